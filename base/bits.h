@@ -1,0 +1,141 @@
+/*
+ * bits.h - integer helpers: powers of two, rounding, arithmetic that reports overflow.
+ */
+#ifndef RLV_BASE_BITS_H
+#define RLV_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+#define CACHE_LINE 64
+
+static inline bool bits_is_pow2(uint64_t x)
+{
+	return x != 0 && (x & (x - 1)) == 0;
+}
+
+/* Leading and trailing zero bits; 64 for 0. */
+static inline unsigned bits_clz(uint64_t x)
+{
+	return x ? (unsigned)__builtin_clzll(x) : 64;
+}
+
+static inline unsigned bits_ctz(uint64_t x)
+{
+	return x ? (unsigned)__builtin_ctzll(x) : 64;
+}
+
+static inline unsigned bits_popcount(uint64_t x)
+{
+	return (unsigned)__builtin_popcountll(x);
+}
+
+/* x > 0. */
+static inline unsigned bits_log2_floor(uint64_t x)
+{
+	return 63 - bits_clz(x);
+}
+
+/* x > 0; 0 for 1. */
+static inline unsigned bits_log2_ceil(uint64_t x)
+{
+	return x <= 1 ? 0 : 64 - bits_clz(x - 1);
+}
+
+/* The low n bits set, n in 0..64. */
+static inline uint64_t bits_mask(unsigned n)
+{
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+/* Rounded to a multiple of align, a power of two; up wraps when x > UINT64_MAX - align + 1. */
+static inline uint64_t align_down(uint64_t x, uint64_t align)
+{
+	return x & ~(align - 1);
+}
+
+static inline uint64_t align_up(uint64_t x, uint64_t align)
+{
+	return (x + (align - 1)) & ~(align - 1);
+}
+
+static inline bool is_aligned(uint64_t x, uint64_t align)
+{
+	return (x & (align - 1)) == 0;
+}
+
+/* Rounded up, for any x; by > 0. */
+static inline uint64_t div_up(uint64_t x, uint64_t by)
+{
+	return x / by + (x % by != 0);
+}
+
+/* Rounded up to a multiple of any by > 0; wraps as align_up does. */
+static inline uint64_t round_up(uint64_t x, uint64_t by)
+{
+	return div_up(x, by) * by;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* True and *out set, or false and *out untouched when the result does not fit. */
+static inline bool checked_add_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	uint64_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return false;
+	*out = sum;
+	return true;
+}
+
+static inline bool checked_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	uint64_t product;
+
+	if (__builtin_mul_overflow(a, b, &product))
+		return false;
+	*out = product;
+	return true;
+}
+
+static inline bool checked_align_up_u64(uint64_t x, uint64_t align, uint64_t *out)
+{
+	if (x > UINT64_MAX - (align - 1))
+		return false;
+	*out = align_up(x, align);
+	return true;
+}
+
+static inline bool checked_add_size(size_t a, size_t b, size_t *out)
+{
+	size_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return false;
+	*out = sum;
+	return true;
+}
+
+static inline bool checked_mul_size(size_t a, size_t b, size_t *out)
+{
+	size_t product;
+
+	if (__builtin_mul_overflow(a, b, &product))
+		return false;
+	*out = product;
+	return true;
+}
+
+#endif

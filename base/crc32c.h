@@ -1,0 +1,18 @@
+/*
+ * crc32c.h - CRC-32C (Castagnoli, polynomial 0x1EDC6F41, reflected), the one of iSCSI
+ * (RFC 3720), ext4 and SSE4.2.
+ */
+#ifndef RLV_BASE_CRC32C_H
+#define RLV_BASE_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The checksum of bytes that follow bytes with checksum crc; start with 0. So
+ * crc32c(crc32c(0, a, n), b, m) is the checksum of a and b as one buffer.
+ * Cost: about 8 bytes/ns with SSE4.2 from 3 KiB on, .4 with the table. Thread: any.
+ */
+uint32_t crc32c(uint32_t crc, const void *ptr, size_t len);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * crc32c_tables.h - private to base/crc32c*.c: the two variants, without the outer inversions.
+ */
+#ifndef RLV_BASE_CRC32C_TABLES_H
+#define RLV_BASE_CRC32C_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CRC32C_POLY UINT32_C(0x82F63B78)
+
+uint32_t crc32c_raw_table(uint32_t crc, const unsigned char *ptr, size_t len);
+uint32_t crc32c_raw_sse42(uint32_t crc, const unsigned char *ptr, size_t len);
+
+#endif

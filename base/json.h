@@ -1,0 +1,74 @@
+/*
+ * json.h - a JSON writer: to a stream, or to a buffer that grows.
+ *
+ *   json_object_begin(&j); json_key(&j, "ns"); json_double(&j, 41.2); json_object_end(&j);
+ *   json_newline(&j); ret = json_finish(&j);
+ *
+ * Errors stick: the calls return nothing, json_finish says what went wrong first. The writer
+ * places commas and checks that keys, values and ends come where they may.
+ */
+#ifndef RLV_BASE_JSON_H
+#define RLV_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+#define JSON_DEPTH_MAX 32
+
+struct json {
+	FILE *file;     /* NULL: into text */
+	char *text;     /* grows; always ends in a 0 byte once anything was written */
+	size_t len;
+	size_t capacity;
+	int error;      /* the first, 0 while all is well */
+	unsigned depth; /* open objects and arrays */
+	bool is_object[JSON_DEPTH_MAX];
+	bool has_member[JSON_DEPTH_MAX];
+	bool has_key;   /* a key waits for its value */
+};
+
+/* file is borrowed until json_fini. Thread: owner, for all of them. */
+void json_init_file(struct json *json, FILE *file);
+void json_init_buffer(struct json *json);
+void json_fini(struct json *json);
+
+void json_object_begin(struct json *json);
+void json_object_end(struct json *json);
+void json_array_begin(struct json *json);
+void json_array_end(struct json *json);
+void json_key(struct json *json, const char *key);
+
+/* Bytes that are not UTF-8 become U+FFFD. NULL writes null. */
+void json_string(struct json *json, const char *text);
+void json_u64(struct json *json, uint64_t value);
+void json_i64(struct json *json, int64_t value);
+
+/* The shortest form that reads back as the same double; NaN and infinities write null. */
+void json_double(struct json *json, double value);
+void json_bool(struct json *json, bool value);
+void json_null(struct json *json);
+
+/* Key and value at once. */
+void json_put_string(struct json *json, const char *key, const char *text);
+void json_put_u64(struct json *json, const char *key, uint64_t value);
+void json_put_i64(struct json *json, const char *key, int64_t value);
+void json_put_double(struct json *json, const char *key, double value);
+void json_put_bool(struct json *json, const char *key, bool value);
+
+/* Between values at the top level only: one object a line. */
+void json_newline(struct json *json);
+
+/*
+ * Everything closed and written? 0, -EINVAL (a call out of place, or something left open),
+ * -ENOMEM, -EIO (the stream failed). Flushes the stream.
+ */
+int json_finish(struct json *json) RLV_MUST_CHECK;
+
+/* What a buffer holds, "" at first. Borrowed until the next write or json_fini. */
+const char *json_text(const struct json *json);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * test.h - what every cmocka test includes: cmocka and what it needs before it, and the seed.
+ */
+#ifndef RLV_TESTS_SUPPORT_TEST_H
+#define RLV_TESTS_SUPPORT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* Exit status of a test program whose hardware or tool is missing: shown as skipped. */
+#define TEST_EXIT_SKIP 77
+
+#define TEST_RUN(tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
+
+/* The seed of a random test: usual, or what RLV_TEST_SEED says. Printed, so it can be repeated. */
+static inline uint64_t test_seed(const char *name, uint64_t usual)
+{
+	const char *text = getenv("RLV_TEST_SEED");
+	uint64_t seed = text && *text ? strtoull(text, NULL, 0) : usual;
+
+	print_message("seed of %s: RLV_TEST_SEED=%llu\n", name, (unsigned long long)seed);
+	return seed;
+}
+
+/*
+ * Pearson's chi-square of n counts against the expected numbers, as a standard normal by
+ * Wilson and Hilferty: above 5 is one run in three million.
+ */
+static inline double test_chi_square_z(const uint64_t *seen, const double *expected, size_t n)
+{
+	double chi = 0, mean, sigma, df = (double)n - 1, x, lo = 0, hi = 1e9;
+
+	for (size_t i = 0; i < n; i++) {
+		double d = (double)seen[i] - expected[i];
+
+		chi += d * d / expected[i];
+	}
+	mean = 1 - 2 / (9 * df);
+	sigma = 2 / (9 * df);
+	for (int i = 0; i < 100; i++) { /* the cube root, without libm */
+		x = (lo + hi) / 2;
+		if (x * x * x < chi / df)
+			lo = x;
+		else
+			hi = x;
+	}
+	x = 1; /* the square root of sigma, by Newton */
+	for (int i = 0; i < 60; i++)
+		x = (x + sigma / x) / 2;
+	return (lo - mean) / x;
+}
+
+#endif
