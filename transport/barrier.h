@@ -1,0 +1,90 @@
+/*
+ * Named orderings. Code of ds/ and client/ uses no bare fence and no plain access to remote words:
+ * each helper has one narrow use, and docs/memory-model.md lists both ends of every edge.
+ *
+ * Under TSan the copies of rows, which race by design, become relaxed 8-byte atomics, and the
+ * fence before the second look at a leaf becomes an acquire read-modify-write that TSan can see.
+ */
+#ifndef RLV_TRANSPORT_BARRIER_H
+#define RLV_TRANSPORT_BARRIER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wire/le.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define BARRIER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BARRIER_TSAN 1
+#endif
+#endif
+#ifndef BARRIER_TSAN
+#define BARRIER_TSAN 0
+#endif
+
+static_assert(sizeof(_Atomic uint64_t) == 8 && ATOMIC_LLONG_LOCK_FREE == 2,
+	      "8-byte atomics must be lock-free: other processes map the same words");
+
+static inline _Atomic uint64_t *rword64_atomic(const struct rword64 *word)
+{
+	return (_Atomic uint64_t *)(uintptr_t)&word->raw;
+}
+
+/* Hint or counter: nothing is published by it. */
+static inline uint64_t rword64_load_relaxed(const struct rword64 *word)
+{
+	return atomic_load_explicit(rword64_atomic(word), memory_order_relaxed);
+}
+
+/* First look at a leaf, header or epoch: what its writer stored before is visible after. */
+static inline uint64_t rword64_load_acquire(const struct rword64 *word)
+{
+	return atomic_load_explicit(rword64_atomic(word), memory_order_acquire);
+}
+
+/*
+ * Copies n bytes (a multiple of 8, both ends 8-aligned) that the other side may be changing. The
+ * only place with that race; what was copied means nothing before transport_read_validate().
+ */
+static inline void transport_copy_racy(void *dst, const void *src, size_t n)
+{
+#if BARRIER_TSAN
+	for (size_t i = 0; i < n / 8; i++) {
+		uint64_t word = atomic_load_explicit((const _Atomic uint64_t *)src + i,
+						     memory_order_relaxed);
+		atomic_store_explicit((_Atomic uint64_t *)dst + i, word, memory_order_relaxed);
+	}
+#else
+	memcpy(dst, src, n);
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/*
+ * Second look at a leaf, after the rows were copied: the copies are performed before it (rule 5).
+ */
+static inline uint64_t transport_read_validate(const struct rword64 *leaf)
+{
+#if BARRIER_TSAN
+	return atomic_fetch_add_explicit(rword64_atomic(leaf), 0, memory_order_acq_rel);
+#else
+	atomic_thread_fence(memory_order_acquire);
+	return rword64_load_relaxed(leaf);
+#endif
+}
+
+/*
+ * Between the claim of a block's leaves and the first row store (rule 5): a later store must not
+ * pass the claims' CAS.
+ */
+static inline void transport_claim_before_rows(void)
+{
+#if !BARRIER_TSAN
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+#endif

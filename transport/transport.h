@@ -1,0 +1,321 @@
+/*
+ * Transport: moves bytes between local buffers and regions of memory nodes; knows no structure.
+ *
+ * Two tables of functions, one for each end:
+ *
+ *   initiator (struct transport_ops)          target (struct transport_target_ops)
+ *   attach a granted region, then             listen, register a region, grant it to a client,
+ *   view read write cas faa post poll         revoke, fence a dead client, persist, stats
+ *   persist order
+ *
+ *   ds, client ---- struct transport ----> [ shm | verbs | fault(over any) ] ----> region's bytes
+ *                                                                    passive; no code of the target
+ *
+ * Every data operation is vectored over (region, offset). Semantics are "RC minus":
+ *   - 8 aligned bytes are atomic, nothing larger is; there is no order inside one write;
+ *   - operations of one call are unordered; one call returns after all of its completions;
+ *   - operations of one post run in their order (an atomic that follows a write sees it placed);
+ *   - a completion means visible to all, not durable: persist() makes durable;
+ *   - CAS and FAA return the old value, or *unknown*: done or not done, nobody can tell. An unknown
+ *     operation is never repeated by the transport.
+ * A word is the target of CAS and FAA, or of write, never of both.
+ *
+ * Cost is counted in `stats`: phases are dependent round trips, one for each call; wrs are work
+ * requests; bytes are payload either way. Code that reads an addressable region in place
+ * counts by transport_account() what the same reads would cost as calls.
+ *
+ * Thread: a struct transport belongs to one thread at a time; a target may be used by any.
+ * Errors: -ETIMEDOUT (deadline), -ECONNRESET (this connection is dead), -EHOSTDOWN (the node is
+ * dead), -EINVAL (range outside the region, misaligned), -EACCES (right missing), -ENOTSUP.
+ */
+#ifndef RLV_TRANSPORT_TRANSPORT_H
+#define RLV_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/le.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+struct transport;
+struct transport_target;
+
+#define TRANSPORT_GRANT_BYTES 256
+#define TRANSPORT_URI_BYTES 256
+#define TRANSPORT_VECTOR 256 /* operations that one call takes at most */
+
+enum transport_caps {
+	TRANSPORT_ADDRESSABLE = 1, /* region->base is the region's memory: reads need no copy */
+	TRANSPORT_PERSISTENT = 2,  /* persist() makes bytes survive a power failure */
+	TRANSPORT_ASYNC = 4,	   /* post() may return before completion */
+};
+
+enum transport_rights {
+	RIGHT_READ = 1,
+	RIGHT_WRITE = 2,
+	RIGHT_ATOMIC = 4,
+	RIGHT_ALL = 7,
+};
+
+/*
+ * What lets a client attach a region: made by the target, forwarded by the metadata server, opaque
+ * to everybody between.
+ */
+struct region_grant {
+	uint32_t bytes;
+	uint8_t data[TRANSPORT_GRANT_BYTES];
+};
+
+/* An attached region. Owned by its transport; valid until detach. */
+struct region {
+	struct transport *tr;
+	uint32_t id;	      /* region number, as in wire/rptr.h */
+	uint32_t rights;      /* enum transport_rights */
+	uint64_t size;
+	uint64_t incarnation; /* of the memory node that granted it */
+	uint8_t *base;	      /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
+};
+
+/* A read or write of len bytes. off and len are multiples of 8. */
+struct transport_io {
+	struct region *region;
+	uint64_t off;
+	union {
+		void *dst;
+		const void *src;
+	};
+	uint32_t len;
+	uint32_t reserved;
+};
+
+enum atomic_status {
+	ATOMIC_DONE = 0,    /* old holds the word before the operation */
+	ATOMIC_UNKNOWN = 1, /* may or may not have happened */
+};
+
+/* CAS: stores value if the word equals expected. FAA: adds value. off is a multiple of 8. */
+struct transport_atomic {
+	struct region *region;
+	uint64_t off;
+	uint64_t expected; /* CAS only */
+	uint64_t value;
+	uint64_t old;	   /* out */
+	uint32_t status;   /* out: enum atomic_status */
+	uint32_t reserved;
+};
+
+/* A range to look at. Out: ptr, valid until transport_view_end. */
+struct transport_view {
+	struct region *region;
+	uint64_t off;
+	uint32_t len;
+	uint32_t reserved;
+	const void *ptr;
+};
+
+enum transport_verb { VERB_READ, VERB_WRITE, VERB_CAS, VERB_FAA };
+
+/* One element of a posted chain. io or atomic by verb; the caller keeps it until completion. */
+struct transport_wr {
+	enum transport_verb verb;
+	bool fence; /* do not start before all earlier reads and atomics of the chain are done */
+	union {
+		struct transport_io io;
+		struct transport_atomic atomic;
+	};
+};
+
+struct transport_stats {
+	uint64_t phases; /* dependent round trips */
+	uint64_t reads, writes, cas, faa;
+	uint64_t read_bytes, write_bytes;
+	uint64_t cas_failed; /* CAS that found another word */
+	uint64_t unknown;    /* atomics without a known result */
+};
+
+enum persist_kind { PERSIST_RANGE, PERSIST_REGION };
+
+struct transport_ops {
+	const char *name;
+
+	/* Maps or registers the region that grant names. Cost: control plane only. */
+	int (*attach)(struct transport *tr, const struct region_grant *grant,
+		      struct region **region_out);
+	void (*detach)(struct transport *tr, struct region *region);
+
+	/* Reads many ranges and gives pointers: into the pool where it is addressable (no copy),
+	   else into the transport's buffer. What is read may change underneath: validate after the
+	   gather. One view at a time. Cost: 1 phase. */
+	int (*view)(struct transport *tr, struct transport_view *views, size_t n);
+	void (*view_end)(struct transport *tr);
+
+	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. */
+	int (*read)(struct transport *tr, struct transport_io *io, size_t n);
+	int (*write)(struct transport *tr, const struct transport_io *io, size_t n);
+	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
+	int (*faa)(struct transport *tr, struct transport_atomic *ops, size_t n);
+
+	/* Starts a chain whose operations run in order; *ticket_out names it for poll. -EAGAIN: too
+	   much outstanding, poll first. Cost: 1 phase when somebody waits for it. */
+	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n,
+		    uint64_t *ticket_out);
+	/* Waits until the chain is done, at most until the deadline. */
+	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+
+	/* Makes the range durable; len 0 = the whole region. */
+	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
+
+	/* All operations before are performed before any after. */
+	int (*order)(struct transport *tr);
+
+	void (*close)(struct transport *tr);
+};
+
+/* Head of every transport; its private part follows in memory. */
+struct transport {
+	const struct transport_ops *ops;
+	uint32_t caps; /* enum transport_caps */
+	const struct clock *clock;
+	uint64_t timeout_ns; /* deadline of one operation */
+	struct transport_stats stats;
+};
+
+struct transport_opts {
+	const struct clock *clock; /* NULL = monotonic */
+	uint64_t timeout_ns;	   /* 0 = 5 s */
+	struct transport_target *target; /* embed: the target in this process */
+	uint64_t client_id;	   /* lease of the client at the metadata server */
+};
+
+/*
+ * Connects to a target. uri: "embed:" (with opts->target), "shm:SOCKET-PATH".
+ * Errors: -EINVAL (unknown scheme; the message lists the known), -ECONNREFUSED, -ETIMEDOUT,
+ * -EPROTO (peer of another version).
+ */
+RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *opts,
+				  struct transport **tr_out);
+void transport_close(struct transport **tr);
+
+/* Thin calls: check the ranges, count, forward. All operations of a call name regions of tr. */
+RLV_MUST_CHECK int transport_attach(struct transport *tr, const struct region_grant *grant,
+				    struct region **region_out);
+void transport_detach(struct region **region);
+RLV_MUST_CHECK int transport_view(struct transport *tr, struct transport_view *views, size_t n);
+void transport_view_end(struct transport *tr);
+RLV_MUST_CHECK int transport_read(struct transport *tr, struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
+RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);
+RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n,
+				  uint64_t *ticket_out);
+RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64_t len);
+RLV_MUST_CHECK int transport_order(struct transport *tr);
+
+/* One word at a time, for cold paths. -EIO = the result is unknown. */
+RLV_MUST_CHECK int transport_load(struct region *region, uint64_t off, uint64_t *word_out);
+RLV_MUST_CHECK int transport_cas_word(struct region *region, uint64_t off, uint64_t expected,
+				      uint64_t value, uint64_t *old_out);
+RLV_MUST_CHECK int transport_faa_word(struct region *region, uint64_t off, uint64_t value,
+				      uint64_t *old_out);
+/* Writes bytes of words that nobody may change by CAS or FAA at that time (format, barrier). */
+RLV_MUST_CHECK int transport_store(struct region *region, uint64_t off, const void *src,
+				   uint32_t len);
+
+/* Counts reads made in place through region->base as the calls that they stand for. */
+static inline void transport_account(struct transport *tr, uint64_t phases, uint64_t reads,
+				     uint64_t bytes)
+{
+	tr->stats.phases += phases;
+	tr->stats.reads += reads;
+	tr->stats.read_bytes += bytes;
+}
+
+static inline bool transport_is_addressable(const struct transport *tr)
+{
+	return (tr->caps & TRANSPORT_ADDRESSABLE) != 0;
+}
+
+/* -------- the target's side -------- */
+
+/* A region as its target knows it. */
+struct target_region {
+	uint32_t id;
+	uint32_t kind;	   /* enum region_kind, for the pool's extent table */
+	uint32_t table_id; /* owner object */
+	uint32_t shard;
+	uint64_t size;	   /* rounded up to whole extents */
+	uint8_t *base;	   /* where the target itself sees it */
+};
+
+struct target_stats {
+	uint64_t pool_bytes, used_bytes;
+	uint32_t regions, clients;
+	uint64_t attaches, fences;
+	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
+};
+
+enum fence_result {
+	FENCE_DEAD = 0,	 /* proved: it can touch nothing any more */
+	FENCE_ALIVE = 1, /* still running (or stopped); nothing was done */
+};
+
+struct transport_target_ops {
+	const char *name;
+
+	/* Accepts clients at the address (shm: a unix socket path); NULL = this process only. */
+	int (*listen)(struct transport_target *tg, const char *address);
+
+	/* Makes a zeroed region of at least spec->size bytes. In: kind, table_id, shard, size.
+	   Errors: -ENOSPC (the message says how much is left), -ENOMEM. */
+	int (*register_region)(struct transport_target *tg, struct target_region *spec);
+	/* Gives a region back: existing mappings keep their bytes, nobody can attach it again. */
+	int (*unregister_region)(struct transport_target *tg, uint32_t region);
+	/* The regions that a reopened pool holds; *n_inout: room in, count out. */
+	int (*list_regions)(struct transport_target *tg, struct target_region *regions,
+			    size_t *n_inout);
+
+	/* Lets client attach region with rights: the descriptor goes to it through the server. */
+	int (*grant)(struct transport_target *tg, uint64_t client_id, uint32_t region,
+		     uint32_t rights, struct region_grant *grant_out);
+	/* Takes all of the client's grants of a region back. */
+	int (*revoke)(struct transport_target *tg, uint64_t client_id, uint32_t region);
+	/* Cuts the client off and says whether that is proved. kill: end a live process first. */
+	int (*fence)(struct transport_target *tg, uint64_t client_id, bool kill,
+		     enum fence_result *result_out);
+
+	int (*persist)(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len);
+	/* Serves what is pending on its sockets; waits at most timeout_ns for something. */
+	int (*progress)(struct transport_target *tg, uint64_t timeout_ns);
+	/* A descriptor that polls readable when progress() has work; -1 = none. */
+	int (*poll_fd)(struct transport_target *tg);
+	void (*stats)(struct transport_target *tg, struct target_stats *out);
+	void (*close)(struct transport_target *tg);
+};
+
+struct transport_target {
+	const struct transport_target_ops *ops;
+	uint64_t incarnation; /* random at start: another life, another number */
+};
+
+struct target_opts {
+	uint64_t pool_bytes;	/* 0 with a path = the size of the file or device */
+	const char *path;	/* NULL = memory; else a file or DAX device */
+	bool create;		/* make the file if it is not there */
+	bool exclusive;		/* embed: nobody else may have the file open */
+	uint32_t page_kind;	/* enum page_kind of base/alloc.h: huge pages wished for */
+	bool private_memory;	/* embed: anonymous memory, no descriptors, threads only */
+	uint64_t incarnation;	/* 0 = random */
+	const struct clock *clock;
+};
+
+/* Makes a target. kind: "shm". Errors: -EINVAL, -EBUSY (pool file in use), -EPROTO (file of
+   another format), -ENOSPC, -ENOMEM. */
+RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
+					 struct transport_target **tg_out);
+void transport_target_close(struct transport_target **tg);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * Region superblock: the first 4 KiB of every region.
+ *
+ *   offset size  meaning
+ *        0    8  magic "RLVREGN1"
+ *        8    2  format major: a reader refuses another one
+ *       10    2  format minor
+ *       12    4  kind: enum region_kind
+ *       16    8  compat features: may be ignored
+ *       24    8  read-only-compat features: unknown bit = open for reading only
+ *       32    8  incompat features: unknown bit = refuse
+ *       40   16  uuid of the region
+ *       56    8  size in bytes, superblock included
+ *       64    8  extent size in bytes
+ *       72    4  region number (wire/rptr.h)
+ *       76    4  atomic domain: enum atomic_domain, for life
+ *       80    8  term of the metadata server that granted it
+ *       88    8  incarnation of the memory node
+ *       96    4  owner object: table id
+ *      100    4  owner object: shard
+ *      104   16  uuid of the store
+ *      120  132  reserved, zero
+ *      252    4  crc32c of bytes 0..251
+ *     1024    8  state (mutable word): enum region_state
+ *     1088    8  incarnation of the last opener of a file pool (mutable word)
+ *     4096       the object
+ *
+ * The crc covers the immutable fields only; the mutable words sit apart, one line each.
+ */
+#ifndef RLV_WIRE_REGION_H
+#define RLV_WIRE_REGION_H
+
+#include "wire/le.h"
+
+#define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
+#define REGION_FORMAT_MAJOR 1
+#define REGION_FORMAT_MINOR 0
+#define REGION_SUPERBLOCK_BYTES 4096
+#define REGION_EXTENT_BYTES ((uint64_t)2 << 20)
+
+#define REGION_COMPAT_KNOWN 0ull
+#define REGION_RO_COMPAT_KNOWN 0ull
+#define REGION_INCOMPAT_KNOWN 0ull
+
+enum region_kind { REGION_TREE = 1, REGION_ROWS = 2, REGION_HEAP = 3 };
+
+/* Who changes the words of a region: CPUs of one host, or one NIC. Never both. */
+enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
+
+enum region_state {
+	REGION_FORMATTING = 0, /* not to be opened yet */
+	REGION_LIVE = 1,
+	REGION_DROPPED = 2,  /* its object was dropped: every call answers -ESTALE */
+	REGION_ORPHANED = 3, /* its memory node died and was replaced: -EHOSTDOWN */
+};
+
+struct region_superblock {
+	uint64_t magic;
+	uint16_t format_major;
+	uint16_t format_minor;
+	uint32_t kind;
+	uint64_t compat;
+	uint64_t ro_compat;
+	uint64_t incompat;
+	uint8_t uuid[16];
+	uint64_t size;
+	uint64_t extent_size;
+	uint32_t region;
+	uint32_t atomic_domain;
+	uint64_t ms_term;
+	uint64_t incarnation;
+	uint32_t table_id;
+	uint32_t shard;
+	uint8_t store_uuid[16];
+	uint8_t reserved0[132];
+	uint32_t crc;
+	uint8_t reserved1[768];
+	struct rword64_line state;
+	struct rword64_line opener;
+	uint8_t reserved2[2944];
+};
+
+WIRE_SIZE(region_superblock, REGION_SUPERBLOCK_BYTES);
+WIRE_AT(region_superblock, magic, 0);
+WIRE_AT(region_superblock, format_major, 8);
+WIRE_AT(region_superblock, format_minor, 10);
+WIRE_AT(region_superblock, kind, 12);
+WIRE_AT(region_superblock, compat, 16);
+WIRE_AT(region_superblock, ro_compat, 24);
+WIRE_AT(region_superblock, incompat, 32);
+WIRE_AT(region_superblock, uuid, 40);
+WIRE_AT(region_superblock, size, 56);
+WIRE_AT(region_superblock, extent_size, 64);
+WIRE_AT(region_superblock, region, 72);
+WIRE_AT(region_superblock, atomic_domain, 76);
+WIRE_AT(region_superblock, ms_term, 80);
+WIRE_AT(region_superblock, incarnation, 88);
+WIRE_AT(region_superblock, table_id, 96);
+WIRE_AT(region_superblock, shard, 100);
+WIRE_AT(region_superblock, store_uuid, 104);
+WIRE_AT(region_superblock, reserved0, 120);
+WIRE_AT(region_superblock, crc, 252);
+WIRE_AT(region_superblock, state, 1024);
+WIRE_AT(region_superblock, opener, 1088);
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * Ring of a shard: mutable words, client slots, block headers, rows.
+ *
+ * The tree region of a shard:
+ *   0                superblock (wire/region.h)
+ *   4096             table descriptor (wire/table_layout.h), immutable
+ *   desc.words_off   struct shard_words: head, dirty, epoch
+ *   desc.slots_off   struct client_slot [max_clients]
+ *   view.words_off   struct view_words of each view
+ *   view.inner_off[] two inner arrays of each view (wire/sumtree_layout.h)
+ *   view.leaves_off  leaves of each view
+ *   view.counts_off  times-sampled words of each view with max_times_sampled > 1
+ *   desc.headers_off block headers, one word for each block
+ * The rows region: superblock, then at 4096 the rows.
+ *
+ * Block header (u64, CAS):  seq:48 (low) | owner:15 | open:1 (top bit)
+ *   seq is a ticket of the shard's head: block = seq mod blocks, lap = seq div blocks,
+ *   gen = 1 + lap mod (2^22 - 1). owner = 1 + client slot.
+ *
+ * Epoch word (u64, CAS):    owner:15 (low) | mode:2 at bit 16 | epoch:32 at bit 32
+ */
+#ifndef RLV_WIRE_RING_LAYOUT_H
+#define RLV_WIRE_RING_LAYOUT_H
+
+#include <stdbool.h>
+
+#include "wire/sumtree_layout.h"
+
+#define BLOCK_SEQ_BITS 48
+#define BLOCK_SEQ_MASK (((uint64_t)1 << BLOCK_SEQ_BITS) - 1)
+#define BLOCK_OWNER_MASK 0x7fffu
+#define BLOCK_OPEN ((uint64_t)1 << 63)
+
+#define RING_MAX_VIEWS 8
+#define RING_MAX_CLIENTS 1024 /* slots of a shard; owner ids are 1..max_clients */
+
+static inline uint64_t block_make(bool open, uint32_t owner, uint64_t seq)
+{
+	return (open ? BLOCK_OPEN : 0) | (uint64_t)(owner & BLOCK_OWNER_MASK) << BLOCK_SEQ_BITS |
+	       (seq & BLOCK_SEQ_MASK);
+}
+
+static inline bool block_is_open(uint64_t header)
+{
+	return (header & BLOCK_OPEN) != 0;
+}
+
+static inline uint32_t block_owner(uint64_t header)
+{
+	return (uint32_t)(header >> BLOCK_SEQ_BITS) & BLOCK_OWNER_MASK;
+}
+
+static inline uint64_t block_seq(uint64_t header)
+{
+	return header & BLOCK_SEQ_MASK;
+}
+
+/* Generation of the items of lap seq div blocks: 1..2^22-1, never 0. */
+static inline uint32_t block_gen(uint64_t seq, uint32_t blocks)
+{
+	return 1 + (uint32_t)(seq / blocks % LEAF_GEN_MASK);
+}
+
+enum epoch_mode { EPOCH_NORMAL = 0, EPOCH_ZERO = 1, EPOCH_DUAL = 2 };
+
+static inline uint64_t epoch_make(uint32_t epoch, enum epoch_mode mode, uint32_t owner)
+{
+	return (uint64_t)epoch << 32 | (uint64_t)mode << 16 | (owner & BLOCK_OWNER_MASK);
+}
+
+static inline uint32_t epoch_number(uint64_t word)
+{
+	return (uint32_t)(word >> 32);
+}
+
+static inline enum epoch_mode epoch_mode_of(uint64_t word)
+{
+	return (enum epoch_mode)(word >> 16 & 3u);
+}
+
+static inline uint32_t epoch_owner(uint64_t word)
+{
+	return (uint32_t)word & BLOCK_OWNER_MASK;
+}
+
+/*
+ * Mutable words of a shard.
+ *   offset size
+ *        0   64  head: next ticket (FAA)
+ *       64   64  dirty: fences of clients whose slot was not idle (FAA, after the fence holds)
+ *      128   64  epoch word (CAS)
+ *      192   64  clean: value of dirty that the last clean rebuild saw (written by the rebuilder)
+ */
+struct shard_words {
+	struct rword64_line head;
+	struct rword64_line dirty;
+	struct rword64_line epoch;
+	struct rword64_line clean;
+};
+
+WIRE_SIZE(shard_words, 256);
+WIRE_AT(shard_words, head, 0);
+WIRE_AT(shard_words, dirty, 64);
+WIRE_AT(shard_words, epoch, 128);
+WIRE_AT(shard_words, clean, 192);
+
+/*
+ * Mutable words of a view. The limiter's four (rule 8) are in force on the control shard (0) only.
+ *   offset size
+ *        0   64  ins_admitted (CAS)
+ *       64   64  ins_committed (FAA)
+ *      128   64  smp_admitted (CAS)
+ *      192   64  smp_committed (FAA)
+ *      256   64  max_priority: running maximum of the stored priorities (CAS, raised only)
+ *      320   64  tail hint of fifo and lifo (CAS)
+ */
+struct view_words {
+	struct rword64_line ins_admitted;
+	struct rword64_line ins_committed;
+	struct rword64_line smp_admitted;
+	struct rword64_line smp_committed;
+	struct rword64_line max_priority;
+	struct rword64_line tail;
+};
+
+WIRE_SIZE(view_words, 384);
+WIRE_AT(view_words, ins_admitted, 0);
+WIRE_AT(view_words, ins_committed, 64);
+WIRE_AT(view_words, smp_admitted, 128);
+WIRE_AT(view_words, smp_committed, 192);
+WIRE_AT(view_words, max_priority, 256);
+WIRE_AT(view_words, tail, 320);
+
+/*
+ * What a client admitted and committed in a view; the difference is given back after its fence.
+ */
+struct slot_limits {
+	struct rword64 ins_admitted;
+	struct rword64 ins_committed;
+	struct rword64 smp_admitted;
+	struct rword64 smp_committed;
+};
+
+/*
+ * Client slot: one for each writer or sampler handle, 512 B in each shard; owner id = 1 + index.
+ *   offset size
+ *        0    8  state: 0 free, 1 live, 2 fenced (written by whoever hands slots out)
+ *        8    4  pid
+ *       12    4  reserved
+ *       16    8  start time of the process (clock ticks since boot)
+ *       24   16  boot id of the host
+ *       40    8  lease id
+ *       48   16  reserved
+ *       64    8  promise: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
+ *       72   56  reserved
+ *      128  256  limits of the 8 views (the control shard's slots only)
+ *      384  128  reserved
+ */
+#define SLOT_IDLE UINT64_MAX
+
+enum slot_state { SLOT_FREE = 0, SLOT_LIVE = 1, SLOT_FENCED = 2 };
+
+struct client_slot {
+	struct rword64 state;
+	uint32_t pid;
+	uint32_t reserved0;
+	uint64_t start_time;
+	uint8_t boot_id[16];
+	uint64_t lease;
+	uint8_t reserved1[16];
+	struct rword64_line promise;
+	struct slot_limits limits[RING_MAX_VIEWS];
+	uint8_t reserved2[128];
+};
+
+WIRE_SIZE(slot_limits, 32);
+WIRE_SIZE(client_slot, 512);
+WIRE_AT(client_slot, state, 0);
+WIRE_AT(client_slot, pid, 8);
+WIRE_AT(client_slot, start_time, 16);
+WIRE_AT(client_slot, boot_id, 24);
+WIRE_AT(client_slot, lease, 40);
+WIRE_AT(client_slot, promise, 64);
+WIRE_AT(client_slot, limits, 128);
+WIRE_AT(client_slot, reserved2, 384);
+
+/*
+ * Row: the columns at the offsets of their descriptors, padded to 8, then this tail.
+ *   offset size
+ *        0    4  policy version
+ *        4    4  step in its episode (saturates)
+ *        8    2  stream: which environment of the writer
+ *       10    2  flags: enum row_flags
+ *       12    4  reserved, zero
+ *       16    4  gen of the block (trailer)
+ *       20    4  crc32c of the row before this field, or 0 = not computed
+ */
+enum row_flags {
+	ROW_FIRST = 1,	    /* its observation begins an episode */
+	ROW_TERMINATED = 2, /* its action ended the episode: nothing to bootstrap from */
+	ROW_TRUNCATED = 4,  /* its action was the last one before a time limit or reset */
+	ROW_REPEATED = 8,   /* copy of a row of the writer's previous block; never an item's anchor */
+	ROW_FINAL = 16,	    /* holds only the observation after the last action; never an anchor */
+	ROW_FILLER = 32,    /* zeros before a stream's first step or after its last; never an anchor */
+};
+
+struct row_tail {
+	uint32_t policy_version;
+	uint32_t step;
+	uint16_t stream;
+	uint16_t flags;
+	uint32_t reserved;
+	uint32_t gen;
+	uint32_t crc;
+};
+
+WIRE_SIZE(row_tail, 24);
+WIRE_AT(row_tail, policy_version, 0);
+WIRE_AT(row_tail, step, 4);
+WIRE_AT(row_tail, stream, 8);
+WIRE_AT(row_tail, flags, 10);
+WIRE_AT(row_tail, gen, 16);
+WIRE_AT(row_tail, crc, 20);
+
+/*
+ * Times-sampled word of an item (u64, FAA): count:32 (low) | gen:22 at bit 32. Reset in the claim.
+ */
+static inline uint64_t count_make(uint32_t gen, uint32_t count)
+{
+	return (uint64_t)gen << 32 | count;
+}
+
+#define ROWS_OFF 4096u
+#define DESC_OFF 4096u
+
+#endif

@@ -1,0 +1,257 @@
+/*
+ * Table descriptor: what every shard's tree region says about its table, at offset DESC_OFF.
+ * Immutable after the region is live; crc32c over everything before the crc field.
+ *
+ * Key of an item (u64):  slot:24 (low) | gen:22 | shard:10 | table:8 (top)
+ *
+ * An item of a view is a window of `window` consecutive rows that ends at the row of its leaf:
+ *
+ *     row  j-window+1 ............ j-future ........... j
+ *          <-- past = stack-1 -->  anchor  <-- future -->
+ *
+ * The anchor is the step that the item stands for; `future` rows after it give the n-step return and the
+ * next observation. The head of every block holds window_max-1 rows that are no anchors' leaves
+ * (repeated rows of the writer's previous block, or fillers), so a window never leaves its block.
+ */
+#ifndef RLV_WIRE_TABLE_LAYOUT_H
+#define RLV_WIRE_TABLE_LAYOUT_H
+
+#include "wire/ring_layout.h"
+
+#define TABLE_DESC_MAGIC 0x31454c4241544c52ull
+#define TABLE_MAX_COLUMNS 32
+#define TABLE_MAX_DIMS 6
+#define TABLE_NAME_BYTES 64
+#define TABLE_MAX_ID 255u
+#define TABLE_MAX_SHARDS 1024u
+
+static inline uint64_t key_make(uint32_t table, uint32_t shard, uint32_t gen, uint32_t slot)
+{
+	return (uint64_t)table << 56 | (uint64_t)shard << 46 | (uint64_t)gen << 24 | slot;
+}
+
+static inline uint32_t key_table(uint64_t key)
+{
+	return (uint32_t)(key >> 56);
+}
+
+static inline uint32_t key_shard(uint64_t key)
+{
+	return (uint32_t)(key >> 46) & 0x3ffu;
+}
+
+static inline uint32_t key_gen(uint64_t key)
+{
+	return (uint32_t)(key >> 24) & LEAF_GEN_MASK;
+}
+
+static inline uint32_t key_slot(uint64_t key)
+{
+	return (uint32_t)key & 0xffffffu;
+}
+
+/*
+ *   offset size
+ *        0   64  name, NUL-terminated and NUL-padded
+ *       64    2  dtype: enum rlv_dtype
+ *       66    2  role: enum rlv_role
+ *       68    4  number of dimensions
+ *       72   24  shape
+ *       96    4  bytes of one step
+ *      100    4  offset in the row
+ *      104   24  reserved
+ */
+struct column_desc {
+	char name[TABLE_NAME_BYTES];
+	uint16_t dtype;
+	uint16_t role;
+	uint32_t ndim;
+	uint32_t shape[TABLE_MAX_DIMS];
+	uint32_t bytes;
+	uint32_t offset;
+	uint8_t reserved[24];
+};
+
+WIRE_SIZE(column_desc, 128);
+WIRE_AT(column_desc, dtype, 64);
+WIRE_AT(column_desc, role, 66);
+WIRE_AT(column_desc, ndim, 68);
+WIRE_AT(column_desc, shape, 72);
+WIRE_AT(column_desc, bytes, 96);
+WIRE_AT(column_desc, offset, 100);
+
+/*
+ * Limiter law of a view (rule 8), in fixed point: samples-per-insert is spi / 2^LIMIT_SPI_BITS and
+ * the bounds are scaled alike. INT64_MIN / INT64_MAX = no bound.
+ *   offset size
+ *        0    8  min_size: items ever committed before the first sample
+ *        8    8  spi
+ *       16    8  min_diff
+ *       24    8  max_diff
+ */
+#define LIMIT_SPI_BITS 16
+
+struct limit_desc {
+	uint64_t min_size;
+	uint64_t spi;
+	int64_t min_diff;
+	int64_t max_diff;
+};
+
+WIRE_SIZE(limit_desc, 32);
+
+/*
+ *   offset size
+ *        0    2  selector: enum rlv_selector
+ *        2    2  stack: observations stacked, >= 1
+ *        4    2  n_step: longest return, >= 1
+ *        6    2  flags, zero
+ *        8    4  window: rows of an item
+ *       12    4  future: rows after the anchor
+ *       16    4  period: anchors whose step in the episode is a multiple of it; 1 = every step
+ *       20    4  max_times_sampled, 0 = no limit
+ *       24    4  max_staleness in policy versions, 0 = no limit
+ *       28    4  reserved
+ *       32    8  alpha (double)
+ *       40    8  eps (double)
+ *       48    8  scale: quanta of priority 1.0
+ *       56    8  max_prio in quanta
+ *       64   32  limit
+ *       96    8  words_off
+ *      104   16  inner_off[2]
+ *      120    8  leaves_off
+ *      128    8  counts_off, 0 = none
+ *      136   56  reserved
+ */
+struct view_desc {
+	uint16_t selector;
+	uint16_t stack;
+	uint16_t n_step;
+	uint16_t flags;
+	uint32_t window;
+	uint32_t future;
+	uint32_t period;
+	uint32_t max_times_sampled;
+	uint32_t max_staleness;
+	uint32_t reserved0;
+	double alpha;
+	double eps;
+	uint64_t scale;
+	uint64_t max_prio;
+	struct limit_desc limit;
+	uint64_t words_off;
+	uint64_t inner_off[2];
+	uint64_t leaves_off;
+	uint64_t counts_off;
+	uint8_t reserved1[56];
+};
+
+WIRE_SIZE(view_desc, 192);
+WIRE_AT(view_desc, window, 8);
+WIRE_AT(view_desc, alpha, 32);
+WIRE_AT(view_desc, scale, 48);
+WIRE_AT(view_desc, limit, 64);
+WIRE_AT(view_desc, words_off, 96);
+WIRE_AT(view_desc, inner_off, 104);
+WIRE_AT(view_desc, leaves_off, 120);
+WIRE_AT(view_desc, counts_off, 128);
+
+/*
+ *   offset size
+ *        0    8  magic
+ *        8    4  bytes of this struct
+ *       12    4  table id, 1..255
+ *       16   16  uuid of the table, the same in all its shards
+ *       32   64  table name
+ *       96    8  capacity of the table in steps
+ *      104    4  shards of the table
+ *      108    4  this shard
+ *      112    4  slots of a shard (rows, and leaves of each view) = blocks x block
+ *      116    4  block: rows of a block
+ *      120    4  blocks of a shard
+ *      124    4  window_max: largest window of the views
+ *      128    4  row bytes, tail included, a multiple of 8
+ *      132    4  offset of the row tail
+ *      136    4  columns
+ *      140    4  views
+ *      144    4  max_writers: streams that may hold a block at once
+ *      148    4  max_clients: client slots
+ *      152    4  flags: enum table_flags
+ *      156    4  reserved
+ *      160   32  tree geometry, the same for all views
+ *      192    8  words_off
+ *      200    8  slots_off
+ *      208    8  headers_off
+ *      216    8  bytes of the tree region
+ *      224    8  bytes of the rows region
+ *      232   24  reserved
+ *      256 4096  columns
+ *     4352 1536  views
+ *     5888  252  reserved
+ *     6140    4  crc32c
+ */
+enum table_flags { TABLE_ROW_CRC = 1 };
+
+struct table_desc {
+	uint64_t magic;
+	uint32_t bytes;
+	uint32_t table_id;
+	uint8_t uuid[16];
+	char name[TABLE_NAME_BYTES];
+	uint64_t capacity;
+	uint32_t n_shards;
+	uint32_t shard;
+	uint32_t slots;
+	uint32_t block;
+	uint32_t blocks;
+	uint32_t window_max;
+	uint32_t row_bytes;
+	uint32_t tail_off;
+	uint32_t n_columns;
+	uint32_t n_views;
+	uint32_t max_writers;
+	uint32_t max_clients;
+	uint32_t flags;
+	uint32_t reserved0;
+	struct tree_geometry tree;
+	uint64_t words_off;
+	uint64_t slots_off;
+	uint64_t headers_off;
+	uint64_t tree_bytes;
+	uint64_t rows_bytes;
+	uint8_t reserved1[24];
+	struct column_desc columns[TABLE_MAX_COLUMNS];
+	struct view_desc views[RING_MAX_VIEWS];
+	uint8_t reserved2[252];
+	uint32_t crc;
+};
+
+WIRE_SIZE(table_desc, 6144);
+WIRE_AT(table_desc, table_id, 12);
+WIRE_AT(table_desc, uuid, 16);
+WIRE_AT(table_desc, name, 32);
+WIRE_AT(table_desc, capacity, 96);
+WIRE_AT(table_desc, n_shards, 104);
+WIRE_AT(table_desc, shard, 108);
+WIRE_AT(table_desc, slots, 112);
+WIRE_AT(table_desc, block, 116);
+WIRE_AT(table_desc, blocks, 120);
+WIRE_AT(table_desc, window_max, 124);
+WIRE_AT(table_desc, row_bytes, 128);
+WIRE_AT(table_desc, tail_off, 132);
+WIRE_AT(table_desc, n_columns, 136);
+WIRE_AT(table_desc, n_views, 140);
+WIRE_AT(table_desc, max_writers, 144);
+WIRE_AT(table_desc, max_clients, 148);
+WIRE_AT(table_desc, flags, 152);
+WIRE_AT(table_desc, tree, 160);
+WIRE_AT(table_desc, words_off, 192);
+WIRE_AT(table_desc, slots_off, 200);
+WIRE_AT(table_desc, headers_off, 208);
+WIRE_AT(table_desc, tree_bytes, 216);
+WIRE_AT(table_desc, rows_bytes, 224);
+WIRE_AT(table_desc, columns, 256);
+WIRE_AT(table_desc, views, 4352);
+WIRE_AT(table_desc, crc, 6140);
+
+#endif
