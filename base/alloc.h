@@ -42,6 +42,9 @@ void mem_free(void *ptr);
 void mem_fail_after(uint64_t n);
 bool mem_fail_fired(void);
 
+/* For other sources of memory (mappings, memfds): true = this one is to fail. */
+bool mem_fail_now(void);
+
 /* Where handed-out buffers come from. Both calls: any thread. */
 struct alloc_hooks {
 	void *(*alloc)(void *ctx, size_t align, size_t bytes); /* NULL when there is none */

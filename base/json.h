@@ -20,15 +20,16 @@
 #define JSON_DEPTH_MAX 32
 
 struct json {
-	FILE *file;     /* NULL: into text */
-	char *text;     /* grows; always ends in a 0 byte once anything was written */
+	FILE *file; /* NULL: into text */
+	char *text; /* grows; always ends in a 0 byte once anything was written */
 	size_t len;
 	size_t capacity;
 	int error;      /* the first, 0 while all is well */
 	unsigned depth; /* open objects and arrays */
 	bool is_object[JSON_DEPTH_MAX];
 	bool has_member[JSON_DEPTH_MAX];
-	bool has_key;   /* a key waits for its value */
+	bool has_key;  /* a key waits for its value */
+	bool has_root; /* the line has its top-level value */
 };
 
 /* file is borrowed until json_fini. Thread: owner, for all of them. */
@@ -59,7 +60,7 @@ void json_put_i64(struct json *json, const char *key, int64_t value);
 void json_put_double(struct json *json, const char *key, double value);
 void json_put_bool(struct json *json, const char *key, bool value);
 
-/* Between values at the top level only: one object a line. */
+/* Ends a line; at the top level only, where each value needs a line of its own. */
 void json_newline(struct json *json);
 
 /*

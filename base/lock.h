@@ -59,7 +59,10 @@ struct lock {
 };
 
 /* A lock that needs no lock_init: static storage. */
-#define LOCK_INIT(role_ptr) { .mutex = PTHREAD_MUTEX_INITIALIZER, .role = (role_ptr) }
+#define LOCK_INIT(role_ptr) \
+	{ \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .role = (role_ptr) \
+	}
 
 /* role is borrowed until lock_fini. Thread: setup. */
 void lock_init(struct lock *lock, const struct lock_role *role);

@@ -1,0 +1,338 @@
+#include "base/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define FIRST_CAPACITY 256
+
+static void fail(struct json *json, int error)
+{
+	if (!json->error)
+		json->error = error;
+}
+
+static bool make_room(struct json *json, size_t n)
+{
+	size_t capacity = json->capacity ? json->capacity : FIRST_CAPACITY;
+	char *text;
+
+	while (capacity - json->len <= n) {
+		if (capacity > SIZE_MAX / 2)
+			return false;
+		capacity *= 2;
+	}
+	if (capacity == json->capacity)
+		return true;
+	text = mem_resize(json->text, capacity);
+	if (!text)
+		return false;
+	json->text = text;
+	json->capacity = capacity;
+	return true;
+}
+
+static void write_bytes(struct json *json, const char *bytes, size_t n)
+{
+	if (json->error)
+		return;
+	if (json->file) {
+		if (fwrite(bytes, 1, n, json->file) != n)
+			fail(json, -EIO);
+		return;
+	}
+	if (!make_room(json, n)) {
+		fail(json, -ENOMEM);
+		return;
+	}
+	memcpy(json->text + json->len, bytes, n);
+	json->len += n;
+	json->text[json->len] = '\0';
+}
+
+static void write_text(struct json *json, const char *text)
+{
+	write_bytes(json, text, strlen(text));
+}
+
+/* Before every value: it needs a key in an object, and a comma after another. */
+static void before_value(struct json *json)
+{
+	unsigned top = json->depth - 1;
+
+	if (json->depth == 0) {
+		if (json->has_root)
+			fail(json, -EINVAL);
+		json->has_root = true;
+		return;
+	}
+	if (json->is_object[top] != json->has_key) {
+		fail(json, -EINVAL);
+		return;
+	}
+	if (!json->has_key && json->has_member[top])
+		write_text(json, ",");
+	json->has_member[top] = true;
+	json->has_key = false;
+}
+
+static void begin(struct json *json, bool is_object)
+{
+	before_value(json);
+	if (json->depth == JSON_DEPTH_MAX) {
+		fail(json, -EINVAL);
+		return;
+	}
+	json->is_object[json->depth] = is_object;
+	json->has_member[json->depth] = false;
+	json->depth++;
+	write_text(json, is_object ? "{" : "[");
+}
+
+static void end(struct json *json, bool is_object)
+{
+	if (json->depth == 0 || json->has_key || json->is_object[json->depth - 1] != is_object) {
+		fail(json, -EINVAL);
+		return;
+	}
+	json->depth--;
+	write_text(json, is_object ? "}" : "]");
+}
+
+void json_init_file(struct json *json, FILE *file)
+{
+	memset(json, 0, sizeof(*json));
+	json->file = file;
+}
+
+void json_init_buffer(struct json *json)
+{
+	memset(json, 0, sizeof(*json));
+}
+
+void json_fini(struct json *json)
+{
+	mem_free(json->text);
+	memset(json, 0, sizeof(*json));
+}
+
+void json_object_begin(struct json *json)
+{
+	begin(json, true);
+}
+
+void json_object_end(struct json *json)
+{
+	end(json, true);
+}
+
+void json_array_begin(struct json *json)
+{
+	begin(json, false);
+}
+
+void json_array_end(struct json *json)
+{
+	end(json, false);
+}
+
+/*
+ * The length of the UTF-8 sequence at text, 0 if there is none: bad lead or continuation byte,
+ * overlong form, surrogate, or beyond U+10FFFF.
+ */
+static size_t utf8_len(const unsigned char *text)
+{
+	unsigned char lead = text[0];
+	unsigned char low = 0x80, high = 0xBF;
+	size_t n;
+
+	if (lead < 0x80)
+		return 1;
+	if (lead < 0xC2 || lead > 0xF4)
+		return 0;
+	n = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+	if (lead == 0xE0)
+		low = 0xA0;
+	if (lead == 0xED)
+		high = 0x9F;
+	if (lead == 0xF0)
+		low = 0x90;
+	if (lead == 0xF4)
+		high = 0x8F;
+	if (text[1] < low || text[1] > high)
+		return 0;
+	for (size_t i = 2; i < n; i++)
+		if ((text[i] & 0xC0) != 0x80) /* the final 0 stops here, too */
+			return 0;
+	return n;
+}
+
+static void write_escaped(struct json *json, unsigned char byte)
+{
+	static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+	char text[8];
+
+	for (const char *s = shorts; *s; s += 2)
+		if ((unsigned char)s[0] == byte) {
+			text[0] = '\\';
+			text[1] = s[1];
+			write_bytes(json, text, 2);
+			return;
+		}
+	snprintf(text, sizeof(text), "\\u%04x", byte);
+	write_text(json, text);
+}
+
+static void write_string(struct json *json, const char *string)
+{
+	const unsigned char *text = (const unsigned char *)string;
+
+	write_text(json, "\"");
+	while (*text) {
+		size_t n = utf8_len(text);
+
+		if (n == 0)
+			write_text(json, "\xEF\xBF\xBD");
+		else if (n == 1 && (*text < 0x20 || *text == '"' || *text == '\\'))
+			write_escaped(json, *text);
+		else
+			write_bytes(json, (const char *)text, n);
+		text += n ? n : 1;
+	}
+	write_text(json, "\"");
+}
+
+void json_key(struct json *json, const char *key)
+{
+	unsigned top = json->depth - 1;
+
+	if (json->depth == 0 || !json->is_object[top] || json->has_key) {
+		fail(json, -EINVAL);
+		return;
+	}
+	if (json->has_member[top])
+		write_text(json, ",");
+	write_string(json, key);
+	write_text(json, ":");
+	json->has_key = true;
+}
+
+void json_string(struct json *json, const char *text)
+{
+	before_value(json);
+	if (text)
+		write_string(json, text);
+	else
+		write_text(json, "null");
+}
+
+void json_u64(struct json *json, uint64_t value)
+{
+	char text[24];
+
+	before_value(json);
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	write_text(json, text);
+}
+
+void json_i64(struct json *json, int64_t value)
+{
+	char text[24];
+
+	before_value(json);
+	snprintf(text, sizeof(text), "%" PRId64, value);
+	write_text(json, text);
+}
+
+/* A locale may have set another decimal point than JSON's. */
+static void fix_point(char *text)
+{
+	for (; *text; text++)
+		if (!strchr("0123456789+-e", *text))
+			*text = '.';
+}
+
+void json_double(struct json *json, double value)
+{
+	char text[40];
+	int digits = 15;
+
+	before_value(json);
+	if (!(value - value == 0)) { /* NaN, infinities */
+		write_text(json, "null");
+		return;
+	}
+	do {
+		snprintf(text, sizeof(text), "%.*g", digits, value);
+	} while (digits++ < 17 && strtod(text, NULL) != value);
+	fix_point(text);
+	write_text(json, text);
+}
+
+void json_bool(struct json *json, bool value)
+{
+	before_value(json);
+	write_text(json, value ? "true" : "false");
+}
+
+void json_null(struct json *json)
+{
+	before_value(json);
+	write_text(json, "null");
+}
+
+void json_put_string(struct json *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	json_string(json, text);
+}
+
+void json_put_u64(struct json *json, const char *key, uint64_t value)
+{
+	json_key(json, key);
+	json_u64(json, value);
+}
+
+void json_put_i64(struct json *json, const char *key, int64_t value)
+{
+	json_key(json, key);
+	json_i64(json, value);
+}
+
+void json_put_double(struct json *json, const char *key, double value)
+{
+	json_key(json, key);
+	json_double(json, value);
+}
+
+void json_put_bool(struct json *json, const char *key, bool value)
+{
+	json_key(json, key);
+	json_bool(json, value);
+}
+
+void json_newline(struct json *json)
+{
+	if (json->depth != 0)
+		fail(json, -EINVAL);
+	else
+		write_text(json, "\n");
+	json->has_root = false;
+}
+
+int json_finish(struct json *json)
+{
+	if (json->depth != 0)
+		fail(json, -EINVAL);
+	if (json->file && fflush(json->file) != 0)
+		fail(json, -EIO);
+	return json->error;
+}
+
+const char *json_text(const struct json *json)
+{
+	return json->text ? json->text : "";
+}

@@ -1,0 +1,111 @@
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+/*
+ * Values below 32 have a bucket each. Above, the power of two gives the group and the five bits
+ * after the leading one the bucket in it.
+ */
+static unsigned bucket_of(uint64_t value)
+{
+	unsigned shift;
+
+	if (value < STATS_HIST_SUB)
+		return (unsigned)value;
+	shift = bits_log2_floor(value) - STATS_HIST_SUB_BITS;
+	return (shift + 1) * STATS_HIST_SUB + ((unsigned)(value >> shift) & (STATS_HIST_SUB - 1));
+}
+
+static uint64_t bucket_last(unsigned bucket)
+{
+	unsigned shift;
+	uint64_t first;
+
+	if (bucket < STATS_HIST_SUB)
+		return bucket;
+	shift = bucket / STATS_HIST_SUB - 1;
+	first = (uint64_t)(STATS_HIST_SUB + bucket % STATS_HIST_SUB) << shift;
+	return first + bits_mask(shift);
+}
+
+void stats_hist_init(struct stats_hist *hist)
+{
+	memset(hist, 0, sizeof(*hist));
+	hist->min = UINT64_MAX;
+}
+
+void stats_hist_record_n(struct stats_hist *hist, uint64_t value, uint64_t n)
+{
+	if (n == 0)
+		return;
+	hist->count += n;
+	hist->sum += value * n;
+	hist->min = min_u64(hist->min, value);
+	hist->max = max_u64(hist->max, value);
+	hist->buckets[bucket_of(value)] += n;
+}
+
+void stats_hist_record(struct stats_hist *hist, uint64_t value)
+{
+	stats_hist_record_n(hist, value, 1);
+}
+
+void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from)
+{
+	into->count += from->count;
+	into->sum += from->sum;
+	into->min = min_u64(into->min, from->min);
+	into->max = max_u64(into->max, from->max);
+	for (unsigned i = 0; i < STATS_HIST_BUCKETS; i++)
+		into->buckets[i] += from->buckets[i];
+}
+
+/* How many of count values are to be <= the quantile: q * count, rounded up. */
+static uint64_t rank_of(uint64_t count, double q)
+{
+	double exact = q * (double)count;
+	uint64_t rank;
+
+	if (exact >= (double)count)
+		return count;
+	rank = (uint64_t)exact;
+	return rank + ((double)rank < exact);
+}
+
+uint64_t stats_hist_quantile(const struct stats_hist *hist, double q)
+{
+	uint64_t rank, seen = 0;
+
+	if (hist->count == 0)
+		return 0;
+	if (!(q > 0)) /* NaN as well */
+		return hist->min;
+	rank = max_u64(rank_of(hist->count, q < 1 ? q : 1), 1);
+	for (unsigned i = 0; i < STATS_HIST_BUCKETS; i++) {
+		seen += hist->buckets[i];
+		if (seen >= rank)
+			return min_u64(bucket_last(i), hist->max);
+	}
+	return hist->max;
+}
+
+double stats_hist_mean(const struct stats_hist *hist)
+{
+	return hist->count ? (double)hist->sum / (double)hist->count : 0;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double stats_median(double *values, uint64_t n)
+{
+	qsort(values, n, sizeof(*values), compare_doubles);
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
