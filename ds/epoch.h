@@ -1,0 +1,60 @@
+/*
+ * Epoch: which of the two inner arrays a change is counted in, and the promise that lets a
+ * rebuild prove that nobody still holds a change counted under an older epoch (rule 7).
+ *
+ * One struct epoch for each handle (writer or sampler) and shard. Every call that changes leaves runs between
+ * enter and leave:
+ *
+ *   enter   slot.promise = e; seq_cst; re-read e, repeat if it moved
+ *   ...     swap leaves; buffer deltas under the epoch that the swapped tags say
+ *   leave   after the flush: slot.promise = SLOT_IDLE. Deltas kept across calls keep the promise.
+ *
+ * Delta targets (fixed at the CAS by the tags of the words it swapped, never by the mode at flush):
+ *   e   -> e     arr[e]   += new - old
+ *   e   -> e+1   arr[e]   += new - old,  arr[e+1] += new      (DUAL: the leaf migrates)
+ *   e+1 -> e+1   arr[e+1] += new - old,  arr[e] too while DUAL
+ */
+#ifndef RLV_DS_EPOCH_H
+#define RLV_DS_EPOCH_H
+
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+struct epoch {
+	struct region *region; /* tree region of the shard */
+	uint64_t word_off;     /* the shard's epoch word */
+	uint64_t promise_off;  /* this handle's slot */
+	uint32_t number;       /* as last read */
+	enum epoch_mode mode;
+	bool entered;
+};
+
+/* slot: index of the handle's client slot. Thread: owner, for all. */
+void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint64_t slots_off,
+		uint32_t slot);
+
+/*
+ * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads; when
+ * the epoch moved on it answers -ESTALE: flush, leave, enter again.
+ * Errors: -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN. Cost: 2 phases over a wire, none counted on a
+ * CPU transport beyond the two words.
+ */
+RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
+
+/* Re-reads the word in the middle of a call, after a tag outside the view was met. */
+RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
+
+/* Idle again. The caller has flushed every delta. */
+RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
+
+/* Epoch for readers: no announcement. */
+RLV_MUST_CHECK int epoch_read(struct epoch *ep);
+
+/*
+ * The tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE = the tag is of
+ * another epoch: refresh and try again.
+ */
+RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
+
+#endif
