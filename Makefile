@@ -1,0 +1,58 @@
+# A thin front: everything is done by CMake and the scripts in tools/.
+#
+#   make              the release build, into build/ (binaries in build/bin)
+#   make demo         a store on this machine, actors, learners and a table of throughputs
+#   make check        the gates and all tests; ends with the counts
+#   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
+#   make bench        every bench with its defaults
+#   make format       clang-format over our sources
+#   make install      PREFIX=/usr/local [DESTDIR=]
+#
+# SETUP=no leaves the installing of packages (tools/setup) out.
+
+PREFIX ?= /usr/local
+SETUP ?= yes
+BUILD := build
+JOBS := $(shell nproc)
+
+ifneq ($(shell command -v ninja 2>/dev/null),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+
+all: $(BUILD)/CMakeCache.txt
+	@cmake --build $(BUILD) -j $(JOBS)
+
+$(BUILD)/CMakeCache.txt: CMakePresets.json
+	@cmake --preset release >/dev/null
+
+setup:
+ifneq ($(SETUP),no)
+	@tools/setup
+endif
+
+# A second make, so that it sees what tools/setup has just installed.
+demo: setup
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/bin/relive demo
+
+check: setup
+	@tools/run-check quick
+
+check-deep: setup
+	@tools/run-check deep
+
+bench: all
+	@tools/run-bench $(BUILD)/bin
+
+format:
+	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+install: all
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --install $(BUILD)
+
+clean:
+	@rm -rf $(BUILD)
+
+.PHONY: all setup demo check check-deep bench format install clean
