@@ -2,8 +2,8 @@
  * Epoch: which of the two inner arrays a change is counted in, and the promise that lets a
  * rebuild prove that nobody still holds a change counted under an older epoch (rule 7).
  *
- * One struct epoch for each handle (writer or sampler) and shard. Every call that changes leaves runs between
- * enter and leave:
+ * One struct epoch for each handle (writer or sampler) and shard. Every call that changes leaves
+ * runs between enter and leave:
  *
  *   enter   slot.promise = e; seq_cst; re-read e, repeat if it moved
  *   ...     swap leaves; buffer deltas under the epoch that the swapped tags say
@@ -13,42 +13,63 @@
  *   e   -> e     arr[e]   += new - old
  *   e   -> e+1   arr[e]   += new - old,  arr[e+1] += new      (DUAL: the leaf migrates)
  *   e+1 -> e+1   arr[e+1] += new - old,  arr[e] too while DUAL
+ *
+ * A promise v means "I hold and will make no delta computed under an epoch < v". A pass from e to
+ * e+1 waits for every promise >= e, so the shard is never more than one epoch ahead of a promise.
  */
 #ifndef RLV_DS_EPOCH_H
 #define RLV_DS_EPOCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "transport/transport.h"
 
 #include "wire/ring_layout.h"
 
+#include "base/error.h"
+
+#define EPOCH_NO_SLOT UINT32_MAX /* a reader: it never announces */
+
 struct epoch {
 	struct region *region; /* tree region of the shard */
 	uint64_t word_off;     /* the shard's epoch word */
-	uint64_t promise_off;  /* this handle's slot */
+	uint64_t promise_off;  /* this handle's slot; 0 = none */
 	uint32_t number;       /* as last read */
+	uint32_t promised;     /* in force while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
 };
 
-/* slot: index of the handle's client slot. Thread: owner, for all. */
+/*
+ * slot: index of the handle's client slot, or EPOCH_NO_SLOT.
+ * Thread: owner, for all functions of this file.
+ */
 void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint64_t slots_off,
 		uint32_t slot);
 
 /*
  * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads; when
- * the epoch moved on it answers -ESTALE: flush, leave, enter again.
- * Errors: -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN. Cost: 2 phases over a wire, none counted on a
- * CPU transport beyond the two words.
+ * the epoch moved past the promise it answers -ESTALE and changes nothing: flush, leave, enter again.
+ * Errors: -EINVAL (no slot), -EAGAIN (the epoch kept moving), -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN;
+ * after an error the handle is not entered, and its promise may stand until the next leave.
+ * Cost: 2 phases over a wire, none counted on a CPU transport beyond the two words.
  */
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
 
-/* Re-reads the word in the middle of a call, after a tag outside the view was met. */
+/*
+ * Re-reads the word in the middle of a call, after a tag outside the view was met. The older promise
+ * stays: it promises less. Cost: 1 phase over a wire.
+ */
 RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
 
-/* Idle again. The caller has flushed every delta. */
+/*
+ * Idle again. The caller has flushed every delta. May be repeated; on an error the promise stands and the
+ * handle is still entered. Cost: 1 phase over a wire.
+ */
 RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
 
-/* Epoch for readers: no announcement. */
+/* Epoch for readers: no announcement. Cost: as refresh. */
 RLV_MUST_CHECK int epoch_read(struct epoch *ep);
 
 /*
@@ -56,5 +77,8 @@ RLV_MUST_CHECK int epoch_read(struct epoch *ep);
  * another epoch: refresh and try again.
  */
 RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
+
+/* Does promise (a word of a slot) hold back a pass that starts from epoch number? */
+bool epoch_blocks_pass(uint64_t promise, uint32_t number);
 
 #endif

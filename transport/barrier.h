@@ -46,6 +46,21 @@ static inline uint64_t rword64_load_acquire(const struct rword64 *word)
 }
 
 /*
+ * An announcement and the look that must come after it (ds/epoch.h): both, the rebuilder's swap of
+ * the epoch word and its look at the announcements stand in one total order. The word announced in
+ * is a target of stores only.
+ */
+static inline void rword64_announce(const struct rword64 *word, uint64_t value)
+{
+	atomic_store_explicit(rword64_atomic(word), value, memory_order_seq_cst);
+}
+
+static inline uint64_t rword64_load_ordered(const struct rword64 *word)
+{
+	return atomic_load_explicit(rword64_atomic(word), memory_order_seq_cst);
+}
+
+/*
  * Copies n bytes (a multiple of 8, both ends 8-aligned) that the other side may be changing. The
  * only place with that race; what was copied means nothing before transport_read_validate().
  */

@@ -1,0 +1,143 @@
+#include "ds/epoch.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+/* A pass moves the epoch once and takes longer than an announcement: more than a few are a bug. */
+#define ENTER_TRIES 1000
+
+static struct rword64 *word_at(const struct epoch *ep, uint64_t off)
+{
+	return (struct rword64 *)(void *)(ep->region->base + off);
+}
+
+void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint64_t slots_off,
+		uint32_t slot)
+{
+	*ep = (struct epoch){
+		.region = tree,
+		.word_off = words_off + offsetof(struct shard_words, epoch),
+		.mode = EPOCH_NORMAL,
+	};
+	if (slot != EPOCH_NO_SLOT)
+		ep->promise_off = slots_off + (uint64_t)slot * sizeof(struct client_slot) +
+				  offsetof(struct client_slot, promise);
+}
+
+/*
+ * The load of the recheck comes after the announcement in one total order with the rebuilder's swap of
+ * the word and its look at the promises: either it sees the promise, or we see its swap.
+ */
+static int load_word(const struct epoch *ep, uint64_t *word_out)
+{
+	if (!ep->region->base)
+		return transport_load(ep->region, ep->word_off, word_out);
+	*word_out = rword64_load_ordered(word_at(ep, ep->word_off));
+	return 0;
+}
+
+static int store_promise(const struct epoch *ep, uint64_t promise)
+{
+	int rc;
+
+	if (ep->region->base) {
+		rword64_announce(word_at(ep, ep->promise_off), promise);
+		return 0;
+	}
+	rc = transport_store(ep->region, ep->promise_off, &promise, sizeof(promise));
+	return rc ? rc : transport_order(ep->region->tr);
+}
+
+static void see(struct epoch *ep, uint64_t word)
+{
+	ep->number = epoch_number(word);
+	ep->mode = epoch_mode_of(word);
+}
+
+static int recheck_entered(struct epoch *ep)
+{
+	uint64_t word;
+	int rc = load_word(ep, &word);
+
+	if (rc)
+		return rc;
+	if (epoch_number(word) != ep->promised)
+		return -ESTALE;
+	see(ep, word);
+	return 0;
+}
+
+int epoch_enter(struct epoch *ep)
+{
+	uint64_t word;
+	int rc;
+
+	if (!ep->promise_off)
+		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
+	if (ep->entered)
+		return recheck_entered(ep);
+	rc = load_word(ep, &word);
+	for (int i = 0; !rc && i < ENTER_TRIES; i++) {
+		ep->promised = epoch_number(word);
+		rc = store_promise(ep, ep->promised);
+		if (!rc)
+			rc = load_word(ep, &word);
+		if (!rc && epoch_number(word) == ep->promised) {
+			see(ep, word);
+			ep->entered = true;
+			return 0;
+		}
+	}
+	return rc ? rc : error_set(-EAGAIN, "epoch: moved %d times while announcing", ENTER_TRIES);
+}
+
+int epoch_refresh(struct epoch *ep)
+{
+	uint64_t word;
+	int rc = load_word(ep, &word);
+
+	if (!rc)
+		see(ep, word);
+	return rc;
+}
+
+int epoch_leave(struct epoch *ep)
+{
+	int rc;
+
+	if (!ep->promise_off)
+		return 0;
+	rc = store_promise(ep, SLOT_IDLE);
+	if (!rc)
+		ep->entered = false;
+	return rc;
+}
+
+int epoch_read(struct epoch *ep)
+{
+	return epoch_refresh(ep);
+}
+
+int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
+{
+	uint32_t now = ep->number & 3u, next = (ep->number + 1) & 3u;
+
+	if (ep->mode == EPOCH_DUAL && (old_tag == now || old_tag == next))
+		*tag_out = next;
+	else if (ep->mode != EPOCH_DUAL && old_tag == now)
+		*tag_out = now;
+	else
+		return -ESTALE;
+	return 0;
+}
+
+bool epoch_blocks_pass(uint64_t promise, uint32_t number)
+{
+	/* Serial numbers: an epoch that wrapped is still newer. */
+	return promise != SLOT_IDLE && (int32_t)((uint32_t)promise - number) < 0;
+}
