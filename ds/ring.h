@@ -1,0 +1,50 @@
+/*
+ * Ring: blocks of rows, claimed, written and published by one stream at a time (rule 1).
+ *
+ *   claim    ticket = FAA head; CAS header {closed, *, older} -> {open, me, ticket}; set every leaf
+ *            of the block in every view to {tag, gen, 0}
+ *   write    rows of the block, in order
+ *   publish  CAS leaf {gen, 0} -> {gen, p} where a window is complete
+ *   close    CAS header {open, me, ticket} -> {closed, me, ticket}
+ *
+ * A block found open, or with a later ticket, is never waited for and never taken over: draw
+ * another ticket. Thread: the owner of the access.
+ */
+#ifndef RLV_DS_RING_H
+#define RLV_DS_RING_H
+
+#include "ds/shard.h"
+
+/* A block held by one stream. */
+struct block {
+	struct access *acc; /* NULL = none held */
+	uint64_t seq;
+	uint32_t index;
+	uint32_t gen;
+	uint32_t first; /* slot of its first row */
+	uint32_t used;  /* rows written */
+};
+
+struct ring_counters {
+	uint64_t claimed;
+	uint64_t skipped; /* tickets whose block was open or newer */
+};
+
+/*
+ * Claims a block. Between access_enter and access_leave. Errors: -EAGAIN (no block is free after as many tickets
+ * as there are blocks), -EIO (an answer was lost: the shard is dirty), -EOWNERDEAD.
+ * Cost: 4 phases: FAA, header CAS, leaf read, leaf CAS; more when blocks are skipped.
+ */
+RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
+			      struct ring_counters *counters);
+
+/* Cost: 1 phase. -EOWNERDEAD: the metadata server closed it, so we were fenced. */
+RLV_MUST_CHECK int ring_close(struct block *blk);
+
+/* Where row i of the block may be built: in the pool if addressable, else NULL (use ring_write). */
+uint8_t *ring_row(const struct block *blk, uint32_t i);
+
+/* Writes n rows from a staging buffer at rows i.. of the block. Cost: 1 phase. */
+RLV_MUST_CHECK int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * Shard: one part of a table, two regions on one node (wire/ring_layout.h), and the access of one
+ * handle to it.
+ *
+ *   table_plan      signature and wishes -> complete descriptor with every offset, or a refusal
+ *   shard_format    writes descriptor and words into fresh regions (the metadata server, embed)
+ *   shard_open      attaches to formatted regions, checks all that was read
+ *   access_*        a handle's slot, epoch and deltas in that shard
+ */
+#ifndef RLV_DS_SHARD_H
+#define RLV_DS_SHARD_H
+
+#include "ds/epoch.h"
+#include "ds/sumtree.h"
+
+#include "transport/transport.h"
+
+#include "wire/table_layout.h"
+
+struct table_plan_opts {
+	uint32_t block;         /* wish, 0 = default */
+	const uint16_t *fanout; /* as sumtree_geometry_init */
+};
+
+/*
+ * Completes a descriptor. In: name, table_id, uuid, capacity, n_shards, columns (name, dtype, role, ndim,
+ * shape, bytes), views (selector .. limit), max_writers, max_clients, flags. Out: everything else,
+ * shard = 0, crc. The default block is max(256, 8 windows), at most capacity / (16 x writers)
+ * of a shard, in whole leaf groups; a shard has the blocks that hold its share of the capacity beside the repeated
+ * head rows, and two more for each stream. All open blocks together stay under 1/8 of a shard.
+ * Errors: -EINVAL; the message names the field, and the numbers where sizes do not fit.
+ */
+RLV_MUST_CHECK int table_plan(struct table_desc *desc, const struct table_plan_opts *opts);
+
+/* Checks a descriptor read from a region or frame. -EPROTO or -EBADMSG; the message names the field. */
+RLV_MUST_CHECK int table_desc_check(const struct table_desc *desc);
+
+/* Same signature and options: may a second create open it? Ignores ids, uuid and offsets. */
+bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
+
+/* Sets desc->shard and the crc over all. */
+void table_desc_seal(struct table_desc *desc, uint32_t shard);
+
+/*
+ * Writes the tree and rows regions of one shard: superblocks (state live last), descriptor, words. The
+ * regions are zeroed and nobody else has them. first_ticket: above any used before under that (table,
+ * shard). Cost: control plane.
+ */
+struct shard_ids {
+	uint8_t store_uuid[16];
+	uint64_t ms_term;
+	uint64_t incarnation;
+	uint64_t first_ticket;
+};
+
+RLV_MUST_CHECK int shard_format(struct region *tree, struct region *rows,
+				const struct table_desc *desc, const struct shard_ids *ids);
+
+struct shard {
+	struct region *tree;
+	struct region *rows;
+	struct table_desc desc;
+	struct sumtree trees[RING_MAX_VIEWS];
+};
+
+/*
+ * Reads and checks superblocks and descriptor. Errors: -EPROTO (another format, unknown incompat
+ * bit, wrong sizes), -EBADMSG (crc), -ESTALE (dropped), -EHOSTDOWN (orphaned).
+ */
+RLV_MUST_CHECK int shard_open(struct region *tree, struct region *rows, struct shard **shard_out);
+void shard_close(struct shard **shard);
+
+/* Once per call: is the shard still there? -ESTALE dropped, -EHOSTDOWN orphaned. In place where addressable. */
+RLV_MUST_CHECK int shard_state(const struct shard *shard);
+
+/* Sets the state word of both regions. */
+RLV_MUST_CHECK int shard_set_state(struct shard *shard, uint32_t state);
+
+static inline uint64_t shard_word_off(const struct shard *shard, size_t member)
+{
+	return shard->desc.words_off + member;
+}
+
+static inline uint64_t shard_leaf_off(const struct shard *shard, uint32_t view, uint32_t slot)
+{
+	return shard->desc.views[view].leaves_off + (uint64_t)slot * 8;
+}
+
+static inline uint64_t shard_header_off(const struct shard *shard, uint32_t block)
+{
+	return shard->desc.headers_off + (uint64_t)block * 8;
+}
+
+static inline uint64_t shard_row_off(const struct shard *shard, uint32_t slot)
+{
+	return ROWS_OFF + (uint64_t)slot * shard->desc.row_bytes;
+}
+
+/* slot: index of the client slot = owner - 1. */
+static inline uint64_t shard_slot_off(const struct shard *shard, uint32_t slot)
+{
+	return shard->desc.slots_off + (uint64_t)slot * sizeof(struct client_slot);
+}
+
+/* -------- one handle's access to a shard -------- */
+
+struct access {
+	struct shard *shard;
+	uint32_t owner; /* 1 + client slot */
+	struct epoch epoch;
+	struct tree_deltas *deltas[RING_MAX_VIEWS];
+	uint32_t view_mask; /* views that this handle changes */
+};
+
+/* owner's slot is live already (ds/slot.h). Thread: owner, for all. */
+RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
+			       uint32_t view_mask, const struct tree_deltas_opts *opts);
+/* What is buffered is lost: access_flush first. */
+void access_close(struct access *acc);
+
+/* Around every call that changes leaves. Leave flushes, or keeps deltas and promise if allowed. */
+RLV_MUST_CHECK int access_enter(struct access *acc);
+RLV_MUST_CHECK int access_leave(struct access *acc);
+RLV_MUST_CHECK int access_flush(struct access *acc);
+
+#endif

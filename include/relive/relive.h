@@ -1,0 +1,521 @@
+/*
+ * Relive: replay buffer and actor-learner store on disaggregated memory. The whole public API, in
+ * the order in which one uses it: open a store, create a table, append, sample, update, close.
+ *
+ * Actors write steps and learners draw batches straight from memory that neither of them owns: in
+ * this process ("embed:"), on this host ("shm:NAME"), or on memory nodes ("relive://HOST:PORT").
+ *
+ * Conventions
+ *   Errors    Functions return 0 or a negative errno; RLV_MUST_CHECK marks them. The message,
+ *             which names the argument or call, is rlv_last_error() of this thread. On failure
+ *             output arguments are untouched. Codes, by what is dead afterwards:
+ *               nothing     -EAGAIN -EBUSY -EINTR
+ *               the call    -EINVAL -ERANGE -EOVERFLOW -ENOENT -EEXIST -ENODATA -ENOSPC -ENOMEM
+ *                           -ENOTSUP -EACCES -ESTALE -ETIMEDOUT -EBADMSG
+ *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
+ *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
+ *               node        -EHOSTDOWN
+ *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
+ *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever.
+ *   Memory    Pointers given in are borrowed until the call returns. Nothing on the hot path
+ *             (append, sample, update) allocates, locks or enters the kernel, waits apart.
+ *   Threads   "any": any thread at any time. "owner": one thread at a time for each handle.
+ *             "setup": while no other thread uses the handle. A handle does not survive fork():
+ *             the child gets -ECHILD and opens its own.
+ *   Cost      Dependent round trips (RT) of a remote transport, whatever the batch.
+ */
+#ifndef RELIVE_RELIVE_H
+#define RELIVE_RELIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RLV_API __attribute__((visibility("default")))
+#define RLV_CHECKED __attribute__((visibility("default"), warn_unused_result))
+#else
+#define RLV_API
+#define RLV_CHECKED
+#endif
+
+#define RLV_VERSION_MAJOR 0
+#define RLV_VERSION_MINOR 1
+#define RLV_VERSION_PATCH 0
+
+#define RLV_MAX_COLUMNS 32
+#define RLV_MAX_DIMS 6
+#define RLV_MAX_VIEWS 8
+#define RLV_NAME_BYTES 64 /* of a table or column, the final NUL included */
+
+/* -------- errors, versions, log -------- */
+
+/* Words of the last failure on this thread, "" if none. Valid until its next call. Thread: any. */
+RLV_API const char *rlv_last_error(void);
+
+/* Symbolic name of a code, "EINVAL" for -EINVAL. Static. Thread: any. */
+RLV_API const char *rlv_error_name(int code);
+
+/* Version of the library that runs, "0.1.0". Static. Thread: any. */
+RLV_API const char *rlv_version(void);
+
+enum rlv_log_level { RLV_LOG_ERROR = 0, RLV_LOG_WARN = 1, RLV_LOG_INFO = 2, RLV_LOG_DEBUG = 3 };
+
+/*
+ * Where the library's log lines go; NULL = nowhere (the default). fn may be called from any
+ * thread and must not call back into the library. Thread: setup.
+ */
+RLV_API void rlv_log_set(void (*fn)(void *ctx, enum rlv_log_level level, const char *line),
+			 void *ctx, enum rlv_log_level most);
+
+/* -------- store -------- */
+
+struct rlv_store;
+
+enum rlv_pages { RLV_PAGES_AUTO = 0, RLV_PAGES_SMALL = 1, RLV_PAGES_HUGE = 2 };
+
+struct rlv_store_opts {
+	uint32_t size;
+	uint32_t pages;      /* embed: enum rlv_pages */
+	uint64_t pool_bytes; /* embed: most memory, or size of a new file; 0 = 1 TiB of address
+				 space in memory, 1 GiB in a file */
+	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s */
+	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
+	bool read_only;      /* learners that only look: no append, no update */
+};
+#define RLV_STORE_OPTS_INIT \
+	{ \
+		.size = sizeof(struct rlv_store_opts) \
+	}
+
+/*
+ * Opens a store.
+ *   "embed:"              in this process, in memory: no daemon; gone when closed
+ *   "embed:FILE"          in this process, kept in FILE or a DAX device; reopened after a crash
+ *   "shm:NAME"            the store NAME that `relive up` runs on this host
+ *   "relive://HOST:PORT"  the metadata server there
+ * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED, -ETIMEDOUT, -EACCES
+ * (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -ENOSPC, -ENOMEM.
+ * Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
+			       struct rlv_store **store_out);
+
+/*
+ * Closes a store and sets the pointer to NULL; NULL is a no-op. -EBUSY: tables of it are open.
+ * Thread: setup.
+ */
+RLV_CHECKED int rlv_store_close(struct rlv_store **store);
+
+/* Makes what was appended before durable (embed:FILE and nodes on files). Thread: any. */
+RLV_CHECKED int rlv_store_persist(struct rlv_store *store);
+
+/* -------- tables -------- */
+
+enum rlv_dtype {
+	RLV_BOOL = 1,
+	RLV_U8,
+	RLV_I8,
+	RLV_U16,
+	RLV_I16,
+	RLV_U32,
+	RLV_I32,
+	RLV_U64,
+	RLV_I64,
+	RLV_F16,
+	RLV_F32,
+	RLV_F64,
+};
+
+/* What sampling does with a column. */
+enum rlv_role {
+	RLV_PLAIN = 0,  /* as stored at the anchor step: action, mask, ... */
+	RLV_OBS = 1,    /* stacked; also given as next_<name> n steps later, read from later rows */
+	RLV_REWARD = 2, /* scalar RLV_F32 or RLV_F64: summed to the n-step return */
+	RLV_NEXT =
+		3, /* a next observation stored by the actor: taken from the return's last step */
+};
+
+struct rlv_column {
+	const char *name; /* [a-z_][a-z0-9_]*, unique in the table */
+	uint32_t dtype;   /* enum rlv_dtype */
+	uint32_t role;    /* enum rlv_role */
+	uint32_t ndim;    /* of one step; 0 = scalar */
+	uint32_t shape[RLV_MAX_DIMS];
+};
+
+enum rlv_selector { RLV_PRIORITIZED = 0, RLV_UNIFORM = 1, RLV_FIFO = 2, RLV_LIFO = 3 };
+
+/*
+ * Rate limiter: a sample of n items is admitted when
+ *     inserts * samples_per_insert - samples - n >= min_diff
+ * an insert of n when the same expression with it stays <= max_diff, and nothing is sampled before
+ * min_size items were ever committed. All zero = min_size 1 and no other limit.
+ * Presets below set all fields.
+ */
+struct rlv_limiter {
+	uint64_t min_size;
+	double samples_per_insert;
+	double min_diff;
+	double max_diff;
+};
+
+/* Never before min_size items, otherwise free. */
+RLV_API struct rlv_limiter rlv_limiter_min_size(uint64_t min_size);
+/* Keeps samples / inserts at spi, within error_buffer samples to either side. */
+RLV_API struct rlv_limiter rlv_limiter_sample_to_insert(double spi, uint64_t min_size,
+							double error_buffer);
+/* Every item once, at most queue_size ahead: for views with max_times_sampled 1. */
+RLV_API struct rlv_limiter rlv_limiter_queue(uint64_t queue_size);
+RLV_API struct rlv_limiter rlv_limiter_stack(uint64_t stack_size);
+
+/*
+ * A view says which items exist and how they are drawn. Views of a table share its rows: an item
+ * is a window on steps, never a copy. Its key is the same in all calls.
+ */
+struct rlv_view {
+	uint32_t stack;             /* observations stacked, padded at episode starts; 0 = 1 */
+	uint32_t n_step;            /* longest n-step return that a sampler may ask for; 0 = 1 */
+	uint32_t selector;          /* enum rlv_selector */
+	uint32_t period;            /* items at every period-th step of an episode; 0 = 1 */
+	uint32_t max_times_sampled; /* 0 = no limit */
+	uint32_t max_staleness;     /* policy versions behind the newest seen; 0 = no limit */
+	double alpha;               /* priority exponent; 0 with RLV_PRIORITIZED = 0.6 */
+	double eps;                 /* added to |TD error|; 0 = 1e-6 */
+	struct rlv_limiter limiter;
+};
+
+struct rlv_table_opts {
+	uint32_t size;
+	uint32_t n_columns;
+	const struct rlv_column *columns; /* the signature */
+	uint64_t capacity;                /* steps that stay drawable */
+	uint32_t n_views;                 /* 0 = one prioritized view of single transitions */
+	uint32_t shards;                  /* 0 = 1 */
+	const struct rlv_view *views;
+	uint32_t max_writers;   /* streams (environments) that append at once; 0 = 4 */
+	uint32_t max_clients;   /* writer and sampler handles open at once; 0 = 64 */
+	uint32_t block;         /* rows that a stream claims at once; 0 = chosen from the above */
+	uint32_t row_crc;       /* 0 = by store: rows of files carry a crc; 1 = yes, 2 = no */
+	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
+				   NULL = by transport */
+};
+#define RLV_TABLE_OPTS_INIT \
+	{ \
+		.size = sizeof(struct rlv_table_opts) \
+	}
+
+struct rlv_table;
+
+/*
+ * Creates a table, or opens the one of that name if its signature and options are the same.
+ * Errors: -EINVAL (the message names the argument and, where sizes do not fit, the numbers),
+ * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
+				 const struct rlv_table_opts *opts, struct rlv_table **table_out);
+
+/* -ENOENT: no such table. Thread: any. Cost: control plane. */
+RLV_CHECKED int rlv_table_open(struct rlv_store *store, const char *name,
+			       struct rlv_table **table_out);
+
+/* -EBUSY: writers or samplers of it are open. Thread: setup. */
+RLV_CHECKED int rlv_table_close(struct rlv_table **table);
+
+/* Removes a table for everybody; handles on it get -ESTALE from now on. Thread: any. */
+RLV_CHECKED int rlv_table_drop(struct rlv_store *store, const char *name);
+
+/* Names of the tables, in names[0..*n_inout); out: how many there are. Thread: any. */
+RLV_CHECKED int rlv_store_tables(struct rlv_store *store, char (*names)[RLV_NAME_BYTES],
+				 size_t *n_inout);
+
+struct rlv_view_info {
+	struct rlv_view view;
+	int64_t items;     /* live items now */
+	uint64_t inserted; /* items ever committed */
+	uint64_t sampled;  /* items ever handed over */
+	double priority_sum;
+	double max_priority;
+	uint64_t overhead_bytes; /* leaves, inner levels and counts */
+};
+
+struct rlv_table_info {
+	uint32_t size;
+	uint32_t n_columns, n_views, shards;
+	char name[RLV_NAME_BYTES];
+	struct rlv_column columns[RLV_MAX_COLUMNS]; /* names point into the table handle */
+	struct rlv_view_info views[RLV_MAX_VIEWS];
+	uint64_t capacity;  /* as asked for */
+	uint64_t slots;     /* rows of all shards, slack included */
+	uint32_t block;     /* rows of a block */
+	uint32_t window;    /* rows of the largest item */
+	uint32_t row_bytes; /* header included */
+	uint32_t row_header_bytes;
+	uint32_t max_writers, max_clients;
+	uint64_t rows_bytes; /* memory of all rows */
+	uint64_t tree_bytes; /* memory of everything else */
+};
+
+/* Fills info; info->size is set by the caller. Thread: any. Cost: 2 RT for each shard. */
+RLV_CHECKED int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out);
+
+struct rlv_verify_report {
+	uint32_t size;
+	uint32_t problems; /* 0 = every invariant holds */
+	uint64_t items, rows_checked;
+	uint64_t wrong_sums, wrong_leaves, wrong_blocks, wrong_rows, wrong_words;
+	uint64_t open_blocks;
+	char first_problem[256];
+};
+
+/*
+ * Walks all shards and checks every invariant. Exact while nobody writes; otherwise it may see changes
+ * half done. Thread: any. Cost: reads the whole tree.
+ */
+RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
+
+/* -------- append: the actor's path -------- */
+
+struct rlv_writer;
+
+struct rlv_writer_opts {
+	uint32_t size;
+	uint32_t streams;   /* environments that this handle steps; 0 = 1 */
+	int64_t timeout_ns; /* most that an append waits for the limiter or for room; 0 = 5 s */
+};
+#define RLV_WRITER_OPTS_INIT \
+	{ \
+		.size = sizeof(struct rlv_writer_opts) \
+	}
+
+enum rlv_step_flags {
+	RLV_TERMINATED = 2, /* the action of this step ended the episode */
+	RLV_TRUNCATED = 4,  /* a time limit or reset ended it; append the final observation next */
+	RLV_FINAL = 16,     /* this row is only the observation after an episode's last action */
+};
+
+/*
+ * n steps in column order of the signature: columns[c] points to n packed elements of column c. The first step of a
+ * stream and the step after an ended episode begin an episode by themselves.
+ */
+struct rlv_steps {
+	uint32_t size;
+	uint32_t n;
+	const void *const *columns;
+	const uint16_t *flags;   /* n of enum rlv_step_flags; NULL = none */
+	const double *td_error;  /* n initial |TD errors| for prioritized views; NULL = the running
+				    maximum of the view */
+	uint32_t policy_version; /* of the policy that acted */
+};
+#define RLV_STEPS_INIT \
+	{ \
+		.size = sizeof(struct rlv_steps) \
+	}
+
+/* -ENOSPC: no client slot is free (max_clients), or more streams than max_writers allows. */
+RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
+				struct rlv_writer **writer_out);
+
+/*
+ * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete.
+ * *appended_out (may be NULL): steps taken, fewer than n only on -ETIMEDOUT.
+ * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block), -EOWNERDEAD
+ * (this handle was fenced: open another), -ESTALE (table dropped), -EHOSTDOWN, -ECHILD.
+ * Thread: owner. Cost: <= 1 RT + 5 for each block claimed.
+ */
+RLV_CHECKED int rlv_writer_append(struct rlv_writer *writer, uint32_t stream,
+				  const struct rlv_steps *steps, uint32_t *appended_out);
+
+/*
+ * Appends one step of each stream: steps->n equals the writer's streams, element i is stream i's. All or
+ * nothing with respect to the limiter. Otherwise as rlv_writer_append.
+ */
+RLV_CHECKED int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps);
+
+/*
+ * Ends the episode of a stream: items whose window lacks later steps are completed (their return ends
+ * here). final: the observation columns after the last action, as one step, or NULL.
+ */
+RLV_CHECKED int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
+				       const struct rlv_steps *final);
+
+/*
+ * Completes the pending items of every stream, closes its blocks and frees the slot. The handle is gone
+ * and the pointer NULL whatever is returned.
+ */
+RLV_CHECKED int rlv_writer_close(struct rlv_writer **writer);
+
+/* -------- sample and update: the learner's path -------- */
+
+struct rlv_sampler;
+
+/* How columns lie in a batch of B items. */
+enum rlv_layout {
+	RLV_DENSE = 0, /* obs [B,stack,...] and next_obs apart; each a packed array */
+	RLV_WINDOW =
+		1, /* one array [B,window,...] for each observation; obs and next_obs are strided
+			   views of it, and shared frames are written once */
+};
+
+enum rlv_weights {
+	RLV_WEIGHTS_BATCH = 0, /* (N P)^-beta divided by the batch's maximum */
+	RLV_WEIGHTS_RAW = 1,   /* (N P)^-beta */
+};
+
+struct rlv_sampler_opts {
+	uint32_t size;
+	uint32_t view;          /* index of the view */
+	uint32_t batch_size;    /* most items of one sample; 0 = 256 */
+	uint32_t n_step;        /* 1..view.n_step; 0 = view.n_step */
+	double gamma;           /* discount of the n-step return; 0 = 0.99 */
+	double beta;            /* importance exponent; 0 = 0.4; negative = no weights (all 1) */
+	uint32_t layout;        /* enum rlv_layout */
+	uint32_t weights;       /* enum rlv_weights */
+	uint32_t batches;       /* batch buffers that may be held at once; 0 = 2 */
+	uint32_t defer_updates; /* add priority changes to upper levels every so many updates; 0 or
+				   1 = in each. 16 is about a fifth faster; others then draw from
+				   sums that lag by that much */
+	uint64_t seed;          /* 0 = from the system */
+	uint32_t rank;          /* data-parallel learners: this one's ... */
+	uint32_t world_size;    /* ... disjoint share of each draw's strata; 0 = 1 */
+	bool independent;       /* draws independent of each other instead of stratified */
+	bool short_batch; /* give fewer items rather than fail when items keep being overwritten */
+};
+#define RLV_SAMPLER_OPTS_INIT \
+	{ \
+		.size = sizeof(struct rlv_sampler_opts) \
+	}
+
+/* One column of a batch: element (i, ...) is at data + i*strides[0] + ... bytes. */
+struct rlv_array {
+	const char *name;
+	void *data;
+	uint32_t dtype;
+	uint32_t ndim; /* batch dimension included */
+	int64_t shape[RLV_MAX_DIMS + 2];
+	int64_t strides[RLV_MAX_DIMS + 2]; /* bytes */
+};
+
+#define RLV_MAX_ARRAYS (2 * RLV_MAX_COLUMNS + 4)
+
+/*
+ * A batch. Arrays are the columns in signature order (an RLV_OBS column is followed by its next_<name>), then
+ * "discount" (f32: gamma^k, 0 after a terminated episode) and "steps" (u32: k, steps in the return).
+ * All memory belongs to the sampler and is valid until rlv_batch_release, or rlv_sampler_close.
+ */
+struct rlv_batch {
+	uint32_t n; /* items */
+	uint32_t n_arrays;
+	const struct rlv_array *arrays;
+	const uint64_t *key;
+	const float *weight;       /* IS weights */
+	const double *probability; /* of each draw */
+	const float *priority;     /* stored priority, (|TD| + eps)^alpha */
+	const uint32_t *policy_version;
+	int64_t table_size; /* live items of the view when drawn */
+};
+
+/* -EINVAL names the option. -ENOSPC: no client slot. */
+RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+				 struct rlv_sampler **sampler_out);
+
+/*
+ * Draws n items (1..batch_size) and gathers them. Every item handed over was whole at one moment: its bytes
+ * are those of the generation in its key.
+ * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
+ * -ENODATA (timeout 0 and nothing to draw), -EINVAL (n can never be admitted), -EBUSY (all batch buffers are
+ * held), -ESTALE, -EHOSTDOWN, -ECHILD.
+ * Thread: owner. Cost: 3 + uncached levels RT.
+ */
+RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
+				   const struct rlv_batch **batch_out);
+
+/* Gives a batch's buffer back; NULL is a no-op. Thread: owner of the sampler. */
+RLV_API void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch);
+
+struct rlv_update_result {
+	uint32_t updated;
+	uint32_t stale;   /* dropped: the item was overwritten or retired */
+	uint32_t clamped; /* outside the view's range, stored as the nearest */
+};
+
+/*
+ * Sets priorities from n absolute TD errors: (|td| + eps)^alpha. A key given twice takes its last
+ * value. Keys of overwritten items drop and are counted. *result_out may be NULL.
+ * Errors: -EINVAL (NaN or negative value, key of another table or no key at all: checked before
+ * anything changes; the message names the index).
+ * Thread: owner. Cost: 1 RT for keys of a batch of this sampler that is still held or was the last; 2
+ * otherwise.
+ */
+RLV_CHECKED int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys,
+				   const float *td_error, uint32_t n,
+				   struct rlv_update_result *result_out);
+
+/* As rlv_sampler_update with ready priorities p^alpha instead of TD errors. */
+RLV_CHECKED int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys,
+					   const float *priorities, uint32_t n,
+					   struct rlv_update_result *result_out);
+
+/* Adds deferred changes to the tree now. Thread: owner. */
+RLV_CHECKED int rlv_sampler_flush(struct rlv_sampler *sampler);
+
+/* Flushes, releases all batches, frees the slot. Gone whatever is returned. */
+RLV_CHECKED int rlv_sampler_close(struct rlv_sampler **sampler);
+
+/* -------- counters -------- */
+
+struct rlv_stats {
+	uint32_t size;
+	uint64_t calls;         /* appends, or samples */
+	uint64_t steps;         /* appended */
+	uint64_t items;         /* published, or sampled */
+	uint64_t updates;       /* priorities set */
+	uint64_t stale_updates; /* dropped */
+	uint64_t clamped;
+	uint64_t redraws; /* drawn items that failed their check: bytes never handed over */
+	uint64_t blocks_claimed, blocks_skipped;
+	uint64_t repeated_rows;
+	uint64_t limiter_waits, limiter_wait_ns;
+	uint64_t phases; /* dependent round trips */
+	uint64_t reads, writes, cas, faa, cas_failed;
+	uint64_t read_bytes, write_bytes;
+};
+
+/* Counters of a handle since it was opened; stats_out->size is set by the caller. Thread: owner. */
+RLV_CHECKED int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out);
+RLV_CHECKED int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out);
+
+/* -------- store information -------- */
+
+struct rlv_node_info {
+	char name[RLV_NAME_BYTES];
+	char address[256];
+	uint64_t pool_bytes, used_bytes;
+	uint64_t incarnation;
+	uint32_t regions;
+	uint32_t state; /* 0 down, 1 up */
+	char pages[16]; /* what backs the pool: thp, hugetlb, small, file, dax */
+};
+
+struct rlv_store_info {
+	uint32_t size;
+	char uri[256];
+	char server_version[32];
+	uint64_t term;
+	uint32_t n_nodes, n_tables, n_clients;
+	uint32_t rebuilds; /* online rebuilds done since the server started */
+	struct rlv_node_info nodes[16];
+};
+
+/* Thread: any. Cost: control plane. */
+RLV_CHECKED int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
