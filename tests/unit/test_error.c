@@ -1,0 +1,112 @@
+#include "base/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+static int clear(void **state)
+{
+	(void)state;
+	error_clear();
+	return 0;
+}
+
+static void error_set__keeps_code_text_and_errno(void **state)
+{
+	(void)state;
+	errno = 77;
+	assert_int_equal(error_set(-EINVAL, "capacity %d: must be at least %d", 0, 1), -EINVAL);
+	assert_int_equal(errno, 77);
+	assert_string_equal(error_last(), "capacity 0: must be at least 1");
+	assert_int_equal(error_last_code(), -EINVAL);
+}
+
+static void error_set__may_take_the_last_message(void **state)
+{
+	(void)state;
+	(void)error_set(-EINVAL, "inner");
+	(void)error_set(-EPROTO, "outer (%s)", error_last());
+	assert_string_equal(error_last(), "outer (inner)");
+}
+
+static void error_set__long_text_is_cut(void **state)
+{
+	char text[2 * ERROR_TEXT_BYTES];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	(void)error_set(-EINVAL, "%s", text);
+	assert_int_equal(strlen(error_last()), ERROR_TEXT_BYTES - 1);
+	(void)error_prefix(-EINVAL, "y");
+	assert_int_equal(strlen(error_last()), ERROR_TEXT_BYTES - 1);
+	assert_int_equal(error_last()[0], 'y');
+	(void)error_prefix(-EINVAL, "%s", text);
+	assert_int_equal(strlen(error_last()), ERROR_TEXT_BYTES - 1);
+}
+
+static void error_prefix__puts_words_in_front(void **state)
+{
+	(void)state;
+	(void)error_set(-ENOENT, "no such table");
+	assert_int_equal(error_prefix(-ENOENT, "open %s: ", "replay"), -ENOENT);
+	assert_string_equal(error_last(), "open replay: no such table");
+}
+
+static void error_clear__empties(void **state)
+{
+	(void)state;
+	(void)error_set(-EINVAL, "x");
+	error_clear();
+	assert_string_equal(error_last(), "");
+	assert_int_equal(error_last_code(), 0);
+}
+
+static void *look_and_set(void *arg)
+{
+	bool *was_empty = arg;
+
+	*was_empty = error_last()[0] == '\0';
+	(void)error_set(-EIO, "theirs");
+	return NULL;
+}
+
+static void error_last__is_of_this_thread(void **state)
+{
+	pthread_t thread;
+	bool was_empty = false;
+
+	(void)state;
+	(void)error_set(-EINVAL, "mine");
+	assert_int_equal(pthread_create(&thread, NULL, look_and_set, &was_empty), 0);
+	pthread_join(thread, NULL);
+	assert_true(was_empty);
+	assert_string_equal(error_last(), "mine");
+}
+
+static void error_name__known_and_unknown(void **state)
+{
+	(void)state;
+	assert_string_equal(error_name(0), "OK");
+	assert_string_equal(error_name(-ESTALE), "ESTALE");
+	assert_string_equal(error_name(-EHOSTDOWN), "EHOSTDOWN");
+	assert_string_equal(error_name(-123456), "E?");
+	assert_string_equal(error_name(EINVAL), "E?");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(error_set__keeps_code_text_and_errno, clear),
+		cmocka_unit_test_setup(error_set__may_take_the_last_message, clear),
+		cmocka_unit_test_setup(error_set__long_text_is_cut, clear),
+		cmocka_unit_test_setup(error_prefix__puts_words_in_front, clear),
+		cmocka_unit_test_setup(error_clear__empties, clear),
+		cmocka_unit_test_setup(error_last__is_of_this_thread, clear),
+		cmocka_unit_test(error_name__known_and_unknown),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

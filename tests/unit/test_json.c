@@ -1,0 +1,322 @@
+#include "base/json.h"
+
+#include <errno.h>
+#include <float.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/rng.h"
+#include "tests/support/test.h"
+
+static struct json json;
+
+static int open_buffer(void **state)
+{
+	(void)state;
+	json_init_buffer(&json);
+	return 0;
+}
+
+static int close_buffer(void **state)
+{
+	(void)state;
+	mem_fail_after(0);
+	json_fini(&json);
+	return 0;
+}
+
+static void write_document(struct json *out)
+{
+	json_object_begin(out);
+	json_put_string(out, "bench", "micro");
+	json_put_double(out, "value", 41.2);
+	json_key(out, "params");
+	json_object_begin(out);
+	json_put_u64(out, "leaves", 1048576);
+	json_put_i64(out, "delta", -3);
+	json_put_bool(out, "evicted", false);
+	json_object_end(out);
+	json_key(out, "list");
+	json_array_begin(out);
+	json_u64(out, UINT64_MAX);
+	json_null(out);
+	json_array_begin(out);
+	json_array_end(out);
+	json_bool(out, true);
+	json_array_end(out);
+	json_object_end(out);
+	json_newline(out);
+}
+
+#define DOCUMENT \
+	"{\"bench\":\"micro\",\"value\":41.2,\"params\":{\"leaves\":1048576,\"delta\":-3," \
+	"\"evicted\":false},\"list\":[18446744073709551615,null,[],true]}\n"
+
+static void json__nested_document(void **state)
+{
+	(void)state;
+	assert_string_equal(json_text(&json), "");
+	write_document(&json);
+	write_document(&json);
+	assert_int_equal(json_finish(&json), 0);
+	assert_string_equal(json_text(&json), DOCUMENT DOCUMENT);
+}
+
+static void json__file_gets_the_same(void **state)
+{
+	char text[sizeof(DOCUMENT) + 10] = "";
+	FILE *file = tmpfile();
+	struct json out;
+
+	(void)state;
+	assert_non_null(file);
+	json_init_file(&out, file);
+	write_document(&out);
+	assert_int_equal(json_finish(&out), 0);
+	json_fini(&out);
+	rewind(file);
+	assert_int_equal(fread(text, 1, sizeof(text) - 1, file), strlen(DOCUMENT));
+	assert_string_equal(text, DOCUMENT);
+	fclose(file);
+}
+
+static void json__full_disk_is_eio(void **state)
+{
+	FILE *file = fopen("/dev/full", "w");
+	struct json out;
+
+	(void)state;
+	if (!file)
+		skip();
+	json_init_file(&out, file);
+	write_document(&out);
+	assert_int_equal(json_finish(&out), -EIO);
+	json_fini(&out);
+	fclose(file);
+}
+
+static void json_string__escapes(void **state)
+{
+	(void)state;
+	json_string(&json, "a\"b\\c\n\r\t\b\f\x01\x1f\x7f/\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+	assert_int_equal(json_finish(&json), 0);
+	assert_string_equal(json_text(&json), "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001f\x7f/"
+					      "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
+}
+
+static void json_string__bad_utf8_is_replaced(void **state)
+{
+	static const char *const bad[] = {
+		"\x80", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+		"\xF8", "\xE2\x82", "\xC3",
+	};
+	static const size_t replaced[] = { 1, 2, 3, 3, 4, 1, 2, 1 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		json_string(&json, bad[i]);
+		json_newline(&json);
+		assert_int_equal(json_finish(&json), 0);
+		assert_int_equal(json.len, 3 + 3 * replaced[i]);
+		assert_memory_equal(json_text(&json) + 1, "\xEF\xBF\xBD", 3);
+		json_fini(&json);
+	}
+}
+
+static void json_string__null_is_null(void **state)
+{
+	(void)state;
+	json_string(&json, NULL);
+	assert_int_equal(json_finish(&json), 0);
+	assert_string_equal(json_text(&json), "null");
+}
+
+static void check_double(double value)
+{
+	json_init_buffer(&json);
+	json_double(&json, value);
+	assert_int_equal(json_finish(&json), 0);
+	assert_true(strtod(json_text(&json), NULL) == value);
+	json_fini(&json);
+}
+
+static void json_double__reads_back_the_same(void **state)
+{
+	struct rng rng;
+
+	(void)state;
+	check_double(0.1);
+	check_double(1.0 / 3);
+	check_double(DBL_MAX);
+	check_double(-DBL_MIN);
+	check_double(0x1p-1074);
+	rng_seed(&rng, test_seed(__func__, 51), 0);
+	for (int i = 0; i < 2000; i++) {
+		uint64_t bits = rng_next_u64(&rng);
+		double value;
+
+		memcpy(&value, &bits, sizeof(value));
+		if (isfinite(value))
+			check_double(value);
+	}
+}
+
+static void json_double__is_short_where_it_can(void **state)
+{
+	(void)state;
+	json_array_begin(&json);
+	json_double(&json, 0.1);
+	json_double(&json, 41.2);
+	json_double(&json, 1e300);
+	json_double(&json, 100);
+	json_double(&json, -0.5);
+	json_array_end(&json);
+	assert_string_equal(json_text(&json), "[0.1,41.2,1e+300,100,-0.5]");
+}
+
+static void json_double__what_is_not_a_number_is_null(void **state)
+{
+	(void)state;
+	json_array_begin(&json);
+	json_double(&json, (double)NAN);
+	json_double(&json, (double)INFINITY);
+	json_double(&json, (double)-INFINITY);
+	json_array_end(&json);
+	assert_int_equal(json_finish(&json), 0);
+	assert_string_equal(json_text(&json), "[null,null,null]");
+}
+
+static void value_without_key(void)
+{
+	json_object_begin(&json);
+	json_u64(&json, 1);
+	json_object_end(&json);
+}
+
+static void key_without_value(void)
+{
+	json_object_begin(&json);
+	json_key(&json, "a");
+	json_object_end(&json);
+}
+
+static void key_in_array(void)
+{
+	json_array_begin(&json);
+	json_key(&json, "a");
+	json_array_end(&json);
+}
+
+static void key_outside(void)
+{
+	json_key(&json, "a");
+}
+
+static void wrong_end(void)
+{
+	json_array_begin(&json);
+	json_object_end(&json);
+}
+
+static void end_of_nothing(void)
+{
+	json_object_end(&json);
+}
+
+static void left_open(void)
+{
+	json_array_begin(&json);
+}
+
+static void newline_inside(void)
+{
+	json_array_begin(&json);
+	json_newline(&json);
+	json_array_end(&json);
+}
+
+static void two_on_a_line(void)
+{
+	json_u64(&json, 1);
+	json_u64(&json, 2);
+}
+
+static void too_deep(void)
+{
+	for (int i = 0; i <= JSON_DEPTH_MAX; i++)
+		json_array_begin(&json);
+	for (int i = 0; i < JSON_DEPTH_MAX; i++)
+		json_array_end(&json);
+}
+
+static void json_finish__call_out_of_place_is_einval(void **state)
+{
+	static void (*const wrong[])(void) = {
+		value_without_key, key_without_value, key_in_array,   key_outside,   wrong_end,
+		end_of_nothing,    left_open,         newline_inside, two_on_a_line, too_deep,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		json_init_buffer(&json);
+		wrong[i]();
+		assert_int_equal(json_finish(&json), -EINVAL);
+		json_fini(&json);
+	}
+}
+
+static void json__deepest_nesting_works(void **state)
+{
+	(void)state;
+	for (int i = 0; i < JSON_DEPTH_MAX; i++)
+		json_array_begin(&json);
+	for (int i = 0; i < JSON_DEPTH_MAX; i++)
+		json_array_end(&json);
+	assert_int_equal(json_finish(&json), 0);
+}
+
+static void json__no_memory_is_enomem(void **state)
+{
+	uint64_t n;
+
+	(void)state;
+	for (n = 1;; n++) {
+		int ret;
+
+		json_init_buffer(&json);
+		mem_fail_after(n);
+		for (int i = 0; i < 20; i++)
+			write_document(&json);
+		ret = json_finish(&json);
+		json_fini(&json);
+		if (!mem_fail_fired()) {
+			assert_int_equal(ret, 0);
+			break;
+		}
+		assert_int_equal(ret, -ENOMEM);
+	}
+	assert_true(n > 3);
+}
+
+#define ON_BUFFER(test) cmocka_unit_test_setup_teardown(test, open_buffer, close_buffer)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ON_BUFFER(json__nested_document),
+		cmocka_unit_test(json__file_gets_the_same),
+		cmocka_unit_test(json__full_disk_is_eio),
+		ON_BUFFER(json_string__escapes),
+		ON_BUFFER(json_string__bad_utf8_is_replaced),
+		ON_BUFFER(json_string__null_is_null),
+		cmocka_unit_test(json_double__reads_back_the_same),
+		ON_BUFFER(json_double__is_short_where_it_can),
+		ON_BUFFER(json_double__what_is_not_a_number_is_null),
+		cmocka_unit_test(json_finish__call_out_of_place_is_einval),
+		ON_BUFFER(json__deepest_nesting_works),
+		cmocka_unit_test_teardown(json__no_memory_is_enomem, close_buffer),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+#include "base/stats.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/rng.h"
+#include "tests/support/test.h"
+
+static struct stats_hist hist, other;
+
+static int reset(void **state)
+{
+	(void)state;
+	stats_hist_init(&hist);
+	stats_hist_init(&other);
+	return 0;
+}
+
+static void stats_hist_quantile__empty_is_zero(void **state)
+{
+	(void)state;
+	assert_int_equal(stats_hist_quantile(&hist, 0.5), 0);
+	assert_true(stats_hist_mean(&hist) == 0);
+}
+
+static void stats_hist_quantile__one_value_is_every_quantile(void **state)
+{
+	static const uint64_t values[] = { 0, 1, 31, 32, 33, 1000003, UINT64_MAX };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+		stats_hist_init(&hist);
+		stats_hist_record(&hist, values[i]);
+		assert_true(stats_hist_quantile(&hist, 0) == values[i]);
+		assert_true(stats_hist_quantile(&hist, 0.5) == values[i]);
+		assert_true(stats_hist_quantile(&hist, 1) == values[i]);
+	}
+}
+
+static void stats_hist_quantile__small_values_are_exact(void **state)
+{
+	(void)state;
+	for (uint64_t value = 1; value <= 30; value++)
+		stats_hist_record(&hist, value);
+	assert_int_equal(stats_hist_quantile(&hist, 0.5), 15);
+	assert_int_equal(stats_hist_quantile(&hist, 0.9), 27);
+	assert_int_equal(stats_hist_quantile(&hist, 0.901), 28);
+	assert_int_equal(stats_hist_quantile(&hist, 1), 30);
+}
+
+static void stats_hist_quantile__q_is_clamped(void **state)
+{
+	(void)state;
+	stats_hist_record(&hist, 10);
+	stats_hist_record(&hist, 20);
+	assert_int_equal(stats_hist_quantile(&hist, -3), 10);
+	assert_int_equal(stats_hist_quantile(&hist, 7), 20);
+	assert_int_equal(stats_hist_quantile(&hist, (double)NAN), 10);
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Against the sorted values, over twenty powers of two. */
+static void stats_hist_quantile__is_within_a_bucket_of_the_truth(void **state)
+{
+	enum { VALUES = 5000 };
+	static uint64_t values[VALUES];
+	struct rng rng;
+
+	(void)state;
+	rng_seed(&rng, test_seed(__func__, 31), 0);
+	for (int i = 0; i < VALUES; i++) {
+		values[i] = rng_uniform_u64(&rng, UINT64_C(1) << rng_uniform_u64(&rng, 40));
+		stats_hist_record(&hist, values[i]);
+	}
+	qsort(values, VALUES, sizeof(values[0]), compare_u64);
+	for (int i = 1; i <= VALUES; i++) {
+		uint64_t truth = values[i - 1];
+		uint64_t got = stats_hist_quantile(&hist, (i - 0.5) / VALUES);
+
+		assert_true(got >= truth);
+		assert_true(got - truth <= truth / STATS_HIST_SUB);
+	}
+}
+
+static void stats_hist_record__powers_of_two_keep_their_order(void **state)
+{
+	uint64_t last = 0;
+
+	(void)state;
+	for (unsigned bit = 0; bit < 64; bit++)
+		stats_hist_record(&hist, UINT64_C(1) << bit);
+	for (unsigned bit = 1; bit <= 64; bit++) {
+		uint64_t value = stats_hist_quantile(&hist, (bit - 0.5) / 64);
+
+		assert_true(value > last);
+		last = value;
+	}
+	assert_true(hist.min == 1 && hist.max == UINT64_C(1) << 63);
+}
+
+static void stats_hist_merge__equals_recording_into_one(void **state)
+{
+	static struct stats_hist both;
+	struct rng rng;
+
+	(void)state;
+	stats_hist_init(&both);
+	rng_seed(&rng, test_seed(__func__, 32), 0);
+	for (int i = 0; i < 1000; i++) {
+		uint64_t value = rng_next_u64(&rng) >> (i % 50);
+
+		stats_hist_record(i % 3 ? &hist : &other, value);
+		stats_hist_record(&both, value);
+	}
+	stats_hist_merge(&hist, &other);
+	assert_memory_equal(&hist, &both, sizeof(both));
+}
+
+static void stats_hist_merge__empty_changes_nothing(void **state)
+{
+	struct stats_hist before;
+
+	(void)state;
+	stats_hist_record(&hist, 5);
+	before = hist;
+	stats_hist_merge(&hist, &other);
+	assert_memory_equal(&hist, &before, sizeof(before));
+	stats_hist_merge(&other, &hist);
+	assert_memory_equal(&other, &before, sizeof(before));
+}
+
+static void stats_hist_record_n__counts_n(void **state)
+{
+	(void)state;
+	stats_hist_record_n(&hist, 10, 0);
+	assert_true(hist.count == 0 && hist.min == UINT64_MAX);
+	stats_hist_record_n(&hist, 10, 3);
+	stats_hist_record(&hist, 30);
+	assert_true(stats_hist_mean(&hist) == 15);
+	assert_int_equal(stats_hist_quantile(&hist, 0.75), 10);
+}
+
+static void stats_median__odd_and_even(void **state)
+{
+	double odd[] = { 9, 1, 5 }, even[] = { 4, 1, 3, 2 }, one[] = { 7 };
+
+	(void)state;
+	assert_true(stats_median(odd, 3) == 5);
+	assert_true(stats_median(even, 4) == 2.5);
+	assert_true(stats_median(one, 1) == 7);
+}
+
+enum { THREADS = 4, EACH = 10000 };
+
+static struct stats_counter shared;
+
+static void *count_up(void *arg)
+{
+	struct stats_counter *mine = arg;
+
+	for (int i = 0; i < EACH; i++) {
+		stats_counter_add(mine, 2);
+		stats_counter_add_shared(&shared, 1);
+	}
+	return NULL;
+}
+
+static void stats_counter__owned_and_shared_are_exact(void **state)
+{
+	static struct stats_counter owned[THREADS];
+	pthread_t threads[THREADS];
+
+	(void)state;
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, count_up, &owned[i]), 0);
+	while (stats_counter_get(&shared) == 0)
+		; /* reading while they count is allowed */
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(stats_counter_get(&owned[i]), 2 * EACH);
+	}
+	assert_int_equal(stats_counter_get(&shared), THREADS * EACH);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(stats_hist_quantile__empty_is_zero, reset),
+		cmocka_unit_test_setup(stats_hist_quantile__one_value_is_every_quantile, reset),
+		cmocka_unit_test_setup(stats_hist_quantile__small_values_are_exact, reset),
+		cmocka_unit_test_setup(stats_hist_quantile__q_is_clamped, reset),
+		cmocka_unit_test_setup(stats_hist_quantile__is_within_a_bucket_of_the_truth, reset),
+		cmocka_unit_test_setup(stats_hist_record__powers_of_two_keep_their_order, reset),
+		cmocka_unit_test_setup(stats_hist_merge__equals_recording_into_one, reset),
+		cmocka_unit_test_setup(stats_hist_merge__empty_changes_nothing, reset),
+		cmocka_unit_test_setup(stats_hist_record_n__counts_n, reset),
+		cmocka_unit_test(stats_median__odd_and_even),
+		cmocka_unit_test(stats_counter__owned_and_shared_are_exact),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
