@@ -30,8 +30,8 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint6
 }
 
 /*
- * The load of the recheck comes after the announcement in one total order with the rebuilder's swap of
- * the word and its look at the promises: either it sees the promise, or we see its swap.
+ * The load of the recheck comes after the announcement in one total order with the rebuilder's
+ * swap of the word and its look at the promises: either it sees the promise, or we see its swap.
  */
 static int load_word(const struct epoch *ep, uint64_t *word_out)
 {

@@ -49,8 +49,9 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint6
 		uint32_t slot);
 
 /*
- * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads; when
- * the epoch moved past the promise it answers -ESTALE and changes nothing: flush, leave, enter again.
+ * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads;
+ * when the epoch moved past the promise it answers -ESTALE and changes nothing: flush, leave, enter
+ * again.
  * Errors: -EINVAL (no slot), -EAGAIN (the epoch kept moving), -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN;
  * after an error the handle is not entered, and its promise may stand until the next leave.
  * Cost: 2 phases over a wire, none counted on a CPU transport beyond the two words.
@@ -58,14 +59,14 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint6
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
 
 /*
- * Re-reads the word in the middle of a call, after a tag outside the view was met. The older promise
- * stays: it promises less. Cost: 1 phase over a wire.
+ * Re-reads the word in the middle of a call, after a tag outside the view was met. The older
+ * promise stays: it promises less. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
 
 /*
- * Idle again. The caller has flushed every delta. May be repeated; on an error the promise stands and the
- * handle is still entered. Cost: 1 phase over a wire.
+ * Idle again. The caller has flushed every delta. May be repeated; on an error the promise stands
+ * and the handle is still entered. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
 
@@ -73,8 +74,8 @@ RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
 RLV_MUST_CHECK int epoch_read(struct epoch *ep);
 
 /*
- * The tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE = the tag is of
- * another epoch: refresh and try again.
+ * The tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE = the tag is
+ * of another epoch: refresh and try again.
  */
 RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
 
