@@ -11,7 +11,8 @@
 /*
  * The checksum of bytes that follow bytes with checksum crc; start with 0. So
  * crc32c(crc32c(0, a, n), b, m) is the checksum of a and b as one buffer.
- * Cost: with SSE4.2 about 10 bytes/ns at 512 bytes, 15 from 3 KiB on; 1.3 with the table. Thread: any.
+ * Cost: with SSE4.2 about 10 bytes/ns at 512 bytes, 15 from 3 KiB on; 1.3 with the table.
+ * Thread: any.
  */
 uint32_t crc32c(uint32_t crc, const void *ptr, size_t len);
 

@@ -6,8 +6,7 @@
  * that a lock is used under its own role. clang's -Wthread-safety checks that data marked
  * LOCK_GUARDED_BY(role) is only touched while a lock of that role is held:
  *
- *   LOCK_ROLE(catalog_role, "catalog", LOCK_RANK_OBJECT);      with static, or declared
- *                                                                   extern const in a header
+ *   LOCK_ROLE(catalog_role, "catalog", LOCK_RANK_OBJECT);   (static, or extern in a header)
  *   struct catalog { struct lock lock; int n LOCK_GUARDED_BY(catalog_role); };
  *   lock_acquire(&c->lock, &catalog_role); c->n++; lock_release(&c->lock, &catalog_role);
  *
