@@ -25,13 +25,13 @@ all: $(BUILD)/CMakeCache.txt
 $(BUILD)/CMakeCache.txt: CMakePresets.json
 	@cmake --preset release >/dev/null
 
-setup:
+setup setup-build:
 ifneq ($(SETUP),no)
-	@tools/setup
+	@tools/setup $(if $(filter setup-build,$@),build,all)
 endif
 
 # A second make, so that it sees what tools/setup has just installed.
-demo: setup
+demo: setup-build
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/bin/relive demo
 
@@ -55,4 +55,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup demo check check-deep bench format install clean
+.PHONY: all setup setup-build demo check check-deep bench format install clean
