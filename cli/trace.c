@@ -82,7 +82,7 @@ static int next_chunk(const struct trace *t, uint32_t idx, uint64_t row, size_t 
 /* Calls next_chunk and, when loading, decodes the chunk into the column's data. */
 static int visit_chunk(struct trace *t, uint32_t idx, uint64_t row, size_t *off)
 {
-	struct trace_chunk chunk;
+	struct trace_chunk chunk = { 0 };
 	int err = next_chunk(t, idx, row, off, &chunk);
 
 	if (!err && t->data[idx])
@@ -163,31 +163,34 @@ static int read_all(int fd, uint8_t *bytes, size_t size)
 	return 0;
 }
 
-/* An empty trace with room for a file of size bytes. */
-static int alloc_trace(const char *name, uint64_t size, struct trace **trace_out)
+/* An empty trace with room for a file of size bytes; NULL when that is too large. */
+static struct trace *alloc_trace(const char *name, uint64_t size)
 {
 	size_t name_bytes = strlen(name) + 1;
 	struct trace *t;
 
-	if (size > TRACE_MAX_FILE_BYTES)
-		return error_set(-EOVERFLOW, "file of %ju bytes, at most %ju", (uintmax_t)size,
-				 (uintmax_t)TRACE_MAX_FILE_BYTES);
+	if (size > TRACE_MAX_FILE_BYTES) {
+		error_set(-EOVERFLOW, "file of %ju bytes, at most %ju", (uintmax_t)size,
+			  (uintmax_t)TRACE_MAX_FILE_BYTES);
+		return NULL;
+	}
 	t = mem_zalloc(sizeof(*t) + name_bytes);
-	if (!t)
-		return error_set(-ENOMEM, "no memory");
-	t->bytes = mem_alloc(size);
-	if (!t->bytes) {
+	if (t)
+		t->bytes = mem_alloc(size);
+	if (!t || !t->bytes) {
+		error_set(-ENOMEM, "no memory for %ju bytes", (uintmax_t)size);
 		mem_free(t);
-		return error_set(-ENOMEM, "no memory for %ju bytes", (uintmax_t)size);
+		return NULL;
 	}
 	memcpy(t->name, name, name_bytes);
 	t->size = size;
-	*trace_out = t;
-	return 0;
+	return t;
 }
 
-static int read_trace(int fd, const char *path, struct trace **trace_out)
+/* The file as it is; *trace_out is set on success only. */
+static int read_file(int fd, const char *path, struct trace **trace_out)
 {
+	struct trace *t;
 	struct stat st;
 	int err;
 
@@ -195,22 +198,27 @@ static int read_trace(int fd, const char *path, struct trace **trace_out)
 		return error_set(-errno, "fstat: %m");
 	if (!S_ISREG(st.st_mode))
 		return error_set(-EINVAL, "not a regular file");
-	err = alloc_trace(path, (uint64_t)st.st_size, trace_out);
+	t = alloc_trace(path, (uint64_t)st.st_size);
+	if (!t)
+		return error_last_code();
+	err = read_all(fd, t->bytes, t->size);
 	if (err)
-		return err;
-	return read_all(fd, (*trace_out)->bytes, (*trace_out)->size);
+		trace_close(&t);
+	else
+		*trace_out = t;
+	return err;
 }
 
-/* Checks the bytes of t, unless err is set, and hands t over; on error closes it. */
-static int finish_open(const char *name, int err, struct trace *t, struct trace **trace_out)
+/* Checks the bytes of t and hands it over, or closes it. */
+static int finish_open(struct trace *t, struct trace **trace_out)
 {
-	if (!err)
-		err = trace_header_decode(t->bytes, t->size, &t->header);
+	int err = trace_header_decode(t->bytes, t->size, &t->header);
+
 	if (!err)
 		err = walk_chunks(t);
 	if (err) {
 		trace_close(&t);
-		return error_prefix(err, "trace %s: ", name);
+		return err;
 	}
 	publish(t);
 	*trace_out = t;
@@ -226,19 +234,24 @@ int trace_open(const char *path, struct trace **trace_out)
 
 	if (fd < 0)
 		return error_set(-errno, "trace %s: %m", path);
-	err = read_trace(fd, path, &t);
+	err = read_file(fd, path, &t);
 	close(fd);
-	return finish_open(path, err, t, trace_out);
+	if (t)
+		err = finish_open(t, trace_out);
+	return err ? error_prefix(err, "trace %s: ", path) : 0;
 }
 
 int trace_open_bytes(const char *name, const void *bytes, size_t size, struct trace **trace_out)
 {
-	struct trace *t = NULL;
-	int err = alloc_trace(name, size, &t);
+	struct trace *t = alloc_trace(name, size);
+	int err;
 
-	if (!err && size)
+	if (!t)
+		return error_prefix(error_last_code(), "trace %s: ", name);
+	if (size)
 		memcpy(t->bytes, bytes, size);
-	return finish_open(name, err, t, trace_out);
+	err = finish_open(t, trace_out);
+	return err ? error_prefix(err, "trace %s: ", name) : 0;
 }
 
 const struct trace_info *trace_info(const struct trace *trace)
@@ -318,17 +331,15 @@ static void drop_data(struct trace *t)
 	t->episode_row = NULL;
 }
 
-/* The arrays by role, out of the loaded columns. */
+/* The arrays that are no columns of the signature. */
 static struct trace_rows rows_of(const struct trace *t)
 {
-	const void *by_role[TRACE_ROLES] = { NULL };
+	const uint32_t *by_role = t->header.by_role;
 
-	for (uint32_t i = 0; i < t->header.fields_count; i++)
-		by_role[t->header.fields[i].role] = t->data[i];
 	return (struct trace_rows){
-		.flags = by_role[TRACE_ROLE_FLAGS],
-		.priority = by_role[TRACE_ROLE_PRIORITY],
-		.policy_version = by_role[TRACE_ROLE_VERSION],
+		.flags = (const void *)t->data[by_role[TRACE_ROLE_FLAGS]],
+		.priority = (const void *)t->data[by_role[TRACE_ROLE_PRIORITY]],
+		.policy_version = (const void *)t->data[by_role[TRACE_ROLE_VERSION]],
 		.episode_row = t->episode_row,
 	};
 }

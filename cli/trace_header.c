@@ -192,6 +192,7 @@ int trace_header_decode(const uint8_t *bytes, size_t size, struct trace_header *
 			return err;
 		row_bytes += h->fields[i].row_bytes;
 		special += h->fields[i].role != TRACE_ROLE_COLUMN;
+		h->by_role[h->fields[i].role] = i;
 	}
 	if (special != TRACE_ROLES - 1)
 		return error_set(-EPROTO, "flags, priority or policy_version is missing");

@@ -51,6 +51,7 @@ struct trace_header {
 	char env[TRACE_ENV_BYTES + 1];
 	char versions[TRACE_VERSIONS_BYTES + 1];
 	struct trace_field fields[TRACE_MAX_COLUMNS];
+	uint32_t by_role[TRACE_ROLES]; /* index of the field of a role that comes once */
 };
 
 /*
