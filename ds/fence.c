@@ -1,0 +1,205 @@
+#include "ds/fence.h"
+
+#include "ds/slot.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+static uint64_t word_of_slot(const struct shard *shard, uint32_t owner, size_t member)
+{
+	return shard_slot_off(shard, owner - 1) + member;
+}
+
+/* -------- open blocks -------- */
+
+static bool is_open_of(uint64_t header, uint32_t owner)
+{
+	return block_is_open(header) && (owner == 0 || block_owner(header) == owner);
+}
+
+/* A header that changed meanwhile belongs to somebody else: seq never recurs. */
+static int close_some(struct shard *shard, uint32_t first, const uint64_t *headers, uint32_t n,
+		      uint32_t owner, uint32_t *closed)
+{
+	struct transport_atomic ops[TRANSPORT_VECTOR];
+	uint32_t n_ops = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (is_open_of(headers[i], owner))
+			ops[n_ops++] = (struct transport_atomic){
+				.region = shard->tree,
+				.off = shard_header_off(shard, first + i),
+				.expected = headers[i],
+				.value = headers[i] & ~BLOCK_OPEN,
+			};
+	rc = transport_cas(shard->tree->tr, ops, n_ops);
+	for (uint32_t i = 0; !rc && i < n_ops; i++) {
+		if (ops[i].status != ATOMIC_DONE)
+			return error_set(-EIO, "close of a dead owner's block: no answer");
+		*closed += ops[i].old == ops[i].expected;
+	}
+	return rc;
+}
+
+int fence_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
+{
+	uint64_t headers[TRANSPORT_VECTOR];
+	uint32_t closed = 0, blocks = shard->desc.blocks;
+
+	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
+		uint32_t n = blocks - first < TRANSPORT_VECTOR ? blocks - first : TRANSPORT_VECTOR;
+		struct transport_io io = { .region = shard->tree,
+					   .off = shard_header_off(shard, first),
+					   .dst = headers,
+					   .len = n * 8 };
+		int rc = transport_read(shard->tree->tr, &io, 1);
+
+		if (!rc)
+			rc = close_some(shard, first, headers, n, owner, &closed);
+		if (rc)
+			return rc;
+	}
+	*closed_out = closed;
+	return 0;
+}
+
+/* -------- admissions -------- */
+
+/* One side of one view: the counter of all, and the pair of counts in the slot. */
+struct side {
+	uint64_t total_off;
+	uint64_t admitted_off;
+	uint64_t admitted;
+	uint64_t committed;
+};
+
+static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
+{
+	uint64_t rest = side->admitted - side->committed, old;
+	int rc;
+
+	/* A slot that committed more than it admitted was cut between two stores: nothing is owed. */
+	if (side->admitted <= side->committed)
+		return 0;
+	rc = transport_faa_word(shard->tree, side->total_off, 0 - rest, &old);
+	if (!rc)
+		rc = transport_store(shard->tree, side->admitted_off, &side->committed, 8);
+	if (!rc)
+		*given += rest;
+	return rc;
+}
+
+static int give_view_back(struct shard *shard, uint32_t view, const struct slot_limits *limits,
+			  uint64_t slot_off, uint64_t given[2])
+{
+	uint64_t words = shard->desc.views[view].words_off;
+	struct side ins = {
+		.total_off = words + offsetof(struct view_words, ins_admitted),
+		.admitted_off = slot_off + offsetof(struct slot_limits, ins_admitted),
+		.admitted = rword64_load_relaxed(&limits->ins_admitted),
+		.committed = rword64_load_relaxed(&limits->ins_committed),
+	};
+	struct side smp = {
+		.total_off = words + offsetof(struct view_words, smp_admitted),
+		.admitted_off = slot_off + offsetof(struct slot_limits, smp_admitted),
+		.admitted = rword64_load_relaxed(&limits->smp_admitted),
+		.committed = rword64_load_relaxed(&limits->smp_committed),
+	};
+	int rc = give_side_back(shard, &ins, &given[0]);
+
+	return rc ? rc : give_side_back(shard, &smp, &given[1]);
+}
+
+static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
+{
+	struct slot_limits limits[RING_MAX_VIEWS];
+	uint64_t off = word_of_slot(shard, owner, offsetof(struct client_slot, limits));
+	struct transport_io io = {
+		.region = shard->tree, .off = off, .dst = limits, .len = sizeof(limits)
+	};
+	int rc = transport_read(shard->tree->tr, &io, 1);
+
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = give_view_back(shard, v, &limits[v], off + v * sizeof(limits[0]), given);
+	return rc;
+}
+
+/* -------- the rest -------- */
+
+static int mark_dirty(struct shard *shard)
+{
+	uint64_t old;
+
+	return transport_faa_word(
+		shard->tree, shard_word_off(shard, offsetof(struct shard_words, dirty)), 1, &old);
+}
+
+/* {e, mode, dead} -> {e, mode, 0}: nobody else changes it while its owner is there. */
+static int orphan_rebuild(struct shard *shard, uint32_t owner, bool *had_out)
+{
+	uint64_t off = shard_word_off(shard, offsetof(struct shard_words, epoch)), word, old;
+	int rc = transport_load(shard->tree, off, &word);
+
+	if (rc || epoch_mode_of(word) == EPOCH_NORMAL || epoch_owner(word) != owner)
+		return rc;
+	*had_out = true;
+	return transport_cas_word(shard->tree, off, word,
+				  epoch_make(epoch_number(word), epoch_mode_of(word), 0), &old);
+}
+
+static int swap_state(struct shard *shard, uint32_t owner, enum slot_state from, enum slot_state to)
+{
+	uint64_t old;
+
+	return transport_cas_word(shard->tree,
+				  word_of_slot(shard, owner, offsetof(struct client_slot, state)),
+				  from, to, &old);
+}
+
+static int set_free(struct shard *shard, uint32_t owner)
+{
+	uint64_t idle = SLOT_IDLE;
+	int rc = transport_store(shard->tree,
+				 word_of_slot(shard, owner, offsetof(struct client_slot, promise)),
+				 &idle, sizeof(idle));
+
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	return rc ? rc : swap_state(shard, owner, SLOT_FENCED, SLOT_FREE);
+}
+
+int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *report_out)
+{
+	struct fence_report report = { 0 };
+	struct slot_info info;
+	int rc;
+
+	if (owner == 0 || owner > shard->desc.max_clients)
+		return error_set(-EINVAL, "owner %u: the table has owners 1 to %u", owner,
+				 shard->desc.max_clients);
+	rc = slot_read(shard, owner - 1, &info);
+	report.was_idle = !rc && (info.state == SLOT_FREE || info.promise == SLOT_IDLE);
+	if (rc || info.state == SLOT_FREE)
+		goto out;
+	rc = swap_state(shard, owner, SLOT_LIVE, SLOT_FENCED);
+	if (!rc && !report.was_idle)
+		rc = mark_dirty(shard);
+	if (!rc)
+		rc = orphan_rebuild(shard, owner, &report.had_rebuild);
+	if (!rc)
+		rc = fence_close_blocks(shard, owner, &report.closed);
+	if (!rc)
+		rc = give_back(shard, owner, report.given_back);
+	if (!rc)
+		rc = set_free(shard, owner);
+out:
+	if (!rc && report_out)
+		*report_out = report;
+	return rc;
+}

@@ -1,0 +1,150 @@
+#include "ds/slot.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+/* The part of a slot before its limits. */
+#define SLOT_HEAD_BYTES offsetof(struct client_slot, limits)
+
+static_assert(sizeof(((struct client_slot *)0)->boot_id) == PROCESS_BOOT_ID_BYTES,
+	      "a slot keeps the whole boot id");
+
+static int check_slot(const struct shard *shard, uint32_t slot)
+{
+	if (slot < shard->desc.max_clients)
+		return 0;
+	return error_set(-EINVAL, "slot %u: the table has %u client slots", slot,
+			 shard->desc.max_clients);
+}
+
+static int swap_state(struct shard *shard, uint32_t slot, enum slot_state from, enum slot_state to,
+		      uint64_t *old_out)
+{
+	return transport_cas_word(shard->tree,
+				  shard_slot_off(shard, slot) + offsetof(struct client_slot, state),
+				  from, to, old_out);
+}
+
+/* Everything but the state. Nobody reads a free slot's fields, nor changes its words. */
+static int write_fields(struct shard *shard, uint32_t slot, const struct process_id *process,
+			uint64_t lease)
+{
+	struct client_slot fields = { .pid = process->pid,
+				      .start_time = process->start_time,
+				      .lease = lease,
+				      .promise.word.raw = SLOT_IDLE };
+	size_t from = offsetof(struct client_slot, pid);
+
+	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
+	return transport_store(shard->tree, shard_slot_off(shard, slot) + from,
+			       (const uint8_t *)&fields + from, (uint32_t)(sizeof(fields) - from));
+}
+
+int slot_take(struct shard *shard, uint32_t slot, const struct process_id *process, uint64_t lease)
+{
+	struct slot_info info;
+	uint64_t old;
+	int rc = slot_read(shard, slot, &info);
+
+	if (rc)
+		return rc;
+	if (info.state != SLOT_FREE)
+		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+	rc = write_fields(shard, slot, process, lease);
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = swap_state(shard, slot, SLOT_FREE, SLOT_LIVE, &old);
+	if (!rc && old != SLOT_FREE)
+		return error_set(-EBUSY, "slot %u: taken at the same time", slot);
+	return rc;
+}
+
+int slot_find_free(struct shard *shard, uint32_t *slot_out)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	uint32_t all = shard->desc.max_clients;
+
+	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
+		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
+		int rc = slot_read_many(shard, first, n, infos);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			if (infos[i].state == SLOT_FREE) {
+				*slot_out = first + i;
+				return 0;
+			}
+	}
+	return error_set(-ENOSPC, "client slots: all %u of the table are in use", all);
+}
+
+int slot_release(struct shard *shard, uint32_t slot)
+{
+	struct slot_info info;
+	uint64_t word, old;
+	int rc = slot_read(shard, slot, &info);
+
+	if (!rc)
+		rc = transport_load(shard->tree,
+				    shard_word_off(shard, offsetof(struct shard_words, epoch)),
+				    &word);
+	if (rc)
+		return rc;
+	if (info.state == SLOT_LIVE && info.promise != SLOT_IDLE)
+		return error_set(-EBUSY, "slot %u: a call is in progress or deltas are held", slot);
+	if (epoch_mode_of(word) != EPOCH_NORMAL && epoch_owner(word) == slot + 1)
+		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
+	rc = swap_state(shard, slot, SLOT_LIVE, SLOT_FREE, &old);
+	if (!rc && old != SLOT_LIVE)
+		return error_set(-ESTALE, "slot %u: not live", slot);
+	return rc;
+}
+
+static void decode(const struct client_slot *from, uint32_t slot, struct slot_info *info_out)
+{
+	info_out->slot = slot;
+	info_out->state = (enum slot_state)rword64_load_relaxed(&from->state);
+	info_out->process = (struct process_id){ .pid = from->pid, .start_time = from->start_time };
+	memcpy(info_out->process.boot_id, from->boot_id, sizeof(from->boot_id));
+	info_out->lease = from->lease;
+	info_out->promise = rword64_load_relaxed(&from->promise.word);
+}
+
+int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
+{
+	return slot_read_many(shard, slot, 1, info_out);
+}
+
+int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_info *infos_out)
+{
+	struct client_slot heads[SLOT_READ_MAX];
+	struct transport_io ios[SLOT_READ_MAX];
+	int rc = n ? check_slot(shard, first) : 0;
+
+	if (!rc && n)
+		rc = check_slot(shard, first + n - 1);
+	if (!rc && n > SLOT_READ_MAX)
+		rc = error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		ios[i] = (struct transport_io){ .region = shard->tree,
+						.off = shard_slot_off(shard, first + i),
+						.dst = &heads[i],
+						.len = SLOT_HEAD_BYTES };
+	rc = transport_read(shard->tree->tr, ios, n);
+	for (uint32_t i = 0; !rc && i < n; i++)
+		decode(&heads[i], first + i, &infos_out[i]);
+	return rc;
+}
+
+bool slot_is_dead(const struct slot_info *info)
+{
+	return info->state != SLOT_FREE && process_is_gone(&info->process);
+}

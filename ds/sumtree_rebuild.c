@@ -1,0 +1,513 @@
+#include "ds/sumtree_rebuild.h"
+
+#include "ds/slot.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <time.h>
+
+#define SEIZE_TRIES 1000 /* swaps of a word that few parties change */
+#define NAP_NS 200000
+#define ZERO_BYTES 32768u
+#define NO_DIRTY UINT64_MAX /* a pass that cannot be clean */
+
+static const uint8_t zeros[ZERO_BYTES];
+
+/* A pass in progress. */
+struct pass {
+	struct shard *shard;
+	const struct rebuild_opts *opts;
+	struct rebuild_report *report;
+	uint64_t word;  /* the epoch word that is ours */
+	uint64_t dirty; /* when the waiting began */
+	uint64_t lost;  /* answers in this pass */
+};
+
+static uint64_t word_off(const struct shard *shard, size_t member)
+{
+	return shard_word_off(shard, member);
+}
+
+static int load_dirty(struct shard *shard, uint64_t *dirty_out)
+{
+	return transport_load(shard->tree, word_off(shard, offsetof(struct shard_words, dirty)),
+			      dirty_out);
+}
+
+/* An answer that is lost leaves dirty raised or not: raise it again, too much does no harm. */
+static int raise_dirty(struct shard *shard)
+{
+	uint64_t old;
+	int rc = -EIO;
+
+	for (int i = 0; rc == -EIO && i < SEIZE_TRIES; i++)
+		rc = transport_faa_word(
+			shard->tree, word_off(shard, offsetof(struct shard_words, dirty)), 1, &old);
+	return rc;
+}
+
+static int load_epoch(struct shard *shard, uint64_t *word_out)
+{
+	return transport_load(shard->tree, word_off(shard, offsetof(struct shard_words, epoch)),
+			      word_out);
+}
+
+/*
+ * Swaps the epoch word; -EAGAIN = it was something else. The target names us and a state that
+ * nobody else can make, so after a lost answer the word itself says whether it was done.
+ */
+static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
+{
+	uint64_t off = word_off(shard, offsetof(struct shard_words, epoch)), old;
+	int rc = transport_cas_word(shard->tree, off, from, to, &old);
+
+	for (int i = 0; rc == -EIO && i < SEIZE_TRIES; i++) {
+		rc = transport_cas_word(shard->tree, off, from, to, &old);
+		if (!rc && old == to)
+			return 0;
+	}
+	return rc ? rc : (old == from ? 0 : -EAGAIN);
+}
+
+int sumtree_rebuild_needed(struct shard *shard, bool *needed_out)
+{
+	struct shard_words words;
+	struct transport_io io = { .region = shard->tree,
+				   .off = shard->desc.words_off,
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(shard->tree->tr, &io, 1);
+
+	if (rc)
+		return rc;
+	*needed_out = epoch_mode_of(rword64_load_relaxed(&words.epoch.word)) != EPOCH_NORMAL ||
+		      rword64_load_relaxed(&words.dirty.word) !=
+			      rword64_load_relaxed(&words.clean.word);
+	return 0;
+}
+
+/* -------- becoming the rebuilder -------- */
+
+/* May we take the word from its owner? A live slot says no: only a fence makes it otherwise. */
+static int check_owner_dead(struct pass *pass, uint32_t owner)
+{
+	struct slot_info info;
+	int rc;
+
+	if (owner == 0 || owner > pass->shard->desc.max_clients)
+		return 0;
+	rc = slot_read(pass->shard, owner - 1, &info);
+	if (rc || info.state != SLOT_LIVE)
+		return rc;
+	return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner, info.process.pid);
+}
+
+static int take_over(struct pass *pass, uint64_t word)
+{
+	uint32_t owner = epoch_owner(word);
+	uint64_t mine = epoch_make(epoch_number(word), epoch_mode_of(word), pass->opts->owner);
+	int rc = 0;
+
+	if (owner != pass->opts->owner) {
+		rc = check_owner_dead(pass, owner);
+		if (!rc)
+			rc = swap_epoch(pass->shard, word, mine);
+	}
+	/* Whoever walked had additions in hand: they are lost, and nothing else may say so. */
+	if (!rc && epoch_mode_of(word) == EPOCH_DUAL)
+		rc = raise_dirty(pass->shard);
+	if (rc)
+		return rc;
+	pass->word = mine;
+	pass->report->takeovers++;
+	return 0;
+}
+
+static int seize(struct pass *pass)
+{
+	for (int i = 0; i < SEIZE_TRIES; i++) {
+		uint64_t word, mine;
+		int rc = load_epoch(pass->shard, &word);
+
+		if (rc)
+			return rc;
+		if (epoch_mode_of(word) != EPOCH_NORMAL) {
+			rc = take_over(pass, word);
+		} else {
+			mine = epoch_make(epoch_number(word), EPOCH_ZERO, pass->opts->owner);
+			rc = swap_epoch(pass->shard, word, mine);
+			pass->word = mine;
+		}
+		if (rc != -EAGAIN)
+			return rc;
+	}
+	return error_set(-EAGAIN, "rebuild: the epoch word kept changing");
+}
+
+/* -------- waiting for promises -------- */
+
+static bool find_blocker(const struct slot_info *infos, uint32_t n, uint32_t epoch,
+			 struct rebuild_wait *wait)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (infos[i].state != SLOT_LIVE || !epoch_blocks_pass(infos[i].promise, epoch))
+			continue;
+		*wait = (struct rebuild_wait){ .owner = infos[i].slot + 1,
+					       .pid = infos[i].process.pid,
+					       .promise = infos[i].promise,
+					       .epoch = epoch };
+		return true;
+	}
+	return false;
+}
+
+static int look_at_slots(struct pass *pass, bool *blocked_out)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	uint32_t all = pass->shard->desc.max_clients;
+
+	*blocked_out = false;
+	for (uint32_t first = 0; !*blocked_out && first < all; first += SLOT_READ_MAX) {
+		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
+		int rc = slot_read_many(pass->shard, first, n, infos);
+
+		if (rc)
+			return rc;
+		*blocked_out =
+			find_blocker(infos, n, epoch_number(pass->word), &pass->report->wait);
+	}
+	return 0;
+}
+
+static int nap(void)
+{
+	const struct timespec time = { .tv_nsec = NAP_NS };
+
+	nanosleep(&time, NULL);
+	return 0;
+}
+
+static int wait_for_promises(struct pass *pass)
+{
+	const struct rebuild_opts *opts = pass->opts;
+	const struct clock *clock = opts->clock ? opts->clock : clock_monotonic();
+	const struct rebuild_wait *wait = &pass->report->wait;
+	bool blocked;
+	int rc = transport_order(pass->shard->tree->tr); /* our swap, then our look at the slots */
+
+	while (!rc) {
+		rc = look_at_slots(pass, &blocked);
+		if (rc || !blocked)
+			break;
+		pass->report->waiting = true;
+		if (deadline_expired(clock, opts->deadline_ns))
+			return error_set(-EAGAIN, "rebuild waits for owner %u (pid %u)",
+					 wait->owner, wait->pid);
+		rc = opts->idle ? opts->idle(opts->ctx, wait) : nap();
+	}
+	if (rc)
+		return rc;
+	pass->report->waiting = false;
+	return transport_order(pass->shard->tree->tr); /* their additions, then our zeros */
+}
+
+static int zero_array(const struct sumtree *tree, uint64_t array_off)
+{
+	for (uint64_t done = 0; done < tree->geo.inner_bytes;) {
+		uint64_t left = tree->geo.inner_bytes - done;
+		uint32_t len = (uint32_t)(left < ZERO_BYTES ? left : ZERO_BYTES);
+		int rc = transport_store(tree->region, array_off + done, zeros, len);
+
+		if (rc)
+			return rc;
+		done += len;
+	}
+	return 0;
+}
+
+static int zero_spare(struct pass *pass)
+{
+	struct shard *shard = pass->shard;
+	uint32_t e = epoch_number(pass->word);
+	uint64_t dual = epoch_make(e, EPOCH_DUAL, pass->opts->owner);
+	int rc = load_dirty(shard, &pass->dirty);
+
+	if (!rc)
+		rc = wait_for_promises(pass);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = zero_array(&shard->trees[v], shard->trees[v].inner_off[(e + 1) & 1]);
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = swap_epoch(shard, pass->word, dual);
+	if (!rc)
+		pass->word = dual;
+	return rc;
+}
+
+/* -------- the walk -------- */
+
+/*
+ * Sums on their way up: at each level one open node; when the walk leaves it, it is added to the
+ * array and to the open node above.
+ */
+struct walk {
+	struct pass *pass;
+	const struct sumtree *tree;
+	uint64_t array_off; /* arr[e+1] */
+	uint64_t sum[TREE_MAX_LEVELS + 1];
+	uint32_t node[TREE_MAX_LEVELS + 1];
+	uint64_t live;
+	uint64_t max;
+	size_t n_adds;
+	struct transport_atomic adds[TRANSPORT_VECTOR];
+};
+
+static int make_additions(struct walk *walk)
+{
+	int rc = transport_faa(walk->tree->region->tr, walk->adds, walk->n_adds);
+
+	for (size_t i = 0; !rc && i < walk->n_adds; i++)
+		walk->pass->lost += walk->adds[i].status != ATOMIC_DONE;
+	walk->n_adds = 0;
+	return rc;
+}
+
+static int post_addition(struct walk *walk, uint64_t off, uint64_t value)
+{
+	walk->adds[walk->n_adds++] = (struct transport_atomic){ .region = walk->tree->region,
+								.off = off,
+								.value = value };
+	return walk->n_adds == TRANSPORT_VECTOR ? make_additions(walk) : 0;
+}
+
+static int close_node(struct walk *walk, uint32_t level);
+
+static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_t value)
+{
+	int rc = 0;
+
+	if (walk->node[level] != node)
+		rc = close_node(walk, level);
+	walk->node[level] = node;
+	walk->sum[level] += value;
+	return rc;
+}
+
+/* Goes up one level for each level: at most TREE_MAX_LEVELS deep. */
+static int close_node(struct walk *walk, uint32_t level)
+{
+	uint64_t sum = walk->sum[level];
+	uint32_t node = walk->node[level];
+	int rc;
+
+	if (!sum)
+		return 0;
+	walk->sum[level] = 0;
+	rc = post_addition(walk, walk->array_off + walk->tree->level_off[level] + node * 8ull, sum);
+	if (rc || level == walk->tree->geo.levels)
+		return rc;
+	return add_to_node(walk, level + 1, node / walk->tree->geo.fanout[level], sum);
+}
+
+static int count_leaf(struct walk *walk, uint32_t leaf, uint64_t word)
+{
+	uint64_t priority = leaf_priority(word);
+
+	if (!priority)
+		return 0;
+	walk->live++;
+	if (priority > walk->max)
+		walk->max = priority;
+	return add_to_node(walk, 1, leaf / walk->tree->geo.fanout[0], priority);
+}
+
+/*
+ * One try at the leaves of words[] that do not have the new tag yet. Those that changed meanwhile
+ * keep the word found, for the next try. A tag of no current epoch is damage; nobody can hold a
+ * delta for it, so it is moved on like any other.
+ */
+static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint32_t n,
+		       uint32_t *left_out)
+{
+	uint32_t from = epoch_number(walk->pass->word) & 3u, to = (from + 1) & 3u;
+	struct transport_atomic ops[TRANSPORT_VECTOR];
+	uint32_t which[TRANSPORT_VECTOR], n_ops = 0;
+	int rc;
+
+	*left_out = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t word = words[i];
+
+		if (leaf_tag(word) == to)
+			continue;
+		which[n_ops] = i;
+		ops[n_ops++] = (struct transport_atomic){
+			.region = walk->tree->region,
+			.off = walk->tree->leaves_off + (first + i) * 8ull,
+			.expected = word,
+			.value = leaf_make(to, leaf_gen(word), leaf_priority(word)),
+		};
+	}
+	rc = transport_cas(walk->tree->region->tr, ops, n_ops);
+	for (uint32_t i = 0; !rc && i < n_ops; i++) {
+		bool answered = ops[i].status == ATOMIC_DONE;
+
+		if (answered && ops[i].old == ops[i].expected) {
+			words[which[i]] = ops[i].value;
+			walk->pass->report->repaired_tags += leaf_tag(ops[i].old) != from;
+			rc = count_leaf(walk, first + which[i], ops[i].old);
+			continue;
+		}
+		/* Without an answer: try again from what we know; it was ours or it was not. */
+		walk->pass->lost += !answered;
+		words[which[i]] = answered ? ops[i].old : ops[i].expected;
+		(*left_out)++;
+	}
+	return rc;
+}
+
+static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
+{
+	uint64_t words[TRANSPORT_VECTOR];
+	struct transport_io io = { .region = walk->tree->region,
+				   .off = walk->tree->leaves_off + first * 8ull,
+				   .dst = words,
+				   .len = n * 8 };
+	uint32_t left = n;
+	int rc = transport_read(walk->tree->region->tr, &io, 1);
+
+	while (!rc && left)
+		rc = try_migrate(walk, first, words, n, &left);
+	return rc;
+}
+
+/*
+ * The running maximum becomes the largest live leaf, unless somebody raises it meanwhile. An
+ * empty view keeps what it has.
+ */
+static int lower_max(struct walk *walk, uint64_t max_off, uint64_t before)
+{
+	uint64_t old;
+	int rc;
+
+	if (walk->max == 0 || walk->max >= before)
+		return 0;
+	rc = transport_cas_word(walk->tree->region, max_off, before, walk->max, &old);
+	return rc == -EIO ? 0 : rc; /* done or not: both are a maximum */
+}
+
+static int finish_sums(struct walk *walk)
+{
+	int rc = 0;
+
+	for (uint32_t level = 1; !rc && level <= walk->tree->geo.levels; level++)
+		rc = close_node(walk, level);
+	if (!rc && walk->live)
+		rc = post_addition(walk, walk->array_off, walk->live); /* the size word */
+	return rc ? rc : make_additions(walk);
+}
+
+static int walk_view(struct pass *pass, uint32_t view)
+{
+	const struct sumtree *tree = &pass->shard->trees[view];
+	struct walk walk = { .pass = pass,
+			     .tree = tree,
+			     .array_off = tree->inner_off[(epoch_number(pass->word) + 1) & 1] };
+	uint64_t before, max_off = pass->shard->desc.views[view].words_off +
+				   offsetof(struct view_words, max_priority);
+	int rc = transport_load(tree->region, max_off, &before);
+
+	for (uint32_t first = 0; !rc && first < tree->geo.leaves; first += TRANSPORT_VECTOR) {
+		uint32_t left = tree->geo.leaves - first;
+
+		rc = migrate_chunk(&walk, first, left < TRANSPORT_VECTOR ? left : TRANSPORT_VECTOR);
+	}
+	if (!rc)
+		rc = finish_sums(&walk);
+	if (!rc)
+		rc = lower_max(&walk, max_off, before);
+	pass->report->live_leaves += walk.live;
+	return rc;
+}
+
+/* -------- the pass -------- */
+
+/*
+ * `clean` is written while the word is still ours: one writer at a time. If we die before the flip,
+ * the successor raises dirty, which takes it back.
+ */
+static int flip(struct pass *pass)
+{
+	struct shard *shard = pass->shard;
+	uint32_t next = epoch_number(pass->word) + 1;
+	uint64_t dirty;
+	bool clean;
+	int rc = transport_order(shard->tree->tr);
+
+	if (!rc && pass->lost)
+		rc = raise_dirty(shard);
+	if (!rc)
+		rc = load_dirty(shard, &dirty);
+	if (rc)
+		return rc;
+	clean = !pass->lost && pass->dirty != NO_DIRTY && dirty == pass->dirty;
+	if (clean)
+		rc = transport_store(shard->tree,
+				     word_off(shard, offsetof(struct shard_words, clean)), &dirty,
+				     sizeof(dirty));
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = swap_epoch(shard, pass->word, epoch_make(next, EPOCH_NORMAL, 0));
+	if (rc)
+		return rc;
+	pass->report->epoch = next;
+	pass->report->passes++;
+	pass->report->clean = clean;
+	return 0;
+}
+
+int sumtree_rebuild_pass(struct shard *shard, const struct rebuild_opts *opts,
+			 struct rebuild_report *report)
+{
+	struct pass pass = { .shard = shard, .opts = opts, .report = report, .dirty = NO_DIRTY };
+	int rc;
+
+	if (opts->owner == 0 || opts->owner > shard->desc.max_clients)
+		return error_set(-EINVAL, "rebuild opts: owner %u: the table has owners 1 to %u",
+				 opts->owner, shard->desc.max_clients);
+	report->clean = false;
+	report->waiting = false;
+	report->live_leaves = 0;
+	rc = seize(&pass);
+	if (rc)
+		return rc;
+	report->epoch = epoch_number(pass.word);
+	if (epoch_mode_of(pass.word) == EPOCH_ZERO)
+		rc = zero_spare(&pass);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = walk_view(&pass, v);
+	if (!rc)
+		rc = flip(&pass);
+	report->lost_answers += pass.lost;
+	return rc;
+}
+
+int sumtree_rebuild_until_clean(struct shard *shard, const struct rebuild_opts *opts,
+				uint32_t max_passes, struct rebuild_report *report)
+{
+	for (uint32_t i = 0; i < max_passes; i++) {
+		int rc = sumtree_rebuild_pass(shard, opts, report);
+
+		if (rc || report->clean)
+			return rc;
+	}
+	return error_set(-EAGAIN, "rebuild: not clean after %u passes", max_passes);
+}
