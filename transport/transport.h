@@ -26,7 +26,8 @@
  *
  * Thread: a struct transport belongs to one thread at a time; a target may be used by any.
  * Errors: -ETIMEDOUT (deadline), -ECONNRESET (this connection is dead), -EHOSTDOWN (the node is
- * dead), -EINVAL (range outside the region, misaligned), -EACCES (right missing), -ENOTSUP.
+ * dead), -EINVAL (range outside the region, misaligned), -EACCES (right missing), -ENOTSUP,
+ * -ECHILD (made before a fork: mappings do not reach the child, which opens its own).
  */
 #ifndef RLV_TRANSPORT_TRANSPORT_H
 #define RLV_TRANSPORT_TRANSPORT_H
@@ -79,7 +80,7 @@ struct region {
 	uint8_t *base;	      /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
 };
 
-/* A read or write of len bytes. off and len are multiples of 8. */
+/* A read or write of len bytes. off, len and the address are multiples of 8. */
 struct transport_io {
 	struct region *region;
 	uint64_t off;
@@ -148,24 +149,26 @@ struct transport_ops {
 
 	/* Reads many ranges and gives pointers: into the pool where it is addressable (no copy),
 	   else into the transport's buffer. What is read may change underneath: validate after the
-	   gather. One view at a time. Cost: 1 phase. */
+	   gather. One view at a time (-EBUSY). Cost: 1 phase. */
 	int (*view)(struct transport *tr, struct transport_view *views, size_t n);
 	void (*view_end)(struct transport *tr);
 
-	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. */
+	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. An error leaves operations of the call done,
+	   not done, or half written: the caller repeats a write, and asks the words about the rest. */
 	int (*read)(struct transport *tr, struct transport_io *io, size_t n);
 	int (*write)(struct transport *tr, const struct transport_io *io, size_t n);
 	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
 	int (*faa)(struct transport *tr, struct transport_atomic *ops, size_t n);
 
 	/* Starts a chain whose operations run in order; *ticket_out names it for poll. -EAGAIN: too
-	   much outstanding, poll first. Cost: 1 phase when somebody waits for it. */
+	   much outstanding, poll first. Cost: 1 phase when somebody waits for it, which it shares
+	   with all chains posted before that wait. */
 	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n,
 		    uint64_t *ticket_out);
-	/* Waits until the chain is done, at most until the deadline. */
+	/* Waits until the chain is done, at most until the deadline. The chain's first error. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
-	/* Makes the range durable; len 0 = the whole region. */
+	/* Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT. */
 	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
 
 	/* All operations before are performed before any after. */
@@ -180,6 +183,10 @@ struct transport {
 	uint32_t caps; /* enum transport_caps */
 	const struct clock *clock;
 	uint64_t timeout_ns; /* deadline of one operation */
+	uint32_t forks;	     /* transport_fork_count() at open: another one now = we are a child */
+	bool viewing;	     /* a view is open */
+	uint64_t posted;     /* last ticket given out; tickets rise */
+	uint64_t waited;     /* last ticket that a counted wait covers */
 	struct transport_stats stats;
 };
 
@@ -199,7 +206,13 @@ RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *
 				  struct transport **tr_out);
 void transport_close(struct transport **tr);
 
-/* Thin calls: check the ranges, count, forward. All operations of a call name regions of tr. */
+/* Was it opened before a fork, in the parent? Code that reads region->base asks first. */
+bool transport_is_forked(const struct transport *tr);
+
+/*
+ * Thin calls: check the ranges, count, forward. All operations of a call name regions of tr;
+ * n = 0 does and counts nothing. A call that fails a check does nothing at all.
+ */
 RLV_MUST_CHECK int transport_attach(struct transport *tr, const struct region_grant *grant,
 				    struct region **region_out);
 void transport_detach(struct region **region);
@@ -234,6 +247,13 @@ static inline void transport_account(struct transport *tr, uint64_t phases, uint
 	tr->stats.read_bytes += bytes;
 }
 
+/* What the implementations of the tables find out themselves: results of atomics. */
+static inline void transport_account_cas(struct transport *tr, uint64_t failed, uint64_t unknown)
+{
+	tr->stats.cas_failed += failed;
+	tr->stats.unknown += unknown;
+}
+
 static inline bool transport_is_addressable(const struct transport *tr)
 {
 	return (tr->caps & TRANSPORT_ADDRESSABLE) != 0;
@@ -255,6 +275,7 @@ struct target_stats {
 	uint64_t pool_bytes, used_bytes;
 	uint32_t regions, clients;
 	uint64_t attaches, fences;
+	bool sole_opener; /* file pool: nobody had it mapped when it was opened: recovery may run */
 	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };
 
@@ -272,7 +293,9 @@ struct transport_target_ops {
 	/* Makes a zeroed region of at least spec->size bytes. In: kind, table_id, shard, size.
 	   Errors: -ENOSPC (the message says how much is left), -ENOMEM. */
 	int (*register_region)(struct transport_target *tg, struct target_region *spec);
-	/* Gives a region back: existing mappings keep their bytes, nobody can attach it again. */
+	/* Gives a region back: nobody can attach it again. Existing mappings stay valid, and keep the
+	   superblock; everything behind it may read as zeros from now on (its memory is freed), so
+	   the caller sets the state to REGION_DROPPED before. */
 	int (*unregister_region)(struct transport_target *tg, uint32_t region);
 	/* The regions that a reopened pool holds; *n_inout: room in, count out. */
 	int (*list_regions)(struct transport_target *tg, struct target_region *regions,
@@ -283,7 +306,9 @@ struct transport_target_ops {
 		     uint32_t rights, struct region_grant *grant_out);
 	/* Takes all of the client's grants of a region back. */
 	int (*revoke)(struct transport_target *tg, uint64_t client_id, uint32_t region);
-	/* Cuts the client off and says whether that is proved. kill: end a live process first. */
+	/* Cuts the client off and says whether that is proved: FENCE_DEAD when its process is dead,
+	   when it has said goodbye, or when it never attached anything (its grants end here). kill:
+	   end a live process first; -EDEADLK if that is the caller's own. */
 	int (*fence)(struct transport_target *tg, uint64_t client_id, bool kill,
 		     enum fence_result *result_out);
 

@@ -1,0 +1,30 @@
+/*
+ * attach.h - the initiator's end of the unix socket (wire/attach_layout.h).
+ *
+ * It waits for each answer, at most for the transport's timeout. After any failure of the socket the
+ * connection is dead, and every later call answers -ECONNRESET.
+ */
+#ifndef RLV_TRANSPORT_SHM_ATTACH_H
+#define RLV_TRANSPORT_SHM_ATTACH_H
+
+#include <stdbool.h>
+
+#include "transport/transport.h"
+
+struct attach;
+
+/*
+ * Connects and greets. persistent_out: the pool survives a power failure. -ECONNREFUSED (nobody
+ * listens), -ETIMEDOUT, -EPROTO (no shm target, or of another version), -EEXIST (client id in use).
+ */
+RLV_MUST_CHECK int attach_open(const char *path, const struct transport_opts *opts,
+			       struct attach **attach_out, bool *persistent_out);
+
+/* Maps the region that grant names and fills it in. *fd_out: to be kept open, or -1. */
+RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
+				 struct region *region, int *fd_out);
+
+/* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
+void attach_close(struct attach *attach, bool forked);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * map.h - mappings of region memory: shared, not inherited by a fork, on huge pages if they can be.
+ */
+#ifndef RLV_TRANSPORT_SHM_MAP_H
+#define RLV_TRANSPORT_SHM_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define MAP_HUGE_BYTES ((uint64_t)2 << 20)
+
+enum map_mode {
+	MAP_WRITABLE = 1,
+	MAP_HUGE = 2, /* ask for huge pages */
+};
+
+/*
+ * Maps size bytes of fd from off. -ENOMEM, -EACCES, -EINVAL with the call that
+ * failed. Thread: any.
+ */
+RLV_MUST_CHECK int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode,
+			      uint8_t **base_out);
+
+/* Keeps a mapping from forked children, and asks for huge pages if told. */
+RLV_MUST_CHECK int map_protect(void *base, uint64_t size, bool huge);
+
+void map_release(uint8_t *base, uint64_t size);
+
+/* msync of len bytes from off. */
+RLV_MUST_CHECK int map_persist(uint8_t *base, uint64_t off, uint64_t len);
+
+/* -1 is a no-op. */
+void map_close(int fd);
+
+/* Does /sys/kernel/mm/transparent_hugepage/shmem_enabled let MADV_HUGEPAGE work on a memfd? */
+bool map_thp_for_memfd(void);
+
+/* A new descriptor of the same file, with an open file description of its own. -errno. */
+RLV_MUST_CHECK int map_reopen(int fd, bool writable, int *fd_out);
+
+#endif

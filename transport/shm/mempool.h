@@ -1,0 +1,83 @@
+/*
+ * mempool.h - the memory of a target, cut in extents of 2 MiB and handed out as regions.
+ *
+ *   memory   one memfd for each region, never used for two      (mempool_memory.c)
+ *   private  anonymous pages, for threads of one process        (mempool_memory.c)
+ *   file     a file or DAX device: superblock, doubled extent table, extents  (mempool_file.c)
+ *
+ * A region has a count of references: one of the pool, one for each attachment within the process. Its
+ * mapping goes with the last. Not locked: the target that owns the pool does that.
+ */
+#ifndef RLV_TRANSPORT_SHM_MEMPOOL_H
+#define RLV_TRANSPORT_SHM_MEMPOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/rptr.h"
+
+#include "base/alloc.h"
+#include "transport/transport.h"
+
+struct mempool;
+
+struct mempool_region {
+	struct target_region info;
+	int fd;		    /* -1: private memory */
+	uint64_t fd_off;    /* where the region begins in it */
+	struct pages pages; /* private memory */
+	bool hugetlb;
+	bool dropped; /* given back; lives on for those who have it attached */
+	uint32_t refs;
+	uint64_t first_extent; /* file pools */
+};
+
+struct mempool_ops {
+	/* Fills in base, fd and fd_off; info.size is whole extents. */
+	int (*alloc)(struct mempool *pool, struct mempool_region *region);
+	/* Nobody may attach it any more; frees what memory it can. */
+	int (*drop)(struct mempool *pool, struct mempool_region *region);
+	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */
+	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
+	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
+		       uint64_t len);
+	/* A descriptor to send to another process. */
+	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
+		     int *fd_out);
+	/* In a forked child (forked): frees memory and descriptors only. */
+	void (*close)(struct mempool *pool, bool forked);
+};
+
+struct mempool {
+	const struct mempool_ops *ops;
+	uint64_t bytes, used;
+	uint32_t n_regions;
+	uint32_t last_id;
+	bool persistent;
+	bool shareable;	  /* other processes may map it */
+	bool huge;	  /* huge pages are wished for */
+	enum page_kind wanted;
+	bool sole_opener; /* file: nobody had it mapped at open */
+	const char *page_kind;
+	struct mempool_region *regions[RPTR_MAX_REGION + 1];
+};
+
+/* opts as for transport_target_open. */
+RLV_MUST_CHECK int mempool_open(const struct target_opts *opts, struct mempool **pool_out);
+RLV_MUST_CHECK int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out);
+RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out);
+
+/* Regions that are still attached elsewhere must be gone. */
+void mempool_close(struct mempool **pool, bool forked);
+
+/* In: kind, table_id, shard, size; out: the rest. -ENOSPC, -ENOMEM, -EINVAL. */
+RLV_MUST_CHECK int mempool_add(struct mempool *pool, struct target_region *spec);
+RLV_MUST_CHECK int mempool_remove(struct mempool *pool, uint32_t id);
+
+/* NULL and a message if there is none of that number. */
+struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);
+
+void mempool_ref(struct mempool_region *region);
+void mempool_unref(struct mempool *pool, struct mempool_region *region);
+
+#endif

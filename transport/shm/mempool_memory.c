@@ -1,0 +1,271 @@
+/*
+ * mempool_memory.c - pools in memory: a memfd for each region, or anonymous pages for one process.
+ *
+ * A memfd is used for one region only and sealed against shrinking, so that no mapping of it can
+ * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page.
+ */
+#include "transport/shm/mempool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+#include "transport/shm/map.h"
+#include "wire/pool_layout.h"
+
+#define SUPERBLOCK_KEPT 4096 /* what drop leaves of a region */
+
+static const char *const kind_names[] = {
+	[PAGE_SMALL] = "4k",
+	[PAGE_THP] = "thp",
+	[PAGE_HUGETLB] = "hugetlb",
+};
+
+/* The pool is as good as its worst region. */
+static void note_kind(struct mempool *pool, enum page_kind kind)
+{
+	if (pool->n_regions == 0 || strcmp(pool->page_kind, kind_names[PAGE_SMALL]) != 0)
+		pool->page_kind = kind_names[kind];
+}
+
+/* -------- memfd regions -------- */
+
+static int make_memfd(const struct mempool_region *region, bool hugetlb, int *fd_out)
+{
+	const unsigned huge = MFD_HUGETLB | (unsigned)(21 << MAP_HUGE_SHIFT);
+	char name[64];
+	int fd, saved;
+
+	(void)snprintf(name, sizeof(name), "relive-region-%u", region->info.id);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? huge : 0));
+	if (fd < 0) {
+		saved = errno;
+		return error_set(-saved, "memfd_create: %s", strerror(saved));
+	}
+	if (ftruncate(fd, (off_t)region->info.size) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		saved = errno;
+		close(fd);
+		return error_set(-saved, "memfd of %llu bytes: %s",
+				 (unsigned long long)region->info.size, strerror(saved));
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int alloc_memfd(struct mempool *pool, struct mempool_region *region, bool hugetlb)
+{
+	int fd = -1, ret = make_memfd(region, hugetlb, &fd);
+
+	if (ret)
+		return ret;
+	ret = map_shared(fd, 0, region->info.size, MAP_WRITABLE | (pool->huge ? MAP_HUGE : 0),
+			 &region->info.base);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	region->fd = fd;
+	region->hugetlb = hugetlb;
+	return 0;
+}
+
+static int memory_alloc(struct mempool *pool, struct mempool_region *region)
+{
+	enum page_kind kind = PAGE_HUGETLB;
+	int ret = -ENOMEM;
+
+	/* mmap of huge pages reserves them: it fails where too few are free */
+	if (pool->wanted == PAGE_HUGETLB)
+		ret = alloc_memfd(pool, region, true);
+	if (ret) {
+		kind = pool->huge && map_thp_for_memfd() ? PAGE_THP : PAGE_SMALL;
+		ret = alloc_memfd(pool, region, false);
+	}
+	if (ret)
+		return ret;
+	note_kind(pool, kind);
+	pool->used += region->info.size;
+	return 0;
+}
+
+static int memory_drop(struct mempool *pool, struct mempool_region *region)
+{
+	off_t kept = region->hugetlb ? (off_t)POOL_EXTENT_BYTES : SUPERBLOCK_KEPT;
+	off_t rest = (off_t)region->info.size - kept;
+	int saved;
+
+	if (rest > 0 &&
+	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kept, rest)) {
+		saved = errno;
+		return error_set(-saved, "region %u: fallocate punch hole: %s", region->info.id,
+				 strerror(saved));
+	}
+	pool->used -= region->info.size;
+	return 0;
+}
+
+static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
+{
+	(void)pool;
+	if (!forked)
+		map_release(region->info.base, region->info.size);
+	close(region->fd);
+}
+
+static int memory_share(struct mempool *pool, struct mempool_region *region, bool writable,
+			int *fd_out)
+{
+	(void)pool;
+	return map_reopen(region->fd, writable, fd_out);
+}
+
+/* -------- private regions -------- */
+
+static int private_alloc(struct mempool *pool, struct mempool_region *region)
+{
+	int ret = pages_alloc(region->info.size, pool->wanted, &region->pages);
+
+	if (ret)
+		return ret;
+	ret = map_protect(region->pages.ptr, region->info.size, false);
+	if (ret) {
+		pages_free(&region->pages);
+		return ret;
+	}
+	region->info.base = region->pages.ptr;
+	note_kind(pool, region->pages.kind);
+	pool->used += region->info.size;
+	return 0;
+}
+
+/* Its pages go when the last attachment does. */
+static int private_drop(struct mempool *pool, struct mempool_region *region)
+{
+	pool->used -= region->info.size;
+	return 0;
+}
+
+static void private_release(struct mempool *pool, struct mempool_region *region, bool forked)
+{
+	(void)pool;
+	if (!forked)
+		pages_free(&region->pages);
+}
+
+static int private_share(struct mempool *pool, struct mempool_region *region, bool writable,
+			 int *fd_out)
+{
+	(void)pool;
+	(void)writable;
+	(void)fd_out;
+	return error_set(-ENOTSUP, "region %u: private memory, for threads of its process only",
+			 region->info.id);
+}
+
+/* -------- pool -------- */
+
+static int memory_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
+			  uint64_t len)
+{
+	(void)pool;
+	(void)off;
+	(void)len;
+	return error_set(-ENOTSUP, "region %u: its pool is volatile memory", region->info.id);
+}
+
+static void memory_close(struct mempool *pool, bool forked)
+{
+	(void)forked;
+	(void)pool;
+}
+
+static const struct mempool_ops memory_ops = {
+	.alloc = memory_alloc,
+	.drop = memory_drop,
+	.release = memory_release,
+	.persist = memory_persist,
+	.share = memory_share,
+	.close = memory_close,
+};
+
+static const struct mempool_ops private_ops = {
+	.alloc = private_alloc,
+	.drop = private_drop,
+	.release = private_release,
+	.persist = memory_persist,
+	.share = private_share,
+	.close = memory_close,
+};
+
+/* UINT64_MAX where /proc does not say. */
+static uint64_t memory_available(void)
+{
+	unsigned long long kib;
+	uint64_t bytes = UINT64_MAX;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	if (!file)
+		return bytes;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			bytes = (uint64_t)kib * 1024;
+	}
+	fclose(file);
+	return bytes;
+}
+
+/* Said now, with the numbers, rather than by the OOM killer once the pool fills up. */
+static int check_memory(uint64_t bytes, bool private_memory)
+{
+	struct rlimit limit;
+	uint64_t available = memory_available();
+
+	if (bytes > available)
+		return error_set(-ENOMEM, "pool of %llu bytes: only %llu bytes of memory are free",
+				 (unsigned long long)bytes, (unsigned long long)available);
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && bytes > limit.rlim_cur)
+		return error_set(-ENOMEM, "pool of %llu bytes: the address space is limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+	if (!private_memory && getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+	return 0;
+}
+
+int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
+{
+	bool private_memory = opts->private_memory;
+	struct mempool *pool;
+	uint64_t bytes;
+	int ret;
+
+	if (opts->pool_bytes == 0 || !checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
+		return error_set(-EINVAL, "pool_bytes %llu: must be more than 0 and less than 2^64",
+				 (unsigned long long)opts->pool_bytes);
+	if (opts->page_kind > PAGE_HUGETLB)
+		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
+	ret = check_memory(bytes, private_memory);
+	if (ret)
+		return ret;
+	pool = mem_zalloc(sizeof(*pool));
+	if (!pool)
+		return error_set(-ENOMEM, "no memory for a pool's table");
+	pool->ops = private_memory ? &private_ops : &memory_ops;
+	pool->bytes = bytes;
+	pool->shareable = !private_memory;
+	pool->wanted = (enum page_kind)opts->page_kind;
+	pool->huge = pool->wanted != PAGE_SMALL;
+	pool->sole_opener = true;
+	pool->page_kind = kind_names[PAGE_SMALL];
+	*pool_out = pool;
+	return 0;
+}

@@ -1,0 +1,381 @@
+/*
+ * shm.c - the initiator: operations on mapped words and bytes.
+ *
+ * The loops of atomics are the product's hottest code. Each locked instruction waits for its line,
+ * so lines are fetched for writing AHEAD operations early.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+
+#include "transport/barrier.h"
+#include "transport/fork.h"
+#include "transport/shm/attach.h"
+#include "transport/shm/map.h"
+#include "transport/shm/shm.h"
+#include "transport/shm/target.h"
+
+#define AHEAD 8
+#define SMALL_BYTES 64 /* up to here words are copied one by one, each atomically */
+
+struct shm_region {
+	struct region region;
+	struct shm_region *next;
+	struct mempool_region *embedded; /* NULL: the mapping is ours */
+	int fd;				 /* keeps a pool file's shared lock; -1 = none */
+};
+
+struct shm {
+	struct transport tr;
+	struct target *target; /* embed:, else NULL */
+	struct attach *attach; /* shm:, else NULL */
+	uint64_t client_id;
+	struct shm_region *regions;
+};
+
+static struct shm *of(struct transport *tr)
+{
+	return (struct shm *)tr;
+}
+
+static inline _Atomic uint64_t *word_at(const struct region *region, uint64_t off)
+{
+	return (_Atomic uint64_t *)(void *)(region->base + off);
+}
+
+/* -------- data -------- */
+
+static inline void read_one(const struct transport_io *io)
+{
+	if (io->len > SMALL_BYTES) {
+		transport_copy_racy(io->dst, io->region->base + io->off, io->len);
+		return;
+	}
+	for (uint32_t i = 0; i < io->len; i += 8)
+		((uint64_t *)io->dst)[i / 8] = atomic_load_explicit(
+			word_at(io->region, io->off + i), memory_order_acquire);
+}
+
+static inline void write_one(const struct transport_io *io)
+{
+	if (io->len > SMALL_BYTES) {
+		transport_copy_racy(io->region->base + io->off, io->src, io->len);
+		return;
+	}
+	for (uint32_t i = 0; i < io->len; i += 8)
+		atomic_store_explicit(word_at(io->region, io->off + i),
+				      ((const uint64_t *)io->src)[i / 8], memory_order_release);
+}
+
+/* Did the word hold what was expected? */
+static inline bool cas_one(struct transport_atomic *op)
+{
+	uint64_t expected = op->expected;
+	bool done = atomic_compare_exchange_strong_explicit(word_at(op->region, op->off), &expected,
+							    op->value, memory_order_acq_rel,
+							    memory_order_acquire);
+
+	op->old = expected;
+	op->status = ATOMIC_DONE;
+	return done;
+}
+
+static inline void faa_one(struct transport_atomic *op)
+{
+	op->old = atomic_fetch_add_explicit(word_at(op->region, op->off), op->value,
+					    memory_order_acq_rel);
+	op->status = ATOMIC_DONE;
+}
+
+static inline void fetch_ahead(const struct transport_atomic *ops, size_t i, size_t n)
+{
+	if (i + AHEAD < n)
+		__builtin_prefetch(word_at(ops[i + AHEAD].region, ops[i + AHEAD].off), 1, 3);
+}
+
+static void fetch_first(const struct transport_atomic *ops, size_t n)
+{
+	for (size_t i = 0; i < n && i < AHEAD; i++)
+		__builtin_prefetch(word_at(ops[i].region, ops[i].off), 1, 3);
+}
+
+static int shm_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	(void)tr;
+	for (size_t i = 0; i < n; i++)
+		views[i].ptr = views[i].region->base + views[i].off;
+	return 0;
+}
+
+static void shm_view_end(struct transport *tr)
+{
+	(void)tr;
+}
+
+static int shm_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	(void)tr;
+	for (size_t i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			__builtin_prefetch(io[i + AHEAD].region->base + io[i + AHEAD].off, 0, 3);
+		read_one(&io[i]);
+	}
+	return 0;
+}
+
+static int shm_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	(void)tr;
+	for (size_t i = 0; i < n; i++)
+		write_one(&io[i]);
+	return 0;
+}
+
+static int shm_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	uint64_t failed = 0;
+
+	fetch_first(ops, n);
+	for (size_t i = 0; i < n; i++) {
+		fetch_ahead(ops, i, n);
+		failed += !cas_one(&ops[i]);
+	}
+	transport_account_cas(tr, failed, 0);
+	return 0;
+}
+
+static int shm_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	(void)tr;
+	fetch_first(ops, n);
+	for (size_t i = 0; i < n; i++) {
+		fetch_ahead(ops, i, n);
+		faa_one(&ops[i]);
+	}
+	return 0;
+}
+
+/* In order and at once, so that a ticket is only a number. */
+static int shm_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+{
+	for (size_t i = 0; i < n; i++) {
+		switch (wrs[i].verb) {
+		case VERB_READ:
+			read_one(&wrs[i].io);
+			break;
+		case VERB_WRITE:
+			write_one(&wrs[i].io);
+			break;
+		case VERB_CAS:
+			transport_account_cas(tr, !cas_one(&wrs[i].atomic), 0);
+			break;
+		case VERB_FAA:
+			faa_one(&wrs[i].atomic);
+			break;
+		}
+	}
+	*ticket_out = tr->posted + 1;
+	return 0;
+}
+
+static int shm_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	(void)tr;
+	(void)ticket;
+	(void)deadline_ns;
+	return 0;
+}
+
+static int shm_order(struct transport *tr)
+{
+	(void)tr;
+#if BARRIER_TSAN
+	/* gcc's TSan knows no fences */
+	_Atomic uint64_t word = 0;
+
+	atomic_fetch_add_explicit(&word, 1, memory_order_seq_cst);
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+	return 0;
+}
+
+static int shm_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
+{
+	const struct shm_region *mine = (const struct shm_region *)region;
+
+	if (mine->embedded)
+		return target_persist(of(tr)->target, mine->embedded, off, len);
+	return map_persist(region->base, off, len);
+}
+
+/* -------- regions -------- */
+
+static int attach_embedded(struct shm *shm, const struct region_grant *grant,
+			   struct shm_region *mine)
+{
+	struct target_map map = { 0 };
+	int ret = target_attach(shm->target, shm->client_id, grant, &map);
+
+	if (ret)
+		return ret;
+	mine->embedded = map.region;
+	mine->region = (struct region){
+		.id = map.region->info.id,
+		.rights = map.rights,
+		.size = map.region->info.size,
+		.incarnation = shm->target->tg.incarnation,
+		.base = map.region->info.base,
+	};
+	return 0;
+}
+
+static int attach_mapped(struct shm *shm, const struct region_grant *grant, struct shm_region *mine)
+{
+	return attach_region(shm->attach, grant, &mine->region, &mine->fd);
+}
+
+static int shm_attach(struct transport *tr, const struct region_grant *grant,
+		      struct region **region_out)
+{
+	struct shm *shm = of(tr);
+	struct shm_region *mine = mem_zalloc(sizeof(*mine));
+	int ret;
+
+	if (!mine)
+		return error_set(-ENOMEM, "no memory for a region");
+	mine->fd = -1;
+	ret = shm->target ? attach_embedded(shm, grant, mine) : attach_mapped(shm, grant, mine);
+	if (ret) {
+		mem_free(mine);
+		return ret;
+	}
+	mine->next = shm->regions;
+	shm->regions = mine;
+	*region_out = &mine->region;
+	return 0;
+}
+
+static void release(struct shm *shm, struct shm_region *mine)
+{
+	if (mine->embedded)
+		target_detach(shm->target, mine->embedded);
+	else if (!fork_happened(shm->tr.forks))
+		map_release(mine->region.base, mine->region.size);
+	map_close(mine->fd);
+	mem_free(mine);
+}
+
+static void shm_detach(struct transport *tr, struct region *region)
+{
+	struct shm *shm = of(tr);
+	struct shm_region **link = &shm->regions;
+
+	while (&(*link)->region != region)
+		link = &(*link)->next;
+	*link = (*link)->next;
+	release(shm, (struct shm_region *)region);
+}
+
+static void shm_close(struct transport *tr)
+{
+	struct shm *shm = of(tr);
+
+	while (shm->regions)
+		shm_detach(tr, &shm->regions->region);
+	if (shm->target)
+		target_leave(shm->target, shm->client_id);
+	attach_close(shm->attach, fork_happened(tr->forks));
+	mem_free(shm);
+}
+
+/* -------- opening -------- */
+
+static const struct transport_ops shm_ops = {
+	.name = "shm",
+	.attach = shm_attach,
+	.detach = shm_detach,
+	.view = shm_view,
+	.view_end = shm_view_end,
+	.read = shm_read,
+	.write = shm_write,
+	.cas = shm_cas,
+	.faa = shm_faa,
+	.post = shm_post,
+	.poll = shm_poll,
+	.persist = shm_persist,
+	.order = shm_order,
+	.close = shm_close,
+};
+
+static int make(const struct transport_opts *opts, struct shm **shm_out)
+{
+	struct shm *shm = mem_zalloc(sizeof(*shm));
+	int ret;
+
+	if (!shm)
+		return error_set(-ENOMEM, "no memory for a transport");
+	shm->tr.ops = &shm_ops;
+	shm->tr.caps = TRANSPORT_ADDRESSABLE;
+	shm->tr.clock = opts->clock;
+	shm->tr.timeout_ns = opts->timeout_ns;
+	shm->client_id = opts->client_id;
+	ret = fork_watch(&shm->tr.forks);
+	if (ret) {
+		mem_free(shm);
+		return ret;
+	}
+	*shm_out = shm;
+	return 0;
+}
+
+int shm_open_embed(const char *rest, const struct transport_opts *opts, struct transport **tr_out)
+{
+	struct target *target;
+	struct shm *shm = NULL;
+	int ret;
+
+	if (*rest)
+		return error_set(-EINVAL, "transport uri \"embed:%s\": nothing follows embed:", rest);
+	if (!opts->target)
+		return error_set(-EINVAL, "transport uri \"embed:\": opts->target is NULL");
+	target = target_of(opts->target);
+	if (!target)
+		return -EINVAL;
+	ret = make(opts, &shm);
+	if (ret)
+		return ret;
+	ret = target_join(target, opts->client_id);
+	if (ret) {
+		mem_free(shm);
+		return ret;
+	}
+	shm->target = target;
+	if (target->pool->persistent)
+		shm->tr.caps |= TRANSPORT_PERSISTENT;
+	*tr_out = &shm->tr;
+	return 0;
+}
+
+int shm_open_socket(const char *path, const struct transport_opts *opts, struct transport **tr_out)
+{
+	bool persistent = false;
+	struct shm *shm = NULL;
+	int ret;
+
+	if (!*path)
+		return error_set(-EINVAL, "transport uri \"shm:\": the socket's path is missing");
+	ret = make(opts, &shm);
+	if (ret)
+		return ret;
+	ret = attach_open(path, opts, &shm->attach, &persistent);
+	if (ret) {
+		mem_free(shm);
+		return ret;
+	}
+	if (persistent)
+		shm->tr.caps |= TRANSPORT_PERSISTENT;
+	*tr_out = &shm->tr;
+	return 0;
+}

@@ -1,0 +1,499 @@
+/*
+ * target.c - the passive end: regions, grants, fences. What goes over its socket is in serve.c.
+ */
+#include "transport/shm/target.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#include "transport/fork.h"
+#include "transport/shm/serve.h"
+#include "transport/shm/shm.h"
+
+#define KILL_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+
+LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
+
+static struct target *of(struct transport_target *tg)
+{
+	return (struct target *)tg;
+}
+
+/* -------- life -------- */
+
+static LOCK_UNCHECKED void destroy(struct target *target)
+{
+	bool forked = fork_happened(target->forks);
+
+	serve_close(target->serve, forked);
+	mempool_close(&target->pool, forked);
+	grants_fini(&target->grants);
+	clients_fini(&target->clients);
+	lock_fini(&target->lock);
+	mem_free(target);
+}
+
+static void unref(struct target *target)
+{
+	if (atomic_fetch_sub_explicit(&target->refs, 1, memory_order_acq_rel) == 1)
+		destroy(target);
+}
+
+static void shm_target_close(struct transport_target *tg)
+{
+	struct target *target = of(tg);
+
+	if (!fork_happened(target->forks)) {
+		lock_acquire(&target->lock, &target_role);
+		target->closed = true;
+		serve_close(target->serve, false);
+		target->serve = NULL;
+		lock_release(&target->lock, &target_role);
+	}
+	unref(target);
+}
+
+/* -------- initiators of this process -------- */
+
+static int join(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
+{
+	struct client *client = clients_find(&target->clients, client_id);
+	int ret;
+
+	if (target->closed)
+		return error_set(-EHOSTDOWN, "target is closed");
+	if (client && !client->embedded)
+		return error_set(-EEXIST, "client %llu: in use by process %d",
+				 (unsigned long long)client_id, (int)client->pid);
+	if (!client) {
+		ret = clients_add(&target->clients, client_id, &client);
+		if (ret)
+			return ret;
+	}
+	client->embedded++;
+	atomic_fetch_add_explicit(&target->refs, 1, memory_order_relaxed);
+	return 0;
+}
+
+int target_join(struct target *target, uint64_t client_id)
+{
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = join(target, client_id);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+void target_leave(struct target *target, uint64_t client_id)
+{
+	struct client *client;
+
+	if (!fork_happened(target->forks)) {
+		lock_acquire(&target->lock, &target_role);
+		client = clients_find(&target->clients, client_id);
+		client->embedded--;
+		clients_settle(&target->clients, client);
+		lock_release(&target->lock, &target_role);
+	}
+	unref(target);
+}
+
+int target_check_grant(struct target *target, uint64_t client_id, const struct region_grant *grant,
+		       struct target_map *map_out)
+{
+	const struct grant_slot *slot = NULL;
+	int ret = grants_check(&target->grants, client_id, grant, &slot);
+
+	if (ret)
+		return ret;
+	map_out->rights = slot->rights;
+	map_out->region = mempool_find(target->pool, slot->region);
+	return map_out->region ? 0 : -ENOENT;
+}
+
+int target_attach(struct target *target, uint64_t client_id, const struct region_grant *grant,
+		  struct target_map *map_out)
+{
+	int ret;
+
+	lock_acquire(&target->lock, &target_role);
+	ret = target->closed ? error_set(-EHOSTDOWN, "target is closed")
+			     : target_check_grant(target, client_id, grant, map_out);
+	if (ret == 0) {
+		mempool_ref(map_out->region);
+		target->attaches++;
+	}
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+void target_detach(struct target *target, struct mempool_region *region)
+{
+	if (fork_happened(target->forks))
+		return;
+	lock_acquire(&target->lock, &target_role);
+	mempool_unref(target->pool, region);
+	lock_release(&target->lock, &target_role);
+}
+
+int target_persist(struct target *target, struct mempool_region *region, uint64_t off, uint64_t len)
+{
+	return target->pool->ops->persist(target->pool, region, off, len);
+}
+
+/* -------- regions and grants -------- */
+
+static int shm_register(struct transport_target *tg, struct target_region *spec)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_add(target->pool, spec);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_unregister(struct transport_target *tg, uint32_t region)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_remove(target->pool, region);
+	if (ret == 0)
+		grants_remove_region(&target->grants, region);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int list(struct target *target, struct target_region *regions, size_t *n_inout)
+	LOCK_REQUIRES(target_role)
+{
+	size_t room = *n_inout, n = 0;
+
+	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
+		const struct mempool_region *region = target->pool->regions[id];
+
+		if (!region || region->dropped)
+			continue;
+		if (n < room)
+			regions[n] = region->info;
+		n++;
+	}
+	*n_inout = n;
+	if (n > room)
+		return error_set(-ENOSPC, "%zu regions: room for %zu", n, room);
+	return 0;
+}
+
+static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = list(target, regions, n_inout);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
+		     uint32_t rights, struct region_grant *grant_out)
+{
+	struct grant_slot want = { .client_id = client_id, .region = region, .rights = rights };
+	struct target *target = of(tg);
+	int ret = -ENOENT;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (rights == 0 || (rights & ~(uint32_t)RIGHT_ALL))
+		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u", region,
+				 rights, RIGHT_ALL);
+	lock_acquire(&target->lock, &target_role);
+	if (mempool_find(target->pool, region))
+		ret = grants_add(&target->grants, &want, grant_out);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
+{
+	struct target *target = of(tg);
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (region == 0)
+		return error_set(-EINVAL, "revoke: region 0");
+	lock_acquire(&target->lock, &target_role);
+	grants_remove_client(&target->grants, client_id, region);
+	lock_release(&target->lock, &target_role);
+	return 0;
+}
+
+/* -------- fence -------- */
+
+static bool is_dead(int pidfd, int timeout_ms)
+{
+	struct pollfd poll_dead = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&poll_dead, 1, timeout_ms) == 1 && (poll_dead.revents & POLLIN);
+}
+
+/* Nothing of it is left: neither grants nor connections. */
+static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
+{
+	struct client *client = clients_find(&target->clients, client_id);
+
+	grants_remove_client(&target->grants, client_id, 0);
+	if (!client)
+		return;
+	if (target->serve)
+		serve_drop_client(target->serve, client);
+	clients_remove(&target->clients, client);
+	target->fences++;
+}
+
+static bool try_fence(struct target *target, uint64_t client_id, int *pidfd_out)
+	LOCK_REQUIRES(target_role)
+{
+	const struct client *client = clients_find(&target->clients, client_id);
+
+	*pidfd_out = -1;
+	if (client && client->embedded)
+		return false;
+	if (client && client->attached && !is_dead(client->pidfd, 0)) {
+		*pidfd_out = client->pid == getpid() ? -1 : dup(client->pidfd);
+		return false;
+	}
+	cut_off(target, client_id);
+	return true;
+}
+
+static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *clock)
+{
+	uint64_t deadline = deadline_after(clock, KILL_TIMEOUT_NS);
+
+	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) && errno != ESRCH)
+		return error_set(-errno, "fence client %llu: pidfd_send_signal: %s",
+				 (unsigned long long)client_id, strerror(errno));
+	if (!is_dead(pidfd, deadline_left_ms(clock, deadline)))
+		return error_set(-ETIMEDOUT, "fence client %llu: killed, but not dead after 5 s",
+				 (unsigned long long)client_id);
+	return 0;
+}
+
+static int shm_fence(struct transport_target *tg, uint64_t client_id, bool kill,
+		     enum fence_result *result_out)
+{
+	struct target *target = of(tg);
+	int pidfd = -1, ret = 0;
+	bool dead;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	dead = try_fence(target, client_id, &pidfd);
+	lock_release(&target->lock, &target_role);
+	if (!dead && kill) {
+		if (pidfd < 0)
+			return error_set(-EDEADLK, "fence client %llu: it is this process",
+					 (unsigned long long)client_id);
+		ret = kill_and_wait(client_id, pidfd, target->clock);
+		if (ret == 0) {
+			lock_acquire(&target->lock, &target_role);
+			cut_off(target, client_id);
+			lock_release(&target->lock, &target_role);
+			dead = true;
+		}
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+	if (ret == 0)
+		*result_out = dead ? FENCE_DEAD : FENCE_ALIVE;
+	return ret;
+}
+
+/* -------- the rest -------- */
+
+static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
+{
+	struct target *target = of(tg);
+	struct mempool_region *region;
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	region = mempool_find(target->pool, id);
+	if (!region)
+		ret = -ENOENT;
+	else if (off > region->info.size || len > region->info.size - off)
+		ret = error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
+				(unsigned long long)off, (unsigned long long)len);
+	else
+		ret = target_persist(target, region, off, len ? len : region->info.size - off);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_listen(struct transport_target *tg, const char *address)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (!address)
+		return 0;
+	lock_acquire(&target->lock, &target_role);
+	if (!target->pool->shareable)
+		ret = error_set(-EINVAL, "listen on %s: the pool is for this process only", address);
+	else if (target->serve)
+		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
+	else
+		ret = serve_open(target, address, &target->serve);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
+{
+	struct target *target = of(tg);
+	struct pollfd ready = { .fd = -1, .events = POLLIN };
+	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		ready.fd = serve_poll_fd(target->serve);
+	lock_release(&target->lock, &target_role);
+	if (timeout_ns)
+		(void)poll(&ready, 1,
+			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		ret = serve_progress(target->serve);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_poll_fd(struct transport_target *tg)
+{
+	struct target *target = of(tg);
+	int fd = -1;
+
+	if (fork_happened(target->forks))
+		return -1;
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		fd = serve_poll_fd(target->serve);
+	lock_release(&target->lock, &target_role);
+	return fd;
+}
+
+static void shm_stats(struct transport_target *tg, struct target_stats *out)
+{
+	struct target *target = of(tg);
+
+	*out = (struct target_stats){ .page_kind = "" };
+	if (fork_happened(target->forks))
+		return;
+	lock_acquire(&target->lock, &target_role);
+	*out = (struct target_stats){
+		.pool_bytes = target->pool->bytes,
+		.used_bytes = target->pool->used,
+		.regions = target->pool->n_regions,
+		.clients = target->clients.n,
+		.attaches = target->attaches,
+		.fences = target->fences,
+		.sole_opener = target->pool->sole_opener,
+		.page_kind = target->pool->page_kind,
+	};
+	lock_release(&target->lock, &target_role);
+}
+
+static const struct transport_target_ops target_ops = {
+	.name = "shm",
+	.listen = shm_listen,
+	.register_region = shm_register,
+	.unregister_region = shm_unregister,
+	.list_regions = shm_list,
+	.grant = shm_grant,
+	.revoke = shm_revoke,
+	.fence = shm_fence,
+	.persist = shm_persist_region,
+	.progress = shm_progress,
+	.poll_fd = shm_poll_fd,
+	.stats = shm_stats,
+	.close = shm_target_close,
+};
+
+struct target *target_of(struct transport_target *tg)
+{
+	if (tg->ops == &target_ops)
+		return of(tg);
+	(void)error_set(-EINVAL, "target is of kind %s, not shm", tg->ops->name);
+	return NULL;
+}
+
+static int choose_incarnation(uint64_t *incarnation)
+{
+	while (*incarnation == 0) {
+		if (getrandom(incarnation, sizeof(*incarnation), 0) != sizeof(*incarnation))
+			return error_set(-EIO, "getrandom: %s", strerror(errno));
+	}
+	return 0;
+}
+
+static LOCK_UNCHECKED int fill(struct target *target, const struct target_opts *opts)
+{
+	int ret = fork_watch(&target->forks);
+
+	target->tg.ops = &target_ops;
+	target->tg.incarnation = opts->incarnation;
+	target->clock = opts->clock;
+	if (ret == 0)
+		ret = choose_incarnation(&target->tg.incarnation);
+	if (ret == 0)
+		ret = mempool_open(opts, &target->pool);
+	target->grants.incarnation = target->tg.incarnation;
+	return ret;
+}
+
+int shm_target_open(const struct target_opts *opts, struct transport_target **tg_out)
+{
+	struct target *target = mem_zalloc(sizeof(*target));
+	int ret;
+
+	if (!target)
+		return error_set(-ENOMEM, "no memory for a target");
+	ret = fill(target, opts);
+	if (ret) {
+		mem_free(target);
+		return ret;
+	}
+	lock_init(&target->lock, &target_role);
+	atomic_store_explicit(&target->refs, 1, memory_order_relaxed);
+	*tg_out = &target->tg;
+	return 0;
+}

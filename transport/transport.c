@@ -1,0 +1,454 @@
+/*
+ * transport.c - the thin calls: check the ranges, count, forward; and opening by name.
+ *
+ * A vectored call of 256 atomics costs 2 us, so its check costs an add and a compare per operation:
+ * faults are gathered in one flag, and only then looked for again to say which one it was.
+ */
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "transport/fork.h"
+#include "transport/shm/shm.h"
+
+#define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
+
+static const struct {
+	const char *scheme;
+	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
+} schemes[] = {
+	{ "embed:", shm_open_embed },
+	{ "shm:", shm_open_socket },
+};
+
+int transport_open(const char *uri, const struct transport_opts *opts, struct transport **tr_out)
+{
+	struct transport_opts full = opts ? *opts : (struct transport_opts){ 0 };
+
+	if (!uri)
+		return error_set(-EINVAL, "transport uri: NULL");
+	if (strnlen(uri, TRANSPORT_URI_BYTES) == TRANSPORT_URI_BYTES)
+		return error_set(-EINVAL, "transport uri: longer than %d bytes",
+				 TRANSPORT_URI_BYTES - 1);
+	if (!full.clock)
+		full.clock = clock_monotonic();
+	if (!full.timeout_ns)
+		full.timeout_ns = DEFAULT_TIMEOUT_NS;
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+		size_t len = strlen(schemes[i].scheme);
+
+		if (strncmp(uri, schemes[i].scheme, len) == 0)
+			return schemes[i].open(uri + len, &full, tr_out);
+	}
+	return error_set(-EINVAL, "transport uri \"%s\": the schemes are embed: and shm:PATH", uri);
+}
+
+void transport_close(struct transport **tr)
+{
+	if (!tr || !*tr)
+		return;
+	(*tr)->ops->close(*tr);
+	*tr = NULL;
+}
+
+bool transport_is_forked(const struct transport *tr)
+{
+	return fork_happened(tr->forks);
+}
+
+/* -------- checks -------- */
+
+static const char *rights_text(uint32_t rights)
+{
+	static const char *const text[] = { "none",	    "read",	   "write",
+					    "read, write", "atomic",	   "read, atomic",
+					    "write, atomic", "read, write, atomic" };
+
+	return text[rights & RIGHT_ALL];
+}
+
+static int check_call(const struct transport *tr, size_t n)
+{
+	if (fork_happened(tr->forks))
+		return fork_error("transport");
+	if (n > TRANSPORT_VECTOR)
+		return error_set(-EINVAL, "%zu operations in a call: at most %d", n,
+				 TRANSPORT_VECTOR);
+	return 0;
+}
+
+static int check_region(const struct transport *tr, const struct region *region, uint32_t right)
+{
+	if (!region || region->tr != tr)
+		return error_set(-EINVAL, "region is not attached to this transport");
+	if (right & ~region->rights)
+		return error_set(-EACCES, "region %u: operation needs the right %s, granted %s",
+				 region->id, rights_text(right), rights_text(region->rights));
+	return 0;
+}
+
+static bool range_is_bad(const struct region *region, uint64_t off, uint64_t len)
+{
+	return off > region->size || len > region->size - off || ((off | len) & 7);
+}
+
+static int range_error(const struct region *region, uint64_t off, uint64_t len)
+{
+	return error_set(-EINVAL,
+			 "region %u: offset %llu length %llu: must be multiples of 8 within its "
+			 "%llu bytes",
+			 region->id, (unsigned long long)off, (unsigned long long)len,
+			 (unsigned long long)region->size);
+}
+
+static int check_io(const struct transport *tr, const struct transport_io *io, uint32_t right)
+{
+	int ret = check_region(tr, io->region, right);
+
+	if (ret)
+		return ret;
+	if (range_is_bad(io->region, io->off, io->len))
+		return range_error(io->region, io->off, io->len);
+	if ((uintptr_t)io->src & 7)
+		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned",
+				 io->region->id, io->src);
+	return 0;
+}
+
+static int check_atomic(const struct transport *tr, const struct transport_atomic *op)
+{
+	int ret = check_region(tr, op->region, RIGHT_ATOMIC);
+
+	if (ret)
+		return ret;
+	return range_is_bad(op->region, op->off, 8) ? range_error(op->region, op->off, 8) : 0;
+}
+
+static int check_ios(const struct transport *tr, const struct transport_io *io, size_t n,
+		     uint32_t right, uint64_t *bytes_out)
+{
+	const struct region *last = NULL;
+	uint64_t bytes = 0;
+	bool bad = false;
+	int ret = check_call(tr, n);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < n && !bad; i++) {
+		if (io[i].region != last) {
+			ret = check_region(tr, io[i].region, right);
+			if (ret)
+				return ret;
+			last = io[i].region;
+		}
+		bad = range_is_bad(last, io[i].off, io[i].len) || ((uintptr_t)io[i].src & 7);
+		bytes += io[i].len;
+		if (bad)
+			return check_io(tr, &io[i], right);
+	}
+	*bytes_out = bytes;
+	return 0;
+}
+
+static int check_atomics(const struct transport *tr, const struct transport_atomic *ops, size_t n)
+{
+	const struct region *last = NULL;
+	uint64_t limit = 0, bad = 0;
+	int ret = check_call(tr, n);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < n; i++) {
+		if (__builtin_expect(ops[i].region != last, 0)) {
+			ret = check_region(tr, ops[i].region, RIGHT_ATOMIC);
+			if (ret)
+				return ret;
+			last = ops[i].region;
+			limit = last->size - 8;
+		}
+		bad |= (uint64_t)(ops[i].off > limit) | (ops[i].off & 7);
+	}
+	for (size_t i = 0; __builtin_expect(bad != 0, 0) && i < n; i++) {
+		ret = check_atomic(tr, &ops[i]);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* -------- regions -------- */
+
+int transport_attach(struct transport *tr, const struct region_grant *grant,
+		     struct region **region_out)
+{
+	int ret = check_call(tr, 0);
+
+	if (ret)
+		return ret;
+	if (!grant || grant->bytes == 0 || grant->bytes > TRANSPORT_GRANT_BYTES)
+		return error_set(-EINVAL, "grant: empty or longer than %d bytes",
+				 TRANSPORT_GRANT_BYTES);
+	ret = tr->ops->attach(tr, grant, region_out);
+	if (ret == 0)
+		(*region_out)->tr = tr;
+	return ret;
+}
+
+void transport_detach(struct region **region)
+{
+	if (!region || !*region)
+		return;
+	(*region)->tr->ops->detach((*region)->tr, *region);
+	*region = NULL;
+}
+
+/* -------- data -------- */
+
+int transport_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	const struct region *last = NULL;
+	uint64_t bytes = 0;
+	int ret = check_call(tr, n);
+
+	if (ret || n == 0)
+		return ret;
+	if (tr->viewing)
+		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
+	for (size_t i = 0; i < n; i++) {
+		if (views[i].region != last) {
+			ret = check_region(tr, views[i].region, RIGHT_READ);
+			if (ret)
+				return ret;
+			last = views[i].region;
+		}
+		if (range_is_bad(last, views[i].off, views[i].len))
+			return range_error(last, views[i].off, views[i].len);
+		bytes += views[i].len;
+	}
+	transport_account(tr, 1, n, bytes);
+	ret = tr->ops->view(tr, views, n);
+	tr->viewing = ret == 0;
+	return ret;
+}
+
+void transport_view_end(struct transport *tr)
+{
+	if (!tr->viewing)
+		return;
+	tr->viewing = false;
+	tr->ops->view_end(tr);
+}
+
+int transport_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	uint64_t bytes = 0;
+	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
+
+	if (ret || n == 0)
+		return ret;
+	transport_account(tr, 1, n, bytes);
+	return tr->ops->read(tr, io, n);
+}
+
+int transport_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	uint64_t bytes = 0;
+	int ret = check_ios(tr, io, n, RIGHT_WRITE, &bytes);
+
+	if (ret || n == 0)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.writes += n;
+	tr->stats.write_bytes += bytes;
+	return tr->ops->write(tr, io, n);
+}
+
+int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	int ret = check_atomics(tr, ops, n);
+
+	if (ret || n == 0)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.cas += n;
+	return tr->ops->cas(tr, ops, n);
+}
+
+int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	int ret = check_atomics(tr, ops, n);
+
+	if (ret || n == 0)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.faa += n;
+	return tr->ops->faa(tr, ops, n);
+}
+
+/* -------- chains -------- */
+
+static int check_wr(const struct transport *tr, const struct transport_wr *wr)
+{
+	switch (wr->verb) {
+	case VERB_READ:
+		return check_io(tr, &wr->io, RIGHT_READ);
+	case VERB_WRITE:
+		return check_io(tr, &wr->io, RIGHT_WRITE);
+	case VERB_CAS:
+	case VERB_FAA:
+		return check_atomic(tr, &wr->atomic);
+	}
+	return error_set(-EINVAL, "verb %u: unknown", (unsigned)wr->verb);
+}
+
+static void count_wr(struct transport_stats *stats, const struct transport_wr *wr)
+{
+	switch (wr->verb) {
+	case VERB_READ:
+		stats->reads++;
+		stats->read_bytes += wr->io.len;
+		break;
+	case VERB_WRITE:
+		stats->writes++;
+		stats->write_bytes += wr->io.len;
+		break;
+	case VERB_CAS:
+		stats->cas++;
+		break;
+	case VERB_FAA:
+		stats->faa++;
+		break;
+	}
+}
+
+int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+{
+	uint64_t ticket;
+	int ret = check_call(tr, n);
+
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = check_wr(tr, &wrs[i]);
+	if (ret)
+		return ret;
+	if (n == 0) {
+		*ticket_out = 0; /* done already */
+		return 0;
+	}
+	ret = tr->ops->post(tr, wrs, n, &ticket);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < n; i++)
+		count_wr(&tr->stats, &wrs[i]);
+	tr->posted = ticket;
+	*ticket_out = ticket;
+	return 0;
+}
+
+int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	int ret = check_call(tr, 0);
+
+	if (ret)
+		return ret;
+	if (ticket > tr->posted)
+		return error_set(-EINVAL, "ticket %llu: none such was posted",
+				 (unsigned long long)ticket);
+	if (ticket > tr->waited) {
+		tr->stats.phases++;
+		tr->waited = tr->posted;
+	}
+	return ticket ? tr->ops->poll(tr, ticket, deadline_ns) : 0;
+}
+
+int transport_persist(struct region *region, uint64_t off, uint64_t len)
+{
+	struct transport *tr = region->tr;
+	int ret = check_call(tr, 0);
+
+	if (ret)
+		return ret;
+	if (off > region->size || len > region->size - off)
+		return error_set(-EINVAL, "region %u: persist of offset %llu length %llu: has %llu",
+				 region->id, (unsigned long long)off, (unsigned long long)len,
+				 (unsigned long long)region->size);
+	if (!(tr->caps & TRANSPORT_PERSISTENT))
+		return error_set(-ENOTSUP, "region %u: its pool is volatile memory", region->id);
+	return tr->ops->persist(tr, region, off, len ? len : region->size - off);
+}
+
+int transport_order(struct transport *tr)
+{
+	int ret = check_call(tr, 0);
+
+	return ret ? ret : tr->ops->order(tr);
+}
+
+/* -------- one word at a time -------- */
+
+int transport_load(struct region *region, uint64_t off, uint64_t *word_out)
+{
+	struct transport_io io = { .region = region, .off = off, .dst = word_out, .len = 8 };
+
+	return transport_read(region->tr, &io, 1);
+}
+
+static int word_result(const struct transport_atomic *op, uint64_t *old_out)
+{
+	if (op->status != ATOMIC_DONE)
+		return error_set(-EIO, "region %u: offset %llu: the atomic's result is unknown",
+				 op->region->id, (unsigned long long)op->off);
+	*old_out = op->old;
+	return 0;
+}
+
+int transport_cas_word(struct region *region, uint64_t off, uint64_t expected, uint64_t value,
+		       uint64_t *old_out)
+{
+	struct transport_atomic op = { .region = region, .off = off, .expected = expected,
+				       .value = value };
+	int ret = transport_cas(region->tr, &op, 1);
+
+	return ret ? ret : word_result(&op, old_out);
+}
+
+int transport_faa_word(struct region *region, uint64_t off, uint64_t value, uint64_t *old_out)
+{
+	struct transport_atomic op = { .region = region, .off = off, .value = value };
+	int ret = transport_faa(region->tr, &op, 1);
+
+	return ret ? ret : word_result(&op, old_out);
+}
+
+int transport_store(struct region *region, uint64_t off, const void *src, uint32_t len)
+{
+	struct transport_io io = { .region = region, .off = off, .src = src, .len = len };
+
+	return transport_write(region->tr, &io, 1);
+}
+
+/* -------- targets -------- */
+
+int transport_target_open(const char *kind, const struct target_opts *opts,
+			  struct transport_target **tg_out)
+{
+	struct target_opts full;
+
+	if (!kind || strcmp(kind, "shm") != 0)
+		return error_set(-EINVAL, "target kind \"%s\": the only one is shm",
+				 kind ? kind : "NULL");
+	if (!opts)
+		return error_set(-EINVAL, "target opts: NULL");
+	full = *opts;
+	if (!full.clock)
+		full.clock = clock_monotonic();
+	return shm_target_open(&full, tg_out);
+}
+
+void transport_target_close(struct transport_target **tg)
+{
+	if (!tg || !*tg)
+		return;
+	(*tg)->ops->close(*tg);
+	*tg = NULL;
+}

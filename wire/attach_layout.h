@@ -1,0 +1,209 @@
+/*
+ * What an shm initiator and its target say over a unix socket (SOCK_SEQPACKET), and the grant.
+ *
+ *   initiator                                  target
+ *     HELLO   client, pid, start + own pidfd ->
+ *                                           <- HELLO_REPLY  status, incarnation, flags
+ *     ATTACH  grant                         ->
+ *                                           <- ATTACH_REPLY status, size, offset + region's fd
+ *     BYE     "everything is unmapped"      ->
+ *
+ * Every message is one packet of its exact size, with a crc32c; one descriptor where a "+" stands,
+ * else none. Whoever gets anything else hangs up. A connection without BYE leaves the client
+ * "attached": only its death, seen through the pidfd, proves that it can write no more.
+ *
+ * Head of every message:
+ *   offset size
+ *        0    4  magic "RLVA"
+ *        4    2  version: 1
+ *        6    2  type: enum attach_type
+ *        8    4  bytes of the message
+ *       12    4  crc32c of the message with this field zero
+ */
+#ifndef RLV_WIRE_ATTACH_LAYOUT_H
+#define RLV_WIRE_ATTACH_LAYOUT_H
+
+#include "wire/le.h"
+
+#define ATTACH_MAGIC 0x41564c52u /* "RLVA" */
+#define ATTACH_VERSION 1
+#define ATTACH_TEXT_BYTES 160
+
+enum attach_type {
+	ATTACH_HELLO = 1,
+	ATTACH_HELLO_REPLY = 2,
+	ATTACH_REGION = 3,
+	ATTACH_REGION_REPLY = 4,
+	ATTACH_BYE = 5,
+};
+
+enum attach_flags {
+	ATTACH_PERSISTENT = 1, /* the pool is a file: msync makes it durable */
+	ATTACH_HUGE = 2,       /* ask for huge pages where you map it */
+};
+
+struct attach_head {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	uint32_t bytes;
+	uint32_t crc;
+};
+
+WIRE_SIZE(attach_head, 16);
+WIRE_AT(attach_head, magic, 0);
+WIRE_AT(attach_head, version, 4);
+WIRE_AT(attach_head, type, 6);
+WIRE_AT(attach_head, bytes, 8);
+WIRE_AT(attach_head, crc, 12);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16    8  client id: lease at the metadata server
+ *       24    4  pid
+ *       28    4  reserved, zero
+ *       32    8  start time of the process (clock ticks since boot)
+ */
+struct attach_hello {
+	struct attach_head head;
+	uint64_t client_id;
+	uint32_t pid;
+	uint32_t reserved;
+	uint64_t start_time;
+};
+
+WIRE_SIZE(attach_hello, 40);
+WIRE_AT(attach_hello, client_id, 16);
+WIRE_AT(attach_hello, pid, 24);
+WIRE_AT(attach_hello, reserved, 28);
+WIRE_AT(attach_hello, start_time, 32);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16    4  status: 0 or a negative errno
+ *       20    4  flags: enum attach_flags
+ *       24    8  incarnation of the memory node
+ *       32  160  message of a failure, NUL-terminated
+ */
+struct attach_hello_reply {
+	struct attach_head head;
+	int32_t status;
+	uint32_t flags;
+	uint64_t incarnation;
+	char text[ATTACH_TEXT_BYTES];
+};
+
+WIRE_SIZE(attach_hello_reply, 192);
+WIRE_AT(attach_hello_reply, status, 16);
+WIRE_AT(attach_hello_reply, flags, 20);
+WIRE_AT(attach_hello_reply, incarnation, 24);
+WIRE_AT(attach_hello_reply, text, 32);
+
+/*
+ * A grant, as carried in struct region_grant. Nobody but the target reads it.
+ *   offset size
+ *        0    4  magic "RLVG"
+ *        4    2  version: 1
+ *        6    2  reserved, zero
+ *        8    4  region number
+ *       12    4  rights: enum transport_rights
+ *       16    8  client id
+ *       24    8  incarnation of the memory node
+ *       32   16  secret: random, kept in the target's table
+ *       48    4  slot in the target's table
+ *       52    4  crc32c of bytes 0..51
+ */
+#define GRANT_MAGIC 0x47564c52u /* "RLVG" */
+#define GRANT_VERSION 1
+#define GRANT_SECRET_BYTES 16
+
+struct shm_grant {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t reserved;
+	uint32_t region;
+	uint32_t rights;
+	uint64_t client_id;
+	uint64_t incarnation;
+	uint8_t secret[GRANT_SECRET_BYTES];
+	uint32_t slot;
+	uint32_t crc;
+};
+
+WIRE_SIZE(shm_grant, 56);
+WIRE_AT(shm_grant, magic, 0);
+WIRE_AT(shm_grant, version, 4);
+WIRE_AT(shm_grant, reserved, 6);
+WIRE_AT(shm_grant, region, 8);
+WIRE_AT(shm_grant, rights, 12);
+WIRE_AT(shm_grant, client_id, 16);
+WIRE_AT(shm_grant, incarnation, 24);
+WIRE_AT(shm_grant, secret, 32);
+WIRE_AT(shm_grant, slot, 48);
+WIRE_AT(shm_grant, crc, 52);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16    4  bytes of the grant
+ *       20    4  reserved, zero
+ *       24  256  grant, zeros behind it
+ */
+#define ATTACH_GRANT_BYTES 256
+
+struct attach_region {
+	struct attach_head head;
+	uint32_t grant_bytes;
+	uint32_t reserved;
+	uint8_t grant[ATTACH_GRANT_BYTES];
+};
+
+WIRE_SIZE(attach_region, 280);
+WIRE_AT(attach_region, grant_bytes, 16);
+WIRE_AT(attach_region, reserved, 20);
+WIRE_AT(attach_region, grant, 24);
+
+/*
+ *   offset size
+ *        0   16  head
+ *       16    4  status: 0 or a negative errno
+ *       20    4  flags: enum attach_flags
+ *       24    4  region number
+ *       28    4  rights
+ *       32    8  offset of the region in the descriptor
+ *       40    8  size of the region
+ *       48    8  incarnation
+ *       56  160  message of a failure, NUL-terminated
+ */
+struct attach_region_reply {
+	struct attach_head head;
+	int32_t status;
+	uint32_t flags;
+	uint32_t region;
+	uint32_t rights;
+	uint64_t offset;
+	uint64_t size;
+	uint64_t incarnation;
+	char text[ATTACH_TEXT_BYTES];
+};
+
+WIRE_SIZE(attach_region_reply, 216);
+WIRE_AT(attach_region_reply, status, 16);
+WIRE_AT(attach_region_reply, flags, 20);
+WIRE_AT(attach_region_reply, region, 24);
+WIRE_AT(attach_region_reply, rights, 28);
+WIRE_AT(attach_region_reply, offset, 32);
+WIRE_AT(attach_region_reply, size, 40);
+WIRE_AT(attach_region_reply, incarnation, 48);
+WIRE_AT(attach_region_reply, text, 56);
+
+/* head alone */
+struct attach_bye {
+	struct attach_head head;
+};
+
+WIRE_SIZE(attach_bye, 16);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * Pool file (or DAX device): superblock, two copies of the extent table, extents.
+ *
+ *   0          pool superblock, 4 KiB, immutable once the pool is made
+ *   4096       extent table, copy 0
+ *   139264     extent table, copy 1
+ *   274432     zeros
+ *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
+ *
+ * A region is a run of extents and never moves. A change of the table is written to the copy
+ * that is not valid now, or is the older one, with the next sequence number and a crc32c, and made durable
+ * before the change is used: after a crash in the middle the other copy is whole.
+ * A pool grows by a table that counts more extents, in a file that was made longer before.
+ *
+ * Superblock:
+ *   offset size
+ *        0    8  magic "RLVPOOL1"
+ *        8    2  format major: a reader refuses another one
+ *       10    2  format minor
+ *       12    4  reserved, zero
+ *       16    8  compat features: may be ignored
+ *       24    8  read-only-compat features: unknown bit = open for reading only
+ *       32    8  incompat features: unknown bit = refuse
+ *       40   16  uuid of the pool
+ *       56    8  extent size in bytes
+ *       64    8  offset of copy 0
+ *       72    8  offset of copy 1
+ *       80    4  entries that a copy has room for
+ *       84  168  reserved, zero
+ *      252    4  crc32c of bytes 0..251
+ *      256 3840  zeros
+ */
+#ifndef RLV_WIRE_POOL_LAYOUT_H
+#define RLV_WIRE_POOL_LAYOUT_H
+
+#include "wire/le.h"
+#include "wire/rptr.h"
+
+#define POOL_MAGIC 0x314c4f4f50564c52ull /* "RLVPOOL1" read as little-endian */
+#define POOL_FORMAT_MAJOR 1
+#define POOL_FORMAT_MINOR 0
+#define POOL_EXTENT_BYTES ((uint64_t)2 << 20)
+#define POOL_SUPERBLOCK_BYTES 4096u
+
+#define POOL_COMPAT_KNOWN 0ull
+#define POOL_RO_COMPAT_KNOWN 0ull
+#define POOL_INCOMPAT_KNOWN 0ull
+
+struct pool_superblock {
+	uint64_t magic;
+	uint16_t format_major;
+	uint16_t format_minor;
+	uint32_t reserved0;
+	uint64_t compat;
+	uint64_t ro_compat;
+	uint64_t incompat;
+	uint8_t uuid[16];
+	uint64_t extent_size;
+	uint64_t table_off[2];
+	uint32_t max_entries;
+	uint8_t reserved1[168];
+	uint32_t crc;
+	uint8_t reserved2[3840];
+};
+
+WIRE_SIZE(pool_superblock, POOL_SUPERBLOCK_BYTES);
+WIRE_AT(pool_superblock, magic, 0);
+WIRE_AT(pool_superblock, format_major, 8);
+WIRE_AT(pool_superblock, format_minor, 10);
+WIRE_AT(pool_superblock, reserved0, 12);
+WIRE_AT(pool_superblock, compat, 16);
+WIRE_AT(pool_superblock, ro_compat, 24);
+WIRE_AT(pool_superblock, incompat, 32);
+WIRE_AT(pool_superblock, uuid, 40);
+WIRE_AT(pool_superblock, extent_size, 56);
+WIRE_AT(pool_superblock, table_off, 64);
+WIRE_AT(pool_superblock, max_entries, 80);
+WIRE_AT(pool_superblock, reserved1, 84);
+WIRE_AT(pool_superblock, crc, 252);
+
+/*
+ * Entry of the extent table.
+ *   offset size
+ *        0    4  region number, 1..4095
+ *        4    4  kind: enum region_kind
+ *        8    4  owner object: table id
+ *       12    4  owner object: shard
+ *       16    8  first extent, >= 1
+ *       24    4  extents, >= 1
+ *       28    4  state: enum extent_state
+ */
+enum extent_state {
+	EXTENT_FREE = 0, /* the entry is empty; all of it is zero */
+	EXTENT_LIVE = 1,
+	EXTENT_QUARANTINE = 2, /* given back, but somebody may still have it mapped */
+};
+
+struct extent_entry {
+	uint32_t region;
+	uint32_t kind;
+	uint32_t table_id;
+	uint32_t shard;
+	uint64_t first;
+	uint32_t extents;
+	uint32_t state;
+};
+
+WIRE_SIZE(extent_entry, 32);
+WIRE_AT(extent_entry, region, 0);
+WIRE_AT(extent_entry, kind, 4);
+WIRE_AT(extent_entry, table_id, 8);
+WIRE_AT(extent_entry, shard, 12);
+WIRE_AT(extent_entry, first, 16);
+WIRE_AT(extent_entry, extents, 24);
+WIRE_AT(extent_entry, state, 28);
+
+/*
+ * Copy of the extent table.
+ *   offset size
+ *        0    8  magic "RLVEXTS1"
+ *        8    8  sequence number: the valid copy with the larger one holds
+ *       16    8  extents of the pool, extent 0 included
+ *       24    4  entries in use: entries[0..n-1] mean something
+ *       28    4  last region number given out
+ *       32   28  reserved, zero
+ *       60    4  crc32c of bytes 0..59 and of the n entries
+ *       64       entries
+ */
+#define POOL_TABLE_MAGIC 0x3153545845564c52ull /* "RLVEXTS1" */
+#define POOL_TABLE_ENTRIES 4095u
+#define POOL_TABLE_OFF0 4096u
+#define POOL_TABLE_OFF1 139264u
+#define POOL_TABLE_BYTES 135168u
+
+struct extent_table {
+	uint64_t magic;
+	uint64_t seq;
+	uint64_t extents;
+	uint32_t n;
+	uint32_t last_region;
+	uint8_t reserved[28];
+	uint32_t crc;
+	struct extent_entry entries[POOL_TABLE_ENTRIES];
+};
+
+WIRE_SIZE(extent_table, 131104);
+WIRE_AT(extent_table, magic, 0);
+WIRE_AT(extent_table, seq, 8);
+WIRE_AT(extent_table, extents, 16);
+WIRE_AT(extent_table, n, 24);
+WIRE_AT(extent_table, last_region, 28);
+WIRE_AT(extent_table, reserved, 32);
+WIRE_AT(extent_table, crc, 60);
+WIRE_AT(extent_table, entries, 64);
+static_assert(sizeof(struct extent_table) <= POOL_TABLE_BYTES, "a copy fits its place");
+static_assert(POOL_TABLE_OFF0 + POOL_TABLE_BYTES == POOL_TABLE_OFF1, "the copies do not overlap");
+
+#endif
