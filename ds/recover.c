@@ -1,0 +1,395 @@
+#include "ds/recover.h"
+
+#include "ds/row_scan.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/region.h"
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define CHUNK_WORDS 4096u              /* leaves, headers or zeros in one read or write */
+#define HEAD_MAX (BLOCK_SEQ_MASK >> 1) /* tickets never come near: 2^47 blocks */
+
+struct recovery {
+	struct shard *shard;
+	struct recover_report report;
+	uint32_t epoch;
+	uint64_t *headers;      /* of all blocks */
+	uint64_t *words;        /* CHUNK_WORDS */
+	uint64_t *sums[2];      /* of two levels, that read and that made */
+	struct row_info *infos; /* of one block; NULL = rows are not looked at */
+};
+
+static int read_words(struct shard *shard, uint64_t off, uint64_t *words, uint32_t n)
+{
+	struct transport_io io = { .region = shard->tree, .off = off, .dst = words, .len = n * 8 };
+
+	return transport_read(shard->tree->tr, &io, 1);
+}
+
+/* Any number of words, in pieces that a transport takes. */
+static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64_t n, bool write)
+{
+	for (uint64_t i = 0; i < n; i += CHUNK_WORDS) {
+		uint32_t some = (uint32_t)min_u64(CHUNK_WORDS, n - i);
+		int rc = write ? transport_store(shard->tree, off + i * 8, words + i, some * 8)
+			       : read_words(shard, off + i * 8, words + i, some);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* -------- headers -------- */
+
+/* The ticket of a header, or of the block's first lap when it was never claimed or is garbage. */
+static uint64_t header_seq(struct recovery *rec, uint32_t block)
+{
+	uint64_t seq = block_seq(rec->headers[block]);
+
+	return seq % rec->shard->desc.blocks == block ? seq : block;
+}
+
+/*
+ * A leaf that is newer than its header: the header's page was lost with the power. Its ticket must
+ * never come again, so the header follows the leaf.
+ */
+static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
+{
+	uint32_t blocks = rec->shard->desc.blocks;
+	uint64_t seq = header_seq(rec, block);
+	uint32_t ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
+
+	if (ahead > LEAF_GEN_MASK / 2 || (ahead == 0 && rec->headers[block]))
+		return;
+	rec->headers[block] = block_make(false, 0, seq + (uint64_t)ahead * blocks);
+	rec->report.repaired++;
+}
+
+static int read_headers(struct recovery *rec)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	int rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, false);
+
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
+		uint64_t header = rec->headers[b];
+
+		rec->report.closed += block_is_open(header);
+		rec->headers[b] = header & ~BLOCK_OPEN;
+		if (header && block_seq(header) % desc->blocks != b) {
+			rec->headers[b] = 0;
+			rec->report.repaired++;
+		}
+	}
+	return rc;
+}
+
+static int write_headers(struct recovery *rec)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	uint64_t off = shard_word_off(rec->shard, offsetof(struct shard_words, head)), head;
+	int rc = transport_load(rec->shard->tree, off, &head);
+
+	if (!rc && head > HEAD_MAX)
+		rc = error_set(-EPROTO, "shard words: head %llu is no ticket",
+			       (unsigned long long)head);
+	if (rc)
+		return rc;
+	for (uint32_t b = 0; b < desc->blocks; b++)
+		if (rec->headers[b])
+			head = max_u64(head, block_seq(rec->headers[b]) + 1);
+	rec->report.head = head;
+	rc = transport_store(rec->shard->tree, off, &head, sizeof(head));
+	return rc ? rc
+		  : copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
+}
+
+/* -------- leaves -------- */
+
+/* Can a leaf with a priority be at row i of a block that is at this generation? */
+static bool can_live(const struct recovery *rec, const struct view_desc *view, uint32_t i,
+		     uint64_t word)
+{
+	if (leaf_gen(word) == 0 || i + 1 < rec->shard->desc.window_max)
+		return false;
+	return !rec->infos || row_scan_is_whole(rec->infos, i, view->window, leaf_gen(word));
+}
+
+static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t leaf, uint64_t word)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	uint64_t priority = min_u64(leaf_priority(word), desc->views[view].max_prio);
+
+	if (leaf_gen(word))
+		follow_leaf(rec, leaf / desc->block, leaf_gen(word));
+	if (priority && !can_live(rec, &desc->views[view], leaf % desc->block, word)) {
+		rec->report.retired++;
+		priority = 0;
+	}
+	return leaf_make(rec->epoch & 3u, leaf_gen(word), priority);
+}
+
+/* Leaves of a block by pieces, so that one row scan serves all views. */
+static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
+{
+	uint64_t off = shard_leaf_off(rec->shard, view, first), changed = 0;
+	int rc = read_words(rec->shard, off, rec->words, n);
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		uint64_t word = sound_leaf(rec, view, first + i, rec->words[i]);
+
+		changed |= word ^ rec->words[i];
+		rec->words[i] = word;
+	}
+	if (rc || !changed)
+		return rc;
+	return transport_store(rec->shard->tree, off, rec->words, n * 8);
+}
+
+static int sound_block(struct recovery *rec, uint32_t block)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	int rc = rec->infos ? row_scan_block(rec->shard, block, true, rec->infos) : 0;
+
+	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
+		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
+			rc = sound_leaves(rec, v, block * desc->block + i,
+					  (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
+	return rc;
+}
+
+/* -------- sums -------- */
+
+/* What the first inner level is made from. */
+struct leaf_totals {
+	uint64_t live;
+	uint64_t max;
+};
+
+static void sum_leaf(struct leaf_totals *totals, uint64_t word, uint64_t *node)
+{
+	uint64_t priority = leaf_priority(word);
+
+	*node += priority;
+	totals->live += priority != 0;
+	totals->max = max_u64(totals->max, priority);
+}
+
+static int sum_leaves(struct recovery *rec, const struct sumtree *tree, struct leaf_totals *totals)
+{
+	uint32_t fanout = tree->geo.fanout[0];
+
+	memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
+	for (uint32_t first = 0; first < tree->geo.leaves; first += CHUNK_WORDS) {
+		uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - first);
+		int rc = read_words(rec->shard, tree->leaves_off + first * 8ull, rec->words, n);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			sum_leaf(totals, rec->words[i], &rec->sums[0][(first + i) / fanout]);
+	}
+	return 0;
+}
+
+static int zero_array(struct recovery *rec, uint64_t off, uint64_t bytes)
+{
+	memset(rec->words, 0, CHUNK_WORDS * sizeof(uint64_t));
+	for (uint64_t done = 0; done < bytes;) {
+		uint32_t len = (uint32_t)min_u64(CHUNK_WORDS * sizeof(uint64_t), bytes - done);
+		int rc = transport_store(rec->shard->tree, off + done, rec->words, len);
+
+		if (rc)
+			return rc;
+		done += len;
+	}
+	return 0;
+}
+
+/* Writes level by level; sums[0] holds those of level 1. */
+static int write_levels(struct recovery *rec, const struct sumtree *tree, uint64_t array_off)
+{
+	for (uint32_t level = 1; level <= tree->geo.levels; level++) {
+		uint64_t *below = rec->sums[(level - 1) & 1], *above = rec->sums[level & 1];
+		int rc = copy_words(rec->shard, array_off + tree->level_off[level], below,
+				    tree->nodes[level], true);
+
+		if (rc || level == tree->geo.levels)
+			return rc;
+		memset(above, 0, tree->nodes[level + 1] * sizeof(uint64_t));
+		for (uint32_t i = 0; i < tree->nodes[level]; i++)
+			above[i / tree->geo.fanout[level]] += below[i];
+	}
+	return 0;
+}
+
+static int rebuild_view(struct recovery *rec, uint32_t view)
+{
+	const struct sumtree *tree = &rec->shard->trees[view];
+	uint64_t now = tree->inner_off[rec->epoch & 1], spare = tree->inner_off[~rec->epoch & 1];
+	struct leaf_totals totals = { 0 };
+	int rc = sum_leaves(rec, tree, &totals);
+
+	if (!rc)
+		rc = zero_array(rec, spare, tree->geo.inner_bytes);
+	if (!rc)
+		rc = zero_array(rec, now, tree->geo.inner_bytes);
+	if (!rc)
+		rc = write_levels(rec, tree, now);
+	if (!rc)
+		rc = transport_store(rec->shard->tree, now, &totals.live, sizeof(totals.live));
+	if (!rc && totals.max)
+		rc = transport_store(rec->shard->tree,
+				     rec->shard->desc.views[view].words_off +
+					     offsetof(struct view_words, max_priority),
+				     &totals.max, sizeof(totals.max));
+	rec->report.items += totals.live;
+	return rc;
+}
+
+/* -------- words -------- */
+
+static int settle_limiter(struct shard *shard, uint32_t view)
+{
+	uint64_t off = shard->desc.views[view].words_off, committed;
+	int rc = transport_load(shard->tree, off + offsetof(struct view_words, ins_committed),
+				&committed);
+
+	if (!rc)
+		rc = transport_store(shard->tree, off + offsetof(struct view_words, ins_admitted),
+				     &committed, 8);
+	if (!rc)
+		rc = transport_load(shard->tree, off + offsetof(struct view_words, smp_committed),
+				    &committed);
+	if (!rc)
+		rc = transport_store(shard->tree, off + offsetof(struct view_words, smp_admitted),
+				     &committed, 8);
+	return rc;
+}
+
+static int clear_slots(struct shard *shard)
+{
+	const struct client_slot empty = { .promise.word.raw = SLOT_IDLE };
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
+		rc = transport_store(shard->tree, shard_slot_off(shard, i), &empty, sizeof(empty));
+	return rc;
+}
+
+static int count_opening(struct recovery *rec)
+{
+	uint64_t off = offsetof(struct region_superblock, opener), old;
+	int rc = transport_faa_word(rec->shard->rows, off, 1, &old);
+
+	if (!rc)
+		rc = transport_faa_word(rec->shard->tree, off, 1, &old);
+	rec->report.opener = rc ? 0 : old + 1;
+	return rc;
+}
+
+static int read_epoch(struct recovery *rec)
+{
+	struct shard_words words;
+	struct transport_io io = { .region = rec->shard->tree,
+				   .off = rec->shard->desc.words_off,
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(rec->shard->tree->tr, &io, 1);
+	uint64_t word;
+
+	if (rc)
+		return rc;
+	word = rword64_load_relaxed(&words.epoch.word);
+	rec->epoch = epoch_number(word);
+	rec->report.was_dirty = epoch_mode_of(word) != EPOCH_NORMAL ||
+				rword64_load_relaxed(&words.dirty.word) !=
+					rword64_load_relaxed(&words.clean.word);
+	return 0;
+}
+
+static int write_epoch(struct recovery *rec)
+{
+	struct shard *shard = rec->shard;
+	uint64_t word = epoch_make(rec->epoch, EPOCH_NORMAL, 0), dirty;
+	int rc = transport_load(shard->tree,
+				shard_word_off(shard, offsetof(struct shard_words, dirty)), &dirty);
+
+	if (!rc)
+		rc = transport_store(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, clean)),
+				     &dirty, sizeof(dirty));
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = transport_store(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, epoch)),
+				     &word, sizeof(word));
+	return rc;
+}
+
+/* -------- all of it -------- */
+
+static int recover(struct recovery *rec)
+{
+	struct shard *shard = rec->shard;
+	int rc = count_opening(rec);
+
+	if (!rc)
+		rc = read_epoch(rec);
+	if (!rc)
+		rc = read_headers(rec);
+	for (uint32_t b = 0; !rc && b < shard->desc.blocks; b++)
+		rc = sound_block(rec, b);
+	if (!rc)
+		rc = write_headers(rec);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = rebuild_view(rec, v);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = settle_limiter(shard, v);
+	if (!rc)
+		rc = clear_slots(shard);
+	if (!rc)
+		rc = write_epoch(rec);
+	if (!rc && (shard->tree->tr->caps & TRANSPORT_PERSISTENT))
+		rc = transport_persist(shard->tree, 0, 0);
+	return rc;
+}
+
+int recover_shard(struct shard *shard, const struct recover_opts *opts,
+		  struct recover_report *report_out)
+{
+	struct recovery rec = { .shard = shard };
+	const struct table_desc *desc = &shard->desc;
+	bool scan = opts && opts->scan_rows;
+	size_t nodes = shard->trees[0].nodes[1];
+	int rc = -ENOMEM;
+
+	rec.headers = mem_array(desc->blocks, sizeof(uint64_t));
+	rec.words = mem_array(CHUNK_WORDS, sizeof(uint64_t));
+	rec.sums[0] = mem_array(nodes, sizeof(uint64_t));
+	rec.sums[1] = mem_array(nodes, sizeof(uint64_t));
+	rec.infos = scan ? mem_array(desc->block, sizeof(*rec.infos)) : NULL;
+	if (rec.headers && rec.words && rec.sums[0] && rec.sums[1] && (rec.infos || !scan))
+		rc = recover(&rec);
+	else
+		rc = error_set(rc, "recover: no memory for the sums of %u leaves", desc->slots);
+	mem_free(rec.infos);
+	mem_free(rec.sums[1]);
+	mem_free(rec.sums[0]);
+	mem_free(rec.words);
+	mem_free(rec.headers);
+	if (!rc && report_out)
+		*report_out = rec.report;
+	return rc;
+}

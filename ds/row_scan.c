@@ -1,0 +1,81 @@
+#include "ds/row_scan.h"
+
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+#include "base/bits.h"
+#include "base/crc32c.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define SCAN_BYTES ((uint64_t)1 << 20) /* whole rows in one call */
+
+/* The crc covers the row up to its own field. */
+static bool is_torn(const struct shard *shard, const uint8_t *row, const struct row_tail *tail)
+{
+	return tail->crc &&
+	       tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
+}
+
+static void take(const struct shard *shard, const struct transport_view *view, bool crc,
+		 struct row_info *info_out)
+{
+	const uint8_t *row = view->ptr;
+	struct row_tail tail;
+
+	memcpy(&tail, crc ? row + shard->desc.tail_off : row, sizeof(tail));
+	*info_out = (struct row_info){ .gen = tail.gen,
+				       .step = tail.step,
+				       .flags = tail.flags,
+				       .torn = crc && is_torn(shard, row, &tail) };
+}
+
+static int scan_some(struct shard *shard, uint32_t first, uint32_t n, bool crc,
+		     struct row_info *infos_out)
+{
+	struct transport_view views[TRANSPORT_VECTOR];
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		views[i] = (struct transport_view){
+			.region = shard->rows,
+			.off = shard_row_off(shard, first + i) + (crc ? 0 : shard->desc.tail_off),
+			.len = crc ? shard->desc.row_bytes : (uint32_t)sizeof(struct row_tail),
+		};
+	rc = transport_view(shard->rows->tr, views, n);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		take(shard, &views[i], crc, &infos_out[i]);
+	transport_view_end(shard->rows->tr);
+	return 0;
+}
+
+int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_info *infos_out)
+{
+	uint32_t rows = shard->desc.block, at_once = TRANSPORT_VECTOR;
+
+	if (crc)
+		at_once =
+			(uint32_t)max_u64(1, min_u64(at_once, SCAN_BYTES / shard->desc.row_bytes));
+	for (uint32_t i = 0; i < rows; i += at_once) {
+		uint32_t n = rows - i < at_once ? rows - i : at_once;
+		int rc = scan_some(shard, block * rows + i, n, crc, infos_out + i);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+bool row_scan_is_whole(const struct row_info *infos, uint32_t i, uint32_t window, uint32_t gen)
+{
+	if (i + 1 < window)
+		return false;
+	for (uint32_t k = i + 1 - window; k <= i; k++)
+		if (infos[k].gen != gen || infos[k].torn)
+			return false;
+	return true;
+}
