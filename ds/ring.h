@@ -31,14 +31,21 @@ struct ring_counters {
 };
 
 /*
- * Claims a block. Between access_enter and access_leave. Errors: -EAGAIN (no block is free after as many tickets
- * as there are blocks), -EIO (an answer was lost: the shard is dirty), -EOWNERDEAD.
- * Cost: 4 phases: FAA, header CAS, leaf read, leaf CAS; more when blocks are skipped.
+ * Claims a block, in all views. Between access_enter and access_leave. A view that is a queue (its
+ * items are sampled once and its limiter bounds the inserts) keeps a block until all of its items
+ * were taken. Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO
+ * (an answer was lost); after an error no block is held.
+ * Cost: 4 phases: FAA with a look at the header, header CAS, leaf read, leaf CAS, and the last two
+ * again for each further view; 2 for each skipped block, 1 more for each queue, 2 for each view
+ * with counts.
  */
 RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
 			      struct ring_counters *counters);
 
-/* Cost: 1 phase. -EOWNERDEAD: the metadata server closed it, so we were fenced. */
+/*
+ * After its rows and leaves are written. -EOWNERDEAD: the metadata server closed it, so we were
+ * fenced; the block is gone then, too, and still held after any other error. Cost: 1 phase.
+ */
 RLV_MUST_CHECK int ring_close(struct block *blk);
 
 /* Where row i of the block may be built: in the pool if addressable, else NULL (use ring_write). */

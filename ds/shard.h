@@ -18,21 +18,28 @@
 #include "wire/table_layout.h"
 
 struct table_plan_opts {
-	uint32_t block;         /* wish, 0 = default */
+	uint32_t block;         /* wish, 0 = default; rounded up to whole leaf groups */
 	const uint16_t *fanout; /* as sumtree_geometry_init */
 };
 
 /*
- * Completes a descriptor. In: name, table_id, uuid, capacity, n_shards, columns (name, dtype, role, ndim,
- * shape, bytes), views (selector .. limit), max_writers, max_clients, flags. Out: everything else,
- * shard = 0, crc. The default block is max(256, 8 windows), at most capacity / (16 x writers)
- * of a shard, in whole leaf groups; a shard has the blocks that hold its share of the capacity beside the repeated
- * head rows, and two more for each stream. All open blocks together stay under 1/8 of a shard.
+ * Completes a descriptor. In: name, table_id, uuid, capacity, n_shards, columns (name, dtype, role,
+ * ndim, shape, bytes), views (selector, stack, n_step, period, limits, alpha, eps, scale, limit; a
+ * stack, n_step, period of 0 means 1, a scale of 0 means 2^20), max_writers, max_clients, flags.
+ * Out: everything else, shard = 0, crc; on failure nothing.
+ *
+ * The default block is max(256, 8 windows), at most capacity / (16 x writers) of a shard, in whole
+ * leaf groups, and never under 2 windows. A shard has the blocks that hold its share of the
+ * capacity beside the repeated head rows, and two more for each stream. All open blocks together
+ * stay under 1/8 of a shard.
  * Errors: -EINVAL; the message names the field, and the numbers where sizes do not fit.
  */
 RLV_MUST_CHECK int table_plan(struct table_desc *desc, const struct table_plan_opts *opts);
 
-/* Checks a descriptor read from a region or frame. -EPROTO or -EBADMSG; the message names the field. */
+/*
+ * Checks a descriptor read from a region or frame: every offset and size in it follows from its
+ * wishes, block and geometry. -EPROTO or -EBADMSG; the message names the field.
+ */
 RLV_MUST_CHECK int table_desc_check(const struct table_desc *desc);
 
 /* Same signature and options: may a second create open it? Ignores ids, uuid and offsets. */
@@ -41,18 +48,18 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 /* Sets desc->shard and the crc over all. */
 void table_desc_seal(struct table_desc *desc, uint32_t shard);
 
-/*
- * Writes the tree and rows regions of one shard: superblocks (state live last), descriptor, words. The
- * regions are zeroed and nobody else has them. first_ticket: above any used before under that (table,
- * shard). Cost: control plane.
- */
 struct shard_ids {
 	uint8_t store_uuid[16];
 	uint64_t ms_term;
 	uint64_t incarnation;
-	uint64_t first_ticket;
+	uint64_t first_ticket; /* above any used before under that (table, shard) */
 };
 
+/*
+ * Writes the tree and rows regions of one shard: superblocks (state live last), descriptor, words.
+ * The regions are zeroed and nobody else has them. desc is sealed for the shard. -EINVAL: a region
+ * is too small. Cost: control plane.
+ */
 RLV_MUST_CHECK int shard_format(struct region *tree, struct region *rows,
 				const struct table_desc *desc, const struct shard_ids *ids);
 
@@ -70,11 +77,17 @@ struct shard {
 RLV_MUST_CHECK int shard_open(struct region *tree, struct region *rows, struct shard **shard_out);
 void shard_close(struct shard **shard);
 
-/* Once per call: is the shard still there? -ESTALE dropped, -EHOSTDOWN orphaned. In place where addressable. */
+/*
+ * Once per call: is the shard still there? -ESTALE dropped, -EHOSTDOWN orphaned. Cost: 1 phase over
+ * a wire, none counted where the region is addressable.
+ */
 RLV_MUST_CHECK int shard_state(const struct shard *shard);
 
 /* Sets the state word of both regions. */
 RLV_MUST_CHECK int shard_set_state(struct shard *shard, uint32_t state);
+
+/* An answer was lost, so a sum may be wrong until the next rebuild. -EIO: that answer, too. */
+RLV_MUST_CHECK int shard_mark_dirty(struct shard *shard);
 
 static inline uint64_t shard_word_off(const struct shard *shard, size_t member)
 {
@@ -109,18 +122,24 @@ struct access {
 	uint32_t owner; /* 1 + client slot */
 	struct epoch epoch;
 	struct tree_deltas *deltas[RING_MAX_VIEWS];
-	uint32_t view_mask; /* views that this handle changes */
+	uint32_t view_mask;   /* views that this handle changes; a writer changes all */
+	uint64_t next_ticket; /* guess of the next ticket, for ring_claim */
 };
 
-/* owner's slot is live already (ds/slot.h). Thread: owner, for all. */
+/* owner's slot is live already (ds/slot.h). Thread: owner, for all. Cost: control plane. */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask, const struct tree_deltas_opts *opts);
 /* What is buffered is lost: access_flush first. */
 void access_close(struct access *acc);
 
-/* Around every call that changes leaves. Leave flushes, or keeps deltas and promise if allowed. */
+/*
+ * Around every call that changes leaves. Leave flushes, or keeps deltas and promise if allowed; it
+ * is called after an error, too. -EIO: an answer was lost, and the shard was marked dirty.
+ */
 RLV_MUST_CHECK int access_enter(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
+
+/* Adds all that was kept and withdraws the promise. Outside of enter and leave. */
 RLV_MUST_CHECK int access_flush(struct access *acc);
 
 #endif

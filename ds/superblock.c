@@ -1,0 +1,80 @@
+#include "ds/superblock.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+void superblock_init(struct region_superblock *sb, const struct region *region,
+		     const struct superblock_owner *owner)
+{
+	memset(sb, 0, sizeof(*sb));
+	sb->magic = REGION_MAGIC;
+	sb->format_major = REGION_FORMAT_MAJOR;
+	sb->format_minor = REGION_FORMAT_MINOR;
+	sb->kind = owner->kind;
+	memcpy(sb->uuid, owner->uuid, sizeof(sb->uuid));
+	sb->size = region->size;
+	sb->extent_size = REGION_EXTENT_BYTES;
+	sb->region = region->id;
+	sb->atomic_domain = ATOMIC_DOMAIN_CPU;
+	sb->ms_term = owner->ms_term;
+	sb->incarnation = owner->incarnation;
+	sb->table_id = owner->table_id;
+	sb->shard = owner->shard;
+	memcpy(sb->store_uuid, owner->store_uuid, sizeof(sb->store_uuid));
+	sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
+}
+
+int superblock_state_check(uint64_t state)
+{
+	switch (state) {
+	case REGION_LIVE:
+		return 0;
+	case REGION_ORPHANED:
+		return error_set(-EHOSTDOWN, "region: orphaned, its memory node was replaced");
+	case REGION_DROPPED:
+		return error_set(-ESTALE, "region: its table was dropped");
+	case REGION_FORMATTING:
+		return error_set(-ESTALE, "region: not formatted to the end");
+	default:
+		return error_set(-EPROTO, "region state %" PRIu64 ": unknown", state);
+	}
+}
+
+static int check_format(const struct region_superblock *sb)
+{
+	if (sb->magic != REGION_MAGIC)
+		return error_set(-EPROTO, "superblock magic %016" PRIx64 ": not a relive region",
+				 sb->magic);
+	if (sb->format_major != REGION_FORMAT_MAJOR)
+		return error_set(-EPROTO, "superblock format %u.%u: this library reads %u",
+				 sb->format_major, sb->format_minor, REGION_FORMAT_MAJOR);
+	if (sb->crc != crc32c(0, sb, offsetof(struct region_superblock, crc)))
+		return error_set(-EBADMSG, "superblock crc: its bytes have changed");
+	if (sb->incompat & ~REGION_INCOMPAT_KNOWN)
+		return error_set(-EPROTO, "superblock incompat features %#llx: unknown",
+				 sb->incompat & ~REGION_INCOMPAT_KNOWN);
+	return 0;
+}
+
+int superblock_check(const struct region_superblock *sb, uint32_t kind, uint64_t region_bytes)
+{
+	int rc = check_format(sb);
+
+	if (rc)
+		return rc;
+	if (sb->kind != kind)
+		return error_set(-EPROTO, "superblock kind %u: expected %u", sb->kind, kind);
+	if (sb->size > region_bytes)
+		return error_set(-EPROTO,
+				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",
+				 sb->size, region_bytes);
+	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU)
+		return error_set(-EPROTO,
+				 "superblock atomic domain %u: this host changes words by "
+				 "its CPU (%d)",
+				 sb->atomic_domain, ATOMIC_DOMAIN_CPU);
+	return superblock_state_check(sb->state.word.raw);
+}

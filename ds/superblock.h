@@ -1,0 +1,40 @@
+/*
+ * Superblock: the first page of a region (wire/region.h), as written and checked by those who own
+ * its object. What is checked here came from another machine or a file: input, never trusted.
+ */
+#ifndef RLV_DS_SUPERBLOCK_H
+#define RLV_DS_SUPERBLOCK_H
+
+#include "transport/transport.h"
+
+#include "wire/region.h"
+
+#include "base/error.h"
+
+/* What an object says about itself in its regions. */
+struct superblock_owner {
+	uint32_t kind; /* enum region_kind */
+	uint32_t table_id;
+	uint32_t shard;
+	uint8_t uuid[16]; /* of the region */
+	uint8_t store_uuid[16];
+	uint64_t ms_term;
+	uint64_t incarnation;
+};
+
+/* Fills all immutable fields and the crc; state is REGION_FORMATTING. Thread: any. */
+void superblock_init(struct region_superblock *sb, const struct region *region,
+		     const struct superblock_owner *owner);
+
+/*
+ * Is sb a live superblock of that kind for a region of region_bytes? Errors: -EPROTO (no magic, another
+ * format, unknown incompat bit, wrong kind or size; the message says which), -EBADMSG (crc), -ESTALE
+ * (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
+ */
+RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,
+				    uint64_t region_bytes);
+
+/* 0 for a state that allows calls, else -ESTALE or -EHOSTDOWN. Thread: any. */
+RLV_MUST_CHECK int superblock_state_check(uint64_t state);
+
+#endif
