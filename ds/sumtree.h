@@ -38,9 +38,10 @@ struct sumtree {
 	struct tree_geometry geo;
 	uint64_t leaves_off;
 	uint64_t inner_off[2];
-	uint64_t max_prio;			   /* rule 9: larger priorities are clamped */
-	uint32_t nodes[TREE_MAX_LEVELS + 1];	   /* of each level; [0] = leaves */
-	uint64_t level_off[TREE_MAX_LEVELS + 1];   /* inside an inner array; [0] unused */
+	uint64_t max_prio;                       /* rule 9: larger priorities are clamped */
+	uint32_t nodes[TREE_MAX_LEVELS + 1];     /* of each level; [0] = leaves */
+	uint64_t level_off[TREE_MAX_LEVELS + 1]; /* inside an inner array; [0] unused */
+	uint64_t recip[TREE_MAX_LEVELS]; /* 2^40 / fanout, rounded up: parents without a division */
 };
 
 /*
@@ -51,12 +52,22 @@ struct sumtree {
 RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves,
 					 const uint16_t *fanout);
 
+/* Bytes of the leaves: leaves x 8, padded to whole groups. */
+uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo);
+
 /* Checks geo as read from a region. -EPROTO names what is wrong. */
 RLV_MUST_CHECK int sumtree_geometry_check(const struct tree_geometry *geo);
 
-/* Opens the tree of one view; offsets come from the table descriptor, geometry was checked. */
+/* Where the tree of one view lies in its region: from the table descriptor. */
+struct tree_place {
+	uint64_t leaves_off;   /* sumtree_leaf_bytes() of leaves */
+	uint64_t inner_off[2]; /* geo.inner_bytes each */
+	uint64_t max_prio;
+};
+
+/* Opens a tree whose geometry was checked. Everything is copied but the region. */
 void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
-		  uint64_t leaves_off, const uint64_t inner_off[2], uint64_t max_prio);
+		  const struct tree_place *place);
 
 /* min(2^40-1, 2^62 / leaves), rule 9. */
 uint64_t sumtree_max_prio(uint32_t leaves);
@@ -66,8 +77,8 @@ uint64_t sumtree_max_prio(uint32_t leaves);
 struct tree_deltas; /* changes of one tree not yet added to its ancestors */
 
 struct tree_deltas_opts {
-	uint32_t defer_calls;  /* flush when this many calls are held; 0 or 1 = flush in every call */
-	uint64_t defer_ns;     /* and at the latest when the oldest is this old */
+	uint32_t defer_calls; /* flush when this many calls are held; 0 or 1 = flush in every call */
+	uint64_t defer_ns;    /* and at the latest when the oldest is this old */
 	const struct clock *clock;
 };
 
@@ -82,36 +93,49 @@ struct leaf_op {
 	uint32_t slot;
 	uint32_t gen;
 	uint64_t priority; /* update: the new one, in quanta; clamped to 1..max_prio */
-	uint64_t word;	   /* in: the leaf as last seen, 0 = not seen; out: the word replaced or found */
-	uint32_t result;   /* out: enum leaf_result */
+	uint64_t word; /* in: the leaf as last seen, 0 = not seen; out: the word replaced or found */
+	uint32_t result; /* out: enum leaf_result */
 	uint32_t reserved;
+};
+
+/* Consecutive leaves of one block. */
+struct leaf_run {
+	uint32_t first;
+	uint32_t n;
+	uint32_t gen;
 };
 
 enum leaf_result {
 	LEAF_DONE = 0,
-	LEAF_STALE = 1,	  /* another generation: the item was overwritten */
+	LEAF_STALE = 1,   /* another generation: the item was overwritten */
 	LEAF_ABSENT = 2,  /* priority 0: claimed, unpublished or retired */
 	LEAF_UNKNOWN = 3, /* the transport lost the answer: the shard is dirty */
 };
 
 /*
- * Claims n consecutive leaves for gen. They are the caller's by its block header (rule 1), so every word
- * found is replaced. Cost: 2 phases (read, CAS); a CAS that loses against a learner repeats.
+ * Claims the leaves of a run for its gen. They are the caller's by its block header (rule 1), so every
+ * word found is replaced. Cost: 2 phases (read, CAS); a CAS that loses against a learner repeats.
+ * Errors: -ERANGE (leaves outside the tree), -EIO (an answer was lost: the shard is dirty).
  */
-RLV_MUST_CHECK int sumtree_claim(const struct sumtree *tree, struct epoch *ep, uint32_t first,
-				 uint32_t n, uint32_t gen, struct tree_deltas *deltas);
+RLV_MUST_CHECK int sumtree_claim(const struct sumtree *tree, struct epoch *ep,
+				 const struct leaf_run *run, struct tree_deltas *deltas);
 
 /*
- * Publishes n consecutive leaves: priorities[i] in quanta, 0 = leave that one unpublished.
- * Cost: 1 phase. -EOWNERDEAD: a leaf has another generation, so we were fenced.
+ * Publishes the leaves of a run: priorities[i] in quanta, 0 = leave that one unpublished.
+ * Cost: 1 phase. Errors: -EOWNERDEAD (a leaf has another generation, so we were fenced), -EEXIST (a
+ * leaf is published already), -ERANGE, -EIO. All others are published all the same.
  */
-RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep, uint32_t first,
-				   const uint64_t *priorities, uint32_t n, uint32_t gen,
+RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep,
+				   const struct leaf_run *run, const uint64_t *priorities,
 				   struct tree_deltas *deltas);
 
-/* Sets new priorities of n distinct items. Cost: 1 phase when `word` is still the leaf. */
-RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep,
-				  struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
+/*
+ * Sets new priorities of n distinct items. What became of each is its result; an error means that
+ * the transport failed, and then the ops without an answer are LEAF_UNKNOWN.
+ * Cost: 1 phase when `word` is still the leaf, 2 when it was not seen.
+ */
+RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
+				  size_t n, struct tree_deltas *deltas);
 
 /* Retires n distinct items: each is taken by at most one caller. Cost: as update. */
 RLV_MUST_CHECK int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
@@ -127,48 +151,55 @@ RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas 
 
 /* -------- draws -------- */
 
+/* What to draw from: one view's tree in each shard, and this handle's epochs of the shards. */
+struct forest {
+	const struct sumtree *trees;
+	struct epoch *epochs; /* refreshed by the draw */
+	uint32_t n;           /* all of the same fan-outs and levels */
+};
+
 /* Result of a draw, in arrays of the caller, n long. */
 struct draws {
-	uint32_t *shard;     /* index into trees */
+	uint32_t *shard; /* index into the forest */
 	uint32_t *slot;
-	uint64_t *word;	     /* the leaf as read */
+	uint64_t *word;      /* the leaf as read */
 	double *probability; /* product of the ratios used: exact under any drift */
 };
 
 struct draw_opts {
-	bool stratified;    /* draw i falls in the i-th of n equal parts of the mass */
-	uint32_t rank;	    /* this learner's part of world_size interleaved parts */
+	bool stratified;     /* draw i falls in the i-th of n equal parts of the mass */
+	uint32_t rank;       /* this learner's part of world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
+	bool no_prefetch;    /* for benches that ask what the prefetches are worth */
 };
 
 /*
- * Draws n leaves with replacement from the sum of n_trees trees (one view, one for each shard), rule 6: at each
- * node the children as read are clamped at 0 and summed; a sum as expected carries the remainder on, another
+ * Draws n leaves with replacement from the sum of the forest's trees, rule 6: at each node the
+ * children as read are clamped at 0 and summed; a sum as expected carries the remainder on, another
  * one draws afresh inside; nothing there restarts from the top over everything. A leaf of
- * priority 0 is never chosen. epochs: one for each tree, refreshed here.
+ * priority 0 is never chosen.
  * Same seed, same tree, same keys, whatever the vector width (cpu_level()).
- * Errors: -ENODATA (nothing to draw after a bounded number of restarts).
- * Cost: 1 phase for the tops, 1 for each level below, whatever n. Thread: owner of rng.
+ * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too many, or trees
+ * of different shapes).
+ * Cost: 1 phase for the tops, 1 for each level below, for up to 256 draws. Thread: owner of rng.
  */
-RLV_MUST_CHECK int sumtree_draw(const struct sumtree *trees, struct epoch *epochs, uint32_t n_trees,
-				const struct draw_opts *opts, struct rng *rng, size_t n,
-				const struct draws *out);
+RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,
+				struct rng *rng, size_t n, const struct draws *out);
 
 /* Live leaves by the size word of the current array (approximate under deferred writes). */
 RLV_MUST_CHECK int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out);
 
 /* Sum over the top level, negatives clamped. Cost: 1 phase. */
-RLV_MUST_CHECK int sumtree_total(const struct sumtree *tree, struct epoch *ep,
-				 uint64_t *total_out);
+RLV_MUST_CHECK int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out);
 
 /* -------- checking -------- */
 
 struct sumtree_report {
 	uint64_t live_leaves;
-	uint64_t total;		/* sum of the leaves */
-	uint64_t wrong_nodes;	/* inner nodes that are not the sum of their children */
-	uint64_t wrong_tags;	/* leaves whose tag is not of the epoch */
-	int64_t size_error;	/* size word minus live leaves */
+	uint64_t total;       /* sum of the leaves */
+	uint64_t wrong_nodes; /* inner nodes that are not the sum of their children */
+	uint64_t wrong_tags;  /* leaves whose tag is not of the epoch */
+	int64_t size_error;   /* size word minus live leaves */
 };
 
 /* Walks the whole tree. Exact only while nobody writes. */

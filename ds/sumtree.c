@@ -1,0 +1,426 @@
+/*
+ * Geometry, and the four verbs that change leaves. All of them are one loop: CAS a vector of leaves
+ * from the words as last seen, take the deltas of those that succeeded from the words that they
+ * replaced, judge the others by the words found, repeat with what is left.
+ *
+ * A leaf of which no usable word is known is looked at by a CAS that changes nothing (expected ==
+ * value): it gives the word in the same vector as the others' real ones.
+ */
+#include "ds/sumtree.h"
+
+#include "ds/sumtree_deferred.h"
+#include "ds/sumtree_nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/sumtree_layout.h"
+
+#include "base/bits.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Every lost CAS is somebody else's won one; so many in a row are a bug, not contention. */
+#define CHANGE_ROUNDS 10000
+
+static const uint16_t default_fanout[] = { 16, 8, 0 };
+
+/* -------- geometry -------- */
+
+static uint32_t fanout_at(const struct tree_geometry *geo, uint32_t level)
+{
+	return geo->fanout[level];
+}
+
+/* Words that a level takes in an inner array: whole lines and whole groups of its parents. */
+static uint64_t level_words(const struct tree_geometry *geo, uint32_t level, uint32_t nodes)
+{
+	return round_up(nodes, level < geo->levels ? fanout_at(geo, level) : WIRE_LINE / 8);
+}
+
+/* Fills nodes[] and, from the top down, off[]; returns the bytes of an inner array. */
+static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64_t *off)
+{
+	uint64_t bytes = WIRE_LINE;
+
+	nodes[0] = geo->leaves;
+	for (uint32_t l = 1; l <= geo->levels; l++)
+		nodes[l] = (uint32_t)div_up(nodes[l - 1], fanout_at(geo, l - 1));
+	for (uint32_t l = geo->levels; l > 0; l--) {
+		off[l] = bytes;
+		bytes += 8 * level_words(geo, l, nodes[l]);
+	}
+	return bytes;
+}
+
+static bool fanout_is_valid(uint32_t fanout)
+{
+	return fanout >= 8 && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
+}
+
+int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout)
+{
+	struct tree_geometry new = { .leaves = leaves };
+	uint32_t nodes[TREE_MAX_LEVELS + 1];
+	uint64_t off[TREE_MAX_LEVELS + 1];
+	uint64_t left = leaves;
+
+	if (leaves == 0 || leaves > TREE_MAX_LEAVES)
+		return error_set(-ERANGE, "leaves %u: must be 1..%u", leaves, TREE_MAX_LEAVES);
+	if (!fanout)
+		fanout = default_fanout;
+	if (!fanout[0])
+		return error_set(-EINVAL, "fanout: the list is empty");
+	do {
+		if (new.levels == TREE_MAX_LEVELS)
+			return error_set(-ERANGE, "fanout: %u leaves need more than %d levels",
+					 leaves, TREE_MAX_LEVELS);
+		if (!fanout_is_valid(*fanout))
+			return error_set(-EINVAL, "fanout[%u] %u: must be a multiple of 8 in 8..%u",
+					 new.levels, *fanout, TREE_MAX_FANOUT);
+		new.fanout[new.levels++] = *fanout;
+		left = div_up(left, *fanout);
+		if (fanout[1])
+			fanout++;
+	} while (left > TREE_TOP_MAX);
+	new.inner_bytes = lay_out(&new, nodes, off);
+	*geo = new;
+	return 0;
+}
+
+uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo)
+{
+	return 8 * round_up(geo->leaves, fanout_at(geo, 0));
+}
+
+int sumtree_geometry_check(const struct tree_geometry *geo)
+{
+	uint32_t nodes[TREE_MAX_LEVELS + 1];
+	uint64_t off[TREE_MAX_LEVELS + 1];
+	uint64_t bytes;
+
+	if (geo->leaves == 0 || geo->leaves > TREE_MAX_LEAVES)
+		return error_set(-EPROTO, "tree geometry: %u leaves", geo->leaves);
+	if (geo->levels == 0 || geo->levels > TREE_MAX_LEVELS)
+		return error_set(-EPROTO, "tree geometry: %u levels", geo->levels);
+	for (uint32_t l = 0; l < geo->levels; l++)
+		if (!fanout_is_valid(geo->fanout[l]))
+			return error_set(-EPROTO, "tree geometry: fanout[%u] is %u", l,
+					 geo->fanout[l]);
+	bytes = lay_out(geo, nodes, off);
+	if (nodes[geo->levels] > TREE_TOP_MAX)
+		return error_set(-EPROTO, "tree geometry: %u nodes in the top level",
+				 nodes[geo->levels]);
+	if (bytes != geo->inner_bytes)
+		return error_set(-EPROTO, "tree geometry: inner array of %llu bytes, not %llu",
+				 (unsigned long long)geo->inner_bytes, (unsigned long long)bytes);
+	return 0;
+}
+
+void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
+		  const struct tree_place *place)
+{
+	memset(tree, 0, sizeof(*tree));
+	tree->region = region;
+	tree->geo = *geo;
+	tree->leaves_off = place->leaves_off;
+	tree->inner_off[0] = place->inner_off[0];
+	tree->inner_off[1] = place->inner_off[1];
+	tree->max_prio = place->max_prio;
+	lay_out(geo, tree->nodes, tree->level_off);
+	for (uint32_t l = 0; l < geo->levels; l++)
+		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, fanout_at(geo, l));
+}
+
+uint64_t sumtree_max_prio(uint32_t leaves)
+{
+	return min_u64(LEAF_PRIORITY_MASK, ((uint64_t)1 << TREE_SUM_HEADROOM_BITS) / leaves);
+}
+
+/* -------- changes -------- */
+
+enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_TAKE };
+
+/* One call of a verb. */
+struct change {
+	enum change_verb verb;
+	const struct sumtree *tree;
+	struct epoch *ep;
+	struct tree_deltas *deltas;
+	bool refresh; /* a tag outside our view of the epoch was met */
+};
+
+/* May the verb replace this word? */
+static inline bool word_fits(enum change_verb verb, const struct leaf_op *op, uint64_t word)
+{
+	if (verb == CHANGE_CLAIM)
+		return true;
+	return leaf_gen(word) == op->gen && (leaf_priority(word) == 0) == (verb == CHANGE_PUBLISH);
+}
+
+static inline bool next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
+{
+	if (ep->mode != EPOCH_DUAL && old_tag == (ep->number & 3u)) {
+		*tag_out = old_tag;
+		return true;
+	}
+	return epoch_next_tag(ep, old_tag, tag_out) == 0;
+}
+
+/*
+ * Counts the swap under the epochs that its tags name (rule 7). The view's mode says only whether
+ * a leaf that has migrated already is still counted in the older array, too.
+ */
+static inline void count_swap(const struct change *c, uint32_t slot,
+			      const struct transport_atomic *cas)
+{
+	uint64_t old = leaf_priority(cas->expected), new = leaf_priority(cas->value);
+	uint32_t node = node_parent(c->tree, 0, slot), tag = leaf_tag(cas->expected);
+	int64_t sum = (int64_t)(new - old), size = (int64_t)(new != 0) - (int64_t)(old != 0);
+	struct delta_side *side = &c->deltas->side[tag & 1];
+
+	tree_deltas_add(side, node, sum);
+	side->size += size;
+	if (__builtin_expect(c->ep->mode != EPOCH_DUAL, 1))
+		return;
+	side = &c->deltas->side[~tag & 1];
+	if (tag != leaf_tag(cas->value)) { /* it migrates: all of it is new to the other array */
+		sum = (int64_t) new;
+		size = new != 0;
+	}
+	tree_deltas_add(side, node, sum);
+	side->size += size;
+}
+
+static inline uint64_t wanted_priority(const struct change *c, const struct leaf_op *op)
+{
+	if (c->verb == CHANGE_UPDATE)
+		return max_u64(1, min_u64(op->priority, c->tree->max_prio));
+	return c->verb == CHANGE_PUBLISH ? min_u64(op->priority, c->tree->max_prio) : 0;
+}
+
+/* Prepares the CAS of the n active ops. */
+static void prepare(const struct change *c, const struct leaf_op *ops, uint32_t n)
+{
+	struct tree_deltas *deltas = c->deltas;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct leaf_op *op = &ops[deltas->active[i]];
+		struct transport_atomic *cas = &deltas->cas[i];
+		uint32_t tag = 0;
+
+		cas->region = c->tree->region;
+		cas->off = leaf_off(c->tree, op->slot);
+		cas->expected = op->word;
+		deltas->look[i] = !word_fits(c->verb, op, op->word) ||
+				  !next_tag(c->ep, leaf_tag(op->word), &tag);
+		cas->value = deltas->look[i] ? op->word
+					     : leaf_make(tag, op->gen, wanted_priority(c, op));
+	}
+}
+
+/* Judges the answer to an op that has changed nothing. True = try again with the word found. */
+static bool judge(struct change *c, struct leaf_op *op, const struct transport_atomic *cas)
+{
+	op->word = cas->old;
+	if (!word_fits(c->verb, op, cas->old)) {
+		op->result = leaf_gen(cas->old) != op->gen ? LEAF_STALE : LEAF_ABSENT;
+		return false;
+	}
+	/* It was as expected and still could not be changed: its tag is outside our view. */
+	c->refresh |= cas->old == cas->expected;
+	return true;
+}
+
+/* Takes the answers of the n active ops; how many are active now. */
+static uint32_t digest(struct change *c, struct leaf_op *ops, uint32_t n)
+{
+	struct tree_deltas *deltas = c->deltas;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct leaf_op *op = &ops[deltas->active[i]];
+		const struct transport_atomic *cas = &deltas->cas[i];
+
+		if (__builtin_expect(cas->status != ATOMIC_DONE, 0)) {
+			op->result = LEAF_UNKNOWN;
+		} else if (__builtin_expect(cas->old == cas->expected && !deltas->look[i], 1)) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, cas);
+		} else if (judge(c, op, cas)) {
+			deltas->active[left++] = deltas->active[i];
+		}
+	}
+	return left;
+}
+
+/* Runs one vector of ops to its end. n <= TRANSPORT_VECTOR. */
+static int change_vector(struct change *c, struct leaf_op *ops, uint32_t n)
+{
+	uint32_t left = n;
+	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		ops[i].result = LEAF_UNKNOWN;
+		c->deltas->active[i] = (uint16_t)i;
+	}
+	for (int round = 0; ret == 0 && left > 0; round++) {
+		if (round == CHANGE_ROUNDS)
+			return error_set(-EAGAIN, "sum tree: %u leaves changed under %d CAS each",
+					 left, CHANGE_ROUNDS);
+		c->refresh = false;
+		prepare(c, ops, left);
+		ret = transport_cas(c->tree->region->tr, c->deltas->cas, left);
+		if (ret)
+			break;
+		left = digest(c, ops, left);
+		if (c->refresh)
+			ret = epoch_refresh(c->ep);
+	}
+	return ret;
+}
+
+static int check_run(const struct sumtree *tree, const struct leaf_run *run)
+{
+	uint32_t leaves = tree->geo.leaves;
+
+	if (run->n && (run->first >= leaves || run->n > leaves - run->first))
+		return error_set(-ERANGE, "%u leaves from slot %u: the tree has %u", run->n,
+				 run->first, leaves);
+	return 0;
+}
+
+/* Looks at consecutive leaves, so that the first CAS of each is likely to succeed. */
+static int see_leaves(const struct sumtree *tree, struct leaf_op *ops, uint32_t n)
+{
+	struct transport_view view = {
+		.region = tree->region,
+		.off = leaf_off(tree, ops[0].slot),
+		.len = n * 8,
+	};
+	int ret = transport_view(tree->region->tr, &view, 1);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < n; i++)
+		ops[i].word = rword64_load_relaxed((const struct rword64 *)view.ptr + i);
+	transport_view_end(tree->region->tr);
+	return 0;
+}
+
+int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
+		  struct tree_deltas *deltas)
+{
+	struct change c = { CHANGE_CLAIM, tree, ep, deltas, false };
+	struct leaf_op *ops = deltas->ops;
+	bool unknown = false;
+	int ret = check_run(tree, run);
+
+	for (uint32_t done = 0, n; ret == 0 && done < run->n; done += n) {
+		n = (uint32_t)min_u64(run->n - done, TRANSPORT_VECTOR);
+		for (uint32_t i = 0; i < n; i++)
+			ops[i] = (struct leaf_op){ .slot = run->first + done + i, .gen = run->gen };
+		ret = see_leaves(tree, ops, n);
+		if (ret == 0)
+			ret = change_vector(&c, ops, n);
+		for (uint32_t i = 0; i < n; i++)
+			unknown |= ops[i].result == LEAF_UNKNOWN;
+	}
+	if (ret == 0 && unknown)
+		return error_set(-EIO, "claim of %u leaves from slot %u: an answer was lost",
+				 run->n, run->first);
+	return ret;
+}
+
+/* Takes up to a vector of leaves to publish from *next_inout on; how many. */
+static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *run,
+			       const uint64_t *priorities, uint32_t *next_inout,
+			       struct leaf_op *ops)
+{
+	/* Claimed, most likely, under the epoch that we see now. */
+	uint64_t word = leaf_make(ep->number + (ep->mode == EPOCH_DUAL), run->gen, 0);
+	uint32_t i = *next_inout, n = 0;
+
+	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
+		if (!priorities[i])
+			continue;
+		ops[n++] = (struct leaf_op){
+			.slot = run->first + i,
+			.gen = run->gen,
+			.priority = priorities[i],
+			.word = word,
+		};
+	}
+	*next_inout = i;
+	return n;
+}
+
+/* The worst thing that happened to one of n published leaves. */
+static int publish_result(const struct leaf_op *ops, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		switch ((enum leaf_result)ops[i].result) {
+		case LEAF_DONE:
+			break;
+		case LEAF_STALE:
+			return error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u",
+					 ops[i].slot, leaf_gen(ops[i].word), ops[i].gen);
+		case LEAF_ABSENT:
+			return error_set(-EEXIST, "publish of slot %u: published already",
+					 ops[i].slot);
+		case LEAF_UNKNOWN:
+			return error_set(-EIO, "publish of slot %u: the answer was lost",
+					 ops[i].slot);
+		}
+	}
+	return 0;
+}
+
+int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
+		    const uint64_t *priorities, struct tree_deltas *deltas)
+{
+	struct change c = { CHANGE_PUBLISH, tree, ep, deltas, false };
+	struct leaf_op *ops = deltas->ops;
+	uint32_t next = 0, n;
+	int ret = check_run(tree, run), first_bad = 0;
+
+	while (ret == 0 && (n = gather_publish(ep, run, priorities, &next, ops)) > 0) {
+		ret = change_vector(&c, ops, n);
+		if (ret == 0 && first_bad == 0)
+			first_bad = publish_result(ops, n);
+	}
+	return ret ? ret : first_bad;
+}
+
+static int change_ops(struct change *c, struct leaf_op *ops, size_t n)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ops[i].result = LEAF_UNKNOWN;
+		if (ops[i].slot >= c->tree->geo.leaves)
+			return error_set(-ERANGE, "slot %u: the tree has %u leaves", ops[i].slot,
+					 c->tree->geo.leaves);
+	}
+	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR)
+		ret = change_vector(c, ops + done, (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
+	return ret;
+}
+
+int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+		   struct tree_deltas *deltas)
+{
+	struct change c = { CHANGE_UPDATE, tree, ep, deltas, false };
+
+	return change_ops(&c, ops, n);
+}
+
+int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+		 struct tree_deltas *deltas)
+{
+	struct change c = { CHANGE_TAKE, tree, ep, deltas, false };
+
+	return change_ops(&c, ops, n);
+}

@@ -1,0 +1,68 @@
+/*
+ * sumtree_nodes.h - private to ds/sumtree*.c: where the words of a tree are.
+ */
+#ifndef RLV_DS_SUMTREE_NODES_H
+#define RLV_DS_SUMTREE_NODES_H
+
+#include "ds/sumtree.h"
+
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * i / fanout for i < 2^24: the reciprocal is too large by less than 2^10 / 2^40 of a unit, and so
+ * the product by less than 2^34 / 2^40.
+ */
+#define NODE_RECIP_SHIFT 40
+
+/* Index, on the level above, of the parent of node i of level. */
+static inline uint32_t node_parent(const struct sumtree *tree, uint32_t level, uint32_t i)
+{
+	return (uint32_t)(i * tree->recip[level] >> NODE_RECIP_SHIFT);
+}
+
+static inline uint64_t leaf_off(const struct sumtree *tree, uint32_t slot)
+{
+	return tree->leaves_off + (uint64_t)slot * 8;
+}
+
+/* First word of a level; level 0 = the leaves. */
+static inline uint64_t node_level_off(const struct sumtree *tree, uint32_t parity, uint32_t level)
+{
+	return level ? tree->inner_off[parity] + tree->level_off[level] : tree->leaves_off;
+}
+
+static inline uint64_t node_off(const struct sumtree *tree, uint32_t parity, uint32_t level,
+				uint32_t i)
+{
+	return node_level_off(tree, parity, level) + (uint64_t)i * 8;
+}
+
+/* The word that counts the live leaves of an inner array. */
+static inline uint64_t node_size_off(const struct sumtree *tree, uint32_t parity)
+{
+	return tree->inner_off[parity];
+}
+
+/* Transports that a call has used: each counts one phase for all its operations of a level. */
+#define TRANSPORT_SET_MAX 64u
+
+struct transport_set {
+	uint32_t n;
+	struct transport *tr[TRANSPORT_SET_MAX];
+};
+
+/* True = it was not in the set. Behind 64 transports some count more than once. */
+static inline bool transport_set_add(struct transport_set *set, struct transport *tr)
+{
+	for (uint32_t i = 0; i < set->n; i++)
+		if (set->tr[i] == tr)
+			return false;
+	if (set->n < TRANSPORT_SET_MAX)
+		set->tr[set->n++] = tr;
+	return true;
+}
+
+#endif

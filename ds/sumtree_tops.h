@@ -1,0 +1,49 @@
+/*
+ * sumtree_tops.h - private to ds/sumtree*.c: the top levels of a forest, as read at the beginning
+ * of a draw, and the first step down: from a point of the whole mass to a node of a top.
+ */
+#ifndef RLV_DS_SUMTREE_TOPS_H
+#define RLV_DS_SUMTREE_TOPS_H
+
+#include "ds/sumtree.h"
+
+#include "wire/table_layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TOPS_KEPT 32u /* shards whose top is kept as read; of more, it is read again */
+
+struct sumtree_tops {
+	const struct forest *from;
+	/* Mass of the shards before each, 2^62 x 2^10 at most; the last is all of it. */
+	unsigned __int128 before[TABLE_MAX_SHARDS + 1];
+	uint64_t kept[TOPS_KEPT][TREE_TOP_MAX];
+
+	/* The shard that the last draw fell in. */
+	uint32_t shard;
+	uint64_t total;                /* its sum, now */
+	uint64_t prefix[TREE_TOP_MAX]; /* before node k; UINT64_MAX behind the last node */
+	uint64_t value[TREE_TOP_MAX];
+};
+
+/* A node of a top level, and what was drawn inside it. */
+struct top_pick {
+	uint32_t shard, node;
+	uint64_t expected, r;
+	double ratio; /* of what the shard's sum was and is */
+};
+
+/* Reads all tops and refreshes the epochs. Cost: 1 phase, counted in place, too. */
+RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from);
+
+static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *tops)
+{
+	return tops->before[tops->from->n];
+}
+
+/* at < total. -ESTALE: the shard is empty by now. */
+RLV_MUST_CHECK int sumtree_tops_pick(struct sumtree_tops *tops, unsigned __int128 at,
+				     struct rng *rng, struct top_pick *pick_out);
+
+#endif
