@@ -4,28 +4,269 @@
 #include "transport/shm/attach.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#include "transport/shm/map.h"
+#include "transport/shm/packet.h"
+#include "transport/shm/process.h"
+#include "wire/rptr.h"
+
+struct attach {
+	int sock; /* -1: the connection is dead */
+	const struct clock *clock;
+	uint64_t timeout_ns;
+	uint64_t incarnation;
+};
+
+static uint64_t deadline_of(const struct attach *attach)
+{
+	return deadline_after(attach->clock, (int64_t)min_u64(attach->timeout_ns, INT64_MAX));
+}
+
+/* -------- one question, one answer -------- */
+
+static int wait_for(const struct attach *attach, short events, uint64_t deadline)
+{
+	struct pollfd ready = { .fd = attach->sock, .events = events };
+	int n;
+
+	do {
+		if (deadline_expired(attach->clock, deadline))
+			return error_set(-ETIMEDOUT, "target did not answer in time");
+		n = poll(&ready, 1, deadline_left_ms(attach->clock, deadline));
+	} while (n == 0 || (n < 0 && errno == EINTR));
+	return n < 0 ? error_set(-errno, "poll: %s", strerror(errno)) : 0;
+}
+
+static int send_one(const struct attach *attach, const struct packet *packet, uint64_t deadline)
+{
+	int ret = packet_send(attach->sock, packet);
+
+	while (ret == -EAGAIN) {
+		ret = wait_for(attach, POLLOUT, deadline);
+		if (ret == 0)
+			ret = packet_send(attach->sock, packet);
+	}
+	return ret;
+}
+
+static int receive_one(const struct attach *attach, struct packet *packet, enum attach_type type,
+		       uint64_t deadline)
+{
+	int ret = packet_receive(attach->sock, packet);
+
+	while (ret == -EAGAIN) {
+		ret = wait_for(attach, POLLIN, deadline);
+		if (ret == 0)
+			ret = packet_receive(attach->sock, packet);
+	}
+	if (ret == 0 && packet->head.type != type) {
+		packet_drop_fd(packet);
+		ret = error_set(-EPROTO, "target answered with type %u, not %u", packet->head.type,
+				type);
+	}
+	return ret;
+}
+
+/* A late answer must not be taken for that of the next question: after a failure, hang up. */
+static int exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
+{
+	uint64_t deadline = deadline_of(attach);
+	int ret;
+
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ret = send_one(attach, packet, deadline);
+	if (ret == 0)
+		ret = receive_one(attach, packet, reply, deadline);
+	if (ret) {
+		close(attach->sock);
+		attach->sock = -1;
+	}
+	return ret;
+}
+
+/* The target's refusal becomes our error, with its words. */
+static int refusal(int32_t status, const char *text)
+{
+	int code = status < 0 && status >= -4095 ? status : -EPROTO;
+
+	return error_set(code, "target: %.*s", ATTACH_TEXT_BYTES - 1, text);
+}
+
+/* -------- greeting -------- */
+
+static int connect_error(const char *path)
+{
+	int code = errno;
+
+	if (code == ENOENT)
+		code = ECONNREFUSED;
+	if (code == EPROTOTYPE)
+		code = EPROTO;
+	return error_set(-code, "connect to %s: %s", path, strerror(errno));
+}
+
+static int connect_to(struct attach *attach, const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const struct timespec pause = { .tv_nsec = CLOCK_NS_PER_MS };
+	uint64_t deadline = deadline_of(attach);
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return error_set(-ENAMETOOLONG, "socket path %s: longer than %zu bytes", path,
+				 sizeof(addr.sun_path) - 1);
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	attach->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (attach->sock < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	while (connect(attach->sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		if (errno != EAGAIN && errno != EINTR)
+			return connect_error(path);
+		/* its queue is full; a unix socket cannot be polled for room in it */
+		if (deadline_expired(attach->clock, deadline))
+			return error_set(-ETIMEDOUT, "connect to %s: target does not accept", path);
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+static int greet(struct attach *attach, uint64_t client_id, bool *persistent_out)
+{
+	struct packet packet = { .fd = -1 };
+	const struct attach_hello_reply *reply = &packet.hello_reply;
+	int pidfd = -1, ret;
+
+	ret = process_open_self(&pidfd);
+	if (ret)
+		return ret;
+	packet.hello.client_id = client_id;
+	packet.hello.pid = (uint32_t)getpid();
+	ret = process_start_time(getpid(), &packet.hello.start_time);
+	if (ret == 0) {
+		packet_seal(&packet, ATTACH_HELLO);
+		packet.fd = pidfd;
+		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);
+		if (ret == 0)
+			packet_drop_fd(&packet);
+	}
+	close(pidfd);
+	if (ret)
+		return ret;
+	if (reply->status)
+		return refusal(reply->status, reply->text);
+	attach->incarnation = reply->incarnation;
+	*persistent_out = (reply->flags & ATTACH_PERSISTENT) != 0;
+	return 0;
+}
 
 int attach_open(const char *path, const struct transport_opts *opts, struct attach **attach_out,
 		bool *persistent_out)
 {
-	(void)opts;
-	(void)attach_out;
-	(void)persistent_out;
-	return error_set(-ENOTSUP, "transport uri shm:%s: not yet", path);
+	struct attach *attach = mem_zalloc(sizeof(*attach));
+	int ret;
+
+	if (!attach)
+		return error_set(-ENOMEM, "no memory for a connection");
+	attach->sock = -1;
+	attach->clock = opts->clock;
+	attach->timeout_ns = opts->timeout_ns;
+	ret = connect_to(attach, path);
+	if (ret == 0)
+		ret = greet(attach, opts->client_id, persistent_out);
+	if (ret) {
+		map_close(attach->sock);
+		mem_free(attach);
+		return error_prefix(ret, "shm:%s: ", path);
+	}
+	*attach_out = attach;
+	return 0;
+}
+
+void attach_close(struct attach *attach, bool forked)
+{
+	struct packet packet = { .fd = -1 };
+
+	if (!attach)
+		return;
+	if (attach->sock >= 0 && !forked) {
+		packet_seal(&packet, ATTACH_BYE);
+		/* lost, it costs the target a look at our pidfd */
+		(void)!packet_send(attach->sock, &packet);
+	}
+	map_close(attach->sock);
+	mem_free(attach);
+}
+
+/* -------- regions -------- */
+
+static int check_reply(const struct attach_region_reply *reply, int fd)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return error_set(-EPROTO, "target sent no descriptor of region %u", reply->region);
+	if (reply->region == 0 || reply->region > RPTR_MAX_REGION || reply->rights == 0 ||
+	    (reply->rights & ~(uint32_t)RIGHT_ALL) || reply->size == 0 ||
+	    reply->size > RPTR_MAX_OFFSET || !is_aligned(reply->size | reply->offset, page))
+		return error_set(-EPROTO, "target described region %u wrongly", reply->region);
+	if (!checked_add_u64(reply->offset, reply->size, &end) ||
+	    (!S_ISCHR(st.st_mode) && end > (uint64_t)st.st_size))
+		return error_set(-EPROTO, "region %u: ends behind its descriptor's %lld bytes",
+				 reply->region, (long long)st.st_size);
+	return 0;
+}
+
+static int map_reply(const struct attach_region_reply *reply, int fd, struct region *region)
+{
+	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	int ret = map_shared(fd, reply->offset, reply->size,
+			     (writable ? MAP_WRITABLE : 0) | (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
+			     &region->base);
+
+	if (ret)
+		return ret;
+	region->id = reply->region;
+	region->rights = reply->rights;
+	region->size = reply->size;
+	region->incarnation = reply->incarnation;
+	return 0;
 }
 
 int attach_region(struct attach *attach, const struct region_grant *grant, struct region *region,
 		  int *fd_out)
 {
-	(void)attach;
-	(void)grant;
-	(void)region;
-	(void)fd_out;
-	return error_set(-ENOTSUP, "not yet");
-}
+	struct packet packet = { .fd = -1 };
+	const struct attach_region_reply *reply = &packet.region_reply;
+	int ret;
 
-void attach_close(struct attach *attach, bool forked)
-{
-	(void)attach;
-	(void)forked;
+	packet.region.grant_bytes = grant->bytes;
+	memcpy(packet.region.grant, grant->data, grant->bytes);
+	packet_seal(&packet, ATTACH_REGION);
+	ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+	if (ret)
+		return ret;
+	if (reply->status)
+		ret = refusal(reply->status, reply->text);
+	else
+		ret = check_reply(reply, packet.fd);
+	if (ret == 0)
+		ret = map_reply(reply, packet.fd, region);
+	if (ret || !(reply->flags & ATTACH_PERSISTENT)) {
+		packet_drop_fd(&packet);
+		return ret;
+	}
+	*fd_out = packet.fd;
+	return 0;
 }

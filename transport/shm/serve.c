@@ -1,37 +1,469 @@
 /*
  * serve.c - the target's socket.
+ *
+ *   listener --accept--> conn (nameless, deadline) --HELLO--> conn of a client --ATTACH--> attached
+ *
+ * A lock file beside the socket says that a live process owns the name; the kernel drops the lock
+ * with the process, so a stale socket is known for one.
  */
 #include "transport/shm/serve.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-int serve_open(struct target *target, const char *path, struct serve **serve_out)
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include "transport/shm/map.h"
+#include "transport/shm/packet.h"
+#include "transport/shm/process.h"
+
+#define HELLO_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+#define BACKLOG 128
+#define MAX_CONNS 4096
+#define EVENTS 32
+
+struct conn {
+	struct conn *next;
+	int sock;
+	struct client *client; /* NULL until HELLO */
+	bool attached;
+	uint64_t deadline; /* of HELLO */
+};
+
+struct serve {
+	struct target *target;
+	int epoll, listener, lock;
+	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
+	struct sockaddr_un addr;
+	struct stat st; /* of the socket: what we unlink is ours */
+	struct conn *conns;
+	uint32_t n;
+};
+
+/* -------- connections -------- */
+
+static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
-	(void)target;
-	(void)serve_out;
-	return error_set(-ENOTSUP, "listen on %s: not yet", path);
+	struct conn **link = &serve->conns;
+
+	while (*link != conn)
+		link = &(*link)->next;
+	*link = conn->next;
+	serve->n--;
+	close(conn->sock); /* leaves the epoll set with it */
+	if (conn->client) {
+		conn->client->connected--;
+		clients_settle(&serve->target->clients, conn->client);
+	}
+	mem_free(conn);
 }
 
-void serve_close(struct serve *serve, bool forked)
+int serve_adopt(struct serve *serve, int sock)
 {
-	(void)serve;
-	(void)forked;
+	struct conn *conn = mem_zalloc(sizeof(*conn));
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = conn };
+
+	if (!conn)
+		return error_set(-ENOMEM, "no memory for a connection");
+	if (epoll_ctl(serve->epoll, EPOLL_CTL_ADD, sock, &event)) {
+		mem_free(conn);
+		return error_set(-errno, "epoll_ctl: %s", strerror(errno));
+	}
+	conn->sock = sock;
+	conn->deadline = deadline_after(serve->target->clock, HELLO_TIMEOUT_NS);
+	conn->next = serve->conns;
+	serve->conns = conn;
+	serve->n++;
+	return 0;
+}
+
+static void refuse_one(struct serve *serve)
+{
+	int sock;
+
+	log_warn("accept %s %m", serve->addr.sun_path);
+	close(serve->spare);
+	sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC);
+	map_close(sock);
+	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void accept_all(struct serve *serve)
+{
+	for (int i = 0; i < EVENTS; i++) {
+		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock < 0 && (errno == EMFILE || errno == ENFILE))
+			refuse_one(serve);
+		if (sock < 0)
+			return;
+		if (serve->n >= MAX_CONNS || serve_adopt(serve, sock)) {
+			log_warn("refuse connection, have %u", serve->n);
+			close(sock);
+		}
+	}
+}
+
+static void drop_late(struct serve *serve) LOCK_REQUIRES(target_role)
+{
+	struct conn *next;
+
+	for (struct conn *conn = serve->conns; conn; conn = next) {
+		next = conn->next;
+		if (!conn->client && deadline_expired(serve->target->clock, conn->deadline)) {
+			log_debug("drop peer that said no hello");
+			drop(serve, conn);
+		}
+	}
+}
+
+void serve_drop_client(struct serve *serve, struct client *client)
+{
+	struct conn *next;
+
+	for (struct conn *conn = serve->conns; conn; conn = next) {
+		next = conn->next;
+		if (conn->client != client)
+			continue;
+		conn->client = NULL; /* whose end is the caller's business */
+		drop(serve, conn);
+	}
+}
+
+/* -------- HELLO -------- */
+
+/* Is the peer who it says, and does the pidfd stand for it? */
+static int check_peer(int sock, const struct packet *packet)
+{
+	const struct attach_hello *hello = &packet->hello;
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+	uint64_t start_time = 0;
+	pid_t pid = 0;
+	int ret;
+
+	if (packet->fd < 0 || hello->reserved)
+		return error_set(-EPROTO, "hello without a pidfd");
+	ret = process_of_pidfd(packet->fd, &pid);
+	if (ret)
+		return ret;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return error_set(-errno, "getsockopt peercred: %s", strerror(errno));
+	if (pid != cred.pid || hello->pid != (uint32_t)pid)
+		return error_set(-EPERM, "hello of process %u: the peer is %d, its pidfd's is %d",
+				 hello->pid, (int)cred.pid, (int)pid);
+	ret = process_start_time(pid, &start_time);
+	if (ret)
+		return ret;
+	if (start_time != hello->start_time)
+		return error_set(-EPERM, "hello of process %u: started at %llu, says %llu", hello->pid,
+				 (unsigned long long)start_time,
+				 (unsigned long long)hello->start_time);
+	return 0;
+}
+
+/* Finds the client, or makes it with the pidfd, which it then owns. */
+static int know_client(struct target *target, struct packet *packet, struct client **client_out)
+	LOCK_REQUIRES(target_role)
+{
+	const struct attach_hello *hello = &packet->hello;
+	struct client *client = clients_find(&target->clients, hello->client_id);
+	int ret;
+
+	if (client && (client->pidfd < 0 || client->pid != (pid_t)hello->pid ||
+		       client->start_time != hello->start_time))
+		return error_set(-EEXIST, "client %llu: in use by process %d",
+				 (unsigned long long)hello->client_id, (int)client->pid);
+	if (!client) {
+		ret = clients_add(&target->clients, hello->client_id, &client);
+		if (ret)
+			return ret;
+		client->pid = (pid_t)hello->pid;
+		client->start_time = hello->start_time;
+		client->pidfd = packet->fd;
+		packet->fd = -1;
+	}
+	client->connected++;
+	*client_out = client;
+	return 0;
+}
+
+static void put_text(char *text)
+{
+	(void)snprintf(text, ATTACH_TEXT_BYTES, "%.*s", ATTACH_TEXT_BYTES - 1, error_last());
+}
+
+static int on_hello(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	struct packet reply = { .fd = -1 };
+	int ret = check_peer(conn->sock, packet), sent;
+
+	if (ret == 0)
+		ret = know_client(serve->target, packet, &conn->client);
+	reply.hello_reply.status = ret;
+	reply.hello_reply.incarnation = serve->target->tg.incarnation;
+	if (serve->target->pool->persistent)
+		reply.hello_reply.flags = ATTACH_PERSISTENT;
+	if (ret)
+		put_text(reply.hello_reply.text);
+	packet_seal(&reply, ATTACH_HELLO_REPLY);
+	sent = packet_send(conn->sock, &reply);
+	return ret ? ret : sent;
+}
+
+/* -------- ATTACH -------- */
+
+static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
+		 struct packet *reply) LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	struct region_grant grant = { .bytes = ask->grant_bytes };
+	struct target_map map = { 0 };
+	int ret;
+
+	if (ask->grant_bytes > ATTACH_GRANT_BYTES || ask->reserved)
+		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
+	memcpy(grant.data, ask->grant, ask->grant_bytes);
+	ret = target_check_grant(target, client_id, &grant, &map);
+	if (ret)
+		return ret;
+	ret = target->pool->ops->share(target->pool, map.region,
+				       (map.rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0, &reply->fd);
+	if (ret)
+		return ret;
+	out->flags = (target->pool->persistent ? ATTACH_PERSISTENT : 0) |
+		     (target->pool->huge ? ATTACH_HUGE : 0);
+	out->region = map.region->info.id;
+	out->rights = map.rights;
+	out->offset = map.region->fd_off;
+	out->size = map.region->info.size;
+	out->incarnation = target->tg.incarnation;
+	return 0;
+}
+
+/* A refused grant leaves the connection as it is. */
+static int on_attach(struct serve *serve, struct conn *conn, const struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	struct packet reply = { .fd = -1 };
+	int ret = share(serve->target, conn->client->id, &packet->region, &reply);
+
+	reply.region_reply.status = ret;
+	if (ret) {
+		put_text(reply.region_reply.text);
+	} else {
+		serve->target->attaches++;
+		conn->client->attached += !conn->attached;
+		conn->attached = true;
+	}
+	packet_seal(&reply, ATTACH_REGION_REPLY);
+	ret = packet_send(conn->sock, &reply);
+	packet_drop_fd(&reply);
+	return ret;
+}
+
+static int on_bye(struct conn *conn)
+{
+	conn->client->attached -= conn->attached;
+	conn->attached = false;
+	return -ESHUTDOWN;
+}
+
+/* -------- events -------- */
+
+/* Anything but 0 ends the connection. */
+static int on_packet(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	if (!conn->client && packet->head.type == ATTACH_HELLO)
+		return on_hello(serve, conn, packet);
+	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_REGION)
+		return on_attach(serve, conn, packet);
+	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE)
+		return on_bye(conn);
+	return error_set(-EPROTO, "packet of type %u is out of place", packet->head.type);
+}
+
+static void on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
+{
+	struct packet packet = { .fd = -1 };
+	int ret = packet_receive(conn->sock, &packet);
+
+	if (ret == -EAGAIN)
+		return;
+	if (ret == 0)
+		ret = on_packet(serve, conn, &packet);
+	packet_drop_fd(&packet);
+	if (ret == 0)
+		return;
+	if (ret != -ESHUTDOWN)
+		log_debug("drop peer: %s", error_last());
+	drop(serve, conn);
 }
 
 int serve_progress(struct serve *serve)
 {
-	(void)serve;
+	struct epoll_event events[EVENTS];
+	int n = epoll_wait(serve->epoll, events, EVENTS, 0);
+
+	if (n < 0 && errno != EINTR)
+		return error_set(-errno, "epoll_wait: %s", strerror(errno));
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.ptr)
+			on_ready(serve, events[i].data.ptr);
+		else
+			accept_all(serve);
+	}
+	drop_late(serve);
 	return 0;
 }
 
 int serve_poll_fd(const struct serve *serve)
 {
-	(void)serve;
-	return -1;
+	return serve->epoll;
 }
 
-void serve_drop_client(struct serve *serve, struct client *client)
+/* -------- opening -------- */
+
+/* Whoever holds the lock owns the name. The file may have been unlinked while we waited for it. */
+static int lock_name(struct serve *serve, const char *path)
 {
-	(void)serve;
-	(void)client;
+	char name[sizeof(serve->addr.sun_path) + 8];
+	struct stat mine, there;
+
+	(void)snprintf(name, sizeof(name), "%s.lock", path);
+	for (;;) {
+		serve->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (serve->lock < 0)
+			return error_set(-errno, "open %s: %s", name, strerror(errno));
+		if (flock(serve->lock, LOCK_EX | LOCK_NB))
+			return error_set(-EADDRINUSE, "listen on %s: in use by another process", path);
+		if (fstat(serve->lock, &mine) == 0 && stat(name, &there) == 0 &&
+		    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+			return 0;
+		close(serve->lock);
+	}
+}
+
+/* Somebody without our lock file may listen there; what is no socket at all is left alone. */
+static int clear_stale(struct serve *serve)
+{
+	struct stat st;
+	int probe, live;
+
+	if (lstat(serve->addr.sun_path, &st))
+		return errno == ENOENT ? 0
+				       : error_set(-errno, "stat %s: %s", serve->addr.sun_path,
+						   strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return error_set(-EEXIST, "listen on %s: is there, and no socket",
+				 serve->addr.sun_path);
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (probe < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	live = connect(probe, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) == 0 ||
+	       errno != ECONNREFUSED;
+	close(probe);
+	if (live)
+		return error_set(-EADDRINUSE, "listen on %s: in use by another process",
+				 serve->addr.sun_path);
+	if (unlink(serve->addr.sun_path) && errno != ENOENT)
+		return error_set(-errno, "unlink %s: %s", serve->addr.sun_path, strerror(errno));
+	return 0;
+}
+
+/* The socket's own mode, set before bind, becomes that of its name: no moment of more rights. */
+static int bind_name(struct serve *serve)
+{
+	serve->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (serve->listener < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	if (fchmod(serve->listener, 0600) ||
+	    bind(serve->listener, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) ||
+	    chmod(serve->addr.sun_path, 0600) || lstat(serve->addr.sun_path, &serve->st) ||
+	    listen(serve->listener, BACKLOG))
+		return error_set(-errno, "listen on %s: %s", serve->addr.sun_path, strerror(errno));
+	return 0;
+}
+
+static int start_events(struct serve *serve)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	serve->epoll = epoll_create1(EPOLL_CLOEXEC);
+	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (serve->epoll < 0 || serve->spare < 0 ||
+	    epoll_ctl(serve->epoll, EPOLL_CTL_ADD, serve->listener, &event))
+		return error_set(-errno, "epoll: %s", strerror(errno));
+	return 0;
+}
+
+int serve_open(struct target *target, const char *path, struct serve **serve_out)
+{
+	struct serve *serve;
+	int ret;
+
+	if (!*path || strlen(path) >= sizeof(serve->addr.sun_path))
+		return error_set(-ENAMETOOLONG, "socket path \"%s\": must have 1 to %zu bytes", path,
+				 sizeof(serve->addr.sun_path) - 1);
+	serve = mem_zalloc(sizeof(*serve));
+	if (!serve)
+		return error_set(-ENOMEM, "no memory for a socket");
+	serve->target = target;
+	serve->epoll = serve->listener = serve->lock = serve->spare = -1;
+	serve->addr.sun_family = AF_UNIX;
+	(void)snprintf(serve->addr.sun_path, sizeof(serve->addr.sun_path), "%s", path);
+	ret = lock_name(serve, path);
+	if (ret == 0)
+		ret = clear_stale(serve);
+	if (ret == 0)
+		ret = bind_name(serve);
+	if (ret == 0)
+		ret = start_events(serve);
+	if (ret) {
+		serve_close(serve, false);
+		return ret;
+	}
+	*serve_out = serve;
+	return 0;
+}
+
+/* Takes the names away while we still hold the lock, and only if they are ours. */
+static void unlink_names(struct serve *serve)
+{
+	char name[sizeof(serve->addr.sun_path) + 8];
+	struct stat st;
+
+	if (serve->st.st_ino == 0)
+		return;
+	if (lstat(serve->addr.sun_path, &st) == 0 && st.st_ino == serve->st.st_ino &&
+	    st.st_dev == serve->st.st_dev)
+		unlink(serve->addr.sun_path);
+	(void)snprintf(name, sizeof(name), "%s.lock", serve->addr.sun_path);
+	unlink(name);
+}
+
+LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
+{
+	if (!serve)
+		return;
+	while (serve->conns)
+		drop(serve, serve->conns);
+	if (!forked)
+		unlink_names(serve);
+	map_close(serve->epoll);
+	map_close(serve->listener);
+	map_close(serve->spare);
+	map_close(serve->lock);
+	mem_free(serve);
 }

@@ -5,16 +5,15 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 
 #include "transport/fork.h"
+#include "transport/shm/process.h"
 #include "transport/shm/serve.h"
 #include "transport/shm/shm.h"
 
@@ -250,13 +249,6 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 
 /* -------- fence -------- */
 
-static bool is_dead(int pidfd, int timeout_ms)
-{
-	struct pollfd poll_dead = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&poll_dead, 1, timeout_ms) == 1 && (poll_dead.revents & POLLIN);
-}
-
 /* Nothing of it is left: neither grants nor connections. */
 static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
 {
@@ -279,7 +271,7 @@ static bool try_fence(struct target *target, uint64_t client_id, int *pidfd_out)
 	*pidfd_out = -1;
 	if (client && client->embedded)
 		return false;
-	if (client && client->attached && !is_dead(client->pidfd, 0)) {
+	if (client && client->attached && !process_is_dead(client->pidfd, 0)) {
 		*pidfd_out = client->pid == getpid() ? -1 : dup(client->pidfd);
 		return false;
 	}
@@ -291,10 +283,11 @@ static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *cloc
 {
 	uint64_t deadline = deadline_after(clock, KILL_TIMEOUT_NS);
 
-	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) && errno != ESRCH)
-		return error_set(-errno, "fence client %llu: pidfd_send_signal: %s",
-				 (unsigned long long)client_id, strerror(errno));
-	if (!is_dead(pidfd, deadline_left_ms(clock, deadline)))
+	int ret = process_kill(pidfd);
+
+	if (ret)
+		return error_prefix(ret, "fence client %llu: ", (unsigned long long)client_id);
+	if (!process_is_dead(pidfd, deadline_left_ms(clock, deadline)))
 		return error_set(-ETIMEDOUT, "fence client %llu: killed, but not dead after 5 s",
 				 (unsigned long long)client_id);
 	return 0;

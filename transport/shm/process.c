@@ -1,0 +1,84 @@
+/*
+ * process.c - /proc and pidfds.
+ */
+#include "transport/shm/process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int process_start_time(pid_t pid, uint64_t *ticks_out)
+{
+	unsigned long long ticks = 0;
+	char path[64], text[1024];
+	const char *rest = NULL;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return error_set(-ESRCH, "open %s: %s", path, strerror(errno));
+	/* "pid (name) state ...": the name may hold anything, so count from the last ')' */
+	if (fgets(text, sizeof(text), file))
+		rest = strrchr(text, ')');
+	fclose(file);
+	if (!rest || sscanf(rest + 1,
+			    " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			    "%*s %*s %llu",
+			    &ticks) != 1)
+		return error_set(-ESRCH, "%s: no start time", path);
+	*ticks_out = ticks;
+	return 0;
+}
+
+int process_open_self(int *pidfd_out)
+{
+	long fd = syscall(SYS_pidfd_open, getpid(), 0);
+
+	if (fd < 0)
+		return error_set(errno == ENOSYS ? -ENOTSUP : -errno, "pidfd_open: %s",
+				 strerror(errno));
+	*pidfd_out = (int)fd;
+	return 0;
+}
+
+int process_of_pidfd(int pidfd, pid_t *pid_out)
+{
+	char path[64], line[128];
+	int pid = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	file = fopen(path, "re");
+	if (!file)
+		return error_set(-EINVAL, "open %s: %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Pid: %d", &pid) == 1)
+			break;
+	}
+	fclose(file);
+	if (pid == 0)
+		return error_set(-EINVAL, "descriptor is no pidfd");
+	if (pid < 0)
+		return error_set(-ESRCH, "pidfd of a process that is gone");
+	*pid_out = pid;
+	return 0;
+}
+
+bool process_is_dead(int pidfd, int timeout_ms)
+{
+	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&ready, 1, timeout_ms) == 1 && (ready.revents & POLLIN);
+}
+
+int process_kill(int pidfd)
+{
+	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH)
+		return 0;
+	return error_set(-errno, "pidfd_send_signal: %s", strerror(errno));
+}
