@@ -358,9 +358,9 @@ static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *ru
 }
 
 /* The worst thing that happened to one of n published leaves. */
-static int publish_result(const struct leaf_op *ops, uint32_t n)
+static int publish_result(const struct leaf_op *ops, size_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		switch ((enum leaf_result)ops[i].result) {
 		case LEAF_DONE:
 			break;
@@ -423,4 +423,17 @@ int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *o
 	struct change c = { CHANGE_TAKE, tree, ep, deltas, false };
 
 	return change_ops(&c, ops, n);
+}
+
+int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+			struct tree_deltas *deltas)
+{
+	struct change c = { CHANGE_PUBLISH, tree, ep, deltas, false };
+	uint32_t tag = ep->number + (ep->mode == EPOCH_DUAL);
+	int ret;
+
+	for (size_t i = 0; i < n; i++)
+		ops[i].word = leaf_make(tag, ops[i].gen, 0);
+	ret = change_ops(&c, ops, n);
+	return ret ? ret : publish_result(ops, n);
 }

@@ -130,6 +130,13 @@ RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep,
 				   struct tree_deltas *deltas);
 
 /*
+ * The same for n leaves anywhere, each with its generation and a priority > 0: those that a vector
+ * of environments completes in one step. Cost and errors as sumtree_publish.
+ */
+RLV_MUST_CHECK int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep,
+				       struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
+
+/*
  * Sets new priorities of n distinct items. What became of each is its result; an error means that
  * the transport failed, and then the ops without an answer are LEAF_UNKNOWN.
  * Cost: 1 phase when `word` is still the leaf, 2 when it was not seen.
