@@ -29,7 +29,6 @@ struct mempool_region {
 	bool hugetlb;
 	bool dropped; /* given back; lives on for those who have it attached */
 	uint32_t refs;
-	uint64_t first_extent; /* file pools */
 };
 
 struct mempool_ops {
