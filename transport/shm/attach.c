@@ -15,10 +15,11 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/process.h"
 
 #include "transport/shm/map.h"
 #include "transport/shm/packet.h"
-#include "transport/shm/process.h"
+#include "transport/shm/pidfd.h"
 #include "wire/rptr.h"
 
 struct attach {
@@ -145,15 +146,17 @@ static int greet(struct attach *attach, uint64_t client_id, bool *persistent_out
 {
 	struct packet packet = { .fd = -1 };
 	const struct attach_hello_reply *reply = &packet.hello_reply;
+	struct process_id self = { 0 };
 	int pidfd = -1, ret;
 
-	ret = process_open_self(&pidfd);
+	ret = pidfd_open_self(&pidfd);
 	if (ret)
 		return ret;
-	packet.hello.client_id = client_id;
-	packet.hello.pid = (uint32_t)getpid();
-	ret = process_start_time(getpid(), &packet.hello.start_time);
+	ret = process_self(&self);
 	if (ret == 0) {
+		packet.hello.client_id = client_id;
+		packet.hello.pid = self.pid;
+		packet.hello.start_time = self.start_time;
 		packet_seal(&packet, ATTACH_HELLO);
 		packet.fd = pidfd;
 		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);

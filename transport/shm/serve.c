@@ -21,10 +21,11 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #include "transport/shm/map.h"
 #include "transport/shm/packet.h"
-#include "transport/shm/process.h"
+#include "transport/shm/pidfd.h"
 
 #define HELLO_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
 #define BACKLOG 128
@@ -147,13 +148,13 @@ static int check_peer(int sock, const struct packet *packet)
 	const struct attach_hello *hello = &packet->hello;
 	struct ucred cred = { 0 };
 	socklen_t len = sizeof(cred);
-	uint64_t start_time = 0;
+	struct process_id id = { 0 };
 	pid_t pid = 0;
 	int ret;
 
 	if (packet->fd < 0 || hello->reserved)
 		return error_set(-EPROTO, "hello without a pidfd");
-	ret = process_of_pidfd(packet->fd, &pid);
+	ret = pidfd_pid(packet->fd, &pid);
 	if (ret)
 		return ret;
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
@@ -161,12 +162,12 @@ static int check_peer(int sock, const struct packet *packet)
 	if (pid != cred.pid || hello->pid != (uint32_t)pid)
 		return error_set(-EPERM, "hello of process %u: the peer is %d, its pidfd's is %d",
 				 hello->pid, (int)cred.pid, (int)pid);
-	ret = process_start_time(pid, &start_time);
+	ret = process_read((uint32_t)pid, &id);
 	if (ret)
 		return ret;
-	if (start_time != hello->start_time)
+	if (id.start_time != hello->start_time)
 		return error_set(-EPERM, "hello of process %u: started at %llu, says %llu", hello->pid,
-				 (unsigned long long)start_time,
+				 (unsigned long long)id.start_time,
 				 (unsigned long long)hello->start_time);
 	return 0;
 }

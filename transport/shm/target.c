@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 
 #include "transport/fork.h"
-#include "transport/shm/process.h"
+#include "transport/shm/pidfd.h"
 #include "transport/shm/serve.h"
 #include "transport/shm/shm.h"
 
@@ -271,7 +271,7 @@ static bool try_fence(struct target *target, uint64_t client_id, int *pidfd_out)
 	*pidfd_out = -1;
 	if (client && client->embedded)
 		return false;
-	if (client && client->attached && !process_is_dead(client->pidfd, 0)) {
+	if (client && client->attached && !pidfd_is_dead(client->pidfd, 0)) {
 		*pidfd_out = client->pid == getpid() ? -1 : dup(client->pidfd);
 		return false;
 	}
@@ -283,11 +283,11 @@ static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *cloc
 {
 	uint64_t deadline = deadline_after(clock, KILL_TIMEOUT_NS);
 
-	int ret = process_kill(pidfd);
+	int ret = pidfd_kill(pidfd);
 
 	if (ret)
 		return error_prefix(ret, "fence client %llu: ", (unsigned long long)client_id);
-	if (!process_is_dead(pidfd, deadline_left_ms(clock, deadline)))
+	if (!pidfd_is_dead(pidfd, deadline_left_ms(clock, deadline)))
 		return error_set(-ETIMEDOUT, "fence client %llu: killed, but not dead after 5 s",
 				 (unsigned long long)client_id);
 	return 0;

@@ -1,7 +1,7 @@
 /*
- * process.c - /proc and pidfds.
+ * pidfd.c - pidfd system calls, and what /proc says about a pidfd.
  */
-#include "transport/shm/process.h"
+#include "transport/shm/pidfd.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,31 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int process_start_time(pid_t pid, uint64_t *ticks_out)
-{
-	unsigned long long ticks = 0;
-	char path[64], text[1024];
-	const char *rest = NULL;
-	FILE *file;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return error_set(-ESRCH, "open %s: %s", path, strerror(errno));
-	/* "pid (name) state ...": the name may hold anything, so count from the last ')' */
-	if (fgets(text, sizeof(text), file))
-		rest = strrchr(text, ')');
-	fclose(file);
-	if (!rest || sscanf(rest + 1,
-			    " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			    "%*s %*s %llu",
-			    &ticks) != 1)
-		return error_set(-ESRCH, "%s: no start time", path);
-	*ticks_out = ticks;
-	return 0;
-}
-
-int process_open_self(int *pidfd_out)
+int pidfd_open_self(int *pidfd_out)
 {
 	long fd = syscall(SYS_pidfd_open, getpid(), 0);
 
@@ -46,7 +22,7 @@ int process_open_self(int *pidfd_out)
 	return 0;
 }
 
-int process_of_pidfd(int pidfd, pid_t *pid_out)
+int pidfd_pid(int pidfd, pid_t *pid_out)
 {
 	char path[64], line[128];
 	int pid = 0;
@@ -69,14 +45,14 @@ int process_of_pidfd(int pidfd, pid_t *pid_out)
 	return 0;
 }
 
-bool process_is_dead(int pidfd, int timeout_ms)
+bool pidfd_is_dead(int pidfd, int timeout_ms)
 {
 	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
 
 	return poll(&ready, 1, timeout_ms) == 1 && (ready.revents & POLLIN);
 }
 
-int process_kill(int pidfd)
+int pidfd_kill(int pidfd)
 {
 	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH)
 		return 0;
