@@ -1,0 +1,163 @@
+#include "tests/support/memory_transport.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/barrier.h"
+#include "transport/fork.h"
+
+static struct memory_transport *of(struct transport *tr)
+{
+	return (struct memory_transport *)tr;
+}
+
+static _Atomic uint64_t *word_at(struct memory_transport *mt, uint64_t off)
+{
+	return (_Atomic uint64_t *)(void *)(mt->bytes + off);
+}
+
+/* Is it this one's turn? Counts down. */
+static bool strikes(uint64_t *countdown)
+{
+	return *countdown && --*countdown == 0;
+}
+
+static void read_words(struct memory_transport *mt, uint64_t off, void *dst, uint32_t len)
+{
+	for (uint32_t i = 0; i < len; i += 8)
+		*(uint64_t *)(void *)((uint8_t *)dst + i) =
+			atomic_load_explicit(word_at(mt, off + i), memory_order_acquire);
+}
+
+static int memory_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	struct memory_transport *mt = of(tr);
+	size_t bytes = 0;
+
+	if (strikes(&mt->fail_call))
+		return -ECONNRESET;
+	for (size_t i = 0; i < n; i++) {
+		views[i].ptr = mt->bytes + views[i].off;
+		bytes += views[i].len;
+	}
+	if (mt->region.base)
+		return 0;
+	mt->view = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	if (!mt->view)
+		return -ENOMEM;
+	bytes = 0;
+	for (size_t i = 0; i < n; i++) {
+		read_words(mt, views[i].off, mt->view + bytes, views[i].len);
+		views[i].ptr = mt->view + bytes;
+		bytes += views[i].len;
+	}
+	return 0;
+}
+
+static void memory_view_end(struct transport *tr)
+{
+	free(of(tr)->view);
+	of(tr)->view = NULL;
+}
+
+static int memory_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	if (strikes(&of(tr)->fail_call))
+		return -ECONNRESET;
+	for (size_t i = 0; i < n; i++)
+		read_words(of(tr), io[i].off, io[i].dst, io[i].len);
+	return 0;
+}
+
+static int memory_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	if (strikes(&of(tr)->fail_call))
+		return -ECONNRESET;
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < io[i].len; k += 8)
+			atomic_store_explicit(word_at(of(tr), io[i].off + k),
+					      ((const uint64_t *)io[i].src)[k / 8],
+					      memory_order_release);
+	return 0;
+}
+
+static int memory_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct memory_transport *mt = of(tr);
+
+	if (strikes(&mt->fail_call))
+		return -ECONNRESET;
+	for (size_t i = 0; i < n; i++) {
+		bool lost = strikes(&mt->lose_atomic);
+
+		ops[i].status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
+		if (lost && mt->lose_undone)
+			continue;
+		ops[i].old = ops[i].expected;
+		if (!atomic_compare_exchange_strong_explicit(word_at(mt, ops[i].off), &ops[i].old,
+							     ops[i].value, memory_order_acq_rel,
+							     memory_order_acquire))
+			transport_account_cas(tr, 1, 0);
+	}
+	return 0;
+}
+
+static int memory_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct memory_transport *mt = of(tr);
+
+	if (strikes(&mt->fail_call))
+		return -ECONNRESET;
+	for (size_t i = 0; i < n; i++) {
+		bool lost = strikes(&mt->lose_atomic);
+
+		ops[i].status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
+		if (!lost || !mt->lose_undone)
+			ops[i].old = atomic_fetch_add_explicit(word_at(mt, ops[i].off),
+							       ops[i].value, memory_order_acq_rel);
+	}
+	return 0;
+}
+
+static int memory_fence(struct transport *tr)
+{
+	(void)tr;
+	return 0;
+}
+
+static const struct transport_ops memory_ops = {
+	.name = "memory",
+	.view = memory_view,
+	.view_end = memory_view_end,
+	.read = memory_read,
+	.write = memory_write,
+	.cas = memory_cas,
+	.faa = memory_faa,
+	.order = memory_fence,
+};
+
+void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t size, bool in_place)
+{
+	memset(mt, 0, sizeof(*mt));
+	mt->tr.ops = &memory_ops;
+	mt->tr.caps = in_place ? TRANSPORT_ADDRESSABLE : 0;
+	mt->tr.clock = clock_monotonic();
+	if (fork_watch(&mt->tr.forks))
+		abort();
+	mt->bytes = bytes;
+	mt->region = (struct region){
+		.tr = &mt->tr,
+		.id = 1,
+		.rights = RIGHT_ALL,
+		.size = size,
+		.base = in_place ? bytes : NULL,
+	};
+}
+
+void memory_transport_fini(struct memory_transport *mt)
+{
+	free(mt->view);
+	mt->view = NULL;
+}
