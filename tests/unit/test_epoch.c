@@ -1,0 +1,207 @@
+#include "tests/support/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/epoch.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct epoch ep;
+
+static uint64_t word_off(void)
+{
+	return shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+}
+
+static void set_epoch(uint32_t number, enum epoch_mode mode)
+{
+	uint64_t word = epoch_make(number, mode, 1);
+
+	assert_int_equal(transport_store(fx.conn.tree, word_off(), &word, 8), 0);
+}
+
+static uint64_t promise(void)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(
+		transport_load(fx.conn.tree,
+			       shard_slot_off(fx.shard, 2) + offsetof(struct client_slot, promise),
+			       &word),
+		0);
+	return word;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	shard_fixture_open(&fx, NULL);
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.desc.slots_off, 2);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static void epoch_enter__promises_the_epoch_of_the_shard(void **state)
+{
+	(void)state;
+	set_epoch(7, EPOCH_DUAL);
+	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(promise(), 7);
+	assert_int_equal(ep.number, 7);
+	assert_int_equal(ep.mode, EPOCH_DUAL);
+}
+
+static void epoch_enter__again_sees_a_new_mode(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(0, EPOCH_DUAL);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(ep.mode, EPOCH_DUAL);
+}
+
+static void epoch_enter__again_under_a_new_epoch_is_stale(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(1, EPOCH_NORMAL);
+	assert_int_equal(epoch_enter(&ep), -ESTALE);
+	assert_int_equal(ep.number, 0);
+	assert_int_equal(promise(), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(promise(), 1);
+}
+
+static void epoch_enter__after_a_refresh_is_still_stale(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(1, EPOCH_NORMAL);
+	assert_int_equal(epoch_refresh(&ep), 0);
+	assert_int_equal(ep.number, 1);
+	assert_int_equal(promise(), 0); /* the older promise still holds back the next pass */
+	assert_int_equal(epoch_enter(&ep), -ESTALE);
+}
+
+static void epoch_leave__is_idle(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(epoch_leave(&ep), 0);
+}
+
+static void epoch_read__announces_nothing(void **state)
+{
+	(void)state;
+	set_epoch(9, EPOCH_NORMAL);
+	assert_int_equal(epoch_read(&ep), 0);
+	assert_int_equal(ep.number, 9);
+	assert_int_equal(promise(), SLOT_IDLE);
+}
+
+static void epoch_enter__without_a_slot_is_refused(void **state)
+{
+	(void)state;
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.desc.slots_off, EPOCH_NO_SLOT);
+	assert_int_equal(epoch_enter(&ep), -EINVAL);
+	assert_int_equal(epoch_read(&ep), 0);
+}
+
+static void epoch_enter__counts_no_phase_on_an_addressable_region(void **state)
+{
+	uint64_t before = fx.conn.tr->stats.phases;
+
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(fx.conn.tr->stats.phases, before);
+}
+
+static void epoch_enter__over_calls_when_the_region_has_no_address(void **state)
+{
+	uint8_t *base = fx.conn.tree->base;
+	int entered, left;
+	uint64_t seen;
+
+	(void)state;
+	set_epoch(5, EPOCH_NORMAL);
+	fx.conn.tree->base = NULL;
+	entered = epoch_enter(&ep);
+	seen = promise();
+	left = epoch_leave(&ep);
+	fx.conn.tree->base = base;
+	assert_int_equal(entered, 0);
+	assert_int_equal(seen, 5);
+	assert_int_equal(left, 0);
+	assert_int_equal(promise(), SLOT_IDLE);
+}
+
+/* Rule 7: what may be written over each tag, in each mode. */
+static void epoch_next_tag__by_mode_and_tag(void **state)
+{
+	static const struct {
+		enum epoch_mode mode;
+		uint32_t old;
+		int rc;
+		uint32_t tag;
+	} cases[] = {
+		{ EPOCH_NORMAL, 2, 0, 2 },       { EPOCH_NORMAL, 3, -ESTALE, 9 },
+		{ EPOCH_NORMAL, 1, -ESTALE, 9 }, { EPOCH_ZERO, 2, 0, 2 },
+		{ EPOCH_ZERO, 3, -ESTALE, 9 },   { EPOCH_DUAL, 2, 0, 3 },
+		{ EPOCH_DUAL, 3, 0, 3 },         { EPOCH_DUAL, 0, -ESTALE, 9 },
+		{ EPOCH_DUAL, 1, -ESTALE, 9 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t tag = 9;
+
+		ep.number = 6;
+		ep.mode = cases[i].mode;
+		assert_int_equal(epoch_next_tag(&ep, cases[i].old, &tag), cases[i].rc);
+		assert_int_equal(tag, cases[i].tag);
+	}
+}
+
+static void epoch_blocks_pass__only_older_promises(void **state)
+{
+	(void)state;
+	assert_true(epoch_blocks_pass(4, 5));
+	assert_false(epoch_blocks_pass(5, 5));
+	assert_false(epoch_blocks_pass(6, 5));
+	assert_false(epoch_blocks_pass(SLOT_IDLE, 5));
+	assert_true(epoch_blocks_pass(UINT32_MAX, 0)); /* the number wrapped */
+	assert_false(epoch_blocks_pass(0, UINT32_MAX));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(epoch_enter__promises_the_epoch_of_the_shard),
+		TEST(epoch_enter__again_sees_a_new_mode),
+		TEST(epoch_enter__again_under_a_new_epoch_is_stale),
+		TEST(epoch_enter__after_a_refresh_is_still_stale),
+		TEST(epoch_leave__is_idle),
+		TEST(epoch_read__announces_nothing),
+		TEST(epoch_enter__without_a_slot_is_refused),
+		TEST(epoch_enter__counts_no_phase_on_an_addressable_region),
+		TEST(epoch_enter__over_calls_when_the_region_has_no_address),
+		TEST(epoch_next_tag__by_mode_and_tag),
+		TEST(epoch_blocks_pass__only_older_promises),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
