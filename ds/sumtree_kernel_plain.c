@@ -5,8 +5,6 @@
 
 #include "wire/sumtree_layout.h"
 
-#include "base/cpu.h"
-
 #include <stdbool.h>
 
 /* Takes one lane down; false = it needs another look. */
@@ -61,8 +59,3 @@ static void pick_leaves(struct draw_lanes *lanes, uint32_t groups, uint32_t fano
 }
 
 const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves };
-
-const struct sumtree_kernel *sumtree_kernel_get(void)
-{
-	return &sumtree_kernel_plain;
-}
