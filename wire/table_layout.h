@@ -50,6 +50,39 @@ static inline uint32_t key_slot(uint64_t key)
 	return (uint32_t)key & 0xffffffu;
 }
 
+/* Numbers of dtype, role and selector: those of enum rlv_dtype, rlv_role and rlv_selector. */
+enum column_dtype {
+	DTYPE_BOOL = 1,
+	DTYPE_U8,
+	DTYPE_I8,
+	DTYPE_U16,
+	DTYPE_I16,
+	DTYPE_U32,
+	DTYPE_I32,
+	DTYPE_U64,
+	DTYPE_I64,
+	DTYPE_F16,
+	DTYPE_F32,
+	DTYPE_F64,
+};
+
+enum column_role { ROLE_PLAIN = 0, ROLE_OBS = 1, ROLE_REWARD = 2, ROLE_NEXT = 3 };
+
+enum view_selector {
+	SELECT_PRIORITIZED = 0,
+	SELECT_UNIFORM = 1,
+	SELECT_FIFO = 2,
+	SELECT_LIFO = 3,
+};
+
+/* Bytes of one element; 0 = no such dtype. */
+static inline uint32_t dtype_bytes(uint32_t dtype)
+{
+	static const uint8_t bytes[] = { 0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8 };
+
+	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
+}
+
 /*
  *   offset size
  *        0   64  name, NUL-terminated and NUL-padded
