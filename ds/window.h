@@ -3,23 +3,31 @@
  *
  *   rows of an item:   [ past = stack-1 | anchor | future ]      (wire/table_layout.h)
  *
- *   RLV_PLAIN   the anchor's
- *   RLV_OBS     `stack` rows that end at the anchor; rows before the episode's first step are
- *               replaced by that first step's; and next_<name>: the same k steps later
- *   RLV_REWARD  sum of gamma^i r_i over the k steps of the return
- *   RLV_NEXT    the one stored with the last step of the return
- *   discount    gamma^k, or 0 when the return ended in a terminated step
+ *   PLAIN     the anchor's
+ *   OBS       `stack` rows that end at the anchor; rows before the episode's first step are
+ *             replaced by that first step's; and next_<name>: the same k steps later
+ *   REWARD    sum of gamma^i r_i over the k steps of the return
+ *   NEXT      the one stored with the last step of the return
+ *   discount  gamma^k, or 0 when the return ended in a terminated step
  *
- * k = n_step, or fewer where the episode ends: at a terminated step (its reward is in), at a truncated
- * step followed by its ROW_FINAL observation (reward in, bootstraps from it), or before a truncated step without one
- * (bootstraps from its own observation).
+ * k = n_step, or fewer where the episode ends:
  *
- * Rows may be overwritten while they are copied. All reads go through transport_copy_racy; what is read
- * chooses only among rows of the same window, and the caller throws the item away unless its leaf is
- * unchanged afterwards (rule 5).
+ *   terminated                         the last reward is in; what follows does not count
+ *   truncated, then a ROW_FINAL        the last reward is in; bootstraps from that observation
+ *   truncated without one, or the      next observations are rows: ends one step before, and
+ *   rows just stop (filler, ROW_FIRST) bootstraps from the last step's own observation;
+ *                                      next observations are stored: the last reward is in
+ *
+ * Rows may be overwritten while they are copied. All reads go through transport/barrier.h; what is
+ * read chooses only among rows of the same window, and the caller throws the item away unless its
+ * leaf is unchanged afterwards (rule 5).
  */
 #ifndef RLV_DS_WINDOW_H
 #define RLV_DS_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "wire/table_layout.h"
 
@@ -29,8 +37,8 @@ enum window_kind {
 	WINDOW_ANCHOR,   /* out[i] = column of the anchor */
 	WINDOW_STACK,    /* out[i][s] = stack at the anchor */
 	WINDOW_NEXT,     /* out[i][s] = stack k steps later */
-	WINDOW_ALL,      /* out[i][w] = every row of the window */
-	WINDOW_RETURN,   /* out[i] = n-step return, in the column's dtype */
+	WINDOW_ALL,      /* out[i][w] = stack at rows 0.., next stack at rows window_next_at().. */
+	WINDOW_RETURN,   /* out[i] = n-step return, in the column's dtype (f32, f64) */
 	WINDOW_LAST,     /* out[i] = column of the return's last step */
 	WINDOW_DISCOUNT, /* out[i] = f32 */
 	WINDOW_STEPS,    /* out[i] = u32 k */
@@ -50,23 +58,45 @@ struct window_output {
 struct window_plan {
 	uint32_t row_bytes, tail_off;
 	uint32_t stack, future; /* of the view: anchor is row stack-1 of the window */
-	uint32_t n_step;
-	bool has_obs; /* some output is WINDOW_NEXT or WINDOW_ALL: the return needs a next row */
-	bool stream_stores; /* batch exceeds the L2 cache: use non-temporal stores */
+	uint32_t n_step;        /* of the sampler: at most the view's */
+	bool has_obs;           /* next observations come from later rows: future >= n_step */
+	bool stream_stores;     /* batch exceeds the L2 cache: use non-temporal stores */
 	double gamma;
 	uint32_t n_outputs;
 	const struct window_output *outputs;
 };
 
 /*
+ * Rows of WINDOW_ALL: the next stack begins at row window_next_at(), window_all_rows() in all. The
+ * two stacks share rows where every return has the same length, or they do not overlap anyway.
+ */
+static inline uint32_t window_next_at(uint32_t stack, uint32_t n_step)
+{
+	return n_step == 1 || n_step >= stack ? n_step : stack;
+}
+
+static inline uint32_t window_all_rows(uint32_t stack, uint32_t n_step)
+{
+	return window_next_at(stack, n_step) + stack;
+}
+
+/*
+ * Starts loading the rows of n windows. window_gather does so itself, a few items ahead; a caller
+ * that has something else to do first may call it before. Cost: local. Thread: any.
+ */
+void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n);
+
+/*
  * Gathers items [0, n): windows[i] points to the first row of item i's window (in the pool or in a
- * buffer), at[i] is its index in the output arrays. gen: where not NULL, ok_out[i] = all row trailers carry gen[i].
- * Prefetches across the batch. Cost: local.
+ * buffer, 8-aligned), at[i] is its index in the output arrays. Cost: local. Thread: any.
  */
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
 		   const uint32_t *at, size_t n);
 
-/* Does the anchor of this window stand for an item of the view? Used by the writer at publish. */
+/*
+ * Does the window that ends at a new row stand for an item of the view? For the writer at publish.
+ * has_next: some column has role OBS. Thread: any.
+ */
 struct window_flags {
 	const uint16_t *flags; /* row flags of the window, oldest first */
 	const uint32_t *steps; /* step in the episode of each row */

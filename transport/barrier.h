@@ -79,6 +79,31 @@ static inline void transport_copy_racy(void *dst, const void *src, size_t n)
 }
 
 /*
+ * The same for any n and any ends: a column of a row. The 8-byte words that src touches lie inside
+ * the row. dst is the caller's own.
+ */
+static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t n)
+{
+#if BARRIER_TSAN
+	const uint8_t *from = (const uint8_t *)src;
+	uint8_t *to = (uint8_t *)dst;
+
+	while (n) {
+		size_t skip = (uintptr_t)from & 7, part = 8 - skip < n ? 8 - skip : n;
+		uint64_t word = atomic_load_explicit((const _Atomic uint64_t *)(from - skip),
+						     memory_order_relaxed);
+
+		memcpy(to, (const uint8_t *)&word + skip, part);
+		from += part;
+		to += part;
+		n -= part;
+	}
+#else
+	memcpy(dst, src, n);
+#endif
+}
+
+/*
  * Second look at a leaf, after the rows were copied: the copies are performed before it (rule 5).
  */
 static inline uint64_t transport_read_validate(const struct rword64 *leaf)

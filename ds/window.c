@@ -1,0 +1,374 @@
+/*
+ * The hot path of sampling. First the tails of all rows say, for each item, how many steps its
+ * return has and which row its episode begins with; then one column at a time is copied in a loop
+ * that knows its size, and large columns (frames) item by item, so that what two arrays share is
+ * read from the cache the second time.
+ */
+#include "ds/window.h"
+
+#include "ds/window_stream.h"
+
+#include "transport/barrier.h"
+
+#include "base/bits.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LOT 256           /* items handled together: what the arrays on the stack hold */
+#define LARGE_BYTES 512   /* columns from here on are copied item by item */
+#define SMALL_WINDOW 1024 /* windows up to here are prefetched whole */
+#define ROW_STOPS (ROW_FIRST | ROW_FILLER)
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+struct lot {
+	const struct window_plan *plan;
+	const uint8_t *const *windows;
+	const uint32_t *at;
+	uint32_t n;
+	uint32_t k[LOT];     /* steps of the return */
+	uint32_t first[LOT]; /* row of the window where the anchor's episode begins, or 0 */
+	float discount[LOT];
+};
+
+/* -------- tails -------- */
+
+static uint64_t tail_word(const struct window_plan *plan, const uint8_t *window, uint32_t row,
+			  size_t member)
+{
+	const uint8_t *tail = window + (size_t)row * plan->row_bytes + plan->tail_off;
+
+	return rword64_load_relaxed((const void *)(tail + member));
+}
+
+static uint32_t row_flags(const struct window_plan *plan, const uint8_t *window, uint32_t row)
+{
+	return (uint32_t)(tail_word(plan, window, row, 8) >> 16) & 0xffffu;
+}
+
+static uint32_t row_step(const struct window_plan *plan, const uint8_t *window, uint32_t row)
+{
+	return (uint32_t)(tail_word(plan, window, row, 0) >> 32);
+}
+
+/* How a return that has come to `flags`, with `next` in the row behind, goes on. */
+enum ending { GOES_ON, ENDS_HERE, ENDS_BEFORE, TERMINATES };
+
+static enum ending step_ending(const struct window_plan *plan, uint32_t flags, uint32_t next)
+{
+	if (flags & ROW_TERMINATED)
+		return TERMINATES;
+	if (next & ROW_FINAL)
+		return ENDS_HERE;
+	if (flags & ROW_TRUNCATED || next & ROW_STOPS)
+		return plan->has_obs ? ENDS_BEFORE : ENDS_HERE;
+	return GOES_ON;
+}
+
+/* Steps of the return; *terminated_out: it ends in a terminated step. */
+static uint32_t count_steps(const struct window_plan *plan, const uint8_t *window,
+			    bool *terminated_out)
+{
+	uint32_t anchor = plan->stack - 1;
+	uint32_t flags = row_flags(plan, window, anchor);
+
+	*terminated_out = false;
+	for (uint32_t i = 0; i < plan->n_step; i++) {
+		bool behind = i < plan->future;
+		uint32_t next = behind ? row_flags(plan, window, anchor + i + 1) : 0;
+		enum ending ending = step_ending(plan, flags, next);
+
+		*terminated_out = ending == TERMINATES;
+		if (ending == ENDS_BEFORE)
+			return i;
+		if (ending != GOES_ON)
+			return i + 1;
+		flags = next;
+	}
+	return plan->n_step;
+}
+
+/* Of one step: it is an item, so there is one step. */
+static void judge_single(struct lot *lot)
+{
+	const struct window_plan *plan = lot->plan;
+	float gamma = (float)plan->gamma;
+
+	for (uint32_t i = 0; i < lot->n; i++) {
+		uint32_t flags = row_flags(plan, lot->windows[i], plan->stack - 1);
+
+		lot->k[i] = 1;
+		lot->discount[i] = flags & ROW_TERMINATED ? 0 : gamma;
+	}
+}
+
+static void judge_returns(struct lot *lot)
+{
+	const struct window_plan *plan = lot->plan;
+
+	for (uint32_t i = 0; i < lot->n; i++) {
+		bool terminated;
+
+		lot->k[i] = count_steps(plan, lot->windows[i], &terminated);
+		lot->discount[i] = terminated ? 0 : (float)pow(plan->gamma, lot->k[i]);
+	}
+}
+
+static void judge(struct lot *lot)
+{
+	const struct window_plan *plan = lot->plan;
+	uint32_t past = plan->stack - 1;
+
+	if (plan->n_step == 1)
+		judge_single(lot);
+	else
+		judge_returns(lot);
+	for (uint32_t i = 0; past && i < lot->n; i++) {
+		uint32_t step = row_step(plan, lot->windows[i], past);
+
+		lot->first[i] = step < past ? past - step : 0;
+	}
+}
+
+/* -------- small columns, one at a time -------- */
+
+/* Source of item i: windows[i] + base + k[i] * scale. */
+struct source {
+	size_t base, scale;
+};
+
+ALWAYS_INLINE void copy_items(const struct lot *lot, const struct window_output *o,
+			      struct source from, size_t bytes)
+{
+	for (uint32_t i = 0; i < lot->n; i++)
+		transport_copy_racy_bytes(o->out + lot->at[i] * o->item_bytes,
+					  lot->windows[i] + from.base + lot->k[i] * from.scale,
+					  bytes);
+}
+
+static void copy_column(const struct lot *lot, const struct window_output *o, struct source from)
+{
+	switch (o->bytes) {
+	case 1:
+		copy_items(lot, o, from, 1);
+		break;
+	case 2:
+		copy_items(lot, o, from, 2);
+		break;
+	case 4:
+		copy_items(lot, o, from, 4);
+		break;
+	case 8:
+		copy_items(lot, o, from, 8);
+		break;
+	case 16:
+		copy_items(lot, o, from, 16);
+		break;
+	case 32:
+		copy_items(lot, o, from, 32);
+		break;
+	default:
+		copy_items(lot, o, from, o->bytes);
+	}
+}
+
+/* The row of the window that stands at place p of an output of several rows. */
+ALWAYS_INLINE uint32_t source_row(const struct lot *lot, enum window_kind kind, uint32_t i,
+				  uint32_t p)
+{
+	const struct window_plan *plan = lot->plan;
+	uint32_t next_at = window_next_at(plan->stack, plan->n_step);
+	uint32_t row = p;
+
+	if (kind == WINDOW_NEXT)
+		row = p + lot->k[i];
+	else if (kind == WINDOW_ALL && p >= next_at)
+		row = p - next_at + lot->k[i];
+	return row < lot->first[i] ? lot->first[i] : row;
+}
+
+static uint32_t output_rows(const struct window_plan *plan, enum window_kind kind)
+{
+	if (kind == WINDOW_ALL)
+		return window_all_rows(plan->stack, plan->n_step);
+	return kind == WINDOW_STACK || kind == WINDOW_NEXT ? plan->stack : 1;
+}
+
+ALWAYS_INLINE void copy_item_rows(const struct lot *lot, const struct window_output *o, uint32_t i,
+				  window_copy_fn copy)
+{
+	uint32_t rows = output_rows(lot->plan, o->kind);
+	uint8_t *dst = o->out + lot->at[i] * o->item_bytes;
+
+	for (uint32_t p = 0; p < rows; p++, dst += o->bytes) {
+		uint32_t row = source_row(lot, o->kind, i, p);
+
+		copy(dst, lot->windows[i] + (size_t)row * lot->plan->row_bytes + o->offset,
+		     o->bytes);
+	}
+}
+
+static void copy_plain(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	transport_copy_racy_bytes(dst, src, n);
+}
+
+static void copy_rows(const struct lot *lot, const struct window_output *o)
+{
+	for (uint32_t i = 0; i < lot->n; i++)
+		copy_item_rows(lot, o, i, copy_plain);
+}
+
+/* -------- what is computed -------- */
+
+static double reward_at(const struct window_output *o, const uint8_t *src)
+{
+	float single;
+	double full;
+
+	if (o->dtype == DTYPE_F64) {
+		transport_copy_racy_bytes(&full, src, sizeof(full));
+		return full;
+	}
+	transport_copy_racy_bytes(&single, src, sizeof(single));
+	return (double)single;
+}
+
+static void sum_rewards(const struct lot *lot, const struct window_output *o)
+{
+	const struct window_plan *plan = lot->plan;
+
+	for (uint32_t i = 0; i < lot->n; i++) {
+		const uint8_t *src =
+			lot->windows[i] + o->offset + (size_t)(plan->stack - 1) * plan->row_bytes;
+		uint8_t *dst = o->out + lot->at[i] * o->item_bytes;
+		double sum = 0, factor = 1;
+		float single;
+
+		for (uint32_t j = 0; j < lot->k[i]; j++, src += plan->row_bytes) {
+			sum += factor * reward_at(o, src);
+			factor *= plan->gamma;
+		}
+		single = (float)sum;
+		if (o->dtype == DTYPE_F64)
+			memcpy(dst, &sum, sizeof(sum));
+		else
+			memcpy(dst, &single, sizeof(single));
+	}
+}
+
+static void store_words(const struct lot *lot, const struct window_output *o, const void *words)
+{
+	const uint8_t *src = words;
+
+	for (uint32_t i = 0; i < lot->n; i++)
+		memcpy(o->out + lot->at[i] * o->item_bytes, src + i * sizeof(uint32_t),
+		       sizeof(uint32_t));
+}
+
+/* -------- a batch -------- */
+
+static bool is_large(const struct window_output *o)
+{
+	return o->bytes >= LARGE_BYTES && o->kind <= WINDOW_ALL;
+}
+
+static void gather_small(const struct lot *lot, const struct window_output *o)
+{
+	const struct window_plan *plan = lot->plan;
+	size_t row = plan->row_bytes;
+	struct source anchor = { (plan->stack - 1) * row + o->offset, 0 };
+	struct source later = { anchor.base, row };
+
+	switch (o->kind) {
+	case WINDOW_ANCHOR:
+		copy_column(lot, o, anchor);
+		break;
+	case WINDOW_STACK:
+	case WINDOW_NEXT:
+	case WINDOW_ALL:
+		if (o->kind == WINDOW_ALL || plan->stack > 1)
+			copy_rows(lot, o);
+		else
+			copy_column(lot, o, o->kind == WINDOW_STACK ? anchor : later);
+		break;
+	case WINDOW_RETURN:
+		if (plan->n_step == 1)
+			copy_column(lot, o, anchor);
+		else
+			sum_rewards(lot, o);
+		break;
+	case WINDOW_LAST:
+		later.base -= row; /* an item without later rows has at least one step */
+		copy_column(lot, o, later);
+		break;
+	case WINDOW_DISCOUNT:
+		store_words(lot, o, lot->discount);
+		break;
+	case WINDOW_STEPS:
+		store_words(lot, o, lot->k);
+		break;
+	case WINDOW_VERSION:
+		anchor.base = (plan->stack - 1) * row + plan->tail_off +
+			      offsetof(struct row_tail, policy_version);
+		copy_items(lot, o, anchor, sizeof(uint32_t));
+		break;
+	}
+}
+
+static void gather_large(const struct lot *lot, window_copy_fn copy)
+{
+	const struct window_plan *plan = lot->plan;
+
+	for (uint32_t i = 0; i < lot->n; i++)
+		for (uint32_t c = 0; c < plan->n_outputs; c++)
+			if (is_large(&plan->outputs[c]))
+				copy_item_rows(lot, &plan->outputs[c], i, copy);
+}
+
+static void prefetch_lines(const uint8_t *from, size_t bytes)
+{
+	const uint8_t *end = from + bytes;
+
+	for (from -= (uintptr_t)from & (WIRE_LINE - 1); from < end; from += WIRE_LINE)
+		__builtin_prefetch(from);
+}
+
+void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n)
+{
+	uint32_t rows = plan->stack + plan->future;
+	size_t bytes = (size_t)rows * plan->row_bytes;
+
+	if (bytes <= SMALL_WINDOW) {
+		for (size_t i = 0; i < n; i++)
+			prefetch_lines(windows[i], bytes);
+		return;
+	}
+	/* Long rows are streamed by the hardware; their tails are not. */
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t row = plan->stack - 1; row < rows; row++)
+			__builtin_prefetch(windows[i] + (size_t)row * plan->row_bytes +
+					   plan->tail_off);
+}
+
+void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
+		   const uint32_t *at, size_t n)
+{
+	window_copy_fn large = plan->stream_stores ? window_stream_copy() : copy_plain;
+	struct lot lot = { .plan = plan };
+
+	for (size_t done = 0; done < n; done += lot.n) {
+		lot.windows = windows + done;
+		lot.at = at + done;
+		lot.n = (uint32_t)min_u64(n - done, LOT);
+		window_prefetch(plan, lot.windows, lot.n);
+		judge(&lot);
+		for (uint32_t c = 0; c < plan->n_outputs; c++)
+			if (!is_large(&plan->outputs[c]))
+				gather_small(&lot, &plan->outputs[c]);
+		gather_large(&lot, large);
+	}
+	if (plan->stream_stores)
+		window_stream_end();
+}

@@ -1,0 +1,59 @@
+/*
+ * Copies of large columns by non-temporal stores, for batches that would only push the tree and
+ * the rows out of the cache. Private to ds/window*.c.
+ */
+#ifndef RLV_DS_WINDOW_STREAM_H
+#define RLV_DS_WINDOW_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "transport/barrier.h"
+
+/* TSan cannot see vector intrinsics, so there everything goes by transport_copy_racy_bytes. */
+#if defined(__x86_64__) && !BARRIER_TSAN
+#define WINDOW_STREAM 1
+#else
+#define WINDOW_STREAM 0
+#endif
+
+typedef void (*window_copy_fn)(uint8_t *dst, const uint8_t *src, size_t n);
+
+/* The widest that this CPU has; an ordinary copy where there is none. */
+window_copy_fn window_stream_copy(void);
+
+/* After the last copy: the stores are visible before whatever comes next. */
+void window_stream_end(void);
+
+#if WINDOW_STREAM
+void window_stream_avx2(uint8_t *dst, const uint8_t *src, size_t n);
+void window_stream_avx512(uint8_t *dst, const uint8_t *src, size_t n);
+
+#include <emmintrin.h>
+
+/*
+ * The ends of a copy that are no whole lines, in 16-byte pieces where dst allows: the next row's
+ * copy fills the rest of the line while it is still being combined.
+ */
+static inline size_t window_stream_ends(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	size_t done = 0;
+
+	for (; ((uintptr_t)(dst + done) & 15) == 0 && n - done >= 16; done += 16)
+		_mm_stream_si128((__m128i *)(void *)(dst + done),
+				 _mm_loadu_si128((const __m128i *)(const void *)(src + done)));
+	for (; done < n; done++)
+		dst[done] = src[done];
+	return n;
+}
+
+/* Bytes up to dst's next line, at most n. */
+static inline size_t window_stream_head(const uint8_t *dst, size_t n)
+{
+	size_t head = (WIRE_LINE - ((uintptr_t)dst & (WIRE_LINE - 1))) & (WIRE_LINE - 1);
+
+	return head < n ? head : n;
+}
+#endif
+
+#endif
