@@ -1,0 +1,290 @@
+#include "base/runtime_dir.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_MAX_CHARS 48
+#define SECRET_BYTES 32
+
+bool runtime_name_is_valid(const char *name)
+{
+	size_t len = strnlen(name, NAME_MAX_CHARS + 1);
+
+	if (len == 0 || len > NAME_MAX_CHARS || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("_-.", name[i]))
+			return false;
+	return true;
+}
+
+/* -------- directories -------- */
+
+static int join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *name)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return error_set(-ENAMETOOLONG,
+				 "%s/%s: longer than the %d bytes of a socket's name", folder, name,
+				 RUNTIME_PATH_BYTES - 1);
+	memcpy(out, path, sizeof(path));
+	return 0;
+}
+
+static const char *env_path(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] == '/' ? value : NULL;
+}
+
+static int root_path(char out[RUNTIME_PATH_BYTES])
+{
+	const char *own = getenv("RELIVE_RUNTIME_DIR");
+	const char *xdg = env_path("XDG_RUNTIME_DIR");
+	char name[32];
+
+	if (own && *own) {
+		size_t len = strlen(own);
+
+		if (own[0] != '/')
+			return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: not an absolute path",
+					 own);
+		if (len >= RUNTIME_PATH_BYTES)
+			return error_set(-ENAMETOOLONG, "RELIVE_RUNTIME_DIR: %zu bytes", len);
+		memcpy(out, own, len + 1);
+		return 0;
+	}
+	if (xdg)
+		return join(out, xdg, "relive");
+	if (geteuid() == 0)
+		return join(out, "/run", "relive");
+	snprintf(name, sizeof(name), "relive-%u", (unsigned int)geteuid());
+	return join(out, "/tmp", name);
+}
+
+/* Ours alone? Anything else there could be somebody's trap. */
+static int check_owner(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return error_set(-EACCES, "%s: not a directory", path);
+	if (st.st_uid != geteuid())
+		return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st.st_uid);
+	if (st.st_mode & (S_IRWXG | S_IRWXO))
+		return error_set(-EACCES, "%s: mode %03o lets others in, want 0700", path,
+				 (unsigned int)(st.st_mode & 0777));
+	return 0;
+}
+
+static int make(const char *path, bool create)
+{
+	if (create && mkdir(path, 0700) && errno != EEXIST)
+		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
+	return check_owner(path);
+}
+
+int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
+{
+	char root[RUNTIME_PATH_BYTES];
+	struct runtime_dir dir;
+	int ret;
+
+	if (!runtime_name_is_valid(store))
+		return error_set(-EINVAL,
+				 "store name \"%.64s\": want letters, digits, _ - . (%d at most)",
+				 store, NAME_MAX_CHARS);
+	ret = root_path(root);
+	if (ret == 0)
+		ret = join(dir.path, root, store);
+	if (ret == 0)
+		ret = make(root, create);
+	if (ret == 0)
+		ret = make(dir.path, create);
+	if (ret == 0)
+		*dir_out = dir;
+	return ret;
+}
+
+int runtime_dir_file(const struct runtime_dir *dir, const char *file,
+		     char path_out[RUNTIME_PATH_BYTES])
+{
+	return join(path_out, dir->path, file);
+}
+
+/* -------- token -------- */
+
+static int read_token(int fd, const char *path, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	char text[RUNTIME_TOKEN_BYTES + 1];
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)))
+		return error_set(-EACCES, "%s: uid %u mode %03o, want 0600 of our own", path,
+				 (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 0777));
+	n = read(fd, text, sizeof(text));
+	if (n < 0)
+		return error_set(-errno, "read %s: %s", path, strerror(errno));
+	for (ssize_t i = 0; i < RUNTIME_TOKEN_BYTES - 1; i++)
+		if (i >= n || !isxdigit((unsigned char)text[i]))
+			return error_set(-EPROTO, "%s: not %d hexadecimal digits", path,
+					 RUNTIME_TOKEN_BYTES - 1);
+	memcpy(token_out, text, RUNTIME_TOKEN_BYTES - 1);
+	token_out[RUNTIME_TOKEN_BYTES - 1] = '\0';
+	return 0;
+}
+
+int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	char path[RUNTIME_PATH_BYTES];
+	int fd, ret;
+
+	ret = runtime_dir_file(dir, "token", path);
+	if (ret)
+		return ret;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	ret = read_token(fd, path, token_out);
+	close(fd);
+	return ret;
+}
+
+/* 64 digits and a newline. */
+static int write_secret(int fd)
+{
+	uint8_t secret[SECRET_BYTES];
+	char text[2 * SECRET_BYTES + 2];
+
+	if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(secret); i++)
+		snprintf(text + 2 * i, 3, "%02x", secret[i]);
+	text[sizeof(text) - 2] = '\n';
+	if (write(fd, text, sizeof(text) - 1) != (ssize_t)sizeof(text) - 1)
+		return errno ? -errno : -EIO;
+	return fsync(fd) ? -errno : 0;
+}
+
+/* Written under another name first, so that nobody ever reads half a token. */
+static int make_token(const struct runtime_dir *dir)
+{
+	char path[RUNTIME_PATH_BYTES], part[RUNTIME_PATH_BYTES], name[32];
+	int fd, ret;
+
+	snprintf(name, sizeof(name), "token.%d", (int)getpid());
+	ret = runtime_dir_file(dir, "token", path);
+	if (ret == 0)
+		ret = runtime_dir_file(dir, name, part);
+	if (ret)
+		return ret;
+	(void)unlink(part);
+	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set(-errno, "create %s: %s", part, strerror(errno));
+	ret = write_secret(fd);
+	close(fd);
+	if (ret == 0 && link(part, path) && errno != EEXIST)
+		ret = -errno;
+	(void)unlink(part);
+	return ret ? error_set(ret, "make %s: %s", path, strerror(-ret)) : 0;
+}
+
+int runtime_dir_token_make(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	int ret = runtime_dir_token(dir, token_out);
+
+	if (ret != -ENOENT)
+		return ret;
+	ret = make_token(dir);
+	return ret ? ret : runtime_dir_token(dir, token_out);
+}
+
+/* -------- one process for each name -------- */
+
+static int pid_of(const char *path)
+{
+	char text[16] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return n > 0 ? (int)strtol(text, NULL, 10) : 0;
+}
+
+static int write_pid(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int ret;
+
+	if (fd < 0)
+		return error_set(-errno, "create %s: %s", path, strerror(errno));
+	ret = dprintf(fd, "%d\n", (int)getpid());
+	close(fd);
+	return ret < 0 ? error_set(-EIO, "write %s", path) : 0;
+}
+
+static int lock_paths(const struct runtime_dir *dir, const char *name, char *lock, char *pid)
+{
+	char file[RUNTIME_PATH_BYTES];
+	int ret;
+
+	snprintf(file, sizeof(file), "%s.lock", name);
+	ret = runtime_dir_file(dir, file, lock);
+	snprintf(file, sizeof(file), "%s.pid", name);
+	return ret ? ret : runtime_dir_file(dir, file, pid);
+}
+
+int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out, int *pid_out)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+	int fd, ret = lock_paths(dir, name, lock, pid);
+
+	if (ret)
+		return ret;
+	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set(-errno, "create %s: %s", lock, strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		ret = errno == EWOULDBLOCK ? -EBUSY : -errno;
+		*pid_out = pid_of(pid);
+		close(fd);
+		return error_set(ret, "%s: held by pid %d", lock, *pid_out);
+	}
+	ret = write_pid(pid);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+
+	if (lock_paths(dir, name, lock, pid) == 0)
+		(void)unlink(pid);
+	close(fd);
+}

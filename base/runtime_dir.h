@@ -1,0 +1,62 @@
+/*
+ * runtime_dir.h - where the daemons of a host meet their clients: sockets, locks and tokens.
+ *
+ *   ROOT            RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive, else /run/relive for root,
+ *                   else /tmp/relive-UID
+ *   ROOT/STORE      one directory for each store, mode 0700
+ *     metad.sock    control plane (0600)            metad.lock metad.pid
+ *     NODE.sock     memory node's regions (0600)    NODE.lock  NODE.pid      (NODE = memnode-NAME)
+ *     token         shared secret: 64 hexadecimal digits (0600)
+ *
+ * A directory that belongs to another user, or that others may enter, is refused: who can put
+ * a socket there can take the place of a daemon.
+ */
+#ifndef RLV_BASE_RUNTIME_DIR_H
+#define RLV_BASE_RUNTIME_DIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+#define RUNTIME_PATH_BYTES 108 /* of a socket's name, the final 0 included */
+#define RUNTIME_TOKEN_BYTES 65 /* as text, the final 0 included */
+
+struct runtime_dir {
+	char path[RUNTIME_PATH_BYTES]; /* of the store */
+};
+
+/* Letters, digits, _ - . (not first), at most 48. */
+bool runtime_name_is_valid(const char *name);
+
+/*
+ * The directory of a store. create: makes what is missing, else -ENOENT. Errors: -EINVAL (name), -EACCES
+ * (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2). Thread: setup (it
+ * reads the environment).
+ */
+RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out);
+
+/* PATH/file. -ENAMETOOLONG. Thread: any. */
+RLV_MUST_CHECK int runtime_dir_file(const struct runtime_dir *dir, const char *file,
+				    char path_out[RUNTIME_PATH_BYTES]);
+
+/* The store's token. -ENOENT, -EACCES (others may read it), -EPROTO (no token). Thread: any. */
+RLV_MUST_CHECK int runtime_dir_token(const struct runtime_dir *dir,
+				     char token_out[RUNTIME_TOKEN_BYTES]);
+
+/* The same, made from random bytes when there is none. Thread: any, also in several processes. */
+RLV_MUST_CHECK int runtime_dir_token_make(const struct runtime_dir *dir,
+					  char token_out[RUNTIME_TOKEN_BYTES]);
+
+/*
+ * Takes `NAME.lock` for the life of the process and writes its pid to `NAME.pid`. The descriptor
+ * holds the lock. -EBUSY: a live process has it; *pid_out is its pid, or 0. A pid file without
+ * a locked lock file is stale and is overwritten.
+ */
+RLV_MUST_CHECK int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out,
+				    int *pid_out);
+
+/* Removes the pid file and gives the lock back. */
+void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+ * The control plane of a store with daemons: every call is a request to its metadata server.
+ *
+ * One hidden thread for each open store renews the lease and reconnects; it touches nothing else.
+ * Without it a learner that computes for a minute would look dead.
+ */
+#include "client/meta.h"
+
+#include "client/rpc.h"
+#include "client/uri.h"
+
+#include "base/alloc.h"
+#include "base/futex.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
+#define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
+
+struct remote {
+	struct meta base;
+	struct rpc *rpc;
+	bool read_only;
+	pthread_t keeper;
+	_Atomic uint32_t stop; /* futex of the keeper */
+};
+
+static struct remote *remote_of(struct meta *meta)
+{
+	return (struct remote *)meta;
+}
+
+/* -------- calls -------- */
+
+/* Asks; the answer is nothing but a status. */
+static int tell(struct remote *remote, uint16_t type, const ProtobufCMessage *request, bool once)
+{
+	struct rpc_call call = {
+		.type = type,
+		.once = once,
+		.request = request,
+		.reply = &relive__status_reply__descriptor,
+	};
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote->rpc, &call, &reply);
+
+	if (ret == 0)
+		protobuf_c_message_free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out)
+{
+	if (bytes->len == 0 || bytes->len > sizeof(out->data))
+		return error_set(-EPROTO, "table: grant of %zu bytes", bytes->len);
+	memset(out, 0, sizeof(*out));
+	out->bytes = (uint32_t)bytes->len;
+	memcpy(out->data, bytes->data, bytes->len);
+	return 0;
+}
+
+static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
+{
+	int ret;
+
+	if (strlen(place->node_uri) >= sizeof(out->node_uri))
+		return error_set(-EPROTO, "table: node address of %zu bytes",
+				 strlen(place->node_uri));
+	strcpy(out->node_uri, place->node_uri);
+	ret = take_grant(&place->tree_grant, &out->tree);
+	return ret ? ret : take_grant(&place->rows_grant, &out->rows);
+}
+
+static int take_table(const Relive__TableReply *reply, struct meta_table *out)
+{
+	struct meta_table table = { .n_shards = (uint32_t)reply->n_shards };
+	int ret;
+
+	if (reply->desc.len != sizeof(table.desc))
+		return error_set(-EPROTO, "table: descriptor of %zu bytes, want %zu",
+				 reply->desc.len, sizeof(table.desc));
+	memcpy(&table.desc, reply->desc.data, sizeof(table.desc));
+	ret = table_desc_check(&table.desc);
+	if (ret)
+		return ret;
+	if (reply->n_shards != table.desc.n_shards)
+		return error_set(-EPROTO, "table: %zu shards, its descriptor says %u",
+				 reply->n_shards, table.desc.n_shards);
+	table.shards = mem_array(table.n_shards, sizeof(struct meta_shard));
+	if (!table.shards)
+		return error_set(-ENOMEM, "%u shards: no memory", table.n_shards);
+	for (uint32_t s = 0; ret == 0 && s < table.n_shards; s++)
+		ret = take_shard(reply->shards[s], &table.shards[s]);
+	if (ret) {
+		meta_table_fini(&table);
+		return ret;
+	}
+	*out = table;
+	return 0;
+}
+
+static int ask_table(struct remote *remote, uint16_t type, const ProtobufCMessage *request,
+		     struct meta_table *out)
+{
+	struct rpc_call call = {
+		.type = type,
+		.request = request,
+		.reply = &relive__table_reply__descriptor,
+	};
+	struct rpc_lease lease;
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote->rpc, &call, &reply);
+
+	if (ret)
+		return ret;
+	ret = take_table((const Relive__TableReply *)reply, out);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	/* The grants are for the lease of now. */
+	rpc_lease(remote->rpc, &lease);
+	if (remote->base.client_id != lease.client_id)
+		remote->base.client_id = lease.client_id;
+	return ret;
+}
+
+static int remote_create(struct meta *meta, const struct table_desc *desc, struct meta_table *out)
+{
+	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
+	struct table_desc sealed = *desc;
+
+	table_desc_seal(&sealed, 0);
+	request.desc = (ProtobufCBinaryData){ sizeof(sealed), (uint8_t *)&sealed };
+	return ask_table(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_CREATE, &request.base, out);
+}
+
+static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
+{
+	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+
+	request.name = (char *)name;
+	request.read_only = remote_of(meta)->read_only;
+	return ask_table(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_OPEN, &request.base, out);
+}
+
+static int remote_drop(struct meta *meta, const char *name)
+{
+	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
+
+	request.name = (char *)name;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
+}
+
+static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+{
+	Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_LIST,
+		.request = &request.base,
+		.reply = &relive__table_list_reply__descriptor,
+	};
+	const Relive__TableListReply *list;
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+
+	if (ret)
+		return ret;
+	list = (const Relive__TableListReply *)reply;
+	for (size_t i = 0; i < list->n_names && i < *n_inout; i++)
+		snprintf(names[i], RLV_NAME_BYTES, "%s", list->names[i]);
+	*n_inout = list->n_names;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static void fill_slot(Relive__SlotRequest *request, const struct meta_table *table, uint32_t owner)
+{
+	relive__slot_request__init(request);
+	request->table_id = table->desc.table_id;
+	request->owner = owner;
+	request->table_uuid =
+		(ProtobufCBinaryData){ sizeof(table->desc.uuid), (uint8_t *)table->desc.uuid };
+}
+
+static int remote_slot_get(struct meta *meta, const struct meta_table *table, uint32_t *owner_out)
+{
+	Relive__SlotRequest request;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_SLOT_GET,
+		.request = &request.base,
+		.reply = &relive__slot_reply__descriptor,
+	};
+	ProtobufCMessage *reply;
+	uint32_t owner;
+	int ret;
+
+	fill_slot(&request, table, 0);
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	owner = ((const Relive__SlotReply *)reply)->owner;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	if (owner == 0 || owner > table->desc.max_clients)
+		return error_set(-EPROTO, "slot: owner %u of %u", owner, table->desc.max_clients);
+	*owner_out = owner;
+	return 0;
+}
+
+static int remote_slot_put(struct meta *meta, const struct meta_table *table, uint32_t owner)
+{
+	Relive__SlotRequest request;
+
+	fill_slot(&request, table, owner);
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_SLOT_PUT, &request.base, false);
+}
+
+static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
+{
+	snprintf(out->name, sizeof(out->name), "%s", in->name);
+	snprintf(out->address, sizeof(out->address), "%s", in->uri);
+	snprintf(out->pages, sizeof(out->pages), "%s", in->pages);
+	out->pool_bytes = in->pool_bytes;
+	out->used_bytes = in->used_bytes;
+	out->incarnation = in->incarnation;
+	out->regions = in->regions;
+	out->state = in->state;
+}
+
+static int remote_info(struct meta *meta, struct rlv_store_info *out)
+{
+	Relive__StoreInfoRequest request = RELIVE__STORE_INFO_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_STORE_INFO,
+		.request = &request.base,
+		.reply = &relive__store_info_reply__descriptor,
+	};
+	const Relive__StoreInfoReply *info;
+	struct rpc_lease lease;
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+
+	if (ret)
+		return ret;
+	info = (const Relive__StoreInfoReply *)reply;
+	rpc_lease(remote_of(meta)->rpc, &lease);
+	snprintf(out->server_version, sizeof(out->server_version), "%s", info->software);
+	out->term = lease.term;
+	out->n_tables = info->tables;
+	out->n_clients = info->clients;
+	out->rebuilds = info->rebuilds;
+	out->n_nodes = (uint32_t)info->n_nodes;
+	for (size_t i = 0; i < info->n_nodes && i < 16; i++)
+		take_node(info->nodes[i], &out->nodes[i]);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static int remote_persist(struct meta *meta)
+{
+	Relive__Empty request = RELIVE__EMPTY__INIT;
+
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
+}
+
+/* -------- the keeper of the lease -------- */
+
+static void renew(struct remote *remote)
+{
+	Relive__Empty request = RELIVE__EMPTY__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_LEASE_RENEW,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = RENEW_TIMEOUT_NS,
+	};
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote->rpc, &call, &reply);
+
+	if (ret == 0)
+		protobuf_c_message_free_unpacked(reply, NULL);
+	else
+		log_debug("renew lease: %s %s", error_name(ret), error_last());
+}
+
+static void *keep_lease(void *arg)
+{
+	struct remote *remote = arg;
+
+	for (;;) {
+		struct rpc_lease lease;
+		uint64_t deadline;
+		int64_t pause;
+
+		rpc_lease(remote->rpc, &lease);
+		pause = (int64_t)(lease.lease_ns / 3);
+		deadline = deadline_after(clock_monotonic(),
+					  pause < RENEW_MIN_NS ? RENEW_MIN_NS : pause);
+		while (!deadline_expired(clock_monotonic(), deadline)) {
+			/* S1 pairs with S2: nothing but the wish itself */
+			if (atomic_load_explicit(&remote->stop, memory_order_acquire))
+				return NULL;
+			(void)!futex_wait(&remote->stop, 0, deadline);
+		}
+		renew(remote);
+	}
+}
+
+/* The user's signals are not for our thread. */
+static int start_keeper(struct remote *remote)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&remote->keeper, NULL, keep_lease, remote);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret ? error_set(-ret, "thread of the lease: %s", strerror(ret)) : 0;
+}
+
+static void remote_close(struct meta *meta)
+{
+	struct remote *remote = remote_of(meta);
+
+	if (!rpc_is_forked(remote->rpc)) {
+		/* S2 pairs with S1 */
+		atomic_store_explicit(&remote->stop, 1, memory_order_release);
+		futex_wake(&remote->stop, 1);
+		pthread_join(remote->keeper, NULL);
+	}
+	rpc_close(&remote->rpc);
+	mem_free(remote);
+}
+
+static const struct meta_ops remote_ops = {
+	.create = remote_create,
+	.open = remote_open_table,
+	.drop = remote_drop,
+	.list = remote_list,
+	.slot_get = remote_slot_get,
+	.slot_put = remote_slot_put,
+	.info = remote_info,
+	.persist = remote_persist,
+	.close = remote_close,
+};
+
+/* -------- open -------- */
+
+static int connect_uri(struct remote *remote, const struct uri *uri,
+		       const struct rlv_store_opts *opts)
+{
+	struct rpc_opts rpc = {
+		.store = uri->kind == URI_SHM ? uri->text : NULL,
+		.host = uri->text,
+		.port = uri->port,
+		.token = opts->token,
+		.timeout_ns = opts->timeout_ns,
+	};
+	struct rpc_lease lease;
+	int ret = rpc_open(&rpc, &remote->rpc);
+
+	if (ret)
+		return ret;
+	rpc_lease(remote->rpc, &lease);
+	remote->base.client_id = lease.client_id;
+	ret = start_keeper(remote);
+	if (ret)
+		rpc_close(&remote->rpc);
+	return ret;
+}
+
+int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct meta **meta_out)
+{
+	struct remote *remote;
+	struct uri uri;
+	int ret = uri_parse(text, &uri);
+
+	if (ret)
+		return ret;
+	remote = mem_zalloc(sizeof(*remote));
+	if (!remote)
+		return error_set(-ENOMEM, "store: no memory");
+	remote->base.ops = &remote_ops;
+	remote->read_only = opts->read_only;
+	ret = connect_uri(remote, &uri, opts);
+	if (ret) {
+		mem_free(remote);
+		return ret;
+	}
+	*meta_out = &remote->base;
+	return 0;
+}

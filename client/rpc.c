@@ -1,0 +1,308 @@
+#include "client/rpc.h"
+
+#include "relive/relive.h"
+
+#include "base/alloc.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/runtime_dir.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_NS (2 * CLOCK_NS_PER_MS)
+#define BACKOFF_LAST_NS (200 * CLOCK_NS_PER_MS)
+#define TOKEN_BYTES 256
+#define DEFAULT_STORE "default"
+
+static LOCK_ROLE(rpc_role, "rpc", LOCK_RANK_CHANNEL);
+
+struct rpc {
+	struct lock lock;
+	pid_t pid; /* that opened it */
+	int64_t timeout_ns;
+	char store[DIAL_TEXT_BYTES]; /* "" = host */
+	char host[256];
+	uint16_t port;
+	char given_token[TOKEN_BYTES]; /* "" = the token file */
+	bool connected LOCK_GUARDED_BY(rpc_role);
+	struct channel channel LOCK_GUARDED_BY(rpc_role);
+	struct dial_peer peer LOCK_GUARDED_BY(rpc_role);
+};
+
+bool rpc_is_forked(const struct rpc *rpc)
+{
+	return rpc->pid != getpid();
+}
+
+/* -------- connecting -------- */
+
+static int no_store(const char *store)
+{
+	return error_set(-ENOENT, "no store %s on this host: start one with `relive up --store %s`",
+			 store, store);
+}
+
+/* A socket that is there belongs to a store; one that does not answer, to a dead server. */
+static int explain(const struct rpc *rpc, int code)
+{
+	if (!rpc->store[0])
+		return code;
+	if (code == -ENOENT)
+		return no_store(rpc->store);
+	if (code == -ECONNREFUSED)
+		return error_set(code,
+				 "store %s: its metadata server is down: `relive up --store %s`",
+				 rpc->store, rpc->store);
+	return code;
+}
+
+static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
+{
+	const char *store = rpc->store[0] ? rpc->store : DEFAULT_STORE;
+	struct runtime_dir dir;
+	int ret;
+
+	if (rpc->given_token[0]) {
+		memcpy(token_out, rpc->given_token, TOKEN_BYTES);
+		return 0;
+	}
+	ret = runtime_dir_open(store, false, &dir);
+	if (ret == 0)
+		ret = runtime_dir_token(&dir, token_out);
+	if (ret && !rpc->store[0])
+		return error_set(-EACCES,
+				 "relive://%s:%u: no token: give opts.token or RELIVE_TOKEN",
+				 rpc->host, rpc->port);
+	return explain(rpc, ret);
+}
+
+static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
+{
+	char token[TOKEN_BYTES], socket[RUNTIME_PATH_BYTES];
+	struct dial_opts opts = {
+		.host = rpc->host,
+		.port = rpc->port,
+		.token = token,
+		.role = "client",
+		.software = rlv_version(),
+		.client_id = rpc->peer.client_id,
+		.deadline_ns = deadline_ns,
+	};
+	struct runtime_dir dir;
+	int ret = find_token(rpc, token);
+
+	if (ret)
+		return ret;
+	if (rpc->store[0]) {
+		ret = runtime_dir_open(rpc->store, false, &dir);
+		if (ret == 0)
+			ret = runtime_dir_file(&dir, "metad.sock", socket);
+		opts.socket = socket;
+	}
+	if (ret == 0)
+		ret = dial_open(&opts, &rpc->channel, &rpc->peer);
+	if (ret)
+		return explain(rpc, ret);
+	rpc->connected = true;
+	return 0;
+}
+
+static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
+{
+	if (rpc->connected)
+		channel_fini(&rpc->channel);
+	rpc->connected = false;
+}
+
+static bool may_come_back(int code)
+{
+	return code == -ENOENT || code == -ECONNREFUSED || code == -ECONNRESET;
+}
+
+/* Half of it to all of it, so that the clients of a restarted server do not come in step. */
+static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
+{
+	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns);
+	int64_t most = BACKOFF_FIRST_NS << (round < 8 ? round : 8);
+	struct timespec now, ts = { 0 };
+
+	if (most > BACKOFF_LAST_NS)
+		most = BACKOFF_LAST_NS;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	most = most / 2 + (now.tv_nsec ^ getpid() * 7919L) % (most / 2);
+	ts.tv_nsec = most < left ? most : left;
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+}
+
+/* Nothing ever comes unasked: what is readable now is the end. */
+static void notice_loss(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
+{
+	struct pollfd ready = { .fd = rpc->channel.stream.fd, .events = POLLIN };
+
+	if (rpc->connected && poll(&ready, 1, 0) != 0)
+		hang_up(rpc);
+}
+
+static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
+{
+	uint64_t old = rpc->peer.client_id;
+	uint32_t round = 0;
+	int ret = dial(rpc, deadline_ns);
+
+	while (may_come_back(ret) && !deadline_expired(clock_monotonic(), deadline_ns)) {
+		sleep_jittered(round++, deadline_ns);
+		ret = dial(rpc, deadline_ns);
+	}
+	if (ret == 0 && rpc->peer.client_id != old)
+		log_warn("reconnect client %llu lost its lease, new client %llu",
+			 (unsigned long long)old, (unsigned long long)rpc->peer.client_id);
+	return ret;
+}
+
+/* -------- open and close -------- */
+
+static int take_token(struct rpc *rpc, const char *given)
+{
+	const char *env = getenv("RELIVE_TOKEN");
+	const char *token = given ? given : env;
+
+	if (!token)
+		return 0;
+	if (!*token || strlen(token) >= sizeof(rpc->given_token))
+		return error_set(-EINVAL, "%s: want 1 to %zu characters",
+				 given ? "opts.token" : "RELIVE_TOKEN",
+				 sizeof(rpc->given_token) - 1);
+	strcpy(rpc->given_token, token);
+	return 0;
+}
+
+static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
+{
+	int ret = take_token(rpc, opts->token);
+
+	rpc->pid = getpid();
+	rpc->timeout_ns = opts->timeout_ns;
+	rpc->port = opts->port;
+	if (opts->store)
+		snprintf(rpc->store, sizeof(rpc->store), "%s", opts->store);
+	else
+		snprintf(rpc->host, sizeof(rpc->host), "%s", opts->host);
+	if (ret == 0)
+		ret = dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns));
+	return ret;
+}
+
+int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
+{
+	struct rpc *rpc = mem_zalloc(sizeof(*rpc));
+	int ret;
+
+	if (!rpc)
+		return error_set(-ENOMEM, "connection: no memory");
+	ret = fill(rpc, opts);
+	if (ret) {
+		mem_free(rpc);
+		return ret;
+	}
+	lock_init(&rpc->lock, &rpc_role);
+	*rpc_out = rpc;
+	return 0;
+}
+
+LOCK_UNCHECKED void rpc_close(struct rpc **rpc)
+{
+	if (!*rpc)
+		return;
+	hang_up(*rpc);
+	if (!rpc_is_forked(*rpc))
+		lock_fini(&(*rpc)->lock);
+	mem_free(*rpc);
+	*rpc = NULL;
+}
+
+void rpc_lease(struct rpc *rpc, struct rpc_lease *out)
+{
+	lock_acquire(&rpc->lock, &rpc_role);
+	out->client_id = rpc->peer.client_id;
+	out->lease_ns = rpc->peer.lease_ns;
+	out->term = rpc->peer.term;
+	lock_release(&rpc->lock, &rpc_role);
+}
+
+/* -------- calls -------- */
+
+/* Every answer has its Status in front. */
+static int check_reply(const ProtobufCMessage *reply)
+{
+	const ProtobufCFieldDescriptor *field =
+		protobuf_c_message_descriptor_get_field(reply->descriptor, 1);
+	const Relive__Status *status;
+
+	if (!field || field->type != PROTOBUF_C_TYPE_MESSAGE)
+		return error_set(-EPROTO, "answer %s has no status", reply->descriptor->short_name);
+	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
+	return dial_status(status);
+}
+
+static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
+		    ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
+{
+	struct channel_frame frame;
+	ProtobufCMessage *reply;
+	int ret = channel_call(&rpc->channel, call->type, call->request, deadline_ns, &frame);
+
+	if (ret) {
+		if (ret != -EOVERFLOW)
+			hang_up(rpc);
+		return ret;
+	}
+	reply = channel_unpack(call->reply, &frame);
+	if (!reply) {
+		hang_up(rpc);
+		return -EPROTO;
+	}
+	ret = check_reply(reply);
+	if (ret) {
+		protobuf_c_message_free_unpacked(reply, NULL);
+		return ret;
+	}
+	rpc->peer.term = frame.head.term;
+	*reply_out = reply;
+	return 0;
+}
+
+static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
+	       ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
+{
+	int ret;
+
+	do {
+		notice_loss(rpc);
+		ret = rpc->connected ? 0 : reconnect(rpc, deadline_ns);
+		if (ret)
+			return ret;
+		ret = ask_once(rpc, call, deadline_ns, reply_out);
+	} while (ret == -ECONNRESET && !rpc->connected && !call->once &&
+		 !deadline_expired(clock_monotonic(), deadline_ns));
+	return ret;
+}
+
+int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **reply_out)
+{
+	int64_t timeout_ns = call->timeout_ns ? call->timeout_ns : rpc->timeout_ns;
+	int ret;
+
+	if (rpc_is_forked(rpc))
+		return error_set(-ECHILD,
+				 "this store was opened before fork(): open one in the child");
+	lock_acquire(&rpc->lock, &rpc_role);
+	ret = ask(rpc, call, deadline_after(clock_monotonic(), timeout_ns), reply_out);
+	lock_release(&rpc->lock, &rpc_role);
+	return ret;
+}

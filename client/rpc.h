@@ -1,0 +1,60 @@
+/*
+ * Rpc: requests to the metadata server, over one connection that is made again when it broke.
+ *
+ * A reconnect names the client id, so that a restarted server finds the lease again and nothing is
+ * lost. It happens in the next call, within that call's deadline; in between the data path goes on.
+ */
+#ifndef RLV_CLIENT_RPC_H
+#define RLV_CLIENT_RPC_H
+
+#include "wire/dial.h"
+
+#include "base/error.h"
+
+struct rpc;
+
+struct rpc_opts {
+	const char *store; /* on this host, or NULL: */
+	const char *host;
+	uint16_t port;
+	const char *token;  /* NULL: RELIVE_TOKEN, else the token file of the store */
+	int64_t timeout_ns; /* of a call; negative = for ever */
+};
+
+/* What a call carries and wants back. */
+struct rpc_call {
+	uint16_t type;
+	bool once; /* not to be asked again when the connection broke: -ECONNRESET then */
+	const ProtobufCMessage *request;
+	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
+	int64_t timeout_ns;                      /* 0 = that of the connection */
+};
+
+/*
+ * Connects once; the message of a failure says what to do. -ENOENT (no such store here), -ECONNREFUSED,
+ * -EACCES (token), -ETIMEDOUT, -EPROTO. Thread: any, for all.
+ */
+RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
+
+/*
+ * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the server's,
+ * -ETIMEDOUT, -ECONNRESET (done or not, nobody knows), -ECHILD (we are a forked child).
+ */
+RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
+			   ProtobufCMessage **reply_out);
+
+/* The lease as of the last connection. */
+struct rpc_lease {
+	uint64_t client_id;
+	uint64_t lease_ns;
+	uint64_t term;
+};
+
+void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
+
+/* Opened before a fork, in the parent? */
+bool rpc_is_forked(const struct rpc *rpc);
+
+void rpc_close(struct rpc **rpc);
+
+#endif

@@ -1,0 +1,60 @@
+#include "wire/auth.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#define LABEL_BYTES 6
+
+int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES])
+{
+	if (getrandom(nonce_out, AUTH_NONCE_BYTES, 0) != AUTH_NONCE_BYTES)
+		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	return 0;
+}
+
+static int prove(const char *token, const uint8_t *text, size_t len, uint8_t *proof_out)
+{
+	uint8_t proof[EVP_MAX_MD_SIZE];
+	unsigned int n = 0;
+
+	if (!token || !*token)
+		return error_set(-EINVAL, "token is empty");
+	if (!HMAC(EVP_sha256(), token, (int)strlen(token), text, len, proof, &n) ||
+	    n != AUTH_PROOF_BYTES)
+		return error_set(-EIO, "HMAC-SHA256 failed");
+	memcpy(proof_out, proof, AUTH_PROOF_BYTES);
+	return 0;
+}
+
+static int prove_side(const char *token, const char label[LABEL_BYTES + 1], const uint8_t *first,
+		      const uint8_t *second, uint8_t *proof_out)
+{
+	uint8_t text[LABEL_BYTES + 2 * AUTH_NONCE_BYTES];
+
+	memcpy(text, label, LABEL_BYTES);
+	memcpy(text + LABEL_BYTES, first, AUTH_NONCE_BYTES);
+	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, second, AUTH_NONCE_BYTES);
+	return prove(token, text, sizeof(text), proof_out);
+}
+
+int auth_prove_listener(const char *token, const struct auth_nonces *nonces,
+			uint8_t proof_out[AUTH_PROOF_BYTES])
+{
+	return prove_side(token, "server", nonces->dialler, nonces->listener, proof_out);
+}
+
+int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
+		       uint8_t proof_out[AUTH_PROOF_BYTES])
+{
+	return prove_side(token, "client", nonces->listener, nonces->dialler, proof_out);
+}
+
+bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len)
+{
+	return len == AUTH_PROOF_BYTES && CRYPTO_memcmp(want, got, AUTH_PROOF_BYTES) == 0;
+}

@@ -1,0 +1,41 @@
+/*
+ * Auth: both ends prove that they know the store's token, without sending it.
+ *
+ *   dialler                                     listener
+ *     HELLO  nonce D                   ->
+ *                                     <-   nonce L, HMAC-SHA256(token, "server" | D | L)
+ *     AUTH   HMAC(token, "client" | L | D) ->
+ *                                     <-   status, client id
+ *
+ * The words in front keep a listener from being used to answer for a dialler.
+ */
+#ifndef RLV_WIRE_AUTH_H
+#define RLV_WIRE_AUTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define AUTH_NONCE_BYTES 32
+#define AUTH_PROOF_BYTES 32
+
+struct auth_nonces {
+	uint8_t dialler[AUTH_NONCE_BYTES];
+	uint8_t listener[AUTH_NONCE_BYTES];
+};
+
+/* Random bytes from the kernel. -EIO. Thread: any, for all. */
+RLV_MUST_CHECK int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES]);
+
+/* -EIO: the library that computes it failed; -EINVAL: an empty token. */
+RLV_MUST_CHECK int auth_prove_listener(const char *token, const struct auth_nonces *nonces,
+				       uint8_t proof_out[AUTH_PROOF_BYTES]);
+RLV_MUST_CHECK int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
+				      uint8_t proof_out[AUTH_PROOF_BYTES]);
+
+/* In a time that does not depend on where they differ. len: as received; false if not 32. */
+bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len);
+
+#endif

@@ -1,0 +1,219 @@
+#include "wire/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+/* -------- plain sockets -------- */
+
+static int moved(ssize_t n, size_t *n_out, short want, short *events_out)
+{
+	if (n > 0) {
+		*n_out = (size_t)n;
+		return 0;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+		*events_out = want;
+		return -EAGAIN;
+	}
+	return error_set(-ECONNRESET, "connection: %s",
+			 n == 0 ? "closed by the peer" : strerror(errno));
+}
+
+static int socket_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
+		       short *events_out)
+{
+	return moved(recv(stream->fd, dst, len, 0), n_out, POLLIN, events_out);
+}
+
+static int socket_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
+			short *events_out)
+{
+	return moved(send(stream->fd, src, len, MSG_NOSIGNAL), n_out, POLLOUT, events_out);
+}
+
+static void socket_close(struct stream *stream)
+{
+	if (stream->fd >= 0)
+		close(stream->fd);
+	stream->fd = -1;
+}
+
+static const struct stream_ops socket_ops = {
+	.read = socket_read,
+	.write = socket_write,
+	.close = socket_close,
+};
+
+void stream_init_socket(struct stream *stream, int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	stream->ops = &socket_ops;
+	stream->fd = fd;
+	if (flags >= 0)
+		(void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* -------- channel -------- */
+
+void channel_init(struct channel *ch, int fd, const struct clock *clock)
+{
+	memset(ch, 0, sizeof(*ch));
+	stream_init_socket(&ch->stream, fd);
+	ch->clock = clock ? clock : clock_monotonic();
+}
+
+void channel_fini(struct channel *ch)
+{
+	if (ch->stream.ops)
+		ch->stream.ops->close(&ch->stream);
+	mem_free(ch->body);
+	ch->body = NULL;
+	ch->room = 0;
+}
+
+static int wait_for(struct channel *ch, short events, uint64_t deadline_ns)
+{
+	struct pollfd ready = { .fd = ch->stream.fd, .events = events };
+	int n;
+
+	do
+		n = poll(&ready, 1, deadline_left_ms(ch->clock, deadline_ns));
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return error_set(-errno, "poll: %s", strerror(errno));
+	return n == 0 ? error_set(-ETIMEDOUT, "connection: no answer in time") : 0;
+}
+
+int channel_wait(struct channel *ch, uint64_t deadline_ns)
+{
+	return wait_for(ch, POLLIN, deadline_ns);
+}
+
+static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint64_t deadline_ns)
+{
+	while (len) {
+		size_t n = 0;
+		short events = POLLOUT;
+		int ret = ch->stream.ops->write(&ch->stream, bytes, len, &n, &events);
+
+		if (ret == -EAGAIN)
+			ret = wait_for(ch, events, deadline_ns);
+		if (ret)
+			return ret;
+		bytes += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int read_all(struct channel *ch, uint8_t *bytes, size_t len, uint64_t deadline_ns)
+{
+	while (len) {
+		size_t n = 0;
+		short events = POLLIN;
+		int ret = ch->stream.ops->read(&ch->stream, bytes, len, &n, &events);
+
+		if (ret == -EAGAIN)
+			ret = wait_for(ch, events, deadline_ns);
+		if (ret)
+			return ret;
+		bytes += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
+		 const ProtobufCMessage *message, uint64_t deadline_ns)
+{
+	size_t len = protobuf_c_message_get_packed_size(message);
+	struct frame_header head = { .type = type, .request_id = request_id, .term = ch->term };
+	uint8_t *bytes;
+	int ret;
+
+	if (len > FRAME_BODY_MAX)
+		return error_set(-EOVERFLOW, "message of type %u: %zu bytes, at most %u", type, len,
+				 FRAME_BODY_MAX);
+	bytes = mem_alloc(FRAME_HEADER_BYTES + len);
+	if (!bytes)
+		return error_set(-ENOMEM, "message of %zu bytes: no memory", len);
+	head.length = (uint32_t)len;
+	ret = frame_encode(&head, bytes);
+	if (ret == 0) {
+		protobuf_c_message_pack(message, bytes + FRAME_HEADER_BYTES);
+		ret = write_all(ch, bytes, FRAME_HEADER_BYTES + len, deadline_ns);
+	}
+	mem_free(bytes);
+	return ret;
+}
+
+static int make_room(struct channel *ch, size_t len)
+{
+	uint8_t *body;
+
+	if (len <= ch->room)
+		return 0;
+	body = mem_resize(ch->body, len);
+	if (!body)
+		return error_set(-ENOMEM, "message of %zu bytes: no memory", len);
+	ch->body = body;
+	ch->room = len;
+	return 0;
+}
+
+int channel_receive(struct channel *ch, uint64_t deadline_ns, struct channel_frame *frame_out)
+{
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	struct channel_frame frame;
+	int ret = read_all(ch, bytes, sizeof(bytes), deadline_ns);
+
+	if (ret == 0)
+		ret = frame_decode(bytes, sizeof(bytes), &frame.head);
+	if (ret == 0)
+		ret = make_room(ch, frame.head.length);
+	if (ret == 0)
+		ret = read_all(ch, ch->body, frame.head.length, deadline_ns);
+	if (ret)
+		return ret;
+	frame.body = ch->body;
+	*frame_out = frame;
+	return 0;
+}
+
+int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
+		 uint64_t deadline_ns, struct channel_frame *frame_out)
+{
+	struct channel_frame frame;
+	uint64_t id = ++ch->last_id;
+	int ret = channel_send(ch, type, id, request, deadline_ns);
+
+	if (ret == 0)
+		ret = channel_receive(ch, deadline_ns, &frame);
+	if (ret)
+		return ret;
+	if (frame.head.type != (type | FRAME_ANSWER) || frame.head.request_id != id)
+		return error_set(-EPROTO, "answer of type %u to a request of type %u",
+				 frame.head.type & ~FRAME_ANSWER, type);
+	*frame_out = frame;
+	return 0;
+}
+
+ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
+				 const struct channel_frame *frame)
+{
+	static const uint8_t nothing[1];
+	const uint8_t *body = frame->head.length ? frame->body : nothing;
+	ProtobufCMessage *message = protobuf_c_message_unpack(kind, NULL, frame->head.length, body);
+
+	if (!message)
+		(void)error_set(-EPROTO, "frame type %u: its body is no %s",
+				frame->head.type & ~FRAME_ANSWER, kind->short_name);
+	return message;
+}

@@ -1,0 +1,78 @@
+/*
+ * Channel: frames over one connected stream, sent and received with a deadline. Used by whoever
+ * dials (clients, memory nodes) and by the metadata server towards its nodes.
+ *
+ * After any error but -EOVERFLOW of a message that is too long, the channel is dead: what was sent
+ * may or may not have been acted on.
+ *
+ * struct stream is the seam for TLS: another table of the same four functions around the socket.
+ */
+#ifndef RLV_WIRE_CHANNEL_H
+#define RLV_WIRE_CHANNEL_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "wire/frame.h"
+
+#include "base/clock.h"
+
+struct stream;
+
+struct stream_ops {
+	/* One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for *events_out
+	   first. -ECONNRESET: the peer is gone. */
+	int (*read)(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out);
+	int (*write)(struct stream *stream, const void *src, size_t len, size_t *n_out,
+		     short *events_out);
+	void (*close)(struct stream *stream);
+};
+
+struct stream {
+	const struct stream_ops *ops;
+	int fd; /* does not block */
+};
+
+/* A plain socket; owns fd. */
+void stream_init_socket(struct stream *stream, int fd);
+
+struct channel {
+	struct stream stream;
+	const struct clock *clock;
+	uint64_t last_id; /* of a request */
+	uint64_t term;    /* put on what is sent */
+	uint8_t *body;    /* the last one received; grows */
+	size_t room;
+};
+
+struct channel_frame {
+	struct frame_header head;
+	const uint8_t *body; /* borrowed until the next receive */
+};
+
+/* Owns fd, which is made non-blocking. Thread: owner, for all. */
+void channel_init(struct channel *ch, int fd, const struct clock *clock);
+void channel_fini(struct channel *ch);
+
+/* -ETIMEDOUT, -ECONNRESET, -ENOMEM, -EOVERFLOW. type with FRAME_ANSWER where it is one. */
+RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
+				const ProtobufCMessage *message, uint64_t deadline_ns);
+
+/* -EPROTO: not our framing; else as send. */
+RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
+				   struct channel_frame *frame_out);
+
+/*
+ * Asks, and waits for the answer of that type and id. frame_out->head.term is the peer's term. -EPROTO:
+ * anything else came.
+ */
+RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
+				uint64_t deadline_ns, struct channel_frame *frame_out);
+
+/* Waits until something can be received. -ETIMEDOUT. */
+RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
+
+/* Unpacks a body; NULL and a message: not one. Free by protobuf_c_message_free_unpacked. */
+ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
+				 const struct channel_frame *frame);
+
+#endif

@@ -1,0 +1,214 @@
+#include "wire/dial.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "wire/auth.h"
+#include "wire/region.h"
+
+#include "base/process.h"
+
+/* -------- connect -------- */
+
+static int finish_connect(int fd, uint64_t deadline_ns)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLOUT };
+	socklen_t len = sizeof(int);
+	int error = 0, n;
+
+	do
+		n = poll(&ready, 1, deadline_left_ms(clock_monotonic(), deadline_ns));
+	while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len))
+		return -errno;
+	return -error;
+}
+
+static int connect_to(const struct sockaddr *address, socklen_t len, uint64_t deadline_ns,
+		      int *fd_out)
+{
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, address, len))
+		ret = errno == EINPROGRESS ? finish_connect(fd, deadline_ns) : -errno;
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int connect_socket(const struct dial_opts *opts, int *fd_out)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int ret;
+
+	if (strlen(opts->socket) >= sizeof(address.sun_path))
+		return error_set(-ENAMETOOLONG, "socket %s: name too long", opts->socket);
+	strcpy(address.sun_path, opts->socket);
+	ret = connect_to((const struct sockaddr *)&address, sizeof(address), opts->deadline_ns,
+			 fd_out);
+	if (ret == -EAGAIN) /* its queue is full */
+		ret = -ECONNREFUSED;
+	return ret ? error_set(ret, "connect %s: %s", opts->socket, strerror(-ret)) : 0;
+}
+
+static int connect_host(const struct dial_opts *opts, int *fd_out)
+{
+	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *found = NULL;
+	const int one = 1;
+	char port[8];
+	int ret;
+
+	snprintf(port, sizeof(port), "%u", opts->port);
+	ret = getaddrinfo(opts->host, port, &wanted, &found);
+	if (ret)
+		return error_set(-EHOSTUNREACH, "host %s: %s", opts->host, gai_strerror(ret));
+	ret = -EHOSTUNREACH;
+	for (const struct addrinfo *at = found; at && ret; at = at->ai_next)
+		ret = connect_to(at->ai_addr, at->ai_addrlen, opts->deadline_ns, fd_out);
+	freeaddrinfo(found);
+	if (ret)
+		return error_set(ret, "connect %s:%u: %s", opts->host, opts->port, strerror(-ret));
+	(void)setsockopt(*fd_out, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return 0;
+}
+
+/* -------- hello, auth -------- */
+
+int dial_status(const Relive__Status *status)
+{
+	if (!status)
+		return error_set(-EPROTO, "answer without a status");
+	if (status->code == 0)
+		return 0;
+	if (status->code > 0 || status->code < -4095)
+		return error_set(-EPROTO, "answer with status %d", status->code);
+	return error_set(status->code, "%s", status->message);
+}
+
+struct handshake {
+	const struct dial_opts *opts;
+	struct channel *ch;
+	struct auth_nonces nonces;
+	struct dial_peer peer;
+};
+
+static int read_hello(struct handshake *hs, const Relive__HelloReply *reply)
+{
+	uint8_t proof[AUTH_PROOF_BYTES];
+	int ret = dial_status(reply->status);
+
+	if (ret)
+		return ret;
+	if (reply->nonce.len != AUTH_NONCE_BYTES || reply->store_uuid.len != 16)
+		return error_set(-EPROTO, "hello: nonce of %zu bytes, uuid of %zu",
+				 reply->nonce.len, reply->store_uuid.len);
+	memcpy(hs->nonces.listener, reply->nonce.data, AUTH_NONCE_BYTES);
+	memcpy(hs->peer.store_uuid, reply->store_uuid.data, 16);
+	snprintf(hs->peer.store, sizeof(hs->peer.store), "%s", reply->store_name);
+	snprintf(hs->peer.software, sizeof(hs->peer.software), "%s", reply->software);
+	ret = auth_prove_listener(hs->opts->token, &hs->nonces, proof);
+	if (ret)
+		return ret;
+	if (!auth_is_proof(proof, reply->proof.data, reply->proof.len))
+		return error_set(-EACCES,
+				 "token: the server has another one, or is not the store's");
+	return 0;
+}
+
+static int say_hello(struct handshake *hs)
+{
+	Relive__HelloRequest request = RELIVE__HELLO_REQUEST__INIT;
+	Relive__HelloReply *reply;
+	struct channel_frame frame;
+	struct process_id self;
+	int ret = process_self(&self);
+
+	if (ret == 0)
+		ret = auth_nonce(hs->nonces.dialler);
+	if (ret)
+		return ret;
+	request.format_major = REGION_FORMAT_MAJOR;
+	request.software = (char *)hs->opts->software;
+	request.role = (char *)hs->opts->role;
+	request.pid = self.pid;
+	request.start_time = self.start_time;
+	request.boot_id = (ProtobufCBinaryData){ sizeof(self.boot_id), self.boot_id };
+	request.client_id = hs->opts->client_id;
+	request.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, hs->nonces.dialler };
+	ret = channel_call(hs->ch, RELIVE__TYPE__TYPE_HELLO, &request.base, hs->opts->deadline_ns,
+			   &frame);
+	if (ret)
+		return ret;
+	reply = (Relive__HelloReply *)channel_unpack(&relive__hello_reply__descriptor, &frame);
+	if (!reply)
+		return -EPROTO;
+	ret = read_hello(hs, reply);
+	relive__hello_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int prove(struct handshake *hs)
+{
+	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
+	uint8_t proof[AUTH_PROOF_BYTES];
+	Relive__AuthReply *reply;
+	struct channel_frame frame;
+	int ret = auth_prove_dialler(hs->opts->token, &hs->nonces, proof);
+
+	if (ret)
+		return ret;
+	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	ret = channel_call(hs->ch, RELIVE__TYPE__TYPE_AUTH, &request.base, hs->opts->deadline_ns,
+			   &frame);
+	if (ret)
+		return ret;
+	reply = (Relive__AuthReply *)channel_unpack(&relive__auth_reply__descriptor, &frame);
+	if (!reply)
+		return -EPROTO;
+	hs->peer.client_id = reply->client_id;
+	hs->peer.lease_ns = reply->lease_ns;
+	hs->peer.term = frame.head.term;
+	ret = dial_status(reply->status);
+	relive__auth_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
+int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
+{
+	struct channel ch;
+	struct handshake hs = { .opts = opts, .ch = &ch };
+	int fd = -1;
+	int ret = opts->socket ? connect_socket(opts, &fd) : connect_host(opts, &fd);
+
+	if (ret)
+		return ret;
+	channel_init(&ch, fd, NULL);
+	ret = say_hello(&hs);
+	if (ret == 0)
+		ret = prove(&hs);
+	if (ret) {
+		channel_fini(&ch);
+		return ret;
+	}
+	ch.term = hs.peer.term;
+	*ch_out = ch;
+	*peer_out = hs.peer;
+	return 0;
+}

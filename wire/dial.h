@@ -1,0 +1,43 @@
+/*
+ * Dial: connects to a metadata server and proves the token to it (wire/auth.h): the way in of
+ * clients and memory nodes.
+ */
+#ifndef RLV_WIRE_DIAL_H
+#define RLV_WIRE_DIAL_H
+
+#include "wire/channel.h"
+#include "wire/control.pb-c.h"
+
+#define DIAL_TEXT_BYTES 64
+
+struct dial_opts {
+	const char *socket; /* a unix socket, or NULL: */
+	const char *host;
+	uint16_t port;
+	const char *token;
+	const char *role;     /* "client" or "memnode" */
+	const char *software; /* version of ours, for people */
+	uint64_t client_id;   /* of an earlier connection to resume, 0 = new */
+	uint64_t deadline_ns; /* on clock_monotonic(); a name server's own time comes on top */
+};
+
+struct dial_peer {
+	uint64_t client_id; /* lease; another one than asked for: the earlier one was fenced */
+	uint64_t lease_ns;
+	uint64_t term;
+	uint8_t store_uuid[16];
+	char store[DIAL_TEXT_BYTES];
+	char software[DIAL_TEXT_BYTES];
+};
+
+/*
+ * Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (token: ours or the server's is another),
+ * -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
+ */
+RLV_MUST_CHECK int dial_open(const struct dial_opts *opts, struct channel *ch_out,
+			     struct dial_peer *peer_out);
+
+/* The Status of an answer as a code of ours, its words recorded. */
+RLV_MUST_CHECK int dial_status(const Relive__Status *status);
+
+#endif
