@@ -247,6 +247,13 @@ static inline void transport_account(struct transport *tr, uint64_t phases, uint
 	tr->stats.read_bytes += bytes;
 }
 
+/* Counts rows that were built in place: they travel in the chain of the atomics that follow. */
+static inline void transport_account_write(struct transport *tr, uint64_t writes, uint64_t bytes)
+{
+	tr->stats.writes += writes;
+	tr->stats.write_bytes += bytes;
+}
+
 /* What the implementations of the tables find out themselves: results of atomics. */
 static inline void transport_account_cas(struct transport *tr, uint64_t failed, uint64_t unknown)
 {

@@ -199,7 +199,7 @@ enum row_flags {
 	ROW_FIRST = 1,	    /* its observation begins an episode */
 	ROW_TERMINATED = 2, /* its action ended the episode: nothing to bootstrap from */
 	ROW_TRUNCATED = 4,  /* its action was the last one before a time limit or reset */
-	ROW_REPEATED = 8,   /* copy of a row of the writer's previous block; never an item's anchor */
+	ROW_REPEATED = 8,   /* copy of a row of the writer's previous block: its own leaf stays 0 */
 	ROW_FINAL = 16,	    /* holds only the observation after the last action; never an anchor */
 	ROW_FILLER = 32,    /* zeros before a stream's first step or after its last; never an anchor */
 };

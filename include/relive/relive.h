@@ -266,7 +266,7 @@ RLV_CHECKED int rlv_table_info(struct rlv_table *table, struct rlv_table_info *i
 struct rlv_verify_report {
 	uint32_t size;
 	uint32_t problems; /* 0 = every invariant holds */
-	uint64_t items, rows_checked;
+	uint64_t items;
 	uint64_t wrong_sums, wrong_leaves, wrong_blocks, wrong_rows, wrong_words;
 	uint64_t open_blocks;
 	char first_problem[256];

@@ -1,0 +1,202 @@
+/*
+ * Batch buffers: one slab of memory cut into the arrays that the user sees.
+ */
+#include "client/sampler.h"
+
+#include "client/signature.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HUGE_FROM_BYTES ((size_t)1 << 20)
+#define ARRAY_ALIGN 64
+
+/* Cuts the slab; run twice, first without memory to learn the size. */
+struct cutter {
+	const struct rlv_sampler *sp;
+	struct batch *batch;
+	uint8_t *memory; /* NULL = only measure */
+	size_t used;
+	uint32_t n_arrays;
+};
+
+static void *cut(struct cutter *c, size_t bytes)
+{
+	void *ptr = c->memory ? c->memory + c->used : NULL;
+
+	c->used += align_up(bytes, ARRAY_ALIGN);
+	return ptr;
+}
+
+static void add_output(struct cutter *c, enum window_kind kind, const struct column_desc *col,
+		       void *out, uint64_t item_bytes)
+{
+	c->batch->outputs[c->batch->n_outputs++] = (struct window_output){
+		.kind = kind,
+		.offset = col ? col->offset : 0,
+		.bytes = col ? col->bytes : 4,
+		.dtype = col ? col->dtype : 0,
+		.out = out,
+		.item_bytes = item_bytes,
+	};
+}
+
+/* Describes an array: [n, rows (if any), shape of the column]. */
+static void add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
+		      uint32_t rows, uint64_t item_bytes, void *data)
+{
+	struct rlv_array *a = &c->batch->arrays[c->n_arrays];
+	char *name = c->batch->names[c->n_arrays++];
+	int64_t stride = col->bytes;
+	uint32_t d = 0;
+
+	snprintf(name, sizeof(c->batch->names[0]), "%s%s", prefix, col->name);
+	*a = (struct rlv_array){ .name = name, .data = data, .dtype = col->dtype };
+	a->shape[d] = c->sp->opts.batch_size;
+	a->strides[d++] = (int64_t)item_bytes;
+	if (rows > 1) {
+		a->shape[d] = rows;
+		a->strides[d++] = stride;
+	}
+	for (uint32_t i = 0; i < col->ndim; i++) {
+		stride /= col->shape[i];
+		a->shape[d] = col->shape[i];
+		a->strides[d++] = stride;
+	}
+	a->ndim = d;
+}
+
+static void add_packed(struct cutter *c, const char *prefix, const struct column_desc *col,
+		       enum window_kind kind, uint32_t rows)
+{
+	uint64_t item_bytes = (uint64_t)rows * col->bytes;
+	void *data = cut(c, item_bytes * c->sp->opts.batch_size);
+
+	add_array(c, prefix, col, rows, item_bytes, data);
+	add_output(c, kind, col, data, item_bytes);
+}
+
+/* One array of whole windows; obs and next_obs are views of it, n_step rows apart. */
+static void add_window(struct cutter *c, const struct column_desc *col)
+{
+	uint32_t stack = c->sp->plan.stack;
+	uint64_t item_bytes = (uint64_t)(stack + c->sp->plan.n_step) * col->bytes;
+	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
+
+	add_array(c, "", col, stack, item_bytes, data);
+	add_array(c, "next_", col, stack, item_bytes,
+		  data ? data + (uint64_t)c->sp->plan.n_step * col->bytes : NULL);
+	add_output(c, WINDOW_ALL, col, data, item_bytes);
+}
+
+static void add_column(struct cutter *c, const struct column_desc *col)
+{
+	uint32_t stack = c->sp->plan.stack;
+
+	switch (col->role) {
+	case RLV_OBS:
+		if (c->sp->opts.layout == RLV_WINDOW) {
+			add_window(c, col);
+			break;
+		}
+		add_packed(c, "", col, WINDOW_STACK, stack);
+		add_packed(c, "next_", col, WINDOW_NEXT, stack);
+		break;
+	case RLV_REWARD:
+		add_packed(c, "", col, WINDOW_RETURN, 1);
+		break;
+	case RLV_NEXT:
+		add_packed(c, "", col, WINDOW_LAST, 1);
+		break;
+	default:
+		add_packed(c, "", col, WINDOW_ANCHOR, 1);
+	}
+}
+
+static void cut_all(struct cutter *c)
+{
+	static const struct column_desc discount = { .name = "discount",
+						     .dtype = RLV_F32,
+						     .bytes = 4 };
+	static const struct column_desc steps = { .name = "steps", .dtype = RLV_U32, .bytes = 4 };
+	const struct table_desc *desc = c->sp->h.desc;
+	struct batch *b = c->batch;
+	size_t n = c->sp->opts.batch_size;
+
+	b->n_outputs = 0;
+	for (uint32_t i = 0; i < desc->n_columns; i++)
+		add_column(c, &desc->columns[i]);
+	add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
+	add_packed(c, "", &steps, WINDOW_STEPS, 1);
+	b->policy_version = cut(c, n * sizeof(*b->policy_version));
+	add_output(c, WINDOW_VERSION, NULL, b->policy_version, sizeof(*b->policy_version));
+	b->key = cut(c, n * sizeof(*b->key));
+	b->word = cut(c, n * sizeof(*b->word));
+	b->probability = cut(c, n * sizeof(*b->probability));
+	b->weight = cut(c, n * sizeof(*b->weight));
+	b->priority = cut(c, n * sizeof(*b->priority));
+}
+
+static int batch_memory(struct batch *batch)
+{
+	if (batch->bytes < HUGE_FROM_BYTES) {
+		batch->memory = alloc_buffer(NULL, ARRAY_ALIGN, batch->bytes);
+		return batch->memory ? 0 : error_set(-ENOMEM, "batch: no %zu bytes", batch->bytes);
+	}
+	return pages_alloc(batch->bytes, PAGE_THP, &batch->pages);
+}
+
+int batch_init(const struct rlv_sampler *sp, struct batch *batch)
+{
+	struct cutter c = { .sp = sp, .batch = batch };
+	int ret;
+
+	cut_all(&c);
+	batch->bytes = c.used;
+	ret = batch_memory(batch);
+	if (ret)
+		return ret;
+	c = (struct cutter){ .sp = sp, .batch = batch };
+	c.memory = batch->memory ? batch->memory : batch->pages.ptr;
+	memset(c.memory, 0, batch->bytes); /* touch it now, not in the first sample */
+	cut_all(&c);
+	batch->pub = (struct rlv_batch){
+		.n_arrays = c.n_arrays,
+		.arrays = batch->arrays,
+		.key = batch->key,
+		.weight = batch->weight,
+		.probability = batch->probability,
+		.priority = batch->priority,
+		.policy_version = batch->policy_version,
+	};
+	return 0;
+}
+
+void batch_fini(struct batch *batch)
+{
+	if (batch->memory)
+		alloc_buffer_free(NULL, batch->memory, batch->bytes);
+	pages_free(&batch->pages);
+	memset(batch, 0, sizeof(*batch));
+}
+
+int batch_get(struct rlv_sampler *sp, struct batch **batch_out)
+{
+	for (uint32_t i = 0; i < sp->opts.batches; i++)
+		if (!sp->batches[i].held) {
+			*batch_out = &sp->batches[i];
+			return 0;
+		}
+	return error_set(-EBUSY, "sampler: all %u batches are held; release one, or open with more",
+			 sp->opts.batches);
+}
+
+void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch)
+{
+	for (uint32_t i = 0; sampler && i < sampler->opts.batches; i++)
+		if (&sampler->batches[i].pub == batch)
+			sampler->batches[i].held = false;
+}

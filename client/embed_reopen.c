@@ -1,0 +1,156 @@
+/*
+ * embed:FILE opened again: the tables from their regions, each shard recovered.
+ */
+#include "client/meta_embed.h"
+
+#include "ds/recover.h"
+
+#include "wire/region.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_REGIONS 4095u
+
+/* What the extent table lists of a shard: both regions, or a create that was cut short. */
+static const struct target_region *find_region(const struct target_region *regions, size_t n,
+					       const struct target_region *like,
+					       enum region_kind kind)
+{
+	for (size_t i = 0; i < n; i++)
+		if (regions[i].kind == kind && regions[i].table_id == like->table_id &&
+		    regions[i].shard == like->shard)
+			return &regions[i];
+	return NULL;
+}
+
+static int open_shard(struct embed *embed, uint32_t tree_id, uint32_t rows_id,
+		      struct shard **shard_out)
+{
+	static const struct recover_opts opts = { 0 };
+	struct recover_report report;
+	struct region *tree;
+	struct region *rows;
+	int ret;
+
+	ret = embed_attach(embed, tree_id, &tree);
+	if (ret)
+		return ret;
+	ret = embed_attach(embed, rows_id, &rows);
+	if (ret)
+		goto err_detach_tree;
+	ret = shard_open(tree, rows, shard_out);
+	if (ret)
+		goto err_detach_rows;
+	ret = recover_shard(*shard_out, &opts, &report);
+	if (ret)
+		goto err_close_shard;
+	log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64,
+		 (*shard_out)->desc.name, (*shard_out)->desc.shard, report.items, report.closed,
+		 report.retired);
+	return 0;
+
+err_close_shard:
+	shard_close(shard_out);
+err_detach_rows:
+	transport_detach(&rows);
+err_detach_tree:
+	transport_detach(&tree);
+	return ret;
+}
+
+/* Puts a shard into its table, which its first shard makes. */
+static int adopt(struct embed *embed, struct shard *shard)
+{
+	uint32_t id = shard->desc.table_id;
+	struct embed_table *table = embed->tables[id];
+
+	if (!table) {
+		struct table_desc desc = shard->desc;
+
+		table_desc_seal(&desc, 0);
+		table = embed_table_new(&desc);
+		if (!table)
+			return error_set(-ENOMEM, "table %s: no memory", desc.name);
+		embed->tables[id] = table;
+	}
+	if (memcmp(table->desc.uuid, shard->desc.uuid, sizeof(table->desc.uuid)) != 0 ||
+	    table->shards[shard->desc.shard])
+		return error_set(-EPROTO, "pool file: two tables have the id %u", id);
+	table->shards[shard->desc.shard] = shard;
+	return 0;
+}
+
+/* A shard that was never made live, or was being dropped: its space is free again. */
+static void discard(struct embed *embed, const struct target_region *tree,
+		    const struct target_region *rows)
+{
+	struct transport_target *target = embed->base.target;
+
+	log_warn("pool file: table id %u shard %u was never complete, its space is freed",
+		 tree->table_id, tree->shard);
+	(void)target->ops->unregister_region(target, tree->id);
+	if (rows)
+		(void)target->ops->unregister_region(target, rows->id);
+}
+
+static int reopen_shard(struct embed *embed, const struct target_region *regions, size_t n,
+			const struct target_region *tree)
+{
+	const struct target_region *rows = find_region(regions, n, tree, REGION_ROWS);
+	struct shard *shard;
+	int ret = rows ? open_shard(embed, tree->id, rows->id, &shard) : -ESTALE;
+
+	if (ret == -ESTALE) {
+		discard(embed, tree, rows);
+		return 0;
+	}
+	if (ret)
+		return ret;
+	ret = adopt(embed, shard);
+	if (ret)
+		shard_close(&shard);
+	return ret;
+}
+
+/* A create that was cut short leaves some shards of a table live and others not there. */
+static void drop_incomplete(struct embed *embed)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		struct embed_table *table = embed->tables[id];
+		bool whole = true;
+
+		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
+			whole &= table->shards[s] != NULL;
+		if (!table || whole)
+			continue;
+		log_warn("pool file: table %s was never complete, its space is freed",
+			 table->desc.name);
+		embed->tables[id] = NULL;
+		embed_table_destroy(embed, table);
+	}
+}
+
+int embed_reopen(struct embed *embed)
+{
+	struct transport_target *target = embed->base.target;
+	struct target_region *regions = mem_array(MAX_REGIONS, sizeof(*regions));
+	size_t n = MAX_REGIONS;
+	int ret;
+
+	if (!regions)
+		return error_set(-ENOMEM, "pool file: no memory for its table of regions");
+	ret = target->ops->list_regions(target, regions, &n);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		if (regions[i].kind == REGION_TREE)
+			ret = reopen_shard(embed, regions, n, &regions[i]);
+	mem_free(regions);
+	if (ret)
+		return error_prefix(ret, "pool file: ");
+	drop_incomplete(embed);
+	return 0;
+}

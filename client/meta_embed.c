@@ -1,0 +1,552 @@
+/*
+ * The control plane of an embedded store: a target in this process and a catalog in memory. With a file
+ * the catalog is read back from the regions themselves (client/embed_reopen.c).
+ */
+#include "client/meta_embed.h"
+
+#include "ds/slot.h"
+
+#include "wire/region.h"
+
+#include "base/alloc.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define DEFAULT_POOL_BYTES ((uint64_t)1 << 40)
+#define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
+#define EMBED_CLIENT 1u
+
+static LOCK_ROLE(embed_lock, "embed catalog", LOCK_RANK_CHANNEL);
+
+static struct embed *embed_of(struct meta *meta)
+{
+	return (struct embed *)meta;
+}
+
+static int random_bytes(void *out, size_t n)
+{
+	ssize_t got = getrandom(out, n, 0);
+
+	return got == (ssize_t)n ? 0 : error_set(-EIO, "getrandom: short read");
+}
+
+static struct embed_table *find_by_name(const struct embed *embed, const char *name)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (embed->tables[id] && strcmp(embed->tables[id]->desc.name, name) == 0)
+			return embed->tables[id];
+	return NULL;
+}
+
+/* -------- regions -------- */
+
+int embed_attach(struct embed *embed, uint32_t id, struct region **region_out)
+{
+	struct transport_target *target = embed->base.target;
+	struct region_grant grant;
+	int ret;
+
+	ret = target->ops->grant(target, EMBED_CLIENT, id, RIGHT_ALL, &grant);
+	if (ret)
+		return ret;
+	return transport_attach(embed->tr, &grant, region_out);
+}
+
+static void forget_region(struct embed *embed, struct region *region)
+{
+	struct transport_target *target = embed->base.target;
+	uint32_t id = region->id;
+
+	transport_detach(&region);
+	/* The region is ours and known: nothing is left to do if the pool refuses. */
+	(void)target->ops->unregister_region(target, id);
+}
+
+static int make_region(struct embed *embed, const struct table_desc *desc, uint32_t shard,
+		       enum region_kind kind, struct region **region_out)
+{
+	struct transport_target *target = embed->base.target;
+	struct target_region spec = {
+		.kind = kind,
+		.table_id = desc->table_id,
+		.shard = shard,
+		.size = kind == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
+	};
+	int ret;
+
+	ret = target->ops->register_region(target, &spec);
+	if (ret)
+		return ret;
+	ret = embed_attach(embed, spec.id, region_out);
+	if (ret)
+		(void)target->ops->unregister_region(target, spec.id);
+	return ret;
+}
+
+static int make_shard(struct embed *embed, struct table_desc *desc, uint32_t s,
+		      struct shard **shard_out)
+{
+	struct shard_ids ids = {
+		.incarnation = embed->base.target->incarnation,
+		.first_ticket = embed->first_lap[desc->table_id] * desc->blocks,
+	};
+	struct region *tree;
+	struct region *rows;
+	int ret;
+
+	memcpy(ids.store_uuid, embed->store_uuid, sizeof(ids.store_uuid));
+	table_desc_seal(desc, s);
+	ret = make_region(embed, desc, s, REGION_TREE, &tree);
+	if (ret)
+		return ret;
+	ret = make_region(embed, desc, s, REGION_ROWS, &rows);
+	if (ret)
+		goto err_forget_tree;
+	ret = shard_format(tree, rows, desc, &ids);
+	if (ret == 0)
+		ret = shard_open(tree, rows, shard_out);
+	if (ret)
+		goto err_forget_rows;
+	return 0;
+
+err_forget_rows:
+	forget_region(embed, rows);
+err_forget_tree:
+	forget_region(embed, tree);
+	return ret;
+}
+
+/* -------- tables -------- */
+
+struct embed_table *embed_table_new(const struct table_desc *desc)
+{
+	struct embed_table *table = mem_zalloc(sizeof(*table));
+
+	if (!table)
+		return NULL;
+	table->desc = *desc;
+	table->shards = mem_array(desc->n_shards, sizeof(struct shard *));
+	if (!table->shards) {
+		mem_free(table);
+		return NULL;
+	}
+	return table;
+}
+
+void embed_table_free(struct embed_table *table)
+{
+	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+		struct shard *shard = table->shards[s];
+		struct region *tree = shard ? shard->tree : NULL;
+		struct region *rows = shard ? shard->rows : NULL;
+
+		shard_close(&table->shards[s]);
+		if (tree)
+			transport_detach(&tree);
+		if (rows)
+			transport_detach(&rows);
+	}
+	mem_free(table->shards);
+	mem_free(table);
+}
+
+/* Drops the regions of a table that nobody else has heard of, or that was dropped. */
+void embed_table_destroy(struct embed *embed, struct embed_table *table)
+{
+	struct transport_target *target = embed->base.target;
+	uint32_t n = table->desc.n_shards;
+
+	for (uint32_t s = 0; s < n; s++) {
+		if (!table->shards[s])
+			continue;
+		(void)target->ops->unregister_region(target, table->shards[s]->tree->id);
+		(void)target->ops->unregister_region(target, table->shards[s]->rows->id);
+	}
+	embed_table_free(table);
+}
+
+static int fill_place(struct embed *embed, const struct embed_table *table, struct meta_table *out)
+{
+	struct transport_target *target = embed->base.target;
+	struct meta_table place = { .desc = table->desc, .n_shards = table->desc.n_shards };
+	int ret = 0;
+
+	place.shards = mem_array(place.n_shards, sizeof(struct meta_shard));
+	if (!place.shards)
+		return error_set(-ENOMEM, "%u shards: no memory", place.n_shards);
+	for (uint32_t s = 0; ret == 0 && s < place.n_shards; s++) {
+		struct meta_shard *shard = &place.shards[s];
+
+		strcpy(shard->node_uri, "embed:");
+		ret = target->ops->grant(target, EMBED_CLIENT, table->shards[s]->tree->id,
+					 RIGHT_ALL, &shard->tree);
+		if (ret == 0)
+			ret = target->ops->grant(target, EMBED_CLIENT, table->shards[s]->rows->id,
+						 RIGHT_ALL, &shard->rows);
+	}
+	if (ret) {
+		meta_table_fini(&place);
+		return ret;
+	}
+	*out = place;
+	return 0;
+}
+
+static int free_id(const struct embed *embed, uint32_t *id_out)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (!embed->tables[id]) {
+			*id_out = id;
+			return 0;
+		}
+	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
+}
+
+static int make_table(struct embed *embed, const struct table_desc *planned,
+		      struct embed_table **table_out)
+{
+	struct table_desc desc = *planned;
+	struct embed_table *table;
+	int ret;
+
+	ret = free_id(embed, &desc.table_id);
+	if (ret == 0)
+		ret = random_bytes(desc.uuid, sizeof(desc.uuid));
+	if (ret)
+		return ret;
+	table_desc_seal(&desc, 0);
+	table = embed_table_new(&desc);
+	if (!table)
+		return error_set(-ENOMEM, "table %s: no memory", desc.name);
+	for (uint32_t s = 0; s < desc.n_shards; s++) {
+		ret = make_shard(embed, &desc, s, &table->shards[s]);
+		if (ret) {
+			embed_table_destroy(embed, table);
+			return error_prefix(ret, "table %s shard %u: ", desc.name, s);
+		}
+	}
+	embed->tables[desc.table_id] = table;
+	*table_out = table;
+	return 0;
+}
+
+static int create_locked(struct embed *embed, const struct table_desc *desc, struct meta_table *out)
+{
+	struct embed_table *table = find_by_name(embed, desc->name);
+	int ret = 0;
+
+	if (table && !table_desc_same(&table->desc, desc))
+		return error_set(-EEXIST, "table %s exists with another signature or options",
+				 desc->name);
+	if (!table)
+		ret = make_table(embed, desc, &table);
+	return ret ? ret : fill_place(embed, table, out);
+}
+
+static int embed_create(struct meta *meta, const struct table_desc *desc, struct meta_table *out)
+{
+	struct embed *embed = embed_of(meta);
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	ret = create_locked(embed, desc, out);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_open_table(struct meta *meta, const char *name, struct meta_table *out)
+{
+	struct embed *embed = embed_of(meta);
+	struct embed_table *table;
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	table = find_by_name(embed, name);
+	ret = table ? fill_place(embed, table, out)
+		    : error_set(-ENOENT, "no table %s in this store", name);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+/* The first lap of the next table under this id: above any that the shards have used. */
+static int remember_laps(struct embed *embed, const struct embed_table *table)
+{
+	uint64_t *lap = &embed->first_lap[table->desc.table_id];
+
+	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+		struct shard *shard = table->shards[s];
+		uint64_t head;
+		int ret;
+
+		ret = transport_load(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, head)),
+				     &head);
+		if (ret)
+			return ret;
+		if (head / shard->desc.blocks >= *lap)
+			*lap = head / shard->desc.blocks + 1;
+	}
+	return 0;
+}
+
+static int drop_locked(struct embed *embed, const char *name)
+{
+	struct embed_table *table = find_by_name(embed, name);
+	int ret;
+
+	if (!table)
+		return error_set(-ENOENT, "no table %s in this store", name);
+	ret = remember_laps(embed, table);
+	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
+		ret = shard_set_state(table->shards[s], REGION_DROPPED);
+	if (ret)
+		return ret;
+	embed->tables[table->desc.table_id] = NULL;
+	embed_table_destroy(embed, table);
+	return 0;
+}
+
+static int embed_drop(struct meta *meta, const char *name)
+{
+	struct embed *embed = embed_of(meta);
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	ret = drop_locked(embed, name);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+{
+	struct embed *embed = embed_of(meta);
+	size_t n = 0;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		if (!embed->tables[id])
+			continue;
+		if (n < *n_inout)
+			memcpy(names[n], embed->tables[id]->desc.name, RLV_NAME_BYTES);
+		n++;
+	}
+	lock_release(&embed->lock, &embed_lock);
+	*n_inout = n;
+	return 0;
+}
+
+/* -------- slots -------- */
+
+static int slot_get_locked(struct embed *embed, const struct embed_table *table,
+			   uint32_t *owner_out)
+{
+	uint32_t slot;
+	uint32_t s;
+	int ret;
+
+	ret = slot_find_free(table->shards[0], &slot);
+	if (ret)
+		return ret;
+	for (s = 0; s < table->desc.n_shards; s++) {
+		ret = slot_take(table->shards[s], slot, &embed->self, EMBED_CLIENT);
+		if (ret)
+			goto err_release;
+	}
+	*owner_out = slot + 1;
+	return 0;
+
+err_release:
+	while (s-- > 0)
+		(void)slot_release(table->shards[s], slot);
+	return ret;
+}
+
+static int slot_put_locked(const struct embed_table *table, uint32_t owner)
+{
+	int first = 0;
+
+	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+		int ret = slot_release(table->shards[s], owner - 1);
+
+		if (ret && !first)
+			first = ret;
+	}
+	return first;
+}
+
+/* NULL if the table was dropped, or another one has its id now. */
+static const struct embed_table *find_by_place(const struct embed *embed,
+					       const struct meta_table *place)
+{
+	const struct embed_table *table = embed->tables[place->desc.table_id];
+
+	if (table && memcmp(table->desc.uuid, place->desc.uuid, sizeof(table->desc.uuid)) == 0)
+		return table;
+	return NULL;
+}
+
+static int embed_slot_get(struct meta *meta, const struct meta_table *place, uint32_t *owner_out)
+{
+	struct embed *embed = embed_of(meta);
+	const struct embed_table *table;
+	int ret;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	table = find_by_place(embed, place);
+	ret = table ? slot_get_locked(embed, table, owner_out)
+		    : error_set(-ESTALE, "table %s was dropped", place->desc.name);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_slot_put(struct meta *meta, const struct meta_table *place, uint32_t owner)
+{
+	struct embed *embed = embed_of(meta);
+	const struct embed_table *table;
+	int ret = 0;
+
+	lock_acquire(&embed->lock, &embed_lock);
+	table = find_by_place(embed, place);
+	if (table)
+		ret = slot_put_locked(table, owner);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+/* -------- the rest -------- */
+
+static int embed_info(struct meta *meta, struct rlv_store_info *out)
+{
+	struct embed *embed = embed_of(meta);
+	struct rlv_node_info *node = &out->nodes[0];
+	struct target_stats stats;
+
+	meta->target->ops->stats(meta->target, &stats);
+	lock_acquire(&embed->lock, &embed_lock);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		out->n_tables += embed->tables[id] != NULL;
+	lock_release(&embed->lock, &embed_lock);
+	snprintf(out->server_version, sizeof(out->server_version), "%s", rlv_version());
+	out->n_nodes = 1;
+	out->n_clients = 1;
+	snprintf(node->name, sizeof(node->name), "embed");
+	snprintf(node->address, sizeof(node->address), "embed:");
+	snprintf(node->pages, sizeof(node->pages), "%s", stats.page_kind);
+	node->pool_bytes = stats.pool_bytes;
+	node->used_bytes = stats.used_bytes;
+	node->regions = stats.regions;
+	node->incarnation = meta->target->incarnation;
+	node->state = 1;
+	return 0;
+}
+
+static int embed_persist(struct meta *meta)
+{
+	struct embed *embed = embed_of(meta);
+	struct transport_target *target = meta->target;
+	int ret = 0;
+
+	if (!embed->file)
+		return 0;
+	lock_acquire(&embed->lock, &embed_lock);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct embed_table *table = embed->tables[id];
+
+		for (uint32_t s = 0; table && ret == 0 && s < table->desc.n_shards; s++) {
+			ret = target->ops->persist(target, table->shards[s]->rows->id, 0, 0);
+			if (ret == 0)
+				ret = target->ops->persist(target, table->shards[s]->tree->id, 0,
+							   0);
+		}
+	}
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static void embed_close(struct meta *meta)
+{
+	struct embed *embed = embed_of(meta);
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (embed->tables[id])
+			embed_table_free(embed->tables[id]);
+	transport_close(&embed->tr);
+	transport_target_close(&meta->target);
+	lock_fini(&embed->lock);
+	mem_free(embed);
+}
+
+static const struct meta_ops embed_ops = {
+	.create = embed_create,
+	.open = embed_open_table,
+	.drop = embed_drop,
+	.list = embed_list,
+	.slot_get = embed_slot_get,
+	.slot_put = embed_slot_put,
+	.info = embed_info,
+	.persist = embed_persist,
+	.close = embed_close,
+};
+
+static int open_target(const char *path, const struct rlv_store_opts *opts,
+		       struct transport_target **target_out)
+{
+	const struct target_opts target = {
+		.pool_bytes = opts->pool_bytes ? opts->pool_bytes
+			      : path           ? DEFAULT_FILE_BYTES
+					       : DEFAULT_POOL_BYTES,
+		.path = path,
+		.create = true,
+		.exclusive = true,
+		.private_memory = !path,
+		.page_kind = opts->pages == RLV_PAGES_SMALL ? PAGE_SMALL : PAGE_THP,
+	};
+
+	return transport_target_open("shm", &target, target_out);
+}
+
+int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct meta **meta_out)
+{
+	struct transport_opts connect = { .client_id = EMBED_CLIENT };
+	struct embed *embed = mem_zalloc(sizeof(*embed));
+	int ret;
+
+	if (!embed)
+		return error_set(-ENOMEM, "store: no memory");
+	embed->base.ops = &embed_ops;
+	embed->base.client_id = EMBED_CLIENT;
+	embed->file = path != NULL;
+	lock_init(&embed->lock, &embed_lock);
+	ret = process_self(&embed->self);
+	if (ret == 0)
+		ret = random_bytes(embed->store_uuid, sizeof(embed->store_uuid));
+	if (ret)
+		goto err_free;
+	ret = open_target(path, opts, &embed->base.target);
+	if (ret)
+		goto err_free;
+	connect.target = embed->base.target;
+	ret = transport_open("embed:", &connect, &embed->tr);
+	if (ret)
+		goto err_close_target;
+	if (path)
+		ret = embed_reopen(embed);
+	if (ret)
+		goto err_close;
+	*meta_out = &embed->base;
+	return 0;
+
+err_close:
+	embed_close(&embed->base);
+	return ret;
+err_close_target:
+	transport_target_close(&embed->base.target);
+err_free:
+	lock_fini(&embed->lock);
+	mem_free(embed);
+	return ret;
+}

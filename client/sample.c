@@ -1,0 +1,431 @@
+/*
+ * The learner's path.
+ *
+ *   admit     the limiter lets n items go, or the deadline passes
+ *   draw      n leaves from the sum of all shards (ds/sumtree.h)
+ *   gather    the rows of their windows into the batch's columns (ds/window.h)
+ *   verify    the leaves again: same generation, still an item; what fails is drawn anew (rule 5)
+ *   take      views that count their samples: what others took first is drawn anew
+ *   weigh     keys, priorities, importance weights
+ */
+#include "client/sampler.h"
+
+#include "ds/priority.h"
+
+#include "transport/barrier.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REDRAWS 16                    /* rounds in which failed items are drawn anew */
+#define STALE_AFTER_NS CLOCK_NS_PER_S /* rule 1h: look and check lie closer than a wrap */
+
+/* -------- gather: pointers to windows -------- */
+
+static uint64_t window_off(const struct rlv_sampler *sp, uint32_t i)
+{
+	const struct shard *shard = sp->h.nodes.shards[sp->scratch.shard[i]];
+
+	return shard_row_off(shard, sp->scratch.slot[i] + 1 - sp->view->window);
+}
+
+static uint32_t window_bytes(const struct rlv_sampler *sp)
+{
+	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
+}
+
+static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++) {
+		struct region *rows = sp->h.nodes.shards[sp->scratch.shard[i]]->rows;
+
+		sp->scratch.window[i] = rows->base + window_off(sp, i);
+	}
+	transport_account(sp->h.nodes.transports[0], 1, n, (uint64_t)n * window_bytes(sp));
+}
+
+/* Reads the windows of [first, first + n) that lie on transport tr. */
+static int point_by_view(struct rlv_sampler *sp, struct transport *tr, uint32_t first, uint32_t n)
+{
+	struct transport_view views[TRANSPORT_VECTOR];
+	uint32_t index[TRANSPORT_VECTOR];
+	uint32_t m = 0;
+	int ret;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		struct region *rows = sp->h.nodes.shards[sp->scratch.shard[i]]->rows;
+
+		if (rows->tr != tr)
+			continue;
+		views[m] = (struct transport_view){ .region = rows,
+						    .off = window_off(sp, i),
+						    .len = window_bytes(sp) };
+		index[m++] = i;
+	}
+	ret = transport_view(tr, views, m);
+	for (uint32_t k = 0; ret == 0 && k < m; k++)
+		sp->scratch.window[index[k]] = views[k].ptr;
+	return ret;
+}
+
+static int point_at_windows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	uint32_t t;
+	int ret = 0;
+
+	if (sp->addressable) {
+		point_in_place(sp, first, n);
+		return 0;
+	}
+	for (t = 0; ret == 0 && t < sp->h.nodes.n_transports; t++)
+		ret = point_by_view(sp, sp->h.nodes.transports[t], first, n);
+	if (ret)
+		for (t--; t > 0; t--)
+			transport_view_end(sp->h.nodes.transports[t - 1]);
+	return ret;
+}
+
+static void forget_windows(struct rlv_sampler *sp)
+{
+	for (uint32_t t = 0; !sp->addressable && t < sp->h.nodes.n_transports; t++)
+		transport_view_end(sp->h.nodes.transports[t]);
+}
+
+/* -------- verify -------- */
+
+static uint64_t leaf_off(const struct rlv_sampler *sp, uint32_t i)
+{
+	return shard_leaf_off(sp->h.nodes.shards[sp->scratch.shard[i]], sp->view_index,
+			      sp->scratch.slot[i]);
+}
+
+static int look_by_read(struct rlv_sampler *sp, struct transport *tr, uint32_t first, uint32_t n)
+{
+	struct transport_io io[TRANSPORT_VECTOR];
+	uint32_t m = 0;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		struct region *tree = sp->h.nodes.shards[sp->scratch.shard[i]]->tree;
+
+		if (tree->tr == tr)
+			io[m++] = (struct transport_io){ .region = tree,
+							 .off = leaf_off(sp, i),
+							 .dst = &sp->scratch.again[i],
+							 .len = 8 };
+	}
+	return transport_read(tr, io, m);
+}
+
+/* Second look at the leaves of [first, first + n), after their rows were copied. */
+static int look_again(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	int ret = 0;
+
+	if (!sp->addressable) {
+		for (uint32_t t = 0; ret == 0 && t < sp->h.nodes.n_transports; t++)
+			ret = look_by_read(sp, sp->h.nodes.transports[t], first, n);
+		return ret;
+	}
+	for (uint32_t i = first; i < first + n; i++) {
+		const uint8_t *base = sp->h.nodes.shards[sp->scratch.shard[i]]->tree->base;
+		const void *leaf = base + leaf_off(sp, i);
+
+		/* V2 pairs with P1: rows before the second look at their leaf. */
+		sp->scratch.again[i] = transport_read_validate(leaf);
+	}
+	transport_account(sp->h.nodes.transports[0], 1, n, 8 * (uint64_t)n);
+	return 0;
+}
+
+static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
+{
+	if (version > sp->newest_version)
+		sp->newest_version = version;
+	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
+}
+
+/*
+ * Moves the items of [0, n) that hold to the batch and packs the positions of the others to the
+ * front; how many those are.
+ */
+static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+{
+	const struct draw_scratch *s = &sp->scratch;
+	uint32_t failed = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = s->at[i];
+		uint32_t gen = leaf_gen(s->word[i]);
+		bool whole = leaf_gen(s->again[i]) == gen && leaf_priority(s->again[i]) != 0;
+
+		if (!whole || is_too_old(sp, batch->policy_version[at])) {
+			s->at[failed++] = at;
+			continue;
+		}
+		batch->key[at] = key_make(sp->h.desc->table_id, s->shard[i], gen, s->slot[i]);
+		batch->word[at] = s->again[i];
+		batch->probability[at] = s->probability[i];
+	}
+	return failed;
+}
+
+/* -------- one round -------- */
+
+static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n)
+{
+	const struct forest forest = { sp->trees, sp->epochs, sp->h.n_shards };
+	const struct draw_opts opts = {
+		.stratified = stratified,
+		.rank = sp->opts.rank,
+		.world_size = sp->opts.world_size,
+	};
+	const struct draws out = { sp->scratch.shard, sp->scratch.slot, sp->scratch.word,
+				   sp->scratch.probability };
+
+	return sumtree_draw(&forest, &opts, &sp->rng, n, &out);
+}
+
+static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+{
+	uint32_t now;
+	int ret = 0;
+
+	sp->plan.outputs = batch->outputs;
+	sp->plan.n_outputs = batch->n_outputs;
+	for (uint32_t done = 0; ret == 0 && done < n; done += now) {
+		now = n - done < TRANSPORT_VECTOR ? n - done : TRANSPORT_VECTOR;
+		ret = point_at_windows(sp, done, now);
+		if (ret)
+			return ret;
+		window_gather(&sp->plan, sp->scratch.window + done, sp->scratch.at + done, now);
+		ret = look_again(sp, done, now);
+		forget_windows(sp);
+	}
+	return ret;
+}
+
+/* Draws, gathers and verifies the *left items whose positions are in scratch.at. */
+static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, uint32_t *left)
+{
+	uint64_t began_ns = clock_now_ns(sp->h.clock);
+	uint32_t failed = *left;
+	int ret;
+
+	ret = draw(sp, first && !sp->opts.independent, *left);
+	if (ret == 0)
+		ret = gather(sp, batch, *left);
+	if (ret == 0 && sp->view->max_times_sampled)
+		ret = sampler_take(sp, *left);
+	if (ret)
+		return ret;
+	/* After a long sleep a generation may have come round: nothing of it is kept. */
+	if (clock_now_ns(sp->h.clock) - began_ns <= STALE_AFTER_NS)
+		failed = keep_whole(sp, batch, *left);
+	sp->stats.redraws += failed;
+	*left = failed;
+	return 0;
+}
+
+/* Draws until n positions are filled or nothing more is to be had; the rest in scratch.at. */
+static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *left_out)
+{
+	uint32_t left = n;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sp->scratch.at[i] = i;
+	for (uint32_t round = 0; ret == 0 && left > 0 && round < REDRAWS; round++)
+		ret = draw_round(sp, batch, round == 0, &left);
+	*left_out = left;
+	return ret;
+}
+
+/* -------- a short batch -------- */
+
+/* Copies item `from` over item `to` in every array of the batch. */
+static void move_item(struct batch *batch, uint32_t to, uint32_t from)
+{
+	for (uint32_t i = 0; i < batch->n_outputs; i++) {
+		const struct window_output *o = &batch->outputs[i];
+
+		memcpy(o->out + to * o->item_bytes, o->out + from * o->item_bytes, o->item_bytes);
+	}
+	batch->key[to] = batch->key[from];
+	batch->word[to] = batch->word[from];
+	batch->probability[to] = batch->probability[from];
+}
+
+static int compare_positions(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a;
+	uint32_t y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Closes the gaps at the positions in scratch.at[0, left); left > 0. */
+static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
+{
+	uint32_t *gaps = sp->scratch.at;
+	uint32_t next = 0;
+	uint32_t to;
+
+	qsort(gaps, left, sizeof(*gaps), compare_positions);
+	to = gaps[0];
+	for (uint32_t from = gaps[0]; from < n; from++) {
+		if (next < left && gaps[next] == from)
+			next++;
+		else
+			move_item(batch, to++, from);
+	}
+}
+
+/* -------- the call -------- */
+
+/* Live items: the size words lie beside the tops that the draw has read. */
+static int read_size(struct rlv_sampler *sp, int64_t *size_out)
+{
+	*size_out = 0;
+	for (uint32_t s = 0; s < sp->h.n_shards; s++) {
+		int64_t size;
+		int ret = sumtree_size(&sp->trees[s], &sp->epochs[s], &size);
+
+		if (ret)
+			return ret;
+		*size_out += size;
+	}
+	return 0;
+}
+
+static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+{
+	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
+	int64_t size;
+	int ret;
+
+	ret = read_size(sp, &size);
+	if (ret)
+		return ret;
+	priority_to_value(sp->view, batch->word, n, batch->priority);
+	priority_weights(batch->probability, n, (double)(size > 0 ? size : 1),
+			 sp->opts.beta > 0 ? sp->opts.beta : 0, by_max, batch->weight);
+	for (uint32_t a = 0; a < batch->pub.n_arrays; a++)
+		batch->arrays[a].shape[0] = n;
+	batch->pub.n = n;
+	batch->pub.table_size = size;
+	return 0;
+}
+
+/* -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. */
+static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *got_out)
+{
+	uint32_t left;
+	int ret = fill(sp, batch, n, &left);
+
+	if (ret && ret != -ENODATA)
+		return ret;
+	if (left == n)
+		return ret ? ret : error_set(-EAGAIN, "sample: every item drawn was overwritten");
+	if (left > 0) {
+		if (!sp->opts.short_batch)
+			return error_set(-EAGAIN,
+					 "sample: %u of %u items could not be had; "
+					 "opts.short_batch takes fewer",
+					 left, n);
+		close_gaps(sp, batch, n, left);
+	}
+	*got_out = n - left;
+	return finish(sp, batch, *got_out);
+}
+
+/* Admission, draw, and the account of what was delivered. */
+static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+{
+	uint32_t got = 0;
+	int committed;
+	int ret;
+
+	ret = limiter_try_sample(&sp->limiter, n);
+	if (ret)
+		return ret;
+	ret = try_sample(sp, batch, n, &got);
+	if (ret)
+		got = 0;
+	committed = limiter_commit_sample(&sp->limiter, n, got);
+	return ret ? ret : committed;
+}
+
+static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeout_ns)
+{
+	struct limiter_words words;
+	int ret;
+
+	if (why == -ENODATA && timeout_ns == 0)
+		return error_set(-ENODATA, "sample: the view has no items");
+	ret = limiter_read(&sp->limiter, &words);
+	if (ret)
+		return ret;
+	return error_set(-ETIMEDOUT,
+			 "sample of %u: not possible within %" PRId64 " ms: %" PRIu64
+			 " items inserted (min_size %" PRIu64 "), %" PRIu64 " sampled",
+			 n, timeout_ns / CLOCK_NS_PER_MS, words.ins_committed,
+			 sp->view->limit.min_size, words.smp_committed);
+}
+
+static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int64_t timeout_ns)
+{
+	uint64_t began_ns = 0;
+	uint64_t deadline_ns = 0;
+	uint32_t round = 0;
+	int ret;
+
+	for (;;) {
+		ret = sample_once(sp, batch, n);
+		if (ret != -EAGAIN && ret != -ENODATA)
+			break;
+		if (!began_ns) {
+			began_ns = clock_now_ns(sp->h.clock);
+			deadline_ns = deadline_after(sp->h.clock, timeout_ns);
+			sp->stats.limiter_waits++;
+		}
+		if (deadline_expired(sp->h.clock, deadline_ns)) {
+			ret = wait_error(sp, n, ret, timeout_ns);
+			break;
+		}
+		handle_backoff(&sp->h, &round, deadline_ns);
+		ret = handle_check(&sp->h);
+		if (ret)
+			break;
+	}
+	if (began_ns)
+		sp->stats.limiter_wait_ns += clock_now_ns(sp->h.clock) - began_ns;
+	return ret;
+}
+
+int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
+		       const struct rlv_batch **batch_out)
+{
+	struct batch *batch;
+	int ret;
+
+	if (!sampler || !batch_out)
+		return error_set(-EINVAL, "sampler or batch_out is NULL");
+	if (n == 0 || n > sampler->opts.batch_size)
+		return error_set(-EINVAL, "n %u: want 1..%u (opts.batch_size)", n,
+				 sampler->opts.batch_size);
+	ret = handle_check(&sampler->h);
+	if (ret == 0)
+		ret = batch_get(sampler, &batch);
+	if (ret == 0)
+		ret = sample_wait(sampler, batch, n, timeout_ns);
+	if (ret)
+		return ret;
+	batch->held = true;
+	sampler->last = batch;
+	sampler->stats.calls++;
+	sampler->stats.items += batch->pub.n;
+	*batch_out = &batch->pub;
+	return 0;
+}

@@ -1,0 +1,280 @@
+/*
+ * Life of a sampler.
+ */
+#include "client/sampler.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define DEFAULT_BATCH 256
+#define DEFAULT_BATCHES 2
+#define DEFAULT_GAMMA 0.99
+#define DEFAULT_BETA 0.4
+#define MAX_BATCH 65536u
+#define MAX_BATCHES 64u
+#define DEFER_AGE_NS (100 * CLOCK_NS_PER_MS)
+#define STREAM_STORES_FROM ((size_t)1 << 20) /* bytes of all batch buffers: beyond the L2 cache */
+
+/* -------- options -------- */
+
+static bool has_role(const struct table_desc *desc, uint32_t role)
+{
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		if (desc->columns[c].role == role)
+			return true;
+	return false;
+}
+
+static int check_sizes(const struct rlv_sampler_opts *opts)
+{
+	if (opts->batch_size > MAX_BATCH)
+		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
+				 MAX_BATCH);
+	if (opts->batches > MAX_BATCHES)
+		return error_set(-EINVAL, "opts.batches %u: at most %u", opts->batches,
+				 MAX_BATCHES);
+	if (!(opts->gamma >= 0 && opts->gamma <= 1))
+		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", opts->gamma);
+	if (isnan(opts->beta) || opts->beta > 8)
+		return error_set(-EINVAL, "opts.beta %g: want at most 8", opts->beta);
+	if (opts->layout > RLV_WINDOW)
+		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
+	if (opts->weights > RLV_WEIGHTS_RAW)
+		return error_set(-EINVAL, "opts.weights %u: not an rlv_weights", opts->weights);
+	if (opts->world_size && opts->rank >= opts->world_size)
+		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
+				 opts->world_size);
+	return 0;
+}
+
+static int check_opts(const struct table_desc *desc, const struct rlv_sampler_opts *opts)
+{
+	const struct view_desc *view;
+
+	if (opts->size < sizeof(*opts))
+		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLER_OPTS_INIT", opts->size);
+	if (opts->view >= desc->n_views)
+		return error_set(-EINVAL, "opts.view %u: table %s has %u", opts->view, desc->name,
+				 desc->n_views);
+	view = &desc->views[opts->view];
+	if (opts->n_step > view->n_step)
+		return error_set(-EINVAL, "opts.n_step %u: view %u was made for %u", opts->n_step,
+				 opts->view, view->n_step);
+	if (opts->layout == RLV_WINDOW && (opts->n_step ? opts->n_step : view->n_step) != 1)
+		return error_set(-EINVAL, "opts.layout: RLV_WINDOW is for n_step 1, use RLV_DENSE");
+	return check_sizes(opts);
+}
+
+static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
+{
+	struct rlv_sampler_opts *full = &sp->opts;
+
+	*full = *opts;
+	full->batch_size = opts->batch_size ? opts->batch_size : DEFAULT_BATCH;
+	full->batches = opts->batches ? opts->batches : DEFAULT_BATCHES;
+	full->n_step = opts->n_step ? opts->n_step : sp->view->n_step;
+	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
+	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
+	full->world_size = opts->world_size ? opts->world_size : 1;
+	if (full->seed == 0 &&
+	    getrandom(&full->seed, sizeof(full->seed), 0) != (ssize_t)sizeof(full->seed))
+		return error_set(-EIO, "getrandom: no seed");
+	return 0;
+}
+
+/* -------- parts -------- */
+
+static int scratch_init(struct draw_scratch *s, size_t n)
+{
+	s->shard = mem_array(n, sizeof(*s->shard));
+	s->slot = mem_array(n, sizeof(*s->slot));
+	s->word = mem_array(n, sizeof(*s->word));
+	s->probability = mem_array(n, sizeof(*s->probability));
+	s->at = mem_array(n, sizeof(*s->at));
+	s->window = mem_array(n, sizeof(*s->window));
+	s->again = mem_array(n, sizeof(*s->again));
+	s->ops = mem_array(n, sizeof(*s->ops));
+	s->order = mem_array(n, sizeof(*s->order));
+	s->spare = mem_array(n, sizeof(*s->spare));
+	s->quanta = mem_array(n, sizeof(*s->quanta));
+	if (!s->shard || !s->slot || !s->word || !s->probability || !s->at || !s->window ||
+	    !s->again || !s->ops || !s->order || !s->spare || !s->quanta)
+		return error_set(-ENOMEM, "sampler: no memory for batches of %zu", n);
+	return 0;
+}
+
+static void scratch_fini(struct draw_scratch *s)
+{
+	mem_free(s->shard);
+	mem_free(s->slot);
+	mem_free(s->word);
+	mem_free(s->probability);
+	mem_free(s->at);
+	mem_free(s->window);
+	mem_free(s->again);
+	mem_free(s->ops);
+	mem_free(s->order);
+	mem_free(s->spare);
+	mem_free(s->quanta);
+}
+
+static int trees_init(struct rlv_sampler *sp)
+{
+	uint32_t n = sp->h.n_shards;
+
+	sp->trees = mem_array(n, sizeof(*sp->trees));
+	sp->epochs = mem_array(n, sizeof(*sp->epochs));
+	if (!sp->trees || !sp->epochs)
+		return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+	sp->addressable = true;
+	for (uint32_t s = 0; s < n; s++) {
+		struct shard *shard = sp->h.nodes.shards[s];
+
+		sp->trees[s] = shard->trees[sp->view_index];
+		epoch_init(&sp->epochs[s], shard->tree, shard->desc.words_off,
+			   shard->desc.slots_off, sp->h.owner - 1);
+		sp->addressable &= transport_is_addressable(shard->tree->tr) &&
+				   transport_is_addressable(shard->rows->tr);
+	}
+	return 0;
+}
+
+static void plan_init(struct rlv_sampler *sp)
+{
+	const struct table_desc *desc = sp->h.desc;
+	uint32_t later = sp->view->n_step - sp->opts.n_step; /* rows that this return needs not */
+
+	sp->plan = (struct window_plan){
+		.row_bytes = desc->row_bytes,
+		.tail_off = desc->tail_off,
+		.stack = sp->view->stack,
+		.future = sp->view->future - later,
+		.n_step = sp->opts.n_step,
+		.has_obs = has_role(desc, RLV_OBS),
+		.gamma = sp->opts.gamma,
+	};
+}
+
+static int batches_init(struct rlv_sampler *sp)
+{
+	sp->batches = mem_array(sp->opts.batches, sizeof(*sp->batches));
+	if (!sp->batches)
+		return error_set(-ENOMEM, "sampler: no memory for %u batches", sp->opts.batches);
+	for (uint32_t i = 0; i < sp->opts.batches; i++) {
+		int ret = batch_init(sp, &sp->batches[i]);
+
+		if (ret)
+			return ret;
+	}
+	sp->plan.stream_stores = sp->batches[0].bytes * sp->opts.batches >= STREAM_STORES_FROM;
+	return 0;
+}
+
+static void sampler_free(struct rlv_sampler *sp)
+{
+	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
+		batch_fini(&sp->batches[i]);
+	mem_free(sp->batches);
+	mem_free(sp->trees);
+	mem_free(sp->epochs);
+	scratch_fini(&sp->scratch);
+	mem_free(sp);
+}
+
+/* -------- the API -------- */
+
+int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+		     struct rlv_sampler **sampler_out)
+{
+	static const struct rlv_sampler_opts defaults = RLV_SAMPLER_OPTS_INIT;
+	struct tree_deltas_opts defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() };
+	struct rlv_sampler *sp;
+	int ret;
+
+	if (!table || !sampler_out)
+		return error_set(-EINVAL, "table or sampler_out is NULL");
+	if (!opts)
+		opts = &defaults;
+	ret = check_opts(&table->place.desc, opts);
+	if (ret)
+		return ret;
+	sp = mem_zalloc(sizeof(*sp));
+	if (!sp)
+		return error_set(-ENOMEM, "sampler: no memory");
+	sp->view_index = opts->view;
+	sp->view = &table->place.desc.views[opts->view];
+	ret = fill_defaults(sp, opts);
+	if (ret)
+		goto err_free;
+	defer.defer_calls = opts->defer_updates;
+	ret = handle_open(&sp->h, table, 1u << opts->view, &defer);
+	if (ret)
+		goto err_free;
+	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
+	limiter_init(&sp->limiter, sp->h.nodes.shards[0], sp->view_index, sp->h.owner);
+	plan_init(sp);
+	ret = trees_init(sp);
+	if (ret == 0)
+		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
+	if (ret == 0)
+		ret = batches_init(sp);
+	if (ret)
+		goto err_close_handle;
+	*sampler_out = sp;
+	return 0;
+
+err_close_handle:
+	if (handle_close(&sp->h))
+		error_prefix(ret, "sampler: ");
+err_free:
+	sampler_free(sp);
+	return ret;
+}
+
+int rlv_sampler_flush(struct rlv_sampler *sampler)
+{
+	int ret;
+
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	ret = handle_check(&sampler->h);
+	for (uint32_t s = 0; ret == 0 && s < sampler->h.n_shards; s++)
+		ret = access_flush(&sampler->h.access[s]);
+	return ret;
+}
+
+int rlv_sampler_close(struct rlv_sampler **sampler)
+{
+	struct rlv_sampler *sp;
+	int ret;
+
+	if (!sampler || !*sampler)
+		return 0;
+	sp = *sampler;
+	*sampler = NULL;
+	ret = rlv_sampler_flush(sp);
+	if (ret == 0)
+		ret = handle_close(&sp->h);
+	else if (handle_close(&sp->h))
+		error_prefix(ret, "sampler: ");
+	sampler_free(sp);
+	return ret;
+}
+
+int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
+{
+	struct rlv_stats stats;
+
+	if (!sampler || !stats_out)
+		return error_set(-EINVAL, "sampler or stats_out is NULL");
+	if (stats_out->size < sizeof(stats))
+		return error_set(-EINVAL, "stats_out->size %u: want %zu", stats_out->size,
+				 sizeof(stats));
+	stats = sampler->stats;
+	stats.size = (uint32_t)sizeof(stats);
+	handle_stats(&sampler->h, &stats);
+	*stats_out = stats;
+	return 0;
+}

@@ -1,0 +1,41 @@
+/*
+ * Store and table handles: what the verbs of the API share.
+ */
+#ifndef RLV_CLIENT_STORE_H
+#define RLV_CLIENT_STORE_H
+
+#include "client/meta.h"
+#include "client/node.h"
+#include "client/uri.h"
+
+#include "base/lock.h"
+
+struct rlv_store {
+	struct meta *meta;
+	struct uri uri;
+	char uri_text[URI_TEXT_BYTES];
+	int64_t timeout_ns;
+	bool read_only;
+	struct lock lock; /* role store_lock: open_tables */
+	uint32_t open_tables;
+};
+
+struct rlv_table {
+	struct rlv_store *store;
+	struct meta_table place;
+	struct lock lock;      /* role table_lock: nodes, open_handles */
+	struct node_set nodes; /* for info and verify */
+	uint32_t open_handles;
+};
+
+/* Counts a table of the store in (1) and out (-1). */
+void store_table_count(struct rlv_store *store, int delta);
+
+/* Does the store keep its rows in a file? Then rows carry a crc by default. */
+bool store_is_file(const struct rlv_store *store);
+
+/* Counts a handle of the table in and out, so that close can refuse. */
+void table_handle_get(struct rlv_table *table);
+void table_handle_put(struct rlv_table *table);
+
+#endif

@@ -1,0 +1,273 @@
+#include "client/store.h"
+
+#include "client/signature.h"
+
+#include "ds/limiter.h"
+#include "ds/shard_check.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static LOCK_ROLE(table_lock, "table", LOCK_RANK_OBJECT);
+
+void meta_table_fini(struct meta_table *table)
+{
+	mem_free(table->shards);
+	memset(table, 0, sizeof(*table));
+}
+
+void table_handle_get(struct rlv_table *table)
+{
+	lock_acquire(&table->lock, &table_lock);
+	table->open_handles++;
+	lock_release(&table->lock, &table_lock);
+}
+
+void table_handle_put(struct rlv_table *table)
+{
+	lock_acquire(&table->lock, &table_lock);
+	table->open_handles--;
+	lock_release(&table->lock, &table_lock);
+}
+
+/* -------- open and close -------- */
+
+/* Takes place over, also when it fails. */
+static int table_wrap(struct rlv_store *store, struct meta_table *place,
+		      struct rlv_table **table_out)
+{
+	struct rlv_table *table = mem_zalloc(sizeof(*table));
+	int ret = -ENOMEM;
+
+	if (!table) {
+		error_set(ret, "table: no memory");
+		goto err_fini_place;
+	}
+	table->store = store;
+	table->place = *place;
+	ret = node_set_open(store->meta, &table->place, store->timeout_ns, &table->nodes);
+	if (ret)
+		goto err_free;
+	lock_init(&table->lock, &table_lock);
+	store_table_count(store, 1);
+	*table_out = table;
+	return 0;
+
+err_free:
+	mem_free(table);
+err_fini_place:
+	meta_table_fini(place);
+	return ret;
+}
+
+int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
+		     struct rlv_table **table_out)
+{
+	struct table_plan_opts wishes = { 0 };
+	struct table_desc desc;
+	struct meta_table place;
+	int ret;
+
+	if (!store || !opts || !table_out)
+		return error_set(-EINVAL, "store, opts or table_out is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = signature_encode(name, opts, store_is_file(store), &desc);
+	if (ret)
+		return ret;
+	wishes.block = opts->block;
+	wishes.fanout = opts->fanout;
+	ret = table_plan(&desc, &wishes);
+	if (ret)
+		return error_prefix(ret, "table %s: ", name);
+	ret = store->meta->ops->create(store->meta, &desc, &place);
+	if (ret)
+		return ret;
+	return table_wrap(store, &place, table_out);
+}
+
+int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
+{
+	struct meta_table place;
+	int ret;
+
+	if (!store || !name || !table_out)
+		return error_set(-EINVAL, "store, name or table_out is NULL");
+	if (strnlen(name, RLV_NAME_BYTES) == RLV_NAME_BYTES)
+		return error_set(-EINVAL, "name: longer than %d", RLV_NAME_BYTES - 1);
+	ret = store->meta->ops->open(store->meta, name, &place);
+	if (ret)
+		return ret;
+	return table_wrap(store, &place, table_out);
+}
+
+int rlv_table_close(struct rlv_table **table)
+{
+	struct rlv_table *t;
+	uint32_t open;
+
+	if (!table || !*table)
+		return 0;
+	t = *table;
+	lock_acquire(&t->lock, &table_lock);
+	open = t->open_handles;
+	lock_release(&t->lock, &table_lock);
+	if (open)
+		return error_set(-EBUSY, "table %s: %u writers or samplers of it are open",
+				 t->place.desc.name, open);
+	node_set_close(&t->nodes);
+	meta_table_fini(&t->place);
+	store_table_count(t->store, -1);
+	lock_fini(&t->lock);
+	mem_free(t);
+	*table = NULL;
+	return 0;
+}
+
+int rlv_table_drop(struct rlv_store *store, const char *name)
+{
+	if (!store || !name)
+		return error_set(-EINVAL, "store or name is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	return store->meta->ops->drop(store->meta, name);
+}
+
+/* -------- info -------- */
+
+/* Words of one view, summed over the shards. */
+static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+{
+	const struct view_desc *view = &table->place.desc.views[v];
+	const double scale = (double)view->scale;
+
+	for (uint32_t s = 0; s < table->nodes.n_shards; s++) {
+		struct shard *shard = table->nodes.shards[s];
+		struct epoch ep;
+		uint64_t total;
+		uint64_t max_priority;
+		int64_t size;
+		int ret;
+
+		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, 0);
+		ret = sumtree_size(&shard->trees[v], &ep, &size);
+		if (ret == 0)
+			ret = sumtree_total(&shard->trees[v], &ep, &total);
+		if (ret == 0)
+			ret = transport_load(shard->tree,
+					     view->words_off +
+						     offsetof(struct view_words, max_priority),
+					     &max_priority);
+		if (ret)
+			return ret;
+		out->items += size;
+		out->priority_sum += (double)total / scale;
+		out->max_priority = fmax(out->max_priority, (double)max_priority / scale);
+		out->overhead_bytes += (uint64_t)shard->desc.slots * (view->counts_off ? 16 : 8) +
+				       2 * shard->desc.tree.inner_bytes;
+	}
+	return 0;
+}
+
+static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+{
+	struct limiter lim;
+	struct limiter_words words;
+	int ret;
+
+	limiter_init(&lim, table->nodes.shards[0], v, 1);
+	ret = limiter_read(&lim, &words);
+	if (ret)
+		return ret;
+	out->inserted = words.ins_committed;
+	out->sampled = words.smp_committed;
+	return 0;
+}
+
+static void info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
+{
+	snprintf(info->name, sizeof(info->name), "%s", desc->name);
+	info->shards = desc->n_shards;
+	info->capacity = desc->capacity;
+	info->slots = (uint64_t)desc->slots * desc->n_shards;
+	info->block = desc->block;
+	info->window = desc->window_max;
+	info->row_bytes = desc->row_bytes;
+	info->row_header_bytes = (uint32_t)sizeof(struct row_tail);
+	info->max_writers = desc->max_writers;
+	info->max_clients = desc->max_clients;
+	info->rows_bytes = desc->rows_bytes * desc->n_shards;
+	info->tree_bytes = desc->tree_bytes * desc->n_shards;
+}
+
+int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	int ret = 0;
+
+	if (!table || !info_out)
+		return error_set(-EINVAL, "table or info_out is NULL");
+	if (info_out->size < sizeof(info))
+		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
+				 sizeof(info));
+	signature_decode(&table->place.desc, &info);
+	info_sizes(&table->place.desc, &info);
+	lock_acquire(&table->lock, &table_lock);
+	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
+		ret = info_view(table, v, &info.views[v]);
+		if (ret == 0)
+			ret = info_limiter(table, v, &info.views[v]);
+	}
+	lock_release(&table->lock, &table_lock);
+	if (ret == 0)
+		*info_out = info;
+	return ret;
+}
+
+/* -------- verify -------- */
+
+static void add_report(struct rlv_verify_report *sum, const struct shard_check_report *one,
+		       uint32_t n_views)
+{
+	if (sum->problems == 0 && one->n_texts)
+		snprintf(sum->first_problem, sizeof(sum->first_problem), "%s", one->text[0]);
+	sum->problems += (uint32_t)(one->problems < UINT32_MAX ? one->problems : UINT32_MAX);
+	for (uint32_t v = 0; v < n_views; v++)
+		sum->items += one->live[v];
+	sum->wrong_sums += one->wrong_nodes + one->wrong_sizes;
+	sum->wrong_leaves += one->wrong_leaves + one->wrong_tags;
+	sum->wrong_blocks += one->wrong_headers;
+	sum->wrong_rows += one->wrong_rows;
+	sum->wrong_words += one->wrong_limits + one->wrong_slots;
+	sum->open_blocks += one->open_blocks;
+}
+
+int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out)
+{
+	struct rlv_verify_report sum = { .size = sizeof(sum) };
+	struct shard_check_opts opts = { .rows = true };
+	struct shard_check_report one;
+	int ret = 0;
+
+	if (!table || !report_out)
+		return error_set(-EINVAL, "table or report_out is NULL");
+	if (report_out->size < sizeof(sum))
+		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
+				 sizeof(sum));
+	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
+	opts.limit_slack = table->place.desc.max_clients;
+	lock_acquire(&table->lock, &table_lock);
+	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
+		ret = shard_check(table->nodes.shards[s], &opts, &one);
+		if (ret == 0)
+			add_report(&sum, &one, table->place.desc.n_views);
+	}
+	lock_release(&table->lock, &table_lock);
+	if (ret == 0)
+		*report_out = sum;
+	return ret;
+}

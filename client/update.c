@@ -1,0 +1,207 @@
+/*
+ * Priorities back into the tree, and items out of it.
+ *
+ * Keys are put in the order of the leaves, so that neighbours share their ancestors' deltas; a
+ * batch as sampled is in that order already, or nearly.
+ */
+#include "client/sampler.h"
+
+#include "ds/priority.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* -------- order -------- */
+
+/* What is compared: (shard, slot) of a key, in 34 bits; the generation does not count. */
+static uint64_t place_of(uint64_t key)
+{
+	return (uint64_t)key_shard(key) << 24 | key_slot(key);
+}
+
+/* Stable merge of sorted runs, bottom up, with the scratch as the second buffer. */
+static void merge_sort(uint64_t *order, uint64_t *spare, const uint64_t *keys, uint32_t n)
+{
+	for (uint32_t width = 1; width < n; width *= 2) {
+		for (uint32_t lo = 0; lo < n; lo += 2 * width) {
+			uint32_t mid = lo + width < n ? lo + width : n;
+			uint32_t hi = lo + 2 * width < n ? lo + 2 * width : n;
+			uint32_t a = lo;
+			uint32_t b = mid;
+
+			for (uint32_t k = lo; k < hi; k++) {
+				bool left = b == hi ||
+					    (a < mid &&
+					     place_of(keys[order[a]]) <= place_of(keys[order[b]]));
+				spare[k] = left ? order[a++] : order[b++];
+			}
+		}
+		memcpy(order, spare, n * sizeof(*order));
+	}
+}
+
+void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	uint64_t *order = sp->scratch.order;
+	bool sorted = true;
+
+	for (uint32_t i = 0; i < n; i++) {
+		order[i] = i;
+		sorted &= i == 0 || place_of(keys[i - 1]) <= place_of(keys[i]);
+	}
+	if (!sorted)
+		merge_sort(order, sp->scratch.spare, keys, n);
+}
+
+/* -------- update -------- */
+
+static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	const struct table_desc *desc = sp->h.desc;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t key = keys[i];
+
+		if (key_table(key) != desc->table_id)
+			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": not of table %s", i,
+					 key, desc->name);
+		if (key_shard(key) >= desc->n_shards || key_slot(key) >= desc->slots ||
+		    key_gen(key) == 0)
+			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": no key of table %s",
+					 i, key, desc->name);
+	}
+	return 0;
+}
+
+/* The leaves as last seen, if these are the keys of the last batch. */
+static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	const struct batch *last = sp->last;
+
+	if (!last || last->pub.n != n)
+		return NULL;
+	if (keys != last->key && memcmp(keys, last->key, n * sizeof(*keys)) != 0)
+		return NULL;
+	return last->word;
+}
+
+/*
+ * Makes the ops of distinct items in the order of their leaves; of equal keys the last counts.
+ * end_out[s] = ops before it are of shards up to s.
+ */
+static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	const uint64_t *words = known_words(sp, keys, n);
+	const uint64_t *order = sp->scratch.order;
+	uint32_t m = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t k = order[i];
+		uint64_t key = keys[k];
+
+		if (i + 1 < n && place_of(keys[order[i + 1]]) == place_of(key) &&
+		    keys[order[i + 1]] == key)
+			continue;
+		sp->scratch.ops[m] = (struct leaf_op){
+			.slot = key_slot(key),
+			.gen = key_gen(key),
+			.priority = sp->scratch.quanta[k],
+			.word = words ? words[k] : 0,
+		};
+		sp->scratch.shard[m++] = key_shard(key);
+	}
+	return m;
+}
+
+static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops, uint32_t n,
+			struct rlv_update_result *result)
+{
+	struct access *acc = &sp->h.access[s];
+	uint64_t most = 0;
+	int ret;
+
+	ret = access_enter(acc);
+	if (ret)
+		return ret;
+	ret = sumtree_update(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
+			     acc->deltas[sp->view_index]);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < n; i++) {
+		bool done = ops[i].result == LEAF_DONE;
+
+		result->updated += done;
+		result->stale += !done;
+		if (done && ops[i].priority > most)
+			most = ops[i].priority;
+	}
+	ret = access_leave(acc);
+	return ret ? ret : priority_max_raise(acc->shard, sp->view_index, most);
+}
+
+static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
+		      struct rlv_update_result *result)
+{
+	uint32_t m;
+	uint32_t end;
+	int ret = 0;
+
+	sampler_order(sp, keys, n);
+	m = make_ops(sp, keys, n);
+	for (uint32_t first = 0; ret == 0 && first < m; first = end) {
+		uint32_t s = sp->scratch.shard[first];
+
+		for (end = first; end < m && sp->scratch.shard[end] == s; end++)
+			;
+		ret = update_shard(sp, s, sp->scratch.ops + first, end - first, result);
+	}
+	return ret;
+}
+
+/* quanta: how values become stored priorities. */
+static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *values, uint32_t n,
+		  void (*quanta)(const struct view_desc *, const float *, size_t, uint64_t *,
+				 uint64_t *),
+		  struct rlv_update_result *result_out)
+{
+	struct rlv_update_result sum = { 0 };
+	uint64_t clamped = 0;
+	uint32_t now;
+	int ret;
+
+	if (!sp || (n && (!keys || !values)))
+		return error_set(-EINVAL, "sampler, keys or values is NULL");
+	if (sp->h.table->store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = handle_check(&sp->h);
+	if (ret == 0)
+		ret = check_keys(sp, keys, n);
+	if (ret == 0)
+		ret = priority_check(values, n);
+	for (uint32_t done = 0; ret == 0 && done < n; done += now) {
+		now = n - done < sp->opts.batch_size ? n - done : sp->opts.batch_size;
+		quanta(sp->view, values + done, now, sp->scratch.quanta, &clamped);
+		ret = update_all(sp, keys + done, now, &sum);
+	}
+	sum.clamped = (uint32_t)clamped;
+	sp->stats.updates += sum.updated;
+	sp->stats.stale_updates += sum.stale;
+	sp->stats.clamped += clamped;
+	if (ret == 0 && result_out)
+		*result_out = sum;
+	return ret;
+}
+
+int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys, const float *td_error,
+		       uint32_t n, struct rlv_update_result *result_out)
+{
+	return update(sampler, keys, td_error, n, priority_from_td, result_out);
+}
+
+int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys,
+			       const float *priorities, uint32_t n,
+			       struct rlv_update_result *result_out)
+{
+	return update(sampler, keys, priorities, n, priority_from_value, result_out);
+}
