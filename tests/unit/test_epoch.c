@@ -1,3 +1,4 @@
+#include "tests/support/memory_transport.h"
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test.h"
 
@@ -128,23 +129,45 @@ static void epoch_enter__counts_no_phase_on_an_addressable_region(void **state)
 	assert_int_equal(fx.conn.tr->stats.phases, before);
 }
 
-static void epoch_enter__over_calls_when_the_region_has_no_address(void **state)
+static void epoch_enter__over_a_wire_is_calls(void **state)
 {
-	uint8_t *base = fx.conn.tree->base;
+	struct memory_transport wire;
 	int entered, left;
 	uint64_t seen;
 
 	(void)state;
 	set_epoch(5, EPOCH_NORMAL);
-	fx.conn.tree->base = NULL;
+	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
 	entered = epoch_enter(&ep);
 	seen = promise();
 	left = epoch_leave(&ep);
-	fx.conn.tree->base = base;
+	memory_transport_fini(&wire);
 	assert_int_equal(entered, 0);
 	assert_int_equal(seen, 5);
 	assert_int_equal(left, 0);
 	assert_int_equal(promise(), SLOT_IDLE);
+}
+
+/* Nobody may believe that it is idle, nor that it has promised, when the call failed. */
+static void epoch_enter__a_failed_call_is_reported(void **state)
+{
+	struct memory_transport wire;
+
+	(void)state;
+	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
+	for (uint64_t n = 1; n <= 3; n++) {
+		wire.fail_call = n;
+		assert_int_equal(epoch_enter(&ep), -ECONNRESET);
+		assert_false(ep.entered);
+	}
+	assert_int_equal(epoch_enter(&ep), 0);
+	wire.fail_call = 1;
+	assert_int_equal(epoch_leave(&ep), -ECONNRESET);
+	assert_true(ep.entered);
+	assert_int_equal(epoch_leave(&ep), 0);
+	memory_transport_fini(&wire);
 }
 
 /* Rule 7: what may be written over each tag, in each mode. */
@@ -198,7 +221,8 @@ int main(void)
 		TEST(epoch_read__announces_nothing),
 		TEST(epoch_enter__without_a_slot_is_refused),
 		TEST(epoch_enter__counts_no_phase_on_an_addressable_region),
-		TEST(epoch_enter__over_calls_when_the_region_has_no_address),
+		TEST(epoch_enter__over_a_wire_is_calls),
+		TEST(epoch_enter__a_failed_call_is_reported),
 		TEST(epoch_next_tag__by_mode_and_tag),
 		TEST(epoch_blocks_pass__only_older_promises),
 	};

@@ -1,3 +1,4 @@
+#include "tests/support/memory_transport.h"
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test.h"
 
@@ -377,6 +378,31 @@ static void rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice(void 
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
+/* The same pass by calls only, as over a network. */
+static void rebuild_pass__over_a_wire(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+	struct memory_transport tree, rows;
+	struct shard *shard = NULL;
+	int opened, passed = -1;
+
+	(void)state;
+	break_sums(0);
+	mark_dirty();
+	memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, false);
+	memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, false);
+	opened = shard_open(&tree.region, &rows.region, &shard);
+	if (!opened)
+		passed = sumtree_rebuild_until_clean(shard, &opts, 1, &report);
+	shard_close(&shard);
+	memory_transport_fini(&rows);
+	memory_transport_fini(&tree);
+	assert_int_equal(opened, 0);
+	assert_int_equal(passed, 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
 static void rebuild_pass__owner_out_of_range(void **state)
 {
 	struct rebuild_opts opts = { .owner = 0 };
@@ -410,6 +436,7 @@ int main(void)
 		TEST(rebuild_until_clean__gives_up_after_max_passes),
 		TEST(rebuild_pass__repairs_a_damaged_tag),
 		TEST(rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice),
+		TEST(rebuild_pass__over_a_wire),
 		TEST(rebuild_pass__owner_out_of_range),
 	};
 

@@ -1,0 +1,319 @@
+#include "tests/support/memory_transport.h"
+#include "tests/support/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/recover.h"
+#include "ds/shard_check.h"
+#include "ds/slot.h"
+#include "ds/sumtree_rebuild.h"
+
+#include "wire/region.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct access acc;
+
+static int setup(void **state)
+{
+	struct shard_fixture_opts opts = { .flags = TABLE_ROW_CRC };
+
+	(void)state;
+	shard_fixture_open(&fx, &opts);
+	shard_fixture_take_slot(fx.shard, 1);
+	shard_fixture_access(fx.shard, 1, &acc);
+	for (uint64_t i = 0; i < 5; i++)
+		shard_fixture_fill_block(&acc, 100 * (i + 1));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	access_close(&acc);
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static void set_word(uint64_t off, uint64_t word)
+{
+	assert_int_equal(transport_store(fx.conn.tree, off, &word, 8), 0);
+}
+
+static uint64_t get_word(uint64_t off)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(transport_load(fx.conn.tree, off, &word), 0);
+	return word;
+}
+
+static uint64_t word_off(size_t member)
+{
+	return shard_word_off(fx.shard, member);
+}
+
+static uint64_t items_of_a_block(void)
+{
+	return fx.desc.block - fx.desc.window_max + 1;
+}
+
+/* A writer killed between its claim and its first publish. */
+static void die_with_a_block(struct block *blk)
+{
+	struct ring_counters counters = { 0 };
+
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(ring_claim(&acc, blk, &counters), 0);
+	shard_fixture_write_rows(blk);
+}
+
+static struct recover_report recover(bool scan)
+{
+	struct recover_opts opts = { .scan_rows = scan };
+	struct recover_report report;
+
+	assert_int_equal(recover_shard(fx.shard, &opts, &report), 0);
+	return report;
+}
+
+static void recover_shard__a_sound_shard_keeps_its_items(void **state)
+{
+	struct recover_report report = recover(true);
+
+	(void)state;
+	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
+	assert_int_equal(report.retired, 0);
+	assert_int_equal(report.closed, 0);
+	assert_int_equal(report.repaired, 0);
+	assert_false(report.was_dirty);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__closes_what_the_dead_held(void **state)
+{
+	struct recover_report report;
+	struct slot_info info;
+	struct block blk;
+
+	(void)state;
+	die_with_a_block(&blk);
+	report = recover(false);
+	assert_int_equal(report.closed, 1);
+	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
+	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(info.state, SLOT_FREE);
+	assert_int_equal(info.promise, SLOT_IDLE);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__makes_lost_sums_exact(void **state)
+{
+	(void)state;
+	for (uint32_t v = 0; v < fx.desc.n_views; v++)
+		for (uint64_t off = 0; off < fx.desc.tree.inner_bytes; off += 8)
+			set_word(fx.shard->trees[v].inner_off[0] + off, off * 77);
+	set_word(word_off(offsetof(struct shard_words, dirty)), 4);
+	assert_true(recover(false).was_dirty);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__a_rebuild_cut_short_is_forgotten(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < fx.desc.slots; i += 2) {
+		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = get_word(off);
+
+		set_word(off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+	}
+	set_word(word_off(offsetof(struct shard_words, epoch)), epoch_make(0, EPOCH_DUAL, 9));
+	assert_true(recover(false).was_dirty);
+	assert_int_equal(get_word(word_off(offsetof(struct shard_words, epoch))),
+			 epoch_make(0, EPOCH_NORMAL, 0));
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__head_is_beyond_every_ticket(void **state)
+{
+	uint64_t off = word_off(offsetof(struct shard_words, head)), head = get_word(off);
+
+	(void)state;
+	set_word(off, 3); /* its page was lost */
+	assert_int_equal(recover(false).head, head);
+	set_word(off, head + 10); /* tickets drawn and never claimed */
+	assert_int_equal(recover(false).head, head + 10);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__head_that_is_no_ticket_is_refused(void **state)
+{
+	(void)state;
+	set_word(word_off(offsetof(struct shard_words, head)), UINT64_MAX);
+	assert_int_equal(recover_shard(fx.shard, NULL, NULL), -EPROTO);
+}
+
+/* The header's page was lost and the leaves' was not: that ticket must never come again. */
+static void recover_shard__a_header_behind_its_leaves_follows_them(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9), block = first / fx.desc.block;
+	uint64_t off = shard_header_off(fx.shard, block), header = get_word(off);
+	struct recover_report report;
+
+	(void)state;
+	set_word(off, 0);
+	set_word(word_off(offsetof(struct shard_words, head)), 0);
+	report = recover(true);
+	assert_int_equal(report.repaired, 1);
+	assert_int_equal(block_seq(get_word(off)), block_seq(header));
+	assert_int_equal(report.head, block_seq(header) + 1);
+	assert_int_equal(report.retired, 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__a_torn_row_retires_the_items_that_need_it(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9);
+	uint64_t zero = 0;
+	struct recover_report report;
+
+	(void)state;
+	assert_int_equal(
+		transport_store(fx.conn.rows, shard_row_off(fx.shard, first + 10), &zero, 8), 0);
+	report = recover(true);
+	assert_int_equal(report.retired, 2 * fx.desc.window_max);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__a_row_of_another_lap_retires_its_items(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9);
+	struct row_tail tail = { .gen = 1 };
+
+	(void)state;
+	assert_int_equal(transport_store(fx.conn.rows,
+					 shard_row_off(fx.shard, first + fx.desc.block - 1) +
+						 fx.desc.tail_off,
+					 &tail, sizeof(tail)),
+			 0);
+	assert_int_equal(recover(false).retired, 0); /* rows are not looked at */
+	assert_int_equal(recover(true).retired, 2);
+}
+
+static void recover_shard__settles_the_limiter(void **state)
+{
+	uint64_t words = fx.desc.views[1].words_off;
+
+	(void)state;
+	set_word(words + offsetof(struct view_words, ins_admitted), 90);
+	set_word(words + offsetof(struct view_words, ins_committed), 70);
+	set_word(words + offsetof(struct view_words, smp_admitted), 9);
+	set_word(words + offsetof(struct view_words, smp_committed), 10);
+	recover(false);
+	assert_int_equal(get_word(words + offsetof(struct view_words, ins_admitted)), 70);
+	assert_int_equal(get_word(words + offsetof(struct view_words, smp_admitted)), 10);
+}
+
+static void recover_shard__counts_its_openings(void **state)
+{
+	(void)state;
+	assert_int_equal(recover(false).opener, 1);
+	assert_int_equal(recover(false).opener, 2);
+	assert_int_equal(get_word(offsetof(struct region_superblock, opener)), 2);
+}
+
+/* Killed anywhere, it is run again: stopped after n calls, for every n. */
+static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
+{
+	struct recover_report report;
+	struct block blk;
+	uint64_t n = 0;
+	int rc = 0;
+
+	(void)state;
+	die_with_a_block(&blk);
+	for (uint32_t i = 0; i < fx.desc.slots; i += 3) {
+		uint64_t off = shard_leaf_off(fx.shard, 1, i), word = get_word(off);
+
+		set_word(off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+	}
+	set_word(word_off(offsetof(struct shard_words, epoch)), epoch_make(0, EPOCH_DUAL, 9));
+	do {
+		struct memory_transport tree, rows;
+		struct shard *shard = NULL;
+
+		memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, true);
+		memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, true);
+		assert_int_equal(shard_open(&tree.region, &rows.region, &shard), 0);
+		tree.fail_call = n += 5;
+		rc = recover_shard(shard, &(struct recover_opts){ .scan_rows = true }, &report);
+		shard_close(&shard);
+		memory_transport_fini(&rows);
+		memory_transport_fini(&tree);
+	} while (rc == -ECONNRESET);
+	assert_int_equal(rc, 0);
+	assert_true(n > 100);
+	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
+	assert_int_equal(report.retired, 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void recover_shard__no_memory_changes_nothing(void **state)
+{
+	int rc = -ENOMEM;
+
+	(void)state;
+	for (uint64_t n = 1; rc == -ENOMEM; n++) {
+		mem_fail_after(n);
+		rc = recover_shard(fx.shard, &(struct recover_opts){ .scan_rows = true }, NULL);
+		assert_true(rc == 0 || rc == -ENOMEM);
+		assert_int_equal(get_word(offsetof(struct region_superblock, opener)), rc == 0);
+	}
+	mem_fail_after(0);
+	assert_int_equal(rc, 0);
+}
+
+/* What was recovered is used on: by new owners, over both laps of the ring. */
+static void recover_shard__the_ring_goes_on_with_new_tickets(void **state)
+{
+	uint64_t head;
+	struct block blk;
+
+	(void)state;
+	die_with_a_block(&blk);
+	head = recover(false).head;
+	access_close(&acc);
+	shard_fixture_take_slot(fx.shard, 1);
+	shard_fixture_access(fx.shard, 1, &acc);
+	for (uint32_t i = 0; i < 2 * fx.desc.blocks; i++)
+		shard_fixture_fill_block(&acc, 1 + i);
+	assert_true(get_word(word_off(offsetof(struct shard_words, head))) >=
+		    head + 2 * fx.desc.blocks);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(recover_shard__a_sound_shard_keeps_its_items),
+		TEST(recover_shard__closes_what_the_dead_held),
+		TEST(recover_shard__makes_lost_sums_exact),
+		TEST(recover_shard__a_rebuild_cut_short_is_forgotten),
+		TEST(recover_shard__head_is_beyond_every_ticket),
+		TEST(recover_shard__head_that_is_no_ticket_is_refused),
+		TEST(recover_shard__a_header_behind_its_leaves_follows_them),
+		TEST(recover_shard__a_torn_row_retires_the_items_that_need_it),
+		TEST(recover_shard__a_row_of_another_lap_retires_its_items),
+		TEST(recover_shard__settles_the_limiter),
+		TEST(recover_shard__counts_its_openings),
+		TEST(recover_shard__may_be_cut_anywhere_and_run_again),
+		TEST(recover_shard__no_memory_changes_nothing),
+		TEST(recover_shard__the_ring_goes_on_with_new_tickets),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
