@@ -1,0 +1,401 @@
+/*
+ * Draws and updates of one sum tree over embed:, one thread, batches of 256.
+ *
+ * Where the time goes is shown by pairs that differ in one thing: prefetches, page size, fan-outs,
+ * vector width, deferred sums, caches warm or evicted. Updates are timed as a learner makes them:
+ * keys of the last draw, in their order, with the leaf words that it saw.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+#include "ds/sumtree.h"
+
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/rng.h"
+
+#define BATCH_MAX 1024u
+#define BLOCK 1024u
+#define WORDS_OFF 4096u
+#define SLOTS_OFF (WORDS_OFF + (uint32_t)sizeof(struct shard_words))
+#define WINDOW_NS 8000000u /* of timed work */
+#define WINDOW_WALL_NS 60000000u
+#define CASES_MAX 32u
+#define TREES_MAX 8u
+
+enum metric { DRAW, UPDATE };
+
+struct variant {
+	const char *fanout; /* "16,8": leaves first */
+	enum page_kind pages;
+	enum cpu_level level;
+	bool no_prefetch;
+	bool evicted;
+	uint32_t defer;
+	uint32_t batch;
+};
+
+struct bench_tree {
+	const char *fanout;
+	enum page_kind pages;
+	struct transport_target *target;
+	struct transport *tr;
+	struct region *region;
+	struct sumtree tree;
+	struct epoch ep;
+	struct tree_deltas *deltas[2]; /* flushed in each call; deferred */
+};
+
+struct bench_case {
+	struct variant v;
+	enum metric metric;
+	struct bench_tree *tree;
+	struct rng rng;
+	struct bench_windows windows;
+};
+
+static uint32_t shard[BATCH_MAX], slot[BATCH_MAX];
+static uint64_t word[BATCH_MAX];
+static double probability[BATCH_MAX];
+static struct leaf_op ops[BATCH_MAX];
+
+static void check(int ret, const char *what)
+{
+	if (ret == 0)
+		return;
+	fprintf(stderr, "micro_sumtree: %s: %s: %s\n", what, error_name(ret), error_last());
+	exit(EXIT_FAILURE);
+}
+
+/* -------- trees -------- */
+
+static void parse_fanout(const char *text, uint16_t fanout[TREE_MAX_LEVELS + 1])
+{
+	char *end;
+
+	memset(fanout, 0, sizeof(uint16_t) * (TREE_MAX_LEVELS + 1));
+	for (int i = 0; i < TREE_MAX_LEVELS && *text; i++, text = *end ? end + 1 : end)
+		fanout[i] = (uint16_t)strtoul(text, &end, 10);
+}
+
+static void open_region(struct bench_tree *t, uint64_t bytes)
+{
+	struct target_opts target_opts = { .pool_bytes = bytes,
+					   .page_kind = (uint32_t)t->pages,
+					   .private_memory = true };
+	struct transport_opts opts = { .client_id = 1 };
+	struct target_region spec = { .kind = 1, .size = bytes };
+	struct region_grant grant;
+
+	check(transport_target_open("shm", &target_opts, &t->target), "target");
+	check(t->target->ops->register_region(t->target, &spec), "region");
+	opts.target = t->target;
+	check(transport_open("embed:", &opts, &t->tr), "transport");
+	check(t->target->ops->grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
+	check(transport_attach(t->tr, &grant, &t->region), "attach");
+}
+
+static void fill_tree(struct bench_tree *t, uint64_t seed)
+{
+	uint64_t priorities[BLOCK];
+	struct rng rng;
+
+	rng_seed(&rng, seed, 7);
+	check(epoch_enter(&t->ep), "epoch");
+	for (uint32_t first = 0; first < t->tree.geo.leaves; first += BLOCK) {
+		struct leaf_run run = { first, BLOCK, 1 };
+
+		for (uint32_t i = 0; i < BLOCK; i++)
+			priorities[i] = 1 + (rng_next_u64(&rng) >> 43);
+		check(sumtree_claim(&t->tree, &t->ep, &run, t->deltas[0]), "claim");
+		check(sumtree_publish(&t->tree, &t->ep, &run, priorities, t->deltas[0]), "publish");
+		check(sumtree_flush(&t->tree, t->deltas[0], true), "flush");
+	}
+	check(epoch_leave(&t->ep), "epoch");
+}
+
+static void open_tree(struct bench_tree *t, uint32_t leaves, const struct variant *v, uint64_t seed)
+{
+	const struct tree_deltas_opts defer = { .defer_calls = 16 };
+	uint16_t fanout[TREE_MAX_LEVELS + 1];
+	struct tree_geometry geo;
+	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
+	uint64_t idle = SLOT_IDLE, off = align_up(SLOTS_OFF + sizeof(struct client_slot), 4096);
+
+	t->fanout = v->fanout;
+	t->pages = v->pages;
+	parse_fanout(v->fanout, fanout);
+	check(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
+	place.inner_off[0] = off;
+	place.inner_off[1] = off + geo.inner_bytes;
+	place.leaves_off = align_up(off + 2 * geo.inner_bytes, 4096);
+	open_region(t, place.leaves_off + sumtree_leaf_bytes(&geo));
+	check(transport_store(t->region, SLOTS_OFF + offsetof(struct client_slot, promise), &idle,
+			      sizeof(idle)),
+	      "slot");
+	sumtree_init(&t->tree, t->region, &geo, &place);
+	epoch_init(&t->ep, t->region, WORDS_OFF, SLOTS_OFF, 0);
+	check(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
+	check(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
+	fill_tree(t, seed);
+}
+
+static void close_tree(struct bench_tree *t)
+{
+	tree_deltas_close(&t->deltas[0]);
+	tree_deltas_close(&t->deltas[1]);
+	transport_detach(&t->region);
+	transport_close(&t->tr);
+	transport_target_close(&t->target);
+}
+
+/* -------- one batch -------- */
+
+static uint64_t timed_draw(struct bench_case *c)
+{
+	const struct forest from = { &c->tree->tree, &c->tree->ep, 1 };
+	const struct draw_opts opts = { .stratified = true, .no_prefetch = c->v.no_prefetch };
+	const struct draws out = { shard, slot, word, probability };
+	uint64_t start = bench_now_ns();
+
+	check(sumtree_draw(&from, &opts, &c->rng, c->v.batch, &out), "draw");
+	return bench_now_ns() - start;
+}
+
+/* The drawn items once each, with new priorities. */
+static size_t make_ops(struct bench_case *c)
+{
+	uint64_t random[BATCH_MAX];
+	size_t n = 0;
+
+	rng_fill_u64(&c->rng, random, c->v.batch);
+	for (uint32_t i = 0; i < c->v.batch; i++) {
+		if (n && ops[n - 1].slot == slot[i])
+			continue;
+		ops[n++] = (struct leaf_op){
+			.slot = slot[i],
+			.gen = leaf_gen(word[i]),
+			.priority = 1 + (random[i] >> 43),
+			.word = word[i],
+		};
+	}
+	return n;
+}
+
+static uint64_t timed_update(struct bench_case *c, size_t n)
+{
+	struct bench_tree *t = c->tree;
+	struct tree_deltas *deltas = t->deltas[c->v.defer > 1];
+	uint64_t start = bench_now_ns();
+
+	check(epoch_enter(&t->ep), "epoch");
+	check(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
+	check(sumtree_flush(&t->tree, deltas, false), "flush");
+	if (tree_deltas_empty(deltas))
+		check(epoch_leave(&t->ep), "epoch");
+	return bench_now_ns() - start;
+}
+
+static void settle_tree(struct bench_case *c)
+{
+	check(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
+	check(epoch_leave(&c->tree->ep), "epoch");
+}
+
+/* ns per draw or key over one window. */
+static void run_window(struct bench_case *c)
+{
+	uint64_t begin = bench_now_ns(), cpu = bench_cpu_ns(), timed = 0, done = 0;
+
+	cpu_level_limit(c->v.level);
+	for (uint32_t i = 0; i < 8; i++) /* the caches are this case's again */
+		timed_draw(c);
+	while (timed < WINDOW_NS && (bench_now_ns() - begin < WINDOW_WALL_NS || done == 0)) {
+		uint64_t ns = 0;
+		size_t n = c->v.batch;
+
+		if (c->metric == UPDATE) {
+			timed_draw(c);
+			n = make_ops(c);
+		}
+		if (c->v.evicted)
+			bench_evict();
+		ns = c->metric == UPDATE ? timed_update(c, n) : timed_draw(c);
+		timed += ns;
+		done += n;
+	}
+	settle_tree(c);
+	cpu_level_limit(CPU_AVX512);
+	bench_windows_add(&c->windows, (double)timed / (double)done);
+	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
+	c->windows.wall_ns += (double)(bench_now_ns() - begin);
+}
+
+/* -------- cases -------- */
+
+struct group {
+	struct bench *b;
+	uint32_t leaves;
+	struct bench_tree trees[TREES_MAX];
+	uint32_t n_trees;
+	struct bench_case cases[CASES_MAX];
+	uint32_t n_cases;
+	struct bench_windows line, copy;
+};
+
+static void add_case(struct group *g, const struct variant *v, enum metric metric)
+{
+	struct bench_case *c = &g->cases[g->n_cases];
+	struct bench_tree *t = g->trees, *end = t + g->n_trees;
+
+	if (v->level > cpu_level())
+		return;
+	while (t < end && (strcmp(t->fanout, v->fanout) != 0 || t->pages != v->pages))
+		t++;
+	if (t == end) {
+		open_tree(t, g->leaves, v, g->b->seed);
+		g->n_trees++;
+	}
+	memset(c, 0, sizeof(*c));
+	c->v = *v;
+	c->metric = metric;
+	c->tree = t;
+	rng_seed(&c->rng, g->b->seed, g->n_cases);
+	g->n_cases++;
+}
+
+static void add_pairs(struct group *g, const struct variant *base)
+{
+	static const char *const fanouts[] = { "8", "16", "16,8", "32,8", "16,16,8", "8,8,8,16" };
+	struct variant v;
+
+	v = *base;
+	v.no_prefetch = true;
+	add_case(g, &v, DRAW);
+	for (int level = CPU_PLAIN; level < CPU_AVX512; level++) {
+		v = *base;
+		v.level = (enum cpu_level)level;
+		add_case(g, &v, DRAW);
+	}
+	v = *base;
+	v.defer = 16;
+	add_case(g, &v, UPDATE);
+	v = *base;
+	v.pages = PAGE_SMALL;
+	add_case(g, &v, DRAW);
+	add_case(g, &v, UPDATE);
+	for (size_t i = 0; i < (g->b->full ? ARRAY_LEN(fanouts) : 3); i++) {
+		v = *base;
+		v.fanout = fanouts[i];
+		if (strcmp(v.fanout, base->fanout) == 0)
+			continue;
+		add_case(g, &v, DRAW);
+		add_case(g, &v, UPDATE);
+		v.defer = 16;
+		add_case(g, &v, UPDATE);
+	}
+}
+
+static void print_yardsticks(struct group *g)
+{
+	const struct bench_param params[] = { { .key = "leaves", .number = g->leaves } };
+	const struct bench_result line = { "calib_line_ns", "ns", false, params, 1 };
+	const struct bench_result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
+
+	bench_print(g->b, &line, &g->line);
+	bench_print(g->b, &copy, &g->copy);
+}
+
+static void print_case(struct group *g, struct bench_case *c)
+{
+	const struct bench_param params[] = {
+		{ .key = "leaves", .number = g->leaves },
+		{ .key = "fanout", .text = c->v.fanout },
+		{ .key = "threads", .number = 1 },
+		{ .key = "batch", .number = c->v.batch },
+		{ .key = "evicted", .number = c->v.evicted, .flag = true },
+		{ .key = "transport", .text = "embed" },
+		{ .key = "seed", .number = g->b->seed },
+		{ .key = "pages", .text = page_kind_name(c->v.pages) },
+		{ .key = "vector", .text = cpu_level_name(c->v.level) },
+		{ .key = "prefetch", .number = !c->v.no_prefetch, .flag = true },
+		{ .key = "defer", .number = c->v.defer },
+	};
+	const struct bench_result result = { c->metric == DRAW ? "draw_ns" : "update_ns", "ns",
+					     false, params, ARRAY_LEN(params) };
+
+	bench_print(g->b, &result, &c->windows);
+}
+
+static void run_group(struct group *g)
+{
+	char what[32];
+
+	snprintf(what, sizeof(what), "%u leaves", g->leaves);
+	for (uint32_t w = 0; w < g->b->windows; w++) {
+		const struct region *region = g->cases[0].tree->region;
+
+		bench_windows_add(&g->line,
+				  bench_line_ns(region->base, region->size, g->b->seed + w));
+		bench_windows_add(&g->copy, bench_memcpy_gbps());
+		for (uint32_t i = 0; i < g->n_cases; i++) {
+			bench_progress(g->b, w * g->n_cases + i, g->b->windows * g->n_cases, what);
+			run_window(&g->cases[i]);
+		}
+	}
+	print_yardsticks(g);
+	for (uint32_t i = 0; i < g->n_cases; i++)
+		print_case(g, &g->cases[i]);
+}
+
+static void measure(struct bench *b, uint32_t leaves, bool pairs)
+{
+	static struct group g;
+	struct variant v = {
+		.fanout = "16,8", .pages = PAGE_THP, .level = cpu_level(), .defer = 1, .batch = 256
+	};
+
+	memset(&g, 0, sizeof(g));
+	g.b = b;
+	g.leaves = leaves;
+	add_case(&g, &v, DRAW);
+	add_case(&g, &v, UPDATE);
+	v.evicted = true;
+	add_case(&g, &v, DRAW);
+	add_case(&g, &v, UPDATE);
+	v.evicted = false;
+	if (pairs)
+		add_pairs(&g, &v);
+	run_group(&g);
+	for (uint32_t i = 0; i < g.n_trees; i++)
+		close_tree(&g.trees[i]);
+}
+
+int main(int argc, char **argv)
+{
+	static const uint8_t usual[] = { 10, 16, 20, 24 };
+	static const uint8_t all[] = { 10, 12, 14, 16, 18, 20, 22, 24 };
+	struct bench b;
+	int status;
+
+	if (!bench_init(
+		    &b, argc, argv, "micro_sumtree",
+		    "Draws and updates of one sum tree over embed:, in ns for each draw or key.",
+		    &status))
+		return status;
+	for (size_t i = 0; i < (b.full ? sizeof(all) : sizeof(usual)); i++) {
+		uint8_t bits = b.full ? all[i] : usual[i];
+
+		measure(&b, 1u << bits, b.full || bits >= 20);
+	}
+	return bench_finish(&b, true);
+}
