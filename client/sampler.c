@@ -134,7 +134,7 @@ static int trees_init(struct rlv_sampler *sp)
 
 		sp->trees[s] = shard->trees[sp->view_index];
 		epoch_init(&sp->epochs[s], shard->tree, shard->desc.words_off,
-			   shard->desc.slots_off, sp->h.owner - 1);
+			   shard->desc.slots_off, EPOCH_NO_SLOT);
 		sp->addressable &= transport_is_addressable(shard->tree->tr) &&
 				   transport_is_addressable(shard->rows->tr);
 	}

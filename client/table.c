@@ -153,7 +153,8 @@ static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *
 		int64_t size;
 		int ret;
 
-		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, 0);
+		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off,
+			   EPOCH_NO_SLOT);
 		ret = sumtree_size(&shard->trees[v], &ep, &size);
 		if (ret == 0)
 			ret = sumtree_total(&shard->trees[v], &ep, &total);
