@@ -361,7 +361,8 @@ static int slot_get_locked(struct embed *embed, const struct embed_table *table,
 
 err_release:
 	while (s-- > 0)
-		(void)slot_release(table->shards[s], slot);
+		if (slot_release(table->shards[s], slot))
+			error_prefix(ret, "slot %u of shard %u stays taken: ", slot, s);
 	return ret;
 }
 
