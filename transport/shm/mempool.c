@@ -53,7 +53,7 @@ static uint32_t free_id(const struct mempool *pool)
 	return 0;
 }
 
-static int check_spec(const struct mempool *pool, const struct target_region *spec,
+static int check_spec(struct mempool *pool, const struct target_region *spec,
 		      uint64_t *size_out)
 {
 	uint64_t size;
@@ -63,6 +63,8 @@ static int check_spec(const struct mempool *pool, const struct target_region *sp
 				 (unsigned long long)spec->size,
 				 (unsigned long long)RPTR_MAX_OFFSET);
 	size = align_up(spec->size, POOL_EXTENT_BYTES);
+	if (size > pool->bytes - pool->used && pool->ops->reclaim)
+		pool->ops->reclaim(pool);
 	if (size > pool->bytes - pool->used)
 		return error_set(-ENOSPC,
 				 "pool is full: a region of %llu bytes does not fit in the %llu left "

@@ -34,6 +34,8 @@ struct mempool_region {
 struct mempool_ops {
 	/* Fills in base, fd and fd_off; info.size is whole extents. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
+	/* Frees what was kept back and is not needed any more; NULL = nothing ever is. */
+	void (*reclaim)(struct mempool *pool);
 	/* Nobody may attach it any more; frees what memory it can. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
 	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */

@@ -107,13 +107,23 @@ static int end_quarantine(struct filepool *file)
 	return changed ? commit(file) : 0;
 }
 
+static void file_reclaim(struct mempool *pool)
+{
+	struct filepool *file = of(pool);
+
+	if (lock_mappers(file) == 0 && file->sole)
+		(void)!end_quarantine(file);
+}
+
 static int find_room(struct filepool *file, const struct mempool_region *region, uint64_t *first_out)
 {
 	uint64_t count = region->info.size / POOL_EXTENT_BYTES, longest = 0;
 	uint64_t first = extents_find_run(&file->table, count, &longest);
 
-	if (first == 0 && lock_mappers(file) == 0 && file->sole && end_quarantine(file) == 0)
+	if (first == 0) {
+		file_reclaim(&file->pool);
 		first = extents_find_run(&file->table, count, &longest);
+	}
 	if (first == 0)
 		return error_set(-ENOSPC,
 				 "pool is full: a region of %llu bytes does not fit, the longest free "
@@ -254,6 +264,7 @@ static void file_close(struct mempool *pool, bool forked)
 
 static const struct mempool_ops file_ops = {
 	.alloc = file_alloc,
+	.reclaim = file_reclaim,
 	.drop = file_drop,
 	.release = file_release,
 	.persist = file_persist,

@@ -1,0 +1,84 @@
+/*
+ * contract.h - the suite that every transport must pass.
+ *
+ * A transport adds one file test_<name>.c: a struct contract_kind and one call of contract_run.
+ */
+#ifndef RLV_TESTS_CONTRACT_CONTRACT_H
+#define RLV_TESTS_CONTRACT_CONTRACT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "tests/support/test.h"
+
+#include "transport/transport.h"
+
+#define RIG_CLIENT 7
+#define RIG_POOL ((uint64_t)32 << 20)
+#define RIG_REGION ((uint64_t)4 << 20)
+
+struct rig;
+
+struct contract_kind {
+	const char *name;
+	bool listens;		/* its initiators come through a socket */
+	bool in_file;		/* its pool is a file */
+	bool private_memory;
+	/* NULL = transport_open of the rig's address */
+	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);
+};
+
+/* A target, an initiator, and a region attached with all rights. */
+struct rig {
+	const struct contract_kind *kind;
+	char dir[64];
+	char uri[128];
+	struct transport_target *tg;
+	struct target_region spec;
+	struct transport *tr;
+	struct region *region;
+	pthread_t server;
+	_Atomic bool stop;
+	bool serving;
+};
+
+/* All tests of the suite; the exit status. */
+int contract_run(const struct contract_kind *kind);
+
+/* -------- for the tests -------- */
+
+struct rig *rig_of(void **state);
+struct transport *rig_open(struct rig *rig, uint64_t client_id);
+struct region *rig_attach(struct rig *rig, struct transport *tr, uint64_t client_id,
+			  uint32_t rights);
+uint64_t rig_load(struct region *region, uint64_t off);
+void rig_store(struct region *region, uint64_t off, uint64_t word);
+
+/* Ends the server's thread and closes the target. */
+void rig_close_target(struct rig *rig);
+
+/* Runs fn in a forked child; what it returned. */
+int rig_in_child(int (*fn)(struct rig *rig), struct rig *rig);
+
+#define assert_error(call, code) \
+	do { \
+		error_clear(); \
+		assert_int_equal((call), (code)); \
+		assert_int_equal(error_last_code(), (code)); \
+		assert_true(error_last()[0] != 0); \
+	} while (0)
+
+int rig_setup(void **state);
+int rig_teardown(void **state);
+
+#define CONTRACT_TEST(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
+
+extern const struct CMUnitTest contract_data_tests[];
+extern const size_t contract_data_count;
+extern const struct CMUnitTest contract_checks_tests[];
+extern const size_t contract_checks_count;
+extern const struct CMUnitTest contract_target_tests[];
+extern const size_t contract_target_count;
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ * contract_target.c - regions, grants, fences, and the order of closing.
+ */
+#include "tests/contract/contract.h"
+
+#include <errno.h>
+#include <string.h>
+
+static enum fence_result fence(struct rig *rig, uint64_t client_id)
+{
+	enum fence_result result = FENCE_ALIVE;
+
+	assert_int_equal(rig->tg->ops->fence(rig->tg, client_id, false, &result), 0);
+	return result;
+}
+
+static void register__gives_whole_zeroed_extents(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2, .table_id = 5, .shard = 6, .size = 100 };
+
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+	assert_int_equal(spec.size, 2 << 20);
+	assert_int_not_equal(spec.id, rig->spec.id);
+	for (size_t i = 0; i < spec.size; i++)
+		assert_int_equal(spec.base[i], 0);
+}
+
+static void register__of_no_bytes(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2 };
+
+	assert_error(rig->tg->ops->register_region(rig->tg, &spec), -EINVAL);
+	spec.size = UINT64_MAX;
+	assert_error(rig->tg->ops->register_region(rig->tg, &spec), -EINVAL);
+}
+
+static void register__in_a_full_pool(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2, .size = RIG_POOL - RIG_REGION + 1 };
+
+	assert_error(rig->tg->ops->register_region(rig->tg, &spec), -ENOSPC);
+	assert_non_null(strstr(error_last(), "29360128")); /* what is left */
+	assert_int_equal(spec.id, 0);
+	spec.size = RIG_POOL - RIG_REGION;
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+}
+
+/* Extents of a file that a client may still map are not given back: here none does any more. */
+static void unregister__gives_the_room_back(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2, .size = RIG_POOL - RIG_REGION };
+
+	transport_detach(&rig->region);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+		assert_int_equal(spec.base[8192], 0);
+		spec.base[8192] = 1;
+		assert_int_equal(rig->tg->ops->unregister_region(rig->tg, spec.id), 0);
+	}
+	assert_error(rig->tg->ops->unregister_region(rig->tg, spec.id), -ENOENT);
+	assert_error(rig->tg->ops->unregister_region(rig->tg, 0), -ENOENT);
+	assert_error(rig->tg->ops->unregister_region(rig->tg, 4096), -ENOENT);
+}
+
+static void unregister__leaves_mappings_valid(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+	struct region *region = NULL;
+
+	rig_store(rig->region, 1024, 2); /* in the superblock */
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+			 0);
+	assert_int_equal(rig->tg->ops->unregister_region(rig->tg, rig->spec.id), 0);
+	assert_int_equal(rig_load(rig->region, 1024), 2);
+	rig_store(rig->region, RIG_REGION - 8, 9);
+	assert_int_equal(rig_load(rig->region, RIG_REGION - 8), 9);
+	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
+	assert_error(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+		     -ENOENT);
+}
+
+static void list__names_the_live_regions(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2, .table_id = 8, .shard = 1, .size = 8 }, seen[4];
+	size_t n = 4;
+
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+	assert_int_equal(rig->tg->ops->list_regions(rig->tg, seen, &n), 0);
+	assert_int_equal(n, 2);
+	assert_memory_equal(&seen[0], &rig->spec, sizeof(rig->spec));
+	assert_memory_equal(&seen[1], &spec, sizeof(spec));
+	n = 1;
+	assert_error(rig->tg->ops->list_regions(rig->tg, seen, &n), -ENOSPC);
+	assert_int_equal(n, 2);
+}
+
+static void grant__of_what_is_not_there(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+
+	assert_error(rig->tg->ops->grant(rig->tg, 1, 4095, RIGHT_ALL, &grant), -ENOENT);
+	assert_error(rig->tg->ops->grant(rig->tg, 1, rig->spec.id, 0, &grant), -EINVAL);
+	assert_error(rig->tg->ops->grant(rig->tg, 1, rig->spec.id, 8, &grant), -EINVAL);
+}
+
+static void attach__by_a_damaged_grant(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant, bad;
+	struct region *region = NULL;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+			 0);
+	for (uint32_t bit = 0; bit < grant.bytes * 8; bit += 5) {
+		bad = grant;
+		bad.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_true(transport_attach(rig->tr, &bad, &region) < 0);
+		assert_null(region);
+	}
+	bad = grant;
+	bad.bytes--;
+	assert_true(transport_attach(rig->tr, &bad, &region) < 0);
+	bad.bytes = 0;
+	assert_error(transport_attach(rig->tr, &bad, &region), -EINVAL);
+	bad.bytes = TRANSPORT_GRANT_BYTES + 1;
+	assert_error(transport_attach(rig->tr, &bad, &region), -EINVAL);
+	assert_error(transport_attach(rig->tr, NULL, &region), -EINVAL);
+	/* and the good one still works */
+	assert_int_equal(transport_attach(rig->tr, &grant, &region), 0);
+}
+
+static void attach__by_the_grant_of_another_client(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+	struct region *region = NULL;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
+}
+
+static void attach__after_revoke(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant, again;
+	struct region *region = NULL;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+			 0);
+	assert_int_equal(rig->tg->ops->revoke(rig->tg, RIG_CLIENT, rig->spec.id), 0);
+	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &again),
+			 0);
+	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES); /* the slot's new secret */
+	assert_int_equal(transport_attach(rig->tr, &again, &region), 0);
+}
+
+static void attach__after_detach_finds_the_bytes(void **state)
+{
+	struct rig *rig = rig_of(state);
+
+	rig_store(rig->region, 4096, 31);
+	transport_detach(&rig->region);
+	assert_null(rig->region);
+	rig->region = rig_attach(rig, rig->tr, RIG_CLIENT, RIGHT_ALL);
+	assert_int_equal(rig_load(rig->region, 4096), 31);
+}
+
+static void attach__by_another_client_sees_the_same_bytes(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct transport *tr = rig_open(rig, 8);
+	struct region *region = rig_attach(rig, tr, 8, RIGHT_READ);
+
+	rig_store(rig->region, 4096, 31);
+	assert_int_equal(rig_load(region, 4096), 31);
+	assert_int_equal(region->incarnation, rig->tg->incarnation);
+	assert_int_equal(region->size, RIG_REGION);
+	assert_int_equal(region->id, rig->spec.id);
+	assert_int_equal(region->rights, RIGHT_READ);
+	transport_close(&tr);
+}
+
+static void call__over_two_regions(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region first = rig->spec;
+	struct region *second;
+	uint64_t one = 1, two = 2;
+
+	rig->spec.size = RIG_REGION;
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &rig->spec), 0);
+	second = rig_attach(rig, rig->tr, RIG_CLIENT, RIGHT_ALL);
+	struct transport_io io[2] = {
+		{ .region = rig->region, .off = 64, .src = &one, .len = 8 },
+		{ .region = second, .off = 64, .src = &two, .len = 8 },
+	};
+
+	assert_int_equal(transport_write(rig->tr, io, 2), 0);
+	assert_int_equal(rig_load(rig->region, 64), 1);
+	assert_int_equal(rig_load(second, 64), 2);
+	rig->spec = first;
+}
+
+static void fence__of_a_client_that_was_never_seen(void **state)
+{
+	assert_int_equal(fence(rig_of(state), 12345), FENCE_DEAD);
+}
+
+static void fence__of_a_live_client_changes_nothing(void **state)
+{
+	struct rig *rig = rig_of(state);
+
+	assert_int_equal(fence(rig, RIG_CLIENT), FENCE_ALIVE);
+	rig_attach(rig, rig->tr, RIG_CLIENT, RIGHT_READ);
+	assert_int_equal(rig_load(rig->region, 64), 0);
+}
+
+static void fence__of_this_process_does_not_kill_it(void **state)
+{
+	struct rig *rig = rig_of(state);
+	enum fence_result result;
+
+	assert_error(rig->tg->ops->fence(rig->tg, RIG_CLIENT, true, &result), -EDEADLK);
+}
+
+static void fence__of_a_client_that_said_goodbye(void **state)
+{
+	struct rig *rig = rig_of(state);
+	enum fence_result result = FENCE_ALIVE;
+
+	transport_close(&rig->tr);
+	/* the goodbye may still be on its way */
+	for (int i = 0; i < 500 && result != FENCE_DEAD; i++) {
+		result = fence(rig, RIG_CLIENT);
+		if (result != FENCE_DEAD)
+			(void)rig->tg->ops->progress(rig->tg, (uint64_t)CLOCK_NS_PER_MS);
+	}
+	assert_int_equal(result, FENCE_DEAD);
+}
+
+static void fence__ends_the_grants(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+	struct region *region = NULL;
+	struct transport *tr;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(fence(rig, 8), FENCE_DEAD);
+	tr = rig_open(rig, 8);
+	assert_error(transport_attach(tr, &grant, &region), -EACCES);
+	transport_close(&tr);
+}
+
+static void stats__of_the_target(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats stats;
+
+	rig->tg->ops->stats(rig->tg, &stats);
+	assert_int_equal(stats.pool_bytes, RIG_POOL);
+	assert_int_equal(stats.used_bytes, RIG_REGION);
+	assert_int_equal(stats.regions, 1);
+	assert_int_equal(stats.clients, 1);
+	assert_int_equal(stats.attaches, 1);
+	assert_int_equal(stats.fences, 0);
+	assert_true(stats.sole_opener);
+	assert_non_null(strstr("thp hugetlb 4k file dax", stats.page_kind));
+}
+
+static void persist__of_the_target(void **state)
+{
+	struct rig *rig = rig_of(state);
+	int expected = rig->tr->caps & TRANSPORT_PERSISTENT ? 0 : -ENOTSUP;
+
+	assert_int_equal(rig->tg->ops->persist(rig->tg, rig->spec.id, 4096, 8), expected);
+	assert_int_equal(rig->tg->ops->persist(rig->tg, rig->spec.id, 0, 0), expected);
+	assert_error(rig->tg->ops->persist(rig->tg, rig->spec.id, RIG_REGION, 8), -EINVAL);
+	assert_error(rig->tg->ops->persist(rig->tg, 4000, 0, 8), -ENOENT);
+}
+
+static void close__of_the_target_first(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+	struct region *region = NULL;
+
+	rig_store(rig->region, 4096, 5);
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+			 0);
+	rig_close_target(rig);
+	assert_int_equal(rig_load(rig->region, 4096), 5);
+	rig_store(rig->region, RIG_REGION - 8, 6);
+	assert_true(transport_attach(rig->tr, &grant, &region) < 0);
+	assert_null(region);
+	transport_detach(&rig->region);
+}
+
+static void close__of_nothing(void **state)
+{
+	struct transport *tr = NULL;
+	struct transport_target *tg = NULL;
+	struct region *region = NULL;
+
+	(void)state;
+	transport_detach(&region);
+	transport_close(&tr);
+	transport_close(NULL);
+	transport_target_close(&tg);
+}
+
+const struct CMUnitTest contract_target_tests[] = {
+	CONTRACT_TEST(register__gives_whole_zeroed_extents),
+	CONTRACT_TEST(register__of_no_bytes),
+	CONTRACT_TEST(register__in_a_full_pool),
+	CONTRACT_TEST(unregister__gives_the_room_back),
+	CONTRACT_TEST(unregister__leaves_mappings_valid),
+	CONTRACT_TEST(list__names_the_live_regions),
+	CONTRACT_TEST(grant__of_what_is_not_there),
+	CONTRACT_TEST(attach__by_a_damaged_grant),
+	CONTRACT_TEST(attach__by_the_grant_of_another_client),
+	CONTRACT_TEST(attach__after_revoke),
+	CONTRACT_TEST(attach__after_detach_finds_the_bytes),
+	CONTRACT_TEST(attach__by_another_client_sees_the_same_bytes),
+	CONTRACT_TEST(call__over_two_regions),
+	CONTRACT_TEST(fence__of_a_client_that_was_never_seen),
+	CONTRACT_TEST(fence__of_a_live_client_changes_nothing),
+	CONTRACT_TEST(fence__of_this_process_does_not_kill_it),
+	CONTRACT_TEST(fence__of_a_client_that_said_goodbye),
+	CONTRACT_TEST(fence__ends_the_grants),
+	CONTRACT_TEST(stats__of_the_target),
+	CONTRACT_TEST(persist__of_the_target),
+	CONTRACT_TEST(close__of_the_target_first),
+	CONTRACT_TEST(close__of_nothing),
+};
+const size_t contract_target_count =
+	sizeof(contract_target_tests) / sizeof(contract_target_tests[0]);

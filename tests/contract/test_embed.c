@@ -1,0 +1,11 @@
+/*
+ * test_embed.c - the contract suite over an initiator and a target of one process, in private memory.
+ */
+#include "tests/contract/contract.h"
+
+int main(void)
+{
+	static const struct contract_kind kind = { .name = "embed", .private_memory = true };
+
+	return contract_run(&kind);
+}

@@ -1,0 +1,11 @@
+/*
+ * test_embed_memfd.c - the contract suite over an initiator and a target of one process, in memory that could be shared.
+ */
+#include "tests/contract/contract.h"
+
+int main(void)
+{
+	static const struct contract_kind kind = { .name = "embed_memfd" };
+
+	return contract_run(&kind);
+}
