@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define DEFAULT_POOL_BYTES ((uint64_t)1 << 40)
 #define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
 #define EMBED_CLIENT 1u
 
@@ -497,9 +496,7 @@ static int open_target(const char *path, const struct rlv_store_opts *opts,
 		       struct transport_target **target_out)
 {
 	const struct target_opts target = {
-		.pool_bytes = opts->pool_bytes ? opts->pool_bytes
-			      : path           ? DEFAULT_FILE_BYTES
-					       : DEFAULT_POOL_BYTES,
+		.pool_bytes = opts->pool_bytes || !path ? opts->pool_bytes : DEFAULT_FILE_BYTES,
 		.path = path,
 		.create = true,
 		.exclusive = true,

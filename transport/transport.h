@@ -51,7 +51,7 @@ struct transport_target;
 enum transport_caps {
 	TRANSPORT_ADDRESSABLE = 1, /* region->base is the region's memory: reads need no copy */
 	TRANSPORT_PERSISTENT = 2,  /* persist() makes bytes survive a power failure */
-	TRANSPORT_ASYNC = 4,	   /* post() may return before completion */
+	TRANSPORT_ASYNC = 4,       /* post() may return before completion */
 };
 
 enum transport_rights {
@@ -73,11 +73,11 @@ struct region_grant {
 /* An attached region. Owned by its transport; valid until detach. */
 struct region {
 	struct transport *tr;
-	uint32_t id;	      /* region number, as in wire/rptr.h */
-	uint32_t rights;      /* enum transport_rights */
+	uint32_t id;     /* region number, as in wire/rptr.h */
+	uint32_t rights; /* enum transport_rights */
 	uint64_t size;
 	uint64_t incarnation; /* of the memory node that granted it */
-	uint8_t *base;	      /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
+	uint8_t *base;        /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
 };
 
 /* A read or write of len bytes. off, len and the address are multiples of 8. */
@@ -103,8 +103,8 @@ struct transport_atomic {
 	uint64_t off;
 	uint64_t expected; /* CAS only */
 	uint64_t value;
-	uint64_t old;	   /* out */
-	uint32_t status;   /* out: enum atomic_status */
+	uint64_t old;    /* out */
+	uint32_t status; /* out: enum atomic_status */
 	uint32_t reserved;
 };
 
@@ -163,8 +163,7 @@ struct transport_ops {
 	/* Starts a chain whose operations run in order; *ticket_out names it for poll. -EAGAIN: too
 	   much outstanding, poll first. Cost: 1 phase when somebody waits for it, which it shares
 	   with all chains posted before that wait. */
-	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n,
-		    uint64_t *ticket_out);
+	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out);
 	/* Waits until the chain is done, at most until the deadline. The chain's first error. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
@@ -183,18 +182,18 @@ struct transport {
 	uint32_t caps; /* enum transport_caps */
 	const struct clock *clock;
 	uint64_t timeout_ns; /* deadline of one operation */
-	uint32_t forks;	     /* transport_fork_count() at open: another one now = we are a child */
-	bool viewing;	     /* a view is open */
+	uint32_t forks;      /* transport_fork_count() at open: another one now = we are a child */
+	bool viewing;        /* a view is open */
 	uint64_t posted;     /* last ticket given out; tickets rise */
 	uint64_t waited;     /* last ticket that a counted wait covers */
 	struct transport_stats stats;
 };
 
 struct transport_opts {
-	const struct clock *clock; /* NULL = monotonic */
-	uint64_t timeout_ns;	   /* 0 = 5 s */
+	const struct clock *clock;       /* NULL = monotonic */
+	uint64_t timeout_ns;             /* 0 = 5 s */
 	struct transport_target *target; /* embed: the target in this process */
-	uint64_t client_id;	   /* lease of the client at the metadata server */
+	uint64_t client_id;              /* lease of the client at the metadata server */
 };
 
 /*
@@ -271,11 +270,11 @@ static inline bool transport_is_addressable(const struct transport *tr)
 /* A region as its target knows it. */
 struct target_region {
 	uint32_t id;
-	uint32_t kind;	   /* enum region_kind, for the pool's extent table */
+	uint32_t kind;     /* enum region_kind, for the pool's extent table */
 	uint32_t table_id; /* owner object */
 	uint32_t shard;
-	uint64_t size;	   /* rounded up to whole extents */
-	uint8_t *base;	   /* where the target itself sees it */
+	uint64_t size; /* rounded up to whole extents */
+	uint8_t *base; /* where the target itself sees it */
 };
 
 struct target_stats {
@@ -287,7 +286,7 @@ struct target_stats {
 };
 
 enum fence_result {
-	FENCE_DEAD = 0,	 /* proved: it can touch nothing any more */
+	FENCE_DEAD = 0,  /* proved: it can touch nothing any more */
 	FENCE_ALIVE = 1, /* still running (or stopped); nothing was done */
 };
 
@@ -334,13 +333,13 @@ struct transport_target {
 };
 
 struct target_opts {
-	uint64_t pool_bytes;	/* 0 with a path = the size of the file or device */
-	const char *path;	/* NULL = memory; else a file or DAX device */
-	bool create;		/* make the file if it is not there */
-	bool exclusive;		/* embed: nobody else may have the file open */
-	uint32_t page_kind;	/* enum page_kind of base/alloc.h: huge pages wished for */
-	bool private_memory;	/* embed: anonymous memory, no descriptors, threads only */
-	uint64_t incarnation;	/* 0 = random */
+	uint64_t pool_bytes;  /* 0 = all free memory, with a path its size */
+	const char *path;     /* NULL = memory; else a file or DAX device */
+	bool create;          /* make the file if it is not there */
+	bool exclusive;       /* embed: nobody else may have the file open */
+	uint32_t page_kind;   /* enum page_kind of base/alloc.h: huge pages wished for */
+	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
+	uint64_t incarnation; /* 0 = random */
 	const struct clock *clock;
 };
 

@@ -81,8 +81,8 @@ enum rlv_pages { RLV_PAGES_AUTO = 0, RLV_PAGES_SMALL = 1, RLV_PAGES_HUGE = 2 };
 struct rlv_store_opts {
 	uint32_t size;
 	uint32_t pages;      /* embed: enum rlv_pages */
-	uint64_t pool_bytes; /* embed: most memory, or size of a new file; 0 = 1 TiB of address
-				 space in memory, 1 GiB in a file */
+	uint64_t pool_bytes; /* embed: most memory, or size of a new file; 0 = all
+				 memory that is free, or a file of 1 GiB */
 	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s */
 	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
 	bool read_only;      /* learners that only look: no append, no update */

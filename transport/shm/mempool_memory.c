@@ -223,6 +223,8 @@ static uint64_t memory_available(void)
 	return bytes;
 }
 
+#define POOL_MEMORY_MAX ((uint64_t)1 << 46) /* where /proc does not say what is free */
+
 /* Said now, with the numbers, rather than by the OOM killer once the pool fills up. */
 static int check_memory(uint64_t bytes, bool private_memory)
 {
@@ -241,6 +243,17 @@ static int check_memory(uint64_t bytes, bool private_memory)
 	return 0;
 }
 
+/* What a pool without a size may grow to: all that is free when it is opened. */
+static uint64_t memory_free(void)
+{
+	struct rlimit limit;
+	uint64_t available = memory_available();
+
+	if (getrlimit(RLIMIT_AS, &limit) == 0)
+		available = min_u64(available, limit.rlim_cur);
+	return min_u64(available, POOL_MEMORY_MAX);
+}
+
 int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
 {
 	bool private_memory = opts->private_memory;
@@ -248,8 +261,10 @@ int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_ou
 	uint64_t bytes;
 	int ret;
 
-	if (opts->pool_bytes == 0 || !checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
-		return error_set(-EINVAL, "pool_bytes %llu: must be more than 0 and less than 2^64",
+	if (opts->pool_bytes == 0)
+		bytes = align_down(memory_free(), POOL_EXTENT_BYTES);
+	else if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
+		return error_set(-EINVAL, "pool_bytes %llu: must be less than 2^64",
 				 (unsigned long long)opts->pool_bytes);
 	if (opts->page_kind > PAGE_HUGETLB)
 		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
