@@ -149,6 +149,36 @@ static void epoch_enter__over_a_wire_is_calls(void **state)
 	assert_int_equal(promise(), SLOT_IDLE);
 }
 
+static const struct transport_ops *plain_ops;
+static uint32_t moves_left;
+
+/* A pass ends between the look at the epoch and the announcement of it. */
+static int write_after_a_pass(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	if (moves_left)
+		set_epoch(10 - --moves_left, EPOCH_NORMAL);
+	return plain_ops->write(tr, io, n);
+}
+
+static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
+{
+	struct memory_transport wire;
+	struct transport_ops ops;
+
+	(void)state;
+	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	plain_ops = wire.tr.ops;
+	ops = *plain_ops;
+	ops.write = write_after_a_pass;
+	wire.tr.ops = &ops;
+	moves_left = 3;
+	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(ep.number, 10);
+	assert_int_equal(promise(), 10);
+	memory_transport_fini(&wire);
+}
+
 /* Nobody may believe that it is idle, nor that it has promised, when the call failed. */
 static void epoch_enter__a_failed_call_is_reported(void **state)
 {
@@ -222,6 +252,7 @@ int main(void)
 		TEST(epoch_enter__without_a_slot_is_refused),
 		TEST(epoch_enter__counts_no_phase_on_an_addressable_region),
 		TEST(epoch_enter__over_a_wire_is_calls),
+		TEST(epoch_enter__the_epoch_moves_while_it_announces),
 		TEST(epoch_enter__a_failed_call_is_reported),
 		TEST(epoch_next_tag__by_mode_and_tag),
 		TEST(epoch_blocks_pass__only_older_promises),

@@ -403,6 +403,36 @@ static void rebuild_pass__over_a_wire(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
+/* A shard that was clean: only the pass itself knows that an answer is missing. */
+static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	uint64_t lost = 0;
+
+	(void)state;
+	for (uint64_t n = 1; n < 600; n += 7) {
+		struct rebuild_report report = { 0 };
+		struct memory_transport tree, rows;
+		struct shard *shard = NULL;
+
+		memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, true);
+		memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, true);
+		assert_int_equal(shard_open(&tree.region, &rows.region, &shard), 0);
+		tree.lose_atomic = n;
+		tree.lose_undone = n & 1;
+		assert_int_equal(sumtree_rebuild_pass(shard, &opts, &report), 0);
+		shard_close(&shard);
+		memory_transport_fini(&rows);
+		memory_transport_fini(&tree);
+		lost += report.lost_answers;
+		assert_int_equal(is_needed(), !report.clean);
+		assert_true(report.clean == (report.lost_answers == 0));
+		assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
+	}
+	assert_true(lost > 10);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
 static void rebuild_pass__owner_out_of_range(void **state)
 {
 	struct rebuild_opts opts = { .owner = 0 };
@@ -437,6 +467,7 @@ int main(void)
 		TEST(rebuild_pass__repairs_a_damaged_tag),
 		TEST(rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice),
 		TEST(rebuild_pass__over_a_wire),
+		TEST(rebuild_pass__a_lost_answer_makes_the_shard_dirty),
 		TEST(rebuild_pass__owner_out_of_range),
 	};
 
