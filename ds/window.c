@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define LOT 256           /* items handled together: what the arrays on the stack hold */
+#define LOT 32            /* items handled together: their rows stay in the first cache and TLB */
 #define LARGE_BYTES 512   /* columns from here on are copied item by item */
 #define SMALL_WINDOW 1024 /* windows up to here are prefetched whole */
 #define ROW_STOPS (ROW_FIRST | ROW_FILLER)
@@ -27,6 +27,7 @@ struct lot {
 	const uint8_t *const *windows;
 	const uint32_t *at;
 	uint32_t n;
+	bool in_order;       /* at[i] = at[0] + i */
 	uint32_t k[LOT];     /* steps of the return */
 	uint32_t first[LOT]; /* row of the window where the anchor's episode begins, or 0 */
 	float discount[LOT];
@@ -133,43 +134,81 @@ static void judge(struct lot *lot)
 
 /* -------- small columns, one at a time -------- */
 
-/* Source of item i: windows[i] + base + k[i] * scale. */
+/* Source of item i: windows[i] + base, k[i] rows later if by_k. */
 struct source {
-	size_t base, scale;
+	size_t base;
+	bool by_k;
 };
 
 ALWAYS_INLINE void copy_items(const struct lot *lot, const struct window_output *o,
 			      struct source from, size_t bytes)
 {
-	for (uint32_t i = 0; i < lot->n; i++)
-		transport_copy_racy_bytes(o->out + lot->at[i] * o->item_bytes,
-					  lot->windows[i] + from.base + lot->k[i] * from.scale,
-					  bytes);
+	/* Locals: the stores could change anything that is read through lot. */
+	const uint8_t *const *windows = lot->windows;
+	uint64_t item_bytes = o->item_bytes;
+	uint8_t *dst = o->out + lot->at[0] * item_bytes;
+	size_t row_bytes = lot->plan->row_bytes;
+
+	for (uint32_t i = 0, n = lot->n; i < n; i++, dst += item_bytes) {
+		const uint8_t *src = windows[i] + from.base;
+
+		if (from.by_k)
+			src += lot->k[i] * row_bytes;
+		transport_copy_racy_bytes(dst, src, bytes);
+	}
 }
 
-static void copy_column(const struct lot *lot, const struct window_output *o, struct source from)
+/* Redrawn items lie anywhere in the batch; there are few. */
+static void copy_scattered(const struct lot *lot, const struct window_output *o, struct source from,
+			   size_t bytes)
 {
-	switch (o->bytes) {
+	for (uint32_t i = 0; i < lot->n; i++) {
+		uint32_t later = from.by_k ? lot->k[i] : 0;
+		const uint8_t *src = lot->windows[i] + from.base;
+
+		transport_copy_racy_bytes(o->out + lot->at[i] * o->item_bytes,
+					  src + (size_t)later * lot->plan->row_bytes, bytes);
+	}
+}
+
+ALWAYS_INLINE void copy_sized(const struct lot *lot, const struct window_output *o,
+			      struct source from, size_t bytes)
+{
+	/* The loop is made twice, so that the usual one does not look at k. */
+	if (from.by_k)
+		copy_items(lot, o, (struct source){ from.base, true }, bytes);
+	else
+		copy_items(lot, o, (struct source){ from.base, false }, bytes);
+}
+
+static void copy_column(const struct lot *lot, const struct window_output *o, struct source from,
+			size_t bytes)
+{
+	if (!lot->in_order) {
+		copy_scattered(lot, o, from, bytes);
+		return;
+	}
+	switch (bytes) {
 	case 1:
-		copy_items(lot, o, from, 1);
+		copy_sized(lot, o, from, 1);
 		break;
 	case 2:
-		copy_items(lot, o, from, 2);
+		copy_sized(lot, o, from, 2);
 		break;
 	case 4:
-		copy_items(lot, o, from, 4);
+		copy_sized(lot, o, from, 4);
 		break;
 	case 8:
-		copy_items(lot, o, from, 8);
+		copy_sized(lot, o, from, 8);
 		break;
 	case 16:
-		copy_items(lot, o, from, 16);
+		copy_sized(lot, o, from, 16);
 		break;
 	case 32:
-		copy_items(lot, o, from, 32);
+		copy_sized(lot, o, from, 32);
 		break;
 	default:
-		copy_items(lot, o, from, o->bytes);
+		copy_sized(lot, o, from, bytes);
 	}
 }
 
@@ -262,6 +301,10 @@ static void store_words(const struct lot *lot, const struct window_output *o, co
 {
 	const uint8_t *src = words;
 
+	if (lot->in_order && o->item_bytes == sizeof(uint32_t)) {
+		memcpy(o->out + lot->at[0] * sizeof(uint32_t), src, lot->n * sizeof(uint32_t));
+		return;
+	}
 	for (uint32_t i = 0; i < lot->n; i++)
 		memcpy(o->out + lot->at[i] * o->item_bytes, src + i * sizeof(uint32_t),
 		       sizeof(uint32_t));
@@ -278,12 +321,14 @@ static void gather_small(const struct lot *lot, const struct window_output *o)
 {
 	const struct window_plan *plan = lot->plan;
 	size_t row = plan->row_bytes;
-	struct source anchor = { (plan->stack - 1) * row + o->offset, 0 };
-	struct source later = { anchor.base, row };
+	bool same_k = plan->n_step == 1;
+	struct source anchor = { (plan->stack - 1) * row + o->offset, false };
+	struct source next = { anchor.base + (same_k ? row : 0), !same_k };
+	struct source last = { anchor.base - (same_k ? 0 : row), !same_k };
 
 	switch (o->kind) {
 	case WINDOW_ANCHOR:
-		copy_column(lot, o, anchor);
+		copy_column(lot, o, anchor, o->bytes);
 		break;
 	case WINDOW_STACK:
 	case WINDOW_NEXT:
@@ -291,17 +336,16 @@ static void gather_small(const struct lot *lot, const struct window_output *o)
 		if (o->kind == WINDOW_ALL || plan->stack > 1)
 			copy_rows(lot, o);
 		else
-			copy_column(lot, o, o->kind == WINDOW_STACK ? anchor : later);
+			copy_column(lot, o, o->kind == WINDOW_STACK ? anchor : next, o->bytes);
 		break;
 	case WINDOW_RETURN:
-		if (plan->n_step == 1)
-			copy_column(lot, o, anchor);
+		if (same_k)
+			copy_column(lot, o, anchor, o->bytes);
 		else
 			sum_rewards(lot, o);
 		break;
 	case WINDOW_LAST:
-		later.base -= row; /* an item without later rows has at least one step */
-		copy_column(lot, o, later);
+		copy_column(lot, o, last, o->bytes);
 		break;
 	case WINDOW_DISCOUNT:
 		store_words(lot, o, lot->discount);
@@ -312,7 +356,7 @@ static void gather_small(const struct lot *lot, const struct window_output *o)
 	case WINDOW_VERSION:
 		anchor.base = (plan->stack - 1) * row + plan->tail_off +
 			      offsetof(struct row_tail, policy_version);
-		copy_items(lot, o, anchor, sizeof(uint32_t));
+		copy_column(lot, o, anchor, sizeof(uint32_t));
 		break;
 	}
 }
@@ -327,47 +371,123 @@ static void gather_large(const struct lot *lot, window_copy_fn copy)
 				copy_item_rows(lot, &plan->outputs[c], i, copy);
 }
 
-static void prefetch_lines(const uint8_t *from, size_t bytes)
+/* Bytes of a window that its outputs need: from the first to behind the last. */
+static void needed_bytes(const struct window_plan *plan, size_t *first_out, size_t *end_out)
 {
-	const uint8_t *end = from + bytes;
+	size_t anchor = (plan->stack - 1) * (size_t)plan->row_bytes;
+	size_t last = anchor + plan->n_step * (size_t)plan->row_bytes;
+	size_t first = anchor + plan->tail_off, end = first + sizeof(uint64_t[2]);
 
+	if (plan->n_step > 1) /* the flags of every row of the return */
+		end = anchor + plan->tail_off + plan->future * (size_t)plan->row_bytes + 16;
+	for (uint32_t c = 0; c < plan->n_outputs; c++) {
+		const struct window_output *o = &plan->outputs[c];
+		size_t from = o->kind == WINDOW_STACK || o->kind == WINDOW_ALL ? 0 : anchor;
+		bool next = o->kind == WINDOW_NEXT || o->kind == WINDOW_ALL;
+		size_t to = next ? last : last - plan->row_bytes;
+
+		if (o->kind > WINDOW_LAST)
+			continue;
+		first = min_u64(first, from + o->offset);
+		end = max_u64(end, to + o->offset + o->bytes);
+	}
+	*first_out = first;
+	*end_out = end;
+}
+
+static void prefetch_lines(const uint8_t *from, const uint8_t *end)
+{
 	for (from -= (uintptr_t)from & (WIRE_LINE - 1); from < end; from += WIRE_LINE)
 		__builtin_prefetch(from);
 }
 
+/* What to load of a window. */
+struct reach {
+	size_t first, end;
+	bool whole;
+};
+
+static struct reach find_reach(const struct window_plan *plan)
+{
+	struct reach r;
+
+	needed_bytes(plan, &r.first, &r.end);
+	r.whole = r.end - r.first <= SMALL_WINDOW;
+	return r;
+}
+
+/* Long rows are streamed by the hardware; their tails are not. */
+static void prefetch_tails(const struct window_plan *plan, const uint8_t *window)
+{
+	for (uint32_t row = plan->stack - 1; row < plan->stack + plan->future; row++)
+		__builtin_prefetch(window + (size_t)row * plan->row_bytes + plan->tail_off);
+}
+
+static void prefetch_windows(const struct window_plan *plan, const struct reach *reach,
+			     const uint8_t *const *windows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (reach->whole)
+			prefetch_lines(windows[i] + reach->first, windows[i] + reach->end);
+		else
+			prefetch_tails(plan, windows[i]);
+	}
+}
+
 void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n)
 {
-	uint32_t rows = plan->stack + plan->future;
-	size_t bytes = (size_t)rows * plan->row_bytes;
+	struct reach reach = find_reach(plan);
 
-	if (bytes <= SMALL_WINDOW) {
-		for (size_t i = 0; i < n; i++)
-			prefetch_lines(windows[i], bytes);
-		return;
+	prefetch_windows(plan, &reach, windows, n);
+}
+
+static bool is_in_order(const uint32_t *at, uint32_t n)
+{
+	uint32_t wrong = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		wrong |= at[i] ^ (at[0] + i);
+	return wrong == 0;
+}
+
+/*
+ * Gathers a lot while the windows of the next one are loaded, some after each column: the few line
+ * buffers of a core are refilled while it copies what is there.
+ */
+static void gather_lot(struct lot *lot, const struct reach *reach, size_t ahead,
+		       window_copy_fn large)
+{
+	const struct window_plan *plan = lot->plan;
+	const uint8_t *const *next = lot->windows + lot->n;
+	size_t part = div_up(ahead, plan->n_outputs);
+
+	lot->in_order = is_in_order(lot->at, lot->n);
+	judge(lot);
+	for (uint32_t c = 0; c < plan->n_outputs; c++) {
+		size_t now = min_u64(part, ahead);
+
+		prefetch_windows(plan, reach, next, now);
+		next += now;
+		ahead -= now;
+		if (!is_large(&plan->outputs[c]))
+			gather_small(lot, &plan->outputs[c]);
 	}
-	/* Long rows are streamed by the hardware; their tails are not. */
-	for (size_t i = 0; i < n; i++)
-		for (uint32_t row = plan->stack - 1; row < rows; row++)
-			__builtin_prefetch(windows[i] + (size_t)row * plan->row_bytes +
-					   plan->tail_off);
+	gather_large(lot, large);
 }
 
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
 		   const uint32_t *at, size_t n)
 {
 	window_copy_fn large = plan->stream_stores ? window_stream_copy() : copy_plain;
+	struct reach reach = find_reach(plan);
 	struct lot lot = { .plan = plan };
 
+	prefetch_windows(plan, &reach, windows, min_u64(n, LOT));
 	for (size_t done = 0; done < n; done += lot.n) {
 		lot.windows = windows + done;
 		lot.at = at + done;
 		lot.n = (uint32_t)min_u64(n - done, LOT);
-		window_prefetch(plan, lot.windows, lot.n);
-		judge(&lot);
-		for (uint32_t c = 0; c < plan->n_outputs; c++)
-			if (!is_large(&plan->outputs[c]))
-				gather_small(&lot, &plan->outputs[c]);
-		gather_large(&lot, large);
+		gather_lot(&lot, &reach, min_u64(n - done - lot.n, LOT), large);
 	}
 	if (plan->stream_stores)
 		window_stream_end();
