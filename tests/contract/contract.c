@@ -146,12 +146,17 @@ int rig_in_child(int (*fn)(struct rig *rig), struct rig *rig)
 	return WEXITSTATUS(status);
 }
 
+void contract_use(const struct contract_kind *kind)
+{
+	current = kind;
+}
+
 int contract_run(const struct contract_kind *kind)
 {
 	struct CMUnitTest tests[96];
 	size_t n = 0;
 
-	current = kind;
+	contract_use(kind);
 	assert_true(contract_data_count + contract_checks_count + contract_target_count <= 96);
 	for (size_t i = 0; i < contract_data_count; i++)
 		tests[n++] = contract_data_tests[i];

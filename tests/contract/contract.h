@@ -43,6 +43,9 @@ struct rig {
 	bool serving;
 };
 
+/* What rig_setup builds from now on. */
+void contract_use(const struct contract_kind *kind);
+
 /* All tests of the suite; the exit status. */
 int contract_run(const struct contract_kind *kind);
 

@@ -43,6 +43,7 @@ struct conn {
 struct serve {
 	struct target *target;
 	int epoll, listener, lock;
+	bool locked;
 	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
 	struct sockaddr_un addr;
 	struct stat st; /* of the socket: what we unlink is ours */
@@ -166,8 +167,8 @@ static int check_peer(int sock, const struct packet *packet)
 	if (ret)
 		return ret;
 	if (id.start_time != hello->start_time)
-		return error_set(-EPERM, "hello of process %u: started at %llu, says %llu", hello->pid,
-				 (unsigned long long)id.start_time,
+		return error_set(-EPERM, "hello of process %u: started at %llu, says %llu",
+				 hello->pid, (unsigned long long)id.start_time,
 				 (unsigned long long)hello->start_time);
 	return 0;
 }
@@ -239,7 +240,8 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 	if (ret)
 		return ret;
 	ret = target->pool->ops->share(target->pool, map.region,
-				       (map.rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0, &reply->fd);
+				       (map.rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0,
+				       &reply->fd);
 	if (ret)
 		return ret;
 	out->flags = (target->pool->persistent ? ATTACH_PERSISTENT : 0) |
@@ -348,10 +350,13 @@ static int lock_name(struct serve *serve, const char *path)
 		if (serve->lock < 0)
 			return error_set(-errno, "open %s: %s", name, strerror(errno));
 		if (flock(serve->lock, LOCK_EX | LOCK_NB))
-			return error_set(-EADDRINUSE, "listen on %s: in use by another process", path);
+			return error_set(-EADDRINUSE, "listen on %s: in use by another process",
+					 path);
 		if (fstat(serve->lock, &mine) == 0 && stat(name, &there) == 0 &&
-		    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+		    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+			serve->locked = true;
 			return 0;
+		}
 		close(serve->lock);
 	}
 }
@@ -415,8 +420,8 @@ int serve_open(struct target *target, const char *path, struct serve **serve_out
 	int ret;
 
 	if (!*path || strlen(path) >= sizeof(serve->addr.sun_path))
-		return error_set(-ENAMETOOLONG, "socket path \"%s\": must have 1 to %zu bytes", path,
-				 sizeof(serve->addr.sun_path) - 1);
+		return error_set(-ENAMETOOLONG, "socket path \"%s\": must have 1 to %zu bytes",
+				 path, sizeof(serve->addr.sun_path) - 1);
 	serve = mem_zalloc(sizeof(*serve));
 	if (!serve)
 		return error_set(-ENOMEM, "no memory for a socket");
@@ -445,10 +450,10 @@ static void unlink_names(struct serve *serve)
 	char name[sizeof(serve->addr.sun_path) + 8];
 	struct stat st;
 
-	if (serve->st.st_ino == 0)
+	if (!serve->locked)
 		return;
-	if (lstat(serve->addr.sun_path, &st) == 0 && st.st_ino == serve->st.st_ino &&
-	    st.st_dev == serve->st.st_dev)
+	if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
+	    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)
 		unlink(serve->addr.sun_path);
 	(void)snprintf(name, sizeof(name), "%s.lock", serve->addr.sun_path);
 	unlink(name);
