@@ -139,14 +139,23 @@ int limiter_read(struct limiter *lim, struct limiter_words *out)
 
 /* -------- the law -------- */
 
-static __int128 scaled(uint64_t samples)
+/*
+ * Admitted counts are signed: a kill between the slot and the CAS has a reservation given back that
+ * was never taken, which may leave the count below zero.
+ */
+static __int128 signed_count(uint64_t admitted)
 {
-	return (__int128)samples << LIMIT_SPI_BITS;
+	return (int64_t)admitted;
+}
+
+static __int128 scaled(__int128 samples)
+{
+	return samples * ((__int128)1 << LIMIT_SPI_BITS);
 }
 
 static bool insert_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
 {
-	__int128 inserts = (__int128)now->ins_admitted + n;
+	__int128 inserts = signed_count(now->ins_admitted) + n;
 
 	return inserts * (__int128)lim->law.spi - scaled(now->smp_committed) <= lim->law.max_diff;
 }
@@ -156,7 +165,7 @@ static bool sample_fits(const struct limiter *lim, const struct limiter_words *n
 	__int128 inserts = (__int128)now->ins_committed;
 
 	return now->ins_committed >= lim->law.min_size &&
-	       inserts * (__int128)lim->law.spi - scaled(now->smp_admitted) - scaled(n) >=
+	       inserts * (__int128)lim->law.spi - scaled(signed_count(now->smp_admitted) + n) >=
 		       lim->law.min_diff;
 }
 
