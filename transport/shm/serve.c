@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/process.h"
 
+#include "transport/fork.h"
 #include "transport/shm/map.h"
 #include "transport/shm/packet.h"
 #include "transport/shm/pidfd.h"
@@ -53,6 +54,19 @@ struct serve {
 
 /* -------- connections -------- */
 
+/*
+ * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
+ * it out of the epoll set. In that child it must do neither: both are shared with the parent.
+ */
+static void hang_up(const struct serve *serve, const struct conn *conn)
+{
+	if (!fork_happened(serve->target->forks)) {
+		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
+		(void)shutdown(conn->sock, SHUT_RDWR);
+	}
+	close(conn->sock);
+}
+
 static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct conn **link = &serve->conns;
@@ -61,7 +75,7 @@ static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_ro
 		link = &(*link)->next;
 	*link = conn->next;
 	serve->n--;
-	close(conn->sock); /* leaves the epoll set with it */
+	hang_up(serve, conn);
 	if (conn->client) {
 		conn->client->connected--;
 		clients_settle(&serve->target->clients, conn->client);
