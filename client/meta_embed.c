@@ -19,7 +19,7 @@
 #define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
 #define EMBED_CLIENT 1u
 
-static LOCK_ROLE(embed_lock, "embed catalog", LOCK_RANK_CHANNEL);
+static LOCK_ROLE(embed_lock, "embed catalog", LOCK_RANK_OBJECT);
 
 static struct embed *embed_of(struct meta *meta)
 {
