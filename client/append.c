@@ -20,6 +20,7 @@
 #include <math.h>
 #include <string.h>
 
+#define PREFETCH_BYTES 4096
 #define USER_FLAGS (RLV_TERMINATED | RLV_TRUNCATED | RLV_FINAL)
 
 static_assert((int)RLV_TERMINATED == (int)ROW_TERMINATED &&
@@ -239,6 +240,7 @@ static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
 static int publish_shard(struct rlv_writer *w, uint32_t s)
 {
 	struct access *acc = &w->h.access[s];
+	int left;
 	int ret;
 
 	ret = access_enter(acc);
@@ -251,9 +253,8 @@ static int publish_shard(struct rlv_writer *w, uint32_t s)
 						  items->ops + first, items->shard_end[s] - first,
 						  acc->deltas[v]);
 	}
-	if (ret)
-		return ret;
-	return access_leave(acc);
+	left = access_leave(acc); /* else its promise would hold the next rebuild up */
+	return ret ? ret : left;
 }
 
 /* Have any views items in this shard? Else it is left alone. */
@@ -282,6 +283,18 @@ static int publish(struct rlv_writer *w)
 	return ret;
 }
 
+/* Asks for the lines that the next call of this size will write: they have left the cache. */
+static void prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
+{
+	const struct table_desc *desc = w->h.desc;
+	uint32_t room = desc->block - st->blk.used;
+	size_t bytes = (size_t)(n < room ? n : room) * desc->row_bytes;
+	const uint8_t *rows = ring_row(&st->blk, st->blk.used);
+
+	for (size_t off = 0; off < bytes && off < PREFETCH_BYTES; off += WIRE_LINE)
+		__builtin_prefetch(rows + off, 1);
+}
+
 /* The planned rows are in: they become the stream's past. */
 static void advance(struct rlv_writer *w, struct stream *st)
 {
@@ -294,6 +307,8 @@ static void advance(struct rlv_writer *w, struct stream *st)
 	if (!w->direct)
 		writer_keep_head(w, st, n);
 	st->blk.used += n;
+	if (w->direct)
+		prefetch_rows(w, st, n);
 	st->step = st->plan_step;
 	st->in_episode = st->plan_in_episode;
 	st->open_window = true;
