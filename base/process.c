@@ -98,7 +98,7 @@ static int parse_uuid(const char *text, uint8_t uuid[PROCESS_BOOT_ID_BYTES])
 
 static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
 {
-	char text[64];
+	char text[64] = "";
 	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 
 	if (n < 0)
@@ -133,7 +133,7 @@ int process_self(struct process_id *id_out)
 bool process_is_gone(const struct process_id *id)
 {
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
-	struct stat_fields fields;
+	struct stat_fields fields = { 0 };
 	int rc;
 
 	if (!read_boot_id(boot_id) && memcmp(boot_id, id->boot_id, sizeof(boot_id)) != 0)

@@ -22,24 +22,48 @@ static bool is_open_of(uint64_t header, uint32_t owner)
 	return block_is_open(header) && (owner == 0 || block_owner(header) == owner);
 }
 
-/* A header that changed meanwhile belongs to somebody else: seq never recurs. */
-static int close_some(struct shard *shard, uint32_t first, const uint64_t *headers, uint32_t n,
-		      uint32_t owner, uint32_t *closed)
+/* The owner's open ones among n headers, as what closes them. How many. */
+static uint32_t prepare(const struct shard *shard, uint32_t owner, uint32_t first,
+			struct transport_atomic *ops, uint32_t n)
 {
-	struct transport_atomic ops[TRANSPORT_VECTOR];
 	uint32_t n_ops = 0;
-	int rc;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (is_open_of(headers[i], owner))
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t header = ops[i].expected;
+
+		if (is_open_of(header, owner))
 			ops[n_ops++] = (struct transport_atomic){
 				.region = shard->tree,
 				.off = shard_header_off(shard, first + i),
-				.expected = headers[i],
-				.value = headers[i] & ~BLOCK_OPEN,
+				.expected = header,
+				.value = header & ~BLOCK_OPEN,
 			};
-	rc = transport_cas(shard->tree->tr, ops, n_ops);
-	for (uint32_t i = 0; !rc && i < n_ops; i++) {
+	}
+	return n_ops;
+}
+
+static int read_headers(struct shard *shard, uint32_t first, struct transport_atomic *ops,
+			uint32_t n)
+{
+	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
+	struct transport_io io = { .region = shard->tree,
+				   .off = shard_header_off(shard, first),
+				   .dst = headers,
+				   .len = n * 8 };
+	int rc = transport_read(shard->tree->tr, &io, 1);
+
+	for (uint32_t i = 0; !rc && i < n; i++)
+		ops[i].expected = headers[i];
+	return rc;
+}
+
+/* A header that changed meanwhile belongs to somebody else: seq never recurs. */
+static int close_headers(struct shard *shard, struct transport_atomic *ops, uint32_t n,
+			 uint32_t *closed)
+{
+	int rc = transport_cas(shard->tree->tr, ops, n);
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
 		if (ops[i].status != ATOMIC_DONE)
 			return error_set(-EIO, "close of a dead owner's block: no answer");
 		*closed += ops[i].old == ops[i].expected;
@@ -49,19 +73,16 @@ static int close_some(struct shard *shard, uint32_t first, const uint64_t *heade
 
 int fence_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
 {
-	uint64_t headers[TRANSPORT_VECTOR];
+	struct transport_atomic ops[TRANSPORT_VECTOR];
 	uint32_t closed = 0, blocks = shard->desc.blocks;
 
 	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
 		uint32_t n = blocks - first < TRANSPORT_VECTOR ? blocks - first : TRANSPORT_VECTOR;
-		struct transport_io io = { .region = shard->tree,
-					   .off = shard_header_off(shard, first),
-					   .dst = headers,
-					   .len = n * 8 };
-		int rc = transport_read(shard->tree->tr, &io, 1);
+		int rc = read_headers(shard, first, ops, n);
 
 		if (!rc)
-			rc = close_some(shard, first, headers, n, owner, &closed);
+			rc = close_headers(shard, ops, prepare(shard, owner, first, ops, n),
+					   &closed);
 		if (rc)
 			return rc;
 	}

@@ -235,7 +235,7 @@ static void check_window(struct check *check, const struct item *item)
 
 static int check_leaves(struct check *check, uint32_t view, uint32_t block)
 {
-	uint64_t words[CHUNK_WORDS];
+	uint64_t words[CHUNK_WORDS] = { 0 };
 	uint32_t rows = check->shard->desc.block;
 	struct item item = { .view = view, .block = block };
 
@@ -305,10 +305,12 @@ static int check_sums(struct check *check, uint32_t view)
 static void check_side(struct check *check, uint32_t view, const char *side, uint64_t admitted,
 		       uint64_t committed)
 {
-	if (committed > admitted && committed - admitted > check->opts.limit_slack)
+	int64_t missing = (int64_t)(committed - admitted); /* admitted may be below zero, too */
+
+	if (missing > 0 && (uint64_t)missing > check->opts.limit_slack)
 		problem(check, &check->report->wrong_limits,
-			"view %u: %" PRIu64 " %s committed, only %" PRIu64 " admitted", view,
-			committed, side, admitted);
+			"view %u: %" PRIu64 " %s committed, only %" PRId64 " admitted", view,
+			committed, side, (int64_t)admitted);
 }
 
 static int check_limits(struct check *check, uint32_t view)

@@ -375,7 +375,7 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 
 static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
 {
-	uint64_t words[TRANSPORT_VECTOR];
+	uint64_t words[TRANSPORT_VECTOR] = { 0 };
 	struct transport_io io = { .region = walk->tree->region,
 				   .off = walk->tree->leaves_off + first * 8ull,
 				   .dst = words,
