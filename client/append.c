@@ -244,6 +244,8 @@ static int publish_shard(struct rlv_writer *w, uint32_t s)
 	int ret;
 
 	ret = access_enter(acc);
+	if (ret)
+		return ret;
 	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++) {
 		const struct view_items *items = &w->items[v];
 		uint32_t first = s ? items->shard_end[s - 1] : 0;

@@ -260,7 +260,7 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
 				 sizeof(sum));
 	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
-	opts.limit_slack = table->place.desc.max_clients;
+	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
 	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
 		ret = shard_check(table->nodes.shards[s], &opts, &one);

@@ -50,13 +50,16 @@ static uint32_t candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end)
 static int retire(struct rlv_sampler *sp, uint32_t shard, struct leaf_op *ops, uint32_t n)
 {
 	struct access *acc = &sp->h.access[shard];
+	int left;
 	int ret;
 
 	ret = access_enter(acc);
-	if (ret == 0)
-		ret = sumtree_take(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
-				   acc->deltas[sp->view_index]);
-	return ret ? ret : access_leave(acc);
+	if (ret)
+		return ret;
+	ret = sumtree_take(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
+			   acc->deltas[sp->view_index]);
+	left = access_leave(acc); /* else its promise would hold the next rebuild up */
+	return ret ? ret : left;
 }
 
 static int take_once(struct rlv_sampler *sp, uint32_t shard, uint32_t n)

@@ -119,6 +119,7 @@ static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops,
 {
 	struct access *acc = &sp->h.access[s];
 	uint64_t most = 0;
+	int left;
 	int ret;
 
 	ret = access_enter(acc);
@@ -126,8 +127,9 @@ static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops,
 		return ret;
 	ret = sumtree_update(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
 			     acc->deltas[sp->view_index]);
-	if (ret)
-		return ret;
+	left = access_leave(acc); /* else its promise would hold the next rebuild up */
+	if (ret || left)
+		return ret ? ret : left;
 	for (uint32_t i = 0; i < n; i++) {
 		bool done = ops[i].result == LEAF_DONE;
 
@@ -136,8 +138,7 @@ static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops,
 		if (done && ops[i].priority > most)
 			most = ops[i].priority;
 	}
-	ret = access_leave(acc);
-	return ret ? ret : priority_max_raise(acc->shard, sp->view_index, most);
+	return priority_max_raise(acc->shard, sp->view_index, most);
 }
 
 static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
