@@ -121,6 +121,40 @@ static int memory_faa(struct transport *tr, struct transport_atomic *ops, size_t
 	return 0;
 }
 
+/* In order and at once. An error leaves the rest of the chain undone. */
+static int memory_post(struct transport *tr, struct transport_wr *wrs, size_t n,
+		       uint64_t *ticket_out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < n; i++) {
+		switch (wrs[i].verb) {
+		case VERB_READ:
+			rc = memory_read(tr, &wrs[i].io, 1);
+			break;
+		case VERB_WRITE:
+			rc = memory_write(tr, &wrs[i].io, 1);
+			break;
+		case VERB_CAS:
+			rc = memory_cas(tr, &wrs[i].atomic, 1);
+			break;
+		case VERB_FAA:
+			rc = memory_faa(tr, &wrs[i].atomic, 1);
+			break;
+		}
+	}
+	*ticket_out = ++tr->posted;
+	return rc;
+}
+
+static int memory_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	(void)tr;
+	(void)ticket;
+	(void)deadline_ns;
+	return 0;
+}
+
 static int memory_fence(struct transport *tr)
 {
 	(void)tr;
@@ -135,6 +169,8 @@ static const struct transport_ops memory_ops = {
 	.write = memory_write,
 	.cas = memory_cas,
 	.faa = memory_faa,
+	.post = memory_post,
+	.poll = memory_poll,
 	.order = memory_fence,
 };
 
