@@ -125,14 +125,13 @@ static bool can_live(const struct recovery *rec, const struct view_desc *view, u
 	return !rec->infos || row_scan_is_whole(rec->infos, i, view->window, leaf_gen(word));
 }
 
-static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t leaf, uint64_t word)
+/* Row i of the block. */
+static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t i, uint64_t word)
 {
-	const struct table_desc *desc = &rec->shard->desc;
-	uint64_t priority = min_u64(leaf_priority(word), desc->views[view].max_prio);
+	const struct view_desc *desc = &rec->shard->desc.views[view];
+	uint64_t priority = min_u64(leaf_priority(word), desc->max_prio);
 
-	if (leaf_gen(word))
-		follow_leaf(rec, leaf / desc->block, leaf_gen(word));
-	if (priority && !can_live(rec, &desc->views[view], leaf % desc->block, word)) {
+	if (priority && !can_live(rec, desc, i, word)) {
 		rec->report.retired++;
 		priority = 0;
 	}
@@ -142,12 +141,18 @@ static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t leaf, u
 /* Leaves of a block by pieces, so that one row scan serves all views. */
 static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
 {
+	uint32_t block = first / rec->shard->desc.block, row = first % rec->shard->desc.block;
 	uint64_t off = shard_leaf_off(rec->shard, view, first), changed = 0;
+	uint32_t followed = 0; /* generation; most leaves have that of the one before */
 	int rc = read_words(rec->shard, off, rec->words, n);
 
 	for (uint32_t i = 0; !rc && i < n; i++) {
-		uint64_t word = sound_leaf(rec, view, first + i, rec->words[i]);
+		uint64_t word = sound_leaf(rec, view, row + i, rec->words[i]);
 
+		if (leaf_gen(word) && leaf_gen(word) != followed) {
+			followed = leaf_gen(word);
+			follow_leaf(rec, block, followed);
+		}
 		changed |= word ^ rec->words[i];
 		rec->words[i] = word;
 	}
@@ -176,18 +181,34 @@ struct leaf_totals {
 	uint64_t max;
 };
 
-static void sum_leaf(struct leaf_totals *totals, uint64_t word, uint64_t *node)
-{
-	uint64_t priority = leaf_priority(word);
+/* The node that the next leaf adds to, and how many leaves it still has. */
+struct node_place {
+	uint64_t *node;
+	uint32_t fanout;
+	uint32_t left;
+};
 
-	*node += priority;
-	totals->live += priority != 0;
-	totals->max = max_u64(totals->max, priority);
+static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_t n,
+		      struct node_place *place)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t priority = leaf_priority(words[i]);
+
+		*place->node += priority;
+		totals->live += priority != 0;
+		totals->max = max_u64(totals->max, priority);
+		if (--place->left == 0) {
+			place->node++;
+			place->left = place->fanout;
+		}
+	}
 }
 
 static int sum_leaves(struct recovery *rec, const struct sumtree *tree, struct leaf_totals *totals)
 {
-	uint32_t fanout = tree->geo.fanout[0];
+	struct node_place place = { .node = rec->sums[0],
+				    .fanout = tree->geo.fanout[0],
+				    .left = tree->geo.fanout[0] };
 
 	memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
 	for (uint32_t first = 0; first < tree->geo.leaves; first += CHUNK_WORDS) {
@@ -196,8 +217,7 @@ static int sum_leaves(struct recovery *rec, const struct sumtree *tree, struct l
 
 		if (rc)
 			return rc;
-		for (uint32_t i = 0; i < n; i++)
-			sum_leaf(totals, rec->words[i], &rec->sums[0][(first + i) / fanout]);
+		sum_chunk(totals, rec->words, n, &place);
 	}
 	return 0;
 }
