@@ -1,0 +1,373 @@
+#include "tests/support/shard_fixture.h"
+#include "tests/support/test.h"
+#include "tests/support/wire_transport.h"
+
+#include "ds/superblock.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct shard_conn wire; /* the same shard over a wire */
+
+static int setup(void **state)
+{
+	(void)state;
+	shard_fixture_open(&fx, NULL);
+	shard_fixture_connect(&fx, wire_wrap, &wire);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	shard_fixture_disconnect(&wire);
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static uint64_t load(struct region *region, uint64_t off)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(transport_load(region, off, &word), 0);
+	return word;
+}
+
+static void store(struct region *region, uint64_t off, uint64_t word)
+{
+	assert_int_equal(transport_store(region, off, &word, 8), 0);
+}
+
+static int open_again(void)
+{
+	struct shard *shard = NULL;
+	int rc = shard_open(fx.conn.tree, fx.conn.rows, &shard);
+
+	if (rc)
+		assert_null(shard);
+	else
+		shard_close(&shard);
+	return rc;
+}
+
+/* -------- format and open -------- */
+
+static void shard_format__words_as_new(void **state)
+{
+	const struct shard *s = fx.shard;
+	uint64_t prio = s->desc.views[1].words_off + offsetof(struct view_words, max_priority);
+
+	(void)state;
+	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, head))),
+			 1000);
+	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, epoch))),
+			 epoch_make(0, EPOCH_NORMAL, 0));
+	assert_int_equal(load(s->tree, prio), 1 << 20);
+	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
+		uint64_t off = shard_slot_off(s, i) + offsetof(struct client_slot, promise);
+
+		assert_true(load(s->tree, off) == SLOT_IDLE);
+	}
+}
+
+static void shard_format__region_too_small_names_the_bytes(void **state)
+{
+	struct region small = *fx.conn.tree;
+	struct shard_ids ids = { .first_ticket = 0 };
+
+	(void)state;
+	small.size = 8192;
+	assert_int_equal(shard_format(&small, fx.conn.rows, &fx.desc, &ids), -EINVAL);
+	assert_non_null(strstr(error_last(), "8192"));
+}
+
+static void shard_open__reads_what_was_planned(void **state)
+{
+	(void)state;
+	assert_memory_equal(&fx.shard->desc, &fx.desc, sizeof(fx.desc));
+	assert_memory_equal(&wire.shard->desc, &fx.desc, sizeof(fx.desc));
+	assert_int_equal(fx.shard->trees[1].leaves_off, fx.desc.views[1].leaves_off);
+}
+
+static void shard_open__not_a_region(void **state)
+{
+	(void)state;
+	store(fx.conn.tree, offsetof(struct region_superblock, magic), 0);
+	assert_int_equal(open_again(), -EPROTO);
+}
+
+static void shard_open__a_changed_superblock(void **state)
+{
+	(void)state;
+	store(fx.conn.rows, offsetof(struct region_superblock, ms_term), 99);
+	assert_int_equal(open_again(), -EBADMSG);
+}
+
+static void shard_open__a_changed_descriptor(void **state)
+{
+	(void)state;
+	store(fx.conn.tree, DESC_OFF + offsetof(struct table_desc, capacity), 99);
+	assert_int_equal(open_again(), -EBADMSG);
+}
+
+static void reseal(struct region *region, struct region_superblock *sb)
+{
+	sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
+	assert_int_equal(transport_store(region, 0, sb, sizeof(*sb)), 0);
+}
+
+static struct region_superblock superblock_of(struct region *region)
+{
+	struct region_superblock sb;
+	struct transport_io io = { .region = region, .dst = &sb, .len = sizeof(sb) };
+
+	assert_int_equal(transport_read(region->tr, &io, 1), 0);
+	return sb;
+}
+
+static void shard_open__another_format_version(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.tree);
+
+	(void)state;
+	sb.format_major = 2;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+	assert_non_null(strstr(error_last(), "format 2"));
+}
+
+static void shard_open__unknown_incompat_bit(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.rows);
+
+	(void)state;
+	sb.incompat = 0x40;
+	reseal(fx.conn.rows, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+	assert_non_null(strstr(error_last(), "0x40"));
+}
+
+static void shard_open__unknown_compat_bit_is_ignored(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.tree);
+
+	(void)state;
+	sb.compat = 0x40;
+	sb.format_minor = 9;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), 0);
+}
+
+static void shard_open__read_only_compat_bit_wants_no_right_to_write(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.tree);
+
+	(void)state;
+	sb.ro_compat = 1;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+	fx.conn.tree->rights = RIGHT_READ;
+	assert_int_equal(open_again(), 0);
+	fx.conn.tree->rights = RIGHT_ALL;
+}
+
+static void shard_open__regions_swapped(void **state)
+{
+	struct shard *shard = NULL;
+
+	(void)state;
+	assert_int_equal(shard_open(fx.conn.rows, fx.conn.tree, &shard), -EPROTO);
+	assert_non_null(strstr(error_last(), "kind"));
+}
+
+static void shard_open__rows_of_another_shard(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.rows);
+
+	(void)state;
+	sb.shard = 5;
+	reseal(fx.conn.rows, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+}
+
+static void shard_open__nic_words(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.tree);
+
+	(void)state;
+	sb.atomic_domain = ATOMIC_DOMAIN_NIC;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+}
+
+static void shard_open__half_formatted(void **state)
+{
+	(void)state;
+	store(fx.conn.tree, offsetof(struct region_superblock, state), REGION_FORMATTING);
+	assert_int_equal(open_again(), -ESTALE);
+}
+
+static void shard_open__larger_than_its_region(void **state)
+{
+	struct region_superblock sb = superblock_of(fx.conn.tree);
+
+	(void)state;
+	sb.size = fx.conn.tree->size * 2;
+	reseal(fx.conn.tree, &sb);
+	assert_int_equal(open_again(), -EPROTO);
+}
+
+/* -------- state -------- */
+
+static void shard_state__of_each(struct shard *shard)
+{
+	assert_int_equal(shard_state(shard), 0);
+	assert_int_equal(shard_set_state(fx.shard, REGION_DROPPED), 0);
+	assert_int_equal(shard_state(shard), -ESTALE);
+	assert_int_equal(shard_set_state(fx.shard, REGION_ORPHANED), 0);
+	assert_int_equal(shard_state(shard), -EHOSTDOWN);
+	store(fx.conn.tree, offsetof(struct region_superblock, state), 77);
+	assert_int_equal(shard_state(shard), -EPROTO);
+}
+
+static void shard_state__in_place(void **state)
+{
+	uint64_t phases = fx.conn.tr->stats.phases;
+
+	(void)state;
+	assert_int_equal(shard_state(fx.shard), 0);
+	assert_int_equal(fx.conn.tr->stats.phases, phases);
+	shard_state__of_each(fx.shard);
+}
+
+static void shard_state__over_a_wire(void **state)
+{
+	(void)state;
+	shard_state__of_each(wire.shard);
+}
+
+static void shard_close__twice(void **state)
+{
+	struct shard *shard = NULL;
+
+	(void)state;
+	assert_int_equal(shard_open(fx.conn.tree, fx.conn.rows, &shard), 0);
+	shard_close(&shard);
+	assert_null(shard);
+	shard_close(&shard);
+}
+
+static void shard_mark_dirty__counts(void **state)
+{
+	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, dirty));
+
+	(void)state;
+	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	assert_int_equal(shard_mark_dirty(wire.shard), 0);
+	assert_int_equal(load(fx.conn.tree, off), 2);
+}
+
+/* -------- access -------- */
+
+static uint64_t promise_of(uint32_t owner)
+{
+	return load(fx.conn.tree,
+		    shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, promise));
+}
+
+static void access_enter__promises_until_leave(void **state)
+{
+	struct access acc;
+
+	(void)state;
+	shard_fixture_access(fx.shard, 3, &acc);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(promise_of(3), 0);
+	assert_int_equal(access_leave(&acc), 0);
+	assert_true(promise_of(3) == SLOT_IDLE);
+	access_close(&acc);
+}
+
+static void access_open__owner_out_of_range(void **state)
+{
+	struct tree_deltas_opts opts = { 0 };
+	struct access acc;
+
+	(void)state;
+	assert_int_equal(access_open(&acc, fx.shard, 0, 1, &opts), -EINVAL);
+	assert_int_equal(access_open(&acc, fx.shard, SHARD_FIXTURE_CLIENTS + 1, 1, &opts), -EINVAL);
+	assert_non_null(strstr(error_last(), "owner 17"));
+}
+
+static void access_open__no_such_view(void **state)
+{
+	struct tree_deltas_opts opts = { 0 };
+	struct access acc;
+
+	(void)state;
+	assert_int_equal(access_open(&acc, fx.shard, 1, 4, &opts), -EINVAL);
+}
+
+/* A handle that keeps deltas keeps its promise, and gives both up when the epoch moves. */
+static void access_leave__kept_deltas_keep_the_promise(void **state)
+{
+	struct tree_deltas_opts opts = { .defer_calls = 100,
+					 .defer_ns = UINT64_MAX,
+					 .clock = fx.conn.tr->clock };
+	uint64_t epoch_off = shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+	struct leaf_run run = { .first = 0, .n = 8, .gen = 1 };
+	uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
+	struct access acc;
+
+	(void)state;
+	assert_int_equal(access_open(&acc, fx.shard, 3, 3, &opts), 0);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(sumtree_claim(&fx.shard->trees[0], &acc.epoch, &run, acc.deltas[0]), 0);
+	assert_int_equal(
+		sumtree_publish(&fx.shard->trees[0], &acc.epoch, &run, priorities, acc.deltas[0]),
+		0);
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(promise_of(3), 0);
+	store(fx.conn.tree, epoch_off, epoch_make(1, EPOCH_NORMAL, 0));
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(promise_of(3), 1);
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(access_flush(&acc), 0);
+	assert_true(promise_of(3) == SLOT_IDLE);
+	access_close(&acc);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(shard_format__words_as_new),
+		TEST(shard_format__region_too_small_names_the_bytes),
+		TEST(shard_open__reads_what_was_planned),
+		TEST(shard_open__not_a_region),
+		TEST(shard_open__a_changed_superblock),
+		TEST(shard_open__a_changed_descriptor),
+		TEST(shard_open__another_format_version),
+		TEST(shard_open__unknown_incompat_bit),
+		TEST(shard_open__unknown_compat_bit_is_ignored),
+		TEST(shard_open__read_only_compat_bit_wants_no_right_to_write),
+		TEST(shard_open__regions_swapped),
+		TEST(shard_open__rows_of_another_shard),
+		TEST(shard_open__nic_words),
+		TEST(shard_open__half_formatted),
+		TEST(shard_open__larger_than_its_region),
+		TEST(shard_state__in_place),
+		TEST(shard_state__over_a_wire),
+		TEST(shard_close__twice),
+		TEST(shard_mark_dirty__counts),
+		TEST(access_enter__promises_until_leave),
+		TEST(access_open__owner_out_of_range),
+		TEST(access_open__no_such_view),
+		TEST(access_leave__kept_deltas_keep_the_promise),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
