@@ -29,10 +29,6 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint6
 				  offsetof(struct client_slot, promise);
 }
 
-/*
- * The load of the recheck comes after the announcement in one total order with the rebuilder's
- * swap of the word and its look at the promises: either it sees the promise, or we see its swap.
- */
 static int load_word(const struct epoch *ep, uint64_t *word_out)
 {
 	if (!ep->region->base)
@@ -41,6 +37,12 @@ static int load_word(const struct epoch *ep, uint64_t *word_out)
 	return 0;
 }
 
+/*
+ * E1 pairs with E2: our promise, then our second look at the epoch; the rebuilder's swap of the
+ * epoch, then its look at the promises. All four stand in one total order, so either it sees the
+ * promise or we see its swap.
+ * E3 pairs with E4: our additions, then the promise is withdrawn.
+ */
 static int store_promise(const struct epoch *ep, uint64_t promise)
 {
 	int rc;

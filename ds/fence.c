@@ -208,9 +208,10 @@ int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *repor
 	report.was_idle = !rc && (info.state == SLOT_FREE || info.promise == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)
 		goto out;
-	rc = swap_state(shard, owner, SLOT_LIVE, SLOT_FENCED);
-	if (!rc && !report.was_idle)
+	if (!report.was_idle)
 		rc = mark_dirty(shard);
+	if (!rc)
+		rc = swap_state(shard, owner, SLOT_LIVE, SLOT_FENCED);
 	if (!rc)
 		rc = orphan_rebuild(shard, owner, &report.had_rebuild);
 	if (!rc)

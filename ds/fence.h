@@ -8,8 +8,8 @@
  * Order, so that a server that is killed anywhere settles the same slot again (it finds it FENCED,
  * or live and dead as before) and ends in the same state:
  *
- *   1. state LIVE -> FENCED            no rebuild waits for it any more
- *   2. dirty += 1 unless it was idle   before its promise is gone; twice costs one pass too many
+ *   1. dirty += 1 unless it was idle   before anything lets a pass go on; twice costs one pass more
+ *   2. state LIVE -> FENCED            no rebuild waits for it any more
  *   3. a rebuild that it ran -> ownerless, so that the next rebuilder may take it over
  *   4. its open blocks -> closed       leaves untouched: what it published stays
  *   5. per view, both sides: admitted -= what its slot says is not committed; then the slot says

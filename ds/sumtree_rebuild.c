@@ -199,7 +199,8 @@ static int wait_for_promises(struct pass *pass)
 	const struct clock *clock = opts->clock ? opts->clock : clock_monotonic();
 	const struct rebuild_wait *wait = &pass->report->wait;
 	bool blocked;
-	int rc = transport_order(pass->shard->tree->tr); /* our swap, then our look at the slots */
+	/* E2 pairs with E1: our swap of the epoch, then our look at the promises. */
+	int rc = transport_order(pass->shard->tree->tr);
 
 	while (!rc) {
 		rc = look_at_slots(pass, &blocked);
@@ -214,7 +215,8 @@ static int wait_for_promises(struct pass *pass)
 	if (rc)
 		return rc;
 	pass->report->waiting = false;
-	return transport_order(pass->shard->tree->tr); /* their additions, then our zeros */
+	/* E4 pairs with E3: their additions, then our zeros. */
+	return transport_order(pass->shard->tree->tr);
 }
 
 static int zero_array(const struct sumtree *tree, uint64_t array_off)
