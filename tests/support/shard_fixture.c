@@ -48,6 +48,7 @@ static void plan(struct table_desc *desc, const struct shard_fixture_opts *opts)
 							    .max_diff = INT64_MAX,
 							    .spi = 1 << LIMIT_SPI_BITS };
 	}
+	desc->views[0].max_times_sampled = opts->max_times_sampled;
 	if (opts->limit)
 		desc->views[0].limit = *opts->limit;
 	must(table_plan(desc, &plan_opts), "table_plan");

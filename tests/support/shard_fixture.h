@@ -20,6 +20,7 @@ struct shard_fixture_opts {
 	uint32_t max_writers;           /* 0 = 2 */
 	uint32_t n_step;                /* 0 = 1 */
 	uint32_t flags;                 /* enum table_flags */
+	uint32_t max_times_sampled;     /* of view 0 */
 	const struct limit_desc *limit; /* of view 0 */
 };
 
