@@ -329,8 +329,8 @@ static void shard_check__more_committed_than_admitted(void **state)
 {
 	struct limit_desc law = { .min_size = 1,
 				  .spi = 1 << LIMIT_SPI_BITS,
-				  .min_diff = -(1000ll << LIMIT_SPI_BITS),
-				  .max_diff = 1000ll << LIMIT_SPI_BITS };
+				  .min_diff = -(1000LL << LIMIT_SPI_BITS),
+				  .max_diff = 1000LL << LIMIT_SPI_BITS };
 	struct shard_fixture_opts opts = { .limit = &law };
 	struct shard_check_opts slack = { .limit_slack = 3 };
 	struct shard_check_report report;
