@@ -1,0 +1,93 @@
+/*
+ * Conns: connections of those who dial in, on one libevent loop: frames, and the proof of the token.
+ *
+ *   accept -> HELLO -> AUTH -> ready: frames go to on_frame
+ *
+ * Everything a peer sends is input. Before the proof it may send two small frames within
+ * CONN_AUTH_SECONDS; anything else, and later any frame that is not one of ours, closes the connection, is
+ * logged once and harms nobody else. A peer that does not read its answers is closed too.
+ */
+#ifndef RLV_SERVER_CONNS_H
+#define RLV_SERVER_CONNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/auth.h"
+#include "wire/channel.h"
+#include "wire/control.pb-c.h"
+
+#include "base/error.h"
+#include "base/process.h"
+
+#define CONN_AUTH_SECONDS 5
+#define CONN_WRITE_SECONDS 10
+
+struct bufferevent;
+struct conn;
+struct conns;
+struct evconnlistener;
+struct event_base;
+
+enum conn_role { CONN_CLIENT = 1, CONN_MEMNODE = 2 };
+
+/* Who is at the other end, once it has proved the token. */
+struct conn_peer {
+	enum conn_role role;
+	bool local;       /* over the unix socket: the kernel vouches for the pid */
+	bool has_process; /* of this host: process names it */
+	struct process_id process;
+	uint64_t wanted_id; /* the lease it wants to go on with; 0 = a new one */
+};
+
+struct conn_lease {
+	uint64_t client_id;
+	uint64_t lease_ns;
+};
+
+struct conn_ops {
+	/* The peer proved the token: gives it a lease, or refuses. */
+	int (*on_ready)(void *ctx, struct conn *conn, struct conn_lease *lease_out);
+	void (*on_frame)(void *ctx, struct conn *conn, const struct channel_frame *frame);
+	/* The last word about conn. */
+	void (*on_close)(void *ctx, struct conn *conn);
+};
+
+struct conns_opts {
+	struct event_base *base;
+	const struct conn_ops *ops;
+	void *ctx;
+	const char *token;      /* borrowed */
+	const char *store_name; /* borrowed */
+	uint8_t store_uuid[16];
+	uint64_t term;
+	uint32_t max_conns;
+};
+
+RLV_MUST_CHECK int conns_open(const struct conns_opts *opts, struct conns **conns_out);
+void conns_close(struct conns **conns);
+
+/* A unix socket, mode 0600; a file of that name that nobody listens on is replaced. */
+RLV_MUST_CHECK int conns_listen_socket(struct conns *conns, const char *path);
+/* host NULL or "" = loopback. -EADDRINUSE. *port_out: as bound, for port 0. */
+RLV_MUST_CHECK int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port,
+				    uint16_t *port_out);
+
+const struct conn_peer *conn_peer(const struct conn *conn);
+/* Whatever the owner of ops wants to keep with it. */
+void conn_set_user(struct conn *conn, void *user);
+void *conn_user(const struct conn *conn);
+
+/* Answers the request that head came from. */
+void conn_answer(struct conn *conn, const struct frame_header *head,
+		 const ProtobufCMessage *message);
+/* An answer of nothing but a status: code, and error_last() if it is not 0. */
+void conn_answer_status(struct conn *conn, const struct frame_header *head, int code);
+
+/* Closes when the current callback is over. */
+void conn_drop(struct conn *conn);
+
+/* Makes a channel of the connection, which is gone for us: no on_close. -EPROTO: more was sent. */
+RLV_MUST_CHECK int conn_detach(struct conn *conn, struct channel *ch_out);
+
+#endif

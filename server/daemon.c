@@ -1,0 +1,116 @@
+#include "server/daemon.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define DEFAULT_PORT 7117
+
+enum daemon_exit daemon_exit_of(int code)
+{
+	switch (code) {
+	case 0:
+		return DAEMON_OK;
+	case -EBUSY:
+	case -EADDRINUSE:
+		return DAEMON_BUSY;
+	case -ENOMEM:
+	case -ENOSPC:
+		return DAEMON_NO_MEMORY;
+	case -EACCES:
+	case -EEXIST:
+	case -EPROTO:
+		return DAEMON_REFUSED;
+	case -EINVAL:
+		return DAEMON_USAGE;
+	default:
+		return DAEMON_FAILED;
+	}
+}
+
+static void write_line(void *ctx, enum log_level level, const char *where, const char *text)
+{
+	FILE *file = ctx;
+	struct timespec ts;
+	char stamp[32];
+	struct tm tm;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
+	fprintf(file, "%s.%03ldZ %s %s: %s\n", stamp, ts.tv_nsec / 1000000, log_level_name(level),
+		where, text);
+	fflush(file);
+}
+
+void daemon_log_to(FILE *file)
+{
+	log_set(write_line, file, LOG_LEVEL_INFO);
+}
+
+int daemon_parse_size(const char *text, uint64_t *bytes_out)
+{
+	static const char units[] = "KMGT";
+	const char *unit;
+	uint64_t bytes;
+	char *end;
+
+	errno = 0;
+	bytes = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || errno)
+		return error_set(-EINVAL, "size \"%.32s\": want BYTES or BYTES with K, M, G, T",
+				 text);
+	if (*end) {
+		unit = strchr(units, toupper((unsigned char)*end));
+		if (!unit || end[1] ||
+		    !checked_mul_u64(bytes, UINT64_C(1) << (10 * (unit - units + 1)), &bytes))
+			return error_set(-EINVAL, "size \"%.32s\": want BYTES with K, M, G or T",
+					 text);
+	}
+	*bytes_out = bytes;
+	return 0;
+}
+
+int daemon_parse_seconds(const char *text, uint64_t *ns_out)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (!isdigit((unsigned char)text[0]) || *end || !(seconds > 0) || seconds > 1e9)
+		return error_set(-EINVAL, "seconds \"%.32s\": want a number above 0", text);
+	*ns_out = (uint64_t)(seconds * (double)CLOCK_NS_PER_S);
+	return 0;
+}
+
+int daemon_parse_address(const char *text, char host_out[256], uint16_t *port_out)
+{
+	const char *at = strncmp(text, "relive://", 9) == 0 ? text + 9 : text;
+	bool bracket = at[0] == '[';
+	const char *host = at + bracket;
+	const char *host_end = bracket ? strchr(host, ']') : strrchr(host, ':');
+	const char *port = host_end ? strchr(host_end, ':') : NULL;
+	unsigned long number = DEFAULT_PORT;
+	char *end = NULL;
+	size_t len;
+
+	if (bracket && !host_end)
+		return error_set(-EINVAL, "address \"%.64s\": no ]", text);
+	len = host_end ? (size_t)(host_end - host) : strlen(host);
+	if (port) {
+		number = strtoul(port + 1, &end, 10);
+		if (!isdigit((unsigned char)port[1]) || *end || number > UINT16_MAX)
+			return error_set(-EINVAL, "address \"%.64s\": bad port", text);
+	}
+	if (len >= 256)
+		return error_set(-EINVAL, "address \"%.64s\": host too long", text);
+	memcpy(host_out, host, len);
+	host_out[len] = '\0';
+	*port_out = (uint16_t)number;
+	return 0;
+}

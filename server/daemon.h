@@ -1,0 +1,34 @@
+/*
+ * Daemon: what both mains share: the log, numbers on the command line, exit codes.
+ */
+#ifndef RLV_SERVER_DAEMON_H
+#define RLV_SERVER_DAEMON_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+enum daemon_exit {
+	DAEMON_OK = 0,
+	DAEMON_FAILED = 1,
+	DAEMON_USAGE = 2,
+	DAEMON_BUSY = 3,      /* another process has the name */
+	DAEMON_NO_MEMORY = 4, /* or no room for the pool */
+	DAEMON_REFUSED = 5,   /* by the metadata server, for good */
+};
+
+/* The exit code for an error. */
+enum daemon_exit daemon_exit_of(int code);
+
+/* Log lines go to file from now on, with the time in front. */
+void daemon_log_to(FILE *file);
+
+/* BYTES with K, M, G or T behind. -EINVAL. */
+RLV_MUST_CHECK int daemon_parse_size(const char *text, uint64_t *bytes_out);
+/* Seconds, with a fraction. -EINVAL. */
+RLV_MUST_CHECK int daemon_parse_seconds(const char *text, uint64_t *ns_out);
+/* [HOST]:PORT, HOST or relive://HOST:PORT; host_out is "" without one. -EINVAL. */
+RLV_MUST_CHECK int daemon_parse_address(const char *text, char host_out[256], uint16_t *port_out);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * Metad: the metadata server. One event loop; never on a data path.
+ *
+ *   conns     who dials in                 rpc        what they ask
+ *   nodes     memory nodes                 catalog    tables and their shards
+ *   liveness  leases and fences            repair     sums of shards where somebody died
+ *   store     what a restart must know
+ *
+ * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches their
+ * regions, reads the client slots there, and goes on: the data path never notices.
+ */
+#ifndef RLV_SERVER_METAD_H
+#define RLV_SERVER_METAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/catalog.h"
+#include "server/conns.h"
+#include "server/liveness.h"
+#include "server/nodes.h"
+#include "server/repair.h"
+#include "server/store.h"
+
+#include "base/error.h"
+#include "base/runtime_dir.h"
+
+struct event;
+struct event_base;
+
+struct metad_opts {
+	const char *store;
+	const char *dir;   /* of the state database; NULL = the store's directory */
+	bool listen;       /* on TCP, too */
+	const char *host;  /* NULL = loopback */
+	uint16_t port;     /* 0 = any */
+	uint64_t lease_ns; /* 0 = 10 s */
+	uint64_t stall_ns; /* 0 = 60 s */
+	bool kill_stalled;
+	uint32_t max_conns; /* 0 = 1024 */
+};
+
+struct metad {
+	struct metad_opts opts;
+	struct runtime_dir dir;
+	int lock_fd;
+	char token[RUNTIME_TOKEN_BYTES];
+	uint16_t port; /* bound, 0 = none */
+	struct store_ids ids;
+	struct process_id self;
+	struct store *store;
+	struct event_base *base;
+	struct event *tick;
+	struct event *stop[2];
+	struct conns *conns;
+	struct nodes nodes;
+	struct catalog catalog;
+	struct liveness live;
+	struct repair repair;
+};
+
+/* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */
+RLV_MUST_CHECK int metad_open(const struct metad_opts *opts, struct metad **md_out);
+
+/* Serves until SIGTERM or SIGINT: 0. */
+RLV_MUST_CHECK int metad_run(struct metad *md);
+
+void metad_close(struct metad **md);
+
+/* A node has dialled in over conn and says what it is: answers, and takes it in. */
+void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
+		    const Relive__NodeRegisterRequest *request);
+
+#endif

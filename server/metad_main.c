@@ -1,0 +1,156 @@
+/*
+ * relive-metad: the metadata server of a store.
+ */
+#include "server/daemon.h"
+#include "server/metad.h"
+#include "server/version.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void usage(FILE *file)
+{
+	fputs("Usage: relive-metad --store STORE [options]\n"
+	      "Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
+	      "  --store STORE         name of the store\n"
+	      "  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
+	      "  --dir DIR             where state.db lies (default: the store's directory)\n"
+	      "  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
+	      "  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
+	      "  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
+	      "  --max-conns N         connections at once (1024)\n"
+	      "  --log FILE            append log lines to FILE instead of stderr\n"
+	      "  --help, --version\n\n"
+	      "Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
+	      "already, or the port is in use, 4 no memory or disk full, 5 state of another version.\n"
+	      "Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n",
+	      file);
+}
+
+enum {
+	OPT_STORE = 1,
+	OPT_LISTEN,
+	OPT_DIR,
+	OPT_LEASE,
+	OPT_STALLED,
+	OPT_STALL_LIMIT,
+	OPT_MAX_CONNS,
+	OPT_LOG,
+	OPT_HELP,
+	OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{ "store", required_argument, NULL, OPT_STORE },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "dir", required_argument, NULL, OPT_DIR },
+	{ "lease", required_argument, NULL, OPT_LEASE },
+	{ "stalled", required_argument, NULL, OPT_STALLED },
+	{ "stall-limit", required_argument, NULL, OPT_STALL_LIMIT },
+	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
+	{ "log", required_argument, NULL, OPT_LOG },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static char listen_host[256];
+
+static int set_stalled(struct metad_opts *opts, const char *value)
+{
+	opts->kill_stalled = strcmp(value, "kill") == 0;
+	if (!opts->kill_stalled && strcmp(value, "wait") != 0)
+		return error_set(-EINVAL, "--stalled %.16s: want wait or kill", value);
+	return 0;
+}
+
+static int set_max_conns(struct metad_opts *opts, const char *value)
+{
+	uint64_t n;
+	int ret = daemon_parse_size(value, &n);
+
+	if (ret == 0 && (n == 0 || n > 65536))
+		ret = error_set(-EINVAL, "--max-conns %.16s: want 1 to 65536", value);
+	if (ret == 0)
+		opts->max_conns = (uint32_t)n;
+	return ret;
+}
+
+static int set_option(struct metad_opts *opts, int option, const char *value, FILE **log)
+{
+	switch (option) {
+	case OPT_STORE:
+		opts->store = value;
+		return 0;
+	case OPT_LISTEN:
+		opts->listen = true;
+		opts->host = listen_host;
+		return daemon_parse_address(value, listen_host, &opts->port);
+	case OPT_DIR:
+		opts->dir = value;
+		return 0;
+	case OPT_LEASE:
+		return daemon_parse_seconds(value, &opts->lease_ns);
+	case OPT_STALLED:
+		return set_stalled(opts, value);
+	case OPT_STALL_LIMIT:
+		return daemon_parse_seconds(value, &opts->stall_ns);
+	case OPT_MAX_CONNS:
+		return set_max_conns(opts, value);
+	case OPT_LOG:
+		*log = fopen(value, "ae");
+		return *log ? 0 : error_set(-EINVAL, "log %s: cannot be opened", value);
+	default:
+		return error_set(-EINVAL, "unknown option");
+	}
+}
+
+static int parse(int argc, char **argv, struct metad_opts *opts, FILE **log)
+{
+	int option, ret = 0;
+
+	while (ret == 0 && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == OPT_HELP) {
+			usage(stdout);
+			exit(DAEMON_OK);
+		}
+		if (option == OPT_VERSION) {
+			puts("relive-metad " SERVER_VERSION);
+			exit(DAEMON_OK);
+		}
+		ret = set_option(opts, option, optarg, log);
+	}
+	if (ret == 0 && optind < argc)
+		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
+	if (ret == 0 && !opts->store)
+		ret = error_set(-EINVAL, "--store is wanted");
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct metad_opts opts = { .store = NULL };
+	struct metad *md = NULL;
+	FILE *log = stderr;
+	int ret = parse(argc, argv, &opts, &log);
+
+	if (ret) {
+		fprintf(stderr, "relive-metad: %s\n", error_last());
+		usage(stderr);
+		return DAEMON_USAGE;
+	}
+	daemon_log_to(log);
+	signal(SIGPIPE, SIG_IGN);
+	umask(077);
+	ret = metad_open(&opts, &md);
+	if (ret == 0)
+		ret = metad_run(md);
+	if (ret)
+		fprintf(stderr, "relive-metad: %s\n", error_last());
+	metad_close(&md);
+	return daemon_exit_of(ret);
+}

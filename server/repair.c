@@ -1,0 +1,119 @@
+#include "server/repair.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ds/sumtree_rebuild.h"
+
+#include "base/log.h"
+
+#define BUSY_NS (1 * (uint64_t)CLOCK_NS_PER_MS)
+#define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
+#define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
+
+/* A shard of the table to work on; n_shards = none. */
+static uint32_t find_drift(const struct catalog_table *table)
+{
+	uint32_t s = 0;
+
+	while (s < table->desc.n_shards && !(table->attached[s] && table->shards[s].drift))
+		s++;
+	return s;
+}
+
+static void note_wait(struct repair *repair, const struct catalog_table *table,
+		      const struct rebuild_wait *wait)
+{
+	char *words = repair->waiting[table->desc.table_id];
+
+	if (!words[0])
+		log_info("table %s: rebuild waits for pid %u", table->desc.name, wait->pid);
+	snprintf(words, REPAIR_WORDS_BYTES, "table %s: rebuild waits for pid %u", table->desc.name,
+		 wait->pid);
+}
+
+static int take_slot(struct repair *repair, struct catalog_table *table)
+{
+	int ret;
+
+	if (table->slots.own)
+		return 0;
+	ret = slots_get(&table->slots, &repair->self, &table->slots.own);
+	if (ret)
+		snprintf(repair->waiting[table->desc.table_id], REPAIR_WORDS_BYTES,
+			 "table %s: rebuild waits for a client slot", table->desc.name);
+	return ret;
+}
+
+static void give_slot(struct repair *repair, struct catalog_table *table)
+{
+	if (!table->slots.own)
+		return;
+	if (slots_put(&table->slots, repair->self.client_id, table->slots.own))
+		log_warn("table %s: give own slot back: %s", table->desc.name, error_last());
+	else
+		table->slots.own = 0;
+}
+
+/* One pass of one shard. true: there is more to do at once. */
+static bool rebuild_slice(struct repair *repair, struct catalog_table *table, uint32_t s)
+{
+	struct rebuild_opts opts = { .owner = table->slots.own, .clock = repair->clock };
+	struct rebuild_report report = { 0 };
+	int ret = sumtree_rebuild_pass(table->attached[s], &opts, &report);
+
+	if (report.waiting) {
+		note_wait(repair, table, &report.wait);
+		return false;
+	}
+	repair->waiting[table->desc.table_id][0] = '\0';
+	if (ret) {
+		log_warn("rebuild table %s shard %u: %s", table->desc.name, s, error_last());
+		return false;
+	}
+	if (report.clean) {
+		table->shards[s].drift = false;
+		repair->done++;
+		log_info("rebuilt table %s shard %u epoch %u leaves %llu", table->desc.name, s,
+			 report.epoch, (unsigned long long)report.live_leaves);
+	}
+	return true;
+}
+
+static uint64_t work_on(struct repair *repair, struct catalog_table *table)
+{
+	uint32_t s = find_drift(table);
+
+	if (s == table->desc.n_shards) {
+		give_slot(repair, table);
+		repair->waiting[table->desc.table_id][0] = '\0';
+		return IDLE_NS;
+	}
+	if (take_slot(repair, table))
+		return WAIT_NS;
+	return rebuild_slice(repair, table, s) ? BUSY_NS : WAIT_NS;
+}
+
+uint64_t repair_tick(struct repair *repair)
+{
+	uint64_t pause = IDLE_NS;
+
+	for (uint32_t i = 0; i < TABLE_MAX_ID; i++) {
+		uint64_t one;
+		struct catalog_table *table;
+
+		repair->table_id = repair->table_id % TABLE_MAX_ID + 1;
+		table = repair->cat->tables[repair->table_id];
+		if (!table) {
+			repair->waiting[repair->table_id][0] = '\0';
+			continue;
+		}
+		one = work_on(repair, table);
+		if (one < pause)
+			pause = one;
+		if (one == BUSY_NS) /* a slice was done: let the loop have its turn */
+			break;
+	}
+	return clock_now_ns(repair->clock) + pause;
+}

@@ -1,0 +1,12 @@
+/*
+ * Rpc: what may be asked of the metadata server: decode, dispatch, encode.
+ */
+#ifndef RLV_SERVER_RPC_H
+#define RLV_SERVER_RPC_H
+
+#include "server/metad.h"
+
+/* A frame of a peer that has proved the token. Answers it, or drops the connection. */
+void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *frame);
+
+#endif

@@ -1,0 +1,560 @@
+#include "server/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <sqlite3.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#define SCHEMA_VERSION 1
+#define BUSY_TIMEOUT_MS 1000
+
+struct store {
+	sqlite3 *db;
+	struct store_ids ids;
+};
+
+static const char schema[] =
+	"CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+	"CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state INTEGER NOT NULL,"
+	"  desc BLOB NOT NULL);"
+	"CREATE TABLE shards (table_id INTEGER, shard INTEGER, node TEXT NOT NULL,"
+	"  incarnation INTEGER NOT NULL, tree INTEGER NOT NULL, rows INTEGER NOT NULL,"
+	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
+	"CREATE TABLE tickets (table_id INTEGER, shard INTEGER, first INTEGER NOT NULL,"
+	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
+	"CREATE TABLE nodes (name TEXT PRIMARY KEY, uri TEXT NOT NULL, incarnation INTEGER NOT NULL,"
+	"  persistent INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE clients (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL,"
+	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);"
+	"PRAGMA user_version = 1;";
+
+/* -------- statements -------- */
+
+static int code_of(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return -EBADMSG;
+	case SQLITE_CANTOPEN:
+	case SQLITE_PERM:
+	case SQLITE_READONLY:
+	case SQLITE_AUTH:
+		return -EACCES;
+	default:
+		return -EIO;
+	}
+}
+
+static int failed(struct store *store, int rc, const char *what)
+{
+	return error_set(code_of(rc), "state database: %s: %s", what,
+			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
+}
+
+/* What stands for a ? of a statement. */
+struct value {
+	enum { VALUE_INT, VALUE_TEXT, VALUE_BLOB } kind;
+	uint64_t number;
+	const void *ptr;
+	int len;
+};
+
+#define INT(x) \
+	{ \
+		.kind = VALUE_INT, .number = (x) \
+	}
+#define TEXT(x) \
+	{ \
+		.kind = VALUE_TEXT, .ptr = (x), .len = -1 \
+	}
+#define BLOB(x, n) \
+	{ \
+		.kind = VALUE_BLOB, .ptr = (x), .len = (int)(n) \
+	}
+
+static int bind(sqlite3_stmt *stmt, int i, const struct value *value)
+{
+	switch (value->kind) {
+	case VALUE_INT:
+		return sqlite3_bind_int64(stmt, i, (sqlite3_int64)value->number);
+	case VALUE_TEXT:
+		return sqlite3_bind_text(stmt, i, value->ptr, value->len, SQLITE_STATIC);
+	default:
+		return sqlite3_bind_blob(stmt, i, value->ptr, value->len, SQLITE_STATIC);
+	}
+}
+
+static int prepare(struct store *store, const char *sql, const struct value *values, size_t n,
+		   sqlite3_stmt **stmt_out)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
+
+	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
+		rc = bind(stmt, (int)i + 1, &values[i]);
+	if (rc != SQLITE_OK) {
+		int ret = failed(store, rc, sql);
+
+		sqlite3_finalize(stmt);
+		return ret;
+	}
+	*stmt_out = stmt;
+	return 0;
+}
+
+/* Runs a statement that gives no rows. */
+static int run(struct store *store, const char *sql, const struct value *values, size_t n)
+{
+	sqlite3_stmt *stmt;
+	int rc, ret = prepare(store, sql, values, n, &stmt);
+
+	if (ret)
+		return ret;
+	rc = sqlite3_step(stmt);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		ret = failed(store, rc, sql);
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+/* Calls row for each row, until it answers non-zero. */
+static int each(struct store *store, const char *sql, int (*row)(void *ctx, sqlite3_stmt *stmt),
+		void *ctx)
+{
+	sqlite3_stmt *stmt;
+	int rc, ret = prepare(store, sql, NULL, 0, &stmt);
+
+	if (ret)
+		return ret;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		ret = row(ctx, stmt);
+		if (ret)
+			break;
+	}
+	if (ret == 0 && rc != SQLITE_DONE)
+		ret = failed(store, rc, sql);
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+static uint64_t column_u64(sqlite3_stmt *stmt, int column)
+{
+	return (uint64_t)sqlite3_column_int64(stmt, column);
+}
+
+static uint32_t column_u32(sqlite3_stmt *stmt, int column)
+{
+	return (uint32_t)sqlite3_column_int64(stmt, column);
+}
+
+static void column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
+{
+	const unsigned char *text = sqlite3_column_text(stmt, column);
+
+	snprintf(out, room, "%s", text ? (const char *)text : "");
+}
+
+/* -EBADMSG: it has another length. */
+static int column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)
+{
+	const void *blob = sqlite3_column_blob(stmt, column);
+
+	if (!blob || sqlite3_column_bytes(stmt, column) != (int)len)
+		return error_set(-EBADMSG, "state database: %s of %d bytes, want %zu",
+				 sqlite3_column_name(stmt, column),
+				 sqlite3_column_bytes(stmt, column), len);
+	memcpy(out, blob, len);
+	return 0;
+}
+
+/* -------- transactions -------- */
+
+int store_begin(struct store *store)
+{
+	return run(store, "BEGIN IMMEDIATE", NULL, 0);
+}
+
+int store_commit(struct store *store)
+{
+	int ret = run(store, "COMMIT", NULL, 0);
+
+	if (ret)
+		store_rollback(store);
+	return ret;
+}
+
+void store_rollback(struct store *store)
+{
+	/* Some errors have rolled back already. */
+	if (!sqlite3_get_autocommit(store->db))
+		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* -------- meta -------- */
+
+int store_number(struct store *store, const char *key, uint64_t *value_out)
+{
+	const struct value values[] = { TEXT(key) };
+	sqlite3_stmt *stmt;
+	int rc, ret = prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1, &stmt);
+
+	if (ret)
+		return ret;
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW)
+		*value_out = column_u64(stmt, 0);
+	else if (rc == SQLITE_DONE)
+		*value_out = 0;
+	else
+		ret = failed(store, rc, "read meta");
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+int store_number_put(struct store *store, const char *key, uint64_t value)
+{
+	const struct value values[] = { TEXT(key), INT(value) };
+
+	return run(store, "INSERT OR REPLACE INTO meta VALUES (?, ?)", values, ARRAY_LEN(values));
+}
+
+/* -------- open -------- */
+
+static int run_script(struct store *store, const char *sql)
+{
+	int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : failed(store, rc, "setup");
+}
+
+static int user_version(void *ctx, sqlite3_stmt *stmt)
+{
+	*(int *)ctx = sqlite3_column_int(stmt, 0);
+	return 0;
+}
+
+static int make_schema(struct store *store)
+{
+	struct value values[] = { BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
+	int ret;
+
+	if (getrandom(store->ids.uuid, sizeof(store->ids.uuid), 0) !=
+	    (ssize_t)sizeof(store->ids.uuid))
+		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	ret = run_script(store, schema);
+	return ret ? ret : run(store, "INSERT INTO meta VALUES ('uuid', ?)", values, 1);
+}
+
+static int read_uuid(void *ctx, sqlite3_stmt *stmt)
+{
+	struct store *store = ctx;
+
+	return column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
+}
+
+static int check_schema(struct store *store, const char *path)
+{
+	int version = 0;
+	int ret = each(store, "PRAGMA user_version", user_version, &version);
+
+	if (ret)
+		return ret;
+	if (version == 0)
+		return make_schema(store);
+	if (version != SCHEMA_VERSION)
+		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
+				 path, version, SCHEMA_VERSION);
+	return each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+}
+
+static int begin_term(struct store *store, const char *path)
+{
+	int ret = store_begin(store);
+
+	if (ret)
+		return ret;
+	ret = check_schema(store, path);
+	if (ret == 0)
+		ret = store_number(store, "term", &store->ids.term);
+	if (ret == 0)
+		ret = store_number_put(store, "term", ++store->ids.term);
+	if (ret) {
+		store_rollback(store);
+		return ret;
+	}
+	return store_commit(store);
+}
+
+int store_open(const char *path, struct store **store_out)
+{
+	struct store *store = mem_zalloc(sizeof(*store));
+	int rc, ret;
+
+	if (!store)
+		return error_set(-ENOMEM, "state database: no memory");
+	rc = sqlite3_open_v2(path, &store->db,
+			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+			     NULL);
+	ret = rc == SQLITE_OK ? 0 : failed(store, rc, path);
+	if (ret == 0) {
+		sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
+		ret = run_script(store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
+	}
+	if (ret == 0)
+		ret = begin_term(store, path);
+	if (ret) {
+		store_close(&store);
+		return ret;
+	}
+	*store_out = store;
+	return 0;
+}
+
+void store_close(struct store **store)
+{
+	if (!*store)
+		return;
+	(void)sqlite3_close((*store)->db);
+	mem_free(*store);
+	*store = NULL;
+}
+
+void store_ids(const struct store *store, struct store_ids *out)
+{
+	*out = store->ids;
+}
+
+int store_limit_pages(struct store *store, uint32_t pages)
+{
+	char sql[64];
+
+	snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", pages);
+	return run_script(store, sql);
+}
+
+/* -------- tables -------- */
+
+int store_table_put(struct store *store, const struct store_table *table)
+{
+	const struct value values[] = {
+		INT(table->desc.table_id),
+		TEXT(table->desc.name),
+		INT(table->state),
+		BLOB(&table->desc, sizeof(table->desc)),
+	};
+
+	return run(store, "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?)", values,
+		   ARRAY_LEN(values));
+}
+
+int store_table_delete(struct store *store, uint32_t table_id)
+{
+	const struct value values[] = { INT(table_id) };
+	bool alone = sqlite3_get_autocommit(store->db) != 0;
+	int ret = alone ? store_begin(store) : 0;
+
+	if (ret)
+		return ret;
+	ret = run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
+	if (ret == 0)
+		ret = run(store, "DELETE FROM tables WHERE id = ?", values, 1);
+	if (!alone)
+		return ret;
+	if (ret)
+		store_rollback(store);
+	return ret ? ret : store_commit(store);
+}
+
+struct table_visit {
+	int (*fn)(void *ctx, const struct store_table *);
+	void *ctx;
+};
+
+static int visit_table(void *ctx, sqlite3_stmt *stmt)
+{
+	const struct table_visit *visit = ctx;
+	struct store_table table;
+	int ret = column_blob(stmt, 1, &table.desc, sizeof(table.desc));
+
+	table.state = column_u32(stmt, 0);
+	return ret ? ret : visit->fn(visit->ctx, &table);
+}
+
+int store_each_table(struct store *store, int (*fn)(void *ctx, const struct store_table *),
+		     void *ctx)
+{
+	struct table_visit visit = { fn, ctx };
+
+	return each(store, "SELECT state, desc FROM tables ORDER BY id", visit_table, &visit);
+}
+
+/* -------- shards -------- */
+
+int store_shard_put(struct store *store, const struct store_shard *shard)
+{
+	const struct value values[] = {
+		INT(shard->table_id),    INT(shard->shard), TEXT(shard->node),
+		INT(shard->incarnation), INT(shard->tree),  INT(shard->rows),
+	};
+
+	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?)", values,
+		   ARRAY_LEN(values));
+}
+
+struct shard_visit {
+	int (*fn)(void *ctx, const struct store_shard *);
+	void *ctx;
+};
+
+static int visit_shard(void *ctx, sqlite3_stmt *stmt)
+{
+	const struct shard_visit *visit = ctx;
+	struct store_shard shard = {
+		.table_id = column_u32(stmt, 0),
+		.shard = column_u32(stmt, 1),
+		.incarnation = column_u64(stmt, 3),
+		.tree = column_u32(stmt, 4),
+		.rows = column_u32(stmt, 5),
+	};
+
+	column_text(stmt, 2, shard.node, sizeof(shard.node));
+	return visit->fn(visit->ctx, &shard);
+}
+
+int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct store_shard *),
+		     void *ctx)
+{
+	struct shard_visit visit = { fn, ctx };
+
+	return each(store, "SELECT * FROM shards ORDER BY table_id, shard", visit_shard, &visit);
+}
+
+/* -------- tickets -------- */
+
+int store_ticket(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
+{
+	const struct value values[] = { INT(table_id), INT(shard) };
+	sqlite3_stmt *stmt;
+	int rc, ret = prepare(store, "SELECT first FROM tickets WHERE table_id = ? AND shard = ?",
+			      values, ARRAY_LEN(values), &stmt);
+
+	if (ret)
+		return ret;
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+		*first_out = rc == SQLITE_ROW ? column_u64(stmt, 0) : 0;
+	else
+		ret = failed(store, rc, "read tickets");
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+int store_ticket_raise(struct store *store, uint32_t table_id, uint32_t shard, uint64_t first)
+{
+	const struct value values[] = { INT(table_id), INT(shard), INT(first) };
+
+	return run(store,
+		   "INSERT INTO tickets VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+		   " SET first = max(first, excluded.first)",
+		   values, ARRAY_LEN(values));
+}
+
+/* -------- nodes -------- */
+
+int store_node_put(struct store *store, const struct store_node *node)
+{
+	const struct value values[] = {
+		TEXT(node->name),
+		TEXT(node->uri),
+		INT(node->incarnation),
+		INT(node->persistent ? 1 : 0),
+	};
+
+	return run(store, "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", values,
+		   ARRAY_LEN(values));
+}
+
+struct node_visit {
+	int (*fn)(void *ctx, const struct store_node *);
+	void *ctx;
+};
+
+static int visit_node(void *ctx, sqlite3_stmt *stmt)
+{
+	const struct node_visit *visit = ctx;
+	struct store_node node = {
+		.incarnation = column_u64(stmt, 2),
+		.persistent = column_u32(stmt, 3) != 0,
+	};
+
+	column_text(stmt, 0, node.name, sizeof(node.name));
+	column_text(stmt, 1, node.uri, sizeof(node.uri));
+	return visit->fn(visit->ctx, &node);
+}
+
+int store_each_node(struct store *store, int (*fn)(void *ctx, const struct store_node *), void *ctx)
+{
+	struct node_visit visit = { fn, ctx };
+
+	return each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
+}
+
+/* -------- clients -------- */
+
+int store_client_put(struct store *store, const struct store_client *client)
+{
+	const struct value values[] = {
+		INT(client->id),
+		INT(client->process.pid),
+		INT(client->process.start_time),
+		BLOB(client->process.boot_id, sizeof(client->process.boot_id)),
+	};
+
+	return run(store, "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?)", values,
+		   ARRAY_LEN(values));
+}
+
+int store_client_delete(struct store *store, uint64_t id)
+{
+	const struct value values[] = { INT(id) };
+
+	return run(store, "DELETE FROM clients WHERE id = ?", values, 1);
+}
+
+struct client_visit {
+	int (*fn)(void *ctx, const struct store_client *);
+	void *ctx;
+};
+
+static int visit_client(void *ctx, sqlite3_stmt *stmt)
+{
+	const struct client_visit *visit = ctx;
+	struct store_client client = {
+		.id = column_u64(stmt, 0),
+		.process = { .pid = column_u32(stmt, 1), .start_time = column_u64(stmt, 2) },
+	};
+	int ret = column_blob(stmt, 3, client.process.boot_id, sizeof(client.process.boot_id));
+
+	return ret ? ret : visit->fn(visit->ctx, &client);
+}
+
+int store_each_client(struct store *store, int (*fn)(void *ctx, const struct store_client *),
+		      void *ctx)
+{
+	struct client_visit visit = { fn, ctx };
+
+	return each(store, "SELECT * FROM clients ORDER BY id", visit_client, &visit);
+}

@@ -1,0 +1,110 @@
+/*
+ * Store: what the metadata server must not forget, in SQLite (WAL, synchronous FULL). Nothing per
+ * item: the truth about items is in the regions.
+ *
+ *   meta      uuid of the store, term (one more at each start), last table id, own lease
+ *   tables    id, name, state, descriptor       shards   where each one's regions are
+ *   tickets   (table id, shard) -> first ticket that was never used there
+ *   nodes     name, address, incarnation        clients  leases: who they are
+ *
+ * Every put is one transaction, unless it stands between store_begin and store_commit. When one
+ * fails, nothing of it holds. Errors of all calls: -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG (not a
+ * database, damaged), -EACCES, -EBUSY (another process has it open). Thread: owner.
+ */
+#ifndef RLV_SERVER_STORE_H
+#define RLV_SERVER_STORE_H
+
+#include "wire/table_layout.h"
+
+#include "base/error.h"
+#include "base/process.h"
+
+#define STORE_NAME_BYTES 64
+#define STORE_URI_BYTES 256
+
+struct store;
+
+enum store_table_state {
+	STORE_TABLE_CREATING = 1, /* its regions are being made: gone after a restart */
+	STORE_TABLE_LIVE = 2,
+	STORE_TABLE_DROPPING = 3, /* its regions are being freed */
+};
+
+struct store_table {
+	uint32_t state;
+	struct table_desc desc;
+};
+
+struct store_shard {
+	uint32_t table_id;
+	uint32_t shard;
+	char node[STORE_NAME_BYTES];
+	uint64_t incarnation; /* of the node, when the regions were last known to be there */
+	uint32_t tree;        /* region numbers */
+	uint32_t rows;
+};
+
+struct store_node {
+	char name[STORE_NAME_BYTES];
+	char uri[STORE_URI_BYTES];
+	uint64_t incarnation;
+	bool persistent;
+};
+
+struct store_client {
+	uint64_t id;
+	struct process_id process;
+};
+
+struct store_ids {
+	uint8_t uuid[16];
+	uint64_t term;
+};
+
+/*
+ * Opens or makes the database and begins a new term. -EPROTO: of another schema. path ":memory:" for
+ * tests.
+ */
+RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);
+void store_close(struct store **store);
+void store_ids(const struct store *store, struct store_ids *out);
+
+RLV_MUST_CHECK int store_begin(struct store *store);
+RLV_MUST_CHECK int store_commit(struct store *store);
+void store_rollback(struct store *store);
+
+/* A number of the meta table; 0 if it was never put. */
+RLV_MUST_CHECK int store_number(struct store *store, const char *key, uint64_t *value_out);
+RLV_MUST_CHECK int store_number_put(struct store *store, const char *key, uint64_t value);
+
+/* Insert or replace, by (id), (table_id, shard), (name), (id). */
+RLV_MUST_CHECK int store_table_put(struct store *store, const struct store_table *table);
+RLV_MUST_CHECK int store_shard_put(struct store *store, const struct store_shard *shard);
+RLV_MUST_CHECK int store_node_put(struct store *store, const struct store_node *node);
+RLV_MUST_CHECK int store_client_put(struct store *store, const struct store_client *client);
+
+/* The table and its shards; its tickets stay. */
+RLV_MUST_CHECK int store_table_delete(struct store *store, uint32_t table_id);
+RLV_MUST_CHECK int store_client_delete(struct store *store, uint64_t id);
+
+/* 0 if (table id, shard) was never used. */
+RLV_MUST_CHECK int store_ticket(struct store *store, uint32_t table_id, uint32_t shard,
+				uint64_t *first_out);
+/* Never lowers it. */
+RLV_MUST_CHECK int store_ticket_raise(struct store *store, uint32_t table_id, uint32_t shard,
+				      uint64_t first);
+
+/* Calls fn for each row, until it answers non-zero, which is then the result. */
+RLV_MUST_CHECK int store_each_table(struct store *store,
+				    int (*fn)(void *ctx, const struct store_table *), void *ctx);
+RLV_MUST_CHECK int store_each_shard(struct store *store,
+				    int (*fn)(void *ctx, const struct store_shard *), void *ctx);
+RLV_MUST_CHECK int store_each_node(struct store *store,
+				   int (*fn)(void *ctx, const struct store_node *), void *ctx);
+RLV_MUST_CHECK int store_each_client(struct store *store,
+				     int (*fn)(void *ctx, const struct store_client *), void *ctx);
+
+/* For tests: no more than so many pages of 4 KiB, so that the disk is full. */
+RLV_MUST_CHECK int store_limit_pages(struct store *store, uint32_t pages);
+
+#endif
