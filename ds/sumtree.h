@@ -162,7 +162,7 @@ RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas 
 struct forest {
 	const struct sumtree *trees;
 	struct epoch *epochs; /* refreshed by the draw */
-	uint32_t n;           /* all of the same fan-outs and levels */
+	uint32_t n;           /* all of the same geometry */
 };
 
 /* Result of a draw, in arrays of the caller, n long. */

@@ -77,8 +77,8 @@ static inline void store_words(uint64_t *to, __m256i value, __m256i where)
 }
 
 /* Returns the lanes to look at again. */
-static inline unsigned store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
-				   uint32_t fanout, bool leaves)
+static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
+				   const struct draw_step *step, bool leaves)
 {
 	__m256i good = _mm256_cmpeq_epi64(p->prefix, load_words(&lanes->expected[i]));
 	__m256i node = load_words(&lanes->node[i]);
@@ -89,48 +89,52 @@ static inline unsigned store_group(struct draw_lanes *lanes, uint32_t i, const s
 	else
 		good = _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), p->any),
 					   good);
-	node = _mm256_add_epi64(_mm256_mul_epu32(node, _mm256_set1_epi64x(fanout)), p->child);
+	node = _mm256_add_epi64(_mm256_mul_epu32(node, _mm256_set1_epi64x(step->fanout)), p->child);
+	good = _mm256_and_si256(good, _mm256_cmpgt_epi64(_mm256_set1_epi64x(step->limit), node));
 	store_words(&lanes->node[i], node, good);
 	store_words(&lanes->r[i], _mm256_sub_epi64(p->r, p->below), good);
 	store_words(&lanes->expected[i], value, good);
 	if (leaves)
 		_mm256_storeu_si256((__m256i *)(void *)&lanes->word[i], p->word);
-	return ~(unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(good)) & 15u;
+	return ~(uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(good)) & 15u;
 }
 
-static inline void pick_all(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout, bool leaves)
+static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+				  const struct draw_step *step, uint32_t fanout, bool leaves)
 {
-	for (uint32_t g = 0; g < groups; g++) {
-		uint32_t i = g * DRAW_GROUP;
-		struct picks low = pick_group(lanes, i, fanout, leaves);
-		struct picks high = pick_group(lanes, i + LANES, fanout, leaves);
-		unsigned redo = store_group(lanes, i, &low, fanout, leaves);
+	uint32_t i = group * DRAW_GROUP, redo;
+	struct picks low = pick_group(lanes, i, fanout, leaves);
+	struct picks high = pick_group(lanes, i + LANES, fanout, leaves);
 
-		redo |= store_group(lanes, i + LANES, &high, fanout, leaves) << LANES;
-		lanes->redo[g] = (uint8_t)redo;
-	}
+	redo = store_group(lanes, i, &low, step, leaves);
+	redo |= store_group(lanes, i + LANES, &high, step, leaves) << LANES;
+	if (redo == 0 && step->next_base)
+		draw_aim(lanes, group, step);
+	return redo;
 }
 
 /* The usual fan-outs as constants, so that their loops unroll. */
-static inline void pick_by_fanout(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout,
-				  bool leaves)
+static inline uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
+				      const struct draw_step *step, bool leaves)
 {
-	if (fanout == 8)
-		pick_all(lanes, groups, 8, leaves);
-	else if (fanout == 16)
-		pick_all(lanes, groups, 16, leaves);
-	else
-		pick_all(lanes, groups, fanout, leaves);
+	switch (step->fanout) {
+	case 8:
+		return pick_eight(lanes, group, step, 8, leaves);
+	case 16:
+		return pick_eight(lanes, group, step, 16, leaves);
+	default:
+		return pick_eight(lanes, group, step, step->fanout, leaves);
+	}
 }
 
-static void pick_inner(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_by_fanout(lanes, groups, fanout, false);
+	return pick_by_fanout(lanes, group, step, false);
 }
 
-static void pick_leaves(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_by_fanout(lanes, groups, fanout, true);
+	return pick_by_fanout(lanes, group, step, true);
 }
 
 const struct sumtree_kernel sumtree_kernel_avx2 = { pick_inner, pick_leaves };

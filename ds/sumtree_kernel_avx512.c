@@ -25,6 +25,12 @@ struct picks {
 	__m512i any;    /* all words of inner nodes or-ed: negative if one is */
 };
 
+/* Nodes that eight draws land on, if they are below limit. */
+struct target {
+	__m512i node;
+	uint32_t limit;
+};
+
 static inline __m512i load_row(const uint64_t *children, uint32_t at)
 {
 	return _mm512_loadu_si512((const void *)(children + at));
@@ -94,56 +100,82 @@ static inline struct picks pick_group(const struct draw_lanes *lanes, uint32_t i
 	return p;
 }
 
-static inline void store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
-			       uint32_t fanout, bool leaves)
+/* Returns the lanes to look at again. */
+static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
+				   struct target to, bool leaves)
 {
-	__m512i expected = _mm512_loadu_si512((const void *)&lanes->expected[i]);
-	__m512i node = _mm512_loadu_si512((const void *)&lanes->node[i]);
-	__mmask8 good = _mm512_cmpeq_epi64_mask(p->prefix, expected);
+	__mmask8 good = _mm512_cmpeq_epi64_mask(p->prefix, load_row(lanes->expected, i));
 	__m512i value = p->word;
 
 	if (leaves)
 		value = _mm512_and_si512(value, _mm512_set1_epi64((long long)LEAF_PRIORITY_MASK));
 	else
 		good &= (__mmask8)~_mm512_movepi64_mask(p->any);
-	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p->child);
-	_mm512_mask_storeu_epi64(&lanes->node[i], good, node);
+	good &= _mm512_cmplt_epu64_mask(to.node, _mm512_set1_epi64(to.limit));
+	_mm512_mask_storeu_epi64(&lanes->node[i], good, to.node);
 	_mm512_mask_storeu_epi64(&lanes->r[i], good, _mm512_sub_epi64(p->r, p->below));
 	_mm512_mask_storeu_epi64(&lanes->expected[i], good, value);
 	if (leaves)
 		_mm512_storeu_si512((void *)&lanes->word[i], p->word);
-	lanes->redo[i / LANES] = (uint8_t)~good;
+	return (uint8_t)~good;
 }
 
-static inline void pick_all(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout, bool leaves)
+/* As draw_aim, of nodes still in a register. */
+static inline void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
+		       const struct draw_step *step)
 {
-	for (uint32_t i = 0; i < groups * LANES; i += LANES) {
-		struct picks p = pick_group(lanes, i, fanout, leaves);
+	__m512i bytes = _mm512_mul_epu32(node, _mm512_set1_epi64(step->next_bytes));
+	__m512i base = _mm512_set1_epi64((long long)(uintptr_t)step->next_base);
 
-		store_group(lanes, i, &p, fanout, leaves);
+	_mm512_storeu_si512((void *)&lanes->children[i], _mm512_add_epi64(base, bytes));
+	if (step->next_lines == 1) {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], 1);
+	} else if (step->next_lines == 2) {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], 2);
+	} else {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], step->next_lines);
 	}
 }
 
+static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+				  const struct draw_step *step, uint32_t fanout, bool leaves)
+{
+	struct picks p = pick_group(lanes, group * LANES, fanout, leaves);
+	__m512i node = load_row(lanes->node, group * LANES);
+	uint32_t redo;
+
+	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p.child);
+	redo = store_group(lanes, group * LANES, &p, (struct target){ node, step->limit }, leaves);
+	if (!leaves && redo == 0 && step->next_base)
+		aim(lanes, group * LANES, node, step);
+	return redo;
+}
+
 /* The usual fan-outs as constants, so that their loops unroll. */
-static inline void pick_by_fanout(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout,
-				  bool leaves)
+static inline uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
+				      const struct draw_step *step, bool leaves)
 {
-	if (fanout == 8)
-		pick_all(lanes, groups, 8, leaves);
-	else if (fanout == 16)
-		pick_all(lanes, groups, 16, leaves);
-	else
-		pick_all(lanes, groups, fanout, leaves);
+	switch (step->fanout) {
+	case 8:
+		return pick_eight(lanes, group, step, 8, leaves);
+	case 16:
+		return pick_eight(lanes, group, step, 16, leaves);
+	default:
+		return pick_eight(lanes, group, step, step->fanout, leaves);
+	}
 }
 
-static void pick_inner(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_by_fanout(lanes, groups, fanout, false);
+	return pick_by_fanout(lanes, group, step, false);
 }
 
-static void pick_leaves(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_by_fanout(lanes, groups, fanout, true);
+	return pick_by_fanout(lanes, group, step, true);
 }
 
 const struct sumtree_kernel sumtree_kernel_avx512 = { pick_inner, pick_leaves };

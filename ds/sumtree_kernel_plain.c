@@ -8,14 +8,15 @@
 #include <stdbool.h>
 
 /* Takes one lane down; false = it needs another look. */
-static inline bool pick(struct draw_lanes *lanes, uint32_t i, uint32_t fanout, bool leaves)
+static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
+			bool leaves)
 {
 	const struct rword64 *children = (const struct rword64 *)(const void *)lanes->children[i];
 	uint64_t r = lanes->r[i], prefix = 0, any = 0;
-	uint64_t below = 0, word = 0, child = 0;
+	uint64_t below = 0, word = 0, node = lanes->node[i] * step->fanout, child = 0;
 
-	for (uint32_t k = 0; k < fanout; k++) {
-		/* A leaf's row is visible to whoever saw the leaf published: A1 of rule 5. */
+	for (uint32_t k = 0; k < step->fanout; k++) {
+		/* Acquire: whoever sees a leaf published sees its rows (rule 5). */
 		uint64_t w = leaves ? rword64_load_acquire(&children[k])
 				    : rword64_load_relaxed(&children[k]);
 		bool here = prefix <= r;
@@ -26,9 +27,10 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, uint32_t fanout, b
 		any |= w;
 		prefix += leaves ? leaf_priority(w) : w;
 	}
-	if (prefix != lanes->expected[i] || (!leaves && (int64_t)any < 0))
+	node += child;
+	if (prefix != lanes->expected[i] || (!leaves && (int64_t)any < 0) || node >= step->limit)
 		return false;
-	lanes->node[i] = lanes->node[i] * fanout + child;
+	lanes->node[i] = node;
 	lanes->r[i] = r - below;
 	lanes->expected[i] = leaves ? leaf_priority(word) : word;
 	if (leaves)
@@ -36,26 +38,27 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, uint32_t fanout, b
 	return true;
 }
 
-static inline void pick_all(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout, bool leaves)
+static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+				  const struct draw_step *step, bool leaves)
 {
-	for (uint32_t g = 0; g < groups; g++) {
-		uint8_t redo = 0;
+	uint32_t redo = 0;
 
-		for (uint32_t i = 0; i < DRAW_GROUP; i++)
-			if (!pick(lanes, g * DRAW_GROUP + i, fanout, leaves))
-				redo |= (uint8_t)(1u << i);
-		lanes->redo[g] = redo;
-	}
+	for (uint32_t i = 0; i < DRAW_GROUP; i++)
+		if (!pick(lanes, group * DRAW_GROUP + i, step, leaves))
+			redo |= 1u << i;
+	if (redo == 0 && step->next_base)
+		draw_aim(lanes, group, step);
+	return redo;
 }
 
-static void pick_inner(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_all(lanes, groups, fanout, false);
+	return pick_eight(lanes, group, step, false);
 }
 
-static void pick_leaves(struct draw_lanes *lanes, uint32_t groups, uint32_t fanout)
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
-	pick_all(lanes, groups, fanout, true);
+	return pick_eight(lanes, group, step, true);
 }
 
 const struct sumtree_kernel sumtree_kernel_plain = { pick_inner, pick_leaves };

@@ -185,14 +185,15 @@ int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 	return 0;
 }
 
-/* Makes the prefixes of a shard's top. */
-static int load_shard(struct sumtree_tops *tops, uint32_t shard)
+int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
 {
 	const struct sumtree *tree = &tops->from->trees[shard];
 	uint32_t n = top_nodes(tree);
 	uint64_t total = 0;
 	int ret = 0;
 
+	if (tops->shard == shard)
+		return 0;
 	if (shard < TOPS_KEPT)
 		memcpy(tops->value, tops->kept[shard], n * sizeof(tops->value[0]));
 	else if (tree->region->base)
@@ -202,7 +203,7 @@ static int load_shard(struct sumtree_tops *tops, uint32_t shard)
 	if (ret)
 		return ret;
 	total = 0;
-	for (uint32_t k = 0; k < TREE_TOP_MAX; k++) {
+	for (uint32_t k = 0; k <= TREE_TOP_MAX; k++) {
 		tops->prefix[k] = k < n ? total : UINT64_MAX;
 		total += k < n ? tops->value[k] : 0;
 	}
@@ -227,16 +228,6 @@ static uint32_t find_shard(const struct sumtree_tops *tops, unsigned __int128 at
 	return low;
 }
 
-/* The last node whose mass begins at or before r: six steps, no branch to guess. */
-static uint32_t find_node(const uint64_t prefix[TREE_TOP_MAX], uint64_t r)
-{
-	uint32_t k = 0;
-
-	for (uint32_t step = TREE_TOP_MAX / 2; step > 0; step /= 2)
-		k += prefix[k + step] <= r ? step : 0;
-	return k;
-}
-
 int sumtree_tops_pick(struct sumtree_tops *tops, unsigned __int128 at, struct rng *rng,
 		      struct top_pick *pick_out)
 {
@@ -244,20 +235,17 @@ int sumtree_tops_pick(struct sumtree_tops *tops, unsigned __int128 at, struct rn
 	uint64_t expected = (uint64_t)(tops->before[shard + 1] - tops->before[shard]);
 	uint64_t r = (uint64_t)(at - tops->before[shard]);
 	double ratio = 1;
+	int ret = sumtree_tops_load(tops, shard);
 
-	if (tops->shard != shard) {
-		int ret = load_shard(tops, shard);
-
-		if (ret)
-			return ret;
-	}
+	if (ret)
+		return ret;
 	if (__builtin_expect(tops->total != expected, 0)) {
 		if (tops->total == 0)
 			return -ESTALE;
 		r = rng_uniform_u64(rng, tops->total);
 		ratio = (double)expected / (double)tops->total;
 	}
-	node = find_node(tops->prefix, r);
+	node = sumtree_tops_find(tops, r, 0);
 	*pick_out = (struct top_pick){
 		.shard = shard,
 		.node = node,

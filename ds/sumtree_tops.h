@@ -22,8 +22,8 @@ struct sumtree_tops {
 
 	/* The shard that the last draw fell in. */
 	uint32_t shard;
-	uint64_t total;                /* its sum, now */
-	uint64_t prefix[TREE_TOP_MAX]; /* before node k; UINT64_MAX behind the last node */
+	uint64_t total;                    /* its sum, now */
+	uint64_t prefix[TREE_TOP_MAX + 1]; /* before node k; UINT64_MAX behind the last node */
 	uint64_t value[TREE_TOP_MAX];
 };
 
@@ -40,6 +40,27 @@ RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct for
 static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *tops)
 {
 	return tops->before[tops->from->n];
+}
+
+/* Makes prefix and value those of a shard. */
+RLV_MUST_CHECK int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard);
+
+/*
+ * The last node of the loaded shard whose mass begins at or before r < total. Rising points find
+ * theirs near the last one, `near`; others in six steps without a branch to guess.
+ */
+static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64_t r, uint32_t near)
+{
+	uint32_t k = 0;
+
+	if (tops->prefix[near] <= r) {
+		near += near < TREE_TOP_MAX - 1 && tops->prefix[near + 1] <= r;
+		if (r < tops->prefix[near + 1])
+			return near;
+	}
+	for (uint32_t step = TREE_TOP_MAX / 2; step > 0; step /= 2)
+		k += tops->prefix[k + step] <= r ? step : 0;
+	return k;
 }
 
 /* at < total. -ESTALE: the shard is empty by now. */

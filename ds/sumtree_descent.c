@@ -1,0 +1,275 @@
+/* Down the levels of a forest; see sumtree_descent.h. */
+#include "ds/sumtree_descent.h"
+
+#include <stddef.h>
+
+#include "ds/sumtree.h"
+#include "ds/sumtree_kernel.h"
+#include "ds/sumtree_nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/sumtree_layout.h"
+
+#include "base/bits.h"
+#include "base/error.h"
+#include "base/rng.h"
+
+#include <errno.h>
+
+#define APART 2u /* groups between two levels of the staircase */
+
+static_assert(DRAW_CHUNK <= TRANSPORT_VECTOR, "a level of a chunk is read in one call");
+
+static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t i, uint32_t level)
+{
+	const struct sumtree *tree = &down->from->trees[down->shard[i]];
+	uint32_t parity = down->from->epochs[down->shard[i]].number & 1;
+
+	return node_level_off(tree, parity, level - 1) +
+	       down->lanes.node[i] * tree->geo.fanout[level - 1] * 8;
+}
+
+static inline const uint64_t *children_in_place(const struct sumtree_descent *down, uint32_t i,
+						uint32_t level)
+{
+	const struct region *region = down->from->trees[down->shard[i]].region;
+
+	return (const uint64_t *)(const void *)(region->base + children_off(down, i, level));
+}
+
+/* -------- draws that the kernel left -------- */
+
+/* Copies children as they are now, and their mass, negative sums as 0. Returns the total. */
+static uint64_t read_children(const uint64_t *children, uint32_t fanout, bool leaves,
+			      uint64_t words[TREE_MAX_FANOUT], uint64_t mass[TREE_MAX_FANOUT])
+{
+	const struct rword64 *from = (const struct rword64 *)(const void *)children;
+	uint64_t total = 0;
+
+	for (uint32_t k = 0; k < fanout; k++) {
+		words[k] = rword64_load_acquire(&from[k]);
+		if (leaves)
+			mass[k] = leaf_priority(words[k]);
+		else
+			mass[k] = (int64_t)words[k] > 0 ? words[k] : 0;
+		total += mass[k];
+	}
+	return total;
+}
+
+/* Rule 6 for one draw. */
+static void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
+		   bool leaves)
+{
+	struct draw_lanes *lanes = &down->lanes;
+	uint64_t words[TREE_MAX_FANOUT], mass[TREE_MAX_FANOUT];
+	uint64_t total, r = lanes->r[i], prefix = 0;
+	uint32_t child = 0;
+
+	if (sumtree_descent_is_lost(down, i))
+		return;
+	total = read_children(lanes->children[i], step->fanout, leaves, words, mass);
+	if (total != lanes->expected[i] && total != 0) {
+		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
+		r = rng_uniform_u64(down->rng, total);
+	}
+	while (child + 1 < step->fanout && prefix + mass[child] <= r)
+		prefix += mass[child++];
+	lanes->node[i] = lanes->node[i] * step->fanout + child;
+	lanes->expected[i] = mass[child];
+	lanes->r[i] = r - prefix;
+	lanes->word[i] = words[child];
+	/* Only a broken region has mass behind its last node. */
+	if (total == 0 || lanes->node[i] >= step->limit)
+		sumtree_descent_lose(down, i);
+}
+
+/* One group one level down. */
+static inline void step_down(struct sumtree_descent *down, uint32_t group,
+			     const struct draw_step *step, bool leaves)
+{
+	const struct sumtree_kernel *kernel = down->kernel;
+	uint32_t redo = leaves ? kernel->leaves(&down->lanes, group, step)
+			       : kernel->inner(&down->lanes, group, step);
+
+	if (__builtin_expect(redo == 0, 1))
+		return;
+	for (uint32_t bits = redo; bits; bits &= bits - 1) {
+		uint32_t i = group * DRAW_GROUP + bits_ctz(bits);
+
+		if (i < down->n)
+			settle(down, i, step, leaves);
+	}
+	if (step->next_base)
+		draw_aim(&down->lanes, group, step);
+}
+
+/* -------- in place -------- */
+
+/* The step from level + 1 to level. One tree: the kernel itself knows where it leads next. */
+static struct draw_step make_step(const struct sumtree_descent *down, uint32_t level)
+{
+	const struct sumtree *tree = &down->from->trees[0];
+	struct draw_step step = {
+		.fanout = tree->geo.fanout[level],
+		.limit = tree->nodes[level],
+	};
+
+	if (level == 0)
+		return step;
+	step.next_bytes = tree->geo.fanout[level - 1] * 8u;
+	step.next_lines = down->prefetch ? step.next_bytes / WIRE_LINE : 0;
+	if (down->in_place && down->from->n == 1)
+		step.next_base = tree->region->base +
+				 node_level_off(tree, down->from->epochs[0].number & 1, level - 1);
+	return step;
+}
+
+/* Where the children of a group on a level are, whatever trees its draws are in. */
+static void aim_in_place(struct sumtree_descent *down, uint32_t group, uint32_t level)
+{
+	uint32_t lines = down->from->trees[0].geo.fanout[level - 1] * 8u / WIRE_LINE;
+
+	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
+		down->lanes.children[i] = children_in_place(down, i, level);
+		draw_prefetch(down->lanes.children[i], down->prefetch ? lines : 0);
+	}
+}
+
+/* What the same reads would cost as calls: one vector for each transport. */
+static void account_level(const struct sumtree_descent *down, uint32_t level)
+{
+	struct transport *tr = down->from->trees[0].region->tr;
+	uint64_t bytes = down->from->trees[0].geo.fanout[level - 1] * 8u;
+	struct transport_set used;
+
+	if (down->from->n == 1) {
+		transport_account(tr, 1, down->n, down->n * bytes);
+		return;
+	}
+	used.n = 0;
+	for (uint32_t i = 0; i < down->n; i++) {
+		tr = down->from->trees[down->shard[i]].region->tr;
+		transport_account(tr, transport_set_add(&used, tr), 1, bytes);
+	}
+}
+
+/*
+ * Groups follow each other down like a staircase, APART groups between two levels: so the lines
+ * that one group waits for come while others compute.
+ */
+static void run_in_place(struct sumtree_descent *down)
+{
+	uint32_t levels = down->from->trees[0].geo.levels;
+	struct draw_step step[TREE_MAX_LEVELS];
+
+	for (uint32_t l = levels; l > 0; l--) {
+		step[l - 1] = make_step(down, l - 1);
+		account_level(down, l);
+	}
+	for (uint32_t t = 0; t < down->groups + levels * APART; t++) {
+		if (t < down->groups)
+			aim_in_place(down, t, levels);
+		for (uint32_t l = levels; l > 0; l--) {
+			uint32_t g = t - (levels - l + 1) * APART;
+
+			if (g >= down->groups) /* not there yet, or through */
+				continue;
+			step_down(down, g, &step[l - 1], l == 1);
+			if (l > 1 && !step[l - 1].next_base)
+				aim_in_place(down, g, l - 1);
+		}
+	}
+}
+
+/* -------- by views -------- */
+
+/* Views for all draws of the transport of draw `first`; they go in one call. */
+static int view_transport(struct sumtree_descent *down, uint32_t level, uint32_t first)
+{
+	struct transport_view views[DRAW_CHUNK];
+	uint16_t lane[DRAW_CHUNK];
+	struct transport *tr = down->from->trees[down->shard[first]].region->tr;
+	uint32_t n = 0;
+	int ret;
+
+	for (uint32_t i = first; i < down->n; i++) {
+		const struct sumtree *tree = &down->from->trees[down->shard[i]];
+
+		if (tree->region->tr != tr || tree->region->base)
+			continue;
+		lane[n] = (uint16_t)i;
+		views[n++] = (struct transport_view){
+			.region = tree->region,
+			.off = children_off(down, i, level),
+			.len = tree->geo.fanout[level - 1] * 8u,
+		};
+	}
+	ret = transport_view(tr, views, n);
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		down->lanes.children[lane[i]] = views[i].ptr;
+	return ret;
+}
+
+/* Pointers to all children of a level. used_inout: transports with an open view. */
+static int aim_by_views(struct sumtree_descent *down, uint32_t level,
+			struct transport_set *used_inout)
+{
+	struct transport_set counted;
+
+	counted.n = 0;
+	for (uint32_t i = 0; i < down->n; i++) {
+		const struct sumtree *tree = &down->from->trees[down->shard[i]];
+		struct transport *tr = tree->region->tr;
+		int ret;
+
+		if (tree->region->base) {
+			down->lanes.children[i] = children_in_place(down, i, level);
+			transport_account(tr, transport_set_add(&counted, tr), 1,
+					  tree->geo.fanout[level - 1] * 8u);
+			continue;
+		}
+		if (used_inout->n == TRANSPORT_SET_MAX)
+			return error_set(-EINVAL, "draw from more than %u transports",
+					 TRANSPORT_SET_MAX - 1);
+		if (!transport_set_add(used_inout, tr))
+			continue;
+		ret = view_transport(down, level, i);
+		if (ret) {
+			used_inout->n--;
+			return ret;
+		}
+	}
+	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++)
+		down->lanes.children[i] = down->lanes.children[0];
+	return 0;
+}
+
+/* All draws take a level together: one call for each transport. */
+static int run_by_views(struct sumtree_descent *down)
+{
+	int ret = 0;
+
+	for (uint32_t l = down->from->trees[0].geo.levels; ret == 0 && l > 0; l--) {
+		struct draw_step step = make_step(down, l - 1);
+		struct transport_set used;
+
+		used.n = 0;
+		ret = aim_by_views(down, l, &used);
+		for (uint32_t g = 0; ret == 0 && g < down->groups; g++)
+			step_down(down, g, &step, l == 1);
+		for (uint32_t i = 0; i < used.n; i++)
+			transport_view_end(used.tr[i]);
+	}
+	return ret;
+}
+
+int sumtree_descent_run(struct sumtree_descent *down)
+{
+	if (!down->in_place)
+		return run_by_views(down);
+	run_in_place(down);
+	return 0;
+}

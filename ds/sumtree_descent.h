@@ -1,0 +1,57 @@
+/*
+ * sumtree_descent.h - private to ds/sumtree*.c: draws of one chunk on their way from nodes of the
+ * top levels down to leaves.
+ *
+ *   [ aim: addresses of the children, lines asked for | kernel: pick ] x levels
+ *
+ * Regions that are addressable are read in place, others through views; the kernels see pointers
+ * either way. A draw that the kernel could not settle is looked at again alone: most often
+ * somebody's deltas are under way between two levels. One that finds nothing left below its node is
+ * lost: it must begin again.
+ */
+#ifndef RLV_DS_SUMTREE_DESCENT_H
+#define RLV_DS_SUMTREE_DESCENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ds/sumtree.h"
+#include "ds/sumtree_kernel.h"
+
+#include "base/error.h"
+#include "base/rng.h"
+
+struct sumtree_descent {
+	const struct forest *from; /* trees of one shape, epochs as of now */
+	struct rng *rng;
+	const struct sumtree_kernel *kernel;
+	bool prefetch;
+	bool in_place;                  /* all regions are addressable */
+	uint32_t n;                     /* draws */
+	uint32_t groups;                /* of lanes that hold them */
+	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each draw that found nothing */
+	uint32_t shard[DRAW_CHUNK];
+	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differed */
+	struct draw_lanes lanes;
+};
+
+/*
+ * Takes draws whose lanes name nodes of the top levels down to leaves: lanes.node is the slot then,
+ * lanes.word the leaf. Lanes behind the last draw do as lane 0 does. Cost: 1 phase for each level.
+ */
+RLV_MUST_CHECK int sumtree_descent_run(struct sumtree_descent *down);
+
+static inline void sumtree_descent_lose(struct sumtree_descent *down, uint32_t i)
+{
+	down->lost[i / 64] |= (uint64_t)1 << i % 64;
+	down->lanes.node[i] = 0;
+	down->lanes.r[i] = 0;
+	down->lanes.expected[i] = UINT64_MAX; /* so that no kernel settles it */
+}
+
+static inline bool sumtree_descent_is_lost(const struct sumtree_descent *down, uint32_t i)
+{
+	return down->lost[i / 64] >> i % 64 & 1;
+}
+
+#endif
