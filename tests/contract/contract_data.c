@@ -14,10 +14,10 @@
 static void read__returns_what_write_wrote(void **state)
 {
 	static const uint32_t lens[] = { 8, 16, 56, 64, 72, 128, 4096, 65536 };
-	static uint64_t out[8192], in[8192];
+	static uint64_t out[8192 + 8], in[8192];
 	struct rig *rig = rig_of(state);
 
-	for (size_t i = 0; i < 8192; i++)
+	for (size_t i = 0; i < 8192 + 8; i++)
 		out[i] = i * 0x9e3779b97f4a7c15u;
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
 		struct transport_io io = { .region = rig->region, .off = 4096 + 8 * i,

@@ -479,8 +479,12 @@ LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 		return;
 	while (serve->conns)
 		drop(serve, serve->conns);
-	if (!forked)
+	if (!forked) {
 		unlink_names(serve);
+		/* for the copies that forked children have */
+		(void)shutdown(serve->listener, SHUT_RDWR);
+		(void)flock(serve->lock, LOCK_UN);
+	}
 	map_close(serve->epoll);
 	map_close(serve->listener);
 	map_close(serve->spare);

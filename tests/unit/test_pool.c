@@ -1,0 +1,687 @@
+/*
+ * Pools in files: the extent table by itself, then files that are reopened, damaged, full, in use.
+ */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "transport/shm/extents.h"
+#include "transport/transport.h"
+
+#define EXTENT POOL_EXTENT_BYTES
+
+/* -------- the table by itself -------- */
+
+static struct extent_table *make_table(uint64_t extents)
+{
+	struct extent_table *table = malloc(sizeof(*table));
+
+	assert_non_null(table);
+	extents_make_table(table, extents);
+	extents_seal(table);
+	return table;
+}
+
+static void add_entry(struct extent_table *table, uint32_t region, uint64_t first, uint32_t n)
+{
+	struct extent_entry *entry = extents_take_entry(table);
+
+	assert_non_null(entry);
+	*entry = (struct extent_entry){ .region = region, .kind = 1, .first = first, .extents = n,
+					.state = EXTENT_LIVE };
+	extents_seal(table);
+}
+
+static void extents_check__a_new_table(void **state)
+{
+	struct extent_table *table = make_table(10);
+
+	(void)state;
+	assert_int_equal(extents_check_table(table, 10), 0);
+	assert_int_equal(extents_check_table(table, 9), -EPROTO); /* the file was cut */
+	free(table);
+}
+
+static void extents_check__what_no_crc_catches(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 9; i++) {
+		struct extent_table *table = make_table(10);
+
+		add_entry(table, 1, 1, 2);
+		add_entry(table, 2, 3, 2);
+		assert_int_equal(extents_check_table(table, 10), 0);
+		switch (i) {
+		case 0: /* overlap */
+			table->entries[1].first = 2;
+			break;
+		case 1: /* the header's extent */
+			table->entries[0].first = 0;
+			break;
+		case 2: /* behind the end */
+			table->entries[1].extents = 8;
+			break;
+		case 3: /* none at all */
+			table->entries[1].extents = 0;
+			break;
+		case 4: /* twice the same number */
+			table->entries[1].region = 1;
+			break;
+		case 5: /* a number that cannot be */
+			table->entries[1].region = 4096;
+			break;
+		case 6: /* a state that is none */
+			table->entries[1].state = 3;
+			break;
+		case 7: /* a free entry with something in it */
+			table->entries[1].state = EXTENT_FREE;
+			break;
+		default: /* a sum that wraps */
+			table->entries[1].first = UINT64_MAX;
+			break;
+		}
+		extents_seal(table);
+		assert_int_equal(extents_check_table(table, 10), -EPROTO);
+		free(table);
+	}
+}
+
+static void extents_check__too_many_entries(void **state)
+{
+	struct extent_table *table = make_table(10);
+
+	(void)state;
+	table->n = POOL_TABLE_ENTRIES + 1; /* never read behind the end for the crc */
+	assert_int_equal(extents_check_table(table, 10), -EPROTO);
+	free(table);
+}
+
+static void extents_choose__the_newer_whole_copy(void **state)
+{
+	struct extent_table *a = make_table(10), *b = make_table(10);
+	const struct extent_table *copies[2] = { a, b };
+
+	(void)state;
+	b->seq = 2;
+	extents_seal(b);
+	assert_int_equal(extents_choose(copies, 10), 1);
+	a->seq = 3;
+	extents_seal(a);
+	assert_int_equal(extents_choose(copies, 10), 0);
+	a->crc ^= 1;
+	assert_int_equal(extents_choose(copies, 10), 1);
+	b->magic = 0;
+	assert_int_equal(extents_choose(copies, 10), -EPROTO);
+	free(a);
+	free(b);
+}
+
+static void extents_find_run__first_that_fits(void **state)
+{
+	struct extent_table *table = make_table(20);
+	uint64_t longest = 0;
+
+	(void)state;
+	assert_int_equal(extents_find_run(table, 19, &longest), 1);
+	assert_int_equal(extents_find_run(table, 20, &longest), 0);
+	assert_int_equal(longest, 19);
+	add_entry(table, 1, 8, 4); /* 1..7 and 12..19 are free */
+	assert_int_equal(extents_find_run(table, 7, &longest), 1);
+	assert_int_equal(extents_find_run(table, 8, &longest), 12);
+	assert_int_equal(extents_find_run(table, 9, &longest), 0);
+	assert_int_equal(longest, 8);
+	add_entry(table, 2, 1, 1);
+	assert_int_equal(extents_find_run(table, 6, &longest), 2);
+	assert_int_equal(extents_used(table), 5);
+	free(table);
+}
+
+static void extents_take_entry__reuses_and_ends(void **state)
+{
+	struct extent_table *table = make_table(5000);
+	struct extent_entry *entry;
+
+	(void)state;
+	for (uint32_t i = 1; i <= POOL_TABLE_ENTRIES; i++) {
+		entry = extents_take_entry(table);
+		assert_non_null(entry);
+		*entry = (struct extent_entry){ .region = i, .first = i, .extents = 1,
+						.state = EXTENT_LIVE };
+	}
+	extents_seal(table);
+	assert_int_equal(extents_check_table(table, 5000), 0);
+	assert_null(extents_take_entry(table));
+	table->entries[17] = (struct extent_entry){ 0 };
+	assert_ptr_equal(extents_take_entry(table), &table->entries[17]);
+	assert_null(extents_find(table, 18));
+	assert_ptr_equal(extents_find(table, 20), &table->entries[19]);
+	free(table);
+}
+
+static void reseal(struct pool_superblock *sb)
+{
+	sb->crc = crc32c(0, sb, offsetof(struct pool_superblock, crc));
+}
+
+static void superblock_check__what_is_refused(void **state)
+{
+	struct pool_superblock good, sb;
+	const uint8_t uuid[16] = { 1 };
+
+	(void)state;
+	extents_make_superblock(&good, uuid);
+	assert_int_equal(extents_check_superblock(&good), 0);
+	sb = good;
+	sb.magic ^= 1;
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	sb = good;
+	sb.uuid[3] ^= 1; /* crc */
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	sb = good;
+	sb.format_major = 2;
+	reseal(&sb);
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_non_null(strstr(error_last(), "format 2.0"));
+	sb = good;
+	sb.incompat = 8;
+	reseal(&sb);
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_non_null(strstr(error_last(), "8"));
+	sb = good;
+	sb.ro_compat = 8;
+	reseal(&sb);
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	sb = good;
+	sb.table_off[1] = 8192;
+	reseal(&sb);
+	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	sb = good;
+	sb.compat = 8; /* may be ignored; so may a minor */
+	sb.format_minor = 7;
+	reseal(&sb);
+	assert_int_equal(extents_check_superblock(&sb), 0);
+}
+
+/* -------- files -------- */
+
+struct file {
+	char dir[64];
+	char path[96];
+	struct transport_target *tg;
+};
+
+static int file_setup(void **state)
+{
+	struct file *file = calloc(1, sizeof(*file));
+
+	assert_non_null(file);
+	strcpy(file->dir, "/tmp/relive-pool-XXXXXX");
+	assert_non_null(mkdtemp(file->dir));
+	(void)snprintf(file->path, sizeof(file->path), "%s/pool", file->dir);
+	*state = file;
+	return 0;
+}
+
+static int file_teardown(void **state)
+{
+	struct file *file = *state;
+
+	transport_target_close(&file->tg);
+	(void)unlink(file->path);
+	assert_int_equal(rmdir(file->dir), 0);
+	free(file);
+	return 0;
+}
+
+static int try_open(struct file *file, uint64_t bytes, bool create, bool exclusive)
+{
+	struct target_opts opts = { .path = file->path, .pool_bytes = bytes, .create = create,
+				    .exclusive = exclusive };
+
+	return transport_target_open("shm", &opts, &file->tg);
+}
+
+static void must_open(struct file *file, uint64_t bytes)
+{
+	if (try_open(file, bytes, true, true))
+		fail_msg("%s", error_last());
+}
+
+static struct target_region add_region(struct file *file, uint32_t table_id, uint64_t size)
+{
+	struct target_region spec = { .kind = 2, .table_id = table_id, .shard = 3, .size = size };
+
+	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), 0);
+	return spec;
+}
+
+static size_t list(struct file *file, struct target_region regions[8])
+{
+	size_t n = 8;
+
+	assert_int_equal(file->tg->ops->list_regions(file->tg, regions, &n), 0);
+	return n;
+}
+
+static void file__keeps_its_regions(void **state)
+{
+	struct file *file = *state;
+	struct target_region first, second, seen[8];
+
+	must_open(file, 16 * EXTENT);
+	first = add_region(file, 1, EXTENT);
+	second = add_region(file, 2, 3 * EXTENT);
+	memset(first.base, 0xa1, EXTENT);
+	memset(second.base, 0xb2, 3 * EXTENT);
+	transport_target_close(&file->tg);
+	must_open(file, 0);
+	assert_int_equal(list(file, seen), 2);
+	assert_int_equal(seen[1].id, second.id);
+	assert_int_equal(seen[1].kind, 2);
+	assert_int_equal(seen[1].table_id, 2);
+	assert_int_equal(seen[1].shard, 3);
+	assert_int_equal(seen[1].size, 3 * EXTENT);
+	assert_int_equal(seen[0].base[EXTENT - 1], 0xa1);
+	assert_int_equal(seen[1].base[0], 0xb2);
+	assert_int_not_equal(add_region(file, 3, 8).id, second.id);
+}
+
+static void file__is_not_made_unless_told(void **state)
+{
+	struct file *file = *state;
+
+	assert_int_equal(try_open(file, 4 * EXTENT, false, true), -ENOENT);
+	assert_int_equal(access(file->path, F_OK), -1);
+	assert_int_equal(try_open(file, 0, true, true), -EINVAL); /* how large? */
+}
+
+static void file__grows_and_moves_nothing(void **state)
+{
+	struct file *file = *state;
+	struct target_region spec, seen[8];
+	struct target_stats stats;
+
+	must_open(file, 2 * EXTENT);
+	spec = add_region(file, 1, 2 * EXTENT);
+	memset(spec.base, 7, 2 * EXTENT);
+	transport_target_close(&file->tg);
+	must_open(file, 6 * EXTENT);
+	file->tg->ops->stats(file->tg, &stats);
+	assert_int_equal(stats.pool_bytes, 6 * EXTENT);
+	assert_int_equal(stats.used_bytes, 2 * EXTENT);
+	assert_int_equal(list(file, seen), 1);
+	assert_int_equal(seen[0].base[2 * EXTENT - 1], 7);
+	add_region(file, 2, 4 * EXTENT);
+	transport_target_close(&file->tg);
+	must_open(file, EXTENT); /* never shrinks */
+	assert_int_equal(list(file, seen), 2);
+}
+
+static void file__reuses_extents_as_zeros(void **state)
+{
+	struct file *file = *state;
+	struct target_region spec;
+
+	must_open(file, 2 * EXTENT);
+	for (int i = 0; i < 3; i++) {
+		spec = add_region(file, 1, 2 * EXTENT);
+		assert_int_equal(spec.base[EXTENT], 0);
+		spec.base[EXTENT] = 1;
+		assert_int_equal(file->tg->ops->unregister_region(file->tg, spec.id), 0);
+	}
+}
+
+static void write_at(struct file *file, off_t off, const void *bytes, size_t n)
+{
+	int fd = open(file->path, O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(pwrite(fd, bytes, n, off), n);
+	close(fd);
+}
+
+/* A crash between the writes of the table: whichever copy is torn, the other one holds. */
+static void file__with_one_copy_torn(void **state)
+{
+	struct file *file = *state;
+	struct target_region seen[8];
+	uint32_t regions;
+	off_t off;
+	char torn[4096];
+
+	memset(torn, 0x5a, sizeof(torn));
+	for (int copy = 0; copy < 2; copy++) {
+		must_open(file, 8 * EXTENT);
+		add_region(file, 1, EXTENT);
+		add_region(file, 2, EXTENT);
+		transport_target_close(&file->tg);
+		off = copy ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0;
+		write_at(file, off + 70, torn, 8); /* in its first entry */
+		must_open(file, 0);
+		regions = (uint32_t)list(file, seen);
+		/* the newer copy has both, the older one is from before the second */
+		assert_true(regions == 2 || regions == 1);
+		assert_int_equal(seen[0].table_id, 1);
+		add_region(file, 3, EXTENT); /* repairs the torn one */
+		transport_target_close(&file->tg);
+		must_open(file, 0);
+		assert_int_equal(list(file, seen), regions + 1);
+		transport_target_close(&file->tg);
+		assert_int_equal(unlink(file->path), 0);
+	}
+}
+
+static void file__with_both_copies_torn(void **state)
+{
+	struct file *file = *state;
+	uint64_t bad = 1;
+
+	must_open(file, 8 * EXTENT);
+	add_region(file, 1, EXTENT);
+	transport_target_close(&file->tg);
+	write_at(file, POOL_TABLE_OFF0, &bad, sizeof(bad));
+	write_at(file, POOL_TABLE_OFF1, &bad, sizeof(bad));
+	assert_int_equal(try_open(file, 0, true, true), -EPROTO);
+	assert_non_null(strstr(error_last(), file->path));
+}
+
+static void file__with_a_damaged_superblock(void **state)
+{
+	struct file *file = *state;
+	uint8_t bad = 1;
+
+	must_open(file, 8 * EXTENT);
+	transport_target_close(&file->tg);
+	write_at(file, 60, &bad, 1);
+	assert_int_equal(try_open(file, 0, true, true), -EPROTO);
+}
+
+static void file__that_is_no_pool_is_left_alone(void **state)
+{
+	struct file *file = *state;
+	const char text[] = "the only copy of my thesis";
+	char seen[64] = "";
+	struct stat st;
+	int fd = open(file->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	assert_int_equal(write(fd, text, sizeof(text)), sizeof(text));
+	close(fd);
+	assert_int_equal(try_open(file, 8 * EXTENT, true, true), -EPROTO);
+	fd = open(file->path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read(fd, seen, sizeof(seen)), sizeof(text));
+	assert_string_equal(seen, text);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, sizeof(text));
+	close(fd);
+}
+
+static void file__that_was_cut(void **state)
+{
+	struct file *file = *state;
+
+	must_open(file, 8 * EXTENT);
+	transport_target_close(&file->tg);
+	assert_int_equal(truncate(file->path, 3 * (off_t)EXTENT), 0);
+	assert_int_equal(try_open(file, 0, true, true), -EPROTO);
+	assert_non_null(strstr(error_last(), "9 extents"));
+	assert_int_equal(truncate(file->path, 100), 0);
+	assert_int_equal(try_open(file, 0, true, true), -EPROTO);
+}
+
+/* Made, but killed before the superblock was written. */
+static void file__that_was_only_begun(void **state)
+{
+	struct file *file = *state;
+	int fd = open(file->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	assert_int_equal(ftruncate(fd, 4 * (off_t)EXTENT), 0);
+	close(fd);
+	must_open(file, 0);
+	add_region(file, 1, 3 * EXTENT);
+}
+
+static void file__that_is_a_folder(void **state)
+{
+	struct file *file = *state;
+
+	assert_int_equal(mkdir(file->path, 0700), 0);
+	assert_true(try_open(file, 0, true, true) < 0);
+	assert_int_equal(rmdir(file->path), 0);
+}
+
+static void file__of_more_than_the_disk_has(void **state)
+{
+	struct file *file = *state;
+	struct stat st;
+
+	assert_int_equal(try_open(file, (uint64_t)1 << 50, true, true), -ENOSPC);
+	assert_non_null(strstr(error_last(), "1125899908939776")); /* needed */
+	assert_int_equal(stat(file->path, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	assert_int_equal(try_open(file, UINT64_MAX, true, true), -EINVAL);
+}
+
+/* -------- locks -------- */
+
+static void open__of_a_file_in_use(void **state)
+{
+	struct file *file = *state;
+	struct file second = *file;
+
+	must_open(file, 4 * EXTENT);
+	assert_int_equal(try_open(&second, 0, false, true), -EBUSY);
+	assert_non_null(strstr(error_last(), "in use by another process"));
+	assert_int_equal(try_open(&second, 0, false, false), -EBUSY);
+	transport_target_close(&file->tg);
+	assert_int_equal(try_open(&second, 0, false, false), 0);
+	assert_int_equal(try_open(file, 0, false, false), -EBUSY); /* one node at a time */
+	transport_target_close(&second.tg);
+}
+
+static void open__of_a_file_that_another_process_has(void **state)
+{
+	struct file *file = *state;
+	int pipes[2], status;
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (try_open(file, 4 * EXTENT, true, true) || write(pipes[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	assert_int_equal(try_open(file, 0, false, true), -EBUSY);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	must_open(file, 0); /* the kernel gave its lock back */
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* A child that was forked while it was open does not keep it locked. */
+static void close__gives_the_lock_back_though_a_child_lives(void **state)
+{
+	struct file *file = *state;
+	int pipes[2], status;
+	pid_t pid;
+
+	must_open(file, 4 * EXTENT);
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		char byte;
+
+		close(pipes[1]);
+		_exit(read(pipes[0], &byte, 1) != 0);
+	}
+	close(pipes[0]);
+	transport_target_close(&file->tg);
+	must_open(file, 0);
+	close(pipes[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+/* A client that still maps the file: extents given back are not used again before it is gone. */
+static void quarantine__lasts_while_somebody_maps_the_file(void **state)
+{
+	struct file *file = *state;
+	struct target_region spec = { .kind = 1, .size = 2 * EXTENT };
+	struct target_stats stats;
+	int mapper;
+
+	must_open(file, 4 * EXTENT);
+	transport_target_close(&file->tg);
+	mapper = open(file->path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(flock(mapper, LOCK_SH), 0);
+	assert_int_equal(try_open(file, 0, false, true), -EBUSY);
+	assert_int_equal(try_open(file, 0, false, false), 0);
+	file->tg->ops->stats(file->tg, &stats);
+	assert_false(stats.sole_opener);
+	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), 0);
+	assert_int_equal(file->tg->ops->unregister_region(file->tg, spec.id), 0);
+	spec.size = 4 * EXTENT;
+	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), -ENOSPC);
+	transport_target_close(&file->tg);
+	assert_int_equal(try_open(file, 0, false, false), 0); /* and it survives a restart */
+	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), -ENOSPC);
+	close(mapper);
+	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), 0);
+}
+
+/* -------- memory -------- */
+
+static void memory__more_than_there_is(void **state)
+{
+	struct target_opts opts = { .pool_bytes = (uint64_t)1 << 50 };
+	struct transport_target *tg = NULL;
+
+	(void)state;
+	assert_int_equal(transport_target_open("shm", &opts, &tg), -ENOMEM);
+	assert_non_null(strstr(error_last(), "1125899906842624"));
+	opts.private_memory = true;
+	assert_int_equal(transport_target_open("shm", &opts, &tg), -ENOMEM);
+	assert_null(tg);
+}
+
+static void memory__more_than_a_file_may_have(void **state)
+{
+	struct target_opts opts = { .pool_bytes = 8 * EXTENT };
+	struct transport_target *tg = NULL;
+	struct rlimit before, limit;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = EXTENT;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(transport_target_open("shm", &opts, &tg), -ENOMEM);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+static void memory__of_impossible_opts(void **state)
+{
+	struct target_opts opts = { .pool_bytes = UINT64_MAX };
+	struct transport_target *tg = NULL;
+
+	(void)state;
+	assert_int_equal(transport_target_open("shm", &opts, &tg), -EINVAL);
+	opts.pool_bytes = EXTENT;
+	opts.page_kind = 9;
+	assert_int_equal(transport_target_open("shm", &opts, &tg), -EINVAL);
+}
+
+static void memory__says_what_pages_it_got(void **state)
+{
+	(void)state;
+	for (uint32_t kind = 0; kind <= 2; kind++) {
+		struct target_opts opts = { .pool_bytes = 4 * EXTENT, .page_kind = kind };
+		struct target_region spec = { .kind = 1, .size = EXTENT };
+		struct transport_target *tg = NULL;
+		struct target_stats stats;
+
+		assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
+		assert_int_equal(tg->ops->register_region(tg, &spec), 0);
+		spec.base[EXTENT - 1] = 1;
+		tg->ops->stats(tg, &stats);
+		if (kind == 0)
+			assert_string_equal(stats.page_kind, "4k");
+		assert_non_null(strstr("hugetlb thp 4k", stats.page_kind));
+		transport_target_close(&tg);
+	}
+}
+
+/* A number comes back as late as possible. */
+static void numbers__of_regions_go_round(void **state)
+{
+	struct target_opts opts = { .pool_bytes = 4 * EXTENT, .private_memory = true };
+	struct transport_target *tg = NULL;
+	struct target_region kept = { .kind = 1, .size = EXTENT }, spec = kept;
+	bool seen[4096] = { false };
+
+	(void)state;
+	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);
+	assert_int_equal(tg->ops->register_region(tg, &kept), 0);
+	seen[kept.id] = true;
+	for (int i = 0; i < 4094; i++) {
+		assert_int_equal(tg->ops->register_region(tg, &spec), 0);
+		assert_in_range(spec.id, 1, 4095);
+		assert_false(seen[spec.id]);
+		seen[spec.id] = true;
+		assert_int_equal(tg->ops->unregister_region(tg, spec.id), 0);
+	}
+	assert_int_equal(tg->ops->register_region(tg, &spec), 0);
+	assert_int_not_equal(spec.id, kept.id);
+	transport_target_close(&tg);
+}
+
+#define FILE_TEST(fn) cmocka_unit_test_setup_teardown(fn, file_setup, file_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(extents_check__a_new_table),
+		cmocka_unit_test(extents_check__what_no_crc_catches),
+		cmocka_unit_test(extents_check__too_many_entries),
+		cmocka_unit_test(extents_choose__the_newer_whole_copy),
+		cmocka_unit_test(extents_find_run__first_that_fits),
+		cmocka_unit_test(extents_take_entry__reuses_and_ends),
+		cmocka_unit_test(superblock_check__what_is_refused),
+		FILE_TEST(file__keeps_its_regions),
+		FILE_TEST(file__is_not_made_unless_told),
+		FILE_TEST(file__grows_and_moves_nothing),
+		FILE_TEST(file__reuses_extents_as_zeros),
+		FILE_TEST(file__with_one_copy_torn),
+		FILE_TEST(file__with_both_copies_torn),
+		FILE_TEST(file__with_a_damaged_superblock),
+		FILE_TEST(file__that_is_no_pool_is_left_alone),
+		FILE_TEST(file__that_was_cut),
+		FILE_TEST(file__that_was_only_begun),
+		FILE_TEST(file__that_is_a_folder),
+		FILE_TEST(file__of_more_than_the_disk_has),
+		FILE_TEST(open__of_a_file_in_use),
+		FILE_TEST(open__of_a_file_that_another_process_has),
+		FILE_TEST(close__gives_the_lock_back_though_a_child_lives),
+		FILE_TEST(quarantine__lasts_while_somebody_maps_the_file),
+		cmocka_unit_test(memory__more_than_there_is),
+		cmocka_unit_test(memory__more_than_a_file_may_have),
+		cmocka_unit_test(memory__of_impossible_opts),
+		cmocka_unit_test(memory__says_what_pages_it_got),
+		cmocka_unit_test(numbers__of_regions_go_round),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
