@@ -173,7 +173,21 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 
 /* -------- one round -------- */
 
-static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n)
+/* Items in their order: each is certain. */
+static int draw_in_order(struct rlv_sampler *sp, uint32_t n, uint32_t *found_out)
+{
+	struct draw_scratch *s = &sp->scratch;
+	int ret = order_find(&sp->order, n, s->slot, s->word, found_out);
+
+	for (uint32_t i = 0; ret == 0 && i < *found_out; i++) {
+		s->shard[i] = 0;
+		s->probability[i] = 1;
+	}
+	return ret;
+}
+
+/* Draws n items by priority, or as many of them as come next in order. */
+static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *found_out)
 {
 	const struct forest forest = { sp->trees, sp->epochs, sp->h.n_shards };
 	const struct draw_opts opts = {
@@ -184,6 +198,9 @@ static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n)
 	const struct draws out = { sp->scratch.shard, sp->scratch.slot, sp->scratch.word,
 				   sp->scratch.probability };
 
+	if (sp->ordered)
+		return draw_in_order(sp, n, found_out);
+	*found_out = n;
 	return sumtree_draw(&forest, &opts, &sp->rng, n, &out);
 }
 
@@ -210,33 +227,39 @@ static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, uint32_t *left)
 {
 	uint64_t began_ns = clock_now_ns(sp->h.clock);
-	uint32_t failed = *left;
+	uint32_t found = 0;
+	uint32_t failed;
 	int ret;
 
-	ret = draw(sp, first && !sp->opts.independent, *left);
+	ret = draw(sp, first && !sp->opts.independent, *left, &found);
 	if (ret == 0)
-		ret = gather(sp, batch, *left);
+		ret = gather(sp, batch, found);
 	if (ret == 0 && sp->view->max_times_sampled)
-		ret = sampler_take(sp, *left);
+		ret = sampler_take(sp, found);
 	if (ret)
 		return ret;
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
+	failed = found;
 	if (clock_now_ns(sp->h.clock) - began_ns <= STALE_AFTER_NS)
-		failed = keep_whole(sp, batch, *left);
+		failed = keep_whole(sp, batch, found);
 	sp->stats.redraws += failed;
-	*left = failed;
+	memmove(sp->scratch.at + failed, sp->scratch.at + found,
+		(*left - found) * sizeof(*sp->scratch.at));
+	*left = failed + (*left - found);
 	return 0;
 }
 
 /* Draws until n positions are filled or nothing more is to be had; the rest in scratch.at. */
 static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *left_out)
 {
+	/* In order, a second look finds the same items again, unless they were taken. */
+	uint32_t rounds = sp->ordered && !sp->view->max_times_sampled ? 1 : REDRAWS;
 	uint32_t left = n;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		sp->scratch.at[i] = i;
-	for (uint32_t round = 0; ret == 0 && left > 0 && round < REDRAWS; round++)
+	for (uint32_t round = 0; ret == 0 && left > 0 && round < rounds; round++)
 		ret = draw_round(sp, batch, round == 0, &left);
 	*left_out = left;
 	return ret;

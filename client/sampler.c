@@ -141,6 +141,16 @@ static int trees_init(struct rlv_sampler *sp)
 	return 0;
 }
 
+static int order_of(struct rlv_sampler *sp)
+{
+	bool newest_first = sp->view->selector == RLV_LIFO;
+
+	sp->ordered = newest_first || sp->view->selector == RLV_FIFO;
+	return sp->ordered
+		       ? order_init(&sp->order, sp->h.nodes.shards[0], sp->view_index, newest_first)
+		       : 0;
+}
+
 static void plan_init(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
@@ -176,6 +186,7 @@ static void sampler_free(struct rlv_sampler *sp)
 {
 	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
 		batch_fini(&sp->batches[i]);
+	order_fini(&sp->order);
 	mem_free(sp->batches);
 	mem_free(sp->trees);
 	mem_free(sp->epochs);
@@ -216,6 +227,8 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	limiter_init(&sp->limiter, sp->h.nodes.shards[0], sp->view_index, sp->h.owner);
 	plan_init(sp);
 	ret = trees_init(sp);
+	if (ret == 0)
+		ret = order_of(sp);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)

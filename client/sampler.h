@@ -8,6 +8,7 @@
 #include "client/handle.h"
 
 #include "ds/limiter.h"
+#include "ds/order.h"
 #include "ds/window.h"
 
 #include "base/alloc.h"
@@ -58,6 +59,8 @@ struct rlv_sampler {
 	struct sumtree *trees; /* the view's, one for each shard */
 	struct epoch *epochs;  /* readers' */
 	struct limiter limiter;
+	struct order order; /* fifo and lifo */
+	bool ordered;
 	struct window_plan plan;
 	struct batch *batches;
 	struct batch *last; /* whose words an update may use */

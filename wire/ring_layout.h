@@ -112,7 +112,7 @@ WIRE_AT(shard_words, clean, 192);
  *      128   64  smp_admitted (CAS)
  *      192   64  smp_committed (FAA)
  *      256   64  max_priority: running maximum of the stored priorities (CAS, raised only)
- *      320   64  tail hint of fifo and lifo (CAS)
+ *      320   64  reserved
  */
 struct view_words {
 	struct rword64_line ins_admitted;
@@ -120,7 +120,7 @@ struct view_words {
 	struct rword64_line smp_admitted;
 	struct rword64_line smp_committed;
 	struct rword64_line max_priority;
-	struct rword64_line tail;
+	struct rword64_line reserved;
 };
 
 WIRE_SIZE(view_words, 384);
@@ -129,7 +129,7 @@ WIRE_AT(view_words, ins_committed, 64);
 WIRE_AT(view_words, smp_admitted, 128);
 WIRE_AT(view_words, smp_committed, 192);
 WIRE_AT(view_words, max_priority, 256);
-WIRE_AT(view_words, tail, 320);
+WIRE_AT(view_words, reserved, 320);
 
 /*
  * What a client admitted and committed in a view; the difference is given back after its fence.
@@ -196,12 +196,12 @@ WIRE_AT(client_slot, reserved2, 384);
  *       20    4  crc32c of the row before this field, or 0 = not computed
  */
 enum row_flags {
-	ROW_FIRST = 1,	    /* its observation begins an episode */
+	ROW_FIRST = 1,      /* its observation begins an episode */
 	ROW_TERMINATED = 2, /* its action ended the episode: nothing to bootstrap from */
 	ROW_TRUNCATED = 4,  /* its action was the last one before a time limit or reset */
 	ROW_REPEATED = 8,   /* copy of a row of the writer's previous block: its own leaf stays 0 */
-	ROW_FINAL = 16,	    /* holds only the observation after the last action; never an anchor */
-	ROW_FILLER = 32,    /* zeros before a stream's first step or after its last; never an anchor */
+	ROW_FINAL = 16,     /* holds only the observation after the last action; never an anchor */
+	ROW_FILLER = 32, /* zeros before a stream's first step or after its last; never an anchor */
 };
 
 struct row_tail {
