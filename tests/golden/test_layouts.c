@@ -1,0 +1,478 @@
+/*
+ * test_layouts.c - golden layouts: what lies where in everything that two processes, machines or
+ * versions share, and the bytes of examples.
+ *
+ * Each text file of this folder belongs to one format version, which is in its name. A layout that
+ * has changed needs a new version, and with it a new file: RLV_GOLDEN_WRITE=1 writes those that are
+ * not there, and never changes one that is.
+ */
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "ds/superblock.h"
+#include "transport/shm/extents.h"
+#include "transport/shm/grants.h"
+#include "transport/shm/packet.h"
+#include "wire/attach_layout.h"
+#include "wire/pool_layout.h"
+#include "wire/region.h"
+#include "wire/rptr.h"
+#include "wire/table_layout.h"
+
+#define STRUCT(s) (void)fprintf(out, "struct %s %zu\n", #s, sizeof(struct s))
+#define FIELD(s, f) \
+	(void)fprintf(out, "  %zu %zu %s\n", offsetof(struct s, f), sizeof(((struct s *)0)->f), #f)
+#define WORD(call) (void)fprintf(out, "word %016llx %s\n", (unsigned long long)(call), #call)
+
+/* -------- what is written down -------- */
+
+/* Offset and bytes of every 16 that are not all zero. */
+static void put_bytes(FILE *out, const char *name, const void *bytes, size_t n)
+{
+	const uint8_t *at = bytes;
+
+	(void)fprintf(out, "bytes %s %zu\n", name, n);
+	for (size_t i = 0; i < n; i += 16) {
+		size_t len = n - i < 16 ? n - i : 16;
+		bool zero = true;
+
+		for (size_t j = 0; j < len; j++)
+			zero = zero && at[i + j] == 0;
+		if (zero)
+			continue;
+		(void)fprintf(out, "  %zu", i);
+		for (size_t j = 0; j < len; j++)
+			(void)fprintf(out, " %02x", at[i + j]);
+		(void)fprintf(out, "\n");
+	}
+}
+
+static void put_region_structs(FILE *out)
+{
+	STRUCT(region_superblock);
+	FIELD(region_superblock, magic);
+	FIELD(region_superblock, format_major);
+	FIELD(region_superblock, format_minor);
+	FIELD(region_superblock, kind);
+	FIELD(region_superblock, compat);
+	FIELD(region_superblock, ro_compat);
+	FIELD(region_superblock, incompat);
+	FIELD(region_superblock, uuid);
+	FIELD(region_superblock, size);
+	FIELD(region_superblock, extent_size);
+	FIELD(region_superblock, region);
+	FIELD(region_superblock, atomic_domain);
+	FIELD(region_superblock, ms_term);
+	FIELD(region_superblock, incarnation);
+	FIELD(region_superblock, table_id);
+	FIELD(region_superblock, shard);
+	FIELD(region_superblock, store_uuid);
+	FIELD(region_superblock, reserved0);
+	FIELD(region_superblock, crc);
+	FIELD(region_superblock, reserved1);
+	FIELD(region_superblock, state);
+	FIELD(region_superblock, opener);
+	FIELD(region_superblock, reserved2);
+	STRUCT(tree_geometry);
+	FIELD(tree_geometry, leaves);
+	FIELD(tree_geometry, levels);
+	FIELD(tree_geometry, fanout);
+	FIELD(tree_geometry, inner_bytes);
+	STRUCT(shard_words);
+	FIELD(shard_words, head);
+	FIELD(shard_words, dirty);
+	FIELD(shard_words, epoch);
+	FIELD(shard_words, clean);
+	STRUCT(view_words);
+	FIELD(view_words, ins_admitted);
+	FIELD(view_words, ins_committed);
+	FIELD(view_words, smp_admitted);
+	FIELD(view_words, smp_committed);
+	FIELD(view_words, max_priority);
+	FIELD(view_words, reserved);
+	STRUCT(slot_limits);
+	FIELD(slot_limits, ins_admitted);
+	FIELD(slot_limits, ins_committed);
+	FIELD(slot_limits, smp_admitted);
+	FIELD(slot_limits, smp_committed);
+	STRUCT(client_slot);
+	FIELD(client_slot, state);
+	FIELD(client_slot, pid);
+	FIELD(client_slot, reserved0);
+	FIELD(client_slot, start_time);
+	FIELD(client_slot, boot_id);
+	FIELD(client_slot, lease);
+	FIELD(client_slot, reserved1);
+	FIELD(client_slot, promise);
+	FIELD(client_slot, limits);
+	FIELD(client_slot, reserved2);
+	STRUCT(row_tail);
+	FIELD(row_tail, policy_version);
+	FIELD(row_tail, step);
+	FIELD(row_tail, stream);
+	FIELD(row_tail, flags);
+	FIELD(row_tail, reserved);
+	FIELD(row_tail, gen);
+	FIELD(row_tail, crc);
+}
+
+static void put_table_structs(FILE *out)
+{
+	STRUCT(column_desc);
+	FIELD(column_desc, name);
+	FIELD(column_desc, dtype);
+	FIELD(column_desc, role);
+	FIELD(column_desc, ndim);
+	FIELD(column_desc, shape);
+	FIELD(column_desc, bytes);
+	FIELD(column_desc, offset);
+	FIELD(column_desc, reserved);
+	STRUCT(limit_desc);
+	FIELD(limit_desc, min_size);
+	FIELD(limit_desc, spi);
+	FIELD(limit_desc, min_diff);
+	FIELD(limit_desc, max_diff);
+	STRUCT(view_desc);
+	FIELD(view_desc, selector);
+	FIELD(view_desc, stack);
+	FIELD(view_desc, n_step);
+	FIELD(view_desc, flags);
+	FIELD(view_desc, window);
+	FIELD(view_desc, future);
+	FIELD(view_desc, period);
+	FIELD(view_desc, max_times_sampled);
+	FIELD(view_desc, max_staleness);
+	FIELD(view_desc, reserved0);
+	FIELD(view_desc, alpha);
+	FIELD(view_desc, eps);
+	FIELD(view_desc, scale);
+	FIELD(view_desc, max_prio);
+	FIELD(view_desc, limit);
+	FIELD(view_desc, words_off);
+	FIELD(view_desc, inner_off);
+	FIELD(view_desc, leaves_off);
+	FIELD(view_desc, counts_off);
+	FIELD(view_desc, reserved1);
+	STRUCT(table_desc);
+	FIELD(table_desc, magic);
+	FIELD(table_desc, bytes);
+	FIELD(table_desc, table_id);
+	FIELD(table_desc, uuid);
+	FIELD(table_desc, name);
+	FIELD(table_desc, capacity);
+	FIELD(table_desc, n_shards);
+	FIELD(table_desc, shard);
+	FIELD(table_desc, slots);
+	FIELD(table_desc, block);
+	FIELD(table_desc, blocks);
+	FIELD(table_desc, window_max);
+	FIELD(table_desc, row_bytes);
+	FIELD(table_desc, tail_off);
+	FIELD(table_desc, n_columns);
+	FIELD(table_desc, n_views);
+	FIELD(table_desc, max_writers);
+	FIELD(table_desc, max_clients);
+	FIELD(table_desc, flags);
+	FIELD(table_desc, reserved0);
+	FIELD(table_desc, tree);
+	FIELD(table_desc, words_off);
+	FIELD(table_desc, slots_off);
+	FIELD(table_desc, headers_off);
+	FIELD(table_desc, tree_bytes);
+	FIELD(table_desc, rows_bytes);
+	FIELD(table_desc, reserved1);
+	FIELD(table_desc, columns);
+	FIELD(table_desc, views);
+	FIELD(table_desc, reserved2);
+	FIELD(table_desc, crc);
+}
+
+static void put_pool_structs(FILE *out)
+{
+	STRUCT(pool_superblock);
+	FIELD(pool_superblock, magic);
+	FIELD(pool_superblock, format_major);
+	FIELD(pool_superblock, format_minor);
+	FIELD(pool_superblock, reserved0);
+	FIELD(pool_superblock, compat);
+	FIELD(pool_superblock, ro_compat);
+	FIELD(pool_superblock, incompat);
+	FIELD(pool_superblock, uuid);
+	FIELD(pool_superblock, extent_size);
+	FIELD(pool_superblock, table_off);
+	FIELD(pool_superblock, max_entries);
+	FIELD(pool_superblock, reserved1);
+	FIELD(pool_superblock, crc);
+	FIELD(pool_superblock, reserved2);
+	STRUCT(extent_entry);
+	FIELD(extent_entry, region);
+	FIELD(extent_entry, kind);
+	FIELD(extent_entry, table_id);
+	FIELD(extent_entry, shard);
+	FIELD(extent_entry, first);
+	FIELD(extent_entry, extents);
+	FIELD(extent_entry, state);
+	STRUCT(extent_table);
+	FIELD(extent_table, magic);
+	FIELD(extent_table, seq);
+	FIELD(extent_table, extents);
+	FIELD(extent_table, n);
+	FIELD(extent_table, last_region);
+	FIELD(extent_table, reserved);
+	FIELD(extent_table, crc);
+	FIELD(extent_table, entries);
+}
+
+static void put_attach_structs(FILE *out)
+{
+	STRUCT(attach_head);
+	FIELD(attach_head, magic);
+	FIELD(attach_head, version);
+	FIELD(attach_head, type);
+	FIELD(attach_head, bytes);
+	FIELD(attach_head, crc);
+	STRUCT(attach_hello);
+	FIELD(attach_hello, head);
+	FIELD(attach_hello, client_id);
+	FIELD(attach_hello, pid);
+	FIELD(attach_hello, reserved);
+	FIELD(attach_hello, start_time);
+	STRUCT(attach_hello_reply);
+	FIELD(attach_hello_reply, head);
+	FIELD(attach_hello_reply, status);
+	FIELD(attach_hello_reply, flags);
+	FIELD(attach_hello_reply, incarnation);
+	FIELD(attach_hello_reply, text);
+	STRUCT(shm_grant);
+	FIELD(shm_grant, magic);
+	FIELD(shm_grant, version);
+	FIELD(shm_grant, reserved);
+	FIELD(shm_grant, region);
+	FIELD(shm_grant, rights);
+	FIELD(shm_grant, client_id);
+	FIELD(shm_grant, incarnation);
+	FIELD(shm_grant, secret);
+	FIELD(shm_grant, slot);
+	FIELD(shm_grant, crc);
+	STRUCT(attach_region);
+	FIELD(attach_region, head);
+	FIELD(attach_region, grant_bytes);
+	FIELD(attach_region, reserved);
+	FIELD(attach_region, grant);
+	STRUCT(attach_region_reply);
+	FIELD(attach_region_reply, head);
+	FIELD(attach_region_reply, status);
+	FIELD(attach_region_reply, flags);
+	FIELD(attach_region_reply, region);
+	FIELD(attach_region_reply, rights);
+	FIELD(attach_region_reply, offset);
+	FIELD(attach_region_reply, size);
+	FIELD(attach_region_reply, incarnation);
+	FIELD(attach_region_reply, text);
+	STRUCT(attach_bye);
+	FIELD(attach_bye, head);
+}
+
+static void put_words(FILE *out)
+{
+	WORD(rptr_make(0x123, 64 * 0x456789abull, 0xcdef, 5).raw);
+	WORD(leaf_make(2, 0x12345, 0x6789abcdefull));
+	WORD(block_make(true, 0x1234, 0x56789abcdef0ull));
+	WORD(block_gen(1000, 7));
+	WORD(epoch_make(0x12345678, EPOCH_DUAL, 0x9ab));
+	WORD(count_make(0x12345, 0x6789abcd));
+	WORD(key_make(0x12, 0x3a5, 0x123456, 0xabcdef));
+	WORD(REGION_FORMATTING);
+	WORD(REGION_LIVE);
+	WORD(REGION_DROPPED);
+	WORD(REGION_ORPHANED);
+	WORD(SLOT_FREE);
+	WORD(SLOT_LIVE);
+	WORD(SLOT_FENCED);
+	WORD(SLOT_IDLE);
+	WORD(ROW_FIRST);
+	WORD(ROW_TERMINATED);
+	WORD(ROW_TRUNCATED);
+	WORD(ROW_REPEATED);
+	WORD(ROW_FINAL);
+	WORD(ROW_FILLER);
+	WORD(TABLE_DESC_MAGIC);
+	WORD(DESC_OFF);
+	WORD(ROWS_OFF);
+}
+
+static void put_region(FILE *out)
+{
+	const struct region region = { .id = 9, .size = 4 << 20 };
+	const struct superblock_owner owner = { .kind = REGION_TREE, .table_id = 3, .shard = 4,
+						.uuid = { 1, 2, 3 }, .store_uuid = { 5, 6 },
+						.ms_term = 7, .incarnation = 8 };
+	struct region_superblock sb;
+
+	superblock_init(&sb, &region, &owner);
+	put_region_structs(out);
+	put_table_structs(out);
+	put_words(out);
+	put_bytes(out, "superblock", &sb, sizeof(sb));
+}
+
+static void put_pool(FILE *out)
+{
+	static struct extent_table table;
+	const uint8_t uuid[16] = { 1, 2, 3 };
+	struct pool_superblock sb;
+
+	extents_make_superblock(&sb, uuid);
+	extents_make_table(&table, 100);
+	*extents_take_entry(&table) = (struct extent_entry){
+		.region = 9, .kind = 1, .table_id = 3, .shard = 4, .first = 5, .extents = 6,
+		.state = EXTENT_LIVE,
+	};
+	*extents_take_entry(&table) = (struct extent_entry){
+		.region = 10, .kind = 2, .table_id = 3, .shard = 4, .first = 11, .extents = 2,
+		.state = EXTENT_QUARANTINE,
+	};
+	table.last_region = 10;
+	extents_seal(&table);
+	put_pool_structs(out);
+	WORD(POOL_TABLE_OFF0);
+	WORD(POOL_TABLE_OFF1);
+	put_bytes(out, "superblock", &sb, sizeof(sb));
+	put_bytes(out, "table", &table, sizeof(table));
+}
+
+static void put_packet(FILE *out, const char *name, struct packet *packet, enum attach_type type)
+{
+	packet_seal(packet, type);
+	put_bytes(out, name, packet->bytes, packet->head.bytes);
+}
+
+static void put_attach(FILE *out)
+{
+	struct packet hello = { 0 }, greeted = { 0 }, ask = { 0 }, given = { 0 }, bye = { 0 };
+	struct shm_grant grant = { .magic = GRANT_MAGIC, .version = GRANT_VERSION, .region = 1,
+				   .rights = 7, .client_id = 2, .incarnation = 3, .secret = { 4 },
+				   .slot = 5 };
+
+	grant.crc = crc32c(0, &grant, offsetof(struct shm_grant, crc));
+	hello.hello.client_id = 1;
+	hello.hello.pid = 2;
+	hello.hello.start_time = 3;
+	greeted.hello_reply.status = -13;
+	greeted.hello_reply.flags = ATTACH_PERSISTENT | ATTACH_HUGE;
+	greeted.hello_reply.incarnation = 4;
+	strcpy(greeted.hello_reply.text, "no");
+	ask.region.grant_bytes = sizeof(grant);
+	memcpy(ask.region.grant, &grant, sizeof(grant));
+	given.region_reply.region = 1;
+	given.region_reply.rights = 7;
+	given.region_reply.offset = 1 << 21;
+	given.region_reply.size = 1 << 22;
+	given.region_reply.incarnation = 4;
+	put_attach_structs(out);
+	put_packet(out, "hello", &hello, ATTACH_HELLO);
+	put_packet(out, "hello_reply", &greeted, ATTACH_HELLO_REPLY);
+	put_packet(out, "region", &ask, ATTACH_REGION);
+	put_packet(out, "region_reply", &given, ATTACH_REGION_REPLY);
+	put_packet(out, "bye", &bye, ATTACH_BYE);
+}
+
+/* -------- comparing -------- */
+
+static char *read_all(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char *text = calloc(1, 1 << 18);
+
+	assert_non_null(text);
+	if (!file) {
+		free(text);
+		return NULL;
+	}
+	(void)!fread(text, 1, (1 << 18) - 1, file);
+	(void)fclose(file);
+	return text;
+}
+
+/* The first line that differs is what one wants to see. */
+static void compare(const char *name, const char *golden, const char *now)
+{
+	size_t line = 0, i = 0;
+
+	for (; golden[i] && golden[i] == now[i]; i++) {
+		if (golden[i] == '\n')
+			line = i + 1;
+	}
+	if (golden[i] != now[i])
+		fail_msg("%s has changed without a new version:\n was: %.*s\n now: %.*s", name,
+			 (int)strcspn(golden + line, "\n"), golden + line,
+			 (int)strcspn(now + line, "\n"), now + line);
+}
+
+static void check_golden(const char *name, void (*put)(FILE *out))
+{
+	char path[512], *golden, *now = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&now, &size);
+
+	assert_non_null(out);
+	put(out);
+	assert_int_equal(fclose(out), 0);
+	(void)snprintf(path, sizeof(path), "%s/tests/golden/%s.txt", RLV_TEST_SOURCE_DIR, name);
+	golden = read_all(path);
+	if (!golden && getenv("RLV_GOLDEN_WRITE")) {
+		out = fopen(path, "we");
+		assert_non_null(out);
+		assert_int_equal(fwrite(now, 1, size, out), size);
+		assert_int_equal(fclose(out), 0);
+		golden = read_all(path);
+	}
+	if (!golden)
+		fail_msg("no %s: a new version needs its golden file", path);
+	compare(name, golden, now);
+	free(golden);
+	free(now);
+}
+
+static void layout__of_regions(void **state)
+{
+	char name[64];
+
+	(void)state;
+	(void)snprintf(name, sizeof(name), "region-v%d.%d", REGION_FORMAT_MAJOR,
+		       REGION_FORMAT_MINOR);
+	check_golden(name, put_region);
+}
+
+static void layout__of_pools(void **state)
+{
+	char name[64];
+
+	(void)state;
+	(void)snprintf(name, sizeof(name), "pool-v%d.%d", POOL_FORMAT_MAJOR, POOL_FORMAT_MINOR);
+	check_golden(name, put_pool);
+}
+
+static void layout__of_attach_messages(void **state)
+{
+	char name[64];
+
+	(void)state;
+	(void)snprintf(name, sizeof(name), "attach-v%d", ATTACH_VERSION);
+	check_golden(name, put_attach);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(layout__of_regions),
+		cmocka_unit_test(layout__of_pools),
+		cmocka_unit_test(layout__of_attach_messages),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/*
+ * Region superblocks: what is written is accepted, and nothing else is.
+ */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "ds/superblock.h"
+
+#define BYTES ((uint64_t)4 << 20)
+
+static struct region_superblock good(void)
+{
+	const struct region region = { .id = 9, .size = BYTES };
+	const struct superblock_owner owner = { .kind = REGION_TREE, .table_id = 3, .shard = 4,
+						.uuid = { 1, 2 }, .store_uuid = { 5 },
+						.ms_term = 6, .incarnation = 7 };
+	struct region_superblock sb;
+
+	superblock_init(&sb, &region, &owner);
+	sb.state.word.raw = REGION_LIVE;
+	return sb;
+}
+
+static int check(struct region_superblock *sb, bool reseal)
+{
+	if (reseal)
+		sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
+	return superblock_check(sb, REGION_TREE, BYTES);
+}
+
+static void superblock_check__of_a_good_one(void **state)
+{
+	struct region_superblock sb = good();
+
+	(void)state;
+	assert_int_equal(check(&sb, false), 0);
+	assert_int_equal(sb.region, 9);
+	assert_int_equal(sb.table_id, 3);
+	assert_int_equal(sb.shard, 4);
+	assert_int_equal(sb.extent_size, REGION_EXTENT_BYTES);
+}
+
+/* All that never changes is under the crc. */
+static void superblock_check__of_any_flipped_bit(void **state)
+{
+	(void)state;
+	for (size_t bit = 0; bit < 8 * 256; bit++) {
+		struct region_superblock sb = good();
+
+		((uint8_t *)&sb)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_true(check(&sb, false) < 0);
+	}
+}
+
+/* What others may change at any time is not. */
+static void superblock_check__of_other_mutable_words(void **state)
+{
+	struct region_superblock sb = good();
+
+	(void)state;
+	sb.opener.word.raw = 12345;
+	assert_int_equal(check(&sb, false), 0);
+}
+
+static void superblock_check__of_what_a_crc_cannot_tell(void **state)
+{
+	struct region_superblock sb = good();
+
+	(void)state;
+	sb.format_major++;
+	assert_int_equal(check(&sb, true), -EPROTO);
+	sb = good();
+	sb.format_minor++; /* a later minor is readable */
+	assert_int_equal(check(&sb, true), 0);
+	sb = good();
+	sb.incompat = 1;
+	assert_int_equal(check(&sb, true), -EPROTO);
+	sb = good();
+	sb.compat = 1;
+	assert_int_equal(check(&sb, true), 0);
+	sb = good();
+	sb.kind = REGION_ROWS;
+	assert_int_equal(check(&sb, true), -EPROTO);
+	sb = good();
+	sb.size = BYTES + 8;
+	assert_int_equal(check(&sb, true), -EPROTO);
+	sb = good();
+	sb.atomic_domain = ATOMIC_DOMAIN_NIC;
+	assert_int_equal(check(&sb, true), -EPROTO);
+}
+
+static void superblock_check__of_every_state(void **state)
+{
+	static const int expected[] = { -ESTALE, 0, -ESTALE, -EHOSTDOWN, -EPROTO };
+	struct region_superblock sb = good();
+
+	(void)state;
+	for (uint64_t i = 0; i < 5; i++) {
+		sb.state.word.raw = i;
+		assert_int_equal(check(&sb, false), expected[i]);
+		assert_int_equal(superblock_state_check(i), expected[i]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(superblock_check__of_a_good_one),
+		cmocka_unit_test(superblock_check__of_any_flipped_bit),
+		cmocka_unit_test(superblock_check__of_other_mutable_words),
+		cmocka_unit_test(superblock_check__of_what_a_crc_cannot_tell),
+		cmocka_unit_test(superblock_check__of_every_state),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
