@@ -33,5 +33,6 @@ int fork_watch(uint32_t *generation_out)
 
 int fork_error(const char *what)
 {
-	return error_set(-ECHILD, "%s was opened before a fork: open another one in the child", what);
+	return error_set(-ECHILD, "%s was opened before a fork: open another one in the child",
+			 what);
 }

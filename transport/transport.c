@@ -61,8 +61,9 @@ bool transport_is_forked(const struct transport *tr)
 
 static const char *rights_text(uint32_t rights)
 {
-	static const char *const text[] = { "none",	    "read",	   "write",
-					    "read, write", "atomic",	   "read, atomic",
+	static const char *const text[] = { "none",          "read",
+					    "write",         "read, write",
+					    "atomic",        "read, atomic",
 					    "write, atomic", "read, write, atomic" };
 
 	return text[rights & RIGHT_ALL];
@@ -111,8 +112,8 @@ static int check_io(const struct transport *tr, const struct transport_io *io, u
 	if (range_is_bad(io->region, io->off, io->len))
 		return range_error(io->region, io->off, io->len);
 	if ((uintptr_t)io->src & 7)
-		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned",
-				 io->region->id, io->src);
+		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned", io->region->id,
+				 io->src);
 	return 0;
 }
 
@@ -405,8 +406,9 @@ static int word_result(const struct transport_atomic *op, uint64_t *old_out)
 int transport_cas_word(struct region *region, uint64_t off, uint64_t expected, uint64_t value,
 		       uint64_t *old_out)
 {
-	struct transport_atomic op = { .region = region, .off = off, .expected = expected,
-				       .value = value };
+	struct transport_atomic op = {
+		.region = region, .off = off, .expected = expected, .value = value
+	};
 	int ret = transport_cas(region->tr, &op, 1);
 
 	return ret ? ret : word_result(&op, old_out);

@@ -22,8 +22,8 @@ struct rig;
 
 struct contract_kind {
 	const char *name;
-	bool listens;		/* its initiators come through a socket */
-	bool in_file;		/* its pool is a file */
+	bool listens; /* its initiators come through a socket */
+	bool in_file; /* its pool is a file */
 	bool private_memory;
 	/* NULL = transport_open of the rig's address */
 	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);

@@ -53,14 +53,16 @@ static void write__at_an_odd_offset(void **state)
 {
 	struct rig *rig = rig_of(state);
 
-	refuse_io(rig, (struct transport_io){ .region = rig->region, .off = 12, .len = 8 }, -EINVAL);
+	refuse_io(rig, (struct transport_io){ .region = rig->region, .off = 12, .len = 8 },
+		  -EINVAL);
 }
 
 static void write__of_an_odd_length(void **state)
 {
 	struct rig *rig = rig_of(state);
 
-	refuse_io(rig, (struct transport_io){ .region = rig->region, .off = 8, .len = 12 }, -EINVAL);
+	refuse_io(rig, (struct transport_io){ .region = rig->region, .off = 8, .len = 12 },
+		  -EINVAL);
 }
 
 static void write__from_an_odd_address(void **state)
@@ -69,8 +71,8 @@ static void write__from_an_odd_address(void **state)
 	struct rig *rig = rig_of(state);
 
 	refuse_io(rig,
-		  (struct transport_io){ .region = rig->region, .off = 8,
-					 .src = (uint8_t *)words + 4, .len = 8 },
+		  (struct transport_io){
+			  .region = rig->region, .off = 8, .src = (uint8_t *)words + 4, .len = 8 },
 		  -EINVAL);
 }
 
@@ -111,7 +113,8 @@ static void atomic__at_the_largest_offset(void **state)
 {
 	struct rig *rig = rig_of(state);
 
-	refuse_atomic(rig, (struct transport_atomic){ .region = rig->region, .off = UINT64_MAX - 7 },
+	refuse_atomic(rig,
+		      (struct transport_atomic){ .region = rig->region, .off = UINT64_MAX - 7 },
 		      -EINVAL);
 }
 

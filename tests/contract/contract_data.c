@@ -20,8 +20,9 @@ static void read__returns_what_write_wrote(void **state)
 	for (size_t i = 0; i < 8192 + 8; i++)
 		out[i] = i * 0x9e3779b97f4a7c15u;
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
-		struct transport_io io = { .region = rig->region, .off = 4096 + 8 * i,
-					   .src = out + i, .len = lens[i] };
+		struct transport_io io = {
+			.region = rig->region, .off = 4096 + 8 * i, .src = out + i, .len = lens[i]
+		};
 
 		assert_int_equal(transport_write(rig->tr, &io, 1), 0);
 		io.dst = in;
@@ -49,8 +50,9 @@ static void read__takes_256_ranges(void **state)
 
 	for (uint32_t i = 0; i < TRANSPORT_VECTOR; i++) {
 		out[i] = i + 1;
-		io[i] = (struct transport_io){ .region = rig->region, .off = 8192 + i * 4096ull,
-					       .src = &out[i], .len = 8 };
+		io[i] = (struct transport_io){
+			.region = rig->region, .off = 8192 + i * 4096ull, .src = &out[i], .len = 8
+		};
 	}
 	assert_int_equal(transport_write(rig->tr, io, TRANSPORT_VECTOR), 0);
 	for (uint32_t i = 0; i < TRANSPORT_VECTOR; i++)
@@ -98,8 +100,9 @@ static void cas__of_256_words(void **state)
 	for (uint64_t i = 0; i < TRANSPORT_VECTOR; i += 2)
 		rig_store(rig->region, 4096 + i * 64, 1); /* these fail */
 	for (uint64_t i = 0; i < TRANSPORT_VECTOR; i++)
-		ops[i] = (struct transport_atomic){ .region = rig->region, .off = 4096 + i * 64,
-						    .value = i + 10, .status = 99 };
+		ops[i] = (struct transport_atomic){
+			.region = rig->region, .off = 4096 + i * 64, .value = i + 10, .status = 99
+		};
 	assert_int_equal(transport_cas(rig->tr, ops, TRANSPORT_VECTOR), 0);
 	for (uint64_t i = 0; i < TRANSPORT_VECTOR; i++) {
 		assert_int_equal(ops[i].status, ATOMIC_DONE);
@@ -140,7 +143,8 @@ static void faa__of_256_words(void **state)
 	struct rig *rig = rig_of(state);
 
 	for (uint64_t i = 0; i < TRANSPORT_VECTOR; i++)
-		ops[i] = (struct transport_atomic){ .region = rig->region, .off = 4096 + i * 8,
+		ops[i] = (struct transport_atomic){ .region = rig->region,
+						    .off = 4096 + i * 8,
 						    .value = i };
 	assert_int_equal(transport_faa(rig->tr, ops, TRANSPORT_VECTOR), 0);
 	assert_int_equal(transport_faa(rig->tr, ops, TRANSPORT_VECTOR), 0);
@@ -202,9 +206,10 @@ static void post__runs_in_order(void **state)
 		{ .verb = VERB_WRITE,
 		  .io = { .region = rig->region, .off = 64, .src = &five, .len = 8 } },
 		{ .verb = VERB_FAA, .atomic = { .region = rig->region, .off = 64, .value = 2 } },
-		{ .verb = VERB_CAS, .atomic = { .region = rig->region, .off = 64, .expected = 7,
-						.value = 100 } },
-		{ .verb = VERB_READ, .fence = true,
+		{ .verb = VERB_CAS,
+		  .atomic = { .region = rig->region, .off = 64, .expected = 7, .value = 100 } },
+		{ .verb = VERB_READ,
+		  .fence = true,
 		  .io = { .region = rig->region, .off = 64, .dst = &seen, .len = 8 } },
 	};
 
@@ -348,8 +353,9 @@ static void *publish(void *arg)
 {
 	struct courier *courier = arg;
 	uint64_t row[LETTER_WORDS], old;
-	struct transport_io io = { .region = courier->region, .off = 4096, .src = row,
-				   .len = sizeof(row) };
+	struct transport_io io = {
+		.region = courier->region, .off = 4096, .src = row, .len = sizeof(row)
+	};
 
 	for (uint64_t n = 1; n <= LETTERS; n++) {
 		while (rig_load(courier->region, 64) != 2 * (n - 1)) /* taken? */
@@ -357,8 +363,8 @@ static void *publish(void *arg)
 		for (int i = 0; i < LETTER_WORDS; i++)
 			row[i] = n;
 		courier->wrong += transport_write(io.region->tr, &io, 1) != 0;
-		courier->wrong += transport_cas_word(courier->region, 64, 2 * n - 2, 2 * n - 1,
-						     &old) != 0;
+		courier->wrong +=
+			transport_cas_word(courier->region, 64, 2 * n - 2, 2 * n - 1, &old) != 0;
 	}
 	return NULL;
 }
@@ -369,8 +375,9 @@ static void read__after_a_published_word_sees_the_row(void **state)
 	struct transport *tr = rig_open(rig, 100);
 	struct courier courier = { .region = rig_attach(rig, tr, 100, RIGHT_ALL) };
 	uint64_t row[LETTER_WORDS], old, wrong = 0;
-	struct transport_io io = { .region = rig->region, .off = 4096, .dst = row,
-				   .len = sizeof(row) };
+	struct transport_io io = {
+		.region = rig->region, .off = 4096, .dst = row, .len = sizeof(row)
+	};
 	pthread_t thread;
 
 	assert_int_equal(pthread_create(&thread, NULL, publish, &courier), 0);

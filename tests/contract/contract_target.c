@@ -158,7 +158,8 @@ static void attach__after_revoke(void **state)
 	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
 	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &again),
 			 0);
-	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES); /* the slot's new secret */
+	assert_error(transport_attach(rig->tr, &grant, &region),
+		     -EACCES); /* the slot's new secret */
 	assert_int_equal(transport_attach(rig->tr, &again, &region), 0);
 }
 

@@ -16,7 +16,8 @@ static int open_wrapped(struct rig *rig, uint64_t client_id, struct transport **
 
 int main(void)
 {
-	static const struct contract_kind kind = { .name = "fault", .private_memory = true,
+	static const struct contract_kind kind = { .name = "fault",
+						   .private_memory = true,
 						   .open = open_wrapped };
 
 	return contract_run(&kind);

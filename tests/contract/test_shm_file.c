@@ -5,7 +5,9 @@
 
 int main(void)
 {
-	static const struct contract_kind kind = { .name = "shm_file", .listens = true, .in_file = true };
+	static const struct contract_kind kind = { .name = "shm_file",
+						   .listens = true,
+						   .in_file = true };
 
 	return contract_run(&kind);
 }

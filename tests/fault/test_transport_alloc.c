@@ -83,8 +83,10 @@ static int use_by_socket(struct transport_target *tg, const struct scene *scene)
 
 static int run(const struct scene *scene)
 {
-	struct target_opts opts = { .pool_bytes = 4 << 20, .private_memory = !scene->listens,
-				    .exclusive = !scene->listens, .create = true };
+	struct target_opts opts = { .pool_bytes = 4 << 20,
+				    .private_memory = !scene->listens,
+				    .exclusive = !scene->listens,
+				    .create = true };
 	struct transport_target *tg = NULL;
 	int ret;
 
@@ -188,10 +190,8 @@ static void alloc_sweep__reopen(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alloc_sweep__embed),
-		cmocka_unit_test(alloc_sweep__embed_file),
-		cmocka_unit_test(alloc_sweep__shm),
-		cmocka_unit_test(alloc_sweep__shm_file),
+		cmocka_unit_test(alloc_sweep__embed),  cmocka_unit_test(alloc_sweep__embed_file),
+		cmocka_unit_test(alloc_sweep__shm),    cmocka_unit_test(alloc_sweep__shm_file),
 		cmocka_unit_test(alloc_sweep__reopen),
 	};
 

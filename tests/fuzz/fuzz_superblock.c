@@ -59,8 +59,9 @@ static void use(struct extent_table *table, uint64_t file_extents)
 	entry = extents_take_entry(table);
 	if (!first || !entry)
 		return;
-	*entry = (struct extent_entry){ .region = RPTR_MAX_REGION, .first = first, .extents = 3,
-					.state = EXTENT_QUARANTINE };
+	*entry = (struct extent_entry){
+		.region = RPTR_MAX_REGION, .first = first, .extents = 3, .state = EXTENT_QUARANTINE
+	};
 	extents_seal(table);
 	if (extents_check_table(table, file_extents))
 		abort(); /* what we add to a good table leaves it good */

@@ -308,9 +308,13 @@ static void put_words(FILE *out)
 static void put_region(FILE *out)
 {
 	const struct region region = { .id = 9, .size = 4 << 20 };
-	const struct superblock_owner owner = { .kind = REGION_TREE, .table_id = 3, .shard = 4,
-						.uuid = { 1, 2, 3 }, .store_uuid = { 5, 6 },
-						.ms_term = 7, .incarnation = 8 };
+	const struct superblock_owner owner = { .kind = REGION_TREE,
+						.table_id = 3,
+						.shard = 4,
+						.uuid = { 1, 2, 3 },
+						.store_uuid = { 5, 6 },
+						.ms_term = 7,
+						.incarnation = 8 };
 	struct region_superblock sb;
 
 	superblock_init(&sb, &region, &owner);
@@ -329,11 +333,21 @@ static void put_pool(FILE *out)
 	extents_make_superblock(&sb, uuid);
 	extents_make_table(&table, 100);
 	*extents_take_entry(&table) = (struct extent_entry){
-		.region = 9, .kind = 1, .table_id = 3, .shard = 4, .first = 5, .extents = 6,
+		.region = 9,
+		.kind = 1,
+		.table_id = 3,
+		.shard = 4,
+		.first = 5,
+		.extents = 6,
 		.state = EXTENT_LIVE,
 	};
 	*extents_take_entry(&table) = (struct extent_entry){
-		.region = 10, .kind = 2, .table_id = 3, .shard = 4, .first = 11, .extents = 2,
+		.region = 10,
+		.kind = 2,
+		.table_id = 3,
+		.shard = 4,
+		.first = 11,
+		.extents = 2,
 		.state = EXTENT_QUARANTINE,
 	};
 	table.last_region = 10;
@@ -354,8 +368,13 @@ static void put_packet(FILE *out, const char *name, struct packet *packet, enum 
 static void put_attach(FILE *out)
 {
 	struct packet hello = { 0 }, greeted = { 0 }, ask = { 0 }, given = { 0 }, bye = { 0 };
-	struct shm_grant grant = { .magic = GRANT_MAGIC, .version = GRANT_VERSION, .region = 1,
-				   .rights = 7, .client_id = 2, .incarnation = 3, .secret = { 4 },
+	struct shm_grant grant = { .magic = GRANT_MAGIC,
+				   .version = GRANT_VERSION,
+				   .region = 1,
+				   .rights = 7,
+				   .client_id = 2,
+				   .incarnation = 3,
+				   .secret = { 4 },
 				   .slot = 5 };
 
 	grant.crc = crc32c(0, &grant, offsetof(struct shm_grant, crc));

@@ -56,8 +56,7 @@ static void packet_check__any_other_length(void **state)
 
 	(void)state;
 	for (size_t n = 0; n < PACKET_MAX; n++)
-		assert_int_equal(packet_check(&packet, n),
-				 n == sizeof(packet.hello) ? 0 : -EPROTO);
+		assert_int_equal(packet_check(&packet, n), n == sizeof(packet.hello) ? 0 : -EPROTO);
 }
 
 static void packet_check__of_another_version(void **state)
@@ -80,8 +79,8 @@ static void packet_size__of_an_unknown_type(void **state)
 
 static void make_pair(int socks[2])
 {
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks),
-			 0);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks), 0);
 }
 
 static void packet_receive__what_was_sent(void **state)
@@ -122,7 +121,9 @@ static void send_fds(int sock, const void *bytes, size_t len, int n)
 {
 	char control[CMSG_SPACE(16 * sizeof(int))] = { 0 };
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
 			      .msg_controllen = CMSG_SPACE((size_t)n * sizeof(int)) };
 	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
 	int fds[16] = { 0 }; /* stdin, again and again */
@@ -504,7 +505,7 @@ static void serve__a_silent_peer_holds_nobody_up(void **state)
 	fake_clock_advance(&node->clock, 6 * (uint64_t)CLOCK_NS_PER_S);
 	progress(node);
 	assert_true(is_hung_up(silent)); /* its time is over */
-	assert_false(is_hung_up(sock));	 /* who has said hello may be silent */
+	assert_false(is_hung_up(sock));  /* who has said hello may be silent */
 	packet_drop_fd(&hello);
 	close(silent);
 	close(sock);

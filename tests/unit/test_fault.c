@@ -187,8 +187,9 @@ static void reorder__keeps_reads_with_their_buffers(void **state)
 	fault_set(rig->tr, &plan);
 	for (uint64_t i = 0; i < 32; i++) {
 		out[i] = i + 1;
-		io[i] = (struct transport_io){ .region = rig->region, .off = 4096 + 64 * i,
-					       .src = &out[i], .len = 8 };
+		io[i] = (struct transport_io){
+			.region = rig->region, .off = 4096 + 64 * i, .src = &out[i], .len = 8
+		};
 	}
 	assert_int_equal(transport_write(rig->tr, io, 32), 0);
 	for (int i = 0; i < 32; i++)
@@ -230,7 +231,8 @@ static void unknown__of_some_in_a_call(void **state)
 
 	fault_set(rig->tr, &plan);
 	for (uint64_t i = 0; i < 200; i++)
-		ops[i] = (struct transport_atomic){ .region = rig->region, .off = 4096 + 8 * i,
+		ops[i] = (struct transport_atomic){ .region = rig->region,
+						    .off = 4096 + 8 * i,
 						    .value = i + 1 };
 	assert_int_equal(transport_cas(rig->tr, ops, 200), 0);
 	for (uint64_t i = 0; i < 200; i++) {
@@ -275,9 +277,10 @@ static void post__that_is_torn_ends_early(void **state)
 
 	fault_set(rig->tr, &plan);
 	for (uint64_t i = 0; i < 16; i++)
-		wrs[i] = (struct transport_wr){ .verb = VERB_FAA,
-						.atomic = { .region = rig->region,
-							    .off = 4096 + 8 * i, .value = 1 } };
+		wrs[i] = (struct transport_wr){
+			.verb = VERB_FAA,
+			.atomic = { .region = rig->region, .off = 4096 + 8 * i, .value = 1 }
+		};
 	assert_int_equal(transport_post(rig->tr, wrs, 16, &ticket), 0);
 	assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), -ETIMEDOUT);
 	for (uint64_t i = 0; i < 16; i++) {
@@ -291,7 +294,8 @@ static void post__that_is_torn_ends_early(void **state)
 static void same_seed__same_faults(void **state)
 {
 	struct rig *rig = *state;
-	struct fault_plan plan = { .seed = test_seed("fault", 42), .fail_rate = ALWAYS / 4,
+	struct fault_plan plan = { .seed = test_seed("fault", 42),
+				   .fail_rate = ALWAYS / 4,
 				   .drop_rate = ALWAYS / 4 };
 	int first[100], failed = 0;
 

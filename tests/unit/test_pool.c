@@ -36,8 +36,9 @@ static void add_entry(struct extent_table *table, uint32_t region, uint64_t firs
 	struct extent_entry *entry = extents_take_entry(table);
 
 	assert_non_null(entry);
-	*entry = (struct extent_entry){ .region = region, .kind = 1, .first = first, .extents = n,
-					.state = EXTENT_LIVE };
+	*entry = (struct extent_entry){
+		.region = region, .kind = 1, .first = first, .extents = n, .state = EXTENT_LIVE
+	};
 	extents_seal(table);
 }
 
@@ -154,8 +155,9 @@ static void extents_take_entry__reuses_and_ends(void **state)
 	for (uint32_t i = 1; i <= POOL_TABLE_ENTRIES; i++) {
 		entry = extents_take_entry(table);
 		assert_non_null(entry);
-		*entry = (struct extent_entry){ .region = i, .first = i, .extents = 1,
-						.state = EXTENT_LIVE };
+		*entry = (struct extent_entry){
+			.region = i, .first = i, .extents = 1, .state = EXTENT_LIVE
+		};
 	}
 	extents_seal(table);
 	assert_int_equal(extents_check_table(table, 5000), 0);
@@ -244,8 +246,9 @@ static int file_teardown(void **state)
 
 static int try_open(struct file *file, uint64_t bytes, bool create, bool exclusive)
 {
-	struct target_opts opts = { .path = file->path, .pool_bytes = bytes, .create = create,
-				    .exclusive = exclusive };
+	struct target_opts opts = {
+		.path = file->path, .pool_bytes = bytes, .create = create, .exclusive = exclusive
+	};
 
 	return transport_target_open("shm", &opts, &file->tg);
 }

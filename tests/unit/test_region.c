@@ -14,9 +14,13 @@
 static struct region_superblock good(void)
 {
 	const struct region region = { .id = 9, .size = BYTES };
-	const struct superblock_owner owner = { .kind = REGION_TREE, .table_id = 3, .shard = 4,
-						.uuid = { 1, 2 }, .store_uuid = { 5 },
-						.ms_term = 6, .incarnation = 7 };
+	const struct superblock_owner owner = { .kind = REGION_TREE,
+						.table_id = 3,
+						.shard = 4,
+						.uuid = { 1, 2 },
+						.store_uuid = { 5 },
+						.ms_term = 6,
+						.incarnation = 7 };
 	struct region_superblock sb;
 
 	superblock_init(&sb, &region, &owner);

@@ -16,7 +16,8 @@ static void rptr_make__gives_every_field_back(void **state)
 		for (int o = 0; o < 4; o++) {
 			for (int g = 0; g < 4; g++) {
 				for (uint8_t f = 0; f < 16; f++) {
-					struct rptr p = rptr_make(regions[r], offsets[o], gens[g], f);
+					struct rptr p =
+						rptr_make(regions[r], offsets[o], gens[g], f);
 
 					assert_int_equal(rptr_region(p), regions[r]);
 					assert_int_equal(rptr_offset(p), offsets[o]);

@@ -43,7 +43,8 @@ static bool chance(struct fault *fault, uint32_t rate)
 
 static int fail(struct fault *fault, int code, const char *what)
 {
-	return error_set(code, "fault: call %llu %s", (unsigned long long)fault->counts.calls, what);
+	return error_set(code, "fault: call %llu %s", (unsigned long long)fault->counts.calls,
+			 what);
 }
 
 static void maybe_delay(struct fault *fault)

@@ -23,7 +23,7 @@ enum fault_unknown { FAULT_UNKNOWN_COIN, FAULT_UNKNOWN_DONE, FAULT_UNKNOWN_NOT_D
 struct fault_plan {
 	uint64_t seed;
 	uint64_t fail_at; /* the n-th call from now fails; 0 = none */
-	int fail_code;	  /* 0 = -ETIMEDOUT */
+	int fail_code;    /* 0 = -ETIMEDOUT */
 	uint64_t cut_at;  /* from the n-th call from now on the connection is dead; 0 = never */
 	uint32_t fail_rate;
 	uint32_t drop_rate;
@@ -32,7 +32,7 @@ struct fault_plan {
 	uint32_t unknown_rate; /* of each atomic */
 	enum fault_unknown unknown;
 	bool reorder;
-	uint64_t delay_ns;				/* at most */
+	uint64_t delay_ns;                           /* at most */
 	void (*delay)(void *ctx, uint64_t delay_ns); /* moves the test's clock; NULL = nothing */
 	void *delay_ctx;
 };

@@ -235,7 +235,8 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct reg
 {
 	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
 	int ret = map_shared(fd, reply->offset, reply->size,
-			     (writable ? MAP_WRITABLE : 0) | (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
+			     (writable ? MAP_WRITABLE : 0) |
+				     (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
 			     &region->base);
 
 	if (ret)

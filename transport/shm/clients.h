@@ -19,7 +19,7 @@ struct client {
 	uint64_t id;
 	pid_t pid;
 	uint64_t start_time; /* clock ticks since boot */
-	int pidfd;	     /* -1: only within this process so far */
+	int pidfd;           /* -1: only within this process so far */
 	uint32_t embedded;   /* initiators of this process */
 	uint32_t connected;  /* sockets that said hello */
 	uint32_t attached;   /* sockets that attached something and said no goodbye */

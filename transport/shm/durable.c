@@ -66,8 +66,9 @@ static int map_by_library(int fd, uint64_t size, struct durable *map)
 	base = pmem.map_file(path, 0, 0, 0, &len, &is_pmem);
 	if (!base)
 		return error_set(errno ? -errno : -EIO, "pmem_map_file: %s", strerror(errno));
-	*map = (struct durable){ .base = base, .size = len, .by_library = true,
-				 .is_pmem = is_pmem != 0 };
+	*map = (struct durable){
+		.base = base, .size = len, .by_library = true, .is_pmem = is_pmem != 0
+	};
 	if (len >= size)
 		return 0;
 	durable_unmap(map);

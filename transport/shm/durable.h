@@ -16,7 +16,7 @@ struct durable {
 	uint8_t *base;
 	uint64_t size;
 	bool by_library; /* mapped by libpmem */
-	bool is_pmem;	 /* stores are durable once flushed from the caches */
+	bool is_pmem;    /* stores are durable once flushed from the caches */
 };
 
 /* Is libpmem there? Thread: any. */

@@ -81,7 +81,8 @@ static bool is_zero(const struct extent_entry *entry)
 static int check_entry(const struct extent_table *table, const struct extent_entry *entry)
 {
 	if (entry->state == EXTENT_FREE)
-		return is_zero(entry) ? 0 : error_set(-EPROTO, "extent table: a free entry is used");
+		return is_zero(entry) ? 0
+				      : error_set(-EPROTO, "extent table: a free entry is used");
 	if (entry->state > EXTENT_QUARANTINE || entry->region == 0 ||
 	    entry->region > RPTR_MAX_REGION || entry->extents == 0 || entry->first == 0 ||
 	    entry->first >= table->extents || entry->extents > table->extents - entry->first)

@@ -121,7 +121,8 @@ int grants_check(const struct grants *grants, uint64_t client_id, const struct r
 				 wire.region);
 	slot = wire.slot < grants->n ? &grants->slots[wire.slot] : NULL;
 	if (!slot || slot->region == 0 || !secrets_equal(slot->secret, wire.secret))
-		return error_set(-EACCES, "grant of region %u: revoked, or never given", wire.region);
+		return error_set(-EACCES, "grant of region %u: revoked, or never given",
+				 wire.region);
 	if (slot->client_id != client_id || wire.client_id != client_id)
 		return error_set(-EACCES, "grant of region %u: is for client %llu, used by %llu",
 				 wire.region, (unsigned long long)slot->client_id,

@@ -53,8 +53,7 @@ static uint32_t free_id(const struct mempool *pool)
 	return 0;
 }
 
-static int check_spec(struct mempool *pool, const struct target_region *spec,
-		      uint64_t *size_out)
+static int check_spec(struct mempool *pool, const struct target_region *spec, uint64_t *size_out)
 {
 	uint64_t size;
 
@@ -66,12 +65,12 @@ static int check_spec(struct mempool *pool, const struct target_region *spec,
 	if (size > pool->bytes - pool->used && pool->ops->reclaim)
 		pool->ops->reclaim(pool);
 	if (size > pool->bytes - pool->used)
-		return error_set(-ENOSPC,
-				 "pool is full: a region of %llu bytes does not fit in the %llu left "
-				 "of %llu",
-				 (unsigned long long)size,
-				 (unsigned long long)(pool->bytes - pool->used),
-				 (unsigned long long)pool->bytes);
+		return error_set(
+			-ENOSPC,
+			"pool is full: a region of %llu bytes does not fit in the %llu left "
+			"of %llu",
+			(unsigned long long)size, (unsigned long long)(pool->bytes - pool->used),
+			(unsigned long long)pool->bytes);
 	*size_out = size;
 	return 0;
 }

@@ -23,7 +23,7 @@ struct mempool;
 
 struct mempool_region {
 	struct target_region info;
-	int fd;		    /* -1: private memory */
+	int fd;             /* -1: private memory */
 	uint64_t fd_off;    /* where the region begins in it */
 	struct pages pages; /* private memory */
 	bool hugetlb;
@@ -55,8 +55,8 @@ struct mempool {
 	uint32_t n_regions;
 	uint32_t last_id;
 	bool persistent;
-	bool shareable;	  /* other processes may map it */
-	bool huge;	  /* huge pages are wished for */
+	bool shareable; /* other processes may map it */
+	bool huge;      /* huge pages are wished for */
 	enum page_kind wanted;
 	bool sole_opener; /* file: nobody had it mapped at open */
 	const char *page_kind;

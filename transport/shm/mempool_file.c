@@ -31,7 +31,7 @@ struct filepool {
 	bool is_device;
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
-	int current;		   /* copy of the table that holds */
+	int current;               /* copy of the table that holds */
 	struct extent_table table; /* that copy, and what is being changed */
 };
 
@@ -115,7 +115,8 @@ static void file_reclaim(struct mempool *pool)
 		(void)!end_quarantine(file);
 }
 
-static int find_room(struct filepool *file, const struct mempool_region *region, uint64_t *first_out)
+static int find_room(struct filepool *file, const struct mempool_region *region,
+		     uint64_t *first_out)
 {
 	uint64_t count = region->info.size / POOL_EXTENT_BYTES, longest = 0;
 	uint64_t first = extents_find_run(&file->table, count, &longest);
@@ -125,12 +126,13 @@ static int find_room(struct filepool *file, const struct mempool_region *region,
 		first = extents_find_run(&file->table, count, &longest);
 	}
 	if (first == 0)
-		return error_set(-ENOSPC,
-				 "pool is full: a region of %llu bytes does not fit, the longest free "
-				 "run has %llu of %llu",
-				 (unsigned long long)region->info.size,
-				 (unsigned long long)(longest * POOL_EXTENT_BYTES),
-				 (unsigned long long)file->pool.bytes);
+		return error_set(
+			-ENOSPC,
+			"pool is full: a region of %llu bytes does not fit, the longest free "
+			"run has %llu of %llu",
+			(unsigned long long)region->info.size,
+			(unsigned long long)(longest * POOL_EXTENT_BYTES),
+			(unsigned long long)file->pool.bytes);
 	*first_out = first;
 	return 0;
 }
@@ -314,7 +316,8 @@ static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *
 		return error_set(-EINVAL, "pool_bytes %llu: too many",
 				 (unsigned long long)opts->pool_bytes);
 	if (have == 0 && want == 0)
-		return error_set(-EINVAL, "pool %s: is new, so pool_bytes may not be 0", opts->path);
+		return error_set(-EINVAL, "pool %s: is new, so pool_bytes may not be 0",
+				 opts->path);
 	*want_out = max_u64(want, have);
 	return 0;
 }
@@ -381,8 +384,8 @@ static int format(struct filepool *file, uint64_t extents)
 static int load_table(struct filepool *file, uint64_t extents)
 {
 	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
-	int ret = extents_check_superblock((const struct pool_superblock *)(const void *)
-						   file->map.base);
+	int ret = extents_check_superblock(
+		(const struct pool_superblock *)(const void *)file->map.base);
 
 	if (ret == 0)
 		ret = extents_choose(copies, extents);

@@ -235,7 +235,8 @@ static int check_memory(uint64_t bytes, bool private_memory)
 		return error_set(-ENOMEM, "pool of %llu bytes: only %llu bytes of memory are free",
 				 (unsigned long long)bytes, (unsigned long long)available);
 	if (getrlimit(RLIMIT_AS, &limit) == 0 && bytes > limit.rlim_cur)
-		return error_set(-ENOMEM, "pool of %llu bytes: the address space is limited to %llu",
+		return error_set(-ENOMEM,
+				 "pool of %llu bytes: the address space is limited to %llu",
 				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	if (!private_memory && getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
 		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",

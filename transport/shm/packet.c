@@ -55,7 +55,8 @@ int packet_check(const struct packet *packet, size_t n)
 		return error_set(-EPROTO, "peer speaks version %u of the shm transport, we %u",
 				 head->version, ATTACH_VERSION);
 	if (head->bytes != n || packet_size(head->type) != n)
-		return error_set(-EPROTO, "packet of type %u: has %zu bytes, says %u, must have %zu",
+		return error_set(-EPROTO,
+				 "packet of type %u: has %zu bytes, says %u, must have %zu",
 				 head->type, n, head->bytes, packet_size(head->type));
 	if (head->crc != checksum(packet))
 		return error_set(-EPROTO, "packet of type %u: crc32c is wrong", head->type);
@@ -134,7 +135,9 @@ int packet_receive(int sock, struct packet *packet_out)
 {
 	struct iovec iov = { .iov_base = packet_out->bytes, .iov_len = PACKET_MAX };
 	union control control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.bytes,
 			      .msg_controllen = sizeof(control.bytes) };
 	ssize_t n;
 	size_t fds;

@@ -23,7 +23,7 @@ struct shm_region {
 	struct region region;
 	struct shm_region *next;
 	struct mempool_region *embedded; /* NULL: the mapping is ours */
-	int fd;				 /* keeps a pool file's shared lock; -1 = none */
+	int fd;                          /* keeps a pool file's shared lock; -1 = none */
 };
 
 struct shm {
@@ -337,7 +337,8 @@ int shm_open_embed(const char *rest, const struct transport_opts *opts, struct t
 	int ret;
 
 	if (*rest)
-		return error_set(-EINVAL, "transport uri \"embed:%s\": nothing follows embed:", rest);
+		return error_set(-EINVAL,
+				 "transport uri \"embed:%s\": nothing follows embed:", rest);
 	if (!opts->target)
 		return error_set(-EINVAL, "transport uri \"embed:\": opts->target is NULL");
 	target = target_of(opts->target);

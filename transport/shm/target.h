@@ -24,7 +24,7 @@ struct target {
 	struct transport_target tg;
 	struct lock lock;
 	const struct clock *clock;
-	uint32_t forks;	    /* fork_generation of its birth */
+	uint32_t forks;        /* fork_generation of its birth */
 	_Atomic uint32_t refs; /* 1 of the owner, 1 of each initiator of this process */
 	bool closed LOCK_GUARDED_BY(target_role);
 	struct mempool *pool; /* the struct is guarded by the lock, its ops->persist by nothing */
