@@ -28,10 +28,24 @@ static struct target *of(struct transport_target *tg)
 
 /* -------- life -------- */
 
+/*
+ * In a forked child a lock that another thread held at the fork stays held, and what it guards is
+ * as that thread left it: such a copy is not touched.
+ */
+static bool is_whole(struct target *target)
+{
+	if (!lock_try_acquire(&target->lock, &target_role))
+		return false;
+	lock_release(&target->lock, &target_role);
+	return true;
+}
+
 static LOCK_UNCHECKED void destroy(struct target *target)
 {
 	bool forked = fork_happened(target->forks);
 
+	if (forked && !is_whole(target))
+		return;
 	serve_close(target->serve, forked);
 	mempool_close(&target->pool, forked);
 	grants_fini(&target->grants);
