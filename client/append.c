@@ -131,6 +131,7 @@ static int read_default_quanta(struct rlv_writer *w)
 				return ret;
 			most = word > most ? word : most;
 		}
+		w->max_quanta[v] = most;
 		w->default_quanta[v] = most ? most : view->scale;
 	}
 	return 0;
@@ -237,6 +238,30 @@ static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
 	return ret;
 }
 
+/* What was published counts for the view's running maximum. */
+static int raise_max(const struct rlv_writer *w, uint32_t s, uint32_t v)
+{
+	const struct view_items *items = &w->items[v];
+	uint64_t most = w->max_quanta[v];
+
+	if (w->h.desc->views[v].selector != RLV_PRIORITIZED)
+		return 0;
+	for (uint32_t i = s ? items->shard_end[s - 1] : 0; i < items->shard_end[s]; i++)
+		most = items->ops[i].priority > most ? items->ops[i].priority : most;
+	if (most == w->max_quanta[v])
+		return 0;
+	return priority_max_raise(w->h.nodes.shards[s], v, most);
+}
+
+static int raise_maxima(const struct rlv_writer *w, uint32_t s)
+{
+	int ret = 0;
+
+	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++)
+		ret = raise_max(w, s, v);
+	return ret;
+}
+
 static int publish_shard(struct rlv_writer *w, uint32_t s)
 {
 	struct access *acc = &w->h.access[s];
@@ -256,7 +281,7 @@ static int publish_shard(struct rlv_writer *w, uint32_t s)
 						  acc->deltas[v]);
 	}
 	left = access_leave(acc); /* else its promise would hold the next rebuild up */
-	return ret ? ret : left;
+	return handle_failed(acc, ret ? ret : left);
 }
 
 /* Have any views items in this shard? Else it is left alone. */
@@ -275,6 +300,8 @@ static int publish(struct rlv_writer *w)
 	for (uint32_t s = 0; ret == 0 && s < w->h.n_shards; s++)
 		if (shard_has_items(w, s))
 			ret = publish_shard(w, s);
+	for (uint32_t s = 0; ret == 0 && s < w->h.n_shards; s++)
+		ret = raise_maxima(w, s);
 	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++)
 		if (w->items[v].n) {
 			ret = limiter_commit_insert(&w->limiters[v], w->items[v].n, w->items[v].n);
@@ -335,10 +362,10 @@ static int put_chunk(struct rlv_writer *w, struct stream *st, const struct sourc
 	ret = write_rows(w, st, src);
 	if (ret == 0)
 		ret = try_admit(w, refused_view);
-	if (ret == 0)
-		ret = publish(w);
-	if (ret == 0)
-		advance(w, st);
+	if (ret)
+		return ret;
+	ret = publish(w);
+	advance(w, st); /* some may be published: their rows are not written again */
 	return ret;
 }
 
@@ -440,8 +467,9 @@ static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps
 			return error_set(-EINVAL, "steps->flags[%u] 0x%x: not rlv_step_flags", i,
 					 steps->flags[i]);
 	for (uint32_t i = 0; steps->td_error && i < steps->n; i++)
-		if (!(steps->td_error[i] >= 0))
-			return error_set(-EINVAL, "steps->td_error[%u] %g: want 0 or more", i,
+		if (!(steps->td_error[i] >= 0 && isfinite(steps->td_error[i])))
+			return error_set(-EINVAL,
+					 "steps->td_error[%u] %g: want 0 or more, and finite", i,
 					 steps->td_error[i]);
 	return 0;
 }
@@ -499,9 +527,10 @@ static int put_vector(struct rlv_writer *w, const struct rlv_steps *steps, uint3
 	}
 	if (ret == 0)
 		ret = try_admit(w, refused_view);
-	if (ret == 0)
-		ret = publish(w);
-	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
+	if (ret)
+		return ret;
+	ret = publish(w);
+	for (uint32_t i = 0; i < w->n_streams; i++)
 		advance(w, &w->streams[i]);
 	return ret;
 }

@@ -53,7 +53,8 @@ struct rlv_writer {
 	uint8_t *stage; /* rows under construction where not direct */
 	struct limiter limiters[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
-	uint64_t default_quanta[RING_MAX_VIEWS];
+	uint64_t max_quanta[RING_MAX_VIEWS];     /* running maxima as this call found them */
+	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
 	struct ring_counters ring;
 	struct rlv_stats stats;
 };
