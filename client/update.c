@@ -74,16 +74,18 @@ static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32
 	return 0;
 }
 
-/* The leaves as last seen, if these are the keys of the last batch. */
+/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
 static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
-	const struct batch *last = sp->last;
+	for (uint32_t b = 0; b < sp->opts.batches; b++) {
+		const struct batch *batch = &sp->batches[b];
 
-	if (!last || last->pub.n != n)
-		return NULL;
-	if (keys != last->key && memcmp(keys, last->key, n * sizeof(*keys)) != 0)
-		return NULL;
-	return last->word;
+		if (batch->pub.n != n || (!batch->held && batch != sp->last))
+			continue;
+		if (keys == batch->key || memcmp(keys, batch->key, n * sizeof(*keys)) == 0)
+			return batch->word;
+	}
+	return NULL;
 }
 
 /*
@@ -175,6 +177,8 @@ static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *val
 		return error_set(-EINVAL, "sampler, keys or values is NULL");
 	if (sp->h.table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
+	if (sp->view->selector != RLV_PRIORITIZED)
+		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_check(&sp->h);
 	if (ret == 0)
 		ret = check_keys(sp, keys, n);
