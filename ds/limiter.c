@@ -235,8 +235,8 @@ static int admit(struct limiter *lim, const struct side *side, law_fn fits, uint
 
 	if (!rc)
 		rc = take(lim, side, fits, n);
-	if (!rc || rc == -EIO)
-		return rc;
+	if (rc != -EAGAIN)
+		return rc; /* taken, or nobody knows: then the slot says so until the fence */
 	undone = announce(lim, side, -n);
 	return undone ? undone : rc;
 }

@@ -45,7 +45,8 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 
 /*
  * Admit n, or say why not: -EAGAIN (not now), -EINVAL (never: n larger than the law's span; the
- * message has the numbers), -EIO (the answer was lost: n stands in the slot until the fence).
+ * message has the numbers), -EIO (the answer was lost). After any error but the first two n may be
+ * taken: it stands in the slot until the fence.
  * Cost: 0 RT if unbounded (samples: 1 until min_size is reached), else 2 (read, CAS).
  */
 RLV_MUST_CHECK int limiter_try_insert(struct limiter *lim, uint64_t n);
