@@ -4,10 +4,12 @@
 #include "client/meta_embed.h"
 
 #include "ds/recover.h"
+#include "ds/slot.h"
 
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -28,11 +30,50 @@ static const struct target_region *find_region(const struct target_region *regio
 	return NULL;
 }
 
+/*
+ * Was the host started anew since? Then pages may have reached the file in any order. Somebody who
+ * had it open then left a slot that says in which boot; a store closed cleanly was persisted.
+ */
+static int lost_power(struct shard *shard, const struct process_id *self, bool *lost_out)
+{
+	struct slot_info slots[SLOT_READ_MAX];
+	uint32_t n;
+
+	*lost_out = false;
+	for (uint32_t first = 0; first < shard->desc.max_clients; first += n) {
+		int ret;
+
+		n = (uint32_t)min_u64(SLOT_READ_MAX, shard->desc.max_clients - first);
+		ret = slot_read_many(shard, first, n, slots);
+		if (ret)
+			return ret;
+		for (uint32_t i = 0; i < n; i++)
+			*lost_out |= slots[i].state != SLOT_FREE &&
+				     memcmp(slots[i].process.boot_id, self->boot_id,
+					    sizeof(self->boot_id)) != 0;
+	}
+	return 0;
+}
+
+static int recover(struct embed *embed, struct shard *shard)
+{
+	struct recover_opts opts = { 0 };
+	struct recover_report report;
+	int ret;
+
+	ret = lost_power(shard, &embed->self, &opts.scan_rows);
+	if (ret == 0)
+		ret = recover_shard(shard, &opts, &report);
+	if (ret == 0)
+		log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64,
+			 shard->desc.name, shard->desc.shard, report.items, report.closed,
+			 report.retired);
+	return ret;
+}
+
 static int open_shard(struct embed *embed, uint32_t tree_id, uint32_t rows_id,
 		      struct shard **shard_out)
 {
-	static const struct recover_opts opts = { 0 };
-	struct recover_report report;
 	struct region *tree;
 	struct region *rows;
 	int ret;
@@ -46,12 +87,9 @@ static int open_shard(struct embed *embed, uint32_t tree_id, uint32_t rows_id,
 	ret = shard_open(tree, rows, shard_out);
 	if (ret)
 		goto err_detach_rows;
-	ret = recover_shard(*shard_out, &opts, &report);
+	ret = recover(embed, *shard_out);
 	if (ret)
 		goto err_close_shard;
-	log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64,
-		 (*shard_out)->desc.name, (*shard_out)->desc.shard, report.items, report.closed,
-		 report.retired);
 	return 0;
 
 err_close_shard:

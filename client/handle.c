@@ -91,6 +91,15 @@ int handle_check(const struct handle *h)
 	return 0;
 }
 
+int handle_failed(struct access *acc, int error)
+{
+	int marked = error == -EIO ? shard_mark_dirty(acc->shard) : 0;
+
+	return marked ? error_prefix(marked,
+				     "shard %u may need a rebuild: ", acc->shard->desc.shard)
+		      : error;
+}
+
 void handle_backoff(const struct handle *h, uint32_t *round, uint64_t deadline_ns)
 {
 	uint32_t doublings = *round < BACKOFF_DOUBLINGS ? *round : BACKOFF_DOUBLINGS;

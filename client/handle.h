@@ -30,6 +30,12 @@ RLV_MUST_CHECK int handle_close(struct handle *h);
  */
 RLV_MUST_CHECK int handle_check(const struct handle *h);
 
+/*
+ * Passes the result of a change on. A lost answer (-EIO) may be a change that the sums never hear
+ * of: the shard is marked, and the next rebuild repairs it.
+ */
+RLV_MUST_CHECK int handle_failed(struct access *acc, int error);
+
 /* Sleeps before another look at a condition that others change: 20 us at first, 1 ms at last. */
 void handle_backoff(const struct handle *h, uint32_t *round, uint64_t deadline_ns);
 

@@ -9,6 +9,7 @@
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/process.h"
 
 #include <errno.h>
@@ -471,6 +472,9 @@ static void embed_close(struct meta *meta)
 {
 	struct embed *embed = embed_of(meta);
 
+	/* So that the next open need not look at every row. */
+	if (embed->file && embed_persist(meta))
+		log_warn("store closed, but its file was not written back: %s", error_last());
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 		if (embed->tables[id])
 			embed_table_free(embed->tables[id]);

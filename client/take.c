@@ -59,7 +59,7 @@ static int retire(struct rlv_sampler *sp, uint32_t shard, struct leaf_op *ops, u
 	ret = sumtree_take(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
 			   acc->deltas[sp->view_index]);
 	left = access_leave(acc); /* else its promise would hold the next rebuild up */
-	return ret ? ret : left;
+	return handle_failed(acc, ret ? ret : left);
 }
 
 static int take_once(struct rlv_sampler *sp, uint32_t shard, uint32_t n)

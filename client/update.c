@@ -116,6 +116,25 @@ static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t 
 	return m;
 }
 
+/* Counts what became of n ops; the largest priority set. -EIO: an answer was lost. */
+static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_update_result *result,
+			 uint64_t *most_out)
+{
+	bool unknown = false;
+
+	*most_out = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		bool done = ops[i].result == LEAF_DONE;
+
+		result->updated += done;
+		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
+		unknown |= ops[i].result == LEAF_UNKNOWN;
+		if (done && ops[i].priority > *most_out)
+			*most_out = ops[i].priority;
+	}
+	return unknown ? error_set(-EIO, "update: an answer was lost") : 0;
+}
+
 static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops, uint32_t n,
 			struct rlv_update_result *result)
 {
@@ -129,17 +148,11 @@ static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops,
 		return ret;
 	ret = sumtree_update(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
 			     acc->deltas[sp->view_index]);
+	if (ret == 0)
+		ret = count_results(ops, n, result, &most);
 	left = access_leave(acc); /* else its promise would hold the next rebuild up */
 	if (ret || left)
-		return ret ? ret : left;
-	for (uint32_t i = 0; i < n; i++) {
-		bool done = ops[i].result == LEAF_DONE;
-
-		result->updated += done;
-		result->stale += !done;
-		if (done && ops[i].priority > most)
-			most = ops[i].priority;
-	}
+		return handle_failed(acc, ret ? ret : left);
 	return priority_max_raise(acc->shard, sp->view_index, most);
 }
 

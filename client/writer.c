@@ -90,7 +90,7 @@ static int claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 	claimed = ring_claim(acc, &next, &w->ring);
 	ret = access_leave(acc);
 	if (claimed || ret)
-		return claimed ? claimed : ret;
+		return handle_failed(acc, claimed ? claimed : ret);
 	ret = write_head(w, st, &next);
 	next.used = w->h.desc->window_max - 1;
 	if (ret == 0 && st->blk.acc)
