@@ -230,6 +230,18 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 	out->state = in->state;
 }
 
+static void take_waiting(const Relive__StoreInfoReply *info, struct rlv_store_info *out)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < info->n_waiting && len < sizeof(out->waiting); i++) {
+		int n = snprintf(out->waiting + len, sizeof(out->waiting) - len, "%s%s",
+				 i ? "; " : "", info->waiting[i]);
+
+		len += n > 0 ? (size_t)n : 0;
+	}
+}
+
 static int remote_info(struct meta *meta, struct rlv_store_info *out)
 {
 	Relive__StoreInfoRequest request = RELIVE__STORE_INFO_REQUEST__INIT;
@@ -255,6 +267,7 @@ static int remote_info(struct meta *meta, struct rlv_store_info *out)
 	out->n_nodes = (uint32_t)info->n_nodes;
 	for (size_t i = 0; i < info->n_nodes && i < 16; i++)
 		take_node(info->nodes[i], &out->nodes[i]);
+	take_waiting(info, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return 0;
 }

@@ -509,6 +509,7 @@ struct rlv_store_info {
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
 	struct rlv_node_info nodes[16];
+	char waiting[256]; /* what rebuilds wait for, in words; "" = none waits */
 };
 
 /* Thread: any. Cost: control plane. */

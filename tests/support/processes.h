@@ -1,0 +1,61 @@
+/*
+ * processes.h - real daemons for tests: a private runtime directory, started and awaited with
+ * deadlines, killed when the test ends whatever happens (also when the test itself is killed).
+ */
+#ifndef RLV_TESTS_SUPPORT_PROCESSES_H
+#define RLV_TESTS_SUPPORT_PROCESSES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PROCESSES_MAX 32
+#define PROCESSES_PATH 128
+#define PROCESSES_WAIT_MS 10000 /* for anything that must happen */
+
+/* A directory of its own, which is RELIVE_RUNTIME_DIR of this process and of all it starts. */
+struct processes {
+	char dir[PROCESSES_PATH];
+	pid_t pids[PROCESSES_MAX]; /* 0 = free */
+	uint32_t n_started;
+};
+
+/* Asserts that it works, as all of these do. */
+void processes_init(struct processes *ps);
+/* Kills what runs and removes the directory. */
+void processes_fini(struct processes *ps);
+
+/*
+ * Starts program (of RLV_BIN_DIR, unless it is a path) with the arguments, NULL-ended; stdout and
+ * stderr go to DIR/log.N. Returns its pid.
+ */
+pid_t processes_start(struct processes *ps, const char *program, const char *const *args);
+
+/* Forks a child that runs fn and ends with its result; the child has nothing of ps. */
+pid_t processes_fork(struct processes *ps, int (*fn)(void *ctx), void *ctx);
+
+/* Waits for the end: exit status, 128 + signal, or -1 when it did not end in time. */
+int processes_wait(struct processes *ps, pid_t pid, int timeout_ms);
+/* Signals, and waits if it is deadly. */
+void processes_kill(struct processes *ps, pid_t pid, int signal);
+bool processes_runs(const struct processes *ps, pid_t pid);
+
+/* Prints what a process wrote, for a failure. Returns whether `words` are in it. */
+bool processes_log_has(const struct processes *ps, pid_t pid, const char *words);
+
+/* Starts the daemons of a store and waits until they listen. extra: NULL-ended, or NULL. */
+pid_t processes_metad(struct processes *ps, const char *store, const char *const *extra);
+pid_t processes_memnode(struct processes *ps, const char *store, const char *name,
+			const char *const *extra);
+
+/* Calls fn every 5 ms until it is true: false = it never was within PROCESSES_WAIT_MS. */
+bool processes_until(bool (*fn)(void *ctx), void *ctx);
+
+/* DIR/name */
+void processes_path(const struct processes *ps, const char *name, char out[PROCESSES_PATH + 64]);
+
+/* A TCP port that nobody listens on right now. */
+uint16_t processes_free_port(void);
+
+#endif
