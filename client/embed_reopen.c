@@ -6,6 +6,8 @@
 #include "ds/recover.h"
 #include "ds/slot.h"
 
+#include "transport/barrier.h"
+
 #include "wire/region.h"
 
 #include "base/alloc.h"
@@ -123,6 +125,14 @@ static int adopt(struct embed *embed, struct shard *shard)
 	return 0;
 }
 
+/* Its superblock may be blank or half written, so only the state is asked. */
+static bool was_formatting(const struct target_region *region)
+{
+	const struct region_superblock *sb = (const void *)region->base;
+
+	return rword64_load_relaxed(&sb->state.word) == REGION_FORMATTING;
+}
+
 /* A shard that was never made live, or was being dropped: its space is free again. */
 static void discard(struct embed *embed, const struct target_region *tree,
 		    const struct target_region *rows)
@@ -141,8 +151,10 @@ static int reopen_shard(struct embed *embed, const struct target_region *regions
 {
 	const struct target_region *rows = find_region(regions, n, tree, REGION_ROWS);
 	struct shard *shard;
-	int ret = rows ? open_shard(embed, tree->id, rows->id, &shard) : -ESTALE;
+	int ret = -ESTALE;
 
+	if (rows && !was_formatting(tree) && !was_formatting(rows))
+		ret = open_shard(embed, tree->id, rows->id, &shard);
 	if (ret == -ESTALE) {
 		discard(embed, tree, rows);
 		return 0;
@@ -173,6 +185,17 @@ static void drop_incomplete(struct embed *embed)
 	}
 }
 
+/* A drop that was cut short leaves rows behind whose tree is gone already. */
+static void free_rows_alone(struct embed *embed, const struct target_region *regions, size_t n)
+{
+	struct transport_target *target = embed->base.target;
+
+	for (size_t i = 0; i < n; i++)
+		if (regions[i].kind == REGION_ROWS &&
+		    !find_region(regions, n, &regions[i], REGION_TREE))
+			(void)target->ops->unregister_region(target, regions[i].id);
+}
+
 int embed_reopen(struct embed *embed)
 {
 	struct transport_target *target = embed->base.target;
@@ -186,6 +209,8 @@ int embed_reopen(struct embed *embed)
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		if (regions[i].kind == REGION_TREE)
 			ret = reopen_shard(embed, regions, n, &regions[i]);
+	if (ret == 0)
+		free_rows_alone(embed, regions, n);
 	mem_free(regions);
 	if (ret)
 		return error_prefix(ret, "pool file: ");
