@@ -1,5 +1,5 @@
 /*
- * test_embed.c - the contract suite over an initiator and a target of one process, in private memory.
+ * test_embed.c - the contract suite within one process, in private memory.
  */
 #include "tests/contract/contract.h"
 

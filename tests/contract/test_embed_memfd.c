@@ -1,5 +1,5 @@
 /*
- * test_embed_memfd.c - the contract suite over an initiator and a target of one process, in memory that could be shared.
+ * test_embed_memfd.c - the contract suite within one process, in memory that could be shared.
  */
 #include "tests/contract/contract.h"
 

@@ -1,8 +1,8 @@
 /*
  * attach.h - the initiator's end of the unix socket (wire/attach_layout.h).
  *
- * It waits for each answer, at most for the transport's timeout. After any failure of the socket the
- * connection is dead, and every later call answers -ECONNRESET.
+ * It waits for each answer, at most for the transport's timeout. After any failure of the socket
+ * the connection is dead, and every later call answers -ECONNRESET.
  */
 #ifndef RLV_TRANSPORT_SHM_ATTACH_H
 #define RLV_TRANSPORT_SHM_ATTACH_H

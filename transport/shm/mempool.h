@@ -5,8 +5,8 @@
  *   private  anonymous pages, for threads of one process        (mempool_memory.c)
  *   file     a file or DAX device: superblock, doubled extent table, extents  (mempool_file.c)
  *
- * A region has a count of references: one of the pool, one for each attachment within the process. Its
- * mapping goes with the last. Not locked: the target that owns the pool does that.
+ * A region has a count of references: one of the pool, one for each attachment within the process.
+ * Its mapping goes with the last. Not locked: the target that owns the pool does that.
  */
 #ifndef RLV_TRANSPORT_SHM_MEMPOOL_H
 #define RLV_TRANSPORT_SHM_MEMPOOL_H

@@ -1,8 +1,8 @@
 /*
  * mempool_file.c - pools in a file or on a DAX device (wire/pool_layout.h).
  *
- * Two locks on the file. The owner's (byte 0, of the open file description): one target at a time.
- * flock: held shared by whoever maps the file, exclusive by a target while it is the only one. Every
+ * Two locks on the file. The owner's (byte 0, of the open file description): one target at a
+ * time. flock: held shared by whoever maps the file, exclusive by a target while it is the only one. Every
  * client gets a file description of its own that holds the shared lock, so that the kernel
  * knows when the last mapper is gone; until then extents given back stay in quarantine.
  */
@@ -137,7 +137,7 @@ static int find_room(struct filepool *file, const struct mempool_region *region,
 	return 0;
 }
 
-/* A hole reads as zeros; its blocks are then taken again, so that no store ever finds the disk full. */
+/* A hole reads as zeros; its blocks are taken again, so that no store ever finds the disk full. */
 static int zero_extents(const struct filepool *file, uint64_t off, uint64_t bytes)
 {
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, code;

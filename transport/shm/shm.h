@@ -4,7 +4,8 @@
  *   embed:      initiator ---------- calls ---------> target      regions: the target's mapping
  *   shm:PATH    initiator -- unix socket, fds -----> target      regions: a mapping of one's own
  *
- * Data operations are C11 atomics and copies on the mapped region; the target runs no code for them.
+ * Data operations are C11 atomics and copies on the mapped region: the target runs no code for
+ * them.
  */
 #ifndef RLV_TRANSPORT_SHM_SHM_H
 #define RLV_TRANSPORT_SHM_SHM_H

@@ -372,7 +372,8 @@ static int shm_listen(struct transport_target *tg, const char *address)
 		return 0;
 	lock_acquire(&target->lock, &target_role);
 	if (!target->pool->shareable)
-		ret = error_set(-EINVAL, "listen on %s: the pool is for this process only", address);
+		ret = error_set(-EINVAL, "listen on %s: the pool is for this process only",
+				address);
 	else if (target->serve)
 		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
 	else
