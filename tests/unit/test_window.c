@@ -30,7 +30,7 @@ struct row {
 	uint8_t wide[32];
 	uint8_t frame[FRAME];
 	float reward32;
-	struct row_tail tail;
+	_Alignas(8) struct row_tail tail;
 };
 
 /* What the reference knows of a row. */
