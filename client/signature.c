@@ -235,3 +235,36 @@ void signature_decode(const struct table_desc *desc, struct rlv_table_info *info
 	for (uint32_t v = 0; v < desc->n_views; v++)
 		decode_view(&desc->views[v], &info->views[v].view);
 }
+
+/* -------- limiter presets: Reverb's, in its own parameters -------- */
+
+struct rlv_limiter rlv_limiter_min_size(uint64_t min_size)
+{
+	return (struct rlv_limiter){ .min_size = min_size };
+}
+
+struct rlv_limiter rlv_limiter_sample_to_insert(double spi, uint64_t min_size, double error_buffer)
+{
+	double middle = (double)min_size * spi;
+
+	return (struct rlv_limiter){
+		.min_size = min_size,
+		.samples_per_insert = spi,
+		.min_diff = middle - error_buffer,
+		.max_diff = middle + error_buffer,
+	};
+}
+
+struct rlv_limiter rlv_limiter_queue(uint64_t queue_size)
+{
+	return (struct rlv_limiter){
+		.min_size = 1,
+		.samples_per_insert = 1,
+		.max_diff = (double)queue_size,
+	};
+}
+
+struct rlv_limiter rlv_limiter_stack(uint64_t stack_size)
+{
+	return rlv_limiter_queue(stack_size);
+}
