@@ -1,6 +1,6 @@
 /*
  * Fuzzes the target's socket: the input is cut into packets (u16 flags and length, bytes), which
- * go over a socket pair to a real target. Flag 0x8000: the head and its checksum are put right first.
+ * go over a socket pair to a real target. Flag 0x8000: the head and its checksum are made right.
  * 0x4000: a descriptor goes along. The answers are not looked at; the target must outlive it.
  */
 #include <fcntl.h>
