@@ -7,8 +7,9 @@
  *   274432     zeros
  *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
  *
- * A region is a run of extents and never moves. A change of the table is written to the copy
- * that does not hold, with the next sequence number and a crc32c, and made durable before the change is used: after a crash in the middle the other copy is whole.
+ * A region is a run of extents and never moves. A change of the table is written to the copy that
+ * does not hold, with the next sequence number and a crc32c, and made durable before the change is
+ * used: after a crash in the middle the other copy is whole.
  * A pool grows by a table that counts more extents, in a file that was made longer before.
  *
  * Superblock:
