@@ -2,7 +2,7 @@
  * mempool_file.c - pools in a file or on a DAX device (wire/pool_layout.h).
  *
  * Two locks on the file. The owner's (byte 0, of the open file description): one target at a time.
- * flock: held shared by whoever maps the file, exclusive by a target while it is the only one. Every
+ * flock: shared by whoever maps the file, exclusive by a target while it is the only one. Every
  * client gets a file description of its own that holds the shared lock, so that the kernel knows
  * when the last mapper is gone; until then extents given back stay in quarantine.
  */
