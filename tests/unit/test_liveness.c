@@ -1,0 +1,317 @@
+/*
+ * Leases under a clock of our own. One node is known and down, so that only the process itself can be
+ * the proof; or there is none at all, and everybody who is suspect is fenced at once.
+ */
+#include "tests/support/fake_clock.h"
+#include "tests/support/test.h"
+
+#include "server/liveness.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LEASE_NS 1000000000u
+#define STALL_NS 5000000000u
+
+struct fixture {
+	struct fake_clock clock;
+	struct store *store;
+	struct nodes nodes;
+	struct node down;
+	struct liveness live;
+	uint32_t deaths;
+	uint64_t dead_id;
+	int death_code; /* what on_dead answers */
+	uint32_t cuts;
+	bool holds;
+};
+
+static bool holds(void *ctx, uint64_t client_id)
+{
+	(void)client_id;
+	return ((struct fixture *)ctx)->holds;
+}
+
+static int on_dead(void *ctx, uint64_t client_id)
+{
+	struct fixture *fx = ctx;
+
+	fx->deaths++;
+	fx->dead_id = client_id;
+	return fx->death_code;
+}
+
+static void on_cut(void *ctx, struct conn *conn)
+{
+	(void)conn;
+	((struct fixture *)ctx)->cuts++;
+}
+
+static const struct liveness_ops ops = { holds, on_dead, on_cut };
+
+static void start(struct fixture *fx)
+{
+	fx->live = (struct liveness){
+		.clock = &fx->clock.clock,
+		.store = fx->store,
+		.nodes = &fx->nodes,
+		.ops = &ops,
+		.ctx = fx,
+		.lease_ns = LEASE_NS,
+		.stall_ns = STALL_NS,
+	};
+	assert_int_equal(liveness_load(&fx->live), 0);
+}
+
+static int setup(void **state)
+{
+	static struct fixture fx;
+
+	memset(&fx, 0, sizeof(fx));
+	fake_clock_init(&fx.clock, 1000);
+	assert_int_equal(store_open(":memory:", &fx.store), 0);
+	snprintf(fx.down.name, sizeof(fx.down.name), "a");
+	fx.nodes.first = &fx.down;
+	start(&fx);
+	*state = &fx;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	liveness_fini(&fx->live);
+	store_close(&fx->store);
+	return 0;
+}
+
+static struct conn *conn_number(uintptr_t n)
+{
+	return (struct conn *)n; /* only compared */
+}
+
+static struct client *join(struct fixture *fx, uint64_t wanted_id, bool alive, uintptr_t conn)
+{
+	struct liveness_guest guest = {
+		.wanted_id = wanted_id,
+		.has_process = true,
+		.conn = conn_number(conn),
+	};
+	struct client *client = NULL;
+
+	assert_int_equal(process_self(&guest.process), 0);
+	guest.process.start_time += !alive;
+	assert_int_equal(liveness_join(&fx->live, &guest, &client), 0);
+	return client;
+}
+
+static void advance(struct fixture *fx, uint64_t ns)
+{
+	fake_clock_advance(&fx->clock, ns);
+	(void)liveness_tick(&fx->live);
+}
+
+static void liveness_join__ids_differ(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *a = join(fx, 0, true, 1), *b = join(fx, 0, true, 2);
+
+	assert_true(a->holder.client_id != b->holder.client_id);
+	assert_int_equal(liveness_count(&fx->live), 2);
+	assert_ptr_equal(liveness_find(&fx->live, a->holder.client_id), a);
+}
+
+static void liveness_join__resumes_its_lease(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *a = join(fx, 0, true, 1);
+	uint64_t id = a->holder.client_id;
+
+	liveness_part(&fx->live, a);
+	assert_ptr_equal(join(fx, id, true, 2), a);
+	assert_ptr_equal(a->conn, conn_number(2));
+	assert_int_equal(liveness_count(&fx->live), 1);
+}
+
+static void liveness_join__a_second_connection_cuts_the_first(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *a = join(fx, 0, true, 1);
+
+	(void)join(fx, a->holder.client_id, true, 2);
+	assert_int_equal(fx->cuts, 1);
+}
+
+static void liveness_join__another_process_gets_another_lease(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0, true, 1)->holder.client_id;
+
+	assert_true(join(fx, id, false, 2)->holder.client_id != id);
+}
+
+static void liveness_join__unknown_id_gets_another_lease(void **state)
+{
+	struct fixture *fx = *state;
+
+	assert_true(join(fx, 4711, true, 1)->holder.client_id != 4711);
+}
+
+static void liveness_tick__a_renewed_lease_is_not_looked_at(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *dead = join(fx, 0, false, 1);
+
+	for (int i = 0; i < 10; i++) {
+		advance(fx, LEASE_NS / 2);
+		liveness_renew(&fx->live, dead);
+	}
+	assert_int_equal(fx->deaths, 0);
+}
+
+static void liveness_tick__lease_over_and_process_gone(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0, false, 1)->holder.client_id;
+
+	advance(fx, LEASE_NS - 1);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, 1);
+	assert_int_equal(fx->deaths, 1);
+	assert_true(fx->dead_id == id);
+	assert_int_equal(fx->cuts, 1);
+	assert_int_equal(liveness_count(&fx->live), 0);
+}
+
+static void liveness_tick__connection_lost_and_process_gone(void **state)
+{
+	struct fixture *fx = *state;
+
+	liveness_part(&fx->live, join(fx, 0, false, 1));
+	advance(fx, 0);
+	assert_int_equal(fx->deaths, 1);
+}
+
+static void liveness_tick__a_living_suspect_keeps_all(void **state)
+{
+	struct fixture *fx = *state;
+
+	fx->holds = true;
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	for (int i = 0; i < 100; i++)
+		advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 0);
+	assert_int_equal(liveness_count(&fx->live), 1);
+}
+
+/* Settled in one shard and not in another: asked again, and not forgotten meanwhile. */
+static void liveness_tick__unsettled_is_settled_again(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id;
+
+	fx->death_code = -EAGAIN;
+	id = join(fx, 0, false, 1)->holder.client_id;
+	advance(fx, LEASE_NS);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 2);
+	assert_int_equal(liveness_count(&fx->live), 1);
+	assert_true(join(fx, id, false, 2)->holder.client_id != id);
+	fx->death_code = 0;
+	advance(fx, LEASE_NS);
+	assert_null(liveness_find(&fx->live, id));
+}
+
+static void liveness_tick__no_nodes_fence_at_once(void **state)
+{
+	struct fixture *fx = *state;
+
+	fx->nodes.first = NULL;
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	advance(fx, 0);
+	assert_int_equal(fx->deaths, 1);
+}
+
+/* The new one knows nothing of what the client has mapped of the old one. */
+static void liveness_tick__a_replaced_node_is_no_witness(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join(fx, 0, true, 1);
+
+	fx->nodes.first = NULL;
+	fx->nodes.generation++;
+	liveness_part(&fx->live, client);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 0);
+}
+
+static void liveness_load__the_dead_of_before_are_found(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0, false, 1)->holder.client_id;
+
+	liveness_fini(&fx->live);
+	start(fx);
+	assert_int_equal(liveness_count(&fx->live), 1);
+	advance(fx, LEASE_NS - 1);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, 1);
+	assert_int_equal(fx->deaths, 1);
+	assert_true(fx->dead_id == id);
+	liveness_fini(&fx->live);
+	start(fx);
+	assert_int_equal(liveness_count(&fx->live), 0);
+}
+
+static void liveness_load__the_living_come_back(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0, true, 1)->holder.client_id;
+
+	liveness_fini(&fx->live);
+	start(fx);
+	assert_true(join(fx, id, true, 2)->holder.client_id == id);
+	assert_int_equal(liveness_count(&fx->live), 1);
+}
+
+static void liveness_watch__a_holder_nobody_knows(void **state)
+{
+	struct fixture *fx = *state;
+	struct slot_holder holder = { .client_id = 4711 };
+
+	assert_int_equal(process_self(&holder.process), 0);
+	holder.process.start_time++;
+	liveness_watch(&fx->live, &holder);
+	liveness_watch(&fx->live, &holder);
+	assert_int_equal(liveness_count(&fx->live), 1);
+	advance(fx, 0);
+	assert_int_equal(fx->deaths, 1);
+	assert_true(fx->dead_id == 4711);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(liveness_join__ids_differ),
+		CASE(liveness_join__resumes_its_lease),
+		CASE(liveness_join__a_second_connection_cuts_the_first),
+		CASE(liveness_join__another_process_gets_another_lease),
+		CASE(liveness_join__unknown_id_gets_another_lease),
+		CASE(liveness_tick__a_renewed_lease_is_not_looked_at),
+		CASE(liveness_tick__lease_over_and_process_gone),
+		CASE(liveness_tick__connection_lost_and_process_gone),
+		CASE(liveness_tick__a_living_suspect_keeps_all),
+		CASE(liveness_tick__unsettled_is_settled_again),
+		CASE(liveness_tick__no_nodes_fence_at_once),
+		CASE(liveness_tick__a_replaced_node_is_no_witness),
+		CASE(liveness_load__the_dead_of_before_are_found),
+		CASE(liveness_load__the_living_come_back),
+		CASE(liveness_watch__a_holder_nobody_knows),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+#include "tests/support/test.h"
+
+#include "base/runtime_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char root[64];
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(root, sizeof(root), "/tmp/rlv-test-XXXXXX");
+	assert_non_null(mkdtemp(root));
+	return setenv("RELIVE_RUNTIME_DIR", root, 1);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	unsetenv("RELIVE_RUNTIME_DIR");
+	return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct runtime_dir make_dir(void)
+{
+	struct runtime_dir dir;
+
+	assert_int_equal(runtime_dir_open("s", true, &dir), 0);
+	return dir;
+}
+
+static void runtime_name__letters_digits_and_few_marks(void **state)
+{
+	(void)state;
+	assert_true(runtime_name_is_valid("a"));
+	assert_true(runtime_name_is_valid("Store-1_b.c"));
+	assert_false(runtime_name_is_valid(""));
+	assert_false(runtime_name_is_valid(".hidden"));
+	assert_false(runtime_name_is_valid(".."));
+	assert_false(runtime_name_is_valid("a/b"));
+	assert_false(runtime_name_is_valid("a b"));
+	assert_true(runtime_name_is_valid("123456789012345678901234567890123456789012345678"));
+	assert_false(runtime_name_is_valid("1234567890123456789012345678901234567890123456789"));
+}
+
+static void runtime_dir_open__makes_it_for_its_owner_alone(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(stat(dir.path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+}
+
+static void runtime_dir_open__absent_gives_enoent(void **state)
+{
+	struct runtime_dir dir;
+
+	(void)state;
+	assert_int_equal(runtime_dir_open("s", false, &dir), -ENOENT);
+}
+
+static void runtime_dir_open__open_to_others_gives_eacces(void **state)
+{
+	struct runtime_dir dir = make_dir();
+
+	(void)state;
+	assert_int_equal(chmod(dir.path, 0750), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+	assert_non_null(strstr(error_last(), "750"));
+}
+
+static void runtime_dir_open__a_link_gives_eacces(void **state)
+{
+	char path[128], target[128];
+	struct runtime_dir dir;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/s", root);
+	snprintf(target, sizeof(target), "%s/t", root);
+	assert_int_equal(mkdir(target, 0700), 0);
+	assert_int_equal(symlink(target, path), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+}
+
+static void runtime_dir_open__bad_name_gives_einval(void **state)
+{
+	struct runtime_dir dir;
+
+	(void)state;
+	assert_int_equal(runtime_dir_open("../s", true, &dir), -EINVAL);
+	assert_non_null(strstr(error_last(), "../s"));
+}
+
+static void runtime_dir_open__relative_root_gives_einval(void **state)
+{
+	struct runtime_dir dir;
+
+	(void)state;
+	setenv("RELIVE_RUNTIME_DIR", "here", 1);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EINVAL);
+	setenv("RELIVE_RUNTIME_DIR", root, 1);
+}
+
+static void runtime_dir_open__xdg_without_our_own_variable(void **state)
+{
+	char want[128];
+	struct runtime_dir dir;
+
+	(void)state;
+	unsetenv("RELIVE_RUNTIME_DIR");
+	setenv("XDG_RUNTIME_DIR", root, 1);
+	assert_int_equal(runtime_dir_open("s", true, &dir), 0);
+	snprintf(want, sizeof(want), "%s/relive/s", root);
+	assert_string_equal(dir.path, want);
+	unsetenv("XDG_RUNTIME_DIR");
+}
+
+static void runtime_dir_file__too_long_for_a_socket_gives_enametoolong(void **state)
+{
+	char path[RUNTIME_PATH_BYTES], name[RUNTIME_PATH_BYTES];
+	struct runtime_dir dir = make_dir();
+
+	(void)state;
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(runtime_dir_file(&dir, name, path), -ENAMETOOLONG);
+	assert_int_equal(runtime_dir_file(&dir, "metad.sock", path), 0);
+}
+
+static void runtime_dir_token_make__is_made_once(void **state)
+{
+	char first[RUNTIME_TOKEN_BYTES], second[RUNTIME_TOKEN_BYTES];
+	struct runtime_dir dir = make_dir();
+	struct stat st;
+	char path[128];
+
+	(void)state;
+	assert_int_equal(runtime_dir_token(&dir, first), -ENOENT);
+	assert_int_equal(runtime_dir_token_make(&dir, first), 0);
+	assert_int_equal(strlen(first), 64);
+	assert_int_equal(runtime_dir_token_make(&dir, second), 0);
+	assert_string_equal(first, second);
+	snprintf(path, sizeof(path), "%s/token", dir.path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+static void write_file(const struct runtime_dir *dir, const char *name, const char *text,
+		       mode_t mode)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir->path, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void runtime_dir_token__readable_by_others_gives_eacces(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	char token[RUNTIME_TOKEN_BYTES];
+
+	(void)state;
+	assert_int_equal(runtime_dir_token_make(&dir, token), 0);
+	write_file(&dir, "token", token, 0640);
+	assert_int_equal(runtime_dir_token(&dir, token), -EACCES);
+}
+
+static void runtime_dir_token__half_a_token_gives_eproto(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	char token[RUNTIME_TOKEN_BYTES];
+
+	(void)state;
+	write_file(&dir, "token", "0123", 0600);
+	assert_int_equal(runtime_dir_token(&dir, token), -EPROTO);
+}
+
+static void runtime_dir_lock__held_by_another_process_gives_ebusy(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	int fd, pid = 0, status, other;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		int ret = runtime_dir_lock(&dir, "metad", &other, &pid);
+
+		_exit(ret == -EBUSY && pid == (int)getppid() ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	runtime_dir_unlock(&dir, "metad", fd);
+}
+
+static void runtime_dir_lock__stale_pid_file_is_overwritten(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	int fd, pid = 0;
+	char path[128], text[16] = { 0 };
+
+	(void)state;
+	write_file(&dir, "metad.pid", "1\n", 0600);
+	write_file(&dir, "metad.lock", "", 0600);
+	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
+	snprintf(path, sizeof(path), "%s/metad.pid", dir.path);
+	pid = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(read(pid, text, sizeof(text) - 1) > 0);
+	close(pid);
+	assert_int_equal(atoi(text), getpid());
+	runtime_dir_unlock(&dir, "metad", fd);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(runtime_name__letters_digits_and_few_marks),
+		CASE(runtime_dir_open__makes_it_for_its_owner_alone),
+		CASE(runtime_dir_open__absent_gives_enoent),
+		CASE(runtime_dir_open__open_to_others_gives_eacces),
+		CASE(runtime_dir_open__a_link_gives_eacces),
+		CASE(runtime_dir_open__bad_name_gives_einval),
+		CASE(runtime_dir_open__relative_root_gives_einval),
+		CASE(runtime_dir_open__xdg_without_our_own_variable),
+		CASE(runtime_dir_file__too_long_for_a_socket_gives_enametoolong),
+		CASE(runtime_dir_token_make__is_made_once),
+		CASE(runtime_dir_token__readable_by_others_gives_eacces),
+		CASE(runtime_dir_token__half_a_token_gives_eproto),
+		CASE(runtime_dir_lock__held_by_another_process_gives_ebusy),
+		CASE(runtime_dir_lock__stale_pid_file_is_overwritten),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
