@@ -229,19 +229,19 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 	uint64_t began_ns = clock_now_ns(sp->h.clock);
 	uint32_t found = 0;
 	uint32_t failed;
+	bool late;
 	int ret;
 
 	ret = draw(sp, first && !sp->opts.independent, *left, &found);
 	if (ret == 0)
 		ret = gather(sp, batch, found);
-	if (ret == 0 && sp->view->max_times_sampled)
+	/* After a long sleep a generation may have come round: nothing of it is kept. */
+	late = clock_now_ns(sp->h.clock) - began_ns > STALE_AFTER_NS;
+	if (ret == 0 && !late && sp->view->max_times_sampled)
 		ret = sampler_take(sp, found);
 	if (ret)
 		return ret;
-	/* After a long sleep a generation may have come round: nothing of it is kept. */
-	failed = found;
-	if (clock_now_ns(sp->h.clock) - began_ns <= STALE_AFTER_NS)
-		failed = keep_whole(sp, batch, found);
+	failed = late ? found : keep_whole(sp, batch, found);
 	sp->stats.redraws += failed;
 	memmove(sp->scratch.at + failed, sp->scratch.at + found,
 		(*left - found) * sizeof(*sp->scratch.at));
@@ -255,12 +255,19 @@ static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_
 	/* In order, a second look finds the same items again, unless they were taken. */
 	uint32_t rounds = sp->ordered && !sp->view->max_times_sampled ? 1 : REDRAWS;
 	uint32_t left = n;
+	bool first = true;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		sp->scratch.at[i] = i;
-	for (uint32_t round = 0; ret == 0 && left > 0 && round < rounds; round++)
-		ret = draw_round(sp, batch, round == 0, &left);
+	for (uint32_t round = 0; ret == 0 && left > 0 && round < rounds; round++) {
+		uint32_t before = left;
+
+		ret = draw_round(sp, batch, first, &left);
+		first = false;
+		if (sp->view->max_times_sampled && left < before)
+			round = 0; /* others take, too, but there is more to be had */
+	}
 	*left_out = left;
 	return ret;
 }
@@ -341,7 +348,10 @@ static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	return 0;
 }
 
-/* -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. */
+/*
+ * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming view has
+ * taken is handed over in any case: nobody else can have it any more.
+ */
 static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *got_out)
 {
 	uint32_t left;
@@ -352,7 +362,7 @@ static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, u
 	if (left == n)
 		return ret ? ret : error_set(-EAGAIN, "sample: every item drawn was overwritten");
 	if (left > 0) {
-		if (!sp->opts.short_batch)
+		if (!sp->opts.short_batch && !sp->view->max_times_sampled)
 			return error_set(-EAGAIN,
 					 "sample: %u of %u items could not be had; "
 					 "opts.short_batch takes fewer",
@@ -385,11 +395,15 @@ static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeo
 	struct limiter_words words;
 	int ret;
 
-	if (why == -ENODATA && timeout_ns == 0)
-		return error_set(-ENODATA, "sample: the view has no items");
 	ret = limiter_read(&sp->limiter, &words);
 	if (ret)
 		return ret;
+	if (timeout_ns == 0 && (why == -ENODATA || words.ins_committed == 0))
+		return error_set(-ENODATA, "sample: view %u has no items", sp->view_index);
+	if (timeout_ns == 0 && words.ins_committed < sp->view->limit.min_size)
+		return error_set(-ENODATA,
+				 "sample: view %u has had %" PRIu64 " items (min_size %" PRIu64 ")",
+				 sp->view_index, words.ins_committed, sp->view->limit.min_size);
 	return error_set(-ETIMEDOUT,
 			 "sample of %u: not possible within %" PRId64 " ms: %" PRIu64
 			 " items inserted (min_size %" PRIu64 "), %" PRIu64 " sampled",

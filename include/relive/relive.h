@@ -426,8 +426,9 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
 /*
  * Draws n items (1..batch_size) and gathers them. Every item handed over was whole at one moment: its bytes
  * are those of the generation in its key.
+ * A view with max_times_sampled hands over what it took, fewer than n when there is no more.
  * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
- * -ENODATA (timeout 0 and nothing to draw), -EINVAL (n can never be admitted), -EBUSY (all batch buffers are
+ * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted), -EBUSY (all batch buffers are
  * held), -ESTALE, -EHOSTDOWN, -ECHILD.
  * Thread: owner. Cost: 3 + uncached levels RT.
  */
@@ -446,8 +447,8 @@ struct rlv_update_result {
 /*
  * Sets priorities from n absolute TD errors: (|td| + eps)^alpha. A key given twice takes its last
  * value. Keys of overwritten items drop and are counted. *result_out may be NULL.
- * Errors: -EINVAL (NaN or negative value, key of another table or no key at all: checked before
- * anything changes; the message names the index).
+ * Errors: -EINVAL (NaN, infinite or negative value, key of another table or no key at all: checked
+ * before anything changes; the message names the index. Or the view is not prioritized).
  * Thread: owner. Cost: 1 RT for keys of a batch of this sampler that is still held or was the last; 2
  * otherwise.
  */
