@@ -512,7 +512,7 @@ static void serve(struct memnode *node, struct channel *ch)
 
 static void pause_jittered(const struct memnode *node, uint32_t round)
 {
-	uint32_t most = RETRY_FIRST_MS << (round < 6 ? round : 6);
+	uint32_t most = (uint32_t)RETRY_FIRST_MS << (round < 6 ? round : 6);
 	uint32_t dice = 0;
 	uint64_t end;
 

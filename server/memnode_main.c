@@ -132,5 +132,5 @@ int main(int argc, char **argv)
 	if (ret)
 		fprintf(stderr, "relive-memnode: %s\n", error_last());
 	memnode_close(&node);
-	return daemon_exit_of(ret);
+	return (int)daemon_exit_of(ret);
 }

@@ -152,5 +152,5 @@ int main(int argc, char **argv)
 	if (ret)
 		fprintf(stderr, "relive-metad: %s\n", error_last());
 	metad_close(&md);
-	return daemon_exit_of(ret);
+	return (int)daemon_exit_of(ret);
 }
