@@ -8,7 +8,7 @@
 static _Thread_local char last_text[ERROR_TEXT_BYTES];
 static _Thread_local int last_code;
 
-int error_set(int code, const char *fmt, ...)
+int(error_set)(int code, const char *fmt, ...)
 {
 	char text[ERROR_TEXT_BYTES]; /* an argument may be error_last() itself */
 	int saved = errno;

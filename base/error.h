@@ -50,6 +50,18 @@
  */
 int error_set(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
+/*
+ * The code as the caller wrote it, so that compilers and analysers see that it is not 0. It is
+ * evaluated twice.
+ */
+#define error_set(code, ...) error_same(error_set(code, __VA_ARGS__), code)
+
+static inline int error_same(int recorded, int code)
+{
+	(void)recorded;
+	return code;
+}
+
 /* Puts more words in front of the message: "open table replay: " + what was there. */
 int error_prefix(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
