@@ -180,7 +180,7 @@ static void table_plan__atari_keeps_a_frame_once(void **state)
 	assert_plans();
 	assert_int_equal(desc.views[0].window, 5);
 	assert_int_equal(desc.views[0].future, 1);
-	assert_true(desc.rows_bytes <= 1.06 * 7056 * (double)desc.capacity);
+	assert_true((double)desc.rows_bytes <= 1.06 * 7056 * (double)desc.capacity);
 }
 
 static void table_plan__stored_next_observation_needs_no_later_row(void **state)
