@@ -1,0 +1,57 @@
+/*
+ * bench_config.h - what one case of `relive bench replay` measures.
+ */
+#ifndef RLV_CLI_BENCH_CONFIG_H
+#define RLV_CLI_BENCH_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "cli/args.h"
+
+#define BENCH_MAX_WINDOWS 64
+#define BENCH_MAX_ROLES 64
+#define BENCH_LABEL_BYTES 48
+
+enum bench_learn { BENCH_LEARN_BOTH, BENCH_LEARN_SAMPLE };
+
+struct bench_config {
+	char label[BENCH_LABEL_BYTES];
+	const char *trace; /* file, or NULL: the shape */
+	const char *shape;
+	const char *store; /* URI, or NULL: embed: or a private store, see bench_config_is_local */
+	const char *view;  /* "STACK,NSTEP" as given, or NULL */
+	uint32_t actors, learners, shards;
+	uint32_t batch, insert_batch, envs, inflight, defer, block;
+	uint32_t stack, n_step; /* 0 = by the shape */
+	uint32_t layout;        /* enum rlv_layout */
+	uint32_t learn;         /* enum bench_learn */
+	uint32_t pages;         /* enum rlv_pages */
+	uint32_t windows;
+	uint64_t capacity; /* 0 = by the size of a row */
+	uint64_t prefill;  /* BENCH_PREFILL_RING = every row of the ring once */
+	uint64_t seed;
+	int64_t duration_ns; /* of all windows together */
+	double rate;         /* steps/s of all actors, 0 = flat out */
+	double spi;          /* samples per insert, 0 = no limiter */
+	bool pin, threads, loop, check, independent;
+	bool json, full, progress;
+};
+
+#define BENCH_PREFILL_RING UINT64_MAX
+
+void bench_config_init(struct bench_config *config);
+
+/* Reads the command line into config. CLI_CONTINUE, or the exit code. *given_out: any case option? */
+int bench_config_parse(struct bench_config *config, int argc, char **argv, bool *given_out);
+
+/* -EINVAL: the message names the options that do not agree. Fills stack and n_step from view. */
+int bench_config_check(struct bench_config *config) RLV_MUST_CHECK;
+
+/* Roles are threads of this process over embed:. */
+bool bench_config_is_local(const struct bench_config *config);
+
+uint32_t bench_config_roles(const struct bench_config *config);
+
+#endif

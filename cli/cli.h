@@ -1,0 +1,71 @@
+/*
+ * cli.h - what the subcommands share: exit codes, messages, options that all of them have.
+ */
+#ifndef RLV_CLI_CLI_H
+#define RLV_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "relive/relive.h"
+
+#include "base/error.h"
+#include "cli/args.h"
+
+enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
+
+#define CLI_DEFAULT_URI "shm:default"
+#define CLI_CONTINUE (-1)
+
+/* Options of every subcommand that talks to a store. */
+struct cli_common {
+	bool json;
+	int64_t timeout_ns;
+};
+#define CLI_COMMON_INIT \
+	{ \
+		.timeout_ns = 5000000000 \
+	}
+#define CLI_OPTION_JSON(common) \
+	{ \
+		"json", NULL, "one JSON object a line, for programs", &(common).json, ARG_FLAG \
+	}
+#define CLI_OPTION_TIMEOUT(common) \
+	{ \
+		"timeout", "TIME", "longest wait for an answer (default 5s)", \
+			&(common).timeout_ns, ARG_DURATION \
+	}
+
+/* Parses; CLI_CONTINUE, or the exit code when --help or an error has been printed. */
+int cli_parse(const struct args *args, int argc, char *const *argv);
+
+/* "relive: ..." on stderr. */
+void cli_error(const char *fmt, ...) RLV_PRINTF(1, 2);
+
+/* What to do about it, on a line of its own. */
+void cli_hint(const char *fmt, ...) RLV_PRINTF(1, 2);
+
+/* Prints the library's last error with its code, and a hint where there is one. CLI_FAILURE. */
+int cli_fail(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
+
+/* The same with the message of base (error_last): of files, options and daemons. */
+int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
+
+/* Opens a store with a deadline; on failure says so, with what to do. Code of the library. */
+int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
+		   struct rlv_store **store_out) RLV_MUST_CHECK;
+
+/* Closes, and says when that fails. */
+void cli_store_close(struct rlv_store **store);
+void cli_table_close(struct rlv_table **table);
+
+int cmd_up(int argc, char **argv);
+int cmd_down(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_table(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+
+#endif

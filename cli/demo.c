@@ -1,0 +1,319 @@
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/clock.h"
+#include "cli/bench_case.h"
+#include "cli/bench_report.h"
+#include "cli/bench_table.h"
+#include "cli/cli.h"
+#include "cli/host_store.h"
+#include "cli/interrupt.h"
+#include "cli/text_table.h"
+#include "cli/units.h"
+
+#define UP_NS (20 * CLOCK_NS_PER_S)
+#define TICK_NS (100 * CLOCK_NS_PER_MS)
+#define REPAIR_NS (15 * CLOCK_NS_PER_S)
+#define CAPACITY (UINT64_C(1) << 18)
+#define FRAME_CAPACITY (UINT64_C(1) << 14)
+
+/* One scene: a table with its actors and learners. */
+struct scene {
+	const char *title;
+	const char *trace; /* name in tests/data */
+	const char *shape; /* where the trace is not installed */
+	uint32_t actors, learners;
+	uint64_t capacity;
+	int64_t window_ns;
+	uint32_t windows;
+	bool kill_actor; /* in the middle of the second window */
+};
+
+struct demo {
+	struct host_store store;
+	struct progress progress;
+	struct text_table figures;
+	uint64_t last_ns, last_inserted, last_sampled;
+};
+
+/* Recordings lie in the source tree, or where `make install` puts data. */
+static bool find_trace(const char *name, char path[PATH_MAX])
+{
+	static const char *const folders[] = { "tests/data", "../share/relive", "../tests/data",
+					       "../../tests/data" };
+	char exe[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	exe[len > 0 ? len : 0] = 0;
+	slash = strrchr(exe, '/');
+	if (slash)
+		*slash = 0;
+	for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+		int n = i == 0 ? snprintf(path, PATH_MAX, "%s/%s", folders[i], name)
+			       : snprintf(path, PATH_MAX, "%s/%s/%s", exe, folders[i], name);
+
+		if (n > 0 && n < PATH_MAX && access(path, R_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void say(struct demo *demo, const char *text)
+{
+	progress_clear(&demo->progress);
+	printf("\n== %s\n", text);
+	fflush(stdout);
+}
+
+static int show_status(const struct demo *demo)
+{
+	char name[] = "status", uri[HOST_STORE_URI_BYTES];
+	char *argv[] = { name, uri, NULL };
+
+	memcpy(uri, demo->store.uri, sizeof(uri));
+	return cmd_status(2, argv) == CLI_OK ? 0 : -EIO;
+}
+
+static void show_rates(struct demo *demo, const struct bench_case *c, double done)
+{
+	char inserts[UNITS_TEXT_BYTES], samples[UNITS_TEXT_BYTES];
+	uint64_t now = clock_now_ns(clock_monotonic());
+	uint64_t inserted = bench_case_live(c, ROLE_INSERT);
+	uint64_t sampled = bench_case_live(c, ROLE_SAMPLE);
+	double seconds = (double)(now - demo->last_ns) / 1e9;
+
+	if (demo->last_ns && seconds > 0)
+		progress_show(
+			&demo->progress, done, "%s steps/s in, %s items/s out",
+			units_format_si((double)(inserted - demo->last_inserted) / seconds,
+					inserts),
+			units_format_si((double)(sampled - demo->last_sampled) / seconds, samples));
+	demo->last_ns = now;
+	demo->last_inserted = inserted;
+	demo->last_sampled = sampled;
+}
+
+static void kill_actor(struct demo *demo, struct bench_case *c)
+{
+	progress_clear(&demo->progress);
+	printf("   kill -9 %d: actor 0 is gone in the middle of its work\n", (int)c->roles[0].pid);
+	fflush(stdout);
+	kill(c->roles[0].pid, SIGKILL);
+}
+
+/* One window with rates on the way. */
+static int play(struct demo *demo, struct bench_case *c, const struct scene *scene, uint32_t window)
+{
+	bool murder = scene->kill_actor && window == 1;
+	int64_t total = scene->window_ns;
+	uint64_t start;
+	int ret = bench_case_run(c);
+
+	start = clock_now_ns(clock_monotonic());
+	demo->last_ns = 0;
+	while (ret == 0) {
+		int64_t spent = (int64_t)(clock_now_ns(clock_monotonic()) - start);
+
+		if (spent >= total)
+			break;
+		if (murder && spent > total / 4) {
+			kill_actor(demo, c);
+			murder = false;
+		}
+		show_rates(demo, c,
+			   (window + (double)spent / (double)total) / (double)scene->windows);
+		interrupt_sleep(TICK_NS);
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : bench_case_look(c);
+	}
+	if (ret == 0)
+		ret = bench_case_pause(c);
+	return ret ? ret : bench_case_gather(c);
+}
+
+static void add_figures(struct demo *demo, const struct bench_case *c, const struct scene *scene)
+{
+	static const char *const names[ROLE_OPS] = { "insert", "sample", "update" };
+
+	for (int op = 0; op < ROLE_OPS; op++) {
+		struct text_table *table = &demo->figures;
+		char text[UNITS_TEXT_BYTES];
+
+		if (c->series[op][BENCH_ITEMS].n == 0)
+			continue;
+		text_table_cell(table, "%s", scene->title);
+		text_table_cell(table, "%s", names[op]);
+		for (uint32_t w = 0; w < 2; w++) {
+			const struct bench_series *items = &c->series[op][BENCH_ITEMS];
+
+			if (w < items->n)
+				text_table_cell(table, "%s",
+						units_format_si(items->value[w], text));
+			else
+				text_table_cell(table, "-");
+		}
+		text_table_cell(table, "%.2f",
+				bench_spread_of(&c->series[op][BENCH_BYTES], true).best / 1e9);
+		text_table_cell(
+			table, "%s",
+			units_format_number(bench_spread_of(&c->series[op][BENCH_P50], false).best,
+					    text));
+		text_table_cell(
+			table, "%s",
+			units_format_number(bench_spread_of(&c->series[op][BENCH_P99], false).best,
+					    text));
+		text_table_row(table);
+	}
+}
+
+/* The server settles what the dead actor held; then every sum is exact again. */
+static int wait_exact(struct demo *demo, struct bench_case *c)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), REPAIR_NS);
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	struct rlv_store_info info = { .size = sizeof(info) };
+	int ret;
+
+	for (;;) {
+		ret = rlv_table_verify(c->table, &report);
+		if (ret)
+			return cli_fail(ret, "inspect"), ret;
+		if (report.problems == 0 || interrupt_pending() ||
+		    deadline_expired(clock_monotonic(), deadline))
+			break;
+		progress_show(&demo->progress, 1, "waiting for the repair");
+		interrupt_sleep(TICK_NS);
+	}
+	progress_clear(&demo->progress);
+	if (report.problems) {
+		cli_error("inspect found %u problems: %s", report.problems, report.first_problem);
+		return -EBADMSG;
+	}
+	ret = rlv_store_info(c->store, &info);
+	printf("   %llu items: every leaf, sum, block and counter is exact; %u rebuild%s done\n",
+	       (unsigned long long)report.items, ret ? 0 : info.rebuilds,
+	       info.rebuilds == 1 ? "" : "s");
+	return 0;
+}
+
+static int play_all(struct demo *demo, struct bench_case *c, const struct scene *scene)
+{
+	int ret = 0;
+
+	for (uint32_t w = 0; w < scene->windows && ret == 0; w++)
+		ret = play(demo, c, scene, w);
+	progress_clear(&demo->progress);
+	if (ret)
+		return cli_fail_local(ret, "%s", scene->title), ret;
+	add_figures(demo, c, scene);
+	if (scene->kill_actor)
+		printf("   the other actor and both learners went on\n");
+	say(demo, "Inspect: a walk over the whole table");
+	return wait_exact(demo, c);
+}
+
+static int run_scene(struct demo *demo, const struct scene *scene)
+{
+	struct bench_case *c = mem_zalloc(sizeof(*c));
+	struct bench_data *data = mem_zalloc(sizeof(*data));
+	struct bench_config config;
+	char path[PATH_MAX], text[160];
+	bool recorded = find_trace(scene->trace, path);
+	int ret = c && data ? 0 : -ENOMEM;
+
+	bench_config_init(&config);
+	snprintf(config.label, sizeof(config.label), "%s", scene->title);
+	config.trace = recorded ? path : NULL;
+	config.shape = scene->shape;
+	config.store = demo->store.uri;
+	config.actors = scene->actors;
+	config.learners = scene->learners;
+	config.capacity = scene->capacity;
+	config.layout = RLV_WINDOW;
+	snprintf(text, sizeof(text),
+		 "%s: %u actor%s insert %s, %u learner%s sample and reprioritise", scene->title,
+		 scene->actors, scene->actors == 1 ? "" : "s",
+		 recorded ? "recorded experience" : "made-up experience (no recording here)",
+		 scene->learners, scene->learners == 1 ? "" : "s");
+	say(demo, text);
+	if (ret == 0)
+		ret = bench_data_open(config.trace, config.shape, config.seed, data);
+	if (ret == 0)
+		ret = bench_case_open(c, &config, data);
+	if (ret)
+		cli_fail_local(ret, "%s", scene->title);
+	if (c && ret == 0) {
+		c->may_die = scene->kill_actor;
+		c->progress = &demo->progress;
+		ret = bench_case_start(c, config.store);
+		if (ret == 0)
+			ret = play_all(demo, c, scene);
+	}
+	if (c)
+		bench_case_close(c);
+	if (data)
+		bench_data_close(data);
+	mem_free(c);
+	mem_free(data);
+	return ret;
+}
+
+static const struct scene scenes[] = {
+	{ "CartPole", "cartpole.rlvt", "cartpole", 2, 2, CAPACITY, 4 * CLOCK_NS_PER_S, 2, true },
+	{ "Pong", "pong.rlvt", "atari", 1, 1, FRAME_CAPACITY, 3 * CLOCK_NS_PER_S, 1, false },
+};
+
+static int run_all(struct demo *demo)
+{
+	int ret;
+
+	say(demo, "A memory node and a metadata server start");
+	ret = host_store_private(UINT64_C(1) << 30, UP_NS, &demo->store);
+	if (ret)
+		return cli_fail_local(ret, "bring up a private store"), ret;
+	ret = show_status(demo);
+	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++)
+		ret = run_scene(demo, &scenes[i]);
+	if (ret == 0) {
+		say(demo, "Throughputs");
+		ret = text_table_print(&demo->figures, stdout);
+		printf("\nAll of it was on this machine alone; relive bench replay measures with care.\n");
+	}
+	return ret;
+}
+
+int cmd_demo(int argc, char **argv)
+{
+	const struct args args = {
+		.usage = "demo",
+		.summary =
+			"Shows what Relive does, within a minute: a memory node and a metadata server\n"
+			"start, actors insert recorded experience, learners sample and reprioritise it,\n"
+			"an actor is killed, and everything is found exact. Nothing is left behind.",
+	};
+	int code = cli_parse(&args, argc, argv), ret;
+	struct demo *demo;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	demo = mem_zalloc(sizeof(*demo));
+	if (!demo)
+		return cli_fail_local(-ENOMEM, "demo");
+	interrupt_install();
+	progress_begin(&demo->progress, true);
+	text_table_init(&demo->figures, "table", "role", ">items/s", ">after the kill", ">GB/s",
+			">p50 us", ">p99 us", NULL);
+	ret = run_all(demo);
+	host_store_close(&demo->store);
+	text_table_fini(&demo->figures);
+	mem_free(demo);
+	if (ret == 0)
+		printf("The store is down and its files are gone.\n");
+	return ret ? CLI_FAILURE : CLI_OK;
+}

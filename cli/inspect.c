@@ -1,0 +1,117 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+
+static int print_json(const char *name, const struct rlv_verify_report *report)
+{
+	struct json json;
+	int ret;
+
+	json_init_file(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "table", name);
+	json_put_u64(&json, "problems", report->problems);
+	json_put_u64(&json, "items", report->items);
+	json_put_u64(&json, "open_blocks", report->open_blocks);
+	json_put_u64(&json, "wrong_sums", report->wrong_sums);
+	json_put_u64(&json, "wrong_leaves", report->wrong_leaves);
+	json_put_u64(&json, "wrong_blocks", report->wrong_blocks);
+	json_put_u64(&json, "wrong_rows", report->wrong_rows);
+	json_put_u64(&json, "wrong_words", report->wrong_words);
+	json_put_string(&json, "first_problem", report->first_problem);
+	json_object_end(&json);
+	json_newline(&json);
+	ret = json_finish(&json);
+	json_fini(&json);
+	return ret;
+}
+
+static void print_text(const char *name, const struct rlv_verify_report *report)
+{
+	printf("%s: %llu items, %llu open blocks: ", name, (unsigned long long)report->items,
+	       (unsigned long long)report->open_blocks);
+	if (report->problems == 0) {
+		printf("every invariant holds\n");
+		return;
+	}
+	printf("%u PROBLEMS\n  wrong sums %llu, leaves %llu, blocks %llu, rows %llu, words %llu\n"
+	       "  first: %s\n",
+	       report->problems, (unsigned long long)report->wrong_sums,
+	       (unsigned long long)report->wrong_leaves, (unsigned long long)report->wrong_blocks,
+	       (unsigned long long)report->wrong_rows, (unsigned long long)report->wrong_words,
+	       report->first_problem);
+}
+
+/* CLI_FAILURE also when the table is not as it should be. */
+static int inspect(struct rlv_store *store, const char *name, bool as_json)
+{
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	struct rlv_table *table;
+	int ret = rlv_table_open(store, name, &table);
+
+	if (ret)
+		return cli_fail(ret, "open table %s", name);
+	ret = rlv_table_verify(table, &report);
+	cli_table_close(&table);
+	if (ret)
+		return cli_fail(ret, "verify table %s", name);
+	if (as_json && print_json(name, &report))
+		return CLI_FAILURE;
+	if (!as_json)
+		print_text(name, &report);
+	return report.problems ? CLI_FAILURE : CLI_OK;
+}
+
+static int inspect_all(struct rlv_store *store, bool as_json)
+{
+	char(*names)[RLV_NAME_BYTES] = mem_array(1024, RLV_NAME_BYTES);
+	size_t n = 1024;
+	int code = CLI_OK, ret;
+
+	if (!names)
+		return cli_fail_local(-ENOMEM, "inspect");
+	ret = rlv_store_tables(store, names, &n);
+	if (ret)
+		code = cli_fail(ret, "list the tables");
+	for (size_t i = 0; ret == 0 && i < n && i < 1024; i++) {
+		if (inspect(store, names[i], as_json))
+			code = CLI_FAILURE;
+	}
+	if (ret == 0 && n == 0 && !as_json)
+		printf("no tables\n");
+	mem_free(names);
+	return code;
+}
+
+int cmd_inspect(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	const char *what[2] = { NULL, NULL };
+	struct rlv_store *store;
+	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct args args = {
+		.usage = "inspect [URI [TABLE]] [OPTIONS]",
+		.summary =
+			"Walks a table, or all of them, and checks every invariant: sums, leaves, "
+			"blocks, rows,\ncounters. Exit code 1 when one is broken.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.notes = "Exact while nobody writes; beside writers it may see a change half done.",
+		.positional = what,
+		.max_positional = 2,
+	};
+	int code = cli_parse(&args, argc, argv);
+
+	if (code != CLI_CONTINUE)
+		return code;
+	if (cli_store_open(what[0] ? what[0] : CLI_DEFAULT_URI, common.timeout_ns, true, &store))
+		return CLI_FAILURE;
+	code = what[1] ? inspect(store, what[1], common.json) : inspect_all(store, common.json);
+	cli_store_close(&store);
+	return code;
+}

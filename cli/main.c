@@ -1,0 +1,89 @@
+/*
+ * The `relive` command: one file for each subcommand.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+} commands[] = {
+	{ "up", cmd_up, "start a store on this host: memory nodes and a metadata server" },
+	{ "down", cmd_down, "stop it" },
+	{ "status", cmd_status, "nodes, tables and clients of a store" },
+	{ "table", cmd_table, "list, describe, create and drop tables" },
+	{ "inspect", cmd_inspect, "walk tables and check every invariant" },
+	{ "bench", cmd_bench, "measure: relive bench replay" },
+	{ "demo", cmd_demo, "all of it in a minute, on recorded experience" },
+	{ "version", cmd_version, "version and commit" },
+};
+
+static void print_help(FILE *file)
+{
+	fputs("Usage: relive COMMAND [OPTIONS]\n\n"
+	      "Relive keeps the experience of reinforcement learning in memory that neither actors\n"
+	      "nor learners own. Each command has a --help.\n\n",
+	      file);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage.\n"
+	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
+	      "$XDG_RUNTIME_DIR/relive).\n",
+	      file);
+}
+
+int cmd_version(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	const struct arg_option options[] = { CLI_OPTION_JSON(common) };
+	const struct args args = {
+		.usage = "version [--json]",
+		.summary = "Prints the version of the command and of the library that it runs on.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+	};
+	int code = cli_parse(&args, argc, argv);
+	struct json json;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	if (!common.json) {
+		printf("relive %d.%d.%d (library %s, commit %s)\n", RLV_VERSION_MAJOR,
+		       RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
+		return CLI_OK;
+	}
+	json_init_file(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "version", rlv_version());
+	json_put_string(&json, "commit", RLV_COMMIT);
+	json_object_end(&json);
+	json_newline(&json);
+	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json_fini(&json);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		print_help(stdout);
+		return CLI_OK;
+	}
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+		if (strcmp(name, commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	}
+	if (*name)
+		cli_error("no command '%.40s'", name);
+	print_help(stderr);
+	return CLI_USAGE;
+}

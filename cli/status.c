@@ -1,0 +1,108 @@
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/text_table.h"
+#include "cli/units.h"
+
+#define MAX_NODES 16
+
+static void json_node(struct json *json, const struct rlv_node_info *node)
+{
+	json_object_begin(json);
+	json_put_string(json, "name", node->name);
+	json_put_string(json, "state", node->state == 1 ? "up" : "down");
+	json_put_string(json, "address", node->address);
+	json_put_u64(json, "pool_bytes", node->pool_bytes);
+	json_put_u64(json, "used_bytes", node->used_bytes);
+	json_put_u64(json, "regions", node->regions);
+	json_put_u64(json, "incarnation", node->incarnation);
+	json_put_string(json, "pages", node->pages);
+	json_object_end(json);
+}
+
+static int print_json(const struct rlv_store_info *info)
+{
+	struct json json;
+	int code;
+
+	json_init_file(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "uri", info->uri);
+	json_put_string(&json, "server_version", info->server_version);
+	json_put_u64(&json, "term", info->term);
+	json_put_u64(&json, "tables", info->n_tables);
+	json_put_u64(&json, "clients", info->n_clients);
+	json_put_u64(&json, "rebuilds", info->rebuilds);
+	json_key(&json, "nodes");
+	json_array_begin(&json);
+	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++)
+		json_node(&json, &info->nodes[i]);
+	json_array_end(&json);
+	json_object_end(&json);
+	json_newline(&json);
+	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json_fini(&json);
+	return code;
+}
+
+static int print_text(const struct rlv_store_info *info)
+{
+	char pool[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
+	struct text_table table;
+	int ret;
+
+	printf("%s  version %s  term %llu  tables %u  clients %u  rebuilds %u\n", info->uri,
+	       info->server_version, (unsigned long long)info->term, info->n_tables,
+	       info->n_clients, info->rebuilds);
+	text_table_init(&table, "node", "state", ">pool", ">used", ">regions", "pages", "address",
+			NULL);
+	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++) {
+		const struct rlv_node_info *node = &info->nodes[i];
+
+		text_table_cell(&table, "%s", node->name);
+		text_table_cell(&table, "%s", node->state == 1 ? "up" : "down");
+		text_table_cell(&table, "%s", units_format_bytes(node->pool_bytes, pool));
+		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
+		text_table_cell(&table, "%u", node->regions);
+		text_table_cell(&table, "%s", node->pages);
+		text_table_cell(&table, "%s", node->address);
+		text_table_row(&table);
+	}
+	ret = text_table_print(&table, stdout);
+	text_table_fini(&table);
+	return ret ? CLI_FAILURE : CLI_OK;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	const char *uri = NULL;
+	struct rlv_store *store;
+	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct args args = {
+		.usage = "status [URI] [OPTIONS]",
+		.summary = "Says which memory nodes, tables and clients a store has (default "
+			   "" CLI_DEFAULT_URI "). Exit code 1 when it does not answer.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.positional = &uri,
+		.max_positional = 1,
+	};
+	int code = cli_parse(&args, argc, argv), ret;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	uri = uri ? uri : CLI_DEFAULT_URI;
+	if (cli_store_open(uri, common.timeout_ns, true, &store))
+		return CLI_FAILURE;
+	ret = rlv_store_info(store, &info);
+	if (ret)
+		code = cli_fail(ret, "status of %s", uri);
+	else
+		code = common.json ? print_json(&info) : print_text(&info);
+	cli_store_close(&store);
+	return code;
+}

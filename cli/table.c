@@ -1,0 +1,219 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/shape.h"
+#include "cli/table_print.h"
+
+#define MAX_TABLES 4096
+#define DEFAULT_CAPACITY (UINT64_C(1) << 20)
+
+/* What `relive table ...` was asked to do. */
+struct request {
+	struct cli_common common;
+	const char *uri;
+	const char *name;
+	const char *shape;
+	struct rlv_table_opts opts;
+	struct rlv_view view;
+	double spi;
+	uint64_t min_size;
+};
+
+static int describe(struct rlv_store *store, const char *name, const struct request *request,
+		    struct text_table *list)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	struct rlv_table *table;
+	int ret = rlv_table_open(store, name, &table);
+
+	if (ret)
+		return cli_fail(ret, "open table %s", name);
+	ret = rlv_table_info(table, &info);
+	if (ret)
+		cli_fail(ret, "table %s", name);
+	else if (request->common.json)
+		ret = table_print_json(&info, stdout);
+	else if (list)
+		table_print_row(&info, list);
+	else
+		ret = table_print_text(&info, stdout);
+	cli_table_close(&table);
+	return ret ? CLI_FAILURE : CLI_OK;
+}
+
+static int list_names(struct rlv_store *store, const struct request *request,
+		      char (*names)[RLV_NAME_BYTES])
+{
+	struct text_table list;
+	size_t n = MAX_TABLES;
+	int ret = rlv_store_tables(store, names, &n), code = CLI_OK;
+
+	if (ret)
+		return cli_fail(ret, "list the tables");
+	table_print_heading(&list);
+	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
+		if (describe(store, names[i], request, &list))
+			code = CLI_FAILURE;
+	}
+	if (!request->common.json && text_table_print(&list, stdout))
+		code = CLI_FAILURE;
+	text_table_fini(&list);
+	return code;
+}
+
+static int do_list(struct rlv_store *store, const struct request *request)
+{
+	char(*names)[RLV_NAME_BYTES] = mem_array(MAX_TABLES, RLV_NAME_BYTES);
+	int code;
+
+	if (!names)
+		return cli_fail_local(-ENOMEM, "list");
+	code = list_names(store, request, names);
+	mem_free(names);
+	return code;
+}
+
+static int do_info(struct rlv_store *store, const struct request *request)
+{
+	return describe(store, request->name, request, NULL);
+}
+
+static int do_create(struct rlv_store *store, const struct request *request)
+{
+	struct rlv_table_opts opts = request->opts;
+	struct rlv_view view = request->view;
+	struct rlv_table *table;
+	struct shape shape;
+	int ret = shape_parse(request->shape, &shape);
+
+	if (ret)
+		return cli_fail_local(ret, "--columns");
+	if (request->spi > 0)
+		view.limiter = rlv_limiter_sample_to_insert(
+			request->spi, request->min_size ? request->min_size : 1,
+			request->spi * (double)(request->min_size + 1024));
+	else if (request->min_size)
+		view.limiter = rlv_limiter_min_size(request->min_size);
+	opts.columns = shape.columns;
+	opts.n_columns = shape.n_columns;
+	opts.views = &view;
+	opts.n_views = 1;
+	ret = rlv_table_create(store, request->name, &opts, &table);
+	if (ret)
+		return cli_fail(ret, "create table %s", request->name);
+	cli_table_close(&table);
+	return describe(store, request->name, request, NULL);
+}
+
+static int do_drop(struct rlv_store *store, const struct request *request)
+{
+	int ret = rlv_table_drop(store, request->name);
+
+	if (ret)
+		return cli_fail(ret, "drop table %s", request->name);
+	if (!request->common.json)
+		printf("table %s is dropped\n", request->name);
+	return CLI_OK;
+}
+
+static const struct {
+	const char *verb;
+	int (*run)(struct rlv_store *store, const struct request *request);
+	bool named;
+	bool writes;
+} verbs[] = {
+	{ "list", do_list, false, false },
+	{ "info", do_info, true, false },
+	{ "create", do_create, true, true },
+	{ "drop", do_drop, true, true },
+};
+
+/* relive table VERB [URI] [NAME]: with one word after the verb, it is the name, if one is needed. */
+static int run(struct request *request, const char *const *words)
+{
+	struct rlv_store *store;
+	size_t v = 0;
+	int code;
+
+	while (v < ARRAY_LEN(verbs) && strcmp(words[0], verbs[v].verb) != 0)
+		v++;
+	if (v == ARRAY_LEN(verbs)) {
+		cli_error("table %.40s: there are list, info, create, drop", words[0]);
+		return CLI_USAGE;
+	}
+	request->uri = words[1];
+	request->name = words[2];
+	if (verbs[v].named && !words[2]) {
+		request->uri = NULL;
+		request->name = words[1];
+	}
+	if (verbs[v].named != (request->name != NULL)) {
+		cli_error(verbs[v].named ? "table %s: which table?" : "table %s takes no name",
+			  words[0]);
+		return CLI_USAGE;
+	}
+	if (!request->uri)
+		request->uri = CLI_DEFAULT_URI;
+	if (cli_store_open(request->uri, request->common.timeout_ns, !verbs[v].writes, &store))
+		return CLI_FAILURE;
+	code = verbs[v].run(store, request);
+	cli_store_close(&store);
+	return code;
+}
+
+int cmd_table(int argc, char **argv)
+{
+	struct request request = { .common = CLI_COMMON_INIT,
+				   .shape = "cartpole",
+				   .opts = RLV_TABLE_OPTS_INIT };
+	const char *words[3] = { NULL, NULL, NULL };
+	const struct arg_option options[] = {
+		CLI_OPTION_JSON(request.common),
+		CLI_OPTION_TIMEOUT(request.common),
+		{ NULL, NULL, "Options of create", NULL, ARG_HEADING },
+		{ "columns", "SHAPE", "obs:f32[4],action:i64,... or cartpole, cartpole-next, atari",
+		  &request.shape, ARG_TEXT },
+		{ "capacity", "N", "steps that stay drawable (default 2^20)",
+		  &request.opts.capacity, ARG_COUNT },
+		{ "shards", "N", "parts, spread over the memory nodes (default 1)",
+		  &request.opts.shards, ARG_COUNT32 },
+		{ "stack", "N", "observations stacked in an item (default 1)", &request.view.stack,
+		  ARG_COUNT32 },
+		{ "n-step", "N", "longest n-step return (default 1)", &request.view.n_step,
+		  ARG_COUNT32 },
+		{ "selector", "prioritized|uniform|fifo|lifo", "how items are drawn",
+		  &request.view.selector, ARG_CHOICE },
+		{ "alpha", "X", "priority exponent (default 0.6)", &request.view.alpha,
+		  ARG_NUMBER },
+		{ "max-writers", "N", "environments that append at once (default 4)",
+		  &request.opts.max_writers, ARG_COUNT32 },
+		{ "max-clients", "N", "handles open at once (default 64)",
+		  &request.opts.max_clients, ARG_COUNT32 },
+		{ "block", "N", "rows that a stream claims at once (default: chosen)",
+		  &request.opts.block, ARG_COUNT32 },
+		{ "min-size", "N", "nothing is sampled before so many items", &request.min_size,
+		  ARG_COUNT },
+		{ "spi", "X", "samples per insert that the limiter keeps", &request.spi,
+		  ARG_NUMBER },
+	};
+	const struct args args = {
+		.usage = "table list|info|create|drop [URI] [NAME] [OPTIONS]",
+		.summary = "Lists, describes, creates and drops tables (default store "
+			   "" CLI_DEFAULT_URI ").",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.positional = words,
+		.min_positional = 1,
+		.max_positional = 3,
+	};
+	int code;
+
+	request.opts.capacity = DEFAULT_CAPACITY;
+	code = cli_parse(&args, argc, argv);
+	return code == CLI_CONTINUE ? run(&request, words) : code;
+}

@@ -1,0 +1,24 @@
+/*
+ * table_print.h - what a table is, as text, as a line of a list, and as JSON.
+ */
+#ifndef RLV_CLI_TABLE_PRINT_H
+#define RLV_CLI_TABLE_PRINT_H
+
+#include <stdio.h>
+
+#include "relive/relive.h"
+
+#include "base/error.h"
+#include "cli/text_table.h"
+
+void table_print_heading(struct text_table *list);
+void table_print_row(const struct rlv_table_info *info, struct text_table *list);
+
+/* -EIO, -ENOMEM. */
+int table_print_text(const struct rlv_table_info *info, FILE *file) RLV_MUST_CHECK;
+int table_print_json(const struct rlv_table_info *info, FILE *file) RLV_MUST_CHECK;
+
+/* "prioritized", .. Static. */
+const char *table_selector_name(uint32_t selector);
+
+#endif

@@ -1,0 +1,123 @@
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/host_store.h"
+#include "cli/interrupt.h"
+#include "cli/units.h"
+
+#define DEFAULT_BYTES (UINT64_C(1) << 30)
+#define DEFAULT_TIMEOUT_NS 20000000000
+#define MIN_BYTES (UINT64_C(8) << 20)
+
+static int print_up(const struct host_store *store, const struct host_store_opts *opts,
+		    bool as_json)
+{
+	char bytes[UNITS_TEXT_BYTES];
+	struct json json;
+	int code;
+
+	if (!as_json) {
+		printf("%s\n", store->uri);
+		fprintf(stderr,
+			"store %s is up: %u memory node%s of %s; stop it with: relive down "
+			"--store %s\n",
+			store->name, opts->nodes, opts->nodes == 1 ? "" : "s",
+			units_format_bytes(opts->bytes, bytes), store->name);
+		return CLI_OK;
+	}
+	json_init_file(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "uri", store->uri);
+	json_put_string(&json, "store", store->name);
+	json_put_i64(&json, "metad_pid", store->metad);
+	json_key(&json, "memnode_pids");
+	json_array_begin(&json);
+	for (uint32_t i = 0; i < store->n_nodes; i++)
+		json_i64(&json, store->nodes[i]);
+	json_array_end(&json);
+	json_object_end(&json);
+	json_newline(&json);
+	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json_fini(&json);
+	return code;
+}
+
+static bool options_agree(const struct host_store_opts *opts)
+{
+	if (opts->file && opts->dax)
+		cli_error("--file and --dax: give one of them");
+	else if ((opts->file || opts->dax) && opts->nodes != 1)
+		cli_error("--nodes %u: a file or device holds the pool of one node", opts->nodes);
+	else if (opts->nodes == 0 || opts->nodes > HOST_STORE_MAX_NODES)
+		cli_error("--nodes %u: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
+	else if (opts->bytes < MIN_BYTES)
+		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
+	else
+		return true;
+	return false;
+}
+
+static int run(const struct host_store_opts *opts, bool as_json, bool bar)
+{
+	struct progress progress;
+	struct host_store store;
+	int ret;
+
+	interrupt_install();
+	progress_begin(&progress, bar);
+	ret = host_store_up(opts, &progress, &store);
+	if (ret == 0)
+		return print_up(&store, opts, as_json);
+	cli_fail_local(ret, "up");
+	if (ret == -EBUSY)
+		cli_hint("relive status shm:%s, or relive down --store %s", opts->store,
+			 opts->store);
+	return CLI_FAILURE;
+}
+
+int cmd_up(int argc, char **argv)
+{
+	struct host_store_opts opts = { .store = "default",
+					.bytes = DEFAULT_BYTES,
+					.nodes = 1,
+					.timeout_ns = DEFAULT_TIMEOUT_NS };
+	bool as_json = false, bar = false;
+	uint32_t stalled = 0;
+	const struct arg_option options[] = {
+		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
+		{ "size", "BYTES", "pool of each memory node (default 1G)", &opts.bytes,
+		  ARG_BYTES },
+		{ "file", "PATH", "keep the pool in a file, which survives", &opts.file, ARG_TEXT },
+		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
+		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
+		{ "stalled", "wait|kill",
+		  "what becomes of a stopped process that holds blocks (default wait)", &stalled,
+		  ARG_CHOICE },
+		{ "nodes", "N", "memory nodes (default 1)", &opts.nodes, ARG_COUNT32 },
+		{ "timeout", "TIME", "longest wait until they are ready (default 20s)",
+		  &opts.timeout_ns, ARG_DURATION },
+		{ "json", NULL, "one JSON object, for programs", &as_json, ARG_FLAG },
+		{ "progress", NULL, "show progress without a terminal, too", &bar, ARG_FLAG },
+	};
+	const struct args args = {
+		.usage = "up [OPTIONS]",
+		.summary =
+			"Starts relive-metad and relive-memnode on this host, waits until they are "
+			"ready and\nprints the URI of the store.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.notes = "Sockets, logs and the token are in RELIVE_RUNTIME_DIR/NAME, which nobody "
+			 "else may enter.",
+	};
+	int code = cli_parse(&args, argc, argv);
+
+	if (code != CLI_CONTINUE)
+		return code;
+	opts.kill_stalled = stalled == 1;
+	if (!options_agree(&opts))
+		return CLI_USAGE;
+	return run(&opts, as_json, bar);
+}
