@@ -40,6 +40,9 @@ int handle_open(struct handle *h, struct rlv_table *table, uint32_t view_mask,
 	struct meta *meta = table->store->meta;
 	int ret;
 
+	ret = node_set_check(&table->nodes);
+	if (ret)
+		return ret;
 	memset(h, 0, sizeof(*h));
 	h->table = table;
 	h->desc = &table->place.desc;
@@ -71,7 +74,10 @@ int handle_close(struct handle *h)
 	int ret;
 
 	close_accesses(h);
-	ret = meta->ops->slot_put(meta, &h->table->place, h->owner);
+	if (transport_is_forked(h->nodes.transports[0]))
+		ret = error_set(-ECHILD, "this handle was opened before fork(): it is the parent's");
+	else
+		ret = meta->ops->slot_put(meta, &h->table->place, h->owner);
 	node_set_close(&h->nodes);
 	table_handle_put(h->table);
 	return ret;
@@ -79,16 +85,7 @@ int handle_close(struct handle *h)
 
 int handle_check(const struct handle *h)
 {
-	if (transport_is_forked(h->nodes.transports[0]))
-		return error_set(-ECHILD,
-				 "this handle was opened before fork(): open one in the child");
-	for (uint32_t s = 0; s < h->n_shards; s++) {
-		int ret = shard_state(h->nodes.shards[s]);
-
-		if (ret)
-			return ret;
-	}
-	return 0;
+	return node_set_check(&h->nodes);
 }
 
 int handle_failed(struct access *acc, int error)

@@ -110,6 +110,20 @@ void node_set_close(struct node_set *nodes)
 	memset(nodes, 0, sizeof(*nodes));
 }
 
+int node_set_check(const struct node_set *nodes)
+{
+	if (transport_is_forked(nodes->transports[0]))
+		return error_set(-ECHILD,
+				 "this handle was opened before fork(): open one in the child");
+	for (uint32_t s = 0; s < nodes->n_shards; s++) {
+		int ret = shard_state(nodes->shards[s]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 void node_set_stats(const struct node_set *nodes, struct transport_stats *out)
 {
 	memset(out, 0, sizeof(*out));

@@ -19,6 +19,12 @@ RLV_MUST_CHECK int node_set_open(struct meta *meta, const struct meta_table *tab
 				 int64_t timeout_ns, struct node_set *out);
 void node_set_close(struct node_set *nodes);
 
+/*
+ * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN.
+ * Cost: one load for each shard.
+ */
+RLV_MUST_CHECK int node_set_check(const struct node_set *nodes);
+
 /* Sums over all transports. */
 void node_set_stats(const struct node_set *nodes, struct transport_stats *out);
 

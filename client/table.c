@@ -208,13 +208,16 @@ static void info_sizes(const struct table_desc *desc, struct rlv_table_info *inf
 int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };
-	int ret = 0;
+	int ret;
 
 	if (!table || !info_out)
 		return error_set(-EINVAL, "table or info_out is NULL");
 	if (info_out->size < sizeof(info))
 		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
 				 sizeof(info));
+	ret = node_set_check(&table->nodes);
+	if (ret)
+		return ret;
 	signature_decode(&table->place.desc, &info);
 	info_sizes(&table->place.desc, &info);
 	lock_acquire(&table->lock, &table_lock);
@@ -252,13 +255,16 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 	struct rlv_verify_report sum = { .size = sizeof(sum) };
 	struct shard_check_opts opts = { .rows = true };
 	struct shard_check_report one;
-	int ret = 0;
+	int ret;
 
 	if (!table || !report_out)
 		return error_set(-EINVAL, "table or report_out is NULL");
 	if (report_out->size < sizeof(sum))
 		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
 				 sizeof(sum));
+	ret = node_set_check(&table->nodes);
+	if (ret)
+		return ret;
 	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
 	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
