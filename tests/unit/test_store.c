@@ -1,356 +1,352 @@
+/*
+ * Life of stores and tables: open, close in the right order, drop, fork, read-only.
+ */
+#include "tests/support/replay_fixture.h"
 #include "tests/support/test.h"
 
-#include "server/store.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
+static const struct rlv_table_opts plain = { 0 };
 
-static char path[64];
-
-static int setup(void **state)
+static void store_close__with_open_tables_gives_ebusy(void **state)
 {
-	struct store *store;
-	int fd;
-
-	snprintf(path, sizeof(path), "/tmp/rlv-test-XXXXXX");
-	fd = mkstemp(path);
-	assert_true(fd >= 0);
-	close(fd);
-	assert_int_equal(store_open(path, &store), 0);
-	*state = store;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	static const char *const tails[] = { "", "-wal", "-shm" };
-	struct store *store = *state;
-	char name[80];
-
-	store_close(&store);
-	for (size_t i = 0; i < 3; i++) {
-		snprintf(name, sizeof(name), "%s%s", path, tails[i]);
-		(void)unlink(name);
-	}
-	return 0;
-}
-
-static struct store *reopen(void **state)
-{
-	struct store *store = *state;
-
-	store_close(&store);
-	assert_int_equal(store_open(path, &store), 0);
-	*state = store;
-	return store;
-}
-
-static struct store_table make_table(uint32_t id, const char *name)
-{
-	struct store_table table = { .state = STORE_TABLE_LIVE };
-
-	table.desc.table_id = id;
-	snprintf(table.desc.name, sizeof(table.desc.name), "%s", name);
-	table.desc.capacity = 1000 + id;
-	return table;
-}
-
-struct seen {
-	uint32_t n;
-	struct store_table table;
-	struct store_shard shard;
-	struct store_node node;
-	struct store_client client;
-};
-
-static int see_table(void *ctx, const struct store_table *table)
-{
-	struct seen *seen = ctx;
-
-	seen->n++;
-	seen->table = *table;
-	return 0;
-}
-
-static int see_shard(void *ctx, const struct store_shard *shard)
-{
-	struct seen *seen = ctx;
-
-	seen->n++;
-	seen->shard = *shard;
-	return 0;
-}
-
-static int see_node(void *ctx, const struct store_node *node)
-{
-	struct seen *seen = ctx;
-
-	seen->n++;
-	seen->node = *node;
-	return 0;
-}
-
-static int see_client(void *ctx, const struct store_client *client)
-{
-	struct seen *seen = ctx;
-
-	seen->n++;
-	seen->client = *client;
-	return 0;
-}
-
-static void store_open__same_uuid_and_next_term(void **state)
-{
-	struct store_ids first, second;
-
-	store_ids(*state, &first);
-	store_ids(reopen(state), &second);
-	assert_int_equal(first.term, 1);
-	assert_int_equal(second.term, 2);
-	assert_memory_equal(first.uuid, second.uuid, sizeof(first.uuid));
-}
-
-static void store_open__another_schema_gives_eproto(void **state)
-{
-	struct store *store = *state;
-	sqlite3 *db;
-
-	store_close(&store);
-	*state = NULL;
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
-	sqlite3_close(db);
-	assert_int_equal(store_open(path, &store), -EPROTO);
-	assert_non_null(strstr(error_last(), "99"));
-}
-
-static void store_open__no_database_gives_ebadmsg(void **state)
-{
-	struct store *store = *state;
-	char garbage[8192];
-	int fd;
-
-	store_close(&store);
-	*state = NULL;
-	memset(garbage, 'x', sizeof(garbage));
-	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	assert_int_equal(write(fd, garbage, sizeof(garbage)), sizeof(garbage));
-	close(fd);
-	assert_int_equal(store_open(path, &store), -EBADMSG);
-}
-
-static void store_open__no_directory_gives_eacces(void **state)
-{
-	struct store *store = NULL;
+	struct replay_fixture fx;
+	struct rlv_store *store;
 
 	(void)state;
-	assert_int_equal(store_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
-	assert_null(store);
+	replay_open(&fx, &plain);
+	store = fx.store;
+	replay_expect(rlv_store_close(&fx.store), -EBUSY, "1 tables");
+	assert_ptr_equal(fx.store, store);
+	replay_close(&fx);
 }
 
-static void store_table_put__survives(void **state)
+static void table_close__with_open_handles_gives_ebusy(void **state)
 {
-	const struct store_table table = make_table(7, "t");
-	struct seen seen = { 0 };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
 
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
-	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.table.state, STORE_TABLE_LIVE);
-	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
+	(void)state;
+	replay_open(&fx, &plain);
+	writer = replay_writer(&fx, 1);
+	sampler = replay_sampler(&fx, NULL);
+	replay_expect(rlv_table_close(&fx.table), -EBUSY, "2 writers or samplers");
+	replay_writer_done(&writer);
+	replay_expect(rlv_table_close(&fx.table), -EBUSY, "1 writers or samplers");
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
 }
 
-static void store_table_put__replaces_the_state(void **state)
+static void close__twice_is_a_no_op(void **state)
 {
-	struct store_table table = make_table(7, "t");
-	struct seen seen = { 0 };
+	struct replay_fixture fx;
+	struct rlv_writer *writer = NULL;
+	struct rlv_sampler *sampler = NULL;
 
-	assert_int_equal(store_table_put(*state, &table), 0);
-	table.state = STORE_TABLE_DROPPING;
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
-	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.table.state, STORE_TABLE_DROPPING);
+	(void)state;
+	replay_open(&fx, &plain);
+	replay_close(&fx);
+	assert_int_equal(rlv_table_close(&fx.table), 0);
+	assert_int_equal(rlv_store_close(&fx.store), 0);
+	assert_int_equal(rlv_writer_close(&writer), 0);
+	assert_int_equal(rlv_sampler_close(&sampler), 0);
+	assert_int_equal(rlv_writer_close(NULL), 0);
+	assert_int_equal(rlv_sampler_close(NULL), 0);
+	assert_int_equal(rlv_table_close(NULL), 0);
+	assert_int_equal(rlv_store_close(NULL), 0);
 }
 
-static void store_table_delete__takes_shards_and_leaves_tickets(void **state)
+static void store_info__counts_tables_and_bytes(void **state)
 {
-	const struct store_shard shard = { .table_id = 7, .shard = 3, .node = "a", .tree = 1 };
-	const struct store_table table = make_table(7, "t");
-	struct seen seen = { 0 };
-	uint64_t first = 0;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct replay_fixture fx;
+	uint64_t used;
 
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_shard_put(*state, &shard), 0);
-	assert_int_equal(store_ticket_raise(*state, 7, 3, 99), 0);
-	assert_int_equal(store_table_delete(*state, 7), 0);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
-	assert_int_equal(store_each_shard(*state, see_shard, &seen), 0);
-	assert_int_equal(seen.n, 0);
-	assert_int_equal(store_ticket(*state, 7, 3, &first), 0);
-	assert_int_equal(first, 99);
+	(void)state;
+	replay_open(&fx, &plain);
+	assert_int_equal(rlv_store_info(fx.store, &info), 0);
+	assert_string_equal(info.uri, "embed:");
+	assert_string_equal(info.server_version, rlv_version());
+	assert_int_equal(info.n_nodes, 1);
+	assert_int_equal(info.n_tables, 1);
+	assert_int_equal(info.nodes[0].state, 1);
+	assert_int_equal(info.nodes[0].regions, 2);
+	used = info.nodes[0].used_bytes;
+	assert_true(used >= replay_info(fx.table).rows_bytes + replay_info(fx.table).tree_bytes);
+	replay_close(&fx);
 }
 
-static void store_shard_put__survives(void **state)
-{
-	const struct store_shard shard = {
-		.table_id = 255,
-		.shard = 1023,
-		.node = "node-1",
-		.incarnation = UINT64_MAX,
-		.tree = 4095,
-		.rows = 4094,
-	};
-	struct seen seen = { 0 };
+/* -------- drop -------- */
 
-	assert_int_equal(store_shard_put(*state, &shard), 0);
-	assert_int_equal(store_each_shard(reopen(state), see_shard, &seen), 0);
-	assert_int_equal(seen.n, 1);
-	assert_string_equal(seen.shard.node, "node-1");
-	assert_true(seen.shard.incarnation == UINT64_MAX);
-	assert_int_equal(seen.shard.table_id, 255);
-	assert_int_equal(seen.shard.shard, 1023);
-	assert_int_equal(seen.shard.tree, 4095);
-	assert_int_equal(seen.shard.rows, 4094);
+static void table_drop__handles_on_it_get_estale(void **state)
+{
+	const struct rlv_batch *batch;
+	const uint64_t key = 1ull << 56 | 1ull << 24;
+	const float td = 1;
+	struct replay_put put = { .n = 1 };
+	struct replay_fixture fx;
+	struct rlv_writer *writer, *late = NULL;
+	struct rlv_sampler *sampler;
+
+	(void)state;
+	replay_open(&fx, &plain);
+	writer = replay_writer(&fx, 1);
+	sampler = replay_sampler(&fx, NULL);
+	replay_append_plain(&fx, writer, 0, 20);
+	assert_int_equal(rlv_table_drop(fx.store, "t"), 0);
+	replay_expect(replay_append(&fx, writer, &put), -ESTALE, NULL);
+	replay_expect(rlv_writer_end_episode(writer, 0, NULL), -ESTALE, NULL);
+	replay_expect(rlv_sampler_sample(sampler, 1, -1, &batch), -ESTALE, NULL);
+	replay_expect(rlv_sampler_update(sampler, &key, &td, 1, NULL), -ESTALE, NULL);
+	replay_expect(rlv_writer_open(fx.table, NULL, &late), -ESTALE, NULL);
+	assert_null(late);
+	replay_expect(rlv_table_drop(fx.store, "t"), -ENOENT, "t");
+	replay_expect(rlv_writer_close(&writer), -ESTALE, NULL);
+	replay_expect(rlv_sampler_close(&sampler), -ESTALE, NULL);
+	assert_null(writer);
+	assert_null(sampler);
+	assert_int_equal(rlv_table_close(&fx.table), 0);
+	assert_int_equal(rlv_store_close(&fx.store), 0);
+	replay_oracle_fini(&fx.oracle);
 }
 
-static void store_node_put__survives(void **state)
+static void table_drop__old_handles_cannot_touch_the_next_table(void **state)
 {
-	const struct store_node node = {
-		.name = "a",
-		.uri = "shm:/x",
-		.incarnation = 1ull << 63,
-		.persistent = true,
-	};
-	struct seen seen = { 0 };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct replay_put put = { .n = 50 };
+	struct replay_fixture fx;
+	struct rlv_table *old;
+	struct rlv_writer *stale, *writer;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+	uint64_t key;
+	const float td = 3;
 
-	assert_int_equal(store_node_put(*state, &node), 0);
-	assert_int_equal(store_node_put(*state, &node), 0);
-	assert_int_equal(store_each_node(reopen(state), see_node, &seen), 0);
-	assert_int_equal(seen.n, 1);
-	assert_string_equal(seen.node.name, "a");
-	assert_string_equal(seen.node.uri, "shm:/x");
-	assert_true(seen.node.incarnation == 1ull << 63);
-	assert_true(seen.node.persistent);
-}
+	(void)state;
+	replay_open(&fx, &plain);
+	stale = replay_writer(&fx, 1);
+	sampler = replay_sampler(&fx, NULL);
+	replay_append_plain(&fx, stale, 0, 50);
+	batch = replay_sample(sampler, 1);
+	key = batch->key[0];
+	old = fx.table;
+	assert_int_equal(rlv_table_drop(fx.store, "t"), 0);
+	opts.columns = replay_obs_columns;
+	opts.n_columns = REPLAY_COLUMNS;
+	opts.capacity = 4096;
+	assert_int_equal(rlv_table_create(fx.store, "t", &opts, &fx.table), 0);
+	replay_oracle_fini(&fx.oracle);
+	replay_oracle_init(&fx.oracle, true);
+	replay_expect(replay_append(&fx, stale, &put), -ESTALE, NULL);
+	assert_int_equal(replay_info(fx.table).views[0].items, 0);
+	replay_expect(rlv_writer_close(&stale), -ESTALE, NULL);
+	replay_expect(rlv_sampler_close(&sampler), -ESTALE, NULL);
+	assert_int_equal(rlv_table_close(&old), 0);
+	/* A key of the old table is of no item of the new one, whatever its id. */
+	writer = replay_writer(&fx, 1);
+	replay_append_plain(&fx, writer, 0, 50);
+	sampler = replay_sampler(&fx, NULL);
+	{
+		struct rlv_update_result result = { 0 };
+		int rc = rlv_sampler_update(sampler, &key, &td, 1, &result);
 
-static void store_client_put__survives_until_deleted(void **state)
-{
-	const struct store_client client = {
-		.id = INT64_MAX,
-		.process = { .pid = 4711, .start_time = 17, .boot_id = { 1, 2, 3 } },
-	};
-	struct seen seen = { 0 };
-
-	assert_int_equal(store_client_put(*state, &client), 0);
-	assert_int_equal(store_each_client(reopen(state), see_client, &seen), 0);
-	assert_int_equal(seen.n, 1);
-	assert_true(seen.client.id == INT64_MAX);
-	assert_int_equal(seen.client.process.pid, 4711);
-	assert_int_equal(seen.client.process.start_time, 17);
-	assert_memory_equal(seen.client.process.boot_id, client.process.boot_id, 16);
-	assert_int_equal(store_client_delete(*state, INT64_MAX), 0);
-	seen.n = 0;
-	assert_int_equal(store_each_client(*state, see_client, &seen), 0);
-	assert_int_equal(seen.n, 0);
-}
-
-static void store_ticket_raise__never_lowers(void **state)
-{
-	uint64_t first = 17;
-
-	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
-	assert_int_equal(first, 0);
-	assert_int_equal(store_ticket_raise(*state, 1, 0, 100), 0);
-	assert_int_equal(store_ticket_raise(*state, 1, 0, 50), 0);
-	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
-	assert_int_equal(first, 100);
-}
-
-static void store_number__absent_is_zero(void **state)
-{
-	uint64_t value = 1;
-
-	assert_int_equal(store_number(*state, "nothing", &value), 0);
-	assert_int_equal(value, 0);
-	assert_int_equal(store_number_put(*state, "nothing", 5), 0);
-	assert_int_equal(store_number(reopen(state), "nothing", &value), 0);
-	assert_int_equal(value, 5);
-}
-
-static void store_rollback__nothing_holds(void **state)
-{
-	const struct store_table table = make_table(7, "t");
-	struct seen seen = { 0 };
-
-	assert_int_equal(store_begin(*state), 0);
-	assert_int_equal(store_table_put(*state, &table), 0);
-	store_rollback(*state);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
-	assert_int_equal(seen.n, 0);
-}
-
-static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **state)
-{
-	struct seen seen = { 0 };
-	int ret = 0;
-	uint32_t id = 0;
-
-	assert_int_equal(store_limit_pages(*state, 24), 0);
-	while (ret == 0 && id < 255) {
-		const struct store_table table = make_table(++id, "t");
-
-		ret = store_table_put(*state, &table);
+		assert_true(rc == -EINVAL || (rc == 0 && result.stale == 1));
 	}
-	assert_int_equal(ret, -ENOSPC);
-	assert_non_null(strstr(error_last(), "full"));
-	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
-	assert_int_equal(seen.n, id - 1);
+	replay_sampler_done(&sampler);
+	replay_writer_done(&writer);
+	replay_close(&fx);
 }
 
-static int stop_at_once(void *ctx, const struct store_table *table)
+static void table_drop__gives_its_space_back(void **state)
 {
-	(void)table;
-	(*(int *)ctx)++;
-	return -EINTR;
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_table_opts table = RLV_TABLE_OPTS_INIT;
+	struct rlv_store *store = NULL;
+
+	(void)state;
+	opts.pages = RLV_PAGES_SMALL;
+	opts.pool_bytes = 64 << 20;
+	table.columns = replay_obs_columns;
+	table.n_columns = REPLAY_COLUMNS;
+	table.capacity = 200000;
+	assert_int_equal(rlv_store_open("embed:", &opts, &store), 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		struct rlv_table *handle = NULL;
+
+		assert_int_equal(rlv_table_create(store, "t", &table, &handle), 0);
+		assert_int_equal(rlv_table_close(&handle), 0);
+		assert_int_equal(rlv_table_drop(store, "t"), 0);
+	}
+	assert_int_equal(rlv_store_info(store, &info), 0);
+	assert_int_equal(info.n_tables, 0);
+	assert_int_equal(info.nodes[0].used_bytes, 0);
+	assert_int_equal(rlv_store_close(&store), 0);
 }
 
-static void store_each_table__ends_with_the_visitors_code(void **state)
+/* -------- slots -------- */
+
+static void handles__max_clients_are_the_most(void **state)
 {
-	const struct store_table a = make_table(1, "a"), b = make_table(2, "b");
-	int n = 0;
+	const struct rlv_table_opts opts = { .max_clients = 3 };
+	struct replay_fixture fx;
+	struct rlv_writer *writers[3], *more = NULL;
+	struct rlv_sampler *sampler = NULL;
 
-	assert_int_equal(store_table_put(*state, &a), 0);
-	assert_int_equal(store_table_put(*state, &b), 0);
-	assert_int_equal(store_each_table(*state, stop_at_once, &n), -EINTR);
-	assert_int_equal(n, 1);
+	(void)state;
+	replay_open(&fx, &opts);
+	for (uint32_t i = 0; i < 3; i++)
+		writers[i] = replay_writer(&fx, 1);
+	replay_expect(rlv_writer_open(fx.table, NULL, &more), -ENOSPC, NULL);
+	replay_expect(rlv_sampler_open(fx.table, NULL, &sampler), -ENOSPC, NULL);
+	assert_null(more);
+	assert_null(sampler);
+	replay_writer_done(&writers[1]);
+	sampler = replay_sampler(&fx, NULL);
+	replay_sampler_done(&sampler);
+	writers[1] = replay_writer(&fx, 1);
+	for (uint32_t i = 0; i < 3; i++)
+		replay_writer_done(&writers[i]);
+	replay_close(&fx);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+/* -------- fork -------- */
+
+/* Every call in a child gives -ECHILD; a bit for each that did not. */
+static int child_calls(struct replay_fixture *fx, struct rlv_writer *writer,
+		       struct rlv_sampler *sampler, const uint64_t *key)
+{
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	struct rlv_table_info info = { .size = sizeof(info) };
+	struct replay_put put = { .n = 1 };
+	const struct rlv_batch *batch;
+	const float td = 1;
+	int wrong = 0;
+
+	wrong |= (replay_append(fx, writer, &put) != -ECHILD) << 0;
+	wrong |= (rlv_writer_end_episode(writer, 0, NULL) != -ECHILD) << 1;
+	wrong |= (rlv_sampler_sample(sampler, 1, 0, &batch) != -ECHILD) << 2;
+	wrong |= (rlv_sampler_update(sampler, key, &td, 1, NULL) != -ECHILD) << 3;
+	wrong |= (rlv_table_info(fx->table, &info) != -ECHILD) << 4;
+	wrong |= (rlv_table_verify(fx->table, &report) != -ECHILD) << 5;
+	wrong |= (rlv_writer_close(&writer) != -ECHILD || writer) << 6;
+	wrong |= (rlv_sampler_close(&sampler) != -ECHILD || sampler) << 7;
+	return wrong;
+}
+
+/* Opens and drops ask the store, which did not survive either. */
+static int child_control(struct replay_fixture *fx)
+{
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table *table = NULL;
+	struct rlv_writer *writer = NULL;
+	int wrong = 0;
+
+	opts.columns = replay_obs_columns;
+	opts.n_columns = REPLAY_COLUMNS;
+	opts.capacity = 4096;
+	wrong |= (rlv_writer_open(fx->table, NULL, &writer) != -ECHILD) << 0;
+	wrong |= (rlv_table_create(fx->store, "u", &opts, &table) != -ECHILD) << 1;
+	wrong |= (rlv_table_drop(fx->store, "t") != -ECHILD) << 2;
+	wrong |= (rlv_table_open(fx->store, "t", &table) != -ECHILD) << 3;
+	wrong |= (rlv_table_close(&fx->table) != 0) << 4;
+	wrong |= (rlv_store_close(&fx->store) != 0) << 5;
+	return wrong;
+}
+
+static int wait_child(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFEXITED(status))
+		fail_msg("the child died of signal %d", WTERMSIG(status));
+	return WEXITSTATUS(status);
+}
+
+static void fork__every_call_on_a_handle_gives_echild(void **state)
+{
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t key;
+	pid_t pid;
+
+	(void)state;
+	replay_open(&fx, &plain);
+	writer = replay_writer(&fx, 1);
+	replay_append_plain(&fx, writer, 0, 20);
+	sampler = replay_sampler(&fx, NULL);
+	key = replay_sample(sampler, 1)->key[0];
+	pid = fork();
+	if (pid == 0)
+		_exit(child_calls(&fx, writer, sampler, &key));
+	assert_int_equal(wait_child(pid), 0);
+	replay_append_plain(&fx, writer, 0, 20);
+	replay_sampler_done(&sampler);
+	replay_writer_done(&writer);
+	replay_close(&fx);
+}
+
+static void fork__a_child_can_close_what_it_inherited(void **state)
+{
+	struct replay_fixture fx;
+	pid_t pid;
+
+	(void)state;
+	replay_open(&fx, &plain);
+	pid = fork();
+	if (pid == 0)
+		_exit(child_control(&fx));
+	assert_int_equal(wait_child(pid), 0);
+	replay_verify(fx.table);
+	replay_close(&fx);
+}
+
+static void fork__a_child_opens_a_store_of_its_own(void **state)
+{
+	struct replay_fixture fx;
+	pid_t pid;
+
+	(void)state;
+	replay_open(&fx, &plain);
+	pid = fork();
+	if (pid == 0) {
+		struct rlv_store *store = NULL;
+		struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+		struct rlv_table *table = NULL;
+		int rc = rlv_store_open("embed:", NULL, &store);
+
+		opts.columns = replay_obs_columns;
+		opts.n_columns = REPLAY_COLUMNS;
+		opts.capacity = 4096;
+		rc = rc ? rc : rlv_table_create(store, "u", &opts, &table);
+		rc = rc ? rc : rlv_table_close(&table);
+		rc = rc ? rc : rlv_store_close(&store);
+		_exit(rc ? 1 : 0);
+	}
+	assert_int_equal(wait_child(pid), 0);
+	replay_close(&fx);
+}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(store_open__same_uuid_and_next_term),
-		CASE(store_open__another_schema_gives_eproto),
-		CASE(store_open__no_database_gives_ebadmsg),
-		CASE(store_open__no_directory_gives_eacces),
-		CASE(store_table_put__survives),
-		CASE(store_table_put__replaces_the_state),
-		CASE(store_table_delete__takes_shards_and_leaves_tickets),
-		CASE(store_shard_put__survives),
-		CASE(store_node_put__survives),
-		CASE(store_client_put__survives_until_deleted),
-		CASE(store_ticket_raise__never_lowers),
-		CASE(store_number__absent_is_zero),
-		CASE(store_rollback__nothing_holds),
-		CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds),
-		CASE(store_each_table__ends_with_the_visitors_code),
+		cmocka_unit_test(store_close__with_open_tables_gives_ebusy),
+		cmocka_unit_test(table_close__with_open_handles_gives_ebusy),
+		cmocka_unit_test(close__twice_is_a_no_op),
+		cmocka_unit_test(store_info__counts_tables_and_bytes),
+		cmocka_unit_test(table_drop__handles_on_it_get_estale),
+		cmocka_unit_test(table_drop__old_handles_cannot_touch_the_next_table),
+		cmocka_unit_test(table_drop__gives_its_space_back),
+		cmocka_unit_test(handles__max_clients_are_the_most),
+		cmocka_unit_test(fork__every_call_on_a_handle_gives_echild),
+		cmocka_unit_test(fork__a_child_can_close_what_it_inherited),
+		cmocka_unit_test(fork__a_child_opens_a_store_of_its_own),
 	};
-
 	return TEST_RUN(tests, NULL, NULL);
 }

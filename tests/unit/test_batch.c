@@ -1,0 +1,247 @@
+/*
+ * Batches: which arrays, how they lie, and who holds them.
+ */
+#include "tests/support/replay_fixture.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct rlv_view stacked = { .selector = RLV_UNIFORM, .stack = 4 };
+
+static void open_stacked(struct replay_fixture *fx)
+{
+	const struct rlv_table_opts opts = { .n_views = 1, .views = &stacked };
+	struct rlv_writer *writer;
+
+	replay_open(fx, &opts);
+	writer = replay_writer(fx, 1);
+	for (uint32_t n = 1; n < 20; n++)
+		replay_append_episode(fx, writer, 0, n, n % 2 ? RLV_TERMINATED : RLV_TRUNCATED,
+				      n % 4 == 0);
+	replay_writer_done(&writer);
+	replay_oracle_end(&fx->oracle, 0);
+}
+
+static void expect_array(const struct rlv_array *array, const char *name, uint32_t dtype,
+			 const int64_t *shape)
+{
+	assert_string_equal(array->name, name);
+	assert_int_equal(array->dtype, dtype);
+	for (uint32_t d = 0; d < array->ndim; d++)
+		assert_int_equal(array->shape[d], shape[d]);
+	assert_int_equal(shape[array->ndim], 0);
+}
+
+static void sampler_sample__arrays_in_signature_order(void **state)
+{
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, NULL);
+	batch = replay_sample(sampler, 30);
+	assert_int_equal(batch->n, 30);
+	assert_int_equal(batch->n_arrays, 10);
+	expect_array(&batch->arrays[0], "obs", RLV_F32, (int64_t[]){ 30, 4, 3, 0 });
+	expect_array(&batch->arrays[1], "next_obs", RLV_F32, (int64_t[]){ 30, 4, 3, 0 });
+	expect_array(&batch->arrays[2], "frame", RLV_U8, (int64_t[]){ 30, 4, 2, 3, 0 });
+	expect_array(&batch->arrays[3], "next_frame", RLV_U8, (int64_t[]){ 30, 4, 2, 3, 0 });
+	expect_array(&batch->arrays[4], "action", RLV_I32, (int64_t[]){ 30, 0 });
+	expect_array(&batch->arrays[5], "reward", RLV_F32, (int64_t[]){ 30, 0 });
+	expect_array(&batch->arrays[6], "bonus", RLV_F64, (int64_t[]){ 30, 0 });
+	expect_array(&batch->arrays[7], "id", RLV_U64, (int64_t[]){ 30, 0 });
+	expect_array(&batch->arrays[8], "discount", RLV_F32, (int64_t[]){ 30, 0 });
+	expect_array(&batch->arrays[9], "steps", RLV_U32, (int64_t[]){ 30, 0 });
+	rlv_batch_release(sampler, batch);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
+/* Strides of a packed array follow from its shape. */
+static void sampler_sample__dense_arrays_are_packed(void **state)
+{
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, NULL);
+	batch = replay_sample(sampler, 30);
+	for (uint32_t a = 0; a < batch->n_arrays; a++) {
+		const struct rlv_array *array = &batch->arrays[a];
+
+		for (uint32_t d = 0; d + 1 < array->ndim; d++)
+			assert_int_equal(array->strides[d],
+					 array->strides[d + 1] * array->shape[d + 1]);
+		assert_int_equal((uintptr_t)array->data % 64, 0);
+	}
+	assert_int_equal(batch->arrays[2].strides[3], 1);
+	assert_int_equal(batch->arrays[0].strides[2], 4);
+	rlv_batch_release(sampler, batch);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
+static void sampler_sample__window_shares_frames(void **state)
+{
+	const struct replay_look look = { .stack = 4, .n_step = 1, .gamma = 0.99 };
+	struct rlv_sampler_opts opts = { .layout = RLV_WINDOW };
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+	const struct rlv_array *obs, *next;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	batch = replay_sample(sampler, 200);
+	obs = replay_array(batch, "frame");
+	next = replay_array(batch, "next_frame");
+	assert_int_equal(obs->strides[0], 5 * REPLAY_FRAME);
+	assert_int_equal(obs->strides[1], REPLAY_FRAME);
+	assert_int_equal(next->strides[0], 5 * REPLAY_FRAME);
+	assert_ptr_equal((uint8_t *)obs->data + REPLAY_FRAME, next->data);
+	replay_check_batch(&fx.oracle, &stacked, &look, batch);
+	rlv_batch_release(sampler, batch);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
+static void sampler_sample__both_layouts_give_the_same_items(void **state)
+{
+	struct rlv_sampler_opts dense = { .seed = 3 };
+	struct rlv_sampler_opts window = { .seed = 3, .layout = RLV_WINDOW };
+	const struct replay_look look = { .stack = 4, .n_step = 1, .gamma = 0.99 };
+	struct rlv_sampler *samplers[2];
+	const struct rlv_batch *batches[2];
+	struct replay_fixture fx;
+
+	(void)state;
+	open_stacked(&fx);
+	samplers[0] = replay_sampler(&fx, &dense);
+	samplers[1] = replay_sampler(&fx, &window);
+	for (uint32_t i = 0; i < 2; i++) {
+		batches[i] = replay_sample(samplers[i], 256);
+		replay_check_batch(&fx.oracle, &stacked, &look, batches[i]);
+	}
+	assert_memory_equal(batches[0]->key, batches[1]->key, 256 * sizeof(uint64_t));
+	for (uint32_t i = 0; i < 2; i++)
+		replay_sampler_done(&samplers[i]);
+	replay_close(&fx);
+}
+
+/* Batches larger than the cache are written past it. */
+static void sampler_sample__large_batches(void **state)
+{
+	const struct rlv_column columns[] = {
+		{ .name = "frame", .dtype = RLV_U8, .role = RLV_OBS, .ndim = 2, .shape = { 84, 84 } },
+		{ .name = "id", .dtype = RLV_U64 },
+	};
+	const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 4 };
+	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .capacity = 512,
+					     .max_writers = 1, .n_columns = 2, .columns = columns };
+	static uint8_t frames[64][84 * 84];
+	uint64_t ids[64];
+	const void *data[2] = { frames, ids };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+
+	(void)state;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	for (uint32_t i = 0; i < 64; i++) {
+		memset(frames[i], (int)(i + 1), sizeof(frames[i]));
+		ids[i] = i;
+	}
+	steps.n = 64;
+	steps.columns = data;
+	assert_int_equal(rlv_writer_append(writer, 0, &steps, NULL), 0);
+	for (uint32_t layout = RLV_DENSE; layout <= RLV_WINDOW; layout++) {
+		struct rlv_sampler_opts how = { .layout = layout };
+		struct rlv_sampler *sampler = replay_sampler(&fx, &how);
+		const struct rlv_batch *batch = replay_sample(sampler, 256);
+		const struct rlv_array *next = replay_array(batch, "next_frame");
+
+		for (uint32_t i = 0; i < batch->n; i++) {
+			uint64_t id = replay_batch_id(batch, i);
+
+			for (uint32_t p = 0; p < 4; p++) {
+				const uint8_t *frame = (const uint8_t *)next->data +
+						       i * next->strides[0] + p * next->strides[1];
+				uint64_t want = id + 1 + p >= 3 ? id + 1 + p - 3 : 0;
+
+				assert_int_equal(frame[0], want + 1);
+				assert_memory_equal(frame, frame + 1, 84 * 84 - 1);
+			}
+		}
+		rlv_batch_release(sampler, batch);
+		replay_sampler_done(&sampler);
+	}
+	replay_writer_done(&writer);
+	replay_close(&fx);
+}
+
+static void sampler_sample__all_batches_held_gives_ebusy(void **state)
+{
+	struct rlv_sampler_opts opts = { .batches = 3 };
+	const struct rlv_batch *held[3], *more;
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	uint64_t first;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	for (uint32_t i = 0; i < 3; i++)
+		held[i] = replay_sample(sampler, 8);
+	first = replay_batch_id(held[0], 0);
+	replay_expect(rlv_sampler_sample(sampler, 8, 0, &more), -EBUSY, "3 batches are held");
+	assert_int_equal(replay_batch_id(held[0], 0), first);
+	rlv_batch_release(sampler, held[1]);
+	more = replay_sample(sampler, 8);
+	assert_ptr_equal(more, held[1]);
+	replay_sampler_done(&sampler); /* releases what is held */
+	replay_close(&fx);
+}
+
+static void batch_release__null_and_foreign_are_no_ops(void **state)
+{
+	struct rlv_sampler_opts opts = { .batches = 1 };
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler, *other;
+	const struct rlv_batch *batch, *more;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	other = replay_sampler(&fx, &opts);
+	batch = replay_sample(sampler, 8);
+	rlv_batch_release(sampler, NULL);
+	rlv_batch_release(NULL, batch);
+	rlv_batch_release(other, batch);
+	replay_expect(rlv_sampler_sample(sampler, 8, 0, &more), -EBUSY, NULL);
+	rlv_batch_release(sampler, batch);
+	batch = replay_sample(sampler, 8);
+	replay_sampler_done(&other);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sampler_sample__arrays_in_signature_order),
+		cmocka_unit_test(sampler_sample__dense_arrays_are_packed),
+		cmocka_unit_test(sampler_sample__window_shares_frames),
+		cmocka_unit_test(sampler_sample__both_layouts_give_the_same_items),
+		cmocka_unit_test(sampler_sample__large_batches),
+		cmocka_unit_test(sampler_sample__all_batches_held_gives_ebusy),
+		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
+	};
+	return TEST_RUN(tests, NULL, NULL);
+}
