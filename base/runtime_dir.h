@@ -30,9 +30,9 @@ struct runtime_dir {
 bool runtime_name_is_valid(const char *name);
 
 /*
- * The directory of a store. create: makes what is missing, else -ENOENT. Errors: -EINVAL (name), -EACCES
- * (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2). Thread: setup (it
- * reads the environment).
+ * The directory of a store. create: makes what is missing, else -ENOENT. Errors: -EINVAL (name),
+ * -EACCES (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2). Thread: setup
+ * (it reads the environment).
  */
 RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out);
 

@@ -1,7 +1,8 @@
 /*
  * bench_case.h - one case of the replay bench: a table, its roles, and the windows measured on it.
  *
- *   bench_case_open (data, roles) -> bench_case_start (table, rows, handles) -> bench_case_window ..
+ *   bench_case_open (data, roles) -> bench_case_start (table, rows, handles) ->
+ *   bench_case_window ..
  *   -> bench_table_check -> bench_case_close
  *
  * Between windows all roles sleep, so that windows of several cases alternate.

@@ -43,7 +43,9 @@ struct bench_config {
 
 void bench_config_init(struct bench_config *config);
 
-/* Reads the command line into config. CLI_CONTINUE, or the exit code. *given_out: any case option? */
+/*
+ * Reads the command line into config. CLI_CONTINUE, or the exit code. *given_out: any case option?
+ */
 int bench_config_parse(struct bench_config *config, int argc, char **argv, bool *given_out);
 
 /* -EINVAL: the message names the options that do not agree. Fills stack and n_step from view. */

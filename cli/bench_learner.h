@@ -1,5 +1,6 @@
 /*
- * bench_learner.h - samples batches, updates their priorities and, with --check, looks at each byte.
+ * bench_learner.h - samples batches, updates their priorities and, with --check, looks at each
+ * byte.
  */
 #ifndef RLV_CLI_BENCH_LEARNER_H
 #define RLV_CLI_BENCH_LEARNER_H

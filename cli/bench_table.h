@@ -1,5 +1,6 @@
 /*
- * bench_table.h - the table of a case: made, filled so that its memory is touched, checked, dropped.
+ * bench_table.h - the table of a case: made, filled so that its memory is touched, checked,
+ * dropped.
  */
 #ifndef RLV_CLI_BENCH_TABLE_H
 #define RLV_CLI_BENCH_TABLE_H

@@ -17,7 +17,7 @@
 
 struct host_store_opts {
 	const char *store;
-	uint64_t bytes;     /* of the pool of each node */
+	uint64_t bytes;     /* of the pool of each node; 0 = as large as the file */
 	const char *file;   /* pool on a file, or NULL */
 	const char *dax;    /* on a DAX device, or NULL */
 	const char *listen; /* HOST:PORT of the metadata server, or NULL */
@@ -56,8 +56,8 @@ int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *st
 void host_store_close(struct host_store *store);
 
 /*
- * Stops the daemons of a store whoever started them, and removes their files. *stopped_out: how many
- * were running. -ENOENT: no such store here. Thread: setup.
+ * Stops the daemons of a store whoever started them, and removes their files. *stopped_out: how
+ * many were running. -ENOENT: no such store here. Thread: setup.
  */
 int host_store_down(const char *name, int64_t timeout_ns, uint32_t *stopped_out) RLV_MUST_CHECK;
 

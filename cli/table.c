@@ -133,7 +133,9 @@ static const struct {
 	{ "drop", do_drop, true, true },
 };
 
-/* relive table VERB [URI] [NAME]: with one word after the verb, it is the name, if one is needed. */
+/*
+ * relive table VERB [URI] [NAME]: with one word after the verb, it is the name, if one is needed.
+ */
 static int run(struct request *request, const char *const *words)
 {
 	struct rlv_store *store;

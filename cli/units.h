@@ -11,7 +11,9 @@
 
 #define UNITS_TEXT_BYTES 24
 
-/* 4096, 64K, 2MiB, 1.5G: K M G T P are powers of 1024, with or without iB or B. -EINVAL, -ERANGE. */
+/*
+ * 4096, 64K, 2MiB, 1.5G: K M G T P are powers of 1024, with or without iB or B. -EINVAL, -ERANGE.
+ */
 int units_parse_bytes(const char *text, uint64_t *out) RLV_MUST_CHECK;
 
 /* 1000000, 1e6, 500k, 2M (powers of 1000), 64Ki (of 1024), 2^20. -EINVAL, -ERANGE. */

@@ -378,8 +378,8 @@ static int limiter_timeout(const struct rlv_writer *w, uint32_t v)
 }
 
 /*
- * Puts as much of the source as the block and the limiter take, at least one row. A law narrower than a chunk
- * admits it row by row.
+ * Puts as much of the source as the block and the limiter take, at least one row. A law narrower
+ * than a chunk admits it row by row.
  */
 static int put_some(struct rlv_writer *w, struct stream *st, struct source *src,
 		    uint64_t deadline_ns)

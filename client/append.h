@@ -19,8 +19,8 @@ struct row_meta {
 };
 
 /*
- * One environment. meta holds the last window_max-1 rows, then those of the call in progress; a call that fails
- * before it publishes leaves `used` as it was, and its rows are written again.
+ * One environment. meta holds the last window_max-1 rows, then those of the call in progress; a
+ * call that fails before it publishes leaves `used` as it was, and its rows are written again.
  */
 struct stream {
 	struct block blk;

@@ -1,7 +1,7 @@
 /*
  * Meta: the control plane as the client library sees it. Two implementations: meta_embed.c (the
- * catalog lives in this process, over a target of its own) and meta_remote.c (frames to a metadata server).
- * Nothing here is called in steady state.
+ * catalog lives in this process, over a target of its own) and meta_remote.c (frames to a metadata
+ * server). Nothing here is called in steady state.
  */
 #ifndef RLV_CLIENT_META_H
 #define RLV_CLIENT_META_H

@@ -1,6 +1,6 @@
 /*
- * The control plane of an embedded store: a target in this process and a catalog in memory. With a file
- * the catalog is read back from the regions themselves (client/embed_reopen.c).
+ * The control plane of an embedded store: a target in this process and a catalog in memory. With a
+ * file the catalog is read back from the regions themselves (client/embed_reopen.c).
  */
 #include "client/meta_embed.h"
 

@@ -32,8 +32,8 @@ void embed_table_free(struct embed_table *table);
 void embed_table_destroy(struct embed *embed, struct embed_table *table);
 
 /*
- * Reads the tables of a reopened file back and recovers each shard: the exclusive lock is held, so whoever
- * had it open before is gone. -EPROTO, -EBADMSG: the file is not what it says.
+ * Reads the tables of a reopened file back and recovers each shard: the exclusive lock is held, so
+ * whoever had it open before is gone. -EPROTO, -EBADMSG: the file is not what it says.
  */
 RLV_MUST_CHECK int embed_reopen(struct embed *embed);
 

@@ -31,14 +31,14 @@ struct rpc_call {
 };
 
 /*
- * Connects once; the message of a failure says what to do. -ENOENT (no such store here), -ECONNREFUSED,
- * -EACCES (token), -ETIMEDOUT, -EPROTO. Thread: any, for all.
+ * Connects once; the message of a failure says what to do. -ENOENT (no such store here),
+ * -ECONNREFUSED, -EACCES (token), -ETIMEDOUT, -EPROTO. Thread: any, for all.
  */
 RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 
 /*
- * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the server's,
- * -ETIMEDOUT, -ECONNRESET (done or not, nobody knows), -ECHILD (we are a forked child).
+ * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the
+ * server's, -ETIMEDOUT, -ECONNRESET (done or not, nobody knows), -ECHILD (we are a forked child).
  */
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
 			   ProtobufCMessage **reply_out);

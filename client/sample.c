@@ -349,8 +349,8 @@ static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 }
 
 /*
- * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming view has
- * taken is handed over in any case: nobody else can have it any more.
+ * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming
+ * view has taken is handed over in any case: nobody else can have it any more.
  */
 static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *got_out)
 {

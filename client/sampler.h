@@ -78,14 +78,14 @@ void batch_fini(struct batch *batch);
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, struct batch **batch_out);
 
 /*
- * Views that count their samples: takes the n drawn and verified items of the scratch; of an item that
- * somebody else had first `again` becomes 0. Cost: 1 phase, 2 with counts.
+ * Views that count their samples: takes the n drawn and verified items of the scratch; of an item
+ * that somebody else had first `again` becomes 0. Cost: 1 phase, 2 with counts.
  */
 RLV_MUST_CHECK int sampler_take(struct rlv_sampler *sp, uint32_t n);
 
 /*
- * Sorts n (shard, slot) pairs given as keys into order[]: ascending, and of equal ones the one given
- * last comes last. order[i] = index of the i-th. Cost: one pass if they are sorted already.
+ * Sorts n (shard, slot) pairs given as keys into order[]: ascending, and of equal ones the one
+ * given last comes last. order[i] = index of the i-th. Cost: one pass if they are sorted already.
  */
 void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n);
 

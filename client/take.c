@@ -1,7 +1,7 @@
 /*
  * Consuming views. max_times_sampled 1: an item is taken by the CAS {gen, p} -> {gen, 0}, so nobody
- * else can have it. More: a word {gen, count} for each item; FAA decides who is among the first, and the
- * last of them retires the leaf ("at most" so many times).
+ * else can have it. More: a word {gen, count} for each item; FAA decides who is among the first,
+ * and the last of them retires the leaf ("at most" so many times).
  */
 #include "client/sampler.h"
 

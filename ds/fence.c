@@ -105,7 +105,9 @@ static int give_side_back(struct shard *shard, const struct side *side, uint64_t
 	uint64_t rest = side->admitted - side->committed, old;
 	int rc;
 
-	/* A slot that committed more than it admitted was cut between two stores: nothing is owed. */
+	/*
+	 * A slot that committed more than it admitted was cut between two stores: nothing is owed.
+	 */
 	if (side->admitted <= side->committed)
 		return 0;
 	rc = transport_faa_word(shard->tree, side->total_off, 0 - rest, &old);

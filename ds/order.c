@@ -115,7 +115,10 @@ static int look_at(struct order *order, uint32_t block, struct found *found)
 
 	if (ret)
 		return ret;
-	/* The header was read first: closed then, it is closed now, or claimed under another ticket. */
+	/*
+	 * The header was read first: closed then, it is closed now, or claimed under another
+	 * ticket.
+	 */
 	if (!take_leaves(order, view.ptr, block, found) && !block_is_open(order->headers[block]))
 		order->spent[block] = block_seq(order->headers[block]);
 	transport_view_end(tr);

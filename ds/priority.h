@@ -35,8 +35,8 @@ void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words,
 uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *clamped);
 
 /*
- * weights_out[i] = (items * probability[i])^-beta; by_max: divided by the largest of the batch (items
- * does not matter then). Every probability is > 0.
+ * weights_out[i] = (items * probability[i])^-beta; by_max: divided by the largest of the batch
+ * (items does not matter then). Every probability is > 0.
  */
 void priority_weights(const double *probability, size_t n, double items, double beta, bool by_max,
 		      float *weights_out);
@@ -45,7 +45,9 @@ void priority_weights(const double *probability, size_t n, double items, double 
 RLV_MUST_CHECK int priority_max_read(const struct shard *shard, uint32_t view,
 				     uint64_t *quanta_out);
 
-/* Raises it to at least quanta. Cost: 0 RT when it is high enough already as read in place, else 2. */
+/*
+ * Raises it to at least quanta. Cost: 0 RT when it is high enough already as read in place, else 2.
+ */
 RLV_MUST_CHECK int priority_max_raise(const struct shard *shard, uint32_t view, uint64_t quanta);
 
 #endif

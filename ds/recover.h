@@ -29,11 +29,11 @@ struct recover_opts {
 };
 
 struct recover_report {
-	uint64_t items;   /* live leaves of all views, after */
-	uint64_t retired; /* items whose rows are torn or of another generation, or that cannot be */
-	uint64_t opener;  /* how often the shard was opened so */
-	uint64_t head;    /* next ticket */
-	uint32_t closed;  /* blocks found open */
+	uint64_t items;    /* live leaves of all views, after */
+	uint64_t retired;  /* items of torn rows, of another generation, or that cannot be */
+	uint64_t opener;   /* how often the shard was opened so */
+	uint64_t head;     /* next ticket */
+	uint32_t closed;   /* blocks found open */
 	uint32_t repaired; /* headers that were behind their leaves or named another block */
 	bool was_dirty;    /* the sums were not to be trusted */
 };

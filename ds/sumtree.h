@@ -15,8 +15,8 @@
  *   update   {tag, gen, p>0}  -> {tag', gen, p'}  anybody who knows the generation
  *   take     {tag, gen, p>0}  -> {tag', gen, 0}   consumers
  *
- * Every delta is taken from the word that the successful CAS replaced, counted under the epoch that the tags
- * say (ds/epoch.h), buffered in a struct tree_deltas and added to the ancestors by
+ * Every delta is taken from the word that the successful CAS replaced, counted under the epoch that
+ * the tags say (ds/epoch.h), buffered in a struct tree_deltas and added to the ancestors by
  * sumtree_flush: one FAA for each distinct node.
  *
  * Thread: a struct sumtree is read-only after init and may be shared; epochs and deltas belong to
@@ -46,8 +46,8 @@ struct sumtree {
 
 /*
  * Fills geo for a tree of `leaves` (1..2^24). fanout: one for each level from the leaves up,
- * zero-terminated, the last repeated until TREE_TOP_MAX nodes are left; NULL = the default for CPU transports.
- * Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves, levels).
+ * zero-terminated, the last repeated until TREE_TOP_MAX nodes are left; NULL = the default for CPU
+ * transports. Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves, levels).
  */
 RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves,
 					 const uint16_t *fanout);
@@ -77,7 +77,7 @@ uint64_t sumtree_max_prio(uint32_t leaves);
 struct tree_deltas; /* changes of one tree not yet added to its ancestors */
 
 struct tree_deltas_opts {
-	uint32_t defer_calls; /* flush when this many calls are held; 0 or 1 = flush in every call */
+	uint32_t defer_calls; /* flush when so many calls are held; 0 or 1 = in every call */
 	uint64_t defer_ns;    /* and at the latest when the oldest is this old */
 	const struct clock *clock;
 };
@@ -93,8 +93,8 @@ struct leaf_op {
 	uint32_t slot;
 	uint32_t gen;
 	uint64_t priority; /* update: the new one, in quanta; clamped to 1..max_prio */
-	uint64_t word; /* in: the leaf as last seen, 0 = not seen; out: the word replaced or found */
-	uint32_t result; /* out: enum leaf_result */
+	uint64_t word;     /* in: as last seen, 0 = not seen; out: the word replaced or found */
+	uint32_t result;   /* out: enum leaf_result */
 	uint32_t reserved;
 };
 
@@ -113,9 +113,10 @@ enum leaf_result {
 };
 
 /*
- * Claims the leaves of a run for its gen. They are the caller's by its block header (rule 1), so every
- * word found is replaced. Cost: 2 phases (read, CAS); a CAS that loses against a learner repeats.
- * Errors: -ERANGE (leaves outside the tree), -EIO (an answer was lost: the shard is dirty).
+ * Claims the leaves of a run for its gen. They are the caller's by its block header (rule 1), so
+ * every word found is replaced. Cost: 2 phases (read, CAS); a CAS that loses against a learner
+ * repeats. Errors: -ERANGE (leaves outside the tree), -EIO (an answer was lost: the shard is
+ * dirty).
  */
 RLV_MUST_CHECK int sumtree_claim(const struct sumtree *tree, struct epoch *ep,
 				 const struct leaf_run *run, struct tree_deltas *deltas);
@@ -149,8 +150,8 @@ RLV_MUST_CHECK int sumtree_take(const struct sumtree *tree, struct epoch *ep, st
 				size_t n, struct tree_deltas *deltas);
 
 /*
- * End of a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each distinct
- * node, sizes too), or keeps them if the options allow. force = add them now.
+ * End of a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
+ * distinct node, sizes too), or keeps them if the options allow. force = add them now.
  * An FAA with an unknown result makes the shard dirty: -EIO.
  */
 RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas,
@@ -186,8 +187,8 @@ struct draw_opts {
  * one draws afresh inside; nothing there restarts from the top over everything. A leaf of
  * priority 0 is never chosen.
  * Same seed, same tree, same keys, whatever the vector width (cpu_level()).
- * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too many, or trees
- * of different shapes).
+ * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
+ * many, or trees of different shapes).
  * Cost: 1 phase for the tops, 1 for each level below, for up to 256 draws. Thread: owner of rng.
  */
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,

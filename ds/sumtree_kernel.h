@@ -8,10 +8,10 @@
  *
  *   node = node * fanout + k, expected = value of k, r -= prefix of k
  *
- * and asks for the lines of the children's children. A draw whose children do not add up to what was expected, of
- * which one is negative, or which lands behind the last node, is left as it was and its bit is
- * returned: the caller looks at it again, alone. So all variants give the same, and none of them
- * knows about drift.
+ * and asks for the lines of the children's children. A draw whose children do not add up to what
+ * was expected, of which one is negative, or which lands behind the last node, is left as it was
+ * and its bit is returned: the caller looks at it again, alone. So all variants give the same, and
+ * none of them knows about drift.
  */
 #ifndef RLV_DS_SUMTREE_KERNEL_H
 #define RLV_DS_SUMTREE_KERNEL_H

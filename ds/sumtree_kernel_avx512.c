@@ -1,6 +1,6 @@
 /*
- * Picks, eight draws at a time. The eight children of each of eight draws are one load each; transposed,
- * they are one vector for each child, and prefixes are plain additions of vectors.
+ * Picks, eight draws at a time. The eight children of each of eight draws are one load each;
+ * transposed, they are one vector for each child, and prefixes are plain additions of vectors.
  *
  * An aligned 8-byte word inside a vector load is read at once on every CPU that has AVX-512, and
  * in order before what the caller reads after (x86-64 does not reorder loads).

@@ -27,9 +27,9 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 		     const struct superblock_owner *owner);
 
 /*
- * Is sb a live superblock of that kind for a region of region_bytes? Errors: -EPROTO (no magic, another
- * format, unknown incompat bit, wrong kind or size; the message says which), -EBADMSG (crc), -ESTALE
- * (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
+ * Is sb a live superblock of that kind for a region of region_bytes? Errors: -EPROTO (no magic,
+ * another format, unknown incompat bit, wrong kind or size; the message says which), -EBADMSG
+ * (crc), -ESTALE (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
  */
 RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,
 				    uint64_t region_bytes);

@@ -1,11 +1,13 @@
 /*
- * Conns: connections of those who dial in, on one libevent loop: frames, and the proof of the token.
+ * Conns: connections of those who dial in, on one libevent loop: frames, and the proof of the
+ * token.
  *
  *   accept -> HELLO -> AUTH -> ready: frames go to on_frame
  *
  * Everything a peer sends is input. Before the proof it may send two small frames within
- * CONN_AUTH_SECONDS; anything else, and later any frame that is not one of ours, closes the connection, is
- * logged once and harms nobody else. A peer that does not read its answers is closed too.
+ * CONN_AUTH_SECONDS; anything else, and later any frame that is not one of ours, closes the
+ * connection, is logged once and harms nobody else. A peer that does not read its answers is closed
+ * too.
  */
 #ifndef RLV_SERVER_CONNS_H
 #define RLV_SERVER_CONNS_H

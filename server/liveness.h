@@ -9,8 +9,8 @@
  *
  * Time is only a hint: nothing of a suspect is touched before the fence proved it dead. Proof is
  * that its process is gone, or that every memory node says that it has nothing attached, provided
- * that no node has been replaced since the client came (the new one knows nothing of what the client
- * has from the old).
+ * that no node has been replaced since the client came (the new one knows nothing of what the
+ * client has from the old).
  *
  * A suspect that lives (stopped, or cut off) keeps all it has. After stall_ns it is killed if
  * so told, if it holds slots.

@@ -6,8 +6,8 @@
  *   liveness  leases and fences            repair     sums of shards where somebody died
  *   store     what a restart must know
  *
- * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches their
- * regions, reads the client slots there, and goes on: the data path never notices.
+ * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches
+ * their regions, reads the client slots there, and goes on: the data path never notices.
  */
 #ifndef RLV_SERVER_METAD_H
 #define RLV_SERVER_METAD_H

@@ -5,8 +5,9 @@
  * asked one thing at a time and answers within milliseconds; one that does not answer within
  * NODE_TIMEOUT is taken for dead and hung up on, so that it cannot hold everybody up again.
  *
- * We attach every region ourselves, by a transport of our own: to format shards, to settle the dead and
- * to rebuild; and so that the memory of a node that died is still there to be marked as orphaned.
+ * We attach every region ourselves, by a transport of our own: to format shards, to settle the dead
+ * and to rebuild; and so that the memory of a node that died is still there to be marked as
+ * orphaned.
  */
 #ifndef RLV_SERVER_NODE_H
 #define RLV_SERVER_NODE_H

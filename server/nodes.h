@@ -39,8 +39,8 @@ void nodes_fini(struct nodes *nodes);
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address. A node whose
- * connection has ended unnoticed is taken down first.
+ * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address. A node
+ * whose connection has ended unnoticed is taken down first.
  */
 RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news);
 

@@ -55,8 +55,8 @@ RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *hold
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 
 /*
- * Settles all slots of a client that was proved dead (ds/fence.h). -EAGAIN: a shard is not attached now,
- * or failed: call again. *drift_out: rebuilds may be needed.
+ * Settles all slots of a client that was proved dead (ds/fence.h). -EAGAIN: a shard is not attached
+ * now, or failed: call again. *drift_out: rebuilds may be needed.
  */
 RLV_MUST_CHECK int slots_settle(struct slots *slots, uint64_t client_id, bool *drift_out);
 

@@ -8,8 +8,8 @@
  *   nodes     name, address, incarnation        clients  leases: who they are
  *
  * Every put is one transaction, unless it stands between store_begin and store_commit. When one
- * fails, nothing of it holds. Errors of all calls: -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG (not a
- * database, damaged), -EACCES, -EBUSY (another process has it open). Thread: owner.
+ * fails, nothing of it holds. Errors of all calls: -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG
+ * (not a database, damaged), -EACCES, -EBUSY (another process has it open). Thread: owner.
  */
 #ifndef RLV_SERVER_STORE_H
 #define RLV_SERVER_STORE_H
@@ -62,8 +62,8 @@ struct store_ids {
 };
 
 /*
- * Opens or makes the database and begins a new term. -EPROTO: of another schema. path ":memory:" for
- * tests.
+ * Opens or makes the database and begins a new term. -EPROTO: of another schema. path ":memory:"
+ * for tests.
  */
 RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);
 void store_close(struct store **store);

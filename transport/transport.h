@@ -52,6 +52,9 @@ enum transport_caps {
 	TRANSPORT_ADDRESSABLE = 1, /* region->base is the region's memory: reads need no copy */
 	TRANSPORT_PERSISTENT = 2,  /* persist() makes bytes survive a power failure */
 	TRANSPORT_ASYNC = 4,       /* post() may return before completion */
+	/* and its words may be changed there by this CPU's atomics (rword64_cas, rword64_add): no
+	   NIC changes them */
+	TRANSPORT_CPU_ATOMIC = 8,
 };
 
 enum transport_rights {
@@ -154,7 +157,8 @@ struct transport_ops {
 	void (*view_end)(struct transport *tr);
 
 	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. An error leaves operations of the call done,
-	   not done, or half written: the caller repeats a write, and asks the words about the rest. */
+	   not done, or half written: the caller repeats a write, and asks the words about the
+	   rest. */
 	int (*read)(struct transport *tr, struct transport_io *io, size_t n);
 	int (*write)(struct transport *tr, const struct transport_io *io, size_t n);
 	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
@@ -167,7 +171,9 @@ struct transport_ops {
 	/* Waits until the chain is done, at most until the deadline. The chain's first error. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
-	/* Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT. */
+	/*
+	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
+	 */
 	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
 
 	/* All operations before are performed before any after. */
@@ -253,6 +259,22 @@ static inline void transport_account_write(struct transport *tr, uint64_t writes
 	tr->stats.write_bytes += bytes;
 }
 
+/* The same for words changed in place, where that is allowed (TRANSPORT_CPU_ATOMIC). */
+static inline void transport_account_atomics(struct transport *tr, uint64_t phases, uint64_t cas,
+					     uint64_t faa)
+{
+	tr->stats.phases += phases;
+	tr->stats.cas += cas;
+	tr->stats.faa += faa;
+}
+
+/* May words of the region be changed in place? Asked once a call. */
+static inline bool transport_changes_in_place(const struct region *region)
+{
+	return region->base && (region->tr->caps & TRANSPORT_CPU_ATOMIC) &&
+	       (region->rights & RIGHT_ATOMIC);
+}
+
 /* What the implementations of the tables find out themselves: results of atomics. */
 static inline void transport_account_cas(struct transport *tr, uint64_t failed, uint64_t unknown)
 {
@@ -281,7 +303,7 @@ struct target_stats {
 	uint64_t pool_bytes, used_bytes;
 	uint32_t regions, clients;
 	uint64_t attaches, fences;
-	bool sole_opener; /* file pool: nobody had it mapped when it was opened: recovery may run */
+	bool sole_opener;      /* file pool: nobody had it mapped: recovery may run */
 	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };
 

@@ -19,8 +19,8 @@
 struct stream;
 
 struct stream_ops {
-	/* One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for *events_out
-	   first. -ECONNRESET: the peer is gone. */
+	/* One try that never blocks. 0: *n_out > 0 bytes were moved. -EAGAIN: poll fd for
+	   *events_out first. -ECONNRESET: the peer is gone. */
 	int (*read)(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out);
 	int (*write)(struct stream *stream, const void *src, size_t len, size_t *n_out,
 		     short *events_out);
@@ -62,8 +62,8 @@ RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
 
 /*
- * Asks, and waits for the answer of that type and id. frame_out->head.term is the peer's term. -EPROTO:
- * anything else came.
+ * Asks, and waits for the answer of that type and id. frame_out->head.term is the peer's term.
+ * -EPROTO: anything else came.
  */
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);

@@ -31,8 +31,8 @@ struct dial_peer {
 };
 
 /*
- * Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (token: ours or the server's is another),
- * -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
+ * Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (token: ours or the server's is
+ * another), -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
  */
 RLV_MUST_CHECK int dial_open(const struct dial_opts *opts, struct channel *ch_out,
 			     struct dial_peer *peer_out);

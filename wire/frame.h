@@ -42,8 +42,8 @@ RLV_MUST_CHECK int frame_encode(const struct frame_header *head,
 				uint8_t bytes_out[FRAME_HEADER_BYTES]);
 
 /*
- * Reads a header from the first `len` bytes of a stream. -EAGAIN: too few yet; -EPROTO: another version, no
- * type, or a body that is too long (the message says which). Thread: any.
+ * Reads a header from the first `len` bytes of a stream. -EAGAIN: too few yet; -EPROTO: another
+ * version, no type, or a body that is too long (the message says which). Thread: any.
  */
 RLV_MUST_CHECK int frame_decode(const uint8_t *bytes, size_t len, struct frame_header *head_out);
 

@@ -9,9 +9,10 @@
  *     row  j-window+1 ............ j-future ........... j
  *          <-- past = stack-1 -->  anchor  <-- future -->
  *
- * The anchor is the step that the item stands for; `future` rows after it give the n-step return and the
- * next observation. The head of every block holds window_max-1 rows that are no anchors' leaves
- * (repeated rows of the writer's previous block, or fillers), so a window never leaves its block.
+ * The anchor is the step that the item stands for; `future` rows after it give the n-step return
+ * and the next observation. The head of every block holds window_max-1 rows that are no anchors'
+ * leaves (repeated rows of the writer's previous block, or fillers), so a window never leaves its
+ * block.
  */
 #ifndef RLV_WIRE_TABLE_LAYOUT_H
 #define RLV_WIRE_TABLE_LAYOUT_H

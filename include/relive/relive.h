@@ -273,8 +273,8 @@ struct rlv_verify_report {
 };
 
 /*
- * Walks all shards and checks every invariant. Exact while nobody writes; otherwise it may see changes
- * half done. Thread: any. Cost: reads the whole tree.
+ * Walks all shards and checks every invariant. Exact while nobody writes; otherwise it may see
+ * changes half done. Thread: any. Cost: reads the whole tree.
  */
 RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
 
@@ -299,8 +299,8 @@ enum rlv_step_flags {
 };
 
 /*
- * n steps in column order of the signature: columns[c] points to n packed elements of column c. The first step of a
- * stream and the step after an ended episode begin an episode by themselves.
+ * n steps in column order of the signature: columns[c] points to n packed elements of column c. The
+ * first step of a stream and the step after an ended episode begin an episode by themselves.
  */
 struct rlv_steps {
 	uint32_t size;
@@ -323,29 +323,29 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
 /*
  * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete.
  * *appended_out (may be NULL): steps taken, fewer than n only on -ETIMEDOUT.
- * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block), -EOWNERDEAD
- * (this handle was fenced: open another), -ESTALE (table dropped), -EHOSTDOWN, -ECHILD.
+ * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block),
+ * -EOWNERDEAD (this handle was fenced: open another), -ESTALE (table dropped), -EHOSTDOWN, -ECHILD.
  * Thread: owner. Cost: <= 1 RT + 5 for each block claimed.
  */
 RLV_CHECKED int rlv_writer_append(struct rlv_writer *writer, uint32_t stream,
 				  const struct rlv_steps *steps, uint32_t *appended_out);
 
 /*
- * Appends one step of each stream: steps->n equals the writer's streams, element i is stream i's. All or
- * nothing with respect to the limiter. Otherwise as rlv_writer_append.
+ * Appends one step of each stream: steps->n equals the writer's streams, element i is stream i's.
+ * All or nothing with respect to the limiter. Otherwise as rlv_writer_append.
  */
 RLV_CHECKED int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps);
 
 /*
- * Ends the episode of a stream: items whose window lacks later steps are completed (their return ends
- * here). final: the observation columns after the last action, as one step, or NULL.
+ * Ends the episode of a stream: items whose window lacks later steps are completed (their return
+ * ends here). final: the observation columns after the last action, as one step, or NULL.
  */
 RLV_CHECKED int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 				       const struct rlv_steps *final);
 
 /*
- * Completes the pending items of every stream, closes its blocks and frees the slot. The handle is gone
- * and the pointer NULL whatever is returned.
+ * Completes the pending items of every stream, closes its blocks and frees the slot. The handle is
+ * gone and the pointer NULL whatever is returned.
  */
 RLV_CHECKED int rlv_writer_close(struct rlv_writer **writer);
 
@@ -403,9 +403,10 @@ struct rlv_array {
 #define RLV_MAX_ARRAYS (2 * RLV_MAX_COLUMNS + 4)
 
 /*
- * A batch. Arrays are the columns in signature order (an RLV_OBS column is followed by its next_<name>), then
- * "discount" (f32: gamma^k, 0 after a terminated episode) and "steps" (u32: k, steps in the return).
- * All memory belongs to the sampler and is valid until rlv_batch_release, or rlv_sampler_close.
+ * A batch. Arrays are the columns in signature order (an RLV_OBS column is followed by its
+ * next_<name>), then "discount" (f32: gamma^k, 0 after a terminated episode) and "steps" (u32: k,
+ * steps in the return). All memory belongs to the sampler and is valid until rlv_batch_release, or
+ * rlv_sampler_close.
  */
 struct rlv_batch {
 	uint32_t n; /* items */
@@ -424,12 +425,12 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
 				 struct rlv_sampler **sampler_out);
 
 /*
- * Draws n items (1..batch_size) and gathers them. Every item handed over was whole at one moment: its bytes
- * are those of the generation in its key.
+ * Draws n items (1..batch_size) and gathers them. Every item handed over was whole at one moment:
+ * its bytes are those of the generation in its key.
  * A view with max_times_sampled hands over what it took, fewer than n when there is no more.
  * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
- * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted), -EBUSY (all batch buffers are
- * held), -ESTALE, -EHOSTDOWN, -ECHILD.
+ * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted),
+ * -EBUSY (all batch buffers are held), -ESTALE, -EHOSTDOWN, -ECHILD.
  * Thread: owner. Cost: 3 + uncached levels RT.
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
@@ -449,8 +450,8 @@ struct rlv_update_result {
  * value. Keys of overwritten items drop and are counted. *result_out may be NULL.
  * Errors: -EINVAL (NaN, infinite or negative value, key of another table or no key at all: checked
  * before anything changes; the message names the index. Or the view is not prioritized).
- * Thread: owner. Cost: 1 RT for keys of a batch of this sampler that is still held or was the last; 2
- * otherwise.
+ * Thread: owner. Cost: 1 RT for keys of a batch of this sampler that is still held or was the last;
+ * 2 otherwise.
  */
 RLV_CHECKED int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys,
 				   const float *td_error, uint32_t n,

@@ -1,6 +1,6 @@
 /*
- * A crash at every step. The victim claims, writes, publishes, updates or settles on shared memory, one
- * machine instruction at a time; at each state of the memory a survivor fences it, settles its
+ * A crash at every step. The victim claims, writes, publishes, updates or settles on shared memory,
+ * one machine instruction at a time; at each state of the memory a survivor fences it, settles its
  * slot, rebuilds, checks every invariant and goes on working.
  */
 #include "tests/support/crash_step.h"

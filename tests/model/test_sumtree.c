@@ -81,7 +81,10 @@ static void do_insert(struct world *w)
 	assert_int_equal(sumtree_publish(&w->h.tree, &w->h.ep, &run, priorities, w->h.deltas), 0);
 }
 
-/* Distinct slots with generations that are often right, and words that are often those of the leaves. */
+/*
+ * Distinct slots with generations that are often right, and words that are often those of the
+ * leaves.
+ */
 static uint32_t make_ops(struct world *w, struct leaf_op *ops)
 {
 	uint32_t n = 1 + pick(w, w->o.leaves < MAX_OPS ? w->o.leaves : MAX_OPS);

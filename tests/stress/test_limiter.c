@@ -1,7 +1,7 @@
 /*
  * Writers and samplers of a queue in threads of their own, which now and then die with something
- * admitted. A watcher sees no overshoot at any time, and in the end nothing is lost: exactly what is
- * committed can be sampled, and the queue takes its full size again.
+ * admitted. A watcher sees no overshoot at any time, and in the end nothing is lost: exactly what
+ * is committed can be sampled, and the queue takes its full size again.
  */
 #include "ds/limiter.h"
 

@@ -1,8 +1,8 @@
 /*
- * crash_rows.h - a table whose every byte can be checked by who samples it, without knowing what was
- * written. Step n of writer w follows from (w, n) alone; episodes have CRASH_EPISODE steps; each row
- * holds a checksum over all of its columns and each observation one of its own, so that a torn row, a
- * row of another lap and a stranger in the window all show.
+ * crash_rows.h - a table whose every byte can be checked by who samples it, without knowing what
+ * was written. Step n of writer w follows from (w, n) alone; episodes have CRASH_EPISODE steps;
+ * each row holds a checksum over all of its columns and each observation one of its own, so that a
+ * torn row, a row of another lap and a stranger in the window all show.
  */
 #ifndef RLV_TESTS_SUPPORT_CRASH_ROWS_H
 #define RLV_TESTS_SUPPORT_CRASH_ROWS_H

@@ -1,7 +1,7 @@
 /*
  * crash_step.h - a crash at every step: runs code in a child one machine instruction at a time and
- * shows the memory that it shares after each instruction that changed it. What stands there is what a
- * kill -9 at that instant leaves behind.
+ * shows the memory that it shares after each instruction that changed it. What stands there is what
+ * a kill -9 at that instant leaves behind.
  */
 #ifndef RLV_TESTS_SUPPORT_CRASH_STEP_H
 #define RLV_TESTS_SUPPORT_CRASH_STEP_H

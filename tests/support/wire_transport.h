@@ -7,7 +7,10 @@
 
 #include "transport/transport.h"
 
-/* Takes inner over. Regions must be attached through the new one. Fails the test, never returns NULL. */
+/*
+ * Takes inner over. Regions must be attached through the new one. Fails the test, never returns
+ * NULL.
+ */
 struct transport *wire_wrap(struct transport *inner);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Leases under a clock of our own. One node is known and down, so that only the process itself can be
- * the proof; or there is none at all, and everybody who is suspect is fenced at once.
+ * Leases under a clock of our own. One node is known and down, so that only the process itself can
+ * be the proof; or there is none at all, and everybody who is suspect is fenced at once.
  */
 #include "tests/support/fake_clock.h"
 #include "tests/support/test.h"
