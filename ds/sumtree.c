@@ -4,7 +4,8 @@
  * replaced, judge the others by the words found, repeat with what is left.
  *
  * A leaf of which no usable word is known is looked at by a CAS that changes nothing (expected ==
- * value): it gives the word in the same vector as the others' real ones.
+ * value): it gives the word in the same vector as the others' real ones. Where words may be changed
+ * in place, the same is done leaf by leaf, and counted as the vectors would be.
  */
 #include "ds/sumtree.h"
 
@@ -24,6 +25,7 @@
 
 /* Every lost CAS is somebody else's won one; so many in a row are a bug, not contention. */
 #define CHANGE_ROUNDS 10000
+#define AHEAD 8u /* leaves asked for before they are changed */
 
 static const uint16_t default_fanout[] = { 16, 8, 0 };
 
@@ -145,11 +147,11 @@ enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_TAKE };
 
 /* One call of a verb. */
 struct change {
-	enum change_verb verb;
 	const struct sumtree *tree;
 	struct epoch *ep;
 	struct tree_deltas *deltas;
-	bool refresh; /* a tag outside our view of the epoch was met */
+	uint32_t steady; /* the tag that most leaves have and keep, or none */
+	bool refresh;    /* a tag outside our view of the epoch was met */
 };
 
 /* May the verb replace this word? */
@@ -160,24 +162,19 @@ static inline bool word_fits(enum change_verb verb, const struct leaf_op *op, ui
 	return leaf_gen(word) == op->gen && (leaf_priority(word) == 0) == (verb == CHANGE_PUBLISH);
 }
 
-static inline bool next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
+static inline uint32_t steady_tag(const struct epoch *ep)
 {
-	if (ep->mode != EPOCH_DUAL && old_tag == (ep->number & 3u)) {
-		*tag_out = old_tag;
-		return true;
-	}
-	return epoch_next_tag(ep, old_tag, tag_out) == 0;
+	return ep->mode == EPOCH_DUAL ? UINT32_MAX : ep->number & 3u;
 }
 
 /*
  * Counts the swap under the epochs that its tags name (rule 7). The view's mode says only whether
  * a leaf that has migrated already is still counted in the older array, too.
  */
-static inline void count_swap(const struct change *c, uint32_t slot,
-			      const struct transport_atomic *cas)
+static inline void count_swap(const struct change *c, uint32_t slot, uint64_t from, uint64_t to)
 {
-	uint64_t old = leaf_priority(cas->expected), new = leaf_priority(cas->value);
-	uint32_t node = node_parent(c->tree, 0, slot), tag = leaf_tag(cas->expected);
+	uint64_t old = leaf_priority(from), new = leaf_priority(to);
+	uint32_t node = node_parent(c->tree, 0, slot), tag = leaf_tag(from);
 	int64_t sum = (int64_t)(new - old), size = (int64_t)(new != 0) - (int64_t)(old != 0);
 	struct delta_side *side = &c->deltas->side[tag & 1];
 
@@ -186,7 +183,7 @@ static inline void count_swap(const struct change *c, uint32_t slot,
 	if (__builtin_expect(c->ep->mode != EPOCH_DUAL, 1))
 		return;
 	side = &c->deltas->side[~tag & 1];
-	if (tag != leaf_tag(cas->value)) { /* it migrates: all of it is new to the other array */
+	if (tag != leaf_tag(to)) { /* it migrates: all of it is new to the other array */
 		sum = (int64_t) new;
 		size = new != 0;
 	}
@@ -194,93 +191,201 @@ static inline void count_swap(const struct change *c, uint32_t slot,
 	side->size += size;
 }
 
-static inline uint64_t wanted_priority(const struct change *c, const struct leaf_op *op)
+/* The word that an op asks for in place of op->word. *look_out: none, it only looks. */
+static inline uint64_t wanted_word(const struct change *c, enum change_verb verb,
+				   const struct leaf_op *op, bool *look_out)
 {
-	if (c->verb == CHANGE_UPDATE)
-		return max_u64(1, min_u64(op->priority, c->tree->max_prio));
-	return c->verb == CHANGE_PUBLISH ? min_u64(op->priority, c->tree->max_prio) : 0;
+	uint32_t tag = leaf_tag(op->word);
+	uint64_t priority = 0;
+
+	*look_out = !word_fits(verb, op, op->word) ||
+		    (tag != c->steady && epoch_next_tag(c->ep, tag, &tag));
+	if (*look_out)
+		return op->word;
+	if (verb == CHANGE_UPDATE)
+		priority = max_u64(1, min_u64(op->priority, c->tree->max_prio));
+	else if (verb == CHANGE_PUBLISH)
+		priority = min_u64(op->priority, c->tree->max_prio);
+	return leaf_make(tag, op->gen, priority);
 }
 
+/* Judges the word found by an op that has changed nothing. True = try again with it. */
+static bool judge(struct change *c, enum change_verb verb, struct leaf_op *op, uint64_t found)
+{
+	bool as_seen = found == op->word;
+
+	op->word = found;
+	if (!word_fits(verb, op, found)) {
+		op->result = leaf_gen(found) != op->gen ? LEAF_STALE : LEAF_ABSENT;
+		return false;
+	}
+	/* It was as expected and still could not be changed: its tag is outside our view. */
+	c->refresh |= as_seen;
+	return true;
+}
+
+static int refresh_view(struct change *c)
+{
+	int ret = c->refresh ? epoch_refresh(c->ep) : 0;
+
+	c->refresh = false;
+	c->steady = steady_tag(c->ep);
+	return ret;
+}
+
+static int too_many_rounds(const struct leaf_op *op)
+{
+	return error_set(-EAGAIN, "sum tree: slot %u changed under %d CAS", op->slot,
+			 CHANGE_ROUNDS);
+}
+
+/* -------- by vectors -------- */
+
 /* Prepares the CAS of the n active ops. */
-static void prepare(const struct change *c, const struct leaf_op *ops, uint32_t n)
+static inline void prepare(const struct change *c, enum change_verb verb, const struct leaf_op *ops,
+			   uint32_t n)
 {
 	struct tree_deltas *deltas = c->deltas;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct leaf_op *op = &ops[deltas->active[i]];
-		struct transport_atomic *cas = &deltas->cas[i];
-		uint32_t tag = 0;
+		struct transport_atomic *cas = &deltas->atomics[i];
 
 		cas->region = c->tree->region;
 		cas->off = leaf_off(c->tree, op->slot);
 		cas->expected = op->word;
-		deltas->look[i] = !word_fits(c->verb, op, op->word) ||
-				  !next_tag(c->ep, leaf_tag(op->word), &tag);
-		cas->value = deltas->look[i] ? op->word
-					     : leaf_make(tag, op->gen, wanted_priority(c, op));
+		cas->value = wanted_word(c, verb, op, &deltas->look[i]);
 	}
-}
-
-/* Judges the answer to an op that has changed nothing. True = try again with the word found. */
-static bool judge(struct change *c, struct leaf_op *op, const struct transport_atomic *cas)
-{
-	op->word = cas->old;
-	if (!word_fits(c->verb, op, cas->old)) {
-		op->result = leaf_gen(cas->old) != op->gen ? LEAF_STALE : LEAF_ABSENT;
-		return false;
-	}
-	/* It was as expected and still could not be changed: its tag is outside our view. */
-	c->refresh |= cas->old == cas->expected;
-	return true;
 }
 
 /* Takes the answers of the n active ops; how many are active now. */
-static uint32_t digest(struct change *c, struct leaf_op *ops, uint32_t n)
+static inline uint32_t digest(struct change *c, enum change_verb verb, struct leaf_op *ops,
+			      uint32_t n)
 {
 	struct tree_deltas *deltas = c->deltas;
 	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct leaf_op *op = &ops[deltas->active[i]];
-		const struct transport_atomic *cas = &deltas->cas[i];
+		const struct transport_atomic *cas = &deltas->atomics[i];
 
-		if (__builtin_expect(cas->status != ATOMIC_DONE, 0)) {
+		if (cas->status != ATOMIC_DONE) {
 			op->result = LEAF_UNKNOWN;
-		} else if (__builtin_expect(cas->old == cas->expected && !deltas->look[i], 1)) {
+		} else if (cas->old == cas->expected && !deltas->look[i]) {
 			op->result = LEAF_DONE;
-			count_swap(c, op->slot, cas);
-		} else if (judge(c, op, cas)) {
+			count_swap(c, op->slot, cas->expected, cas->value);
+		} else if (judge(c, verb, op, cas->old)) {
 			deltas->active[left++] = deltas->active[i];
 		}
 	}
 	return left;
 }
 
-/* Runs one vector of ops to its end. n <= TRANSPORT_VECTOR. */
-static int change_vector(struct change *c, struct leaf_op *ops, uint32_t n)
+static inline int change_by_vector(struct change *c, enum change_verb verb, struct leaf_op *ops,
+				   uint32_t n)
 {
 	uint32_t left = n;
-	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
+	int ret = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		ops[i].result = LEAF_UNKNOWN;
+	for (uint32_t i = 0; i < n; i++)
 		c->deltas->active[i] = (uint16_t)i;
-	}
 	for (int round = 0; ret == 0 && left > 0; round++) {
 		if (round == CHANGE_ROUNDS)
-			return error_set(-EAGAIN, "sum tree: %u leaves changed under %d CAS each",
-					 left, CHANGE_ROUNDS);
-		c->refresh = false;
-		prepare(c, ops, left);
-		ret = transport_cas(c->tree->region->tr, c->deltas->cas, left);
+			return too_many_rounds(&ops[c->deltas->active[0]]);
+		prepare(c, verb, ops, left);
+		ret = transport_cas(c->tree->region->tr, c->deltas->atomics, left);
 		if (ret)
 			break;
-		left = digest(c, ops, left);
-		if (c->refresh)
-			ret = epoch_refresh(c->ep);
+		left = digest(c, verb, ops, left);
+		ret = refresh_view(c);
 	}
 	return ret;
 }
+
+/* -------- in place -------- */
+
+/* What the same tries would have cost as vectors. */
+struct tries {
+	uint64_t rounds; /* of the op that took most */
+	uint64_t cas, failed;
+};
+
+/* An op of which no usable word is known, or whose word was not the leaf. */
+static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op,
+			 struct tries *sum)
+{
+	const struct rword64 *leaf = leaf_at(c->tree, op->slot);
+	uint64_t tries = 0;
+	bool again = true;
+	int ret = 0;
+
+	while (ret == 0 && again) {
+		uint64_t found = op->word, wanted;
+		bool look;
+
+		if (tries++ == CHANGE_ROUNDS)
+			return too_many_rounds(op);
+		wanted = wanted_word(c, verb, op, &look);
+		if (look) {
+			found = rword64_load_acquire(leaf);
+		} else if (rword64_cas(leaf, &found, wanted)) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, op->word, wanted);
+			break;
+		}
+		sum->failed += found != op->word;
+		again = judge(c, verb, op, found);
+		ret = refresh_view(c);
+	}
+	sum->cas += tries;
+	sum->rounds = max_u64(sum->rounds, tries);
+	return ret;
+}
+
+static inline int change_in_place(struct change *c, enum change_verb verb, struct leaf_op *ops,
+				  uint32_t n)
+{
+	struct tries sum = { .rounds = 1 };
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		struct leaf_op *op = &ops[i];
+		const struct rword64 *leaf = leaf_at(c->tree, op->slot);
+		uint64_t found = op->word, wanted;
+		bool look;
+
+		if (i + AHEAD < n)
+			__builtin_prefetch(leaf_at(c->tree, ops[i + AHEAD].slot), 1);
+		wanted = wanted_word(c, verb, op, &look);
+		if (__builtin_expect(!look, 1) && rword64_cas(leaf, &found, wanted)) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, op->word, wanted);
+			sum.cas++;
+		} else {
+			ret = change_slowly(c, verb, op, &sum);
+		}
+	}
+	transport_account_atomics(c->tree->region->tr, sum.rounds, sum.cas, 0);
+	transport_account_cas(c->tree->region->tr, sum.failed, 0);
+	return ret;
+}
+
+/* Runs ops to their end, n <= TRANSPORT_VECTOR. Made for each verb apart. */
+static inline int change_some(struct change *c, enum change_verb verb, struct leaf_op *ops,
+			      uint32_t n)
+{
+	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
+
+	for (uint32_t i = 0; i < n; i++)
+		ops[i].result = LEAF_UNKNOWN;
+	if (ret)
+		return ret;
+	if (c->deltas->in_place)
+		return change_in_place(c, verb, ops, n);
+	return change_by_vector(c, verb, ops, n);
+}
+
+/* -------- the verbs -------- */
 
 static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 {
@@ -313,7 +418,7 @@ static int see_leaves(const struct sumtree *tree, struct leaf_op *ops, uint32_t 
 int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
 		  struct tree_deltas *deltas)
 {
-	struct change c = { CHANGE_CLAIM, tree, ep, deltas, false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
 	struct leaf_op *ops = deltas->ops;
 	bool unknown = false;
 	int ret = check_run(tree, run);
@@ -324,7 +429,7 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 			ops[i] = (struct leaf_op){ .slot = run->first + done + i, .gen = run->gen };
 		ret = see_leaves(tree, ops, n);
 		if (ret == 0)
-			ret = change_vector(&c, ops, n);
+			ret = change_some(&c, CHANGE_CLAIM, ops, n);
 		for (uint32_t i = 0; i < n; i++)
 			unknown |= ops[i].result == LEAF_UNKNOWN;
 	}
@@ -381,20 +486,20 @@ static int publish_result(const struct leaf_op *ops, size_t n)
 int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
 		    const uint64_t *priorities, struct tree_deltas *deltas)
 {
-	struct change c = { CHANGE_PUBLISH, tree, ep, deltas, false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
 	struct leaf_op *ops = deltas->ops;
 	uint32_t next = 0, n;
 	int ret = check_run(tree, run), first_bad = 0;
 
 	while (ret == 0 && (n = gather_publish(ep, run, priorities, &next, ops)) > 0) {
-		ret = change_vector(&c, ops, n);
+		ret = change_some(&c, CHANGE_PUBLISH, ops, n);
 		if (ret == 0 && first_bad == 0)
 			first_bad = publish_result(ops, n);
 	}
 	return ret ? ret : first_bad;
 }
 
-static int change_ops(struct change *c, struct leaf_op *ops, size_t n)
+static inline int change_ops(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
 {
 	int ret = 0;
 
@@ -405,35 +510,36 @@ static int change_ops(struct change *c, struct leaf_op *ops, size_t n)
 					 c->tree->geo.leaves);
 	}
 	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR)
-		ret = change_vector(c, ops + done, (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
+		ret = change_some(c, verb, ops + done,
+				  (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
 	return ret;
 }
 
 int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		   struct tree_deltas *deltas)
 {
-	struct change c = { CHANGE_UPDATE, tree, ep, deltas, false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
 
-	return change_ops(&c, ops, n);
+	return change_ops(&c, CHANGE_UPDATE, ops, n);
 }
 
 int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		 struct tree_deltas *deltas)
 {
-	struct change c = { CHANGE_TAKE, tree, ep, deltas, false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
 
-	return change_ops(&c, ops, n);
+	return change_ops(&c, CHANGE_TAKE, ops, n);
 }
 
 int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 			struct tree_deltas *deltas)
 {
-	struct change c = { CHANGE_PUBLISH, tree, ep, deltas, false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
 	uint32_t tag = ep->number + (ep->mode == EPOCH_DUAL);
 	int ret;
 
 	for (size_t i = 0; i < n; i++)
 		ops[i].word = leaf_make(tag, ops[i].gen, 0);
-	ret = change_ops(&c, ops, n);
+	ret = change_ops(&c, CHANGE_TAKE, ops, n);
 	return ret ? ret : publish_result(ops, n);
 }

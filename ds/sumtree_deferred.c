@@ -4,6 +4,7 @@
 #include "ds/sumtree.h"
 #include "ds/sumtree_nodes.h"
 
+#include "transport/barrier.h"
 #include "transport/transport.h"
 
 #include "wire/sumtree_layout.h"
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
+#define AHEAD 8u /* lines asked for before they are written */
 #define RADIX_BITS 8u
 #define NODE_BITS 24u
 
@@ -91,30 +93,42 @@ static int send_faas(const struct sumtree *tree, struct tree_deltas *deltas)
 	deltas->n_faa = 0;
 	if (n == 0)
 		return 0;
-	ret = transport_faa(tree->region->tr, deltas->faa, n);
+	if (deltas->in_place) { /* done already */
+		transport_account_atomics(tree->region->tr, div_up(n, TRANSPORT_VECTOR), 0, n);
+		return 0;
+	}
+	ret = transport_faa(tree->region->tr, deltas->atomics, n);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < n; i++)
-		unknown += deltas->faa[i].status != ATOMIC_DONE;
+		unknown += deltas->atomics[i].status != ATOMIC_DONE;
 	if (unknown)
 		return error_set(-EIO, "sum tree: the answers of %u of %u additions were lost",
 				 unknown, n);
 	return 0;
 }
 
-static inline int queue_faa(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
-			    int64_t value)
+static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
 {
-	struct transport_atomic *faa = &deltas->faa[deltas->n_faa];
+	return (struct rword64 *)(void *)(tree->region->base + off);
+}
 
+static int queue_faa(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		     int64_t value)
+{
 	if (value == 0)
 		return 0;
-	faa->region = tree->region;
-	faa->off = off;
-	faa->value = (uint64_t)value;
-	if (++deltas->n_faa < TRANSPORT_VECTOR)
+	if (deltas->in_place) {
+		rword64_add(word_at(tree, off), (uint64_t)value);
+		deltas->n_faa++;
 		return 0;
-	return send_faas(tree, deltas);
+	}
+	deltas->atomics[deltas->n_faa] = (struct transport_atomic){
+		.region = tree->region,
+		.off = off,
+		.value = (uint64_t)value,
+	};
+	return ++deltas->n_faa == TRANSPORT_VECTOR ? send_faas(tree, deltas) : 0;
 }
 
 /* -------- combining -------- */
@@ -148,13 +162,6 @@ static void combine(struct delta_run *run)
 struct level_range {
 	uint32_t from, end;
 };
-
-static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *run)
-{
-	for (uint32_t i = 0; i < run->n; i++)
-		run->node[i] = node_parent(tree, level, run->node[i]);
-	combine(run);
-}
 
 static void sort_pass(const struct delta_run *from, const struct delta_run *to, uint32_t shift)
 {
@@ -193,21 +200,62 @@ static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t
 
 /* -------- applying -------- */
 
-/*
- * FAAs for the levels from `level` on, up to and without `end`; leaves the run at `end`, where
- * there is one.
- */
+/* Adds in place; the locked instructions take most of a flush's time, so nothing else is here. */
+static void add_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		    const struct delta_run *run)
+{
+	const struct rword64 *words = word_at(tree, off);
+
+	for (uint32_t i = 0; i < run->n; i++) {
+		if (i + AHEAD < run->n)
+			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
+		if (run->sum[i] == 0)
+			continue;
+		rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
+		deltas->n_faa++;
+	}
+}
+
+/* Queues FAAs for the run's nodes of a level, whose first word is at off. */
+static int queue_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		     const struct delta_run *run)
+{
+	int ret = 0;
+
+	if (deltas->in_place)
+		add_run(tree, deltas, off, run);
+	for (uint32_t i = 0; !deltas->in_place && ret == 0 && i < run->n; i++)
+		ret = queue_faa(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
+	return ret;
+}
+
+/* The run one level up: parents instead of nodes, neighbours of one parent together. */
+static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *run)
+{
+	const uint64_t recip = tree->recip[level];
+	uint32_t last = (uint32_t)(run->node[0] * recip >> NODE_RECIP_SHIFT), k = 0;
+	int64_t sum = 0;
+
+	for (uint32_t i = 0; i < run->n; i++) {
+		uint32_t node = (uint32_t)(run->node[i] * recip >> NODE_RECIP_SHIFT);
+
+		k += node != last;
+		sum = (node == last ? sum : 0) + run->sum[i];
+		run->node[k] = node;
+		run->sum[k] = sum;
+		last = node;
+	}
+	run->n = k + 1;
+}
+
+/* FAAs for a range of levels; leaves the run at its end, where there is such a level. */
 static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t inner_off,
 			struct level_range range, struct delta_run *run)
 {
 	int ret = 0;
 
 	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
-		uint64_t off = inner_off + tree->level_off[l];
-
-		for (uint32_t i = 0; ret == 0 && i < run->n; i++)
-			ret = queue_faa(tree, deltas, off + (uint64_t)run->node[i] * 8,
-					run->sum[i]);
+		ret = queue_run(tree, deltas, inner_off + tree->level_off[l], run);
 		if (l < tree->geo.levels)
 			climb(tree, l, run);
 	}
@@ -303,9 +351,17 @@ static int apply_all(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	return ret ? ret : err;
 }
 
+static int begin_changes(const struct sumtree *tree, struct tree_deltas *deltas)
+{
+	deltas->in_place = transport_changes_in_place(tree->region);
+	if (deltas->in_place && transport_is_forked(tree->region->tr))
+		return error_set(-ECHILD, "sum tree: opened before a fork");
+	return 0;
+}
+
 int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t n)
 {
-	int ret = 0;
+	int ret = begin_changes(tree, deltas);
 
 	for (uint32_t p = 0; ret == 0 && p < 2; p++)
 		if (deltas->side[p].list.n + n > DELTA_MAX)
@@ -330,8 +386,10 @@ static bool may_hold(struct tree_deltas *deltas)
 int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas, bool force)
 {
 	bool hold = !tree_deltas_empty(deltas) && may_hold(deltas) && !force;
-	int ret = 0;
+	int ret = begin_changes(tree, deltas);
 
+	if (ret)
+		return ret;
 	for (uint32_t p = 0; p < 2; p++) {
 		int err = hold ? apply_list(tree, deltas, p) : apply_all(tree, deltas, p);
 

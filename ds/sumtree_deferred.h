@@ -47,9 +47,9 @@ struct tree_deltas {
 	struct delta_side side[2];
 
 	/* Scratch of the calls, here because 256 of them are 12 KiB. */
-	uint32_t n_faa;
-	struct transport_atomic faa[TRANSPORT_VECTOR];
-	struct transport_atomic cas[TRANSPORT_VECTOR];
+	bool in_place;  /* words may be changed where they are: nothing is queued, only counted */
+	uint32_t n_faa; /* queued, or done and not yet counted */
+	struct transport_atomic atomics[TRANSPORT_VECTOR];
 	struct leaf_op ops[TRANSPORT_VECTOR];
 	uint16_t active[TRANSPORT_VECTOR];
 	bool look[TRANSPORT_VECTOR]; /* this CAS only looks */

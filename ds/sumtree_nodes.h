@@ -28,6 +28,14 @@ static inline uint64_t leaf_off(const struct sumtree *tree, uint32_t slot)
 	return tree->leaves_off + (uint64_t)slot * 8;
 }
 
+/* Where the region is addressable. */
+static inline const struct rword64 *leaf_at(const struct sumtree *tree, uint32_t slot)
+{
+	const uint8_t *leaf = tree->region->base + leaf_off(tree, slot);
+
+	return (const struct rword64 *)(const void *)leaf;
+}
+
 /* First word of a level; level 0 = the leaves. */
 static inline uint64_t node_level_off(const struct sumtree *tree, uint32_t parity, uint32_t level)
 {

@@ -9,6 +9,7 @@
 #define RLV_TRANSPORT_BARRIER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -58,6 +59,22 @@ static inline void rword64_announce(const struct rword64 *word, uint64_t value)
 static inline uint64_t rword64_load_ordered(const struct rword64 *word)
 {
 	return atomic_load_explicit(rword64_atomic(word), memory_order_seq_cst);
+}
+
+/*
+ * Changes in place, for regions of which transport_changes_in_place() says yes: the same
+ * instructions and orders as transport_cas and transport_faa, without a vector around them.
+ * True, or false and *expected_inout is what the word holds.
+ */
+static inline bool rword64_cas(const struct rword64 *word, uint64_t *expected_inout, uint64_t value)
+{
+	return atomic_compare_exchange_strong_explicit(rword64_atomic(word), expected_inout, value,
+						       memory_order_acq_rel, memory_order_acquire);
+}
+
+static inline void rword64_add(const struct rword64 *word, uint64_t value)
+{
+	atomic_fetch_add_explicit(rword64_atomic(word), value, memory_order_acq_rel);
 }
 
 /*

@@ -317,7 +317,7 @@ static int make(const struct transport_opts *opts, struct shm **shm_out)
 	if (!shm)
 		return error_set(-ENOMEM, "no memory for a transport");
 	shm->tr.ops = &shm_ops;
-	shm->tr.caps = TRANSPORT_ADDRESSABLE;
+	shm->tr.caps = TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC;
 	shm->tr.clock = opts->clock;
 	shm->tr.timeout_ns = opts->timeout_ns;
 	shm->client_id = opts->client_id;
