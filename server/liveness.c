@@ -114,6 +114,8 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 		log_error("watch client %llu: no memory", (unsigned long long)holder->client_id);
 		return;
 	}
+	log_info("client %llu pid %u holds slots", (unsigned long long)holder->client_id,
+		 holder->process.pid);
 	client->has_process = holder->process.pid != 0;
 	grant_time(live, client);
 	/* Nobody of that id can come back: it is not in the store. */
@@ -184,6 +186,9 @@ int liveness_join(struct liveness *live, const struct liveness_guest *guest,
 		live->ops->on_cut(live->ctx, client->conn);
 	client->conn = guest->conn;
 	grant_time(live, client);
+	log_info("client %llu pid %u %s", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid,
+		 client->holder.client_id == guest->wanted_id ? "is back" : "joins");
 	*client_out = client;
 	return 0;
 }
