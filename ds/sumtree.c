@@ -531,6 +531,7 @@ int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *o
 	return change_ops(&c, CHANGE_TAKE, ops, n);
 }
 
+/* P1 pairs with V1: the caller's rows, then the leaf that says they are whole. */
 int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 			struct tree_deltas *deltas)
 {
@@ -540,6 +541,6 @@ int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct lea
 
 	for (size_t i = 0; i < n; i++)
 		ops[i].word = leaf_make(tag, ops[i].gen, 0);
-	ret = change_ops(&c, CHANGE_TAKE, ops, n);
+	ret = change_ops(&c, CHANGE_PUBLISH, ops, n);
 	return ret ? ret : publish_result(ops, n);
 }
