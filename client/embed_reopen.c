@@ -3,6 +3,7 @@
  */
 #include "client/meta_embed.h"
 
+#include "ds/balance.h"
 #include "ds/recover.h"
 #include "ds/slot.h"
 
@@ -196,6 +197,24 @@ static void free_rows_alone(struct embed *embed, const struct target_region *reg
 			(void)target->ops->unregister_region(target, regions[i].id);
 }
 
+/* Nobody else is there yet, so that the counts of queues can be put right at once. */
+static int balance_tables(struct embed *embed)
+{
+	int ret = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct embed_table *table = embed->tables[id];
+
+		for (uint32_t v = 0; ret == 0 && table && v < table->desc.n_views; v++) {
+			int64_t moved;
+
+			if (balance_applies(&table->desc.views[v]))
+				ret = balance_view(table->shards, v, &moved);
+		}
+	}
+	return ret;
+}
+
 int embed_reopen(struct embed *embed)
 {
 	struct transport_target *target = embed->base.target;
@@ -215,5 +234,5 @@ int embed_reopen(struct embed *embed)
 	if (ret)
 		return error_prefix(ret, "pool file: ");
 	drop_incomplete(embed);
-	return 0;
+	return balance_tables(embed);
 }

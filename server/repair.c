@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ds/balance.h"
 #include "ds/sumtree_rebuild.h"
 
 #include "base/log.h"
@@ -81,6 +82,28 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	return true;
 }
 
+/* What kills left of the counts of queues. -EAGAIN is usual: somebody is in a call right now. */
+static void balance(struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->desc.n_shards; s++)
+		if (!table->attached[s])
+			return;
+	for (uint32_t v = 0; v < table->desc.n_views; v++) {
+		int64_t moved = 0;
+		int ret;
+
+		if (!balance_applies(&table->desc.views[v]))
+			continue;
+		ret = balance_view(table->attached, v, &moved);
+		if (ret && ret != -EAGAIN)
+			log_warn("table %s view %u: balance: %s", table->desc.name, v,
+				 error_last());
+		if (ret == 0 && moved)
+			log_info("table %s view %u: the dead left the count of items %lld off",
+				 table->desc.name, v, (long long)moved);
+	}
+}
+
 static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 {
 	uint32_t s = find_drift(table);
@@ -88,6 +111,7 @@ static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 	if (s == table->desc.n_shards) {
 		give_slot(repair, table);
 		repair->waiting[table->desc.table_id][0] = '\0';
+		balance(table);
 		return IDLE_NS;
 	}
 	if (take_slot(repair, table))
