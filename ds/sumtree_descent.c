@@ -49,7 +49,7 @@ static uint64_t read_children(const uint64_t *children, uint32_t fanout, bool le
 	uint64_t total = 0;
 
 	for (uint32_t k = 0; k < fanout; k++) {
-		words[k] = rword64_load_acquire(&from[k]);
+		words[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
 		if (leaves)
 			mass[k] = leaf_priority(words[k]);
 		else
@@ -108,12 +108,15 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 /* -------- in place -------- */
 
-/* The step from level + 1 to level. One tree: the kernel itself knows where it leads next. */
+/*
+ * The step from level + 1 to level. One tree: the kernel itself knows where it leads next. The step
+ * to the top level comes from nowhere.
+ */
 static struct draw_step make_step(const struct sumtree_descent *down, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[0];
 	struct draw_step step = {
-		.fanout = tree->geo.fanout[level],
+		.fanout = level < tree->geo.levels ? tree->geo.fanout[level] : 0,
 		.limit = tree->nodes[level],
 	};
 
@@ -134,7 +137,8 @@ static void aim_in_place(struct sumtree_descent *down, uint32_t group, uint32_t 
 
 	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
 		down->lanes.children[i] = children_in_place(down, i, level);
-		draw_prefetch(down->lanes.children[i], down->prefetch ? lines : 0);
+		if (down->prefetch)
+			draw_prefetch(down->lanes.children[i], lines);
 	}
 }
 
@@ -163,14 +167,17 @@ static void account_level(const struct sumtree_descent *down, uint32_t level)
 static void run_in_place(struct sumtree_descent *down)
 {
 	uint32_t levels = down->from->trees[0].geo.levels;
-	struct draw_step step[TREE_MAX_LEVELS];
+	struct draw_step step[TREE_MAX_LEVELS + 1];
 
+	step[levels] = make_step(down, levels);
 	for (uint32_t l = levels; l > 0; l--) {
 		step[l - 1] = make_step(down, l - 1);
 		account_level(down, l);
 	}
 	for (uint32_t t = 0; t < down->groups + levels * APART; t++) {
-		if (t < down->groups)
+		if (t < down->groups && step[levels].next_base)
+			draw_aim(&down->lanes, t, &step[levels]);
+		else if (t < down->groups)
 			aim_in_place(down, t, levels);
 		for (uint32_t l = levels; l > 0; l--) {
 			uint32_t g = t - (levels - l + 1) * APART;

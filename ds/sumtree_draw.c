@@ -116,12 +116,13 @@ static int place_in_tree(struct draw_call *call, const uint64_t *x)
 
 	if (ret)
 		return ret;
+	memset(down->shard, 0, sizeof(down->shard));
+	for (uint32_t i = 0; i < down->n; i++)
+		down->ratio[i] = 1;
 	for (uint32_t i = 0; i < down->n; i++) {
 		uint64_t r = (uint64_t)((unsigned __int128)x[i] * total >> 64);
 
 		node = sumtree_tops_find(&call->tops, r, node);
-		down->shard[i] = 0;
-		down->ratio[i] = 1;
 		down->lanes.node[i] = node;
 		down->lanes.r[i] = r - call->tops.prefix[node];
 		down->lanes.expected[i] = call->tops.value[node];
@@ -165,18 +166,20 @@ static int place_draws(struct draw_call *call, const struct strata *strata, size
 
 /* -------- chunks -------- */
 
-/* Draw i of the chunk is out->...[to]. */
-static inline void emit(const struct draw_call *call, uint32_t i, const struct draws *out,
-			size_t to)
+/* The chunk's draws are out->...[to] and on. Loop by loop: so compilers make vectors of them. */
+static void emit(const struct draw_call *call, const struct draws *out, size_t to)
 {
-	uint64_t word = call->down.lanes.word[i];
+	const struct sumtree_descent *down = &call->down;
+	uint32_t n = down->n;
 
-	out->shard[to] = call->down.shard[i];
-	out->slot[to] = (uint32_t)call->down.lanes.node[i];
-	out->word[to] = word;
+	memcpy(out->shard + to, down->shard, n * sizeof(out->shard[0]));
+	memcpy(out->word + to, down->lanes.word, n * sizeof(out->word[0]));
+	for (uint32_t i = 0; i < n; i++)
+		out->slot[to + i] = (uint32_t)down->lanes.node[i];
 	/* Signed: 40 bits, and CPUs convert them faster. */
-	out->probability[to] =
-		call->down.ratio[i] * call->per_quantum * (double)(int64_t)leaf_priority(word);
+	for (uint32_t i = 0; i < n; i++)
+		out->probability[to + i] = down->ratio[i] * call->per_quantum *
+					   (double)(int64_t)leaf_priority(down->lanes.word[i]);
 }
 
 /* Draws one anew over everything, tops re-read, until it is found. */
@@ -197,7 +200,7 @@ static int restart(struct draw_call *call, const struct draws *out, size_t to)
 		if (ret)
 			return ret;
 		if (!sumtree_descent_is_lost(&call->down, 0)) {
-			emit(call, 0, out, to);
+			emit(call, out, to);
 			return 0;
 		}
 	}
@@ -217,8 +220,7 @@ static int draw_chunk(struct draw_call *call, const struct strata *strata, const
 			ret = sumtree_descent_run(&call->down);
 		if (ret)
 			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			emit(call, i, out, first + i);
+		emit(call, out, first);
 		memcpy(lost, call->down.lost, sizeof(lost));
 	}
 	for (uint32_t w = 0; w < DRAW_CHUNK / 64; w++) {
