@@ -1,0 +1,235 @@
+#include "tests/support/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "server/slots.h"
+
+#include "ds/slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct fixture {
+	struct shard_fixture shard;
+	struct shard *shards[1];
+	bool lost[1];
+	struct slots slots;
+	uint32_t holders;
+	uint64_t last_holder;
+};
+
+static int setup(void **state)
+{
+	static struct fixture fx;
+
+	memset(&fx, 0, sizeof(fx));
+	shard_fixture_open(&fx.shard, NULL);
+	fx.shards[0] = fx.shard.shard;
+	assert_int_equal(slots_init(&fx.slots, &fx.shard.desc, fx.shards, fx.lost), 0);
+	*state = &fx;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	slots_fini(&fx->slots);
+	shard_fixture_close(&fx->shard);
+	return 0;
+}
+
+static struct slot_holder holder_of(uint64_t client_id)
+{
+	struct slot_holder holder = { .client_id = client_id };
+
+	assert_int_equal(process_self(&holder.process), 0);
+	return holder;
+}
+
+static uint32_t get(struct fixture *fx, uint64_t client_id)
+{
+	const struct slot_holder holder = holder_of(client_id);
+	uint32_t owner = 0;
+
+	assert_int_equal(slots_get(&fx->slots, &holder, &owner), 0);
+	return owner;
+}
+
+static void see(void *ctx, const struct slot_holder *holder)
+{
+	struct fixture *fx = ctx;
+
+	fx->holders++;
+	fx->last_holder = holder->client_id;
+}
+
+static void slots_get__is_live_in_the_region(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct slot_info info;
+
+	assert_int_equal(slot_read(fx->shards[0], owner - 1, &info), 0);
+	assert_int_equal(info.state, SLOT_LIVE);
+	assert_true(info.lease == 77);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_true(slots_holder(&fx->slots, owner) == 77);
+}
+
+static void slots_get__all_taken_gives_enospc(void **state)
+{
+	const struct slot_holder holder = holder_of(1);
+	struct fixture *fx = *state;
+	uint32_t owner = 4711;
+
+	for (uint32_t i = 0; i < fx->shard.desc.max_clients; i++)
+		(void)get(fx, 1);
+	assert_int_equal(slots_get(&fx->slots, &holder, &owner), -ENOSPC);
+	assert_int_equal(owner, 4711);
+}
+
+static void slots_get__an_absent_shard_gives_ehostdown(void **state)
+{
+	const struct slot_holder holder = holder_of(1);
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_get(&fx->slots, &holder, &owner), -EHOSTDOWN);
+}
+
+static void slots_put__is_free_again(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(get(fx, 78), owner);
+}
+
+static void slots_put__anothers_gives_eacces(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	assert_int_equal(slots_put(&fx->slots, 78, owner), -EACCES);
+	assert_true(slots_any(&fx->slots, 77));
+}
+
+static void slots_put__no_such_owner_gives_einval(void **state)
+{
+	struct fixture *fx = *state;
+
+	assert_int_equal(slots_put(&fx->slots, 77, 0), -EINVAL);
+	assert_int_equal(slots_put(&fx->slots, 77, fx->shard.desc.max_clients + 1), -EINVAL);
+}
+
+/* It is in the middle of a call: only a fence may take its slot. */
+static void slots_put__not_idle_gives_ebusy(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct access acc;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), -EBUSY);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	access_close(&acc);
+}
+
+static void slots_read__finds_who_was_there_before(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	slots_fini(&fx->slots);
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(fx->holders, 1);
+	assert_true(fx->last_holder == 77);
+	assert_true(slots_holder(&fx->slots, owner) == 77);
+	assert_true(get(fx, 78) != owner);
+}
+
+static void slots_settle__an_idle_client_leaves_no_drift(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift = true;
+
+	(void)get(fx, 77);
+	(void)get(fx, 77);
+	(void)get(fx, 78);
+	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_false(drift);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_true(slots_any(&fx->slots, 78));
+}
+
+static void slots_settle__one_in_a_call_leaves_drift(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct access acc;
+	bool drift = false;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_true(drift);
+	access_close(&acc);
+}
+
+static void slots_settle__an_absent_shard_is_settled_later(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	bool drift;
+
+	(void)get(fx, 77);
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_settle(&fx->slots, 77, &drift), -EAGAIN);
+	assert_true(slots_any(&fx->slots, 77));
+	fx->shards[0] = shard;
+	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+static void slots_settle__a_lost_shard_needs_nothing(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift;
+
+	(void)get(fx, 77);
+	fx->shards[0] = NULL;
+	fx->lost[0] = true;
+	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(slots_get__is_live_in_the_region),
+		CASE(slots_get__all_taken_gives_enospc),
+		CASE(slots_get__an_absent_shard_gives_ehostdown),
+		CASE(slots_put__is_free_again),
+		CASE(slots_put__anothers_gives_eacces),
+		CASE(slots_put__no_such_owner_gives_einval),
+		CASE(slots_put__not_idle_gives_ebusy),
+		CASE(slots_read__finds_who_was_there_before),
+		CASE(slots_settle__an_idle_client_leaves_no_drift),
+		CASE(slots_settle__one_in_a_call_leaves_drift),
+		CASE(slots_settle__an_absent_shard_is_settled_later),
+		CASE(slots_settle__a_lost_shard_needs_nothing),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
