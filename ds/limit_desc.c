@@ -96,8 +96,6 @@ static bool can_get_stuck(const struct limit_desc *law)
 
 int limit_desc_check(const struct limit_desc *law, uint64_t capacity)
 {
-	__int128 reach = (__int128)law->min_size * (__int128)law->spi;
-
 	if (law->min_diff > law->max_diff ||
 	    (!law->spi && (law->min_diff != INT64_MIN || law->max_diff != INT64_MAX)))
 		return error_set(-EINVAL, "limiter bounds %g and %g: do not fit the ratio %g",
@@ -110,7 +108,8 @@ int limit_desc_check(const struct limit_desc *law, uint64_t capacity)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": must be 1 to the capacity %" PRIu64,
 				 law->min_size, capacity);
-	if (law->max_diff != INT64_MAX && reach > law->max_diff)
+	if (law->max_diff != INT64_MAX &&
+	    (__int128)law->min_size * (__int128)law->spi > law->max_diff)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": max_diff %g stops the inserts at "
 				 "%g items, with %g samples per insert and none sampled yet",

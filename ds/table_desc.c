@@ -125,6 +125,34 @@ static int columns_differ(const struct column_desc *a, const struct column_desc 
 	return 0;
 }
 
+static bool is_zero(const void *ptr, size_t n)
+{
+	const uint8_t *bytes = ptr;
+
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+/* What nobody uses is zero, so that a later format can give it a meaning. */
+static int reserved_check(const struct table_desc *desc)
+{
+	bool zero = !desc->reserved0 && is_zero(desc->reserved1, sizeof(desc->reserved1)) &&
+		    is_zero(desc->reserved2, sizeof(desc->reserved2)) &&
+		    is_zero(&desc->columns[desc->n_columns],
+			    (TABLE_MAX_COLUMNS - desc->n_columns) * sizeof(desc->columns[0])) &&
+		    is_zero(&desc->views[desc->n_views],
+			    (RING_MAX_VIEWS - desc->n_views) * sizeof(desc->views[0]));
+
+	for (uint32_t i = 0; zero && i < desc->n_columns; i++)
+		zero = is_zero(desc->columns[i].reserved, sizeof(desc->columns[i].reserved));
+	for (uint32_t i = 0; zero && i < desc->n_views; i++)
+		zero = !desc->views[i].flags && !desc->views[i].reserved0 &&
+		       is_zero(desc->views[i].reserved1, sizeof(desc->views[i].reserved1));
+	return zero ? 0 : error_set(-EINVAL, "reserved bytes: must be 0");
+}
+
 static int columns_check(const struct table_desc *desc)
 {
 	int rc;
@@ -194,7 +222,7 @@ int table_wishes_check(const struct table_desc *desc)
 	rc = columns_check(desc);
 	for (uint32_t i = 0; !rc && i < desc->n_views; i++)
 		rc = view_check(desc, i);
-	return rc;
+	return rc ? rc : reserved_check(desc);
 }
 
 /* -------- layout -------- */
@@ -342,11 +370,8 @@ int table_desc_check(const struct table_desc *desc)
 	if (rc)
 		return error_prefix(-EPROTO, "table descriptor: ");
 	table_layout_regions(&again);
-	/* Every offset follows from the rest; only zeros stand in what is reserved. */
-	memset(again.reserved1, 0, sizeof(again.reserved1));
-	memset(again.reserved2, 0, sizeof(again.reserved2));
-	if (desc->shard >= desc->n_shards || desc->reserved0 ||
-	    memcmp(&again, desc, sizeof(again)) != 0)
+	/* Every offset follows from the rest. */
+	if (desc->shard >= desc->n_shards || memcmp(&again, desc, sizeof(again)) != 0)
 		return error_set(-EPROTO, "table descriptor: its offsets do not fit its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))
 		return error_set(-EPROTO, "table descriptor: block %u is under two windows of %u",
