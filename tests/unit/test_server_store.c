@@ -1,0 +1,356 @@
+#include "tests/support/test.h"
+
+#include "server/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+static char path[64];
+
+static int setup(void **state)
+{
+	struct store *store;
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/rlv-test-XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(store_open(path, &store), 0);
+	*state = store;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	static const char *const tails[] = { "", "-wal", "-shm" };
+	struct store *store = *state;
+	char name[80];
+
+	store_close(&store);
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%s%s", path, tails[i]);
+		(void)unlink(name);
+	}
+	return 0;
+}
+
+static struct store *reopen(void **state)
+{
+	struct store *store = *state;
+
+	store_close(&store);
+	assert_int_equal(store_open(path, &store), 0);
+	*state = store;
+	return store;
+}
+
+static struct store_table make_table(uint32_t id, const char *name)
+{
+	struct store_table table = { .state = STORE_TABLE_LIVE };
+
+	table.desc.table_id = id;
+	snprintf(table.desc.name, sizeof(table.desc.name), "%s", name);
+	table.desc.capacity = 1000 + id;
+	return table;
+}
+
+struct seen {
+	uint32_t n;
+	struct store_table table;
+	struct store_shard shard;
+	struct store_node node;
+	struct store_client client;
+};
+
+static int see_table(void *ctx, const struct store_table *table)
+{
+	struct seen *seen = ctx;
+
+	seen->n++;
+	seen->table = *table;
+	return 0;
+}
+
+static int see_shard(void *ctx, const struct store_shard *shard)
+{
+	struct seen *seen = ctx;
+
+	seen->n++;
+	seen->shard = *shard;
+	return 0;
+}
+
+static int see_node(void *ctx, const struct store_node *node)
+{
+	struct seen *seen = ctx;
+
+	seen->n++;
+	seen->node = *node;
+	return 0;
+}
+
+static int see_client(void *ctx, const struct store_client *client)
+{
+	struct seen *seen = ctx;
+
+	seen->n++;
+	seen->client = *client;
+	return 0;
+}
+
+static void store_open__same_uuid_and_next_term(void **state)
+{
+	struct store_ids first, second;
+
+	store_ids(*state, &first);
+	store_ids(reopen(state), &second);
+	assert_int_equal(first.term, 1);
+	assert_int_equal(second.term, 2);
+	assert_memory_equal(first.uuid, second.uuid, sizeof(first.uuid));
+}
+
+static void store_open__another_schema_gives_eproto(void **state)
+{
+	struct store *store = *state;
+	sqlite3 *db;
+
+	store_close(&store);
+	*state = NULL;
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	assert_int_equal(store_open(path, &store), -EPROTO);
+	assert_non_null(strstr(error_last(), "99"));
+}
+
+static void store_open__no_database_gives_ebadmsg(void **state)
+{
+	struct store *store = *state;
+	char garbage[8192];
+	int fd;
+
+	store_close(&store);
+	*state = NULL;
+	memset(garbage, 'x', sizeof(garbage));
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_int_equal(write(fd, garbage, sizeof(garbage)), sizeof(garbage));
+	close(fd);
+	assert_int_equal(store_open(path, &store), -EBADMSG);
+}
+
+static void store_open__no_directory_gives_eacces(void **state)
+{
+	struct store *store = NULL;
+
+	(void)state;
+	assert_int_equal(store_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
+	assert_null(store);
+}
+
+static void store_table_put__survives(void **state)
+{
+	const struct store_table table = make_table(7, "t");
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_table_put(*state, &table), 0);
+	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.table.state, STORE_TABLE_LIVE);
+	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
+}
+
+static void store_table_put__replaces_the_state(void **state)
+{
+	struct store_table table = make_table(7, "t");
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_table_put(*state, &table), 0);
+	table.state = STORE_TABLE_DROPPING;
+	assert_int_equal(store_table_put(*state, &table), 0);
+	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.table.state, STORE_TABLE_DROPPING);
+}
+
+static void store_table_delete__takes_shards_and_leaves_tickets(void **state)
+{
+	const struct store_shard shard = { .table_id = 7, .shard = 3, .node = "a", .tree = 1 };
+	const struct store_table table = make_table(7, "t");
+	struct seen seen = { 0 };
+	uint64_t first = 0;
+
+	assert_int_equal(store_table_put(*state, &table), 0);
+	assert_int_equal(store_shard_put(*state, &shard), 0);
+	assert_int_equal(store_ticket_raise(*state, 7, 3, 99), 0);
+	assert_int_equal(store_table_delete(*state, 7), 0);
+	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(store_each_shard(*state, see_shard, &seen), 0);
+	assert_int_equal(seen.n, 0);
+	assert_int_equal(store_ticket(*state, 7, 3, &first), 0);
+	assert_int_equal(first, 99);
+}
+
+static void store_shard_put__survives(void **state)
+{
+	const struct store_shard shard = {
+		.table_id = 255,
+		.shard = 1023,
+		.node = "node-1",
+		.incarnation = UINT64_MAX,
+		.tree = 4095,
+		.rows = 4094,
+	};
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_shard_put(*state, &shard), 0);
+	assert_int_equal(store_each_shard(reopen(state), see_shard, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_string_equal(seen.shard.node, "node-1");
+	assert_true(seen.shard.incarnation == UINT64_MAX);
+	assert_int_equal(seen.shard.table_id, 255);
+	assert_int_equal(seen.shard.shard, 1023);
+	assert_int_equal(seen.shard.tree, 4095);
+	assert_int_equal(seen.shard.rows, 4094);
+}
+
+static void store_node_put__survives(void **state)
+{
+	const struct store_node node = {
+		.name = "a",
+		.uri = "shm:/x",
+		.incarnation = 1ull << 63,
+		.persistent = true,
+	};
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_node_put(*state, &node), 0);
+	assert_int_equal(store_node_put(*state, &node), 0);
+	assert_int_equal(store_each_node(reopen(state), see_node, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_string_equal(seen.node.name, "a");
+	assert_string_equal(seen.node.uri, "shm:/x");
+	assert_true(seen.node.incarnation == 1ull << 63);
+	assert_true(seen.node.persistent);
+}
+
+static void store_client_put__survives_until_deleted(void **state)
+{
+	const struct store_client client = {
+		.id = INT64_MAX,
+		.process = { .pid = 4711, .start_time = 17, .boot_id = { 1, 2, 3 } },
+	};
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_client_put(*state, &client), 0);
+	assert_int_equal(store_each_client(reopen(state), see_client, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_true(seen.client.id == INT64_MAX);
+	assert_int_equal(seen.client.process.pid, 4711);
+	assert_int_equal(seen.client.process.start_time, 17);
+	assert_memory_equal(seen.client.process.boot_id, client.process.boot_id, 16);
+	assert_int_equal(store_client_delete(*state, INT64_MAX), 0);
+	seen.n = 0;
+	assert_int_equal(store_each_client(*state, see_client, &seen), 0);
+	assert_int_equal(seen.n, 0);
+}
+
+static void store_ticket_raise__never_lowers(void **state)
+{
+	uint64_t first = 17;
+
+	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
+	assert_int_equal(first, 0);
+	assert_int_equal(store_ticket_raise(*state, 1, 0, 100), 0);
+	assert_int_equal(store_ticket_raise(*state, 1, 0, 50), 0);
+	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
+	assert_int_equal(first, 100);
+}
+
+static void store_number__absent_is_zero(void **state)
+{
+	uint64_t value = 1;
+
+	assert_int_equal(store_number(*state, "nothing", &value), 0);
+	assert_int_equal(value, 0);
+	assert_int_equal(store_number_put(*state, "nothing", 5), 0);
+	assert_int_equal(store_number(reopen(state), "nothing", &value), 0);
+	assert_int_equal(value, 5);
+}
+
+static void store_rollback__nothing_holds(void **state)
+{
+	const struct store_table table = make_table(7, "t");
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_begin(*state), 0);
+	assert_int_equal(store_table_put(*state, &table), 0);
+	store_rollback(*state);
+	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(seen.n, 0);
+}
+
+static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **state)
+{
+	struct seen seen = { 0 };
+	int ret = 0;
+	uint32_t id = 0;
+
+	assert_int_equal(store_limit_pages(*state, 24), 0);
+	while (ret == 0 && id < 255) {
+		const struct store_table table = make_table(++id, "t");
+
+		ret = store_table_put(*state, &table);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_non_null(strstr(error_last(), "full"));
+	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
+	assert_int_equal(seen.n, id - 1);
+}
+
+static int stop_at_once(void *ctx, const struct store_table *table)
+{
+	(void)table;
+	(*(int *)ctx)++;
+	return -EINTR;
+}
+
+static void store_each_table__ends_with_the_visitors_code(void **state)
+{
+	const struct store_table a = make_table(1, "a"), b = make_table(2, "b");
+	int n = 0;
+
+	assert_int_equal(store_table_put(*state, &a), 0);
+	assert_int_equal(store_table_put(*state, &b), 0);
+	assert_int_equal(store_each_table(*state, stop_at_once, &n), -EINTR);
+	assert_int_equal(n, 1);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(store_open__same_uuid_and_next_term),
+		CASE(store_open__another_schema_gives_eproto),
+		CASE(store_open__no_database_gives_ebadmsg),
+		CASE(store_open__no_directory_gives_eacces),
+		CASE(store_table_put__survives),
+		CASE(store_table_put__replaces_the_state),
+		CASE(store_table_delete__takes_shards_and_leaves_tickets),
+		CASE(store_shard_put__survives),
+		CASE(store_node_put__survives),
+		CASE(store_client_put__survives_until_deleted),
+		CASE(store_ticket_raise__never_lowers),
+		CASE(store_number__absent_is_zero),
+		CASE(store_rollback__nothing_holds),
+		CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds),
+		CASE(store_each_table__ends_with_the_visitors_code),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
