@@ -117,7 +117,7 @@ void handle_stats(const struct handle *h, struct rlv_stats *stats)
 	struct transport_stats sum;
 
 	node_set_stats(&h->nodes, &sum);
-	stats->phases = sum.phases;
+	stats->phases = sum.phases - sum.flush_phases;
 	stats->reads = sum.reads;
 	stats->writes = sum.writes;
 	stats->cas = sum.cas;

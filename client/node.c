@@ -131,6 +131,7 @@ void node_set_stats(const struct node_set *nodes, struct transport_stats *out)
 		const struct transport_stats *in = &nodes->transports[i]->stats;
 
 		out->phases += in->phases;
+		out->flush_phases += in->flush_phases;
 		out->reads += in->reads;
 		out->writes += in->writes;
 		out->cas += in->cas;

@@ -43,7 +43,7 @@ static int check_sizes(const struct rlv_sampler_opts *opts)
 		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
 	if (opts->weights > RLV_WEIGHTS_RAW)
 		return error_set(-EINVAL, "opts.weights %u: not an rlv_weights", opts->weights);
-	if (opts->world_size && opts->rank >= opts->world_size)
+	if (opts->rank >= (opts->world_size ? opts->world_size : 1))
 		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
 				 opts->world_size);
 	return 0;

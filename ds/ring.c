@@ -284,6 +284,7 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 	}
 	if (rc)
 		goto err_close_block;
+	/* C1 pairs with V2 and T1: all leaves claimed, then the first row. */
 	transport_claim_before_rows();
 	counters->claimed++;
 	*blk = mine;
@@ -295,12 +296,41 @@ err_close_block:
 	return rc;
 }
 
+/*
+ * Nobody needs the answer before the next claim. Where a post has its answer at once it is looked at,
+ * but no round trip is waited for.
+ */
+static int post_close(const struct block *blk, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+	struct region *tree = acc->shard->tree;
+	struct transport_wr wr = { .verb = VERB_CAS };
+	uint64_t ticket;
+	int rc;
+
+	wr.atomic.region = tree;
+	wr.atomic.off = shard_header_off(acc->shard, blk->index);
+	wr.atomic.expected = block_make(true, acc->owner, blk->seq);
+	wr.atomic.value = block_make(false, acc->owner, blk->seq);
+	rc = transport_post(tree->tr, &wr, 1, &ticket);
+	if (rc)
+		return rc;
+	if (wr.atomic.status != ATOMIC_DONE)
+		return -EIO;
+	*old_out = wr.atomic.old == wr.atomic.expected ? wr.atomic.value : wr.atomic.old;
+	return 0;
+}
+
+/* B1 pairs with B2: the block's items, then it is closed. */
 int ring_close(struct block *blk)
 {
 	const struct access *acc = blk->acc;
+	bool waits = (acc->shard->tree->tr->caps & TRANSPORT_ASYNC) != 0;
 	uint64_t old;
-	int rc = close_header(blk, &old);
+	int rc = waits ? -EIO : post_close(blk, &old);
 
+	if (rc == -EIO)
+		rc = close_header(blk, &old);
 	if (rc)
 		return rc;
 	blk->acc = NULL;

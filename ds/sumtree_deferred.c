@@ -93,6 +93,7 @@ static int send_faas(const struct sumtree *tree, struct tree_deltas *deltas)
 	deltas->n_faa = 0;
 	if (n == 0)
 		return 0;
+	tree->region->tr->stats.flush_phases += div_up(n, TRANSPORT_VECTOR);
 	if (deltas->in_place) { /* done already */
 		transport_account_atomics(tree->region->tr, div_up(n, TRANSPORT_VECTOR), 0, n);
 		return 0;

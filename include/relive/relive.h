@@ -482,7 +482,7 @@ struct rlv_stats {
 	uint64_t blocks_claimed, blocks_skipped;
 	uint64_t repeated_rows;
 	uint64_t limiter_waits, limiter_wait_ns;
-	uint64_t phases; /* dependent round trips */
+	uint64_t phases; /* dependent round trips; final additions to inner nodes apart */
 	uint64_t reads, writes, cas, faa, cas_failed;
 	uint64_t read_bytes, write_bytes;
 };
