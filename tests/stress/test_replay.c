@@ -1,0 +1,157 @@
+/*
+ * Writers and learners of one embedded store at once: every byte handed over is that of its step,
+ * and afterwards the tree is exact.
+ */
+#include "tests/support/replay_fixture.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define WRITERS 2
+#define LEARNERS 2
+#define STEPS 12000
+#define CHUNK 24
+
+static struct replay_fixture fx;
+static atomic_int failed;
+static atomic_int writing;
+
+static void expect(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	atomic_store(&failed, 1);
+	print_message("%s: %s\n", what, rlv_last_error());
+}
+
+/* Rows as of replay_columns, in memory of the thread. */
+struct rows {
+	float obs[CHUNK][REPLAY_OBS];
+	uint8_t frame[CHUNK][REPLAY_FRAME];
+	int32_t action[CHUNK];
+	float reward[CHUNK];
+	double bonus[CHUNK];
+	uint64_t id[CHUNK];
+	uint16_t flags[CHUNK];
+};
+
+static void fill(struct rows *rows, uint32_t stream, uint32_t from)
+{
+	for (uint32_t i = 0; i < CHUNK; i++) {
+		uint64_t id = replay_id(stream, from + i);
+
+		replay_obs(id, rows->obs[i]);
+		replay_frame(id, rows->frame[i]);
+		rows->action[i] = replay_action(id);
+		rows->reward[i] = replay_reward(id);
+		rows->bonus[i] = replay_bonus(id);
+		rows->id[i] = id;
+		rows->flags[i] = (from + i) % 37 == 36 ? RLV_TERMINATED : 0;
+	}
+}
+
+static void *write_steps(void *arg)
+{
+	uint32_t stream = *(const uint32_t *)arg;
+	struct rows rows;
+	const void *const columns[] = { rows.obs,    rows.frame, rows.action,
+					rows.reward, rows.bonus, rows.id };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	struct rlv_writer *writer = NULL;
+
+	expect(rlv_writer_open(fx.table, NULL, &writer) == 0, "writer");
+	steps.n = CHUNK;
+	steps.columns = columns;
+	steps.flags = rows.flags;
+	for (uint32_t at = 0; at < STEPS && !atomic_load(&failed); at += CHUNK) {
+		fill(&rows, stream, at);
+		expect(rlv_writer_append(writer, 0, &steps, NULL) == 0, "append");
+	}
+	expect(rlv_writer_close(&writer) == 0, "close");
+	atomic_fetch_sub(&writing, 1);
+	return NULL;
+}
+
+/* One step, no stack: obs and next_obs follow from the id. */
+static void check(const struct rlv_batch *batch)
+{
+	const float *obs = replay_array(batch, "obs")->data;
+	const float *next = replay_array(batch, "next_obs")->data;
+	const float *reward = replay_array(batch, "reward")->data;
+	const float *discount = replay_array(batch, "discount")->data;
+
+	for (uint32_t i = 0; i < batch->n; i++) {
+		uint64_t id = replay_batch_id(batch, i);
+		bool ends = (id & UINT32_MAX) % 37 == 36;
+		float want[REPLAY_OBS];
+
+		replay_obs(id, want);
+		expect(memcmp(obs + i * REPLAY_OBS, want, sizeof(want)) == 0, "obs");
+		expect(reward[i] == replay_reward(id), "reward");
+		expect((discount[i] == 0) == ends, "discount");
+		replay_obs(id + 1, want);
+		expect(ends || memcmp(next + i * REPLAY_OBS, want, sizeof(want)) == 0, "next_obs");
+	}
+}
+
+static void *learn(void *arg)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	uint32_t seed = *(const uint32_t *)arg;
+	float td[32];
+
+	opts.seed = seed + 1;
+	opts.batch_size = 32;
+	opts.short_batch = true;
+	opts.defer_updates = seed % 2 ? 16 : 0;
+	expect(rlv_sampler_open(fx.table, &opts, &sampler) == 0, "sampler");
+	while (atomic_load(&writing) && !atomic_load(&failed)) {
+		const struct rlv_batch *batch;
+		int rc = rlv_sampler_sample(sampler, 32, 1000000, &batch);
+
+		expect(rc == 0 || rc == -ETIMEDOUT, "sample");
+		if (rc)
+			continue;
+		check(batch);
+		for (uint32_t i = 0; i < batch->n; i++)
+			td[i] = (float)(batch->key[i] % 97) / 10;
+		expect(rlv_sampler_update(sampler, batch->key, td, batch->n, NULL) == 0, "update");
+		rlv_batch_release(sampler, batch);
+	}
+	expect(rlv_sampler_close(&sampler) == 0, "close");
+	return NULL;
+}
+
+static void replay__writers_and_learners(void **state)
+{
+	const struct rlv_table_opts opts = { .capacity = 1024, .block = 32, .max_writers = WRITERS,
+					     .shards = 2 };
+	pthread_t threads[WRITERS + LEARNERS];
+	uint32_t index[WRITERS + LEARNERS];
+
+	(void)state;
+	replay_open(&fx, &opts);
+	atomic_store(&writing, WRITERS);
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++) {
+		index[i] = i;
+		assert_int_equal(pthread_create(&threads[i], NULL,
+						i < WRITERS ? write_steps : learn, &index[i]),
+				 0);
+	}
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(atomic_load(&failed), 0);
+	replay_close(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(replay__writers_and_learners),
+	};
+	return TEST_RUN(tests, NULL, NULL);
+}
