@@ -9,7 +9,8 @@ add_library(relive_flags INTERFACE)
 target_compile_definitions(relive_flags INTERFACE _GNU_SOURCE)
 target_include_directories(relive_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 # Vector and plain code must draw identical keys, so no compiler may fuse a multiply and an add.
-target_compile_options(relive_flags INTERFACE -fvisibility=hidden -ffp-contract=off
+# Nobody reads the floating-point flags: without them, selects become vectors; values are the same.
+target_compile_options(relive_flags INTERFACE -fvisibility=hidden -ffp-contract=off -fno-trapping-math
 	-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
 	-Wpointer-arith -Wformat=2 -Wundef)
 if(RLV_WERROR)

@@ -1,6 +1,10 @@
 #include "ds/priority.h"
 
+#include "ds/priority_kernel.h"
+
 #include "transport/barrier.h"
+
+#include "base/cpu.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,35 +18,58 @@ int priority_check(const float *values, size_t n)
 	return 0;
 }
 
-/* Rounded up, so that a small priority does not become "no item". */
-static uint64_t to_quanta(const struct view_desc *view, double value, uint64_t *clamped)
+static const struct priority_kernel *kernel(void)
 {
-	double quanta = ceil(value * (double)view->scale);
-
-	if (quanta > (double)view->max_prio) {
-		(*clamped)++;
-		return view->max_prio;
+#if defined(__x86_64__)
+	switch (cpu_level()) {
+	case CPU_AVX512:
+		return &priority_kernel_avx512;
+	case CPU_AVX2:
+		return &priority_kernel_avx2;
+	case CPU_PLAIN:
+		break;
 	}
-	return quanta < 1 ? 1 : (uint64_t)quanta;
+#endif
+	return &priority_kernel_plain;
+}
+
+static struct priority_law law_of(const struct view_desc *view)
+{
+	return (struct priority_law){
+		.add = view->eps,
+		.power = view->alpha,
+		.scale = (double)view->scale,
+		.max = (double)view->max_prio,
+	};
 }
 
 uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *clamped)
 {
-	return to_quanta(view, pow(td + view->eps, view->alpha), clamped);
+	struct priority_law law = law_of(view);
+	const float none = 0;
+	uint64_t quanta;
+
+	law.add += td; /* doubles, too, go in whole */
+	*clamped += priority_kernel_plain.quanta(&law, &none, 1, &quanta);
+	return quanta;
 }
 
 void priority_from_td(const struct view_desc *view, const float *td, size_t n, uint64_t *quanta_out,
 		      uint64_t *clamped)
 {
-	for (size_t i = 0; i < n; i++)
-		quanta_out[i] = priority_quanta_one(view, td[i], clamped);
+	const struct priority_law law = law_of(view);
+
+	*clamped += kernel()->quanta(&law, td, n, quanta_out);
 }
 
 void priority_from_value(const struct view_desc *view, const float *priorities, size_t n,
 			 uint64_t *quanta_out, uint64_t *clamped)
 {
-	for (size_t i = 0; i < n; i++)
-		quanta_out[i] = to_quanta(view, priorities[i], clamped);
+	struct priority_law law = law_of(view);
+
+	law.add = 0;
+	law.power = 1;
+	*clamped += kernel()->quanta(&law, priorities, n, quanta_out);
 }
 
 void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words, size_t n,
@@ -57,16 +84,12 @@ void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words,
 void priority_weights(const double *probability, size_t n, double items, double beta, bool by_max,
 		      float *weights_out)
 {
-	double most = 0;
+	double least = INFINITY;
 
-	for (size_t i = 0; i < n; i++) {
-		double w = pow(items * probability[i], -beta);
-
-		most = w > most ? w : most;
-		weights_out[i] = (float)w;
-	}
+	/* The largest weight is that of the smallest probability, and items cancels. */
 	for (size_t i = 0; by_max && i < n; i++)
-		weights_out[i] = (float)((double)weights_out[i] / most);
+		least = probability[i] < least ? probability[i] : least;
+	kernel()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);
 }
 
 static uint64_t max_off(const struct shard *shard, uint32_t view)
