@@ -58,14 +58,14 @@ static void command(struct bench_case *c, enum role_command what)
 	uint32_t old = atomic_load_explicit(&c->shared->command, memory_order_relaxed);
 	uint32_t next = ((old >> ROLE_COMMAND_BITS) + 1) << ROLE_COMMAND_BITS | (uint32_t)what;
 
-	/* release: uri and table, for the roles that see the word */
+	/* H1 pairs with H2: uri and table, then the command */
 	atomic_store_explicit(&c->shared->command, next, memory_order_release);
 	futex_wake(&c->shared->command, BENCH_MAX_ROLES);
 }
 
 static enum role_state state_of(const struct role *role)
 {
-	/* acquire: the figures of the slot */
+	/* H4 pairs with H3: a role's state, then its figures */
 	return (enum role_state)atomic_load_explicit(&role->slot->state, memory_order_acquire);
 }
 

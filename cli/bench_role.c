@@ -40,7 +40,7 @@ int role_fail(struct role *role, int code, const char *what)
 
 static void set_state(struct role *role, enum role_state state)
 {
-	/* release: the figures of the slot, for the bench that sees the state */
+	/* H3 pairs with H4: our figures, then our state */
 	atomic_store_explicit(&role->slot->state, state, memory_order_release);
 	futex_wake((_Atomic uint32_t *)&role->slot->state, 1);
 }
@@ -49,7 +49,7 @@ static void set_state(struct role *role, enum role_state state)
 static uint32_t wait_command(const struct role *role, uint32_t last)
 {
 	for (;;) {
-		/* acquire: uri and table, which were written before OPEN */
+		/* H2 pairs with H1: the command, then uri and table */
 		uint32_t word = atomic_load_explicit(&role->shared->command, memory_order_acquire);
 
 		if (word != last)

@@ -132,7 +132,7 @@ static int look_again(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 		const uint8_t *base = sp->h.nodes.shards[sp->scratch.shard[i]]->tree->base;
 		const void *leaf = base + leaf_off(sp, i);
 
-		/* V2 pairs with P1: rows before the second look at their leaf. */
+		/* V2 pairs with C1: rows before the second look at their leaf. */
 		sp->scratch.again[i] = transport_read_validate(leaf);
 	}
 	transport_account(sp->h.nodes.transports[0], 1, n, 8 * (uint64_t)n);

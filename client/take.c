@@ -46,7 +46,10 @@ static uint32_t candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end)
 	return n;
 }
 
-/* Retires n ops of a shard; what became of each is its result. */
+/*
+ * Retires n ops of a shard; what became of each is its result.
+ * T1 pairs with C1: their rows were copied, then they are taken.
+ */
 static int retire(struct rlv_sampler *sp, uint32_t shard, struct leaf_op *ops, uint32_t n)
 {
 	struct access *acc = &sp->h.access[shard];

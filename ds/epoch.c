@@ -29,6 +29,7 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint6
 				  offsetof(struct client_slot, promise);
 }
 
+/* E6 pairs with E5: the epoch word, then the arrays that it names. */
 static int load_word(const struct epoch *ep, uint64_t *word_out)
 {
 	if (!ep->region->base)

@@ -139,6 +139,7 @@ static int give_view_back(struct shard *shard, uint32_t view, const struct slot_
 	return rc ? rc : give_side_back(shard, &smp, &given[1]);
 }
 
+/* L2 pairs with L1: the view's count as its CAS left it, with the slot's that was there before. */
 static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
 {
 	struct slot_limits limits[RING_MAX_VIEWS];
@@ -185,6 +186,7 @@ static int swap_state(struct shard *shard, uint32_t owner, enum slot_state from,
 				  from, to, &old);
 }
 
+/* G3 pairs with G4: the promise withdrawn for the dead, then the slot is free. */
 static int set_free(struct shard *shard, uint32_t owner)
 {
 	uint64_t idle = SLOT_IDLE;
@@ -210,6 +212,7 @@ int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *repor
 	report.was_idle = !rc && (info.state == SLOT_FREE || info.promise == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)
 		goto out;
+	/* D1 pairs with D2: dirty, before the slot stops holding passes back. */
 	if (!report.was_idle)
 		rc = mark_dirty(shard);
 	if (!rc)

@@ -111,6 +111,7 @@ static uint64_t word(const void *words, size_t member)
 	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
 }
 
+/* L4 pairs with L3: the counts of commits, then the leaves that the caller looks at. */
 int limiter_read(struct limiter *lim, struct limiter_words *out)
 {
 	const uint32_t len = offsetof(struct view_words, max_priority);
@@ -185,14 +186,18 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 
 /* -------- admission -------- */
 
-/* In the slot first: whoever dies between this and the CAS costs one reservation of slack. */
+/*
+ * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two costs
+ * one reservation of slack.
+ */
 static int announce(struct limiter *lim, const struct side *side, uint64_t n)
 {
-	struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
 	int rc;
 
 	*side->admitted += n;
 	if (lim->region->base) {
+		struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
+
 		rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
 									   : &slot->smp_admitted,
 				 *side->admitted);
@@ -281,6 +286,7 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 
 /* -------- commit -------- */
 
+/* L3 pairs with L4: what was published or taken, then the count that admits others to it. */
 static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
 {
 	size_t count = 0;

@@ -92,7 +92,7 @@ static bool take_leaves(const struct order *order, const struct rword64 *leaves,
 
 	for (uint32_t k = 0; k < desc->block && found->n < found->want; k++) {
 		uint32_t i = order->newest_first ? desc->block - 1 - k : k;
-		uint64_t word = rword64_load_acquire(&leaves[i]);
+		uint64_t word = rword64_load_acquire(&leaves[i]); /* V1 pairs with P1 */
 
 		if (leaf_priority(word) == 0 || leaf_gen(word) != gen)
 			continue;
@@ -116,8 +116,8 @@ static int look_at(struct order *order, uint32_t block, struct found *found)
 	if (ret)
 		return ret;
 	/*
-	 * The header was read first: closed then, it is closed now, or claimed under another
-	 * ticket.
+	 * B2 pairs with B1: the header, then its leaves. Closed then, it is closed now, or claimed
+	 * under another ticket.
 	 */
 	if (!take_leaves(order, view.ptr, block, found) && !block_is_open(order->headers[block]))
 		order->spent[block] = block_seq(order->headers[block]);

@@ -54,7 +54,9 @@ int slot_take(struct shard *shard, uint32_t slot, const struct process_id *proce
 		return rc;
 	if (info.state != SLOT_FREE)
 		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+	/* G4 pairs with G3: seen free, then the fields are ours to write. */
 	rc = write_fields(shard, slot, process, lease);
+	/* G1 pairs with G2: who has the slot, then the slot is live. */
 	if (!rc)
 		rc = transport_order(shard->tree->tr);
 	if (!rc)
@@ -138,6 +140,7 @@ int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_
 						.off = shard_slot_off(shard, first + i),
 						.dst = &heads[i],
 						.len = SLOT_HEAD_BYTES };
+	/* G2 pairs with G1: the fields of a slot that is live. */
 	rc = transport_read(shard->tree->tr, ios, n);
 	for (uint32_t i = 0; !rc && i < n; i++)
 		decode(&heads[i], first + i, &infos_out[i]);

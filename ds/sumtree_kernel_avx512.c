@@ -3,7 +3,8 @@
  * transposed, they are one vector for each child, and prefixes are plain additions of vectors.
  *
  * An aligned 8-byte word inside a vector load is read at once on every CPU that has AVX-512, and
- * in order before what the caller reads after (x86-64 does not reorder loads).
+ * in order before what the caller reads after (x86-64 does not reorder loads): V1 pairs with P1 here,
+ * too, without an acquire.
  */
 #include "ds/sumtree_kernel.h"
 

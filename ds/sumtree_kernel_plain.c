@@ -16,7 +16,7 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_
 	uint64_t below = 0, word = 0, node = lanes->node[i] * step->fanout, child = 0;
 
 	for (uint32_t k = 0; k < step->fanout; k++) {
-		/* Acquire: whoever sees a leaf published sees its rows (rule 5). */
+		/* V1 pairs with P1: whoever sees a leaf published sees its rows (rule 5). */
 		uint64_t w = leaves ? rword64_load_acquire(&children[k])
 				    : rword64_load_relaxed(&children[k]);
 		bool here = prefix <= r;

@@ -59,7 +59,8 @@ static int load_epoch(struct shard *shard, uint64_t *word_out)
 }
 
 /*
- * Swaps the epoch word; -EAGAIN = it was something else. The target names us and a state that
+ * E5 pairs with E6: an array zeroed, or whole, then the epoch word that names it.
+ * Swaps that word; -EAGAIN = it was something else. The target names us and a state that
  * nobody else can make, so after a lost answer the word itself says whether it was done.
  */
 static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
@@ -455,6 +456,7 @@ static int flip(struct pass *pass)
 
 	if (!rc && pass->lost)
 		rc = raise_dirty(shard);
+	/* D2 pairs with D1: slots seen that hold nothing back, then dirty. */
 	if (!rc)
 		rc = load_dirty(shard, &dirty);
 	if (rc)

@@ -20,7 +20,7 @@ static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
 	return (const struct rword64 *)(const void *)(base + off);
 }
 
-/* The epoch word goes into ep; true = it names the same array as before. */
+/* E6 pairs with E5. The epoch word goes into ep; true = it names the same array as before. */
 static bool see_epoch(struct epoch *ep, uint64_t word)
 {
 	uint32_t parity = ep->number & 1;

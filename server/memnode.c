@@ -114,6 +114,7 @@ static void *serve_target(void *arg)
 {
 	struct memnode *node = arg;
 
+	/* M1 pairs with M2: nothing but the wish itself */
 	while (!atomic_load_explicit(&node->stop_server, memory_order_acquire)) {
 		int ret = node->target->ops->progress(node->target, LOOK_NS);
 
@@ -175,6 +176,7 @@ void memnode_close(struct memnode **node_ptr)
 	if (!node)
 		return;
 	if (node->serving) {
+		/* M2 pairs with M1 */
 		atomic_store_explicit(&node->stop_server, true, memory_order_release);
 		pthread_join(node->server, NULL);
 	}

@@ -96,6 +96,17 @@ static inline void transport_copy_racy(void *dst, const void *src, size_t n)
 }
 
 /*
+ * After a large READ by copies: what comes next looks after it, as it does after a small one, whose
+ * loads are acquires. x86 keeps the order of loads anyway.
+ */
+static inline void transport_read_done(void)
+{
+#if !BARRIER_TSAN
+	atomic_thread_fence(memory_order_acquire);
+#endif
+}
+
+/*
  * The same for any n and any ends: a column of a row. The 8-byte words that src touches lie inside
  * the row. dst is the caller's own.
  */

@@ -50,6 +50,7 @@ static inline void read_one(const struct transport_io *io)
 {
 	if (io->len > SMALL_BYTES) {
 		transport_copy_racy(io->dst, io->region->base + io->off, io->len);
+		transport_read_done();
 		return;
 	}
 	for (uint32_t i = 0; i < io->len; i += 8)

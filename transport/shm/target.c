@@ -54,6 +54,7 @@ static LOCK_UNCHECKED void destroy(struct target *target)
 	mem_free(target);
 }
 
+/* R1 pairs with R1: what each holder did, then the last one destroys. */
 static void unref(struct target *target)
 {
 	if (atomic_fetch_sub_explicit(&target->refs, 1, memory_order_acq_rel) == 1)
