@@ -401,18 +401,20 @@ static void prefetch_lines(const uint8_t *from, const uint8_t *end)
 		__builtin_prefetch(from);
 }
 
-/* What to load of a window. */
+/* What to load of a window, and whether some of its columns are large. */
 struct reach {
 	size_t first, end;
-	bool whole;
+	bool whole, has_large;
 };
 
 static struct reach find_reach(const struct window_plan *plan)
 {
-	struct reach r;
+	struct reach r = { .has_large = false };
 
 	needed_bytes(plan, &r.first, &r.end);
 	r.whole = r.end - r.first <= SMALL_WINDOW;
+	for (uint32_t c = 0; c < plan->n_outputs; c++)
+		r.has_large |= is_large(&plan->outputs[c]);
 	return r;
 }
 
@@ -472,7 +474,8 @@ static void gather_lot(struct lot *lot, const struct reach *reach, size_t ahead,
 		if (!is_large(&plan->outputs[c]))
 			gather_small(lot, &plan->outputs[c]);
 	}
-	gather_large(lot, large);
+	if (reach->has_large)
+		gather_large(lot, large);
 }
 
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
