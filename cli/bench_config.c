@@ -57,6 +57,8 @@ void bench_config_init(struct bench_config *config)
 		       ARG_FLAG), \
 		OPTION("threads", NULL, "threads over embed: instead of processes", threads, \
 		       ARG_FLAG), \
+		OPTION("processes", NULL, "processes, also where there is only one", processes, \
+		       ARG_FLAG), \
 		OPTION("store", "URI", "use this store (default: a private one, or embed:)", \
 		       store, ARG_TEXT), \
 		OPTION("pages", "auto|small|huge", "of embed:", pages, ARG_CHOICE), \
@@ -189,6 +191,8 @@ int bench_config_check(struct bench_config *config)
 		return error_set(-EINVAL, "--check appends steps of one stream: leave --envs out");
 	if (config->threads && config->store && strncmp(config->store, "embed:", 6) != 0)
 		return error_set(-EINVAL, "--threads is for embed:, not %s", config->store);
+	if (config->threads && config->processes)
+		return error_set(-EINVAL, "--threads, --processes: give one of them");
 	return 0;
 }
 
@@ -196,7 +200,7 @@ bool bench_config_is_local(const struct bench_config *config)
 {
 	if (config->store)
 		return strncmp(config->store, "embed:", 6) == 0;
-	return config->threads || bench_config_roles(config) == 1;
+	return config->threads || (bench_config_roles(config) == 1 && !config->processes);
 }
 
 uint32_t bench_config_roles(const struct bench_config *config)

@@ -35,7 +35,7 @@ struct bench_config {
 	int64_t duration_ns; /* of all windows together */
 	double rate;         /* steps/s of all actors, 0 = flat out */
 	double spi;          /* samples per insert, 0 = no limiter */
-	bool pin, threads, loop, check, independent;
+	bool pin, threads, processes, loop, check, independent;
 	bool json, full, progress;
 };
 

@@ -112,7 +112,6 @@ static void learners(const struct bench_config *base, struct bench_group *group)
 
 	group->title = "CartPole, learners over a private store";
 	set_roles(add(group, base, "1 learner"), 0, 1);
-	group->cases[0].actors = 0;
 	set_roles(add(group, base, "2 learners"), 0, 2);
 	config = add(group, base, "2 learners, deferred by 16");
 	set_roles(config, 0, 2);
@@ -129,11 +128,12 @@ static void learners(const struct bench_config *base, struct bench_group *group)
 static const struct {
 	void (*make)(const struct bench_config *base, struct bench_group *group);
 	int64_t window_ns;
+	bool of_processes;
 	bool only_full;
 } groups[] = {
-	{ one_thread, WINDOW_NS, false },        { frames, WINDOW_NS, false },
-	{ processes, PROCESS_WINDOW_NS, false }, { blocks, WINDOW_NS, false },
-	{ learners, FULL_WINDOW_NS, true },
+	{ one_thread, WINDOW_NS, false, false },       { frames, WINDOW_NS, false, false },
+	{ processes, PROCESS_WINDOW_NS, true, false }, { blocks, WINDOW_NS, true, false },
+	{ learners, FULL_WINDOW_NS, true, true },
 };
 
 uint32_t bench_standard_groups(bool full)
@@ -153,5 +153,6 @@ void bench_standard_group(uint32_t index, const struct bench_config *base,
 	memset(group_out, 0, sizeof(*group_out));
 	config.duration_ns =
 		(base->full ? FULL_WINDOW_NS : groups[index].window_ns) * config.windows;
+	config.processes = groups[index].of_processes;
 	groups[index].make(&config, group_out);
 }

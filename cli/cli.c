@@ -5,6 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Length of "bench replay" in "bench replay [OPTIONS]": the words without alternatives. */
+static int command_length(const char *usage)
+{
+	size_t len = 0;
+
+	for (;;) {
+		size_t word = strcspn(usage + len, " ");
+
+		if (word == 0 || strcspn(usage + len, "[|") < word)
+			break;
+		len += word;
+		if (!usage[len])
+			return (int)len;
+		len++;
+	}
+	return len ? (int)len - 1 : 0;
+}
+
 int cli_parse(const struct args *args, int argc, char *const *argv)
 {
 	int ret = args_parse(args, argc, argv);
@@ -15,7 +33,7 @@ int cli_parse(const struct args *args, int argc, char *const *argv)
 	}
 	if (ret) {
 		cli_error("%s", error_last());
-		cli_hint("relive %.*s --help", (int)strcspn(args->usage, "[<"), args->usage);
+		cli_hint("relive %.*s --help", command_length(args->usage), args->usage);
 		return CLI_USAGE;
 	}
 	return CLI_CONTINUE;

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_OPEN 8
+#define KEEP_NAME "persistent"
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -23,6 +25,50 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 void host_files_remove(const char *path)
 {
 	(void)nftw(path, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS);
+}
+
+int host_files_keep(const struct runtime_dir *dir)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int fd, ret = runtime_dir_file(dir, KEEP_NAME, path);
+
+	if (ret)
+		return ret;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set(-errno, "create %s: %m", path);
+	close(fd);
+	return 0;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t a = strlen(name), b = strlen(end);
+
+	return a > b && strcmp(name + a - b, end) == 0;
+}
+
+void host_files_clean(const struct runtime_dir *dir)
+{
+	char path[RUNTIME_PATH_BYTES];
+	const struct dirent *entry;
+	DIR *folder;
+
+	if (runtime_dir_file(dir, KEEP_NAME, path) || access(path, F_OK)) {
+		host_files_remove(dir->path);
+		return;
+	}
+	folder = opendir(dir->path);
+	while (folder && (entry = readdir(folder)) != NULL) {
+		const char *name = entry->d_name;
+
+		if ((ends_with(name, ".sock") || ends_with(name, ".pid") ||
+		     ends_with(name, ".lock")) &&
+		    runtime_dir_file(dir, name, path) == 0)
+			(void)unlink(path);
+	}
+	if (folder)
+		closedir(folder);
 }
 
 /* Looks without creating the lock file: a name that never ran has none. */

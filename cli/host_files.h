@@ -13,6 +13,15 @@
 /* Removes a directory with all in it; symbolic links are not followed. What cannot go stays. */
 void host_files_remove(const char *path);
 
+/*
+ * Removes what daemons leave in the directory of a store. Where the pool is on a file or device
+ * (host_files_keep), the catalog, the token and the logs stay for the next start.
+ */
+void host_files_clean(const struct runtime_dir *dir);
+
+/* The store's pool survives its daemons. */
+int host_files_keep(const struct runtime_dir *dir) RLV_MUST_CHECK;
+
 #define HOST_FILES_MAX 32
 
 struct host_daemon {

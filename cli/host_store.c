@@ -74,6 +74,10 @@ static int start_node(const struct host_store_opts *opts, uint32_t index, struct
 	snprintf(name, sizeof(name), "%u", index);
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)opts->bytes);
 	snprintf(log, sizeof(log), "memnode-%u.log", index);
+	if (opts->bytes) {
+		argv[n++] = "--size";
+		argv[n++] = size;
+	}
 	if (opts->file || opts->dax) {
 		argv[n++] = opts->file ? "--file" : "--dax";
 		argv[n++] = opts->file ? opts->file : opts->dax;
@@ -173,7 +177,10 @@ static int start_all(const struct host_store_opts *opts, struct progress *progre
 
 	if (ret)
 		return ret;
-	ret = start_metad(opts, store);
+	if (opts->file || opts->dax)
+		ret = host_files_keep(&store->dir);
+	if (ret == 0)
+		ret = start_metad(opts, store);
 	for (uint32_t i = 0; ret == 0 && i < opts->nodes; i++)
 		ret = start_node(opts, i, store);
 	if (ret == 0)
@@ -199,10 +206,12 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	ret = start_all(opts, progress, &store);
 	if (ret == -EBUSY)
 		return ret;
-	if (ret)
-		host_store_close(&store);
-	else
+	if (ret == 0) {
 		*store_out = store;
+		return 0;
+	}
+	host_store_close(&store);
+	host_files_clean(&store.dir);
 	return ret;
 }
 
@@ -302,7 +311,7 @@ int host_store_down(const char *name, int64_t timeout_ns, uint32_t *stopped_out)
 		if (!wait_gone(&dir, daemons, n, GRACE_NS))
 			return error_set(-ETIMEDOUT, "daemons of %s do not end", name);
 	}
-	host_files_remove(dir.path);
+	host_files_clean(&dir);
 	*stopped_out = running;
 	return 0;
 }

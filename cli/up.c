@@ -22,10 +22,10 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 	if (!as_json) {
 		printf("%s\n", store->uri);
 		fprintf(stderr,
-			"store %s is up: %u memory node%s of %s; stop it with: relive down "
-			"--store %s\n",
+			"store %s is up: %u memory node%s of %s; stop it with: relive down --store %s\n",
 			store->name, opts->nodes, opts->nodes == 1 ? "" : "s",
-			units_format_bytes(opts->bytes, bytes), store->name);
+			opts->bytes ? units_format_bytes(opts->bytes, bytes) : "the file's size",
+			store->name);
 		return CLI_OK;
 	}
 	json_init_file(&json, stdout);
@@ -53,7 +53,7 @@ static bool options_agree(const struct host_store_opts *opts)
 		cli_error("--nodes %u: a file or device holds the pool of one node", opts->nodes);
 	else if (opts->nodes == 0 || opts->nodes > HOST_STORE_MAX_NODES)
 		cli_error("--nodes %u: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
-	else if (opts->bytes < MIN_BYTES)
+	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
 		return true;
@@ -81,15 +81,14 @@ static int run(const struct host_store_opts *opts, bool as_json, bool bar)
 int cmd_up(int argc, char **argv)
 {
 	struct host_store_opts opts = { .store = "default",
-					.bytes = DEFAULT_BYTES,
 					.nodes = 1,
 					.timeout_ns = DEFAULT_TIMEOUT_NS };
 	bool as_json = false, bar = false;
 	uint32_t stalled = 0;
 	const struct arg_option options[] = {
 		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
-		{ "size", "BYTES", "pool of each memory node (default 1G)", &opts.bytes,
-		  ARG_BYTES },
+		{ "size", "BYTES", "pool of each memory node (default 1G, or the file's)",
+		  &opts.bytes, ARG_BYTES },
 		{ "file", "PATH", "keep the pool in a file, which survives", &opts.file, ARG_TEXT },
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
 		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
@@ -119,5 +118,7 @@ int cmd_up(int argc, char **argv)
 	opts.kill_stalled = stalled == 1;
 	if (!options_agree(&opts))
 		return CLI_USAGE;
+	if (opts.bytes == 0 && !opts.file && !opts.dax)
+		opts.bytes = DEFAULT_BYTES;
 	return run(&opts, as_json, bar);
 }

@@ -65,7 +65,7 @@ function(rlv_link_by_includes target)
 			set(top ${layer})
 		endif()
 	endforeach()
-	if(includes MATCHES "(^|;)relive/")
+	if(includes MATCHES "(^|;)(relive|cli)/") # the command is made of the public API
 		set(top client)
 	endif()
 	target_link_libraries(${target} PRIVATE ${libs} relive_${top})
