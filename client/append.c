@@ -191,7 +191,8 @@ static void write_tails(const struct rlv_writer *w, const struct stream *st, uin
 static int write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
-	uint8_t *rows = w->direct ? ring_row(&st->blk, st->blk.used) : w->stage;
+	uint8_t *rows = w->direct ? ring_row(&st->blk, st->blk.used)
+				  : w->stage + (size_t)st->staged * desc->row_bytes;
 
 	for (uint32_t c = 0; c < desc->n_columns; c++) {
 		const struct column_desc *col = &desc->columns[c];
@@ -351,6 +352,7 @@ static int put_chunk(struct rlv_writer *w, struct stream *st, const struct sourc
 {
 	int ret;
 
+	st->staged = 0;
 	plan_rows(w, st, src);
 	begin_items(w);
 	for (uint32_t s = 0; s < w->h.n_shards; s++) {
@@ -518,6 +520,7 @@ static int put_vector(struct rlv_writer *w, const struct rlv_steps *steps, uint3
 
 			if (st->blk.acc != &w->h.access[s])
 				continue;
+			st->staged = i;
 			plan_rows(w, st, &src);
 			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
 				collect_items(w, st, v);

@@ -31,6 +31,7 @@ struct stream {
 	bool in_episode;
 	bool open_window;   /* rows since the last completion: end_episode has work */
 	uint32_t planned;   /* rows of the call in progress */
+	uint32_t staged;    /* where they begin in the writer's stage */
 	uint32_t plan_step; /* step and in_episode after them */
 	bool plan_in_episode;
 };

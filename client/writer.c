@@ -29,9 +29,10 @@ void writer_keep_head(struct rlv_writer *w, struct stream *st, uint32_t n)
 	size_t row = w->h.desc->row_bytes;
 	size_t head = w->h.desc->window_max - 1;
 	size_t fresh = n < head ? n : head;
+	const uint8_t *end = w->stage + (st->staged + n) * row;
 
 	memmove(st->head, st->head + fresh * row, (head - fresh) * row);
-	memcpy(st->head + (head - fresh) * row, w->stage + (n - fresh) * row, fresh * row);
+	memcpy(st->head + (head - fresh) * row, end - fresh * row, fresh * row);
 }
 
 /* The stream's last window_max-1 rows, or NULL if it has none yet. */
@@ -191,6 +192,8 @@ static int streams_init(struct rlv_writer *w)
 	if (!w->direct) {
 		uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
 
+		if (rows < w->n_streams)
+			rows = w->n_streams;
 		w->stage = mem_array(rows, desc->row_bytes);
 		if (!w->stage)
 			return error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
