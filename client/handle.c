@@ -75,7 +75,8 @@ int handle_close(struct handle *h)
 
 	close_accesses(h);
 	if (transport_is_forked(h->nodes.transports[0]))
-		ret = error_set(-ECHILD, "this handle was opened before fork(): it is the parent's");
+		ret = error_set(-ECHILD,
+				"this handle was opened before fork(): it is the parent's");
 	else
 		ret = meta->ops->slot_put(meta, &h->table->place, h->owner);
 	node_set_close(&h->nodes);

@@ -133,7 +133,7 @@ struct transport_wr {
 };
 
 struct transport_stats {
-	uint64_t phases; /* dependent round trips */
+	uint64_t phases;       /* dependent round trips */
 	uint64_t flush_phases; /* those of them that add to inner nodes: on a wire nobody waits */
 	uint64_t reads, writes, cas, faa;
 	uint64_t read_bytes, write_bytes;

@@ -128,8 +128,9 @@ static void *learn(void *arg)
 
 static void replay__writers_and_learners(void **state)
 {
-	const struct rlv_table_opts opts = { .capacity = 1024, .block = 32, .max_writers = WRITERS,
-					     .shards = 2 };
+	const struct rlv_table_opts opts = {
+		.capacity = 1024, .block = 32, .max_writers = WRITERS, .shards = 2
+	};
 	pthread_t threads[WRITERS + LEARNERS];
 	uint32_t index[WRITERS + LEARNERS];
 

@@ -12,8 +12,11 @@ static size_t sample_all(struct replay_fixture *fx, const struct rlv_view *view,
 			 const struct replay_look *look)
 {
 	static uint8_t seen[REPLAY_STREAMS][8192];
-	struct rlv_sampler_opts opts = { .view = index, .batch_size = 16384, .n_step = look->n_step,
-					 .gamma = look->gamma, .batches = 1 };
+	struct rlv_sampler_opts opts = { .view = index,
+					 .batch_size = 16384,
+					 .n_step = look->n_step,
+					 .gamma = look->gamma,
+					 .batches = 1 };
 	struct rlv_sampler *sampler = replay_sampler(fx, &opts);
 	size_t items = (size_t)replay_info(fx->table).views[index].items;
 	const struct rlv_batch *batch;
@@ -197,8 +200,9 @@ static void writer_append__windows_reach_over_block_ends(void **state)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .n_step = 5, .stack = 4 },
 					  { .selector = RLV_UNIFORM } };
-	const struct rlv_table_opts opts = { .n_views = 2, .views = views, .block = 32,
-					     .max_writers = 1, .capacity = 2048 };
+	const struct rlv_table_opts opts = {
+		.n_views = 2, .views = views, .block = 32, .max_writers = 1, .capacity = 2048
+	};
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_stats stats;
@@ -221,8 +225,9 @@ static void writer_append__windows_reach_over_block_ends(void **state)
 static void writer_append__streams_do_not_mix(void **state)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3, .stack = 3 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .max_writers = 6,
-					     .shards = 3, .capacity = 8192 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .max_writers = 6, .shards = 3, .capacity = 8192
+	};
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
@@ -241,8 +246,12 @@ static void writer_append_vector__gives_the_items_of_append(void **state)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .n_step = 2, .stack = 2 },
 					  { .selector = RLV_UNIFORM, .period = 2 } };
-	const struct rlv_table_opts opts = { .n_views = 2, .views = views, .max_writers = 5,
-					     .shards = 2, .block = 16, .capacity = 4096 };
+	const struct rlv_table_opts opts = { .n_views = 2,
+					     .views = views,
+					     .max_writers = 5,
+					     .shards = 2,
+					     .block = 16,
+					     .capacity = 4096 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 
@@ -268,8 +277,9 @@ static void writer_append_vector__gives_the_items_of_append(void **state)
 static void writer_append__newest_capacity_steps_stay_drawable(void **state)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 2 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .capacity = 700,
-					     .max_writers = 2, .block = 16 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .capacity = 700, .max_writers = 2, .block = 16
+	};
 	static bool seen[8192];
 	struct rlv_sampler_opts how = { .batch_size = 8192, .batches = 1, .gamma = 0.5 };
 	struct replay_look look = { .stack = 1, .n_step = 2, .gamma = 0.5 };
@@ -307,8 +317,9 @@ static void writer_append__newest_capacity_steps_stay_drawable(void **state)
 static void writer_stats__count_steps_items_and_blocks(void **state)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .block = 16,
-					     .max_writers = 1 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .block = 16, .max_writers = 1
+	};
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_stats stats;
@@ -350,8 +361,9 @@ static void writer_append__zero_steps_is_no_work(void **state)
 static void writer_append__more_than_a_ring_in_one_call(void **state)
 {
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .capacity = 256,
-					     .max_writers = 1, .block = 16 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .capacity = 256, .max_writers = 1, .block = 16
+	};
 	const struct replay_look look = { .stack = 1, .n_step = 3, .gamma = 0.9 };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;

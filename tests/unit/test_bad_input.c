@@ -101,7 +101,8 @@ static void bad_init(struct bad_create *bad)
 /* Refused with the word in the message; the store holds what it held before. */
 static void bad_expect(const struct bad_create *bad, const char *word)
 {
-	struct rlv_store_info before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	struct rlv_store_info before = { .size = sizeof(before) },
+			      after = { .size = sizeof(after) };
 	struct rlv_table *table = NULL;
 	struct replay_fixture fx;
 
@@ -117,8 +118,12 @@ static void bad_expect(const struct bad_create *bad, const char *word)
 
 static void table_create__bad_names(void **state)
 {
-	const char *names[] = { "", "a/b", "a b", ".x", "-x", "\xc3\xa4", "a\nb",
-				"1234567890123456789012345678901234567890123456789012345678901234" };
+	const char *names[] = {
+		"",     "a/b",
+		"a b",  ".x",
+		"-x",   "\xc3\xa4",
+		"a\nb", "1234567890123456789012345678901234567890123456789012345678901234"
+	};
 	struct bad_create bad;
 
 	(void)state;
@@ -131,8 +136,10 @@ static void table_create__bad_names(void **state)
 
 static void table_create__bad_column_names(void **state)
 {
-	const char *names[] = { NULL, "", "Obs", "1x", "a-b",
-				"a234567890123456789012345678901234567890123456789012345678901234" };
+	const char *names[] = {
+		NULL, "",    "Obs",
+		"1x", "a-b", "a234567890123456789012345678901234567890123456789012345678901234"
+	};
 	struct bad_create bad;
 
 	(void)state;
@@ -405,26 +412,19 @@ static void sampler_open__bad_options(void **state)
 	const struct rlv_view view = { .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct rlv_sampler_opts bad[] = {
-		{ .size = 9 },
-		{ .view = 1 },
-		{ .n_step = 4 },
-		{ .gamma = -0.1 },
-		{ .gamma = NAN },
-		{ .gamma = 1.5 },
-		{ .beta = NAN },
-		{ .beta = 100 },
-		{ .layout = 2 },
-		{ .layout = RLV_WINDOW },
-		{ .weights = 2 },
-		{ .batch_size = 1 << 30 },
-		{ .batches = 1000 },
-		{ .rank = 2, .world_size = 2 },
+		{ .size = 9 },       { .view = 1 },
+		{ .n_step = 4 },     { .gamma = -0.1 },
+		{ .gamma = NAN },    { .gamma = 1.5 },
+		{ .beta = NAN },     { .beta = 100 },
+		{ .layout = 2 },     { .layout = RLV_WINDOW },
+		{ .weights = 2 },    { .batch_size = 1 << 30 },
+		{ .batches = 1000 }, { .rank = 2, .world_size = 2 },
 		{ .rank = 1 },
 	};
-	const char *words[] = { "opts.size 9", "opts.view 1",	 "opts.n_step 4", "opts.gamma",
-				"opts.gamma",  "opts.gamma",	 "opts.beta",	  "opts.beta",
-				"opts.layout", "opts.layout",	 "opts.weights",  "opts.batch_size",
-				"opts.batches", "opts.rank",	 "opts.rank" };
+	const char *words[] = { "opts.size 9",  "opts.view 1", "opts.n_step 4", "opts.gamma",
+				"opts.gamma",   "opts.gamma",  "opts.beta",     "opts.beta",
+				"opts.layout",  "opts.layout", "opts.weights",  "opts.batch_size",
+				"opts.batches", "opts.rank",   "opts.rank" };
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 

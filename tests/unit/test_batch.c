@@ -138,12 +138,20 @@ static void sampler_sample__both_layouts_give_the_same_items(void **state)
 static void sampler_sample__large_batches(void **state)
 {
 	const struct rlv_column columns[] = {
-		{ .name = "frame", .dtype = RLV_U8, .role = RLV_OBS, .ndim = 2, .shape = { 84, 84 } },
+		{ .name = "frame",
+		  .dtype = RLV_U8,
+		  .role = RLV_OBS,
+		  .ndim = 2,
+		  .shape = { 84, 84 } },
 		{ .name = "id", .dtype = RLV_U64 },
 	};
 	const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 4 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .capacity = 512,
-					     .max_writers = 1, .n_columns = 2, .columns = columns };
+	const struct rlv_table_opts opts = { .n_views = 1,
+					     .views = &view,
+					     .capacity = 512,
+					     .max_writers = 1,
+					     .n_columns = 2,
+					     .columns = columns };
 	static uint8_t frames[64][84 * 84];
 	uint64_t ids[64];
 	const void *data[2] = { frames, ids };

@@ -14,16 +14,18 @@ static void open_random(struct replay_fixture *fx, uint32_t items, uint32_t shar
 			enum rlv_selector selector)
 {
 	const struct rlv_view view = { .selector = selector, .alpha = 0.7 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .shards = shards,
-					     .capacity = 4096 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .shards = shards, .capacity = 4096
+	};
 	struct rlv_writer *writer;
 	double td[1024];
 
 	replay_open(fx, &opts);
 	writer = replay_writer(fx, 4);
 	for (uint32_t s = 0; s < 4; s++) {
-		const struct replay_put put = { .stream = s, .n = items / 4 + 1, .td = td,
-						.version = 10 + s };
+		const struct replay_put put = {
+			.stream = s, .n = items / 4 + 1, .td = td, .version = 10 + s
+		};
 
 		for (uint32_t i = 0; i < put.n; i++)
 			td[i] = (double)((i * 7919 + s * 31) % 997) / 100;

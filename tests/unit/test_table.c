@@ -34,11 +34,16 @@ static void table_info__says_what_was_asked_for(void **state)
 {
 	const struct rlv_view views[] = {
 		{ .stack = 4, .n_step = 3, .alpha = 0.7, .eps = 0.01, .period = 2 },
-		{ .selector = RLV_UNIFORM, .max_times_sampled = 3, .max_staleness = 9,
+		{ .selector = RLV_UNIFORM,
+		  .max_times_sampled = 3,
+		  .max_staleness = 9,
 		  .limiter = rlv_limiter_sample_to_insert(4, 100, 50) },
 	};
-	const struct rlv_table_opts opts = { .n_views = 2, .views = views, .shards = 3,
-					     .max_writers = 5, .max_clients = 17,
+	const struct rlv_table_opts opts = { .n_views = 2,
+					     .views = views,
+					     .shards = 3,
+					     .max_writers = 5,
+					     .max_clients = 17,
 					     .capacity = 10000 };
 	struct rlv_table_info info;
 	struct replay_fixture fx;
@@ -205,8 +210,9 @@ static void two_tables__keys_of_one_are_refused_by_the_other(void **state)
 static void table_info__overhead_of_a_large_table(void **state)
 {
 	const struct rlv_view views[] = { { 0 }, { .selector = RLV_UNIFORM } };
-	const struct rlv_table_opts opts = { .n_views = 2, .views = views, .max_writers = 4,
-					     .capacity = 1 << 20 };
+	const struct rlv_table_opts opts = {
+		.n_views = 2, .views = views, .max_writers = 4, .capacity = 1 << 20
+	};
 	struct rlv_table_info info;
 	struct replay_fixture fx;
 
@@ -221,13 +227,21 @@ static void table_info__overhead_of_a_large_table(void **state)
 static void table_info__frames_per_step_of_atari(void **state)
 {
 	const struct rlv_column columns[] = {
-		{ .name = "frame", .dtype = RLV_U8, .role = RLV_OBS, .ndim = 2, .shape = { 84, 84 } },
+		{ .name = "frame",
+		  .dtype = RLV_U8,
+		  .role = RLV_OBS,
+		  .ndim = 2,
+		  .shape = { 84, 84 } },
 		{ .name = "action", .dtype = RLV_U8 },
 		{ .name = "reward", .dtype = RLV_F32, .role = RLV_REWARD },
 	};
 	const struct rlv_view view = { .stack = 4 };
-	struct rlv_table_opts opts = { .n_views = 1, .views = &view, .max_writers = 4,
-				       .capacity = 1 << 20, .columns = columns, .n_columns = 3 };
+	struct rlv_table_opts opts = { .n_views = 1,
+				       .views = &view,
+				       .max_writers = 4,
+				       .capacity = 1 << 20,
+				       .columns = columns,
+				       .n_columns = 3 };
 	struct rlv_table_info info;
 	struct replay_fixture fx;
 	double frames, repeated;
@@ -246,7 +260,8 @@ static void table_info__frames_per_step_of_atari(void **state)
 static void table_create__full_pool_gives_enospc_and_leaves_nothing(void **state)
 {
 	struct rlv_store *store = open_store(16 << 20);
-	struct rlv_store_info before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	struct rlv_store_info before = { .size = sizeof(before) },
+			      after = { .size = sizeof(after) };
 	struct rlv_table_opts opts = usual();
 	struct rlv_table *table = NULL, *small = NULL;
 

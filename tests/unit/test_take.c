@@ -32,7 +32,8 @@ static uint32_t take_some(struct replay_fixture *fx, struct rlv_sampler *sampler
 	return got;
 }
 
-static void expect_each(const struct replay_fixture *fx, const struct rlv_view *view, uint32_t times)
+static void expect_each(const struct replay_fixture *fx, const struct rlv_view *view,
+			uint32_t times)
 {
 	for (uint32_t s = 0; s < REPLAY_STREAMS; s++)
 		for (size_t row = 0; row < fx->oracle.streams[s].n; row++) {
@@ -47,8 +48,12 @@ static void expect_each(const struct replay_fixture *fx, const struct rlv_view *
 /* Writer and two samplers by turns; every item comes exactly once, though the ring goes round. */
 static void run_queue(const struct rlv_view *view, uint32_t shards)
 {
-	const struct rlv_table_opts opts = { .n_views = 1, .views = view, .capacity = 512,
-					     .block = 16, .max_writers = 2, .shards = shards };
+	const struct rlv_table_opts opts = { .n_views = 1,
+					     .views = view,
+					     .capacity = 512,
+					     .block = 16,
+					     .max_writers = 2,
+					     .shards = shards };
 	struct rlv_writer_opts how = RLV_WRITER_OPTS_INIT;
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
@@ -85,7 +90,8 @@ static void run_queue(const struct rlv_view *view, uint32_t shards)
 
 static void sampler_sample__queue_gives_every_item_once(void **state)
 {
-	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_times_sampled = 1,
+	const struct rlv_view view = { .selector = RLV_UNIFORM,
+				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(60) };
 
 	(void)state;
@@ -102,7 +108,8 @@ static void sampler_sample__queue_over_shards(void **state)
 
 static void sampler_sample__fifo_queue_over_many_laps(void **state)
 {
-	const struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1,
+	const struct rlv_view view = { .selector = RLV_FIFO,
+				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(60) };
 
 	(void)state;
@@ -112,8 +119,9 @@ static void sampler_sample__fifo_queue_over_many_laps(void **state)
 static void run_ordered(enum rlv_selector selector)
 {
 	const struct rlv_view view = { .selector = selector, .max_times_sampled = 1 };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .block = 16,
-					     .max_writers = 1 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .block = 16, .max_writers = 1
+	};
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
@@ -151,7 +159,8 @@ static void sampler_sample__lifo_gives_the_newest_first(void **state)
 
 static void writer_append__full_queue_waits_and_says_so(void **state)
 {
-	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_times_sampled = 1,
+	const struct rlv_view view = { .selector = RLV_UNIFORM,
+				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(10) };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct rlv_writer_opts how = RLV_WRITER_OPTS_INIT;
@@ -173,7 +182,8 @@ static void writer_append__full_queue_waits_and_says_so(void **state)
 
 static void writer_append_vector__full_queue_takes_all_or_nothing(void **state)
 {
-	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_times_sampled = 1,
+	const struct rlv_view view = { .selector = RLV_UNIFORM,
+				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_queue(10) };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .max_writers = 4 };
 	const struct rlv_view *v = &view;
@@ -207,8 +217,12 @@ static void writer_append_vector__full_queue_takes_all_or_nothing(void **state)
 static void run_counted(uint32_t times, enum rlv_selector selector, uint32_t shards)
 {
 	const struct rlv_view view = { .selector = selector, .max_times_sampled = times };
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &view, .capacity = 512,
-					     .block = 16, .max_writers = 2, .shards = shards };
+	const struct rlv_table_opts opts = { .n_views = 1,
+					     .views = &view,
+					     .capacity = 512,
+					     .block = 16,
+					     .max_writers = 2,
+					     .shards = shards };
 	struct replay_fixture fx;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
@@ -323,7 +337,8 @@ static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
 
 static void sampler_sample__stack_preset_gives_every_item_once(void **state)
 {
-	const struct rlv_view view = { .selector = RLV_UNIFORM, .max_times_sampled = 1,
+	const struct rlv_view view = { .selector = RLV_UNIFORM,
+				       .max_times_sampled = 1,
 				       .limiter = rlv_limiter_stack(40) };
 
 	(void)state;

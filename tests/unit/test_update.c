@@ -13,8 +13,12 @@
 static void open_flat(struct replay_fixture *fx, const struct rlv_view *view, uint32_t steps,
 		      uint32_t shards)
 {
-	const struct rlv_table_opts opts = { .n_views = 1, .views = view, .shards = shards,
-					     .max_writers = 2, .block = 32, .capacity = 1024 };
+	const struct rlv_table_opts opts = { .n_views = 1,
+					     .views = view,
+					     .shards = shards,
+					     .max_writers = 2,
+					     .block = 32,
+					     .capacity = 1024 };
 	struct rlv_writer *writer;
 
 	replay_open(fx, &opts);
@@ -275,8 +279,8 @@ static void writer_append__new_items_take_the_running_maximum(void **state)
 	before = replay_info(fx.table).views[0].priority_sum;
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 11);
-	assert_true(fabs(replay_info(fx.table).views[0].priority_sum - before -
-			 10 * sqrt(24.01)) < 1e-3);
+	assert_true(fabs(replay_info(fx.table).views[0].priority_sum - before - 10 * sqrt(24.01)) <
+		    1e-3);
 	replay_writer_done(&writer);
 	replay_sampler_done(&sampler);
 	replay_close(&fx);
