@@ -23,7 +23,7 @@ static const struct rlv_column columns[] = {
 	{ .name = "reward", .dtype = RLV_F32, .role = RLV_REWARD },
 };
 
-/* Shared with the children. */
+/* Shared with the actors, in a file of the test's directory. */
 struct progress {
 	_Atomic uint64_t steps;
 	_Atomic int error;
@@ -39,6 +39,27 @@ struct crash {
 	struct rlv_store *store;
 	struct rlv_table *table;
 };
+
+static const char *progress_path(const struct crash *crash)
+{
+	static char path[PROCESSES_PATH + 64];
+
+	processes_path(&crash->ps, "progress", path);
+	return path;
+}
+
+static struct progress *map_progress(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	void *map = MAP_FAILED;
+
+	if (fd >= 0 && ftruncate(fd, sizeof(struct progress)) == 0)
+		map = mmap(NULL, sizeof(struct progress), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			   0);
+	if (fd >= 0)
+		close(fd);
+	return map == MAP_FAILED ? NULL : map;
+}
 
 static void expect(int got, int want)
 {
@@ -72,9 +93,8 @@ static int setup(void **state)
 
 	memset(&crash, 0, sizeof(crash));
 	processes_init(&crash.ps);
-	crash.progress = mmap(NULL, sizeof(*crash.progress), PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(crash.progress != MAP_FAILED);
+	crash.progress = map_progress(progress_path(&crash));
+	assert_non_null(crash.progress);
 	*state = &crash;
 	return 0;
 }
@@ -145,14 +165,15 @@ static int append(struct rlv_writer *writer, uint64_t first)
 	return rlv_writer_append(writer, 0, &steps, NULL);
 }
 
-static int act(void *ctx)
+/* The whole life of an actor process: this program again, told to act. */
+static int act(const char *path)
 {
-	struct progress *progress = ctx;
+	struct progress *progress = map_progress(path);
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	struct rlv_store *store = NULL;
 	struct rlv_table *table = NULL;
 	struct rlv_writer *writer = NULL;
-	int ret = rlv_store_open("shm:s", NULL, &store);
+	int ret = progress ? rlv_store_open("shm:s", NULL, &store) : -EIO;
 
 	if (ret == 0)
 		ret = create_table(store, &table);
@@ -168,10 +189,10 @@ static int act(void *ctx)
 		ret = rlv_table_close(&table);
 	if (ret == 0)
 		ret = rlv_store_close(&store);
-	if (ret) {
+	if (ret && progress)
 		progress->error = ret;
+	if (ret)
 		fprintf(stderr, "actor: %s\n", rlv_last_error());
-	}
 	return ret ? 1 : 0;
 }
 
@@ -191,7 +212,8 @@ static bool has_steps(void *ctx)
 static pid_t start_actor(struct crash *crash)
 {
 	struct until until = { crash, crash->progress->steps + 4096 };
-	pid_t pid = processes_fork(&crash->ps, act, crash->progress);
+	const char *const args[] = { "act", progress_path(crash), NULL };
+	pid_t pid = processes_start(&crash->ps, "/proc/self/exe", args);
 
 	assert_true(processes_until(has_steps, &until));
 	expect(crash->progress->error, 0);
@@ -501,7 +523,7 @@ static void everything_killed__a_file_has_it_all(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(client__that_closes_leaves_no_lease),
@@ -517,5 +539,7 @@ int main(void)
 		CASE(everything_killed__a_file_has_it_all),
 	};
 
+	if (argc == 3 && strcmp(argv[1], "act") == 0)
+		return act(argv[2]);
 	return TEST_RUN(tests, NULL, NULL);
 }
