@@ -353,19 +353,41 @@ static bool is_blank(const void *superblock)
 	return true;
 }
 
+/* A file that was cut short must not grow again: its regions would read as zeros. */
+static int check_length(struct filepool *file, uint64_t have)
+{
+	static const off_t offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
+	int ret = 0;
+
+	for (int i = 0; i < 2; i++) {
+		memset(&file->table, 0, sizeof(file->table));
+		if (pread(file->fd, &file->table, sizeof(file->table), offs[i]) < 0)
+			return error_set(-errno, "read of the extent table: %s", strerror(errno));
+		ret = extents_check_table(&file->table, have / POOL_EXTENT_BYTES);
+		if (ret == 0)
+			break;
+	}
+	return ret;
+}
+
 /* Before anything is done to a file that is there: is it a pool, or blank and to be made one? */
-static int check_content(const struct filepool *file, bool create)
+static int check_content(struct filepool *file, bool create, uint64_t have)
 {
 	struct pool_superblock sb = { 0 };
+	int ret;
 
 	if (pread(file->fd, &sb, sizeof(sb), 0) < 0)
 		return error_set(-errno, "read of the superblock: %s", strerror(errno));
-	return create && is_blank(&sb) ? 0 : extents_check_superblock(&sb);
+	if (create && is_blank(&sb))
+		return 0;
+	ret = extents_check_superblock(&sb);
+	return ret ? ret : check_length(file, have);
 }
 
 /* The superblock comes last: a crash before it leaves a blank file, which is formatted again. */
 static int format(struct filepool *file, uint64_t extents)
 {
+	struct pool_superblock sb;
 	uint8_t uuid[16];
 	int ret;
 
@@ -377,7 +399,10 @@ static int format(struct filepool *file, uint64_t extents)
 	ret = commit(file); /* into copy 1 */
 	if (ret)
 		return ret;
-	extents_make_superblock((struct pool_superblock *)(void *)file->map.base, uuid);
+	extents_make_superblock(&sb, uuid);
+	/* A page by write is whole or not there when we are killed; a copy may be cut. */
+	if (file->is_device || pwrite(file->fd, &sb, sizeof(sb), 0) != (ssize_t)sizeof(sb))
+		memcpy(file->map.base, &sb, sizeof(sb));
 	return durable_persist(&file->map, 0, POOL_SUPERBLOCK_BYTES);
 }
 
@@ -446,7 +471,7 @@ static int load(struct filepool *file, const struct target_opts *opts, uint64_t 
 static int size_and_map(struct filepool *file, const struct target_opts *opts, uint64_t have)
 {
 	uint64_t want = have;
-	int ret = have ? check_content(file, opts->create) : 0;
+	int ret = have ? check_content(file, opts->create, have) : 0;
 
 	if (ret == 0 && !file->is_device) {
 		ret = wanted_size(opts, have, &want);
