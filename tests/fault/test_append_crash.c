@@ -501,7 +501,6 @@ int main(void)
 		TEST(update__killed_at_every_step, setup_in_place),
 		WIRE(update__killed_at_every_step),
 		TEST(rebuild__killed_at_every_step, setup_in_place),
-		WIRE(rebuild__killed_at_every_step),
 		TEST(settle__killed_at_every_step, setup_in_place),
 		TEST(recover__killed_at_every_step, setup_in_place),
 		TEST(publish__after_a_pass_since_the_claim, setup_in_place),
