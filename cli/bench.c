@@ -13,14 +13,15 @@
 
 static void describe(struct bench_config *config)
 {
-	char who[BENCH_LABEL_BYTES / 2];
+	char who[BENCH_LABEL_BYTES];
 
 	if (config->loop)
 		snprintf(who, sizeof(who), "loop");
 	else
-		snprintf(who, sizeof(who), "%u actors, %u learners", config->actors,
-			 config->learners);
-	snprintf(config->label, sizeof(config->label), "%s", who);
+		snprintf(who, sizeof(who), "%u actor%s, %u learner%s", config->actors,
+			 config->actors == 1 ? "" : "s", config->learners,
+			 config->learners == 1 ? "" : "s");
+	memcpy(config->label, who, sizeof(config->label));
 }
 
 /* The one case of the command line. */

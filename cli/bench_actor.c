@@ -38,6 +38,7 @@ int actor_open(struct actor *actor, struct role *role, struct rlv_table *table)
 
 	memset(actor, 0, sizeof(*actor));
 	actor->role = role;
+	actor->gives_priorities = bench_config_gives_priorities(config);
 	actor->data = config->envs > 1 ? role->vector : role->data;
 	actor->at =
 		actor->data->starts[(uint64_t)role->actor * actor->data->n_starts / config->actors];
@@ -132,7 +133,7 @@ static uint32_t next_rows(struct actor *actor, struct rlv_steps *steps, const vo
 	for (uint32_t c = 0; c < data->shape.n_columns; c++)
 		columns[c] = data->column[c] + actor->at * data->shape.bytes[c];
 	steps->flags = data->flags + actor->at;
-	steps->td_error = data->td_error + actor->at;
+	steps->td_error = actor->gives_priorities ? data->td_error + actor->at : NULL;
 	steps->policy_version = data->policy_version[actor->at];
 	return n;
 }

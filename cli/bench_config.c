@@ -68,6 +68,10 @@ void bench_config_init(struct bench_config *config)
 		       ARG_COUNT32), \
 		OPTION("envs", "E", "append one step of each of E environments instead", envs, \
 		       ARG_COUNT32), \
+		OPTION("initial", "auto|max|given", \
+		       "priority of a new item: the largest so far, or the one that\ncomes with " \
+		       "it (auto: given with a trace)", \
+		       initial, ARG_CHOICE), \
 		OPTION("rate", "R", "steps/s of all actors together (default: flat out)", rate, \
 		       ARG_NUMBER), \
 		OPTION("batch", "B", "items of a sample (default 256)", batch, ARG_COUNT32), \
@@ -185,6 +189,8 @@ int bench_config_check(struct bench_config *config)
 		return error_set(-EINVAL, "--actors + --learners: 1 to %d", BENCH_MAX_ROLES);
 	if (config->loop && (config->actors != 1 || config->learners != 1))
 		return error_set(-EINVAL, "--loop: one thread is actor and learner");
+	if (config->check && config->initial == BENCH_INITIAL_MAX)
+		return error_set(-EINVAL, "--check gives priorities: leave --initial max out");
 	if (config->trace && config->check)
 		return error_set(-EINVAL, "--check writes rows of its own: use --shape");
 	if (config->check && config->envs > 1)
@@ -201,6 +207,13 @@ bool bench_config_is_local(const struct bench_config *config)
 	if (config->store)
 		return strncmp(config->store, "embed:", 6) == 0;
 	return config->threads || (bench_config_roles(config) == 1 && !config->processes);
+}
+
+bool bench_config_gives_priorities(const struct bench_config *config)
+{
+	if (config->initial == BENCH_INITIAL_AUTO)
+		return config->trace || config->check;
+	return config->initial == BENCH_INITIAL_GIVEN;
 }
 
 uint32_t bench_config_roles(const struct bench_config *config)

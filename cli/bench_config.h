@@ -14,6 +14,7 @@
 #define BENCH_MAX_ROLES 64
 #define BENCH_LABEL_BYTES 48
 
+enum bench_initial { BENCH_INITIAL_AUTO, BENCH_INITIAL_MAX, BENCH_INITIAL_GIVEN };
 enum bench_learn { BENCH_LEARN_BOTH, BENCH_LEARN_SAMPLE };
 
 struct bench_config {
@@ -27,6 +28,7 @@ struct bench_config {
 	uint32_t stack, n_step; /* 0 = by the shape */
 	uint32_t layout;        /* enum rlv_layout */
 	uint32_t learn;         /* enum bench_learn */
+	uint32_t initial;       /* enum bench_initial */
 	uint32_t pages;         /* enum rlv_pages */
 	uint32_t windows;
 	uint64_t capacity; /* 0 = by the size of a row */
@@ -53,6 +55,9 @@ int bench_config_check(struct bench_config *config) RLV_MUST_CHECK;
 
 /* Roles are threads of this process over embed:. */
 bool bench_config_is_local(const struct bench_config *config);
+
+/* Do actors give priorities, or do new items take the running maximum? */
+bool bench_config_gives_priorities(const struct bench_config *config);
 
 uint32_t bench_config_roles(const struct bench_config *config);
 

@@ -161,6 +161,7 @@ static void params(struct json *json, const struct line *line)
 	json_put_u64(json, "batch", config->batch);
 	json_put_u64(json, "insert_batch", config->insert_batch);
 	json_put_u64(json, "envs", config->envs);
+	json_put_string(json, "initial", bench_config_gives_priorities(config) ? "given" : "max");
 	json_put_u64(json, "block", config->block);
 	json_put_u64(json, "stack", config->stack);
 	json_put_u64(json, "n_step", config->n_step);

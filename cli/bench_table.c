@@ -307,7 +307,8 @@ int bench_table_check(struct bench_case *c, FILE *file, struct json *json)
 		chi = test_draws(c, slot);
 		if (chi.p < P_MIN)
 			c->ok = false;
-		print_draws(json, file, i, &chi);
+		print_draws(json, file, c->roles[i].index - (c->config.loop ? 0 : c->config.actors),
+			    &chi);
 	}
 	return 0;
 }

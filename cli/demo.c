@@ -20,6 +20,7 @@
 #define UP_NS (20 * CLOCK_NS_PER_S)
 #define TICK_NS (100 * CLOCK_NS_PER_MS)
 #define REPAIR_NS (15 * CLOCK_NS_PER_S)
+#define DEFAULT_NS (11 * CLOCK_NS_PER_S)
 #define CAPACITY (UINT64_C(1) << 18)
 #define FRAME_CAPACITY (UINT64_C(1) << 14)
 
@@ -269,7 +270,7 @@ static const struct scene scenes[] = {
 	{ "Pong", "pong.rlvt", "atari", 1, 1, FRAME_CAPACITY, 3 * CLOCK_NS_PER_S, 1, false },
 };
 
-static int run_all(struct demo *demo)
+static int run_all(struct demo *demo, double speed)
 {
 	int ret;
 
@@ -278,8 +279,12 @@ static int run_all(struct demo *demo)
 	if (ret)
 		return cli_fail_local(ret, "bring up a private store"), ret;
 	ret = show_status(demo);
-	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++)
-		ret = run_scene(demo, &scenes[i]);
+	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
+		struct scene scene = scenes[i];
+
+		scene.window_ns = (int64_t)((double)scene.window_ns * speed);
+		ret = run_scene(demo, &scene);
+	}
 	if (ret == 0) {
 		say(demo, "Throughputs");
 		ret = text_table_print(&demo->figures, stdout);
@@ -290,8 +295,15 @@ static int run_all(struct demo *demo)
 
 int cmd_demo(int argc, char **argv)
 {
+	int64_t duration_ns = DEFAULT_NS;
+	const struct arg_option options[] = {
+		{ "seconds", "T", "how long actors and learners work (default 11)", &duration_ns,
+		  ARG_DURATION },
+	};
 	const struct args args = {
-		.usage = "demo",
+		.usage = "demo [OPTIONS]",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
 		.summary =
 			"Shows what Relive does, within a minute: a memory node and a metadata server\n"
 			"start, actors insert recorded experience, learners sample and reprioritise it,\n"
@@ -302,6 +314,10 @@ int cmd_demo(int argc, char **argv)
 
 	if (code != CLI_CONTINUE)
 		return code;
+	if (duration_ns < DEFAULT_NS / 10 || duration_ns > 10 * DEFAULT_NS) {
+		cli_error("--seconds: 1.1 to 110");
+		return CLI_USAGE;
+	}
 	demo = mem_zalloc(sizeof(*demo));
 	if (!demo)
 		return cli_fail_local(-ENOMEM, "demo");
@@ -309,7 +325,7 @@ int cmd_demo(int argc, char **argv)
 	progress_begin(&demo->progress, true);
 	text_table_init(&demo->figures, "table", "role", ">items/s", ">after the kill", ">GB/s",
 			">p50 us", ">p99 us", NULL);
-	ret = run_all(demo);
+	ret = run_all(demo, (double)duration_ns / DEFAULT_NS);
 	host_store_close(&demo->store);
 	text_table_fini(&demo->figures);
 	mem_free(demo);
