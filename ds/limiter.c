@@ -187,8 +187,8 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 /* -------- admission -------- */
 
 /*
- * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two costs
- * one reservation of slack.
+ * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two
+ * costs one reservation of slack.
  */
 static int announce(struct limiter *lim, const struct side *side, uint64_t n)
 {

@@ -80,7 +80,7 @@ static bool view_is_queue(const struct view_desc *view)
 
 static int leaves_are_taken(const struct access *acc, uint64_t leaves_off, bool *taken_out)
 {
-	uint64_t words[512];
+	uint64_t words[512] = { 0 };
 	uint32_t left = acc->shard->desc.block;
 
 	while (left) {
@@ -297,8 +297,8 @@ err_close_block:
 }
 
 /*
- * Nobody needs the answer before the next claim. Where a post has its answer at once it is looked at,
- * but no round trip is waited for.
+ * Nobody needs the answer before the next claim. Where a post has its answer at once it is looked
+ * at, but no round trip is waited for.
  */
 static int post_close(const struct block *blk, uint64_t *old_out)
 {

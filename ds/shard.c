@@ -130,7 +130,7 @@ static int check_same_shard(const struct region_superblock *tree,
 
 static int load_shard(struct shard *shard)
 {
-	struct region_superblock tree, rows;
+	struct region_superblock tree = { .magic = 0 }, rows = { .magic = 0 };
 	int rc = load_superblock(shard->tree, REGION_TREE, &tree);
 
 	if (!rc)

@@ -323,6 +323,12 @@ void table_desc_seal(struct table_desc *desc, uint32_t shard)
 	desc->crc = crc32c(0, desc, offsetof(struct table_desc, crc));
 }
 
+/* By bytes, as the crc sees them: a NaN equals itself, and there is no padding. */
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+	return memcmp(a, b, n) == 0;
+}
+
 bool table_desc_same(const struct table_desc *a, const struct table_desc *b)
 {
 	struct table_desc x = *a, y = *b;
@@ -332,7 +338,7 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b)
 	memset(y.uuid, 0, sizeof(y.uuid));
 	table_desc_seal(&x, 0);
 	table_desc_seal(&y, 0);
-	return memcmp(&x, &y, sizeof(x)) == 0;
+	return same_bytes(&x, &y, sizeof(x));
 }
 
 static int sizes_check(const struct table_desc *desc)
@@ -371,7 +377,7 @@ int table_desc_check(const struct table_desc *desc)
 		return error_prefix(-EPROTO, "table descriptor: ");
 	table_layout_regions(&again);
 	/* Every offset follows from the rest. */
-	if (desc->shard >= desc->n_shards || memcmp(&again, desc, sizeof(again)) != 0)
+	if (desc->shard >= desc->n_shards || !same_bytes(&again, desc, sizeof(again)))
 		return error_set(-EPROTO, "table descriptor: its offsets do not fit its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))
 		return error_set(-EPROTO, "table descriptor: block %u is under two windows of %u",

@@ -1,7 +1,7 @@
 /*
  * Fuzzes the check of table descriptors and the planner. An input is patches to a good descriptor,
- * { offset u16, length u8, bytes }; its first byte says which, and whether the crc is put right. What
- * the check lets pass must describe arrays that lie apart and inside their regions.
+ * { offset u16, length u8, bytes }; its first byte says which, and whether the crc is put right.
+ * What the check lets pass must describe arrays that lie apart and inside their regions.
  */
 #include "ds/shard.h"
 
