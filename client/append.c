@@ -87,21 +87,23 @@ static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_
 {
 	const struct view_desc *view = &w->h.desc->views[v];
 	struct view_items *items = &w->items[v];
-	uint32_t head = head_rows(w);
+	struct leaf_op *op = items->ops + items->n;
 	uint32_t anchor = view->window - 1 - view->future;
+	uint32_t from = head_rows(w) + 1 - view->window;
+	uint32_t slot = st->blk.first + st->blk.used;
 
-	for (uint32_t i = 0; i < st->planned; i++) {
-		uint32_t from = head + i + 1 - view->window;
+	for (uint32_t i = 0; i < st->planned; i++, from++, slot++) {
 		const struct window_flags rows = { st->meta.flags + from, st->meta.steps + from };
 
 		if (!window_is_item(view, &rows, w->has_obs))
 			continue;
-		items->ops[items->n++] = (struct leaf_op){
-			.slot = st->blk.first + st->blk.used + i,
+		*op++ = (struct leaf_op){
+			.slot = slot,
 			.gen = st->blk.gen,
 			.priority = item_quanta(w, v, st->meta.td[from + anchor]),
 		};
 	}
+	items->n = (uint32_t)(op - items->ops);
 }
 
 static void begin_items(struct rlv_writer *w)
@@ -169,19 +171,19 @@ static void write_tails(const struct rlv_writer *w, const struct stream *st, uin
 			const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
-	const struct row_meta *meta = &st->meta;
-	uint32_t head = head_rows(w);
+	const uint16_t *flags = st->meta.flags + head_rows(w);
+	const uint32_t *steps = st->meta.steps + head_rows(w);
+	struct row_tail tail = {
+		.policy_version = src->steps ? src->steps->policy_version : 0,
+		.stream = (uint16_t)(st - w->streams),
+		.gen = st->blk.gen,
+	};
 
 	for (uint32_t i = 0; i < src->n; i++) {
 		uint8_t *row = rows + (size_t)i * desc->row_bytes;
-		struct row_tail tail = {
-			.policy_version = src->steps ? src->steps->policy_version : 0,
-			.step = meta->steps[head + i],
-			.stream = (uint16_t)(st - w->streams),
-			.flags = meta->flags[head + i],
-			.gen = st->blk.gen,
-		};
 
+		tail.step = steps[i];
+		tail.flags = flags[i];
 		memcpy(row + desc->tail_off, &tail, sizeof(tail));
 		if (desc->flags & TABLE_ROW_CRC)
 			writer_seal_row(desc, row);

@@ -9,7 +9,7 @@ bool window_is_item(const struct view_desc *view, const struct window_flags *row
 
 	if (flags & (ROW_FINAL | ROW_FILLER) || rows->flags[view->window - 1] & ROW_REPEATED)
 		return false;
-	if (rows->steps[anchor] % view->period)
+	if (view->period > 1 && rows->steps[anchor] % view->period) /* a division a step */
 		return false;
 	if (has_next && !(flags & ROW_TERMINATED)) {
 		uint16_t next = rows->flags[anchor + 1];
