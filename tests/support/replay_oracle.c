@@ -99,7 +99,7 @@ static bool ends_episode(const struct replay_row *row)
 /* First row of the episode that the row belongs to. A final row belongs to the one before it. */
 static size_t episode_start(const struct replay_stream *st, size_t row)
 {
-	if (st->rows[row].flags & RLV_FINAL && row > 0)
+	if (st->rows[row].flags & RLV_FINAL && row > 0 && !st->rows[row - 1].ends)
 		row--;
 	while (row > 0 && !ends_episode(&st->rows[row - 1]))
 		row--;
@@ -110,7 +110,7 @@ static size_t episode_start(const struct replay_stream *st, size_t row)
 
 static bool has_final(const struct replay_stream *st, size_t row)
 {
-	return row + 1 < st->n && st->rows[row + 1].flags & RLV_FINAL;
+	return row + 1 < st->n && !st->rows[row].ends && st->rows[row + 1].flags & RLV_FINAL;
 }
 
 /* Does the row's episode go on with the next row? */
@@ -182,10 +182,8 @@ static uint32_t return_steps(const struct replay_oracle *oracle, const struct re
 	return n_step;
 }
 
-static void fill_stack(const struct replay_stream *st, size_t start, size_t row, uint32_t stack,
-		       size_t *rows_out)
+static void fill_stack(size_t start, size_t row, uint32_t stack, size_t *rows_out)
 {
-	(void)st;
 	for (uint32_t p = 0; p < stack; p++) {
 		size_t back = stack - 1 - p;
 
@@ -213,8 +211,8 @@ void replay_item_get(const struct replay_oracle *oracle, uint64_t id,
 	out->discount = terminated ? 0 : (float)factor;
 	out->last = out->steps ? row + out->steps - 1 : row;
 	out->version = st->rows[row].version;
-	fill_stack(st, start, row, look->stack, out->obs);
-	fill_stack(st, start, row + out->steps, look->stack, out->next_obs);
+	fill_stack(start, row, look->stack, out->obs);
+	fill_stack(start, row + out->steps, look->stack, out->next_obs);
 }
 
 /* -------- batches -------- */
