@@ -108,6 +108,12 @@ static void wire_detach(struct transport *tr, struct region *region)
 	mem_free(region);
 }
 
+static void wire_view_end(struct transport *tr)
+{
+	mem_free(of(tr)->view);
+	of(tr)->view = NULL;
+}
+
 static int wire_view(struct transport *tr, struct transport_view *views, size_t n)
 {
 	struct wire *w = of(tr);
@@ -117,6 +123,8 @@ static int wire_view(struct transport *tr, struct transport_view *views, size_t 
 	for (size_t i = 0; i < n; i++)
 		bytes += views[i].len;
 	w->view = mem_aligned(64, bytes + 64);
+	if (!w->view)
+		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		struct transport_io io = { .region = views[i].region,
 					   .off = views[i].off,
@@ -124,18 +132,14 @@ static int wire_view(struct transport *tr, struct transport_view *views, size_t 
 					   .len = views[i].len };
 		int rc = run_io(w, &io, false);
 
-		if (rc)
+		if (rc) {
+			wire_view_end(tr);
 			return rc;
+		}
 		views[i].ptr = w->view + at;
 		at += views[i].len;
 	}
 	return 0;
-}
-
-static void wire_view_end(struct transport *tr)
-{
-	mem_free(of(tr)->view);
-	of(tr)->view = NULL;
 }
 
 static int wire_read(struct transport *tr, struct transport_io *io, size_t n)

@@ -356,6 +356,49 @@ static void limiter_try_insert__a_lost_answer_stands_in_the_slot(void **state)
 	}
 }
 
+static void fill_queue(void *ctx, uint64_t delay_ns)
+{
+	uint64_t *left = ctx;
+
+	(void)delay_ns;
+	if (*left && !limiter_try_insert(&other, *left))
+		*left = 0;
+}
+
+/* Between the look and the CAS another one is faster: what the CAS found is held against the law. */
+static void limiter_try_insert__another_takes_the_last_place(void **state)
+{
+	uint64_t theirs = 8;
+	struct fault_plan plan = {
+		.delay_rate = 65536, .delay_ns = 1, .delay = fill_queue, .delay_ctx = &theirs
+	};
+	struct fault_plan none = { 0 };
+
+	(void)state;
+	fault_set(faulty.tr, &plan);
+	assert_int_equal(limiter_try_insert(&broken, 1), -EAGAIN);
+	fault_set(faulty.tr, &none);
+	assert_int_equal(theirs, 0);
+	assert_words(8, 0, 0, 0);
+	assert_int_equal(held(6, INSERTS), 0);
+}
+
+static void limiter_try_insert__another_takes_some_of_it(void **state)
+{
+	uint64_t theirs = 7;
+	struct fault_plan plan = {
+		.delay_rate = 65536, .delay_ns = 1, .delay = fill_queue, .delay_ctx = &theirs
+	};
+	struct fault_plan none = { 0 };
+
+	(void)state;
+	fault_set(faulty.tr, &plan);
+	assert_int_equal(limiter_try_insert(&broken, 1), 0);
+	fault_set(faulty.tr, &none);
+	assert_words(8, 0, 0, 0);
+	assert_int_equal(faulty.tr->stats.cas_failed, 1);
+}
+
 static void limiter_commit_insert__a_lost_answer_is_told(void **state)
 {
 	struct fault_plan plan = { .unknown_rate = 65536 }, none = { 0 };
@@ -415,6 +458,8 @@ int main(void)
 		TEST(limiter_try__nothing_is_always_allowed),
 		TEST(limiter_try__same_over_a_wire),
 		TEST(limiter_try_insert__a_lost_answer_stands_in_the_slot),
+		TEST(limiter_try_insert__another_takes_the_last_place),
+		TEST(limiter_try_insert__another_takes_some_of_it),
 		TEST(limiter_commit_insert__a_lost_answer_is_told),
 		TEST(limiter_try_insert__counts_beyond_64_bits),
 		TEST(limiter_try_insert__a_count_below_zero),
