@@ -72,7 +72,7 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 	if (strlen(place->node_uri) >= sizeof(out->node_uri))
 		return error_set(-EPROTO, "table: node address of %zu bytes",
 				 strlen(place->node_uri));
-	strcpy(out->node_uri, place->node_uri);
+	memcpy(out->node_uri, place->node_uri, strlen(place->node_uri) + 1);
 	ret = take_grant(&place->tree_grant, &out->tree);
 	return ret ? ret : take_grant(&place->rows_grant, &out->rows);
 }

@@ -178,7 +178,7 @@ static int take_token(struct rpc *rpc, const char *given)
 		return error_set(-EINVAL, "%s: want 1 to %zu characters",
 				 given ? "opts.token" : "RELIVE_TOKEN",
 				 sizeof(rpc->given_token) - 1);
-	strcpy(rpc->given_token, token);
+	memcpy(rpc->given_token, token, strlen(token) + 1);
 	return 0;
 }
 

@@ -1,12 +1,8 @@
 #include "server/catalog.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
-
-#include "ds/recover.h"
-#include "ds/sumtree_rebuild.h"
 
 #include "wire/region.h"
 
@@ -16,53 +12,7 @@
 /* Tickets set aside for one life of a table: of two lives, no key is the same. */
 #define TICKETS_OF_LIFE ((uint64_t)1 << 32)
 
-/* -------- tables in memory -------- */
-
-static void detach_shard(struct catalog_table *table, uint32_t s)
-{
-	struct shard *shard = table->attached[s];
-	struct region *tree, *rows;
-
-	if (!shard)
-		return;
-	tree = shard->tree;
-	rows = shard->rows;
-	shard_close(&table->attached[s]);
-	transport_detach(&tree);
-	transport_detach(&rows);
-}
-
-static void table_free(struct catalog_table *table)
-{
-	if (!table)
-		return;
-	for (uint32_t s = 0; table->attached && s < table->desc.n_shards; s++)
-		detach_shard(table, s);
-	slots_fini(&table->slots);
-	mem_free(table->shards);
-	mem_free(table->attached);
-	mem_free(table->lost);
-	mem_free(table);
-}
-
-static struct catalog_table *table_new(const struct table_desc *desc)
-{
-	struct catalog_table *table = mem_zalloc(sizeof(*table));
-
-	if (!table)
-		goto err;
-	table->desc = *desc;
-	table->shards = mem_array(desc->n_shards, sizeof(struct catalog_shard));
-	table->attached = mem_array(desc->n_shards, sizeof(struct shard *));
-	table->lost = mem_array(desc->n_shards, sizeof(bool));
-	if (table->shards && table->attached && table->lost &&
-	    slots_init(&table->slots, desc, table->attached, table->lost) == 0)
-		return table;
-err:
-	table_free(table);
-	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
-	return NULL;
-}
+/* -------- find -------- */
 
 struct catalog_table *catalog_find(const struct catalog *cat, const char *name)
 {
@@ -114,7 +64,7 @@ static int load_table(void *ctx, const struct store_table *stored)
 		doomed->ids[id] = true;
 		return 0;
 	}
-	cat->tables[id] = table_new(&stored->desc);
+	cat->tables[id] = catalog_table_new(&stored->desc);
 	return cat->tables[id] ? 0 : -ENOMEM;
 }
 
@@ -165,64 +115,9 @@ int catalog_load(struct catalog *cat)
 void catalog_fini(struct catalog *cat)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		table_free(cat->tables[id]);
+		catalog_table_free(cat->tables[id]);
 		cat->tables[id] = NULL;
 	}
-}
-
-/* -------- regions -------- */
-
-static int attach_pair(struct node *node, const struct catalog_shard *place, struct region **tree,
-		       struct region **rows)
-{
-	int ret = node_attach(node, place->tree_id, tree);
-
-	if (ret)
-		return ret;
-	ret = node_attach(node, place->rows_id, rows);
-	if (ret)
-		transport_detach(tree);
-	return ret;
-}
-
-/* Opens shard s, whose regions are formatted. */
-static int attach_shard(struct catalog_table *table, uint32_t s)
-{
-	struct catalog_shard *place = &table->shards[s];
-	struct region *tree, *rows;
-	int ret = attach_pair(place->node, place, &tree, &rows);
-
-	if (ret)
-		return ret;
-	ret = shard_open(tree, rows, &table->attached[s]);
-	if (ret) {
-		transport_detach(&rows);
-		transport_detach(&tree);
-	}
-	return ret;
-}
-
-/* Users see the word in a mapping that they keep; then the memory goes. */
-static int retire_region(struct node *node, uint32_t id)
-{
-	const uint64_t state = REGION_DROPPED;
-	struct region *region;
-	int ret = node_attach(node, id, &region);
-
-	if (ret == 0) {
-		ret = transport_store(region, offsetof(struct region_superblock, state), &state,
-				      sizeof(state));
-		transport_detach(&region);
-	}
-	if (ret)
-		log_warn("retire region %u of node %s: %s", id, node->name, error_last());
-	return node_region_free(node, id);
-}
-
-static void retire(struct node *node, uint32_t id)
-{
-	if (id && retire_region(node, id))
-		log_warn("free region %u of node %s: %s", id, node->name, error_last());
 }
 
 /* -------- create -------- */
@@ -254,7 +149,7 @@ static int new_regions(struct node *node, const struct table_desc *desc,
 	if (ret == 0)
 		ret = new_region(node, desc, REGION_ROWS, &place->rows_id);
 	if (ret) {
-		retire(node, place->tree_id);
+		catalog_retire_region(node, place->tree_id);
 		place->tree_id = 0;
 	}
 	return ret;
@@ -295,7 +190,7 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	if (ret)
 		return ret;
 	ids.first_ticket -= TICKETS_OF_LIFE; /* set aside by reserve() */
-	ret = attach_pair(place->node, place, &tree, &rows);
+	ret = catalog_attach_pair(place->node, place, &tree, &rows);
 	if (ret)
 		return ret;
 	ret = shard_format(tree, rows, desc, &ids);
@@ -357,21 +252,6 @@ static int reserve(struct catalog *cat, const struct catalog_table *table)
 	return store_commit(cat->store);
 }
 
-static int put_shard(struct catalog *cat, const struct catalog_table *table, uint32_t s)
-{
-	const struct catalog_shard *place = &table->shards[s];
-	struct store_shard stored = {
-		.table_id = table->desc.table_id,
-		.shard = s,
-		.incarnation = place->incarnation,
-		.tree = place->tree_id,
-		.rows = place->rows_id,
-	};
-
-	memcpy(stored.node, place->node->name, sizeof(stored.node));
-	return store_shard_put(cat->store, &stored);
-}
-
 /* Step 4. */
 static int publish(struct catalog *cat, const struct catalog_table *table)
 {
@@ -381,7 +261,7 @@ static int publish(struct catalog *cat, const struct catalog_table *table)
 	if (ret)
 		return ret;
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = put_shard(cat, table, s);
+		ret = catalog_table_put_shard(cat->store, table, s);
 	if (ret == 0)
 		ret = store_table_put(cat->store, &stored);
 	if (ret) {
@@ -409,22 +289,6 @@ static int make_shards(struct catalog *cat, struct catalog_table *table)
 	return ret;
 }
 
-static void retire_shards(struct catalog_table *table)
-{
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
-		struct catalog_shard *place = &table->shards[s];
-
-		if (table->attached[s] && shard_set_state(table->attached[s], REGION_DROPPED))
-			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
-		detach_shard(table, s);
-		if (!place->node || !place->node->up ||
-		    place->incarnation != place->node->incarnation)
-			continue;
-		retire(place->node, place->tree_id);
-		retire(place->node, place->rows_id);
-	}
-}
-
 static int make_table(struct catalog *cat, const struct table_desc *planned,
 		      struct catalog_table **table_out)
 {
@@ -437,7 +301,7 @@ static int make_table(struct catalog *cat, const struct table_desc *planned,
 	if (getrandom(desc.uuid, sizeof(desc.uuid), 0) != (ssize_t)sizeof(desc.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	table_desc_seal(&desc, 0);
-	table = table_new(&desc);
+	table = catalog_table_new(&desc);
 	if (!table)
 		return -ENOMEM;
 	ret = reserve(cat, table);
@@ -460,13 +324,13 @@ err_retire:
 		char words[ERROR_TEXT_BYTES];
 
 		memcpy(words, error_last(), sizeof(words));
-		retire_shards(table);
+		catalog_table_retire(table);
 		if (store_table_delete(cat->store, desc.table_id))
 			log_warn("forget table %s: %s", desc.name, error_last());
 		(void)error_set(ret, "%s", words);
 	}
 err_free:
-	table_free(table);
+	catalog_table_free(table);
 	return ret;
 }
 
@@ -502,13 +366,13 @@ int catalog_drop(struct catalog *cat, const char *name)
 	ret = store_table_put(cat->store, &stored);
 	if (ret)
 		return ret;
-	retire_shards(table);
+	catalog_table_retire(table);
 	cat->tables[table->desc.table_id] = NULL;
 	log_info("drop table %s id %u", table->desc.name, table->desc.table_id);
 	ret = store_table_delete(cat->store, table->desc.table_id);
 	if (ret) /* a restart does it: it says DROPPING there */
 		log_warn("forget table %s: %s", table->desc.name, error_last());
-	table_free(table);
+	catalog_table_free(table);
 	return 0;
 }
 
@@ -532,165 +396,4 @@ int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id, b
 	ret = node_grant(place->node, client_id, place->tree_id, RIGHT_ALL, &out->tree);
 	return ret ? ret
 		   : node_grant(place->node, client_id, place->rows_id, rows_rights, &out->rows);
-}
-
-/* -------- nodes come and go -------- */
-
-static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t kind,
-		       const struct table_desc *desc, uint32_t shard)
-{
-	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = arrival->regions[i];
-
-		if (region->region == id)
-			return region->kind == kind && region->table_id == desc->table_id &&
-			       region->shard == shard;
-	}
-	return false;
-}
-
-static void lose(struct catalog_table *table, uint32_t s)
-{
-	log_error("table %s shard %u: lost with the memory of node %s", table->desc.name, s,
-		  table->shards[s].node->name);
-	if (table->attached[s] && shard_set_state(table->attached[s], REGION_ORPHANED))
-		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
-	detach_shard(table, s);
-	table->lost[s] = true;
-}
-
-/* A pool that nobody had mapped: nothing in it is in anybody's hands. */
-static int recover(struct catalog_table *table, uint32_t s)
-{
-	const struct recover_opts opts = { .scan_rows = false };
-	struct recover_report report;
-	int ret = recover_shard(table->attached[s], &opts, &report);
-
-	if (ret == 0)
-		log_info("recover table %s shard %u: items %" PRIu64 " blocks closed %u",
-			 table->desc.name, s, report.items, report.closed);
-	return ret;
-}
-
-/* The new life is remembered at once: what is recovered twice would be taken from its users. */
-static int renew_life(struct catalog *cat, const struct catalog_arrival *arrival,
-		      struct catalog_table *table, uint32_t s)
-{
-	struct catalog_shard *place = &table->shards[s];
-	int ret = arrival->node->sole_opener ? recover(table, s) : 0;
-
-	if (ret)
-		return ret;
-	place->incarnation = arrival->node->incarnation;
-	return put_shard(cat, table, s);
-}
-
-static int take_up(struct catalog *cat, const struct catalog_arrival *arrival,
-		   struct catalog_table *table, uint32_t s)
-{
-	struct catalog_shard *place = &table->shards[s];
-	int ret = attach_shard(table, s);
-
-	if (ret == 0 && place->incarnation != arrival->node->incarnation)
-		ret = renew_life(cat, arrival, table, s);
-	if (ret == 0)
-		ret = slots_read(&table->slots, s, cat->on_holder, cat->ctx);
-	if (ret == 0)
-		ret = sumtree_rebuild_needed(table->attached[s], &place->drift);
-	return ret;
-}
-
-static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arrival,
-			  struct catalog_table *table, uint32_t s)
-{
-	struct catalog_shard *place = &table->shards[s];
-	const struct node *node = arrival->node;
-	int ret;
-
-	if (place->node != node || table->lost[s])
-		return;
-	if (place->incarnation != node->incarnation && !node->persistent) {
-		lose(table, s);
-		return;
-	}
-	if (!has_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) ||
-	    !has_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s)) {
-		lose(table, s);
-		return;
-	}
-	if (table->attached[s])
-		return;
-	ret = take_up(cat, arrival, table, s);
-	if (ret) {
-		log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
-		detach_shard(table, s);
-	}
-}
-
-static bool is_owned(const struct catalog *cat, const struct node *node, uint32_t region)
-{
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = cat->tables[id];
-
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			if (table->shards[s].node == node && !table->lost[s] &&
-			    (table->shards[s].tree_id == region ||
-			     table->shards[s].rows_id == region))
-				return true;
-	}
-	return false;
-}
-
-static void each_shard_of(struct catalog *cat, const struct catalog_arrival *arrival,
-			  void (*fn)(struct catalog *, const struct catalog_arrival *,
-				     struct catalog_table *, uint32_t))
-{
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = cat->tables[id];
-
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			fn(cat, arrival, table, s);
-	}
-}
-
-/* What is attached belongs to the node's earlier life. */
-static void leave_shard(struct catalog *cat, const struct catalog_arrival *arrival,
-			struct catalog_table *table, uint32_t s)
-{
-	(void)cat;
-	if (table->shards[s].node != arrival->node || !table->attached[s])
-		return;
-	if (arrival->node->persistent)
-		detach_shard(table, s);
-	else
-		lose(table, s);
-}
-
-void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
-{
-	struct node *node = arrival->node;
-
-	if (arrival->replaced && node->tr) {
-		each_shard_of(cat, arrival, leave_shard);
-		node_close_transport(node);
-	}
-	each_shard_of(cat, arrival, node_up_shard);
-	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
-		uint32_t id = arrival->regions[i]->region;
-
-		if (is_owned(cat, node, id))
-			continue;
-		log_info("free region %u of node %s: no table owns it", id, node->name);
-		retire(node, id);
-	}
-}
-
-void catalog_node_down(struct catalog *cat, struct node *node)
-{
-	const struct catalog_arrival gone = { .node = node };
-
-	if (!node->persistent)
-		return;
-	each_shard_of(cat, &gone, leave_shard);
-	node_close_transport(node);
 }

@@ -22,29 +22,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ds/shard.h"
-
+#include "server/catalog_table.h"
 #include "server/nodes.h"
-#include "server/slots.h"
 #include "server/store.h"
 
 #include "wire/control.pb-c.h"
-
-struct catalog_shard {
-	struct node *node;
-	uint64_t incarnation; /* of the node that has the regions */
-	uint32_t tree_id;
-	uint32_t rows_id;
-	bool drift; /* its sums may be off: repair.h looks */
-};
-
-struct catalog_table {
-	struct table_desc desc; /* shard 0's */
-	struct catalog_shard *shards;
-	struct shard **attached; /* NULL where not */
-	bool *lost;
-	struct slots slots;
-};
 
 struct catalog {
 	struct store *store;

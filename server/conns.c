@@ -473,7 +473,7 @@ int conns_listen_socket(struct conns *conns, const char *path)
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return error_set(-ENAMETOOLONG, "socket %s: name too long", path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(-errno, "socket: %s", strerror(errno));
@@ -513,14 +513,17 @@ static int bind_tcp(const struct addrinfo *at, int *fd_out)
 
 static uint16_t bound_port(int fd)
 {
-	struct sockaddr_storage address = { 0 };
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} address = { .v6 = { .sin6_port = 0 } };
 	socklen_t len = sizeof(address);
 
-	if (getsockname(fd, (struct sockaddr *)&address, &len))
+	if (getsockname(fd, &address.any, &len))
 		return 0;
-	if (address.ss_family == AF_INET6)
-		return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-	return ntohs(((struct sockaddr_in *)&address)->sin_port);
+	return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port
+						       : address.v4.sin_port);
 }
 
 int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)

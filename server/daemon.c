@@ -54,25 +54,27 @@ void daemon_log_to(FILE *file)
 	log_set(write_line, file, LOG_LEVEL_INFO);
 }
 
+/* 0 = no such unit. */
+static uint64_t unit_bytes(const char *unit)
+{
+	static const char units[] = "KMGTkmgt";
+	const char *at = strchr(units, unit[0]);
+
+	if (unit[0] == '\0')
+		return 1;
+	return at && unit[1] == '\0' ? UINT64_C(1) << (10 * ((at - units) % 4 + 1)) : 0;
+}
+
 int daemon_parse_size(const char *text, uint64_t *bytes_out)
 {
-	static const char units[] = "KMGT";
-	const char *unit;
-	uint64_t bytes;
+	uint64_t number, bytes;
 	char *end;
 
 	errno = 0;
-	bytes = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || errno)
-		return error_set(-EINVAL, "size \"%.32s\": want BYTES or BYTES with K, M, G, T",
-				 text);
-	if (*end) {
-		unit = strchr(units, toupper((unsigned char)*end));
-		if (!unit || end[1] ||
-		    !checked_mul_u64(bytes, UINT64_C(1) << (10 * (unit - units + 1)), &bytes))
-			return error_set(-EINVAL, "size \"%.32s\": want BYTES with K, M, G or T",
-					 text);
-	}
+	number = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || errno || unit_bytes(end) == 0 ||
+	    !checked_mul_u64(number, unit_bytes(end), &bytes))
+		return error_set(-EINVAL, "size \"%.32s\": want BYTES, or with K, M, G, T", text);
 	*bytes_out = bytes;
 	return 0;
 }

@@ -14,18 +14,16 @@
 #include "transport/transport.h"
 
 #include "wire/dial.h"
-#include "wire/region.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
 
+#include "server/memnode_service.h"
 #include "server/version.h"
 
 #define DEFAULT_POOL_BYTES ((uint64_t)1 << 30)
-#define MAX_REGIONS 4096u
 #define LOOK_NS (100 * CLOCK_NS_PER_MS) /* how soon a stop is noticed */
-#define CALL_NS (5 * CLOCK_NS_PER_S)
 #define RETRY_FIRST_MS 20
 #define RETRY_LAST_MS 1000
 #define REFUSED_NS (3 * CLOCK_NS_PER_S) /* how long a name may still be in use by our former self */
@@ -188,218 +186,13 @@ void memnode_close(struct memnode **node_ptr)
 	*node_ptr = NULL;
 }
 
-/* -------- requests of the metadata server -------- */
-
-/* What an answer is made of. Its words stand in the status until it was sent. */
-struct answer {
-	Relive__Status status;
-	Relive__StatusReply plain;
-	Relive__NodeRegion region;
-	Relive__NodeRegionReply region_reply;
-	struct region_grant grant;
-	Relive__NodeGrantReply grant_reply;
-	Relive__NodeFenceReply fence_reply;
-	Relive__NodeInfo info;
-	Relive__NodeStatsReply stats_reply;
-	const ProtobufCMessage *message;
-};
-
-static int region_new(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
-	struct target_region spec = {
-		.kind = request->kind,
-		.table_id = request->table_id,
-		.shard = request->shard,
-		.size = request->size,
-	};
-	int ret = node->target->ops->register_region(node->target, &spec);
-
-	relive__node_region__init(&out->region);
-	relive__node_region_reply__init(&out->region_reply);
-	out->region.region = spec.id;
-	out->region.kind = spec.kind;
-	out->region.table_id = spec.table_id;
-	out->region.shard = spec.shard;
-	out->region.size = spec.size;
-	out->region_reply.status = &out->status;
-	out->region_reply.region = ret ? NULL : &out->region;
-	out->message = &out->region_reply.base;
-	return ret;
-}
-
-static int region_free(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
-
-	(void)out;
-	return node->target->ops->unregister_region(node->target, request->region);
-}
-
-static int grant(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
-	int ret = node->target->ops->grant(node->target, request->client_id, request->region,
-					   request->rights, &out->grant);
-
-	relive__node_grant_reply__init(&out->grant_reply);
-	out->grant_reply.status = &out->status;
-	if (ret == 0) {
-		out->grant_reply.grant.data = out->grant.data;
-		out->grant_reply.grant.len = out->grant.bytes;
-	}
-	out->message = &out->grant_reply.base;
-	return ret;
-}
-
-static int take_back(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
-
-	(void)out;
-	return node->target->ops->revoke(node->target, request->client_id, request->region);
-}
-
-static int fence(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	const Relive__NodeFenceRequest *request = (const Relive__NodeFenceRequest *)message;
-	enum fence_result result = FENCE_ALIVE;
-	int ret =
-		node->target->ops->fence(node->target, request->client_id, request->kill, &result);
-
-	relive__node_fence_reply__init(&out->fence_reply);
-	out->fence_reply.status = &out->status;
-	out->fence_reply.result = (uint32_t)result;
-	out->message = &out->fence_reply.base;
-	return ret;
-}
-
-static int stats(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	struct target_stats now;
-
-	(void)message;
-	node->target->ops->stats(node->target, &now);
-	relive__node_info__init(&out->info);
-	relive__node_stats_reply__init(&out->stats_reply);
-	out->info.name = (char *)node->opts.name;
-	out->info.uri = node->uri;
-	out->info.pool_bytes = now.pool_bytes;
-	out->info.used_bytes = now.used_bytes;
-	out->info.regions = now.regions;
-	out->info.incarnation = node->target->incarnation;
-	out->info.state = 1;
-	out->info.pages = (char *)now.page_kind;
-	out->stats_reply.status = &out->status;
-	out->stats_reply.info = &out->info;
-	out->message = &out->stats_reply.base;
-	return 0;
-}
-
-static int list_regions(struct memnode *node, struct target_region **regions_out, size_t *n_out)
-{
-	struct target_region *regions = mem_array(MAX_REGIONS, sizeof(*regions));
-	size_t n = MAX_REGIONS;
-	int ret;
-
-	if (!regions)
-		return error_set(-ENOMEM, "regions: no memory");
-	ret = node->target->ops->list_regions(node->target, regions, &n);
-	if (ret) {
-		mem_free(regions);
-		return ret;
-	}
-	*regions_out = regions;
-	*n_out = n;
-	return 0;
-}
-
-static int persist(struct memnode *node, const ProtobufCMessage *message, struct answer *out)
-{
-	struct target_region *regions;
-	size_t n;
-	int ret;
-
-	(void)message;
-	(void)out;
-	if (!node->opts.path)
-		return 0;
-	ret = list_regions(node, &regions, &n);
-	if (ret)
-		return ret;
-	/* Rows first: a leaf must not outlive what it stands for. */
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind == REGION_ROWS)
-			ret = node->target->ops->persist(node->target, regions[i].id, 0, 0);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind != REGION_ROWS)
-			ret = node->target->ops->persist(node->target, regions[i].id, 0, 0);
-	mem_free(regions);
-	return ret;
-}
-
-static const struct {
-	uint16_t type;
-	const ProtobufCMessageDescriptor *kind;
-	int (*serve)(struct memnode *node, const ProtobufCMessage *request, struct answer *out);
-} services[] = {
-	{ RELIVE__TYPE__TYPE_NODE_REGION_NEW, &relive__node_region__descriptor, region_new },
-	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, &relive__node_region__descriptor, region_free },
-	{ RELIVE__TYPE__TYPE_NODE_GRANT, &relive__node_grant_request__descriptor, grant },
-	{ RELIVE__TYPE__TYPE_NODE_REVOKE, &relive__node_grant_request__descriptor, take_back },
-	{ RELIVE__TYPE__TYPE_NODE_FENCE, &relive__node_fence_request__descriptor, fence },
-	{ RELIVE__TYPE__TYPE_NODE_STATS, &relive__empty__descriptor, stats },
-	{ RELIVE__TYPE__TYPE_NODE_PERSIST, &relive__empty__descriptor, persist },
-};
-
-static int serve_frame(struct memnode *node, const struct channel_frame *frame, struct answer *out)
-{
-	ProtobufCMessage *message;
-	int ret;
-
-	if (frame->head.term < node->term)
-		return error_set(-ESTALE, "term %" PRIu64 ": this node knows %" PRIu64,
-				 frame->head.term, node->term);
-	for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-		if (services[i].type != frame->head.type)
-			continue;
-		message = channel_unpack(services[i].kind, frame);
-		if (!message)
-			return -EPROTO;
-		ret = services[i].serve(node, message, out);
-		protobuf_c_message_free_unpacked(message, NULL);
-		return ret;
-	}
-	return error_set(-ENOTSUP, "a memory node knows no request of type %u", frame->head.type);
-}
-
-static int answer_one(struct memnode *node, struct channel *ch)
-{
-	struct answer out = { .message = NULL };
-	struct channel_frame frame;
-	int ret = channel_receive(ch, deadline_in(CALL_NS), &frame);
-
-	if (ret)
-		return ret;
-	relive__status__init(&out.status);
-	relive__status_reply__init(&out.plain);
-	out.plain.status = &out.status;
-	error_clear();
-	out.status.code = serve_frame(node, &frame, &out);
-	out.status.message = out.status.code ? (char *)error_last() : (char *)"";
-	if (!out.message)
-		out.message = &out.plain.base;
-	return channel_send(ch, (uint16_t)(frame.head.type | FRAME_ANSWER), frame.head.request_id,
-			    out.message, deadline_in(CALL_NS));
-}
-
 /* -------- the control connection -------- */
 
 static int send_registration(struct memnode *node, struct channel *ch, Relive__NodeRegion *regions,
 			     size_t n)
 {
 	Relive__NodeRegisterRequest request = RELIVE__NODE_REGISTER_REQUEST__INIT;
-	Relive__NodeRegion **list = mem_array(n + 1, sizeof(*list));
+	Relive__NodeRegion **list = mem_array(n + 1, sizeof(Relive__NodeRegion *));
 	Relive__NodeRegisterReply *reply;
 	struct channel_frame frame;
 	struct target_stats now;
@@ -420,7 +213,7 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	request.n_regions = n;
 	request.regions = list;
 	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
-			   deadline_in(CALL_NS), &frame);
+			   deadline_in(MEMNODE_CALL_NS), &frame);
 	mem_free(list);
 	if (ret)
 		return ret;
@@ -438,7 +231,7 @@ static int announce(struct memnode *node, struct channel *ch)
 	struct target_region *regions = NULL;
 	Relive__NodeRegion *messages;
 	size_t n = 0;
-	int ret = list_regions(node, &regions, &n);
+	int ret = memnode_list_regions(node->target, &regions, &n);
 
 	if (ret)
 		return ret;
@@ -470,7 +263,7 @@ static int connect_server(struct memnode *node, struct channel *ch)
 		.token = env ? env : token,
 		.role = "memnode",
 		.software = SERVER_VERSION,
-		.deadline_ns = deadline_in(CALL_NS),
+		.deadline_ns = deadline_in(MEMNODE_CALL_NS),
 	};
 	struct dial_peer peer;
 	int ret = env ? 0 : runtime_dir_token(&node->dir, token);
@@ -498,12 +291,19 @@ static int connect_server(struct memnode *node, struct channel *ch)
 /* Answers until the connection ends or we are stopped. */
 static void serve(struct memnode *node, struct channel *ch)
 {
+	const struct memnode_service svc = {
+		.target = node->target,
+		.name = node->opts.name,
+		.uri = node->uri,
+		.persistent = node->opts.path != NULL,
+		.term = node->term,
+	};
 	int ret = 0;
 
 	while (!stopped(node) && (ret == 0 || ret == -ETIMEDOUT)) {
 		ret = channel_wait(ch, deadline_in(LOOK_NS));
 		if (ret == 0)
-			ret = answer_one(node, ch);
+			ret = memnode_answer(&svc, ch);
 		else if (ret != -ETIMEDOUT)
 			break;
 	}

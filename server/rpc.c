@@ -42,7 +42,7 @@ static void places_fini(struct places *places)
 static int places_init(struct places *places, uint32_t n)
 {
 	places->places = mem_array(n, sizeof(*places->places));
-	places->list = mem_array(n, sizeof(*places->list));
+	places->list = mem_array(n, sizeof(Relive__ShardPlace *));
 	places->grants = mem_array(n, sizeof(*places->grants));
 	if (places->places && places->list && places->grants)
 		return 0;
@@ -227,7 +227,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	struct metad *md = call->md;
 	uint32_t n = nodes_count(&md->nodes, false);
 	Relive__NodeInfo *infos = mem_array(n + 1, sizeof(*infos));
-	Relive__NodeInfo **list = mem_array(n + 1, sizeof(*list));
+	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
 	char *waiting[TABLE_MAX_ID];
 	Relive__Status status;
 	int ret = infos && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);

@@ -66,10 +66,10 @@ static int failed(struct store *store, int rc, const char *what)
 
 /* What stands for a ? of a statement. */
 struct value {
-	enum { VALUE_INT, VALUE_TEXT, VALUE_BLOB } kind;
 	uint64_t number;
 	const void *ptr;
 	int len;
+	enum { VALUE_INT, VALUE_TEXT, VALUE_BLOB } kind;
 };
 
 #define INT(x) \
@@ -118,7 +118,7 @@ static int prepare(struct store *store, const char *sql, const struct value *val
 /* Runs a statement that gives no rows. */
 static int run(struct store *store, const char *sql, const struct value *values, size_t n)
 {
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int rc, ret = prepare(store, sql, values, n, &stmt);
 
 	if (ret)
@@ -134,7 +134,7 @@ static int run(struct store *store, const char *sql, const struct value *values,
 static int each(struct store *store, const char *sql, int (*row)(void *ctx, sqlite3_stmt *stmt),
 		void *ctx)
 {
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int rc, ret = prepare(store, sql, NULL, 0, &stmt);
 
 	if (ret)
@@ -208,7 +208,7 @@ void store_rollback(struct store *store)
 int store_number(struct store *store, const char *key, uint64_t *value_out)
 {
 	const struct value values[] = { TEXT(key) };
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int rc, ret = prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1, &stmt);
 
 	if (ret)
@@ -447,7 +447,7 @@ int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct stor
 int store_ticket(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
 {
 	const struct value values[] = { INT(table_id), INT(shard) };
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int rc, ret = prepare(store, "SELECT first FROM tickets WHERE table_id = ? AND shard = ?",
 			      values, ARRAY_LEN(values), &stmt);
 

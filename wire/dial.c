@@ -59,7 +59,7 @@ static int connect_socket(const struct dial_opts *opts, int *fd_out)
 
 	if (strlen(opts->socket) >= sizeof(address.sun_path))
 		return error_set(-ENAMETOOLONG, "socket %s: name too long", opts->socket);
-	strcpy(address.sun_path, opts->socket);
+	memcpy(address.sun_path, opts->socket, strlen(opts->socket) + 1);
 	ret = connect_to((const struct sockaddr *)&address, sizeof(address), opts->deadline_ns,
 			 fd_out);
 	if (ret == -EAGAIN) /* its queue is full */

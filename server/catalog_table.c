@@ -1,0 +1,139 @@
+#include "server/catalog_table.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+void catalog_table_detach(struct catalog_table *table, uint32_t s)
+{
+	struct shard *shard = table->attached[s];
+	struct region *tree, *rows;
+
+	if (!shard)
+		return;
+	tree = shard->tree;
+	rows = shard->rows;
+	shard_close(&table->attached[s]);
+	transport_detach(&tree);
+	transport_detach(&rows);
+}
+
+void catalog_table_free(struct catalog_table *table)
+{
+	if (!table)
+		return;
+	for (uint32_t s = 0; table->attached && s < table->desc.n_shards; s++)
+		catalog_table_detach(table, s);
+	slots_fini(&table->slots);
+	mem_free(table->shards);
+	mem_free(table->attached);
+	mem_free(table->lost);
+	mem_free(table);
+}
+
+struct catalog_table *catalog_table_new(const struct table_desc *desc)
+{
+	struct catalog_table *table = mem_zalloc(sizeof(*table));
+
+	if (!table)
+		goto err;
+	table->desc = *desc;
+	table->shards = mem_array(desc->n_shards, sizeof(struct catalog_shard));
+	table->attached = mem_array(desc->n_shards, sizeof(struct shard *));
+	table->lost = mem_array(desc->n_shards, sizeof(bool));
+	if (table->shards && table->attached && table->lost &&
+	    slots_init(&table->slots, desc, table->attached, table->lost) == 0)
+		return table;
+err:
+	catalog_table_free(table);
+	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
+	return NULL;
+}
+
+int catalog_attach_pair(struct node *node, const struct catalog_shard *place, struct region **tree,
+			struct region **rows)
+{
+	int ret = node_attach(node, place->tree_id, tree);
+
+	if (ret)
+		return ret;
+	ret = node_attach(node, place->rows_id, rows);
+	if (ret)
+		transport_detach(tree);
+	return ret;
+}
+
+/* Opens shard s, whose regions are formatted. */
+int catalog_table_attach(struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	struct region *tree, *rows;
+	int ret = catalog_attach_pair(place->node, place, &tree, &rows);
+
+	if (ret)
+		return ret;
+	ret = shard_open(tree, rows, &table->attached[s]);
+	if (ret) {
+		transport_detach(&rows);
+		transport_detach(&tree);
+	}
+	return ret;
+}
+
+/* Users see the word in a mapping that they keep; then the memory goes. */
+static int retire_region(struct node *node, uint32_t id)
+{
+	const uint64_t state = REGION_DROPPED;
+	struct region *region;
+	int ret = node_attach(node, id, &region);
+
+	if (ret == 0) {
+		ret = transport_store(region, offsetof(struct region_superblock, state), &state,
+				      sizeof(state));
+		transport_detach(&region);
+	}
+	if (ret)
+		log_warn("retire region %u of node %s: %s", id, node->name, error_last());
+	return node_region_free(node, id);
+}
+
+void catalog_retire_region(struct node *node, uint32_t id)
+{
+	if (id && retire_region(node, id))
+		log_warn("free region %u of node %s: %s", id, node->name, error_last());
+}
+
+void catalog_table_retire(struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+		struct catalog_shard *place = &table->shards[s];
+
+		if (table->attached[s] && shard_set_state(table->attached[s], REGION_DROPPED))
+			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
+		catalog_table_detach(table, s);
+		if (!place->node || !place->node->up ||
+		    place->incarnation != place->node->incarnation)
+			continue;
+		catalog_retire_region(place->node, place->tree_id);
+		catalog_retire_region(place->node, place->rows_id);
+	}
+}
+
+int catalog_table_put_shard(struct store *store, const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	struct store_shard stored = {
+		.table_id = table->desc.table_id,
+		.shard = s,
+		.incarnation = place->incarnation,
+		.tree = place->tree_id,
+		.rows = place->rows_id,
+	};
+
+	memcpy(stored.node, place->node->name, sizeof(stored.node));
+	return store_shard_put(store, &stored);
+}

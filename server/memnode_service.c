@@ -1,0 +1,223 @@
+#include "server/memnode_service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "wire/control.pb-c.h"
+#include "wire/region.h"
+
+#include "base/alloc.h"
+
+#define MAX_REGIONS 4096u
+
+/* What an answer is made of. Its words stand in the status until it was sent. */
+struct answer {
+	Relive__Status status;
+	Relive__StatusReply plain;
+	Relive__NodeRegion region;
+	Relive__NodeRegionReply region_reply;
+	struct region_grant grant;
+	Relive__NodeGrantReply grant_reply;
+	Relive__NodeFenceReply fence_reply;
+	Relive__NodeInfo info;
+	Relive__NodeStatsReply stats_reply;
+	const ProtobufCMessage *message;
+};
+
+static int region_new(const struct memnode_service *svc, const ProtobufCMessage *message,
+		      struct answer *out)
+{
+	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
+	struct target_region spec = {
+		.kind = request->kind,
+		.table_id = request->table_id,
+		.shard = request->shard,
+		.size = request->size,
+	};
+	int ret = svc->target->ops->register_region(svc->target, &spec);
+
+	relive__node_region__init(&out->region);
+	relive__node_region_reply__init(&out->region_reply);
+	out->region.region = spec.id;
+	out->region.kind = spec.kind;
+	out->region.table_id = spec.table_id;
+	out->region.shard = spec.shard;
+	out->region.size = spec.size;
+	out->region_reply.status = &out->status;
+	out->region_reply.region = ret ? NULL : &out->region;
+	out->message = &out->region_reply.base;
+	return ret;
+}
+
+static int region_free(const struct memnode_service *svc, const ProtobufCMessage *message,
+		       struct answer *out)
+{
+	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
+
+	(void)out;
+	return svc->target->ops->unregister_region(svc->target, request->region);
+}
+
+static int grant(const struct memnode_service *svc, const ProtobufCMessage *message,
+		 struct answer *out)
+{
+	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
+	int ret = svc->target->ops->grant(svc->target, request->client_id, request->region,
+					  request->rights, &out->grant);
+
+	relive__node_grant_reply__init(&out->grant_reply);
+	out->grant_reply.status = &out->status;
+	if (ret == 0) {
+		out->grant_reply.grant.data = out->grant.data;
+		out->grant_reply.grant.len = out->grant.bytes;
+	}
+	out->message = &out->grant_reply.base;
+	return ret;
+}
+
+static int take_back(const struct memnode_service *svc, const ProtobufCMessage *message,
+		     struct answer *out)
+{
+	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
+
+	(void)out;
+	return svc->target->ops->revoke(svc->target, request->client_id, request->region);
+}
+
+static int fence(const struct memnode_service *svc, const ProtobufCMessage *message,
+		 struct answer *out)
+{
+	const Relive__NodeFenceRequest *request = (const Relive__NodeFenceRequest *)message;
+	enum fence_result result = FENCE_ALIVE;
+	int ret = svc->target->ops->fence(svc->target, request->client_id, request->kill, &result);
+
+	relive__node_fence_reply__init(&out->fence_reply);
+	out->fence_reply.status = &out->status;
+	out->fence_reply.result = (uint32_t)result;
+	out->message = &out->fence_reply.base;
+	return ret;
+}
+
+static int stats(const struct memnode_service *svc, const ProtobufCMessage *message,
+		 struct answer *out)
+{
+	struct target_stats now;
+
+	(void)message;
+	svc->target->ops->stats(svc->target, &now);
+	relive__node_info__init(&out->info);
+	relive__node_stats_reply__init(&out->stats_reply);
+	out->info.name = (char *)svc->name;
+	out->info.uri = (char *)svc->uri;
+	out->info.pool_bytes = now.pool_bytes;
+	out->info.used_bytes = now.used_bytes;
+	out->info.regions = now.regions;
+	out->info.incarnation = svc->target->incarnation;
+	out->info.state = 1;
+	out->info.pages = (char *)now.page_kind;
+	out->stats_reply.status = &out->status;
+	out->stats_reply.info = &out->info;
+	out->message = &out->stats_reply.base;
+	return 0;
+}
+
+int memnode_list_regions(struct transport_target *target, struct target_region **regions_out,
+			 size_t *n_out)
+{
+	struct target_region *regions = mem_array(MAX_REGIONS, sizeof(*regions));
+	size_t n = MAX_REGIONS;
+	int ret;
+
+	if (!regions)
+		return error_set(-ENOMEM, "regions: no memory");
+	ret = target->ops->list_regions(target, regions, &n);
+	if (ret) {
+		mem_free(regions);
+		return ret;
+	}
+	*regions_out = regions;
+	*n_out = n;
+	return 0;
+}
+
+static int persist(const struct memnode_service *svc, const ProtobufCMessage *message,
+		   struct answer *out)
+{
+	struct target_region *regions;
+	size_t n;
+	int ret;
+
+	(void)message;
+	(void)out;
+	if (!svc->persistent)
+		return 0;
+	ret = memnode_list_regions(svc->target, &regions, &n);
+	if (ret)
+		return ret;
+	/* Rows first: a leaf must not outlive what it stands for. */
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		if (regions[i].kind == REGION_ROWS)
+			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		if (regions[i].kind != REGION_ROWS)
+			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
+	mem_free(regions);
+	return ret;
+}
+
+static const struct {
+	uint16_t type;
+	const ProtobufCMessageDescriptor *kind;
+	int (*serve)(const struct memnode_service *svc, const ProtobufCMessage *request,
+		     struct answer *out);
+} services[] = {
+	{ RELIVE__TYPE__TYPE_NODE_REGION_NEW, &relive__node_region__descriptor, region_new },
+	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, &relive__node_region__descriptor, region_free },
+	{ RELIVE__TYPE__TYPE_NODE_GRANT, &relive__node_grant_request__descriptor, grant },
+	{ RELIVE__TYPE__TYPE_NODE_REVOKE, &relive__node_grant_request__descriptor, take_back },
+	{ RELIVE__TYPE__TYPE_NODE_FENCE, &relive__node_fence_request__descriptor, fence },
+	{ RELIVE__TYPE__TYPE_NODE_STATS, &relive__empty__descriptor, stats },
+	{ RELIVE__TYPE__TYPE_NODE_PERSIST, &relive__empty__descriptor, persist },
+};
+
+static int serve_frame(const struct memnode_service *svc, const struct channel_frame *frame,
+		       struct answer *out)
+{
+	ProtobufCMessage *message;
+	int ret;
+
+	if (frame->head.term < svc->term)
+		return error_set(-ESTALE, "term %" PRIu64 ": this node knows %" PRIu64,
+				 frame->head.term, svc->term);
+	for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+		if (services[i].type != frame->head.type)
+			continue;
+		message = channel_unpack(services[i].kind, frame);
+		if (!message)
+			return -EPROTO;
+		ret = services[i].serve(svc, message, out);
+		protobuf_c_message_free_unpacked(message, NULL);
+		return ret;
+	}
+	return error_set(-ENOTSUP, "a memory node knows no request of type %u", frame->head.type);
+}
+
+int memnode_answer(const struct memnode_service *svc, struct channel *ch)
+{
+	struct answer out = { .message = NULL };
+	struct channel_frame frame;
+	int ret = channel_receive(ch, deadline_after(clock_monotonic(), MEMNODE_CALL_NS), &frame);
+
+	if (ret)
+		return ret;
+	relive__status__init(&out.status);
+	relive__status_reply__init(&out.plain);
+	out.plain.status = &out.status;
+	error_clear();
+	out.status.code = serve_frame(svc, &frame, &out);
+	out.status.message = out.status.code ? (char *)error_last() : (char *)"";
+	if (!out.message)
+		out.message = &out.plain.base;
+	return channel_send(ch, (uint16_t)(frame.head.type | FRAME_ANSWER), frame.head.request_id,
+			    out.message, deadline_after(clock_monotonic(), MEMNODE_CALL_NS));
+}
