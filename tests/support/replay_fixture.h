@@ -1,5 +1,5 @@
 /*
- * replay_fixture.h - a store in this process, a table, and what is appended to it told to an oracle.
+ * replay_fixture.h - a store in this process, a table, and an oracle that is told what goes in.
  */
 #ifndef RLV_TESTS_SUPPORT_REPLAY_FIXTURE_H
 #define RLV_TESTS_SUPPORT_REPLAY_FIXTURE_H
