@@ -79,16 +79,17 @@ static void add_packed(struct cutter *c, const char *prefix, const struct column
 	add_output(c, kind, col, data, item_bytes);
 }
 
-/* One array of whole windows; obs and next_obs are views of it, n_step rows apart. */
+/* One array of whole windows; obs and next_obs are views of it, next_at rows apart. */
 static void add_window(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
-	uint64_t item_bytes = (uint64_t)(stack + c->sp->plan.n_step) * col->bytes;
+	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
+	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->plan.n_step) * col->bytes;
 	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
 
 	add_array(c, "", col, stack, item_bytes, data);
 	add_array(c, "next_", col, stack, item_bytes,
-		  data ? data + (uint64_t)c->sp->plan.n_step * col->bytes : NULL);
+		  data ? data + (uint64_t)next_at * col->bytes : NULL);
 	add_output(c, WINDOW_ALL, col, data, item_bytes);
 }
 

@@ -62,8 +62,6 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 	if (opts->n_step > view->n_step)
 		return error_set(-EINVAL, "opts.n_step %u: view %u was made for %u", opts->n_step,
 				 opts->view, view->n_step);
-	if (opts->layout == RLV_WINDOW && (opts->n_step ? opts->n_step : view->n_step) != 1)
-		return error_set(-EINVAL, "opts.layout: RLV_WINDOW is for n_step 1, use RLV_DENSE");
 	return check_sizes(opts);
 }
 
