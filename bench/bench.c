@@ -18,6 +18,7 @@
 #define LINE 64u
 #define LINE_LOADS 200000u
 #define BAR 30u
+#define ROW_BYTES 512
 #define NS_PER_S 1000000000u
 
 /* -------- arguments -------- */
@@ -70,22 +71,19 @@ static bool take_argument(struct bench *b, int argc, char **argv, int *i)
 	return windows >= 5 && windows <= BENCH_WINDOWS_MAX;
 }
 
-bool bench_init(struct bench *b, int argc, char **argv, const char *name, const char *help,
-		int *exit_out)
+bool bench_init(struct bench *b, int argc, char **argv, int *exit_out)
 {
-	memset(b, 0, sizeof(*b));
-	b->name = name;
 	b->seed = 1;
 	b->windows = 7;
 	b->tty = isatty(STDERR_FILENO);
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0) {
-			print_help(name, help);
+			print_help(b->name, b->help);
 			*exit_out = EXIT_SUCCESS;
 			return false;
 		}
 		if (!take_argument(b, argc, argv, &i)) {
-			fprintf(stderr, "%s: argument %s: see --help\n", name, argv[i]);
+			fprintf(stderr, "%s: argument %s: see --help\n", b->name, argv[i]);
 			*exit_out = 2;
 			return false;
 		}
@@ -155,24 +153,47 @@ static void print_json(struct bench *b, const struct bench_result *r, const stru
 	json_newline(&b->out);
 }
 
+/* "key=text", "key=number" or "key" of a parameter that is on; nothing of one that is off. */
+static void append_param(char *row, size_t size, const struct bench_param *p)
+{
+	size_t len = strlen(row);
+
+	if (p->text)
+		snprintf(row + len, size - len, " %s=%s", p->key, p->text);
+	else if (!p->flag)
+		snprintf(row + len, size - len, " %s=%" PRIu64, p->key, p->number);
+	else if (p->number)
+		snprintf(row + len, size - len, " %s", p->key);
+}
+
+static void format_params(const struct bench_result *r, char *row, size_t size)
+{
+	row[0] = '\0';
+	for (uint32_t i = 0; i < r->n_params; i++)
+		append_param(row, size, &r->params[i]);
+}
+
+bool bench_wants(const struct bench *b, const struct bench_result *result)
+{
+	char row[ROW_BYTES], text[ROW_BYTES + 64];
+
+	if (!b->only)
+		return true;
+	format_params(result, row, sizeof(row));
+	snprintf(text, sizeof(text), "%s%s", result->metric, row);
+	return strstr(text, b->only) != NULL;
+}
+
 static void print_row(struct bench *b, const struct bench_result *r, const struct summary *s)
 {
+	char row[ROW_BYTES];
+
 	if (b->printed++ % 40 == 0)
 		printf("%-13s %9s %9s %7s %5s  %s\n", "metric", "best", "median", "spread", "cpu",
 		       "case");
-	printf("%-13s %9.2f %9.2f %6.0f%% %5.2f ", r->metric, s->best, s->median, s->spread * 100,
-	       s->cpu);
-	for (uint32_t i = 0; i < r->n_params; i++) {
-		const struct bench_param *p = &r->params[i];
-
-		if (p->text)
-			printf(" %s=%s", p->key, p->text);
-		else if (!p->flag)
-			printf(" %s=%" PRIu64, p->key, p->number);
-		else if (p->number)
-			printf(" %s", p->key);
-	}
-	printf("\n");
+	format_params(r, row, sizeof(row));
+	printf("%-13s %9.2f %9.2f %6.0f%% %5.2f %s\n", r->metric, s->best, s->median,
+	       s->spread * 100, s->cpu, row);
 	fflush(stdout);
 }
 

@@ -18,6 +18,7 @@
 
 struct bench {
 	const char *name;
+	const char *help; /* what it measures, printed by --help */
 	bool json;
 	bool full;
 	uint64_t seed;
@@ -32,10 +33,9 @@ struct bench {
 
 /*
  * Reads --json --full --help --seed N --windows N --only TEXT. True = go on; false = *exit_out is
- * the exit status. help: what the bench measures, printed by --help.
+ * the exit status. b holds name and help, nothing else.
  */
-bool bench_init(struct bench *b, int argc, char **argv, const char *name, const char *help,
-		int *exit_out);
+bool bench_init(struct bench *b, int argc, char **argv, int *exit_out);
 
 /* Ends the output; the exit status. */
 int bench_finish(struct bench *b, bool ok);
@@ -65,6 +65,9 @@ struct bench_result {
 	const struct bench_param *params;
 	uint32_t n_params;
 };
+
+/* Does --only ask for it? Its text is the metric and the parameters as in a row of the table. */
+bool bench_wants(const struct bench *b, const struct bench_result *result);
 
 /* Prints one JSON object on a line, or a row of the table. */
 void bench_print(struct bench *b, const struct bench_result *result, struct bench_windows *w);

@@ -308,14 +308,15 @@ static bool measure_frames(struct bench *b, bool dense, uint32_t n_buffers)
 
 int main(int argc, char **argv)
 {
-	struct bench b;
+	/* static: so are the cases, which point to it */
+	static struct bench b = {
+		.name = "micro_window",
+		.help = "Gathers batches of windows from rows: CartPole in us, Atari against memcpy.",
+	};
 	bool ok = true;
 	int status;
 
-	if (!bench_init(
-		    &b, argc, argv, "micro_window",
-		    "Gathers batches of windows from rows: CartPole in us, Atari against memcpy.",
-		    &status))
+	if (!bench_init(&b, argc, argv, &status))
 		return status;
 	ok = measure_small(&b, PAGE_SMALL) && measure_small(&b, PAGE_THP);
 	for (int dense = 0; ok && dense < 2; dense++)

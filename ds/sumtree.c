@@ -27,7 +27,11 @@
 #define CHANGE_ROUNDS 10000
 #define AHEAD 8u /* leaves asked for before they are changed */
 
-static const uint16_t default_fanout[] = { 16, 8, 0 };
+/*
+ * Leaves in groups of a line, since that is what a draw has to fetch; wider above, since each level
+ * of more nodes than a batch has keys costs an update one locked addition a key.
+ */
+static const uint16_t default_fanout[] = { 8, 16, 0 };
 
 /* -------- geometry -------- */
 

@@ -1,0 +1,177 @@
+/*
+ * Copies of several sizes: memcpy, a loop of 8-byte words, and stores that go around the caches.
+ * The last pay when a destination is not read soon: many batches in flight.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+#include "transport/barrier.h"
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#define POOL_BYTES ((size_t)256 << 20)
+#define WINDOW_BYTES ((size_t)64 << 20)
+#define CASES_MAX 64u
+
+struct copy {
+	const char *name;
+	void (*run)(uint8_t *dst, const uint8_t *src, size_t n);
+};
+
+static void copy_memcpy(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	memcpy(dst, src, n);
+}
+
+/* What rows are copied by where the race must be seen: relaxed atomic words. */
+static void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	for (size_t i = 0; i < n; i += 8) {
+		const struct rword64 *from = (const struct rword64 *)(const void *)(src + i);
+
+		*(uint64_t *)(void *)(dst + i) = rword64_load_relaxed(from);
+	}
+}
+
+#if defined(__x86_64__)
+static void copy_streamed(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	for (size_t i = 0; i < n; i += 64) {
+		const __m128i *from = (const __m128i *)(const void *)(src + i);
+		__m128i *to = (__m128i *)(void *)(dst + i);
+
+		for (int k = 0; k < 4; k++)
+			_mm_stream_si128(to + k, _mm_loadu_si128(from + k));
+	}
+	_mm_sfence();
+}
+#endif
+
+static const struct copy copies[] = {
+	{ "memcpy", copy_memcpy },
+	{ "words", copy_words },
+#if defined(__x86_64__)
+	{ "streamed", copy_streamed },
+#endif
+};
+
+struct copy_case {
+	const struct copy *copy;
+	size_t bytes;  /* of one copy */
+	bool rotating; /* over the whole pool, or the same place again */
+	struct bench_windows windows;
+};
+
+struct run {
+	struct bench b;
+	struct pages src, dst;
+	struct copy_case cases[CASES_MAX];
+	uint32_t n_cases;
+	struct bench_windows line, gbps;
+};
+
+static struct bench_result describe(const struct copy_case *c, struct bench_param params[3])
+{
+	params[0] = (struct bench_param){ .key = "copy", .text = c->copy->name };
+	params[1] = (struct bench_param){ .key = "bytes", .number = c->bytes };
+	params[2] = (struct bench_param){ .key = "rotating", .number = c->rotating, .flag = true };
+	return (struct bench_result){ "copy_gbps", "GB/s", true, params, 3 };
+}
+
+static void run_window(struct run *r, struct copy_case *c)
+{
+	const uint8_t *src = r->src.ptr;
+	uint8_t *dst = r->dst.ptr;
+	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns();
+	size_t done = 0, at = 0;
+
+	for (; done < WINDOW_BYTES; done += c->bytes) {
+		c->copy->run(dst + at, src + at, c->bytes);
+		at = c->rotating ? (at + c->bytes) % (POOL_BYTES - c->bytes) & ~(size_t)63 : 0;
+	}
+	start = bench_now_ns() - start;
+	bench_use(dst[0]);
+	bench_windows_add(&c->windows, (double)done / (double)start);
+	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
+	c->windows.wall_ns += (double)start;
+}
+
+static void add_cases(struct run *r)
+{
+	static const size_t usual[] = { 64, 4096, 65536, 1 << 20, 8 << 20 };
+	static const size_t all[] = { 32,    64,    256,    1024,    4096,    7104,
+				      16384, 65536, 262144, 1 << 20, 4 << 20, 8 << 20 };
+	size_t n = r->b.full ? ARRAY_LEN(all) : ARRAY_LEN(usual);
+
+	for (size_t i = 0; i < n * ARRAY_LEN(copies); i++) {
+		struct copy_case c = { .copy = &copies[i % ARRAY_LEN(copies)] };
+		struct bench_param params[3];
+		struct bench_result what;
+
+		c.bytes = (r->b.full ? all : usual)[i / ARRAY_LEN(copies)];
+		if (c.bytes < 64 && c.copy->run != copy_memcpy)
+			continue;
+		for (int rotating = 0; rotating < 2 && r->n_cases < CASES_MAX; rotating++) {
+			c.rotating = rotating;
+			what = describe(&c, params);
+			if (bench_wants(&r->b, &what))
+				r->cases[r->n_cases++] = c;
+		}
+	}
+}
+
+static void print_all(struct run *r)
+{
+	const struct bench_result line = { "calib_line_ns", "ns", false, NULL, 0 };
+	const struct bench_result gbps = { "memcpy_gbps", "GB/s", true, NULL, 0 };
+
+	bench_print(&r->b, &line, &r->line);
+	bench_print(&r->b, &gbps, &r->gbps);
+	for (uint32_t i = 0; i < r->n_cases; i++) {
+		struct bench_param params[3];
+		struct bench_result what = describe(&r->cases[i], params);
+
+		bench_print(&r->b, &what, &r->cases[i].windows);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct run r = {
+		.b = { .name = "micro_memcpy",
+		       .help = "Copies of several sizes, into the same place and into rotating "
+			       "ones, in GB/s.\n" },
+	};
+	int status;
+
+	if (!bench_init(&r.b, argc, argv, &status))
+		return status;
+	if (pages_alloc(POOL_BYTES, PAGE_THP, &r.src) ||
+	    pages_alloc(POOL_BYTES, PAGE_THP, &r.dst)) {
+		fprintf(stderr, "micro_memcpy: %s\n", error_last());
+		return EXIT_FAILURE;
+	}
+	memset(r.src.ptr, 1, POOL_BYTES);
+	memset(r.dst.ptr, 2, POOL_BYTES);
+	add_cases(&r);
+	for (uint32_t w = 0; w < r.b.windows; w++) {
+		bench_windows_add(&r.line, bench_line_ns(r.src.ptr, POOL_BYTES, r.b.seed + w));
+		bench_windows_add(&r.gbps, bench_memcpy_gbps());
+		for (uint32_t i = 0; i < r.n_cases; i++) {
+			bench_progress(&r.b, w * r.n_cases + i, r.b.windows * r.n_cases, "copies");
+			run_window(&r, &r.cases[i]);
+		}
+	}
+	print_all(&r);
+	pages_free(&r.src);
+	pages_free(&r.dst);
+	return bench_finish(&r.b, true);
+}
