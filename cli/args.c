@@ -86,6 +86,8 @@ static int parse_option(const struct args *args, int argc, char *const *argv, in
 
 	if (!option)
 		return error_set(-EINVAL, "no option --%.*s", (int)(len < 60 ? len : 60), name);
+	if (args->seen && option - args->options < 64)
+		*args->seen |= UINT64_C(1) << (option - args->options);
 	if (option->kind == ARG_FLAG) {
 		if (name[len])
 			return error_set(-EINVAL, "--%s takes no value", option->name);

@@ -39,6 +39,7 @@ struct args {
 	const char *summary; /* a paragraph */
 	const struct arg_option *options;
 	size_t n_options;
+	uint64_t *seen;          /* bit i is set when options[i] is given, i < 64; or NULL */
 	const char *notes;       /* a paragraph after the options, or NULL */
 	const char **positional; /* max_positional of them, NULL where none is given */
 	size_t min_positional;

@@ -177,14 +177,13 @@ static int start_all(const struct host_store_opts *opts, struct progress *progre
 
 	if (ret)
 		return ret;
-	if (opts->file || opts->dax)
-		ret = host_files_keep(&store->dir);
-	if (ret == 0)
-		ret = start_metad(opts, store);
+	ret = start_metad(opts, store);
 	for (uint32_t i = 0; ret == 0 && i < opts->nodes; i++)
 		ret = start_node(opts, i, store);
 	if (ret == 0)
 		ret = wait_ready(opts, progress, store);
+	if (ret == 0 && (opts->file || opts->dax))
+		ret = host_files_keep(&store->dir);
 	if (progress)
 		progress_clear(progress);
 	return ret;
