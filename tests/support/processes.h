@@ -21,7 +21,7 @@ struct processes {
 	uint32_t n_started;
 };
 
-/* Asserts that it works, as all of these do. */
+/* Asserts that it works, as all of these do. Where there are no pidfds the program is skipped. */
 void processes_init(struct processes *ps);
 /* Kills what runs and removes the directory. */
 void processes_fini(struct processes *ps);
