@@ -33,8 +33,8 @@ int role_fail(struct role *role, int code, const char *what)
 	const char *why = rlv_last_error();
 
 	role->slot->error = code;
-	snprintf(role->slot->why, sizeof(role->slot->why), "%.60s: %.150s (%s)", what,
-		 *why ? why : strerror(-code), rlv_error_name(code));
+	snprintf(role->slot->why, sizeof(role->slot->why), "%.60s: %.180s", what,
+		 *why ? why : strerror(-code));
 	return code;
 }
 
