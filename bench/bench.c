@@ -29,7 +29,7 @@ static void print_help(const char *name, const char *help)
 	       "  --full       sweep more\n"
 	       "  --json       one JSON object a line instead of a table\n"
 	       "  --seed N     seed of all random numbers (1)\n"
-	       "  --windows N  windows of each case, 5 to %u (7)\n"
+	       "  --windows N  windows of each case, 5 to %u (15)\n"
 	       "  --only TEXT  only cases whose row contains TEXT\n",
 	       name, help, BENCH_WINDOWS_MAX);
 }
@@ -74,7 +74,7 @@ static bool take_argument(struct bench *b, int argc, char **argv, int *i)
 bool bench_init(struct bench *b, int argc, char **argv, int *exit_out)
 {
 	b->seed = 1;
-	b->windows = 7;
+	b->windows = 15;
 	b->tty = isatty(STDERR_FILENO);
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0) {

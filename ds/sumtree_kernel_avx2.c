@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+/* So that each fan-out, and leaves and sums, get code of their own. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define LANES 4u
 
 struct picks {
@@ -22,13 +24,14 @@ struct picks {
 	__m256i any;    /* all words of inner nodes and all prefixes or-ed: negative if one is */
 };
 
-static inline __m256i load_words(const void *from)
+static ALWAYS_INLINE __m256i load_words(const void *from)
 {
 	return _mm256_loadu_si256((const __m256i *)from);
 }
 
 /* Children at .. at + 3 of four draws, one vector for each child. */
-static inline void load_columns(const uint64_t *const *children, uint32_t at, __m256i c[LANES])
+static ALWAYS_INLINE void load_columns(const uint64_t *const *children, uint32_t at,
+				       __m256i c[LANES])
 {
 	__m256i a0 = load_words(children[0] + at), a1 = load_words(children[1] + at);
 	__m256i a2 = load_words(children[2] + at), a3 = load_words(children[3] + at);
@@ -41,7 +44,7 @@ static inline void load_columns(const uint64_t *const *children, uint32_t at, __
 	c[3] = _mm256_permute2x128_si256(odd01, odd23, 0x31);
 }
 
-static inline void consider(struct picks *p, __m256i word, bool leaves)
+static ALWAYS_INLINE void consider(struct picks *p, __m256i word, bool leaves)
 {
 	__m256i beyond = _mm256_cmpgt_epi64(p->prefix, p->r); /* -1 where it begins behind r */
 
@@ -55,8 +58,8 @@ static inline void consider(struct picks *p, __m256i word, bool leaves)
 		p->any = _mm256_or_si256(p->any, _mm256_or_si256(word, p->prefix));
 }
 
-static inline struct picks pick_group(const struct draw_lanes *lanes, uint32_t i, uint32_t fanout,
-				      bool leaves)
+static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uint32_t i,
+					     uint32_t fanout, bool leaves)
 {
 	const __m256i zero = _mm256_setzero_si256();
 	struct picks p = { load_words(&lanes->r[i]), zero, zero, zero, zero, zero };
@@ -71,14 +74,15 @@ static inline struct picks pick_group(const struct draw_lanes *lanes, uint32_t i
 	return p;
 }
 
-static inline void store_words(uint64_t *to, __m256i value, __m256i where)
+static ALWAYS_INLINE void store_words(uint64_t *to, __m256i value, __m256i where)
 {
 	_mm256_maskstore_epi64((long long *)to, where, value);
 }
 
 /* Returns the lanes to look at again. */
-static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
-				   const struct draw_step *step, bool leaves)
+static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
+					  const struct picks *p, const struct draw_step *step,
+					  bool leaves)
 {
 	__m256i good = _mm256_cmpeq_epi64(p->prefix, load_words(&lanes->expected[i]));
 	__m256i node = load_words(&lanes->node[i]);
@@ -99,8 +103,8 @@ static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const s
 	return ~(uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(good)) & 15u;
 }
 
-static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, uint32_t fanout, bool leaves)
+static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+					 const struct draw_step *step, uint32_t fanout, bool leaves)
 {
 	uint32_t i = group * DRAW_GROUP, redo;
 	struct picks low = pick_group(lanes, i, fanout, leaves);
@@ -114,8 +118,8 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 }
 
 /* The usual fan-outs as constants, so that their loops unroll. */
-static inline uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-				      const struct draw_step *step, bool leaves)
+static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
+					     const struct draw_step *step, bool leaves)
 {
 	switch (step->fanout) {
 	case 8:

@@ -15,6 +15,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+/* So that each fan-out, and leaves and sums, get code of their own. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define LANES 8u
 
 struct picks {
@@ -32,13 +34,14 @@ struct target {
 	uint32_t limit;
 };
 
-static inline __m512i load_row(const uint64_t *children, uint32_t at)
+static ALWAYS_INLINE __m512i load_row(const uint64_t *children, uint32_t at)
 {
 	return _mm512_loadu_si512((const void *)(children + at));
 }
 
 /* Children at .. at + 7 of eight draws, one vector for each child. */
-static inline void load_columns(const uint64_t *const *children, uint32_t at, __m512i c[LANES])
+static ALWAYS_INLINE void load_columns(const uint64_t *const *children, uint32_t at,
+				       __m512i c[LANES])
 {
 	__m512i pair[LANES], quad[LANES];
 
@@ -60,7 +63,7 @@ static inline void load_columns(const uint64_t *const *children, uint32_t at, __
 	}
 }
 
-static inline void add_child(struct picks *p, __m512i word, bool leaves)
+static ALWAYS_INLINE void add_child(struct picks *p, __m512i word, bool leaves)
 {
 	if (leaves)
 		word = _mm512_and_si512(word, _mm512_set1_epi64((long long)LEAF_PRIORITY_MASK));
@@ -69,7 +72,7 @@ static inline void add_child(struct picks *p, __m512i word, bool leaves)
 	p->prefix = _mm512_add_epi64(p->prefix, word);
 }
 
-static inline void consider(struct picks *p, __m512i word, bool leaves)
+static ALWAYS_INLINE void consider(struct picks *p, __m512i word, bool leaves)
 {
 	__mmask8 here = _mm512_cmple_epu64_mask(p->prefix, p->r);
 
@@ -79,8 +82,8 @@ static inline void consider(struct picks *p, __m512i word, bool leaves)
 	add_child(p, word, leaves);
 }
 
-static inline struct picks pick_group(const struct draw_lanes *lanes, uint32_t i, uint32_t fanout,
-				      bool leaves)
+static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uint32_t i,
+					     uint32_t fanout, bool leaves)
 {
 	const __m512i zero = _mm512_setzero_si512();
 	struct picks p = {
@@ -102,8 +105,8 @@ static inline struct picks pick_group(const struct draw_lanes *lanes, uint32_t i
 }
 
 /* Returns the lanes to look at again. */
-static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const struct picks *p,
-				   struct target to, bool leaves)
+static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
+					  const struct picks *p, struct target to, bool leaves)
 {
 	__mmask8 good = _mm512_cmpeq_epi64_mask(p->prefix, load_row(lanes->expected, i));
 	__m512i value = p->word;
@@ -122,8 +125,8 @@ static inline uint32_t store_group(struct draw_lanes *lanes, uint32_t i, const s
 }
 
 /* As draw_aim, of nodes still in a register. */
-static inline void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
-		       const struct draw_step *step)
+static ALWAYS_INLINE void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
+			      const struct draw_step *step)
 {
 	__m512i bytes = _mm512_mul_epu32(node, _mm512_set1_epi64(step->next_bytes));
 	__m512i base = _mm512_set1_epi64((long long)(uintptr_t)step->next_base);
@@ -141,8 +144,8 @@ static inline void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
 	}
 }
 
-static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
-				  const struct draw_step *step, uint32_t fanout, bool leaves)
+static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+					 const struct draw_step *step, uint32_t fanout, bool leaves)
 {
 	struct picks p = pick_group(lanes, group * LANES, fanout, leaves);
 	__m512i node = load_row(lanes->node, group * LANES);
@@ -156,8 +159,8 @@ static inline uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
 }
 
 /* The usual fan-outs as constants, so that their loops unroll. */
-static inline uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
-				      const struct draw_step *step, bool leaves)
+static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
+					     const struct draw_step *step, bool leaves)
 {
 	switch (step->fanout) {
 	case 8:
