@@ -374,14 +374,15 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 	return ret;
 }
 
-/* Runs ops to their end, n <= TRANSPORT_VECTOR. Made for each verb apart. */
+/*
+ * Runs ops to their end, n <= TRANSPORT_VECTOR. Made for each verb apart. Results are LEAF_UNKNOWN
+ * before, and stay so where an error ends the call.
+ */
 static inline int change_some(struct change *c, enum change_verb verb, struct leaf_op *ops,
 			      uint32_t n)
 {
 	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
 
-	for (uint32_t i = 0; i < n; i++)
-		ops[i].result = LEAF_UNKNOWN;
 	if (ret)
 		return ret;
 	if (c->deltas->in_place)
@@ -430,7 +431,9 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 	for (uint32_t done = 0, n; ret == 0 && done < run->n; done += n) {
 		n = (uint32_t)min_u64(run->n - done, TRANSPORT_VECTOR);
 		for (uint32_t i = 0; i < n; i++)
-			ops[i] = (struct leaf_op){ .slot = run->first + done + i, .gen = run->gen };
+			ops[i] = (struct leaf_op){ .slot = run->first + done + i,
+						   .gen = run->gen,
+						   .result = LEAF_UNKNOWN };
 		ret = see_leaves(tree, ops, n);
 		if (ret == 0)
 			ret = change_some(&c, CHANGE_CLAIM, ops, n);
@@ -460,6 +463,7 @@ static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *ru
 			.gen = run->gen,
 			.priority = priorities[i],
 			.word = word,
+			.result = LEAF_UNKNOWN,
 		};
 	}
 	*next_inout = i;
