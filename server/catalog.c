@@ -9,8 +9,11 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-/* Tickets set aside for one life of a table: of two lives, no key is the same. */
-#define TICKETS_OF_LIFE ((uint64_t)1 << 32)
+/*
+ * Laps of the ring set aside for one life of a table, so that of two lives no key is the same also when
+ * the end of the first was not seen; catalog_drop() sets aside what was really used.
+ */
+#define LAPS_OF_LIFE ((uint64_t)1 << 16)
 
 /* -------- find -------- */
 
@@ -182,14 +185,16 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 		.ms_term = cat->ids.term,
 		.incarnation = place->incarnation,
 	};
+	uint64_t lap = 0;
 	struct region *tree, *rows;
 	int ret;
 
 	memcpy(ids.store_uuid, cat->ids.uuid, sizeof(ids.store_uuid));
-	ret = store_ticket(cat->store, desc->table_id, s, &ids.first_ticket);
+	ret = store_lap(cat->store, desc->table_id, s, &lap);
 	if (ret)
 		return ret;
-	ids.first_ticket -= TICKETS_OF_LIFE; /* set aside by reserve() */
+	/* Set aside by reserve(). Only the generation counts, which repeats after so many. */
+	ids.first_ticket = (lap - LAPS_OF_LIFE) % LEAF_GEN_MASK * desc->blocks;
 	ret = catalog_attach_pair(place->node, place, &tree, &rows);
 	if (ret)
 		return ret;
@@ -216,23 +221,21 @@ static int free_id(struct catalog *cat, uint32_t *id_out)
 	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
 }
 
-static int reserve_tickets(struct store *store, uint32_t table_id, uint32_t n_shards)
+static int reserve_laps(struct store *store, uint32_t table_id, uint32_t n_shards)
 {
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < n_shards; s++) {
 		uint64_t first = 0;
 
-		ret = store_ticket(store, table_id, s, &first);
-		if (ret == 0 && first >= BLOCK_SEQ_MASK - 2 * TICKETS_OF_LIFE)
-			ret = error_set(-ENOSPC, "table id %u: its tickets are used up", table_id);
+		ret = store_lap(store, table_id, s, &first);
 		if (ret == 0)
-			ret = store_ticket_raise(store, table_id, s, first + TICKETS_OF_LIFE);
+			ret = store_lap_raise(store, table_id, s, first + LAPS_OF_LIFE);
 	}
 	return ret;
 }
 
-/* Step 1: from now on the id and its tickets are used. */
+/* Step 1: from now on the id and its laps are used. */
 static int reserve(struct catalog *cat, const struct catalog_table *table)
 {
 	const struct store_table stored = { STORE_TABLE_CREATING, table->desc };
@@ -242,7 +245,7 @@ static int reserve(struct catalog *cat, const struct catalog_table *table)
 		return ret;
 	ret = store_number_put(cat->store, "last_table", table->desc.table_id);
 	if (ret == 0)
-		ret = reserve_tickets(cat->store, table->desc.table_id, table->desc.n_shards);
+		ret = reserve_laps(cat->store, table->desc.table_id, table->desc.n_shards);
 	if (ret == 0)
 		ret = store_table_put(cat->store, &stored);
 	if (ret) {
@@ -354,6 +357,28 @@ int catalog_create(struct catalog *cat, const struct table_desc *desc,
 
 /* -------- drop -------- */
 
+/* What is claimed after the look still lies below: one lap of slack. */
+static void remember_laps(struct store *store, const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+		const struct shard *shard = table->attached[s];
+		uint64_t head, lap;
+		int ret;
+
+		if (!shard)
+			continue;
+		ret = transport_load(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, head)),
+				     &head);
+		if (ret == 0) {
+			lap = (head & BLOCK_SEQ_MASK) / table->desc.blocks + 2;
+			ret = store_lap_raise(store, table->desc.table_id, s, lap);
+		}
+		if (ret)
+			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
+	}
+}
+
 int catalog_drop(struct catalog *cat, const char *name)
 {
 	struct catalog_table *table = catalog_find(cat, name);
@@ -366,6 +391,7 @@ int catalog_drop(struct catalog *cat, const char *name)
 	ret = store_table_put(cat->store, &stored);
 	if (ret)
 		return ret;
+	remember_laps(cat->store, table);
 	catalog_table_retire(table);
 	cat->tables[table->desc.table_id] = NULL;
 	log_info("drop table %s id %u", table->desc.name, table->desc.table_id);

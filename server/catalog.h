@@ -3,7 +3,7 @@
  *
  * A table is made in an order that leaves nothing but a leak, wherever we are killed:
  *
- *   1. store: table CREATING, its tickets reserved     a restart forgets the table
+ *   1. store: table CREATING, its laps set aside       a restart forgets the table
  *   2. nodes: two regions for each shard               a restart frees what no table owns
  *   3. regions: formatted, live
  *   4. store: shards and table LIVE                    from here on it is there

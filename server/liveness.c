@@ -283,11 +283,26 @@ static void look(struct liveness *live, struct client *client)
 		look_again(live, client);
 }
 
+/* Renewals that came while we were away have not been read yet. */
+static void forgive(struct liveness *live)
+{
+	uint64_t until = now(live) + live->lease_ns / 2;
+
+	for (struct client *client = live->first; client; client = client->next)
+		if (client->suspect_since == 0 && client->lease_until < until) {
+			client->lease_until = until;
+			client->next_look = until;
+		}
+}
+
 uint64_t liveness_tick(struct liveness *live)
 {
 	uint64_t next = now(live) + LOOK_LAST_NS;
 	struct client *client = live->first;
 
+	if (live->last_tick && now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4)
+		forgive(live);
+	live->last_tick = now(live);
 	while (client) {
 		struct client *after = client->next;
 		uint64_t due = client->next_look;

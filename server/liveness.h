@@ -61,6 +61,7 @@ struct liveness {
 	uint64_t lease_ns;
 	uint64_t stall_ns;
 	bool kill_stalled;
+	uint64_t last_tick;
 	struct client *first;
 };
 
@@ -89,7 +90,10 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder);
 struct client *liveness_find(const struct liveness *live, uint64_t client_id);
 uint32_t liveness_count(const struct liveness *live);
 
-/* Looks at the suspects. Returns when to call again, at the latest. */
+/*
+ * Looks at the suspects. Returns when to call again, at the latest. If we were away ourselves (stopped,
+ * or held up by a node), nobody's silence meanwhile counts.
+ */
 uint64_t liveness_tick(struct liveness *live);
 
 #endif

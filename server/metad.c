@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <event2/event.h>
 
@@ -255,10 +256,12 @@ static int take_name(struct metad *md)
 static int open_state(struct metad *md)
 {
 	char path[4096];
-	int n = snprintf(path, sizeof(path), "%s/state.db",
-			 md->opts.dir ? md->opts.dir : md->dir.path);
+	const char *dir = md->opts.dir ? md->opts.dir : md->dir.path;
+	int n = snprintf(path, sizeof(path), "%s/%s.db", dir, md->opts.store);
 	int ret;
 
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		return error_set(-errno, "mkdir %s: %s", dir, strerror(errno));
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return error_set(-ENAMETOOLONG, "state directory: name too long");
 	ret = store_open(path, &md->store);

@@ -18,7 +18,7 @@ static void usage(FILE *file)
 	      "Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
 	      "  --store STORE         name of the store\n"
 	      "  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
-	      "  --dir DIR             where state.db lies (default: the store's directory)\n"
+	      "  --dir DIR             where STORE.db lies (default: the store's directory)\n"
 	      "  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
 	      "  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
 	      "  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"

@@ -44,7 +44,9 @@ static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request
 	if (!node->up)
 		return down(node);
 	if (type == RELIVE__TYPE__TYPE_NODE_FENCE) /* it may have to wait for a death */
-		deadline += NODE_TIMEOUT_NS * 3;
+		deadline += NODE_DEATH_NS;
+	if (type == RELIVE__TYPE__TYPE_NODE_PERSIST) /* it writes whole pools */
+		deadline += NODE_PERSIST_NS;
 	ret = channel_call(&node->channel, type, request, deadline, &frame);
 	if (ret == 0) {
 		reply = channel_unpack(kind, &frame);

@@ -25,6 +25,8 @@
 #define NODE_NAME_BYTES 64
 #define NODE_URI_BYTES 256
 #define NODE_TIMEOUT_NS (2 * CLOCK_NS_PER_S)
+#define NODE_DEATH_NS (6 * CLOCK_NS_PER_S)     /* more, for a fence that kills */
+#define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* more, for a persist */
 
 struct event;
 

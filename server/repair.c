@@ -36,11 +36,8 @@ static void note_wait(struct repair *repair, const struct catalog_table *table,
 
 static int take_slot(struct repair *repair, struct catalog_table *table)
 {
-	int ret;
+	int ret = slots_get_own(&table->slots, &repair->self);
 
-	if (table->slots.own)
-		return 0;
-	ret = slots_get(&table->slots, &repair->self, &table->slots.own);
 	if (ret)
 		snprintf(repair->waiting[table->desc.table_id], REPAIR_WORDS_BYTES,
 			 "table %s: rebuild waits for a client slot", table->desc.name);
@@ -49,9 +46,14 @@ static int take_slot(struct repair *repair, struct catalog_table *table)
 
 static void give_slot(struct repair *repair, struct catalog_table *table)
 {
+	int ret;
+
 	if (!table->slots.own)
 		return;
-	if (slots_put(&table->slots, repair->self.client_id, table->slots.own))
+	ret = slots_put(&table->slots, repair->self.client_id, table->slots.own);
+	if (ret == -EAGAIN) /* a shard is away that may come back with it */
+		return;
+	if (ret)
 		log_warn("table %s: give own slot back: %s", table->desc.name, error_last());
 	else
 		table->slots.own = 0;
@@ -71,6 +73,7 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	repair->waiting[table->desc.table_id][0] = '\0';
 	if (ret) {
 		log_warn("rebuild table %s shard %u: %s", table->desc.name, s, error_last());
+		give_slot(repair, table); /* it may be of before the shard was attached */
 		return false;
 	}
 	if (report.clean) {

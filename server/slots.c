@@ -84,8 +84,11 @@ static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 static int take(struct slots *slots, uint32_t slot, const struct slot_holder *holder)
 {
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		int ret = slot_take(slots->shards[s], slot, &holder->process, holder->client_id);
+		int ret = 0;
 
+		if (slots->shards[s])
+			ret = slot_take(slots->shards[s], slot, &holder->process,
+					holder->client_id);
 		if (ret) {
 			release(slots, slot, s + (ret == -EIO));
 			return ret;
@@ -94,11 +97,8 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 	return 0;
 }
 
-int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t *owner_out)
+static int get(struct slots *slots, const struct slot_holder *holder, uint32_t *owner_out)
 {
-	for (uint32_t s = 0; s < slots->n_shards; s++)
-		if (!slots->shards[s])
-			return error_set(-EHOSTDOWN, "shard %u: its memory node is down", s);
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		int ret;
 
@@ -118,6 +118,19 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t *o
 	}
 	return error_set(-ENOSPC, "no client slot is free: all %u (max_clients) are in use",
 			 slots->n);
+}
+
+int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t *owner_out)
+{
+	for (uint32_t s = 0; s < slots->n_shards; s++)
+		if (!slots->shards[s])
+			return error_set(-EHOSTDOWN, "shard %u: its memory node is down", s);
+	return get(slots, holder, owner_out);
+}
+
+int slots_get_own(struct slots *slots, const struct slot_holder *holder)
+{
+	return slots->own ? 0 : get(slots, holder, &slots->own);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)

@@ -51,6 +51,8 @@ RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 /* -ENOSPC: all are taken. -EHOSTDOWN: a shard is not attached. */
 RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *holder,
 			     uint32_t *owner_out);
+/* For the server itself: also when shards are absent; sets slots->own. -ENOSPC. */
+RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /* By its holder, who is idle. A free one is a no-op; -EACCES: another's; -EBUSY: not idle. */
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 

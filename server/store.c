@@ -25,7 +25,7 @@ static const char schema[] =
 	"CREATE TABLE shards (table_id INTEGER, shard INTEGER, node TEXT NOT NULL,"
 	"  incarnation INTEGER NOT NULL, tree INTEGER NOT NULL, rows INTEGER NOT NULL,"
 	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
-	"CREATE TABLE tickets (table_id INTEGER, shard INTEGER, first INTEGER NOT NULL,"
+	"CREATE TABLE laps (table_id INTEGER, shard INTEGER, first INTEGER NOT NULL,"
 	"  PRIMARY KEY (table_id, shard)) WITHOUT ROWID;"
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, uri TEXT NOT NULL, incarnation INTEGER NOT NULL,"
 	"  persistent INTEGER NOT NULL) WITHOUT ROWID;"
@@ -311,7 +311,9 @@ int store_open(const char *path, struct store **store_out)
 	ret = rc == SQLITE_OK ? 0 : failed(store, rc, path);
 	if (ret == 0) {
 		sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
-		ret = run_script(store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
+		ret = run_script(store,
+				 "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
+				 "PRAGMA synchronous = FULL;");
 	}
 	if (ret == 0)
 		ret = begin_term(store, path);
@@ -442,13 +444,13 @@ int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct stor
 	return each(store, "SELECT * FROM shards ORDER BY table_id, shard", visit_shard, &visit);
 }
 
-/* -------- tickets -------- */
+/* -------- laps -------- */
 
-int store_ticket(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
+int store_lap(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
 {
 	const struct value values[] = { INT(table_id), INT(shard) };
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = prepare(store, "SELECT first FROM tickets WHERE table_id = ? AND shard = ?",
+	int rc, ret = prepare(store, "SELECT first FROM laps WHERE table_id = ? AND shard = ?",
 			      values, ARRAY_LEN(values), &stmt);
 
 	if (ret)
@@ -457,17 +459,17 @@ int store_ticket(struct store *store, uint32_t table_id, uint32_t shard, uint64_
 	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
 		*first_out = rc == SQLITE_ROW ? column_u64(stmt, 0) : 0;
 	else
-		ret = failed(store, rc, "read tickets");
+		ret = failed(store, rc, "read laps");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int store_ticket_raise(struct store *store, uint32_t table_id, uint32_t shard, uint64_t first)
+int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard, uint64_t first)
 {
 	const struct value values[] = { INT(table_id), INT(shard), INT(first) };
 
 	return run(store,
-		   "INSERT INTO tickets VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+		   "INSERT INTO laps VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
 		   " SET first = max(first, excluded.first)",
 		   values, ARRAY_LEN(values));
 }

@@ -4,7 +4,7 @@
  *
  *   meta      uuid of the store, term (one more at each start), last table id, own lease
  *   tables    id, name, state, descriptor       shards   where each one's regions are
- *   tickets   (table id, shard) -> first ticket that was never used there
+ *   laps      (table id, shard) -> first lap of the ring that was never used there
  *   nodes     name, address, incarnation        clients  leases: who they are
  *
  * Every put is one transaction, unless it stands between store_begin and store_commit. When one
@@ -83,16 +83,16 @@ RLV_MUST_CHECK int store_shard_put(struct store *store, const struct store_shard
 RLV_MUST_CHECK int store_node_put(struct store *store, const struct store_node *node);
 RLV_MUST_CHECK int store_client_put(struct store *store, const struct store_client *client);
 
-/* The table and its shards; its tickets stay. */
+/* The table and its shards; its laps stay. */
 RLV_MUST_CHECK int store_table_delete(struct store *store, uint32_t table_id);
 RLV_MUST_CHECK int store_client_delete(struct store *store, uint64_t id);
 
 /* 0 if (table id, shard) was never used. */
-RLV_MUST_CHECK int store_ticket(struct store *store, uint32_t table_id, uint32_t shard,
-				uint64_t *first_out);
+RLV_MUST_CHECK int store_lap(struct store *store, uint32_t table_id, uint32_t shard,
+			     uint64_t *first_out);
 /* Never lowers it. */
-RLV_MUST_CHECK int store_ticket_raise(struct store *store, uint32_t table_id, uint32_t shard,
-				      uint64_t first);
+RLV_MUST_CHECK int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard,
+				   uint64_t first);
 
 /* Calls fn for each row, until it answers non-zero, which is then the result. */
 RLV_MUST_CHECK int store_each_table(struct store *store,

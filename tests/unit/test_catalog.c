@@ -142,8 +142,8 @@ static void catalog_create__changed_descriptor_is_refused(void **state)
 	assert_int_equal(stored_tables(fx), 0);
 }
 
-/* Tickets that a failed creation set aside are never given out again. */
-static void catalog_create__tickets_only_rise(void **state)
+/* Laps that a failed creation set aside are never given out again. */
+static void catalog_create__laps_only_rise(void **state)
 {
 	const struct table_desc desc = plan("t", 0);
 	struct catalog_table *table = NULL;
@@ -151,7 +151,7 @@ static void catalog_create__tickets_only_rise(void **state)
 	uint64_t first = 0;
 
 	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EHOSTDOWN);
-	assert_int_equal(store_ticket(fx->store, 1, 0, &first), 0);
+	assert_int_equal(store_lap(fx->store, 1, 0, &first), 0);
 	assert_true(first > 0);
 }
 
@@ -278,7 +278,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(catalog_create__no_node_gives_ehostdown_and_leaves_nothing),
 		CASE(catalog_create__changed_descriptor_is_refused),
-		CASE(catalog_create__tickets_only_rise),
+		CASE(catalog_create__laps_only_rise),
 		CASE(catalog_load__live_tables_are_there),
 		CASE(catalog_load__half_made_and_half_dropped_are_forgotten),
 		CASE(catalog_load__damaged_descriptor_gives_ebadmsg),

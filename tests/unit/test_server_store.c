@@ -128,6 +128,16 @@ static void store_open__another_schema_gives_eproto(void **state)
 	assert_non_null(strstr(error_last(), "99"));
 }
 
+/* Two servers on one state would each know half of it. */
+static void store_open__already_open_gives_ebusy(void **state)
+{
+	struct store *second = NULL;
+
+	(void)state;
+	assert_int_equal(store_open(path, &second), -EBUSY);
+	assert_null(second);
+}
+
 static void store_open__no_database_gives_ebadmsg(void **state)
 {
 	struct store *store = *state;
@@ -177,7 +187,7 @@ static void store_table_put__replaces_the_state(void **state)
 	assert_int_equal(seen.table.state, STORE_TABLE_DROPPING);
 }
 
-static void store_table_delete__takes_shards_and_leaves_tickets(void **state)
+static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 {
 	const struct store_shard shard = { .table_id = 7, .shard = 3, .node = "a", .tree = 1 };
 	const struct store_table table = make_table(7, "t");
@@ -186,12 +196,12 @@ static void store_table_delete__takes_shards_and_leaves_tickets(void **state)
 
 	assert_int_equal(store_table_put(*state, &table), 0);
 	assert_int_equal(store_shard_put(*state, &shard), 0);
-	assert_int_equal(store_ticket_raise(*state, 7, 3, 99), 0);
+	assert_int_equal(store_lap_raise(*state, 7, 3, 99), 0);
 	assert_int_equal(store_table_delete(*state, 7), 0);
 	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
 	assert_int_equal(store_each_shard(*state, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 0);
-	assert_int_equal(store_ticket(*state, 7, 3, &first), 0);
+	assert_int_equal(store_lap(*state, 7, 3, &first), 0);
 	assert_int_equal(first, 99);
 }
 
@@ -259,15 +269,15 @@ static void store_client_put__survives_until_deleted(void **state)
 	assert_int_equal(seen.n, 0);
 }
 
-static void store_ticket_raise__never_lowers(void **state)
+static void store_lap_raise__never_lowers(void **state)
 {
 	uint64_t first = 17;
 
-	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
+	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 0);
-	assert_int_equal(store_ticket_raise(*state, 1, 0, 100), 0);
-	assert_int_equal(store_ticket_raise(*state, 1, 0, 50), 0);
-	assert_int_equal(store_ticket(*state, 1, 0, &first), 0);
+	assert_int_equal(store_lap_raise(*state, 1, 0, 100), 0);
+	assert_int_equal(store_lap_raise(*state, 1, 0, 50), 0);
+	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 100);
 }
 
@@ -337,15 +347,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(store_open__same_uuid_and_next_term),
 		CASE(store_open__another_schema_gives_eproto),
+		CASE(store_open__already_open_gives_ebusy),
 		CASE(store_open__no_database_gives_ebadmsg),
 		CASE(store_open__no_directory_gives_eacces),
 		CASE(store_table_put__survives),
 		CASE(store_table_put__replaces_the_state),
-		CASE(store_table_delete__takes_shards_and_leaves_tickets),
+		CASE(store_table_delete__takes_shards_and_leaves_laps),
 		CASE(store_shard_put__survives),
 		CASE(store_node_put__survives),
 		CASE(store_client_put__survives_until_deleted),
-		CASE(store_ticket_raise__never_lowers),
+		CASE(store_lap_raise__never_lowers),
 		CASE(store_number__absent_is_zero),
 		CASE(store_rollback__nothing_holds),
 		CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds),
