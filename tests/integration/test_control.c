@@ -477,6 +477,22 @@ static void metad__silent_peer_is_dropped(void **state)
 	expect_hangup(fd);
 }
 
+/* The third of two is hung up on at once; when one goes, there is room again. */
+static void metad__more_connections_than_it_may_have(void **state)
+{
+	const char *const args[] = { "--max-conns", "2", NULL };
+	struct rlv_store *second = NULL, *third = NULL;
+	struct control *control = *state;
+
+	(void)processes_metad(&control->ps, "few", args);
+	expect(rlv_store_open("shm:few", NULL, &control->store), 0);
+	expect(rlv_store_open("shm:few", NULL, &second), 0);
+	expect(rlv_store_open("shm:few", NULL, &third), -ECONNRESET);
+	expect(rlv_store_close(&second), 0);
+	expect(rlv_store_open("shm:few", NULL, &third), 0);
+	expect(rlv_store_close(&third), 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -506,6 +522,7 @@ int main(void)
 		CASE(metad__body_that_is_no_message_is_dropped),
 		CASE(metad__half_closed_socket_is_dropped),
 		CASE(metad__silent_peer_is_dropped),
+		CASE(metad__more_connections_than_it_may_have),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -256,6 +256,20 @@ static void expect_clients(struct crash *crash, uint32_t n)
 	fail_msg("%u clients, want %u; waiting: %s", info.n_clients, n, info.waiting);
 }
 
+static bool has_no_more_than_two(void *ctx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	return rlv_store_info(ctx, &info) == 0 && info.n_clients <= 2;
+}
+
+/* Of three clients, the killed one has been settled. */
+static void expect_gone(struct crash *crash)
+{
+	assert_true(processes_until(has_no_more_than_two, crash->store));
+	usleep(100 * 1000); /* a rebuild that waits for nobody would be over */
+}
+
 /* Every invariant holds, and no block is open. */
 static bool is_sound(void *ctx)
 {
@@ -419,6 +433,138 @@ static void metad_and_client_killed__restart_settles_the_client(void **state)
 	expect_samples(crash);
 }
 
+/* Another life of the actor: makes and drops tables until it is killed or told to stop. */
+static int churn(const char *path)
+{
+	struct progress *progress = map_progress(path);
+	struct rlv_store *store = NULL;
+	int ret = progress ? rlv_store_open("shm:s", NULL, &store) : -EIO;
+
+	while (ret == 0 && !progress->stop) {
+		struct rlv_table *table = NULL;
+
+		/* The server is killed all the time: any failure is as good as another. */
+		if (create_table(store, &table) == 0)
+			(void)!rlv_table_close(&table);
+		(void)!rlv_table_drop(store, "t");
+		progress->steps++;
+	}
+	return 0;
+}
+
+static bool is_empty(void *ctx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	return rlv_store_info(ctx, &info) == 0 && info.n_tables == 0 && info.n_nodes == 1 &&
+	       info.nodes[0].state == 1 && info.nodes[0].used_bytes == 0;
+}
+
+static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(void **state)
+{
+	struct crash *crash = *state;
+	const char *const args[] = { "churn", progress_path(crash), NULL };
+	uint64_t seed = test_seed("kills of the server", 1);
+	pid_t actor;
+
+	start(crash, false, false);
+	expect(rlv_table_close(&crash->table), 0);
+	actor = processes_start(&crash->ps, "/proc/self/exe", args);
+	for (int i = 0; i < 12; i++) {
+		struct until until = { crash, crash->progress->steps + 2 };
+
+		assert_true(processes_until(has_steps, &until));
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		usleep((unsigned int)(seed >> 33) % 20000);
+		processes_kill(&crash->ps, crash->metad, SIGKILL);
+		start_metad(crash, false);
+	}
+	crash->progress->stop = true;
+	assert_int_equal(processes_wait(&crash->ps, actor, PROCESSES_WAIT_MS), 0);
+	assert_true(processes_until(node_is_up, crash->store));
+	(void)!rlv_table_drop(crash->store, "t");
+	assert_true(processes_until(is_empty, crash->store));
+	expect(create_table(crash->store, &crash->table), 0);
+	expect_sound(crash);
+}
+
+static bool is_waiting(void *ctx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	return rlv_store_info(ctx, &info) == 0 && strstr(info.waiting, "waits for pid") != NULL;
+}
+
+/* Kills actors in the middle of what they do, until a rebuild has to wait. */
+static bool kill_until_waiting(struct crash *crash)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	for (int i = 0; i < 4; i++) {
+		pid_t killed = start_actor(crash);
+
+		processes_kill(&crash->ps, killed, SIGKILL);
+		expect_gone(crash);
+		expect(rlv_store_info(crash->store, &info), 0);
+		if (info.waiting[0])
+			return true;
+	}
+	return false;
+}
+
+/* One is stopped in a call: the second pass after it has to wait, and says for whom. */
+static void rebuild__waits_for_a_stopped_client_and_says_so(void **state)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct crash *crash = *state;
+	bool seen = false;
+	pid_t stopped;
+	char want[64];
+
+	start(crash, false, false);
+	stopped = start_actor(crash);
+	for (int i = 0; !seen && i < 10; i++) {
+		processes_kill(&crash->ps, stopped, SIGCONT);
+		usleep(10 * 1000);
+		processes_kill(&crash->ps, stopped, SIGSTOP);
+		seen = kill_until_waiting(crash);
+	}
+	assert_true(seen);
+	assert_true(is_waiting(crash->store));
+	snprintf(want, sizeof(want), "waits for pid %d", (int)stopped);
+	expect(rlv_store_info(crash->store, &info), 0);
+	assert_non_null(strstr(info.waiting, want));
+	expect_samples(crash);
+	processes_kill(&crash->ps, stopped, SIGCONT);
+	stop_actor(crash, stopped);
+	expect_clients(crash, 1);
+	expect_sound(crash);
+}
+
+/* It answers nothing: after a moment it is down, and nobody else waits for it. */
+static void memnode_stopped__is_down_and_comes_back(void **state)
+{
+	struct rlv_table *table = NULL;
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct crash *crash = *state;
+
+	start(crash, false, false);
+	opts.columns = columns;
+	opts.n_columns = 3;
+	opts.capacity = 4096;
+	processes_kill(&crash->ps, crash->memnode, SIGSTOP);
+	expect(rlv_table_create(crash->store, "u", &opts, &table), -EHOSTDOWN);
+	expect(rlv_table_create(crash->store, "u", &opts, &table), -EHOSTDOWN);
+	processes_kill(&crash->ps, crash->memnode, SIGCONT);
+	assert_true(processes_until(node_is_up, crash->store));
+	expect(rlv_table_create(crash->store, "u", &opts, &table), 0);
+	expect(rlv_table_close(&table), 0);
+	expect(rlv_table_drop(crash->store, "u"), 0);
+	expect(rlv_table_close(&crash->table), 0);
+	expect(rlv_table_drop(crash->store, "t"), 0);
+	assert_true(processes_until(is_empty, crash->store));
+}
+
 static bool is_orphaned(void *ctx)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
@@ -533,6 +679,9 @@ int main(int argc, char **argv)
 		CASE(client_stopped__is_killed_if_so_told),
 		CASE(metad_killed__data_path_goes_on_and_a_restart_knows_all),
 		CASE(metad_and_client_killed__restart_settles_the_client),
+		CASE(metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak),
+		CASE(rebuild__waits_for_a_stopped_client_and_says_so),
+		CASE(memnode_stopped__is_down_and_comes_back),
 		CASE(memnode_killed__its_shards_are_lost_not_doubled),
 		CASE(memnode_on_a_file_killed__the_items_are_back),
 		CASE(memnode_on_a_file_killed__a_writer_goes_on),
@@ -541,5 +690,7 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "act") == 0)
 		return act(argv[2]);
+	if (argc == 3 && strcmp(argv[1], "churn") == 0)
+		return churn(argv[2]);
 	return TEST_RUN(tests, NULL, NULL);
 }
