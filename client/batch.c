@@ -44,9 +44,16 @@ static void add_output(struct cutter *c, enum window_kind kind, const struct col
 	};
 }
 
+/* Where the items of an array are. */
+struct items {
+	uint8_t *data;
+	uint64_t bytes; /* of one item */
+	uint32_t rows;  /* in it */
+};
+
 /* Describes an array: [n, rows (if any), shape of the column]. */
 static void add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
-		      uint32_t rows, uint64_t item_bytes, void *data)
+		      const struct items *items)
 {
 	struct rlv_array *a = &c->batch->arrays[c->n_arrays];
 	char *name = c->batch->names[c->n_arrays++];
@@ -54,11 +61,11 @@ static void add_array(struct cutter *c, const char *prefix, const struct column_
 	uint32_t d = 0;
 
 	snprintf(name, sizeof(c->batch->names[0]), "%s%s", prefix, col->name);
-	*a = (struct rlv_array){ .name = name, .data = data, .dtype = col->dtype };
+	*a = (struct rlv_array){ .name = name, .data = items->data, .dtype = col->dtype };
 	a->shape[d] = c->sp->opts.batch_size;
-	a->strides[d++] = (int64_t)item_bytes;
-	if (rows > 1) {
-		a->shape[d] = rows;
+	a->strides[d++] = (int64_t)items->bytes;
+	if (items->rows > 1) {
+		a->shape[d] = items->rows;
 		a->strides[d++] = stride;
 	}
 	for (uint32_t i = 0; i < col->ndim; i++) {
@@ -75,7 +82,7 @@ static void add_packed(struct cutter *c, const char *prefix, const struct column
 	uint64_t item_bytes = (uint64_t)rows * col->bytes;
 	void *data = cut(c, item_bytes * c->sp->opts.batch_size);
 
-	add_array(c, prefix, col, rows, item_bytes, data);
+	add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
 	add_output(c, kind, col, data, item_bytes);
 }
 
@@ -86,10 +93,11 @@ static void add_window(struct cutter *c, const struct column_desc *col)
 	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
 	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->plan.n_step) * col->bytes;
 	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
+	struct items items = { data, item_bytes, stack };
 
-	add_array(c, "", col, stack, item_bytes, data);
-	add_array(c, "next_", col, stack, item_bytes,
-		  data ? data + (uint64_t)next_at * col->bytes : NULL);
+	add_array(c, "", col, &items);
+	items.data = data ? data + (uint64_t)next_at * col->bytes : NULL;
+	add_array(c, "next_", col, &items);
 	add_output(c, WINDOW_ALL, col, data, item_bytes);
 }
 

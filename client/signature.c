@@ -88,7 +88,7 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 	    (in->ndim != 0 || (in->dtype != RLV_F32 && in->dtype != RLV_F64)))
 		return error_set(-EINVAL, "columns[%u] %s: a reward is a scalar of f32 or f64", c,
 				 in->name);
-	strcpy(out->name, in->name);
+	memcpy(out->name, in->name, strlen(in->name) + 1);
 	out->dtype = (uint16_t)in->dtype;
 	out->role = (uint16_t)in->role;
 	return encode_shape(in, c, out);
@@ -165,7 +165,7 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 	ret = check_sizes(opts);
 	if (ret)
 		return ret;
-	strcpy(desc->name, name);
+	memcpy(desc->name, name, strlen(name) + 1);
 	desc->capacity = opts->capacity;
 	desc->n_shards = opts->shards ? opts->shards : 1;
 	desc->max_writers = opts->max_writers ? opts->max_writers : DEFAULT_MAX_WRITERS;

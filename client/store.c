@@ -94,7 +94,7 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 	ret = uri_parse(uri, &store->uri);
 	if (ret)
 		goto err_free;
-	strcpy(store->uri_text, uri);
+	memcpy(store->uri_text, uri, strlen(uri) + 1);
 	store->timeout_ns = full.timeout_ns;
 	store->read_only = full.read_only;
 	ret = open_meta(store, &full);

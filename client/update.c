@@ -175,10 +175,16 @@ static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 	return ret;
 }
 
-/* quanta: how values become stored priorities. */
-static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *values, uint32_t n,
-		  void (*quanta)(const struct view_desc *, const float *, size_t, uint64_t *,
-				 uint64_t *),
+/* Values of items, and how they become stored priorities. */
+struct feedback {
+	const uint64_t *keys;
+	const float *values;
+	uint32_t n;
+	void (*quanta)(const struct view_desc *view, const float *values, size_t n,
+		       uint64_t *quanta_out, uint64_t *clamped);
+};
+
+static int update(struct rlv_sampler *sp, const struct feedback *in,
 		  struct rlv_update_result *result_out)
 {
 	struct rlv_update_result sum = { 0 };
@@ -186,7 +192,7 @@ static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *val
 	uint32_t now;
 	int ret;
 
-	if (!sp || (n && (!keys || !values)))
+	if (!sp || (in->n && (!in->keys || !in->values)))
 		return error_set(-EINVAL, "sampler, keys or values is NULL");
 	if (sp->h.table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
@@ -194,13 +200,13 @@ static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *val
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_check(&sp->h);
 	if (ret == 0)
-		ret = check_keys(sp, keys, n);
+		ret = check_keys(sp, in->keys, in->n);
 	if (ret == 0)
-		ret = priority_check(values, n);
-	for (uint32_t done = 0; ret == 0 && done < n; done += now) {
-		now = n - done < sp->opts.batch_size ? n - done : sp->opts.batch_size;
-		quanta(sp->view, values + done, now, sp->scratch.quanta, &clamped);
-		ret = update_all(sp, keys + done, now, &sum);
+		ret = priority_check(in->values, in->n);
+	for (uint32_t done = 0; ret == 0 && done < in->n; done += now) {
+		now = in->n - done < sp->opts.batch_size ? in->n - done : sp->opts.batch_size;
+		in->quanta(sp->view, in->values + done, now, sp->scratch.quanta, &clamped);
+		ret = update_all(sp, in->keys + done, now, &sum);
 	}
 	sum.clamped = (uint32_t)clamped;
 	sp->stats.updates += sum.updated;
@@ -214,12 +220,16 @@ static int update(struct rlv_sampler *sp, const uint64_t *keys, const float *val
 int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys, const float *td_error,
 		       uint32_t n, struct rlv_update_result *result_out)
 {
-	return update(sampler, keys, td_error, n, priority_from_td, result_out);
+	const struct feedback in = { keys, td_error, n, priority_from_td };
+
+	return update(sampler, &in, result_out);
 }
 
 int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys,
 			       const float *priorities, uint32_t n,
 			       struct rlv_update_result *result_out)
 {
-	return update(sampler, keys, priorities, n, priority_from_value, result_out);
+	const struct feedback in = { keys, priorities, n, priority_from_value };
+
+	return update(sampler, &in, result_out);
 }

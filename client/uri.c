@@ -89,13 +89,13 @@ int uri_parse(const char *text, struct uri *uri_out)
 		return refuse(text, "too long");
 	if (skip_prefix(text, "embed:", &rest)) {
 		uri.kind = URI_EMBED;
-		strcpy(uri.text, rest);
+		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "shm:", &rest)) {
 		uri.kind = URI_SHM;
 		if (!name_is_valid(rest))
 			return refuse(text,
 				      "a store's name is letters, digits, _ - . (48 at most)");
-		strcpy(uri.text, rest);
+		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "relive://", &rest)) {
 		uri.kind = URI_TCP;
 		ret = parse_tcp(text, rest, &uri);

@@ -247,7 +247,7 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	ret = handle_open(&w->h, table, (1u << table->place.desc.n_views) - 1, NULL);
 	if (ret)
 		goto err_free;
-	ret = streams_init(w);
+	ret = w->h.n_shards ? streams_init(w) : error_set(-EPROTO, "table: it has no shard");
 	if (ret == 0)
 		ret = items_init(w);
 	if (ret)

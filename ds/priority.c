@@ -81,12 +81,13 @@ void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words,
 		priorities_out[i] = (float)((double)leaf_priority(leaf_words[i]) * unit);
 }
 
-void priority_weights(const double *probability, size_t n, double items, double beta, bool by_max,
+void priority_weights(const double *probability, size_t n, double items, double beta,
 		      float *weights_out)
 {
+	bool by_max = items <= 0;
 	double least = INFINITY;
 
-	/* The largest weight is that of the smallest probability, and items cancels. */
+	/* The largest weight is that of the smallest probability. */
 	for (size_t i = 0; by_max && i < n; i++)
 		least = probability[i] < least ? probability[i] : least;
 	kernel()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);

@@ -35,10 +35,10 @@ void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words,
 uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *clamped);
 
 /*
- * weights_out[i] = (items * probability[i])^-beta; by_max: divided by the largest of the batch
- * (items does not matter then). Every probability is > 0.
+ * weights_out[i] = (items * probability[i])^-beta; items 0: divided by the largest of the batch,
+ * where their number cancels. Every probability is > 0.
  */
-void priority_weights(const double *probability, size_t n, double items, double beta, bool by_max,
+void priority_weights(const double *probability, size_t n, double items, double beta,
 		      float *weights_out);
 
 /* The view's running maximum in one shard, in quanta; 0 = no item yet. In place if addressable. */

@@ -68,7 +68,7 @@ static void settle(struct sumtree_descent *down, uint32_t i, const struct draw_s
 	uint64_t total, r = lanes->r[i], prefix = 0;
 	uint32_t child = 0;
 
-	if (sumtree_descent_is_lost(down, i))
+	if (sumtree_descent_is_lost(down, i) || step->fanout == 0)
 		return;
 	total = read_children(lanes->children[i], step->fanout, leaves, words, mass);
 	if (total != lanes->expected[i] && total != 0) {

@@ -208,7 +208,7 @@ static void expect_weights(const double *p, double beta, bool by_max)
 
 	for (uint32_t i = 0; i < N; i++)
 		least = p[i] < least ? p[i] : least;
-	priority_weights(p, N, items, beta, by_max, weights);
+	priority_weights(p, N, by_max ? 0 : items, beta, weights);
 	for (uint32_t i = 0; i < N; i++) {
 		double exact = pow(by_max ? p[i] / least : p[i] * items, -beta);
 
@@ -240,7 +240,7 @@ static void priority_weights__same_bits_at_every_level(void **state)
 	fill_probabilities(p, 13);
 	for (uint32_t l = 0; l < 3; l++) {
 		cpu_level_limit(levels[l]);
-		priority_weights(p, N, 100, 0.4, true, weights[l]);
+		priority_weights(p, N, 0, 0.4, weights[l]);
 	}
 	assert_memory_equal(weights[0], weights[1], sizeof(weights[0]));
 	assert_memory_equal(weights[0], weights[2], sizeof(weights[0]));
