@@ -243,7 +243,8 @@ static int check_forest(const struct forest *from, struct sumtree_descent *down)
 				 TABLE_MAX_SHARDS);
 	for (uint32_t t = 0; t < from->n; t++) {
 		down->in_place &= from->trees[t].region->base != NULL;
-		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[t].geo)))
+		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[t].geo)) !=
+		    0)
 			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
 					 t);
 	}

@@ -167,7 +167,7 @@ static int read_some(struct sumtree_tops *tops, uint32_t t, struct transport_set
 
 int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 {
-	uint64_t totals[TRANSPORT_VECTOR / VIEWS_PER_TREE];
+	uint64_t totals[TRANSPORT_VECTOR / VIEWS_PER_TREE] = { 0 };
 	struct transport_set used;
 
 	used.n = 0;
