@@ -117,8 +117,9 @@ int bench_report_text(const struct bench_case *cases, uint32_t n, FILE *file)
 	struct text_table table;
 	int ret;
 
-	text_table_init(&table, "case", "role", ">items/s best", ">median", ">worst", ">calls/s",
-			">GB/s", ">p50 us", ">p99 us", ">RT/op", ">B/op", ">cpu/wall", NULL);
+	text_table_init(
+		&table,
+		"case|role|>items/s best|>median|>worst|>calls/s|>GB/s|>p50 us|>p99 us|>RT/op|>B/op|>cpu/wall");
 	for (uint32_t i = 0; i < n; i++) {
 		for (int op = 0; op < ROLE_OPS; op++)
 			print_op(&cases[i], (enum role_op_kind)op, &table);

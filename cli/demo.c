@@ -323,8 +323,8 @@ int cmd_demo(int argc, char **argv)
 		return cli_fail_local(-ENOMEM, "demo");
 	interrupt_install();
 	progress_begin(&demo->progress, true);
-	text_table_init(&demo->figures, "table", "role", ">items/s", ">after the kill", ">GB/s",
-			">p50 us", ">p99 us", NULL);
+	text_table_init(&demo->figures,
+			"table|role|>items/s|>after the kill|>GB/s|>p50 us|>p99 us");
 	ret = run_all(demo, (double)duration_ns / DEFAULT_NS);
 	host_store_close(&demo->store);
 	text_table_fini(&demo->figures);

@@ -56,8 +56,7 @@ static int print_text(const struct rlv_store_info *info)
 	printf("%s  version %s  term %llu  tables %u  clients %u  rebuilds %u\n", info->uri,
 	       info->server_version, (unsigned long long)info->term, info->n_tables,
 	       info->n_clients, info->rebuilds);
-	text_table_init(&table, "node", "state", ">pool", ">used", ">regions", "pages", "address",
-			NULL);
+	text_table_init(&table, "node|state|>pool|>used|>regions|pages|address");
 	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++) {
 		const struct rlv_node_info *node = &info->nodes[i];
 

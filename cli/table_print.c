@@ -22,8 +22,8 @@ static const char *role_name(uint32_t role)
 
 void table_print_heading(struct text_table *list)
 {
-	text_table_init(list, "table", ">items", ">capacity", ">shards", ">row", ">rows", ">trees",
-			">inserted", ">sampled", NULL);
+	text_table_init(list,
+			"table|>items|>capacity|>shards|>row|>rows|>trees|>inserted|>sampled");
 }
 
 void table_print_row(const struct rlv_table_info *info, struct text_table *list)
@@ -86,7 +86,7 @@ int table_print_text(const struct rlv_table_info *info, FILE *file)
 		info->row_bytes, info->row_header_bytes, units_format_bytes(info->rows_bytes, rows),
 		units_format_bytes(info->tree_bytes, trees), info->max_clients, info->max_writers);
 	print_views(info, file);
-	text_table_init(&columns, "column", "type", "role", NULL);
+	text_table_init(&columns, "column|type|role");
 	for (uint32_t c = 0; c < info->n_columns; c++) {
 		text_table_cell(&columns, "%s", info->columns[c].name);
 		text_table_cell(&columns, "%s", shape_type_text(&info->columns[c], type));

@@ -50,26 +50,26 @@ static void add(struct text_table *table, const char *text)
 		table->width[column] = width;
 }
 
-void text_table_init(struct text_table *table, ...)
+void text_table_init(struct text_table *table, const char *headings)
 {
-	const char *heads[TEXT_TABLE_MAX_COLUMNS];
-	size_t n = 0;
-	va_list args;
+	const char *at = headings;
+	char text[CELL_BYTES];
 
 	memset(table, 0, sizeof(*table));
-	va_start(args, table);
-	while (n < TEXT_TABLE_MAX_COLUMNS) {
-		const char *head = va_arg(args, const char *);
+	for (const char *c = headings; *c; c++)
+		table->n_columns += *c == '|';
+	table->n_columns++;
+	if (table->n_columns > TEXT_TABLE_MAX_COLUMNS)
+		table->n_columns = TEXT_TABLE_MAX_COLUMNS;
+	for (size_t i = 0; i < table->n_columns; i++) {
+		size_t len = strcspn(at, "|");
 
-		if (!head)
-			break;
-		table->right[n] = *head == '>';
-		heads[n++] = head + (*head == '>');
+		table->right[i] = *at == '>';
+		snprintf(text, sizeof(text), "%.*s", (int)len - table->right[i],
+			 at + table->right[i]);
+		add(table, text);
+		at += len + (at[len] == '|');
 	}
-	va_end(args);
-	table->n_columns = n;
-	for (size_t i = 0; i < n; i++)
-		add(table, heads[i]);
 }
 
 void text_table_fini(struct text_table *table)

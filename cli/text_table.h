@@ -1,7 +1,7 @@
 /*
  * text_table.h - a table of text in columns as wide as their widest cell.
  *
- *   text_table_init(&t, "case", "role", ">items/s", NULL); text_table_cell(&t, "%s", name); ...
+ *   text_table_init(&t, "case|role|>items/s"); text_table_cell(&t, "%s", name); ...
  *   text_table_row(&t); text_table_print(&t, stdout); text_table_fini(&t);
  *
  * A heading that starts with '>' makes its column flush right. Errors stick: printing says what
@@ -28,8 +28,8 @@ struct text_table {
 	int error;
 };
 
-/* Headings, then NULL; more than TEXT_TABLE_MAX_COLUMNS are left out. Thread: owner. */
-void text_table_init(struct text_table *table, ...);
+/* Headings with | between; more than TEXT_TABLE_MAX_COLUMNS are left out. Thread: owner. */
+void text_table_init(struct text_table *table, const char *headings);
 void text_table_fini(struct text_table *table);
 
 /* The next cell from the left. */

@@ -21,7 +21,7 @@ static void text_table_print__columns_are_as_wide_as_their_cells(void **state)
 	char text[256] = "";
 
 	(void)state;
-	text_table_init(&table, "name", ">size", "note", NULL);
+	text_table_init(&table, "name|>size|note");
 	text_table_cell(&table, "%s", "a");
 	text_table_cell(&table, "%d", 12345);
 	text_table_row(&table);
@@ -42,7 +42,7 @@ static void text_table_print__counts_characters_and_not_bytes(void **state)
 	char text[256] = "";
 
 	(void)state;
-	text_table_init(&table, ">x", "y", NULL);
+	text_table_init(&table, ">x|y");
 	text_table_cell(&table, "\xC3\xA9\xC3\xA9");
 	text_table_row(&table);
 	text_table_cell(&table, "abc");
@@ -65,7 +65,7 @@ static void text_table__no_memory_is_enomem(void **state)
 
 		assert_non_null(file);
 		mem_fail_after(n);
-		text_table_init(&table, "a", "b", NULL);
+		text_table_init(&table, "a|b");
 		for (int i = 0; i < 100; i++)
 			text_table_cell(&table, "%d", i);
 		ret = text_table_print(&table, file);
@@ -90,7 +90,7 @@ static void text_table_print__full_disk_is_eio(void **state)
 	(void)state;
 	if (!file)
 		skip();
-	text_table_init(&table, "a", NULL);
+	text_table_init(&table, "a");
 	assert_int_equal(text_table_print(&table, file), -EIO);
 	text_table_fini(&table);
 	fclose(file);
