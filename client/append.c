@@ -41,34 +41,34 @@ static uint32_t head_rows(const struct rlv_writer *w)
 
 /* -------- plan -------- */
 
-static void plan_row(struct stream *st, uint32_t i, uint16_t flags, double td)
-{
-	if (!st->plan_in_episode && !(flags & (ROW_FINAL | ROW_FILLER))) {
-		flags |= ROW_FIRST;
-		st->plan_step = 0;
-	}
-	st->meta.flags[i] = flags;
-	st->meta.steps[i] = st->plan_step;
-	st->meta.td[i] = td;
-	st->plan_in_episode = !(flags & (ROW_TERMINATED | ROW_TRUNCATED | ROW_FINAL | ROW_FILLER));
-	if (st->plan_step < UINT32_MAX)
-		st->plan_step++;
-}
-
 static void plan_rows(const struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct rlv_steps *steps = src->steps;
+	const uint16_t *flags = steps && steps->flags ? steps->flags + src->first : NULL;
+	const double *td = steps && steps->td_error ? steps->td_error + src->first : NULL;
+	const uint16_t ends = ROW_TERMINATED | ROW_TRUNCATED | ROW_FINAL | ROW_FILLER;
 	uint32_t head = head_rows(w);
+	uint32_t step = st->step;
+	bool in_episode = st->in_episode;
 
-	st->plan_step = st->step;
-	st->plan_in_episode = st->in_episode;
-	st->planned = src->n;
 	for (uint32_t i = 0; i < src->n; i++) {
-		uint16_t flags = steps && steps->flags ? steps->flags[src->first + i] : 0;
-		double td = steps && steps->td_error ? steps->td_error[src->first + i] : -1;
+		uint16_t f = steps ? 0 : ROW_FILLER;
 
-		plan_row(st, head + i, steps ? flags : ROW_FILLER, td);
+		if (flags)
+			f |= flags[i];
+		if (!in_episode && !(f & (ROW_FINAL | ROW_FILLER))) {
+			f |= ROW_FIRST;
+			step = 0;
+		}
+		st->meta.flags[head + i] = f;
+		st->meta.steps[head + i] = step;
+		st->meta.td[head + i] = td ? td[i] : -1;
+		in_episode = !(f & ends);
+		step += step < UINT32_MAX;
 	}
+	st->planned = src->n;
+	st->plan_step = step;
+	st->plan_in_episode = in_episode;
 }
 
 static uint64_t item_quanta(struct rlv_writer *w, uint32_t v, double td)
@@ -173,17 +173,17 @@ static void write_tails(const struct rlv_writer *w, const struct stream *st, uin
 	const struct table_desc *desc = w->h.desc;
 	const uint16_t *flags = st->meta.flags + head_rows(w);
 	const uint32_t *steps = st->meta.steps + head_rows(w);
-	struct row_tail tail = {
-		.policy_version = src->steps ? src->steps->policy_version : 0,
-		.stream = (uint16_t)(st - w->streams),
-		.gen = st->blk.gen,
-	};
+	/* Whole words: a tail put together from its fields and copied would wait for them. */
+	uint64_t version = src->steps ? src->steps->policy_version : 0;
+	uint64_t stream = (uint16_t)(st - w->streams);
+	uint64_t gen = st->blk.gen;
 
 	for (uint32_t i = 0; i < src->n; i++) {
 		uint8_t *row = rows + (size_t)i * desc->row_bytes;
+		const uint64_t tail[] = { version | (uint64_t)steps[i] << 32,
+					  stream | (uint64_t)flags[i] << 16, gen };
 
-		tail.step = steps[i];
-		tail.flags = flags[i];
+		static_assert(sizeof(tail) == sizeof(struct row_tail), "a tail is three words");
 		memcpy(row + desc->tail_off, &tail, sizeof(tail));
 		if (desc->flags & TABLE_ROW_CRC)
 			writer_seal_row(desc, row);

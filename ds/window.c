@@ -18,7 +18,6 @@
 #define LOT 32            /* items handled together: their rows stay in the first cache and TLB */
 #define LARGE_BYTES 512   /* columns from here on are copied item by item */
 #define SMALL_WINDOW 1024 /* windows up to here are prefetched whole */
-#define ROW_STOPS (ROW_FIRST | ROW_FILLER)
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -62,7 +61,7 @@ static enum ending step_ending(const struct window_plan *plan, uint32_t flags, u
 		return TERMINATES;
 	if (next & ROW_FINAL)
 		return ENDS_HERE;
-	if (flags & ROW_TRUNCATED || next & ROW_STOPS)
+	if (flags & ROW_TRUNCATED || next & WINDOW_STOPS)
 		return plan->has_obs ? ENDS_BEFORE : ENDS_HERE;
 	return GOES_ON;
 }
