@@ -137,7 +137,7 @@ static int check_ios(const struct transport *tr, const struct transport_io *io, 
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < n && !bad; i++) {
-		if (io[i].region != last) {
+		if (!last || io[i].region != last) {
 			ret = check_region(tr, io[i].region, right);
 			if (ret)
 				return ret;
@@ -161,7 +161,7 @@ static int check_atomics(const struct transport *tr, const struct transport_atom
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < n; i++) {
-		if (__builtin_expect(ops[i].region != last, 0)) {
+		if (__builtin_expect(!last || ops[i].region != last, 0)) {
 			ret = check_region(tr, ops[i].region, RIGHT_ATOMIC);
 			if (ret)
 				return ret;
@@ -217,7 +217,7 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 	if (tr->viewing)
 		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
 	for (size_t i = 0; i < n; i++) {
-		if (views[i].region != last) {
+		if (!last || views[i].region != last) {
 			ret = check_region(tr, views[i].region, RIGHT_READ);
 			if (ret)
 				return ret;

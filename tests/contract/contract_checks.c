@@ -130,6 +130,22 @@ static void atomic__on_no_region(void **state)
 	refuse_atomic(rig_of(state), (struct transport_atomic){ .off = 8 }, -EINVAL);
 }
 
+/* The first of a call, where no region has been looked at yet. */
+static void call__begins_with_no_region(void **state)
+{
+	struct rig *rig = rig_of(state);
+	uint64_t word = 0;
+	struct transport_io io = { .off = 8, .src = &word, .len = 8 };
+	struct transport_atomic op = { .off = 8, .value = 1 };
+	struct transport_view view = { .off = 8, .len = 8 };
+
+	assert_error(transport_write(rig->tr, &io, 1), -EINVAL);
+	assert_error(transport_read(rig->tr, &io, 1), -EINVAL);
+	assert_error(transport_cas(rig->tr, &op, 1), -EINVAL);
+	assert_error(transport_faa(rig->tr, &op, 1), -EINVAL);
+	assert_error(transport_view(rig->tr, &view, 1), -EINVAL);
+}
+
 static void view__behind_the_end(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -295,6 +311,7 @@ const struct CMUnitTest contract_checks_tests[] = {
 	CONTRACT_TEST(write__of_an_odd_length),
 	CONTRACT_TEST(write__from_an_odd_address),
 	CONTRACT_TEST(write__to_no_region),
+	CONTRACT_TEST(call__begins_with_no_region),
 	CONTRACT_TEST(write__to_a_region_of_another_transport),
 	CONTRACT_TEST(atomic__behind_the_end),
 	CONTRACT_TEST(atomic__at_the_largest_offset),

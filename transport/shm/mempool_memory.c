@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -208,7 +209,7 @@ static const struct mempool_ops private_ops = {
 /* UINT64_MAX where /proc does not say. */
 static uint64_t memory_available(void)
 {
-	unsigned long long kib;
+	static const char name[] = "MemAvailable:";
 	uint64_t bytes = UINT64_MAX;
 	char line[128];
 	FILE *file = fopen("/proc/meminfo", "re");
@@ -216,8 +217,8 @@ static uint64_t memory_available(void)
 	if (!file)
 		return bytes;
 	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-			bytes = (uint64_t)kib * 1024;
+		if (strncmp(line, name, sizeof(name) - 1) == 0)
+			bytes = strtoull(line + sizeof(name) - 1, NULL, 10) * 1024;
 	}
 	fclose(file);
 	return bytes;

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,8 +34,8 @@ int pidfd_pid(int pidfd, pid_t *pid_out)
 	if (!file)
 		return error_set(-EINVAL, "open %s: %s", path, strerror(errno));
 	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "Pid: %d", &pid) == 1)
-			break;
+		if (strncmp(line, "Pid:", 4) == 0)
+			pid = (int)strtol(line + 4, NULL, 10);
 	}
 	fclose(file);
 	if (pid == 0)
