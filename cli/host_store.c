@@ -20,19 +20,26 @@
 #define TRY_NS (500 * CLOCK_NS_PER_MS)
 #define GRACE_NS (5 * CLOCK_NS_PER_S)
 
-/* The daemon that a name in the runtime directory stands for is alive. */
+/* Nothing of the store runs: a node that outlived its server would be in the way of the new one. */
 static int check_down(const struct host_store *store)
 {
-	int fd, pid = 0, ret;
+	struct host_daemon daemons[HOST_FILES_MAX];
+	const struct host_daemon *alive = NULL;
+	uint32_t n = 0;
+	int ret = host_files_daemons(&store->dir, daemons, &n);
 
-	ret = runtime_dir_lock(&store->dir, "metad", &fd, &pid);
-	if (ret == -EBUSY) {
-		error_set(ret, "store %s is up already, metadata server pid %d", store->name, pid);
-		return ret;
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		if (daemons[i].pid && (!alive || strcmp(daemons[i].name, "metad") == 0))
+			alive = &daemons[i];
 	}
-	if (ret == 0)
-		runtime_dir_unlock(&store->dir, "metad", fd);
-	return ret;
+	if (ret || !alive)
+		return ret;
+	if (strcmp(alive->name, "metad") == 0)
+		return error_set(-EBUSY, "store %s is up already, metadata server pid %d",
+				 store->name, (int)alive->pid);
+	return error_set(-EBUSY,
+			 "store %s has no metadata server, but relive-%.40s still runs, pid %d",
+			 store->name, alive->name, (int)alive->pid);
 }
 
 static int start(struct host_store *store, const char *const *argv, const char *log, bool tied,

@@ -185,6 +185,24 @@ static void relive_up__twice_is_refused_and_harms_nobody(void **state)
 	expect(f, "status shm:a", 0);
 }
 
+static void relive_up__after_a_killed_server_asks_for_down_first(void **state)
+{
+	struct fixture *f = *state;
+	const char *at;
+
+	expect(f, "up --size 64M --store a --json", 0);
+	at = strstr(f->out, "\"metad_pid\":");
+	assert_non_null(at);
+	assert_int_equal(kill((pid_t)strtol(at + strlen("\"metad_pid\":"), NULL, 10), SIGKILL), 0);
+	expect(f, "status shm:a --timeout 1s", 1);
+	expect_words(f->err, "relive down --store a");
+	expect(f, "up --size 64M --store a", 1);
+	expect_words(f->err, "memnode-0 still runs");
+	expect(f, "down --store a", 0);
+	expect_words(f->out, "1 daemon stopped");
+	expect(f, "up --size 64M --store a", 0);
+}
+
 static void relive_up__json_names_the_pids(void **state)
 {
 	struct fixture *f = *state;
@@ -449,6 +467,7 @@ int main(void)
 		ON_FIXTURE(relive_version__as_json),
 		ON_FIXTURE(relive_up__status_and_down),
 		ON_FIXTURE(relive_up__twice_is_refused_and_harms_nobody),
+		ON_FIXTURE(relive_up__after_a_killed_server_asks_for_down_first),
 		ON_FIXTURE(relive_up__json_names_the_pids),
 		ON_FIXTURE(relive_up__daemon_that_fails_shows_its_log),
 		ON_FIXTURE(relive_up__file_keeps_its_tables),
