@@ -35,6 +35,7 @@ struct crash {
 	pid_t metad;
 	pid_t memnode;
 	char file[PROCESSES_PATH + 64]; /* of the pool; "" = memory */
+	uint32_t shards;
 	struct progress *progress;
 	struct rlv_store *store;
 	struct rlv_table *table;
@@ -92,6 +93,7 @@ static int setup(void **state)
 	static struct crash crash;
 
 	memset(&crash, 0, sizeof(crash));
+	crash.shards = 2;
 	processes_init(&crash.ps);
 	crash.progress = map_progress(progress_path(&crash));
 	assert_non_null(crash.progress);
@@ -117,14 +119,14 @@ static bool node_is_up(void *ctx)
 	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
 }
 
-static int create_table(struct rlv_store *store, struct rlv_table **table_out)
+static int create_table(struct rlv_store *store, uint32_t shards, struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 
 	opts.columns = columns;
 	opts.n_columns = 3;
 	opts.capacity = 65536;
-	opts.shards = 2;
+	opts.shards = shards;
 	opts.max_clients = 8;
 	return rlv_table_create(store, "t", &opts, table_out);
 }
@@ -133,7 +135,7 @@ static void open_store(struct crash *crash)
 {
 	expect(rlv_store_open("shm:s", NULL, &crash->store), 0);
 	assert_true(processes_until(node_is_up, crash->store));
-	expect(create_table(crash->store, &crash->table), 0);
+	expect(create_table(crash->store, crash->shards, &crash->table), 0);
 }
 
 static void start(struct crash *crash, bool kill_stalled, bool file)
@@ -176,7 +178,7 @@ static int act(const char *path)
 	int ret = progress ? rlv_store_open("shm:s", NULL, &store) : -EIO;
 
 	if (ret == 0)
-		ret = create_table(store, &table);
+		ret = rlv_table_open(store, "t", &table);
 	if (ret == 0)
 		ret = rlv_writer_open(table, &opts, &writer);
 	while (ret == 0 && !progress->stop) {
@@ -444,11 +446,12 @@ static int churn(const char *path)
 		struct rlv_table *table = NULL;
 
 		/* The server is killed all the time: any failure is as good as another. */
-		if (create_table(store, &table) == 0)
+		if (create_table(store, 2, &table) == 0)
 			(void)!rlv_table_close(&table);
 		(void)!rlv_table_drop(store, "t");
 		progress->steps++;
 	}
+	(void)!rlv_store_close(&store);
 	return 0;
 }
 
@@ -484,7 +487,7 @@ static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(vo
 	assert_true(processes_until(node_is_up, crash->store));
 	(void)!rlv_table_drop(crash->store, "t");
 	assert_true(processes_until(is_empty, crash->store));
-	expect(create_table(crash->store, &crash->table), 0);
+	expect(create_table(crash->store, crash->shards, &crash->table), 0);
 	expect_sound(crash);
 }
 
@@ -521,9 +524,10 @@ static void rebuild__waits_for_a_stopped_client_and_says_so(void **state)
 	pid_t stopped;
 	char want[64];
 
+	crash->shards = 1; /* all meet in it */
 	start(crash, false, false);
 	stopped = start_actor(crash);
-	for (int i = 0; !seen && i < 10; i++) {
+	for (int i = 0; !seen && i < 20; i++) {
 		processes_kill(&crash->ps, stopped, SIGCONT);
 		usleep(10 * 1000);
 		processes_kill(&crash->ps, stopped, SIGSTOP);
@@ -606,7 +610,7 @@ static void memnode_killed__its_shards_are_lost_not_doubled(void **state)
 	(void)!rlv_writer_close(&writer);
 	expect(rlv_table_close(&crash->table), 0);
 	expect(rlv_table_drop(crash->store, "t"), 0);
-	expect(create_table(crash->store, &crash->table), 0);
+	expect(create_table(crash->store, crash->shards, &crash->table), 0);
 	expect_sound(crash);
 }
 

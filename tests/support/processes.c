@@ -179,6 +179,8 @@ int processes_wait(struct processes *ps, pid_t pid, int timeout_ms)
 			return -1;
 		usleep(LOOK_US);
 	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+		(void)processes_log_has(ps, pid, "\x01");
 	ps->pids[place] = 0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
