@@ -172,7 +172,8 @@ static void slot_get(const struct call *call, const ProtobufCMessage *message)
 	if (!table)
 		ret = error_set(-ESTALE, "the table was dropped");
 	else if (!call->client->has_process)
-		ret = error_set(-ENOTSUP, "a client of another host cannot hold a slot here");
+		ret = error_set(-ENOTSUP,
+				"a client whose process this host cannot see cannot hold a slot");
 	else
 		ret = slots_get(&table->slots, &call->client->holder, &reply.owner);
 	set_status(&status, ret);
