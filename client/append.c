@@ -167,24 +167,38 @@ static void scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t by
 	}
 }
 
+/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
+static inline void store_tail(uint8_t *dst, const struct row_tail *tail)
+{
+	uint64_t version = (uint64_t)tail->step << 32 | tail->policy_version;
+	uint64_t stream = (uint64_t)tail->flags << 16 | tail->stream;
+	uint64_t gen = tail->gen;
+
+	static_assert(sizeof(*tail) == 3 * sizeof(uint64_t), "a tail is three words");
+	memcpy(dst, &version, 8);
+	memcpy(dst + 8, &stream, 8);
+	memcpy(dst + 16, &gen, 8);
+}
+
 static void write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
 			const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
 	const uint16_t *flags = st->meta.flags + head_rows(w);
 	const uint32_t *steps = st->meta.steps + head_rows(w);
-	/* Whole words: a tail put together from its fields and copied would wait for them. */
-	uint64_t version = src->steps ? src->steps->policy_version : 0;
-	uint64_t stream = (uint16_t)(st - w->streams);
-	uint64_t gen = st->blk.gen;
+	uint32_t version = src->steps ? src->steps->policy_version : 0;
+	uint16_t stream = (uint16_t)(st - w->streams);
+	uint32_t gen = st->blk.gen;
 
 	for (uint32_t i = 0; i < src->n; i++) {
 		uint8_t *row = rows + (size_t)i * desc->row_bytes;
-		const uint64_t tail[] = { version | (uint64_t)steps[i] << 32,
-					  stream | (uint64_t)flags[i] << 16, gen };
+		const struct row_tail tail = { .policy_version = version,
+					       .step = steps[i],
+					       .stream = stream,
+					       .flags = flags[i],
+					       .gen = gen };
 
-		static_assert(sizeof(tail) == sizeof(struct row_tail), "a tail is three words");
-		memcpy(row + desc->tail_off, &tail, sizeof(tail));
+		store_tail(row + desc->tail_off, &tail);
 		if (desc->flags & TABLE_ROW_CRC)
 			writer_seal_row(desc, row);
 	}
