@@ -402,20 +402,25 @@ static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 	return 0;
 }
 
-/* Looks at consecutive leaves, so that the first CAS of each is likely to succeed. */
-static int see_leaves(const struct sumtree *tree, struct leaf_op *ops, uint32_t n)
+/* Ops for consecutive leaves as they are now, so that the first CAS of each is likely to succeed. */
+static int see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
 {
 	struct transport_view view = {
 		.region = tree->region,
-		.off = leaf_off(tree, ops[0].slot),
-		.len = n * 8,
+		.off = leaf_off(tree, run->first),
+		.len = run->n * 8,
 	};
 	int ret = transport_view(tree->region->tr, &view, 1);
 
 	if (ret)
 		return ret;
-	for (uint32_t i = 0; i < n; i++)
-		ops[i].word = rword64_load_relaxed((const struct rword64 *)view.ptr + i);
+	for (uint32_t i = 0; i < run->n; i++)
+		ops[i] = (struct leaf_op){
+			.slot = run->first + i,
+			.gen = run->gen,
+			.word = rword64_load_relaxed((const struct rword64 *)view.ptr + i),
+			.result = LEAF_UNKNOWN,
+		};
 	transport_view_end(tree->region->tr);
 	return 0;
 }
@@ -429,14 +434,14 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 	int ret = check_run(tree, run);
 
 	for (uint32_t done = 0, n; ret == 0 && done < run->n; done += n) {
+		struct leaf_run part = { .first = run->first + done, .gen = run->gen };
+
 		n = (uint32_t)min_u64(run->n - done, TRANSPORT_VECTOR);
-		for (uint32_t i = 0; i < n; i++)
-			ops[i] = (struct leaf_op){ .slot = run->first + done + i,
-						   .gen = run->gen,
-						   .result = LEAF_UNKNOWN };
-		ret = see_leaves(tree, ops, n);
-		if (ret == 0)
-			ret = change_some(&c, CHANGE_CLAIM, ops, n);
+		part.n = n;
+		ret = see_leaves(tree, &part, ops);
+		if (ret)
+			break;
+		ret = change_some(&c, CHANGE_CLAIM, ops, n);
 		for (uint32_t i = 0; i < n; i++)
 			unknown |= ops[i].result == LEAF_UNKNOWN;
 	}
