@@ -412,19 +412,25 @@ static void sampler_open__bad_options(void **state)
 	const struct rlv_view view = { .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
 	struct rlv_sampler_opts bad[] = {
-		{ .size = 9 },       { .view = 1 },
-		{ .n_step = 4 },     { .gamma = -0.1 },
-		{ .gamma = NAN },    { .gamma = 1.5 },
-		{ .beta = NAN },     { .beta = 100 },
-		{ .layout = 2 },     { .layout = RLV_WINDOW },
-		{ .weights = 2 },    { .batch_size = 1 << 30 },
-		{ .batches = 1000 }, { .rank = 2, .world_size = 2 },
+		{ .size = 9 },
+		{ .view = 1 },
+		{ .n_step = 4 },
+		{ .gamma = -0.1 },
+		{ .gamma = NAN },
+		{ .gamma = 1.5 },
+		{ .beta = NAN },
+		{ .beta = 100 },
+		{ .layout = 2 },
+		{ .weights = 2 },
+		{ .batch_size = 1 << 30 },
+		{ .batches = 1000 },
+		{ .rank = 2, .world_size = 2 },
 		{ .rank = 1 },
 	};
-	const char *words[] = { "opts.size 9",  "opts.view 1", "opts.n_step 4", "opts.gamma",
-				"opts.gamma",   "opts.gamma",  "opts.beta",     "opts.beta",
-				"opts.layout",  "opts.layout", "opts.weights",  "opts.batch_size",
-				"opts.batches", "opts.rank",   "opts.rank" };
+	const char *words[] = { "opts.size 9", "opts.view 1",  "opts.n_step 4",   "opts.gamma",
+				"opts.gamma",  "opts.gamma",   "opts.beta",       "opts.beta",
+				"opts.layout", "opts.weights", "opts.batch_size", "opts.batches",
+				"opts.rank",   "opts.rank" };
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 

@@ -9,9 +9,9 @@
 
 static const struct rlv_view stacked = { .selector = RLV_UNIFORM, .stack = 4 };
 
-static void open_stacked(struct replay_fixture *fx)
+static void open_view(struct replay_fixture *fx, const struct rlv_view *view)
 {
-	const struct rlv_table_opts opts = { .n_views = 1, .views = &stacked };
+	const struct rlv_table_opts opts = { .n_views = 1, .views = view };
 	struct rlv_writer *writer;
 
 	replay_open(fx, &opts);
@@ -21,6 +21,11 @@ static void open_stacked(struct replay_fixture *fx)
 				      n % 4 == 0);
 	replay_writer_done(&writer);
 	replay_oracle_end(&fx->oracle, 0);
+}
+
+static void open_stacked(struct replay_fixture *fx)
+{
+	open_view(fx, &stacked);
 }
 
 static void expect_array(const struct rlv_array *array, const char *name, uint32_t dtype,
@@ -131,6 +136,26 @@ static void sampler_sample__both_layouts_give_the_same_items(void **state)
 	assert_memory_equal(batches[0]->key, batches[1]->key, 256 * sizeof(uint64_t));
 	for (uint32_t i = 0; i < 2; i++)
 		replay_sampler_done(&samplers[i]);
+	replay_close(&fx);
+}
+
+static void sampler_sample__window_of_every_n_step(void **state)
+{
+	static const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 3, .n_step = 5 };
+	struct replay_fixture fx;
+
+	(void)state;
+	open_view(&fx, &view);
+	for (uint32_t n = 1; n <= view.n_step; n++) {
+		struct rlv_sampler_opts opts = { .layout = RLV_WINDOW, .n_step = n };
+		const struct replay_look look = { .stack = 3, .n_step = n, .gamma = 0.99 };
+		struct rlv_sampler *sampler = replay_sampler(&fx, &opts);
+		const struct rlv_batch *batch = replay_sample(sampler, 200);
+
+		replay_check_batch(&fx.oracle, &view, &look, batch);
+		rlv_batch_release(sampler, batch);
+		replay_sampler_done(&sampler);
+	}
 	replay_close(&fx);
 }
 
@@ -247,6 +272,7 @@ int main(void)
 		cmocka_unit_test(sampler_sample__dense_arrays_are_packed),
 		cmocka_unit_test(sampler_sample__window_shares_frames),
 		cmocka_unit_test(sampler_sample__both_layouts_give_the_same_items),
+		cmocka_unit_test(sampler_sample__window_of_every_n_step),
 		cmocka_unit_test(sampler_sample__large_batches),
 		cmocka_unit_test(sampler_sample__all_batches_held_gives_ebusy),
 		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
