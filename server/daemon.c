@@ -1,7 +1,10 @@
 #include "server/daemon.h"
 
+#include "server/version.h"
+
 #include <ctype.h>
 #include <errno.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -52,6 +55,45 @@ static void write_line(void *ctx, enum log_level level, const char *where, const
 void daemon_log_to(FILE *file)
 {
 	log_set(write_line, file, LOG_LEVEL_INFO);
+}
+
+static int open_log(const char *path)
+{
+	FILE *file = fopen(path, "ae");
+
+	if (!file)
+		return error_set(-EINVAL, "log %s: cannot be opened", path);
+	daemon_log_to(file);
+	return 0;
+}
+
+static int set_option(const struct daemon_program *program, int option, const char *value,
+		      void *opts)
+{
+	switch (option) {
+	case DAEMON_OPT_LOG:
+		return open_log(value);
+	case DAEMON_OPT_HELP:
+		fputs(program->usage, stdout);
+		return 1;
+	case DAEMON_OPT_VERSION:
+		printf("%s %s\n", program->name, SERVER_VERSION);
+		return 1;
+	default:
+		return program->set(opts, option, value);
+	}
+}
+
+int daemon_parse(const struct daemon_program *program, int argc, char **argv, void *opts)
+{
+	int option, ret = 0;
+
+	daemon_log_to(stderr);
+	while (ret == 0 && (option = getopt_long(argc, argv, "", program->options, NULL)) != -1)
+		ret = set_option(program, option, optarg, opts);
+	if (ret == 0 && optind < argc)
+		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
+	return ret;
 }
 
 /* 0 = no such unit. */

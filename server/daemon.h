@@ -1,5 +1,5 @@
 /*
- * Daemon: what both mains share: the log, numbers on the command line, exit codes.
+ * Daemon: what both mains share: the command line, the log, exit codes.
  */
 #ifndef RLV_SERVER_DAEMON_H
 #define RLV_SERVER_DAEMON_H
@@ -23,6 +23,25 @@ enum daemon_exit daemon_exit_of(int code);
 
 /* Log lines go to file from now on, with the time in front. */
 void daemon_log_to(FILE *file);
+
+/* The options that both daemons have: --log FILE, --help and --version. */
+enum { DAEMON_OPT_LOG = 256, DAEMON_OPT_HELP, DAEMON_OPT_VERSION };
+
+struct option;
+
+struct daemon_program {
+	const char *name;
+	const char *usage;
+	const struct option *options;                          /* those of both daemons, too */
+	int (*set)(void *opts, int option, const char *value); /* an option of its own */
+};
+
+/*
+ * Gives the program's options to its set, opens the log (default stderr). 1: --help or --version was
+ * there and is answered, so the program ends. -EINVAL.
+ */
+RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
+				void *opts);
 
 /* BYTES with K, M, G or T behind. -EINVAL. */
 RLV_MUST_CHECK int daemon_parse_size(const char *text, uint64_t *bytes_out);

@@ -3,33 +3,28 @@
  */
 #include "server/daemon.h"
 #include "server/metad.h"
-#include "server/version.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static void usage(FILE *file)
-{
-	fputs("Usage: relive-metad --store STORE [options]\n"
-	      "Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
-	      "  --store STORE         name of the store\n"
-	      "  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
-	      "  --dir DIR             where STORE.db lies (default: the store's directory)\n"
-	      "  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
-	      "  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
-	      "  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
-	      "  --max-conns N         connections at once (1024)\n"
-	      "  --log FILE            append log lines to FILE instead of stderr\n"
-	      "  --help, --version\n\n"
-	      "Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
-	      "already, or the port is in use, 4 no memory or disk full, 5 state of another version.\n"
-	      "Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n",
-	      file);
-}
+static const char usage[] =
+	"Usage: relive-metad --store STORE [options]\n"
+	"Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
+	"  --store STORE         name of the store\n"
+	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
+	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
+	"  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
+	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
+	"  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
+	"  --max-conns N         connections at once (1024)\n"
+	"  --log FILE            append log lines to FILE instead of stderr\n"
+	"  --help, --version\n\n"
+	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
+	"already, or the port is in use, 4 no memory or disk full, 5 state of another version.\n"
+	"Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n";
 
 enum {
 	OPT_STORE = 1,
@@ -39,9 +34,6 @@ enum {
 	OPT_STALLED,
 	OPT_STALL_LIMIT,
 	OPT_MAX_CONNS,
-	OPT_LOG,
-	OPT_HELP,
-	OPT_VERSION,
 };
 
 static const struct option options[] = {
@@ -52,9 +44,9 @@ static const struct option options[] = {
 	{ "stalled", required_argument, NULL, OPT_STALLED },
 	{ "stall-limit", required_argument, NULL, OPT_STALL_LIMIT },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
-	{ "log", required_argument, NULL, OPT_LOG },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
+	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
+	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
+	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -80,8 +72,10 @@ static int set_max_conns(struct metad_opts *opts, const char *value)
 	return ret;
 }
 
-static int set_option(struct metad_opts *opts, int option, const char *value, FILE **log)
+static int set_option(void *ctx, int option, const char *value)
 {
+	struct metad_opts *opts = ctx;
+
 	switch (option) {
 	case OPT_STORE:
 		opts->store = value;
@@ -101,49 +95,33 @@ static int set_option(struct metad_opts *opts, int option, const char *value, FI
 		return daemon_parse_seconds(value, &opts->stall_ns);
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);
-	case OPT_LOG:
-		*log = fopen(value, "ae");
-		return *log ? 0 : error_set(-EINVAL, "log %s: cannot be opened", value);
 	default:
 		return error_set(-EINVAL, "unknown option");
 	}
 }
 
-static int parse(int argc, char **argv, struct metad_opts *opts, FILE **log)
-{
-	int option, ret = 0;
-
-	while (ret == 0 && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == OPT_HELP) {
-			usage(stdout);
-			exit(DAEMON_OK);
-		}
-		if (option == OPT_VERSION) {
-			puts("relive-metad " SERVER_VERSION);
-			exit(DAEMON_OK);
-		}
-		ret = set_option(opts, option, optarg, log);
-	}
-	if (ret == 0 && optind < argc)
-		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
-	if (ret == 0 && !opts->store)
-		ret = error_set(-EINVAL, "--store is wanted");
-	return ret;
-}
+static const struct daemon_program program = {
+	.name = "relive-metad",
+	.usage = usage,
+	.options = options,
+	.set = set_option,
+};
 
 int main(int argc, char **argv)
 {
 	struct metad_opts opts = { .store = NULL };
 	struct metad *md = NULL;
-	FILE *log = stderr;
-	int ret = parse(argc, argv, &opts, &log);
+	int ret = daemon_parse(&program, argc, argv, &opts);
 
+	if (ret > 0)
+		return DAEMON_OK;
+	if (ret == 0 && !opts.store)
+		ret = error_set(-EINVAL, "--store is wanted");
 	if (ret) {
 		fprintf(stderr, "relive-metad: %s\n", error_last());
-		usage(stderr);
+		fputs(usage, stderr);
 		return DAEMON_USAGE;
 	}
-	daemon_log_to(log);
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
 	ret = metad_open(&opts, &md);

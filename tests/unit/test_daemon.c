@@ -3,7 +3,48 @@
 #include "server/daemon.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <string.h>
+
+static int set_name(void *ctx, int option, const char *value)
+{
+	const char **name = ctx;
+
+	*name = value;
+	return option == 1 ? 0 : -EINVAL;
+}
+
+static int parse_words(char **argv, int argc, const char **name)
+{
+	static const struct option options[] = {
+		{ "name", required_argument, NULL, 1 },
+		{ NULL, 0, NULL, 0 },
+	};
+	const struct daemon_program program = { "relive-x", "usage", options, set_name };
+
+	optind = 0; /* from the start again */
+	return daemon_parse(&program, argc, argv, name);
+}
+
+static void daemon_parse__own_option_goes_to_the_program(void **state)
+{
+	char *argv[] = { "relive-x", "--name", "n", NULL };
+	const char *name = NULL;
+
+	(void)state;
+	assert_int_equal(parse_words(argv, 3, &name), 0);
+	assert_string_equal(name, "n");
+}
+
+static void daemon_parse__refuses_a_bare_argument(void **state)
+{
+	char *argv[] = { "relive-x", "--name", "n", "stray", NULL };
+	const char *name = NULL;
+
+	(void)state;
+	assert_int_equal(parse_words(argv, 4, &name), -EINVAL);
+	assert_non_null(strstr(error_last(), "stray"));
+}
 
 static void daemon_parse_size__units(void **state)
 {
@@ -89,6 +130,8 @@ static void daemon_parse_address__refuses_what_is_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(daemon_parse__own_option_goes_to_the_program),
+		cmocka_unit_test(daemon_parse__refuses_a_bare_argument),
 		cmocka_unit_test(daemon_parse_size__units),
 		cmocka_unit_test(daemon_parse_size__refuses_what_is_none),
 		cmocka_unit_test(daemon_parse_seconds__fractions),
