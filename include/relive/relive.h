@@ -356,9 +356,9 @@ struct rlv_sampler;
 /* How columns lie in a batch of B items. */
 enum rlv_layout {
 	RLV_DENSE = 0, /* obs [B,stack,...] and next_obs apart; each a packed array */
-	RLV_WINDOW =
-		1, /* one array [B,window,...] for each observation; obs and next_obs are strided
-			   views of it, and shared frames are written once */
+	/* one array [B,rows,...] for each observation; obs and next_obs are strided views of it,
+	   and the frames that they share are written once */
+	RLV_WINDOW = 1,
 };
 
 enum rlv_weights {
@@ -377,8 +377,8 @@ struct rlv_sampler_opts {
 	uint32_t weights;       /* enum rlv_weights */
 	uint32_t batches;       /* batch buffers that may be held at once; 0 = 2 */
 	uint32_t defer_updates; /* add priority changes to upper levels every so many updates; 0 or
-				   1 = in each. 16 is about a fifth faster; others then draw from
-				   sums that lag by that much */
+				   1 = in each. Updates get cheaper; draws of everybody, from sums
+				   that lag by that much, get dearer: measure */
 	uint64_t seed;          /* 0 = from the system */
 	uint32_t rank;          /* data-parallel learners: this one's ... */
 	uint32_t world_size;    /* ... disjoint share of each draw's strata; 0 = 1 */
