@@ -30,13 +30,9 @@ static int setup(void **state)
 	struct shard_fixture_opts opts = { .capacity = 512 };
 
 	(void)state;
-	shard_fixture_open(&fx, &opts);
-	shard_fixture_take_slot(fx.shard, 1);
+	shard_fixture_open_filled(&fx, &opts, 12, &acc);
 	shard_fixture_take_slot(fx.shard, FIRST);
 	shard_fixture_take_slot(fx.shard, SECOND);
-	shard_fixture_access(fx.shard, 1, &acc);
-	for (uint64_t i = 0; i < 12; i++)
-		shard_fixture_fill_block(&acc, 100 * (i + 1));
 	return 0;
 }
 

@@ -194,6 +194,32 @@ uint32_t shard_fixture_fill_block(struct access *acc, uint64_t priority)
 	return blk.first;
 }
 
+uint32_t shard_fixture_open_filled(struct shard_fixture *fx, const struct shard_fixture_opts *opts,
+				   uint32_t blocks, struct access *acc)
+{
+	uint32_t first = 0;
+
+	shard_fixture_open(fx, opts);
+	shard_fixture_take_slot(fx->shard, 1);
+	shard_fixture_access(fx->shard, 1, acc);
+	for (uint64_t i = 0; i < blocks; i++)
+		first = shard_fixture_fill_block(acc, 100 * (i + 1));
+	return first;
+}
+
+uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off)
+{
+	uint64_t word = 0;
+
+	must(transport_load(fx->conn.tree, off, &word), "transport_load");
+	return word;
+}
+
+void shard_fixture_store(const struct shard_fixture *fx, uint64_t off, uint64_t word)
+{
+	must(transport_store(fx->conn.tree, off, &word, sizeof(word)), "transport_store");
+}
+
 uint64_t shard_fixture_problems(struct shard *shard)
 {
 	struct shard_check_opts opts = { .rows = true, .crc = true };

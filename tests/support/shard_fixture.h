@@ -61,6 +61,17 @@ void shard_fixture_access(struct shard *shard, uint32_t owner, struct access *ac
  */
 uint32_t shard_fixture_fill_block(struct access *acc, uint64_t priority);
 
+/*
+ * Open, with slot 1 live, its access in acc and so many blocks filled, of priority 100, 200, ... The
+ * first slot of the last one.
+ */
+uint32_t shard_fixture_open_filled(struct shard_fixture *fx, const struct shard_fixture_opts *opts,
+				   uint32_t blocks, struct access *acc);
+
+/* A word of the tree region. */
+uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off);
+void shard_fixture_store(const struct shard_fixture *fx, uint64_t off, uint64_t word);
+
 /* Writes the rows of a block as an actor would, only the tails mean something. */
 void shard_fixture_write_rows(const struct block *blk);
 

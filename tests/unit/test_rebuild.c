@@ -15,20 +15,16 @@ static struct shard_fixture fx;
 static struct access acc;
 static const struct process_id someone = { .pid = 4711, .start_time = 99 };
 
-static void open_with(const struct shard_fixture_opts *opts)
+static void open_filled(uint32_t blocks)
 {
-	shard_fixture_open(&fx, opts);
-	shard_fixture_take_slot(fx.shard, 1);
+	shard_fixture_open_filled(&fx, NULL, blocks, &acc);
 	shard_fixture_take_slot(fx.shard, REBUILDER);
-	shard_fixture_access(fx.shard, 1, &acc);
 }
 
 static int setup(void **state)
 {
 	(void)state;
-	open_with(NULL);
-	for (uint64_t i = 0; i < 5; i++)
-		shard_fixture_fill_block(&acc, 100 * (i + 1));
+	open_filled(5);
 	return 0;
 }
 
@@ -40,34 +36,23 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void set_word(uint64_t off, uint64_t word)
-{
-	assert_int_equal(transport_store(fx.conn.tree, off, &word, 8), 0);
-}
-
-static uint64_t get_word(uint64_t off)
-{
-	uint64_t word = 0;
-
-	assert_int_equal(transport_load(fx.conn.tree, off, &word), 0);
-	return word;
-}
-
 static uint64_t epoch_word(void)
 {
-	return get_word(shard_word_off(fx.shard, offsetof(struct shard_words, epoch)));
+	return shard_fixture_load(&fx,
+				  shard_word_off(fx.shard, offsetof(struct shard_words, epoch)));
 }
 
 static void set_epoch_word(uint32_t number, enum epoch_mode mode, uint32_t owner)
 {
-	set_word(shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
-		 epoch_make(number, mode, owner));
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(number, mode, owner));
 }
 
 static void set_promise(uint32_t owner, uint64_t promise)
 {
-	set_word(shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, promise),
-		 promise);
+	shard_fixture_store(
+		&fx, shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, promise),
+		promise);
 }
 
 static void mark_dirty(void)
@@ -81,8 +66,8 @@ static void break_sums(uint32_t view)
 	const struct sumtree *tree = &fx.shard->trees[view];
 	uint64_t array = tree->inner_off[acc.epoch.number & 1], off = array + tree->level_off[1];
 
-	set_word(off + 8, get_word(off + 8) + 12345);
-	set_word(array, get_word(array) - 3);
+	shard_fixture_store(&fx, off + 8, shard_fixture_load(&fx, off + 8) + 12345);
+	shard_fixture_store(&fx, array, shard_fixture_load(&fx, array) - 3);
 }
 
 static bool is_needed(void)
@@ -139,11 +124,11 @@ static void rebuild_pass__an_empty_shard_stays_empty(void **state)
 
 	(void)state;
 	assert_int_equal(teardown(NULL), 0);
-	open_with(NULL);
-	before = get_word(max_off);
+	open_filled(0);
+	before = shard_fixture_load(&fx, max_off);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(report.live_leaves, 0);
-	assert_int_equal(get_word(max_off), before);
+	assert_int_equal(shard_fixture_load(&fx, max_off), before);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
@@ -155,9 +140,9 @@ static void rebuild_pass__lowers_the_running_maximum(void **state)
 	uint64_t items = fx.desc.block - fx.desc.window_max + 1;
 
 	(void)state;
-	set_word(max_off, (uint64_t)1 << 39);
+	shard_fixture_store(&fx, max_off, (uint64_t)1 << 39);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
-	assert_int_equal(get_word(max_off), 500 + items - 1);
+	assert_int_equal(shard_fixture_load(&fx, max_off), 500 + items - 1);
 }
 
 static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
@@ -203,7 +188,7 @@ static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
 	set_promise(3, 0);
-	set_word(shard_slot_off(fx.shard, 2), SLOT_FENCED);
+	shard_fixture_store(&fx, shard_slot_off(fx.shard, 2), SLOT_FENCED);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 }
 
@@ -262,7 +247,7 @@ static void rebuild_pass__takes_over_in_zero_after_the_fence(void **state)
 
 	(void)state;
 	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
-	set_word(fx.shard->trees[0].inner_off[1] + 64, 999); /* half zeroed */
+	shard_fixture_store(&fx, fx.shard->trees[0].inner_off[1] + 64, 999); /* half zeroed */
 	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(report.takeovers, 1);
@@ -278,9 +263,9 @@ static void rebuild_pass__takeover_in_dual_asks_for_another_pass(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < fx.desc.slots / 2; i++) {
-		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = get_word(off);
+		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = shard_fixture_load(&fx, off);
 
-		set_word(off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
 	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
 	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
@@ -349,7 +334,9 @@ static void rebuild_pass__repairs_a_damaged_tag(void **state)
 	struct rebuild_report report = { 0 };
 
 	(void)state;
-	set_word(off, leaf_make(2, leaf_gen(get_word(off)), leaf_priority(get_word(off))));
+	shard_fixture_store(&fx, off,
+			    leaf_make(2, leaf_gen(shard_fixture_load(&fx, off)),
+				      leaf_priority(shard_fixture_load(&fx, off))));
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(report.repaired_tags, 1);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);

@@ -22,11 +22,7 @@ static int setup(void **state)
 	struct shard_fixture_opts opts = { .flags = TABLE_ROW_CRC };
 
 	(void)state;
-	shard_fixture_open(&fx, &opts);
-	shard_fixture_take_slot(fx.shard, 1);
-	shard_fixture_access(fx.shard, 1, &acc);
-	for (uint64_t i = 0; i < 5; i++)
-		shard_fixture_fill_block(&acc, 100 * (i + 1));
+	shard_fixture_open_filled(&fx, &opts, 5, &acc);
 	return 0;
 }
 
@@ -36,19 +32,6 @@ static int teardown(void **state)
 	access_close(&acc);
 	shard_fixture_close(&fx);
 	return 0;
-}
-
-static void set_word(uint64_t off, uint64_t word)
-{
-	assert_int_equal(transport_store(fx.conn.tree, off, &word, 8), 0);
-}
-
-static uint64_t get_word(uint64_t off)
-{
-	uint64_t word = 0;
-
-	assert_int_equal(transport_load(fx.conn.tree, off, &word), 0);
-	return word;
 }
 
 static uint64_t word_off(size_t member)
@@ -115,8 +98,8 @@ static void recover_shard__makes_lost_sums_exact(void **state)
 	(void)state;
 	for (uint32_t v = 0; v < fx.desc.n_views; v++)
 		for (uint64_t off = 0; off < fx.desc.tree.inner_bytes; off += 8)
-			set_word(fx.shard->trees[v].inner_off[0] + off, off * 77);
-	set_word(word_off(offsetof(struct shard_words, dirty)), 4);
+			shard_fixture_store(&fx, fx.shard->trees[v].inner_off[0] + off, off * 77);
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, dirty)), 4);
 	assert_true(recover(false).was_dirty);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
@@ -125,25 +108,27 @@ static void recover_shard__a_rebuild_cut_short_is_forgotten(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < fx.desc.slots; i += 2) {
-		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = get_word(off);
+		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = shard_fixture_load(&fx, off);
 
-		set_word(off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
-	set_word(word_off(offsetof(struct shard_words, epoch)), epoch_make(0, EPOCH_DUAL, 9));
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_DUAL, 9));
 	assert_true(recover(false).was_dirty);
-	assert_int_equal(get_word(word_off(offsetof(struct shard_words, epoch))),
+	assert_int_equal(shard_fixture_load(&fx, word_off(offsetof(struct shard_words, epoch))),
 			 epoch_make(0, EPOCH_NORMAL, 0));
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
 static void recover_shard__head_is_beyond_every_ticket(void **state)
 {
-	uint64_t off = word_off(offsetof(struct shard_words, head)), head = get_word(off);
+	uint64_t off = word_off(offsetof(struct shard_words, head)),
+		 head = shard_fixture_load(&fx, off);
 
 	(void)state;
-	set_word(off, 3); /* its page was lost */
+	shard_fixture_store(&fx, off, 3); /* its page was lost */
 	assert_int_equal(recover(false).head, head);
-	set_word(off, head + 10); /* tickets drawn and never claimed */
+	shard_fixture_store(&fx, off, head + 10); /* tickets drawn and never claimed */
 	assert_int_equal(recover(false).head, head + 10);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
@@ -151,7 +136,7 @@ static void recover_shard__head_is_beyond_every_ticket(void **state)
 static void recover_shard__head_that_is_no_ticket_is_refused(void **state)
 {
 	(void)state;
-	set_word(word_off(offsetof(struct shard_words, head)), UINT64_MAX);
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), UINT64_MAX);
 	assert_int_equal(recover_shard(fx.shard, NULL, NULL), -EPROTO);
 }
 
@@ -159,15 +144,15 @@ static void recover_shard__head_that_is_no_ticket_is_refused(void **state)
 static void recover_shard__a_header_behind_its_leaves_follows_them(void **state)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9), block = first / fx.desc.block;
-	uint64_t off = shard_header_off(fx.shard, block), header = get_word(off);
+	uint64_t off = shard_header_off(fx.shard, block), header = shard_fixture_load(&fx, off);
 	struct recover_report report;
 
 	(void)state;
-	set_word(off, 0);
-	set_word(word_off(offsetof(struct shard_words, head)), 0);
+	shard_fixture_store(&fx, off, 0);
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), 0);
 	report = recover(true);
 	assert_int_equal(report.repaired, 1);
-	assert_int_equal(block_seq(get_word(off)), block_seq(header));
+	assert_int_equal(block_seq(shard_fixture_load(&fx, off)), block_seq(header));
 	assert_int_equal(report.head, block_seq(header) + 1);
 	assert_int_equal(report.retired, 0);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
@@ -207,13 +192,15 @@ static void recover_shard__settles_the_limiter(void **state)
 	uint64_t words = fx.desc.views[1].words_off;
 
 	(void)state;
-	set_word(words + offsetof(struct view_words, ins_admitted), 90);
-	set_word(words + offsetof(struct view_words, ins_committed), 70);
-	set_word(words + offsetof(struct view_words, smp_admitted), 9);
-	set_word(words + offsetof(struct view_words, smp_committed), 10);
+	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_admitted), 90);
+	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_committed), 70);
+	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_admitted), 9);
+	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_committed), 10);
 	recover(false);
-	assert_int_equal(get_word(words + offsetof(struct view_words, ins_admitted)), 70);
-	assert_int_equal(get_word(words + offsetof(struct view_words, smp_admitted)), 10);
+	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+			 70);
+	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, smp_admitted)),
+			 10);
 }
 
 static void recover_shard__counts_its_openings(void **state)
@@ -221,7 +208,7 @@ static void recover_shard__counts_its_openings(void **state)
 	(void)state;
 	assert_int_equal(recover(false).opener, 1);
 	assert_int_equal(recover(false).opener, 2);
-	assert_int_equal(get_word(offsetof(struct region_superblock, opener)), 2);
+	assert_int_equal(shard_fixture_load(&fx, offsetof(struct region_superblock, opener)), 2);
 }
 
 /* Killed anywhere, it is run again: stopped after n calls, for every n. */
@@ -235,11 +222,12 @@ static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
 	(void)state;
 	die_with_a_block(&blk);
 	for (uint32_t i = 0; i < fx.desc.slots; i += 3) {
-		uint64_t off = shard_leaf_off(fx.shard, 1, i), word = get_word(off);
+		uint64_t off = shard_leaf_off(fx.shard, 1, i), word = shard_fixture_load(&fx, off);
 
-		set_word(off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
-	set_word(word_off(offsetof(struct shard_words, epoch)), epoch_make(0, EPOCH_DUAL, 9));
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_DUAL, 9));
 	do {
 		struct memory_transport tree, rows;
 		struct shard *shard = NULL;
@@ -269,7 +257,9 @@ static void recover_shard__no_memory_changes_nothing(void **state)
 		mem_fail_after(n);
 		rc = recover_shard(fx.shard, &(struct recover_opts){ .scan_rows = true }, NULL);
 		assert_true(rc == 0 || rc == -ENOMEM);
-		assert_int_equal(get_word(offsetof(struct region_superblock, opener)), rc == 0);
+		assert_int_equal(
+			shard_fixture_load(&fx, offsetof(struct region_superblock, opener)),
+			rc == 0);
 	}
 	mem_fail_after(0);
 	assert_int_equal(rc, 0);
@@ -289,7 +279,7 @@ static void recover_shard__the_ring_goes_on_with_new_tickets(void **state)
 	shard_fixture_access(fx.shard, 1, &acc);
 	for (uint32_t i = 0; i < 2 * fx.desc.blocks; i++)
 		shard_fixture_fill_block(&acc, 1 + i);
-	assert_true(get_word(word_off(offsetof(struct shard_words, head))) >=
+	assert_true(shard_fixture_load(&fx, word_off(offsetof(struct shard_words, head))) >=
 		    head + 2 * fx.desc.blocks);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }

@@ -12,21 +12,12 @@ static struct shard_fixture fx;
 static struct access acc;
 static uint32_t first; /* slot of the last block filled */
 
-static void open_with(const struct shard_fixture_opts *opts)
-{
-	shard_fixture_open(&fx, opts);
-	shard_fixture_take_slot(fx.shard, 1);
-	shard_fixture_access(fx.shard, 1, &acc);
-	for (uint64_t i = 0; i < 3; i++)
-		first = shard_fixture_fill_block(&acc, 100 * (i + 1));
-}
-
 static int setup(void **state)
 {
 	struct shard_fixture_opts opts = { .flags = TABLE_ROW_CRC };
 
 	(void)state;
-	open_with(&opts);
+	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
 	return 0;
 }
 
@@ -36,19 +27,6 @@ static int teardown(void **state)
 	access_close(&acc);
 	shard_fixture_close(&fx);
 	return 0;
-}
-
-static void set_word(uint64_t off, uint64_t word)
-{
-	assert_int_equal(transport_store(fx.conn.tree, off, &word, 8), 0);
-}
-
-static uint64_t get_word(uint64_t off)
-{
-	uint64_t word = 0;
-
-	assert_int_equal(transport_load(fx.conn.tree, off, &word), 0);
-	return word;
 }
 
 static struct shard_check_report check(void)
@@ -107,7 +85,7 @@ static void shard_check__a_wrong_sum(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, get_word(off) + 1);
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
 	report = check();
 	expect_one(&report, "view 1");
 	assert_true(report.wrong_nodes > 0);
@@ -120,7 +98,7 @@ static void shard_check__a_wrong_sum_of_a_dirty_shard_is_drift(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, get_word(off) + 1);
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
 	assert_int_equal(shard_mark_dirty(fx.shard), 0);
 	report = check();
 	assert_int_equal(report.problems, 0);
@@ -134,7 +112,7 @@ static void shard_check__a_wrong_size(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, get_word(off) + 2);
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 2);
 	report = check();
 	expect_one(&report, "size is 2 off");
 }
@@ -144,30 +122,32 @@ static void shard_check__an_unfinished_rebuild(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
-		 epoch_make(0, EPOCH_ZERO, 4));
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_ZERO, 4));
 	report = check();
 	expect_one(&report, "a rebuild by owner 4");
 }
 
 static void shard_check__a_ticket_at_head(void **state)
 {
-	uint64_t header = get_word(shard_header_off(fx.shard, last_block()));
+	uint64_t header = shard_fixture_load(&fx, shard_header_off(fx.shard, last_block()));
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(shard_word_off(fx.shard, offsetof(struct shard_words, head)), block_seq(header));
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, head)),
+			    block_seq(header));
 	report = check();
 	expect_one(&report, "but head is at");
 }
 
 static void shard_check__a_ticket_of_another_block(void **state)
 {
-	uint64_t off = shard_header_off(fx.shard, last_block()), header = get_word(off);
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, block_make(false, 1, block_seq(header) - 1));
+	shard_fixture_store(&fx, off, block_make(false, 1, block_seq(header) - 1));
 	report = check();
 	expect_one(&report, "is of block");
 	assert_int_equal(report.wrong_headers, 1);
@@ -175,22 +155,24 @@ static void shard_check__a_ticket_of_another_block(void **state)
 
 static void shard_check__an_owner_out_of_range(void **state)
 {
-	uint64_t off = shard_header_off(fx.shard, last_block()), header = get_word(off);
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, block_make(false, 17, block_seq(header)));
+	shard_fixture_store(&fx, off, block_make(false, 17, block_seq(header)));
 	report = check();
 	expect_one(&report, "closed by owner 17 of 16");
 }
 
 static void shard_check__an_open_block_of_nobody(void **state)
 {
-	uint64_t off = shard_header_off(fx.shard, last_block()), header = get_word(off);
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(off, block_make(true, 5, block_seq(header)));
+	shard_fixture_store(&fx, off, block_make(true, 5, block_seq(header)));
 	report = check();
 	expect_one(&report, "slot 4 is free");
 	assert_int_equal(report.open_blocks, 1);
@@ -216,25 +198,26 @@ static void shard_check__an_open_block_of_a_live_owner_is_sound(void **state)
 static void set_leaf(uint32_t slot, uint64_t word)
 {
 	const struct sumtree *tree = &fx.shard->trees[0];
-	uint64_t off = shard_leaf_off(fx.shard, 0, slot), old = get_word(off);
+	uint64_t off = shard_leaf_off(fx.shard, 0, slot), old = shard_fixture_load(&fx, off);
 	uint64_t delta = leaf_priority(word) - leaf_priority(old);
 	uint64_t live = (uint64_t)(leaf_priority(word) != 0) - (leaf_priority(old) != 0);
 	uint32_t node = slot;
 
-	set_word(off, word);
+	shard_fixture_store(&fx, off, word);
 	for (uint32_t l = 1; l <= tree->geo.levels; l++) {
 		uint64_t at;
 
 		node /= tree->geo.fanout[l - 1];
 		at = tree->inner_off[0] + tree->level_off[l] + node * 8ull;
-		set_word(at, get_word(at) + delta);
+		shard_fixture_store(&fx, at, shard_fixture_load(&fx, at) + delta);
 	}
-	set_word(tree->inner_off[0], get_word(tree->inner_off[0]) + live);
+	shard_fixture_store(&fx, tree->inner_off[0],
+			    shard_fixture_load(&fx, tree->inner_off[0]) + live);
 }
 
 static void shard_check__a_leaf_newer_than_its_header(void **state)
 {
-	uint64_t word = get_word(shard_leaf_off(fx.shard, 0, first + 5));
+	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first + 5));
 	struct shard_check_report report;
 
 	(void)state;
@@ -258,7 +241,7 @@ static void shard_check__a_leaf_of_a_block_never_claimed(void **state)
 
 static void shard_check__a_live_repeated_row(void **state)
 {
-	uint64_t word = get_word(shard_leaf_off(fx.shard, 0, first));
+	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first));
 	struct shard_check_report report;
 
 	(void)state;
@@ -311,7 +294,8 @@ static void shard_check__a_torn_row(void **state)
 
 static void shard_check__an_anchor_that_is_no_step(void **state)
 {
-	struct row_tail tail = { .gen = leaf_gen(get_word(shard_leaf_off(fx.shard, 0, first))),
+	struct row_tail tail = { .gen = leaf_gen(shard_fixture_load(
+					 &fx, shard_leaf_off(fx.shard, 0, first))),
 				 .flags = ROW_FINAL };
 	struct shard_check_report report;
 
@@ -337,8 +321,9 @@ static void shard_check__more_committed_than_admitted(void **state)
 
 	(void)state;
 	assert_int_equal(teardown(NULL), 0);
-	open_with(&opts);
-	set_word(fx.desc.views[0].words_off + offsetof(struct view_words, smp_committed), 3);
+	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
+	shard_fixture_store(
+		&fx, fx.desc.views[0].words_off + offsetof(struct view_words, smp_committed), 3);
 	report = check();
 	expect_one(&report, "3 samples committed, only 0 admitted");
 	assert_int_equal(shard_check(fx.shard, &slack, &report), 0);
@@ -350,7 +335,8 @@ static void shard_check__a_promise_of_no_possible_epoch(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(shard_slot_off(fx.shard, 0) + offsetof(struct client_slot, promise), 5);
+	shard_fixture_store(&fx,
+			    shard_slot_off(fx.shard, 0) + offsetof(struct client_slot, promise), 5);
 	report = check();
 	expect_one(&report, "promise 5 under epoch 0");
 	assert_int_equal(report.busy_slots, 1);
@@ -361,7 +347,7 @@ static void shard_check__an_unknown_slot_state(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	set_word(shard_slot_off(fx.shard, 7), 9);
+	shard_fixture_store(&fx, shard_slot_off(fx.shard, 7), 9);
 	report = check();
 	expect_one(&report, "slot 7: state 9");
 }
@@ -372,7 +358,7 @@ static void shard_check__keeps_the_words_of_the_first_problems_only(void **state
 
 	(void)state;
 	for (uint32_t i = 1; i < SHARD_FIXTURE_CLIENTS; i++)
-		set_word(shard_slot_off(fx.shard, i), 9);
+		shard_fixture_store(&fx, shard_slot_off(fx.shard, i), 9);
 	report = check();
 	assert_int_equal(report.problems, SHARD_FIXTURE_CLIENTS - 1);
 	assert_int_equal(report.n_texts, SHARD_CHECK_TEXTS);

@@ -24,19 +24,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void set_word(uint64_t off, uint64_t word)
-{
-	assert_int_equal(transport_store(fx.conn.tree, off, &word, 8), 0);
-}
-
-static uint64_t get_word(uint64_t off)
-{
-	uint64_t word = 0;
-
-	assert_int_equal(transport_load(fx.conn.tree, off, &word), 0);
-	return word;
-}
-
 static uint64_t slot_off(uint32_t slot, size_t member)
 {
 	return shard_slot_off(fx.shard, slot) + member;
@@ -44,12 +31,13 @@ static uint64_t slot_off(uint32_t slot, size_t member)
 
 static uint64_t dirty(void)
 {
-	return get_word(shard_word_off(fx.shard, offsetof(struct shard_words, dirty)));
+	return shard_fixture_load(&fx,
+				  shard_word_off(fx.shard, offsetof(struct shard_words, dirty)));
 }
 
 static void set_promise(uint32_t slot, uint64_t promise)
 {
-	set_word(slot_off(slot, offsetof(struct client_slot, promise)), promise);
+	shard_fixture_store(&fx, slot_off(slot, offsetof(struct client_slot, promise)), promise);
 }
 
 static void slot_take__says_whose_it_is(void **state)
@@ -89,13 +77,13 @@ static void slot_take__over_a_half_written_one(void **state)
 
 	(void)state;
 	set_promise(3, 0);
-	set_word(limit, 12);
-	set_word(slot_off(3, offsetof(struct client_slot, lease)), 5);
+	shard_fixture_store(&fx, limit, 12);
+	shard_fixture_store(&fx, slot_off(3, offsetof(struct client_slot, lease)), 5);
 	assert_int_equal(slot_take(fx.shard, 3, &someone, 9), 0);
 	assert_int_equal(slot_read(fx.shard, 3, &info), 0);
 	assert_int_equal(info.promise, SLOT_IDLE);
 	assert_int_equal(info.lease, 9);
-	assert_int_equal(get_word(limit), 0);
+	assert_int_equal(shard_fixture_load(&fx, limit), 0);
 }
 
 static void slot_find_free__skips_those_in_use(void **state)
@@ -136,8 +124,8 @@ static void slot_release__in_the_middle_of_its_rebuild_is_busy(void **state)
 {
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
-	set_word(shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
-		 epoch_make(0, EPOCH_ZERO, 5));
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_ZERO, 5));
 	assert_int_equal(slot_release(fx.shard, 4), -EBUSY);
 }
 
@@ -206,7 +194,8 @@ static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
 	assert_int_equal(report.closed, 1);
 	assert_int_equal(ring_close(&mine), 0); /* as its header says: closed, by this owner */
-	assert_true(block_is_open(get_word(shard_header_off(fx.shard, theirs.index))));
+	assert_true(
+		block_is_open(shard_fixture_load(&fx, shard_header_off(fx.shard, theirs.index))));
 	assert_int_equal(ring_close(&theirs), 0);
 	access_close(&acc[0]);
 	access_close(&acc[1]);
@@ -222,19 +211,23 @@ static void fence_settle__gives_admissions_back_once(void **state)
 
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	set_word(words + offsetof(struct view_words, ins_admitted), 100);
-	set_word(words + offsetof(struct view_words, smp_admitted), 50);
-	set_word(limits + offsetof(struct slot_limits, ins_admitted), 30);
-	set_word(limits + offsetof(struct slot_limits, ins_committed), 20);
-	set_word(limits + offsetof(struct slot_limits, smp_admitted), 8);
-	set_word(limits + offsetof(struct slot_limits, smp_committed), 9); /* cut between stores */
+	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_admitted), 100);
+	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_admitted), 50);
+	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, ins_admitted), 30);
+	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, ins_committed), 20);
+	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, smp_admitted), 8);
+	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, smp_committed),
+			    9); /* cut between stores */
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
 	assert_int_equal(report.given_back[0], 10);
 	assert_int_equal(report.given_back[1], 0);
-	assert_int_equal(get_word(words + offsetof(struct view_words, ins_admitted)), 90);
-	assert_int_equal(get_word(words + offsetof(struct view_words, smp_admitted)), 50);
+	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+			 90);
+	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, smp_admitted)),
+			 50);
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0); /* again: the slot is free */
-	assert_int_equal(get_word(words + offsetof(struct view_words, ins_admitted)), 90);
+	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+			 90);
 }
 
 /* A server was killed after it had marked the slot; the next one settles the rest. */
@@ -245,7 +238,7 @@ static void fence_settle__goes_on_from_a_fenced_slot(void **state)
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
 	set_promise(0, 0);
-	set_word(slot_off(0, offsetof(struct client_slot, state)), SLOT_FENCED);
+	shard_fixture_store(&fx, slot_off(0, offsetof(struct client_slot, state)), SLOT_FENCED);
 	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
 	assert_int_equal(fence_settle(fx.shard, 1, NULL), 0);
 	assert_int_equal(dirty(), 1);
@@ -260,10 +253,10 @@ static void fence_settle__makes_its_rebuild_ownerless(void **state)
 
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
-	set_word(off, epoch_make(6, EPOCH_DUAL, 5));
+	shard_fixture_store(&fx, off, epoch_make(6, EPOCH_DUAL, 5));
 	assert_int_equal(fence_settle(fx.shard, 5, &report), 0);
 	assert_true(report.had_rebuild);
-	assert_int_equal(get_word(off), epoch_make(6, EPOCH_DUAL, 0));
+	assert_int_equal(shard_fixture_load(&fx, off), epoch_make(6, EPOCH_DUAL, 0));
 }
 
 static void fence_settle__owner_out_of_range(void **state)
