@@ -20,38 +20,56 @@ static uint64_t place_of(uint64_t key)
 	return (uint64_t)key_shard(key) << 24 | key_slot(key);
 }
 
-/* Stable merge of sorted runs, bottom up, with the scratch as the second buffer. */
-static void merge_sort(uint64_t *order, uint64_t *spare, const uint64_t *keys, uint32_t n)
-{
-	for (uint32_t width = 1; width < n; width *= 2) {
-		for (uint32_t lo = 0; lo < n; lo += 2 * width) {
-			uint32_t mid = lo + width < n ? lo + width : n;
-			uint32_t hi = lo + 2 * width < n ? lo + 2 * width : n;
-			uint32_t a = lo;
-			uint32_t b = mid;
+#define INDEX_BITS 16 /* of a place with its index: batches have at most 65536 items */
+#define DIGIT_BITS 8
+#define DIGITS 5 /* of a place */
+#define DIGIT_VALUES (1u << DIGIT_BITS)
 
-			for (uint32_t k = lo; k < hi; k++) {
-				bool left = b == hi ||
-					    (a < mid &&
-					     place_of(keys[order[a]]) <= place_of(keys[order[b]]));
-				spare[k] = left ? order[a++] : order[b++];
-			}
-		}
-		memcpy(order, spare, n * sizeof(*order));
+static uint32_t digit_of(uint64_t word, uint32_t digit)
+{
+	return (uint32_t)(word >> (INDEX_BITS + digit * DIGIT_BITS)) & (DIGIT_VALUES - 1);
+}
+
+/* One pass of a radix sort, from the last digit to the first; false = all have the same digit. */
+static bool sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t digit)
+{
+	uint32_t at[DIGIT_VALUES] = { 0 };
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[digit_of(from[i], digit)]++;
+	if (at[digit_of(from[0], digit)] == n)
+		return false;
+	for (uint32_t v = 0; v < DIGIT_VALUES; v++) {
+		uint32_t count = at[v];
+
+		at[v] = sum;
+		sum += count;
 	}
+	for (uint32_t i = 0; i < n; i++)
+		to[at[digit_of(from[i], digit)]++] = from[i];
+	return true;
 }
 
 void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
 	uint64_t *order = sp->scratch.order;
+	uint64_t *spare = sp->scratch.spare;
 	bool sorted = true;
 
 	for (uint32_t i = 0; i < n; i++) {
-		order[i] = i;
-		sorted &= i == 0 || place_of(keys[i - 1]) <= place_of(keys[i]);
+		order[i] = place_of(keys[i]) << INDEX_BITS | i;
+		sorted &= i == 0 || order[i - 1] < order[i];
 	}
-	if (!sorted)
-		merge_sort(order, sp->scratch.spare, keys, n);
+	for (uint32_t d = 0; !sorted && d < DIGITS; d++)
+		if (sort_digit(order, spare, n, d)) {
+			uint64_t *swap = order;
+
+			order = spare;
+			spare = swap;
+		}
+	for (uint32_t i = 0; i < n; i++)
+		sp->scratch.order[i] = order[i] & ((1u << INDEX_BITS) - 1);
 }
 
 /* -------- update -------- */

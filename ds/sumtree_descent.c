@@ -65,7 +65,7 @@ static void settle(struct sumtree_descent *down, uint32_t i, const struct draw_s
 {
 	struct draw_lanes *lanes = &down->lanes;
 	uint64_t words[TREE_MAX_FANOUT], mass[TREE_MAX_FANOUT];
-	uint64_t total, r = lanes->r[i], prefix = 0;
+	uint64_t total, r = lanes->r[i], prefix = 0, below = 0;
 	uint32_t child = 0;
 
 	if (sumtree_descent_is_lost(down, i) || step->fanout == 0)
@@ -75,11 +75,17 @@ static void settle(struct sumtree_descent *down, uint32_t i, const struct draw_s
 		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
 		r = rng_uniform_u64(down->rng, total);
 	}
-	while (child + 1 < step->fanout && prefix + mass[child] <= r)
-		prefix += mass[child++];
+	for (uint32_t k = 1; k < step->fanout; k++) { /* where it falls is hard to predict */
+		bool here;
+
+		prefix += mass[k - 1];
+		here = prefix <= r;
+		child = here ? k : child;
+		below = here ? prefix : below;
+	}
 	lanes->node[i] = lanes->node[i] * step->fanout + child;
 	lanes->expected[i] = mass[child];
-	lanes->r[i] = r - prefix;
+	lanes->r[i] = r - below;
 	lanes->word[i] = words[child];
 	/* Only a broken region has mass behind its last node. */
 	if (total == 0 || lanes->node[i] >= step->limit)
