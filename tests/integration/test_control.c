@@ -2,6 +2,7 @@
  * The control plane with real daemons: tables over the wire, tokens, names, bad peers.
  */
 #include "tests/support/processes.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -70,18 +71,11 @@ static void expect(int got, int want)
 			 rlv_error_name(want));
 }
 
-static bool node_is_up(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
-}
-
 /* A store whose node has registered. */
 static struct rlv_store *open_store(struct control *control)
 {
 	expect(rlv_store_open("shm:s", NULL, &control->store), 0);
-	assert_true(processes_until(node_is_up, control->store));
+	store_fixture_await_node(control->store);
 	return control->store;
 }
 
@@ -267,7 +261,7 @@ static void store_open__over_tcp_with_the_token(void **state)
 	opts.token = token;
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", control->port);
 	expect(rlv_store_open(uri, &opts, &control->store), 0);
-	assert_true(processes_until(node_is_up, control->store));
+	store_fixture_await_node(control->store);
 	table = make_table(control->store, "t", 1);
 	expect(rlv_table_close(&table), 0);
 }
@@ -331,7 +325,7 @@ static void memnode__second_of_the_name_is_refused_by_the_server(void **state)
 	unsetenv("RELIVE_TOKEN");
 	setenv("RELIVE_RUNTIME_DIR", control->ps.dir, 1);
 	assert_int_equal(processes_wait(&control->ps, second, PROCESSES_WAIT_MS), 5);
-	assert_true(node_is_up(control->store));
+	assert_true(store_fixture_node_is_up(control->store));
 }
 
 static void memnode__no_memory_for_the_pool(void **state)

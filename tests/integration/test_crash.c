@@ -2,6 +2,7 @@
  * Crashes with real daemons: kill -9 and stops of clients, memory nodes and the metadata server.
  */
 #include "tests/support/processes.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -112,13 +113,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static bool node_is_up(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
-}
-
 static int create_table(struct rlv_store *store, uint32_t shards, struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
@@ -134,7 +128,7 @@ static int create_table(struct rlv_store *store, uint32_t shards, struct rlv_tab
 static void open_store(struct crash *crash)
 {
 	expect(rlv_store_open("shm:s", NULL, &crash->store), 0);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	expect(create_table(crash->store, crash->shards, &crash->table), 0);
 }
 
@@ -404,7 +398,7 @@ static void metad_killed__data_path_goes_on_and_a_restart_knows_all(void **state
 	processes_kill(&crash->ps, crash->metad, SIGKILL);
 	wait_for_steps(crash, 20000);
 	start_metad(crash, false);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	wait_for_steps(crash, 4096);
 	expect(rlv_table_info(crash->table, &before), 0);
 	expect(rlv_table_close(&crash->table), 0);
@@ -429,7 +423,7 @@ static void metad_and_client_killed__restart_settles_the_client(void **state)
 	processes_kill(&crash->ps, crash->metad, SIGKILL);
 	processes_kill(&crash->ps, actor, SIGKILL);
 	start_metad(crash, false);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	expect_clients(crash, 1);
 	expect_sound(crash);
 	expect_samples(crash);
@@ -484,7 +478,7 @@ static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(vo
 	}
 	crash->progress->stop = true;
 	assert_int_equal(processes_wait(&crash->ps, actor, PROCESSES_WAIT_MS), 0);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	(void)!rlv_table_drop(crash->store, "t");
 	assert_true(processes_until(is_empty, crash->store));
 	expect(create_table(crash->store, crash->shards, &crash->table), 0);
@@ -560,7 +554,7 @@ static void memnode_stopped__is_down_and_comes_back(void **state)
 	expect(rlv_table_create(crash->store, "u", &opts, &table), -EHOSTDOWN);
 	expect(rlv_table_create(crash->store, "u", &opts, &table), -EHOSTDOWN);
 	processes_kill(&crash->ps, crash->memnode, SIGCONT);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	expect(rlv_table_create(crash->store, "u", &opts, &table), 0);
 	expect(rlv_table_close(&table), 0);
 	expect(rlv_table_drop(crash->store, "u"), 0);
@@ -603,7 +597,7 @@ static void memnode_killed__its_shards_are_lost_not_doubled(void **state)
 	processes_kill(&crash->ps, crash->memnode, SIGKILL);
 	expect(append(writer, STEPS), 0); /* the memory lives on in those who mapped it */
 	start_memnode(crash);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	assert_true(processes_until(is_orphaned, crash->table));
 	expect(append_until_error(writer), -EHOSTDOWN);
 	expect(rlv_table_open(crash->store, "t", &table), -EHOSTDOWN);
@@ -627,7 +621,7 @@ static void memnode_on_a_file_killed__the_items_are_back(void **state)
 	expect(rlv_table_close(&crash->table), 0);
 	processes_kill(&crash->ps, crash->memnode, SIGKILL);
 	start_memnode(crash);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	expect(rlv_table_open(crash->store, "t", &crash->table), 0);
 	expect(rlv_table_info(crash->table, &after), 0);
 	assert_int_equal(before.views[0].items, after.views[0].items);
@@ -645,7 +639,7 @@ static void memnode_on_a_file_killed__a_writer_goes_on(void **state)
 	processes_kill(&crash->ps, crash->memnode, SIGKILL);
 	wait_for_steps(crash, 4096);
 	start_memnode(crash);
-	assert_true(processes_until(node_is_up, crash->store));
+	store_fixture_await_node(crash->store);
 	wait_for_steps(crash, 4096);
 	stop_actor(crash, actor);
 	expect_clients(crash, 1);

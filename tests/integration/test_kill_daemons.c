@@ -5,6 +5,7 @@
  */
 #include "tests/support/crash_rows.h"
 #include "tests/support/processes.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -19,7 +20,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MS 1000000
@@ -45,13 +45,6 @@ static void must(int ret, const char *what)
 {
 	if (ret)
 		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
-
-static void sleep_ns(int64_t ns)
-{
-	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
-
-	nanosleep(&ts, NULL);
 }
 
 /* -------- load -------- */
@@ -148,27 +141,6 @@ static void start_memnode(struct fixture *fx)
 	fx->memnode = processes_memnode(&fx->ps, "s", "a", args);
 }
 
-static bool node_is_up(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
-}
-
-static void create_table(struct fixture *fx)
-{
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 8192;
-	opts.max_writers = 2;
-	opts.max_clients = 8;
-	must(rlv_table_create(fx->store, "t", &opts, &fx->table), "create");
-}
-
 static bool has_worked(void *ctx)
 {
 	struct shared *shared = ((struct fixture *)ctx)->shared;
@@ -188,8 +160,8 @@ static int setup(void **state)
 	start_metad(&fx);
 	start_memnode(&fx);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
-	assert_true(processes_until(node_is_up, fx.store));
-	create_table(&fx);
+	store_fixture_await_node(fx.store);
+	fx.table = store_fixture_crash_table(fx.store, 8192, 0);
 	fx.worker = processes_fork(&fx.ps, run_worker, fx.shared);
 	assert_true(processes_until(has_worked, &fx));
 	rng_seed(&fx.rng, test_seed("kill_daemons", 20240921), 0);
@@ -213,7 +185,7 @@ static uint64_t window(struct fixture *fx)
 {
 	uint64_t before = atomic_load(&fx->shared->loops);
 
-	sleep_ns(WINDOW_MS * MS);
+	processes_sleep_ns(WINDOW_MS * MS);
 	if (atomic_load(&fx->shared->error))
 		fail_msg("the worker: %s", fx->shared->why);
 	return atomic_load(&fx->shared->loops) - before;
@@ -270,12 +242,12 @@ static void metad__killed_under_load(void **state)
 	for (uint32_t i = 0; i < kills(); i++) {
 		uint64_t now;
 
-		sleep_ns((int64_t)rng_uniform_u64(&fx->rng, 20 * MS));
+		processes_sleep_ns((int64_t)rng_uniform_u64(&fx->rng, 20 * MS));
 		processes_kill(&fx->ps, fx->metad, SIGKILL);
 		now = window(fx);
 		without = now < without ? now : without;
 		start_metad(fx);
-		assert_true(processes_until(node_is_up, fx->store));
+		store_fixture_await_node(fx->store);
 		assert_int_equal(processes_wait(&fx->ps, processes_fork(&fx->ps, run_visitor, NULL),
 						PROCESSES_WAIT_MS),
 				 0);
@@ -300,13 +272,13 @@ static void memnode__killed_under_load(void **state)
 		      (unsigned long long)with, (unsigned long long)without);
 	assert_true(without > 0);
 	start_memnode(fx);
-	assert_true(processes_until(node_is_up, fx->store));
+	store_fixture_await_node(fx->store);
 	assert_int_equal(processes_wait(&fx->ps, fx->worker, PROCESSES_WAIT_MS), 1);
 	assert_int_equal(atomic_load(&fx->shared->error), -EHOSTDOWN);
 	assert_int_equal(rlv_table_open(fx->store, "t", &table), -EHOSTDOWN);
 	must(rlv_table_close(&fx->table), "close of a table whose node is gone");
 	must(rlv_table_drop(fx->store, "t"), "drop");
-	create_table(fx);
+	fx->table = store_fixture_crash_table(fx->store, 8192, 0);
 	expect_sound(fx);
 }
 
@@ -343,7 +315,7 @@ static void throw_garbage(struct fixture *fx, const char *name, int type)
 			(void)shutdown(fd, SHUT_WR);
 	}
 	if (n % 3)
-		sleep_ns(MS / 10);
+		processes_sleep_ns(MS / 10);
 	close(fd);
 }
 

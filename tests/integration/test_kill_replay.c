@@ -5,6 +5,7 @@
  */
 #include "tests/support/crash_rows.h"
 #include "tests/support/processes.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -17,7 +18,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POOL "64M"
@@ -228,13 +228,6 @@ static void must(int ret, const char *what)
 		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
 }
 
-static bool node_is_up(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
-}
-
 static void create_table(struct fixture *fx, const struct kind *kind)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
@@ -319,28 +312,21 @@ static uint64_t all_calls(const struct fixture *fx, uint32_t except)
 	return sum;
 }
 
-static void sleep_ns(int64_t ns)
-{
-	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
-
-	nanosleep(&ts, NULL);
-}
-
 /* Kills one, watches the others go on, and starts it anew. */
 static void kill_one(struct fixture *fx, const struct kind *kind)
 {
 	uint32_t victim = (uint32_t)rng_uniform_u64(&fx->rng, ROLES);
 	uint64_t before;
 
-	sleep_ns((int64_t)rng_uniform_u64(&fx->rng, KILL_GAP_MS * MS));
+	processes_sleep_ns((int64_t)rng_uniform_u64(&fx->rng, KILL_GAP_MS * MS));
 	check_roles(fx);
 	processes_kill(&fx->ps, fx->pids[victim], SIGKILL);
 	before = all_calls(fx, victim);
-	sleep_ns(KILL_GAP_MS * MS / 2);
+	processes_sleep_ns(KILL_GAP_MS * MS / 2);
 	for (uint32_t i = 0; all_calls(fx, victim) == before; i++) {
 		if (i == 1000)
 			fail_msg("nobody did anything after role %u was killed", victim);
-		sleep_ns(MS);
+		processes_sleep_ns(MS);
 	}
 	start_role(fx, kind, victim);
 }
@@ -422,13 +408,13 @@ static void run(struct fixture *fx, const struct kind *kind, uint32_t n)
 {
 	rng_seed(&fx->rng, test_seed(kind->name, 20240918), 0);
 	must(rlv_store_open("shm:s", NULL, &fx->store), "open");
-	assert_true(processes_until(node_is_up, fx->store));
+	store_fixture_await_node(fx->store);
 	create_table(fx, kind);
 	for (uint32_t i = 0; i < ROLES; i++)
 		start_role(fx, kind, i);
 	for (uint32_t i = 0; i < n; i++)
 		kill_one(fx, kind);
-	sleep_ns(KILL_GAP_MS * MS);
+	processes_sleep_ns(KILL_GAP_MS * MS);
 	stop_all(fx);
 	settle(fx);
 	check_slots(fx);
@@ -443,7 +429,7 @@ static void run_and_kill_all(struct fixture *fx, const struct kind *kind)
 	atomic_store(&fx->scene->stop, false);
 	for (uint32_t i = 0; i < ROLES; i++)
 		start_role(fx, kind, i);
-	sleep_ns(2 * KILL_GAP_MS * MS);
+	processes_sleep_ns(2 * KILL_GAP_MS * MS);
 	kill_all(fx);
 	settle(fx);
 	check_slots(fx);

@@ -4,6 +4,7 @@
  */
 #include "tests/support/crash_rows.h"
 #include "tests/support/processes.h"
+#include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
@@ -16,7 +17,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MS 1000000
@@ -45,13 +45,6 @@ static void must(int ret, const char *what)
 {
 	if (ret)
 		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
-
-static void sleep_ns(int64_t ns)
-{
-	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
-
-	nanosleep(&ts, NULL);
 }
 
 /* -------- those who are stopped -------- */
@@ -111,7 +104,7 @@ static int run_debtor(void *ctx)
 		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL);
 	atomic_fetch_add(&shared->calls, 1);
 	while (!atomic_load(&shared->go_on))
-		sleep_ns(MS);
+		processes_sleep_ns(MS);
 	if (ret == 0)
 		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, 256, NULL);
 	if (ret == 0)
@@ -120,28 +113,6 @@ static int run_debtor(void *ctx)
 }
 
 /* -------- fixture -------- */
-
-static bool node_is_up(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_nodes == 1 && info.nodes[0].state == 1;
-}
-
-static void create_table(struct fixture *fx)
-{
-	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
-
-	opts.columns = crash_columns;
-	opts.n_columns = CRASH_COLUMNS;
-	opts.views = crash_views;
-	opts.n_views = CRASH_VIEWS;
-	opts.capacity = 2048;
-	opts.block = 64;
-	opts.max_writers = 2;
-	opts.max_clients = 8;
-	must(rlv_table_create(fx->store, "t", &opts, &fx->table), "create");
-}
 
 static int open_fixture(void **state, const char *stalled)
 {
@@ -159,8 +130,8 @@ static int open_fixture(void **state, const char *stalled)
 	(void)processes_metad(&fx.ps, "s", metad);
 	(void)processes_memnode(&fx.ps, "s", "a", memnode);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
-	assert_true(processes_until(node_is_up, fx.store));
-	create_table(&fx);
+	store_fixture_await_node(fx.store);
+	fx.table = store_fixture_crash_table(fx.store, 2048, 64);
 	must(rlv_writer_open(fx.table, NULL, &fx.writer), "writer");
 	sampler.gamma = 1;
 	must(rlv_sampler_open(fx.table, &sampler, &fx.sampler), "sampler");
@@ -258,7 +229,7 @@ static void writer__stopped_while_the_ring_goes_round_twice(void **state)
 	for (uint32_t i = 0; i < STOPS; i++) {
 		uint64_t calls;
 
-		sleep_ns((int64_t)rng_uniform_u64(&fx->rng, 5 * MS));
+		processes_sleep_ns((int64_t)rng_uniform_u64(&fx->rng, 5 * MS));
 		processes_kill(&fx->ps, pid, SIGSTOP);
 		calls = atomic_load(&fx->shared->calls);
 		go_round(fx, 2);
@@ -318,7 +289,7 @@ static void rebuild__waits_for_a_stopped_client_and_names_it(void **state)
 
 	for (uint32_t i = 0; i < 2; i++) {
 		kill_debtor(fx);
-		sleep_ns(400 * MS);
+		processes_sleep_ns(400 * MS);
 	}
 	assert_true(processes_until(somebody_waits, fx));
 	must(rlv_store_info(fx->store, &info), "info");

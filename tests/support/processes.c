@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOK_US 5000
@@ -66,6 +67,13 @@ void processes_fini(struct processes *ps)
 		}
 	nftw(ps->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	unsetenv("RELIVE_RUNTIME_DIR");
+}
+
+void processes_sleep_ns(int64_t ns)
+{
+	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
+
+	nanosleep(&ts, NULL);
 }
 
 void processes_path(const struct processes *ps, const char *name, char out[PROCESSES_PATH + 64])

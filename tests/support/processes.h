@@ -52,6 +52,8 @@ pid_t processes_memnode(struct processes *ps, const char *store, const char *nam
 /* Calls fn every 5 ms until it is true: false = it never was within PROCESSES_WAIT_MS. */
 bool processes_until(bool (*fn)(void *ctx), void *ctx);
 
+void processes_sleep_ns(int64_t ns);
+
 /* DIR/name */
 void processes_path(const struct processes *ps, const char *name, char out[PROCESSES_PATH + 64]);
 
