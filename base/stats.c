@@ -42,7 +42,6 @@ void stats_hist_record_n(struct stats_hist *hist, uint64_t value, uint64_t n)
 	if (n == 0)
 		return;
 	hist->count += n;
-	hist->sum += value * n;
 	hist->min = min_u64(hist->min, value);
 	hist->max = max_u64(hist->max, value);
 	hist->buckets[bucket_of(value)] += n;
@@ -56,7 +55,6 @@ void stats_hist_record(struct stats_hist *hist, uint64_t value)
 void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from)
 {
 	into->count += from->count;
-	into->sum += from->sum;
 	into->min = min_u64(into->min, from->min);
 	into->max = max_u64(into->max, from->max);
 	for (unsigned i = 0; i < STATS_HIST_BUCKETS; i++)
@@ -90,11 +88,6 @@ uint64_t stats_hist_quantile(const struct stats_hist *hist, double q)
 			return min_u64(bucket_last(i), hist->max);
 	}
 	return hist->max;
-}
-
-double stats_hist_mean(const struct stats_hist *hist)
-{
-	return hist->count ? (double)hist->sum / (double)hist->count : 0;
 }
 
 static int compare_doubles(const void *a, const void *b)

@@ -43,7 +43,6 @@ static inline uint64_t stats_counter_get(const struct stats_counter *counter)
 /* Thread: owner. Several threads record into one each, then merge. */
 struct stats_hist {
 	uint64_t count;
-	uint64_t sum; /* of the values; wraps after 584 years of ns */
 	uint64_t min; /* UINT64_MAX while empty */
 	uint64_t max;
 	uint64_t buckets[STATS_HIST_BUCKETS];
@@ -64,8 +63,6 @@ void stats_hist_merge(struct stats_hist *into, const struct stats_hist *from);
  * at least q of all values are <= v. q is clamped to [0, 1]; 0 gives the min, empty gives 0.
  */
 uint64_t stats_hist_quantile(const struct stats_hist *hist, double q);
-
-double stats_hist_mean(const struct stats_hist *hist);
 
 /* For the median and spread over the windows of a bench; sorts values in place. n > 0. */
 double stats_median(double *values, uint64_t n);

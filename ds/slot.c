@@ -146,8 +146,3 @@ int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_
 		decode(&heads[i], first + i, &infos_out[i]);
 	return rc;
 }
-
-bool slot_is_dead(const struct slot_info *info)
-{
-	return info->state != SLOT_FREE && process_is_gone(&info->process);
-}

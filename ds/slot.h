@@ -56,7 +56,4 @@ RLV_MUST_CHECK int slot_read(struct shard *shard, uint32_t slot, struct slot_inf
 RLV_MUST_CHECK int slot_read_many(struct shard *shard, uint32_t first, uint32_t n,
 				  struct slot_info *infos_out);
 
-/* Held by a process of this host that is gone for ever: the proof that a fence needs. */
-bool slot_is_dead(const struct slot_info *info);
-
 #endif

@@ -209,10 +209,3 @@ bool slots_any(const struct slots *slots, uint64_t client_id)
 			return true;
 	return false;
 }
-
-uint64_t slots_holder(const struct slots *slots, uint32_t owner)
-{
-	if (owner == 0 || owner > slots->n || !slots->entries[owner - 1].taken)
-		return 0;
-	return slots->entries[owner - 1].client_id;
-}

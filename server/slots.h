@@ -65,7 +65,4 @@ RLV_MUST_CHECK int slots_settle(struct slots *slots, uint64_t client_id, bool *d
 /* Does the client hold any? */
 bool slots_any(const struct slots *slots, uint64_t client_id);
 
-/* Holder of an owner id, 0 = none. */
-uint64_t slots_holder(const struct slots *slots, uint32_t owner);
-
 #endif

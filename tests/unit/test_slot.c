@@ -129,21 +129,6 @@ static void slot_release__in_the_middle_of_its_rebuild_is_busy(void **state)
 	assert_int_equal(slot_release(fx.shard, 4), -EBUSY);
 }
 
-static void slot_is_dead__asks_for_the_process(void **state)
-{
-	struct slot_info info;
-
-	(void)state;
-	shard_fixture_take_slot(fx.shard, 1);
-	assert_int_equal(slot_take(fx.shard, 1, &someone, 1), 0);
-	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
-	assert_false(slot_is_dead(&info));
-	assert_int_equal(slot_read(fx.shard, 1, &info), 0);
-	assert_true(slot_is_dead(&info));
-	assert_int_equal(slot_read(fx.shard, 2, &info), 0);
-	assert_false(slot_is_dead(&info)); /* nobody has it */
-}
-
 static void fence_settle__an_idle_owner_leaves_no_drift(void **state)
 {
 	struct fence_report report;
@@ -279,7 +264,6 @@ int main(void)
 		TEST(slot_release__frees_an_idle_slot),
 		TEST(slot_release__with_a_promise_is_busy),
 		TEST(slot_release__in_the_middle_of_its_rebuild_is_busy),
-		TEST(slot_is_dead__asks_for_the_process),
 		TEST(fence_settle__an_idle_owner_leaves_no_drift),
 		TEST(fence_settle__an_owner_in_a_call_makes_the_shard_dirty),
 		TEST(fence_settle__closes_only_the_dead_owners_blocks),
