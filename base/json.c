@@ -5,52 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-
-#define FIRST_CAPACITY 256
-
 static void fail(struct json *json, int error)
 {
 	if (!json->error)
 		json->error = error;
 }
 
-static bool make_room(struct json *json, size_t n)
-{
-	size_t capacity = json->capacity ? json->capacity : FIRST_CAPACITY;
-	char *text;
-
-	while (capacity - json->len <= n) {
-		if (capacity > SIZE_MAX / 2)
-			return false;
-		capacity *= 2;
-	}
-	if (capacity == json->capacity)
-		return true;
-	text = mem_resize(json->text, capacity);
-	if (!text)
-		return false;
-	json->text = text;
-	json->capacity = capacity;
-	return true;
-}
-
 static void write_bytes(struct json *json, const char *bytes, size_t n)
 {
-	if (json->error)
-		return;
-	if (json->file) {
-		if (fwrite(bytes, 1, n, json->file) != n)
-			fail(json, -EIO);
-		return;
-	}
-	if (!make_room(json, n)) {
-		fail(json, -ENOMEM);
-		return;
-	}
-	memcpy(json->text + json->len, bytes, n);
-	json->len += n;
-	json->text[json->len] = '\0';
+	if (!json->error && fwrite(bytes, 1, n, json->file) != n)
+		fail(json, -EIO);
 }
 
 static void write_text(struct json *json, const char *text)
@@ -102,21 +66,10 @@ static void end(struct json *json, bool is_object)
 	write_text(json, is_object ? "}" : "]");
 }
 
-void json_init_file(struct json *json, FILE *file)
+void json_init(struct json *json, FILE *file)
 {
 	memset(json, 0, sizeof(*json));
 	json->file = file;
-}
-
-void json_init_buffer(struct json *json)
-{
-	memset(json, 0, sizeof(*json));
-}
-
-void json_fini(struct json *json)
-{
-	mem_free(json->text);
-	memset(json, 0, sizeof(*json));
 }
 
 void json_object_begin(struct json *json)
@@ -278,12 +231,6 @@ void json_bool(struct json *json, bool value)
 	write_text(json, value ? "true" : "false");
 }
 
-void json_null(struct json *json)
-{
-	before_value(json);
-	write_text(json, "null");
-}
-
 void json_put_string(struct json *json, const char *key, const char *text)
 {
 	json_key(json, key);
@@ -327,12 +274,7 @@ int json_finish(struct json *json)
 {
 	if (json->depth != 0)
 		fail(json, -EINVAL);
-	if (json->file && fflush(json->file) != 0)
+	if (fflush(json->file) != 0)
 		fail(json, -EIO);
 	return json->error;
-}
-
-const char *json_text(const struct json *json)
-{
-	return json->text ? json->text : "";
 }

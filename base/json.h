@@ -1,5 +1,5 @@
 /*
- * json.h - a JSON writer: to a stream, or to a buffer that grows.
+ * json.h - a JSON writer to a stream.
  *
  *   json_object_begin(&j); json_key(&j, "ns"); json_double(&j, 41.2); json_object_end(&j);
  *   json_newline(&j); ret = json_finish(&j);
@@ -20,10 +20,7 @@
 #define JSON_DEPTH_MAX 32
 
 struct json {
-	FILE *file; /* NULL: into text */
-	char *text; /* grows; always ends in a 0 byte once anything was written */
-	size_t len;
-	size_t capacity;
+	FILE *file;
 	int error;      /* the first, 0 while all is well */
 	unsigned depth; /* open objects and arrays */
 	bool is_object[JSON_DEPTH_MAX];
@@ -32,10 +29,8 @@ struct json {
 	bool has_root; /* the line has its top-level value */
 };
 
-/* file is borrowed until json_fini. Thread: owner, for all of them. */
-void json_init_file(struct json *json, FILE *file);
-void json_init_buffer(struct json *json);
-void json_fini(struct json *json);
+/* file is borrowed until json_finish. Thread: owner, for all of them. */
+void json_init(struct json *json, FILE *file);
 
 void json_object_begin(struct json *json);
 void json_object_end(struct json *json);
@@ -51,7 +46,6 @@ void json_i64(struct json *json, int64_t value);
 /* The shortest form that reads back as the same double; NaN and infinities write null. */
 void json_double(struct json *json, double value);
 void json_bool(struct json *json, bool value);
-void json_null(struct json *json);
 
 /* Key and value at once. */
 void json_put_string(struct json *json, const char *key, const char *text);
@@ -65,11 +59,8 @@ void json_newline(struct json *json);
 
 /*
  * Everything closed and written? 0, -EINVAL (a call out of place, or something left open),
- * -ENOMEM, -EIO (the stream failed). Flushes the stream.
+ * -EIO (the stream failed). Flushes the stream.
  */
 int json_finish(struct json *json) RLV_MUST_CHECK;
-
-/* What a buffer holds, "" at first. Borrowed until the next write or json_fini. */
-const char *json_text(const struct json *json);
 
 #endif

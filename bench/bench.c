@@ -88,7 +88,7 @@ bool bench_init(struct bench *b, int argc, char **argv, int *exit_out)
 			return false;
 		}
 	}
-	json_init_file(&b->out, stdout);
+	json_init(&b->out, stdout);
 	return true;
 }
 
@@ -97,7 +97,6 @@ int bench_finish(struct bench *b, bool ok)
 	bench_progress(b, 0, 0, "");
 	if (b->json && json_finish(&b->out))
 		ok = false;
-	json_fini(&b->out);
 	return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

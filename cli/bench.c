@@ -77,13 +77,12 @@ static int replay(int argc, char **argv)
 	}
 	interrupt_install();
 	progress_begin(&progress, config.progress);
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	output.progress = &progress;
 	output.json = config.json ? &json : NULL;
 	ret = given ? run_given(&config, &output, &ok) : run_standard(&config, &output, &ok);
 	if (config.json && json_finish(&json) && ret == 0)
 		ret = cli_fail_local(-EIO, "write the results");
-	json_fini(&json);
 	if (!ok)
 		cli_error("a check failed");
 	return ret || !ok ? CLI_FAILURE : CLI_OK;

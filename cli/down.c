@@ -9,22 +9,19 @@
 static int print_down(const char *store, uint32_t stopped, bool as_json)
 {
 	struct json json;
-	int code;
 
 	if (!as_json) {
 		printf("store %s is down, %u daemon%s stopped\n", store, stopped,
 		       stopped == 1 ? "" : "s");
 		return CLI_OK;
 	}
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "store", store);
 	json_put_u64(&json, "stopped", stopped);
 	json_object_end(&json);
 	json_newline(&json);
-	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
-	json_fini(&json);
-	return code;
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
 int cmd_down(int argc, char **argv)

@@ -10,9 +10,8 @@
 static int print_json(const char *name, const struct rlv_verify_report *report)
 {
 	struct json json;
-	int ret;
 
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "table", name);
 	json_put_u64(&json, "problems", report->problems);
@@ -26,9 +25,7 @@ static int print_json(const char *name, const struct rlv_verify_report *report)
 	json_put_string(&json, "first_problem", report->first_problem);
 	json_object_end(&json);
 	json_newline(&json);
-	ret = json_finish(&json);
-	json_fini(&json);
-	return ret;
+	return json_finish(&json);
 }
 
 static void print_text(const char *name, const struct rlv_verify_report *report)

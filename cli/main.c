@@ -57,15 +57,13 @@ int cmd_version(int argc, char **argv)
 		       RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
 		return CLI_OK;
 	}
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "version", rlv_version());
 	json_put_string(&json, "commit", RLV_COMMIT);
 	json_object_end(&json);
 	json_newline(&json);
-	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
-	json_fini(&json);
-	return code;
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
 int main(int argc, char **argv)

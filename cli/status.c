@@ -25,9 +25,8 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 static int print_json(const struct rlv_store_info *info)
 {
 	struct json json;
-	int code;
 
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "uri", info->uri);
 	json_put_string(&json, "server_version", info->server_version);
@@ -42,9 +41,7 @@ static int print_json(const struct rlv_store_info *info)
 	json_array_end(&json);
 	json_object_end(&json);
 	json_newline(&json);
-	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
-	json_fini(&json);
-	return code;
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
 static int print_text(const struct rlv_store_info *info)

@@ -147,9 +147,8 @@ static void json_columns(struct json *json, const struct rlv_table_info *info)
 int table_print_json(const struct rlv_table_info *info, FILE *file)
 {
 	struct json json;
-	int ret;
 
-	json_init_file(&json, file);
+	json_init(&json, file);
 	json_object_begin(&json);
 	json_put_string(&json, "table", info->name);
 	json_put_u64(&json, "capacity", info->capacity);
@@ -171,7 +170,5 @@ int table_print_json(const struct rlv_table_info *info, FILE *file)
 	json_array_end(&json);
 	json_object_end(&json);
 	json_newline(&json);
-	ret = json_finish(&json);
-	json_fini(&json);
-	return ret;
+	return json_finish(&json);
 }

@@ -17,7 +17,6 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 {
 	char bytes[UNITS_TEXT_BYTES];
 	struct json json;
-	int code;
 
 	if (!as_json) {
 		printf("%s\n", store->uri);
@@ -28,7 +27,7 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 			store->name);
 		return CLI_OK;
 	}
-	json_init_file(&json, stdout);
+	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "uri", store->uri);
 	json_put_string(&json, "store", store->name);
@@ -40,9 +39,7 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 	json_array_end(&json);
 	json_object_end(&json);
 	json_newline(&json);
-	code = json_finish(&json) ? CLI_FAILURE : CLI_OK;
-	json_fini(&json);
-	return code;
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
 static bool options_agree(const struct host_store_opts *opts)
