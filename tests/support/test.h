@@ -18,6 +18,26 @@
 /* Exit status of a test program whose hardware or tool is missing: shown as skipped. */
 #define TEST_EXIT_SKIP 77
 
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#define TEST_MSAN 1
+#endif
+#endif
+#ifndef TEST_MSAN
+#define TEST_MSAN 0
+#endif
+
+/*
+ * MSan believes that what a library without it has written is not initialised: a test that calls
+ * into one of Debian's says so here and returns TEST_EXIT_SKIP.
+ */
+static inline bool test_skips_msan(const char *library)
+{
+	if (TEST_MSAN)
+		print_message("skipped: %s is not built for MSan\n", library);
+	return TEST_MSAN;
+}
+
 #define TEST_RUN(tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
 
 /* The seed of a random test: usual, or what RLV_TEST_SEED says. Printed, so it can be repeated. */

@@ -289,5 +289,7 @@ int main(void)
 		CASE(nodes_admit__checks_name_and_address),
 	};
 
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

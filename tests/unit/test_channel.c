@@ -219,5 +219,7 @@ int main(void)
 		CASE(channel_unpack__no_message_gives_null),
 	};
 
+	if (test_skips_msan("protobuf-c"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

@@ -313,5 +313,7 @@ int main(void)
 		CASE(liveness_watch__a_holder_nobody_knows),
 	};
 
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

@@ -363,5 +363,7 @@ int main(void)
 		CASE(store_each_table__ends_with_the_visitors_code),
 	};
 
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }
