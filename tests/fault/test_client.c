@@ -175,9 +175,7 @@ static void client__steady_state_allocates_nothing(void **state)
 	}
 	assert_false(mem_fail_fired());
 	mem_fail_after(0);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 int main(void)

@@ -39,9 +39,7 @@ static int work(uint32_t rounds)
 			return 1;
 		rlv_batch_release(sampler, batch);
 	}
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 	return 0;
 }
 
@@ -90,6 +88,10 @@ int main(int argc, char **argv)
 
 	if (argc == 1 && sanitized) {
 		print_message("skipped: a sanitizer makes calls of its own\n");
+		return TEST_EXIT_SKIP;
+	}
+	if (argc == 1 && getenv("RLV_TEST_SLOW")) {
+		print_message("skipped: valgrind makes calls of its own\n");
 		return TEST_EXIT_SKIP;
 	}
 	if (argc > 1)

@@ -81,9 +81,7 @@ static void run_quiet(uint32_t shards, bool independent, uint32_t defer)
 	sampler = replay_sampler(&fx, &how);
 	count_draws(sampler, independent ? 256 : 1, seen);
 	expect_by_priority(seen);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__draws_by_priority(void **state)
@@ -126,9 +124,7 @@ static void sampler_sample__draws_by_priority_after_deferral(void **state)
 	assert_int_equal(rlv_sampler_flush(sampler), 0);
 	count_draws(sampler, 256, seen);
 	expect_by_priority(seen);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 /* -------- with others at work -------- */
@@ -211,9 +207,7 @@ static void sampler_sample__draws_by_priority_while_others_work(void **state)
 	pthread_join(thread, NULL);
 	assert_int_equal(atomic_load(&noise.failed), 0);
 	expect_by_priority(seen);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 int main(void)

@@ -103,6 +103,13 @@ void replay_sampler_done(struct rlv_sampler **sampler)
 	assert_null(*sampler);
 }
 
+void replay_end(struct replay_fixture *fx, struct rlv_writer **writer, struct rlv_sampler **sampler)
+{
+	replay_sampler_done(sampler);
+	replay_writer_done(writer);
+	replay_close(fx);
+}
+
 /* -------- append -------- */
 
 static struct {

@@ -32,6 +32,10 @@ struct rlv_sampler *replay_sampler(struct replay_fixture *fx, const struct rlv_s
 void replay_writer_done(struct rlv_writer **writer);
 void replay_sampler_done(struct rlv_sampler **sampler);
 
+/* The end of a test: closes its sampler, its writer and the rest. */
+void replay_end(struct replay_fixture *fx, struct rlv_writer **writer,
+		struct rlv_sampler **sampler);
+
 /* One row of n that follow each other in a stream; flags and td may be NULL. */
 struct replay_put {
 	uint32_t stream;       /* of the writer */

@@ -309,9 +309,7 @@ static void writer_append__newest_capacity_steps_stay_drawable(void **state)
 			if (replay_is_item(&fx.oracle, 0, row, &view) && !seen[row & 8191])
 				fail_msg("lap %u: row %zu of %zu is gone", lap, row, n);
 	}
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void writer_stats__count_steps_items_and_blocks(void **state)

@@ -107,9 +107,7 @@ static void sampler_sample__costs_three_phases_and_the_levels(void **state)
 		assert_true(b.read_bytes - a.read_bytes >=
 			    (uint64_t)n * 2 * replay_info(fx.table).row_bytes);
 	}
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_update__costs_one_phase_for_a_batch_as_sampled(void **state)

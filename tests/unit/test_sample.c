@@ -244,9 +244,7 @@ static void sampler_sample__one_item_fills_a_batch(void **state)
 	replay_check_batch(&fx.oracle, &view, &one_step, batch);
 	assert_true(fabs(batch->probability[255] - 1) < 1e-12);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__too_old_policies_are_left_out(void **state)
@@ -275,9 +273,7 @@ static void sampler_sample__too_old_policies_are_left_out(void **state)
 		rlv_batch_release(sampler, batch);
 	}
 	assert_true(replay_sampler_stats(sampler).redraws > 0);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 /* -------- waits -------- */
@@ -318,9 +314,7 @@ static void sampler_sample__waits_for_min_size(void **state)
 	rlv_batch_release(sampler, batch);
 	assert_true(replay_sampler_stats(sampler).limiter_waits == 1);
 	assert_true(replay_sampler_stats(sampler).limiter_wait_ns >= 20u * MS);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 /* Samples per insert 2, 8 either way: the law of the header, step by step. */

@@ -156,9 +156,7 @@ static void table_drop__old_handles_cannot_touch_the_next_table(void **state)
 
 		assert_true(rc == -EINVAL || (rc == 0 && result.stale == 1));
 	}
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void table_drop__gives_its_space_back(void **state)
@@ -287,9 +285,7 @@ static void fork__every_call_on_a_handle_gives_echild(void **state)
 		_exit(child_calls(&fx, writer, sampler, &key));
 	assert_int_equal(wait_child(pid), 0);
 	replay_append_plain(&fx, writer, 0, 20);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void fork__a_child_can_close_what_it_inherited(void **state)

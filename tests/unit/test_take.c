@@ -140,9 +140,7 @@ static void run_ordered(enum rlv_selector selector)
 		rlv_batch_release(sampler, batch);
 	}
 	assert_int_equal(next, 100);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__fifo_gives_the_oldest_first(void **state)
@@ -208,9 +206,7 @@ static void writer_append_vector__full_queue_takes_all_or_nothing(void **state)
 	while (take_some(&fx, sampler, v, 1))
 		;
 	expect_each(&fx, v, 1);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 /* Free of any law but the count: every item comes `times` times, then nothing is left. */
@@ -243,9 +239,7 @@ static void run_counted(uint32_t times, enum rlv_selector selector, uint32_t sha
 	expect_each(&fx, &view, times);
 	replay_expect(rlv_sampler_sample(sampler, 1, 0, &batch), -ENODATA, "no items");
 	assert_int_equal(replay_info(fx.table).views[0].items, 0);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__once_loses_nothing(void **state)
@@ -280,9 +274,7 @@ static void sampler_sample__fewer_items_left_than_asked_for(void **state)
 	assert_int_equal(take_some(&fx, sampler, &view, 8), 5);
 	expect_each(&fx, &view, 1);
 	assert_int_equal(replay_info(fx.table).views[0].sampled, 5);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_update__does_not_revive_a_taken_item(void **state)
@@ -307,9 +299,7 @@ static void sampler_update__does_not_revive_a_taken_item(void **state)
 	assert_int_equal(result.stale, 4);
 	assert_int_equal(replay_info(fx.table).views[0].items, 4);
 	rlv_batch_release(sampler, batch);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
@@ -330,9 +320,7 @@ static void sampler_sample__one_view_consumes_the_other_keeps(void **state)
 	assert_int_equal(take_some(&fx, sampler, &views[0], 8), 8);
 	assert_int_equal(replay_info(fx.table).views[0].items, 0);
 	assert_int_equal(replay_info(fx.table).views[1].items, 8);
-	replay_sampler_done(&sampler);
-	replay_writer_done(&writer);
-	replay_close(&fx);
+	replay_end(&fx, &writer, &sampler);
 }
 
 static void sampler_sample__stack_preset_gives_every_item_once(void **state)
