@@ -320,6 +320,10 @@ static struct packet true_hello(void)
 	struct packet packet = { .fd = (int)syscall(SYS_pidfd_open, getpid(), 0) };
 	struct process_id self;
 
+	if (packet.fd < 0) { /* valgrind before 3.20 */
+		print_message("skipped: no pidfd_open here\n");
+		skip();
+	}
 	assert_int_equal(process_self(&self), 0);
 	packet.hello.client_id = 5;
 	packet.hello.pid = self.pid;
