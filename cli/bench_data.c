@@ -12,7 +12,7 @@
 
 #define EPISODE_STEPS 200
 #define MAX_MADE_BYTES (UINT64_C(64) << 20)
-#define MAX_MADE_ROWS UINT64_C(65536)
+#define MAX_MADE_ROWS UINT64_C(8192) /* an actor hands over what it has just made: warm rows */
 
 /* Arrays beside the columns, cut from one allocation. */
 struct row_arrays {
