@@ -159,8 +159,10 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 		uint32_t at = s->at[i];
 		uint32_t gen = leaf_gen(s->word[i]);
 		bool whole = leaf_gen(s->again[i]) == gen && leaf_priority(s->again[i]) != 0;
+		bool old = whole && is_too_old(sp, batch->policy_version[at]);
 
-		if (!whole || is_too_old(sp, batch->policy_version[at])) {
+		if (!whole || old) {
+			sp->expired += old && sp->view->max_times_sampled;
 			s->at[failed++] = at;
 			continue;
 		}
@@ -373,6 +375,24 @@ static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, u
 	return finish(sp, batch, *got_out);
 }
 
+/*
+ * Items that were taken and then found too old to hand over: they count as sampled, or a queue would
+ * keep their room for ever. Where others hold all admissions now, the balance repairs it (ds/balance.h).
+ */
+static int commit_expired(struct rlv_sampler *sp)
+{
+	uint64_t n = sp->expired;
+	int ret;
+
+	sp->expired = 0;
+	if (n == 0)
+		return 0;
+	ret = limiter_try_sample(&sp->limiter, n);
+	if (ret)
+		return ret == -EAGAIN || ret == -ENODATA ? 0 : ret;
+	return limiter_commit_sample(&sp->limiter, n, n);
+}
+
 /* Admission, draw, and the account of what was delivered. */
 static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
@@ -387,6 +407,8 @@ static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	if (ret)
 		got = 0;
 	committed = limiter_commit_sample(&sp->limiter, n, got);
+	if (committed == 0)
+		committed = commit_expired(sp);
 	return ret ? ret : committed;
 }
 

@@ -66,6 +66,7 @@ struct rlv_sampler {
 	struct batch *last; /* whose words an update may use */
 	struct draw_scratch scratch;
 	uint32_t newest_version; /* policy version seen */
+	uint64_t expired;        /* taken in this call, and too old to hand over */
 	bool addressable;
 	struct rlv_stats stats;
 };

@@ -15,6 +15,7 @@ struct queue {
 	struct rlv_table *table;
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
+	uint32_t version; /* of the policy that acts */
 };
 
 static const struct rlv_column number_column = { .name = "number", .dtype = RLV_I64 };
@@ -32,6 +33,7 @@ static void queue_open(struct queue *q, struct rlv_view view)
 	opts.views = &view;
 	opts.n_views = 1;
 	sampler.short_batch = true;
+	q->version = 0;
 	assert_int_equal(rlv_store_open("embed:", NULL, &q->store), 0);
 	assert_int_equal(rlv_table_create(q->store, "queue", &opts, &q->table), 0);
 	assert_int_equal(rlv_writer_open(q->table, NULL, &q->writer), 0);
@@ -60,6 +62,7 @@ static int queue_put(struct queue *q, int64_t first, uint32_t n)
 		numbers[i] = first + i;
 	steps.columns = columns;
 	steps.n = n;
+	steps.policy_version = q->version;
 	return rlv_writer_append(q->writer, 0, &steps, NULL);
 }
 
@@ -126,6 +129,28 @@ static void sample__queue_hands_every_item_out_once_in_order(void **state)
 	queue_close(&q);
 }
 
+static void sample__stale_items_of_a_queue_leave_room(void **state)
+{
+	struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1, .max_staleness = 1 };
+	struct queue q;
+
+	(void)state;
+	view.limiter = rlv_limiter_queue(10);
+	queue_open(&q, view);
+	/* Each round of five is followed by a newer policy's item, which makes the other five stale. */
+	q.version = 10;
+	assert_int_equal(queue_put(&q, 0, 1), 0);
+	assert_int_equal(queue_get(&q, 1, 0, 1), 1);
+	for (int64_t round = 1; round < 20; round++) {
+		q.version = 1;
+		assert_int_equal(queue_put(&q, 1000, 5), 0);
+		q.version = 10;
+		assert_int_equal(queue_put(&q, round, 1), 0);
+		assert_int_equal(queue_get(&q, 1, round, 1), 1);
+	}
+	queue_close(&q);
+}
+
 static void append__full_queue_times_out_and_names_the_view(void **state)
 {
 	struct rlv_view view = { .selector = RLV_FIFO, .max_times_sampled = 1 };
@@ -173,6 +198,7 @@ int main(void)
 		cmocka_unit_test(sample__fifo_gives_the_oldest_again_and_again),
 		cmocka_unit_test(sample__lifo_gives_the_newest_first),
 		cmocka_unit_test(sample__queue_hands_every_item_out_once_in_order),
+		cmocka_unit_test(sample__stale_items_of_a_queue_leave_room),
 		cmocka_unit_test(append__full_queue_times_out_and_names_the_view),
 		cmocka_unit_test(create__fifo_over_shards_is_refused),
 	};
