@@ -11,10 +11,6 @@
 #include "ds/priority.h"
 #include "ds/window.h"
 
-#include "transport/barrier.h"
-
-#include "base/crc32c.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,6 @@
 #include "base/crc32c.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
