@@ -208,7 +208,7 @@ void liveness_part(struct liveness *live, struct client *client)
 /* -------- the fence -------- */
 
 /* Does every node say that it can touch nothing? Cuts it off from those that say so. */
-static bool fenced_by_nodes(struct liveness *live, const struct client *client, bool kill)
+static bool fenced_by_nodes(struct liveness *live, const struct client *client, enum fence_how how)
 {
 	bool all = client->generation == live->nodes->generation;
 
@@ -219,7 +219,7 @@ static bool fenced_by_nodes(struct liveness *live, const struct client *client, 
 			all = false;
 			continue;
 		}
-		if (node_fence(node, client->holder.client_id, kill, &result))
+		if (node_fence(node, client->holder.client_id, how, &result))
 			log_warn("fence client %llu: %s",
 				 (unsigned long long)client->holder.client_id, error_last());
 		all = all && result == FENCE_DEAD;
@@ -227,9 +227,9 @@ static bool fenced_by_nodes(struct liveness *live, const struct client *client, 
 	return all;
 }
 
-static bool is_dead(struct liveness *live, const struct client *client, bool kill)
+static bool is_dead(struct liveness *live, const struct client *client, enum fence_how how)
 {
-	bool fenced = fenced_by_nodes(live, client, kill);
+	bool fenced = fenced_by_nodes(live, client, how);
 
 	/* Asked after the nodes: a kill may just have ended it. */
 	return fenced || (client->has_process && process_is_gone(&client->holder.process));
@@ -275,7 +275,7 @@ static void look(struct liveness *live, struct client *client)
 			log_warn("kill stalled client %llu pid %u",
 				 (unsigned long long)client->holder.client_id,
 				 client->holder.process.pid);
-		client->proved_dead = is_dead(live, client, kill);
+		client->proved_dead = is_dead(live, client, kill ? FENCE_KILL : FENCE_ASK);
 	}
 	if (client->proved_dead && live->ops->on_dead(live->ctx, client->holder.client_id) == 0)
 		bury(live, client);

@@ -89,8 +89,13 @@ static int fence(const struct memnode_service *svc, const ProtobufCMessage *mess
 {
 	const Relive__NodeFenceRequest *request = (const Relive__NodeFenceRequest *)message;
 	enum fence_result result = FENCE_ALIVE;
-	int ret = svc->target->ops->fence(svc->target, request->client_id, request->kill, &result);
+	int ret;
 
+	if (request->how > FENCE_KILL)
+		ret = error_set(-EINVAL, "fence: how %u is not known", request->how);
+	else
+		ret = svc->target->ops->fence(svc->target, request->client_id,
+					      (enum fence_how)request->how, &result);
 	relive__node_fence_reply__init(&out->fence_reply);
 	out->fence_reply.status = &out->status;
 	out->fence_reply.result = (uint32_t)result;

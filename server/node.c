@@ -140,7 +140,8 @@ int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t 
 	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
 }
 
-int node_fence(struct node *node, uint64_t client_id, bool kill, enum fence_result *result_out)
+int node_fence(struct node *node, uint64_t client_id, enum fence_how how,
+	       enum fence_result *result_out)
 {
 	Relive__NodeFenceRequest request = RELIVE__NODE_FENCE_REQUEST__INIT;
 	const Relive__NodeFenceReply *answer;
@@ -148,7 +149,7 @@ int node_fence(struct node *node, uint64_t client_id, bool kill, enum fence_resu
 	int ret;
 
 	request.client_id = client_id;
-	request.kill = kill;
+	request.how = (uint32_t)how;
 	ret = ask(node, RELIVE__TYPE__TYPE_NODE_FENCE, &request.base,
 		  &relive__node_fence_reply__descriptor, &reply);
 	if (ret)

@@ -61,7 +61,7 @@ RLV_MUST_CHECK int node_region_new(struct node *node, struct target_region *spec
 RLV_MUST_CHECK int node_region_free(struct node *node, uint32_t region);
 RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id, uint32_t region,
 			      uint32_t rights, struct region_grant *grant_out);
-RLV_MUST_CHECK int node_fence(struct node *node, uint64_t client_id, bool kill,
+RLV_MUST_CHECK int node_fence(struct node *node, uint64_t client_id, enum fence_how how,
 			      enum fence_result *result_out);
 RLV_MUST_CHECK int node_persist(struct node *node);
 /* Refreshes pool_bytes, used_bytes, regions, pages. */

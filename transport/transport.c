@@ -11,6 +11,7 @@
 
 #include "transport/fork.h"
 #include "transport/shm/shm.h"
+#include "transport/start.h"
 
 #define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
 
@@ -206,13 +207,23 @@ void transport_detach(struct region **region)
 
 /* -------- data -------- */
 
-int transport_view(struct transport *tr, struct transport_view *views, size_t n)
+/* After start: waits where there is something to wait for, and notes a connection that has ended. */
+int transport_settle(struct transport *tr, int started)
+{
+	int ret = started == 0 && tr->ops->finish ? tr->ops->finish(tr) : started;
+
+	if (ret == -ECONNRESET || ret == -EHOSTDOWN)
+		tr->broken = ret;
+	return ret;
+}
+
+int transport_start_view(struct transport *tr, struct transport_view *views, size_t n)
 {
 	const struct region *last = NULL;
 	uint64_t bytes = 0;
 	int ret = check_call(tr, n);
 
-	if (ret || n == 0)
+	if (ret)
 		return ret;
 	if (tr->viewing)
 		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
@@ -233,6 +244,68 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 	return ret;
 }
 
+int transport_start_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	uint64_t bytes = 0;
+	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
+
+	if (ret)
+		return ret;
+	transport_account(tr, 1, n, bytes);
+	return tr->ops->read(tr, io, n);
+}
+
+int transport_start_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	uint64_t bytes = 0;
+	int ret = check_ios(tr, io, n, RIGHT_WRITE, &bytes);
+
+	if (ret)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.writes += n;
+	tr->stats.write_bytes += bytes;
+	return tr->ops->write(tr, io, n);
+}
+
+int transport_start_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	int ret = check_atomics(tr, ops, n);
+
+	if (ret)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.cas += n;
+	return tr->ops->cas(tr, ops, n);
+}
+
+int transport_start_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	int ret = check_atomics(tr, ops, n);
+
+	if (ret)
+		return ret;
+	tr->stats.phases++;
+	tr->stats.faa += n;
+	return tr->ops->faa(tr, ops, n);
+}
+
+/* n = 0 starts nothing, but a transport of before a fork is refused all the same. */
+int transport_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	int ret;
+
+	if (n == 0)
+		return check_call(tr, 0);
+	ret = transport_start_view(tr, views, n);
+	if (ret)
+		return transport_settle(tr, ret);
+	ret = transport_settle(tr, 0);
+	if (ret)
+		transport_view_end(tr);
+	return ret;
+}
+
 void transport_view_end(struct transport *tr)
 {
 	if (!tr->viewing)
@@ -243,48 +316,22 @@ void transport_view_end(struct transport *tr)
 
 int transport_read(struct transport *tr, struct transport_io *io, size_t n)
 {
-	uint64_t bytes = 0;
-	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
-
-	if (ret || n == 0)
-		return ret;
-	transport_account(tr, 1, n, bytes);
-	return tr->ops->read(tr, io, n);
+	return n ? transport_settle(tr, transport_start_read(tr, io, n)) : check_call(tr, 0);
 }
 
 int transport_write(struct transport *tr, const struct transport_io *io, size_t n)
 {
-	uint64_t bytes = 0;
-	int ret = check_ios(tr, io, n, RIGHT_WRITE, &bytes);
-
-	if (ret || n == 0)
-		return ret;
-	tr->stats.phases++;
-	tr->stats.writes += n;
-	tr->stats.write_bytes += bytes;
-	return tr->ops->write(tr, io, n);
+	return n ? transport_settle(tr, transport_start_write(tr, io, n)) : check_call(tr, 0);
 }
 
 int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
 {
-	int ret = check_atomics(tr, ops, n);
-
-	if (ret || n == 0)
-		return ret;
-	tr->stats.phases++;
-	tr->stats.cas += n;
-	return tr->ops->cas(tr, ops, n);
+	return n ? transport_settle(tr, transport_start_cas(tr, ops, n)) : check_call(tr, 0);
 }
 
 int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
 {
-	int ret = check_atomics(tr, ops, n);
-
-	if (ret || n == 0)
-		return ret;
-	tr->stats.phases++;
-	tr->stats.faa += n;
-	return tr->ops->faa(tr, ops, n);
+	return n ? transport_settle(tr, transport_start_faa(tr, ops, n)) : check_call(tr, 0);
 }
 
 /* -------- chains -------- */

@@ -151,6 +151,15 @@ struct transport_ops {
 		      struct region **region_out);
 	void (*detach)(struct transport *tr, struct region *region);
 
+	/*
+	 * Waits for what the last of the five calls below has started; NULL = they are done when
+	 * they return. On TRANSPORT_ASYNC they may return before that, and then bytes read, old
+	 * words and statuses mean nothing before finish, which is always called. One call at a time.
+	 * At the deadline of an operation its connection is given up, so that nothing writes into
+	 * the caller's memory later.
+	 */
+	int (*finish)(struct transport *tr);
+
 	/* Reads many ranges and gives pointers: into the pool where it is addressable (no copy),
 	   else into the transport's buffer. What is read may change underneath: validate after the
 	   gather. One view at a time (-EBUSY). Cost: 1 phase. */
@@ -191,6 +200,7 @@ struct transport {
 	uint64_t timeout_ns; /* deadline of one operation */
 	uint32_t forks;      /* transport_fork_count() at open: another one now = we are a child */
 	bool viewing;        /* a view is open */
+	int broken;          /* 0, or what ended its connection: -ECONNRESET, -EHOSTDOWN */
 	uint64_t posted;     /* last ticket given out; tickets rise */
 	uint64_t waited;     /* last ticket that a counted wait covers */
 	struct transport_stats stats;
@@ -204,7 +214,9 @@ struct transport_opts {
 };
 
 /*
- * Connects to a target. uri: "embed:" (with opts->target), "shm:SOCKET-PATH".
+ * Connects to a target. uri: "embed:" (with opts->target), "shm:SOCKET-PATH",
+ * "verbs:HOST:PORT[;SOCKET-PATH]" (on the node's own host its regions are mapped through the
+ * socket, and changed through the NIC all the same).
  * Errors: -EINVAL (unknown scheme; the message lists the known), -ECONNREFUSED, -ETIMEDOUT,
  * -EPROTO (peer of another version).
  */
@@ -228,6 +240,20 @@ RLV_MUST_CHECK int transport_read(struct transport *tr, struct transport_io *io,
 RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);
+
+/*
+ * The same for vectors over regions of several transports: all are started, then all waited for, so
+ * it is one phase, counted at the first. An error is the first one; which connections have ended
+ * stands in tr->broken. The other transports' operations are done all the same, and no view is left
+ * open.
+ */
+RLV_MUST_CHECK int transport_view_across(struct transport_view *views, size_t n);
+void transport_view_end_across(const struct transport_view *views, size_t n);
+RLV_MUST_CHECK int transport_read_across(struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_write_across(struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_cas_across(struct transport_atomic *ops, size_t n);
+RLV_MUST_CHECK int transport_faa_across(struct transport_atomic *ops, size_t n);
+
 RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 				  uint64_t *ticket_out);
 RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
@@ -304,20 +330,30 @@ struct target_stats {
 	uint64_t pool_bytes, used_bytes;
 	uint32_t regions, clients;
 	uint64_t attaches, fences;
-	bool sole_opener;      /* file pool: nobody had it mapped: recovery may run */
-	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
+	uint32_t qps, mrs, windows; /* of the RDMA device, held now */
+	bool sole_opener;           /* file pool: nobody had it mapped: recovery may run */
+	const char *page_kind;      /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };
 
 enum fence_result {
 	FENCE_DEAD = 0,  /* proved: it can touch nothing any more */
-	FENCE_ALIVE = 1, /* still running (or stopped); nothing was done */
+	FENCE_ALIVE = 1, /* it still can */
+};
+
+enum fence_how {
+	FENCE_ASK,  /* changes nothing for a live client */
+	FENCE_CUT,  /* ends its connections: proof enough where it has no mapping */
+	FENCE_KILL, /* and its process, where it runs on this host */
 };
 
 struct transport_target_ops {
 	const char *name;
 
-	/* Accepts clients at the address (shm: a unix socket path); NULL = this process only. */
+	/* Accepts clients at the address: shm a unix socket path, verbs "HOST:PORT;SOCKET-PATH"
+	   (empty host = every RDMA address, port 0 = any); NULL = this process only. */
 	int (*listen)(struct transport_target *tg, const char *address);
+	/* What transport_open wants, after listen. Owned by the target. */
+	const char *(*uri)(struct transport_target *tg);
 
 	/* Makes a zeroed region of at least spec->size bytes. In: kind, table_id, shard, size.
 	   Errors: -ENOSPC (the message says how much is left), -ENOMEM. */
@@ -335,10 +371,11 @@ struct transport_target_ops {
 		     uint32_t rights, struct region_grant *grant_out);
 	/* Takes all of the client's grants of a region back. */
 	int (*revoke)(struct transport_target *tg, uint64_t client_id, uint32_t region);
-	/* Cuts the client off and says whether that is proved: FENCE_DEAD when its process is dead,
-	   when it has said goodbye, or when it never attached anything (its grants end here). kill:
-	   end a live process first; -EDEADLK if that is the caller's own. */
-	int (*fence)(struct transport_target *tg, uint64_t client_id, bool kill,
+	/* Says whether it is proved that the client is cut off: FENCE_DEAD when its process is dead,
+	   when it has said goodbye, when it never attached anything, or when all that it had were
+	   connections and they are destroyed (its grants end here). -EDEADLK: FENCE_KILL of the
+	   caller itself. */
+	int (*fence)(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		     enum fence_result *result_out);
 
 	int (*persist)(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len);
@@ -366,7 +403,7 @@ struct target_opts {
 	const struct clock *clock;
 };
 
-/* Makes a target. kind: "shm". Errors: -EINVAL, -EBUSY (pool file in use), -EPROTO (file of
+/* Makes a target. kind: "shm" or "verbs". Errors: -EINVAL, -EBUSY (pool file in use), -EPROTO (file of
    another format), -ENOSPC, -ENOMEM. */
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);

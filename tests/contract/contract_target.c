@@ -10,7 +10,7 @@ static enum fence_result fence(struct rig *rig, uint64_t client_id)
 {
 	enum fence_result result = FENCE_ALIVE;
 
-	assert_int_equal(rig->tg->ops->fence(rig->tg, client_id, false, &result), 0);
+	assert_int_equal(rig->tg->ops->fence(rig->tg, client_id, FENCE_ASK, &result), 0);
 	return result;
 }
 
@@ -229,7 +229,7 @@ static void fence__of_this_process_does_not_kill_it(void **state)
 	struct rig *rig = rig_of(state);
 	enum fence_result result;
 
-	assert_error(rig->tg->ops->fence(rig->tg, RIG_CLIENT, true, &result), -EDEADLK);
+	assert_error(rig->tg->ops->fence(rig->tg, RIG_CLIENT, FENCE_KILL, &result), -EDEADLK);
 }
 
 static void fence__of_a_client_that_said_goodbye(void **state)

@@ -66,11 +66,11 @@ static void end_peer(const struct peer *peer)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static enum fence_result fence(struct rig *rig, bool kill_it)
+static enum fence_result fence(struct rig *rig, enum fence_how how)
 {
 	enum fence_result result = FENCE_ALIVE;
 
-	assert_int_equal(rig->tg->ops->fence(rig->tg, OTHER, kill_it, &result), 0);
+	assert_int_equal(rig->tg->ops->fence(rig->tg, OTHER, how, &result), 0);
 	return result;
 }
 
@@ -88,9 +88,9 @@ static void fence__of_a_live_process(void **state)
 	struct rig *rig = rig_of(state);
 	struct peer peer = start_peer(rig);
 
-	assert_int_equal(fence(rig, false), FENCE_ALIVE);
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_ALIVE);
 	assert_int_equal(kill(peer.pid, SIGSTOP), 0);
-	assert_int_equal(fence(rig, false), FENCE_ALIVE); /* stopped is not dead */
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_ALIVE); /* stopped is not dead */
 	end_peer(&peer);
 }
 
@@ -101,7 +101,7 @@ static void fence__of_a_killed_process(void **state)
 	struct target_stats stats;
 
 	end_peer(&peer);
-	assert_int_equal(fence(rig, false), FENCE_DEAD);
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_DEAD);
 	rig->tg->ops->stats(rig->tg, &stats);
 	assert_int_equal(stats.clients, 1);
 	assert_int_equal(stats.fences, 1);
@@ -117,7 +117,7 @@ static void fence__of_a_zombie(void **state)
 
 	assert_int_equal(kill(peer.pid, SIGKILL), 0);
 	assert_int_equal(waitid(P_PID, (id_t)peer.pid, &info, WEXITED | WNOWAIT), 0);
-	assert_int_equal(fence(rig, false), FENCE_DEAD);
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_DEAD);
 	end_peer(&peer);
 }
 
@@ -127,9 +127,9 @@ static void fence__kills_when_told(void **state)
 	struct peer peer = start_peer(rig);
 
 	assert_int_equal(kill(peer.pid, SIGSTOP), 0);
-	assert_int_equal(fence(rig, true), FENCE_DEAD);
+	assert_int_equal(fence(rig, FENCE_KILL), FENCE_DEAD);
 	end_peer(&peer);
-	assert_int_equal(fence(rig, false), FENCE_DEAD);
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_DEAD);
 }
 
 static int open_as_other(struct rig *rig)
@@ -149,7 +149,7 @@ static void open__with_the_client_id_of_another_process(void **state)
 	end_peer(&peer);
 	/* dead, but not fenced: what it did is still to be looked after */
 	assert_int_equal(rig_in_child(open_as_other, rig), EEXIST);
-	assert_int_equal(fence(rig, false), FENCE_DEAD);
+	assert_int_equal(fence(rig, FENCE_ASK), FENCE_DEAD);
 	assert_int_equal(rig_in_child(open_as_other, rig), 0);
 }
 

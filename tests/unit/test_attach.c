@@ -538,7 +538,7 @@ static void fence__of_a_client_that_only_said_hello(void **state)
 	enum fence_result result = FENCE_ALIVE;
 
 	assert_int_equal(greet(node, sock, &hello), 0);
-	assert_int_equal(node->tg->ops->fence(node->tg, 5, false, &result), 0);
+	assert_int_equal(node->tg->ops->fence(node->tg, 5, FENCE_ASK, &result), 0);
 	assert_int_equal(result, FENCE_DEAD);
 	assert_true(is_hung_up(sock));
 	packet_drop_fd(&hello);

@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
+#include "transport/start.h"
+
 #define RATE_ONE 65536u
 #define RESULTS 64 /* failed chains whose result nobody has asked for yet */
 
@@ -143,6 +145,12 @@ static size_t gather_io(struct fault *fault, const struct transport_io *io, size
 	return tear ? cut_io(fault, n) : n;
 }
 
+/* The inner transport's calls are waited for at once: here a call is done when it returns. */
+static int settle(struct fault *fault, int started)
+{
+	return transport_settle(fault->inner, started);
+}
+
 static int fault_read(struct transport *tr, struct transport_io *io, size_t n)
 {
 	struct fault *fault = of(tr);
@@ -153,7 +161,7 @@ static int fault_read(struct transport *tr, struct transport_io *io, size_t n)
 		return ret;
 	n = gather_io(fault, io, n, verdict == TEAR);
 	if (n)
-		done = fault->inner->ops->read(fault->inner, fault->io, n);
+		done = settle(fault, fault->inner->ops->read(fault->inner, fault->io, n));
 	return ret ? ret : done;
 }
 
@@ -167,7 +175,7 @@ static int fault_write(struct transport *tr, const struct transport_io *io, size
 		return ret;
 	n = gather_io(fault, io, n, verdict == TEAR);
 	if (n)
-		done = fault->inner->ops->write(fault->inner, fault->io, n);
+		done = settle(fault, fault->inner->ops->write(fault->inner, fault->io, n));
 	return ret ? ret : done;
 }
 
@@ -178,7 +186,7 @@ static int fault_view(struct transport *tr, struct transport_view *views, size_t
 
 	if (decide(fault, false, &ret) == STOP)
 		return ret;
-	return fault->inner->ops->view(fault->inner, views, n);
+	return settle(fault, fault->inner->ops->view(fault->inner, views, n));
 }
 
 static void fault_view_end(struct transport *tr)
@@ -230,7 +238,7 @@ static int do_atomics(struct fault *fault, atomic_fn fn, struct transport_atomic
 		fault->atomics[doing] = ops[at];
 		fault->order[doing++] = at;
 	}
-	ret = doing ? fn(fault->inner, fault->atomics, doing) : 0;
+	ret = doing ? settle(fault, fn(fault->inner, fault->atomics, doing)) : 0;
 	take_counts(fault, &before);
 	if (ret)
 		return ret;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -308,7 +309,7 @@ static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *cloc
 	return 0;
 }
 
-static int shm_fence(struct transport_target *tg, uint64_t client_id, bool kill,
+static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
 		     enum fence_result *result_out)
 {
 	struct target *target = of(tg);
@@ -320,7 +321,7 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, bool kill,
 	lock_acquire(&target->lock, &target_role);
 	dead = try_fence(target, client_id, &pidfd);
 	lock_release(&target->lock, &target_role);
-	if (!dead && kill) {
+	if (!dead && how == FENCE_KILL) {
 		if (pidfd < 0)
 			return error_set(-EDEADLK, "fence client %llu: it is this process",
 					 (unsigned long long)client_id);
@@ -379,8 +380,15 @@ static int shm_listen(struct transport_target *tg, const char *address)
 		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
 	else
 		ret = serve_open(target, address, &target->serve);
+	if (ret == 0)
+		snprintf(target->uri, sizeof(target->uri), "shm:%s", address);
 	lock_release(&target->lock, &target_role);
 	return ret;
+}
+
+static const char *shm_uri(struct transport_target *tg)
+{
+	return of(tg)->uri;
 }
 
 static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
@@ -444,6 +452,7 @@ static void shm_stats(struct transport_target *tg, struct target_stats *out)
 static const struct transport_target_ops target_ops = {
 	.name = "shm",
 	.listen = shm_listen,
+	.uri = shm_uri,
 	.register_region = shm_register,
 	.unregister_region = shm_unregister,
 	.list_regions = shm_list,
@@ -501,6 +510,7 @@ int shm_target_open(const struct target_opts *opts, struct transport_target **tg
 		mem_free(target);
 		return ret;
 	}
+	snprintf(target->uri, sizeof(target->uri), "embed:");
 	lock_init(&target->lock, &target_role);
 	atomic_store_explicit(&target->refs, 1, memory_order_relaxed);
 	*tg_out = &target->tg;

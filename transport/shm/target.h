@@ -31,6 +31,7 @@ struct target {
 	struct grants grants LOCK_GUARDED_BY(target_role);
 	struct clients clients LOCK_GUARDED_BY(target_role);
 	struct serve *serve LOCK_GUARDED_BY(target_role); /* NULL: does not listen */
+	char uri[TRANSPORT_URI_BYTES];                    /* as of listen */
 	uint64_t attaches LOCK_GUARDED_BY(target_role);
 	uint64_t fences LOCK_GUARDED_BY(target_role);
 };
