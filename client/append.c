@@ -383,12 +383,12 @@ static int put_chunk(struct rlv_writer *w, struct stream *st, const struct sourc
 	return ret;
 }
 
-static int limiter_timeout(const struct rlv_writer *w, uint32_t v)
+static int limiter_timeout(uint32_t v)
 {
 	return error_set(-ETIMEDOUT,
 			 "append: the limiter of view %u admits no insert: its max_diff is reached "
-			 "and nobody samples (waited %" PRId64 " ms)",
-			 v, w->timeout_ns / CLOCK_NS_PER_MS);
+			 "and nobody samples",
+			 v);
 }
 
 /*
@@ -416,7 +416,7 @@ static int put_some(struct rlv_writer *w, struct stream *st, struct source *src,
 			w->stats.limiter_waits++;
 		}
 		if (deadline_expired(w->h.clock, deadline_ns)) {
-			ret = limiter_timeout(w, view);
+			ret = limiter_timeout(view);
 			break;
 		}
 		handle_backoff(&w->h, &round, deadline_ns);
@@ -565,7 +565,7 @@ static int append_vector(struct rlv_writer *w, const struct rlv_steps *steps)
 			break;
 		w->stats.limiter_waits += round == 0;
 		if (deadline_expired(w->h.clock, deadline_ns))
-			return limiter_timeout(w, view);
+			return limiter_timeout(view);
 		handle_backoff(&w->h, &round, deadline_ns);
 		ret = handle_check(&w->h);
 	}

@@ -149,10 +149,15 @@ static void cut_all(struct cutter *c)
 	b->priority = cut(c, n * sizeof(*b->priority));
 }
 
-static int batch_memory(struct batch *batch)
+static const struct alloc_hooks *hooks_of(const struct rlv_sampler *sp)
 {
-	if (batch->bytes < HUGE_FROM_BYTES) {
-		batch->memory = alloc_buffer(NULL, ARRAY_ALIGN, batch->bytes);
+	return sp->hooks.alloc ? &sp->hooks : NULL;
+}
+
+static int batch_memory(const struct rlv_sampler *sp, struct batch *batch)
+{
+	if (hooks_of(sp) || batch->bytes < HUGE_FROM_BYTES) {
+		batch->memory = alloc_buffer(hooks_of(sp), ARRAY_ALIGN, batch->bytes);
 		return batch->memory ? 0 : error_set(-ENOMEM, "batch: no %zu bytes", batch->bytes);
 	}
 	return pages_alloc(batch->bytes, PAGE_THP, &batch->pages);
@@ -165,7 +170,7 @@ int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 
 	cut_all(&c);
 	batch->bytes = c.used;
-	ret = batch_memory(batch);
+	ret = batch_memory(sp, batch);
 	if (ret)
 		return ret;
 	c = (struct cutter){ .sp = sp, .batch = batch };
@@ -184,10 +189,10 @@ int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	return 0;
 }
 
-void batch_fini(struct batch *batch)
+void batch_fini(const struct rlv_sampler *sp, struct batch *batch)
 {
 	if (batch->memory)
-		alloc_buffer_free(NULL, batch->memory, batch->bytes);
+		alloc_buffer_free(hooks_of(sp), batch->memory, batch->bytes);
 	pages_free(&batch->pages);
 	memset(batch, 0, sizeof(*batch));
 }

@@ -427,10 +427,9 @@ static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeo
 				 "sample: view %u has had %" PRIu64 " items (min_size %" PRIu64 ")",
 				 sp->view_index, words.ins_committed, sp->view->limit.min_size);
 	return error_set(-ETIMEDOUT,
-			 "sample of %u: not possible within %" PRId64 " ms: %" PRIu64
+			 "sample of %u: not possible in time: %" PRIu64
 			 " items inserted (min_size %" PRIu64 "), %" PRIu64 " sampled",
-			 n, timeout_ns / CLOCK_NS_PER_MS, words.ins_committed,
-			 sp->view->limit.min_size, words.smp_committed);
+			 n, words.ins_committed, sp->view->limit.min_size, words.smp_committed);
 }
 
 static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int64_t timeout_ns)

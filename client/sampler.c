@@ -27,6 +27,11 @@ static bool has_role(const struct table_desc *desc, uint32_t role)
 	return false;
 }
 
+static bool beta_is_valid(double beta)
+{
+	return !isnan(beta) && beta <= 8;
+}
+
 static int check_sizes(const struct rlv_sampler_opts *opts)
 {
 	if (opts->batch_size > MAX_BATCH)
@@ -37,7 +42,7 @@ static int check_sizes(const struct rlv_sampler_opts *opts)
 				 MAX_BATCHES);
 	if (!(opts->gamma >= 0 && opts->gamma <= 1))
 		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", opts->gamma);
-	if (isnan(opts->beta) || opts->beta > 8)
+	if (!beta_is_valid(opts->beta))
 		return error_set(-EINVAL, "opts.beta %g: want at most 8", opts->beta);
 	if (opts->layout > RLV_WINDOW)
 		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
@@ -46,6 +51,8 @@ static int check_sizes(const struct rlv_sampler_opts *opts)
 	if (opts->rank >= (opts->world_size ? opts->world_size : 1))
 		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
 				 opts->world_size);
+	if (opts->memory && (!opts->memory->alloc || !opts->memory->free))
+		return error_set(-EINVAL, "opts.memory: alloc or free is NULL");
 	return 0;
 }
 
@@ -75,6 +82,10 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 	full->n_step = opts->n_step ? opts->n_step : sp->view->n_step;
 	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
 	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
+	full->memory = NULL; /* the caller's may be gone after open */
+	if (opts->memory)
+		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
+						  opts->memory->ctx };
 	full->world_size = opts->world_size ? opts->world_size : 1;
 	if (full->seed == 0 &&
 	    getrandom(&full->seed, sizeof(full->seed), 0) != (ssize_t)sizeof(full->seed))
@@ -183,7 +194,7 @@ static int batches_init(struct rlv_sampler *sp)
 static void sampler_free(struct rlv_sampler *sp)
 {
 	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
-		batch_fini(&sp->batches[i]);
+		batch_fini(sp, &sp->batches[i]);
 	order_fini(&sp->order);
 	mem_free(sp->batches);
 	mem_free(sp->trees);
@@ -242,6 +253,16 @@ err_close_handle:
 err_free:
 	sampler_free(sp);
 	return ret;
+}
+
+int rlv_sampler_set_beta(struct rlv_sampler *sampler, double beta)
+{
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	if (!beta_is_valid(beta))
+		return error_set(-EINVAL, "beta %g: want at most 8", beta);
+	sampler->opts.beta = beta == 0 ? DEFAULT_BETA : beta;
+	return 0;
 }
 
 int rlv_sampler_flush(struct rlv_sampler *sampler)

@@ -55,6 +55,7 @@ struct rlv_sampler {
 	const struct view_desc *view;
 	uint32_t view_index;
 	struct rlv_sampler_opts opts;
+	struct alloc_hooks hooks; /* of batch buffers; alloc NULL = none */
 	struct rng rng;
 	struct sumtree *trees; /* the view's, one for each shard */
 	struct epoch *epochs;  /* readers' */
@@ -73,7 +74,7 @@ struct rlv_sampler {
 
 /* Makes the buffers of one batch. -ENOMEM. */
 RLV_MUST_CHECK int batch_init(const struct rlv_sampler *sp, struct batch *batch);
-void batch_fini(struct batch *batch);
+void batch_fini(const struct rlv_sampler *sp, struct batch *batch);
 
 /* A free buffer. -EBUSY: all are held. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, struct batch **batch_out);

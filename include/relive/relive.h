@@ -366,6 +366,13 @@ enum rlv_weights {
 	RLV_WEIGHTS_RAW = 1,   /* (N P)^-beta */
 };
 
+/* Where batch buffers come from: pinned or registered memory, or memory that outlives the sampler. */
+struct rlv_memory {
+	void *(*alloc)(void *ctx, size_t align, size_t bytes); /* NULL when there is none */
+	void (*free)(void *ctx, void *ptr, size_t bytes);
+	void *ctx;
+};
+
 struct rlv_sampler_opts {
 	uint32_t size;
 	uint32_t view;          /* index of the view */
@@ -384,6 +391,9 @@ struct rlv_sampler_opts {
 	uint32_t world_size;    /* ... disjoint share of each draw's strata; 0 = 1 */
 	bool independent;       /* draws independent of each other instead of stratified */
 	bool short_batch; /* give fewer items rather than fail when items keep being overwritten */
+	/* One call of alloc for each batch buffer in rlv_sampler_open, one of free in
+	   rlv_sampler_close; copied. NULL = memory of the library. */
+	const struct rlv_memory *memory;
 };
 #define RLV_SAMPLER_OPTS_INIT \
 	{ \
@@ -435,6 +445,12 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				   const struct rlv_batch **batch_out);
+
+/*
+ * Changes the importance exponent for the samples from now on, as opts.beta. -EINVAL: NaN or above 8.
+ * Thread: owner. Cost: local.
+ */
+RLV_CHECKED int rlv_sampler_set_beta(struct rlv_sampler *sampler, double beta);
 
 /* Gives a batch's buffer back; NULL is a no-op. Thread: owner of the sampler. */
 RLV_API void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch);

@@ -411,6 +411,7 @@ static void sampler_open__bad_options(void **state)
 {
 	const struct rlv_view view = { .n_step = 3 };
 	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
+	const struct rlv_memory memory = { 0 };
 	struct rlv_sampler_opts bad[] = {
 		{ .size = 9 },
 		{ .view = 1 },
@@ -426,11 +427,12 @@ static void sampler_open__bad_options(void **state)
 		{ .batches = 1000 },
 		{ .rank = 2, .world_size = 2 },
 		{ .rank = 1 },
+		{ .memory = &memory },
 	};
 	const char *words[] = { "opts.size 9", "opts.view 1",  "opts.n_step 4",   "opts.gamma",
 				"opts.gamma",  "opts.gamma",   "opts.beta",       "opts.beta",
 				"opts.layout", "opts.weights", "opts.batch_size", "opts.batches",
-				"opts.rank",   "opts.rank" };
+				"opts.rank",   "opts.rank",    "opts.memory" };
 	struct rlv_sampler *sampler = NULL;
 	struct replay_fixture fx;
 

@@ -265,6 +265,79 @@ static void batch_release__null_and_foreign_are_no_ops(void **state)
 	replay_close(&fx);
 }
 
+/* -------- memory of the caller's -------- */
+
+/* One arena; every free is counted. */
+struct arena {
+	_Alignas(64) uint8_t bytes[1 << 16];
+	size_t used;
+	unsigned allocs, frees;
+};
+
+static void *arena_alloc(void *ctx, size_t align, size_t bytes)
+{
+	struct arena *arena = ctx;
+	void *ptr = arena->bytes + arena->used;
+
+	if (arena->used + bytes > sizeof(arena->bytes))
+		return NULL;
+	assert_int_equal((uintptr_t)ptr % align, 0);
+	arena->used += (bytes + align - 1) / align * align;
+	arena->allocs++;
+	return ptr;
+}
+
+static void arena_free(void *ctx, void *ptr, size_t bytes)
+{
+	struct arena *arena = ctx;
+
+	assert_true((uint8_t *)ptr >= arena->bytes);
+	assert_true((uint8_t *)ptr + bytes <= arena->bytes + sizeof(arena->bytes));
+	arena->frees++;
+}
+
+static void sampler_open__batches_lie_in_memory_given(void **state)
+{
+	static struct arena arena;
+	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
+	struct rlv_sampler_opts opts = { .memory = &memory, .batches = 2, .batch_size = 16 };
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	assert_int_equal(arena.allocs, 2);
+	batch = replay_sample(sampler, 16);
+	for (uint32_t a = 0; a < batch->n_arrays; a++) {
+		assert_true((uint8_t *)batch->arrays[a].data >= arena.bytes);
+		assert_true((uint8_t *)batch->arrays[a].data < arena.bytes + arena.used);
+	}
+	assert_int_equal(arena.frees, 0);
+	replay_sampler_done(&sampler);
+	assert_int_equal(arena.frees, 2);
+	replay_close(&fx);
+}
+
+static void sampler_open__memory_given_is_not_enough(void **state)
+{
+	static struct arena arena;
+	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct replay_fixture fx;
+
+	(void)state;
+	open_stacked(&fx);
+	opts.memory = &memory;
+	opts.batches = 64;
+	replay_expect(rlv_sampler_open(fx.table, &opts, &sampler), -ENOMEM, NULL);
+	assert_null(sampler);
+	assert_int_equal(arena.allocs, arena.frees);
+	replay_close(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +349,8 @@ int main(void)
 		cmocka_unit_test(sampler_sample__large_batches),
 		cmocka_unit_test(sampler_sample__all_batches_held_gives_ebusy),
 		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
+		cmocka_unit_test(sampler_open__batches_lie_in_memory_given),
+		cmocka_unit_test(sampler_open__memory_given_is_not_enough),
 	};
 	return TEST_RUN(tests, NULL, NULL);
 }

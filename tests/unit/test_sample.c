@@ -145,6 +145,33 @@ static void sampler_sample__raw_weights(void **state)
 	check_weights(RLV_WEIGHTS_RAW, 0.6);
 }
 
+static void sampler_set_beta__counts_from_the_next_sample(void **state)
+{
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+	const struct rlv_batch *batch;
+	double most = 0;
+
+	(void)state;
+	open_random(&fx, 500, 2, RLV_PRIORITIZED);
+	sampler = replay_sampler(&fx, NULL);
+	replay_expect(rlv_sampler_set_beta(sampler, NAN), -EINVAL, "beta");
+	replay_expect(rlv_sampler_set_beta(sampler, 9), -EINVAL, "beta");
+	replay_expect(rlv_sampler_set_beta(NULL, 1), -EINVAL, "sampler");
+	assert_int_equal(rlv_sampler_set_beta(sampler, 1), 0);
+	batch = replay_sample(sampler, 200);
+	for (uint32_t i = 0; i < batch->n; i++)
+		most = fmax(most, 1 / batch->probability[i]);
+	for (uint32_t i = 0; i < batch->n; i++) {
+		double want = 1 / batch->probability[i] / most;
+
+		assert_true(fabs((double)batch->weight[i] - want) <= 2e-5 * want);
+	}
+	rlv_batch_release(sampler, batch);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
 static void sampler_sample__no_weights(void **state)
 {
 	(void)state;
@@ -401,6 +428,7 @@ int main(void)
 		cmocka_unit_test(sampler_sample__uniform_items_are_equal),
 		cmocka_unit_test(sampler_sample__weights_of_a_batch),
 		cmocka_unit_test(sampler_sample__raw_weights),
+		cmocka_unit_test(sampler_set_beta__counts_from_the_next_sample),
 		cmocka_unit_test(sampler_sample__no_weights),
 		cmocka_unit_test(sampler_sample__same_seed_same_keys),
 		cmocka_unit_test(sampler_sample__ranks_draw_disjoint_strata),
