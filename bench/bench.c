@@ -23,7 +23,7 @@
 
 /* -------- arguments -------- */
 
-static void print_help(const char *name, const char *help)
+static void print_help(const struct bench *b)
 {
 	printf("usage: %s [--full] [--json] [--seed N] [--windows N] [--only TEXT]\n\n%s\n"
 	       "  --full       sweep more\n"
@@ -31,7 +31,9 @@ static void print_help(const char *name, const char *help)
 	       "  --seed N     seed of all random numbers (1)\n"
 	       "  --windows N  windows of each case, 5 to %u (15)\n"
 	       "  --only TEXT  only cases whose row contains TEXT\n",
-	       name, help, BENCH_WINDOWS_MAX);
+	       b->name, b->help, BENCH_WINDOWS_MAX);
+	if (b->store)
+		printf("  --store URI  the store to measure (%s)\n", b->store);
 }
 
 static bool read_number(const char *text, uint64_t *out)
@@ -63,6 +65,10 @@ static bool take_argument(struct bench *b, int argc, char **argv, int *i)
 		b->only = value;
 		return true;
 	}
+	if (b->store && strcmp(arg, "--store") == 0) {
+		b->store = value;
+		return true;
+	}
 	if (strcmp(arg, "--seed") == 0)
 		return read_number(value, &b->seed);
 	if (strcmp(arg, "--windows") != 0 || !read_number(value, &windows))
@@ -78,7 +84,7 @@ bool bench_init(struct bench *b, int argc, char **argv, int *exit_out)
 	b->tty = isatty(STDERR_FILENO);
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0) {
-			print_help(b->name, b->help);
+			print_help(b);
 			*exit_out = EXIT_SUCCESS;
 			return false;
 		}

@@ -22,8 +22,9 @@ struct bench {
 	bool json;
 	bool full;
 	uint64_t seed;
-	uint32_t windows; /* of each case, >= 5 */
-	const char *only; /* measure only what contains this; NULL = all */
+	uint32_t windows;  /* of each case, >= 5 */
+	const char *only;  /* measure only what contains this; NULL = all */
+	const char *store; /* --store URI, for benches that set it to a default before */
 
 	struct json out;
 	bool tty;         /* stderr is a terminal: show progress */
@@ -32,7 +33,7 @@ struct bench {
 };
 
 /*
- * Reads --json --full --help --seed N --windows N --only TEXT. True = go on; false = *exit_out is
+ * Reads --json --full --help --seed N --windows N --only TEXT --store URI. True = go on; false = *exit_out is
  * the exit status. b holds name and help, nothing else.
  */
 bool bench_init(struct bench *b, int argc, char **argv, int *exit_out);

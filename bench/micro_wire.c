@@ -1,0 +1,232 @@
+/*
+ * What the wire under a table carries: bytes a second of Atari windows, READs a second of small
+ * items, and the time of a sample of one item, each with the exact count of round trips and
+ * operations beside it, so that the same wire's own tools (perftest) give the limits.
+ */
+#include <relive/relive.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#define WINDOW_NS 300000000u
+#define FRAME_BYTES 7056u
+#define FILL_STEPS 64u
+#define WAIT_NS ((int64_t)10 * 1000000000)
+
+struct wire_case {
+	const char *name;
+	const char *unit;
+	bool higher;
+	uint32_t batch;
+	bool atari;
+	/* The value of a window from what the sampler counted in it. */
+	double (*value)(const struct rlv_stats *delta, double seconds);
+	struct rlv_table *table;
+	struct rlv_sampler *sampler;
+	struct bench_windows windows;
+	struct rlv_stats all; /* of all windows, for the counts */
+};
+
+static double megabytes(const struct rlv_stats *delta, double seconds)
+{
+	return (double)delta->read_bytes / seconds / 1e6;
+}
+
+static double reads(const struct rlv_stats *delta, double seconds)
+{
+	return (double)delta->reads / seconds;
+}
+
+static double microseconds(const struct rlv_stats *delta, double seconds)
+{
+	return seconds * 1e6 / (double)delta->calls;
+}
+
+static struct wire_case cases[] = {
+	{ "atari_read_mbps", "MB/s", true, 32, true, megabytes, NULL, NULL, { 0 }, { 0 } },
+	{ "small_reads_per_s", "/s", true, 256, false, reads, NULL, NULL, { 0 }, { 0 } },
+	{ "sample_one_us", "us", false, 1, false, microseconds, NULL, NULL, { 0 }, { 0 } },
+};
+
+static int check(int ret, const char *what)
+{
+	if (ret)
+		fprintf(stderr, "micro_wire: %s: %s (%s)\n", what, rlv_last_error(),
+			rlv_error_name(ret));
+	return ret;
+}
+
+/* -------- tables -------- */
+
+static int create(struct rlv_store *store, struct wire_case *c, uint64_t capacity)
+{
+	const struct rlv_column small[] = { { "obs", RLV_F32, RLV_OBS, 1, { 4 } },
+					    { "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+					    { "reward", RLV_F32, RLV_REWARD, 0, { 0 } } };
+	const struct rlv_column atari[] = { { "obs", RLV_U8, RLV_OBS, 2, { 84, 84 } },
+					    { "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
+					    { "reward", RLV_F32, RLV_REWARD, 0, { 0 } } };
+	const struct rlv_view view = { .stack = c->atari ? 4 : 1 };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+
+	opts.n_columns = 3;
+	opts.columns = c->atari ? atari : small;
+	opts.capacity = capacity;
+	opts.views = &view;
+	opts.n_views = 1;
+	opts.max_writers = 2;
+	return check(
+		rlv_table_create(store, c->atari ? "wire_atari" : "wire_small", &opts, &c->table),
+		"create a table");
+}
+
+static int append(struct rlv_writer *writer, const struct wire_case *c, uint64_t seed)
+{
+	static uint8_t frames[FILL_STEPS * FRAME_BYTES];
+	int32_t actions[FILL_STEPS] = { 0 };
+	float rewards[FILL_STEPS] = { 0 };
+	const void *columns[] = { frames, actions, rewards };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+
+	for (size_t i = 0; i < sizeof(frames); i += c->atari ? 64 : FRAME_BYTES)
+		frames[i] = (uint8_t)(seed + i);
+	steps.n = FILL_STEPS;
+	steps.columns = columns;
+	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
+}
+
+static int fill(const struct bench *b, struct wire_case *c, uint64_t capacity)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	struct rlv_writer *writer;
+	int ret = check(rlv_table_info(c->table, &info), "ask for the table");
+
+	if (ret || info.views[0].items >= (int64_t)capacity / 2)
+		return ret;
+	ret = check(rlv_writer_open(c->table, NULL, &writer), "open a writer");
+	for (uint64_t done = 0; ret == 0 && done < capacity; done += FILL_STEPS)
+		ret = append(writer, c, b->seed + done);
+	return check(rlv_writer_close(&writer), "close the writer") ? -1 : ret;
+}
+
+static int open_case(const struct bench *b, struct rlv_store *store, struct wire_case *c)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	uint64_t capacity = c->atari ? 1024 : b->full ? 1 << 20 : 16384;
+	int ret = create(store, c, capacity);
+
+	opts.batch_size = c->batch;
+	opts.seed = b->seed;
+	if (ret == 0)
+		ret = fill(b, c, capacity);
+	return ret ? ret : check(rlv_sampler_open(c->table, &opts, &c->sampler), "open a sampler");
+}
+
+/* -------- windows -------- */
+
+static struct rlv_stats stats_of(struct rlv_sampler *sampler)
+{
+	struct rlv_stats stats = { .size = sizeof(stats) };
+
+	if (rlv_sampler_stats(sampler, &stats))
+		memset(&stats, 0, sizeof(stats));
+	return stats;
+}
+
+static int run_window(struct wire_case *c)
+{
+	struct rlv_stats before = stats_of(c->sampler), delta;
+	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns(), spent;
+
+	do {
+		const struct rlv_batch *batch;
+		int ret =
+			check(rlv_sampler_sample(c->sampler, c->batch, WAIT_NS, &batch), "sample");
+
+		if (ret)
+			return ret;
+		rlv_batch_release(c->sampler, batch);
+		spent = bench_now_ns() - start;
+	} while (spent < WINDOW_NS);
+	delta = stats_of(c->sampler);
+	c->all = delta;
+	delta.calls -= before.calls;
+	delta.reads -= before.reads;
+	delta.read_bytes -= before.read_bytes;
+	bench_windows_add(&c->windows, c->value(&delta, (double)spent / 1e9));
+	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
+	c->windows.wall_ns += (double)spent;
+	return 0;
+}
+
+static void print_case(struct bench *b, struct wire_case *c)
+{
+	const uint64_t calls = c->all.calls ? c->all.calls : 1;
+	const struct bench_param params[] = {
+		{ .key = "store", .text = b->store },
+		{ .key = "batch", .number = c->batch },
+		{ .key = "round_trips", .number = (c->all.phases + calls / 2) / calls },
+		{ .key = "reads", .number = (c->all.reads + calls / 2) / calls },
+		{ .key = "read_bytes", .number = (c->all.read_bytes + calls / 2) / calls },
+	};
+	const struct bench_result result = { c->name, c->unit, c->higher, params,
+					     ARRAY_LEN(params) };
+
+	bench_print(b, &result, &c->windows);
+}
+
+static bool is_wanted(const struct bench *b, const struct wire_case *c)
+{
+	const struct bench_result result = { c->name, c->unit, c->higher, NULL, 0 };
+
+	return bench_wants(b, &result);
+}
+
+static int run(struct bench *b, struct rlv_store *store)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++)
+		if (is_wanted(b, &cases[i]))
+			ret = open_case(b, store, &cases[i]);
+	for (uint32_t w = 0; ret == 0 && w < b->windows; w++) {
+		bench_progress(b, w, b->windows, "windows");
+		for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++)
+			if (cases[i].sampler)
+				ret = run_window(&cases[i]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		if (ret == 0 && cases[i].sampler)
+			print_case(b, &cases[i]);
+		ret = check(rlv_sampler_close(&cases[i].sampler), "close a sampler") ? -1 : ret;
+		ret = check(rlv_table_close(&cases[i].table), "close a table") ? -1 : ret;
+	}
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	static struct bench b = {
+		.name = "micro_wire",
+		.help = "What the wire under a table carries: MB/s of Atari windows, READs a "
+			"second of small\nitems, us of a sample of one item. Tables wire_atari and "
+			"wire_small are made and\nfilled where they are missing.\n",
+		.store = "embed:",
+	};
+	struct rlv_store *store;
+	int status, ret;
+
+	if (!bench_init(&b, argc, argv, &status))
+		return status;
+	if (check(rlv_store_open(b.store, NULL, &store), "open the store"))
+		return EXIT_FAILURE;
+	ret = run(&b, store);
+	ret = check(rlv_store_close(&store), "close the store") ? -1 : ret;
+	return bench_finish(&b, ret == 0);
+}
