@@ -4,6 +4,7 @@
 #   make demo         a store on this machine, actors, learners and a table of throughputs
 #   make check        the gates and all tests; ends with the counts
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
+#   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make bench        every bench with its defaults
 #   make format       clang-format over our sources
 #   make install      PREFIX=/usr/local [DESTDIR=]
@@ -25,9 +26,9 @@ all: $(BUILD)/CMakeCache.txt
 $(BUILD)/CMakeCache.txt: CMakePresets.json
 	@cmake --preset release >/dev/null
 
-setup setup-build:
+setup-build setup-test setup-vm:
 ifneq ($(SETUP),no)
-	@tools/setup $(if $(filter setup-build,$@),build,all)
+	@tools/setup $(@:setup-%=%)
 endif
 
 # A second make, so that it sees what tools/setup has just installed.
@@ -35,11 +36,15 @@ demo: setup-build
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/bin/relive demo
 
-check: setup
+check: setup-test
 	@tools/run-check quick
 
-check-deep: setup
+check-deep: setup-test
 	@tools/run-check deep
+
+check-vm: setup-vm
+	@$(MAKE) --no-print-directory all
+	@tests/vm/check
 
 bench: all
 	@tools/run-bench $(BUILD)/bin
@@ -55,4 +60,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup setup-build demo check check-deep bench format install clean
+.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm bench format install clean

@@ -1,7 +1,8 @@
 # Tests: tests/<level>/test_*.c is one cmocka binary each, test_*.sh one script each, both with the
-# label <level>; tests/fuzz/fuzz_*.c are fuzz targets. Exit 77 means skipped.
+# label <level>; tests/fuzz/fuzz_*.c are fuzz targets, tests/vm/stages/*.sh run in guests and have the
+# label vm. Exit 77 means skipped.
 
-set(RLV_LEVELS unit contract model stress fault integration golden vm)
+set(RLV_LEVELS unit contract model stress fault integration golden)
 set(test_env "RLV_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "RLV_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
 
 function(rlv_add_test name level)
@@ -26,6 +27,17 @@ endif()
 foreach(level ${RLV_LEVELS} fuzz)
 	add_custom_target(tests_${level})
 endforeach()
+
+# A libpmem that remembers what was persisted: tests of power failures load it instead.
+if(PMEM_FOUND)
+	find_library(PMEM_LIBRARY NAMES libpmem.so.1 pmem HINTS ${PMEM_LIBRARY_DIRS} ${PMEM_LIBDIR})
+	add_library(shadow_pmem MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/libpmem.c)
+	target_link_libraries(shadow_pmem PRIVATE relive_flags Threads::Threads ${CMAKE_DL_LIBS})
+	target_compile_definitions(shadow_pmem PRIVATE RLV_REAL_LIBPMEM="${PMEM_LIBRARY}")
+	set_target_properties(shadow_pmem PROPERTIES OUTPUT_NAME pmem SUFFIX .so.1
+		LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/shadow)
+	add_dependencies(tests_integration shadow_pmem)
+endif()
 
 foreach(level ${RLV_LEVELS})
 	file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${level}/test_*.sh)
@@ -78,6 +90,17 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/tests/spin/run)
 	rlv_add_test(spin.full spin-full ${PROJECT_SOURCE_DIR}/tests/spin/run full)
 	set_tests_properties(spin.full PROPERTIES TIMEOUT 1500)
 endif()
+
+# A stage runs in guests and says in its head how many seconds it may take.
+file(GLOB stages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/vm/stages/*.sh)
+foreach(stage ${stages})
+	get_filename_component(name ${stage} NAME_WE)
+	file(STRINGS ${stage} needs REGEX "^# needs: .*limit=[0-9]+")
+	string(REGEX REPLACE ".*limit=([0-9]+).*" "\\1" limit "${needs}")
+	rlv_add_test(vm.${name} vm ${stage})
+	set_tests_properties(vm.${name} PROPERTIES RUN_SERIAL ON TIMEOUT ${limit})
+	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${stage})
+endforeach()
 
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/[0-9]*.c)
 foreach(example ${examples})

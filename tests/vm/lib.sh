@@ -1,0 +1,200 @@
+# shellcheck shell=bash
+# What stages are made of. A stage is an executable script in tests/vm/stages/ whose head says what it
+# shows and what it needs:
+#
+#     #!/usr/bin/env bash
+#     # One sentence.
+#     # needs: guests=2 memory=768 nvdimm=64M cpus=1 limit=180
+#     # shellcheck source=tests/vm/lib.sh disable=SC2317
+#     . "$(dirname "$0")/../lib.sh"
+#     test_ping__reaches_the_other() { on 1 busybox ping -c 1 g2; }
+#     run_tests
+#
+# run_tests boots the guests, runs every function named test_* in the order of the file, each in a
+# subshell under `set -e`, and prints the marks that tools/run-tests counts. What a test leaves in the
+# guests (daemons, files) is there for the next one. `limit` is the whole stage's, in seconds; the
+# build adds its own minute. Guests end with the stage, whatever ended it.
+#
+# Here, `vm` is the command beside this file for the stage's guests: vm kill 2, vm netem 2 loss 2%.
+set -uo pipefail
+
+vm_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source_dir=$(cd "$vm_home/../.." && pwd)
+# shellcheck disable=SC2034 # for stages: the binaries, the same path inside and outside
+bin=${RLV_BIN_DIR:-$source_dir/build/bin}
+stage=$(readlink -f "$0")
+
+declare -A need=([guests]=1 [memory]=1024 [nvdimm]='' [cpus]=1 [limit]=120)
+while IFS='=' read -r name value; do
+	need[$name]=$value
+done < <(sed -n 's/^# needs: //p' "$stage" | tr ' ' '\n')
+unset name value
+
+export RLV_VM_DIR=${RLV_VM_DIR:-}
+
+vm() { "$vm_home/vm" "$@"; }
+
+# --- Verdicts -----------------------------------------------------------------------------------
+
+fail() { # what...
+	echo "$*"
+	exit 1
+}
+
+skip() { # why...
+	echo "$*"
+	exit 77
+}
+
+assert_eq() { # what got want
+	[ "$2" = "$3" ] || fail "$1: $2, want $3"
+}
+
+assert_le() { # what got most
+	[ "$2" -le "$3" ] || fail "$1: $2, want at most $3"
+}
+
+assert_match() { # what got regex
+	[[ $2 =~ $3 ]] || fail "$1: '$2' does not match '$3'"
+}
+
+assert_status() { # want command...: its exit status
+	local want=$1 rc=0
+	shift
+	"$@" || rc=$?
+	[ "$rc" = "$want" ] || fail "$*: exit $rc, want $want"
+}
+
+# --- In guests ------------------------------------------------------------------------------------
+
+on() { # [-t seconds] guest command...
+	local limit=60
+	if [ "$1" = -t ]; then
+		limit=$2
+		shift 2
+	fi
+	local guest=$1
+	shift
+	vm exec -t "$limit" "$guest" -- "$@"
+}
+
+# Runs a command in the background of a guest: /vm/NAME.GUEST.log has its output. NAME is for stop,
+# running and show.
+daemon() { # guest name command...
+	local guest=$1 name=$2
+	shift 2
+	on -t 20 "$guest" "setsid -f bash -c 'echo \$\$ >/vm/$name.$guest.pid; exec \"\$@\"' $name $(
+		printf '%q ' "$@"
+	) >/vm/$name.$guest.log 2>&1"
+	wait_until 10 test -s "$RLV_VM_DIR/share/$name.$guest.pid"
+}
+
+pid_in() { # guest name
+	cat "$RLV_VM_DIR/share/$2.$1.pid"
+}
+
+running() { # guest name
+	on -t 20 "$1" "kill -0 $(pid_in "$1" "$2")" 2>/dev/null
+}
+
+# Sends a signal and waits until the process is gone; KILL if not said otherwise.
+stop() { # guest name [signal]
+	local pid
+	pid=$(pid_in "$1" "$2")
+	on -t 30 "$1" "kill -${3:-KILL} $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
+}
+
+log_of() { # guest name
+	cat "$RLV_VM_DIR/share/$2.$1.log"
+}
+
+# --- Waiting: always with a deadline, in seconds --------------------------------------------------
+
+wait_until() { # seconds command...
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || fail "in time: $*"
+		sleep 0.1
+	done
+}
+
+wait_log() { # seconds guest name regex
+	wait_until "$1" grep -qE "$4" "$RLV_VM_DIR/share/$3.$2.log"
+}
+
+wait_file() { # seconds guest path
+	on -t "$1" "$2" "until [ -e '$3' ]; do sleep 0.05; done"
+}
+
+# Until somebody listens on a TCP port of the guest.
+wait_port() { # seconds guest port
+	on -t "$1" "$2" "until ss -Hltn 'sport = :$3' | grep -q .; do sleep 0.05; done"
+}
+
+# --- RDMA and NVDIMMs -----------------------------------------------------------------------------
+
+# How many of a kind the guest's kernel has: pd cq qp cm_id mr ctx srq.
+rdma_gauge() { # guest kind
+	on -t 20 "$1" "rdma resource show rxe0" | grep -oP "\b$2 \K[0-9]+"
+}
+
+# All of them in one line, to compare later.
+rdma_gauges() { # guest
+	on -t 20 "$1" "rdma resource show rxe0" | sed 's/^[0-9]*: rxe0: //'
+}
+
+# Makes a guest's first NVDIMM a device for libpmem, /dev/dax0.0, once for all boots.
+make_dax() { # guest
+	on -t 60 "$1" "ls /dev/dax0.0 2>/dev/null ||
+		ndctl create-namespace -f -e namespace0.0 -m devdax -M mem >/dev/null && ls /dev/dax0.0"
+}
+
+# --- The stage ------------------------------------------------------------------------------------
+
+run_one() { # test
+	local rc
+	printf '[ RUN      ] %s\n' "$1"
+	# Not part of a condition, so that `set -e` holds inside.
+	(
+		set -e
+		"$1"
+	) 2>&1
+	rc=$?
+	case $rc in
+	0) printf '[       OK ] %s\n' "$1" ;;
+	77) printf '[  SKIPPED ] %s\n' "$1" ;;
+	*)
+		printf '[  FAILED  ] %s\n' "$1"
+		failed=1
+		;;
+	esac
+}
+
+show_logs() {
+	local log
+	for log in "$RLV_VM_DIR"/*/serial.log "$RLV_VM_DIR"/share/*.log; do
+		[ ! -s "$log" ] || { echo "-- ${log#"$RLV_VM_DIR/"}"; tail -n 15 "$log"; }
+	done
+}
+
+end_stage() {
+	vm down
+	rm -rf "$RLV_VM_DIR"
+}
+
+run_tests() {
+	local name names option=() failed=0
+	RLV_VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/relive-vm.XXXXXX")
+	trap end_stage EXIT
+	trap 'exit 130' INT TERM
+	[ -z "${need[nvdimm]}" ] || option=(--nvdimm "${need[nvdimm]}")
+	vm up -n "${need[guests]}" -m "${need[memory]}" -c "${need[cpus]}" --owner $$ \
+		${option[@]+"${option[@]}"} || exit 1
+	mapfile -t names < <(sed -n 's/^\(test_[a-z0-9_]*\)() .*/\1/p' "$stage")
+	for name in "${names[@]}"; do
+		run_one "$name"
+	done
+	[ "$failed" -eq 0 ] || show_logs
+	exit "$failed"
+}

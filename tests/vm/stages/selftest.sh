@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The guests themselves: what `vm` promises, and Soft-RoCE between two of them.
+# needs: guests=2 memory=768 nvdimm=64M limit=240
+# shellcheck source=tests/vm/lib.sh disable=SC2317
+. "$(dirname "$0")/../lib.sh"
+
+test_exec__command_ends_gives_its_status() {
+	assert_status 3 on 1 'exit 3'
+	assert_status 0 on 1 true
+}
+
+test_exec__words_are_quoted_and_streams_apart() {
+	# shellcheck disable=SC2016
+	assert_eq stdout "$(on 1 printf '%s|' 'a b' '$HOME' "c'd")" "a b|\$HOME|c'd|"
+	assert_eq stderr "$(on 1 'echo out; echo err >&2' 2>&1 >/dev/null)" err
+}
+
+test_exec__past_its_limit_gives_124() {
+	assert_status 124 on -t 1 1 sleep 30
+}
+
+test_share__is_written_by_guests_and_seen_outside() {
+	on 1 'echo one >/vm/note'
+	assert_eq "what guest 2 reads" "$(on 2 cat /vm/note)" one
+	assert_eq "what is outside" "$(<"$RLV_VM_DIR/share/note")" one
+}
+
+test_root__is_this_machine_and_stays_clean() {
+	on 1 "test -x '$source_dir/tests/vm/vm' && echo scratch >'$RLV_VM_DIR/scratch'"
+	[ ! -e "$RLV_VM_DIR/scratch" ] || fail "a guest wrote to this machine's root"
+}
+
+test_network__guests_reach_each_other() {
+	on 1 busybox ping -c 2 -W 5 g2 >/dev/null
+	assert_eq mtu "$(on 2 cat /sys/class/net/eth0/mtu)" 9000
+}
+
+test_rxe__rping_and_read_latency_between_guests() {
+	daemon 2 rping rping -s -a 10.77.0.2 -C 10
+	wait_until 10 on 1 rping -c -a 10.77.0.2 -C 10
+	daemon 2 read_lat ib_read_lat -d rxe0 -s 64 -n 200
+	wait_port 20 2 18515
+	assert_match "ib_read_lat" "$(on 1 ib_read_lat -d rxe0 -s 64 -n 200 g2)" '64 +200 '
+}
+
+test_link__down_cuts_and_up_heals() {
+	vm link 2 down
+	assert_status 1 on 1 busybox ping -c 1 -W 1 g2 >/dev/null
+	vm link 2 up
+	wait_until 10 on 1 busybox ping -c 1 -W 1 g2
+}
+
+test_netem__loses_and_heals() {
+	vm netem 2 loss 100%
+	assert_status 1 on 1 busybox ping -c 1 -W 1 g2 >/dev/null
+	vm netem 2
+	wait_until 10 on 1 busybox ping -c 1 -W 1 g2
+}
+
+test_pause__stops_a_guest_and_resume_goes_on() {
+	vm pause 2
+	assert_status 124 on -t 1 2 true
+	vm resume 2
+	on 2 true
+}
+
+test_kill__gives_137_and_start_keeps_nvdimm_bytes() {
+	on 2 'echo kept | dd of=/dev/pmem0 conv=fsync status=none'
+	(
+		sleep 1
+		vm kill 2
+	) &
+	assert_status 137 on 2 sleep 30
+	wait
+	assert_status 137 on 2 true
+	vm start 2
+	assert_eq "bytes after the power failure" "$(on 2 head -c 4 /dev/pmem0)" kept
+	on 1 busybox ping -c 1 -W 5 g2 >/dev/null
+}
+
+run_tests
