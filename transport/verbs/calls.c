@@ -1,0 +1,101 @@
+/*
+ * calls.c - opens the module that links rdma-core.
+ */
+#include "transport/verbs/calls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define MODULE "librelive-verbs.so"
+#define PATH_BYTES 1024
+
+static const struct verbs_calls *_Atomic chosen; /* by verbs_calls_use */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct verbs_calls *loaded; /* written once, before pthread_once returns */
+static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
+
+/* Beside the library or program that this code is in, or in the lib folder beside its own. */
+static void *open_beside(void)
+{
+	static const char *const places[] = { "", "../" RLV_LIBDIR "/", "../lib/" };
+	char path[PATH_BYTES];
+	const char *slash;
+	Dl_info self;
+	int folder;
+
+	if (!dladdr((void *)(uintptr_t)&once, &self) || !self.dli_fname)
+		return NULL;
+	slash = strrchr(self.dli_fname, '/');
+	folder = slash ? (int)(slash - self.dli_fname) + 1 : 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		int n = snprintf(path, sizeof(path), "%.*s%s" MODULE, folder, self.dli_fname,
+				 places[i]);
+
+		if (n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0)
+			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void fail(const char *what)
+{
+	(void)snprintf(reason, sizeof(reason),
+		       "verbs: %s: install rdma-core (libibverbs, librdmacm) and keep " MODULE
+		       " beside librelive, or name it in RLV_VERBS_MODULE",
+		       what);
+}
+
+static void load(void)
+{
+	const char *named = getenv("RLV_VERBS_MODULE");
+	void *module = named && *named ? dlopen(named, RTLD_NOW | RTLD_LOCAL) : open_beside();
+	const struct verbs_calls *calls;
+	verbs_calls_fn fn;
+	int ret;
+
+	if (!module) {
+		const char *text = dlerror();
+
+		fail(text ? text : MODULE);
+		return;
+	}
+	/* ISO C has no conversion from an object's pointer to a function's */
+	*(void **)(&fn) = dlsym(module, VERBS_CALLS_SYMBOL);
+	calls = fn ? fn() : NULL;
+	if (!calls || calls->version != VERBS_CALLS_VERSION) {
+		fail(MODULE " is of another version");
+		(void)dlclose(module);
+		return;
+	}
+	ret = calls->fork_init();
+	if (ret)
+		log_warn("ibv_fork_init error %s", strerror(ret));
+	loaded = calls;
+}
+
+int verbs_calls_load(const struct verbs_calls **calls_out)
+{
+	const struct verbs_calls *calls = atomic_load(&chosen);
+
+	if (!calls) {
+		(void)pthread_once(&once, load);
+		calls = loaded;
+	}
+	if (!calls)
+		return error_set(-ENOTSUP, "%s", reason);
+	*calls_out = calls;
+	return 0;
+}
+
+void verbs_calls_use(const struct verbs_calls *calls)
+{
+	atomic_store(&chosen, calls);
+}

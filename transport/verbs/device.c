@@ -1,0 +1,256 @@
+/*
+ * device.c - opens, describes and shares a device.
+ */
+#include "transport/verbs/device.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/lock.h"
+#include "base/log.h"
+
+/* A NIC keeps the state of about so many work requests at hand. */
+#define OUTSTANDING 8192
+
+static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_MEMORY);
+static struct lock devices_lock = LOCK_INIT(&devices_role);
+static struct verbs_device *devices LOCK_GUARDED_BY(devices_role);
+
+/* -------- what it can do -------- */
+
+static bool has_parent_domains(const struct verbs_device *device)
+{
+	struct ibv_td_init_attr td_attr = { 0 };
+	struct ibv_td *td = ibv_alloc_td(device->context, &td_attr);
+	struct ibv_parent_domain_init_attr attr = { .pd = device->pd, .td = td };
+	struct ibv_pd *parent;
+
+	if (!td)
+		return false;
+	parent = ibv_alloc_parent_domain(device->context, &attr);
+	if (parent)
+		(void)device->calls->dealloc_pd(parent);
+	(void)ibv_dealloc_td(td);
+	return parent != NULL;
+}
+
+static int describe(struct verbs_device *device)
+{
+	struct ibv_device_attr attr = { 0 };
+	int ret = device->calls->query_device(device->context, &attr);
+
+	if (ret)
+		return error_set(-ret, "device %s: ibv_query_device: %s", device->name,
+				 strerror(ret));
+	if (attr.atomic_cap == IBV_ATOMIC_NONE)
+		return error_set(
+			-ENOTSUP,
+			"device %s has no RDMA atomics (compare-and-swap, fetch-and-add): "
+			"a store over it cannot be kept; choose an address on another device",
+			device->name);
+	device->caps = (struct verbs_caps){
+		.reads = (uint32_t)attr.max_qp_init_rd_atom,
+		.served_reads = (uint32_t)attr.max_qp_rd_atom,
+		.wrs = (uint32_t)attr.max_qp_wr,
+		.sges = (uint32_t)attr.max_sge,
+		.completions = (uint32_t)attr.max_cqe,
+		.windows = (uint32_t)attr.max_mw,
+		.bound_windows = attr.max_mw > 0 &&
+				 (attr.device_cap_flags &
+				  (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)),
+	};
+	if (attr.max_qp_init_rd_atom <= 0 || attr.max_qp_rd_atom <= 0)
+		return error_set(-ENOTSUP, "device %s takes no RDMA READs", device->name);
+	return 0;
+}
+
+static void say(const struct verbs_device *device)
+{
+	const struct verbs_caps *caps = &device->caps;
+
+	log_info("device %s reads %u served %u send queue %u windows %u bound %d parent domains %d",
+		 device->name, caps->reads, caps->served_reads, caps->wrs, caps->windows,
+		 caps->bound_windows, caps->parent_domains);
+	if (!caps->parent_domains)
+		log_info("device %s has no parent domains: its provider locks each post and poll",
+			 device->name);
+}
+
+/* -------- opening and sharing -------- */
+
+static int make(const struct verbs_calls *calls, struct ibv_context *context,
+		struct verbs_device **device_out)
+{
+	struct verbs_device *device = mem_zalloc(sizeof(*device));
+	int ret;
+
+	if (!device)
+		return error_set(-ENOMEM, "no memory for a device");
+	device->calls = calls;
+	device->context = context;
+	(void)snprintf(device->name, sizeof(device->name), "%s",
+		       calls->get_device_name(context->device));
+	ret = describe(device);
+	if (ret)
+		goto err_free;
+	device->pd = calls->alloc_pd(context);
+	if (!device->pd) {
+		ret = error_set(-errno, "device %s: ibv_alloc_pd: %s", device->name,
+				strerror(errno));
+		goto err_free;
+	}
+	device->caps.parent_domains = has_parent_domains(device);
+	atomic_init(&device->outstanding, OUTSTANDING);
+	device->refs = 1;
+	say(device);
+	*device_out = device;
+	return 0;
+
+err_free:
+	mem_free(device);
+	return ret;
+}
+
+static struct verbs_device *find(const struct ibv_context *context) LOCK_REQUIRES(devices_role)
+{
+	struct verbs_device *device = devices;
+
+	while (device && device->context != context)
+		device = device->next;
+	return device;
+}
+
+int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,
+		     struct verbs_device **device_out)
+{
+	struct verbs_device *device;
+	int ret = 0;
+
+	lock_acquire(&devices_lock, &devices_role);
+	device = find(context);
+	if (device) {
+		device->refs++;
+	} else {
+		ret = make(calls, context, &device);
+		if (ret == 0) {
+			device->next = devices;
+			devices = device;
+		}
+	}
+	lock_release(&devices_lock, &devices_role);
+	if (ret == 0)
+		*device_out = device;
+	return ret;
+}
+
+static bool drop(struct verbs_device *device) LOCK_REQUIRES(devices_role)
+{
+	struct verbs_device **link = &devices;
+
+	if (--device->refs)
+		return false;
+	while (*link != device)
+		link = &(*link)->next;
+	*link = device->next;
+	return true;
+}
+
+void verbs_device_put(struct verbs_device **device)
+{
+	struct verbs_device *gone = *device;
+	bool last;
+	int ret;
+
+	*device = NULL;
+	if (!gone)
+		return;
+	lock_acquire(&devices_lock, &devices_role);
+	last = drop(gone);
+	lock_release(&devices_lock, &devices_role);
+	if (!last)
+		return;
+	ret = gone->calls->dealloc_pd(gone->pd);
+	if (ret)
+		log_warn("device %s ibv_dealloc_pd error %s", gone->name, strerror(ret));
+	mem_free(gone);
+}
+
+/* -------- memory -------- */
+
+static int registered(struct verbs_device *device, struct ibv_mr *mr, size_t bytes,
+		      struct ibv_mr **mr_out)
+{
+	int code = errno;
+
+	if (!mr)
+		return error_set(-code, "device %s: registering %zu bytes: %s%s", device->name,
+				 bytes, strerror(code),
+				 code == ENOMEM ? " (locked memory is bounded by ulimit -l)" : "");
+	atomic_fetch_add_explicit(&device->mrs, 1, memory_order_relaxed);
+	*mr_out = mr;
+	return 0;
+}
+
+int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes, int access,
+			  struct ibv_mr **mr_out)
+{
+	return registered(device, device->calls->reg_mr(device->pd, ptr, bytes, access), bytes,
+			  mr_out);
+}
+
+int verbs_device_register_dmabuf(struct verbs_device *device, int fd, uint64_t off, size_t bytes,
+				 int access, struct ibv_mr **mr_out)
+{
+	if (!device->calls->reg_dmabuf_mr)
+		return error_set(-ENOTSUP, "device %s: this rdma-core registers no dma-buf",
+				 device->name);
+	return registered(device,
+			  device->calls->reg_dmabuf_mr(device->pd, off, bytes, 0, fd, access),
+			  bytes, mr_out);
+}
+
+void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)
+{
+	int ret = mr ? device->calls->dereg_mr(mr) : 0;
+
+	if (ret)
+		log_warn("device %s ibv_dereg_mr error %s", device->name, strerror(ret));
+	else if (mr)
+		atomic_fetch_sub_explicit(&device->mrs, 1, memory_order_relaxed);
+}
+
+/* -------- counts -------- */
+
+uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted)
+{
+	int64_t left = atomic_load_explicit(&device->outstanding, memory_order_relaxed);
+	int64_t share;
+
+	do {
+		share = left / 2 < (int64_t)wanted ? left / 2 : (int64_t)wanted;
+		if (share < VERBS_SHARE_MIN)
+			share = VERBS_SHARE_MIN;
+	} while (!atomic_compare_exchange_weak_explicit(&device->outstanding, &left, left - share,
+							memory_order_relaxed,
+							memory_order_relaxed));
+	return (uint32_t)share;
+}
+
+void verbs_device_unreserve(struct verbs_device *device, uint32_t n)
+{
+	atomic_fetch_add_explicit(&device->outstanding, n, memory_order_relaxed);
+}
+
+void verbs_device_count_qps(struct verbs_device *device, int n)
+{
+	atomic_fetch_add_explicit(&device->qps, (uint32_t)n, memory_order_relaxed);
+}
+
+void verbs_device_gauges(const struct verbs_device *device, uint32_t *qps_out, uint32_t *mrs_out)
+{
+	*qps_out = atomic_load_explicit(&device->qps, memory_order_relaxed);
+	*mrs_out = atomic_load_explicit(&device->mrs, memory_order_relaxed);
+}

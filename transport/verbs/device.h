@@ -1,0 +1,79 @@
+/*
+ * device.h - one RDMA device as this process uses it: shared by all its transports and targets.
+ *
+ * There is one object for each ibv_context, counted by references, because memory is registered
+ * with a protection domain and should be so only once. Whoever holds a reference may use its
+ * fields, which never change.
+ *
+ * Registering memory pins it and costs a system call and about 0.1 us a page: at opening and when
+ * buffers grow, never per operation.
+ */
+#ifndef RLV_TRANSPORT_VERBS_DEVICE_H
+#define RLV_TRANSPORT_VERBS_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/verbs/calls.h"
+
+#define VERBS_DEVICE_NAME_BYTES 64
+
+struct verbs_caps {
+	uint32_t reads;        /* READs and atomics in flight from one queue pair */
+	uint32_t served_reads; /* and towards one */
+	uint32_t wrs;          /* work requests in a send queue */
+	uint32_t sges;
+	uint32_t completions; /* in a completion queue */
+	uint32_t windows;     /* memory windows; 0 = none */
+	bool bound_windows;   /* of type 2: bound to one queue pair, by work requests */
+	bool parent_domains;  /* objects of one thread need no locks in the provider */
+};
+
+struct verbs_device {
+	const struct verbs_calls *calls;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct verbs_caps caps;
+	char name[VERBS_DEVICE_NAME_BYTES];
+
+	/* private */
+	struct verbs_device *next;
+	uint32_t refs;
+	_Atomic uint32_t qps, mrs;
+	_Atomic int64_t outstanding; /* work requests that verbs_device_reserve may still give */
+};
+
+/*
+ * The device of that context, as an rdma_cm id names it. -ENOTSUP: it has no atomics, on which
+ * everything here rests. -ENOMEM. Thread: any.
+ */
+RLV_MUST_CHECK int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,
+				    struct verbs_device **device_out);
+
+/* All that was made from it is gone. NULL is a no-op. Thread: any. */
+void verbs_device_put(struct verbs_device **device);
+
+/* access: IBV_ACCESS_*. -ENOMEM with the kernel's word (RLIMIT_MEMLOCK). Thread: any. */
+RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes,
+					 int access, struct ibv_mr **mr_out);
+/* Memory of another device, by its dma-buf. -ENOTSUP: this rdma-core or driver has no such call. */
+RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device, int fd, uint64_t off,
+						size_t bytes, int access, struct ibv_mr **mr_out);
+/* NULL is a no-op. */
+void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
+
+/*
+ * A share of the work requests that this process lets one device have outstanding: what is wanted,
+ * or half of what is left, but at least VERBS_SHARE_MIN. Given back by the same number.
+ */
+#define VERBS_SHARE_MIN 16
+uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted);
+void verbs_device_unreserve(struct verbs_device *device, uint32_t n);
+
+/* Counts queue pairs: n more, or fewer. */
+void verbs_device_count_qps(struct verbs_device *device, int n);
+
+/* What this process holds of the device now. */
+void verbs_device_gauges(const struct verbs_device *device, uint32_t *qps_out, uint32_t *mrs_out);
+
+#endif
