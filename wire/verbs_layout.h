@@ -9,8 +9,8 @@
  *     on queue pair 0, by SEND:
  *     ATTACH  grant                               ->
  *                                                 <- ATTACHED  address, size, one key for each QP
- *     DETACH  region                              ->
- *     disconnect = goodbye
+ *     DETACH  region, number of its ATTACH        ->
+ *     disconnect of any of them = goodbye of all
  *
  * A link is all queue pairs of one transport (one thread of a client). A queue pair alone can touch
  * nothing: only a grant, checked as over shm (wire/attach_layout.h), opens a region to the link's
@@ -131,7 +131,7 @@ WIRE_AT(verbs_refusal, text, 20);
 /*
  *   offset size
  *        0   16  head
- *       16    4  request number, repeated in the answer
+ *       16    4  request number, another one in each ATTACH of the link, repeated in the answer
  *       20    4  bytes of the grant
  *       24  256  grant, zeros behind it
  */
@@ -184,19 +184,21 @@ WIRE_AT(verbs_attached, key, 48);
 WIRE_AT(verbs_attached, text, 80);
 
 /*
+ * Takes back what one ATTACH gave: a link may have a region more than once, with other rights. The
+ * initiator has no operation on those keys outstanding.
  *   offset size
  *        0   16  head
  *       16    4  region number
- *       20    4  reserved, zero
+ *       20    4  request number of the ATTACH
  */
 struct verbs_detach {
 	struct verbs_head head;
 	uint32_t region;
-	uint32_t reserved;
+	uint32_t request;
 };
 
 WIRE_SIZE(verbs_detach, 24);
 WIRE_AT(verbs_detach, region, 16);
-WIRE_AT(verbs_detach, reserved, 20);
+WIRE_AT(verbs_detach, request, 20);
 
 #endif
