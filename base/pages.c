@@ -47,13 +47,11 @@ static void *map_private(size_t bytes, int flags)
 }
 
 /* A mapping that starts on a huge page boundary: map one page more, cut off both ends. */
-static void *map_thp(size_t bytes)
+static void *map_aligned(size_t bytes)
 {
 	char *ptr, *start;
 	size_t head, tail;
 
-	if (!pages_thp_allowed())
-		return NULL;
 	ptr = map_private(bytes + HUGE_BYTES, 0);
 	if (!ptr)
 		return NULL;
@@ -64,9 +62,16 @@ static void *map_thp(size_t bytes)
 		munmap(ptr, head);
 	if (tail)
 		munmap(start + bytes, tail);
-	if (madvise(start, bytes, MADV_HUGEPAGE) == 0)
-		return start;
-	munmap(start, bytes);
+	return start;
+}
+
+static void *map_thp(size_t bytes)
+{
+	void *ptr = pages_thp_allowed() ? map_aligned(bytes) : NULL;
+
+	if (!ptr || madvise(ptr, bytes, MADV_HUGEPAGE) == 0)
+		return ptr;
+	munmap(ptr, bytes);
 	return NULL;
 }
 
@@ -80,7 +85,7 @@ static void *map_kind(size_t bytes, enum page_kind kind)
 	case PAGE_SMALL:
 		break;
 	}
-	return map_private(bytes, 0);
+	return is_aligned(bytes, HUGE_BYTES) ? map_aligned(bytes) : map_private(bytes, 0);
 }
 
 int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out)
