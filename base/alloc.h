@@ -2,8 +2,8 @@
  * alloc.h - memory, in three kinds:
  *
  *   mem_*     the heap, for structures. One place, so that tests can fail the n-th allocation.
- *   alloc_*   buffers that the library hands out, through hooks: by default the heap, else
- *             chunks that a transport has registered with its device.
+ *   alloc_*   buffers through hooks of the caller's, by default from the heap. Buffers that RDMA
+ *             devices may touch come from base/chunk.h.
  *   pages_*   large private mappings on huge pages where the host has them, and says which.
  */
 #ifndef RLV_BASE_ALLOC_H
@@ -71,7 +71,8 @@ struct pages {
 
 /*
  * Zeroed private memory on pages of the kind wanted or, where the host has none, of the next
- * lower kind; pages_out->kind says which. -EINVAL bytes 0, -EOVERFLOW, -ENOMEM.
+ * lower kind; pages_out->kind says which. What is whole 2 MiB long starts on such a boundary.
+ * -EINVAL bytes 0, -EOVERFLOW, -ENOMEM.
  */
 int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out) RLV_MUST_CHECK;
 
