@@ -90,7 +90,7 @@ static bool body_is_sound(const union verbs_any *m)
 	case VERBS_ATTACHED:
 		return attached_is_sound(&m->attached);
 	case VERBS_DETACH:
-		return m->detach.region && m->detach.reserved == 0;
+		return m->detach.region && m->detach.request;
 	}
 	return false;
 }
