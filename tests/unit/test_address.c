@@ -1,0 +1,97 @@
+/*
+ * test_address.c - addresses of nodes with RDMA, well-formed and not.
+ */
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "transport/verbs/address.h"
+
+static void check(const char *text, const char *host, const char *port, const char *path)
+{
+	struct verbs_address address;
+	char again[TRANSPORT_URI_BYTES];
+
+	assert_int_equal(verbs_address_parse(text, &address), 0);
+	assert_string_equal(address.host, host);
+	assert_string_equal(address.port, port);
+	assert_string_equal(address.path, path);
+	assert_int_equal(verbs_address_format(&address, again, sizeof(again)), 0);
+	assert_string_equal(again, text);
+}
+
+static void verbs_address_parse__takes_it_apart(void **state)
+{
+	(void)state;
+	check("node1:7471;/run/node", "node1", "7471", "/run/node");
+	check("10.0.0.1:0", "10.0.0.1", "0", "");
+	check(":65535;x", "", "65535", "x");
+	check("[fe80::1%eth0]:1;a;b:2", "fe80::1%eth0", "1", "a;b:2");
+}
+
+static void verbs_address_parse__port_loses_leading_zeros(void **state)
+{
+	struct verbs_address address;
+
+	(void)state;
+	assert_int_equal(verbs_address_parse("a:00080", &address), 0);
+	assert_string_equal(address.port, "80");
+}
+
+static void verbs_address_parse__of_what_is_none_gives_einval(void **state)
+{
+	static const char *const bad[] = {
+		"",           "node",        "node;path", "node:",       "node:65536",
+		"node:99999", "node:123456", "node:12a",  "node:-1",     "node: 1",
+		"node:1;",    "fe80::1:80",  "[fe80::1]", "[fe80::1]80", "[fe80::1",
+		"[]:1",       "[::1:80",     ";node:80",
+	};
+	struct verbs_address address = { .port = "x" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		error_clear();
+		assert_int_equal(verbs_address_parse(bad[i], &address), -EINVAL);
+		assert_non_null(strstr(error_last(), "HOST:PORT"));
+	}
+	assert_string_equal(address.port, "x"); /* untouched */
+}
+
+static void verbs_address_parse__of_a_long_one_gives_einval(void **state)
+{
+	char text[TRANSPORT_URI_BYTES + 8];
+	struct verbs_address address;
+
+	(void)state;
+	memset(text, 'h', sizeof(text));
+	memcpy(text + TRANSPORT_URI_BYTES - 3, ":1", 3);
+	assert_int_equal(verbs_address_parse(text, &address), 0);
+	memcpy(text + TRANSPORT_URI_BYTES - 3, "h:1", 4);
+	assert_int_equal(verbs_address_parse(text, &address), -EINVAL);
+}
+
+static void verbs_address_format__without_room_gives_enametoolong(void **state)
+{
+	struct verbs_address address = { .host = "::1", .port = "5", .path = "p" };
+	char text[10] = "untouched";
+
+	(void)state;
+	assert_int_equal(verbs_address_format(&address, text, 9), -ENAMETOOLONG);
+	assert_string_equal(text, "untouched");
+	assert_int_equal(verbs_address_format(&address, text, 10), 0);
+	assert_string_equal(text, "[::1]:5;p");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(verbs_address_parse__takes_it_apart),
+		cmocka_unit_test(verbs_address_parse__port_loses_leading_zeros),
+		cmocka_unit_test(verbs_address_parse__of_what_is_none_gives_einval),
+		cmocka_unit_test(verbs_address_parse__of_a_long_one_gives_einval),
+		cmocka_unit_test(verbs_address_format__without_room_gives_enametoolong),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,26 @@
+/*
+ * address.h - "HOST:PORT[;SOCKET-PATH]": where a node with RDMA is reached.
+ *
+ * A host that is an IPv6 address stands in brackets.
+ */
+#ifndef RLV_TRANSPORT_VERBS_ADDRESS_H
+#define RLV_TRANSPORT_VERBS_ADDRESS_H
+
+#include <stdint.h>
+
+#include "transport/transport.h"
+
+struct verbs_address {
+	char host[TRANSPORT_URI_BYTES]; /* without brackets; "" = none given */
+	char port[8];                   /* decimal, 0 to 65535 */
+	char path[TRANSPORT_URI_BYTES]; /* "" = none given */
+};
+
+/* -EINVAL, and the message says what is wrong with it. */
+RLV_MUST_CHECK int verbs_address_parse(const char *text, struct verbs_address *address_out);
+
+/* The same as text, without a scheme. -ENAMETOOLONG. */
+RLV_MUST_CHECK int verbs_address_format(const struct verbs_address *address, char *text_out,
+					size_t room);
+
+#endif
