@@ -66,6 +66,10 @@ foreach(level ${RLV_LEVELS})
 	endforeach()
 endforeach()
 
+# What runs in the guests beside the tests themselves.
+add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+rlv_link_by_includes(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+
 file(GLOB fuzzers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(fuzzer ${fuzzers})
 	get_filename_component(name ${fuzzer} NAME_WE)
