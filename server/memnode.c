@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@
 #include "base/log.h"
 #include "base/runtime_dir.h"
 
+#include "server/memnode_jobs.h"
 #include "server/memnode_service.h"
 #include "server/version.h"
 
@@ -32,14 +36,15 @@ struct memnode {
 	struct memnode_opts opts;
 	struct runtime_dir dir;
 	char role_name[64]; /* memnode-NAME: of lock, pid file and socket */
-	char uri[RUNTIME_PATH_BYTES + 8];
 	int lock_fd;
 	struct transport_target *target;
-	pthread_t server;
+	pthread_t agent;
 	bool serving;
-	_Atomic bool stop_server;
-	uint64_t term;   /* highest seen: a lower one is a zombie's */
-	bool registered; /* once at least */
+	int stop_agent;                            /* eventfd: readable = the agent ends */
+	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
+	uint64_t connections;                      /* to the server, so far */
+	uint64_t term;                             /* highest seen: a lower one is a zombie's */
+	bool registered;                           /* once at least */
 };
 
 static bool stopped(const struct memnode *node)
@@ -81,6 +86,61 @@ static int check_memory(uint64_t bytes)
 			 bytes >> 20, available >> 20);
 }
 
+/* Only an address of ours can be bound to. */
+static bool is_of_this_host(const char *host)
+{
+	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *found = NULL;
+	bool is = false;
+
+	if (getaddrinfo(host, NULL, &wanted, &found))
+		return false;
+	for (const struct addrinfo *at = found; at && !is; at = at->ai_next) {
+		int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		is = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	freeaddrinfo(found);
+	return is;
+}
+
+/* The kind of target. NULL: no such transport. */
+static const char *choose_kind(const struct memnode_opts *opts)
+{
+	const char *wish = opts->transport ? opts->transport : "auto";
+
+	if (strcmp(wish, "shm") == 0)
+		return opts->listen ? NULL : "shm";
+	if (strcmp(wish, "verbs") == 0)
+		return "verbs";
+	if (strcmp(wish, "auto") != 0)
+		return NULL;
+	return opts->listen || (opts->host && !is_of_this_host(opts->host)) ? "verbs" : "shm";
+}
+
+/* shm: the socket's path; verbs: HOST:PORT;PATH. */
+static int listen_address(const struct memnode *node, const char *kind,
+			  char address[TRANSPORT_URI_BYTES])
+{
+	char path[RUNTIME_PATH_BYTES], file[RUNTIME_PATH_BYTES];
+	const char *at = node->opts.listen ? node->opts.listen : ":0";
+	int n, ret;
+
+	snprintf(file, sizeof(file), "%s.sock", node->role_name);
+	ret = runtime_dir_file(&node->dir, file, path);
+	if (ret)
+		return ret;
+	if (strcmp(kind, "verbs") == 0)
+		n = snprintf(address, TRANSPORT_URI_BYTES, "%s;%s", at, path);
+	else
+		n = snprintf(address, TRANSPORT_URI_BYTES, "%s", path);
+	if (n < 0 || n >= TRANSPORT_URI_BYTES)
+		return error_set(-ENAMETOOLONG, "listen on %.64s: address too long", at);
+	return 0;
+}
+
 static int open_target(struct memnode *node)
 {
 	struct target_opts opts = {
@@ -89,33 +149,53 @@ static int open_target(struct memnode *node)
 		.create = true,
 		.page_kind = PAGE_THP,
 	};
-	char path[RUNTIME_PATH_BYTES], file[RUNTIME_PATH_BYTES];
+	const char *kind = choose_kind(&node->opts);
+	char address[TRANSPORT_URI_BYTES];
 	int ret = 0;
 
+	if (!kind)
+		return error_set(-EINVAL,
+				 "transport %.16s%s: want auto, shm (without --listen) or verbs",
+				 node->opts.transport, node->opts.listen ? " with --listen" : "");
 	if (!opts.path) {
 		opts.pool_bytes = opts.pool_bytes ? opts.pool_bytes : DEFAULT_POOL_BYTES;
 		ret = check_memory(opts.pool_bytes);
 	}
-	if (ret == 0) {
-		snprintf(file, sizeof(file), "%s.sock", node->role_name);
-		ret = runtime_dir_file(&node->dir, file, path);
-	}
 	if (ret == 0)
-		ret = transport_target_open("shm", &opts, &node->target);
-	if (ret)
-		return ret;
-	snprintf(node->uri, sizeof(node->uri), "shm:%s", path);
-	return node->target->ops->listen(node->target, path);
+		ret = listen_address(node, kind, address);
+	if (ret == 0)
+		ret = transport_target_open(kind, &opts, &node->target);
+	return ret ? ret : node->target->ops->listen(node->target, address);
 }
 
-static void *serve_target(void *arg)
+/* -------- the agent -------- */
+
+/* Sleeps until a client wants something: a target without a descriptor is asked now and then. */
+static void wait_for_work(const struct memnode *node)
+{
+	int fd = node->target->ops->poll_fd(node->target);
+	struct pollfd ready[] = { { .fd = node->stop_agent, .events = POLLIN },
+				  { .fd = fd, .events = POLLIN } };
+
+	(void)poll(ready, 2, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
+}
+
+static bool agent_is_stopped(const struct memnode *node)
+{
+	struct pollfd ready = { .fd = node->stop_agent, .events = POLLIN };
+
+	return poll(&ready, 1, 0) > 0;
+}
+
+static void *serve_clients(void *arg)
 {
 	struct memnode *node = arg;
 
-	/* M1 pairs with M2: nothing but the wish itself */
-	while (!atomic_load_explicit(&node->stop_server, memory_order_acquire)) {
-		int ret = node->target->ops->progress(node->target, LOOK_NS);
+	while (!agent_is_stopped(node)) {
+		int ret;
 
+		wait_for_work(node);
+		ret = node->target->ops->progress(node->target, 0);
 		if (ret) {
 			log_error("serve: %s", error_last());
 			usleep(LOOK_NS / CLOCK_NS_PER_US);
@@ -123,6 +203,43 @@ static void *serve_target(void *arg)
 	}
 	return NULL;
 }
+
+static int start_agent(struct memnode *node)
+{
+	int ret;
+
+	node->stop_agent = eventfd(0, EFD_CLOEXEC);
+	if (node->stop_agent < 0)
+		return error_set(-errno, "eventfd: %s", strerror(errno));
+	ret = pthread_create(&node->agent, NULL, serve_clients, node);
+	if (ret)
+		return error_set(-ret, "thread of the agent: %s", strerror(ret));
+	node->serving = true;
+	return 0;
+}
+
+static void stop_agent(struct memnode *node)
+{
+	const uint64_t one = 1;
+
+	if (node->serving && write(node->stop_agent, &one, sizeof(one)) == (ssize_t)sizeof(one))
+		pthread_join(node->agent, NULL);
+	if (node->stop_agent >= 0)
+		close(node->stop_agent);
+}
+
+static uint64_t agent_cpu_ns(void *ctx)
+{
+	const struct memnode *node = ctx;
+	struct timespec ts = { 0 };
+	clockid_t clock;
+
+	if (pthread_getcpuclockid(node->agent, &clock) || clock_gettime(clock, &ts))
+		return 0;
+	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* -------- open and close -------- */
 
 static int take_name(struct memnode *node)
 {
@@ -152,13 +269,16 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 		return error_set(-ENOMEM, "memory node: no memory");
 	node->opts = *opts;
 	node->lock_fd = -1;
+	node->stop_agent = -1;
 	ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
-	if (ret == 0) {
-		ret = -pthread_create(&node->server, NULL, serve_target, node);
-		node->serving = ret == 0;
-	}
+	if (ret == 0)
+		ret = memnode_jobs_open(&node->lines[MEMNODE_WORK]);
+	if (ret == 0)
+		ret = memnode_jobs_open(&node->lines[MEMNODE_PERSIST]);
+	if (ret == 0)
+		ret = start_agent(node);
 	if (ret) {
 		memnode_close(&node);
 		return ret;
@@ -173,11 +293,9 @@ void memnode_close(struct memnode **node_ptr)
 
 	if (!node)
 		return;
-	if (node->serving) {
-		/* M2 pairs with M1 */
-		atomic_store_explicit(&node->stop_server, true, memory_order_release);
-		pthread_join(node->server, NULL);
-	}
+	stop_agent(node);
+	for (size_t i = 0; i < MEMNODE_LINES; i++)
+		memnode_jobs_close(&node->lines[i]);
 	if (node->target)
 		transport_target_close(&node->target);
 	if (node->lock_fd >= 0)
@@ -204,7 +322,7 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 		list[i] = &regions[i];
 	node->target->ops->stats(node->target, &now);
 	request.name = (char *)node->opts.name;
-	request.uri = node->uri;
+	request.uri = (char *)node->target->ops->uri(node->target);
 	request.incarnation = node->target->incarnation;
 	request.pool_bytes = now.pool_bytes;
 	request.pages = (char *)now.page_kind;
@@ -288,25 +406,73 @@ static int connect_server(struct memnode *node, struct channel *ch)
 	return ret;
 }
 
+/* One request: answered at once, or put in line. An error is the end of the connection. */
+static int take_request(struct memnode *node, const struct memnode_service *svc, struct channel *ch)
+{
+	struct memnode_answer answer;
+	struct channel_frame frame;
+	enum memnode_line line;
+	int ret = channel_receive(ch, deadline_in(MEMNODE_CALL_NS), &frame);
+
+	if (ret)
+		return ret;
+	line = memnode_line_of(&frame);
+	if (line != MEMNODE_AT_ONCE)
+		return memnode_jobs_put(node->lines[line], svc, &frame, node->connections);
+	memnode_serve(svc, &frame, &answer);
+	return memnode_reply(ch, &frame.head, &answer);
+}
+
+static int send_done(const struct memnode *node, struct memnode_jobs *jobs, struct channel *ch)
+{
+	struct memnode_job *job;
+	int ret = 0;
+
+	while (ret == 0 && (job = memnode_jobs_get(jobs)) != NULL) {
+		if (job->connection == node->connections)
+			ret = memnode_reply(ch, &job->head, &job->answer);
+		memnode_job_free(job);
+	}
+	return ret;
+}
+
+static int serve_once(struct memnode *node, const struct memnode_service *svc, struct channel *ch)
+{
+	struct pollfd ready[] = {
+		{ .fd = ch->stream.fd, .events = POLLIN },
+		{ .fd = memnode_jobs_fd(node->lines[MEMNODE_WORK]), .events = POLLIN },
+		{ .fd = memnode_jobs_fd(node->lines[MEMNODE_PERSIST]), .events = POLLIN },
+	};
+	int ret = 0;
+
+	if (poll(ready, 3, LOOK_NS / CLOCK_NS_PER_MS) <= 0)
+		return 0;
+	if (ready[0].revents)
+		ret = take_request(node, svc, ch);
+	if (ret == 0 && ready[1].revents)
+		ret = send_done(node, node->lines[MEMNODE_WORK], ch);
+	if (ret == 0 && ready[2].revents)
+		ret = send_done(node, node->lines[MEMNODE_PERSIST], ch);
+	return ret;
+}
+
 /* Answers until the connection ends or we are stopped. */
 static void serve(struct memnode *node, struct channel *ch)
 {
 	const struct memnode_service svc = {
 		.target = node->target,
 		.name = node->opts.name,
-		.uri = node->uri,
+		.uri = node->target->ops->uri(node->target),
 		.persistent = node->opts.path != NULL,
 		.term = node->term,
+		.agent_cpu_ns = agent_cpu_ns,
+		.ctx = node,
 	};
 	int ret = 0;
 
-	while (!stopped(node) && (ret == 0 || ret == -ETIMEDOUT)) {
-		ret = channel_wait(ch, deadline_in(LOOK_NS));
-		if (ret == 0)
-			ret = memnode_answer(&svc, ch);
-		else if (ret != -ETIMEDOUT)
-			break;
-	}
+	node->connections++;
+	while (!stopped(node) && ret == 0)
+		ret = serve_once(node, &svc, ch);
 	if (!stopped(node))
 		log_warn("control connection: %s", error_last());
 	channel_fini(ch);

@@ -1,9 +1,15 @@
 /*
  * Memnode: offers a pool of memory, and is passive on the data path.
  *
- *   one thread serves the target's socket (descriptors of regions to clients), one the control
- *   connection: it dials the metadata server, registers, then answers its requests; when the
- *   connection ends it dials again, for ever, with a jittered pause.
+ *   agent     serves the target's sockets and connections: attaching, descriptors of regions. It
+ *             sleeps while clients do nothing but move data
+ *   control   dials the metadata server, registers, then answers its requests; when the connection
+ *             ends it dials again, for ever, with a jittered pause
+ *   work,     one each for what may take seconds, and for writing the pool out
+ *   persist
+ *
+ * Transport "auto" is verbs when the metadata server is on another host or an address of an RDMA
+ * device is given, else shm.
  */
 #ifndef RLV_SERVER_MEMNODE_H
 #define RLV_SERVER_MEMNODE_H
@@ -21,13 +27,15 @@ struct memnode_opts {
 	const char *path;    /* file or DAX device; NULL = memory */
 	const char *host;    /* of the metadata server; NULL = the store's socket on this host */
 	uint16_t port;
+	const char *transport;             /* "auto" (NULL), "shm", "verbs" */
+	const char *listen;                /* verbs: HOST:PORT to accept clients at; NULL = any */
 	const volatile sig_atomic_t *stop; /* non-zero ends memnode_run */
 };
 
 struct memnode;
 
 /*
- * Makes the pool and listens. Errors: -EBUSY (another process is this node; the message names it),
+ * Makes the pool and listens. Errors: -EINVAL (name, transport), -EBUSY (another process is this node; the message names it),
  * -ENOMEM, -ENOSPC (the pool), -EPROTO (file of another format), those of the runtime directory.
  */
 RLV_MUST_CHECK int memnode_open(const struct memnode_opts *opts, struct memnode **node_out);

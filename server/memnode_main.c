@@ -23,17 +23,22 @@ static const char usage[] =
 	"  --name NAME      of this node, one in its store\n"
 	"  --store STORE    the store that it belongs to\n"
 	"  --size BYTES     of the pool, with K, M, G or T (default 1G, or the file's size)\n"
-	"  --file PATH      keep the pool in a file; made if it is not there\n"
-	"  --dax PATH       keep the pool on a DAX device\n"
+	"  --file PATH      keep the pool in a file or on a DAX device; a file is made\n"
+	"  --dax PATH       the same, for a DAX device\n"
 	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
 	"                   store's socket on this host; token from RELIVE_TOKEN then)\n"
+	"  --transport auto|shm|verbs\n"
+	"                   how clients reach the memory (auto: verbs when the metadata\n"
+	"                   server is on another host or --listen is given, else shm)\n"
+	"  --listen HOST:PORT\n"
+	"                   verbs: RDMA address to accept clients at (default: any)\n"
 	"  --log FILE       append log lines to FILE instead of stderr\n"
 	"  --help, --version\n\n"
 	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the node runs already,\n"
 	"4 no memory or room for the pool, 5 refused by the metadata server.\n"
 	"Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n";
 
-enum { OPT_NAME = 1, OPT_STORE, OPT_SIZE, OPT_FILE, OPT_METAD };
+enum { OPT_NAME = 1, OPT_STORE, OPT_SIZE, OPT_FILE, OPT_METAD, OPT_TRANSPORT, OPT_LISTEN };
 
 static const struct option options[] = {
 	{ "name", required_argument, NULL, OPT_NAME },
@@ -41,6 +46,8 @@ static const struct option options[] = {
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "file", required_argument, NULL, OPT_FILE },
 	{ "dax", required_argument, NULL, OPT_FILE },
+	{ "transport", required_argument, NULL, OPT_TRANSPORT },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
 	{ "metad", required_argument, NULL, OPT_METAD },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
@@ -69,6 +76,12 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_METAD:
 		opts->host = metad_host;
 		return daemon_parse_address(value, metad_host, &opts->port);
+	case OPT_TRANSPORT:
+		opts->transport = value;
+		return 0;
+	case OPT_LISTEN:
+		opts->listen = value;
+		return 0;
 	default:
 		return error_set(-EINVAL, "unknown option");
 	}

@@ -2,30 +2,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
 
-#include "wire/control.pb-c.h"
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 
 #define MAX_REGIONS 4096u
 
-/* What an answer is made of. Its words stand in the status until it was sent. */
-struct answer {
-	Relive__Status status;
-	Relive__StatusReply plain;
-	Relive__NodeRegion region;
-	Relive__NodeRegionReply region_reply;
-	struct region_grant grant;
-	Relive__NodeGrantReply grant_reply;
-	Relive__NodeFenceReply fence_reply;
-	Relive__NodeInfo info;
-	Relive__NodeStatsReply stats_reply;
-	const ProtobufCMessage *message;
-};
-
 static int region_new(const struct memnode_service *svc, const ProtobufCMessage *message,
-		      struct answer *out)
+		      struct memnode_answer *out)
 {
 	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
 	struct target_region spec = {
@@ -50,7 +38,7 @@ static int region_new(const struct memnode_service *svc, const ProtobufCMessage 
 }
 
 static int region_free(const struct memnode_service *svc, const ProtobufCMessage *message,
-		       struct answer *out)
+		       struct memnode_answer *out)
 {
 	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
 
@@ -59,7 +47,7 @@ static int region_free(const struct memnode_service *svc, const ProtobufCMessage
 }
 
 static int grant(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct answer *out)
+		 struct memnode_answer *out)
 {
 	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
 	int ret = svc->target->ops->grant(svc->target, request->client_id, request->region,
@@ -76,7 +64,7 @@ static int grant(const struct memnode_service *svc, const ProtobufCMessage *mess
 }
 
 static int take_back(const struct memnode_service *svc, const ProtobufCMessage *message,
-		     struct answer *out)
+		     struct memnode_answer *out)
 {
 	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
 
@@ -85,7 +73,7 @@ static int take_back(const struct memnode_service *svc, const ProtobufCMessage *
 }
 
 static int fence(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct answer *out)
+		 struct memnode_answer *out)
 {
 	const Relive__NodeFenceRequest *request = (const Relive__NodeFenceRequest *)message;
 	enum fence_result result = FENCE_ALIVE;
@@ -103,8 +91,16 @@ static int fence(const struct memnode_service *svc, const ProtobufCMessage *mess
 	return ret;
 }
 
+static uint64_t process_cpu_ns(void)
+{
+	struct timespec ts = { 0 };
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
 static int stats(const struct memnode_service *svc, const ProtobufCMessage *message,
-		 struct answer *out)
+		 struct memnode_answer *out)
 {
 	struct target_stats now;
 
@@ -118,8 +114,15 @@ static int stats(const struct memnode_service *svc, const ProtobufCMessage *mess
 	out->info.used_bytes = now.used_bytes;
 	out->info.regions = now.regions;
 	out->info.incarnation = svc->target->incarnation;
-	out->info.state = 1;
+	out->info.state = RELIVE__NODE_STATE__NODE_UP;
 	out->info.pages = (char *)now.page_kind;
+	out->info.transport = (char *)svc->target->ops->name;
+	out->info.clients = now.clients;
+	out->info.qps = now.qps;
+	out->info.mrs = now.mrs;
+	out->info.windows = now.windows;
+	out->info.agent_cpu_ns = svc->agent_cpu_ns ? svc->agent_cpu_ns(svc->ctx) : 0;
+	out->info.process_cpu_ns = process_cpu_ns();
 	out->stats_reply.status = &out->status;
 	out->stats_reply.info = &out->info;
 	out->message = &out->stats_reply.base;
@@ -146,7 +149,7 @@ int memnode_list_regions(struct transport_target *target, struct target_region *
 }
 
 static int persist(const struct memnode_service *svc, const ProtobufCMessage *message,
-		   struct answer *out)
+		   struct memnode_answer *out)
 {
 	struct target_region *regions;
 	size_t n;
@@ -170,59 +173,94 @@ static int persist(const struct memnode_service *svc, const ProtobufCMessage *me
 	return ret;
 }
 
-static const struct {
+static const struct service {
 	uint16_t type;
+	enum memnode_line line;
 	const ProtobufCMessageDescriptor *kind;
 	int (*serve)(const struct memnode_service *svc, const ProtobufCMessage *request,
-		     struct answer *out);
+		     struct memnode_answer *out);
 } services[] = {
-	{ RELIVE__TYPE__TYPE_NODE_REGION_NEW, &relive__node_region__descriptor, region_new },
-	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, &relive__node_region__descriptor, region_free },
-	{ RELIVE__TYPE__TYPE_NODE_GRANT, &relive__node_grant_request__descriptor, grant },
-	{ RELIVE__TYPE__TYPE_NODE_REVOKE, &relive__node_grant_request__descriptor, take_back },
-	{ RELIVE__TYPE__TYPE_NODE_FENCE, &relive__node_fence_request__descriptor, fence },
-	{ RELIVE__TYPE__TYPE_NODE_STATS, &relive__empty__descriptor, stats },
-	{ RELIVE__TYPE__TYPE_NODE_PERSIST, &relive__empty__descriptor, persist },
+	{ RELIVE__TYPE__TYPE_NODE_REGION_NEW, MEMNODE_WORK, &relive__node_region__descriptor,
+	  region_new },
+	{ RELIVE__TYPE__TYPE_NODE_REGION_FREE, MEMNODE_WORK, &relive__node_region__descriptor,
+	  region_free },
+	{ RELIVE__TYPE__TYPE_NODE_GRANT, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
+	  grant },
+	{ RELIVE__TYPE__TYPE_NODE_REVOKE, MEMNODE_AT_ONCE, &relive__node_grant_request__descriptor,
+	  take_back },
+	{ RELIVE__TYPE__TYPE_NODE_FENCE, MEMNODE_AT_ONCE, &relive__node_fence_request__descriptor,
+	  fence },
+	{ RELIVE__TYPE__TYPE_NODE_STATS, MEMNODE_AT_ONCE, &relive__empty__descriptor, stats },
+	{ RELIVE__TYPE__TYPE_NODE_PERSIST, MEMNODE_PERSIST, &relive__empty__descriptor, persist },
 };
 
-static int serve_frame(const struct memnode_service *svc, const struct channel_frame *frame,
-		       struct answer *out)
+static const struct service *find_service(const struct channel_frame *frame)
 {
+	for (size_t i = 0; i < ARRAY_LEN(services); i++)
+		if (services[i].type == frame->head.type)
+			return &services[i];
+	return NULL;
+}
+
+static bool is_kill(const struct channel_frame *frame)
+{
+	Relive__NodeFenceRequest *request = (Relive__NodeFenceRequest *)channel_unpack(
+		&relive__node_fence_request__descriptor, frame);
+	bool kill = request && request->how == FENCE_KILL;
+
+	if (request)
+		relive__node_fence_request__free_unpacked(request, NULL);
+	return kill;
+}
+
+enum memnode_line memnode_line_of(const struct channel_frame *frame)
+{
+	const struct service *service = find_service(frame);
+
+	if (service && service->type == RELIVE__TYPE__TYPE_NODE_FENCE && is_kill(frame))
+		return MEMNODE_WORK;
+	return service ? service->line : MEMNODE_AT_ONCE;
+}
+
+static int serve_frame(const struct memnode_service *svc, const struct channel_frame *frame,
+		       struct memnode_answer *out)
+{
+	const struct service *service = find_service(frame);
 	ProtobufCMessage *message;
 	int ret;
 
 	if (frame->head.term < svc->term)
 		return error_set(-ESTALE, "term %" PRIu64 ": this node knows %" PRIu64,
 				 frame->head.term, svc->term);
-	for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-		if (services[i].type != frame->head.type)
-			continue;
-		message = channel_unpack(services[i].kind, frame);
-		if (!message)
-			return -EPROTO;
-		ret = services[i].serve(svc, message, out);
-		protobuf_c_message_free_unpacked(message, NULL);
-		return ret;
-	}
-	return error_set(-ENOTSUP, "a memory node knows no request of type %u", frame->head.type);
+	if (!service)
+		return error_set(-ENOTSUP, "a memory node knows no request of type %u",
+				 frame->head.type);
+	message = channel_unpack(service->kind, frame);
+	if (!message)
+		return -EPROTO;
+	ret = service->serve(svc, message, out);
+	protobuf_c_message_free_unpacked(message, NULL);
+	return ret;
 }
 
-int memnode_answer(const struct memnode_service *svc, struct channel *ch)
+void memnode_serve(const struct memnode_service *svc, const struct channel_frame *frame,
+		   struct memnode_answer *out)
 {
-	struct answer out = { .message = NULL };
-	struct channel_frame frame;
-	int ret = channel_receive(ch, deadline_after(clock_monotonic(), MEMNODE_CALL_NS), &frame);
-
-	if (ret)
-		return ret;
-	relive__status__init(&out.status);
-	relive__status_reply__init(&out.plain);
-	out.plain.status = &out.status;
+	out->message = NULL;
+	relive__status__init(&out->status);
+	relive__status_reply__init(&out->plain);
+	out->plain.status = &out->status;
 	error_clear();
-	out.status.code = serve_frame(svc, &frame, &out);
-	out.status.message = out.status.code ? (char *)error_last() : (char *)"";
-	if (!out.message)
-		out.message = &out.plain.base;
-	return channel_send(ch, (uint16_t)(frame.head.type | FRAME_ANSWER), frame.head.request_id,
-			    out.message, deadline_after(clock_monotonic(), MEMNODE_CALL_NS));
+	out->status.code = serve_frame(svc, frame, out);
+	snprintf(out->words, sizeof(out->words), "%s", out->status.code ? error_last() : "");
+	out->status.message = out->words;
+	if (!out->message)
+		out->message = &out->plain.base;
+}
+
+int memnode_reply(struct channel *ch, const struct frame_header *head,
+		  const struct memnode_answer *answer)
+{
+	return channel_send(ch, (uint16_t)(head->type | FRAME_ANSWER), head->request_id,
+			    answer->message, deadline_after(clock_monotonic(), MEMNODE_CALL_NS));
 }

@@ -11,6 +11,7 @@
 #include "transport/transport.h"
 
 #include "wire/channel.h"
+#include "wire/control.pb-c.h"
 
 #include "base/error.h"
 
@@ -22,10 +23,43 @@ struct memnode_service {
 	const char *uri;
 	bool persistent;
 	uint64_t term; /* a request of a lower one is a zombie's: -ESTALE */
+	/* CPU time of the thread that serves clients, so far. */
+	uint64_t (*agent_cpu_ns)(void *ctx);
+	void *ctx;
 };
 
-/* Receives one request and answers it. An error is one of the channel: it is dead. */
-RLV_MUST_CHECK int memnode_answer(const struct memnode_service *svc, struct channel *ch);
+/* What an answer is made of: its parts point at each other, so it stays where it is. */
+struct memnode_answer {
+	Relive__Status status;
+	Relive__StatusReply plain;
+	Relive__NodeRegion region;
+	Relive__NodeRegionReply region_reply;
+	struct region_grant grant;
+	Relive__NodeGrantReply grant_reply;
+	Relive__NodeFenceReply fence_reply;
+	Relive__NodeInfo info;
+	Relive__NodeStatsReply stats_reply;
+	char words[ERROR_TEXT_BYTES]; /* of a failure */
+	const ProtobufCMessage *message;
+};
+
+/* Does what a request wants, and makes the answer, also to what nobody knows. Thread: any. */
+void memnode_serve(const struct memnode_service *svc, const struct channel_frame *frame,
+		   struct memnode_answer *out);
+
+/* How long may it take, and what must not wait for it? */
+enum memnode_line {
+	MEMNODE_AT_ONCE, /* the control loop does it */
+	MEMNODE_WORK,    /* seconds: registers memory, waits for a death */
+	MEMNODE_PERSIST, /* minutes: writes the pool out */
+};
+#define MEMNODE_LINES 3
+
+enum memnode_line memnode_line_of(const struct channel_frame *frame);
+
+/* Sends an answer. An error is one of the channel: it is dead. */
+RLV_MUST_CHECK int memnode_reply(struct channel *ch, const struct frame_header *head,
+				 const struct memnode_answer *answer);
 
 /* All regions of a pool; freed by mem_free. -ENOMEM. */
 RLV_MUST_CHECK int memnode_list_regions(struct transport_target *target,
