@@ -1,6 +1,5 @@
 #include "base/chunk.h"
 
-#include "base/alloc.h"
 #include "base/bits.h"
 #include "base/lock.h"
 
@@ -325,6 +324,20 @@ void chunk_free(void *ptr, size_t bytes)
 		drop_chunk(index);
 	lock_release(&chunk_lock, &chunk_role);
 }
+
+static void *hook_alloc(void *ctx, size_t align, size_t bytes)
+{
+	(void)ctx;
+	return chunk_alloc(align, bytes);
+}
+
+static void hook_free(void *ctx, void *ptr, size_t bytes)
+{
+	(void)ctx;
+	chunk_free(ptr, bytes);
+}
+
+const struct alloc_hooks chunk_hooks = { .alloc = hook_alloc, .free = hook_free };
 
 /* -------- listeners -------- */
 

@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 #define CHUNK_UNIT ((size_t)2 << 20) /* chunks are multiples of it, and start on one */
@@ -44,6 +45,9 @@ void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
  * chunk together. NULL, and what is from before a fork: a no-op. Thread: any.
  */
 void chunk_free(void *ptr, size_t bytes);
+
+/* The two for alloc_buffer. */
+extern const struct alloc_hooks chunk_hooks;
 
 /*
  * Does [ptr, ptr + len) lie in one chunk, and in which? len > 0. Meant for buffers that the caller

@@ -52,6 +52,7 @@ struct rlv_writer {
 	bool dead;    /* fenced */
 	int64_t timeout_ns;
 	uint8_t *stage; /* rows under construction where not direct */
+	size_t stage_bytes;
 	struct limiter limiters[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
 	uint64_t max_quanta[RING_MAX_VIEWS];     /* running maxima as this call found them */

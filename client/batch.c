@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HUGE_FROM_BYTES ((size_t)1 << 20)
 #define ARRAY_ALIGN 64
 
 /* Cuts the slab; run twice, first without memory to learn the size. */
@@ -149,32 +148,17 @@ static void cut_all(struct cutter *c)
 	b->priority = cut(c, n * sizeof(*b->priority));
 }
 
-static const struct alloc_hooks *hooks_of(const struct rlv_sampler *sp)
-{
-	return sp->hooks.alloc ? &sp->hooks : NULL;
-}
-
-static int batch_memory(const struct rlv_sampler *sp, struct batch *batch)
-{
-	if (hooks_of(sp) || batch->bytes < HUGE_FROM_BYTES) {
-		batch->memory = alloc_buffer(hooks_of(sp), ARRAY_ALIGN, batch->bytes);
-		return batch->memory ? 0 : error_set(-ENOMEM, "batch: no %zu bytes", batch->bytes);
-	}
-	return pages_alloc(batch->bytes, PAGE_THP, &batch->pages);
-}
-
 int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch };
-	int ret;
 
 	cut_all(&c);
 	batch->bytes = c.used;
-	ret = batch_memory(sp, batch);
-	if (ret)
-		return ret;
+	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
+	if (!batch->memory)
+		return error_set(-ENOMEM, "batch: no %zu bytes", batch->bytes);
 	c = (struct cutter){ .sp = sp, .batch = batch };
-	c.memory = batch->memory ? batch->memory : batch->pages.ptr;
+	c.memory = batch->memory;
 	memset(c.memory, 0, batch->bytes); /* touch it now, not in the first sample */
 	cut_all(&c);
 	batch->pub = (struct rlv_batch){
@@ -191,9 +175,7 @@ int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 
 void batch_fini(const struct rlv_sampler *sp, struct batch *batch)
 {
-	if (batch->memory)
-		alloc_buffer_free(hooks_of(sp), batch->memory, batch->bytes);
-	pages_free(&batch->pages);
+	alloc_buffer_free(&sp->hooks, batch->memory, batch->bytes);
 	memset(batch, 0, sizeof(*batch));
 }
 

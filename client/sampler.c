@@ -3,6 +3,8 @@
  */
 #include "client/sampler.h"
 
+#include "base/chunk.h"
+
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -83,6 +85,7 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
 	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
 	full->memory = NULL; /* the caller's may be gone after open */
+	sp->hooks = chunk_hooks;
 	if (opts->memory)
 		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
 						  opts->memory->ctx };
@@ -103,7 +106,7 @@ static int scratch_init(struct draw_scratch *s, size_t n)
 	s->probability = mem_array(n, sizeof(*s->probability));
 	s->at = mem_array(n, sizeof(*s->at));
 	s->window = mem_array(n, sizeof(*s->window));
-	s->again = mem_array(n, sizeof(*s->again));
+	s->again = chunk_array(n, sizeof(*s->again));
 	s->ops = mem_array(n, sizeof(*s->ops));
 	s->order = mem_array(n, sizeof(*s->order));
 	s->spare = mem_array(n, sizeof(*s->spare));
@@ -114,7 +117,7 @@ static int scratch_init(struct draw_scratch *s, size_t n)
 	return 0;
 }
 
-static void scratch_fini(struct draw_scratch *s)
+static void scratch_fini(struct draw_scratch *s, size_t n)
 {
 	mem_free(s->shard);
 	mem_free(s->slot);
@@ -122,7 +125,7 @@ static void scratch_fini(struct draw_scratch *s)
 	mem_free(s->probability);
 	mem_free(s->at);
 	mem_free(s->window);
-	mem_free(s->again);
+	chunk_free(s->again, n * sizeof(*s->again));
 	mem_free(s->ops);
 	mem_free(s->order);
 	mem_free(s->spare);
@@ -199,7 +202,7 @@ static void sampler_free(struct rlv_sampler *sp)
 	mem_free(sp->batches);
 	mem_free(sp->trees);
 	mem_free(sp->epochs);
-	scratch_fini(&sp->scratch);
+	scratch_fini(&sp->scratch, sp->opts.batch_size);
 	mem_free(sp);
 }
 

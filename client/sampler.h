@@ -30,8 +30,7 @@ struct batch {
 	float *weight;
 	float *priority;
 	uint32_t *policy_version;
-	struct pages pages; /* all memory of the batch, if it is large */
-	void *memory;
+	void *memory; /* of all of its arrays */
 	size_t bytes;
 };
 
@@ -55,7 +54,7 @@ struct rlv_sampler {
 	const struct view_desc *view;
 	uint32_t view_index;
 	struct rlv_sampler_opts opts;
-	struct alloc_hooks hooks; /* of batch buffers; alloc NULL = none */
+	struct alloc_hooks hooks; /* of batch buffers */
 	struct rng rng;
 	struct sumtree *trees; /* the view's, one for each shard */
 	struct epoch *epochs;  /* readers' */

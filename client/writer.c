@@ -6,6 +6,7 @@
 #include "transport/barrier.h"
 
 #include "base/alloc.h"
+#include "base/chunk.h"
 #include "base/crc32c.h"
 
 #include <errno.h>
@@ -193,7 +194,8 @@ static int streams_init(struct rlv_writer *w)
 
 		if (rows < w->n_streams)
 			rows = w->n_streams;
-		w->stage = mem_array(rows, desc->row_bytes);
+		w->stage = chunk_array(rows, desc->row_bytes);
+		w->stage_bytes = (size_t)rows * desc->row_bytes;
 		if (!w->stage)
 			return error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
 	}
@@ -218,7 +220,7 @@ static void writer_free(struct rlv_writer *w)
 		mem_free(w->items[v].shard_end);
 	}
 	mem_free(w->streams);
-	mem_free(w->stage);
+	chunk_free(w->stage, w->stage_bytes);
 	mem_free(w);
 }
 

@@ -4,6 +4,8 @@
 #include "tests/support/replay_fixture.h"
 #include "tests/support/test.h"
 
+#include "base/chunk.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -338,6 +340,31 @@ static void sampler_open__memory_given_is_not_enough(void **state)
 	replay_close(&fx);
 }
 
+static void sampler_open__batches_lie_in_one_chunk_each(void **state)
+{
+	struct rlv_sampler_opts opts = { .batches = 2, .batch_size = 16 };
+	const struct rlv_batch *batch;
+	struct rlv_sampler *sampler;
+	struct replay_fixture fx;
+	struct chunk_usage usage;
+	uint32_t first, index;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	batch = replay_sample(sampler, 16);
+	assert_true(chunk_find(batch->arrays[0].data, 16, &first));
+	for (uint32_t a = 0; a < batch->n_arrays; a++) {
+		assert_true(chunk_find(batch->arrays[a].data, 16, &index));
+		assert_int_equal(index, first);
+	}
+	assert_true(chunk_find(batch->key, 16 * sizeof(*batch->key), &index));
+	replay_sampler_done(&sampler);
+	chunk_usage(&usage);
+	assert_int_equal(usage.chunks, 0);
+	replay_close(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +378,7 @@ int main(void)
 		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
 		cmocka_unit_test(sampler_open__batches_lie_in_memory_given),
 		cmocka_unit_test(sampler_open__memory_given_is_not_enough),
+		cmocka_unit_test(sampler_open__batches_lie_in_one_chunk_each),
 	};
 	return TEST_RUN(tests, NULL, NULL);
 }
