@@ -174,9 +174,11 @@ struct transport_ops {
 	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
 	int (*faa)(struct transport *tr, struct transport_atomic *ops, size_t n);
 
-	/* Starts a chain whose operations run in order; *ticket_out names it for poll. -EAGAIN: too
-	   much outstanding, poll first. Cost: 1 phase when somebody waits for it, which it shares
-	   with all chains posted before that wait. */
+	/* Starts a chain whose operations run in order; *ticket_out names it for poll. Chains follow
+	   each other in the order of their posts, as if they were one; only a write that follows a
+	   read or an atomic needs its fence flag for that. -EAGAIN: too much outstanding, poll
+	   first. Cost: 1 phase when somebody waits for it, which it shares with all chains posted
+	   before that wait. */
 	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out);
 	/* Waits until the chain is done, at most until the deadline. The chain's first error. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
@@ -253,6 +255,21 @@ RLV_MUST_CHECK int transport_read_across(struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_write_across(struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_cas_across(struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa_across(struct transport_atomic *ops, size_t n);
+
+/* A chain to run with others. In: tr, wrs, n, of any length. Out: ret. */
+struct transport_chain {
+	struct transport *tr;
+	struct transport_wr *wrs;
+	size_t n;
+	int ret; /* its first error */
+};
+
+/*
+ * Posts all chains, longer ones than TRANSPORT_VECTOR in pieces, then waits for all: one phase,
+ * counted at the first. The first error; the other chains are done all the same. Up to 64 pieces
+ * are under way at a time: more cost a phase more.
+ */
+RLV_MUST_CHECK int transport_run(struct transport_chain *chains, size_t n);
 
 RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 				  uint64_t *ticket_out);

@@ -3,28 +3,46 @@
 #include "tests/support/test.h"
 
 #include "base/alloc.h"
+#include "base/rng.h"
+
+#include "transport/start.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define PENDING_MAX 64
+#define ITEMS_MAX 64
+#define RESULTS 1024 /* of chains that nobody has polled */
+#define GARBAGE 0xa5
 
 struct wire_region {
-	struct region region; /* what the user sees: no base */
+	struct region region; /* what the user sees */
 	struct region *inner;
 };
 
-struct chain {
+/* A chain, or a vector made one: then the operations may be done in any order. */
+struct item {
 	struct transport_wr *wrs;
 	size_t n;
+	uint64_t ticket; /* 0 = a vector */
 };
 
 struct wire {
 	struct transport tr;
 	struct transport *inner;
-	struct chain pending[PENDING_MAX];
-	uint32_t n_pending;
-	int rc; /* first error of a chain that nobody has polled */
+	struct rng rng;
+	bool mapped;
+	struct item items[ITEMS_MAX]; /* under way, oldest first */
+	uint32_t n_items;
+	struct {
+		uint64_t ticket;
+		int code;
+	} results[RESULTS];
+	/* The vector under way: as a chain, and where its atomics' answers go. */
+	struct transport_wr vector[TRANSPORT_VECTOR];
+	struct transport_atomic *answers;
+	bool under_way;
+	int vector_code;
 	uint8_t *view;
 };
 
@@ -38,26 +56,38 @@ static struct region *inner_of(struct region *region)
 	return ((struct wire_region *)region)->inner;
 }
 
+static bool coin(struct wire *w)
+{
+	return rng_next_u64(&w->rng) & 1;
+}
+
+/* -------- one operation -------- */
+
 static int run_io(struct wire *w, const struct transport_io *io, bool write)
 {
 	struct transport_io inner = *io;
 
 	inner.region = inner_of(io->region);
-	return write ? w->inner->ops->write(w->inner, &inner, 1)
-		     : w->inner->ops->read(w->inner, &inner, 1);
+	return transport_settle(w->inner, write ? w->inner->ops->write(w->inner, &inner, 1)
+						: w->inner->ops->read(w->inner, &inner, 1));
 }
 
 static int run_atomic(struct wire *w, struct transport_atomic *op, bool cas)
 {
+	struct transport_stats before = w->inner->stats;
 	struct transport_atomic inner = *op;
 	int rc;
 
 	inner.region = inner_of(op->region);
-	rc = cas ? w->inner->ops->cas(w->inner, &inner, 1)
-		 : w->inner->ops->faa(w->inner, &inner, 1);
+	rc = transport_settle(w->inner, cas ? w->inner->ops->cas(w->inner, &inner, 1)
+					    : w->inner->ops->faa(w->inner, &inner, 1));
+	transport_account_cas(&w->tr, w->inner->stats.cas_failed - before.cas_failed,
+			      w->inner->stats.unknown - before.unknown);
+	if (rc)
+		return rc;
 	op->old = inner.old;
 	op->status = inner.status;
-	return rc;
+	return 0;
 }
 
 static int run_wr(struct wire *w, struct transport_wr *wr)
@@ -73,15 +103,236 @@ static int run_wr(struct wire *w, struct transport_wr *wr)
 	return -EINVAL;
 }
 
-static void run_pending(struct wire *w)
+/* Makes what the operation will answer useless until it does. */
+static void spoil(struct transport_wr *wr)
 {
-	for (uint32_t c = 0; c < w->n_pending; c++)
-		for (size_t i = 0; i < w->pending[c].n; i++) {
-			int rc = run_wr(w, &w->pending[c].wrs[i]);
+	if (wr->verb == VERB_READ)
+		memset(wr->io.dst, GARBAGE, wr->io.len);
+	if (wr->verb == VERB_READ || wr->verb == VERB_WRITE)
+		return;
+	memset(&wr->atomic.old, GARBAGE, sizeof(wr->atomic.old));
+	wr->atomic.status = ATOMIC_UNKNOWN;
+}
 
-			w->rc = w->rc ? w->rc : rc;
+/* -------- items -------- */
+
+static bool may_pass(const struct transport_wr *late, const struct transport_wr *early)
+{
+	if (late->fence || early->verb == VERB_WRITE)
+		return false;
+	return late->verb == VERB_WRITE || (late->verb == VERB_READ && early->verb == VERB_READ);
+}
+
+static void order_chain(struct wire *w, const struct item *item, uint16_t *order)
+{
+	for (size_t i = 0; i < item->n; i++) {
+		size_t at = i;
+		bool fenced = false;
+
+		while (at > 0 && !fenced && coin(w) &&
+		       may_pass(&item->wrs[i], &item->wrs[order[at - 1]])) {
+			fenced = item->wrs[order[at - 1]].fence; /* it started no earlier */
+			order[at] = order[at - 1];
+			at--;
 		}
-	w->n_pending = 0;
+		order[at] = (uint16_t)i;
+	}
+}
+
+static void shuffle(struct wire *w, size_t n, uint16_t *order)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t at = rng_uniform_u64(&w->rng, i + 1);
+
+		order[i] = order[at];
+		order[at] = (uint16_t)i;
+	}
+}
+
+/* An error ends the connection of the inner transport or not; what comes after it is not done. */
+static void run_item(struct wire *w, const struct item *item)
+{
+	uint16_t order[TRANSPORT_VECTOR];
+	int rc = 0;
+
+	if (item->ticket)
+		order_chain(w, item, order);
+	else
+		shuffle(w, item->n, order);
+	for (size_t i = 0; rc == 0 && i < item->n; i++)
+		rc = run_wr(w, &item->wrs[order[i]]);
+	if (item->ticket) {
+		w->results[item->ticket % RESULTS].ticket = item->ticket;
+		w->results[item->ticket % RESULTS].code = rc;
+	} else {
+		w->vector_code = rc;
+	}
+}
+
+static void run_items(struct wire *w, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		run_item(w, &w->items[i]);
+	w->n_items -= n;
+	memmove(w->items, w->items + n, w->n_items * sizeof(w->items[0]));
+}
+
+/* Time passes: some of what is under way is done. */
+static void pass(struct wire *w)
+{
+	run_items(w, (uint32_t)rng_uniform_u64(&w->rng, (uint64_t)w->n_items + 1));
+}
+
+static void add_item(struct wire *w, struct transport_wr *wrs, size_t n, uint64_t ticket)
+{
+	for (size_t i = 0; i < n; i++)
+		spoil(&wrs[i]);
+	w->items[w->n_items++] = (struct item){ wrs, n, ticket };
+}
+
+/* -------- vectors -------- */
+
+static void begin_vector(struct wire *w)
+{
+	assert_false(w->under_way); /* one call at a time, and each is finished */
+	pass(w);
+	if (w->n_items == ITEMS_MAX)
+		run_items(w, 1);
+	w->answers = NULL;
+	w->under_way = true;
+}
+
+static int wire_finish(struct transport *tr)
+{
+	struct wire *w = of(tr);
+	size_t n = w->n_items ? w->items[w->n_items - 1].n : 0;
+
+	assert_true(w->under_way);
+	w->under_way = false;
+	run_items(w, w->n_items);
+	for (size_t i = 0; w->answers && i < n; i++)
+		w->answers[i] = w->vector[i].atomic;
+	return w->vector_code;
+}
+
+static int start_io(struct transport *tr, const struct transport_io *io, size_t n,
+		    enum transport_verb verb)
+{
+	struct wire *w = of(tr);
+
+	begin_vector(w);
+	for (size_t i = 0; i < n; i++)
+		w->vector[i] = (struct transport_wr){ .verb = verb, .io = io[i] };
+	add_item(w, w->vector, n, 0);
+	return 0;
+}
+
+static int start_atomics(struct transport *tr, struct transport_atomic *ops, size_t n,
+			 enum transport_verb verb)
+{
+	struct wire *w = of(tr);
+
+	begin_vector(w);
+	for (size_t i = 0; i < n; i++)
+		w->vector[i] = (struct transport_wr){ .verb = verb, .atomic = ops[i] };
+	add_item(w, w->vector, n, 0);
+	for (size_t i = 0; i < n; i++)
+		ops[i] = w->vector[i].atomic; /* spoiled */
+	w->answers = ops;
+	return 0;
+}
+
+static int wire_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	return start_io(tr, io, n, VERB_READ);
+}
+
+static int wire_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	return start_io(tr, io, n, VERB_WRITE);
+}
+
+static int wire_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	return start_atomics(tr, ops, n, VERB_CAS);
+}
+
+static int wire_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	return start_atomics(tr, ops, n, VERB_FAA);
+}
+
+static void wire_view_end(struct transport *tr)
+{
+	mem_free(of(tr)->view);
+	of(tr)->view = NULL;
+}
+
+static int wire_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	struct wire *w = of(tr);
+	struct transport_io io[TRANSPORT_VECTOR];
+	size_t bytes = 0, at = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += views[i].len;
+	w->view = mem_aligned(64, bytes + 64);
+	if (!w->view)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		views[i].ptr = w->view + at;
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = w->view + at,
+					       .len = views[i].len };
+		at += views[i].len;
+	}
+	return start_io(tr, io, n, VERB_READ);
+}
+
+/* -------- chains -------- */
+
+static int wire_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+{
+	struct wire *w = of(tr);
+
+	assert_false(w->under_way);
+	if (w->n_items == ITEMS_MAX)
+		return -EAGAIN;
+	pass(w);
+	*ticket_out = tr->posted + 1;
+	add_item(w, wrs, n, *ticket_out);
+	return 0;
+}
+
+static int wire_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	struct wire *w = of(tr);
+	uint32_t n = 0;
+
+	(void)deadline_ns;
+	for (uint32_t i = 0; i < w->n_items; i++)
+		if (w->items[i].ticket <= ticket)
+			n = i + 1;
+	run_items(w, n);
+	pass(w);
+	if (w->results[ticket % RESULTS].ticket != ticket)
+		return 0;
+	return w->results[ticket % RESULTS].code;
+}
+
+/* -------- the rest -------- */
+
+/* A second mapping, which nobody may change words in. */
+static int map_region(struct wire_region *wr)
+{
+	int prot = wr->region.rights & RIGHT_ATOMIC ? PROT_READ : PROT_READ | PROT_WRITE;
+	void *base = mremap(wr->inner->base, 0, wr->region.size, MREMAP_MAYMOVE);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	wr->region.base = base;
+	return mprotect(base, wr->region.size, prot) ? -errno : 0;
 }
 
 static int wire_attach(struct transport *tr, const struct region_grant *grant,
@@ -97,138 +348,45 @@ static int wire_attach(struct transport *tr, const struct region_grant *grant,
 	wr->region = *wr->inner;
 	wr->region.tr = tr;
 	wr->region.base = NULL;
+	if (of(tr)->mapped)
+		assert_int_equal(map_region(wr), 0);
 	*region_out = &wr->region;
 	return 0;
 }
 
 static void wire_detach(struct transport *tr, struct region *region)
 {
-	run_pending(of(tr));
+	run_items(of(tr), of(tr)->n_items);
+	if (region->base)
+		munmap(region->base, region->size);
 	transport_detach(&((struct wire_region *)region)->inner);
 	mem_free(region);
 }
 
-static void wire_view_end(struct transport *tr)
-{
-	mem_free(of(tr)->view);
-	of(tr)->view = NULL;
-}
-
-static int wire_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct wire *w = of(tr);
-	size_t bytes = 0, at = 0;
-
-	run_pending(w);
-	for (size_t i = 0; i < n; i++)
-		bytes += views[i].len;
-	w->view = mem_aligned(64, bytes + 64);
-	if (!w->view)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		struct transport_io io = { .region = views[i].region,
-					   .off = views[i].off,
-					   .dst = w->view + at,
-					   .len = views[i].len };
-		int rc = run_io(w, &io, false);
-
-		if (rc) {
-			wire_view_end(tr);
-			return rc;
-		}
-		views[i].ptr = w->view + at;
-		at += views[i].len;
-	}
-	return 0;
-}
-
-static int wire_read(struct transport *tr, struct transport_io *io, size_t n)
-{
-	int rc = 0;
-
-	run_pending(of(tr));
-	for (size_t i = 0; !rc && i < n; i++)
-		rc = run_io(of(tr), &io[i], false);
-	return rc;
-}
-
-static int wire_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	int rc = 0;
-
-	run_pending(of(tr));
-	for (size_t i = 0; !rc && i < n; i++)
-		rc = run_io(of(tr), &io[i], true);
-	return rc;
-}
-
-static int wire_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	int rc = 0;
-
-	run_pending(of(tr));
-	for (size_t i = 0; !rc && i < n; i++)
-		rc = run_atomic(of(tr), &ops[i], true);
-	return rc;
-}
-
-static int wire_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	int rc = 0;
-
-	run_pending(of(tr));
-	for (size_t i = 0; !rc && i < n; i++)
-		rc = run_atomic(of(tr), &ops[i], false);
-	return rc;
-}
-
-static int wire_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
-{
-	struct wire *w = of(tr);
-
-	if (w->n_pending == PENDING_MAX)
-		return -EAGAIN;
-	w->pending[w->n_pending++] = (struct chain){ wrs, n };
-	*ticket_out = tr->posted + 1;
-	return 0;
-}
-
-static int wire_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
-{
-	struct wire *w = of(tr);
-	int rc;
-
-	(void)ticket;
-	(void)deadline_ns;
-	run_pending(w);
-	rc = w->rc;
-	w->rc = 0;
-	return rc;
-}
-
 static int wire_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
 {
-	run_pending(of(tr));
+	run_items(of(tr), of(tr)->n_items);
 	return of(tr)->inner->ops->persist(of(tr)->inner, inner_of(region), off, len);
 }
 
 static int wire_order(struct transport *tr)
 {
-	run_pending(of(tr));
+	run_items(of(tr), of(tr)->n_items);
 	return of(tr)->inner->ops->order(of(tr)->inner);
 }
 
 static void wire_close(struct transport *tr)
 {
-	run_pending(of(tr));
+	run_items(of(tr), of(tr)->n_items);
 	transport_close(&of(tr)->inner);
 	mem_free(tr);
 }
 
-static const struct transport_ops ops = {
+static const struct transport_ops wire_ops = {
 	.name = "wire",
 	.attach = wire_attach,
 	.detach = wire_detach,
+	.finish = wire_finish,
 	.view = wire_view,
 	.view_end = wire_view_end,
 	.read = wire_read,
@@ -242,15 +400,47 @@ static const struct transport_ops ops = {
 	.close = wire_close,
 };
 
-struct transport *wire_wrap(struct transport *inner)
+static struct wire *wrap(struct transport *inner)
 {
 	struct wire *w = mem_zalloc(sizeof(*w));
 
 	assert_non_null(w);
 	w->tr = *inner;
-	w->tr.ops = &ops;
-	w->tr.caps = (inner->caps & ~(uint32_t)TRANSPORT_ADDRESSABLE) | TRANSPORT_ASYNC;
+	w->tr.ops = &wire_ops;
+	w->tr.caps |= TRANSPORT_ASYNC;
 	memset(&w->tr.stats, 0, sizeof(w->tr.stats));
 	w->inner = inner;
+	wire_seed(&w->tr, 1);
+	return w;
+}
+
+struct transport *wire_wrap(struct transport *inner)
+{
+	struct wire *w = wrap(inner);
+
+	w->tr.caps &= ~(uint32_t)TRANSPORT_ADDRESSABLE;
 	return &w->tr;
+}
+
+struct transport *wire_wrap_nic(struct transport *inner)
+{
+	struct wire *w = wrap(inner);
+
+	w->tr.caps &= ~(uint32_t)(TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC);
+	return &w->tr;
+}
+
+struct transport *wire_wrap_mapped(struct transport *inner)
+{
+	struct wire *w = wrap(inner);
+
+	assert_true(inner->caps & TRANSPORT_ADDRESSABLE);
+	w->tr.caps &= ~(uint32_t)TRANSPORT_CPU_ATOMIC;
+	w->mapped = true;
+	return &w->tr;
+}
+
+void wire_seed(struct transport *tr, uint64_t seed)
+{
+	rng_seed(&of(tr)->rng, seed, 0);
 }

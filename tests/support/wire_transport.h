@@ -1,6 +1,9 @@
 /*
- * wire_transport.h - a transport as one over a wire, over any other: regions have no address here,
- * views are copies, and a posted chain is done later: by the next call that comes after it.
+ * wire_transport.h - a transport as one over a wire, over any other. Nothing happens when it is
+ * started: vectors are done in a random order when they are waited for, chains in their order at
+ * some later call, or when they are polled. Until then what is read, old words and statuses are
+ * garbage. Within a chain it takes the liberties that a queue pair takes: a write passes earlier
+ * reads and atomics unless it carries a fence flag, and so do reads each other.
  */
 #ifndef RLV_TESTS_SUPPORT_WIRE_TRANSPORT_H
 #define RLV_TESTS_SUPPORT_WIRE_TRANSPORT_H
@@ -8,9 +11,22 @@
 #include "transport/transport.h"
 
 /*
- * Takes inner over. Regions must be attached through the new one. Fails the test, never returns
- * NULL.
+ * Takes inner over; regions must be attached through the new one. Regions have no address. Fails
+ * the test, never returns NULL.
  */
 struct transport *wire_wrap(struct transport *inner);
+
+/* The same, and words are changed by a NIC: regions are of another atomic domain. */
+struct transport *wire_wrap_nic(struct transport *inner);
+
+/*
+ * Words are changed by a NIC, and regions are mapped: attached with the right for atomics they are
+ * mapped for reading only, so that code which changes one in place dies. inner's regions are shared
+ * memory.
+ */
+struct transport *wire_wrap_mapped(struct transport *inner);
+
+/* Another order of things from now on. */
+void wire_seed(struct transport *tr, uint64_t seed);
 
 #endif
