@@ -484,6 +484,29 @@ RLV_CHECKED int rlv_sampler_flush(struct rlv_sampler *sampler);
 /* Flushes, releases all batches, frees the slot. Gone whatever is returned. */
 RLV_CHECKED int rlv_sampler_close(struct rlv_sampler **sampler);
 
+/* -------- memory that devices know -------- */
+
+/*
+ * Memory as batches lie in: on huge pages where the host has them, and registered once with every
+ * RDMA device that this process uses, which then moves it without a copy. Not zeroed. align: a power
+ * of two, at most 2 MiB. A forked child has no access to it once a device has been used. For set-up:
+ * it takes a lock; relive/jemalloc.h is for many small buffers.
+ * Errors: -EINVAL (align, or bytes 0), -ENOMEM. Thread: any.
+ */
+RLV_CHECKED int rlv_buffer_alloc(size_t align, size_t bytes, void **buffer_out);
+
+/*
+ * Gives a buffer back; or a part of one, if it starts and ends on 64 bytes; NULL is a no-op.
+ * Thread: any.
+ */
+RLV_API void rlv_buffer_free(void *buffer, size_t bytes);
+
+/*
+ * 0 if devices know all of [ptr, ptr + bytes) by one registration; else -ENOENT, which sets no
+ * message. Thread: any. Cost: a few loads.
+ */
+RLV_CHECKED int rlv_buffer_find(const void *ptr, size_t bytes);
+
 /* -------- counters -------- */
 
 struct rlv_stats {
