@@ -14,6 +14,8 @@
 
 #include "base/log.h"
 
+#include "transport/fork.h"
+
 #define MODULE "librelive-verbs.so"
 #define PATH_BYTES 1024
 
@@ -21,6 +23,7 @@ static const struct verbs_calls *_Atomic chosen; /* by verbs_calls_use */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct verbs_calls *loaded; /* written once, before pthread_once returns */
 static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
+static uint32_t forks;                   /* fork_watch() then; likewise */
 
 /* Beside the library or program that this code is in, or in the lib folder beside its own. */
 static void *open_beside(void)
@@ -78,7 +81,11 @@ static void load(void)
 	ret = calls->fork_init();
 	if (ret)
 		log_warn("ibv_fork_init error %s", strerror(ret));
-	loaded = calls;
+	ret = fork_watch(&forks);
+	if (ret)
+		fail(error_last());
+	else
+		loaded = calls;
 }
 
 int verbs_calls_load(const struct verbs_calls **calls_out)
@@ -91,6 +98,10 @@ int verbs_calls_load(const struct verbs_calls **calls_out)
 	}
 	if (!calls)
 		return error_set(-ENOTSUP, "%s", reason);
+	if (calls == loaded && fork_happened(forks))
+		return error_set(-ECHILD,
+				 "verbs: rdma-core was used before fork() and does not work in the "
+				 "child: start workers by spawn or forkserver");
 	*calls_out = calls;
 	return 0;
 }

@@ -91,7 +91,7 @@ typedef const struct verbs_calls *(*verbs_calls_fn)(void);
  * The table: the one set by verbs_calls_use, else the module's, which the first call opens
  * (RLV_VERBS_MODULE, or librelive-verbs.so beside this library) and which stays open; that call
  * makes rdma-core ready for forks, too. -ENOTSUP: no module, or it cannot be loaded; the message
- * says what to install. Thread: any.
+ * says what to install. -ECHILD: in a child of a process that has used rdma-core. Thread: any.
  */
 RLV_MUST_CHECK int verbs_calls_load(const struct verbs_calls **calls_out);
 

@@ -15,7 +15,7 @@
 /* A NIC keeps the state of about so many work requests at hand. */
 #define OUTSTANDING 8192
 
-static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_MEMORY);
+static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_CHANNEL);
 static struct lock devices_lock = LOCK_INIT(&devices_role);
 static struct verbs_device *devices LOCK_GUARDED_BY(devices_role);
 
@@ -79,6 +79,27 @@ static void say(const struct verbs_device *device)
 			 device->name);
 }
 
+/* -------- chunks -------- */
+
+static void chunk_added(void *ctx, void *base, size_t bytes, uint32_t index)
+{
+	struct verbs_device *device = ctx;
+	struct ibv_mr *mr = NULL;
+
+	if (verbs_device_register(device, base, bytes, IBV_ACCESS_LOCAL_WRITE, &mr))
+		log_warn("chunk of %zu bytes is copied, not registered: %s", bytes, error_last());
+	atomic_store_explicit(&device->chunks[index], mr, memory_order_release);
+}
+
+static void chunk_removed(void *ctx, uint32_t index)
+{
+	struct verbs_device *device = ctx;
+	struct ibv_mr *mr =
+		atomic_exchange_explicit(&device->chunks[index], NULL, memory_order_acq_rel);
+
+	verbs_device_deregister(device, mr);
+}
+
 /* -------- opening and sharing -------- */
 
 static int make(const struct verbs_calls *calls, struct ibv_context *context,
@@ -104,11 +125,17 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 	}
 	device->caps.parent_domains = has_parent_domains(device);
 	atomic_init(&device->outstanding, OUTSTANDING);
+	device->listener = (struct chunk_listener){ chunk_added, chunk_removed, device };
+	ret = chunk_listen(&device->listener);
+	if (ret)
+		goto err_pd;
 	device->refs = 1;
 	say(device);
 	*device_out = device;
 	return 0;
 
+err_pd:
+	(void)calls->dealloc_pd(device->pd);
 err_free:
 	mem_free(device);
 	return ret;
@@ -172,6 +199,7 @@ void verbs_device_put(struct verbs_device **device)
 	lock_release(&devices_lock, &devices_role);
 	if (!last)
 		return;
+	chunk_unlisten(&gone->listener);
 	ret = gone->calls->dealloc_pd(gone->pd);
 	if (ret)
 		log_warn("device %s ibv_dealloc_pd error %s", gone->name, strerror(ret));

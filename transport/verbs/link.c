@@ -1,0 +1,535 @@
+/*
+ * link.c - connects, one step of rdma_cm after the other, and hangs up.
+ */
+#include "transport/verbs/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#define RECEIVES 4 /* messages that may come before we look */
+#define DEPTH 512
+#define DEPTH_MIN 8
+#define READS 32   /* in flight at once: enough for the bandwidth of any link */
+#define QPS 4      /* more than that many for READS only if asked */
+#define INLINE 128 /* a leaf, a slot, a small row */
+#define YIELDS 256 /* looks at the queue before a wait for a message sleeps */
+
+static int no_memory(void)
+{
+	return error_set(-ENOMEM, "no memory for a connection");
+}
+
+/* -------- events of rdma_cm -------- */
+
+static int wait_readable(struct link *link, uint64_t deadline)
+{
+	struct pollfd ready = { .fd = link->channel->fd, .events = POLLIN };
+	int n;
+
+	if (deadline_expired(link->clock, deadline))
+		return error_set(-ETIMEDOUT, "connect: the target did not answer in time");
+	n = poll(&ready, 1, deadline_left_ms(link->clock, deadline));
+	if (n < 0 && errno != EINTR)
+		return error_set(-errno, "poll: %s", strerror(errno));
+	return 0;
+}
+
+/* A rejection carries the target's words, or only the number of rdma_cm's own. */
+static int rejected(const struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *conn = &event->param.conn;
+	union verbs_any message;
+
+	if (message_read(&message, VERBS_REFUSAL, conn->private_data, conn->private_data_len))
+		return error_set(-ECONNREFUSED,
+				 "connect: rejected, reason %d: nobody listens there",
+				 event->status);
+	return error_set(message.refusal.status, "target: %s", message.refusal.text);
+}
+
+static int event_error(const struct link *link, const struct rdma_cm_event *event)
+{
+	const char *what = link->calls->cm_event_str(event->event);
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_REJECTED:
+		return rejected(event);
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (event->status == -ENODEV)
+			return error_set(-ENOTSUP, "no RDMA device reaches that address");
+		return error_set(-ECONNREFUSED, "connect: %s: %s", what, strerror(-event->status));
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return error_set(-ETIMEDOUT, "connect: %s, status %d", what, event->status);
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return error_set(-ECONNRESET, "%s", what);
+	default:
+		return error_set(-ECONNREFUSED, "connect: %s, status %d", what, event->status);
+	}
+}
+
+/* The next event must be of that type. The caller acknowledges it. */
+static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t deadline,
+		      struct rdma_cm_event **event_out)
+{
+	struct rdma_cm_event *event;
+	int ret;
+
+	while (link->calls->cm_get_event(link->channel, &event)) {
+		if (errno != EAGAIN && errno != EINTR)
+			return error_set(-errno, "rdma_get_cm_event: %s", strerror(errno));
+		ret = wait_readable(link, deadline);
+		if (ret)
+			return ret;
+	}
+	if (event->event == type) {
+		*event_out = event;
+		return 0;
+	}
+	ret = event_error(link, event);
+	(void)link->calls->cm_ack_event(event);
+	return ret;
+}
+
+static int wait_step(struct link *link, enum rdma_cm_event_type type, uint64_t deadline)
+{
+	struct rdma_cm_event *event;
+	int ret = wait_event(link, type, deadline, &event);
+
+	if (ret == 0)
+		(void)link->calls->cm_ack_event(event);
+	return ret;
+}
+
+int link_check(struct link *link)
+{
+	struct rdma_cm_event *event;
+	int ret = 0;
+
+	if (link->cut)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	while (ret == 0 && link->calls->cm_get_event(link->channel, &event) == 0) {
+		if (event->event == RDMA_CM_EVENT_DISCONNECTED ||
+		    event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			ret = event_error(link, event);
+		(void)link->calls->cm_ack_event(event);
+	}
+	return ret;
+}
+
+/* -------- what belongs to the device -------- */
+
+static void choose_sizes(struct link *link)
+{
+	const struct verbs_caps *caps = &link->device->caps;
+	uint32_t qps = link->wanted_qps, depth = link->wanted_depth ? link->wanted_depth : DEPTH;
+
+	if (!qps)
+		qps = (uint32_t)min_u64(div_up(READS, caps->reads), QPS);
+	if (depth > caps->wrs)
+		depth = caps->wrs;
+	if (depth * qps > caps->completions)
+		depth = caps->completions / qps;
+	link->share = verbs_device_reserve(link->device, depth * qps);
+	depth = (uint32_t)max_u64(link->share / qps, DEPTH_MIN);
+	link->depth = 1u << bits_log2_floor(depth);
+	link->n_qps = qps;
+}
+
+static int make_domain(struct link *link)
+{
+	struct ibv_td_init_attr td_attr = { 0 };
+	struct ibv_parent_domain_init_attr attr = { .pd = link->device->pd };
+
+	link->domain = link->device->pd;
+	if (!link->device->caps.parent_domains)
+		return 0;
+	link->td = ibv_alloc_td(link->device->context, &td_attr);
+	if (!link->td)
+		return error_set(-errno, "ibv_alloc_td: %s", strerror(errno));
+	attr.td = link->td;
+	link->domain = ibv_alloc_parent_domain(link->device->context, &attr);
+	if (link->domain)
+		return 0;
+	link->domain = link->device->pd;
+	return error_set(-errno, "ibv_alloc_parent_domain: %s", strerror(errno));
+}
+
+static int make_queues(struct link *link)
+{
+	struct ibv_context *context = link->device->context;
+	int entries = (int)(link->n_qps * link->depth);
+
+	link->sends = link->calls->create_cq(context, entries, NULL, NULL, 0);
+	if (!link->sends)
+		return error_set(-errno, "ibv_create_cq of %d: %s", entries, strerror(errno));
+	link->receives = link->calls->create_cq(context, RECEIVES, NULL, NULL, 0);
+	if (!link->receives)
+		return error_set(-errno, "ibv_create_cq: %s", strerror(errno));
+	return 0;
+}
+
+static int make_buffers(struct link *link)
+{
+	size_t bytes = (size_t)RECEIVES * VERBS_MESSAGE_MAX;
+
+	link->buffers = chunk_alloc(64, bytes);
+	if (!link->buffers)
+		return no_memory();
+	if (!verbs_device_key(link->device, link->buffers, bytes, &link->key))
+		return error_set(-ENOMEM,
+				 "device %s registers no memory: locked memory is bounded by "
+				 "ulimit -l",
+				 link->device->name);
+	return 0;
+}
+
+/* After the first address is resolved it is known which device it is. */
+static int use_device(struct link *link, struct ibv_context *context)
+{
+	int ret = verbs_device_get(link->calls, context, &link->device);
+
+	if (ret)
+		return ret;
+	choose_sizes(link);
+	ret = make_domain(link);
+	if (ret == 0)
+		ret = make_queues(link);
+	return ret ? ret : make_buffers(link);
+}
+
+/* -------- one queue pair -------- */
+
+static int post_receive(struct link *link, uint64_t i)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)link->buffers + i * VERBS_MESSAGE_MAX,
+			       .length = VERBS_MESSAGE_MAX,
+			       .lkey = link->key };
+	struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+	int ret = ibv_post_recv(link->qps[0], &wr, &bad);
+
+	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;
+}
+
+static int make_qp(struct link *link, uint32_t i)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = link->sends,
+		.recv_cq = link->receives,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = link->depth,
+			 .max_recv_wr = i == 0 ? RECEIVES : 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = INLINE },
+	};
+	int ret = link->calls->cm_create_qp(link->ids[i], link->domain, &attr);
+
+	if (ret && errno == EINVAL) { /* so much inline data is more than it can do */
+		attr.cap.max_inline_data = 0;
+		ret = link->calls->cm_create_qp(link->ids[i], link->domain, &attr);
+	}
+	if (ret)
+		return error_set(-errno, "rdma_create_qp of depth %u: %s", link->depth,
+				 strerror(errno));
+	link->qps[i] = link->ids[i]->qp;
+	link->inline_bytes = (uint32_t)min_u64(attr.cap.max_inline_data, INLINE);
+	verbs_device_count_qps(link->device, 1);
+	for (uint64_t r = 0; i == 0 && ret == 0 && r < RECEIVES; r++)
+		ret = post_receive(link, r);
+	return ret;
+}
+
+static int take_welcome(struct link *link, uint32_t i, const struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *conn = &event->param.conn;
+	const struct verbs_welcome *welcome;
+	union verbs_any message;
+	int ret = message_read(&message, VERBS_WELCOME, conn->private_data, conn->private_data_len);
+
+	if (ret)
+		return ret;
+	welcome = &message.welcome;
+	if (i && welcome->incarnation != link->incarnation)
+		return error_set(-ECONNRESET, "the target restarted while we connected");
+	link->incarnation = welcome->incarnation;
+	link->flags = welcome->flags;
+	memcpy(link->boot_id, welcome->boot_id, sizeof(link->boot_id));
+	log_debug("link qp %u of %u reads %u accepted of %u", i, link->n_qps, conn->initiator_depth,
+		  link->device->caps.reads);
+	return 0;
+}
+
+static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
+{
+	union verbs_any hello = { .hello = { .client_id = link->client_id,
+					     .link = link->number,
+					     .index = i,
+					     .n_qps = link->n_qps } };
+	struct rdma_conn_param param = {
+		.private_data = &hello,
+		.private_data_len = sizeof(hello.hello),
+		.responder_resources = 1,
+		.initiator_depth = (uint8_t)min_u64(link->device->caps.reads, UINT8_MAX),
+		.retry_count = LINK_RETRIES,
+		.rnr_retry_count = LINK_RETRIES,
+	};
+	uint8_t timeout = LINK_ACK_TIMEOUT;
+	struct rdma_cm_event *event;
+	int ret;
+
+	if (link->calls->cm_set_option(link->ids[i], RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+				       &timeout, sizeof(timeout)))
+		log_info("device %s keeps its own acknowledgement timeout: %m", link->device->name);
+	message_seal(&hello, VERBS_HELLO);
+	if (link->calls->cm_connect(link->ids[i], &param))
+		return error_set(-errno, "rdma_connect: %s", strerror(errno));
+	ret = wait_event(link, RDMA_CM_EVENT_ESTABLISHED, deadline, &event);
+	if (ret)
+		return ret;
+	ret = take_welcome(link, i, event);
+	(void)link->calls->cm_ack_event(event);
+	return ret;
+}
+
+static int resolve(struct link *link, uint32_t i, struct sockaddr *addr, uint64_t deadline)
+{
+	int ms = deadline_left_ms(link->clock, deadline);
+	int ret;
+
+	if (link->calls->cm_create_id(link->channel, &link->ids[i], NULL, RDMA_PS_TCP))
+		return error_set(-errno, "rdma_create_id: %s", strerror(errno));
+	if (link->calls->cm_resolve_addr(link->ids[i], NULL, addr, ms))
+		return errno == ENODEV
+			       ? error_set(-ENOTSUP, "no RDMA device reaches that address")
+			       : error_set(-errno, "rdma_resolve_addr: %s", strerror(errno));
+	ret = wait_step(link, RDMA_CM_EVENT_ADDR_RESOLVED, deadline);
+	if (ret)
+		return ret;
+	if (link->calls->cm_resolve_route(link->ids[i], ms))
+		return error_set(-errno, "rdma_resolve_route: %s", strerror(errno));
+	return wait_step(link, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline);
+}
+
+static void say_path(const struct link *link)
+{
+	const struct rdma_cm_id *id = link->ids[0];
+	const uint8_t *gid = id->route.addr.addr.ibaddr.sgid.raw;
+	struct ibv_port_attr port = { 0 };
+	char text[INET6_ADDRSTRLEN];
+
+	if (link->calls->query_port(id->verbs, id->port_num, &port))
+		port.active_mtu = 0;
+	log_info("link over device %s port %u gid %s by the route to the address mtu code %d "
+		 "qps %u depth %u inline %u",
+		 link->device->name, id->port_num, inet_ntop(AF_INET6, gid, text, sizeof(text)),
+		 (int)port.active_mtu, link->n_qps, link->depth, link->inline_bytes);
+}
+
+static int connect_to(struct link *link, struct sockaddr *addr, uint64_t deadline)
+{
+	int ret = 0;
+
+	link->n_qps = 1; /* until the device is known */
+	for (uint32_t i = 0; ret == 0 && i < link->n_qps; i++) {
+		ret = resolve(link, i, addr, deadline);
+		if (ret == 0 && i == 0)
+			ret = use_device(link, link->ids[0]->verbs);
+		if (ret == 0 && link->ids[i]->verbs != link->device->context)
+			ret = error_set(-ENOTSUP, "the address is reached over two devices");
+		if (ret == 0)
+			ret = make_qp(link, i);
+		if (ret == 0)
+			ret = connect_qp(link, i, deadline);
+	}
+	if (ret == 0)
+		say_path(link);
+	return ret;
+}
+
+/* -------- hanging up -------- */
+
+void link_cut(struct link *link)
+{
+	link->cut = true;
+	for (uint32_t i = 0; i < VERBS_LINK_QPS; i++) {
+		if (link->qps[i]) {
+			link->calls->cm_destroy_qp(link->ids[i]);
+			verbs_device_count_qps(link->device, -1);
+		}
+		link->qps[i] = NULL;
+		if (link->ids[i])
+			(void)link->calls->cm_destroy_id(link->ids[i]);
+		link->ids[i] = NULL;
+	}
+}
+
+/* All but the struct and its channel, so that another address can be tried. */
+static void drop(struct link *link)
+{
+	const struct verbs_calls *calls = link->calls;
+
+	link_cut(link);
+	if (!link->device)
+		return;
+	if (link->sends)
+		(void)calls->destroy_cq(link->sends);
+	if (link->receives)
+		(void)calls->destroy_cq(link->receives);
+	link->sends = link->receives = NULL;
+	if (link->domain && link->domain != link->device->pd)
+		(void)calls->dealloc_pd(link->domain);
+	if (link->td)
+		(void)ibv_dealloc_td(link->td);
+	link->td = NULL;
+	chunk_free(link->buffers, (size_t)RECEIVES * VERBS_MESSAGE_MAX);
+	link->buffers = NULL;
+	verbs_device_unreserve(link->device, link->share);
+	link->share = 0;
+	verbs_device_put(&link->device);
+}
+
+void link_close(struct link *link, bool forked)
+{
+	if (!link)
+		return;
+	if (!forked) {
+		drop(link);
+		if (link->channel)
+			link->calls->cm_destroy_event_channel(link->channel);
+	}
+	mem_free(link);
+}
+
+/* -------- opening -------- */
+
+static int look_up(const char *host, const char *port, struct addrinfo **list_out)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	int ret = getaddrinfo(host, port, &hints, list_out);
+
+	return ret ? error_set(-ENOENT, "%s port %s: %s", host, port, gai_strerror(ret)) : 0;
+}
+
+static int connect_any(struct link *link, const struct link_opts *opts)
+{
+	uint64_t deadline =
+		deadline_after(opts->clock, (int64_t)min_u64(opts->timeout_ns, INT64_MAX));
+	struct addrinfo *list = NULL;
+	int ret = look_up(opts->host, opts->port, &list);
+
+	if (ret)
+		return ret;
+	ret = error_set(-ENOENT, "%s: has no address", opts->host);
+	for (struct addrinfo *a = list; ret && a; a = a->ai_next) {
+		drop(link);
+		link->cut = false;
+		ret = connect_to(link, a->ai_addr, deadline);
+	}
+	freeaddrinfo(list);
+	return ret ? error_prefix(ret, "verbs:%s:%s: ", opts->host, opts->port) : 0;
+}
+
+static int make_channel(struct link *link)
+{
+	int fd, flags;
+
+	link->channel = link->calls->cm_create_event_channel();
+	if (!link->channel)
+		return error_set(errno == ENODEV || errno == ENOENT ? -ENOTSUP : -errno,
+				 "rdma_create_event_channel: %s: this host has no RDMA device",
+				 strerror(errno));
+	fd = link->channel->fd;
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC))
+		return error_set(-errno, "fcntl: %s", strerror(errno));
+	return 0;
+}
+
+int link_open(const struct link_opts *opts, struct link **link_out)
+{
+	struct link *link = mem_zalloc(sizeof(*link));
+	int ret;
+
+	if (!link)
+		return no_memory();
+	link->clock = opts->clock;
+	link->client_id = opts->client_id;
+	link->wanted_qps = opts->qps;
+	link->wanted_depth = opts->depth;
+	ret = verbs_calls_load(&link->calls);
+	if (ret) {
+		mem_free(link);
+		return ret;
+	}
+	if (getrandom(&link->number, sizeof(link->number), 0) != (ssize_t)sizeof(link->number))
+		ret = error_set(-EIO, "getrandom: %s", strerror(errno));
+	if (ret == 0)
+		ret = make_channel(link);
+	if (ret == 0)
+		ret = connect_any(link, opts);
+	if (ret) {
+		link_close(link, false);
+		return ret;
+	}
+	*link_out = link;
+	return 0;
+}
+
+/* -------- messages -------- */
+
+static int take_message(struct link *link, const struct ibv_wc *wc, union verbs_any *message_out)
+{
+	int ret;
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return error_set(-ECONNRESET, "receive: %s",
+				 link->calls->wc_status_str(wc->status));
+	if (wc->wr_id >= RECEIVES || wc->byte_len > VERBS_MESSAGE_MAX)
+		return error_set(-EPROTO, "receive: %u bytes", wc->byte_len);
+	ret = message_receive(message_out, link->buffers + wc->wr_id * VERBS_MESSAGE_MAX,
+			      wc->byte_len);
+	return ret ? ret : post_receive(link, wc->wr_id);
+}
+
+/* The target needs a processor to answer, on a small host perhaps this one. */
+static void give_way(uint32_t looks)
+{
+	const struct timespec pause = { .tv_nsec = 50 * CLOCK_NS_PER_US };
+
+	if (looks < YIELDS)
+		(void)sched_yield();
+	else
+		(void)nanosleep(&pause, NULL);
+}
+
+int link_receive(struct link *link, union verbs_any *message_out, uint64_t deadline_ns)
+{
+	struct ibv_wc wc;
+	uint32_t looks = 0;
+	int n, ret;
+
+	if (link->cut)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	while ((n = ibv_poll_cq(link->receives, 1, &wc)) == 0) {
+		ret = link_check(link);
+		if (ret)
+			return ret;
+		if (deadline_expired(link->clock, deadline_ns))
+			return error_set(-ETIMEDOUT, "target did not answer in time");
+		give_way(looks++);
+	}
+	return n < 0 ? error_set(-ECONNRESET, "ibv_poll_cq fails")
+		     : take_message(link, &wc, message_out);
+}

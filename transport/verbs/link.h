@@ -1,0 +1,91 @@
+/*
+ * link.h - the connection of one transport: one or more RC queue pairs to one target, made by
+ * rdma_cm and used together.
+ *
+ *   link_open    resolve address -> resolve route -> queue pair -> connect HELLO -> WELCOME, for each
+ *                queue pair in turn, all before one deadline
+ *   link_cut     the queue pairs are destroyed: the device writes nothing into our memory any more
+ *
+ * Queue pair 0 receives messages, too. Device, port, GID and MTU are what rdma_cm and the routing
+ * table choose for the address; the choice is logged.
+ *
+ * Thread: owner.
+ */
+#ifndef RLV_TRANSPORT_VERBS_LINK_H
+#define RLV_TRANSPORT_VERBS_LINK_H
+
+#include <stdbool.h>
+
+#include "transport/verbs/device.h"
+#include "transport/verbs/message.h"
+
+#include "base/clock.h"
+
+/*
+ * A peer is given up when it has not acknowledged a packet for 7 times 4.096 us << 14 (67 ms): half
+ * a second, more than a pause of its scheduler. Software RDMA takes 7 retries as endless, so 6.
+ */
+#define LINK_ACK_TIMEOUT 14
+#define LINK_RETRIES 6
+
+struct link_opts {
+	const char *host, *port;
+	const struct clock *clock;
+	uint64_t timeout_ns; /* for all of it */
+	uint64_t client_id;
+	uint32_t qps;   /* 0 = as many as the device needs for enough READs in flight */
+	uint32_t depth; /* of a send queue; 0 = usual */
+};
+
+struct link {
+	const struct verbs_calls *calls;
+	const struct clock *clock;
+	struct verbs_device *device;
+	struct ibv_pd *domain; /* the device's, or a parent domain over it */
+	struct ibv_cq *sends;  /* completions of all send queues */
+	struct ibv_cq *receives;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *ids[VERBS_LINK_QPS];
+	struct ibv_qp *qps[VERBS_LINK_QPS]; /* NULL after link_cut */
+	uint32_t n_qps;
+	uint32_t depth;        /* work requests in each send queue */
+	uint32_t inline_bytes; /* that a work request can carry itself */
+	bool cut;
+
+	uint64_t incarnation; /* of the target, as WELCOME says */
+	uint32_t flags;       /* enum verbs_flags */
+	uint8_t boot_id[16];
+
+	/* private */
+	struct ibv_td *td;
+	uint8_t *buffers; /* for messages that come; registered */
+	uint32_t key;     /* of buffers */
+	uint32_t share;   /* of the device's outstanding work */
+	uint64_t number;  /* random */
+	uint64_t client_id;
+	uint32_t wanted_qps, wanted_depth;
+};
+
+/*
+ * -ECONNREFUSED (nobody listens there, or no way), -ETIMEDOUT, -EPROTO (peer of another version),
+ * -ENOTSUP (no rdma-core, no RDMA device for the address, or one without atomics), -ENOENT (no such
+ * host), and what the target refuses with, in its words. Names of hosts are looked up by the system,
+ * which has time limits of its own.
+ */
+RLV_MUST_CHECK int link_open(const struct link_opts *opts, struct link **link_out);
+
+/* Has the target hung up? 0, or -ECONNRESET. Cost: a system call. */
+RLV_MUST_CHECK int link_check(struct link *link);
+
+/* Waits for one message. -ETIMEDOUT, -ECONNRESET, -EPROTO. */
+RLV_MUST_CHECK int link_receive(struct link *link, union verbs_any *message_out,
+				uint64_t deadline_ns);
+
+/* Hangs up at once. A second call is a no-op. */
+void link_cut(struct link *link);
+
+/* Hangs up, if need be, and frees. A forked child (forked) only frees: the queue pairs are its
+   parent's. NULL is a no-op. */
+void link_close(struct link *link, bool forked);
+
+#endif
