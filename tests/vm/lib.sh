@@ -11,8 +11,9 @@
 #     run_tests
 #
 # run_tests boots the guests, runs every function named test_* in the order of the file, each in a
-# subshell under `set -e`, and prints the marks that tools/run-tests counts. What a test leaves in the
-# guests (daemons, files) is there for the next one. `limit` is the whole stage's, in seconds; the
+# subshell under `set -e`, and prints the marks that tools/run-tests counts. A function named cases_*
+# prints marks of its own, those of test programs (see programs). What a test leaves in the guests
+# (daemons, files) is there for the next one. `limit` is the whole stage's, in seconds; the
 # build adds its own minute. Guests end with the stage, whatever ended it.
 #
 # Here, `vm` is the command beside this file for the stage's guests: vm kill 2, vm netem 2 loss 2%.
@@ -76,6 +77,25 @@ on() { # [-t seconds] guest command...
 	local guest=$1
 	shift
 	vm exec -t "$limit" "$guest" -- "$@"
+}
+
+# Runs test programs, two at a time, each within a limit, and prints their output with its marks. One
+# that fails or is skipped without a mark gets one.
+programs() { # guest seconds program...
+	local guest=$1 limit=$2 program name rc
+	shift 2
+	on -t $((limit * $#)) "$guest" "printf '%s\n' $(printf '%q ' "$@") | xargs -P 2 -I{} bash -c '
+		cd /tmp && timeout $limit {} >/vm/\$(basename {}).out 2>&1
+		echo \$? >/vm/\$(basename {}).status'"
+	for program in "$@"; do
+		name=$(basename "$program")
+		cat "$RLV_VM_DIR/share/$name.out"
+		rc=$(cat "$RLV_VM_DIR/share/$name.status")
+		if [ "$rc" -ne 0 ] && ! grep -qE '^\[  (FAILED |SKIPPED) ' "$RLV_VM_DIR/share/$name.out"; then
+			printf '[ RUN      ] %s\nexit %s\n' "$name" "$rc"
+			printf '[  %s ] %s\n' "$([ "$rc" -eq 77 ] && echo SKIPPED || echo 'FAILED ')" "$name"
+		fi
+	done
 }
 
 # Runs a command in the background of a guest: /vm/NAME.GUEST.log has its output. NAME is for stop,
@@ -191,9 +211,12 @@ run_tests() {
 	[ -z "${need[nvdimm]}" ] || option=(--nvdimm "${need[nvdimm]}")
 	vm up -n "${need[guests]}" -m "${need[memory]}" -c "${need[cpus]}" --owner $$ \
 		${option[@]+"${option[@]}"} || exit 1
-	mapfile -t names < <(sed -n 's/^\(test_[a-z0-9_]*\)() .*/\1/p' "$stage")
+	mapfile -t names < <(sed -nE 's/^((test|cases)_[a-z0-9_]*)\(\) .*/\1/p' "$stage")
 	for name in "${names[@]}"; do
-		run_one "$name"
+		case $name in
+		cases_*) "$name" ;;
+		*) run_one "$name" ;;
+		esac
 	done
 	[ "$failed" -eq 0 ] || show_logs
 	exit "$failed"
