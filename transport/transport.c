@@ -12,8 +12,25 @@
 #include "transport/fork.h"
 #include "transport/shm/shm.h"
 #include "transport/start.h"
+#if RLV_HAVE_VERBS
+#include "transport/verbs/verbs.h"
+#endif
 
 #define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
+
+#if !RLV_HAVE_VERBS
+static int verbs_open(const char *rest, const struct transport_opts *opts,
+		      struct transport **tr_out)
+{
+	(void)opts;
+	(void)tr_out;
+	return error_set(
+		-ENOTSUP,
+		"transport uri \"verbs:%s\": built without RDMA: install libibverbs-dev and "
+		"librdmacm-dev, and build again",
+		rest);
+}
+#endif
 
 static const struct {
 	const char *scheme;
@@ -21,6 +38,7 @@ static const struct {
 } schemes[] = {
 	{ "embed:", shm_open_embed },
 	{ "shm:", shm_open_socket },
+	{ "verbs:", verbs_open },
 };
 
 int transport_open(const char *uri, const struct transport_opts *opts, struct transport **tr_out)
@@ -42,7 +60,9 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 		if (strncmp(uri, schemes[i].scheme, len) == 0)
 			return schemes[i].open(uri + len, &full, tr_out);
 	}
-	return error_set(-EINVAL, "transport uri \"%s\": the schemes are embed: and shm:PATH", uri);
+	return error_set(
+		-EINVAL,
+		"transport uri \"%s\": the schemes are embed:, shm:PATH and verbs:HOST:PORT", uri);
 }
 
 void transport_close(struct transport **tr)

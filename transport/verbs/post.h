@@ -25,9 +25,7 @@
 #ifndef RLV_TRANSPORT_VERBS_POST_H
 #define RLV_TRANSPORT_VERBS_POST_H
 
-#include "transport/verbs/link.h"
-
-#include "transport/transport.h"
+#include "transport/verbs/work.h"
 
 /* A region as this transport has attached it. */
 struct verbs_region {

@@ -1,0 +1,516 @@
+/*
+ * post.c - builds lists of work requests and posts them.
+ */
+#include "transport/verbs/post.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#define LIST TRANSPORT_VECTOR /* work requests of one ibv_post_send */
+#define PLACE_MAX (1u << 20)  /* bytes of one work request in place */
+#define LANE_SHARE 8          /* operations that are worth a further lane */
+
+struct post {
+	struct work work;
+	uint32_t first_lane; /* of the next call */
+
+	/* The list that is being built, for one lane, and the batch that it is for. */
+	struct lane *lane;
+	uint32_t lane_idx;
+	uint32_t listed;
+	uint64_t ticket;
+	struct ibv_send_wr wrs[LIST];
+	struct ibv_sge sges[LIST];
+};
+
+/* One operation, whoever asks for it. */
+struct op {
+	enum ibv_wr_opcode opcode;
+	bool fence;
+	const struct verbs_region *region;
+	uint64_t off;
+	uint8_t *local;
+	uint64_t len;
+	struct transport_atomic *atomic;
+};
+
+static const struct verbs_region *region_of(const struct region *region)
+{
+	return (const struct verbs_region *)region;
+}
+
+/* -------- lists -------- */
+
+/* Posts the list for the current lane. */
+static int flush(struct post *post)
+{
+	struct ibv_send_wr *bad = NULL;
+	struct ibv_send_wr *last;
+	int ret;
+
+	if (post->listed == 0)
+		return 0;
+	last = &post->wrs[post->listed - 1];
+	last->next = NULL;
+	last->send_flags |= IBV_SEND_SIGNALED;
+	post->lane->unsignalled = 0;
+	post->listed = 0;
+	ret = ibv_post_send(post->work.link->qps[post->lane_idx], post->wrs, &bad);
+	last->next = last + 1;
+	return ret ? work_fail(&post->work, -ECONNRESET, strerror(ret)) : 0;
+}
+
+/* Waits for what is outstanding of the batch that is being built, and goes on in a new one. */
+static int turn(struct post *post)
+{
+	uint64_t deadline = work_batch(&post->work, post->ticket)->deadline;
+	int ret = flush(post);
+
+	if (ret)
+		return ret;
+	work_close_batch(&post->work, post->ticket);
+	ret = work_wait(&post->work, post->ticket, DEADLINE_NEVER);
+	if (ret == 0)
+		post->ticket = work_open_batch(&post->work, deadline);
+	return ret;
+}
+
+/* bytes of the arena for the batch that is being built, after older ones are done if need be. */
+static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
+{
+	struct work *work = &post->work;
+	uint8_t *ptr;
+	int ret = 0;
+
+	while (ret == 0 && !(ptr = work_arena_take(work, post->ticket, bytes)))
+		ret = work->oldest == post->ticket ? turn(post)
+						   : work_wait(work, work->oldest, DEADLINE_NEVER);
+	if (ret == 0)
+		*ptr_out = ptr;
+	return ret;
+}
+
+/* A slot in the current lane, after older ones have gone if need be. */
+static int slot_take(struct post *post, struct slot **slot_out)
+{
+	struct work *work = &post->work;
+	struct lane *lane = post->lane;
+	struct work_wait wait = { .deadline = work_batch(work, post->ticket)->deadline,
+				  .until = DEADLINE_NEVER };
+	int ret = 0;
+
+	if (post->listed == LIST || lane->head - lane->tail == work->link->depth)
+		ret = flush(post);
+	while (ret == 0 && lane->head - lane->tail == work->link->depth)
+		ret = work_look(work, &wait);
+	*slot_out = work_slot(work, lane, lane->head);
+	return ret;
+}
+
+/* -------- work requests -------- */
+
+/* Where the bytes of an RDMA READ or WRITE are on our side. */
+static int place(struct post *post, const struct op *op, uint64_t *len_inout, struct ibv_sge *sge,
+		 bool *inlined_out)
+{
+	bool is_write = op->opcode == IBV_WR_RDMA_WRITE;
+	uint8_t *copy;
+	int ret;
+
+	*inlined_out = is_write && op->len <= post->work.link->inline_bytes;
+	*len_inout = min_u64(*len_inout, PLACE_MAX);
+	if (*inlined_out ||
+	    verbs_device_key(post->work.link->device, op->local, op->len, &sge->lkey)) {
+		sge->addr = (uintptr_t)op->local;
+		return 0;
+	}
+	*len_inout = min_u64(*len_inout, WORK_ARENA_MAX);
+	ret = arena_take(post, *len_inout, &copy);
+	if (ret)
+		return ret;
+	if (is_write)
+		memcpy(copy, op->local, *len_inout);
+	sge->addr = (uintptr_t)copy;
+	sge->lkey = post->work.key;
+	return 0;
+}
+
+static void fill_slot(struct slot *slot, const struct op *op, const struct ibv_sge *sge)
+{
+	slot->kind = SLOT_PLAIN;
+	switch (op->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		slot->kind = SLOT_WRITE;
+		return;
+	case IBV_WR_RDMA_READ:
+		if (sge->addr == (uintptr_t)op->local)
+			return;
+		slot->kind = SLOT_COPY;
+		slot->dst = op->local;
+		slot->src = (const void *)(uintptr_t)sge->addr;
+		slot->len = sge->length;
+		return;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		slot->kind = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? SLOT_CAS : SLOT_FAA;
+		slot->atomic = op->atomic;
+		return;
+	default:
+		return;
+	}
+}
+
+static void aim(struct post *post, struct ibv_send_wr *wr, const struct op *op)
+{
+	uint64_t address = op->region ? op->region->address + op->off : 0;
+	uint32_t key = op->region ? op->region->keys[post->lane_idx] : 0;
+
+	if (op->atomic) {
+		bool cas = op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+		wr->wr.atomic.remote_addr = address;
+		wr->wr.atomic.rkey = key;
+		wr->wr.atomic.compare_add = cas ? op->atomic->expected : op->atomic->value;
+		wr->wr.atomic.swap = op->atomic->value;
+	} else {
+		wr->wr.rdma.remote_addr = address;
+		wr->wr.rdma.rkey = key;
+	}
+}
+
+/* Lists one work request for the first len bytes of op: *len_inout, at most what one can carry. */
+static int list_one(struct post *post, const struct op *op, uint64_t *len_inout)
+{
+	struct lane *lane = post->lane;
+	struct ibv_send_wr *wr;
+	struct ibv_sge sge = { .lkey = post->work.key };
+	struct slot *slot;
+	bool inlined = false;
+	int ret = 0;
+
+	if (op->atomic)
+		sge.addr = (uintptr_t)&lane->results[lane->head & post->work.mask];
+	else if (op->region)
+		ret = place(post, op, len_inout, &sge, &inlined);
+	else
+		sge.addr = (uintptr_t)op->local;
+	if (ret == 0)
+		ret = slot_take(post, &slot);
+	if (ret)
+		return ret;
+	sge.length = (uint32_t)*len_inout;
+	fill_slot(slot, op, &sge);
+	slot->batch = (uint16_t)(post->ticket % WORK_BATCHES);
+	work_batch(&post->work, post->ticket)->left++;
+	post->work.writes += slot->kind == SLOT_WRITE;
+
+	wr = &post->wrs[post->listed];
+	post->sges[post->listed++] = sge;
+	wr->wr_id = WORK_ID(post->lane_idx, lane->head);
+	wr->opcode = op->opcode;
+	wr->send_flags = (op->fence ? IBV_SEND_FENCE : 0u) | (inlined ? IBV_SEND_INLINE : 0u);
+	aim(post, wr, op);
+	lane->head++;
+	if (++lane->unsignalled >= post->work.link->depth / 4) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		lane->unsignalled = 0;
+	}
+	return 0;
+}
+
+static int list(struct post *post, struct op op)
+{
+	int ret = 0;
+
+	if (op.atomic)
+		op.atomic->status = ATOMIC_UNKNOWN;
+	while (ret == 0 && op.len) {
+		uint64_t len = op.len;
+
+		ret = list_one(post, &op, &len);
+		op.off += len;
+		op.local += len;
+		op.len -= len;
+		op.fence = false;
+	}
+	return ret;
+}
+
+static struct op op_of_io(enum ibv_wr_opcode opcode, const struct transport_io *io)
+{
+	return (struct op){ .opcode = opcode,
+			    .region = region_of(io->region),
+			    .off = io->off,
+			    .local = io->dst,
+			    .len = io->len };
+}
+
+static struct op op_of_atomic(enum transport_verb verb, struct transport_atomic *atomic)
+{
+	return (struct op){ .opcode = verb == VERB_CAS ? IBV_WR_ATOMIC_CMP_AND_SWP
+						       : IBV_WR_ATOMIC_FETCH_AND_ADD,
+			    .region = region_of(atomic->region),
+			    .off = atomic->off,
+			    .len = 8,
+			    .atomic = atomic };
+}
+
+/* -------- calls -------- */
+
+static void choose_lane(struct post *post, uint32_t i)
+{
+	post->lane_idx = i % post->work.link->n_qps;
+	post->lane = &post->work.lanes[post->lane_idx];
+}
+
+static int begin(struct post *post)
+{
+	uint64_t now = clock_now_ns(post->work.tr->clock);
+	int ret = 0;
+
+	if (post->work.error)
+		return work_lost(&post->work);
+	while (ret == 0 && work_is_full(&post->work))
+		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
+	if (ret == 0)
+		post->ticket =
+			work_open_batch(&post->work, now + min_u64(post->work.tr->timeout_ns,
+								   DEADLINE_NEVER - 1 - now));
+	return ret;
+}
+
+static int end(struct post *post, int ret, uint64_t *ticket_out)
+{
+	if (ret == 0)
+		ret = flush(post);
+	if (post->work.error)
+		return ret;
+	work_close_batch(&post->work, post->ticket);
+	*ticket_out = post->ticket;
+	return ret;
+}
+
+/* Operations [first, last) of a call. */
+typedef int (*part_fn)(struct post *post, const void *ops, size_t first, size_t last);
+
+static int read_part(struct post *post, const void *ops, size_t first, size_t last)
+{
+	const struct transport_io *io = ops;
+	int ret = 0;
+
+	for (size_t i = first; ret == 0 && i < last; i++)
+		ret = list(post, op_of_io(IBV_WR_RDMA_READ, &io[i]));
+	return ret;
+}
+
+static int write_part(struct post *post, const void *ops, size_t first, size_t last)
+{
+	const struct transport_io *io = ops;
+	int ret = 0;
+
+	for (size_t i = first; ret == 0 && i < last; i++)
+		ret = list(post, op_of_io(IBV_WR_RDMA_WRITE, &io[i]));
+	return ret;
+}
+
+/* The operations are the caller's and not const: only their type is lost on the way. */
+static int cas_part(struct post *post, const void *ops, size_t first, size_t last)
+{
+	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
+	int ret = 0;
+
+	for (size_t i = first; ret == 0 && i < last; i++)
+		ret = list(post, op_of_atomic(VERB_CAS, &atomics[i]));
+	return ret;
+}
+
+static int faa_part(struct post *post, const void *ops, size_t first, size_t last)
+{
+	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
+	int ret = 0;
+
+	for (size_t i = first; ret == 0 && i < last; i++)
+		ret = list(post, op_of_atomic(VERB_FAA, &atomics[i]));
+	return ret;
+}
+
+/* The call's operations in as many parts as lanes are worth it, each through a lane of its own. */
+static int spread(struct post *post, part_fn part, const void *ops, size_t n, uint64_t *ticket_out)
+{
+	size_t parts = min_u64(post->work.link->n_qps, div_up(n, LANE_SHARE));
+	int ret = begin(post);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; ret == 0 && i < parts; i++) {
+		choose_lane(post, post->first_lane++);
+		ret = part(post, ops, n * i / parts, n * (i + 1) / parts);
+		if (ret == 0)
+			ret = flush(post);
+	}
+	return end(post, ret, ticket_out);
+}
+
+int post_read(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
+{
+	return spread(post, read_part, io, n, ticket_out);
+}
+
+int post_write(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
+{
+	return spread(post, write_part, io, n, ticket_out);
+}
+
+int post_atomic(struct post *post, enum transport_verb verb, struct transport_atomic *ops, size_t n,
+		uint64_t *ticket_out)
+{
+	for (size_t i = 0; i < n; i++)
+		ops[i].status = ATOMIC_UNKNOWN;
+	return spread(post, verb == VERB_CAS ? cas_part : faa_part, ops, n, ticket_out);
+}
+
+/* -------- chains -------- */
+
+/* At most so many work requests are made of it. */
+static uint64_t requests_of(const struct transport_wr *wrs, size_t n)
+{
+	uint64_t requests = 0;
+
+	for (size_t i = 0; i < n; i++)
+		requests += wrs[i].verb == VERB_READ || wrs[i].verb == VERB_WRITE
+				    ? div_up(wrs[i].io.len, WORK_ARENA_MAX)
+				    : 1;
+	return requests;
+}
+
+static bool has_room(const struct post *post, uint64_t requests)
+{
+	const struct lane *lane = &post->work.lanes[0];
+	uint64_t used = lane->head - lane->tail;
+
+	return !work_is_full(&post->work) &&
+	       (used == 0 || used + requests <= post->work.link->depth);
+}
+
+static struct op op_of_wr(struct transport_wr *wr)
+{
+	struct op op;
+
+	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
+		op = op_of_atomic(wr->verb, &wr->atomic);
+	else
+		op = op_of_io(wr->verb == VERB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			      &wr->io);
+	op.fence = wr->fence;
+	return op;
+}
+
+int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+{
+	uint64_t requests = requests_of(wrs, n);
+	int ret = 0;
+
+	if (!has_room(post, requests))
+		ret = work_reap(&post->work);
+	if (ret < 0)
+		return ret;
+	if (!has_room(post, requests))
+		return error_set(-EAGAIN, "too many chains are outstanding: poll one first");
+	ret = begin(post);
+	if (ret)
+		return ret;
+	choose_lane(post, 0);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = list(post, op_of_wr(&wrs[i]));
+	return end(post, ret, ticket_out);
+}
+
+int post_message(struct post *post, const union verbs_any *message)
+{
+	struct op op = { .opcode = IBV_WR_SEND,
+			 .local = post->work.message->bytes,
+			 .len = message->head.bytes };
+	uint64_t ticket = 0;
+	int ret = begin(post);
+
+	if (ret)
+		return ret;
+	choose_lane(post, 0);
+	memcpy(post->work.message->bytes, message->bytes, message->head.bytes);
+	ret = end(post, list(post, op), &ticket);
+	return ret ? ret : post_wait(post, ticket, DEADLINE_NEVER);
+}
+
+/* -------- waiting for what was started -------- */
+
+int post_wait(struct post *post, uint64_t ticket, uint64_t deadline_ns)
+{
+	if (ticket < post->work.oldest)
+		return 0;
+	if (post->work.error)
+		return work_is_done(&post->work, ticket) ? 0 : work_lost(&post->work);
+	return work_wait(&post->work, ticket, deadline_ns);
+}
+
+int post_drain(struct post *post)
+{
+	int ret = post->work.error ? work_lost(&post->work) : 0;
+
+	while (ret == 0 && post->work.oldest != post->work.next)
+		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
+	return ret;
+}
+
+bool post_is_idle(const struct post *post)
+{
+	return post->work.oldest == post->work.next;
+}
+
+bool post_has_writes(const struct post *post)
+{
+	return post->work.writes != 0;
+}
+
+/* -------- opening -------- */
+
+static void link_lists(struct post *post)
+{
+	for (uint32_t i = 0; i < LIST; i++) {
+		post->wrs[i].sg_list = &post->sges[i];
+		post->wrs[i].num_sge = 1;
+		post->wrs[i].next = &post->wrs[i + 1 < LIST ? i + 1 : i];
+	}
+}
+
+int post_open(struct link *link, struct transport *tr, struct post **post_out)
+{
+	struct post *post = mem_zalloc(sizeof(*post));
+	int ret;
+
+	if (!post)
+		return error_set(-ENOMEM, "no memory for outstanding work");
+	link_lists(post);
+	ret = work_init(&post->work, link, tr);
+	if (ret) {
+		mem_free(post);
+		return ret;
+	}
+	*post_out = post;
+	return 0;
+}
+
+void post_close(struct post *post)
+{
+	if (!post)
+		return;
+	work_fini(&post->work);
+	mem_free(post);
+}
+
+int post_fail(struct post *post, int code, const char *text)
+{
+	return work_fail(&post->work, code, text);
+}

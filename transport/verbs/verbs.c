@@ -1,0 +1,463 @@
+/*
+ * verbs.c - the initiator: regions, and which way each operation goes.
+ */
+#include "transport/verbs/verbs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/process.h"
+
+#include "transport/fork.h"
+#include "transport/verbs/address.h"
+#include "transport/verbs/post.h"
+
+#define VIEW_BYTES ((size_t)64 << 10)
+
+struct verbs {
+	struct transport tr;
+	struct link *link;
+	struct post *post;
+	struct transport *inner; /* the mapping's, or NULL */
+	struct verbs_region *regions;
+	uint64_t started; /* ticket of the call that finish waits for; 0 = none */
+	uint32_t requests;
+	uint8_t *view; /* what a view is read into */
+	size_t view_bytes;
+};
+
+static struct verbs *of(struct transport *tr)
+{
+	return (struct verbs *)tr;
+}
+
+/* -------- data -------- */
+
+static int verbs_finish(struct transport *tr)
+{
+	struct verbs *verbs = of(tr);
+	uint64_t ticket = verbs->started;
+
+	verbs->started = 0;
+	return ticket ? post_wait(verbs->post, ticket, DEADLINE_NEVER) : 0;
+}
+
+static int view_room(struct verbs *verbs, size_t bytes)
+{
+	size_t room = verbs->view_bytes ? verbs->view_bytes : VIEW_BYTES;
+	uint8_t *view;
+
+	if (bytes <= verbs->view_bytes)
+		return 0;
+	while (room < bytes)
+		room *= 2;
+	view = chunk_alloc(64, room);
+	if (!view)
+		return error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
+	chunk_free(verbs->view, verbs->view_bytes);
+	verbs->view = view;
+	verbs->view_bytes = room;
+	return 0;
+}
+
+static int view_wire(struct verbs *verbs, struct transport_view *views, size_t n)
+{
+	struct transport_io io[TRANSPORT_VECTOR];
+	size_t bytes = 0;
+	int ret;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += views[i].len;
+	ret = view_room(verbs, bytes);
+	if (ret)
+		return ret;
+	bytes = 0;
+	for (size_t i = 0; i < n; i++) {
+		views[i].ptr = verbs->view + bytes;
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = verbs->view + bytes,
+					       .len = views[i].len };
+		bytes += views[i].len;
+	}
+	return post_read(verbs->post, io, n, &verbs->started);
+}
+
+static int verbs_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	struct verbs *verbs = of(tr);
+
+	if (!verbs->inner)
+		return view_wire(verbs, views, n);
+	return verbs->inner->ops->view(verbs->inner, views, n);
+}
+
+static void verbs_view_end(struct transport *tr)
+{
+	(void)tr;
+}
+
+/* The inner transport's data operations look at nothing of a region but its base. */
+static int verbs_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	struct verbs *verbs = of(tr);
+
+	if (verbs->inner)
+		return verbs->inner->ops->read(verbs->inner, io, n);
+	return post_read(verbs->post, io, n, &verbs->started);
+}
+
+static int verbs_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	struct verbs *verbs = of(tr);
+
+	if (verbs->inner)
+		return verbs->inner->ops->write(verbs->inner, io, n);
+	return post_write(verbs->post, io, n, &verbs->started);
+}
+
+static int verbs_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct verbs *verbs = of(tr);
+
+	return post_atomic(verbs->post, VERB_CAS, ops, n, &verbs->started);
+}
+
+static int verbs_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct verbs *verbs = of(tr);
+
+	return post_atomic(verbs->post, VERB_FAA, ops, n, &verbs->started);
+}
+
+/* -------- chains -------- */
+
+/*
+ * May the next operation of a chain be done in the mapping, ahead of what the device has not done
+ * yet? A write without a fence may pass reads and atomics, not writes; a read passes nothing.
+ */
+static bool may_go_ahead(const struct verbs *verbs, const struct transport_wr *wr)
+{
+	if (wr->verb == VERB_WRITE && !wr->fence)
+		return !post_has_writes(verbs->post);
+	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && post_is_idle(verbs->post);
+}
+
+/* How many of a chain's first operations were done in the mapping. */
+static size_t do_first(struct verbs *verbs, struct transport_wr *wrs, size_t n)
+{
+	struct transport *inner = verbs->inner;
+	size_t done = 0;
+
+	while (done < n && may_go_ahead(verbs, &wrs[done])) {
+		struct transport_io *io = &wrs[done].io;
+		int ret = wrs[done].verb == VERB_READ ? inner->ops->read(inner, io, 1)
+						      : inner->ops->write(inner, io, 1);
+
+		if (ret)
+			break;
+		done++;
+	}
+	return done;
+}
+
+static int verbs_post(struct transport *tr, struct transport_wr *wrs, size_t n,
+		      uint64_t *ticket_out)
+{
+	struct verbs *verbs = of(tr);
+	size_t done = verbs->inner ? do_first(verbs, wrs, n) : 0;
+
+	return post_chain(verbs->post, wrs + done, n - done, ticket_out);
+}
+
+static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	return post_wait(of(tr)->post, ticket, deadline_ns);
+}
+
+static int verbs_order(struct transport *tr)
+{
+	struct verbs *verbs = of(tr);
+	int ret = post_drain(verbs->post);
+
+	return ret == 0 && verbs->inner ? verbs->inner->ops->order(verbs->inner) : ret;
+}
+
+/* Through a mapping; else it is the node's own work, asked for through the control plane. */
+static int verbs_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
+{
+	const struct verbs_region *mine = (const struct verbs_region *)region;
+
+	(void)tr;
+	if (!mine->mapped)
+		return error_set(-ENOTSUP, "region %u: only its node can make it durable",
+				 region->id);
+	return transport_persist(mine->mapped, off, len);
+}
+
+/* -------- regions -------- */
+
+/* The target's refusal becomes our error, with its words. */
+static int refusal(const struct verbs_attached *attached)
+{
+	return error_set(attached->status, "target: %s", attached->text);
+}
+
+/* One question, one answer. Whatever goes wrong with them ends the link: a late answer must not be
+   taken for that of the next question. */
+static int exchange(struct verbs *verbs, union verbs_any *message)
+{
+	const struct clock *clock = verbs->tr.clock;
+	uint64_t timeout = min_u64(verbs->tr.timeout_ns, INT64_MAX);
+	uint64_t deadline = deadline_after(clock, (int64_t)timeout);
+	uint32_t request = message->attach.request;
+	int ret = post_message(verbs->post, message);
+
+	if (ret)
+		return ret;
+	ret = link_receive(verbs->link, message, deadline);
+	if (ret == 0 &&
+	    (message->head.type != VERBS_ATTACHED || message->attached.request != request))
+		ret = error_set(-EPROTO, "target answered with type %u to request %u",
+				message->head.type, request);
+	return ret ? post_fail(verbs->post, ret, error_last()) : 0;
+}
+
+static int ask_target(struct verbs *verbs, const struct region_grant *grant,
+		      struct verbs_region *mine)
+{
+	union verbs_any message = { .attach = { .request = ++verbs->requests,
+						.grant_bytes = grant->bytes } };
+	const struct verbs_attached *attached = &message.attached;
+	int ret;
+
+	memcpy(message.attach.grant, grant->data, grant->bytes);
+	message_seal(&message, VERBS_ATTACH);
+	ret = exchange(verbs, &message);
+	if (ret)
+		return ret;
+	if (attached->status)
+		return refusal(attached);
+	mine->region = (struct region){ .id = attached->region,
+					.rights = attached->rights,
+					.size = attached->size,
+					.incarnation = verbs->link->incarnation };
+	mine->address = attached->address;
+	mine->request = attached->request;
+	memcpy(mine->keys, attached->key, sizeof(mine->keys));
+	return 0;
+}
+
+/* Takes back an ATTACH; that the link ends meanwhile does so, too. */
+static void tell_target(struct verbs *verbs, const struct verbs_region *mine)
+{
+	union verbs_any message = { .detach = { .region = mine->region.id,
+						.request = mine->request } };
+
+	if (post_drain(verbs->post))
+		return;
+	message_seal(&message, VERBS_DETACH);
+	if (post_message(verbs->post, &message))
+		log_debug("detach region %u: %s", mine->region.id, error_last());
+}
+
+static int map(struct verbs *verbs, const struct region_grant *grant, struct verbs_region *mine)
+{
+	int ret = transport_attach(verbs->inner, grant, &mine->mapped);
+
+	if (ret)
+		return ret;
+	if (mine->mapped->id != mine->region.id || mine->mapped->size != mine->region.size) {
+		transport_detach(&mine->mapped);
+		return error_set(-EPROTO, "region %u: its node maps another one", mine->region.id);
+	}
+	mine->region.base = mine->mapped->base;
+	return 0;
+}
+
+static int verbs_attach(struct transport *tr, const struct region_grant *grant,
+			struct region **region_out)
+{
+	struct verbs *verbs = of(tr);
+	struct verbs_region *mine = mem_zalloc(sizeof(*mine));
+	int ret;
+
+	if (!mine)
+		return error_set(-ENOMEM, "no memory for a region");
+	ret = ask_target(verbs, grant, mine);
+	if (ret)
+		goto err_free;
+	ret = verbs->inner ? map(verbs, grant, mine) : 0;
+	if (ret)
+		goto err_tell;
+	mine->next = verbs->regions;
+	verbs->regions = mine;
+	*region_out = &mine->region;
+	return 0;
+
+err_tell:
+	tell_target(verbs, mine);
+err_free:
+	mem_free(mine);
+	return ret;
+}
+
+static void verbs_detach(struct transport *tr, struct region *region)
+{
+	struct verbs *verbs = of(tr);
+	struct verbs_region **at = &verbs->regions;
+	struct verbs_region *mine = (struct verbs_region *)region;
+
+	while (*at != mine)
+		at = &(*at)->next;
+	*at = mine->next;
+	if (!fork_happened(tr->forks))
+		tell_target(verbs, mine);
+	transport_detach(&mine->mapped);
+	mem_free(mine);
+}
+
+/* -------- closing and opening -------- */
+
+static void verbs_close(struct transport *tr)
+{
+	struct verbs *verbs = of(tr);
+	bool forked = fork_happened(tr->forks);
+
+	if (!forked && verbs->post && post_drain(verbs->post))
+		log_warn("close: %s", error_last());
+	if (!forked)
+		link_cut(verbs->link);
+	while (verbs->regions) {
+		struct verbs_region *mine = verbs->regions;
+
+		verbs->regions = mine->next;
+		transport_detach(&mine->mapped);
+		mem_free(mine);
+	}
+	transport_close(&verbs->inner);
+	post_close(verbs->post);
+	chunk_free(verbs->view, verbs->view_bytes);
+	link_close(verbs->link, forked);
+	mem_free(verbs);
+}
+
+static const struct transport_ops verbs_ops = {
+	.name = "verbs",
+	.attach = verbs_attach,
+	.detach = verbs_detach,
+	.finish = verbs_finish,
+	.view = verbs_view,
+	.view_end = verbs_view_end,
+	.read = verbs_read,
+	.write = verbs_write,
+	.cas = verbs_cas,
+	.faa = verbs_faa,
+	.post = verbs_post,
+	.poll = verbs_poll,
+	.persist = verbs_persist,
+	.order = verbs_order,
+	.close = verbs_close,
+};
+
+static bool is_our_host(const struct link *link)
+{
+	struct process_id self;
+
+	return process_self(&self) == 0 &&
+	       memcmp(self.boot_id, link->boot_id, sizeof(link->boot_id)) == 0;
+}
+
+/* Without a mapping everything goes through the device, as from another host. */
+static void open_inner(struct verbs *verbs, const char *path, const struct transport_opts *opts)
+{
+	char uri[TRANSPORT_URI_BYTES];
+	int n = snprintf(uri, sizeof(uri), "shm:%s", path);
+
+	if (!*path || !is_our_host(verbs->link) || n < 0 || (size_t)n >= sizeof(uri))
+		return;
+	if (transport_open(uri, opts, &verbs->inner)) {
+		log_info("node of this host is not mapped: %s", error_last());
+		return;
+	}
+	verbs->tr.caps |= TRANSPORT_ADDRESSABLE | (verbs->inner->caps & TRANSPORT_PERSISTENT);
+}
+
+static int number_of(const char *name, uint32_t max, uint32_t *value_out)
+{
+	const char *text = getenv(name);
+	char *end;
+	unsigned long value;
+
+	if (!text || !*text)
+		return 0;
+	value = strtoul(text, &end, 10);
+	if (*end || value == 0 || value > max)
+		return error_set(-EINVAL, "%s=%s: must be 1 to %u", name, text, max);
+	*value_out = (uint32_t)value;
+	return 0;
+}
+
+static int make(const struct transport_opts *opts, struct verbs **verbs_out)
+{
+	struct verbs *verbs = mem_zalloc(sizeof(*verbs));
+	int ret;
+
+	if (!verbs)
+		return error_set(-ENOMEM, "no memory for a transport");
+	verbs->tr.ops = &verbs_ops;
+	verbs->tr.caps = TRANSPORT_ASYNC;
+	verbs->tr.clock = opts->clock;
+	verbs->tr.timeout_ns = opts->timeout_ns;
+	ret = fork_watch(&verbs->tr.forks);
+	if (ret) {
+		mem_free(verbs);
+		return ret;
+	}
+	*verbs_out = verbs;
+	return 0;
+}
+
+int verbs_open(const char *rest, const struct transport_opts *opts, struct transport **tr_out)
+{
+	struct link_opts link = { .clock = opts->clock,
+				  .timeout_ns = opts->timeout_ns,
+				  .client_id = opts->client_id };
+	struct verbs_address address;
+	struct verbs *verbs = NULL;
+	int ret = verbs_address_parse(rest, &address);
+
+	if (ret == 0 && !*address.host)
+		ret = error_set(-EINVAL, "transport uri \"verbs:%s\": the host is missing", rest);
+	if (ret == 0)
+		ret = number_of("RLV_VERBS_QPS", VERBS_LINK_QPS, &link.qps);
+	if (ret == 0)
+		ret = number_of("RLV_VERBS_DEPTH", 1 << 16, &link.depth);
+	if (ret == 0)
+		ret = make(opts, &verbs);
+	if (ret)
+		return ret;
+	link.host = address.host;
+	link.port = address.port;
+	ret = link_open(&link, &verbs->link);
+	if (ret)
+		goto err_free;
+	ret = post_open(verbs->link, &verbs->tr, &verbs->post);
+	if (ret)
+		goto err_close;
+	open_inner(verbs, address.path, opts);
+	*tr_out = &verbs->tr;
+	return 0;
+
+err_close:
+	link_close(verbs->link, false);
+err_free:
+	mem_free(verbs);
+	return ret;
+}

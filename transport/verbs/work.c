@@ -1,0 +1,250 @@
+/*
+ * work.c - hands out what completes, waits for it, and ends the link when it must.
+ */
+#include "transport/verbs/work.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+
+#define REAP 16                  /* completions of one ibv_poll_cq */
+#define LOOKS 64                 /* empty looks before we look at the clock, and yield */
+#define LOOKS_CHECK (64 * LOOKS) /* and before we ask whether the target has hung up */
+
+/* -------- the end -------- */
+
+int work_lost(const struct work *work)
+{
+	return error_set(work->error, "connection to the target was lost: %s", work->text);
+}
+
+/* Results that never came stay as emit() wrote them: unknown. */
+static void count_unknown(struct work *work)
+{
+	uint64_t unknown = 0;
+
+	for (uint32_t i = 0; i < work->link->n_qps; i++) {
+		struct lane *lane = &work->lanes[i];
+
+		for (; lane->tail != lane->head; lane->tail++) {
+			const struct slot *slot = &lane->slots[lane->tail & work->mask];
+
+			unknown += slot->kind == SLOT_CAS || slot->kind == SLOT_FAA;
+		}
+	}
+	transport_account_cas(work->tr, 0, unknown);
+}
+
+int work_fail(struct work *work, int code, const char *text)
+{
+	if (!work->error) {
+		link_cut(work->link);
+		count_unknown(work);
+		(void)snprintf(work->text, sizeof(work->text), "%s", text);
+		work->error = -ECONNRESET;
+		work->tr->broken = -ECONNRESET;
+	}
+	return error_set(code, "connection to the target was lost: %s", work->text);
+}
+
+/* -------- what completes -------- */
+
+static void release(struct work *work, struct batch *batch)
+{
+	if (--batch->left)
+		return;
+	while (work->oldest != work->next && work_batch(work, work->oldest)->left == 0) {
+		work->arena_tail = work_batch(work, work->oldest)->arena_end;
+		work->oldest++;
+	}
+}
+
+static void hand_out(struct work *work, const struct lane *lane, const struct slot *slot)
+{
+	struct transport_atomic *op = slot->atomic;
+
+	switch ((enum slot_kind)slot->kind) {
+	case SLOT_PLAIN:
+		return;
+	case SLOT_WRITE:
+		work->writes--;
+		return;
+	case SLOT_COPY:
+		memcpy(slot->dst, slot->src, slot->len);
+		return;
+	case SLOT_CAS:
+	case SLOT_FAA:
+		op->old = lane->results[slot - lane->slots];
+		op->status = ATOMIC_DONE;
+		if (slot->kind == SLOT_CAS && op->old != op->expected)
+			transport_account_cas(work->tr, 1, 0);
+		return;
+	}
+}
+
+/* All slots before end are done. */
+static void retire(struct work *work, struct lane *lane, uint64_t end)
+{
+	for (; lane->tail != end; lane->tail++) {
+		const struct slot *slot = &lane->slots[lane->tail & work->mask];
+
+		hand_out(work, lane, slot);
+		release(work, &work->batches[slot->batch]);
+	}
+}
+
+static int take(struct work *work, const struct ibv_wc *wc)
+{
+	uint32_t lane_idx = (uint32_t)(wc->wr_id >> 56);
+	struct lane *lane = &work->lanes[lane_idx % VERBS_LINK_QPS];
+	uint64_t ahead = (wc->wr_id - WORK_ID(lane_idx, lane->tail)) & WORK_SEQ_MASK;
+
+	if (lane_idx >= work->link->n_qps || ahead >= lane->head - lane->tail)
+		return work_fail(work, -ECONNRESET, "a completion of nothing");
+	if (wc->status == IBV_WC_SUCCESS) {
+		retire(work, lane, lane->tail + ahead + 1);
+		return 0;
+	}
+	retire(work, lane, lane->tail + ahead); /* those before it are done */
+	return work_fail(work, -ECONNRESET, work->link->calls->wc_status_str(wc->status));
+}
+
+/* How many completions there were, or what ended the link. */
+int work_reap(struct work *work)
+{
+	struct ibv_wc wcs[REAP];
+	int n, ret = 0;
+
+	if (work->error)
+		return work_lost(work);
+	n = ibv_poll_cq(work->link->sends, REAP, wcs);
+	if (n < 0)
+		return work_fail(work, -ECONNRESET, "ibv_poll_cq fails");
+	for (int i = 0; ret == 0 && i < n; i++)
+		ret = take(work, &wcs[i]);
+	return ret ? ret : n;
+}
+
+/* -------- waiting -------- */
+
+/* After a look that found nothing. */
+static int pause_a_while(struct work *work, struct work_wait *wait)
+{
+	uint64_t now;
+
+	if (++wait->looks % LOOKS)
+		return 0;
+	now = clock_now_ns(work->tr->clock);
+	if (now >= wait->deadline)
+		return work_fail(work, -ETIMEDOUT, "an operation's deadline has passed");
+	if (now >= wait->until)
+		return error_set(-ETIMEDOUT, "the chain is not done in time");
+	if (wait->looks % LOOKS_CHECK == 0 && link_check(work->link))
+		return work_fail(work, -ECONNRESET, "the target has hung up");
+	(void)sched_yield(); /* software RDMA needs a processor, perhaps this one */
+	return 0;
+}
+
+/* One look for completions. */
+int work_look(struct work *work, struct work_wait *wait)
+{
+	int n = work_reap(work);
+
+	if (n)
+		return n < 0 ? n : 0;
+	return pause_a_while(work, wait);
+}
+
+/* -------- batches -------- */
+
+uint64_t work_open_batch(struct work *work, uint64_t deadline)
+{
+	*work_batch(work, work->next) =
+		(struct batch){ .deadline = deadline, .arena_end = work->arena_head, .left = 1 };
+	return work->next++;
+}
+
+void work_close_batch(struct work *work, uint64_t ticket)
+{
+	release(work, work_batch(work, ticket));
+}
+
+int work_wait(struct work *work, uint64_t ticket, uint64_t until)
+{
+	struct work_wait wait = { .deadline = work_batch(work, ticket)->deadline, .until = until };
+	int ret = 0;
+
+	while (ret == 0 && !work_is_done(work, ticket))
+		ret = work_look(work, &wait);
+	return ret;
+}
+
+uint8_t *work_arena_take(struct work *work, uint64_t ticket, uint64_t bytes)
+{
+	uint64_t at = work->arena_head, room = WORK_ARENA - at % WORK_ARENA;
+
+	if (bytes > room) /* no buffer goes around the end */
+		at += room;
+	if (at + bytes - work->arena_tail > WORK_ARENA)
+		return NULL;
+	work->arena_head = at + align_up(bytes, 64);
+	work_batch(work, ticket)->arena_end = work->arena_head;
+	return work->arena + at % WORK_ARENA;
+}
+
+/* -------- opening -------- */
+
+/* arena | results of each lane | message */
+static int make_memory(struct work *work)
+{
+	const struct link *link = work->link;
+	size_t results = (size_t)link->depth * sizeof(uint64_t);
+	uint8_t *ptr;
+
+	work->bytes = WORK_ARENA + link->n_qps * results + sizeof(*work->message);
+	ptr = chunk_alloc(64, work->bytes);
+	work->arena = ptr;
+	if (!ptr)
+		return error_set(-ENOMEM, "no memory for copies");
+	if (!verbs_device_key(link->device, ptr, work->bytes, &work->key))
+		return error_set(-ENOMEM, "device %s registers no memory: see ulimit -l",
+				 link->device->name);
+	ptr += WORK_ARENA;
+	for (uint32_t i = 0; i < link->n_qps; i++) {
+		work->lanes[i].results = (uint64_t *)(void *)ptr;
+		work->lanes[i].slots = mem_array(link->depth, sizeof(struct slot));
+		if (!work->lanes[i].slots)
+			return error_set(-ENOMEM, "no memory for %u work requests", link->depth);
+		ptr += results;
+	}
+	work->message = (union verbs_any *)(void *)ptr;
+	return 0;
+}
+
+int work_init(struct work *work, struct link *link, struct transport *tr)
+{
+	int ret;
+
+	work->link = link;
+	work->tr = tr;
+	work->mask = link->depth - 1;
+	work->next = work->oldest = 1;
+	ret = make_memory(work);
+	if (ret)
+		work_fini(work);
+	return ret;
+}
+
+void work_fini(struct work *work)
+{
+	for (uint32_t i = 0; i < VERBS_LINK_QPS; i++) {
+		mem_free(work->lanes[i].slots);
+		work->lanes[i].slots = NULL;
+	}
+	chunk_free(work->arena, work->bytes);
+	work->arena = NULL;
+}
