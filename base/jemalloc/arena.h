@@ -1,0 +1,50 @@
+/*
+ * arena.h - the jemalloc arena of this process whose memory RDMA devices know.
+ *
+ * Extents come from a source, which is chunks (base/chunk.h): directly in the daemons, through
+ * librelive in programs. So one and the same allocator as for everything else, per-thread caches
+ * included, gives buffers that need no registration of their own:
+ *
+ *   arena_alloc -> cache of the thread -> arena -> extents -> chunks -> one registration each
+ *
+ * The arena's own data lie elsewhere: a device that writes astray cannot harm them, and a forked
+ * child, which does not have the chunks, can still run jemalloc. The child gets an arena of its own
+ * when it first asks; what it inherited it neither uses nor gives back.
+ *
+ * The arena is made at first use and stays, and so does what it has taken from the source: it is as
+ * large as its largest use was. (jemalloc cuts what it takes and keeps the rest, so that what it
+ * gave back would be too small to be taken again.)
+ */
+#ifndef RLV_BASE_JEMALLOC_ARENA_H
+#define RLV_BASE_JEMALLOC_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+/* Where extents come from; the same one in all calls. Called from any thread. */
+struct arena_source {
+	void *(*alloc)(size_t align, size_t bytes);    /* NULL when there is none */
+	bool (*is_one)(const void *ptr, size_t bytes); /* all of it one registration */
+};
+
+/* Chunks of this copy of base/: for daemons. */
+extern const struct arena_source arena_chunks;
+
+/*
+ * The arena's number, for MALLOCX_ARENA, with MALLOCX_TCACHE_NONE or a cache made for it: the
+ * thread's own cache holds memory of other arenas. -ENOMEM. Thread: any.
+ */
+int arena_open(const struct arena_source *source, unsigned *index_out) RLV_MUST_CHECK;
+
+/*
+ * Not zeroed; inside one registration. align: a power of two, at most 2 MiB. A size of 0 gives a
+ * unique pointer. NULL: no memory. Thread: any. Cost: as malloc.
+ */
+void *arena_alloc(const struct arena_source *source, size_t align, size_t bytes) RLV_MUST_CHECK;
+
+/* What arena_alloc gave, in any thread; NULL is a no-op. */
+void arena_free(void *ptr);
+
+#endif
