@@ -209,7 +209,7 @@ static int balance_tables(struct embed *embed)
 			int64_t moved;
 
 			if (balance_applies(&table->desc.views[v]))
-				ret = balance_view(table->shards, v, &moved);
+				ret = balance_view(table->shards, table->desc.n_shards, v, &moved);
 		}
 	}
 	return ret;

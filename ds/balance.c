@@ -82,12 +82,12 @@ static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 }
 
 /* Live items; -EAGAIN: the sums are not exact now. */
-static int count_items(struct shard *const *shards, uint32_t view, int64_t *items_out)
+static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *items_out)
 {
 	int64_t items = 0, size;
 	int rc = 0;
 
-	for (uint32_t s = 0; !rc && s < shards[0]->desc.n_shards; s++) {
+	for (uint32_t s = 0; !rc && s < n; s++) {
 		struct shard *shard = shards[s];
 		bool needed = false;
 		struct epoch ep;
@@ -108,8 +108,8 @@ static int count_items(struct shard *const *shards, uint32_t view, int64_t *item
 	return rc;
 }
 
-static int look_twice(struct shard *const *shards, uint32_t view, struct limiter_words *words,
-		      int64_t *items)
+static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
+		      struct limiter_words *words, int64_t *items)
 {
 	struct look first = { .admitted = 0 }, again = { .admitted = 0 };
 	int rc = read_words(shards[0], view, &first.words);
@@ -119,7 +119,7 @@ static int look_twice(struct shard *const *shards, uint32_t view, struct limiter
 	if (!rc)
 		rc = transport_order(shards[0]->tree->tr);
 	if (!rc)
-		rc = count_items(shards, view, items);
+		rc = count_items(shards, n, view, items);
 	if (!rc)
 		rc = transport_order(shards[0]->tree->tr);
 	if (!rc)
@@ -166,11 +166,11 @@ static int correct(struct shard *control, uint32_t view, const struct limiter_wo
 	return rc;
 }
 
-int balance_view(struct shard *const *shards, uint32_t view, int64_t *moved_out)
+int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *moved_out)
 {
 	struct limiter_words words;
 	int64_t items = 0, moved;
-	int rc = look_twice(shards, view, &words, &items);
+	int rc = look_twice(shards, n, view, &words, &items);
 
 	if (rc)
 		return rc;

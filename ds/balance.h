@@ -29,12 +29,13 @@
 bool balance_applies(const struct view_desc *view);
 
 /*
- * Balances one view of a table; shards[0] is the control shard. *moved_out: counts that were wrong, items
- * that were not counted below zero, items that were taken by the dead above.
+ * Balances one view of a table: all n shards that it has, the control shard first. *moved_out: counts
+ * that were wrong, items that were not counted below zero, items that were taken by the dead above.
  * Errors: -EAGAIN (somebody is in a call, or a shard waits for its rebuild: later), -EIO (an answer
  * was lost: again), those of the transport. One caller at a time: the metadata server, or embed's
  * recovery. Cost: 4 phases, 2 for each 64 clients, 1 for each shard. Thread: setup.
  */
-RLV_MUST_CHECK int balance_view(struct shard *const *shards, uint32_t view, int64_t *moved_out);
+RLV_MUST_CHECK int balance_view(struct shard *const *shards, uint32_t n, uint32_t view,
+				int64_t *moved_out);
 
 #endif

@@ -326,7 +326,7 @@ static int check_limits(struct check *check, uint32_t view)
 	ins_committed = rword64_load_relaxed(&words.ins_committed.word);
 	smp_admitted = rword64_load_relaxed(&words.smp_admitted.word);
 	smp_committed = rword64_load_relaxed(&words.smp_committed.word);
-	if (check->shard->desc.shard != 0) {
+	if (check->shard->desc.shard != check->opts.control) {
 		if (ins_admitted | ins_committed | smp_admitted | smp_committed)
 			problem(check, &check->report->wrong_limits,
 				"view %u: counted on shard %u, which is not the control shard",

@@ -13,7 +13,7 @@
  *   leaves    a priority only where a block was claimed, of its generation or an older one, below
  *             max_prio, and not on the repeated rows at the head of a block
  *   rows      all rows of an item carry its generation (and the right crc); its anchor is a step
- *   limiter   committed <= admitted where the law has bounds; nothing counted outside shard 0
+ *   limiter   committed <= admitted where the law has bounds; nothing counted outside the control shard
  *   slots     states and promises
  */
 #ifndef RLV_DS_SHARD_CHECK_H
@@ -32,6 +32,7 @@
 struct shard_check_opts {
 	bool rows;            /* look at the rows of live items */
 	bool crc;             /* and at their checksums, where they have them; implies rows */
+	uint32_t control;     /* the table's control shard, 0 at first */
 	uint64_t limit_slack; /* reservations that kills may have given back twice (ds/fence.h) */
 };
 

@@ -377,7 +377,7 @@ int table_desc_check(const struct table_desc *desc)
 		return error_prefix(-EPROTO, "table descriptor: ");
 	table_layout_regions(&again);
 	/* Every offset follows from the rest. */
-	if (desc->shard >= desc->n_shards || !same_bytes(&again, desc, sizeof(again)))
+	if (desc->shard >= TABLE_MAX_SHARDS || !same_bytes(&again, desc, sizeof(again)))
 		return error_set(-EPROTO, "table descriptor: its offsets do not fit its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))
 		return error_set(-EPROTO, "table descriptor: block %u is under two windows of %u",

@@ -97,7 +97,7 @@ static void balance(struct catalog_table *table)
 
 		if (!balance_applies(&table->desc.views[v]))
 			continue;
-		ret = balance_view(table->attached, v, &moved);
+		ret = balance_view(table->attached, table->desc.n_shards, v, &moved);
 		if (ret && ret != -EAGAIN)
 			log_warn("table %s view %u: balance: %s", table->desc.name, v,
 				 error_last());

@@ -44,7 +44,7 @@ static int64_t balance(void)
 {
 	int64_t moved = 1234;
 
-	assert_int_equal(balance_view(&fx.shard, 0, &moved), 0);
+	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), 0);
 	return moved;
 }
 
@@ -123,7 +123,7 @@ static void balance__somebody_in_a_call_gives_eagain(void **state)
 
 	(void)state;
 	assert_int_equal(limiter_try_insert(&lim, 3), 0);
-	assert_int_equal(balance_view(&fx.shard, 0, &moved), -EAGAIN);
+	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), -EAGAIN);
 	assert_int_equal(moved, 1234);
 	assert_int_equal(limiter_commit_insert(&lim, 3, 0), 0);
 	assert_int_equal(balance(), -(int64_t)items);
@@ -135,7 +135,7 @@ static void balance__sums_that_wait_for_a_rebuild_give_eagain(void **state)
 
 	(void)state;
 	assert_int_equal(shard_mark_dirty(fx.shard), 0);
-	assert_int_equal(balance_view(&fx.shard, 0, &moved), -EAGAIN);
+	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), -EAGAIN);
 }
 
 static void balance_applies__to_queues_only(void **state)

@@ -502,7 +502,7 @@ static void table_desc_check__lies_with_a_right_crc(void **state)
 	assert_lie("fanout", -EPROTO);
 	desc.reserved1[3] = 1;
 	assert_lie("reserved", -EPROTO);
-	desc.shard = 1;
+	desc.shard = TABLE_MAX_SHARDS;
 	assert_lie("shard", -EPROTO);
 	desc.tree_bytes = 1;
 	assert_lie("tree_bytes", -EPROTO);
