@@ -13,6 +13,7 @@
 #include "transport/shm/shm.h"
 #include "transport/start.h"
 #if RLV_HAVE_VERBS
+#include "transport/verbs/target.h"
 #include "transport/verbs/verbs.h"
 #endif
 
@@ -29,6 +30,16 @@ static int verbs_open(const char *rest, const struct transport_opts *opts,
 		"transport uri \"verbs:%s\": built without RDMA: install libibverbs-dev and "
 		"librdmacm-dev, and build again",
 		rest);
+}
+
+static int verbs_target_open(const struct target_opts *opts, struct transport_target *inner,
+			     struct transport_target **tg_out)
+{
+	(void)opts;
+	(void)inner;
+	(void)tg_out;
+	return error_set(-ENOTSUP, "target kind \"verbs\": built without RDMA: install "
+				   "libibverbs-dev and librdmacm-dev, and build again");
 }
 #endif
 
@@ -498,20 +509,34 @@ int transport_store(struct region *region, uint64_t off, const void *src, uint32
 
 /* -------- targets -------- */
 
+static int open_verbs_target(const struct target_opts *opts, struct transport_target **tg_out)
+{
+	struct transport_target *inner = NULL;
+	int ret = shm_target_open(opts, &inner);
+
+	if (ret)
+		return ret;
+	ret = verbs_target_open(opts, inner, tg_out);
+	if (ret)
+		transport_target_close(&inner);
+	return ret;
+}
+
 int transport_target_open(const char *kind, const struct target_opts *opts,
 			  struct transport_target **tg_out)
 {
+	bool verbs = kind && strcmp(kind, "verbs") == 0;
 	struct target_opts full;
 
-	if (!kind || strcmp(kind, "shm") != 0)
-		return error_set(-EINVAL, "target kind \"%s\": the only one is shm",
+	if (!verbs && (!kind || strcmp(kind, "shm") != 0))
+		return error_set(-EINVAL, "target kind \"%s\": must be shm or verbs",
 				 kind ? kind : "NULL");
 	if (!opts)
 		return error_set(-EINVAL, "target opts: NULL");
 	full = *opts;
 	if (!full.clock)
 		full.clock = clock_monotonic();
-	return shm_target_open(&full, tg_out);
+	return verbs ? open_verbs_target(&full, tg_out) : shm_target_open(&full, tg_out);
 }
 
 void transport_target_close(struct transport_target **tg)

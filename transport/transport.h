@@ -417,11 +417,13 @@ struct target_opts {
 	uint32_t page_kind;   /* enum page_kind of base/alloc.h: huge pages wished for */
 	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
 	uint64_t incarnation; /* 0 = random */
+	/* verbs: a protection domain for each link, as where the device has no memory windows */
+	bool no_windows;
 	const struct clock *clock;
 };
 
 /* Makes a target. kind: "shm" or "verbs". Errors: -EINVAL, -EBUSY (pool file in use), -EPROTO (file of
-   another format), -ENOSPC, -ENOMEM. */
+   another format), -ENOSPC, -ENOMEM, -ENOTSUP (no rdma-core). */
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);
 void transport_target_close(struct transport_target **tg);

@@ -86,7 +86,7 @@ static void target_open__of_an_unknown_kind(void **state)
 	struct transport_target *tg = NULL;
 
 	(void)state;
-	assert_int_equal(transport_target_open("verbs", &opts, &tg), -EINVAL);
+	assert_int_equal(transport_target_open("ofi", &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open(NULL, &opts, &tg), -EINVAL);
 	assert_int_equal(transport_target_open("shm", NULL, &tg), -EINVAL);
 	assert_null(tg);

@@ -1,0 +1,261 @@
+/*
+ * listen.c - binds, and hands connection events to the peers.
+ */
+#include "transport/verbs/listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include "transport/verbs/message.h"
+#include "transport/verbs/peers.h"
+
+#define BACKLOG 128
+#define EVENTS 64 /* served at a time */
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage storage;
+};
+
+/* -------- addresses -------- */
+
+static uint16_t port_of(const struct verbs_address *address)
+{
+	unsigned port = 0;
+
+	(void)sscanf(address->port, "%u", &port);
+	return htons((uint16_t)port);
+}
+
+static int bind_to(struct listener *listener, union address *address)
+{
+	struct verbs_address *mine = &listener->address;
+
+	if (listener->calls->cm_bind_addr(listener->id, &address->any) == 0)
+		return 0;
+	return error_set(-errno, "listen on %s port %s: rdma_bind_addr: %s%s",
+			 mine->host[0] ? mine->host : "every address", mine->port, strerror(errno),
+			 errno == ENODEV ? ": no RDMA device has this address" : "");
+}
+
+static int bind_host(struct listener *listener)
+{
+	struct verbs_address *mine = &listener->address;
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP };
+	struct rdma_addrinfo *found = NULL;
+	union address address = { 0 };
+	int ret;
+
+	if (listener->calls->cm_getaddrinfo(mine->host, mine->port, &hints, &found))
+		return error_set(-ENOENT, "listen on %s: no such host", mine->host);
+	memcpy(&address, found->ai_src_addr, found->ai_src_len);
+	listener->calls->cm_freeaddrinfo(found);
+	ret = bind_to(listener, &address);
+	if (ret)
+		return ret;
+	if (!listener->id->verbs)
+		return error_set(-ENODEV, "listen on %s: no RDMA device has this address",
+				 mine->host);
+	listener->context = listener->id->verbs;
+	return 0;
+}
+
+static bool is_routable(const struct ifaddrs *at)
+{
+	const union address *address = (const union address *)at->ifa_addr;
+
+	if (!address || (at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_UP))
+		return false;
+	return address->any.sa_family == AF_INET ||
+	       (address->any.sa_family == AF_INET6 &&
+		!IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr));
+}
+
+/* Has a device this address? Then clients get to hear it. */
+static bool try_address(struct listener *listener, const struct ifaddrs *at)
+{
+	bool v6 = at->ifa_addr->sa_family == AF_INET6;
+	struct rdma_cm_id *id = NULL;
+	union address address = { 0 };
+
+	memcpy(&address, at->ifa_addr, v6 ? sizeof(address.in6) : sizeof(address.in));
+	if (listener->calls->cm_create_id(listener->channel, &id, NULL, RDMA_PS_TCP))
+		return false;
+	if (listener->calls->cm_bind_addr(id, &address.any) == 0)
+		listener->context = id->verbs;
+	(void)listener->calls->cm_destroy_id(id);
+	if (!listener->context)
+		return false;
+	(void)inet_ntop(address.any.sa_family,
+			v6 ? (const void *)&address.in6.sin6_addr
+			   : (const void *)&address.in.sin_addr,
+			listener->address.host, sizeof(listener->address.host));
+	return true;
+}
+
+static int find_device(struct listener *listener)
+{
+	struct ifaddrs *all = NULL;
+
+	if (getifaddrs(&all))
+		return error_set(-errno, "getifaddrs: %s", strerror(errno));
+	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+		if (is_routable(at) && try_address(listener, at))
+			break;
+	}
+	freeifaddrs(all);
+	if (!listener->context)
+		return error_set(-ENODEV, "listen on every address: no RDMA device has one");
+	return 0;
+}
+
+/* Both families where the host has both. */
+static int bind_all(struct listener *listener)
+{
+	uint16_t port = port_of(&listener->address);
+	union address v6 = { .in6 = { .sin6_family = AF_INET6, .sin6_port = port } };
+	union address v4 = { .in = { .sin_family = AF_INET, .sin_port = port } };
+	int ret = bind_to(listener, &v6);
+
+	if (ret && ret != -EADDRINUSE)
+		ret = bind_to(listener, &v4);
+	return ret ? ret : find_device(listener);
+}
+
+/* -------- opening -------- */
+
+static int make(struct listener *listener)
+{
+	const struct verbs_calls *calls = listener->calls;
+	int ret;
+
+	listener->channel = calls->cm_create_event_channel();
+	if (!listener->channel)
+		return error_set(-errno, "rdma_create_event_channel: %s", strerror(errno));
+	if (fcntl(listener->channel->fd, F_SETFL, O_NONBLOCK))
+		return error_set(-errno, "fcntl: %s", strerror(errno));
+	if (calls->cm_create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP))
+		return error_set(-errno, "rdma_create_id: %s", strerror(errno));
+	ret = listener->address.host[0] ? bind_host(listener) : bind_all(listener);
+	if (ret)
+		return ret;
+	(void)snprintf(listener->address.port, sizeof(listener->address.port), "%u",
+		       ntohs(calls->cm_get_src_port(listener->id)));
+	return 0;
+}
+
+int listener_open(const struct verbs_calls *calls, const struct verbs_address *address,
+		  struct listener **listener_out)
+{
+	struct listener *listener = mem_zalloc(sizeof(*listener));
+	int ret;
+
+	if (!listener)
+		return error_set(-ENOMEM, "no memory for a listener");
+	listener->calls = calls;
+	listener->address = *address;
+	ret = make(listener);
+	if (ret) {
+		listener_close(listener, false);
+		return ret;
+	}
+	*listener_out = listener;
+	return 0;
+}
+
+int listener_start(struct listener *listener, struct peers *peers)
+{
+	listener->peers = peers;
+	if (listener->calls->cm_listen(listener->id, BACKLOG))
+		return error_set(-errno, "rdma_listen: %s", strerror(errno));
+	return 0;
+}
+
+void listener_close(struct listener *listener, bool forked)
+{
+	if (!listener)
+		return;
+	if (!forked && listener->id)
+		(void)listener->calls->cm_destroy_id(listener->id);
+	if (!forked && listener->channel)
+		listener->calls->cm_destroy_event_channel(listener->channel);
+	if (forked && listener->channel)
+		close(listener->channel->fd);
+	mem_free(listener);
+}
+
+/* -------- events -------- */
+
+static void refuse(struct listener *listener, struct rdma_cm_id *id, int status)
+{
+	union verbs_any message = { 0 };
+
+	message.refusal.status = status;
+	(void)snprintf(message.refusal.text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
+		       error_last());
+	message_seal(&message, VERBS_REFUSAL);
+	log_debug("refuse connection: %s", error_last());
+	(void)listener->calls->cm_reject(id, message.bytes, sizeof(message.refusal));
+	(void)listener->calls->cm_destroy_id(id);
+}
+
+/* The event's memory is ours until it is acknowledged, and an id can be destroyed only then. */
+static void on_request(struct listener *listener, struct rdma_cm_event *event)
+{
+	struct rdma_conn_param param = event->param.conn;
+	struct rdma_cm_id *id = event->id;
+	union verbs_any message;
+	int ret = message_read(&message, VERBS_HELLO, param.private_data, param.private_data_len);
+
+	(void)listener->calls->cm_ack_event(event);
+	id->context = NULL;
+	if (ret == 0)
+		ret = peers_connect(listener->peers, id, &message.hello, &param);
+	if (ret)
+		refuse(listener, id, ret);
+}
+
+static void on_event(struct listener *listener, struct rdma_cm_event *event)
+{
+	enum rdma_cm_event_type type = event->event;
+	struct peer *peer = event->id->context;
+	bool ours = event->id == listener->id;
+
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		on_request(listener, event);
+		return;
+	}
+	(void)listener->calls->cm_ack_event(event);
+	if (ours) {
+		log_error("listen on %s port %s: %s", listener->address.host,
+			  listener->address.port, listener->calls->cm_event_str(type));
+		return;
+	}
+	if (type == RDMA_CM_EVENT_ESTABLISHED || !peer)
+		return;
+	log_debug("link ends: %s", listener->calls->cm_event_str(type));
+	peers_drop(listener->peers, peer);
+}
+
+void listener_serve(struct listener *listener)
+{
+	struct rdma_cm_event *event = NULL;
+
+	for (int i = 0; i < EVENTS; i++) {
+		if (listener->calls->cm_get_event(listener->channel, &event))
+			return;
+		on_event(listener, event);
+	}
+}

@@ -1,0 +1,60 @@
+/*
+ * peer.h - one link of a client, as peers.c keeps it and requests.c serves it.
+ *
+ * One request of a link is worked on at a time; those behind it wait in their receive buffers. Keys
+ * are bound by work requests, so an ATTACH is answered when the last of them has completed:
+ *
+ *   message -> opening, binds posted -> completions -> ATTACHED sent -> completion -> next message
+ */
+#ifndef RLV_TRANSPORT_VERBS_PEER_H
+#define RLV_TRANSPORT_VERBS_PEER_H
+
+#include "transport/verbs/message.h"
+#include "transport/verbs/peers.h"
+
+#include "base/alloc.h"
+
+#define PEER_RECEIVES 8
+#define PEER_SENDS 2 /* in each send queue: a bind, an answer */
+#define PEER_COMPLETIONS (PEER_RECEIVES + VERBS_LINK_QPS * PEER_SENDS)
+
+/* Registered: what the device reads and writes. */
+struct peer_buffers {
+	uint8_t in[PEER_RECEIVES][VERBS_MESSAGE_MAX];
+	union verbs_any out;
+};
+
+/* A message that waits for its turn. */
+struct peer_message {
+	uint32_t buffer, bytes;
+};
+
+struct peer {
+	struct peer *next;
+	struct peers *all;
+	uint64_t client_id, number;
+	uint32_t n_qps, joined;
+	struct rdma_cm_id *ids[VERBS_LINK_QPS];
+	struct ibv_pd *domain;
+	struct ibv_cq *completions;
+	struct pages pages;
+	struct peer_buffers *buffers; /* in pages */
+	struct ibv_mr *mr;            /* of buffers */
+	struct opening *openings;
+	uint32_t n_openings;
+	struct opening *binding; /* one of them: its keys are being bound */
+	uint32_t binds;          /* under way */
+	bool sending;            /* buffers->out is in use */
+	bool proved;
+	uint64_t deadline;                        /* of the proof */
+	struct peer_message queue[PEER_RECEIVES]; /* a ring */
+	uint32_t head, waiting;
+};
+
+/* Makes queue pair 0 of it ready for messages, before it is accepted. */
+RLV_MUST_CHECK int requests_start(struct peer *peer);
+
+/* Serves its completions. Anything but 0 ends the link, with the message why. */
+RLV_MUST_CHECK int requests_serve(struct peer *peer);
+
+#endif

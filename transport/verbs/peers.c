@@ -1,0 +1,470 @@
+/*
+ * peers.c - accepts queue pairs, and takes links down.
+ */
+#include "transport/verbs/peers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#include "transport/verbs/peer.h"
+
+#define EVENTS 64     /* completion events served at a time */
+#define RNR_TIMER 12  /* 0.64 ms: so long a client waits when all receives are used up */
+#define RNR_RETRIES 6 /* of ours, towards a client that is slow to receive */
+#define BUFFER_BYTES 4096
+
+static_assert(sizeof(struct peer_buffers) <= BUFFER_BYTES, "the buffers of a link are a page");
+
+/* -------- all -------- */
+
+static int make_channel(struct peers *peers)
+{
+	const struct verbs_calls *calls = peers->device->calls;
+
+	peers->channel = calls->create_comp_channel(peers->device->context);
+	if (!peers->channel)
+		return error_set(-errno, "device %s: ibv_create_comp_channel: %s",
+				 peers->device->name, strerror(errno));
+	if (fcntl(peers->channel->fd, F_SETFL, O_NONBLOCK))
+		return error_set(-errno, "fcntl: %s", strerror(errno));
+	return 0;
+}
+
+static int start(struct peers *peers, const struct peers_opts *opts)
+{
+	struct process_id self = { 0 };
+	int ret = process_self(&self);
+
+	peers->clock = opts->clock;
+	peers->incarnation = opts->incarnation;
+	memcpy(peers->boot_id, self.boot_id, sizeof(peers->boot_id));
+	if (ret == 0)
+		ret = verbs_device_get(opts->calls, opts->context, &peers->device);
+	if (ret == 0)
+		ret = rights_init(&peers->rights, peers->device, opts->inner, opts->windows);
+	return ret ? ret : make_channel(peers);
+}
+
+int peers_open(const struct peers_opts *opts, struct peers **peers_out)
+{
+	struct peers *peers = mem_zalloc(sizeof(*peers));
+	int ret;
+
+	if (!peers)
+		return error_set(-ENOMEM, "no memory for a table of links");
+	ret = start(peers, opts);
+	if (ret) {
+		peers_close(peers, false);
+		return ret;
+	}
+	*peers_out = peers;
+	return 0;
+}
+
+static void free_forked(struct peers *peers)
+{
+	struct peer *next;
+
+	for (struct peer *peer = peers->first; peer; peer = next) {
+		next = peer->next;
+		mem_free(peer);
+	}
+	mem_free(peers->rights.regions);
+	mem_free(peers);
+}
+
+void peers_close(struct peers *peers, bool forked)
+{
+	if (!peers)
+		return;
+	if (forked) {
+		free_forked(peers);
+		return;
+	}
+	while (peers->first)
+		peers_drop(peers, peers->first);
+	if (peers->rights.regions)
+		rights_fini(&peers->rights);
+	if (peers->channel)
+		(void)peers->device->calls->destroy_comp_channel(peers->channel);
+	verbs_device_put(&peers->device);
+	mem_free(peers);
+}
+
+/* -------- a link's life -------- */
+
+static int make_buffers(struct peer *peer)
+{
+	struct peers *peers = peer->all;
+	int ret = pages_alloc(BUFFER_BYTES, PAGE_SMALL, &peer->pages);
+
+	if (ret)
+		return ret;
+	peer->buffers = peer->pages.ptr;
+	peer->mr = peers->device->calls->reg_mr(peer->domain, peer->buffers, BUFFER_BYTES,
+						IBV_ACCESS_LOCAL_WRITE);
+	if (!peer->mr)
+		return error_set(-errno, "device %s: ibv_reg_mr: %s", peers->device->name,
+				 strerror(errno));
+	peers->n_mrs++;
+	return 0;
+}
+
+static int make_completions(struct peer *peer)
+{
+	struct peers *peers = peer->all;
+
+	peer->completions = peers->device->calls->create_cq(
+		peers->device->context, PEER_COMPLETIONS, peer, peers->channel, 0);
+	if (!peer->completions)
+		return error_set(-errno, "device %s: ibv_create_cq: %s", peers->device->name,
+				 strerror(errno));
+	if (ibv_req_notify_cq(peer->completions, 0))
+		return error_set(-EIO, "device %s: ibv_req_notify_cq failed", peers->device->name);
+	return 0;
+}
+
+/* Windows go before the queue pairs that they are bound to, and nothing lands once these fail. */
+static void end_access(struct peer *peer)
+{
+	const struct verbs_calls *calls = peer->all->device->calls;
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+
+	for (uint32_t i = 0; i < peer->n_qps; i++) {
+		if (peer->ids[i])
+			(void)calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE);
+	}
+	while (peer->openings) {
+		struct opening *opening = peer->openings;
+
+		peer->openings = opening->next;
+		rights_close(&peer->all->rights, opening);
+	}
+}
+
+static void end_qps(struct peer *peer)
+{
+	const struct verbs_calls *calls = peer->all->device->calls;
+
+	for (uint32_t i = 0; i < peer->n_qps; i++) {
+		if (!peer->ids[i])
+			continue;
+		calls->cm_destroy_qp(peer->ids[i]);
+		peer->all->n_qps--;
+		/* tells the client, if there is one */
+		(void)calls->cm_disconnect(peer->ids[i]);
+		(void)calls->cm_destroy_id(peer->ids[i]);
+	}
+}
+
+static void destroy(struct peer *peer)
+{
+	struct peers *peers = peer->all;
+	int ret = 0;
+
+	end_access(peer);
+	end_qps(peer);
+	if (peer->completions)
+		ret = peers->device->calls->destroy_cq(peer->completions);
+	if (ret)
+		log_error("device %s ibv_destroy_cq error %s", peers->device->name, strerror(ret));
+	if (peer->mr) {
+		(void)peers->device->calls->dereg_mr(peer->mr);
+		peers->n_mrs--;
+	}
+	if (peer->domain)
+		rights_domain_end(&peers->rights, peer->domain);
+	pages_free(&peer->pages);
+	mem_free(peer);
+}
+
+void peers_drop(struct peers *peers, struct peer *peer)
+{
+	struct peer **at = &peers->first;
+
+	while (*at != peer)
+		at = &(*at)->next;
+	*at = peer->next;
+	peers->n--;
+	peers->n_unproved -= !peer->proved;
+	destroy(peer);
+}
+
+static int make(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
+{
+	struct peer *peer = mem_zalloc(sizeof(*peer));
+	int ret;
+
+	if (!peer)
+		return error_set(-ENOMEM, "no memory for a link");
+	peer->all = peers;
+	peer->client_id = hello->client_id;
+	peer->number = hello->link;
+	peer->n_qps = hello->n_qps;
+	peer->deadline = deadline_after(peers->clock, PEERS_PROOF_NS);
+	ret = rights_domain(&peers->rights, &peer->domain);
+	if (ret == 0)
+		ret = make_buffers(peer);
+	if (ret == 0)
+		ret = make_completions(peer);
+	if (ret) {
+		destroy(peer);
+		return ret;
+	}
+	peer->next = peers->first;
+	peers->first = peer;
+	peers->n++;
+	peers->n_unproved++;
+	*peer_out = peer;
+	return 0;
+}
+
+/* -------- joining -------- */
+
+static bool is_fenced(const struct peers *peers, uint64_t client_id)
+{
+	uint64_t n = min_u64(peers->n_fenced, PEERS_FENCED_MAX);
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (peers->fenced[i] == client_id)
+			return true;
+	}
+	return false;
+}
+
+static int check(const struct peers *peers, const struct rdma_cm_id *id,
+		 const struct verbs_hello *hello)
+{
+	if (is_fenced(peers, hello->client_id))
+		return error_set(-EOWNERDEAD, "client %llu was fenced",
+				 (unsigned long long)hello->client_id);
+	if (id->verbs != peers->device->context)
+		return error_set(-ENOTSUP, "this node uses device %s, not the one of that address",
+				 peers->device->name);
+	return 0;
+}
+
+static int find_link(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
+{
+	struct peer *peer = peers->first;
+
+	while (peer && (peer->number != hello->link || peer->client_id != hello->client_id))
+		peer = peer->next;
+	if (!peer && (peers->n >= PEERS_MAX || peers->n_unproved >= PEERS_UNPROVED_MAX))
+		return error_set(-ECONNREFUSED,
+				 "this node has %u links, %u without a grant: no more", peers->n,
+				 peers->n_unproved);
+	if (peer && (peer->n_qps != hello->n_qps || peer->ids[hello->index]))
+		return error_set(-EPROTO, "queue pair %u of %u: the link has it already",
+				 hello->index, hello->n_qps);
+	if (peer) {
+		*peer_out = peer;
+		return 0;
+	}
+	return make(peers, hello, peer_out);
+}
+
+static int make_qp(struct peer *peer, struct rdma_cm_id *id, uint32_t index)
+{
+	const struct verbs_device *device = peer->all->device;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = peer->completions,
+		.recv_cq = peer->completions,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = PEER_SENDS,
+			 .max_recv_wr = index == 0 ? PEER_RECEIVES : 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+
+	if (device->calls->cm_create_qp(id, peer->domain, &attr))
+		return error_set(-errno, "device %s: rdma_create_qp: %s", device->name,
+				 strerror(errno));
+	return 0;
+}
+
+/* Private data of the answer, and how many of the client's READs the device serves at a time. */
+static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma_conn_param *param)
+{
+	struct peers *peers = peer->all;
+	struct ibv_qp_attr timer = { .min_rnr_timer = RNR_TIMER };
+	union verbs_any message = { .welcome.incarnation = peers->incarnation };
+	struct rdma_conn_param mine = {
+		.private_data = message.bytes,
+		.private_data_len = sizeof(message.welcome),
+		.responder_resources = (uint8_t)min_u64(param->responder_resources,
+							peers->device->caps.served_reads),
+		.rnr_retry_count = RNR_RETRIES,
+	};
+
+	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
+	if (inner_is_persistent(peers->rights.inner))
+		message.welcome.flags = VERBS_PERSISTENT;
+	message_seal(&message, VERBS_WELCOME);
+	if (peers->device->calls->cm_accept(id, &mine))
+		return error_set(-errno, "device %s: rdma_accept: %s", peers->device->name,
+				 strerror(errno));
+	/* only a longer wait if it fails */
+	(void)peers->device->calls->modify_qp(id->qp, &timer, IBV_QP_MIN_RNR_TIMER);
+	return 0;
+}
+
+static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hello *hello,
+		const struct rdma_conn_param *param)
+{
+	int ret = make_qp(peer, id, hello->index);
+
+	if (ret)
+		return ret;
+	peer->ids[hello->index] = id;
+	if (hello->index == 0)
+		ret = requests_start(peer);
+	if (ret == 0)
+		ret = accept_qp(peer, id, param);
+	if (ret) {
+		peer->ids[hello->index] = NULL;
+		peer->all->device->calls->cm_destroy_qp(id);
+		return ret;
+	}
+	id->context = peer;
+	peer->joined++;
+	peer->all->n_qps++;
+	return 0;
+}
+
+int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs_hello *hello,
+		  const struct rdma_conn_param *param)
+{
+	struct peer *peer = NULL;
+	int ret = check(peers, id, hello);
+
+	if (ret == 0)
+		ret = find_link(peers, hello, &peer);
+	if (ret)
+		return ret;
+	ret = join(peer, id, hello, param);
+	if (ret && peer->joined == 0)
+		peers_drop(peers, peer);
+	return ret;
+}
+
+/* -------- by client -------- */
+
+bool peers_drop_client(struct peers *peers, uint64_t client_id)
+{
+	bool any = false;
+	struct peer *next;
+
+	for (struct peer *peer = peers->first; peer; peer = next) {
+		next = peer->next;
+		if (peer->client_id != client_id)
+			continue;
+		peers_drop(peers, peer);
+		any = true;
+	}
+	return any;
+}
+
+bool peers_fence(struct peers *peers, uint64_t client_id)
+{
+	if (!is_fenced(peers, client_id))
+		peers->fenced[peers->n_fenced++ % PEERS_FENCED_MAX] = client_id;
+	return peers_drop_client(peers, client_id);
+}
+
+static const struct peer *find_client(const struct peer *first, uint64_t client_id)
+{
+	while (first && first->client_id != client_id)
+		first = first->next;
+	return first;
+}
+
+bool peers_have(const struct peers *peers, uint64_t client_id)
+{
+	return find_client(peers->first, client_id) != NULL;
+}
+
+uint32_t peers_count_clients(const struct peers *peers)
+{
+	uint32_t n = 0;
+
+	/* counted where it stands last */
+	for (const struct peer *peer = peers->first; peer; peer = peer->next)
+		n += !find_client(peer->next, peer->client_id) &&
+		     !inner_knows(peers->rights.inner, peer->client_id);
+	return n;
+}
+
+/* An ATTACH of it that is under way ends the link: no key of it may come to be. */
+static void revoke_one(struct peers *peers, struct peer *peer, uint32_t region)
+{
+	struct opening **at = &peer->openings;
+
+	if (peer->binding && peer->binding->region.info.id == region) {
+		peers_drop(peers, peer);
+		return;
+	}
+	while (*at) {
+		struct opening *opening = *at;
+
+		if (opening->region.info.id != region) {
+			at = &opening->next;
+			continue;
+		}
+		*at = opening->next;
+		peer->n_openings--;
+		rights_close(&peers->rights, opening);
+	}
+}
+
+void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
+{
+	struct peer *next;
+
+	for (struct peer *peer = peers->first; peer; peer = next) {
+		next = peer->next;
+		if (peer->client_id == client_id)
+			revoke_one(peers, peer, region);
+	}
+}
+
+/* -------- completions -------- */
+
+static void drop_late(struct peers *peers)
+{
+	struct peer *next;
+
+	for (struct peer *peer = peers->first; peer; peer = next) {
+		next = peer->next;
+		if (peer->proved || !deadline_expired(peers->clock, peer->deadline))
+			continue;
+		log_debug("drop link of client %llu: no good grant in time",
+			  (unsigned long long)peer->client_id);
+		peers_drop(peers, peer);
+	}
+}
+
+void peers_serve(struct peers *peers)
+{
+	const struct verbs_calls *calls = peers->device->calls;
+	struct ibv_cq *cq = NULL;
+	void *context = NULL;
+
+	for (int i = 0; i < EVENTS && calls->get_cq_event(peers->channel, &cq, &context) == 0;
+	     i++) {
+		struct peer *peer = context;
+
+		calls->ack_cq_events(cq, 1);
+		if (requests_serve(peer) == 0)
+			continue;
+		log_debug("drop link of client %llu: %s", (unsigned long long)peer->client_id,
+			  error_last());
+		peers_drop(peers, peer);
+	}
+	drop_late(peers);
+}

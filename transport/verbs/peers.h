@@ -1,0 +1,92 @@
+/*
+ * peers.h - the links of clients as the target sees them: their queue pairs, what they ask by SEND,
+ * and what is open to them.
+ *
+ *   CONNECT_REQUEST --peers_connect--> queue pair  (all of them: the link is whole)
+ *                                        | ATTACH: a good grant proves the client
+ *                                      openings    (transport/verbs/rights.h)
+ *   disconnect, garbage, fence, deadline of the proof: everything of the link is taken down at once
+ *
+ * A HELLO proves nothing: it may name any client. It costs the target a few queue pairs, whose
+ * number is bounded and whose time is short; they can touch nothing until an ATTACH.
+ *
+ * The completion queues carry messages only: the target sees no data operation. Not locked: the
+ * target does that.
+ */
+#ifndef RLV_TRANSPORT_VERBS_PEERS_H
+#define RLV_TRANSPORT_VERBS_PEERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/verbs/rights.h"
+#include "wire/verbs_layout.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+
+#define PEERS_MAX 4096                       /* links */
+#define PEERS_UNPROVED_MAX 256               /* of them, without a good grant so far */
+#define PEERS_PROOF_NS (30 * CLOCK_NS_PER_S) /* time for it */
+#define PEERS_FENCED_MAX 4096                /* clients refused; of more, the latest */
+
+struct peer;
+
+struct peers {
+	struct rights rights;
+	struct verbs_device *device; /* a reference */
+	const struct clock *clock;
+	uint64_t incarnation;
+	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
+	struct ibv_comp_channel *channel; /* its descriptor does not block */
+	struct peer *first;
+	uint32_t n, n_unproved, n_qps, n_mrs;
+	uint64_t attaches;
+	uint64_t fenced[PEERS_FENCED_MAX];
+	uint64_t n_fenced; /* ever; the latest stand in fenced */
+};
+
+struct peers_opts {
+	struct ibv_context *context;
+	const struct verbs_calls *calls;
+	struct transport_target *inner; /* borrowed */
+	const struct clock *clock;
+	uint64_t incarnation;
+	bool windows; /* wished for */
+};
+
+RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peers_out);
+
+/* Takes everything down; in a forked child (forked) only frees. NULL is a no-op. */
+void peers_close(struct peers *peers, bool forked);
+
+/*
+ * A queue pair of a link asks to join: accepts, and the id is the peers' from then on; its context
+ * is the link. On failure it stays the caller's, who rejects it with these words. -EOWNERDEAD (this
+ * client was fenced), -ECONNREFUSED (too many), -EPROTO, -ENOTSUP (another device).
+ */
+RLV_MUST_CHECK int peers_connect(struct peers *peers, struct rdma_cm_id *id,
+				 const struct verbs_hello *hello,
+				 const struct rdma_conn_param *param);
+
+/* Takes down a link: nothing that it started can land when this returns. */
+void peers_drop(struct peers *peers, struct peer *peer);
+
+/* Those of a client. Were there any? */
+bool peers_drop_client(struct peers *peers, uint64_t client_id);
+
+/* And lets it in no more. */
+bool peers_fence(struct peers *peers, uint64_t client_id);
+
+bool peers_have(const struct peers *peers, uint64_t client_id);
+
+/* How many clients are here that inner does not know. */
+uint32_t peers_count_clients(const struct peers *peers);
+
+/* Takes a region back from a client. */
+void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
+
+/* Does what its completion channel has, and hangs up on those whose time for a proof is over. */
+void peers_serve(struct peers *peers);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * requests.c - what clients ask by SEND: ATTACH and DETACH.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "transport/verbs/peer.h"
+
+#define OPENINGS_MAX 4096 /* of one link */
+#define BATCH 16          /* completions taken at a time */
+#define ROUNDS 8192       /* after which others have their turn: more than an honest client needs */
+
+/* Work requests of a link, by wr_id: receives have the number of their buffer. */
+enum { ID_SEND = PEER_RECEIVES, ID_BIND };
+
+static int post_receive(struct peer *peer, uint32_t buffer)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)peer->buffers->in[buffer],
+			       .length = VERBS_MESSAGE_MAX,
+			       .lkey = peer->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = buffer, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad = NULL;
+	int ret = ibv_post_recv(peer->ids[0]->qp, &wr, &bad);
+
+	return ret ? error_set(-ret, "ibv_post_recv: %s", strerror(ret)) : 0;
+}
+
+int requests_start(struct peer *peer)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < PEER_RECEIVES; i++)
+		ret = post_receive(peer, i);
+	return ret;
+}
+
+/* -------- answers -------- */
+
+static int send_out(struct peer *peer, enum verbs_message type)
+{
+	union verbs_any *out = &peer->buffers->out;
+	struct ibv_sge sge = { .addr = (uintptr_t)out->bytes, .lkey = peer->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = ID_SEND,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad = NULL;
+	int ret;
+
+	message_seal(out, type);
+	sge.length = out->head.bytes;
+	ret = ibv_post_send(peer->ids[0]->qp, &wr, &bad);
+	if (ret)
+		return error_set(-ret, "ibv_post_send: %s", strerror(ret));
+	peer->sending = true;
+	return 0;
+}
+
+static int refuse(struct peer *peer, uint32_t request, int status)
+{
+	union verbs_any *out = &peer->buffers->out;
+
+	memset(out, 0, sizeof(*out));
+	out->attached.request = request;
+	out->attached.status = status;
+	(void)snprintf(out->attached.text, VERBS_TEXT_BYTES, "%.*s", VERBS_TEXT_BYTES - 1,
+		       error_last());
+	return send_out(peer, VERBS_ATTACHED);
+}
+
+static int answer(struct peer *peer, const struct opening *opening)
+{
+	union verbs_any *out = &peer->buffers->out;
+	const struct target_region *info = &opening->region.info;
+
+	memset(out, 0, sizeof(*out));
+	out->attached.request = opening->request;
+	out->attached.region = info->id;
+	out->attached.rights = opening->region.rights;
+	out->attached.address = (uintptr_t)info->base;
+	out->attached.size = info->size;
+	memcpy(out->attached.key, opening->keys, sizeof(opening->keys));
+	return send_out(peer, VERBS_ATTACHED);
+}
+
+/* -------- ATTACH and DETACH -------- */
+
+static struct opening **find(struct peer *peer, uint32_t request)
+{
+	struct opening **at = &peer->openings;
+
+	while (*at && (*at)->request != request)
+		at = &(*at)->next;
+	return at;
+}
+
+static void prove(struct peer *peer)
+{
+	if (peer->proved)
+		return;
+	peer->proved = true;
+	peer->all->n_unproved--;
+}
+
+static int open_region(struct peer *peer, const struct verbs_attach *ask,
+		       struct opening **opening_out)
+{
+	struct rights *rights = &peer->all->rights;
+	struct region_grant grant = { .bytes = ask->grant_bytes };
+	struct inner_region region = { 0 };
+	int ret;
+
+	memcpy(grant.data, ask->grant, ask->grant_bytes);
+	ret = inner_hold(rights->inner, peer->client_id, &grant, &region);
+	if (ret)
+		return ret;
+	prove(peer);
+	if (peer->n_openings >= OPENINGS_MAX)
+		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
+				(unsigned long long)peer->client_id, peer->n_openings);
+	else
+		ret = rights_open(rights, peer->domain, peer->n_qps, &region, opening_out);
+	if (ret)
+		inner_release(rights->inner, &region);
+	return ret;
+}
+
+static int bind_keys(struct peer *peer, struct opening *opening)
+{
+	for (uint32_t i = 0; i < opening->n; i++) {
+		int ret = rights_bind(&peer->all->rights, opening, i, peer->ids[i]->qp, ID_BIND);
+
+		if (ret)
+			return ret;
+		peer->binds++;
+	}
+	peer->binding = opening;
+	return 0;
+}
+
+/* A grant that is not good leaves the link as it is. */
+static int on_attach(struct peer *peer, const struct verbs_attach *ask)
+{
+	struct opening *opening = NULL;
+	int ret;
+
+	if (peer->joined != peer->n_qps || *find(peer, ask->request))
+		return error_set(-EPROTO, "attach %u before the link is whole, or again",
+				 ask->request);
+	ret = open_region(peer, ask, &opening);
+	if (ret)
+		return refuse(peer, ask->request, ret);
+	opening->request = ask->request;
+	opening->next = peer->openings;
+	peer->openings = opening;
+	peer->n_openings++;
+	peer->all->attaches++;
+	return peer->all->rights.windows ? bind_keys(peer, opening) : answer(peer, opening);
+}
+
+/* What is not open any more was taken back meanwhile. */
+static void on_detach(struct peer *peer, const struct verbs_detach *ask)
+{
+	struct opening **at = find(peer, ask->request);
+	struct opening *opening = *at;
+
+	if (!opening || opening->region.info.id != ask->region)
+		return;
+	*at = opening->next;
+	peer->n_openings--;
+	rights_close(&peer->all->rights, opening);
+}
+
+static int on_message(struct peer *peer, const union verbs_any *message)
+{
+	switch (message->head.type) {
+	case VERBS_ATTACH:
+		return on_attach(peer, &message->attach);
+	case VERBS_DETACH:
+		on_detach(peer, &message->detach);
+		return 0;
+	}
+	return error_set(-EPROTO, "message of type %u is out of place", message->head.type);
+}
+
+static int serve_queue(struct peer *peer)
+{
+	int ret = 0;
+
+	while (ret == 0 && peer->waiting && !peer->sending && !peer->binds) {
+		struct peer_message next = peer->queue[peer->head];
+		union verbs_any message;
+
+		peer->head = (peer->head + 1) % PEER_RECEIVES;
+		peer->waiting--;
+		ret = message_receive(&message, peer->buffers->in[next.buffer], next.bytes);
+		if (ret == 0)
+			ret = post_receive(peer, next.buffer);
+		if (ret == 0)
+			ret = on_message(peer, &message);
+	}
+	return ret;
+}
+
+/* -------- completions -------- */
+
+static void on_receive(struct peer *peer, const struct ibv_wc *wc)
+{
+	uint32_t at = (peer->head + peer->waiting) % PEER_RECEIVES;
+
+	peer->queue[at].buffer = (uint32_t)wc->wr_id;
+	peer->queue[at].bytes = wc->byte_len;
+	peer->waiting++;
+}
+
+static int on_bound(struct peer *peer)
+{
+	struct opening *opening = peer->binding;
+
+	if (--peer->binds)
+		return 0;
+	peer->binding = NULL;
+	return answer(peer, opening);
+}
+
+static int on_completion(struct peer *peer, const struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS)
+		return error_set(-ECONNRESET, "completion %s",
+				 peer->all->device->calls->wc_status_str(wc->status));
+	if (wc->wr_id == ID_BIND)
+		return on_bound(peer);
+	if (wc->wr_id == ID_SEND) {
+		peer->sending = false;
+		return 0;
+	}
+	if (wc->opcode != IBV_WC_RECV || (wc->wc_flags & IBV_WC_WITH_IMM))
+		return error_set(-EPROTO, "not a message");
+	on_receive(peer, wc);
+	return 0;
+}
+
+int requests_serve(struct peer *peer)
+{
+	struct ibv_wc wcs[BATCH];
+	int n = 1, ret = 0;
+
+	if (ibv_req_notify_cq(peer->completions, 0))
+		return error_set(-EIO, "ibv_req_notify_cq failed");
+	for (int round = 0; ret == 0 && n > 0; round++) {
+		n = ibv_poll_cq(peer->completions, BATCH, wcs);
+		if (n < 0)
+			return error_set(-EIO, "ibv_poll_cq failed");
+		for (int i = 0; ret == 0 && i < n; i++)
+			ret = on_completion(peer, &wcs[i]);
+		if (ret == 0)
+			ret = serve_queue(peer);
+		if (ret == 0 && round == ROUNDS)
+			ret = error_set(-EPROTO, "messages come faster than they are read");
+	}
+	return ret;
+}

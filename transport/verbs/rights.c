@@ -1,0 +1,223 @@
+/*
+ * rights.c - registrations, windows and protection domains of a target.
+ */
+#include "transport/verbs/rights.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include "wire/rptr.h"
+
+/* windows: what is registered once. */
+struct rights_region {
+	struct ibv_mr *mr;
+	uint32_t openings;
+	bool removed; /* from the pool */
+};
+
+int rights_init(struct rights *rights, struct verbs_device *device, struct transport_target *inner,
+		bool windows)
+{
+	*rights = (struct rights){ .device = device, .inner = inner };
+	rights->windows = windows && device->caps.bound_windows;
+	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
+	if (!rights->regions)
+		return error_set(-ENOMEM, "no memory for a table of registered regions");
+	if (!rights->windows)
+		log_info("device %s protection domains instead of memory windows: %s", device->name,
+			 windows ? "it has none that are bound to a queue pair" : "as asked");
+	return 0;
+}
+
+void rights_fini(struct rights *rights)
+{
+	for (uint32_t id = 0; rights->regions && id <= RPTR_MAX_REGION; id++)
+		verbs_device_deregister(rights->device, rights->regions[id].mr);
+	mem_free(rights->regions);
+	*rights = (struct rights){ 0 };
+}
+
+/* -------- regions -------- */
+
+int rights_add(struct rights *rights, const struct target_region *region)
+{
+	struct rights_region *mine = &rights->regions[region->id];
+	int ret;
+
+	*mine = (struct rights_region){ 0 };
+	if (!rights->windows)
+		return 0;
+	/* a window that may be written needs a registration that this host may write */
+	ret = verbs_device_register(rights->device, region->base, region->size,
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &mine->mr);
+	if (ret)
+		return error_prefix(ret, "region %u: ", region->id);
+	rights->n_mrs++;
+	return 0;
+}
+
+static void settle(struct rights *rights, struct rights_region *mine)
+{
+	if (!mine->removed || mine->openings || !mine->mr)
+		return;
+	verbs_device_deregister(rights->device, mine->mr);
+	mine->mr = NULL;
+	rights->n_mrs--;
+}
+
+void rights_remove(struct rights *rights, uint32_t region)
+{
+	rights->regions[region].removed = true;
+	settle(rights, &rights->regions[region]);
+}
+
+/* -------- openings -------- */
+
+static int access_of(uint32_t rights)
+{
+	return (rights & RIGHT_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+	       (rights & RIGHT_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
+	       (rights & RIGHT_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+}
+
+static int make_windows(struct rights *rights, struct opening *opening)
+{
+	for (uint32_t i = 0; i < opening->n; i++) {
+		opening->windows[i] = ibv_alloc_mw(rights->device->pd, IBV_MW_TYPE_2);
+		if (!opening->windows[i])
+			return error_set(-errno, "device %s: ibv_alloc_mw: %s",
+					 rights->device->name, strerror(errno));
+		rights->n_windows++;
+	}
+	return 0;
+}
+
+/* Remote writes and atomics need local writes, says the specification. */
+static int make_registration(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
+{
+	const struct target_region *info = &opening->region.info;
+	int access = access_of(opening->region.rights);
+
+	if (access & ~IBV_ACCESS_REMOTE_READ)
+		access |= IBV_ACCESS_LOCAL_WRITE;
+	opening->mr = rights->device->calls->reg_mr(domain, info->base, info->size, access);
+	if (!opening->mr)
+		return error_set(-errno, "device %s: registering %llu bytes: %s",
+				 rights->device->name, (unsigned long long)info->size,
+				 strerror(errno));
+	rights->n_mrs++;
+	for (uint32_t i = 0; i < opening->n; i++)
+		opening->keys[i] = opening->mr->rkey;
+	return 0;
+}
+
+static void end_windows(struct rights *rights, struct opening *opening)
+{
+	for (uint32_t i = 0; i < opening->n; i++) {
+		int ret = opening->windows[i] ? ibv_dealloc_mw(opening->windows[i]) : 0;
+
+		if (ret)
+			log_error("device %s ibv_dealloc_mw error %s", rights->device->name,
+				  strerror(ret));
+		else if (opening->windows[i])
+			rights->n_windows--;
+	}
+}
+
+static void end_registration(struct rights *rights, struct opening *opening)
+{
+	int ret = opening->mr ? rights->device->calls->dereg_mr(opening->mr) : 0;
+
+	if (ret)
+		log_error("device %s ibv_dereg_mr error %s", rights->device->name, strerror(ret));
+	else if (opening->mr)
+		rights->n_mrs--;
+}
+
+int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
+		struct inner_region *region, struct opening **opening_out)
+{
+	struct opening *opening = mem_zalloc(sizeof(*opening));
+	int ret;
+
+	if (!opening)
+		return error_set(-ENOMEM, "no memory for an attachment");
+	opening->n = n;
+	opening->region = *region;
+	ret = rights->windows ? make_windows(rights, opening)
+			      : make_registration(rights, domain, opening);
+	if (ret) {
+		end_windows(rights, opening);
+		mem_free(opening);
+		return ret;
+	}
+	rights->regions[region->info.id].openings++;
+	*region = (struct inner_region){ 0 };
+	*opening_out = opening;
+	return 0;
+}
+
+int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, struct ibv_qp *qp,
+		uint64_t wr_id)
+{
+	struct ibv_mw *window = opening->windows[i];
+	const struct target_region *info = &opening->region.info;
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .opcode = IBV_WR_BIND_MW,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad = NULL;
+	int ret;
+
+	opening->keys[i] = ibv_inc_rkey(window->rkey);
+	wr.bind_mw.mw = window;
+	wr.bind_mw.rkey = opening->keys[i];
+	wr.bind_mw.bind_info.mr = rights->regions[info->id].mr;
+	wr.bind_mw.bind_info.addr = (uintptr_t)info->base;
+	wr.bind_mw.bind_info.length = info->size;
+	wr.bind_mw.bind_info.mw_access_flags = (unsigned)access_of(opening->region.rights);
+	ret = ibv_post_send(qp, &wr, &bad);
+	if (ret)
+		return error_set(-ret, "device %s: binding a memory window: %s",
+				 rights->device->name, strerror(ret));
+	return 0;
+}
+
+void rights_close(struct rights *rights, struct opening *opening)
+{
+	struct rights_region *mine = &rights->regions[opening->region.info.id];
+
+	end_windows(rights, opening);
+	end_registration(rights, opening);
+	mine->openings--;
+	settle(rights, mine);
+	inner_release(rights->inner, &opening->region);
+	mem_free(opening);
+}
+
+/* -------- protection domains -------- */
+
+int rights_domain(struct rights *rights, struct ibv_pd **domain_out)
+{
+	struct ibv_pd *domain = rights->device->pd;
+
+	if (!rights->windows)
+		domain = rights->device->calls->alloc_pd(rights->device->context);
+	if (!domain)
+		return error_set(-errno, "device %s: ibv_alloc_pd: %s", rights->device->name,
+				 strerror(errno));
+	*domain_out = domain;
+	return 0;
+}
+
+void rights_domain_end(struct rights *rights, struct ibv_pd *domain)
+{
+	int ret = 0;
+
+	if (domain != rights->device->pd)
+		ret = rights->device->calls->dealloc_pd(domain);
+	if (ret)
+		log_error("device %s ibv_dealloc_pd error %s", rights->device->name, strerror(ret));
+}

@@ -1,0 +1,79 @@
+/*
+ * rights.h - opens regions to the queue pairs of a peer, with exactly the rights granted.
+ *
+ *   windows   each region is registered once, without remote rights, so that its own key is worth
+ *             nothing. A queue pair gets a memory window of type 2 over the whole region: the key
+ *             works on that queue pair alone, and for what was granted.
+ *   domains   where the device has no such windows: each peer has a protection domain of its own,
+ *             and each opening a registration in it. A key works on that peer's queue pairs alone.
+ *
+ * Either way the queue pairs of one peer cannot use the keys of another, and a key ends with its
+ * opening. An opening holds its region (transport/inner.h), and is closed before the queue pairs
+ * that it is open to are destroyed: a device may wait for the windows of a queue pair.
+ *
+ * Not locked: the target does that.
+ */
+#ifndef RLV_TRANSPORT_VERBS_RIGHTS_H
+#define RLV_TRANSPORT_VERBS_RIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/inner.h"
+#include "transport/verbs/device.h"
+#include "wire/verbs_layout.h"
+
+struct rights_region;
+
+struct rights {
+	struct verbs_device *device; /* borrowed */
+	struct transport_target *inner;
+	bool windows; /* else domains */
+	struct rights_region *regions;
+	uint32_t n_mrs, n_windows; /* held now */
+};
+
+/* What one ATTACH opened. */
+struct opening {
+	struct opening *next; /* of its peer: the peer's */
+	uint32_t request;
+	struct inner_region region;
+	uint32_t n; /* queue pairs */
+	uint32_t keys[VERBS_LINK_QPS];
+	struct ibv_mw *windows[VERBS_LINK_QPS];
+	struct ibv_mr *mr; /* domains: its own */
+};
+
+/* windows: wished for; what the device cannot do it does not, and says so in the log. -ENOMEM. */
+RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
+			       struct transport_target *inner, bool windows);
+
+/* All openings are closed. A second call is a no-op. */
+void rights_fini(struct rights *rights);
+
+/* A new region of the pool. Cost: pins its memory. -ENOMEM. */
+RLV_MUST_CHECK int rights_add(struct rights *rights, const struct target_region *region);
+
+/* The pool has given it back. Its memory is unpinned when nobody has it open any more. */
+void rights_remove(struct rights *rights, uint32_t region);
+
+/*
+ * Opens a region, which is then the opening's (region is zeroed), to n queue pairs. The keys are good
+ * once rights_bind has been done for each of them, where windows are in use. domain: the peer's.
+ * On failure the region stays the caller's. -ENOMEM, -ENOSPC.
+ */
+RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
+			       struct inner_region *region, struct opening **opening_out);
+
+/* Starts to bind the i-th window, on its queue pair: done when its completion wr_id says so. */
+RLV_MUST_CHECK int rights_bind(struct rights *rights, struct opening *opening, uint32_t i,
+			       struct ibv_qp *qp, uint64_t wr_id);
+
+/* The keys are worth nothing any more when this returns. */
+void rights_close(struct rights *rights, struct opening *opening);
+
+/* A protection domain for a peer's queue pairs. */
+RLV_MUST_CHECK int rights_domain(struct rights *rights, struct ibv_pd **domain_out);
+void rights_domain_end(struct rights *rights, struct ibv_pd *domain);
+
+#endif

@@ -1,0 +1,403 @@
+/*
+ * target.c - the target's operations: the inner target's, and RDMA beside them.
+ */
+#include "transport/verbs/target.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/lock.h"
+
+#include "transport/fork.h"
+#include "transport/verbs/listen.h"
+#include "transport/verbs/peers.h"
+#include "wire/rptr.h"
+
+static LOCK_ROLE(role, "verbs target", LOCK_RANK_OBJECT);
+
+struct verbs_target {
+	struct transport_target tg;
+	struct lock lock;
+	const struct clock *clock;
+	const struct verbs_calls *calls;
+	struct transport_target *inner;
+	uint32_t forks;                                  /* fork_generation of its birth */
+	bool windows;                                    /* wished for */
+	struct listener *listener LOCK_GUARDED_BY(role); /* NULL until it listens */
+	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
+	int epoll LOCK_GUARDED_BY(role);                 /* -1 likewise */
+	uint64_t fences LOCK_GUARDED_BY(role);           /* of clients that inner never saw */
+	char uri[TRANSPORT_URI_BYTES];
+};
+
+static struct verbs_target *of(struct transport_target *tg)
+{
+	return (struct verbs_target *)tg;
+}
+
+/* -------- regions and grants -------- */
+
+static int verbs_register(struct transport_target *tg, struct target_region *spec)
+{
+	struct verbs_target *target = of(tg);
+	struct target_region made = *spec;
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &role);
+	ret = target->inner->ops->register_region(target->inner, &made);
+	if (ret == 0 && target->peers) {
+		ret = rights_add(&target->peers->rights, &made);
+		if (ret)
+			(void)!target->inner->ops->unregister_region(target->inner, made.id);
+	}
+	lock_release(&target->lock, &role);
+	if (ret == 0)
+		*spec = made;
+	return ret;
+}
+
+static int verbs_unregister(struct transport_target *tg, uint32_t region)
+{
+	struct verbs_target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &role);
+	ret = target->inner->ops->unregister_region(target->inner, region);
+	if (ret == 0 && target->peers)
+		rights_remove(&target->peers->rights, region);
+	lock_release(&target->lock, &role);
+	return ret;
+}
+
+static int verbs_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
+{
+	return of(tg)->inner->ops->list_regions(of(tg)->inner, regions, n_inout);
+}
+
+static int verbs_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
+		       uint32_t rights, struct region_grant *grant_out)
+{
+	return of(tg)->inner->ops->grant(of(tg)->inner, client_id, region, rights, grant_out);
+}
+
+/* The grants first: what a revoked one opened cannot be opened again. */
+static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
+{
+	struct verbs_target *target = of(tg);
+	int ret = target->inner->ops->revoke(target->inner, client_id, region);
+
+	if (ret)
+		return ret;
+	lock_acquire(&target->lock, &role);
+	if (target->peers)
+		peers_revoke(target->peers, client_id, region);
+	lock_release(&target->lock, &role);
+	return 0;
+}
+
+/* -------- fence -------- */
+
+static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
+{
+	if (!target->peers)
+		return;
+	listener_serve(target->listener);
+	peers_serve(target->peers);
+}
+
+/* While it has a queue pair it is alive; else it is as alive as inner says. */
+static int ask(struct verbs_target *target, uint64_t client_id, enum fence_result *result_out)
+{
+	int ret = 0;
+
+	lock_acquire(&target->lock, &role);
+	serve(target); /* it may have hung up, or died: so says its host */
+	if (target->peers && peers_have(target->peers, client_id))
+		*result_out = FENCE_ALIVE;
+	else
+		ret = target->inner->ops->fence(target->inner, client_id, FENCE_ASK, result_out);
+	lock_release(&target->lock, &role);
+	return ret;
+}
+
+static void cut(struct verbs_target *target, uint64_t client_id)
+{
+	lock_acquire(&target->lock, &role);
+	if (target->peers) {
+		bool known = inner_knows(target->inner, client_id);
+
+		target->fences += peers_fence(target->peers, client_id) && !known;
+	}
+	lock_release(&target->lock, &role);
+}
+
+static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
+		       enum fence_result *result_out)
+{
+	struct verbs_target *target = of(tg);
+	enum fence_result result = FENCE_ALIVE;
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (how == FENCE_ASK)
+		return ask(target, client_id, result_out);
+	/* it waits for a process to die: without our lock, and before a caller cuts off itself */
+	if (how == FENCE_KILL)
+		ret = target->inner->ops->fence(target->inner, client_id, how, &result);
+	if (ret == -EDEADLK)
+		return ret;
+	cut(target, client_id);
+	if (how == FENCE_CUT)
+		ret = target->inner->ops->fence(target->inner, client_id, how, &result);
+	if (ret == 0)
+		*result_out = result;
+	return ret;
+}
+
+/* -------- listening -------- */
+
+static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
+{
+	size_t n = RPTR_MAX_REGION;
+	struct target_region *regions = mem_array(n, sizeof(*regions));
+	int ret;
+
+	if (!regions)
+		return error_set(-ENOMEM, "no memory for a list of regions");
+	ret = target->inner->ops->list_regions(target->inner, regions, &n);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = rights_add(&target->peers->rights, &regions[i]);
+	mem_free(regions);
+	return ret;
+}
+
+static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
+{
+	struct peers_opts opts = {
+		.context = target->listener->context,
+		.calls = target->calls,
+		.inner = target->inner,
+		.clock = target->clock,
+		.incarnation = target->tg.incarnation,
+		.windows = target->windows,
+	};
+	int ret = peers_open(&opts, &target->peers);
+
+	return ret ? ret : add_regions(target);
+}
+
+static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
+{
+	int fds[] = {
+		target->listener->channel->fd,
+		target->peers->channel->fd,
+		target->inner->ops->poll_fd(target->inner),
+	};
+
+	target->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (target->epoll < 0)
+		return error_set(-errno, "epoll_create1: %s", strerror(errno));
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		struct epoll_event event = { .events = EPOLLIN };
+
+		if (fds[i] >= 0 && epoll_ctl(target->epoll, EPOLL_CTL_ADD, fds[i], &event))
+			return error_set(-errno, "epoll_ctl: %s", strerror(errno));
+	}
+	return 0;
+}
+
+static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRES(role)
+{
+	peers_close(target->peers, forked);
+	target->peers = NULL;
+	listener_close(target->listener, forked);
+	target->listener = NULL;
+	if (target->epoll >= 0)
+		close(target->epoll);
+	target->epoll = -1;
+}
+
+/* The socket comes last, because it cannot be given up again. */
+static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
+{
+	struct verbs_address where = { 0 };
+	int ret = verbs_address_parse(address, &where);
+
+	if (ret)
+		return ret;
+	ret = listener_open(target->calls, &where, &target->listener);
+	if (ret)
+		return ret;
+	ret = verbs_address_format(&target->listener->address, target->uri + strlen("verbs:"),
+				   sizeof(target->uri) - strlen("verbs:"));
+	if (ret == 0)
+		ret = open_peers(target);
+	if (ret == 0)
+		ret = listener_start(target->listener, target->peers);
+	if (ret == 0 && where.path[0])
+		ret = target->inner->ops->listen(target->inner, where.path);
+	if (ret == 0)
+		ret = watch(target);
+	if (ret)
+		return ret;
+	memcpy(target->uri, "verbs:", strlen("verbs:"));
+	return 0;
+}
+
+static int verbs_listen(struct transport_target *tg, const char *address)
+{
+	struct verbs_target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (!address)
+		return 0;
+	lock_acquire(&target->lock, &role);
+	if (target->peers)
+		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
+	else
+		ret = start(target, address);
+	if (ret && ret != -EALREADY)
+		end_listening(target, false);
+	lock_release(&target->lock, &role);
+	return ret;
+}
+
+static const char *verbs_uri(struct transport_target *tg)
+{
+	return of(tg)->uri;
+}
+
+static int verbs_poll_fd(struct transport_target *tg)
+{
+	struct verbs_target *target = of(tg);
+	int fd;
+
+	if (fork_happened(target->forks))
+		return -1;
+	lock_acquire(&target->lock, &role);
+	fd = target->epoll;
+	lock_release(&target->lock, &role);
+	return fd;
+}
+
+static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
+{
+	struct verbs_target *target = of(tg);
+	struct pollfd ready = { .fd = verbs_poll_fd(tg), .events = POLLIN };
+	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (timeout_ns)
+		(void)poll(&ready, 1,
+			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
+	lock_acquire(&target->lock, &role);
+	serve(target);
+	lock_release(&target->lock, &role);
+	return target->inner->ops->progress(target->inner, 0);
+}
+
+/* -------- the rest -------- */
+
+static int verbs_persist(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len)
+{
+	return of(tg)->inner->ops->persist(of(tg)->inner, region, off, len);
+}
+
+/* An ATTACH counts here; that its client maps the region, too, does not. */
+static void verbs_stats(struct transport_target *tg, struct target_stats *out)
+{
+	struct verbs_target *target = of(tg);
+
+	target->inner->ops->stats(target->inner, out);
+	if (fork_happened(target->forks))
+		return;
+	lock_acquire(&target->lock, &role);
+	out->attaches = 0;
+	out->fences += target->fences;
+	if (target->peers) {
+		out->clients += peers_count_clients(target->peers);
+		out->attaches = target->peers->attaches;
+		out->qps = target->peers->n_qps;
+		out->mrs = target->peers->n_mrs + target->peers->rights.n_mrs;
+		out->windows = target->peers->rights.n_windows;
+	}
+	lock_release(&target->lock, &role);
+}
+
+/* A lock that was held at the fork stays held in the child: what it guards is not touched then. */
+static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
+{
+	struct verbs_target *target = of(tg);
+	bool forked = fork_happened(target->forks);
+
+	if (forked && !lock_try_acquire(&target->lock, &role))
+		return;
+	if (!forked)
+		lock_acquire(&target->lock, &role);
+	end_listening(target, forked);
+	lock_release(&target->lock, &role);
+	transport_target_close(&target->inner);
+	lock_fini(&target->lock);
+	mem_free(target);
+}
+
+static const struct transport_target_ops target_ops = {
+	.name = "verbs",
+	.listen = verbs_listen,
+	.uri = verbs_uri,
+	.register_region = verbs_register,
+	.unregister_region = verbs_unregister,
+	.list_regions = verbs_list,
+	.grant = verbs_grant,
+	.revoke = verbs_revoke,
+	.fence = verbs_fence,
+	.persist = verbs_persist,
+	.progress = verbs_progress,
+	.poll_fd = verbs_poll_fd,
+	.stats = verbs_stats,
+	.close = verbs_close,
+};
+
+static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_opts *opts,
+			       struct transport_target *inner)
+{
+	int ret = fork_watch(&target->forks);
+
+	target->tg.ops = &target_ops;
+	target->tg.incarnation = inner->incarnation;
+	target->clock = opts->clock;
+	target->windows = !opts->no_windows;
+	target->inner = inner;
+	target->epoll = -1;
+	return ret ? ret : verbs_calls_load(&target->calls);
+}
+
+int verbs_target_open(const struct target_opts *opts, struct transport_target *inner,
+		      struct transport_target **tg_out)
+{
+	struct verbs_target *target = mem_zalloc(sizeof(*target));
+	int ret;
+
+	if (!target)
+		return error_set(-ENOMEM, "no memory for a target");
+	ret = fill(target, opts, inner);
+	if (ret) {
+		mem_free(target);
+		return ret;
+	}
+	lock_init(&target->lock, &role);
+	*tg_out = &target->tg;
+	return 0;
+}
