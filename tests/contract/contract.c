@@ -65,11 +65,26 @@ void rig_store(struct region *region, uint64_t off, uint64_t word)
 	assert_int_equal(transport_store(region, off, &word, sizeof(word)), 0);
 }
 
+static void listen_at(struct rig *rig)
+{
+	bool verbs = rig->kind->target && strcmp(rig->kind->target, "verbs") == 0;
+	char address[128];
+
+	(void)snprintf(address, sizeof(address), "%s%s/node", verbs ? ":0;" : "", rig->dir);
+	if (rig->tg->ops->listen(rig->tg, address))
+		fail_msg("listen: %s", error_last());
+	(void)snprintf(rig->uri, sizeof(rig->uri), "%s", rig->tg->ops->uri(rig->tg));
+	assert_int_equal(pthread_create(&rig->server, NULL, serve, rig), 0);
+	rig->serving = true;
+}
+
 static void open_target(struct rig *rig)
 {
 	struct target_opts opts = { .pool_bytes = RIG_POOL,
 				    .private_memory = rig->kind->private_memory,
+				    .no_windows = rig->kind->no_windows,
 				    .exclusive = !rig->kind->listens };
+	const char *kind = rig->kind->target ? rig->kind->target : "shm";
 	char path[128];
 
 	if (rig->kind->in_file) {
@@ -77,16 +92,11 @@ static void open_target(struct rig *rig)
 		opts.path = path;
 		opts.create = true;
 	}
-	if (transport_target_open("shm", &opts, &rig->tg))
+	if (transport_target_open(kind, &opts, &rig->tg))
 		fail_msg("target: %s", error_last());
 	(void)snprintf(rig->uri, sizeof(rig->uri), "embed:");
-	if (!rig->kind->listens)
-		return;
-	(void)snprintf(rig->uri, sizeof(rig->uri), "shm:%s/node", rig->dir);
-	if (rig->tg->ops->listen(rig->tg, rig->uri + strlen("shm:")))
-		fail_msg("listen: %s", error_last());
-	assert_int_equal(pthread_create(&rig->server, NULL, serve, rig), 0);
-	rig->serving = true;
+	if (rig->kind->listens)
+		listen_at(rig);
 }
 
 int rig_setup(void **state)
@@ -149,6 +159,20 @@ int rig_in_child(int (*fn)(struct rig *rig), struct rig *rig)
 void contract_use(const struct contract_kind *kind)
 {
 	current = kind;
+}
+
+bool contract_lacks_device(void)
+{
+	struct target_opts opts = { .pool_bytes = RIG_REGION };
+	struct transport_target *tg = NULL;
+	int ret = transport_target_open("verbs", &opts, &tg);
+
+	if (ret == 0)
+		ret = tg->ops->listen(tg, ":0");
+	transport_target_close(&tg);
+	if (ret)
+		print_message("skipped: %s\n", error_last());
+	return ret != 0;
 }
 
 int contract_run(const struct contract_kind *kind)

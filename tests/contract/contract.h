@@ -22,9 +22,11 @@ struct rig;
 
 struct contract_kind {
 	const char *name;
-	bool listens; /* its initiators come through a socket */
-	bool in_file; /* its pool is a file */
+	const char *target; /* kind of target; NULL = "shm" */
+	bool listens;       /* its initiators come through a socket */
+	bool in_file;       /* its pool is a file */
 	bool private_memory;
+	bool no_windows; /* verbs: rights by protection domains */
 	/* NULL = transport_open of the rig's address */
 	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);
 };
@@ -33,7 +35,7 @@ struct contract_kind {
 struct rig {
 	const struct contract_kind *kind;
 	char dir[64];
-	char uri[128];
+	char uri[TRANSPORT_URI_BYTES];
 	struct transport_target *tg;
 	struct target_region spec;
 	struct transport *tr;
@@ -45,6 +47,12 @@ struct rig {
 
 /* What rig_setup builds from now on. */
 void contract_use(const struct contract_kind *kind);
+
+/*
+ * Where kind needs an RDMA device and this host has none: says so and is true, and the test program
+ * returns TEST_EXIT_SKIP.
+ */
+bool contract_lacks_device(void);
 
 /* All tests of the suite; the exit status. */
 int contract_run(const struct contract_kind *kind);
