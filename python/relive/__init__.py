@@ -1,0 +1,53 @@
+"""Relive: a replay buffer and actor-learner store for reinforcement learning.
+
+    import relive
+
+    store = relive.open("embed:")              # or "shm:NAME", "relive://HOST:PORT"
+    table = store.create_table("replay", relive.signature.of_env(envs), capacity=1_000_000,
+                               views=[relive.View(n_step=3)])
+
+    with table.writer(num_envs=8) as writer:   # the actor
+        writer.append(obs=obs, action=action, reward=reward,
+                      terminated=terminated, truncated=truncated)
+
+    batch = table.sample(256, beta=0.4)        # the learner
+    table.update_priorities(batch.key, td_error=td_error)
+
+The only dependency is numpy. Calls that wait or copy release the interpreter lock, and ^C ends
+every wait for steps or batches.
+"""
+
+from . import _core, _programs, errors, info, signature, views
+from ._core import Batch, Updated
+from .batch import BatchCopy
+from .errors import (AccessDenied, AlreadyExists, Busy, Closed, Disconnected, Empty, Error, Fenced,
+                     Forked, InvalidArgument, NodeDown, NoMemory, NoSpace, NotFound, ProtocolError,
+                     StaleKey, TableDropped, Timeout, Unsupported)
+from .sampler import Sampler
+from .signature import Column
+from .store import Store, open
+from .table import Table
+from .views import RateLimiter, View
+from .writer import Writer
+
+__version__ = _core.build_info()["version"]
+
+__all__ = [
+    "AccessDenied", "AlreadyExists", "Batch", "BatchCopy", "Busy", "Closed", "Column",
+    "Disconnected", "Empty", "Error", "Fenced", "Forked", "InvalidArgument", "NoMemory", "NoSpace",
+    "NodeDown", "NotFound", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
+    "TableDropped", "Timeout", "Unsupported", "Updated", "View", "Writer", "build_info", "errors",
+    "info", "open", "signature", "views",
+]
+
+
+def build_info():
+    """What this build has: a dict of ``version``; ``remote``: shm: and relive:// stores, which need
+    the headers of protobuf-c and OpenSSL; ``libpmem``: DAX devices are flushed by libpmem where it
+    is installed, else everything by msync; ``programs``: paths of the command and the daemons.
+
+    >>> sorted(build_info())
+    ['libpmem', 'programs', 'remote', 'version']
+    """
+    found = {name: _programs.find(name) for name in _programs.NAMES}
+    return {**_core.build_info(), "programs": {name: path for name, path in found.items() if path}}

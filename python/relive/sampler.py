@@ -1,0 +1,93 @@
+"""Samplers: the learner's path."""
+
+from . import _core, errors
+
+_LAYOUTS = ("dense", "window")
+_WEIGHTS = ("batch", "raw")
+_HELD = 3  # batches that a loop over a sampler may hold at a time
+
+_TINY = 5e-324  # the library takes 0 for its defaults
+
+
+class Sampler(_core.Sampler):
+    """Draws batches, from ``table.sampler()``; threads may share it. An iterator and a context
+    manager.
+
+    :param batch_size: items of a batch, 1 to 65536.
+    :param view: index of the view that is drawn from.
+    :param n_step: steps of the return, up to the view's; None = the view's.
+    :param gamma: discount of the n-step return, 0 to 1.
+    :param beta: importance exponent, 0 (no weights) to 8; ``sampler.beta`` can be set.
+    :param layout: ``"dense"``, or ``"window"``: obs and next_obs are strided views of one array, so
+        that frames which they share lie once.
+    :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: as it is.
+    :param prefetch: batches that a thread keeps sampled ahead; 0 = none. They are as old as that:
+        their priorities are those of before the updates since.
+    :param batches: batches that exist at once; None = prefetch + 3. More are held: Busy.
+    :param timeout: seconds that the iterator waits for a batch, then Timeout; None = for ever.
+    :param rank, world_size: data-parallel learners: this one's disjoint share of the strata of each
+        draw. Each learner draws batch_size items.
+    :param seed: of the draws; None = from the system.
+    :param independent: draws independent of each other instead of stratified.
+    :param short_batch: give fewer items rather than wait when items keep being overwritten.
+    :param defer_updates: add priority changes to upper levels every so many updates.
+    :param pin_memory: batches in pinned host memory, for copies to a CUDA device that do not wait
+        (needs torch with CUDA).
+    :param allocator: a function of a number of bytes that gives a writable buffer aligned to 64
+        bytes, for batches in memory of your own.
+
+    **sample(n=None, beta=None, timeout=None)**: a batch now, as :meth:`Table.sample`.
+    **next()**: the next batch of batch_size items.
+    **update_priorities(keys, td_error=None, priorities=None, strict=False)**: as
+    :meth:`Table.update_priorities`.
+    **flush()**: adds deferred updates now. **stats()**: counters, a dict. **close()**: batches
+    stay readable.
+    """
+
+    def __new__(cls, table, batch_size=256, *, view=0, n_step=None, gamma=0.99, beta=0.4,
+                layout="dense", weights="batch", prefetch=2, batches=None, timeout=None, rank=0,
+                world_size=1, seed=None, independent=False, short_batch=False, defer_updates=0,
+                pin_memory=False, allocator=None, _reopen=None):
+        if not beta >= 0:
+            raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
+        if batch_size < 1 or n_step == 0 or world_size < 1:
+            raise errors.InvalidArgument("batch_size %r, n_step %r, world_size %r: want 1 or more"
+                                         % (batch_size, n_step, world_size))
+        if pin_memory:
+            from .torch import pinned_memory as allocator
+        return super().__new__(
+            cls, table, view=view, batch_size=batch_size, n_step=n_step or 0,
+            gamma=gamma or _TINY, beta=beta or -1.0, layout=_index(_LAYOUTS, "layout", layout),
+            weights=_index(_WEIGHTS, "weights", weights),
+            batches=prefetch + _HELD if batches is None else batches,
+            defer_updates=defer_updates, seed=_seed(seed), rank=rank, world_size=world_size,
+            independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
+            allocator=allocator)
+
+    def __init__(self, table, batch_size=256, *, _reopen=None, **options):
+        self._reopen = (_reopen.store, _reopen.name) if _reopen is not None else None
+        self._options = dict(options, batch_size=batch_size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        return _open_sampler, (*self._reopen, self._options)
+
+
+def _open_sampler(store, name, options):
+    return store.table(name).sampler(**options)
+
+
+def _index(choices, name, value):
+    if value not in choices:
+        raise errors.InvalidArgument("%s %r, want one of %s" % (name, value, ", ".join(choices)))
+    return choices.index(value)
+
+
+def _seed(seed):
+    """The library takes 0 for a seed from the system."""
+    return 0 if seed is None else seed % (2**64 - 1) + 1

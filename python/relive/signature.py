@@ -1,0 +1,170 @@
+"""Signatures: what one step consists of.
+
+A signature is made from a dict of columns, a numpy structured dtype or gymnasium spaces, which may
+be nested in each other:
+
+>>> for column in columns_of({"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}):
+...     print(column)
+Column(name='obs', shape=(4,), dtype='float32', role='obs')
+Column(name='action', shape=(), dtype='int64', role='plain')
+Column(name='reward', shape=(), dtype='float32', role='reward')
+"""
+
+import dataclasses
+
+import numpy as np
+
+from . import _core, _nested, errors
+
+ROLES = ("plain", "obs", "reward", "next")
+
+# Names that a batch or a call has already.
+RESERVED = frozenset((
+    "terminated", "truncated", "final", "td_error", "policy_version", "env", "key", "weight",
+    "probability", "priority", "discount", "steps", "n", "names", "table_size", "copy", "release"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One value of a step.
+
+    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64) are those of
+    one step of one environment. ``role`` says what sampling does with it:
+
+    * ``"plain"``: as stored at the step, such as an action;
+    * ``"obs"``: stacked, and also given as ``next_<name>`` n steps later;
+    * ``"reward"``: a scalar of float32 or float64, summed to the n-step return;
+    * ``"next"``: a next observation that the actor stores: taken from the return's last step.
+
+    Without a role, it comes from the name: ``obs``, ``reward``, ``next_obs`` and names that begin
+    with ``obs__`` or ``next_obs__``; all others are plain.
+    """
+
+    name: str
+    shape: tuple = ()
+    dtype: str = "float32"
+    role: str = None
+
+    def __post_init__(self):
+        set_ = object.__setattr__
+        set_(self, "shape", _shape(self.shape, self.name))
+        set_(self, "dtype", _dtype(self.dtype, self.name))
+        set_(self, "role", self.role or _role_of(self.name))
+        if self.role not in ROLES:
+            raise errors.InvalidArgument(
+                "column %s: role %r, want one of %s" % (self.name, self.role, ", ".join(ROLES)))
+        if self.name in RESERVED:
+            raise errors.InvalidArgument("column %s: a batch has a value of that name" % self.name)
+
+    @property
+    def nbytes(self):
+        """Bytes of one step."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    def _core_tuple(self):
+        return (self.name, _core.dtypes[self.dtype], ROLES.index(self.role), self.shape)
+
+    @classmethod
+    def _of_core(cls, values):
+        name, dtype, role, shape = values
+        column = object.__new__(cls)  # one made by a C program may have any name
+        names = {code: text for text, code in _core.dtypes.items()}
+        for key, value in (("name", name), ("shape", shape), ("dtype", names[dtype]),
+                           ("role", ROLES[role])):
+            object.__setattr__(column, key, value)
+        return column
+
+
+def _shape(shape, name):
+    if isinstance(shape, (int, np.integer)):
+        shape = (shape,)
+    try:
+        return tuple(int(size) for size in shape)
+    except TypeError:
+        raise errors.InvalidArgument("column %s: shape %r" % (name, shape)) from None
+
+
+def _dtype(dtype, name):
+    try:
+        text = np.dtype(dtype).newbyteorder("=").name
+    except TypeError:
+        text = str(dtype)
+    if text not in _core.dtypes:
+        raise errors.InvalidArgument(
+            "column %s: dtype %s, want one of %s" % (name, text, ", ".join(_core.dtypes)))
+    return text
+
+
+def _role_of(name):
+    first = name.split(_nested.SEPARATOR)[0]
+    return {"obs": "obs", "reward": "reward", "next_obs": "next"}.get(first, "plain")
+
+
+def columns_of(spec):
+    """The columns of a signature, as a list of :class:`Column`.
+
+    ``spec``: a dict whose values are a dtype, ``(shape, dtype)``, a :class:`Column`, a gymnasium
+    space or a dict of such; a numpy structured dtype; a ``gymnasium.spaces.Dict``; or columns.
+    Raises :class:`InvalidArgument`.
+    """
+    if isinstance(spec, (list, tuple)) and all(isinstance(item, Column) for item in spec):
+        return list(spec)
+    if isinstance(spec, np.dtype):
+        return _of_structured(spec)
+    if hasattr(spec, "spaces"):
+        spec = spec.spaces
+    if not hasattr(spec, "items"):
+        raise errors.InvalidArgument(
+            "signature: want a dict of columns, a structured dtype or a space, not %r" % (spec,))
+    columns = []
+    for name, value in spec.items():
+        columns += _of_value(str(name), value)
+    return columns
+
+
+def _of_structured(dtype):
+    if not dtype.names:
+        raise errors.InvalidArgument("signature: dtype %s has no fields" % dtype)
+    columns = []
+    for name in dtype.names:
+        base, shape = dtype.fields[name][0].subdtype or (dtype.fields[name][0], ())
+        if base.names:
+            columns += [dataclasses.replace(c, name=name + _nested.SEPARATOR + c.name, role=None)
+                        for c in _of_structured(base)]
+        else:
+            columns.append(Column(name, shape, base))
+    return columns
+
+
+def _of_value(name, value):
+    if isinstance(value, Column):
+        return [dataclasses.replace(value, name=name)]
+    if hasattr(value, "spaces"):  # gymnasium's Dict and Tuple
+        inner = value.spaces
+        value = inner if hasattr(inner, "items") else dict(enumerate(inner))
+    if hasattr(value, "items"):
+        columns = []
+        for key, part in value.items():
+            columns += _of_value(name + _nested.SEPARATOR + str(key), part)
+        return columns
+    if hasattr(value, "sample") and hasattr(value, "contains"):
+        return [_of_space(name, value)]
+    if isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], str):
+        return [Column(name, *value)]
+    return [Column(name, (), value)]
+
+
+def _of_space(name, space):
+    if space.shape is None or space.dtype is None:
+        raise errors.InvalidArgument("column %s: %s has no fixed shape" % (name, space))
+    return Column(name, space.shape, space.dtype)
+
+
+def of_env(env, reward="float32"):
+    """The usual signature of a gymnasium environment or vector of them: obs, action, reward.
+
+    ``env``: its single observation and action spaces are taken where it is a vector.
+    """
+    obs = getattr(env, "single_observation_space", env.observation_space)
+    action = getattr(env, "single_action_space", env.action_space)
+    return columns_of({"obs": obs, "action": action, "reward": reward})

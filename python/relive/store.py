@@ -1,0 +1,166 @@
+"""Stores: where experience lives."""
+
+import atexit
+import threading
+import weakref
+
+from . import _core, errors, info
+from .signature import columns_of
+from .table import Table
+from .views import View
+
+_PAGES = ("auto", "small", "huge")
+
+_open_stores = weakref.WeakSet()
+_shared = weakref.WeakValueDictionary()  # opened by unpickling
+_shared_lock = threading.Lock()
+
+
+class Store:
+    """A store, from :func:`relive.open`. A context manager; closing it closes what came of it.
+
+    Threads may share a store and its tables. A forked child may not (:class:`relive.Forked`), but a
+    store of ``shm:`` or ``relive://`` and its tables can be pickled: what arrives is opened there.
+    """
+
+    def __init__(self, uri, *, pages="auto", pool_bytes=0, timeout=5.0, token=None,
+                 read_only=False):
+        if pages not in _PAGES:
+            raise errors.InvalidArgument("pages %r, want one of %s" % (pages, ", ".join(_PAGES)))
+        self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
+                             read_only=read_only)
+        self.uri = uri
+        self._core = _core.Store(uri, pages=_PAGES.index(pages), pool_bytes=pool_bytes,
+                                 timeout_ns=round(timeout * 1e9), token=token,
+                                 read_only=read_only)
+        self._tables = weakref.WeakSet()
+        _open_stores.add(self)
+
+    def create_table(self, name, signature, capacity, *, shards=1, views=(), rate_limiter=None,
+                     max_writers=0, max_clients=0, block=0, row_crc=None):
+        """Creates a table, or opens the one of that name if it was made of the same arguments.
+
+        :param signature: what a step consists of: see :func:`relive.signature.columns_of`.
+        :param capacity: steps that stay drawable.
+        :param shards: parts of the table, spread over the memory nodes.
+        :param views: up to 8 :class:`relive.View`; none is one view of single transitions.
+        :param rate_limiter: of the views that have none of their own.
+        :param max_writers: environments that append at once; 0 = 4.
+        :param max_clients: writers and samplers open at once; 0 = 64.
+        :param block: rows that an environment claims at once; 0 = chosen from the above.
+        :param row_crc: rows carry a checksum; None = where they lie in files.
+        :raises AlreadyExists: another signature or other options.
+        :raises NoSpace: the pool is full.
+        :raises InvalidArgument: names what is wrong, and the numbers where sizes do not fit.
+        """
+        views = tuple(views) or (View(),)
+        limited = [_with_limiter(view, rate_limiter) for view in views]
+        core = _core.Table.create(
+            self._core, name, [column._core_tuple() for column in columns_of(signature)],
+            [view._core_tuple() for view in limited], capacity, shards, max_writers, max_clients,
+            block, {None: 0, True: 1, False: 2}[row_crc])
+        return self._add(core)
+
+    def table(self, name):
+        """Opens a table. Raises :class:`relive.NotFound`."""
+        return self._add(_core.Table.open(self._core, name))
+
+    def _add(self, core):
+        table = Table(self, core)
+        self._tables.add(table)
+        return table
+
+    def drop_table(self, name):
+        """Removes a table for everybody; what is open on it raises TableDropped from now on."""
+        self._core.drop(name)
+
+    def tables(self):
+        """Names of the tables."""
+        return sorted(self._core.tables())
+
+    def info(self):
+        """A :class:`relive.info.StoreInfo`."""
+        return info.StoreInfo._of_core(self._core.info())
+
+    def persist(self):
+        """Makes what was appended before durable: ``embed:FILE``, and nodes on files."""
+        self._core.persist()
+
+    def close(self):
+        """Closes the store, its tables, their writers and samplers. Arrays of batches stay."""
+        for table in list(self._tables):
+            table.close()
+        self._core.close()
+        _open_stores.discard(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return "<relive.Store %s%s>" % (self.uri, "" if self._core.is_open else " closed")
+
+    def __reduce__(self):
+        if self.uri.startswith("embed:"):
+            raise TypeError("%s lives in this process: processes share shm: or relive:// stores"
+                            % self.uri)
+        return _open_shared, (self.uri, tuple(sorted(self._options.items())))
+
+
+def _with_limiter(view, limiter):
+    if limiter is None or view.rate_limiter is not None:
+        return view
+    return View(**{**view.__dict__, "rate_limiter": limiter})
+
+
+def _open_shared(uri, options):
+    """One store in a process for all that was pickled of it."""
+    with _shared_lock:
+        store = _shared.get((uri, options))
+        if store is None or not store._core.is_open:
+            store = Store(uri, **dict(options))
+            _shared[uri, options] = store
+        return store
+
+
+def open(uri="embed:", **options):
+    """Opens a store.
+
+    * ``"embed:"``: in this process, in memory; gone when closed.
+    * ``"embed:FILE"``: in this process, kept in a file or a DAX device; reopened after a crash.
+    * ``"shm:NAME"``: the store NAME that ``relive up`` runs on this host.
+    * ``"relive://HOST:PORT"``: the metadata server there.
+
+    :param pages: ``embed:`` memory on ``"auto"``, ``"small"`` or ``"huge"`` pages.
+    :param pool_bytes: ``embed:``: the most memory, or the size of a new file; 0 = all that is free,
+        or a file of 1 GiB.
+    :param timeout: of connecting and of every control call, in seconds.
+    :param token: shared secret of the store; None = the file ``token`` in its directory.
+    :param read_only: only look: no append, no update.
+    :raises NotFound, Disconnected, Timeout, AccessDenied, Busy, ProtocolError, NoSpace, NoMemory,
+        InvalidArgument, Unsupported:
+
+    >>> with open("embed:") as store:
+    ...     table = store.create_table("replay", {"obs": ((4,), "float32"), "action": "int64",
+    ...                                           "reward": "float32"}, capacity=1000)
+    ...     with table.writer() as writer:
+    ...         for step in range(10):
+    ...             writer.append(obs=[step] * 4, action=0, reward=1.0, terminated=step == 9)
+    ...     batch = table.sample(4)
+    ...     updated = table.update_priorities(batch.key, td_error=[0.1, 0.2, 0.3, 0.4])
+    >>> batch.obs.shape, batch.next_obs.dtype, batch.reward.tolist()
+    ((4, 4), dtype('float32'), [1.0, 1.0, 1.0, 1.0])
+    """
+    return Store(uri, **options)
+
+
+@atexit.register
+def _close_all():
+    """Completes what writers hold back. Errors are nobody's any more."""
+    for store in list(_open_stores):
+        try:
+            store.close()
+        except errors.Error:
+            pass

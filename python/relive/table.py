@@ -1,0 +1,161 @@
+"""Tables: where steps go in and batches come out."""
+
+import weakref
+
+from . import info
+from .sampler import Sampler
+from .signature import Column
+from .writer import open_writer
+
+
+class Table:
+    """A table, from ``store.create_table`` or ``store.table``. Threads may share it."""
+
+    def __init__(self, store, core):
+        self.store = store
+        self._core = core
+        self._handles = weakref.WeakSet()
+        self._samplers = {}  # of sample(): options -> Sampler
+        self._last = {}      # view -> the last of those
+
+    @property
+    def name(self):
+        return self._core.name
+
+    @property
+    def columns(self):
+        """The signature: a list of :class:`relive.Column`."""
+        return [Column._of_core(column) for column in self._core.columns]
+
+    # -------- actors --------
+
+    def writer(self, num_envs=None, *, autoreset=None, timeout=None):
+        """A :class:`relive.Writer`, for one thread at a time.
+
+        :param num_envs: None = one environment, whose values have no batch dimension; E = a vector
+            of E, whose values begin with a dimension of E.
+        :param autoreset: what the environment does after an episode ended, as gymnasium says it:
+
+            * ``"next_step"`` (default of vectors, as gymnasium's): the next step ignores its action
+              and resets. Its row is stored as the final observation of the episode, no transition.
+            * ``"same_step"``: the step that ends an episode returns the next one's first
+              observation. Give ``append(final_obs=infos.get("final_obs"))``, or steps that were
+              truncated are no items, since nobody knows what came after them.
+            * ``"disabled"`` (default of one environment): you reset. Give
+              ``append(final_obs=next_obs)``; it is taken where an episode ended.
+
+            A ``gymnasium.vector.AutoresetMode`` is taken, too.
+        :param timeout: seconds that an append waits for the rate limiter or for room; None = for
+            ever.
+        :raises NoSpace: more environments than max_writers, or no client slot is free.
+        """
+        writer = open_writer(self._core, num_envs, autoreset, timeout)
+        self._handles.add(writer)
+        return writer
+
+    # -------- learners --------
+
+    def sampler(self, batch_size=256, **options):
+        """A :class:`relive.Sampler`: an iterator over batches that are sampled ahead.
+
+        See :class:`relive.Sampler` for the options.
+        """
+        sampler = Sampler(self._core, batch_size, _reopen=self, **options)
+        self._handles.add(sampler)
+        return sampler
+
+    def sample(self, n=256, beta=None, timeout=None, *, view=0, n_step=None, gamma=0.99,
+               layout="dense"):
+        """Draws a batch of ``n`` items: a :class:`relive.Batch`.
+
+        :param beta: importance exponent, 0 (no weights) to 8; None = 0.4.
+        :param timeout: seconds to wait for the rate limiter or for items; None = for ever.
+        :param view: index of the view that is drawn from.
+        :param n_step: steps of the return, up to the view's; None = the view's.
+        :param gamma: discount of the n-step return.
+        :param layout: ``"dense"``, or ``"window"``: frames that obs and next_obs share lie once.
+        :raises Timeout: the message says what it waits for.
+        :raises Empty: with a timeout of 0.
+        :raises Busy: too many batches are held: drop one, or copy it with ``batch.copy()``.
+
+        The batch's memory is used again when the batch and all arrays of it are gone; four may be
+        held at a time. For more options or for batches sampled ahead, open a :meth:`sampler`.
+        """
+        sampler = self._samplers.get((view, n_step, gamma, layout))
+        if sampler is None or n > sampler.batch_size:
+            sampler = self._open_sampler(n, view, n_step, gamma, layout)
+        return sampler.sample(n, beta, timeout)
+
+    def _open_sampler(self, n, view=0, n_step=None, gamma=0.99, layout="dense"):
+        old = self._samplers.pop((view, n_step, gamma, layout), None)
+        if old is not None:
+            old.close()  # its batches stay
+        sampler = self.sampler(n, view=view, n_step=n_step, gamma=gamma, layout=layout,
+                               prefetch=0, batches=4)
+        self._samplers[view, n_step, gamma, layout] = self._last[view] = sampler
+        return sampler
+
+    def update_priorities(self, keys, td_error=None, priorities=None, *, view=0, strict=False):
+        """Sets the priorities of items, after a learner has looked at them.
+
+        :param keys: ``batch.key``, of this or an earlier batch; uint64 (or int64 of the same bits).
+        :param td_error: TD errors; their absolute values count: (\\|td\\| + eps)^alpha.
+        :param priorities: instead of td_error: ready priorities p^alpha, 0 or more.
+        :param view: index of the view that was sampled.
+        :param strict: raise StaleKey if any key is stale; the others are updated in any case.
+        :returns: counts ``updated``, ``stale`` and ``clamped``. A key given twice takes its last
+            value. Keys of items that were overwritten meanwhile are dropped and counted.
+        :raises InvalidArgument: NaN, infinite or (priorities) negative values, keys of another
+            table, a view without priorities: nothing was changed.
+        """
+        sampler = self._last.get(view)
+        if sampler is None:
+            sampler = self._open_sampler(256, view)
+        return sampler.update_priorities(keys, td_error, priorities, strict=strict)
+
+    def dataset(self, batch_size=256, **options):
+        """A torch ``IterableDataset`` of dicts of tensors: see :mod:`relive.torch`."""
+        from .torch import ReplayDataset
+        return ReplayDataset(self, batch_size, **options)
+
+    # -------- the rest --------
+
+    def info(self):
+        """A :class:`relive.info.TableInfo`."""
+        return info.TableInfo._of_core(self._core.info())
+
+    def verify(self):
+        """Checks every invariant: a :class:`relive.info.VerifyReport`. Reads the whole tree."""
+        return info.VerifyReport._of_core(self._core.verify())
+
+    def close(self):
+        """Closes the table, its writers and samplers."""
+        self._samplers.clear()
+        self._last.clear()
+        for handle in list(self._handles):
+            handle.close()
+        self._core.close()
+
+    def __len__(self):
+        """Items of the first view that are live now."""
+        return self._core.info()["views"][0]["items"]
+
+    def __bool__(self):
+        return True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return "<relive.Table %s of %s%s>" % (self.name, self.store.uri,
+                                              "" if self._core.is_open else " closed")
+
+    def __reduce__(self):
+        return _open_table, (self.store, self.name)
+
+
+def _open_table(store, name):
+    return store.table(name)

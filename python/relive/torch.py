@@ -1,0 +1,84 @@
+"""What needs PyTorch: datasets and pinned memory. Imported only if it is asked for."""
+
+import os
+
+import numpy as np
+import torch
+
+from . import errors
+from .store import Store
+
+_SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with unsigned integers
+
+
+def tensors(batch):
+    """The arrays of a batch as a dict of tensors on its memory. ``key`` is copied, and becomes
+    int64 of the same bits, which update_priorities takes; other unsigned integers become larger
+    signed ones."""
+    result = {}
+    for name in batch.names:
+        array = batch[name]
+        if array.dtype == np.uint64:
+            array = array.view(np.int64).copy()
+        elif array.dtype.name in _SIGNED:
+            array = array.astype(_SIGNED[array.dtype.name])
+        result[name] = torch.from_numpy(array)
+    return result
+
+
+def pinned_memory(nbytes):
+    """An allocator for samplers: page-locked host memory."""
+    if not torch.cuda.is_available():
+        raise errors.Unsupported("pin_memory: torch has no CUDA here")
+    return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+
+
+class ReplayDataset(torch.utils.data.IterableDataset):
+    """Batches of a table as dicts of tensors, for ``DataLoader(dataset, batch_size=None)``.
+
+    ``options`` are those of :class:`relive.Sampler`. With workers, each opens the store for itself
+    (so not ``embed:``) and draws its disjoint share of the strata, within the share of this
+    process's rank. ``dataset.update_priorities`` is the table's.
+    """
+
+    def __init__(self, table, batch_size=256, **options):
+        super().__init__()
+        self._table = table
+        self._options = dict(options, batch_size=batch_size)
+        self._pid = os.getpid()
+
+    def _open_table(self):
+        """The table, in this process: a worker that was forked has its own."""
+        if os.getpid() == self._pid:
+            return self._table, None
+        old = self._table.store
+        if old.uri.startswith("embed:"):
+            raise errors.Forked("%s lives in the parent: use num_workers=0, or shm:" % old.uri)
+        store = Store(old.uri, **old._options)
+        return store.table(self._table.name), store
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        options = dict(self._options)
+        if worker is not None:
+            world_size = options.get("world_size", 1)
+            options["rank"] = options.get("rank", 0) * worker.num_workers + worker.id
+            options["world_size"] = world_size * worker.num_workers
+        table, store = self._open_table()
+        try:
+            with table.sampler(**options) as sampler:
+                for batch in sampler:
+                    yield tensors(batch)
+        finally:
+            if store is not None:
+                store.close()
+
+    def update_priorities(self, keys, td_error=None, priorities=None, **options):
+        """As :meth:`relive.Table.update_priorities`."""
+        return self._table.update_priorities(keys, td_error, priorities, **options)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_pid": None}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, _pid=os.getpid())

@@ -1,0 +1,94 @@
+"""Views: which items exist and how they are drawn; rate limiters."""
+
+import dataclasses
+
+from . import _core, errors
+
+SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
+
+
+@dataclasses.dataclass(frozen=True)
+class RateLimiter:
+    """When samples and inserts may go on.
+
+    A sample of n items is admitted when ``inserts * samples_per_insert - samples - n >= min_diff``,
+    an insert of n when the same expression with it stays ``<= max_diff``, and nothing is sampled
+    before ``min_size`` items were ever committed. All zero: from the first item on, and no other
+    limit. Calls that are not admitted wait for their timeout.
+
+    >>> RateLimiter.of_min_size(1000).min_size
+    1000
+    """
+
+    min_size: int = 0
+    samples_per_insert: float = 0.0
+    min_diff: float = 0.0
+    max_diff: float = 0.0
+
+    @classmethod
+    def of_min_size(cls, min_size):
+        """Never before ``min_size`` items, otherwise free."""
+        return cls(*_core.limiter_min_size(min_size))
+
+    @classmethod
+    def sample_to_insert(cls, samples_per_insert, min_size, error_buffer):
+        """Keeps samples / inserts at a ratio, within ``error_buffer`` samples to either side."""
+        return cls(*_core.limiter_sample_to_insert(samples_per_insert, min_size, error_buffer))
+
+    @classmethod
+    def queue(cls, size):
+        """Every item once, at most ``size`` ahead: for views with max_times_sampled=1."""
+        return cls(*_core.limiter_queue(size))
+
+    @classmethod
+    def stack(cls, size):
+        """As queue, for the newest first."""
+        return cls(*_core.limiter_stack(size))
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Items are windows on the steps of a table; views of one table share its rows.
+
+    * ``stack``: observations stacked, padded with the first at the start of an episode.
+    * ``n_step``: the longest n-step return that a sampler may ask for.
+    * ``selector``: ``"prioritized"``, ``"uniform"``, ``"fifo"`` or ``"lifo"``.
+    * ``period``: items at every period-th step of an episode.
+    * ``max_times_sampled``: 0 for no limit.
+    * ``max_staleness``: policy versions behind the newest seen; 0 for no limit.
+    * ``alpha``: priority exponent, above 0 and at most 8: priority is (\\|TD error\\| + eps)^alpha.
+    * ``rate_limiter``: a :class:`RateLimiter`, or None for no limit.
+    """
+
+    stack: int = 1
+    n_step: int = 1
+    selector: str = "prioritized"
+    period: int = 1
+    max_times_sampled: int = 0
+    max_staleness: int = 0
+    alpha: float = 0.6
+    eps: float = 1e-6
+    rate_limiter: RateLimiter = None
+
+    def __post_init__(self):
+        if self.selector not in SELECTORS:
+            raise errors.InvalidArgument("view: selector %r, want one of %s"
+                                         % (self.selector, ", ".join(SELECTORS)))
+        for name in ("stack", "n_step", "period", "alpha", "eps"):
+            if not getattr(self, name) > 0:
+                raise errors.InvalidArgument(
+                    "view: %s %r, want more than 0%s"
+                    % (name, getattr(self, name),
+                       "; selector='uniform' ignores priorities" if name == "alpha" else ""))
+
+    def _core_tuple(self):
+        limiter = self.rate_limiter or RateLimiter()
+        return (self.stack, self.n_step, SELECTORS.index(self.selector), self.period,
+                self.max_times_sampled, self.max_staleness, self.alpha, self.eps,
+                limiter.min_size, limiter.samples_per_insert, limiter.min_diff, limiter.max_diff)
+
+    @classmethod
+    def _of_core(cls, values):
+        stack, n_step, selector, period, times, staleness, alpha, eps = values[:8]
+        return cls(stack, n_step, SELECTORS[selector], period, times, staleness, alpha, eps,
+                   RateLimiter(*values[8:]))

@@ -1,0 +1,78 @@
+"""Writers: the actor's path."""
+
+from . import _core, _nested, errors
+
+_MODES = ("next_step", "same_step", "disabled")
+
+
+class Writer(_core.Writer):
+    """Appends steps, from ``table.writer()``; for one thread at a time. A context manager.
+
+    **append(**values)**: one step of the environment, or of each environment of a vector.
+
+    * one value for each column of the signature: anything that numpy makes an array of the column's
+      shape (after a dimension of num_envs, if it was given) of, including torch tensors on the
+      host. Arrays of the column's dtype are used in place; others are converted if numpy's
+      same_kind rule allows it, and integers if they fit;
+    * ``terminated``, ``truncated``: bool, or an array of E;
+    * ``final_<column>`` for each observation column: see ``autoreset`` of :meth:`Table.writer`;
+    * ``final``: bool: this row is only the observation after an episode's last action;
+    * ``td_error``: initial TD errors (absolute values count); without them new items take the
+      running maximum of the view;
+    * ``policy_version``: of the policy that acted.
+
+    **extend(env=0, **values)**: n consecutive steps of one environment, as arrays of n.
+
+    **end_episode(env=0, **observation)**: ends the episode of an environment, with its last
+    observation if it is given: items that wait for later steps are completed.
+
+    All wait for the rate limiter and for room: :class:`relive.Timeout` after the writer's timeout.
+    A vector's step goes in as a whole or not at all; of extend's steps a part may be in. Other
+    errors: InvalidArgument (names the column), Fenced, TableDropped, NodeDown, Forked, Closed.
+
+    **close()**: completes the pending items of all environments. **stats()**: counters, a dict.
+    """
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        raise TypeError("a writer is its process's: send the table and open a writer there")
+
+
+class NestedWriter(Writer):
+    """A writer whose observations come as dicts or tuples."""
+
+    def append(self, **values):
+        super().append(**_nested.flatten(values))
+
+    def extend(self, **values):
+        super().extend(**_nested.flatten(values))
+
+    def end_episode(self, **values):
+        super().end_episode(**_nested.flatten(values))
+
+
+def _mode(autoreset, num_envs):
+    if autoreset is None:
+        return "disabled" if num_envs is None else "next_step"
+    value = getattr(autoreset, "value", autoreset)  # an enum of gymnasium: "NextStep"
+    text = str(value)
+    mode = "".join("_" + c.lower() if c.isupper() else c for c in text).strip("_")
+    if mode not in _MODES:
+        raise errors.InvalidArgument("autoreset %r, want one of %s"
+                                     % (autoreset, ", ".join(_MODES)))
+    return mode
+
+
+def open_writer(table, num_envs, autoreset, timeout):
+    """For Table.writer."""
+    if num_envs is not None and num_envs < 1:
+        raise errors.InvalidArgument("num_envs %r: want 1 or more, or None" % (num_envs,))
+    names = [column[0] for column in table.columns]
+    kind = NestedWriter if _nested.is_nested(names) else Writer
+    return kind(table, num_envs or 1, num_envs is not None,
+                _MODES.index(_mode(autoreset, num_envs)), timeout)

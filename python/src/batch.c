@@ -1,0 +1,437 @@
+#include "python/src/batch.h"
+
+#include "python/src/column.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PyTypeObject *batch_type, *lease_type, *column_type;
+static PyObject *as_array; /* numpy.asarray */
+
+/* -------- layout -------- */
+
+static void set_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
+{
+	to->offset = (size_t)((const uint8_t *)from->data - memory);
+	to->dtype = dtype_of(from->dtype);
+	to->ndim = (int)from->ndim;
+	for (uint32_t d = 0; d < from->ndim; d++) {
+		to->shape[d] = from->shape[d];
+		to->strides[d] = from->strides[d];
+	}
+}
+
+/* The arrays that are members of struct rlv_batch. */
+static void set_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
+{
+	const struct {
+		const void *data;
+		uint32_t dtype;
+	} extras[LAYOUT_EXTRAS] = {
+		{ batch->key, RLV_U64 },
+		{ batch->weight, RLV_F32 },
+		{ batch->probability, RLV_F64 },
+		{ batch->priority, RLV_F32 },
+		{ batch->policy_version, RLV_U32 },
+	};
+
+	for (uint32_t e = 0; e < LAYOUT_EXTRAS; e++) {
+		struct array_layout *to = &layout->arrays[layout->n_arrays++];
+
+		to->offset = (size_t)((const uint8_t *)extras[e].data - memory);
+		to->dtype = dtype_of(extras[e].dtype);
+		to->ndim = 1;
+		to->strides[0] = to->dtype->bytes;
+		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
+	}
+}
+
+static PyObject *names_tuple(const struct rlv_batch *batch)
+{
+	static const char *const extras[LAYOUT_EXTRAS] = { "key", "weight", "probability",
+							   "priority", "policy_version" };
+	PyObject *names = PyTuple_New(batch->n_arrays + LAYOUT_EXTRAS);
+
+	for (uint32_t a = 0; names && a < batch->n_arrays + LAYOUT_EXTRAS; a++) {
+		const char *text = a < batch->n_arrays ? batch->arrays[a].name
+						       : extras[a - batch->n_arrays];
+		PyObject *name = PyUnicode_FromString(text);
+
+		if (!name || PyTuple_SetItem(names, a, name))
+			Py_CLEAR(names);
+	}
+	return names;
+}
+
+struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slot)
+{
+	struct layout *layout = calloc(1, sizeof(*layout));
+	PyObject *args;
+
+	if (!layout) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	layout->refs = 1;
+	for (uint32_t a = 0; a < batch->n_arrays; a++)
+		set_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], slot->memory);
+	set_extras(layout, batch, slot->memory);
+	layout->names = names_tuple(batch);
+	args = layout->names ? PyTuple_Pack(1, layout->names) : NULL;
+	layout->index = args ? python_call("relive._nested", "index", args) : NULL;
+	Py_XDECREF(args);
+	if (!layout->index) {
+		layout_put(layout);
+		return NULL;
+	}
+	return layout;
+}
+
+void layout_put(struct layout *layout)
+{
+	if (--layout->refs)
+		return;
+	Py_XDECREF(layout->names);
+	Py_XDECREF(layout->index);
+	free(layout);
+}
+
+/* -------- lease: keeps the slot from being filled again -------- */
+
+struct lease {
+	PyObject_HEAD struct layout *layout;
+	struct slot *slot;
+	uint32_t n;
+};
+
+static PyObject *lease_make(struct layout *layout, struct slot *slot)
+{
+	allocfunc alloc = (allocfunc)PyType_GetSlot(lease_type, Py_tp_alloc);
+	struct lease *lease = (struct lease *)alloc(lease_type, 0);
+
+	if (!lease) {
+		atomic_store_explicit(&slot->returned, true, memory_order_release);
+		return NULL;
+	}
+	slot_get(slot);
+	lease->slot = slot;
+	layout->refs++;
+	lease->layout = layout;
+	lease->n = slot->batch->n;
+	return (PyObject *)lease;
+}
+
+static void lease_dealloc(PyObject *object)
+{
+	struct lease *lease = (struct lease *)object;
+
+	/* release, with the acquire of the sampler: all reads of the arrays before it is filled */
+	atomic_store_explicit(&lease->slot->returned, true, memory_order_release);
+	slot_put(lease->slot);
+	layout_put(lease->layout);
+	object_free(lease);
+}
+
+static PyType_Slot lease_slots[] = { { Py_tp_dealloc, lease_dealloc }, { 0, NULL } };
+static PyType_Spec lease_spec = {
+	.name = "relive._core.Lease",
+	.basicsize = sizeof(struct lease),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = lease_slots,
+};
+
+/* -------- column: one array of a lease, as a buffer -------- */
+
+struct batch_column {
+	PyObject_HEAD struct lease *lease;
+	const struct array_layout *array;
+	Py_ssize_t shape[LAYOUT_DIMS];
+};
+
+static int column_getbuffer(PyObject *object, Py_buffer *view, int flags)
+{
+	struct batch_column *column = (struct batch_column *)object;
+	const struct array_layout *array = column->array;
+
+	if (array->read_only && flags & PyBUF_WRITABLE) {
+		PyErr_SetString(PyExc_BufferError, "keys are read-only");
+		return -1;
+	}
+	*view = (Py_buffer){
+		.buf = column->lease->slot->memory + array->offset,
+		.itemsize = array->dtype->bytes,
+		.readonly = array->read_only,
+		.ndim = array->ndim,
+		.format = (char *)(uintptr_t)array->dtype->format,
+		.shape = column->shape,
+		.strides = (Py_ssize_t *)(uintptr_t)array->strides,
+	};
+	view->len = view->itemsize;
+	for (int d = 0; d < array->ndim; d++)
+		view->len *= column->shape[d];
+	Py_INCREF(object);
+	view->obj = object;
+	return 0;
+}
+
+static void column_dealloc(PyObject *object)
+{
+	struct batch_column *column = (struct batch_column *)object;
+
+	Py_DECREF((PyObject *)column->lease);
+	object_free(column);
+}
+
+static PyType_Slot column_slots[] = {
+	{ Py_bf_getbuffer, column_getbuffer },
+	{ Py_tp_dealloc, column_dealloc },
+	{ 0, NULL },
+};
+static PyType_Spec column_spec = {
+	.name = "relive._core.Column",
+	.basicsize = sizeof(struct batch_column),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = column_slots,
+};
+
+static PyObject *make_array(struct lease *lease, const struct array_layout *array)
+{
+	allocfunc alloc = (allocfunc)PyType_GetSlot(column_type, Py_tp_alloc);
+	struct batch_column *column = (struct batch_column *)alloc(column_type, 0);
+	PyObject *result;
+
+	if (!column)
+		return NULL;
+	Py_INCREF((PyObject *)lease);
+	column->lease = lease;
+	column->array = array;
+	memcpy(column->shape, array->shape, sizeof(column->shape));
+	column->shape[0] = lease->n;
+	result = PyObject_CallFunctionObjArgs(as_array, (PyObject *)column, NULL);
+	Py_DECREF((PyObject *)column);
+	return result;
+}
+
+/* -------- batch -------- */
+
+struct batch {
+	PyObject_HEAD struct lease *lease; /* NULL = released */
+	PyObject *made[LAYOUT_ARRAYS];     /* arrays asked for */
+	long long table_size;
+	uint32_t n;
+};
+
+PyObject *batch_make(struct layout *layout, struct slot *slot)
+{
+	PyObject *lease = lease_make(layout, slot);
+	allocfunc alloc = (allocfunc)PyType_GetSlot(batch_type, Py_tp_alloc);
+	struct batch *batch = lease ? (struct batch *)alloc(batch_type, 0) : NULL;
+
+	if (!batch) {
+		Py_XDECREF(lease);
+		return NULL;
+	}
+	batch->lease = (struct lease *)lease;
+	batch->n = slot->batch->n;
+	batch->table_size = slot->batch->table_size;
+	return (PyObject *)batch;
+}
+
+static void forget(struct batch *batch)
+{
+	struct lease *lease = batch->lease;
+
+	if (!lease)
+		return;
+	for (uint32_t a = 0; a < lease->layout->n_arrays; a++)
+		Py_CLEAR(batch->made[a]);
+	batch->lease = NULL;
+	Py_DECREF((PyObject *)lease);
+}
+
+static void batch_dealloc(PyObject *object)
+{
+	forget((struct batch *)object);
+	object_free(object);
+}
+
+static PyObject *get_array(struct batch *batch, Py_ssize_t number)
+{
+	PyObject **made = &batch->made[number];
+
+	if (!*made)
+		*made = make_array(batch->lease, &batch->lease->layout->arrays[number]);
+	Py_XINCREF(*made);
+	return *made;
+}
+
+/* The array of a number, or a dict of what a dict of numbers names. */
+static PyObject *get_entry(struct batch *batch, PyObject *entry)
+{
+	PyObject *result, *name, *inner;
+	Py_ssize_t at = 0;
+
+	if (!PyDict_Check(entry))
+		return get_array(batch, PyLong_AsSsize_t(entry));
+	result = PyDict_New();
+	while (result && PyDict_Next(entry, &at, &name, &inner)) {
+		PyObject *value = get_entry(batch, inner);
+
+		if (!value || PyDict_SetItem(result, name, value))
+			Py_CLEAR(result);
+		Py_XDECREF(value);
+	}
+	return result;
+}
+
+/* The entry of a name, borrowed; NULL without an exception: there is none. */
+static PyObject *find_entry(struct batch *batch, PyObject *name)
+{
+	if (batch->lease)
+		return PyDict_GetItemWithError(batch->lease->layout->index, name);
+	return NULL;
+}
+
+static PyObject *batch_getattr(PyObject *object, PyObject *name)
+{
+	PyObject *entry = find_entry((struct batch *)object, name);
+
+	if (entry)
+		return get_entry((struct batch *)object, entry);
+	return PyErr_Occurred() ? NULL : PyObject_GenericGetAttr(object, name);
+}
+
+static PyObject *batch_subscript(PyObject *object, PyObject *name)
+{
+	struct batch *batch = (struct batch *)object;
+	PyObject *entry;
+
+	if (!batch->lease)
+		return error_format(-EBADF, "this batch was released");
+	entry = find_entry(batch, name);
+	if (entry)
+		return get_entry(batch, entry);
+	if (!PyErr_Occurred())
+		PyErr_SetObject(PyExc_KeyError, name);
+	return NULL;
+}
+
+static Py_ssize_t batch_length(PyObject *object)
+{
+	return ((struct batch *)object)->n;
+}
+
+static PyObject *batch_release(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	forget((struct batch *)object);
+	Py_RETURN_NONE;
+}
+
+static PyObject *batch_enter(PyObject *object, PyObject *unused)
+{
+	(void)unused;
+	Py_INCREF(object);
+	return object;
+}
+
+static PyObject *batch_exit(PyObject *object, PyObject *args)
+{
+	(void)args;
+	forget((struct batch *)object);
+	Py_RETURN_NONE;
+}
+
+static PyObject *batch_copy(PyObject *object, PyObject *unused)
+{
+	PyObject *args = PyTuple_Pack(1, object);
+	PyObject *copy = args ? python_call("relive.batch", "copy_of", args) : NULL;
+
+	(void)unused;
+	Py_XDECREF(args);
+	return copy;
+}
+
+/* A batch that goes to another process is a copy there. */
+static PyObject *batch_reduce(PyObject *object, PyObject *unused)
+{
+	PyObject *args = PyTuple_Pack(1, object);
+	PyObject *reduced = args ? python_call("relive.batch", "reduce", args) : NULL;
+
+	(void)unused;
+	Py_XDECREF(args);
+	return reduced;
+}
+
+static PyObject *batch_names(PyObject *object, void *unused)
+{
+	struct batch *batch = (struct batch *)object;
+	PyObject *names;
+
+	(void)unused;
+	if (!batch->lease)
+		return error_format(-EBADF, "this batch was released");
+	names = batch->lease->layout->names;
+	Py_INCREF(names);
+	return names;
+}
+
+static PyObject *batch_n(PyObject *object, void *unused)
+{
+	(void)unused;
+	return PyLong_FromUnsignedLong(((struct batch *)object)->n);
+}
+
+static PyObject *batch_table_size(PyObject *object, void *unused)
+{
+	(void)unused;
+	return PyLong_FromLongLong(((struct batch *)object)->table_size);
+}
+
+static PyMethodDef methods[] = {
+	{ "release", batch_release, METH_NOARGS, NULL },
+	{ "copy", batch_copy, METH_NOARGS, NULL },
+	{ "__enter__", batch_enter, METH_NOARGS, NULL },
+	{ "__exit__", batch_exit, METH_VARARGS, NULL },
+	{ "__reduce__", batch_reduce, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef members[] = {
+	{ "names", batch_names, NULL, NULL, NULL },
+	{ "n", batch_n, NULL, NULL, NULL },
+	{ "table_size", batch_table_size, NULL, NULL, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_dealloc, batch_dealloc },
+	{ Py_tp_getattro, batch_getattr },
+	{ Py_mp_subscript, batch_subscript },
+	{ Py_mp_length, batch_length },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, members },
+	{ 0, NULL },
+};
+
+static PyType_Spec spec = {
+	.name = "relive._core.Batch",
+	.basicsize = sizeof(struct batch),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
+};
+
+int batch_init(PyObject *module)
+{
+	PyObject *numpy = PyImport_ImportModule("numpy");
+
+	as_array = numpy ? PyObject_GetAttrString(numpy, "asarray") : NULL;
+	Py_XDECREF(numpy);
+	if (!as_array)
+		return -1;
+	batch_type = type_add(module, &spec);
+	lease_type = (PyTypeObject *)PyType_FromSpec(&lease_spec);
+	column_type = (PyTypeObject *)PyType_FromSpec(&column_spec);
+	return batch_type && lease_type && column_type ? 0 : -1;
+}

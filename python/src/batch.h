@@ -1,0 +1,39 @@
+/*
+ * Batch: what a sample gave, as numpy arrays made when they are asked for.
+ */
+#ifndef RLV_PYTHON_SRC_BATCH_H
+#define RLV_PYTHON_SRC_BATCH_H
+
+#include "python/src/slot.h"
+
+#define LAYOUT_EXTRAS 5 /* key, weight, probability, priority, policy_version */
+#define LAYOUT_ARRAYS (RLV_MAX_ARRAYS + LAYOUT_EXTRAS)
+#define LAYOUT_DIMS (RLV_MAX_DIMS + 2)
+
+/* One array, the same in all batches of a sampler. */
+struct array_layout {
+	size_t offset; /* in the slot's memory */
+	const struct dtype *dtype;
+	bool read_only;
+	int ndim;
+	Py_ssize_t shape[LAYOUT_DIMS]; /* [0] = most items */
+	Py_ssize_t strides[LAYOUT_DIMS];
+};
+
+/* Counted, under the interpreter lock. */
+struct layout {
+	unsigned refs;
+	uint32_t n_arrays; /* extras included */
+	PyObject *names;   /* tuple: the table's columns, discount and steps; then the extras */
+	PyObject *index;   /* name -> number in arrays, or a dict of such for nested columns */
+	struct array_layout arrays[LAYOUT_ARRAYS];
+};
+
+/* From any batch of the sampler and the slot it lies in. NULL with an exception. */
+struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slot);
+void layout_put(struct layout *layout);
+
+/* A Batch on what the slot holds. NULL with an exception: then the slot is returned already. */
+PyObject *batch_make(struct layout *layout, struct slot *slot);
+
+#endif

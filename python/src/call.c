@@ -1,0 +1,242 @@
+/*
+ * The arguments of append: keywords to columns.
+ */
+#include "python/src/writer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -------- keywords -------- */
+
+/* The number of a keyword; -1 = none of that name, -2 = an exception. */
+static int key_of(const struct writer *w, PyObject *name)
+{
+	PyObject *number = PyDict_GetItemWithError(w->keys, name);
+
+	if (number)
+		return (int)PyLong_AsLong(number);
+	return PyErr_Occurred() ? -2 : -1;
+}
+
+/* Numbers of the names of a call, which the interpreter keeps as one tuple for each call site. */
+static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
+{
+	uint8_t keys[KEYS];
+	PyObject *old;
+
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *name = PyTuple_GetItem(names, i);
+		int key = n <= KEYS ? key_of(w, name) : -1;
+
+		if (key == -1)
+			error_format(-EINVAL, "append: no column or option %R in table %s", name,
+				     ((struct table *)w->h.parent)->info->name);
+		if (key < 0)
+			return -1;
+		keys[i] = (uint8_t)key;
+	}
+	memcpy(w->last_keys, keys, sizeof(keys[0]) * (size_t)n);
+	old = w->last_names;
+	Py_INCREF(names);
+	w->last_names = names;
+	Py_XDECREF(old);
+	return 0;
+}
+
+static int read_version(struct call *call)
+{
+	PyObject *value = call->values[KEY_POLICY_VERSION];
+	PyObject *index = value ? PyNumber_Index(value) : NULL;
+	unsigned long version;
+
+	if (!value)
+		return 0;
+	version = index ? PyLong_AsUnsignedLong(index) : 0;
+	Py_XDECREF(index);
+	if (PyErr_Occurred() || version > UINT32_MAX) {
+		PyErr_Clear();
+		error_format(-EINVAL, "policy_version %R: want 0 to 2^32 - 1", value);
+		return -1;
+	}
+	call->policy_version = (uint32_t)version;
+	return 0;
+}
+
+int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names)
+{
+	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
+
+	if (names != w->last_names && n > 0 && number_names(w, names, n))
+		return -1;
+	for (Py_ssize_t i = 0; i < n; i++)
+		call->values[w->last_keys[i]] = values[i] == Py_None ? NULL : values[i];
+	return read_version(call);
+}
+
+/* -------- values -------- */
+
+static int bind(struct call *call, const struct column *col, PyObject *value,
+		const struct demand *demand, const void **data_out)
+{
+	struct source *source = &call->sources[call->n_sources];
+
+	source->view.obj = NULL;
+	if (column_bind(col, value, demand, source))
+		return -1;
+	call->n_sources++;
+	*data_out = source->data;
+	return 0;
+}
+
+static int bind_columns(struct writer *w, struct call *call, struct demand demand)
+{
+	bool staged = call->n <= w->n_envs;
+
+	for (uint32_t c = 0; c < w->n_columns; c++) {
+		PyObject *value = call->values[c];
+
+		if (!value) {
+			error_format(-EINVAL, "append: column %s is missing", w->columns[c].name);
+			return -1;
+		}
+		demand.stage = staged ? w->stage[c] : NULL;
+		if (bind(call, &w->columns[c], value, &demand, &call->columns[c]))
+			return -1;
+	}
+	return 0;
+}
+
+static int bind_ends(struct writer *w, struct call *call, struct demand demand)
+{
+	static const struct column ends[] = {
+		{ .name = "terminated", .dtype = RLV_BOOL, .bytes = 1 },
+		{ .name = "truncated", .dtype = RLV_BOOL, .bytes = 1 },
+		{ .name = "final", .dtype = RLV_BOOL, .bytes = 1 },
+	};
+	const void *data;
+
+	for (int e = 0; e < 3; e++) {
+		PyObject *value = call->values[KEY_TERMINATED + e];
+
+		if (!value)
+			continue;
+		demand.stage = call->n <= w->n_envs ? w->ends[e] : NULL;
+		if (bind(call, &ends[e], value, &demand, &data))
+			return -1;
+		call->ends[e] = data;
+	}
+	return 0;
+}
+
+/* The library wants |TD errors|. */
+static int bind_td_error(struct call *call, struct demand demand)
+{
+	static const struct column td_error = { .name = "td_error", .dtype = RLV_F64, .bytes = 8 };
+	double *to = call->td_error;
+	const void *data;
+
+	call->td_error = NULL;
+	if (!call->values[KEY_TD_ERROR])
+		return 0;
+	demand.stage = to;
+	if (bind(call, &td_error, call->values[KEY_TD_ERROR], &demand, &data))
+		return -1;
+	if (data != to)
+		memcpy(to, data, call->n * sizeof(*to));
+	for (uint32_t i = 0; i < call->n; i++)
+		to[i] = fabs(to[i]);
+	call->td_error = to;
+	return 0;
+}
+
+int call_bind(struct writer *w, struct call *call, bool batched)
+{
+	const struct demand demand = { .n = call->n, .batched = batched };
+
+	if (bind_columns(w, call, demand) || bind_ends(w, call, demand))
+		return -1;
+	return bind_td_error(call, demand);
+}
+
+/* -------- final observations -------- */
+
+/* Of the environments whose episode ended: packed, in their order. */
+static int bind_final_rows(struct writer *w, struct call *call, uint32_t c, PyObject *ended)
+{
+	const struct column *col = &w->columns[c];
+	struct demand demand = { .n = (uint32_t)PyList_Size(ended), .batched = w->batched };
+	PyObject *value = call->values[KEY_FINAL_OF + c];
+	PyObject *args, *rows;
+	int ret;
+
+	if (!w->batched)
+		return bind(call, col, value, &demand, &call->finals[c]);
+	args = Py_BuildValue("(OOs)", value, ended, col->name);
+	rows = args ? python_call("relive._convert", "final_rows", args) : NULL;
+	Py_XDECREF(args);
+	if (!rows)
+		return -1;
+	ret = bind(call, col, rows, &demand, &call->finals[c]);
+	Py_DECREF(rows); /* the source's buffer keeps it */
+	return ret;
+}
+
+/* Numbers of the environments whose episode ends in this call. */
+static PyObject *ended_list(const struct call *call)
+{
+	PyObject *list = PyList_New(0);
+
+	for (uint32_t i = 0; list && i < call->n; i++) {
+		PyObject *number;
+
+		if (!(call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED)))
+			continue;
+		number = PyLong_FromUnsignedLong(i);
+		if (!number || PyList_Append(list, number))
+			Py_CLEAR(list);
+		Py_XDECREF(number);
+	}
+	return list;
+}
+
+/* Which final observations are given; -1 = some, but not of every observation column. */
+static int finals_given(const struct writer *w, const struct call *call)
+{
+	uint32_t given = 0;
+
+	for (uint32_t c = 0; c < w->n_columns; c++)
+		given |= call->values[KEY_FINAL_OF + c] ? 1u << c : 0;
+	if (given == 0 || given == w->obs_columns)
+		return given != 0;
+	error_format(-EINVAL, "append: final observations of some columns only: want all or none");
+	return -1;
+}
+
+int call_bind_finals(struct writer *w, struct call *call)
+{
+	int given = finals_given(w, call);
+	PyObject *ended;
+
+	if (given <= 0)
+		return given;
+	if (w->autoreset == AUTORESET_NEXT_STEP) {
+		error_format(-EINVAL, "append: final_... with autoreset next_step, whose next row "
+				      "is the final observation");
+		return -1;
+	}
+	ended = ended_list(call);
+	for (uint32_t c = 0; ended && PyList_Size(ended) > 0 && c < w->n_columns; c++)
+		if (w->obs_columns & 1u << c && bind_final_rows(w, call, c, ended))
+			Py_CLEAR(ended);
+	Py_XDECREF(ended);
+	return ended ? 0 : -1;
+}
+
+void call_release(struct call *call)
+{
+	for (uint32_t i = 0; i < call->n_sources; i++)
+		source_release(&call->sources[i]);
+	free(call->scratch);
+}

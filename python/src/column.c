@@ -1,0 +1,219 @@
+#include "python/src/column.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct dtype dtypes[] = {
+	[RLV_BOOL] = { "bool", "?", 1 },   [RLV_U8] = { "uint8", "B", 1 },
+	[RLV_I8] = { "int8", "b", 1 },     [RLV_U16] = { "uint16", "H", 2 },
+	[RLV_I16] = { "int16", "h", 2 },   [RLV_U32] = { "uint32", "I", 4 },
+	[RLV_I32] = { "int32", "i", 4 },   [RLV_U64] = { "uint64", "Q", 8 },
+	[RLV_I64] = { "int64", "q", 8 },   [RLV_F16] = { "float16", "e", 2 },
+	[RLV_F32] = { "float32", "f", 4 }, [RLV_F64] = { "float64", "d", 8 },
+};
+
+const struct dtype *dtype_of(uint32_t code)
+{
+	return code < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[code].name ? &dtypes[code]
+									      : NULL;
+}
+
+void column_of(const struct rlv_column *in, struct column *out)
+{
+	*out = (struct column){ .name = in->name,
+				.dtype = in->dtype,
+				.bytes = dtype_of(in->dtype)->bytes,
+				.ndim = (int)in->ndim };
+	for (uint32_t d = 0; d < in->ndim; d++) {
+		out->shape[d] = in->shape[d];
+		out->bytes *= in->shape[d];
+	}
+}
+
+/* -------- numbers -------- */
+
+#define STORE(type, value) (*(type *)to = (type)(value))
+
+/* A Python number in place of a scalar: 1; 0 = leave it to numpy; -1 = it does not fit. */
+static int store_float(uint32_t dtype, PyObject *value, void *to)
+{
+	double number = PyFloat_AsDouble(value);
+
+	if (number == -1 && PyErr_Occurred())
+		return -1;
+	if (dtype == RLV_F32)
+		STORE(float, number);
+	else if (dtype == RLV_F64)
+		STORE(double, number);
+	else
+		return 0;
+	return 1;
+}
+
+static int store_integer(uint32_t dtype, PyObject *value, void *to)
+{
+	int overflow;
+	long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+
+	if (overflow)
+		return 0;
+	if (dtype == RLV_I64)
+		STORE(int64_t, number);
+	else if (dtype == RLV_I32 && number == (int32_t)number)
+		STORE(int32_t, number);
+	else if ((dtype == RLV_U8 && number == (uint8_t)number) ||
+		 (dtype == RLV_BOOL && (number == 0 || number == 1)))
+		STORE(uint8_t, number);
+	else
+		return dtype == RLV_F32 || dtype == RLV_F64 ? store_float(dtype, value, to) : 0;
+	return 1;
+}
+
+static int store_number(const struct column *col, PyObject *value, void *to)
+{
+	if (PyFloat_Check(value))
+		return store_float(col->dtype, value, to);
+	return PyLong_Check(value) ? store_integer(col->dtype, value, to) : 0;
+}
+
+/* -------- buffers -------- */
+
+/* The rlv_dtype of a buffer's elements, 0 if there is none. */
+static uint32_t dtype_of_buffer(const Py_buffer *view)
+{
+	static const char integers[] = "bhilqBHILQ";
+	const char *format = view->format ? view->format : "B";
+	uint32_t first = 0;
+	const char *at;
+
+	if (format[0] == '@' || format[0] == '=' || format[0] == '<')
+		format++;
+	if (format[0] == '\0' || format[1] != '\0')
+		return 0;
+	at = strchr(integers, format[0]);
+	if (at) { /* l is int64 here, and q elsewhere: the size tells */
+		bool is_signed = at - integers < 5;
+
+		first = view->itemsize == 1   ? RLV_U8
+			: view->itemsize == 2 ? RLV_U16
+			: view->itemsize == 4 ? RLV_U32
+					      : RLV_U64;
+		return first + (is_signed ? 1 : 0);
+	}
+	for (uint32_t code = RLV_BOOL; dtype_of(code); code++)
+		if (dtypes[code].format[0] == format[0])
+			return code;
+	return 0;
+}
+
+static bool has_shape(const struct column *col, const Py_buffer *view, const struct demand *demand)
+{
+	int batch = demand->batched ? 1 : 0;
+
+	if (view->ndim != col->ndim + batch || (batch && view->shape[0] != demand->n))
+		return false;
+	for (int d = 0; d < col->ndim; d++)
+		if (view->shape[batch + d] != col->shape[d])
+			return false;
+	return PyBuffer_IsContiguous(view, 'C');
+}
+
+/* A packed buffer may be unaligned. */
+static void narrow(const char *from, float *to, size_t n)
+{
+	double number;
+
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&number, from + i * sizeof(number), sizeof(number));
+		to[i] = (float)number;
+	}
+}
+
+/* 1 = bound; 0 = another dtype or shape; -1 = an exception. */
+static int bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
+		       struct source *source)
+{
+	uint32_t dtype;
+
+	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
+		PyErr_Clear(); /* numpy's words about it are better */
+		source->view.obj = NULL;
+		return 0;
+	}
+	dtype = dtype_of_buffer(&source->view);
+	if (has_shape(col, &source->view, demand)) {
+		source->data = source->view.buf;
+		if (dtype == col->dtype)
+			return 1;
+		if (dtype == RLV_F64 && col->dtype == RLV_F32 && demand->stage) {
+			narrow(source->view.buf, demand->stage, (size_t)source->view.len / 8);
+			source->data = demand->stage;
+			return 1;
+		}
+	}
+	PyBuffer_Release(&source->view);
+	return 0;
+}
+
+/* -------- numpy -------- */
+
+static PyObject *wanted_shape(const struct column *col, const struct demand *demand)
+{
+	int batch = demand->batched ? 1 : 0;
+	PyObject *shape = PyTuple_New(col->ndim + batch);
+
+	for (int d = 0; shape && d < col->ndim + batch; d++) {
+		Py_ssize_t size = d < batch ? (Py_ssize_t)demand->n : col->shape[d - batch];
+		PyObject *number = PyLong_FromSsize_t(size);
+
+		if (!number || PyTuple_SetItem(shape, d, number))
+			Py_CLEAR(shape);
+	}
+	return shape;
+}
+
+static int bind_by_numpy(const struct column *col, PyObject *value, const struct demand *demand,
+			 struct source *source)
+{
+	PyObject *shape = wanted_shape(col, demand);
+	PyObject *args, *array;
+	int ret;
+
+	args = shape ? Py_BuildValue("(OsNs)", value, dtype_of(col->dtype)->name, shape, col->name)
+		     : NULL;
+	array = args ? python_call("relive._convert", "column", args) : NULL;
+	Py_XDECREF(args);
+	if (!array)
+		return -1;
+	ret = PyObject_GetBuffer(array, &source->view, PyBUF_RECORDS_RO);
+	Py_DECREF(array);
+	if (ret) {
+		source->view.obj = NULL;
+		return -1;
+	}
+	source->data = source->view.buf;
+	return 0;
+}
+
+int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
+		struct source *source)
+{
+	int done = 0;
+
+	if (!demand->batched && col->ndim == 0 && demand->stage) {
+		done = store_number(col, value, demand->stage);
+		if (done > 0)
+			source->data = demand->stage;
+	}
+	if (done == 0 && PyObject_CheckBuffer(value))
+		done = bind_buffer(col, value, demand, source);
+	if (done)
+		return done < 0 ? -1 : 0;
+	return bind_by_numpy(col, value, demand, source);
+}
+
+void source_release(struct source *source)
+{
+	if (source->view.obj)
+		PyBuffer_Release(&source->view);
+}

@@ -1,0 +1,52 @@
+/*
+ * Column: one Python value (a number, an array, anything that numpy takes) as packed elements of a
+ * column's dtype. The usual values cost no call into numpy: a buffer of the right dtype and shape is
+ * used in place, a number is stored, float64 becomes float32 in a loop.
+ */
+#ifndef RLV_PYTHON_SRC_COLUMN_H
+#define RLV_PYTHON_SRC_COLUMN_H
+
+#include "python/src/core.h"
+
+struct dtype {
+	const char *name;   /* numpy's */
+	const char *format; /* struct module's */
+	uint32_t bytes;
+};
+
+/* NULL = no rlv_dtype. */
+const struct dtype *dtype_of(uint32_t code);
+
+struct column {
+	const char *name;
+	uint32_t dtype;
+	uint32_t bytes; /* of one step */
+	int ndim;       /* of one step */
+	Py_ssize_t shape[RLV_MAX_DIMS];
+};
+
+void column_of(const struct rlv_column *in, struct column *out);
+
+/* Where the packed elements are until source_release. */
+struct source {
+	const void *data;
+	Py_buffer view; /* held if .obj */
+};
+
+/* How many elements are wanted, and where they may be converted. */
+struct demand {
+	uint32_t n;
+	bool batched; /* the value has a first dimension of n; else n is 1 and it has not */
+	void *stage;  /* n * column.bytes, or NULL */
+};
+
+/*
+ * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does
+ * not convert by numpy's same_kind rule, memory of a device. source->view.obj is NULL before.
+ */
+int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
+		struct source *source);
+
+void source_release(struct source *source);
+
+#endif

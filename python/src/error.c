@@ -1,0 +1,51 @@
+#include "python/src/core.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+static PyObject *error_of_code; /* relive.errors.of_code(code, message) -> exception */
+
+int error_init(void)
+{
+	PyObject *module = PyImport_ImportModule("relive.errors");
+
+	if (!module)
+		return -1;
+	error_of_code = PyObject_GetAttrString(module, "of_code");
+	Py_DECREF(module);
+	return error_of_code ? 0 : -1;
+}
+
+static PyObject *raise(int code, PyObject *message)
+{
+	PyObject *error;
+
+	if (!message)
+		return NULL;
+	error = PyObject_CallFunction(error_of_code, "iO", code, message);
+	Py_DECREF(message);
+	if (error) {
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+		Py_DECREF(error);
+	}
+	return NULL;
+}
+
+PyObject *error_raise(int code)
+{
+	const char *text = rlv_last_error();
+
+	return raise(code, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
+}
+
+PyObject *error_format(int code, const char *format, ...)
+{
+	PyObject *message;
+	va_list args;
+
+	va_start(args, format);
+	message = PyUnicode_FromFormatV(format, args);
+	va_end(args);
+	return raise(code, message);
+}

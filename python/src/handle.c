@@ -1,0 +1,177 @@
+#include "python/src/core.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define SLICE_NS (NS_PER_S / 20) /* a signal waits this long at most */
+
+/* -------- fork -------- */
+
+static atomic_uint forks;
+
+static void count_fork(void)
+{
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); /* one thread is left */
+}
+
+int handle_init_forks(void)
+{
+	int ret = pthread_atfork(NULL, NULL, count_fork);
+
+	if (ret) {
+		PyErr_SetString(PyExc_OSError, "pthread_atfork failed");
+		return -1;
+	}
+	return 0;
+}
+
+bool handle_is_ours(const struct handle *h)
+{
+	/* relaxed: a fork of this very process happened before */
+	return h->forks == atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+/* -------- life -------- */
+
+void handle_init(struct handle *h, PyObject *parent)
+{
+	Py_XINCREF(parent);
+	h->parent = parent;
+	pthread_mutex_init(&h->lock, NULL); /* cannot fail with default attributes on Linux */
+	h->forks = atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+void handle_fini(struct handle *h)
+{
+	if (handle_is_ours(h)) /* else a thread of the parent may hold it for ever */
+		pthread_mutex_destroy(&h->lock);
+	Py_CLEAR(h->parent);
+}
+
+void object_free(void *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	free_object(self);
+	Py_DECREF(type);
+}
+
+/* -------- lock -------- */
+
+static bool lock_for_slice(pthread_mutex_t *lock)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += SLICE_NS;
+	if (until.tv_nsec >= NS_PER_S) {
+		until.tv_nsec -= NS_PER_S;
+		until.tv_sec++;
+	}
+	return pthread_mutex_timedlock(lock, &until) == 0;
+}
+
+static int lock_slowly(struct handle *h)
+{
+	bool locked;
+
+	do {
+		Py_BEGIN_ALLOW_THREADS locked = lock_for_slice(&h->lock);
+		Py_END_ALLOW_THREADS if (!locked && PyErr_CheckSignals()) return -1;
+	} while (!locked);
+	return 0;
+}
+
+static int lock_handle(struct handle *h)
+{
+	return pthread_mutex_trylock(&h->lock) == 0 ? 0 : lock_slowly(h);
+}
+
+int handle_enter(struct handle *h)
+{
+	if (!handle_is_ours(h)) {
+		error_format(-ECHILD, "opened before fork(): a child opens its own");
+		return -1;
+	}
+	if (lock_handle(h))
+		return -1;
+	if (h->open)
+		return 0;
+	handle_leave(h);
+	error_format(-EBADF, "it is closed");
+	return -1;
+}
+
+void handle_leave(struct handle *h)
+{
+	pthread_mutex_unlock(&h->lock);
+}
+
+int handle_enter_close(struct handle *h)
+{
+	if (!h->open || !handle_is_ours(h))
+		return 0;
+	if (lock_handle(h))
+		return -1;
+	if (h->open)
+		return 1;
+	handle_leave(h);
+	return 0;
+}
+
+/* -------- waits -------- */
+
+int64_t wait_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Sets the length of the next slice. */
+static void next_slice(struct wait *wait)
+{
+	int64_t left = SLICE_NS;
+
+	if (wait->deadline_ns >= 0)
+		left = wait->deadline_ns - wait_now_ns();
+	wait->left_ns = left < 0 ? 0 : left > SLICE_NS ? SLICE_NS : left;
+}
+
+int wait_start(struct wait *wait, PyObject *timeout)
+{
+	double seconds;
+
+	wait->deadline_ns = -1;
+	wait->left_ns = SLICE_NS;
+	if (!timeout || timeout == Py_None)
+		return 0;
+	seconds = PyFloat_AsDouble(timeout);
+	if (seconds == -1 && PyErr_Occurred())
+		return -1;
+	if (!(seconds >= 0)) {
+		error_format(-EINVAL, "timeout %R: want seconds, 0 or more, or None", timeout);
+		return -1;
+	}
+	if (seconds < 1e9) {
+		wait->deadline_ns = wait_now_ns() + (int64_t)(seconds * (double)NS_PER_S);
+		next_slice(wait);
+	}
+	return 0;
+}
+
+int wait_again(struct wait *wait, int code)
+{
+	if (code != -ETIMEDOUT && code != -ENODATA && code != -EAGAIN)
+		return 0;
+	if (wait->left_ns == 0)
+		return 0;
+	if (PyErr_CheckSignals())
+		return -1;
+	next_slice(wait);
+	return wait->left_ns > 0;
+}

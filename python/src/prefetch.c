@@ -1,0 +1,220 @@
+/*
+ * A thread that keeps `depth` batches sampled ahead. It never touches a Python object: it polls the
+ * library without waiting in it, so that updates get their turn of the handle's lock.
+ */
+#include "python/src/sampler.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define SLICE_NS (NS_PER_S / 20)
+#define POLL_FIRST_NS 20000
+#define POLL_MOST_NS 1000000
+
+struct prefetch {
+	struct sampler *sampler; /* outlives the thread */
+	pthread_t thread;
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t filled, taken;
+	bool stop;
+	bool joined; /* guarded by the interpreter lock */
+	int code;    /* of the last try; 0 = a batch came */
+	bool failed; /* the thread ended with code */
+	char text[512];
+	uint32_t first, count;
+	const struct rlv_batch *ring[SAMPLER_MAX_SLOTS];
+};
+
+/* Waits on a condition for ns at most. The lock is held. */
+static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += until.tv_nsec;
+	until.tv_sec += ns / NS_PER_S;
+	until.tv_nsec = ns % NS_PER_S;
+	pthread_cond_timedwait(condition, &p->lock, &until);
+}
+
+/* -------- the thread -------- */
+
+static int try_sample(struct sampler *s, const struct rlv_batch **batch_out)
+{
+	int ret;
+
+	pthread_mutex_lock(&s->h.lock);
+	ret = sampler_try(s, &(struct draw){ s->batch_size, s->beta, 0 }, batch_out);
+	pthread_mutex_unlock(&s->h.lock);
+	return ret;
+}
+
+/* Not now, but perhaps later. */
+static bool is_passing(int code)
+{
+	return code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN || code == -EBUSY;
+}
+
+static void settle(struct prefetch *p, int code, const struct rlv_batch *batch)
+{
+	if (code == 0)
+		p->ring[(p->first + p->count++) % SAMPLER_MAX_SLOTS] = batch;
+	else
+		snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
+	p->code = code;
+	p->failed = code && !is_passing(code);
+	if (code == 0 || p->failed || code == -EBUSY)
+		pthread_cond_signal(&p->filled);
+}
+
+static void *run(void *context)
+{
+	struct prefetch *p = context;
+	int64_t poll_ns = POLL_FIRST_NS;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->stop && !p->failed) {
+		const struct rlv_batch *batch = NULL;
+		int code;
+
+		if (p->count == p->sampler->depth) {
+			wait_some(p, &p->taken, SLICE_NS);
+			continue;
+		}
+		pthread_mutex_unlock(&p->lock);
+		code = try_sample(p->sampler, &batch);
+		pthread_mutex_lock(&p->lock);
+		settle(p, code, batch);
+		poll_ns = code == 0 ? POLL_FIRST_NS : 2 * poll_ns;
+		if (poll_ns > POLL_MOST_NS)
+			poll_ns = POLL_MOST_NS;
+		if (code && !p->failed && !p->stop)
+			wait_some(p, &p->taken, poll_ns);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Signals are for the threads that run Python. */
+static int start_thread(struct prefetch *p)
+{
+	sigset_t all, before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&p->thread, NULL, run, p);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
+/* -------- the other side -------- */
+
+struct prefetch *prefetch_open(struct sampler *s)
+{
+	struct prefetch *p = calloc(1, sizeof(*p));
+	pthread_condattr_t monotonic;
+
+	if (!p) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	p->sampler = s;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->filled, &monotonic);
+	pthread_cond_init(&p->taken, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	if (start_thread(p) == 0)
+		return p;
+	free(p);
+	PyErr_SetString(PyExc_RuntimeError, "no thread to sample ahead");
+	return NULL;
+}
+
+enum taken { TAKEN, EMPTY, STOPPED, FAILED, HELD };
+
+/* Takes a batch, or waits for one for ns at most. */
+static enum taken take(struct prefetch *p, int64_t ns, const struct rlv_batch **batch_out)
+{
+	enum taken what = EMPTY;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->count == 0 && !p->stop && !p->failed)
+		wait_some(p, &p->filled, ns);
+	if (p->stop) {
+		what = STOPPED;
+	} else if (p->count) {
+		*batch_out = p->ring[p->first];
+		p->first = (p->first + 1) % SAMPLER_MAX_SLOTS;
+		p->count--;
+		pthread_cond_signal(&p->taken);
+		what = TAKEN;
+	} else if (p->failed) {
+		what = FAILED;
+	} else if (p->code == -EBUSY && !sampler_has_returned(p->sampler)) {
+		what = HELD;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return what;
+}
+
+/* The exception for what take gave. */
+static int take_failed(struct prefetch *p, enum taken what)
+{
+	char text[sizeof(p->text)];
+	int code;
+
+	pthread_mutex_lock(&p->lock);
+	code = p->code;
+	memcpy(text, p->text, sizeof(text));
+	pthread_mutex_unlock(&p->lock);
+	if (what == STOPPED)
+		error_format(-EBADF, "sampler: it is closed");
+	else if (what == EMPTY)
+		error_format(-ETIMEDOUT, "%s", text);
+	else
+		error_format(code, "%s", text);
+	return -1;
+}
+
+int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch **batch_out)
+{
+	for (;;) {
+		enum taken what;
+		int again;
+
+		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, batch_out);
+		Py_END_ALLOW_THREADS if (what == TAKEN) return 0;
+		again = what == EMPTY ? wait_again(wait, -ETIMEDOUT) : 0;
+		if (again == 0)
+			return take_failed(p, what);
+		if (again < 0)
+			return -1;
+	}
+}
+
+void prefetch_stop(struct prefetch *p)
+{
+	if (p->joined)
+		return;
+	p->joined = true;
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	pthread_cond_broadcast(&p->filled);
+	pthread_cond_broadcast(&p->taken);
+	pthread_mutex_unlock(&p->lock);
+	Py_BEGIN_ALLOW_THREADS pthread_join(p->thread, NULL);
+	Py_END_ALLOW_THREADS
+}
+
+void prefetch_free(struct prefetch *p)
+{
+	free(p);
+}

@@ -1,0 +1,582 @@
+#include "python/src/sampler.h"
+
+#include "python/src/column.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STACK_VALUES 1024
+
+PyTypeObject *sampler_type;
+static PyTypeObject *updated_type;
+
+/* -------- slots -------- */
+
+void sampler_reclaim(struct sampler *s)
+{
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		struct slot *slot = s->slots[i];
+
+		/* relaxed: a look, so that the usual case changes nothing */
+		if (!atomic_load_explicit(&slot->returned, memory_order_relaxed))
+			continue;
+		/* acquire, with the release of lease_dealloc */
+		if (atomic_exchange_explicit(&slot->returned, false, memory_order_acquire))
+			rlv_batch_release(s->sampler, slot->batch);
+	}
+}
+
+bool sampler_has_returned(const struct sampler *s)
+{
+	for (uint32_t i = 0; i < s->n_slots; i++)
+		if (atomic_load_explicit(&s->slots[i]->returned, memory_order_relaxed)) /* a look */
+			return true;
+	return false;
+}
+
+static struct slot *slot_of(struct sampler *s, const struct rlv_batch *batch)
+{
+	const uint8_t *data = (const uint8_t *)batch->key;
+
+	for (uint32_t i = 0; i < s->n_slots; i++) {
+		struct slot *slot = s->slots[i];
+
+		if (data >= slot->memory && data < slot->memory + slot->bytes) {
+			slot->batch = batch;
+			return slot;
+		}
+	}
+	return NULL; /* unreachable: every buffer came from memory_alloc */
+}
+
+/* The library asks for the memory of its batch buffers; within rlv_sampler_open only. */
+static void *memory_alloc(void *context, size_t align, size_t bytes)
+{
+	struct sampler *s = context;
+	PyGILState_STATE state = PyGILState_Ensure();
+	struct slot *slot = NULL;
+
+	if (s->n_slots < SAMPLER_MAX_SLOTS)
+		slot = slot_open(s->allocator, align, bytes);
+	if (slot)
+		s->slots[s->n_slots++] = slot;
+	PyGILState_Release(state);
+	return slot ? slot->memory : NULL;
+}
+
+/* The sampler lets its slots go after rlv_sampler_close. */
+static void memory_free(void *context, void *memory, size_t bytes)
+{
+	(void)context;
+	(void)memory;
+	(void)bytes;
+}
+
+static void put_slots(struct sampler *s)
+{
+	while (s->n_slots)
+		slot_put(s->slots[--s->n_slots]);
+}
+
+/* -------- life -------- */
+
+static int parse(PyObject *args, PyObject *kwargs, struct rlv_sampler_opts *opts, PyObject **table,
+		 struct sampler *out)
+{
+	static char *names[] = { "table",      "view",          "batch_size",  "n_step",
+				 "gamma",      "beta",          "layout",      "weights",
+				 "batches",    "defer_updates", "seed",        "rank",
+				 "world_size", "independent",   "short_batch", "prefetch",
+				 "timeout",    "allocator",     NULL };
+	unsigned int u[10];
+	unsigned long long seed;
+	int independent, short_batch;
+
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, kwargs, "O!IIIddIIIIKIIppIOO", names, table_type, table, &u[0], &u[1],
+		    &u[2], &opts->gamma, &opts->beta, &u[3], &u[4], &u[5], &u[6], &seed, &u[7],
+		    &u[8], &independent, &short_batch, &u[9], &out->timeout, &out->allocator))
+		return -1;
+	opts->view = u[0];
+	opts->batch_size = u[1];
+	opts->n_step = u[2];
+	opts->layout = u[3];
+	opts->weights = u[4];
+	opts->batches = u[5];
+	opts->defer_updates = u[6];
+	opts->seed = seed;
+	opts->rank = u[7];
+	opts->world_size = u[8];
+	opts->independent = independent;
+	opts->short_batch = short_batch;
+	out->batch_size = u[1];
+	out->depth = u[9];
+	out->beta = opts->beta;
+	return 0;
+}
+
+static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampler_opts opts)
+{
+	const struct rlv_memory memory = { memory_alloc, memory_free, s };
+	int ret;
+
+	opts.memory = &memory;
+	if (handle_enter(&table->h))
+		return -1;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_open(table->table, &opts, &s->sampler);
+	Py_END_ALLOW_THREADS handle_leave(&table->h);
+	s->h.open = ret == 0;
+	s->library_beta = s->beta;
+	if (ret && !PyErr_Occurred()) /* an allocator's exception says more */
+		error_raise(ret);
+	return ret ? -1 : 0;
+}
+
+static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct sampler parsed = { 0 };
+	struct sampler *s;
+	PyObject *table;
+
+	if (parse(args, kwargs, &opts, &table, &parsed))
+		return NULL;
+	s = (struct sampler *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+	if (!s)
+		return NULL;
+	handle_init(&s->h, table);
+	s->batch_size = parsed.batch_size;
+	s->depth = parsed.depth;
+	s->beta = parsed.beta;
+	Py_INCREF(parsed.timeout);
+	s->timeout = parsed.timeout;
+	Py_INCREF(parsed.allocator);
+	s->allocator = parsed.allocator;
+	if (open_sampler(s, (struct table *)table, opts)) {
+		Py_DECREF(s);
+		return NULL;
+	}
+	return (PyObject *)s;
+}
+
+static int close_locked(struct sampler *s)
+{
+	int ret;
+
+	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_close(&s->sampler);
+	Py_END_ALLOW_THREADS s->h.open = false;
+	handle_leave(&s->h);
+	put_slots(s);
+	return ret;
+}
+
+static PyObject *sampler_close(PyObject *object, PyObject *unused)
+{
+	struct sampler *s = (struct sampler *)object;
+	int entered;
+	int ret;
+
+	(void)unused;
+	if (s->prefetch && handle_is_ours(&s->h))
+		prefetch_stop(s->prefetch);
+	entered = handle_enter_close(&s->h);
+	if (entered < 0)
+		return NULL;
+	ret = entered ? close_locked(s) : 0;
+	if (ret)
+		return error_raise(ret);
+	Py_RETURN_NONE;
+}
+
+static void sampler_dealloc(PyObject *object)
+{
+	struct sampler *s = (struct sampler *)object;
+
+	if (s->prefetch && handle_is_ours(&s->h))
+		prefetch_stop(s->prefetch);
+	prefetch_free(s->prefetch);
+	if (s->sampler && handle_enter_close(&s->h) == 1)
+		(void)close_locked(s);
+	put_slots(s);
+	if (s->layout)
+		layout_put(s->layout);
+	Py_CLEAR(s->timeout);
+	Py_CLEAR(s->allocator);
+	handle_fini(&s->h);
+	object_free(s);
+}
+
+/* -------- sample -------- */
+
+/* The Python object of a batch that the library gave. */
+static PyObject *wrap(struct sampler *s, const struct rlv_batch *batch)
+{
+	struct slot *slot = slot_of(s, batch);
+
+	if (slot && !s->layout)
+		s->layout = layout_open(batch, slot);
+	if (slot && s->layout)
+		return batch_make(s->layout, slot);
+	if (slot)
+		atomic_store_explicit(&slot->returned, true, memory_order_release);
+	return NULL;
+}
+
+int sampler_try(struct sampler *s, const struct draw *draw, const struct rlv_batch **batch_out)
+{
+	int ret = 0;
+
+	sampler_reclaim(s);
+	if (draw->beta != s->library_beta) {
+		ret = rlv_sampler_set_beta(s->sampler, draw->beta);
+		s->library_beta = ret ? s->library_beta : draw->beta;
+	}
+	return ret ? ret : rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, batch_out);
+}
+
+static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
+{
+	const struct rlv_batch *batch;
+	struct wait wait;
+	int again;
+	int ret;
+
+	if (wait_start(&wait, timeout))
+		return NULL;
+	do {
+		draw.timeout_ns = wait.left_ns;
+		if (handle_enter(&s->h))
+			return NULL;
+		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &batch);
+		Py_END_ALLOW_THREADS handle_leave(&s->h);
+		if (ret == 0)
+			return wrap(s, batch);
+		again = wait_again(&wait, ret);
+	} while (again > 0);
+	return again < 0 ? NULL : error_raise(ret);
+}
+
+/* The library's word for no weights is a negative exponent. */
+static double library_beta(double beta)
+{
+	return beta == 0 ? -1 : beta;
+}
+
+static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "n", "beta", "timeout", NULL };
+	struct sampler *s = (struct sampler *)object;
+	PyObject *beta_object = Py_None, *timeout = Py_None;
+	struct draw draw = { .n = s->batch_size, .beta = s->beta };
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|IOO", names, &draw.n, &beta_object,
+					 &timeout))
+		return NULL;
+	if (beta_object != Py_None) {
+		draw.beta = PyFloat_AsDouble(beta_object);
+		if (draw.beta == -1 && PyErr_Occurred())
+			return NULL;
+		if (!(draw.beta >= 0))
+			return error_format(-EINVAL, "beta %R: want 0 to 8", beta_object);
+		draw.beta = library_beta(draw.beta);
+	}
+	return sample(s, draw, timeout);
+}
+
+static PyObject *sampler_iter(PyObject *object)
+{
+	Py_INCREF(object);
+	return object;
+}
+
+static PyObject *sampler_next(PyObject *object)
+{
+	struct sampler *s = (struct sampler *)object;
+	const struct rlv_batch *batch;
+	struct wait wait;
+
+	if (s->depth == 0)
+		return sample(s, (struct draw){ s->batch_size, s->beta, 0 }, s->timeout);
+	if (handle_enter(&s->h)) /* for its checks */
+		return NULL;
+	handle_leave(&s->h);
+	if (!s->prefetch)
+		s->prefetch = prefetch_open(s);
+	if (!s->prefetch || wait_start(&wait, s->timeout) ||
+	    prefetch_take(s->prefetch, &wait, &batch))
+		return NULL;
+	return wrap(s, batch);
+}
+
+/* -------- update -------- */
+
+struct update {
+	struct source keys, values;
+	uint32_t n;
+	bool is_td_error;
+	float stack[STACK_VALUES];
+	float *scratch; /* n values */
+};
+
+static int bind_keys(struct update *u, PyObject *keys)
+{
+	static const struct column column = { .name = "keys", .dtype = RLV_U64, .bytes = 8 };
+	Py_ssize_t n = PyObject_Size(keys);
+	struct demand demand = { .n = (uint32_t)n, .batched = true };
+
+	if (n < 0)
+		return -1;
+	if (n > INT32_MAX) {
+		error_format(-EINVAL, "keys: %zd of them", n);
+		return -1;
+	}
+	u->n = (uint32_t)n;
+	return column_bind(&column, keys, &demand, &u->keys);
+}
+
+static int bind_values(struct update *u, PyObject *td_error, PyObject *priorities)
+{
+	struct column column = { .name = "priorities", .dtype = RLV_F32, .bytes = 4 };
+	struct demand demand = { .n = u->n, .batched = true };
+	PyObject *values = priorities;
+
+	if ((td_error == Py_None) == (priorities == Py_None)) {
+		error_format(-EINVAL, "update_priorities: want td_error or priorities");
+		return -1;
+	}
+	u->is_td_error = priorities == Py_None;
+	if (u->is_td_error) {
+		column.name = "td_error";
+		values = td_error;
+	}
+	u->scratch = u->stack;
+	if (u->n > STACK_VALUES)
+		u->scratch = malloc(u->n * sizeof(float));
+	if (!u->scratch) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	demand.stage = u->scratch;
+	return column_bind(&column, values, &demand, &u->values);
+}
+
+/* The library wants |TD errors|. */
+static const float *values_of(struct update *u)
+{
+	float value;
+
+	if (!u->is_td_error)
+		return u->values.data;
+	for (uint32_t i = 0; i < u->n; i++) {
+		memcpy(&value, (const char *)u->values.data + i * sizeof(value), sizeof(value));
+		u->scratch[i] = fabsf(value);
+	}
+	return u->scratch;
+}
+
+static int run_update(struct sampler *s, struct update *u, struct rlv_update_result *result)
+{
+	const uint64_t *keys = u->keys.data;
+	const float *values = values_of(u);
+	int ret;
+
+	if (handle_enter(&s->h))
+		return 1;
+	Py_BEGIN_ALLOW_THREADS if (u->is_td_error)
+		ret = rlv_sampler_update(s->sampler, keys, values, u->n, result);
+	else ret = rlv_sampler_set_priorities(s->sampler, keys, values, u->n, result);
+	Py_END_ALLOW_THREADS handle_leave(&s->h);
+	return ret;
+}
+
+static PyObject *result_tuple(const struct rlv_update_result *result)
+{
+	const unsigned long counts[] = { result->updated, result->stale, result->clamped };
+	PyObject *tuple = PyStructSequence_New(updated_type);
+
+	for (int i = 0; tuple && i < 3; i++) {
+		PyObject *count = PyLong_FromUnsignedLong(counts[i]);
+
+		if (!count) {
+			Py_DECREF(tuple);
+			return NULL;
+		}
+		PyStructSequence_SetItem(tuple, i, count);
+	}
+	return tuple;
+}
+
+static PyObject *finish_update(const struct rlv_update_result *result, int strict)
+{
+	PyObject *tuple = result_tuple(result);
+	PyObject *args, *raised;
+
+	if (!tuple || !strict || result->stale == 0)
+		return tuple;
+	args = PyTuple_Pack(1, tuple);
+	Py_DECREF(tuple);
+	raised = args ? python_call("relive.errors", "raise_stale", args) : NULL;
+	Py_XDECREF(args);
+	return raised;
+}
+
+static PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "keys", "td_error", "priorities", "strict", NULL };
+	struct sampler *s = (struct sampler *)object;
+	PyObject *keys, *td_error = Py_None, *priorities = Py_None;
+	struct rlv_update_result result = { 0 };
+	struct update u;
+	int strict = 0;
+	int ret = 1;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$p", names, &keys, &td_error,
+					 &priorities, &strict))
+		return NULL;
+	u.keys.view.obj = u.values.view.obj = NULL;
+	u.scratch = NULL;
+	if (bind_keys(&u, keys) == 0 && bind_values(&u, td_error, priorities) == 0)
+		ret = run_update(s, &u, &result);
+	source_release(&u.keys);
+	source_release(&u.values);
+	if (u.scratch != u.stack)
+		free(u.scratch);
+	if (ret)
+		return ret < 0 ? error_raise(ret) : NULL;
+	return finish_update(&result, strict);
+}
+
+static PyObject *sampler_flush(PyObject *object, PyObject *unused)
+{
+	struct sampler *s = (struct sampler *)object;
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&s->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_flush(s->sampler);
+	Py_END_ALLOW_THREADS handle_leave(&s->h);
+	if (ret)
+		return error_raise(ret);
+	Py_RETURN_NONE;
+}
+
+/* -------- the rest -------- */
+
+static PyObject *sampler_stats(PyObject *object, PyObject *unused)
+{
+	struct sampler *s = (struct sampler *)object;
+	struct rlv_stats stats = { .size = sizeof(stats) };
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&s->h))
+		return NULL;
+	ret = rlv_sampler_stats(s->sampler, &stats);
+	handle_leave(&s->h);
+	return ret ? error_raise(ret) : stats_dict(&stats);
+}
+
+static PyObject *sampler_is_open(PyObject *object, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(((struct sampler *)object)->h.open);
+}
+
+static PyObject *sampler_get_batch_size(PyObject *object, void *unused)
+{
+	(void)unused;
+	return PyLong_FromUnsignedLong(((struct sampler *)object)->batch_size);
+}
+
+static PyObject *sampler_get_beta(PyObject *object, void *unused)
+{
+	double beta = ((struct sampler *)object)->beta;
+
+	(void)unused;
+	return PyFloat_FromDouble(beta < 0 ? 0 : beta);
+}
+
+static int sampler_set_beta(PyObject *object, PyObject *value, void *unused)
+{
+	struct sampler *s = (struct sampler *)object;
+	double beta = value ? PyFloat_AsDouble(value) : NAN;
+	int ret;
+
+	(void)unused;
+	if (beta == -1 && PyErr_Occurred())
+		return -1;
+	if (!(beta >= 0)) {
+		error_format(-EINVAL, "beta: want 0 to 8");
+		return -1;
+	}
+	if (handle_enter(&s->h))
+		return -1;
+	ret = rlv_sampler_set_beta(s->sampler, library_beta(beta));
+	if (ret == 0)
+		s->beta = s->library_beta = library_beta(beta);
+	handle_leave(&s->h);
+	if (ret)
+		error_raise(ret);
+	return ret ? -1 : 0;
+}
+
+static PyMethodDef methods[] = {
+	{ "sample", (PyCFunction)(void (*)(void))sampler_sample, METH_VARARGS | METH_KEYWORDS,
+	  NULL },
+	{ "update_priorities", (PyCFunction)(void (*)(void))sampler_update,
+	  METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "flush", sampler_flush, METH_NOARGS, NULL },
+	{ "close", sampler_close, METH_NOARGS, NULL },
+	{ "stats", sampler_stats, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef members[] = {
+	{ "is_open", sampler_is_open, NULL, NULL, NULL },
+	{ "batch_size", sampler_get_batch_size, NULL, NULL, NULL },
+	{ "beta", sampler_get_beta, sampler_set_beta, NULL, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, sampler_new },
+	{ Py_tp_dealloc, sampler_dealloc },
+	{ Py_tp_iter, sampler_iter },
+	{ Py_tp_iternext, sampler_next },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, members },
+	{ 0, NULL },
+};
+
+static PyType_Spec spec = {
+	.name = "relive._core.Sampler",
+	.basicsize = sizeof(struct sampler),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+static PyStructSequence_Field updated_fields[] = {
+	{ "updated", "priorities that were set" },
+	{ "stale", "keys of items that were overwritten or retired: dropped" },
+	{ "clamped", "values outside the view's range, stored as the nearest" },
+	{ 0 },
+};
+
+static PyStructSequence_Desc updated_desc = {
+	.name = "relive._core.Updated",
+	.doc = "What became of the keys of an update.",
+	.fields = updated_fields,
+	.n_in_sequence = 3,
+};
+
+int sampler_init(PyObject *module)
+{
+	updated_type = PyStructSequence_NewType(&updated_desc);
+	sampler_type = type_add(module, &spec);
+	if (!updated_type || !sampler_type)
+		return -1;
+	return PyModule_AddType(module, updated_type);
+}

@@ -1,0 +1,37 @@
+/*
+ * Slot: the memory of one batch buffer of a sampler, counted by the sampler and by the lease of the
+ * batch in it. It outlives the sampler, so arrays stay readable after close.
+ *
+ *   sampler -> slot <- lease <- column <- memoryview <- numpy array
+ *                        ^----- batch
+ *
+ * A lease that goes away, when the batch and the last array of it are gone, marks its slot as given
+ * back; the sampler gives the buffer to the library before its next sample. So no lock is taken
+ * where an array dies, and no buffer is filled under one.
+ */
+#ifndef RLV_PYTHON_SRC_SLOT_H
+#define RLV_PYTHON_SRC_SLOT_H
+
+#include "python/src/core.h"
+
+#include <stdatomic.h>
+
+struct slot {
+	unsigned refs; /* guarded by the interpreter lock */
+	atomic_bool returned;
+	const struct rlv_batch *batch; /* the library's; NULL = never filled */
+	uint8_t *memory;
+	size_t bytes;
+	bool mapped;    /* by us; else from the heap, or Python's */
+	Py_buffer view; /* Python's memory, if .obj */
+};
+
+/*
+ * Memory for a slot: from allocator(bytes), a callable that gives a writable buffer, or our own.
+ * NULL with an exception.
+ */
+struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes);
+void slot_get(struct slot *slot);
+void slot_put(struct slot *slot);
+
+#endif

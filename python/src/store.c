@@ -1,0 +1,251 @@
+/*
+ * Store: opened from a URI, parent of tables.
+ */
+#include "python/src/core.h"
+
+#include <stdlib.h>
+
+PyTypeObject *store_type;
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "uri",   "pages",     "pool_bytes", "timeout_ns",
+				 "token", "read_only", NULL };
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct rlv_store *handle = NULL;
+	long long timeout_ns = 0;
+	unsigned long long pool_bytes = 0;
+	unsigned int pages = 0;
+	int read_only = 0;
+	const char *uri;
+	struct store *self;
+	int ret;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzp", names, &uri, &pages, &pool_bytes,
+					 &timeout_ns, &opts.token, &read_only))
+		return NULL;
+	opts.pages = pages;
+	opts.pool_bytes = pool_bytes;
+	opts.timeout_ns = timeout_ns;
+	opts.read_only = read_only;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_open(uri, &opts, &handle);
+	Py_END_ALLOW_THREADS if (ret) return error_raise(ret);
+	self = (struct store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+	if (!self) {
+		if (rlv_store_close(&handle)) /* without tables it cannot fail */
+			PyErr_NoMemory();
+		return NULL;
+	}
+	handle_init(&self->h, NULL);
+	self->store = handle;
+	self->h.open = true;
+	return (PyObject *)self;
+}
+
+/* 0, or a code. The caller has locked; the lock is given up. */
+static int close_locked(struct store *self)
+{
+	int ret;
+
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_close(&self->store);
+	Py_END_ALLOW_THREADS self->h.open = self->store != NULL;
+	handle_leave(&self->h);
+	return ret;
+}
+
+static PyObject *store_close(PyObject *object, PyObject *unused)
+{
+	struct store *self = (struct store *)object;
+	int entered = handle_enter_close(&self->h);
+	int ret = 0;
+
+	(void)unused;
+	if (entered < 0)
+		return NULL;
+	if (entered)
+		ret = close_locked(self);
+	if (ret)
+		return error_raise(ret);
+	Py_RETURN_NONE;
+}
+
+static void store_dealloc(PyObject *object)
+{
+	struct store *self = (struct store *)object;
+
+	if (self->store && handle_enter_close(&self->h) == 1)
+		(void)close_locked(self); /* tables hold a reference: none is open */
+	handle_fini(&self->h);
+	object_free(self);
+}
+
+static PyObject *store_persist(PyObject *object, PyObject *unused)
+{
+	struct store *self = (struct store *)object;
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_persist(self->store);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	if (ret)
+		return error_raise(ret);
+	Py_RETURN_NONE;
+}
+
+static PyObject *store_drop(PyObject *object, PyObject *name)
+{
+	struct store *self = (struct store *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	int ret;
+
+	if (!text || handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_table_drop(self->store, text);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	if (ret)
+		return error_raise(ret);
+	Py_RETURN_NONE;
+}
+
+/* -------- tables -------- */
+
+/* As many names as there are; *n_out of them. NULL: no memory, or *ret_out says why. */
+static char (*read_names(struct store *self, size_t *n_out, int *ret_out))[RLV_NAME_BYTES]
+{
+	char(*names)[RLV_NAME_BYTES] = NULL;
+	size_t room = 16;
+
+	for (;;) {
+		free(names);
+		names = malloc(room * sizeof(*names));
+		*n_out = room;
+		*ret_out = names ? rlv_store_tables(self->store, names, n_out) : 0;
+		if (!names || *ret_out || *n_out <= room)
+			return names;
+		room = *n_out;
+	}
+}
+
+static PyObject *list_of_names(char (*names)[RLV_NAME_BYTES], size_t n)
+{
+	PyObject *list = PyList_New((Py_ssize_t)n);
+
+	for (size_t i = 0; list && i < n; i++) {
+		PyObject *name = PyUnicode_FromString(names[i]);
+
+		if (!name || PyList_SetItem(list, (Py_ssize_t)i, name))
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+static PyObject *store_tables(PyObject *object, PyObject *unused)
+{
+	struct store *self = (struct store *)object;
+	char(*names)[RLV_NAME_BYTES];
+	PyObject *list = NULL;
+	size_t n;
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS names = read_names(self, &n, &ret);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	if (!names)
+		PyErr_NoMemory();
+	else if (ret)
+		error_raise(ret);
+	else
+		list = list_of_names(names, n);
+	free(names);
+	return list;
+}
+
+/* -------- information -------- */
+
+static PyObject *node_info(const struct rlv_node_info *node)
+{
+	return Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:O,s:s}", "name", node->name, "address",
+			     node->address, "pool_bytes", node->pool_bytes, "used_bytes",
+			     node->used_bytes, "incarnation", node->incarnation, "regions",
+			     node->regions, "up", node->state ? Py_True : Py_False, "pages",
+			     node->pages);
+}
+
+static PyObject *info_dict(const struct rlv_store_info *info)
+{
+	size_t shown = sizeof(info->nodes) / sizeof(info->nodes[0]);
+	PyObject *nodes = PyList_New(0);
+
+	for (size_t i = 0; nodes && i < info->n_nodes && i < shown; i++) {
+		PyObject *node = node_info(&info->nodes[i]);
+
+		if (!node || PyList_Append(nodes, node))
+			Py_CLEAR(nodes);
+		Py_XDECREF(node);
+	}
+	if (!nodes)
+		return NULL;
+	return Py_BuildValue("{s:s,s:s,s:K,s:I,s:I,s:I,s:s,s:N}", "uri", info->uri,
+			     "server_version", info->server_version, "term", info->term, "tables",
+			     info->n_tables, "clients", info->n_clients, "rebuilds", info->rebuilds,
+			     "waiting", info->waiting, "nodes", nodes);
+}
+
+static PyObject *store_info(PyObject *object, PyObject *unused)
+{
+	struct store *self = (struct store *)object;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_info(self->store, &info);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	return ret ? error_raise(ret) : info_dict(&info);
+}
+
+static PyObject *store_is_open(PyObject *object, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(((struct store *)object)->h.open);
+}
+
+static PyMethodDef methods[] = {
+	{ "close", store_close, METH_NOARGS, NULL },
+	{ "persist", store_persist, METH_NOARGS, NULL },
+	{ "drop", store_drop, METH_O, NULL },
+	{ "tables", store_tables, METH_NOARGS, NULL },
+	{ "info", store_info, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef members[] = {
+	{ "is_open", store_is_open, NULL, NULL, NULL },
+	{ 0 },
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_new, store_new },
+	{ Py_tp_dealloc, store_dealloc },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, members },
+	{ 0, NULL },
+};
+
+static PyType_Spec spec = {
+	.name = "relive._core.Store",
+	.basicsize = sizeof(struct store),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+int store_init(PyObject *module)
+{
+	store_type = type_add(module, &spec);
+	return store_type ? 0 : -1;
+}

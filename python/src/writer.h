@@ -1,0 +1,81 @@
+/*
+ * Writer: rows of one environment or of a vector of them.
+ *
+ * A call binds its keywords to columns, makes the flags of its rows from the ends of episodes and
+ * the autoreset mode, and hands everything to the library in one call:
+ *
+ *   next step   the row after an ended episode is only its final observation (RLV_FINAL)
+ *   same step   it is the next episode's first; final_<column> gives the observation that the reset
+ *               replaced, and goes in as a row of its own
+ *   disabled    the user resets; otherwise as same step
+ */
+#ifndef RLV_PYTHON_SRC_WRITER_H
+#define RLV_PYTHON_SRC_WRITER_H
+
+#include "python/src/column.h"
+
+enum autoreset { AUTORESET_NEXT_STEP, AUTORESET_SAME_STEP, AUTORESET_DISABLED };
+
+/* What a keyword means: a column, final_<column>, or one of the others. */
+enum {
+	KEY_FINAL_OF = RLV_MAX_COLUMNS,
+	KEY_TERMINATED = 2 * RLV_MAX_COLUMNS,
+	KEY_TRUNCATED,
+	KEY_FINAL,
+	KEY_TD_ERROR,
+	KEY_POLICY_VERSION,
+	KEY_ENV,
+	KEYS,
+};
+
+struct writer {
+	struct handle h;
+	struct rlv_writer *writer;
+	uint32_t n_envs;
+	bool batched; /* values have a first dimension of n_envs */
+	bool busy;    /* in a call: guarded by the interpreter lock */
+	enum autoreset autoreset;
+	uint32_t n_columns;
+	uint32_t obs_columns; /* bits: role RLV_OBS */
+	struct column columns[RLV_MAX_COLUMNS];
+	PyObject *keys;          /* keyword -> number */
+	PyObject *timeout;       /* None or seconds */
+	PyObject *last_names;    /* keywords of the last call ... */
+	uint8_t last_keys[KEYS]; /* ... and their numbers */
+	uint8_t *memory;         /* of all below */
+	uint8_t *stage[RLV_MAX_COLUMNS];
+	uint8_t *zeros;   /* a step of the largest column */
+	uint8_t *ends[3]; /* terminated, truncated, final */
+	double *td_error;
+	uint16_t *flags;
+	bool *ended; /* each environment's last step ended its episode */
+};
+
+/* One call: what its keywords gave. Zeroed, but for its sources. */
+struct call {
+	PyObject *values[KEYS]; /* borrowed; NULL = not given */
+	const void *columns[RLV_MAX_COLUMNS];
+	const void *finals[RLV_MAX_COLUMNS]; /* packed, of the environments whose episode ended */
+	const uint8_t *ends[3];
+	uint32_t n;   /* rows */
+	uint32_t env; /* of extend */
+	uint32_t policy_version;
+	uint16_t *flags;
+	double *td_error;
+	void *scratch; /* of flags and td_error, where the writer's own do not suffice */
+	uint32_t n_sources;
+	struct source sources[2 * RLV_MAX_COLUMNS + 4];
+};
+
+/* A zeroed call with the keywords read. 0, or -1 with an exception. */
+int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);
+
+/* Binds the columns, the ends and the TD errors of call->n rows. */
+int call_bind(struct writer *w, struct call *call, bool batched);
+
+/* Binds final_<column> for the rows that end an episode, if they are given. */
+int call_bind_finals(struct writer *w, struct call *call);
+
+void call_release(struct call *call);
+
+#endif
