@@ -27,6 +27,7 @@ struct contract_kind {
 	bool in_file;       /* its pool is a file */
 	bool private_memory;
 	bool no_windows; /* verbs: rights by protection domains */
+	bool far;        /* verbs: its initiators map nothing, as from another host */
 	/* NULL = transport_open of the rig's address */
 	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);
 };
