@@ -1,5 +1,5 @@
 /*
- * test_address.c - addresses of nodes with RDMA, well-formed and not.
+ * test_verbs_address.c - addresses of nodes with RDMA, well-formed and not.
  */
 #include "tests/support/test.h"
 
