@@ -19,6 +19,15 @@ test_exec__past_its_limit_gives_124() {
 	assert_status 124 on -t 1 1 sleep 30
 }
 
+test_exec__ends_when_asked_to() {
+	on 1 sleep 30 &
+	local start=$SECONDS
+	sleep 1
+	kill "$(pgrep -P $! -f 'vm exec')"
+	assert_status 143 wait $!
+	assert_le "seconds" $((SECONDS - start)) 5
+}
+
 test_share__is_written_by_guests_and_seen_outside() {
 	on 1 'echo one >/vm/note'
 	assert_eq "what guest 2 reads" "$(on 2 cat /vm/note)" one
@@ -76,6 +85,22 @@ test_kill__gives_137_and_start_keeps_nvdimm_bytes() {
 	vm start 2
 	assert_eq "bytes after the power failure" "$(on 2 head -c 4 /dev/pmem0)" kept
 	on 1 busybox ping -c 1 -W 5 g2 >/dev/null
+}
+
+booting() {
+	compgen -G "$TMPDIR/*/1/pid"
+}
+
+test_run__leaves_nothing_also_when_killed() {
+	export TMPDIR=$RLV_VM_DIR/tmp
+	mkdir "$TMPDIR"
+	assert_status 4 vm run -- 'exit 4'
+	assert_eq "left by run" "$(ls -A "$TMPDIR")" ""
+	vm run -- sleep 60 &
+	wait_until 10 booting
+	kill -KILL "$(pgrep -P $! -f 'vm run')"
+	wait_until 10 rmdir "$TMPDIR"
+	assert_status 1 pgrep -f "$TMPDIR"
 }
 
 run_tests
