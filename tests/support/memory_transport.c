@@ -13,9 +13,15 @@ static struct memory_transport *of(struct transport *tr)
 	return (struct memory_transport *)tr;
 }
 
-static _Atomic uint64_t *word_at(struct memory_transport *mt, uint64_t off)
+static uint8_t *bytes_at(struct memory_transport *mt, const struct region *region, uint64_t off)
 {
-	return (_Atomic uint64_t *)(void *)(mt->bytes + off);
+	return (region == &mt->more ? mt->more_bytes : mt->bytes) + off;
+}
+
+static _Atomic uint64_t *word_at(struct memory_transport *mt, const struct region *region,
+				 uint64_t off)
+{
+	return (_Atomic uint64_t *)(void *)bytes_at(mt, region, off);
 }
 
 /* Is it this one's turn? Counts down. */
@@ -24,11 +30,11 @@ static bool strikes(uint64_t *countdown)
 	return *countdown && --*countdown == 0;
 }
 
-static void read_words(struct memory_transport *mt, uint64_t off, void *dst, uint32_t len)
+static void read_words(struct memory_transport *mt, const struct transport_io *io)
 {
-	for (uint32_t i = 0; i < len; i += 8)
-		*(uint64_t *)(void *)((uint8_t *)dst + i) =
-			atomic_load_explicit(word_at(mt, off + i), memory_order_acquire);
+	for (uint32_t i = 0; i < io->len; i += 8)
+		*(uint64_t *)(void *)((uint8_t *)io->dst + i) = atomic_load_explicit(
+			word_at(mt, io->region, io->off + i), memory_order_acquire);
 }
 
 static int memory_view(struct transport *tr, struct transport_view *views, size_t n)
@@ -39,7 +45,7 @@ static int memory_view(struct transport *tr, struct transport_view *views, size_
 	if (strikes(&mt->fail_call))
 		return -ECONNRESET;
 	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = mt->bytes + views[i].off;
+		views[i].ptr = bytes_at(mt, views[i].region, views[i].off);
 		bytes += views[i].len;
 	}
 	if (mt->region.base)
@@ -49,7 +55,12 @@ static int memory_view(struct transport *tr, struct transport_view *views, size_
 		return -ENOMEM;
 	bytes = 0;
 	for (size_t i = 0; i < n; i++) {
-		read_words(mt, views[i].off, mt->view + bytes, views[i].len);
+		struct transport_io io = { .region = views[i].region,
+					   .off = views[i].off,
+					   .dst = mt->view + bytes,
+					   .len = views[i].len };
+
+		read_words(mt, &io);
 		views[i].ptr = mt->view + bytes;
 		bytes += views[i].len;
 	}
@@ -67,7 +78,7 @@ static int memory_read(struct transport *tr, struct transport_io *io, size_t n)
 	if (strikes(&of(tr)->fail_call))
 		return -ECONNRESET;
 	for (size_t i = 0; i < n; i++)
-		read_words(of(tr), io[i].off, io[i].dst, io[i].len);
+		read_words(of(tr), &io[i]);
 	return 0;
 }
 
@@ -77,7 +88,7 @@ static int memory_write(struct transport *tr, const struct transport_io *io, siz
 		return -ECONNRESET;
 	for (size_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < io[i].len; k += 8)
-			atomic_store_explicit(word_at(of(tr), io[i].off + k),
+			atomic_store_explicit(word_at(of(tr), io[i].region, io[i].off + k),
 					      ((const uint64_t *)io[i].src)[k / 8],
 					      memory_order_release);
 	return 0;
@@ -96,9 +107,9 @@ static int memory_cas(struct transport *tr, struct transport_atomic *ops, size_t
 		if (lost && mt->lose_undone)
 			continue;
 		ops[i].old = ops[i].expected;
-		if (!atomic_compare_exchange_strong_explicit(word_at(mt, ops[i].off), &ops[i].old,
-							     ops[i].value, memory_order_acq_rel,
-							     memory_order_acquire))
+		if (!atomic_compare_exchange_strong_explicit(
+			    word_at(mt, ops[i].region, ops[i].off), &ops[i].old, ops[i].value,
+			    memory_order_acq_rel, memory_order_acquire))
 			transport_account_cas(tr, 1, 0);
 	}
 	return 0;
@@ -115,8 +126,9 @@ static int memory_faa(struct transport *tr, struct transport_atomic *ops, size_t
 
 		ops[i].status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
 		if (!lost || !mt->lose_undone)
-			ops[i].old = atomic_fetch_add_explicit(word_at(mt, ops[i].off),
-							       ops[i].value, memory_order_acq_rel);
+			ops[i].old =
+				atomic_fetch_add_explicit(word_at(mt, ops[i].region, ops[i].off),
+							  ops[i].value, memory_order_acq_rel);
 	}
 	return 0;
 }
@@ -190,6 +202,16 @@ void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t si
 		.size = size,
 		.base = in_place ? bytes : NULL,
 	};
+}
+
+struct region *memory_transport_add(struct memory_transport *mt, void *bytes, uint64_t size)
+{
+	mt->more_bytes = bytes;
+	mt->more = mt->region;
+	mt->more.id = 2;
+	mt->more.size = size;
+	mt->more.base = mt->region.base ? bytes : NULL;
+	return &mt->more;
 }
 
 void memory_transport_fini(struct memory_transport *mt)

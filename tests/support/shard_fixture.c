@@ -141,13 +141,13 @@ void shard_fixture_access(struct shard *shard, uint32_t owner, struct access *ac
 	     "access_open");
 }
 
-void shard_fixture_write_rows(const struct block *blk)
+void shard_fixture_make_rows(const struct block *blk, uint8_t *rows)
 {
 	const struct table_desc *desc = &blk->acc->shard->desc;
-	uint8_t *row = mem_zalloc(desc->row_bytes);
 
-	assert_non_null(row);
+	memset(rows, 0, (size_t)desc->block * desc->row_bytes);
 	for (uint32_t i = 0; i < desc->block; i++) {
+		uint8_t *row = rows + (size_t)i * desc->row_bytes;
 		struct row_tail tail = { .step = i, .gen = blk->gen };
 
 		if (i + 1 < desc->window_max)
@@ -157,9 +157,18 @@ void shard_fixture_write_rows(const struct block *blk)
 		if (desc->flags & TABLE_ROW_CRC)
 			tail.crc = crc32c(0, row, desc->tail_off + offsetof(struct row_tail, crc));
 		memcpy(row + desc->tail_off, &tail, sizeof(tail));
-		must(ring_write(blk, i, row, 1), "ring_write");
 	}
-	mem_free(row);
+}
+
+void shard_fixture_write_rows(const struct block *blk)
+{
+	const struct table_desc *desc = &blk->acc->shard->desc;
+	uint8_t *rows = mem_array(desc->block, desc->row_bytes);
+
+	assert_non_null(rows);
+	shard_fixture_make_rows(blk, rows);
+	must(ring_write(blk, 0, rows, desc->block), "ring_write");
+	mem_free(rows);
 }
 
 int shard_fixture_publish(struct block *blk, uint64_t priority)

@@ -72,6 +72,9 @@ uint32_t shard_fixture_open_filled(struct shard_fixture *fx, const struct shard_
 uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off);
 void shard_fixture_store(const struct shard_fixture *fx, uint64_t off, uint64_t word);
 
+/* Makes the rows of a block, desc.block x desc.row_bytes, as an actor would. */
+void shard_fixture_make_rows(const struct block *blk, uint8_t *rows);
+
 /* Writes the rows of a block as an actor would, only the tails mean something. */
 void shard_fixture_write_rows(const struct block *blk);
 
