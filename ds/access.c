@@ -1,8 +1,26 @@
 #include "ds/shard.h"
 
+#include "ds/priority.h"
+#include "ds/sumtree_deferred.h"
+
+#include "base/alloc.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+
+/* What a chained handle must know beforehand: nobody waits for it in a call. */
+static int open_chained(struct access *acc)
+{
+	struct shard *shard = acc->shard;
+	int rc = epoch_read(&acc->epoch);
+
+	posted_init(&acc->posted, shard->tree->tr, acc->max_seen);
+	acc->chained = true;
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = priority_max_read(shard, v, &acc->max_seen[v]);
+	return rc;
+}
 
 int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_t view_mask,
 		const struct tree_deltas_opts *opts)
@@ -24,6 +42,8 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			    &head);
 	acc->next_ticket = head;
+	if (!rc && !transport_changes_in_place(shard->tree))
+		rc = open_chained(acc);
 	for (uint32_t i = 0; !rc && i < desc->n_views; i++)
 		if (view_mask >> i & 1)
 			rc = tree_deltas_open(&shard->trees[i], opts, &acc->deltas[i]);
@@ -34,6 +54,12 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 
 void access_close(struct access *acc)
 {
+	if (acc->chained)
+		posted_fini(&acc->posted);
+	wr_list_fini(&acc->chain);
+	mem_free(acc->claim);
+	acc->claim = NULL;
+	acc->chained = false;
 	for (uint32_t i = 0; i < RING_MAX_VIEWS; i++)
 		if (acc->deltas[i])
 			tree_deltas_close(&acc->deltas[i]);
@@ -71,7 +97,9 @@ static int lost_answer(struct access *acc, int rc)
 	return marked && marked != -EIO ? marked : rc;
 }
 
-int access_enter(struct access *acc)
+/* -------- in place -------- */
+
+static int enter_in_place(struct access *acc)
 {
 	int rc = epoch_enter(&acc->epoch);
 
@@ -82,14 +110,14 @@ int access_enter(struct access *acc)
 	return rc ? rc : epoch_enter(&acc->epoch);
 }
 
-int access_leave(struct access *acc)
+static int leave_in_place(struct access *acc, bool force)
 {
 	bool held;
-	int rc = flush_views(acc, false, &held);
+	int rc = flush_views(acc, force, &held);
 
 	if (rc)
 		rc = lost_answer(acc, rc);
-	if (!held) {
+	if (!held && (!force || acc->epoch.entered)) {
 		int left = epoch_leave(&acc->epoch);
 
 		rc = rc ? rc : left;
@@ -97,17 +125,124 @@ int access_leave(struct access *acc)
 	return rc;
 }
 
-int access_flush(struct access *acc)
+/* -------- by chains -------- */
+
+/* What earlier chains have come to. */
+static int judge_posted(struct access *acc)
 {
-	bool held;
-	int rc = flush_views(acc, true, &held);
+	int rc = acc->posted.lost ? shard_mark_dirty(acc->shard) : 0;
 
 	if (rc)
-		rc = lost_answer(acc, rc);
-	if (!held && acc->epoch.entered) {
-		int left = epoch_leave(&acc->epoch);
+		return rc;
+	acc->posted.lost = false;
+	if (acc->posted.fenced)
+		return error_set(-EOWNERDEAD, "shard %u: a block of owner %u was closed: fenced",
+				 acc->shard->desc.shard, acc->owner);
+	return 0;
+}
 
-		rc = rc ? rc : left;
-	}
+/* Additions of the call go to the next chain from now on. */
+static int open_sink(struct access *acc)
+{
+	struct wr_list *sink;
+	int rc = posted_next(&acc->posted, &sink);
+
+	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
+		if (acc->deltas[v])
+			acc->deltas[v]->sink = sink;
 	return rc;
+}
+
+static int enter_chained(struct access *acc)
+{
+	int rc = open_sink(acc);
+
+	if (!rc)
+		rc = judge_posted(acc);
+	if (!rc)
+		rc = epoch_enter_chain(&acc->epoch);
+	if (rc != -ESTALE)
+		return rc;
+	rc = access_flush(acc);
+	if (!rc)
+		rc = open_sink(acc);
+	return rc ? rc : epoch_enter_chain(&acc->epoch);
+}
+
+static void add_raises(struct access *acc, struct wr_list *list)
+{
+	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
+		if (acc->max_raise[v] > acc->max_seen[v])
+			*wr_list_add(list, NOTE_MAX + v) = (struct transport_wr){
+				.verb = VERB_CAS,
+				.atomic = { .region = acc->shard->tree,
+					    .off = priority_max_off(acc->shard, v),
+					    .expected = acc->max_seen[v],
+					    .value = acc->max_raise[v] },
+			};
+		else
+			acc->max_raise[v] = 0;
+	}
+}
+
+static int leave_chained(struct access *acc, bool force)
+{
+	struct wr_list *list = &acc->posted.chains[acc->posted.next].list;
+	struct transport_wr withdraw;
+	bool held;
+	int rc = flush_views(acc, force, &held), sent;
+
+	if (rc) /* the additions that did not get into the chain */
+		acc->posted.lost = true;
+	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
+	if (!sent)
+		add_raises(acc, list);
+	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
+		*wr_list_add(list, NOTE_NONE) = withdraw;
+	if (!sent)
+		sent = posted_send(&acc->posted);
+	return rc ? rc : sent;
+}
+
+static int flush_chained(struct access *acc)
+{
+	int rc = open_sink(acc), err = leave_chained(acc, true);
+	bool lost;
+
+	rc = rc ? rc : err;
+	err = posted_wait(&acc->posted);
+	rc = rc ? rc : err;
+	lost = acc->posted.lost;
+	err = judge_posted(acc);
+	rc = rc ? rc : err;
+	if (!rc && lost)
+		return error_set(-EIO, "shard %u: answers of additions were lost",
+				 acc->shard->desc.shard);
+	return rc;
+}
+
+/* -------- both -------- */
+
+int access_enter(struct access *acc)
+{
+	return acc->chained ? enter_chained(acc) : enter_in_place(acc);
+}
+
+int access_leave(struct access *acc)
+{
+	return acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+}
+
+int access_flush(struct access *acc)
+{
+	return acc->chained ? flush_chained(acc) : leave_in_place(acc, true);
+}
+
+int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta)
+{
+	if (!acc->chained)
+		return priority_max_raise(acc->shard, view, quanta);
+	if (quanta > acc->max_raise[view])
+		acc->max_raise[view] = quanta;
+	return 0;
 }

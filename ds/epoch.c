@@ -38,6 +38,12 @@ static int load_word(const struct epoch *ep, uint64_t *word_out)
 	return 0;
 }
 
+/* May words of the slot be stored where they are? Not where others' writes to it are under way. */
+static bool stores_in_place(const struct epoch *ep)
+{
+	return transport_changes_in_place(ep->region);
+}
+
 /*
  * E1 pairs with E2: our promise, then our second look at the epoch; the rebuilder's swap of the
  * epoch, then its look at the promises. All four stand in one total order, so either it sees the
@@ -48,7 +54,7 @@ static int store_promise(const struct epoch *ep, uint64_t promise)
 {
 	int rc;
 
-	if (ep->region->base) {
+	if (stores_in_place(ep)) {
 		rword64_announce(word_at(ep, ep->promise_off), promise);
 		return 0;
 	}
@@ -60,6 +66,7 @@ static void see(struct epoch *ep, uint64_t word)
 {
 	ep->number = epoch_number(word);
 	ep->mode = epoch_mode_of(word);
+	ep->known = ep->mode != EPOCH_DUAL;
 }
 
 static int recheck_entered(struct epoch *ep)
@@ -119,6 +126,86 @@ int epoch_leave(struct epoch *ep)
 	if (!rc)
 		ep->entered = false;
 	return rc;
+}
+
+/* -------- as chains -------- */
+
+static void write_promise(const struct epoch *ep, const uint64_t *word, struct transport_wr *wr)
+{
+	*wr = (struct transport_wr){
+		.verb = VERB_WRITE,
+		.io = { .region = ep->region, .off = ep->promise_off, .src = word, .len = 8 },
+	};
+}
+
+/* E1 pairs with E2: the promise, then our look at the epoch behind it, on one queue pair. */
+static int look_behind_promise(struct epoch *ep)
+{
+	uint64_t word = 0;
+	struct transport_wr wrs[2];
+	struct transport_chain chain = { .tr = ep->region->tr, .wrs = wrs };
+	int rc;
+
+	if (epoch_promise(ep, &wrs[0]))
+		chain.n++;
+	wrs[chain.n++] = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = ep->region, .off = ep->word_off, .dst = &word, .len = 8 },
+	};
+	rc = transport_run(&chain, 1);
+	if (!rc)
+		see(ep, word);
+	return rc;
+}
+
+int epoch_enter_chain(struct epoch *ep)
+{
+	int rc = 0;
+
+	if (!ep->promise_off)
+		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
+	if (!ep->entered) {
+		ep->promised = ep->number;
+		ep->stage = ep->number;
+		ep->due = true;
+		ep->entered = true;
+		return ep->known ? 0 : look_behind_promise(ep);
+	}
+	if (!ep->known)
+		rc = look_behind_promise(ep);
+	return !rc && ep->number != ep->promised ? -ESTALE : rc;
+}
+
+bool epoch_promise(struct epoch *ep, struct transport_wr *wr_out)
+{
+	if (!ep->due)
+		return false;
+	ep->due = false;
+	ep->standing = true;
+	write_promise(ep, &ep->stage, wr_out);
+	return true;
+}
+
+int epoch_send_promise(struct epoch *ep)
+{
+	struct transport_wr wr;
+	struct transport_chain chain = { .tr = ep->region->tr, .wrs = &wr, .n = 1 };
+
+	return epoch_promise(ep, &wr) ? transport_run(&chain, 1) : 0;
+}
+
+bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
+{
+	static const uint64_t idle = SLOT_IDLE;
+	bool standing = ep->standing;
+
+	ep->entered = false;
+	ep->due = false;
+	ep->standing = false;
+	/* E3 pairs with E4: our additions, then the promise is withdrawn. */
+	write_promise(ep, &idle, wr_out);
+	wr_out->fence = true;
+	return standing;
 }
 
 int epoch_read(struct epoch *ep)

@@ -16,6 +16,12 @@
  *
  * A promise v means "I hold and will make no delta computed under an epoch < v". A pass from e to
  * e+1 waits for every promise >= e, so the shard is never more than one epoch ahead of a promise.
+ *
+ * Where changes travel as chains nobody waits for the promise: it is a write at the head of the
+ * chain whose CASes it covers, and its end a write behind the additions, with a fence flag. The view
+ * of the epoch is the one of the last call, unchecked: a CAS that finds the tag it expects has
+ * proved what the view said, and another tag has it read again. Only in a view that is DUAL a tag
+ * proves too little, so that is read anew behind the promise (docs/memory-model.md, "Chains").
  */
 #ifndef RLV_DS_EPOCH_H
 #define RLV_DS_EPOCH_H
@@ -39,6 +45,12 @@ struct epoch {
 	uint32_t promised;     /* in force while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
+
+	/* Chains only. */
+	bool known;     /* the view may be used without another look */
+	bool due;       /* the promise has not been handed out yet */
+	bool standing;  /* it has been, and was not withdrawn */
+	uint64_t stage; /* what that write carries */
 };
 
 /*
@@ -78,6 +90,26 @@ RLV_MUST_CHECK int epoch_read(struct epoch *ep);
  * of another epoch: refresh and try again.
  */
 RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
+
+/* -------- as chains -------- */
+
+/*
+ * Enters without waiting: what epoch_promise gives must go ahead of the first change. -ESTALE as
+ * epoch_enter. Cost: none; 1 phase in the first call and after one that met a rebuild.
+ */
+RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
+
+/* The promise, if it is due; false = there is nothing to send. ep stays where it is meanwhile. */
+bool epoch_promise(struct epoch *ep, struct transport_wr *wr_out);
+
+/* Sends it and waits, for changes that do not travel as chains. Cost: 1 phase if it is due. */
+RLV_MUST_CHECK int epoch_send_promise(struct epoch *ep);
+
+/*
+ * Idle again: the write that withdraws the promise, for the chain of the additions, behind them.
+ * false = there is nothing to send.
+ */
+bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out);
 
 /* Does promise (a word of a slot) hold back a pass that starts from epoch number? */
 bool epoch_blocks_pass(uint64_t promise, uint32_t number);

@@ -93,14 +93,14 @@ void priority_weights(const double *probability, size_t n, double items, double 
 	kernel()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);
 }
 
-static uint64_t max_off(const struct shard *shard, uint32_t view)
+uint64_t priority_max_off(const struct shard *shard, uint32_t view)
 {
 	return shard->desc.views[view].words_off + offsetof(struct view_words, max_priority);
 }
 
 int priority_max_read(const struct shard *shard, uint32_t view, uint64_t *quanta_out)
 {
-	uint64_t off = max_off(shard, view);
+	uint64_t off = priority_max_off(shard, view);
 
 	if (!shard->tree->base)
 		return transport_load(shard->tree, off, quanta_out);
@@ -115,7 +115,8 @@ int priority_max_raise(const struct shard *shard, uint32_t view, uint64_t quanta
 	int ret = priority_max_read(shard, view, &seen);
 
 	while (ret == 0 && seen < quanta) {
-		ret = transport_cas_word(shard->tree, max_off(shard, view), seen, quanta, &old);
+		ret = transport_cas_word(shard->tree, priority_max_off(shard, view), seen, quanta,
+					 &old);
 		if (ret == 0 && old == seen)
 			break;
 		seen = old;

@@ -41,6 +41,9 @@ uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *
 void priority_weights(const double *probability, size_t n, double items, double beta,
 		      float *weights_out);
 
+/* Where the running maximum of a view is in the tree region. */
+uint64_t priority_max_off(const struct shard *shard, uint32_t view);
+
 /* The view's running maximum in one shard, in quanta; 0 = no item yet. In place if addressable. */
 RLV_MUST_CHECK int priority_max_read(const struct shard *shard, uint32_t view,
 				     uint64_t *quanta_out);

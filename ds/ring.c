@@ -1,5 +1,8 @@
 #include "ds/ring.h"
 
+#include "ds/priority.h"
+#include "ds/ring_chain.h"
+
 #include "transport/barrier.h"
 
 #include "base/bits.h"
@@ -20,11 +23,21 @@ struct glimpse {
 
 /* -------- ticket -------- */
 
-static int wait_posted(struct transport *tr, uint64_t ticket)
+/* The promise ahead of a chained claim, and the maxima that its items will be given. */
+static size_t add_chained(struct access *acc, struct transport_wr *wrs)
 {
-	uint64_t deadline = clock_now_ns(tr->clock) + tr->timeout_ns;
+	const struct shard *shard = acc->shard;
+	size_t n = epoch_promise(&acc->epoch, wrs);
 
-	return transport_poll(tr, ticket, deadline);
+	for (uint32_t v = 0; v < shard->desc.n_views; v++)
+		wrs[n++] = (struct transport_wr){
+			.verb = VERB_READ,
+			.io = { .region = shard->tree,
+				.off = priority_max_off(shard, v),
+				.dst = &acc->max_seen[v],
+				.len = sizeof(acc->max_seen[v]) },
+		};
+	return n;
 }
 
 /*
@@ -34,28 +47,33 @@ static int wait_posted(struct transport *tr, uint64_t ticket)
 static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
 {
 	const struct shard *shard = acc->shard;
-	struct transport *tr = shard->tree->tr;
-	struct transport_wr wrs[2] = { { .verb = VERB_FAA }, { .verb = VERB_READ } };
-	uint64_t posted;
+	struct transport_wr wrs[3 + RING_MAX_VIEWS];
+	size_t first = acc->chained ? add_chained(acc, wrs) : 0;
+	struct transport_wr *faa = &wrs[first], *look = &wrs[first + 1];
+	struct transport_chain chain = { .tr = shard->tree->tr, .wrs = wrs, .n = first + 2 };
 	int rc;
 
 	near->first = (uint32_t)(acc->next_ticket % shard->desc.blocks);
 	near->n = (uint32_t)min_u64(HEADERS_AHEAD, shard->desc.blocks - near->first);
-	wrs[0].atomic.region = shard->tree;
-	wrs[0].atomic.off = shard_word_off(shard, offsetof(struct shard_words, head));
-	wrs[0].atomic.value = 1;
-	wrs[1].io.region = shard->tree;
-	wrs[1].io.off = shard_header_off(shard, near->first);
-	wrs[1].io.dst = near->words;
-	wrs[1].io.len = near->n * (uint32_t)sizeof(near->words[0]);
-	rc = transport_post(tr, wrs, ARRAY_LEN(wrs), &posted);
-	if (!rc)
-		rc = wait_posted(tr, posted);
+	*faa = (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = shard->tree,
+			    .off = shard_word_off(shard, offsetof(struct shard_words, head)),
+			    .value = 1 },
+	};
+	*look = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = shard->tree,
+			.off = shard_header_off(shard, near->first),
+			.dst = near->words,
+			.len = near->n * (uint32_t)sizeof(near->words[0]) },
+	};
+	rc = transport_run(&chain, 1);
 	if (rc)
 		return rc;
-	if (wrs[0].atomic.status != ATOMIC_DONE)
+	if (faa->atomic.status != ATOMIC_DONE)
 		return error_set(-EIO, "ring: the answer to a ticket was lost");
-	*seq_out = wrs[0].atomic.old & BLOCK_SEQ_MASK;
+	*seq_out = faa->atomic.old & BLOCK_SEQ_MASK;
 	acc->next_ticket = *seq_out + 1;
 	return 0;
 }
@@ -71,12 +89,6 @@ static int load_header(const struct access *acc, uint32_t index, const struct gl
 }
 
 /* -------- queue -------- */
-
-/* A queue never overwrites what nobody has taken. */
-static bool view_is_queue(const struct view_desc *view)
-{
-	return view->max_times_sampled == 1 && view->limit.max_diff != INT64_MAX;
-}
 
 static int leaves_are_taken(const struct access *acc, uint64_t leaves_off, bool *taken_out)
 {
@@ -115,7 +127,7 @@ static int block_is_taken(const struct access *acc, uint32_t index, bool *taken_
 
 	*taken_out = true;
 	for (uint32_t v = 0; !rc && *taken_out && v < desc->n_views; v++)
-		if (view_is_queue(&desc->views[v]))
+		if (ring_view_is_queue(&desc->views[v]))
 			rc = leaves_are_taken(
 				acc, shard_leaf_off(acc->shard, v, index * desc->block), taken_out);
 	return rc;
@@ -142,25 +154,30 @@ static int close_header(const struct block *blk, uint64_t *old_out)
 	return rc;
 }
 
+static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+	bool taken;
+	int rc = block_is_taken(acc, blk->index, &taken);
+
+	if (rc || !taken)
+		return rc ? rc : -EAGAIN;
+	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
+				  block_make(true, acc->owner, blk->seq), old_out);
+}
+
 /* Opens the header for us. -EAGAIN: it is open, or newer, or holds items of a queue. */
 static int open_header(const struct access *acc, struct block *blk, uint64_t seen)
 {
-	uint64_t mine = block_make(true, acc->owner, blk->seq), old;
-
 	for (;;) {
-		bool taken;
+		uint64_t old;
 		int rc;
 
 		if (block_is_open(seen) || (block_seq(seen) >= blk->seq && seen))
 			return -EAGAIN;
-		rc = block_is_taken(acc, blk->index, &taken);
-		if (rc)
-			return rc;
-		if (!taken)
-			return -EAGAIN;
-		rc = transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index),
-					seen, mine, &old);
-		if (rc == -EIO)
+		rc = acc->chained ? ring_open_chained(blk, seen, &old)
+				  : try_header(blk, seen, &old);
+		if (rc && rc != -EAGAIN)
 			close_header(blk, &old); /* it may be open */
 		if (rc || old == seen)
 			return rc;
@@ -276,7 +293,7 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 	rc = take_block(acc, &mine, counters);
 	if (rc)
 		return rc;
-	rc = claim_leaves(&mine);
+	rc = acc->chained ? ring_claim_chained(&mine) : claim_leaves(&mine);
 	if (rc == -EIO) {
 		int marked = shard_mark_dirty(acc->shard);
 
@@ -325,10 +342,12 @@ static int post_close(const struct block *blk, uint64_t *old_out)
 int ring_close(struct block *blk)
 {
 	const struct access *acc = blk->acc;
-	bool waits = (acc->shard->tree->tr->caps & TRANSPORT_ASYNC) != 0;
 	uint64_t old;
-	int rc = waits ? -EIO : post_close(blk, &old);
+	int rc;
 
+	if (acc->chained)
+		return ring_close_chained(blk);
+	rc = post_close(blk, &old);
 	if (rc == -EIO)
 		rc = close_header(blk, &old);
 	if (rc)

@@ -35,16 +35,18 @@ struct ring_counters {
  * items are sampled once and its limiter bounds the inserts) keeps a block until all of its items
  * were taken. Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO
  * (an answer was lost); after an error no block is held.
- * Cost: 4 phases: FAA with a look at the header, header CAS, leaf read, leaf CAS, and the last two
- * again for each further view; 2 for each skipped block, 1 more for each queue, 2 for each view
- * with counts.
+ * Cost: over a wire 3 phases whatever views there are: FAA with a look at the header, header CAS
+ * with leaf read, leaf CAS; 1 more with queues; 2 for each skipped block. In place 4 are counted:
+ * header CAS and leaf read apart, and the last two again for each further view, 1 more for each
+ * queue, 2 for each view with counts.
  */
 RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
 			      struct ring_counters *counters);
 
 /*
  * After its rows and leaves are written. -EOWNERDEAD: the metadata server closed it, so we were
- * fenced; the block is gone then, too, and still held after any other error. Cost: 1 phase.
+ * fenced; the block is gone then, too, and still held after any other error. Over a wire the next
+ * access_enter or access_flush finds that out. Cost: none that is waited for.
  */
 RLV_MUST_CHECK int ring_close(struct block *blk);
 

@@ -11,7 +11,9 @@
 #define RLV_DS_SHARD_H
 
 #include "ds/epoch.h"
+#include "ds/posted.h"
 #include "ds/sumtree.h"
+#include "ds/wr_list.h"
 
 #include "transport/transport.h"
 
@@ -124,22 +126,46 @@ struct access {
 	struct tree_deltas *deltas[RING_MAX_VIEWS];
 	uint32_t view_mask;   /* views that this handle changes; a writer changes all */
 	uint64_t next_ticket; /* guess of the next ticket, for ring_claim */
+
+	/* Where words cannot be changed in place: changes travel as chains. */
+	bool chained;
+	struct wr_list chain;              /* of the call in progress */
+	struct posted posted;              /* what nobody waits for */
+	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
+	uint64_t max_raise[RING_MAX_VIEWS]; /* what they should be at least; sent by leave */
+	struct claim_buffers *claim;        /* of ds/ring_chain.c */
 };
 
 /* owner's slot is live already (ds/slot.h). Thread: owner, for all. Cost: control plane. */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask, const struct tree_deltas_opts *opts);
-/* What is buffered is lost: access_flush first. */
+/*
+ * What is buffered is lost: access_flush first. Waits for what was posted. Cost: 1 phase if that is
+ * not done yet.
+ */
 void access_close(struct access *acc);
 
 /*
  * Around every call that changes leaves. Leave flushes, or keeps deltas and promise if allowed; it
- * is called after an error, too. -EIO: an answer was lost, and the shard was marked dirty.
+ * is called after an error, too. Over a wire it posts the additions, with the end of the promise
+ * behind them, and does not wait: what becomes of them is found out by a later call.
+ * -EIO: an answer was lost, and the shard was marked dirty; -EOWNERDEAD: a block that this handle
+ * had closed was closed by another before, so it was fenced.
+ * Cost: none that is waited for; 1 phase in a call after one that met a rebuild.
  */
 RLV_MUST_CHECK int access_enter(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
-/* Adds all that was kept and withdraws the promise. Outside of enter and leave. */
+/*
+ * Adds all that was kept and withdraws the promise, and waits for all of it. Outside of enter and
+ * leave.
+ */
 RLV_MUST_CHECK int access_flush(struct access *acc);
+
+/*
+ * The running maximum of a view is quanta at least. Between enter and leave; over a wire sent by
+ * leave.
+ */
+RLV_MUST_CHECK int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta);
 
 #endif

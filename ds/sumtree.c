@@ -9,6 +9,7 @@
  */
 #include "ds/sumtree.h"
 
+#include "ds/sumtree_change.h"
 #include "ds/sumtree_deferred.h"
 #include "ds/sumtree_nodes.h"
 
@@ -23,8 +24,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Every lost CAS is somebody else's won one; so many in a row are a bug, not contention. */
-#define CHANGE_ROUNDS 10000
 #define AHEAD 8u /* leaves asked for before they are changed */
 
 /*
@@ -147,102 +146,6 @@ uint64_t sumtree_max_prio(uint32_t leaves)
 
 /* -------- changes -------- */
 
-enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_TAKE };
-
-/* One call of a verb. */
-struct change {
-	const struct sumtree *tree;
-	struct epoch *ep;
-	struct tree_deltas *deltas;
-	uint32_t steady; /* the tag that most leaves have and keep, or none */
-	bool refresh;    /* a tag outside our view of the epoch was met */
-};
-
-/* May the verb replace this word? */
-static inline bool word_fits(enum change_verb verb, const struct leaf_op *op, uint64_t word)
-{
-	if (verb == CHANGE_CLAIM)
-		return true;
-	return leaf_gen(word) == op->gen && (leaf_priority(word) == 0) == (verb == CHANGE_PUBLISH);
-}
-
-static inline uint32_t steady_tag(const struct epoch *ep)
-{
-	return ep->mode == EPOCH_DUAL ? UINT32_MAX : ep->number & 3u;
-}
-
-/*
- * Counts the swap under the epochs that its tags name (rule 7). The view's mode says only whether
- * a leaf that has migrated already is still counted in the older array, too.
- */
-static inline void count_swap(const struct change *c, uint32_t slot, uint64_t from, uint64_t to)
-{
-	uint64_t old = leaf_priority(from), new = leaf_priority(to);
-	uint32_t node = node_parent(c->tree, 0, slot), tag = leaf_tag(from);
-	int64_t sum = (int64_t)(new - old), size = (int64_t)(new != 0) - (int64_t)(old != 0);
-	struct delta_side *side = &c->deltas->side[tag & 1];
-
-	tree_deltas_add(side, node, sum);
-	side->size += size;
-	if (__builtin_expect(c->ep->mode != EPOCH_DUAL, 1))
-		return;
-	side = &c->deltas->side[~tag & 1];
-	if (tag != leaf_tag(to)) { /* it migrates: all of it is new to the other array */
-		sum = (int64_t) new;
-		size = new != 0;
-	}
-	tree_deltas_add(side, node, sum);
-	side->size += size;
-}
-
-/* The word that an op asks for in place of op->word. *look_out: none, it only looks. */
-static inline uint64_t wanted_word(const struct change *c, enum change_verb verb,
-				   const struct leaf_op *op, bool *look_out)
-{
-	uint32_t tag = leaf_tag(op->word);
-	uint64_t priority = 0;
-
-	*look_out = !word_fits(verb, op, op->word) ||
-		    (tag != c->steady && epoch_next_tag(c->ep, tag, &tag));
-	if (*look_out)
-		return op->word;
-	if (verb == CHANGE_UPDATE)
-		priority = max_u64(1, min_u64(op->priority, c->tree->max_prio));
-	else if (verb == CHANGE_PUBLISH)
-		priority = min_u64(op->priority, c->tree->max_prio);
-	return leaf_make(tag, op->gen, priority);
-}
-
-/* Judges the word found by an op that has changed nothing. True = try again with it. */
-static bool judge(struct change *c, enum change_verb verb, struct leaf_op *op, uint64_t found)
-{
-	bool as_seen = found == op->word;
-
-	op->word = found;
-	if (!word_fits(verb, op, found)) {
-		op->result = leaf_gen(found) != op->gen ? LEAF_STALE : LEAF_ABSENT;
-		return false;
-	}
-	/* It was as expected and still could not be changed: its tag is outside our view. */
-	c->refresh |= as_seen;
-	return true;
-}
-
-static int refresh_view(struct change *c)
-{
-	int ret = c->refresh ? epoch_refresh(c->ep) : 0;
-
-	c->refresh = false;
-	c->steady = steady_tag(c->ep);
-	return ret;
-}
-
-static int too_many_rounds(const struct leaf_op *op)
-{
-	return error_set(-EAGAIN, "sum tree: slot %u changed under %d CAS", op->slot,
-			 CHANGE_ROUNDS);
-}
-
 /* -------- by vectors -------- */
 
 /* Prepares the CAS of the n active ops. */
@@ -289,7 +192,7 @@ static inline int change_by_vector(struct change *c, enum change_verb verb, stru
 				   uint32_t n)
 {
 	uint32_t left = n;
-	int ret = 0;
+	int ret = epoch_send_promise(c->ep);
 
 	for (uint32_t i = 0; i < n; i++)
 		c->deltas->active[i] = (uint16_t)i;
@@ -495,8 +398,7 @@ static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *ru
 			       const uint64_t *priorities, uint32_t *next_inout,
 			       struct leaf_op *ops)
 {
-	/* Claimed, most likely, under the epoch that we see now. */
-	uint64_t word = leaf_make(ep->number + (ep->mode == EPOCH_DUAL), run->gen, 0);
+	uint64_t word = claimed_word(ep, run->gen);
 	uint32_t i = *next_inout, n = 0;
 
 	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
@@ -514,8 +416,7 @@ static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *ru
 	return n;
 }
 
-/* The worst thing that happened to one of n published leaves. */
-static int publish_result(const struct leaf_op *ops, size_t n)
+int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		switch ((enum leaf_result)ops[i].result) {
@@ -546,7 +447,7 @@ int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct l
 	while (ret == 0 && (n = gather_publish(ep, run, priorities, &next, ops)) > 0) {
 		ret = change_some(&c, CHANGE_PUBLISH, ops, n);
 		if (ret == 0 && first_bad == 0)
-			first_bad = publish_result(ops, n);
+			first_bad = sumtree_publish_result(ops, n);
 	}
 	return ret ? ret : first_bad;
 }
@@ -588,11 +489,10 @@ int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct lea
 			struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false };
-	uint32_t tag = ep->number + (ep->mode == EPOCH_DUAL);
 	int ret;
 
 	for (size_t i = 0; i < n; i++)
-		ops[i].word = leaf_make(tag, ops[i].gen, 0);
+		ops[i].word = claimed_word(ep, ops[i].gen);
 	ret = change_ops(&c, CHANGE_PUBLISH, ops, n);
-	return ret ? ret : publish_result(ops, n);
+	return ret ? ret : sumtree_publish_result(ops, n);
 }

@@ -114,11 +114,26 @@ static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
 	return (struct rword64 *)(void *)(tree->region->base + off);
 }
 
+static int sink_faa(const struct sumtree *tree, struct wr_list *sink, uint64_t off, int64_t value)
+{
+	int ret = wr_list_reserve(sink, sink->n + 1);
+
+	if (ret)
+		return ret;
+	*wr_list_add(sink, NOTE_SUM) = (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = tree->region, .off = off, .value = (uint64_t)value },
+	};
+	return 0;
+}
+
 static int queue_faa(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		     int64_t value)
 {
 	if (value == 0)
 		return 0;
+	if (deltas->sink)
+		return sink_faa(tree, deltas->sink, off, value);
 	if (deltas->in_place) {
 		rword64_add(word_at(tree, off), (uint64_t)value);
 		deltas->n_faa++;

@@ -13,6 +13,7 @@
 #define RLV_DS_SUMTREE_DEFERRED_H
 
 #include "ds/sumtree.h"
+#include "ds/wr_list.h"
 
 #include "transport/transport.h"
 
@@ -41,6 +42,7 @@ struct delta_side {
 
 struct tree_deltas {
 	struct tree_deltas_opts opts;
+	struct wr_list *sink; /* additions go to the end of this chain, unsent; NULL = are sent */
 	uint32_t dense_level; /* 0 = nothing is held over calls */
 	uint32_t calls;       /* held since the last full flush */
 	uint64_t since_ns;    /* when the first of them came */

@@ -200,7 +200,10 @@ static int wait_for_promises(struct pass *pass)
 	const struct clock *clock = opts->clock ? opts->clock : clock_monotonic();
 	const struct rebuild_wait *wait = &pass->report->wait;
 	bool blocked;
-	/* E2 pairs with E1: our swap of the epoch, then our look at the promises. */
+	/*
+	 * E2 pairs with E1: our swap of the epoch, then our look at the promises.
+	 * E8 pairs with E7: the leaves of the pass before, all moved, then the promises.
+	 */
 	int rc = transport_order(pass->shard->tree->tr);
 
 	while (!rc) {

@@ -8,6 +8,7 @@
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test.h"
 
+#include "ds/change.h"
 #include "ds/fence.h"
 #include "ds/limiter.h"
 #include "ds/recover.h"
@@ -38,7 +39,7 @@ struct scene {
 };
 
 struct handle_to {
-	struct memory_transport tree, rows;
+	struct memory_transport mt;
 	struct shard *shard;
 };
 
@@ -54,16 +55,17 @@ static void must(int rc, const char *what)
 
 static int connect_to(struct handle_to *to, uint8_t *memory, bool in_place)
 {
-	memory_transport_init(&to->tree, memory, scene.tree_bytes, in_place);
-	memory_transport_init(&to->rows, memory + scene.tree_bytes, scene.rows_bytes, in_place);
-	return shard_open(&to->tree.region, &to->rows.region, &to->shard);
+	struct region *rows;
+
+	memory_transport_init(&to->mt, memory, scene.tree_bytes, in_place);
+	rows = memory_transport_add(&to->mt, memory + scene.tree_bytes, scene.rows_bytes);
+	return shard_open(&to->mt.region, rows, &to->shard);
 }
 
 static void disconnect(struct handle_to *to)
 {
 	shard_close(&to->shard);
-	memory_transport_fini(&to->rows);
-	memory_transport_fini(&to->tree);
+	memory_transport_fini(&to->mt);
 }
 
 /* -------- the scene -------- */
@@ -101,6 +103,7 @@ static void open_scene(bool over_a_wire)
 	struct shard_ids ids = { .first_ticket = 1000 };
 	struct shard_fixture fx;
 	struct handle_to here;
+	struct region *rows;
 
 	memset(&scene, 0, sizeof(scene));
 	shard_fixture_open(&fx, &opts);
@@ -110,10 +113,10 @@ static void open_scene(bool over_a_wire)
 	scene.tree_bytes = (scene.desc.tree_bytes + 4095) & ~4095ull;
 	scene.rows_bytes = (scene.desc.rows_bytes + 4095) & ~4095ull;
 	scene.memory = crash_step_memory(scene.tree_bytes + scene.rows_bytes);
-	memory_transport_init(&here.tree, scene.memory, scene.tree_bytes, true);
-	memory_transport_init(&here.rows, scene.memory + scene.tree_bytes, scene.rows_bytes, true);
-	must(shard_format(&here.tree.region, &here.rows.region, &scene.desc, &ids), "format");
-	must(shard_open(&here.tree.region, &here.rows.region, &here.shard), "open");
+	memory_transport_init(&here.mt, scene.memory, scene.tree_bytes, true);
+	rows = memory_transport_add(&here.mt, scene.memory + scene.tree_bytes, scene.rows_bytes);
+	must(shard_format(&here.mt.region, rows, &scene.desc, &ids), "format");
+	must(shard_open(&here.mt.region, rows, &here.shard), "open");
 	for (uint32_t owner = VICTIM; owner <= REBUILDER; owner++)
 		shard_fixture_take_slot(here.shard, owner);
 	fill(here.shard, SURVIVOR, FILLED);
@@ -245,6 +248,35 @@ static int prepare_access(void *ctx)
 	return rc ? rc : access_open(&victim_acc, victim.shard, VICTIM, 3, &opts);
 }
 
+/* All rows of the block, as one write ahead of what publishes them, or in place. */
+static int publish(struct block *blk, uint32_t n)
+{
+	static uint8_t rows[BLOCK * 256];
+	static struct leaf_op ops[2][BLOCK];
+	struct transport_io io = { .region = victim.shard->rows,
+				   .off = shard_row_off(victim.shard, blk->first),
+				   .src = rows,
+				   .len = BLOCK * scene.desc.row_bytes };
+	struct shard_change change = { .acc = &victim_acc, .rows = &io, .n_rows = 1 };
+
+	if (io.len > sizeof(rows))
+		return -EINVAL;
+	shard_fixture_make_rows(blk, rows);
+	if (!scene.over_a_wire) {
+		shard_fixture_write_rows(blk);
+		change.n_rows = 0;
+	}
+	for (uint32_t v = 0; v < scene.desc.n_views; v++) {
+		change.ops[v] = ops[v];
+		change.n[v] = n;
+		for (uint32_t i = 0; i < n; i++)
+			ops[v][i] = (struct leaf_op){ .slot = blk->first + BLOCK - n + i,
+						      .gen = blk->gen,
+						      .priority = PRIORITY + i };
+	}
+	return change_publish(&change, 1);
+}
+
 static int append(void *ctx)
 {
 	struct ring_counters counters = { 0 };
@@ -261,14 +293,9 @@ static int append(void *ctx)
 		rc = access_leave(&victim_acc);
 	if (rc)
 		return rc;
-	shard_fixture_write_rows(&blk);
 	rc = limiter_try_insert(&lim, n);
 	if (!rc)
-		rc = access_enter(&victim_acc);
-	if (!rc)
-		rc = shard_fixture_publish(&blk, PRIORITY);
-	if (!rc)
-		rc = access_leave(&victim_acc);
+		rc = publish(&blk, n);
 	if (!rc)
 		rc = limiter_commit_insert(&lim, n, n);
 	return rc ? rc : ring_close(&blk);
@@ -277,18 +304,15 @@ static int append(void *ctx)
 static int update(void *ctx)
 {
 	uint32_t n = BLOCK - scene.desc.window_max + 1;
-	struct leaf_op ops[BLOCK] = { 0 };
-	int rc = access_enter(&victim_acc);
+	static struct leaf_op ops[BLOCK];
+	struct shard_change change = { .acc = &victim_acc, .ops = { ops }, .n = { n } };
 
 	(void)ctx;
 	for (uint32_t i = 0; i < n; i++)
 		ops[i] = (struct leaf_op){ .slot = scene.first_slot + i,
 					   .gen = scene.first_gen,
 					   .priority = PRIORITY + i + 5000 };
-	if (!rc)
-		rc = sumtree_update(&victim.shard->trees[0], &victim_acc.epoch, ops, n,
-				    victim_acc.deltas[0]);
-	return rc ? rc : access_leave(&victim_acc);
+	return change_update(&change, 1);
 }
 
 /* A pass of a rebuilder who is the victim. */
