@@ -251,9 +251,14 @@ void raw_receive(struct raw *raw, union verbs_any *message_out)
 	post_receive(raw, wc.wr_id);
 }
 
+/* A node that hangs up before it has heard that we are connected rejects. */
 void raw_wait_hang_up(struct raw *raw)
 {
-	step(raw, RDMA_CM_EVENT_DISCONNECTED);
+	struct rdma_cm_event *event = next_event(raw);
+
+	if (event->event != RDMA_CM_EVENT_DISCONNECTED && event->event != RDMA_CM_EVENT_REJECTED)
+		fail_msg("event %s", raw->calls->cm_event_str(event->event));
+	(void)raw->calls->cm_ack_event(event);
 }
 
 #endif

@@ -24,7 +24,8 @@ struct listener {
 
 /*
  * Takes the address, lets nobody in yet. -ENOENT (no such host), -ENODEV (no RDMA device has it, or
- * there is none), -EADDRINUSE. Names of hosts are looked up by the system, with limits of its own.
+ * there is none), -EADDRINUSE, -EADDRNOTAVAIL (in use, or no address of this host). Names of hosts
+ * are looked up by the system, with limits of its own.
  */
 RLV_MUST_CHECK int listener_open(const struct verbs_calls *calls,
 				 const struct verbs_address *address,
