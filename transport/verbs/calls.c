@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +19,7 @@
 #include "transport/fork.h"
 
 #define MODULE "librelive-verbs.so"
-#define PATH_BYTES 1024
+#define PATH_BYTES PATH_MAX
 
 static const struct verbs_calls *_Atomic chosen; /* by verbs_calls_use */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -25,22 +27,33 @@ static const struct verbs_calls *loaded; /* written once, before pthread_once re
 static char reason[ERROR_TEXT_BYTES];    /* why it is NULL; likewise */
 static uint32_t forks;                   /* fork_watch() then; likewise */
 
-/* Beside the library or program that this code is in, or in the lib folder beside its own. */
+/* The file that this code is in: librelive, or a program with librelive.a in it. */
+static bool find_self(char path[PATH_BYTES])
+{
+	struct link_map *map = NULL;
+	Dl_info info;
+	ssize_t n;
+
+	if (dladdr1((void *)(uintptr_t)&once, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+	    *map->l_name)
+		return realpath(map->l_name, path) != NULL;
+	n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+	if (n > 0)
+		path[n] = 0;
+	return n > 0;
+}
+
+/* Beside that file, or in the lib folder beside its own, or where the system looks. */
 static void *open_beside(void)
 {
 	static const char *const places[] = { "", "../" RLV_LIBDIR "/", "../lib/" };
-	char path[PATH_BYTES];
-	const char *slash;
-	Dl_info self;
-	int folder;
+	char self[PATH_BYTES], path[PATH_BYTES + 64];
 
-	if (!dladdr((void *)(uintptr_t)&once, &self) || !self.dli_fname)
-		return NULL;
-	slash = strrchr(self.dli_fname, '/');
-	folder = slash ? (int)(slash - self.dli_fname) + 1 : 0;
+	if (!find_self(self))
+		return dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		int n = snprintf(path, sizeof(path), "%.*s%s" MODULE, folder, self.dli_fname,
-				 places[i]);
+		int folder = (int)(strrchr(self, '/') - self) + 1;
+		int n = snprintf(path, sizeof(path), "%.*s%s" MODULE, folder, self, places[i]);
 
 		if (n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0)
 			return dlopen(path, RTLD_NOW | RTLD_LOCAL);

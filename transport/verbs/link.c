@@ -330,11 +330,11 @@ static void say_path(const struct link *link)
 	char text[INET6_ADDRSTRLEN];
 
 	if (link->calls->query_port(id->verbs, id->port_num, &port))
-		port.active_mtu = 0;
-	log_info("link over device %s port %u gid %s by the route to the address mtu code %d "
+		port.active_mtu = IBV_MTU_256;
+	log_info("link over device %s port %u gid %s by the route to the address mtu %d "
 		 "qps %u depth %u inline %u",
 		 link->device->name, id->port_num, inet_ntop(AF_INET6, gid, text, sizeof(text)),
-		 (int)port.active_mtu, link->n_qps, link->depth, link->inline_bytes);
+		 128 << port.active_mtu, link->n_qps, link->depth, link->inline_bytes);
 }
 
 static int connect_to(struct link *link, struct sockaddr *addr, uint64_t deadline)
