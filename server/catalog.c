@@ -2,18 +2,15 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "wire/region.h"
-
-#include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
-/*
- * Laps of the ring set aside for one life of a table, so that of two lives no key is the same also when
- * the end of the first was not seen; catalog_drop() sets aside what was really used.
- */
-#define LAPS_OF_LIFE ((uint64_t)1 << 16)
+#define TICK_NS (100 * (uint64_t)CLOCK_NS_PER_MS)
+#define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
+#define READING_NS ((uint64_t)CLOCK_NS_PER_S) /* between two readings of limiter words */
+#define GRACE_NS (3 * (uint64_t)CLOCK_NS_PER_S)
+#define WEIGHT_FIRST 100u /* of RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL */
 
 /* -------- find -------- */
 
@@ -57,18 +54,32 @@ static int load_table(void *ctx, const struct store_table *stored)
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
 	uint32_t id = stored->desc.table_id;
+	struct catalog_table *table;
 	int ret = table_desc_check(&stored->desc);
 
-	if (ret == 0 && (id == 0 || id > TABLE_MAX_ID))
-		ret = error_set(-EBADMSG, "table id %u", id);
+	if (ret == 0 && (id == 0 || id > TABLE_MAX_ID || stored->control >= TABLE_MAX_SHARDS))
+		ret = error_set(-EBADMSG, "table id %u, control shard %u", id, stored->control);
 	if (ret)
 		return error_prefix(ret, "state database: ");
 	if (stored->state != STORE_TABLE_LIVE) {
 		doomed->ids[id] = true;
 		return 0;
 	}
-	cat->tables[id] = catalog_table_new(&stored->desc);
-	return cat->tables[id] ? 0 : -ENOMEM;
+	table = catalog_table_new(&stored->desc);
+	cat->tables[id] = table;
+	if (!table)
+		return -ENOMEM;
+	table->control = stored->control;
+	table->auto_shards = stored->auto_shards;
+	table->n_shards = table->slots.n_shards = stored->desc.n_shards;
+	return 0;
+}
+
+static bool is_stored_state(uint32_t state)
+{
+	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
+	       state == RELIVE__SHARD_STATE__SHARD_DRAINING ||
+	       state == RELIVE__SHARD_STATE__SHARD_LOST || state == RELIVE__SHARD_STATE__SHARD_GONE;
 }
 
 static int load_shard(void *ctx, const struct store_shard *stored)
@@ -81,15 +92,35 @@ static int load_shard(void *ctx, const struct store_shard *stored)
 
 	if (!table)
 		return 0;
-	if (stored->shard >= table->desc.n_shards)
+	if (stored->shard >= TABLE_MAX_SHARDS || !is_stored_state(stored->state))
 		return error_set(-EBADMSG, "state database: shard %u of table %s", stored->shard,
 				 table->desc.name);
+	if (stored->shard >= table->n_shards)
+		table->n_shards = table->slots.n_shards = stored->shard + 1;
 	shard = &table->shards[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
 	shard->tree_id = stored->tree;
 	shard->rows_id = stored->rows;
+	shard->state = stored->state;
 	return 0;
+}
+
+/* What clients were told before we started is taken to be what the store says. */
+static void finish_table(struct catalog *cat, struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		struct catalog_shard *shard = &table->shards[s];
+
+		if (shard->state != RELIVE__SHARD_STATE__SHARD_GONE && !shard->node)
+			shard->state = RELIVE__SHARD_STATE__SHARD_LOST;
+		if (shard->state == RELIVE__SHARD_STATE__SHARD_LOST ||
+		    shard->state == RELIVE__SHARD_STATE__SHARD_GONE)
+			table->lost[s] = true;
+		shard->announced = shard->state;
+	}
+	table->layout = cat->layout;
+	table->spread_due = table->auto_shards;
 }
 
 int catalog_load(struct catalog *cat)
@@ -103,15 +134,17 @@ int catalog_load(struct catalog *cat)
 		ret = store_each_shard(cat->store, load_shard, &doomed);
 	if (ret == 0)
 		ret = store_number(cat->store, "last_table", &last);
+	if (ret == 0)
+		ret = store_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
+	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
 	/* What was half made or half dropped is forgotten; its regions go when their nodes come. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
 			ret = store_table_delete(cat->store, id);
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
-		for (uint32_t s = 0; cat->tables[id] && s < cat->tables[id]->desc.n_shards; s++)
-			if (!cat->tables[id]->shards[s].node)
-				cat->tables[id]->lost[s] = true;
+		if (cat->tables[id])
+			finish_table(cat, cat->tables[id]);
 	return ret;
 }
 
@@ -123,244 +156,12 @@ void catalog_fini(struct catalog *cat)
 	}
 }
 
-/* -------- create -------- */
-
-static int new_region(struct node *node, const struct table_desc *desc, uint32_t kind,
-		      uint32_t *id_out)
-{
-	struct target_region spec = {
-		.kind = kind,
-		.table_id = desc->table_id,
-		.shard = desc->shard,
-		.size = kind == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
-	};
-	int ret = node_region_new(node, &spec);
-
-	if (ret == 0)
-		*id_out = spec.id;
-	return ret;
-}
-
-static int new_regions(struct node *node, const struct table_desc *desc,
-		       struct catalog_shard *place)
-{
-	int ret;
-
-	place->node = node;
-	place->incarnation = node->incarnation;
-	ret = new_region(node, desc, REGION_TREE, &place->tree_id);
-	if (ret == 0)
-		ret = new_region(node, desc, REGION_ROWS, &place->rows_id);
-	if (ret) {
-		catalog_retire_region(node, place->tree_id);
-		place->tree_id = 0;
-	}
-	return ret;
-}
-
-/* On the next node in turn that has room. */
-static int place_shard(struct catalog *cat, const struct table_desc *desc,
-		       struct catalog_shard *place)
-{
-	uint32_t tries = nodes_count(cat->nodes, true);
-	int ret = error_set(-EHOSTDOWN, "no memory node is up");
-
-	while (tries-- > 0) {
-		struct node *node = nodes_next(cat->nodes);
-
-		if (!node)
-			break;
-		ret = new_regions(node, desc, place);
-		if (ret != -ENOSPC && ret != -ENOMEM && ret != -EHOSTDOWN)
-			break;
-	}
-	return ret;
-}
-
-static int format_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-			const struct table_desc *desc)
-{
-	struct catalog_shard *place = &table->shards[s];
-	struct shard_ids ids = {
-		.ms_term = cat->ids.term,
-		.incarnation = place->incarnation,
-	};
-	uint64_t lap = 0;
-	struct region *tree, *rows;
-	int ret;
-
-	memcpy(ids.store_uuid, cat->ids.uuid, sizeof(ids.store_uuid));
-	ret = store_lap(cat->store, desc->table_id, s, &lap);
-	if (ret)
-		return ret;
-	/* Set aside by reserve(). Only the generation counts, which repeats after so many. */
-	ids.first_ticket = (lap - LAPS_OF_LIFE) % LEAF_GEN_MASK * desc->blocks;
-	ret = catalog_attach_pair(place->node, place, &tree, &rows);
-	if (ret)
-		return ret;
-	ret = shard_format(tree, rows, desc, &ids);
-	if (ret == 0)
-		ret = shard_open(tree, rows, &table->attached[s]);
-	if (ret) {
-		transport_detach(&rows);
-		transport_detach(&tree);
-	}
-	return ret;
-}
-
-static int free_id(struct catalog *cat, uint32_t *id_out)
-{
-	for (uint32_t i = 1; i <= TABLE_MAX_ID; i++) {
-		uint32_t id = (cat->last_id + i - 1) % TABLE_MAX_ID + 1;
-
-		if (!cat->tables[id]) {
-			*id_out = id;
-			return 0;
-		}
-	}
-	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
-}
-
-static int reserve_laps(struct store *store, uint32_t table_id, uint32_t n_shards)
-{
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < n_shards; s++) {
-		uint64_t first = 0;
-
-		ret = store_lap(store, table_id, s, &first);
-		if (ret == 0)
-			ret = store_lap_raise(store, table_id, s, first + LAPS_OF_LIFE);
-	}
-	return ret;
-}
-
-/* Step 1: from now on the id and its laps are used. */
-static int reserve(struct catalog *cat, const struct catalog_table *table)
-{
-	const struct store_table stored = { STORE_TABLE_CREATING, table->desc };
-	int ret = store_begin(cat->store);
-
-	if (ret)
-		return ret;
-	ret = store_number_put(cat->store, "last_table", table->desc.table_id);
-	if (ret == 0)
-		ret = reserve_laps(cat->store, table->desc.table_id, table->desc.n_shards);
-	if (ret == 0)
-		ret = store_table_put(cat->store, &stored);
-	if (ret) {
-		store_rollback(cat->store);
-		return ret;
-	}
-	return store_commit(cat->store);
-}
-
-/* Step 4. */
-static int publish(struct catalog *cat, const struct catalog_table *table)
-{
-	const struct store_table stored = { STORE_TABLE_LIVE, table->desc };
-	int ret = store_begin(cat->store);
-
-	if (ret)
-		return ret;
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = catalog_table_put_shard(cat->store, table, s);
-	if (ret == 0)
-		ret = store_table_put(cat->store, &stored);
-	if (ret) {
-		store_rollback(cat->store);
-		return ret;
-	}
-	return store_commit(cat->store);
-}
-
-/* Steps 2 and 3. */
-static int make_shards(struct catalog *cat, struct catalog_table *table)
-{
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++) {
-		struct table_desc desc = table->desc;
-
-		table_desc_seal(&desc, s);
-		ret = place_shard(cat, &desc, &table->shards[s]);
-		if (ret == 0)
-			ret = format_shard(cat, table, s, &desc);
-		if (ret)
-			error_prefix(ret, "table %s shard %u of %u: ", desc.name, s, desc.n_shards);
-	}
-	return ret;
-}
-
-static int make_table(struct catalog *cat, const struct table_desc *planned,
-		      struct catalog_table **table_out)
-{
-	struct table_desc desc = *planned;
-	struct catalog_table *table;
-	int ret = free_id(cat, &desc.table_id);
-
-	if (ret)
-		return ret;
-	if (getrandom(desc.uuid, sizeof(desc.uuid), 0) != (ssize_t)sizeof(desc.uuid))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	table_desc_seal(&desc, 0);
-	table = catalog_table_new(&desc);
-	if (!table)
-		return -ENOMEM;
-	ret = reserve(cat, table);
-	if (ret)
-		goto err_free;
-	ret = make_shards(cat, table);
-	if (ret == 0)
-		ret = publish(cat, table);
-	if (ret)
-		goto err_retire;
-	cat->last_id = desc.table_id;
-	cat->tables[desc.table_id] = table;
-	log_info("create table %s id %u shards %u", desc.name, desc.table_id, desc.n_shards);
-	*table_out = table;
-	return 0;
-
-err_retire:
-	/* The words of the failure outlive the clean-up. */
-	{
-		char words[ERROR_TEXT_BYTES];
-
-		memcpy(words, error_last(), sizeof(words));
-		catalog_table_retire(table);
-		if (store_table_delete(cat->store, desc.table_id))
-			log_warn("forget table %s: %s", desc.name, error_last());
-		(void)error_set(ret, "%s", words);
-	}
-err_free:
-	catalog_table_free(table);
-	return ret;
-}
-
-int catalog_create(struct catalog *cat, const struct table_desc *desc,
-		   struct catalog_table **table_out)
-{
-	struct catalog_table *table;
-	int ret = table_desc_check(desc);
-
-	if (ret)
-		return ret;
-	table = catalog_find(cat, desc->name);
-	if (!table)
-		return make_table(cat, desc, table_out);
-	if (!table_desc_same(&table->desc, desc))
-		return error_set(-EEXIST, "table %s exists with another signature or options",
-				 desc->name);
-	*table_out = table;
-	return 0;
-}
-
 /* -------- drop -------- */
 
 /* What is claimed after the look still lies below: one lap of slack. */
 static void remember_laps(struct store *store, const struct catalog_table *table)
 {
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_shards; s++) {
 		const struct shard *shard = table->attached[s];
 		uint64_t head, lap;
 		int ret;
@@ -402,24 +203,111 @@ int catalog_drop(struct catalog *cat, const char *name)
 	return 0;
 }
 
-/* -------- grants -------- */
+/* -------- what clients are told -------- */
+
+/* A version that a restart forgot would hide a change from those who know a newer one. */
+void catalog_changed(struct catalog *cat, struct catalog_table *table)
+{
+	table->layout = ++cat->layout;
+	if (store_number_put(cat->store, "layout", cat->layout))
+		log_error("table %s: layout: %s", table->desc.name, error_last());
+}
+
+void catalog_refresh(struct catalog *cat, struct catalog_table *table)
+{
+	bool changed = false;
+
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		struct catalog_shard *shard = &table->shards[s];
+		uint32_t view = catalog_shard_view(table, s);
+
+		changed |= shard->announced != view;
+		shard->announced = view;
+	}
+	if (changed)
+		catalog_changed(cat, table);
+}
+
+static bool is_in_grace(const struct catalog *cat)
+{
+	return clock_now_ns(cat->clock) < cat->grace_until;
+}
+
+uint64_t catalog_newest_layout(const struct catalog *cat)
+{
+	return is_in_grace(cat) ? 0 : cat->layout;
+}
+
+bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since)
+{
+	return cat->ops->all_know(cat->ctx, layout) ||
+	       clock_now_ns(cat->clock) >= since + cat->patience_ns;
+}
+
+uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *shard,
+			uint64_t *ramp_ns_out)
+{
+	const uint32_t full = RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL;
+	uint64_t ramp = cat->ramp_ns ? cat->ramp_ns : CATALOG_RAMP_NS;
+	uint64_t age = clock_now_ns(cat->clock) - shard->since;
+
+	if (shard->since == 0 || age >= ramp) {
+		*ramp_ns_out = 0;
+		return full;
+	}
+	*ramp_ns_out = ramp - age;
+	return WEIGHT_FIRST +
+	       (uint32_t)((double)(full - WEIGHT_FIRST) * (double)age / (double)ramp);
+}
 
 int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id, bool read_only,
 		  struct catalog_grants *out)
 {
 	const struct catalog_shard *place = &table->shards[s];
 	uint32_t rows_rights = read_only ? RIGHT_READ : RIGHT_READ | RIGHT_WRITE;
-	int ret;
+	int ret = node_grant(place->node, client_id, place->tree_id, RIGHT_ALL, &out->tree);
 
-	if (table->lost[s])
-		return error_set(
-			-EHOSTDOWN,
-			"table %s shard %u: its memory was lost with memory node %s; drop the table",
-			table->desc.name, s, place->node ? place->node->name : "?");
-	if (!table->attached[s])
-		return error_set(-EHOSTDOWN, "table %s shard %u: memory node %s is down",
-				 table->desc.name, s, place->node->name);
-	ret = node_grant(place->node, client_id, place->tree_id, RIGHT_ALL, &out->tree);
 	return ret ? ret
 		   : node_grant(place->node, client_id, place->rows_id, rows_rights, &out->rows);
+}
+
+/* -------- upkeep -------- */
+
+/* true: there is more to do soon. */
+static bool keep_up(struct catalog *cat, struct catalog_table *table)
+{
+	bool busy;
+
+	catalog_attach_tick(cat, table);
+	if (is_in_grace(cat))
+		return true;
+	catalog_control_tick(cat, table);
+	busy = table->spread_due && catalog_spread_step(cat, table, NULL);
+	table->spread_due = busy;
+	catalog_drain_tick(cat, table);
+	catalog_refresh(cat, table);
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		busy |= table->shards[s].drain.phase != DRAIN_FILLING ||
+			table->shards[s].state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+	return busy;
+}
+
+uint64_t catalog_tick(struct catalog *cat)
+{
+	uint64_t now = clock_now_ns(cat->clock);
+	bool reading = now >= cat->next_reading, busy = false;
+
+	if (now < cat->next_tick)
+		return cat->next_tick;
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		if (!cat->tables[id])
+			continue;
+		if (reading)
+			catalog_control_read(cat->tables[id]);
+		busy |= keep_up(cat, cat->tables[id]);
+	}
+	if (reading)
+		cat->next_reading = now + READING_NS;
+	cat->next_tick = now + (busy ? TICK_NS : IDLE_NS);
+	return cat->next_tick;
 }

@@ -8,13 +8,19 @@
  *   3. regions: formatted, live
  *   4. store: shards and table LIVE                    from here on it is there
  *
- * and dropped so: store: DROPPING; regions: state DROPPED, freed; store: forgotten. A region that
- * a node reports and no live table owns is dropped in the same way: first the word that its users
- * look at, then the memory.
+ * and dropped so: store: DROPPING; regions: state DROPPED, freed; store: forgotten. A shard that is
+ * added later is made by 2, 3 and 4 of its own. A region that a node reports and no live table owns
+ * is freed: first the word that its users look at, then the memory.
  *
- * A shard whose node comes back with empty memory is lost: its old memory, which we and the
- * clients still have mapped, is marked ORPHANED, and nobody can open it again. There are never
- * two pools under one name.
+ * A shard whose node comes back with empty memory, or was declared lost, is LOST: its old memory,
+ * which we and clients may still have mapped, is marked ORPHANED. There are never two pools under
+ * one name. The table stays open over the rest.
+ *
+ *   catalog.c        find, load, drop, what clients are told
+ *   catalog_make.c   create a table, add a shard
+ *   catalog_nodes.c  nodes come, go, and are lost
+ *   catalog_control.c catalog_drain.c catalog_spread.c   upkeep: the control shard, shards that
+ *                    leave, and where shards should be
  */
 #ifndef RLV_SERVER_CATALOG_H
 #define RLV_SERVER_CATALOG_H
@@ -24,22 +30,40 @@
 
 #include "server/catalog_table.h"
 #include "server/nodes.h"
+#include "server/placement.h"
 #include "server/store.h"
 
 #include "wire/control.pb-c.h"
 
+#include "base/clock.h"
+
+#define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* slow start of a new shard, default */
+
+struct catalog_ops {
+	/* Somebody holds a slot of a shard that was just attached. */
+	void (*on_holder)(void *ctx, const struct slot_holder *holder);
+	/* Has every client that is alive taken up the layout? */
+	bool (*all_know)(void *ctx, uint64_t layout);
+};
+
 struct catalog {
 	struct store *store;
 	struct nodes *nodes;
+	const struct clock *clock;
+	const struct catalog_ops *ops;
+	void *ctx;
+	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
+	uint64_t patience_ns; /* how long clients may take to learn of a layout */
 	struct store_ids ids;
 	struct catalog_table *tables[TABLE_MAX_ID + 1]; /* by id */
 	uint32_t last_id;
-	/* Somebody holds a slot of a shard that was just attached. */
-	void (*on_holder)(void *ctx, const struct slot_holder *holder);
-	void *ctx;
+	uint32_t turn;        /* of placement */
+	uint64_t layout;      /* the newest of all tables */
+	uint64_t grace_until; /* nodes that were up before we started are on their way until then */
+	uint64_t next_tick, next_reading;
 };
 
-/* catalog is zeroed but for store, nodes, on_holder. No node is up yet. */
+/* catalog is zeroed but for store to patience_ns. No node is up yet. */
 RLV_MUST_CHECK int catalog_load(struct catalog *cat);
 void catalog_fini(struct catalog *cat);
 
@@ -49,23 +73,52 @@ struct catalog_table *catalog_find_same(const struct catalog *cat, uint32_t id, 
 					size_t uuid_len);
 uint32_t catalog_count(const struct catalog *cat);
 
+/* -------- create and drop -------- */
+
+struct catalog_wish {
+	struct table_desc desc; /* input: checked here */
+	bool auto_shards;       /* desc is planned as one shard; the number follows the nodes */
+	struct table_plan_opts opts;
+};
+
 /*
- * Makes the table, or finds the one of that name and signature. desc is input and checked here.
- * -EEXIST, -ENOSPC (no node has room; the message says how much), -EHOSTDOWN (no node is up),
- * -EPROTO, -EBADMSG (descriptor), those of the store.
+ * Makes the table, or finds the one of that name and signature. -EEXIST, -ENOSPC (no node has room;
+ * the message says how much), -EHOSTDOWN (no node is up), -EPROTO, -EBADMSG (descriptor), those of
+ * the store.
  */
-RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct table_desc *desc,
+RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_table **table_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
 
-/* Rights for a client on one shard. -EHOSTDOWN: its node is down, or the shard is lost. */
+/* A new shard of the table at the node, ACTIVE. -ENOSPC: no room, or no number is left. */
+RLV_MUST_CHECK int catalog_add_shard(struct catalog *cat, struct catalog_table *table,
+				     struct node *node);
+
+/* -------- what clients are told -------- */
+
+/* Brings the table's layout up to date with its shards and nodes. */
+void catalog_refresh(struct catalog *cat, struct catalog_table *table);
+/* Something else of it has changed: the control shard. */
+void catalog_changed(struct catalog *cat, struct catalog_table *table);
+/* The newest layout that clients should know; 0 for a while after we started. */
+uint64_t catalog_newest_layout(const struct catalog *cat);
+/* Do all clients know it, or have they had their time since then? */
+bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since);
+
+/* Of an ACTIVE shard: its weight now, and how long until it is full. */
+uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *shard,
+			uint64_t *ramp_ns_out);
+
 struct catalog_grants {
 	struct region_grant tree;
 	struct region_grant rows;
 };
 
+/* Rights for a client on one shard. -EHOSTDOWN: its node is down. */
 RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard, uint64_t client_id,
 				 bool read_only, struct catalog_grants *out);
+
+/* -------- nodes -------- */
 
 /*
  * A node joined. regions: what it has now. replaced: it is another life of it than we knew.
@@ -79,7 +132,50 @@ struct catalog_arrival {
 };
 
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
-/* A node hung up: gives the mappings of a file pool back, so that it can be opened alone. */
+/* A node hung up: what of it can only be used while it is there is detached. */
 void catalog_node_down(struct catalog *cat, struct node *node);
+/* Its shards are LOST from now on. */
+void catalog_node_lost(struct catalog *cat, struct node *node);
+
+/* Shards of all tables that are there; drain_out: how far those are that leave, or NULL. */
+struct catalog_leaving {
+	uint64_t items_left, items_begin;
+};
+
+uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
+			   struct catalog_leaving *leaving_out);
+
+/* -------- upkeep -------- */
+
+/*
+ * Attaches what is not attached, reads limiter words, moves control shards, drains and spreads: a
+ * little of it. Returns when to call again.
+ */
+uint64_t catalog_tick(struct catalog *cat);
+
+/* Attaches shards whose node is there; a shard whose connection broke is attached again. */
+void catalog_attach_tick(struct catalog *cat, struct catalog_table *table);
+
+void catalog_control_read(struct catalog_table *table);
+void catalog_control_tick(struct catalog *cat, struct catalog_table *table);
+/* A shard other than `not` that clients can use; n_shards = none. */
+uint32_t catalog_control_pick(const struct catalog_table *table, uint32_t not_this);
+/* Makes shard `to` the control shard, with these words, admitted := committed. */
+RLV_MUST_CHECK int catalog_control_move(struct catalog *cat, struct catalog_table *table,
+					uint32_t to, const struct limiter_words *words);
+/* What was counted at `from` since it was handed over is counted at the control shard, too. */
+RLV_MUST_CHECK int catalog_control_settle(struct catalog_table *table, uint32_t from);
+
+/* Shard s takes no new blocks from now on. */
+RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_table *table, uint32_t s);
+void catalog_drain_tick(struct catalog *cat, struct catalog_table *table);
+
+/* The nodes as placement sees them, in list order. Returns how many. */
+uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *table,
+			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX]);
+
+/* One step towards a table that is spread. true: there was one. *step_out may be NULL. */
+bool catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+			 enum placement_kind *kind_out);
 
 #endif

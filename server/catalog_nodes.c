@@ -3,7 +3,9 @@
  */
 #include "server/catalog.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "ds/recover.h"
 #include "ds/sumtree_rebuild.h"
@@ -12,28 +14,75 @@
 
 #include "base/log.h"
 
-static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t kind,
-		       const struct table_desc *desc, uint32_t shard)
-{
-	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = arrival->regions[i];
+/* -------- all shards of a node -------- */
 
-		if (region->region == id)
-			return region->kind == kind && region->table_id == desc->table_id &&
-			       region->shard == shard;
+typedef void (*shard_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
+			 struct catalog_table *table, uint32_t s);
+
+static void each_shard_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		struct catalog_table *table = cat->tables[id];
+
+		for (uint32_t s = 0; table && s < table->n_shards; s++)
+			if (table->shards[s].node == arrival->node && !table->lost[s])
+				fn(cat, arrival, table, s);
 	}
-	return false;
 }
 
-static void lose(struct catalog_table *table, uint32_t s)
+uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
+			   struct catalog_leaving *leaving_out)
 {
+	struct catalog_leaving leaving = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct catalog_table *table = cat->tables[id];
+
+		for (uint32_t s = 0; table && s < table->n_shards; s++) {
+			const struct catalog_shard *shard = &table->shards[s];
+			const struct shard_drain *drain = &shard->drain;
+
+			/* One that is GONE counts until its memory is free. */
+			if (shard->node != node || (table->lost[s] && !table->attached[s]))
+				continue;
+			n++;
+			leaving.items_begin += drain->items;
+			leaving.items_left +=
+				drain->items > drain->taken ? drain->items - drain->taken : 0;
+		}
+	}
+	if (leaving_out)
+		*leaving_out = leaving;
+	return n;
+}
+
+/* -------- lost -------- */
+
+static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
+		 struct catalog_table *table, uint32_t s)
+{
+	(void)arrival;
 	log_error("table %s shard %u: lost with the memory of node %s", table->desc.name, s,
 		  table->shards[s].node->name);
 	if (table->attached[s] && shard_set_state(table->attached[s], REGION_ORPHANED))
 		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
-	table->lost[s] = true;
+	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
+	if (catalog_table_put_shard(cat->store, table, s)) /* it is lost again after a restart */
+		log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
+	table->spread_due |= table->auto_shards;
 }
+
+void catalog_node_lost(struct catalog *cat, struct node *node)
+{
+	const struct catalog_arrival gone = { .node = node };
+
+	each_shard_of(cat, &gone, lose);
+	node_close_transport(node);
+}
+
+/* -------- attach -------- */
 
 /* A pool that nobody had mapped: nothing in it is in anybody's hands. */
 static int recover(struct catalog_table *table, uint32_t s)
@@ -49,31 +98,86 @@ static int recover(struct catalog_table *table, uint32_t s)
 }
 
 /* The new life is remembered at once: what is recovered twice would be taken from its users. */
-static int renew_life(struct catalog *cat, const struct catalog_arrival *arrival,
-		      struct catalog_table *table, uint32_t s)
+static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	int ret = arrival->node->sole_opener ? recover(table, s) : 0;
+	int ret = place->node->sole_opener ? recover(table, s) : 0;
 
 	if (ret)
 		return ret;
-	place->incarnation = arrival->node->incarnation;
+	place->incarnation = place->node->incarnation;
 	return catalog_table_put_shard(cat->store, table, s);
 }
 
-static int take_up(struct catalog *cat, const struct catalog_arrival *arrival,
-		   struct catalog_table *table, uint32_t s)
+static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	int ret = catalog_table_attach(table, s);
 
-	if (ret == 0 && place->incarnation != arrival->node->incarnation)
-		ret = renew_life(cat, arrival, table, s);
+	if (ret == 0 && place->incarnation != place->node->incarnation)
+		ret = renew_life(cat, table, s);
 	if (ret == 0)
-		ret = slots_read(&table->slots, s, cat->on_holder, cat->ctx);
+		ret = slots_read(&table->slots, s, cat->ops->on_holder, cat->ctx);
 	if (ret == 0)
 		ret = sumtree_rebuild_needed(table->attached[s], &place->drift);
 	return ret;
+}
+
+static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	int ret = table->attached[s] ? 0 : attach(cat, table, s);
+
+	if (ret == 0 && !place->joined) {
+		ret = slots_join(&table->slots, s);
+		place->joined = ret == 0;
+	}
+	/* A slot of it is to be settled first. */
+	if (ret == 0 || (ret == -EAGAIN && table->attached[s]))
+		return;
+	log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
+	catalog_table_detach(table, s);
+}
+
+static void leave_shard(struct catalog *cat, const struct catalog_arrival *arrival,
+			struct catalog_table *table, uint32_t s)
+{
+	(void)cat;
+	(void)arrival;
+	catalog_table_detach(table, s);
+}
+
+void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		const struct catalog_shard *place = &table->shards[s];
+		struct catalog_arrival again = { .node = place->node };
+
+		if (table->lost[s] || !place->node->up)
+			continue;
+		if (place->node->tr && place->node->tr->broken) {
+			log_warn("node %s: our connection to its memory broke", place->node->name);
+			each_shard_of(cat, &again, leave_shard);
+			node_close_transport(place->node);
+		}
+		if (!place->joined)
+			take_up(cat, table, s);
+	}
+}
+
+/* -------- a node comes -------- */
+
+static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t kind,
+		       const struct table_desc *desc, uint32_t shard)
+{
+	for (size_t i = 0; i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+
+		if (region->region == id)
+			return region->kind == kind && region->table_id == desc->table_id &&
+			       region->shard == shard;
+	}
+	return false;
 }
 
 static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arrival,
@@ -81,26 +185,31 @@ static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arr
 {
 	struct catalog_shard *place = &table->shards[s];
 	const struct node *node = arrival->node;
-	int ret;
+	bool is_there = has_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) &&
+			has_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
 
-	if (place->node != node || table->lost[s])
-		return;
-	if (place->incarnation != node->incarnation && !node->persistent) {
-		lose(table, s);
-		return;
-	}
-	if (!has_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) ||
-	    !has_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s)) {
-		lose(table, s);
-		return;
-	}
-	if (table->attached[s])
-		return;
-	ret = take_up(cat, arrival, table, s);
-	if (ret) {
-		log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
+	if (!is_there || (place->incarnation != node->incarnation && !node->persistent))
+		lose(cat, arrival, table, s);
+	else
+		take_up(cat, table, s);
+}
+
+/* What is attached belongs to the node's earlier life. */
+static void leave_life(struct catalog *cat, const struct catalog_arrival *arrival,
+		       struct catalog_table *table, uint32_t s)
+{
+	if (arrival->node->persistent)
 		catalog_table_detach(table, s);
-	}
+	else
+		lose(cat, arrival, table, s);
+}
+
+/* What clients are to see in a region that is freed: that its table was dropped, or only this. */
+static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
+{
+	bool table_is_there = region->table_id <= TABLE_MAX_ID && cat->tables[region->table_id];
+
+	return table_is_there ? REGION_ORPHANED : REGION_DROPPED;
 }
 
 static bool is_owned(const struct catalog *cat, const struct node *node, uint32_t region)
@@ -108,7 +217,7 @@ static bool is_owned(const struct catalog *cat, const struct node *node, uint32_
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		const struct catalog_table *table = cat->tables[id];
 
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
+		for (uint32_t s = 0; table && s < table->n_shards; s++)
 			if (table->shards[s].node == node && !table->lost[s] &&
 			    (table->shards[s].tree_id == region ||
 			     table->shards[s].rows_id == region))
@@ -117,29 +226,18 @@ static bool is_owned(const struct catalog *cat, const struct node *node, uint32_
 	return false;
 }
 
-static void each_shard_of(struct catalog *cat, const struct catalog_arrival *arrival,
-			  void (*fn)(struct catalog *, const struct catalog_arrival *,
-				     struct catalog_table *, uint32_t))
+static void free_regions(struct catalog *cat, const struct catalog_arrival *arrival)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = cat->tables[id];
+	struct node *node = arrival->node;
 
-		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			fn(cat, arrival, table, s);
+	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+
+		if (is_owned(cat, node, region->region))
+			continue;
+		log_info("free region %u of node %s: no table owns it", region->region, node->name);
+		catalog_retire_region(node, region->region, last_state_of(cat, region));
 	}
-}
-
-/* What is attached belongs to the node's earlier life. */
-static void leave_shard(struct catalog *cat, const struct catalog_arrival *arrival,
-			struct catalog_table *table, uint32_t s)
-{
-	(void)cat;
-	if (table->shards[s].node != arrival->node || !table->attached[s])
-		return;
-	if (arrival->node->persistent)
-		catalog_table_detach(table, s);
-	else
-		lose(table, s);
 }
 
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
@@ -147,25 +245,25 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 	struct node *node = arrival->node;
 
 	if (arrival->replaced && node->tr) {
-		each_shard_of(cat, arrival, leave_shard);
+		each_shard_of(cat, arrival, leave_life);
 		node_close_transport(node);
 	}
 	each_shard_of(cat, arrival, node_up_shard);
-	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
-		uint32_t id = arrival->regions[i]->region;
-
-		if (is_owned(cat, node, id))
-			continue;
-		log_info("free region %u of node %s: no table owns it", id, node->name);
-		catalog_retire_region(node, id);
-	}
+	free_regions(cat, arrival);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (cat->tables[id])
+			cat->tables[id]->spread_due |= cat->tables[id]->auto_shards;
 }
 
+/* -------- a node goes -------- */
+
+/* A file pool is to be opened by somebody alone; connections of another kind have ended. Mapped
+   memory stays: it is where users find the word that says what became of it. */
 void catalog_node_down(struct catalog *cat, struct node *node)
 {
 	const struct catalog_arrival gone = { .node = node };
 
-	if (!node->persistent)
+	if (!node->persistent && strncmp(node->uri, "shm:", 4) == 0)
 		return;
 	each_shard_of(cat, &gone, leave_shard);
 	node_close_transport(node);

@@ -15,6 +15,7 @@ void catalog_table_detach(struct catalog_table *table, uint32_t s)
 
 	if (!shard)
 		return;
+	table->shards[s].joined = false;
 	tree = shard->tree;
 	rows = shard->rows;
 	shard_close(&table->attached[s]);
@@ -26,7 +27,7 @@ void catalog_table_free(struct catalog_table *table)
 {
 	if (!table)
 		return;
-	for (uint32_t s = 0; table->attached && s < table->desc.n_shards; s++)
+	for (uint32_t s = 0; table->attached && s < table->n_shards; s++)
 		catalog_table_detach(table, s);
 	slots_fini(&table->slots);
 	mem_free(table->shards);
@@ -42,9 +43,9 @@ struct catalog_table *catalog_table_new(const struct table_desc *desc)
 	if (!table)
 		goto err;
 	table->desc = *desc;
-	table->shards = mem_array(desc->n_shards, sizeof(struct catalog_shard));
-	table->attached = mem_array(desc->n_shards, sizeof(struct shard *));
-	table->lost = mem_array(desc->n_shards, sizeof(bool));
+	table->shards = mem_array(TABLE_MAX_SHARDS, sizeof(struct catalog_shard));
+	table->attached = mem_array(TABLE_MAX_SHARDS, sizeof(struct shard *));
+	table->lost = mem_array(TABLE_MAX_SHARDS, sizeof(bool));
 	if (table->shards && table->attached && table->lost &&
 	    slots_init(&table->slots, desc, table->attached, table->lost) == 0)
 		return table;
@@ -52,6 +53,23 @@ err:
 	catalog_table_free(table);
 	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
 	return NULL;
+}
+
+uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	bool usable = place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
+		      place->state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+
+	if (usable && !(place->node->up && place->joined))
+		return RELIVE__SHARD_STATE__SHARD_DOWN;
+	return place->state;
+}
+
+void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
+{
+	table->shards[s].state = state;
+	table->lost[s] = true;
 }
 
 int catalog_attach_pair(struct node *node, const struct catalog_shard *place, struct region **tree,
@@ -85,15 +103,15 @@ int catalog_table_attach(struct catalog_table *table, uint32_t s)
 }
 
 /* Users see the word in a mapping that they keep; then the memory goes. */
-static int retire_region(struct node *node, uint32_t id)
+static int retire_region(struct node *node, uint32_t id, uint32_t state)
 {
-	const uint64_t state = REGION_DROPPED;
+	const uint64_t word = state;
 	struct region *region;
 	int ret = node_attach(node, id, &region);
 
 	if (ret == 0) {
-		ret = transport_store(region, offsetof(struct region_superblock, state), &state,
-				      sizeof(state));
+		ret = transport_store(region, offsetof(struct region_superblock, state), &word,
+				      sizeof(word));
 		transport_detach(&region);
 	}
 	if (ret)
@@ -101,26 +119,42 @@ static int retire_region(struct node *node, uint32_t id)
 	return node_region_free(node, id);
 }
 
-void catalog_retire_region(struct node *node, uint32_t id)
+void catalog_retire_region(struct node *node, uint32_t id, uint32_t state)
 {
-	if (id && retire_region(node, id))
+	if (id && retire_region(node, id, state))
 		log_warn("free region %u of node %s: %s", id, node->name, error_last());
+}
+
+void catalog_retire_shard(struct catalog_table *table, uint32_t s, uint32_t state)
+{
+	struct catalog_shard *place = &table->shards[s];
+
+	if (table->attached[s] && shard_set_state(table->attached[s], state))
+		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
+	catalog_table_detach(table, s);
+	if (place->node && place->node->up && place->incarnation == place->node->incarnation) {
+		catalog_retire_region(place->node, place->tree_id, state);
+		catalog_retire_region(place->node, place->rows_id, state);
+	}
 }
 
 void catalog_table_retire(struct catalog_table *table)
 {
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
-		struct catalog_shard *place = &table->shards[s];
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (!table->lost[s])
+			catalog_retire_shard(table, s, REGION_DROPPED);
+}
 
-		if (table->attached[s] && shard_set_state(table->attached[s], REGION_DROPPED))
-			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
-		catalog_table_detach(table, s);
-		if (!place->node || !place->node->up ||
-		    place->incarnation != place->node->incarnation)
-			continue;
-		catalog_retire_region(place->node, place->tree_id);
-		catalog_retire_region(place->node, place->rows_id);
-	}
+int catalog_table_put(struct store *store, const struct catalog_table *table)
+{
+	const struct store_table stored = {
+		.state = STORE_TABLE_LIVE,
+		.desc = table->desc,
+		.control = table->control,
+		.auto_shards = table->auto_shards,
+	};
+
+	return store_table_put(store, &stored);
 }
 
 int catalog_table_put_shard(struct store *store, const struct catalog_table *table, uint32_t s)
@@ -132,8 +166,10 @@ int catalog_table_put_shard(struct store *store, const struct catalog_table *tab
 		.incarnation = place->incarnation,
 		.tree = place->tree_id,
 		.rows = place->rows_id,
+		.state = place->state,
 	};
 
-	memcpy(stored.node, place->node->name, sizeof(stored.node));
+	if (place->node)
+		memcpy(stored.node, place->node->name, sizeof(stored.node));
 	return store_shard_put(store, &stored);
 }

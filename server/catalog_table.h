@@ -1,5 +1,9 @@
 /*
  * Catalog table: one table of the catalog, its shards and our attachment to their regions.
+ *
+ * Shards have numbers 0.., which are in their items' keys and never used again within the table's
+ * life: a shard that moved to another node is a new shard with a new number, and the old one is GONE
+ * when its items have been overwritten. So the list only grows, to TABLE_MAX_SHARDS.
  */
 #ifndef RLV_SERVER_CATALOG_TABLE_H
 #define RLV_SERVER_CATALOG_TABLE_H
@@ -7,32 +11,69 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ds/limiter.h"
 #include "ds/shard.h"
 
 #include "server/node.h"
 #include "server/slots.h"
 #include "server/store.h"
 
+enum drain_phase {
+	DRAIN_FILLING, /* the others take in what it holds */
+	DRAIN_HANDING, /* it was the control shard; clients learn of the new one */
+	DRAIN_LEAVING, /* GONE; clients learn of it, then its memory is freed */
+};
+
+/* How far a shard's draining is. After a restart of ours it is counted afresh. */
+struct shard_drain {
+	enum drain_phase phase;
+	bool begun;         /* items is known */
+	uint64_t items;     /* live ones when it began */
+	uint64_t taken;     /* that the others took in since */
+	uint64_t announced; /* layout that clients must know before the next phase */
+	uint64_t announced_at;
+	struct limiter_words handed[RING_MAX_VIEWS]; /* the words as given to the new control */
+};
+
 struct catalog_shard {
-	struct node *node;
+	struct node *node;    /* NULL: forgotten, with state LOST or GONE */
 	uint64_t incarnation; /* of the node that has the regions */
 	uint32_t tree_id;
 	uint32_t rows_id;
-	bool drift; /* its sums may be off: repair.h looks */
+	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
+	uint32_t announced; /* as the table's layout says */
+	bool joined;        /* attached, and its client slots are as the book says */
+	bool drift;         /* its sums may be off: repair.h looks */
+	uint64_t since;     /* ACTIVE: when clients could first use it, 0 = long ago */
+	uint64_t head;      /* its ring's, at the last look; 0 = none yet */
+	struct shard_drain drain;
 };
 
 struct catalog_table {
-	struct table_desc desc; /* shard 0's */
-	struct catalog_shard *shards;
-	struct shard **attached; /* NULL where not */
-	bool *lost;
+	struct table_desc desc;       /* shard 0's */
+	uint32_t n_shards;            /* numbers used so far */
+	uint32_t control;             /* number of the shard whose limiter words count */
+	bool auto_shards;             /* one for each node, at least */
+	bool spread_due;              /* placement is to be looked at */
+	uint64_t layout;              /* version of what clients are told */
+	struct catalog_shard *shards; /* by number, and the following, too */
+	struct shard **attached;      /* NULL where not */
+	bool *lost;                   /* LOST or GONE: nothing is to be settled there */
 	struct slots slots;
+	bool words_known;
+	struct limiter_words words[RING_MAX_VIEWS]; /* of the control shard, as last read */
 };
 
-/* NULL and a message: no memory. */
+/* Without shards. NULL and a message: no memory. */
 struct catalog_table *catalog_table_new(const struct table_desc *desc);
 /* Detaches all; NULL is a no-op. */
 void catalog_table_free(struct catalog_table *table);
+
+/* What clients are told of the shard now: enum Relive__ShardState. */
+uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s);
+
+/* Sets the state, which is LOST or GONE for ever. Does not store it. */
+void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state);
 
 /* Opens shard s, whose regions are formatted, and closes it. */
 RLV_MUST_CHECK int catalog_table_attach(struct catalog_table *table, uint32_t s);
@@ -43,15 +84,19 @@ RLV_MUST_CHECK int catalog_attach_pair(struct node *node, const struct catalog_s
 				       struct region **tree, struct region **rows);
 
 /*
- * Drops a region: first the word that its users look at, in a mapping that they keep, then the
- * memory. 0 is a no-op. Failures are logged: the node's next registration brings it up again.
+ * Frees a region: first the word that its users look at (enum region_state), in a mapping that they
+ * keep, then the memory. id 0 is a no-op. Failures are logged: the node's next registration brings
+ * it up again.
  */
-void catalog_retire_region(struct node *node, uint32_t id);
+void catalog_retire_region(struct node *node, uint32_t id, uint32_t state);
 
-/* All regions of the table, where the nodes are up. */
+/* Both regions of a shard, where its node is up; detached before. */
+void catalog_retire_shard(struct catalog_table *table, uint32_t s, uint32_t state);
+/* All of the table. */
 void catalog_table_retire(struct catalog_table *table);
 
-/* Remembers where shard s is. */
+/* Remembers the table, and shard s of it. */
+RLV_MUST_CHECK int catalog_table_put(struct store *store, const struct catalog_table *table);
 RLV_MUST_CHECK int catalog_table_put_shard(struct store *store, const struct catalog_table *table,
 					   uint32_t s);
 

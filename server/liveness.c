@@ -64,6 +64,7 @@ static void grant_time(struct liveness *live, struct client *client)
 {
 	client->lease_until = now(live) + live->lease_ns;
 	client->suspect_since = 0;
+	client->proved = 0;
 	client->looks = 0;
 	client->next_look = client->lease_until;
 }
@@ -145,7 +146,7 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 
 static bool may_resume(const struct client *client, const struct liveness_guest *guest)
 {
-	return client && !client->proved_dead && client->has_process == guest->has_process &&
+	return client && !client->fenced && client->has_process == guest->has_process &&
 	       is_same_process(&client->holder.process, &guest->process);
 }
 
@@ -195,7 +196,7 @@ int liveness_join(struct liveness *live, const struct liveness_guest *guest,
 
 void liveness_renew(struct liveness *live, struct client *client)
 {
-	if (!client->proved_dead)
+	if (!client->fenced)
 		grant_time(live, client);
 }
 
@@ -207,32 +208,107 @@ void liveness_part(struct liveness *live, struct client *client)
 
 /* -------- the fence -------- */
 
-/* Does every node say that it can touch nothing? Cuts it off from those that say so. */
-static bool fenced_by_nodes(struct liveness *live, const struct client *client, enum fence_how how)
+static uint64_t bit_of(const struct node *node)
 {
-	bool all = client->generation == live->nodes->generation;
-
-	for (struct node *node = live->nodes->first; node; node = node->next) {
-		enum fence_result result = FENCE_ALIVE;
-
-		if (!node->up) {
-			all = false;
-			continue;
-		}
-		if (node_fence(node, client->holder.client_id, how, &result))
-			log_warn("fence client %llu: %s",
-				 (unsigned long long)client->holder.client_id, error_last());
-		all = all && result == FENCE_DEAD;
-	}
-	return all;
+	return UINT64_C(1) << node->number;
 }
 
-static bool is_dead(struct liveness *live, const struct client *client, enum fence_how how)
+bool liveness_is_proved(const struct client *client, const struct node *node)
 {
-	bool fenced = fenced_by_nodes(live, client, how);
+	return client->fenced && (client->gone || (client->proved & bit_of(node)));
+}
 
-	/* Asked after the nodes: a kill may just have ended it. */
-	return fenced || (client->has_process && process_is_gone(&client->holder.process));
+static bool lease_is_over(const struct liveness *live, const struct client *client)
+{
+	return now(live) >= client->lease_until;
+}
+
+static bool is_to_be_killed(const struct liveness *live, const struct client *client)
+{
+	return live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
+	       live->ops->holds(live->ctx, client->holder.client_id);
+}
+
+static enum fence_how how_to_fence(const struct liveness *live, const struct client *client)
+{
+	if (is_to_be_killed(live, client))
+		return FENCE_KILL;
+	return client->fenced ? FENCE_CUT : FENCE_ASK;
+}
+
+/* Asks every node that is up and has not proved it yet. */
+static void ask_nodes(struct liveness *live, struct client *client)
+{
+	enum fence_how how = how_to_fence(live, client);
+
+	if (how == FENCE_KILL)
+		log_warn("kill stalled client %llu pid %u",
+			 (unsigned long long)client->holder.client_id, client->holder.process.pid);
+	for (struct node *node = live->nodes->first; node; node = node->next) {
+		if (!node->up || ((client->proved | client->waiting) & bit_of(node)))
+			continue;
+		client->waiting |= bit_of(node);
+		if (live->ops->fence(live->ctx, node, client->holder.client_id, how))
+			client->waiting &= ~bit_of(node);
+	}
+}
+
+void liveness_answer(struct liveness *live, uint64_t client_id, const struct node *node, int code,
+		     enum fence_result result)
+{
+	struct client *client = liveness_find(live, client_id);
+
+	if (!client || !(client->waiting & bit_of(node)))
+		return;
+	client->waiting &= ~bit_of(node);
+	if (code)
+		log_warn("fence client %llu by node %s: %s", (unsigned long long)client_id,
+			 node->name, error_name(code));
+	/* It may have come back meanwhile: then nothing is to be proved. */
+	if (code == 0 && result == FENCE_DEAD && client->suspect_since &&
+	    nodes_is_witness(node, client->generation)) {
+		client->proved |= bit_of(node);
+		client->next_look = now(live);
+	}
+}
+
+/* Does every node that can be asked say that it has nothing? Those that are away count when its
+   lease is not over: it may have all there. */
+static bool is_proved_everywhere(const struct liveness *live, const struct client *client)
+{
+	bool any = !live->nodes->first;
+
+	for (const struct node *node = live->nodes->first; node; node = node->next) {
+		if (node->lost)
+			continue;
+		if (node->up && !(client->proved & bit_of(node)))
+			return false;
+		if (!node->up && !lease_is_over(live, client))
+			return false;
+		any |= node->up;
+	}
+	return any;
+}
+
+static void fence_it(struct client *client, const char *why)
+{
+	log_info("client %llu pid %u is fenced: %s", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid, why);
+	client->fenced = true;
+}
+
+static void judge(const struct liveness *live, struct client *client)
+{
+	if (client->has_process && process_is_gone(&client->holder.process))
+		client->gone = true;
+	if (client->fenced)
+		return;
+	if (client->gone)
+		fence_it(client, "its process is gone");
+	else if (!client->has_process && lease_is_over(live, client))
+		fence_it(client, "its lease is over");
+	else if (is_proved_everywhere(live, client))
+		fence_it(client, "no node knows it");
 }
 
 /* All of it is settled: as if it had never been. */
@@ -246,7 +322,7 @@ static void bury(struct liveness *live, struct client *client)
 	log_info("client %llu pid %u is gone", (unsigned long long)client->holder.client_id,
 		 client->holder.process.pid);
 	if (client->conn)
-		live->ops->on_cut(live->ctx, client->conn);
+		live->ops->on_buried(live->ctx, client->conn);
 	forget(live, client);
 }
 
@@ -259,28 +335,33 @@ static void look_again(struct liveness *live, struct client *client)
 	client->next_look = now(live) + (pause < LOOK_LAST_NS ? pause : LOOK_LAST_NS);
 }
 
-static bool is_to_be_killed(struct liveness *live, const struct client *client)
+/* No node that is up could still let it in. */
+static bool is_cut_off(const struct liveness *live, const struct client *client)
 {
-	return live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
-	       live->ops->holds(live->ctx, client->holder.client_id);
+	for (const struct node *node = live->nodes->first; node; node = node->next)
+		if (node->up && !liveness_is_proved(client, node))
+			return false;
+	return true;
 }
 
 static void look(struct liveness *live, struct client *client)
 {
 	suspect(live, client);
-	if (!client->proved_dead) {
-		bool kill = is_to_be_killed(live, client);
-
-		if (kill)
-			log_warn("kill stalled client %llu pid %u",
-				 (unsigned long long)client->holder.client_id,
-				 client->holder.process.pid);
-		client->proved_dead = is_dead(live, client, kill ? FENCE_KILL : FENCE_ASK);
-	}
-	if (client->proved_dead && live->ops->on_dead(live->ctx, client->holder.client_id) == 0)
+	judge(live, client);
+	ask_nodes(live, client); /* of a dead process, too: they forget it then */
+	if (client->fenced && live->ops->on_dead(live->ctx, client) == 0 &&
+	    is_cut_off(live, client))
 		bury(live, client);
 	else
 		look_again(live, client);
+}
+
+bool liveness_all_know(const struct liveness *live, uint64_t layout)
+{
+	for (const struct client *client = live->first; client; client = client->next)
+		if (client->conn && client->suspect_since == 0 && client->layout < layout)
+			return false;
+	return true;
 }
 
 /* Renewals that came while we were away have not been read yet. */

@@ -1,19 +1,26 @@
 /*
- * Liveness: who holds a lease, and the proof that somebody is dead.
+ * Liveness: who holds a lease, and the proof that somebody is dead, node by node.
  *
  *   connected, renewing ---- connection lost, or lease over ----> suspect
- *        ^                                                           |  asked again and again:
- *        +------------- reconnects with its client id ---------------+  a fence by every node
+ *        ^                                                           |  nodes are asked whether it
+ *        +------------- reconnects with its client id ---------------+  can touch anything there
  *                                                                    |
- *                    slots settled in every shard, forgotten <-- dead (proved)
+ *   new client <-- -EOWNERDEAD to all that it asks <------------- fenced (no way back)
+ *                                                                    |  cut off by each node
+ *                     forgotten <-- settled in every shard <---------+
  *
- * Time is only a hint: nothing of a suspect is touched before the fence proved it dead. Proof is
- * that its process is gone, or that every memory node says that it has nothing attached, provided
- * that no node has been replaced since the client came (the new one knows nothing of what the
- * client has from the old).
+ * Time is only a hint: nothing of a suspect is touched before there is proof. A process of this host
+ * that has ended is proof for all nodes. Else each node proves for its own memory: that the client
+ * has nothing attached there and no grants any more, provided that the node has known all that the
+ * client may have attached (nodes_is_witness). What was proved by one node is settled in its shards,
+ * whoever else is away.
  *
- * A suspect that lives (stopped, or cut off) keeps all it has. After stall_ns it is killed if
- * so told, if it holds slots.
+ * A suspect is fenced when its process is gone; when all nodes say that it has nothing; or, if it is
+ * on another host, when its lease is over: its connections to the nodes are then destroyed, which is
+ * the proof. A suspect of this host that lives (stopped) keeps all it has. After stall_ns it is
+ * killed if so told, if it holds slots.
+ *
+ * Nothing here waits: a node's answer comes by liveness_answer().
  */
 #ifndef RLV_SERVER_LIVENESS_H
 #define RLV_SERVER_LIVENESS_H
@@ -33,9 +40,13 @@ struct conn;
 struct client {
 	struct client *next;
 	struct slot_holder holder;
-	bool has_process;
-	bool proved_dead;       /* some of its slots are not settled yet */
+	bool has_process;       /* of this host: holder.process names it */
+	bool fenced;            /* nothing of it is believed any more */
+	bool gone;              /* fenced, and proved for all nodes */
+	uint64_t proved;        /* nodes that proved it, by number */
+	uint64_t waiting;       /* nodes that owe an answer */
 	uint64_t generation;    /* of the nodes, when it came */
+	uint64_t layout;        /* the newest that it has taken up */
 	struct conn *conn;      /* NULL = not connected */
 	uint64_t lease_until;   /* all times of liveness->clock */
 	uint64_t suspect_since; /* 0 = not suspect */
@@ -46,10 +57,14 @@ struct client {
 struct liveness_ops {
 	/* Has it slots? */
 	bool (*holds)(void *ctx, uint64_t client_id);
-	/* It is dead: settle it. 0, or -EAGAIN: not everywhere yet. */
-	int (*on_dead)(void *ctx, uint64_t client_id);
-	/* Its connection is to be closed. */
+	/* Asks a node, whose answer comes later. An error: it does not. */
+	int (*fence)(void *ctx, struct node *node, uint64_t client_id, enum fence_how how);
+	/* It is fenced: settle it where it is proved. 0, or -EAGAIN: not everywhere yet. */
+	int (*on_dead)(void *ctx, const struct client *client);
+	/* Its connection is to be closed: it has another one. */
 	void (*on_cut)(void *ctx, struct conn *conn);
+	/* It is forgotten, and is connected still. */
+	void (*on_buried)(void *ctx, struct conn *conn);
 };
 
 struct liveness {
@@ -69,7 +84,7 @@ struct liveness {
 struct liveness_guest {
 	uint64_t wanted_id; /* 0 = new */
 	bool has_process;
-	struct process_id process;
+	struct process_id process; /* zeros if it is not of this host */
 	struct conn *conn;
 };
 
@@ -77,7 +92,7 @@ struct liveness_guest {
 RLV_MUST_CHECK int liveness_load(struct liveness *live);
 void liveness_fini(struct liveness *live);
 
-/* A lease: the wanted one if it is that process's, else a new one. */
+/* A lease: the wanted one if it is that process's and was not fenced, else a new one. */
 RLV_MUST_CHECK int liveness_join(struct liveness *live, const struct liveness_guest *guest,
 				 struct client **client_out);
 void liveness_renew(struct liveness *live, struct client *client);
@@ -86,6 +101,16 @@ void liveness_part(struct liveness *live, struct client *client);
 
 /* A slot in a region names this holder: watch it, if we do not yet. */
 void liveness_watch(struct liveness *live, const struct slot_holder *holder);
+
+/* What the node said; code: it did not. */
+void liveness_answer(struct liveness *live, uint64_t client_id, const struct node *node, int code,
+		     enum fence_result result);
+
+/* Is it proved that the client can touch nothing of that node's memory? */
+bool liveness_is_proved(const struct client *client, const struct node *node);
+
+/* Has every client that is heard of taken up the layout? */
+bool liveness_all_know(const struct liveness *live, uint64_t layout);
 
 struct client *liveness_find(const struct liveness *live, uint64_t client_id);
 uint32_t liveness_count(const struct liveness *live);

@@ -12,6 +12,7 @@
 #include "ds/sumtree_rebuild.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
 #include "server/rpc.h"
@@ -20,7 +21,7 @@
 #define DEFAULT_STALL_NS (60 * (uint64_t)CLOCK_NS_PER_S)
 #define DEFAULT_MAX_CONNS 1024u
 
-/* -------- the tick: suspects and rebuilds -------- */
+/* -------- the tick: nodes, suspects, layouts, rebuilds -------- */
 
 static void schedule(struct metad *md, uint64_t at_ns)
 {
@@ -37,12 +38,20 @@ static void schedule(struct metad *md, uint64_t at_ns)
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct metad *md = arg;
-	uint64_t live = liveness_tick(&md->live);
-	uint64_t repair = repair_tick(&md->repair);
+	uint64_t next = nodes_tick(&md->nodes);
 
 	(void)fd;
 	(void)what;
-	schedule(md, live < repair ? live : repair);
+	next = min_u64(next, liveness_tick(&md->live));
+	next = min_u64(next, catalog_tick(&md->catalog));
+	next = min_u64(next, repair_tick(&md->repair));
+	schedule(md, next);
+}
+
+void metad_hurry(struct metad *md)
+{
+	md->catalog.next_tick = 0;
+	schedule(md, 0);
 }
 
 /* -------- liveness asks -------- */
@@ -59,7 +68,7 @@ static bool holds(void *ctx, uint64_t client_id)
 
 static void look_for_drift(struct catalog_table *table)
 {
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_shards; s++) {
 		bool needed = true;
 
 		if (!table->attached[s])
@@ -70,19 +79,34 @@ static void look_for_drift(struct catalog_table *table)
 	}
 }
 
-static int on_dead(void *ctx, uint64_t client_id)
+/* Which shards of a table a dead client can no longer touch. */
+struct proof {
+	const struct catalog_table *table;
+	const struct client *client;
+};
+
+static bool is_proved(void *ctx, uint32_t shard)
+{
+	const struct proof *proof = ctx;
+
+	return liveness_is_proved(proof->client, proof->table->shards[shard].node);
+}
+
+static int on_dead(void *ctx, const struct client *client)
 {
 	struct metad *md = ctx;
 	int first = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		struct catalog_table *table = md->catalog.tables[id];
+		struct proof proof = { table, client };
+		const struct slots_dead dead = { client->holder.client_id, is_proved, &proof };
 		bool drift = false;
 		int ret;
 
-		if (!table || !slots_any(&table->slots, client_id))
+		if (!table || !slots_any(&table->slots, dead.client_id))
 			continue;
-		ret = slots_settle(&table->slots, client_id, &drift);
+		ret = slots_settle(&table->slots, &dead, &drift);
 		look_for_drift(table);
 		if (ret)
 			first = ret;
@@ -96,10 +120,35 @@ static void on_cut(void *ctx, struct conn *conn)
 	conn_drop(conn);
 }
 
+/* Whatever it still asks is answered by -EOWNERDEAD (rpc.c). */
+static void on_buried(void *ctx, struct conn *conn)
+{
+	(void)ctx;
+	conn_set_user(conn, NULL);
+}
+
+static void on_fenced(void *ctx, uint64_t tag, struct node *node, int code,
+		      const ProtobufCMessage *reply)
+{
+	const Relive__NodeFenceReply *answer = (const Relive__NodeFenceReply *)reply;
+	struct metad *md = ctx;
+	bool dead = code == 0 && answer && answer->result == FENCE_DEAD;
+
+	liveness_answer(&md->live, tag, node, code, dead ? FENCE_DEAD : FENCE_ALIVE);
+	schedule(md, 0);
+}
+
+static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
+{
+	return node_post_fence(node, client_id, how, on_fenced, ctx);
+}
+
 static const struct liveness_ops live_ops = {
 	.holds = holds,
+	.fence = fence,
 	.on_dead = on_dead,
 	.on_cut = on_cut,
+	.on_buried = on_buried,
 };
 
 /* A slot in a region that was just attached. Our own are ours. */
@@ -111,12 +160,44 @@ static void on_holder(void *ctx, const struct slot_holder *holder)
 		liveness_watch(&md->live, holder);
 }
 
+static bool all_know(void *ctx, uint64_t layout)
+{
+	const struct metad *md = ctx;
+
+	return liveness_all_know(&md->live, layout);
+}
+
+static const struct catalog_ops catalog_ops = {
+	.on_holder = on_holder,
+	.all_know = all_know,
+};
+
 static void on_node_down(void *ctx, struct node *node)
 {
 	struct metad *md = ctx;
 
 	catalog_node_down(&md->catalog, node);
+	metad_hurry(md);
 }
+
+static void on_node_lost(void *ctx, struct node *node)
+{
+	struct metad *md = ctx;
+
+	catalog_node_lost(&md->catalog, node);
+	metad_hurry(md);
+}
+
+static void on_news(void *ctx)
+{
+	schedule(ctx, 0);
+}
+
+static const struct nodes_ops node_ops = {
+	.on_down = on_node_down,
+	.on_lost = on_node_lost,
+	.on_news = on_news,
+};
 
 /* -------- connections -------- */
 
@@ -154,6 +235,7 @@ static void on_close(void *ctx, struct conn *conn)
 	struct client *client = conn_user(conn);
 	struct metad *md = ctx;
 
+	persist_forget(&md->persist, conn);
 	if (client && client->conn == conn) {
 		liveness_part(&md->live, client);
 		schedule(md, 0);
@@ -179,7 +261,7 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 	reply.status = &status;
 	reply.store_uuid = (ProtobufCBinaryData){ sizeof(md->ids.uuid), (uint8_t *)md->ids.uuid };
 	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
-			    &reply.base, deadline_after(clock_monotonic(), NODE_TIMEOUT_NS));
+			    &reply.base, deadline_after(clock_monotonic(), NODE_LEASE_NS));
 }
 
 /* The channel is ours: joins, answers, then takes up what the node has. */
@@ -205,7 +287,7 @@ static void join(struct metad *md, struct channel *ch, uint64_t request_id,
 		log_warn("register node %s: %s", news->name, error_last());
 	else
 		catalog_node_up(&md->catalog, &arrival);
-	schedule(md, 0);
+	metad_hurry(md);
 }
 
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
@@ -281,8 +363,12 @@ static int load(struct metad *md)
 	nodes->attach_client_id &= INT64_MAX;
 	nodes->base = md->base;
 	nodes->store = md->store;
-	nodes->on_down = on_node_down;
+	nodes->clock = clock_monotonic();
+	nodes->ops = &node_ops;
 	nodes->ctx = md;
+	nodes->lease_ns = md->opts.node_lease_ns;
+	nodes->lost_ns = md->opts.node_lost_ns;
+	md->persist.nodes = nodes;
 	md->live = (struct liveness){
 		.clock = clock_monotonic(),
 		.store = md->store,
@@ -295,8 +381,11 @@ static int load(struct metad *md)
 	};
 	md->catalog.store = md->store;
 	md->catalog.nodes = nodes;
-	md->catalog.on_holder = on_holder;
+	md->catalog.clock = clock_monotonic();
+	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
+	md->catalog.ramp_ns = md->opts.ramp_ns;
+	md->catalog.patience_ns = md->live.lease_ns;
 	md->repair.cat = &md->catalog;
 	md->repair.clock = clock_monotonic();
 	md->repair.self.client_id = nodes->attach_client_id;
@@ -404,6 +493,7 @@ void metad_close(struct metad **md_ptr)
 	if (!md)
 		return;
 	conns_close(&md->conns);
+	persist_fini(&md->persist);
 	catalog_fini(&md->catalog);
 	nodes_fini(&md->nodes);
 	liveness_fini(&md->live);

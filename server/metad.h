@@ -4,7 +4,7 @@
  *   conns     who dials in                 rpc        what they ask
  *   nodes     memory nodes                 catalog    tables and their shards
  *   liveness  leases and fences            repair     sums of shards where somebody died
- *   store     what a restart must know
+ *   persist   rounds over all nodes          store      what a restart must know
  *
  * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches
  * their regions, reads the client slots there, and goes on: the data path never notices.
@@ -19,6 +19,7 @@
 #include "server/conns.h"
 #include "server/liveness.h"
 #include "server/nodes.h"
+#include "server/persist.h"
 #include "server/repair.h"
 #include "server/store.h"
 
@@ -30,12 +31,15 @@ struct event_base;
 
 struct metad_opts {
 	const char *store;
-	const char *dir;   /* of the state database; NULL = the store's directory */
-	bool listen;       /* on TCP, too */
-	const char *host;  /* NULL = loopback */
-	uint16_t port;     /* 0 = any */
-	uint64_t lease_ns; /* 0 = 10 s */
-	uint64_t stall_ns; /* 0 = 60 s */
+	const char *dir;        /* of the state database; NULL = the store's directory */
+	bool listen;            /* on TCP, too */
+	const char *host;       /* NULL = loopback */
+	uint16_t port;          /* 0 = any */
+	uint64_t lease_ns;      /* 0 = 10 s */
+	uint64_t node_lease_ns; /* 0 = 1 s */
+	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = never by itself */
+	uint64_t ramp_ns;       /* slow start of a new shard; 0 = 10 s */
+	uint64_t stall_ns;      /* 0 = 60 s */
 	bool kill_stalled;
 	uint32_t max_conns; /* 0 = 1024 */
 };
@@ -57,6 +61,7 @@ struct metad {
 	struct catalog catalog;
 	struct liveness live;
 	struct repair repair;
+	struct persist persist;
 };
 
 /* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */
@@ -66,6 +71,9 @@ RLV_MUST_CHECK int metad_open(const struct metad_opts *opts, struct metad **md_o
 RLV_MUST_CHECK int metad_run(struct metad *md);
 
 void metad_close(struct metad **md);
+
+/* Something has changed: the tick comes at once. */
+void metad_hurry(struct metad *md);
 
 /* A node has dialled in over conn and says what it is: answers, and takes it in. */
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,

@@ -17,6 +17,10 @@ static const char usage[] =
 	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
 	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
 	"  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
+	"  --node-lease SECONDS  a memory node that is silent for so long is down (1)\n"
+	"  --node-lost SECONDS   one in memory that is down for so long is lost with all it\n"
+	"                        held; 0 = never by itself (30)\n"
+	"  --slow-start SECONDS  until a new shard gets its full share of new blocks (10)\n"
 	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
 	"  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
 	"  --max-conns N         connections at once (1024)\n"
@@ -34,6 +38,9 @@ enum {
 	OPT_STALLED,
 	OPT_STALL_LIMIT,
 	OPT_MAX_CONNS,
+	OPT_NODE_LEASE,
+	OPT_NODE_LOST,
+	OPT_SLOW_START,
 };
 
 static const struct option options[] = {
@@ -43,6 +50,9 @@ static const struct option options[] = {
 	{ "lease", required_argument, NULL, OPT_LEASE },
 	{ "stalled", required_argument, NULL, OPT_STALLED },
 	{ "stall-limit", required_argument, NULL, OPT_STALL_LIMIT },
+	{ "node-lease", required_argument, NULL, OPT_NODE_LEASE },
+	{ "node-lost", required_argument, NULL, OPT_NODE_LOST },
+	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
@@ -72,6 +82,14 @@ static int set_max_conns(struct metad_opts *opts, const char *value)
 	return ret;
 }
 
+static int set_node_lost(struct metad_opts *opts, const char *value)
+{
+	if (strcmp(value, "0") != 0)
+		return daemon_parse_seconds(value, &opts->node_lost_ns);
+	opts->node_lost_ns = UINT64_MAX;
+	return 0;
+}
+
 static int set_option(void *ctx, int option, const char *value)
 {
 	struct metad_opts *opts = ctx;
@@ -93,6 +111,12 @@ static int set_option(void *ctx, int option, const char *value)
 		return set_stalled(opts, value);
 	case OPT_STALL_LIMIT:
 		return daemon_parse_seconds(value, &opts->stall_ns);
+	case OPT_NODE_LEASE:
+		return daemon_parse_seconds(value, &opts->node_lease_ns);
+	case OPT_NODE_LOST:
+		return set_node_lost(opts, value);
+	case OPT_SLOW_START:
+		return daemon_parse_seconds(value, &opts->ramp_ns);
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);
 	default:

@@ -1,6 +1,7 @@
 #include "server/node.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,23 +9,25 @@
 
 #include "wire/dial.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 
-/* -------- connection -------- */
+#define FRAME_NS (200 * CLOCK_NS_PER_MS) /* a frame that has begun must have come by then */
 
-void node_disconnect(struct node *node)
-{
-	if (!node->up)
-		return;
-	event_free(node->hangup);
-	node->hangup = NULL;
-	channel_fini(&node->channel);
-	node->up = false;
-}
+/* A request under way; in the node's list until its end was delivered. */
+struct node_call {
+	struct node_call *next;
+	struct node_post post; /* done NULL: somebody waits for it, and takes it off the list */
+	uint64_t id;
+	uint64_t deadline;
+	bool ended;
+	int code;
+	ProtobufCMessage *reply;
+};
 
-void node_close_transport(struct node *node)
+static uint64_t now(const struct node *node)
 {
-	transport_close(&node->tr);
+	return clock_now_ns(node->clock);
 }
 
 static int down(const struct node *node)
@@ -32,33 +35,295 @@ static int down(const struct node *node)
 	return error_set(-EHOSTDOWN, "memory node %s is down", node->name);
 }
 
-/* Asks; any failure of the connection is the end of it. */
-static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request,
-	       const ProtobufCMessageDescriptor *kind, ProtobufCMessage **reply_out)
+/* -------- connection -------- */
+
+void node_connect(struct node *node, const struct channel *ch, struct event *readable)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), NODE_TIMEOUT_NS);
-	struct channel_frame frame;
-	ProtobufCMessage *reply = NULL;
+	node->channel = *ch;
+	node->readable = readable;
+	node->up = true;
+	node->told = false;
+	node->heard = now(node);
+	node->asked = 0;
+	node->pinged = 0;
+}
+
+static void end_call(struct node_call *call, int code, ProtobufCMessage *reply)
+{
+	call->ended = true;
+	call->code = code;
+	call->reply = reply;
+}
+
+void node_disconnect(struct node *node)
+{
+	if (!node->up)
+		return;
+	if (node->readable)
+		event_free(node->readable);
+	node->readable = NULL;
+	channel_fini(&node->channel);
+	node->up = false;
+	node->down_since = now(node);
+	for (struct node_call *call = node->calls; call; call = call->next)
+		if (!call->ended)
+			end_call(call, -EHOSTDOWN, NULL);
+}
+
+static void call_free(struct node_call *call)
+{
+	if (call->reply)
+		protobuf_c_message_free_unpacked(call->reply, NULL);
+	mem_free(call);
+}
+
+static void unlink_call(struct node *node, struct node_call *call)
+{
+	struct node_call **link = &node->calls;
+
+	while (*link != call)
+		link = &(*link)->next;
+	*link = call->next;
+}
+
+void node_free(struct node *node)
+{
+	node_disconnect(node);
+	while (node->calls) {
+		struct node_call *call = node->calls;
+
+		node->calls = call->next;
+		call_free(call);
+	}
+	node_close_transport(node);
+	mem_free(node);
+}
+
+void node_close_transport(struct node *node)
+{
+	transport_close(&node->tr);
+}
+
+/* -------- calls -------- */
+
+static int begin(struct node *node, const struct node_post *post, struct node_call **call_out)
+{
+	struct node_call *call;
 	int ret;
 
 	if (!node->up)
 		return down(node);
-	if (type == RELIVE__TYPE__TYPE_NODE_FENCE) /* it may have to wait for a death */
-		deadline += NODE_DEATH_NS;
-	if (type == RELIVE__TYPE__TYPE_NODE_PERSIST) /* it writes whole pools */
-		deadline += NODE_PERSIST_NS;
-	ret = channel_call(&node->channel, type, request, deadline, &frame);
-	if (ret == 0) {
-		reply = channel_unpack(kind, &frame);
-		ret = reply ? 0 : -EPROTO;
-	}
+	call = mem_zalloc(sizeof(*call));
+	if (!call)
+		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
+	call->post = *post;
+	call->id = ++node->channel.last_id;
+	call->deadline = now(node) + post->timeout_ns;
+	ret = channel_send(&node->channel, post->type, call->id, post->request,
+			   deadline_after(clock_monotonic(), FRAME_NS));
 	if (ret) {
-		log_warn("ask node %s type %u: %s", node->name, type, error_last());
+		log_warn("ask node %s type %u: %s", node->name, post->type, error_last());
+		mem_free(call);
 		node_disconnect(node);
 		return down(node);
 	}
-	*reply_out = reply;
+	node->asked = node->asked ? node->asked : now(node);
+	call->next = node->calls;
+	node->calls = call;
+	if (call_out)
+		*call_out = call;
 	return 0;
+}
+
+int node_post(struct node *node, const struct node_post *post)
+{
+	return begin(node, post, NULL);
+}
+
+/* The Status in front of every answer. */
+static int code_of(const ProtobufCMessage *reply)
+{
+	const ProtobufCFieldDescriptor *field =
+		protobuf_c_message_descriptor_get_field(reply->descriptor, 1);
+	const Relive__Status *status;
+
+	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
+	return dial_status(status);
+}
+
+/* An answer to nothing is one that came too late. -EPROTO: not an answer. */
+static int take_answer(struct node *node, const struct channel_frame *frame)
+{
+	struct node_call *call = node->calls;
+	ProtobufCMessage *reply;
+
+	while (call && (call->id != frame->head.request_id || call->ended))
+		call = call->next;
+	if (!call)
+		return frame->head.request_id <= node->channel.last_id
+			       ? 0
+			       : error_set(-EPROTO, "an answer, unasked");
+	if (frame->head.type != (call->post.type | FRAME_ANSWER))
+		return error_set(-EPROTO, "answer of type %u to a request of type %u",
+				 frame->head.type & ~FRAME_ANSWER, call->post.type);
+	reply = channel_unpack(call->post.reply, frame);
+	if (!reply)
+		return -EPROTO;
+	end_call(call, code_of(reply), reply);
+	return 0;
+}
+
+static bool can_be_read(const struct node *node)
+{
+	struct pollfd ready = { .fd = node->channel.stream.fd, .events = POLLIN };
+
+	return node->up && poll(&ready, 1, 0) > 0;
+}
+
+void node_read(struct node *node)
+{
+	while (can_be_read(node)) {
+		struct channel_frame frame;
+		int ret = channel_receive(&node->channel,
+					  deadline_after(clock_monotonic(), FRAME_NS), &frame);
+
+		if (ret == 0)
+			ret = take_answer(node, &frame);
+		if (ret) {
+			log_warn("node %s: %s", node->name, error_last());
+			node_disconnect(node);
+			return;
+		}
+		node->heard = now(node);
+		node->asked = 0;
+	}
+}
+
+void node_deliver(struct node *node)
+{
+	struct node_call *call = node->calls;
+
+	while (call) {
+		if (!call->ended || !call->post.done) {
+			call = call->next;
+			continue;
+		}
+		unlink_call(node, call);
+		call->post.done(call->post.ctx, call->post.tag, node, call->code, call->reply);
+		call_free(call);
+		call = node->calls; /* done() may have posted */
+	}
+}
+
+/* -------- watching -------- */
+
+static void take_info(struct node *node, const Relive__NodeInfo *info)
+{
+	node->pool_bytes = info->pool_bytes;
+	node->used_bytes = info->used_bytes;
+	node->regions = info->regions;
+	node->clients = info->clients;
+	node->qps = info->qps;
+	node->mrs = info->mrs;
+	node->windows = info->windows;
+	node->agent_cpu_ns = info->agent_cpu_ns;
+	node->process_cpu_ns = info->process_cpu_ns;
+	snprintf(node->pages, sizeof(node->pages), "%s", info->pages);
+	snprintf(node->transport, sizeof(node->transport), "%s", info->transport);
+}
+
+static void take_stats(void *ctx, uint64_t tag, struct node *node, int code,
+		       const ProtobufCMessage *reply)
+{
+	const Relive__NodeStatsReply *stats = (const Relive__NodeStatsReply *)reply;
+
+	(void)ctx;
+	(void)tag;
+	if (code == 0 && stats && stats->info)
+		take_info(node, stats->info);
+}
+
+static void ping(struct node *node)
+{
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_STATS,
+		.request = &request.base,
+		.reply = &relive__node_stats_reply__descriptor,
+		.timeout_ns = node->lease_ns,
+		.done = take_stats,
+	};
+
+	node->pinged = now(node);
+	if (node_post(node, &post))
+		log_debug("ping node %s: %s", node->name, error_last());
+}
+
+static void end_late_calls(struct node *node)
+{
+	for (struct node_call *call = node->calls; call; call = call->next)
+		if (!call->ended && now(node) >= call->deadline)
+			end_call(call, -ETIMEDOUT, NULL);
+}
+
+uint64_t node_watch(struct node *node)
+{
+	uint64_t pause = node->lease_ns / NODE_PINGS;
+
+	node_read(node); /* we may have been away ourselves */
+	if (node->up && node->asked && now(node) - node->asked >= node->lease_ns) {
+		log_warn("node %s: silent for %llu ms", node->name,
+			 (unsigned long long)((now(node) - node->heard) / CLOCK_NS_PER_MS));
+		node_disconnect(node);
+	}
+	if (!node->up)
+		return UINT64_MAX;
+	end_late_calls(node);
+	if (now(node) - node->pinged >= pause)
+		ping(node);
+	return node->pinged + pause;
+}
+
+/* -------- asked, and waited for -------- */
+
+/* Any failure of the connection is its end, and so is an answer that takes too long. */
+static void wait_for_end(struct node *node, const struct node_call *call)
+{
+	while (!call->ended) {
+		(void)!channel_wait(
+			&node->channel,
+			deadline_after(clock_monotonic(), (int64_t)(node->lease_ns / NODE_PINGS)));
+		node_read(node);
+		if (!call->ended && now(node) >= call->deadline) {
+			log_warn("ask node %s type %u: no answer in time", node->name,
+				 call->post.type);
+			node_disconnect(node);
+		}
+		if (!call->ended)
+			(void)node_watch(node);
+	}
+}
+
+static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request,
+	       const ProtobufCMessageDescriptor *kind, ProtobufCMessage **reply_out)
+{
+	const struct node_post post = {
+		.type = type,
+		.request = request,
+		.reply = kind,
+		.timeout_ns = NODE_WORK_NS,
+	};
+	struct node_call *call;
+	int ret = begin(node, &post, &call);
+
+	if (ret)
+		return ret;
+	wait_for_end(node, call);
+	unlink_call(node, call);
+	*reply_out = call->reply;
+	call->reply = NULL;
+	call_free(call);
+	return *reply_out ? 0 : down(node);
 }
 
 /* The answer is nothing but a status. */
@@ -73,8 +338,6 @@ static int tell(struct node *node, uint16_t type, const ProtobufCMessage *reques
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
 }
-
-/* -------- regions -------- */
 
 int node_region_new(struct node *node, struct target_region *spec)
 {
@@ -99,17 +362,35 @@ int node_region_new(struct node *node, struct target_region *spec)
 		spec->id = answer->region->region;
 		spec->size = answer->region->size;
 		node->used_bytes += spec->size;
+		node->regions++;
 	}
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
 }
 
+/* How much is free now decides where the next shard goes. */
+static void ask_stats(struct node *node)
+{
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
+	ProtobufCMessage *reply;
+
+	if (ask(node, RELIVE__TYPE__TYPE_NODE_STATS, &request.base,
+		&relive__node_stats_reply__descriptor, &reply))
+		return;
+	take_stats(NULL, 0, node, code_of(reply), reply);
+	protobuf_c_message_free_unpacked(reply, NULL);
+}
+
 int node_region_free(struct node *node, uint32_t region)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
+	int ret;
 
 	request.region = region;
-	return tell(node, RELIVE__TYPE__TYPE_NODE_REGION_FREE, &request.base);
+	ret = tell(node, RELIVE__TYPE__TYPE_NODE_REGION_FREE, &request.base);
+	if (ret == 0)
+		ask_stats(node);
+	return ret;
 }
 
 int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t rights,
@@ -140,67 +421,53 @@ int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t 
 	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
 }
 
-int node_fence(struct node *node, uint64_t client_id, enum fence_how how,
-	       enum fence_result *result_out)
+/* -------- posted -------- */
+
+int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how, node_done done,
+		    void *ctx)
 {
 	Relive__NodeFenceRequest request = RELIVE__NODE_FENCE_REQUEST__INIT;
-	const Relive__NodeFenceReply *answer;
-	ProtobufCMessage *reply;
-	int ret;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_FENCE,
+		.request = &request.base,
+		.reply = &relive__node_fence_reply__descriptor,
+		.timeout_ns = NODE_DEATH_NS,
+		.done = done,
+		.ctx = ctx,
+		.tag = client_id,
+	};
 
 	request.client_id = client_id;
 	request.how = (uint32_t)how;
-	ret = ask(node, RELIVE__TYPE__TYPE_NODE_FENCE, &request.base,
-		  &relive__node_fence_reply__descriptor, &reply);
-	if (ret)
-		return ret;
-	answer = (const Relive__NodeFenceReply *)reply;
-	ret = dial_status(answer->status);
-	if (ret == 0)
-		*result_out = answer->result == FENCE_DEAD ? FENCE_DEAD : FENCE_ALIVE;
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
+	return node_post(node, &post);
 }
 
-int node_persist(struct node *node)
+int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx)
 {
-	Relive__Empty request = RELIVE__EMPTY__INIT;
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_PERSIST,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = NODE_PERSIST_NS,
+		.done = done,
+		.ctx = ctx,
+		.tag = tag,
+	};
 
-	return tell(node, RELIVE__TYPE__TYPE_NODE_PERSIST, &request.base);
-}
-
-int node_stats(struct node *node)
-{
-	Relive__Empty request = RELIVE__EMPTY__INIT;
-	const Relive__NodeStatsReply *answer;
-	ProtobufCMessage *reply;
-	int ret = ask(node, RELIVE__TYPE__TYPE_NODE_STATS, &request.base,
-		      &relive__node_stats_reply__descriptor, &reply);
-
-	if (ret)
-		return ret;
-	answer = (const Relive__NodeStatsReply *)reply;
-	ret = dial_status(answer->status);
-	if (ret == 0 && answer->info) {
-		node->pool_bytes = answer->info->pool_bytes;
-		node->used_bytes = answer->info->used_bytes;
-		node->regions = answer->info->regions;
-		snprintf(node->pages, sizeof(node->pages), "%s", answer->info->pages);
-	}
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret;
+	return node_post(node, &post);
 }
 
 /* -------- our own attachments -------- */
 
-int node_attach(struct node *node, uint32_t region, struct region **region_out)
+static int attach(struct node *node, uint32_t region, struct region **region_out)
 {
 	struct region_grant grant;
 	int ret;
 
 	if (!node->tr) {
 		const struct transport_opts opts = {
-			.timeout_ns = NODE_TIMEOUT_NS,
+			.timeout_ns = node->lease_ns,
 			.client_id = node->attach_client_id,
 		};
 
@@ -210,4 +477,17 @@ int node_attach(struct node *node, uint32_t region, struct region **region_out)
 	}
 	ret = node_grant(node, node->attach_client_id, region, RIGHT_ALL, &grant);
 	return ret ? ret : transport_attach(node->tr, &grant, region_out);
+}
+
+int node_attach(struct node *node, uint32_t region, struct region **region_out)
+{
+	int ret;
+
+	if (!node->up)
+		return down(node);
+	ret = attach(node, region, region_out);
+	/* Its agent is stopped: the next attempt would wait as long again. */
+	if (ret == -ETIMEDOUT)
+		node_disconnect(node);
+	return ret;
 }

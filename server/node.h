@@ -1,9 +1,11 @@
 /*
  * Node: a memory node as the metadata server sees it.
  *
- * The node dials in and registers; from then on that connection carries our requests to it. It is
- * asked one thing at a time and answers within milliseconds; one that does not answer within
- * NODE_TIMEOUT is taken for dead and hung up on, so that it cannot hold everybody up again.
+ * The node dials in and registers; from then on that connection carries our requests to it, any
+ * number at a time, and its answers in any order. What takes long is posted, and done() hears of
+ * the answer from the event loop. What must be known at once is asked and waited for; meanwhile the
+ * node is pinged, and one of which nothing is heard for its lease is hung up on. So nobody waits
+ * longer than a lease for a node that is dead or stopped, and only once.
  *
  * We attach every region ourselves, by a transport of our own: to format shards, to settle the dead
  * and to rebuild; and so that the memory of a node that died is still there to be marked as
@@ -24,48 +26,101 @@
 
 #define NODE_NAME_BYTES 64
 #define NODE_URI_BYTES 256
-#define NODE_TIMEOUT_NS (2 * CLOCK_NS_PER_S)
-#define NODE_DEATH_NS (6 * CLOCK_NS_PER_S)     /* more, for a fence that kills */
-#define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* more, for a persist */
+#define NODE_LEASE_NS CLOCK_NS_PER_S           /* default */
+#define NODE_WORK_NS (30 * CLOCK_NS_PER_S)     /* most for one answer that is waited for */
+#define NODE_DEATH_NS (8 * CLOCK_NS_PER_S)     /* for a fence, which may kill */
+#define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* for a persist */
+#define NODE_PINGS 4                           /* in a lease */
 
 struct event;
+struct node;
+struct node_call;
+
+/* The end of a posted request. reply is NULL when code is of the connection, not the node's. */
+typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
+			  const ProtobufCMessage *reply);
 
 struct node {
 	struct node *next;
 	char name[NODE_NAME_BYTES];
 	char uri[NODE_URI_BYTES]; /* where everybody attaches */
-	char pages[16];
-	uint64_t incarnation; /* 0 = not seen since we started */
-	uint64_t pool_bytes, used_bytes;
-	uint32_t regions;
-	bool persistent;  /* its regions survive it */
-	bool sole_opener; /* persistent: nobody else had the pool mapped when it began */
+	uint32_t number;          /* 0.., while we run */
+	uint64_t incarnation;     /* 0 = not seen since we started */
+	uint64_t since;           /* nodes->generation when this incarnation came */
+	bool persistent;          /* its regions survive it */
+	bool sole_opener;         /* persistent: nobody else had the pool mapped when it began */
+	bool draining;            /* gets no new shards */
+	bool lost;                /* it was declared so; it may come back, empty */
 	bool up;
-	struct channel channel;    /* while up */
-	struct event *hangup;      /* while up: says when the channel ends */
+	bool told; /* whoever must know has heard that it is down */
+	uint64_t down_since;
+	/* What it said last. */
+	char pages[16];
+	char transport[16];
+	uint64_t pool_bytes, used_bytes;
+	uint64_t agent_cpu_ns, process_cpu_ns;
+	uint32_t regions, clients, qps, mrs, windows;
+	/* The connection, while up. */
+	struct channel channel;
+	struct event *readable;
+	const struct clock *clock;
+	uint64_t lease_ns;
+	uint64_t heard;            /* a frame of it came */
+	uint64_t asked;            /* first frame of ours after that; 0 = none: it owes nothing */
+	uint64_t pinged;           /* the last ping was sent */
+	struct node_call *calls;   /* under way, and ended ones that nobody was told of */
 	struct transport *tr;      /* NULL = nothing of this incarnation was attached yet */
 	uint64_t attach_client_id; /* of ours, for tr */
 };
 
-/* Hangs up. Our attachments stay. Says nothing to anybody. */
+/* It has registered over ch, which is taken over. readable may be NULL (tests). */
+void node_connect(struct node *node, const struct channel *ch, struct event *readable);
+
+/* Hangs up; calls under way end with -EHOSTDOWN. Our attachments stay. Tells nobody. */
 void node_disconnect(struct node *node);
+
+/* Frees all, without a word to anybody. */
+void node_free(struct node *node);
 
 /* Detaches from its regions: they must be detached before. */
 void node_close_transport(struct node *node);
 
+/* -------- posted -------- */
+
+struct node_post {
+	uint16_t type;
+	const ProtobufCMessage *request;
+	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
+	uint64_t timeout_ns;
+	node_done done; /* called once, from node_deliver */
+	void *ctx;
+	uint64_t tag;
+};
+
+/* -EHOSTDOWN: it is down, done is not called. -ENOMEM. */
+RLV_MUST_CHECK int node_post(struct node *node, const struct node_post *post);
+
+RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
+				   node_done done, void *ctx);
+RLV_MUST_CHECK int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx);
+
+/* Takes what can be read now. An answer that cannot be is the end of the connection. */
+void node_read(struct node *node);
+/* Tells the callers of calls that ended. */
+void node_deliver(struct node *node);
+/* Pings, ends calls that took too long, and hangs up on a silent one. Returns when to call again. */
+uint64_t node_watch(struct node *node);
+
+/* -------- asked, and waited for -------- */
+
 /*
- * Requests. -EHOSTDOWN: the node is down, or went down by this call (node->up is false then); else
- * the node's own answer.
+ * -EHOSTDOWN: the node is down, or went down by this call (node->up is false then); else the node's
+ * own answer.
  */
 RLV_MUST_CHECK int node_region_new(struct node *node, struct target_region *spec);
 RLV_MUST_CHECK int node_region_free(struct node *node, uint32_t region);
 RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id, uint32_t region,
 			      uint32_t rights, struct region_grant *grant_out);
-RLV_MUST_CHECK int node_fence(struct node *node, uint64_t client_id, enum fence_how how,
-			      enum fence_result *result_out);
-RLV_MUST_CHECK int node_persist(struct node *node);
-/* Refreshes pool_bytes, used_bytes, regions, pages. */
-RLV_MUST_CHECK int node_stats(struct node *node);
 
 /* Attaches a region for ourselves. */
 RLV_MUST_CHECK int node_attach(struct node *node, uint32_t region, struct region **region_out);

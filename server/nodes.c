@@ -1,13 +1,13 @@
 #include "server/nodes.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <event2/event.h>
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
 
@@ -29,6 +29,11 @@ uint32_t nodes_count(const struct nodes *nodes, bool only_up)
 	return n;
 }
 
+bool nodes_is_witness(const struct node *node, uint64_t generation)
+{
+	return generation >= node->since || !node->persistent || node->sole_opener;
+}
+
 static struct node *add(struct nodes *nodes, const char *name)
 {
 	struct node *node = mem_zalloc(sizeof(*node));
@@ -36,6 +41,11 @@ static struct node *add(struct nodes *nodes, const char *name)
 	if (!node)
 		return NULL;
 	snprintf(node->name, sizeof(node->name), "%s", name);
+	node->number = nodes->n++;
+	node->clock = nodes->clock;
+	node->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
+	node->down_since = clock_now_ns(nodes->clock);
+	node->told = true;
 	node->attach_client_id = nodes->attach_client_id;
 	node->next = nodes->first;
 	nodes->first = node;
@@ -44,13 +54,16 @@ static struct node *add(struct nodes *nodes, const char *name)
 
 static int load_one(void *ctx, const struct store_node *stored)
 {
-	struct node *node = add(ctx, stored->name);
+	struct nodes *nodes = ctx;
+	struct node *node = nodes->n < NODES_MAX ? add(nodes, stored->name) : NULL;
 
 	if (!node)
-		return error_set(-ENOMEM, "nodes: no memory");
+		return error_set(-ENOMEM, "nodes: no memory, or more than %u", NODES_MAX);
 	snprintf(node->uri, sizeof(node->uri), "%s", stored->uri);
 	node->incarnation = stored->incarnation;
 	node->persistent = stored->persistent;
+	node->draining = stored->draining;
+	node->lost = stored->lost;
 	return 0;
 }
 
@@ -65,27 +78,30 @@ void nodes_fini(struct nodes *nodes)
 		struct node *node = nodes->first;
 
 		nodes->first = node->next;
-		node_disconnect(node);
-		node_close_transport(node);
-		mem_free(node);
+		node_free(node);
 	}
+}
+
+static int remember(struct nodes *nodes, const struct node *node)
+{
+	struct store_node stored = {
+		.incarnation = node->incarnation,
+		.persistent = node->persistent,
+		.draining = node->draining,
+		.lost = node->lost,
+	};
+
+	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
+	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
+	return store_node_put(nodes->store, &stored);
 }
 
 /* -------- joining -------- */
 
-/* Nothing comes unasked: what can be read is the end, or a node that babbles. */
-static bool has_ended(const struct node *node)
+static bool is_address(const char *uri)
 {
-	struct pollfd ready = { .fd = node->channel.stream.fd, .events = POLLIN };
-
-	return poll(&ready, 1, 0) != 0;
-}
-
-static void take_down(struct nodes *nodes, struct node *node)
-{
-	log_warn("node %s: its connection has ended", node->name);
-	node_disconnect(node);
-	nodes->on_down(nodes->ctx, node);
+	return (strncmp(uri, "shm:/", 5) == 0 || strncmp(uri, "verbs:", 6) == 0) &&
+	       strlen(uri) < NODE_URI_BYTES;
 }
 
 int nodes_admit(struct nodes *nodes, const struct node_news *news)
@@ -94,17 +110,23 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 
 	if (!runtime_name_is_valid(news->name))
 		return error_set(-EINVAL, "node name \"%.64s\": not a name", news->name);
-	if (strncmp(news->uri, "shm:/", 5) != 0 || strlen(news->uri) >= NODE_URI_BYTES)
-		return error_set(-EINVAL, "node %s: address \"%.64s\": want shm:/PATH", news->name,
-				 news->uri);
+	if (!is_address(news->uri))
+		return error_set(-EINVAL,
+				 "node %s: address \"%.64s\": want shm:/PATH or verbs:HOST:PORT",
+				 news->name, news->uri);
 	if (news->incarnation == 0)
 		return error_set(-EINVAL, "node %s: incarnation 0", news->name);
 	node = nodes_find(nodes, news->name);
-	if (node && node->up && has_ended(node))
-		take_down(nodes, node);
+	if (!node && nodes->n >= NODES_MAX)
+		return error_set(-ENOSPC, "node %s: the store knows %u nodes, which are the most",
+				 news->name, NODES_MAX);
+	if (node && node->up)
+		node_read(node);
 	if (node && node->up)
 		return error_set(-EEXIST, "memory node %s: one of that name is up at %s",
 				 news->name, node->uri);
+	if (node)
+		(void)nodes_tick(nodes);
 	return 0;
 }
 
@@ -117,30 +139,36 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while (node && !(node->up && node->channel.stream.fd == fd))
 		node = node->next;
-	if (node && has_ended(node))
-		take_down(nodes, node);
-}
-
-static int remember(struct nodes *nodes, const struct node *node)
-{
-	struct store_node stored = {
-		.incarnation = node->incarnation,
-		.persistent = node->persistent,
-	};
-
-	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
-	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
-	return store_node_put(nodes->store, &stored);
+	if (!node)
+		return;
+	node_read(node);
+	node_deliver(node);
+	if (!node->up)
+		nodes->ops->on_news(nodes->ctx);
 }
 
 static void take_news(struct node *node, const struct node_news *news)
 {
 	snprintf(node->uri, sizeof(node->uri), "%s", news->uri);
 	snprintf(node->pages, sizeof(node->pages), "%s", news->pages);
+	snprintf(node->transport, sizeof(node->transport), "%.*s", (int)strcspn(news->uri, ":"),
+		 news->uri);
 	node->incarnation = news->incarnation;
 	node->pool_bytes = news->pool_bytes;
 	node->persistent = news->persistent;
 	node->sole_opener = news->sole_opener;
+}
+
+static struct event *listen_to(struct nodes *nodes, const struct channel *ch)
+{
+	struct event *readable =
+		event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
+
+	if (readable && event_add(readable, NULL)) {
+		event_free(readable);
+		readable = NULL;
+	}
+	return readable;
 }
 
 int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
@@ -148,7 +176,7 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 {
 	struct node *node = nodes_find(nodes, news->name);
 	bool replaced = node && node->incarnation && node->incarnation != news->incarnation;
-	struct event *hangup;
+	struct event *readable;
 	int ret;
 
 	if (!node)
@@ -156,34 +184,91 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	if (!node)
 		return error_set(-ENOMEM, "nodes: no memory");
 	take_news(node, news);
+	node->lost = false;
+	node->draining = node->draining && !replaced; /* it left, and here it is again */
 	ret = remember(nodes, node);
 	if (ret)
 		return ret;
-	hangup = event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
-	if (!hangup || event_add(hangup, NULL)) {
-		if (hangup)
-			event_free(hangup);
+	readable = listen_to(nodes, ch);
+	if (!readable)
 		return error_set(-ENOMEM, "node %s: no memory for an event", news->name);
-	}
 	nodes->generation += replaced;
-	node->hangup = hangup;
-	node->channel = *ch;
-	node->up = true;
+	if (replaced)
+		node->since = nodes->generation;
+	node_connect(node, ch, readable);
 	*node_out = node;
 	*replaced_out = replaced;
 	return 0;
 }
 
-struct node *nodes_next(struct nodes *nodes)
-{
-	struct node *start = nodes->last_picked;
+/* -------- down and lost -------- */
 
-	for (uint32_t i = 0; i <= nodes_count(nodes, false); i++) {
-		start = start && start->next ? start->next : nodes->first;
-		if (start && start->up) {
-			nodes->last_picked = start;
-			return start;
-		}
+static void lose(struct nodes *nodes, struct node *node)
+{
+	node->lost = true;
+	if (remember(nodes, node)) /* it is declared so again after a restart */
+		log_warn("node %s: %s", node->name, error_last());
+	nodes->ops->on_lost(nodes->ctx, node);
+}
+
+static uint64_t lost_at(const struct nodes *nodes, const struct node *node)
+{
+	uint64_t limit = nodes->lost_ns ? nodes->lost_ns : NODES_LOST_NS;
+
+	if (node->up || node->lost || node->persistent || limit == UINT64_MAX)
+		return UINT64_MAX;
+	return node->down_since + limit;
+}
+
+static uint64_t look_at(struct nodes *nodes, struct node *node)
+{
+	uint64_t next = node_watch(node);
+
+	node_deliver(node);
+	if (!node->up && !node->told) {
+		node->told = true;
+		log_warn("node %s is down", node->name);
+		nodes->ops->on_down(nodes->ctx, node);
 	}
-	return NULL;
+	if (clock_now_ns(nodes->clock) >= lost_at(nodes, node)) {
+		log_error("node %s is lost: down for longer than its limit", node->name);
+		lose(nodes, node);
+	}
+	return min_u64(next, lost_at(nodes, node));
+}
+
+uint64_t nodes_tick(struct nodes *nodes)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (struct node *node = nodes->first; node; node = node->next)
+		next = min_u64(next, look_at(nodes, node));
+	return next;
+}
+
+int nodes_drop(struct nodes *nodes, struct node *node)
+{
+	if (node->up)
+		node_read(node);
+	if (node->up)
+		return error_set(-EBUSY, "memory node %s is up: drain it, or stop it first",
+				 node->name);
+	(void)nodes_tick(nodes);
+	if (!node->lost)
+		lose(nodes, node);
+	log_info("node %s is dropped", node->name);
+	return 0;
+}
+
+int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining)
+{
+	int ret;
+
+	if (node->draining == draining)
+		return 0;
+	node->draining = draining;
+	ret = remember(nodes, node);
+	if (ret)
+		node->draining = !draining;
+	return ret;
 }

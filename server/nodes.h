@@ -1,5 +1,16 @@
 /*
- * Nodes: all memory nodes that the store knows, up or down.
+ * Nodes: all memory nodes that the store knows.
+ *
+ *                 registers                     silent for a lease, or its connection ends
+ *   (unknown) ----------------> up ------------------------------------------> down
+ *                               ^  \                                            |  |
+ *                               |   draining: gets no new shards                |  | lost_ns,
+ *                               +------- registers: the same life, or another --+  | or by hand
+ *                               +--------------- registers, empty ------- lost <---+
+ *
+ * A life of a node is its incarnation. The same one again has all that it had; another one has only
+ * what a file or device kept. A node on a file or device is never declared lost by time: what it has
+ * is not gone with it.
  */
 #ifndef RLV_SERVER_NODES_H
 #define RLV_SERVER_NODES_H
@@ -9,16 +20,30 @@
 
 struct event_base;
 
+#define NODES_MAX 64u /* names that a store knows */
+#define NODES_LOST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
+
+struct nodes_ops {
+	/* It hung up, or was hung up on. It is in the list still, and down. */
+	void (*on_down)(void *ctx, struct node *node);
+	/* Its shards are lost from now on. */
+	void (*on_lost)(void *ctx, struct node *node);
+	/* Something was heard of a node, or not any more: look at everything soon. */
+	void (*on_news)(void *ctx);
+};
+
 struct nodes {
 	struct node *first;
 	struct event_base *base;
 	struct store *store;
-	uint64_t attach_client_id; /* of ours, at every node */
-	uint64_t generation;       /* one more when a node was replaced: see liveness.h */
-	struct node *last_picked;
-	/* A node hung up. It is in the list still, and down. */
-	void (*on_down)(void *ctx, struct node *node);
+	const struct clock *clock;
+	const struct nodes_ops *ops;
 	void *ctx;
+	uint64_t lease_ns;         /* 0 = NODE_LEASE_NS */
+	uint64_t lost_ns;          /* 0 = NODES_LOST_NS, UINT64_MAX = never by itself */
+	uint64_t attach_client_id; /* of ours, at every node */
+	uint64_t generation;       /* one more when a node came back as another one */
+	uint32_t n;
 };
 
 /* What a node says about itself. */
@@ -32,15 +57,15 @@ struct node_news {
 	bool sole_opener;
 };
 
-/* Takes the known ones from the store, all down. nodes is zeroed but for base, store, on_down. */
+/* Takes the known ones from the store, all down since now. nodes is zeroed but for base to ctx. */
 RLV_MUST_CHECK int nodes_load(struct nodes *nodes);
 void nodes_fini(struct nodes *nodes);
 
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address. A node
- * whose connection has ended unnoticed is taken down first.
+ * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address; -ENOSPC:
+ * the store knows NODES_MAX. A node whose connection has ended unnoticed is taken down first.
  */
 RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news);
 
@@ -51,8 +76,23 @@ RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news
 RLV_MUST_CHECK int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 			      struct node **node_out, bool *replaced_out);
 
-/* The next node in turn that is up, beginning after the last one picked; NULL = none. */
-struct node *nodes_next(struct nodes *nodes);
+/*
+ * Pings, hears, and notices who is down or lost, however that came about. Returns when to call
+ * again, at the latest.
+ */
+uint64_t nodes_tick(struct nodes *nodes);
+
+/* By hand. -EBUSY: it is up: stop it, or drain it. Tells on_lost. */
+RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
+/* It gets no new shards from now on, or gets some again. */
+RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);
+
+/*
+ * Does the node know of everything that a client of that generation may have attached of its
+ * memory? Not if it is another life on memory that outlived the one that the client may have
+ * mapped.
+ */
+bool nodes_is_witness(const struct node *node, uint64_t generation);
 
 uint32_t nodes_count(const struct nodes *nodes, bool only_up);
 

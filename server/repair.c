@@ -13,12 +13,12 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* A shard of the table to work on; n_shards = none. */
+/* A shard of the table to work on; table->n_shards = none. */
 static uint32_t find_drift(const struct catalog_table *table)
 {
 	uint32_t s = 0;
 
-	while (s < table->desc.n_shards && !(table->attached[s] && table->shards[s].drift))
+	while (s < table->n_shards && !(table->attached[s] && table->shards[s].drift))
 		s++;
 	return s;
 }
@@ -85,19 +85,39 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	return true;
 }
 
+/* All shards that are not lost, the control shard first. 0: one of them is away. */
+static uint32_t all_shards(const struct catalog_table *table, struct shard **shards)
+{
+	uint32_t n = 0;
+
+	if (!table->attached[table->control])
+		return 0;
+	shards[n++] = table->attached[table->control];
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		if (s == table->control || table->lost[s])
+			continue;
+		if (!table->attached[s])
+			return 0;
+		shards[n++] = table->attached[s];
+	}
+	return n;
+}
+
 /* What kills left of the counts of queues. -EAGAIN is usual: somebody is in a call right now. */
 static void balance(struct catalog_table *table)
 {
-	for (uint32_t s = 0; s < table->desc.n_shards; s++)
-		if (!table->attached[s])
-			return;
+	struct shard *shards[TABLE_MAX_SHARDS];
+	uint32_t n = all_shards(table, shards);
+
+	if (n == 0)
+		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++) {
 		int64_t moved = 0;
 		int ret;
 
 		if (!balance_applies(&table->desc.views[v]))
 			continue;
-		ret = balance_view(table->attached, table->desc.n_shards, v, &moved);
+		ret = balance_view(shards, n, v, &moved);
 		if (ret && ret != -EAGAIN)
 			log_warn("table %s view %u: balance: %s", table->desc.name, v,
 				 error_last());
@@ -111,7 +131,7 @@ static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 {
 	uint32_t s = find_drift(table);
 
-	if (s == table->desc.n_shards) {
+	if (s == table->n_shards) {
 		give_slot(repair, table);
 		repair->waiting[table->desc.table_id][0] = '\0';
 		balance(table);

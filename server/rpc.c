@@ -55,22 +55,55 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 	return (ProtobufCBinaryData){ grant->bytes, grant->data };
 }
 
-static int grant_all(const struct call *call, struct catalog_table *table, bool read_only,
-		     struct places *out)
+static bool is_usable(uint32_t state)
 {
+	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
+	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+}
+
+/* What is said of a shard: its grants, too, where it can be used. */
+static int fill_place(const struct call *call, struct catalog_table *table, bool read_only,
+		      uint32_t s, struct places *out)
+{
+	const struct catalog_shard *shard = &table->shards[s];
+	Relive__ShardPlace *place = &out->places[s];
+	int ret;
+
+	relive__shard_place__init(place);
+	out->list[s] = place;
+	place->state = catalog_shard_view(table, s);
+	place->node = shard->node ? shard->node->name : (char *)"";
+	place->incarnation = shard->incarnation;
+	if (!is_usable(place->state))
+		return 0;
+	ret = catalog_grant(table, s, call->client->holder.client_id, read_only, &out->grants[s]);
+	if (ret == -EHOSTDOWN) { /* since just now */
+		place->state = catalog_shard_view(table, s);
+		return 0;
+	}
+	place->node_uri = shard->node->uri;
+	place->tree_grant = grant_bytes(&out->grants[s].tree);
+	place->rows_grant = grant_bytes(&out->grants[s].rows);
+	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		place->weight = catalog_weight(&call->md->catalog, shard, &place->ramp_ns);
+	return ret;
+}
+
+static int fill_places(const struct call *call, struct catalog_table *table, bool read_only,
+		       struct places *out)
+{
+	bool any = false;
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++) {
-		ret = catalog_grant(table, s, call->client->holder.client_id, read_only,
-				    &out->grants[s]);
-		if (ret)
-			break;
-		relive__shard_place__init(&out->places[s]);
-		out->places[s].node_uri = table->shards[s].node->uri;
-		out->places[s].tree_grant = grant_bytes(&out->grants[s].tree);
-		out->places[s].rows_grant = grant_bytes(&out->grants[s].rows);
-		out->list[s] = &out->places[s];
+	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
+		ret = fill_place(call, table, read_only, s, out);
+		any |= ret == 0 && is_usable(out->places[s].state);
 	}
+	if (ret == 0 && !any)
+		ret = error_set(-EHOSTDOWN,
+				"table %s: none of its %u shards is there: memory nodes are down "
+				"or lost",
+				table->desc.name, table->n_shards);
 	return ret;
 }
 
@@ -79,38 +112,57 @@ static void answer_table(const struct call *call, struct catalog_table *table, b
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	Relive__Status status;
 	struct places places;
-	int ret = places_init(&places, table->desc.n_shards);
+	int ret = places_init(&places, table->n_shards);
 
 	if (ret) {
 		conn_answer_status(call->conn, call->head, ret);
 		return;
 	}
-	ret = grant_all(call, table, read_only, &places);
+	ret = fill_places(call, table, read_only, &places);
+	/* A node may have gone while we asked: the version is that of what is said. */
+	catalog_refresh(&call->md->catalog, table);
 	set_status(&status, ret);
 	reply.status = &status;
 	if (ret == 0) {
 		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
-		reply.n_shards = table->desc.n_shards;
+		reply.n_shards = table->n_shards;
 		reply.shards = places.list;
+		reply.control = table->control;
+		reply.layout = table->layout;
 	}
 	conn_answer(call->conn, call->head, &reply.base);
 	places_fini(&places);
 }
 
+#define MAX_FANOUT 16u /* levels that a wish may name */
+
+static int take_wish(const Relive__TableCreateRequest *request, uint16_t *fanout,
+		     struct catalog_wish *out)
+{
+	if (request->desc.len != sizeof(out->desc))
+		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
+				 request->desc.len, sizeof(out->desc));
+	if (request->n_fanout >= MAX_FANOUT)
+		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
+	memcpy(&out->desc, request->desc.data, sizeof(out->desc));
+	out->auto_shards = request->auto_shards;
+	out->opts.block = request->block;
+	out->opts.fanout = request->n_fanout ? fanout : NULL;
+	for (size_t i = 0; i < request->n_fanout; i++)
+		fanout[i] = (uint16_t)request->fanout[i];
+	fanout[request->n_fanout] = 0;
+	return 0;
+}
+
 static void table_create(const struct call *call, const ProtobufCMessage *message)
 {
-	const Relive__TableCreateRequest *request = (const Relive__TableCreateRequest *)message;
 	struct catalog_table *table;
-	struct table_desc desc;
-	int ret = 0;
+	struct catalog_wish wish;
+	uint16_t fanout[MAX_FANOUT];
+	int ret = take_wish((const Relive__TableCreateRequest *)message, fanout, &wish);
 
-	if (request->desc.len != sizeof(desc))
-		ret = error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
-				request->desc.len, sizeof(desc));
-	else
-		memcpy(&desc, request->desc.data, sizeof(desc));
 	if (ret == 0)
-		ret = catalog_create(&call->md->catalog, &desc, &table);
+		ret = catalog_create(&call->md->catalog, &wish, &table);
 	if (ret)
 		conn_answer_status(call->conn, call->head, ret);
 	else
@@ -135,6 +187,28 @@ static void table_drop(const struct call *call, const ProtobufCMessage *message)
 	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
 
 	conn_answer_status(call->conn, call->head, catalog_drop(&call->md->catalog, request->name));
+}
+
+static void table_rebalance(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableRebalanceRequest *request =
+		(const Relive__TableRebalanceRequest *)message;
+	struct catalog *cat = &call->md->catalog;
+	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
+	struct catalog_table *table = catalog_find(cat, request->name);
+	enum placement_kind kind;
+	Relive__Status status;
+	int ret = 0;
+
+	if (!table)
+		ret = error_set(-ENOENT, "no table %.64s in this store", request->name);
+	while (ret == 0 && catalog_spread_step(cat, table, &kind)) {
+		reply.added++;
+		reply.draining += kind == PLACEMENT_MOVE;
+	}
+	set_status(&status, ret);
+	reply.status = &status;
+	conn_answer(call->conn, call->head, &reply.base);
 }
 
 static void table_list(const struct call *call, const ProtobufCMessage *message)
@@ -164,18 +238,17 @@ static struct catalog_table *table_of(const struct call *call, const Relive__Slo
 
 static void slot_get(const struct call *call, const ProtobufCMessage *message)
 {
-	struct catalog_table *table = table_of(call, (const Relive__SlotRequest *)message);
+	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
+	struct catalog_table *table = table_of(call, request);
 	Relive__SlotReply reply = RELIVE__SLOT_REPLY__INIT;
 	Relive__Status status;
 	int ret;
 
 	if (!table)
 		ret = error_set(-ESTALE, "the table was dropped");
-	else if (!call->client->has_process)
-		ret = error_set(-ENOTSUP,
-				"a client whose process this host cannot see cannot hold a slot");
 	else
-		ret = slots_get(&table->slots, &call->client->holder, &reply.owner);
+		ret = slots_get(&table->slots, &call->client->holder, request->streams,
+				&reply.owner);
 	set_status(&status, ret);
 	reply.status = &status;
 	conn_answer(call->conn, call->head, &reply.base);
@@ -194,10 +267,17 @@ static void slot_put(const struct call *call, const ProtobufCMessage *message)
 
 /* -------- the store -------- */
 
-static void fill_node(struct node *node, Relive__NodeInfo *info)
+static uint32_t state_of(const struct node *node)
 {
-	if (node->up && node_stats(node))
-		log_debug("stats: %s", error_last());
+	if (node->up)
+		return node->draining ? RELIVE__NODE_STATE__NODE_DRAINING
+				      : RELIVE__NODE_STATE__NODE_UP;
+	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
+}
+
+/* As its last ping said: nobody is asked. */
+static void fill_node(const struct metad *md, struct node *node, Relive__NodeInfo *info)
+{
 	relive__node_info__init(info);
 	info->name = node->name;
 	info->uri = node->uri;
@@ -205,8 +285,18 @@ static void fill_node(struct node *node, Relive__NodeInfo *info)
 	info->used_bytes = node->used_bytes;
 	info->incarnation = node->incarnation;
 	info->regions = node->regions;
-	info->state = node->up;
+	info->state = state_of(node);
 	info->pages = node->pages;
+	info->transport = node->transport;
+	info->clients = node->clients;
+	info->qps = node->qps;
+	info->mrs = node->mrs;
+	info->windows = node->windows;
+	info->agent_cpu_ns = node->agent_cpu_ns;
+	info->process_cpu_ns = node->process_cpu_ns;
+	info->silent_ns =
+		clock_now_ns(md->live.clock) - (node->heard ? node->heard : node->down_since);
+	info->shards = catalog_shards_of(&md->catalog, node, NULL);
 }
 
 static void fill_info(struct metad *md, Relive__StoreInfoReply *reply, char **waiting)
@@ -238,7 +328,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	reply.status = &status;
 	fill_info(md, &reply, waiting);
 	for (struct node *node = md->nodes.first; ret == 0 && node; node = node->next) {
-		fill_node(node, &infos[reply.n_nodes]);
+		fill_node(md, node, &infos[reply.n_nodes]);
 		list[reply.n_nodes] = &infos[reply.n_nodes];
 		reply.n_nodes++;
 	}
@@ -250,18 +340,86 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 
 static void persist(const struct call *call, const ProtobufCMessage *message)
 {
-	int ret = 0;
-
 	(void)message;
-	for (struct node *node = call->md->nodes.first; ret == 0 && node; node = node->next)
-		ret = node_persist(node);
-	conn_answer_status(call->conn, call->head, ret);
+	persist_begin(&call->md->persist, call->conn, call->head);
 }
 
 static void lease_renew(const struct call *call, const ProtobufCMessage *message)
 {
-	(void)message; /* every frame renews */
-	conn_answer_status(call->conn, call->head, 0);
+	const Relive__LeaseRenewRequest *request = (const Relive__LeaseRenewRequest *)message;
+	Relive__LeaseRenewReply reply = RELIVE__LEASE_RENEW_REPLY__INIT;
+	Relive__Status status;
+
+	/* Every frame renews. */
+	call->client->layout = request->layout;
+	set_status(&status, 0);
+	reply.status = &status;
+	reply.layout = catalog_newest_layout(&call->md->catalog);
+	reply.lease_ns = call->md->live.lease_ns;
+	conn_answer(call->conn, call->head, &reply.base);
+}
+
+/* -------- nodes -------- */
+
+static struct node *node_of(const struct call *call, const ProtobufCMessage *message, int *code)
+{
+	const Relive__NodeNameRequest *request = (const Relive__NodeNameRequest *)message;
+	struct node *node = nodes_find(&call->md->nodes, request->name);
+
+	if (!node)
+		*code = error_set(-ENOENT, "no memory node %.64s in this store", request->name);
+	return node;
+}
+
+/* All of its shards are to go elsewhere. -EHOSTDOWN: nobody takes those of some table. */
+static int begin_drain(struct metad *md, struct node *node)
+{
+	int ret;
+
+	if (!node->up)
+		return error_set(-EHOSTDOWN, "memory node %s is down: drop it, or wait for it",
+				 node->name);
+	if (nodes_count(&md->nodes, true) == 1 && catalog_shards_of(&md->catalog, node, NULL))
+		return error_set(-EHOSTDOWN,
+				 "memory node %s is the only one that is up: what it "
+				 "holds has nowhere to go",
+				 node->name);
+	ret = nodes_set_draining(&md->nodes, node, true);
+	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
+		if (md->catalog.tables[id])
+			md->catalog.tables[id]->spread_due = true;
+	metad_hurry(md);
+	return ret;
+}
+
+static void node_drain(const struct call *call, const ProtobufCMessage *message)
+{
+	Relive__NodeDrainReply reply = RELIVE__NODE_DRAIN_REPLY__INIT;
+	struct catalog_leaving leaving = { 0 };
+	Relive__Status status;
+	int ret = 0;
+	struct node *node = node_of(call, message, &ret);
+
+	if (node && !(node->up && node->draining))
+		ret = begin_drain(call->md, node);
+	if (node)
+		reply.shards = catalog_shards_of(&call->md->catalog, node, &leaving);
+	reply.items_left = leaving.items_left;
+	reply.items_begin = leaving.items_begin;
+	set_status(&status, ret);
+	reply.status = &status;
+	conn_answer(call->conn, call->head, &reply.base);
+}
+
+static void node_drop(const struct call *call, const ProtobufCMessage *message)
+{
+	int ret = 0;
+	struct node *node = node_of(call, message, &ret);
+
+	if (node)
+		ret = nodes_drop(&call->md->nodes, node);
+	metad_hurry(call->md);
+	conn_answer_status(call->conn, call->head, ret);
 }
 
 static void node_register(const struct call *call, const ProtobufCMessage *message)
@@ -291,7 +449,14 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, &relive__store_info_request__descriptor,
 	  store_info },
 	{ RELIVE__TYPE__TYPE_PERSIST, CONN_CLIENT, &relive__empty__descriptor, persist },
-	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, &relive__empty__descriptor, lease_renew },
+	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, &relive__lease_renew_request__descriptor,
+	  lease_renew },
+	{ RELIVE__TYPE__TYPE_TABLE_REBALANCE, CONN_CLIENT,
+	  &relive__table_rebalance_request__descriptor, table_rebalance },
+	{ RELIVE__TYPE__TYPE_NODE_DRAIN, CONN_CLIENT, &relive__node_name_request__descriptor,
+	  node_drain },
+	{ RELIVE__TYPE__TYPE_NODE_DROP, CONN_CLIENT, &relive__node_name_request__descriptor,
+	  node_drop },
 	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE,
 	  &relive__node_register_request__descriptor, node_register },
 };
@@ -317,6 +482,12 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 	const struct service *service = find_service(&call);
 	ProtobufCMessage *message;
 
+	if (conn_peer(conn)->role == CONN_CLIENT && (!call.client || call.client->fenced)) {
+		conn_answer_status(conn, call.head,
+				   error_set(-EOWNERDEAD,
+					     "this client was fenced: it was silent, or cut off"));
+		return;
+	}
 	if (call.client)
 		liveness_renew(&md->live, call.client);
 	if (!service) {

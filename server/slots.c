@@ -19,57 +19,142 @@ int slots_init(struct slots *slots, const struct table_desc *desc, struct shard 
 		return error_set(-ENOMEM, "table %s: no memory for %u slots", desc->name,
 				 desc->max_clients);
 	slots->n = desc->max_clients;
+	slots->max_streams = desc->max_writers;
 	slots->n_shards = desc->n_shards;
 	slots->shards = shards;
 	slots->lost = lost;
 	return 0;
 }
 
+static void remove_stray(struct slots *slots, struct slot_stray *stray)
+{
+	struct slot_stray **link = &slots->strays;
+
+	while (*link != stray)
+		link = &(*link)->next;
+	*link = stray->next;
+	mem_free(stray);
+}
+
 void slots_fini(struct slots *slots)
 {
+	while (slots->strays)
+		remove_stray(slots, slots->strays);
 	mem_free(slots->entries);
 	memset(slots, 0, sizeof(*slots));
 }
-
-/* -------- after a restart -------- */
-
-static void note(struct slots *slots, const struct slot_info *info,
-		 void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
-{
-	struct slot_entry *entry = &slots->entries[info->slot];
-	struct slot_holder holder = { .client_id = info->lease, .process = info->process };
-
-	entry->taken = true;
-	entry->client_id = info->lease;
-	entry->settling |= info->state == SLOT_FENCED;
-	fn(ctx, &holder);
-}
-
-int slots_read(struct slots *slots, uint32_t shard,
-	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
-{
-	struct slot_info infos[SLOT_READ_MAX];
-
-	for (uint32_t first = 0; first < slots->n; first += SLOT_READ_MAX) {
-		uint32_t n = (uint32_t)min_u64(slots->n - first, SLOT_READ_MAX);
-		int ret = slot_read_many(slots->shards[shard], first, n, infos);
-
-		if (ret)
-			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			if (infos[i].state != SLOT_FREE)
-				note(slots, &infos[i], fn, ctx);
-	}
-	return 0;
-}
-
-/* -------- get and put -------- */
 
 /* What is to be done for a shard that is not attached: nothing, if it is lost; else later. */
 static int absent(const struct slots *slots, uint32_t shard)
 {
 	return slots->shards[shard] || slots->lost[shard] ? 0 : -EAGAIN;
 }
+
+/* -------- a shard comes -------- */
+
+static int add_stray(struct slots *slots, uint32_t shard, const struct slot_info *info)
+{
+	struct slot_stray *stray = mem_zalloc(sizeof(*stray));
+
+	if (!stray)
+		return error_set(-ENOMEM, "slots: no memory");
+	stray->shard = shard;
+	stray->slot = info->slot;
+	stray->client_id = info->lease;
+	stray->next = slots->strays;
+	slots->strays = stray;
+	return 0;
+}
+
+static int note(struct slots *slots, uint32_t shard, const struct slot_info *info)
+{
+	struct slot_entry *entry = &slots->entries[info->slot];
+
+	if (entry->taken)
+		return entry->holder.client_id == info->lease ? 0 : add_stray(slots, shard, info);
+	*entry = (struct slot_entry){
+		.taken = true,
+		.holder = { .client_id = info->lease, .process = info->process },
+	};
+	return 0;
+}
+
+int slots_read(struct slots *slots, uint32_t shard,
+	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < slots->n; first += SLOT_READ_MAX) {
+		uint32_t n = (uint32_t)min_u64(slots->n - first, SLOT_READ_MAX);
+
+		ret = slot_read_many(slots->shards[shard], first, n, infos);
+		for (uint32_t i = 0; ret == 0 && i < n; i++) {
+			struct slot_holder holder = { infos[i].lease, infos[i].process };
+
+			if (infos[i].state == SLOT_FREE)
+				continue;
+			fn(ctx, &holder);
+			ret = note(slots, shard, &infos[i]);
+		}
+	}
+	return ret;
+}
+
+static bool is_released_everywhere(struct slots *slots, uint32_t slot)
+{
+	for (uint32_t s = 0; s < slots->n_shards; s++) {
+		struct slot_info info;
+
+		if (absent(slots, s))
+			return false;
+		if (slots->shards[s] &&
+		    (slot_read(slots->shards[s], slot, &info) || info.state != SLOT_FREE))
+			return false;
+	}
+	return true;
+}
+
+/* One slot of a shard as the book says. */
+static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
+{
+	struct slot_entry *entry = &slots->entries[slot];
+	struct slot_info info;
+	int ret;
+
+	if (!entry->taken)
+		return 0;
+	ret = slot_read(slots->shards[shard], slot, &info);
+	if (ret)
+		return ret;
+	if (entry->released) {
+		if (info.state == SLOT_LIVE && info.lease == entry->holder.client_id)
+			ret = slot_release(slots->shards[shard], slot);
+		if (ret == 0 && is_released_everywhere(slots, slot))
+			*entry = (struct slot_entry){ .taken = false };
+		return ret;
+	}
+	if (info.state != SLOT_FREE) /* its own, or a stray's, for whom nobody joins */
+		return 0;
+	return slot_take(slots->shards[shard], slot, &entry->holder.process,
+			 entry->holder.client_id);
+}
+
+int slots_join(struct slots *slots, uint32_t shard)
+{
+	int ret = 0;
+
+	if (shard >= slots->n_shards)
+		slots->n_shards = shard + 1;
+	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
+		if (stray->shard == shard)
+			return -EAGAIN;
+	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++)
+		ret = put_right(slots, shard, slot);
+	return ret;
+}
+
+/* -------- get and put -------- */
 
 static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 {
@@ -97,7 +182,8 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 	return 0;
 }
 
-static int get(struct slots *slots, const struct slot_holder *holder, uint32_t *owner_out)
+static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
+	       uint32_t *owner_out)
 {
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		int ret;
@@ -111,7 +197,8 @@ static int get(struct slots *slots, const struct slot_holder *holder, uint32_t *
 			return ret;
 		slots->entries[slot] = (struct slot_entry){
 			.taken = true,
-			.client_id = holder->client_id,
+			.streams = streams,
+			.holder = *holder,
 		};
 		*owner_out = slot + 1;
 		return 0;
@@ -120,22 +207,43 @@ static int get(struct slots *slots, const struct slot_holder *holder, uint32_t *
 			 slots->n);
 }
 
-int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t *owner_out)
+static uint64_t streams_in_use(const struct slots *slots)
 {
+	uint64_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		n += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
+	return n;
+}
+
+int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
+	      uint32_t *owner_out)
+{
+	uint64_t in_use = streams_in_use(slots);
+	uint32_t attached = 0;
+
 	for (uint32_t s = 0; s < slots->n_shards; s++)
-		if (!slots->shards[s])
-			return error_set(-EHOSTDOWN, "shard %u: its memory node is down", s);
-	return get(slots, holder, owner_out);
+		attached += slots->shards[s] != NULL;
+	if (attached == 0)
+		return error_set(-EHOSTDOWN, "no shard of the table is there: its memory nodes are "
+					     "down");
+	if (streams && in_use + streams > slots->max_streams)
+		return error_set(-ENOSPC,
+				 "%u streams: the table takes %u (max_writers), of which %llu are "
+				 "in use by all its writers",
+				 streams, slots->max_streams, (unsigned long long)in_use);
+	return get(slots, holder, streams, owner_out);
 }
 
 int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 {
-	return slots->own ? 0 : get(slots, holder, &slots->own);
+	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 {
 	struct slot_entry *entry;
+	bool everywhere = true;
 	int first = 0;
 
 	if (owner == 0 || owner > slots->n)
@@ -143,69 +251,115 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	entry = &slots->entries[owner - 1];
 	if (!entry->taken)
 		return 0;
-	if (entry->client_id != client_id)
+	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		int ret = absent(slots, s);
+		int ret = slots->shards[s] ? slot_release(slots->shards[s], owner - 1) : 0;
 
-		if (slots->shards[s])
-			ret = slot_release(slots->shards[s], owner - 1);
-
+		everywhere &= absent(slots, s) == 0;
 		if (ret && ret != -ESTALE && !first)
 			first = ret;
 	}
-	if (first == 0)
+	if (first)
+		return first;
+	if (everywhere)
 		*entry = (struct slot_entry){ .taken = false };
-	return first;
+	entry->released = !everywhere;
+	return 0;
 }
 
 /* -------- the dead -------- */
 
-static int settle(struct slots *slots, uint32_t slot, bool *drift_out)
+static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_t shard,
+		     uint32_t slot, bool *drift_out)
+{
+	struct fence_report report = { .was_idle = true };
+	int ret = absent(slots, shard);
+
+	if (ret || !slots->shards[shard])
+		return ret;
+	if (!dead->is_proved(dead->ctx, shard))
+		return -EAGAIN;
+	ret = fence_settle(slots->shards[shard], slot + 1, &report);
+	*drift_out |= !report.was_idle || report.had_rebuild;
+	return ret;
+}
+
+static bool is_stray(const struct slots *slots, uint32_t shard, uint32_t slot)
+{
+	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
+		if (stray->shard == shard && stray->slot == slot)
+			return true;
+	return false;
+}
+
+static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
+		  bool *drift_out)
 {
 	int first = 0;
 
-	slots->entries[slot].settling = true;
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		struct fence_report report = { .was_idle = true };
-		int ret = absent(slots, s);
+		int ret = is_stray(slots, s, slot) ? 0 : settle_in(slots, dead, s, slot, drift_out);
 
-		if (slots->shards[s])
-			ret = fence_settle(slots->shards[s], slot + 1, &report);
 		if (ret && !first)
 			first = ret;
-		*drift_out |= !report.was_idle || report.had_rebuild;
 	}
 	if (first == 0)
 		slots->entries[slot] = (struct slot_entry){ .taken = false };
 	return first;
 }
 
-int slots_settle(struct slots *slots, uint64_t client_id, bool *drift_out)
+static int settle_strays(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
+	struct slot_stray *stray = slots->strays;
 	int first = 0;
 
-	*drift_out = false;
-	for (uint32_t slot = 0; slot < slots->n; slot++) {
-		bool drift = false;
-		int ret;
+	while (stray) {
+		struct slot_stray *next = stray->next;
+		int ret = 0;
 
-		if (!slots->entries[slot].taken || slots->entries[slot].client_id != client_id)
-			continue;
-		ret = settle(slots, slot, &drift);
-		*drift_out |= drift;
+		if (stray->client_id == dead->client_id) {
+			ret = settle_in(slots, dead, stray->shard, stray->slot, drift_out);
+			if (ret == 0)
+				remove_stray(slots, stray);
+		}
 		if (ret && !first)
 			first = ret;
-		log_info("settle owner %u client %llu: %s", slot + 1, (unsigned long long)client_id,
-			 ret ? error_name(ret) : "done");
+		stray = next;
+	}
+	return first;
+}
+
+int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+{
+	int first;
+
+	*drift_out = false;
+	first = settle_strays(slots, dead, drift_out);
+	for (uint32_t slot = 0; slot < slots->n; slot++) {
+		const struct slot_entry *entry = &slots->entries[slot];
+		int ret;
+
+		if (!entry->taken || entry->holder.client_id != dead->client_id)
+			continue;
+		ret = settle(slots, dead, slot, drift_out);
+		if (ret && !first)
+			first = ret;
+		if (ret == 0)
+			log_info("settle owner %u client %llu: done", slot + 1,
+				 (unsigned long long)dead->client_id);
 	}
 	return first ? -EAGAIN : 0;
 }
 
 bool slots_any(const struct slots *slots, uint64_t client_id)
 {
+	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
+		if (stray->client_id == client_id)
+			return true;
 	for (uint32_t slot = 0; slot < slots->n; slot++)
-		if (slots->entries[slot].taken && slots->entries[slot].client_id == client_id)
+		if (slots->entries[slot].taken &&
+		    slots->entries[slot].holder.client_id == client_id)
 			return true;
 	return false;
 }

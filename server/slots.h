@@ -2,8 +2,13 @@
  * Slots: which client of which lease has which owner id of a table. The truth is in the regions'
  * client slots (ds/slot.h); this book is read back from there after a restart.
  *
- * An id is given out only while it is free in every shard, and is live in every shard before the
- * client hears of it. The server takes one for itself when it has sums to rebuild.
+ * An owner id is one client's in all shards of the table. It is given out while it is free in every
+ * shard that can be asked, and is live in each of them before the client hears of it. A shard that
+ * is added, or that was away, is put right before clients may use it (slots_join): what the book
+ * says is taken there, what was given back meanwhile is released there. A shard that comes with a
+ * slot of somebody else's, of before a restart of ours, does not join until that one is settled.
+ *
+ * The server takes an id for itself when it has sums to rebuild.
  */
 #ifndef RLV_SERVER_SLOTS_H
 #define RLV_SERVER_SLOTS_H
@@ -16,27 +21,39 @@
 #include "base/error.h"
 #include "base/process.h"
 
+/* Who wants a slot. */
+struct slot_holder {
+	uint64_t client_id;
+	struct process_id process; /* zeros: of another host */
+};
+
 struct slot_entry {
 	bool taken;
-	bool settling; /* its owner is dead; not every shard has been settled */
+	bool released; /* given back; a shard that is away does not know it */
+	uint32_t streams;
+	struct slot_holder holder;
+};
+
+/* Slots of one shard that the book has nobody for, or somebody else. */
+struct slot_stray {
+	struct slot_stray *next;
+	uint32_t shard;
+	uint32_t slot;
 	uint64_t client_id;
 };
 
 struct slots {
 	uint32_t n; /* max_clients */
+	uint32_t max_streams;
 	struct slot_entry *entries;
+	struct slot_stray *strays;
 	struct shard **shards; /* borrowed; NULL where not attached */
 	const bool *lost;      /* borrowed; for ever: its memory is gone */
 	uint32_t n_shards;
 	uint32_t own; /* owner id of the server itself, 0 = none */
 };
 
-/* Who wants a slot. */
-struct slot_holder {
-	uint64_t client_id;
-	struct process_id process;
-};
-
+/* shards and lost have room for TABLE_MAX_SHARDS. */
 RLV_MUST_CHECK int slots_init(struct slots *slots, const struct table_desc *desc,
 			      struct shard **shards, const bool *lost);
 void slots_fini(struct slots *slots);
@@ -48,19 +65,33 @@ void slots_fini(struct slots *slots);
 RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 			      void (*fn)(void *ctx, const struct slot_holder *), void *ctx);
 
-/* -ENOSPC: all are taken. -EHOSTDOWN: a shard is not attached. */
+/* After it the shard's slots are as the book says. -EAGAIN: a stray is not settled yet. */
+RLV_MUST_CHECK int slots_join(struct slots *slots, uint32_t shard);
+
+/*
+ * streams: blocks that it will hold at once. -ENOSPC: all slots are taken, or all streams
+ * (max_writers). -EHOSTDOWN: no shard is attached.
+ */
 RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *holder,
-			     uint32_t *owner_out);
-/* For the server itself: also when shards are absent; sets slots->own. -ENOSPC. */
+			     uint32_t streams, uint32_t *owner_out);
+/* For the server itself; sets slots->own. -ENOSPC. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /* By its holder, who is idle. A free one is a no-op; -EACCES: another's; -EBUSY: not idle. */
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 
+/* A client that was fenced, and in which shards it is proved that it can touch nothing. */
+struct slots_dead {
+	uint64_t client_id;
+	bool (*is_proved)(void *ctx, uint32_t shard);
+	void *ctx;
+};
+
 /*
- * Settles all slots of a client that was proved dead (ds/fence.h). -EAGAIN: a shard is not attached
- * now, or failed: call again. *drift_out: rebuilds may be needed.
+ * Settles its slots (ds/fence.h). -EAGAIN: in a shard that is away, failed, or where it is not
+ * proved: call again. *drift_out: rebuilds may be needed.
  */
-RLV_MUST_CHECK int slots_settle(struct slots *slots, uint64_t client_id, bool *drift_out);
+RLV_MUST_CHECK int slots_settle(struct slots *slots, const struct slots_dead *dead,
+				bool *drift_out);
 
 /* Does the client hold any? */
 bool slots_any(const struct slots *slots, uint64_t client_id);

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/bits.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 #define BUSY_TIMEOUT_MS 1000
 
 struct store {
@@ -18,6 +18,7 @@ struct store {
 	struct store_ids ids;
 };
 
+/* As it first was; made so, and then changed like an old one. */
 static const char schema[] =
 	"CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
 	"CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state INTEGER NOT NULL,"
@@ -30,8 +31,16 @@ static const char schema[] =
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, uri TEXT NOT NULL, incarnation INTEGER NOT NULL,"
 	"  persistent INTEGER NOT NULL) WITHOUT ROWID;"
 	"CREATE TABLE clients (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL,"
-	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);"
-	"PRAGMA user_version = 1;";
+	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);";
+
+/* Tables over nodes that come and go. */
+static const char schema_2[] =
+	"ALTER TABLE tables ADD COLUMN control INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE tables ADD COLUMN auto_shards INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE shards ADD COLUMN state INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE nodes ADD COLUMN draining INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE nodes ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;"
+	"PRAGMA user_version = 2;";
 
 /* -------- statements -------- */
 
@@ -255,6 +264,8 @@ static int make_schema(struct store *store)
 	    (ssize_t)sizeof(store->ids.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	ret = run_script(store, schema);
+	if (ret == 0)
+		ret = run_script(store, schema_2);
 	return ret ? ret : run(store, "INSERT INTO meta VALUES ('uuid', ?)", values, 1);
 }
 
@@ -274,10 +285,13 @@ static int check_schema(struct store *store, const char *path)
 		return ret;
 	if (version == 0)
 		return make_schema(store);
-	if (version != SCHEMA_VERSION)
+	if (version == 1)
+		ret = run_script(store, schema_2);
+	else if (version != SCHEMA_VERSION)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
-	return each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+	return ret ? ret
+		   : each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
 }
 
 static int begin_term(struct store *store, const char *path)
@@ -352,13 +366,12 @@ int store_limit_pages(struct store *store, uint32_t pages)
 int store_table_put(struct store *store, const struct store_table *table)
 {
 	const struct value values[] = {
-		INT(table->desc.table_id),
-		TEXT(table->desc.name),
-		INT(table->state),
-		BLOB(&table->desc, sizeof(table->desc)),
+		INT(table->desc.table_id), TEXT(table->desc.name),
+		INT(table->state),         BLOB(&table->desc, sizeof(table->desc)),
+		INT(table->control),       INT(table->auto_shards ? 1 : 0),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?)", values,
+	return run(store, "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?)", values,
 		   ARRAY_LEN(values));
 }
 
@@ -392,6 +405,8 @@ static int visit_table(void *ctx, sqlite3_stmt *stmt)
 	int ret = column_blob(stmt, 1, &table.desc, sizeof(table.desc));
 
 	table.state = column_u32(stmt, 0);
+	table.control = column_u32(stmt, 2);
+	table.auto_shards = column_u32(stmt, 3) != 0;
 	return ret ? ret : visit->fn(visit->ctx, &table);
 }
 
@@ -400,7 +415,8 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 {
 	struct table_visit visit = { fn, ctx };
 
-	return each(store, "SELECT state, desc FROM tables ORDER BY id", visit_table, &visit);
+	return each(store, "SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
+		    visit_table, &visit);
 }
 
 /* -------- shards -------- */
@@ -408,11 +424,11 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 int store_shard_put(struct store *store, const struct store_shard *shard)
 {
 	const struct value values[] = {
-		INT(shard->table_id),    INT(shard->shard), TEXT(shard->node),
-		INT(shard->incarnation), INT(shard->tree),  INT(shard->rows),
+		INT(shard->table_id), INT(shard->shard), TEXT(shard->node), INT(shard->incarnation),
+		INT(shard->tree),     INT(shard->rows),  INT(shard->state),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?)", values,
+	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values,
 		   ARRAY_LEN(values));
 }
 
@@ -430,6 +446,7 @@ static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 		.incarnation = column_u64(stmt, 3),
 		.tree = column_u32(stmt, 4),
 		.rows = column_u32(stmt, 5),
+		.state = column_u32(stmt, 6),
 	};
 
 	column_text(stmt, 2, shard.node, sizeof(shard.node));
@@ -483,9 +500,11 @@ int store_node_put(struct store *store, const struct store_node *node)
 		TEXT(node->uri),
 		INT(node->incarnation),
 		INT(node->persistent ? 1 : 0),
+		INT(node->draining ? 1 : 0),
+		INT(node->lost ? 1 : 0),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", values,
+	return run(store, "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)", values,
 		   ARRAY_LEN(values));
 }
 
@@ -500,6 +519,8 @@ static int visit_node(void *ctx, sqlite3_stmt *stmt)
 	struct store_node node = {
 		.incarnation = column_u64(stmt, 2),
 		.persistent = column_u32(stmt, 3) != 0,
+		.draining = column_u32(stmt, 4) != 0,
+		.lost = column_u32(stmt, 5) != 0,
 	};
 
 	column_text(stmt, 0, node.name, sizeof(node.name));

@@ -3,9 +3,11 @@
  * item: the truth about items is in the regions.
  *
  *   meta      uuid of the store, term (one more at each start), last table id, own lease
- *   tables    id, name, state, descriptor       shards   where each one's regions are
+ *   tables    id, name, state, descriptor,      shards   where each one's regions are, and
+ *             control shard                              what it is good for
  *   laps      (table id, shard) -> first lap of the ring that was never used there
- *   nodes     name, address, incarnation        clients  leases: who they are
+ *   nodes     name, address, incarnation,       clients  leases: who they are
+ *             draining, lost
  *
  * Every put is one transaction, unless it stands between store_begin and store_commit. When one
  * fails, nothing of it holds. Errors of all calls: -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG
@@ -33,6 +35,8 @@ enum store_table_state {
 struct store_table {
 	uint32_t state;
 	struct table_desc desc;
+	uint32_t control; /* number of the shard whose limiter words count */
+	bool auto_shards; /* it follows the nodes */
 };
 
 struct store_shard {
@@ -42,6 +46,7 @@ struct store_shard {
 	uint64_t incarnation; /* of the node, when the regions were last known to be there */
 	uint32_t tree;        /* region numbers */
 	uint32_t rows;
+	uint32_t state; /* enum Relive__ShardState: ACTIVE, DRAINING, LOST, GONE */
 };
 
 struct store_node {
@@ -49,6 +54,8 @@ struct store_node {
 	char uri[STORE_URI_BYTES];
 	uint64_t incarnation;
 	bool persistent;
+	bool draining;
+	bool lost;
 };
 
 struct store_client {
@@ -62,7 +69,8 @@ struct store_ids {
 };
 
 /*
- * Opens or makes the database and begins a new term. -EPROTO: of another schema. path ":memory:"
+ * Opens or makes the database and begins a new term; one of an earlier schema is changed to this one.
+ * -EPROTO: of another schema. path ":memory:"
  * for tests.
  */
 RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);

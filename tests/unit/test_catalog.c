@@ -2,6 +2,7 @@
  * The catalog over a state database and a node that is down: what it checks, what it loads and what
  * it forgets. With nodes that are up it is tested by real daemons (tests/integration).
  */
+#include "tests/support/fake_clock.h"
 #include "tests/support/test.h"
 
 #include "server/catalog.h"
@@ -10,6 +11,7 @@
 #include <string.h>
 
 struct fixture {
+	struct fake_clock clock;
 	struct store *store;
 	struct nodes nodes;
 	struct catalog cat;
@@ -21,16 +23,26 @@ static void on_holder(void *ctx, const struct slot_holder *holder)
 	(void)holder;
 }
 
+static bool all_know(void *ctx, uint64_t layout)
+{
+	(void)ctx;
+	(void)layout;
+	return true;
+}
+
+static const struct catalog_ops ops = { on_holder, all_know };
+
 static void load(struct fixture *fx)
 {
 	const struct store_node node = { .name = "a", .uri = "shm:/nowhere", .incarnation = 1 };
 
 	assert_int_equal(store_node_put(fx->store, &node), 0);
-	fx->nodes = (struct nodes){ .store = fx->store };
+	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){
 		.store = fx->store,
 		.nodes = &fx->nodes,
-		.on_holder = on_holder,
+		.clock = &fx->clock.clock,
+		.ops = &ops,
 	};
 	assert_int_equal(nodes_load(&fx->nodes), 0);
 	assert_int_equal(catalog_load(&fx->cat), 0);
@@ -47,6 +59,7 @@ static int setup(void **state)
 	static struct fixture fx;
 
 	memset(&fx, 0, sizeof(fx));
+	fake_clock_init(&fx.clock, 1000);
 	assert_int_equal(store_open(":memory:", &fx.store), 0);
 	load(&fx);
 	*state = &fx;
@@ -90,13 +103,26 @@ static struct table_desc plan(const char *name, uint32_t table_id)
 static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
 {
 	struct store_table table = { .state = state, .desc = plan(name, id) };
-	struct store_shard shard = { .table_id = id, .node = "a", .incarnation = 1, .tree = 1 };
+	struct store_shard shard = {
+		.table_id = id,
+		.node = "a",
+		.incarnation = 1,
+		.tree = 1,
+		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
+	};
 
 	memset(table.desc.uuid, (int)id, sizeof(table.desc.uuid));
 	table_desc_seal(&table.desc, 0);
 	assert_int_equal(store_table_put(fx->store, &table), 0);
 	for (shard.shard = 0; shard.shard < 2; shard.shard++)
 		assert_int_equal(store_shard_put(fx->store, &shard), 0);
+}
+
+static int create(struct fixture *fx, const struct table_desc *desc, struct catalog_table **out)
+{
+	const struct catalog_wish wish = { .desc = *desc };
+
+	return catalog_create(&fx->cat, &wish, out);
 }
 
 static int count(void *ctx, const struct store_table *table)
@@ -120,7 +146,7 @@ static void catalog_create__no_node_gives_ehostdown_and_leaves_nothing(void **st
 	struct catalog_table *table = NULL;
 	struct fixture *fx = *state;
 
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EHOSTDOWN);
+	assert_int_equal(create(fx, &desc, &table), -EHOSTDOWN);
 	assert_non_null(strstr(error_last(), "no memory node is up"));
 	assert_null(table);
 	assert_null(catalog_find(&fx->cat, "t"));
@@ -134,11 +160,11 @@ static void catalog_create__changed_descriptor_is_refused(void **state)
 	struct fixture *fx = *state;
 
 	desc.capacity++;
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EBADMSG);
+	assert_int_equal(create(fx, &desc, &table), -EBADMSG);
 	desc.capacity--;
 	desc.headers_off += 64;
 	table_desc_seal(&desc, 0);
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EPROTO);
+	assert_int_equal(create(fx, &desc, &table), -EPROTO);
 	assert_int_equal(stored_tables(fx), 0);
 }
 
@@ -150,7 +176,7 @@ static void catalog_create__laps_only_rise(void **state)
 	struct fixture *fx = *state;
 	uint64_t first = 0;
 
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EHOSTDOWN);
+	assert_int_equal(create(fx, &desc, &table), -EHOSTDOWN);
 	assert_int_equal(store_lap(fx->store, 1, 0, &first), 0);
 	assert_true(first > 0);
 }
@@ -191,14 +217,16 @@ static void catalog_load__half_made_and_half_dropped_are_forgotten(void **state)
 
 static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 {
-	struct store_table table = { STORE_TABLE_LIVE, plan("t", 1) };
+	struct store_table table = { .state = STORE_TABLE_LIVE, .desc = plan("t", 1) };
 	struct fixture *fx = *state;
 
 	table.desc.crc ^= 1;
 	assert_int_equal(store_table_put(fx->store, &table), 0);
 	unload(fx);
-	fx->nodes = (struct nodes){ .store = fx->store };
-	fx->cat = (struct catalog){ .store = fx->store, .nodes = &fx->nodes };
+	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
+	fx->cat = (struct catalog){ .store = fx->store,
+				    .nodes = &fx->nodes,
+				    .clock = &fx->clock.clock };
 	assert_int_equal(catalog_load(&fx->cat), -EBADMSG);
 }
 
@@ -211,7 +239,7 @@ static void catalog_create__same_signature_finds_the_table(void **state)
 	put_table(fx, "t", 9, STORE_TABLE_LIVE);
 	unload(fx);
 	load(fx);
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), 0);
+	assert_int_equal(create(fx, &desc, &table), 0);
 	assert_int_equal(table->desc.table_id, 9);
 }
 
@@ -227,7 +255,7 @@ static void catalog_create__another_signature_gives_eexist(void **state)
 	desc = plan("t", 0);
 	desc.views[0].alpha = 0.7;
 	table_desc_seal(&desc, 0);
-	assert_int_equal(catalog_create(&fx->cat, &desc, &table), -EEXIST);
+	assert_int_equal(create(fx, &desc, &table), -EEXIST);
 }
 
 static void catalog_grant__node_down_gives_ehostdown(void **state)

@@ -1,6 +1,6 @@
 /*
- * Leases under a clock of our own. One node is known and down, so that only the process itself can
- * be the proof; or there is none at all, and everybody who is suspect is fenced at once.
+ * Leases under a clock of our own, over two nodes that answer what the test says, or nothing. At
+ * first only the first is known, and it is down, so that only the process itself can be the proof.
  */
 #include "tests/support/fake_clock.h"
 #include "tests/support/test.h"
@@ -18,12 +18,16 @@ struct fixture {
 	struct fake_clock clock;
 	struct store *store;
 	struct nodes nodes;
-	struct node down;
+	struct node a, b;
+	enum { SILENT, DEAD, ALIVE } says[2]; /* by number */
+	uint32_t asked[2];
+	enum fence_how how[2]; /* as last asked */
 	struct liveness live;
 	uint32_t deaths;
 	uint64_t dead_id;
+	bool proved[2]; /* at the last on_dead */
 	int death_code; /* what on_dead answers */
-	uint32_t cuts;
+	uint32_t cuts, buried;
 	bool holds;
 };
 
@@ -33,12 +37,26 @@ static bool holds(void *ctx, uint64_t client_id)
 	return ((struct fixture *)ctx)->holds;
 }
 
-static int on_dead(void *ctx, uint64_t client_id)
+static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
+{
+	struct fixture *fx = ctx;
+
+	fx->asked[node->number]++;
+	fx->how[node->number] = how;
+	if (fx->says[node->number] != SILENT)
+		liveness_answer(&fx->live, client_id, node, 0,
+				fx->says[node->number] == DEAD ? FENCE_DEAD : FENCE_ALIVE);
+	return 0;
+}
+
+static int on_dead(void *ctx, const struct client *client)
 {
 	struct fixture *fx = ctx;
 
 	fx->deaths++;
-	fx->dead_id = client_id;
+	fx->dead_id = client->holder.client_id;
+	fx->proved[0] = liveness_is_proved(client, &fx->a);
+	fx->proved[1] = liveness_is_proved(client, &fx->b);
 	return fx->death_code;
 }
 
@@ -48,7 +66,13 @@ static void on_cut(void *ctx, struct conn *conn)
 	((struct fixture *)ctx)->cuts++;
 }
 
-static const struct liveness_ops ops = { holds, on_dead, on_cut };
+static void on_buried(void *ctx, struct conn *conn)
+{
+	(void)conn;
+	((struct fixture *)ctx)->buried++;
+}
+
+static const struct liveness_ops ops = { holds, fence, on_dead, on_cut, on_buried };
 
 static void start(struct fixture *fx)
 {
@@ -71,8 +95,10 @@ static int setup(void **state)
 	memset(&fx, 0, sizeof(fx));
 	fake_clock_init(&fx.clock, 1000);
 	assert_int_equal(store_open(":memory:", &fx.store), 0);
-	snprintf(fx.down.name, sizeof(fx.down.name), "a");
-	fx.nodes.first = &fx.down;
+	snprintf(fx.a.name, sizeof(fx.a.name), "a");
+	snprintf(fx.b.name, sizeof(fx.b.name), "b");
+	fx.b.number = 1;
+	fx.nodes.first = &fx.a;
 	start(&fx);
 	*state = &fx;
 	return 0;
@@ -105,6 +131,23 @@ static struct client *join(struct fixture *fx, uint64_t wanted_id, bool alive, u
 	guest.process.start_time += !alive;
 	assert_int_equal(liveness_join(&fx->live, &guest, &client), 0);
 	return client;
+}
+
+/* A client of another host: nobody here can see its process. */
+static struct client *join_remote(struct fixture *fx, uint64_t wanted_id, uintptr_t conn)
+{
+	struct liveness_guest guest = { .wanted_id = wanted_id, .conn = conn_number(conn) };
+	struct client *client = NULL;
+
+	assert_int_equal(liveness_join(&fx->live, &guest, &client), 0);
+	return client;
+}
+
+static void set_up(struct fixture *fx, bool a, bool b)
+{
+	fx->a.up = a;
+	fx->b.up = b;
+	fx->a.next = &fx->b;
 }
 
 static void advance(struct fixture *fx, uint64_t ns)
@@ -181,7 +224,7 @@ static void liveness_tick__lease_over_and_process_gone(void **state)
 	advance(fx, 1);
 	assert_int_equal(fx->deaths, 1);
 	assert_true(fx->dead_id == id);
-	assert_int_equal(fx->cuts, 1);
+	assert_int_equal(fx->buried, 1);
 	assert_int_equal(liveness_count(&fx->live), 0);
 }
 
@@ -240,11 +283,193 @@ static void liveness_tick__a_replaced_node_is_no_witness(void **state)
 	struct fixture *fx = *state;
 	struct client *client = join(fx, 0, true, 1);
 
-	fx->nodes.first = NULL;
-	fx->nodes.generation++;
+	fx->a.up = true;
+	fx->a.persistent = true;
+	fx->a.since = ++fx->nodes.generation;
+	fx->says[0] = DEAD;
 	liveness_part(&fx->live, client);
 	advance(fx, LEASE_NS);
+	advance(fx, LEASE_NS);
+	assert_true(fx->asked[0] > 0);
 	assert_int_equal(fx->deaths, 0);
+	fx->a.sole_opener = true; /* nobody had it mapped when it began */
+	advance(fx, LEASE_NS);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 1);
+}
+
+static void liveness_tick__every_node_says_it_has_nothing(void **state)
+{
+	struct fixture *fx = *state;
+
+	set_up(fx, true, true);
+	fx->says[0] = fx->says[1] = DEAD;
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	advance(fx, 0);
+	advance(fx, LEASE_NS / 2);
+	assert_int_equal(fx->how[0], FENCE_ASK);
+	assert_int_equal(fx->deaths, 1);
+	assert_int_equal(liveness_count(&fx->live), 0);
+}
+
+static void liveness_tick__one_node_says_it_lives(void **state)
+{
+	struct fixture *fx = *state;
+
+	set_up(fx, true, true);
+	fx->says[0] = DEAD;
+	fx->says[1] = ALIVE;
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	for (int i = 0; i < 10; i++)
+		advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 0);
+}
+
+/* It may have all that it has at the node that is away; when its lease is over it is cut off. */
+static void liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over(void **state)
+{
+	struct fixture *fx = *state;
+
+	set_up(fx, true, false);
+	fx->says[0] = DEAD;
+	fx->death_code = -EAGAIN; /* something of it is at b */
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	advance(fx, 0);
+	advance(fx, LEASE_NS / 2);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, LEASE_NS / 2);
+	assert_true(fx->deaths > 0);
+	assert_true(fx->proved[0]);
+	assert_false(fx->proved[1]);
+}
+
+static void liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over(void **state)
+{
+	struct fixture *fx = *state;
+
+	set_up(fx, true, true);
+	(void)join_remote(fx, 0, 1);
+	advance(fx, LEASE_NS - 1);
+	assert_int_equal(fx->asked[0], 0);
+	advance(fx, 1);
+	assert_int_equal(fx->how[0], FENCE_CUT);
+	assert_int_equal(fx->how[1], FENCE_CUT);
+	assert_false(fx->proved[0]);
+	assert_int_equal(liveness_count(&fx->live), 1);
+}
+
+/* Its TCP connection broke; it may be back with a new one in a moment. */
+static void liveness_tick__a_remote_client_is_only_asked_for_before(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join_remote(fx, 0, 1);
+	uint64_t id = client->holder.client_id;
+
+	set_up(fx, true, true);
+	fx->says[0] = fx->says[1] = ALIVE;
+	liveness_part(&fx->live, client);
+	advance(fx, LEASE_NS / 2);
+	assert_int_equal(fx->how[0], FENCE_ASK);
+	assert_int_equal(fx->deaths, 0);
+	assert_true(join_remote(fx, id, 2)->holder.client_id == id);
+}
+
+static void liveness_tick__what_one_node_proved_is_settled_while_another_is_away(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id;
+
+	set_up(fx, true, false);
+	fx->says[0] = fx->says[1] = DEAD;
+	fx->death_code = -EAGAIN;
+	id = join_remote(fx, 0, 1)->holder.client_id;
+	advance(fx, LEASE_NS);
+	advance(fx, LEASE_NS);
+	assert_true(fx->proved[0]);
+	assert_false(fx->proved[1]);
+	assert_int_equal(fx->asked[1], 0);
+	assert_int_equal(fx->asked[0], 1); /* once is enough */
+	fx->b.up = true;
+	advance(fx, LEASE_NS);
+	fx->death_code = 0;
+	advance(fx, LEASE_NS);
+	assert_true(fx->proved[1]);
+	assert_null(liveness_find(&fx->live, id));
+}
+
+static void liveness_join__a_fenced_client_gets_another_lease(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join_remote(fx, 0, 1);
+	uint64_t id = client->holder.client_id;
+
+	fx->a.up = true;
+	advance(fx, LEASE_NS);
+	assert_true(client->fenced);
+	liveness_renew(&fx->live, client);
+	assert_true(client->suspect_since != 0);
+	assert_true(join_remote(fx, id, 2)->holder.client_id != id);
+}
+
+/* A node that answers when the client is long back proves nothing. */
+static void liveness_answer__late_one_is_not_believed(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join(fx, 0, true, 1);
+
+	fx->a.up = true;
+	liveness_part(&fx->live, client);
+	advance(fx, 0);
+	(void)join(fx, client->holder.client_id, true, 2);
+	liveness_answer(&fx->live, client->holder.client_id, &fx->a, 0, FENCE_DEAD);
+	liveness_part(&fx->live, client);
+	fx->says[0] = ALIVE;
+	advance(fx, 0);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->deaths, 0);
+}
+
+static void liveness_answer__error_is_asked_again(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join(fx, 0, true, 1);
+
+	fx->a.up = true;
+	liveness_part(&fx->live, client);
+	advance(fx, 0);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->asked[0], 1); /* it owes an answer */
+	liveness_answer(&fx->live, client->holder.client_id, &fx->a, -EHOSTDOWN, FENCE_ALIVE);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->asked[0], 2);
+}
+
+static void liveness_tick__a_stalled_one_is_killed_if_so_told(void **state)
+{
+	struct fixture *fx = *state;
+
+	fx->a.up = true;
+	fx->says[0] = ALIVE;
+	fx->holds = true;
+	fx->live.kill_stalled = true;
+	liveness_part(&fx->live, join(fx, 0, true, 1));
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->how[0], FENCE_ASK);
+	advance(fx, STALL_NS);
+	assert_int_equal(fx->how[0], FENCE_KILL);
+}
+
+static void liveness_all_know__counts_who_is_heard_of(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *a = join(fx, 0, true, 1), *b = join(fx, 0, true, 2);
+
+	assert_true(liveness_all_know(&fx->live, 0));
+	a->layout = 7;
+	assert_false(liveness_all_know(&fx->live, 7));
+	liveness_part(&fx->live, b);
+	assert_true(liveness_all_know(&fx->live, 7));
+	assert_false(liveness_all_know(&fx->live, 8));
 }
 
 static void liveness_load__the_dead_of_before_are_found(void **state)
@@ -308,6 +533,17 @@ int main(void)
 		CASE(liveness_tick__unsettled_is_settled_again),
 		CASE(liveness_tick__no_nodes_fence_at_once),
 		CASE(liveness_tick__a_replaced_node_is_no_witness),
+		CASE(liveness_tick__every_node_says_it_has_nothing),
+		CASE(liveness_tick__one_node_says_it_lives),
+		CASE(liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over),
+		CASE(liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over),
+		CASE(liveness_tick__a_remote_client_is_only_asked_for_before),
+		CASE(liveness_tick__what_one_node_proved_is_settled_while_another_is_away),
+		CASE(liveness_tick__a_stalled_one_is_killed_if_so_told),
+		CASE(liveness_join__a_fenced_client_gets_another_lease),
+		CASE(liveness_answer__late_one_is_not_believed),
+		CASE(liveness_answer__error_is_asked_again),
+		CASE(liveness_all_know__counts_who_is_heard_of),
 		CASE(liveness_load__the_dead_of_before_are_found),
 		CASE(liveness_load__the_living_come_back),
 		CASE(liveness_watch__a_holder_nobody_knows),

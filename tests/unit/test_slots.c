@@ -13,6 +13,7 @@ struct fixture {
 	struct shard *shards[1];
 	bool lost[1];
 	struct slots slots;
+	bool proved; /* of any client, in any shard */
 	uint32_t holders;
 	uint64_t last_holder;
 };
@@ -25,6 +26,7 @@ static int setup(void **state)
 	shard_fixture_open(&fx.shard, NULL);
 	fx.shards[0] = fx.shard.shard;
 	assert_int_equal(slots_init(&fx.slots, &fx.shard.desc, fx.shards, fx.lost), 0);
+	fx.proved = true;
 	*state = &fx;
 	return 0;
 }
@@ -51,8 +53,29 @@ static uint32_t get(struct fixture *fx, uint64_t client_id)
 	const struct slot_holder holder = holder_of(client_id);
 	uint32_t owner = 0;
 
-	assert_int_equal(slots_get(&fx->slots, &holder, &owner), 0);
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
 	return owner;
+}
+
+static bool is_proved(void *ctx, uint32_t shard)
+{
+	(void)shard;
+	return ((struct fixture *)ctx)->proved;
+}
+
+static int settle(struct fixture *fx, uint64_t client_id, bool *drift)
+{
+	const struct slots_dead dead = { client_id, is_proved, fx };
+
+	return slots_settle(&fx->slots, &dead, drift);
+}
+
+static enum slot_state state_of(struct fixture *fx, uint32_t owner)
+{
+	struct slot_info info;
+
+	assert_int_equal(slot_read(fx->shards[0], owner - 1, &info), 0);
+	return info.state;
 }
 
 static void see(void *ctx, const struct slot_holder *holder)
@@ -83,7 +106,7 @@ static void slots_get__all_taken_gives_enospc(void **state)
 
 	for (uint32_t i = 0; i < fx->shard.desc.max_clients; i++)
 		(void)get(fx, 1);
-	assert_int_equal(slots_get(&fx->slots, &holder, &owner), -ENOSPC);
+	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -ENOSPC);
 	assert_int_equal(owner, 4711);
 }
 
@@ -94,7 +117,7 @@ static void slots_get__an_absent_shard_gives_ehostdown(void **state)
 	uint32_t owner;
 
 	fx->shards[0] = NULL;
-	assert_int_equal(slots_get(&fx->slots, &holder, &owner), -EHOSTDOWN);
+	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
 }
 
 static void slots_put__is_free_again(void **state)
@@ -164,7 +187,7 @@ static void slots_settle__an_idle_client_leaves_no_drift(void **state)
 	(void)get(fx, 77);
 	(void)get(fx, 77);
 	(void)get(fx, 78);
-	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(drift);
 	assert_false(slots_any(&fx->slots, 77));
 	assert_true(slots_any(&fx->slots, 78));
@@ -179,7 +202,7 @@ static void slots_settle__one_in_a_call_leaves_drift(void **state)
 
 	shard_fixture_access(fx->shards[0], owner, &acc);
 	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_true(drift);
 	access_close(&acc);
 }
@@ -192,11 +215,104 @@ static void slots_settle__an_absent_shard_is_settled_later(void **state)
 
 	(void)get(fx, 77);
 	fx->shards[0] = NULL;
-	assert_int_equal(slots_settle(&fx->slots, 77, &drift), -EAGAIN);
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
 	assert_true(slots_any(&fx->slots, 77));
 	fx->shards[0] = shard;
-	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));
+}
+
+static void slots_settle__nothing_is_touched_before_the_proof(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->proved = false;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
+	fx->proved = true;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+}
+
+static void slots_get__streams_of_all_writers_are_counted(void **state)
+{
+	struct fixture *fx = *state;
+	const struct slot_holder a = holder_of(77), b = holder_of(78);
+	uint32_t max = fx->shard.desc.max_writers, first, owner = 4711;
+
+	assert_int_equal(slots_get(&fx->slots, &a, max, &first), 0);
+	assert_int_equal(slots_get(&fx->slots, &b, 1, &owner), -ENOSPC);
+	assert_non_null(strstr(error_last(), "max_writers"));
+	assert_int_equal(owner, 4711);
+	assert_int_equal(slots_get(&fx->slots, &b, 0, &owner), 0); /* a sampler */
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	assert_int_equal(slots_get(&fx->slots, &b, 1, &owner), 0);
+}
+
+static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner;
+
+	/* As if another shard had been there all the time. */
+	owner = get(fx, 77);
+	assert_int_equal(slot_release(shard, owner - 1), 0);
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+}
+
+static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77);
+
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_true(slots_any(&fx->slots, 77));
+	fx->shards[0] = shard;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* The book was lost and the id given to another before the shard came. */
+static void slots_join__waits_for_a_stray_to_be_settled(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_true(fx->last_holder == 77);
+	assert_int_equal(slots_join(&fx->slots, 0), -EAGAIN);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 78));
+}
+
+/* What is in the shard is the stray's: settling the other must not touch it. */
+static void slots_settle__leaves_a_stray_of_the_same_id_alone(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(settle(fx, 78, &drift), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
 }
 
 static void slots_settle__a_lost_shard_needs_nothing(void **state)
@@ -207,7 +323,7 @@ static void slots_settle__a_lost_shard_needs_nothing(void **state)
 	(void)get(fx, 77);
 	fx->shards[0] = NULL;
 	fx->lost[0] = true;
-	assert_int_equal(slots_settle(&fx->slots, 77, &drift), 0);
+	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));
 }
 
@@ -228,6 +344,12 @@ int main(void)
 		CASE(slots_settle__one_in_a_call_leaves_drift),
 		CASE(slots_settle__an_absent_shard_is_settled_later),
 		CASE(slots_settle__a_lost_shard_needs_nothing),
+		CASE(slots_settle__nothing_is_touched_before_the_proof),
+		CASE(slots_settle__leaves_a_stray_of_the_same_id_alone),
+		CASE(slots_get__streams_of_all_writers_are_counted),
+		CASE(slots_join__a_shard_that_was_away_learns_who_came),
+		CASE(slots_join__a_shard_that_was_away_learns_who_left),
+		CASE(slots_join__waits_for_a_stray_to_be_settled),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

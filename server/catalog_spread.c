@@ -1,0 +1,94 @@
+/*
+ * catalog_spread.c - does what placement.h decides: new shards on nodes that have too few, shards of
+ * nodes that have too many, or that leave, drained.
+ */
+#include "server/catalog.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+
+static uint32_t active_shards(const struct catalog_table *table, const struct node *node)
+{
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; table && s < table->n_shards; s++)
+		n += table->shards[s].node == node &&
+		     table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	return n;
+}
+
+uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *table,
+			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX])
+{
+	uint32_t n = 0;
+
+	for (struct node *node = cat->nodes->first; node; node = node->next) {
+		uint64_t used = min_u64(node->used_bytes, node->pool_bytes);
+
+		nodes[n] = node;
+		places[n++] = (struct placement_node){
+			.shards = active_shards(table, node),
+			.free = node->pool_bytes - used,
+			.takes = node->up && !node->draining,
+			.leaves = node->draining,
+		};
+	}
+	return n;
+}
+
+/* Shards that there should be: what the capacity was cut into; one for each node, if so wished. */
+static uint32_t wanted_shards(const struct catalog_table *table,
+			      const struct placement_node *places, uint32_t n)
+{
+	uint32_t takers = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		takers += places[i].takes;
+	return table->auto_shards && takers > table->desc.n_shards ? takers : table->desc.n_shards;
+}
+
+/* The one with the highest number: it has been there for the shortest time. */
+static uint32_t shard_at(const struct catalog_table *table, const struct node *node)
+{
+	uint32_t s = table->n_shards;
+
+	while (s-- > 0)
+		if (table->shards[s].node == node &&
+		    table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+			break;
+	return s;
+}
+
+static uint32_t all_active(const struct catalog_table *table)
+{
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		n += table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	return n;
+}
+
+bool catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+			 enum placement_kind *kind_out)
+{
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	uint32_t n = catalog_places(cat, table, places, nodes);
+	struct placement_step step = placement_next(places, n, wanted_shards(table, places, n));
+	int ret = 0;
+
+	if (step.kind == PLACEMENT_DONE || step.kind == PLACEMENT_STUCK)
+		return false;
+	ret = catalog_add_shard(cat, table, nodes[step.to]);
+	if (ret)
+		log_warn("spread table %s: %s", table->desc.name, error_last());
+	/* Who leaves goes without a successor, if there is no room, but never the last one. */
+	if (step.kind == PLACEMENT_MOVE &&
+	    (ret == 0 || (nodes[step.from]->draining && all_active(table) > 1)))
+		ret = catalog_drain(cat, table, shard_at(table, nodes[step.from]));
+	if (kind_out)
+		*kind_out = step.kind;
+	return ret == 0;
+}
