@@ -179,6 +179,7 @@ struct draw_opts {
 	uint32_t rank;       /* this learner's part of world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
 	bool no_prefetch;    /* for benches that ask what the prefetches are worth */
+	int64_t *size_out;   /* live leaves as the tops say, like sumtree_size; NULL = not asked */
 };
 
 /*
@@ -189,7 +190,9 @@ struct draw_opts {
  * Same seed, same tree, same keys, whatever the vector width (cpu_level()).
  * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
  * many, or trees of different shapes).
- * Cost: 1 phase for the tops, 1 for each level below, for up to 256 draws. Thread: owner of rng.
+ * Cost: 1 phase for the tops and sizes (of up to 128 shards), 1 for each level below, for up to 256
+ * draws, whatever transports the trees are on; neighbouring draws of one node share its read.
+ * Thread: owner of rng.
  */
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,
 				struct rng *rng, size_t n, const struct draws *out);

@@ -199,82 +199,78 @@ static void run_in_place(struct sumtree_descent *down)
 
 /* -------- by views -------- */
 
-/* Views for all draws of the transport of draw `first`; they go in one call. */
-static int view_transport(struct sumtree_descent *down, uint32_t level, uint32_t first)
-{
+/* What the draws of a level look at, and which of it each looks at. */
+struct looks {
+	size_t n;
 	struct transport_view views[DRAW_CHUNK];
-	uint16_t lane[DRAW_CHUNK];
-	struct transport *tr = down->from->trees[down->shard[first]].region->tr;
-	uint32_t n = 0;
-	int ret;
+	uint16_t of[DRAW_CHUNK];
+};
 
-	for (uint32_t i = first; i < down->n; i++) {
-		const struct sumtree *tree = &down->from->trees[down->shard[i]];
+/* Draws that lie side by side often have the same node: then they share one view. */
+static bool same_node(const struct sumtree_descent *down, uint32_t a, uint32_t b)
+{
+	return down->shard[a] == down->shard[b] && down->lanes.node[a] == down->lanes.node[b];
+}
 
-		if (tree->region->tr != tr || tree->region->base)
-			continue;
-		lane[n] = (uint16_t)i;
-		views[n++] = (struct transport_view){
+static void add_look(const struct sumtree_descent *down, uint32_t level, uint32_t i,
+		     struct looks *looks)
+{
+	const struct sumtree *tree = &down->from->trees[down->shard[i]];
+
+	if (looks->n == 0 || !same_node(down, i, i - 1))
+		looks->views[looks->n++] = (struct transport_view){
 			.region = tree->region,
 			.off = children_off(down, i, level),
 			.len = tree->geo.fanout[level - 1] * 8u,
 		};
-	}
-	ret = transport_view(tr, views, n);
-	for (uint32_t i = 0; ret == 0 && i < n; i++)
-		down->lanes.children[lane[i]] = views[i].ptr;
-	return ret;
+	looks->of[i] = (uint16_t)(looks->n - 1);
 }
 
-/* Pointers to all children of a level. used_inout: transports with an open view. */
-static int aim_by_views(struct sumtree_descent *down, uint32_t level,
-			struct transport_set *used_inout)
+/* Pointers to all children of a level: one call for all transports. */
+static int aim_by_views(struct sumtree_descent *down, uint32_t level, struct looks *looks)
 {
 	struct transport_set counted;
+	int ret;
 
 	counted.n = 0;
+	looks->n = 0;
 	for (uint32_t i = 0; i < down->n; i++) {
 		const struct sumtree *tree = &down->from->trees[down->shard[i]];
 		struct transport *tr = tree->region->tr;
-		int ret;
 
-		if (tree->region->base) {
-			down->lanes.children[i] = children_in_place(down, i, level);
-			transport_account(tr, transport_set_add(&counted, tr), 1,
-					  tree->geo.fanout[level - 1] * 8u);
+		if (!tree->region->base) {
+			add_look(down, level, i, looks);
 			continue;
 		}
-		if (used_inout->n == TRANSPORT_SET_MAX)
-			return error_set(-EINVAL, "draw from more than %u transports",
-					 TRANSPORT_SET_MAX - 1);
-		if (!transport_set_add(used_inout, tr))
-			continue;
-		ret = view_transport(down, level, i);
-		if (ret) {
-			used_inout->n--;
-			return ret;
-		}
+		down->lanes.children[i] = children_in_place(down, i, level);
+		transport_account(tr, transport_set_add(&counted, tr), 1,
+				  tree->geo.fanout[level - 1] * 8u);
 	}
+	ret = transport_view_across(looks->views, looks->n);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < down->n; i++)
+		if (!down->from->trees[down->shard[i]].region->base)
+			down->lanes.children[i] = looks->views[looks->of[i]].ptr;
 	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++)
 		down->lanes.children[i] = down->lanes.children[0];
 	return 0;
 }
 
-/* All draws take a level together: one call for each transport. */
+/* All draws take a level together. */
 static int run_by_views(struct sumtree_descent *down)
 {
+	struct looks looks;
 	int ret = 0;
 
 	for (uint32_t l = down->from->trees[0].geo.levels; ret == 0 && l > 0; l--) {
 		struct draw_step step = make_step(down, l - 1);
-		struct transport_set used;
 
-		used.n = 0;
-		ret = aim_by_views(down, l, &used);
+		ret = aim_by_views(down, l, &looks);
 		for (uint32_t g = 0; ret == 0 && g < down->groups; g++)
 			step_down(down, g, &step, l == 1);
-		for (uint32_t i = 0; i < used.n; i++)
-			transport_view_end(used.tr[i]);
+		if (ret == 0)
+			transport_view_end_across(looks.views, looks.n);
 	}
 	return ret;
 }

@@ -13,7 +13,10 @@
 #include <errno.h>
 #include <string.h>
 
-#define VIEWS_PER_TREE 2u /* the epoch word, and the top of the array that it should name */
+#define VIEWS_PER_TREE 2u /* the epoch word; the size and the top of the array that it names */
+#define TREES_AT_ONCE (TRANSPORT_VECTOR / VIEWS_PER_TREE)
+
+static_assert(WIRE_LINE % 8 == 0, "the top lies a line behind the size word");
 
 static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
 {
@@ -49,6 +52,34 @@ static uint32_t top_nodes(const struct sumtree *tree)
 	return tree->nodes[tree->geo.levels];
 }
 
+/* The size word, a line, the top level: from here on. */
+static uint64_t head_off(const struct sumtree *tree, const struct epoch *ep)
+{
+	return node_size_off(tree, ep->number & 1);
+}
+
+static uint32_t head_bytes(const struct sumtree *tree)
+{
+	return (uint32_t)tree->level_off[tree->geo.levels] + top_nodes(tree) * 8;
+}
+
+/* What a tree says about itself. */
+struct top {
+	uint64_t total;
+	int64_t size;
+};
+
+/* From the first bytes of an inner array. */
+static struct top take_head(const struct sumtree *tree, const void *head, uint64_t *to)
+{
+	const uint8_t *bytes = head;
+	const struct rword64 *size = head;
+	uint64_t top_off = tree->level_off[tree->geo.levels];
+
+	return (struct top){ .total = copy_clamped(to, words_at(bytes, top_off), top_nodes(tree)),
+			     .size = (int64_t)rword64_load_relaxed(size) };
+}
+
 static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *spare)
 {
 	return shard < TOPS_KEPT ? tops->kept[shard] : spare;
@@ -56,13 +87,12 @@ static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *s
 
 /* -------- in place -------- */
 
-static uint64_t top_in_place(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
+static struct top top_in_place(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
 {
 	const uint8_t *base = tree->region->base;
 
 	see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
-	return copy_clamped(to, words_at(base, node_off(tree, ep->number & 1, tree->geo.levels, 0)),
-			    top_nodes(tree));
+	return take_head(tree, base + head_off(tree, ep), to);
 }
 
 /* -------- through the transport -------- */
@@ -73,13 +103,13 @@ static void aim_views(struct transport_view views[VIEWS_PER_TREE], const struct 
 	views[0] = (struct transport_view){ .region = ep->region, .off = ep->word_off, .len = 8 };
 	views[1] = (struct transport_view){
 		.region = tree->region,
-		.off = node_off(tree, ep->number & 1, tree->geo.levels, 0),
-		.len = top_nodes(tree) * 8,
+		.off = head_off(tree, ep),
+		.len = head_bytes(tree),
 	};
 }
 
 /* One tree; once more when the epoch word names the other array. */
-static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, uint64_t *total_out)
+static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, struct top *top_out)
 {
 	for (int tries = 0; tries < 3; tries++) {
 		struct transport_view views[VIEWS_PER_TREE];
@@ -91,7 +121,7 @@ static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, 
 		if (ret)
 			return ret;
 		same = see_epoch(ep, rword64_load_acquire(views[0].ptr));
-		*total_out = copy_clamped(to, views[1].ptr, top_nodes(tree));
+		*top_out = take_head(tree, views[1].ptr, to);
 		transport_view_end(tree->region->tr);
 		if (same)
 			break;
@@ -99,89 +129,97 @@ static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, 
 	return 0;
 }
 
-/* How many trees from t on can be read in one call. */
-static uint32_t trees_together(const struct forest *from, uint32_t t)
-{
-	const struct transport *tr = from->trees[t].region->tr;
-	uint32_t n = 0;
+/* Trees to be read together, whatever transports they are on. */
+struct batch {
+	uint32_t n;
+	uint32_t tree[TREES_AT_ONCE];
+};
 
-	while (t + n < from->n && n < TRANSPORT_VECTOR / VIEWS_PER_TREE &&
-	       from->trees[t + n].region->tr == tr && !from->trees[t + n].region->base)
-		n++;
-	return n;
+/* Until all are known before[t + 1] is the mass of tree t alone. */
+static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
+{
+	tops->before[t + 1] = top.total;
+	tops->size += top.size;
 }
 
-/* The trees t .. t + n - 1, of one transport. */
-static int view_tops(struct sumtree_tops *tops, uint32_t t, uint32_t n, uint64_t *totals_out)
+static int view_batch(struct sumtree_tops *tops, struct batch *batch)
 {
 	struct transport_view views[TRANSPORT_VECTOR];
-	const struct sumtree *trees = tops->from->trees + t;
-	struct epoch *epochs = tops->from->epochs + t;
+	const struct forest *from = tops->from;
 	uint64_t spare[TREE_TOP_MAX];
-	bool again[TRANSPORT_VECTOR / VIEWS_PER_TREE];
+	struct batch again = { .n = 0 };
+	size_t n_views = (size_t)batch->n * VIEWS_PER_TREE;
 	int ret;
 
-	for (uint32_t i = 0; i < n; i++)
-		aim_views(&views[i * VIEWS_PER_TREE], &trees[i], &epochs[i]);
-	ret = transport_view(trees->region->tr, views, (size_t)n * VIEWS_PER_TREE);
+	for (uint32_t i = 0; i < batch->n; i++)
+		aim_views(&views[i * VIEWS_PER_TREE], &from->trees[batch->tree[i]],
+			  &from->epochs[batch->tree[i]]);
+	ret = transport_view_across(views, n_views);
 	if (ret)
 		return ret;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < batch->n; i++) {
 		const struct transport_view *view = &views[i * VIEWS_PER_TREE];
+		uint32_t t = batch->tree[i];
 
-		again[i] = !see_epoch(&epochs[i], rword64_load_acquire(view[0].ptr));
-		totals_out[i] = copy_clamped(kept_top(tops, t + i, spare), view[1].ptr,
-					     top_nodes(&trees[i]));
+		if (see_epoch(&from->epochs[t], rword64_load_acquire(view[0].ptr)))
+			note_top(tops, t,
+				 take_head(&from->trees[t], view[1].ptr, kept_top(tops, t, spare)));
+		else
+			again.tree[again.n++] = t;
 	}
-	transport_view_end(trees->region->tr);
-	for (uint32_t i = 0; ret == 0 && i < n; i++)
-		if (again[i])
-			ret = view_top(&trees[i], &epochs[i], kept_top(tops, t + i, spare),
-				       &totals_out[i]);
+	transport_view_end_across(views, n_views);
+	for (uint32_t i = 0; ret == 0 && i < again.n; i++) {
+		uint32_t t = again.tree[i];
+		struct top top;
+
+		ret = view_top(&from->trees[t], &from->epochs[t], kept_top(tops, t, spare), &top);
+		if (ret == 0)
+			note_top(tops, t, top);
+	}
+	batch->n = 0;
 	return ret;
 }
 
 /* -------- both -------- */
 
-/* Reads the trees from t on that can be read together; how many, or an error. */
-static int read_some(struct sumtree_tops *tops, uint32_t t, struct transport_set *used,
-		     uint64_t *totals_out)
+static int read_tops(struct sumtree_tops *tops, const struct forest *from)
 {
-	const struct sumtree *tree = &tops->from->trees[t];
+	struct batch batch = { .n = 0 };
+	struct transport_set used;
 	uint64_t spare[TREE_TOP_MAX];
-	uint32_t n;
-	int ret;
+	int ret = 0;
 
-	if (transport_is_forked(tree->region->tr))
-		return error_set(-ECHILD, "sum tree: opened before a fork");
-	if (!tree->region->base) {
-		n = trees_together(tops->from, t);
-		ret = view_tops(tops, t, n, totals_out);
-		return ret ? ret : (int)n;
+	used.n = 0;
+	for (uint32_t t = 0; ret == 0 && t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+
+		if (transport_is_forked(tree->region->tr))
+			return error_set(-ECHILD, "sum tree: opened before a fork");
+		if (!tree->region->base) {
+			batch.tree[batch.n++] = t;
+			ret = batch.n == TREES_AT_ONCE ? view_batch(tops, &batch) : 0;
+			continue;
+		}
+		note_top(tops, t, top_in_place(tree, &from->epochs[t], kept_top(tops, t, spare)));
+		transport_account(tree->region->tr, transport_set_add(&used, tree->region->tr),
+				  VIEWS_PER_TREE, 8 + (uint64_t)head_bytes(tree));
 	}
-	totals_out[0] = top_in_place(tree, &tops->from->epochs[t], kept_top(tops, t, spare));
-	transport_account(tree->region->tr, transport_set_add(used, tree->region->tr),
-			  VIEWS_PER_TREE, 8 + (uint64_t)top_nodes(tree) * 8);
-	return 1;
+	return ret == 0 && batch.n ? view_batch(tops, &batch) : ret;
 }
 
 int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 {
-	uint64_t totals[TRANSPORT_VECTOR / VIEWS_PER_TREE] = { 0 };
-	struct transport_set used;
+	int ret;
 
-	used.n = 0;
 	tops->from = from;
 	tops->shard = UINT32_MAX;
+	tops->size = 0;
 	tops->before[0] = 0;
-	for (uint32_t t = 0; t < from->n;) {
-		int n = read_some(tops, t, &used, totals);
-
-		if (n < 0)
-			return n;
-		for (int i = 0; i < n; i++, t++)
-			tops->before[t + 1] = tops->before[t] + totals[i];
-	}
+	ret = read_tops(tops, from);
+	if (ret)
+		return ret;
+	for (uint32_t t = 0; t < from->n; t++)
+		tops->before[t + 1] += tops->before[t];
 	return 0;
 }
 
@@ -190,6 +228,7 @@ int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
 	const struct sumtree *tree = &tops->from->trees[shard];
 	uint32_t n = top_nodes(tree);
 	uint64_t total = 0;
+	struct top top;
 	int ret = 0;
 
 	if (tops->shard == shard)
@@ -199,10 +238,9 @@ int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
 	else if (tree->region->base)
 		top_in_place(tree, &tops->from->epochs[shard], tops->value);
 	else
-		ret = view_top(tree, &tops->from->epochs[shard], tops->value, &total);
+		ret = view_top(tree, &tops->from->epochs[shard], tops->value, &top);
 	if (ret)
 		return ret;
-	total = 0;
 	for (uint32_t k = 0; k <= TREE_TOP_MAX; k++) {
 		tops->prefix[k] = k < n ? total : UINT64_MAX;
 		total += k < n ? tops->value[k] : 0;

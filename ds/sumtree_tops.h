@@ -12,12 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TOPS_KEPT 32u /* shards whose top is kept as read; of more, it is read again */
+#define TOPS_KEPT 128u /* shards whose top is kept as read; of more, it is read again */
 
 struct sumtree_tops {
 	const struct forest *from;
 	/* Mass of the shards before each, 2^62 x 2^10 at most; the last is all of it. */
 	unsigned __int128 before[TABLE_MAX_SHARDS + 1];
+	int64_t size; /* live leaves, by the size words */
 	uint64_t kept[TOPS_KEPT][TREE_TOP_MAX];
 
 	/* The shard that the last draw fell in. */
@@ -34,7 +35,10 @@ struct top_pick {
 	double ratio; /* of what the shard's sum was and is */
 };
 
-/* Reads all tops and refreshes the epochs. Cost: 1 phase, counted in place, too. */
+/*
+ * Reads all tops and sizes and refreshes the epochs. Cost: 1 phase for 128 shards, of any
+ * transports, and one for each whose epoch names another array since; counted in place, too.
+ */
 RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from);
 
 static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *tops)
