@@ -1,12 +1,13 @@
 /*
- * Writer: what append.c (rows and items) and writer.c (open, close, blocks) share.
+ * Writer: what append.c (calls), put.c (rows and items), stream.c (blocks) and writer.c (open,
+ * close) share.
  */
 #ifndef RLV_CLIENT_APPEND_H
 #define RLV_CLIENT_APPEND_H
 
+#include "client/admission.h"
 #include "client/handle.h"
 
-#include "ds/limiter.h"
 #include "ds/ring.h"
 
 #define WRITER_CHUNK TRANSPORT_VECTOR /* rows that one round of an append takes at most */
@@ -24,13 +25,14 @@ struct row_meta {
  */
 struct stream {
 	struct block blk;
+	bool direct; /* its rows are built in place */
 	struct row_meta meta;
-	uint8_t *head; /* transports without addressable rows: the last window_max-1 rows */
-	uint32_t next_shard;
+	uint8_t *head; /* the last window_max-1 rows, unless they can be had from a direct block */
+	bool has_past; /* there are any */
 	uint32_t step; /* of the next row in its episode */
 	bool in_episode;
 	bool open_window;   /* rows since the last completion: end_episode has work */
-	uint32_t planned;   /* rows of the call in progress */
+	uint32_t planned;   /* rows of the call in progress that are not in a block yet */
 	uint32_t staged;    /* where they begin in the writer's stage */
 	uint32_t plan_step; /* step and in_episode after them */
 	bool plan_in_episode;
@@ -47,30 +49,80 @@ struct rlv_writer {
 	struct stream *streams;
 	uint32_t n_streams;
 	uint32_t future_max;
-	bool has_obs; /* next observations come from later rows */
-	bool direct;  /* rows are built in place */
-	bool dead;    /* fenced */
+	bool has_obs;     /* next observations come from later rows */
+	bool addressable; /* all shards are */
+	bool dead;        /* fenced, and it was too late for another slot */
 	int64_t timeout_ns;
 	uint8_t *stage; /* rows under construction where not direct */
 	size_t stage_bytes;
-	struct limiter limiters[RING_MAX_VIEWS];
+	struct admission admissions[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
+	uint32_t admitted[RING_MAX_VIEWS];       /* items of the call in progress */
 	uint64_t max_quanta[RING_MAX_VIEWS];     /* running maxima as this call found them */
 	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
+	uint64_t maxima_ns;                      /* when they were read over a wire */
+	int64_t *credit;                         /* of each shard, for the next block */
+	uint64_t *published;                     /* items in each shard */
+	uint32_t n_credit;
 	struct ring_counters ring;
 	struct rlv_stats stats;
 };
 
-/* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
-RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns);
+/* Steps of a call: rows [first, first + n) of the source. */
+struct source {
+	const struct rlv_steps *steps; /* NULL = filler rows */
+	uint32_t first;
+	uint32_t n;
+};
+
+/* Rows for n streams: src is the first one's, each other's begin one row later. */
+struct put {
+	struct stream *streams;
+	uint32_t n;
+	struct source src;
+	uint64_t deadline_ns;
+};
+
+/* -------- put.c -------- */
+
+/* What new items without a TD error get. Over a wire it is not asked in each call. */
+RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
+
+/* Blocks with room for all streams. -ETIMEDOUT, -EHOSTDOWN. */
+RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
+
+/*
+ * Puts all rows, or none: every stream has room. -EAGAIN: the limiter of view *refused_view refuses
+ * now; -EINVAL: it would never admit so many; those of handle_enter.
+ */
+RLV_MUST_CHECK int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view);
+
+/* -------- append.c -------- */
 
 /* Appends n filler rows, which complete the windows that wait for later steps. */
 RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n);
 
+/* -------- stream.c -------- */
+
+/* Memory of a stream. -ENOMEM; fini may be called all the same. */
+RLV_MUST_CHECK int stream_init(const struct rlv_writer *w, struct stream *st);
+void stream_fini(struct stream *st);
+
+/* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
+RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns);
+
+static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
+{
+	return st->blk.acc && st->blk.used < w->h.desc->block;
+}
+
+/* Lets go of blocks in a shard, without closing them; what windows still need of them is kept. */
+void writer_drop_blocks(struct rlv_writer *w, const struct access *acc);
+
 /* Stores the crc of a complete row. */
 void writer_seal_row(const struct table_desc *desc, uint8_t *row);
 
-/* Not direct: remembers the last window_max-1 rows out of n staged ones. */
-void writer_keep_head(struct rlv_writer *w, struct stream *st, uint32_t n);
+/* Not direct: remembers the last window_max-1 rows, n of them staged. */
+void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n);
 
 #endif

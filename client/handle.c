@@ -1,6 +1,10 @@
 #include "client/handle.h"
 
+#include "ds/fence.h"
+#include "ds/slot.h"
+
 #include "base/alloc.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,85 +12,343 @@
 
 #define BACKOFF_FIRST_NS 20000u
 #define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
+#define PATIENCE_PART 8     /* of a call's time, for one question to the server */
+#define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
+#define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
 
-static int open_accesses(struct handle *h, uint32_t view_mask, const struct tree_deltas_opts *defer)
+/* -------- accesses -------- */
+
+static int make_room(struct handle *h)
 {
-	h->access = mem_array(h->nodes.n_shards, sizeof(struct access));
-	if (!h->access)
-		return error_set(-ENOMEM, "%u shards: no memory", h->nodes.n_shards);
-	for (; h->n_shards < h->nodes.n_shards; h->n_shards++) {
-		uint32_t s = h->n_shards;
-		int ret =
-			access_open(&h->access[s], h->nodes.shards[s], h->owner, view_mask, defer);
+	struct access **access;
 
-		if (ret)
-			return ret;
-	}
+	if (h->n_access >= h->nodes.n_shards)
+		return 0;
+	access = mem_resize(h->access, h->nodes.n_shards * sizeof(struct access *));
+	if (!access)
+		return error_set(-ENOMEM, "%u shards: no memory", h->nodes.n_shards);
+	for (uint32_t s = h->n_access; s < h->nodes.n_shards; s++)
+		access[s] = NULL;
+	h->access = access;
+	h->n_access = h->nodes.n_shards;
 	return 0;
+}
+
+static int open_access(struct handle *h, uint32_t s)
+{
+	struct access *acc = mem_alloc(sizeof(*acc));
+	int ret;
+
+	if (!acc)
+		return error_set(-ENOMEM, "shard %u: no memory", s);
+	ret = access_open(acc, h->nodes.shards[s], h->slot.owner, h->view_mask, &h->defer);
+	if (ret) {
+		mem_free(acc);
+		return ret;
+	}
+	h->access[s] = acc;
+	return 0;
+}
+
+static void close_access(struct handle *h, uint32_t s)
+{
+	if (s >= h->n_access || !h->access[s])
+		return;
+	access_close(h->access[s]);
+	mem_free(h->access[s]);
+	h->access[s] = NULL;
+}
+
+static int open_accesses(struct handle *h)
+{
+	int ret = make_room(h);
+
+	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
+		if (h->nodes.shards[s])
+			ret = open_access(h, s);
+	return ret;
 }
 
 static void close_accesses(struct handle *h)
 {
-	for (uint32_t s = 0; s < h->n_shards; s++)
-		access_close(&h->access[s]);
+	for (uint32_t s = 0; s < h->n_access; s++)
+		close_access(h, s);
 	mem_free(h->access);
 	h->access = NULL;
-	h->n_shards = 0;
+	h->n_access = 0;
 }
 
-int handle_open(struct handle *h, struct rlv_table *table, uint32_t view_mask,
-		const struct tree_deltas_opts *defer)
+/* -------- shards that come and go -------- */
+
+/*
+ * What we left behind when the connection ended: blocks open in our name, which nobody else may
+ * claim, and a call half done, whose additions to the sums are lost.
+ */
+static int tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
+{
+	struct shard *shard = h->nodes.shards[s];
+	uint32_t closed;
+	int ret = fence_close_blocks(shard, h->slot.owner, &closed);
+
+	if (ret == 0 && slot->promise != SLOT_IDLE)
+		ret = shard_mark_dirty(shard);
+	return ret;
+}
+
+static int join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
+{
+	int ret = tidy_shard(h, s, slot);
+
+	if (ret == 0)
+		ret = open_access(h, s);
+	if (ret == 0 && slot->promise != SLOT_IDLE)
+		ret = epoch_leave(&h->access[s]->epoch);
+	if (ret)
+		close_access(h, s);
+	return ret;
+}
+
+static int join(void *ctx, uint32_t s)
+{
+	struct handle *h = ctx;
+	struct slot_info slot;
+	int ret = make_room(h);
+
+	if (ret || h->fenced)
+		return ret;
+	ret = slot_read(h->nodes.shards[s], h->slot.owner - 1, &slot);
+	if (ret)
+		return ret;
+	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
+		return join_with(h, s, &slot);
+	h->fenced = true; /* here at least: then it gets another slot everywhere */
+	return 0;
+}
+
+static void leave_access(struct handle *h, uint32_t s)
+{
+	if (s >= h->n_access || !h->access[s])
+		return;
+	if (h->user->leave)
+		h->user->leave(h, s);
+	close_access(h, s);
+}
+
+static void leave(void *ctx, uint32_t s)
+{
+	struct handle *h = ctx;
+
+	h->lost++;
+	leave_access(h, s);
+}
+
+static const struct node_hooks hooks = { .join = join, .leave = leave };
+
+/* -------- a new slot -------- */
+
+/* Where we still are who we were, the old slot is left in order. */
+static void leave_all(struct handle *h)
+{
+	for (uint32_t s = 0; s < h->n_access; s++) {
+		struct access *acc = h->access[s];
+		uint32_t closed;
+
+		if (!acc)
+			continue;
+		if (h->user->leave)
+			h->user->leave(h, s);
+		if (access_flush(acc) || fence_close_blocks(acc->shard, acc->owner, &closed))
+			log_debug("leave shard %u: %s", s, error_last());
+		close_access(h, s);
+	}
+}
+
+static int reattach(struct handle *h)
+{
+	struct meta *meta = h->table->store->meta;
+	uint32_t old = h->slot.owner;
+	int ret;
+
+	leave_all(h);
+	h->slot.owner = 0;
+	if (old && meta->ops->slot_put(meta, h->desc, old))
+		log_debug("put slot %u back: %s", old, error_last());
+	ret = meta->ops->slot_get(meta, h->desc, &h->slot);
+	if (ret)
+		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
+				    "this handle was fenced, and no new slot is to be had: ");
+	ret = open_accesses(h);
+	if (ret)
+		return ret;
+	h->fenced = false;
+	h->nodes.version++;
+	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old,
+		 h->slot.owner);
+	return 0;
+}
+
+/* -------- open, close -------- */
+
+/* With fresh grants: those of the table may be of another life of a node, or of us. */
+static int open_nodes(struct handle *h)
+{
+	struct rlv_store *store = h->table->store;
+	struct meta_table place;
+	int ret = store->meta->ops->refresh(store->meta, h->desc, 0, &place);
+
+	if (ret)
+		return ret;
+	ret = node_set_open(store->meta, h->desc, &place, store->timeout_ns, &h->nodes);
+	meta_table_fini(&place);
+	return ret;
+}
+
+int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
 {
 	struct meta *meta = table->store->meta;
 	int ret;
 
-	ret = node_set_check(&table->nodes);
-	if (ret)
-		return ret;
 	memset(h, 0, sizeof(*h));
 	h->table = table;
 	h->desc = &table->place.desc;
+	h->view_mask = opts->view_mask;
+	h->defer = opts->defer;
+	h->user = opts->user;
 	h->clock = clock_monotonic();
-	ret = node_set_open(meta, &table->place, table->store->timeout_ns, &h->nodes);
+	ret = open_nodes(h);
 	if (ret)
 		return ret;
-	ret = meta->ops->slot_get(meta, &table->place, &h->owner);
+	ret = node_set_check(&h->nodes);
+	if (ret == 0)
+		ret = meta->ops->slot_get(meta, h->desc, &h->slot);
 	if (ret)
 		goto err_close_nodes;
-	ret = open_accesses(h, view_mask, defer);
+	ret = open_accesses(h);
 	if (ret)
 		goto err_put_slot;
+	h->nodes.hooks = &hooks;
+	h->nodes.ctx = h;
+	h->version = h->nodes.version;
+	atomic_init(&h->watch.layout, h->nodes.layout);
+	if (meta->ops->watch)
+		meta->ops->watch(meta, &h->watch);
 	table_handle_get(table);
 	return 0;
 
 err_put_slot:
 	close_accesses(h);
-	if (meta->ops->slot_put(meta, &table->place, h->owner))
-		error_prefix(ret, "slot %u stays taken until this process ends: ", h->owner);
+	if (meta->ops->slot_put(meta, h->desc, h->slot.owner))
+		error_prefix(ret, "slot %u stays taken until this process ends: ", h->slot.owner);
 err_close_nodes:
 	node_set_close(&h->nodes);
 	return ret;
 }
 
+static bool is_forked(const struct handle *h)
+{
+	const struct transport *tr = node_set_any(&h->nodes);
+
+	return tr && transport_is_forked(tr);
+}
+
 int handle_close(struct handle *h)
 {
 	struct meta *meta = h->table->store->meta;
-	int ret;
+	int ret = 0;
 
 	close_accesses(h);
-	if (transport_is_forked(h->nodes.transports[0]))
+	if (meta->ops->unwatch)
+		meta->ops->unwatch(meta, &h->watch);
+	if (is_forked(h))
 		ret = error_set(-ECHILD,
 				"this handle was opened before fork(): it is the parent's");
-	else
-		ret = meta->ops->slot_put(meta, &h->table->place, h->owner);
+	else if (h->slot.owner)
+		ret = meta->ops->slot_put(meta, h->desc, h->slot.owner);
 	node_set_close(&h->nodes);
 	table_handle_put(h->table);
 	return ret;
 }
 
-int handle_check(const struct handle *h)
+/* -------- calls -------- */
+
+static int64_t patience(int64_t timeout_ns)
 {
-	return node_set_check(&h->nodes);
+	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / PATIENCE_PART;
+
+	if (part < PATIENCE_LEAST_NS)
+		return PATIENCE_LEAST_NS;
+	return part < PATIENCE_MOST_NS ? part : PATIENCE_MOST_NS;
+}
+
+static int tell_user(struct handle *h)
+{
+	int ret = make_room(h);
+
+	if (ret == 0)
+		ret = h->user->moved(h);
+	if (ret)
+		return ret;
+	h->version = h->nodes.version;
+	/* Relaxed: the server learns that we have taken it up, a moment later or sooner. */
+	atomic_store_explicit(&h->watch.layout, h->nodes.layout, memory_order_relaxed);
+	return 0;
+}
+
+static int enter_slowly(struct handle *h, int64_t timeout_ns)
+{
+	int ret = 0;
+
+	node_set_drop(&h->nodes);
+	if (node_set_is_due(&h->nodes))
+		ret = node_set_heal(&h->nodes, patience(timeout_ns));
+	if (ret == 0 && h->fenced && h->nodes.n_up > 0)
+		ret = reattach(h);
+	if (ret == 0 && h->version != h->nodes.version)
+		ret = tell_user(h);
+	if (ret)
+		return ret;
+	return h->nodes.n_up ? 0
+			     : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+					 h->desc->name, h->nodes.n_shards);
+}
+
+int handle_enter(struct handle *h, int64_t timeout_ns)
+{
+	int ret = node_set_check(&h->nodes);
+
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
+	if (ret == 0 && !node_set_is_due(&h->nodes) && !h->fenced && h->version == h->nodes.version)
+		return 0;
+	return enter_slowly(h, timeout_ns);
+}
+
+int handle_recover(struct handle *h, int error, int64_t timeout_ns)
+{
+	if (error == 0 || error == -ECHILD || error == -ESTALE || !node_set_has_broken(&h->nodes))
+		return error;
+	return enter_slowly(h, timeout_ns);
+}
+
+bool handle_may_heal(const struct handle *h, int error)
+{
+	if (error == -EOWNERDEAD)
+		return h->fenced;
+	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
+}
+
+int handle_flush(struct handle *h)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < h->n_access; s++) {
+		if (!h->access[s])
+			continue;
+		ret = access_flush(h->access[s]);
+		if (ret && h->access[s]->shard->tree->tr->broken)
+			ret = 0;
+	}
+	return ret;
 }
 
 int handle_failed(struct access *acc, int error)
@@ -126,4 +388,5 @@ void handle_stats(const struct handle *h, struct rlv_stats *stats)
 	stats->cas_failed = sum.cas_failed;
 	stats->read_bytes = sum.read_bytes;
 	stats->write_bytes = sum.write_bytes;
+	stats->shards_lost = h->lost;
 }

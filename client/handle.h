@@ -1,34 +1,77 @@
 /*
  * Handle: what a writer and a sampler have in common: a client slot, connections and shards of
- * their own, and an access to each shard.
+ * their own, and an access to each shard that is open.
+ *
+ * A call begins with handle_enter. Where one of its steps fails, handle_recover says whether a node
+ * is to blame: then its shards are closed, and the step is made again over the rest. A shard that
+ * comes back is joined with the slot that we have there; if that is not ours any more, the handle
+ * takes another slot in all of them (a fenced client is a new one).
  */
 #ifndef RLV_CLIENT_HANDLE_H
 #define RLV_CLIENT_HANDLE_H
 
 #include "client/store.h"
 
+struct handle;
+
+/* What a writer or sampler does when shards come and go. */
+struct handle_user {
+	/* The shard's access ends here: let go of blocks in it. Addressable rows can be read. NULL =
+	   there are none. */
+	void (*leave)(struct handle *h, uint32_t shard);
+	/* Open shards, the control shard or the slot changed: what was derived is made anew. */
+	int (*moved)(struct handle *h);
+};
+
 struct handle {
 	struct rlv_table *table;
 	const struct table_desc *desc; /* shard 0's */
 	struct node_set nodes;
-	struct access *access; /* one for each shard */
-	uint32_t n_shards;
-	uint32_t owner; /* 0 = none */
+	struct access **access; /* by shard; NULL where it is not open */
+	uint32_t n_access;
+	struct meta_slot slot; /* owner 0 = none */
+	bool fenced;           /* the slot is not ours any more */
+	uint32_t view_mask;
+	struct tree_deltas_opts defer;
+	const struct handle_user *user;
+	uint64_t version; /* of nodes, that `moved` was told of */
+	uint64_t lost;    /* shards that became unreachable */
+	struct meta_watch watch;
 	const struct clock *clock;
 };
 
-/* view_mask: views whose leaves this handle changes. -ENOSPC: every client slot is taken. */
-RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table, uint32_t view_mask,
-			       const struct tree_deltas_opts *defer);
+struct handle_opts {
+	uint32_t view_mask; /* views whose leaves this handle changes */
+	struct tree_deltas_opts defer;
+	const struct handle_user *user;
+};
+
+/* h is where it will stay. -ENOSPC: every client slot is taken. */
+RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
+			       const struct handle_opts *opts);
 
 /* Gives the slot back. The caller has flushed. The first error, but always closes. */
 RLV_MUST_CHECK int handle_close(struct handle *h);
 
 /*
- * First line of every call on a handle: -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN.
- * Cost: one load for each shard.
+ * First line of every call on a handle: -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: no
+ * shard can be reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one load for
+ * each addressable shard; while something is away, now and then a question to the server, of a
+ * small part of timeout_ns.
  */
-RLV_MUST_CHECK int handle_check(const struct handle *h);
+RLV_MUST_CHECK int handle_enter(struct handle *h, int64_t timeout_ns);
+
+/*
+ * A step failed. 0: because of a node that is gone, and the rest goes on. Else an error: this one,
+ * or that of handle_enter.
+ */
+RLV_MUST_CHECK int handle_recover(struct handle *h, int error, int64_t timeout_ns);
+
+/* May an error of the two be another in a moment? */
+bool handle_may_heal(const struct handle *h, int error);
+
+/* Adds what the accesses hold of updates to the trees. Shards that break meanwhile are left out. */
+RLV_MUST_CHECK int handle_flush(struct handle *h);
 
 /*
  * Passes the result of a change on. A lost answer (-EIO) may be a change that the sums never hear

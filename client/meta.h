@@ -10,45 +10,89 @@
 
 #include "relive/relive.h"
 
+#include <stdatomic.h>
+
 #define META_NODE_URI_BYTES 256
+#define META_WEIGHT_FULL 1000u /* of a shard that takes its whole share of new blocks */
 
 /* Where one shard lives and what lets this client attach its two regions. */
 struct meta_shard {
-	char node_uri[META_NODE_URI_BYTES]; /* for transport_open; shards of one node share it */
+	char node_uri[META_NODE_URI_BYTES]; /* for connect; shards of one node share it */
+	char node[RLV_NAME_BYTES];          /* its name, for people */
 	struct region_grant tree;
 	struct region_grant rows;
+	uint32_t state;       /* enum rlv_shard_state; without grants unless ACTIVE or DRAINING */
+	uint32_t weight;      /* now; rises to META_WEIGHT_FULL ... */
+	uint64_t ramp_ns;     /* ... within so long */
+	uint64_t incarnation; /* of the node's life that has it */
 };
 
 struct meta_table {
-	struct table_desc desc; /* shard 0's */
-	uint32_t n_shards;
+	struct table_desc desc;    /* shard 0's */
+	uint32_t n_shards;         /* numbers ever used: may be more than desc.n_shards */
 	struct meta_shard *shards; /* owned: meta_table_fini */
+	uint32_t control;          /* shard whose limiter words count */
+	uint64_t layout;           /* version of all that, grants apart */
+};
+
+/* What of a table's plan the server may have to do again. */
+struct meta_wishes {
+	bool auto_shards; /* one for each memory node */
+	uint32_t block;
+	const uint16_t *fanout;
+};
+
+/* A client slot: whose it is stands in every shard. */
+struct meta_slot {
+	uint32_t owner; /* 1.. */
+	uint64_t lease; /* as the slot names it */
+};
+
+/* Somebody who takes layouts up: the server hears of the oldest one in use. */
+struct meta_watch {
+	struct meta_watch *next;
+	_Atomic uint64_t layout;
 };
 
 struct meta;
 
 struct meta_ops {
 	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. */
-	int (*create)(struct meta *meta, const struct table_desc *desc, struct meta_table *out);
+	int (*create)(struct meta *meta, const struct table_desc *desc,
+		      const struct meta_wishes *wishes, struct meta_table *out);
 	int (*open)(struct meta *meta, const char *name, struct meta_table *out);
+	/* As open, for who has the table open: fresh grants, and where things are now. Never waits
+	   longer, nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped. */
+	int (*refresh)(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+		       struct meta_table *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
-	/* A client slot for one handle, live in all shards when this returns: owner id 1.. */
-	int (*slot_get)(struct meta *meta, const struct meta_table *table, uint32_t *owner_out);
+	/* A connection to a memory node. */
+	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
+		       struct transport **tr_out);
+
+	/* A client slot for one handle, live in all shards that are up when this returns. */
+	int (*slot_get)(struct meta *meta, const struct table_desc *desc,
+			struct meta_slot *slot_out);
 	/* The handle closed cleanly: its slot is free again. */
-	int (*slot_put)(struct meta *meta, const struct meta_table *table, uint32_t owner);
+	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner);
 
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
+
+	/* Puts a watch on the list and takes it off; NULL where layouts never change. */
+	void (*watch)(struct meta *meta, struct meta_watch *watch);
+	void (*unwatch)(struct meta *meta, struct meta_watch *watch);
 };
 
 /* Head of every implementation. Thread: any; each call takes the implementation's lock. */
 struct meta {
 	const struct meta_ops *ops;
-	struct transport_target *target; /* embed: for transport_open; else NULL */
+	struct transport_target *target; /* embed; else NULL */
 	uint64_t client_id;              /* lease at the server */
+	_Atomic uint64_t layout;         /* the newest heard of: a hint to ask, relaxed */
 };
 
 RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts *opts,

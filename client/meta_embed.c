@@ -182,6 +182,10 @@ static int fill_place(struct embed *embed, const struct embed_table *table, stru
 		struct meta_shard *shard = &place.shards[s];
 
 		strcpy(shard->node_uri, "embed:");
+		strcpy(shard->node, "embed");
+		shard->state = RLV_SHARD_ACTIVE;
+		shard->weight = META_WEIGHT_FULL;
+		shard->incarnation = target->incarnation;
 		ret = target->ops->grant(target, EMBED_CLIENT, table->shards[s]->tree->id,
 					 RIGHT_ALL, &shard->tree);
 		if (ret == 0)
@@ -247,11 +251,13 @@ static int create_locked(struct embed *embed, const struct table_desc *desc, str
 	return ret ? ret : fill_place(embed, table, out);
 }
 
-static int embed_create(struct meta *meta, const struct table_desc *desc, struct meta_table *out)
+static int embed_create(struct meta *meta, const struct table_desc *desc,
+			const struct meta_wishes *wishes, struct meta_table *out)
 {
 	struct embed *embed = embed_of(meta);
 	int ret;
 
+	(void)wishes; /* there is one node: nothing to plan again */
 	lock_acquire(&embed->lock, &embed_lock);
 	ret = create_locked(embed, desc, out);
 	lock_release(&embed->lock, &embed_lock);
@@ -270,6 +276,18 @@ static int embed_open_table(struct meta *meta, const char *name, struct meta_tab
 		    : error_set(-ENOENT, "no table %s in this store", name);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
+}
+
+static int embed_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
+			 struct transport **tr_out)
+{
+	const struct transport_opts opts = {
+		.target = meta->target,
+		.client_id = EMBED_CLIENT,
+		.timeout_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+	};
+
+	return transport_open(node_uri, &opts, tr_out);
 }
 
 /* The first lap of the next table under this id: above any that the shards have used. */
@@ -380,38 +398,56 @@ static int slot_put_locked(const struct embed_table *table, uint32_t owner)
 }
 
 /* NULL if the table was dropped, or another one has its id now. */
-static const struct embed_table *find_by_place(const struct embed *embed,
-					       const struct meta_table *place)
+static const struct embed_table *find_same(const struct embed *embed, const struct table_desc *desc)
 {
-	const struct embed_table *table = embed->tables[place->desc.table_id];
+	const struct embed_table *table = embed->tables[desc->table_id];
 
-	if (table && memcmp(table->desc.uuid, place->desc.uuid, sizeof(table->desc.uuid)) == 0)
+	if (table && memcmp(table->desc.uuid, desc->uuid, sizeof(table->desc.uuid)) == 0)
 		return table;
 	return NULL;
 }
 
-static int embed_slot_get(struct meta *meta, const struct meta_table *place, uint32_t *owner_out)
+/* Nothing of it ever moves, but it may have been dropped. */
+static int embed_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+			 struct meta_table *out)
+{
+	struct embed *embed = embed_of(meta);
+	const struct embed_table *table;
+	int ret;
+
+	(void)timeout_ns;
+	lock_acquire(&embed->lock, &embed_lock);
+	table = find_same(embed, desc);
+	ret = table ? fill_place(embed, table, out)
+		    : error_set(-ESTALE, "table %s was dropped", desc->name);
+	lock_release(&embed->lock, &embed_lock);
+	return ret;
+}
+
+static int embed_slot_get(struct meta *meta, const struct table_desc *desc,
+			  struct meta_slot *slot_out)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
 	int ret;
 
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_by_place(embed, place);
-	ret = table ? slot_get_locked(embed, table, owner_out)
-		    : error_set(-ESTALE, "table %s was dropped", place->desc.name);
+	table = find_same(embed, desc);
+	ret = table ? slot_get_locked(embed, table, &slot_out->owner)
+		    : error_set(-ESTALE, "table %s was dropped", desc->name);
 	lock_release(&embed->lock, &embed_lock);
+	slot_out->lease = EMBED_CLIENT;
 	return ret;
 }
 
-static int embed_slot_put(struct meta *meta, const struct meta_table *place, uint32_t owner)
+static int embed_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
 	int ret = 0;
 
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_by_place(embed, place);
+	table = find_same(embed, desc);
 	if (table)
 		ret = slot_put_locked(table, owner);
 	lock_release(&embed->lock, &embed_lock);
@@ -487,8 +523,10 @@ static void embed_close(struct meta *meta)
 static const struct meta_ops embed_ops = {
 	.create = embed_create,
 	.open = embed_open_table,
+	.refresh = embed_refresh,
 	.drop = embed_drop,
 	.list = embed_list,
+	.connect = embed_connect,
 	.slot_get = embed_slot_get,
 	.slot_put = embed_slot_put,
 	.info = embed_info,

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/futex.h"
+#include "base/lock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -23,12 +24,16 @@
 #define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
 #define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
 
+static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
+
 struct remote {
 	struct meta base;
 	struct rpc *rpc;
 	bool read_only;
 	pthread_t keeper;
 	_Atomic uint32_t stop; /* futex of the keeper */
+	struct lock lock;      /* watches */
+	struct meta_watch *watches LOCK_GUARDED_BY(watch_role);
 };
 
 static struct remote *remote_of(struct meta *meta)
@@ -67,19 +72,33 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 
 static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 {
+	bool told = place->state != RELIVE__SHARD_STATE__SHARD_NONE; /* else by an older server */
 	int ret;
 
 	if (strlen(place->node_uri) >= sizeof(out->node_uri))
 		return error_set(-EPROTO, "table: node address of %zu bytes",
 				 strlen(place->node_uri));
+	if (place->state > RLV_SHARD_GONE)
+		return error_set(-EPROTO, "table: shard in state %u", place->state);
 	memcpy(out->node_uri, place->node_uri, strlen(place->node_uri) + 1);
+	snprintf(out->node, sizeof(out->node), "%s", place->node);
+	out->state = told ? place->state : RLV_SHARD_ACTIVE;
+	out->weight = told && place->weight < META_WEIGHT_FULL ? place->weight : META_WEIGHT_FULL;
+	out->ramp_ns = place->ramp_ns;
+	out->incarnation = place->incarnation;
+	if (out->state > RLV_SHARD_DRAINING) /* no grants are given */
+		return 0;
 	ret = take_grant(&place->tree_grant, &out->tree);
 	return ret ? ret : take_grant(&place->rows_grant, &out->rows);
 }
 
 static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 {
-	struct meta_table table = { .n_shards = (uint32_t)reply->n_shards };
+	struct meta_table table = {
+		.n_shards = (uint32_t)reply->n_shards,
+		.control = reply->control,
+		.layout = reply->layout,
+	};
 	int ret;
 
 	if (reply->desc.len != sizeof(table.desc))
@@ -89,9 +108,10 @@ static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 	ret = table_desc_check(&table.desc);
 	if (ret)
 		return ret;
-	if (reply->n_shards != table.desc.n_shards)
-		return error_set(-EPROTO, "table: %zu shards, its descriptor says %u",
-				 reply->n_shards, table.desc.n_shards);
+	if (reply->n_shards < table.desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
+	    reply->control >= reply->n_shards)
+		return error_set(-EPROTO, "table: %zu shards, control %u, its descriptor says %u",
+				 reply->n_shards, reply->control, table.desc.n_shards);
 	table.shards = mem_array(table.n_shards, sizeof(struct meta_shard));
 	if (!table.shards)
 		return error_set(-ENOMEM, "%u shards: no memory", table.n_shards);
@@ -105,22 +125,32 @@ static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 	return 0;
 }
 
-static int ask_table(struct remote *remote, uint16_t type, const ProtobufCMessage *request,
-		     struct meta_table *out)
+/* There is a layout of this version. */
+static void hear_of(struct remote *remote, uint64_t layout)
 {
-	struct rpc_call call = {
-		.type = type,
-		.request = request,
-		.reply = &relive__table_reply__descriptor,
-	};
+	_Atomic uint64_t *newest = &remote->base.layout;
+	uint64_t known = atomic_load_explicit(newest, memory_order_relaxed); /* a hint, as below */
+
+	while (layout > known &&
+	       !atomic_compare_exchange_weak_explicit(newest, &known, layout, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
+static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_table *out)
+{
 	struct rpc_lease lease;
 	ProtobufCMessage *reply;
-	int ret = rpc_ask(remote->rpc, &call, &reply);
+	int ret;
 
+	call->reply = &relive__table_reply__descriptor;
+	ret = rpc_ask(remote->rpc, call, &reply);
 	if (ret)
 		return ret;
 	ret = take_table((const Relive__TableReply *)reply, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
+	if (ret == 0)
+		hear_of(remote, out->layout);
 	/* The grants are for the lease of now. */
 	rpc_lease(remote->rpc, &lease);
 	if (remote->base.client_id != lease.client_id)
@@ -128,23 +158,77 @@ static int ask_table(struct remote *remote, uint16_t type, const ProtobufCMessag
 	return ret;
 }
 
-static int remote_create(struct meta *meta, const struct table_desc *desc, struct meta_table *out)
+static int remote_create(struct meta *meta, const struct table_desc *desc,
+			 const struct meta_wishes *wishes, struct meta_table *out)
 {
 	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_CREATE,
+		.request = &request.base,
+	};
 	struct table_desc sealed = *desc;
+	uint32_t fanout[TREE_MAX_LEVELS];
 
 	table_desc_seal(&sealed, 0);
 	request.desc = (ProtobufCBinaryData){ sizeof(sealed), (uint8_t *)&sealed };
-	return ask_table(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_CREATE, &request.base, out);
+	request.auto_shards = wishes->auto_shards;
+	request.block = wishes->block;
+	request.fanout = fanout;
+	while (wishes->fanout && request.n_fanout < TREE_MAX_LEVELS &&
+	       wishes->fanout[request.n_fanout]) {
+		fanout[request.n_fanout] = wishes->fanout[request.n_fanout];
+		request.n_fanout++;
+	}
+	return ask_table(remote_of(meta), &call, out);
+}
+
+static int open_table(struct remote *remote, const char *name, struct rpc_call *call,
+		      struct meta_table *out)
+{
+	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+
+	call->type = RELIVE__TYPE__TYPE_TABLE_OPEN;
+	call->request = &request.base;
+	request.name = (char *)name;
+	request.read_only = remote->read_only;
+	return ask_table(remote, call, out);
 }
 
 static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
 {
-	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+	struct rpc_call call = { 0 };
 
-	request.name = (char *)name;
-	request.read_only = remote_of(meta)->read_only;
-	return ask_table(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_OPEN, &request.base, out);
+	return open_table(remote_of(meta), name, &call, out);
+}
+
+static int remote_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+			  struct meta_table *out)
+{
+	struct rpc_call call = { .timeout_ns = timeout_ns, .no_wait = timeout_ns != 0 };
+	struct meta_table place;
+	int ret = open_table(remote_of(meta), desc->name, &call, &place);
+
+	if (ret == -ENOENT)
+		return error_set(-ESTALE, "table %s was dropped", desc->name);
+	if (ret)
+		return ret;
+	if (memcmp(place.desc.uuid, desc->uuid, sizeof(desc->uuid)) != 0) {
+		meta_table_fini(&place);
+		return error_set(-ESTALE, "table %s was dropped, and made anew", desc->name);
+	}
+	*out = place;
+	return 0;
+}
+
+static int remote_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
+			  struct transport **tr_out)
+{
+	const struct transport_opts opts = {
+		.client_id = meta->client_id,
+		.timeout_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+	};
+
+	return transport_open(node_uri, &opts, tr_out);
 }
 
 static int remote_drop(struct meta *meta, const char *name)
@@ -177,16 +261,16 @@ static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t 
 	return 0;
 }
 
-static void fill_slot(Relive__SlotRequest *request, const struct meta_table *table, uint32_t owner)
+static void fill_slot(Relive__SlotRequest *request, const struct table_desc *desc, uint32_t owner)
 {
 	relive__slot_request__init(request);
-	request->table_id = table->desc.table_id;
+	request->table_id = desc->table_id;
 	request->owner = owner;
-	request->table_uuid =
-		(ProtobufCBinaryData){ sizeof(table->desc.uuid), (uint8_t *)table->desc.uuid };
+	request->table_uuid = (ProtobufCBinaryData){ sizeof(desc->uuid), (uint8_t *)desc->uuid };
 }
 
-static int remote_slot_get(struct meta *meta, const struct meta_table *table, uint32_t *owner_out)
+static int remote_slot_get(struct meta *meta, const struct table_desc *desc,
+			   struct meta_slot *slot_out)
 {
 	Relive__SlotRequest request;
 	struct rpc_call call = {
@@ -195,26 +279,28 @@ static int remote_slot_get(struct meta *meta, const struct meta_table *table, ui
 		.reply = &relive__slot_reply__descriptor,
 	};
 	ProtobufCMessage *reply;
+	struct rpc_lease lease;
 	uint32_t owner;
 	int ret;
 
-	fill_slot(&request, table, 0);
+	fill_slot(&request, desc, 0);
 	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
 	if (ret)
 		return ret;
 	owner = ((const Relive__SlotReply *)reply)->owner;
 	protobuf_c_message_free_unpacked(reply, NULL);
-	if (owner == 0 || owner > table->desc.max_clients)
-		return error_set(-EPROTO, "slot: owner %u of %u", owner, table->desc.max_clients);
-	*owner_out = owner;
+	if (owner == 0 || owner > desc->max_clients)
+		return error_set(-EPROTO, "slot: owner %u of %u", owner, desc->max_clients);
+	rpc_lease(remote_of(meta)->rpc, &lease);
+	*slot_out = (struct meta_slot){ .owner = owner, .lease = lease.client_id };
 	return 0;
 }
 
-static int remote_slot_put(struct meta *meta, const struct meta_table *table, uint32_t owner)
+static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner)
 {
 	Relive__SlotRequest request;
 
-	fill_slot(&request, table, owner);
+	fill_slot(&request, desc, owner);
 	return tell(remote_of(meta), RELIVE__TYPE__TYPE_SLOT_PUT, &request.base, false);
 }
 
@@ -279,24 +365,68 @@ static int remote_persist(struct meta *meta)
 	return tell(remote_of(meta), RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
 }
 
+/* -------- layouts -------- */
+
+static void remote_watch(struct meta *meta, struct meta_watch *watch)
+{
+	struct remote *remote = remote_of(meta);
+
+	lock_acquire(&remote->lock, &watch_role);
+	watch->next = remote->watches;
+	remote->watches = watch;
+	lock_release(&remote->lock, &watch_role);
+}
+
+static void remote_unwatch(struct meta *meta, struct meta_watch *watch)
+{
+	struct remote *remote = remote_of(meta);
+	struct meta_watch **at;
+
+	lock_acquire(&remote->lock, &watch_role);
+	for (at = &remote->watches; *at && *at != watch; at = &(*at)->next)
+		;
+	if (*at)
+		*at = watch->next;
+	lock_release(&remote->lock, &watch_role);
+}
+
+/* Every handle has taken up this layout at least. */
+static uint64_t oldest_layout(struct remote *remote)
+{
+	uint64_t oldest = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
+
+	lock_acquire(&remote->lock, &watch_role);
+	for (struct meta_watch *watch = remote->watches; watch; watch = watch->next) {
+		uint64_t taken = atomic_load_explicit(&watch->layout, memory_order_relaxed);
+
+		oldest = taken < oldest ? taken : oldest;
+	}
+	lock_release(&remote->lock, &watch_role);
+	return oldest;
+}
+
 /* -------- the keeper of the lease -------- */
 
 static void renew(struct remote *remote)
 {
-	Relive__Empty request = RELIVE__EMPTY__INIT;
+	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_LEASE_RENEW,
 		.request = &request.base,
-		.reply = &relive__status_reply__descriptor,
+		.reply = &relive__lease_renew_reply__descriptor,
 		.timeout_ns = RENEW_TIMEOUT_NS,
 	};
 	ProtobufCMessage *reply;
-	int ret = rpc_ask(remote->rpc, &call, &reply);
+	int ret;
 
-	if (ret == 0)
-		protobuf_c_message_free_unpacked(reply, NULL);
-	else
+	request.layout = oldest_layout(remote);
+	ret = rpc_ask(remote->rpc, &call, &reply);
+	if (ret) {
 		log_debug("renew lease: %s %s", error_name(ret), error_last());
+		return;
+	}
+	hear_of(remote, ((const Relive__LeaseRenewReply *)reply)->layout);
+	protobuf_c_message_free_unpacked(reply, NULL);
 }
 
 static void *keep_lease(void *arg)
@@ -344,6 +474,7 @@ static void remote_close(struct meta *meta)
 		atomic_store_explicit(&remote->stop, 1, memory_order_release);
 		futex_wake(&remote->stop, 1);
 		pthread_join(remote->keeper, NULL);
+		lock_fini(&remote->lock);
 	}
 	rpc_close(&remote->rpc);
 	mem_free(remote);
@@ -352,13 +483,17 @@ static void remote_close(struct meta *meta)
 static const struct meta_ops remote_ops = {
 	.create = remote_create,
 	.open = remote_open_table,
+	.refresh = remote_refresh,
 	.drop = remote_drop,
 	.list = remote_list,
+	.connect = remote_connect,
 	.slot_get = remote_slot_get,
 	.slot_put = remote_slot_put,
 	.info = remote_info,
 	.persist = remote_persist,
 	.close = remote_close,
+	.watch = remote_watch,
+	.unwatch = remote_unwatch,
 };
 
 /* -------- open -------- */
@@ -399,8 +534,10 @@ int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct
 		return error_set(-ENOMEM, "store: no memory");
 	remote->base.ops = &remote_ops;
 	remote->read_only = opts->read_only;
+	lock_init(&remote->lock, &watch_role);
 	ret = connect_uri(remote, &uri, opts);
 	if (ret) {
+		lock_fini(&remote->lock);
 		mem_free(remote);
 		return ret;
 	}

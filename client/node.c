@@ -1,63 +1,112 @@
 #include "client/node.h"
 
+#include "client/node_shard.h"
+
 #include "base/alloc.h"
+#include "base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-struct connect {
-	struct meta *meta;
-	const struct meta_table *table;
-	uint64_t timeout_ns;
-	struct node_set *set;
-};
+/* -------- statistics -------- */
 
-/* The transport of shard s: an earlier shard's if they share a node. */
-static int connect_node(const struct connect *c, uint32_t s, struct transport **tr_out)
+static void add_stats(struct transport_stats *sum, const struct transport_stats *in)
 {
-	const char *uri = c->table->shards[s].node_uri;
-	const struct transport_opts opts = {
-		.target = c->meta->target,
-		.client_id = c->meta->client_id,
-		.timeout_ns = c->timeout_ns,
-	};
-	struct transport *tr;
-	int ret;
+	sum->phases += in->phases;
+	sum->flush_phases += in->flush_phases;
+	sum->reads += in->reads;
+	sum->writes += in->writes;
+	sum->cas += in->cas;
+	sum->faa += in->faa;
+	sum->read_bytes += in->read_bytes;
+	sum->write_bytes += in->write_bytes;
+	sum->cas_failed += in->cas_failed;
+	sum->unknown += in->unknown;
+}
 
-	for (uint32_t i = 0; i < s; i++)
-		if (strcmp(c->table->shards[i].node_uri, uri) == 0) {
-			*tr_out = c->set->shards[i]->tree->tr;
-			return 0;
-		}
-	ret = transport_open(uri, &opts, &tr);
-	if (ret)
-		return ret;
-	c->set->transports[c->set->n_transports++] = tr;
-	*tr_out = tr;
+void node_set_stats(const struct node_set *set, struct transport_stats *out)
+{
+	*out = set->past;
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		if (set->nodes[i].tr)
+			add_stats(out, &set->nodes[i].tr->stats);
+}
+
+/* -------- room -------- */
+
+static void *grow_array(void *array, uint32_t from, uint32_t to, size_t size)
+{
+	uint8_t *grown = mem_resize(array, to * size);
+
+	if (grown)
+		memset(grown + from * size, 0, (to - from) * size);
+	return grown;
+}
+
+int node_set_grow(struct node_set *set, uint32_t n_shards)
+{
+	struct shard **shards;
+	struct seat *seats;
+
+	if (n_shards <= set->n_shards)
+		return 0;
+	if (n_shards > TABLE_MAX_SHARDS)
+		return error_set(-EPROTO, "table %s: %u shards, %u are the most", set->desc->name,
+				 n_shards, TABLE_MAX_SHARDS);
+	shards = grow_array(set->shards, set->n_shards, n_shards, sizeof(struct shard *));
+	if (!shards)
+		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
+	set->shards = shards;
+	seats = grow_array(set->seats, set->n_shards, n_shards, sizeof(struct seat));
+	if (!seats)
+		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
+	set->seats = seats;
+	set->n_shards = n_shards;
 	return 0;
 }
 
-static int connect_shard(const struct connect *c, uint32_t s)
+static int node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 {
-	const struct meta_shard *place = &c->table->shards[s];
-	struct transport *tr;
+	struct node *nodes;
+	uint32_t i = 0;
+
+	while (i < set->n_nodes && strcmp(set->nodes[i].uri, uri) != 0)
+		i++;
+	*node_out = i;
+	if (i < set->n_nodes)
+		return 0;
+	nodes = grow_array(set->nodes, set->n_nodes, set->n_nodes + 1, sizeof(struct node));
+	if (!nodes)
+		return error_set(-ENOMEM, "%u nodes: no memory", set->n_nodes + 1);
+	set->nodes = nodes;
+	set->n_nodes++;
+	snprintf(nodes[i].uri, sizeof(nodes[i].uri), "%s", uri);
+	return 0;
+}
+
+/* -------- one shard -------- */
+
+static int open_regions(struct transport *tr, const struct meta_shard *place, uint32_t s,
+			struct shard **shard_out)
+{
 	struct region *tree;
 	struct region *rows;
 	int ret;
 
-	ret = connect_node(c, s, &tr);
-	if (ret)
-		return ret;
 	ret = transport_attach(tr, &place->tree, &tree);
 	if (ret)
 		return ret;
 	ret = transport_attach(tr, &place->rows, &rows);
 	if (ret)
 		goto err_detach_tree;
-	ret = shard_open(tree, rows, &c->set->shards[s]);
+	ret = shard_open(tree, rows, shard_out);
 	if (ret)
 		goto err_detach_rows;
-	return 0;
+	if ((*shard_out)->desc.shard == s)
+		return 0;
+	ret = error_set(-EPROTO, "its regions are those of shard %u", (*shard_out)->desc.shard);
+	shard_close(shard_out);
 
 err_detach_rows:
 	transport_detach(&rows);
@@ -66,79 +115,251 @@ err_detach_tree:
 	return ret;
 }
 
-int node_set_open(struct meta *meta, const struct meta_table *table, int64_t timeout_ns,
-		  struct node_set *out)
+static void close_regions(struct node_set *set, uint32_t s)
 {
-	struct node_set set = { .n_shards = table->n_shards };
-	const struct connect c = { meta, table, timeout_ns > 0 ? (uint64_t)timeout_ns : 0, &set };
-	int ret = 0;
+	struct region *tree = set->shards[s]->tree;
+	struct region *rows = set->shards[s]->rows;
 
-	set.transports = mem_array(table->n_shards, sizeof(struct transport *));
-	set.shards = mem_array(table->n_shards, sizeof(struct shard *));
-	if (!set.transports || !set.shards)
-		ret = error_set(-ENOMEM, "%u shards: no memory", table->n_shards);
-	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
-		ret = connect_shard(&c, s);
-		if (ret)
-			error_prefix(ret, "table %s shard %u: ", table->desc.name, s);
+	shard_close(&set->shards[s]);
+	transport_detach(&tree);
+	transport_detach(&rows);
+	set->n_up--;
+}
+
+static void disconnect(struct node_set *set, struct node *node)
+{
+	if (!node->tr)
+		return;
+	add_stats(&set->past, &node->tr->stats);
+	transport_close(&node->tr);
+}
+
+/* No shard of it is open: the connection is of no use. */
+static void disconnect_if_idle(struct node_set *set, uint32_t n)
+{
+	for (uint32_t s = 0; s < set->n_shards; s++)
+		if (set->shards[s] && set->seats[s].node == n)
+			return;
+	disconnect(set, &set->nodes[n]);
+}
+
+/* Once for all shards that are on it. */
+static int connect_node(struct node_set *set, struct node *node, int64_t timeout_ns)
+{
+	int ret;
+
+	if (set->questions && node->failed == set->questions)
+		return error_set(-EHOSTDOWN, "node %s cannot be reached", node->uri);
+	ret = set->meta->ops->connect(set->meta, node->uri, timeout_ns, &node->tr);
+	if (ret)
+		node->failed = set->questions;
+	return ret;
+}
+
+int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shard *place,
+			int64_t timeout_ns)
+{
+	struct seat *seat = &set->seats[s];
+	struct node *node;
+	int ret;
+
+	ret = node_of(set, place->node_uri, &seat->node);
+	if (ret)
+		return ret;
+	node = &set->nodes[seat->node];
+	ret = node->tr ? 0 : connect_node(set, node, timeout_ns);
+	if (ret)
+		return ret;
+	ret = open_regions(node->tr, place, s, &set->shards[s]);
+	if (ret) {
+		disconnect_if_idle(set, seat->node);
+		return ret;
 	}
+	set->n_up++;
+	seat->opened = ++set->version;
+	ret = set->hooks ? set->hooks->join(set->ctx, s) : 0;
+	if (ret) {
+		close_regions(set, s);
+		disconnect_if_idle(set, seat->node);
+	}
+	return ret;
+}
+
+void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state state)
+{
+	uint32_t node = set->seats[s].node;
+
+	set->seats[s].state = state;
+	if (!set->shards[s])
+		return;
+	if (set->hooks)
+		set->hooks->leave(set->ctx, s);
+	close_regions(set, s);
+	disconnect_if_idle(set, node);
+	set->version++;
+}
+
+void node_set_count(struct node_set *set)
+{
+	set->n_away = 0;
+	for (uint32_t s = 0; s < set->n_shards; s++)
+		set->n_away += set->seats[s].state == RLV_SHARD_DOWN;
+}
+
+/* -------- open, close -------- */
+
+/* Not a node that is away, but one that is wrong, or us. */
+static bool is_fatal(int code)
+{
+	return code == -ENOMEM || code == -EINVAL || code == -EPROTO || code == -EBADMSG ||
+	       code == -ECHILD;
+}
+
+/* Opens what the server gave grants for. *first_inout: the first error of all shards. */
+static int open_first(struct node_set *set, uint32_t s, const struct meta_shard *place,
+		      struct node_timeout *wait)
+{
+	int ret;
+
+	node_set_see(set, s, place);
+	if (!node_state_is_usable(place->state))
+		return 0;
+	ret = node_set_open_shard(set, s, place, wait->timeout_ns);
+	if (ret == 0)
+		return 0;
+	error_prefix(ret, "table %s shard %u: ", set->desc->name, s);
+	if (is_fatal(ret))
+		return ret;
+	log_warn("table %s shard %u down node %s: %s", set->desc->name, s, place->node,
+		 error_last());
+	set->seats[s].state = RLV_SHARD_DOWN;
+	wait->error = wait->error ? wait->error : ret;
+	return 0;
+}
+
+int node_set_open(struct meta *meta, const struct table_desc *desc, const struct meta_table *place,
+		  int64_t timeout_ns, struct node_set *out)
+{
+	struct node_timeout wait = { timeout_ns, 0 };
+	struct node_set set = {
+		.meta = meta,
+		.desc = desc,
+		.clock = clock_monotonic(),
+		.control = place->control,
+		.layout = place->layout,
+		.questions = 1,
+	};
+	int ret = node_set_grow(&set, place->n_shards);
+
+	for (uint32_t s = 0; ret == 0 && s < place->n_shards; s++)
+		ret = open_first(&set, s, &place->shards[s], &wait);
+	if (ret == 0 && set.n_up == 0)
+		ret = wait.error ? wait.error
+				 : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+					     desc->name, place->n_shards);
 	if (ret) {
 		node_set_close(&set);
 		return ret;
 	}
+	node_set_count(&set);
 	*out = set;
 	return 0;
 }
 
-void node_set_close(struct node_set *nodes)
+void node_set_close(struct node_set *set)
 {
-	for (uint32_t s = 0; nodes->shards && s < nodes->n_shards; s++) {
-		struct shard *shard = nodes->shards[s];
-		struct region *tree = shard ? shard->tree : NULL;
-		struct region *rows = shard ? shard->rows : NULL;
-
-		shard_close(&nodes->shards[s]);
-		if (tree)
-			transport_detach(&tree);
-		if (rows)
-			transport_detach(&rows);
-	}
-	for (uint32_t i = 0; i < nodes->n_transports; i++)
-		transport_close(&nodes->transports[i]);
-	mem_free(nodes->transports);
-	mem_free(nodes->shards);
-	memset(nodes, 0, sizeof(*nodes));
+	for (uint32_t s = 0; s < set->n_shards; s++)
+		if (set->shards[s])
+			close_regions(set, s);
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		disconnect(set, &set->nodes[i]);
+	mem_free(set->nodes);
+	mem_free(set->shards);
+	mem_free(set->seats);
+	memset(set, 0, sizeof(*set));
 }
 
-int node_set_check(const struct node_set *nodes)
+/* -------- looking -------- */
+
+struct transport *node_set_any(const struct node_set *set)
 {
-	if (transport_is_forked(nodes->transports[0]))
+	uint32_t i = 0;
+
+	while (i < set->n_nodes && !set->nodes[i].tr)
+		i++;
+	return i < set->n_nodes ? set->nodes[i].tr : NULL;
+}
+
+int node_set_check(const struct node_set *set)
+{
+	const struct transport *tr = node_set_any(set);
+	int ret = 0;
+
+	if (!tr)
+		return error_set(-EHOSTDOWN, "table %s: none of its shards can be reached",
+				 set->desc->name);
+	if (transport_is_forked(tr))
 		return error_set(-ECHILD,
 				 "this handle was opened before fork(): open one in the child");
-	for (uint32_t s = 0; s < nodes->n_shards; s++) {
-		int ret = shard_state(nodes->shards[s]);
+	for (uint32_t s = 0; ret == 0 && s < set->n_shards; s++) {
+		const struct shard *shard = set->shards[s];
 
-		if (ret)
-			return ret;
+		if (shard && shard->tree->tr->broken)
+			ret = -EHOSTDOWN;
+		else if (shard && shard->tree->base)
+			ret = shard_state(shard);
 	}
-	return 0;
+	return ret;
 }
 
-void node_set_stats(const struct node_set *nodes, struct transport_stats *out)
+bool node_set_is_addressable(const struct node_set *set)
 {
-	memset(out, 0, sizeof(*out));
-	for (uint32_t i = 0; i < nodes->n_transports; i++) {
-		const struct transport_stats *in = &nodes->transports[i]->stats;
+	bool addressable = true;
 
-		out->phases += in->phases;
-		out->flush_phases += in->flush_phases;
-		out->reads += in->reads;
-		out->writes += in->writes;
-		out->cas += in->cas;
-		out->faa += in->faa;
-		out->read_bytes += in->read_bytes;
-		out->write_bytes += in->write_bytes;
-		out->cas_failed += in->cas_failed;
-		out->unknown += in->unknown;
+	for (uint32_t s = 0; s < set->n_shards; s++)
+		if (set->shards[s])
+			addressable &= transport_is_addressable(set->shards[s]->tree->tr);
+	return addressable;
+}
+
+/* -------- dropping -------- */
+
+static bool is_orphaned(const struct shard *shard)
+{
+	return shard->tree->base && shard_state(shard) == -EHOSTDOWN;
+}
+
+static bool is_broken(const struct shard *shard)
+{
+	return shard->tree->tr->broken || is_orphaned(shard);
+}
+
+bool node_set_has_broken(const struct node_set *set)
+{
+	for (uint32_t s = 0; s < set->n_shards; s++)
+		if (set->shards[s] && is_broken(set->shards[s]))
+			return true;
+	return false;
+}
+
+uint32_t node_set_drop(struct node_set *set)
+{
+	uint32_t dropped = 0;
+
+	for (uint32_t s = 0; s < set->n_shards; s++) {
+		bool gone;
+
+		if (!set->shards[s] || !is_broken(set->shards[s]))
+			continue;
+		gone = is_orphaned(set->shards[s]);
+		log_warn("table %s shard %u %s node %s", set->desc->name, s, gone ? "lost" : "down",
+			 set->seats[s].name);
+		node_set_close_shard(set, s, gone ? RLV_SHARD_LOST : RLV_SHARD_DOWN);
+		dropped++;
 	}
+	if (dropped) {
+		node_set_count(set);
+		node_set_ask_soon(set);
+	}
+	return dropped;
 }

@@ -1,31 +1,116 @@
 /*
- * Nodes: the connections and shards that one user of a table holds. Each handle has its own,
- * because a transport belongs to one thread.
+ * Nodes: the connections and shards that one user of a table holds, and what becomes of them when
+ * memory nodes go and come. Each handle has its own, because a transport belongs to one thread.
+ *
+ *   shards[s]   open, or NULL: then seats[s].state says why
+ *
+ *   ACTIVE, DRAINING --- its connection ended, or its memory was orphaned ---> DOWN or LOST, closed
+ *          ^                                                                      |
+ *          +---- the server grants it anew: connected, opened, joined ------------+
+ *
+ * Nothing here runs in a thread of its own. A call that meets a dead connection drops the node's
+ * shards (node_set_drop) and goes on; while shards are away, or the server has spoken of a newer
+ * layout, calls ask it now and then (node_set_heal), at most once in a back-off time.
  */
 #ifndef RLV_CLIENT_NODE_H
 #define RLV_CLIENT_NODE_H
 
 #include "client/meta.h"
 
-struct node_set {
-	uint32_t n_transports;
-	uint32_t n_shards;
-	struct transport **transports; /* one for each memory node */
-	struct shard **shards;
+/* What the user of a set does when a shard comes or goes. */
+struct node_hooks {
+	/* The shard was opened: take it into use. After an error it is closed again. */
+	int (*join)(void *ctx, uint32_t shard);
+	/* It will be closed: let go of it. What is addressable of it can still be read. */
+	void (*leave)(void *ctx, uint32_t shard);
 };
 
-/* Connects to every node of the table and opens its shards. Cost: control plane. */
-RLV_MUST_CHECK int node_set_open(struct meta *meta, const struct meta_table *table,
-				 int64_t timeout_ns, struct node_set *out);
-void node_set_close(struct node_set *nodes);
+struct node {
+	char uri[META_NODE_URI_BYTES];
+	struct transport *tr; /* NULL = not connected */
+	uint32_t failed;      /* question after which connecting failed */
+};
+
+/* What is known of a shard, open or not. */
+struct seat {
+	uint32_t state; /* enum rlv_shard_state as this user sees it */
+	uint32_t weight;
+	uint64_t weight_ns; /* when it was that */
+	uint64_t ramp_ns;
+	uint64_t incarnation;
+	uint64_t opened; /* the set's version then */
+	uint32_t node;   /* index in nodes */
+	char name[RLV_NAME_BYTES];
+};
+
+struct node_set {
+	struct meta *meta;
+	const struct table_desc *desc; /* of the table */
+	const struct clock *clock;
+	const struct node_hooks *hooks; /* NULL = none */
+	void *ctx;
+	uint32_t n_nodes, n_shards;
+	uint32_t n_up;         /* shards that are open */
+	uint32_t n_away;       /* DOWN: may come back */
+	struct node *nodes;    /* one for each memory node */
+	struct shard **shards; /* NULL = not open */
+	struct seat *seats;
+	uint32_t control;  /* shard whose limiter words count */
+	uint64_t layout;   /* taken up */
+	uint64_t version;  /* rises with each change of all that */
+	uint64_t ask_ns;   /* the server is not asked before */
+	uint64_t asked_ns; /* when it was asked last */
+	uint32_t asked;    /* in a row, without getting all back */
+	uint32_t questions;
+	struct transport_stats past; /* of connections that were closed */
+};
 
 /*
- * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN.
- * Cost: one load for each shard.
+ * Connects to every node of the table and opens its shards; those that cannot be reached are DOWN,
+ * with a warning in the log. An error if none can, or if one is not what it should be. place is
+ * borrowed until return, desc until close. Cost: control plane.
  */
-RLV_MUST_CHECK int node_set_check(const struct node_set *nodes);
+RLV_MUST_CHECK int node_set_open(struct meta *meta, const struct table_desc *desc,
+				 const struct meta_table *place, int64_t timeout_ns,
+				 struct node_set *out);
+void node_set_close(struct node_set *set);
 
-/* Sums over all transports. */
-void node_set_stats(const struct node_set *nodes, struct transport_stats *out);
+/*
+ * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the memory
+ * of some shard was orphaned, or nothing is open. Cost: one load for each shard that is addressable.
+ */
+RLV_MUST_CHECK int node_set_check(const struct node_set *set);
+
+/* Is there a connection that has ended, or an orphaned shard? */
+bool node_set_has_broken(const struct node_set *set);
+
+/* Closes what that is. How many shards. */
+uint32_t node_set_drop(struct node_set *set);
+
+/* Is it worth asking the server where things are? Cost: one load, and the clock if so. */
+bool node_set_is_due(const struct node_set *set);
+
+/*
+ * Asks, and takes up what it says. Spends timeout_ns at most on each of: the question, and each
+ * node that is connected to. -ESTALE, -ECHILD; anything else is no error: asked again later.
+ */
+RLV_MUST_CHECK int node_set_heal(struct node_set *set, int64_t timeout_ns);
+
+/* Share of new blocks that the shard takes now: 0..META_WEIGHT_FULL. */
+uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns);
+
+static inline bool node_set_has_control(const struct node_set *set)
+{
+	return set->control < set->n_shards && set->shards[set->control];
+}
+
+/* Are all open shards addressable? */
+bool node_set_is_addressable(const struct node_set *set);
+
+/* The first transport that is connected, or NULL. */
+struct transport *node_set_any(const struct node_set *set);
+
+/* Adds the counters of all connections, closed ones too. */
+void node_set_stats(const struct node_set *set, struct transport_stats *out);
 
 #endif

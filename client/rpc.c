@@ -120,6 +120,13 @@ static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 	rpc->connected = false;
 }
 
+/* We were fenced: nobody with this id is let in again. */
+static void forget_lease(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
+{
+	hang_up(rpc);
+	rpc->peer.client_id = 0;
+}
+
 static bool may_come_back(int code)
 {
 	return code == -ENOENT || code == -ECONNREFUSED || code == -ECONNRESET;
@@ -270,6 +277,8 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 	ret = check_reply(reply);
 	if (ret) {
 		protobuf_c_message_free_unpacked(reply, NULL);
+		if (ret == -EOWNERDEAD)
+			forget_lease(rpc);
 		return ret;
 	}
 	rpc->peer.term = frame.head.term;
@@ -301,7 +310,10 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 	if (rpc_is_forked(rpc))
 		return error_set(-ECHILD,
 				 "this store was opened before fork(): open one in the child");
-	lock_acquire(&rpc->lock, &rpc_role);
+	if (!call->no_wait)
+		lock_acquire(&rpc->lock, &rpc_role);
+	else if (!lock_try_acquire(&rpc->lock, &rpc_role))
+		return error_set(-EAGAIN, "the connection to the server is in use");
 	ret = ask(rpc, call, deadline_after(clock_monotonic(), timeout_ns), reply_out);
 	lock_release(&rpc->lock, &rpc_role);
 	return ret;

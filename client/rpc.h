@@ -24,7 +24,8 @@ struct rpc_opts {
 /* What a call carries and wants back. */
 struct rpc_call {
 	uint16_t type;
-	bool once; /* not to be asked again when the connection broke: -ECONNRESET then */
+	bool once;    /* not to be asked again when the connection broke: -ECONNRESET then */
+	bool no_wait; /* while another call is under way: -EAGAIN */
 	const ProtobufCMessage *request;
 	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
 	int64_t timeout_ns;                      /* 0 = that of the connection */
@@ -39,6 +40,7 @@ RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 /*
  * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the
  * server's, -ETIMEDOUT, -ECONNRESET (done or not, nobody knows), -ECHILD (we are a forked child).
+ * -EOWNERDEAD: the server had fenced this client; the next call dials in as a new one.
  */
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
 			   ProtobufCMessage **reply_out);

@@ -14,12 +14,15 @@
 
 #include "transport/barrier.h"
 
+#include "base/crc32c.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define REDRAWS 16                    /* rounds in which failed items are drawn anew */
+#define LOSSES 64                     /* nodes that one call may lose */
 #define STALE_AFTER_NS CLOCK_NS_PER_S /* rule 1h: look and check lie closer than a wrap */
 
 /* -------- gather: pointers to windows -------- */
@@ -43,54 +46,25 @@ static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 
 		sp->scratch.window[i] = rows->base + window_off(sp, i);
 	}
-	transport_account(sp->h.nodes.transports[0], 1, n, (uint64_t)n * window_bytes(sp));
+	transport_account(node_set_any(&sp->h.nodes), 1, n, (uint64_t)n * window_bytes(sp));
 }
 
-/* Reads the windows of [first, first + n) that lie on transport tr. */
-static int point_by_view(struct rlv_sampler *sp, struct transport *tr, uint32_t first, uint32_t n)
+/* Reads the windows of [first, first + n); the views stay open if it worked. */
+static int point_by_views(struct rlv_sampler *sp, struct transport_view *views, uint32_t first,
+			  uint32_t n)
 {
-	struct transport_view views[TRANSPORT_VECTOR];
-	uint32_t index[TRANSPORT_VECTOR];
-	uint32_t m = 0;
 	int ret;
 
-	for (uint32_t i = first; i < first + n; i++) {
-		struct region *rows = sp->h.nodes.shards[sp->scratch.shard[i]]->rows;
-
-		if (rows->tr != tr)
-			continue;
-		views[m] = (struct transport_view){ .region = rows,
-						    .off = window_off(sp, i),
-						    .len = window_bytes(sp) };
-		index[m++] = i;
-	}
-	ret = transport_view(tr, views, m);
-	for (uint32_t k = 0; ret == 0 && k < m; k++)
-		sp->scratch.window[index[k]] = views[k].ptr;
+	for (uint32_t i = 0; i < n; i++)
+		views[i] = (struct transport_view){
+			.region = sp->h.nodes.shards[sp->scratch.shard[first + i]]->rows,
+			.off = window_off(sp, first + i),
+			.len = window_bytes(sp),
+		};
+	ret = transport_view_across(views, n);
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		sp->scratch.window[first + i] = views[i].ptr;
 	return ret;
-}
-
-static int point_at_windows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	uint32_t t;
-	int ret = 0;
-
-	if (sp->addressable) {
-		point_in_place(sp, first, n);
-		return 0;
-	}
-	for (t = 0; ret == 0 && t < sp->h.nodes.n_transports; t++)
-		ret = point_by_view(sp, sp->h.nodes.transports[t], first, n);
-	if (ret)
-		for (t--; t > 0; t--)
-			transport_view_end(sp->h.nodes.transports[t - 1]);
-	return ret;
-}
-
-static void forget_windows(struct rlv_sampler *sp)
-{
-	for (uint32_t t = 0; !sp->addressable && t < sp->h.nodes.n_transports; t++)
-		transport_view_end(sp->h.nodes.transports[t]);
 }
 
 /* -------- verify -------- */
@@ -101,33 +75,22 @@ static uint64_t leaf_off(const struct rlv_sampler *sp, uint32_t i)
 			      sp->scratch.slot[i]);
 }
 
-static int look_by_read(struct rlv_sampler *sp, struct transport *tr, uint32_t first, uint32_t n)
+static int look_by_read(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 {
 	struct transport_io io[TRANSPORT_VECTOR];
-	uint32_t m = 0;
 
-	for (uint32_t i = first; i < first + n; i++) {
-		struct region *tree = sp->h.nodes.shards[sp->scratch.shard[i]]->tree;
-
-		if (tree->tr == tr)
-			io[m++] = (struct transport_io){ .region = tree,
-							 .off = leaf_off(sp, i),
-							 .dst = &sp->scratch.again[i],
-							 .len = 8 };
-	}
-	return transport_read(tr, io, m);
+	for (uint32_t i = 0; i < n; i++)
+		io[i] = (struct transport_io){
+			.region = sp->h.nodes.shards[sp->scratch.shard[first + i]]->tree,
+			.off = leaf_off(sp, first + i),
+			.dst = &sp->scratch.again[first + i],
+			.len = 8,
+		};
+	return transport_read_across(io, n);
 }
 
-/* Second look at the leaves of [first, first + n), after their rows were copied. */
-static int look_again(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+static void look_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 {
-	int ret = 0;
-
-	if (!sp->addressable) {
-		for (uint32_t t = 0; ret == 0 && t < sp->h.nodes.n_transports; t++)
-			ret = look_by_read(sp, sp->h.nodes.transports[t], first, n);
-		return ret;
-	}
 	for (uint32_t i = first; i < first + n; i++) {
 		const uint8_t *base = sp->h.nodes.shards[sp->scratch.shard[i]]->tree->base;
 		const void *leaf = base + leaf_off(sp, i);
@@ -135,8 +98,44 @@ static int look_again(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 		/* V2 pairs with C1: rows before the second look at their leaf. */
 		sp->scratch.again[i] = transport_read_validate(leaf);
 	}
-	transport_account(sp->h.nodes.transports[0], 1, n, 8 * (uint64_t)n);
-	return 0;
+	transport_account(node_set_any(&sp->h.nodes), 1, n, 8 * (uint64_t)n);
+}
+
+/* What its writer sealed the row with says whether it is whole, and of which generation. */
+static bool row_is_whole(const struct window_plan *plan, const uint8_t *row, uint32_t gen)
+{
+	const uint32_t covered = plan->tail_off + (uint32_t)offsetof(struct row_tail, crc);
+	struct row_tail tail;
+
+	memcpy(&tail, row + plan->tail_off, sizeof(tail));
+	return tail.gen == gen && tail.crc == crc32c(0, row, covered);
+}
+
+static bool window_is_whole(const struct rlv_sampler *sp, uint32_t i)
+{
+	const uint8_t *row = sp->scratch.window[i];
+	uint32_t gen = leaf_gen(sp->scratch.word[i]);
+	bool whole = true;
+
+	for (uint32_t r = 0; whole && r < sp->plan.stack + sp->plan.future; r++)
+		whole = row_is_whole(&sp->plan, row + (size_t)r * sp->plan.row_bytes, gen);
+	return whole;
+}
+
+/*
+ * Rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
+ * copied. Others may have changed since: there the leaf tells.
+ */
+static void check_seals(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	struct draw_scratch *s = &sp->scratch;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		if (sp->h.nodes.shards[s->shard[i]]->tree->base)
+			look_in_place(sp, i, 1);
+		else
+			s->again[i] = window_is_whole(sp, i) ? s->word[i] : 0;
+	}
 }
 
 static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
@@ -179,19 +178,17 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 static int draw_in_order(struct rlv_sampler *sp, uint32_t n, uint32_t *found_out)
 {
 	struct draw_scratch *s = &sp->scratch;
-	int ret = order_find(&sp->order, n, s->slot, s->word, found_out);
+	const struct grove_items out = { s->shard, s->slot, s->word };
+	int ret = grove_find(&sp->grove, n, &out, found_out);
 
-	for (uint32_t i = 0; ret == 0 && i < *found_out; i++) {
-		s->shard[i] = 0;
+	for (uint32_t i = 0; ret == 0 && i < *found_out; i++)
 		s->probability[i] = 1;
-	}
 	return ret;
 }
 
 /* Draws n items by priority, or as many of them as come next in order. */
 static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *found_out)
 {
-	const struct forest forest = { sp->trees, sp->epochs, sp->h.n_shards };
 	const struct draw_opts opts = {
 		.stratified = stratified,
 		.rank = sp->opts.rank,
@@ -200,10 +197,37 @@ static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *f
 	const struct draws out = { sp->scratch.shard, sp->scratch.slot, sp->scratch.word,
 				   sp->scratch.probability };
 
-	if (sp->ordered)
-		return draw_in_order(sp, n, found_out);
+	int ret;
+
 	*found_out = n;
-	return sumtree_draw(&forest, &opts, &sp->rng, n, &out);
+	if (sp->ordered)
+		ret = draw_in_order(sp, n, found_out);
+	else
+		ret = sumtree_draw(&sp->grove.forest, &opts, &sp->rng, n, &out);
+	if (ret == 0)
+		grove_name_shards(&sp->grove, sp->scratch.shard, *found_out);
+	return ret;
+}
+
+static void copy_rows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	window_gather(&sp->plan, sp->scratch.window + first, sp->scratch.at + first, n);
+}
+
+static int gather_by_views(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	struct transport_view views[TRANSPORT_VECTOR];
+	int ret = point_by_views(sp, views, first, n);
+
+	if (ret)
+		return ret;
+	copy_rows(sp, first, n);
+	if (sp->opts.verify == RLV_VERIFY_CRC)
+		check_seals(sp, first, n);
+	else
+		ret = look_by_read(sp, first, n);
+	transport_view_end_across(views, n);
+	return ret;
 }
 
 static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
@@ -215,12 +239,13 @@ static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	sp->plan.n_outputs = batch->n_outputs;
 	for (uint32_t done = 0; ret == 0 && done < n; done += now) {
 		now = n - done < TRANSPORT_VECTOR ? n - done : TRANSPORT_VECTOR;
-		ret = point_at_windows(sp, done, now);
-		if (ret)
-			return ret;
-		window_gather(&sp->plan, sp->scratch.window + done, sp->scratch.at + done, now);
-		ret = look_again(sp, done, now);
-		forget_windows(sp);
+		if (!sp->grove.addressable) {
+			ret = gather_by_views(sp, done, now);
+			continue;
+		}
+		point_in_place(sp, done, now);
+		copy_rows(sp, done, now);
+		look_in_place(sp, done, now);
 	}
 	return ret;
 }
@@ -251,12 +276,20 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 	return 0;
 }
 
+/* A round met an error. 0: a node was lost, and what is left is drawn from the others. */
+static int recover(struct rlv_sampler *sp, int error, uint32_t *lost)
+{
+	if ((*lost)++ == LOSSES)
+		return error;
+	return handle_recover(&sp->h, error, sp->timeout_ns);
+}
+
 /* Draws until n positions are filled or nothing more is to be had; the rest in scratch.at. */
 static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *left_out)
 {
 	/* In order, a second look finds the same items again, unless they were taken. */
 	uint32_t rounds = sp->ordered && !sp->view->max_times_sampled ? 1 : REDRAWS;
-	uint32_t left = n;
+	uint32_t left = n, lost = 0;
 	bool first = true;
 	int ret = 0;
 
@@ -266,6 +299,11 @@ static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_
 		uint32_t before = left;
 
 		ret = draw_round(sp, batch, first, &left);
+		if (ret && ret != -ENODATA) {
+			ret = recover(sp, ret, &lost);
+			round = 0;
+			continue;
+		}
 		first = false;
 		if (sp->view->max_times_sampled && left < before)
 			round = 0; /* others take, too, but there is more to be had */
@@ -316,29 +354,26 @@ static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 
 /* -------- the call -------- */
 
-/* Live items: the size words lie beside the tops that the draw has read. */
-static int read_size(struct rlv_sampler *sp, int64_t *size_out)
+/* Counts what is live now; nodes that are lost over it count no more. */
+static int count_items(struct rlv_sampler *sp, int64_t *items_out)
 {
-	*size_out = 0;
-	for (uint32_t s = 0; s < sp->h.n_shards; s++) {
-		int64_t size;
-		int ret = sumtree_size(&sp->trees[s], &sp->epochs[s], &size);
+	uint32_t lost = 0;
+	int ret;
 
-		if (ret)
-			return ret;
-		*size_out += size;
-	}
-	return 0;
+	do
+		ret = grove_count(&sp->grove, items_out);
+	while (ret && recover(sp, ret, &lost) == 0);
+	return ret;
 }
 
 static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
-	int64_t size;
+	int64_t size = n;
 	int ret;
 
-	ret = read_size(sp, &size);
-	if (ret)
+	ret = count_items(sp, &size);
+	if (ret && !sp->view->max_times_sampled) /* what was taken is handed over */
 		return ret;
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
@@ -387,10 +422,10 @@ static int commit_expired(struct rlv_sampler *sp)
 	sp->expired = 0;
 	if (n == 0)
 		return 0;
-	ret = limiter_try_sample(&sp->limiter, n);
+	ret = admission_try_sample(&sp->admission, n);
 	if (ret)
 		return ret == -EAGAIN || ret == -ENODATA ? 0 : ret;
-	return limiter_commit_sample(&sp->limiter, n, n);
+	return admission_commit_sample(&sp->admission, n, n);
 }
 
 /* Admission, draw, and the account of what was delivered. */
@@ -400,13 +435,13 @@ static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	int committed;
 	int ret;
 
-	ret = limiter_try_sample(&sp->limiter, n);
+	ret = admission_try_sample(&sp->admission, n);
 	if (ret)
 		return ret;
 	ret = try_sample(sp, batch, n, &got);
 	if (ret)
 		got = 0;
-	committed = limiter_commit_sample(&sp->limiter, n, got);
+	committed = admission_commit_sample(&sp->admission, n, got);
 	if (committed == 0)
 		committed = commit_expired(sp);
 	return ret ? ret : committed;
@@ -417,7 +452,7 @@ static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeo
 	struct limiter_words words;
 	int ret;
 
-	ret = limiter_read(&sp->limiter, &words);
+	ret = admission_read(&sp->admission, &words);
 	if (ret)
 		return ret;
 	if (timeout_ns == 0 && (why == -ENODATA || words.ins_committed == 0))
@@ -432,16 +467,29 @@ static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeo
 			 n, words.ins_committed, sp->view->limit.min_size, words.smp_committed);
 }
 
-static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int64_t timeout_ns)
+static bool may_wait(const struct rlv_sampler *sp, int ret)
 {
+	return ret == -EAGAIN || ret == -ENODATA || handle_may_heal(&sp->h, ret);
+}
+
+/* entered: what handle_enter said. */
+static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int entered)
+{
+	int64_t timeout_ns = sp->timeout_ns;
 	uint64_t began_ns = 0;
 	uint64_t deadline_ns = 0;
-	uint32_t round = 0;
-	int ret;
+	uint32_t round = 0, lost = 0;
+	int ret = entered;
 
 	for (;;) {
-		ret = sample_once(sp, batch, n);
-		if (ret != -EAGAIN && ret != -ENODATA)
+		if (ret == 0)
+			ret = sample_once(sp, batch, n);
+		if (ret == 0)
+			break;
+		ret = recover(sp, ret, &lost);
+		if (ret == 0)
+			continue;
+		if (!may_wait(sp, ret))
 			break;
 		if (!began_ns) {
 			began_ns = clock_now_ns(sp->h.clock);
@@ -449,13 +497,13 @@ static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 			sp->stats.limiter_waits++;
 		}
 		if (deadline_expired(sp->h.clock, deadline_ns)) {
-			ret = wait_error(sp, n, ret, timeout_ns);
+			if (ret == -EAGAIN || ret == -ENODATA)
+				ret = wait_error(sp, n, ret, timeout_ns);
 			break;
 		}
 		handle_backoff(&sp->h, &round, deadline_ns);
-		ret = handle_check(&sp->h);
-		if (ret)
-			break;
+		ret = handle_enter(&sp->h, timeout_ns);
+		lost = 0;
 	}
 	if (began_ns)
 		sp->stats.limiter_wait_ns += clock_now_ns(sp->h.clock) - began_ns;
@@ -466,6 +514,7 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 		       const struct rlv_batch **batch_out)
 {
 	struct batch *batch;
+	int entered;
 	int ret;
 
 	if (!sampler || !batch_out)
@@ -473,11 +522,13 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (n == 0 || n > sampler->opts.batch_size)
 		return error_set(-EINVAL, "n %u: want 1..%u (opts.batch_size)", n,
 				 sampler->opts.batch_size);
-	ret = handle_check(&sampler->h);
+	sampler->timeout_ns = timeout_ns;
+	entered = handle_enter(&sampler->h, timeout_ns);
+	if (entered && !handle_may_heal(&sampler->h, entered))
+		return entered;
+	ret = batch_get(sampler, &batch);
 	if (ret == 0)
-		ret = batch_get(sampler, &batch);
-	if (ret == 0)
-		ret = sample_wait(sampler, batch, n, timeout_ns);
+		ret = sample_wait(sampler, batch, n, entered);
 	if (ret)
 		return ret;
 	batch->held = true;

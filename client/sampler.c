@@ -132,37 +132,6 @@ static void scratch_fini(struct draw_scratch *s, size_t n)
 	mem_free(s->quanta);
 }
 
-static int trees_init(struct rlv_sampler *sp)
-{
-	uint32_t n = sp->h.n_shards;
-
-	sp->trees = mem_array(n, sizeof(*sp->trees));
-	sp->epochs = mem_array(n, sizeof(*sp->epochs));
-	if (!sp->trees || !sp->epochs)
-		return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
-	sp->addressable = true;
-	for (uint32_t s = 0; s < n; s++) {
-		struct shard *shard = sp->h.nodes.shards[s];
-
-		sp->trees[s] = shard->trees[sp->view_index];
-		epoch_init(&sp->epochs[s], shard->tree, shard->desc.words_off,
-			   shard->desc.slots_off, EPOCH_NO_SLOT);
-		sp->addressable &= transport_is_addressable(shard->tree->tr) &&
-				   transport_is_addressable(shard->rows->tr);
-	}
-	return 0;
-}
-
-static int order_of(struct rlv_sampler *sp)
-{
-	bool newest_first = sp->view->selector == RLV_LIFO;
-
-	sp->ordered = newest_first || sp->view->selector == RLV_FIFO;
-	return sp->ordered
-		       ? order_init(&sp->order, sp->h.nodes.shards[0], sp->view_index, newest_first)
-		       : 0;
-}
-
 static void plan_init(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
@@ -198,21 +167,50 @@ static void sampler_free(struct rlv_sampler *sp)
 {
 	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
 		batch_fini(sp, &sp->batches[i]);
-	order_fini(&sp->order);
+	grove_fini(&sp->grove);
 	mem_free(sp->batches);
-	mem_free(sp->trees);
-	mem_free(sp->epochs);
 	scratch_fini(&sp->scratch, sp->opts.batch_size);
 	mem_free(sp);
 }
 
+/* -------- shards that come and go -------- */
+
+static int shards_moved(struct handle *h)
+{
+	struct rlv_sampler *sp = (struct rlv_sampler *)h;
+	int ret = grove_plant(&sp->grove, &h->nodes);
+
+	return ret ? ret : admission_follow(&sp->admission, h);
+}
+
+static const struct handle_user sampler_user = { .moved = shards_moved };
+
+static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the sampler");
+
 /* -------- the API -------- */
+
+/* What is opened after the handle. */
+static int open_parts(struct rlv_sampler *sp)
+{
+	int ret = grove_init(&sp->grove, &sp->h.nodes, sp->view_index);
+
+	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
+	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
+	admission_init(&sp->admission, &sp->h, sp->view_index);
+	plan_init(sp);
+	if (ret == 0)
+		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
+	return ret ? ret : batches_init(sp);
+}
 
 int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
 		     struct rlv_sampler **sampler_out)
 {
 	static const struct rlv_sampler_opts defaults = RLV_SAMPLER_OPTS_INIT;
-	struct tree_deltas_opts defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() };
+	struct handle_opts how = {
+		.defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() },
+		.user = &sampler_user,
+	};
 	struct rlv_sampler *sp;
 	int ret;
 
@@ -231,20 +229,12 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	ret = fill_defaults(sp, opts);
 	if (ret)
 		goto err_free;
-	defer.defer_calls = opts->defer_updates;
-	ret = handle_open(&sp->h, table, 1u << opts->view, &defer);
+	how.defer.defer_calls = opts->defer_updates;
+	how.view_mask = 1u << opts->view;
+	ret = handle_open(&sp->h, table, &how);
 	if (ret)
 		goto err_free;
-	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
-	limiter_init(&sp->limiter, sp->h.nodes.shards[0], sp->view_index, sp->h.owner);
-	plan_init(sp);
-	ret = trees_init(sp);
-	if (ret == 0)
-		ret = order_of(sp);
-	if (ret == 0)
-		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
-	if (ret == 0)
-		ret = batches_init(sp);
+	ret = open_parts(sp);
 	if (ret)
 		goto err_close_handle;
 	*sampler_out = sp;
@@ -274,10 +264,10 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
-	ret = handle_check(&sampler->h);
-	for (uint32_t s = 0; ret == 0 && s < sampler->h.n_shards; s++)
-		ret = access_flush(&sampler->h.access[s]);
-	return ret;
+	ret = handle_enter(&sampler->h, 0);
+	if (ret == -EHOSTDOWN) /* what was held is lost with its shards */
+		return 0;
+	return ret ? ret : handle_flush(&sampler->h);
 }
 
 int rlv_sampler_close(struct rlv_sampler **sampler)
@@ -309,6 +299,7 @@ int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
 				 sizeof(stats));
 	stats = sampler->stats;
 	stats.size = (uint32_t)sizeof(stats);
+	stats.items_lost = grove_items_lost(&sampler->grove, &sampler->h.nodes);
 	handle_stats(&sampler->h, &stats);
 	*stats_out = stats;
 	return 0;

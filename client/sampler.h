@@ -5,10 +5,9 @@
 #ifndef RLV_CLIENT_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_H
 
-#include "client/handle.h"
+#include "client/admission.h"
+#include "client/grove.h"
 
-#include "ds/limiter.h"
-#include "ds/order.h"
 #include "ds/window.h"
 
 #include "base/alloc.h"
@@ -36,7 +35,7 @@ struct batch {
 
 /* A draw in progress; every array is batch_size long. */
 struct draw_scratch {
-	uint32_t *shard;
+	uint32_t *shard; /* number of the tree while drawn, then of the shard */
 	uint32_t *slot;
 	uint64_t *word;
 	double *probability;
@@ -56,18 +55,16 @@ struct rlv_sampler {
 	struct rlv_sampler_opts opts;
 	struct alloc_hooks hooks; /* of batch buffers */
 	struct rng rng;
-	struct sumtree *trees; /* the view's, one for each shard */
-	struct epoch *epochs;  /* readers' */
-	struct limiter limiter;
-	struct order order; /* fifo and lifo */
-	bool ordered;
+	struct grove grove;
+	bool ordered; /* fifo or lifo */
+	struct admission admission;
 	struct window_plan plan;
 	struct batch *batches;
 	struct batch *last; /* whose words an update may use */
 	struct draw_scratch scratch;
 	uint32_t newest_version; /* policy version seen */
 	uint64_t expired;        /* taken in this call, and too old to hand over */
-	bool addressable;
+	int64_t timeout_ns;      /* of the call */
 	struct rlv_stats stats;
 };
 

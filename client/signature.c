@@ -142,7 +142,7 @@ static int check_sizes(const struct rlv_table_opts *opts)
 				 RLV_MAX_VIEWS);
 	if (opts->capacity == 0)
 		return error_set(-EINVAL, "opts.capacity is 0 steps");
-	if (opts->shards > TABLE_MAX_SHARDS)
+	if (opts->shards > TABLE_MAX_SHARDS && opts->shards != RLV_SHARDS_AUTO)
 		return error_set(-EINVAL, "opts.shards %u: at most %u", opts->shards,
 				 TABLE_MAX_SHARDS);
 	if (opts->row_crc > 2)
@@ -167,7 +167,7 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 		return ret;
 	memcpy(desc->name, name, strlen(name) + 1);
 	desc->capacity = opts->capacity;
-	desc->n_shards = opts->shards ? opts->shards : 1;
+	desc->n_shards = opts->shards && opts->shards != RLV_SHARDS_AUTO ? opts->shards : 1;
 	desc->max_writers = opts->max_writers ? opts->max_writers : DEFAULT_MAX_WRITERS;
 	desc->max_clients = opts->max_clients ? opts->max_clients : DEFAULT_MAX_CLIENTS;
 	desc->n_columns = opts->n_columns;
@@ -180,11 +180,11 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 	}
 	n_views = opts->n_views ? opts->n_views : 1;
 	for (uint32_t v = 0; v < opts->n_views; v++)
-		if (opts->views[v].selector >= RLV_FIFO && desc->n_shards > 1)
+		if (opts->views[v].selector >= RLV_FIFO && opts->shards > 1)
 			return error_set(-EINVAL,
 					 "opts.shards %u: views[%u] is fifo or lifo, whose order "
 					 "is that of one shard",
-					 desc->n_shards, v);
+					 opts->shards, v);
 	for (uint32_t v = 0; v < n_views; v++) {
 		ret = encode_view(opts->n_views ? &opts->views[v] : &default_view, v,
 				  &desc->views[v]);

@@ -20,11 +20,14 @@ struct rlv_store {
 	uint32_t open_tables;
 };
 
+struct table_seen; /* what info has seen of shards that may be away now: client/table.c */
+
 struct rlv_table {
 	struct rlv_store *store;
 	struct meta_table place;
-	struct lock lock;      /* role table_lock: nodes, open_handles */
+	struct lock lock;      /* role table_lock: all below */
 	struct node_set nodes; /* for info and verify */
+	struct table_seen *seen;
 	uint32_t open_handles;
 };
 

@@ -3,6 +3,7 @@
 #include "client/signature.h"
 
 #include "ds/limiter.h"
+#include "ds/priority.h"
 #include "ds/shard_check.h"
 
 #include "base/alloc.h"
@@ -13,6 +14,11 @@
 #include <string.h>
 
 static LOCK_ROLE(table_lock, "table", LOCK_RANK_OBJECT);
+
+struct table_seen {
+	int64_t items[TABLE_MAX_SHARDS][RING_MAX_VIEWS];
+	struct limiter_words counts[RING_MAX_VIEWS];
+};
 
 void meta_table_fini(struct meta_table *table)
 {
@@ -49,7 +55,13 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place,
 	}
 	table->store = store;
 	table->place = *place;
-	ret = node_set_open(store->meta, &table->place, store->timeout_ns, &table->nodes);
+	table->seen = mem_zalloc(sizeof(*table->seen));
+	if (!table->seen) {
+		error_set(ret, "table: no memory");
+		goto err_free;
+	}
+	ret = node_set_open(store->meta, &table->place.desc, &table->place, store->timeout_ns,
+			    &table->nodes);
 	if (ret)
 		goto err_free;
 	lock_init(&table->lock, &table_lock);
@@ -58,6 +70,7 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place,
 	return 0;
 
 err_free:
+	mem_free(table->seen);
 	mem_free(table);
 err_fini_place:
 	meta_table_fini(place);
@@ -68,6 +81,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 		     struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
+	struct meta_wishes again = { 0 };
 	struct table_desc desc;
 	struct meta_table place;
 	int ret;
@@ -84,7 +98,10 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 	ret = table_plan(&desc, &wishes);
 	if (ret)
 		return error_prefix(ret, "table %s: ", name);
-	ret = store->meta->ops->create(store->meta, &desc, &place);
+	again.auto_shards = opts->shards == RLV_SHARDS_AUTO;
+	again.block = opts->block;
+	again.fanout = opts->fanout;
+	ret = store->meta->ops->create(store->meta, &desc, &again, &place);
 	if (ret)
 		return ret;
 	return table_wrap(store, &place, table_out);
@@ -123,6 +140,7 @@ int rlv_table_close(struct rlv_table **table)
 	meta_table_fini(&t->place);
 	store_table_count(t->store, -1);
 	lock_fini(&t->lock);
+	mem_free(t->seen);
 	mem_free(t);
 	*table = NULL;
 	return 0;
@@ -139,60 +157,95 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 
 /* -------- info -------- */
 
-/* Words of one view, summed over the shards. */
-static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+/* As handle_enter, for the table's own connections. Under table_lock. */
+static int look(struct rlv_table *table)
+{
+	int64_t timeout_ns = table->store->timeout_ns;
+	int ret = node_set_check(&table->nodes);
+
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
+	node_set_drop(&table->nodes);
+	ret = 0;
+	if (node_set_is_due(&table->nodes))
+		ret = node_set_heal(&table->nodes, timeout_ns);
+	if (ret == 0 && table->nodes.n_up == 0)
+		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+				table->place.desc.name, table->nodes.n_shards);
+	return ret;
+}
+
+/* Words of one view of a shard, added to the others'. */
+static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rlv_view_info *out)
 {
 	const struct view_desc *view = &table->place.desc.views[v];
 	const double scale = (double)view->scale;
+	struct shard *shard = table->nodes.shards[s];
+	uint64_t max_priority;
+	struct epoch ep;
+	uint64_t total;
+	int64_t size;
+	int ret;
 
-	for (uint32_t s = 0; s < table->nodes.n_shards; s++) {
-		struct shard *shard = table->nodes.shards[s];
-		struct epoch ep;
-		uint64_t total;
-		uint64_t max_priority;
-		int64_t size;
-		int ret;
+	epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, EPOCH_NO_SLOT);
+	ret = sumtree_size(&shard->trees[v], &ep, &size);
+	if (ret == 0)
+		ret = sumtree_total(&shard->trees[v], &ep, &total);
+	if (ret == 0)
+		ret = priority_max_read(shard, v, &max_priority);
+	if (ret)
+		return ret;
+	table->seen->items[s][v] = size;
+	out->items += size;
+	out->priority_sum += (double)total / scale;
+	out->max_priority = fmax(out->max_priority, (double)max_priority / scale);
+	out->overhead_bytes += (uint64_t)shard->desc.slots * (view->counts_off ? 16 : 8) +
+			       2 * shard->desc.tree.inner_bytes;
+	return 0;
+}
 
-		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off,
-			   EPOCH_NO_SLOT);
-		ret = sumtree_size(&shard->trees[v], &ep, &size);
-		if (ret == 0)
-			ret = sumtree_total(&shard->trees[v], &ep, &total);
-		if (ret == 0)
-			ret = transport_load(shard->tree,
-					     view->words_off +
-						     offsetof(struct view_words, max_priority),
-					     &max_priority);
-		if (ret)
+static bool is_away(const struct node_set *nodes, uint32_t s)
+{
+	return nodes->seats[s].state == RLV_SHARD_DOWN || nodes->seats[s].state == RLV_SHARD_LOST;
+}
+
+/* A shard that is lost over it is left out. */
+static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+{
+	struct node_set *nodes = &table->nodes;
+
+	for (uint32_t s = 0; s < nodes->n_shards; s++) {
+		int ret = nodes->shards[s] ? info_shard(table, s, v, out) : 0;
+
+		if (ret && node_set_drop(nodes) == 0)
 			return ret;
-		out->items += size;
-		out->priority_sum += (double)total / scale;
-		out->max_priority = fmax(out->max_priority, (double)max_priority / scale);
-		out->overhead_bytes += (uint64_t)shard->desc.slots * (view->counts_off ? 16 : 8) +
-				       2 * shard->desc.tree.inner_bytes;
+		if (is_away(nodes, s))
+			out->items_lost += table->seen->items[s][v];
 	}
 	return 0;
 }
 
+/* While the control shard is away: as they were. */
 static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
+	struct limiter_words *counts = &table->seen->counts[v];
 	struct limiter lim;
-	struct limiter_words words;
-	int ret;
+	int ret = 0;
 
-	limiter_init(&lim, table->nodes.shards[0], v, 1);
-	ret = limiter_read(&lim, &words);
-	if (ret)
+	if (node_set_has_control(&table->nodes)) {
+		limiter_init(&lim, table->nodes.shards[table->nodes.control], v, 1);
+		ret = limiter_read(&lim, counts);
+	}
+	if (ret && node_set_drop(&table->nodes) == 0)
 		return ret;
-	out->inserted = words.ins_committed;
-	out->sampled = words.smp_committed;
+	out->inserted = counts->ins_committed;
+	out->sampled = counts->smp_committed;
 	return 0;
 }
 
 static void info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
 {
 	snprintf(info->name, sizeof(info->name), "%s", desc->name);
-	info->shards = desc->n_shards;
 	info->capacity = desc->capacity;
 	info->slots = (uint64_t)desc->slots * desc->n_shards;
 	info->block = desc->block;
@@ -205,6 +258,14 @@ static void info_sizes(const struct table_desc *desc, struct rlv_table_info *inf
 	info->tree_bytes = desc->tree_bytes * desc->n_shards;
 }
 
+static void info_shards(const struct node_set *nodes, struct rlv_table_info *info)
+{
+	info->shards = nodes->n_shards;
+	info->shards_up = nodes->n_up;
+	info->control = nodes->control;
+	info->layout = nodes->layout;
+}
+
 int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };
@@ -215,20 +276,48 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 	if (info_out->size < sizeof(info))
 		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
 				 sizeof(info));
-	ret = node_set_check(&table->nodes);
-	if (ret)
-		return ret;
 	signature_decode(&table->place.desc, &info);
-	info_sizes(&table->place.desc, &info);
 	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
 	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
 		ret = info_view(table, v, &info.views[v]);
 		if (ret == 0)
 			ret = info_limiter(table, v, &info.views[v]);
 	}
+	info_sizes(&table->place.desc, &info);
+	info_shards(&table->nodes, &info);
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
 		*info_out = info;
+	return ret;
+}
+
+static void info_seat(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
+{
+	const struct seat *seat = &nodes->seats[s];
+
+	*out = (struct rlv_shard_info){ .shard = s, .state = seat->state };
+	out->weight = node_set_weight(nodes, s, clock_now_ns(nodes->clock));
+	snprintf(out->node, sizeof(out->node), "%s", seat->name);
+	if (seat->node < nodes->n_nodes)
+		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[seat->node].uri);
+}
+
+int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t *n_inout)
+{
+	int ret;
+
+	if (!table || !n_inout || (*n_inout && !shards))
+		return error_set(-EINVAL, "table, shards or n_inout is NULL");
+	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
+	if (ret == -EHOSTDOWN) /* that is what it says then */
+		ret = 0;
+	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards && s < *n_inout; s++)
+		info_seat(&table->nodes, s, &shards[s]);
+	if (ret == 0)
+		*n_inout = table->nodes.n_shards;
+	lock_release(&table->lock, &table_lock);
 	return ret;
 }
 
@@ -262,13 +351,14 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 	if (report_out->size < sizeof(sum))
 		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
 				 sizeof(sum));
-	ret = node_set_check(&table->nodes);
-	if (ret)
-		return ret;
 	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
 	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
+	opts.control = table->nodes.control;
 	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
+		if (!table->nodes.shards[s])
+			continue;
 		ret = shard_check(table->nodes.shards[s], &opts, &one);
 		if (ret == 0)
 			add_report(&sum, &one, table->place.desc.n_views);

@@ -52,7 +52,7 @@ static uint32_t candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end)
  */
 static int retire(struct rlv_sampler *sp, uint32_t shard, struct leaf_op *ops, uint32_t n)
 {
-	struct access *acc = &sp->h.access[shard];
+	struct access *acc = sp->h.access[shard];
 	int left;
 	int ret;
 
@@ -122,6 +122,18 @@ static int take_counted(struct rlv_sampler *sp, uint32_t shard, uint32_t n)
 	return last ? retire(sp, shard, sp->scratch.ops, last) : 0;
 }
 
+/* A node was lost over it: what was taken there nobody has. The others' are ours all the same. */
+static bool is_lost(struct rlv_sampler *sp, uint32_t shard, uint32_t first, uint32_t end)
+{
+	struct draw_scratch *s = &sp->scratch;
+
+	if (!sp->h.nodes.shards[shard]->tree->tr->broken)
+		return false;
+	for (uint32_t k = first; k < end; k++)
+		s->again[s->order[k]] = 0;
+	return true;
+}
+
 int sampler_take(struct rlv_sampler *sp, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
@@ -143,6 +155,8 @@ int sampler_take(struct rlv_sampler *sp, uint32_t n)
 			continue;
 		ret = sp->view->max_times_sampled == 1 ? take_once(sp, shard, m)
 						       : take_counted(sp, shard, m);
+		if (ret && is_lost(sp, shard, first, end))
+			ret = 0;
 	}
 	return ret;
 }

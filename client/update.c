@@ -84,7 +84,7 @@ static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32
 		if (key_table(key) != desc->table_id)
 			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": not of table %s", i,
 					 key, desc->name);
-		if (key_shard(key) >= desc->n_shards || key_slot(key) >= desc->slots ||
+		if (key_shard(key) >= sp->h.nodes.n_shards || key_slot(key) >= desc->slots ||
 		    key_gen(key) == 0)
 			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": no key of table %s",
 					 i, key, desc->name);
@@ -156,7 +156,7 @@ static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_updat
 static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops, uint32_t n,
 			struct rlv_update_result *result)
 {
-	struct access *acc = &sp->h.access[s];
+	struct access *acc = sp->h.access[s];
 	uint64_t most = 0;
 	int left;
 	int ret;
@@ -174,6 +174,33 @@ static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops,
 	return priority_max_raise(acc->shard, sp->view_index, most);
 }
 
+/* Items that nobody can reach: no more than if they had been overwritten. */
+static void count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
+{
+	result->stale += n;
+	sp->stats.updates_lost += n;
+}
+
+/* A node that is lost over it takes its own updates along, and no others. */
+static int update_reachable(struct rlv_sampler *sp, uint32_t first, uint32_t n,
+			    struct rlv_update_result *result)
+{
+	uint32_t s = sp->scratch.shard[first];
+	struct rlv_update_result before = *result;
+	int ret;
+
+	if (!sp->h.nodes.shards[s] || sp->h.nodes.shards[s]->tree->tr->broken) {
+		count_lost(sp, n, result);
+		return 0;
+	}
+	ret = update_shard(sp, s, sp->scratch.ops + first, n, result);
+	if (ret == 0 || !sp->h.nodes.shards[s]->tree->tr->broken)
+		return ret;
+	*result = before;
+	count_lost(sp, n, result);
+	return 0;
+}
+
 static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 		      struct rlv_update_result *result)
 {
@@ -188,7 +215,7 @@ static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 
 		for (end = first; end < m && sp->scratch.shard[end] == s; end++)
 			;
-		ret = update_shard(sp, s, sp->scratch.ops + first, end - first, result);
+		ret = update_reachable(sp, first, end - first, result);
 	}
 	return ret;
 }
@@ -216,8 +243,8 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 		return error_set(-EACCES, "store was opened read-only");
 	if (sp->view->selector != RLV_PRIORITIZED)
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
-	ret = handle_check(&sp->h);
-	if (ret == 0)
+	ret = handle_enter(&sp->h, 0);
+	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
 		ret = check_keys(sp, in->keys, in->n);
 	if (ret == 0)
 		ret = priority_check(in->values, in->n);

@@ -1,5 +1,5 @@
 /*
- * Life of a writer: its streams, the blocks they hold, and their end.
+ * Life of a writer, and what it does when shards come and go.
  */
 #include "client/append.h"
 
@@ -7,122 +7,11 @@
 
 #include "base/alloc.h"
 #include "base/chunk.h"
-#include "base/crc32c.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
-
-void writer_seal_row(const struct table_desc *desc, uint8_t *row)
-{
-	uint32_t covered = desc->row_bytes - (uint32_t)sizeof(uint32_t);
-	uint32_t crc = crc32c(0, row, covered);
-
-	memcpy(row + covered, &crc, sizeof(crc));
-}
-
-/* -------- head rows of a block -------- */
-
-void writer_keep_head(struct rlv_writer *w, struct stream *st, uint32_t n)
-{
-	size_t row = w->h.desc->row_bytes;
-	size_t head = w->h.desc->window_max - 1;
-	size_t fresh = n < head ? n : head;
-	const uint8_t *end = w->stage + (st->staged + n) * row;
-
-	memmove(st->head, st->head + fresh * row, (head - fresh) * row);
-	memcpy(st->head + (head - fresh) * row, end - fresh * row, fresh * row);
-}
-
-/* The stream's last window_max-1 rows, or NULL if it has none yet. */
-static const uint8_t *last_rows(const struct rlv_writer *w, const struct stream *st)
-{
-	if (!st->blk.acc)
-		return NULL;
-	return w->direct ? ring_row(&st->blk, st->blk.used - (w->h.desc->window_max - 1))
-			 : st->head;
-}
-
-/* Repeats the stream's last rows at the head of its next block, or fills it: see table_layout.h. */
-static int write_head(struct rlv_writer *w, const struct stream *st, const struct block *next)
-{
-	const struct table_desc *desc = w->h.desc;
-	uint32_t head = desc->window_max - 1;
-	const uint8_t *from = last_rows(w, st);
-	uint8_t *rows = w->direct ? ring_row(next, 0) : w->stage;
-
-	for (uint32_t i = 0; i < head; i++) {
-		uint8_t *row = rows + (size_t)i * desc->row_bytes;
-		struct row_tail tail = { .flags = ROW_FILLER };
-
-		if (from) {
-			const uint8_t *old = from + (size_t)i * desc->row_bytes;
-
-			memcpy(row, old, desc->row_bytes);
-			memcpy(&tail, old + desc->tail_off, sizeof(tail));
-		} else {
-			memset(row, 0, desc->row_bytes);
-		}
-		tail.flags |= ROW_REPEATED;
-		tail.gen = next->gen;
-		tail.crc = 0;
-		memcpy(row + desc->tail_off, &tail, sizeof(tail));
-		if (desc->flags & TABLE_ROW_CRC)
-			writer_seal_row(desc, row);
-	}
-	w->stats.repeated_rows += from ? head : 0;
-	return w->direct || head == 0 ? 0 : ring_write(next, 0, rows, head);
-}
-
-/* -------- blocks -------- */
-
-/* One try to give the stream a block in shard s, in exchange for the one it has. */
-static int claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
-{
-	struct access *acc = &w->h.access[s];
-	struct block next = { 0 };
-	int claimed;
-	int ret;
-
-	ret = access_enter(acc);
-	if (ret)
-		return ret;
-	claimed = ring_claim(acc, &next, &w->ring);
-	ret = access_leave(acc);
-	if (claimed || ret)
-		return handle_failed(acc, claimed ? claimed : ret);
-	ret = write_head(w, st, &next);
-	next.used = w->h.desc->window_max - 1;
-	if (ret == 0 && st->blk.acc)
-		ret = ring_close(&st->blk);
-	st->blk = next;
-	return ret;
-}
-
-int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns)
-{
-	uint32_t round = 0;
-
-	while (!st->blk.acc || st->blk.used == w->h.desc->block) {
-		int ret = claim_in(w, st, st->next_shard);
-
-		st->next_shard = (st->next_shard + 1) % w->h.n_shards;
-		if (ret == -EOWNERDEAD)
-			w->dead = true;
-		if (ret == 0)
-			break;
-		if (ret != -EAGAIN)
-			return ret;
-		if (deadline_expired(w->h.clock, deadline_ns))
-			return error_prefix(error_set(-ETIMEDOUT, "%s", error_last()), "append: ");
-		handle_backoff(&w->h, &round, deadline_ns);
-		ret = handle_check(&w->h);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
 
 /* -------- open -------- */
 
@@ -140,27 +29,6 @@ static int check_opts(const struct rlv_table *table, const struct rlv_writer_opt
 	return 0;
 }
 
-static int stream_init(const struct rlv_writer *w, struct stream *st, uint32_t index)
-{
-	const struct table_desc *desc = w->h.desc;
-	uint32_t head = desc->window_max - 1;
-	size_t metas = head + WRITER_CHUNK;
-
-	st->meta.flags = mem_array(metas, sizeof(*st->meta.flags));
-	st->meta.steps = mem_array(metas, sizeof(*st->meta.steps));
-	st->meta.td = mem_array(metas, sizeof(*st->meta.td));
-	if (!w->direct && head)
-		st->head = mem_array(head, desc->row_bytes);
-	if (!st->meta.flags || !st->meta.steps || !st->meta.td || (!w->direct && head && !st->head))
-		return error_set(-ENOMEM, "stream %u: no memory", index);
-	for (uint32_t i = 0; i < head; i++) {
-		st->meta.flags[i] = ROW_FILLER;
-		st->meta.td[i] = -1;
-	}
-	st->next_shard = (w->h.owner + index) % w->h.n_shards;
-	return 0;
-}
-
 static int items_init(struct rlv_writer *w)
 {
 	uint32_t most = w->n_streams > WRITER_CHUNK ? w->n_streams : WRITER_CHUNK;
@@ -169,10 +37,9 @@ static int items_init(struct rlv_writer *w)
 		const struct view_desc *view = &w->h.desc->views[v];
 
 		w->items[v].ops = mem_array(most, sizeof(struct leaf_op));
-		w->items[v].shard_end = mem_array(w->h.n_shards, sizeof(uint32_t));
-		if (!w->items[v].ops || !w->items[v].shard_end)
+		if (!w->items[v].ops)
 			return error_set(-ENOMEM, "writer: no memory");
-		limiter_init(&w->limiters[v], w->h.nodes.shards[0], v, w->h.owner);
+		admission_init(&w->admissions[v], &w->h, v);
 		if (view->future > w->future_max)
 			w->future_max = view->future;
 	}
@@ -184,50 +51,122 @@ static int streams_init(struct rlv_writer *w)
 	const struct table_desc *desc = w->h.desc;
 	int ret = 0;
 
-	w->direct = !BARRIER_TSAN; /* in place the stores race by design */
-	for (uint32_t s = 0; s < w->h.n_shards; s++)
-		w->direct &= transport_is_addressable(w->h.nodes.shards[s]->rows->tr);
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		w->has_obs |= desc->columns[c].role == RLV_OBS;
-	if (!w->direct) {
-		uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
-
-		if (rows < w->n_streams)
-			rows = w->n_streams;
-		w->stage = chunk_array(rows, desc->row_bytes);
-		w->stage_bytes = (size_t)rows * desc->row_bytes;
-		if (!w->stage)
-			return error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
-	}
 	w->streams = mem_array(w->n_streams, sizeof(struct stream));
 	if (!w->streams)
 		return error_set(-ENOMEM, "%u streams: no memory", w->n_streams);
 	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
-		ret = stream_init(w, &w->streams[i], i);
+		ret = stream_init(w, &w->streams[i]);
 	return ret;
 }
 
+/* -------- shards that come and go -------- */
+
+static int grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
+{
+	uint8_t *grown;
+	void *array;
+
+	memcpy(&array, array_inout, sizeof(array));
+	grown = mem_resize(array, to * size);
+	if (!grown)
+		return error_set(-ENOMEM, "writer: no memory for %u shards", to);
+	memset(grown + from * size, 0, (to - from) * size);
+	memcpy(array_inout, &grown, sizeof(grown));
+	return 0;
+}
+
+static int make_room(struct rlv_writer *w)
+{
+	uint32_t from = w->n_credit;
+	uint32_t to = w->h.nodes.n_shards;
+	int ret;
+
+	if (to <= from)
+		return 0;
+	ret = grow(&w->credit, from, to, sizeof(*w->credit));
+	if (ret == 0)
+		ret = grow(&w->published, from, to, sizeof(*w->published));
+	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++)
+		ret = grow(&w->items[v].shard_end, from, to, sizeof(uint32_t));
+	if (ret == 0)
+		w->n_credit = to;
+	return ret;
+}
+
+/* Rows are staged where they cannot be built in place. */
+static int make_stage(struct rlv_writer *w)
+{
+	const struct table_desc *desc = w->h.desc;
+	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
+
+	w->addressable = node_set_is_addressable(&w->h.nodes);
+	if (w->stage || (w->addressable && !BARRIER_TSAN))
+		return 0;
+	if (rows < w->n_streams)
+		rows = w->n_streams;
+	w->stage = chunk_array(rows, desc->row_bytes);
+	w->stage_bytes = (size_t)rows * desc->row_bytes;
+	return w->stage ? 0 : error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
+}
+
+static void leave_shard(struct handle *h, uint32_t shard)
+{
+	writer_drop_blocks((struct rlv_writer *)h, h->access[shard]);
+}
+
+static int shards_moved(struct handle *h)
+{
+	struct rlv_writer *w = (struct rlv_writer *)h;
+	int ret = make_room(w);
+
+	if (ret == 0)
+		ret = make_stage(w);
+	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++)
+		ret = admission_follow(&w->admissions[v], h);
+	w->maxima_ns = 0;
+	return ret;
+}
+
+static const struct handle_user writer_user = { .leave = leave_shard, .moved = shards_moved };
+
+static_assert(offsetof(struct rlv_writer, h) == 0, "a writer's handle is the writer");
+
+/* -------- the API -------- */
+
 static void writer_free(struct rlv_writer *w)
 {
-	for (uint32_t i = 0; w->streams && i < w->n_streams; i++) {
-		mem_free(w->streams[i].meta.flags);
-		mem_free(w->streams[i].meta.steps);
-		mem_free(w->streams[i].meta.td);
-		mem_free(w->streams[i].head);
-	}
+	for (uint32_t i = 0; w->streams && i < w->n_streams; i++)
+		stream_fini(&w->streams[i]);
 	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++) {
 		mem_free(w->items[v].ops);
 		mem_free(w->items[v].shard_end);
 	}
 	mem_free(w->streams);
+	mem_free(w->credit);
+	mem_free(w->published);
 	chunk_free(w->stage, w->stage_bytes);
 	mem_free(w);
+}
+
+/* What is opened after the handle. */
+static int open_parts(struct rlv_writer *w)
+{
+	int ret = make_room(w);
+
+	if (ret == 0)
+		ret = make_stage(w);
+	if (ret == 0)
+		ret = streams_init(w);
+	return ret ? ret : items_init(w);
 }
 
 int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		    struct rlv_writer **writer_out)
 {
 	static const struct rlv_writer_opts defaults = RLV_WRITER_OPTS_INIT;
+	struct handle_opts how = { .user = &writer_user };
 	struct rlv_writer *w;
 	int ret;
 
@@ -245,12 +184,11 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		return error_set(-ENOMEM, "writer: no memory");
 	w->n_streams = opts->streams ? opts->streams : 1;
 	w->timeout_ns = opts->timeout_ns ? opts->timeout_ns : DEFAULT_TIMEOUT_NS;
-	ret = handle_open(&w->h, table, (1u << table->place.desc.n_views) - 1, NULL);
+	how.view_mask = (1u << table->place.desc.n_views) - 1;
+	ret = handle_open(&w->h, table, &how);
 	if (ret)
 		goto err_free;
-	ret = w->h.n_shards ? streams_init(w) : error_set(-EPROTO, "table: it has no shard");
-	if (ret == 0)
-		ret = items_init(w);
+	ret = open_parts(w);
 	if (ret)
 		goto err_close_handle;
 	*writer_out = w;
@@ -272,7 +210,7 @@ static int complete(struct rlv_writer *w, uint32_t stream)
 	struct stream *st = &w->streams[stream];
 	int ret = 0;
 
-	if (st->blk.acc && st->open_window)
+	if (st->open_window)
 		ret = writer_fill(w, stream, w->future_max);
 	if (ret == 0) {
 		st->open_window = false;
@@ -302,8 +240,10 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 		ret = rlv_writer_append(writer, stream, &step, NULL);
 	}
 	if (ret == 0)
-		ret = handle_check(&writer->h);
-	return ret ? ret : complete(writer, stream);
+		ret = handle_enter(&writer->h, writer->timeout_ns);
+	if (ret && !handle_may_heal(&writer->h, ret))
+		return ret;
+	return complete(writer, stream);
 }
 
 static int close_stream(struct rlv_writer *w, uint32_t stream)
@@ -312,6 +252,8 @@ static int close_stream(struct rlv_writer *w, uint32_t stream)
 	int ret = complete(w, stream);
 	int closed = st->blk.acc ? ring_close(&st->blk) : 0;
 
+	if (closed && st->blk.acc && st->blk.acc->shard->tree->tr->broken)
+		closed = 0; /* it is lost with its shard */
 	return ret ? ret : closed;
 }
 
@@ -324,7 +266,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 		return 0;
 	w = *writer;
 	*writer = NULL;
-	ret = w->dead ? 0 : handle_check(&w->h);
+	ret = w->dead ? 0 : handle_enter(&w->h, 0);
 	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
 		ret = close_stream(w, i);
 	if (ret == 0)
@@ -333,6 +275,20 @@ int rlv_writer_close(struct rlv_writer **writer)
 		error_prefix(ret, "writer: ");
 	writer_free(w);
 	return ret;
+}
+
+/* What we published there, or what there was room for. */
+static int64_t items_lost(const struct rlv_writer *w)
+{
+	const struct node_set *nodes = &w->h.nodes;
+	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
+	uint64_t sum = 0;
+
+	for (uint32_t s = 0; s < w->n_credit; s++)
+		if (nodes->seats[s].state == RLV_SHARD_DOWN ||
+		    nodes->seats[s].state == RLV_SHARD_LOST)
+			sum += w->published[s] < most ? w->published[s] : most;
+	return (int64_t)sum;
 }
 
 int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
@@ -348,6 +304,7 @@ int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
 	stats.size = (uint32_t)sizeof(stats);
 	stats.blocks_claimed = writer->ring.claimed;
 	stats.blocks_skipped = writer->ring.skipped;
+	stats.items_lost = items_lost(writer);
 	handle_stats(&writer->h, &stats);
 	*stats_out = stats;
 	return 0;

@@ -189,13 +189,15 @@ struct rlv_view {
 	struct rlv_limiter limiter;
 };
 
+#define RLV_SHARDS_AUTO UINT32_MAX /* of now, and of those that join later; embed: 1 */
+
 struct rlv_table_opts {
 	uint32_t size;
 	uint32_t n_columns;
 	const struct rlv_column *columns; /* the signature */
 	uint64_t capacity;                /* steps that stay drawable */
 	uint32_t n_views;                 /* 0 = one prioritized view of single transitions */
-	uint32_t shards;                  /* 0 = 1 */
+	uint32_t shards;                  /* 0 = 1; RLV_SHARDS_AUTO = one for each memory node */
 	const struct rlv_view *views;
 	uint32_t max_writers;   /* streams (environments) that append at once; 0 = 4 */
 	uint32_t max_clients;   /* writer and sampler handles open at once; 0 = 64 */
@@ -219,7 +221,11 @@ struct rlv_table;
 RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 				 const struct rlv_table_opts *opts, struct rlv_table **table_out);
 
-/* -ENOENT: no such table. Thread: any. Cost: control plane. */
+/*
+ * Opens a table if at least one of its shards can be reached; the others come back by themselves
+ * when their nodes do. -ENOENT: no such table, -EHOSTDOWN: no shard of it is there. Thread: any.
+ * Cost: control plane.
+ */
 RLV_CHECKED int rlv_table_open(struct rlv_store *store, const char *name,
 			       struct rlv_table **table_out);
 
@@ -241,6 +247,7 @@ struct rlv_view_info {
 	double priority_sum;
 	double max_priority;
 	uint64_t overhead_bytes; /* leaves, inner levels and counts */
+	int64_t items_lost; /* live items of shards that are away, as last seen by this handle */
 };
 
 struct rlv_table_info {
@@ -258,10 +265,39 @@ struct rlv_table_info {
 	uint32_t max_writers, max_clients;
 	uint64_t rows_bytes; /* memory of all rows */
 	uint64_t tree_bytes; /* memory of everything else */
+	uint32_t shards_up;  /* that can be reached now: items and sums above are theirs */
+	uint32_t control;    /* shard whose limiter counts */
+	uint64_t layout;     /* version of where the shards are, and what they are good for */
 };
 
-/* Fills info; info->size is set by the caller. Thread: any. Cost: 2 RT for each shard. */
+/*
+ * Fills info; info->size is set by the caller. Goes on over the shards that can be reached;
+ * -EHOSTDOWN if there is none. Thread: any. Cost: 2 RT for each shard.
+ */
 RLV_CHECKED int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out);
+
+enum rlv_shard_state {
+	RLV_SHARD_ACTIVE = 1,   /* drawn from and appended to */
+	RLV_SHARD_DRAINING = 2, /* drawn from; new blocks are claimed elsewhere */
+	RLV_SHARD_DOWN = 3,     /* cannot be reached now */
+	RLV_SHARD_LOST = 4,     /* gone with the memory of its node */
+	RLV_SHARD_GONE = 5,     /* was drained and given up */
+};
+
+struct rlv_shard_info {
+	uint32_t shard;
+	uint32_t state;  /* enum rlv_shard_state, as this process sees it */
+	uint32_t weight; /* share of new blocks, 1000 = all of it: less while a shard is new */
+	char node[RLV_NAME_BYTES];
+	char address[256];
+};
+
+/*
+ * Where the shards of a table are, in shards[0..*n_inout); out: how many there are. Thread: any.
+ * Cost: none, or a question to the server while some are away.
+ */
+RLV_CHECKED int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards,
+				 size_t *n_inout);
 
 struct rlv_verify_report {
 	uint32_t size;
@@ -323,8 +359,12 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
 /*
  * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete.
  * *appended_out (may be NULL): steps taken, fewer than n only on -ETIMEDOUT.
+ * A step counts as taken when its items are published, or will be with the steps to come. When a
+ * memory node is lost, the streams that had a block there go on in another shard, with the steps
+ * whose items were not published yet; an item may then be there twice when the node comes back.
  * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block),
- * -EOWNERDEAD (this handle was fenced: open another), -ESTALE (table dropped), -EHOSTDOWN, -ECHILD.
+ * -EOWNERDEAD (this handle was fenced: open another), -ESTALE (table dropped), -ECHILD, -EHOSTDOWN
+ * (until the deadline no shard, or not the one that keeps the limiter's counts, could be reached).
  * Thread: owner. Cost: <= 1 RT + 5 for each block claimed.
  */
 RLV_CHECKED int rlv_writer_append(struct rlv_writer *writer, uint32_t stream,
@@ -366,6 +406,12 @@ enum rlv_weights {
 	RLV_WEIGHTS_RAW = 1,   /* (N P)^-beta */
 };
 
+/* How an item that came over a network is known to be whole. In place it is always by its leaf. */
+enum rlv_verify {
+	RLV_VERIFY_LEAF = 0, /* its leaf is read again after its rows: 1 RT more */
+	RLV_VERIFY_CRC = 1,  /* by the crc32c and generation of each row; needs row_crc */
+};
+
 /* Where batch buffers come from: pinned or registered memory, or memory that outlives the sampler. */
 struct rlv_memory {
 	void *(*alloc)(void *ctx, size_t align, size_t bytes); /* NULL when there is none */
@@ -394,6 +440,7 @@ struct rlv_sampler_opts {
 	/* One call of alloc for each batch buffer in rlv_sampler_open, one of free in
 	   rlv_sampler_close; copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
+	uint32_t verify; /* enum rlv_verify */
 };
 #define RLV_SAMPLER_OPTS_INIT \
 	{ \
@@ -440,8 +487,10 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * A view with max_times_sampled hands over what it took, fewer than n when there is no more.
  * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
  * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted),
- * -EBUSY (all batch buffers are held), -ESTALE, -EHOSTDOWN, -ECHILD.
- * Thread: owner. Cost: 3 + uncached levels RT.
+ * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard, or
+ * not the one that keeps the limiter's counts, could be reached). When a memory node is lost, the
+ * call goes on over the other shards.
+ * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC.
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				   const struct rlv_batch **batch_out);
@@ -457,7 +506,7 @@ RLV_API void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_bat
 
 struct rlv_update_result {
 	uint32_t updated;
-	uint32_t stale;   /* dropped: the item was overwritten or retired */
+	uint32_t stale;   /* dropped: the item was overwritten or retired, or is on a lost node */
 	uint32_t clamped; /* outside the view's range, stored as the nearest */
 };
 
@@ -524,6 +573,9 @@ struct rlv_stats {
 	uint64_t phases; /* dependent round trips; final additions to inner nodes apart */
 	uint64_t reads, writes, cas, faa, cas_failed;
 	uint64_t read_bytes, write_bytes;
+	uint64_t shards_lost;  /* times that a shard became unreachable */
+	uint64_t updates_lost; /* stale_updates of items in shards that are away */
+	int64_t items_lost;    /* live items there: of the view as last seen, or published by us */
 };
 
 /* Counters of a handle since it was opened; stats_out->size is set by the caller. Thread: owner. */

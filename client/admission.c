@@ -1,0 +1,151 @@
+#include "client/admission.h"
+
+#include <errno.h>
+
+static void bind(struct admission *adm, const struct handle *h)
+{
+	adm->control = h->nodes.control;
+	adm->owner = h->slot.owner;
+	adm->opened = h->nodes.seats[adm->control].opened;
+	limiter_init(&adm->lim, h->nodes.shards[adm->control], adm->view, adm->owner);
+}
+
+void admission_init(struct admission *adm, const struct handle *h, uint32_t view)
+{
+	const struct limit_desc *law = &h->desc->views[view].limit;
+
+	*adm = (struct admission){ .view = view, .control = h->nodes.control };
+	adm->here = node_set_has_control(&h->nodes);
+	if (adm->here) {
+		bind(adm, h);
+		return;
+	}
+	adm->lim.bounded_insert = law->max_diff != INT64_MAX;
+	adm->lim.bounded_sample = law->min_diff != INT64_MIN;
+}
+
+static int store_slot(const struct admission *adm, const struct limiter_words *mine)
+{
+	const struct slot_limits words = {
+		.ins_admitted.raw = mine->ins_admitted,
+		.ins_committed.raw = mine->ins_committed,
+		.smp_admitted.raw = mine->smp_admitted,
+		.smp_committed.raw = mine->smp_committed,
+	};
+
+	return transport_store(adm->lim.region, adm->lim.slot_off, &words, sizeof(words));
+}
+
+static int add_admitted(const struct admission *adm, size_t member, uint64_t delta)
+{
+	uint64_t old;
+
+	return delta ? transport_faa_word(adm->lim.region, adm->lim.words_off + member, delta, &old)
+		     : 0;
+}
+
+/*
+ * What is admitted and not committed must be what this call holds: less was settled with the
+ * control shard before, and is taken again unasked; more was lost in a call that failed.
+ */
+static int carry(struct admission *adm)
+{
+	struct limiter *lim = &adm->lim;
+	struct limiter_words mine = lim->mine;
+	uint64_t inserts = 0, samples = 0;
+	bool gives;
+	int ret = 0;
+
+	if (lim->bounded_insert)
+		inserts = mine.ins_committed + adm->inserts - mine.ins_admitted;
+	if (lim->bounded_sample)
+		samples = mine.smp_committed + adm->samples - mine.smp_admitted;
+	mine.ins_admitted += inserts;
+	mine.smp_admitted += samples;
+	gives = (int64_t)inserts < 0 || (int64_t)samples < 0;
+	if (!gives) /* promised before it is taken, said after it was given (ds/limiter.h) */
+		ret = store_slot(adm, &mine);
+	if (ret == 0)
+		ret = add_admitted(adm, offsetof(struct view_words, ins_admitted), inserts);
+	if (ret == 0)
+		ret = add_admitted(adm, offsetof(struct view_words, smp_admitted), samples);
+	if (ret == 0 && gives)
+		ret = store_slot(adm, &mine);
+	if (ret == 0)
+		lim->mine = mine;
+	return ret;
+}
+
+int admission_follow(struct admission *adm, const struct handle *h)
+{
+	const struct node_set *nodes = &h->nodes;
+	const struct limiter old = adm->lim;
+	bool same = adm->control == nodes->control && adm->owner == h->slot.owner;
+
+	adm->here = node_set_has_control(nodes);
+	if (!adm->here || (same && adm->opened == nodes->seats[adm->control].opened))
+		return 0;
+	bind(adm, h);
+	adm->lim.open_for_samples = old.open_for_samples;
+	if (same) /* our counts stand in the slot: they go on */
+		adm->lim.mine = old.mine;
+	return carry(adm);
+}
+
+static int away(const struct admission *adm)
+{
+	return error_set(-EHOSTDOWN,
+			 "shard %u, which keeps the counts of view %u, cannot be reached",
+			 adm->control, adm->view);
+}
+
+int admission_try_insert(struct admission *adm, uint64_t n)
+{
+	int ret = 0;
+
+	if (adm->here)
+		ret = limiter_try_insert(&adm->lim, n);
+	else if (adm->lim.bounded_insert)
+		ret = away(adm);
+	adm->inserts = ret ? 0 : n;
+	return ret;
+}
+
+int admission_try_sample(struct admission *adm, uint64_t n)
+{
+	int ret = 0;
+
+	if (adm->here)
+		ret = limiter_try_sample(&adm->lim, n);
+	else if (adm->lim.bounded_sample || !adm->lim.open_for_samples)
+		ret = away(adm);
+	adm->samples = ret ? 0 : n;
+	return ret;
+}
+
+/* Is the error that of a connection which has ended? */
+static int unless_lost(const struct admission *adm, int ret)
+{
+	return ret && adm->lim.region->tr->broken ? 0 : ret;
+}
+
+int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
+{
+	adm->inserts = 0;
+	if (!adm->here)
+		return 0;
+	return unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
+}
+
+int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
+{
+	adm->samples = 0;
+	if (!adm->here)
+		return 0;
+	return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
+}
+
+int admission_read(struct admission *adm, struct limiter_words *out)
+{
+	return adm->here ? limiter_read(&adm->lim, out) : away(adm);
+}

@@ -1,0 +1,58 @@
+/*
+ * Grove: what a sampler draws from, the trees of its view in the shards that are open. It is
+ * planted anew when shards come and go; a tree's number in it is then not its shard's.
+ */
+#ifndef RLV_CLIENT_GROVE_H
+#define RLV_CLIENT_GROVE_H
+
+#include "client/node.h"
+
+#include "ds/order.h"
+
+struct grove {
+	struct forest forest;
+	struct sumtree *trees; /* the forest's */
+	uint32_t *shard;       /* of each tree */
+	struct order *orders;  /* fifo and lifo views: of each tree */
+	uint32_t room;         /* of the arrays above */
+	bool sparse;           /* tree t is not always of shard t */
+	bool addressable;      /* all of them */
+	uint32_t view;
+	int64_t *items; /* live ones of each shard as last seen, by its number */
+	uint32_t n_items;
+};
+
+/* Plants the first time. -ENOMEM; fini may be called all the same. */
+RLV_MUST_CHECK int grove_init(struct grove *grove, const struct node_set *nodes, uint32_t view);
+void grove_fini(struct grove *grove);
+
+/* Trees of the shards that are open now. -ENOMEM. Cost: local. */
+RLV_MUST_CHECK int grove_plant(struct grove *grove, const struct node_set *nodes);
+
+/* Numbers of trees become numbers of shards. */
+static inline void grove_name_shards(const struct grove *grove, uint32_t *tree, uint32_t n)
+{
+	for (uint32_t i = 0; grove->sparse && i < n; i++)
+		tree[i] = grove->shard[tree[i]];
+}
+
+/*
+ * Up to n items of an ordered view as slots and words, and the shard of each: of a table whose only
+ * shard moves, those of the older one come first. -ENODATA: none. Cost: order_find of each tree.
+ */
+struct grove_items {
+	uint32_t *shard;
+	uint32_t *slot;
+	uint64_t *word;
+};
+
+RLV_MUST_CHECK int grove_find(struct grove *grove, uint32_t n, const struct grove_items *out,
+			      uint32_t *found_out);
+
+/* Live items of all trees. The size words lie beside the tops that a draw has read. */
+RLV_MUST_CHECK int grove_count(struct grove *grove, int64_t *items_out);
+
+/* Live items of the shards that are away, as last counted. */
+int64_t grove_items_lost(const struct grove *grove, const struct node_set *nodes);
+
+#endif
