@@ -25,6 +25,19 @@ def _host_array(value, name):
         raise errors.InvalidArgument("%s: no array: %s" % (name, error)) from error
 
 
+def _exact_integers(value, array, dtype):
+    """numpy makes floats or objects of large Python integers: those that fit as what they are."""
+    if array.dtype.kind not in "fO" or dtype.kind not in "iu" or hasattr(value, "dtype"):
+        return array
+    exact = np.asarray(value, dtype=object)
+    if not all(isinstance(number, (int, np.integer)) for number in exact.flat):
+        return array
+    try:
+        return exact.astype(dtype)
+    except OverflowError:
+        return array
+
+
 def _fits(array, dtype):
     """May the values become dtype? As numpy's same_kind, and integers if they are in range."""
     if array.dtype.kind in "iub" and dtype.kind in "iu":
@@ -45,6 +58,7 @@ def column(value, dtype, shape, name):
         array = array.view(np.uint64)  # torch has little use for unsigned integers
     if array.shape != shape:
         raise errors.InvalidArgument("%s: shape %s, want %s" % (name, array.shape, shape))
+    array = _exact_integers(value, array, dtype)
     if array.dtype != dtype:
         if not _fits(array, dtype):
             raise errors.InvalidArgument(

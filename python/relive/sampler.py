@@ -47,7 +47,7 @@ class Sampler(_core.Sampler):
     def __new__(cls, table, batch_size=256, *, view=0, n_step=None, gamma=0.99, beta=0.4,
                 layout="dense", weights="batch", prefetch=2, batches=None, timeout=None, rank=0,
                 world_size=1, seed=None, independent=False, short_batch=False, defer_updates=0,
-                pin_memory=False, allocator=None, _reopen=None):
+                pin_memory=False, allocator=None):
         if not beta >= 0:
             raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
         if batch_size < 1 or n_step == 0 or world_size < 1:
@@ -64,8 +64,7 @@ class Sampler(_core.Sampler):
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
             allocator=allocator)
 
-    def __init__(self, table, batch_size=256, *, _reopen=None, **options):
-        self._reopen = (_reopen.store, _reopen.name) if _reopen is not None else None
+    def __init__(self, table, batch_size=256, **options):
         self._options = dict(options, batch_size=batch_size)
 
     def __enter__(self):
@@ -75,11 +74,11 @@ class Sampler(_core.Sampler):
         self.close()
 
     def __reduce__(self):
-        return _open_sampler, (*self._reopen, self._options)
+        return _open_sampler, (self._table, self._options)
 
 
-def _open_sampler(store, name, options):
-    return store.table(name).sampler(**options)
+def _open_sampler(table, options):
+    return table.sampler(**options)
 
 
 def _index(choices, name, value):

@@ -86,18 +86,19 @@ class Store:
         """Makes what was appended before durable: ``embed:FILE``, and nodes on files."""
         self._core.persist()
 
-    def close(self):
-        """Closes the store, its tables, their writers and samplers. Arrays of batches stay."""
+    def close(self, wait=True):
+        """Closes the store, its tables, their writers (which wait, or not: ``Writer.close``) and
+        samplers. Arrays of batches stay."""
         for table in list(self._tables):
-            table.close()
+            table.close(wait=wait)
         self._core.close()
         _open_stores.discard(self)
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        self.close(wait=kind is None)
 
     def __repr__(self):
         return "<relive.Store %s%s>" % (self.uri, "" if self._core.is_open else " closed")
@@ -158,9 +159,9 @@ def open(uri="embed:", **options):
 
 @atexit.register
 def _close_all():
-    """Completes what writers hold back. Errors are nobody's any more."""
+    """Completes what writers hold back, if it can. Errors are nobody's any more."""
     for store in list(_open_stores):
         try:
-            store.close()
+            store.close(wait=False)
         except errors.Error:
             pass

@@ -5,7 +5,7 @@ import weakref
 from . import info
 from .sampler import Sampler
 from .signature import Column
-from .writer import open_writer
+from .writer import Writer, open_writer
 
 
 class Table:
@@ -50,6 +50,7 @@ class Table:
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
         writer = open_writer(self._core, num_envs, autoreset, timeout)
+        writer._table = self  # whose store closes what is open
         self._handles.add(writer)
         return writer
 
@@ -60,7 +61,8 @@ class Table:
 
         See :class:`relive.Sampler` for the options.
         """
-        sampler = Sampler(self._core, batch_size, _reopen=self, **options)
+        sampler = Sampler(self._core, batch_size, **options)
+        sampler._table = self  # whose store closes what is open
         self._handles.add(sampler)
         return sampler
 
@@ -90,8 +92,8 @@ class Table:
         old = self._samplers.pop((view, n_step, gamma, layout), None)
         if old is not None:
             old.close()  # its batches stay
-        sampler = self.sampler(n, view=view, n_step=n_step, gamma=gamma, layout=layout,
-                               prefetch=0, batches=4)
+        sampler = Sampler(self._core, n, view=view, n_step=n_step, gamma=gamma, layout=layout,
+                          prefetch=0, batches=4)
         self._samplers[view, n_step, gamma, layout] = self._last[view] = sampler
         return sampler
 
@@ -128,12 +130,15 @@ class Table:
         """Checks every invariant: a :class:`relive.info.VerifyReport`. Reads the whole tree."""
         return info.VerifyReport._of_core(self._core.verify())
 
-    def close(self):
-        """Closes the table, its writers and samplers."""
+    def close(self, wait=True):
+        """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers."""
+        for handle in [*self._handles, *self._samplers.values()]:
+            if isinstance(handle, Writer):
+                handle.close(wait=wait)
+            else:
+                handle.close()
         self._samplers.clear()
         self._last.clear()
-        for handle in list(self._handles):
-            handle.close()
         self._core.close()
 
     def __len__(self):
@@ -146,8 +151,8 @@ class Table:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        self.close(wait=kind is None)
 
     def __repr__(self):
         return "<relive.Table %s of %s%s>" % (self.name, self.store.uri,

@@ -30,14 +30,16 @@ class Writer(_core.Writer):
     A vector's step goes in as a whole or not at all; of extend's steps a part may be in. Other
     errors: InvalidArgument (names the column), Fenced, TableDropped, NodeDown, Forked, Closed.
 
-    **close()**: completes the pending items of all environments. **stats()**: counters, a dict.
+    **close(wait=True)**: completes the pending items of all environments; without waiting, those
+    that the rate limiter does not admit now are dropped. An exception that leaves the writer's
+    ``with`` does not wait. **stats()**: counters, a dict.
     """
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        self.close(wait=kind is None)
 
     def __reduce__(self):
         raise TypeError("a writer is its process's: send the table and open a writer there")

@@ -436,14 +436,18 @@ static int close_locked(struct writer *w)
 	return ret;
 }
 
-static PyObject *writer_close(PyObject *object, PyObject *unused)
+static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs)
 {
+	static char *names[] = { "wait", NULL };
 	struct writer *w = (struct writer *)object;
-	bool failed = w->h.open && handle_is_ours(&w->h) && complete_all(w);
+	int wait = 1;
+	bool failed;
 	int entered;
 	int ret;
 
-	(void)unused;
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &wait))
+		return NULL;
+	failed = wait && w->h.open && handle_is_ours(&w->h) && complete_all(w);
 	if (failed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		return NULL;
 	entered = handle_enter_close(&w->h);
@@ -452,7 +456,7 @@ static PyObject *writer_close(PyObject *object, PyObject *unused)
 	ret = entered ? close_locked(w) : 0;
 	if (failed)
 		return NULL;
-	if (ret)
+	if (ret && (wait || ret != -ETIMEDOUT))
 		return error_raise(ret);
 	Py_RETURN_NONE;
 }
@@ -497,13 +501,13 @@ static PyObject *writer_num_envs(PyObject *object, void *unused)
 	return PyLong_FromUnsignedLong(((struct writer *)object)->n_envs);
 }
 
-#define FASTCALL(function) ((PyCFunction)(void (*)(void))(function))
+#define FUNCTION(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef methods[] = {
-	{ "append", FASTCALL(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "extend", FASTCALL(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "end_episode", FASTCALL(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "close", writer_close, METH_NOARGS, NULL },
+	{ "append", FUNCTION(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "extend", FUNCTION(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "end_episode", FUNCTION(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "close", FUNCTION(writer_close), METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "stats", writer_stats, METH_NOARGS, NULL },
 	{ 0 },
 };

@@ -1,0 +1,81 @@
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import relive
+from support.trace import read_trace
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data"
+
+SIGNATURE = {
+    "obs": ((3,), "float32"),
+    "action": "int64",
+    "reward": "float32",
+    "id": "uint64",
+}
+
+
+@pytest.fixture
+def store():
+    with relive.open("embed:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_table(store):
+    """Tables of SIGNATURE; each call another name."""
+    made = []
+
+    def make(signature=None, capacity=4096, **options):
+        made.append("table-%d" % len(made))
+        return store.create_table(made[-1], signature or SIGNATURE, capacity, **options)
+
+    return make
+
+
+def step_values(i, **more):
+    """Values of SIGNATURE that are a function of a number."""
+    return dict(obs=np.full(3, i, np.float32), action=i, reward=float(i % 7), id=i, **more)
+
+
+@pytest.fixture
+def filled(make_table):
+    """A table of 500 steps in episodes of 20."""
+    table = make_table()
+    with table.writer() as writer:
+        for i in range(500):
+            writer.append(**step_values(i, terminated=i % 20 == 19))
+    return table
+
+
+@pytest.fixture(scope="session")
+def cartpole():
+    return read_trace(DATA / "cartpole.rlvt", rows=20_000)
+
+
+@pytest.fixture(scope="session")
+def pong():
+    return read_trace(DATA / "pong.rlvt", rows=3_000)
+
+
+@pytest.fixture
+def shm_store(tmp_path, monkeypatch):
+    """A store that `relive up` runs, in a runtime directory of its own."""
+    programs = relive.build_info()["programs"]
+    if not relive.build_info()["remote"] or len(programs) < 3:
+        pytest.skip("no relive command and daemons here: build them, and put them on PATH")
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path))
+    name = "python-%d" % os.getpid()
+    up = [programs["relive"], "up", "--store", name, "--size", "128M"]
+    subprocess.run(up, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    try:
+        with relive.open("shm:" + name) as store:
+            yield store
+    finally:
+        subprocess.run([programs["relive"], "down", "--store", name], check=False,
+                       stdout=subprocess.DEVNULL, timeout=60)
+        shutil.rmtree(tmp_path, ignore_errors=True)

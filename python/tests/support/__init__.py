@@ -1,0 +1,1 @@
+"""What the tests share: recorded trajectories and the oracle."""

@@ -1,0 +1,97 @@
+"""The plain way: all rows of one environment in lists, and what an item must look like."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass
+class Row:
+    obs: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+    final: bool
+    first: bool
+
+
+@dataclasses.dataclass
+class Item:
+    obs: np.ndarray       # (stack, *shape)
+    next_obs: np.ndarray  # the same, or None: nothing is said
+    reward: float
+    discount: float
+    steps: int
+
+
+class Oracle:
+    """Rows as the actor appended them; an item is known by the number of its row."""
+
+    def __init__(self, stack, n_step, gamma):
+        self.stack, self.n_step, self.gamma = stack, n_step, gamma
+        self.rows = []
+
+    def add(self, obs, reward, terminated=False, truncated=False, final=False):
+        first = not final and (not self.rows or self.rows[-1].final or self.rows[-1].terminated
+                               or self.rows[-1].truncated)
+        self.rows.append(Row(np.array(obs), float(reward), bool(terminated), bool(truncated),
+                             bool(final), first))
+
+    def add_trace(self, trace, upto):
+        for i in range(upto):
+            self.add(trace.columns["obs"][i], trace.columns["reward"][i], trace.terminated[i],
+                     trace.truncated[i], trace.final[i])
+
+    def _next(self, i):
+        return self.rows[i + 1] if i + 1 < len(self.rows) else None
+
+    def _steps(self, anchor):
+        """(steps of the return, does it end in a terminated one)."""
+        for k in range(self.n_step):
+            row, following = self.rows[anchor + k], self._next(anchor + k)
+            if row.terminated:
+                return k + 1, True
+            if following is not None and following.final:
+                return k + 1, False
+            if row.truncated or following is None or following.first:
+                return k, False
+        return self.n_step, False
+
+    def _stacked(self, at):
+        first = at
+        while not self.rows[first].first:
+            first -= 1
+        return np.stack([self.rows[max(first, at - back)].obs
+                         for back in reversed(range(self.stack))])
+
+    def is_item(self, anchor):
+        return not self.rows[anchor].final and self._steps(anchor)[0] > 0
+
+    def item(self, anchor):
+        """None: the row is no item."""
+        if not self.is_item(anchor):
+            return None
+        steps, terminated = self._steps(anchor)
+        after = self._next(anchor + steps - 1)
+        known = not terminated or (after is not None and after.final)
+        reward = sum(self.gamma**i * self.rows[anchor + i].reward for i in range(steps))
+        return Item(self._stacked(anchor), self._stacked(anchor + steps) if known else None,
+                    reward, 0.0 if terminated else self.gamma**steps, steps)
+
+    def items(self):
+        return [i for i in range(len(self.rows)) if self.is_item(i)]
+
+    def check(self, batch, stacked):
+        """Every item of the batch, by its `id` column."""
+        for i, row in enumerate(batch.id.tolist()):
+            want = self.item(row)
+            assert want is not None, row
+            obs, next_obs = batch.obs[i], batch.next_obs[i]
+            if not stacked:
+                obs, next_obs = obs[None], next_obs[None]
+            np.testing.assert_array_equal(obs, want.obs)
+            if want.next_obs is not None:
+                np.testing.assert_array_equal(next_obs, want.next_obs)
+            assert batch.steps[i] == want.steps
+            np.testing.assert_allclose(batch.reward[i], want.reward, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(batch.discount[i], want.discount, rtol=1e-6)

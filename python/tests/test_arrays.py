@@ -1,0 +1,123 @@
+"""Arrays of other libraries, without copies: DLPack both ways, torch."""
+
+import numpy as np
+import pytest
+
+import relive
+from conftest import step_values
+
+
+def test_dlpack__numpy_shares_memory(filled):
+    batch = filled.sample(32)
+    for name in batch.names:
+        if name == "key":
+            continue  # read-only, which DLPack cannot always say
+        again = np.from_dlpack(batch[name])
+        assert np.shares_memory(again, batch[name])
+
+
+class Dlpack:
+    """An array that offers nothing but DLPack."""
+
+    def __init__(self, array):
+        self._array = np.asarray(array)
+
+    def __len__(self):
+        return len(self._array)
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+class OnDevice(Dlpack):
+    def __dlpack__(self, **options):
+        raise BufferError("not on the host")
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+def test_dlpack__values_go_in(make_table):
+    table = make_table()
+    with table.writer() as writer:
+        for i in range(10):
+            values = step_values(i)
+            values["obs"] = Dlpack(values["obs"])
+            writer.append(**values)
+        with pytest.raises(relive.InvalidArgument, match="obs is in memory of a device"):
+            writer.append(**{**values, "obs": OnDevice(np.zeros(3))})
+    batch = table.sample(8)
+    np.testing.assert_array_equal(batch.obs[:, 0], batch.id)
+    result = table.update_priorities(Dlpack(batch.key.copy()), Dlpack(np.ones(8)))
+    assert result.stale == 0
+
+
+def test_torch__shares_memory(filled):
+    torch = pytest.importorskip("torch")
+    batch = filled.sample(32)
+    obs = torch.from_dlpack(batch.obs)
+    assert obs.data_ptr() == batch.obs.ctypes.data
+    obs[0, 0] = 99
+    assert batch.obs[0, 0] == 99
+    values = obs.clone()
+    del batch
+    for _ in range(20):
+        filled.sample(32)
+    assert torch.equal(obs, values)
+
+
+def test_torch__tensors_go_in(make_table):
+    torch = pytest.importorskip("torch")
+    table = make_table(max_writers=4)
+    with table.writer(num_envs=4) as writer:
+        for i in range(10):
+            writer.append(obs=torch.full((4, 3), float(i), requires_grad=True),
+                          action=torch.full((4,), i), reward=torch.zeros(4, dtype=torch.float64),
+                          id=torch.full((4,), i), terminated=torch.tensor([i == 5] * 4))
+    batch = table.sample(16)
+    np.testing.assert_array_equal(batch.obs[:, 0], batch.action)
+    td_error = torch.randn(16, requires_grad=True)
+    assert table.update_priorities(batch.key, td_error=td_error).stale == 0
+    key = torch.from_numpy(batch.key.view(np.int64).copy())
+    assert table.update_priorities(key, priorities=torch.rand(16)).stale == 0
+
+
+def test_torch__dataset(filled):
+    torch = pytest.importorskip("torch")
+    dataset = filled.dataset(16, prefetch=1)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None)
+    for _, batch in zip(range(10), loader):
+        assert batch["obs"].shape == (16, 3) and batch["steps"].dtype == torch.int64
+        assert torch.equal(batch["action"], batch["id"])
+        assert dataset.update_priorities(batch["key"], batch["reward"]).stale == 0
+
+
+def test_torch__dataset_in_workers(shm_store):
+    torch = pytest.importorskip("torch")
+    table = shm_store.create_table("t", {"obs": "float32", "id": "int64"}, 2000)
+    with table.writer() as writer:
+        for i in range(1000):
+            writer.append(obs=i, id=i)
+    for method in ("fork", "spawn"):
+        loader = torch.utils.data.DataLoader(table.dataset(16), batch_size=None, num_workers=2,
+                                             multiprocessing_context=method)
+        batches = iter(loader)
+        for _ in range(6):
+            batch = next(batches)
+            assert torch.equal(batch["obs"].long(), batch["id"])
+        del batches, loader
+
+
+def test_torch__pinned_memory(filled):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        with pytest.raises(relive.Unsupported, match="CUDA"):
+            filled.sampler(16, pin_memory=True)
+        pytest.skip("no CUDA here")
+    batch = next(filled.sampler(16, pin_memory=True))
+    obs = torch.from_dlpack(batch.obs)
+    assert obs.is_pinned()
+    np.testing.assert_array_equal(obs.to("cuda", non_blocking=True).cpu().numpy(), batch.obs)

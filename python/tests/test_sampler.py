@@ -1,0 +1,158 @@
+"""Samplers: iteration, batches sampled ahead, shares of data-parallel learners, memory given."""
+
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import relive
+from conftest import step_values
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_next__gives_batches(filled, prefetch):
+    with filled.sampler(64, prefetch=prefetch) as sampler:
+        for _, batch in zip(range(50), sampler):
+            ids = batch.id.astype(int)
+            np.testing.assert_array_equal(batch.obs[:, 0], ids)
+            sampler.update_priorities(batch.key, td_error=batch.reward)
+    assert not sampler.is_open
+
+
+def test_next__keeps_batches_ahead(filled):
+    with filled.sampler(8, prefetch=3) as sampler:
+        next(sampler)
+        deadline = time.monotonic() + 5
+        while sampler.stats()["calls"] < 4 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert sampler.stats()["calls"] == 4
+
+
+def test_next__waits_for_steps_and_times_out(make_table):
+    table = make_table()
+    sampler = table.sampler(4, timeout=0.1)
+    with pytest.raises(relive.Timeout):
+        next(sampler)
+    with table.writer() as writer:
+        for i in range(10):
+            writer.append(**step_values(i))
+    assert len(next(sampler)) == 4
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_next__held_batches_are_busy(filled, prefetch):
+    sampler = filled.sampler(8, prefetch=prefetch, batches=prefetch + 2)
+    held = []
+    with pytest.raises(relive.Busy):
+        for batch in sampler:
+            held.append(batch)
+    assert len(held) == prefetch + 2
+    values = [batch.id.copy() for batch in held]
+    del batch
+    held.pop()
+    values.pop()
+    next(sampler)
+    for batch, value in zip(held, values):
+        np.testing.assert_array_equal(batch.id, value)
+
+
+def test_close__wakes_who_waits(make_table):
+    sampler = make_table().sampler(4)
+    failure = []
+
+    def wait():
+        try:
+            next(sampler)
+        except relive.Error as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    sampler.close()
+    thread.join(10)
+    assert isinstance(failure[0], relive.Closed)
+
+
+def test_close__arrays_stay(make_table, store):
+    table = make_table()
+    with table.writer() as writer:
+        for i in range(100):
+            writer.append(**step_values(i))
+    sampler = table.sampler(64, prefetch=2)
+    batch = next(sampler)
+    obs, ids = batch.obs, batch.id.copy()
+    store.close()
+    np.testing.assert_array_equal(obs[:, 0], ids)
+    np.testing.assert_array_equal(batch.action, ids)
+    with pytest.raises(relive.Closed):
+        next(sampler)
+
+
+def test_beta__can_be_set(filled):
+    filled.update_priorities(filled.sample(256).key, td_error=np.linspace(0.01, 5, 256))
+    sampler = filled.sampler(128, prefetch=0, beta=0)
+    assert sampler.beta == 0 and (next(sampler).weight == 1).all()
+    sampler.beta = 1.0
+    batch = next(sampler)
+    want = 1 / batch.probability
+    np.testing.assert_allclose(batch.weight, want / want.max(), rtol=1e-4)
+    with pytest.raises(relive.InvalidArgument):
+        sampler.beta = -1
+    assert sampler.beta == 1.0
+
+
+def test_weights__raw(filled):
+    batch = next(filled.sampler(128, prefetch=0, weights="raw", beta=1.0))
+    np.testing.assert_allclose(batch.weight, 1 / (500 * batch.probability), rtol=1e-4)
+
+
+def test_seed__repeats_the_draws(filled):
+    draws = [next(filled.sampler(64, prefetch=0, seed=seed)).key.tolist()
+             for seed in (0, 0, 7, None)]
+    assert draws[0] == draws[1] and draws[0] != draws[2] != draws[3]
+
+
+def test_rank__disjoint_strata_of_one_draw(filled):
+    """Each of 4 learners draws from its own quarter of every stratum: together they cover all."""
+    samplers = [filled.sampler(25, prefetch=0, rank=rank, world_size=4, seed=3) for rank in range(4)]
+    for _ in range(10):
+        rows = np.sort(np.concatenate([next(s).id.astype(int) for s in samplers]))
+        assert np.bincount(rows // 5, minlength=100).max() == 1  # 500 equal items, 100 strata
+
+
+def test_allocator__batches_lie_in_memory_given(filled):
+    given = []
+
+    def allocator(nbytes):
+        buffer = np.zeros(nbytes + 64, np.uint8)
+        shift = -buffer.ctypes.data % 64
+        given.append(buffer)
+        return buffer[shift:shift + nbytes]
+
+    sampler = filled.sampler(32, prefetch=0, batches=2, allocator=allocator)
+    assert len(given) == 2
+    obs = next(sampler).obs
+    assert any(np.shares_memory(obs, buffer) for buffer in given)
+    sampler.close()
+    given.clear()
+    assert np.isfinite(obs).all()
+
+
+@pytest.mark.parametrize("allocator,error", [
+    (lambda nbytes: None, TypeError), (lambda nbytes: 1 / 0, ZeroDivisionError),
+    (lambda nbytes: bytearray(8), relive.InvalidArgument),
+    (lambda nbytes: bytes(nbytes), BufferError),
+])
+def test_allocator__what_it_raises_gets_through(filled, allocator, error):
+    with pytest.raises(error):
+        filled.sampler(32, allocator=allocator)
+
+
+def test_pickle__embed_is_of_its_process(filled):
+    for thing in (filled, filled.store, filled.sampler(8)):
+        with pytest.raises(TypeError, match="embed:"):
+            pickle.dumps(thing)
+    with pytest.raises(TypeError, match="writer"):
+        pickle.dumps(filled.writer())

@@ -1,0 +1,102 @@
+"""Signatures from dicts, structured dtypes and spaces; nested observations."""
+
+import numpy as np
+import pytest
+
+import relive
+from relive.signature import Column, columns_of, of_env
+
+
+def short(columns):
+    return {c.name: (c.shape, c.dtype, c.role) for c in columns}
+
+
+def test_columns__of_a_dict():
+    assert short(columns_of({"obs": ((4, 4), np.uint8), "action": int, "reward": "f8",
+                             "next_obs": ((4, 4), "u1"), "mask": (3, "?"),
+                             "goal": Column("x", (2,), "f4", "obs")})) == {
+        "obs": ((4, 4), "uint8", "obs"), "action": ((), "int64", "plain"),
+        "reward": ((), "float64", "reward"), "next_obs": ((4, 4), "uint8", "next"),
+        "mask": ((3,), "bool", "plain"), "goal": ((2,), "float32", "obs")}
+
+
+def test_columns__of_a_structured_dtype():
+    dtype = np.dtype([("obs", "f4", (4,)), ("action", ">i4"), ("reward", "f4"),
+                      ("pose", [("x", "f8"), ("y", "f8")])])
+    assert short(columns_of(dtype)) == {
+        "obs": ((4,), "float32", "obs"), "action": ((), "int32", "plain"),
+        "reward": ((), "float32", "reward"), "pose__x": ((), "float64", "plain"),
+        "pose__y": ((), "float64", "plain")}
+
+
+def test_columns__of_spaces():
+    spaces = pytest.importorskip("gymnasium").spaces
+    space = spaces.Dict({
+        "obs": spaces.Dict({"image": spaces.Box(0, 255, (8, 8), np.uint8),
+                            "pose": spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,))])}),
+        "action": spaces.MultiDiscrete([2, 3]), "flags": spaces.MultiBinary(5)})
+    assert short(columns_of(space)) == {
+        "action": ((2,), "int64", "plain"), "flags": ((5,), "int8", "plain"),
+        "obs__image": ((8, 8), "uint8", "obs"), "obs__pose__0": ((), "int64", "obs"),
+        "obs__pose__1": ((2,), "float32", "obs")}
+
+
+def test_of_env__of_one_and_of_a_vector():
+    gym = pytest.importorskip("gymnasium")
+    want = {"obs": ((4,), "float32", "obs"), "action": ((), "int64", "plain"),
+            "reward": ((), "float32", "reward")}
+    for env in (gym.make("CartPole-v1"), gym.make_vec("CartPole-v1", num_envs=2)):
+        assert short(of_env(env)) == want
+        env.close()
+
+
+@pytest.mark.parametrize("spec", [
+    5, "obs", {"a": "complex64"}, {"a": "O"}, {"a": "no dtype"}, {"a": ((2,), "f4", "x")},
+    {"weight": "f4"}, {"terminated": "?"}, np.dtype("f4"), {"a": (None, "f4")},
+    {"a": np.dtype("datetime64[s]")},
+])
+def test_columns__what_is_none(spec):
+    with pytest.raises(relive.InvalidArgument):
+        columns_of(spec)
+
+
+@pytest.mark.parametrize("options", [
+    dict(role="x"), dict(name="key"), dict(shape=object()),
+])
+def test_column__wrong(options):
+    with pytest.raises(relive.InvalidArgument):
+        Column(**{"name": "a", **options})
+
+
+@pytest.mark.parametrize("options", [
+    dict(selector="random"), dict(alpha=0), dict(stack=0), dict(n_step=0), dict(period=0),
+    dict(eps=0),
+])
+def test_view__wrong(options):
+    with pytest.raises(relive.InvalidArgument):
+        relive.View(**options)
+
+
+def test_nested__observations_come_back_nested(make_table):
+    table = make_table({"obs": {"image": ((2, 2), "uint8"), "pose": {"0": "float32", "1": "int64"}},
+                        "action": "int64", "reward": "float32"}, max_writers=4)
+
+    def obs(i):
+        return {"image": np.full((2, 2), i, np.uint8), "pose": (float(i), 2 * i)}
+
+    with table.writer() as writer:
+        for i in range(20):
+            writer.append(obs=obs(i), action=i, reward=0.0)
+        writer.end_episode(obs=obs(20))
+    batch = table.sample(32)
+    assert set(batch.obs) == set(batch.next_obs) == {"image", "pose"}
+    np.testing.assert_array_equal(batch.obs["image"][:, 0, 1], batch.action)
+    np.testing.assert_array_equal(batch.obs["pose"]["1"], 2 * batch.action)
+    np.testing.assert_array_equal(batch.next_obs["pose"]["0"], batch.action + 1)
+    assert batch.obs["image"] is batch.obs__image
+    np.testing.assert_array_equal(batch.copy().obs["pose"]["1"], 2 * batch.action)
+    with table.writer(num_envs=2, autoreset="same_step") as writer:
+        both = {"image": np.zeros((2, 2, 2), "u1"), "pose": (np.zeros(2, "f4"), [1, 2])}
+        writer.append(obs=both, action=[0, 0], reward=[0, 0], truncated=[True, False],
+                      final_obs=both)
+        writer.extend(env=1, obs=both, action=[0, 0], reward=[0, 0])

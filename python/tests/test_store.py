@@ -1,0 +1,172 @@
+"""Stores: opening, tables, files, information, errors."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import relive
+from conftest import SIGNATURE, step_values
+
+
+@pytest.mark.parametrize("uri", ["", "embed", "http://x", "shm:", "shm:a/b", "relive://h:0", "é:"])
+def test_open__bad_uris(uri):
+    with pytest.raises(relive.InvalidArgument, match="uri"):
+        relive.open(uri)
+
+
+def test_open__who_is_not_there():
+    with pytest.raises((relive.NotFound, relive.Disconnected)):
+        relive.open("shm:nobody-runs-this-store")
+    with pytest.raises((relive.Disconnected, relive.Timeout)):
+        relive.open("relive://127.0.0.1:1", timeout=0.5, token="0" * 64)
+
+
+@pytest.mark.parametrize("options", [dict(pages="large"), dict(what=1)])
+def test_open__bad_options(options):
+    with pytest.raises((relive.InvalidArgument, TypeError)):
+        relive.open("embed:", **options)
+
+
+def test_open__a_file_survives(tmp_path):
+    uri = "embed:%s" % (tmp_path / "store")
+    with relive.open(uri, pool_bytes=64 << 20) as store:
+        table = store.create_table("t", SIGNATURE, 2000)
+        with table.writer() as writer:
+            for i in range(100):
+                writer.append(**step_values(i))
+        store.persist()
+        with pytest.raises(relive.Busy):
+            relive.open(uri)
+    with relive.open(uri) as store:
+        assert store.tables() == ["t"]
+        batch = store.table("t").sample(64)
+        np.testing.assert_array_equal(batch.action, batch.id)
+
+
+def test_open__read_only_looks(tmp_path):
+    uri = "embed:%s" % (tmp_path / "store")
+    with relive.open(uri, pool_bytes=64 << 20) as store:
+        with store.create_table("t", SIGNATURE, 2000).writer() as writer:
+            for i in range(100):
+                writer.append(**step_values(i))
+    with relive.open(uri, read_only=True) as store:
+        table = store.table("t")
+        batch = table.sample(8)
+        with pytest.raises(relive.AccessDenied):
+            table.writer()
+        with pytest.raises(relive.AccessDenied):
+            table.update_priorities(batch.key, td_error=np.ones(8))
+        with pytest.raises(relive.AccessDenied):
+            store.create_table("u", SIGNATURE, 2000)
+
+
+def test_open__of_another_format(tmp_path):
+    (tmp_path / "store").write_bytes(b"nothing of ours" * 10_000)
+    with pytest.raises(relive.ProtocolError):
+        relive.open("embed:%s" % (tmp_path / "store"))
+
+
+def test_tables__names_and_drop(store):
+    names = ["t-%02d" % i for i in range(20)]
+    for name in names:
+        store.create_table(name, SIGNATURE, 500)
+    assert store.tables() == names
+    table = store.table("t-03")
+    store.drop_table("t-03")
+    assert store.tables() == names[:3] + names[4:]
+    with pytest.raises(relive.NotFound):
+        store.table("t-03")
+    with pytest.raises(relive.TableDropped):
+        table.writer()
+
+
+def test_create__the_same_again_opens(store):
+    first = store.create_table("t", SIGNATURE, 500, views=[relive.View(n_step=2)])
+    again = store.create_table("t", SIGNATURE, 500, views=[relive.View(n_step=2)])
+    with first.writer() as writer:
+        for i in range(10):
+            writer.append(**step_values(i))
+    assert len(again) == 9
+    with pytest.raises(relive.AlreadyExists):
+        store.create_table("t", SIGNATURE, 501, views=[relive.View(n_step=2)])
+    with pytest.raises(relive.AlreadyExists):
+        store.create_table("t", {**SIGNATURE, "more": "int8"}, 500, views=[relive.View(n_step=2)])
+
+
+@pytest.mark.parametrize("change", [
+    dict(capacity=0), dict(name="a/b"), dict(name="x" * 64), dict(shards=10_000),
+    dict(max_writers=1000), dict(views=[relive.View()] * 9), dict(views=[relive.View(alpha=9)]),
+    dict(signature={"c%d" % i: "int8" for i in range(33)}), dict(signature={}),
+    dict(signature={"Upper": "int8"}), dict(signature={"a": ((1,) * 7, "int8")}),
+    dict(signature={"a": ((0,), "int8")}),
+])
+def test_create__wrong_arguments(store, change):
+    with pytest.raises(relive.InvalidArgument):
+        store.create_table(**{"name": "t", "signature": SIGNATURE, "capacity": 1000, **change})
+
+
+def test_info__of_a_store(store):
+    store.create_table("t", SIGNATURE, 500)
+    info = store.info()
+    assert info.uri == "embed:" and info.tables == 1 and info.nodes[0].up
+    assert 0 < info.nodes[0].used_bytes < info.nodes[0].pool_bytes
+    assert pickle.loads(pickle.dumps(info)) == info
+
+
+def test_info__of_a_table(store):
+    limiter = relive.RateLimiter.of_min_size(7)
+    views = [relive.View(n_step=3, alpha=0.5, rate_limiter=limiter), relive.View(selector="fifo")]
+    table = store.create_table("t", SIGNATURE, 500, views=views, max_writers=2)
+    with table.writer() as writer:
+        for i in range(20):
+            writer.append(**step_values(i))
+    table.sample(8)
+    info = table.info()
+    assert (info.name, info.capacity, info.shards, info.max_writers) == ("t", 500, 1, 2)
+    assert info.columns == table.columns == relive.signature.columns_of(SIGNATURE)
+    assert [v.view.selector for v in info.views] == ["prioritized", "fifo"]
+    assert info.views[0].view.rate_limiter.min_size == 7
+    first = info.views[0]
+    assert (first.items, first.inserted, first.sampled) == (19, 19, 8) and len(table) == 19
+    assert first.priority_sum == pytest.approx(19, rel=1e-3)
+    assert info.slots >= 500 and info.rows_bytes == info.slots * info.row_bytes
+    assert pickle.loads(pickle.dumps(info)) == info
+    assert table.verify().problems == 0
+
+
+def test_close__closes_what_came_of_it(store):
+    table = store.create_table("t", SIGNATURE, 500)
+    writer, sampler = table.writer(), table.sampler(8)
+    store.close()
+    store.close()
+    for use in (lambda: table.sample(1), writer.stats, sampler.stats, table.info, store.info,
+                store.tables, lambda: store.table("t")):
+        with pytest.raises(relive.Closed):
+            use()
+    assert "closed" in repr(store) and "closed" in repr(table)
+
+
+def test_shards__share_one_distribution(store):
+    table = store.create_table("t", SIGNATURE, 4000, shards=4)
+    with table.writer() as writer:
+        for i in range(2000):
+            writer.append(**step_values(i), td_error=1.0 + i % 5)
+    batch = table.sample(256)
+    np.testing.assert_array_equal(batch.action, batch.id)
+    np.testing.assert_allclose(batch.probability / batch.priority,
+                               batch.probability[0] / batch.priority[0], rtol=1e-4)
+
+
+def test_error__is_what_one_expects():
+    error = relive.errors.of_code(-110, "too late")
+    assert type(error) is relive.Timeout and error.code == -110 and str(error) == "too late"
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is relive.Timeout and str(again) == "too late" and again.errno == 110
+    assert type(relive.errors.of_code(-5, "x")) is relive.Error
+
+
+def test_build_info__says_what_is_in():
+    info = relive.build_info()
+    assert info["version"] == relive.__version__ and isinstance(info["remote"], bool)
+    assert set(info["programs"]) <= {"relive", "relive-memnode", "relive-metad"}

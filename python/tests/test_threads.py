@@ -1,0 +1,163 @@
+"""Threads: one store, many handles; the interpreter goes on while a call waits; ^C gets through."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import relive
+from conftest import SIGNATURE, step_values
+
+
+def run_all(*functions):
+    failures = []
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as error:  # handed to the test below
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_threads__actors_and_learners(make_table):
+    table = make_table(capacity=8192, views=[relive.View(n_step=2)])
+    stop = time.monotonic() + 1.5
+
+    def act():
+        with table.writer() as writer:
+            i = 0
+            while time.monotonic() < stop:
+                writer.append(**step_values(i, terminated=i % 10 == 9))
+                i += 1
+
+    def learn():
+        with table.sampler(64, prefetch=1) as sampler:
+            while time.monotonic() < stop:
+                batch = next(sampler)
+                np.testing.assert_array_equal(batch.obs[:, 2], batch.id)
+                np.testing.assert_array_equal(batch.action, batch.id)
+                sampler.update_priorities(batch.key, td_error=batch.reward)
+
+    def look():
+        while time.monotonic() < stop:
+            batch = table.sample(32)
+            np.testing.assert_array_equal(batch.obs[:, 0], batch.id)
+            table.update_priorities(batch.key, td_error=batch.reward)
+            table.info()
+
+    run_all(act, act, learn, learn, look, look)
+    assert table.verify().problems == 0
+
+
+def test_threads__one_sampler_for_many(filled):
+    sampler = filled.sampler(32, prefetch=2, batches=32)
+
+    def learn():
+        for _ in range(200):
+            batch = next(sampler)
+            np.testing.assert_array_equal(batch.obs[:, 1], batch.id)
+            sampler.update_priorities(batch.key, td_error=np.ones(32, "f4"))
+
+    run_all(learn, learn, learn, learn)
+    assert sampler.stats()["calls"] >= 800
+
+
+def test_threads__closing_while_others_sample(filled):
+    sampler = filled.sampler(32, prefetch=0, batches=32)
+    closed = []
+
+    def learn():
+        try:
+            while True:
+                sampler.sample().obs
+        except relive.Closed as error:
+            closed.append(error)
+
+    def close():
+        time.sleep(0.1)
+        sampler.close()
+
+    run_all(learn, learn, learn, close)
+    assert len(closed) == 3
+
+
+def test_sample__others_run_while_it_waits(make_table):
+    table = make_table()
+    turns = []
+
+    def wait():
+        with pytest.raises(relive.Timeout):
+            table.sample(8, timeout=0.5)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while thread.is_alive():
+        turns.append(1)
+        time.sleep(0.001)
+    assert len(turns) > 20
+
+
+STEP = "w.append(obs=[0] * 3, action=0, reward=0, id=0)"
+WAITS = {
+    "sample": "table.sample(2)",
+    "next": "next(table.sampler(2))",
+    "next without prefetch": "next(table.sampler(2, prefetch=0))",
+    "append": "with table.writer() as w:\n        while True: " + STEP,
+    "close": "w = table.writer()\n    for i in range(5): " + STEP + "\n    w.close()",
+    "exit": "with table.writer() as w:\n        for i in range(5): " + STEP,
+}
+CODE = """
+import relive
+store = relive.open("embed:")
+view = relive.View(n_step=3, rate_limiter=relive.RateLimiter.queue(2))
+table = store.create_table("t", %r, 4096, views=[view])
+print("ready", flush=True)
+try:
+    %s
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("what", WAITS)
+def test_interrupt__ends_every_wait(what):
+    code = CODE % (SIGNATURE, WAITS[what])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        rest = child.stdout.read()
+        assert child.wait(20) == 0, rest
+    assert "interrupted" in rest
+    assert time.monotonic() - began < 8
+
+
+def test_signal_handler__may_use_the_store(make_table):
+    table = make_table()
+    writer = table.writer()
+
+    def fill(*_):
+        for i in range(20):
+            writer.append(**step_values(i))
+
+    before = signal.signal(signal.SIGALRM, fill)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert len(table.sample(8, timeout=10)) == 8
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

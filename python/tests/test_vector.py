@@ -1,0 +1,181 @@
+"""Vectors of environments and their autoreset modes: no transition goes across a reset."""
+
+import numpy as np
+import pytest
+
+import relive
+
+ENVS, STEPS = 4, 60
+LENGTHS = (5, 7, 11, 13)  # an episode of environment i has LENGTHS[i] steps
+
+
+class Counter:
+    """A vector of environments whose observation says which one, which episode and which step;
+    even episodes terminate, odd ones are truncated. Resets as gymnasium's vectors do."""
+
+    def __init__(self, mode):
+        self.mode = mode
+        self.episode = np.zeros(ENVS, int)
+        self.step_ = np.zeros(ENVS, int)
+        self.ended = np.zeros(ENVS, bool)
+
+    def obs(self):
+        return np.stack([np.arange(ENVS), self.episode, self.step_], axis=1).astype("f4")
+
+    def reset(self, which):
+        self.episode[which] += 1
+        self.step_[which] = 0
+
+    def step(self):
+        """obs, terminated, truncated, final observations by gymnasium's rules."""
+        skip = self.ended.copy() if self.mode == "next_step" else np.zeros(ENVS, bool)
+        self.reset(skip)
+        self.step_[~skip] += 1
+        self.ended = ~skip & (self.step_ == LENGTHS)
+        terminated = self.ended & (self.episode % 2 == 0)
+        final = None
+        if self.mode != "next_step" and self.ended.any():
+            final = np.full(ENVS, None, object)
+            for i in np.flatnonzero(self.ended):
+                final[i] = self.obs()[i]
+        if self.mode == "same_step":
+            self.reset(self.ended)
+        return self.obs(), terminated, self.ended & ~terminated, final
+
+
+def play(table, mode, give_finals=True):
+    envs = Counter(mode)
+    with table.writer(num_envs=ENVS, autoreset=mode) as writer:
+        obs = envs.obs()
+        for _ in range(STEPS):
+            was = obs
+            obs, terminated, truncated, final = envs.step()
+            writer.append(obs=was, action=np.zeros(ENVS, int), reward=np.ones(ENVS),
+                          terminated=terminated, truncated=truncated,
+                          **({"final_obs": final} if final is not None and give_finals else {}))
+            if mode == "disabled":
+                envs.reset(envs.ended)
+                obs = envs.obs()
+
+
+SIGNATURE = {"obs": ((3,), "float32"), "action": "int64", "reward": "float32"}
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+def test_append__no_transition_across_a_reset(make_table, mode, n_step):
+    table = make_table(SIGNATURE, max_writers=ENVS, views=[relive.View(n_step=n_step)])
+    play(table, mode)
+    seen = set()
+    for _ in range(40):
+        batch = table.sample(256)
+        np.testing.assert_array_equal(batch.obs[:, :2], batch.next_obs[:, :2])
+        np.testing.assert_array_equal(batch.obs[:, 2] + batch.steps, batch.next_obs[:, 2])
+        length = np.array(LENGTHS)[batch.obs[:, 0].astype(int)]
+        ends = batch.next_obs[:, 2] == length
+        terminates = ends & (batch.obs[:, 1] % 2 == 0)
+        np.testing.assert_array_equal(batch.discount == 0, terminates)
+        assert (batch.steps[~ends] <= n_step).all() and (batch.obs[:, 2] < length).all()
+        seen.update(map(tuple, batch.obs.astype(int).tolist()))
+    want = set()
+    for env, length in enumerate(LENGTHS):
+        rows = length + (mode == "next_step")  # of an episode
+        want |= {(env, t // rows, t % rows) for t in range(STEPS) if t % rows < length}
+        cut = (STEPS - 1) // rows, (STEPS - 1) % rows  # nobody knows what came after it
+        if cut[1] < length - 1:
+            want.discard((env, *cut))
+    assert seen == want
+
+
+def test_append__same_step_without_finals_drops_what_was_truncated(make_table):
+    table = make_table(SIGNATURE, max_writers=ENVS)
+    play(table, "same_step", give_finals=False)
+    for _ in range(20):
+        batch = table.sample(256)
+        alive = batch.discount > 0
+        np.testing.assert_array_equal(batch.obs[alive, :2], batch.next_obs[alive, :2])
+        truncated = batch.obs[:, 1] % 2 == 1
+        length = np.array(LENGTHS)[batch.obs[:, 0].astype(int)]
+        assert (batch.obs[truncated, 2] < length[truncated] - 1).all()
+
+
+def test_append__final_of_one_environment(make_table):
+    table = make_table(SIGNATURE)
+    with table.writer() as writer:
+        for i in range(10):
+            writer.append(obs=[i, 0, 0], action=0, reward=1.0, truncated=i % 5 == 4,
+                          final_obs=[i + 1, 0, 0])
+    batch = table.sample(64)
+    np.testing.assert_array_equal(batch.next_obs[:, 0], batch.obs[:, 0] + 1)
+    assert (batch.discount > 0).all() and len(table) == 10
+
+
+def test_append__wrong_finals_are_refused(make_table):
+    two = {"obs": ((3,), "float32"), "goal": relive.Column("goal", (), "float32", "obs"),
+           "action": "int64", "reward": "float32"}
+    table = make_table(two, max_writers=8)
+    values = dict(obs=np.zeros((2, 3), "f4"), goal=np.zeros(2, "f4"), action=[0, 0], reward=[0, 0],
+                  truncated=[True, False])
+    finals = dict(final_obs=np.zeros((2, 3)), final_goal=np.zeros(2))
+    with table.writer(num_envs=2, autoreset="same_step") as writer:
+        with pytest.raises(relive.InvalidArgument, match="all or none"):
+            writer.append(**values, final_obs=finals["final_obs"])
+        with pytest.raises(relive.InvalidArgument, match="None"):
+            writer.append(**values, final_obs=[None, None], final_goal=[0, 0])
+        with pytest.raises(relive.InvalidArgument, match="shape"):
+            writer.append(**values, final_obs=np.zeros((2, 4)), final_goal=[0, 0])
+        with pytest.raises(relive.InvalidArgument, match="final_action"):
+            writer.append(**values, final_action=[0, 0])
+        assert writer.stats()["steps"] == 0
+        writer.append(**values, **finals)
+    with table.writer(num_envs=2) as writer:
+        with pytest.raises(relive.InvalidArgument, match="next_step"):
+            writer.append(**values, **finals)
+
+
+def test_writer__autoreset_modes_by_any_name(make_table):
+    table = make_table(max_writers=16)
+    for mode in ("next_step", "NextStep", "same_step", "SameStep", "disabled", "Disabled"):
+        table.writer(num_envs=1, autoreset=mode).close()
+    with pytest.raises(relive.InvalidArgument, match="autoreset"):
+        table.writer(num_envs=1, autoreset="later")
+    with pytest.raises(relive.InvalidArgument, match="num_envs"):
+        table.writer(num_envs=0)
+    with pytest.raises(relive.NoSpace, match="max_writers"):
+        table.writer(num_envs=17)
+
+
+def test_append__vector_needs_the_batch_dimension(make_table):
+    table = make_table(SIGNATURE)
+    with table.writer(num_envs=1) as writer:
+        with pytest.raises(relive.InvalidArgument, match="obs: shape"):
+            writer.append(obs=np.zeros(3, "f4"), action=[0], reward=[0])
+        writer.append(obs=np.zeros((1, 3), "f4"), action=[0], reward=[0])
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
+def test_append__a_vector_of_gymnasium(make_table, mode):
+    gym = pytest.importorskip("gymnasium")
+    mode = gym.vector.AutoresetMode[mode]
+    envs = gym.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync",
+                        vector_kwargs={"autoreset_mode": mode})
+    table = make_table(relive.signature.of_env(envs), max_writers=3)
+    obs, _ = envs.reset(seed=1)
+    envs.action_space.seed(1)
+    with table.writer(num_envs=3, autoreset=mode) as writer:
+        for _ in range(200):
+            action = envs.action_space.sample()
+            following, reward, terminated, truncated, infos = envs.step(action)
+            writer.append(obs=obs, action=action, reward=reward, terminated=terminated,
+                          truncated=truncated,
+                          **({"final_obs": infos.get("final_obs")}
+                             if mode is gym.vector.AutoresetMode.SAME_STEP else {}))
+            obs = following
+    envs.close()
+    for _ in range(10):  # CartPole's own law: position moves by velocity * 0.02
+        batch = table.sample(256)
+        np.testing.assert_allclose(batch.next_obs[:, 0], batch.obs[:, 0] + 0.02 * batch.obs[:, 1],
+                                   rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(
+            batch.discount == 0,
+            (np.abs(batch.next_obs[:, 2]) > 0.2095) | (np.abs(batch.next_obs[:, 0]) > 2.4))
