@@ -21,7 +21,10 @@
 
 struct table_plan_opts {
 	uint32_t block;         /* wish, 0 = default; rounded up to whole leaf groups */
-	const uint16_t *fanout; /* as sumtree_geometry_init */
+	const uint16_t *fanout; /* as sumtree_geometry_init; NULL = by `remote` */
+	/* Its clients reach it over a wire: wide nodes, so that 2^20 steps need two levels below the
+	   top, and 2^24 three. Else as sumtree_geometry_init's default. */
+	bool remote;
 };
 
 /*

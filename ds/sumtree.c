@@ -62,7 +62,7 @@ static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64
 
 static bool fanout_is_valid(uint32_t fanout)
 {
-	return fanout >= 8 && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
+	return fanout >= TREE_MIN_FANOUT && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
 }
 
 int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout)

@@ -15,10 +15,18 @@
 #define SCALE_DEFAULT ((uint64_t)1 << 20)
 #define SLACK_BLOCKS 2u /* for each stream: one open, one claimed or just closed */
 
+/* Over a wire a level is a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
+#define REMOTE_LEVELS 4 /* with the terminator */
+#define REMOTE_GROUP 128u
+#define REMOTE_NARROW 64u
+#define REMOTE_WIDE 256u
+
 /* What sizes are chosen from. */
 struct plan {
 	struct table_desc *desc;
 	const struct table_plan_opts *opts;
+	const uint16_t *fanout; /* wish, or remote, or NULL */
+	uint16_t remote[REMOTE_LEVELS];
 	uint32_t group;     /* leaves under one node */
 	uint64_t share;     /* steps of one shard */
 	uint64_t block_min; /* two windows, in whole groups */
@@ -144,13 +152,54 @@ static void set_defaults(struct table_desc *desc)
 	}
 }
 
-static int leaf_group(const struct table_plan_opts *opts, uint32_t *group_out)
+/* -------- geometry -------- */
+
+/*
+ * Leaves under one node, which is the least that a block has: as many as make one level of a small
+ * shard, but so few that open blocks of this size stay under 1/8 of it.
+ */
+static uint16_t remote_group(const struct plan *plan)
+{
+	uint64_t most = plan->share / ((uint64_t)OPEN_SHARE * plan->desc->max_writers);
+	uint32_t group = TREE_MIN_FANOUT;
+
+	while (group < REMOTE_GROUP && group * 2 <= most &&
+	       (uint64_t)group * TREE_TOP_MAX < plan->share)
+		group *= 2;
+	return (uint16_t)group;
+}
+
+/* What is above the groups: one level while it is narrow enough, else two. */
+static void remote_upper(struct plan *plan, uint64_t slots)
+{
+	uint64_t groups = div_up(slots, plan->group);
+	uint64_t wide = round_up(div_up(groups, TREE_TOP_MAX), 8);
+
+	if (plan->fanout != plan->remote || groups <= TREE_TOP_MAX)
+		return;
+	if (wide <= REMOTE_WIDE) {
+		plan->remote[1] = (uint16_t)max_u64(wide, REMOTE_NARROW);
+		return;
+	}
+	plan->remote[1] = REMOTE_NARROW;
+	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), TREE_TOP_MAX), 8);
+	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
+}
+
+static int leaf_group(struct plan *plan)
 {
 	struct tree_geometry geo;
-	int rc = sumtree_geometry_init(&geo, TREE_TOP_MAX, opts ? opts->fanout : NULL);
+	int rc;
 
+	if (plan->opts)
+		plan->fanout = plan->opts->fanout;
+	if (!plan->fanout && plan->opts && plan->opts->remote) {
+		plan->remote[0] = remote_group(plan);
+		plan->fanout = plan->remote;
+	}
+	rc = sumtree_geometry_init(&geo, TREE_TOP_MAX, plan->fanout);
 	if (!rc)
-		*group_out = geo.fanout[0];
+		plan->group = geo.fanout[0];
 	return rc;
 }
 
@@ -162,17 +211,20 @@ int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
 
 	set_defaults(&full);
 	rc = table_wishes_check(&full);
-	if (!rc)
-		rc = leaf_group(opts, &plan.group);
+	if (rc)
+		return rc;
+	plan.share = div_up(full.capacity, full.n_shards);
+	rc = leaf_group(&plan);
 	if (!rc)
 		rc = table_layout_row(&full);
 	if (rc)
 		return rc;
-	plan.share = div_up(full.capacity, full.n_shards);
 	plan.block_min = table_block_min(&full, plan.group);
 	rc = choose_sizes(&plan);
-	if (!rc)
-		rc = sumtree_geometry_init(&full.tree, full.slots, opts ? opts->fanout : NULL);
+	if (rc)
+		return rc;
+	remote_upper(&plan, full.slots);
+	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout);
 	if (rc)
 		return rc;
 	full.magic = TABLE_DESC_MAGIC;

@@ -29,7 +29,8 @@
 #define LEAF_TAG_SHIFT 62
 
 #define TREE_MAX_LEAVES ((uint32_t)1 << 24)
-#define TREE_MAX_LEVELS 8 /* inner levels */
+#define TREE_MAX_LEVELS 8  /* inner levels */
+#define TREE_MIN_FANOUT 8u /* and a multiple of it: a line of words */
 #define TREE_MAX_FANOUT 1024u
 #define TREE_TOP_MAX 64u          /* nodes of the top level */
 #define TREE_SUM_HEADROOM_BITS 62 /* rule 9: leaves x max_prio stays below 2^62 */

@@ -326,6 +326,71 @@ static void table_plan__item_too_large(void **state)
 	assert_refuses(&defaults, "window of 5 rows", "an item");
 }
 
+/* -------- over a wire -------- */
+
+/* Levels that a draw reads below the top. */
+static uint32_t remote_levels(uint64_t capacity)
+{
+	const struct table_plan_opts opts = { .remote = true };
+	uint64_t nodes;
+
+	desc.capacity = capacity;
+	if (table_plan(&desc, &opts))
+		fail_msg("capacity %llu refused: %s", (unsigned long long)capacity, error_last());
+	assert_int_equal(table_desc_check(&desc), 0);
+	nodes = desc.slots;
+	for (uint32_t l = 0; l < desc.tree.levels; l++) {
+		assert_true(desc.tree.fanout[l] <= 256);
+		assert_true(l == 0 || desc.tree.fanout[l] >= 64);
+		nodes = (nodes + desc.tree.fanout[l] - 1) / desc.tree.fanout[l];
+	}
+	assert_true(nodes <= TREE_TOP_MAX);
+	return desc.tree.levels;
+}
+
+static void table_plan__remote_needs_few_levels(void **state)
+{
+	assert_int_equal(remote_levels(1000), 2); /* of 16 leaves each, for the blocks' sake */
+	setup(state);
+	desc.max_writers = 1;
+	assert_int_equal(remote_levels(5000), 1);
+	setup(state);
+	assert_int_equal(remote_levels(1 << 20), 2);
+	assert_int_equal(desc.tree.fanout[0], 128);
+	assert_int_equal(desc.block, 256);
+	setup(state);
+	assert_int_equal(remote_levels(2000000), 2);
+	setup(state);
+	assert_int_equal(remote_levels(3000000), 3);
+	setup(state);
+	assert_int_equal(remote_levels((1 << 24) - (1 << 18)), 3);
+}
+
+/* Every capacity that can be had locally in small can be had. */
+static void table_plan__remote_of_any_size(void **state)
+{
+	for (uint64_t capacity = 600; capacity < 16000000; capacity += capacity / 3) {
+		setup(state);
+		remote_levels(capacity);
+	}
+}
+
+/* Whoever plans again with the fan-outs as a wish gets the same. */
+static void table_plan__remote_fanout_as_a_wish_is_the_same(void **state)
+{
+	struct table_plan_opts opts = { .remote = true };
+	struct table_desc first;
+	uint16_t fanout[TREE_MAX_LEVELS];
+
+	assert_int_equal(table_plan(&desc, &opts), 0);
+	first = desc;
+	memcpy(fanout, desc.tree.fanout, sizeof(fanout));
+	setup(state);
+	opts = (struct table_plan_opts){ .fanout = fanout, .remote = true };
+	assert_int_equal(table_plan(&desc, &opts), 0);
+	assert_memory_equal(&desc, &first, sizeof(desc));
+}
+
 static void table_plan__fanout_is_refused_by_the_tree(void **state)
 {
 	static const uint16_t fanout[] = { 12, 0 };
@@ -569,6 +634,9 @@ int main(void)
 		TEST(table_plan__not_representable),
 		TEST(table_plan__rows_beyond_a_region_need_more_shards),
 		TEST(table_plan__item_too_large),
+		TEST(table_plan__remote_needs_few_levels),
+		TEST(table_plan__remote_of_any_size),
+		TEST(table_plan__remote_fanout_as_a_wish_is_the_same),
 		TEST(table_plan__fanout_is_refused_by_the_tree),
 		TEST(table_plan__counts_of_things),
 		TEST(table_plan__names),
