@@ -179,7 +179,7 @@ struct draw_opts {
 	uint32_t rank;       /* this learner's part of world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
 	bool no_prefetch;    /* for benches that ask what the prefetches are worth */
-	int64_t *size_out;   /* live leaves as the tops say, like sumtree_size; NULL = not asked */
+	int64_t *sizes_out;  /* live leaves of each tree, like sumtree_size; NULL = not asked */
 };
 
 /*

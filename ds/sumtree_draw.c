@@ -264,9 +264,8 @@ int sumtree_draw(const struct forest *from, const struct draw_opts *opts, struct
 	call.down.rng = rng;
 	call.down.kernel = sumtree_kernel_get();
 	call.down.prefetch = !opts || !opts->no_prefetch;
+	call.tops.sizes = opts ? opts->sizes_out : NULL;
 	ret = sumtree_tops_read(&call.tops, from);
-	if (ret == 0 && opts && opts->size_out)
-		*opts->size_out = call.tops.size;
 	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)
 		ret = draw_chunk(&call, &strata, out, first,
 				 (uint32_t)min_u64(DRAW_CHUNK, n - first));

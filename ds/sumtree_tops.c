@@ -139,7 +139,8 @@ struct batch {
 static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
 {
 	tops->before[t + 1] = top.total;
-	tops->size += top.size;
+	if (tops->sizes)
+		tops->sizes[t] = top.size;
 }
 
 static int view_batch(struct sumtree_tops *tops, struct batch *batch)
@@ -213,7 +214,6 @@ int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 
 	tops->from = from;
 	tops->shard = UINT32_MAX;
-	tops->size = 0;
 	tops->before[0] = 0;
 	ret = read_tops(tops, from);
 	if (ret)

@@ -18,7 +18,7 @@ struct sumtree_tops {
 	const struct forest *from;
 	/* Mass of the shards before each, 2^62 x 2^10 at most; the last is all of it. */
 	unsigned __int128 before[TABLE_MAX_SHARDS + 1];
-	int64_t size; /* live leaves, by the size words */
+	int64_t *sizes; /* live leaves of each tree, by the size words; NULL = not asked */
 	uint64_t kept[TOPS_KEPT][TREE_TOP_MAX];
 
 	/* The shard that the last draw fell in. */

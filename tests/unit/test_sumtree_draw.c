@@ -206,8 +206,8 @@ static void sumtree_draw__one_distribution_over_many_trees(void **state)
 static void sumtree_draw__many_transports_share_the_phases(void **state)
 {
 	static struct grove g;
-	int64_t size = 0;
-	const struct draw_opts opts = { .stratified = true, .size_out = &size };
+	int64_t sizes[100];
+	const struct draw_opts opts = { .stratified = true, .sizes_out = sizes };
 	uint64_t before = 0, after = 0;
 	struct rng rng;
 
@@ -221,7 +221,8 @@ static void sumtree_draw__many_transports_share_the_phases(void **state)
 	for (uint32_t t = 0; t < TREES; t++)
 		after += g.rig[t].h.mt.tr.stats.phases;
 	assert_int_equal(after - before, 1 + g.trees[0].geo.levels);
-	assert_int_equal(size, 100 * LEAVES);
+	for (uint32_t t = 0; t < 100; t++)
+		assert_int_equal(sizes[t], LEAVES);
 	close_grove(&g);
 }
 
