@@ -6,6 +6,8 @@
  *   vm_traffic actor   --store URI --writer W --seconds S
  *   vm_traffic learner --store URI --seconds S [--seed N]
  *   vm_traffic verify  --store URI --seconds S      until all sums are exact, at most S seconds
+ *   vm_traffic keep    --store URI                  a table, persisted; and some more steps, not
+ *   vm_traffic kept    --store URI                  is all there that was persisted?
  *
  * Exit status: 0 = nothing was wrong; 1 = wrong bytes, an error without a type, a call beyond its
  * deadline, a distribution that is not the priorities'; 2 = usage.
@@ -15,6 +17,7 @@
  * factor.
  */
 #include "tests/support/crash_rows.h"
+#include "tests/support/kept.h"
 
 #include "cli/chi_square.h"
 
@@ -287,6 +290,48 @@ static int run_verify(struct traffic *t)
 	return ret;
 }
 
+/* Ends without closing anything, as a power failure would. */
+static int run_keep(struct traffic *t)
+{
+	struct rlv_writer *writer;
+	int ret = rlv_store_open(t->uri, NULL, &t->store);
+
+	if (ret == 0)
+		ret = kept_create(t->store, &t->table);
+	if (ret == 0)
+		ret = rlv_writer_open(t->table, NULL, &writer);
+	if (ret == 0)
+		ret = kept_append(writer, 0, KEPT_STEPS);
+	if (ret == 0)
+		ret = kept_reprioritise(t->table);
+	if (ret == 0)
+		ret = rlv_store_persist(t->store);
+	if (ret == 0)
+		ret = kept_append(writer, KEPT_STEPS, KEPT_STEPS + KEPT_MORE);
+	t->steps = KEPT_STEPS;
+	return note(t, ret, "keep");
+}
+
+static int run_kept(struct traffic *t)
+{
+	static struct kept kept;
+	int ret = rlv_store_open(t->uri, NULL, &t->store);
+
+	if (ret == 0)
+		ret = rlv_table_open(t->store, "kept", &t->table);
+	if (ret == 0)
+		ret = kept_look(t->table, &kept);
+	t->steps = kept.items;
+	t->wrong = kept.wrong_bytes + kept.wrong_priorities + kept.missing;
+	if (t->wrong)
+		snprintf(t->why, sizeof(t->why), "%u missing, %u of wrong priority, %u wrong bytes",
+			 kept.missing, kept.wrong_priorities, kept.wrong_bytes);
+	if (note(t, ret, "kept"))
+		return ret;
+	leave(t);
+	return 0;
+}
+
 /* -------- the end -------- */
 
 static double class_p(const struct traffic *t)
@@ -344,8 +389,9 @@ static bool option(struct traffic *t, const char *name, const char *value)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: vm_traffic create|actor|learner|verify --store URI [--shards N] "
-			"[--capacity N] [--writer W] [--seconds S] [--seed N]\n");
+	fprintf(stderr,
+		"usage: vm_traffic create|actor|learner|verify|keep|kept --store URI [--shards N] "
+		"[--capacity N] [--writer W] [--seconds S] [--seed N]\n");
 	return 2;
 }
 
@@ -355,10 +401,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(struct traffic *t);
-	} roles[] = { { "create", create },
-		      { "actor", run_actor },
-		      { "learner", run_learner },
-		      { "verify", run_verify } };
+	} roles[] = { { "create", create },     { "actor", run_actor }, { "learner", run_learner },
+		      { "verify", run_verify }, { "keep", run_keep },   { "kept", run_kept } };
 
 	if (argc < 2)
 		return usage();
