@@ -58,6 +58,10 @@ bool contract_lacks_device(void);
 /* All tests of the suite; the exit status. */
 int contract_run(const struct contract_kind *kind);
 
+/* What clients that cheat can do over RDMA, and what nodes may get to hear; device: a real one. */
+int contract_run_rights(void);
+int contract_run_input(bool device);
+
 /* -------- for the tests -------- */
 
 struct rig *rig_of(void **state);

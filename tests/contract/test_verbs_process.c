@@ -62,6 +62,7 @@ static int run_peer(const char *mode, const char *uri, const char *text)
 	do {
 		ret = transport_faa_word(region, WORD, 1, &old);
 	} while (ret == 0);
+	transport_close(&tr);
 	return ret == -ECONNRESET || ret == -EIO ? EXIT_CUT : EXIT_OTHERWISE;
 }
 

@@ -38,9 +38,12 @@ static struct rdma_cm_event *next_event(struct raw *raw)
 	struct pollfd ready = { .fd = raw->channel->fd, .events = POLLIN };
 	struct rdma_cm_event *event = NULL;
 
-	if (poll(&ready, 1, WAIT_MS) != 1)
-		fail_msg("rdma_cm says nothing");
-	assert_int_equal(raw->calls->cm_get_event(raw->channel, &event), 0);
+	do {
+		if (poll(&ready, 1, WAIT_MS) != 1)
+			fail_msg("rdma_cm says nothing");
+		if (raw->calls->cm_get_event(raw->channel, &event) && errno != EAGAIN)
+			fail_msg("rdma_get_cm_event: %s", strerror(errno));
+	} while (!event);
 	return event;
 }
 
@@ -117,7 +120,7 @@ static int refusal_of(const struct rdma_cm_event *event)
 
 static int greet(struct raw *raw, const void *data, size_t n)
 {
-	struct rdma_conn_param param = { .private_data = data,
+	struct rdma_conn_param param = { .private_data = n ? data : "",
 					 .private_data_len = (uint8_t)n,
 					 .responder_resources = 1,
 					 .initiator_depth = 16,

@@ -1,0 +1,476 @@
+/*
+ * contract_rights.c - what a client that cheats can do to a node over RDMA: nothing.
+ *
+ * All of it twice: with memory windows, and with a protection domain for each link.
+ */
+#include "tests/contract/contract.h"
+
+#if RLV_HAVE_VERBS
+
+#include <errno.h>
+#include <string.h>
+
+#include "tests/support/raw_verbs.h"
+
+#define OTHER 50
+#define CYCLES 100
+#define OFF 8192 /* of the word that is fought for */
+#define KEYS_MAX 4096
+
+/* -------- all registrations of this process, to guess from -------- */
+
+static struct verbs_calls spying;
+static const struct verbs_calls *real;
+static pthread_mutex_t spy_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t seen_keys[KEYS_MAX];
+static size_t n_seen;
+
+static struct ibv_mr *spy_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct ibv_mr *mr = real->reg_mr(pd, addr, length, access);
+
+	pthread_mutex_lock(&spy_lock);
+	if (mr && length == RIG_REGION && n_seen < KEYS_MAX)
+		seen_keys[n_seen++] = mr->rkey ? mr->rkey : mr->lkey;
+	pthread_mutex_unlock(&spy_lock);
+	return mr;
+}
+
+static void spy(void)
+{
+	assert_int_equal(verbs_calls_load(&real), 0);
+	n_seen = 0;
+	spying = *real;
+	spying.reg_mr = spy_reg_mr;
+	verbs_calls_use(&spying);
+}
+
+/* -------- clients -------- */
+
+static struct raw *join_link(struct rig *rig, uint64_t client_id, uint64_t link, uint32_t index,
+			     uint32_t n_qps)
+{
+	union verbs_any hello = raw_hello(client_id, link, index, n_qps);
+	int refusal = 0;
+	struct raw *raw = raw_connect(rig->uri, &hello, sizeof(hello.hello), &refusal);
+
+	if (!raw)
+		fail_msg("refused: %d", refusal);
+	return raw;
+}
+
+static struct raw *join(struct rig *rig, uint64_t client_id)
+{
+	static uint64_t link;
+
+	return join_link(rig, client_id, ++link, 0, 1);
+}
+
+static union verbs_any attach_by(struct raw *raw, const struct region_grant *grant,
+				 uint32_t request)
+{
+	union verbs_any message = { .attach = { .request = request, .grant_bytes = grant->bytes } };
+
+	memcpy(message.attach.grant, grant->data, grant->bytes);
+	message_seal(&message, VERBS_ATTACH);
+	assert_int_equal(raw_send(raw, message.bytes, sizeof(message.attach)), IBV_WC_SUCCESS);
+	raw_receive(raw, &message);
+	assert_int_equal(message.head.type, VERBS_ATTACHED);
+	assert_int_equal(message.attached.request, request);
+	return message;
+}
+
+static struct region_grant grant_to(struct rig *rig, uint64_t client_id, uint32_t rights)
+{
+	struct region_grant grant;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, client_id, rig->spec.id, rights, &grant), 0);
+	return grant;
+}
+
+static struct verbs_attached attach(struct rig *rig, struct raw *raw, uint64_t client_id,
+				    uint32_t rights)
+{
+	struct region_grant grant = grant_to(rig, client_id, rights);
+	struct verbs_attached attached = attach_by(raw, &grant, 1).attached;
+
+	assert_int_equal(attached.status, 0);
+	assert_int_equal(attached.rights, rights);
+	assert_int_equal(attached.size, RIG_REGION);
+	return attached;
+}
+
+static uint64_t *word(struct rig *rig)
+{
+	return (uint64_t *)(void *)(rig->spec.base + OFF);
+}
+
+/* What one operation on the word comes to; a refused one ends its connection. */
+static enum ibv_wc_status try(struct rig *rig, uint64_t client_id, uint32_t rights,
+			      enum ibv_wr_opcode opcode)
+{
+	struct raw *raw = join(rig, client_id);
+	struct verbs_attached attached = attach(rig, raw, client_id, rights);
+	enum ibv_wc_status status;
+
+	raw->memory[0] = 0x5a;
+	status = raw_do(raw, opcode, attached.address + OFF, attached.key[0], 8);
+	raw_close(raw);
+	return status;
+}
+
+/* -------- gauges -------- */
+
+static struct target_stats stats_of(struct rig *rig)
+{
+	struct target_stats stats;
+
+	rig->tg->ops->stats(rig->tg, &stats);
+	return stats;
+}
+
+static bool same_gauges(const struct target_stats *a, const struct target_stats *b)
+{
+	return a->qps == b->qps && a->mrs == b->mrs && a->windows == b->windows &&
+	       a->clients == b->clients;
+}
+
+/* A hang-up may still be on its way. */
+static void assert_gauges(struct rig *rig, const struct target_stats *want)
+{
+	struct target_stats now = stats_of(rig);
+
+	for (int i = 0; i < 2000 && !same_gauges(&now, want); i++) {
+		(void)rig->tg->ops->progress(rig->tg, (uint64_t)CLOCK_NS_PER_MS);
+		now = stats_of(rig);
+	}
+	assert_int_equal(now.qps, want->qps);
+	assert_int_equal(now.mrs, want->mrs);
+	assert_int_equal(now.windows, want->windows);
+	assert_int_equal(now.clients, want->clients);
+}
+
+/* -------- rights -------- */
+
+static void key__lets_do_what_was_granted_and_no_more(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		uint32_t right;
+	} ops[] = {
+		{ IBV_WR_RDMA_READ, RIGHT_READ },
+		{ IBV_WR_RDMA_WRITE, RIGHT_WRITE },
+		{ IBV_WR_ATOMIC_CMP_AND_SWP, RIGHT_ATOMIC },
+		{ IBV_WR_ATOMIC_FETCH_AND_ADD, RIGHT_ATOMIC },
+	};
+	struct rig *rig = rig_of(state);
+
+	for (uint32_t rights = 1; rights <= RIGHT_ALL; rights++) {
+		for (size_t i = 0; i < 4; i++) {
+			bool may = (rights & ops[i].right) != 0;
+			bool changes = may && ops[i].right != RIGHT_READ;
+
+			*word(rig) = 0;
+			assert_int_equal(try(rig, OTHER, rights, ops[i].opcode),
+					 may ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+			assert_int_equal(*word(rig) != 0, changes);
+		}
+	}
+}
+
+static void key__ends_with_the_region(void **state)
+{
+	struct rig *rig = rig_of(state);
+	static const int64_t outside[] = { -8, RIG_REGION, RIG_REGION - 4096 + 8, INT64_MAX / 2 };
+
+	for (size_t i = 0; i < 4; i++) {
+		struct raw *raw = join(rig, OTHER);
+		struct verbs_attached attached = attach(rig, raw, OTHER, RIGHT_ALL);
+
+		assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, attached.address + RIG_REGION - 4096,
+					attached.key[0], 4096),
+				 IBV_WC_SUCCESS);
+		assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ,
+					attached.address + (uint64_t)outside[i], attached.key[0],
+					4096),
+				 IBV_WC_REM_ACCESS_ERR);
+		raw_close(raw);
+	}
+}
+
+static void key__of_another_client_is_worth_nothing(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *owner = join(rig, OTHER), *thief = join(rig, OTHER + 1);
+	struct verbs_attached attached = attach(rig, owner, OTHER, RIGHT_ALL);
+
+	(void)attach(rig, thief, OTHER + 1, RIGHT_READ);
+	*word(rig) = 0;
+	assert_int_equal(raw_do(thief, IBV_WR_ATOMIC_FETCH_AND_ADD, attached.address + OFF,
+				attached.key[0], 8),
+			 IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(*word(rig), 0);
+	assert_int_equal(raw_do(owner, IBV_WR_ATOMIC_FETCH_AND_ADD, attached.address + OFF,
+				attached.key[0], 8),
+			 IBV_WC_SUCCESS);
+	assert_int_equal(*word(rig), 1);
+	raw_close(thief);
+	raw_close(owner);
+}
+
+/* Who knows a client's number, but has no grant, gets queue pairs and nothing else. */
+static void key__of_the_same_client_on_another_link_is_worth_nothing(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *owner = join(rig, OTHER), *thief = join(rig, OTHER);
+	struct verbs_attached attached = attach(rig, owner, OTHER, RIGHT_ALL);
+
+	assert_int_equal(raw_do(thief, IBV_WR_RDMA_READ, attached.address, attached.key[0], 8),
+			 IBV_WC_REM_ACCESS_ERR);
+	raw_close(thief);
+	raw_close(owner);
+}
+
+static void key__guessed_is_worth_nothing(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *owner = join(rig, OTHER);
+	struct verbs_attached attached = attach(rig, owner, OTHER, RIGHT_ALL);
+	uint32_t guesses[KEYS_MAX + 8], n = 0;
+
+	for (int32_t step = -2; step <= 2; step++)
+		guesses[n++] = attached.key[0] + (uint32_t)step;
+	guesses[n++] = 0;
+	guesses[n++] = UINT32_MAX;
+	guesses[n++] = attached.key[0] ^ 0x100;
+	pthread_mutex_lock(&spy_lock);
+	for (size_t i = n_seen > 8 ? n_seen - 8 : 0; i < n_seen; i++)
+		guesses[n++] = seen_keys[i];
+	pthread_mutex_unlock(&spy_lock);
+	assert_true(n > 8); /* the region's own registration is among them */
+	for (uint32_t i = 0; i < n; i++) {
+		struct raw *thief = join(rig, OTHER + 1);
+
+		assert_int_equal(raw_do(thief, IBV_WR_RDMA_READ, attached.address, guesses[i], 8),
+				 IBV_WC_REM_ACCESS_ERR);
+		raw_close(thief);
+	}
+	raw_close(owner);
+}
+
+static void key__of_each_queue_pair_works_there(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *raws[3];
+	struct verbs_attached attached;
+
+	for (uint32_t i = 0; i < 3; i++)
+		raws[i] = join_link(rig, OTHER, 1u << 20, 2 - i, 3);
+	attached = attach(rig, raws[2], OTHER, RIGHT_ALL); /* by queue pair 0 */
+	*word(rig) = 0;
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(raw_do(raws[i], IBV_WR_ATOMIC_FETCH_AND_ADD,
+					attached.address + OFF, attached.key[2 - i], 8),
+				 IBV_WC_SUCCESS);
+	assert_int_equal(*word(rig), 3);
+	if (!rig->kind->no_windows)
+		assert_int_equal(
+			raw_do(raws[0], IBV_WR_RDMA_READ, attached.address, attached.key[0], 8),
+			IBV_WC_REM_ACCESS_ERR);
+	for (uint32_t i = 0; i < 3; i++)
+		raw_close(raws[i]);
+}
+
+/* -------- taking back -------- */
+
+static void detach(struct raw *raw, uint32_t region, uint32_t request)
+{
+	union verbs_any message = { .detach = { .region = region, .request = request } };
+
+	message_seal(&message, VERBS_DETACH);
+	assert_int_equal(raw_send(raw, message.bytes, sizeof(message.detach)), IBV_WC_SUCCESS);
+}
+
+static void detach__ends_its_own_key(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *raw = join(rig, OTHER);
+	struct verbs_attached first = attach(rig, raw, OTHER, RIGHT_ALL);
+	struct region_grant grant = grant_to(rig, OTHER, RIGHT_READ);
+	struct verbs_attached second = attach_by(raw, &grant, 2).attached;
+	struct target_stats before = stats_of(rig);
+
+	detach(raw, rig->spec.id + 1, 1); /* not that region's: nothing */
+	detach(raw, rig->spec.id, 9);
+	detach(raw, rig->spec.id, 1);
+	/* an answer: what came before it is done */
+	assert_int_equal(attach_by(raw, &grant, 3).attached.status, 0);
+	assert_gauges(rig, &before);
+	assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, second.address, second.key[0], 8),
+			 IBV_WC_SUCCESS);
+	assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, first.address, first.key[0], 8),
+			 IBV_WC_REM_ACCESS_ERR);
+	raw_close(raw);
+}
+
+static void revoke__ends_the_keys(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *raw = join(rig, OTHER), *bystander = join(rig, OTHER + 1);
+	struct verbs_attached attached = attach(rig, raw, OTHER, RIGHT_ALL);
+	struct verbs_attached other = attach(rig, bystander, OTHER + 1, RIGHT_ALL);
+
+	assert_int_equal(rig->tg->ops->revoke(rig->tg, OTHER, rig->spec.id), 0);
+	*word(rig) = 0;
+	assert_int_equal(raw_do(raw, IBV_WR_ATOMIC_FETCH_AND_ADD, attached.address + OFF,
+				attached.key[0], 8),
+			 IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(raw_do(bystander, IBV_WR_ATOMIC_FETCH_AND_ADD, other.address + OFF,
+				other.key[0], 8),
+			 IBV_WC_SUCCESS);
+	assert_int_equal(*word(rig), 1);
+	raw_close(raw);
+	raw_close(bystander);
+}
+
+/* Until then its key works and its memory is nobody else's. */
+static void unregister__gives_memory_up_with_the_last_key(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 2, .size = RIG_REGION }, usual = rig->spec;
+	struct target_stats before = stats_of(rig);
+	struct raw *raw = join(rig, OTHER);
+	struct verbs_attached attached;
+
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+	rig->spec = spec;
+	attached = attach(rig, raw, OTHER, RIGHT_ALL);
+	rig->spec = usual;
+	assert_int_equal(rig->tg->ops->unregister_region(rig->tg, spec.id), 0);
+	assert_int_equal(
+		raw_do(raw, IBV_WR_RDMA_WRITE, attached.address + OFF, attached.key[0], 64),
+		IBV_WC_SUCCESS);
+	raw_close(raw);
+	assert_gauges(rig, &before);
+}
+
+/* -------- fence -------- */
+
+static enum fence_result fence(struct rig *rig, uint64_t client_id, enum fence_how how)
+{
+	enum fence_result result = FENCE_ALIVE;
+
+	assert_int_equal(rig->tg->ops->fence(rig->tg, client_id, how, &result), 0);
+	return result;
+}
+
+static void fence__cut_of_a_client_with_writes_under_way(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats before = stats_of(rig);
+	struct raw *raw = join(rig, OTHER);
+	struct verbs_attached attached = attach(rig, raw, OTHER, RIGHT_ALL);
+	uint8_t *then = malloc(RIG_REGION);
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+
+	assert_non_null(then);
+	memset(raw->memory, 0xa5, RAW_MEMORY / 2);
+	for (uint32_t i = 0; i < RAW_DEPTH; i++)
+		raw_post(raw, IBV_WR_RDMA_WRITE, attached.address + i % 64 * (RAW_MEMORY / 2),
+			 attached.key[0], RAW_MEMORY / 2);
+	assert_int_equal(fence(rig, OTHER, FENCE_ASK), FENCE_ALIVE);
+	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
+	/* what the target does now nobody overwrites */
+	for (size_t i = 0; i < RIG_REGION; i++)
+		rig->spec.base[i] = (uint8_t)(i * 31);
+	memcpy(then, rig->spec.base, RIG_REGION);
+	for (uint32_t i = 0; i < RAW_DEPTH; i++)
+		status = raw_wait(raw);
+	assert_int_not_equal(status, IBV_WC_SUCCESS); /* some were under way */
+	assert_memory_equal(rig->spec.base, then, RIG_REGION);
+	free(then);
+	raw_close(raw);
+	assert_gauges(rig, &before);
+	assert_int_equal(stats_of(rig).fences, before.fences + 1);
+}
+
+static void fence__cut_lets_the_client_in_no_more(void **state)
+{
+	struct rig *rig = rig_of(state);
+	union verbs_any hello = raw_hello(OTHER, 77, 0, 1);
+	int refusal = 0;
+
+	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
+	assert_null(raw_connect(rig->uri, &hello, sizeof(hello.hello), &refusal));
+	assert_int_equal(refusal, -EOWNERDEAD);
+	raw_close(join(rig, OTHER + 1)); /* others may */
+}
+
+static void fence__ask_after_goodbye(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats before = stats_of(rig);
+	struct raw *raw = join(rig, OTHER);
+
+	(void)attach(rig, raw, OTHER, RIGHT_ALL);
+	assert_int_equal(fence(rig, OTHER, FENCE_ASK), FENCE_ALIVE);
+	raw_close(raw);
+	assert_gauges(rig, &before);
+	assert_int_equal(fence(rig, OTHER, FENCE_ASK), FENCE_DEAD);
+	raw_close(join(rig, OTHER)); /* nothing was cut */
+}
+
+/* -------- leaks -------- */
+
+static void gauges__return_after_many_connections(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats before = stats_of(rig);
+
+	for (int i = 0; i < CYCLES; i++) {
+		struct raw *raw = join(rig, OTHER);
+
+		(void)attach(rig, raw, OTHER, RIGHT_ALL);
+		raw_close(raw);
+	}
+	assert_gauges(rig, &before);
+	assert_true(before.qps >= 1 && before.mrs >= 2);
+	assert_int_equal(before.windows != 0, !rig->kind->no_windows);
+}
+
+static const struct CMUnitTest tests[] = {
+	CONTRACT_TEST(key__lets_do_what_was_granted_and_no_more),
+	CONTRACT_TEST(key__ends_with_the_region),
+	CONTRACT_TEST(key__of_another_client_is_worth_nothing),
+	CONTRACT_TEST(key__of_the_same_client_on_another_link_is_worth_nothing),
+	CONTRACT_TEST(key__guessed_is_worth_nothing),
+	CONTRACT_TEST(key__of_each_queue_pair_works_there),
+	CONTRACT_TEST(detach__ends_its_own_key),
+	CONTRACT_TEST(revoke__ends_the_keys),
+	CONTRACT_TEST(unregister__gives_memory_up_with_the_last_key),
+	CONTRACT_TEST(fence__cut_of_a_client_with_writes_under_way),
+	CONTRACT_TEST(fence__cut_lets_the_client_in_no_more),
+	CONTRACT_TEST(fence__ask_after_goodbye),
+	CONTRACT_TEST(gauges__return_after_many_connections),
+};
+
+int contract_run_rights(void)
+{
+	static const struct contract_kind windows = { .name = "windows",
+						      .target = "verbs",
+						      .listens = true };
+	static const struct contract_kind domains = {
+		.name = "domains", .target = "verbs", .listens = true, .no_windows = true
+	};
+	int failed;
+
+	spy();
+	contract_use(&windows);
+	failed = TEST_RUN(tests, NULL, NULL);
+	contract_use(&domains);
+	failed += TEST_RUN(tests, NULL, NULL);
+	verbs_calls_use(real);
+	return failed;
+}
+
+#endif
