@@ -78,6 +78,12 @@ struct meta_ops {
 	/* The handle closed cleanly: its slot is free again. */
 	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner);
 
+	/* Of memory nodes; NULL where there are none. */
+	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
+	int (*drop_node)(struct meta *meta, const char *node);
+	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
+			 uint32_t *draining_out);
+
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);

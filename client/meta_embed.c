@@ -477,7 +477,8 @@ static int embed_info(struct meta *meta, struct rlv_store_info *out)
 	node->used_bytes = stats.used_bytes;
 	node->regions = stats.regions;
 	node->incarnation = meta->target->incarnation;
-	node->state = 1;
+	node->state = RLV_NODE_UP;
+	snprintf(node->transport, sizeof(node->transport), "embed");
 	return 0;
 }
 

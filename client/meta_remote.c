@@ -304,6 +304,65 @@ static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uin
 	return tell(remote_of(meta), RELIVE__TYPE__TYPE_SLOT_PUT, &request.base, false);
 }
 
+/* -------- nodes -------- */
+
+static int remote_drain_node(struct meta *meta, const char *node, struct rlv_drain_info *out)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_NODE_DRAIN,
+		.request = &request.base,
+		.reply = &relive__node_drain_reply__descriptor,
+	};
+	const Relive__NodeDrainReply *drain;
+	ProtobufCMessage *reply;
+	int ret;
+
+	request.name = (char *)node;
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	drain = (const Relive__NodeDrainReply *)reply;
+	out->shards = drain->shards;
+	out->items_left = drain->items_left;
+	out->items_begin = drain->items_begin;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static int remote_drop_node(struct meta *meta, const char *node)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+
+	request.name = (char *)node;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
+}
+
+static int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
+			    uint32_t *draining_out)
+{
+	Relive__TableRebalanceRequest request = RELIVE__TABLE_REBALANCE_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_REBALANCE,
+		.once = true,
+		.request = &request.base,
+		.reply = &relive__table_rebalance_reply__descriptor,
+	};
+	ProtobufCMessage *reply;
+	int ret;
+
+	request.name = (char *)table;
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	*added_out = ((const Relive__TableRebalanceReply *)reply)->added;
+	*draining_out = ((const Relive__TableRebalanceReply *)reply)->draining;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+/* -------- info -------- */
+
 static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 {
 	snprintf(out->name, sizeof(out->name), "%s", in->name);
@@ -312,8 +371,17 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 	out->pool_bytes = in->pool_bytes;
 	out->used_bytes = in->used_bytes;
 	out->incarnation = in->incarnation;
+	snprintf(out->transport, sizeof(out->transport), "%s", in->transport);
 	out->regions = in->regions;
 	out->state = in->state;
+	out->shards = in->shards;
+	out->clients = in->clients;
+	out->qps = in->qps;
+	out->mrs = in->mrs;
+	out->windows = in->windows;
+	out->agent_cpu_ns = in->agent_cpu_ns;
+	out->process_cpu_ns = in->process_cpu_ns;
+	out->silent_ns = in->silent_ns;
 }
 
 static void take_waiting(const Relive__StoreInfoReply *info, struct rlv_store_info *out)
@@ -489,6 +557,9 @@ static const struct meta_ops remote_ops = {
 	.connect = remote_connect,
 	.slot_get = remote_slot_get,
 	.slot_put = remote_slot_put,
+	.drain_node = remote_drain_node,
+	.drop_node = remote_drop_node,
+	.rebalance = remote_rebalance,
 	.info = remote_info,
 	.persist = remote_persist,
 	.close = remote_close,

@@ -584,14 +584,29 @@ RLV_CHECKED int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats 
 
 /* -------- store information -------- */
 
+enum rlv_node_state {
+	RLV_NODE_DOWN = 0,
+	RLV_NODE_UP = 1,
+	RLV_NODE_DRAINING = 2, /* up; gets no new shards, and those that it has leave */
+	RLV_NODE_LOST = 3,     /* down for good: its shards are lost */
+};
+
 struct rlv_node_info {
 	char name[RLV_NAME_BYTES];
 	char address[256];
 	uint64_t pool_bytes, used_bytes;
 	uint64_t incarnation;
 	uint32_t regions;
-	uint32_t state; /* 0 down, 1 up */
-	char pages[16]; /* what backs the pool: thp, hugetlb, small, file, dax */
+	uint32_t state;             /* enum rlv_node_state */
+	char pages[16];             /* what backs the pool: thp, hugetlb, small, file, dax */
+	char transport[16];         /* shm, verbs */
+	uint32_t shards;            /* of all tables that it has */
+	uint32_t clients;           /* attached */
+	uint32_t qps, mrs, windows; /* of its RDMA device, held now */
+	uint64_t agent_cpu_ns;      /* CPU time of its thread that serves clients: no append, sample
+				       or update adds to it */
+	uint64_t process_cpu_ns;    /* and of the whole node */
+	uint64_t silent_ns;         /* since the server heard of it last */
 };
 
 struct rlv_store_info {
@@ -607,6 +622,38 @@ struct rlv_store_info {
 
 /* Thread: any. Cost: control plane. */
 RLV_CHECKED int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out);
+
+/* -------- memory nodes that leave and join -------- */
+
+struct rlv_drain_info {
+	uint32_t size;
+	uint32_t shards; /* that are still there: 0 = the node may be stopped, nothing is lost */
+	uint64_t items_left;  /* to be overwritten elsewhere until then ... */
+	uint64_t items_begin; /* ... of so many */
+};
+
+/*
+ * Begins to drain a node, and says how far that is: its shards take no new blocks, and each goes
+ * when the others have taken in as many items as it held. Call it again to see. info->size is set by
+ * the caller. Errors: -ENOENT (no such node), -EHOSTDOWN (it is down, or the only one), -ENOTSUP
+ * (embed:). Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_drain_node(struct rlv_store *store, const char *node,
+				     struct rlv_drain_info *info_out);
+
+/*
+ * Declares a node that is down lost, with all that it held; else that is done after a while, for
+ * nodes in memory. Errors: -ENOENT, -EBUSY (it is up), -ENOTSUP. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_drop_node(struct rlv_store *store, const char *node);
+
+/*
+ * Spreads a table over the nodes that are up: new shards where there are too few, as many drained
+ * where there are too many. Tables made with RLV_SHARDS_AUTO are spread by themselves. *added_out and
+ * *draining_out (may be NULL): shards. Errors: -ENOENT, -ENOTSUP. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *added_out,
+				    uint32_t *draining_out);
 
 #ifdef __cplusplus
 }
