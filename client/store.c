@@ -71,7 +71,12 @@ static int open_meta(struct rlv_store *store, const struct rlv_store_opts *opts)
 	if (store->uri.kind == URI_EMBED)
 		return meta_embed_open(store->uri.text[0] ? store->uri.text : NULL, opts,
 				       &store->meta);
+#if RLV_HAVE_REMOTE
 	return meta_remote_open(store->uri_text, opts, &store->meta);
+#else
+	return error_set(-ENOTSUP, "%s: this build has embed: only (no protobuf-c or OpenSSL)",
+			 store->uri_text);
+#endif
 }
 
 int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rlv_store **store_out)

@@ -14,9 +14,9 @@ add_library(relive_python MODULE ${python_src})
 target_link_libraries(relive_python PRIVATE relive relive_flags Threads::Threads)
 target_include_directories(relive_python SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
 target_compile_definitions(relive_python PRIVATE Py_LIMITED_API=0x030b0000
-	RLV_PYTHON_REMOTE=1 RLV_PYTHON_LIBPMEM=$<BOOL:${PMEM_FOUND}>)
+	RLV_PYTHON_REMOTE=$<BOOL:${have_remote}> RLV_PYTHON_LIBPMEM=$<BOOL:${PMEM_FOUND}>)
 set_target_properties(relive_python PROPERTIES PREFIX "" OUTPUT_NAME _core SUFFIX .abi3.so
-	LIBRARY_OUTPUT_DIRECTORY ${package} INSTALL_RPATH "\$ORIGIN/lib")
+	LIBRARY_OUTPUT_DIRECTORY ${package} INSTALL_RPATH "\$ORIGIN/${CMAKE_INSTALL_LIBDIR}")
 
 file(GLOB python_files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/python/relive
 	${PROJECT_SOURCE_DIR}/python/relive/*)
@@ -25,3 +25,23 @@ file(MAKE_DIRECTORY ${package})
 foreach(file ${python_files})
 	file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python/relive/${file} ${package}/${file} SYMBOLIC)
 endforeach()
+
+# --- The wheel: component `python`, as pyproject.toml asks for it --------------------------------
+set(parts relive_python relive)
+install(TARGETS relive_python LIBRARY DESTINATION relive COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS relive LIBRARY DESTINATION relive/${CMAKE_INSTALL_LIBDIR} COMPONENT python
+	NAMELINK_SKIP EXCLUDE_FROM_ALL)
+foreach(program relive_command relive-memnode relive-metad)
+	if(TARGET ${program})
+		list(APPEND parts ${program})
+		install(TARGETS ${program} RUNTIME DESTINATION relive/bin COMPONENT python EXCLUDE_FROM_ALL)
+	endif()
+endforeach()
+if(TARGET relive_verbs)
+	list(APPEND parts relive_verbs)
+	install(TARGETS relive_verbs LIBRARY DESTINATION relive/${CMAKE_INSTALL_LIBDIR} COMPONENT python
+		EXCLUDE_FROM_ALL)
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/tests/data/cartpole.rlvt ${PROJECT_SOURCE_DIR}/tests/data/pong.rlvt
+	DESTINATION relive/share/relive COMPONENT python EXCLUDE_FROM_ALL)
+add_custom_target(relive_wheel DEPENDS ${parts})

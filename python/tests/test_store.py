@@ -130,7 +130,7 @@ def test_info__of_a_table(store):
     first = info.views[0]
     assert (first.items, first.inserted, first.sampled) == (19, 19, 8) and len(table) == 19
     assert first.priority_sum == pytest.approx(19, rel=1e-3)
-    assert info.slots >= 500 and info.rows_bytes == info.slots * info.row_bytes
+    assert info.slots >= 500 and info.rows_bytes >= info.slots * info.row_bytes
     assert pickle.loads(pickle.dumps(info)) == info
     assert table.verify().problems == 0
 
