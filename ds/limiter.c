@@ -195,7 +195,8 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n)
 	int rc;
 
 	*side->admitted += n;
-	if (lim->region->base) {
+	/* Where a NIC changes words, our own write of the slot may be under way. */
+	if (transport_changes_in_place(lim->region)) {
 		struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
 
 		rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted

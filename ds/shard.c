@@ -18,6 +18,7 @@ static int store_superblock(struct region *region, const struct table_desc *desc
 {
 	struct superblock_owner owner = {
 		.kind = kind,
+		.atomic_domain = superblock_domain(region),
 		.table_id = desc->table_id,
 		.shard = desc->shard,
 		.ms_term = ids->ms_term,
@@ -108,6 +109,8 @@ static int load_superblock(struct region *region, uint32_t kind, struct region_s
 
 	if (!rc)
 		rc = superblock_check(sb, kind, region->size);
+	if (!rc)
+		rc = superblock_domain_check(sb, region);
 	if (!rc && (sb->ro_compat & ~REGION_RO_COMPAT_KNOWN) &&
 	    (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)))
 		rc = error_set(-EPROTO, "superblock features %#llx: for reading only",

@@ -6,6 +6,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+uint32_t superblock_domain(const struct region *region)
+{
+	return region->tr->caps & TRANSPORT_CPU_ATOMIC ? ATOMIC_DOMAIN_CPU : ATOMIC_DOMAIN_NIC;
+}
+
 void superblock_init(struct region_superblock *sb, const struct region *region,
 		     const struct superblock_owner *owner)
 {
@@ -18,7 +23,7 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 	sb->size = region->size;
 	sb->extent_size = REGION_EXTENT_BYTES;
 	sb->region = region->id;
-	sb->atomic_domain = ATOMIC_DOMAIN_CPU;
+	sb->atomic_domain = owner->atomic_domain;
 	sb->ms_term = owner->ms_term;
 	sb->incarnation = owner->incarnation;
 	sb->table_id = owner->table_id;
@@ -71,10 +76,27 @@ int superblock_check(const struct region_superblock *sb, uint32_t kind, uint64_t
 		return error_set(-EPROTO,
 				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",
 				 sb->size, region_bytes);
-	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU)
-		return error_set(-EPROTO,
-				 "superblock atomic domain %u: this host changes words by "
-				 "its CPU (%d)",
-				 sb->atomic_domain, ATOMIC_DOMAIN_CPU);
+	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
+		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
+				 sb->atomic_domain);
 	return superblock_state_check(sb->state.word.raw);
+}
+
+static const char *domain_text(uint32_t domain)
+{
+	return domain == ATOMIC_DOMAIN_CPU ? "the host's CPUs" : "the node's NIC";
+}
+
+int superblock_domain_check(const struct region_superblock *sb, const struct region *region)
+{
+	uint32_t mine = superblock_domain(region);
+
+	if (sb->atomic_domain == mine)
+		return 0;
+	return error_set(-EPROTO,
+			 "superblock: words of the region are changed by %s for life, and would be "
+			 "by %s over this transport (%s): attach it %s",
+			 domain_text(sb->atomic_domain), domain_text(mine), region->tr->ops->name,
+			 mine == ATOMIC_DOMAIN_CPU ? "at the node's RDMA address"
+						   : "on the node's own host");
 }

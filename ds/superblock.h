@@ -13,7 +13,8 @@
 
 /* What an object says about itself in its regions. */
 struct superblock_owner {
-	uint32_t kind; /* enum region_kind */
+	uint32_t kind;          /* enum region_kind */
+	uint32_t atomic_domain; /* enum atomic_domain: superblock_domain of the region */
 	uint32_t table_id;
 	uint32_t shard;
 	uint8_t uuid[16]; /* of the region */
@@ -21,6 +22,9 @@ struct superblock_owner {
 	uint64_t ms_term;
 	uint64_t incarnation;
 };
+
+/* Who changes words where this host attached the region: its CPUs, or the NIC of the node. */
+uint32_t superblock_domain(const struct region *region);
 
 /* Fills all immutable fields and the crc; state is REGION_FORMATTING. Thread: any. */
 void superblock_init(struct region_superblock *sb, const struct region *region,
@@ -33,6 +37,13 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
  */
 RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,
 				    uint64_t region_bytes);
+
+/*
+ * May words be changed the way in which region is attached? Else they would be by two kinds of
+ * atomics at once, which do not see each other. -EPROTO. Thread: any.
+ */
+RLV_MUST_CHECK int superblock_domain_check(const struct region_superblock *sb,
+					   const struct region *region);
 
 /* 0 for a state that allows calls, else -ESTALE or -EHOSTDOWN. Thread: any. */
 RLV_MUST_CHECK int superblock_state_check(uint64_t state);

@@ -309,6 +309,7 @@ static void put_region(FILE *out)
 {
 	const struct region region = { .id = 9, .size = 4 << 20 };
 	const struct superblock_owner owner = { .kind = REGION_TREE,
+						.atomic_domain = ATOMIC_DOMAIN_CPU,
 						.table_id = 3,
 						.shard = 4,
 						.uuid = { 1, 2, 3 },

@@ -22,7 +22,8 @@ static void must(int rc, const char *what)
 
 static void plan(struct table_desc *desc, const struct shard_fixture_opts *opts)
 {
-	struct table_plan_opts plan_opts = { .block = opts->block ? opts->block : 32 };
+	struct table_plan_opts plan_opts = { .block = opts->block ? opts->block : 32,
+					     .remote = opts->remote };
 
 	memset(desc, 0, sizeof(*desc));
 	strcpy(desc->name, "fixture");
@@ -62,12 +63,13 @@ static uint32_t make_region(struct shard_fixture *fx, uint32_t kind, uint64_t by
 	return spec.id;
 }
 
-static struct region *attach(struct shard_fixture *fx, struct transport *tr, uint32_t id)
+static struct region *attach(struct shard_fixture *fx, struct transport *tr, uint32_t id,
+			     uint32_t rights)
 {
 	struct region_grant grant;
 	struct region *region = NULL;
 
-	must(fx->target->ops->grant(fx->target, 1, id, RIGHT_ALL, &grant), "grant");
+	must(fx->target->ops->grant(fx->target, 1, id, rights, &grant), "grant");
 	must(transport_attach(tr, &grant, &region), "attach");
 	return region;
 }
@@ -80,25 +82,26 @@ static void attach_regions(struct shard_fixture *fx, shard_fixture_wrap wrap,
 	must(transport_open("embed:", &opts, &conn->tr), "transport_open");
 	if (wrap)
 		conn->tr = wrap(conn->tr);
-	conn->tree = attach(fx, conn->tr, fx->tree_id);
-	conn->rows = attach(fx, conn->tr, fx->rows_id);
+	conn->tree = attach(fx, conn->tr, fx->tree_id, RIGHT_ALL);
+	conn->rows = attach(fx, conn->tr, fx->rows_id, fx->rows_rights);
 }
 
 void shard_fixture_open(struct shard_fixture *fx, const struct shard_fixture_opts *opts)
 {
 	struct shard_fixture_opts none = { 0 };
 	struct shard_ids ids = { .first_ticket = FIRST_TICKET };
-	struct target_opts target = { .private_memory = true };
+	struct target_opts target = { .private_memory = !opts || !opts->shared };
 	uint64_t extent = (uint64_t)2 << 20;
 
 	memset(fx, 0, sizeof(*fx));
+	fx->rows_rights = opts && opts->shared ? RIGHT_READ | RIGHT_WRITE : RIGHT_ALL;
 	plan(&fx->desc, opts ? opts : &none);
 	target.pool_bytes = round_up(fx->desc.tree_bytes, extent) +
 			    round_up(fx->desc.rows_bytes, extent) + 8 * extent;
 	must(transport_target_open("shm", &target, &fx->target), "transport_target_open");
 	fx->tree_id = make_region(fx, 1, fx->desc.tree_bytes);
 	fx->rows_id = make_region(fx, 2, fx->desc.rows_bytes);
-	attach_regions(fx, NULL, &fx->conn);
+	attach_regions(fx, opts ? opts->wrap : NULL, &fx->conn);
 	must(shard_format(fx->conn.tree, fx->conn.rows, &fx->desc, &ids), "shard_format");
 	must(shard_open(fx->conn.tree, fx->conn.rows, &fx->conn.shard), "shard_open");
 	fx->shard = fx->conn.shard;
@@ -110,11 +113,18 @@ void shard_fixture_close(struct shard_fixture *fx)
 	transport_target_close(&fx->target);
 }
 
+int shard_fixture_try_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
+			      struct shard_conn *conn_out)
+{
+	*conn_out = (struct shard_conn){ .tr = NULL };
+	attach_regions(fx, wrap, conn_out);
+	return shard_open(conn_out->tree, conn_out->rows, &conn_out->shard);
+}
+
 void shard_fixture_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
 			   struct shard_conn *conn_out)
 {
-	attach_regions(fx, wrap, conn_out);
-	must(shard_open(conn_out->tree, conn_out->rows, &conn_out->shard), "shard_open");
+	must(shard_fixture_try_connect(fx, wrap, conn_out), "shard_open");
 }
 
 void shard_fixture_disconnect(struct shard_conn *conn)

@@ -13,6 +13,9 @@
 
 #define SHARD_FIXTURE_CLIENTS 16
 
+/* Wraps a transport into another, which owns it. */
+typedef struct transport *(*shard_fixture_wrap)(struct transport *inner);
+
 struct shard_fixture_opts {
 	uint64_t capacity;              /* 0 = 1024 */
 	uint32_t block;                 /* 0 = 32 */
@@ -22,6 +25,9 @@ struct shard_fixture_opts {
 	uint32_t flags;                 /* enum table_flags */
 	uint32_t max_times_sampled;     /* of view 0 */
 	const struct limit_desc *limit; /* of view 0 */
+	bool remote;                    /* planned for a wire */
+	bool shared;                    /* memory that can be mapped twice */
+	shard_fixture_wrap wrap;        /* of the first handle, which formats; NULL = in place */
 };
 
 struct shard_conn {
@@ -34,6 +40,7 @@ struct shard_conn {
 struct shard_fixture {
 	struct transport_target *target;
 	uint32_t tree_id, rows_id;
+	uint32_t rows_rights; /* of shared memory rows are never the target of atomics */
 	struct table_desc desc;
 	struct shard_conn conn; /* the first one */
 	struct shard *shard;    /* conn.shard */
@@ -43,10 +50,12 @@ struct shard_fixture {
 void shard_fixture_open(struct shard_fixture *fx, const struct shard_fixture_opts *opts);
 void shard_fixture_close(struct shard_fixture *fx);
 
-/* Another handle; over wraps the transport (tr_in -> tr_out) or is NULL. */
-typedef struct transport *(*shard_fixture_wrap)(struct transport *inner);
+/* Another handle; wrap is as in the options. */
 void shard_fixture_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
 			   struct shard_conn *conn_out);
+/* The same, with the answer of shard_open; to be disconnected in any case. */
+int shard_fixture_try_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
+			      struct shard_conn *conn_out);
 void shard_fixture_disconnect(struct shard_conn *conn);
 
 /* Makes the slot of owner live for this process. */

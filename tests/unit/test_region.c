@@ -15,6 +15,7 @@ static struct region_superblock good(void)
 {
 	const struct region region = { .id = 9, .size = BYTES };
 	const struct superblock_owner owner = { .kind = REGION_TREE,
+						.atomic_domain = ATOMIC_DOMAIN_CPU,
 						.table_id = 3,
 						.shard = 4,
 						.uuid = { 1, 2 },
@@ -92,7 +93,9 @@ static void superblock_check__of_what_a_crc_cannot_tell(void **state)
 	sb.size = BYTES + 8;
 	assert_int_equal(check(&sb, true), -EPROTO);
 	sb = good();
-	sb.atomic_domain = ATOMIC_DOMAIN_NIC;
+	sb.atomic_domain = ATOMIC_DOMAIN_NIC; /* shard_open asks who may open it */
+	assert_int_equal(check(&sb, true), 0);
+	sb.atomic_domain = 3;
 	assert_int_equal(check(&sb, true), -EPROTO);
 }
 

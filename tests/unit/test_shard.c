@@ -201,6 +201,37 @@ static void shard_open__nic_words(void **state)
 	sb.atomic_domain = ATOMIC_DOMAIN_NIC;
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
+	assert_non_null(strstr(error_last(), "RDMA"));
+}
+
+/* Which of in place, over a wire, mapped and over a wire by NIC may open the shard. */
+static void expect_openers(struct shard_fixture *of, const bool may[4])
+{
+	static const shard_fixture_wrap wraps[4] = { NULL, wire_wrap, wire_wrap_mapped,
+						     wire_wrap_nic };
+
+	for (int i = 0; i < 4; i++) {
+		struct shard_conn conn;
+
+		assert_int_equal(shard_fixture_try_connect(of, wraps[i], &conn),
+				 may[i] ? 0 : -EPROTO);
+		shard_fixture_disconnect(&conn);
+	}
+}
+
+static void shard_open__words_have_one_kind_of_atomics_for_life(void **state)
+{
+	struct shard_fixture_opts opts = { .shared = true };
+
+	teardown(state);
+	shard_fixture_open(&fx, &opts);
+	expect_openers(&fx, (bool[4]){ true, true, false, false });
+	shard_fixture_close(&fx);
+	opts.wrap = wire_wrap_nic;
+	shard_fixture_open(&fx, &opts);
+	expect_openers(&fx, (bool[4]){ false, false, true, true });
+	shard_fixture_close(&fx);
+	setup(state);
 }
 
 static void shard_open__half_formatted(void **state)
@@ -357,6 +388,7 @@ int main(void)
 		TEST(shard_open__regions_swapped),
 		TEST(shard_open__rows_of_another_shard),
 		TEST(shard_open__nic_words),
+		TEST(shard_open__words_have_one_kind_of_atomics_for_life),
 		TEST(shard_open__half_formatted),
 		TEST(shard_open__larger_than_its_region),
 		TEST(shard_state__in_place),
