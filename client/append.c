@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#define WRITE_BYTES ((uint32_t)1 << 30)
 #define USER_FLAGS (RLV_TERMINATED | RLV_TRUNCATED | RLV_FINAL)
 
 static_assert((int)RLV_TERMINATED == (int)ROW_TERMINATED &&
@@ -70,13 +71,16 @@ static void end_wait(struct rlv_writer *w, const struct wait *wait)
 		w->stats.limiter_wait_ns += clock_now_ns(w->h.clock) - wait->began_ns;
 }
 
-/* As many of the n rows as the stream's block takes. */
+/* As many of the n rows as the stream's block takes, and one write. */
 static void fit(const struct rlv_writer *w, struct put *put, uint32_t n)
 {
 	uint32_t room = w->h.desc->block - put->streams->blk.used;
+	uint32_t most = WRITE_BYTES / w->h.desc->row_bytes;
 
 	if (n > room)
 		n = room;
+	if (n > most)
+		n = most ? most : 1;
 	put->src.n = n < WRITER_CHUNK ? n : WRITER_CHUNK;
 }
 

@@ -8,6 +8,7 @@
 #include "client/admission.h"
 #include "client/handle.h"
 
+#include "ds/change.h"
 #include "ds/ring.h"
 
 #define WRITER_CHUNK TRANSPORT_VECTOR /* rows that one round of an append takes at most */
@@ -41,7 +42,7 @@ struct stream {
 struct view_items {
 	struct leaf_op *ops; /* grouped by shard */
 	uint32_t n;
-	uint32_t *shard_end; /* ops of shard s end here */
+	uint32_t taken; /* into the changes of their shards */
 };
 
 struct rlv_writer {
@@ -49,21 +50,22 @@ struct rlv_writer {
 	struct stream *streams;
 	uint32_t n_streams;
 	uint32_t future_max;
-	bool has_obs;     /* next observations come from later rows */
-	bool addressable; /* all shards are */
-	bool dead;        /* fenced, and it was too late for another slot */
+	bool has_obs; /* next observations come from later rows */
+	bool dead;    /* fenced, and it was too late for another slot */
 	int64_t timeout_ns;
 	uint8_t *stage; /* rows under construction where not direct */
 	size_t stage_bytes;
 	struct admission admissions[RING_MAX_VIEWS];
 	struct view_items items[RING_MAX_VIEWS];
 	uint32_t admitted[RING_MAX_VIEWS];       /* items of the call in progress */
-	uint64_t max_quanta[RING_MAX_VIEWS];     /* running maxima as this call found them */
 	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
-	uint64_t maxima_ns;                      /* when they were read over a wire */
-	int64_t *credit;                         /* of each shard, for the next block */
-	uint64_t *published;                     /* items in each shard */
-	uint32_t n_credit;
+	struct transport_io *rows;               /* staged, to travel with the items */
+	uint32_t n_rows;
+	struct shard_change *changes; /* of the call in progress, one for each shard that has any */
+	uint32_t n_changes;
+	int64_t *credit;     /* of each shard, for the next block */
+	uint64_t *published; /* items in each shard */
+	uint32_t room;       /* shards that there is room for */
 	struct ring_counters ring;
 	struct rlv_stats stats;
 };
@@ -85,7 +87,7 @@ struct put {
 
 /* -------- put.c -------- */
 
-/* What new items without a TD error get. Over a wire it is not asked in each call. */
+/* What new items without a TD error get. */
 RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 
 /* Blocks with room for all streams. -ETIMEDOUT, -EHOSTDOWN. */

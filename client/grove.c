@@ -19,6 +19,8 @@ static void free_trees(struct grove *grove)
 	mem_free(grove->trees);
 	mem_free(grove->forest.epochs);
 	mem_free(grove->shard);
+	mem_free(grove->sizes);
+	grove->sizes = NULL;
 	grove->forest = (struct forest){ 0 };
 	grove->trees = NULL;
 	grove->shard = NULL;
@@ -40,7 +42,9 @@ static int make_room(struct grove *grove, uint32_t n)
 	grove->forest.trees = grove->trees;
 	grove->forest.epochs = mem_array(n, sizeof(struct epoch));
 	grove->shard = mem_array(n, sizeof(*grove->shard));
-	return grove->trees && grove->forest.epochs && grove->shard ? 0 : no_memory(n);
+	grove->sizes = mem_array(n, sizeof(*grove->sizes));
+	return grove->trees && grove->forest.epochs && grove->shard && grove->sizes ? 0
+										    : no_memory(n);
 }
 
 static int make_counts(struct grove *grove, uint32_t n)
@@ -119,6 +123,15 @@ void grove_fini(struct grove *grove)
 	grove->n_items = 0;
 }
 
+static int count_trees(struct grove *grove)
+{
+	int ret = 0;
+
+	for (uint32_t t = 0; ret == 0 && t < grove->forest.n; t++)
+		ret = sumtree_size(&grove->trees[t], &grove->forest.epochs[t], &grove->sizes[t]);
+	return ret;
+}
+
 int grove_find(struct grove *grove, uint32_t n, const struct grove_items *out, uint32_t *found_out)
 {
 	bool newest_first = grove->forest.n && grove->orders[0].newest_first;
@@ -137,24 +150,9 @@ int grove_find(struct grove *grove, uint32_t n, const struct grove_items *out, u
 		all += found;
 	}
 	*found_out = all;
-	return all ? 0 : error_set(-ENODATA, "sample: no item is there");
-}
-
-int grove_count(struct grove *grove, int64_t *items_out)
-{
-	int64_t sum = 0;
-
-	for (uint32_t t = 0; t < grove->forest.n; t++) {
-		int64_t items;
-		int ret = sumtree_size(&grove->forest.trees[t], &grove->forest.epochs[t], &items);
-
-		if (ret)
-			return ret;
-		grove->items[grove->shard[t]] = items;
-		sum += items;
-	}
-	*items_out = sum;
-	return 0;
+	if (all == 0)
+		return error_set(-ENODATA, "sample: no item is there");
+	return count_trees(grove);
 }
 
 int64_t grove_items_lost(const struct grove *grove, const struct node_set *nodes)

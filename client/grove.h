@@ -14,6 +14,7 @@ struct grove {
 	struct sumtree *trees; /* the forest's */
 	uint32_t *shard;       /* of each tree */
 	struct order *orders;  /* fifo and lifo views: of each tree */
+	int64_t *sizes;        /* of each tree, by the last draw */
 	uint32_t room;         /* of the arrays above */
 	bool sparse;           /* tree t is not always of shard t */
 	bool addressable;      /* all of them */
@@ -37,8 +38,9 @@ static inline void grove_name_shards(const struct grove *grove, uint32_t *tree, 
 }
 
 /*
- * Up to n items of an ordered view as slots and words, and the shard of each: of a table whose only
- * shard moves, those of the older one come first. -ENODATA: none. Cost: order_find of each tree.
+ * Up to n items of an ordered view as slots and words, and the tree of each: of a table whose only
+ * shard moves, those of the older one come first. Fills `sizes`, too. -ENODATA: none. Cost:
+ * order_find of each tree, and 1 phase more over a wire.
  */
 struct grove_items {
 	uint32_t *shard;
@@ -49,8 +51,22 @@ struct grove_items {
 RLV_MUST_CHECK int grove_find(struct grove *grove, uint32_t n, const struct grove_items *out,
 			      uint32_t *found_out);
 
-/* Live items of all trees. The size words lie beside the tops that a draw has read. */
-RLV_MUST_CHECK int grove_count(struct grove *grove, int64_t *items_out);
+/* After a draw that filled `sizes`: remembers them by shard. */
+static inline void grove_see_sizes(struct grove *grove)
+{
+	for (uint32_t t = 0; t < grove->forest.n; t++)
+		grove->items[grove->shard[t]] = grove->sizes[t];
+}
+
+/* Live items of all trees, as last seen. */
+static inline int64_t grove_items(const struct grove *grove)
+{
+	int64_t sum = 0;
+
+	for (uint32_t t = 0; t < grove->forest.n; t++)
+		sum += grove->items[grove->shard[t]];
+	return sum;
+}
 
 /* Live items of the shards that are away, as last counted. */
 int64_t grove_items_lost(const struct grove *grove, const struct node_set *nodes);

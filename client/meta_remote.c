@@ -72,18 +72,17 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 
 static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 {
-	bool told = place->state != RELIVE__SHARD_STATE__SHARD_NONE; /* else by an older server */
 	int ret;
 
 	if (strlen(place->node_uri) >= sizeof(out->node_uri))
 		return error_set(-EPROTO, "table: node address of %zu bytes",
 				 strlen(place->node_uri));
-	if (place->state > RLV_SHARD_GONE)
+	if (place->state < RLV_SHARD_ACTIVE || place->state > RLV_SHARD_GONE)
 		return error_set(-EPROTO, "table: shard in state %u", place->state);
 	memcpy(out->node_uri, place->node_uri, strlen(place->node_uri) + 1);
 	snprintf(out->node, sizeof(out->node), "%s", place->node);
-	out->state = told ? place->state : RLV_SHARD_ACTIVE;
-	out->weight = told && place->weight < META_WEIGHT_FULL ? place->weight : META_WEIGHT_FULL;
+	out->state = place->state;
+	out->weight = place->weight < META_WEIGHT_FULL ? place->weight : META_WEIGHT_FULL;
 	out->ramp_ns = place->ramp_ns;
 	out->incarnation = place->incarnation;
 	if (out->state > RLV_SHARD_DRAINING) /* no grants are given */

@@ -2,15 +2,16 @@
  * Rows of a call into the blocks of their streams, and the items that they complete.
  *
  *   plan      flags and steps of the new rows; which leaves become items, with which priority
- *   place     rows built in place (or staged and written): nobody draws them yet
+ *   place     rows built in place, or staged: nobody draws them yet
  *   admit     the limiters, all views or none
- *   publish   CAS {gen, 0} -> {gen, p}; flush; commit
+ *   publish   rows, where they were staged; CAS {gen, 0} -> {gen, p}; flush; commit
  *
  * When a node is lost on the way, the streams that had their blocks there claim others, where the
  * rows that are planned and not yet published are placed again; what was admitted stays so.
  */
 #include "client/append.h"
 
+#include "ds/change.h"
 #include "ds/priority.h"
 #include "ds/window.h"
 
@@ -18,7 +19,6 @@
 #include <string.h>
 
 #define PREFETCH_BYTES 4096
-#define MAXIMA_AGE_NS (10 * (uint64_t)CLOCK_NS_PER_MS) /* of running maxima read over a wire */
 
 static uint32_t head_rows(const struct rlv_writer *w)
 {
@@ -95,94 +95,39 @@ static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_
 static void begin_items(struct rlv_writer *w)
 {
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		w->items[v].n = 0;
-}
-
-static void end_shard_items(struct rlv_writer *w, uint32_t s)
-{
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		w->items[v].shard_end[s] = w->items[v].n;
+		w->items[v].n = w->items[v].taken = 0;
+	w->n_rows = 0;
+	w->n_changes = 0;
 }
 
 /* -------- priorities of new items -------- */
 
-static void take_maxima(struct rlv_writer *w)
+/* In place as they are now, over a wire as the access has seen them last. */
+static int read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
 {
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
-		uint64_t most = w->max_quanta[v];
-
-		w->default_quanta[v] = most ? most : w->h.desc->views[v].scale;
-	}
-}
-
-static int read_maxima_of(struct rlv_writer *w, const struct shard *shard)
-{
-	int ret = 0;
-
-	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++) {
-		uint64_t word;
-
-		ret = priority_max_read(shard, v, &word);
-		if (ret == 0 && word > w->max_quanta[v])
-			w->max_quanta[v] = word;
-	}
-	return ret;
-}
-
-/* All words in one phase. */
-static int read_maxima_across(struct rlv_writer *w)
-{
-	struct transport_io io[TRANSPORT_VECTOR];
-	uint64_t words[TRANSPORT_VECTOR];
-	uint32_t n_views = w->h.desc->n_views;
-	uint32_t s = 0;
-
-	while (s < w->h.nodes.n_shards) {
-		uint32_t n = 0;
-		int ret;
-
-		for (; s < w->h.nodes.n_shards && n + n_views <= TRANSPORT_VECTOR; s++)
-			for (uint32_t v = 0; w->h.nodes.shards[s] && v < n_views; v++, n++)
-				io[n] = (struct transport_io){
-					.region = w->h.nodes.shards[s]->tree,
-					.off = w->h.desc->views[v].words_off +
-					       offsetof(struct view_words, max_priority),
-					.dst = &words[n],
-					.len = 8,
-				};
-		ret = transport_read_across(io, n);
-		if (ret)
-			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			if (words[i] > w->max_quanta[i % n_views])
-				w->max_quanta[i % n_views] = words[i];
-	}
+	if (!acc->chained)
+		return priority_max_read(acc->shard, v, word_out);
+	*word_out = acc->max_seen[v];
 	return 0;
 }
 
 /* New items take the running maximum of the view over all shards, 1.0 before the first. */
 int writer_read_maxima(struct rlv_writer *w)
 {
-	int ret = 0;
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		uint64_t most = 0;
 
-	if (!w->addressable) {
-		uint64_t now_ns = clock_now_ns(w->h.clock);
+		for (uint32_t s = 0; s < w->h.n_access; s++) {
+			uint64_t word = 0;
+			int ret = w->h.access[s] ? read_maximum(w->h.access[s], v, &word) : 0;
 
-		if (now_ns - w->maxima_ns < MAXIMA_AGE_NS)
-			return 0;
-		w->maxima_ns = now_ns;
+			if (ret)
+				return ret;
+			most = word > most ? word : most;
+		}
+		w->default_quanta[v] = most ? most : w->h.desc->views[v].scale;
 	}
-	memset(w->max_quanta, 0, sizeof(w->max_quanta));
-	if (!w->addressable)
-		ret = read_maxima_across(w);
-	for (uint32_t s = 0; w->addressable && ret == 0 && s < w->h.nodes.n_shards; s++)
-		if (w->h.nodes.shards[s])
-			ret = read_maxima_of(w, w->h.nodes.shards[s]);
-	if (ret)
-		w->maxima_ns = 0;
-	else
-		take_maxima(w);
-	return ret;
+	return 0;
 }
 
 /* -------- rows -------- */
@@ -270,50 +215,37 @@ static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8
 	write_tails(w, st, rows, src);
 }
 
-/* Row writes of several streams, one each, that go out together. */
-struct row_writes {
-	struct transport_io io[TRANSPORT_VECTOR];
-	uint32_t n;
-};
-
-static int send_writes(struct row_writes *writes)
-{
-	int ret = writes->n ? transport_write_across(writes->io, writes->n) : 0;
-
-	writes->n = 0;
-	return ret;
-}
-
-static int queue_write(const struct rlv_writer *w, const struct stream *st, const uint8_t *row,
-		       struct row_writes *writes)
+/*
+ * Rows that were staged: over a wire they travel with the CASes that publish them, else (under TSan)
+ * they are written now.
+ */
+static int send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
 {
 	const struct shard *shard = st->blk.acc->shard;
+	const uint8_t *rows = w->stage + (size_t)st->staged * w->h.desc->row_bytes;
 
-	writes->io[writes->n++] = (struct transport_io){
+	if (!st->blk.acc->chained)
+		return ring_write(&st->blk, st->blk.used, rows, src->n);
+	w->rows[w->n_rows++] = (struct transport_io){
 		.region = shard->rows,
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
-		.src = row,
-		.len = w->h.desc->row_bytes,
+		.src = rows,
+		.len = src->n * w->h.desc->row_bytes,
 	};
-	return writes->n == TRANSPORT_VECTOR ? send_writes(writes) : 0;
+	return 0;
 }
 
-static int write_rows(struct rlv_writer *w, struct stream *st, const struct source *src,
-		      struct row_writes *writes)
+static int write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	uint32_t row_bytes = w->h.desc->row_bytes;
-	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
-				   : w->stage + (size_t)st->staged * row_bytes;
 
-	fill_rows(w, st, rows, src);
-	if (st->direct) {
-		transport_account_write(st->blk.acc->shard->rows->tr, src->n,
-					(uint64_t)src->n * row_bytes);
-		return 0;
+	if (!st->direct) {
+		fill_rows(w, st, w->stage + (size_t)st->staged * row_bytes, src);
+		return send_rows(w, st, src);
 	}
-	if (src->n > 1)
-		return ring_write(&st->blk, st->blk.used, rows, src->n);
-	return queue_write(w, st, rows, writes);
+	fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
+	transport_account_write(st->blk.acc->shard->rows->tr, src->n, (uint64_t)src->n * row_bytes);
+	return 0;
 }
 
 /* -------- place -------- */
@@ -332,28 +264,50 @@ static struct source source_of(const struct put *put, uint32_t i)
 	return src;
 }
 
+/* What of the call belongs to shard s: the items and rows since `before`. */
+static void end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
+{
+	struct shard_change *ch = &w->changes[w->n_changes];
+	uint32_t n = w->n_rows - rows_before;
+
+	*ch = (struct shard_change){ .acc = w->h.access[s],
+				     .rows = w->rows + rows_before,
+				     .n_rows = n };
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		struct view_items *items = &w->items[v];
+
+		ch->ops[v] = items->ops + items->taken;
+		ch->n[v] = items->n - items->taken;
+		items->taken = items->n;
+		n += ch->n[v];
+	}
+	w->n_changes += n > 0; /* else the shard is left alone */
+}
+
 /* Rows and items of the streams that have some planned, shard by shard. */
 static int place(struct rlv_writer *w, const struct put *put)
 {
-	struct row_writes writes;
 	int ret = 0;
 
-	writes.n = 0;
 	begin_items(w);
-	for (uint32_t s = 0; s < w->h.nodes.n_shards; s++) {
+	for (uint32_t s = 0; s < w->h.n_access; s++) {
+		uint32_t rows_before = w->n_rows;
+
+		if (!w->h.access[s])
+			continue;
 		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
 			struct stream *st = &put->streams[i];
 			const struct source src = source_of(put, i);
 
-			if (!st->planned || !st->blk.acc || st->blk.acc != w->h.access[s])
+			if (!st->planned || st->blk.acc != w->h.access[s])
 				continue;
 			st->staged = i;
 			collect_stream(w, st);
-			ret = write_rows(w, st, &src, &writes);
+			ret = write_rows(w, st, &src);
 		}
-		end_shard_items(w, s);
+		end_shard(w, s, rows_before);
 	}
-	return ret ? ret : send_writes(&writes);
+	return ret;
 }
 
 /* -------- admit and publish -------- */
@@ -374,71 +328,13 @@ static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
 		return 0;
 	*refused_view = v;
 	while (v-- > 0) {
-		int undo = w->items[v].n ? admission_commit_insert(&w->admissions[v],
-								   w->items[v].n, 0)
-					 : 0;
+		int undo = w->items[v].n
+				   ? admission_commit_insert(&w->admissions[v], w->items[v].n, 0)
+				   : 0;
 		if (undo)
 			return undo;
 	}
 	return ret;
-}
-
-/* What was published counts for the view's running maximum. */
-static int raise_max(struct rlv_writer *w, uint32_t s, uint32_t v)
-{
-	const struct view_items *items = &w->items[v];
-	uint64_t most = w->max_quanta[v];
-
-	if (w->h.desc->views[v].selector != RLV_PRIORITIZED)
-		return 0;
-	for (uint32_t i = s ? items->shard_end[s - 1] : 0; i < items->shard_end[s]; i++)
-		most = items->ops[i].priority > most ? items->ops[i].priority : most;
-	if (most == w->max_quanta[v])
-		return 0;
-	if (!w->addressable) /* as will be read in a while */
-		w->max_quanta[v] = w->default_quanta[v] = most;
-	return priority_max_raise(w->h.nodes.shards[s], v, most);
-}
-
-static int raise_maxima(struct rlv_writer *w, uint32_t s)
-{
-	int ret = 0;
-
-	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++)
-		ret = raise_max(w, s, v);
-	return ret;
-}
-
-static int publish_shard(struct rlv_writer *w, uint32_t s)
-{
-	struct access *acc = w->h.access[s];
-	int left;
-	int ret;
-
-	ret = access_enter(acc);
-	if (ret)
-		return ret;
-	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++) {
-		const struct view_items *items = &w->items[v];
-		uint32_t first = s ? items->shard_end[s - 1] : 0;
-
-		if (items->shard_end[s] > first)
-			ret = sumtree_publish_ops(&acc->shard->trees[v], &acc->epoch,
-						  items->ops + first, items->shard_end[s] - first,
-						  acc->deltas[v]);
-	}
-	left = access_leave(acc); /* else its promise would hold the next rebuild up */
-	return handle_failed(acc, ret ? ret : left);
-}
-
-/* Items of all views in this shard. Without any it is left alone. */
-static uint32_t shard_items(const struct rlv_writer *w, uint32_t s)
-{
-	uint32_t n = 0;
-
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		n += w->items[v].shard_end[s] - (s ? w->items[v].shard_end[s - 1] : 0);
-	return n;
 }
 
 static bool is_broken(const struct access *acc)
@@ -446,26 +342,32 @@ static bool is_broken(const struct access *acc)
 	return acc->shard->tree->tr->broken != 0;
 }
 
-/* Over all shards, also when one is lost. The first error. */
+static uint32_t items_of(const struct rlv_writer *w, const struct shard_change *ch)
+{
+	uint32_t n = 0;
+
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		n += ch->n[v];
+	return n;
+}
+
+/* Of all shards, also when one is lost. An error of a shard that is there comes first. */
 static int publish(struct rlv_writer *w)
 {
-	int first = 0;
+	int ret = change_publish(w->changes, w->n_changes);
 
-	for (uint32_t s = 0; s < w->h.nodes.n_shards; s++) {
-		uint32_t n = shard_items(w, s);
-		int ret = n ? publish_shard(w, s) : 0;
+	for (uint32_t i = 0; i < w->n_changes; i++) {
+		const struct shard_change *ch = &w->changes[i];
+		int failed = handle_failed(ch->acc, ch->ret);
 
-		if (n && ret == 0) {
-			w->published[s] += n;
-			ret = raise_maxima(w, s);
-		}
-		first = first ? first : ret;
-		if (ret && !is_broken(w->h.access[s]))
-			break;
+		if (ch->ret == 0)
+			w->published[ch->acc->shard->desc.shard] += items_of(w, ch);
+		else if (!is_broken(ch->acc))
+			ret = failed;
 	}
-	if (first == -EOWNERDEAD)
+	if (ret == -EOWNERDEAD)
 		w->dead = true;
-	return first;
+	return ret;
 }
 
 static int commit(struct rlv_writer *w)

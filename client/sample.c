@@ -193,6 +193,7 @@ static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *f
 		.stratified = stratified,
 		.rank = sp->opts.rank,
 		.world_size = sp->opts.world_size,
+		.sizes_out = sp->grove.sizes,
 	};
 	const struct draws out = { sp->scratch.shard, sp->scratch.slot, sp->scratch.word,
 				   sp->scratch.probability };
@@ -204,9 +205,11 @@ static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *f
 		ret = draw_in_order(sp, n, found_out);
 	else
 		ret = sumtree_draw(&sp->grove.forest, &opts, &sp->rng, n, &out);
-	if (ret == 0)
-		grove_name_shards(&sp->grove, sp->scratch.shard, *found_out);
-	return ret;
+	if (ret)
+		return ret;
+	grove_see_sizes(&sp->grove);
+	grove_name_shards(&sp->grove, sp->scratch.shard, *found_out);
+	return 0;
 }
 
 static void copy_rows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
@@ -354,27 +357,11 @@ static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 
 /* -------- the call -------- */
 
-/* Counts what is live now; nodes that are lost over it count no more. */
-static int count_items(struct rlv_sampler *sp, int64_t *items_out)
-{
-	uint32_t lost = 0;
-	int ret;
-
-	do
-		ret = grove_count(&sp->grove, items_out);
-	while (ret && recover(sp, ret, &lost) == 0);
-	return ret;
-}
-
-static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+static void finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
-	int64_t size = n;
-	int ret;
+	int64_t size = grove_items(&sp->grove);
 
-	ret = count_items(sp, &size);
-	if (ret && !sp->view->max_times_sampled) /* what was taken is handed over */
-		return ret;
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
 			 sp->opts.beta > 0 ? sp->opts.beta : 0, batch->weight);
@@ -382,7 +369,6 @@ static int finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 		batch->arrays[a].shape[0] = n;
 	batch->pub.n = n;
 	batch->pub.table_size = size;
-	return 0;
 }
 
 /*
@@ -407,7 +393,8 @@ static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, u
 		close_gaps(sp, batch, n, left);
 	}
 	*got_out = n - left;
-	return finish(sp, batch, *got_out);
+	finish(sp, batch, *got_out);
+	return 0;
 }
 
 /*

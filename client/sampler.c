@@ -168,6 +168,7 @@ static void sampler_free(struct rlv_sampler *sp)
 	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
 		batch_fini(sp, &sp->batches[i]);
 	grove_fini(&sp->grove);
+	mem_free(sp->changes);
 	mem_free(sp->batches);
 	scratch_fini(&sp->scratch, sp->opts.batch_size);
 	mem_free(sp);
@@ -175,11 +176,28 @@ static void sampler_free(struct rlv_sampler *sp)
 
 /* -------- shards that come and go -------- */
 
+static int make_room(struct rlv_sampler *sp)
+{
+	uint32_t n = sp->h.nodes.n_shards;
+	struct shard_change *changes;
+
+	if (n <= sp->room)
+		return 0;
+	changes = mem_resize(sp->changes, n * sizeof(*changes));
+	if (!changes)
+		return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+	sp->changes = changes;
+	sp->room = n;
+	return 0;
+}
+
 static int shards_moved(struct handle *h)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
-	int ret = grove_plant(&sp->grove, &h->nodes);
+	int ret = make_room(sp);
 
+	if (ret == 0)
+		ret = grove_plant(&sp->grove, &h->nodes);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
@@ -198,6 +216,8 @@ static int open_parts(struct rlv_sampler *sp)
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	admission_init(&sp->admission, &sp->h, sp->view_index);
 	plan_init(sp);
+	if (ret == 0)
+		ret = make_room(sp);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	return ret ? ret : batches_init(sp);

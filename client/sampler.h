@@ -8,6 +8,7 @@
 #include "client/admission.h"
 #include "client/grove.h"
 
+#include "ds/change.h"
 #include "ds/window.h"
 
 #include "base/alloc.h"
@@ -62,9 +63,11 @@ struct rlv_sampler {
 	struct batch *batches;
 	struct batch *last; /* whose words an update may use */
 	struct draw_scratch scratch;
-	uint32_t newest_version; /* policy version seen */
-	uint64_t expired;        /* taken in this call, and too old to hand over */
-	int64_t timeout_ns;      /* of the call */
+	struct shard_change *changes; /* of an update or a take, one for each shard */
+	uint32_t room;                /* of them */
+	uint32_t newest_version;      /* policy version seen */
+	uint64_t expired;             /* taken in this call, and too old to hand over */
+	int64_t timeout_ns;           /* of the call */
 	struct rlv_stats stats;
 };
 

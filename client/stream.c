@@ -234,9 +234,9 @@ int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns)
 		if (ret && ret != -EAGAIN && !handle_may_heal(&w->h, ret))
 			return ret;
 		if (deadline_expired(w->h.clock, deadline_ns))
-			return error_prefix(error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s",
-						      error_last()),
-					    "append: ");
+			return error_prefix(
+				error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s", error_last()),
+				"append: ");
 		handle_backoff(&w->h, &round, deadline_ns);
 		ret = handle_enter(&w->h, w->timeout_ns);
 	}

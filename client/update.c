@@ -8,6 +8,8 @@
 
 #include "ds/priority.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -134,44 +136,19 @@ static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t 
 	return m;
 }
 
-/* Counts what became of n ops; the largest priority set. -EIO: an answer was lost. */
-static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_update_result *result,
-			 uint64_t *most_out)
+/* Counts what became of n ops. -EIO: an answer was lost. */
+static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_update_result *result)
 {
 	bool unknown = false;
 
-	*most_out = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		bool done = ops[i].result == LEAF_DONE;
 
 		result->updated += done;
 		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
 		unknown |= ops[i].result == LEAF_UNKNOWN;
-		if (done && ops[i].priority > *most_out)
-			*most_out = ops[i].priority;
 	}
 	return unknown ? error_set(-EIO, "update: an answer was lost") : 0;
-}
-
-static int update_shard(struct rlv_sampler *sp, uint32_t s, struct leaf_op *ops, uint32_t n,
-			struct rlv_update_result *result)
-{
-	struct access *acc = sp->h.access[s];
-	uint64_t most = 0;
-	int left;
-	int ret;
-
-	ret = access_enter(acc);
-	if (ret)
-		return ret;
-	ret = sumtree_update(&acc->shard->trees[sp->view_index], &acc->epoch, ops, n,
-			     acc->deltas[sp->view_index]);
-	if (ret == 0)
-		ret = count_results(ops, n, result, &most);
-	left = access_leave(acc); /* else its promise would hold the next rebuild up */
-	if (ret || left)
-		return handle_failed(acc, ret ? ret : left);
-	return priority_max_raise(acc->shard, sp->view_index, most);
 }
 
 /* Items that nobody can reach: no more than if they had been overwritten. */
@@ -181,43 +158,63 @@ static void count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_res
 	sp->stats.updates_lost += n;
 }
 
-/* A node that is lost over it takes its own updates along, and no others. */
-static int update_reachable(struct rlv_sampler *sp, uint32_t first, uint32_t n,
-			    struct rlv_update_result *result)
+/* A change for each shard that can be reached; the ops of the others are lost. */
+static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
 {
-	uint32_t s = sp->scratch.shard[first];
-	struct rlv_update_result before = *result;
-	int ret;
+	uint32_t n_changes = 0;
+	uint32_t end;
 
-	if (!sp->h.nodes.shards[s] || sp->h.nodes.shards[s]->tree->tr->broken) {
+	for (uint32_t first = 0; first < n; first = end) {
+		uint32_t s = sp->scratch.shard[first];
+		struct access *acc = sp->h.access[s];
+		struct shard_change *ch = &sp->changes[n_changes];
+
+		for (end = first; end < n && sp->scratch.shard[end] == s; end++)
+			;
+		if (!acc) {
+			count_lost(sp, end - first, result);
+			continue;
+		}
+		*ch = (struct shard_change){ .acc = acc };
+		ch->ops[sp->view_index] = sp->scratch.ops + first;
+		ch->n[sp->view_index] = end - first;
+		n_changes++;
+	}
+	return n_changes;
+}
+
+/* A node that is lost over it takes its own updates along, and no others. */
+static int count_change(struct rlv_sampler *sp, const struct shard_change *ch,
+			struct rlv_update_result *result)
+{
+	uint32_t n = ch->n[sp->view_index];
+	int ret = ch->ret;
+
+	if (ret && ch->acc->shard->tree->tr->broken) {
 		count_lost(sp, n, result);
 		return 0;
 	}
-	ret = update_shard(sp, s, sp->scratch.ops + first, n, result);
-	if (ret == 0 || !sp->h.nodes.shards[s]->tree->tr->broken)
-		return ret;
-	*result = before;
-	count_lost(sp, n, result);
-	return 0;
+	if (ret == 0)
+		ret = count_results(ch->ops[sp->view_index], n, result);
+	return handle_failed(ch->acc, ret);
 }
 
 static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
 		      struct rlv_update_result *result)
 {
 	uint32_t m;
-	uint32_t end;
-	int ret = 0;
+	int first = 0;
 
 	sampler_order(sp, keys, n);
-	m = make_ops(sp, keys, n);
-	for (uint32_t first = 0; ret == 0 && first < m; first = end) {
-		uint32_t s = sp->scratch.shard[first];
+	m = make_changes(sp, make_ops(sp, keys, n), result);
+	if (change_update(sp->changes, m)) /* judged below, shard by shard */
+		log_debug("update: %s", error_last());
+	for (uint32_t i = 0; i < m; i++) {
+		int ret = count_change(sp, &sp->changes[i], result);
 
-		for (end = first; end < m && sp->scratch.shard[end] == s; end++)
-			;
-		ret = update_reachable(sp, first, end - first, result);
+		first = first ? first : ret;
 	}
-	return ret;
+	return first;
 }
 
 /* Values of items, and how they become stored priorities. */

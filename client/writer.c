@@ -53,8 +53,9 @@ static int streams_init(struct rlv_writer *w)
 
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		w->has_obs |= desc->columns[c].role == RLV_OBS;
+	w->rows = mem_array(w->n_streams, sizeof(*w->rows));
 	w->streams = mem_array(w->n_streams, sizeof(struct stream));
-	if (!w->streams)
+	if (!w->streams || !w->rows)
 		return error_set(-ENOMEM, "%u streams: no memory", w->n_streams);
 	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
 		ret = stream_init(w, &w->streams[i]);
@@ -79,7 +80,7 @@ static int grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
 
 static int make_room(struct rlv_writer *w)
 {
-	uint32_t from = w->n_credit;
+	uint32_t from = w->room;
 	uint32_t to = w->h.nodes.n_shards;
 	int ret;
 
@@ -88,10 +89,10 @@ static int make_room(struct rlv_writer *w)
 	ret = grow(&w->credit, from, to, sizeof(*w->credit));
 	if (ret == 0)
 		ret = grow(&w->published, from, to, sizeof(*w->published));
-	for (uint32_t v = 0; ret == 0 && v < w->h.desc->n_views; v++)
-		ret = grow(&w->items[v].shard_end, from, to, sizeof(uint32_t));
 	if (ret == 0)
-		w->n_credit = to;
+		ret = grow(&w->changes, from, to, sizeof(*w->changes));
+	if (ret == 0)
+		w->room = to;
 	return ret;
 }
 
@@ -101,8 +102,7 @@ static int make_stage(struct rlv_writer *w)
 	const struct table_desc *desc = w->h.desc;
 	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
 
-	w->addressable = node_set_is_addressable(&w->h.nodes);
-	if (w->stage || (w->addressable && !BARRIER_TSAN))
+	if (w->stage || (node_set_is_addressable(&w->h.nodes) && !BARRIER_TSAN))
 		return 0;
 	if (rows < w->n_streams)
 		rows = w->n_streams;
@@ -125,7 +125,6 @@ static int shards_moved(struct handle *h)
 		ret = make_stage(w);
 	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++)
 		ret = admission_follow(&w->admissions[v], h);
-	w->maxima_ns = 0;
 	return ret;
 }
 
@@ -139,11 +138,11 @@ static void writer_free(struct rlv_writer *w)
 {
 	for (uint32_t i = 0; w->streams && i < w->n_streams; i++)
 		stream_fini(&w->streams[i]);
-	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++) {
+	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
 		mem_free(w->items[v].ops);
-		mem_free(w->items[v].shard_end);
-	}
 	mem_free(w->streams);
+	mem_free(w->rows);
+	mem_free(w->changes);
 	mem_free(w->credit);
 	mem_free(w->published);
 	chunk_free(w->stage, w->stage_bytes);
@@ -284,7 +283,7 @@ static int64_t items_lost(const struct rlv_writer *w)
 	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
 	uint64_t sum = 0;
 
-	for (uint32_t s = 0; s < w->n_credit; s++)
+	for (uint32_t s = 0; s < w->room; s++)
 		if (nodes->seats[s].state == RLV_SHARD_DOWN ||
 		    nodes->seats[s].state == RLV_SHARD_LOST)
 			sum += w->published[s] < most ? w->published[s] : most;
