@@ -72,11 +72,11 @@ static int bind_host(struct listener *listener)
 	return 0;
 }
 
-static bool is_routable(const struct ifaddrs *at)
+static bool is_internet(const struct ifaddrs *at)
 {
 	const union address *address = (const union address *)at->ifa_addr;
 
-	if (!address || (at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_UP))
+	if (!address || !(at->ifa_flags & IFF_UP))
 		return false;
 	return address->any.sa_family == AF_INET ||
 	       (address->any.sa_family == AF_INET6 &&
@@ -105,16 +105,25 @@ static bool try_address(struct listener *listener, const struct ifaddrs *at)
 	return true;
 }
 
+static bool find_address(struct listener *listener, const struct ifaddrs *all, unsigned loopback)
+{
+	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+		if ((at->ifa_flags & IFF_LOOPBACK) == loopback && is_internet(at) &&
+		    try_address(listener, at))
+			return true;
+	}
+	return false;
+}
+
+/* One that other hosts reach, if there is any. */
 static int find_device(struct listener *listener)
 {
 	struct ifaddrs *all = NULL;
 
 	if (getifaddrs(&all))
 		return error_set(-errno, "getifaddrs: %s", strerror(errno));
-	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-		if (is_routable(at) && try_address(listener, at))
-			break;
-	}
+	if (!find_address(listener, all, 0))
+		(void)find_address(listener, all, IFF_LOOPBACK);
 	freeifaddrs(all);
 	if (!listener->context)
 		return error_set(-ENODEV, "listen on every address: no RDMA device has one");
