@@ -10,6 +10,7 @@
 
 #include "relive/relive.h"
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/host_files.h"
@@ -57,39 +58,90 @@ static int start(struct host_store *store, const char *const *argv, const char *
 	return ret ? ret : spawn_daemon(&daemon, pid_out);
 }
 
+/* A command line that grows; numbers live in `texts`. */
+struct command {
+	const char *argv[32];
+	size_t n;
+	char texts[8][32];
+	size_t n_texts;
+};
+
+static void add_option(struct command *command, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	command->argv[command->n++] = name;
+	command->argv[command->n++] = value;
+}
+
+static void add_bytes(struct command *command, const char *name, uint64_t bytes)
+{
+	char *text = command->texts[command->n_texts];
+
+	if (bytes == 0)
+		return;
+	snprintf(text, sizeof(command->texts[0]), "%llu", (unsigned long long)bytes);
+	command->n_texts++;
+	add_option(command, name, text);
+}
+
+static void add_seconds(struct command *command, const char *name, int64_t ns)
+{
+	char *text = command->texts[command->n_texts];
+
+	if (ns == 0)
+		return;
+	snprintf(text, sizeof(command->texts[0]), "%.9g",
+		 ns == INT64_MAX ? 0 : (double)ns / CLOCK_NS_PER_S);
+	command->n_texts++;
+	add_option(command, name, text);
+}
+
 static int start_metad(const struct host_store_opts *opts, struct host_store *store)
 {
-	const char *argv[12] = { "relive-metad", "--store", opts->store, "--stalled",
-				 opts->kill_stalled ? "kill" : "wait" };
-	size_t n = 5;
+	struct command command = { .argv = { "relive-metad" }, .n = 1 };
 
-	if (opts->listen) {
-		argv[n++] = "--listen";
-		argv[n++] = opts->listen;
-	}
-	return start(store, argv, "metad.log", opts->tied, &store->metad);
+	add_option(&command, "--store", opts->store);
+	add_option(&command, "--stalled", opts->kill_stalled ? "kill" : "wait");
+	add_option(&command, "--listen", opts->listen);
+	add_seconds(&command, "--node-lease", opts->node_lease_ns);
+	add_seconds(&command, "--node-lost", opts->node_lost_ns);
+	add_seconds(&command, "--slow-start", opts->slow_start_ns);
+	return start(store, command.argv, "metad.log", opts->tied, &store->metad);
+}
+
+static int spawn_node(struct host_store *store, const struct host_node_opts *opts, bool tied,
+		      pid_t *pid_out)
+{
+	struct command command = { .argv = { "relive-memnode" }, .n = 1 };
+	char log[RUNTIME_PATH_BYTES];
+
+	add_option(&command, "--store", opts->store);
+	add_option(&command, "--name", opts->name);
+	add_option(&command, "--metad", opts->metad);
+	add_bytes(&command, "--size", opts->bytes);
+	add_option(&command, "--file", opts->file);
+	add_option(&command, "--transport", opts->transport);
+	add_option(&command, "--listen", opts->rdma_listen);
+	snprintf(log, sizeof(log), "memnode-%.60s.log", opts->name);
+	return start(store, command.argv, log, tied, pid_out);
 }
 
 static int start_node(const struct host_store_opts *opts, uint32_t index, struct host_store *store)
 {
-	char name[16], size[24], log[32];
-	const char *argv[16] = { "relive-memnode", "--store", opts->store, "--name", name,
-				 "--size",         size };
-	size_t n = 7;
+	char name[16];
+	const struct host_node_opts node = {
+		.store = opts->store,
+		.name = name,
+		.bytes = opts->bytes,
+		.file = opts->file ? opts->file : opts->dax,
+		.transport = opts->transport,
+		.rdma_listen = opts->rdma_listen,
+	};
 	int ret;
 
 	snprintf(name, sizeof(name), "%u", index);
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)opts->bytes);
-	snprintf(log, sizeof(log), "memnode-%u.log", index);
-	if (opts->bytes) {
-		argv[n++] = "--size";
-		argv[n++] = size;
-	}
-	if (opts->file || opts->dax) {
-		argv[n++] = opts->file ? "--file" : "--dax";
-		argv[n++] = opts->file ? opts->file : opts->dax;
-	}
-	ret = start(store, argv, log, opts->tied, &store->nodes[index]);
+	ret = spawn_node(store, &node, opts->tied, &store->nodes[index]);
 	if (ret == 0)
 		store->n_nodes = index + 1;
 	return ret;
@@ -218,6 +270,76 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	}
 	host_store_close(&store);
 	host_files_clean(&store.dir);
+	return ret;
+}
+
+/* -------- one more node -------- */
+
+/* Is the node of that name up? Negative = it cannot even ask. */
+static int node_is_up(const char *uri, const char *name)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_store *store;
+	int ret, up = 0;
+
+	opts.timeout_ns = TRY_NS;
+	ret = rlv_store_open(uri, &opts, &store);
+	if (ret)
+		return ret;
+	ret = rlv_store_info(store, &info);
+	for (uint32_t i = 0; ret == 0 && i < info.n_nodes && i < ARRAY_LEN(info.nodes); i++)
+		if (strcmp(info.nodes[i].name, name) == 0)
+			up = info.nodes[i].state == RLV_NODE_UP;
+	if (rlv_store_close(&store) && ret == 0)
+		ret = -EBUSY;
+	return ret ? ret : up;
+}
+
+static int wait_node(const struct host_node_opts *opts, const char *uri, pid_t *pid)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), opts->timeout_ns);
+	int status, up = 0;
+
+	while (!deadline_expired(clock_monotonic(), deadline)) {
+		if (interrupt_pending())
+			return error_set(-EINTR, "interrupted");
+		if (spawn_ended(*pid, &status)) {
+			*pid = 0;
+			return error_set(-ECONNREFUSED, "node %s did not start", opts->name);
+		}
+		up = node_is_up(uri, opts->name);
+		if (up > 0)
+			return 0;
+		interrupt_sleep(POLL_NS);
+	}
+	return error_set(-ETIMEDOUT, "node %s is not up: %s", opts->name,
+			 up < 0 ? rlv_last_error() : "the store does not know it");
+}
+
+int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out)
+{
+	char uri[RUNTIME_PATH_BYTES], log[RUNTIME_PATH_BYTES], path[RUNTIME_PATH_BYTES];
+	struct host_store store = { 0 };
+	pid_t pid = 0;
+	int ret = runtime_dir_open(opts->store, opts->metad != NULL, &store.dir);
+
+	if (ret)
+		return ret;
+	snprintf(uri, sizeof(uri), opts->metad ? "%s" : "shm:%s",
+		 opts->metad ? opts->metad : opts->store);
+	ret = spawn_node(&store, opts, false, &pid);
+	if (ret == 0)
+		ret = wait_node(opts, uri, &pid);
+	if (ret == 0) {
+		*pid_out = pid;
+		return 0;
+	}
+	snprintf(log, sizeof(log), "memnode-%.60s.log", opts->name);
+	if (runtime_dir_file(&store.dir, log, path) == 0)
+		spawn_log_tail(path, stderr);
+	if (pid > 0)
+		spawn_stop(pid, GRACE_NS);
 	return ret;
 }
 

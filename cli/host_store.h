@@ -17,10 +17,15 @@
 
 struct host_store_opts {
 	const char *store;
-	uint64_t bytes;     /* of the pool of each node; 0 = as large as the file */
-	const char *file;   /* pool on a file, or NULL */
-	const char *dax;    /* on a DAX device, or NULL */
-	const char *listen; /* HOST:PORT of the metadata server, or NULL */
+	uint64_t bytes;          /* of the pool of each node; 0 = as large as the file */
+	const char *file;        /* pool on a file, or NULL */
+	const char *dax;         /* on a DAX device, or NULL */
+	const char *listen;      /* HOST:PORT of the metadata server, or NULL */
+	const char *transport;   /* of the nodes: "auto" (NULL), "shm", "verbs" */
+	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts, or NULL */
+	int64_t node_lease_ns;   /* 0 = the server's default, and the next two */
+	int64_t node_lost_ns;    /* INT64_MAX = never by itself */
+	int64_t slow_start_ns;
 	bool kill_stalled;
 	bool tied; /* the daemons end with this process */
 	uint32_t nodes;
@@ -51,6 +56,24 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
  */
 int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
 	RLV_MUST_CHECK;
+
+/* One more memory node of a store that runs, here or elsewhere. */
+struct host_node_opts {
+	const char *store;
+	const char *name;
+	const char *metad; /* relive://HOST:PORT; NULL = the store runs on this host */
+	uint64_t bytes;    /* and the following as in host_store_opts */
+	const char *file;
+	const char *transport;
+	const char *rdma_listen;
+	int64_t timeout_ns;
+};
+
+/*
+ * Starts it and waits until the store says that it is up. On failure says why on stderr, with the
+ * end of its log, and stops it. -EBUSY: such a node runs here; -ETIMEDOUT; -EINTR. Thread: setup.
+ */
+int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out) RLV_MUST_CHECK;
 
 /* Stops the daemons that host_store_up started; a private store's files go, too. */
 void host_store_close(struct host_store *store);

@@ -8,17 +8,33 @@
 
 #define MAX_NODES 16
 
+static const char *state_name(uint32_t state)
+{
+	static const char *const names[] = { "down", "up", "draining", "lost" };
+
+	return state < ARRAY_LEN(names) ? names[state] : "?";
+}
+
 static void json_node(struct json *json, const struct rlv_node_info *node)
 {
 	json_object_begin(json);
 	json_put_string(json, "name", node->name);
-	json_put_string(json, "state", node->state == 1 ? "up" : "down");
+	json_put_string(json, "state", state_name(node->state));
 	json_put_string(json, "address", node->address);
+	json_put_string(json, "transport", node->transport);
 	json_put_u64(json, "pool_bytes", node->pool_bytes);
 	json_put_u64(json, "used_bytes", node->used_bytes);
 	json_put_u64(json, "regions", node->regions);
 	json_put_u64(json, "incarnation", node->incarnation);
 	json_put_string(json, "pages", node->pages);
+	json_put_u64(json, "shards", node->shards);
+	json_put_u64(json, "clients", node->clients);
+	json_put_u64(json, "qps", node->qps);
+	json_put_u64(json, "mrs", node->mrs);
+	json_put_u64(json, "windows", node->windows);
+	json_put_u64(json, "agent_cpu_ns", node->agent_cpu_ns);
+	json_put_u64(json, "process_cpu_ns", node->process_cpu_ns);
+	json_put_u64(json, "silent_ns", node->silent_ns);
 	json_object_end(json);
 }
 
@@ -53,15 +69,22 @@ static int print_text(const struct rlv_store_info *info)
 	printf("%s  version %s  term %llu  tables %u  clients %u  rebuilds %u\n", info->uri,
 	       info->server_version, (unsigned long long)info->term, info->n_tables,
 	       info->n_clients, info->rebuilds);
-	text_table_init(&table, "node|state|>pool|>used|>regions|pages|address");
+	text_table_init(&table,
+			"node|state|>pool|>used|>shards|>clients|>qps|>mrs|>windows|>agent cpu|"
+			"pages|address");
 	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++) {
 		const struct rlv_node_info *node = &info->nodes[i];
 
 		text_table_cell(&table, "%s", node->name);
-		text_table_cell(&table, "%s", node->state == 1 ? "up" : "down");
+		text_table_cell(&table, "%s", state_name(node->state));
 		text_table_cell(&table, "%s", units_format_bytes(node->pool_bytes, pool));
 		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
-		text_table_cell(&table, "%u", node->regions);
+		text_table_cell(&table, "%u", node->shards);
+		text_table_cell(&table, "%u", node->clients);
+		text_table_cell(&table, "%u", node->qps);
+		text_table_cell(&table, "%u", node->mrs);
+		text_table_cell(&table, "%u", node->windows);
+		text_table_cell(&table, "%.1f ms", (double)node->agent_cpu_ns / 1e6);
 		text_table_cell(&table, "%s", node->pages);
 		text_table_cell(&table, "%s", node->address);
 		text_table_row(&table);

@@ -8,8 +8,10 @@
 #include "cli/cli.h"
 #include "cli/shape.h"
 #include "cli/table_print.h"
+#include "cli/units.h"
 
 #define MAX_TABLES 4096
+#define MAX_SHARDS 1024
 #define DEFAULT_CAPACITY (UINT64_C(1) << 20)
 
 /* What `relive table ...` was asked to do. */
@@ -18,6 +20,7 @@ struct request {
 	const char *uri;
 	const char *name;
 	const char *shape;
+	const char *shards;
 	struct rlv_table_opts opts;
 	struct rlv_view view;
 	double spi;
@@ -83,6 +86,105 @@ static int do_info(struct rlv_store *store, const struct request *request)
 	return describe(store, request->name, request, NULL);
 }
 
+static const char *shard_state_name(uint32_t state)
+{
+	static const char *const names[] = { "?", "active", "draining", "down", "lost", "gone" };
+
+	return state < ARRAY_LEN(names) ? names[state] : names[0];
+}
+
+static int print_shards(const struct rlv_shard_info *shards, size_t n, bool as_json)
+{
+	struct text_table list;
+	struct json json;
+	int ret;
+
+	text_table_init(&list, ">shard|state|>weight|node|address");
+	for (size_t i = 0; i < n; i++) {
+		const struct rlv_shard_info *shard = &shards[i];
+
+		text_table_cell(&list, "%u", shard->shard);
+		text_table_cell(&list, "%s", shard_state_name(shard->state));
+		text_table_cell(&list, "%.1f%%", shard->weight / 10.0);
+		text_table_cell(&list, "%s", shard->node);
+		text_table_cell(&list, "%s", shard->address);
+		text_table_row(&list);
+		if (!as_json)
+			continue;
+		json_init(&json, stdout);
+		json_object_begin(&json);
+		json_put_u64(&json, "shard", shard->shard);
+		json_put_string(&json, "state", shard_state_name(shard->state));
+		json_put_u64(&json, "weight", shard->weight);
+		json_put_string(&json, "node", shard->node);
+		json_put_string(&json, "address", shard->address);
+		json_object_end(&json);
+		json_newline(&json);
+		if (json_finish(&json))
+			break;
+	}
+	ret = as_json ? 0 : text_table_print(&list, stdout);
+	text_table_fini(&list);
+	return ret ? CLI_FAILURE : CLI_OK;
+}
+
+static int do_shards(struct rlv_store *store, const struct request *request)
+{
+	struct rlv_shard_info *shards = mem_array(MAX_SHARDS, sizeof(*shards));
+	struct rlv_table *table;
+	size_t n = MAX_SHARDS;
+	int ret, code;
+
+	if (!shards)
+		return cli_fail_local(-ENOMEM, "shards");
+	ret = rlv_table_open(store, request->name, &table);
+	if (ret == 0) {
+		ret = rlv_table_shards(table, shards, &n);
+		cli_table_close(&table);
+	}
+	code = ret ? cli_fail(ret, "shards of table %s", request->name)
+		   : print_shards(shards, n, request->common.json);
+	mem_free(shards);
+	return code;
+}
+
+static int do_rebalance(struct rlv_store *store, const struct request *request)
+{
+	uint32_t added = 0, draining = 0;
+	struct json json;
+	int ret = rlv_table_rebalance(store, request->name, &added, &draining);
+
+	if (ret)
+		return cli_fail(ret, "spread table %s", request->name);
+	if (!request->common.json) {
+		printf("table %s: %u new shards, %u drain\n", request->name, added, draining);
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_u64(&json, "added", added);
+	json_put_u64(&json, "draining", draining);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+/* "auto", a number, or nothing. */
+static int take_shards(const struct request *request, uint32_t *shards_out)
+{
+	uint64_t n = 0;
+	int ret = 0;
+
+	if (request->shards && strcmp(request->shards, "auto") == 0)
+		n = RLV_SHARDS_AUTO;
+	else if (request->shards)
+		ret = units_parse_count(request->shards, &n);
+	if (ret == 0 && n > RLV_SHARDS_AUTO)
+		ret = error_set(-EINVAL, "%s: too many", request->shards);
+	*shards_out = (uint32_t)n;
+	return ret;
+}
+
 static int do_create(struct rlv_store *store, const struct request *request)
 {
 	struct rlv_table_opts opts = request->opts;
@@ -93,6 +195,9 @@ static int do_create(struct rlv_store *store, const struct request *request)
 
 	if (ret)
 		return cli_fail_local(ret, "--columns");
+	ret = take_shards(request, &opts.shards);
+	if (ret)
+		return cli_fail_local(ret, "--shards");
 	if (request->spi > 0)
 		view.limiter = rlv_limiter_sample_to_insert(
 			request->spi, request->min_size ? request->min_size : 1,
@@ -127,10 +232,9 @@ static const struct {
 	bool named;
 	bool writes;
 } verbs[] = {
-	{ "list", do_list, false, false },
-	{ "info", do_info, true, false },
-	{ "create", do_create, true, true },
-	{ "drop", do_drop, true, true },
+	{ "list", do_list, false, false },    { "info", do_info, true, false },
+	{ "create", do_create, true, true },  { "drop", do_drop, true, true },
+	{ "shards", do_shards, true, false }, { "rebalance", do_rebalance, true, true },
 };
 
 /*
@@ -145,7 +249,8 @@ static int run(struct request *request, const char *const *words)
 	while (v < ARRAY_LEN(verbs) && strcmp(words[0], verbs[v].verb) != 0)
 		v++;
 	if (v == ARRAY_LEN(verbs)) {
-		cli_error("table %.40s: there are list, info, create, drop", words[0]);
+		cli_error("table %.40s: there are list, info, create, drop, shards, rebalance",
+			  words[0]);
 		return CLI_USAGE;
 	}
 	request->uri = words[1];
@@ -182,8 +287,9 @@ int cmd_table(int argc, char **argv)
 		  &request.shape, ARG_TEXT },
 		{ "capacity", "N", "steps that stay drawable (default 2^20)",
 		  &request.opts.capacity, ARG_COUNT },
-		{ "shards", "N", "parts, spread over the memory nodes (default 1)",
-		  &request.opts.shards, ARG_COUNT32 },
+		{ "shards", "N|auto",
+		  "parts, spread over the memory nodes; auto: one for each (default 1)",
+		  &request.shards, ARG_TEXT },
 		{ "stack", "N", "observations stacked in an item (default 1)", &request.view.stack,
 		  ARG_COUNT32 },
 		{ "n-step", "N", "longest n-step return (default 1)", &request.view.n_step,
@@ -204,7 +310,7 @@ int cmd_table(int argc, char **argv)
 		  ARG_NUMBER },
 	};
 	const struct args args = {
-		.usage = "table list|info|create|drop [URI] [NAME] [OPTIONS]",
+		.usage = "table list|info|create|drop|shards|rebalance [URI] [NAME] [OPTIONS]",
 		.summary = "Lists, describes, creates and drops tables (default store "
 			   "" CLI_DEFAULT_URI ").",
 		.options = options,

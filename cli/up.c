@@ -48,6 +48,9 @@ static bool options_agree(const struct host_store_opts *opts)
 		cli_error("--file and --dax: give one of them");
 	else if ((opts->file || opts->dax) && opts->nodes != 1)
 		cli_error("--nodes %u: a file or device holds the pool of one node", opts->nodes);
+	else if (opts->rdma_listen && opts->nodes != 1)
+		cli_error(
+			"--rdma-listen: one node can have the address; add others by relive node");
 	else if (opts->nodes == 0 || opts->nodes > HOST_STORE_MAX_NODES)
 		cli_error("--nodes %u: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
@@ -93,6 +96,16 @@ int cmd_up(int argc, char **argv)
 		  "what becomes of a stopped process that holds blocks (default wait)", &stalled,
 		  ARG_CHOICE },
 		{ "nodes", "N", "memory nodes (default 1)", &opts.nodes, ARG_COUNT32 },
+		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)",
+		  &opts.transport, ARG_TEXT },
+		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
+		  &opts.rdma_listen, ARG_TEXT },
+		{ "node-lease", "TIME", "a node silent for so long is down (default 1s)",
+		  &opts.node_lease_ns, ARG_DURATION },
+		{ "node-lost", "TIME", "a node in memory down for so long is lost (default 30s)",
+		  &opts.node_lost_ns, ARG_DURATION },
+		{ "slow-start", "TIME", "until a new shard gets its full share (default 10s)",
+		  &opts.slow_start_ns, ARG_DURATION },
 		{ "timeout", "TIME", "longest wait until they are ready (default 20s)",
 		  &opts.timeout_ns, ARG_DURATION },
 		{ "json", NULL, "one JSON object, for programs", &as_json, ARG_FLAG },

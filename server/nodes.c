@@ -36,7 +36,7 @@ bool nodes_is_witness(const struct node *node, uint64_t generation)
 
 static struct node *add(struct nodes *nodes, const char *name)
 {
-	struct node *node = mem_zalloc(sizeof(*node));
+	struct node *node = mem_zalloc(sizeof(*node)), **link = &nodes->first;
 
 	if (!node)
 		return NULL;
@@ -47,8 +47,9 @@ static struct node *add(struct nodes *nodes, const char *name)
 	node->down_since = clock_now_ns(nodes->clock);
 	node->told = true;
 	node->attach_client_id = nodes->attach_client_id;
-	node->next = nodes->first;
-	nodes->first = node;
+	while (*link)
+		link = &(*link)->next;
+	*link = node;
 	return node;
 }
 

@@ -1,0 +1,184 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/host_store.h"
+#include "cli/interrupt.h"
+
+#define LOOK_NS (200 * CLOCK_NS_PER_MS)
+#define DEFAULT_START_NS 20000000000
+#define DEFAULT_BYTES (UINT64_C(1) << 30)
+
+/* What `relive node ...` was asked to do. */
+struct request {
+	struct cli_common common;
+	const char *uri;
+	const char *name;
+	int64_t wait_ns;
+	struct host_node_opts opts;
+};
+
+/* -------- add -------- */
+
+static int print_added(const struct request *request, pid_t pid)
+{
+	struct json json;
+
+	if (!request->common.json) {
+		printf("node %s is up, pid %d\n", request->name, (int)pid);
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "node", request->name);
+	json_put_i64(&json, "pid", pid);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+static int add(const struct request *request)
+{
+	struct host_node_opts opts = request->opts;
+	pid_t pid;
+	int ret;
+
+	opts.name = request->name;
+	opts.timeout_ns = DEFAULT_START_NS;
+	if (strncmp(request->uri, "shm:", 4) == 0)
+		opts.store = request->uri + 4;
+	else
+		opts.metad = request->uri;
+	if (opts.bytes == 0 && !opts.file)
+		opts.bytes = DEFAULT_BYTES;
+	interrupt_install();
+	ret = host_store_add_node(&opts, &pid);
+	return ret ? cli_fail_local(ret, "add node %s", request->name) : print_added(request, pid);
+}
+
+/* -------- drain -------- */
+
+static int print_drain(const struct request *request, const struct rlv_drain_info *info)
+{
+	struct json json;
+
+	if (!request->common.json && info->shards == 0) {
+		printf("node %s holds nothing: it may be stopped\n", request->name);
+		return CLI_OK;
+	}
+	if (!request->common.json) {
+		printf("node %s drains: %u shards are there, %llu of %llu items are to be "
+		       "overwritten elsewhere\n",
+		       request->name, info->shards, (unsigned long long)info->items_left,
+		       (unsigned long long)info->items_begin);
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "node", request->name);
+	json_put_u64(&json, "shards", info->shards);
+	json_put_u64(&json, "items_left", info->items_left);
+	json_put_u64(&json, "items_begin", info->items_begin);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+static int drain(struct rlv_store *store, const struct request *request)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), request->wait_ns);
+	struct rlv_drain_info info = { .size = sizeof(info) };
+	int ret;
+
+	interrupt_install();
+	for (;;) {
+		ret = rlv_store_drain_node(store, request->name, &info);
+		if (ret)
+			return cli_fail(ret, "drain node %s", request->name);
+		if (info.shards == 0 || interrupt_pending() ||
+		    deadline_expired(clock_monotonic(), deadline))
+			break;
+		interrupt_sleep(LOOK_NS);
+	}
+	print_drain(request, &info);
+	return request->wait_ns && info.shards ? CLI_FAILURE : CLI_OK;
+}
+
+/* -------- drop -------- */
+
+static int drop(struct rlv_store *store, const struct request *request)
+{
+	int ret = rlv_store_drop_node(store, request->name);
+
+	if (ret)
+		return cli_fail(ret, "drop node %s", request->name);
+	if (!request->common.json)
+		printf("node %s is dropped, and what it held is lost\n", request->name);
+	return CLI_OK;
+}
+
+/* -------- command line -------- */
+
+static int run_verb(const char *verb, const struct request *request)
+{
+	struct rlv_store *store;
+	int code;
+
+	if (strcmp(verb, "add") == 0)
+		return add(request);
+	if (strcmp(verb, "drain") != 0 && strcmp(verb, "drop") != 0) {
+		cli_error("node %.40s: there are add, drain, drop", verb);
+		return CLI_USAGE;
+	}
+	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))
+		return CLI_FAILURE;
+	code = strcmp(verb, "drain") == 0 ? drain(store, request) : drop(store, request);
+	cli_store_close(&store);
+	return code;
+}
+
+int cmd_node(int argc, char **argv)
+{
+	struct request request = { .common = CLI_COMMON_INIT, .opts = { .store = "default" } };
+	const char *words[3] = { NULL, NULL, NULL };
+	const struct arg_option options[] = {
+		CLI_OPTION_JSON(request.common),
+		CLI_OPTION_TIMEOUT(request.common),
+		{ NULL, NULL, "Options of drain", NULL, ARG_HEADING },
+		{ "wait", "TIME", "wait until it may be stopped; exit code 1 if it may not by then",
+		  &request.wait_ns, ARG_DURATION },
+		{ NULL, NULL, "Options of add", NULL, ARG_HEADING },
+		{ "size", "BYTES", "its pool (default 1G, or the file's)", &request.opts.bytes,
+		  ARG_BYTES },
+		{ "file", "PATH", "keep the pool in a file or on a DAX device, which survives",
+		  &request.opts.file, ARG_TEXT },
+		{ "transport", "auto|shm|verbs", "how clients reach it (default auto)",
+		  &request.opts.transport, ARG_TEXT },
+		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
+		  &request.opts.rdma_listen, ARG_TEXT },
+	};
+	const struct args args = {
+		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",
+		.summary = "Memory nodes of a store that runs (default " CLI_DEFAULT_URI
+			   "). add starts one on this host, also for a\nstore elsewhere "
+			   "(relive://HOST:PORT, token from RELIVE_TOKEN). drain moves what it "
+			   "holds\nto the others, and says when it may be stopped. drop declares "
+			   "one that is down lost.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.positional = words,
+		.min_positional = 2,
+		.max_positional = 3,
+	};
+	int code = cli_parse(&args, argc, argv);
+
+	if (code != CLI_CONTINUE)
+		return code;
+	request.uri = words[2] ? words[1] : CLI_DEFAULT_URI;
+	request.name = words[2] ? words[2] : words[1];
+	return run_verb(words[0], &request);
+}
