@@ -16,7 +16,7 @@ endfunction()
 
 rlv_sources(support tests/support)
 if(NOT VERBS_FOUND)
-	list(FILTER support EXCLUDE REGEX "/fake_verbs[^/]*\\.c$")
+	list(FILTER support EXCLUDE REGEX "/(fake|raw)_verbs[^/]*\\.c$")
 endif()
 if(support AND CMOCKA_FOUND)
 	add_library(relive_support STATIC ${support})

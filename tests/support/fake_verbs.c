@@ -143,15 +143,6 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	return 0;
 }
 
-static int query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
-{
-	(void)context;
-	(void)port;
-	(void)index;
-	memset(gid, 0, sizeof(*gid));
-	return 0;
-}
-
 /* -------- protection domains -------- */
 
 static struct ibv_pd *new_pd(struct fake_pd *root)
@@ -508,26 +499,12 @@ static const char *wc_status_str(enum ibv_wc_status status)
 	return "an error";
 }
 
-static int get_async_event(struct ibv_context *context, struct ibv_async_event *event)
-{
-	(void)context;
-	(void)event;
-	errno = EAGAIN;
-	return -1;
-}
-
-static void ack_async_event(struct ibv_async_event *event)
-{
-	(void)event;
-}
-
 static struct verbs_calls calls = {
 	.version = VERBS_CALLS_VERSION,
 	.fork_init = fork_init,
 	.get_device_name = get_device_name,
 	.query_device = query_device,
 	.query_port = query_port,
-	.query_gid = query_gid,
 	.alloc_pd = alloc_pd,
 	.dealloc_pd = dealloc_pd,
 	.reg_mr = reg_mr,
@@ -539,8 +516,6 @@ static struct verbs_calls calls = {
 	.get_cq_event = get_cq_event,
 	.ack_cq_events = ack_cq_events,
 	.wc_status_str = wc_status_str,
-	.get_async_event = get_async_event,
-	.ack_async_event = ack_async_event,
 };
 
 /* -------- for tests -------- */

@@ -31,7 +31,6 @@ struct verbs_calls {
 	const char *(*get_device_name)(struct ibv_device *device);
 	int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
 	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
-	int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, int access);
@@ -48,11 +47,7 @@ struct verbs_calls {
 			    void **cq_context);
 	void (*ack_cq_events)(struct ibv_cq *cq, unsigned int n);
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-			struct ibv_qp_init_attr *init);
 	const char *(*wc_status_str)(enum ibv_wc_status status);
-	int (*get_async_event)(struct ibv_context *context, struct ibv_async_event *event);
-	void (*ack_async_event)(struct ibv_async_event *event);
 
 	struct rdma_event_channel *(*cm_create_event_channel)(void);
 	void (*cm_destroy_event_channel)(struct rdma_event_channel *channel);
@@ -79,8 +74,6 @@ struct verbs_calls {
 			      const struct rdma_addrinfo *hints, struct rdma_addrinfo **res);
 	void (*cm_freeaddrinfo)(struct rdma_addrinfo *res);
 	__be16 (*cm_get_src_port)(struct rdma_cm_id *id);
-	struct ibv_context **(*cm_get_devices)(int *n);
-	void (*cm_free_devices)(struct ibv_context **list);
 };
 
 /* What the module exports, by the name VERBS_CALLS_SYMBOL. */

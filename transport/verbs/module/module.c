@@ -21,7 +21,6 @@ static const struct verbs_calls calls = {
 	.get_device_name = ibv_get_device_name,
 	.query_device = ibv_query_device,
 	.query_port = query_port,
-	.query_gid = ibv_query_gid,
 	.alloc_pd = ibv_alloc_pd,
 	.dealloc_pd = ibv_dealloc_pd,
 	.reg_mr = reg_mr,
@@ -36,10 +35,7 @@ static const struct verbs_calls calls = {
 	.get_cq_event = ibv_get_cq_event,
 	.ack_cq_events = ibv_ack_cq_events,
 	.modify_qp = ibv_modify_qp,
-	.query_qp = ibv_query_qp,
 	.wc_status_str = ibv_wc_status_str,
-	.get_async_event = ibv_get_async_event,
-	.ack_async_event = ibv_ack_async_event,
 
 	.cm_create_event_channel = rdma_create_event_channel,
 	.cm_destroy_event_channel = rdma_destroy_event_channel,
@@ -62,8 +58,6 @@ static const struct verbs_calls calls = {
 	.cm_getaddrinfo = rdma_getaddrinfo,
 	.cm_freeaddrinfo = rdma_freeaddrinfo,
 	.cm_get_src_port = rdma_get_src_port,
-	.cm_get_devices = rdma_get_devices,
-	.cm_free_devices = rdma_free_devices,
 };
 
 __attribute__((visibility("default"))) const struct verbs_calls *rlv_verbs_calls(void);
