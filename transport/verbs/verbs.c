@@ -330,7 +330,7 @@ static void verbs_close(struct transport *tr)
 	struct verbs *verbs = of(tr);
 	bool forked = fork_happened(tr->forks);
 
-	if (!forked && verbs->post && post_drain(verbs->post))
+	if (!forked && !tr->broken && post_drain(verbs->post))
 		log_warn("close: %s", error_last());
 	if (!forked)
 		link_cut(verbs->link);
