@@ -193,6 +193,30 @@ static void stopped__attach_ends_in_time(void **state)
 	assert_int_equal(kill(node->pid, SIGCONT), 0);
 }
 
+/* More messages than it has receives for. */
+static void stopped__detaches_wait_until_it_goes_on(void **state)
+{
+	struct node *node = *state;
+	struct region *regions[20];
+	uint64_t word;
+	pid_t waker;
+
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(transport_attach(node->tr, &node->place.grants[0], &regions[i]),
+				 0);
+	assert_int_equal(kill(node->pid, SIGSTOP), 0);
+	waker = fork();
+	assert_true(waker >= 0);
+	if (waker == 0) {
+		(void)usleep(100 * 1000);
+		_exit(kill(node->pid, SIGCONT) != 0);
+	}
+	for (int i = 0; i < 20; i++)
+		transport_detach(&regions[i]);
+	assert_int_equal(waitpid(waker, NULL, 0), waker);
+	assert_int_equal(transport_load(node->region, 64, &word), 0);
+}
+
 static void stopped__connect_ends_in_time(void **state)
 {
 	struct node *node = *state;
@@ -268,6 +292,7 @@ int main(int argc, char **argv)
 		LOST_TEST(killed__atomics_are_unknown),
 		LOST_TEST(stopped__words_go_on),
 		LOST_TEST(stopped__attach_ends_in_time),
+		LOST_TEST(stopped__detaches_wait_until_it_goes_on),
 		LOST_TEST(stopped__connect_ends_in_time),
 		LOST_TEST(restarted__takes_a_new_link),
 		LOST_TEST(open__where_nobody_listens),

@@ -24,6 +24,7 @@
 /*
  * A peer is given up when it has not acknowledged a packet for 7 times 4.096 us << 14 (67 ms): half
  * a second, more than a pause of its scheduler. Software RDMA takes 7 retries as endless, so 6.
+ * The same number for answers of the target that find no receive here.
  */
 #define LINK_ACK_TIMEOUT 14
 #define LINK_RETRIES 6

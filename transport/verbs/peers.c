@@ -15,7 +15,7 @@
 
 #define EVENTS 64     /* completion events served at a time */
 #define RNR_TIMER 12  /* 0.64 ms: so long a client waits when all receives are used up */
-#define RNR_RETRIES 6 /* of ours, towards a client that is slow to receive */
+#define RNR_RETRIES 7 /* of a client's messages then: endless, its own deadline ends it */
 #define BUFFER_BYTES 4096
 
 static_assert(sizeof(struct peer_buffers) <= BUFFER_BYTES, "the buffers of a link are a page");
