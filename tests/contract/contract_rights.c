@@ -298,13 +298,17 @@ static void detach__ends_its_own_key(void **state)
 	struct verbs_attached first = attach(rig, raw, OTHER, RIGHT_ALL);
 	struct region_grant grant = grant_to(rig, OTHER, RIGHT_READ);
 	struct verbs_attached second = attach_by(raw, &grant, 2).attached;
-	struct target_stats before = stats_of(rig);
+	struct target_stats before;
 
 	detach(raw, rig->spec.id + 1, 1); /* not that region's: nothing */
 	detach(raw, rig->spec.id, 9);
-	detach(raw, rig->spec.id, 1);
 	/* an answer: what came before it is done */
 	assert_int_equal(attach_by(raw, &grant, 3).attached.status, 0);
+	assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, first.address, first.key[0], 8),
+			 IBV_WC_SUCCESS);
+	before = stats_of(rig);
+	detach(raw, rig->spec.id, 1);
+	assert_int_equal(attach_by(raw, &grant, 4).attached.status, 0);
 	assert_gauges(rig, &before);
 	assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ, second.address, second.key[0], 8),
 			 IBV_WC_SUCCESS);

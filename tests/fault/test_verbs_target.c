@@ -23,6 +23,19 @@ static void progress(void *ctx)
 	(void)!tg->ops->progress(tg, 0);
 }
 
+/* Whatever became of the client, its node has nothing of it any more. */
+static void assert_forgotten(struct transport_target *tg)
+{
+	struct target_stats stats;
+
+	fake_verbs.idle = NULL;
+	assert_int_equal(tg->ops->progress(tg, 0), 0);
+	tg->ops->stats(tg, &stats);
+	assert_int_equal(stats.qps, 0);
+	assert_int_equal(stats.windows, 0);
+	assert_int_equal(stats.clients, 0);
+}
+
 static int use(struct transport_target *tg)
 {
 	struct transport_opts opts = { .client_id = CLIENT,
@@ -44,6 +57,7 @@ static int use(struct transport_target *tg)
 	if (ret == 0)
 		ret = transport_faa_word(region, 64, 1, &old);
 	transport_close(&tr);
+	assert_forgotten(tg);
 	if (tg->ops->unregister_region(tg, spec.id))
 		return -EIO;
 	return ret;

@@ -20,7 +20,7 @@
 
 /* A node and, after join, a client of this host. */
 struct node {
-	char dir[64];
+	char dir[64], pool[96];
 	struct transport_target *tg;
 	struct target_region spec;
 	struct transport *tr;
@@ -35,9 +35,8 @@ static void progress(void *ctx)
 	assert_int_equal(tg->ops->progress(tg, 0), 0);
 }
 
-static int begin(void **state)
+static int begin_with(void **state, struct target_opts opts)
 {
-	struct target_opts opts = { .pool_bytes = 4 * REGION };
 	struct node *node = calloc(1, sizeof(*node));
 
 	assert_non_null(node);
@@ -45,12 +44,24 @@ static int begin(void **state)
 	fake_verbs_begin();
 	strcpy(node->dir, "/tmp/relive-verbs-XXXXXX");
 	assert_non_null(mkdtemp(node->dir));
+	(void)snprintf(node->pool, sizeof(node->pool), "%s/pool", node->dir);
+	opts.path = opts.create ? node->pool : NULL;
 	assert_int_equal(transport_target_open("verbs", &opts, &node->tg), 0);
 	fake_verbs.idle_ctx = node->tg;
 	fake_verbs.idle = progress;
 	node->spec = (struct target_region){ .kind = 1, .size = REGION };
 	assert_int_equal(node->tg->ops->register_region(node->tg, &node->spec), 0);
 	return 0;
+}
+
+static int begin(void **state)
+{
+	return begin_with(state, (struct target_opts){ .pool_bytes = 4 * REGION });
+}
+
+static int begin_in_file(void **state)
+{
+	return begin_with(state, (struct target_opts){ .pool_bytes = 8 * REGION, .create = true });
 }
 
 static int end(void **state)
@@ -61,6 +72,7 @@ static int end(void **state)
 	fake_verbs.idle = NULL;
 	transport_target_close(&node->tg);
 	fake_verbs_end();
+	(void)unlink(node->pool);
 	assert_int_equal(rmdir(node->dir), 0);
 	free(node);
 	return 0;
@@ -181,6 +193,27 @@ static void register__that_cannot_be_pinned_is_undone(void **state)
 	assert_true(node->tg->ops->register_region(node->tg, &spec) < 0);
 	assert_int_equal(spec.id, 0);
 	assert_int_equal(stats_of(node).regions, 1);
+	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
+}
+
+/* The extents of a region that a client can still reach are not given to another. */
+static void unregister__keeps_the_memory_while_a_client_has_a_key(void **state)
+{
+	struct node *node = *state;
+	struct target_region spec = { .kind = 1 };
+	struct target_stats stats = stats_of(node);
+
+	listen_far(node);
+	spec.size = stats.pool_bytes - stats.used_bytes;
+	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
+	spec = (struct target_region){ .kind = 1, .size = REGION };
+	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), -ENOSPC);
+	assert_int_equal(attach(node, CLIENT), 0);
+	assert_int_equal(node->tg->ops->unregister_region(node->tg, node->spec.id), 0);
+	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), -ENOSPC);
+	transport_close(&node->tr);
+	fake_verbs.idle = NULL;
+	progress(node->tg);
 	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
 }
 
@@ -325,6 +358,8 @@ int main(void)
 		VERBS_TEST(uri__of_every_address_names_one),
 		VERBS_TEST(register__pins_each_region_once),
 		VERBS_TEST(register__that_cannot_be_pinned_is_undone),
+		cmocka_unit_test_setup_teardown(
+			unregister__keeps_the_memory_while_a_client_has_a_key, begin_in_file, end),
 		VERBS_TEST(embed__is_not_for_words_that_a_nic_changes),
 		VERBS_TEST(fence__of_itself_leaves_its_connections),
 		VERBS_TEST(fence__cut_and_its_memory_of_whom),
