@@ -19,11 +19,11 @@ uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t
 	uint64_t most = most_room(nodes, n);
 	uint64_t enough = most - most / ROOM_PARTS;
 
-	for (uint32_t i = 1; i <= n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (uint32_t)(((uint64_t)*turn + i) % n);
 
 		if (nodes[at].takes && nodes[at].free >= enough) {
-			*turn = at;
+			*turn = at + 1;
 			return at;
 		}
 	}

@@ -32,8 +32,8 @@ struct placement_step {
 };
 
 /*
- * The node for one new shard: the one with most room; of those that have about as much, the next in
- * turn after *turn. n = none takes any. *turn is the caller's, at first anything.
+ * The node for one new shard: the one with most room; of those that have about as much, the one
+ * whose turn it is. n = none takes any. *turn is the caller's, at first anything.
  */
 uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn);
 

@@ -73,6 +73,7 @@ static int fill_place(const struct call *call, struct catalog_table *table, bool
 	out->list[s] = place;
 	place->state = catalog_shard_view(table, s);
 	place->node = shard->node ? shard->node->name : (char *)"";
+	place->node_uri = shard->node ? shard->node->uri : (char *)"";
 	place->incarnation = shard->incarnation;
 	if (!is_usable(place->state))
 		return 0;
@@ -81,7 +82,6 @@ static int fill_place(const struct call *call, struct catalog_table *table, bool
 		place->state = catalog_shard_view(table, s);
 		return 0;
 	}
-	place->node_uri = shard->node->uri;
 	place->tree_grant = grant_bytes(&out->grants[s].tree);
 	place->rows_grant = grant_bytes(&out->grants[s].rows);
 	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
