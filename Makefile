@@ -6,6 +6,8 @@
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make bench        every bench with its defaults
+#   make wheel        the Python package, into build/wheel, and tries it in a clean environment
+#   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (an hour)
 #   make format       clang-format over our sources
 #   make install      PREFIX=/usr/local [DESTDIR=]
 #
@@ -49,6 +51,12 @@ check-vm: setup-vm
 bench: all
 	@tools/run-bench $(BUILD)/bin
 
+wheel: setup-build
+	@tools/wheel
+
+bench-peers: all
+	@bench/peers/run.py
+
 format:
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
@@ -60,4 +68,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm bench format install clean
+.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm bench wheel format install clean

@@ -1,0 +1,130 @@
+"""Redis over a unix socket, rows by pipelines; the learner keeps the tree (cpprb's), as the server has
+none. Actors push the numbers of their rows to a list, where the learner finds what is new."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import cpprb
+import numpy as np
+import redis
+
+from workloads import ALPHA, BATCH, BETA
+
+
+def version():
+    server = subprocess.run([server_path(), "--version"], capture_output=True, text=True, check=True)
+    return "%s server %s" % (importlib.metadata.version("redis"), server.stdout.split()[2][2:])
+
+
+def server_path():
+    path = shutil.which("redis-server")
+    if path is None:
+        raise RuntimeError("redis-server is not installed (Debian: apt-get install redis-server)")
+    return path
+
+
+class Server:
+    def __init__(self):
+        self._dir = tempfile.mkdtemp(prefix="relive-peers-redis.")
+        self.address = os.path.join(self._dir, "socket")
+        self._process = subprocess.Popen(
+            [server_path(), "--port", "0", "--unixsocket", self.address, "--save", "",
+             "--appendonly", "no", "--dir", self._dir], stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 10
+        while not os.path.exists(self.address):
+            if time.monotonic() > end:
+                raise RuntimeError("redis-server did not start")
+            time.sleep(0.01)
+
+    def close(self):
+        self._process.terminate()
+        self._process.wait()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+
+class Client:
+    """Rows are one packed record each, under a number that INCRBY gives out."""
+
+    def __init__(self, address, columns, capacity):
+        self._r = redis.Redis(unix_socket_path=address)
+        self._dtype = np.dtype([(n, t, d) for n, (d, t) in columns.items()])
+        self._capacity = capacity
+        self._tree = None
+        self._seen = 0
+
+    def insert(self, rows):
+        n = len(rows["done"])
+        packed = np.empty(n, self._dtype)
+        for name in self._dtype.names:
+            packed[name] = rows[name]
+        last = self._r.incrby("count", n)
+        data, size = packed.tobytes(), self._dtype.itemsize
+        self._r.mset({b"r%d" % ((last - n + i) % self._capacity): data[i * size:(i + 1) * size]
+                      for i in range(n)})
+        self._r.set("done", last)
+
+    def insert1(self, row):
+        self.insert({k: np.asarray(v)[None] for k, v in row.items()})
+
+    def _catch_up(self):
+        if self._tree is None:
+            self._tree = cpprb.PrioritizedReplayBuffer(
+                self._capacity, {"i": {"dtype": np.int64}}, alpha=ALPHA)
+        count = int(self._r.get("done") or 0)
+        if count > self._seen:
+            self._tree.add(i=np.arange(self._seen, count) % self._capacity)
+            self._seen = count
+
+    def sample(self):
+        self._catch_up()
+        drawn = self._tree.sample(BATCH, beta=BETA)
+        keys = [b"r%d" % i for i in drawn["i"][:, 0]]
+        rows = np.frombuffer(b"".join(self._r.mget(keys)), self._dtype)
+        batch = {n: np.ascontiguousarray(rows[n]) for n in self._dtype.names}
+        batch.update(weights=drawn["weights"], indexes=drawn["indexes"])
+        return batch
+
+    def update(self, batch, td_error):
+        self._tree.update_priorities(batch["indexes"], td_error)
+
+    def bytes_per_step(self):
+        return self._dtype.itemsize
+
+    def close(self):
+        self._r.close()
+
+
+class Peer(Client):
+    def __init__(self, shape, columns, capacity):
+        self._server = Server()
+        super().__init__(self._server.address, columns, capacity)
+
+    def close(self):
+        super().close()
+        self._server.close()
+
+
+class Host:
+    def __init__(self, shape, columns, capacity):
+        self._server = Server()
+        self._client = Client(self._server.address, columns, capacity)
+        self.address = [self._server.address, capacity]
+
+    def prefill(self, feeder, steps):
+        done = 0
+        while done < steps:
+            chunk = feeder.chunk()
+            self._client.insert(chunk)
+            done += len(chunk["done"])
+
+    def close(self):
+        self._client.close()
+        self._server.close()
+
+
+def join(address, role, shape, columns):
+    return Client(address[0], columns, address[1])

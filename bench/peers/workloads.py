@@ -1,0 +1,131 @@
+"""What is measured: shapes, sizes and the loops of one window."""
+
+import time
+
+import numpy as np
+
+ALPHA, BETA = 0.6, 0.4
+BATCH = 256
+CHUNK = 64
+
+# next_obs is stored, as most peers have it; what a peer can read from the next row it may.
+SHAPES = {
+    "cartpole": {
+        "columns": {
+            "obs": ((4,), np.float32),
+            "action": ((), np.int64),
+            "reward": ((), np.float32),
+            "next_obs": ((4,), np.float32),
+            "done": ((), np.uint8),
+        },
+        "capacity": 1 << 20,
+        "prefill": 1 << 17,
+    },
+    "atari": {
+        "columns": {
+            "obs": ((84, 84, 4), np.uint8),
+            "action": ((), np.int64),
+            "reward": ((), np.float32),
+            "next_obs": ((84, 84, 4), np.uint8),
+            "done": ((), np.uint8),
+        },
+        "capacity": 1 << 14,
+        "prefill": 1 << 14,
+    },
+}
+
+OPERATIONS = ("insert1", "insert64", "sample", "update", "mixed")
+UNITS = {
+    "insert1": "rows/s",
+    "insert64": "rows/s",
+    "sample": "batches/s",
+    "update": "calls/s",
+    "mixed": "loops/s",
+}
+
+
+def make_rows(shape, n, seed):
+    """n random rows; episodes of 200 steps end with done."""
+    rng = np.random.default_rng(seed)
+    rows = {}
+    for name, (dims, dtype) in SHAPES[shape]["columns"].items():
+        size = (n, *dims)
+        if np.dtype(dtype).kind == "f":
+            rows[name] = rng.standard_normal(size, dtype=dtype)
+        else:
+            rows[name] = rng.integers(0, 2 if not dims else 256, size).astype(dtype)
+    rows["done"] = (np.arange(n) % 200 == 199).astype(np.uint8)
+    return rows
+
+
+class Feeder:
+    """Rows to insert, round and round, one by one and in chunks, cut before the clock starts."""
+
+    def __init__(self, shape, seed):
+        n = 4096 if shape == "cartpole" else 512
+        rows = make_rows(shape, n, seed)
+        self.chunks = [{k: v[i:i + CHUNK] for k, v in rows.items()} for i in range(0, n, CHUNK)]
+        self.singles = [{k: v[i] for k, v in rows.items()} for i in range(CHUNK)]
+        self._chunk = self._single = 0
+
+    def chunk(self):
+        self._chunk = (self._chunk + 1) % len(self.chunks)
+        return self.chunks[self._chunk]
+
+    def single(self):
+        self._single = (self._single + 1) % len(self.singles)
+        return self.singles[self._single]
+
+
+def new_priorities(seed, n=64):
+    """Absolute TD errors of n updates."""
+    rng = np.random.default_rng(seed)
+    return [rng.random(BATCH, dtype=np.float32) + np.float32(0.01) for _ in range(n)]
+
+
+def loop_of(peer, operation, feeder, priorities):
+    """A function that does it once and says how many rows, batches, calls or loops that was."""
+    turn = [0]
+
+    def td():
+        turn[0] = (turn[0] + 1) % len(priorities)
+        return priorities[turn[0]]
+
+    def insert1():
+        peer.insert1(feeder.single())
+        return 1
+
+    def insert64():
+        peer.insert(feeder.chunk())
+        return CHUNK
+
+    def sample():
+        peer.sample()
+        return 1
+
+    held = peer.sample() if operation == "update" else None
+
+    def update():
+        peer.update(held, td())
+        return 1
+
+    def mixed():
+        peer.insert(feeder.chunk())
+        peer.update(peer.sample(), td())
+        return 1
+
+    return {"insert1": insert1, "insert64": insert64, "sample": sample, "update": update,
+            "mixed": mixed}[operation]
+
+
+def run_window(fn, seconds):
+    """Per second, and the share of a core that this process used."""
+    done = 0
+    fn()
+    cpu, start = time.process_time(), time.perf_counter()
+    end = start + seconds
+    now = start
+    while now < end:
+        done += fn()
+        now = time.perf_counter()
+    return done / (now - start), (time.process_time() - cpu) / (now - start)
