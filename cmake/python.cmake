@@ -26,11 +26,21 @@ foreach(file ${python_files})
 	file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python/relive/${file} ${package}/${file} SYMBOLIC)
 endforeach()
 
+if(BUILD_TESTING AND COMMAND rlv_add_test)
+	file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/tests/test_*.py)
+	foreach(test ${tests})
+		get_filename_component(name ${test} NAME_WE)
+		rlv_add_test(python.${name} python ${PROJECT_SOURCE_DIR}/python/tests/run
+			${PROJECT_BINARY_DIR} ${test})
+	endforeach()
+endif()
+
 # --- The wheel: component `python`, as pyproject.toml asks for it --------------------------------
 set(parts relive_python relive)
 install(TARGETS relive_python LIBRARY DESTINATION relive COMPONENT python EXCLUDE_FROM_ALL)
-install(TARGETS relive LIBRARY DESTINATION relive/${CMAKE_INSTALL_LIBDIR} COMPONENT python
-	NAMELINK_SKIP EXCLUDE_FROM_ALL)
+# By its soname only: a wheel has no links.
+install(PROGRAMS $<TARGET_FILE:relive> DESTINATION relive/${CMAKE_INSTALL_LIBDIR}
+	RENAME $<TARGET_SONAME_FILE_NAME:relive> COMPONENT python EXCLUDE_FROM_ALL)
 foreach(program relive_command relive-memnode relive-metad)
 	if(TARGET ${program})
 		list(APPEND parts ${program})

@@ -1,0 +1,24 @@
+"""A pytest plugin that says what became of each case in the words of the C tests, so that
+tools/run-tests counts them."""
+
+_outcomes = {}
+
+
+def _say(word, name):
+    print("\n[ %8s ] %s" % (word, name.split("/")[-1]), flush=True)
+
+
+def pytest_runtest_logstart(nodeid):
+    _say("RUN     ", nodeid)
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        _outcomes[report.nodeid] = "failed"
+    elif report.skipped:
+        _outcomes[report.nodeid] = "skipped"
+        print("\n%s" % report.longrepr[2])
+    if report.when != "teardown":
+        return
+    outcome = _outcomes.pop(report.nodeid, "ok")
+    _say({"ok": "OK", "failed": "FAILED ", "skipped": "SKIPPED"}[outcome], report.nodeid)
