@@ -1,0 +1,144 @@
+#include "tests/support/memory_node.h"
+
+#include "tests/support/test.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#define LOOK_NS (2 * CLOCK_NS_PER_MS)
+#define FRAME_NS CLOCK_NS_PER_S
+
+static void must(int ret)
+{
+	if (ret)
+		fail_msg("%s", error_last());
+}
+
+void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes)
+{
+	struct target_opts opts = { .pool_bytes = pool_bytes, .page_kind = PAGE_SMALL };
+	char path[96];
+
+	memset(mn, 0, sizeof(*mn));
+	snprintf(mn->name, sizeof(mn->name), "%s", name);
+	snprintf(mn->dir, sizeof(mn->dir), "/tmp/rlv-node-XXXXXX");
+	assert_non_null(mkdtemp(mn->dir));
+	snprintf(path, sizeof(path), "%s/sock", mn->dir);
+	must(transport_target_open("shm", &opts, &mn->target));
+	must(mn->target->ops->listen(mn->target, path));
+}
+
+void memory_node_close(struct memory_node *mn)
+{
+	char path[96];
+
+	memory_node_hang_up(mn);
+	snprintf(path, sizeof(path), "%s/sock", mn->dir);
+	transport_target_close(&mn->target);
+	(void)unlink(path);
+	(void)rmdir(mn->dir);
+}
+
+static void answer_one(struct memory_node *mn)
+{
+	const struct memnode_service svc = {
+		.target = mn->target,
+		.name = mn->name,
+		.uri = mn->target->ops->uri(mn->target),
+	};
+	struct memnode_answer answer;
+	struct channel_frame frame;
+
+	if (channel_wait(&mn->channel, deadline_after(clock_monotonic(), LOOK_NS)) ||
+	    channel_receive(&mn->channel, deadline_after(clock_monotonic(), FRAME_NS), &frame))
+		return;
+	memnode_serve(&svc, &frame, &answer);
+	if (memnode_reply(&mn->channel, &frame.head, &answer) == 0)
+		atomic_fetch_add(&mn->requests, 1);
+}
+
+static void *serve_clients(void *arg)
+{
+	struct memory_node *mn = arg;
+
+	while (!atomic_load(&mn->stop))
+		(void)!mn->target->ops->progress(mn->target, LOOK_NS);
+	return NULL;
+}
+
+static void *run(void *arg)
+{
+	struct memory_node *mn = arg;
+	pthread_t clients;
+
+	if (pthread_create(&clients, NULL, serve_clients, mn))
+		return NULL;
+	while (!atomic_load(&mn->stop))
+		answer_one(mn);
+	pthread_join(clients, NULL);
+	return NULL;
+}
+
+struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool *replaced_out)
+{
+	struct target_stats stats;
+	const struct node_news news = {
+		.name = mn->name,
+		.uri = mn->target->ops->uri(mn->target),
+		.pages = "4k",
+		.incarnation = mn->target->incarnation,
+	};
+	struct node_news full = news;
+	struct node *node = NULL;
+	struct channel ch;
+	int fds[2];
+
+	mn->target->ops->stats(mn->target, &stats);
+	full.pool_bytes = stats.pool_bytes;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	channel_init(&ch, fds[0], NULL);
+	channel_init(&mn->channel, fds[1], NULL);
+	must(nodes_admit(nodes, &full));
+	must(nodes_join(nodes, &full, &ch, &node, replaced_out));
+	atomic_store(&mn->stop, false);
+	assert_int_equal(pthread_create(&mn->thread, NULL, run, mn), 0);
+	mn->serving = true;
+	return node;
+}
+
+void memory_node_hang_up(struct memory_node *mn)
+{
+	if (!mn->serving)
+		return;
+	atomic_store(&mn->stop, true);
+	pthread_join(mn->thread, NULL);
+	channel_fini(&mn->channel);
+	mn->serving = false;
+}
+
+Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out)
+{
+	struct target_region *regions = NULL;
+	Relive__NodeRegion **list, *messages;
+	size_t n = 0;
+
+	must(memnode_list_regions(mn->target, &regions, &n));
+	list = mem_alloc((n + 1) * (sizeof(*list) + sizeof(*messages)));
+	assert_non_null(list);
+	messages = (Relive__NodeRegion *)(void *)(list + n + 1);
+	for (size_t i = 0; i < n; i++) {
+		relive__node_region__init(&messages[i]);
+		messages[i].region = regions[i].id;
+		messages[i].kind = regions[i].kind;
+		messages[i].table_id = regions[i].table_id;
+		messages[i].shard = regions[i].shard;
+		messages[i].size = regions[i].size;
+		list[i] = &messages[i];
+	}
+	mem_free(regions);
+	*n_out = n;
+	return list;
+}

@@ -1,0 +1,40 @@
+/*
+ * memory_node.h - a memory node within the test: a real pool behind a real socket, whose requests
+ * are answered by the code of relive-memnode on a thread, without the daemon around it.
+ */
+#ifndef RLV_TESTS_SUPPORT_MEMORY_NODE_H
+#define RLV_TESTS_SUPPORT_MEMORY_NODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/memnode_service.h"
+#include "server/nodes.h"
+
+struct memory_node {
+	char name[16];
+	char dir[64];
+	struct transport_target *target;
+	struct channel channel; /* the node's end */
+	pthread_t thread;
+	bool serving;
+	_Atomic bool stop;
+	_Atomic uint32_t requests; /* answered so far */
+};
+
+/* Makes its pool. Fails the test on any error, as all of these do. */
+void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes);
+/* Hangs up, if it is connected, and frees the pool. */
+void memory_node_close(struct memory_node *mn);
+
+/* Registers it. Its answers come from a thread from now on. */
+struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool *replaced_out);
+/* Ends its connection to the server; its pool stays. */
+void memory_node_hang_up(struct memory_node *mn);
+
+/* All regions that it has, as it would say when it registers; freed by mem_free. */
+Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out);
+
+#endif
