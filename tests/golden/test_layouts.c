@@ -22,6 +22,7 @@
 #include "wire/region.h"
 #include "wire/rptr.h"
 #include "wire/table_layout.h"
+#include "wire/verbs_layout.h"
 
 #define STRUCT(s) (void)fprintf(out, "struct %s %zu\n", #s, sizeof(struct s))
 #define FIELD(s, f) \
@@ -401,6 +402,109 @@ static void put_attach(FILE *out)
 	put_packet(out, "bye", &bye, ATTACH_BYE);
 }
 
+static void put_verbs_structs(FILE *out)
+{
+	STRUCT(verbs_head);
+	FIELD(verbs_head, magic);
+	FIELD(verbs_head, version);
+	FIELD(verbs_head, type);
+	FIELD(verbs_head, bytes);
+	FIELD(verbs_head, crc);
+	STRUCT(verbs_hello);
+	FIELD(verbs_hello, head);
+	FIELD(verbs_hello, client_id);
+	FIELD(verbs_hello, link);
+	FIELD(verbs_hello, index);
+	FIELD(verbs_hello, n_qps);
+	STRUCT(verbs_welcome);
+	FIELD(verbs_welcome, head);
+	FIELD(verbs_welcome, incarnation);
+	FIELD(verbs_welcome, boot_id);
+	FIELD(verbs_welcome, flags);
+	FIELD(verbs_welcome, reserved);
+	STRUCT(verbs_refusal);
+	FIELD(verbs_refusal, head);
+	FIELD(verbs_refusal, status);
+	FIELD(verbs_refusal, text);
+	STRUCT(verbs_attach);
+	FIELD(verbs_attach, head);
+	FIELD(verbs_attach, request);
+	FIELD(verbs_attach, grant_bytes);
+	FIELD(verbs_attach, grant);
+	STRUCT(verbs_attached);
+	FIELD(verbs_attached, head);
+	FIELD(verbs_attached, request);
+	FIELD(verbs_attached, status);
+	FIELD(verbs_attached, region);
+	FIELD(verbs_attached, rights);
+	FIELD(verbs_attached, address);
+	FIELD(verbs_attached, size);
+	FIELD(verbs_attached, key);
+	FIELD(verbs_attached, text);
+	STRUCT(verbs_detach);
+	FIELD(verbs_detach, head);
+	FIELD(verbs_detach, region);
+	FIELD(verbs_detach, request);
+}
+
+union verbs_message_any {
+	struct verbs_head head;
+	struct verbs_hello hello;
+	struct verbs_welcome welcome;
+	struct verbs_refusal refusal;
+	struct verbs_attach attach;
+	struct verbs_attached attached;
+	struct verbs_detach detach;
+};
+
+static void put_verbs_message(FILE *out, const char *name, union verbs_message_any *message,
+			      size_t bytes)
+{
+	message->head.magic = VERBS_MAGIC;
+	message->head.version = VERBS_VERSION;
+	message->head.bytes = (uint32_t)bytes;
+	message->head.crc = crc32c(0, message, bytes);
+	put_bytes(out, name, message, bytes);
+}
+
+static void put_verbs(FILE *out)
+{
+	union verbs_message_any hello = { .hello = { .head.type = VERBS_HELLO,
+						     .client_id = 1,
+						     .link = 2,
+						     .index = 3,
+						     .n_qps = 4 } };
+	union verbs_message_any welcome = { .welcome = { .head.type = VERBS_WELCOME,
+							 .incarnation = 5,
+							 .boot_id = { 6 },
+							 .flags = VERBS_PERSISTENT } };
+	union verbs_message_any refusal = {
+		.refusal = { .head.type = VERBS_REFUSAL, .status = -13, .text = "no" }
+	};
+	union verbs_message_any attach = { .attach = { .head.type = VERBS_ATTACH,
+						       .request = 7,
+						       .grant_bytes = 2,
+						       .grant = { 8, 9 } } };
+	union verbs_message_any attached = { .attached = { .head.type = VERBS_ATTACHED,
+							   .request = 7,
+							   .region = 10,
+							   .rights = 7,
+							   .address = 1 << 21,
+							   .size = 1 << 22,
+							   .key = { 11, 12 } } };
+	union verbs_message_any detach = {
+		.detach = { .head.type = VERBS_DETACH, .region = 10, .request = 7 }
+	};
+
+	put_verbs_structs(out);
+	put_verbs_message(out, "hello", &hello, sizeof(hello.hello));
+	put_verbs_message(out, "welcome", &welcome, sizeof(welcome.welcome));
+	put_verbs_message(out, "refusal", &refusal, sizeof(refusal.refusal));
+	put_verbs_message(out, "attach", &attach, sizeof(attach.attach));
+	put_verbs_message(out, "attached", &attached, sizeof(attached.attached));
+	put_verbs_message(out, "detach", &detach, sizeof(detach.detach));
+}
+
 /* -------- comparing -------- */
 
 static char *read_all(const char *path)
@@ -486,12 +590,22 @@ static void layout__of_attach_messages(void **state)
 	check_golden(name, put_attach);
 }
 
+static void layout__of_verbs_messages(void **state)
+{
+	char name[64];
+
+	(void)state;
+	(void)snprintf(name, sizeof(name), "verbs-v%d", VERBS_VERSION);
+	check_golden(name, put_verbs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layout__of_regions),
 		cmocka_unit_test(layout__of_pools),
 		cmocka_unit_test(layout__of_attach_messages),
+		cmocka_unit_test(layout__of_verbs_messages),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
