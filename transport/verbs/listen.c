@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,10 +34,7 @@ union address {
 
 static uint16_t port_of(const struct verbs_address *address)
 {
-	unsigned port = 0;
-
-	(void)sscanf(address->port, "%u", &port);
-	return htons((uint16_t)port);
+	return htons((uint16_t)strtoul(address->port, NULL, 10));
 }
 
 static int bind_to(struct listener *listener, union address *address)
