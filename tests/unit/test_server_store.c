@@ -128,6 +128,44 @@ static void store_open__another_schema_gives_eproto(void **state)
 	assert_non_null(strstr(error_last(), "99"));
 }
 
+static void run_sql(const char *sql)
+{
+	sqlite3 *db;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
+/* As a server of before the second schema left it. */
+static void store_open__the_first_schema_is_changed_to_this_one(void **state)
+{
+	struct store *store = *state;
+	struct store_shard shard = { .table_id = 1, .shard = 2, .node = "a", .state = 4 };
+	struct store_node node = { .name = "a", .uri = "shm:/a", .incarnation = 5 };
+	struct seen seen = { 0 };
+
+	assert_int_equal(store_shard_put(store, &shard), 0);
+	assert_int_equal(store_node_put(store, &node), 0);
+	store_close(&store);
+	*state = NULL;
+	run_sql("ALTER TABLE tables DROP COLUMN control;"
+		"ALTER TABLE tables DROP COLUMN auto_shards;"
+		"ALTER TABLE shards DROP COLUMN state;"
+		"ALTER TABLE nodes DROP COLUMN draining;"
+		"ALTER TABLE nodes DROP COLUMN lost;"
+		"PRAGMA user_version = 1;");
+	assert_int_equal(store_open(path, &store), 0);
+	*state = store;
+	assert_int_equal(store_each_shard(store, see_shard, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.shard.state, 1); /* all were active then */
+	assert_int_equal(store_each_node(store, see_node, &seen), 0);
+	assert_true(seen.node.incarnation == 5);
+	assert_false(seen.node.draining);
+	assert_false(seen.node.lost);
+}
+
 /* Two servers on one state would each know half of it. */
 static void store_open__already_open_gives_ebusy(void **state)
 {
@@ -164,13 +202,17 @@ static void store_open__no_directory_gives_eacces(void **state)
 
 static void store_table_put__survives(void **state)
 {
-	const struct store_table table = make_table(7, "t");
+	struct store_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 
+	table.control = 12;
+	table.auto_shards = true;
 	assert_int_equal(store_table_put(*state, &table), 0);
 	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.table.state, STORE_TABLE_LIVE);
+	assert_int_equal(seen.table.control, 12);
+	assert_true(seen.table.auto_shards);
 	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
 }
 
@@ -214,6 +256,7 @@ static void store_shard_put__survives(void **state)
 		.incarnation = UINT64_MAX,
 		.tree = 4095,
 		.rows = 4094,
+		.state = 5,
 	};
 	struct seen seen = { 0 };
 
@@ -222,6 +265,7 @@ static void store_shard_put__survives(void **state)
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.shard.node, "node-1");
 	assert_true(seen.shard.incarnation == UINT64_MAX);
+	assert_int_equal(seen.shard.state, 5);
 	assert_int_equal(seen.shard.table_id, 255);
 	assert_int_equal(seen.shard.shard, 1023);
 	assert_int_equal(seen.shard.tree, 4095);
@@ -235,6 +279,8 @@ static void store_node_put__survives(void **state)
 		.uri = "shm:/x",
 		.incarnation = 1ull << 63,
 		.persistent = true,
+		.draining = true,
+		.lost = true,
 	};
 	struct seen seen = { 0 };
 
@@ -246,6 +292,8 @@ static void store_node_put__survives(void **state)
 	assert_string_equal(seen.node.uri, "shm:/x");
 	assert_true(seen.node.incarnation == 1ull << 63);
 	assert_true(seen.node.persistent);
+	assert_true(seen.node.draining);
+	assert_true(seen.node.lost);
 }
 
 static void store_client_put__survives_until_deleted(void **state)
@@ -347,6 +395,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(store_open__same_uuid_and_next_term),
 		CASE(store_open__another_schema_gives_eproto),
+		CASE(store_open__the_first_schema_is_changed_to_this_one),
 		CASE(store_open__already_open_gives_ebusy),
 		CASE(store_open__no_database_gives_ebadmsg),
 		CASE(store_open__no_directory_gives_eacces),
