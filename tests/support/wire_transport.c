@@ -25,6 +25,9 @@ struct item {
 	struct transport_wr *wrs;
 	size_t n;
 	uint64_t ticket; /* 0 = a vector */
+	size_t done;     /* of order[] */
+	int code;
+	uint16_t order[TRANSPORT_VECTOR];
 };
 
 struct wire {
@@ -123,13 +126,16 @@ static bool may_pass(const struct transport_wr *late, const struct transport_wr 
 	return late->verb == VERB_WRITE || (late->verb == VERB_READ && early->verb == VERB_READ);
 }
 
-static void order_chain(struct wire *w, const struct item *item, uint16_t *order)
+static void order_chain(struct wire *w, struct item *item)
 {
+	uint16_t *order = item->order;
+
 	for (size_t i = 0; i < item->n; i++) {
 		size_t at = i;
+		size_t reach = coin(w) ? rng_uniform_u64(&w->rng, i + 1) : 0;
 		bool fenced = false;
 
-		while (at > 0 && !fenced && coin(w) &&
+		while (reach-- > 0 && !fenced &&
 		       may_pass(&item->wrs[i], &item->wrs[order[at - 1]])) {
 			fenced = item->wrs[order[at - 1]].fence; /* it started no earlier */
 			order[at] = order[at - 1];
@@ -139,55 +145,80 @@ static void order_chain(struct wire *w, const struct item *item, uint16_t *order
 	}
 }
 
-static void shuffle(struct wire *w, size_t n, uint16_t *order)
+static void shuffle(struct wire *w, struct item *item)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < item->n; i++) {
 		size_t at = rng_uniform_u64(&w->rng, i + 1);
 
-		order[i] = order[at];
-		order[at] = (uint16_t)i;
+		item->order[i] = item->order[at];
+		item->order[at] = (uint16_t)i;
 	}
 }
 
-/* An error ends the connection of the inner transport or not; what comes after it is not done. */
-static void run_item(struct wire *w, const struct item *item)
+/* What comes after an error is not done. */
+static void run_next(struct wire *w, struct item *item)
 {
-	uint16_t order[TRANSPORT_VECTOR];
-	int rc = 0;
+	if (item->code == 0)
+		item->code = run_wr(w, &item->wrs[item->order[item->done]]);
+	item->done++;
+}
 
-	if (item->ticket)
-		order_chain(w, item, order);
-	else
-		shuffle(w, item->n, order);
-	for (size_t i = 0; rc == 0 && i < item->n; i++)
-		rc = run_wr(w, &item->wrs[order[i]]);
+static void end_item(struct wire *w, const struct item *item)
+{
 	if (item->ticket) {
 		w->results[item->ticket % RESULTS].ticket = item->ticket;
-		w->results[item->ticket % RESULTS].code = rc;
+		w->results[item->ticket % RESULTS].code = item->code;
 	} else {
-		w->vector_code = rc;
+		w->vector_code = item->code;
 	}
+}
+
+static void drop_items(struct wire *w, uint32_t n)
+{
+	w->n_items -= n;
+	memmove(w->items, w->items + n, w->n_items * sizeof(w->items[0]));
 }
 
 static void run_items(struct wire *w, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		run_item(w, &w->items[i]);
-	w->n_items -= n;
-	memmove(w->items, w->items + n, w->n_items * sizeof(w->items[0]));
+	for (uint32_t i = 0; i < n; i++) {
+		while (w->items[i].done < w->items[i].n)
+			run_next(w, &w->items[i]);
+		end_item(w, &w->items[i]);
+	}
+	drop_items(w, n);
 }
 
 /* Time passes: some of what is under way is done. */
 static void pass(struct wire *w)
 {
-	run_items(w, (uint32_t)rng_uniform_u64(&w->rng, (uint64_t)w->n_items + 1));
+	uint64_t ops = 0;
+	uint32_t ended = 0;
+
+	for (uint32_t i = 0; i < w->n_items; i++)
+		ops += w->items[i].n - w->items[i].done;
+	for (ops = rng_uniform_u64(&w->rng, ops + 1); ops > 0; ops--) {
+		struct item *item = &w->items[ended];
+
+		run_next(w, item);
+		if (item->done < item->n)
+			continue;
+		end_item(w, item);
+		ended++;
+	}
+	drop_items(w, ended);
 }
 
 static void add_item(struct wire *w, struct transport_wr *wrs, size_t n, uint64_t ticket)
 {
 	for (size_t i = 0; i < n; i++)
 		spoil(&wrs[i]);
-	w->items[w->n_items++] = (struct item){ wrs, n, ticket };
+	w->items[w->n_items] = (struct item){ .wrs = wrs, .n = n, .ticket = ticket };
+	if (ticket)
+		order_chain(w, &w->items[w->n_items]);
+	else
+		shuffle(w, &w->items[w->n_items]);
+	w->n_items++;
 }
 
 /* -------- vectors -------- */
