@@ -10,12 +10,16 @@
  * Invariant: once all calls have returned and the last pass was clean, the sum of the current
  * epoch is the sum of the leaves.
  *
+ * KEEP_VIEW: calls over a wire. The promise goes ahead of the CASes on one queue pair and nobody looks
+ * at the epoch behind it: the view is that of the last call, unless that was DUAL. A tag outside it
+ * has it read again, under the older promise.
+ *
  * HOLD: clients hold deltas across calls and keep their promise standing (else: IDLE between
  * calls, deltas added before the call returns).
  *
  * Switches, each breaks one rule (see docs/models.md):
  *	NO_BARRIER  FLUSH_BY_MODE  NO_RECHECK  IDLE_BEFORE_FLUSH  RAISE_BEFORE_FLUSH  NO_DIRTY
- *	DIRTY_AT_FLIP  NO_EXTRA_PASS  NO_ZERO_AGAIN  TWO_REBUILDERS
+ *	KEEP_DUAL  DIRTY_AT_FLIP  NO_EXTRA_PASS  NO_ZERO_AGAIN  TWO_REBUILDERS
  */
 #ifndef OPS
 #define OPS 1			/* updates by each client */
@@ -145,6 +149,15 @@ inline record_delta()
 /* Entering a call: announce the epoch in the slot, then look whether it still stands. */
 inline enter()
 {
+#ifdef KEEP_VIEW
+	atomic { MAY_DIE; promise[me] = view };
+#ifndef KEEP_DUAL
+	if
+	:: view_mode == DUAL -> atomic { MAY_DIE; view = epoch; view_mode = mode }
+	:: else -> skip
+	fi
+#endif
+#else
 	atomic { MAY_DIE; view = epoch; view_mode = mode };
 #ifdef HOLD
 	if
@@ -178,6 +191,7 @@ inline enter()
 #endif
 	od
 #endif
+#endif
 }
 
 inline leave()
@@ -208,7 +222,7 @@ proctype client(byte me)
 	do
 	:: ops < OPS ->
 		enter();
-		atomic {			/* READ the leaf, derive the new word */
+look:		atomic {			/* READ the leaf, derive the new word */
 			MAY_DIE;
 			select(l : 0 .. 1);
 			tag = leaf_tag[l];
@@ -217,7 +231,14 @@ proctype client(byte me)
 			if
 			:: tag == TAG(view) -> new_tag = TAG(view_mode == DUAL -> view + 1 : view)
 			:: tag == TAG(view + 1) && view_mode == DUAL -> new_tag = tag
-			:: else -> goto again	/* outside my view: read the header again */
+			:: else ->		/* outside my view: read the header again */
+#ifdef KEEP_VIEW
+				view = epoch;
+				view_mode = mode;
+				goto look
+#else
+				goto again
+#endif
 			fi
 		};
 		atomic {			/* CAS */
@@ -232,7 +253,11 @@ proctype client(byte me)
 			fi
 		};
 again:		leave();
+#ifdef KEEP_VIEW
+		atomic { l = 0; tag = 0; new_tag = 0; old_prio = 0; new_prio = 0 }
+#else
 		atomic { view = 0; view_mode = 0; l = 0; tag = 0; new_tag = 0; old_prio = 0; new_prio = 0 }
+#endif
 	:: else -> break
 	od;
 #ifdef HOLD
