@@ -34,7 +34,7 @@ struct fake_sent {
 	unsigned flags;
 	uint32_t bytes;
 	uint32_t doorbell; /* of which ibv_post_send */
-	uint64_t remote;
+	uint64_t remote, local;
 };
 
 struct fake_verbs {
@@ -64,6 +64,7 @@ struct fake_verbs {
 	uint32_t broken_rules;          /* 0, or the caller is at fault: fake_verbs_rule says how */
 	struct rdma_conn_param connect; /* the last one's; its private data is gone */
 	uint32_t connected;             /* queue pairs, ever */
+	uint32_t room;                  /* of all of their send queues that are there now */
 	uint32_t destroyed;             /* of them */
 	uint32_t forks;                 /* ibv_fork_init */
 };

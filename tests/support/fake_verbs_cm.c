@@ -116,22 +116,6 @@ static const char *event_str(enum rdma_cm_event_type type)
 	}
 }
 
-static void forget_events(struct fake_id *id)
-{
-	struct event **at = &((struct cm_channel *)id->id.channel)->events;
-
-	while (*at) {
-		struct event *event = *at;
-
-		if (event->event.id != &id->id) {
-			at = &event->next;
-			continue;
-		}
-		*at = event->next;
-		fake_drop(event);
-	}
-}
-
 /* -------- ids -------- */
 
 static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
@@ -175,20 +159,47 @@ static void hang_up(struct fake_id *id)
 		fake_fail_qp(fake_qp_of(&other->id));
 }
 
-static int destroy_id(struct rdma_cm_id *ibv)
-{
-	struct fake_id *id = (struct fake_id *)ibv;
-	struct fake_id **at = &ids;
-	FAKE_CALL;
+static void end_id(struct fake_id *id);
 
-	fake_rule(!ibv->qp, "destroy_id: its queue pair is still there");
+/* What has not been taken yet, and with a listener the requests that it did not see. */
+static void forget_events(struct fake_id *id)
+{
+	struct event **at = &((struct cm_channel *)id->id.channel)->events;
+
+	while (*at) {
+		struct event *event = *at;
+		bool request = event->event.listen_id == &id->id;
+
+		if (event->event.id != &id->id && !request) {
+			at = &event->next;
+			continue;
+		}
+		*at = event->next;
+		if (request)
+			end_id((struct fake_id *)event->event.id);
+		fake_drop(event);
+	}
+}
+
+static void end_id(struct fake_id *id)
+{
+	struct fake_id **at = &ids;
+
+	fake_rule(!id->id.qp, "destroy_id: its queue pair is still there");
 	hang_up(id);
 	forget_events(id);
 	while (*at != id)
 		at = &(*at)->next;
 	*at = id->next;
-	((struct cm_channel *)ibv->channel)->users--;
+	((struct cm_channel *)id->id.channel)->users--;
 	fake_drop(id);
+}
+
+static int destroy_id(struct rdma_cm_id *id)
+{
+	FAKE_CALL;
+
+	end_id((struct fake_id *)id);
 	return 0;
 }
 
@@ -319,6 +330,7 @@ static void note_active(struct fake_id *id, const struct rdma_conn_param *param)
 	id->active = true;
 	qp->active = true;
 	qp->number = fake_verbs.connected++;
+	fake_verbs.room += qp->cap.max_send_wr;
 	fake_verbs.connect = *param;
 	fake_verbs.connect.private_data = NULL;
 }

@@ -84,6 +84,7 @@ void fake_end_qp(struct fake_qp *qp)
 		at++;
 	qps[at] = qps[--n_qps];
 	fake_verbs.destroyed += qp->active;
+	fake_verbs.room -= qp->active ? qp->cap.max_send_wr : 0;
 	if (qp->peer)
 		qp->peer->peer = NULL;
 	fake_unbind_all(qp);
@@ -106,7 +107,8 @@ static void note(const struct fake_qp *qp, const struct ibv_send_wr *wr)
 				  .flags = wr->send_flags,
 				  .bytes = wr->num_sge ? wr->sg_list->length : 0,
 				  .doorbell = fake_verbs.doorbells,
-				  .remote = wr->wr.rdma.remote_addr };
+				  .remote = wr->wr.rdma.remote_addr,
+				  .local = wr->num_sge ? wr->sg_list->addr : 0 };
 	uint32_t outstanding = (uint32_t)(qp->posted - qp->freed);
 
 	if (!qp->active)
