@@ -220,6 +220,56 @@ static void post__runs_in_order(void **state)
 	assert_int_equal(seen, 100);
 }
 
+/* A write behind an atomic, a write behind that, a read behind both: nobody passes another. */
+static void post__chains_follow_each_other(void **state)
+{
+	struct rig *rig = rig_of(state);
+	uint64_t one = 1, two = 2, seen, ticket = 0;
+	struct transport_wr wrs[4] = {
+		{ .verb = VERB_FAA, .atomic = { .region = rig->region, .off = 64, .value = 1 } },
+		{ .verb = VERB_WRITE,
+		  .fence = true,
+		  .io = { .region = rig->region, .off = 128, .src = &one, .len = 8 } },
+		{ .verb = VERB_WRITE,
+		  .io = { .region = rig->region, .off = 128, .src = &two, .len = 8 } },
+		{ .verb = VERB_READ,
+		  .io = { .region = rig->region, .off = 128, .dst = &seen, .len = 8 } },
+	};
+
+	for (int i = 0; i < 50; i++) {
+		seen = 0;
+		assert_int_equal(transport_post(rig->tr, wrs, 2, &ticket), 0);
+		assert_int_equal(transport_post(rig->tr, wrs + 2, 1, &ticket), 0);
+		assert_int_equal(transport_post(rig->tr, wrs + 3, 1, &ticket), 0);
+		assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), 0);
+		assert_int_equal(seen, 2);
+	}
+	assert_int_equal(rig_load(rig->region, 64), 50);
+}
+
+/* An atomic that follows writes, of its own chain and of others, sees them placed. */
+static void post__atomics_see_the_writes_before_them(void **state)
+{
+	static uint64_t rows[4096];
+	struct rig *rig = rig_of(state);
+	uint64_t ticket = 0;
+	struct transport_wr wrs[2] = {
+		{ .verb = VERB_WRITE,
+		  .io = { .region = rig->region, .off = 4096, .src = rows, .len = sizeof(rows) } },
+		{ .verb = VERB_CAS,
+		  .atomic = { .region = rig->region, .off = 4096 + sizeof(rows) - 8 } },
+	};
+
+	for (uint64_t i = 1; i <= 20; i++) {
+		rows[4095] = i;
+		wrs[1].atomic.expected = i;
+		assert_int_equal(transport_post(rig->tr, wrs, 1, &ticket), 0);
+		assert_int_equal(transport_post(rig->tr, wrs + 1, 1, &ticket), 0);
+		assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), 0);
+		assert_int_equal(wrs[1].atomic.old, i);
+	}
+}
+
 static void poll__of_a_chain_that_was_never_posted(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -409,6 +459,8 @@ const struct CMUnitTest contract_data_tests[] = {
 	CONTRACT_TEST(view__of_an_addressable_region_copies_nothing),
 	CONTRACT_TEST(view__while_one_is_open_is_refused),
 	CONTRACT_TEST(post__runs_in_order),
+	CONTRACT_TEST(post__chains_follow_each_other),
+	CONTRACT_TEST(post__atomics_see_the_writes_before_them),
 	CONTRACT_TEST(poll__of_a_chain_that_was_never_posted),
 	CONTRACT_TEST(post__of_nothing_is_done_at_once),
 	CONTRACT_TEST(stats__count_every_call_exactly),
