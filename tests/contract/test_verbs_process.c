@@ -34,11 +34,11 @@ static void put_grant(const struct region_grant *grant, char *text)
 static struct region_grant take_grant(const char *text)
 {
 	struct region_grant grant = { .bytes = (uint32_t)strlen(text) / 2 };
-	unsigned byte = 0;
 
 	for (uint32_t i = 0; i < grant.bytes; i++) {
-		(void)sscanf(text + 2 * i, "%2x", &byte);
-		grant.data[i] = (uint8_t)byte;
+		const char digits[] = { text[2 * i], text[2 * i + 1], 0 };
+
+		grant.data[i] = (uint8_t)strtoul(digits, NULL, 16);
 	}
 	return grant;
 }

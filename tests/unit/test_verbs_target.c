@@ -151,12 +151,14 @@ static void listen__of_a_device_without_atomics_gives_enotsup(void **state)
 
 static void uri__names_the_port_that_was_found(void **state)
 {
+	static const char start[] = "verbs:192.0.2.1:";
 	struct node *node = *state;
-	unsigned port = 0;
+	const char *uri;
 
 	listen_far(node);
-	assert_int_equal(sscanf(node->tg->ops->uri(node->tg), "verbs:192.0.2.1:%u", &port), 1);
-	assert_true(port > 0);
+	uri = node->tg->ops->uri(node->tg);
+	assert_int_equal(strncmp(uri, start, strlen(start)), 0);
+	assert_true(strtoul(uri + strlen(start), NULL, 10) > 0);
 }
 
 static void uri__of_every_address_names_one(void **state)
