@@ -79,12 +79,12 @@ on() { # [-t seconds] guest command...
 	vm exec -t "$limit" "$guest" -- "$@"
 }
 
-# Runs test programs, two at a time, each within a limit, and prints their output with its marks. One
-# that fails or is skipped without a mark gets one.
+# Runs test programs, one for each processor at a time and each within a limit, and prints their output
+# with its marks. One that fails or is skipped without a mark gets one.
 programs() { # guest seconds program...
 	local guest=$1 limit=$2 program name rc
 	shift 2
-	on -t $((limit * $#)) "$guest" "printf '%s\n' $(printf '%q ' "$@") | xargs -P 2 -I{} bash -c '
+	on -t $((limit * $#)) "$guest" "printf '%s\n' $(printf '%q ' "$@") | xargs -P ${need[cpus]} -I{} bash -c '
 		cd /tmp && timeout $limit {} >/vm/\$(basename {}).out 2>&1
 		echo \$? >/vm/\$(basename {}).status'"
 	for program in "$@"; do
@@ -103,6 +103,7 @@ programs() { # guest seconds program...
 daemon() { # guest name command...
 	local guest=$1 name=$2
 	shift 2
+	rm -f "$RLV_VM_DIR/share/$name.$guest.pid"
 	on -t 20 "$guest" "setsid -f bash -c 'echo \$\$ >/vm/$name.$guest.pid; exec \"\$@\"' $name $(
 		printf '%q ' "$@"
 	) >/vm/$name.$guest.log 2>&1"
@@ -170,22 +171,78 @@ make_dax() { # guest
 		ndctl create-namespace -f -e namespace0.0 -m devdax -M mem >/dev/null && ls /dev/dax0.0"
 }
 
+# --- A store over guests ------------------------------------------------------------------------
+
+# Its metadata server in a guest, on port 7117, at $store_uri from then on. Again after its end: the
+# same store goes on.
+start_metad() { # guest [option...]
+	local guest=$1
+	shift
+	store_uri=relive://10.77.0.$guest:7117
+	export RELIVE_RUNTIME_DIR=/run/relive
+	unset RELIVE_TOKEN
+	on -t 20 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
+	daemon "$guest" metad "$bin/relive-metad" --store s --listen "10.77.0.$guest:7117" "$@"
+	wait_port 20 "$guest" 7117
+	RELIVE_TOKEN=$(on -t 20 "$guest" cat "$RELIVE_RUNTIME_DIR/s/token")
+	export RELIVE_TOKEN
+}
+
+# The memory node nGUEST, reached by RDMA; returns when the store has it up.
+start_memnode() { # guest [option...]
+	local guest=$1
+	shift
+	on -t 20 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
+	daemon "$guest" memnode "$bin/relive-memnode" --store s --name "n$guest" \
+		--metad "$store_uri" --transport verbs "$@"
+	wait_until 30 nodes_are up "n$guest"
+}
+
+# Are these nodes in that state?
+nodes_are() { # state name...
+	local state=$1 now name
+	shift
+	now=$(relive status "$store_uri") || return 1
+	for name in "$@"; do
+		grep -qE "^$name +$state " <<<"$now" || return 1
+	done
+}
+
+# The relive command, in the guest of the metadata server.
+relive() { # word...
+	local guest=${store_uri#*10.77.0.}
+	on -t 60 "${guest%%:*}" "$bin/relive" "$@"
+}
+
+# A program that makes traffic and checks all of it; see tests/vm/traffic.c.
+traffic() { # [-t seconds] guest role [option...]
+	local limit=60
+	if [ "$1" = -t ]; then
+		limit=$2
+		shift 2
+	fi
+	local guest=$1 role=$2
+	shift 2
+	on -t "$limit" "$guest" "$bin/vm_traffic" "$role" --store "$store_uri" "$@"
+}
+
 # --- The stage ------------------------------------------------------------------------------------
 
-run_one() { # test
-	local rc
-	printf '[ RUN      ] %s\n' "$1"
+run_one() { # name command...
+	local name=$1 rc
+	shift
+	printf '[ RUN      ] %s\n' "$name"
 	# Not part of a condition, so that `set -e` holds inside.
 	(
 		set -e
-		"$1"
+		"$@"
 	) 2>&1
 	rc=$?
 	case $rc in
-	0) printf '[       OK ] %s\n' "$1" ;;
-	77) printf '[  SKIPPED ] %s\n' "$1" ;;
+	0) printf '[       OK ] %s\n' "$name" ;;
+	77) printf '[  SKIPPED ] %s\n' "$name" ;;
 	*)
-		printf '[  FAILED  ] %s\n' "$1"
+		printf '[  FAILED  ] %s\n' "$name"
 		failed=1
 		;;
 	esac
@@ -215,7 +272,7 @@ run_tests() {
 	for name in "${names[@]}"; do
 		case $name in
 		cases_*) "$name" ;;
-		*) run_one "$name" ;;
+		*) run_one "$name" "$name" ;;
 		esac
 	done
 	[ "$failed" -eq 0 ] || show_logs
