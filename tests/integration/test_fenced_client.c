@@ -1,0 +1,292 @@
+/*
+ * A client of another host, as the server sees it: it is silent for a lease, is fenced, and hears of
+ * it. Its frames are made here, because a real one would need another host.
+ */
+#include "tests/support/processes.h"
+#include "tests/support/test.h"
+
+#include "wire/auth.h"
+#include "wire/channel.h"
+#include "wire/control.pb-c.h"
+#include "wire/dial.h"
+#include "wire/region.h"
+#include "wire/table_layout.h"
+
+#include "relive/relive.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LEASE_NS (400 * CLOCK_NS_PER_MS)
+
+struct fixture {
+	struct processes ps;
+	uint16_t port;
+	char token[128];
+	struct channel ch;
+	bool connected;
+	uint64_t client_id;
+};
+
+static uint64_t soon(void)
+{
+	return deadline_after(clock_monotonic(), 5 * CLOCK_NS_PER_S);
+}
+
+static void must(int ret, const char *what)
+{
+	if (ret)
+		fail_msg("%s: %s", what, error_last());
+}
+
+/* -------- frames -------- */
+
+static ProtobufCMessage *ask(struct fixture *fx, uint16_t type, const ProtobufCMessage *request,
+			     const ProtobufCMessageDescriptor *kind)
+{
+	struct channel_frame frame;
+	ProtobufCMessage *reply;
+
+	must(channel_call(&fx->ch, type, request, soon(), &frame), "ask");
+	reply = channel_unpack(kind, &frame);
+	assert_non_null(reply);
+	return reply;
+}
+
+static int renew(struct fixture *fx)
+{
+	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
+	Relive__LeaseRenewReply *reply =
+		(Relive__LeaseRenewReply *)ask(fx, RELIVE__TYPE__TYPE_LEASE_RENEW, &request.base,
+					       &relive__lease_renew_reply__descriptor);
+	int ret = dial_status(reply->status);
+
+	relive__lease_renew_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int connect_to(uint16_t port)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void say_hello(struct fixture *fx, uint64_t wanted_id, struct auth_nonces *nonces)
+{
+	Relive__HelloRequest hello = RELIVE__HELLO_REQUEST__INIT;
+	uint8_t boot_id[16] = "another host's";
+	Relive__HelloReply *reply;
+
+	must(auth_nonce(nonces->dialler), "nonce");
+	hello.format_major = REGION_FORMAT_MAJOR;
+	hello.software = (char *)"test";
+	hello.role = (char *)"client";
+	hello.pid = 4711;
+	hello.start_time = 1;
+	hello.boot_id = (ProtobufCBinaryData){ sizeof(boot_id), boot_id };
+	hello.client_id = wanted_id;
+	hello.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, nonces->dialler };
+	reply = (Relive__HelloReply *)ask(fx, RELIVE__TYPE__TYPE_HELLO, &hello.base,
+					  &relive__hello_reply__descriptor);
+	must(dial_status(reply->status), "hello");
+	assert_int_equal(reply->nonce.len, AUTH_NONCE_BYTES);
+	memcpy(nonces->listener, reply->nonce.data, AUTH_NONCE_BYTES);
+	relive__hello_reply__free_unpacked(reply, NULL);
+}
+
+/* Comes as the client of that id, 0 = a new one; the id that it is given. */
+static uint64_t join(struct fixture *fx, uint64_t wanted_id)
+{
+	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
+	uint8_t proof[AUTH_PROOF_BYTES];
+	struct auth_nonces nonces;
+	Relive__AuthReply *reply;
+
+	struct channel before = fx->ch;
+	bool again = fx->connected;
+
+	channel_init(&fx->ch, connect_to(fx->port), NULL);
+	fx->connected = true;
+	say_hello(fx, wanted_id, &nonces);
+	must(auth_prove_dialler(fx->token, &nonces, proof), "proof");
+	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	reply = (Relive__AuthReply *)ask(fx, RELIVE__TYPE__TYPE_AUTH, &request.base,
+					 &relive__auth_reply__descriptor);
+	must(dial_status(reply->status), "auth");
+	fx->client_id = reply->client_id;
+	relive__auth_reply__free_unpacked(reply, NULL);
+	if (again)
+		channel_fini(&before);
+	return fx->client_id;
+}
+
+/* -------- fixture -------- */
+
+static void read_token(struct fixture *fx)
+{
+	char path[PROCESSES_PATH + 64];
+	FILE *file;
+
+	processes_path(&fx->ps, "s/token", path);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	assert_non_null(fgets(fx->token, sizeof(fx->token), file));
+	fx->token[strcspn(fx->token, "\n")] = '\0';
+	fclose(file);
+}
+
+static int setup(void **state)
+{
+	static struct fixture fx;
+	static char listen[32];
+	static const char *const node[] = { "--size", "32M", NULL };
+	const char *const server[] = { "--lease", "0.4", "--listen", listen, NULL };
+
+	memset(&fx, 0, sizeof(fx));
+	processes_init(&fx.ps);
+	fx.port = processes_free_port();
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fx.port);
+	(void)processes_metad(&fx.ps, "s", server);
+	(void)processes_memnode(&fx.ps, "s", "a", node);
+	read_token(&fx);
+	*state = &fx;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	if (fx->connected)
+		channel_fini(&fx->ch);
+	processes_fini(&fx->ps);
+	return 0;
+}
+
+static void client__that_renews_is_not_fenced(void **state)
+{
+	struct fixture *fx = *state;
+
+	(void)join(fx, 0);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(renew(fx), 0);
+		processes_sleep_ns(LEASE_NS / 4);
+	}
+}
+
+/* Its TCP connection stands all the time: only the frames stopped, as when a guest is paused. */
+static void client__silent_for_a_lease_gets_eownerdead(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0);
+
+	assert_int_equal(renew(fx), 0);
+	processes_sleep_ns(3 * LEASE_NS);
+	assert_int_equal(renew(fx), -EOWNERDEAD);
+	assert_int_equal(renew(fx), -EOWNERDEAD);
+	assert_true(join(fx, id) != id);
+	assert_int_equal(renew(fx), 0);
+}
+
+/* Its first connection may well be open still, as the server sees it. */
+static void client__that_reconnects_in_time_goes_on(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t id = join(fx, 0);
+
+	assert_true(join(fx, id) == id);
+	assert_int_equal(renew(fx), 0);
+}
+
+static Relive__TableReply *open_table(struct fixture *fx)
+{
+	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+
+	request.name = (char *)"t";
+	return (Relive__TableReply *)ask(fx, RELIVE__TYPE__TYPE_TABLE_OPEN, &request.base,
+					 &relive__table_reply__descriptor);
+}
+
+static int get_slot(struct fixture *fx, const struct table_desc *desc, uint32_t *owner_out)
+{
+	Relive__SlotRequest request = RELIVE__SLOT_REQUEST__INIT;
+	Relive__SlotReply *reply;
+	int ret;
+
+	request.table_id = desc->table_id;
+	request.table_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)desc->uuid };
+	request.streams = 1;
+	reply = (Relive__SlotReply *)ask(fx, RELIVE__TYPE__TYPE_SLOT_GET, &request.base,
+					 &relive__slot_reply__descriptor);
+	ret = dial_status(reply->status);
+	*owner_out = reply->owner;
+	relive__slot_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static void make_table(void)
+{
+	const struct rlv_column column = { .name = "x", .dtype = RLV_F32 };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_store *store = NULL;
+	struct rlv_table *table = NULL;
+
+	opts.columns = &column;
+	opts.n_columns = 1;
+	opts.capacity = 1024;
+	opts.max_clients = 1;
+	opts.max_writers = 1;
+	must(rlv_store_open("shm:s", NULL, &store), "open");
+	while (rlv_table_create(store, "t", &opts, &table) == -EHOSTDOWN)
+		processes_sleep_ns(10 * CLOCK_NS_PER_MS);
+	assert_non_null(table);
+	must(rlv_table_close(&table), "close");
+	must(rlv_store_close(&store), "close");
+}
+
+/* The only slot of the table is another's as soon as the fence holds. */
+static void client__fenced_leaves_its_slot_to_the_next(void **state)
+{
+	struct fixture *fx = *state;
+	struct table_desc desc;
+	Relive__TableReply *reply;
+	uint32_t owner = 0;
+
+	make_table();
+	(void)join(fx, 0);
+	reply = open_table(fx);
+	must(dial_status(reply->status), "open the table");
+	assert_int_equal(reply->desc.len, sizeof(desc));
+	memcpy(&desc, reply->desc.data, sizeof(desc));
+	relive__table_reply__free_unpacked(reply, NULL);
+	must(get_slot(fx, &desc, &owner), "slot");
+	assert_int_equal(owner, 1);
+	assert_int_equal(get_slot(fx, &desc, &owner), -ENOSPC);
+	processes_sleep_ns(3 * LEASE_NS);
+	(void)join(fx, 0);
+	must(get_slot(fx, &desc, &owner), "slot of the fenced");
+	assert_int_equal(owner, 1);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(client__that_renews_is_not_fenced),
+		CASE(client__silent_for_a_lease_gets_eownerdead),
+		CASE(client__that_reconnects_in_time_goes_on),
+		CASE(client__fenced_leaves_its_slot_to_the_next),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
