@@ -29,6 +29,9 @@ endif()
 # tests_<level> builds what one level runs by itself, for the presets that run only some.
 foreach(level ${RLV_LEVELS} fuzz)
 	add_custom_target(tests_${level})
+	if(TARGET relive_verbs) # which tests open
+		add_dependencies(tests_${level} relive_verbs)
+	endif()
 endforeach()
 
 # A libpmem that remembers what was persisted: tests of power failures load it instead.

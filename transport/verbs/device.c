@@ -55,7 +55,6 @@ static int describe(struct verbs_device *device)
 		.reads = (uint32_t)attr.max_qp_init_rd_atom,
 		.served_reads = (uint32_t)attr.max_qp_rd_atom,
 		.wrs = (uint32_t)attr.max_qp_wr,
-		.sges = (uint32_t)attr.max_sge,
 		.completions = (uint32_t)attr.max_cqe,
 		.windows = (uint32_t)attr.max_mw,
 		.bound_windows = attr.max_mw > 0 &&

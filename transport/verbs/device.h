@@ -26,7 +26,6 @@ struct verbs_caps {
 	uint32_t reads;        /* READs and atomics in flight from one queue pair */
 	uint32_t served_reads; /* and towards one */
 	uint32_t wrs;          /* work requests in a send queue */
-	uint32_t sges;
 	uint32_t completions; /* in a completion queue */
 	uint32_t windows;     /* memory windows; 0 = none */
 	bool bound_windows;   /* of type 2: bound to one queue pair, by work requests */
