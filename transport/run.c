@@ -23,8 +23,6 @@ struct run {
 
 static void note(struct transport_chain *chain, int ret)
 {
-	if (ret == -ECONNRESET || ret == -EHOSTDOWN)
-		chain->tr->broken = ret;
 	if (chain->ret == 0)
 		chain->ret = ret;
 }

@@ -238,14 +238,18 @@ void transport_detach(struct region **region)
 
 /* -------- data -------- */
 
-/* After start: waits where there is something to wait for, and notes a connection that has ended. */
-int transport_settle(struct transport *tr, int started)
+/* Passes ret on, and notes a connection that has ended. */
+static int note_end(struct transport *tr, int ret)
 {
-	int ret = started == 0 && tr->ops->finish ? tr->ops->finish(tr) : started;
-
 	if (ret == -ECONNRESET || ret == -EHOSTDOWN)
 		tr->broken = ret;
 	return ret;
+}
+
+/* After start: waits where there is something to wait for. */
+int transport_settle(struct transport *tr, int started)
+{
+	return note_end(tr, started == 0 && tr->ops->finish ? tr->ops->finish(tr) : started);
 }
 
 int transport_start_view(struct transport *tr, struct transport_view *views, size_t n)
@@ -414,7 +418,7 @@ int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n, uin
 		*ticket_out = 0; /* done already */
 		return 0;
 	}
-	ret = tr->ops->post(tr, wrs, n, &ticket);
+	ret = note_end(tr, tr->ops->post(tr, wrs, n, &ticket));
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < n; i++)
@@ -437,7 +441,7 @@ int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 		tr->stats.phases++;
 		tr->waited = tr->posted;
 	}
-	return ticket ? tr->ops->poll(tr, ticket, deadline_ns) : 0;
+	return ticket ? note_end(tr, tr->ops->poll(tr, ticket, deadline_ns)) : 0;
 }
 
 int transport_persist(struct region *region, uint64_t off, uint64_t len)
