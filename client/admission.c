@@ -1,5 +1,7 @@
 #include "client/admission.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 
 static void bind(struct admission *adm, const struct handle *h)
@@ -76,6 +78,19 @@ static int carry(struct admission *adm)
 	return ret;
 }
 
+/* The chain posted last lies in lim. A connection that was closed has done with it. */
+static void wait_posted(struct admission *adm, const struct node_set *nodes)
+{
+	struct transport *tr;
+
+	if (!adm->lim.ticket || !nodes->shards[adm->control] ||
+	    nodes->seats[adm->control].opened != adm->opened)
+		return;
+	tr = adm->lim.region->tr;
+	if (transport_poll(tr, adm->lim.ticket, clock_now_ns(tr->clock) + tr->timeout_ns))
+		log_debug("counts of view %u: %s", adm->view, error_last());
+}
+
 int admission_follow(struct admission *adm, const struct handle *h)
 {
 	const struct node_set *nodes = &h->nodes;
@@ -85,6 +100,7 @@ int admission_follow(struct admission *adm, const struct handle *h)
 	adm->here = node_set_has_control(nodes);
 	if (!adm->here || (same && adm->opened == nodes->seats[adm->control].opened))
 		return 0;
+	wait_posted(adm, nodes);
 	bind(adm, h);
 	adm->lim.open_for_samples = old.open_for_samples;
 	if (same) /* our counts stand in the slot: they go on */

@@ -113,6 +113,9 @@ void stream_fini(struct stream *st);
 /* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
 RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns);
 
+/* Closes the block that it has, if any. One whose shard is lost is lost with it. */
+RLV_MUST_CHECK int stream_close_block(struct stream *st);
+
 static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
 {
 	return st->blk.acc && st->blk.used < w->h.desc->block;

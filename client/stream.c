@@ -141,6 +141,14 @@ static int write_head(struct rlv_writer *w, const struct stream *st, const struc
 
 /* -------- the next block -------- */
 
+int stream_close_block(struct stream *st)
+{
+	const struct access *acc = st->blk.acc;
+	int ret = acc ? ring_close(&st->blk) : 0;
+
+	return ret && acc->shard->tree->tr->broken ? 0 : ret;
+}
+
 /* Takes the new block for the one that it has, which is closed. */
 static int exchange(struct rlv_writer *w, struct stream *st, struct block *next)
 {
@@ -154,10 +162,7 @@ static int exchange(struct rlv_writer *w, struct stream *st, struct block *next)
 	next->used = head_rows(w);
 	if (!is_direct(next->acc))
 		save_head(w, st);
-	if (st->blk.acc)
-		ret = ring_close(&st->blk);
-	if (ret && st->blk.acc && st->blk.acc->shard->tree->tr->broken)
-		ret = 0;
+	ret = stream_close_block(st);
 	st->blk = *next;
 	st->direct = is_direct(next->acc);
 	st->has_past = true;

@@ -362,6 +362,8 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 		ret = shard_check(table->nodes.shards[s], &opts, &one);
 		if (ret == 0)
 			add_report(&sum, &one, table->place.desc.n_views);
+		else if (node_set_drop(&table->nodes))
+			ret = 0; /* it is lost: nothing can be said of it */
 	}
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)

@@ -247,12 +247,9 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 
 static int close_stream(struct rlv_writer *w, uint32_t stream)
 {
-	struct stream *st = &w->streams[stream];
 	int ret = complete(w, stream);
-	int closed = st->blk.acc ? ring_close(&st->blk) : 0;
+	int closed = stream_close_block(&w->streams[stream]);
 
-	if (closed && st->blk.acc && st->blk.acc->shard->tree->tr->broken)
-		closed = 0; /* it is lost with its shard */
 	return ret ? ret : closed;
 }
 
@@ -268,6 +265,8 @@ int rlv_writer_close(struct rlv_writer **writer)
 	ret = w->dead ? 0 : handle_enter(&w->h, 0);
 	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
 		ret = close_stream(w, i);
+	if (ret == 0 && !w->dead)
+		ret = handle_flush(&w->h);
 	if (ret == 0)
 		ret = handle_close(&w->h);
 	else if (handle_close(&w->h))

@@ -309,7 +309,7 @@ struct rlv_verify_report {
 };
 
 /*
- * Walks all shards and checks every invariant. Exact while nobody writes; otherwise it may see
+ * Walks all shards that can be reached and checks every invariant. Exact while nobody writes; otherwise it may see
  * changes half done. Thread: any. Cost: reads the whole tree.
  */
 RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
