@@ -75,6 +75,11 @@ foreach(level ${RLV_LEVELS})
 	endforeach()
 endforeach()
 
+# Its store's transports are wrapped (see there).
+if(TARGET unit_test_cost_wire)
+	target_link_options(unit_test_cost_wire PRIVATE -Wl,--wrap=transport_open)
+endif()
+
 # What runs in the guests beside the tests themselves.
 add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
 rlv_link_by_includes(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)

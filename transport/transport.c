@@ -252,6 +252,13 @@ int transport_settle(struct transport *tr, int started)
 	return note_end(tr, started == 0 && tr->ops->finish ? tr->ops->finish(tr) : started);
 }
 
+/* Whoever waits for a call has waited for the chains that were posted before it, too. */
+static void count_phase(struct transport *tr)
+{
+	tr->stats.phases++;
+	tr->waited = tr->posted;
+}
+
 int transport_start_view(struct transport *tr, struct transport_view *views, size_t n)
 {
 	const struct region *last = NULL;
@@ -273,7 +280,8 @@ int transport_start_view(struct transport *tr, struct transport_view *views, siz
 			return range_error(last, views[i].off, views[i].len);
 		bytes += views[i].len;
 	}
-	transport_account(tr, 1, n, bytes);
+	count_phase(tr);
+	transport_account(tr, 0, n, bytes);
 	ret = tr->ops->view(tr, views, n);
 	tr->viewing = ret == 0;
 	return ret;
@@ -286,7 +294,8 @@ int transport_start_read(struct transport *tr, struct transport_io *io, size_t n
 
 	if (ret)
 		return ret;
-	transport_account(tr, 1, n, bytes);
+	count_phase(tr);
+	transport_account(tr, 0, n, bytes);
 	return tr->ops->read(tr, io, n);
 }
 
@@ -297,7 +306,7 @@ int transport_start_write(struct transport *tr, const struct transport_io *io, s
 
 	if (ret)
 		return ret;
-	tr->stats.phases++;
+	count_phase(tr);
 	tr->stats.writes += n;
 	tr->stats.write_bytes += bytes;
 	return tr->ops->write(tr, io, n);
@@ -309,7 +318,7 @@ int transport_start_cas(struct transport *tr, struct transport_atomic *ops, size
 
 	if (ret)
 		return ret;
-	tr->stats.phases++;
+	count_phase(tr);
 	tr->stats.cas += n;
 	return tr->ops->cas(tr, ops, n);
 }
@@ -320,7 +329,7 @@ int transport_start_faa(struct transport *tr, struct transport_atomic *ops, size
 
 	if (ret)
 		return ret;
-	tr->stats.phases++;
+	count_phase(tr);
 	tr->stats.faa += n;
 	return tr->ops->faa(tr, ops, n);
 }
@@ -437,10 +446,8 @@ int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 	if (ticket > tr->posted)
 		return error_set(-EINVAL, "ticket %llu: none such was posted",
 				 (unsigned long long)ticket);
-	if (ticket > tr->waited) {
-		tr->stats.phases++;
-		tr->waited = tr->posted;
-	}
+	if (ticket > tr->waited)
+		count_phase(tr);
 	return ticket ? note_end(tr, tr->ops->poll(tr, ticket, deadline_ns)) : 0;
 }
 
