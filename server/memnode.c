@@ -148,6 +148,7 @@ static int open_target(struct memnode *node)
 		.path = node->opts.path,
 		.create = true,
 		.page_kind = PAGE_THP,
+		.buffers = node->opts.buffers,
 	};
 	const char *kind = choose_kind(&node->opts);
 	char address[TRANSPORT_URI_BYTES];

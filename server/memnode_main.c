@@ -9,6 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#if RLV_HAVE_JEMALLOC
+#include "base/jemalloc/arena.h"
+#define BUFFERS (&arena_hooks)
+#else
+#define BUFFERS NULL
+#endif
+
 static volatile sig_atomic_t stop;
 
 static void on_signal(int number)
@@ -106,7 +113,7 @@ static void catch_signals(void)
 
 int main(int argc, char **argv)
 {
-	struct memnode_opts opts = { .stop = &stop };
+	struct memnode_opts opts = { .stop = &stop, .buffers = BUFFERS };
 	struct memnode *node = NULL;
 	int ret = daemon_parse(&program, argc, argv, &opts);
 

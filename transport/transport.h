@@ -409,6 +409,8 @@ struct transport_target {
 	uint64_t incarnation; /* random at start: another life, another number */
 };
 
+struct alloc_hooks;
+
 struct target_opts {
 	uint64_t pool_bytes;  /* 0 = all free memory, with a path its size */
 	const char *path;     /* NULL = memory; else a file or DAX device */
@@ -419,6 +421,9 @@ struct target_opts {
 	uint64_t incarnation; /* 0 = random */
 	/* verbs: a protection domain for each link, as where the device has no memory windows */
 	bool no_windows;
+	/* verbs: where its messages with clients lie: memory of chunks (base/chunk.h), by an allocator
+	   of the caller's; NULL = chunks themselves. Borrowed until close. */
+	const struct alloc_hooks *buffers;
 	const struct clock *clock;
 };
 

@@ -1,6 +1,5 @@
 #include "base/jemalloc/arena.h"
 
-#include "base/alloc.h"
 #include "base/bits.h"
 #include "base/lock.h"
 
@@ -22,7 +21,7 @@
 static _Atomic int arena = NO_ARENA;      /* written under the lock */
 static const struct arena_source *origin; /* written before `arena`, and not again */
 
-static LOCK_ROLE(arena_role, "arena", LOCK_RANK_OBJECT);
+static LOCK_ROLE(arena_role, "arena", LOCK_RANK_MEMORY);
 static struct lock arena_lock = LOCK_INIT(&arena_role);
 static bool ready LOCK_GUARDED_BY(arena_role); /* for forks and ends of threads */
 

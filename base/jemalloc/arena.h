@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 /* Where extents come from; the same one in all calls. Called from any thread. */
@@ -29,8 +30,9 @@ struct arena_source {
 	bool (*is_one)(const void *ptr, size_t bytes); /* all of it one registration */
 };
 
-/* Chunks of this copy of base/: for daemons. */
+/* Chunks of this copy of base/: for daemons, for which these are the two calls below as hooks. */
 extern const struct arena_source arena_chunks;
+extern const struct alloc_hooks arena_hooks;
 
 /*
  * The arena's number, for MALLOCX_ARENA, with MALLOCX_TCACHE_NONE or a cache made for it: the

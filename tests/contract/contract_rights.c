@@ -438,7 +438,7 @@ static void gauges__return_after_many_connections(void **state)
 		raw_close(raw);
 	}
 	assert_gauges(rig, &before);
-	assert_true(before.qps >= 1 && before.mrs >= 2);
+	assert_true(before.qps >= 1 && before.mrs >= 1);
 	assert_int_equal(before.windows != 0, !rig->kind->no_windows);
 }
 

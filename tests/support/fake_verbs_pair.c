@@ -18,9 +18,10 @@ static void serve(void *ctx)
 
 void fake_pair_listen(struct fake_pair *pair)
 {
-	struct target_opts opts = { .pool_bytes = (uint64_t)8 << 20 };
+	struct target_opts opts = { .pool_bytes = (uint64_t)8 << 20, .buffers = pair->buffers };
 
-	*pair = (struct fake_pair){ .spec = { .kind = 1, .size = (uint64_t)4 << 20 } };
+	*pair = (struct fake_pair){ .buffers = pair->buffers,
+				    .spec = { .kind = 1, .size = (uint64_t)4 << 20 } };
 	fake_clock_init(&pair->clock, BEGIN_NS);
 	opts.clock = &pair->clock.clock;
 	assert_int_equal(transport_target_open("verbs", &opts, &pair->tg), 0);

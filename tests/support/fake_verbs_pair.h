@@ -14,6 +14,7 @@
 #define PAIR_TIMEOUT_NS ((uint64_t)2 * CLOCK_NS_PER_S)
 
 struct fake_pair {
+	const struct alloc_hooks *buffers; /* the target's; set before, like a zero in all else */
 	struct fake_clock clock;
 	struct transport_target *tg;
 	struct target_region spec; /* 4 MiB; the target sees its bytes */

@@ -440,7 +440,7 @@ static void every__call_of_rdma_core_may_fail(void **state)
 
 	(void)state;
 	for (n = 1;; n++) {
-		struct fake_pair pair;
+		struct fake_pair pair = { 0 };
 		int ret;
 
 		fake_verbs_begin();
@@ -466,7 +466,7 @@ static void every__allocation_may_fail(void **state)
 
 	(void)state;
 	for (n = 1;; n++) {
-		struct fake_pair pair;
+		struct fake_pair pair = { 0 };
 		bool fired;
 
 		fake_verbs_begin();

@@ -18,7 +18,7 @@
 #define PEER_SENDS 2 /* in each send queue: a bind, an answer */
 #define PEER_COMPLETIONS (PEER_RECEIVES + VERBS_LINK_QPS * PEER_SENDS)
 
-/* Registered: what the device reads and writes. */
+/* What the device reads and writes. */
 struct peer_buffers {
 	uint8_t in[PEER_RECEIVES][VERBS_MESSAGE_MAX];
 	union verbs_any out;
@@ -37,9 +37,9 @@ struct peer {
 	struct rdma_cm_id *ids[VERBS_LINK_QPS];
 	struct ibv_pd *domain;
 	struct ibv_cq *completions;
-	struct pages pages;
-	struct peer_buffers *buffers; /* in pages */
-	struct ibv_mr *mr;            /* of buffers */
+	struct peer_buffers *buffers; /* in a chunk */
+	struct ibv_mr *mr;            /* of them, in a domain of the link's own */
+	uint32_t key;                 /* of them, in its domain */
 	struct opening *openings;
 	uint32_t n_openings;
 	struct opening *binding; /* one of them: its keys are being bound */

@@ -16,9 +16,6 @@
 #define EVENTS 64     /* completion events served at a time */
 #define RNR_TIMER 12  /* 0.64 ms: so long a client waits when all receives are used up */
 #define RNR_RETRIES 7 /* of a client's messages then: endless, its own deadline ends it */
-#define BUFFER_BYTES 4096
-
-static_assert(sizeof(struct peer_buffers) <= BUFFER_BYTES, "the buffers of a link are a page");
 
 /* -------- all -------- */
 
@@ -42,6 +39,7 @@ static int start(struct peers *peers, const struct peers_opts *opts)
 
 	peers->clock = opts->clock;
 	peers->incarnation = opts->incarnation;
+	peers->buffers = opts->buffers;
 	memcpy(peers->boot_id, self.boot_id, sizeof(peers->boot_id));
 	if (ret == 0)
 		ret = verbs_device_get(opts->calls, opts->context, &peers->device);
@@ -101,16 +99,20 @@ void peers_close(struct peers *peers, bool forked)
 static int make_buffers(struct peer *peer)
 {
 	struct peers *peers = peer->all;
-	int ret = pages_alloc(BUFFER_BYTES, PAGE_SMALL, &peer->pages);
+	struct verbs_device *device = peers->device;
 
-	if (ret)
-		return ret;
-	peer->buffers = peer->pages.ptr;
-	peer->mr = peers->device->calls->reg_mr(peer->domain, peer->buffers, BUFFER_BYTES,
-						IBV_ACCESS_LOCAL_WRITE);
+	peer->buffers = alloc_buffer(peers->buffers, 64, sizeof(*peer->buffers));
+	if (!peer->buffers)
+		return error_set(-ENOMEM, "no memory for messages");
+	if (peer->domain == device->pd &&
+	    verbs_device_key(device, peer->buffers, sizeof(*peer->buffers), &peer->key))
+		return 0;
+	peer->mr = device->calls->reg_mr(peer->domain, peer->buffers, sizeof(*peer->buffers),
+					 IBV_ACCESS_LOCAL_WRITE);
 	if (!peer->mr)
-		return error_set(-errno, "device %s: ibv_reg_mr: %s", peers->device->name,
+		return error_set(-errno, "device %s: ibv_reg_mr: %s", device->name,
 				 strerror(errno));
+	peer->key = peer->mr->lkey;
 	peers->n_mrs++;
 	return 0;
 }
@@ -136,8 +138,12 @@ static void end_access(struct peer *peer)
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
 
 	for (uint32_t i = 0; i < peer->n_qps; i++) {
-		if (peer->ids[i])
-			(void)calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE);
+		int ret = peer->ids[i] ? calls->modify_qp(peer->ids[i]->qp, &error, IBV_QP_STATE)
+				       : 0;
+
+		if (ret)
+			log_error("device %s ibv_modify_qp error %s", peer->all->device->name,
+				  strerror(ret));
 	}
 	while (peer->openings) {
 		struct opening *opening = peer->openings;
@@ -179,7 +185,7 @@ static void destroy(struct peer *peer)
 	}
 	if (peer->domain)
 		rights_domain_end(&peers->rights, peer->domain);
-	pages_free(&peer->pages);
+	alloc_buffer_free(peers->buffers, peer->buffers, sizeof(*peer->buffers));
 	mem_free(peer);
 }
 

@@ -39,6 +39,7 @@ struct peers {
 	uint64_t incarnation;
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 	struct ibv_comp_channel *channel; /* its descriptor does not block */
+	const struct alloc_hooks *buffers;
 	struct peer *first;
 	uint32_t n, n_unproved, n_qps, n_mrs;
 	uint64_t attaches;
@@ -52,7 +53,8 @@ struct peers_opts {
 	struct transport_target *inner; /* borrowed */
 	const struct clock *clock;
 	uint64_t incarnation;
-	bool windows; /* wished for */
+	bool windows;                      /* wished for */
+	const struct alloc_hooks *buffers; /* of chunks; borrowed */
 };
 
 RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peers_out);

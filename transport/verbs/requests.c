@@ -18,7 +18,7 @@ static int post_receive(struct peer *peer, uint32_t buffer)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)peer->buffers->in[buffer],
 			       .length = VERBS_MESSAGE_MAX,
-			       .lkey = peer->mr->lkey };
+			       .lkey = peer->key };
 	struct ibv_recv_wr wr = { .wr_id = buffer, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_recv_wr *bad = NULL;
 	int ret = ibv_post_recv(peer->ids[0]->qp, &wr, &bad);
@@ -40,7 +40,7 @@ int requests_start(struct peer *peer)
 static int send_out(struct peer *peer, enum verbs_message type)
 {
 	union verbs_any *out = &peer->buffers->out;
-	struct ibv_sge sge = { .addr = (uintptr_t)out->bytes, .lkey = peer->mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)out->bytes, .lkey = peer->key };
 	struct ibv_send_wr wr = { .wr_id = ID_SEND,
 				  .sg_list = &sge,
 				  .num_sge = 1,

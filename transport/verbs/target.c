@@ -25,8 +25,9 @@ struct verbs_target {
 	const struct clock *clock;
 	const struct verbs_calls *calls;
 	struct transport_target *inner;
-	uint32_t forks;                                  /* fork_generation of its birth */
-	bool windows;                                    /* wished for */
+	uint32_t forks; /* fork_generation of its birth */
+	bool windows;   /* wished for */
+	const struct alloc_hooks *buffers;
 	struct listener *listener LOCK_GUARDED_BY(role); /* NULL until it listens */
 	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
 	int epoll LOCK_GUARDED_BY(role);                 /* -1 likewise */
@@ -189,6 +190,7 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 		.clock = target->clock,
 		.incarnation = target->tg.incarnation,
 		.windows = target->windows,
+		.buffers = target->buffers,
 	};
 	int ret = peers_open(&opts, &target->peers);
 
@@ -379,6 +381,7 @@ static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_
 	target->tg.incarnation = inner->incarnation;
 	target->clock = opts->clock;
 	target->windows = !opts->no_windows;
+	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
 	target->inner = inner;
 	target->epoll = -1;
 	return ret ? ret : verbs_calls_load(&target->calls);
