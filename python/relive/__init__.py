@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def build_info():
+def build_info() -> dict[str, object]:
     """What this build has: a dict of ``version``; ``remote``: shm: and relive:// stores, which need
     the headers of protobuf-c and OpenSSL; ``libpmem``: DAX devices are flushed by libpmem where it
     is installed, else everything by msync; ``programs``: paths of the command and the daemons.

@@ -30,7 +30,7 @@ def index(names):
     >>> index(("obs__image", "obs__pose__0", "action"))["obs"]
     {'image': 0, 'pose': {'0': 1}}
     """
-    result = {name: number for number, name in enumerate(names)}
+    result: dict = {name: number for number, name in enumerate(names)}
     for number, name in enumerate(names):
         parts = name.split(SEPARATOR)
         if len(parts) == 1 or "" in parts:

@@ -23,6 +23,10 @@ variable does. Arrays keep their memory in any case, also when the sampler is cl
 batch.obs)`` shares the memory.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from . import _nested
 
 
@@ -36,7 +40,7 @@ class BatchCopy:
         self.table_size = table_size
         self.n = len(arrays["key"])
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self._of_entry(self._index[name])
 
     def _of_entry(self, entry):
@@ -44,12 +48,12 @@ class BatchCopy:
             return {name: self._of_entry(inner) for name, inner in entry.items()}
         return self._arrays[self.names[entry]]
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._index:
             raise AttributeError("a batch has no %r; it has %s" % (name, ", ".join(self.names)))
         return self[name]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.n
 
     def __enter__(self):
@@ -58,10 +62,10 @@ class BatchCopy:
     def __exit__(self, *_):
         pass
 
-    def release(self):
+    def release(self) -> None:
         """As Batch's; a copy's memory is freed with its arrays."""
 
-    def copy(self):
+    def copy(self) -> BatchCopy:
         """Another copy."""
         return copy_of(self)
 

@@ -10,13 +10,13 @@ import errno as _errno
 class Error(Exception):
     """What every exception of Relive is. ``code``: a negative errno, 0 if there is none."""
 
-    code = 0
+    code: int = 0
 
-    def __init__(self, message="", code=0):
+    def __init__(self, message: str = "", code: int = 0) -> None:
         super().__init__(message)
         self.code = code
         if isinstance(self, OSError):
-            self.errno = -code or None
+            setattr(self, "errno", -code or None)
 
     def __str__(self):
         return str(self.args[0])

@@ -1,5 +1,7 @@
 """What ``store.info()`` and ``table.info()`` return."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from .signature import Column
@@ -39,7 +41,7 @@ class StoreInfo(_Info):
     clients: int
     rebuilds: int
     waiting: str
-    nodes: list
+    nodes: list[NodeInfo]
 
     @classmethod
     def _of_core(cls, values):
@@ -69,8 +71,8 @@ class TableInfo(_Info):
     """Sizes are in rows (one step, or one final observation) and bytes."""
 
     name: str
-    columns: list
-    views: list
+    columns: list[Column]
+    views: list[ViewInfo]
     shards: int
     capacity: int
     slots: int

@@ -1,6 +1,14 @@
 """Samplers: the learner's path."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from . import _core, errors
+
+if TYPE_CHECKING:
+    from .table import Table
 
 _LAYOUTS = ("dense", "window")
 _WEIGHTS = ("batch", "raw")
@@ -44,17 +52,23 @@ class Sampler(_core.Sampler):
     stay readable.
     """
 
-    def __new__(cls, table, batch_size=256, *, view=0, n_step=None, gamma=0.99, beta=0.4,
-                layout="dense", weights="batch", prefetch=2, batches=None, timeout=None, rank=0,
-                world_size=1, seed=None, independent=False, short_batch=False, defer_updates=0,
-                pin_memory=False, allocator=None):
+    _table: Table  # whose store closes what is open
+
+    def __new__(cls, table: _core.Table, batch_size: int = 256, *, view: int = 0,
+                n_step: int | None = None, gamma: float = 0.99, beta: float = 0.4,
+                layout: str = "dense", weights: str = "batch", prefetch: int = 2,
+                batches: int | None = None, timeout: float | None = None, rank: int = 0,
+                world_size: int = 1, seed: int | None = None, independent: bool = False,
+                short_batch: bool = False, defer_updates: int = 0, pin_memory: bool = False,
+                allocator: Callable[[int], Any] | None = None) -> Sampler:
         if not beta >= 0:
             raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
         if batch_size < 1 or n_step == 0 or world_size < 1:
             raise errors.InvalidArgument("batch_size %r, n_step %r, world_size %r: want 1 or more"
                                          % (batch_size, n_step, world_size))
         if pin_memory:
-            from .torch import pinned_memory as allocator
+            from .torch import pinned_memory
+            allocator = pinned_memory
         return super().__new__(
             cls, table, view=view, batch_size=batch_size, n_step=n_step or 0,
             gamma=gamma or _TINY, beta=beta or -1.0, layout=_index(_LAYOUTS, "layout", layout),
@@ -64,13 +78,13 @@ class Sampler(_core.Sampler):
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
             allocator=allocator)
 
-    def __init__(self, table, batch_size=256, **options):
+    def __init__(self, table: _core.Table, batch_size: int = 256, **options: Any) -> None:
         self._options = dict(options, batch_size=batch_size)
 
-    def __enter__(self):
+    def __enter__(self) -> Sampler:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def __reduce__(self):

@@ -10,7 +10,10 @@ Column(name='action', shape=(), dtype='int64', role='plain')
 Column(name='reward', shape=(), dtype='float32', role='reward')
 """
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -41,9 +44,9 @@ class Column:
     """
 
     name: str
-    shape: tuple = ()
-    dtype: str = "float32"
-    role: str = None
+    shape: Any = ()
+    dtype: Any = "float32"
+    role: Any = None
 
     def __post_init__(self):
         set_ = object.__setattr__
@@ -57,7 +60,7 @@ class Column:
             raise errors.InvalidArgument("column %s: a batch has a value of that name" % self.name)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of one step."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
@@ -100,7 +103,7 @@ def _role_of(name):
     return {"obs": "obs", "reward": "reward", "next_obs": "next"}.get(first, "plain")
 
 
-def columns_of(spec):
+def columns_of(spec: Any) -> list[Column]:
     """The columns of a signature, as a list of :class:`Column`.
 
     ``spec``: a dict whose values are a dtype, ``(shape, dtype)``, a :class:`Column`, a gymnasium
@@ -160,7 +163,7 @@ def _of_space(name, space):
     return Column(name, space.shape, space.dtype)
 
 
-def of_env(env, reward="float32"):
+def of_env(env: Any, reward: Any = "float32") -> list[Column]:
     """The usual signature of a gymnasium environment or vector of them: obs, action, reward.
 
     ``env``: its single observation and action spaces are taken where it is a vector.

@@ -1,18 +1,24 @@
 """Stores: where experience lives."""
 
+from __future__ import annotations
+
 import atexit
 import threading
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
-from . import _core, errors, info
+from . import _core, errors
+from .info import StoreInfo
 from .signature import columns_of
 from .table import Table
-from .views import View
+from .views import RateLimiter, View
 
 _PAGES = ("auto", "small", "huge")
 
-_open_stores = weakref.WeakSet()
-_shared = weakref.WeakValueDictionary()  # opened by unpickling
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+# opened by unpickling
+_shared: weakref.WeakValueDictionary[Any, Store] = weakref.WeakValueDictionary()
 _shared_lock = threading.Lock()
 
 
@@ -23,8 +29,8 @@ class Store:
     store of ``shm:`` or ``relive://`` and its tables can be pickled: what arrives is opened there.
     """
 
-    def __init__(self, uri, *, pages="auto", pool_bytes=0, timeout=5.0, token=None,
-                 read_only=False):
+    def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
+                 token: str | None = None, read_only: bool = False) -> None:
         if pages not in _PAGES:
             raise errors.InvalidArgument("pages %r, want one of %s" % (pages, ", ".join(_PAGES)))
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
@@ -33,11 +39,13 @@ class Store:
         self._core = _core.Store(uri, pages=_PAGES.index(pages), pool_bytes=pool_bytes,
                                  timeout_ns=round(timeout * 1e9), token=token,
                                  read_only=read_only)
-        self._tables = weakref.WeakSet()
+        self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
         _open_stores.add(self)
 
-    def create_table(self, name, signature, capacity, *, shards=1, views=(), rate_limiter=None,
-                     max_writers=0, max_clients=0, block=0, row_crc=None):
+    def create_table(self, name: str, signature: Any, capacity: int, *, shards: int = 1,
+                     views: Sequence[View] = (), rate_limiter: RateLimiter | None = None,
+                     max_writers: int = 0, max_clients: int = 0, block: int = 0,
+                     row_crc: bool | None = None) -> Table:
         """Creates a table, or opens the one of that name if it was made of the same arguments.
 
         :param signature: what a step consists of: see :func:`relive.signature.columns_of`.
@@ -61,7 +69,7 @@ class Store:
             block, {None: 0, True: 1, False: 2}[row_crc])
         return self._add(core)
 
-    def table(self, name):
+    def table(self, name: str) -> Table:
         """Opens a table. Raises :class:`relive.NotFound`."""
         return self._add(_core.Table.open(self._core, name))
 
@@ -70,23 +78,23 @@ class Store:
         self._tables.add(table)
         return table
 
-    def drop_table(self, name):
+    def drop_table(self, name: str) -> None:
         """Removes a table for everybody; what is open on it raises TableDropped from now on."""
         self._core.drop(name)
 
-    def tables(self):
+    def tables(self) -> list[str]:
         """Names of the tables."""
         return sorted(self._core.tables())
 
-    def info(self):
+    def info(self) -> StoreInfo:
         """A :class:`relive.info.StoreInfo`."""
-        return info.StoreInfo._of_core(self._core.info())
+        return StoreInfo._of_core(self._core.info())
 
-    def persist(self):
+    def persist(self) -> None:
         """Makes what was appended before durable: ``embed:FILE``, and nodes on files."""
         self._core.persist()
 
-    def close(self, wait=True):
+    def close(self, wait: bool = True) -> None:
         """Closes the store, its tables, their writers (which wait, or not: ``Writer.close``) and
         samplers. Arrays of batches stay."""
         for table in list(self._tables):
@@ -94,10 +102,10 @@ class Store:
         self._core.close()
         _open_stores.discard(self)
 
-    def __enter__(self):
+    def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         self.close(wait=kind is None)
 
     def __repr__(self):
@@ -126,7 +134,7 @@ def _open_shared(uri, options):
         return store
 
 
-def open(uri="embed:", **options):
+def open(uri: str = "embed:", **options: Any) -> Store:
     """Opens a store.
 
     * ``"embed:"``: in this process, in memory; gone when closed.

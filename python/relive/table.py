@@ -1,35 +1,46 @@
 """Tables: where steps go in and batches come out."""
 
-import weakref
+from __future__ import annotations
 
-from . import info
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .info import TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
 from .writer import Writer, open_writer
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from . import _core
+    from .store import Store
+    from .torch import ReplayDataset
 
 
 class Table:
     """A table, from ``store.create_table`` or ``store.table``. Threads may share it."""
 
-    def __init__(self, store, core):
+    def __init__(self, store: Store, core: _core.Table) -> None:
         self.store = store
         self._core = core
-        self._handles = weakref.WeakSet()
-        self._samplers = {}  # of sample(): options -> Sampler
-        self._last = {}      # view -> the last of those
+        self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._samplers: dict[tuple[Any, ...], Sampler] = {}  # of sample(), by its options
+        self._last: dict[int, Sampler] = {}  # the last of those, by view
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self._core.name
 
     @property
-    def columns(self):
+    def columns(self) -> list[Column]:
         """The signature: a list of :class:`relive.Column`."""
         return [Column._of_core(column) for column in self._core.columns]
 
     # -------- actors --------
 
-    def writer(self, num_envs=None, *, autoreset=None, timeout=None):
+    def writer(self, num_envs: int | None = None, *, autoreset: Any = None,
+               timeout: float | None = None) -> Writer:
         """A :class:`relive.Writer`, for one thread at a time.
 
         :param num_envs: None = one environment, whose values have no batch dimension; E = a vector
@@ -50,24 +61,25 @@ class Table:
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
         writer = open_writer(self._core, num_envs, autoreset, timeout)
-        writer._table = self  # whose store closes what is open
+        writer._table = self
         self._handles.add(writer)
         return writer
 
     # -------- learners --------
 
-    def sampler(self, batch_size=256, **options):
+    def sampler(self, batch_size: int = 256, **options: Any) -> Sampler:
         """A :class:`relive.Sampler`: an iterator over batches that are sampled ahead.
 
         See :class:`relive.Sampler` for the options.
         """
         sampler = Sampler(self._core, batch_size, **options)
-        sampler._table = self  # whose store closes what is open
+        sampler._table = self
         self._handles.add(sampler)
         return sampler
 
-    def sample(self, n=256, beta=None, timeout=None, *, view=0, n_step=None, gamma=0.99,
-               layout="dense"):
+    def sample(self, n: int = 256, beta: float | None = None, timeout: float | None = None, *,
+               view: int = 0, n_step: int | None = None, gamma: float = 0.99,
+               layout: str = "dense") -> _core.Batch:
         """Draws a batch of ``n`` items: a :class:`relive.Batch`.
 
         :param beta: importance exponent, 0 (no weights) to 8; None = 0.4.
@@ -97,7 +109,9 @@ class Table:
         self._samplers[view, n_step, gamma, layout] = self._last[view] = sampler
         return sampler
 
-    def update_priorities(self, keys, td_error=None, priorities=None, *, view=0, strict=False):
+    def update_priorities(self, keys: ArrayLike, td_error: ArrayLike | None = None,
+                          priorities: ArrayLike | None = None, *, view: int = 0,
+                          strict: bool = False) -> _core.Updated:
         """Sets the priorities of items, after a learner has looked at them.
 
         :param keys: ``batch.key``, of this or an earlier batch; uint64 (or int64 of the same bits).
@@ -115,22 +129,22 @@ class Table:
             sampler = self._open_sampler(256, view)
         return sampler.update_priorities(keys, td_error, priorities, strict=strict)
 
-    def dataset(self, batch_size=256, **options):
+    def dataset(self, batch_size: int = 256, **options: Any) -> ReplayDataset:
         """A torch ``IterableDataset`` of dicts of tensors: see :mod:`relive.torch`."""
         from .torch import ReplayDataset
         return ReplayDataset(self, batch_size, **options)
 
     # -------- the rest --------
 
-    def info(self):
+    def info(self) -> TableInfo:
         """A :class:`relive.info.TableInfo`."""
-        return info.TableInfo._of_core(self._core.info())
+        return TableInfo._of_core(self._core.info())
 
-    def verify(self):
+    def verify(self) -> VerifyReport:
         """Checks every invariant: a :class:`relive.info.VerifyReport`. Reads the whole tree."""
-        return info.VerifyReport._of_core(self._core.verify())
+        return VerifyReport._of_core(self._core.verify())
 
-    def close(self, wait=True):
+    def close(self, wait: bool = True) -> None:
         """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers."""
         for handle in [*self._handles, *self._samplers.values()]:
             if isinstance(handle, Writer):
@@ -141,17 +155,17 @@ class Table:
         self._last.clear()
         self._core.close()
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Items of the first view that are live now."""
         return self._core.info()["views"][0]["items"]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
-    def __enter__(self):
+    def __enter__(self) -> Table:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         self.close(wait=kind is None)
 
     def __repr__(self):

@@ -1,5 +1,7 @@
 """Views: which items exist and how they are drawn; rate limiters."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from . import _core, errors
@@ -26,22 +28,23 @@ class RateLimiter:
     max_diff: float = 0.0
 
     @classmethod
-    def of_min_size(cls, min_size):
+    def of_min_size(cls, min_size: int) -> RateLimiter:
         """Never before ``min_size`` items, otherwise free."""
         return cls(*_core.limiter_min_size(min_size))
 
     @classmethod
-    def sample_to_insert(cls, samples_per_insert, min_size, error_buffer):
+    def sample_to_insert(cls, samples_per_insert: float, min_size: int,
+                         error_buffer: float) -> RateLimiter:
         """Keeps samples / inserts at a ratio, within ``error_buffer`` samples to either side."""
         return cls(*_core.limiter_sample_to_insert(samples_per_insert, min_size, error_buffer))
 
     @classmethod
-    def queue(cls, size):
+    def queue(cls, size: int) -> RateLimiter:
         """Every item once, at most ``size`` ahead: for views with max_times_sampled=1."""
         return cls(*_core.limiter_queue(size))
 
     @classmethod
-    def stack(cls, size):
+    def stack(cls, size: int) -> RateLimiter:
         """As queue, for the newest first."""
         return cls(*_core.limiter_stack(size))
 
@@ -68,7 +71,7 @@ class View:
     max_staleness: int = 0
     alpha: float = 0.6
     eps: float = 1e-6
-    rate_limiter: RateLimiter = None
+    rate_limiter: RateLimiter | None = None
 
     def __post_init__(self):
         if self.selector not in SELECTORS:

@@ -1,6 +1,13 @@
 """Writers: the actor's path."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from . import _core, _nested, errors
+
+if TYPE_CHECKING:
+    from .table import Table
 
 _MODES = ("next_step", "same_step", "disabled")
 
@@ -35,10 +42,12 @@ class Writer(_core.Writer):
     ``with`` does not wait. **stats()**: counters, a dict.
     """
 
-    def __enter__(self):
+    _table: Table  # whose store closes what is open
+
+    def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         self.close(wait=kind is None)
 
     def __reduce__(self):
@@ -48,14 +57,14 @@ class Writer(_core.Writer):
 class NestedWriter(Writer):
     """A writer whose observations come as dicts or tuples."""
 
-    def append(self, **values):
+    def append(self, **values: Any) -> None:
         super().append(**_nested.flatten(values))
 
-    def extend(self, **values):
-        super().extend(**_nested.flatten(values))
+    def extend(self, *, env: int = 0, **values: Any) -> None:
+        super().extend(env=env, **_nested.flatten(values))
 
-    def end_episode(self, **values):
-        super().end_episode(**_nested.flatten(values))
+    def end_episode(self, *, env: int = 0, **observation: Any) -> None:
+        super().end_episode(env=env, **_nested.flatten(observation))
 
 
 def _mode(autoreset, num_envs):

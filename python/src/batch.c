@@ -389,9 +389,24 @@ static PyObject *batch_table_size(PyObject *object, void *unused)
 	return PyLong_FromLongLong(((struct batch *)object)->table_size);
 }
 
+static const char batch_doc[] =
+	"What a sample gave: numpy arrays by name, as attributes and as items, made when they are asked\n"
+	"for, without a copy. See relive.batch for their shapes and dtypes.\n";
+
+static const char release_doc[] =
+	"release($self, /)\n"
+	"--\n"
+	"\n"
+	"Lets the batch go: its memory is used again when the arrays made of it are gone, too.\n";
+
+static const char copy_doc[] = "copy($self, /)\n"
+			       "--\n"
+			       "\n"
+			       "A relive.BatchCopy: the same arrays in memory of their own.\n";
+
 static PyMethodDef methods[] = {
-	{ "release", batch_release, METH_NOARGS, NULL },
-	{ "copy", batch_copy, METH_NOARGS, NULL },
+	{ "release", batch_release, METH_NOARGS, release_doc },
+	{ "copy", batch_copy, METH_NOARGS, copy_doc },
 	{ "__enter__", batch_enter, METH_NOARGS, NULL },
 	{ "__exit__", batch_exit, METH_VARARGS, NULL },
 	{ "__reduce__", batch_reduce, METH_NOARGS, NULL },
@@ -399,13 +414,14 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef members[] = {
-	{ "names", batch_names, NULL, NULL, NULL },
-	{ "n", batch_n, NULL, NULL, NULL },
-	{ "table_size", batch_table_size, NULL, NULL, NULL },
+	{ "names", batch_names, NULL, "names of the arrays, a tuple", NULL },
+	{ "n", batch_n, NULL, "items", NULL },
+	{ "table_size", batch_table_size, NULL, "live items of the view when drawn", NULL },
 	{ 0 },
 };
 
 static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)(uintptr_t)batch_doc },
 	{ Py_tp_dealloc, batch_dealloc },
 	{ Py_tp_getattro, batch_getattr },
 	{ Py_mp_subscript, batch_subscript },

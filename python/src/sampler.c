@@ -264,15 +264,31 @@ static double library_beta(double beta)
 	return beta == 0 ? -1 : beta;
 }
 
+static int read_count(PyObject *value, uint32_t *count_out)
+{
+	PyObject *index = PyNumber_Index(value);
+	long long count = index ? PyLong_AsLongLong(index) : -1;
+
+	Py_XDECREF(index);
+	if (!PyErr_Occurred() && count >= 0 && count <= UINT32_MAX) {
+		*count_out = (uint32_t)count;
+		return 0;
+	}
+	PyErr_Clear();
+	error_format(-EINVAL, "n %R: want a number of items", value);
+	return -1;
+}
+
 static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "n", "beta", "timeout", NULL };
 	struct sampler *s = (struct sampler *)object;
-	PyObject *beta_object = Py_None, *timeout = Py_None;
+	PyObject *n = Py_None, *beta_object = Py_None, *timeout = Py_None;
 	struct draw draw = { .n = s->batch_size, .beta = s->beta };
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|IOO", names, &draw.n, &beta_object,
-					 &timeout))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO", names, &n, &beta_object, &timeout))
+		return NULL;
+	if (n != Py_None && read_count(n, &draw.n))
 		return NULL;
 	if (beta_object != Py_None) {
 		draw.beta = PyFloat_AsDouble(beta_object);
@@ -523,14 +539,48 @@ static int sampler_set_beta(PyObject *object, PyObject *value, void *unused)
 	return ret ? -1 : 0;
 }
 
+static const char sample_doc[] =
+	"sample($self, /, n=None, beta=None, timeout=None)\n"
+	"--\n"
+	"\n"
+	"Draws a batch of n items (None = batch_size) now. beta: importance exponent of this call, 0 to\n"
+	"8; None = the sampler's. timeout: seconds to wait; None = for ever. Raises Timeout, Empty\n"
+	"(timeout 0), Busy (all batches are held), InvalidArgument, TableDropped, NodeDown, Forked,\n"
+	"Closed.\n";
+
+static const char update_doc[] =
+	"update_priorities($self, /, keys, td_error=None, priorities=None, *, strict=False)\n"
+	"--\n"
+	"\n"
+	"Sets the priorities of items: see Table.update_priorities. keys: (n,) uint64; td_error or\n"
+	"priorities: (n,) float32. Returns (updated, stale, clamped).\n";
+
+static const char flush_doc[] = "flush($self, /)\n"
+				"--\n"
+				"\n"
+				"Adds deferred priority changes to the upper levels now.\n";
+
+static const char close_doc[] =
+	"close($self, /)\n"
+	"--\n"
+	"\n"
+	"Closes; closed already is fine. Batches and their arrays stay readable.\n";
+
+static const char stats_doc[] =
+	"stats($self, /)\n"
+	"--\n"
+	"\n"
+	"Counters since it was opened, as a dict: calls, items, updates, stale_updates, redraws,\n"
+	"limiter_waits, limiter_wait_ns, ...\n";
+
 static PyMethodDef methods[] = {
 	{ "sample", (PyCFunction)(void (*)(void))sampler_sample, METH_VARARGS | METH_KEYWORDS,
-	  NULL },
+	  sample_doc },
 	{ "update_priorities", (PyCFunction)(void (*)(void))sampler_update,
-	  METH_VARARGS | METH_KEYWORDS, NULL },
-	{ "flush", sampler_flush, METH_NOARGS, NULL },
-	{ "close", sampler_close, METH_NOARGS, NULL },
-	{ "stats", sampler_stats, METH_NOARGS, NULL },
+	  METH_VARARGS | METH_KEYWORDS, update_doc },
+	{ "flush", sampler_flush, METH_NOARGS, flush_doc },
+	{ "close", sampler_close, METH_NOARGS, close_doc },
+	{ "stats", sampler_stats, METH_NOARGS, stats_doc },
 	{ 0 },
 };
 

@@ -2,40 +2,18 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
-
-/* -------- our own memory -------- */
-
-static size_t round_up(size_t bytes, size_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
-/* Large buffers on huge pages, where the host gives them. */
-static int map_memory(struct slot *slot, size_t bytes)
-{
-	size_t mapped = round_up(bytes, HUGE_PAGE);
-	void *memory =
-		mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return -1;
-	madvise(memory, mapped, MADV_HUGEPAGE); /* a wish */
-	slot->memory = memory;
-	slot->bytes = mapped;
-	slot->mapped = true;
-	return 0;
-}
+/* -------- the library's memory: devices know it, and it lies on huge pages -------- */
 
 static int own_memory(struct slot *slot, size_t align, size_t bytes)
 {
-	if (bytes >= HUGE_PAGE)
-		return map_memory(slot, bytes);
-	slot->bytes = round_up(bytes, align);
-	slot->memory = aligned_alloc(align, slot->bytes);
-	return slot->memory ? 0 : -1;
+	void *memory;
+
+	if (rlv_buffer_alloc(align, bytes, &memory))
+		return -1;
+	slot->memory = memory;
+	slot->bytes = bytes;
+	return 0;
 }
 
 /* -------- Python's -------- */
@@ -66,10 +44,8 @@ static void slot_free(struct slot *slot)
 {
 	if (slot->view.obj)
 		PyBuffer_Release(&slot->view);
-	else if (slot->mapped)
-		munmap(slot->memory, slot->bytes);
 	else
-		free(slot->memory);
+		rlv_buffer_free(slot->memory, slot->bytes);
 	free(slot);
 }
 

@@ -22,13 +22,12 @@ struct slot {
 	const struct rlv_batch *batch; /* the library's; NULL = never filled */
 	uint8_t *memory;
 	size_t bytes;
-	bool mapped;    /* by us; else from the heap, or Python's */
-	Py_buffer view; /* Python's memory, if .obj */
+	Py_buffer view; /* Python's memory, if .obj; else the library's */
 };
 
 /*
- * Memory for a slot: from allocator(bytes), a callable that gives a writable buffer, or our own.
- * NULL with an exception.
+ * Memory for a slot: from allocator(bytes), a callable that gives a writable buffer, or the
+ * library's. NULL with an exception.
  */
 struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes);
 void slot_get(struct slot *slot);

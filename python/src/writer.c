@@ -501,14 +501,62 @@ static PyObject *writer_num_envs(PyObject *object, void *unused)
 	return PyLong_FromUnsignedLong(((struct writer *)object)->n_envs);
 }
 
+static const char append_doc[] =
+	"append($self, /, **values)\n"
+	"--\n"
+	"\n"
+	"One step of the environment, or one of each environment of a vector.\n"
+	"\n"
+	"Values by the names of the columns, of their shapes (with num_envs: after a dimension of\n"
+	"num_envs): arrays, numbers, lists, tensors on the host. Further:\n"
+	"  terminated, truncated   bool, or (num_envs,) bool\n"
+	"  final                   bool or (num_envs,): the row is only the observation after an\n"
+	"                          episode's last action\n"
+	"  final_<column>          of each observation column, as the column, used where an episode\n"
+	"                          ends in this step; entries of others may be None\n"
+	"  td_error                initial TD errors; |td_error| counts; float, or (num_envs,)\n"
+	"  policy_version          of the policy that acted, 0 to 2^32 - 1\n"
+	"Raises InvalidArgument (names the column; nothing went in), Timeout (a vector's step did not go\n"
+	"in), Fenced, TableDropped, NodeDown, Forked, Closed, Busy (another thread is in a call).\n";
+
+static const char extend_doc[] =
+	"extend($self, /, *, env=0, **values)\n"
+	"--\n"
+	"\n"
+	"n consecutive steps of environment `env`: as append, but every value begins with a dimension\n"
+	"of n. On Timeout some of the steps may be in: see stats()[\"steps\"].\n";
+
+static const char end_episode_doc[] =
+	"end_episode($self, /, *, env=0, **observation)\n"
+	"--\n"
+	"\n"
+	"Ends the episode of environment `env`: items that wait for later steps are completed. With the\n"
+	"observation columns, those are the observation after the last action.\n";
+
+static const char close_doc[] =
+	"close($self, /, wait=True)\n"
+	"--\n"
+	"\n"
+	"Completes the pending items of all environments and closes; closed already is fine. Without\n"
+	"wait, items that the rate limiter does not admit now are dropped. Raises Timeout: closed all\n"
+	"the same.\n";
+
+static const char stats_doc[] =
+	"stats($self, /)\n"
+	"--\n"
+	"\n"
+	"Counters since it was opened, as a dict: calls, steps, items, blocks_claimed, limiter_waits,\n"
+	"limiter_wait_ns, ...\n";
+
 #define FUNCTION(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef methods[] = {
-	{ "append", FUNCTION(writer_append), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "extend", FUNCTION(writer_extend), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "end_episode", FUNCTION(writer_end_episode), METH_FASTCALL | METH_KEYWORDS, NULL },
-	{ "close", FUNCTION(writer_close), METH_VARARGS | METH_KEYWORDS, NULL },
-	{ "stats", writer_stats, METH_NOARGS, NULL },
+	{ "append", FUNCTION(writer_append), METH_FASTCALL | METH_KEYWORDS, append_doc },
+	{ "extend", FUNCTION(writer_extend), METH_FASTCALL | METH_KEYWORDS, extend_doc },
+	{ "end_episode", FUNCTION(writer_end_episode), METH_FASTCALL | METH_KEYWORDS,
+	  end_episode_doc },
+	{ "close", FUNCTION(writer_close), METH_VARARGS | METH_KEYWORDS, close_doc },
+	{ "stats", writer_stats, METH_NOARGS, stats_doc },
 	{ 0 },
 };
 
