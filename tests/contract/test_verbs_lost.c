@@ -254,8 +254,8 @@ static void open__where_nobody_listens(void **state)
 	struct transport *tr = NULL;
 	char uri[TRANSPORT_URI_BYTES];
 
-	strcpy(uri, node->place.uri);
-	strcpy(strrchr(uri, ':'), ":1");
+	(void)snprintf(uri, sizeof(uri), "%.*s:1",
+		       (int)(strrchr(node->place.uri, ':') - node->place.uri), node->place.uri);
 	assert_error(transport_open(uri, &opts, &tr), -ECONNREFUSED);
 	assert_null(tr);
 }

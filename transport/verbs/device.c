@@ -118,7 +118,7 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 		goto err_free;
 	device->pd = calls->alloc_pd(context);
 	if (!device->pd) {
-		ret = error_set(-errno, "device %s: ibv_alloc_pd: %s", device->name,
+		ret = error_set(-ENOMEM, "device %s: ibv_alloc_pd: %s", device->name,
 				strerror(errno));
 		goto err_free;
 	}
@@ -228,15 +228,17 @@ int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes, 
 			  mr_out);
 }
 
-int verbs_device_register_dmabuf(struct verbs_device *device, int fd, uint64_t off, size_t bytes,
+int verbs_device_register_dmabuf(struct verbs_device *device, const struct verbs_dmabuf *memory,
 				 int access, struct ibv_mr **mr_out)
 {
+	struct ibv_mr *mr;
+
 	if (!device->calls->reg_dmabuf_mr)
 		return error_set(-ENOTSUP, "device %s: this rdma-core registers no dma-buf",
 				 device->name);
-	return registered(device,
-			  device->calls->reg_dmabuf_mr(device->pd, off, bytes, 0, fd, access),
-			  bytes, mr_out);
+	mr = device->calls->reg_dmabuf_mr(device->pd, memory->off, memory->bytes, 0, memory->fd,
+					  access);
+	return registered(device, mr, memory->bytes, mr_out);
 }
 
 void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr)

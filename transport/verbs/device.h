@@ -26,10 +26,10 @@ struct verbs_caps {
 	uint32_t reads;        /* READs and atomics in flight from one queue pair */
 	uint32_t served_reads; /* and towards one */
 	uint32_t wrs;          /* work requests in a send queue */
-	uint32_t completions; /* in a completion queue */
-	uint32_t windows;     /* memory windows; 0 = none */
-	bool bound_windows;   /* of type 2: bound to one queue pair, by work requests */
-	bool parent_domains;  /* objects of one thread need no locks in the provider */
+	uint32_t completions;  /* in a completion queue */
+	uint32_t windows;      /* memory windows; 0 = none */
+	bool bound_windows;    /* of type 2: bound to one queue pair, by work requests */
+	bool parent_domains;   /* objects of one thread need no locks in the provider */
 };
 
 struct verbs_device {
@@ -61,9 +61,18 @@ void verbs_device_put(struct verbs_device **device);
 /* access: IBV_ACCESS_*. -ENOMEM with the kernel's word (RLIMIT_MEMLOCK). Thread: any. */
 RLV_MUST_CHECK int verbs_device_register(struct verbs_device *device, void *ptr, size_t bytes,
 					 int access, struct ibv_mr **mr_out);
-/* Memory of another device, by its dma-buf. -ENOTSUP: this rdma-core or driver has no such call. */
-RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device, int fd, uint64_t off,
-						size_t bytes, int access, struct ibv_mr **mr_out);
+
+/* Memory of another device. */
+struct verbs_dmabuf {
+	int fd;
+	uint64_t off;
+	size_t bytes;
+};
+
+/* The same for it; addresses in it are offsets. -ENOTSUP: this rdma-core has no such call. */
+RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device,
+						const struct verbs_dmabuf *memory, int access,
+						struct ibv_mr **mr_out);
 /* NULL is a no-op. */
 void verbs_device_deregister(struct verbs_device *device, struct ibv_mr *mr);
 

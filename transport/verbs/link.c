@@ -41,7 +41,7 @@ static int wait_readable(struct link *link, uint64_t deadline)
 		return error_set(-ETIMEDOUT, "connect: the target did not answer in time");
 	n = poll(&ready, 1, deadline_left_ms(link->clock, deadline));
 	if (n < 0 && errno != EINTR)
-		return error_set(-errno, "poll: %s", strerror(errno));
+		return error_set(-EIO, "poll: %s", strerror(errno));
 	return 0;
 }
 
@@ -55,7 +55,8 @@ static int rejected(const struct rdma_cm_event *event)
 		return error_set(-ECONNREFUSED,
 				 "connect: rejected, reason %d: nobody listens there",
 				 event->status);
-	return error_set(message.refusal.status, "target: %s", message.refusal.text);
+	return error_set(message.refusal.status < 0 ? message.refusal.status : -EPROTO,
+			 "target: %s", message.refusal.text);
 }
 
 static int event_error(const struct link *link, const struct rdma_cm_event *event)
@@ -79,35 +80,34 @@ static int event_error(const struct link *link, const struct rdma_cm_event *even
 	}
 }
 
-/* The next event must be of that type. The caller acknowledges it. */
-static int wait_event(struct link *link, enum rdma_cm_event_type type, uint64_t deadline,
-		      struct rdma_cm_event **event_out)
+/* The next event, which must be of that type and is the caller's to acknowledge; NULL: *ret_out. */
+static struct rdma_cm_event *wait_event(struct link *link, enum rdma_cm_event_type type,
+					uint64_t deadline, int *ret_out)
 {
 	struct rdma_cm_event *event;
-	int ret;
 
+	*ret_out = 0;
 	while (link->calls->cm_get_event(link->channel, &event)) {
 		if (errno != EAGAIN && errno != EINTR)
-			return error_set(-errno, "rdma_get_cm_event: %s", strerror(errno));
-		ret = wait_readable(link, deadline);
-		if (ret)
-			return ret;
+			*ret_out = error_set(-EIO, "rdma_get_cm_event: %s", strerror(errno));
+		else
+			*ret_out = wait_readable(link, deadline);
+		if (*ret_out)
+			return NULL;
 	}
-	if (event->event == type) {
-		*event_out = event;
-		return 0;
-	}
-	ret = event_error(link, event);
+	if (event->event == type)
+		return event;
+	*ret_out = event_error(link, event);
 	(void)link->calls->cm_ack_event(event);
-	return ret;
+	return NULL;
 }
 
 static int wait_step(struct link *link, enum rdma_cm_event_type type, uint64_t deadline)
 {
-	struct rdma_cm_event *event;
-	int ret = wait_event(link, type, deadline, &event);
+	int ret;
+	struct rdma_cm_event *event = wait_event(link, type, deadline, &ret);
 
-	if (ret == 0)
+	if (event)
 		(void)link->calls->cm_ack_event(event);
 	return ret;
 }
@@ -295,8 +295,8 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 	message_seal(&hello, VERBS_HELLO);
 	if (link->calls->cm_connect(link->ids[i], &param))
 		return error_set(-errno, "rdma_connect: %s", strerror(errno));
-	ret = wait_event(link, RDMA_CM_EVENT_ESTABLISHED, deadline, &event);
-	if (ret)
+	event = wait_event(link, RDMA_CM_EVENT_ESTABLISHED, deadline, &ret);
+	if (!event)
 		return ret;
 	ret = take_welcome(link, i, event);
 	(void)link->calls->cm_ack_event(event);
