@@ -1,23 +1,24 @@
-"""Where the `relive` command and the daemons are: in the wheel, in a build folder, or on PATH."""
+"""Where the `relive` command and the daemons are: in the wheel, or on PATH."""
+
+from __future__ import annotations
 
 import os
-import shutil
 
 NAMES = ("relive", "relive-memnode", "relive-metad")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def find(name):
+def find(name: str) -> str | None:
     """The path of a program, or None."""
-    own = os.path.join(_HERE, "bin", name)
-    if os.access(own, os.X_OK):
-        return own
-    found = shutil.which(name)
-    return None if found and _is_front(found) else found
+    for folder in (os.path.join(_HERE, "bin"), *os.get_exec_path()):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_script(path):
+            return path
+    return None
 
 
-def _is_front(path):
-    """Is it the script of this very package, which would look for the command again?"""
+def _is_script(path: str) -> bool:
+    """The package's own script `relive`, which would look for the command again."""
     with open(path, "rb") as file:
         return file.read(2) == b"#!"
