@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define SALT 7u
+#define WAIT_NS ((int64_t)10 * 1000000000)
 #define BATCH 256u
 #define DRAWS 60u /* batches that show every item, all but surely */
 
@@ -55,7 +56,7 @@ int kept_reprioritise(struct rlv_table *table)
 	for (uint32_t i = 0; ret == 0 && i < DRAWS; i++) {
 		const struct rlv_batch *batch;
 
-		ret = rlv_sampler_sample(sampler, BATCH, 0, &batch);
+		ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
 		for (uint32_t k = 0; ret == 0 && k < batch->n; k++)
 			priority[k] = crash_priority(crash_step_of(crash_ids(batch)[k]), SALT);
 		if (ret == 0)
@@ -105,7 +106,7 @@ int kept_look(struct rlv_table *table, struct kept *kept_out)
 	for (uint32_t i = 0; ret == 0 && i < DRAWS; i++) {
 		const struct rlv_batch *batch;
 
-		ret = rlv_sampler_sample(sampler, BATCH, 0, &batch);
+		ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
 		if (ret == 0) {
 			look_at(batch, kept_out);
 			rlv_batch_release(sampler, batch);
