@@ -37,7 +37,9 @@ static void expect_lost(struct fake_pair *pair)
 	assert_int_equal(transport_store(pair->region, 64, &word, 8), -ECONNRESET);
 	assert_int_equal(transport_faa(pair->tr, &op, 1), -ECONNRESET);
 	assert_int_equal(op.status, ATOMIC_UNKNOWN);
+	wr.atomic.status = ATOMIC_DONE;
 	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), -ECONNRESET);
+	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
 	assert_int_equal(transport_order(pair->tr), -ECONNRESET);
 	assert_non_null(strstr(error_last(), "lost"));
 	assert_int_equal(fake_verbs.n_sent, asked);

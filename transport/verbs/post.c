@@ -225,8 +225,6 @@ static int list(struct post *post, struct op op)
 {
 	int ret = 0;
 
-	if (op.atomic)
-		op.atomic->status = ATOMIC_UNKNOWN;
 	while (ret == 0 && op.len) {
 		uint64_t len = op.len;
 
@@ -413,6 +411,9 @@ int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *
 	uint64_t requests = requests_of(wrs, n);
 	int ret = 0;
 
+	for (size_t i = 0; i < n; i++)
+		if (wrs[i].verb == VERB_CAS || wrs[i].verb == VERB_FAA)
+			wrs[i].atomic.status = ATOMIC_UNKNOWN;
 	if (!has_room(post, requests))
 		ret = work_reap(&post->work);
 	if (ret < 0)
