@@ -95,10 +95,15 @@ static int run_atomic(struct wire *w, struct transport_atomic *op, bool cas)
 
 static int run_wr(struct wire *w, struct transport_wr *wr)
 {
+	int rc;
+
 	switch (wr->verb) {
 	case VERB_READ:
+		/* On a wire it never passes a write before it, as a CPU's load might. */
+		rc = w->inner->ops->order(w->inner);
+		return rc ? rc : run_io(w, &wr->io, false);
 	case VERB_WRITE:
-		return run_io(w, &wr->io, wr->verb == VERB_WRITE);
+		return run_io(w, &wr->io, true);
 	case VERB_CAS:
 	case VERB_FAA:
 		return run_atomic(w, &wr->atomic, wr->verb == VERB_CAS);
