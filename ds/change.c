@@ -335,7 +335,9 @@ static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
 	int ret = ch->ret, left;
 
-	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && v < ch->acc->shard->desc.n_views;
+	/* In place sumtree_publish_ops has looked at them. */
+	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained &&
+			     v < ch->acc->shard->desc.n_views;
 	     v++)
 		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
 	if (ch->ret == 0 && ret == 0)

@@ -71,7 +71,7 @@ static int wait_posted(struct limiter *lim)
 
 static int post(struct limiter *lim, size_t n)
 {
-	int rc = transport_post(lim->region->tr, lim->wrs, n, &lim->ticket);
+	int rc = transport_post_wait(lim->region->tr, lim->wrs, n, &lim->ticket);
 
 	if (rc || lim->region->tr->caps & TRANSPORT_ASYNC)
 		return rc;
@@ -89,7 +89,8 @@ static struct transport_wr faa(const struct limiter *lim, uint64_t off, uint64_t
 	};
 }
 
-static struct transport_wr write_slot(struct limiter *lim)
+/* Behind counts that were given (fence), or ahead of what is taken. */
+static struct transport_wr write_slot(struct limiter *lim, bool fence)
 {
 	lim->stage.ins_admitted.raw = lim->mine.ins_admitted;
 	lim->stage.ins_committed.raw = lim->mine.ins_committed;
@@ -97,6 +98,7 @@ static struct transport_wr write_slot(struct limiter *lim)
 	lim->stage.smp_committed.raw = lim->mine.smp_committed;
 	return (struct transport_wr){
 		.verb = VERB_WRITE,
+		.fence = fence,
 		.io = { .region = lim->region,
 			.off = lim->slot_off,
 			.src = &lim->stage,
@@ -111,30 +113,37 @@ static uint64_t word(const void *words, size_t member)
 	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
 }
 
+#define WORDS_BYTES ((uint32_t)offsetof(struct view_words, max_priority))
+
+static void take_words(const void *at, struct limiter_words *out)
+{
+	out->ins_admitted = word(at, offsetof(struct view_words, ins_admitted));
+	out->ins_committed = word(at, offsetof(struct view_words, ins_committed));
+	out->smp_admitted = word(at, offsetof(struct view_words, smp_admitted));
+	out->smp_committed = word(at, offsetof(struct view_words, smp_committed));
+}
+
 /* L4 pairs with L3: the counts of commits, then the leaves that the caller looks at. */
 int limiter_read(struct limiter *lim, struct limiter_words *out)
 {
-	const uint32_t len = offsetof(struct view_words, max_priority);
 	const void *at = lim->region->base;
-	uint64_t copy[offsetof(struct view_words, max_priority) / sizeof(uint64_t)];
+	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
 
 	if (at) {
 		at = lim->region->base + lim->words_off;
-		transport_account(lim->region->tr, 1, 1, len);
+		transport_account(lim->region->tr, 1, 1, WORDS_BYTES);
 	} else {
-		struct transport_io io = {
-			.region = lim->region, .off = lim->words_off, .dst = copy, .len = len
-		};
+		struct transport_io io = { .region = lim->region,
+					   .off = lim->words_off,
+					   .dst = copy,
+					   .len = WORDS_BYTES };
 		int rc = transport_read(lim->region->tr, &io, 1);
 
 		if (rc)
 			return rc;
 		at = copy;
 	}
-	out->ins_admitted = word(at, offsetof(struct view_words, ins_admitted));
-	out->ins_committed = word(at, offsetof(struct view_words, ins_committed));
-	out->smp_admitted = word(at, offsetof(struct view_words, smp_admitted));
-	out->smp_committed = word(at, offsetof(struct view_words, smp_committed));
+	take_words(at, out);
 	return 0;
 }
 
@@ -186,45 +195,82 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 
 /* -------- admission -------- */
 
+static void announce_in_place(struct limiter *lim, const struct side *side)
+{
+	struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
+
+	rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
+								   : &slot->smp_admitted,
+			 *side->admitted);
+}
+
 /*
+ * The slot's count, with n more, and the view's words as they are then.
  * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two
  * costs one reservation of slack.
  */
-static int announce(struct limiter *lim, const struct side *side, uint64_t n)
+static int announce(struct limiter *lim, const struct side *side, uint64_t n,
+		    struct limiter_words *now)
 {
+	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
+	struct transport_wr wrs[2];
+	struct transport_chain chain = { .tr = lim->region->tr, .wrs = wrs, .n = 2 };
 	int rc;
 
 	*side->admitted += n;
 	/* Where a NIC changes words, our own write of the slot may be under way. */
 	if (transport_changes_in_place(lim->region)) {
-		struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
+		announce_in_place(lim, side);
+		return limiter_read(lim, now);
+	}
+	rc = wait_posted(lim);
+	if (rc)
+		return rc;
+	wrs[0] = write_slot(lim, false);
+	wrs[1] = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = lim->region,
+			.off = lim->words_off,
+			.dst = copy,
+			.len = WORDS_BYTES },
+	};
+	rc = transport_run(&chain, 1);
+	if (!rc)
+		take_words(copy, now);
+	return rc;
+}
 
-		rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
-									   : &slot->smp_admitted,
-				 *side->admitted);
+/* n was not taken after all. */
+static int withdraw(struct limiter *lim, const struct side *side, uint64_t n)
+{
+	int rc;
+
+	*side->admitted -= n;
+	if (transport_changes_in_place(lim->region)) {
+		announce_in_place(lim, side);
 		return 0;
 	}
 	rc = wait_posted(lim);
 	if (rc)
 		return rc;
-	lim->wrs[0] = write_slot(lim);
+	lim->wrs[0] = write_slot(lim, true);
 	return post(lim, 1);
 }
 
 typedef bool (*law_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
 
 /* What a CAS finds is newer; the words of the other side only grow, so old ones are safe. */
-static int take(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n)
+static int take(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n,
+		struct limiter_words *now)
 {
 	bool inserts = side->admitted == &lim->mine.ins_admitted;
-	struct limiter_words now;
-	uint64_t *mine = inserts ? &now.ins_admitted : &now.smp_admitted;
-	int rc = limiter_read(lim, &now);
+	uint64_t *mine = inserts ? &now->ins_admitted : &now->smp_admitted;
+	int rc = 0;
 
 	while (!rc) {
 		uint64_t old;
 
-		if (!fits(lim, &now, n))
+		if (!fits(lim, now, n))
 			return -EAGAIN;
 		rc = transport_cas_word(lim->region, side->admitted_off, *mine, *mine + n, &old);
 		if (!rc && old == *mine)
@@ -237,13 +283,14 @@ static int take(struct limiter *lim, const struct side *side, law_fn fits, uint6
 
 static int admit(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n)
 {
-	int rc = announce(lim, side, n), undone;
+	struct limiter_words now;
+	int rc = announce(lim, side, n, &now), undone;
 
 	if (!rc)
-		rc = take(lim, side, fits, n);
+		rc = take(lim, side, fits, n, &now);
 	if (rc != -EAGAIN)
 		return rc; /* taken, or nobody knows: then the slot says so until the fence */
-	undone = announce(lim, side, -n);
+	undone = withdraw(lim, side, n);
 	return undone ? undone : rc;
 }
 
@@ -302,7 +349,7 @@ static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint
 	if (side->bounded && n) {
 		*side->committed += done;
 		*side->admitted -= n - done;
-		lim->wrs[count++] = write_slot(lim);
+		lim->wrs[count++] = write_slot(lim, true);
 	}
 	return count ? post(lim, count) : 0;
 }

@@ -107,16 +107,6 @@ int posted_next(struct posted *posted, struct wr_list **list_out)
 	return rc;
 }
 
-static int post_piece(struct transport *tr, struct transport_wr *wrs, uint32_t n, uint64_t *ticket)
-{
-	int rc = transport_post(tr, wrs, n, ticket);
-
-	if (rc != -EAGAIN)
-		return rc;
-	rc = transport_order(tr); /* when all is done that was posted there is room again */
-	return rc ? rc : transport_post(tr, wrs, n, ticket);
-}
-
 /* In pieces of what one post takes; the last one's ticket is the chain's. */
 static int post_list(struct posted *posted, const struct wr_list *list, uint64_t *ticket)
 {
@@ -125,7 +115,7 @@ static int post_list(struct posted *posted, const struct wr_list *list, uint64_t
 
 	for (uint32_t done = 0; rc == 0 && done < list->n; done += n) {
 		n = (uint32_t)min_u64(list->n - done, TRANSPORT_VECTOR);
-		rc = post_piece(posted->tr, list->wrs + done, n, ticket);
+		rc = transport_post_wait(posted->tr, list->wrs + done, n, ticket);
 	}
 	return rc;
 }

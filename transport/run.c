@@ -10,6 +10,17 @@
 
 #define PIECES 64
 
+int transport_post_wait(struct transport *tr, struct transport_wr *wrs, size_t n,
+			uint64_t *ticket_out)
+{
+	int ret = transport_post(tr, wrs, n, ticket_out);
+
+	if (ret != -EAGAIN)
+		return ret;
+	ret = transport_order(tr);
+	return ret ? ret : transport_post(tr, wrs, n, ticket_out);
+}
+
 struct piece {
 	struct transport_chain *chain;
 	uint64_t ticket;
@@ -43,7 +54,6 @@ static void wait_pieces(struct run *run)
 	run->counted = false;
 }
 
-/* One piece; when there is no room for it, after all that is under way. */
 static int post_piece(struct run *run, struct transport_chain *chain, size_t done, size_t n)
 {
 	uint64_t ticket;
@@ -51,13 +61,7 @@ static int post_piece(struct run *run, struct transport_chain *chain, size_t don
 
 	if (run->n == PIECES)
 		wait_pieces(run);
-	ret = transport_post(chain->tr, chain->wrs + done, n, &ticket);
-	if (ret == -EAGAIN) {
-		wait_pieces(run);
-		ret = transport_order(chain->tr); /* what others have posted */
-		if (ret == 0)
-			ret = transport_post(chain->tr, chain->wrs + done, n, &ticket);
-	}
+	ret = transport_post_wait(chain->tr, chain->wrs + done, n, &ticket);
 	if (ret)
 		return ret;
 	run->pieces[run->n++] = (struct piece){ chain, ticket };

@@ -256,6 +256,10 @@ RLV_MUST_CHECK int transport_write_across(struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_cas_across(struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa_across(struct transport_atomic *ops, size_t n);
 
+/* As transport_post, but it waits for all that is outstanding where there is no room. */
+RLV_MUST_CHECK int transport_post_wait(struct transport *tr, struct transport_wr *wrs, size_t n,
+				       uint64_t *ticket_out);
+
 /* A chain to run with others. In: tr, wrs, n, of any length. Out: ret. */
 struct transport_chain {
 	struct transport *tr;
