@@ -5,20 +5,38 @@ SEPARATOR = "__"
 
 
 def flatten(values, prefix=""):
-    """One dict of columns from nested dicts and tuples.
+    """One dict of columns from nested dicts and tuples; None is not given.
 
-    >>> flatten({"obs": {"image": 1, "pose": (2, 3)}, "action": 4})
+    >>> flatten({"obs": {"image": 1, "pose": (2, 3)}, "action": 4, "td_error": None})
     {'obs__image': 1, 'obs__pose__0': 2, 'obs__pose__1': 3, 'action': 4}
+    >>> flatten({"final_obs": [None, {"image": 5}]})
+    {'final_obs__image': [None, 5]}
     """
     flat = {}
     for name, value in values.items():
+        if value is None:
+            continue
         if isinstance(value, tuple) and prefix + str(name) not in _OPTIONS:
             value = dict(enumerate(value))
         if hasattr(value, "items"):
             flat.update(flatten(value, "%s%s%s" % (prefix, name, SEPARATOR)))
+        elif not prefix and name.startswith("final_") and _is_by_environment(value):
+            flat.update(_by_column(name, value))
         else:
             flat[prefix + str(name)] = value
     return flat
+
+
+def _is_by_environment(value):
+    """gymnasium's final observations of nested spaces: one for each environment, or None."""
+    return getattr(value, "dtype", None) == object or isinstance(value, list)
+
+
+def _by_column(name, observations):
+    """Lists of values, one for each environment, from a list of nested observations."""
+    flat = [{} if one is None else flatten({name: one}) for one in observations]
+    columns = dict.fromkeys(column for one in flat for column in one)
+    return {column: [one.get(column) for one in flat] for column in columns}
 
 
 _OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "env"}

@@ -179,3 +179,48 @@ def test_append__a_vector_of_gymnasium(make_table, mode):
         np.testing.assert_array_equal(
             batch.discount == 0,
             (np.abs(batch.next_obs[:, 2]) > 0.2095) | (np.abs(batch.next_obs[:, 0]) > 2.4))
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "DISABLED"])
+def test_append__nested_observations_of_gymnasium(make_table, mode):
+    gym = pytest.importorskip("gymnasium")
+    mode = gym.vector.AutoresetMode[mode]
+
+    class Nested(gym.Env):
+        """Truncated after five steps; `at` is where it is, over all episodes."""
+
+        observation_space = gym.spaces.Dict({
+            "image": gym.spaces.Box(0, 255, (2, 2), np.uint8),
+            "at": gym.spaces.Tuple([gym.spaces.Box(-1e9, 1e9, (), np.float32)])})
+        action_space = gym.spaces.Discrete(2)
+        at, left = 0, 0
+
+        def observe(self):
+            return {"image": np.full((2, 2), self.left, np.uint8), "at": (np.float32(self.at),)}
+
+        def reset(self, *, seed=None, options=None):
+            self.at, self.left = self.at + 100, 5
+            return self.observe(), {}
+
+        def step(self, action):
+            self.at, self.left = self.at + 1, self.left - 1
+            return self.observe(), 1.0, False, self.left == 0, {}
+
+    envs = gym.vector.SyncVectorEnv([Nested] * 3, autoreset_mode=mode)
+    table = make_table(relive.signature.of_env(envs), max_writers=3)
+    obs, _ = envs.reset()
+    with table.writer(3, autoreset=mode) as writer:
+        for _ in range(30):
+            action = envs.action_space.sample()
+            following, reward, terminated, truncated, infos = envs.step(action)
+            final = {"SAME_STEP": infos.get("final_obs"), "DISABLED": following}.get(mode.name)
+            writer.append(obs=obs, action=action, reward=reward, terminated=terminated,
+                          truncated=truncated, final_obs=final)
+            obs = following
+            if mode.name == "DISABLED" and truncated.any():
+                obs, _ = envs.reset(options={"reset_mask": truncated})
+    envs.close()
+    assert len(table) == (75 if mode.name == "NEXT_STEP" else 90)
+    batch = table.sample(256)
+    np.testing.assert_array_equal(batch.next_obs["at"]["0"], batch.obs["at"]["0"] + 1)
+    np.testing.assert_array_equal(batch.next_obs["image"], batch.obs["image"] - 1)
