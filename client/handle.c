@@ -173,7 +173,7 @@ static int reattach(struct handle *h)
 	h->slot.owner = 0;
 	if (old && meta->ops->slot_put(meta, h->desc, old))
 		log_debug("put slot %u back: %s", old, error_last());
-	ret = meta->ops->slot_get(meta, h->desc, &h->slot);
+	ret = meta->ops->slot_get(meta, h->desc, h->streams, &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is to be had: ");
@@ -212,6 +212,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->table = table;
 	h->desc = &table->place.desc;
 	h->view_mask = opts->view_mask;
+	h->streams = opts->streams;
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
@@ -220,7 +221,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 		return ret;
 	ret = node_set_check(&h->nodes);
 	if (ret == 0)
-		ret = meta->ops->slot_get(meta, h->desc, &h->slot);
+		ret = meta->ops->slot_get(meta, h->desc, h->streams, &h->slot);
 	if (ret)
 		goto err_close_nodes;
 	ret = open_accesses(h);

@@ -30,6 +30,7 @@ struct handle {
 	struct access **access; /* by shard; NULL where it is not open */
 	uint32_t n_access;
 	struct meta_slot slot; /* owner 0 = none */
+	uint32_t streams;      /* blocks that it may hold at once */
 	bool fenced;           /* the slot is not ours any more */
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
@@ -42,11 +43,12 @@ struct handle {
 
 struct handle_opts {
 	uint32_t view_mask; /* views whose leaves this handle changes */
+	uint32_t streams;   /* blocks that it may hold at once: of a writer */
 	struct tree_deltas_opts defer;
 	const struct handle_user *user;
 };
 
-/* h is where it will stay. -ENOSPC: every client slot is taken. */
+/* h is where it will stay. -ENOSPC: every client slot is taken, or streams (max_writers). */
 RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
 			       const struct handle_opts *opts);
 

@@ -72,8 +72,10 @@ struct meta_ops {
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 		       struct transport **tr_out);
 
-	/* A client slot for one handle, live in all shards that are up when this returns. */
-	int (*slot_get)(struct meta *meta, const struct table_desc *desc,
+	/* A client slot for one handle, live in all shards that are up when this returns. streams:
+	   blocks that it will hold at once. -ENOSPC: all slots are taken, or all streams
+	   (max_writers). */
+	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			struct meta_slot *slot_out);
 	/* The handle closed cleanly: its slot is free again. */
 	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner);

@@ -130,11 +130,13 @@ struct embed_table *embed_table_new(const struct table_desc *desc)
 		return NULL;
 	table->desc = *desc;
 	table->shards = mem_array(desc->n_shards, sizeof(struct shard *));
-	if (!table->shards) {
-		mem_free(table);
-		return NULL;
-	}
-	return table;
+	table->streams = mem_array(desc->max_clients, sizeof(uint32_t));
+	if (table->shards && table->streams)
+		return table;
+	mem_free(table->shards);
+	mem_free(table->streams);
+	mem_free(table);
+	return NULL;
 }
 
 void embed_table_free(struct embed_table *table)
@@ -151,6 +153,7 @@ void embed_table_free(struct embed_table *table)
 			transport_detach(&rows);
 	}
 	mem_free(table->shards);
+	mem_free(table->streams);
 	mem_free(table);
 }
 
@@ -359,13 +362,31 @@ static int embed_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *
 
 /* -------- slots -------- */
 
-static int slot_get_locked(struct embed *embed, const struct embed_table *table,
+/* Room in the ring is for so many blocks that are open at once. */
+static int check_streams(const struct embed_table *table, uint32_t streams)
+{
+	uint64_t in_use = 0;
+
+	for (uint32_t slot = 0; slot < table->desc.max_clients; slot++)
+		in_use += table->streams[slot];
+	if (streams == 0 || in_use + streams <= table->desc.max_writers)
+		return 0;
+	return error_set(-ENOSPC,
+			 "%u streams: table %s takes %u (max_writers), of which %llu are in use by "
+			 "all its writers",
+			 streams, table->desc.name, table->desc.max_writers,
+			 (unsigned long long)in_use);
+}
+
+static int slot_get_locked(struct embed *embed, const struct embed_table *table, uint32_t streams,
 			   uint32_t *owner_out)
 {
 	uint32_t slot;
 	uint32_t s;
-	int ret;
+	int ret = check_streams(table, streams);
 
+	if (ret)
+		return ret;
 	ret = slot_find_free(table->shards[0], &slot);
 	if (ret)
 		return ret;
@@ -374,6 +395,7 @@ static int slot_get_locked(struct embed *embed, const struct embed_table *table,
 		if (ret)
 			goto err_release;
 	}
+	table->streams[slot] = streams;
 	*owner_out = slot + 1;
 	return 0;
 
@@ -388,6 +410,7 @@ static int slot_put_locked(const struct embed_table *table, uint32_t owner)
 {
 	int first = 0;
 
+	table->streams[owner - 1] = 0;
 	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
 		int ret = slot_release(table->shards[s], owner - 1);
 
@@ -424,7 +447,7 @@ static int embed_refresh(struct meta *meta, const struct table_desc *desc, int64
 	return ret;
 }
 
-static int embed_slot_get(struct meta *meta, const struct table_desc *desc,
+static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			  struct meta_slot *slot_out)
 {
 	struct embed *embed = embed_of(meta);
@@ -433,7 +456,7 @@ static int embed_slot_get(struct meta *meta, const struct table_desc *desc,
 
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, desc);
-	ret = table ? slot_get_locked(embed, table, &slot_out->owner)
+	ret = table ? slot_get_locked(embed, table, streams, &slot_out->owner)
 		    : error_set(-ESTALE, "table %s was dropped", desc->name);
 	lock_release(&embed->lock, &embed_lock);
 	slot_out->lease = EMBED_CLIENT;

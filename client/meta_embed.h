@@ -12,6 +12,7 @@
 struct embed_table {
 	struct table_desc desc; /* shard 0's */
 	struct shard **shards;  /* over the store's own transport: slots, drop, persist */
+	uint32_t *streams;      /* of the handle that has the slot */
 };
 
 struct embed {

@@ -268,7 +268,7 @@ static void fill_slot(Relive__SlotRequest *request, const struct table_desc *des
 	request->table_uuid = (ProtobufCBinaryData){ sizeof(desc->uuid), (uint8_t *)desc->uuid };
 }
 
-static int remote_slot_get(struct meta *meta, const struct table_desc *desc,
+static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			   struct meta_slot *slot_out)
 {
 	Relive__SlotRequest request;
@@ -283,6 +283,7 @@ static int remote_slot_get(struct meta *meta, const struct table_desc *desc,
 	int ret;
 
 	fill_slot(&request, desc, 0);
+	request.streams = streams;
 	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
 	if (ret)
 		return ret;

@@ -184,6 +184,7 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	w->n_streams = opts->streams ? opts->streams : 1;
 	w->timeout_ns = opts->timeout_ns ? opts->timeout_ns : DEFAULT_TIMEOUT_NS;
 	how.view_mask = (1u << table->place.desc.n_views) - 1;
+	how.streams = w->n_streams;
 	ret = handle_open(&w->h, table, &how);
 	if (ret)
 		goto err_free;

@@ -159,13 +159,14 @@ static bool is_free(struct nodes_fixture *nx, uint32_t slot)
 	return true;
 }
 
-static int meta_slot_get(struct meta *meta, const struct table_desc *desc,
+static int meta_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			 struct meta_slot *slot_out)
 {
 	struct nodes_fixture *nx = of(meta);
 	struct process_id self;
 	uint32_t slot = 0;
 
+	(void)streams;
 	if (nx->server_away)
 		return error_set(-ECONNREFUSED, "the server is away");
 	expect_ok(process_self(&self));
