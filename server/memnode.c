@@ -19,6 +19,7 @@
 #include "wire/dial.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
 
@@ -27,7 +28,8 @@
 #include "server/version.h"
 
 #define DEFAULT_POOL_BYTES ((uint64_t)1 << 30)
-#define LOOK_NS (100 * CLOCK_NS_PER_MS) /* how soon a stop is noticed */
+#define LOOK_NS (100 * CLOCK_NS_PER_MS)  /* how soon a stop is noticed */
+#define SILENCE_NS (10 * CLOCK_NS_PER_S) /* of the server, or two leases: it is gone */
 #define RETRY_FIRST_MS 20
 #define RETRY_LAST_MS 1000
 #define REFUSED_NS (3 * CLOCK_NS_PER_S) /* how long a name may still be in use by our former self */
@@ -42,9 +44,10 @@ struct memnode {
 	bool serving;
 	int stop_agent;                            /* eventfd: readable = the agent ends */
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
-	uint64_t connections;                      /* to the server, so far */
-	uint64_t term;                             /* highest seen: a lower one is a zombie's */
-	bool registered;                           /* once at least */
+	uint64_t silence_ns;  /* of the server, after which it is dialled again */
+	uint64_t connections; /* to the server, so far */
+	uint64_t term;        /* highest seen: a lower one is a zombie's */
+	bool registered;      /* once at least */
 };
 
 static bool stopped(const struct memnode *node)
@@ -341,6 +344,7 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	if (!reply)
 		return -EPROTO;
 	ret = dial_status(reply->status);
+	node->silence_ns = max_u64(SILENCE_NS, 2 * min_u64(reply->lease_ns, INT64_MAX / 4));
 	relive__node_register_reply__free_unpacked(reply, NULL);
 	return ret;
 }
@@ -437,7 +441,8 @@ static int send_done(const struct memnode *node, struct memnode_jobs *jobs, stru
 	return ret;
 }
 
-static int serve_once(struct memnode *node, const struct memnode_service *svc, struct channel *ch)
+static int serve_once(struct memnode *node, const struct memnode_service *svc, struct channel *ch,
+		      uint64_t *heard)
 {
 	struct pollfd ready[] = {
 		{ .fd = ch->stream.fd, .events = POLLIN },
@@ -448,8 +453,10 @@ static int serve_once(struct memnode *node, const struct memnode_service *svc, s
 
 	if (poll(ready, 3, LOOK_NS / CLOCK_NS_PER_MS) <= 0)
 		return 0;
-	if (ready[0].revents)
+	if (ready[0].revents) {
 		ret = take_request(node, svc, ch);
+		*heard = clock_now_ns(clock_monotonic());
+	}
 	if (ret == 0 && ready[1].revents)
 		ret = send_done(node, node->lines[MEMNODE_WORK], ch);
 	if (ret == 0 && ready[2].revents)
@@ -469,11 +476,16 @@ static void serve(struct memnode *node, struct channel *ch)
 		.agent_cpu_ns = agent_cpu_ns,
 		.ctx = node,
 	};
+	uint64_t heard = clock_now_ns(clock_monotonic());
 	int ret = 0;
 
 	node->connections++;
-	while (!stopped(node) && ret == 0)
-		ret = serve_once(node, &svc, ch);
+	while (!stopped(node) && ret == 0) {
+		ret = serve_once(node, &svc, ch, &heard);
+		/* A host without power says no goodbye. */
+		if (ret == 0 && clock_now_ns(clock_monotonic()) - heard > node->silence_ns)
+			ret = error_set(-ETIMEDOUT, "the server is silent");
+	}
 	if (!stopped(node))
 		log_warn("control connection: %s", error_last());
 	channel_fini(ch);
