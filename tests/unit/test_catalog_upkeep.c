@@ -20,6 +20,7 @@
 #define POOL_BYTES ((uint64_t)48 << 20)
 #define PATIENCE_NS (10 * (uint64_t)CLOCK_NS_PER_S)
 #define RAMP_NS (4 * (uint64_t)CLOCK_NS_PER_S)
+#define WAIT_NS (10 * CLOCK_NS_PER_S)
 #define MAX_NODES 3
 
 struct fixture {
@@ -157,8 +158,21 @@ static void go_down(struct fixture *fx, uint32_t n)
 	assert_false(fx->node[n]->up);
 }
 
+/* Nodes answer in real time: what they owe comes before the clock moves. */
+static void hear(struct fixture *fx)
+{
+	for (struct node *node = fx->nodes.first; node; node = node->next)
+		while (node->up && node->asked) {
+			if (channel_wait(&node->channel,
+					 deadline_after(clock_monotonic(), WAIT_NS)))
+				fail_msg("node %s: %s", node->name, error_last());
+			node_read(node);
+		}
+}
+
 static void tick(struct fixture *fx, uint64_t ns)
 {
+	hear(fx);
 	fake_clock_advance(&fx->clock, ns);
 	fx->cat.next_tick = 0;
 	(void)catalog_tick(&fx->cat);
