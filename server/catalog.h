@@ -78,7 +78,7 @@ uint32_t catalog_count(const struct catalog *cat);
 struct catalog_wish {
 	struct table_desc desc; /* input: checked here */
 	bool auto_shards;       /* desc is planned as one shard; the number follows the nodes */
-	struct table_plan_opts opts;
+	struct table_plan_opts opts; /* remote is found out: is a node reached over a wire? */
 };
 
 /*

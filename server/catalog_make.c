@@ -249,7 +249,7 @@ static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, struct t
 	int ret = 0;
 
 	desc.n_shards = n_shards;
-	if (n_shards != wish->desc.n_shards)
+	if (n_shards != wish->desc.n_shards || wish->opts.remote)
 		ret = table_plan(&desc, &wish->opts);
 	if (ret == 0)
 		*out = desc;
@@ -271,19 +271,43 @@ static int plan_for_nodes(const struct catalog *cat, const struct catalog_wish *
 	return takers > 1 ? 0 : plan_for(wish, 1, out);
 }
 
-static bool is_same_wish(const struct catalog_table *table, const struct catalog_wish *wish)
+/* Do clients reach memory over a wire? Where they said how wide nodes are, that holds. */
+static bool plans_remote(const struct catalog *cat, const struct catalog_wish *wish)
 {
-	struct table_desc desc = wish->desc;
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	uint32_t n = wish->opts.fanout ? 0 : catalog_places(cat, NULL, places, nodes);
 
-	if (wish->auto_shards && table->auto_shards && plan_for(wish, table->desc.n_shards, &desc))
+	for (uint32_t i = 0; i < n; i++)
+		if (strncmp(nodes[i]->uri, "verbs:", strlen("verbs:")) == 0)
+			return true;
+	return false;
+}
+
+static bool is_planned_so(const struct catalog_table *table, const struct catalog_wish *wish)
+{
+	bool follows = wish->auto_shards && table->auto_shards;
+	struct table_desc desc;
+
+	if (plan_for(wish, follows ? table->desc.n_shards : wish->desc.n_shards, &desc))
 		return false;
 	return table_desc_same(&table->desc, &desc);
+}
+
+/* Nodes may have come and gone since it was made. */
+static bool is_same_wish(const struct catalog_table *table, const struct catalog_wish *wish)
+{
+	struct catalog_wish other = *wish;
+
+	other.opts.remote = !wish->opts.fanout;
+	return is_planned_so(table, wish) || is_planned_so(table, &other);
 }
 
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_table **table_out)
 {
-	struct table_desc desc = wish->desc;
+	struct catalog_wish full = *wish;
+	struct table_desc desc;
 	struct catalog_table *table;
 	int ret = table_desc_check(&wish->desc);
 
@@ -291,8 +315,9 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		return ret;
 	table = catalog_find(cat, wish->desc.name);
 	if (!table) {
-		if (wish->auto_shards)
-			ret = plan_for_nodes(cat, wish, &desc);
+		full.opts.remote = plans_remote(cat, wish);
+		ret = wish->auto_shards ? plan_for_nodes(cat, &full, &desc)
+					: plan_for(&full, wish->desc.n_shards, &desc);
 		return ret ? ret : make_table(cat, &desc, wish->auto_shards, table_out);
 	}
 	if (!is_same_wish(table, wish))

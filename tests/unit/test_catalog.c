@@ -75,7 +75,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct table_desc plan(const char *name, uint32_t table_id)
+static struct table_desc plan_with(const char *name, uint32_t table_id,
+				   const struct table_plan_opts *opts)
 {
 	struct table_desc desc = {
 		.table_id = table_id,
@@ -88,21 +89,28 @@ static struct table_desc plan(const char *name, uint32_t table_id)
 		.columns = { { .name = "x", .dtype = DTYPE_F32, .bytes = 4 } },
 		.views = { { .stack = 1, .n_step = 1, .period = 1, .alpha = 0.6 } },
 	};
-	const struct table_plan_opts opts = { .block = 0 };
 
 	desc.views[0].limit = (struct limit_desc){ .min_size = 1,
 						   .spi = 1 << LIMIT_SPI_BITS,
 						   .min_diff = INT64_MIN,
 						   .max_diff = INT64_MAX };
 	snprintf(desc.name, sizeof(desc.name), "%s", name);
-	if (table_plan(&desc, &opts))
+	if (table_plan(&desc, opts))
 		fail_msg("%s", error_last());
 	return desc;
 }
 
-static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
+static struct table_desc plan(const char *name, uint32_t table_id)
 {
-	struct store_table table = { .state = state, .desc = plan(name, id) };
+	const struct table_plan_opts opts = { .block = 0 };
+
+	return plan_with(name, table_id, &opts);
+}
+
+static void put_planned(struct fixture *fx, const struct table_desc *desc, uint32_t state)
+{
+	struct store_table table = { .state = state, .desc = *desc };
+	uint32_t id = desc->table_id;
 	struct store_shard shard = {
 		.table_id = id,
 		.node = "a",
@@ -116,6 +124,13 @@ static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_
 	assert_int_equal(store_table_put(fx->store, &table), 0);
 	for (shard.shard = 0; shard.shard < 2; shard.shard++)
 		assert_int_equal(store_shard_put(fx->store, &shard), 0);
+}
+
+static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
+{
+	const struct table_desc desc = plan(name, id);
+
+	put_planned(fx, &desc, state);
 }
 
 static int create(struct fixture *fx, const struct table_desc *desc, struct catalog_table **out)
@@ -243,6 +258,22 @@ static void catalog_create__same_signature_finds_the_table(void **state)
 	assert_int_equal(table->desc.table_id, 9);
 }
 
+/* It was made when memory was reached over a wire; clients plan as they always do. */
+static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void **state)
+{
+	const struct table_plan_opts remote = { .remote = true };
+	const struct table_desc made = plan_with("t", 9, &remote), desc = plan("t", 0);
+	struct catalog_table *table = NULL;
+	struct fixture *fx = *state;
+
+	assert_int_not_equal(made.tree.fanout[0], desc.tree.fanout[0]);
+	put_planned(fx, &made, STORE_TABLE_LIVE);
+	unload(fx);
+	load(fx);
+	assert_int_equal(create(fx, &desc, &table), 0);
+	assert_int_equal(table->desc.tree.fanout[0], made.tree.fanout[0]);
+}
+
 static void catalog_create__another_signature_gives_eexist(void **state)
 {
 	struct catalog_table *table = NULL;
@@ -311,6 +342,7 @@ int main(void)
 		CASE(catalog_load__half_made_and_half_dropped_are_forgotten),
 		CASE(catalog_load__damaged_descriptor_gives_ebadmsg),
 		CASE(catalog_create__same_signature_finds_the_table),
+		CASE(catalog_create__same_signature_of_a_remote_plan_finds_the_table),
 		CASE(catalog_create__another_signature_gives_eexist),
 		CASE(catalog_grant__node_down_gives_ehostdown),
 		CASE(catalog_drop__forgets_also_when_the_node_is_down),
