@@ -64,7 +64,7 @@ static int open_accesses(struct handle *h)
 	int ret = make_room(h);
 
 	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
-		if (h->nodes.shards[s])
+		if (h->nodes.shards[s] && !h->access[s])
 			ret = open_access(h, s);
 	return ret;
 }
@@ -178,6 +178,8 @@ static int reattach(struct handle *h)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is to be had: ");
 	ret = open_accesses(h);
+	if (ret && node_set_drop(&h->nodes)) /* another node went: over the rest */
+		ret = open_accesses(h);
 	if (ret)
 		return ret;
 	h->fenced = false;

@@ -70,6 +70,7 @@ static int fill_place(struct nodes_fixture *nx, struct meta_table *out)
 		snprintf(shard->node, sizeof(shard->node), "n%u", s % nx->n_nodes);
 		shard->state = nx->states[s];
 		shard->weight = nx->weights[s];
+		shard->ramp_ns = nx->ramp_ns;
 		shard->incarnation = nx->nodes[s % nx->n_nodes].target->incarnation;
 		if (shard->state == RLV_SHARD_ACTIVE && !nx->nodes[s % nx->n_nodes].reachable)
 			shard->state = RLV_SHARD_DOWN;
@@ -275,8 +276,11 @@ void nodes_move_control(struct nodes_fixture *nx, uint32_t shard)
 
 void nodes_lose(struct nodes_fixture *nx, uint32_t node)
 {
-	for (uint32_t s = node; s < nx->n_shards; s += nx->n_nodes)
+	nodes_cut(nx, node, 1);
+	for (uint32_t s = node; s < nx->n_shards; s += nx->n_nodes) {
+		expect_ok(shard_set_state(nx->shards[s], REGION_ORPHANED));
 		nodes_set(nx, s, RLV_SHARD_LOST, 0);
+	}
 }
 
 void nodes_fence_all(struct nodes_fixture *nx)

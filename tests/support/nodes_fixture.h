@@ -36,6 +36,7 @@ struct nodes_fixture {
 	struct shard *shards[NODES_SHARDS]; /* the server's */
 	uint32_t states[NODES_SHARDS];
 	uint32_t weights[NODES_SHARDS];
+	uint64_t ramp_ns;
 	uint32_t control;
 	uint64_t layout;
 	uint64_t lease; /* of new slots */
@@ -59,7 +60,7 @@ void nodes_close(struct nodes_fixture *nx);
 void nodes_cut(struct nodes_fixture *nx, uint32_t node, uint64_t n);
 /* It can be connected to again; its memory is as it was. */
 void nodes_return(struct nodes_fixture *nx, uint32_t node);
-/* It was cut, and the server gives its shards up. */
+/* It is cut, and the server gives its shards up: what is mapped of them says so. */
 void nodes_lose(struct nodes_fixture *nx, uint32_t node);
 
 /* The server names another control shard, and carries the counts over. */
