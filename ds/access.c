@@ -141,6 +141,14 @@ static int judge_posted(struct access *acc)
 	return 0;
 }
 
+/* An error of a chain: the promise may not have been withdrawn at its end, so it is once more. */
+static int note_lost(struct access *acc, int rc)
+{
+	if (rc)
+		acc->epoch.standing = true;
+	return rc;
+}
+
 /* Additions of the call go to the next chain from now on. */
 static int open_sink(struct access *acc)
 {
@@ -150,7 +158,7 @@ static int open_sink(struct access *acc)
 	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
 		if (acc->deltas[v])
 			acc->deltas[v]->sink = sink;
-	return rc;
+	return note_lost(acc, rc);
 }
 
 static int enter_chained(struct access *acc)
@@ -200,7 +208,7 @@ static int leave_chained(struct access *acc, bool force)
 	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
 		*wr_list_add(list, NOTE_NONE) = withdraw;
 	if (!sent)
-		sent = posted_send(&acc->posted);
+		sent = note_lost(acc, posted_send(&acc->posted));
 	return rc ? rc : sent;
 }
 
@@ -210,7 +218,7 @@ static int flush_chained(struct access *acc)
 	bool lost;
 
 	rc = rc ? rc : err;
-	err = posted_wait(&acc->posted);
+	err = note_lost(acc, posted_wait(&acc->posted));
 	rc = rc ? rc : err;
 	lost = acc->posted.lost;
 	err = judge_posted(acc);

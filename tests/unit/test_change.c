@@ -474,6 +474,40 @@ static void change_update__one_lost_node_spoils_no_other(void **state)
 	fault_set(sides[0].fault, NULL);
 }
 
+/* Whatever operation fails: what may be wrong then is known to be. */
+static void change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty(void **state)
+{
+	struct side *s = &sides[0];
+	uint32_t failed = 0;
+	int ret = -1;
+
+	(void)state;
+	publish_all(s, 100);
+	assert_int_equal(access_flush(&s->acc), 0);
+	for (uint64_t n = 1; ret; n++) {
+		const struct fault_plan plan = { .fail_at = n, .fail_code = -ETIMEDOUT };
+		uint64_t before = dirty(s);
+		struct shard_change change = items(s, 20, 100 + n);
+		int flushed;
+
+		change.n_rows = 0;
+		fault_set(s->fault, &plan);
+		ret = change_update(&change, 1);
+		flushed = access_flush(&s->acc);
+		fault_set(s->fault, NULL);
+		assert_true(ret == 0 || ret == -ETIMEDOUT);
+		assert_true(flushed == 0 || flushed == -ETIMEDOUT || flushed == -EIO);
+		ret = ret ? ret : flushed;
+		failed += ret != 0;
+		flushed = access_flush(&s->acc); /* marks what it could not mark before */
+		assert_true(flushed == 0 || flushed == -EIO);
+		if (dirty(s) != before)
+			pass(s);
+		assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
+	}
+	assert_true(failed > 80);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -493,6 +527,7 @@ int main(void)
 		TEST(change__after_rebuilds_finds_its_epoch_by_the_tags),
 		TEST(change__a_dual_view_is_read_again),
 		TEST(change_update__one_lost_node_spoils_no_other),
+		TEST(change__any_failed_operation_leaves_sums_exact_or_the_shard_dirty),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
