@@ -242,82 +242,80 @@ static int make_table(struct catalog *cat, const struct table_desc *planned, boo
 	return 0;
 }
 
-/* The wish, planned for so many shards. */
-static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, struct table_desc *out)
+/* The wish, planned for so many shards, and for clients that reach them over a wire or not. */
+static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool remote,
+		    struct table_desc *out)
 {
+	struct table_plan_opts opts = wish->opts;
 	struct table_desc desc = wish->desc;
 	int ret = 0;
 
 	desc.n_shards = n_shards;
-	if (n_shards != wish->desc.n_shards || wish->opts.remote)
-		ret = table_plan(&desc, &wish->opts);
+	opts.remote = remote;
+	if (n_shards != wish->desc.n_shards || remote)
+		ret = table_plan(&desc, &opts);
 	if (ret == 0)
 		*out = desc;
 	return ret;
 }
 
 /* As many shards as there are nodes, or fewer where the capacity is too small for that. */
-static int plan_for_nodes(const struct catalog *cat, const struct catalog_wish *wish,
+static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool remote,
 			  struct table_desc *out)
+{
+	uint32_t n_shards = wish->auto_shards && takers > 1 ? takers : wish->desc.n_shards;
+
+	while (n_shards > wish->desc.n_shards && plan_for(wish, n_shards, remote, out))
+		n_shards--;
+	return n_shards > wish->desc.n_shards ? 0 : plan_for(wish, n_shards, remote, out);
+}
+
+/* The descriptor of a new table. Wide nodes are for wires; where they do not fit they are not. */
+static int plan_new(const struct catalog *cat, const struct catalog_wish *wish,
+		    struct table_desc *out)
 {
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX];
 	uint32_t n = catalog_places(cat, NULL, places, nodes), takers = 0;
+	bool remote = false;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		takers += places[i].takes;
-	while (takers > 1 && plan_for(wish, takers, out))
-		takers--;
-	return takers > 1 ? 0 : plan_for(wish, 1, out);
+		remote |= strncmp(nodes[i]->uri, "verbs:", strlen("verbs:")) == 0;
+	}
+	if (remote && !wish->opts.fanout && plan_for_nodes(wish, takers, true, out) == 0)
+		return 0;
+	return plan_for_nodes(wish, takers, false, out);
 }
 
-/* Do clients reach memory over a wire? Where they said how wide nodes are, that holds. */
-static bool plans_remote(const struct catalog *cat, const struct catalog_wish *wish)
-{
-	struct placement_node places[NODES_MAX];
-	struct node *nodes[NODES_MAX];
-	uint32_t n = wish->opts.fanout ? 0 : catalog_places(cat, NULL, places, nodes);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (strncmp(nodes[i]->uri, "verbs:", strlen("verbs:")) == 0)
-			return true;
-	return false;
-}
-
-static bool is_planned_so(const struct catalog_table *table, const struct catalog_wish *wish)
-{
-	bool follows = wish->auto_shards && table->auto_shards;
-	struct table_desc desc;
-
-	if (plan_for(wish, follows ? table->desc.n_shards : wish->desc.n_shards, &desc))
-		return false;
-	return table_desc_same(&table->desc, &desc);
-}
-
-/* Nodes may have come and gone since it was made. */
+/* As it was planned, one way or the other. */
 static bool is_same_wish(const struct catalog_table *table, const struct catalog_wish *wish)
 {
-	struct catalog_wish other = *wish;
+	bool follows = wish->auto_shards && table->auto_shards;
+	uint32_t n_shards = follows ? table->desc.n_shards : wish->desc.n_shards;
 
-	other.opts.remote = !wish->opts.fanout;
-	return is_planned_so(table, wish) || is_planned_so(table, &other);
+	for (int remote = 0; remote < 2; remote++) {
+		struct table_desc desc;
+
+		if (plan_for(wish, n_shards, remote, &desc) == 0 &&
+		    table_desc_same(&table->desc, &desc))
+			return true;
+	}
+	return false;
 }
 
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_table **table_out)
 {
-	struct catalog_wish full = *wish;
-	struct table_desc desc;
 	struct catalog_table *table;
+	struct table_desc desc;
 	int ret = table_desc_check(&wish->desc);
 
 	if (ret)
 		return ret;
 	table = catalog_find(cat, wish->desc.name);
 	if (!table) {
-		full.opts.remote = plans_remote(cat, wish);
-		ret = wish->auto_shards ? plan_for_nodes(cat, &full, &desc)
-					: plan_for(&full, wish->desc.n_shards, &desc);
+		ret = plan_new(cat, wish, &desc);
 		return ret ? ret : make_table(cat, &desc, wish->auto_shards, table_out);
 	}
 	if (!is_same_wish(table, wish))

@@ -144,8 +144,8 @@ static int take_wish(const Relive__TableCreateRequest *request, uint16_t *fanout
 				 request->desc.len, sizeof(out->desc));
 	if (request->n_fanout >= MAX_FANOUT)
 		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
+	*out = (struct catalog_wish){ .auto_shards = request->auto_shards };
 	memcpy(&out->desc, request->desc.data, sizeof(out->desc));
-	out->auto_shards = request->auto_shards;
 	out->opts.block = request->block;
 	out->opts.fanout = request->n_fanout ? fanout : NULL;
 	for (size_t i = 0; i < request->n_fanout; i++)

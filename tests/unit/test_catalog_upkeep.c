@@ -305,6 +305,45 @@ static void catalog_create__auto_takes_fewer_where_the_capacity_is_small(void **
 	assert_in_range(fx->table->n_shards, 1, 2);
 }
 
+/* As its address says; our own attachments are there already. */
+static void reach_by_rdma(struct fixture *fx, uint32_t n)
+{
+	struct region *region;
+
+	assert_int_not_equal(node_attach(fx->node[n], 4711, &region), 0);
+	assert_non_null(fx->node[n]->tr);
+	snprintf(fx->node[n]->uri, sizeof(fx->node[n]->uri), "verbs:host:1");
+}
+
+/* Nodes that are reached over a wire: fewer levels, each of them wider. */
+static void catalog_create__over_rdma_the_tree_is_wide(void **state)
+{
+	const struct catalog_wish wish = wish_of(1, false);
+	struct fixture *fx = *state;
+	struct catalog_table *again = NULL;
+
+	start_node(fx, 0);
+	reach_by_rdma(fx, 0);
+	make_table(fx, 1, false);
+	assert_true(fx->table->desc.tree.fanout[0] > wish.desc.tree.fanout[0]);
+	must(catalog_create(&fx->cat, &wish, &again));
+	assert_ptr_equal(again, fx->table);
+}
+
+static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
+{
+	static const uint16_t fanout[] = { 8, 8, 0 };
+	struct catalog_wish wish = wish_of(1, false);
+	struct fixture *fx = *state;
+
+	start_node(fx, 0);
+	reach_by_rdma(fx, 0);
+	wish.opts.fanout = fanout;
+	must(table_plan(&wish.desc, &wish.opts));
+	must(catalog_create(&fx->cat, &wish, &fx->table));
+	assert_int_equal(fx->table->desc.tree.fanout[0], 8);
+}
+
 static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **state)
 {
 	struct fixture *fx = *state;
@@ -639,6 +678,8 @@ int main(void)
 		CASE(catalog_create__shards_go_round),
 		CASE(catalog_create__auto_is_one_for_each_node),
 		CASE(catalog_create__auto_takes_fewer_where_the_capacity_is_small),
+		CASE(catalog_create__over_rdma_the_tree_is_wide),
+		CASE(catalog_create__a_fanout_that_was_wished_is_kept),
 		CASE(catalog_spread_step__a_node_that_joins_gets_a_new_number),
 		CASE(catalog_add_shard__who_holds_a_slot_has_it_there),
 		CASE(catalog_add_shard__no_room_leaves_nothing),
