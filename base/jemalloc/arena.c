@@ -31,6 +31,8 @@ static pthread_key_t cache_key;
 
 /* -------- extents -------- */
 
+/* NOLINTBEGIN(readability-function-size): jemalloc says what their arguments are */
+
 static void *extent_alloc(extent_hooks_t *hooks, void *at, size_t size, size_t align, bool *zero,
 			  bool *commit, unsigned index)
 {
@@ -69,6 +71,8 @@ static bool extent_merge(extent_hooks_t *hooks, void *first, size_t first_size, 
 	(void)index;
 	return !origin->is_one(first, first_size + second_size);
 }
+
+/* NOLINTEND(readability-function-size) */
 
 /* Nothing is given back, purged or decommitted: a device holds the pages. */
 static extent_hooks_t extent_hooks = {
@@ -114,7 +118,7 @@ static int make(const struct arena_source *source, unsigned *index_out)
 
 	origin = source;
 	if (code == 0)
-		code = set(*index_out, "extent_hooks", &hooks, sizeof(hooks));
+		code = set(*index_out, "extent_hooks", &hooks, sizeof(extent_hooks_t *));
 	if (code == 0)
 		code = set(*index_out, "retain_grow_limit", &grow, sizeof(grow));
 	return code ? error_set(-ENOMEM, "jemalloc: no arena: error %d", code) : 0;
