@@ -71,6 +71,11 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 	if (opts->n_step > view->n_step)
 		return error_set(-EINVAL, "opts.n_step %u: view %u was made for %u", opts->n_step,
 				 opts->view, view->n_step);
+	if (opts->verify > RLV_VERIFY_CRC)
+		return error_set(-EINVAL, "opts.verify %u: not an rlv_verify", opts->verify);
+	if (opts->verify == RLV_VERIFY_CRC && !(desc->flags & TABLE_ROW_CRC))
+		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
+				 desc->name);
 	return check_sizes(opts);
 }
 

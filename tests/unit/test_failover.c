@@ -4,6 +4,8 @@
 #include "tests/support/nodes_fixture.h"
 #include "tests/support/test.h"
 
+#include "client/append.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -190,6 +192,7 @@ static void append__blocks_left_behind_are_closed_when_the_node_returns(void **s
 {
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
+	uint64_t asked;
 	uint32_t node;
 
 	(void)state;
@@ -202,10 +205,10 @@ static void append__blocks_left_behind_are_closed_when_the_node_returns(void **s
 	replay_append_plain(&nx.fx, writer, 0, 10);
 	assert_int_equal(open_blocks(&nx, node), 1);
 	nodes_return(&nx, node);
-	do /* the server is asked again soon */
+	asked = nx.refreshes;
+	while (nx.refreshes == asked) /* the server is asked again soon */
 		replay_append_plain(&nx.fx, writer, 0, 1);
-	while (open_blocks(&nx, node) == 1 && nx.fx.oracle.streams[0].n < SEEN_MAX / 2);
-	assert_true(nx.fx.oracle.streams[0].n < SEEN_MAX / 2);
+	assert_true(writer->h.nodes.shards[node] != NULL);
 	replay_writer_done(&writer);
 	assert_int_equal(open_blocks(&nx, node), 0);
 	nodes_close(&nx);

@@ -206,6 +206,90 @@ static void sample__all_nodes_gone_is_an_error_until_one_is_back(void **state)
 	nodes_close(&nx);
 }
 
+/* -------- prices over a wire -------- */
+
+static uint64_t sample_phases(struct rlv_sampler *sampler)
+{
+	uint64_t before = replay_sampler_stats(sampler).phases;
+
+	rlv_batch_release(sampler, replay_sample(sampler, BATCH));
+	return replay_sampler_stats(sampler).phases - before;
+}
+
+/* Whatever the number of nodes: tops, levels, rows, and the leaves again or their seals. */
+static void sample__phases_do_not_grow_with_the_nodes(void **state)
+{
+	const struct rlv_sampler_opts by_leaf = { .batch_size = BATCH };
+	const struct rlv_sampler_opts by_crc = { .batch_size = BATCH, .verify = RLV_VERIFY_CRC };
+	struct nodes_opts opts = { .reach = NODES_WIRE, .table = { .row_crc = 1 } };
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *leaf, *crc;
+
+	(void)state;
+	for (opts.nodes = 1; opts.nodes <= NODES_MAX; opts.nodes++) {
+		uint32_t levels;
+
+		open_filled(&nx, &opts, &writer);
+		replay_writer_done(&writer);
+		levels = nx.desc.tree.levels;
+		leaf = replay_sampler(&nx.fx, &by_leaf);
+		crc = replay_sampler(&nx.fx, &by_crc);
+		sample_phases(leaf); /* min_size is asked for once */
+		sample_phases(crc);
+		for (uint32_t i = 0; i < 5; i++) {
+			assert_int_equal(sample_phases(leaf), 3 + levels);
+			assert_int_equal(sample_phases(crc), 2 + levels);
+		}
+		replay_sampler_done(&leaf);
+		replay_sampler_done(&crc);
+		nodes_close(&nx);
+	}
+}
+
+static void sample__rows_that_are_torn_are_drawn_anew(void **state)
+{
+	const struct rlv_sampler_opts by_crc = { .batch_size = 256, .verify = RLV_VERIFY_CRC };
+	struct nodes_opts opts = { .nodes = 1, .reach = NODES_WIRE, .table = { .row_crc = 1 } };
+	uint32_t per_shard[NODES_SHARDS];
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint8_t *rows;
+
+	(void)state;
+	open_filled(&nx, &opts, &writer);
+	replay_writer_done(&writer);
+	rows = nx.shards[0]->rows->base;
+	for (uint32_t slot = 0; slot < nx.desc.slots; slot += 10)
+		rows[shard_row_off(nx.shards[0], slot) + 1] ^= 1;
+	sampler = replay_sampler(&nx.fx, &by_crc);
+	for (uint32_t i = 0; i < 10; i++)
+		draw(&nx, sampler, 256, per_shard);
+	assert_true(replay_sampler_stats(sampler).redraws > 100);
+	replay_sampler_done(&sampler);
+	for (uint32_t slot = 0; slot < nx.desc.slots; slot += 10)
+		rows[shard_row_off(nx.shards[0], slot) + 1] ^= 1;
+	nodes_close(&nx);
+}
+
+static void sampler_open__crc_needs_rows_that_carry_it(void **state)
+{
+	const struct nodes_opts opts = { .nodes = 1, .table = { .row_crc = 2 } };
+	struct rlv_sampler_opts how = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct nodes_fixture nx;
+
+	(void)state;
+	nodes_open(&nx, &opts);
+	how.verify = RLV_VERIFY_CRC;
+	replay_expect(rlv_sampler_open(nx.fx.table, &how, &sampler), -EINVAL, "verify");
+	how.verify = 7;
+	replay_expect(rlv_sampler_open(nx.fx.table, &how, &sampler), -EINVAL, "verify");
+	assert_null(sampler);
+	nodes_close(&nx);
+}
+
 /* -------- updates -------- */
 
 static void update__of_items_on_a_lost_node_is_counted(void **state)
@@ -258,6 +342,9 @@ int main(void)
 		cmocka_unit_test(sample__takes_back_a_node_that_returns),
 		cmocka_unit_test(sample__asks_the_server_seldom),
 		cmocka_unit_test(sample__all_nodes_gone_is_an_error_until_one_is_back),
+		cmocka_unit_test(sample__phases_do_not_grow_with_the_nodes),
+		cmocka_unit_test(sample__rows_that_are_torn_are_drawn_anew),
+		cmocka_unit_test(sampler_open__crc_needs_rows_that_carry_it),
 		cmocka_unit_test(update__of_items_on_a_lost_node_is_counted),
 	};
 	return TEST_RUN(tests, NULL, NULL);
