@@ -3,12 +3,12 @@
  * here is what costs when Python does it: calls, locks, buffers. Names, defaults and documentation
  * are in the Python files of the package.
  *
- *   error.c     negative errno -> exception            column.c    Python values -> packed columns
- *   handle.c    locks, fork, waits that ^C ends        writer.c    append
- *   store.c     store                                  slot.c      memory of batches
- *   table.c     table, options, information            sampler.c   sample and update
- *   module.c    the module                             prefetch.c  a thread that samples ahead
- *                                                      batch.c     batches as buffers
+ *   error.c     negative errno -> exception            writer.c    writer; call.c its keywords,
+ *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table
+ *   module.c    the module                             sampler.c   sampler; update.c priorities,
+ *   store.c     store                                              prefetch.c a thread ahead
+ *   table.c     table, options, information            batch.c     batches as buffers
+ *   column.c    Python values -> packed columns        slot.c      memory of batches
  *
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock

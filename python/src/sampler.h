@@ -40,6 +40,13 @@ void sampler_reclaim(struct sampler *s);
 /* Is a buffer on its way back? */
 bool sampler_has_returned(const struct sampler *s);
 
+/* -------- update.c -------- */
+
+int update_init(PyObject *module);
+
+/* The method update_priorities. */
+PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
+
 /* -------- prefetch.c -------- */
 
 /* Starts the thread. NULL with an exception. */

@@ -134,221 +134,6 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	return (PyObject *)w;
 }
 
-/* -------- calls -------- */
-
-/* One call of the library, in slices; the other arguments of put_* are in it. */
-struct put {
-	struct rlv_steps steps;
-	const void *columns[RLV_MAX_COLUMNS];
-	int64_t stream; /* -1 = one row of each */
-	bool end;       /* of the stream's episode; no rows */
-};
-
-/* One try; takes the rows that went in out of the put. */
-static int try_put(struct writer *w, struct put *put)
-{
-	uint32_t done = 0;
-	int ret;
-
-	if (put->end)
-		return rlv_writer_end_episode(w->writer, (uint32_t)put->stream, NULL);
-	if (put->stream < 0)
-		return rlv_writer_append_vector(w->writer, &put->steps);
-	ret = rlv_writer_append(w->writer, (uint32_t)put->stream, &put->steps, &done);
-	if (ret == 0 || done == 0)
-		return ret;
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		put->columns[c] =
-			(const uint8_t *)put->columns[c] + (size_t)done * w->columns[c].bytes;
-	put->steps.n -= done;
-	put->steps.flags += done;
-	put->steps.td_error += put->steps.td_error ? done : 0;
-	return ret;
-}
-
-/* 0, or -1 with an exception. */
-static int put_rows(struct writer *w, struct put *put)
-{
-	struct wait wait;
-	int again;
-	int ret;
-
-	put->steps.columns = put->columns;
-	if (wait_start(&wait, w->timeout))
-		return -1;
-	do {
-		if (handle_enter(&w->h))
-			return -1;
-		Py_BEGIN_ALLOW_THREADS ret = try_put(w, put);
-		Py_END_ALLOW_THREADS handle_leave(&w->h);
-		again = ret ? wait_again(&wait, ret) : 0;
-	} while (again > 0);
-	if (ret && again == 0)
-		error_raise(ret);
-	return ret ? -1 : 0;
-}
-
-static int end_stream(struct writer *w, uint32_t stream)
-{
-	struct put put = { .steps = RLV_STEPS_INIT, .stream = stream, .end = true };
-
-	return put_rows(w, &put);
-}
-
-/* The observations of finals[], `index` steps in, as a row of its own. */
-static int put_final(struct writer *w, uint32_t stream, const void *const *finals, uint32_t index)
-{
-	static const uint16_t flags = RLV_FINAL;
-	struct put put = { .steps = RLV_STEPS_INIT, .stream = stream };
-
-	put.steps.n = 1;
-	put.steps.flags = &flags;
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		put.columns[c] =
-			finals[c] ? (const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes
-				  : w->zeros;
-	return put_rows(w, &put);
-}
-
-/* -------- append -------- */
-
-/* Flags of call->n rows: of one step of each environment, or of consecutive steps of one. */
-static void make_flags(const struct writer *w, struct call *call, bool consecutive)
-{
-	bool ended = w->ended[call->env];
-
-	for (uint32_t i = 0; i < call->n; i++) {
-		uint16_t flags = 0;
-
-		if (!consecutive)
-			ended = w->ended[i];
-		if (call->ends[0] && call->ends[0][i])
-			flags |= RLV_TERMINATED;
-		if (call->ends[1] && call->ends[1][i])
-			flags |= RLV_TRUNCATED;
-		if ((call->ends[2] && call->ends[2][i]) ||
-		    (ended && w->autoreset == AUTORESET_NEXT_STEP))
-			flags = RLV_FINAL;
-		call->flags[i] = flags;
-		ended = flags & (RLV_TERMINATED | RLV_TRUNCATED);
-	}
-}
-
-static bool row_ended(const struct call *call, uint32_t i)
-{
-	return call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
-}
-
-/* The final rows of what ended, and the state for the next call. */
-static int after_step(struct writer *w, const struct call *call)
-{
-	uint32_t index = 0;
-	int ret = 0;
-
-	for (uint32_t i = 0; i < call->n; i++)
-		w->ended[i] = row_ended(call, i);
-	for (uint32_t i = 0; ret == 0 && w->obs_columns && i < call->n; i++) {
-		uint32_t first = (uint32_t)__builtin_ctz(w->obs_columns);
-
-		if (!w->ended[i] || !call->finals[first])
-			continue;
-		ret = put_final(w, i, call->finals, index++);
-	}
-	return ret;
-}
-
-static void put_of_call(const struct call *call, struct put *put)
-{
-	put->steps = (struct rlv_steps)RLV_STEPS_INIT;
-	put->steps.n = call->n;
-	put->steps.flags = call->flags;
-	put->steps.td_error = call->td_error;
-	put->steps.policy_version = call->policy_version;
-	memcpy(put->columns, call->columns, sizeof(put->columns));
-	put->end = false;
-}
-
-static int append_step(struct writer *w, struct call *call)
-{
-	struct put put;
-
-	if (call->values[KEY_ENV]) {
-		error_format(-EINVAL, "append: env is of extend and end_episode");
-		return -1;
-	}
-	call->n = w->n_envs;
-	call->flags = w->flags;
-	call->td_error = w->td_error;
-	if (call_bind(w, call, w->batched))
-		return -1;
-	make_flags(w, call, false);
-	if (call_bind_finals(w, call))
-		return -1;
-	put_of_call(call, &put);
-	put.stream = w->n_envs == 1 ? 0 : -1;
-	return put_rows(w, &put) || after_step(w, call) ? -1 : 0;
-}
-
-/* -------- extend -------- */
-
-static int read_env(const struct writer *w, struct call *call)
-{
-	PyObject *value = call->values[KEY_ENV];
-	PyObject *index = value ? PyNumber_Index(value) : NULL;
-	unsigned long env = index ? PyLong_AsUnsignedLong(index) : 0;
-
-	Py_XDECREF(index);
-	if (PyErr_Occurred() || env >= w->n_envs) {
-		PyErr_Clear();
-		error_format(-EINVAL, "env %R: the writer has %u", value, (unsigned int)w->n_envs);
-		return -1;
-	}
-	call->env = (uint32_t)env;
-	return 0;
-}
-
-/* Rows of the call: as many as the first column has. */
-static int read_length(const struct writer *w, struct call *call)
-{
-	Py_ssize_t n = call->values[0] ? PyObject_Size(call->values[0]) : 0;
-
-	if (n < 0 || n > INT32_MAX)
-		PyErr_Clear();
-	if (n < 0 || n > INT32_MAX || !call->values[0]) {
-		error_format(-EINVAL, "extend: column %s is missing, or is no array",
-			     w->columns[0].name);
-		return -1;
-	}
-	call->n = (uint32_t)n;
-	return 0;
-}
-
-static int extend_rows(struct writer *w, struct call *call)
-{
-	struct put put;
-
-	if (read_env(w, call) || read_length(w, call))
-		return -1;
-	if (call->n == 0)
-		return 0;
-	call->scratch = calloc(call->n, sizeof(*call->flags) + sizeof(*call->td_error));
-	if (!call->scratch) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	call->td_error = call->scratch;
-	call->flags = (uint16_t *)(void *)(call->td_error + call->n);
-	if (call_bind(w, call, true))
-		return -1;
-	make_flags(w, call, true);
-	put_of_call(call, &put);
-	put.stream = call->env;
-	if (put_rows(w, &put))
-		return -1;
-	w->ended[call->env] = row_ended(call, call->n - 1);
-	return 0;
-}
-
 /* -------- methods -------- */
 
 /* Reads the keywords and runs one of the above; no two threads, and no signal handler, at once. */
@@ -382,48 +167,13 @@ static PyObject *writer_append(PyObject *self, PyObject *const *values, Py_ssize
 static PyObject *writer_extend(PyObject *self, PyObject *const *values, Py_ssize_t n,
 			       PyObject *names)
 {
-	return run((struct writer *)self, values, n, names, extend_rows);
-}
-
-static int end_episode(struct writer *w, struct call *call)
-{
-	const struct demand one = { .n = 1 };
-	bool given = false;
-
-	if (read_env(w, call))
-		return -1;
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		given |= call->values[c] != NULL;
-	for (uint32_t c = 0; given && c < w->n_columns; c++) {
-		struct source *source = &call->sources[call->n_sources];
-
-		if (!(w->obs_columns & 1u << c) || !call->values[c])
-			continue;
-		source->view.obj = NULL;
-		if (column_bind(&w->columns[c], call->values[c], &one, source))
-			return -1;
-		call->n_sources++;
-		call->finals[c] = source->data;
-	}
-	if (given && put_final(w, call->env, call->finals, 0))
-		return -1;
-	w->ended[call->env] = false;
-	return end_stream(w, call->env);
+	return run((struct writer *)self, values, n, names, append_rows);
 }
 
 static PyObject *writer_end_episode(PyObject *self, PyObject *const *values, Py_ssize_t n,
 				    PyObject *names)
 {
-	return run((struct writer *)self, values, n, names, end_episode);
-}
-
-/* Completes what waits for later steps; an exception does not keep the writer from closing. */
-static int complete_all(struct writer *w)
-{
-	for (uint32_t i = 0; i < w->n_envs; i++)
-		if (end_stream(w, i))
-			return -1;
-	return 0;
+	return run((struct writer *)self, values, n, names, append_end);
 }
 
 static int close_locked(struct writer *w)
@@ -447,7 +197,7 @@ static PyObject *writer_close(PyObject *object, PyObject *args, PyObject *kwargs
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &wait))
 		return NULL;
-	failed = wait && w->h.open && handle_is_ours(&w->h) && complete_all(w);
+	failed = wait && w->h.open && handle_is_ours(&w->h) && append_complete(w);
 	if (failed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		return NULL;
 	entered = handle_enter_close(&w->h);

@@ -67,6 +67,8 @@ struct call {
 	struct source sources[2 * RLV_MAX_COLUMNS + 4];
 };
 
+/* -------- call.c -------- */
+
 /* A zeroed call with the keywords read. 0, or -1 with an exception. */
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);
 
@@ -77,5 +79,19 @@ int call_bind(struct writer *w, struct call *call, bool batched);
 int call_bind_finals(struct writer *w, struct call *call);
 
 void call_release(struct call *call);
+
+/* -------- append.c: with the keywords read; 0, or -1 with an exception -------- */
+
+/* One step of each environment. */
+int append_step(struct writer *w, struct call *call);
+
+/* Consecutive steps of one environment. */
+int append_rows(struct writer *w, struct call *call);
+
+/* The end of one environment's episode. */
+int append_end(struct writer *w, struct call *call);
+
+/* Completes what waits for later steps, in all environments. */
+int append_complete(struct writer *w);
 
 #endif
