@@ -63,6 +63,7 @@ struct fake_verbs {
 	uint32_t most_outstanding;        /* on one queue pair, as its owner can know */
 	uint32_t broken_rules;          /* 0, or the caller is at fault: fake_verbs_rule says how */
 	struct rdma_conn_param connect; /* the last one's; its private data is gone */
+	uint8_t ack_timeout;            /* of the last one that set it */
 	uint32_t connected;             /* queue pairs, ever */
 	uint32_t room;                  /* of all of their send queues that are there now */
 	uint32_t destroyed;             /* of them */

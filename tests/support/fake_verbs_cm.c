@@ -278,11 +278,11 @@ static int set_option(struct rdma_cm_id *id, int level, int name, void *value, s
 	FAKE_CALL;
 
 	(void)id;
-	(void)level;
-	(void)name;
-	(void)value;
-	(void)bytes;
-	return fake_fails() ? -1 : 0;
+	if (fake_fails())
+		return -1;
+	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_ACK_TIMEOUT && bytes == 1)
+		fake_verbs.ack_timeout = *(const uint8_t *)value;
+	return 0;
 }
 
 static int get_addrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,

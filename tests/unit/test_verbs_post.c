@@ -345,6 +345,21 @@ static void open__retries_end(void **state)
 	assert_in_range(fake_verbs.connect.rnr_retry_count, 1, 6);
 }
 
+static void open__silence_ends_when_the_environment_says(void **state)
+{
+	struct fake_pair *pair = pair_of(state);
+	struct transport *tr = NULL;
+
+	assert_int_equal(fake_verbs.ack_timeout, 14);
+	assert_int_equal(setenv("RLV_VERBS_ACK_TIMEOUT", "17", 1), 0);
+	assert_int_equal(fake_pair_open(pair, &tr), 0);
+	assert_int_equal(fake_verbs.ack_timeout, 17);
+	transport_close(&tr);
+	assert_int_equal(setenv("RLV_VERBS_ACK_TIMEOUT", "21", 1), 0);
+	assert_int_equal(fake_pair_open(pair, &tr), -EINVAL);
+	assert_int_equal(unsetenv("RLV_VERBS_ACK_TIMEOUT"), 0);
+}
+
 static void open__many_transports_share_the_device(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
@@ -451,6 +466,7 @@ int main(void)
 		cmocka_unit_test(write__never_more_than_the_queue_holds),
 		cmocka_unit_test(open__queue_pairs_by_how_many_reads_one_can_do),
 		PAIR_TEST(open__retries_end),
+		PAIR_TEST(open__silence_ends_when_the_environment_says),
 		PAIR_TEST(open__many_transports_share_the_device),
 		PAIR_TEST(close__gives_the_share_of_the_device_back),
 		PAIR_TEST(open__device_without_atomics_is_refused),

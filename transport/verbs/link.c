@@ -285,7 +285,7 @@ static int connect_qp(struct link *link, uint32_t i, uint64_t deadline)
 		.retry_count = LINK_RETRIES,
 		.rnr_retry_count = LINK_RETRIES,
 	};
-	uint8_t timeout = LINK_ACK_TIMEOUT;
+	uint8_t timeout = link->ack_timeout;
 	struct rdma_cm_event *event;
 	int ret;
 
@@ -468,6 +468,7 @@ int link_open(const struct link_opts *opts, struct link **link_out)
 	link->client_id = opts->client_id;
 	link->wanted_qps = opts->qps;
 	link->wanted_depth = opts->depth;
+	link->ack_timeout = (uint8_t)(opts->ack_timeout ? opts->ack_timeout : LINK_ACK_TIMEOUT);
 	ret = verbs_calls_load(&link->calls);
 	if (ret) {
 		mem_free(link);

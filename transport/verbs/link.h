@@ -27,6 +27,7 @@
  * The same number for answers of the target that find no receive here.
  */
 #define LINK_ACK_TIMEOUT 14
+#define LINK_ACK_TIMEOUT_MAX 20 /* half a minute */
 #define LINK_RETRIES 6
 
 struct link_opts {
@@ -34,8 +35,9 @@ struct link_opts {
 	const struct clock *clock;
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
-	uint32_t qps;   /* 0 = as many as the device needs for enough READs in flight */
-	uint32_t depth; /* of a send queue; 0 = usual */
+	uint32_t qps;         /* 0 = as many as the device needs for enough READs in flight */
+	uint32_t depth;       /* of a send queue; 0 = usual */
+	uint32_t ack_timeout; /* 4.096 us << it; 0 = LINK_ACK_TIMEOUT */
 };
 
 struct link {
@@ -65,6 +67,7 @@ struct link {
 	uint64_t number;  /* random */
 	uint64_t client_id;
 	uint32_t wanted_qps, wanted_depth;
+	uint8_t ack_timeout;
 };
 
 /*

@@ -440,6 +440,8 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	if (ret == 0)
 		ret = number_of("RLV_VERBS_DEPTH", 1 << 16, &link.depth);
 	if (ret == 0)
+		ret = number_of("RLV_VERBS_ACK_TIMEOUT", LINK_ACK_TIMEOUT_MAX, &link.ack_timeout);
+	if (ret == 0)
 		ret = make(opts, &verbs);
 	if (ret)
 		return ret;

@@ -18,8 +18,8 @@
 
 /*
  * rest: what follows the scheme. Ends within opts->timeout_ns. Errors: those of link_open
- * (transport/verbs/link.h). RLV_VERBS_QPS and RLV_VERBS_DEPTH in the environment say how many queue
- * pairs, and how deep.
+ * (transport/verbs/link.h). In the environment, RLV_VERBS_QPS and RLV_VERBS_DEPTH say how many queue
+ * pairs, and how deep; RLV_VERBS_ACK_TIMEOUT, when a try of a silent peer ends: after 4.096 us << it.
  */
 RLV_MUST_CHECK int verbs_open(const char *rest, const struct transport_opts *opts,
 			      struct transport **tr_out);
