@@ -5,6 +5,7 @@
 #   make check        the gates and all tests; ends with the counts
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
+#   make campaign-vm  [EVENTS=200] [SEED=1]: as many random faults between guests
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
 #   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (an hour)
@@ -48,6 +49,10 @@ check-vm: setup-vm
 	@$(MAKE) --no-print-directory all
 	@tests/vm/check
 
+campaign-vm: setup-vm
+	@$(MAKE) --no-print-directory all
+	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) tests/vm/stages/campaign.sh
+
 bench: all
 	@tools/run-bench $(BUILD)/bin
 
@@ -68,4 +73,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm bench wheel format install clean
+.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm campaign-vm bench wheel format install clean

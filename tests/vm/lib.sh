@@ -131,11 +131,12 @@ log_of() { # guest name
 
 # --- Waiting: always with a deadline, in seconds --------------------------------------------------
 
+# Prints what the command said last, if it did not come true.
 wait_until() { # seconds command...
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1)) said
 	shift
-	until "$@" >/dev/null 2>&1; do
-		[ "$SECONDS" -lt "$end" ] || fail "in time: $*"
+	until said=$("$@" 2>&1); do
+		[ "$SECONDS" -lt "$end" ] || fail "$said" $'\n'"not in time: $*"
 		sleep 0.1
 	done
 }
@@ -180,6 +181,8 @@ start_metad() { # guest [option...]
 	shift
 	store_uri=relive://10.77.0.$guest:7117
 	export RELIVE_RUNTIME_DIR=/run/relive
+	# Two seconds until a silent peer is given up: emulated guests stall for longer than hosts do.
+	export RLV_VERBS_ACK_TIMEOUT=16
 	unset RELIVE_TOKEN
 	on -t 20 "$guest" mkdir -p -m 700 "$RELIVE_RUNTIME_DIR"
 	daemon "$guest" metad "$bin/relive-metad" --store s --listen "10.77.0.$guest:7117" "$@"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# RDMA over a real kernel: the contract suite in one guest, which is its own peer, then a store whose
+# memory and whose clients are in two.
+# needs: guests=2 cpus=2 memory=1024 limit=600
+# shellcheck source=tests/vm/lib.sh disable=SC2317
+. "$(dirname "$0")/../lib.sh"
+
+shopt -s extglob
+
+# The one over a fake of rdma-core needs no guest.
+cases_contract() {
+	programs 1 400 "$bin"/contract_test_verbs!(_fake)
+}
+
+test_contract__leaves_nothing_in_the_kernel() {
+	assert_eq "of rxe0" "$(rdma_gauges 1)" "$(rdma_gauges 2)"
+}
+
+# Variables that later tests need are set outside of them, which are subshells.
+cases_two_guests() {
+	start_metad 1
+	run_one two_guests__a_node_is_reached_by_rdma start_memnode 2 --size 64M
+	run_one two_guests__every_byte_and_sum_is_right traffic_of_all
+}
+
+traffic_of_all() {
+	local actor
+	traffic 1 create --shards 1
+	traffic 1 actor --seconds 10 &
+	actor=$!
+	traffic 1 learner --seconds 10
+	wait "$actor"
+	traffic 1 verify --seconds 10
+	relive inspect "$store_uri"
+}
+
+run_tests
