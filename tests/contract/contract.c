@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/remote_target.h"
+
 #include "base/alloc.h"
 
 static const struct contract_kind *current;
@@ -94,7 +96,8 @@ static void open_target(struct rig *rig)
 		opts.path = path;
 		opts.create = true;
 	}
-	if (transport_target_open(kind, &opts, &rig->tg))
+	if (rig->kind->apart ? remote_target_open(kind, &opts, &rig->tg)
+			     : transport_target_open(kind, &opts, &rig->tg))
 		fail_msg("target: %s", error_last());
 	(void)snprintf(rig->uri, sizeof(rig->uri), "embed:");
 	if (rig->kind->listens)

@@ -22,7 +22,7 @@ static void register__gives_whole_zeroed_extents(void **state)
 	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
 	assert_int_equal(spec.size, 2 << 20);
 	assert_int_not_equal(spec.id, rig->spec.id);
-	for (size_t i = 0; i < spec.size; i++)
+	for (size_t i = 0; spec.base && i < spec.size; i++)
 		assert_int_equal(spec.base[i], 0);
 }
 
@@ -57,8 +57,10 @@ static void unregister__gives_the_room_back(void **state)
 	transport_detach(&rig->region);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
-		assert_int_equal(spec.base[8192], 0);
-		spec.base[8192] = 1;
+		if (spec.base) {
+			assert_int_equal(spec.base[8192], 0);
+			spec.base[8192] = 1;
+		}
 		assert_int_equal(rig->tg->ops->unregister_region(rig->tg, spec.id), 0);
 	}
 	assert_error(rig->tg->ops->unregister_region(rig->tg, spec.id), -ENOENT);
@@ -230,6 +232,8 @@ static void fence__of_this_process_does_not_kill_it(void **state)
 	enum fence_result result;
 	uint64_t word;
 
+	if (rig->region->base && rig->kind->apart)
+		return; /* it is not this process that asks */
 	if (rig->region->base) {
 		assert_error(rig->tg->ops->fence(rig->tg, RIG_CLIENT, FENCE_KILL, &result),
 			     -EDEADLK);

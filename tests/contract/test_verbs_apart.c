@@ -1,0 +1,19 @@
+/*
+ * test_verbs_apart.c - the contract suite over RDMA alone, with the target in another process.
+ */
+#include "tests/contract/contract.h"
+#include "tests/support/remote_target.h"
+
+int main(int argc, char **argv)
+{
+	static const struct contract_kind kind = { .name = "verbs apart",
+						   .target = "verbs",
+						   .listens = true,
+						   .apart = true,
+						   .far = true };
+
+	remote_target_main(argc, argv);
+	if (contract_lacks_device())
+		return TEST_EXIT_SKIP;
+	return contract_run(&kind);
+}
