@@ -317,6 +317,19 @@ static int wait_node(const struct host_node_opts *opts, const char *uri, pid_t *
 			 up < 0 ? rlv_last_error() : "the store does not know it");
 }
 
+/* Its lock is held; else the one that runs would be taken for the new one. */
+static int check_not_here(const struct runtime_dir *dir, const char *node)
+{
+	char role[80];
+	pid_t pid;
+
+	snprintf(role, sizeof(role), "memnode-%.60s", node);
+	pid = host_files_pid(dir, role);
+	if (pid <= 0)
+		return 0;
+	return error_set(-EBUSY, "memory node %s runs already, pid %d", node, (int)pid);
+}
+
 int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out)
 {
 	char uri[RUNTIME_PATH_BYTES], log[RUNTIME_PATH_BYTES], path[RUNTIME_PATH_BYTES];
@@ -324,6 +337,8 @@ int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out)
 	pid_t pid = 0;
 	int ret = runtime_dir_open(opts->store, opts->metad != NULL, &store.dir);
 
+	if (ret == 0)
+		ret = check_not_here(&store.dir, opts->name);
 	if (ret)
 		return ret;
 	snprintf(uri, sizeof(uri), opts->metad ? "%s" : "shm:%s",

@@ -111,6 +111,10 @@ static void relive__wrong_usage_is_2_and_says_where_help_is(void **state)
 		"table",
 		"table nonsense",
 		"table info",
+		"node",
+		"node drain",
+		"node nonsense a",
+		"up --nodes 2 --rdma-listen 10.0.0.1:7",
 		"inspect a b c",
 		"bench",
 		"bench replay --actors x",
@@ -129,9 +133,9 @@ static void relive__wrong_usage_is_2_and_says_where_help_is(void **state)
 
 static void relive__each_command_has_help(void **state)
 {
-	static const char *const commands[] = { "up",      "down", "status",       "table",
-						"inspect", "demo", "bench replay", "bench",
-						"version", "" };
+	static const char *const commands[] = { "up",    "down",    "status", "table",
+						"node",  "inspect", "demo",   "bench replay",
+						"bench", "version", "" };
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
@@ -172,6 +176,37 @@ static void relive_up__status_and_down(void **state)
 	expect(f, "status", 1);
 	expect(f, "down", 1);
 	expect_words(f->err, "no store default");
+}
+
+/* A node is added, another one drained and stopped, its name dropped: what users see of it. */
+static void relive_node__add_drain_and_drop(void **state)
+{
+	struct fixture *f = *state;
+
+	expect(f, "up --store n --size 64M --nodes 2 --node-lease 500ms", 0);
+	expect(f, "table create shm:n t --shards auto --capacity 8192", 0);
+	expect_words(f->out, "2 shards");
+	expect(f, "node add shm:n extra --size 64M", 0);
+	expect_words(f->out, "node extra is up");
+	expect(f, "node add shm:n extra --size 64M", 1);
+	expect_words(f->err, "runs already");
+	expect(f, "status shm:n --json", 0);
+	expect_words(f->out, "\"transport\":\"shm\"");
+	expect(f, "node drop shm:n 0", 1);
+	expect_words(f->err, "is up");
+	expect(f, "node drain shm:n nobody", 1);
+	expect_words(f->err, "nobody");
+	expect(f, "node drain shm:n 0 --wait 60s", 0);
+	expect_words(f->out, "it may be stopped");
+	expect(f, "status shm:n", 0);
+	expect_words(f->out, "draining");
+	expect(f, "table shards shm:n t", 0);
+	expect_words(f->out, "gone");
+	expect_words(f->out, "extra");
+	expect(f, "table rebalance shm:n t", 0);
+	expect_words(f->out, "0 new shards");
+	expect(f, "down --store n", 0);
+	expect_words(f->out, "4 daemons");
 }
 
 static void relive_up__twice_is_refused_and_harms_nobody(void **state)
@@ -466,6 +501,7 @@ int main(void)
 		ON_FIXTURE(relive__each_command_has_help),
 		ON_FIXTURE(relive_version__as_json),
 		ON_FIXTURE(relive_up__status_and_down),
+		ON_FIXTURE(relive_node__add_drain_and_drop),
 		ON_FIXTURE(relive_up__twice_is_refused_and_harms_nobody),
 		ON_FIXTURE(relive_up__after_a_killed_server_asks_for_down_first),
 		ON_FIXTURE(relive_up__json_names_the_pids),

@@ -492,6 +492,24 @@ static void memnode__the_only_one_cannot_be_drained(void **state)
 	append(fx, 1);
 }
 
+/* -------- persist -------- */
+
+/* What a node that is down holds may not be durable; what is lost need not be. */
+static void store_persist__needs_every_node_that_is_not_lost(void **state)
+{
+	struct fixture *fx = *state;
+
+	start_nodes(fx, 3);
+	make_table(fx, 3, 12288);
+	must(rlv_store_persist(fx->store), "persist");
+	processes_kill(&fx->ps, fx->nodes[1], SIGKILL);
+	await_node(fx, 1, RLV_NODE_DOWN);
+	assert_int_equal(rlv_store_persist(fx->store), -EHOSTDOWN);
+	assert_non_null(strstr(rlv_last_error(), "1"));
+	must(rlv_store_drop_node(fx->store, "1"), "drop");
+	must(rlv_store_persist(fx->store), "persist over the rest");
+}
+
 /* -------- the server restarts -------- */
 
 static void metad__restarted_knows_what_is_lost_and_what_drains(void **state)
@@ -558,6 +576,7 @@ int main(void)
 		CASE(table_rebalance__moves_shards_to_an_empty_node),
 		CASE(memnode__drained_under_load_may_be_stopped),
 		CASE(memnode__the_only_one_cannot_be_drained),
+		CASE(store_persist__needs_every_node_that_is_not_lost),
 		CASE(metad__restarted_knows_what_is_lost_and_what_drains),
 		CASE(memnode__data_operations_cost_its_agent_nothing),
 	};
