@@ -105,7 +105,8 @@ WIRE_AT(shard_words, epoch, 128);
 WIRE_AT(shard_words, clean, 192);
 
 /*
- * Mutable words of a view. The limiter's four (rule 8) are in force on the control shard (0) only.
+ * Mutable words of a view. The limiter's four (rule 8) are in force on the control shard only
+ * (0, until that is lost or leaves).
  *   offset size
  *        0   64  ins_admitted (CAS)
  *       64   64  ins_committed (FAA)

@@ -198,8 +198,8 @@ WIRE_AT(view_desc, counts_off, 128);
  *       16   16  uuid of the table, the same in all its shards
  *       32   64  table name
  *       96    8  capacity of the table in steps
- *      104    4  shards of the table
- *      108    4  this shard
+ *      104    4  shards that the capacity is cut into
+ *      108    4  number of this shard: one that was added later may have a higher one than those
  *      112    4  slots of a shard (rows, and leaves of each view) = blocks x block
  *      116    4  block: rows of a block
  *      120    4  blocks of a shard
