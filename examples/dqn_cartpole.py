@@ -1,0 +1,140 @@
+"""DQN on CartPole-v1 with prioritized replay: double Q-learning, 3-step returns, PyTorch on the CPU.
+
+    pip install . torch gymnasium && python examples/dqn_cartpole.py
+
+It ends when the last 20 episodes return 475 on average, which is what solves CartPole-v1.
+"""
+
+import argparse
+import collections
+import random
+import time
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+
+import relive
+
+ENVS = 8
+BATCH = 128
+N_STEP = 3
+GAMMA = 0.99
+LEARN_FROM = 1_000  # steps
+TAU = 0.01          # of the target network, an update
+SOLVED = 475.0
+
+
+def network(env):
+    """Q-values of each action."""
+    size = env.single_observation_space.shape[0]
+    return nn.Sequential(nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
+                         nn.Linear(128, env.single_action_space.n))
+
+
+class Actor:
+    """Steps the environments by an epsilon-greedy policy; what happens goes into the table."""
+
+    def __init__(self, envs, table, online, seed):
+        self.envs, self.online = envs, online
+        self.writer = table.writer(num_envs=ENVS)  # gymnasium's vectors reset in the next step
+        self.obs, _ = envs.reset(seed=seed)
+        self.returns = np.zeros(ENVS)
+        self.finished = collections.deque(maxlen=20)
+        self.steps = 0
+
+    @torch.no_grad()
+    def act(self, epsilon):
+        """One step of each environment."""
+        action = self.online(torch.from_numpy(self.obs)).argmax(1).numpy()
+        explore = np.random.random(ENVS) < epsilon
+        action = np.where(explore, np.random.randint(0, 2, ENVS), action)
+        following, reward, terminated, truncated, _ = self.envs.step(action)
+        self.writer.append(obs=self.obs, action=action, reward=reward, terminated=terminated,
+                           truncated=truncated)
+        self.obs = following
+        self.steps += ENVS
+        self.returns += reward
+        for i in np.flatnonzero(terminated | truncated):
+            self.finished.append(self.returns[i])
+            self.returns[i] = 0
+
+    def score(self):
+        """Mean return of the last episodes."""
+        return float(np.mean(self.finished)) if self.finished else 0.0
+
+
+class Learner:
+    """Fits the network to batches of the table and gives the TD errors back as priorities."""
+
+    def __init__(self, table, online, target):
+        self.table, self.online, self.target = table, online, target
+        self.optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
+        self.updates = 0
+
+    def learn(self, beta):
+        """One step of the optimizer."""
+        batch = self.table.sample(BATCH, beta=beta, gamma=GAMMA)
+        obs, next_obs, action, reward, discount, weight = (
+            torch.from_dlpack(batch[name])
+            for name in ("obs", "next_obs", "action", "reward", "discount", "weight"))
+        with torch.no_grad():
+            best = self.online(next_obs).argmax(1, keepdim=True)
+            goal = reward + discount * self.target(next_obs).gather(1, best).squeeze(1)
+        value = self.online(obs).gather(1, action[:, None]).squeeze(1)
+        td_error = goal - value
+        loss = (weight * nn.functional.smooth_l1_loss(value, goal, reduction="none")).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.online.parameters(), 10.0)
+        self.optimizer.step()
+        self.table.update_priorities(batch.key, td_error=td_error.detach())
+        self.updates += 1
+        with torch.no_grad():
+            for goal_weight, online_weight in zip(self.target.parameters(),
+                                                  self.online.parameters()):
+                goal_weight.lerp_(online_weight, TAU)
+
+
+def train(store, max_steps, seed):
+    """Returns the mean return of the last 20 episodes."""
+    envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
+    table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
+                               max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])
+    online, target = network(envs), network(envs)
+    target.load_state_dict(online.state_dict())
+    actor, learner = Actor(envs, table, online, seed), Learner(table, online, target)
+    began = time.monotonic()
+    while actor.steps < max_steps and (actor.score() < SOLVED or len(actor.finished) < 20):
+        progress = actor.steps / max_steps
+        actor.act(epsilon=max(0.01, 1.0 - actor.steps / 10_000))
+        if actor.steps >= LEARN_FROM:
+            for _ in range(2):
+                learner.learn(beta=0.4 + 0.6 * progress)
+        if actor.steps % 4_000 == 0:
+            print("%6d steps, %6d updates, return %5.1f, %4.0f s" %
+                  (actor.steps, learner.updates, actor.score(), time.monotonic() - began))
+    envs.close()
+    return actor.score()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--store", default="embed:", help="URI (default: embed:)")
+    parser.add_argument("--steps", type=int, default=150_000, help="at most (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    random.seed(args.seed)
+    np.random.seed(args.seed)
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(1)
+    with relive.open(args.store) as store:
+        score = train(store, args.steps, args.seed)
+    print("return of the last 20 episodes: %.1f, %s" %
+          (score, "solved" if score >= SOLVED else "not solved"))
+    return 0 if score >= SOLVED else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
