@@ -56,7 +56,7 @@ campaign-vm: setup-vm
 bench: all
 	@tools/run-bench $(BUILD)/bin
 
-wheel: setup-build
+wheel: setup-test
 	@tools/wheel
 
 bench-peers: all

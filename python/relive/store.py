@@ -148,6 +148,9 @@ def open(uri: str = "embed:", **options: Any) -> Store:
     :param timeout: of connecting and of every control call, in seconds.
     :param token: shared secret of the store; None = the file ``token`` in its directory.
     :param read_only: only look: no append, no update.
+    ^C ends waits for steps, batches and room at once, and control calls (opening, creating, closing
+    what is remote) after their timeout.
+
     :raises NotFound, Disconnected, Timeout, AccessDenied, Busy, ProtocolError, NoSpace, NoMemory,
         InvalidArgument, Unsupported:
 

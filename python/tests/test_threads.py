@@ -123,8 +123,8 @@ import relive
 store = relive.open("embed:")
 view = relive.View(n_step=3, rate_limiter=relive.RateLimiter.queue(2))
 table = store.create_table("t", %r, 4096, views=[view])
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     %s
 except KeyboardInterrupt:
     print("interrupted", flush=True)
