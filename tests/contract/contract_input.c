@@ -226,24 +226,6 @@ static void attach__by_one_who_does_not_listen_ends_the_link(void **state)
 
 /* -------- floods -------- */
 
-static void connect__without_a_grant_is_bounded(void **state)
-{
-	struct rig *rig = rig_of(state);
-	uint32_t qps = stats_of(rig->tg).qps;
-	struct raw *raws[PEERS_UNPROVED_MAX];
-	union verbs_any hello;
-
-	for (int i = 0; i < PEERS_UNPROVED_MAX; i++)
-		raws[i] = join(rig, 1);
-	hello = raw_hello(OTHER, ++links, 0, 1);
-	assert_int_equal(refusal_of(rig, hello.bytes, sizeof(hello.hello)), -ECONNREFUSED);
-	assert_serves(rig);
-	for (int i = 0; i < PEERS_UNPROVED_MAX; i++)
-		raw_close(raws[i]);
-	assert_qps(rig->tg, qps);
-	raw_close(join(rig, 1)); /* there is room again */
-}
-
 /* A second node, whose time stands still until it is moved. */
 static struct transport_target *node_with(struct fake_clock *clock)
 {
@@ -254,6 +236,40 @@ static struct transport_target *node_with(struct fake_clock *clock)
 	assert_int_equal(transport_target_open("verbs", &opts, &tg), 0);
 	assert_int_equal(tg->ops->listen(tg, ":0"), 0);
 	return tg;
+}
+
+/* The same with a thread that serves it. */
+static void *serve(void *arg)
+{
+	struct rig *node = arg;
+
+	while (!atomic_load(&node->stop))
+		(void)node->tg->ops->progress(node->tg, (uint64_t)CLOCK_NS_PER_MS);
+	return NULL;
+}
+
+static void connect__without_a_grant_is_bounded(void **state)
+{
+	struct fake_clock clock;
+	struct rig node = { .tg = node_with(&clock) };
+	struct raw *raws[PEERS_UNPROVED_MAX];
+	union verbs_any hello;
+	pthread_t thread;
+
+	(void)state;
+	(void)snprintf(node.uri, sizeof(node.uri), "%s", node.tg->ops->uri(node.tg));
+	assert_int_equal(pthread_create(&thread, NULL, serve, &node), 0);
+	for (int i = 0; i < PEERS_UNPROVED_MAX; i++)
+		raws[i] = join(&node, 1);
+	hello = raw_hello(OTHER, ++links, 0, 1);
+	assert_int_equal(refusal_of(&node, hello.bytes, sizeof(hello.hello)), -ECONNREFUSED);
+	for (int i = 0; i < PEERS_UNPROVED_MAX; i++)
+		raw_close(raws[i]);
+	assert_qps(node.tg, 0);
+	raw_close(join(&node, 1)); /* there is room again */
+	atomic_store(&node.stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	transport_target_close(&node.tg);
 }
 
 struct joining {
