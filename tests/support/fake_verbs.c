@@ -28,18 +28,24 @@ static struct {
 /* -------- every call -------- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t first_thread; /* that called since the beginning */
+static bool several_threads;
 
 void fake_enter(void)
 {
 	(void)pthread_mutex_lock(&mutex);
+	several_threads |= !pthread_equal(first_thread, pthread_self());
 }
 
 /* Whoever polls in a loop would take it again before the other end wakes up. */
 void fake_leave(void *unused)
 {
+	bool yield = several_threads;
+
 	(void)unused;
 	(void)pthread_mutex_unlock(&mutex);
-	(void)sched_yield();
+	if (yield)
+		(void)sched_yield();
 }
 
 bool fake_fails(void)
@@ -522,6 +528,8 @@ static struct verbs_calls calls = {
 
 void fake_verbs_begin(void)
 {
+	first_thread = pthread_self();
+	several_threads = false;
 	memset(&state, 0, sizeof(state));
 	fake_verbs = (struct fake_verbs){
 		.reads = 16, .wrs = 16384, .completions = 65536, .inline_bytes = 256
