@@ -7,8 +7,8 @@
 
 #define SALT 7u
 #define WAIT_NS ((int64_t)10 * 1000000000)
-#define BATCH 256u
-#define DRAWS 60u /* batches that show every item, all but surely */
+/* So many strata that each item has one for itself: a batch shows all. */
+#define BATCH 4096u
 
 int kept_create(struct rlv_store *store, struct rlv_table **table_out)
 {
@@ -49,22 +49,18 @@ static int open_sampler(struct rlv_table *table, struct rlv_sampler **sampler_ou
 
 int kept_reprioritise(struct rlv_table *table)
 {
+	static float priority[BATCH];
+	const struct rlv_batch *batch;
 	struct rlv_sampler *sampler;
-	float priority[BATCH];
 	int ret = open_sampler(table, &sampler), closed;
 
-	for (uint32_t i = 0; ret == 0 && i < DRAWS; i++) {
-		const struct rlv_batch *batch;
-
-		ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
-		for (uint32_t k = 0; ret == 0 && k < batch->n; k++)
-			priority[k] = crash_priority(crash_step_of(crash_ids(batch)[k]), SALT);
-		if (ret == 0)
-			ret = rlv_sampler_set_priorities(sampler, batch->key, priority, batch->n,
-							 NULL);
-		if (ret == 0)
-			rlv_batch_release(sampler, batch);
-	}
+	if (ret)
+		return ret;
+	ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
+	for (uint32_t k = 0; ret == 0 && k < batch->n; k++)
+		priority[k] = crash_priority(crash_step_of(crash_ids(batch)[k]), SALT);
+	if (ret == 0)
+		ret = rlv_sampler_set_priorities(sampler, batch->key, priority, batch->n, NULL);
 	closed = rlv_sampler_close(&sampler);
 	return ret ? ret : closed;
 }
@@ -99,19 +95,16 @@ static uint32_t count_missing(const struct kept *kept)
 
 int kept_look(struct rlv_table *table, struct kept *kept_out)
 {
+	const struct rlv_batch *batch;
 	struct rlv_sampler *sampler;
 	int ret = open_sampler(table, &sampler), closed;
 
 	memset(kept_out, 0, sizeof(*kept_out));
-	for (uint32_t i = 0; ret == 0 && i < DRAWS; i++) {
-		const struct rlv_batch *batch;
-
-		ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
-		if (ret == 0) {
-			look_at(batch, kept_out);
-			rlv_batch_release(sampler, batch);
-		}
-	}
+	if (ret)
+		return ret;
+	ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
+	if (ret == 0)
+		look_at(batch, kept_out);
 	kept_out->missing = count_missing(kept_out);
 	closed = rlv_sampler_close(&sampler);
 	return ret ? ret : closed;

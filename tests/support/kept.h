@@ -19,7 +19,7 @@ int kept_create(struct rlv_store *store, struct rlv_table **table_out);
 /* Steps [from, to) of one writer, in hundreds. */
 int kept_append(struct rlv_writer *writer, uint32_t from, uint32_t to);
 
-/* Gives every item that it meets, all but surely all, its second priority. */
+/* Gives every item its second priority. */
 int kept_reprioritise(struct rlv_table *table);
 
 struct kept {
@@ -30,7 +30,7 @@ struct kept {
 	uint32_t wrong_priorities; /* below KEPT_STEPS */
 };
 
-/* Draws until it has all but surely met every item. */
+/* Draws every item. */
 int kept_look(struct rlv_table *table, struct kept *kept_out);
 
 #endif
