@@ -30,12 +30,17 @@ class Oracle:
     def __init__(self, stack, n_step, gamma):
         self.stack, self.n_step, self.gamma = stack, n_step, gamma
         self.rows = []
+        self._ended = True
 
     def add(self, obs, reward, terminated=False, truncated=False, final=False):
-        first = not final and (not self.rows or self.rows[-1].final or self.rows[-1].terminated
-                               or self.rows[-1].truncated)
+        first = self._ended and not final
+        self._ended = bool(terminated or truncated or final)
         self.rows.append(Row(np.array(obs), float(reward), bool(terminated), bool(truncated),
                              bool(final), first))
+
+    def end(self):
+        """The actor ended the episode without a word."""
+        self._ended = True
 
     def add_trace(self, trace, upto):
         for i in range(upto):
@@ -84,14 +89,18 @@ class Oracle:
     def check(self, batch, stacked):
         """Every item of the batch, by its `id` column."""
         for i, row in enumerate(batch.id.tolist()):
-            want = self.item(row)
-            assert want is not None, row
-            obs, next_obs = batch.obs[i], batch.next_obs[i]
-            if not stacked:
-                obs, next_obs = obs[None], next_obs[None]
-            np.testing.assert_array_equal(obs, want.obs)
-            if want.next_obs is not None:
-                np.testing.assert_array_equal(next_obs, want.next_obs)
-            assert batch.steps[i] == want.steps
-            np.testing.assert_allclose(batch.reward[i], want.reward, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(batch.discount[i], want.discount, rtol=1e-6)
+            self.check_one(batch, i, row, stacked)
+
+    def check_one(self, batch, i, row, stacked):
+        """Item i of the batch is the one of a row."""
+        want = self.item(row)
+        assert want is not None, row
+        obs, next_obs = batch.obs[i], batch.next_obs[i]
+        if not stacked:
+            obs, next_obs = obs[None], next_obs[None]
+        np.testing.assert_array_equal(obs, want.obs)
+        if want.next_obs is not None:
+            np.testing.assert_array_equal(next_obs, want.next_obs)
+        assert batch.steps[i] == want.steps
+        np.testing.assert_allclose(batch.reward[i], want.reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(batch.discount[i], want.discount, rtol=1e-6)
