@@ -45,14 +45,17 @@ struct answer {
 
 /* -------- the process of the target -------- */
 
-static int run(struct transport_target **tg, struct call *call, struct answer *answer)
+static int open_here(const struct call *call, struct transport_target **tg)
 {
-	struct transport_target *t = *tg;
+	struct target_opts opts = call->opts;
 
+	opts.path = call->path[0] ? call->path : NULL;
+	return transport_target_open(call->text, &opts, tg);
+}
+
+static int run(struct transport_target *t, const struct call *call, struct answer *answer)
+{
 	switch (call->op) {
-	case OPEN:
-		call->opts.path = call->path[0] ? call->path : NULL;
-		return transport_target_open(call->text, &call->opts, tg);
 	case LISTEN:
 		return t->ops->listen(t, call->text);
 	case REGISTER:
@@ -77,9 +80,9 @@ static int run(struct transport_target **tg, struct call *call, struct answer *a
 		(void)snprintf(answer->page_kind, sizeof(answer->page_kind), "%s",
 			       answer->stats.page_kind);
 		return 0;
+	case OPEN:
 	case CLOSE:
-		transport_target_close(tg);
-		return 0;
+		break;
 	}
 	return -EINVAL;
 }
@@ -93,7 +96,12 @@ static void serve_call(int sock, struct transport_target **tg)
 		_exit(0);
 	memset(&answer, 0, sizeof(answer));
 	error_clear();
-	answer.ret = run(tg, &call, &answer);
+	if (call.op == OPEN)
+		answer.ret = open_here(&call, tg);
+	else if (call.op == CLOSE)
+		transport_target_close(tg);
+	else
+		answer.ret = *tg ? run(*tg, &call, &answer) : -EINVAL;
 	(void)snprintf(answer.text, sizeof(answer.text), "%s", error_last());
 	if (*tg) {
 		answer.incarnation = (*tg)->incarnation;
