@@ -5,9 +5,13 @@ import subprocess
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import relive
 from support.trace import read_trace
+
+settings.register_profile("relive", database=None)
+settings.load_profile("relive")
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data"
 
