@@ -72,7 +72,12 @@ void sumtree_init(struct sumtree *tree, struct region *region, const struct tree
 /* min(2^40-1, 2^62 / leaves), rule 9. */
 uint64_t sumtree_max_prio(uint32_t leaves);
 
-/* -------- changes -------- */
+/*
+ * -------- changes --------
+ *
+ * Of one tree, by vectors: over a wire a phase for each, and one for a promise that is due. Clients
+ * change all trees of all shards in one phase by ds/change.h.
+ */
 
 struct tree_deltas; /* changes of one tree not yet added to its ancestors */
 
