@@ -45,6 +45,15 @@ if(PMEM_FOUND)
 	add_dependencies(tests_integration shadow_pmem)
 endif()
 
+# The module of rdma-core, and one in its stead.
+if(VERBS_FOUND)
+	add_library(shadow_verbs MODULE ${PROJECT_SOURCE_DIR}/tests/shadow/verbs.c)
+	target_link_libraries(shadow_verbs PRIVATE relive_flags)
+	set_target_properties(shadow_verbs PROPERTIES OUTPUT_NAME relive-verbs
+		LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/shadow)
+	add_dependencies(tests_unit relive_verbs shadow_verbs)
+endif()
+
 foreach(level ${RLV_LEVELS})
 	file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${level}/test_*.sh)
 	foreach(script ${scripts})

@@ -85,6 +85,26 @@ static void load__finds_the_module_and_refuses_forked_children(void **state)
 	assert_int_equal(in_child(load_what_was_built), 0);
 }
 
+/* Before anybody registers memory, and once. */
+static int load_in_a_shadow(void)
+{
+	const struct verbs_calls *calls = NULL;
+
+	(void)unsetenv("SHADOW_FORK_INIT");
+	(void)setenv("RLV_VERBS_MODULE", RLV_TEST_BIN_DIR "/../lib/shadow/librelive-verbs.so", 1);
+	if (verbs_calls_load(&calls) || verbs_calls_load(&calls))
+		return 1;
+	return !getenv("SHADOW_FORK_INIT") || strcmp(getenv("SHADOW_FORK_INIT"), "once") != 0;
+}
+
+static void load__makes_rdma_core_ready_for_forks(void **state)
+{
+	(void)state;
+	if (TEST_MSAN)
+		skip();
+	assert_int_equal(in_child(load_in_a_shadow), 0);
+}
+
 static int load_what_is_used(void)
 {
 	static const struct verbs_calls mine = { .version = VERBS_CALLS_VERSION };
@@ -110,6 +130,7 @@ int main(void)
 		cmocka_unit_test(load__without_the_module_says_what_to_do),
 		cmocka_unit_test(load__of_another_library_is_refused),
 		cmocka_unit_test(load__finds_the_module_and_refuses_forked_children),
+		cmocka_unit_test(load__makes_rdma_core_ready_for_forks),
 		cmocka_unit_test(use__comes_before_the_module),
 	};
 
