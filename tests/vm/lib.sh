@@ -214,7 +214,7 @@ nodes_are() { # state name...
 # The relive command, in the guest of the metadata server.
 relive() { # word...
 	local guest=${store_uri#*10.77.0.}
-	on -t 60 "${guest%%:*}" "$bin/relive" "$@"
+	on -t 120 "${guest%%:*}" "$bin/relive" "$@"
 }
 
 # A program that makes traffic and checks all of it; see tests/vm/traffic.c.
