@@ -136,7 +136,7 @@ static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint6
 int catalog_control_settle(struct catalog_table *table, uint32_t from)
 {
 	struct limiter_words *handed = table->shards[from].drain.handed;
-	struct limiter_words now[RING_MAX_VIEWS];
+	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
 	struct shard *control = table->attached[table->control];
 	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
 

@@ -72,7 +72,7 @@ static uint64_t rows_claimed(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	const struct shard *shard = table->attached[s];
-	uint64_t head, before = place->head;
+	uint64_t head = 0, before = place->head;
 
 	if (transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			   &head))

@@ -8,6 +8,8 @@
 
 #include "base/alloc.h"
 
+#define JOB_BYTES ((ssize_t)sizeof(struct memnode_job *)) /* what goes through a pipe */
+
 struct memnode_jobs {
 	int todo[2]; /* pipes of pointers: read end, write end */
 	int done[2];
@@ -28,11 +30,11 @@ static void *work(void *arg)
 	struct memnode_jobs *jobs = arg;
 	struct memnode_job *job;
 
-	while (read(jobs->todo[0], &job, sizeof(job)) == (ssize_t)sizeof(job)) {
+	while (read(jobs->todo[0], &job, (size_t)JOB_BYTES) == JOB_BYTES) {
 		const struct channel_frame frame = { .head = job->head, .body = job->body };
 
 		memnode_serve(&job->svc, &frame, &job->answer);
-		if (write(jobs->done[1], &job, sizeof(job)) != (ssize_t)sizeof(job))
+		if (write(jobs->done[1], &job, (size_t)JOB_BYTES) != JOB_BYTES)
 			memnode_job_free(job);
 	}
 	return NULL;
@@ -107,7 +109,7 @@ int memnode_jobs_put(struct memnode_jobs *jobs, const struct memnode_service *sv
 	}
 	if (frame->head.length)
 		memcpy(job->body, frame->body, frame->head.length);
-	if (write(jobs->todo[1], &job, sizeof(job)) != (ssize_t)sizeof(job)) {
+	if (write(jobs->todo[1], &job, (size_t)JOB_BYTES) != JOB_BYTES) {
 		memnode_job_free(job);
 		return error_set(-EBUSY, "too many requests are in line");
 	}
@@ -123,5 +125,5 @@ struct memnode_job *memnode_jobs_get(struct memnode_jobs *jobs)
 {
 	struct memnode_job *job;
 
-	return read(jobs->done[0], &job, sizeof(job)) == (ssize_t)sizeof(job) ? job : NULL;
+	return read(jobs->done[0], &job, (size_t)JOB_BYTES) == JOB_BYTES ? job : NULL;
 }

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 struct placement_node {
-	uint32_t shards; /* of the table that take new blocks */
 	uint64_t free;   /* bytes of the pool */
+	uint32_t shards; /* of the table that take new blocks */
 	bool takes;      /* up, and not leaving: may be given shards */
 	bool leaves;     /* its shards must go elsewhere */
 };

@@ -126,7 +126,7 @@ Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out)
 	size_t n = 0;
 
 	must(memnode_list_regions(mn->target, &regions, &n));
-	list = mem_alloc((n + 1) * (sizeof(*list) + sizeof(*messages)));
+	list = mem_alloc((n + 1) * (sizeof(Relive__NodeRegion *) + sizeof(*messages)));
 	assert_non_null(list);
 	messages = (Relive__NodeRegion *)(void *)(list + n + 1);
 	for (size_t i = 0; i < n; i++) {
