@@ -139,10 +139,14 @@ int admission_try_sample(struct admission *adm, uint64_t n)
 	return ret;
 }
 
-/* Is the error that of a connection which has ended? */
+/* A connection that has ended is no error. Of an answer that was lost the chain itself says why. */
 static int unless_lost(const struct admission *adm, int ret)
 {
-	return ret && adm->lim.region->tr->broken ? 0 : ret;
+	struct transport *tr = adm->lim.region->tr;
+
+	if (ret == -EIO && transport_poll(tr, adm->lim.ticket, clock_now_ns(tr->clock)))
+		log_debug("counts of view %u: %s", adm->view, error_last());
+	return ret && tr->broken ? 0 : ret;
 }
 
 int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)

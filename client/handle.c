@@ -12,7 +12,8 @@
 
 #define BACKOFF_FIRST_NS 20000u
 #define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
-#define PATIENCE_PART 8     /* of a call's time, for one question to the server */
+#define ENTER_TRIES 16
+#define PATIENCE_PART 8 /* of a call's time, for one question to the server */
 #define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
 #define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
 
@@ -254,19 +255,53 @@ static bool is_forked(const struct handle *h)
 	return tr && transport_is_forked(tr);
 }
 
+/*
+ * May the slot be put back? Where the server is, too, blocks of ours would stay open for ever: they
+ * are closed by rejoining the shard, or else with all that this process leaves. What the server
+ * cannot reach either it settles when it can.
+ */
+static bool is_tidy(struct handle *h)
+{
+	uint32_t s = 0;
+
+	if (node_set_drop(&h->nodes) + h->nodes.n_away == 0)
+		return true;
+	if (node_set_heal(&h->nodes, PATIENCE_MOST_NS))
+		return true; /* nothing of it is there any more */
+	while (s < h->nodes.n_shards &&
+	       (h->nodes.seats[s].state != RLV_SHARD_DOWN || !h->nodes.seats[s].granted))
+		s++;
+	return s == h->nodes.n_shards;
+}
+
+static int put_slot(struct handle *h, bool tidy)
+{
+	struct meta *meta = h->table->store->meta;
+
+	if (!h->slot.owner)
+		return 0;
+	if (tidy)
+		return meta->ops->slot_put(meta, h->desc, h->slot.owner);
+	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
+		 h->desc->name, h->slot.owner);
+	return 0;
+}
+
 int handle_close(struct handle *h)
 {
 	struct meta *meta = h->table->store->meta;
-	int ret = 0;
+	bool forked = is_forked(h);
+	bool tidy = !forked && is_tidy(h);
+	int ret;
 
-	close_accesses(h);
 	if (meta->ops->unwatch)
 		meta->ops->unwatch(meta, &h->watch);
-	if (is_forked(h))
+	close_accesses(h); /* what was posted is done then: the slot is idle */
+	if (forked)
 		ret = error_set(-ECHILD,
 				"this handle was opened before fork(): it is the parent's");
-	else if (h->slot.owner)
-		ret = meta->ops->slot_put(meta, h->desc, h->slot.owner);
+	else
+		ret = put_slot(h, tidy);
 	node_set_close(&h->nodes);
 	table_handle_put(h->table);
 	return ret;
@@ -297,7 +332,7 @@ static int tell_user(struct handle *h)
 	return 0;
 }
 
-static int enter_slowly(struct handle *h, int64_t timeout_ns)
+static int enter_once(struct handle *h, int64_t timeout_ns)
 {
 	int ret = 0;
 
@@ -313,6 +348,16 @@ static int enter_slowly(struct handle *h, int64_t timeout_ns)
 	return h->nodes.n_up ? 0
 			     : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
 					 h->desc->name, h->nodes.n_shards);
+}
+
+/* Taking up what has changed may itself meet a node that goes. */
+static int enter_slowly(struct handle *h, int64_t timeout_ns)
+{
+	int ret = enter_once(h, timeout_ns);
+
+	for (uint32_t i = 0; ret && i < ENTER_TRIES && node_set_has_broken(&h->nodes); i++)
+		ret = enter_once(h, timeout_ns);
+	return ret;
 }
 
 int handle_enter(struct handle *h, int64_t timeout_ns)

@@ -40,6 +40,7 @@ struct seat {
 	uint64_t incarnation;
 	uint64_t opened; /* the set's version then */
 	uint32_t node;   /* index in nodes */
+	bool granted;    /* the server can reach it */
 	char name[RLV_NAME_BYTES];
 };
 

@@ -24,6 +24,7 @@ void node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *pla
 	seat->weight_ns = clock_now_ns(set->clock);
 	seat->ramp_ns = place->ramp_ns;
 	seat->incarnation = place->incarnation;
+	seat->granted = node_state_is_usable(place->state);
 	snprintf(seat->name, sizeof(seat->name), "%s", place->node);
 }
 

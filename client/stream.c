@@ -91,7 +91,7 @@ static void save_head(const struct rlv_writer *w, struct stream *st)
 
 void writer_drop_blocks(struct rlv_writer *w, const struct access *acc)
 {
-	for (uint32_t i = 0; i < w->n_streams; i++) {
+	for (uint32_t i = 0; w->streams && i < w->n_streams; i++) {
 		struct stream *st = &w->streams[i];
 
 		if (st->blk.acc != acc)
