@@ -133,6 +133,12 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	return 0;
 }
 
+/* The word op that a note names; NULL = it names a leaf's. */
+static struct word_op *word_of(const struct chain_change *cc, uint32_t note)
+{
+	return cc->words && (note & WORD_OP) ? &cc->words[note & INDEX_MASK] : NULL;
+}
+
 /* The ops that are left, in place of those that were there: their notes are at the front. */
 static void next_round(enum change_verb verb, struct chain_change *cc)
 {
@@ -141,10 +147,11 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 
 	for (uint32_t k = 0; k < list->n; k++) {
 		uint32_t note = list->notes[k], i = note & INDEX_MASK;
+		const struct word_op *word = word_of(cc, note);
 		struct change c;
 
-		if (note & WORD_OP) {
-			prepare_word(ch->acc, &cc->words[i], &list->wrs[k]);
+		if (word) {
+			prepare_word(ch->acc, word, &list->wrs[k]);
 			continue;
 		}
 		c = view_change(ch->acc, note_view(note));
@@ -190,14 +197,16 @@ static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 	for (uint32_t k = 0; k < list->n; k++) {
 		uint32_t note = list->notes[k], i = note & INDEX_MASK;
 		const struct transport_atomic *cas = &list->wrs[k].atomic;
+		struct word_op *word;
 		struct change c;
 		bool again;
 		int ret;
 
 		if (!IS_ANSWER(note))
 			continue;
-		if (note & WORD_OP) {
-			again = digest_word(&cc->words[i], cas);
+		word = word_of(cc, note);
+		if (word) {
+			again = digest_word(word, cas);
 		} else {
 			c = view_change(ch->acc, note_view(note));
 			ret = tree_deltas_reserve(c.tree, c.deltas, 1);
