@@ -132,8 +132,8 @@ static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s
 		ret = slots_join(&table->slots, s);
 		place->joined = ret == 0;
 	}
-	/* A slot of it is to be settled first. */
-	if (ret == 0 || (ret == -EAGAIN && table->attached[s]))
+	/* A slot of it is to be settled first, or its node could not be reached just now. */
+	if (ret == 0 || ret == -EAGAIN)
 		return;
 	log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);

@@ -10,8 +10,11 @@
 #include "wire/dial.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
+#define ATTACH_FIRST_NS (500 * (uint64_t)CLOCK_NS_PER_MS)
+#define ATTACH_LAST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
 #define FRAME_NS (200 * CLOCK_NS_PER_MS) /* a frame that has begun must have come by then */
 
 /* A request under way; in the node's list until its end was delivered. */
@@ -46,6 +49,7 @@ void node_connect(struct node *node, const struct channel *ch, struct event *rea
 	node->heard = now(node);
 	node->asked = 0;
 	node->pinged = 0;
+	node->attach_after = 0;
 }
 
 static void end_call(struct node_call *call, int code, ProtobufCMessage *reply)
@@ -479,15 +483,27 @@ static int attach(struct node *node, uint32_t region, struct region **region_out
 	return ret ? ret : transport_attach(node->tr, &grant, region_out);
 }
 
+static void pause_attaching(struct node *node)
+{
+	node->attach_pause = node->attach_pause ? 2 * node->attach_pause : ATTACH_FIRST_NS;
+	node->attach_pause = min_u64(node->attach_pause, ATTACH_LAST_NS);
+	node->attach_after = now(node) + node->attach_pause;
+}
+
 int node_attach(struct node *node, uint32_t region, struct region **region_out)
 {
 	int ret;
 
 	if (!node->up)
 		return down(node);
+	if (now(node) < node->attach_after)
+		return error_set(-EAGAIN,
+				 "memory node %s: its memory could not be reached just now",
+				 node->name);
 	ret = attach(node, region, region_out);
-	/* Its agent is stopped: the next attempt would wait as long again. */
-	if (ret == -ETIMEDOUT)
-		node_disconnect(node);
+	if (ret == 0)
+		node->attach_pause = 0;
+	else if (!node->tr || ret == -ETIMEDOUT || ret == -ECONNRESET)
+		pause_attaching(node);
 	return ret;
 }

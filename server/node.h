@@ -69,6 +69,8 @@ struct node {
 	uint64_t asked;            /* first frame of ours after that; 0 = none: it owes nothing */
 	uint64_t pinged;           /* the last ping was sent */
 	struct node_call *calls;   /* under way, and ended ones that nobody was told of */
+	uint64_t attach_after;     /* no attempt to attach before; 0 = now */
+	uint64_t attach_pause;     /* after the next failure: it doubles */
 	struct transport *tr;      /* NULL = nothing of this incarnation was attached yet */
 	uint64_t attach_client_id; /* of ours, for tr */
 };
@@ -122,7 +124,10 @@ RLV_MUST_CHECK int node_region_free(struct node *node, uint32_t region);
 RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id, uint32_t region,
 			      uint32_t rights, struct region_grant *grant_out);
 
-/* Attaches a region for ourselves. */
+/*
+ * Attaches a region for ourselves. When the node could not be reached it is not tried again for a
+ * while, so that it costs us its timeout now and then, not all our time: -EAGAIN.
+ */
 RLV_MUST_CHECK int node_attach(struct node *node, uint32_t region, struct region **region_out);
 
 #endif

@@ -384,6 +384,27 @@ static void answer_fence(struct fixture *fx)
 	answer(fx, &head, &reply.base);
 }
 
+/* One that cannot be reached must not cost its timeout at every look. */
+static void node_attach__after_a_failure_is_not_tried_for_a_while(void **state)
+{
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct region *region = NULL;
+	struct node *node;
+	int first;
+
+	news.uri = "shm:/nonexistent/socket";
+	node = join(fx, &news);
+	first = node_attach(node, 1, &region);
+	assert_true(first != 0 && first != -EAGAIN);
+	assert_int_equal(node_attach(node, 1, &region), -EAGAIN);
+	fake_clock_advance(&fx->clock, LEASE_NS / 2);
+	assert_int_equal(node_attach(node, 1, &region), first);
+	fake_clock_advance(&fx->clock, LEASE_NS / 2);
+	assert_int_equal(node_attach(node, 1, &region), -EAGAIN); /* the pause has doubled */
+	assert_null(region);
+}
+
 static void node_post_fence__is_told_once(void **state)
 {
 	const struct node_news news = news_of(1);
@@ -458,6 +479,7 @@ int main(void)
 		CASE(nodes_drop__one_that_is_up_gives_ebusy),
 		CASE(nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life),
 		CASE(nodes_is_witness__another_life_on_a_file_is_none),
+		CASE(node_attach__after_a_failure_is_not_tried_for_a_while),
 		CASE(node_post_fence__is_told_once),
 		CASE(node_post_fence__ends_with_the_connection),
 		CASE(node_post_fence__its_time_is_over),
