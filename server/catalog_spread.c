@@ -1,6 +1,6 @@
 /*
- * catalog_spread.c - does what placement.h decides: new shards on nodes that have too few, shards of
- * nodes that have too many, or that leave, drained.
+ * catalog_spread.c - does what placement.h decides: new shards on nodes that have too few, shards
+ * of nodes that have too many, or that leave, drained.
  */
 #include "server/catalog.h"
 

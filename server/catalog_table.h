@@ -2,8 +2,8 @@
  * Catalog table: one table of the catalog, its shards and our attachment to their regions.
  *
  * Shards have numbers 0.., which are in their items' keys and never used again within the table's
- * life: a shard that moved to another node is a new shard with a new number, and the old one is GONE
- * when its items have been overwritten. So the list only grows, to TABLE_MAX_SHARDS.
+ * life: a shard that moved to another node is a new shard with a new number, and the old one is
+ * GONE when its items have been overwritten. So the list only grows, to TABLE_MAX_SHARDS.
  */
 #ifndef RLV_SERVER_CATALOG_TABLE_H
 #define RLV_SERVER_CATALOG_TABLE_H

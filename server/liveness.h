@@ -9,16 +9,16 @@
  *                                                                    |  cut off by each node
  *                     forgotten <-- settled in every shard <---------+
  *
- * Time is only a hint: nothing of a suspect is touched before there is proof. A process of this host
- * that has ended is proof for all nodes. Else each node proves for its own memory: that the client
- * has nothing attached there and no grants any more, provided that the node has known all that the
- * client may have attached (nodes_is_witness). What was proved by one node is settled in its shards,
- * whoever else is away.
+ * Time is only a hint: nothing of a suspect is touched before there is proof. A process of this
+ * host that has ended is proof for all nodes. Else each node proves for its own memory: that the
+ * client has nothing attached there and no grants any more, provided that the node has known all
+ * that the client may have attached (nodes_is_witness). What was proved by one node is settled in
+ * its shards, whoever else is away.
  *
- * A suspect is fenced when its process is gone; when all nodes say that it has nothing; or, if it is
- * on another host, when its lease is over: its connections to the nodes are then destroyed, which is
- * the proof. A suspect of this host that lives (stopped) keeps all it has. After stall_ns it is
- * killed if so told, if it holds slots.
+ * A suspect is fenced when its process is gone; when all nodes say that it has nothing; or, if it
+ * is on another host, when its lease is over: its connections to the nodes are then destroyed,
+ * which is the proof. A suspect of this host that lives (stopped) keeps all it has. After stall_ns
+ * it is killed if so told, if it holds slots.
  *
  * Nothing here waits: a node's answer comes by liveness_answer().
  */
@@ -116,8 +116,8 @@ struct client *liveness_find(const struct liveness *live, uint64_t client_id);
 uint32_t liveness_count(const struct liveness *live);
 
 /*
- * Looks at the suspects. Returns when to call again, at the latest. If we were away ourselves (stopped,
- * or held up by a node), nobody's silence meanwhile counts.
+ * Looks at the suspects. Returns when to call again, at the latest. If we were away ourselves
+ * (stopped, or held up by a node), nobody's silence meanwhile counts.
  */
 uint64_t liveness_tick(struct liveness *live);
 

@@ -110,7 +110,7 @@ RLV_MUST_CHECK int node_post_persist(struct node *node, uint64_t tag, node_done 
 void node_read(struct node *node);
 /* Tells the callers of calls that ended. */
 void node_deliver(struct node *node);
-/* Pings, ends calls that took too long, and hangs up on a silent one. Returns when to call again. */
+/* Pings, ends late calls, and hangs up on a silent node. Returns when to call again. */
 uint64_t node_watch(struct node *node);
 
 /* -------- asked, and waited for -------- */

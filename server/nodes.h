@@ -8,9 +8,9 @@
  *                               +------- registers: the same life, or another --+  | or by hand
  *                               +--------------- registers, empty ------- lost <---+
  *
- * A life of a node is its incarnation. The same one again has all that it had; another one has only
- * what a file or device kept. A node on a file or device is never declared lost by time: what it has
- * is not gone with it.
+ * A life of a node is its incarnation. The same one again has all that it had; another one has
+ * only what a file or device kept. A node on a file or device is never declared lost by time: what
+ * it has is not gone with it.
  */
 #ifndef RLV_SERVER_NODES_H
 #define RLV_SERVER_NODES_H
@@ -64,8 +64,9 @@ void nodes_fini(struct nodes *nodes);
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address; -ENOSPC:
- * the store knows NODES_MAX. A node whose connection has ended unnoticed is taken down first.
+ * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address;
+ * -ENOSPC: the store knows NODES_MAX. A node whose connection has ended unnoticed is taken down
+ * first.
  */
 RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news);
 

@@ -1,8 +1,10 @@
 /*
- * Persist: makes what all nodes hold durable, for clients that wait for it, without the loop waiting.
+ * Persist: makes what all nodes hold durable, for clients that wait for it, without the loop
+ * waiting.
  *
- * Every request begins a round of its own over all nodes that are up; a node works on one at a time.
- * A node that is down, or goes down meanwhile, fails the round: what it holds may not be durable.
+ * Every request begins a round of its own over all nodes that are up; a node works on one at a
+ * time. A node that is down, or goes down meanwhile, fails the round: what it holds may not be
+ * durable.
  */
 #ifndef RLV_SERVER_PERSIST_H
 #define RLV_SERVER_PERSIST_H

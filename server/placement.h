@@ -1,6 +1,6 @@
 /*
- * Placement: on which node a shard goes, and which shard should be elsewhere. Numbers in, a decision
- * out; nothing is done here.
+ * Placement: on which node a shard goes, and which shard should be elsewhere. Numbers in, a
+ * decision out; nothing is done here.
  *
  * A table is spread when no node has two shards more than another, nodes that leave have none, and
  * the table has as many as it wants. placement_next() names one step towards that; repeated, it

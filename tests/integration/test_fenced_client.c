@@ -1,6 +1,6 @@
 /*
- * A client of another host, as the server sees it: it is silent for a lease, is fenced, and hears of
- * it. Its frames are made here, because a real one would need another host.
+ * A client of another host, as the server sees it: it is silent for a lease, is fenced, and hears
+ * of it. Its frames are made here, because a real one would need another host.
  */
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
