@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# A store whose memory is in two guests, reached by RDMA, and its server in a third: a guest dies, its
+# node comes back empty, and one is drained, while the table stays open.
+# needs: guests=3 cpus=1 memory=640 limit=600
+# shellcheck source=tests/vm/lib.sh disable=SC2317
+. "$(dirname "$0")/../lib.sh"
+
+shards_are() { # count state
+	[ "$(relive table shards "$store_uri" t | awk -v s="$2" '$2 == s' | wc -l)" = "$1" ]
+}
+
+cases_nodes() {
+	start_metad 1 --node-lost 20 --slow-start 0.5
+	run_one both_nodes_join_by_rdma join
+	run_one shards_are_on_both spread
+	run_one data_operations_cost_the_agents_nothing passive
+	run_one a_guest_that_dies_is_down_soon dies
+	run_one the_table_stays_open stays_open
+	run_one its_node_is_lost_and_the_others_have_all_shards lost
+	run_one it_comes_back_empty_and_gets_its_share back
+	run_one a_drained_node_may_be_stopped drained
+}
+
+join() {
+	start_memnode 2 --size 96M
+	start_memnode 3 --size 96M
+	relive status "$store_uri"
+}
+
+spread() {
+	relive table create "$store_uri" t --shards auto --capacity 16384 --timeout 30s
+	shards_are 2 active
+	traffic 1 create --shards 2
+}
+
+# CPU time of all agents so far, in us, as of their last ping.
+agents_us() {
+	sleep 0.6
+	relive status "$store_uri" --json | grep -oP '"agent_cpu_ns":\K[0-9]+' |
+		awk '{ sum += $1 } END { print int(sum / 1000) }'
+}
+
+# What an actor costs the agents is its way in and out, however long it works.
+passive() {
+	local begin short long
+	begin=$(agents_us)
+	traffic 1 actor --seconds 2
+	short=$(agents_us)
+	traffic 1 actor --seconds 12
+	long=$(agents_us)
+	echo "agents: $((short - begin)) us for 2 s, $((long - short)) us for 12 s"
+	assert_le "us of the agents for 12 s" $((long - short)) $((2 * (short - begin) + 20000))
+}
+
+dies() {
+	vm kill 3
+	wait_until 10 nodes_are down n3
+}
+
+stays_open() {
+	shards_are 1 active
+	shards_are 1 down
+	relive inspect "$store_uri" t
+}
+
+lost() {
+	wait_until 60 nodes_are lost n3
+	wait_until 20 shards_are 1 lost
+}
+
+back() {
+	vm start 3
+	start_memnode 3 --size 96M
+	wait_until 30 shards_are 2 active
+	relive table shards "$store_uri" t
+}
+
+drained() {
+	local actor
+	traffic -t 90 1 actor --seconds 60 &
+	actor=$!
+	relive node drain "$store_uri" n2 --wait 50s
+	wait "$actor"
+	relive table shards "$store_uri" t
+	stop 2 memnode TERM
+	traffic 1 verify --seconds 10
+}
+
+run_tests
