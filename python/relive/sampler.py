@@ -42,7 +42,7 @@ class Sampler(_core.Sampler):
     :param pin_memory: batches in pinned host memory, for copies to a CUDA device that do not wait
         (needs torch with CUDA).
     :param allocator: a function of a number of bytes that gives a writable buffer aligned to 64
-        bytes, for batches in memory of your own.
+        bytes, for batches in memory of your own. It must not use the table.
 
     **sample(n=None, beta=None, timeout=None)**: a batch now, as :meth:`Table.sample`.
     **next()**: the next batch of batch_size items.

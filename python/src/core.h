@@ -13,7 +13,8 @@
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
  *   is released before the handle's is waited for.
- *   While a handle is locked, no Python code runs and no Python object is made.
+ *   While a handle is locked, no Python code runs and no Python object is made; but for a sampler's
+ *   allocator, which runs while the table is locked and must not use it.
  *   A batch's memory belongs to the arrays made of it, not to the sampler: see slot.h.
  */
 #ifndef RLV_PYTHON_SRC_CORE_H
