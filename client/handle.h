@@ -16,8 +16,8 @@ struct handle;
 
 /* What a writer or sampler does when shards come and go. */
 struct handle_user {
-	/* The shard's access ends here: let go of blocks in it. Addressable rows can be read. NULL =
-	   there are none. */
+	/* The shard's access ends here: let go of blocks in it. Addressable rows can be read.
+	   NULL = there are none. */
 	void (*leave)(struct handle *h, uint32_t shard);
 	/* Open shards, the control shard or the slot changed: what was derived is made anew. */
 	int (*moved)(struct handle *h);

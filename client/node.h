@@ -78,7 +78,8 @@ void node_set_close(struct node_set *set);
 
 /*
  * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the memory
- * of some shard was orphaned, or nothing is open. Cost: one load for each shard that is addressable.
+ * of some shard was orphaned, a connection has ended, or nothing is open. Cost: one load for each
+ * shard that is addressable.
  */
 RLV_MUST_CHECK int node_set_check(const struct node_set *set);
 

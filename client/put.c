@@ -216,8 +216,8 @@ static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8
 }
 
 /*
- * Rows that were staged: over a wire they travel with the CASes that publish them, else (under TSan)
- * they are written now.
+ * Rows that were staged: over a wire they travel with the CASes that publish them, else (under
+ * TSan) they are written now.
  */
 static int send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
 {

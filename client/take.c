@@ -29,7 +29,7 @@ static bool is_candidate(const struct draw_scratch *s, uint64_t i)
 	return leaf_priority(s->again[i]) != 0 && leaf_gen(s->again[i]) == leaf_gen(s->word[i]);
 }
 
-/* The candidates of one shard, order[first, end), as ops from `at` on; where each came from: spare. */
+/* Candidates of one shard, order[first, end), as ops from `at` on; spare: where each came from. */
 static uint32_t add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end, uint32_t at)
 {
 	struct draw_scratch *s = &sp->scratch;

@@ -309,8 +309,8 @@ struct rlv_verify_report {
 };
 
 /*
- * Walks all shards that can be reached and checks every invariant. Exact while nobody writes; otherwise it may see
- * changes half done. Thread: any. Cost: reads the whole tree.
+ * Walks all shards that can be reached and checks every invariant. Exact while nobody writes;
+ * otherwise it may see changes half done. Thread: any. Cost: reads the whole tree.
  */
 RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
 
@@ -487,9 +487,9 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * A view with max_times_sampled hands over what it took, fewer than n when there is no more.
  * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
  * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted),
- * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard, or
- * not the one that keeps the limiter's counts, could be reached). When a memory node is lost, the
- * call goes on over the other shards.
+ * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard,
+ * or not the one that keeps the limiter's counts, could be reached). When a memory node is lost,
+ * the call goes on over the other shards.
  * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC.
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
