@@ -73,11 +73,11 @@ static void listen_at(struct rig *rig)
 	char address[128];
 
 	(void)snprintf(address, sizeof(address), "%s%s/node", verbs ? ":0;" : "", rig->dir);
+	if (rig->kind->far)
+		address[strcspn(address, ";")] = 0;
 	if (rig->tg->ops->listen(rig->tg, address))
 		fail_msg("listen: %s", error_last());
 	(void)snprintf(rig->uri, sizeof(rig->uri), "%s", rig->tg->ops->uri(rig->tg));
-	if (rig->kind->far)
-		rig->uri[strcspn(rig->uri, ";")] = 0;
 	assert_int_equal(pthread_create(&rig->server, NULL, serve, rig), 0);
 	rig->serving = true;
 }

@@ -4,6 +4,9 @@
  *
  *   test program  struct transport_target -- socket --> the same program, run again: the target
  *
+ * Where RLV_TEST_TARGET names HOST:PORT, the target's process is not started: it runs there, perhaps on
+ * another host, as `PROGRAM remote-target HOST:PORT`.
+ *
  * What it cannot carry is memory: base of a region is NULL. Its process serves clients by itself, so
  * progress only waits. One thread at a time.
  */

@@ -84,14 +84,14 @@ on() { # [-t seconds] guest command...
 programs() { # guest seconds program...
 	local guest=$1 limit=$2 program name rc
 	shift 2
-	on -t $((limit * $#)) "$guest" "printf '%s\n' $(printf '%q ' "$@") | xargs -P ${need[cpus]} -I{} bash -c '
+	on -t $((limit * $# + 10)) "$guest" "printf '%s\n' $(printf '%q ' "$@") | xargs -P ${need[cpus]} -I{} bash -c '
 		cd /tmp && timeout $limit {} >/vm/\$(basename {}).out 2>&1
 		echo \$? >/vm/\$(basename {}).status'"
 	for program in "$@"; do
 		name=$(basename "$program")
 		cat "$RLV_VM_DIR/share/$name.out"
 		rc=$(cat "$RLV_VM_DIR/share/$name.status")
-		if [ "$rc" -ne 0 ] && ! grep -qE '^\[  (FAILED |SKIPPED) ' "$RLV_VM_DIR/share/$name.out"; then
+		if [ "$rc" -ne 0 ] && ! grep -qE '^\[  (FAILED |SKIPPED|ERROR  ) ' "$RLV_VM_DIR/share/$name.out"; then
 			printf '[ RUN      ] %s\nexit %s\n' "$name" "$rc"
 			printf '[  %s ] %s\n' "$([ "$rc" -eq 77 ] && echo SKIPPED || echo 'FAILED ')" "$name"
 		fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# RDMA over a real kernel: the contract suite in one guest, which is its own peer, then a store whose
-# memory and whose clients are in two.
+# RDMA over a real kernel: the contract suite in one guest, which is its own peer; with its target in
+# another; then a store whose memory and whose clients are in two.
 # needs: guests=2 cpus=2 memory=1024 limit=600
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
@@ -10,6 +10,13 @@ shopt -s extglob
 # The one over a fake of rdma-core needs no guest.
 cases_contract() {
 	programs 1 400 "$bin"/contract_test_verbs!(_fake)
+}
+
+cases_contract_of_another_host() {
+	daemon 2 target "$bin/contract_test_verbs_apart" remote-target 10.77.0.2:7200
+	wait_port 20 2 7200
+	RLV_TEST_SLOW=1 RLV_VERBS_ACK_TIMEOUT=16 RLV_TEST_TARGET=10.77.0.2:7200 \
+		programs 1 200 "$bin/contract_test_verbs_apart"
 }
 
 test_contract__leaves_nothing_in_the_kernel() {
