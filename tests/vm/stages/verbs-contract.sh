@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # RDMA over a real kernel: the contract suite in one guest, which is its own peer; with its target in
 # another; then a store whose memory and whose clients are in two.
-# needs: guests=2 cpus=2 memory=1024 limit=600
+# needs: guests=2 cpus=2 memory=1024 limit=900
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
