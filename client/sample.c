@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REDRAWS 16                    /* rounds in which failed items are drawn anew */
-#define LOSSES 64                     /* nodes that one call may lose */
-#define STALE_AFTER_NS CLOCK_NS_PER_S /* rule 1h: look and check lie closer than a wrap */
+#define REDRAWS 16         /* rounds in which failed items are drawn anew */
+#define LOSSES 64          /* nodes that one call may lose */
+#define FASTEST_ROW_NS 10u /* of a shard: no writers are faster */
 
 /* -------- gather: pointers to windows -------- */
 
@@ -253,6 +253,12 @@ static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	return ret;
 }
 
+/* No generation comes round sooner (rule 1h), however slow the wire under a batch is. */
+static uint64_t wrap_ns(const struct table_desc *desc)
+{
+	return (uint64_t)desc->slots * LEAF_GEN_MASK * FASTEST_ROW_NS;
+}
+
 /* Draws, gathers and verifies the *left items whose positions are in scratch.at. */
 static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, uint32_t *left)
 {
@@ -266,7 +272,7 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 	if (ret == 0)
 		ret = gather(sp, batch, found);
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
-	late = clock_now_ns(sp->h.clock) - began_ns > STALE_AFTER_NS;
+	late = clock_now_ns(sp->h.clock) - began_ns > wrap_ns(sp->h.desc);
 	if (ret == 0 && !late && sp->view->max_times_sampled)
 		ret = sampler_take(sp, found);
 	if (ret)
