@@ -92,6 +92,11 @@ start() { # role number
 		--seconds "$window"
 }
 
+# Two programs, and the command that asks.
+both_have_joined() {
+	relive status "$store_uri" | grep -qE 'clients ([3-9]|[1-9][0-9])'
+}
+
 has_ended() { # name
 	log_of 1 "$1" | grep -q '"role"'
 }
@@ -165,6 +170,8 @@ come_up() {
 one_event() { # kind node amount
 	start actor 1
 	start learner 1
+	wait_until 15 both_have_joined
+	sleep 1
 	"$@"
 	check_traffic
 	check_store
