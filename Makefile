@@ -51,7 +51,7 @@ check-vm: setup-vm
 
 campaign-vm: setup-vm
 	@$(MAKE) --no-print-directory all
-	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) tests/vm/stages/campaign.sh
+	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) tests/vm/campaign.sh
 
 bench: all
 	@tools/run-bench $(BUILD)/bin
