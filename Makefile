@@ -73,4 +73,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm campaign-vm bench wheel format install clean
+.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm campaign-vm bench bench-peers wheel format install clean

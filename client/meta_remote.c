@@ -181,31 +181,33 @@ static int remote_create(struct meta *meta, const struct table_desc *desc,
 	return ask_table(remote_of(meta), &call, out);
 }
 
-static int open_table(struct remote *remote, const char *name, struct rpc_call *call,
+/* timeout_ns 0: as long as control calls wait, also for a server that is away. */
+static int open_table(struct remote *remote, const char *name, int64_t timeout_ns,
 		      struct meta_table *out)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_OPEN,
+		.request = &request.base,
+		.timeout_ns = timeout_ns,
+		.no_wait = timeout_ns != 0,
+	};
 
-	call->type = RELIVE__TYPE__TYPE_TABLE_OPEN;
-	call->request = &request.base;
 	request.name = (char *)name;
 	request.read_only = remote->read_only;
-	return ask_table(remote, call, out);
+	return ask_table(remote, &call, out);
 }
 
 static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
 {
-	struct rpc_call call = { 0 };
-
-	return open_table(remote_of(meta), name, &call, out);
+	return open_table(remote_of(meta), name, 0, out);
 }
 
 static int remote_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
 			  struct meta_table *out)
 {
-	struct rpc_call call = { .timeout_ns = timeout_ns, .no_wait = timeout_ns != 0 };
 	struct meta_table place;
-	int ret = open_table(remote_of(meta), desc->name, &call, &place);
+	int ret = open_table(remote_of(meta), desc->name, timeout_ns, &place);
 
 	if (ret == -ENOENT)
 		return error_set(-ESTALE, "table %s was dropped", desc->name);

@@ -5,7 +5,7 @@
 #ifndef RLV_TESTS_SUPPORT_RAW_VERBS_H
 #define RLV_TESTS_SUPPORT_RAW_VERBS_H
 
-#if RLV_HAVE_VERBS
+#if defined(RLV_HAVE_VERBS) && RLV_HAVE_VERBS
 
 #include "transport/verbs/calls.h"
 #include "transport/verbs/message.h"
