@@ -51,7 +51,7 @@ static int count_open_blocks(struct shard *shard, uint32_t *open_out)
 
 	for (uint32_t first = 0; first < blocks; first += HEADERS_AT_ONCE) {
 		uint32_t n = blocks - first < HEADERS_AT_ONCE ? blocks - first : HEADERS_AT_ONCE;
-		uint64_t headers[HEADERS_AT_ONCE];
+		uint64_t headers[HEADERS_AT_ONCE] = { 0 };
 		struct transport_io io = { .region = shard->tree,
 					   .off = shard_header_off(shard, first),
 					   .dst = headers,

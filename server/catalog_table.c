@@ -27,7 +27,7 @@ void catalog_table_free(struct catalog_table *table)
 {
 	if (!table)
 		return;
-	for (uint32_t s = 0; table->attached && s < table->n_shards; s++)
+	for (uint32_t s = 0; table->attached && table->shards && s < table->n_shards; s++)
 		catalog_table_detach(table, s);
 	slots_fini(&table->slots);
 	mem_free(table->shards);

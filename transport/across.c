@@ -45,10 +45,7 @@ struct sorted {
 
 static struct region *region_at(const uint8_t *ops, size_t size, size_t i)
 {
-	struct region *region;
-
-	memcpy(&region, ops + i * size, sizeof(region));
-	return region;
+	return *(struct region *const *)(const void *)(ops + i * size);
 }
 
 static int start(enum kind kind, struct transport *tr, void *ops, size_t n)
