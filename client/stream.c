@@ -85,7 +85,7 @@ static void save_head(const struct rlv_writer *w, struct stream *st)
 
 	if (!from)
 		from = w->stage;
-	if (from != st->head && head_rows(w))
+	if (st->head && from && from != st->head)
 		memcpy(st->head, from, (size_t)head_rows(w) * w->h.desc->row_bytes);
 }
 
