@@ -77,8 +77,10 @@ static void look_at(const struct rlv_batch *batch, struct kept *kept)
 			continue;
 		kept->step[n] = true;
 		kept->items += n < KEPT_STEPS;
-		kept->wrong_priorities += n < KEPT_STEPS && fabsf(batch->priority[k] -
-								  crash_priority(n, SALT)) > 1e-4f;
+		/* The last ones became items with the steps after them. */
+		kept->wrong_priorities += n + CRASH_FUTURE < KEPT_STEPS &&
+					  fabsf(batch->priority[k] - crash_priority(n, SALT)) >
+						  1e-4f;
 	}
 }
 
