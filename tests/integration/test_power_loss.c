@@ -240,5 +240,7 @@ int main(int argc, char **argv)
 	int ret = with_shadow_library(argv);
 
 	(void)argc;
+	if (test_skips_valgrind("forks"))
+		return TEST_EXIT_SKIP;
 	return ret ? ret : cmocka_run_group_tests(tests, NULL, NULL);
 }

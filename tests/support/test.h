@@ -38,6 +38,19 @@ static inline bool test_skips_msan(const char *library)
 	return TEST_MSAN;
 }
 
+/*
+ * Under valgrind a forked child answers for the memory of its parent, and there are no pidfds before
+ * 3.20: a test program that needs either says so here and returns TEST_EXIT_SKIP.
+ */
+static inline bool test_skips_valgrind(const char *why)
+{
+	bool under = getenv("RLV_TEST_VALGRIND") != NULL;
+
+	if (under)
+		print_message("skipped: under valgrind: %s\n", why);
+	return under;
+}
+
 #define TEST_RUN(tests, setup, teardown) cmocka_run_group_tests(tests, setup, teardown)
 
 /* The seed of a random test: usual, or what RLV_TEST_SEED says. Printed, so it can be repeated. */

@@ -697,6 +697,8 @@ int main(void)
 		CASE(catalog_spread_step__a_node_that_leaves_hands_all_on),
 	};
 
+	if (test_skips_valgrind("no pidfds"))
+		return TEST_EXIT_SKIP;
 	if (test_skips_msan("SQLite"))
 		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);

@@ -490,5 +490,7 @@ int main(void)
 		TEST(chunk__random_buffers_never_overlap),
 	};
 
+	if (test_skips_valgrind("forks"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

@@ -344,5 +344,7 @@ int main(void)
 		cmocka_unit_test(fork__a_child_can_close_what_it_inherited),
 		cmocka_unit_test(fork__a_child_opens_a_store_of_its_own),
 	};
+	if (test_skips_valgrind("forks"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

@@ -370,5 +370,7 @@ int main(void)
 		VERBS_TEST(close__in_a_forked_child_leaves_the_parents_device),
 	};
 
+	if (test_skips_valgrind("forks"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }

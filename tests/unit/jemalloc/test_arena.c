@@ -306,5 +306,7 @@ int main(void)
 		cmocka_unit_test(arena__child_has_its_own),
 	};
 
+	if (test_skips_valgrind("forks"))
+		return TEST_EXIT_SKIP;
 	return TEST_RUN(tests, NULL, NULL);
 }
