@@ -237,10 +237,11 @@ int main(int argc, char **argv)
 		TEST(power_lost__what_was_persisted_is_there_with_its_priorities),
 		TEST(control__each_omitted_persist_is_found_out),
 	};
-	int ret = with_shadow_library(argv);
+	int ret;
 
 	(void)argc;
 	if (test_skips_valgrind("forks"))
 		return TEST_EXIT_SKIP;
+	ret = with_shadow_library(argv);
 	return ret ? ret : cmocka_run_group_tests(tests, NULL, NULL);
 }
