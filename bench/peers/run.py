@@ -40,7 +40,8 @@ SINGLE = ["relive", "relive_stored", "cpprb", "flashbax", "tianshou", "torchrl",
 SHARED = ["relive", "cpprb", "redis", "reverb", "ray"]
 TREES = ["relive", "cpprb", "torchrl", "tianshou"]
 SHAPE = {"w1": "cartpole", "w2": "atari"}
-OPERATIONS = ("sample", "update", "mixed", "insert1", "insert64")
+UNITS = {"sample": "batches/s", "update": "calls/s", "mixed": "loops/s", "insert1": "rows/s",
+         "insert64": "rows/s"}  # in this order: a full ring is inserted into last
 ANSWER_S = 300
 INSTALL_S = 1800
 
@@ -84,7 +85,7 @@ class Worker:
 
     def __init__(self, python, peer):
         self.peer = peer
-        self._log = open("/tmp/relive-peers-%s.%d.log" % (peer, os.getpid()), "a")
+        self._log = open(pathlib.Path(python).parent.parent / ("%s.log" % peer), "a")
         self._process = subprocess.Popen([str(python), str(HERE / "worker.py")], cwd=HERE,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log)
@@ -166,7 +167,7 @@ class Bench:
 
     def single(self, workload):
         workers = self.open_all(workload)
-        for what in OPERATIONS:
+        for what, unit in UNITS.items():
             values = {peer: [] for peer in workers}
             cpus = {peer: [] for peer in workers}
             for turn in range(self.args.rounds):
@@ -182,8 +183,6 @@ class Bench:
                     values[peer].append(answer["value"])
                     cpus[peer].append(answer["cpu"])
             for peer, got in values.items():
-                unit = {"insert1": "rows/s", "insert64": "rows/s", "sample": "batches/s",
-                        "update": "calls/s", "mixed": "loops/s"}[what]
                 self.add(workload, peer, what, unit, got,
                          cpu=statistics.median(cpus[peer]) if got else 0)
         for worker in workers.values():

@@ -34,15 +34,6 @@ SHAPES = {
     },
 }
 
-OPERATIONS = ("insert1", "insert64", "sample", "update", "mixed")
-UNITS = {
-    "insert1": "rows/s",
-    "insert64": "rows/s",
-    "sample": "batches/s",
-    "update": "calls/s",
-    "mixed": "loops/s",
-}
-
 
 def make_rows(shape, n, seed):
     """n random rows; episodes of 200 steps end with done."""

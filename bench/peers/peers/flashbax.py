@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workloads import ALPHA, BATCH, BETA, CHUNK
+from workloads import ALPHA, BATCH, BETA
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -36,7 +36,6 @@ class Peer:
         self._add = jax.jit(self._many.add, donate_argnums=0)
         self._update = jax.jit(self._many.set_priorities, donate_argnums=0)
         self._key = jax.random.PRNGKey(0)
-        self._rows = CHUNK
 
         def sample(state, key):
             key, use = jax.random.split(key)

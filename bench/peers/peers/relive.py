@@ -85,7 +85,7 @@ class Peer(Client):
 
 
 class Tree:
-    """Rows of one byte, no columns gathered that nobody asks for."""
+    """Rows of one byte; draws are whole samples, with keys, weights and the byte."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)
