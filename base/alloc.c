@@ -68,6 +68,20 @@ void *mem_array(size_t n, size_t size)
 	return checked_mul_size(n, size, &bytes) ? mem_zalloc(bytes) : NULL;
 }
 
+bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size)
+{
+	void *array;
+
+	if (n <= *room)
+		return true;
+	memcpy(&array, array_inout, sizeof(array)); /* whatever it points to */
+	mem_free(array);
+	array = mem_array(n, size);
+	*room = array ? n : 0;
+	memcpy(array_inout, &array, sizeof(array));
+	return array;
+}
+
 void *mem_aligned(size_t align, size_t bytes)
 {
 	void *ptr = NULL;

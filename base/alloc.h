@@ -22,6 +22,12 @@ void *mem_zalloc(size_t bytes) RLV_MUST_CHECK;
 /* n zeroed elements; NULL also when n * size does not fit. */
 void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
 
+/*
+ * Makes the array that *array_inout (a pointer to any object) points to one of n zeroed elements, where
+ * it has *room for fewer; nothing of the old one is kept. false, with room for none: no memory.
+ */
+bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_MUST_CHECK;
+
 /* align: a power of two, at least sizeof(void *). Not zeroed. */
 void *mem_aligned(size_t align, size_t bytes) RLV_MUST_CHECK;
 

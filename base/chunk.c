@@ -308,6 +308,16 @@ void *chunk_array(size_t n, size_t size)
 	return ptr ? memset(ptr, 0, bytes) : NULL;
 }
 
+bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes)
+{
+	if (bytes <= *room)
+		return true;
+	chunk_free(*buffer, *room);
+	*buffer = chunk_alloc(GRAIN, bytes);
+	*room = *buffer ? bytes : 0;
+	return *buffer;
+}
+
 void chunk_free(void *ptr, size_t bytes)
 {
 	size_t n = grains_of(bytes);

@@ -41,6 +41,12 @@ void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
 void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
 
 /*
+ * Makes a buffer of *room bytes hold as many as these at least; what it held is not kept. false: no
+ * memory, and there is none (NULL, room 0). *buffer is given back by chunk_free(*buffer, *room).
+ */
+bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHECK;
+
+/*
  * Gives back a buffer, or a part of one that starts and ends on a cache line, or neighbours in one
  * chunk together. NULL, and what is from before a fork: a no-op. Thread: any.
  */

@@ -1,7 +1,8 @@
 /*
  * What the wire under a table carries: bytes a second of Atari windows, READs a second of small
- * items, and the time of a sample of one item, each with the exact count of round trips and
- * operations beside it, so that the same wire's own tools (perftest) give the limits.
+ * items, and the time of a sample of one item, alone (the median call: stalls of the host are nobody's
+ * latency) and drawn ahead (on average), each with the exact count of round trips and operations beside
+ * it, so that the same wire's own tools (perftest) give the limits.
  */
 #include <relive/relive.h>
 
@@ -18,14 +19,16 @@
 #define FRAME_BYTES 7056u
 #define FILL_STEPS 64u
 #define WAIT_NS ((int64_t)10 * 1000000000)
+#define CALLS 65536u /* of a window, of which the time is kept */
 
 struct wire_case {
 	const char *name;
 	const char *unit;
 	bool higher;
 	uint32_t batch;
+	uint32_t ahead; /* batches that are drawn ahead */
 	bool atari;
-	/* The value of a window from what the sampler counted in it. */
+	/* The value of a window from what the sampler counted in it; NULL = us of its median call. */
 	double (*value)(const struct rlv_stats *delta, double seconds);
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
@@ -49,9 +52,10 @@ static double microseconds(const struct rlv_stats *delta, double seconds)
 }
 
 static struct wire_case cases[] = {
-	{ "atari_read_mbps", "MB/s", true, 32, true, megabytes, NULL, NULL, { 0 }, { 0 } },
-	{ "small_reads_per_s", "/s", true, 256, false, reads, NULL, NULL, { 0 }, { 0 } },
-	{ "sample_one_us", "us", false, 1, false, microseconds, NULL, NULL, { 0 }, { 0 } },
+	{ "atari_read_mbps", "MB/s", true, 32, 0, true, megabytes, NULL, NULL, { 0 }, { 0 } },
+	{ "small_reads_per_s", "/s", true, 256, 0, false, reads, NULL, NULL, { 0 }, { 0 } },
+	{ "sample_one_us", "us", false, 1, 0, false, NULL, NULL, NULL, { 0 }, { 0 } },
+	{ "sample_one_ahead_us", "us", false, 1, 4, false, microseconds, NULL, NULL, { 0 }, { 0 } },
 };
 
 static int check(int ret, const char *what)
@@ -122,6 +126,7 @@ static int open_case(const struct bench *b, struct rlv_store *store, struct wire
 	int ret = create(store, c, capacity);
 
 	opts.batch_size = c->batch;
+	opts.prefetch = c->ahead;
 	opts.seed = b->seed;
 	if (ret == 0)
 		ret = fill(b, c, capacity);
@@ -139,10 +144,27 @@ static struct rlv_stats stats_of(struct rlv_sampler *sampler)
 	return stats;
 }
 
+static int compare_ns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median_us(uint64_t *calls, size_t n)
+{
+	size_t middle = n / 2;
+
+	qsort(calls, n, sizeof(*calls), compare_ns);
+	return (double)calls[middle] / 1e3;
+}
+
 static int run_window(struct wire_case *c)
 {
+	static uint64_t calls[CALLS];
 	struct rlv_stats before = stats_of(c->sampler), delta;
-	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns(), spent;
+	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns(), spent = 0, last;
+	size_t n = 0;
 
 	do {
 		const struct rlv_batch *batch;
@@ -152,14 +174,17 @@ static int run_window(struct wire_case *c)
 		if (ret)
 			return ret;
 		rlv_batch_release(c->sampler, batch);
+		last = spent;
 		spent = bench_now_ns() - start;
+		calls[n++ % CALLS] = spent - last;
 	} while (spent < WINDOW_NS);
 	delta = stats_of(c->sampler);
 	c->all = delta;
 	delta.calls -= before.calls;
 	delta.reads -= before.reads;
 	delta.read_bytes -= before.read_bytes;
-	bench_windows_add(&c->windows, c->value(&delta, (double)spent / 1e9));
+	bench_windows_add(&c->windows, c->value ? c->value(&delta, (double)spent / 1e9)
+						: median_us(calls, n < CALLS ? n : CALLS));
 	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
 	c->windows.wall_ns += (double)spent;
 	return 0;
@@ -171,6 +196,7 @@ static void print_case(struct bench *b, struct wire_case *c)
 	const struct bench_param params[] = {
 		{ .key = "store", .text = b->store },
 		{ .key = "batch", .number = c->batch },
+		{ .key = "ahead", .number = c->ahead },
 		{ .key = "round_trips", .number = (c->all.phases + calls / 2) / calls },
 		{ .key = "reads", .number = (c->all.reads + calls / 2) / calls },
 		{ .key = "read_bytes", .number = (c->all.read_bytes + calls / 2) / calls },
@@ -215,8 +241,9 @@ int main(int argc, char **argv)
 	static struct bench b = {
 		.name = "micro_wire",
 		.help = "What the wire under a table carries: MB/s of Atari windows, READs a "
-			"second of small\nitems, us of a sample of one item. Tables wire_atari and "
-			"wire_small are made and\nfilled where they are missing.\n",
+			"second of small\nitems, us of a sample of one item, alone and drawn "
+			"ahead. Tables wire_atari and\nwire_small are made and filled where they "
+			"are missing.\n",
 		.store = "embed:",
 	};
 	struct rlv_store *store;

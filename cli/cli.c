@@ -96,11 +96,13 @@ int cli_fail_local(int code, const char *fmt, ...)
 
 static void hint_store(const char *uri, int code)
 {
+	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* ended just now */
+
 	if (code == -ENOENT && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive up --store %s", uri + 4);
-	else if (code == -ECONNREFUSED && strncmp(uri, "shm:", 4) == 0)
+	else if (down && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive down --store %s && relive up --store %s", uri + 4, uri + 4);
-	else if (code == -ECONNREFUSED)
+	else if (down)
 		cli_hint("relive up --listen HOST:PORT on that host");
 	else if (code == -ETIMEDOUT)
 		cli_hint("--timeout 30s, or look at the log of relive-metad");

@@ -24,6 +24,8 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 	}
 	adm->lim.bounded_insert = law->max_diff != INT64_MAX;
 	adm->lim.bounded_sample = law->min_diff != INT64_MIN;
+	/* That there is an item a draw sees itself. */
+	adm->lim.open_for_samples = law->min_size <= 1;
 }
 
 static int store_slot(const struct admission *adm, const struct limiter_words *mine)
@@ -87,7 +89,7 @@ static void wait_posted(struct admission *adm, const struct node_set *nodes)
 	    nodes->seats[adm->control].opened != adm->opened)
 		return;
 	tr = adm->lim.region->tr;
-	if (transport_poll(tr, adm->lim.ticket, clock_now_ns(tr->clock) + tr->timeout_ns))
+	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
 		log_debug("counts of view %u: %s", adm->view, error_last());
 }
 

@@ -30,25 +30,21 @@ static int read_maxima(struct rlv_writer *w)
 	int ret = writer_read_maxima(w);
 
 	if (ret)
-		ret = handle_recover(&w->h, ret, w->timeout_ns);
+		ret = handle_recover(&w->h, ret);
 	return handle_may_heal(&w->h, ret) ? 0 : ret;
 }
 
 /* Time that a call spends waiting for the limiter, or for nodes. */
 struct wait {
 	uint64_t began_ns;
-	uint32_t round;
+	struct backoff backoff;
 };
 
-/*
- * After a put that did not succeed. 0: try again now; else the error to return. The deadline is
- * that of the call.
- */
-static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32_t view,
-		      uint64_t deadline_ns)
+/* After a put that did not succeed. 0: try again now; else the error to return. */
+static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32_t view)
 {
-	bool late = deadline_expired(w->h.clock, deadline_ns);
-	int ret = handle_recover(&w->h, error, w->timeout_ns);
+	bool late = handle_is_late(&w->h);
+	int ret = handle_recover(&w->h, error);
 
 	if (ret == 0)
 		return 0;
@@ -56,12 +52,13 @@ static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32
 		return ret;
 	if (!wait->began_ns) {
 		wait->began_ns = clock_now_ns(w->h.clock);
+		wait->backoff = handle_backoff_init();
 		w->stats.limiter_waits++;
 	}
 	if (late)
 		return ret == -EAGAIN ? limiter_timeout(view) : ret;
-	handle_backoff(&w->h, &wait->round, deadline_ns);
-	ret = handle_enter(&w->h, w->timeout_ns);
+	handle_backoff(&w->h, &wait->backoff);
+	ret = handle_enter(&w->h);
 	return handle_may_heal(&w->h, ret) ? 0 : ret;
 }
 
@@ -107,7 +104,7 @@ static int put_some(struct rlv_writer *w, struct put *put, uint32_t n)
 			put->src.n = (put->src.n + 1) / 2;
 			continue;
 		}
-		ret = wait_again(w, &wait, ret, view, put->deadline_ns);
+		ret = wait_again(w, &wait, ret, view);
 		if (ret)
 			break;
 	}
@@ -122,7 +119,6 @@ static int append_all(struct rlv_writer *w, uint32_t stream, const struct rlv_st
 		.streams = &w->streams[stream],
 		.n = 1,
 		.src = { .steps = steps },
-		.deadline_ns = deadline_after(w->h.clock, w->timeout_ns),
 	};
 	int ret = read_maxima(w);
 
@@ -175,7 +171,7 @@ static int check_call(struct rlv_writer *w)
 
 	if (w->dead)
 		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
-	ret = handle_enter(&w->h, w->timeout_ns);
+	ret = handle_begin(&w->h, w->timeout_ns);
 	return handle_may_heal(&w->h, ret) ? 0 : ret;
 }
 
@@ -210,7 +206,6 @@ static int append_vector(struct rlv_writer *w, const struct rlv_steps *steps)
 		.streams = w->streams,
 		.n = w->n_streams,
 		.src = { .steps = steps, .n = 1 },
-		.deadline_ns = deadline_after(w->h.clock, w->timeout_ns),
 	};
 	struct wait wait = { 0 };
 	uint32_t view = 0;
@@ -222,7 +217,7 @@ static int append_vector(struct rlv_writer *w, const struct rlv_steps *steps)
 			ret = writer_put(w, &put, &view);
 		if (ret == 0)
 			break;
-		ret = wait_again(w, &wait, ret, view, put.deadline_ns);
+		ret = wait_again(w, &wait, ret, view);
 	}
 	end_wait(w, &wait);
 	return ret;

@@ -82,7 +82,6 @@ struct put {
 	struct stream *streams;
 	uint32_t n;
 	struct source src;
-	uint64_t deadline_ns;
 };
 
 /* -------- put.c -------- */
@@ -111,7 +110,7 @@ RLV_MUST_CHECK int stream_init(const struct rlv_writer *w, struct stream *st);
 void stream_fini(struct stream *st);
 
 /* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
-RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns);
+RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
 
 /* Closes the block that it has, if any. One whose shard is lost is lost with it. */
 RLV_MUST_CHECK int stream_close_block(struct stream *st);

@@ -136,11 +136,15 @@ static void cut_all(struct cutter *c)
 
 	b->n_outputs = 0;
 	for (uint32_t i = 0; i < desc->n_columns; i++)
-		add_column(c, &desc->columns[i]);
-	add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
-	add_packed(c, "", &steps, WINDOW_STEPS, 1);
-	b->policy_version = cut(c, n * sizeof(*b->policy_version));
-	add_output(c, WINDOW_VERSION, NULL, b->policy_version, sizeof(*b->policy_version));
+		if (c->sp->columns & 1u << i)
+			add_column(c, &desc->columns[i]);
+	b->policy_version = NULL;
+	if (sampler_reads_rows(c->sp)) {
+		add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
+		add_packed(c, "", &steps, WINDOW_STEPS, 1);
+		b->policy_version = cut(c, n * sizeof(*b->policy_version));
+		add_output(c, WINDOW_VERSION, NULL, b->policy_version, sizeof(*b->policy_version));
+	}
 	b->key = cut(c, n * sizeof(*b->key));
 	b->word = cut(c, n * sizeof(*b->word));
 	b->probability = cut(c, n * sizeof(*b->probability));
@@ -179,20 +183,34 @@ void batch_fini(const struct rlv_sampler *sp, struct batch *batch)
 	memset(batch, 0, sizeof(*batch));
 }
 
-int batch_get(struct rlv_sampler *sp, struct batch **batch_out)
+static uint32_t count_held(const struct rlv_sampler *sp)
 {
-	for (uint32_t i = 0; i < sp->opts.batches; i++)
-		if (!sp->batches[i].held) {
-			*batch_out = &sp->batches[i];
-			return 0;
-		}
+	uint32_t held = 0;
+
+	for (uint32_t i = 0; i < sp->n_batches; i++)
+		held += sp->batches[i].held;
+	return held;
+}
+
+int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
+{
+	bool full = count_held(sp) >= sp->opts.batches;
+	struct batch *batch = full ? NULL : ahead_buffer(sp, n);
+
+	for (uint32_t i = 0; !full && !batch && i < sp->n_batches; i++)
+		if (!sp->batches[i].held && !sp->batches[i].ahead)
+			batch = &sp->batches[i];
+	if (batch) {
+		*batch_out = batch;
+		return 0;
+	}
 	return error_set(-EBUSY, "sampler: all %u batches are held; release one, or open with more",
 			 sp->opts.batches);
 }
 
 void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch)
 {
-	for (uint32_t i = 0; sampler && i < sampler->opts.batches; i++)
+	for (uint32_t i = 0; sampler && i < sampler->n_batches; i++)
 		if (&sampler->batches[i].pub == batch)
 			sampler->batches[i].held = false;
 }

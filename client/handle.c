@@ -8,11 +8,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #define BACKOFF_FIRST_NS 20000u
 #define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
 #define ENTER_TRIES 16
+#define PUT_TRIES 3
 #define PATIENCE_PART 8 /* of a call's time, for one question to the server */
 #define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
 #define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
@@ -172,9 +172,10 @@ static int reattach(struct handle *h)
 
 	leave_all(h);
 	h->slot.owner = 0;
-	if (old && meta->ops->slot_put(meta, h->desc, old))
+	if (old && meta->ops->slot_put(meta, h->desc, old, node_set_patience(&h->nodes)))
 		log_debug("put slot %u back: %s", old, error_last());
-	ret = meta->ops->slot_get(meta, h->desc, h->streams, &h->slot);
+	ret = meta->ops->slot_get(meta, h->desc, h->streams, node_set_patience(&h->nodes),
+				  &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is to be had: ");
@@ -193,22 +194,39 @@ static int reattach(struct handle *h)
 /* -------- open, close -------- */
 
 /* With fresh grants: those of the table may be of another life of a node, or of us. */
-static int open_nodes(struct handle *h)
+static int open_nodes(struct handle *h, uint64_t deadline_ns)
 {
-	struct rlv_store *store = h->table->store;
+	struct meta *meta = h->table->store->meta;
 	struct meta_table place;
-	int ret = store->meta->ops->refresh(store->meta, h->desc, 0, &place);
+	int ret = meta->ops->refresh(meta, h->desc, 0, &place);
 
 	if (ret)
 		return ret;
-	ret = node_set_open(store->meta, h->desc, &place, store->timeout_ns, &h->nodes);
+	ret = node_set_open(meta, h->desc, &place, deadline_ns, &h->nodes);
 	meta_table_fini(&place);
+	return ret;
+}
+
+/* Nodes, and a slot in what they have. */
+static int open_slot(struct handle *h, uint64_t deadline_ns)
+{
+	struct meta *meta = h->table->store->meta;
+	int ret = open_nodes(h, deadline_ns);
+
+	if (ret)
+		return ret;
+	ret = node_set_check(&h->nodes);
+	if (ret == 0)
+		ret = meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
+	if (ret)
+		node_set_close(&h->nodes);
 	return ret;
 }
 
 int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
 {
 	struct meta *meta = table->store->meta;
+	struct store_wait wait = store_wait_begin(table->store);
 	int ret;
 
 	memset(h, 0, sizeof(*h));
@@ -219,14 +237,11 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
-	ret = open_nodes(h);
+	do
+		ret = open_slot(h, wait.deadline_ns);
+	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	if (ret)
 		return ret;
-	ret = node_set_check(&h->nodes);
-	if (ret == 0)
-		ret = meta->ops->slot_get(meta, h->desc, h->streams, &h->slot);
-	if (ret)
-		goto err_close_nodes;
 	ret = open_accesses(h);
 	if (ret)
 		goto err_put_slot;
@@ -241,9 +256,8 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 
 err_put_slot:
 	close_accesses(h);
-	if (meta->ops->slot_put(meta, h->desc, h->slot.owner))
+	if (meta->ops->slot_put(meta, h->desc, h->slot.owner, 0))
 		error_prefix(ret, "slot %u stays taken until this process ends: ", h->slot.owner);
-err_close_nodes:
 	node_set_close(&h->nodes);
 	return ret;
 }
@@ -266,7 +280,7 @@ static bool is_tidy(struct handle *h)
 
 	if (node_set_drop(&h->nodes) + h->nodes.n_away == 0)
 		return true;
-	if (node_set_heal(&h->nodes, PATIENCE_MOST_NS))
+	if (node_set_heal(&h->nodes))
 		return true; /* nothing of it is there any more */
 	while (s < h->nodes.n_shards &&
 	       (h->nodes.seats[s].state != RLV_SHARD_DOWN || !h->nodes.seats[s].granted))
@@ -281,27 +295,44 @@ static int put_slot(struct handle *h, bool tidy)
 	if (!h->slot.owner)
 		return 0;
 	if (tidy)
-		return meta->ops->slot_put(meta, h->desc, h->slot.owner);
+		return meta->ops->slot_put(meta, h->desc, h->slot.owner, 0);
 	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
 		 h->desc->name, h->slot.owner);
 	return 0;
 }
 
+/*
+ * -EBUSY: the server reaches a shard where a call of ours is half done, since a connection ended with
+ * what was posted last, or the shard has come back this moment. It is looked for once more.
+ */
+static int leave_slot(struct handle *h)
+{
+	int ret = -EBUSY;
+
+	for (uint32_t i = 0; ret == -EBUSY && i < PUT_TRIES; i++) {
+		bool tidy = is_tidy(h);
+
+		close_accesses(h); /* what was posted is done then: the slot is idle */
+		ret = put_slot(h, tidy);
+	}
+	return ret;
+}
+
 int handle_close(struct handle *h)
 {
 	struct meta *meta = h->table->store->meta;
-	bool forked = is_forked(h);
-	bool tidy = !forked && is_tidy(h);
 	int ret;
 
+	h->nodes.patience_ns = PATIENCE_MOST_NS;
 	if (meta->ops->unwatch)
 		meta->ops->unwatch(meta, &h->watch);
-	close_accesses(h); /* what was posted is done then: the slot is idle */
-	if (forked)
+	if (is_forked(h)) {
+		close_accesses(h);
 		ret = error_set(-ECHILD,
 				"this handle was opened before fork(): it is the parent's");
-	else
-		ret = put_slot(h, tidy);
+	} else {
+		ret = leave_slot(h);
+	}
 	node_set_close(&h->nodes);
 	table_handle_put(h->table);
 	return ret;
@@ -332,13 +363,13 @@ static int tell_user(struct handle *h)
 	return 0;
 }
 
-static int enter_once(struct handle *h, int64_t timeout_ns)
+static int enter_once(struct handle *h)
 {
 	int ret = 0;
 
 	node_set_drop(&h->nodes);
 	if (node_set_is_due(&h->nodes))
-		ret = node_set_heal(&h->nodes, patience(timeout_ns));
+		ret = node_set_heal(&h->nodes);
 	if (ret == 0 && h->fenced && h->nodes.n_up > 0)
 		ret = reattach(h);
 	if (ret == 0 && h->version != h->nodes.version)
@@ -351,16 +382,26 @@ static int enter_once(struct handle *h, int64_t timeout_ns)
 }
 
 /* Taking up what has changed may itself meet a node that goes. */
-static int enter_slowly(struct handle *h, int64_t timeout_ns)
+static int enter_slowly(struct handle *h)
 {
-	int ret = enter_once(h, timeout_ns);
+	int ret = enter_once(h);
 
 	for (uint32_t i = 0; ret && i < ENTER_TRIES && node_set_has_broken(&h->nodes); i++)
-		ret = enter_once(h, timeout_ns);
+		ret = enter_once(h);
 	return ret;
 }
 
-int handle_enter(struct handle *h, int64_t timeout_ns)
+int handle_begin(struct handle *h, int64_t timeout_ns)
+{
+	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
+	uint64_t deadline_ns = deadline_after(h->clock, network_ns);
+
+	h->wait_ns = timeout_ns ? deadline_ns : 0;
+	node_set_begin(&h->nodes, deadline_ns, patience(timeout_ns));
+	return handle_enter(h);
+}
+
+int handle_enter(struct handle *h)
 {
 	int ret = node_set_check(&h->nodes);
 
@@ -368,14 +409,18 @@ int handle_enter(struct handle *h, int64_t timeout_ns)
 		return ret;
 	if (ret == 0 && !node_set_is_due(&h->nodes) && !h->fenced && h->version == h->nodes.version)
 		return 0;
-	return enter_slowly(h, timeout_ns);
+	return enter_slowly(h);
 }
 
-int handle_recover(struct handle *h, int error, int64_t timeout_ns)
+int handle_recover(struct handle *h, int error)
 {
 	if (error == 0 || error == -ECHILD || error == -ESTALE || !node_set_has_broken(&h->nodes))
 		return error;
-	return enter_slowly(h, timeout_ns);
+	/* The next call drops it: in this one there is no time to take that up. */
+	if (deadline_expired(h->clock, h->nodes.deadline_ns))
+		return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
+				    "no time is left to go on: ");
+	return enter_slowly(h);
 }
 
 bool handle_may_heal(const struct handle *h, int error)
@@ -408,19 +453,14 @@ int handle_failed(struct access *acc, int error)
 		      : error;
 }
 
-void handle_backoff(const struct handle *h, uint32_t *round, uint64_t deadline_ns)
+struct backoff handle_backoff_init(void)
 {
-	uint32_t doublings = *round < BACKOFF_DOUBLINGS ? *round : BACKOFF_DOUBLINGS;
-	int64_t left = deadline_left_ns(h->clock, deadline_ns);
-	int64_t sleep = (int64_t)(BACKOFF_FIRST_NS << doublings);
+	return (struct backoff){ .first_ns = BACKOFF_FIRST_NS, .doublings = BACKOFF_DOUBLINGS };
+}
 
-	if (left < sleep)
-		sleep = left;
-	(*round)++;
-	if (sleep > 0) {
-		struct timespec ts = { .tv_nsec = sleep };
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-	}
+void handle_backoff(const struct handle *h, struct backoff *backoff)
+{
+	backoff_sleep(backoff, h->clock, h->wait_ns);
 }
 
 void handle_stats(const struct handle *h, struct rlv_stats *stats)

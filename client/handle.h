@@ -2,7 +2,8 @@
  * Handle: what a writer and a sampler have in common: a client slot, connections and shards of
  * their own, and an access to each shard that is open.
  *
- * A call begins with handle_enter. Where one of its steps fails, handle_recover says whether a node
+ * A call begins with handle_begin, which sets its one deadline: nothing that the call does after
+ * waits longer. Where one of its steps fails, handle_recover says whether a node
  * is to blame: then its shards are closed, and the step is made again over the rest. A shard that
  * comes back is joined with the slot that we have there; if that is not ours any more, the handle
  * takes another slot in all of them (a fenced client is a new one).
@@ -37,6 +38,7 @@ struct handle {
 	const struct handle_user *user;
 	uint64_t version; /* of nodes, that `moved` was told of */
 	uint64_t lost;    /* shards that became unreachable */
+	uint64_t wait_ns; /* until then the call in progress waits for what others do */
 	struct meta_watch watch;
 	const struct clock *clock;
 };
@@ -56,18 +58,24 @@ RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
 RLV_MUST_CHECK int handle_close(struct handle *h);
 
 /*
- * First line of every call on a handle: -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: no
- * shard can be reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one load for
- * each addressable shard; while something is away, now and then a question to the server, of a
- * small part of timeout_ns.
+ * First line of every call on a handle, which may take timeout_ns; with 0 it waits for nobody, and for
+ * nodes at most as long as control calls do. Answers as handle_enter.
  */
-RLV_MUST_CHECK int handle_enter(struct handle *h, int64_t timeout_ns);
+RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
+
+/*
+ * Goes on within a call: -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: no shard can be
+ * reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one load for each addressable
+ * shard; while something is away, now and then a question to the server, of a small part of the
+ * call's time.
+ */
+RLV_MUST_CHECK int handle_enter(struct handle *h);
 
 /*
  * A step failed. 0: because of a node that is gone, and the rest goes on. Else an error: this one,
- * or that of handle_enter.
+ * that of handle_enter, or -EHOSTDOWN: the call has no time left to go on.
  */
-RLV_MUST_CHECK int handle_recover(struct handle *h, int error, int64_t timeout_ns);
+RLV_MUST_CHECK int handle_recover(struct handle *h, int error);
 
 /* May an error of the two be another in a moment? */
 bool handle_may_heal(const struct handle *h, int error);
@@ -81,8 +89,15 @@ RLV_MUST_CHECK int handle_flush(struct handle *h);
  */
 RLV_MUST_CHECK int handle_failed(struct access *acc, int error);
 
+/* Has the call no more time to wait for others? */
+static inline bool handle_is_late(const struct handle *h)
+{
+	return deadline_expired(h->clock, h->wait_ns);
+}
+
 /* Sleeps before another look at a condition that others change: 20 us at first, 1 ms at last. */
-void handle_backoff(const struct handle *h, uint32_t *round, uint64_t deadline_ns);
+struct backoff handle_backoff_init(void);
+void handle_backoff(const struct handle *h, struct backoff *backoff);
 
 /* Fills the transport's part of the counters. */
 void handle_stats(const struct handle *h, struct rlv_stats *stats);

@@ -37,7 +37,8 @@ struct meta_table {
 
 /* What of a table's plan the server may have to do again. */
 struct meta_wishes {
-	bool auto_shards; /* one for each memory node */
+	bool auto_shards;  /* one for each memory node */
+	bool crc_by_nodes; /* rows get checksums if one of them is persistent */
 	uint32_t block;
 	const uint16_t *fanout;
 };
@@ -68,17 +69,19 @@ struct meta_ops {
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
-	/* A connection to a memory node. */
+	/* A connection to a memory node; timeout_ns is for connecting. replaces: link of the one before,
+	   0 = none; nothing of that lands behind what is done on this one. */
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
-		       struct transport **tr_out);
+		       uint64_t replaces, struct transport **tr_out);
 
 	/* A client slot for one handle, live in all shards that are up when this returns. streams:
 	   blocks that it will hold at once. -ENOSPC: all slots are taken, or all streams
-	   (max_writers). */
+	   (max_writers). timeout_ns 0 = as open. */
 	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
-			struct meta_slot *slot_out);
-	/* The handle closed cleanly: its slot is free again. */
-	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner);
+			int64_t timeout_ns, struct meta_slot *slot_out);
+	/* The handle closed cleanly: its slot is free again. timeout_ns 0 = as open. */
+	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner,
+			int64_t timeout_ns);
 
 	/* Of memory nodes; NULL where there are none. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);

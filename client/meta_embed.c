@@ -282,12 +282,13 @@ static int embed_open_table(struct meta *meta, const char *name, struct meta_tab
 }
 
 static int embed_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
-			 struct transport **tr_out)
+			 uint64_t replaces, struct transport **tr_out)
 {
 	const struct transport_opts opts = {
 		.target = meta->target,
 		.client_id = EMBED_CLIENT,
-		.timeout_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+		.open_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+		.replaces = replaces,
 	};
 
 	return transport_open(node_uri, &opts, tr_out);
@@ -448,12 +449,13 @@ static int embed_refresh(struct meta *meta, const struct table_desc *desc, int64
 }
 
 static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
-			  struct meta_slot *slot_out)
+			  int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
 	int ret;
 
+	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, desc);
 	ret = table ? slot_get_locked(embed, table, streams, &slot_out->owner)
@@ -463,12 +465,14 @@ static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint
 	return ret;
 }
 
-static int embed_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner)
+static int embed_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
+			  int64_t timeout_ns)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
 	int ret = 0;
 
+	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, desc);
 	if (table)

@@ -30,6 +30,7 @@ struct remote {
 	struct meta base;
 	struct rpc *rpc;
 	bool read_only;
+	uint64_t timeout_ns; /* of data operations; 0 = the transport's own */
 	pthread_t keeper;
 	_Atomic uint32_t stop; /* futex of the keeper */
 	struct lock lock;      /* watches */
@@ -44,20 +45,24 @@ static struct remote *remote_of(struct meta *meta)
 /* -------- calls -------- */
 
 /* Asks; the answer is nothing but a status. */
-static int tell(struct remote *remote, uint16_t type, const ProtobufCMessage *request, bool once)
+static int tell_call(struct remote *remote, struct rpc_call *call)
 {
-	struct rpc_call call = {
-		.type = type,
-		.once = once,
-		.request = request,
-		.reply = &relive__status_reply__descriptor,
-	};
 	ProtobufCMessage *reply;
-	int ret = rpc_ask(remote->rpc, &call, &reply);
+	int ret;
+
+	call->reply = &relive__status_reply__descriptor;
+	ret = rpc_ask(remote->rpc, call, &reply);
 
 	if (ret == 0)
 		protobuf_c_message_free_unpacked(reply, NULL);
 	return ret;
+}
+
+static int tell(struct remote *remote, uint16_t type, const ProtobufCMessage *request, bool once)
+{
+	struct rpc_call call = { .type = type, .once = once, .request = request };
+
+	return tell_call(remote, &call);
 }
 
 static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out)
@@ -171,6 +176,7 @@ static int remote_create(struct meta *meta, const struct table_desc *desc,
 	table_desc_seal(&sealed, 0);
 	request.desc = (ProtobufCBinaryData){ sizeof(sealed), (uint8_t *)&sealed };
 	request.auto_shards = wishes->auto_shards;
+	request.crc_by_nodes = wishes->crc_by_nodes;
 	request.block = wishes->block;
 	request.fanout = fanout;
 	while (wishes->fanout && request.n_fanout < TREE_MAX_LEVELS &&
@@ -222,11 +228,13 @@ static int remote_refresh(struct meta *meta, const struct table_desc *desc, int6
 }
 
 static int remote_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
-			  struct transport **tr_out)
+			  uint64_t replaces, struct transport **tr_out)
 {
 	const struct transport_opts opts = {
 		.client_id = meta->client_id,
-		.timeout_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+		.replaces = replaces,
+		.timeout_ns = remote_of(meta)->timeout_ns,
+		.open_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
 	};
 
 	return transport_open(node_uri, &opts, tr_out);
@@ -271,13 +279,14 @@ static void fill_slot(Relive__SlotRequest *request, const struct table_desc *des
 }
 
 static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
-			   struct meta_slot *slot_out)
+			   int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	Relive__SlotRequest request;
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_SLOT_GET,
 		.request = &request.base,
 		.reply = &relive__slot_reply__descriptor,
+		.timeout_ns = timeout_ns,
 	};
 	ProtobufCMessage *reply;
 	struct rpc_lease lease;
@@ -298,12 +307,18 @@ static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uin
 	return 0;
 }
 
-static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner)
+static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
+			   int64_t timeout_ns)
 {
 	Relive__SlotRequest request;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_SLOT_PUT,
+		.request = &request.base,
+		.timeout_ns = timeout_ns,
+	};
 
 	fill_slot(&request, desc, owner);
-	return tell(remote_of(meta), RELIVE__TYPE__TYPE_SLOT_PUT, &request.base, false);
+	return tell_call(remote_of(meta), &call);
 }
 
 /* -------- nodes -------- */
@@ -607,6 +622,7 @@ int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct
 		return error_set(-ENOMEM, "store: no memory");
 	remote->base.ops = &remote_ops;
 	remote->read_only = opts->read_only;
+	remote->timeout_ns = opts->timeout_ns > 0 ? (uint64_t)opts->timeout_ns : 0;
 	lock_init(&remote->lock, &watch_role);
 	ret = connect_uri(remote, &uri, opts);
 	if (ret) {

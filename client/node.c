@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OPEN_MOST_NS (5 * CLOCK_NS_PER_S) /* for one connection, while the table is opened */
+#define OPEN_LEAST_NS (250 * CLOCK_NS_PER_MS)
+#define ASK_LEAST_NS (20 * CLOCK_NS_PER_MS) /* in calls on an open one */
+
 /* -------- statistics -------- */
 
 static void add_stats(struct transport_stats *sum, const struct transport_stats *in)
@@ -66,7 +70,7 @@ int node_set_grow(struct node_set *set, uint32_t n_shards)
 	return 0;
 }
 
-static int node_of(struct node_set *set, const char *uri, uint32_t *node_out)
+int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 {
 	struct node *nodes;
 	uint32_t i = 0;
@@ -143,31 +147,36 @@ static void disconnect_if_idle(struct node_set *set, uint32_t n)
 	disconnect(set, &set->nodes[n]);
 }
 
-/* Once for all shards that are on it. */
-static int connect_node(struct node_set *set, struct node *node, int64_t timeout_ns)
+/* Once for all shards that are on it. Z2 pairs with Z1: what the last connection sent lands before
+   anything is repeated on this one, or never. */
+static int connect_node(struct node_set *set, struct node *node)
 {
 	int ret;
 
 	if (set->questions && node->failed == set->questions)
 		return error_set(-EHOSTDOWN, "node %s cannot be reached", node->uri);
-	ret = set->meta->ops->connect(set->meta, node->uri, timeout_ns, &node->tr);
-	if (ret)
+	ret = set->meta->ops->connect(set->meta, node->uri, node_set_patience(set), node->link,
+				      &node->tr);
+	if (ret) {
 		node->failed = set->questions;
-	return ret;
+		return ret;
+	}
+	node->link = node->tr->link;
+	node->tr->deadline_ns = set->deadline_ns;
+	return 0;
 }
 
-int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shard *place,
-			int64_t timeout_ns)
+int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	struct seat *seat = &set->seats[s];
 	struct node *node;
 	int ret;
 
-	ret = node_of(set, place->node_uri, &seat->node);
+	ret = node_set_node_of(set, place->node_uri, &seat->node);
 	if (ret)
 		return ret;
 	node = &set->nodes[seat->node];
-	ret = node->tr ? 0 : connect_node(set, node, timeout_ns);
+	ret = node->tr ? 0 : connect_node(set, node);
 	if (ret)
 		return ret;
 	ret = open_regions(node->tr, place, s, &set->shards[s]);
@@ -215,16 +224,15 @@ static bool is_fatal(int code)
 	       code == -ECHILD;
 }
 
-/* Opens what the server gave grants for. *first_inout: the first error of all shards. */
+/* Opens what the server gave grants for. *away_out: set when its node could not be reached. */
 static int open_first(struct node_set *set, uint32_t s, const struct meta_shard *place,
-		      struct node_timeout *wait)
+		      bool *away_out)
 {
-	int ret;
+	int ret = node_set_see(set, s, place);
 
-	node_set_see(set, s, place);
-	if (!node_state_is_usable(place->state))
-		return 0;
-	ret = node_set_open_shard(set, s, place, wait->timeout_ns);
+	if (ret || !node_state_is_usable(place->state))
+		return ret;
+	ret = node_set_open_shard(set, s, place);
 	if (ret == 0)
 		return 0;
 	error_prefix(ret, "table %s shard %u: ", set->desc->name, s);
@@ -233,14 +241,13 @@ static int open_first(struct node_set *set, uint32_t s, const struct meta_shard 
 	log_warn("table %s shard %u down node %s: %s", set->desc->name, s, place->node,
 		 error_last());
 	set->seats[s].state = RLV_SHARD_DOWN;
-	wait->error = wait->error ? wait->error : ret;
+	*away_out = true;
 	return 0;
 }
 
 int node_set_open(struct meta *meta, const struct table_desc *desc, const struct meta_table *place,
-		  int64_t timeout_ns, struct node_set *out)
+		  uint64_t deadline_ns, struct node_set *out)
 {
-	struct node_timeout wait = { timeout_ns, 0 };
 	struct node_set set = {
 		.meta = meta,
 		.desc = desc,
@@ -248,15 +255,18 @@ int node_set_open(struct meta *meta, const struct table_desc *desc, const struct
 		.control = place->control,
 		.layout = place->layout,
 		.questions = 1,
+		.deadline_ns = deadline_ns,
+		.patience_ns = OPEN_MOST_NS,
 	};
+	bool away = false;
 	int ret = node_set_grow(&set, place->n_shards);
 
 	for (uint32_t s = 0; ret == 0 && s < place->n_shards; s++)
-		ret = open_first(&set, s, &place->shards[s], &wait);
+		ret = open_first(&set, s, &place->shards[s], &away);
 	if (ret == 0 && set.n_up == 0)
-		ret = wait.error ? wait.error
-				 : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
-					     desc->name, place->n_shards);
+		ret = away ? error_set(-EHOSTDOWN, "%s", error_last())
+			   : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+				       desc->name, place->n_shards);
 	if (ret) {
 		node_set_close(&set);
 		return ret;
@@ -277,6 +287,28 @@ void node_set_close(struct node_set *set)
 	mem_free(set->shards);
 	mem_free(set->seats);
 	memset(set, 0, sizeof(*set));
+}
+
+/* -------- calls -------- */
+
+void node_set_begin(struct node_set *set, uint64_t deadline_ns, int64_t patience_ns)
+{
+	set->deadline_ns = deadline_ns;
+	set->patience_ns = patience_ns;
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		if (set->nodes[i].tr)
+			set->nodes[i].tr->deadline_ns = deadline_ns;
+}
+
+/* Half of what is left: so one that does not answer leaves time for others. */
+int64_t node_set_patience(const struct node_set *set)
+{
+	int64_t least = set->patience_ns > OPEN_LEAST_NS ? OPEN_LEAST_NS : ASK_LEAST_NS;
+	int64_t part = deadline_left_ns(set->clock, set->deadline_ns) / 2;
+
+	if (part < least)
+		part = least;
+	return part < set->patience_ns ? part : set->patience_ns;
 }
 
 /* -------- looking -------- */

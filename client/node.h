@@ -28,6 +28,7 @@ struct node_hooks {
 struct node {
 	char uri[META_NODE_URI_BYTES];
 	struct transport *tr; /* NULL = not connected */
+	uint64_t link;        /* of the last connection; the next one replaces it */
 	uint32_t failed;      /* question after which connecting failed */
 };
 
@@ -39,7 +40,7 @@ struct seat {
 	uint64_t ramp_ns;
 	uint64_t incarnation;
 	uint64_t opened; /* the set's version then */
-	uint32_t node;   /* index in nodes */
+	uint32_t node;   /* index in nodes, where it is or was last; n_nodes and above = unknown */
 	bool granted;    /* the server can reach it */
 	char name[RLV_NAME_BYTES];
 };
@@ -63,18 +64,26 @@ struct node_set {
 	uint64_t asked_ns; /* when it was asked last */
 	uint32_t asked;    /* in a row, without getting all back */
 	uint32_t questions;
+	uint64_t deadline_ns;        /* of the call in progress: nothing waits longer */
+	int64_t patience_ns;         /* most that it waits for the server, or for one connection */
 	struct transport_stats past; /* of connections that were closed */
 };
 
 /*
  * Connects to every node of the table and opens its shards; those that cannot be reached are DOWN,
- * with a warning in the log. An error if none can, or if one is not what it should be. place is
+ * with a warning in the log. -EHOSTDOWN if none can; an error if one is not what it should be. place is
  * borrowed until return, desc until close. Cost: control plane.
  */
 RLV_MUST_CHECK int node_set_open(struct meta *meta, const struct table_desc *desc,
-				 const struct meta_table *place, int64_t timeout_ns,
+				 const struct meta_table *place, uint64_t deadline_ns,
 				 struct node_set *out);
 void node_set_close(struct node_set *set);
+
+/* A call begins: so long it may take, and so long each question to the server or a node. */
+void node_set_begin(struct node_set *set, uint64_t deadline_ns, int64_t patience_ns);
+
+/* Time for the next such question. */
+int64_t node_set_patience(const struct node_set *set);
 
 /*
  * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the memory
@@ -93,10 +102,10 @@ uint32_t node_set_drop(struct node_set *set);
 bool node_set_is_due(const struct node_set *set);
 
 /*
- * Asks, and takes up what it says. Spends timeout_ns at most on each of: the question, and each
- * node that is connected to. -ESTALE, -ECHILD; anything else is no error: asked again later.
+ * Asks, and takes up what it says, with the patience of the call for the question and for each node
+ * that is connected to. -ESTALE, -ECHILD; anything else is no error: asked again later.
  */
-RLV_MUST_CHECK int node_set_heal(struct node_set *set, int64_t timeout_ns);
+RLV_MUST_CHECK int node_set_heal(struct node_set *set);
 
 /* Share of new blocks that the shard takes now: 0..META_WEIGHT_FULL. */
 uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns);

@@ -15,10 +15,22 @@
 
 /* -------- what the server says -------- */
 
-void node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place)
+/* A shard that is open is where we have it open. */
+static int see_address(struct node_set *set, uint32_t s, const char *uri)
+{
+	if (set->shards[s])
+		return 0;
+	set->seats[s].node = UINT32_MAX;
+	return *uri ? node_set_node_of(set, uri, &set->seats[s].node) : 0;
+}
+
+int node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	struct seat *seat = &set->seats[s];
+	int ret = see_address(set, s, place->node_uri);
 
+	if (ret)
+		return ret;
 	seat->state = place->state;
 	seat->weight = place->weight;
 	seat->weight_ns = clock_now_ns(set->clock);
@@ -26,6 +38,7 @@ void node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *pla
 	seat->incarnation = place->incarnation;
 	seat->granted = node_state_is_usable(place->state);
 	snprintf(seat->name, sizeof(seat->name), "%s", place->node);
+	return 0;
 }
 
 uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns)
@@ -58,14 +71,13 @@ static void close_what_went(struct node_set *set, uint32_t s, const struct meta_
 		node_set_close_shard(set, s, place->state);
 }
 
-static int open_what_came(struct node_set *set, uint32_t s, const struct meta_shard *place,
-			  int64_t timeout_ns)
+static int open_what_came(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	int ret;
 
 	if (!node_state_is_usable(place->state))
 		return 0;
-	ret = node_set_open_shard(set, s, place, timeout_ns);
+	ret = node_set_open_shard(set, s, place);
 	if (ret) {
 		set->seats[s].state = RLV_SHARD_DOWN;
 		log_info("table %s shard %u still down node %s: %s", set->desc->name, s,
@@ -77,26 +89,28 @@ static int open_what_came(struct node_set *set, uint32_t s, const struct meta_sh
 	return 0;
 }
 
-static int take_shard(struct node_set *set, uint32_t s, const struct meta_shard *place,
-		      int64_t timeout_ns)
+static int take_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	uint32_t was = set->seats[s].state;
+	int ret;
 
 	close_what_went(set, s, place);
-	node_set_see(set, s, place);
+	ret = node_set_see(set, s, place);
+	if (ret)
+		return ret;
 	if (!set->shards[s])
-		return open_what_came(set, s, place, timeout_ns);
+		return open_what_came(set, s, place);
 	if (place->state == RLV_SHARD_DOWN)
 		set->seats[s].state = was;
 	return 0;
 }
 
-static int take_place(struct node_set *set, const struct meta_table *place, int64_t timeout_ns)
+static int take_place(struct node_set *set, const struct meta_table *place)
 {
 	int ret = node_set_grow(set, place->n_shards);
 
 	for (uint32_t s = 0; ret == 0 && s < place->n_shards; s++)
-		ret = take_shard(set, s, &place->shards[s], timeout_ns);
+		ret = take_shard(set, s, &place->shards[s]);
 	if (ret)
 		return ret;
 	set->control = place->control;
@@ -137,16 +151,16 @@ bool node_set_is_due(const struct node_set *set)
 	return clock_now_ns(set->clock) >= set->ask_ns;
 }
 
-int node_set_heal(struct node_set *set, int64_t timeout_ns)
+int node_set_heal(struct node_set *set)
 {
 	struct meta *meta = set->meta;
 	struct meta_table place;
 	int ret;
 
 	set->questions++;
-	ret = meta->ops->refresh(meta, set->desc, timeout_ns, &place);
+	ret = meta->ops->refresh(meta, set->desc, node_set_patience(set), &place);
 	if (ret == 0) {
-		ret = take_place(set, &place, timeout_ns);
+		ret = take_place(set, &place);
 		meta_table_fini(&place);
 		node_set_count(set);
 	} else {

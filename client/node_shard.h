@@ -6,11 +6,6 @@
 
 #include "client/node.h"
 
-struct node_timeout {
-	int64_t timeout_ns; /* of each connection */
-	int error;          /* the first of a shard that could not be reached */
-};
-
 static inline bool node_state_is_usable(uint32_t state)
 {
 	return state == RLV_SHARD_ACTIVE || state == RLV_SHARD_DRAINING;
@@ -19,12 +14,15 @@ static inline bool node_state_is_usable(uint32_t state)
 /* Makes room for shards of numbers below n_shards. -ENOMEM, -EPROTO (too many). */
 RLV_MUST_CHECK int node_set_grow(struct node_set *set, uint32_t n_shards);
 
-/* Remembers what the server says of a shard. */
-void node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place);
+/* The index of the node at that address, which need not be connected. -ENOMEM. */
+RLV_MUST_CHECK int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out);
+
+/* Remembers what the server says of a shard. -ENOMEM. */
+RLV_MUST_CHECK int node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place);
 
 /* Connects to its node if need be, opens the shard, has it joined. It is not open. */
 RLV_MUST_CHECK int node_set_open_shard(struct node_set *set, uint32_t s,
-				       const struct meta_shard *place, int64_t timeout_ns);
+				       const struct meta_shard *place);
 
 /* Has it left, closes it, and its connection when nothing else is open over it. */
 void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state state);

@@ -68,6 +68,16 @@ static uint64_t item_quanta(struct rlv_writer *w, uint32_t v, double td)
 	return priority_quanta_one(view, td, &w->stats.clamped);
 }
 
+/* Do n rows and their windows stand in the midst of an episode? Then each is an item. */
+static bool are_all_items(const struct view_desc *view, const uint16_t *flags, uint32_t n)
+{
+	uint16_t any = 0;
+
+	for (uint32_t i = 0; i < n + view->window - 1; i++)
+		any |= flags[i];
+	return any == 0 && view->period <= 1;
+}
+
 /* Adds the items of view v that the planned rows complete. */
 static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
 {
@@ -77,11 +87,12 @@ static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_
 	uint32_t anchor = view->window - 1 - view->future;
 	uint32_t from = head_rows(w) + 1 - view->window;
 	uint32_t slot = st->blk.first + st->blk.used;
+	bool all = are_all_items(view, st->meta.flags + from, st->planned);
 
 	for (uint32_t i = 0; i < st->planned; i++, from++, slot++) {
 		const struct window_flags rows = { st->meta.flags + from, st->meta.steps + from };
 
-		if (!window_is_item(view, &rows, w->has_obs))
+		if (!all && !window_is_item(view, &rows, w->has_obs))
 			continue;
 		*op++ = (struct leaf_op){
 			.slot = slot,
@@ -440,7 +451,7 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 
 		if (stream_has_room(w, st))
 			continue;
-		ret = writer_room(w, st, put->deadline_ns);
+		ret = writer_room(w, st);
 		if (ret)
 			return ret;
 		i = 0;
@@ -454,11 +465,11 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
  */
 static int go_on(struct rlv_writer *w, const struct put *put, int error)
 {
-	int ret = handle_recover(&w->h, error, w->timeout_ns);
+	int ret = handle_recover(&w->h, error);
 
 	if (ret && !handle_may_heal(&w->h, ret))
 		return ret;
-	if (ret == error && deadline_expired(w->h.clock, put->deadline_ns))
+	if (ret && handle_is_late(&w->h))
 		return ret;
 	return writer_rooms(w, put);
 }

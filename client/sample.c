@@ -2,8 +2,9 @@
  * The learner's path.
  *
  *   admit     the limiter lets n items go, or the deadline passes
- *   draw      n leaves from the sum of all shards (ds/sumtree.h)
- *   gather    the rows of their windows into the batch's columns (ds/window.h)
+ *   draw      n leaves from the sum of all shards (ds/sumtree.h): client/round.c, or ahead of the
+ *             call: client/ahead.c
+ *   gather    the rows of their windows into the batch's columns (ds/window.h), if it has any
  *   verify    the leaves again: same generation, still an item; what fails is drawn anew (rule 5)
  *   take      views that count their samples: what others took first is drawn anew
  *   weigh     keys, priorities, importance weights
@@ -11,10 +12,6 @@
 #include "client/sampler.h"
 
 #include "ds/priority.h"
-
-#include "transport/barrier.h"
-
-#include "base/crc32c.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,118 +22,7 @@
 #define LOSSES 64          /* nodes that one call may lose */
 #define FASTEST_ROW_NS 10u /* of a shard: no writers are faster */
 
-/* -------- gather: pointers to windows -------- */
-
-static uint64_t window_off(const struct rlv_sampler *sp, uint32_t i)
-{
-	const struct shard *shard = sp->h.nodes.shards[sp->scratch.shard[i]];
-
-	return shard_row_off(shard, sp->scratch.slot[i] + 1 - sp->view->window);
-}
-
-static uint32_t window_bytes(const struct rlv_sampler *sp)
-{
-	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
-}
-
-static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	for (uint32_t i = first; i < first + n; i++) {
-		struct region *rows = sp->h.nodes.shards[sp->scratch.shard[i]]->rows;
-
-		sp->scratch.window[i] = rows->base + window_off(sp, i);
-	}
-	transport_account(node_set_any(&sp->h.nodes), 1, n, (uint64_t)n * window_bytes(sp));
-}
-
-/* Reads the windows of [first, first + n); the views stay open if it worked. */
-static int point_by_views(struct rlv_sampler *sp, struct transport_view *views, uint32_t first,
-			  uint32_t n)
-{
-	int ret;
-
-	for (uint32_t i = 0; i < n; i++)
-		views[i] = (struct transport_view){
-			.region = sp->h.nodes.shards[sp->scratch.shard[first + i]]->rows,
-			.off = window_off(sp, first + i),
-			.len = window_bytes(sp),
-		};
-	ret = transport_view_across(views, n);
-	for (uint32_t i = 0; ret == 0 && i < n; i++)
-		sp->scratch.window[first + i] = views[i].ptr;
-	return ret;
-}
-
-/* -------- verify -------- */
-
-static uint64_t leaf_off(const struct rlv_sampler *sp, uint32_t i)
-{
-	return shard_leaf_off(sp->h.nodes.shards[sp->scratch.shard[i]], sp->view_index,
-			      sp->scratch.slot[i]);
-}
-
-static int look_by_read(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	struct transport_io io[TRANSPORT_VECTOR];
-
-	for (uint32_t i = 0; i < n; i++)
-		io[i] = (struct transport_io){
-			.region = sp->h.nodes.shards[sp->scratch.shard[first + i]]->tree,
-			.off = leaf_off(sp, first + i),
-			.dst = &sp->scratch.again[first + i],
-			.len = 8,
-		};
-	return transport_read_across(io, n);
-}
-
-static void look_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	for (uint32_t i = first; i < first + n; i++) {
-		const uint8_t *base = sp->h.nodes.shards[sp->scratch.shard[i]]->tree->base;
-		const void *leaf = base + leaf_off(sp, i);
-
-		/* V2 pairs with C1: rows before the second look at their leaf. */
-		sp->scratch.again[i] = transport_read_validate(leaf);
-	}
-	transport_account(node_set_any(&sp->h.nodes), 1, n, 8 * (uint64_t)n);
-}
-
-/* What its writer sealed the row with says whether it is whole, and of which generation. */
-static bool row_is_whole(const struct window_plan *plan, const uint8_t *row, uint32_t gen)
-{
-	const uint32_t covered = plan->tail_off + (uint32_t)offsetof(struct row_tail, crc);
-	struct row_tail tail;
-
-	memcpy(&tail, row + plan->tail_off, sizeof(tail));
-	return tail.gen == gen && tail.crc == crc32c(0, row, covered);
-}
-
-static bool window_is_whole(const struct rlv_sampler *sp, uint32_t i)
-{
-	const uint8_t *row = sp->scratch.window[i];
-	uint32_t gen = leaf_gen(sp->scratch.word[i]);
-	bool whole = true;
-
-	for (uint32_t r = 0; whole && r < sp->plan.stack + sp->plan.future; r++)
-		whole = row_is_whole(&sp->plan, row + (size_t)r * sp->plan.row_bytes, gen);
-	return whole;
-}
-
-/*
- * Rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
- * copied. Others may have changed since: there the leaf tells.
- */
-static void check_seals(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	struct draw_scratch *s = &sp->scratch;
-
-	for (uint32_t i = first; i < first + n; i++) {
-		if (sp->h.nodes.shards[s->shard[i]]->tree->base)
-			look_in_place(sp, i, 1);
-		else
-			s->again[i] = window_is_whole(sp, i) ? s->word[i] : 0;
-	}
-}
+/* -------- what holds -------- */
 
 static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
 {
@@ -158,7 +44,8 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 		uint32_t at = s->at[i];
 		uint32_t gen = leaf_gen(s->word[i]);
 		bool whole = leaf_gen(s->again[i]) == gen && leaf_priority(s->again[i]) != 0;
-		bool old = whole && is_too_old(sp, batch->policy_version[at]);
+		bool old = whole && batch->policy_version &&
+			   is_too_old(sp, batch->policy_version[at]);
 
 		if (!whole || old) {
 			sp->expired += old && sp->view->max_times_sampled;
@@ -174,114 +61,35 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 
 /* -------- one round -------- */
 
-/* Items in their order: each is certain. */
-static int draw_in_order(struct rlv_sampler *sp, uint32_t n, uint32_t *found_out)
-{
-	struct draw_scratch *s = &sp->scratch;
-	const struct grove_items out = { s->shard, s->slot, s->word };
-	int ret = grove_find(&sp->grove, n, &out, found_out);
-
-	for (uint32_t i = 0; ret == 0 && i < *found_out; i++)
-		s->probability[i] = 1;
-	return ret;
-}
-
-/* Draws n items by priority, or as many of them as come next in order. */
-static int draw(struct rlv_sampler *sp, bool stratified, uint32_t n, uint32_t *found_out)
-{
-	const struct draw_opts opts = {
-		.stratified = stratified,
-		.rank = sp->opts.rank,
-		.world_size = sp->opts.world_size,
-		.sizes_out = sp->grove.sizes,
-	};
-	const struct draws out = { sp->scratch.shard, sp->scratch.slot, sp->scratch.word,
-				   sp->scratch.probability };
-
-	int ret;
-
-	*found_out = n;
-	if (sp->ordered)
-		ret = draw_in_order(sp, n, found_out);
-	else
-		ret = sumtree_draw(&sp->grove.forest, &opts, &sp->rng, n, &out);
-	if (ret)
-		return ret;
-	grove_see_sizes(&sp->grove);
-	grove_name_shards(&sp->grove, sp->scratch.shard, *found_out);
-	return 0;
-}
-
-static void copy_rows(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	window_gather(&sp->plan, sp->scratch.window + first, sp->scratch.at + first, n);
-}
-
-static int gather_by_views(struct rlv_sampler *sp, uint32_t first, uint32_t n)
-{
-	struct transport_view views[TRANSPORT_VECTOR];
-	int ret = point_by_views(sp, views, first, n);
-
-	if (ret)
-		return ret;
-	copy_rows(sp, first, n);
-	if (sp->opts.verify == RLV_VERIFY_CRC)
-		check_seals(sp, first, n);
-	else
-		ret = look_by_read(sp, first, n);
-	transport_view_end_across(views, n);
-	return ret;
-}
-
-static int gather(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
-{
-	uint32_t now;
-	int ret = 0;
-
-	sp->plan.outputs = batch->outputs;
-	sp->plan.n_outputs = batch->n_outputs;
-	for (uint32_t done = 0; ret == 0 && done < n; done += now) {
-		now = n - done < TRANSPORT_VECTOR ? n - done : TRANSPORT_VECTOR;
-		if (!sp->grove.addressable) {
-			ret = gather_by_views(sp, done, now);
-			continue;
-		}
-		point_in_place(sp, done, now);
-		copy_rows(sp, done, now);
-		look_in_place(sp, done, now);
-	}
-	return ret;
-}
-
-/* No generation comes round sooner (rule 1h), however slow the wire under a batch is. */
-static uint64_t wrap_ns(const struct table_desc *desc)
+uint64_t sampler_wrap_ns(const struct table_desc *desc)
 {
 	return (uint64_t)desc->slots * LEAF_GEN_MASK * FASTEST_ROW_NS;
 }
 
-/* Draws, gathers and verifies the *left items whose positions are in scratch.at. */
+/*
+ * Draws, gathers and verifies the *left items whose positions are in scratch.at. The first round of a
+ * batch may have been made ahead.
+ */
 static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, uint32_t *left)
 {
-	uint64_t began_ns = clock_now_ns(sp->h.clock);
-	uint32_t found = 0;
+	struct round round = { .batch = batch,
+			       .n = *left,
+			       .stratified = first && !sp->opts.independent };
 	uint32_t failed;
 	bool late;
-	int ret;
+	int ret = first && ahead_take(sp, &round) ? 0 : sampler_round(sp, &round);
 
-	ret = draw(sp, first && !sp->opts.independent, *left, &found);
-	if (ret == 0)
-		ret = gather(sp, batch, found);
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
-	late = clock_now_ns(sp->h.clock) - began_ns > wrap_ns(sp->h.desc);
+	late = clock_now_ns(sp->h.clock) - round.began_ns > sampler_wrap_ns(sp->h.desc);
 	if (ret == 0 && !late && sp->view->max_times_sampled)
-		ret = sampler_take(sp, found);
+		ret = sampler_take(sp, round.found);
 	if (ret)
 		return ret;
-	failed = late ? found : keep_whole(sp, batch, found);
+	failed = late ? round.found : keep_whole(sp, batch, round.found);
 	sp->stats.redraws += failed;
-	memmove(sp->scratch.at + failed, sp->scratch.at + found,
-		(*left - found) * sizeof(*sp->scratch.at));
-	*left = failed + (*left - found);
+	memmove(sp->scratch.at + failed, sp->scratch.at + round.found,
+		(*left - round.found) * sizeof(*sp->scratch.at));
+	*left = failed + (*left - round.found);
 	return 0;
 }
 
@@ -290,7 +98,7 @@ static int recover(struct rlv_sampler *sp, int error, uint32_t *lost)
 {
 	if ((*lost)++ == LOSSES)
 		return error;
-	return handle_recover(&sp->h, error, sp->timeout_ns);
+	return handle_recover(&sp->h, error);
 }
 
 /* Draws until n positions are filled or nothing more is to be had; the rest in scratch.at. */
@@ -440,17 +248,18 @@ static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	return ret ? ret : committed;
 }
 
-static int wait_error(struct rlv_sampler *sp, uint32_t n, int why, int64_t timeout_ns)
+static int wait_error(struct rlv_sampler *sp, uint32_t n, int why)
 {
+	bool at_once = sp->h.wait_ns == 0;
 	struct limiter_words words;
 	int ret;
 
 	ret = admission_read(&sp->admission, &words);
 	if (ret)
 		return ret;
-	if (timeout_ns == 0 && (why == -ENODATA || words.ins_committed == 0))
+	if (at_once && (why == -ENODATA || words.ins_committed == 0))
 		return error_set(-ENODATA, "sample: view %u has no items", sp->view_index);
-	if (timeout_ns == 0 && words.ins_committed < sp->view->limit.min_size)
+	if (at_once && words.ins_committed < sp->view->limit.min_size)
 		return error_set(-ENODATA,
 				 "sample: view %u has had %" PRIu64 " items (min_size %" PRIu64 ")",
 				 sp->view_index, words.ins_committed, sp->view->limit.min_size);
@@ -465,13 +274,12 @@ static bool may_wait(const struct rlv_sampler *sp, int ret)
 	return ret == -EAGAIN || ret == -ENODATA || handle_may_heal(&sp->h, ret);
 }
 
-/* entered: what handle_enter said. */
+/* entered: what handle_begin said. */
 static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int entered)
 {
-	int64_t timeout_ns = sp->timeout_ns;
+	struct backoff backoff = handle_backoff_init();
 	uint64_t began_ns = 0;
-	uint64_t deadline_ns = 0;
-	uint32_t round = 0, lost = 0;
+	uint32_t lost = 0;
 	int ret = entered;
 
 	for (;;) {
@@ -486,16 +294,15 @@ static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 			break;
 		if (!began_ns) {
 			began_ns = clock_now_ns(sp->h.clock);
-			deadline_ns = deadline_after(sp->h.clock, timeout_ns);
 			sp->stats.limiter_waits++;
 		}
-		if (deadline_expired(sp->h.clock, deadline_ns)) {
+		if (handle_is_late(&sp->h)) {
 			if (ret == -EAGAIN || ret == -ENODATA)
-				ret = wait_error(sp, n, ret, timeout_ns);
+				ret = wait_error(sp, n, ret);
 			break;
 		}
-		handle_backoff(&sp->h, &round, deadline_ns);
-		ret = handle_enter(&sp->h, timeout_ns);
+		handle_backoff(&sp->h, &backoff);
+		ret = handle_enter(&sp->h);
 		lost = 0;
 	}
 	if (began_ns)
@@ -515,19 +322,35 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (n == 0 || n > sampler->opts.batch_size)
 		return error_set(-EINVAL, "n %u: want 1..%u (opts.batch_size)", n,
 				 sampler->opts.batch_size);
-	sampler->timeout_ns = timeout_ns;
-	entered = handle_enter(&sampler->h, timeout_ns);
+	entered = handle_begin(&sampler->h, timeout_ns);
 	if (entered && !handle_may_heal(&sampler->h, entered))
 		return entered;
-	ret = batch_get(sampler, &batch);
+	ret = batch_get(sampler, n, &batch);
 	if (ret == 0)
 		ret = sample_wait(sampler, batch, n, entered);
 	if (ret)
 		return ret;
 	batch->held = true;
+	ahead_refill(sampler, n);
 	sampler->last = batch;
 	sampler->stats.calls++;
 	sampler->stats.items += batch->pub.n;
 	*batch_out = &batch->pub;
+	return 0;
+}
+
+int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)
+{
+	uint32_t ready;
+	int ret;
+
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	ret = node_set_check(&sampler->h.nodes);
+	if (ret && ret != -EHOSTDOWN) /* a call that may wait finds out more */
+		return ret;
+	ready = ahead_advance(sampler);
+	if (ready_out)
+		*ready_out = ready;
 	return 0;
 }

@@ -34,11 +34,42 @@ static bool beta_is_valid(double beta)
 	return !isnan(beta) && beta <= 8;
 }
 
+static int find_column(const struct table_desc *desc, const char *name)
+{
+	for (uint32_t c = 0; name && c < desc->n_columns; c++)
+		if (strcmp(desc->columns[c].name, name) == 0)
+			return (int)c;
+	return -1;
+}
+
+static int choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
+			  const struct rlv_sampler_opts *opts)
+{
+	sp->columns = opts->columns ? 0 : UINT32_MAX;
+	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
+		int c = find_column(desc, opts->columns[i]);
+
+		if (c < 0)
+			return error_set(-EINVAL, "opts.columns[%u]: table %s has no column %s", i,
+					 desc->name, opts->columns[i] ? opts->columns[i] : "NULL");
+		sp->columns |= 1u << c;
+	}
+	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
+		return error_set(-EINVAL,
+				 "opts.columns: view %u has max_staleness, so that rows "
+				 "must be read",
+				 sp->view_index);
+	return 0;
+}
+
 static int check_sizes(const struct rlv_sampler_opts *opts)
 {
 	if (opts->batch_size > MAX_BATCH)
 		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
 				 MAX_BATCH);
+	if (opts->prefetch > MAX_BATCHES)
+		return error_set(-EINVAL, "opts.prefetch %u: at most %u", opts->prefetch,
+				 MAX_BATCHES);
 	if (opts->batches > MAX_BATCHES)
 		return error_set(-EINVAL, "opts.batches %u: at most %u", opts->batches,
 				 MAX_BATCHES);
@@ -90,6 +121,7 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
 	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
 	full->memory = NULL; /* the caller's may be gone after open */
+	full->columns = NULL;
 	sp->hooks = chunk_hooks;
 	if (opts->memory)
 		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
@@ -102,40 +134,6 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 }
 
 /* -------- parts -------- */
-
-static int scratch_init(struct draw_scratch *s, size_t n)
-{
-	s->shard = mem_array(n, sizeof(*s->shard));
-	s->slot = mem_array(n, sizeof(*s->slot));
-	s->word = mem_array(n, sizeof(*s->word));
-	s->probability = mem_array(n, sizeof(*s->probability));
-	s->at = mem_array(n, sizeof(*s->at));
-	s->window = mem_array(n, sizeof(*s->window));
-	s->again = chunk_array(n, sizeof(*s->again));
-	s->ops = mem_array(n, sizeof(*s->ops));
-	s->order = mem_array(n, sizeof(*s->order));
-	s->spare = mem_array(n, sizeof(*s->spare));
-	s->quanta = mem_array(n, sizeof(*s->quanta));
-	if (!s->shard || !s->slot || !s->word || !s->probability || !s->at || !s->window ||
-	    !s->again || !s->ops || !s->order || !s->spare || !s->quanta)
-		return error_set(-ENOMEM, "sampler: no memory for batches of %zu", n);
-	return 0;
-}
-
-static void scratch_fini(struct draw_scratch *s, size_t n)
-{
-	mem_free(s->shard);
-	mem_free(s->slot);
-	mem_free(s->word);
-	mem_free(s->probability);
-	mem_free(s->at);
-	mem_free(s->window);
-	chunk_free(s->again, n * sizeof(*s->again));
-	mem_free(s->ops);
-	mem_free(s->order);
-	mem_free(s->spare);
-	mem_free(s->quanta);
-}
 
 static void plan_init(struct rlv_sampler *sp)
 {
@@ -155,22 +153,29 @@ static void plan_init(struct rlv_sampler *sp)
 
 static int batches_init(struct rlv_sampler *sp)
 {
-	sp->batches = mem_array(sp->opts.batches, sizeof(*sp->batches));
+	uint32_t n = sp->opts.batches + sp->opts.prefetch;
+
+	sp->batches = mem_array(n, sizeof(*sp->batches));
 	if (!sp->batches)
-		return error_set(-ENOMEM, "sampler: no memory for %u batches", sp->opts.batches);
-	for (uint32_t i = 0; i < sp->opts.batches; i++) {
+		return error_set(-ENOMEM, "sampler: no memory for %u batches", n);
+	sp->n_batches = n;
+	for (uint32_t i = 0; i < n; i++) {
 		int ret = batch_init(sp, &sp->batches[i]);
 
 		if (ret)
 			return ret;
 	}
-	sp->plan.stream_stores = sp->batches[0].bytes * sp->opts.batches >= STREAM_STORES_FROM;
+	if (sp->grove.addressable) /* nothing is drawn ahead */
+		n = sp->opts.batches;
+	sp->plan.stream_stores = sp->batches[0].bytes * n >= STREAM_STORES_FROM;
 	return 0;
 }
 
 static void sampler_free(struct rlv_sampler *sp)
 {
-	for (uint32_t i = 0; sp->batches && i < sp->opts.batches; i++)
+	ahead_fini(sp);
+	flight_fini(&sp->now, 0);
+	for (uint32_t i = 0; i < sp->n_batches; i++)
 		batch_fini(sp, &sp->batches[i]);
 	grove_fini(&sp->grove);
 	mem_free(sp->changes);
@@ -196,17 +201,26 @@ static int make_room(struct rlv_sampler *sp)
 	return 0;
 }
 
+/* What is drawn ahead borrows the shards. */
+static void leave_shard(struct handle *h, uint32_t shard)
+{
+	(void)shard;
+	ahead_cancel((struct rlv_sampler *)h);
+}
+
 static int shards_moved(struct handle *h)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
 	int ret = make_room(sp);
+
+	ahead_cancel(sp);
 
 	if (ret == 0)
 		ret = grove_plant(&sp->grove, &h->nodes);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
-static const struct handle_user sampler_user = { .moved = shards_moved };
+static const struct handle_user sampler_user = { .leave = leave_shard, .moved = shards_moved };
 
 static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the sampler");
 
@@ -225,7 +239,11 @@ static int open_parts(struct rlv_sampler *sp)
 		ret = make_room(sp);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
-	return ret ? ret : batches_init(sp);
+	if (ret == 0)
+		ret = flight_init(&sp->now);
+	if (ret == 0)
+		ret = batches_init(sp);
+	return ret ? ret : ahead_init(sp);
 }
 
 int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
@@ -252,6 +270,8 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	sp->view_index = opts->view;
 	sp->view = &table->place.desc.views[opts->view];
 	ret = fill_defaults(sp, opts);
+	if (ret == 0)
+		ret = choose_columns(sp, &table->place.desc, opts);
 	if (ret)
 		goto err_free;
 	how.defer.defer_calls = opts->defer_updates;
@@ -289,7 +309,7 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
-	ret = handle_enter(&sampler->h, 0);
+	ret = handle_begin(&sampler->h, 0);
 	if (ret == -EHOSTDOWN) /* what was held is lost with its shards */
 		return 0;
 	return ret ? ret : handle_flush(&sampler->h);
@@ -304,6 +324,7 @@ int rlv_sampler_close(struct rlv_sampler **sampler)
 		return 0;
 	sp = *sampler;
 	*sampler = NULL;
+	ahead_cancel(sp);
 	ret = rlv_sampler_flush(sp);
 	if (ret == 0)
 		ret = handle_close(&sp->h);

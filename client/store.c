@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+#define WAIT_FIRST_NS (10 * CLOCK_NS_PER_MS) /* for nodes that are away ... */
+#define WAIT_DOUBLINGS 4                     /* ... to 160 ms */
 
 static LOCK_ROLE(store_lock, "store", LOCK_RANK_STORE);
 
@@ -137,6 +139,28 @@ void store_table_count(struct rlv_store *store, int delta)
 	lock_acquire(&store->lock, &store_lock);
 	store->open_tables = (uint32_t)((int)store->open_tables + delta);
 	lock_release(&store->lock, &store_lock);
+}
+
+struct store_wait store_wait_begin(const struct rlv_store *store)
+{
+	int64_t timeout_ns = store->meta->target ? 0 : store->timeout_ns;
+
+	return (struct store_wait){
+		.deadline_ns = deadline_after(clock_monotonic(), timeout_ns),
+		.backoff = { .first_ns = WAIT_FIRST_NS, .doublings = WAIT_DOUBLINGS },
+	};
+}
+
+int store_wait_nodes(struct store_wait *wait, int error)
+{
+	/* A server that has not answered in time most often waits for a node itself. */
+	if (error != -EHOSTDOWN && error != -ETIMEDOUT)
+		return error;
+	if (deadline_expired(clock_monotonic(), wait->deadline_ns))
+		return error_set(-EHOSTDOWN, "%s (`relive status` says which nodes are down)",
+				 error_last());
+	backoff_sleep(&wait->backoff, clock_monotonic(), wait->deadline_ns);
+	return 0;
 }
 
 bool store_is_file(const struct rlv_store *store)

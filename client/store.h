@@ -4,6 +4,7 @@
 #ifndef RLV_CLIENT_STORE_H
 #define RLV_CLIENT_STORE_H
 
+#include "client/backoff.h"
 #include "client/meta.h"
 #include "client/node.h"
 #include "client/uri.h"
@@ -33,6 +34,20 @@ struct rlv_table {
 
 /* Counts a table of the store in (1) and out (-1). */
 void store_table_count(struct rlv_store *store, int delta);
+
+/* A call that needs memory nodes to be there, within the store's timeout. Those of embed: never come. */
+struct store_wait {
+	uint64_t deadline_ns;
+	struct backoff backoff;
+};
+
+struct store_wait store_wait_begin(const struct rlv_store *store);
+
+/*
+ * What the call met. 0: nodes were away, it has slept a little: try again. Else the error to
+ * return: none of theirs, or they have not come in time.
+ */
+RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
 /* Does the store keep its rows in a file? Then rows carry a crc by default. */
 bool store_is_file(const struct rlv_store *store);

@@ -66,6 +66,8 @@ void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n)
 	size_t fresh = n < head ? n : head;
 	const uint8_t *end = w->stage + (st->staged + n) * row;
 
+	if (!head)
+		return;
 	memmove(st->head, st->head + fresh * row, (head - fresh) * row);
 	memcpy(st->head + (head - fresh) * row, end - fresh * row, fresh * row);
 }
@@ -221,9 +223,9 @@ static int claim_next(struct rlv_writer *w, struct stream *st)
 	return ret ? ret : claim_in(w, st, s);
 }
 
-int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns)
+int writer_room(struct rlv_writer *w, struct stream *st)
 {
-	uint32_t round = 0;
+	struct backoff backoff = handle_backoff_init();
 	int ret = 0;
 
 	while (!stream_has_room(w, st)) {
@@ -233,17 +235,17 @@ int writer_room(struct rlv_writer *w, struct stream *st, uint64_t deadline_ns)
 			break;
 		if (ret == -EOWNERDEAD && !w->h.fenced)
 			w->dead = true;
-		ret = handle_recover(&w->h, ret, w->timeout_ns);
-		if (ret == 0 && !deadline_expired(w->h.clock, deadline_ns))
+		ret = handle_recover(&w->h, ret);
+		if (ret == 0 && !handle_is_late(&w->h))
 			continue;
 		if (ret && ret != -EAGAIN && !handle_may_heal(&w->h, ret))
 			return ret;
-		if (deadline_expired(w->h.clock, deadline_ns))
+		if (handle_is_late(&w->h))
 			return error_prefix(
 				error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s", error_last()),
 				"append: ");
-		handle_backoff(&w->h, &round, deadline_ns);
-		ret = handle_enter(&w->h, w->timeout_ns);
+		handle_backoff(&w->h, &backoff);
+		ret = handle_enter(&w->h);
 	}
 	return 0;
 }

@@ -43,7 +43,7 @@ void table_handle_put(struct rlv_table *table)
 /* -------- open and close -------- */
 
 /* Takes place over, also when it fails. */
-static int table_wrap(struct rlv_store *store, struct meta_table *place,
+static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_t deadline_ns,
 		      struct rlv_table **table_out)
 {
 	struct rlv_table *table = mem_zalloc(sizeof(*table));
@@ -60,7 +60,7 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place,
 		error_set(ret, "table: no memory");
 		goto err_free;
 	}
-	ret = node_set_open(store->meta, &table->place.desc, &table->place, store->timeout_ns,
+	ret = node_set_open(store->meta, &table->place.desc, &table->place, deadline_ns,
 			    &table->nodes);
 	if (ret)
 		goto err_free;
@@ -82,6 +82,7 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 {
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wishes again = { 0 };
+	struct store_wait wait;
 	struct table_desc desc;
 	struct meta_table place;
 	int ret;
@@ -99,16 +100,21 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 	if (ret)
 		return error_prefix(ret, "table %s: ", name);
 	again.auto_shards = opts->shards == RLV_SHARDS_AUTO;
+	again.crc_by_nodes = opts->row_crc == 0;
 	again.block = opts->block;
 	again.fanout = opts->fanout;
-	ret = store->meta->ops->create(store->meta, &desc, &again, &place);
-	if (ret)
-		return ret;
-	return table_wrap(store, &place, table_out);
+	wait = store_wait_begin(store);
+	do {
+		ret = store->meta->ops->create(store->meta, &desc, &again, &place);
+		if (ret == 0)
+			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
 }
 
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
 {
+	struct store_wait wait;
 	struct meta_table place;
 	int ret;
 
@@ -116,10 +122,13 @@ int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table *
 		return error_set(-EINVAL, "store, name or table_out is NULL");
 	if (strnlen(name, RLV_NAME_BYTES) == RLV_NAME_BYTES)
 		return error_set(-EINVAL, "name: longer than %d", RLV_NAME_BYTES - 1);
-	ret = store->meta->ops->open(store->meta, name, &place);
-	if (ret)
-		return ret;
-	return table_wrap(store, &place, table_out);
+	wait = store_wait_begin(store);
+	do {
+		ret = store->meta->ops->open(store->meta, name, &place);
+		if (ret == 0)
+			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
 }
 
 int rlv_table_close(struct rlv_table **table)
@@ -157,18 +166,19 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 
 /* -------- info -------- */
 
-/* As handle_enter, for the table's own connections. Under table_lock. */
+/* As handle_begin, for the table's own connections, but not in a hurry. Under table_lock. */
 static int look(struct rlv_table *table)
 {
-	int64_t timeout_ns = table->store->timeout_ns;
+	uint64_t deadline_ns = deadline_after(table->nodes.clock, table->store->timeout_ns);
 	int ret = node_set_check(&table->nodes);
 
 	if (ret && ret != -EHOSTDOWN)
 		return ret;
+	node_set_begin(&table->nodes, deadline_ns, INT64_MAX);
 	node_set_drop(&table->nodes);
 	ret = 0;
 	if (node_set_is_due(&table->nodes))
-		ret = node_set_heal(&table->nodes, timeout_ns);
+		ret = node_set_heal(&table->nodes);
 	if (ret == 0 && table->nodes.n_up == 0)
 		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
 				table->place.desc.name, table->nodes.n_shards);

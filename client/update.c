@@ -97,7 +97,7 @@ static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32
 /* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
 static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
-	for (uint32_t b = 0; b < sp->opts.batches; b++) {
+	for (uint32_t b = 0; b < sp->n_batches; b++) {
 		const struct batch *batch = &sp->batches[b];
 
 		if (batch->pub.n != n || (!batch->held && batch != sp->last))
@@ -240,7 +240,8 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 		return error_set(-EACCES, "store was opened read-only");
 	if (sp->view->selector != RLV_PRIORITIZED)
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
-	ret = handle_enter(&sp->h, 0);
+	ret = handle_begin(&sp->h, 0);
+	ahead_advance(sp);                            /* its phases are under way with ours */
 	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
 		ret = check_keys(sp, in->keys, in->n);
 	if (ret == 0)
@@ -250,6 +251,7 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 		in->quanta(sp->view, in->values + done, now, sp->scratch.quanta, &clamped);
 		ret = update_all(sp, in->keys + done, now, &sum);
 	}
+	ahead_advance(sp);
 	sum.clamped = (uint32_t)clamped;
 	sp->stats.updates += sum.updated;
 	sp->stats.stale_updates += sum.stale;

@@ -223,7 +223,7 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 			   const struct rlv_steps *final)
 {
 	static const uint16_t final_flag = RLV_FINAL;
-	int ret = 0;
+	int ret;
 
 	if (!writer)
 		return error_set(-EINVAL, "writer is NULL");
@@ -238,10 +238,12 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 					 final->n);
 		step.flags = &final_flag;
 		ret = rlv_writer_append(writer, stream, &step, NULL);
+	} else {
+		ret = handle_begin(&writer->h, writer->timeout_ns);
+		if (handle_may_heal(&writer->h, ret))
+			ret = 0;
 	}
-	if (ret == 0)
-		ret = handle_enter(&writer->h, writer->timeout_ns);
-	if (ret && !handle_may_heal(&writer->h, ret))
+	if (ret)
 		return ret;
 	return complete(writer, stream);
 }
@@ -263,7 +265,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 		return 0;
 	w = *writer;
 	*writer = NULL;
-	ret = w->dead ? 0 : handle_enter(&w->h, 0);
+	ret = w->dead ? 0 : handle_begin(&w->h, w->timeout_ns);
 	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
 		ret = close_stream(w, i);
 	if (ret == 0 && !w->dead)

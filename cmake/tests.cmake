@@ -1,6 +1,6 @@
 # Tests: tests/<level>/test_*.c is one cmocka binary each, test_*.sh one script each, both with the
 # label <level>; tests/fuzz/fuzz_*.c are fuzz targets, tests/vm/stages/*.sh run in guests and have the
-# label vm. Exit 77 means skipped.
+# label vm, tests/learn/test_*.py train networks and have the label learn. Exit 77 means skipped.
 
 set(RLV_LEVELS unit contract model stress fault integration golden)
 set(test_env "RLV_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "RLV_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
@@ -130,6 +130,13 @@ foreach(stage ${stages})
 	rlv_add_test(vm.${name} vm ${stage})
 	set_tests_properties(vm.${name} PROPERTIES RUN_SERIAL ON TIMEOUT ${limit})
 	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${stage})
+endforeach()
+
+file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/learn/test_*.py)
+foreach(test ${tests})
+	get_filename_component(name ${test} NAME_WE)
+	rlv_add_test(learn.${name} learn ${PROJECT_SOURCE_DIR}/python/tests/run ${PROJECT_BINARY_DIR} ${test})
+	set_tests_properties(learn.${name} PROPERTIES RUN_SERIAL ON TIMEOUT 900)
 endforeach()
 
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/[0-9]*.c)

@@ -387,6 +387,8 @@ static void run_chained(enum change_verb verb, struct shard_change *changes, uin
 		ch->ret = check_ops(verb, ch);
 		ccs[m++] = (struct chain_change){ .change = ch };
 	}
+	if (m == 0)
+		return;
 	change_by_chains(verb, ccs, m);
 	for (uint32_t k = 0; k < m; k++)
 		ccs[k].change->ret = end_shard(verb, ccs[k].change);

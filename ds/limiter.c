@@ -63,7 +63,7 @@ static int wait_posted(struct limiter *lim)
 	lim->ticket = 0;
 	if (!ticket || !(tr->caps & TRANSPORT_ASYNC))
 		return 0;
-	rc = transport_poll(tr, ticket, clock_now_ns(tr->clock) + tr->timeout_ns);
+	rc = transport_poll(tr, ticket, DEADLINE_NEVER);
 	if (rc)
 		lim->ticket = ticket;
 	return rc;

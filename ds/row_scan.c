@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define SCAN_BYTES ((uint64_t)1 << 20) /* whole rows in one call */
+#define SMALL_ROW 256u                 /* read whole: one range instead of a tail of each row */
 
 /* The crc covers the row up to its own field. */
 static bool is_torn(const struct shard *shard, const uint8_t *row, const struct row_tail *tail)
@@ -19,21 +20,35 @@ static bool is_torn(const struct shard *shard, const uint8_t *row, const struct 
 	       tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
 }
 
-static void take(const struct shard *shard, const struct transport_view *view, bool crc,
-		 struct row_info *info_out)
+static struct row_info info_of(const struct row_tail *tail)
 {
-	const uint8_t *row = view->ptr;
-	struct row_tail tail;
-
-	memcpy(&tail, crc ? row + shard->desc.tail_off : row, sizeof(tail));
-	*info_out = (struct row_info){ .gen = tail.gen,
-				       .step = tail.step,
-				       .flags = tail.flags,
-				       .torn = crc && is_torn(shard, row, &tail) };
+	return (struct row_info){ .gen = tail->gen, .step = tail->step, .flags = tail->flags };
 }
 
-static int scan_some(struct shard *shard, uint32_t first, uint32_t n, bool crc,
+/* Rows lie one behind the other. */
+static int scan_rows(struct shard *shard, uint32_t first, uint32_t n, bool crc,
 		     struct row_info *infos_out)
+{
+	struct transport_view view = { .region = shard->rows,
+				       .off = shard_row_off(shard, first),
+				       .len = n * shard->desc.row_bytes };
+	int rc = transport_view(shard->rows->tr, &view, 1);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *row = (const uint8_t *)view.ptr + (size_t)i * shard->desc.row_bytes;
+		struct row_tail tail;
+
+		memcpy(&tail, row + shard->desc.tail_off, sizeof(tail));
+		infos_out[i] = info_of(&tail);
+		infos_out[i].torn = crc && is_torn(shard, row, &tail);
+	}
+	transport_view_end(shard->rows->tr);
+	return 0;
+}
+
+static int scan_tails(struct shard *shard, uint32_t first, uint32_t n, struct row_info *infos_out)
 {
 	struct transport_view views[TRANSPORT_VECTOR];
 	int rc;
@@ -41,14 +56,18 @@ static int scan_some(struct shard *shard, uint32_t first, uint32_t n, bool crc,
 	for (uint32_t i = 0; i < n; i++)
 		views[i] = (struct transport_view){
 			.region = shard->rows,
-			.off = shard_row_off(shard, first + i) + (crc ? 0 : shard->desc.tail_off),
-			.len = crc ? shard->desc.row_bytes : (uint32_t)sizeof(struct row_tail),
+			.off = shard_row_off(shard, first + i) + shard->desc.tail_off,
+			.len = (uint32_t)sizeof(struct row_tail),
 		};
 	rc = transport_view(shard->rows->tr, views, n);
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < n; i++)
-		take(shard, &views[i], crc, &infos_out[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		struct row_tail tail;
+
+		memcpy(&tail, views[i].ptr, sizeof(tail));
+		infos_out[i] = info_of(&tail);
+	}
 	transport_view_end(shard->rows->tr);
 	return 0;
 }
@@ -56,13 +75,14 @@ static int scan_some(struct shard *shard, uint32_t first, uint32_t n, bool crc,
 int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_info *infos_out)
 {
 	uint32_t rows = shard->desc.block, at_once = TRANSPORT_VECTOR;
+	bool whole = crc || shard->desc.row_bytes <= SMALL_ROW;
 
-	if (crc)
-		at_once =
-			(uint32_t)max_u64(1, min_u64(at_once, SCAN_BYTES / shard->desc.row_bytes));
+	if (whole)
+		at_once = (uint32_t)max_u64(1, SCAN_BYTES / shard->desc.row_bytes);
 	for (uint32_t i = 0; i < rows; i += at_once) {
-		uint32_t n = rows - i < at_once ? rows - i : at_once;
-		int rc = scan_some(shard, block * rows + i, n, crc, infos_out + i);
+		uint32_t n = rows - i < at_once ? rows - i : at_once, first = block * rows + i;
+		int rc = whole ? scan_rows(shard, first, n, crc, infos_out + i)
+			       : scan_tails(shard, first, n, infos_out + i);
 
 		if (rc)
 			return rc;

@@ -20,8 +20,9 @@ struct row_info {
 };
 
 /*
- * Reads the rows of one block; infos_out has desc.block entries. crc: check it where a row has one
- * (reads whole rows instead of their tails). Cost: 1 phase for each 256 rows, or 1 MiB.
+ * Reads the rows of one block; infos_out has desc.block entries. crc: check it where a row has one.
+ * Small rows, and those, are read whole: 1 phase and one READ for each MiB of rows; of others only
+ * the tails: 1 phase for each 256.
  */
 RLV_MUST_CHECK int row_scan_block(struct shard *shard, uint32_t block, bool crc,
 				  struct row_info *infos_out);

@@ -328,6 +328,12 @@ static int see_leaves(const struct sumtree *tree, const struct leaf_run *run, st
 	return 0;
 }
 
+/* Words in place, and one epoch alone. */
+static bool goes_steadily(const struct change *c)
+{
+	return c->deltas->in_place && c->ep->mode != EPOCH_DUAL;
+}
+
 /*
  * The usual claim: words in place, of the epoch that we see, and nobody else at them. Deltas are
  * added up while the parent stays the same. Stops at the first leaf that is not so; how many are
@@ -376,7 +382,7 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 		ret = tree_deltas_reserve(tree, deltas, part.n);
 		if (ret)
 			break;
-		n = deltas->in_place && c.steady < 4 ? claim_steadily(&c, &part) : 0;
+		n = goes_steadily(&c) ? claim_steadily(&c, &part) : 0;
 		if (n)
 			continue;
 		n = part.n;
@@ -416,24 +422,34 @@ static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *ru
 	return n;
 }
 
-int sumtree_publish_result(const struct leaf_op *ops, size_t n)
+static int publish_error(const struct leaf_op *op)
 {
-	for (size_t i = 0; i < n; i++) {
-		switch ((enum leaf_result)ops[i].result) {
-		case LEAF_DONE:
-			break;
-		case LEAF_STALE:
-			return error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u",
-					 ops[i].slot, leaf_gen(ops[i].word), ops[i].gen);
-		case LEAF_ABSENT:
-			return error_set(-EEXIST, "publish of slot %u: published already",
-					 ops[i].slot);
-		case LEAF_UNKNOWN:
-			return error_set(-EIO, "publish of slot %u: the answer was lost",
-					 ops[i].slot);
-		}
+	switch ((enum leaf_result)op->result) {
+	case LEAF_DONE:
+		break;
+	case LEAF_STALE:
+		return error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u", op->slot,
+				 leaf_gen(op->word), op->gen);
+	case LEAF_ABSENT:
+		return error_set(-EEXIST, "publish of slot %u: published already", op->slot);
+	case LEAF_UNKNOWN:
+		return error_set(-EIO, "publish of slot %u: the answer was lost", op->slot);
 	}
 	return 0;
+}
+
+static_assert(LEAF_DONE == 0, "results that are all 0 are all done");
+
+int sumtree_publish_result(const struct leaf_op *ops, size_t n)
+{
+	uint32_t bad = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bad |= ops[i].result;
+	for (size_t i = 0; bad && ret == 0 && i < n; i++)
+		ret = publish_error(&ops[i]);
+	return ret;
 }
 
 int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
@@ -452,20 +468,33 @@ int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct l
 	return ret ? ret : first_bad;
 }
 
-static inline int change_ops(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
+/* Before any of them is changed. */
+static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ops[i].result = LEAF_UNKNOWN;
+		if (ops[i].slot >= tree->geo.leaves)
+			return error_set(-ERANGE, "slot %u: the tree has %u leaves", ops[i].slot,
+					 tree->geo.leaves);
+	}
+	return 0;
+}
+
+static inline int change_all(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
 {
 	int ret = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		ops[i].result = LEAF_UNKNOWN;
-		if (ops[i].slot >= c->tree->geo.leaves)
-			return error_set(-ERANGE, "slot %u: the tree has %u leaves", ops[i].slot,
-					 c->tree->geo.leaves);
-	}
 	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR)
 		ret = change_some(c, verb, ops + done,
 				  (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
 	return ret;
+}
+
+static inline int change_ops(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
+{
+	int ret = begin_ops(c->tree, ops, n);
+
+	return ret ? ret : change_all(c, verb, ops, n);
 }
 
 int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
@@ -484,15 +513,71 @@ int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *o
 	return change_ops(&c, CHANGE_TAKE, ops, n);
 }
 
+/*
+ * The usual publish: leaves in place, claimed under the epoch that we see. Deltas are added up while
+ * the parent stays the same. Stops at the first leaf that is not so; how many are done.
+ */
+static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
+{
+	const struct sumtree *tree = c->tree;
+	struct delta_side *side = &c->deltas->side[c->steady & 1];
+	uint32_t node = node_parent(tree, 0, ops[0].slot), i;
+	uint64_t sum = 0;
+
+	for (i = 0; i < n; i++) {
+		struct leaf_op *op = &ops[i];
+		uint64_t claimed = leaf_make(c->steady, op->gen, 0), word = claimed;
+		uint64_t priority = min_u64(op->priority, tree->max_prio);
+		uint32_t parent = node_parent(tree, 0, op->slot);
+
+		if (!rword64_cas(leaf_at(tree, op->slot), &word, claimed | priority))
+			break;
+		op->word = claimed;
+		op->result = LEAF_DONE;
+		if (parent != node) {
+			tree_deltas_add(side, node, (int64_t)sum);
+			node = parent;
+			sum = 0;
+		}
+		sum += priority;
+		side->size += priority != 0;
+	}
+	if (i) {
+		tree_deltas_add(side, node, (int64_t)sum);
+		transport_account_atomics(tree->region->tr, 1, i, 0);
+	}
+	return i;
+}
+
+/* How many of n ops, a vector at most, the usual way has published; *ret_out: no room for deltas. */
+static uint32_t try_steadily(const struct change *c, struct leaf_op *ops, uint32_t n, int *ret_out)
+{
+	*ret_out = tree_deltas_reserve(c->tree, c->deltas, n);
+	return *ret_out == 0 && goes_steadily(c) ? publish_steadily(c, ops, n) : 0;
+}
+
+static int publish_others(struct change *c, struct leaf_op *ops, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ops[i].word = claimed_word(c->ep, ops[i].gen);
+	return change_all(c, CHANGE_PUBLISH, ops, n);
+}
+
 /* P1 pairs with V1: the caller's rows, then the leaf that says they are whole. */
 int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 			struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false };
-	int ret;
+	uint32_t part;
+	int ret = begin_ops(tree, ops, n);
 
-	for (size_t i = 0; i < n; i++)
-		ops[i].word = claimed_word(ep, ops[i].gen);
-	ret = change_ops(&c, CHANGE_PUBLISH, ops, n);
+	for (size_t done = 0; ret == 0 && done < n; done += part) {
+		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
+		part = try_steadily(&c, ops + done, part, &ret);
+		if (ret || part)
+			continue;
+		ret = publish_others(&c, ops + done, n - done);
+		break;
+	}
 	return ret ? ret : sumtree_publish_result(ops, n);
 }

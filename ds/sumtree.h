@@ -195,8 +195,9 @@ struct draw_opts {
  * Same seed, same tree, same keys, whatever the vector width (cpu_level()).
  * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
  * many, or trees of different shapes).
- * Cost: 1 phase for the tops and sizes (of up to 128 shards), 1 for each level below, for up to 256
- * draws, whatever transports the trees are on; neighbouring draws of one node share its read.
+ * Cost: 1 phase for the tops and sizes, 1 for each level below, however many draws, and whatever
+ * transports the trees are on; neighbouring draws of one node share its read. Over a wire it allocates:
+ * ds/sumtree_steps.h is for those who draw often.
  * Thread: owner of rng.
  */
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,

@@ -20,8 +20,6 @@
 
 #define APART 2u /* groups between two levels of the staircase */
 
-static_assert(DRAW_CHUNK <= TRANSPORT_VECTOR, "a level of a chunk is read in one call");
-
 static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t i, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[down->shard[i]];
@@ -130,7 +128,7 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 		return step;
 	step.next_bytes = tree->geo.fanout[level - 1] * 8u;
 	step.next_lines = down->prefetch ? step.next_bytes / WIRE_LINE : 0;
-	if (down->in_place && down->from->n == 1)
+	if (down->from->n == 1 && tree->region->base)
 		step.next_base = tree->region->base +
 				 node_level_off(tree, down->from->epochs[0].number & 1, level - 1);
 	return step;
@@ -170,7 +168,7 @@ static void account_level(const struct sumtree_descent *down, uint32_t level)
  * Groups follow each other down like a staircase, APART groups between two levels: so the lines
  * that one group waits for come while others compute.
  */
-static void run_in_place(struct sumtree_descent *down)
+void sumtree_descent_run(struct sumtree_descent *down)
 {
 	uint32_t levels = down->from->trees[0].geo.levels;
 	struct draw_step step[TREE_MAX_LEVELS + 1];
@@ -197,88 +195,27 @@ static void run_in_place(struct sumtree_descent *down)
 	}
 }
 
-/* -------- by views -------- */
+/* -------- in copies -------- */
 
-/* What the draws of a level look at, and which of it each looks at. */
-struct looks {
-	size_t n;
-	struct transport_view views[DRAW_CHUNK];
-	uint16_t of[DRAW_CHUNK];
-};
-
-/* Draws that lie side by side often have the same node: then they share one view. */
-static bool same_node(const struct sumtree_descent *down, uint32_t a, uint32_t b)
-{
-	return down->shard[a] == down->shard[b] && down->lanes.node[a] == down->lanes.node[b];
-}
-
-static void add_look(const struct sumtree_descent *down, uint32_t level, uint32_t i,
-		     struct looks *looks)
+void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_t level,
+			 struct transport_io *io)
 {
 	const struct sumtree *tree = &down->from->trees[down->shard[i]];
 
-	if (looks->n == 0 || !same_node(down, i, i - 1))
-		looks->views[looks->n++] = (struct transport_view){
-			.region = tree->region,
-			.off = children_off(down, i, level),
-			.len = tree->geo.fanout[level - 1] * 8u,
-		};
-	looks->of[i] = (uint16_t)(looks->n - 1);
+	*io = (struct transport_io){
+		.region = tree->region,
+		.off = children_off(down, i, level),
+		.len = tree->geo.fanout[level - 1] * 8u,
+	};
 }
 
-/* Pointers to all children of a level: one call for all transports. */
-static int aim_by_views(struct sumtree_descent *down, uint32_t level, struct looks *looks)
+void sumtree_descent_step(struct sumtree_descent *down, uint32_t level)
 {
-	struct transport_set counted;
-	int ret;
+	struct draw_step step = make_step(down, level - 1);
 
-	counted.n = 0;
-	looks->n = 0;
-	for (uint32_t i = 0; i < down->n; i++) {
-		const struct sumtree *tree = &down->from->trees[down->shard[i]];
-		struct transport *tr = tree->region->tr;
-
-		if (!tree->region->base) {
-			add_look(down, level, i, looks);
-			continue;
-		}
-		down->lanes.children[i] = children_in_place(down, i, level);
-		transport_account(tr, transport_set_add(&counted, tr), 1,
-				  tree->geo.fanout[level - 1] * 8u);
-	}
-	ret = transport_view_across(looks->views, looks->n);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < down->n; i++)
-		if (!down->from->trees[down->shard[i]].region->base)
-			down->lanes.children[i] = looks->views[looks->of[i]].ptr;
+	step.next_base = NULL;
 	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++)
 		down->lanes.children[i] = down->lanes.children[0];
-	return 0;
-}
-
-/* All draws take a level together. */
-static int run_by_views(struct sumtree_descent *down)
-{
-	struct looks looks;
-	int ret = 0;
-
-	for (uint32_t l = down->from->trees[0].geo.levels; ret == 0 && l > 0; l--) {
-		struct draw_step step = make_step(down, l - 1);
-
-		ret = aim_by_views(down, l, &looks);
-		for (uint32_t g = 0; ret == 0 && g < down->groups; g++)
-			step_down(down, g, &step, l == 1);
-		if (ret == 0)
-			transport_view_end_across(looks.views, looks.n);
-	}
-	return ret;
-}
-
-int sumtree_descent_run(struct sumtree_descent *down)
-{
-	if (!down->in_place)
-		return run_by_views(down);
-	run_in_place(down);
-	return 0;
+	for (uint32_t g = 0; g < down->groups; g++)
+		step_down(down, g, &step, level == 1);
 }

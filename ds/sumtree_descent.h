@@ -4,8 +4,8 @@
  *
  *   [ aim: addresses of the children, lines asked for | kernel: pick ] x levels
  *
- * Regions that are addressable are read in place, others through views; the kernels see pointers
- * either way. A draw that the kernel could not settle is looked at again alone: most often
+ * Regions that are addressable are looked at in place; of others the caller reads each level into a
+ * buffer (sumtree_steps.h). The kernels see pointers either way. A draw that the kernel could not settle is looked at again alone: most often
  * somebody's deltas are under way between two levels. One that finds nothing left below its node is
  * lost: it must begin again.
  */
@@ -26,7 +26,7 @@ struct sumtree_descent {
 	struct rng *rng;
 	const struct sumtree_kernel *kernel;
 	bool prefetch;
-	bool in_place;                  /* all regions are addressable */
+	double per_quantum;             /* 1 / the whole mass */
 	uint32_t n;                     /* draws */
 	uint32_t groups;                /* of lanes that hold them */
 	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each draw that found nothing */
@@ -37,9 +37,17 @@ struct sumtree_descent {
 
 /*
  * Takes draws whose lanes name nodes of the top levels down to leaves: lanes.node is the slot then,
- * lanes.word the leaf. Lanes behind the last draw do as lane 0 does. Cost: 1 phase for each level.
+ * lanes.word the leaf. Lanes behind the last draw do as lane 0 does. All regions are addressable.
+ * Cost: 1 phase for each level.
  */
-RLV_MUST_CHECK int sumtree_descent_run(struct sumtree_descent *down);
+void sumtree_descent_run(struct sumtree_descent *down);
+
+/* Where the children of draw i, which is on `level`, are: region, off and len of *io. */
+void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_t level,
+			 struct transport_io *io);
+
+/* All draws down from `level` to the next: lanes.children of the draws point to copies. */
+void sumtree_descent_step(struct sumtree_descent *down, uint32_t level);
 
 static inline void sumtree_descent_lose(struct sumtree_descent *down, uint32_t i)
 {

@@ -13,9 +13,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define VIEWS_PER_TREE 2u /* the epoch word; the size and the top of the array that it names */
-#define TREES_AT_ONCE (TRANSPORT_VECTOR / VIEWS_PER_TREE)
-
 static_assert(WIRE_LINE % 8 == 0, "the top lies a line behind the size word");
 
 static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
@@ -97,7 +94,8 @@ static struct top top_in_place(const struct sumtree *tree, struct epoch *ep, uin
 
 /* -------- through the transport -------- */
 
-static void aim_views(struct transport_view views[VIEWS_PER_TREE], const struct sumtree *tree,
+/* The epoch word; the size and the top of the array that it names. */
+static void aim_views(struct transport_view views[TOPS_READS], const struct sumtree *tree,
 		      const struct epoch *ep)
 {
 	views[0] = (struct transport_view){ .region = ep->region, .off = ep->word_off, .len = 8 };
@@ -112,12 +110,12 @@ static void aim_views(struct transport_view views[VIEWS_PER_TREE], const struct 
 static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, struct top *top_out)
 {
 	for (int tries = 0; tries < 3; tries++) {
-		struct transport_view views[VIEWS_PER_TREE];
+		struct transport_view views[TOPS_READS];
 		bool same;
 		int ret;
 
 		aim_views(views, tree, ep);
-		ret = transport_view(tree->region->tr, views, VIEWS_PER_TREE);
+		ret = transport_view(tree->region->tr, views, TOPS_READS);
 		if (ret)
 			return ret;
 		same = see_epoch(ep, rword64_load_acquire(views[0].ptr));
@@ -129,11 +127,32 @@ static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, 
 	return 0;
 }
 
-/* Trees to be read together, whatever transports they are on. */
-struct batch {
-	uint32_t n;
-	uint32_t tree[TREES_AT_ONCE];
-};
+/* -------- by reads of others -------- */
+
+void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from)
+{
+	tops->from = from;
+	tops->shard = UINT32_MAX;
+	tops->before[0] = 0;
+}
+
+uint32_t sumtree_tops_bytes(const struct forest *from)
+{
+	return WIRE_LINE + head_bytes(&from->trees[0]);
+}
+
+void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
+		      struct transport_io io[TOPS_READS])
+{
+	struct transport_view views[TOPS_READS];
+
+	aim_views(views, &from->trees[tree], &from->epochs[tree]);
+	for (uint32_t i = 0; i < TOPS_READS; i++)
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = buffer + i * WIRE_LINE,
+					       .len = views[i].len };
+}
 
 /* Until all are known before[t + 1] is the mass of tree t alone. */
 static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
@@ -143,83 +162,44 @@ static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
 		tops->sizes[t] = top.size;
 }
 
-static int view_batch(struct sumtree_tops *tops, struct batch *batch)
+bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last)
 {
-	struct transport_view views[TRANSPORT_VECTOR];
 	const struct forest *from = tops->from;
 	uint64_t spare[TREE_TOP_MAX];
-	struct batch again = { .n = 0 };
-	size_t n_views = (size_t)batch->n * VIEWS_PER_TREE;
-	int ret;
+	bool same = see_epoch(&from->epochs[tree], rword64_load_acquire(words_at(buffer, 0)));
 
-	for (uint32_t i = 0; i < batch->n; i++)
-		aim_views(&views[i * VIEWS_PER_TREE], &from->trees[batch->tree[i]],
-			  &from->epochs[batch->tree[i]]);
-	ret = transport_view_across(views, n_views);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < batch->n; i++) {
-		const struct transport_view *view = &views[i * VIEWS_PER_TREE];
-		uint32_t t = batch->tree[i];
+	if (!same && !last)
+		return false;
+	note_top(tops, tree,
+		 take_head(&from->trees[tree], buffer + WIRE_LINE, kept_top(tops, tree, spare)));
+	return true;
+}
 
-		if (see_epoch(&from->epochs[t], rword64_load_acquire(view[0].ptr)))
-			note_top(tops, t,
-				 take_head(&from->trees[t], view[1].ptr, kept_top(tops, t, spare)));
-		else
-			again.tree[again.n++] = t;
-	}
-	transport_view_end_across(views, n_views);
-	for (uint32_t i = 0; ret == 0 && i < again.n; i++) {
-		uint32_t t = again.tree[i];
-		struct top top;
-
-		ret = view_top(&from->trees[t], &from->epochs[t], kept_top(tops, t, spare), &top);
-		if (ret == 0)
-			note_top(tops, t, top);
-	}
-	batch->n = 0;
-	return ret;
+void sumtree_tops_end(struct sumtree_tops *tops)
+{
+	for (uint32_t t = 0; t < tops->from->n; t++)
+		tops->before[t + 1] += tops->before[t];
 }
 
 /* -------- both -------- */
 
-static int read_tops(struct sumtree_tops *tops, const struct forest *from)
+int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 {
-	struct batch batch = { .n = 0 };
 	struct transport_set used;
 	uint64_t spare[TREE_TOP_MAX];
-	int ret = 0;
 
+	sumtree_tops_begin(tops, from);
 	used.n = 0;
-	for (uint32_t t = 0; ret == 0 && t < from->n; t++) {
+	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
 
 		if (transport_is_forked(tree->region->tr))
 			return error_set(-ECHILD, "sum tree: opened before a fork");
-		if (!tree->region->base) {
-			batch.tree[batch.n++] = t;
-			ret = batch.n == TREES_AT_ONCE ? view_batch(tops, &batch) : 0;
-			continue;
-		}
 		note_top(tops, t, top_in_place(tree, &from->epochs[t], kept_top(tops, t, spare)));
 		transport_account(tree->region->tr, transport_set_add(&used, tree->region->tr),
-				  VIEWS_PER_TREE, 8 + (uint64_t)head_bytes(tree));
+				  TOPS_READS, 8 + (uint64_t)head_bytes(tree));
 	}
-	return ret == 0 && batch.n ? view_batch(tops, &batch) : ret;
-}
-
-int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
-{
-	int ret;
-
-	tops->from = from;
-	tops->shard = UINT32_MAX;
-	tops->before[0] = 0;
-	ret = read_tops(tops, from);
-	if (ret)
-		return ret;
-	for (uint32_t t = 0; t < from->n; t++)
-		tops->before[t + 1] += tops->before[t];
+	sumtree_tops_end(tops);
 	return 0;
 }
 

@@ -35,11 +35,22 @@ struct top_pick {
 	double ratio; /* of what the shard's sum was and is */
 };
 
-/*
- * Reads all tops and sizes and refreshes the epochs. Cost: 1 phase for 128 shards, of any
- * transports, and one for each whose epoch names another array since; counted in place, too.
- */
+/* Looks at all tops and sizes and refreshes the epochs; all are addressable. Counted as 1 phase. */
 RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from);
+
+/*
+ * The same for those who read themselves: begin; of each tree what TOPS_READS reads bring, one after
+ * the other in a buffer of sumtree_tops_bytes() (`aim` says where from and to); end. `take` is false
+ * when the epoch names another array: `last` takes what was read all the same, else aim again.
+ */
+#define TOPS_READS 2u
+
+void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from);
+uint32_t sumtree_tops_bytes(const struct forest *from);
+void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
+		      struct transport_io io[TOPS_READS]);
+bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last);
+void sumtree_tops_end(struct sumtree_tops *tops);
 
 static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *tops)
 {

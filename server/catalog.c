@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/region.h"
+
 #include "base/bits.h"
 #include "base/log.h"
 
@@ -77,9 +79,8 @@ static int load_table(void *ctx, const struct store_table *stored)
 
 static bool is_stored_state(uint32_t state)
 {
-	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
-	       state == RELIVE__SHARD_STATE__SHARD_DRAINING ||
-	       state == RELIVE__SHARD_STATE__SHARD_LOST || state == RELIVE__SHARD_STATE__SHARD_GONE;
+	return catalog_state_is_usable(state) || state == RELIVE__SHARD_STATE__SHARD_LOST ||
+	       state == RELIVE__SHARD_STATE__SHARD_GONE;
 }
 
 static int load_shard(void *ctx, const struct store_shard *stored)
@@ -100,6 +101,7 @@ static int load_shard(void *ctx, const struct store_shard *stored)
 	shard = &table->shards[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
+	memcpy(shard->boot_id, stored->boot_id, sizeof(shard->boot_id));
 	shard->tree_id = stored->tree;
 	shard->rows_id = stored->rows;
 	shard->state = stored->state;
@@ -150,6 +152,7 @@ int catalog_load(struct catalog *cat)
 
 void catalog_fini(struct catalog *cat)
 {
+	catalog_making_forget_all(cat);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		catalog_table_free(cat->tables[id]);
 		cat->tables[id] = NULL;
@@ -184,6 +187,7 @@ int catalog_drop(struct catalog *cat, const char *name)
 {
 	struct catalog_table *table = catalog_find(cat, name);
 	struct store_table stored = { .state = STORE_TABLE_DROPPING };
+	struct catalog_making *making;
 	int ret;
 
 	if (!table)
@@ -193,6 +197,11 @@ int catalog_drop(struct catalog *cat, const char *name)
 	if (ret)
 		return ret;
 	remember_laps(cat->store, table);
+	making = catalog_making_of(cat, table);
+	if (making) {
+		catalog_retire_shard(table, making->first, REGION_DROPPED);
+		catalog_making_abandon(making);
+	}
 	catalog_table_retire(table);
 	cat->tables[table->desc.table_id] = NULL;
 	log_info("drop table %s id %u", table->desc.name, table->desc.table_id);
@@ -282,7 +291,7 @@ static bool keep_up(struct catalog *cat, struct catalog_table *table)
 	if (is_in_grace(cat))
 		return true;
 	catalog_control_tick(cat, table);
-	busy = table->spread_due && catalog_spread_step(cat, table, NULL);
+	busy = table->spread_due && catalog_spread_step(cat, table, NULL) != 0;
 	table->spread_due = busy;
 	catalog_drain_tick(cat, table);
 	catalog_refresh(cat, table);

@@ -17,7 +17,8 @@
  * one name. The table stays open over the rest.
  *
  *   catalog.c        find, load, drop, what clients are told
- *   catalog_make.c   create a table, add a shard
+ *   catalog_make.c   create a table, add a shard; catalog_making.h: their regions
+ *   catalog_plan.c   what a wish comes to
  *   catalog_nodes.c  nodes come, go, and are lost
  *   catalog_control.c catalog_drain.c catalog_spread.c   upkeep: the control shard, shards that
  *                    leave, and where shards should be
@@ -28,6 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/catalog_making.h"
 #include "server/catalog_table.h"
 #include "server/nodes.h"
 #include "server/placement.h"
@@ -44,6 +46,8 @@ struct catalog_ops {
 	void (*on_holder)(void *ctx, const struct slot_holder *holder);
 	/* Has every client that is alive taken up the layout? */
 	bool (*all_know)(void *ctx, uint64_t layout);
+	/* What was -EAGAIN may go on. */
+	void (*on_progress)(void *ctx);
 };
 
 struct catalog {
@@ -56,6 +60,7 @@ struct catalog {
 	uint64_t patience_ns; /* how long clients may take to learn of a layout */
 	struct store_ids ids;
 	struct catalog_table *tables[TABLE_MAX_ID + 1]; /* by id */
+	struct catalog_making *makings;
 	uint32_t last_id;
 	uint32_t turn;        /* of placement */
 	uint64_t layout;      /* the newest of all tables */
@@ -78,21 +83,31 @@ uint32_t catalog_count(const struct catalog *cat);
 struct catalog_wish {
 	struct table_desc desc; /* input: checked here */
 	bool auto_shards;       /* desc is planned as one shard; the number follows the nodes */
+	bool crc_by_nodes;      /* rows get checksums if a node is persistent */
 	struct table_plan_opts opts; /* remote is found out: is a node reached over a wire? */
 };
 
 /*
- * Makes the table, or finds the one of that name and signature. -EEXIST, -ENOSPC (no node has room;
- * the message says how much), -EHOSTDOWN (no node is up), -EPROTO, -EBADMSG (descriptor), those of
- * the store.
+ * Makes the table, or finds the one of that name and signature. -EAGAIN: nodes are at work, call
+ * again after on_progress, until the end. -EEXIST, -ENOSPC (no node has room; the message says how
+ * much), -EHOSTDOWN (no node is up), -EPROTO, -EBADMSG (descriptor), those of the store.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_table **table_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
 
-/* A new shard of the table at the node, ACTIVE. -ENOSPC: no room, or no number is left. */
+/* The descriptor of a new table, for the nodes that are up. */
+RLV_MUST_CHECK int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish,
+				struct table_desc *out);
+/* Was the table planned from that wish, one way or the other? */
+bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_wish *wish);
+
+/*
+ * A new shard of the table at the node, ACTIVE; if one is under way already, that one. leaves is kept
+ * with it (catalog_making.h). -EAGAIN: as above. -ENOSPC: no room, or no number is left.
+ */
 RLV_MUST_CHECK int catalog_add_shard(struct catalog *cat, struct catalog_table *table,
-				     struct node *node);
+				     struct node *node, struct node *leaves);
 
 /* -------- what clients are told -------- */
 
@@ -174,8 +189,11 @@ void catalog_drain_tick(struct catalog *cat, struct catalog_table *table);
 uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *table,
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX]);
 
-/* One step towards a table that is spread. true: there was one. *step_out may be NULL. */
-bool catalog_spread_step(struct catalog *cat, struct catalog_table *table,
-			 enum placement_kind *kind_out);
+/*
+ * One step towards a table that is spread. 1: it is done; 0: there was none, or it failed, with a
+ * warning in the log; -EAGAIN: it is under way, call again after on_progress. kind_out may be NULL.
+ */
+RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+				       enum placement_kind *kind_out);
 
 #endif

@@ -160,16 +160,12 @@ static int words_from_items(struct catalog_table *table)
 		struct shard *shard = table->attached[s];
 
 		for (uint32_t v = 0; shard && v < table->desc.n_views; v++) {
-			struct epoch ep;
-			int64_t size = 0;
-			int ret;
+			uint64_t items;
+			int ret = catalog_shard_items(shard, v, &items);
 
-			epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off,
-				   EPOCH_NO_SLOT);
-			ret = sumtree_size(&shard->trees[v], &ep, &size);
 			if (ret)
 				return ret;
-			table->words[v].ins_committed += size > 0 ? (uint64_t)size : 0;
+			table->words[v].ins_committed += items;
 		}
 	}
 	table->words_known = true;

@@ -27,21 +27,17 @@
 /* Items of the view that has most. */
 static int count_items(struct shard *shard, uint64_t *items_out)
 {
-	uint64_t items = 0;
+	uint64_t most = 0;
 
 	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
-		struct epoch ep;
-		int64_t size = 0;
-		int ret;
+		uint64_t items;
+		int ret = catalog_shard_items(shard, v, &items);
 
-		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off,
-			   EPOCH_NO_SLOT);
-		ret = sumtree_size(&shard->trees[v], &ep, &size);
 		if (ret)
 			return ret;
-		items = max_u64(items, size > 0 ? (uint64_t)size : 0);
+		most = max_u64(most, items);
 	}
-	*items_out = items;
+	*items_out = most;
 	return 0;
 }
 

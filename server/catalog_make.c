@@ -16,61 +16,6 @@
 
 /* -------- one shard -------- */
 
-static int new_region(struct node *node, const struct table_desc *desc, uint32_t kind,
-		      uint32_t *id_out)
-{
-	struct target_region spec = {
-		.kind = kind,
-		.table_id = desc->table_id,
-		.shard = desc->shard,
-		.size = kind == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
-	};
-	int ret = node_region_new(node, &spec);
-
-	if (ret == 0)
-		*id_out = spec.id;
-	return ret;
-}
-
-static int new_regions(struct node *node, const struct table_desc *desc,
-		       struct catalog_shard *place)
-{
-	int ret;
-
-	place->node = node;
-	place->incarnation = node->incarnation;
-	ret = new_region(node, desc, REGION_TREE, &place->tree_id);
-	if (ret == 0)
-		ret = new_region(node, desc, REGION_ROWS, &place->rows_id);
-	if (ret) {
-		catalog_retire_region(node, place->tree_id, REGION_DROPPED);
-		place->tree_id = 0;
-	}
-	return ret;
-}
-
-/* On the node that placement names; on another where that has no room. */
-static int place_shard(struct catalog *cat, const struct table_desc *desc,
-		       struct catalog_shard *place)
-{
-	struct placement_node places[NODES_MAX];
-	struct node *nodes[NODES_MAX];
-	uint32_t n = catalog_places(cat, NULL, places, nodes);
-	int ret = error_set(-EHOSTDOWN, "no memory node is up");
-
-	for (;;) {
-		uint32_t at = placement_pick(places, n, &cat->turn);
-
-		if (at == n)
-			break;
-		ret = new_regions(nodes[at], desc, place);
-		if (ret != -ENOSPC && ret != -ENOMEM && ret != -EHOSTDOWN)
-			break;
-		places[at].takes = false;
-	}
-	return ret;
-}
-
 static int format_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
 			const struct table_desc *desc)
 {
@@ -102,19 +47,16 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	return ret;
 }
 
-/* Steps 2 and 3 for one shard; node NULL = where placement says. On failure nothing is left. */
-static int make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-		      struct node *node)
+/* Step 3 for one shard, whose regions are there. */
+static int make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	struct table_desc desc = table->desc;
 	int ret;
 
 	table_desc_seal(&desc, s);
-	*place = (struct catalog_shard){ .state = RELIVE__SHARD_STATE__SHARD_ACTIVE };
-	ret = node ? new_regions(node, &desc, place) : place_shard(cat, &desc, place);
-	if (ret == 0)
-		ret = format_shard(cat, table, s, &desc);
+	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	ret = format_shard(cat, table, s, &desc);
 	if (ret == 0)
 		ret = slots_join(&table->slots, s);
 	place->joined = ret == 0;
@@ -124,12 +66,20 @@ static int make_shard(struct catalog *cat, struct catalog_table *table, uint32_t
 
 /* -------- a table -------- */
 
+static bool is_being_made(const struct catalog *cat, uint32_t id)
+{
+	for (const struct catalog_making *making = cat->makings; making; making = making->next)
+		if (making->table && making->is_new && making->table->desc.table_id == id)
+			return true;
+	return false;
+}
+
 static int free_id(struct catalog *cat, uint32_t *id_out)
 {
 	for (uint32_t i = 1; i <= TABLE_MAX_ID; i++) {
 		uint32_t id = (cat->last_id + i - 1) % TABLE_MAX_ID + 1;
 
-		if (!cat->tables[id]) {
+		if (!cat->tables[id] && !is_being_made(cat, id)) {
 			*id_out = id;
 			return 0;
 		}
@@ -187,10 +137,8 @@ static int make_shards(struct catalog *cat, struct catalog_table *table)
 {
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++) {
-		table->n_shards = s + 1;
-		ret = make_shard(cat, table, s, NULL);
-	}
+	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
+		ret = make_shard(cat, table, s);
 	return ret;
 }
 
@@ -203,16 +151,19 @@ static int give_up(struct catalog *cat, struct catalog_table *table, int code)
 	catalog_table_retire(table);
 	if (store_table_delete(cat->store, table->desc.table_id))
 		log_warn("forget table %s: %s", table->desc.name, error_last());
+	catalog_table_free(table);
 	return error_set(code, "%s", words);
 }
 
-static int make_table(struct catalog *cat, const struct table_desc *planned, bool auto_shards,
-		      struct catalog_table **table_out)
+static int new_table(struct catalog *cat, const struct catalog_wish *wish,
+		     struct catalog_table **table_out)
 {
-	struct table_desc desc = *planned;
 	struct catalog_table *table;
-	int ret = free_id(cat, &desc.table_id);
+	struct table_desc desc;
+	int ret = catalog_plan(cat, wish, &desc);
 
+	if (ret == 0)
+		ret = free_id(cat, &desc.table_id);
 	if (ret)
 		return ret;
 	if (getrandom(desc.uuid, sizeof(desc.uuid), 0) != (ssize_t)sizeof(desc.uuid))
@@ -221,132 +172,106 @@ static int make_table(struct catalog *cat, const struct table_desc *planned, boo
 	table = catalog_table_new(&desc);
 	if (!table)
 		return -ENOMEM;
-	table->auto_shards = auto_shards;
+	table->auto_shards = wish->auto_shards;
+	table->n_shards = desc.n_shards;
 	ret = reserve(cat, table);
-	if (ret == 0) {
-		ret = make_shards(cat, table);
-		if (ret == 0)
-			ret = publish(cat, table);
-		if (ret)
-			ret = give_up(cat, table, ret);
-	}
 	if (ret) {
 		catalog_table_free(table);
 		return ret;
 	}
-	cat->last_id = desc.table_id;
-	cat->tables[desc.table_id] = table;
-	catalog_changed(cat, table);
-	log_info("create table %s id %u shards %u", desc.name, desc.table_id, desc.n_shards);
 	*table_out = table;
 	return 0;
 }
 
-/* The wish, planned for so many shards, and for clients that reach them over a wire or not. */
-static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool remote,
-		    struct table_desc *out)
+static int begin_table(struct catalog *cat, const struct catalog_wish *wish,
+		       struct catalog_making **making_out)
 {
-	struct table_plan_opts opts = wish->opts;
-	struct table_desc desc = wish->desc;
-	int ret = 0;
+	struct catalog_making like = { .is_new = true };
+	int ret = new_table(cat, wish, &like.table);
 
-	desc.n_shards = n_shards;
-	opts.remote = remote;
-	if (n_shards != wish->desc.n_shards || remote)
-		ret = table_plan(&desc, &opts);
+	if (ret)
+		return ret;
+	like.n = like.table->desc.n_shards;
+	cat->last_id = like.table->desc.table_id;
+	ret = catalog_making_begin(cat, &like, making_out);
+	return ret ? give_up(cat, like.table, ret) : 0;
+}
+
+static int go_on_with_table(struct catalog *cat, struct catalog_making *making,
+			    struct catalog_table **table_out)
+{
+	struct catalog_table *table = making->table;
+	int ret = catalog_making_run(making);
+
+	if (ret == -EAGAIN)
+		return ret;
+	catalog_making_end(making);
 	if (ret == 0)
-		*out = desc;
-	return ret;
-}
-
-/* As many shards as there are nodes, or fewer where the capacity is too small for that. */
-static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool remote,
-			  struct table_desc *out)
-{
-	uint32_t n_shards = wish->auto_shards && takers > 1 ? takers : wish->desc.n_shards;
-
-	while (n_shards > wish->desc.n_shards && plan_for(wish, n_shards, remote, out))
-		n_shards--;
-	return n_shards > wish->desc.n_shards ? 0 : plan_for(wish, n_shards, remote, out);
-}
-
-/* The descriptor of a new table. Wide nodes are for wires; where they do not fit they are not. */
-static int plan_new(const struct catalog *cat, const struct catalog_wish *wish,
-		    struct table_desc *out)
-{
-	struct placement_node places[NODES_MAX];
-	struct node *nodes[NODES_MAX];
-	uint32_t n = catalog_places(cat, NULL, places, nodes), takers = 0;
-	bool remote = false;
-
-	for (uint32_t i = 0; i < n; i++) {
-		takers += places[i].takes;
-		remote |= strncmp(nodes[i]->uri, "verbs:", strlen("verbs:")) == 0;
-	}
-	if (remote && !wish->opts.fanout && plan_for_nodes(wish, takers, true, out) == 0)
-		return 0;
-	return plan_for_nodes(wish, takers, false, out);
-}
-
-/* As it was planned, one way or the other. */
-static bool is_same_wish(const struct catalog_table *table, const struct catalog_wish *wish)
-{
-	bool follows = wish->auto_shards && table->auto_shards;
-	uint32_t n_shards = follows ? table->desc.n_shards : wish->desc.n_shards;
-
-	for (int remote = 0; remote < 2; remote++) {
-		struct table_desc desc;
-
-		if (plan_for(wish, n_shards, remote, &desc) == 0 &&
-		    table_desc_same(&table->desc, &desc))
-			return true;
-	}
-	return false;
+		ret = make_shards(cat, table);
+	if (ret == 0)
+		ret = publish(cat, table);
+	if (ret)
+		return give_up(cat, table, ret);
+	cat->tables[table->desc.table_id] = table;
+	catalog_changed(cat, table);
+	log_info("create table %s id %u shards %u", table->desc.name, table->desc.table_id,
+		 table->desc.n_shards);
+	*table_out = table;
+	return 0;
 }
 
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_table **table_out)
 {
+	struct catalog_making *making;
 	struct catalog_table *table;
-	struct table_desc desc;
 	int ret = table_desc_check(&wish->desc);
 
 	if (ret)
 		return ret;
 	table = catalog_find(cat, wish->desc.name);
-	if (!table) {
-		ret = plan_new(cat, wish, &desc);
-		return ret ? ret : make_table(cat, &desc, wish->auto_shards, table_out);
-	}
-	if (!is_same_wish(table, wish))
+	if (table && !catalog_is_wish_of(table, wish))
 		return error_set(-EEXIST, "table %s exists with another signature or options",
 				 wish->desc.name);
-	*table_out = table;
-	return 0;
+	if (table) {
+		*table_out = table;
+		return 0;
+	}
+	making = catalog_making_named(cat, wish->desc.name);
+	if (!making)
+		ret = begin_table(cat, wish, &making);
+	return ret ? ret : go_on_with_table(cat, making, table_out);
 }
 
 /* -------- one more shard -------- */
 
-static int publish_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-			 struct node *node)
+static int begin_shard(struct catalog *cat, const struct catalog_making *like,
+		       struct catalog_making **making_out)
 {
-	int ret = reserve_lap(cat->store, table->desc.table_id, s);
-
-	if (ret == 0)
-		ret = make_shard(cat, table, s, node);
-	return ret ? ret : catalog_table_put_shard(cat->store, table, s);
-}
-
-int catalog_add_shard(struct catalog *cat, struct catalog_table *table, struct node *node)
-{
-	uint32_t s = table->n_shards;
-	char words[ERROR_TEXT_BYTES];
+	const struct catalog_table *table = like->table;
 	int ret;
 
-	if (s == TABLE_MAX_SHARDS)
+	if (table->n_shards == TABLE_MAX_SHARDS)
 		return error_set(-ENOSPC, "table %s: all %u shard numbers of its life are used",
 				 table->desc.name, TABLE_MAX_SHARDS);
-	ret = publish_shard(cat, table, s, node);
+	ret = reserve_lap(cat->store, table->desc.table_id, table->n_shards);
+	return ret ? ret : catalog_making_begin(cat, like, making_out);
+}
+
+static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
+{
+	struct catalog_table *table = making->table;
+	uint32_t s = making->first;
+	char words[ERROR_TEXT_BYTES];
+	int ret = catalog_making_run(making);
+
+	if (ret == -EAGAIN)
+		return ret;
+	catalog_making_end(making);
+	if (ret == 0)
+		ret = make_shard(cat, table, s);
+	if (ret == 0)
+		ret = catalog_table_put_shard(cat->store, table, s);
 	if (ret) {
 		memcpy(words, error_last(), sizeof(words));
 		catalog_retire_shard(table, s, REGION_DROPPED);
@@ -357,6 +282,23 @@ int catalog_add_shard(struct catalog *cat, struct catalog_table *table, struct n
 	table->n_shards = s + 1;
 	table->shards[s].since = clock_now_ns(cat->clock);
 	catalog_changed(cat, table);
-	log_info("add shard %u of table %s at node %s", s, table->desc.name, node->name);
+	log_info("add shard %u of table %s at node %s", s, table->desc.name,
+		 table->shards[s].node->name);
 	return 0;
+}
+
+int catalog_add_shard(struct catalog *cat, struct catalog_table *table, struct node *node,
+		      struct node *leaves)
+{
+	const struct catalog_making like = {
+		.table = table,
+		.first = table->n_shards,
+		.n = 1,
+		.only = node,
+		.leaves = leaves,
+	};
+	struct catalog_making *making = catalog_making_of(cat, table);
+	int ret = making ? 0 : begin_shard(cat, &like, &making);
+
+	return ret ? ret : go_on_with_shard(cat, making);
 }

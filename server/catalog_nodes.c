@@ -84,28 +84,45 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 
 /* -------- attach -------- */
 
-/* A pool that nobody had mapped: nothing in it is in anybody's hands. */
-static int recover(struct catalog_table *table, uint32_t s)
+/* Nothing of the shard is in anybody's hands. */
+static int recover(struct catalog_table *table, uint32_t s, bool scan_rows)
 {
-	const struct recover_opts opts = { .scan_rows = false };
+	const struct recover_opts opts = { .scan_rows = scan_rows };
 	struct recover_report report;
 	int ret = recover_shard(table->attached[s], &opts, &report);
 
 	if (ret == 0)
-		log_info("recover table %s shard %u: items %" PRIu64 " blocks closed %u",
-			 table->desc.name, s, report.items, report.closed);
+		log_info("recover table %s shard %u: items %" PRIu64 " retired %" PRIu64
+			 " blocks closed %u%s",
+			 table->desc.name, s, report.items, report.retired, report.closed,
+			 scan_rows ? ", its host lost power" : "");
 	return ret;
+}
+
+/*
+ * Has the host been started anew since the rows were known to be whole? Then pages and cache lines
+ * of them may have reached the pool in any order.
+ */
+static bool lost_power(const struct catalog_shard *place)
+{
+	return memcmp(place->boot_id, place->node->boot_id, sizeof(place->boot_id)) != 0;
 }
 
 /* The new life is remembered at once: what is recovered twice would be taken from its users. */
 static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	int ret = place->node->sole_opener ? recover(table, s) : 0;
+	const struct node *node = place->node;
+	bool scan = lost_power(place);
+	int ret = 0;
 
+	/* Who has the pool mapped after a power loss has not got this shard: it never joined. */
+	if (scan || node->sole_opener)
+		ret = recover(table, s, scan);
 	if (ret)
 		return ret;
-	place->incarnation = place->node->incarnation;
+	place->incarnation = node->incarnation;
+	memcpy(place->boot_id, node->boot_id, sizeof(place->boot_id));
 	return catalog_table_put_shard(cat->store, table, s);
 }
 
@@ -123,15 +140,24 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
+/* Who left while it was away may have left a call half done. */
+static int join(struct catalog_table *table, uint32_t s)
+{
+	int ret = slots_join(&table->slots, s);
+
+	if (ret == 0)
+		ret = sumtree_rebuild_needed(table->attached[s], &table->shards[s].drift);
+	table->shards[s].joined = ret == 0;
+	return ret;
+}
+
 static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	int ret = table->attached[s] ? 0 : attach(cat, table, s);
 
-	if (ret == 0 && !place->joined) {
-		ret = slots_join(&table->slots, s);
-		place->joined = ret == 0;
-	}
+	if (ret == 0 && !place->joined)
+		ret = join(table, s);
 	/* A slot of it is to be settled first, or its node could not be reached just now. */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
@@ -233,7 +259,8 @@ static void free_regions(struct catalog *cat, const struct catalog_arrival *arri
 	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
-		if (is_owned(cat, node, region->region))
+		if (is_owned(cat, node, region->region) ||
+		    catalog_making_owns(cat, node, region->region))
 			continue;
 		log_info("free region %u of node %s: no table owns it", region->region, node->name);
 		catalog_retire_region(node, region->region, last_state_of(cat, region));
@@ -263,7 +290,7 @@ void catalog_node_down(struct catalog *cat, struct node *node)
 {
 	const struct catalog_arrival gone = { .node = node };
 
-	if (!node->persistent && strncmp(node->uri, "shm:", 4) == 0)
+	if (!node->persistent && node_is_mapped(node))
 		return;
 	each_shard_of(cat, &gone, leave_shard);
 	node_close_transport(node);

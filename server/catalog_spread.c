@@ -70,25 +70,48 @@ static uint32_t all_active(const struct catalog_table *table)
 	return n;
 }
 
-bool catalog_spread_step(struct catalog *cat, struct catalog_table *table,
-			 enum placement_kind *kind_out)
+static int drain_one(struct catalog *cat, struct catalog_table *table, const struct node *node)
+{
+	uint32_t s = shard_at(table, node);
+
+	return s < table->n_shards ? catalog_drain(cat, table, s) : 0; /* it may be lost by now */
+}
+
+/* Who leaves goes without a successor, if there is no room, but never the last one. */
+static bool may_leave(const struct catalog_table *table, const struct node *leaves, int added)
+{
+	return leaves && (added == 0 || (leaves->draining && all_active(table) > 1));
+}
+
+int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+			enum placement_kind *kind_out)
 {
 	struct placement_node places[NODES_MAX];
-	struct node *nodes[NODES_MAX];
+	struct node *nodes[NODES_MAX], *to, *leaves = NULL;
+	const struct catalog_making *making = catalog_making_of(cat, table);
 	uint32_t n = catalog_places(cat, table, places, nodes);
-	struct placement_step step = placement_next(places, n, wanted_shards(table, places, n));
-	int ret = 0;
+	struct placement_step step;
+	int ret;
 
-	if (step.kind == PLACEMENT_DONE || step.kind == PLACEMENT_STUCK)
-		return false;
-	ret = catalog_add_shard(cat, table, nodes[step.to]);
+	if (making) {
+		to = making->only;
+		leaves = making->leaves;
+	} else {
+		step = placement_next(places, n, wanted_shards(table, places, n));
+		if (step.kind == PLACEMENT_DONE || step.kind == PLACEMENT_STUCK)
+			return 0;
+		to = nodes[step.to];
+		if (step.kind == PLACEMENT_MOVE)
+			leaves = nodes[step.from];
+	}
+	ret = catalog_add_shard(cat, table, to, leaves);
+	if (ret == -EAGAIN)
+		return ret;
 	if (ret)
 		log_warn("spread table %s: %s", table->desc.name, error_last());
-	/* Who leaves goes without a successor, if there is no room, but never the last one. */
-	if (step.kind == PLACEMENT_MOVE &&
-	    (ret == 0 || (nodes[step.from]->draining && all_active(table) > 1)))
-		ret = catalog_drain(cat, table, shard_at(table, nodes[step.from]));
+	if (may_leave(table, leaves, ret))
+		ret = drain_one(cat, table, leaves);
 	if (kind_out)
-		*kind_out = step.kind;
+		*kind_out = leaves ? PLACEMENT_MOVE : PLACEMENT_ADD;
 	return ret == 0;
 }

@@ -58,12 +58,35 @@ err:
 uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	bool usable = place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
-		      place->state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 
-	if (usable && !(place->node->up && place->joined))
+	if (catalog_state_is_usable(place->state) && !(place->node->up && place->joined))
 		return RELIVE__SHARD_STATE__SHARD_DOWN;
 	return place->state;
+}
+
+const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	const struct node *node = place->node;
+
+	if (!node)
+		return "";
+	return table->lost[s] && place->incarnation != node->incarnation && node->former_uri[0]
+		       ? node->former_uri
+		       : node->uri;
+}
+
+int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
+{
+	struct epoch ep;
+	int64_t size = 0;
+	int ret;
+
+	epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, EPOCH_NO_SLOT);
+	ret = sumtree_size(&shard->trees[view], &ep, &size);
+	if (ret == 0)
+		*items_out = size > 0 ? (uint64_t)size : 0;
+	return ret;
 }
 
 void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
@@ -85,7 +108,6 @@ int catalog_attach_pair(struct node *node, const struct catalog_shard *place, st
 	return ret;
 }
 
-/* Opens shard s, whose regions are formatted. */
 int catalog_table_attach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
@@ -116,7 +138,7 @@ static int retire_region(struct node *node, uint32_t id, uint32_t state)
 	}
 	if (ret)
 		log_warn("retire region %u of node %s: %s", id, node->name, error_last());
-	return node_region_free(node, id);
+	return node_post_region_free(node, id);
 }
 
 void catalog_retire_region(struct node *node, uint32_t id, uint32_t state)
@@ -171,5 +193,6 @@ int catalog_table_put_shard(struct store *store, const struct catalog_table *tab
 
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
+	memcpy(stored.boot_id, place->boot_id, sizeof(stored.boot_id));
 	return store_shard_put(store, &stored);
 }

@@ -36,8 +36,9 @@ struct shard_drain {
 };
 
 struct catalog_shard {
-	struct node *node;    /* NULL: forgotten, with state LOST or GONE */
-	uint64_t incarnation; /* of the node that has the regions */
+	struct node *node;                      /* NULL: forgotten, with state LOST or GONE */
+	uint64_t incarnation;                   /* of the node that has the regions */
+	uint8_t boot_id[PROCESS_BOOT_ID_BYTES]; /* of its host, in which its rows were last whole */
 	uint32_t tree_id;
 	uint32_t rows_id;
 	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
@@ -71,6 +72,18 @@ void catalog_table_free(struct catalog_table *table);
 
 /* What clients are told of the shard now: enum Relive__ShardState. */
 uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s);
+/* Where it is, or was: of one that was lost with a life of its node, where that life was. */
+const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s);
+
+/* May clients read and change what is in a shard of that state? */
+static inline bool catalog_state_is_usable(uint32_t state)
+{
+	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
+	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+}
+
+/* Live items of a view in an attached shard, as its sums say. */
+RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
 
 /* Sets the state, which is LOST or GONE for ever. Does not store it. */
 void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state);
@@ -85,8 +98,8 @@ RLV_MUST_CHECK int catalog_attach_pair(struct node *node, const struct catalog_s
 
 /*
  * Frees a region: first the word that its users look at (enum region_state), in a mapping that they
- * keep, then the memory. id 0 is a no-op. Failures are logged: the node's next registration brings
- * it up again.
+ * keep, then, posted, the memory. id 0 is a no-op. Failures are logged: the node's next registration
+ * brings it up again.
  */
 void catalog_retire_region(struct node *node, uint32_t id, uint32_t state);
 

@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/runtime_dir.h"
 
 #include "server/memnode_jobs.h"
@@ -44,6 +45,7 @@ struct memnode {
 	bool serving;
 	int stop_agent;                            /* eventfd: readable = the agent ends */
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
+	struct process_id self;
 	uint64_t silence_ns;  /* of the server, after which it is dialled again */
 	uint64_t connections; /* to the server, so far */
 	uint64_t term;        /* highest seen: a lower one is a zombie's */
@@ -274,7 +276,9 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 	node->opts = *opts;
 	node->lock_fd = -1;
 	node->stop_agent = -1;
-	ret = take_name(node);
+	ret = process_self(&node->self);
+	if (ret == 0)
+		ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
 	if (ret == 0)
@@ -332,6 +336,7 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	request.pages = (char *)now.page_kind;
 	request.persistent = node->opts.path != NULL;
 	request.sole_opener = now.sole_opener;
+	request.boot_id = (ProtobufCBinaryData){ sizeof(node->self.boot_id), node->self.boot_id };
 	request.n_regions = n;
 	request.regions = list;
 	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,

@@ -42,6 +42,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	rpc_go_on(md);
 	next = min_u64(next, liveness_tick(&md->live));
 	next = min_u64(next, catalog_tick(&md->catalog));
 	next = min_u64(next, repair_tick(&md->repair));
@@ -167,9 +168,15 @@ static bool all_know(void *ctx, uint64_t layout)
 	return liveness_all_know(&md->live, layout);
 }
 
+static void on_progress(void *ctx)
+{
+	metad_hurry(ctx);
+}
+
 static const struct catalog_ops catalog_ops = {
 	.on_holder = on_holder,
 	.all_know = all_know,
+	.on_progress = on_progress,
 };
 
 static void on_node_down(void *ctx, struct node *node)
@@ -236,6 +243,7 @@ static void on_close(void *ctx, struct conn *conn)
 	struct metad *md = ctx;
 
 	persist_forget(&md->persist, conn);
+	rpc_forget(md, conn);
 	if (client && client->conn == conn) {
 		liveness_part(&md->live, client);
 		schedule(md, 0);
@@ -284,17 +292,28 @@ static void join(struct metad *md, struct channel *ch, uint64_t request_id,
 	log_info("node %s at %s pool %llu", news->name, news->uri,
 		 (unsigned long long)news->pool_bytes);
 	ret = answer_register(&arrival.node->channel, md, request_id, 0);
-	if (ret)
+	if (ret) {
 		log_warn("register node %s: %s", news->name, error_last());
-	else
+	} else {
+		nodes_cut_former(&md->nodes, arrival.node);
 		catalog_node_up(&md->catalog, &arrival);
+	}
 	metad_hurry(md);
+}
+
+static int take_boot_id(const Relive__NodeRegisterRequest *request, struct node_news *news)
+{
+	if (request->boot_id.len != sizeof(news->boot_id))
+		return error_set(-EPROTO, "node %.64s: boot id of %zu bytes, want %zu",
+				 request->name, request->boot_id.len, sizeof(news->boot_id));
+	memcpy(news->boot_id, request->boot_id.data, sizeof(news->boot_id));
+	return 0;
 }
 
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
 		    const Relive__NodeRegisterRequest *request)
 {
-	const struct node_news news = {
+	struct node_news news = {
 		.name = request->name,
 		.uri = request->uri,
 		.pages = request->pages,
@@ -304,8 +323,10 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		.sole_opener = request->sole_opener,
 	};
 	struct channel ch;
-	int ret = nodes_admit(&md->nodes, &news);
+	int ret = take_boot_id(request, &news);
 
+	if (ret == 0)
+		ret = nodes_admit(&md->nodes, &news);
 	if (ret) {
 		log_warn("refuse node: %s", error_last());
 		conn_answer_status(conn, head, ret);
@@ -354,14 +375,27 @@ static int open_state(struct metad *md)
 	return process_self(&md->self);
 }
 
-static int load(struct metad *md)
+/* Who we are at the nodes; who comes after us ends what we leave open there. */
+static int take_client_id(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
-	int ret;
+	int ret = store_number(md->store, "client", &nodes->former_client_id);
 
+	if (ret)
+		return ret;
 	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	nodes->attach_client_id &= INT64_MAX;
+	return store_number_put(md->store, "client", nodes->attach_client_id);
+}
+
+static int load(struct metad *md)
+{
+	struct nodes *nodes = &md->nodes;
+	int ret = take_client_id(md);
+
+	if (ret)
+		return ret;
 	nodes->base = md->base;
 	nodes->store = md->store;
 	nodes->clock = clock_monotonic();
@@ -495,6 +529,7 @@ void metad_close(struct metad **md_ptr)
 		return;
 	conns_close(&md->conns);
 	persist_fini(&md->persist);
+	rpc_fini(md);
 	catalog_fini(&md->catalog);
 	nodes_fini(&md->nodes);
 	liveness_fini(&md->live);

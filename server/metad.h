@@ -28,6 +28,7 @@
 
 struct event;
 struct event_base;
+struct rpc_parked;
 
 struct metad_opts {
 	const char *store;
@@ -62,6 +63,7 @@ struct metad {
 	struct liveness live;
 	struct repair repair;
 	struct persist persist;
+	struct rpc_parked *parked; /* requests that wait for nodes: rpc_table.c */
 };
 
 /* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */

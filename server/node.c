@@ -315,7 +315,7 @@ static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request
 		.type = type,
 		.request = request,
 		.reply = kind,
-		.timeout_ns = NODE_WORK_NS,
+		.timeout_ns = NODE_WAIT_NS,
 	};
 	struct node_call *call;
 	int ret = begin(node, &post, &call);
@@ -328,73 +328,6 @@ static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request
 	call->reply = NULL;
 	call_free(call);
 	return *reply_out ? 0 : down(node);
-}
-
-/* The answer is nothing but a status. */
-static int tell(struct node *node, uint16_t type, const ProtobufCMessage *request)
-{
-	ProtobufCMessage *reply;
-	int ret = ask(node, type, request, &relive__status_reply__descriptor, &reply);
-
-	if (ret)
-		return ret;
-	ret = dial_status(((const Relive__StatusReply *)reply)->status);
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
-}
-
-int node_region_new(struct node *node, struct target_region *spec)
-{
-	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
-	const Relive__NodeRegionReply *answer;
-	ProtobufCMessage *reply;
-	int ret;
-
-	request.kind = spec->kind;
-	request.table_id = spec->table_id;
-	request.shard = spec->shard;
-	request.size = spec->size;
-	ret = ask(node, RELIVE__TYPE__TYPE_NODE_REGION_NEW, &request.base,
-		  &relive__node_region_reply__descriptor, &reply);
-	if (ret)
-		return ret;
-	answer = (const Relive__NodeRegionReply *)reply;
-	ret = dial_status(answer->status);
-	if (ret == 0 && !answer->region)
-		ret = error_set(-EPROTO, "no region in the answer");
-	if (ret == 0) {
-		spec->id = answer->region->region;
-		spec->size = answer->region->size;
-		node->used_bytes += spec->size;
-		node->regions++;
-	}
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
-}
-
-/* How much is free now decides where the next shard goes. */
-static void ask_stats(struct node *node)
-{
-	const Relive__Empty request = RELIVE__EMPTY__INIT;
-	ProtobufCMessage *reply;
-
-	if (ask(node, RELIVE__TYPE__TYPE_NODE_STATS, &request.base,
-		&relive__node_stats_reply__descriptor, &reply))
-		return;
-	take_stats(NULL, 0, node, code_of(reply), reply);
-	protobuf_c_message_free_unpacked(reply, NULL);
-}
-
-int node_region_free(struct node *node, uint32_t region)
-{
-	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
-	int ret;
-
-	request.region = region;
-	ret = tell(node, RELIVE__TYPE__TYPE_NODE_REGION_FREE, &request.base);
-	if (ret == 0)
-		ask_stats(node);
-	return ret;
 }
 
 int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t rights,
@@ -426,6 +359,71 @@ int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t 
 }
 
 /* -------- posted -------- */
+
+int node_post_region_new(struct node *node, const struct target_region *spec, node_done done,
+			 void *ctx)
+{
+	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_REGION_NEW,
+		.request = &request.base,
+		.reply = &relive__node_region_reply__descriptor,
+		.timeout_ns = NODE_WORK_NS,
+		.done = done,
+		.ctx = ctx,
+	};
+
+	request.kind = spec->kind;
+	request.table_id = spec->table_id;
+	request.shard = spec->shard;
+	request.size = spec->size;
+	return node_post(node, &post);
+}
+
+int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, uint32_t *id_out)
+{
+	const Relive__NodeRegionReply *answer = (const Relive__NodeRegionReply *)reply;
+
+	if (code)
+		return error_set(code, "memory node %s: %s", node->name,
+				 answer && answer->status ? answer->status->message
+							  : error_name(code));
+	if (!answer->region)
+		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
+	node->used_bytes += answer->region->size;
+	node->regions++;
+	*id_out = answer->region->region;
+	return 0;
+}
+
+/* How much is free now decides where the next shard goes. */
+static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
+		     const ProtobufCMessage *reply)
+{
+	(void)ctx;
+	(void)reply;
+	if (code)
+		log_warn("free region %llu of node %s: %s", (unsigned long long)region, node->name,
+			 error_name(code));
+	else
+		ping(node);
+}
+
+int node_post_region_free(struct node *node, uint32_t region)
+{
+	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_REGION_FREE,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = NODE_WORK_NS,
+		.done = on_freed,
+		.tag = region,
+	};
+
+	request.region = region;
+	return node_post(node, &post);
+}
 
 int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how, node_done done,
 		    void *ctx)
@@ -464,21 +462,31 @@ int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx
 
 /* -------- our own attachments -------- */
 
+/* Z2 pairs with Z1: nothing of the last connection lands behind what we do on this one. */
+static int reach(struct node *node)
+{
+	const struct transport_opts opts = {
+		.timeout_ns = node->lease_ns,
+		.client_id = node->attach_client_id,
+		.replaces = node->link,
+	};
+	struct transport *tr;
+	int ret = transport_open(node->uri, &opts, &tr);
+
+	if (ret)
+		return error_prefix(ret, "memory node %s: ", node->name);
+	node->tr = tr;
+	node->link = tr->link;
+	return 0;
+}
+
 static int attach(struct node *node, uint32_t region, struct region **region_out)
 {
 	struct region_grant grant;
-	int ret;
+	int ret = node->tr ? 0 : reach(node);
 
-	if (!node->tr) {
-		const struct transport_opts opts = {
-			.timeout_ns = node->lease_ns,
-			.client_id = node->attach_client_id,
-		};
-
-		ret = transport_open(node->uri, &opts, &node->tr);
-		if (ret)
-			return error_prefix(ret, "memory node %s: ", node->name);
-	}
+	if (ret)
+		return ret;
 	ret = node_grant(node, node->attach_client_id, region, RIGHT_ALL, &grant);
 	return ret ? ret : transport_attach(node->tr, &grant, region_out);
 }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "transport/transport.h"
 
@@ -23,11 +24,13 @@
 #include "wire/control.pb-c.h"
 
 #include "base/error.h"
+#include "base/process.h"
 
 #define NODE_NAME_BYTES 64
 #define NODE_URI_BYTES 256
 #define NODE_LEASE_NS CLOCK_NS_PER_S           /* default */
-#define NODE_WORK_NS (30 * CLOCK_NS_PER_S)     /* most for one answer that is waited for */
+#define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)      /* most for one answer that is waited for */
+#define NODE_WORK_NS (120 * CLOCK_NS_PER_S)    /* to make or free a region */
 #define NODE_DEATH_NS (8 * CLOCK_NS_PER_S)     /* for a fence, which may kill */
 #define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* for a persist */
 #define NODE_PINGS 4                           /* in a lease */
@@ -43,14 +46,16 @@ typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
 struct node {
 	struct node *next;
 	char name[NODE_NAME_BYTES];
-	char uri[NODE_URI_BYTES]; /* where everybody attaches */
-	uint32_t number;          /* 0.., while we run */
-	uint64_t incarnation;     /* 0 = not seen since we started */
-	uint64_t since;           /* nodes->generation when this incarnation came */
-	bool persistent;          /* its regions survive it */
-	bool sole_opener;         /* persistent: nobody else had the pool mapped when it began */
-	bool draining;            /* gets no new shards */
-	bool lost;                /* it was declared so; it may come back, empty */
+	char uri[NODE_URI_BYTES];        /* where everybody attaches */
+	char former_uri[NODE_URI_BYTES]; /* the same in its life before; empty = not known */
+	uint32_t number;                 /* 0.., while we run */
+	uint64_t incarnation;            /* 0 = not seen since we started */
+	uint64_t since;                  /* nodes->generation when this incarnation came */
+	bool persistent;                 /* its regions survive it */
+	bool sole_opener; /* persistent: nobody else had the pool mapped when it began */
+	uint8_t boot_id[PROCESS_BOOT_ID_BYTES]; /* of its host, in this life */
+	bool draining;                          /* gets no new shards */
+	bool lost;                              /* it was declared so; it may come back, empty */
 	bool up;
 	bool told; /* whoever must know has heard that it is down */
 	uint64_t down_since;
@@ -65,15 +70,22 @@ struct node {
 	struct event *readable;
 	const struct clock *clock;
 	uint64_t lease_ns;
-	uint64_t heard;            /* a frame of it came */
-	uint64_t asked;            /* first frame of ours after that; 0 = none: it owes nothing */
-	uint64_t pinged;           /* the last ping was sent */
-	struct node_call *calls;   /* under way, and ended ones that nobody was told of */
-	uint64_t attach_after;     /* no attempt to attach before; 0 = now */
-	uint64_t attach_pause;     /* after the next failure: it doubles */
-	struct transport *tr;      /* NULL = nothing of this incarnation was attached yet */
+	uint64_t heard;          /* a frame of it came */
+	uint64_t asked;          /* first frame of ours after that; 0 = none: it owes nothing */
+	uint64_t pinged;         /* the last ping was sent */
+	struct node_call *calls; /* under way, and ended ones that nobody was told of */
+	uint64_t attach_after;   /* no attempt to attach before; 0 = now */
+	uint64_t attach_pause;   /* after the next failure: it doubles */
+	uint64_t link;        /* of our last connection to its memory: the next one replaces it */
+	struct transport *tr; /* NULL = nothing of this incarnation was attached yet */
 	uint64_t attach_client_id; /* of ours, for tr */
 };
+
+/* Is its memory mapped by who uses it? Else it is reached over a wire. */
+static inline bool node_is_mapped(const struct node *node)
+{
+	return strncmp(node->uri, "shm:", strlen("shm:")) == 0;
+}
 
 /* It has registered over ch, which is taken over. readable may be NULL (tests). */
 void node_connect(struct node *node, const struct channel *ch, struct event *readable);
@@ -102,6 +114,15 @@ struct node_post {
 /* -EHOSTDOWN: it is down, done is not called. -ENOMEM. */
 RLV_MUST_CHECK int node_post(struct node *node, const struct node_post *post);
 
+/* done() gives what it is told to node_region_of. */
+RLV_MUST_CHECK int node_post_region_new(struct node *node, const struct target_region *spec,
+					node_done done, void *ctx);
+/* The number of the region that it made, which counts as used from now on; or why it did not. */
+RLV_MUST_CHECK int node_region_of(struct node *node, int code, const ProtobufCMessage *reply,
+				  uint32_t *id_out);
+/* A failure is logged: the node's next registration brings the region up again. */
+RLV_MUST_CHECK int node_post_region_free(struct node *node, uint32_t region);
+
 RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
 				   node_done done, void *ctx);
 RLV_MUST_CHECK int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx);
@@ -119,8 +140,6 @@ uint64_t node_watch(struct node *node);
  * -EHOSTDOWN: the node is down, or went down by this call (node->up is false then); else the node's
  * own answer.
  */
-RLV_MUST_CHECK int node_region_new(struct node *node, struct target_region *spec);
-RLV_MUST_CHECK int node_region_free(struct node *node, uint32_t region);
 RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id, uint32_t region,
 			      uint32_t rights, struct region_grant *grant_out);
 

@@ -150,6 +150,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void take_news(struct node *node, const struct node_news *news)
 {
+	if (node->incarnation != news->incarnation)
+		snprintf(node->former_uri, sizeof(node->former_uri), "%s", node->uri);
 	snprintf(node->uri, sizeof(node->uri), "%s", news->uri);
 	snprintf(node->pages, sizeof(node->pages), "%s", news->pages);
 	snprintf(node->transport, sizeof(node->transport), "%.*s", (int)strcspn(news->uri, ":"),
@@ -158,6 +160,7 @@ static void take_news(struct node *node, const struct node_news *news)
 	node->pool_bytes = news->pool_bytes;
 	node->persistent = news->persistent;
 	node->sole_opener = news->sole_opener;
+	memcpy(node->boot_id, news->boot_id, sizeof(node->boot_id));
 }
 
 static struct event *listen_to(struct nodes *nodes, const struct channel *ch)
@@ -200,6 +203,23 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 	*node_out = node;
 	*replaced_out = replaced;
 	return 0;
+}
+
+static void on_former_cut(void *ctx, uint64_t tag, struct node *node, int code,
+			  const ProtobufCMessage *reply)
+{
+	(void)ctx;
+	(void)tag;
+	(void)reply;
+	if (code)
+		log_warn("node %s: cut off our former self: %s", node->name, error_name(code));
+}
+
+void nodes_cut_former(const struct nodes *nodes, struct node *node)
+{
+	if (nodes->former_client_id &&
+	    node_post_fence(node, nodes->former_client_id, FENCE_CUT, on_former_cut, NULL))
+		log_warn("node %s: cut off our former self: %s", node->name, error_last());
 }
 
 /* -------- down and lost -------- */

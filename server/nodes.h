@@ -42,6 +42,7 @@ struct nodes {
 	uint64_t lease_ns;         /* 0 = NODE_LEASE_NS */
 	uint64_t lost_ns;          /* 0 = NODES_LOST_NS, UINT64_MAX = never by itself */
 	uint64_t attach_client_id; /* of ours, at every node */
+	uint64_t former_client_id; /* the same in our life before this one; 0 = none */
 	uint64_t generation;       /* one more when a node came back as another one */
 	uint32_t n;
 };
@@ -55,6 +56,7 @@ struct node_news {
 	uint64_t pool_bytes;
 	bool persistent;
 	bool sole_opener;
+	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 };
 
 /* Takes the known ones from the store, all down since now. nodes is zeroed but for base to ctx. */
@@ -76,6 +78,12 @@ RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news
  */
 RLV_MUST_CHECK int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 			      struct node **node_out, bool *replaced_out);
+
+/*
+ * What we left open at the node in our life before this one is cut off, before anything of this one
+ * is opened there: the power of our host may have failed. Posted; the node's register was answered.
+ */
+void nodes_cut_former(const struct nodes *nodes, struct node *node);
 
 /*
  * Pings, hears, and notices who is down or lost, however that came about. Returns when to call

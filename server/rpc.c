@@ -1,4 +1,4 @@
-#include "server/rpc.h"
+#include "server/rpc_call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,223 +9,18 @@
 
 #include "server/version.h"
 
-/* One request on its way to its answer. */
-struct call {
-	struct metad *md;
-	struct conn *conn;
-	struct client *client; /* NULL: a memory node */
-	const struct frame_header *head;
-};
-
-static void set_status(Relive__Status *status, int code)
+void rpc_set_status(Relive__Status *status, int code)
 {
 	relive__status__init(status);
 	status->code = code;
 	status->message = code ? (char *)error_last() : (char *)"";
 }
 
-/* -------- tables -------- */
-
-struct places {
-	Relive__ShardPlace *places;
-	Relive__ShardPlace **list;
-	struct catalog_grants *grants;
-};
-
-static void places_fini(struct places *places)
+int rpc_check_client(const struct call *call)
 {
-	mem_free(places->places);
-	mem_free(places->list);
-	mem_free(places->grants);
-}
-
-static int places_init(struct places *places, uint32_t n)
-{
-	places->places = mem_array(n, sizeof(*places->places));
-	places->list = mem_array(n, sizeof(Relive__ShardPlace *));
-	places->grants = mem_array(n, sizeof(*places->grants));
-	if (places->places && places->list && places->grants)
+	if (call->client && !call->client->fenced)
 		return 0;
-	places_fini(places);
-	return error_set(-ENOMEM, "%u shards: no memory", n);
-}
-
-static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
-{
-	return (ProtobufCBinaryData){ grant->bytes, grant->data };
-}
-
-static bool is_usable(uint32_t state)
-{
-	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
-	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
-}
-
-/* What is said of a shard: its grants, too, where it can be used. */
-static int fill_place(const struct call *call, struct catalog_table *table, bool read_only,
-		      uint32_t s, struct places *out)
-{
-	const struct catalog_shard *shard = &table->shards[s];
-	Relive__ShardPlace *place = &out->places[s];
-	int ret;
-
-	relive__shard_place__init(place);
-	out->list[s] = place;
-	place->state = catalog_shard_view(table, s);
-	place->node = shard->node ? shard->node->name : (char *)"";
-	place->node_uri = shard->node ? shard->node->uri : (char *)"";
-	place->incarnation = shard->incarnation;
-	if (!is_usable(place->state))
-		return 0;
-	ret = catalog_grant(table, s, call->client->holder.client_id, read_only, &out->grants[s]);
-	if (ret == -EHOSTDOWN) { /* since just now */
-		place->state = catalog_shard_view(table, s);
-		return 0;
-	}
-	place->tree_grant = grant_bytes(&out->grants[s].tree);
-	place->rows_grant = grant_bytes(&out->grants[s].rows);
-	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
-		place->weight = catalog_weight(&call->md->catalog, shard, &place->ramp_ns);
-	return ret;
-}
-
-static int fill_places(const struct call *call, struct catalog_table *table, bool read_only,
-		       struct places *out)
-{
-	bool any = false;
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
-		ret = fill_place(call, table, read_only, s, out);
-		any |= ret == 0 && is_usable(out->places[s].state);
-	}
-	if (ret == 0 && !any)
-		ret = error_set(-EHOSTDOWN,
-				"table %s: none of its %u shards is there: memory nodes are down "
-				"or lost",
-				table->desc.name, table->n_shards);
-	return ret;
-}
-
-static void answer_table(const struct call *call, struct catalog_table *table, bool read_only)
-{
-	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
-	Relive__Status status;
-	struct places places;
-	int ret = places_init(&places, table->n_shards);
-
-	if (ret) {
-		conn_answer_status(call->conn, call->head, ret);
-		return;
-	}
-	ret = fill_places(call, table, read_only, &places);
-	/* A node may have gone while we asked: the version is that of what is said. */
-	catalog_refresh(&call->md->catalog, table);
-	set_status(&status, ret);
-	reply.status = &status;
-	if (ret == 0) {
-		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
-		reply.n_shards = table->n_shards;
-		reply.shards = places.list;
-		reply.control = table->control;
-		reply.layout = table->layout;
-	}
-	conn_answer(call->conn, call->head, &reply.base);
-	places_fini(&places);
-}
-
-#define MAX_FANOUT 16u /* levels that a wish may name */
-
-static int take_wish(const Relive__TableCreateRequest *request, uint16_t *fanout,
-		     struct catalog_wish *out)
-{
-	if (request->desc.len != sizeof(out->desc))
-		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
-				 request->desc.len, sizeof(out->desc));
-	if (request->n_fanout >= MAX_FANOUT)
-		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
-	*out = (struct catalog_wish){ .auto_shards = request->auto_shards };
-	memcpy(&out->desc, request->desc.data, sizeof(out->desc));
-	out->opts.block = request->block;
-	out->opts.fanout = request->n_fanout ? fanout : NULL;
-	for (size_t i = 0; i < request->n_fanout; i++)
-		fanout[i] = (uint16_t)request->fanout[i];
-	fanout[request->n_fanout] = 0;
-	return 0;
-}
-
-static void table_create(const struct call *call, const ProtobufCMessage *message)
-{
-	struct catalog_table *table;
-	struct catalog_wish wish;
-	uint16_t fanout[MAX_FANOUT];
-	int ret = take_wish((const Relive__TableCreateRequest *)message, fanout, &wish);
-
-	if (ret == 0)
-		ret = catalog_create(&call->md->catalog, &wish, &table);
-	if (ret)
-		conn_answer_status(call->conn, call->head, ret);
-	else
-		answer_table(call, table, false);
-}
-
-static void table_open(const struct call *call, const ProtobufCMessage *message)
-{
-	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
-	struct catalog_table *table = catalog_find(&call->md->catalog, request->name);
-
-	if (table)
-		answer_table(call, table, request->read_only);
-	else
-		conn_answer_status(
-			call->conn, call->head,
-			error_set(-ENOENT, "no table %.64s in this store", request->name));
-}
-
-static void table_drop(const struct call *call, const ProtobufCMessage *message)
-{
-	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
-
-	conn_answer_status(call->conn, call->head, catalog_drop(&call->md->catalog, request->name));
-}
-
-static void table_rebalance(const struct call *call, const ProtobufCMessage *message)
-{
-	const Relive__TableRebalanceRequest *request =
-		(const Relive__TableRebalanceRequest *)message;
-	struct catalog *cat = &call->md->catalog;
-	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
-	struct catalog_table *table = catalog_find(cat, request->name);
-	enum placement_kind kind;
-	Relive__Status status;
-	int ret = 0;
-
-	if (!table)
-		ret = error_set(-ENOENT, "no table %.64s in this store", request->name);
-	while (ret == 0 && catalog_spread_step(cat, table, &kind)) {
-		reply.added++;
-		reply.draining += kind == PLACEMENT_MOVE;
-	}
-	set_status(&status, ret);
-	reply.status = &status;
-	conn_answer(call->conn, call->head, &reply.base);
-}
-
-static void table_list(const struct call *call, const ProtobufCMessage *message)
-{
-	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
-	const struct catalog *cat = &call->md->catalog;
-	char *names[TABLE_MAX_ID];
-	Relive__Status status;
-
-	(void)message;
-	set_status(&status, 0);
-	reply.status = &status;
-	reply.names = names;
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id])
-			names[reply.n_names++] = cat->tables[id]->desc.name;
-	conn_answer(call->conn, call->head, &reply.base);
+	return error_set(-EOWNERDEAD, "this client was fenced: it was silent, or cut off");
 }
 
 /* -------- slots -------- */
@@ -249,7 +44,7 @@ static void slot_get(const struct call *call, const ProtobufCMessage *message)
 	else
 		ret = slots_get(&table->slots, &call->client->holder, request->streams,
 				&reply.owner);
-	set_status(&status, ret);
+	rpc_set_status(&status, ret);
 	reply.status = &status;
 	conn_answer(call->conn, call->head, &reply.base);
 }
@@ -324,7 +119,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	int ret = infos && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
 
 	(void)message;
-	set_status(&status, ret);
+	rpc_set_status(&status, ret);
 	reply.status = &status;
 	fill_info(md, &reply, waiting);
 	for (struct node *node = md->nodes.first; ret == 0 && node; node = node->next) {
@@ -352,7 +147,7 @@ static void lease_renew(const struct call *call, const ProtobufCMessage *message
 
 	/* Every frame renews. */
 	call->client->layout = request->layout;
-	set_status(&status, 0);
+	rpc_set_status(&status, 0);
 	reply.status = &status;
 	reply.layout = catalog_newest_layout(&call->md->catalog);
 	reply.lease_ns = call->md->live.lease_ns;
@@ -406,7 +201,7 @@ static void node_drain(const struct call *call, const ProtobufCMessage *message)
 		reply.shards = catalog_shards_of(&call->md->catalog, node, &leaving);
 	reply.items_left = leaving.items_left;
 	reply.items_begin = leaving.items_begin;
-	set_status(&status, ret);
+	rpc_set_status(&status, ret);
 	reply.status = &status;
 	conn_answer(call->conn, call->head, &reply.base);
 }
@@ -437,13 +232,13 @@ static const struct service {
 	void (*serve)(const struct call *call, const ProtobufCMessage *message);
 } services[] = {
 	{ RELIVE__TYPE__TYPE_TABLE_CREATE, CONN_CLIENT, &relive__table_create_request__descriptor,
-	  table_create },
+	  rpc_table_create },
 	{ RELIVE__TYPE__TYPE_TABLE_OPEN, CONN_CLIENT, &relive__table_open_request__descriptor,
-	  table_open },
+	  rpc_table_open },
 	{ RELIVE__TYPE__TYPE_TABLE_DROP, CONN_CLIENT, &relive__table_drop_request__descriptor,
-	  table_drop },
+	  rpc_table_drop },
 	{ RELIVE__TYPE__TYPE_TABLE_LIST, CONN_CLIENT, &relive__table_list_request__descriptor,
-	  table_list },
+	  rpc_table_list },
 	{ RELIVE__TYPE__TYPE_SLOT_GET, CONN_CLIENT, &relive__slot_request__descriptor, slot_get },
 	{ RELIVE__TYPE__TYPE_SLOT_PUT, CONN_CLIENT, &relive__slot_request__descriptor, slot_put },
 	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, &relive__store_info_request__descriptor,
@@ -452,7 +247,7 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, &relive__lease_renew_request__descriptor,
 	  lease_renew },
 	{ RELIVE__TYPE__TYPE_TABLE_REBALANCE, CONN_CLIENT,
-	  &relive__table_rebalance_request__descriptor, table_rebalance },
+	  &relive__table_rebalance_request__descriptor, rpc_table_rebalance },
 	{ RELIVE__TYPE__TYPE_NODE_DRAIN, CONN_CLIENT, &relive__node_name_request__descriptor,
 	  node_drain },
 	{ RELIVE__TYPE__TYPE_NODE_DROP, CONN_CLIENT, &relive__node_name_request__descriptor,
@@ -482,10 +277,8 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 	const struct service *service = find_service(&call);
 	ProtobufCMessage *message;
 
-	if (conn_peer(conn)->role == CONN_CLIENT && (!call.client || call.client->fenced)) {
-		conn_answer_status(conn, call.head,
-				   error_set(-EOWNERDEAD,
-					     "this client was fenced: it was silent, or cut off"));
+	if (conn_peer(conn)->role == CONN_CLIENT && rpc_check_client(&call)) {
+		conn_answer_status(conn, call.head, -EOWNERDEAD);
 		return;
 	}
 	if (call.client)

@@ -9,4 +9,10 @@
 /* A frame of a peer that has proved the token. Answers it, or drops the connection. */
 void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *frame);
 
+/* Requests that wait for nodes: does what can be done of them now. */
+void rpc_go_on(struct metad *md);
+/* The connection ends: nobody is to be answered there. */
+void rpc_forget(struct metad *md, const struct conn *conn);
+void rpc_fini(struct metad *md);
+
 #endif

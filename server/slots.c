@@ -115,6 +115,19 @@ static bool is_released_everywhere(struct slots *slots, uint32_t slot)
 	return true;
 }
 
+/*
+ * Who has given its slot back could not reach this shard then: it left blocks open here, perhaps in
+ * the middle of a call, and its connection has ended.
+ */
+static int settle_released(struct slots *slots, uint32_t shard, const struct slot_info *info)
+{
+	const struct slot_entry *entry = &slots->entries[info->slot];
+
+	if (info->state == SLOT_FREE || info->lease != entry->holder.client_id)
+		return 0;
+	return fence_settle(slots->shards[shard], info->slot + 1, NULL);
+}
+
 /* One slot of a shard as the book says. */
 static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 {
@@ -128,8 +141,7 @@ static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 	if (ret)
 		return ret;
 	if (entry->released) {
-		if (info.state == SLOT_LIVE && info.lease == entry->holder.client_id)
-			ret = slot_release(slots->shards[shard], slot);
+		ret = settle_released(slots, shard, &info);
 		if (ret == 0 && is_released_everywhere(slots, slot))
 			*entry = (struct slot_entry){ .taken = false };
 		return ret;
@@ -240,6 +252,15 @@ int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
 }
 
+/* It may not have reached a shard that has just come back. */
+static int leave_shard(struct shard *shard, uint32_t owner)
+{
+	uint32_t closed;
+	int ret = fence_close_blocks(shard, owner, &closed);
+
+	return ret ? ret : slot_release(shard, owner - 1);
+}
+
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 {
 	struct slot_entry *entry;
@@ -254,7 +275,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		int ret = slots->shards[s] ? slot_release(slots->shards[s], owner - 1) : 0;
+		int ret = slots->shards[s] ? leave_shard(slots->shards[s], owner) : 0;
 
 		everywhere &= absent(slots, s) == 0;
 		if (ret && ret != -ESTALE && !first)

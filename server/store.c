@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "base/bits.h"
 
-#define SCHEMA_VERSION 2
 #define BUSY_TIMEOUT_MS 1000
 
 struct store {
@@ -18,8 +17,8 @@ struct store {
 	struct store_ids ids;
 };
 
-/* As it first was; made so, and then changed like an old one. */
-static const char schema[] =
+/* How each version is made from the one before; a new database goes through all of them. */
+static const char *const schemas[] = {
 	"CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
 	"CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state INTEGER NOT NULL,"
 	"  desc BLOB NOT NULL);"
@@ -31,16 +30,22 @@ static const char schema[] =
 	"CREATE TABLE nodes (name TEXT PRIMARY KEY, uri TEXT NOT NULL, incarnation INTEGER NOT NULL,"
 	"  persistent INTEGER NOT NULL) WITHOUT ROWID;"
 	"CREATE TABLE clients (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL,"
-	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);";
-
-/* Tables over nodes that come and go. */
-static const char schema_2[] =
+	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);"
+	"PRAGMA user_version = 1;",
+	/* Tables over nodes that come and go. */
 	"ALTER TABLE tables ADD COLUMN control INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE tables ADD COLUMN auto_shards INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE shards ADD COLUMN state INTEGER NOT NULL DEFAULT 1;"
 	"ALTER TABLE nodes ADD COLUMN draining INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE nodes ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;"
-	"PRAGMA user_version = 2;";
+	"PRAGMA user_version = 2;",
+	/* Hosts that lose their power. */
+	"ALTER TABLE shards ADD COLUMN boot_id BLOB NOT NULL"
+	"  DEFAULT X'00000000000000000000000000000000';"
+	"PRAGMA user_version = 3;",
+};
+
+#define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
 
 /* -------- statements -------- */
 
@@ -255,18 +260,14 @@ static int user_version(void *ctx, sqlite3_stmt *stmt)
 	return 0;
 }
 
-static int make_schema(struct store *store)
+static int make_uuid(struct store *store)
 {
 	struct value values[] = { BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
-	int ret;
 
 	if (getrandom(store->ids.uuid, sizeof(store->ids.uuid), 0) !=
 	    (ssize_t)sizeof(store->ids.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	ret = run_script(store, schema);
-	if (ret == 0)
-		ret = run_script(store, schema_2);
-	return ret ? ret : run(store, "INSERT INTO meta VALUES ('uuid', ?)", values, 1);
+	return run(store, "INSERT INTO meta VALUES ('uuid', ?)", values, 1);
 }
 
 static int read_uuid(void *ctx, sqlite3_stmt *stmt)
@@ -283,15 +284,16 @@ static int check_schema(struct store *store, const char *path)
 
 	if (ret)
 		return ret;
-	if (version == 0)
-		return make_schema(store);
-	if (version == 1)
-		ret = run_script(store, schema_2);
-	else if (version != SCHEMA_VERSION)
+	if (version < 0 || version > SCHEMA_VERSION)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
-	return ret ? ret
-		   : each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+	for (int v = version; ret == 0 && v < SCHEMA_VERSION; v++)
+		ret = run_script(store, schemas[v]);
+	if (ret)
+		return ret;
+	if (version == 0)
+		return make_uuid(store);
+	return each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
 }
 
 static int begin_term(struct store *store, const char *path)
@@ -424,11 +426,13 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 int store_shard_put(struct store *store, const struct store_shard *shard)
 {
 	const struct value values[] = {
-		INT(shard->table_id), INT(shard->shard), TEXT(shard->node), INT(shard->incarnation),
-		INT(shard->tree),     INT(shard->rows),  INT(shard->state),
+		INT(shard->table_id), INT(shard->shard),
+		TEXT(shard->node),    INT(shard->incarnation),
+		INT(shard->tree),     INT(shard->rows),
+		INT(shard->state),    BLOB(shard->boot_id, sizeof(shard->boot_id)),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values,
+	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values,
 		   ARRAY_LEN(values));
 }
 
@@ -449,8 +453,10 @@ static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 		.state = column_u32(stmt, 6),
 	};
 
+	int ret = column_blob(stmt, 7, shard.boot_id, sizeof(shard.boot_id));
+
 	column_text(stmt, 2, shard.node, sizeof(shard.node));
-	return visit->fn(visit->ctx, &shard);
+	return ret ? ret : visit->fn(visit->ctx, &shard);
 }
 
 int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct store_shard *),

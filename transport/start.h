@@ -18,6 +18,13 @@ RLV_MUST_CHECK int transport_start_cas(struct transport *tr, struct transport_at
 RLV_MUST_CHECK int transport_start_faa(struct transport *tr, struct transport_atomic *ops,
 				       size_t n);
 
+/* As the op post_read, for transports that have none, too. */
+RLV_MUST_CHECK int transport_post_read(struct transport *tr, struct transport_io *io, size_t n,
+				       uint64_t *ticket_out);
+
+/* Is a ticket done? -EAGAIN: not yet. Counts no phase: nobody waited. */
+RLV_MUST_CHECK int transport_look(struct transport *tr, uint64_t ticket);
+
 /* started: what start answered, which stays the answer when it is an error. */
 RLV_MUST_CHECK int transport_settle(struct transport *tr, int started);
 

@@ -17,7 +17,10 @@
 #include "transport/verbs/verbs.h"
 #endif
 
+#include "base/bits.h"
+
 #define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
+#define LEAST_NS ((uint64_t)CLOCK_NS_PER_S)
 
 #if !RLV_HAVE_VERBS
 static int verbs_open(const char *rest, const struct transport_opts *opts,
@@ -65,6 +68,8 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 		full.clock = clock_monotonic();
 	if (!full.timeout_ns)
 		full.timeout_ns = DEFAULT_TIMEOUT_NS;
+	if (!full.open_ns)
+		full.open_ns = full.timeout_ns;
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
 		size_t len = strlen(schemes[i].scheme);
 
@@ -82,6 +87,18 @@ void transport_close(struct transport **tr)
 		return;
 	(*tr)->ops->close(*tr);
 	*tr = NULL;
+}
+
+uint64_t transport_give_up_ns(const struct transport *tr)
+{
+	uint64_t now_ns = clock_now_ns(tr->clock);
+	uint64_t part_ns = tr->timeout_ns;
+
+	if (tr->deadline_ns) {
+		part_ns = tr->deadline_ns > now_ns ? (tr->deadline_ns - now_ns) / 2 : 0;
+		part_ns = min_u64(max_u64(part_ns, LEAST_NS), tr->timeout_ns);
+	}
+	return now_ns + min_u64(part_ns, DEADLINE_NEVER - 1 - now_ns);
 }
 
 bool transport_is_forked(const struct transport *tr)
@@ -435,6 +452,33 @@ int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n, uin
 	tr->posted = ticket;
 	*ticket_out = ticket;
 	return 0;
+}
+
+int transport_post_read(struct transport *tr, struct transport_io *io, size_t n,
+			uint64_t *ticket_out)
+{
+	uint64_t bytes = 0;
+	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
+
+	if (ret)
+		return ret;
+	transport_account(tr, 0, n, bytes);
+	*ticket_out = 0;
+	if (!tr->ops->post_read) {
+		count_phase(tr);
+		return transport_settle(tr, tr->ops->read(tr, io, n));
+	}
+	ret = note_end(tr, tr->ops->post_read(tr, io, n, ticket_out));
+	if (ret == 0 && *ticket_out)
+		tr->posted = *ticket_out;
+	return ret;
+}
+
+int transport_look(struct transport *tr, uint64_t ticket)
+{
+	int ret = check_call(tr, 0);
+
+	return ret ? ret : note_end(tr, tr->ops->poll(tr, ticket, 0));
 }
 
 int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)

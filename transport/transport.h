@@ -180,8 +180,18 @@ struct transport_ops {
 	   first. Cost: 1 phase when somebody waits for it, which it shares with all chains posted
 	   before that wait. */
 	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out);
-	/* Waits until the chain is done, at most until the deadline. The chain's first error. */
+	/* Waits until the chain is done, at most until the deadline (-ETIMEDOUT: it goes on), and no
+	   longer than for an operation that starts now. Deadline 0 only looks: -EAGAIN, not yet. The
+	   chain's first error. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+
+	/*
+	 * Starts reads, in no order among themselves or with others; *ticket_out names them for poll, 0
+	 * = they are done. n <= TRANSPORT_VECTOR. Of io only what is read into is needed from then on.
+	 * NULL: as read, at once.
+	 */
+	int (*post_read)(struct transport *tr, const struct transport_io *io, size_t n,
+			 uint64_t *ticket_out);
 
 	/*
 	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
@@ -199,20 +209,28 @@ struct transport {
 	const struct transport_ops *ops;
 	uint32_t caps; /* enum transport_caps */
 	const struct clock *clock;
-	uint64_t timeout_ns; /* deadline of one operation */
-	uint32_t forks;      /* transport_fork_count() at open: another one now = we are a child */
-	bool viewing;        /* a view is open */
-	int broken;          /* 0, or what ended its connection: -ECONNRESET, -EHOSTDOWN */
-	uint64_t posted;     /* last ticket given out; tickets rise */
-	uint64_t waited;     /* last ticket that a counted wait covers */
+	uint64_t timeout_ns;  /* of one operation, at most */
+	uint64_t deadline_ns; /* of the caller's call in progress; 0 = it has none */
+	uint32_t forks;       /* transport_fork_count() at open: another one now = we are a child */
+	bool viewing;         /* a view is open */
+	int broken;           /* 0, or what ended its connection: -ECONNRESET, -EHOSTDOWN */
+	uint64_t posted;      /* last ticket given out; tickets rise */
+	uint64_t waited;      /* last ticket that a counted wait covers */
 	struct transport_stats stats;
+	uint64_t link; /* names its connection to one that replaces it; 0 = need not be named */
 };
 
 struct transport_opts {
 	const struct clock *clock;       /* NULL = monotonic */
-	uint64_t timeout_ns;             /* 0 = 5 s */
+	uint64_t timeout_ns;             /* of one operation; 0 = 5 s */
+	uint64_t open_ns;                /* of opening; 0 = timeout_ns */
 	struct transport_target *target; /* embed: the target in this process */
 	uint64_t client_id;              /* lease of the client at the metadata server */
+	/*
+	 * Link of an earlier connection of the client to that node, 0 = none. Its operations have been
+	 * performed when this one is open, or never will be: what is repeated here comes after them.
+	 */
+	uint64_t replaces;
 };
 
 /*
@@ -225,6 +243,13 @@ struct transport_opts {
 RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *opts,
 				  struct transport **tr_out);
 void transport_close(struct transport **tr);
+
+/*
+ * When an operation that starts now is given up, and its connection with it. It has half of what is
+ * left of its caller's call, so that the call can go on over other connections; but a second at
+ * least, since one that is merely slow is worth more than a call in a hurry; and timeout_ns at most.
+ */
+uint64_t transport_give_up_ns(const struct transport *tr);
 
 /* Was it opened before a fork, in the parent? Code that reads region->base asks first. */
 bool transport_is_forked(const struct transport *tr);
@@ -242,19 +267,6 @@ RLV_MUST_CHECK int transport_read(struct transport *tr, struct transport_io *io,
 RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);
-
-/*
- * The same for vectors over regions of several transports: all are started, then all waited for, so
- * it is one phase, counted at the first. An error is the first one; which connections have ended
- * stands in tr->broken. The other transports' operations are done all the same, and no view is left
- * open.
- */
-RLV_MUST_CHECK int transport_view_across(struct transport_view *views, size_t n);
-void transport_view_end_across(const struct transport_view *views, size_t n);
-RLV_MUST_CHECK int transport_read_across(struct transport_io *io, size_t n);
-RLV_MUST_CHECK int transport_write_across(struct transport_io *io, size_t n);
-RLV_MUST_CHECK int transport_cas_across(struct transport_atomic *ops, size_t n);
-RLV_MUST_CHECK int transport_faa_across(struct transport_atomic *ops, size_t n);
 
 /* As transport_post, but it waits for all that is outstanding where there is no room. */
 RLV_MUST_CHECK int transport_post_wait(struct transport *tr, struct transport_wr *wrs, size_t n,
@@ -274,6 +286,34 @@ struct transport_chain {
  * are under way at a time: more cost a phase more.
  */
 RLV_MUST_CHECK int transport_run(struct transport_chain *chains, size_t n);
+
+/*
+ * Reads under way: any number, over regions of any transports. Zero = none. They cost one phase, when
+ * somebody waits for them, and none when they were found done; more of more than 256 transports.
+ */
+#define TRANSPORT_LEGS 256u
+
+struct transport_reads {
+	uint32_t n;
+	int error; /* the first met */
+	struct transport_leg {
+		struct transport *tr;
+		uint64_t first, last; /* tickets */
+	} legs[TRANSPORT_LEGS];
+};
+
+/*
+ * Starts them; those of before are over. Of io only what is read into is needed from then on. After
+ * an error some may be under way: they are waited for all the same.
+ */
+RLV_MUST_CHECK int transport_reads_post(struct transport_reads *reads,
+					const struct transport_io *io, size_t n);
+
+/* Are they over? 0 or their first error; -EAGAIN: not yet. Cost: local. */
+RLV_MUST_CHECK int transport_reads_look(struct transport_reads *reads);
+
+/* Waits until they are. Their first error. */
+RLV_MUST_CHECK int transport_reads_wait(struct transport_reads *reads);
 
 RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 				  uint64_t *ticket_out);

@@ -12,6 +12,9 @@
  *     DETACH  region, number of its ATTACH        ->
  *     disconnect of any of them = goodbye of all
  *
+ * A link that takes the place of another one names it, and is accepted when that one has been taken
+ * down: nothing that was sent by it lands any more, however late it comes.
+ *
  * A link is all queue pairs of one transport (one thread of a client). A queue pair alone can touch
  * nothing: only a grant, checked as over shm (wire/attach_layout.h), opens a region to the link's
  * queue pairs. Grants are those of the target's shm side, so that a client on its own host can map
@@ -21,7 +24,7 @@
  * Head of every message, and of the private data:
  *   offset size
  *        0    4  magic "RLVV"
- *        4    2  version: 1
+ *        4    2  version: 2
  *        6    2  type: enum verbs_message
  *        8    4  bytes of the message
  *       12    4  crc32c of the message with this field zero
@@ -32,7 +35,7 @@
 #include "wire/le.h"
 
 #define VERBS_MAGIC 0x56564c52u /* "RLVV" */
-#define VERBS_VERSION 1
+#define VERBS_VERSION 2
 #define VERBS_LINK_QPS 8      /* queue pairs of one link, at most */
 #define VERBS_MESSAGE_MAX 320 /* bytes of the longest message */
 #define VERBS_TEXT_BYTES 96
@@ -69,6 +72,7 @@ WIRE_AT(verbs_head, crc, 12);
  *       24    8  link: random, the same in all connections of one transport
  *       32    4  index of this queue pair
  *       36    4  queue pairs of the link
+ *       40    8  link that this one takes the place of, of the same client; 0 = none
  */
 struct verbs_hello {
 	struct verbs_head head;
@@ -76,13 +80,15 @@ struct verbs_hello {
 	uint64_t link;
 	uint32_t index;
 	uint32_t n_qps;
+	uint64_t replaces;
 };
 
-WIRE_SIZE(verbs_hello, 40);
+WIRE_SIZE(verbs_hello, 48);
 WIRE_AT(verbs_hello, client_id, 16);
 WIRE_AT(verbs_hello, link, 24);
 WIRE_AT(verbs_hello, index, 32);
 WIRE_AT(verbs_hello, n_qps, 36);
+WIRE_AT(verbs_hello, replaces, 40);
 
 /*
  * Private data of accept.

@@ -16,7 +16,10 @@
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
  *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
- *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever.
+ *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
+ *             the whole call, however often it tries anew; a connection whose node does not answer
+ *             is given up after half of what is left, but not within its first second. Calls
+ *             without a timeout of their own, or with 0, have the store's for nodes that are silent.
  *   Memory    Pointers given in are borrowed until the call returns. Nothing on the hot path
  *             (append, sample, update) allocates, locks or enters the kernel, waits apart.
  *   Threads   "any": any thread at any time. "owner": one thread at a time for each handle.
@@ -83,7 +86,8 @@ struct rlv_store_opts {
 	uint32_t pages;      /* embed: enum rlv_pages */
 	uint64_t pool_bytes; /* embed: most memory, or size of a new file; 0 = all
 				 memory that is free, or a file of 1 GiB */
-	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s */
+	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s. So long open and
+				create also wait for memory nodes to be there */
 	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
 	bool read_only;      /* learners that only look: no append, no update */
 };
@@ -202,7 +206,9 @@ struct rlv_table_opts {
 	uint32_t max_writers;   /* streams (environments) that append at once; 0 = 4 */
 	uint32_t max_clients;   /* writer and sampler handles open at once; 0 = 64 */
 	uint32_t block;         /* rows that a stream claims at once; 0 = chosen from the above */
-	uint32_t row_crc;       /* 0 = by store: rows of files carry a crc; 1 = yes, 2 = no */
+	uint32_t row_crc;       /* rows carry a crc32c, so that none torn by a power loss is given
+				   out: 1 = yes, 2 = no, 0 = where they may outlive one (files,
+				   memory nodes on files or devices at the time of the creation) */
 	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
 				   NULL = by transport */
 };
@@ -216,15 +222,16 @@ struct rlv_table;
 /*
  * Creates a table, or opens the one of that name if its signature and options are the same.
  * Errors: -EINVAL (the message names the argument and, where sizes do not fit, the numbers),
- * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM. Thread: any. Cost: control plane.
+ * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within
+ * the store's timeout). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 				 const struct rlv_table_opts *opts, struct rlv_table **table_out);
 
 /*
  * Opens a table if at least one of its shards can be reached; the others come back by themselves
- * when their nodes do. -ENOENT: no such table, -EHOSTDOWN: no shard of it is there. Thread: any.
- * Cost: control plane.
+ * when their nodes do. -ENOENT: no such table, -EHOSTDOWN: no shard of it came back within
+ * the store's timeout. Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_open(struct rlv_store *store, const char *name,
 			       struct rlv_table **table_out);
@@ -289,7 +296,7 @@ struct rlv_shard_info {
 	uint32_t state;  /* enum rlv_shard_state, as this process sees it */
 	uint32_t weight; /* share of new blocks, 1000 = all of it: less while a shard is new */
 	char node[RLV_NAME_BYTES];
-	char address[256];
+	char address[256]; /* of its node; while the shard is away, the last one known */
 };
 
 /*
@@ -321,7 +328,7 @@ struct rlv_writer;
 struct rlv_writer_opts {
 	uint32_t size;
 	uint32_t streams;   /* environments that this handle steps; 0 = 1 */
-	int64_t timeout_ns; /* most that an append waits for the limiter or for room; 0 = 5 s */
+	int64_t timeout_ns; /* of an append: for the limiter, for room, for nodes; 0 = 5 s */
 };
 #define RLV_WRITER_OPTS_INIT \
 	{ \
@@ -441,6 +448,14 @@ struct rlv_sampler_opts {
 	   rlv_sampler_close; copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
 	uint32_t verify; /* enum rlv_verify */
+	/* Batches drawn ahead of the calls over a network, each with a buffer of its own; 0 = none.
+	   Nothing of it where memory is this host's, nor of fifo and lifo views. */
+	uint32_t prefetch;
+	/* Names of the columns that batches have; copied. NULL = all. None (n_columns = 0 and a pointer
+	   that is not NULL) = keys, weights, probabilities and priorities alone: no row is read, so that
+	   an item's may be gone already, and samples cost 2 RT less, 1 with RLV_VERIFY_CRC. */
+	const char *const *columns;
+	uint32_t n_columns;
 };
 #define RLV_SAMPLER_OPTS_INIT \
 	{ \
@@ -460,21 +475,21 @@ struct rlv_array {
 #define RLV_MAX_ARRAYS (2 * RLV_MAX_COLUMNS + 4)
 
 /*
- * A batch. Arrays are the columns in signature order (an RLV_OBS column is followed by its
- * next_<name>), then "discount" (f32: gamma^k, 0 after a terminated episode) and "steps" (u32: k,
- * steps in the return). All memory belongs to the sampler and is valid until rlv_batch_release, or
- * rlv_sampler_close.
+ * A batch. Arrays are the columns (those of opts.columns) in signature order (an RLV_OBS column is
+ * followed by its next_<name>), then "discount" (f32: gamma^k, 0 after a terminated episode) and "steps"
+ * (u32: k, steps in the return). Without any column there are no arrays. All memory belongs to the
+ * sampler and is valid until rlv_batch_release, or rlv_sampler_close.
  */
 struct rlv_batch {
 	uint32_t n; /* items */
 	uint32_t n_arrays;
 	const struct rlv_array *arrays;
 	const uint64_t *key;
-	const float *weight;       /* IS weights */
-	const double *probability; /* of each draw */
-	const float *priority;     /* stored priority, (|TD| + eps)^alpha */
-	const uint32_t *policy_version;
-	int64_t table_size; /* live items of the view when drawn */
+	const float *weight;            /* IS weights */
+	const double *probability;      /* of each draw */
+	const float *priority;          /* stored priority, (|TD| + eps)^alpha */
+	const uint32_t *policy_version; /* NULL without columns */
+	int64_t table_size;             /* live items of the view when drawn */
 };
 
 /* -EINVAL names the option. -ENOSPC: no client slot. */
@@ -490,10 +505,22 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard,
  * or not the one that keeps the limiter's counts, could be reached). When a memory node is lost,
  * the call goes on over the other shards.
- * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC.
+ * With opts.prefetch the next batches of n are drawn, gathered and verified while this one is used:
+ * what this call, an update or rlv_sampler_poll finds come, it moves on. Their priorities are those of
+ * then; admission, and the taking of items of views with max_times_sampled, come when they are handed
+ * over. A call with another n begins anew.
+ * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC, whatever n, and one more
+ * for each 32 MiB of rows; with opts.prefetch what is left of that, shared by all that are under way.
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				   const struct rlv_batch **batch_out);
+
+/*
+ * Moves on what is drawn ahead (opts.prefetch), without waiting: for learners that compute for longer
+ * than a round trip between two calls. *ready_out (may be NULL): batches that are done.
+ * Thread: owner. Cost: local.
+ */
+RLV_CHECKED int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out);
 
 /*
  * Changes the importance exponent for the samples from now on, as opts.beta. -EINVAL: NaN or above 8.

@@ -205,6 +205,60 @@ static void view__while_one_is_open_is_refused(void **state)
 	transport_view_end(rig->tr); /* of none: nothing */
 }
 
+/* More than one call takes, of which some of the memory is known to devices and some is not. */
+static void reads__posted_have_come_when_waited_for(void **state)
+{
+	enum { N = 3 * TRANSPORT_VECTOR + 5 };
+	static struct transport_io io[N];
+	static uint64_t out[N], in[N];
+	struct transport_reads reads;
+	struct rig *rig = rig_of(state);
+	int ret;
+
+	for (uint32_t i = 0; i < N; i++) {
+		out[i] = i + 1;
+		assert_int_equal(transport_store(rig->region, 8192 + i * 256ull, &out[i], 8), 0);
+		io[i] = (struct transport_io){
+			.region = rig->region, .off = 8192 + i * 256ull, .dst = &in[i], .len = 8
+		};
+	}
+	for (uint32_t way = 0; way < 2; way++) {
+		memset(in, 0, sizeof(in));
+		assert_int_equal(transport_reads_post(&reads, io, N), 0);
+		do
+			ret = way ? transport_reads_look(&reads) : transport_reads_wait(&reads);
+		while (ret == -EAGAIN);
+		assert_int_equal(ret, 0);
+		assert_memory_equal(in, out, sizeof(in));
+	}
+}
+
+/* Several are under way at a time, and calls of other kinds come between. */
+static void reads__posted_go_on_beside_other_calls(void **state)
+{
+	static uint64_t in[4][64];
+	struct transport_reads reads[4];
+	struct rig *rig = rig_of(state);
+	uint64_t old;
+
+	for (uint32_t k = 0; k < 4; k++) {
+		struct transport_io io = {
+			.region = rig->region, .off = 4096 * (k + 1ull), .dst = in[k], .len = 512
+		};
+		uint64_t word = k + 9;
+
+		assert_int_equal(transport_store(rig->region, io.off + 504, &word, 8), 0);
+		assert_int_equal(transport_reads_post(&reads[k], &io, 1), 0);
+		assert_int_equal(transport_faa_word(rig->region, 64, 1, &old), 0);
+		assert_int_equal(old, k);
+	}
+	for (uint32_t k = 4; k-- > 0;) { /* in any order */
+		assert_int_equal(transport_reads_wait(&reads[k]), 0);
+		assert_int_equal(in[k][63], k + 9);
+	}
+	assert_int_equal(rig_load(rig->region, 64), 4);
+}
+
 static void post__runs_in_order(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -470,6 +524,8 @@ const struct CMUnitTest contract_data_tests[] = {
 	CONTRACT_TEST(post__atomics_see_the_writes_before_them),
 	CONTRACT_TEST(poll__of_a_chain_that_was_never_posted),
 	CONTRACT_TEST(post__of_nothing_is_done_at_once),
+	CONTRACT_TEST(reads__posted_have_come_when_waited_for),
+	CONTRACT_TEST(reads__posted_go_on_beside_other_calls),
 	CONTRACT_TEST(stats__count_every_call_exactly),
 	CONTRACT_TEST(stats__chains_that_one_wait_covers_are_one_phase),
 	CONTRACT_TEST(account__adds_what_is_read_in_place),

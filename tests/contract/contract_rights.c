@@ -424,6 +424,61 @@ static void fence__ask_after_goodbye(void **state)
 	raw_close(join(rig, OTHER)); /* nothing was cut */
 }
 
+/* -------- links that take the place of others -------- */
+
+static struct raw *join_instead(struct rig *rig, uint64_t client_id, uint64_t link,
+				uint64_t replaces)
+{
+	union verbs_any hello = raw_hello(client_id, link, 0, 1);
+	int refusal = 0;
+	struct raw *raw;
+
+	hello.hello.replaces = replaces;
+	message_seal(&hello, VERBS_HELLO);
+	raw = raw_connect(rig->uri, &hello, sizeof(hello.hello), &refusal);
+	if (!raw)
+		fail_msg("refused: %d", refusal);
+	return raw;
+}
+
+static enum ibv_wc_status add_one(struct raw *raw, const struct verbs_attached *attached)
+{
+	return raw_do(raw, IBV_WR_ATOMIC_FETCH_AND_ADD, attached->address + OFF, attached->key[0],
+		      8);
+}
+
+/* When the new one is open nothing of the old one lands. */
+static void hello__ends_the_link_that_it_replaces(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_stats before = stats_of(rig);
+	struct raw *old = join_link(rig, OTHER, 1001, 0, 1), *raw;
+	struct verbs_attached attached = attach(rig, old, OTHER, RIGHT_ALL);
+
+	assert_int_equal(add_one(old, &attached), IBV_WC_SUCCESS);
+	raw = join_instead(rig, OTHER, 1002, 1001);
+	assert_int_not_equal(add_one(old, &attached), IBV_WC_SUCCESS);
+	assert_int_equal(*word(rig), 1);
+	attached = attach(rig, raw, OTHER, RIGHT_ALL);
+	assert_int_equal(add_one(raw, &attached), IBV_WC_SUCCESS);
+	assert_int_equal(*word(rig), 2);
+	raw_close(old);
+	raw_close(raw);
+	assert_gauges(rig, &before);
+}
+
+static void hello__ends_no_link_of_another_client(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *old = join_link(rig, OTHER, 1001, 0, 1), *raw;
+	struct verbs_attached attached = attach(rig, old, OTHER, RIGHT_ALL);
+
+	raw = join_instead(rig, OTHER + 1, 1002, 1001);
+	assert_int_equal(add_one(old, &attached), IBV_WC_SUCCESS);
+	raw_close(raw);
+	raw_close(old);
+}
+
 /* -------- leaks -------- */
 
 static void gauges__return_after_many_connections(void **state)
@@ -455,6 +510,8 @@ static const struct CMUnitTest tests[] = {
 	CONTRACT_TEST(fence__cut_of_a_client_with_writes_under_way),
 	CONTRACT_TEST(fence__cut_lets_the_client_in_no_more),
 	CONTRACT_TEST(fence__ask_after_goodbye),
+	CONTRACT_TEST(hello__ends_the_link_that_it_replaces),
+	CONTRACT_TEST(hello__ends_no_link_of_another_client),
 	CONTRACT_TEST(gauges__return_after_many_connections),
 };
 

@@ -416,6 +416,7 @@ static void put_verbs_structs(FILE *out)
 	FIELD(verbs_hello, link);
 	FIELD(verbs_hello, index);
 	FIELD(verbs_hello, n_qps);
+	FIELD(verbs_hello, replaces);
 	STRUCT(verbs_welcome);
 	FIELD(verbs_welcome, head);
 	FIELD(verbs_welcome, incarnation);
@@ -473,7 +474,8 @@ static void put_verbs(FILE *out)
 						     .client_id = 1,
 						     .link = 2,
 						     .index = 3,
-						     .n_qps = 4 } };
+						     .n_qps = 4,
+						     .replaces = 5 } };
 	union verbs_message_any welcome = { .welcome = { .head.type = VERBS_WELCOME,
 							 .incarnation = 5,
 							 .boot_id = { 6 },

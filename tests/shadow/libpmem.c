@@ -3,10 +3,11 @@
  * shadow: a copy of the file that gets a line only when that line is persisted, as a power failure
  * would leave it if no cache ever wrote a line back by itself.
  *
- *   RLV_SHADOW_FILE   where the shadow goes; unset = do as the real library does
- *   RLV_SHADOW_OMIT   N: the N-th persist since the mapping never happens (the control: a test
- *                     that does not notice would notice nothing)
- *   RLV_SHADOW_LOG    each persist is appended there: number, offset, length
+ *   RLV_SHADOW_FILE     where the shadow goes; unset = do as the real library does
+ *   RLV_SHADOW_OMIT     N: the N-th persist since the mapping never happens (the control: a test
+ *                       that does not notice would notice nothing)
+ *   RLV_SHADOW_OMIT_AT  OFFSET: no persist that begins there ever happens, however often it is tried
+ *   RLV_SHADOW_LOG      each persist is appended there: number, offset, length
  *
  * One mapping in a process, as Relive has. Persists of several threads are taken one by one.
  */
@@ -41,8 +42,9 @@ static struct {
 	size_t bytes;
 	uint64_t persists;
 	uint64_t omit;
+	uint64_t omit_at; /* UINT64_MAX = none */
 	int log;
-} shadow = { .lock = PTHREAD_MUTEX_INITIALIZER, .log = -1 };
+} shadow = { .lock = PTHREAD_MUTEX_INITIALIZER, .omit_at = UINT64_MAX, .log = -1 };
 
 static void *real(const char *name)
 {
@@ -78,7 +80,7 @@ void *pmem_map_file(const char *path, size_t len, int flags, unsigned mode, size
 		    int *is_pmem_out)
 {
 	const char *to = getenv("RLV_SHADOW_FILE"), *omit = getenv("RLV_SHADOW_OMIT");
-	const char *log = getenv("RLV_SHADOW_LOG");
+	const char *omit_at = getenv("RLV_SHADOW_OMIT_AT"), *log = getenv("RLV_SHADOW_LOG");
 	void *symbol = real("pmem_map_file");
 	map_fn *map;
 	void *base;
@@ -96,6 +98,7 @@ void *pmem_map_file(const char *path, size_t len, int flags, unsigned mode, size
 	shadow.bytes = *len_out;
 	shadow.persists = 0;
 	shadow.omit = omit ? strtoull(omit, NULL, 0) : 0;
+	shadow.omit_at = omit_at ? strtoull(omit_at, NULL, 0) : UINT64_MAX;
 	shadow.log = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
 	shadow.durable = create_copy(to, base, *len_out);
 	pthread_mutex_unlock(&shadow.lock);
@@ -115,7 +118,7 @@ static void remember(const void *addr, size_t len)
 		if (shadow.log >= 0)
 			dprintf(shadow.log, "%llu %zu %zu\n", (unsigned long long)shadow.persists,
 				off, len);
-		if (shadow.persists != shadow.omit)
+		if (shadow.persists != shadow.omit && off != shadow.omit_at)
 			memcpy(shadow.durable + off, (const void *)from, to - from);
 	}
 	pthread_mutex_unlock(&shadow.lock);

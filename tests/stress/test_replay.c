@@ -1,7 +1,8 @@
 /*
- * Writers and learners of one embedded store at once: every byte handed over is that of its step,
- * and afterwards the tree is exact.
+ * Writers and learners of one store at once, embedded, or of several nodes as over a wire with batches
+ * drawn ahead: every byte handed over is that of its step, and afterwards the trees are exact.
  */
+#include "tests/support/nodes_fixture.h"
 #include "tests/support/replay_fixture.h"
 #include "tests/support/test.h"
 
@@ -14,8 +15,15 @@
 #define LEARNERS 2
 #define STEPS 12000
 #define CHUNK 24
+#define BATCH 32
 
-static struct replay_fixture fx;
+/* A thread: one or the other. */
+struct job {
+	uint32_t index;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+};
+
 static atomic_int failed;
 static atomic_int writing;
 
@@ -55,22 +63,19 @@ static void fill(struct rows *rows, uint32_t stream, uint32_t from)
 
 static void *write_steps(void *arg)
 {
-	uint32_t stream = *(const uint32_t *)arg;
+	const struct job *job = arg;
 	struct rows rows;
 	const void *const columns[] = { rows.obs,    rows.frame, rows.action,
 					rows.reward, rows.bonus, rows.id };
 	struct rlv_steps steps = RLV_STEPS_INIT;
-	struct rlv_writer *writer = NULL;
 
-	expect(rlv_writer_open(fx.table, NULL, &writer) == 0, "writer");
 	steps.n = CHUNK;
 	steps.columns = columns;
 	steps.flags = rows.flags;
 	for (uint32_t at = 0; at < STEPS && !atomic_load(&failed); at += CHUNK) {
-		fill(&rows, stream, at);
-		expect(rlv_writer_append(writer, 0, &steps, NULL) == 0, "append");
+		fill(&rows, job->index, at);
+		expect(rlv_writer_append(job->writer, 0, &steps, NULL) == 0, "append");
 	}
-	expect(rlv_writer_close(&writer) == 0, "close");
 	atomic_fetch_sub(&writing, 1);
 	return NULL;
 }
@@ -99,19 +104,13 @@ static void check(const struct rlv_batch *batch)
 
 static void *learn(void *arg)
 {
-	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	struct rlv_sampler *sampler = NULL;
-	uint32_t seed = *(const uint32_t *)arg;
-	float td[32];
+	const struct job *job = arg;
+	struct rlv_sampler *sampler = job->sampler;
+	float td[BATCH];
 
-	opts.seed = seed + 1;
-	opts.batch_size = 32;
-	opts.short_batch = true;
-	opts.defer_updates = seed % 2 ? 16 : 0;
-	expect(rlv_sampler_open(fx.table, &opts, &sampler) == 0, "sampler");
 	while (atomic_load(&writing) && !atomic_load(&failed)) {
 		const struct rlv_batch *batch;
-		int rc = rlv_sampler_sample(sampler, 32, 1000000, &batch);
+		int rc = rlv_sampler_sample(sampler, BATCH, 1000000, &batch);
 
 		expect(rc == 0 || rc == -ETIMEDOUT, "sample");
 		if (rc)
@@ -122,8 +121,41 @@ static void *learn(void *arg)
 		expect(rlv_sampler_update(sampler, batch->key, td, batch->n, NULL) == 0, "update");
 		rlv_batch_release(sampler, batch);
 	}
-	expect(rlv_sampler_close(&sampler) == 0, "close");
 	return NULL;
+}
+
+/* Handles are opened and closed here: a fixture is of one thread. */
+static void run(struct replay_fixture *fx, uint32_t prefetch)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	pthread_t threads[WRITERS + LEARNERS];
+	struct job jobs[WRITERS + LEARNERS] = { 0 };
+
+	opts.batch_size = BATCH;
+	opts.short_batch = true;
+	opts.prefetch = prefetch;
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++) {
+		jobs[i].index = i;
+		if (i < WRITERS) {
+			jobs[i].writer = replay_writer(fx, 1);
+			continue;
+		}
+		opts.seed = i + 1;
+		opts.defer_updates = i % 2 ? 16 : 0;
+		jobs[i].sampler = replay_sampler(fx, &opts);
+	}
+	atomic_store(&writing, WRITERS);
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL,
+						i < WRITERS ? write_steps : learn, &jobs[i]),
+				 0);
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
+		pthread_join(threads[i], NULL);
+	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++) {
+		expect(rlv_writer_close(&jobs[i].writer) == 0, "close");
+		expect(rlv_sampler_close(&jobs[i].sampler) == 0, "close");
+	}
+	assert_int_equal(atomic_load(&failed), 0);
 }
 
 static void replay__writers_and_learners(void **state)
@@ -131,28 +163,34 @@ static void replay__writers_and_learners(void **state)
 	const struct rlv_table_opts opts = {
 		.capacity = 1024, .block = 32, .max_writers = WRITERS, .shards = 2
 	};
-	pthread_t threads[WRITERS + LEARNERS];
-	uint32_t index[WRITERS + LEARNERS];
+	struct replay_fixture fx;
 
 	(void)state;
 	replay_open(&fx, &opts);
-	atomic_store(&writing, WRITERS);
-	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++) {
-		index[i] = i;
-		assert_int_equal(pthread_create(&threads[i], NULL,
-						i < WRITERS ? write_steps : learn, &index[i]),
-				 0);
-	}
-	for (uint32_t i = 0; i < WRITERS + LEARNERS; i++)
-		pthread_join(threads[i], NULL);
-	assert_int_equal(atomic_load(&failed), 0);
+	run(&fx, 0);
 	replay_close(&fx);
+}
+
+static void replay__batches_ahead_over_a_wire(void **state)
+{
+	const struct nodes_opts opts = {
+		.nodes = 2,
+		.reach = NODES_WIRE,
+		.table = { .capacity = 1024, .block = 32, .max_writers = WRITERS },
+	};
+	static struct nodes_fixture nx;
+
+	(void)state;
+	nodes_open(&nx, &opts);
+	run(&nx.fx, 3);
+	nodes_close(&nx);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(replay__writers_and_learners),
+		cmocka_unit_test(replay__batches_ahead_over_a_wire),
 	};
 	return TEST_RUN(tests, NULL, NULL);
 }

@@ -433,6 +433,7 @@ static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **cq, void *
 	uint64_t seen;
 	FAKE_CALL;
 
+	fake_run_passive();
 	if (channel->n_events == 0) {
 		(void)!read(ibv->fd, &seen, sizeof(seen));
 		errno = EAGAIN;

@@ -50,6 +50,8 @@ struct fake_verbs {
 	void *idle_ctx;
 	bool hold;           /* it takes work and does not begin it */
 	uint32_t hold_first; /* only on the first so many queue pairs that connected */
+	bool hold_passive;   /* the same for queue pairs that accepted */
+	bool lose_goodbyes;  /* that one end of a connection is gone, the other does not hear */
 	bool backwards;      /* it serves queue pairs in the other order */
 	bool overrun;        /* a completion queue has overrun: polling it fails */
 	uint32_t post_room; /* + 1: work requests that ibv_post_send takes before it fails; 0 = off */

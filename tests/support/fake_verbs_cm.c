@@ -152,7 +152,7 @@ static void hang_up(struct fake_id *id)
 		return;
 	other->other = NULL;
 	id->other = NULL;
-	if (!id->connected || !other->connected)
+	if (!id->connected || !other->connected || fake_verbs.lose_goodbyes)
 		return;
 	push(&other->id, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	if (other->id.qp)

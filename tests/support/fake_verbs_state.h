@@ -100,6 +100,8 @@ void fake_end_qp(struct fake_qp *qp);
 /* Into the error state: what is outstanding is flushed. */
 void fake_fail_qp(struct fake_qp *qp);
 void fake_fail_active(void);
+/* The device does what those that accepted have posted. */
+void fake_run_passive(void);
 
 /* -------- fake_verbs.c: the device -------- */
 

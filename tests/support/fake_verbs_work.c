@@ -131,8 +131,7 @@ static int take_work(struct fake_qp *qp, const struct ibv_send_wr *wr)
 	if (qp->posted - qp->freed >= qp->cap.max_send_wr)
 		return ENOMEM;
 	work->wr = *wr;
-	if (wr->num_sge)
-		work->sge = *wr->sg_list;
+	work->sge = wr->num_sge ? *wr->sg_list : (struct ibv_sge){ 0 };
 	if (wr->send_flags & IBV_SEND_INLINE) {
 		fake_rule(work->sge.length <= qp->cap.max_inline_data,
 			  "post_send: inline too long");
@@ -206,9 +205,13 @@ static const void *payload(const struct fake_work *work)
 static enum ibv_wc_status move(const struct fake_qp *qp, const struct fake_work *work)
 {
 	bool read = work->wr.opcode == IBV_WR_RDMA_READ;
-	void *there = fake_remote(qp->peer, work->wr.wr.rdma.rkey, work->wr.wr.rdma.remote_addr,
-				  work->sge.length,
-				  read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+	void *there;
+
+	if (work->sge.length == 0) /* needs no key */
+		return IBV_WC_SUCCESS;
+	there = fake_remote(qp->peer, work->wr.wr.rdma.rkey, work->wr.wr.rdma.remote_addr,
+			    work->sge.length,
+			    read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
 
 	if (!there)
 		return IBV_WC_REM_ACCESS_ERR;
@@ -281,7 +284,8 @@ static enum ibv_wc_status bind_window(struct fake_qp *qp, const struct fake_work
 
 static bool needs_memory(const struct fake_work *work)
 {
-	return work->wr.opcode != IBV_WR_BIND_MW && !(work->wr.send_flags & IBV_SEND_INLINE);
+	return work->sge.length && work->wr.opcode != IBV_WR_BIND_MW &&
+	       !(work->wr.send_flags & IBV_SEND_INLINE);
 }
 
 static enum ibv_wc_status do_work(struct fake_qp *qp, const struct fake_work *work)
@@ -340,6 +344,8 @@ static bool waits(const struct fake_qp *qp, const struct fake_work *work)
 	if (qp->active && !qp->failed && fake_verbs.hold &&
 	    (!fake_verbs.hold_first || qp->number < fake_verbs.hold_first))
 		return true;
+	if (!qp->active && !qp->failed && fake_verbs.hold_passive)
+		return true;
 	return !qp->failed && work->wr.opcode == IBV_WR_SEND && qp->peer && !qp->peer->failed &&
 	       qp->peer->recv_done == qp->peer->recv_posted;
 }
@@ -369,6 +375,13 @@ static void run(void)
 {
 	for (uint32_t i = 0; i < n_qps; i++)
 		run_qp(qps[fake_verbs.backwards ? n_qps - 1 - i : i]);
+}
+
+void fake_run_passive(void)
+{
+	for (uint32_t i = 0; i < n_qps; i++)
+		if (!qps[i]->active)
+			run_qp(qps[i]);
 }
 
 /* -------- polling -------- */

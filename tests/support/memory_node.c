@@ -2,6 +2,7 @@
 
 #include "tests/support/test.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,28 +18,66 @@ static void must(int ret)
 		fail_msg("%s", error_last());
 }
 
-void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes)
+static void start(struct memory_node *mn, uint64_t pool_bytes)
 {
-	struct target_opts opts = { .pool_bytes = pool_bytes, .page_kind = PAGE_SMALL };
+	struct target_opts opts = {
+		.pool_bytes = pool_bytes,
+		.path = mn->path[0] ? mn->path : NULL,
+		.create = true,
+		.page_kind = PAGE_SMALL,
+	};
 	char path[96];
 
-	memset(mn, 0, sizeof(*mn));
-	snprintf(mn->name, sizeof(mn->name), "%s", name);
-	snprintf(mn->dir, sizeof(mn->dir), "/tmp/rlv-node-XXXXXX");
-	assert_non_null(mkdtemp(mn->dir));
 	snprintf(path, sizeof(path), "%s/sock", mn->dir);
 	must(transport_target_open("shm", &opts, &mn->target));
 	must(mn->target->ops->listen(mn->target, path));
 }
 
-void memory_node_close(struct memory_node *mn)
+static void stop(struct memory_node *mn)
 {
 	char path[96];
 
 	memory_node_hang_up(mn);
-	snprintf(path, sizeof(path), "%s/sock", mn->dir);
 	transport_target_close(&mn->target);
+	snprintf(path, sizeof(path), "%s/sock", mn->dir);
 	(void)unlink(path);
+}
+
+static void init(struct memory_node *mn, const char *name)
+{
+	memset(mn, 0, sizeof(*mn));
+	snprintf(mn->name, sizeof(mn->name), "%s", name);
+	snprintf(mn->dir, sizeof(mn->dir), "/tmp/rlv-node-XXXXXX");
+	assert_non_null(mkdtemp(mn->dir));
+}
+
+void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes)
+{
+	init(mn, name);
+	start(mn, pool_bytes);
+}
+
+void memory_node_open_file(struct memory_node *mn, const char *name, uint64_t pool_bytes)
+{
+	init(mn, name);
+	snprintf(mn->path, sizeof(mn->path), "%s/pool", mn->dir);
+	start(mn, pool_bytes);
+}
+
+void memory_node_restart(struct memory_node *mn)
+{
+	struct target_stats stats;
+
+	mn->target->ops->stats(mn->target, &stats);
+	stop(mn);
+	start(mn, mn->path[0] ? 0 : stats.pool_bytes);
+}
+
+void memory_node_close(struct memory_node *mn)
+{
+	stop(mn);
+	if (mn->path[0])
+		(void)unlink(mn->path);
 	(void)rmdir(mn->dir);
 }
 
@@ -52,8 +91,13 @@ static void answer_one(struct memory_node *mn)
 	struct memnode_answer answer;
 	struct channel_frame frame;
 
-	if (channel_wait(&mn->channel, deadline_after(clock_monotonic(), LOOK_NS)) ||
-	    channel_receive(&mn->channel, deadline_after(clock_monotonic(), FRAME_NS), &frame))
+	if (channel_wait(&mn->channel, deadline_after(clock_monotonic(), LOOK_NS)))
+		return;
+	if (atomic_load(&mn->hold)) {
+		(void)poll(NULL, 0, LOOK_NS / CLOCK_NS_PER_MS);
+		return;
+	}
+	if (channel_receive(&mn->channel, deadline_after(clock_monotonic(), FRAME_NS), &frame))
 		return;
 	memnode_serve(&svc, &frame, &answer);
 	if (memnode_reply(&mn->channel, &frame.head, &answer) == 0)
@@ -90,6 +134,7 @@ struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool 
 		.uri = mn->target->ops->uri(mn->target),
 		.pages = "4k",
 		.incarnation = mn->target->incarnation,
+		.persistent = mn->path[0] != '\0',
 	};
 	struct node_news full = news;
 	struct node *node = NULL;
@@ -98,6 +143,8 @@ struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool 
 
 	mn->target->ops->stats(mn->target, &stats);
 	full.pool_bytes = stats.pool_bytes;
+	full.sole_opener = stats.sole_opener;
+	memcpy(full.boot_id, mn->boot_id, sizeof(full.boot_id));
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	channel_init(&ch, fds[0], NULL);
 	channel_init(&mn->channel, fds[1], NULL);

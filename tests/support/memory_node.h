@@ -16,16 +16,23 @@
 struct memory_node {
 	char name[16];
 	char dir[64];
+	char path[80];       /* of its pool; empty = memory */
+	uint8_t boot_id[16]; /* of its host, as it says */
 	struct transport_target *target;
 	struct channel channel; /* the node's end */
 	pthread_t thread;
 	bool serving;
 	_Atomic bool stop;
+	_Atomic bool hold;         /* it works on what it is asked next, for ever */
 	_Atomic uint32_t requests; /* answered so far */
 };
 
 /* Makes its pool. Fails the test on any error, as all of these do. */
 void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes);
+/* The same, with a pool that stays. */
+void memory_node_open_file(struct memory_node *mn, const char *name, uint64_t pool_bytes);
+/* Another life of it, not registered yet: on its file if it has one, else empty. */
+void memory_node_restart(struct memory_node *mn);
 /* Hangs up, if it is connected, and frees the pool. */
 void memory_node_close(struct memory_node *mn);
 

@@ -83,20 +83,36 @@ static int fill_place(struct nodes_fixture *nx, struct meta_table *out)
 	return rc;
 }
 
+/* Nobody answers for so long. */
+static int no_answer(struct nodes_fixture *nx, uint64_t ns)
+{
+	nx->unanswered++;
+	fake_clock_advance(&nx->clock, ns);
+	return error_set(-ETIMEDOUT, "nobody answers");
+}
+
 static int meta_open(struct meta *meta, const char *name, struct meta_table *out)
 {
+	struct nodes_fixture *nx = of(meta);
+
 	(void)name;
-	return fill_place(of(meta), out);
+	if (++nx->opens == nx->back_at)
+		for (uint32_t n = 0; n < nx->n_nodes; n++)
+			nx->nodes[n].reachable = true;
+	return fill_place(nx, out);
 }
 
 static int meta_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
 			struct meta_table *out)
 {
 	(void)desc;
-	(void)timeout_ns;
 	of(meta)->refreshes++;
+	if (of(meta)->server_mute)
+		return no_answer(of(meta), (uint64_t)timeout_ns);
 	if (of(meta)->server_away)
 		return error_set(-ECONNREFUSED, "the server is away");
+	if (of(meta)->dropped)
+		return error_set(-ESTALE, "the table was dropped");
 	return fill_place(of(meta), out);
 }
 
@@ -130,7 +146,7 @@ static struct transport *wrap(struct nodes_fixture *nx, uint32_t node, struct tr
 }
 
 static int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
-			struct transport **tr_out)
+			uint64_t replaces, struct transport **tr_out)
 {
 	struct nodes_fixture *nx = of(meta);
 	uint32_t node = (uint32_t)strtoul(node_uri + strlen("node:"), NULL, 10);
@@ -139,13 +155,19 @@ static int meta_connect(struct meta *meta, const char *node_uri, int64_t timeout
 	struct transport *tr;
 	int rc;
 
-	(void)timeout_ns;
+	if (nx->nodes[node].mute)
+		return no_answer(nx, (uint64_t)timeout_ns);
 	if (!nx->nodes[node].reachable)
 		return error_set(-ECONNREFUSED, "node %u cannot be reached", node);
 	rc = transport_open("embed:", &opts, &tr);
-	if (rc == 0)
-		*tr_out = wrap(nx, node, tr);
-	return rc;
+	if (rc)
+		return rc;
+	*tr_out = wrap(nx, node, tr);
+	(*tr_out)->link = ++nx->nodes[node].link;
+	nx->nodes[node].replaced = replaces;
+	if (nx->timed)
+		(*tr_out)->clock = &nx->clock.clock;
+	return 0;
 }
 
 static bool is_free(struct nodes_fixture *nx, uint32_t slot)
@@ -161,13 +183,15 @@ static bool is_free(struct nodes_fixture *nx, uint32_t slot)
 }
 
 static int meta_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
-			 struct meta_slot *slot_out)
+			 int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	struct nodes_fixture *nx = of(meta);
 	struct process_id self;
 	uint32_t slot = 0;
 
 	(void)streams;
+	if (nx->server_mute)
+		return no_answer(nx, (uint64_t)timeout_ns);
 	if (nx->server_away)
 		return error_set(-ECONNREFUSED, "the server is away");
 	expect_ok(process_self(&self));
@@ -181,15 +205,25 @@ static int meta_slot_get(struct meta *meta, const struct table_desc *desc, uint3
 	return 0;
 }
 
-static int meta_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner)
+static int meta_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
+			 int64_t timeout_ns)
 {
 	struct nodes_fixture *nx = of(meta);
+	int first = 0;
 
 	(void)desc;
-	for (uint32_t s = 0; s < nx->n_shards; s++)
+	(void)timeout_ns;
+	for (uint32_t n = 0; nx->back_at_put && n < nx->n_nodes; n++)
+		nodes_return(nx, n);
+	for (uint32_t s = 0; s < nx->n_shards; s++) {
+		int rc = 0;
+
 		if (nx->nodes[s % nx->n_nodes].reachable)
-			(void)!slot_release(nx->shards[s], owner - 1);
-	return 0;
+			rc = slot_release(nx->shards[s], owner - 1);
+		if (rc != -ESTALE && !first)
+			first = rc;
+	}
+	return first;
 }
 
 static void meta_close(struct meta *meta)
@@ -216,6 +250,120 @@ void nodes_cut(struct nodes_fixture *nx, uint32_t node, uint64_t n)
 	for (struct nodes_link *link = nx->links; link; link = link->next)
 		if (link->node == node && link->tr)
 			fault_set(link->fault, &plan);
+}
+
+void nodes_fail(struct nodes_fixture *nx, uint32_t node, uint64_t n)
+{
+	const struct fault_plan plan = { .fail_at = n };
+
+	for (struct nodes_link *link = nx->links; link; link = link->next)
+		if (link->node == node && link->tr)
+			fault_set(link->fault, &plan);
+}
+
+/* -------- silence -------- */
+
+#define TICK_NS ((uint64_t)CLOCK_NS_PER_MS) /* of a look at the clock */
+
+void nodes_time(struct nodes_fixture *nx, struct handle *h)
+{
+	if (!nx->timed)
+		fake_clock_init(&nx->clock, clock_now_ns(clock_monotonic()));
+	atomic_store(&nx->clock.step_ns, TICK_NS);
+	nx->timed = true;
+	h->clock = h->nodes.clock = &nx->clock.clock;
+	for (uint32_t i = 0; i < h->nodes.n_nodes; i++)
+		if (h->nodes.nodes[i].tr)
+			h->nodes.nodes[i].tr->clock = h->clock;
+}
+
+static int mute_wait(struct transport *tr)
+{
+	if (!tr->broken)
+		no_answer(current, transport_give_up_ns(tr) - clock_now_ns(tr->clock));
+	tr->broken = -ECONNRESET;
+	return error_set(-ETIMEDOUT, "nobody answers");
+}
+
+static int mute_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	(void)tr;
+	(void)views;
+	(void)n;
+	return 0;
+}
+
+static void mute_view_end(struct transport *tr)
+{
+	(void)tr;
+}
+
+static int mute_read(struct transport *tr, struct transport_io *io, size_t n)
+{
+	(void)tr;
+	(void)io;
+	(void)n;
+	return 0;
+}
+
+static int mute_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	(void)tr;
+	(void)io;
+	(void)n;
+	return 0;
+}
+
+static int mute_atomic(struct transport *tr, struct transport_atomic *atomics, size_t n)
+{
+	(void)tr;
+	(void)atomics;
+	(void)n;
+	return 0;
+}
+
+static int mute_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+{
+	(void)wrs;
+	(void)n;
+	*ticket_out = tr->posted + 1;
+	return 0;
+}
+
+static int mute_post_read(struct transport *tr, const struct transport_io *io, size_t n,
+			  uint64_t *ticket_out)
+{
+	(void)io;
+	(void)n;
+	*ticket_out = tr->posted + 1;
+	return 0;
+}
+
+static int mute_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	(void)ticket;
+	return deadline_ns ? mute_wait(tr) : -EAGAIN;
+}
+
+void nodes_mute(struct nodes_fixture *nx, uint32_t node)
+{
+	assert_true(nx->timed);
+	nx->nodes[node].mute = true;
+	for (struct nodes_link *link = nx->links; link; link = link->next) {
+		if (link->node != node || !link->tr)
+			continue;
+		if (nx->reach == NODES_WIRE)
+			wire_forget(link->tr);
+		link->ops.finish = link->ops.order = mute_wait;
+		link->ops.view = mute_view;
+		link->ops.view_end = mute_view_end;
+		link->ops.read = mute_read;
+		link->ops.write = mute_write;
+		link->ops.cas = link->ops.faa = mute_atomic;
+		link->ops.post = mute_post;
+		link->ops.poll = mute_poll;
+		link->ops.post_read = mute_post_read;
+	}
 }
 
 /* Connections of before stay dead: what they lead to is not theirs any more. */

@@ -8,8 +8,10 @@
 #ifndef RLV_TESTS_SUPPORT_NODES_FIXTURE_H
 #define RLV_TESTS_SUPPORT_NODES_FIXTURE_H
 
+#include "client/handle.h"
 #include "client/store.h"
 
+#include "tests/support/fake_clock.h"
 #include "tests/support/replay_fixture.h"
 
 #define NODES_MAX 4
@@ -23,6 +25,8 @@ struct nodes_node {
 	struct transport_target *target;
 	struct transport *tr; /* the server's */
 	bool reachable;
+	bool mute;
+	uint64_t link, replaced; /* of the last connection, by the client's handles together */
 };
 
 struct nodes_fixture {
@@ -43,6 +47,14 @@ struct nodes_fixture {
 	struct nodes_link *links;
 	uint64_t refreshes;
 	bool server_away; /* answers nobody */
+	bool server_mute; /* nor says so */
+	bool dropped;     /* there is no such table any more */
+	uint64_t opens;
+	bool back_at_put;        /* all nodes are reachable again when a slot is put back */
+	uint64_t back_at;        /* all nodes are reachable again at this one; 0 = no such */
+	struct fake_clock clock; /* of handles that nodes_time was told of */
+	bool timed;
+	uint64_t unanswered; /* operations, connections and questions */
 };
 
 struct nodes_opts {
@@ -58,8 +70,15 @@ void nodes_close(struct nodes_fixture *nx);
 
 /* Every connection to the node ends at its n-th call from now (1 = the next); no new one comes. */
 void nodes_cut(struct nodes_fixture *nx, uint32_t node, uint64_t n);
+/* The n-th call from now over each of its connections fails, and the connection stays. */
+void nodes_fail(struct nodes_fixture *nx, uint32_t node, uint64_t n);
 /* It can be connected to again; its memory is as it was. */
 void nodes_return(struct nodes_fixture *nx, uint32_t node);
+/* The handle lives by the fixture's clock: it moves when it is looked at, and while nobody answers. */
+void nodes_time(struct nodes_fixture *nx, struct handle *h);
+/* Nothing is answered from it any more: whatever is asked takes all of its time. After nodes_time. */
+void nodes_mute(struct nodes_fixture *nx, uint32_t node);
+
 /* It is cut, and the server gives its shards up: what is mapped of them says so. */
 void nodes_lose(struct nodes_fixture *nx, uint32_t node);
 

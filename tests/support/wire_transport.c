@@ -20,12 +20,13 @@ struct wire_region {
 	struct region *inner;
 };
 
-/* A chain, or a vector made one: then the operations may be done in any order. */
+/* A chain, or a vector made one (`any`): then the operations may be done in any order. */
 struct item {
 	struct transport_wr *wrs;
 	size_t n;
-	uint64_t ticket; /* 0 = a vector */
-	size_t done;     /* of order[] */
+	uint64_t ticket;          /* 0 = the vector that finish waits for */
+	struct transport_wr *own; /* wrs, of posted reads */
+	size_t done;              /* of order[] */
 	int code;
 	uint16_t order[TRANSPORT_VECTOR];
 };
@@ -35,6 +36,7 @@ struct wire {
 	struct transport *inner;
 	struct rng rng;
 	bool mapped;
+	bool lockstep;
 	struct item items[ITEMS_MAX]; /* under way, oldest first */
 	uint32_t n_items;
 	struct {
@@ -170,6 +172,7 @@ static void run_next(struct wire *w, struct item *item)
 
 static void end_item(struct wire *w, const struct item *item)
 {
+	mem_free(item->own);
 	if (item->ticket) {
 		w->results[item->ticket % RESULTS].ticket = item->ticket;
 		w->results[item->ticket % RESULTS].code = item->code;
@@ -200,6 +203,8 @@ static void pass(struct wire *w)
 	uint64_t ops = 0;
 	uint32_t ended = 0;
 
+	if (w->lockstep)
+		return;
 	for (uint32_t i = 0; i < w->n_items; i++)
 		ops += w->items[i].n - w->items[i].done;
 	for (ops = rng_uniform_u64(&w->rng, ops + 1); ops > 0; ops--) {
@@ -341,16 +346,48 @@ static int wire_post(struct transport *tr, struct transport_wr *wrs, size_t n, u
 	return 0;
 }
 
-static int wire_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+/* Reads are unordered: they need no place in the chain of chains. */
+static int wire_post_read(struct transport *tr, const struct transport_io *io, size_t n,
+			  uint64_t *ticket_out)
 {
 	struct wire *w = of(tr);
+	struct transport_wr *wrs = mem_array(n, sizeof(*wrs));
+
+	assert_false(w->under_way);
+	assert_non_null(wrs);
+	pass(w);
+	if (w->n_items == ITEMS_MAX)
+		run_items(w, 1);
+	for (size_t i = 0; i < n; i++)
+		wrs[i] = (struct transport_wr){ .verb = VERB_READ, .io = io[i] };
+	*ticket_out = tr->posted + 1;
+	add_item(w, wrs, n, *ticket_out);
+	w->items[w->n_items - 1].own = wrs;
+	shuffle(w, &w->items[w->n_items - 1]);
+	return 0;
+}
+
+/* How many items are to be done for this one to be. */
+static uint32_t items_until(const struct wire *w, uint64_t ticket)
+{
 	uint32_t n = 0;
 
-	(void)deadline_ns;
 	for (uint32_t i = 0; i < w->n_items; i++)
 		if (w->items[i].ticket <= ticket)
 			n = i + 1;
-	run_items(w, n);
+	return n;
+}
+
+static int wire_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	struct wire *w = of(tr);
+
+	if (deadline_ns == 0)
+		pass(w);
+	if (deadline_ns == 0 && items_until(w, ticket))
+		return -EAGAIN;
+	if (items_until(w, ticket))
+		run_items(w, w->lockstep ? w->n_items : items_until(w, ticket));
 	pass(w);
 	if (w->results[ticket % RESULTS].ticket != ticket)
 		return 0;
@@ -434,6 +471,7 @@ static const struct transport_ops wire_ops = {
 	.faa = wire_faa,
 	.post = wire_post,
 	.poll = wire_poll,
+	.post_read = wire_post_read,
 	.persist = wire_persist,
 	.order = wire_order,
 	.close = wire_close,
@@ -477,6 +515,18 @@ struct transport *wire_wrap_mapped(struct transport *inner)
 	w->tr.caps &= ~(uint32_t)TRANSPORT_CPU_ATOMIC;
 	w->mapped = true;
 	return &w->tr;
+}
+
+void wire_lockstep(struct transport *tr)
+{
+	of(tr)->lockstep = true;
+}
+
+void wire_forget(struct transport *tr)
+{
+	for (uint32_t i = 0; i < of(tr)->n_items; i++)
+		mem_free(of(tr)->items[i].own);
+	of(tr)->n_items = 0;
 }
 
 void wire_seed(struct transport *tr, uint64_t seed)

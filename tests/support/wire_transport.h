@@ -26,6 +26,12 @@ struct transport *wire_wrap_nic(struct transport *inner);
  */
 struct transport *wire_wrap_mapped(struct transport *inner);
 
+/* From now on nothing is done but when somebody waits, and then all that is under way is. */
+void wire_lockstep(struct transport *tr);
+
+/* What is under way never happens, and nobody hears of it. */
+void wire_forget(struct transport *tr);
+
 /* Another order of things from now on. */
 void wire_seed(struct transport *tr, uint64_t seed);
 

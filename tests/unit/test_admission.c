@@ -56,7 +56,7 @@ static void admission_follow__what_a_call_holds_moves_along(void **state)
 	assert_int_equal(admission_try_insert(rig.bounded, 7), 0);
 	expect_words(rig.bounded, 17, 10);
 	nodes_move_control(&rig.nx, 1);
-	assert_int_equal(handle_enter(&rig.writer->h, 0), 0);
+	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	assert_int_equal(rig.bounded->control, 1);
 	expect_words(rig.bounded, 17, 10);
 	assert_int_equal(admission_commit_insert(rig.bounded, 7, 5), 0);
@@ -74,11 +74,11 @@ static void admission_follow__what_a_failed_call_left_is_given_back(void **state
 	rig.bounded->inserts = 0; /* as where the answer to the CAS was lost */
 	nodes_cut(&rig.nx, 0, 1);
 	rig.writer->h.nodes.nodes[0].tr->broken = -ECONNRESET;
-	assert_int_equal(handle_enter(&rig.writer->h, 0), 0);
+	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	assert_false(rig.bounded->here);
 	nodes_return(&rig.nx, 0);
 	while (!rig.bounded->here)
-		assert_int_equal(handle_enter(&rig.writer->h, 0), 0);
+		assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	expect_words(rig.bounded, 0, 0);
 	assert_int_equal(admission_try_insert(rig.bounded, 50), 0);
 	assert_int_equal(admission_commit_insert(rig.bounded, 50, 50), 0);
@@ -95,7 +95,7 @@ static void admission_try_insert__away_only_what_is_bounded_waits(void **state)
 	rig_open(&rig);
 	nodes_cut(&rig.nx, 0, 1);
 	rig.writer->h.nodes.nodes[0].tr->broken = -ECONNRESET;
-	assert_int_equal(handle_enter(&rig.writer->h, 0), 0);
+	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	replay_expect(admission_try_insert(rig.bounded, 1), -EHOSTDOWN, "view 0");
 	assert_int_equal(admission_try_insert(rig.free, 1), 0);
 	assert_int_equal(admission_commit_insert(rig.free, 1, 1), 0);

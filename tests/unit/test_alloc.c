@@ -37,6 +37,26 @@ static void mem_array__product_that_does_not_fit_is_null(void **state)
 	assert_null(mem_array(SIZE_MAX, SIZE_MAX));
 }
 
+static void mem_make_room__grows_and_says_when_it_cannot(void **state)
+{
+	uint32_t *array = NULL, *first;
+	size_t room = 0;
+
+	(void)state;
+	assert_true(mem_make_room(&array, &room, 10, sizeof(*array)));
+	assert_int_equal(room, 10);
+	assert_int_equal(array[9], 0);
+	first = array;
+	assert_true(mem_make_room(&array, &room, 7, sizeof(*array)));
+	assert_ptr_equal(array, first);
+	assert_true(mem_make_room(&array, &room, 1000, sizeof(*array)));
+	assert_int_equal(room, 1000);
+	assert_int_equal(array[999], 0);
+	assert_false(mem_make_room(&array, &room, SIZE_MAX / 2, sizeof(*array)));
+	assert_int_equal(room, 0);
+	assert_null(array);
+}
+
 static void mem_array__is_zeroed(void **state)
 {
 	unsigned char *bytes = mem_array(100, 7);
@@ -260,6 +280,7 @@ int main(void)
 		cmocka_unit_test(mem_alloc__zero_bytes_is_a_pointer),
 		cmocka_unit_test(mem_array__product_that_does_not_fit_is_null),
 		cmocka_unit_test(mem_array__is_zeroed),
+		cmocka_unit_test(mem_make_room__grows_and_says_when_it_cannot),
 		cmocka_unit_test(mem_aligned__is_aligned),
 		cmocka_unit_test_teardown(mem_resize__failure_leaves_the_block, disarm),
 		cmocka_unit_test_teardown(mem_fail_after__sweep_fails_each_allocation_once, disarm),

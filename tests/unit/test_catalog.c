@@ -30,7 +30,12 @@ static bool all_know(void *ctx, uint64_t layout)
 	return true;
 }
 
-static const struct catalog_ops ops = { on_holder, all_know };
+static void on_progress(void *ctx)
+{
+	(void)ctx;
+}
+
+static const struct catalog_ops ops = { on_holder, all_know, on_progress };
 
 static void load(struct fixture *fx)
 {

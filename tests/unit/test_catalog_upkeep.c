@@ -2,221 +2,19 @@
  * The catalog over nodes within the test, under a clock of our own: new shards, shards that leave,
  * the control shard, nodes that come back with or without what they had.
  */
-#include "tests/support/fake_clock.h"
-#include "tests/support/memory_node.h"
+#include "tests/support/fleet.h"
 #include "tests/support/test.h"
-
-#include "server/catalog.h"
 
 #include "ds/slot.h"
 #include "ds/sumtree_nodes.h"
 
-#include "base/alloc.h"
-
 #include <errno.h>
-#include <event2/event.h>
 #include <string.h>
-
-#define POOL_BYTES ((uint64_t)48 << 20)
-#define PATIENCE_NS (10 * (uint64_t)CLOCK_NS_PER_S)
-#define RAMP_NS (4 * (uint64_t)CLOCK_NS_PER_S)
-#define WAIT_NS (10 * CLOCK_NS_PER_S)
-#define MAX_NODES 3
-
-struct fixture {
-	struct fake_clock clock;
-	struct store *store;
-	struct event_base *base;
-	struct nodes nodes;
-	struct catalog cat;
-	struct memory_node mem[MAX_NODES];
-	struct node *node[MAX_NODES];
-	struct catalog_table *table;
-	bool all_know;
-	uint64_t asked; /* layout that clients are to know */
-};
-
-static void on_holder(void *ctx, const struct slot_holder *holder)
-{
-	(void)ctx;
-	(void)holder;
-}
-
-static bool all_know(void *ctx, uint64_t layout)
-{
-	struct fixture *fx = ctx;
-
-	fx->asked = layout;
-	return fx->all_know;
-}
-
-static const struct catalog_ops catalog_ops = { on_holder, all_know };
-
-static void on_down(void *ctx, struct node *node)
-{
-	catalog_node_down(&((struct fixture *)ctx)->cat, node);
-}
-
-static void on_lost(void *ctx, struct node *node)
-{
-	catalog_node_lost(&((struct fixture *)ctx)->cat, node);
-}
-
-static void on_news(void *ctx)
-{
-	(void)ctx;
-}
-
-static const struct nodes_ops node_ops = { on_down, on_lost, on_news };
 
 static void must(int ret)
 {
 	if (ret)
 		fail_msg("%s", error_last());
-}
-
-static void load(struct fixture *fx)
-{
-	fx->nodes = (struct nodes){
-		.base = fx->base,
-		.store = fx->store,
-		.clock = &fx->clock.clock,
-		.ops = &node_ops,
-		.ctx = fx,
-		.attach_client_id = 4711,
-	};
-	fx->cat = (struct catalog){
-		.store = fx->store,
-		.nodes = &fx->nodes,
-		.clock = &fx->clock.clock,
-		.ops = &catalog_ops,
-		.ctx = fx,
-		.ramp_ns = RAMP_NS,
-		.patience_ns = PATIENCE_NS,
-	};
-	must(nodes_load(&fx->nodes));
-	must(catalog_load(&fx->cat));
-	fake_clock_advance(&fx->clock, 10 * (uint64_t)CLOCK_NS_PER_S); /* past the grace */
-}
-
-static int setup(void **state)
-{
-	static struct fixture fx;
-
-	memset(&fx, 0, sizeof(fx));
-	fx.all_know = true;
-	fake_clock_init(&fx.clock, 1000);
-	fx.base = event_base_new();
-	assert_non_null(fx.base);
-	must(store_open(":memory:", &fx.store));
-	load(&fx);
-	*state = &fx;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fixture *fx = *state;
-
-	catalog_fini(&fx->cat);
-	nodes_fini(&fx->nodes);
-	for (uint32_t n = 0; n < MAX_NODES; n++)
-		if (fx->mem[n].target)
-			memory_node_close(&fx->mem[n]);
-	event_base_free(fx->base);
-	store_close(&fx->store);
-	return 0;
-}
-
-/* -------- nodes -------- */
-
-static void join(struct fixture *fx, uint32_t n)
-{
-	struct catalog_arrival arrival = { 0 };
-	Relive__NodeRegion **regions = memory_node_regions(&fx->mem[n], &arrival.n_regions);
-
-	arrival.node = memory_node_join(&fx->mem[n], &fx->nodes, &arrival.replaced);
-	arrival.regions = (const Relive__NodeRegion *const *)regions;
-	catalog_node_up(&fx->cat, &arrival);
-	fx->node[n] = arrival.node;
-	mem_free(regions);
-}
-
-static void start_node(struct fixture *fx, uint32_t n)
-{
-	char name[8];
-
-	snprintf(name, sizeof(name), "%u", n);
-	memory_node_open(&fx->mem[n], name, POOL_BYTES);
-	join(fx, n);
-}
-
-static void go_down(struct fixture *fx, uint32_t n)
-{
-	memory_node_hang_up(&fx->mem[n]);
-	(void)nodes_tick(&fx->nodes);
-	assert_false(fx->node[n]->up);
-}
-
-/* Nodes answer in real time: what they owe comes before the clock moves. */
-static void hear(struct fixture *fx)
-{
-	for (struct node *node = fx->nodes.first; node; node = node->next)
-		while (node->up && node->asked) {
-			if (channel_wait(&node->channel,
-					 deadline_after(clock_monotonic(), WAIT_NS)))
-				fail_msg("node %s: %s", node->name, error_last());
-			node_read(node);
-		}
-}
-
-static void tick(struct fixture *fx, uint64_t ns)
-{
-	hear(fx);
-	fake_clock_advance(&fx->clock, ns);
-	fx->cat.next_tick = 0;
-	(void)catalog_tick(&fx->cat);
-}
-
-/* -------- a table -------- */
-
-static struct catalog_wish wish_of(uint32_t n_shards, bool auto_shards)
-{
-	struct catalog_wish wish = {
-		.auto_shards = auto_shards,
-		.desc = {
-			.capacity = 4096,
-			.n_shards = n_shards,
-			.n_columns = 1,
-			.n_views = 1,
-			.max_writers = 2,
-			.max_clients = 4,
-			.name = "t",
-			.columns = { { .name = "x", .dtype = DTYPE_F32, .bytes = 4 } },
-			.views = { { .stack = 1, .n_step = 1, .period = 1, .alpha = 1 } },
-		},
-	};
-
-	wish.desc.views[0].limit = (struct limit_desc){
-		.min_size = 1,
-		.spi = 1 << LIMIT_SPI_BITS,
-		.min_diff = INT64_MIN,
-		.max_diff = INT64_MAX,
-	};
-	must(table_plan(&wish.desc, &wish.opts));
-	return wish;
-}
-
-static void make_table(struct fixture *fx, uint32_t n_shards, bool auto_shards)
-{
-	const struct catalog_wish wish = wish_of(n_shards, auto_shards);
-
-	must(catalog_create(&fx->cat, &wish, &fx->table));
-}
-
-static uint32_t view_of(struct fixture *fx, uint32_t s)
-{
-	return catalog_shard_view(fx->table, s);
 }
 
 #define ACTIVE RELIVE__SHARD_STATE__SHARD_ACTIVE
@@ -226,14 +24,14 @@ static uint32_t view_of(struct fixture *fx, uint32_t s)
 #define GONE RELIVE__SHARD_STATE__SHARD_GONE
 
 /* A word of a shard, as somebody who uses it would change it. */
-static void add(struct fixture *fx, uint32_t s, uint64_t off, uint64_t value)
+static void add(struct fleet *fx, uint32_t s, uint64_t off, uint64_t value)
 {
 	uint64_t old;
 
 	must(transport_faa_word(fx->table->attached[s]->tree, off, value, &old));
 }
 
-static uint64_t word(struct fixture *fx, uint32_t s, size_t member)
+static uint64_t word(struct fleet *fx, uint32_t s, size_t member)
 {
 	const struct shard *shard = fx->table->attached[s];
 	uint64_t value;
@@ -242,13 +40,13 @@ static uint64_t word(struct fixture *fx, uint32_t s, size_t member)
 	return value;
 }
 
-static void count(struct fixture *fx, uint32_t s, size_t member, uint64_t value)
+static void count(struct fleet *fx, uint32_t s, size_t member, uint64_t value)
 {
 	add(fx, s, fx->table->desc.views[0].words_off + member, value);
 }
 
 /* Blocks are claimed in shard s. */
-static void claim(struct fixture *fx, uint32_t s, uint64_t blocks)
+static void claim(struct fleet *fx, uint32_t s, uint64_t blocks)
 {
 	const struct shard *shard = fx->table->attached[s];
 
@@ -256,7 +54,7 @@ static void claim(struct fixture *fx, uint32_t s, uint64_t blocks)
 }
 
 /* n items are in shard s, as its sums say. */
-static void put_items(struct fixture *fx, uint32_t s, uint64_t n)
+static void put_items(struct fleet *fx, uint32_t s, uint64_t n)
 {
 	const struct sumtree *tree = &fx->table->attached[s]->trees[0];
 
@@ -268,45 +66,45 @@ static void put_items(struct fixture *fx, uint32_t s, uint64_t n)
 
 static void catalog_create__shards_go_round(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 4, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 4, false);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[0], NULL), 2);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 2);
 }
 
 static void catalog_create__auto_is_one_for_each_node(void **state)
 {
-	const struct catalog_wish wish = wish_of(1, true);
-	struct fixture *fx = *state;
+	const struct catalog_wish wish = fleet_wish(1, true);
+	struct fleet *fx = *state;
 	struct catalog_table *again = NULL;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 1, true);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 1, true);
 	assert_int_equal(fx->table->n_shards, 2);
 	assert_int_equal(fx->table->desc.n_shards, 2);
-	must(catalog_create(&fx->cat, &wish, &again));
+	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
 }
 
 static void catalog_create__auto_takes_fewer_where_the_capacity_is_small(void **state)
 {
-	struct catalog_wish wish = wish_of(1, true);
-	struct fixture *fx = *state;
+	struct catalog_wish wish = fleet_wish(1, true);
+	struct fleet *fx = *state;
 
 	for (uint32_t n = 0; n < 3; n++)
-		start_node(fx, n);
+		fleet_start(fx, n);
 	wish.desc.capacity = 200;
 	must(table_plan(&wish.desc, &wish.opts));
-	must(catalog_create(&fx->cat, &wish, &fx->table));
+	must(fleet_create(fx, &wish, &fx->table));
 	assert_in_range(fx->table->n_shards, 1, 2);
 }
 
 /* As its address says; our own attachments are there already. */
-static void reach_by_rdma(struct fixture *fx, uint32_t n)
+static void reach_by_rdma(struct fleet *fx, uint32_t n)
 {
 	struct region *region;
 
@@ -318,53 +116,53 @@ static void reach_by_rdma(struct fixture *fx, uint32_t n)
 /* Nodes that are reached over a wire: fewer levels, each of them wider. */
 static void catalog_create__over_rdma_the_tree_is_wide(void **state)
 {
-	const struct catalog_wish wish = wish_of(1, false);
-	struct fixture *fx = *state;
+	const struct catalog_wish wish = fleet_wish(1, false);
+	struct fleet *fx = *state;
 	struct catalog_table *again = NULL;
 
-	start_node(fx, 0);
+	fleet_start(fx, 0);
 	reach_by_rdma(fx, 0);
-	make_table(fx, 1, false);
+	fleet_make_table(fx, 1, false);
 	assert_true(fx->table->desc.tree.fanout[0] > wish.desc.tree.fanout[0]);
-	must(catalog_create(&fx->cat, &wish, &again));
+	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
 }
 
 static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
 {
 	static const uint16_t fanout[] = { 8, 8, 0 };
-	struct catalog_wish wish = wish_of(1, false);
-	struct fixture *fx = *state;
+	struct catalog_wish wish = fleet_wish(1, false);
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
+	fleet_start(fx, 0);
 	reach_by_rdma(fx, 0);
 	wish.opts.fanout = fanout;
 	must(table_plan(&wish.desc, &wish.opts));
-	must(catalog_create(&fx->cat, &wish, &fx->table));
+	must(fleet_create(fx, &wish, &fx->table));
 	assert_int_equal(fx->table->desc.tree.fanout[0], 8);
 }
 
 static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	uint64_t ramp, layout;
 
-	start_node(fx, 0);
-	make_table(fx, 1, true);
+	fleet_start(fx, 0);
+	fleet_make_table(fx, 1, true);
 	layout = fx->table->layout;
-	start_node(fx, 1);
-	tick(fx, 1);
+	fleet_start(fx, 1);
+	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->n_shards, 2);
-	assert_int_equal(view_of(fx, 1), ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), ACTIVE);
 	assert_ptr_equal(fx->table->shards[1].node, fx->node[1]);
 	assert_true(fx->table->layout > layout);
 	assert_int_equal(fx->table->attached[1]->desc.shard, 1);
 	/* It gets its full share of new blocks by and by. */
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 100);
-	assert_true(ramp == RAMP_NS);
-	fake_clock_advance(&fx->clock, RAMP_NS / 2);
+	assert_true(ramp == FLEET_RAMP_NS);
+	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 550);
-	fake_clock_advance(&fx->clock, RAMP_NS / 2);
+	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 1000);
 	assert_true(ramp == 0);
 }
@@ -372,14 +170,14 @@ static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **stat
 static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
 {
 	const struct slot_holder holder = { .client_id = 77 };
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	struct slot_info info;
 	uint32_t owner;
 
-	start_node(fx, 0);
-	make_table(fx, 1, false);
+	fleet_start(fx, 0);
+	fleet_make_table(fx, 1, false);
 	must(slots_get(&fx->table->slots, &holder, 1, &owner));
-	must(catalog_add_shard(&fx->cat, fx->table, fx->node[0]));
+	must(fleet_add_shard(fx, 0));
 	must(slot_read(fx->table->attached[1], owner - 1, &info));
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_true(info.lease == 77);
@@ -387,15 +185,15 @@ static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
 
 static void catalog_add_shard__no_room_leaves_nothing(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	struct target_stats before, after;
 	int ret = 0;
 
-	start_node(fx, 0);
-	make_table(fx, 1, false);
+	fleet_start(fx, 0);
+	fleet_make_table(fx, 1, false);
 	for (uint32_t i = 0; ret == 0 && i < 100; i++) {
 		fx->mem[0].target->ops->stats(fx->mem[0].target, &before);
-		ret = catalog_add_shard(&fx->cat, fx->table, fx->node[0]);
+		ret = fleet_add_shard(fx, 0);
 	}
 	assert_int_equal(ret, -ENOSPC);
 	fx->mem[0].target->ops->stats(fx->mem[0].target, &after);
@@ -408,82 +206,88 @@ static void catalog_add_shard__no_room_leaves_nothing(void **state)
 
 static void catalog_refresh__down_and_up_are_layouts(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	uint64_t layout;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	layout = fx->table->layout;
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_true(fx->table->layout == layout);
-	go_down(fx, 1);
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), DOWN);
+	fleet_go_down(fx, 1);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), DOWN);
 	assert_true(fx->table->layout == layout + 1);
-	join(fx, 1);
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), ACTIVE);
+	fleet_join(fx, 1);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), ACTIVE);
 	assert_true(fx->table->layout == layout + 2);
 	assert_true(catalog_newest_layout(&fx->cat) == layout + 2);
 }
 
 static void catalog_node_up__another_life_in_memory_has_lost_its_shards(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
+	char was[NODE_URI_BYTES];
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
-	go_down(fx, 1);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
+	snprintf(was, sizeof(was), "%s", fx->node[1]->uri);
+	fleet_go_down(fx, 1);
+	assert_string_equal(catalog_shard_uri(fx->table, 1), was);
 	memory_node_close(&fx->mem[1]);
-	start_node(fx, 1);
-	assert_int_equal(view_of(fx, 1), LOST);
-	assert_int_equal(view_of(fx, 0), ACTIVE);
+	fleet_start(fx, 1);
+	assert_string_not_equal(fx->node[1]->uri, was);
+	assert_string_equal(catalog_shard_uri(fx->table, 1), was);
+	assert_int_equal(fleet_view(fx, 1), LOST);
+	assert_int_equal(fleet_view(fx, 0), ACTIVE);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
 }
 
 /* It was declared lost, and comes back with all it had: nobody wants that any more. */
 static void catalog_node_up__what_was_lost_is_freed(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	struct target_stats stats;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
-	go_down(fx, 1);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
+	fleet_go_down(fx, 1);
 	must(nodes_drop(&fx->nodes, fx->node[1]));
-	assert_int_equal(view_of(fx, 1), LOST);
-	join(fx, 1);
-	assert_int_equal(view_of(fx, 1), LOST);
+	assert_int_equal(fleet_view(fx, 1), LOST);
+	fleet_join(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), LOST);
+	fleet_settle(fx);
 	fx->mem[1].target->ops->stats(fx->mem[1].target, &stats);
 	assert_int_equal(stats.regions, 0);
 }
 
 static void catalog_load__lost_and_added_shards_are_remembered(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	uint64_t layout;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
-	must(catalog_add_shard(&fx->cat, fx->table, fx->node[0]));
-	go_down(fx, 1);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
+	must(fleet_add_shard(fx, 0));
+	fleet_go_down(fx, 1);
 	must(nodes_drop(&fx->nodes, fx->node[1]));
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	layout = fx->table->layout;
 	memory_node_hang_up(&fx->mem[0]);
 	catalog_fini(&fx->cat);
 	nodes_fini(&fx->nodes);
-	load(fx);
-	join(fx, 0);
+	fleet_load(fx);
+	fleet_join(fx, 0);
 	fx->table = catalog_find(&fx->cat, "t");
 	assert_int_equal(fx->table->n_shards, 3);
-	assert_int_equal(view_of(fx, 0), ACTIVE);
-	assert_int_equal(view_of(fx, 1), LOST);
-	assert_int_equal(view_of(fx, 2), ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), LOST);
+	assert_int_equal(fleet_view(fx, 2), ACTIVE);
 	assert_true(fx->table->layout >= layout);
 }
 
@@ -491,23 +295,23 @@ static void catalog_load__lost_and_added_shards_are_remembered(void **state)
 
 static void catalog_control__lost_and_another_counts_on(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	assert_int_equal(fx->table->control, 0);
 	count(fx, 0, offsetof(struct view_words, ins_admitted), 110);
 	count(fx, 0, offsetof(struct view_words, ins_committed), 100);
 	count(fx, 0, offsetof(struct view_words, smp_admitted), 60);
 	count(fx, 0, offsetof(struct view_words, smp_committed), 50);
-	tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S); /* reads them */
+	fleet_tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S); /* reads them */
 	count(fx, 0, offsetof(struct view_words, ins_committed), 7);
-	go_down(fx, 0);
-	tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S);
+	fleet_go_down(fx, 0);
+	fleet_tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S);
 	assert_int_equal(fx->table->control, 0); /* it may come back */
 	must(nodes_drop(&fx->nodes, fx->node[0]));
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
 	/* What was admitted and not committed is admitted again by whoever it was. */
 	assert_true(word(fx, 1, offsetof(struct view_words, ins_admitted)) == 100);
@@ -518,17 +322,17 @@ static void catalog_control__lost_and_another_counts_on(void **state)
 
 static void catalog_control__never_read_counts_what_is_there(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	put_items(fx, 1, 42);
 	fx->table->words_known = false;
-	go_down(fx, 0);
+	fleet_go_down(fx, 0);
 	must(nodes_drop(&fx->nodes, fx->node[0]));
 	fx->cat.next_reading = UINT64_MAX;
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
 	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 42);
 }
@@ -537,23 +341,23 @@ static void catalog_control__never_read_counts_what_is_there(void **state)
 
 static void catalog_drain__empty_goes_when_clients_know(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	struct target_stats stats;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	fx->all_know = false;
 	must(catalog_drain(&fx->cat, fx->table, 1));
-	assert_int_equal(view_of(fx, 1), DRAINING);
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), GONE);
+	assert_int_equal(fleet_view(fx, 1), DRAINING);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), GONE);
 	assert_true(fx->table->layout == catalog_newest_layout(&fx->cat));
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_true(fx->asked == fx->table->layout);
 	assert_non_null(fx->table->attached[1]); /* somebody may be drawing there */
 	fx->all_know = true;
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_null(fx->table->attached[1]);
 	fx->mem[1].target->ops->stats(fx->mem[1].target, &stats);
 	assert_int_equal(stats.regions, 0);
@@ -562,92 +366,92 @@ static void catalog_drain__empty_goes_when_clients_know(void **state)
 
 static void catalog_drain__clients_that_are_stopped_have_their_time(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	fx->all_know = false;
 	must(catalog_drain(&fx->cat, fx->table, 1));
-	tick(fx, 1);
-	tick(fx, PATIENCE_NS - 1);
+	fleet_tick(fx, 1);
+	fleet_tick(fx, FLEET_PATIENCE_NS - 1);
 	assert_non_null(fx->table->attached[1]);
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_null(fx->table->attached[1]);
 }
 
 static void catalog_drain__goes_when_the_others_took_in_as_much(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	struct catalog_leaving leaving;
 	uint64_t block;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	block = fx->table->desc.block;
 	put_items(fx, 1, 3 * block);
 	must(catalog_drain(&fx->cat, fx->table, 1));
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	claim(fx, 0, 2);
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), DRAINING);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), DRAINING);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], &leaving), 1);
 	assert_true(leaving.items_begin == 3 * block);
 	assert_true(leaving.items_left == block);
 	claim(fx, 1, 5); /* of its own do not count */
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), DRAINING);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), DRAINING);
 	claim(fx, 0, 1);
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), GONE);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), GONE);
 }
 
 /* A slow actor fills it still. */
 static void catalog_drain__an_open_block_is_waited_for(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 	const struct shard *shard;
 	uint64_t old;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	shard = fx->table->attached[1];
 	must(transport_cas_word(shard->tree, shard_header_off(shard, 3), 0, block_make(true, 1, 3),
 				&old));
 	must(catalog_drain(&fx->cat, fx->table, 1));
-	tick(fx, 1);
-	tick(fx, PATIENCE_NS);
-	assert_int_equal(view_of(fx, 1), DRAINING);
+	fleet_tick(fx, 1);
+	fleet_tick(fx, FLEET_PATIENCE_NS);
+	assert_int_equal(fleet_view(fx, 1), DRAINING);
 	must(transport_cas_word(shard->tree, shard_header_off(shard, 3), block_make(true, 1, 3),
 				block_make(false, 1, 3), &old));
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 1), GONE);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 1), GONE);
 }
 
 /* Whoever has not heard of the new control shard counts at the old one: that is not forgotten. */
 static void catalog_drain__the_control_shard_hands_its_counts_over(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	count(fx, 0, offsetof(struct view_words, ins_admitted), 100);
 	count(fx, 0, offsetof(struct view_words, ins_committed), 100);
 	fx->all_know = false;
 	must(catalog_drain(&fx->cat, fx->table, 0));
-	tick(fx, 1);
+	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
-	assert_int_equal(view_of(fx, 0), DRAINING);
+	assert_int_equal(fleet_view(fx, 0), DRAINING);
 	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 100);
 	count(fx, 0, offsetof(struct view_words, ins_committed), 5);
 	count(fx, 0, offsetof(struct view_words, smp_committed), 3);
 	count(fx, 1, offsetof(struct view_words, ins_committed), 10);
 	fx->all_know = true;
-	tick(fx, 1);
-	assert_int_equal(view_of(fx, 0), GONE);
+	fleet_tick(fx, 1);
+	assert_int_equal(fleet_view(fx, 0), GONE);
 	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 115);
 	assert_true(word(fx, 1, offsetof(struct view_words, ins_admitted)) == 105);
 	assert_true(word(fx, 1, offsetof(struct view_words, smp_committed)) == 3);
@@ -655,22 +459,22 @@ static void catalog_drain__the_control_shard_hands_its_counts_over(void **state)
 
 static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)
 {
-	struct fixture *fx = *state;
+	struct fleet *fx = *state;
 
-	start_node(fx, 0);
-	start_node(fx, 1);
-	make_table(fx, 2, false);
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	fleet_make_table(fx, 2, false);
 	must(nodes_set_draining(&fx->nodes, fx->node[1], true));
 	fx->table->spread_due = true;
 	for (int i = 0; i < 10; i++)
-		tick(fx, (uint64_t)CLOCK_NS_PER_S);
+		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[0], NULL), 2);
-	assert_int_equal(view_of(fx, 1), GONE);
-	assert_int_equal(view_of(fx, 2), ACTIVE);
+	assert_int_equal(fleet_view(fx, 1), GONE);
+	assert_int_equal(fleet_view(fx, 2), ACTIVE);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
 
 int main(void)
 {

@@ -173,6 +173,25 @@ static void chunk_array__is_zeroed_where_another_buffer_was(void **state)
 	chunk_free(keep, 1);
 }
 
+static void chunk_make_room__grows_and_never_shrinks(void **state)
+{
+	uint8_t *buffer = NULL, *before;
+	size_t room = 0;
+
+	(void)state;
+	assert_true(chunk_make_room(&buffer, &room, 100));
+	assert_int_equal(room, 100);
+	before = buffer;
+	assert_true(chunk_make_room(&buffer, &room, 64));
+	assert_ptr_equal(buffer, before);
+	assert_int_equal(room, 100);
+	assert_true(chunk_make_room(&buffer, &room, 4096));
+	assert_int_equal(room, 4096);
+	assert_false(chunk_make_room(&buffer, &room, SIZE_MAX));
+	assert_null(buffer);
+	assert_int_equal(room, 0);
+}
+
 static void chunk_free__gap_is_used_again(void **state)
 {
 	void *ptrs[4], *again;
@@ -475,6 +494,7 @@ int main(void)
 		TEST(chunk_alloc__large_gets_a_chunk_of_whole_units),
 		TEST(chunk_alloc__impossible_size_is_null),
 		TEST(chunk_array__is_zeroed_where_another_buffer_was),
+		TEST(chunk_make_room__grows_and_never_shrinks),
 		TEST(chunk_free__gap_is_used_again),
 		TEST(chunk_free__in_parts_and_of_neighbours_together),
 		TEST(chunk_free__last_buffer_unmaps_the_chunk),

@@ -16,6 +16,8 @@
 
 #define BATCH 256u
 
+static bool lockstep; /* time passes only for those who wait */
+
 int __real_transport_open(const char *uri, const struct transport_opts *opts,
 			  struct transport **tr_out);
 int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
@@ -28,6 +30,8 @@ int __wrap_transport_open(const char *uri, const struct transport_opts *opts,
 
 	if (ret == 0)
 		*tr_out = wire_wrap(*tr_out);
+	if (ret == 0 && lockstep)
+		wire_lockstep(*tr_out);
 	return ret;
 }
 
@@ -259,6 +263,80 @@ static void sampler_update__is_one_phase_as_sampled_and_two_unseen(void **state)
 	close_learner(&l);
 }
 
+static void sampler_sample__of_1024_is_five_phases_too(void **state)
+{
+	const struct rlv_sampler_opts how = { .batch_size = 1024 };
+	struct learner l;
+
+	(void)state;
+	open_learner(&l, &how, false);
+	for (int i = 0; i < 5; i++) {
+		struct rlv_stats before = replay_sampler_stats(l.sampler), cost;
+
+		rlv_batch_release(l.sampler, replay_sample(l.sampler, 1024));
+		cost = minus(replay_sampler_stats(l.sampler), before);
+		assert_int_equal(cost.phases, 5);
+	}
+	close_learner(&l);
+}
+
+#define ROUNDS 40u
+
+/* Phases of so many samples in steady state; *updates_inout: and of an update of each, if wished. */
+static uint64_t phases_ahead(uint32_t depth, uint64_t *updates_inout)
+{
+	const struct rlv_sampler_opts how = { .prefetch = depth };
+	struct rlv_stats before = { 0 }, after;
+	struct learner l;
+
+	lockstep = true;
+	open_learner(&l, &how, false);
+	for (uint32_t i = 0; i < ROUNDS + 20; i++) {
+		const struct rlv_batch *batch;
+
+		if (i == 20)
+			before = replay_sampler_stats(l.sampler);
+		batch = replay_sample(l.sampler, BATCH);
+		if (updates_inout)
+			*updates_inout += update(&l, batch->key, BATCH).phases * (i >= 20);
+		rlv_batch_release(l.sampler, batch);
+	}
+	after = replay_sampler_stats(l.sampler);
+	close_learner(&l);
+	lockstep = false;
+	return after.phases - before.phases;
+}
+
+/* Four that are under way travel together: five phases for all of them. */
+static void sampler_sample__batches_ahead_share_their_phases(void **state)
+{
+	(void)state;
+	assert_int_equal(phases_ahead(0, NULL), ROUNDS * 5);
+	assert_int_equal(phases_ahead(1, NULL), ROUNDS * 5);
+	assert_int_equal(phases_ahead(4, NULL), ROUNDS * 5 / 4);
+}
+
+/*
+ * A phase of an update is one of what is drawn ahead, too. It has a second one where a batch has an
+ * item of one before it.
+ */
+static void sampler_update__shares_its_phases_with_batches_ahead(void **state)
+{
+	uint64_t updates = 0, all;
+
+	(void)state;
+	all = phases_ahead(0, &updates);
+	assert_int_equal(updates, ROUNDS);
+	assert_int_equal(all, ROUNDS * 5 + updates);
+	updates = 0;
+	assert_int_equal(phases_ahead(1, &updates), ROUNDS * 5);
+	assert_in_range(updates, ROUNDS, 2 * ROUNDS);
+	updates = 0;
+	all = phases_ahead(4, &updates);
+	assert_in_range(updates, ROUNDS, 2 * ROUNDS);
+	assert_true(all <= updates + ROUNDS / 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +344,9 @@ int main(void)
 		cmocka_unit_test(writer_append__adds_once_to_each_node),
 		cmocka_unit_test(sampler_sample__of_256_at_2_20_is_five_phases),
 		cmocka_unit_test(sampler_sample__with_seals_is_four_phases),
+		cmocka_unit_test(sampler_sample__of_1024_is_five_phases_too),
+		cmocka_unit_test(sampler_sample__batches_ahead_share_their_phases),
+		cmocka_unit_test(sampler_update__shares_its_phases_with_batches_ahead),
 		cmocka_unit_test(sampler_update__is_one_phase_as_sampled_and_two_unseen),
 	};
 

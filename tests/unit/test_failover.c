@@ -344,6 +344,25 @@ static void limiter__without_its_shard_bounded_views_wait(void **state)
 	nodes_close(&nx);
 }
 
+static void limiter__without_its_shard_new_handles_of_views_without_bounds_go_on(void **state)
+{
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+
+	(void)state;
+	open_table(&nx, NODES_IN_PLACE, 2);
+	writer = replay_writer(&nx.fx, 1);
+	replay_append_plain(&nx.fx, writer, 0, 300);
+	nodes_set(&nx, 0, RLV_SHARD_DOWN, 0);
+	sampler = replay_sampler(&nx.fx, NULL);
+	rlv_batch_release(sampler, replay_sample(sampler, 20));
+	replay_sampler_done(&sampler);
+	nodes_set(&nx, 0, RLV_SHARD_ACTIVE, META_WEIGHT_FULL);
+	replay_writer_done(&writer);
+	nodes_close(&nx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -355,6 +374,8 @@ int main(void)
 		cmocka_unit_test(append__draining_shards_get_no_new_block),
 		cmocka_unit_test(append__new_shards_take_their_weight),
 		cmocka_unit_test(limiter__without_its_shard_bounded_views_wait),
+		cmocka_unit_test(
+			limiter__without_its_shard_new_handles_of_views_without_bounds_go_on),
 	};
 	return TEST_RUN(tests, NULL, NULL);
 }

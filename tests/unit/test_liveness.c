@@ -19,7 +19,7 @@ struct fixture {
 	struct store *store;
 	struct nodes nodes;
 	struct node a, b;
-	enum { SILENT, DEAD, ALIVE } says[2]; /* by number */
+	enum { SILENT, DEAD, ALIVE, POWERLESS } says[2]; /* by number */
 	uint32_t asked[2];
 	enum fence_how how[2]; /* as last asked */
 	struct liveness live;
@@ -37,6 +37,14 @@ static bool holds(void *ctx, uint64_t client_id)
 	return ((struct fixture *)ctx)->holds;
 }
 
+/* POWERLESS: its queue pairs are there, and nobody is at their other end. */
+static bool is_dead(const struct fixture *fx, const struct node *node)
+{
+	if (fx->says[node->number] == POWERLESS)
+		return fx->how[node->number] != FENCE_ASK;
+	return fx->says[node->number] == DEAD;
+}
+
 static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
 {
 	struct fixture *fx = ctx;
@@ -45,7 +53,7 @@ static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_ho
 	fx->how[node->number] = how;
 	if (fx->says[node->number] != SILENT)
 		liveness_answer(&fx->live, client_id, node, 0,
-				fx->says[node->number] == DEAD ? FENCE_DEAD : FENCE_ALIVE);
+				is_dead(fx, node) ? FENCE_DEAD : FENCE_ALIVE);
 	return 0;
 }
 
@@ -374,6 +382,26 @@ static void liveness_tick__a_remote_client_is_only_asked_for_before(void **state
 	assert_true(join_remote(fx, id, 2)->holder.client_id == id);
 }
 
+/* No goodbye, neither here nor at the nodes: to be asked, they say that it lives, for ever. */
+static void liveness_tick__a_client_whose_host_lost_power_is_cut_off(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client = join_remote(fx, 0, 1);
+	uint64_t id = client->holder.client_id;
+
+	set_up(fx, true, true);
+	fx->says[0] = fx->says[1] = POWERLESS;
+	liveness_part(&fx->live, client); /* its host started again, and knows no connection */
+	advance(fx, LEASE_NS / 2);
+	assert_int_equal(fx->how[0], FENCE_ASK);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, LEASE_NS / 2);
+	assert_int_equal(fx->how[0], FENCE_CUT);
+	assert_int_equal(fx->how[1], FENCE_CUT);
+	assert_true(fx->proved[0] && fx->proved[1]);
+	assert_null(liveness_find(&fx->live, id));
+}
+
 static void liveness_tick__what_one_node_proved_is_settled_while_another_is_away(void **state)
 {
 	struct fixture *fx = *state;
@@ -538,6 +566,7 @@ int main(void)
 		CASE(liveness_tick__a_node_that_is_away_counts_until_the_lease_is_over),
 		CASE(liveness_tick__a_remote_client_is_cut_off_when_its_lease_is_over),
 		CASE(liveness_tick__a_remote_client_is_only_asked_for_before),
+		CASE(liveness_tick__a_client_whose_host_lost_power_is_cut_off),
 		CASE(liveness_tick__what_one_node_proved_is_settled_while_another_is_away),
 		CASE(liveness_tick__a_stalled_one_is_killed_if_so_told),
 		CASE(liveness_join__a_fenced_client_gets_another_lease),

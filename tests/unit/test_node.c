@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define BATCH 64
+#define SHORT_NS (20 * CLOCK_NS_PER_MS)
 
 static const struct rlv_view plain_view = { .n_step = 1 };
 static const struct replay_look plain_look = { 1, 1, 0.99 };
@@ -92,10 +93,56 @@ static void table_open__no_node_at_all_is_an_error(void **state)
 
 	(void)state;
 	nodes_open(&nx, &opts);
+	nx.fx.store->timeout_ns = SHORT_NS;
 	nx.nodes[0].reachable = nx.nodes[1].reachable = false;
 	replay_expect(rlv_table_open(nx.fx.store, "t", &again), -EHOSTDOWN, "shards");
 	assert_null(again);
 	nx.nodes[0].reachable = nx.nodes[1].reachable = true;
+	nodes_close(&nx);
+}
+
+static void table_open__waits_for_a_node_that_comes_back(void **state)
+{
+	const struct nodes_opts opts = { .nodes = 2 };
+	struct nodes_fixture nx;
+	struct rlv_table *again;
+
+	(void)state;
+	nodes_open(&nx, &opts);
+	nx.fx.store->timeout_ns = -1; /* as long as it takes */
+	nx.nodes[0].reachable = nx.nodes[1].reachable = false;
+	nx.back_at = nx.opens + 4;
+	assert_int_equal(rlv_table_open(nx.fx.store, "t", &again), 0);
+	assert_int_equal(nx.opens, nx.back_at);
+	assert_int_equal(rlv_table_close(&again), 0);
+	nodes_close(&nx);
+}
+
+/* Also of nodes that could not be reached since the table was opened here. */
+static void table_shards__says_where_a_shard_that_is_down_was_last(void **state)
+{
+	const struct nodes_opts opts = { .reach = NODES_WIRE };
+	struct rlv_shard_info shards[NODES_SHARDS];
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_table *again;
+	size_t n = NODES_SHARDS;
+
+	(void)state;
+	open_filled(&nx, &opts, &writer);
+	nodes_cut(&nx, 0, 1);
+	nodes_cut(&nx, 2, 1);
+	nodes_move_control(&nx, 1);
+	assert_int_equal(rlv_table_open(nx.fx.store, "t", &again), 0);
+	assert_int_equal(rlv_table_shards(again, shards, &n), 0);
+	assert_int_equal(shards[0].state, RLV_SHARD_DOWN);
+	assert_string_equal(shards[0].address, "node:0");
+	assert_int_equal(shards[1].state, RLV_SHARD_ACTIVE);
+	assert_string_equal(shards[1].address, "node:1");
+	assert_int_equal(shards[2].state, RLV_SHARD_DOWN);
+	assert_string_equal(shards[2].address, "node:2");
+	assert_int_equal(rlv_table_close(&again), 0);
+	replay_writer_done(&writer);
 	nodes_close(&nx);
 }
 
@@ -149,6 +196,56 @@ static void sample__takes_back_a_node_that_returns(void **state)
 		draw(&nx, sampler, BATCH, per_shard);
 	while (!per_shard[1]);
 	assert_int_equal(replay_sampler_stats(sampler).items_lost, 0);
+	replay_sampler_done(&sampler);
+	replay_writer_done(&writer);
+	nodes_close(&nx);
+}
+
+/* What it had sent on the old connection must not land behind what it does on the new one. */
+static void sample__connects_anew_in_the_place_of_what_it_had(void **state)
+{
+	struct nodes_opts opts = { .reach = NODES_WIRE };
+	uint32_t per_shard[NODES_SHARDS];
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t had;
+
+	(void)state;
+	open_filled(&nx, &opts, &writer);
+	sampler = open_sampler(&nx);
+	had = nx.nodes[1].link;
+	assert_int_equal(nx.nodes[1].replaced, 0);
+	nodes_cut(&nx, 1, 1);
+	draw(&nx, sampler, BATCH, per_shard);
+	nodes_return(&nx, 1);
+	do
+		draw(&nx, sampler, BATCH, per_shard);
+	while (!per_shard[1]);
+	assert_int_equal(nx.nodes[1].replaced, had);
+	replay_sampler_done(&sampler);
+	replay_writer_done(&writer);
+	nodes_close(&nx);
+}
+
+/* A node that dies is seen by its connection alone: the very call that meets it goes on. */
+static void sample__needs_no_word_of_the_server_to_go_on(void **state)
+{
+	struct nodes_opts opts = { .reach = NODES_WIRE };
+	uint32_t per_shard[NODES_SHARDS];
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+
+	(void)state;
+	open_filled(&nx, &opts, &writer);
+	sampler = open_sampler(&nx);
+	nx.server_away = true;
+	nodes_cut(&nx, 1, 1);
+	draw(&nx, sampler, BATCH, per_shard);
+	assert_int_equal(per_shard[1], 0);
+	assert_int_equal(per_shard[0] + per_shard[2], BATCH);
+	nx.server_away = false;
 	replay_sampler_done(&sampler);
 	replay_writer_done(&writer);
 	nodes_close(&nx);
@@ -338,8 +435,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table_open__one_node_of_three_is_enough),
 		cmocka_unit_test(table_open__no_node_at_all_is_an_error),
+		cmocka_unit_test(table_open__waits_for_a_node_that_comes_back),
+		cmocka_unit_test(table_shards__says_where_a_shard_that_is_down_was_last),
 		cmocka_unit_test(sample__goes_on_over_the_nodes_that_are_left),
 		cmocka_unit_test(sample__takes_back_a_node_that_returns),
+		cmocka_unit_test(sample__connects_anew_in_the_place_of_what_it_had),
+		cmocka_unit_test(sample__needs_no_word_of_the_server_to_go_on),
 		cmocka_unit_test(sample__asks_the_server_seldom),
 		cmocka_unit_test(sample__all_nodes_gone_is_an_error_until_one_is_back),
 		cmocka_unit_test(sample__phases_do_not_grow_with_the_nodes),

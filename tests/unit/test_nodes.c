@@ -371,6 +371,23 @@ static void on_fenced(void *ctx, uint64_t tag, struct node *node, int code,
 	fx->result = reply ? ((const Relive__NodeFenceReply *)reply)->result : 0;
 }
 
+/* It is one of that client, so hard. */
+static void expect_fence(struct fixture *fx, uint64_t client_id, enum fence_how how)
+{
+	Relive__NodeFenceRequest *request;
+	struct channel_frame frame;
+
+	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), &frame))
+		fail_msg("%s", error_last());
+	assert_int_equal(frame.head.type, RELIVE__TYPE__TYPE_NODE_FENCE);
+	request = (Relive__NodeFenceRequest *)channel_unpack(
+		&relive__node_fence_request__descriptor, &frame);
+	assert_non_null(request);
+	assert_true(request->client_id == client_id);
+	assert_int_equal(request->how, how);
+	relive__node_fence_request__free_unpacked(request, NULL);
+}
+
 static void answer_fence(struct fixture *fx)
 {
 	Relive__NodeFenceReply reply = RELIVE__NODE_FENCE_REPLY__INIT;
@@ -462,6 +479,19 @@ static void node_post_fence__its_time_is_over(void **state)
 	assert_int_equal(fx->answers, 1);
 }
 
+static void nodes_cut_former__asks_the_node_to_cut_it(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	nodes_cut_former(&fx->nodes, node); /* there was none */
+	assert_false(is_asked(fx));
+	fx->nodes.former_client_id = 99;
+	nodes_cut_former(&fx->nodes, node);
+	expect_fence(fx, 99, FENCE_CUT);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -480,6 +510,7 @@ int main(void)
 		CASE(nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life),
 		CASE(nodes_is_witness__another_life_on_a_file_is_none),
 		CASE(node_attach__after_a_failure_is_not_tried_for_a_while),
+		CASE(nodes_cut_former__asks_the_node_to_cut_it),
 		CASE(node_post_fence__is_told_once),
 		CASE(node_post_fence__ends_with_the_connection),
 		CASE(node_post_fence__its_time_is_over),

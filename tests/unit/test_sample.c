@@ -179,6 +179,112 @@ static void sampler_sample__no_weights(void **state)
 	check_weights(RLV_WEIGHTS_RAW, -1);
 }
 
+/* -------- columns -------- */
+
+/* Two samplers of the same seed, and what each draws. */
+struct pair {
+	struct replay_fixture fx;
+	struct rlv_sampler *samplers[2];
+	const struct rlv_batch *batches[2];
+};
+
+static void open_pair(struct pair *pair, const struct rlv_sampler_opts *second)
+{
+	const struct rlv_sampler_opts whole = { .seed = second->seed };
+
+	open_random(&pair->fx, 1000, 2, RLV_PRIORITIZED);
+	pair->samplers[0] = replay_sampler(&pair->fx, &whole);
+	pair->samplers[1] = replay_sampler(&pair->fx, second);
+	for (uint32_t i = 0; i < 2; i++)
+		pair->batches[i] = replay_sample(pair->samplers[i], 128);
+	assert_memory_equal(pair->batches[0]->key, pair->batches[1]->key, 128 * sizeof(uint64_t));
+}
+
+static void close_pair(struct pair *pair)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		rlv_batch_release(pair->samplers[i], pair->batches[i]);
+		replay_sampler_done(&pair->samplers[i]);
+	}
+	replay_close(&pair->fx);
+}
+
+static void sampler_sample__some_columns(void **state)
+{
+	const char *const names[] = { replay_obs_columns[2].name, replay_obs_columns[0].name };
+	const struct rlv_sampler_opts some = { .seed = 7, .columns = names, .n_columns = 2 };
+	const struct rlv_batch *batch;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair, &some);
+	batch = pair.batches[1];
+	assert_int_equal(batch->n_arrays, 5);
+	assert_string_equal(batch->arrays[0].name, replay_obs_columns[0].name);
+	assert_string_equal(batch->arrays[2].name, replay_obs_columns[2].name);
+	for (uint32_t a = 0; a < 5; a++) {
+		const struct rlv_array *got = &batch->arrays[a];
+		const struct rlv_array *want = replay_array(pair.batches[0], got->name);
+
+		assert_memory_equal(got->data, want->data, 128 * (size_t)want->strides[0]);
+	}
+	assert_memory_equal(pair.batches[0]->policy_version, batch->policy_version,
+			    128 * sizeof(uint32_t));
+	close_pair(&pair);
+}
+
+static void sampler_sample__no_columns_read_no_rows(void **state)
+{
+	const char *const none = NULL;
+	const struct rlv_sampler_opts keys = { .seed = 7, .columns = &none };
+	const struct rlv_batch *whole, *batch;
+	struct rlv_update_result result;
+	struct rlv_stats full, less;
+	float td[128] = { 0 };
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair, &keys);
+	whole = pair.batches[0];
+	batch = pair.batches[1];
+	assert_int_equal(batch->n_arrays, 0);
+	assert_null(batch->policy_version);
+	assert_memory_equal(whole->weight, batch->weight, 128 * sizeof(float));
+	assert_memory_equal(whole->priority, batch->priority, 128 * sizeof(float));
+	full = replay_sampler_stats(pair.samplers[0]);
+	less = replay_sampler_stats(pair.samplers[1]);
+	assert_int_equal(less.phases, full.phases - 2); /* rows, and leaves again */
+	assert_int_equal(less.reads, full.reads - 2 * 128);
+	assert_int_equal(rlv_sampler_update(pair.samplers[1], batch->key, td, 128, &result), 0);
+	assert_int_equal(result.stale, 0);
+	assert_in_range(result.updated, 100, 128); /* some were drawn twice */
+	close_pair(&pair);
+}
+
+static void sampler_open__wrong_columns(void **state)
+{
+	static const struct rlv_view views[] = { { .n_step = 1 }, { .max_staleness = 2 } };
+	const struct rlv_table_opts opts = { .n_views = 2, .views = views };
+	const char *const names[] = { replay_obs_columns[0].name, "nobody", NULL };
+	struct rlv_sampler_opts how = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct replay_fixture fx;
+
+	(void)state;
+	replay_open(&fx, &opts);
+	how.columns = names;
+	how.n_columns = 2;
+	replay_expect(rlv_sampler_open(fx.table, &how, &sampler), -EINVAL, "nobody");
+	how.columns = names + 2;
+	how.n_columns = 1;
+	replay_expect(rlv_sampler_open(fx.table, &how, &sampler), -EINVAL, "columns[0]");
+	how.n_columns = 0;
+	how.view = 1;
+	replay_expect(rlv_sampler_open(fx.table, &how, &sampler), -EINVAL, "max_staleness");
+	assert_null(sampler);
+	replay_close(&fx);
+}
+
 /* -------- draws -------- */
 
 static void sampler_sample__same_seed_same_keys(void **state)
@@ -430,6 +536,9 @@ int main(void)
 		cmocka_unit_test(sampler_sample__raw_weights),
 		cmocka_unit_test(sampler_set_beta__counts_from_the_next_sample),
 		cmocka_unit_test(sampler_sample__no_weights),
+		cmocka_unit_test(sampler_sample__some_columns),
+		cmocka_unit_test(sampler_sample__no_columns_read_no_rows),
+		cmocka_unit_test(sampler_open__wrong_columns),
 		cmocka_unit_test(sampler_sample__same_seed_same_keys),
 		cmocka_unit_test(sampler_sample__ranks_draw_disjoint_strata),
 		cmocka_unit_test(sampler_sample__independent_draws_repeat_items),

@@ -3,7 +3,9 @@
 
 #include "server/slots.h"
 
+#include "ds/fence.h"
 #include "ds/slot.h"
+#include "ds/sumtree_rebuild.h"
 
 #include <errno.h>
 #include <string.h>
@@ -282,6 +284,48 @@ static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
+/* Its connection ended before its shard's block was full, and then it closed what it had. */
+static void slots_join__what_who_left_had_open_is_closed(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77), closed = 0;
+	struct ring_counters counters = { 0 };
+	struct access acc;
+	struct block blk;
+	bool drift = false;
+
+	shard_fixture_access(shard, owner, &acc);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	assert_int_equal(access_enter(&acc), 0);
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	fx->shards[0] = shard;
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_int_equal(sumtree_rebuild_needed(shard, &drift), 0);
+	assert_true(drift);
+	assert_int_equal(fence_close_blocks(shard, owner, &closed), 0);
+	assert_int_equal(closed, 0);
+	access_close(&acc);
+}
+
+static void slots_put__closes_what_is_open(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77), closed = 0;
+	struct ring_counters counters = { 0 };
+	struct access acc;
+	struct block blk;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(fence_close_blocks(fx->shards[0], owner, &closed), 0);
+	assert_int_equal(closed, 0);
+	access_close(&acc);
+}
+
 /* The book was lost and the id given to another before the shard came. */
 static void slots_join__waits_for_a_stray_to_be_settled(void **state)
 {
@@ -349,6 +393,8 @@ int main(void)
 		CASE(slots_get__streams_of_all_writers_are_counted),
 		CASE(slots_join__a_shard_that_was_away_learns_who_came),
 		CASE(slots_join__a_shard_that_was_away_learns_who_left),
+		CASE(slots_join__what_who_left_had_open_is_closed),
+		CASE(slots_put__closes_what_is_open),
 		CASE(slots_join__waits_for_a_stray_to_be_settled),
 	};
 

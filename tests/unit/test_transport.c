@@ -1,12 +1,35 @@
 /*
  * Opening by name, and what only one process can show of the thin calls.
  */
+#include "tests/support/fake_clock.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "transport/transport.h"
+
+static void give_up__half_of_the_call_but_a_second_and_the_timeout_at_most(void **state)
+{
+	const uint64_t second = CLOCK_NS_PER_S;
+	struct fake_clock fake;
+	struct transport tr = { .clock = &fake.clock, .timeout_ns = 5 * second };
+
+	(void)state;
+	fake_clock_init(&fake, 100);
+	assert_int_equal(transport_give_up_ns(&tr), 100 + 5 * second);
+	tr.deadline_ns = 100 + 8 * second;
+	assert_int_equal(transport_give_up_ns(&tr), 100 + 4 * second);
+	tr.deadline_ns = 100 + 20 * second;
+	assert_int_equal(transport_give_up_ns(&tr), 100 + 5 * second);
+	tr.deadline_ns = 50; /* it is over */
+	assert_int_equal(transport_give_up_ns(&tr), 100 + second);
+	tr.timeout_ns = second / 2;
+	assert_int_equal(transport_give_up_ns(&tr), 100 + second / 2);
+	tr.deadline_ns = DEADLINE_NEVER;
+	tr.timeout_ns = UINT64_MAX;
+	assert_true(transport_give_up_ns(&tr) < DEADLINE_NEVER);
+}
 
 static void transport_open__of_an_unknown_scheme(void **state)
 {
@@ -129,6 +152,7 @@ static void transport__defaults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(give_up__half_of_the_call_but_a_second_and_the_timeout_at_most),
 		cmocka_unit_test(transport_open__of_an_unknown_scheme),
 		cmocka_unit_test(transport_open__of_a_uri_that_is_too_long),
 		cmocka_unit_test(transport_open__embed_without_a_target),

@@ -45,6 +45,52 @@ static void expect_lost(struct fake_pair *pair)
 	assert_int_equal(fake_verbs.n_sent, asked);
 }
 
+/* -------- links that take the place of others -------- */
+
+/* An addition of the first link that is late: when it comes, the second one is open. */
+static uint64_t word_after_a_late_addition(struct fake_pair *pair, uint64_t replaces)
+{
+	const struct transport_opts opts = {
+		.clock = &pair->clock.clock,
+		.timeout_ns = PAIR_TIMEOUT_NS,
+		.client_id = PAIR_CLIENT,
+		.replaces = replaces,
+	};
+	struct transport_wr late = {
+		.verb = VERB_FAA,
+		.atomic = { .region = pair->region, .off = 64, .value = 1 },
+	};
+	struct transport *second;
+	uint64_t ticket, word;
+
+	fake_verbs.hold = true;
+	fake_verbs.hold_first = fake_verbs.connected;
+	assert_int_equal(transport_post(pair->tr, &late, 1, &ticket), 0);
+	if (transport_open(pair->tg->ops->uri(pair->tg), &opts, &second))
+		fail_msg("%s", error_last());
+	fake_verbs.hold = false;
+	(void)!transport_poll(pair->tr, ticket, clock_now_ns(&pair->clock.clock) + 1);
+	word = *fake_pair_word(pair, 64);
+	transport_close(&second);
+	return word;
+}
+
+static void open__in_the_place_of_a_link_lets_nothing_of_it_land(void **state)
+{
+	struct fake_pair *pair = pair_of(state);
+
+	assert_int_equal(word_after_a_late_addition(pair, pair->tr->link), 0);
+	assert_int_equal(pair->tr->broken, -ECONNRESET);
+}
+
+static void open__beside_a_link_leaves_it(void **state)
+{
+	struct fake_pair *pair = pair_of(state);
+
+	assert_int_equal(word_after_a_late_addition(pair, 0), 1);
+	assert_int_equal(pair->tr->broken, 0);
+}
+
 /* -------- completions with an error -------- */
 
 static void fail_next(enum ibv_wr_opcode opcode, uint32_t skip, enum ibv_wc_status status,
@@ -490,6 +536,8 @@ static void every__allocation_may_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		PAIR_TEST(open__in_the_place_of_a_link_lets_nothing_of_it_land),
+		PAIR_TEST(open__beside_a_link_leaves_it),
 		cmocka_unit_test(cas__error_is_unknown_and_never_repeated),
 		PAIR_TEST(faa__those_before_the_error_are_known),
 		PAIR_TEST(faa__error_on_one_of_two_queue_pairs),

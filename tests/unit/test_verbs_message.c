@@ -23,6 +23,7 @@ static union verbs_any made(uint16_t type)
 		message.hello.link = 99;
 		message.hello.index = 1;
 		message.hello.n_qps = 2;
+		message.hello.replaces = 98;
 		break;
 	case VERBS_WELCOME:
 		message.welcome.incarnation = 5;
@@ -156,6 +157,9 @@ static void message_receive__of_a_hello_out_of_range(void **state)
 	message.hello.n_qps = VERBS_LINK_QPS + 1;
 	refused_sealed(message);
 	message.hello.n_qps = 0;
+	refused_sealed(message);
+	message = made(VERBS_HELLO);
+	message.hello.replaces = message.hello.link;
 	refused_sealed(message);
 }
 

@@ -4,16 +4,19 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/fake_clock.h"
 #include "tests/support/fake_verbs.h"
 
 #include "transport/transport.h"
 #include "transport/verbs/peers.h"
+#include "transport/verbs/probe.h"
 
 #define CLIENT 7
 #define REGION ((uint64_t)2 << 20)
@@ -21,6 +24,7 @@
 /* A node and, after join, a client of this host. */
 struct node {
 	char dir[64], pool[96];
+	struct fake_clock time; /* of the target */
 	struct transport_target *tg;
 	struct target_region spec;
 	struct transport *tr;
@@ -45,6 +49,8 @@ static int begin_with(void **state, struct target_opts opts)
 	strcpy(node->dir, "/tmp/relive-verbs-XXXXXX");
 	assert_non_null(mkdtemp(node->dir));
 	(void)snprintf(node->pool, sizeof(node->pool), "%s/pool", node->dir);
+	fake_clock_init(&node->time, CLOCK_NS_PER_S);
+	opts.clock = &node->time.clock;
 	opts.path = opts.create ? node->pool : NULL;
 	assert_int_equal(transport_target_open("verbs", &opts, &node->tg), 0);
 	fake_verbs.idle_ctx = node->tg;
@@ -309,6 +315,75 @@ static void close__of_the_client_ends_its_link(void **state)
 	assert_int_equal(stats_of(node).clients, 0);
 }
 
+/* -------- clients that went without a word -------- */
+
+/* The target looks after its links; what it asks is answered when it looks again. */
+static void look_later(struct node *node, uint64_t delta_ns)
+{
+	fake_verbs.idle = NULL;
+	fake_clock_advance(&node->time, delta_ns);
+	progress(node->tg);
+	progress(node->tg);
+	fake_verbs.idle = progress;
+}
+
+static void probe__finds_a_client_that_is_gone(void **state)
+{
+	struct node *node = *state;
+
+	listen_far(node);
+	assert_int_equal(attach(node, CLIENT), 0);
+	fake_verbs.lose_goodbyes = true; /* as while the network is down */
+	transport_close(&node->tr);
+	look_later(node, PROBE_NS - 1);
+	assert_true(stats_of(node).qps > 0);
+	look_later(node, 1);
+	assert_int_equal(stats_of(node).qps, 0);
+	assert_int_equal(stats_of(node).windows, 0);
+	assert_int_equal(stats_of(node).clients, 0);
+}
+
+static void probe__leaves_a_client_that_is_there(void **state)
+{
+	struct node *node = *state;
+	uint64_t old;
+
+	listen_far(node);
+	assert_int_equal(attach(node, CLIENT), 0);
+	for (int i = 0; i < 3; i++)
+		look_later(node, PROBE_LIMIT_NS);
+	assert_true(stats_of(node).qps > 0);
+	assert_int_equal(transport_faa_word(node->region, 64, 1, &old), 0);
+}
+
+/* Some devices try for ever. */
+static void probe__without_an_answer_has_a_limit(void **state)
+{
+	struct node *node = *state;
+
+	listen_far(node);
+	assert_int_equal(attach(node, CLIENT), 0);
+	fake_verbs.hold_passive = true;
+	look_later(node, PROBE_NS);
+	look_later(node, PROBE_LIMIT_NS - 1);
+	assert_true(stats_of(node).qps > 0);
+	look_later(node, 1);
+	assert_int_equal(stats_of(node).qps, 0);
+}
+
+/* The target's own descriptor wakes its thread for that. */
+static void poll_fd__is_readable_without_a_client(void **state)
+{
+	struct node *node = *state;
+	struct pollfd ready = { .events = POLLIN };
+
+	listen_far(node);
+	ready.fd = node->tg->ops->poll_fd(node->tg);
+	assert_int_equal(poll(&ready, 1, 10 * (int)(PEERS_LOOK_NS / CLOCK_NS_PER_MS)), 1);
+	look_later(node, 0);
+	assert_int_equal(poll(&ready, 1, 0), 0);
+}
+
 /* -------- forks -------- */
 
 static int use_in_child(struct node *node)
@@ -367,6 +442,10 @@ int main(void)
 		VERBS_TEST(fence__cut_and_its_memory_of_whom),
 		VERBS_TEST(revoke__takes_the_windows_back),
 		VERBS_TEST(close__of_the_client_ends_its_link),
+		VERBS_TEST(probe__finds_a_client_that_is_gone),
+		VERBS_TEST(probe__leaves_a_client_that_is_there),
+		VERBS_TEST(probe__without_an_answer_has_a_limit),
+		VERBS_TEST(poll_fd__is_readable_without_a_client),
 		VERBS_TEST(close__in_a_forked_child_leaves_the_parents_device),
 	};
 

@@ -2,7 +2,7 @@
  * Traffic for faults: an actor or a learner that goes on through whatever happens to the nodes, checks
  * every byte, and says at its end, in one line of JSON, what it met.
  *
- *   vm_traffic create  --store URI [--shards N] [--capacity N]
+ *   vm_traffic create  --store URI [--shards N] [--capacity N]     N = 0: as many as nodes
  *   vm_traffic actor   --store URI --writer W --seconds S
  *   vm_traffic learner --store URI --seconds S [--seed N]
  *   vm_traffic verify  --store URI --seconds S      until all sums are exact, at most S seconds
@@ -10,7 +10,8 @@
  *   vm_traffic kept    --store URI                  is all there that was persisted?
  *
  * Exit status: 0 = nothing was wrong; 1 = wrong bytes, an error without a type, a call beyond its
- * deadline, a distribution that is not the priorities'; 2 = usage.
+ * deadline, a distribution that is not the priorities', by class or by shard; 2 = usage. SIGTERM ends an
+ * actor or a learner before its time, in order.
  *
  * Step n has the priority of its class, n mod 13, whoever inserts or updates it, so that the shares of
  * the classes stand still while everything moves; 13 and the length of an episode have no common
@@ -18,12 +19,14 @@
  */
 #include "tests/support/crash_rows.h"
 #include "tests/support/kept.h"
+#include "tests/support/shard_shares.h"
 
 #include "cli/chi_square.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +38,7 @@
 #define BATCH 64u
 #define CALL_NS (3 * CLOCK_NS_PER_S)
 #define LATE_NS (6 * CLOCK_NS_PER_S) /* a guest's own stalls are in it */
-#define P_MIN 1e-4
+#define P_MIN 1e-6                   /* thousands of tests are made in a campaign */
 #define KINDS 16u
 
 struct traffic {
@@ -46,8 +49,12 @@ struct traffic {
 	struct rlv_table *table;
 	uint64_t end_ns;
 	uint64_t steps, batches, updates, stale;
-	uint64_t wrong, reopens, longest_ns;
+	uint64_t wrong, reopens;
+	uint64_t longest_ns; /* of a call */
+	uint64_t good_ns;    /* when one has worked last; 0 = none */
+	uint64_t gap_ns;     /* longest time without */
 	uint64_t seen[CLASSES];
+	struct shard_shares shares;
 	struct {
 		int code;
 		uint64_t n;
@@ -61,9 +68,17 @@ static uint64_t now_ns(void)
 	return clock_now_ns(clock_monotonic());
 }
 
+static volatile sig_atomic_t is_asked_to_end;
+
+static void ask_to_end(int number)
+{
+	(void)number;
+	is_asked_to_end = 1;
+}
+
 static bool is_over(const struct traffic *t)
 {
-	return now_ns() >= t->end_ns;
+	return is_asked_to_end || now_ns() >= t->end_ns;
 }
 
 static double class_priority(uint32_t step)
@@ -109,6 +124,15 @@ static int timed(struct traffic *t, uint64_t began_ns, int code, const char *wha
 	if (spent > t->longest_ns)
 		t->longest_ns = spent;
 	return note(t, code, what);
+}
+
+static void note_gap(struct traffic *t)
+{
+	uint64_t now = now_ns();
+
+	if (t->good_ns && now - t->good_ns > t->gap_ns)
+		t->gap_ns = now - t->good_ns;
+	t->good_ns = now;
 }
 
 /* -------- the store, again and again -------- */
@@ -157,7 +181,7 @@ static int create(struct traffic *t)
 	opts.views = crash_views;
 	opts.n_views = 1;
 	opts.capacity = t->capacity;
-	opts.shards = (uint32_t)t->shards;
+	opts.shards = t->shards ? (uint32_t)t->shards : RLV_SHARDS_AUTO;
 	opts.max_writers = 8;
 	opts.max_clients = 32;
 	if (ret == 0)
@@ -181,6 +205,8 @@ static int act(struct traffic *t, struct rlv_writer *writer)
 		rows.td[i] = class_priority(first + i);
 	ret = rlv_writer_append(writer, 0, &rows.steps, &done);
 	t->steps += done;
+	if (ret == 0)
+		note_gap(t);
 	return timed(t, began, ret, "append");
 }
 
@@ -212,19 +238,12 @@ static int run_actor(struct traffic *t)
 	return 0;
 }
 
-static int learn(struct traffic *t, struct rlv_sampler *sampler)
+/* Looks at every byte and every place; priority[i]: what the item has, and is to have. */
+static void check_batch(struct traffic *t, const struct rlv_batch *batch, float priority[BATCH])
 {
-	const struct rlv_batch *batch;
-	struct rlv_update_result result;
-	float priority[BATCH];
 	char why[CRASH_WHY];
-	uint64_t began = now_ns();
-	uint32_t wrong;
-	int ret = timed(t, began, rlv_sampler_sample(sampler, BATCH, CALL_NS, &batch), "sample");
+	uint32_t wrong = crash_batch_check(batch, why);
 
-	if (ret)
-		return ret;
-	wrong = crash_batch_check(batch, why);
 	if (wrong && t->wrong == 0)
 		snprintf(t->why, sizeof(t->why), "%s", why);
 	t->wrong += wrong;
@@ -235,12 +254,30 @@ static int learn(struct traffic *t, struct rlv_sampler *sampler)
 		t->seen[step % CLASSES]++;
 		priority[i] = (float)class_priority(step);
 	}
+	shard_shares_count(&t->shares, batch);
+}
+
+static int learn(struct traffic *t, struct rlv_sampler *sampler)
+{
+	const struct rlv_batch *batch;
+	struct rlv_update_result result;
+	float priority[BATCH];
+	uint64_t began;
+	int ret;
+
+	shard_shares_look(&t->shares, sampler);
+	began = now_ns();
+	ret = timed(t, began, rlv_sampler_sample(sampler, BATCH, CALL_NS, &batch), "sample");
+	if (ret)
+		return ret;
+	check_batch(t, batch, priority);
 	began = now_ns();
 	ret = rlv_sampler_set_priorities(sampler, batch->key, priority, batch->n, &result);
 	rlv_batch_release(sampler, batch);
 	if (ret == 0) {
 		t->updates += result.updated;
 		t->stale += result.stale;
+		note_gap(t);
 	}
 	return timed(t, began, ret, "update");
 }
@@ -261,6 +298,7 @@ static int run_learner(struct traffic *t)
 			if (ret == -ETIMEDOUT || ret == -ENODATA)
 				ret = 0; /* nothing there yet */
 		}
+		t->shares.pending = false;
 		(void)note(t, rlv_sampler_close(&sampler), "sampler close");
 		leave(t);
 		t->reopens += ret != 0;
@@ -345,18 +383,20 @@ static double class_p(const struct traffic *t)
 
 static int report(const struct traffic *t, int ret)
 {
-	double p = t->batches ? class_p(t) : 1;
+	double p = t->batches ? class_p(t) : 1, by_shard = shard_shares_p(&t->shares);
 	bool late = t->longest_ns > CALL_NS + LATE_NS;
-	bool good = ret == 0 && t->wrong == 0 && !t->bad_error && !late && p >= P_MIN;
+	bool good = ret == 0 && t->wrong == 0 && !t->bad_error && !late && p >= P_MIN &&
+		    by_shard >= P_MIN;
 
 	printf("{\"role\":\"%s\",\"writer\":%llu,\"steps\":%llu,\"batches\":%llu,\"updates\":%llu,"
-	       "\"stale\":%llu,\"wrong\":%llu,\"reopens\":%llu,\"longest_ms\":%llu,\"p\":%.4g,"
-	       "\"errors\":{",
+	       "\"stale\":%llu,\"wrong\":%llu,\"reopens\":%llu,\"longest_ms\":%llu,\"gap_ms\":%llu,"
+	       "\"p\":%.4g,\"p_by_shard\":%.4g,\"errors\":{",
 	       t->role, (unsigned long long)t->writer, (unsigned long long)t->steps,
 	       (unsigned long long)t->batches, (unsigned long long)t->updates,
 	       (unsigned long long)t->stale, (unsigned long long)t->wrong,
 	       (unsigned long long)t->reopens,
-	       (unsigned long long)(t->longest_ns / CLOCK_NS_PER_MS), p);
+	       (unsigned long long)(t->longest_ns / CLOCK_NS_PER_MS),
+	       (unsigned long long)(t->gap_ns / CLOCK_NS_PER_MS), p, by_shard);
 	for (uint32_t i = 0; i < KINDS && t->errors[i].code; i++)
 		printf("%s\"%s\":%llu", i ? "," : "", rlv_error_name(t->errors[i].code),
 		       (unsigned long long)t->errors[i].n);
@@ -411,6 +451,7 @@ int main(int argc, char **argv)
 		if (i + 1 == argc || !option(&t, argv[i], argv[i + 1]))
 			return usage();
 	t.end_ns = now_ns() + t.seconds * CLOCK_NS_PER_S;
+	(void)signal(SIGTERM, ask_to_end);
 	for (size_t i = 0; t.uri && i < sizeof(roles) / sizeof(roles[0]); i++)
 		if (strcmp(roles[i].name, t.role) == 0)
 			return report(&t, roles[i].run(&t));

@@ -183,7 +183,7 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 		return error_set(-ENOMEM, "no memory for a connection");
 	attach->sock = -1;
 	attach->clock = opts->clock;
-	attach->timeout_ns = opts->timeout_ns;
+	attach->timeout_ns = opts->open_ns;
 	ret = connect_to(attach, path);
 	if (ret == 0)
 		ret = greet(attach, opts->client_id, persistent_out);
@@ -192,6 +192,7 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 		mem_free(attach);
 		return error_prefix(ret, "shm:%s: ", path);
 	}
+	attach->timeout_ns = opts->timeout_ns;
 	*attach_out = attach;
 	return 0;
 }

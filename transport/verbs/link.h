@@ -35,6 +35,7 @@ struct link_opts {
 	const struct clock *clock;
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
+	uint64_t replaces;    /* link whose place it takes; 0 = none */
 	uint32_t qps;         /* 0 = as many as the device needs for enough READs in flight */
 	uint32_t depth;       /* of a send queue; 0 = usual */
 	uint32_t ack_timeout; /* 4.096 us << it; 0 = LINK_ACK_TIMEOUT */
@@ -55,6 +56,7 @@ struct link {
 	uint32_t inline_bytes; /* that a work request can carry itself */
 	bool cut;
 
+	uint64_t number;      /* random: names it at the target */
 	uint64_t incarnation; /* of the target, as WELCOME says */
 	uint32_t flags;       /* enum verbs_flags */
 	uint8_t boot_id[16];
@@ -64,8 +66,7 @@ struct link {
 	uint8_t *buffers; /* for messages that come; registered */
 	uint32_t key;     /* of buffers */
 	uint32_t share;   /* of the device's outstanding work */
-	uint64_t number;  /* random */
-	uint64_t client_id;
+	uint64_t client_id, replaces;
 	uint32_t wanted_qps, wanted_depth;
 	uint8_t ack_timeout;
 };

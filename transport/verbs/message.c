@@ -77,7 +77,8 @@ static bool body_is_sound(const union verbs_any *m)
 	switch (m->head.type) {
 	case VERBS_HELLO:
 		return m->hello.n_qps > 0 && m->hello.n_qps <= VERBS_LINK_QPS &&
-		       m->hello.index < m->hello.n_qps;
+		       m->hello.index < m->hello.n_qps &&
+		       (!m->hello.replaces || m->hello.replaces != m->hello.link);
 	case VERBS_WELCOME:
 		return m->welcome.reserved == 0;
 	case VERBS_REFUSAL:

@@ -15,8 +15,11 @@
 #include "base/alloc.h"
 
 #define PEER_RECEIVES 8
-#define PEER_SENDS 2 /* in each send queue: a bind, an answer */
+#define PEER_SENDS 3 /* in each send queue: a bind, an answer, a probe */
 #define PEER_COMPLETIONS (PEER_RECEIVES + VERBS_LINK_QPS * PEER_SENDS)
+
+/* Work requests of a link, by wr_id: receives have the number of their buffer. */
+enum { PEER_ID_SEND = PEER_RECEIVES, PEER_ID_BIND, PEER_ID_PROBE };
 
 /* What the device reads and writes. */
 struct peer_buffers {
@@ -47,6 +50,8 @@ struct peer {
 	bool sending;            /* buffers->out is in use */
 	bool proved;
 	uint64_t deadline;                        /* of the proof */
+	uint32_t probes;                          /* without an answer */
+	uint64_t probed_ns;                       /* the last, or when the link was made */
 	struct peer_message queue[PEER_RECEIVES]; /* a ring */
 	uint32_t head, waiting;
 };

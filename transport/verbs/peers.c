@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 #include "transport/verbs/peer.h"
+#include "transport/verbs/probe.h"
 
 #define EVENTS 64     /* completion events served at a time */
 #define RNR_TIMER 12  /* 0.64 ms: so long a client waits when all receives are used up */
@@ -213,6 +214,7 @@ static int make(struct peers *peers, const struct verbs_hello *hello, struct pee
 	peer->number = hello->link;
 	peer->n_qps = hello->n_qps;
 	peer->deadline = deadline_after(peers->clock, PEERS_PROOF_NS);
+	peer->probed_ns = clock_now_ns(peers->clock);
 	ret = rights_domain(&peers->rights, &peer->domain);
 	if (ret == 0)
 		ret = make_buffers(peer);
@@ -255,12 +257,29 @@ static int check(const struct peers *peers, const struct rdma_cm_id *id,
 	return 0;
 }
 
-static int find_link(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
+static struct peer *find_number(const struct peers *peers, uint64_t client_id, uint64_t number)
 {
 	struct peer *peer = peers->first;
 
-	while (peer && (peer->number != hello->link || peer->client_id != hello->client_id))
+	while (peer && (peer->number != number || peer->client_id != client_id))
 		peer = peer->next;
+	return peer;
+}
+
+/* Z1 pairs with Z2: its queue pairs are gone before the client hears that the new one is open. */
+static void end_replaced(struct peers *peers, const struct verbs_hello *hello)
+{
+	struct peer *old = hello->replaces ? find_number(peers, hello->client_id, hello->replaces)
+					   : NULL;
+
+	if (old)
+		peers_drop(peers, old);
+}
+
+static int find_link(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
+{
+	struct peer *peer = find_number(peers, hello->client_id, hello->link);
+
 	if (!peer && (peers->n >= PEERS_MAX || peers->n_unproved >= PEERS_UNPROVED_MAX))
 		return error_set(-ECONNREFUSED,
 				 "this node has %u links, %u without a grant: no more", peers->n,
@@ -349,8 +368,10 @@ int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs
 	struct peer *peer = NULL;
 	int ret = check(peers, id, hello);
 
-	if (ret == 0)
-		ret = find_link(peers, hello, &peer);
+	if (ret)
+		return ret;
+	end_replaced(peers, hello);
+	ret = find_link(peers, hello, &peer);
 	if (ret)
 		return ret;
 	ret = join(peer, id, hello, param);
@@ -441,17 +462,32 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 
 /* -------- completions -------- */
 
+static int check_link(struct peer *peer)
+{
+	const struct clock *clock = peer->all->clock;
+
+	if (peer->proved)
+		return probe_link(peer, clock_now_ns(clock));
+	return deadline_expired(clock, peer->deadline)
+		       ? error_set(-ETIMEDOUT, "no good grant in time")
+		       : 0;
+}
+
+static void give_up(struct peer *peer)
+{
+	log_debug("drop link of client %llu: %s", (unsigned long long)peer->client_id,
+		  error_last());
+	peers_drop(peer->all, peer);
+}
+
 static void drop_late(struct peers *peers)
 {
 	struct peer *next;
 
 	for (struct peer *peer = peers->first; peer; peer = next) {
 		next = peer->next;
-		if (peer->proved || !deadline_expired(peers->clock, peer->deadline))
-			continue;
-		log_debug("drop link of client %llu: no good grant in time",
-			  (unsigned long long)peer->client_id);
-		peers_drop(peers, peer);
+		if (check_link(peer))
+			give_up(peer);
 	}
 }
 
@@ -466,11 +502,8 @@ void peers_serve(struct peers *peers)
 		struct peer *peer = context;
 
 		calls->ack_cq_events(cq, 1);
-		if (requests_serve(peer) == 0)
-			continue;
-		log_debug("drop link of client %llu: %s", (unsigned long long)peer->client_id,
-			  error_last());
-		peers_drop(peers, peer);
+		if (requests_serve(peer))
+			give_up(peer);
 	}
 	drop_late(peers);
 }

@@ -28,7 +28,8 @@
 #define PEERS_MAX 4096                       /* links */
 #define PEERS_UNPROVED_MAX 256               /* of them, without a good grant so far */
 #define PEERS_PROOF_NS (30 * CLOCK_NS_PER_S) /* time for it */
-#define PEERS_FENCED_MAX 4096                /* clients refused; of more, the latest */
+#define PEERS_LOOK_NS (2 * CLOCK_NS_PER_S)
+#define PEERS_FENCED_MAX 4096 /* clients refused; of more, the latest */
 
 struct peer;
 
@@ -63,7 +64,7 @@ RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peer
 void peers_close(struct peers *peers, bool forked);
 
 /*
- * A queue pair of a link asks to join: accepts, and the id is the peers' from then on; its context
+ * A queue pair of a link asks to join: takes down the link that this one replaces, accepts, and the id is the peers' from then on; its context
  * is the link. On failure it stays the caller's, who rejects it with these words. -EOWNERDEAD (this
  * client was fenced), -ECONNREFUSED (too many), -EPROTO, -ENOTSUP (another device).
  */
@@ -88,7 +89,8 @@ uint32_t peers_count_clients(const struct peers *peers);
 /* Takes a region back from a client. */
 void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
 
-/* Does what its completion channel has, and hangs up on those whose time for a proof is over. */
+/* Does what its completion channel has, asks links whether they are still there (probe.h), and hangs
+   up on those whose time for a proof is over. Called at least every PEERS_LOOK_NS. */
 void peers_serve(struct peers *peers);
 
 #endif

@@ -15,7 +15,7 @@
 
 struct post {
 	struct work work;
-	uint32_t first_lane; /* of the next call */
+	uint32_t first_lane; /* of the next call, modulo their number */
 
 	/* The list that is being built, for one lane, and the batch that it is for. */
 	struct lane *lane;
@@ -266,7 +266,6 @@ static void choose_lane(struct post *post, uint32_t i)
 
 static int begin(struct post *post)
 {
-	uint64_t now = clock_now_ns(post->work.tr->clock);
 	int ret = 0;
 
 	if (post->work.error)
@@ -274,9 +273,7 @@ static int begin(struct post *post)
 	while (ret == 0 && work_is_full(&post->work))
 		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
 	if (ret == 0)
-		post->ticket =
-			work_open_batch(&post->work, now + min_u64(post->work.tr->timeout_ns,
-								   DEADLINE_NEVER - 1 - now));
+		post->ticket = work_open_batch(&post->work, transport_give_up_ns(post->work.tr));
 	return ret;
 }
 
@@ -335,6 +332,14 @@ static int faa_part(struct post *post, const void *ops, size_t first, size_t las
 	return ret;
 }
 
+/* One with nothing outstanding is as good as the next, and the device has it at hand. */
+static void choose_next_lane(struct post *post)
+{
+	choose_lane(post, post->first_lane);
+	if (post->lane->head != post->lane->tail)
+		choose_lane(post, ++post->first_lane);
+}
+
 /* The call's operations in as many parts as lanes are worth it, each through a lane of its own. */
 static int spread(struct post *post, part_fn part, const void *ops, size_t n, uint64_t *ticket_out)
 {
@@ -344,7 +349,7 @@ static int spread(struct post *post, part_fn part, const void *ops, size_t n, ui
 	if (ret)
 		return ret;
 	for (size_t i = 0; ret == 0 && i < parts; i++) {
-		choose_lane(post, post->first_lane++);
+		choose_next_lane(post);
 		ret = part(post, ops, n * i / parts, n * (i + 1) / parts);
 		if (ret == 0)
 			ret = flush(post);

@@ -65,8 +65,8 @@ RLV_MUST_CHECK int post_chain(struct post *post, struct transport_wr *wrs, size_
 RLV_MUST_CHECK int post_message(struct post *post, const union verbs_any *message);
 
 /*
- * Waits for a batch, at most until the deadline (then -ETIMEDOUT, and it stays outstanding); its own
- * deadline, a timeout after its start, ends the link.
+ * Waits for a batch, at most until the deadline (then -ETIMEDOUT, and it stays outstanding; of 0
+ * -EAGAIN); its own deadline ends the link.
  */
 RLV_MUST_CHECK int post_wait(struct post *post, uint64_t ticket, uint64_t deadline_ns);
 

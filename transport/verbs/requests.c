@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "transport/verbs/peer.h"
+#include "transport/verbs/probe.h"
 
 #define OPENINGS_MAX 4096 /* of one link */
 #define BATCH 16          /* completions taken at a time */
 #define ROUNDS 8192       /* after which others have their turn: more than an honest client needs */
-
-/* Work requests of a link, by wr_id: receives have the number of their buffer. */
-enum { ID_SEND = PEER_RECEIVES, ID_BIND };
 
 static int post_receive(struct peer *peer, uint32_t buffer)
 {
@@ -41,7 +39,7 @@ static int send_out(struct peer *peer, enum verbs_message type)
 {
 	union verbs_any *out = &peer->buffers->out;
 	struct ibv_sge sge = { .addr = (uintptr_t)out->bytes, .lkey = peer->key };
-	struct ibv_send_wr wr = { .wr_id = ID_SEND,
+	struct ibv_send_wr wr = { .wr_id = PEER_ID_SEND,
 				  .sg_list = &sge,
 				  .num_sge = 1,
 				  .opcode = IBV_WR_SEND,
@@ -130,7 +128,8 @@ static int open_region(struct peer *peer, const struct verbs_attach *ask,
 static int bind_keys(struct peer *peer, struct opening *opening)
 {
 	for (uint32_t i = 0; i < opening->n; i++) {
-		int ret = rights_bind(&peer->all->rights, opening, i, peer->ids[i]->qp, ID_BIND);
+		int ret =
+			rights_bind(&peer->all->rights, opening, i, peer->ids[i]->qp, PEER_ID_BIND);
 
 		if (ret)
 			return ret;
@@ -230,10 +229,14 @@ static int on_completion(struct peer *peer, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		return error_set(-ECONNRESET, "completion %s",
 				 peer->all->device->calls->wc_status_str(wc->status));
-	if (wc->wr_id == ID_BIND)
+	switch (wc->wr_id) {
+	case PEER_ID_BIND:
 		return on_bound(peer);
-	if (wc->wr_id == ID_SEND) {
+	case PEER_ID_SEND:
 		peer->sending = false;
+		return 0;
+	case PEER_ID_PROBE:
+		probe_answered(peer);
 		return 0;
 	}
 	if (wc->opcode != IBV_WC_RECV || (wc->wc_flags & IBV_WC_WITH_IMM))

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -31,7 +32,8 @@ struct verbs_target {
 	struct listener *listener LOCK_GUARDED_BY(role); /* NULL until it listens */
 	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
 	int epoll LOCK_GUARDED_BY(role);                 /* -1 likewise */
-	uint64_t fences LOCK_GUARDED_BY(role);           /* of clients that inner never saw */
+	int timer LOCK_GUARDED_BY(role);       /* of looks at links that are silent; -1 likewise */
+	uint64_t fences LOCK_GUARDED_BY(role); /* of clients that inner never saw */
 	char uri[TRANSPORT_URI_BYTES];
 };
 
@@ -108,8 +110,11 @@ static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_
 
 static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
 {
+	uint64_t expirations;
+
 	if (!target->peers)
 		return;
+	(void)!read(target->timer, &expirations, sizeof(expirations));
 	listener_serve(target->listener);
 	peers_serve(target->peers);
 }
@@ -197,9 +202,21 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 	return ret ? ret : add_regions(target);
 }
 
+static int start_timer(struct verbs_target *target) LOCK_REQUIRES(role)
+{
+	const struct timespec pause = { .tv_sec = PEERS_LOOK_NS / CLOCK_NS_PER_S };
+	const struct itimerspec every = { pause, pause };
+
+	target->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (target->timer < 0 || timerfd_settime(target->timer, 0, &every, NULL))
+		return error_set(-errno, "timer of a target: %s", strerror(errno));
+	return 0;
+}
+
 static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
 {
 	int fds[] = {
+		target->timer,
 		target->listener->channel->fd,
 		target->peers->channel->fd,
 		target->inner->ops->poll_fd(target->inner),
@@ -225,7 +242,9 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 	target->listener = NULL;
 	if (target->epoll >= 0)
 		close(target->epoll);
-	target->epoll = -1;
+	if (target->timer >= 0)
+		close(target->timer);
+	target->epoll = target->timer = -1;
 }
 
 /* The socket comes last, because it cannot be given up again. */
@@ -247,6 +266,8 @@ static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES
 		ret = listener_start(target->listener, target->peers);
 	if (ret == 0 && where.path[0])
 		ret = target->inner->ops->listen(target->inner, where.path);
+	if (ret == 0)
+		ret = start_timer(target);
 	if (ret == 0)
 		ret = watch(target);
 	if (ret)
@@ -383,7 +404,7 @@ static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_
 	target->windows = !opts->no_windows;
 	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
 	target->inner = inner;
-	target->epoll = -1;
+	target->epoll = target->timer = -1;
 	return ret ? ret : verbs_calls_load(&target->calls);
 }
 

@@ -176,6 +176,19 @@ static int verbs_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 	return post_chain(verbs->post, wrs + done, n - done, ticket_out);
 }
 
+static int verbs_post_read(struct transport *tr, const struct transport_io *io, size_t n,
+			   uint64_t *ticket_out)
+{
+	struct verbs *verbs = of(tr);
+	struct transport_io copy[TRANSPORT_VECTOR];
+
+	if (!verbs->inner)
+		return post_read(verbs->post, io, n, ticket_out);
+	memcpy(copy, io, n * sizeof(copy[0]));
+	*ticket_out = 0;
+	return verbs->inner->ops->read(verbs->inner, copy, n);
+}
+
 static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
 	return post_wait(of(tr)->post, ticket, deadline_ns);
@@ -213,9 +226,7 @@ static int refusal(const struct verbs_attached *attached)
    taken for that of the next question. */
 static int exchange(struct verbs *verbs, union verbs_any *message)
 {
-	const struct clock *clock = verbs->tr.clock;
-	uint64_t timeout = min_u64(verbs->tr.timeout_ns, INT64_MAX);
-	uint64_t deadline = deadline_after(clock, (int64_t)timeout);
+	uint64_t deadline = transport_give_up_ns(&verbs->tr);
 	uint32_t request = message->attach.request;
 	int ret = post_message(verbs->post, message);
 
@@ -361,6 +372,7 @@ static const struct transport_ops verbs_ops = {
 	.faa = verbs_faa,
 	.post = verbs_post,
 	.poll = verbs_poll,
+	.post_read = verbs_post_read,
 	.persist = verbs_persist,
 	.order = verbs_order,
 	.close = verbs_close,
@@ -427,7 +439,7 @@ static int make(const struct transport_opts *opts, struct verbs **verbs_out)
 int verbs_open(const char *rest, const struct transport_opts *opts, struct transport **tr_out)
 {
 	struct link_opts link = { .clock = opts->clock,
-				  .timeout_ns = opts->timeout_ns,
+				  .timeout_ns = opts->open_ns,
 				  .client_id = opts->client_id };
 	struct verbs_address address;
 	struct verbs *verbs = NULL;
@@ -447,6 +459,7 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 		return ret;
 	link.host = address.host;
 	link.port = address.port;
+	link.replaces = opts->replaces;
 	ret = link_open(&link, &verbs->link);
 	if (ret)
 		goto err_free;
@@ -454,6 +467,7 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	if (ret)
 		goto err_close;
 	open_inner(verbs, address.path, opts);
+	verbs->tr.link = verbs->link->number;
 	*tr_out = &verbs->tr;
 	return 0;
 

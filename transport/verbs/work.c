@@ -175,9 +175,19 @@ void work_close_batch(struct work *work, uint64_t ticket)
 
 int work_wait(struct work *work, uint64_t ticket, uint64_t until)
 {
-	struct work_wait wait = { .deadline = work_batch(work, ticket)->deadline, .until = until };
+	struct work_wait wait = { .until = until };
 	int ret = 0;
 
+	if (work_is_done(work, ticket))
+		return 0;
+	if (until == 0) {
+		ret = work_reap(work);
+		if (ret < 0)
+			return ret;
+		return work_is_done(work, ticket) ? 0 : -EAGAIN;
+	}
+	wait.deadline = deadline_min(work_batch(work, ticket)->deadline,
+				     transport_give_up_ns(work->tr)); /* of an earlier call */
 	while (ret == 0 && !work_is_done(work, ticket))
 		ret = work_look(work, &wait);
 	return ret;

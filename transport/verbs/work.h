@@ -95,7 +95,7 @@ RLV_MUST_CHECK int work_look(struct work *work, struct work_wait *wait);
 uint64_t work_open_batch(struct work *work, uint64_t deadline);
 void work_close_batch(struct work *work, uint64_t ticket);
 
-/* Waits for a batch. */
+/* Waits for a batch; until 0 only looks: -EAGAIN. */
 RLV_MUST_CHECK int work_wait(struct work *work, uint64_t ticket, uint64_t until);
 
 static inline struct batch *work_batch(struct work *work, uint64_t ticket)

@@ -1,0 +1,162 @@
+/* From fractions of the whole mass to nodes of the tops, and from leaves to results. */
+#include "ds/sumtree_place.h"
+
+#include "wire/sumtree_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* -------- points -------- */
+
+/* The point at a fraction x / 2^64 of the mass. A second word fills in what 64 bits cannot say. */
+static unsigned __int128 point_at(const struct sumtree_tops *tops, struct rng *rng, uint64_t x)
+{
+	unsigned __int128 total = sumtree_tops_total(tops), low, fine, point;
+	uint64_t word;
+
+	if (__builtin_expect(total >> 60 == 0, 1))
+		return (unsigned __int128)x * (uint64_t)total >> 64;
+	word = rng_next_u64(rng);
+	fine = ((unsigned __int128)word * (uint64_t)total >> 64) +
+	       (unsigned __int128)word * (uint64_t)(total >> 64);
+	low = (unsigned __int128)x * (uint64_t)total;
+	point = (unsigned __int128)x * (uint64_t)(total >> 64);
+	if (low + fine < low)
+		point += (unsigned __int128)1 << 64;
+	return point + ((low + fine) >> 64);
+}
+
+struct strata strata_make(const struct draw_opts *opts, size_t n)
+{
+	struct strata s = { 0 };
+
+	if (!opts || !opts->stratified)
+		return s;
+	s.step = opts->world_size > 1 ? opts->world_size : 1;
+	s.rank = opts->rank % s.step;
+	s.n = n * s.step;
+	s.width = UINT64_MAX / s.n;
+	s.rest = UINT64_MAX % s.n + 1;
+	if (s.rest == s.n) {
+		s.width++; /* wraps to 0 for a single stratum, which is none */
+		s.rest = 0;
+	}
+	return s;
+}
+
+static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_t u)
+{
+	uint64_t j = i * s->step + s->rank, begin;
+
+	begin = j * s->width;
+	if (s->rest)
+		begin += j * s->rest / s->n;
+	return begin + (uint64_t)((unsigned __int128)u * s->width >> 64);
+}
+
+/* -------- the tops -------- */
+
+static int place_draw(struct sumtree_descent *down, struct sumtree_tops *tops, uint32_t i,
+		      unsigned __int128 at)
+{
+	struct top_pick pick;
+	int ret = sumtree_tops_pick(tops, at, down->rng, &pick);
+
+	if (ret == -ESTALE) {
+		down->shard[i] = 0;
+		sumtree_descent_lose(down, i);
+		return 0;
+	}
+	if (ret)
+		return ret;
+	down->shard[i] = pick.shard;
+	down->ratio[i] = pick.ratio;
+	down->lanes.node[i] = pick.node;
+	down->lanes.r[i] = pick.r;
+	down->lanes.expected[i] = pick.expected;
+	return 0;
+}
+
+/* As place_draw for each of x, in the one tree there is. Its sum is at most 2^62. */
+static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
+{
+	uint64_t total = (uint64_t)sumtree_tops_total(tops);
+	uint32_t node = 0;
+	int ret = sumtree_tops_load(tops, 0);
+
+	if (ret)
+		return ret;
+	memset(down->shard, 0, sizeof(down->shard));
+	for (uint32_t i = 0; i < down->n; i++)
+		down->ratio[i] = 1;
+	for (uint32_t i = 0; i < down->n; i++) {
+		uint64_t r = (uint64_t)((unsigned __int128)x[i] * total >> 64);
+
+		node = sumtree_tops_find(tops, r, node);
+		down->lanes.node[i] = node;
+		down->lanes.r[i] = r - tops->prefix[node];
+		down->lanes.expected[i] = tops->value[node];
+	}
+	return 0;
+}
+
+/* Lanes behind the last draw, so that there are whole groups. */
+static void pad_lanes(struct sumtree_descent *down)
+{
+	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++) {
+		down->shard[i] = down->shard[0];
+		down->lanes.node[i] = down->lanes.node[0];
+		down->lanes.r[i] = down->lanes.r[0];
+		down->lanes.expected[i] = down->lanes.expected[0];
+	}
+}
+
+int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
+		  const struct strata *strata, size_t first, uint32_t n)
+{
+	uint64_t x[DRAW_CHUNK];
+	int ret = 0;
+
+	down->n = n;
+	down->groups = (n + DRAW_GROUP - 1) / DRAW_GROUP;
+	memset(down->lost, 0, sizeof(down->lost));
+	down->per_quantum = 1 / (double)sumtree_tops_total(tops);
+	rng_fill_u64(down->rng, x, n);
+	for (uint32_t i = 0; strata->n > 1 && i < n; i++)
+		x[i] = stratum_point(strata, first + i, x[i]);
+	if (down->from->n == 1)
+		ret = place_in_tree(down, tops, x);
+	for (uint32_t i = 0; down->from->n > 1 && ret == 0 && i < n; i++)
+		ret = place_draw(down, tops, i, point_at(tops, down->rng, x[i]));
+	pad_lanes(down);
+	return ret;
+}
+
+/* -------- results -------- */
+
+/* Loop by loop: so compilers make vectors of them. */
+void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, size_t to)
+{
+	uint32_t n = down->n;
+
+	memcpy(out->shard + to, down->shard, n * sizeof(out->shard[0]));
+	memcpy(out->word + to, down->lanes.word, n * sizeof(out->word[0]));
+	for (uint32_t i = 0; i < n; i++)
+		out->slot[to + i] = (uint32_t)down->lanes.node[i];
+	/* Signed: 40 bits, and CPUs convert them faster. */
+	for (uint32_t i = 0; i < n; i++)
+		out->probability[to + i] = down->ratio[i] * down->per_quantum *
+					   (double)(int64_t)leaf_priority(down->lanes.word[i]);
+}
+
+void sumtree_emit_one(const struct sumtree_descent *down, uint32_t i, const struct draws *out,
+		      size_t to)
+{
+	uint64_t word = down->lanes.word[i];
+
+	out->shard[to] = down->shard[i];
+	out->slot[to] = (uint32_t)down->lanes.node[i];
+	out->word[to] = word;
+	out->probability[to] =
+		down->ratio[i] * down->per_quantum * (double)(int64_t)leaf_priority(word);
+}

@@ -1,0 +1,268 @@
+#include "server/catalog_making.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include "server/catalog.h"
+
+/* -------- the list -------- */
+
+int catalog_making_begin(struct catalog *cat, const struct catalog_making *like,
+			 struct catalog_making **making_out)
+{
+	struct catalog_making *making = mem_zalloc(sizeof(*making));
+
+	if (!making)
+		return error_set(-ENOMEM, "table %s: no memory", like->table->desc.name);
+	*making = *like;
+	making->cat = cat;
+	making->at = making->first;
+	making->next = cat->makings;
+	cat->makings = making;
+	for (uint32_t s = making->first; s < making->first + making->n; s++)
+		making->table->shards[s] = (struct catalog_shard){ .state = 0 };
+	*making_out = making;
+	return 0;
+}
+
+struct catalog_making *catalog_making_of(const struct catalog *cat,
+					 const struct catalog_table *table)
+{
+	struct catalog_making *making = cat->makings;
+
+	while (making && making->table != table)
+		making = making->next;
+	return making;
+}
+
+struct catalog_making *catalog_making_named(const struct catalog *cat, const char *name)
+{
+	struct catalog_making *making = cat->makings;
+
+	while (making &&
+	       !(making->table && making->is_new && strcmp(making->table->desc.name, name) == 0))
+		making = making->next;
+	return making;
+}
+
+void catalog_making_end(struct catalog_making *making)
+{
+	struct catalog_making **link = &making->cat->makings;
+
+	while (*link != making)
+		link = &(*link)->next;
+	*link = making->next;
+	mem_free(making);
+}
+
+void catalog_making_abandon(struct catalog_making *making)
+{
+	making->table = NULL;
+	if (!making->waiting)
+		catalog_making_end(making);
+}
+
+void catalog_making_forget_all(struct catalog *cat)
+{
+	while (cat->makings) {
+		struct catalog_making *making = cat->makings;
+
+		if (making->table && making->is_new)
+			catalog_table_free(making->table);
+		catalog_making_end(making);
+	}
+}
+
+/* -------- one region -------- */
+
+static struct catalog_shard *place_of(const struct catalog_making *making)
+{
+	return &making->table->shards[making->at];
+}
+
+static bool is_there(const struct catalog_shard *place)
+{
+	return place->node && place->node->up && place->incarnation == place->node->incarnation;
+}
+
+/* What the node has of the shard is of no use alone. */
+static void leave_node(struct catalog_shard *place)
+{
+	uint32_t ids[] = { place->tree_id, place->rows_id };
+
+	for (int i = 0; i < 2; i++)
+		if (ids[i] && is_there(place) && node_post_region_free(place->node, ids[i]))
+			log_warn("free region %u: %s", ids[i], error_last());
+	*place = (struct catalog_shard){ .state = 0 };
+}
+
+static bool another_may_help(int code)
+{
+	return code == -ENOSPC || code == -ENOMEM || code == -EHOSTDOWN;
+}
+
+/* The words stand in error_last(). */
+static void cannot(struct catalog_making *making, const struct node *node, int code)
+{
+	making->code = code;
+	snprintf(making->words, sizeof(making->words), "%s", error_last());
+	making->tried |= another_may_help(code) ? UINT64_C(1) << node->number : UINT64_MAX;
+	leave_node(place_of(making));
+}
+
+static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
+		      const ProtobufCMessage *reply)
+{
+	struct catalog_making *making = ctx;
+	struct catalog *cat = making->cat;
+	uint32_t id = 0;
+	int ret = node_region_of(node, code, reply, &id);
+
+	(void)tag;
+	making->waiting = false;
+	/* What it makes after all is found, and freed, when it registers again. */
+	if (ret == -ETIMEDOUT)
+		node_disconnect(node);
+	if (!making->table) {
+		if (ret == 0 && node_post_region_free(node, id))
+			log_warn("free region %u: %s", id, error_last());
+		catalog_making_end(making);
+		return;
+	}
+	if (ret)
+		cannot(making, node, ret);
+	else if (place_of(making)->tree_id)
+		place_of(making)->rows_id = id;
+	else
+		place_of(making)->tree_id = id;
+	cat->ops->on_progress(cat->ctx);
+}
+
+/* -------- all of them -------- */
+
+static struct node *choose(const struct catalog_making *making)
+{
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	struct catalog *cat = making->cat;
+	uint32_t n = catalog_places(cat, NULL, places, nodes), at;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool tried = (making->tried >> nodes[i]->number) & 1;
+
+		if (making->only)
+			places[i].takes = nodes[i] == making->only && nodes[i]->up;
+		places[i].takes = places[i].takes && !tried;
+	}
+	at = placement_pick(places, n, &cat->turn);
+	return at < n ? nodes[at] : NULL;
+}
+
+static int choose_node(struct catalog_making *making)
+{
+	struct catalog_shard *place = place_of(making);
+	struct node *node = choose(making);
+
+	if (!node && making->code)
+		return error_set(making->code, "%s", making->words);
+	if (!node)
+		return error_set(-EHOSTDOWN, "no memory node is up");
+	place->node = node;
+	place->incarnation = node->incarnation;
+	memcpy(place->boot_id, node->boot_id, sizeof(place->boot_id));
+	return 0;
+}
+
+static int ask(struct catalog_making *making)
+{
+	struct catalog_shard *place = place_of(making);
+	const struct table_desc *desc = &making->table->desc;
+	bool rows = place->tree_id != 0;
+	const struct target_region spec = {
+		.kind = rows ? REGION_ROWS : REGION_TREE,
+		.table_id = desc->table_id,
+		.shard = making->at,
+		.size = rows ? desc->rows_bytes : desc->tree_bytes,
+	};
+	int ret = node_post_region_new(place->node, &spec, on_region, making);
+
+	making->waiting = ret == 0;
+	if (ret)
+		cannot(making, place->node, ret);
+	return ret;
+}
+
+static int ask_for_shard(struct catalog_making *making)
+{
+	int ret = 0;
+
+	while (ret == 0 && !making->waiting) {
+		ret = place_of(making)->node ? 0 : choose_node(making);
+		if (ret == 0 && ask(making))
+			ret = making->tried == UINT64_MAX ? making->code : 0;
+	}
+	return ret;
+}
+
+/* The first shard that lacks a region, or whose node went since. */
+static void find_missing(struct catalog_making *making)
+{
+	uint32_t s = making->first;
+
+	while (s < making->first + making->n) {
+		const struct catalog_shard *place = &making->table->shards[s];
+
+		if (!place->rows_id || !is_there(place))
+			break;
+		s++;
+	}
+	if (s != making->at) {
+		making->at = s;
+		making->tried = 0;
+		making->code = 0;
+	}
+}
+
+int catalog_making_run(struct catalog_making *making)
+{
+	int ret;
+
+	if (making->waiting)
+		return error_set(-EAGAIN, "table %s: its memory is being made",
+				 making->table->desc.name);
+	find_missing(making);
+	if (making->at == making->first + making->n)
+		return 0;
+	if (place_of(making)->node && !is_there(place_of(making)))
+		leave_node(place_of(making));
+	ret = ask_for_shard(making);
+	return ret ? ret
+		   : error_set(-EAGAIN, "table %s: its memory is being made",
+			       making->table->desc.name);
+}
+
+static bool owns(const struct catalog_making *making, const struct node *node, uint32_t region)
+{
+	for (uint32_t s = making->first; s < making->first + making->n; s++) {
+		const struct catalog_shard *place = &making->table->shards[s];
+
+		if (place->node == node && place->incarnation == node->incarnation &&
+		    (place->tree_id == region || place->rows_id == region))
+			return true;
+	}
+	return false;
+}
+
+bool catalog_making_owns(const struct catalog *cat, const struct node *node, uint32_t region)
+{
+	for (const struct catalog_making *making = cat->makings; making; making = making->next)
+		if (making->table && owns(making, node, region))
+			return true;
+	return false;
+}

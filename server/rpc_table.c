@@ -1,0 +1,345 @@
+/*
+ * rpc_table.c - what is asked about tables. What nodes need longer for than a moment is put aside, and
+ * answered when they have done it; the server goes on meanwhile.
+ */
+#include "server/rpc_call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define MAX_FANOUT 16u /* levels that a wish may name */
+
+/* -------- what is said of a table -------- */
+
+struct places {
+	Relive__ShardPlace *places;
+	Relive__ShardPlace **list;
+	struct catalog_grants *grants;
+};
+
+static void places_fini(struct places *places)
+{
+	mem_free(places->places);
+	mem_free(places->list);
+	mem_free(places->grants);
+}
+
+static int places_init(struct places *places, uint32_t n)
+{
+	places->places = mem_array(n, sizeof(*places->places));
+	places->list = mem_array(n, sizeof(Relive__ShardPlace *));
+	places->grants = mem_array(n, sizeof(*places->grants));
+	if (places->places && places->list && places->grants)
+		return 0;
+	places_fini(places);
+	return error_set(-ENOMEM, "%u shards: no memory", n);
+}
+
+static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
+{
+	return (ProtobufCBinaryData){ grant->bytes, grant->data };
+}
+
+/* What is said of a shard: its grants, too, where it can be used. */
+static int fill_place(const struct call *call, struct catalog_table *table, bool read_only,
+		      uint32_t s, struct places *out)
+{
+	const struct catalog_shard *shard = &table->shards[s];
+	Relive__ShardPlace *place = &out->places[s];
+	int ret;
+
+	relive__shard_place__init(place);
+	out->list[s] = place;
+	place->state = catalog_shard_view(table, s);
+	place->node = shard->node ? shard->node->name : (char *)"";
+	place->node_uri = (char *)catalog_shard_uri(table, s);
+	place->incarnation = shard->incarnation;
+	if (!catalog_state_is_usable(place->state))
+		return 0;
+	ret = catalog_grant(table, s, call->client->holder.client_id, read_only, &out->grants[s]);
+	if (ret == -EHOSTDOWN) { /* since just now */
+		place->state = catalog_shard_view(table, s);
+		return 0;
+	}
+	place->tree_grant = grant_bytes(&out->grants[s].tree);
+	place->rows_grant = grant_bytes(&out->grants[s].rows);
+	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		place->weight = catalog_weight(&call->md->catalog, shard, &place->ramp_ns);
+	return ret;
+}
+
+static int fill_places(const struct call *call, struct catalog_table *table, bool read_only,
+		       struct places *out)
+{
+	bool any = false;
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
+		ret = fill_place(call, table, read_only, s, out);
+		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
+	}
+	if (ret == 0 && !any)
+		ret = error_set(-EHOSTDOWN,
+				"table %s: none of its %u shards is there: memory nodes are down "
+				"or lost",
+				table->desc.name, table->n_shards);
+	return ret;
+}
+
+static void answer_table(const struct call *call, struct catalog_table *table, bool read_only)
+{
+	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
+	Relive__Status status;
+	struct places places;
+	int ret = places_init(&places, table->n_shards);
+
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return;
+	}
+	ret = fill_places(call, table, read_only, &places);
+	/* A node may have gone while we asked: the version is that of what is said. */
+	catalog_refresh(&call->md->catalog, table);
+	rpc_set_status(&status, ret);
+	reply.status = &status;
+	if (ret == 0) {
+		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
+		reply.n_shards = table->n_shards;
+		reply.shards = places.list;
+		reply.control = table->control;
+		reply.layout = table->layout;
+	}
+	conn_answer(call->conn, call->head, &reply.base);
+	places_fini(&places);
+}
+
+/* -------- put aside -------- */
+
+/* A request whose answer waits for nodes. It is brought to its end also when nobody waits any more. */
+struct rpc_parked {
+	struct rpc_parked *next;
+	struct conn *conn; /* NULL = it hung up, or was fenced */
+	struct frame_header head;
+	/* Does what can be done now, and answers at the end: 0. -EAGAIN: not yet. */
+	int (*go_on)(const struct call *call, struct rpc_parked *parked);
+	struct catalog_wish wish; /* to create */
+	uint16_t fanout[MAX_FANOUT];
+	char name[TABLE_NAME_BYTES]; /* to rebalance */
+	uint32_t added, draining;
+};
+
+static struct rpc_parked *new_parked(const struct call *call)
+{
+	struct rpc_parked *parked = mem_zalloc(sizeof(*parked));
+
+	if (!parked) {
+		conn_answer_status(call->conn, call->head, error_set(-ENOMEM, "no memory"));
+		return NULL;
+	}
+	parked->conn = call->conn;
+	parked->head = *call->head;
+	return parked;
+}
+
+static void begin(const struct call *call, struct rpc_parked *parked)
+{
+	if (parked->go_on(call, parked) != -EAGAIN) {
+		mem_free(parked);
+		return;
+	}
+	parked->next = call->md->parked;
+	call->md->parked = parked;
+}
+
+/* Who waits for us is not silent. */
+static bool goes_on(struct metad *md, struct rpc_parked *parked)
+{
+	struct call call = { .md = md, .conn = parked->conn, .head = &parked->head };
+	int ret = 0;
+
+	if (call.conn) {
+		call.client = conn_user(call.conn);
+		ret = rpc_check_client(&call);
+	}
+	if (ret) {
+		conn_answer_status(call.conn, call.head, ret);
+		call.conn = parked->conn = NULL;
+	}
+	if (call.conn)
+		liveness_renew(&md->live, call.client);
+	return parked->go_on(&call, parked) == -EAGAIN;
+}
+
+void rpc_go_on(struct metad *md)
+{
+	struct rpc_parked **link = &md->parked;
+
+	while (*link) {
+		struct rpc_parked *parked = *link;
+
+		if (goes_on(md, parked)) {
+			link = &parked->next;
+			continue;
+		}
+		*link = parked->next;
+		mem_free(parked);
+	}
+}
+
+void rpc_forget(struct metad *md, const struct conn *conn)
+{
+	for (struct rpc_parked *parked = md->parked; parked; parked = parked->next)
+		if (parked->conn == conn)
+			parked->conn = NULL;
+}
+
+void rpc_fini(struct metad *md)
+{
+	while (md->parked) {
+		struct rpc_parked *parked = md->parked;
+
+		md->parked = parked->next;
+		mem_free(parked);
+	}
+}
+
+/* -------- create -------- */
+
+static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parked *parked)
+{
+	struct catalog_wish *wish = &parked->wish;
+
+	if (request->desc.len != sizeof(wish->desc))
+		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
+				 request->desc.len, sizeof(wish->desc));
+	if (request->n_fanout >= MAX_FANOUT)
+		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
+	memcpy(&wish->desc, request->desc.data, sizeof(wish->desc));
+	wish->auto_shards = request->auto_shards;
+	wish->crc_by_nodes = request->crc_by_nodes;
+	wish->opts.block = request->block;
+	wish->opts.fanout = request->n_fanout ? parked->fanout : NULL;
+	for (size_t i = 0; i < request->n_fanout; i++)
+		parked->fanout[i] = (uint16_t)request->fanout[i];
+	return 0;
+}
+
+static int go_on_creating(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog_table *table;
+	int ret = catalog_create(&call->md->catalog, &parked->wish, &table);
+
+	if (ret == -EAGAIN)
+		return ret;
+	if (call->conn && ret)
+		conn_answer_status(call->conn, call->head, ret);
+	else if (call->conn)
+		answer_table(call, table, false);
+	return 0;
+}
+
+void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
+{
+	struct rpc_parked *parked = new_parked(call);
+	int ret;
+
+	if (!parked)
+		return;
+	ret = take_wish((const Relive__TableCreateRequest *)message, parked);
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		mem_free(parked);
+		return;
+	}
+	parked->go_on = go_on_creating;
+	begin(call, parked);
+}
+
+/* -------- rebalance -------- */
+
+static void answer_rebalance(const struct call *call, const struct rpc_parked *parked, int code)
+{
+	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
+	Relive__Status status;
+
+	rpc_set_status(&status, code);
+	reply.status = &status;
+	reply.added = parked->added;
+	reply.draining = parked->draining;
+	conn_answer(call->conn, call->head, &reply.base);
+}
+
+static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog *cat = &call->md->catalog;
+	struct catalog_table *table = catalog_find(cat, parked->name);
+	enum placement_kind kind;
+	int ret = 0, step = 0;
+
+	if (!table)
+		ret = error_set(-ENOENT, "no table %.64s in this store", parked->name);
+	while (table && (step = catalog_spread_step(cat, table, &kind)) > 0) {
+		parked->added++;
+		parked->draining += kind == PLACEMENT_MOVE;
+	}
+	if (step == -EAGAIN)
+		return step;
+	if (call->conn)
+		answer_rebalance(call, parked, ret);
+	return 0;
+}
+
+void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableRebalanceRequest *request =
+		(const Relive__TableRebalanceRequest *)message;
+	struct rpc_parked *parked = new_parked(call);
+
+	if (!parked)
+		return;
+	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
+	parked->go_on = go_on_rebalancing;
+	begin(call, parked);
+}
+
+/* -------- the rest -------- */
+
+void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
+	struct catalog_table *table = catalog_find(&call->md->catalog, request->name);
+
+	if (table)
+		answer_table(call, table, request->read_only);
+	else
+		conn_answer_status(
+			call->conn, call->head,
+			error_set(-ENOENT, "no table %.64s in this store", request->name));
+}
+
+void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
+
+	conn_answer_status(call->conn, call->head, catalog_drop(&call->md->catalog, request->name));
+}
+
+void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
+{
+	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
+	const struct catalog *cat = &call->md->catalog;
+	char *names[TABLE_MAX_ID];
+	Relive__Status status;
+
+	(void)message;
+	rpc_set_status(&status, 0);
+	reply.status = &status;
+	reply.names = names;
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (cat->tables[id])
+			names[reply.n_names++] = cat->tables[id]->desc.name;
+	conn_answer(call->conn, call->head, &reply.base);
+}

@@ -1,0 +1,241 @@
+#include "tests/support/fleet.h"
+
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define POOL_BYTES ((uint64_t)48 << 20)
+#define WAIT_NS (10 * CLOCK_NS_PER_S)
+
+static void on_holder(void *ctx, const struct slot_holder *holder)
+{
+	(void)ctx;
+	(void)holder;
+}
+
+static bool all_know(void *ctx, uint64_t layout)
+{
+	struct fleet *fx = ctx;
+
+	fx->asked = layout;
+	return fx->all_know;
+}
+
+static void on_progress(void *ctx)
+{
+	((struct fleet *)ctx)->progress++;
+}
+
+static const struct catalog_ops catalog_ops = { on_holder, all_know, on_progress };
+
+static void on_down(void *ctx, struct node *node)
+{
+	catalog_node_down(&((struct fleet *)ctx)->cat, node);
+}
+
+static void on_lost(void *ctx, struct node *node)
+{
+	catalog_node_lost(&((struct fleet *)ctx)->cat, node);
+}
+
+static void on_news(void *ctx)
+{
+	(void)ctx;
+}
+
+static const struct nodes_ops node_ops = { on_down, on_lost, on_news };
+
+static void must(int ret)
+{
+	if (ret)
+		fail_msg("%s", error_last());
+}
+
+void fleet_load(struct fleet *fx)
+{
+	fx->nodes = (struct nodes){
+		.base = fx->base,
+		.store = fx->store,
+		.clock = &fx->clock.clock,
+		.ops = &node_ops,
+		.ctx = fx,
+		.attach_client_id = 4711,
+	};
+	fx->cat = (struct catalog){
+		.store = fx->store,
+		.nodes = &fx->nodes,
+		.clock = &fx->clock.clock,
+		.ops = &catalog_ops,
+		.ctx = fx,
+		.ramp_ns = FLEET_RAMP_NS,
+		.patience_ns = FLEET_PATIENCE_NS,
+	};
+	must(nodes_load(&fx->nodes));
+	must(catalog_load(&fx->cat));
+	fake_clock_advance(&fx->clock, 10 * (uint64_t)CLOCK_NS_PER_S); /* past the grace */
+}
+
+int fleet_setup(void **state)
+{
+	static struct fleet fx;
+
+	memset(&fx, 0, sizeof(fx));
+	fx.all_know = true;
+	fake_clock_init(&fx.clock, 1000);
+	fx.base = event_base_new();
+	assert_non_null(fx.base);
+	must(store_open(":memory:", &fx.store));
+	fleet_load(&fx);
+	*state = &fx;
+	return 0;
+}
+
+int fleet_teardown(void **state)
+{
+	struct fleet *fx = *state;
+
+	catalog_fini(&fx->cat);
+	nodes_fini(&fx->nodes);
+	for (uint32_t n = 0; n < FLEET_NODES; n++)
+		if (fx->mem[n].target)
+			memory_node_close(&fx->mem[n]);
+	event_base_free(fx->base);
+	store_close(&fx->store);
+	return 0;
+}
+
+/* -------- nodes -------- */
+
+void fleet_join(struct fleet *fx, uint32_t n)
+{
+	struct catalog_arrival arrival = { 0 };
+	Relive__NodeRegion **regions = memory_node_regions(&fx->mem[n], &arrival.n_regions);
+
+	arrival.node = memory_node_join(&fx->mem[n], &fx->nodes, &arrival.replaced);
+	arrival.regions = (const Relive__NodeRegion *const *)regions;
+	catalog_node_up(&fx->cat, &arrival);
+	fx->node[n] = arrival.node;
+	mem_free(regions);
+}
+
+void fleet_start(struct fleet *fx, uint32_t n)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "%u", n);
+	memory_node_open(&fx->mem[n], name, POOL_BYTES);
+	fleet_join(fx, n);
+}
+
+void fleet_start_on_file(struct fleet *fx, uint32_t n)
+{
+	memory_node_open_file(&fx->mem[n], "file", POOL_BYTES);
+	fleet_join(fx, n);
+}
+
+void fleet_go_down(struct fleet *fx, uint32_t n)
+{
+	memory_node_hang_up(&fx->mem[n]);
+	(void)nodes_tick(&fx->nodes);
+	assert_false(fx->node[n]->up);
+}
+
+static void settle(struct node *node)
+{
+	while (node->up && node->calls) {
+		if (channel_wait(&node->channel, deadline_after(clock_monotonic(), WAIT_NS)))
+			fail_msg("node %s: %s", node->name, error_last());
+		node_read(node);
+		node_deliver(node);
+	}
+	node_deliver(node);
+}
+
+void fleet_settle(struct fleet *fx)
+{
+	for (struct node *node = fx->nodes.first; node; node = node->next)
+		settle(node);
+}
+
+void fleet_tick(struct fleet *fx, uint64_t ns)
+{
+	uint32_t progress;
+
+	fleet_settle(fx); /* before the clock moves */
+	fake_clock_advance(&fx->clock, ns);
+	do {
+		progress = fx->progress;
+		fx->cat.next_tick = 0;
+		(void)catalog_tick(&fx->cat);
+		fleet_settle(fx);
+	} while (progress != fx->progress);
+}
+
+/* -------- a table -------- */
+
+struct catalog_wish fleet_wish(uint32_t n_shards, bool auto_shards)
+{
+	struct catalog_wish wish = {
+		.auto_shards = auto_shards,
+		.desc = {
+			.capacity = 4096,
+			.n_shards = n_shards,
+			.n_columns = 1,
+			.n_views = 1,
+			.max_writers = 2,
+			.max_clients = 4,
+			.name = "t",
+			.columns = { { .name = "x", .dtype = DTYPE_F32, .bytes = 4 } },
+			.views = { { .stack = 1, .n_step = 1, .period = 1, .alpha = 1 } },
+		},
+	};
+
+	wish.desc.views[0].limit = (struct limit_desc){
+		.min_size = 1,
+		.spi = 1 << LIMIT_SPI_BITS,
+		.min_diff = INT64_MIN,
+		.max_diff = INT64_MAX,
+	};
+	must(table_plan(&wish.desc, &wish.opts));
+	return wish;
+}
+
+int fleet_create(struct fleet *fx, const struct catalog_wish *wish,
+		 struct catalog_table **table_out)
+{
+	int ret = catalog_create(&fx->cat, wish, table_out);
+
+	while (ret == -EAGAIN) {
+		fleet_settle(fx);
+		ret = catalog_create(&fx->cat, wish, table_out);
+	}
+	return ret;
+}
+
+int fleet_add_shard(struct fleet *fx, uint32_t n)
+{
+	int ret = catalog_add_shard(&fx->cat, fx->table, fx->node[n], NULL);
+
+	while (ret == -EAGAIN) {
+		fleet_settle(fx);
+		ret = catalog_add_shard(&fx->cat, fx->table, fx->node[n], NULL);
+	}
+	return ret;
+}
+
+void fleet_make_table(struct fleet *fx, uint32_t n_shards, bool auto_shards)
+{
+	struct catalog_wish wish = fleet_wish(n_shards, auto_shards);
+
+	wish.crc_by_nodes = true;
+	must(fleet_create(fx, &wish, &fx->table));
+}
+
+uint32_t fleet_view(struct fleet *fx, uint32_t s)
+{
+	return catalog_shard_view(fx->table, s);
+}

@@ -1,0 +1,173 @@
+/*
+ * Shards on their way, while nodes take their time, go, or come back.
+ */
+#include "tests/support/fleet.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void must(int ret)
+{
+	if (ret)
+		fail_msg("%s", error_last());
+}
+
+static uint32_t regions_at(struct fleet *fx, uint32_t n)
+{
+	struct target_stats stats;
+
+	fx->mem[n].target->ops->stats(fx->mem[n].target, &stats);
+	return stats.regions;
+}
+
+static int create(struct fleet *fx, const char *name, struct catalog_table **table_out)
+{
+	struct catalog_wish wish = fleet_wish(1, false);
+
+	snprintf(wish.desc.name, sizeof(wish.desc.name), "%s", name);
+	must(table_plan(&wish.desc, &wish.opts));
+	return catalog_create(&fx->cat, &wish, table_out);
+}
+
+/* Runs it to its end. */
+static void finish(struct fleet *fx, const char *name)
+{
+	int ret = create(fx, name, &fx->table);
+
+	while (ret == -EAGAIN) {
+		fleet_settle(fx);
+		ret = create(fx, name, &fx->table);
+	}
+	must(ret);
+}
+
+static void catalog_create__does_not_wait_for_a_node_at_work(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	atomic_store(&fx->mem[0].hold, true);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	assert_null(catalog_find(&fx->cat, "t"));
+	assert_int_equal(fx->progress, 0);
+	atomic_store(&fx->mem[0].hold, false);
+	finish(fx, "t");
+	assert_ptr_equal(catalog_find(&fx->cat, "t"), fx->table);
+	assert_true(fx->progress > 0);
+	assert_null(fx->cat.makings);
+}
+
+/* Two clients that want it at once, or one that asks again. */
+static void catalog_create__twice_is_one_table(void **state)
+{
+	struct catalog_table *first = NULL;
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	assert_int_equal(create(fx, "t", &first), -EAGAIN);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	finish(fx, "t");
+	first = fx->table;
+	finish(fx, "t");
+	assert_ptr_equal(fx->table, first);
+	assert_int_equal(regions_at(fx, 0), 2);
+}
+
+static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
+{
+	struct catalog_table *first;
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	assert_int_equal(create(fx, "a", &fx->table), -EAGAIN);
+	assert_int_equal(create(fx, "b", &fx->table), -EAGAIN);
+	finish(fx, "a");
+	first = fx->table;
+	finish(fx, "b");
+	assert_int_not_equal(first->desc.table_id, fx->table->desc.table_id);
+}
+
+static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	fleet_start(fx, 1);
+	atomic_store(&fx->mem[0].hold, true);
+	atomic_store(&fx->mem[1].hold, true);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	assert_ptr_equal(fx->cat.makings->table->shards[0].node, fx->node[0]);
+	fleet_go_down(fx, 0);
+	atomic_store(&fx->mem[1].hold, false);
+	finish(fx, "t");
+	assert_ptr_equal(fx->table->shards[0].node, fx->node[1]);
+	assert_int_equal(regions_at(fx, 1), 2);
+}
+
+static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	atomic_store(&fx->mem[0].hold, true);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	fleet_go_down(fx, 0);
+	assert_int_equal(create(fx, "t", &fx->table), -EHOSTDOWN);
+	assert_null(fx->cat.makings);
+	assert_null(catalog_find(&fx->cat, "t"));
+}
+
+/* The tree is there, the rows are not yet; the node loses its connection, and has all it had. */
+static void catalog_node_up__keeps_the_regions_of_a_making(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	fleet_settle(fx);
+	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+	fleet_settle(fx);
+	assert_int_equal(regions_at(fx, 0), 2);
+	fleet_go_down(fx, 0);
+	fleet_join(fx, 0);
+	fleet_settle(fx);
+	assert_int_equal(regions_at(fx, 0), 2);
+	must(create(fx, "t", &fx->table)); /* nothing is left to be asked for */
+}
+
+static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	finish(fx, "t");
+	atomic_store(&fx->mem[0].hold, true);
+	assert_int_equal(catalog_add_shard(&fx->cat, fx->table, fx->node[0], NULL), -EAGAIN);
+	atomic_store(&fx->mem[0].hold, false);
+	must(catalog_drop(&fx->cat, "t"));
+	fleet_settle(fx);
+	assert_int_equal(regions_at(fx, 0), 0);
+	assert_null(fx->cat.makings);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(catalog_create__does_not_wait_for_a_node_at_work),
+		CASE(catalog_create__twice_is_one_table),
+		CASE(catalog_create__of_two_at_once_have_ids_of_their_own),
+		CASE(catalog_create__a_node_that_goes_at_work_is_replaced),
+		CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing),
+		CASE(catalog_node_up__keeps_the_regions_of_a_making),
+		CASE(catalog_drop__frees_what_is_still_made_for_the_table),
+	};
+
+	if (test_skips_valgrind("no pidfds"))
+		return TEST_EXIT_SKIP;
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
+	return TEST_RUN(tests, NULL, NULL);
+}

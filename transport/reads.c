@@ -1,0 +1,144 @@
+/*
+ * reads.c - reads of several transports that are posted together, and waited for or only looked at.
+ *
+ * A leg is what one transport has of them: pieces of TRANSPORT_VECTOR, whose tickets follow each
+ * other. They are done in any order, so each is asked for.
+ */
+#include "transport/transport.h"
+
+#include <errno.h>
+
+#include "transport/start.h"
+
+/* -------- posting -------- */
+
+struct piece {
+	struct transport_io io[TRANSPORT_VECTOR];
+	size_t n;
+};
+
+static int post_piece(struct transport_leg *leg, struct piece *piece)
+{
+	uint64_t ticket;
+	int ret;
+
+	if (piece->n == 0)
+		return 0;
+	ret = transport_post_read(leg->tr, piece->io, piece->n, &ticket);
+	piece->n = 0;
+	if (ret || ticket == 0)
+		return ret;
+	if (leg->first == 0)
+		leg->first = ticket;
+	leg->last = ticket;
+	return 0;
+}
+
+/* All reads of the leg's transport. */
+static int post_leg(struct transport_leg *leg, const struct transport_io *io, size_t n)
+{
+	struct piece piece;
+	int ret = 0;
+
+	piece.n = 0;
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		if (io[i].region->tr != leg->tr)
+			continue;
+		piece.io[piece.n++] = io[i];
+		if (piece.n == TRANSPORT_VECTOR)
+			ret = post_piece(leg, &piece);
+	}
+	return ret ? ret : post_piece(leg, &piece);
+}
+
+static void note(struct transport_reads *reads, int ret)
+{
+	if (reads->error == 0)
+		reads->error = ret;
+}
+
+static bool has_leg(const struct transport_reads *reads, const struct transport *tr)
+{
+	for (uint32_t l = 0; l < reads->n; l++)
+		if (reads->legs[l].tr == tr)
+			return true;
+	return false;
+}
+
+/* Reads that were done at once have counted their phase, which is all transports' together. */
+static int add_leg(struct transport_reads *reads, struct transport *tr,
+		   const struct transport_io *io, size_t n)
+{
+	struct transport_leg *leg = &reads->legs[reads->n++];
+	uint64_t phases = tr->stats.phases;
+	int ret;
+
+	*leg = (struct transport_leg){ .tr = tr };
+	ret = post_leg(leg, io, n);
+	if (reads->n > 1)
+		tr->stats.phases = phases;
+	return ret;
+}
+
+int transport_reads_post(struct transport_reads *reads, const struct transport_io *io, size_t n)
+{
+	struct transport *last = NULL;
+
+	reads->n = 0;
+	reads->error = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct transport *tr = io[i].region->tr;
+		int ret = 0;
+
+		if (tr == last || has_leg(reads, tr))
+			continue;
+		last = tr;
+		if (reads->n == TRANSPORT_LEGS)
+			ret = transport_reads_wait(reads);
+		note(reads, ret);
+		note(reads, add_leg(reads, tr, io + i, n - i));
+	}
+	return reads->error;
+}
+
+/* -------- waiting -------- */
+
+/* Passes over what is done of a leg. -EAGAIN: not all is. */
+static int look_leg(struct transport_reads *reads, struct transport_leg *leg)
+{
+	for (; leg->first && leg->first <= leg->last; leg->first++) {
+		int ret = transport_look(leg->tr, leg->first);
+
+		if (ret == -EAGAIN)
+			return ret;
+		note(reads, ret);
+	}
+	return 0;
+}
+
+int transport_reads_look(struct transport_reads *reads)
+{
+	for (uint32_t l = 0; l < reads->n; l++)
+		if (look_leg(reads, &reads->legs[l]))
+			return -EAGAIN;
+	reads->n = 0;
+	return reads->error;
+}
+
+int transport_reads_wait(struct transport_reads *reads)
+{
+	bool counted = false;
+
+	for (uint32_t l = 0; l < reads->n; l++) {
+		struct transport_leg *leg = &reads->legs[l];
+		uint64_t phases = leg->tr->stats.phases;
+
+		for (; leg->first && leg->first <= leg->last; leg->first++)
+			note(reads, transport_poll(leg->tr, leg->first, DEADLINE_NEVER));
+		if (counted) /* it shares the first one's phase */
+			leg->tr->stats.phases = phases;
+		counted |= leg->tr->stats.phases != phases;
+	}
+	reads->n = 0;
+	return reads->error;
+}
