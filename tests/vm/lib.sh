@@ -4,7 +4,7 @@
 #
 #     #!/usr/bin/env bash
 #     # One sentence.
-#     # needs: guests=2 memory=768 nvdimm=64M cpus=1 limit=180
+#     # needs: guests=2 memory=768 nvdimm=64M cpus=1 kernel=quiet limit=180
 #     # shellcheck source=tests/vm/lib.sh disable=SC2317
 #     . "$(dirname "$0")/../lib.sh"
 #     test_ping__reaches_the_other() { on 1 busybox ping -c 1 g2; }
@@ -25,7 +25,7 @@ source_dir=$(cd "$vm_home/../.." && pwd)
 bin=${RLV_BIN_DIR:-$source_dir/build/bin}
 stage=$(readlink -f "$0")
 
-declare -A need=([guests]=1 [memory]=1024 [nvdimm]='' [cpus]=1 [limit]=120)
+declare -A need=([guests]=1 [memory]=1024 [nvdimm]='' [kernel]='' [cpus]=1 [limit]=120)
 while IFS='=' read -r name value; do
 	need[$name]=$value
 done < <(sed -n 's/^# needs: //p' "$stage" | tr ' ' '\n')
@@ -98,16 +98,30 @@ programs() { # guest seconds program...
 	done
 }
 
-# Runs a command in the background of a guest: /vm/NAME.GUEST.log has its output. NAME is for stop,
-# running and show.
+# Runs a command in the background of a guest: /vm/NAME.GUEST.log has its output, and what former
+# lives said is in NAME.GUEST.past.log. NAME is for stop and running.
 daemon() { # guest name command...
-	local guest=$1 name=$2
-	shift 2
-	rm -f "$RLV_VM_DIR/share/$name.$guest.pid"
-	on -t 20 "$guest" "setsid -f bash -c 'echo \$\$ >/vm/$name.$guest.pid; exec \"\$@\"' $name $(
-		printf '%q ' "$@"
-	) >/vm/$name.$guest.log 2>&1"
-	wait_until 10 test -s "$RLV_VM_DIR/share/$name.$guest.pid"
+	local guest=$1
+	shift
+	daemons "$guest" "$(printf '%q ' "$@")"
+}
+
+# Several at once: each word is a line "NAME COMMAND...", quoted for a shell.
+daemons() { # guest line...
+	local guest=$1 line name file script=''
+	shift
+	for line in "$@"; do
+		name=${line%% *}
+		file=$RLV_VM_DIR/share/$name.$guest
+		rm -f "$file.pid"
+		cat "$file.log" >>"$file.past.log" 2>/dev/null || :
+		script+="setsid -f bash -c 'echo \$\$ >/vm/$name.$guest.pid; exec \"\$@\"' $line"
+		script+=" >/vm/$name.$guest.log 2>&1"$'\n'
+	done
+	on -t 20 "$guest" "$script"
+	for line in "$@"; do
+		wait_until 10 test -s "$RLV_VM_DIR/share/${line%% *}.$guest.pid"
+	done
 }
 
 pid_in() { # guest name
@@ -251,11 +265,20 @@ run_one() { # name command...
 	esac
 }
 
+# Their ends; all of them are kept beside the binaries, or in RLV_VM_LOGS.
 show_logs() {
-	local log
+	local log name kept
+	kept=${RLV_VM_LOGS:-$(dirname "$bin")/vm-logs}/$(basename "$stage" .sh)
+	rm -rf "$kept"
+	mkdir -p "$kept"
 	for log in "$RLV_VM_DIR"/*/serial.log "$RLV_VM_DIR"/share/*.log; do
-		[ ! -s "$log" ] || { echo "-- ${log#"$RLV_VM_DIR/"}"; tail -n 15 "$log"; }
+		[ -s "$log" ] || continue
+		name=${log#"$RLV_VM_DIR/"}
+		cp "$log" "$kept/${name//\//-}"
+		echo "-- $name"
+		tail -n 15 "$log"
 	done
+	echo "-- all logs: $kept"
 }
 
 end_stage() {
@@ -269,6 +292,7 @@ run_tests() {
 	trap end_stage EXIT
 	trap 'exit 130' INT TERM
 	[ -z "${need[nvdimm]}" ] || option=(--nvdimm "${need[nvdimm]}")
+	[ -z "${need[kernel]}" ] || option+=(--kernel "${need[kernel]}")
 	vm up -n "${need[guests]}" -m "${need[memory]}" -c "${need[cpus]}" --owner $$ \
 		${option[@]+"${option[@]}"} || exit 1
 	mapfile -t names < <(sed -nE 's/^((test|cases)_[a-z0-9_]*)\(\) .*/\1/p' "$stage")

@@ -52,9 +52,15 @@ passive() {
 	assert_le "us of the agents for 12 s" $((long - short)) $((2 * (short - begin) + 20000))
 }
 
+# The learner's line says how long no call worked: gap_ms.
 dies() {
+	local learner
+	traffic -t 90 1 learner --seconds 15 &
+	learner=$!
+	sleep 6
 	vm kill 3
 	wait_until 10 nodes_are down n3
+	wait "$learner"
 }
 
 stays_open() {
@@ -76,11 +82,10 @@ back() {
 }
 
 drained() {
-	local actor
-	traffic -t 90 1 actor --seconds 60 &
-	actor=$!
+	daemon 1 actor "$bin/vm_traffic" actor --store "$store_uri" --seconds 60
 	relive node drain "$store_uri" n2 --wait 50s
-	wait "$actor"
+	stop 1 actor TERM
+	assert_match actor "$(log_of 1 actor)" '"good":true'
 	relive table shards "$store_uri" t
 	stop 2 memnode TERM
 	traffic 1 verify --seconds 10

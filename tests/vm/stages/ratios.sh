@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# What Relive makes of the wire, as ratios to perftest over the same wire in the same run: one guest is
+# its own peer, and its regions are not mapped. Soft-RoCE's own speed says nothing about RDMA hardware;
+# the ratios say what our side costs, where each instruction costs several. Asserted is that it runs.
+# needs: guests=1 cpus=2 memory=2048 limit=300
+#   RLV_VM_ROUNDS  alternations of ours and perftest's (2)
+#   RLV_VM_RESULT  file for the result, a line of JSON for each ratio
+# shellcheck source=tests/vm/lib.sh disable=SC2317
+. "$(dirname "$0")/../lib.sh"
+
+rounds=${RLV_VM_ROUNDS:-2}
+cases=(atari small one paced ahead)
+pause_us=20 # what a guest computes between two READs of a sample: 3,000 instructions of ours
+
+cases_ratios() {
+	start_metad 1
+	run_one node__is_up_and_not_mapped come_up
+	run_one ratios__are_measured measure
+	[ -z "${RLV_VM_RESULT:-}" ] || cp "$RLV_VM_DIR/share/ratios.json" "$RLV_VM_RESULT"
+}
+
+come_up() {
+	local case
+	start_memnode 1 --size 512M
+	on 1 "rm -f $RELIVE_RUNTIME_DIR/s/memnode-n1.sock"
+	for case in "${cases[@]}"; do
+		ours "$case" >/dev/null
+	done
+}
+
+# --- One measurement ----------------------------------------------------------------------------
+
+# MB/s of Atari windows, READs a second of small items, us of a sample of one item, alone and with others
+# drawn ahead. The line of JSON stays in /vm/CASE.
+ours() { # case
+	local -A only=([atari]=atari_read_mbps [small]=small_reads_per_s [one]=sample_one_us
+		[paced]=sample_one_us [ahead]=sample_one_ahead_us)
+	on -t 60 1 "RELIVE_RUNTIME_DIR=/run/relive $bin/micro_wire --store $store_uri --json --windows 5 \
+		--only ${only[$1]} >/vm/$1"
+	detail "$1" median
+}
+
+detail() { # case field
+	grep -oP "\"$2\":\K[0-9.e+]+" "$RLV_VM_DIR/share/$1" | head -n 1
+}
+
+# The figure in a column of perftest's last line.
+perftest() { # column program option...
+	local column=$1
+	shift
+	on -t 60 1 "$* -d rxe0 >/vm/perf.server 2>&1 & sleep 0.5; $* -d rxe0 10.77.0.1 >/vm/perf 2>&1; wait"
+	grep -E '^ *[0-9]+ +[0-9]+' "$RLV_VM_DIR/share/perf" | tail -n 1 | awk -v c="$column" '{ print $c }'
+}
+
+scaled() { # factor
+	awk -v f="$1" '{ print $1 * f }'
+}
+
+# The same of the wire: windows of five frames, items of 64 bytes, the typical round trip and the mean.
+# Soft-RoCE's thread falls asleep behind each READ, unless the next one follows at once, as perftest's do:
+# `paced` has them follow after a pause.
+theirs() { # case
+	case $1 in
+	atari) perftest 4 ib_read_bw -s 35280 -n 600 --report_gbits | scaled 125 ;;
+	small) perftest 5 ib_read_bw -s 64 -n 5000 | scaled 1e6 ;;
+	one) perftest 5 ib_read_lat -s 64 -n 1000 | scaled "$(detail one round_trips)" ;;
+	paced)
+		perftest 5 ib_read_lat -s 64 -n 1000 --latency_gap="$pause_us" |
+			awk -v p="$pause_us" '{ print $1 - p }' | scaled "$(detail paced round_trips)"
+		;;
+	ahead) perftest 6 ib_read_lat -s 64 -n 1000 | scaled "$(detail ahead round_trips)" ;;
+	esac
+}
+
+# --- Rounds ---------------------------------------------------------------------------------------
+
+one_round() {
+	local case mine
+	for case in "${cases[@]}"; do
+		mine=$(ours "$case")
+		awk -v a="$mine" -v b="$(theirs "$case")" 'BEGIN { printf "%.4f %.6g %.6g\n", a / b, a, b }' |
+			tee -a "$RLV_VM_DIR/$case" | sed "s/^/$case /"
+	done
+}
+
+median() { # case column
+	sort -n -k "$2,$2" "$RLV_VM_DIR/$1" | awk -v c="$2" '{ v[NR] = $c } END {
+		printf "%.4g", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+summary() { # case
+	local sorted
+	mapfile -t sorted < <(cut -d ' ' -f 1 "$RLV_VM_DIR/$1" | sort -n)
+	printf '{"ratio":"%s","median":%s,"least":%s,"most":%s,"ours":%s,"perftest":%s,"rounds":%d,' "$1" \
+		"$(median "$1" 1)" "${sorted[0]}" "${sorted[-1]}" "$(median "$1" 2)" "$(median "$1" 3)" \
+		"$rounds"
+	printf '"round_trips":%s,"reads":%s,"read_bytes":%s,"commit":"%s"}\n' \
+		"$(detail "$1" round_trips)" "$(detail "$1" reads)" "$(detail "$1" read_bytes)" \
+		"$(git -C "$source_dir" describe --always --dirty 2>/dev/null)"
+}
+
+measure() {
+	local i case
+	for ((i = 1; i <= rounds; i++)); do
+		one_round
+	done
+	for case in "${cases[@]}"; do
+		summary "$case"
+	done | tee "$RLV_VM_DIR/share/ratios.json"
+	assert_eq "ratios" "$(wc -l <"$RLV_VM_DIR/share/ratios.json")" ${#cases[@]}
+	assert_status 1 grep -E '"(median|ours|perftest)":(0|nan|inf|-nan)?,' "$RLV_VM_DIR/share/ratios.json"
+}
+
+run_tests
