@@ -3,12 +3,16 @@
 #   make              the release build, into build/ (binaries in build/bin)
 #   make demo         a store on this machine, actors, learners and a table of throughputs
 #   make check        the gates and all tests; ends with the counts
+#   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
-#   make campaign-vm  [EVENTS=200] [SEED=1]: as many random faults between guests
+#   make campaign-vm  [EVENTS=200] [SEED=1] [RESULT=docs/campaign.json]: as many faults between guests
+#   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
-#   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (an hour)
+#   make check-adaptors  the Python adaptors beside their libraries, from PyPI (8 GB)
+#   make learn-curves  learning with Relive, cpprb and without priorities: bench/learning (half an hour)
+#   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (half an hour)
 #   make format       clang-format over our sources
 #   make install      PREFIX=/usr/local [DESTDIR=]
 #
@@ -29,7 +33,7 @@ all: $(BUILD)/CMakeCache.txt
 $(BUILD)/CMakeCache.txt: CMakePresets.json
 	@cmake --preset release >/dev/null
 
-setup-build setup-test setup-vm:
+setup-build setup-test setup-learn setup-vm:
 ifneq ($(SETUP),no)
 	@tools/setup $(@:setup-%=%)
 endif
@@ -42,6 +46,10 @@ demo: setup-build
 check: setup-test
 	@tools/run-check quick
 
+check-learn: setup-learn
+	@$(MAKE) --no-print-directory all
+	@tests/learn/check
+
 check-deep: setup-test
 	@tools/run-check deep
 
@@ -51,13 +59,25 @@ check-vm: setup-vm
 
 campaign-vm: setup-vm
 	@$(MAKE) --no-print-directory all
-	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) tests/vm/campaign.sh
+	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) \
+		RLV_VM_RESULT=$(or $(RESULT),docs/campaign.json) tests/vm/stages/campaign.sh
+
+ratios-vm: setup-vm
+	@$(MAKE) --no-print-directory all
+	@RLV_VM_ROUNDS=$(or $(ROUNDS),7) RLV_VM_RESULT=$(RESULT) tests/vm/stages/ratios.sh
 
 bench: all
 	@tools/run-bench $(BUILD)/bin
 
 wheel: setup-test
 	@tools/wheel
+
+check-adaptors: all
+	@tools/check-adaptors
+
+learn-curves: setup-learn
+	@$(MAKE) --no-print-directory all
+	@python=$$(tools/learn-env) && PYTHONPATH=$(BUILD)/python "$$python" bench/learning/run.py
 
 bench-peers: all
 	@bench/peers/run.py
@@ -73,4 +93,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-vm demo check check-deep check-vm campaign-vm bench bench-peers wheel format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel format install clean

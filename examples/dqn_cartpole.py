@@ -2,12 +2,12 @@
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
-It ends when the last 20 episodes return 475 on average, which is what solves CartPole-v1.
+It ends when the last 20 episodes return 475 on average, or what --until and --episodes say.
 """
 
 import argparse
 import collections
-import random
+import sys
 import time
 
 import gymnasium as gym
@@ -23,7 +23,6 @@ N_STEP = 3
 GAMMA = 0.99
 LEARN_FROM = 1_000  # steps
 TAU = 0.01          # of the target network, an update
-SOLVED = 475.0
 
 
 def network(env):
@@ -36,12 +35,12 @@ def network(env):
 class Actor:
     """Steps the environments by an epsilon-greedy policy; what happens goes into the table."""
 
-    def __init__(self, envs, table, online, seed):
+    def __init__(self, envs, table, online, args):
         self.envs, self.online = envs, online
         self.writer = table.writer(num_envs=ENVS)  # gymnasium's vectors reset in the next step
-        self.obs, _ = envs.reset(seed=seed)
+        self.obs, _ = envs.reset(seed=args.seed)
         self.returns = np.zeros(ENVS)
-        self.finished = collections.deque(maxlen=20)
+        self.finished = collections.deque(maxlen=args.episodes)
         self.steps = 0
 
     @torch.no_grad()
@@ -63,6 +62,10 @@ class Actor:
     def score(self):
         """Mean return of the last episodes."""
         return float(np.mean(self.finished)) if self.finished else 0.0
+
+    def solved(self, until):
+        """Did the last episodes, all that are asked for, return so much?"""
+        return len(self.finished) == self.finished.maxlen and self.score() >= until
 
 
 class Learner:
@@ -92,48 +95,54 @@ class Learner:
         self.table.update_priorities(batch.key, td_error=td_error.detach())
         self.updates += 1
         with torch.no_grad():
-            for goal_weight, online_weight in zip(self.target.parameters(),
-                                                  self.online.parameters()):
-                goal_weight.lerp_(online_weight, TAU)
+            for old, new in zip(self.target.parameters(), self.online.parameters()):
+                old.lerp_(new, TAU)
 
 
-def train(store, max_steps, seed):
-    """Returns the mean return of the last 20 episodes."""
+def show(actor, learner, max_steps, seconds):
+    """A bar on a terminal, else a line."""
+    print("[%-30s] %6d steps, %6d updates, return %5.1f, %4.0f s" %
+          ("#" * (30 * actor.steps // max_steps), actor.steps, learner.updates, actor.score(),
+           seconds), end="\r" if sys.stdout.isatty() else "\n", flush=True)
+
+
+def train(store, args):
+    """Acts and learns in turns; returns the actor."""
     envs = gym.make_vec("CartPole-v1", num_envs=ENVS)
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP, alpha=0.6)])
     online, target = network(envs), network(envs)
     target.load_state_dict(online.state_dict())
-    actor, learner = Actor(envs, table, online, seed), Learner(table, online, target)
+    actor, learner = Actor(envs, table, online, args), Learner(table, online, target)
     began = time.monotonic()
-    while actor.steps < max_steps and (actor.score() < SOLVED or len(actor.finished) < 20):
-        progress = actor.steps / max_steps
+    while actor.steps < args.steps and not actor.solved(args.until):
         actor.act(epsilon=max(0.01, 1.0 - actor.steps / 10_000))
         if actor.steps >= LEARN_FROM:
             for _ in range(2):
-                learner.learn(beta=0.4 + 0.6 * progress)
-        if actor.steps % 4_000 == 0:
-            print("%6d steps, %6d updates, return %5.1f, %4.0f s" %
-                  (actor.steps, learner.updates, actor.score(), time.monotonic() - began))
+                learner.learn(beta=0.4 + 0.6 * actor.steps / args.steps)
+        if actor.steps % 2_000 == 0:
+            show(actor, learner, args.steps, time.monotonic() - began)
     envs.close()
-    return actor.score()
+    return actor
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--store", default="embed:", help="URI (default: embed:)")
     parser.add_argument("--steps", type=int, default=150_000, help="at most (default: %(default)s)")
+    parser.add_argument("--until", type=float, default=475.0, help="mean return that ends it")
+    parser.add_argument("--episodes", type=int, default=20, help="last ones that the mean is of")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    random.seed(args.seed)
     np.random.seed(args.seed)
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     with relive.open(args.store) as store:
-        score = train(store, args.steps, args.seed)
-    print("return of the last 20 episodes: %.1f, %s" %
-          (score, "solved" if score >= SOLVED else "not solved"))
-    return 0 if score >= SOLVED else 1
+        actor = train(store, args)
+    solved = actor.solved(args.until)
+    print("return of the last %d episodes: %.1f after %d steps, %s" % (
+        len(actor.finished), actor.score(), actor.steps, "solved" if solved else "not solved"))
+    return 0 if solved else 1
 
 
 if __name__ == "__main__":

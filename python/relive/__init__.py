@@ -17,7 +17,7 @@ The only dependency is numpy. Calls that wait or copy release the interpreter lo
 every wait for steps or batches.
 """
 
-from . import _core, _programs, errors, info, signature, views
+from . import _core, _programs, errors, info, sequence, signature, views
 from ._core import Batch, Updated
 from .batch import BatchCopy
 from .errors import (AccessDenied, AlreadyExists, Busy, Closed, Disconnected, Empty, Error, Fenced,
@@ -37,7 +37,7 @@ __all__ = [
     "Disconnected", "Empty", "Error", "Fenced", "Forked", "InvalidArgument", "NoMemory", "NoSpace",
     "NodeDown", "NotFound", "ProtocolError", "RateLimiter", "Sampler", "StaleKey", "Store", "Table",
     "TableDropped", "Timeout", "Unsupported", "Updated", "View", "Writer", "build_info", "errors",
-    "info", "open", "signature", "views",
+    "info", "open", "sequence", "signature", "views",
 ]
 
 

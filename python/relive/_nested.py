@@ -63,6 +63,15 @@ def index(names):
     return result
 
 
+def parts(name, names):
+    """Those of the names that a nested one is stored as.
+
+    >>> parts("obs", ("obs__image", "obs__pose__0", "observed"))
+    ['obs__image', 'obs__pose__0']
+    """
+    return [stored for stored in names if stored.startswith(name + SEPARATOR)]
+
+
 def is_nested(names):
     """Does any column come from a nested value?"""
     return any(SEPARATOR in name.strip("_") for name in names)

@@ -15,6 +15,9 @@ of the table's columns in their dtypes:
 * ``weight``: (n,) float32: importance weights; ``probability``: (n,) float64 of each draw;
 * ``priority``: (n,) float32 as stored, with alpha; ``policy_version``: (n,) uint32.
 
+Of a sampler with ``columns`` only those are there, and with ``columns=()`` only what goes without
+rows: key, weight, probability and priority.
+
 ``len(batch)`` and ``batch.n``: items; ``batch.names``: of the arrays; ``batch.table_size``: live
 items of the view when drawn. The memory is used again when the batch and all arrays made of it are
 gone; ``batch.release()``, or ``with table.sample() as batch:``, lets the batch go before its

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core, errors
+from . import _core, _nested, errors
 
 if TYPE_CHECKING:
     from .table import Table
@@ -23,6 +23,8 @@ class Sampler(_core.Sampler):
 
     :param batch_size: items of a batch, 1 to 65536.
     :param view: index of the view that is drawn from.
+    :param columns: names of the columns that batches have; None = all. With ``()`` they have keys,
+        weights, probabilities and priorities alone, and no row is read.
     :param n_step: steps of the return, up to the view's; None = the view's.
     :param gamma: discount of the n-step return, 0 to 1.
     :param beta: importance exponent, 0 (no weights) to 8; ``sampler.beta`` can be set.
@@ -60,7 +62,8 @@ class Sampler(_core.Sampler):
                 batches: int | None = None, timeout: float | None = None, rank: int = 0,
                 world_size: int = 1, seed: int | None = None, independent: bool = False,
                 short_batch: bool = False, defer_updates: int = 0, pin_memory: bool = False,
-                allocator: Callable[[int], Any] | None = None) -> Sampler:
+                allocator: Callable[[int], Any] | None = None,
+                columns: Sequence[str] | None = None) -> Sampler:
         if not beta >= 0:
             raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
         if batch_size < 1 or n_step == 0 or world_size < 1:
@@ -76,7 +79,7 @@ class Sampler(_core.Sampler):
             batches=prefetch + _HELD if batches is None else batches,
             defer_updates=defer_updates, seed=_seed(seed), rank=rank, world_size=world_size,
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
-            allocator=allocator)
+            allocator=allocator, columns=None if columns is None else _names(table, columns))
 
     def __init__(self, table: _core.Table, batch_size: int = 256, **options: Any) -> None:
         self._options = dict(options, batch_size=batch_size)
@@ -93,6 +96,15 @@ class Sampler(_core.Sampler):
 
 def _open_sampler(table, options):
     return table.sampler(**options)
+
+
+def _names(table, columns):
+    """Of the table's columns; of a nested one, all that it is stored as."""
+    if isinstance(columns, str):
+        raise errors.InvalidArgument("columns %r, want several names" % columns)
+    stored = [column[0] for column in table.columns]
+    return tuple(name for given in columns for name in
+                 _nested.parts(given, stored) or [given])
 
 
 def _index(choices, name, value):

@@ -56,7 +56,8 @@ class Store:
         :param max_writers: environments that append at once; 0 = 4.
         :param max_clients: writers and samplers open at once; 0 = 64.
         :param block: rows that an environment claims at once; 0 = chosen from the above.
-        :param row_crc: rows carry a checksum; None = where they lie in files.
+        :param row_crc: rows carry a checksum; None = where they may outlive a power loss: in files, and
+            on memory nodes whose pool is a file or device.
         :raises AlreadyExists: another signature or other options.
         :raises NoSpace: the pool is full.
         :raises InvalidArgument: names what is wrong, and the numbers where sizes do not fit.

@@ -15,7 +15,8 @@ _MODES = ("next_step", "same_step", "disabled")
 class Writer(_core.Writer):
     """Appends steps, from ``table.writer()``; for one thread at a time. A context manager.
 
-    **append(**values)**: one step of the environment, or of each environment of a vector.
+    **append(**values)**: one step of the environment, or of each environment of a vector; values may
+    also come in a dict, ``append({"obs": obs, ...})``: less work than ``append(**step)``.
 
     * one value for each column of the signature: anything that numpy makes an array of the column's
       shape (after a dimension of num_envs, if it was given) of, including torch tensors on the
@@ -57,14 +58,15 @@ class Writer(_core.Writer):
 class NestedWriter(Writer):
     """A writer whose observations come as dicts or tuples."""
 
-    def append(self, **values: Any) -> None:
-        super().append(**_nested.flatten(values))
+    def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
+        super().append(_nested.flatten({**steps, **values}))
 
-    def extend(self, *, env: int = 0, **values: Any) -> None:
-        super().extend(env=env, **_nested.flatten(values))
+    def extend(self, steps: dict[str, Any] = {}, /, *, env: int = 0, **values: Any) -> None:
+        super().extend(_nested.flatten({**steps, **values}), env=env)
 
-    def end_episode(self, *, env: int = 0, **observation: Any) -> None:
-        super().end_episode(env=env, **_nested.flatten(observation))
+    def end_episode(self, observation: dict[str, Any] = {}, /, *, env: int = 0,
+                    **values: Any) -> None:
+        super().end_episode(_nested.flatten({**observation, **values}), env=env)
 
 
 def _mode(autoreset, num_envs):

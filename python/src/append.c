@@ -107,6 +107,17 @@ static void make_flags(const struct writer *w, struct call *call, bool consecuti
 	}
 }
 
+/* Most calls of consecutive rows: no episode ends. */
+static bool has_ends(const struct writer *w, const struct call *call)
+{
+	uint8_t bits = w->ended[call->env];
+
+	for (int e = 0; e < 3; e++)
+		for (uint32_t i = 0; call->ends[e] && i < call->n; i++)
+			bits |= call->ends[e][i];
+	return bits;
+}
+
 static bool row_ended(const struct call *call, uint32_t i)
 {
 	return call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
@@ -213,7 +224,8 @@ int append_rows(struct writer *w, struct call *call)
 	call->flags = (uint16_t *)(void *)(call->td_error + call->n);
 	if (call_bind(w, call, true))
 		return -1;
-	make_flags(w, call, true);
+	if (has_ends(w, call)) /* else the flags are zeros already */
+		make_flags(w, call, true);
 	put_of_call(call, &put);
 	put.stream = call->env;
 	if (put_rows(w, &put))
@@ -238,7 +250,7 @@ int append_end(struct writer *w, struct call *call)
 
 		if (!(w->obs_columns & 1u << c) || !call->values[c])
 			continue;
-		source->view.obj = NULL;
+		source_init(source);
 		if (column_bind(&w->columns[c], call->values[c], &one, source))
 			return -1;
 		call->n_sources++;

@@ -1,29 +1,30 @@
 #include "python/src/batch.h"
 
+#include "python/src/array.h"
 #include "python/src/column.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static PyTypeObject *batch_type, *lease_type, *column_type;
-static PyObject *as_array; /* numpy.asarray */
+static PyTypeObject *batch_type, *lease_type;
 
 /* -------- layout -------- */
 
-static void set_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
+static int set_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
 {
 	to->offset = (size_t)((const uint8_t *)from->data - memory);
-	to->dtype = dtype_of(from->dtype);
 	to->ndim = (int)from->ndim;
 	for (uint32_t d = 0; d < from->ndim; d++) {
 		to->shape[d] = from->shape[d];
 		to->strides[d] = from->strides[d];
 	}
+	to->dtype = array_dtype(dtype_of(from->dtype)->name);
+	return to->dtype ? 0 : -1;
 }
 
-/* The arrays that are members of struct rlv_batch. */
-static void set_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
+/* The arrays that are members of struct rlv_batch; the last may not be there. */
+static int set_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
 {
 	const struct {
 		const void *data;
@@ -36,24 +37,36 @@ static void set_extras(struct layout *layout, const struct rlv_batch *batch, con
 		{ batch->policy_version, RLV_U32 },
 	};
 
-	for (uint32_t e = 0; e < LAYOUT_EXTRAS; e++) {
+	for (uint32_t e = 0; e < LAYOUT_EXTRAS && extras[e].data; e++) {
 		struct array_layout *to = &layout->arrays[layout->n_arrays++];
+		const struct dtype *dtype = dtype_of(extras[e].dtype);
 
 		to->offset = (size_t)((const uint8_t *)extras[e].data - memory);
-		to->dtype = dtype_of(extras[e].dtype);
 		to->ndim = 1;
-		to->strides[0] = to->dtype->bytes;
+		to->strides[0] = dtype->bytes;
 		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
+		to->dtype = array_dtype(dtype->name);
+		if (!to->dtype)
+			return -1;
 	}
+	return 0;
 }
 
-static PyObject *names_tuple(const struct rlv_batch *batch)
+static int set_arrays(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
+{
+	for (uint32_t a = 0; a < batch->n_arrays; a++)
+		if (set_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], memory))
+			return -1;
+	return set_extras(layout, batch, memory);
+}
+
+static PyObject *names_tuple(const struct layout *layout, const struct rlv_batch *batch)
 {
 	static const char *const extras[LAYOUT_EXTRAS] = { "key", "weight", "probability",
 							   "priority", "policy_version" };
-	PyObject *names = PyTuple_New(batch->n_arrays + LAYOUT_EXTRAS);
+	PyObject *names = PyTuple_New(layout->n_arrays);
 
-	for (uint32_t a = 0; names && a < batch->n_arrays + LAYOUT_EXTRAS; a++) {
+	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
 		const char *text = a < batch->n_arrays ? batch->arrays[a].name
 						       : extras[a - batch->n_arrays];
 		PyObject *name = PyUnicode_FromString(text);
@@ -68,16 +81,15 @@ struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slo
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
 	PyObject *args;
+	int ret;
 
 	if (!layout) {
 		PyErr_NoMemory();
 		return NULL;
 	}
 	layout->refs = 1;
-	for (uint32_t a = 0; a < batch->n_arrays; a++)
-		set_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], slot->memory);
-	set_extras(layout, batch, slot->memory);
-	layout->names = names_tuple(batch);
+	ret = set_arrays(layout, batch, slot->memory);
+	layout->names = ret ? NULL : names_tuple(layout, batch);
 	args = layout->names ? PyTuple_Pack(1, layout->names) : NULL;
 	layout->index = args ? python_call("relive._nested", "index", args) : NULL;
 	Py_XDECREF(args);
@@ -92,6 +104,8 @@ void layout_put(struct layout *layout)
 {
 	if (--layout->refs)
 		return;
+	for (uint32_t a = 0; a < layout->n_arrays; a++)
+		Py_XDECREF(layout->arrays[a].dtype);
 	Py_XDECREF(layout->names);
 	Py_XDECREF(layout->index);
 	free(layout);
@@ -141,76 +155,20 @@ static PyType_Spec lease_spec = {
 	.slots = lease_slots,
 };
 
-/* -------- column: one array of a lease, as a buffer -------- */
-
-struct batch_column {
-	PyObject_HEAD struct lease *lease;
-	const struct array_layout *array;
-	Py_ssize_t shape[LAYOUT_DIMS];
-};
-
-static int column_getbuffer(PyObject *object, Py_buffer *view, int flags)
-{
-	struct batch_column *column = (struct batch_column *)object;
-	const struct array_layout *array = column->array;
-
-	if (array->read_only && flags & PyBUF_WRITABLE) {
-		PyErr_SetString(PyExc_BufferError, "keys are read-only");
-		return -1;
-	}
-	*view = (Py_buffer){
-		.buf = column->lease->slot->memory + array->offset,
-		.itemsize = array->dtype->bytes,
-		.readonly = array->read_only,
-		.ndim = array->ndim,
-		.format = (char *)(uintptr_t)array->dtype->format,
-		.shape = column->shape,
-		.strides = (Py_ssize_t *)(uintptr_t)array->strides,
-	};
-	view->len = view->itemsize;
-	for (int d = 0; d < array->ndim; d++)
-		view->len *= column->shape[d];
-	Py_INCREF(object);
-	view->obj = object;
-	return 0;
-}
-
-static void column_dealloc(PyObject *object)
-{
-	struct batch_column *column = (struct batch_column *)object;
-
-	Py_DECREF((PyObject *)column->lease);
-	object_free(column);
-}
-
-static PyType_Slot column_slots[] = {
-	{ Py_bf_getbuffer, column_getbuffer },
-	{ Py_tp_dealloc, column_dealloc },
-	{ 0, NULL },
-};
-static PyType_Spec column_spec = {
-	.name = "relive._core.Column",
-	.basicsize = sizeof(struct batch_column),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-	.slots = column_slots,
-};
-
 static PyObject *make_array(struct lease *lease, const struct array_layout *array)
 {
-	allocfunc alloc = (allocfunc)PyType_GetSlot(column_type, Py_tp_alloc);
-	struct batch_column *column = (struct batch_column *)alloc(column_type, 0);
-	PyObject *result;
+	Py_ssize_t shape[LAYOUT_DIMS];
+	const struct array_spec spec = {
+		.dtype = array->dtype,
+		.ndim = array->ndim,
+		.shape = shape,
+		.strides = array->strides,
+		.read_only = array->read_only,
+	};
 
-	if (!column)
-		return NULL;
-	Py_INCREF((PyObject *)lease);
-	column->lease = lease;
-	column->array = array;
-	memcpy(column->shape, array->shape, sizeof(column->shape));
-	column->shape[0] = lease->n;
-	result = PyObject_CallFunctionObjArgs(as_array, (PyObject *)column, NULL);
-	Py_DECREF((PyObject *)column);
-	return result;
+	memcpy(shape, array->shape, sizeof(shape));
+	shape[0] = lease->n;
+	return array_make(&spec, lease->slot->memory + array->offset, (PyObject *)lease);
 }
 
 /* -------- batch -------- */
@@ -440,14 +398,9 @@ static PyType_Spec spec = {
 
 int batch_init(PyObject *module)
 {
-	PyObject *numpy = PyImport_ImportModule("numpy");
-
-	as_array = numpy ? PyObject_GetAttrString(numpy, "asarray") : NULL;
-	Py_XDECREF(numpy);
-	if (!as_array)
+	if (array_init())
 		return -1;
 	batch_type = type_add(module, &spec);
 	lease_type = (PyTypeObject *)PyType_FromSpec(&lease_spec);
-	column_type = (PyTypeObject *)PyType_FromSpec(&column_spec);
-	return batch_type && lease_type && column_type ? 0 : -1;
+	return batch_type && lease_type ? 0 : -1;
 }

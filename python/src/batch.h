@@ -12,8 +12,8 @@
 
 /* One array, the same in all batches of a sampler. */
 struct array_layout {
-	size_t offset; /* in the slot's memory */
-	const struct dtype *dtype;
+	size_t offset;   /* in the slot's memory */
+	PyObject *dtype; /* numpy's */
 	bool read_only;
 	int ndim;
 	Py_ssize_t shape[LAYOUT_DIMS]; /* [0] = most items */

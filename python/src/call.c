@@ -64,14 +64,70 @@ static int read_version(struct call *call)
 	return 0;
 }
 
+/* Are these the names of the last call? append(**row) makes a new tuple of the same strings. */
+static bool same_names(const struct writer *w, PyObject *names, Py_ssize_t n)
+{
+	if (names == w->last_names)
+		return true;
+	if (!w->last_names || PyTuple_Size(w->last_names) != n)
+		return false;
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (PyTuple_GetItem(names, i) != PyTuple_GetItem(w->last_names, i))
+			return false;
+	return true;
+}
+
+static void give(struct call *call, uint8_t key, PyObject *value)
+{
+	call->values[key] = value == Py_None ? NULL : value;
+}
+
+/* Are the names of the dict those of the last call, in their order? */
+static bool has_same_names(const struct writer *w, PyObject *values)
+{
+	Py_ssize_t at = 0;
+	PyObject *name;
+
+	if (!w->last_names || PyTuple_Size(w->last_names) != PyDict_Size(values))
+		return false;
+	for (Py_ssize_t i = 0; PyDict_Next(values, &at, &name, NULL); i++)
+		if (PyTuple_GetItem(w->last_names, i) != name)
+			return false;
+	return true;
+}
+
+static int number_dict(struct writer *w, PyObject *values)
+{
+	PyObject *names = PySequence_Tuple(values);
+	int ret = names ? number_names(w, names, PyTuple_Size(names)) : -1;
+
+	Py_XDECREF(names);
+	return ret;
+}
+
+int call_read_dict(struct writer *w, struct call *call, PyObject *values)
+{
+	Py_ssize_t at = 0;
+	PyObject *value;
+
+	if (PyDict_Size(values) > 0 && !has_same_names(w, values) && number_dict(w, values))
+		return -1;
+	for (Py_ssize_t i = 0; PyDict_Next(values, &at, NULL, &value); i++) {
+		Py_INCREF(value);
+		call->held[call->n_held++] = value;
+		give(call, w->last_keys[i], value);
+	}
+	return 0;
+}
+
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names)
 {
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
 
-	if (names != w->last_names && n > 0 && number_names(w, names, n))
+	if (n > 0 && !same_names(w, names, n) && number_names(w, names, n))
 		return -1;
 	for (Py_ssize_t i = 0; i < n; i++)
-		call->values[w->last_keys[i]] = values[i] == Py_None ? NULL : values[i];
+		give(call, w->last_keys[i], values[i]);
 	return read_version(call);
 }
 
@@ -82,7 +138,7 @@ static int bind(struct call *call, const struct column *col, PyObject *value,
 {
 	struct source *source = &call->sources[call->n_sources];
 
-	source->view.obj = NULL;
+	source_init(source);
 	if (column_bind(col, value, demand, source))
 		return -1;
 	call->n_sources++;
@@ -238,5 +294,7 @@ void call_release(struct call *call)
 {
 	for (uint32_t i = 0; i < call->n_sources; i++)
 		source_release(&call->sources[i]);
+	while (call->n_held)
+		Py_DECREF(call->held[--call->n_held]);
 	free(call->scratch);
 }

@@ -1,6 +1,6 @@
 #include "python/src/column.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct dtype dtypes[] = {
@@ -32,8 +32,6 @@ void column_of(const struct rlv_column *in, struct column *out)
 
 /* -------- numbers -------- */
 
-#define STORE(type, value) (*(type *)to = (type)(value))
-
 /* A Python number in place of a scalar: 1; 0 = leave it to numpy; -1 = it does not fit. */
 static int store_float(uint32_t dtype, PyObject *value, void *to)
 {
@@ -41,13 +39,7 @@ static int store_float(uint32_t dtype, PyObject *value, void *to)
 
 	if (number == -1 && PyErr_Occurred())
 		return -1;
-	if (dtype == RLV_F32)
-		STORE(float, number);
-	else if (dtype == RLV_F64)
-		STORE(double, number);
-	else
-		return 0;
-	return 1;
+	return convert_float(dtype, number, to);
 }
 
 static int store_integer(uint32_t dtype, PyObject *value, void *to)
@@ -55,18 +47,7 @@ static int store_integer(uint32_t dtype, PyObject *value, void *to)
 	int overflow;
 	long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
 
-	if (overflow)
-		return 0;
-	if (dtype == RLV_I64)
-		STORE(int64_t, number);
-	else if (dtype == RLV_I32 && number == (int32_t)number)
-		STORE(int32_t, number);
-	else if ((dtype == RLV_U8 && number == (uint8_t)number) ||
-		 (dtype == RLV_BOOL && (number == 0 || number == 1)))
-		STORE(uint8_t, number);
-	else
-		return dtype == RLV_F32 || dtype == RLV_F64 ? store_float(dtype, value, to) : 0;
-	return 1;
+	return !overflow && convert_integer(dtype, number, to);
 }
 
 static int store_number(const struct column *col, PyObject *value, void *to)
@@ -106,6 +87,18 @@ static uint32_t dtype_of_buffer(const Py_buffer *view)
 	return 0;
 }
 
+/* The usual case. What is q and Q here numpy calls l and L. */
+static bool has_format(const struct column *col, const Py_buffer *view)
+{
+	const struct dtype *dtype = dtype_of(col->dtype);
+	const char *format = view->format;
+
+	if (!format || view->itemsize != dtype->bytes || !format[0] || format[1])
+		return false;
+	return format[0] == dtype->format[0] || (format[0] == 'l' && col->dtype == RLV_I64) ||
+	       (format[0] == 'L' && col->dtype == RLV_U64);
+}
+
 static bool has_shape(const struct column *col, const Py_buffer *view, const struct demand *demand)
 {
 	int batch = demand->batched ? 1 : 0;
@@ -118,15 +111,32 @@ static bool has_shape(const struct column *col, const Py_buffer *view, const str
 	return PyBuffer_IsContiguous(view, 'C');
 }
 
-/* A packed buffer may be unaligned. */
-static void narrow(const char *from, float *to, size_t n)
+/* Are the buffer's elements those of the column as they are? Bytes of 0 and 1 are bools. */
+static bool is_same(const struct column *col, uint32_t dtype, const Py_buffer *view)
 {
-	double number;
+	const uint8_t *bytes = view->buf;
+	uint8_t bits = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		memcpy(&number, from + i * sizeof(number), sizeof(number));
-		to[i] = (float)number;
-	}
+	if (dtype == col->dtype)
+		return true;
+	if (col->dtype != RLV_BOOL || (dtype != RLV_U8 && dtype != RLV_I8))
+		return false;
+	for (Py_ssize_t i = 0; i < view->len; i++)
+		bits |= bytes[i];
+	return bits <= 1;
+}
+
+/* Converts the held buffer to the stage, or to memory of the source. */
+static bool convert_buffer(const struct column *col, uint32_t dtype, const struct demand *demand,
+			   struct source *source)
+{
+	void *to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
+
+	if (!demand->stage)
+		source->own = to;
+	source->data = to;
+	return to && convert_elements(dtype, source->view.buf, col->dtype, to,
+				      (size_t)(source->view.len / source->view.itemsize));
 }
 
 /* 1 = bound; 0 = another dtype or shape; -1 = an exception. */
@@ -137,21 +147,18 @@ static int bind_buffer(const struct column *col, PyObject *value, const struct d
 
 	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
 		PyErr_Clear(); /* numpy's words about it are better */
-		source->view.obj = NULL;
+		source_init(source);
 		return 0;
 	}
-	dtype = dtype_of_buffer(&source->view);
+	dtype = has_format(col, &source->view) ? col->dtype : dtype_of_buffer(&source->view);
 	if (has_shape(col, &source->view, demand)) {
 		source->data = source->view.buf;
-		if (dtype == col->dtype)
+		if (is_same(col, dtype, &source->view) ||
+		    (dtype && convert_buffer(col, dtype, demand, source)))
 			return 1;
-		if (dtype == RLV_F64 && col->dtype == RLV_F32 && demand->stage) {
-			narrow(source->view.buf, demand->stage, (size_t)source->view.len / 8);
-			source->data = demand->stage;
-			return 1;
-		}
 	}
-	PyBuffer_Release(&source->view);
+	source_release(source);
+	source_init(source);
 	return 0;
 }
 
@@ -188,7 +195,7 @@ static int bind_by_numpy(const struct column *col, PyObject *value, const struct
 	ret = PyObject_GetBuffer(array, &source->view, PyBUF_RECORDS_RO);
 	Py_DECREF(array);
 	if (ret) {
-		source->view.obj = NULL;
+		source_init(source);
 		return -1;
 	}
 	source->data = source->view.buf;
@@ -216,4 +223,5 @@ void source_release(struct source *source)
 {
 	if (source->view.obj)
 		PyBuffer_Release(&source->view);
+	free(source->own);
 }

@@ -1,7 +1,7 @@
 /*
  * Column: one Python value (a number, an array, anything that numpy takes) as packed elements of a
  * column's dtype. The usual values cost no call into numpy: a buffer of the right dtype and shape is
- * used in place, a number is stored, float64 becomes float32 in a loop.
+ * used in place, a number is stored, a few elements of another dtype are converted here.
  */
 #ifndef RLV_PYTHON_SRC_COLUMN_H
 #define RLV_PYTHON_SRC_COLUMN_H
@@ -27,22 +27,47 @@ struct column {
 
 void column_of(const struct rlv_column *in, struct column *out);
 
+/* -------- convert.c -------- */
+
+/*
+ * Stores a number as an element at `to`, which may be unaligned. false: it does not fit, or the dtype
+ * is not among those known here.
+ */
+bool convert_integer(uint32_t dtype, int64_t number, void *to);
+bool convert_float(uint32_t dtype, double number, void *to);
+
+/*
+ * n packed elements of one dtype as another's, by numpy's same_kind rule, integers if they fit. false:
+ * some does not, or numpy is quicker.
+ */
+bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to, size_t n);
+
+/* -------- column.c -------- */
+
 /* Where the packed elements are until source_release. */
 struct source {
 	const void *data;
+	void *own;      /* converted elements, or NULL */
 	Py_buffer view; /* held if .obj */
 };
+
+/* What source_release may be called with. */
+static inline void source_init(struct source *source)
+{
+	source->own = NULL;
+	source->view.obj = NULL;
+}
 
 /* How many elements are wanted, and where they may be converted. */
 struct demand {
 	uint32_t n;
 	bool batched; /* the value has a first dimension of n; else n is 1 and it has not */
-	void *stage;  /* n * column.bytes, or NULL */
+	void *stage;  /* n * column.bytes, or NULL: allocated where it is needed */
 };
 
 /*
  * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does
- * not convert by numpy's same_kind rule, memory of a device. source->view.obj is NULL before.
+ * not convert by numpy's same_kind rule, memory of a device. The source is initialised before.
  */
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
 		struct source *source);

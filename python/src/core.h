@@ -7,8 +7,9 @@
  *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table
  *   module.c    the module                             sampler.c   sampler; update.c priorities,
  *   store.c     store                                              prefetch.c a thread ahead
- *   table.c     table, options, information            batch.c     batches as buffers
+ *   table.c     table, options, information            batch.c     batches; array.c numpy's arrays
  *   column.c    Python values -> packed columns        slot.c      memory of batches
+ *   convert.c   elements of other dtypes
  *
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock

@@ -77,22 +77,49 @@ static void put_slots(struct sampler *s)
 
 /* -------- life -------- */
 
-static int parse(PyObject *args, PyObject *kwargs, struct rlv_sampler_opts *opts, PyObject **table,
-		 struct sampler *out)
+/* The names of a tuple of str, borrowed from it; NULL = all: None. */
+static int parse_columns(PyObject *given, const char **names, struct rlv_sampler_opts *opts)
+{
+	Py_ssize_t n;
+
+	if (given == Py_None)
+		return 0;
+	if (!PyTuple_Check(given) || (n = PyTuple_Size(given)) > RLV_MAX_COLUMNS) {
+		PyErr_Format(PyExc_TypeError, "columns: want a tuple of at most %d names",
+			     RLV_MAX_COLUMNS);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < n; i++) {
+		names[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(given, i), NULL);
+		if (!names[i])
+			return -1;
+	}
+	opts->columns = names;
+	opts->n_columns = (uint32_t)n;
+	return 0;
+}
+
+struct given {
+	PyObject *table, *columns; /* borrowed */
+};
+
+static int parse(PyObject *args, PyObject *kwargs, struct rlv_sampler_opts *opts,
+		 struct given *given, struct sampler *out)
 {
 	static char *names[] = { "table",      "view",          "batch_size",  "n_step",
 				 "gamma",      "beta",          "layout",      "weights",
 				 "batches",    "defer_updates", "seed",        "rank",
 				 "world_size", "independent",   "short_batch", "prefetch",
-				 "timeout",    "allocator",     NULL };
+				 "timeout",    "allocator",     "columns",     NULL };
 	unsigned int u[10];
 	unsigned long long seed;
 	int independent, short_batch;
 
-	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "O!IIIddIIIIKIIppIOO", names, table_type, table, &u[0], &u[1],
-		    &u[2], &opts->gamma, &opts->beta, &u[3], &u[4], &u[5], &u[6], &seed, &u[7],
-		    &u[8], &independent, &short_batch, &u[9], &out->timeout, &out->allocator))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIKIIppIOOO", names, table_type,
+					 &given->table, &u[0], &u[1], &u[2], &opts->gamma,
+					 &opts->beta, &u[3], &u[4], &u[5], &u[6], &seed, &u[7],
+					 &u[8], &independent, &short_batch, &u[9], &out->timeout,
+					 &out->allocator, &given->columns))
 		return -1;
 	opts->view = u[0];
 	opts->batch_size = u[1];
@@ -132,16 +159,18 @@ static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampl
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	const char *columns[RLV_MAX_COLUMNS];
 	struct sampler parsed = { 0 };
+	struct given given;
 	struct sampler *s;
-	PyObject *table;
 
-	if (parse(args, kwargs, &opts, &table, &parsed))
+	if (parse(args, kwargs, &opts, &given, &parsed) ||
+	    parse_columns(given.columns, columns, &opts))
 		return NULL;
 	s = (struct sampler *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 	if (!s)
 		return NULL;
-	handle_init(&s->h, table);
+	handle_init(&s->h, given.table);
 	s->batch_size = parsed.batch_size;
 	s->depth = parsed.depth;
 	s->beta = parsed.beta;
@@ -149,7 +178,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	s->timeout = parsed.timeout;
 	Py_INCREF(parsed.allocator);
 	s->allocator = parsed.allocator;
-	if (open_sampler(s, (struct table *)table, opts)) {
+	if (open_sampler(s, (struct table *)given.table, opts)) {
 		Py_DECREF(s);
 		return NULL;
 	}

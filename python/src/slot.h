@@ -2,7 +2,7 @@
  * Slot: the memory of one batch buffer of a sampler, counted by the sampler and by the lease of the
  * batch in it. It outlives the sampler, so arrays stay readable after close.
  *
- *   sampler -> slot <- lease <- column <- memoryview <- numpy array
+ *   sampler -> slot <- lease <- numpy array
  *                        ^----- batch
  *
  * A lease that goes away, when the batch and the last array of it are gone, marks its slot as given

@@ -137,7 +137,8 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO$p", names, &keys, &td_error,
 					 &priorities, &strict))
 		return NULL;
-	u.keys.view.obj = u.values.view.obj = NULL;
+	source_init(&u.keys);
+	source_init(&u.values);
 	u.scratch = NULL;
 	if (bind_keys(&u, keys) == 0 && bind_values(&u, td_error, priorities) == 0)
 		ret = run_update(s, &u, &result);

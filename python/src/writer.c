@@ -136,20 +136,30 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* -------- methods -------- */
 
-/* Reads the keywords and runs one of the above; no two threads, and no signal handler, at once. */
+/* One dict may stand in front of the keywords; of a name in both the keyword counts. */
+static int read_values(struct writer *w, struct call *call, PyObject *const *values,
+		       Py_ssize_t n_positional, PyObject *names)
+{
+	if (n_positional && call_read_dict(w, call, values[0]))
+		return -1;
+	return call_read(w, call, values + n_positional, names);
+}
+
+/* Reads what is given and runs one of the above; no two threads, and no signal handler, at once. */
 static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
 		     PyObject *names, int (*body)(struct writer *w, struct call *call))
 {
 	struct call call;
 	int ret = -1;
 
-	if (n_positional)
-		return PyErr_Format(PyExc_TypeError, "columns are given by keyword");
+	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0])))
+		return PyErr_Format(PyExc_TypeError,
+				    "columns are given by keyword, or as one dict of them");
 	if (w->busy)
 		return error_format(-EBUSY, "another thread is in a call of this writer");
 	memset(&call, 0, offsetof(struct call, sources));
 	w->busy = true;
-	if (call_read(w, &call, values, names) == 0)
+	if (read_values(w, &call, values, n_positional, names) == 0)
 		ret = body(w, &call);
 	call_release(&call);
 	w->busy = false;
@@ -252,13 +262,13 @@ static PyObject *writer_num_envs(PyObject *object, void *unused)
 }
 
 static const char append_doc[] =
-	"append($self, /, **values)\n"
+	"append($self, steps={}, /, **values)\n"
 	"--\n"
 	"\n"
 	"One step of the environment, or one of each environment of a vector.\n"
 	"\n"
-	"Values by the names of the columns, of their shapes (with num_envs: after a dimension of\n"
-	"num_envs): arrays, numbers, lists, tensors on the host. Further:\n"
+	"Values by the names of the columns, as keywords or in a dict, of their shapes (with num_envs:\n"
+	"after a dimension of num_envs): arrays, numbers, lists, tensors on the host. Further:\n"
 	"  terminated, truncated   bool, or (num_envs,) bool\n"
 	"  final                   bool or (num_envs,): the row is only the observation after an\n"
 	"                          episode's last action\n"
@@ -270,14 +280,14 @@ static const char append_doc[] =
 	"in), Fenced, TableDropped, NodeDown, Forked, Closed, Busy (another thread is in a call).\n";
 
 static const char extend_doc[] =
-	"extend($self, /, *, env=0, **values)\n"
+	"extend($self, steps={}, /, *, env=0, **values)\n"
 	"--\n"
 	"\n"
 	"n consecutive steps of environment `env`: as append, but every value begins with a dimension\n"
 	"of n. On Timeout some of the steps may be in: see stats()[\"steps\"].\n";
 
 static const char end_episode_doc[] =
-	"end_episode($self, /, *, env=0, **observation)\n"
+	"end_episode($self, observation={}, /, *, env=0, **values)\n"
 	"--\n"
 	"\n"
 	"Ends the episode of environment `env`: items that wait for later steps are completed. With the\n"

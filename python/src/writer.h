@@ -51,9 +51,9 @@ struct writer {
 	bool *ended; /* each environment's last step ended its episode */
 };
 
-/* One call: what its keywords gave. Zeroed, but for its sources. */
+/* One call: what it was given. Zeroed up to the sources. */
 struct call {
-	PyObject *values[KEYS]; /* borrowed; NULL = not given */
+	PyObject *values[KEYS]; /* borrowed, or held; NULL = not given */
 	const void *columns[RLV_MAX_COLUMNS];
 	const void *finals[RLV_MAX_COLUMNS]; /* packed, of the environments whose episode ended */
 	const uint8_t *ends[3];
@@ -63,11 +63,15 @@ struct call {
 	uint16_t *flags;
 	double *td_error;
 	void *scratch; /* of flags and td_error, where the writer's own do not suffice */
-	uint32_t n_sources;
+	uint32_t n_sources, n_held;
 	struct source sources[2 * RLV_MAX_COLUMNS + 4];
+	PyObject *held[KEYS]; /* values of a dict, which others may change meanwhile */
 };
 
 /* -------- call.c -------- */
+
+/* The values of a dict, before the keywords are read. 0, or -1 with an exception. */
+int call_read_dict(struct writer *w, struct call *call, PyObject *values);
 
 /* A zeroed call with the keywords read. 0, or -1 with an exception. */
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);

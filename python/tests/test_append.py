@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import relive
+from relive import _convert
 from conftest import SIGNATURE, step_values
 
 DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
@@ -99,6 +100,36 @@ def test_append__refuses_what_does_not_fit(make_table, value, dtype):
         with pytest.raises(relive.InvalidArgument, match="a"):
             writer.append(a=value, id=0)
         assert writer.stats()["steps"] == 0
+
+
+def as_numpy(values, dtype):
+    """What numpy's rules make of values, or None where they refuse."""
+    try:
+        return _convert.column(values, dtype, values.shape, "a")
+    except relive.InvalidArgument:
+        return None
+
+
+@pytest.mark.parametrize("number", [1, 200, -1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_extend__of_another_dtype_is_as_numpy_has_it(make_table, dtype, number):
+    table = uniform_of_all(make_table, {"a": dtype})
+    rows = [0]
+    with table.writer() as writer:
+        writer.append(a=0, id=0)
+        for other in DTYPES:
+            if number < 0 and other[0] in "ub":
+                continue
+            values = np.array([0, number, 1]).astype(other)
+            want = as_numpy(values, dtype)
+            ids = np.arange(len(rows), len(rows) + 3)
+            if want is None:
+                with pytest.raises(relive.InvalidArgument, match="a"):
+                    writer.extend(a=values, id=ids)
+            else:
+                writer.extend(a=values, id=ids)
+                rows += want.tolist()
+    np.testing.assert_array_equal(all_rows(table, len(rows))["a"], rows)
 
 
 def test_append__names_what_is_missing_or_unknown(make_table):
@@ -203,3 +234,53 @@ def test_writer__closed_is_closed(make_table):
         writer.append(**step_values(0))
     with pytest.raises(relive.Closed):
         writer.stats()
+
+
+def test_append__values_in_a_dict(make_table):
+    table = uniform_of_all(make_table, {"x": "float32"})
+    with table.writer() as writer:
+        for i in range(3):
+            writer.append({"x": i, "id": i})
+        writer.append({"x": 3.0}, id=3)
+        writer.append({"x": -1, "id": 4}, x=4)  # the keyword counts
+        writer.extend({"id": np.arange(5, 8), "x": np.arange(5, 8)}, env=0)
+        writer.extend({}, x=np.arange(8, 10), id=np.arange(8, 10))
+    rows = all_rows(table, 10)
+    np.testing.assert_array_equal(rows["x"], np.arange(10))
+
+
+@pytest.mark.parametrize("given", [3, [("x", 1)], None])
+def test_append__what_is_no_dict(make_table, given):
+    with make_table().writer() as writer, pytest.raises(TypeError, match="dict"):
+        writer.append(given)
+
+
+def test_append__names_of_a_dict_that_are_none(make_table):
+    with make_table().writer() as writer:
+        for names in ({"nobody": 1}, {3: 1}, {"id": 1, "nobody": 1}):
+            with pytest.raises(relive.InvalidArgument, match="no column"):
+                writer.append(names)
+        with pytest.raises(relive.InvalidArgument, match="missing"):
+            writer.append({})
+
+
+def test_append__a_dict_that_changes_meanwhile(make_table):
+    class Changes:
+        def __array__(self, *_, **__):
+            values.clear()
+            return np.array(2, np.float32)
+
+    table = uniform_of_all(make_table, {"x": "float32", "y": "float32"})
+    with table.writer() as writer:
+        values = {"x": Changes(), "y": np.full((), 1 << 16, np.int64), "id": np.full((), 0)}
+        writer.append(values)
+    rows = all_rows(table, 1)
+    assert (rows["x"][0], rows["y"][0]) == (2, 1 << 16)
+
+
+def test_append__nested_values_in_a_dict(make_table):
+    table = make_table({"obs": {"image": ((2,), "uint8")}, "action": "int64"})
+    with table.writer() as writer:
+        writer.append({"obs": {"image": [1, 2]}}, action=3)
+        writer.extend({"obs": {"image": [[3, 4]]}, "action": [5]})
+    assert sorted(table.sample(2).action.tolist())

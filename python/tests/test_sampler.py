@@ -41,6 +41,42 @@ def test_next__waits_for_steps_and_times_out(make_table):
     assert len(next(sampler)) == 4
 
 
+def test_columns__only_those(filled):
+    with filled.sampler(32, columns=("id", "obs"), seed=3) as some, \
+            filled.sampler(32, seed=3) as whole:
+        batch, want = next(some), next(whole)
+        assert batch.names[:5] == ("obs", "next_obs", "id", "discount", "steps")
+        for name in batch.names:
+            np.testing.assert_array_equal(batch[name], want[name])
+
+
+def test_columns__none_are_keys_and_weights(filled):
+    with filled.sampler(32, columns=(), seed=3) as keys, filled.sampler(32, seed=3) as whole:
+        batch, want = next(keys), next(whole)
+        assert batch.names == ("key", "weight", "probability", "priority")
+        for name in batch.names:
+            np.testing.assert_array_equal(batch[name], want[name])
+        assert batch.copy().names == batch.names
+        assert keys.update_priorities(batch.key, td_error=np.ones(32)).updated == 32
+
+
+def test_columns__of_a_nested_one(make_table):
+    table = make_table({"obs": {"image": ((2,), "uint8"), "speed": "float32"}, "action": "int64"})
+    with table.writer() as writer:
+        for i in range(10):
+            writer.append(obs={"image": np.full(2, i, np.uint8), "speed": i}, action=i)
+    with table.sampler(4, columns=["obs"]) as sampler:
+        batch = next(sampler)
+    np.testing.assert_array_equal(batch.obs["image"][:, 1], batch.obs["speed"])
+    assert "action" not in batch.names
+
+
+@pytest.mark.parametrize("columns", [("nobody",), "obs", ("obs", "next_obs")])
+def test_columns__wrong_names(filled, columns):
+    with pytest.raises(relive.InvalidArgument):
+        filled.sampler(columns=columns)
+
+
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_next__held_batches_are_busy(filled, prefetch):
     sampler = filled.sampler(8, prefetch=prefetch, batches=prefetch + 2)

@@ -2,6 +2,7 @@
 tools/run-tests counts them."""
 
 _outcomes = {}
+_left_out = []  # why whole files were
 
 
 def _say(word, name):
@@ -22,3 +23,14 @@ def pytest_runtest_logreport(report):
         return
     outcome = _outcomes.pop(report.nodeid, "ok")
     _say({"ok": "OK", "failed": "FAILED ", "skipped": "SKIPPED"}[outcome], report.nodeid)
+
+
+def pytest_collectreport(report):
+    if report.skipped:
+        _left_out.append(report.longrepr[2])
+
+
+def pytest_unconfigure():
+    """The last line is the reason that is shown of a file that was skipped."""
+    for reason in _left_out:
+        print(reason)

@@ -1,0 +1,364 @@
+"""Trajectories of Reverb: the steps that a writer remembers, and items cut out of them."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+
+from .. import errors
+from . import _rows
+
+
+class TrajectoryColumn:
+    """One column of an item: values of some steps; ``squeeze``: of one, without a dimension of
+    steps."""
+
+    def __init__(self, values: Any, *, squeeze: bool = False) -> None:
+        self._values = tuple(values)
+        self.is_squeezed = squeeze
+        if squeeze and len(self._values) != 1:
+            raise ValueError("a squeezed column has one value, not %d" % len(self._values))
+        if any(value is None for value in self._values):
+            raise ValueError("trajectory: a step that was not given, or is no longer remembered "
+                             "(num_keep_alive_refs)")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __getitem__(self, at: Any) -> TrajectoryColumn:
+        if isinstance(at, int):
+            return TrajectoryColumn([self._values[at]], squeeze=True)
+        if isinstance(at, slice):
+            return TrajectoryColumn(self._values[at])
+        return TrajectoryColumn([self._values[i] for i in at])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = self._values[0].shape
+        return shape if self.is_squeezed else (len(self._values), *shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._values[0].dtype
+
+    def numpy(self) -> np.ndarray:
+        """The values as one array."""
+        return self._values[0] if self.is_squeezed else np.stack(self._values)
+
+
+class ColumnHistory:
+    """What was appended to one column since the episode began; the last ``keep`` are remembered."""
+
+    def __init__(self, keep: int, steps: int) -> None:
+        self._kept: collections.deque[Any] = collections.deque(maxlen=keep)
+        self._steps = 0
+        self.like: Any = None  # a value: all have its shape and dtype
+        for _ in range(steps):
+            self.append(None)
+
+    def append(self, value: Any) -> None:
+        self._kept.append(value)
+        self._steps += 1
+        self.like = value if self.like is None else self.like
+
+    def set_last(self, value: Any) -> None:
+        """Completes a partial step."""
+        self._kept[-1] = value
+        self.like = value if self.like is None else self.like
+
+    @property
+    def last(self) -> Any:
+        return self._kept[-1]
+
+    def reset(self) -> None:
+        self._kept.clear()
+        self._steps = 0
+
+    def keep(self, steps: int) -> None:
+        """From now on remembers as many."""
+        self._kept = collections.deque(self._kept, steps)
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __getitem__(self, at: Any) -> TrajectoryColumn:
+        steps = range(self._steps)
+        if isinstance(at, int):
+            return TrajectoryColumn([self._value(steps[at])], squeeze=True)
+        picked = steps[at] if isinstance(at, slice) else [steps[i] for i in at]
+        return TrajectoryColumn([self._value(step) for step in picked])
+
+    def _value(self, step):
+        kept = step - (self._steps - len(self._kept))
+        return self._kept[kept] if kept >= 0 else None
+
+
+class TrajectoryWriter:
+    """Appends steps, and creates items that are cut out of the last ones; from
+    :meth:`Client.trajectory_writer`. A context manager; for one thread at a time.
+
+    An item is on its way when it is created if its table admits it then; else when a later call
+    finds that it does. ``flush`` waits.
+    """
+
+    def __init__(self, client, num_keep_alive_refs: int) -> None:
+        if num_keep_alive_refs < 1:
+            raise ValueError("num_keep_alive_refs %r: want 1 or more" % (num_keep_alive_refs,))
+        self._client = client
+        self._keep = num_keep_alive_refs
+        self._structure: Any = None
+        self._columns: dict[tuple[Any, ...], ColumnHistory] = {}
+        self._keeps: dict[tuple[Any, ...], int] = {}
+        self._steps = 0  # begun, of which the last may be partial
+        self._open = False
+        self._pending: collections.deque[Any] = collections.deque()
+        self._writers: dict[str, Any] = {}
+
+    # -------- steps --------
+
+    @property
+    def history(self) -> Any:
+        """The columns, in the structure of what was appended; they are cut as lists are."""
+        if self._structure is None:
+            raise RuntimeError("history: nothing was appended yet")
+        return _rows.unflatten(self._structure, [self._columns[path] for path, _ in
+                                                 _rows.flatten(self._structure)])
+
+    @property
+    def episode_steps(self) -> int:
+        """Steps since the episode began, without a partial one."""
+        return self._steps - self._open
+
+    def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int,
+                  max_chunk_length: int | None = None) -> None:
+        """Steps that one column remembers. There are no chunks: their length is not looked at."""
+        if num_keep_alive_refs < 1:
+            raise ValueError("num_keep_alive_refs %r: want 1 or more" % (num_keep_alive_refs,))
+        self._keeps[path] = num_keep_alive_refs
+        if path in self._columns:
+            self._columns[path].keep(num_keep_alive_refs)
+
+    def append(self, data: Any, *, partial_step: bool = False) -> None:
+        """One step: any nested structure of arrays; None is not given. ``partial_step``: the next
+        call adds other columns to this step."""
+        given = {path: np.array(leaf) for path, leaf in _rows.flatten(data) if leaf is not None}
+        self._check(given)
+        self._structure = _merge(self._structure, data)
+        for path, _ in _rows.flatten(self._structure):
+            if path not in self._columns:
+                self._columns[path] = ColumnHistory(self._keeps.get(path, self._keep), self._steps)
+        for path, column in self._columns.items():
+            if not self._open:
+                column.append(given.get(path))
+            elif path in given:
+                column.set_last(given[path])
+        self._steps += not self._open
+        self._open = partial_step
+
+    def _check(self, given):
+        for path, value in given.items():
+            column = self._columns.get(path)
+            if column is None:
+                continue
+            if self._open and column.last is not None:
+                raise ValueError("append: %r was given already in this partial step" % (path,))
+            if column.like is not None and (column.like.shape, column.like.dtype) != (
+                    value.shape, value.dtype):
+                raise ValueError("append: %r is %s%s, but was %s%s before"
+                                 % (path, value.dtype, list(value.shape), column.like.dtype,
+                                    list(column.like.shape)))
+
+    # -------- items --------
+
+    def create_item(self, table: str, priority: float, trajectory: Any) -> None:
+        """An item of the columns of ``trajectory``, a structure of parts of ``history``."""
+        leaves = _rows.flatten(trajectory)
+        for path, leaf in leaves:
+            if not isinstance(leaf, TrajectoryColumn):
+                raise TypeError("trajectory: %r is %s, want a part of history"
+                                % (path, type(leaf).__name__))
+        self._put(table, priority, trajectory, self._client._signature(table))
+
+    def _put(self, table, priority, trajectory, signature):
+        item = _rows.unflatten(trajectory, [leaf.numpy() for _, leaf in _rows.flatten(trajectory)])
+        check_item(table, item, signature)
+        self._client._make(table, item)
+        self._pending.append((table, priority, item))
+        self._send()
+
+    def _send(self):
+        """Writes what is admitted now. False: something is not."""
+        while self._pending:
+            table, priority, item = self._pending[0]
+            try:
+                self._writer(table, item).append(**values_of(item), td_error=priority,
+                                                 terminated=True)
+            except errors.Timeout:
+                return False
+            self._pending.popleft()
+        return True
+
+    def _writer(self, table, item):
+        """Another one after a reset of the table, which closed it."""
+        if table not in self._writers or not self._writers[table].is_open:
+            self._writers[table] = self._client._make(table, item).writer(timeout=_TRY)
+        return self._writers[table]
+
+    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+        """Waits until at most so many created items are not written yet. Raises
+        :class:`relive.Timeout`; they stay pending."""
+        if block_until_num_items < 0:
+            raise ValueError("block_until_num_items %r: want 0 or more" % (block_until_num_items,))
+        start = time.monotonic()
+        while not self._send() and len(self._pending) > block_until_num_items:
+            if timeout_ms is not None and time.monotonic() - start > timeout_ms / 1000:
+                raise errors.Timeout("flush: %d items are not admitted by the rate limiter of %s"
+                                     % (len(self._pending), self._pending[0][0]))
+
+    def end_episode(self, clear_buffers: bool = True, timeout_ms: int | None = None) -> None:
+        """Flushes, and forgets the steps; they are forgotten also if flushing fails."""
+        try:
+            self.flush(timeout_ms=timeout_ms)
+        finally:
+            if clear_buffers:
+                self._steps = 0
+                self._open = False
+                for column in self._columns.values():
+                    column.reset()
+
+    def close(self) -> None:
+        """Items that are not written yet are dropped."""
+        self._pending.clear()
+        for writer in self._writers.values():
+            writer.close(wait=False)
+        self._writers.clear()
+
+    def __enter__(self) -> TrajectoryWriter:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if kind is None or not issubclass(kind, errors.Error):
+                self.flush()
+        finally:
+            self.close()
+
+
+_TRY = 0.01  # seconds that one attempt to write an item waits for the limiter
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What a leaf of a signature is; None in a shape: any size."""
+
+    shape: tuple[Any, ...]
+    dtype: Any
+
+
+def of_steps(signature, n):
+    """The signature of items of n steps, from that of one step."""
+    if signature is None:
+        return None
+    return _rows.unflatten(signature, [Spec((n, *spec.shape), spec.dtype)
+                                       for _, spec in _rows.flatten(signature)])
+
+
+def check_item(table, item, signature):
+    """An item against the signature of its table; None takes all."""
+    if signature is None:
+        return
+    found = dict(_rows.flatten(item))
+    wanted = dict(_rows.flatten(signature))
+    if found.keys() != wanted.keys():
+        raise ValueError("item of table %s: has %s, but the signature has %s"
+                         % (table, sorted(found), sorted(wanted)))
+    for path, spec in wanted.items():
+        shape, dtype = tuple(spec.shape), _rows.numpy_dtype(spec.dtype)
+        fits = len(shape) == found[path].ndim and all(
+            want in (None, have) for want, have in zip(shape, found[path].shape))
+        if not fits or dtype != found[path].dtype:
+            raise ValueError("item of table %s: %r is %s%s, but the signature says %s%s"
+                             % (table, path, found[path].dtype, list(found[path].shape), dtype,
+                                list(shape)))
+
+
+def values_of(item):
+    """The columns of an item."""
+    return {_rows.column_name(path): leaf for path, leaf in _rows.flatten(item)}
+
+
+def _merge(known, data):
+    """The union of what was appended: dicts grow."""
+    if known is None:
+        return data
+    if not hasattr(known, "items") or not hasattr(data, "items"):
+        return known
+    return {**known, **{key: _merge(known.get(key), part) for key, part in data.items()}}
+
+
+class Writer:
+    """Reverb's older writer, whose items are the last steps; from :meth:`Client.writer`."""
+
+    def __init__(self, client, max_sequence_length: int) -> None:
+        if max_sequence_length < 1:
+            raise ValueError("max_sequence_length %r: want 1 or more" % (max_sequence_length,))
+        self._client = client
+        self._steps = TrajectoryWriter(client, max_sequence_length)
+        self._closed = False
+
+    def append(self, data: Any) -> None:
+        """One step."""
+        self._steps.append(data)
+
+    def append_sequence(self, sequence: Any) -> None:
+        """As many steps as the arrays are long."""
+        leaves = [np.asarray(leaf) for _, leaf in _rows.flatten(sequence)]
+        if len({len(leaf) for leaf in leaves}) != 1:
+            raise ValueError("append_sequence: arrays of different lengths")
+        for step in zip(*leaves):
+            self.append(_rows.unflatten(sequence, step))
+
+    def create_item(self, table: str, num_timesteps: int, priority: float) -> None:
+        """An item of the last steps."""
+        if num_timesteps < 1:
+            raise ValueError("num_timesteps %r: want 1 or more" % (num_timesteps,))
+        if num_timesteps > self._steps.episode_steps:
+            raise ValueError("num_timesteps %d, but %d steps were appended"
+                             % (num_timesteps, self._steps.episode_steps))
+        history = self._steps.history
+        columns = [column[-num_timesteps:] for _, column in _rows.flatten(history)]
+        signature = of_steps(self._client._signature(table), num_timesteps)
+        self._steps._put(table, priority, _rows.unflatten(history, columns), signature)
+
+    def flush(self) -> None:
+        """Waits until all items are written."""
+        self._steps.flush()
+
+    def close(self, retry_on_unavailable: bool = True) -> None:
+        """Flushes, and frees what the writer holds."""
+        if self._closed:
+            raise ValueError("the writer is closed already")
+        self._closed = True
+        try:
+            self._steps.flush()
+        finally:
+            self._steps.close()
+
+    def __enter__(self) -> Writer:
+        if self._closed:
+            raise ValueError("the writer is closed already")
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._closed = True
+            self._steps.close()

@@ -1,0 +1,421 @@
+"""TorchRL replay buffers whose elements lie in a table of Relive::
+
+    from relive.adaptors.torchrl import RelivePrioritizedSampler, ReliveStorage, ReliveWriter
+
+    buffer = TensorDictReplayBuffer(
+        storage=ReliveStorage(1_000_000, "shm:default"), writer=ReliveWriter(),
+        sampler=RelivePrioritizedSampler(1_000_000, alpha=0.7, beta=0.5), batch_size=256)
+
+Processes that open the same store share the elements and their priorities; none owns them. An
+element is a row: a tensor, or a tensordict of fixed shapes on the CPU. What TorchRL calls its index
+is its key here: it is never that of another element, so a late update_priority hits nothing.
+
+Elements are drawn, not addressed: ``buffer[i]``, slices of trajectories and what else goes by
+position raise NotImplementedError. ``extend`` and ``add`` return -1 for each element, which
+update_priority takes no notice of; initial priorities are read from the data (``priority_key``).
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler, Sampler
+from torchrl.data.replay_buffers.storages import Storage, TensorStorage
+from torchrl.data.replay_buffers.writers import Writer
+
+from ..signature import Column
+from ..store import Store
+from ..store import open as open_store
+from ..views import View
+from . import _rows
+
+__all__ = ["RelivePrioritizedSampler", "ReliveSampler", "ReliveStorage", "ReliveWriter"]
+
+# The bits of a key below its table's number, which is never 0: no position is a key.
+_LEAST_KEY = 1 << 56
+
+_UNKNOWN = -1  # the index of what was just appended
+
+
+class ReliveStorage(TensorStorage):
+    """The table. It is made when the first element comes, or found in the store.
+
+    :param max_size: elements that stay drawable; up to a block for each writer more may be drawn.
+    :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
+    :param name: of the table.
+    :param max_writers: processes and threads that append at once.
+    :param shards: parts of the table, spread over the memory nodes.
+    :param options: of :func:`relive.open`.
+    """
+
+    # A TensorStorage by name only: TorchRL asks for that where it wants batches as they come.
+    def __init__(self, max_size: int, store: Any = "embed:", name: str = "replay", *,
+                 max_writers: int = 4, shards: int = 1, **options: Any) -> None:
+        Storage.__init__(self, max_size)
+        self.device = torch.device("cpu")
+        self.name = name
+        self._options = dict(max_writers=max_writers, shards=shards)
+        self._is_ours = not isinstance(store, Store)
+        self._store = open_store(store, **options) if self._is_ours else store
+        self._lock = threading.Lock()
+        self._empty_handles()
+        self._open()
+
+    def _empty_handles(self):
+        self._table: Any = None
+        self._writer: Any = None
+        self._sampler: Any = None
+        self._inner: tuple[int, ...] = ()  # dimensions of a tensordict after the first
+        self._drawn: tuple[Any, Any] = (None, None)
+
+    @property
+    def table(self) -> Any:
+        """The :class:`relive.Table`; None before the first element."""
+        return self._table
+
+    @property
+    def initialized(self) -> bool:
+        """Is there a table?"""
+        return self._table is not None
+
+    def _open(self):
+        if self._table is None and self.name in self._store.tables():
+            self._table = self._store.table(self.name)
+            for column in self._table.columns:
+                _rows.path_of(column.name)
+
+    def close(self) -> None:
+        """Closes the table, and the store if this storage opened it."""
+        with self._lock:
+            if self._table is not None:
+                self._table.close(wait=False)
+            self._empty_handles()
+            if self._is_ours:
+                self._store.close(wait=False)
+
+    # -------- in --------
+
+    def _append(self, data, priority):
+        """n elements, with their priorities or as new ones."""
+        if isinstance(data, TensorDictBase):
+            self._inner = tuple(data.batch_size[1:])
+        leaves = {path: leaf.detach().numpy() for path, leaf in _leaves(data)}
+        with self._lock:
+            if self._table is None:
+                self._open()
+            if self._table is None:
+                self._create(leaves)
+            if self._writer is None:
+                self._writer = self._table.writer()
+            self._writer.extend(
+                **{_rows.column_name(path): leaf for path, leaf in leaves.items()},
+                terminated=np.ones(len(data), bool), td_error=priority)
+
+    def _create(self, leaves):
+        columns = [Column(_rows.column_name(path), leaf.shape[1:], leaf.dtype, "plain")
+                   for path, leaf in leaves.items()]
+        self._table = _rows.create_table(self._store, self.name, columns, self.max_size,
+                                         self._view(), **self._options)
+
+    def _view(self):
+        """As the sampler of the buffer wants it."""
+        samplers = [getattr(buffer, "sampler", None) for buffer in self._attached_entities]
+        for sampler in samplers:
+            if isinstance(sampler, RelivePrioritizedSampler):
+                return View(alpha=sampler.alpha, eps=sampler.eps or _rows.EPS)
+        return View(selector="uniform")
+
+    # -------- out --------
+
+    def _draw(self, n, beta):
+        """(keys, weights) of n elements, which the next get gives."""
+        with self._lock:
+            self._open()
+            if self._table is None or not len(self._table):
+                raise RuntimeError("Cannot sample from an empty storage.")
+            if self._sampler is None or self._sampler.batch_size < n:
+                self._sampler = self._table.sampler(n, prefetch=0)
+            with self._sampler.sample(n, beta) as batch:
+                index = torch.from_numpy(batch.key.view(np.int64).copy())
+                self._drawn = index, self._elements(batch)
+                return index, torch.from_numpy(batch.weight.copy())
+
+    def _elements(self, batch):
+        leaves = {_rows.path_of(column.name): torch.from_numpy(batch[column.name].copy())
+                  for column in self._table.columns}
+        if () in leaves:
+            return leaves[()]
+        return TensorDict(_rows.nested(leaves.items()), batch_size=[batch.n, *self._inner])
+
+    def get(self, index: Any) -> Any:
+        """The elements that the sampler drew last, by its own index."""
+        drawn, elements = self._drawn
+        if index is not drawn:
+            raise NotImplementedError("elements are drawn, not addressed: use buffer.sample()")
+        self._drawn = None, None
+        return elements
+
+    def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
+        """Not here: elements are what was appended."""
+        raise NotImplementedError("elements are not changed in place: use ReliveWriter, which "
+                                  "appends")
+
+    def _update(self, index, priority):
+        """Priorities of keys; what is no key is left out."""
+        known = (index < _UNKNOWN) | (index >= _LEAST_KEY)
+        if not bool(known.any()):
+            return
+        with self._lock:
+            source = self._sampler or self._table
+            source.update_priorities(index[known].numpy(),
+                                     priority.expand(index.shape)[known].numpy())
+
+    def __len__(self) -> int:
+        self._open()
+        return min(len(self._table), self.max_size) if self._table is not None else 0
+
+    def contains(self, item: Any) -> Any:
+        """Not here: keys are known by drawing."""
+        raise NotImplementedError("elements are drawn, not addressed: use buffer.sample()")
+
+    def flatten(self) -> Any:
+        """Itself."""
+        return self
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of one dimension."""
+        return torch.Size([self.max_size])
+
+    def __repr__(self) -> str:
+        return "ReliveStorage(max_size=%d, store=%r, name=%r, len=%d)" % (
+            self.max_size, self._store.uri, self.name, len(self))
+
+    # -------- keeping --------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the elements are; what was appended is made durable. A store in this process's
+        memory has nothing that a state could lead to."""
+        if self._store.uri == "embed:":
+            raise NotImplementedError("embed: is gone with this process: use \"embed:FILE\" or "
+                                      "\"shm:NAME\"")
+        self._store.persist()
+        return {"uri": self._store.uri, "name": self.name, "max_size": self.max_size}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Checks that this is the storage that the state is of: its elements are there."""
+        mine = {"uri": self._store.uri, "name": self.name, "max_size": self.max_size}
+        if mine != state_dict:
+            raise ValueError("state of %r, but this storage is %r" % (state_dict, mine))
+        self._open()
+
+    def dumps(self, path: Any) -> None:
+        _dump(path, "storage.json", self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        self.load_state_dict(_load(path, "storage.json"))
+
+    def _empty(self) -> None:
+        """Drops the table, for everybody; the next element makes it anew."""
+        with self._lock:
+            if self._table is not None:
+                self._table.close(wait=False)
+                self._store.drop_table(self.name)
+            self._empty_handles()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"arguments": (self.max_size, self._store, self.name), "options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ReliveStorage.__init__(self, *state["arguments"], **state["options"])
+
+
+def _leaves(data):
+    """(path, tensor) of a tensor or tensordict."""
+    if isinstance(data, torch.Tensor):
+        return [((), data)]
+    if not isinstance(data, TensorDictBase):
+        raise NotImplementedError("%s: use tensors or tensordicts (of tensorclasses, to_tensordict "
+                                  "gives one)" % type(data).__name__)
+    pairs = data.items(include_nested=True, leaves_only=True)
+    return [(key if isinstance(key, tuple) else (key,), leaf) for key, leaf in pairs]
+
+
+def _dump(path, name, state):
+    pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    (pathlib.Path(path) / name).write_text(json.dumps(state), encoding="utf-8")
+
+
+def _load(path, name):
+    return json.loads((pathlib.Path(path) / name).read_text(encoding="utf-8"))
+
+
+class ReliveWriter(Writer):
+    """Appends to a :class:`ReliveStorage`.
+
+    :param priority_key: where the initial priorities are in a tensordict, one for each element or
+        more, of which the largest counts. Without it an element is as important as the most
+        important one so far.
+    """
+
+    def __init__(self, priority_key: Any = "td_error") -> None:
+        super().__init__()
+        self._priority_key = priority_key
+        self._write_count = 0
+
+    def add(self, data: Any) -> torch.Tensor:
+        """One element. Returns -1."""
+        return self.extend(data.unsqueeze(0))[0]
+
+    def extend(self, data: Any) -> torch.Tensor:
+        """Elements along the first dimension. Returns -1 for each."""
+        if isinstance(data, list):
+            data = torch.stack(data)
+        self._storage._append(data, self._priority(data))
+        self._write_count += len(data)
+        return torch.full((len(data),), _UNKNOWN)
+
+    def _priority(self, data):
+        if not isinstance(data, TensorDictBase):
+            return None
+        priority = data.get(self._priority_key, None)
+        if priority is None:
+            return None
+        return priority.detach().reshape(len(data), -1).abs().amax(1).double().numpy()
+
+    def _empty(self, empty_write_count: bool = True) -> None:
+        if empty_write_count:
+            self._write_count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"write_count": self._write_count}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._write_count = state_dict["write_count"]
+
+    def dumps(self, path: Any) -> None:
+        _dump(path, "writer.json", self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        self.load_state_dict(_load(path, "writer.json"))
+
+
+class ReliveSampler(Sampler):
+    """Draws uniformly, stratified over the table."""
+
+    def sample(self, storage: ReliveStorage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """(keys, info)."""
+        index, _ = storage._draw(batch_size, 0.0)
+        return index, {}
+
+    def _empty(self) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        pass
+
+    def dumps(self, path: Any) -> None:
+        pass
+
+    def loads(self, path: Any) -> None:
+        pass
+
+
+class RelivePrioritizedSampler(PrioritizedSampler):
+    """Draws by (priority + eps)^alpha, stratified over the table.
+
+    ``priority_weight`` is (N P)^-beta divided by the largest of the batch; TorchRL's is divided by
+    the largest of the buffer. ``beta`` can be set; ``alpha`` and ``eps`` are the table's.
+    """
+
+    # A PrioritizedSampler by name only: TorchRL asks for that where it updates priorities.
+    def __init__(self, max_capacity: int, alpha: float, beta: float, eps: float = 1e-8,
+                 reduction: str = "max") -> None:
+        if not alpha > 0:
+            raise NotImplementedError("alpha %r: use ReliveSampler to draw uniformly" % (alpha,))
+        if beta < 0:
+            raise ValueError("beta %r: want 0 or more" % (beta,))
+        self._max_capacity = max_capacity
+        self._alpha, self._beta, self._eps = alpha, beta, eps
+        self.reduction = reduction
+        self._last: Any = None  # the storage that was used last
+
+    @property
+    def alpha(self) -> float:
+        """Of the table."""
+        return self._alpha
+
+    @property
+    def eps(self) -> float:
+        """Of the table."""
+        return self._eps
+
+    @property
+    def device(self) -> torch.device:
+        """Of keys and weights."""
+        return torch.device("cpu")
+
+    @property
+    def default_priority(self) -> float:
+        """That of a new element: the largest so far."""
+        if self._last is None or self._last.table is None:
+            return 1.0
+        largest = self._last.table.info().views[0].max_priority
+        return max(largest**(1 / self._alpha) - self._eps, 0.0)
+
+    def sample(self, storage: ReliveStorage, batch_size: int) -> tuple[torch.Tensor, dict]:
+        """(keys, info)."""
+        self._last = storage
+        index, weight = storage._draw(batch_size, self._beta)
+        return index, {"priority_weight": weight}
+
+    @torch.no_grad()
+    def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
+        """Sets priorities by keys; those of elements that are gone hit nothing."""
+        self._last = storage = storage if storage is not None else self._last
+        index = torch.as_tensor(index, dtype=torch.int64).reshape(-1)
+        priority = torch.as_tensor(priority).detach().double().reshape(-1)
+        if priority.numel() not in (1, index.numel()):
+            raise RuntimeError("priority: %d values for %d elements"
+                               % (priority.numel(), index.numel()))
+        if storage is not None and storage.initialized:
+            storage._update(index, priority)
+
+    def add(self, index: Any) -> None:
+        pass
+
+    def extend(self, index: Any) -> None:
+        pass
+
+    def _empty(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "RelivePrioritizedSampler(alpha=%g, beta=%g, eps=%g)" % (
+            self._alpha, self._beta, self._eps)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rng": None, "_last": None}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"alpha": self._alpha, "beta": self._beta, "eps": self._eps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if (state_dict["alpha"], state_dict["eps"]) != (self._alpha, self._eps):
+            raise ValueError("state of %r, but this is %r" % (state_dict, self))
+        self._beta = state_dict["beta"]
+
+    def dumps(self, path: Any) -> None:
+        _dump(path, "sampler.json", self.state_dict())
+
+    def loads(self, path: Any) -> None:
+        self.load_state_dict(_load(path, "sampler.json"))

@@ -1,0 +1,94 @@
+#include "python/src/array.h"
+
+#include <string.h>
+
+/* Places in numpy's table. */
+enum {
+	API_ABI_VERSION = 0,
+	API_ARRAY_TYPE = 2,
+	API_NEW_FROM_DESCR = 94,
+	API_SET_BASE_OBJECT = 282,
+};
+
+#define ABI_MAJOR(version) ((version) >> 24)
+#define FLAG_WRITEABLE 0x0400
+
+typedef unsigned int abi_version_fn(void);
+typedef PyObject *new_from_descr_fn(PyTypeObject *type, PyObject *dtype, int ndim,
+				    const Py_ssize_t *shape, const Py_ssize_t *strides, void *data,
+				    int flags, PyObject *like);
+typedef int set_base_object_fn(PyObject *array, PyObject *base);
+
+static PyObject *dtype_class; /* numpy.dtype */
+static PyTypeObject *array_type;
+static new_from_descr_fn *new_from_descr;
+static set_base_object_fn *set_base_object;
+
+/* numpy's table; numpy 2 moved its module. NULL with an exception. */
+static void **find_api(void)
+{
+	PyObject *module = PyImport_ImportModule("numpy._core._multiarray_umath");
+	PyObject *capsule;
+	void **api;
+
+	if (!module && PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
+		PyErr_Clear();
+		module = PyImport_ImportModule("numpy.core._multiarray_umath");
+	}
+	capsule = module ? PyObject_GetAttrString(module, "_ARRAY_API") : NULL;
+	Py_XDECREF(module);
+	api = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+	Py_XDECREF(capsule); /* the module keeps it */
+	return api;
+}
+
+/* ISO C has no cast from void * to a function's address. */
+static void take_function(void *const *api, int place, void *function_out)
+{
+	memcpy(function_out, &api[place], sizeof(api[place]));
+}
+
+int array_init(void)
+{
+	PyObject *numpy = PyImport_ImportModule("numpy");
+	void **api = numpy ? find_api() : NULL;
+	abi_version_fn *abi_version;
+	unsigned int version;
+
+	dtype_class = api ? PyObject_GetAttrString(numpy, "dtype") : NULL;
+	Py_XDECREF(numpy);
+	if (!dtype_class)
+		return -1;
+	take_function(api, API_ABI_VERSION, &abi_version);
+	version = abi_version();
+	if (ABI_MAJOR(version) != 1 && ABI_MAJOR(version) != 2) {
+		PyErr_Format(PyExc_ImportError, "numpy's C ABI is %u, relive knows 1 and 2",
+			     ABI_MAJOR(version));
+		return -1;
+	}
+	array_type = api[API_ARRAY_TYPE];
+	take_function(api, API_NEW_FROM_DESCR, &new_from_descr);
+	take_function(api, API_SET_BASE_OBJECT, &set_base_object);
+	return 0;
+}
+
+PyObject *array_dtype(const char *name)
+{
+	return PyObject_CallFunction(dtype_class, "s", name);
+}
+
+PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner)
+{
+	PyObject *array;
+
+	Py_INCREF(spec->dtype); /* new_from_descr takes it, whatever comes */
+	array = new_from_descr(array_type, spec->dtype, spec->ndim, spec->shape, spec->strides,
+			       data, spec->read_only ? 0 : FLAG_WRITEABLE, NULL);
+	if (!array)
+		return NULL;
+	Py_INCREF(owner); /* as set_base_object does */
+	if (set_base_object(array, owner) == 0)
+		return array;
+	Py_DECREF(array);
+	return NULL;
+}

@@ -1,0 +1,119 @@
+/*
+ * Elements of one dtype as another's. A loop that looks at each element is slower than numpy's loops,
+ * and quicker than a call of numpy: it is for rows and for the ends of episodes, not for images.
+ */
+#include "python/src/column.h"
+
+#include <string.h>
+
+#define MOST_ELEMENTS 16384
+
+#define STORE(type, value) \
+	do { \
+		type stored = (type)(value); \
+		memcpy(to, &stored, sizeof(stored)); \
+	} while (0)
+
+#define STORE_EXACT(type) \
+	do { \
+		type stored = (type)number; \
+		memcpy(to, &stored, sizeof(stored)); \
+		return (int64_t)stored == number; \
+	} while (0)
+
+#define LOAD(type) \
+	do { \
+		type loaded; \
+		memcpy(&loaded, from, sizeof(loaded)); \
+		return loaded; \
+	} while (0)
+
+bool convert_float(uint32_t dtype, double number, void *to)
+{
+	if (dtype == RLV_F32)
+		STORE(float, number);
+	else if (dtype == RLV_F64)
+		STORE(double, number);
+	return dtype == RLV_F32 || dtype == RLV_F64;
+}
+
+bool convert_integer(uint32_t dtype, int64_t number, void *to)
+{
+	switch (dtype) {
+	case RLV_BOOL:
+		STORE(uint8_t, number);
+		return number == 0 || number == 1;
+	case RLV_U8:
+		STORE_EXACT(uint8_t);
+	case RLV_I8:
+		STORE_EXACT(int8_t);
+	case RLV_U16:
+		STORE_EXACT(uint16_t);
+	case RLV_I16:
+		STORE_EXACT(int16_t);
+	case RLV_U32:
+		STORE_EXACT(uint32_t);
+	case RLV_I32:
+		STORE_EXACT(int32_t);
+	case RLV_U64:
+		STORE(uint64_t, number);
+		return number >= 0;
+	case RLV_I64:
+		STORE_EXACT(int64_t);
+	default:
+		return convert_float(dtype, (double)number, to);
+	}
+}
+
+static bool is_float(uint32_t dtype)
+{
+	return dtype == RLV_F32 || dtype == RLV_F64;
+}
+
+static double load_float(uint32_t dtype, const char *from)
+{
+	if (dtype == RLV_F32)
+		LOAD(float);
+	LOAD(double);
+}
+
+/* Of the integers, U64 is left out: it may be more than the result holds. */
+static bool is_integer(uint32_t dtype)
+{
+	return dtype == RLV_BOOL || (dtype >= RLV_U8 && dtype <= RLV_I64 && dtype != RLV_U64);
+}
+
+static int64_t load_integer(uint32_t dtype, const char *from)
+{
+	switch (dtype) {
+	case RLV_BOOL:
+	case RLV_U8:
+		LOAD(uint8_t);
+	case RLV_I8:
+		LOAD(int8_t);
+	case RLV_U16:
+		LOAD(uint16_t);
+	case RLV_I16:
+		LOAD(int16_t);
+	case RLV_U32:
+		LOAD(uint32_t);
+	case RLV_I32:
+		LOAD(int32_t);
+	default:
+		LOAD(int64_t);
+	}
+}
+
+bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to, size_t n)
+{
+	size_t step = dtype_of(from_dtype)->bytes, width = dtype_of(to_dtype)->bytes;
+	bool fits = n <= MOST_ELEMENTS && (is_integer(from_dtype) || is_float(from_dtype));
+	const char *at = from;
+	char *put = to;
+
+	for (size_t i = 0; fits && i < n; i++, at += step, put += width)
+		fits = is_float(from_dtype)
+			       ? convert_float(to_dtype, load_float(from_dtype, at), put)
+			       : convert_integer(to_dtype, load_integer(from_dtype, at), put);
+	return fits;
+}

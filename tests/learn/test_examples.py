@@ -1,0 +1,59 @@
+"""The examples in Python run as they are, on small budgets; what they learn takes longer."""
+
+import json
+import subprocess
+import sys
+
+import relive
+from conftest import EXAMPLES
+
+CURVES = EXAMPLES.parent / "bench" / "learning" / "run.py"
+
+
+def run(*command, timeout=300):
+    """What a program printed; it must end well."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_dqn_cartpole_jax__learns(store):
+    run(sys.executable, EXAMPLES / "dqn_cartpole_jax.py", "--store", store, "--until", "60",
+        "--steps", "30000")
+    with relive.open(store) as opened:
+        assert opened.table("cartpole").verify().problems == 0
+
+
+def test_apex_pong__actors_and_a_learner(store, tmp_path):
+    plot = tmp_path / "pong.png"
+    run(sys.executable, EXAMPLES / "apex_pong.py", "--store", store, "--actors", 2, "--updates", 12,
+        "--learn-from", 200, "--plot", plot)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    with relive.open(store) as opened:
+        table = opened.table("pong")
+        view = table.info().views[0]
+        assert view.inserted >= 200 and view.sampled >= 12 * 32
+        assert table.verify().problems == 0
+        batch = table.sample(64, layout="window")
+        assert batch.obs.shape == (64, 4, 84, 84) and batch.obs.any(axis=(1, 2, 3)).all()
+
+
+def test_ray_apex__actors_and_a_learner(store, monkeypatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    said = run(sys.executable, EXAMPLES / "ray_apex.py", "--store", store, "--actors", 2,
+               "--rounds", 3, "--round", 5, timeout=600)
+    assert "15 updates" in said
+    with relive.open(store) as opened:
+        table = opened.table("ray-apex")
+        assert table.info().views[0].inserted >= 1_000 and table.verify().problems == 0
+
+
+def test_learn_curves__of_each_buffer(tmp_path):
+    results, plot = tmp_path / "results.json", tmp_path / "curves.png"
+    said = run(sys.executable, CURVES, "--seeds", 1, "--steps", 2000, "--results", results,
+               "--plot", plot)
+    runs = json.loads(results.read_text())["runs"]
+    assert [run["buffer"] for run in runs] == ["relive", "cpprb", "uniform"]
+    assert all(len(run["curve"]) == 1 and run["curve"][0][1] > 8 for run in runs)
+    assert plot.read_bytes().startswith(b"\x89PNG") and '"steps_to_solve_median"' in said
