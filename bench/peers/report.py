@@ -8,8 +8,9 @@ import argparse
 import json
 import pathlib
 
-OURS = ("relive", "relive_stored")
-HIGHER = {"sample", "update", "mixed", "insert1", "insert64", "inserted", "learned"}
+OURS = ("relive", "relive_dense", "relive_stored", "relive_tree")
+LOWER = ("bytes/step", "ns")  # units of what is better when it is less
+AGAINST = {"update, 16 deferred": "update"}  # what the others have of another name
 TITLES = {
     "w1": "W1: CartPole-shaped rows, capacity 2^20",
     "w2": "W2: Atari-shaped rows, capacity 2^14",
@@ -31,6 +32,28 @@ def cell(result):
     if result["min"] == result["max"]:
         return short(result["median"])
     return "%s (%s-%s)" % tuple(short(result[k]) for k in ("median", "min", "max"))
+
+
+KINDS = {"workload": str, "peer": str, "metric": str, "unit": str, "median": (int, float),
+         "min": (int, float), "max": (int, float), "values": list}
+PARTS = {"commit": str, "machine": dict, "seed": int, "quick": bool, "rounds": int,
+         "rounds_shared": int, "wall_s": int, "sizes": dict, "versions": dict, "missing": dict,
+         "results": list}
+
+
+def validate(data):
+    """ValueError if the file is not what this module reads."""
+    for name, kind in PARTS.items():
+        if not isinstance(data.get(name), kind):
+            raise ValueError("peers.json: %s is %r" % (name, data.get(name)))
+    for result in data["results"]:
+        for name, kind in KINDS.items():
+            if not isinstance(result.get(name), kind):
+                raise ValueError("peers.json: %s of %r" % (name, result))
+        if not result["min"] <= result["median"] <= result["max"]:
+            raise ValueError("peers.json: no median: %r" % result)
+        if result["workload"] == "w4" and "capacity" not in result:
+            raise ValueError("peers.json: no capacity: %r" % result)
 
 
 def find(results, workload, peer, metric, **more):
@@ -65,44 +88,50 @@ def tree_table(results, metric):
     sizes = sorted({r["capacity"] for r in mine})
     rows = [["2^%d" % (size.bit_length() - 1)] +
             [cell(find(mine, "w4", p, metric, capacity=size)) for p in peers] for size in sizes]
-    return ["### W4: ns of %s" % ("a draw" if metric == "draw" else "an update"), ""] + \
-        table(["capacity"] + peers, rows)
+    return ["### W4: ns of one of a batch: %s" % metric, ""] + table(["capacity"] + peers, rows)
 
 
-def best_peer(results, workload, metric, **more):
-    others = [r for r in results if r["workload"] == workload and r["metric"] == metric and
-              r["peer"] not in OURS and all(r.get(k) == v for k, v in more.items())]
-    if not others:
-        return None
-    pick = max if metric in HIGHER else min
-    return pick(others, key=lambda r: r["median"])
+def best_peer(results, mine):
+    """The best of the others at the same, or None."""
+    metric = AGAINST.get(mine["metric"], mine["metric"])
+    others = [r for r in results if (r["workload"], r["metric"], r.get("capacity")) ==
+              (mine["workload"], metric, mine.get("capacity")) and r["peer"] not in OURS]
+    pick = min if mine["unit"] in LOWER else max
+    return pick(others, key=lambda r: r["median"], default=None)
 
 
 def ratio_rows(results):
-    keys = unique((r["workload"], r["metric"], r.get("capacity")) for r in results)
-    for workload, metric, capacity in keys:
-        more = {"capacity": capacity} if capacity else {}
-        best = best_peer(results, workload, metric, **more)
-        for ours in OURS:
-            mine = find(results, workload, ours, metric, **more)
-            if not best or not mine:
-                continue
-            ratio = mine["median"] / best["median"]
-            what = metric + (" 2^%d" % (capacity.bit_length() - 1) if capacity else "")
-            yield [workload, what, ours, cell(mine), "%s %s" % (best["peer"], cell(best)),
-                   "%.2f" % (ratio if metric in HIGHER else 1 / ratio)]
+    for mine in results:
+        best = best_peer(results, mine) if mine["peer"] in OURS else None
+        if not best or not best["median"] or not mine["median"]:
+            continue
+        ratio = mine["median"] / best["median"]
+        what = mine["metric"]
+        if "capacity" in mine:
+            what += " 2^%d" % (mine["capacity"].bit_length() - 1)
+        yield [mine["workload"], what, mine["peer"], cell(mine),
+               "%s %s" % (best["peer"], cell(best)),
+               "%.2f" % (1 / ratio if mine["unit"] in LOWER else ratio)]
 
 
 def markdown(data):
     results = data["results"]
     machine = data["machine"]
     lines = ["# Replay buffers side by side", "",
-             "%s, %d cores, %d GiB, Python %s; commit %s; median (min-max) of %d windows that "
-             "alternate between the peers." % (machine["cpu"], machine["cores"],
-                                               machine["memory_gib"], machine["python"],
-                                               data["commit"], data["rounds"]), "",
+             "%s, %d cores, %d GiB, Python %s; commit %s; seed %d; median (min-max) of %d windows "
+             "that alternate between the peers, of %d rounds in W3; %d minutes in all." %
+             (machine["cpu"], machine["cores"], machine["memory_gib"], machine["python"],
+              data["commit"], data["seed"], data["rounds"], data["rounds_shared"],
+              data["wall_s"] / 60), "",
              "Repeat: `make bench-peers`. What is measured stands in `bench/peers/workloads.py`, "
-             "how each peer is called in `bench/peers/peers/`.", ""]
+             "how each peer is called in `bench/peers/peers/`. Batches are of 256 rows with all "
+             "columns, weights and keys. Peers that are libraries are pinned to one core in W1, W2 "
+             "and W4, those with a server have all. In W4 cpprb and torchrl_sampler draw whole "
+             "samples of rows of one byte, relive keys and weights without rows (columns=()), the "
+             "others trees alone; relive_tree is "
+             "`build/bin/micro_sumtree`, not interleaved with the others.", ""]
+    if data["quick"]:
+        lines += ["**A quick run: the figures mean nothing.**", ""]
     lines += ["## Relive against the best of the others", "",
               "More than 1 = Relive is faster, or smaller.", ""]
     lines += table(["workload", "what", "form", "Relive", "best peer", "ratio"],
@@ -111,8 +140,8 @@ def markdown(data):
     for workload in TITLES:
         if any(r["workload"] == workload for r in results):
             lines += workload_table(results, workload)
-    if any(r["workload"] == "w4" for r in results):
-        lines += tree_table(results, "draw") + tree_table(results, "update")
+    for metric in unique(r["metric"] for r in results if r["workload"] == "w4"):
+        lines += tree_table(results, metric)
     lines += ["## Versions", ""] + table(["peer", "version"], [list(v) for v in
                                                                 data["versions"].items()])
     if data["missing"]:
@@ -121,19 +150,37 @@ def markdown(data):
     return "\n".join(lines)
 
 
+def write(data, out):
+    (out / "peers.md").write_text(markdown(data) + "\n")
+
+
 # -------- plots --------
 
-def plot_bars(plt, results, workload, out):
+def plot_metric(plt, axis, rows):
+    """A point for each peer, best on top, with its spread and its figure."""
+    rows = sorted(rows, key=lambda r: r["median"])
+    for at, row in enumerate(rows):
+        spread = [[row["median"] - row["min"]], [row["max"] - row["median"]]]
+        colour = "tab:red" if row["peer"] in OURS else "tab:gray"
+        axis.errorbar([row["median"]], [at], xerr=spread, fmt="o", color=colour, capsize=2)
+        axis.annotate(short(row["median"]), (row["median"], at), xytext=(0, 5), fontsize=6,
+                      textcoords="offset points", ha="center")
+    axis.set_yticks(range(len(rows)), [row["peer"] for row in rows])
+    axis.set_ylim(-0.6, len(rows) - 0.2)
+    axis.set_xscale("log")
+    axis.set_xlim(rows[0]["min"] / 3 or None, rows[-1]["max"] * 3)
+    axis.xaxis.set_minor_formatter(plt.NullFormatter())
+    axis.set_title("%s, %s" % (rows[0]["metric"], rows[0]["unit"]), fontsize=9)
+    axis.tick_params(labelsize=7)
+    axis.grid(axis="x", linewidth=0.3)
+
+
+def plot_workload(plt, results, workload, out):
     mine = [r for r in results if r["workload"] == workload and r["metric"] != "memory"]
     metrics = unique(r["metric"] for r in mine)
-    figure, axes = plt.subplots(1, len(metrics), figsize=(3.2 * len(metrics), 3.2))
-    for axis, metric in zip([axes] if len(metrics) == 1 else axes, metrics):
-        rows = sorted((r for r in mine if r["metric"] == metric), key=lambda r: r["median"])
-        colours = ["tab:red" if r["peer"] in OURS else "tab:gray" for r in rows]
-        axis.barh([r["peer"] for r in rows], [r["median"] for r in rows], color=colours)
-        axis.set_xscale("log")
-        axis.set_title("%s, %s" % (metric, rows[0]["unit"]), fontsize=9)
-        axis.tick_params(labelsize=7)
+    figure, axes = plt.subplots(1, len(metrics), figsize=(3.2 * len(metrics), 3.2), squeeze=False)
+    for axis, metric in zip(axes[0], metrics):
+        plot_metric(plt, axis, [r for r in mine if r["metric"] == metric])
     figure.suptitle(TITLES[workload], fontsize=10)
     figure.tight_layout()
     figure.savefig(out / ("peers-%s.png" % workload), dpi=110)
@@ -143,11 +190,13 @@ def plot_bars(plt, results, workload, out):
 def plot_trees(plt, results, out):
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.4))
     for axis, metric in zip(axes, ("draw", "update")):
-        mine = [r for r in results if r["workload"] == "w4" and r["metric"] == metric]
-        for peer in unique(r["peer"] for r in mine):
-            rows = sorted((r for r in mine if r["peer"] == peer), key=lambda r: r["capacity"])
+        mine = [r for r in results if r["workload"] == "w4" and r["metric"].startswith(metric)]
+        for peer, form in unique((r["peer"], r["metric"]) for r in mine):
+            rows = sorted((r for r in mine if (r["peer"], r["metric"]) == (peer, form)),
+                          key=lambda r: r["capacity"])
             axis.plot([r["capacity"] for r in rows], [r["median"] for r in rows], marker="o",
-                      markersize=3, label=peer, linewidth=2 if peer in OURS else 1)
+                      markersize=3, label=peer + form[len(metric):],
+                      linewidth=2 if peer in OURS else 1)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.set_xlabel("capacity")
@@ -165,7 +214,7 @@ def plots(data, out):
     results = data["results"]
     for workload in TITLES:
         if any(r["workload"] == workload for r in results):
-            plot_bars(plt, results, workload, out)
+            plot_workload(plt, results, workload, out)
     if any(r["workload"] == "w4" for r in results):
         plot_trees(plt, results, out)
 
@@ -178,7 +227,8 @@ def main():
     parser.add_argument("--plots", action="store_true", help="PNGs beside the tables")
     args = parser.parse_args()
     data = json.loads((args.results / "peers.json").read_text())
-    (args.results / "peers.md").write_text(markdown(data) + "\n")
+    validate(data)
+    write(data, args.results)
     if args.plots:
         plots(data, args.results)
     print(args.results / "peers.md")

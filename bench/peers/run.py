@@ -2,10 +2,12 @@
 """Measures replay buffers side by side, each through Python as its users call it.
 
 Every peer lives in a virtual environment of its own, made from PyPI, and in a process of its own; all of
-a workload's peers are filled first, then windows alternate between them, so that a slow second of the
-machine hits all. What does not install or run is listed with the reason.
+a workload's peers are filled first and asked whether what they hand out went in, then windows alternate
+between them, so that a slow second of the machine hits all. What does not install or run is listed with
+the reason.
 
     run.py [--peers a,b] [--workloads w1,w2,w3,w4] [--rounds N] [--seconds S] [--out FOLDER]
+    run.py --quick     small, with what is there: are the answers right? Figures mean nothing.
 """
 
 import argparse
@@ -13,131 +15,54 @@ import json
 import os
 import pathlib
 import platform
-import select
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+import report
+import sizes
+from workers import ANSWER_S, ROOT, Absent, Environments, Failed, Worker, say
 
-PACKAGES = {
-    "relive": [str(ROOT)],
-    "cpprb": ["cpprb", "numpy"],
-    "flashbax": ["flashbax"],
-    "tianshou": ["tianshou"],
-    "torchrl": ["torchrl", "torch", "tensordict", "numpy"],
-    "reverb": ["dm-reverb[tensorflow]==0.14.0"],
-    "redis": ["redis", "hiredis", "cpprb", "numpy"],
-    "ray": ["ray", "cpprb", "numpy"],
-    "plots": ["matplotlib"],
+SINGLE = {
+    "w1": ["relive", "relive_stored", "cpprb", "flashbax", "tianshou", "torchrl", "reverb", "redis",
+           "ray"],
+    "w2": ["relive", "relive_dense", "relive_stored", "cpprb", "flashbax", "tianshou", "torchrl",
+           "reverb", "redis", "ray"],
 }
-HOUSES = {"relive_stored": "relive"}  # peers that share another's environment
-SINGLE = ["relive", "relive_stored", "cpprb", "flashbax", "tianshou", "torchrl", "reverb", "redis",
-          "ray"]
 SHARED = ["relive", "cpprb", "redis", "reverb", "ray"]
-TREES = ["relive", "cpprb", "torchrl", "tianshou"]
+TREES = ["relive", "cpprb", "torchrl", "torchrl_sampler", "tianshou", "flashbax"]
+NOT_OFFERED = {
+    "w3 flashbax": "one process only",
+    "w3 tianshou": "one process only",
+    "w3 torchrl": "several processes by a Ray actor only: see ray",
+    "w4 reverb, redis, ray": "no tree that a client could call",
+}
 SHAPE = {"w1": "cartpole", "w2": "atari"}
 UNITS = {"sample": "batches/s", "update": "calls/s", "mixed": "loops/s", "insert1": "rows/s",
          "insert64": "rows/s"}  # in this order: a full ring is inserted into last
-ANSWER_S = 300
-INSTALL_S = 1800
-
-
-class Failed(Exception):
-    pass
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-# -------- environments --------
-
-def environment(folder, peer):
-    """The python of a peer's environment, made if it is not there."""
-    house = HOUSES.get(peer, peer)
-    home = folder / house
-    python = home / "bin" / "python"
-    done = home / "installed"
-    if done.exists() and house != "relive":
-        return python
-    say("install %s" % house)
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    log = home / "install.log"
-    with open(log, "w") as out:
-        code = subprocess.run([str(python), "-m", "pip", "install", "-q", *PACKAGES[house]],
-                              stdout=out, stderr=out, timeout=INSTALL_S).returncode
-    if code:
-        lines = log.read_text().strip().splitlines()
-        raise Failed("does not install: " + (lines[-1] if lines else "pip failed"))
-    done.touch()
-    return python
-
-
-# -------- workers --------
-
-class Worker:
-    """A peer in its process; it is never waited for beyond ANSWER_S."""
-
-    def __init__(self, python, peer):
-        self.peer = peer
-        self._log = open(pathlib.Path(python).parent.parent / ("%s.log" % peer), "a")
-        self._process = subprocess.Popen([str(python), str(HERE / "worker.py")], cwd=HERE,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._log)
-
-    def tell(self, **order):
-        self._process.stdin.write((json.dumps(order) + "\n").encode())
-        self._process.stdin.flush()
-
-    def hear(self, seconds=ANSWER_S):
-        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        line = self._process.stdout.readline() if ready else b""
-        if not line:
-            raise Failed("no answer in %d s" % seconds if not ready else "its process ended")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise Failed(answer["error"])
-        return answer
-
-    def ask(self, **order):
-        self.tell(**order)
-        return self.hear()
-
-    def end(self):
-        try:
-            self.ask(op="quit")
-            self._process.wait(20)
-        except (Failed, OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
+VARIED = ("fanout", "evicted", "pages", "vector", "prefetch")  # by micro_sumtree, in pairs
+ROLES = ("actor", "actor", "learner")
+TROUBLE = (Failed, OSError, subprocess.SubprocessError)
 
 
 class Bench:
     def __init__(self, args):
         self.args = args
-        self.folder = pathlib.Path(args.environments)
+        self.environments = Environments(args.environments, not args.quick)
         self.results = []
         self.versions = {}
         self.missing = {}
-        self._pythons = {}
+        self.failed = False
 
     def wanted(self, peers):
         return [p for p in peers if not self.args.peers or p in self.args.peers]
 
-    def start(self, peer):
-        if peer not in self._pythons:
-            self._pythons[peer] = environment(self.folder, peer)
-        return Worker(self._pythons[peer], peer)
-
     def lose(self, workload, peer, error):
         say("%s %s: %s" % (workload, peer, error))
         self.missing.setdefault("%s %s" % (workload, peer), str(error))
+        self.failed |= not isinstance(error, Absent)
 
     def add(self, workload, peer, metric, unit, values, **more):
         if not values:
@@ -147,122 +72,155 @@ class Bench:
             "median": statistics.median(values), "min": min(values), "max": max(values),
             "values": values, **more})
 
-    # -------- W1 and W2: one process --------
+    # -------- workers that take turns --------
 
-    def open_all(self, workload):
+    def gather(self, workload, peers, prepare):
+        """A prepared worker of each peer; what fails is lost."""
         workers = {}
-        for peer in self.wanted(SINGLE):
+        for peer in self.wanted(peers):
+            worker = None
             try:
-                worker = self.start(peer)
+                worker = Worker(self.environments, peer)
+                prepare(worker)
                 workers[peer] = worker
-                answer = worker.ask(op="open", peer=peer, shape=SHAPE[workload], seed=1)
-            except (Failed, subprocess.SubprocessError, OSError) as error:
+            except TROUBLE as error:
                 self.lose(workload, peer, error)
-                if peer in workers:
-                    workers.pop(peer).end()
-                continue
-            self.versions[peer] = answer["version"]
-            self.add(workload, peer, "memory", "bytes/step", [answer["bytes_per_step"]])
+                if worker:
+                    worker.end()
         return workers
 
+    def turns(self, workload, workers, rounds, order):
+        """The answers of each peer to the order, round by round."""
+        answers = {peer: [] for peer in workers}
+        for _ in range(rounds):
+            for peer in list(workers):
+                try:
+                    answers[peer].append(workers[peer].ask(**order))
+                except TROUBLE as error:
+                    self.lose(workload, peer, error)
+                    workers.pop(peer).end()
+        return answers
+
+    def size(self, shape, prefill):
+        return sizes.QUICK[shape] if self.args.quick else (sizes.CAPACITY[shape], prefill[shape])
+
+    # -------- W1 and W2: one process --------
+
+    def open(self, workload, worker):
+        shape = SHAPE[workload]
+        capacity, prefill = self.size(shape, sizes.PREFILL)
+        answer = worker.ask(op="open", shape=shape, seed=sizes.SEED, capacity=capacity,
+                            prefill=prefill)
+        worker.ask(op="check", priorities=self.args.quick)
+        self.versions[worker.peer] = answer["version"]
+        self.add(workload, worker.peer, "memory", "bytes/step", [answer["bytes_per_step"]])
+
     def single(self, workload):
-        workers = self.open_all(workload)
+        workers = self.gather(workload, SINGLE[workload], lambda w: self.open(workload, w))
         for what, unit in UNITS.items():
-            values = {peer: [] for peer in workers}
-            cpus = {peer: [] for peer in workers}
-            for turn in range(self.args.rounds):
-                say("%s %s round %d of %d" % (workload, what, turn + 1, self.args.rounds))
-                for peer in list(workers):
-                    try:
-                        answer = workers[peer].ask(op="window", what=what,
-                                                   seconds=self.args.seconds)
-                    except (Failed, OSError) as error:
-                        self.lose(workload, peer, error)
-                        workers.pop(peer).end()
-                        continue
-                    values[peer].append(answer["value"])
-                    cpus[peer].append(answer["cpu"])
-            for peer, got in values.items():
-                self.add(workload, peer, what, unit, got,
-                         cpu=statistics.median(cpus[peer]) if got else 0)
+            say("%s %s" % (workload, what))
+            answers = self.turns(workload, workers, self.args.rounds,
+                                 {"op": "window", "what": what, "seconds": self.args.seconds})
+            for peer, got in answers.items():
+                self.add(workload, peer, what, unit, [a["value"] for a in got],
+                         cpu=statistics.median([a["cpu"] for a in got] or [0]))
         for worker in workers.values():
             worker.end()
 
     # -------- W3: two actors and a learner --------
 
     def beside(self, peer, shape):
-        sizes = {"cartpole": (1 << 20, 1 << 15), "atari": (1 << 14, 1 << 13)}[shape]
-        host = self.start(peer)
-        others = []
+        """Rows and batches a second of one round."""
+        capacity, prefill = self.size(shape, sizes.PREFILL_SHARED)
+        workers = [Worker(self.environments, peer)]
+        order = {"shape": shape, "seed": sizes.SEED}
         try:
-            answer = host.ask(op="host", peer=peer, shape=shape, capacity=sizes[0],
-                              prefill=sizes[1])
-            if answer.get("none"):
-                raise Failed("has no form for several processes here")
-            start = time.time() + (12 if peer in ("reverb", "ray") else 4)
-            for rank, role in enumerate(("actor", "actor", "learner")):
-                worker = self.start(peer)
-                others.append(worker)
-                worker.tell(op="role", peer=peer, shape=shape, role=role, rank=rank,
-                            address=answer["address"], start=start,
-                            end=start + self.args.seconds_shared)
-            rates = [worker.hear()["value"] for worker in others]
+            host = workers[0].ask(op="host", capacity=capacity, prefill=prefill, **order)
+            self.versions.setdefault(peer, host["version"])
+            if host["crew"]:
+                start = time.time() + 2
+                rates = workers[0].ask(op="crew", roles=ROLES, start=start, patience=ANSWER_S / 4,
+                                       end=start + self.args.seconds_shared, **order)["values"]
+            else:
+                rates = self.roles(workers, host["address"], order)
         finally:
-            for worker in others:
+            for worker in reversed(workers):
                 worker.end()
-            host.end()
         return rates[0] + rates[1], rates[2]
 
+    def roles(self, workers, address, order):
+        crew = [Worker(self.environments, workers[0].peer) for _ in ROLES]
+        workers += crew
+        for rank, (worker, role) in enumerate(zip(crew, ROLES)):
+            worker.tell(op="join", address=address, role=role, rank=rank, **order)
+        for worker in crew:
+            worker.hear()
+        start = time.time() + 0.5
+        for rank, (worker, role) in enumerate(zip(crew, ROLES)):
+            worker.tell(op="role", role=role, rank=rank, start=start,
+                        end=start + self.args.seconds_shared)
+        return [worker.hear()["value"] for worker in crew]
+
     def shared(self):
-        for shape in ("cartpole", "atari"):
+        for shape in SHAPE.values():
             name = "w3-" + shape
-            rows = {peer: [] for peer in self.wanted(SHARED)}
-            batches = {peer: [] for peer in rows}
-            for turn in range(self.args.rounds_shared):
-                for peer in list(rows):
-                    say("%s %s round %d of %d" % (name, peer, turn + 1, self.args.rounds_shared))
+            rates = {peer: [] for peer in self.wanted(SHARED)}
+            for _ in range(self.args.rounds_shared):
+                for peer in list(rates):
+                    say("%s %s" % (name, peer))
                     try:
-                        inserted, sampled = self.beside(peer, shape)
-                    except (Failed, subprocess.SubprocessError, OSError) as error:
+                        rates[peer].append(self.beside(peer, shape))
+                    except TROUBLE as error:
                         self.lose(name, peer, error)
-                        rows.pop(peer)
-                        batches.pop(peer)
-                        continue
-                    rows[peer].append(inserted)
-                    batches[peer].append(sampled)
-            for peer in rows:
-                self.add(name, peer, "inserted", "rows/s", rows[peer])
-                self.add(name, peer, "learned", "batches/s", batches[peer])
+                        rates.pop(peer)
+            for peer, got in rates.items():
+                self.add(name, peer, "inserted", "rows/s", [rows for rows, _ in got])
+                self.add(name, peer, "learned", "batches/s", [batches for _, batches in got])
 
     # -------- W4: the tree --------
 
+    def plant(self, worker, capacity):
+        answer = worker.ask(op="plant", capacity=capacity, seed=sizes.SEED)
+        self.versions.setdefault(worker.peer, answer["version"])
+
     def trees(self):
-        workers = {}
-        for peer in self.wanted(TREES):
-            try:
-                workers[peer] = self.start(peer)
-            except (Failed, subprocess.SubprocessError, OSError) as error:
-                self.lose("w4", peer, error)
-        for bits in range(10, 25, 2):
-            draws = {peer: [] for peer in workers}
-            updates = {peer: [] for peer in workers}
-            for turn in range(self.args.rounds_shared):
-                say("w4 2^%d round %d of %d" % (bits, turn + 1, self.args.rounds_shared))
-                for peer in list(workers):
-                    try:
-                        answer = workers[peer].ask(op="tree", peer=peer, capacity=1 << bits,
-                                                   seconds=self.args.seconds)
-                    except (Failed, OSError) as error:
-                        self.lose("w4", peer, error)
-                        workers.pop(peer).end()
-                        continue
-                    draws[peer].append(answer["draw_ns"])
-                    updates[peer].append(answer["update_ns"])
-            for peer in draws:
-                self.add("w4", peer, "draw", "ns", draws[peer], capacity=1 << bits)
-                self.add("w4", peer, "update", "ns", updates[peer], capacity=1 << bits)
-        for worker in workers.values():
-            worker.end()
+        for bits in [10] if self.args.quick else sizes.TREE_BITS:
+            capacity = 1 << bits
+            say("w4 2^%d" % bits)
+            workers = self.gather("w4", TREES, lambda w: self.plant(w, capacity))
+            answers = self.turns("w4", workers, self.args.rounds,
+                                 {"op": "tree", "seconds": self.args.seconds / 4})
+            for peer, got in answers.items():
+                for metric in got[0] if got else ():
+                    self.add("w4", peer, metric, "ns", [a[metric] for a in got], capacity=capacity)
+            for worker in workers.values():
+                worker.end()
+        if not self.args.peers:
+            self.own_tree()
+
+    def own_tree(self):
+        """Relive's tree alone, as the others' trees are: its bench in C."""
+        program = pathlib.Path(self.args.build) / "bin" / "micro_sumtree"
+        if self.args.quick or not program.exists():
+            self.lose("w4", "relive_tree", Absent("%s is not run" % program.name))
+            return
+        say("w4 micro_sumtree")
+        answer = subprocess.run([str(program), "--json"], capture_output=True, text=True,
+                                timeout=ANSWER_S)
+        usual = None
+        for line in answer.stdout.splitlines():
+            result = json.loads(line)
+            params = result["params"]
+            metric = {"draw_ns": "draw", "update_ns": "update"}.get(result["metric"])
+            if metric is None:
+                continue
+            usual = usual or {key: params[key] for key in VARIED}  # the first is
+            if any(params[key] != usual[key] for key in VARIED):
+                continue
+            if params["defer"] > 1:
+                metric += ", %d deferred" % params["defer"]
+            self.add("w4", "relive_tree", metric, "ns", [result["median"]],
+                     capacity=params["leaves"])
 
     def run(self):
         for workload in self.args.workloads:
@@ -298,33 +256,59 @@ def words(text):
     return [word for word in text.split(",") if word]
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=words, default=[], help="only these, with commas")
     parser.add_argument("--workloads", type=words, default=["w1", "w2", "w3", "w4"])
     parser.add_argument("--rounds", type=int, default=7, help="windows of each peer (7)")
     parser.add_argument("--seconds", type=float, default=0.4, help="of a window (0.4)")
-    parser.add_argument("--rounds-shared", type=int, default=3, help="of W3 and W4 (3)")
+    parser.add_argument("--rounds-shared", type=int, default=3, help="of W3 (3)")
     parser.add_argument("--seconds-shared", type=float, default=4, help="of a round of W3 (4)")
-    parser.add_argument("--environments", default=str(ROOT / "build" / "peers"),
-                        help="where the virtual environments are made")
+    parser.add_argument("--quick", action="store_true",
+                        help="small windows of what is installed; exit 1 if an answer is wrong")
+    parser.add_argument("--environments", help="where the virtual environments are made "
+                        "($PEERS, or build/peers)",
+                        default=os.environ.get("PEERS") or str(ROOT / "build" / "peers"))
+    parser.add_argument("--build", default=str(ROOT / "build"), help="with bin/micro_sumtree")
     parser.add_argument("--out", default=str(ROOT / "build" / "peers" / "results"))
     args = parser.parse_args()
+    if args.quick:
+        args.rounds = args.rounds_shared = 1
+        args.seconds, args.seconds_shared = 0.02, 0.2
+    return args
+
+
+def main():
+    args = parse()
     bench = Bench(args)
-    pathlib.Path(args.environments).mkdir(parents=True, exist_ok=True)
+    began = time.time()
     bench.run()
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    result = {"commit": commit(), "machine": machine(), "seed": 1, "rounds": args.rounds,
-              "versions": bench.versions, "missing": bench.missing, "results": bench.results}
-    (out / "peers.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(environment(bench.folder, "plots"), out)
+    data = {"commit": commit(), "machine": machine(), "seed": sizes.SEED, "quick": args.quick,
+            "rounds": args.rounds, "rounds_shared": args.rounds_shared,
+            "wall_s": round(time.time() - began),
+            "sizes": {"batch": sizes.BATCH, "chunk": sizes.CHUNK, "capacity": sizes.CAPACITY,
+                      "prefill": sizes.PREFILL, "prefill_shared": sizes.PREFILL_SHARED},
+            "versions": bench.versions, "missing": {**NOT_OFFERED, **bench.missing},
+            "results": bench.results}
+    report.validate(data)
+    (out / "peers.json").write_text(json.dumps(data, indent=1) + "\n")
+    report.write(data, out)
+    if not args.quick:
+        plot(bench.environments, out)
+    print(out / "peers.md")
+    return 1 if args.quick and bench.failed else 0
 
 
-def draw(python, out):
-    subprocess.run([str(python), str(HERE / "report.py"), "--results", str(out), "--plots"],
-                   check=True)
+def plot(environments, out):
+    try:
+        python = environments.python("plots")
+        subprocess.run([str(python), str(pathlib.Path(report.__file__)), "--results", str(out),
+                        "--plots"], check=True, stdout=subprocess.DEVNULL)
+    except TROUBLE as error:
+        say("no plots: %s" % error)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,91 +1,136 @@
 """One peer in one process: does what it is told on stdin, answers a line of JSON for each order.
 
-    {"op": "open", "peer": "cpprb", "shape": "cartpole", "seed": 1}
+    {"op": "open", "peer": "cpprb", "shape": "cartpole", "capacity": 8192, "prefill": 4096, "seed": 1}
     {"op": "window", "what": "sample", "seconds": 0.3}
-    {"op": "tree", ...}   {"op": "shared", ...}   {"op": "quit"}
+    {"op": "check", "priorities": true}   {"op": "tree", ...}   {"op": "host", ...}   {"op": "quit"}
 """
 
 import importlib
 import json
+import multiprocessing
 import os
 import sys
-import time
 import traceback
 
-for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-import workloads as w  # noqa: E402  (after the numbers of threads are set)
+import answers  # noqa: E402  (after the numbers of threads are set)
+import workloads as w  # noqa: E402
+
+
+WITH_SERVER = ("redis", "reverb", "ray")
+
+
+def pin(peer):
+    """A library gets one core, before it counts them for its threads; what has a server gets all."""
+    if peer not in WITH_SERVER:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 class Worker:
     def __init__(self):
-        self.peer = None
-        self.module = None
+        self.peer = self.feeder = self.priorities = self.module = None
+        self.calls = {}
 
     def open(self, order):
-        shape = w.SHAPES[order["shape"]]
+        """W1, W2: a filled buffer."""
+        pin(order["peer"])
         self.module = importlib.import_module("peers." + order["peer"])
-        self.seed = order.get("seed", 1)
-        self.feeder = w.Feeder(order["shape"], self.seed)
-        self.priorities = w.new_priorities(self.seed)
-        self.peer = self.module.Peer(order["shape"], shape["columns"],
-                                     order.get("capacity", shape["capacity"]))
-        for _ in range(0, order.get("prefill", shape["prefill"]), w.CHUNK):
+        self.feeder = self._feeder(order["shape"], order["seed"])
+        self.priorities = w.new_priorities(order["seed"])
+        self.peer = self.module.Peer(order["shape"], w.COLUMNS[order["shape"]], order["capacity"])
+        for _ in range(0, order["prefill"], w.CHUNK):
             self.peer.insert(self.feeder.chunk())
         return {"version": self.module.version(), "bytes_per_step": self.peer.bytes_per_step()}
+
+    def _feeder(self, shape, seed):
+        return w.Feeder(shape, seed, getattr(self.module, "cut", None))
 
     def window(self, order):
         fn = w.loop_of(self.peer, order["what"], self.feeder, self.priorities)
         rate, cpu = w.run_window(fn, order["seconds"])
         return {"value": rate, "cpu": cpu}
 
-    def tree(self, order):
-        """W4: nanoseconds of a draw and of an update at a capacity."""
-        module = importlib.import_module("peers." + order["peer"])
-        if not hasattr(module, "Tree"):
-            return {"none": True}
-        tree = module.Tree(order["capacity"], order.get("seed", 1))
-        return {"draw_ns": tree.draw_ns(order["seconds"]),
-                "update_ns": tree.update_ns(order["seconds"])}
+    def check(self, order):
+        """Raising priorities leaves a few rows that are drawn all the time."""
+        answers.check_rows(self.peer, self.feeder, 4)
+        if order["priorities"]:
+            answers.check_priorities(self.peer, self.feeder, 4)
+        return {}
 
-    def role(self, order):
-        """W3: an actor or a learner beside others, from the time `start` until `end`."""
-        module = importlib.import_module("peers." + order["peer"])
-        feeder = w.Feeder(order["shape"], self.seed if self.peer else order["rank"])
-        priorities = w.new_priorities(order["rank"])
-        peer = module.join(order["address"], order["role"], order["shape"],
-                           w.SHAPES[order["shape"]]["columns"])
-        turn = 0
-        done = 0
-        while time.time() < order["start"]:
-            time.sleep(0.001)
-        began = time.time()
-        while time.time() < order["end"]:
-            if order["role"] == "actor":
-                peer.insert(feeder.chunk())
-                done += w.CHUNK
-            else:
-                peer.update(peer.sample(), priorities[turn % len(priorities)])
-                turn += 1
-                done += 1
-        rate = done / (time.time() - began)
-        peer.close()
-        return {"value": rate}
+    # -------- W4 --------
+
+    def plant(self, order):
+        """A tree of some capacity; gives the names of what can be measured."""
+        pin(order["peer"])
+        self.calls = {}
+        self.peer = None  # the last one's memory goes first
+        self.module = importlib.import_module("peers." + order["peer"])
+        self.peer = self.module.Tree(order["capacity"], order["seed"])
+        self.calls = self.peer.calls()
+        for before, timed in 2 * list(self.calls.values()):
+            w.per_item(before, timed, 0)  # JAX compiles, and again for an updated state
+        return {"metrics": list(self.calls), "version": self.module.version()}
+
+    def tree(self, order):
+        """Nanoseconds of an item of each."""
+        return {name: w.per_item(before, timed, order["seconds"])
+                for name, (before, timed) in self.calls.items()}
+
+    # -------- W3 --------
 
     def host(self, order):
-        """W3: what others join; gives the address."""
-        module = importlib.import_module("peers." + order["peer"])
-        if not hasattr(module, "Host"):
-            return {"none": True}
-        shape = w.SHAPES[order["shape"]]
-        self.peer = module.Host(order["shape"], shape["columns"], order["capacity"])
-        feeder = w.Feeder(order["shape"], 7)
-        self.peer.prefill(feeder, order["prefill"])
-        return {"address": self.peer.address}
+        """What others join: gives the address, or `crew` where only children of this process can."""
+        self.module = importlib.import_module("peers." + order["peer"])
+        self.peer = self.module.Host(order["shape"], w.COLUMNS[order["shape"]], order["capacity"])
+        self.peer.prefill(self._feeder(order["shape"], 7), order["prefill"])
+        return {"address": self.peer.address, "crew": hasattr(self.peer, "client"),
+                "version": self.module.version()}
+
+    def join(self, order):
+        """Gets ready for a role."""
+        self.module = importlib.import_module("peers." + order["peer"])
+        self.feeder = self._feeder(order["shape"], order["rank"])
+        self.peer = self.module.join(order["address"], order["role"], order["shape"],
+                                     w.COLUMNS[order["shape"]])
+        if order["role"] == "learner":
+            self.peer.update(self.peer.sample(), w.new_priorities(order["rank"])[0])
+        return {}
+
+    def role(self, order):
+        return {"value": w.run_role(self.peer, order["role"], self.feeder, order["rank"],
+                                    order["start"], order["end"])}
+
+    def crew(self, order):
+        """All roles, in forked children of the host."""
+        context = multiprocessing.get_context("fork")
+        crew = []
+        for rank, role in enumerate(order["roles"]):
+            here, there = context.Pipe()
+            child = context.Process(target=self._child, args=(there, rank, role, order))
+            child.start()
+            crew.append((child, here))
+        try:
+            return {"values": [self._rate(here, order["patience"]) for _, here in crew]}
+        finally:
+            for child, _ in crew:
+                child.kill()
+                child.join()
+
+    @staticmethod
+    def _rate(pipe, seconds):
+        if not pipe.poll(seconds):
+            raise TimeoutError("a child gave no answer in %d s" % seconds)
+        return pipe.recv()
+
+    def _child(self, pipe, rank, role, order):
+        client = self.peer.client(role)
+        pipe.send(w.run_role(client, role, self._feeder(order["shape"], rank), rank,
+                             order["start"], order["end"]))
 
     def quit(self, _order):
-        if self.peer is not None:
+        if hasattr(self.peer, "close"):
             self.peer.close()
         return {}
 

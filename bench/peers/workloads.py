@@ -4,60 +4,61 @@ import time
 
 import numpy as np
 
-ALPHA, BETA = 0.6, 0.4
-BATCH = 256
-CHUNK = 64
+from sizes import ALPHA, BATCH, BETA, CHUNK, FEED  # noqa: F401  (for the peers)
+
+EPISODE = 200
 
 # next_obs is stored, as most peers have it; what a peer can read from the next row it may.
-SHAPES = {
+COLUMNS = {
     "cartpole": {
-        "columns": {
-            "obs": ((4,), np.float32),
-            "action": ((), np.int64),
-            "reward": ((), np.float32),
-            "next_obs": ((4,), np.float32),
-            "done": ((), np.uint8),
-        },
-        "capacity": 1 << 20,
-        "prefill": 1 << 17,
+        "obs": ((4,), np.float32),
+        "action": ((), np.int64),
+        "reward": ((), np.float32),
+        "next_obs": ((4,), np.float32),
+        "done": ((), np.uint8),
     },
     "atari": {
-        "columns": {
-            "obs": ((84, 84, 4), np.uint8),
-            "action": ((), np.int64),
-            "reward": ((), np.float32),
-            "next_obs": ((84, 84, 4), np.uint8),
-            "done": ((), np.uint8),
-        },
-        "capacity": 1 << 14,
-        "prefill": 1 << 14,
+        "obs": ((84, 84, 4), np.uint8),
+        "action": ((), np.int64),
+        "reward": ((), np.float32),
+        "next_obs": ((84, 84, 4), np.uint8),
+        "done": ((), np.uint8),
     },
 }
+
+
+def row_bytes(columns):
+    return sum(int(np.prod(dims)) * np.dtype(dtype).itemsize for dims, dtype in columns.values())
 
 
 def make_rows(shape, n, seed):
     """n random rows; episodes of 200 steps end with done."""
     rng = np.random.default_rng(seed)
     rows = {}
-    for name, (dims, dtype) in SHAPES[shape]["columns"].items():
+    for name, (dims, dtype) in COLUMNS[shape].items():
         size = (n, *dims)
         if np.dtype(dtype).kind == "f":
             rows[name] = rng.standard_normal(size, dtype=dtype)
         else:
             rows[name] = rng.integers(0, 2 if not dims else 256, size).astype(dtype)
-    rows["done"] = (np.arange(n) % 200 == 199).astype(np.uint8)
+    rows["done"] = (np.arange(n) % EPISODE == EPISODE - 1).astype(np.uint8)
     return rows
 
 
 class Feeder:
-    """Rows to insert, round and round, one by one and in chunks, cut before the clock starts."""
+    """Rows to insert, round and round, one by one and in chunks, cut before the clock starts.
 
-    def __init__(self, shape, seed):
-        n = 4096 if shape == "cartpole" else 512
-        rows = make_rows(shape, n, seed)
+    ``cut`` makes of all rows what the peer's users hold in their place: a frame and not the stack
+    it is in, say. The chunks are in order, so that each row is followed by the next.
+    """
+
+    def __init__(self, shape, seed, cut=None):
+        n = FEED[shape]
+        self.rows = make_rows(shape, n, seed)
+        rows = cut(shape, self.rows) if cut else self.rows
         self.chunks = [{k: v[i:i + CHUNK] for k, v in rows.items()} for i in range(0, n, CHUNK)]
         self.singles = [{k: v[i] for k, v in rows.items()} for i in range(CHUNK)]
-        self._chunk = self._single = 0
+        self._chunk = self._single = -1
 
     def chunk(self):
         self._chunk = (self._chunk + 1) % len(self.chunks)
@@ -113,6 +114,7 @@ def run_window(fn, seconds):
     """Per second, and the share of a core that this process used."""
     done = 0
     fn()
+    fn()  # JAX compiles again for what the first call made of the state
     cpu, start = time.process_time(), time.perf_counter()
     end = start + seconds
     now = start
@@ -120,3 +122,38 @@ def run_window(fn, seconds):
         done += fn()
         now = time.perf_counter()
     return done / (now - start), (time.process_time() - cpu) / (now - start)
+
+
+def per_item(before, timed, seconds):
+    """Nanoseconds of one of BATCH items. Both are given the number of the call; the time of
+    ``before``, which may be None, does not count, but not more than ten windows go into it."""
+    calls, spent, start = 0, 0.0, time.perf_counter()
+    while True:
+        if before:
+            before(calls)
+        began = time.perf_counter()
+        timed(calls)
+        now = time.perf_counter()
+        spent += now - began
+        calls += 1
+        if spent >= seconds or now - start >= 10 * seconds:
+            return spent / calls / BATCH * 1e9
+
+
+def run_role(peer, role, feeder, rank, start, end):
+    """W3: an actor or a learner beside others: rows or batches a second."""
+    priorities = new_priorities(rank)
+    done = turn = 0
+    while time.time() < start:
+        time.sleep(0.001)
+    began = now = time.time()
+    while now < end:
+        if role == "actor":
+            peer.insert(feeder.chunk())
+            done += CHUNK
+        else:
+            turn += 1
+            peer.update(peer.sample(), priorities[turn % len(priorities)])
+            done += 1
+        now = time.time()
+    return done / (now - began) if done else 0.0

@@ -4,10 +4,14 @@ way at once."""
 import importlib.metadata
 import os
 
-import numpy as np
-import ray
+# A cluster that ray.init starts wants a token, of which only its own process knows.
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-from workloads import ALPHA, BATCH, BETA
+import ray  # noqa: E402
+
+from peers import prefill  # noqa: E402
+from workloads import ALPHA, BATCH, BETA, row_bytes  # noqa: E402
 
 AHEAD = 8
 
@@ -36,7 +40,7 @@ class Buffer:
 class Client:
     def __init__(self, actor, columns):
         self._actor = actor
-        self._step = sum(int(np.prod(d)) * np.dtype(t).itemsize for d, t in columns.values())
+        self._step = row_bytes(columns)
         self._flying = []
 
     def _send(self, ref):
@@ -47,14 +51,16 @@ class Client:
     def insert1(self, row):
         self._send(self._actor.insert.remote(row))
 
-    def insert(self, rows):
-        self._send(self._actor.insert.remote(rows))
+    insert = insert1
 
     def sample(self):
         return ray.get(self._actor.sample.remote())
 
     def update(self, batch, td_error):
         self._send(self._actor.update.remote(batch["indexes"], td_error))
+
+    def view(self, batch):
+        return {**batch, "weight": batch["weights"]}
 
     def bytes_per_step(self):
         return self._step
@@ -65,7 +71,6 @@ class Client:
 
 
 def start():
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     return ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
                     object_store_memory=1 << 30, namespace="peers")
 
@@ -79,19 +84,14 @@ class Peer(Client):
 class Host:
     def __init__(self, shape, columns, capacity):
         info = start()
-        self._actor = Buffer.options(name="buffer").remote(columns, capacity)
-        self.address = info["address"] if isinstance(info, dict) else info.address_info["address"]
+        self._client = Client(Buffer.options(name="buffer").remote(columns, capacity), columns)
+        self.address = info.address_info["address"]
 
     def prefill(self, feeder, steps):
-        done, refs = 0, []
-        while done < steps:
-            chunk = feeder.chunk()
-            refs.append(self._actor.insert.remote(chunk))
-            done += len(chunk["done"])
-        ray.get(refs)
+        prefill(self._client, feeder, steps)
 
     def close(self):
-        ray.shutdown()
+        self._client.close()
 
 
 def join(address, role, shape, columns):

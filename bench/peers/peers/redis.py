@@ -1,5 +1,4 @@
-"""Redis over a unix socket, rows by pipelines; the learner keeps the tree (cpprb's), as the server has
-none. Actors push the numbers of their rows to a list, where the learner finds what is new."""
+"""Redis over a unix socket; the learner keeps the tree (cpprb's), as the server has none."""
 
 import importlib.metadata
 import os
@@ -12,6 +11,7 @@ import cpprb
 import numpy as np
 import redis
 
+from peers import prefill
 from workloads import ALPHA, BATCH, BETA
 
 
@@ -47,25 +47,27 @@ class Server:
 
 
 class Client:
-    """Rows are one packed record each, under a number that INCRBY gives out."""
+    """Rows are one packed record each, under a number that INCRBY gives out. When they are there, an
+    actor pushes their numbers to the list `new`."""
 
     def __init__(self, address, columns, capacity):
         self._r = redis.Redis(unix_socket_path=address)
         self._dtype = np.dtype([(n, t, d) for n, (d, t) in columns.items()])
         self._capacity = capacity
         self._tree = None
-        self._seen = 0
 
     def insert(self, rows):
-        n = len(rows["done"])
+        n, size = len(rows["done"]), self._dtype.itemsize
         packed = np.empty(n, self._dtype)
         for name in self._dtype.names:
             packed[name] = rows[name]
-        last = self._r.incrby("count", n)
-        data, size = packed.tobytes(), self._dtype.itemsize
-        self._r.mset({b"r%d" % ((last - n + i) % self._capacity): data[i * size:(i + 1) * size]
-                      for i in range(n)})
-        self._r.set("done", last)
+        data = packed.tobytes()
+        first = self._r.incrby("count", n) - n
+        pipe = self._r.pipeline(transaction=False)
+        pipe.mset({b"r%d" % ((first + i) % self._capacity): data[i * size:(i + 1) * size]
+                   for i in range(n)})
+        pipe.rpush("new", b"%d %d" % (first, n))
+        pipe.execute()
 
     def insert1(self, row):
         self.insert({k: np.asarray(v)[None] for k, v in row.items()})
@@ -74,10 +76,11 @@ class Client:
         if self._tree is None:
             self._tree = cpprb.PrioritizedReplayBuffer(
                 self._capacity, {"i": {"dtype": np.int64}}, alpha=ALPHA)
-        count = int(self._r.get("done") or 0)
-        if count > self._seen:
-            self._tree.add(i=np.arange(self._seen, count) % self._capacity)
-            self._seen = count
+        new = self._r.lpop("new", 1 << 20)
+        if new:
+            ranges = [tuple(map(int, text.split())) for text in new]
+            numbers = np.concatenate([np.arange(first, first + n) for first, n in ranges])
+            self._tree.add(i=numbers % self._capacity)
 
     def sample(self):
         self._catch_up()
@@ -85,11 +88,14 @@ class Client:
         keys = [b"r%d" % i for i in drawn["i"][:, 0]]
         rows = np.frombuffer(b"".join(self._r.mget(keys)), self._dtype)
         batch = {n: np.ascontiguousarray(rows[n]) for n in self._dtype.names}
-        batch.update(weights=drawn["weights"], indexes=drawn["indexes"])
+        batch.update(weight=drawn["weights"], indexes=drawn["indexes"])
         return batch
 
     def update(self, batch, td_error):
         self._tree.update_priorities(batch["indexes"], td_error)
+
+    def view(self, batch):
+        return batch
 
     def bytes_per_step(self):
         return self._dtype.itemsize
@@ -115,11 +121,7 @@ class Host:
         self.address = [self._server.address, capacity]
 
     def prefill(self, feeder, steps):
-        done = 0
-        while done < steps:
-            chunk = feeder.chunk()
-            self._client.insert(chunk)
-            done += len(chunk["done"])
+        prefill(self._client, feeder, steps)
 
     def close(self):
         self._client.close()

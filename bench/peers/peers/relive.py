@@ -1,4 +1,5 @@
-"""Relive itself, as its users call it: embed: in one process, shm: for several."""
+"""Relive itself, as its users call it: embed: in one process, shm: for several. CartPole's next_obs is
+read from the next step; of Atari's stacks only the newest frame goes in, and comes out in windows."""
 
 import subprocess
 import sys
@@ -8,58 +9,60 @@ import numpy as np
 
 import relive
 
-from peers.timing import per_item
+from peers import prefill
 from workloads import ALPHA, BATCH, BETA
-
-STORED = False  # next_obs stored, instead of read from the next step
 
 
 def version():
     return relive.__version__
 
 
-def create(store, shape, columns, capacity, stored, max_writers=2):
-    signature = {n: (d, t) for n, (d, t) in columns.items()
-                 if n != "done" and (stored or n != "next_obs")}
-    stack = 1
-    if shape == "atari" and not stored:  # a frame is stored once, whatever stacks it
-        stack = 4
+def cut(shape, rows):
+    """What an actor has in its hands: the newest observation, and whether the episode ended."""
+    kept = {"action": rows["action"], "reward": rows["reward"], "terminated": rows["done"]}
+    kept["obs"] = np.ascontiguousarray(rows["obs"][..., 3]) if shape == "atari" else rows["obs"]
+    return kept
+
+
+def create(store, shape, columns, capacity, max_writers=2):
+    signature = {n: (d, t) for n, (d, t) in columns.items() if n not in ("done", "next_obs")}
+    if shape == "atari":
         signature["obs"] = ((84, 84), np.uint8)
-    return store.create_table("replay", signature, capacity,
-                              views=[relive.View(stack=stack, alpha=ALPHA)],
-                              max_writers=max_writers)
+    return store.create_table(
+        "replay", signature, capacity, max_writers=max_writers,
+        views=[relive.View(stack=4 if shape == "atari" else 1, alpha=ALPHA)])
 
 
 class Client:
-    """Rows of the workload go in as they are; with frames only the newest of the stack."""
+    """A sample is the arrays that a learner asks for."""
 
-    def __init__(self, table, shape, stored, role=None):
+    def __init__(self, table, layout="dense", role=None):
         self._table = table
-        self._columns = [c.name for c in table.columns]
-        self._frames = shape == "atari" and not stored
+        self._arrays = list(dict.fromkeys(
+            [c.name for c in table.columns] + ["next_obs", "discount", "key", "weight"]))
         self._writer = table.writer() if role != "learner" else None
         self._sampler = None
         if role != "actor":
-            self._sampler = table.sampler(BATCH, beta=BETA, prefetch=0,
-                                          layout="window" if self._frames else "dense")
-
-    def _taken(self, rows):
-        taken = {n: rows[n] for n in self._columns}
-        if self._frames:
-            taken["obs"] = np.ascontiguousarray(rows["obs"][..., 3])
-        return taken
+            self._sampler = table.sampler(BATCH, beta=BETA, prefetch=0, layout=layout)
 
     def insert1(self, row):
-        self._writer.append(terminated=row["done"], **self._taken(row))
+        self._writer.append(row)
 
     def insert(self, rows):
-        self._writer.extend(terminated=rows["done"], **self._taken(rows))
+        self._writer.extend(rows)
 
     def sample(self):
-        return self._sampler.sample()
+        batch = self._sampler.sample()
+        return {name: batch[name] for name in self._arrays}
 
-    def update(self, batch, td_error):
-        self._sampler.update_priorities(batch.key, td_error)
+    def update(self, arrays, td_error):
+        self._sampler.update_priorities(arrays["key"], td_error)
+
+    def view(self, arrays):
+        if arrays["obs"].ndim == 2:
+            return arrays
+        view = {name: arrays[name] for name in ("action", "reward", "weight")}
+        return {**view, "frame": arrays["obs"][:, 3]}
 
     def close(self):
         if self._writer is not None:
@@ -69,12 +72,12 @@ class Client:
 
 
 class Peer(Client):
-    def __init__(self, shape, columns, capacity, stored=STORED):
+    def __init__(self, shape, columns, capacity, make=create, layout=None):
         self._store = relive.open("embed:")
-        table = create(self._store, shape, columns, capacity, stored)
+        table = make(self._store, shape, columns, capacity)
         info = table.info()
         self._step = (info.rows_bytes + info.tree_bytes) / capacity
-        super().__init__(table, shape, stored)
+        super().__init__(table, layout or ("window" if shape == "atari" else "dense"))
 
     def bytes_per_step(self):
         return self._step
@@ -85,56 +88,69 @@ class Peer(Client):
 
 
 class Tree:
-    """Rows of one byte; draws are whole samples, with keys, weights and the byte."""
+    """Batches of keys, probabilities, priorities and weights, of which no row is read; what is left is the
+    tree. In C it is measured alone: bench/micro_sumtree.c. Updated are the keys of the last batch, as
+    a learner does."""
 
     def __init__(self, capacity, seed):
         rng = np.random.default_rng(seed)
         self._store = relive.open("embed:")
         table = self._store.create_table("tree", {"x": "uint8"}, capacity,
+                                         shards=2 if capacity >= 1 << 24 else 1,
                                          views=[relive.View(alpha=ALPHA)], max_writers=1)
         n = 1 << 16
         with table.writer() as writer:
             for start in range(0, capacity, n):
                 m = min(n, capacity - start)
                 writer.extend(x=np.zeros(m, np.uint8), td_error=rng.random(m) + 0.01)
-        self._plain = table.sampler(BATCH, beta=BETA, prefetch=0)
-        self._held = table.sampler(BATCH, beta=BETA, prefetch=0, defer_updates=16)
+        self._plain = table.sampler(BATCH, beta=BETA, prefetch=0, columns=())
+        self._held = table.sampler(BATCH, beta=BETA, prefetch=0, columns=(), defer_updates=16)
         self._td = [rng.random(BATCH, dtype=np.float32) for _ in range(64)]
 
-    def draw_ns(self, seconds):
-        return per_item(lambda i: self._plain.sample(), seconds)
+    def _updates(self, sampler):
+        last = [None]
 
-    def update_ns(self, seconds):
-        keys = [self._held.sample().key.copy() for _ in range(64)]
-        return per_item(lambda i: self._held.update_priorities(keys[i % 64], self._td[i % 64]),
-                        seconds)
+        def sample(i):
+            last[0] = sampler.sample()
+
+        def update(i):
+            sampler.update_priorities(last[0].key, self._td[i % 64])
+        return sample, update
+
+    def calls(self):
+        # What the other sampler holds back would make draws dearer.
+        return {"draw": (lambda i: self._held.flush(), lambda i: self._plain.sample()),
+                "update": self._updates(self._plain),
+                "update, 16 deferred": self._updates(self._held)}
+
+    def close(self):
+        self._plain.close()
+        self._held.close()
+        self._store.close()
 
 
 class Host:
     def __init__(self, shape, columns, capacity):
         self._name = "peers-" + uuid.uuid4().hex[:8]
-        subprocess.run([sys.executable, "-m", "relive", "up", "--store", self._name,
-                        "--size", "8G" if shape == "atari" else "1G"],
-                       check=True, stdout=subprocess.DEVNULL)
+        self._run("up", "--size", "2G")
         self.address = "shm:" + self._name
         self._store = relive.open(self.address)
-        self._table = create(self._store, shape, columns, capacity, STORED, max_writers=4)
-        self._shape = shape
+        self._table = create(self._store, shape, columns, capacity, max_writers=4)
+
+    def _run(self, command, *options):
+        subprocess.run([sys.executable, "-m", "relive", command, "--store", self._name, *options],
+                       check=True, stdout=subprocess.DEVNULL)
 
     def prefill(self, feeder, steps):
-        client = Client(self._table, self._shape, STORED, "actor")
-        done = 0
-        while done < steps:
-            chunk = feeder.chunk()
-            client.insert(chunk)
-            done += len(chunk["done"])
+        client = Client(self._table, role="actor")
+        prefill(client, feeder, steps)
         client.close()
 
     def close(self):
         self._store.close()
-        subprocess.run([sys.executable, "-m", "relive", "down", "--store", self._name],
-                       check=True, stdout=subprocess.DEVNULL)
+        self._run("down")
 
 
 def join(address, role, shape, columns):
-    return Client(relive.open(address).table("replay"), shape, STORED, role)
+    return Client(relive.open(address).table("replay"),
+                  "window" if shape == "atari" else "dense", role)

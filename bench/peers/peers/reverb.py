@@ -10,7 +10,8 @@ import numpy as np  # noqa: E402
 import reverb  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from workloads import ALPHA, BATCH, BETA  # noqa: E402
+from peers import prefill  # noqa: E402
+from workloads import ALPHA, BATCH, BETA, row_bytes  # noqa: E402
 
 TABLE = "replay"
 UNACKNOWLEDGED = 64
@@ -30,7 +31,7 @@ def serve(columns, capacity):
 
 class Client:
     def __init__(self, address, columns):
-        self._step = sum(int(np.prod(d)) * np.dtype(t).itemsize for d, t in columns.values())
+        self._step = row_bytes(columns)
         self._address = address
         self._client = reverb.Client(address)
         self._writer = None
@@ -66,6 +67,10 @@ class Client:
         self._client.mutate_priorities(
             TABLE, dict(zip(keys.tolist(), np.asarray(td_error, float).tolist())))
 
+    def view(self, drawn):
+        columns = {name: value[:, 0] for name, value in drawn[0].data.items()}
+        return {**columns, "weight": drawn[1]}
+
     def bytes_per_step(self):
         return self._step
 
@@ -92,11 +97,7 @@ class Host:
 
     def prefill(self, feeder, steps):
         client = Client(self.address, self._columns)
-        done = 0
-        while done < steps:
-            chunk = feeder.chunk()
-            client.insert(chunk)
-            done += len(chunk["done"])
+        prefill(client, feeder, steps)
         client.close()
 
     def close(self):

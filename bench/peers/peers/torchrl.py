@@ -1,4 +1,4 @@
-"""TorchRL: TensorDictPrioritizedReplayBuffer over a LazyTensorStorage; a Ray actor around it for W3."""
+"""TorchRL: TensorDictPrioritizedReplayBuffer over a LazyTensorStorage."""
 
 import importlib.metadata
 
@@ -7,8 +7,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 
-from peers.timing import per_item
-from workloads import ALPHA, BATCH, BETA
+from workloads import ALPHA, BATCH, BETA, row_bytes
 
 torch.set_num_threads(1)
 
@@ -17,28 +16,36 @@ def version():
     return importlib.metadata.version("torchrl") + " torch " + torch.__version__
 
 
-def as_dict(rows, n):
-    return TensorDict({k: torch.from_numpy(np.asarray(v)) for k, v in rows.items()},
-                      batch_size=[n] if n else [])
+def buffer_of(capacity):
+    return TensorDictPrioritizedReplayBuffer(
+        alpha=ALPHA, beta=BETA, storage=LazyTensorStorage(capacity), batch_size=BATCH)
+
+
+def as_dict(rows, size):
+    return TensorDict({k: torch.from_numpy(np.asarray(v)) for k, v in rows.items()}, size)
 
 
 class Peer:
     def __init__(self, shape, columns, capacity):
-        self._step = sum(int(np.prod(d)) * np.dtype(t).itemsize for d, t in columns.values())
-        self._rb = TensorDictPrioritizedReplayBuffer(
-            alpha=ALPHA, beta=BETA, storage=LazyTensorStorage(capacity), batch_size=BATCH)
+        self._step = row_bytes(columns)
+        self._rb = buffer_of(capacity)
 
     def insert1(self, row):
-        self._rb.add(as_dict(row, 0))
+        self._rb.add(as_dict(row, []))
 
     def insert(self, rows):
-        self._rb.extend(as_dict(rows, len(rows["done"])))
+        self._rb.extend(as_dict(rows, [len(rows["done"])]))
 
     def sample(self):
         return self._rb.sample()
 
     def update(self, batch, td_error):
         self._rb.update_priority(batch["index"], torch.from_numpy(td_error))
+
+    def view(self, batch):
+        columns = {name: batch[name].numpy() for name in batch.keys()}
+        weight = columns.get("priority_weight", columns.get("_weight"))
+        return {**columns, "weight": weight}
 
     def bytes_per_step(self):
         return self._step
@@ -48,7 +55,7 @@ class Peer:
 
 
 class Tree:
-    """The sum tree alone, as the sampler calls it."""
+    """The sum tree of its sampler alone, without the tree of minima beside it."""
 
     def __init__(self, capacity, seed):
         from torchrl._torchrl import SumSegmentTreeFp32
@@ -56,16 +63,15 @@ class Tree:
         self._tree = SumSegmentTreeFp32(capacity)
         every = torch.arange(capacity)
         self._tree[every] = torch.from_numpy(rng.random(capacity, dtype=np.float32) + 0.01)
-        total = self._tree.query(0, capacity)
-        self._draws = [torch.from_numpy(rng.random(BATCH, dtype=np.float32) * np.float32(total))
+        # updates change the sum a little, and no draw may be above it
+        total = np.float32(self._tree.query(0, capacity) * 0.9)
+        self._draws = [torch.from_numpy(rng.random(BATCH, dtype=np.float32) * total)
                        for _ in range(1024)]
         self._keys = [torch.from_numpy(rng.integers(0, capacity, BATCH)) for _ in range(1024)]
         self._values = [torch.from_numpy(rng.random(BATCH, dtype=np.float32)) for _ in range(64)]
 
-    def draw_ns(self, seconds):
-        return per_item(lambda i: self._tree.scan_lower_bound(self._draws[i % 1024]), seconds)
-
-    def update_ns(self, seconds):
+    def calls(self):
         def update(i):
             self._tree[self._keys[i % 1024]] = self._values[i % 64]
-        return per_item(update, seconds)
+        return {"draw": (None, lambda i: self._tree.scan_lower_bound(self._draws[i % 1024])),
+                "update": (None, update)}
