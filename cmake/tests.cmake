@@ -90,8 +90,10 @@ if(TARGET unit_test_cost_wire)
 endif()
 
 # What runs in the guests beside the tests themselves.
-add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
-rlv_link_by_includes(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+if(TARGET relive_support)
+	add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+	rlv_link_by_includes(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
+endif()
 
 file(GLOB fuzzers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 if(NOT VERBS_FOUND)

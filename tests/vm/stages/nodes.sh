@@ -6,7 +6,10 @@
 . "$(dirname "$0")/../lib.sh"
 
 shards_are() { # count state
-	[ "$(relive table shards "$store_uri" t | awk -v s="$2" '$2 == s' | wc -l)" = "$1" ]
+	local shards
+	shards=$(relive table shards "$store_uri" t)
+	[ "$(awk -v s="$2" '$2 == s' <<<"$shards" | wc -l)" = "$1" ] ||
+		fail "$shards" $'\n'"not $1 shards are $2"
 }
 
 cases_nodes() {
