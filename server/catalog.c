@@ -122,7 +122,8 @@ static void finish_table(struct catalog *cat, struct catalog_table *table)
 		shard->announced = shard->state;
 	}
 	table->layout = cat->layout;
-	table->spread_due = table->auto_shards;
+	if (table->auto_shards)
+		catalog_spread_soon(table);
 }
 
 int catalog_load(struct catalog *cat)
@@ -291,8 +292,7 @@ static bool keep_up(struct catalog *cat, struct catalog_table *table)
 	if (is_in_grace(cat))
 		return true;
 	catalog_control_tick(cat, table);
-	busy = table->spread_due && catalog_spread_step(cat, table, NULL) != 0;
-	table->spread_due = busy;
+	busy = catalog_spread_tick(cat, table);
 	catalog_drain_tick(cat, table);
 	catalog_refresh(cat, table);
 	for (uint32_t s = 0; s < table->n_shards; s++)

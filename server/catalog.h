@@ -190,10 +190,14 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *t
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX]);
 
 /*
- * One step towards a table that is spread. 1: it is done; 0: there was none, or it failed, with a
- * warning in the log; -EAGAIN: it is under way, call again after on_progress. kind_out may be NULL.
+ * One step towards a table that is spread. 1: it is done; 0: there was none; -EAGAIN: it is under way,
+ * call again after on_progress; else why it failed. kind_out may be NULL.
  */
 RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 				       enum placement_kind *kind_out);
+/* From the next tick on, one after another, and again after a pause if one fails. */
+void catalog_spread_soon(struct catalog_table *table);
+/* true: there is more to do at once. */
+bool catalog_spread_tick(struct catalog *cat, struct catalog_table *table);
 
 #endif

@@ -71,7 +71,8 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
 	if (catalog_table_put_shard(cat->store, table, s)) /* it is lost again after a restart */
 		log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
-	table->spread_due |= table->auto_shards;
+	if (table->auto_shards)
+		catalog_spread_soon(table);
 }
 
 void catalog_node_lost(struct catalog *cat, struct node *node)
@@ -278,8 +279,8 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 	each_shard_of(cat, arrival, node_up_shard);
 	free_regions(cat, arrival);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id])
-			cat->tables[id]->spread_due |= cat->tables[id]->auto_shards;
+		if (cat->tables[id] && (cat->tables[id]->auto_shards || cat->tables[id]->spread_due))
+			catalog_spread_soon(cat->tables[id]);
 }
 
 /* -------- a node goes -------- */

@@ -9,6 +9,10 @@
 #include "base/bits.h"
 #include "base/log.h"
 
+/* A node that could not take a shard may soon. */
+#define AGAIN_FIRST_NS ((uint64_t)CLOCK_NS_PER_S)
+#define AGAIN_LAST_NS (64 * (uint64_t)CLOCK_NS_PER_S)
+
 static uint32_t active_shards(const struct catalog_table *table, const struct node *node)
 {
 	uint32_t n = 0;
@@ -80,7 +84,9 @@ static int drain_one(struct catalog *cat, struct catalog_table *table, const str
 /* Who leaves goes without a successor, if there is no room, but never the last one. */
 static bool may_leave(const struct catalog_table *table, const struct node *leaves, int added)
 {
-	return leaves && (added == 0 || (leaves->draining && all_active(table) > 1));
+	bool no_room = added == -ENOSPC || added == -ENOMEM;
+
+	return leaves && (added == 0 || (no_room && leaves->draining && all_active(table) > 1));
 }
 
 int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
@@ -98,8 +104,10 @@ int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 		leaves = making->leaves;
 	} else {
 		step = placement_next(places, n, wanted_shards(table, places, n));
-		if (step.kind == PLACEMENT_DONE || step.kind == PLACEMENT_STUCK)
+		if (step.kind == PLACEMENT_DONE)
 			return 0;
+		if (step.kind == PLACEMENT_STUCK)
+			return error_set(-EHOSTDOWN, "no memory node is up for what is to leave");
 		to = nodes[step.to];
 		if (step.kind == PLACEMENT_MOVE)
 			leaves = nodes[step.from];
@@ -113,5 +121,30 @@ int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 		ret = drain_one(cat, table, leaves);
 	if (kind_out)
 		*kind_out = leaves ? PLACEMENT_MOVE : PLACEMENT_ADD;
-	return ret == 0;
+	return ret ? ret : 1;
+}
+
+void catalog_spread_soon(struct catalog_table *table)
+{
+	table->spread_due = true;
+	table->spread_after = 0;
+	table->spread_pause = AGAIN_FIRST_NS;
+}
+
+bool catalog_spread_tick(struct catalog *cat, struct catalog_table *table)
+{
+	uint64_t now = clock_now_ns(cat->clock);
+	int ret;
+
+	if (!table->spread_due || now < table->spread_after)
+		return false;
+	ret = catalog_spread_step(cat, table, NULL);
+	table->spread_due = ret != 0;
+	if (ret >= 0 || ret == -EAGAIN) {
+		table->spread_pause = AGAIN_FIRST_NS;
+		return ret != 0;
+	}
+	table->spread_after = now + table->spread_pause;
+	table->spread_pause = min_u64(2 * table->spread_pause, AGAIN_LAST_NS);
+	return false;
 }

@@ -56,6 +56,8 @@ struct catalog_table {
 	uint32_t control;             /* number of the shard whose limiter words count */
 	bool auto_shards;             /* one for each node, at least */
 	bool spread_due;              /* placement is to be looked at */
+	uint64_t spread_after;        /* not before, since it failed; ns */
+	uint64_t spread_pause;        /* after the next failure; ns */
 	uint64_t layout;              /* version of what clients are told */
 	struct catalog_shard *shards; /* by number, and the following, too */
 	struct shard **attached;      /* NULL where not */

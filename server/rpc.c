@@ -182,7 +182,7 @@ static int begin_drain(struct metad *md, struct node *node)
 	ret = nodes_set_draining(&md->nodes, node, true);
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (md->catalog.tables[id])
-			md->catalog.tables[id]->spread_due = true;
+			catalog_spread_soon(md->catalog.tables[id]);
 	metad_hurry(md);
 	return ret;
 }

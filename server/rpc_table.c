@@ -287,6 +287,7 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	}
 	if (step == -EAGAIN)
 		return step;
+	ret = ret ? ret : step;
 	if (call->conn)
 		answer_rebalance(call, parked, ret);
 	return 0;

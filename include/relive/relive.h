@@ -677,7 +677,8 @@ RLV_CHECKED int rlv_store_drop_node(struct rlv_store *store, const char *node);
 /*
  * Spreads a table over the nodes that are up: new shards where there are too few, as many drained
  * where there are too many. Tables made with RLV_SHARDS_AUTO are spread by themselves. *added_out and
- * *draining_out (may be NULL): shards. Errors: -ENOENT, -ENOTSUP. Thread: any. Cost: control plane.
+ * *draining_out (may be NULL): shards. Errors: -ENOENT, -ENOTSUP, -EHOSTDOWN, -ENOSPC (of the node that
+ * was to have one more; steps before that are done). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *added_out,
 				    uint32_t *draining_out);

@@ -8,6 +8,8 @@
 #include "ds/slot.h"
 #include "ds/sumtree_nodes.h"
 
+#include "wire/region.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -165,6 +167,45 @@ static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **stat
 	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 1000);
 	assert_true(ramp == 0);
+}
+
+#define FILLERS 64u
+
+/* Regions of the largest sizes that there is room for, of no table's. Returns how many. */
+static uint32_t fill_up(struct transport_target *target, uint32_t ids[FILLERS])
+{
+	struct target_region spec = { .kind = REGION_ROWS, .table_id = 99, .size = 32 << 20 };
+	uint32_t n = 0;
+
+	while (spec.size >= 4096 && n < FILLERS) {
+		if (target->ops->register_region(target, &spec) == 0)
+			ids[n++] = spec.id;
+		else
+			spec.size /= 2;
+	}
+	return n;
+}
+
+/* The node says nothing when it has room again. */
+static void catalog_spread_step__what_failed_is_tried_again(void **state)
+{
+	struct fleet *fx = *state;
+	uint32_t asked, n, ids[FILLERS];
+
+	fleet_start(fx, 0);
+	fleet_make_table(fx, 1, true);
+	fleet_start(fx, 1);
+	n = fill_up(fx->mem[1].target, ids);
+	fleet_tick(fx, 1);
+	assert_int_equal(fx->table->n_shards, 1);
+	asked = atomic_load(&fx->mem[1].requests);
+	fleet_tick(fx, CLOCK_NS_PER_S / 2);
+	assert_int_equal(atomic_load(&fx->mem[1].requests), asked);
+	while (n-- > 0)
+		must(fx->mem[1].target->ops->unregister_region(fx->mem[1].target, ids[n]));
+	fleet_tick(fx, CLOCK_NS_PER_S);
+	assert_int_equal(fx->table->n_shards, 2);
+	assert_ptr_equal(fx->table->shards[1].node, fx->node[1]);
 }
 
 static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
@@ -465,7 +506,7 @@ static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
 	must(nodes_set_draining(&fx->nodes, fx->node[1], true));
-	fx->table->spread_due = true;
+	catalog_spread_soon(fx->table);
 	for (int i = 0; i < 10; i++)
 		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
 	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
@@ -485,6 +526,7 @@ int main(void)
 		CASE(catalog_create__over_rdma_the_tree_is_wide),
 		CASE(catalog_create__a_fanout_that_was_wished_is_kept),
 		CASE(catalog_spread_step__a_node_that_joins_gets_a_new_number),
+		CASE(catalog_spread_step__what_failed_is_tried_again),
 		CASE(catalog_add_shard__who_holds_a_slot_has_it_there),
 		CASE(catalog_add_shard__no_room_leaves_nothing),
 		CASE(catalog_refresh__down_and_up_are_layouts),
