@@ -29,14 +29,6 @@ static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t
 	       down->lanes.node[i] * tree->geo.fanout[level - 1] * 8;
 }
 
-static inline const uint64_t *children_in_place(const struct sumtree_descent *down, uint32_t i,
-						uint32_t level)
-{
-	const struct region *region = down->from->trees[down->shard[i]].region;
-
-	return (const uint64_t *)(const void *)(region->base + children_off(down, i, level));
-}
-
 /* -------- draws that the kernel left -------- */
 
 /* Copies children as they are now, and their mass, negative sums as 0. Returns the total. */
@@ -134,15 +126,35 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 	return step;
 }
 
+/* Where the arrays of all trees are, as their epochs say. */
+static void find_arrays(struct sumtree_descent *down)
+{
+	const struct forest *from = down->from;
+
+	down->one_transport = true;
+	for (uint32_t t = 0; t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+
+		down->inner[t] = tree->region->base + tree->inner_off[from->epochs[t].number & 1];
+		down->leaves[t] = tree->region->base + tree->leaves_off;
+		down->one_transport &= tree->region->tr == from->trees[0].region->tr;
+	}
+}
+
 /* Where the children of a group on a level are, whatever trees its draws are in. */
 static void aim_in_place(struct sumtree_descent *down, uint32_t group, uint32_t level)
 {
-	uint32_t lines = down->from->trees[0].geo.fanout[level - 1] * 8u / WIRE_LINE;
+	const struct sumtree *tree = &down->from->trees[0];
+	const uint8_t *const *arrays = level > 1 ? down->inner : down->leaves;
+	uint64_t off = level > 1 ? tree->level_off[level - 1] : 0;
+	uint32_t bytes = tree->geo.fanout[level - 1] * 8u;
 
 	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
-		down->lanes.children[i] = children_in_place(down, i, level);
+		const void *at = arrays[down->shard[i]] + off + down->lanes.node[i] * bytes;
+
+		down->lanes.children[i] = at;
 		if (down->prefetch)
-			draw_prefetch(down->lanes.children[i], lines);
+			draw_prefetch(down->lanes.children[i], bytes / WIRE_LINE);
 	}
 }
 
@@ -153,7 +165,7 @@ static void account_level(const struct sumtree_descent *down, uint32_t level)
 	uint64_t bytes = down->from->trees[0].geo.fanout[level - 1] * 8u;
 	struct transport_set used;
 
-	if (down->from->n == 1) {
+	if (down->one_transport) {
 		transport_account(tr, 1, down->n, down->n * bytes);
 		return;
 	}
@@ -173,6 +185,7 @@ void sumtree_descent_run(struct sumtree_descent *down)
 	uint32_t levels = down->from->trees[0].geo.levels;
 	struct draw_step step[TREE_MAX_LEVELS + 1];
 
+	find_arrays(down);
 	step[levels] = make_step(down, levels);
 	for (uint32_t l = levels; l > 0; l--) {
 		step[l - 1] = make_step(down, l - 1);

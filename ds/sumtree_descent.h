@@ -5,9 +5,9 @@
  *   [ aim: addresses of the children, lines asked for | kernel: pick ] x levels
  *
  * Regions that are addressable are looked at in place; of others the caller reads each level into a
- * buffer (sumtree_steps.h). The kernels see pointers either way. A draw that the kernel could not settle is looked at again alone: most often
- * somebody's deltas are under way between two levels. One that finds nothing left below its node is
- * lost: it must begin again.
+ * buffer (sumtree_steps.h). The kernels see pointers either way. A draw that the kernel could not
+ * settle is looked at again alone: most often somebody's deltas are under way between two levels. One
+ * that finds nothing left below its node is lost: it must begin again.
  */
 #ifndef RLV_DS_SUMTREE_DESCENT_H
 #define RLV_DS_SUMTREE_DESCENT_H
@@ -17,6 +17,8 @@
 
 #include "ds/sumtree.h"
 #include "ds/sumtree_kernel.h"
+
+#include "wire/table_layout.h"
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -33,6 +35,10 @@ struct sumtree_descent {
 	uint32_t shard[DRAW_CHUNK];
 	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differed */
 	struct draw_lanes lanes;
+
+	/* In place only: of each tree. */
+	const uint8_t *inner[TABLE_MAX_SHARDS], *leaves[TABLE_MAX_SHARDS];
+	bool one_transport; /* of all trees */
 };
 
 /*

@@ -3,7 +3,6 @@
 
 #include "wire/sumtree_layout.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* -------- points -------- */
@@ -56,48 +55,101 @@ static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_
 
 /* -------- the tops -------- */
 
-static int place_draw(struct sumtree_descent *down, struct sumtree_tops *tops, uint32_t i,
-		      unsigned __int128 at)
-{
-	struct top_pick pick;
-	int ret = sumtree_tops_pick(tops, at, down->rng, &pick);
+/* Draws by the tree that they fall into; each list in the order of the batch. */
+#define LIST_END UINT16_MAX
 
-	if (ret == -ESTALE) {
+struct piles {
+	uint16_t first[TABLE_MAX_SHARDS], next[DRAW_CHUNK];
+};
+
+static void sort_by_tree(const struct sumtree_tops *tops, const unsigned __int128 *at, uint32_t n,
+			 struct piles *piles)
+{
+	memset(piles->first, 0xff, tops->from->n * sizeof(piles->first[0]));
+	for (uint32_t i = n; i-- > 0;) {
+		uint32_t tree = sumtree_tops_find_tree(tops, at[i]);
+
+		piles->next[i] = piles->first[tree];
+		piles->first[tree] = (uint16_t)i;
+	}
+}
+
+/* Draw i falls into the loaded tree. `near` is the node of one before it. Returns its node. */
+static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct sumtree_tops *tops,
+				   uint32_t i, uint64_t r, uint32_t near)
+{
+	uint32_t node = sumtree_tops_find(tops, r, near);
+
+	down->shard[i] = tops->shard;
+	down->ratio[i] = 1;
+	down->lanes.node[i] = node;
+	down->lanes.r[i] = r - tops->prefix[node];
+	down->lanes.expected[i] = tops->value[node];
+	return node;
+}
+
+/* The tree's sum is not what it was: it is drawn anew within. */
+static void put_anew(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
+		     uint64_t expected)
+{
+	if (tops->total == 0) {
 		down->shard[i] = 0;
 		sumtree_descent_lose(down, i);
-		return 0;
+		return;
 	}
+	put_in_tree(down, tops, i, rng_uniform_u64(down->rng, tops->total), 0);
+	down->ratio[i] = (double)expected / (double)tops->total;
+}
+
+static int place_pile(struct sumtree_descent *down, struct sumtree_tops *tops,
+		      const struct piles *piles, const unsigned __int128 *at, uint32_t tree)
+{
+	uint64_t expected = (uint64_t)(tops->before[tree + 1] - tops->before[tree]);
+	uint32_t node = 0;
+	int ret = sumtree_tops_load(tops, tree);
+
 	if (ret)
 		return ret;
-	down->shard[i] = pick.shard;
-	down->ratio[i] = pick.ratio;
-	down->lanes.node[i] = pick.node;
-	down->lanes.r[i] = pick.r;
-	down->lanes.expected[i] = pick.expected;
+	for (uint32_t i = piles->first[tree]; i != LIST_END; i = piles->next[i]) {
+		uint64_t r = (uint64_t)(at[i] - tops->before[tree]);
+
+		if (__builtin_expect(tops->total == expected, 1))
+			node = put_in_tree(down, tops, i, r, node);
+		else
+			put_anew(down, tops, i, expected);
+	}
 	return 0;
 }
 
-/* As place_draw for each of x, in the one tree there is. Its sum is at most 2^62. */
+static int place_in_trees(struct sumtree_descent *down, struct sumtree_tops *tops,
+			  const uint64_t *x)
+{
+	unsigned __int128 at[DRAW_CHUNK];
+	struct piles piles;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < down->n; i++)
+		at[i] = point_at(tops, down->rng, x[i]);
+	sort_by_tree(tops, at, down->n, &piles);
+	for (uint32_t t = 0; ret == 0 && t < down->from->n; t++)
+		if (piles.first[t] != LIST_END)
+			ret = place_pile(down, tops, &piles, at, t);
+	return ret;
+}
+
+/* The same for one tree, whose sum is at most 2^62. */
 static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
 {
 	uint64_t total = (uint64_t)sumtree_tops_total(tops);
 	uint32_t node = 0;
 	int ret = sumtree_tops_load(tops, 0);
 
-	if (ret)
-		return ret;
-	memset(down->shard, 0, sizeof(down->shard));
-	for (uint32_t i = 0; i < down->n; i++)
-		down->ratio[i] = 1;
-	for (uint32_t i = 0; i < down->n; i++) {
+	for (uint32_t i = 0; ret == 0 && i < down->n; i++) {
 		uint64_t r = (uint64_t)((unsigned __int128)x[i] * total >> 64);
 
-		node = sumtree_tops_find(tops, r, node);
-		down->lanes.node[i] = node;
-		down->lanes.r[i] = r - tops->prefix[node];
-		down->lanes.expected[i] = tops->value[node];
+		node = put_in_tree(down, tops, i, r, node);
 	}
-	return 0;
+	return ret;
 }
 
 /* Lanes behind the last draw, so that there are whole groups. */
@@ -115,7 +167,7 @@ int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
 		  const struct strata *strata, size_t first, uint32_t n)
 {
 	uint64_t x[DRAW_CHUNK];
-	int ret = 0;
+	int ret;
 
 	down->n = n;
 	down->groups = (n + DRAW_GROUP - 1) / DRAW_GROUP;
@@ -124,10 +176,7 @@ int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
 	rng_fill_u64(down->rng, x, n);
 	for (uint32_t i = 0; strata->n > 1 && i < n; i++)
 		x[i] = stratum_point(strata, first + i, x[i]);
-	if (down->from->n == 1)
-		ret = place_in_tree(down, tops, x);
-	for (uint32_t i = 0; down->from->n > 1 && ret == 0 && i < n; i++)
-		ret = place_draw(down, tops, i, point_at(tops, down->rng, x[i]));
+	ret = down->from->n == 1 ? place_in_tree(down, tops, x) : place_in_trees(down, tops, x);
 	pad_lanes(down);
 	return ret;
 }

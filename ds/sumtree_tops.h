@@ -28,13 +28,6 @@ struct sumtree_tops {
 	uint64_t value[TREE_TOP_MAX];
 };
 
-/* A node of a top level, and what was drawn inside it. */
-struct top_pick {
-	uint32_t shard, node;
-	uint64_t expected, r;
-	double ratio; /* of what the shard's sum was and is */
-};
-
 /* Looks at all tops and sizes and refreshes the epochs; all are addressable. Counted as 1 phase. */
 RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from);
 
@@ -57,6 +50,18 @@ static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *to
 	return tops->before[tops->from->n];
 }
 
+/* The last tree whose mass begins at or before the point, which is below the total. */
+static inline uint32_t sumtree_tops_find_tree(const struct sumtree_tops *tops, unsigned __int128 at)
+{
+	uint32_t tree = 0, half;
+
+	for (uint32_t n = tops->from->n; n > 1; n -= half) {
+		half = n / 2;
+		tree += tops->before[tree + half] <= at ? half : 0;
+	}
+	return tree;
+}
+
 /* Makes prefix and value those of a shard. */
 RLV_MUST_CHECK int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard);
 
@@ -77,9 +82,5 @@ static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64
 		k += tops->prefix[k + step] <= r ? step : 0;
 	return k;
 }
-
-/* at < total. -ESTALE: the shard is empty by now. */
-RLV_MUST_CHECK int sumtree_tops_pick(struct sumtree_tops *tops, unsigned __int128 at,
-				     struct rng *rng, struct top_pick *pick_out);
 
 #endif

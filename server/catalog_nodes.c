@@ -278,9 +278,12 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 	}
 	each_shard_of(cat, arrival, node_up_shard);
 	free_regions(cat, arrival);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id] && (cat->tables[id]->auto_shards || cat->tables[id]->spread_due))
-			catalog_spread_soon(cat->tables[id]);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		struct catalog_table *table = cat->tables[id];
+
+		if (table && (table->auto_shards || table->spread_due))
+			catalog_spread_soon(table);
+	}
 }
 
 /* -------- a node goes -------- */
