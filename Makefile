@@ -27,11 +27,10 @@ ifneq ($(shell command -v ninja 2>/dev/null),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 
-all: $(BUILD)/CMakeCache.txt
-	@cmake --build $(BUILD) -j $(JOBS)
-
-$(BUILD)/CMakeCache.txt: CMakePresets.json
+# Configured anew each time: packages may have come since.
+all:
 	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
 
 setup-build setup-test setup-learn setup-vm:
 ifneq ($(SETUP),no)
