@@ -31,6 +31,42 @@ static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
 	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
 }
 
+/* Loop by loop, and without a branch: so compilers make vectors of them. */
+static bool are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
+{
+	uint64_t bad = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		bad |= (leaf_gen(word[i]) ^ leaf_gen(again[i])) | (leaf_priority(again[i]) == 0);
+	return bad == 0;
+}
+
+static void make_keys(uint64_t *restrict key, uint32_t table_id, const struct draw_scratch *s,
+		      uint32_t n)
+{
+	const uint32_t *shard = s->shard, *slot = s->slot;
+	const uint64_t *word = s->word;
+
+	for (uint32_t i = 0; i < n; i++)
+		key[i] = key_make(table_id, shard[i], leaf_gen(word[i]), slot[i]);
+}
+
+/* The usual case: item i of [0, n) goes to position i, and all hold. */
+static bool keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+{
+	const struct draw_scratch *s = &sp->scratch;
+	bool old = false;
+
+	for (uint32_t i = 0; batch->policy_version && i < n; i++)
+		old |= is_too_old(sp, batch->policy_version[i]);
+	if (old || !are_whole(s->word, s->again, n))
+		return false;
+	make_keys(batch->key, sp->h.desc->table_id, s, n);
+	memcpy(batch->word, s->again, n * sizeof(*batch->word));
+	memcpy(batch->probability, s->probability, n * sizeof(*batch->probability));
+	return true;
+}
+
 /*
  * Moves the items of [0, n) that hold to the batch and packs the positions of the others to the
  * front; how many those are.
@@ -85,7 +121,12 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 		ret = sampler_take(sp, round.found);
 	if (ret)
 		return ret;
-	failed = late ? round.found : keep_whole(sp, batch, round.found);
+	if (late)
+		failed = round.found;
+	else if (first && keep_all(sp, batch, round.found))
+		failed = 0;
+	else
+		failed = keep_whole(sp, batch, round.found);
 	sp->stats.redraws += failed;
 	memmove(sp->scratch.at + failed, sp->scratch.at + round.found,
 		(*left - round.found) * sizeof(*sp->scratch.at));

@@ -11,6 +11,7 @@
 #include "transport/transport.h"
 
 #include "wire/sumtree_layout.h"
+#include "wire/table_layout.h"
 
 #include "base/bits.h"
 #include "base/error.h"
@@ -104,10 +105,7 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 /* -------- in place -------- */
 
-/*
- * The step from level + 1 to level. One tree: the kernel itself knows where it leads next. The step
- * to the top level comes from nowhere.
- */
+/* The step from level + 1 to level; the step to the top level comes from nowhere. */
 static struct draw_step make_step(const struct sumtree_descent *down, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[0];
@@ -120,41 +118,32 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 		return step;
 	step.next_bytes = tree->geo.fanout[level - 1] * 8u;
 	step.next_lines = down->prefetch ? step.next_bytes / WIRE_LINE : 0;
-	if (down->from->n == 1 && tree->region->base)
+	if (tree->region->base)
 		step.next_base = tree->region->base +
 				 node_level_off(tree, down->from->epochs[0].number & 1, level - 1);
+	if (down->from->n > 1)
+		step.next_at = level > 1 ? down->lanes.inner_at : down->lanes.leaves_at;
 	return step;
 }
 
-/* Where the arrays of all trees are, as their epochs say. */
-static void find_arrays(struct sumtree_descent *down)
+/* Which tree each lane is in, as distances from the first tree's arrays. */
+static void find_trees(struct sumtree_descent *down)
 {
 	const struct forest *from = down->from;
+	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS];
 
 	down->one_transport = true;
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
+		uint64_t base = (uintptr_t)tree->region->base;
 
-		down->inner[t] = tree->region->base + tree->inner_off[from->epochs[t].number & 1];
-		down->leaves[t] = tree->region->base + tree->leaves_off;
+		inner[t] = base + tree->inner_off[from->epochs[t].number & 1];
+		leaves[t] = base + tree->leaves_off;
 		down->one_transport &= tree->region->tr == from->trees[0].region->tr;
 	}
-}
-
-/* Where the children of a group on a level are, whatever trees its draws are in. */
-static void aim_in_place(struct sumtree_descent *down, uint32_t group, uint32_t level)
-{
-	const struct sumtree *tree = &down->from->trees[0];
-	const uint8_t *const *arrays = level > 1 ? down->inner : down->leaves;
-	uint64_t off = level > 1 ? tree->level_off[level - 1] : 0;
-	uint32_t bytes = tree->geo.fanout[level - 1] * 8u;
-
-	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
-		const void *at = arrays[down->shard[i]] + off + down->lanes.node[i] * bytes;
-
-		down->lanes.children[i] = at;
-		if (down->prefetch)
-			draw_prefetch(down->lanes.children[i], bytes / WIRE_LINE);
+	for (uint32_t i = 0; from->n > 1 && i < down->groups * DRAW_GROUP; i++) {
+		down->lanes.inner_at[i] = inner[down->shard[i]] - inner[0];
+		down->lanes.leaves_at[i] = leaves[down->shard[i]] - leaves[0];
 	}
 }
 
@@ -185,25 +174,20 @@ void sumtree_descent_run(struct sumtree_descent *down)
 	uint32_t levels = down->from->trees[0].geo.levels;
 	struct draw_step step[TREE_MAX_LEVELS + 1];
 
-	find_arrays(down);
+	find_trees(down);
 	step[levels] = make_step(down, levels);
 	for (uint32_t l = levels; l > 0; l--) {
 		step[l - 1] = make_step(down, l - 1);
 		account_level(down, l);
 	}
 	for (uint32_t t = 0; t < down->groups + levels * APART; t++) {
-		if (t < down->groups && step[levels].next_base)
+		if (t < down->groups)
 			draw_aim(&down->lanes, t, &step[levels]);
-		else if (t < down->groups)
-			aim_in_place(down, t, levels);
 		for (uint32_t l = levels; l > 0; l--) {
 			uint32_t g = t - (levels - l + 1) * APART;
 
-			if (g >= down->groups) /* not there yet, or through */
-				continue;
-			step_down(down, g, &step[l - 1], l == 1);
-			if (l > 1 && !step[l - 1].next_base)
-				aim_in_place(down, g, l - 1);
+			if (g < down->groups) /* there, and not through yet */
+				step_down(down, g, &step[l - 1], l == 1);
 		}
 	}
 }

@@ -18,8 +18,6 @@
 #include "ds/sumtree.h"
 #include "ds/sumtree_kernel.h"
 
-#include "wire/table_layout.h"
-
 #include "base/error.h"
 #include "base/rng.h"
 
@@ -35,10 +33,7 @@ struct sumtree_descent {
 	uint32_t shard[DRAW_CHUNK];
 	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differed */
 	struct draw_lanes lanes;
-
-	/* In place only: of each tree. */
-	const uint8_t *inner[TABLE_MAX_SHARDS], *leaves[TABLE_MAX_SHARDS];
-	bool one_transport; /* of all trees */
+	bool one_transport; /* of all trees; in place only */
 };
 
 /*

@@ -30,16 +30,19 @@ struct draw_lanes {
 	uint64_t r[DRAW_CHUNK];
 	uint64_t node[DRAW_CHUNK];
 	uint64_t word[DRAW_CHUNK]; /* out of the last level: the leaf as read */
+	/* Of several trees in place: how far a lane's inner nodes and leaves are from the first tree's. */
+	uint64_t inner_at[DRAW_CHUNK], leaves_at[DRAW_CHUNK];
 };
 
 /* A step down. */
 struct draw_step {
 	uint32_t fanout; /* children of a node, a multiple of 8 */
 	uint32_t limit;  /* nodes of the level that is stepped to */
-	/* Where their children are; NULL = the caller finds them. */
+	/* Where their children are, if in the first tree; NULL = the caller finds them. */
 	const uint8_t *next_base;
-	uint32_t next_bytes; /* of one node's children */
-	uint32_t next_lines; /* of them to ask for */
+	const uint64_t *next_at; /* of each lane, its tree's distance to that; NULL = one tree */
+	uint32_t next_bytes;     /* of one node's children */
+	uint32_t next_lines;     /* of them to ask for */
 };
 
 /* Both return a bit for each of the group's 8 lanes that needs another look. */
@@ -65,9 +68,11 @@ static inline void draw_prefetch(const uint64_t *children, uint32_t lines)
 static inline void draw_aim(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
 {
 	for (uint32_t i = group * DRAW_GROUP; i < (group + 1) * DRAW_GROUP; i++) {
-		const uint8_t *children = step->next_base + lanes->node[i] * step->next_bytes;
+		uintptr_t at = (uintptr_t)step->next_base + lanes->node[i] * step->next_bytes;
 
-		lanes->children[i] = (const uint64_t *)(const void *)children;
+		if (step->next_at)
+			at += step->next_at[i];
+		lanes->children[i] = (const uint64_t *)at;
 		draw_prefetch(lanes->children[i], step->next_lines);
 	}
 }

@@ -131,6 +131,8 @@ static ALWAYS_INLINE void aim(struct draw_lanes *lanes, uint32_t i, __m512i node
 	__m512i bytes = _mm512_mul_epu32(node, _mm512_set1_epi64(step->next_bytes));
 	__m512i base = _mm512_set1_epi64((long long)(uintptr_t)step->next_base);
 
+	if (step->next_at)
+		base = _mm512_add_epi64(base, load_row(step->next_at, i));
 	_mm512_storeu_si512((void *)&lanes->children[i], _mm512_add_epi64(base, bytes));
 	if (step->next_lines == 1) {
 		for (uint32_t k = 0; k < LANES; k++)

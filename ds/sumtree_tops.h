@@ -67,16 +67,18 @@ RLV_MUST_CHECK int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard);
 
 /*
  * The last node of the loaded shard whose mass begins at or before r < total. Rising points find
- * theirs near the last one, `near`; others in six steps without a branch to guess.
+ * theirs at or right behind the last one, `near`, by guesses of the CPU that are mostly right; others in
+ * six steps without a branch to guess.
  */
 static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64_t r, uint32_t near)
 {
 	uint32_t k = 0;
 
 	if (tops->prefix[near] <= r) {
-		near += near < TREE_TOP_MAX - 1 && tops->prefix[near + 1] <= r;
 		if (r < tops->prefix[near + 1])
 			return near;
+		if (near + 2 <= TREE_TOP_MAX && r < tops->prefix[near + 2])
+			return near + 1;
 	}
 	for (uint32_t step = TREE_TOP_MAX / 2; step > 0; step /= 2)
 		k += tops->prefix[k + step] <= r ? step : 0;
