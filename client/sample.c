@@ -57,9 +57,11 @@ static bool keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	const struct draw_scratch *s = &sp->scratch;
 	bool old = false;
 
+	if (!are_whole(s->word, s->again, n)) /* versions of torn rows say nothing */
+		return false;
 	for (uint32_t i = 0; batch->policy_version && i < n; i++)
 		old |= is_too_old(sp, batch->policy_version[i]);
-	if (old || !are_whole(s->word, s->again, n))
+	if (old)
 		return false;
 	make_keys(batch->key, sp->h.desc->table_id, s, n);
 	memcpy(batch->word, s->again, n * sizeof(*batch->word));
