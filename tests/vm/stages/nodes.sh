@@ -5,21 +5,18 @@
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
-# Nodes of the shards in a state, sorted.
-nodes_with() { # state
-	relive table shards "$store_uri" t | awk -v s="$1" '$2 == s { print $4 }' | sort | paste -sd ' '
-}
-
-shards_are() { # state nodes
-	local nodes
-	nodes=$(nodes_with "$1")
-	[ "$nodes" = "$2" ] || fail "shards that are $1: '$nodes', want '$2'"
+# The shards of a table in that state, by their nodes.
+shards_are() { # state nodes [table]
+	local table=${3:-t} nodes
+	nodes=$(relive table shards "$store_uri" "$table" | awk -v s="$1" '$2 == s { print $4 }' |
+		sort | paste -sd ' ')
+	[ "$nodes" = "$2" ] || fail "shards of $table that are $1: '$nodes', want '$2'"
 }
 
 # A node may have been silent for too long while they were made, so that they move once more.
-is_at_rest() { # nodes
-	shards_are active "$1"
-	shards_are draining ''
+is_at_rest() { # nodes [table]
+	shards_are active "$@"
+	shards_are draining '' "${2:-t}"
 }
 
 cases_nodes() {
@@ -42,8 +39,9 @@ join() {
 
 spread() {
 	relive table create "$store_uri" t --shards auto --capacity 16384 --timeout 30s
-	wait_until 30 is_at_rest 'n2 n3'
 	traffic 1 create --shards 0
+	wait_until 30 is_at_rest 'n2 n3'
+	wait_until 30 is_at_rest 'n2 n3' traffic
 }
 
 # How often the agents of both nodes were woken so far.
