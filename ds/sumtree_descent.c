@@ -88,9 +88,13 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 			     const struct draw_step *step, bool leaves)
 {
 	const struct sumtree_kernel *kernel = down->kernel;
-	uint32_t redo = leaves ? kernel->leaves(&down->lanes, group, step)
-			       : kernel->inner(&down->lanes, group, step);
+	uint32_t redo;
 
+	if (down->n <= DRAWS_FEW)
+		redo = (1u << down->n) - 1;
+	else
+		redo = leaves ? kernel->leaves(&down->lanes, group, step)
+			      : kernel->inner(&down->lanes, group, step);
 	if (__builtin_expect(redo == 0, 1))
 		return;
 	for (uint32_t bits = redo; bits; bits &= bits - 1) {

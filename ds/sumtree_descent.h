@@ -21,6 +21,9 @@
 #include "base/error.h"
 #include "base/rng.h"
 
+/* So many draws are sooner looked at one by one than by kernels and tables that serve many. */
+#define DRAWS_FEW 3u
+
 struct sumtree_descent {
 	const struct forest *from; /* trees of one shape, epochs as of now */
 	struct rng *rng;

@@ -137,17 +137,37 @@ static int place_in_trees(struct sumtree_descent *down, struct sumtree_tops *top
 	return ret;
 }
 
+/* Draw i falls into tree 0, whose top is as it was read. */
+static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
+		      uint64_t r)
+{
+	const uint64_t *value = tops->kept[0];
+	uint32_t node = 0;
+
+	while (r >= value[node])
+		r -= value[node++];
+	down->shard[i] = 0;
+	down->ratio[i] = 1;
+	down->lanes.node[i] = node;
+	down->lanes.r[i] = r;
+	down->lanes.expected[i] = value[node];
+}
+
 /* The same for one tree, whose sum is at most 2^62. */
 static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
 {
 	uint64_t total = (uint64_t)sumtree_tops_total(tops);
+	bool few = down->n <= DRAWS_FEW;
 	uint32_t node = 0;
-	int ret = sumtree_tops_load(tops, 0);
+	int ret = few ? 0 : sumtree_tops_load(tops, 0);
 
 	for (uint32_t i = 0; ret == 0 && i < down->n; i++) {
 		uint64_t r = (uint64_t)((unsigned __int128)x[i] * total >> 64);
 
-		node = put_in_tree(down, tops, i, r, node);
+		if (few)
+			put_alone(down, tops, i, r);
+		else
+			node = put_in_tree(down, tops, i, r, node);
 	}
 	return ret;
 }
