@@ -55,9 +55,9 @@ static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_
 
 /* -------- the tops -------- */
 
-/* Draws by the tree that they fall into; each list in the order of the batch. */
 #define LIST_END UINT16_MAX
 
+/* Draws by the tree that they fall into; each list in the order of the batch. */
 struct piles {
 	uint16_t first[TABLE_MAX_SHARDS], next[DRAW_CHUNK];
 };
@@ -74,6 +74,16 @@ static void sort_by_tree(const struct sumtree_tops *tops, const unsigned __int12
 	}
 }
 
+/* A draw's place within its tree. */
+static inline void put(struct sumtree_descent *down, uint32_t i, uint32_t node, uint64_t r,
+		       uint64_t expected)
+{
+	down->ratio[i] = 1;
+	down->lanes.node[i] = node;
+	down->lanes.r[i] = r;
+	down->lanes.expected[i] = expected;
+}
+
 /* Draw i falls into the loaded tree. `near` is the node of one before it. Returns its node. */
 static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct sumtree_tops *tops,
 				   uint32_t i, uint64_t r, uint32_t near)
@@ -81,10 +91,7 @@ static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct su
 	uint32_t node = sumtree_tops_find(tops, r, near);
 
 	down->shard[i] = tops->shard;
-	down->ratio[i] = 1;
-	down->lanes.node[i] = node;
-	down->lanes.r[i] = r - tops->prefix[node];
-	down->lanes.expected[i] = tops->value[node];
+	put(down, i, node, r - tops->prefix[node], tops->value[node]);
 	return node;
 }
 
@@ -137,7 +144,7 @@ static int place_in_trees(struct sumtree_descent *down, struct sumtree_tops *top
 	return ret;
 }
 
-/* Draw i falls into tree 0, whose top is as it was read. */
+/* The same for one of a few: the top as it was read is walked, not summed up for a search. */
 static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
 		      uint64_t r)
 {
@@ -147,13 +154,10 @@ static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *t
 	while (r >= value[node])
 		r -= value[node++];
 	down->shard[i] = 0;
-	down->ratio[i] = 1;
-	down->lanes.node[i] = node;
-	down->lanes.r[i] = r;
-	down->lanes.expected[i] = value[node];
+	put(down, i, node, r, value[node]);
 }
 
-/* The same for one tree, whose sum is at most 2^62. */
+/* All draws fall into the one tree there is. Its sum is at most 2^62. */
 static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
 {
 	uint64_t total = (uint64_t)sumtree_tops_total(tops);
