@@ -29,10 +29,11 @@ def server_path():
 
 class Server:
     def __init__(self):
+        program = server_path()
         self._dir = tempfile.mkdtemp(prefix="relive-peers-redis.")
         self.address = os.path.join(self._dir, "socket")
         self._process = subprocess.Popen(
-            [server_path(), "--port", "0", "--unixsocket", self.address, "--save", "",
+            [program, "--port", "0", "--unixsocket", self.address, "--save", "",
              "--appendonly", "no", "--dir", self._dir], stdout=subprocess.DEVNULL)
         end = time.monotonic() + 10
         while not os.path.exists(self.address):
