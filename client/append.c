@@ -141,6 +141,24 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 
 /* -------- the API -------- */
 
+static bool has_unknown_flag(const struct rlv_steps *steps)
+{
+	uint16_t any = 0;
+
+	for (uint32_t i = 0; steps->flags && i < steps->n; i++)
+		any |= steps->flags[i];
+	return any & ~USER_FLAGS;
+}
+
+static int unknown_flag(const struct rlv_steps *steps)
+{
+	uint32_t i = 0;
+
+	while (!(steps->flags[i] & ~USER_FLAGS))
+		i++;
+	return error_set(-EINVAL, "steps->flags[%u] 0x%x: not rlv_step_flags", i, steps->flags[i]);
+}
+
 static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)
 {
 	const struct table_desc *desc = w->h.desc;
@@ -153,10 +171,8 @@ static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps
 		if (!steps->columns[c])
 			return error_set(-EINVAL, "steps->columns[%u] (%s) is NULL", c,
 					 desc->columns[c].name);
-	for (uint32_t i = 0; steps->flags && i < steps->n; i++)
-		if (steps->flags[i] & ~USER_FLAGS)
-			return error_set(-EINVAL, "steps->flags[%u] 0x%x: not rlv_step_flags", i,
-					 steps->flags[i]);
+	if (has_unknown_flag(steps))
+		return unknown_flag(steps);
 	for (uint32_t i = 0; steps->td_error && i < steps->n; i++)
 		if (!(steps->td_error[i] >= 0 && isfinite(steps->td_error[i])))
 			return error_set(-EINVAL,

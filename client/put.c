@@ -27,6 +27,38 @@ static uint32_t head_rows(const struct rlv_writer *w)
 
 /* -------- plan -------- */
 
+/* How many of n rows, from the first on, have no flag. */
+static uint32_t unflagged(const uint16_t *flags, uint32_t n)
+{
+	uint64_t four = 0;
+	uint32_t i = 0;
+
+	if (!flags)
+		return n;
+	for (; i + 4 <= n; i += 4) {
+		memcpy(&four, flags + i, sizeof(four));
+		if (four)
+			break;
+	}
+	while (i < n && !flags[i])
+		i++;
+	return i;
+}
+
+/* Rows in the midst of an episode, as most are. */
+static void plan_run(const struct row_meta *meta, uint32_t at, uint32_t n, uint32_t step)
+{
+	memset(meta->flags + at, 0, n * sizeof(*meta->flags));
+	for (uint32_t i = 0; i < n; i++)
+		meta->steps[at + i] = step + i;
+}
+
+static void plan_errors(const struct row_meta *meta, uint32_t at, uint32_t n, const double *td)
+{
+	for (uint32_t i = 0; i < n; i++)
+		meta->td[at + i] = td ? td[i] : -1;
+}
+
 static void plan_rows(const struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct rlv_steps *steps = src->steps;
@@ -37,9 +69,18 @@ static void plan_rows(const struct rlv_writer *w, struct stream *st, const struc
 	uint32_t step = st->step;
 	bool in_episode = st->in_episode;
 
-	for (uint32_t i = 0; i < src->n; i++) {
+	plan_errors(&st->meta, head, src->n, td);
+	for (uint32_t i = 0, run; i < src->n; i += run) {
 		uint16_t f = steps ? 0 : ROW_FILLER;
 
+		run = steps && in_episode ? unflagged(flags ? flags + i : NULL, src->n - i) : 0;
+		run = run < UINT32_MAX - step ? run : UINT32_MAX - step;
+		if (run) {
+			plan_run(&st->meta, head + i, run, step);
+			step += run;
+			continue;
+		}
+		run = 1;
 		if (flags)
 			f |= flags[i];
 		if (!in_episode && !(f & (ROW_FINAL | ROW_FILLER))) {
@@ -48,7 +89,6 @@ static void plan_rows(const struct rlv_writer *w, struct stream *st, const struc
 		}
 		st->meta.flags[head + i] = f;
 		st->meta.steps[head + i] = step;
-		st->meta.td[head + i] = td ? td[i] : -1;
 		in_episode = !(f & ends);
 		step += step < UINT32_MAX;
 	}
@@ -57,48 +97,33 @@ static void plan_rows(const struct rlv_writer *w, struct stream *st, const struc
 	st->plan_in_episode = in_episode;
 }
 
-static uint64_t item_quanta(struct rlv_writer *w, uint32_t v, double td)
-{
-	const struct view_desc *view = &w->h.desc->views[v];
-
-	if (view->selector != RLV_PRIORITIZED)
-		return 1;
-	if (td < 0)
-		return w->default_quanta[v];
-	return priority_quanta_one(view, td, &w->stats.clamped);
-}
-
-/* Do n rows and their windows stand in the midst of an episode? Then each is an item. */
-static bool are_all_items(const struct view_desc *view, const uint16_t *flags, uint32_t n)
-{
-	uint16_t any = 0;
-
-	for (uint32_t i = 0; i < n + view->window - 1; i++)
-		any |= flags[i];
-	return any == 0 && view->period <= 1;
-}
-
-/* Adds the items of view v that the planned rows complete. */
+/* Adds the items of view v that the planned rows complete. Without a flag in its window a row is. */
 static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
 {
 	const struct view_desc *view = &w->h.desc->views[v];
 	struct view_items *items = &w->items[v];
 	struct leaf_op *op = items->ops + items->n;
-	uint32_t anchor = view->window - 1 - view->future;
 	uint32_t from = head_rows(w) + 1 - view->window;
-	uint32_t slot = st->blk.first + st->blk.used;
-	bool all = are_all_items(view, st->meta.flags + from, st->planned);
+	const uint16_t *flags = st->meta.flags + from;
+	const uint32_t *steps = st->meta.steps + from;
+	const double *td = st->meta.td + from + view->window - 1 - view->future;
+	uint64_t usual = view->selector == RLV_PRIORITIZED ? w->default_quanta[v] : 1;
+	uint32_t slot = st->blk.first + st->blk.used, gen = st->blk.gen;
+	uint32_t calm = view->period > 1 ? UINT32_MAX : view->window; /* rows that make an item */
+	uint32_t run = 0; /* unflagged rows up to the last one of the window */
 
-	for (uint32_t i = 0; i < st->planned; i++, from++, slot++) {
-		const struct window_flags rows = { st->meta.flags + from, st->meta.steps + from };
+	for (uint32_t i = 0; i + 1 < view->window; i++)
+		run = flags[i] ? 0 : run + 1;
+	for (uint32_t i = 0; i < st->planned; i++) {
+		const struct window_flags rows = { flags + i, steps + i };
+		uint64_t priority = usual;
 
-		if (!all && !window_is_item(view, &rows, w->has_obs))
+		run = flags[i + view->window - 1] ? 0 : run + 1;
+		if (run < calm && !window_is_item(view, &rows, w->has_obs))
 			continue;
-		*op++ = (struct leaf_op){
-			.slot = slot,
-			.gen = st->blk.gen,
-			.priority = item_quanta(w, v, st->meta.td[from + anchor]),
-		};
+		if (td[i] >= 0 && view->selector == RLV_PRIORITIZED)
+			priority = priority_quanta_one(view, td[i], &w->stats.clamped);
+		*op++ = (struct leaf_op){ .slot = slot + i, .gen = gen, .priority = priority };
 	}
 	items->n = (uint32_t)(op - items->ops);
 }
@@ -143,29 +168,32 @@ int writer_read_maxima(struct rlv_writer *w)
 
 /* -------- rows -------- */
 
+static inline void scatter_each(uint8_t *dst, size_t stride, const uint8_t *src, size_t bytes,
+				uint32_t n)
+{
+#pragma GCC unroll 4
+	for (uint32_t i = 0; i < n; i++, dst += stride, src += bytes)
+		memcpy(dst, src, bytes);
+}
+
 /* n elements of `bytes` from a packed column to rows `stride` apart. */
 static void scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes, uint32_t n)
 {
 	switch (bytes) {
 	case 1:
-		for (uint32_t i = 0; i < n; i++)
-			dst[i * stride] = src[i];
+		scatter_each(dst, stride, src, 1, n);
 		break;
 	case 4:
-		for (uint32_t i = 0; i < n; i++)
-			memcpy(dst + i * stride, src + (size_t)i * 4, 4);
+		scatter_each(dst, stride, src, 4, n);
 		break;
 	case 8:
-		for (uint32_t i = 0; i < n; i++)
-			memcpy(dst + i * stride, src + (size_t)i * 8, 8);
+		scatter_each(dst, stride, src, 8, n);
 		break;
 	case 16:
-		for (uint32_t i = 0; i < n; i++)
-			memcpy(dst + i * stride, src + (size_t)i * 16, 16);
+		scatter_each(dst, stride, src, 16, n);
 		break;
 	default:
-		for (uint32_t i = 0; i < n; i++)
-			memcpy(dst + i * stride, src + (size_t)i * bytes, bytes);
+		scatter_each(dst, stride, src, bytes, n);
 	}
 }
 
@@ -188,22 +216,23 @@ static void write_tails(const struct rlv_writer *w, const struct stream *st, uin
 	const struct table_desc *desc = w->h.desc;
 	const uint16_t *flags = st->meta.flags + head_rows(w);
 	const uint32_t *steps = st->meta.steps + head_rows(w);
-	uint32_t version = src->steps ? src->steps->policy_version : 0;
-	uint16_t stream = (uint16_t)(st - w->streams);
-	uint32_t gen = st->blk.gen;
+	const struct row_tail of_call = {
+		.policy_version = src->steps ? src->steps->policy_version : 0,
+		.stream = (uint16_t)(st - w->streams),
+		.gen = st->blk.gen,
+	};
+	uint8_t *to = rows + desc->tail_off;
+	size_t row_bytes = desc->row_bytes;
 
-	for (uint32_t i = 0; i < src->n; i++) {
-		uint8_t *row = rows + (size_t)i * desc->row_bytes;
-		const struct row_tail tail = { .policy_version = version,
-					       .step = steps[i],
-					       .stream = stream,
-					       .flags = flags[i],
-					       .gen = gen };
+	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
+		struct row_tail tail = of_call;
 
-		store_tail(row + desc->tail_off, &tail);
-		if (desc->flags & TABLE_ROW_CRC)
-			writer_seal_row(desc, row);
+		tail.step = steps[i];
+		tail.flags = flags[i];
+		store_tail(to, &tail);
 	}
+	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
+		writer_seal_row(desc, rows + i * row_bytes);
 }
 
 static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
