@@ -34,7 +34,7 @@ static int try_put(struct writer *w, struct put *put)
 		put->columns[c] =
 			(const uint8_t *)put->columns[c] + (size_t)done * w->columns[c].bytes;
 	put->steps.n -= done;
-	put->steps.flags += done;
+	put->steps.flags += put->steps.flags ? done : 0;
 	put->steps.td_error += put->steps.td_error ? done : 0;
 	return ret;
 }
@@ -120,7 +120,7 @@ static bool has_ends(const struct writer *w, const struct call *call)
 
 static bool row_ended(const struct call *call, uint32_t i)
 {
-	return call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
+	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
 }
 
 /* The final rows of what ended, and the state for the next call. */
@@ -215,17 +215,14 @@ int append_rows(struct writer *w, struct call *call)
 		return -1;
 	if (call->n == 0)
 		return 0;
-	call->scratch = calloc(call->n, sizeof(*call->flags) + sizeof(*call->td_error));
-	if (!call->scratch) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	call->td_error = call->scratch;
-	call->flags = (uint16_t *)(void *)(call->td_error + call->n);
 	if (call_bind(w, call, true))
 		return -1;
-	if (has_ends(w, call)) /* else the flags are zeros already */
+	if (has_ends(w, call)) {
+		call->flags = call_scratch(call, sizeof(*call->flags));
+		if (!call->flags)
+			return -1;
 		make_flags(w, call, true);
+	}
 	put_of_call(call, &put);
 	put.stream = call->env;
 	if (put_rows(w, &put))

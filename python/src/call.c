@@ -196,6 +196,10 @@ static int bind_td_error(struct call *call, struct demand demand)
 	call->td_error = NULL;
 	if (!call->values[KEY_TD_ERROR])
 		return 0;
+	if (!to)
+		to = call_scratch(call, sizeof(*to));
+	if (!to)
+		return -1;
 	demand.stage = to;
 	if (bind(call, &td_error, call->values[KEY_TD_ERROR], &demand, &data))
 		return -1;
@@ -205,6 +209,17 @@ static int bind_td_error(struct call *call, struct demand demand)
 		to[i] = fabs(to[i]);
 	call->td_error = to;
 	return 0;
+}
+
+void *call_scratch(struct call *call, size_t bytes)
+{
+	void *memory = malloc(call->n * bytes);
+
+	if (memory)
+		call->scratch[call->n_scratch++] = memory;
+	else
+		PyErr_NoMemory();
+	return memory;
 }
 
 int call_bind(struct writer *w, struct call *call, bool batched)
@@ -296,5 +311,6 @@ void call_release(struct call *call)
 		source_release(&call->sources[i]);
 	while (call->n_held)
 		Py_DECREF(call->held[--call->n_held]);
-	free(call->scratch);
+	while (call->n_scratch)
+		free(call->scratch[--call->n_scratch]);
 }

@@ -60,10 +60,10 @@ struct call {
 	uint32_t n;   /* rows */
 	uint32_t env; /* of extend */
 	uint32_t policy_version;
-	uint16_t *flags;
+	uint16_t *flags; /* NULL = all 0 */
 	double *td_error;
-	void *scratch; /* of flags and td_error, where the writer's own do not suffice */
-	uint32_t n_sources, n_held;
+	void *scratch[2]; /* of flags and td_error, where the writer's own do not suffice */
+	uint32_t n_scratch, n_sources, n_held;
 	struct source sources[2 * RLV_MAX_COLUMNS + 4];
 	PyObject *held[KEYS]; /* values of a dict, which others may change meanwhile */
 };
@@ -81,6 +81,9 @@ int call_bind(struct writer *w, struct call *call, bool batched);
 
 /* Binds final_<column> for the rows that end an episode, if they are given. */
 int call_bind_finals(struct writer *w, struct call *call);
+
+/* `bytes` for each row, until call_release. NULL with an exception. */
+void *call_scratch(struct call *call, size_t bytes);
 
 void call_release(struct call *call);
 
