@@ -19,6 +19,7 @@
 #include "wire/sumtree_layout.h"
 
 #include "base/bits.h"
+#include "base/cpu.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -124,6 +125,12 @@ int sumtree_geometry_check(const struct tree_geometry *geo)
 	return 0;
 }
 
+static bool has_pairs(const struct region *region, uint64_t leaves_off)
+{
+	return BARRIER_PAIRS && cpu_level() != CPU_PLAIN && region->base &&
+	       (uintptr_t)(region->base + leaves_off) % 16 == 0;
+}
+
 void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
 		  const struct tree_place *place)
 {
@@ -134,6 +141,7 @@ void sumtree_init(struct sumtree *tree, struct region *region, const struct tree
 	tree->inner_off[0] = place->inner_off[0];
 	tree->inner_off[1] = place->inner_off[1];
 	tree->max_prio = place->max_prio;
+	tree->pairs = has_pairs(region, place->leaves_off);
 	lay_out(geo, tree->nodes, tree->level_off);
 	for (uint32_t l = 0; l < geo->levels; l++)
 		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, fanout_at(geo, l));
@@ -334,34 +342,74 @@ static bool goes_steadily(const struct change *c)
 	return c->deltas->in_place && c->ep->mode != EPOCH_DUAL;
 }
 
+/* How many leaves from `slot` on one instruction swaps, of `left`; two have one parent. */
+static inline uint32_t pair_at(const struct sumtree *tree, uint32_t slot, uint32_t left)
+{
+	return tree->pairs && slot % 2 == 0 && left > 1 ? 2 : 1;
+}
+
+/* One leaf or a pair of them: both or none. */
+static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32_t n,
+			       const uint64_t from[2], const uint64_t to[2])
+{
+	const struct rword64 *leaf = leaf_at(tree, slot);
+	uint64_t found = from[0];
+
+	return n == 2 ? rword64_cas_pair(leaf, from, to) : rword64_cas(leaf, &found, to[0]);
+}
+
+/* What consecutive changes add to one node. */
+struct node_sum {
+	struct delta_side *side;
+	uint32_t node;
+	uint64_t sum;
+};
+
+static inline void sum_end(const struct node_sum *s)
+{
+	tree_deltas_add(s->side, s->node, (int64_t)s->sum);
+}
+
+static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
+{
+	if (node != s->node) {
+		sum_end(s);
+		s->node = node;
+		s->sum = 0;
+	}
+	s->sum += delta;
+}
+
 /*
- * The usual claim: words in place, of the epoch that we see, and nobody else at them. Deltas are
- * added up while the parent stays the same. Stops at the first leaf that is not so; how many are
- * done. Costs as much as looking at the leaves and swapping them by vectors.
+ * The usual claim: words in place, of the epoch that we see, and nobody else at them. Stops at the
+ * first leaf that is not so; how many are done. Costs as much as looking at the leaves and swapping
+ * them by vectors.
  */
 static uint32_t claim_steadily(const struct change *c, const struct leaf_run *run)
 {
-	struct transport *tr = c->tree->region->tr;
-	struct delta_side *side = &c->deltas->side[c->steady & 1];
-	uint64_t claimed = leaf_make(c->steady, run->gen, 0), sum = 0;
-	uint32_t node = node_parent(c->tree, 0, run->first), i;
+	const struct sumtree *tree = c->tree;
+	struct transport *tr = tree->region->tr;
+	uint64_t claimed = leaf_make(c->steady, run->gen, 0);
+	const uint64_t to[2] = { claimed, claimed };
+	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.node = node_parent(tree, 0, run->first) };
+	uint32_t i, n;
 
-	for (i = 0; i < run->n; i++) {
-		const struct rword64 *leaf = leaf_at(c->tree, run->first + i);
-		uint32_t parent = node_parent(c->tree, 0, run->first + i);
-		uint64_t word = rword64_load_relaxed(leaf);
+	for (i = 0; i < run->n; i += n) {
+		uint32_t slot = run->first + i;
+		const struct rword64 *leaf = leaf_at(tree, slot);
+		uint64_t from[2] = { rword64_load_relaxed(leaf) };
 
-		if (leaf_tag(word) != c->steady || !rword64_cas(leaf, &word, claimed))
+		n = pair_at(tree, slot, run->n - i);
+		from[1] = n == 2 ? rword64_load_relaxed(leaf + 1) : claimed;
+		if (leaf_tag(from[0]) != c->steady || leaf_tag(from[1]) != c->steady ||
+		    !swap_leaves(tree, slot, n, from, to))
 			break;
-		if (parent != node) {
-			tree_deltas_add(side, node, -(int64_t)sum);
-			node = parent;
-			sum = 0;
-		}
-		sum += leaf_priority(word);
-		side->size -= leaf_priority(word) != 0;
+		sum_add(&sum, node_parent(tree, 0, slot),
+			-(leaf_priority(from[0]) + leaf_priority(from[1])));
+		sum.side->size -= (leaf_priority(from[0]) != 0) + (leaf_priority(from[1]) != 0);
 	}
-	tree_deltas_add(side, node, -(int64_t)sum);
+	sum_end(&sum);
 	transport_account(tr, 1, 1, (uint64_t)i * 8);
 	transport_account_atomics(tr, 1, i, 0);
 	return i;
@@ -399,29 +447,6 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 	return ret;
 }
 
-/* Takes up to a vector of leaves to publish from *next_inout on; how many. */
-static uint32_t gather_publish(const struct epoch *ep, const struct leaf_run *run,
-			       const uint64_t *priorities, uint32_t *next_inout,
-			       struct leaf_op *ops)
-{
-	uint64_t word = claimed_word(ep, run->gen);
-	uint32_t i = *next_inout, n = 0;
-
-	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
-		if (!priorities[i])
-			continue;
-		ops[n++] = (struct leaf_op){
-			.slot = run->first + i,
-			.gen = run->gen,
-			.priority = priorities[i],
-			.word = word,
-			.result = LEAF_UNKNOWN,
-		};
-	}
-	*next_inout = i;
-	return n;
-}
-
 static int publish_error(const struct leaf_op *op)
 {
 	switch ((enum leaf_result)op->result) {
@@ -450,22 +475,6 @@ int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 	for (size_t i = 0; bad && ret == 0 && i < n; i++)
 		ret = publish_error(&ops[i]);
 	return ret;
-}
-
-int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
-		    const uint64_t *priorities, struct tree_deltas *deltas)
-{
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
-	struct leaf_op *ops = deltas->ops;
-	uint32_t next = 0, n;
-	int ret = check_run(tree, run), first_bad = 0;
-
-	while (ret == 0 && (n = gather_publish(ep, run, priorities, &next, ops)) > 0) {
-		ret = change_some(&c, CHANGE_PUBLISH, ops, n);
-		if (ret == 0 && first_bad == 0)
-			first_bad = sumtree_publish_result(ops, n);
-	}
-	return ret ? ret : first_bad;
 }
 
 /* Before any of them is changed. */
@@ -513,37 +522,46 @@ int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *o
 	return change_ops(&c, CHANGE_TAKE, ops, n);
 }
 
+/* How many of n ops one instruction publishes. */
+static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf_op *ops,
+				   uint32_t n)
+{
+	uint32_t most = pair_at(tree, ops[0].slot, n);
+
+	return most == 2 && ops[1].slot == ops[0].slot + 1 && ops[1].gen == ops[0].gen ? 2 : 1;
+}
+
 /*
- * The usual publish: leaves in place, claimed under the epoch that we see. Deltas are added up while
- * the parent stays the same. Stops at the first leaf that is not so; how many are done.
+ * The usual publish: leaves in place, claimed under the epoch that we see. Stops at the first leaf
+ * that is not so; how many are done.
  */
 static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
 {
 	const struct sumtree *tree = c->tree;
-	struct delta_side *side = &c->deltas->side[c->steady & 1];
-	uint32_t node = node_parent(tree, 0, ops[0].slot), i;
-	uint64_t sum = 0;
+	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.node = node_parent(tree, 0, ops[0].slot) };
+	uint32_t i, m;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i += m) {
 		struct leaf_op *op = &ops[i];
-		uint64_t claimed = leaf_make(c->steady, op->gen, 0), word = claimed;
-		uint64_t priority = min_u64(op->priority, tree->max_prio);
-		uint32_t parent = node_parent(tree, 0, op->slot);
+		uint64_t claimed = leaf_make(c->steady, op->gen, 0), priority[2] = { 0 };
 
-		if (!rword64_cas(leaf_at(tree, op->slot), &word, claimed | priority))
+		m = ops_at_once(tree, op, n - i);
+		for (uint32_t k = 0; k < m; k++)
+			priority[k] = min_u64(op[k].priority, tree->max_prio);
+		if (!swap_leaves(
+			    tree, op->slot, m, (const uint64_t[]){ claimed, claimed },
+			    (const uint64_t[]){ claimed | priority[0], claimed | priority[1] }))
 			break;
-		op->word = claimed;
-		op->result = LEAF_DONE;
-		if (parent != node) {
-			tree_deltas_add(side, node, (int64_t)sum);
-			node = parent;
-			sum = 0;
+		for (uint32_t k = 0; k < m; k++) {
+			op[k].word = claimed;
+			op[k].result = LEAF_DONE;
 		}
-		sum += priority;
-		side->size += priority != 0;
+		sum_add(&sum, node_parent(tree, 0, op->slot), priority[0] + priority[1]);
+		sum.side->size += (priority[0] != 0) + (priority[1] != 0);
 	}
 	if (i) {
-		tree_deltas_add(side, node, (int64_t)sum);
+		sum_end(&sum);
 		transport_account_atomics(tree->region->tr, 1, i, 0);
 	}
 	return i;
@@ -564,20 +582,60 @@ static int publish_others(struct change *c, struct leaf_op *ops, size_t n)
 }
 
 /* P1 pairs with V1: the caller's rows, then the leaf that says they are whole. */
+static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
+{
+	uint32_t part;
+	int ret = begin_ops(c->tree, ops, n);
+
+	for (size_t done = 0; ret == 0 && done < n; done += part) {
+		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
+		part = try_steadily(c, ops + done, part, &ret);
+		if (ret == 0 && part == 0)
+			return publish_others(c, ops + done, n - done);
+	}
+	return ret;
+}
+
 int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 			struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false };
-	uint32_t part;
-	int ret = begin_ops(tree, ops, n);
+	int ret = publish_ops(&c, ops, n);
 
-	for (size_t done = 0; ret == 0 && done < n; done += part) {
-		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
-		part = try_steadily(&c, ops + done, part, &ret);
-		if (ret || part)
-			continue;
-		ret = publish_others(&c, ops + done, n - done);
-		break;
-	}
 	return ret ? ret : sumtree_publish_result(ops, n);
+}
+
+/* Takes up to a vector of leaves to publish from *next_inout on; how many. */
+static uint32_t gather_publish(const struct leaf_run *run, const uint64_t *priorities,
+			       uint32_t *next_inout, struct leaf_op *ops)
+{
+	uint32_t i = *next_inout, n = 0;
+
+	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
+		if (!priorities[i])
+			continue;
+		ops[n++] = (struct leaf_op){
+			.slot = run->first + i,
+			.gen = run->gen,
+			.priority = priorities[i],
+		};
+	}
+	*next_inout = i;
+	return n;
+}
+
+int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
+		    const uint64_t *priorities, struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct leaf_op *ops = deltas->ops;
+	uint32_t next = 0, n;
+	int ret = check_run(tree, run), first_bad = 0;
+
+	while (ret == 0 && (n = gather_publish(run, priorities, &next, ops)) > 0) {
+		ret = publish_ops(&c, ops, n);
+		if (ret == 0 && first_bad == 0)
+			first_bad = sumtree_publish_result(ops, n);
+	}
+	return ret ? ret : first_bad;
 }

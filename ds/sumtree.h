@@ -38,7 +38,8 @@ struct sumtree {
 	struct tree_geometry geo;
 	uint64_t leaves_off;
 	uint64_t inner_off[2];
-	uint64_t max_prio;                       /* rule 9: larger priorities are clamped */
+	uint64_t max_prio; /* rule 9: larger priorities are clamped */
+	bool pairs;        /* leaves 2i and 2i + 1 may be changed at once, in place */
 	uint32_t nodes[TREE_MAX_LEVELS + 1];     /* of each level; [0] = leaves */
 	uint64_t level_off[TREE_MAX_LEVELS + 1]; /* inside an inner array; [0] unused */
 	uint64_t recip[TREE_MAX_LEVELS]; /* 2^40 / fanout, rounded up: parents without a division */

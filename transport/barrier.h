@@ -72,6 +72,35 @@ static inline bool rword64_cas(const struct rword64 *word, uint64_t *expected_in
 						       memory_order_acq_rel, memory_order_acquire);
 }
 
+/*
+ * Two neighbours at once, both or none, where BARRIER_PAIRS: word[0] is 16-aligned, and the CPU has
+ * the instruction (CPU_AVX2 and above). It locks the line, as the CAS of one word does.
+ */
+#if defined(__x86_64__) && !BARRIER_TSAN
+#define BARRIER_PAIRS 1
+static inline bool rword64_cas_pair(const struct rword64 *word, const uint64_t expected[2],
+				    const uint64_t value[2])
+{
+	struct rword64 *pair = (struct rword64 *)(uintptr_t)word;
+	uint64_t low = expected[0], high = expected[1];
+	bool done;
+
+	__asm__ volatile("lock cmpxchg16b %1"
+			 : "=@ccz"(done), "+m"(*(struct rword64(*)[2])pair), "+a"(low), "+d"(high)
+			 : "b"(value[0]), "c"(value[1])
+			 : "memory");
+	return done;
+}
+#else
+#define BARRIER_PAIRS 0
+static inline bool rword64_cas_pair(const struct rword64 *word, const uint64_t expected[2],
+				    const uint64_t value[2])
+{
+	(void)word, (void)expected, (void)value;
+	return false;
+}
+#endif
+
 static inline void rword64_add(const struct rword64 *word, uint64_t value)
 {
 	atomic_fetch_add_explicit(rword64_atomic(word), value, memory_order_acq_rel);

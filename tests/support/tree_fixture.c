@@ -60,9 +60,10 @@ void tree_handle_close(struct tree_handle *h)
 
 static uint8_t *word_ptr(const struct tree_fixture *fx, uint32_t level, uint32_t i)
 {
+	struct region nowhere = { 0 };
 	struct sumtree tree;
 
-	sumtree_init(&tree, NULL, &fx->geo, &fx->place);
+	sumtree_init(&tree, &nowhere, &fx->geo, &fx->place);
 	return fx->bytes + node_off(&tree, 0, level, i);
 }
 

@@ -240,6 +240,37 @@ static void sumtree_publish__zero_stays_unpublished(void **state)
 	close_rig(&rig);
 }
 
+/* Neighbours are changed in pairs where the CPU can: from odd slots, in odd numbers, and not at all. */
+static void sumtree_publish__pairs_and_single_leaves_come_out_alike(void **state)
+{
+	static const enum cpu_level levels[] = { CPU_PLAIN, CPU_AVX512 };
+	uint64_t priorities[16];
+
+	(void)state;
+	for (uint64_t i = 0; i < ARRAY_LEN(priorities); i++)
+		priorities[i] = 3 + i * i;
+	for (uint32_t at = 0; at < 2 * 2 * ARRAY_LEN(priorities); at++) {
+		const struct leaf_run run = { 24 + at % 2, 1 + at / 4, 2 };
+		struct rig rig;
+
+		cpu_level_limit(levels[at / 2 % 2]);
+		open_rig(&rig, true, NULL);
+		assert_int_equal(sumtree_claim(&rig.h.tree, &rig.h.ep, &run, rig.h.deltas), 0);
+		assert_int_equal(
+			sumtree_publish(&rig.h.tree, &rig.h.ep, &run, priorities, rig.h.deltas), 0);
+		for (uint32_t i = 0; i < run.n; i++)
+			assert_int_equal(tree_fixture_word(&rig.fx, 0, run.first + i),
+					 leaf_make(0, 2, priorities[i]));
+		assert_int_equal(tree_fixture_word(&rig.fx, 0, run.first - 1),
+				 leaf_make(0, 1, 100 + run.first - 1));
+		assert_int_equal(tree_fixture_word(&rig.fx, 0, run.first + run.n),
+				 leaf_make(0, 1, 100 + run.first + run.n));
+		flush(&rig);
+		tree_handle_assert_exact(&rig.h);
+		close_rig(&rig);
+	}
+}
+
 /* The first prototype's mistake: an item that was claimed meanwhile must not be updated. */
 static void sumtree_update__claimed_leaf_is_left_alone(void **state)
 {
@@ -613,6 +644,7 @@ int main(void)
 		cmocka_unit_test(sumtree_publish__another_generation_means_fenced),
 		cmocka_unit_test(sumtree_publish__twice_is_refused),
 		cmocka_unit_test(sumtree_publish__zero_stays_unpublished),
+		cmocka_unit_test(sumtree_publish__pairs_and_single_leaves_come_out_alike),
 		cmocka_unit_test(sumtree_update__claimed_leaf_is_left_alone),
 		cmocka_unit_test(sumtree_update__unseen_word_is_looked_up),
 		cmocka_unit_test(sumtree_update__priority_is_clamped_into_range),
