@@ -32,55 +32,65 @@ static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t
 
 /* -------- draws that the kernel left -------- */
 
-/* Copies children as they are now, and their mass, negative sums as 0. Returns the total. */
-static uint64_t read_children(const uint64_t *children, uint32_t fanout, bool leaves,
-			      uint64_t words[TREE_MAX_FANOUT], uint64_t mass[TREE_MAX_FANOUT])
+static inline uint64_t mass_of(uint64_t word, bool leaves)
+{
+	if (leaves)
+		return leaf_priority(word);
+	return (int64_t)word > 0 ? word : 0;
+}
+
+/* Copies children as they are now. Returns the sum of their mass. */
+static inline uint64_t read_children(const uint64_t *children, uint32_t fanout, bool leaves,
+				     uint64_t words[TREE_MAX_FANOUT])
 {
 	const struct rword64 *from = (const struct rword64 *)(const void *)children;
 	uint64_t total = 0;
 
 	for (uint32_t k = 0; k < fanout; k++) {
 		words[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
-		if (leaves)
-			mass[k] = leaf_priority(words[k]);
-		else
-			mass[k] = (int64_t)words[k] > 0 ? words[k] : 0;
-		total += mass[k];
+		total += mass_of(words[k], leaves);
 	}
 	return total;
 }
 
 /* Rule 6 for one draw. */
-static void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
-		   bool leaves)
+static inline void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
+			  bool leaves)
 {
 	struct draw_lanes *lanes = &down->lanes;
-	uint64_t words[TREE_MAX_FANOUT], mass[TREE_MAX_FANOUT];
-	uint64_t total, r = lanes->r[i], prefix = 0, below = 0;
+	uint64_t words[TREE_MAX_FANOUT];
+	uint64_t total, mass, r = lanes->r[i];
 	uint32_t child = 0;
 
 	if (sumtree_descent_is_lost(down, i) || step->fanout == 0)
 		return;
-	total = read_children(lanes->children[i], step->fanout, leaves, words, mass);
+	total = read_children(lanes->children[i], step->fanout, leaves, words);
 	if (total != lanes->expected[i] && total != 0) {
 		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
 		r = rng_uniform_u64(down->rng, total);
 	}
-	for (uint32_t k = 1; k < step->fanout; k++) { /* where it falls is hard to predict */
-		bool here;
-
-		prefix += mass[k - 1];
-		here = prefix <= r;
-		child = here ? k : child;
-		below = here ? prefix : below;
+	mass = mass_of(words[0], leaves);
+	while (r >= mass && child + 1 < step->fanout) {
+		r -= mass;
+		mass = mass_of(words[++child], leaves);
 	}
 	lanes->node[i] = lanes->node[i] * step->fanout + child;
-	lanes->expected[i] = mass[child];
-	lanes->r[i] = r - below;
+	lanes->expected[i] = mass;
+	lanes->r[i] = r;
 	lanes->word[i] = words[child];
 	/* Only a broken region has mass behind its last node. */
 	if (total == 0 || lanes->node[i] >= step->limit)
 		sumtree_descent_lose(down, i);
+}
+
+static void settle_node(struct sumtree_descent *down, uint32_t i, const struct draw_step *step)
+{
+	settle(down, i, step, false);
+}
+
+static void settle_leaf(struct sumtree_descent *down, uint32_t i, const struct draw_step *step)
+{
+	settle(down, i, step, true);
 }
 
 /* One group one level down. */
@@ -100,8 +110,12 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 	for (uint32_t bits = redo; bits; bits &= bits - 1) {
 		uint32_t i = group * DRAW_GROUP + bits_ctz(bits);
 
-		if (i < down->n)
-			settle(down, i, step, leaves);
+		if (i >= down->n)
+			break;
+		if (leaves)
+			settle_leaf(down, i, step);
+		else
+			settle_node(down, i, step);
 	}
 	if (step->next_base)
 		draw_aim(&down->lanes, group, step);
