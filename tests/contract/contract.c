@@ -111,8 +111,7 @@ int rig_setup(void **state)
 	assert_non_null(rig);
 	*state = rig;
 	rig->kind = current;
-	strcpy(rig->dir, "/tmp/relive-contract-XXXXXX");
-	assert_non_null(mkdtemp(rig->dir));
+	temp_dir_make(rig->dir);
 	open_target(rig);
 	rig->spec =
 		(struct target_region){ .kind = 1, .table_id = 2, .shard = 3, .size = RIG_REGION };

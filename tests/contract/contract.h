@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "transport/transport.h"
@@ -36,7 +37,7 @@ struct contract_kind {
 /* A target, an initiator, and a region attached with all rights. */
 struct rig {
 	const struct contract_kind *kind;
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	char uri[TRANSPORT_URI_BYTES];
 	struct transport_target *tg;
 	struct target_region spec;

@@ -3,6 +3,7 @@
  * program again (with an argument), because rdma-core does not survive a fork.
  */
 #include "tests/contract/contract.h"
+#include "tests/support/temp_dir.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ struct place {
 
 struct node {
 	pid_t pid;
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	struct place place;
 	struct transport *tr;
 	struct region *region;
@@ -70,8 +71,7 @@ static void start_target(struct node *node)
 {
 	int pipes[2];
 
-	strcpy(node->dir, "/tmp/relive-lost-XXXXXX");
-	assert_non_null(mkdtemp(node->dir));
+	temp_dir_make(node->dir);
 	assert_int_equal(pipe(pipes), 0);
 	node->pid = fork();
 	assert_true(node->pid >= 0);

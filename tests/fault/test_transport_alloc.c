@@ -2,6 +2,7 @@
  * Every allocation of the transport fails once, in every place: each call then answers -ENOMEM (or
  * does without), leaks nothing, and works when tried again.
  */
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #define MOST 200 /* allocations of one scenario */
 
 struct scene {
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	char pool[96];
 	char uri[128];
 	bool in_file, listens;
@@ -106,8 +107,7 @@ static void sweep(bool in_file, bool listens)
 	uint64_t n = 1;
 	int ret;
 
-	strcpy(scene.dir, "/tmp/relive-alloc-XXXXXX");
-	assert_non_null(mkdtemp(scene.dir));
+	temp_dir_make(scene.dir);
 	(void)snprintf(scene.pool, sizeof(scene.pool), "%s/pool", scene.dir);
 	(void)snprintf(scene.uri, sizeof(scene.uri), "shm:%s/node", scene.dir);
 	for (; n < MOST; n++) {
@@ -160,12 +160,12 @@ static void alloc_sweep__reopen(void **state)
 	struct target_opts opts = { .pool_bytes = 8 << 20, .exclusive = true, .create = true };
 	struct target_region spec = { .kind = 1, .size = 2 << 20 };
 	struct transport_target *tg = NULL;
-	char dir[] = "/tmp/relive-alloc-XXXXXX", path[96];
+	char dir[TEMP_DIR_BYTES], path[96];
 	uint64_t n = 1;
 	int ret = -1;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	temp_dir_make(dir);
 	(void)snprintf(path, sizeof(path), "%s/pool", dir);
 	opts.path = path;
 	assert_int_equal(transport_target_open("shm", &opts, &tg), 0);

@@ -47,8 +47,7 @@ static void init(struct memory_node *mn, const char *name)
 {
 	memset(mn, 0, sizeof(*mn));
 	snprintf(mn->name, sizeof(mn->name), "%s", name);
-	snprintf(mn->dir, sizeof(mn->dir), "/tmp/rlv-node-XXXXXX");
-	assert_non_null(mkdtemp(mn->dir));
+	temp_dir_make(mn->dir);
 }
 
 void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes)

@@ -10,12 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/support/temp_dir.h"
+
 #include "server/memnode_service.h"
 #include "server/nodes.h"
 
 struct memory_node {
 	char name[16];
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	char path[80];       /* of its pool; empty = memory */
 	uint8_t boot_id[16]; /* of its host, as it says */
 	struct transport_target *target;

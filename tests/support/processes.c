@@ -1,5 +1,6 @@
 #include "tests/support/processes.h"
 
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "base/clock.h"
@@ -45,8 +46,7 @@ static void __attribute__((constructor)) skip_without_pidfds(void)
 void processes_init(struct processes *ps)
 {
 	memset(ps, 0, sizeof(*ps));
-	snprintf(ps->dir, sizeof(ps->dir), "/tmp/rlv-test-XXXXXX");
-	assert_non_null(mkdtemp(ps->dir));
+	temp_dir_make(ps->dir);
 	assert_int_equal(setenv("RELIVE_RUNTIME_DIR", ps->dir, 1), 0);
 }
 

@@ -1,6 +1,7 @@
 /*
  * The messages of the shm socket, the table of grants, and what the target makes of strange peers.
  */
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -254,7 +255,7 @@ static void grants_add__a_thousand(void **state)
 /* -------- strange peers -------- */
 
 struct node {
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	char path[96];
 	struct fake_clock clock;
 	struct transport_target *tg;
@@ -270,8 +271,7 @@ static int node_setup(void **state)
 	*state = node;
 	fake_clock_init(&node->clock, 1000);
 	opts.clock = &node->clock.clock;
-	strcpy(node->dir, "/tmp/relive-attach-XXXXXX");
-	assert_non_null(mkdtemp(node->dir));
+	temp_dir_make(node->dir);
 	(void)snprintf(node->path, sizeof(node->path), "%s/node", node->dir);
 	assert_int_equal(transport_target_open("shm", &opts, &node->tg), 0);
 	assert_int_equal(node->tg->ops->listen(node->tg, node->path), 0);

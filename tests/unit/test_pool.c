@@ -1,6 +1,7 @@
 /*
  * Pools in files: the extent table by itself, then files that are reopened, damaged, full, in use.
  */
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -216,7 +217,7 @@ static void superblock_check__what_is_refused(void **state)
 /* -------- files -------- */
 
 struct file {
-	char dir[64];
+	char dir[TEMP_DIR_BYTES];
 	char path[96];
 	struct transport_target *tg;
 };
@@ -226,8 +227,7 @@ static int file_setup(void **state)
 	struct file *file = calloc(1, sizeof(*file));
 
 	assert_non_null(file);
-	strcpy(file->dir, "/tmp/relive-pool-XXXXXX");
-	assert_non_null(mkdtemp(file->dir));
+	temp_dir_make(file->dir);
 	(void)snprintf(file->path, sizeof(file->path), "%s/pool", file->dir);
 	*state = file;
 	return 0;

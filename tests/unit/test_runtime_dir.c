@@ -1,3 +1,4 @@
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "base/runtime_dir.h"
@@ -10,13 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char root[64];
+static char root[TEMP_DIR_BYTES];
 
 static int setup(void **state)
 {
 	(void)state;
-	snprintf(root, sizeof(root), "/tmp/rlv-test-XXXXXX");
-	assert_non_null(mkdtemp(root));
+	temp_dir_make(root);
 	return setenv("RELIVE_RUNTIME_DIR", root, 1);
 }
 

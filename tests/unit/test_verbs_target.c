@@ -1,6 +1,7 @@
 /*
  * test_verbs_target.c - the verbs target beside its data path: addresses, forks, fences, events.
  */
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 
 /* A node and, after join, a client of this host. */
 struct node {
-	char dir[64], pool[96];
+	char dir[TEMP_DIR_BYTES], pool[96];
 	struct fake_clock time; /* of the target */
 	struct transport_target *tg;
 	struct target_region spec;
@@ -46,8 +47,7 @@ static int begin_with(void **state, struct target_opts opts)
 	assert_non_null(node);
 	*state = node;
 	fake_verbs_begin();
-	strcpy(node->dir, "/tmp/relive-verbs-XXXXXX");
-	assert_non_null(mkdtemp(node->dir));
+	temp_dir_make(node->dir);
 	(void)snprintf(node->pool, sizeof(node->pool), "%s/pool", node->dir);
 	fake_clock_init(&node->time, CLOCK_NS_PER_S);
 	opts.clock = &node->time.clock;

@@ -1,0 +1,20 @@
+#include "tests/support/temp_dir.h"
+
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOT_MAX 40 /* the name of a socket in it has 108 bytes */
+
+void temp_dir_make(char dir[TEMP_DIR_BYTES])
+{
+	const char *root = getenv("TMPDIR");
+
+	if (!root || !*root || strlen(root) > ROOT_MAX)
+		root = "/tmp";
+	assert_true((size_t)snprintf(dir, TEMP_DIR_BYTES, "%s/relive-test-XXXXXX", root) <
+		    TEMP_DIR_BYTES);
+	assert_non_null(mkdtemp(dir));
+}
