@@ -6,7 +6,7 @@
 #   make check-learn  networks that learn from Relive, and the examples in Python
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
-#   make campaign-vm  [EVENTS=200] [SEED=1] [RESULT=docs/campaign.json]: as many faults between guests
+#   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
 #   make ratios-vm    [ROUNDS=7] [RESULT=FILE]: what our side of an RDMA wire costs, beside perftest
 #   make bench        every bench with its defaults
 #   make wheel        the Python package, into build/wheel, and tries it in a clean environment
@@ -58,7 +58,7 @@ check-vm: setup-vm
 
 campaign-vm: setup-vm
 	@$(MAKE) --no-print-directory all
-	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) \
+	@RLV_VM_EVENTS=$(or $(EVENTS),200) RLV_VM_SEED=$(or $(SEED),1) RLV_VM_FIRST=$(or $(FIRST),1) \
 		RLV_VM_RESULT=$(or $(RESULT),docs/campaign.json) tests/vm/stages/campaign.sh
 
 ratios-vm: setup-vm

@@ -4,6 +4,7 @@
 # sum is exact; neither the nodes nor the kernels hold more queue pairs, keys and windows than before.
 # needs: guests=4 cpus=1 memory=640 nvdimm=96M limit=780
 #   RLV_VM_EVENTS  how many (20): the kinds are dealt like cards, so that each comes as often
+#   RLV_VM_FIRST   with which one to begin (1): those before it were seen in an earlier run
 #   RLV_VM_SEED    of the choice (1)
 #   RLV_VM_ONLY    one event, "KIND NODE AMOUNT" as a failure names it, RLV_VM_TIMES (1)
 #   RLV_VM_RESULT  file for the result, one line of JSON
@@ -11,6 +12,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 events=${RLV_VM_EVENTS:-20}
+first=${RLV_VM_FIRST:-1}
 seed=${RLV_VM_SEED:-1}
 nodes=(2 3 4)
 window=8    # seconds of traffic around an event
@@ -300,6 +302,7 @@ one_event() { # kind node amount
 say_how_to_repeat() { # number kind node amount
 	echo "to repeat it alone: RLV_VM_ONLY='$2 $3 $4' $0"
 	echo "with all before it: RLV_VM_SEED=$seed RLV_VM_EVENTS=$1 $0"
+	echo "from it on: RLV_VM_SEED=$seed RLV_VM_FIRST=$1 RLV_VM_EVENTS=$events $0"
 }
 
 try_event() { # number kind node amount
@@ -326,6 +329,7 @@ run_events() {
 		[ ${#deck[@]} -gt 0 ] || deal
 		kind=${deck[0]} node=${nodes[RANDOM % ${#nodes[@]}]} amount=$RANDOM
 		deck=("${deck[@]:1}")
+		[ "$i" -ge "$first" ] || continue
 		try_event "$i" "$kind" "$node" "$amount"
 	done
 }
@@ -366,9 +370,9 @@ errors_met() {
 
 write_result() { # seconds
 	local kind sep=''
-	printf '{"date":"%s","commit":"%s","seed":%d,"events":%d,"outcome":"%s","seconds":%d,"passed":{' \
+	printf '{"date":"%s","commit":"%s","seed":%d,"first":%d,"events":%d,"outcome":"%s","seconds":%d,"passed":{' \
 		"$(date -u +%F)" "$(git -C "$source_dir" describe --always --dirty 2>/dev/null)" \
-		"$seed" "$events" "$([ "$failed" -eq 0 ] && echo passed || echo failed)" "$1"
+		"$seed" "$first" "$events" "$([ "$failed" -eq 0 ] && echo passed || echo failed)" "$1"
 	for kind in "${kinds[@]}"; do
 		printf '%s"%s":%d' "$sep" "$kind" "${passed[$kind]:-0}"
 		sep=,
