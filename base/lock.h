@@ -40,6 +40,7 @@ enum lock_rank {
 	LOCK_RANK_SERVER = 20,  /* a daemon's state */
 	LOCK_RANK_STORE = 30,   /* an open store: its connections and tables */
 	LOCK_RANK_OBJECT = 40,  /* one object: table, catalog, device pool */
+	LOCK_RANK_REGION = 45,  /* regions are made and given back one after another */
 	LOCK_RANK_CHANNEL = 50, /* one connection */
 	LOCK_RANK_MEMORY = 60,  /* allocators, registration caches */
 	LOCK_RANK_LEAF = 70,    /* held for a few lines, nothing is taken under it */

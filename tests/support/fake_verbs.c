@@ -227,6 +227,8 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int a
 
 	if (fake_fails())
 		return NULL;
+	if (fake_verbs.slow_pins)
+		fake_idle();
 	mr = fake_new(sizeof(*mr));
 	mr->mr =
 		(struct ibv_mr){ .context = pd->context, .pd = pd, .addr = addr, .length = length };
@@ -243,6 +245,8 @@ static int dereg_mr(struct ibv_mr *ibv)
 	struct fake_mr **at = &state.mrs;
 	FAKE_CALL;
 
+	if (fake_verbs.slow_pins)
+		fake_idle();
 	while (&(*at)->mr != ibv)
 		at = &(*at)->next;
 	fake_rule((*at)->windows == 0, "dereg_mr: windows are bound to it");

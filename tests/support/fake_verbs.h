@@ -48,6 +48,7 @@ struct fake_verbs {
 	/* What it does: set at any time. */
 	void (*idle)(void *ctx);
 	void *idle_ctx;
+	bool slow_pins;      /* (un)registering memory takes long: others work meanwhile */
 	bool hold;           /* it takes work and does not begin it */
 	uint32_t hold_first; /* only on the first so many queue pairs that connected */
 	bool hold_passive;   /* the same for queue pairs that accepted */

@@ -31,6 +31,8 @@ struct node {
 	struct transport *tr;
 	struct region *region;
 	_Atomic bool stop;
+	uint32_t pinning; /* regions that are being registered */
+	uint32_t answers; /* to questions meanwhile */
 };
 
 static void progress(void *ctx)
@@ -202,6 +204,34 @@ static void register__that_cannot_be_pinned_is_undone(void **state)
 	assert_int_equal(spec.id, 0);
 	assert_int_equal(stats_of(node).regions, 1);
 	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
+}
+
+/* A node is asked all the time whether it is there. */
+static void answer(void *ctx)
+{
+	struct node *node = ctx;
+
+	assert_int_equal(stats_of(node).regions, 1 + node->pinning);
+	progress(node->tg);
+	node->answers++;
+}
+
+static void register__answers_others_while_memory_is_pinned(void **state)
+{
+	struct node *node = *state;
+	struct target_region spec = { .kind = 1, .size = REGION };
+
+	listen_far(node);
+	fake_verbs.slow_pins = true;
+	fake_verbs.idle_ctx = node;
+	fake_verbs.idle = answer;
+	node->pinning = 1;
+	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
+	assert_int_equal(node->answers, 1);
+	node->pinning = 0;
+	assert_int_equal(node->tg->ops->unregister_region(node->tg, spec.id), 0);
+	assert_int_equal(node->answers, 2);
+	fake_verbs.slow_pins = false;
 }
 
 /* The extents of a region that a client can still reach are not given to another. */
@@ -435,6 +465,7 @@ int main(void)
 		VERBS_TEST(uri__of_every_address_names_one),
 		VERBS_TEST(register__pins_each_region_once),
 		VERBS_TEST(register__that_cannot_be_pinned_is_undone),
+		VERBS_TEST(register__answers_others_while_memory_is_pinned),
 		cmocka_unit_test_setup_teardown(
 			unregister__keeps_the_memory_while_a_client_has_a_key, begin_in_file, end),
 		VERBS_TEST(embed__is_not_for_words_that_a_nic_changes),

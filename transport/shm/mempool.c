@@ -75,7 +75,8 @@ static int check_spec(struct mempool *pool, const struct target_region *spec, ui
 	return 0;
 }
 
-int mempool_add(struct mempool *pool, struct target_region *spec)
+int mempool_begin(struct mempool *pool, const struct target_region *spec,
+		  struct mempool_region **region_out)
 {
 	uint32_t id = free_id(pool);
 	struct mempool_region *region;
@@ -95,7 +96,27 @@ int mempool_add(struct mempool *pool, struct target_region *spec)
 	region->info.size = size;
 	region->fd = -1;
 	region->refs = 1;
-	ret = pool->ops->alloc(pool, region);
+	ret = pool->ops->reserve ? pool->ops->reserve(pool, region) : 0;
+	if (ret) {
+		mem_free(region);
+		return ret;
+	}
+	*region_out = region;
+	return 0;
+}
+
+int mempool_clear(struct mempool *pool, struct mempool_region *region)
+{
+	return pool->ops->clear ? pool->ops->clear(pool, region) : 0;
+}
+
+int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
+		struct target_region *spec)
+{
+	uint32_t id = region->info.id;
+
+	if (ret == 0)
+		ret = pool->ops->alloc(pool, region);
 	if (ret) {
 		mem_free(region);
 		return ret;
@@ -107,20 +128,26 @@ int mempool_add(struct mempool *pool, struct target_region *spec)
 	return 0;
 }
 
-int mempool_remove(struct mempool *pool, uint32_t id)
+int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **region_out)
 {
 	struct mempool_region *region = mempool_find(pool, id);
 	int ret;
 
 	if (!region)
 		return -ENOENT;
-	ret = pool->ops->drop(pool, region);
+	ret = pool->ops->drop ? pool->ops->drop(pool, region) : 0;
 	if (ret)
 		return ret;
 	region->dropped = true;
 	pool->n_regions--;
-	mempool_unref(pool, region);
+	*region_out = region;
 	return 0;
+}
+
+void mempool_discard(struct mempool *pool, struct mempool_region *region)
+{
+	if (pool->ops->discard)
+		pool->ops->discard(pool, region);
 }
 
 void mempool_ref(struct mempool_region *region)

@@ -6,7 +6,8 @@
  *   file     a file or DAX device: superblock, doubled extent table, extents  (mempool_file.c)
  *
  * A region has a count of references: one of the pool, one for each attachment within the process.
- * Its mapping goes with the last. Not locked: the target that owns the pool does that.
+ * Its mapping goes with the last. Not locked: the target that owns the pool does that. What takes
+ * long, some GiB of it, is made a step of its own, for which the target lets go of its lock.
  */
 #ifndef RLV_TRANSPORT_SHM_MEMPOOL_H
 #define RLV_TRANSPORT_SHM_MEMPOOL_H
@@ -32,14 +33,21 @@ struct mempool_region {
 };
 
 struct mempool_ops {
-	/* Fills in base, fd and fd_off; info.size is whole extents. */
+	/* Finds room; info.size is whole extents. NULL = there is some. */
+	int (*reserve)(struct mempool *pool, struct mempool_region *region);
+	/* Zeroes it, without the lock; NULL = it is zero. */
+	int (*clear)(struct mempool *pool, struct mempool_region *region);
+	/* Takes it: base, fd and fd_off are filled in. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
 	/* Frees what was kept back and is not needed any more; NULL = nothing ever is. */
 	void (*reclaim)(struct mempool *pool);
-	/* Nobody may attach it any more; frees what memory it can. */
+	/* Nobody may attach it any more; NULL = nothing to note. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
+	/* Then frees what memory it can, without the lock; NULL = none before the last reference goes. */
+	void (*discard)(struct mempool *pool, struct mempool_region *region);
 	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
+	/* Without the lock. */
 	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len);
 	/* A descriptor to send to another process. */
@@ -71,9 +79,21 @@ RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct memp
 /* Regions that are still attached elsewhere must be gone. */
 void mempool_close(struct mempool **pool, bool forked);
 
-/* In: kind, table_id, shard, size; out: the rest. -ENOSPC, -ENOMEM, -EINVAL. */
-RLV_MUST_CHECK int mempool_add(struct mempool *pool, struct target_region *spec);
-RLV_MUST_CHECK int mempool_remove(struct mempool *pool, uint32_t id);
+/*
+ * A new region: begin, clear, end, by one maker at a time. spec in: kind, table_id, shard, size; out,
+ * of end: the rest. Where end is told of an error, or meets one, the region is gone. clear needs no
+ * lock. -ENOSPC, -ENOMEM, -EINVAL.
+ */
+RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,
+				 struct mempool_region **region_out);
+RLV_MUST_CHECK int mempool_clear(struct mempool *pool, struct mempool_region *region);
+RLV_MUST_CHECK int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
+			       struct target_region *spec);
+
+/* Gives a region back: drop, discard, unref. discard needs no lock. */
+RLV_MUST_CHECK int mempool_drop(struct mempool *pool, uint32_t id,
+				struct mempool_region **region_out);
+void mempool_discard(struct mempool *pool, struct mempool_region *region);
 
 /* NULL and a message if there is none of that number. */
 struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);

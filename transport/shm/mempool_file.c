@@ -152,20 +152,27 @@ static int zero_extents(const struct filepool *file, uint64_t off, uint64_t byte
 	return durable_persist(&file->map, off, bytes);
 }
 
+/* Only its maker takes room, so that what is found free stays so until it is taken. */
+static int file_reserve(struct mempool *pool, struct mempool_region *region)
+{
+	uint64_t first = 0;
+	int ret = find_room(of(pool), region, &first);
+
+	region->fd_off = first * POOL_EXTENT_BYTES;
+	return ret;
+}
+
+static int file_clear(struct mempool *pool, struct mempool_region *region)
+{
+	return zero_extents(of(pool), region->fd_off, region->info.size);
+}
+
 static int file_alloc(struct mempool *pool, struct mempool_region *region)
 {
 	struct filepool *file = of(pool);
-	struct extent_entry *entry;
-	uint64_t first = 0, off;
-	int ret = find_room(file, region, &first);
+	struct extent_entry *entry = extents_take_entry(&file->table);
+	int ret;
 
-	if (ret)
-		return ret;
-	off = first * POOL_EXTENT_BYTES;
-	ret = zero_extents(file, off, region->info.size);
-	if (ret)
-		return ret;
-	entry = extents_take_entry(&file->table);
 	if (!entry)
 		return error_set(-ENOSPC, "pool is full: its table has %u entries",
 				 POOL_TABLE_ENTRIES);
@@ -174,17 +181,18 @@ static int file_alloc(struct mempool *pool, struct mempool_region *region)
 		.kind = region->info.kind,
 		.table_id = region->info.table_id,
 		.shard = region->info.shard,
-		.first = first,
+		.first = region->fd_off / POOL_EXTENT_BYTES,
 		.extents = (uint32_t)(region->info.size / POOL_EXTENT_BYTES),
 		.state = EXTENT_LIVE,
 	};
 	file->table.last_region = region->info.id;
 	ret = commit(file);
-	if (ret)
+	if (ret) {
+		*entry = (struct extent_entry){ 0 };
 		return ret;
-	region->info.base = file->map.base + off;
+	}
+	region->info.base = file->map.base + region->fd_off;
 	region->fd = file->fd;
-	region->fd_off = off;
 	return 0;
 }
 
@@ -265,6 +273,8 @@ static void file_close(struct mempool *pool, bool forked)
 }
 
 static const struct mempool_ops file_ops = {
+	.reserve = file_reserve,
+	.clear = file_clear,
 	.alloc = file_alloc,
 	.reclaim = file_reclaim,
 	.drop = file_drop,

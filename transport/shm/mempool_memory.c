@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/log.h"
 
 #include "transport/shm/map.h"
 #include "wire/pool_layout.h"
@@ -99,18 +100,20 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 
 static int memory_drop(struct mempool *pool, struct mempool_region *region)
 {
-	off_t kept = region->hugetlb ? (off_t)POOL_EXTENT_BYTES : SUPERBLOCK_KEPT;
-	off_t rest = (off_t)region->info.size - kept;
-	int saved;
-
-	if (rest > 0 &&
-	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kept, rest)) {
-		saved = errno;
-		return error_set(-saved, "region %u: fallocate punch hole: %s", region->info.id,
-				 strerror(saved));
-	}
 	pool->used -= region->info.size;
 	return 0;
+}
+
+/* What cannot be freed now is when the last mapping goes. */
+static void memory_discard(struct mempool *pool, struct mempool_region *region)
+{
+	off_t kept = region->hugetlb ? (off_t)POOL_EXTENT_BYTES : SUPERBLOCK_KEPT;
+	off_t rest = (off_t)region->info.size - kept;
+
+	(void)pool;
+	if (rest > 0 &&
+	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kept, rest))
+		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
 }
 
 static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
@@ -144,13 +147,6 @@ static int private_alloc(struct mempool *pool, struct mempool_region *region)
 	region->info.base = region->pages.ptr;
 	note_kind(pool, region->pages.kind);
 	pool->used += region->info.size;
-	return 0;
-}
-
-/* Its pages go when the last attachment does. */
-static int private_drop(struct mempool *pool, struct mempool_region *region)
-{
-	pool->used -= region->info.size;
 	return 0;
 }
 
@@ -191,6 +187,7 @@ static void memory_close(struct mempool *pool, bool forked)
 static const struct mempool_ops memory_ops = {
 	.alloc = memory_alloc,
 	.drop = memory_drop,
+	.discard = memory_discard,
 	.release = memory_release,
 	.persist = memory_persist,
 	.share = memory_share,
@@ -199,7 +196,7 @@ static const struct mempool_ops memory_ops = {
 
 static const struct mempool_ops private_ops = {
 	.alloc = private_alloc,
-	.drop = private_drop,
+	.drop = memory_drop, /* its pages go when the last attachment does */
 	.release = private_release,
 	.persist = memory_persist,
 	.share = private_share,

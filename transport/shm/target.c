@@ -21,6 +21,7 @@
 #define KILL_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
 
 LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
+static LOCK_ROLE(making_role, "regions of a target", LOCK_RANK_REGION);
 
 static struct target *of(struct transport_target *tg)
 {
@@ -52,6 +53,7 @@ static LOCK_UNCHECKED void destroy(struct target *target)
 	grants_fini(&target->grants);
 	clients_fini(&target->clients);
 	lock_fini(&target->lock);
+	lock_fini(&target->making);
 	mem_free(target);
 }
 
@@ -169,6 +171,23 @@ int target_persist(struct target *target, struct mempool_region *region, uint64_
 
 /* -------- regions and grants -------- */
 
+static int make_region(struct target *target, struct target_region *spec) LOCK_REQUIRES(making_role)
+{
+	struct mempool_region *region = NULL;
+	int ret;
+
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_begin(target->pool, spec, &region);
+	lock_release(&target->lock, &target_role);
+	if (ret)
+		return ret;
+	ret = mempool_clear(target->pool, region);
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_end(target->pool, region, ret, spec);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
 static int shm_register(struct transport_target *tg, struct target_region *spec)
 {
 	struct target *target = of(tg);
@@ -176,25 +195,32 @@ static int shm_register(struct transport_target *tg, struct target_region *spec)
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	lock_acquire(&target->lock, &target_role);
-	ret = mempool_add(target->pool, spec);
-	lock_release(&target->lock, &target_role);
+	lock_acquire(&target->making, &making_role);
+	ret = make_region(target, spec);
+	lock_release(&target->making, &making_role);
 	return ret;
 }
 
-static int shm_unregister(struct transport_target *tg, uint32_t region)
+static int shm_unregister(struct transport_target *tg, uint32_t id)
 {
 	struct target *target = of(tg);
+	struct mempool_region *region = NULL;
 	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	ret = mempool_remove(target->pool, region);
+	ret = mempool_drop(target->pool, id, &region);
 	if (ret == 0)
-		grants_remove_region(&target->grants, region);
+		grants_remove_region(&target->grants, id);
 	lock_release(&target->lock, &target_role);
-	return ret;
+	if (ret)
+		return ret;
+	mempool_discard(target->pool, region);
+	lock_acquire(&target->lock, &target_role);
+	mempool_unref(target->pool, region);
+	lock_release(&target->lock, &target_role);
+	return 0;
 }
 
 static int list(struct target *target, struct target_region *regions, size_t *n_inout)
@@ -342,24 +368,37 @@ static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence
 
 /* -------- the rest -------- */
 
+/* The region, held until it is unreferenced. */
+static int hold_range(struct target *target, uint32_t id, uint64_t off, uint64_t len,
+		      struct mempool_region **region_out) LOCK_REQUIRES(target_role)
+{
+	struct mempool_region *region = mempool_find(target->pool, id);
+
+	if (!region)
+		return -ENOENT;
+	if (off > region->info.size || len > region->info.size - off)
+		return error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
+				 (unsigned long long)off, (unsigned long long)len);
+	mempool_ref(region);
+	*region_out = region;
+	return 0;
+}
+
 static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
 {
 	struct target *target = of(tg);
-	struct mempool_region *region;
+	struct mempool_region *region = NULL;
 	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
-	region = mempool_find(target->pool, id);
-	if (!region)
-		ret = -ENOENT;
-	else if (off > region->info.size || len > region->info.size - off)
-		ret = error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
-				(unsigned long long)off, (unsigned long long)len);
-	else
-		ret = target_persist(target, region, off, len ? len : region->info.size - off);
+	ret = hold_range(target, id, off, len, &region);
 	lock_release(&target->lock, &target_role);
+	if (ret)
+		return ret;
+	ret = target_persist(target, region, off, len ? len : region->info.size - off);
+	target_detach(target, region);
 	return ret;
 }
 
@@ -512,6 +551,7 @@ int shm_target_open(const struct target_opts *opts, struct transport_target **tg
 	}
 	snprintf(target->uri, sizeof(target->uri), "embed:");
 	lock_init(&target->lock, &target_role);
+	lock_init(&target->making, &making_role);
 	atomic_store_explicit(&target->refs, 1, memory_order_relaxed);
 	*tg_out = &target->tg;
 	return 0;

@@ -2,6 +2,9 @@
  * target.h - the shm target as its own initiators and its socket see it.
  *
  * One lock guards the pool, the grants, the clients and the sockets; the data path never takes it.
+ * It is held for moments only: what takes as long as a region is large (zeroing, persisting, giving
+ * memory back) is done without it, so that a node answers meanwhile. `making` has makers wait for each
+ * other; it is taken first.
  */
 #ifndef RLV_TRANSPORT_SHM_TARGET_H
 #define RLV_TRANSPORT_SHM_TARGET_H
@@ -23,6 +26,7 @@ struct serve;
 struct target {
 	struct transport_target tg;
 	struct lock lock;
+	struct lock making;
 	const struct clock *clock;
 	uint32_t forks;        /* fork_generation of its birth */
 	_Atomic uint32_t refs; /* 1 of the owner, 1 of each initiator of this process */

@@ -42,36 +42,42 @@ void rights_fini(struct rights *rights)
 
 /* -------- regions -------- */
 
-int rights_add(struct rights *rights, const struct target_region *region)
+int rights_register(const struct rights *rights, const struct target_region *region,
+		    struct ibv_mr **mr_out)
 {
-	struct rights_region *mine = &rights->regions[region->id];
 	int ret;
 
-	*mine = (struct rights_region){ 0 };
+	*mr_out = NULL;
 	if (!rights->windows)
 		return 0;
 	/* a window that may be written needs a registration that this host may write */
 	ret = verbs_device_register(rights->device, region->base, region->size,
-				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &mine->mr);
-	if (ret)
-		return error_prefix(ret, "region %u: ", region->id);
-	rights->n_mrs++;
-	return 0;
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, mr_out);
+	return ret ? error_prefix(ret, "region %u: ", region->id) : 0;
 }
 
-static void settle(struct rights *rights, struct rights_region *mine)
+void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr)
 {
-	if (!mine->removed || mine->openings || !mine->mr)
-		return;
-	verbs_device_deregister(rights->device, mine->mr);
+	rights->regions[region] = (struct rights_region){ .mr = mr };
+	rights->n_mrs += mr != NULL;
+}
+
+/* The registration, if it is not needed any more. */
+static struct ibv_mr *take_unneeded(struct rights *rights, struct rights_region *mine)
+{
+	struct ibv_mr *mr = mine->mr;
+
+	if (!mine->removed || mine->openings || !mr)
+		return NULL;
 	mine->mr = NULL;
 	rights->n_mrs--;
+	return mr;
 }
 
-void rights_remove(struct rights *rights, uint32_t region)
+struct ibv_mr *rights_remove(struct rights *rights, uint32_t region)
 {
 	rights->regions[region].removed = true;
-	settle(rights, &rights->regions[region]);
+	return take_unneeded(rights, &rights->regions[region]);
 }
 
 /* -------- openings -------- */
@@ -192,7 +198,7 @@ void rights_close(struct rights *rights, struct opening *opening)
 	end_windows(rights, opening);
 	end_registration(rights, opening);
 	mine->openings--;
-	settle(rights, mine);
+	verbs_device_deregister(rights->device, take_unneeded(rights, mine));
 	inner_release(rights->inner, &opening->region);
 	mem_free(opening);
 }

@@ -51,11 +51,21 @@ RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *devic
 /* All openings are closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);
 
-/* A new region of the pool. Cost: pins its memory. -ENOMEM. */
-RLV_MUST_CHECK int rights_add(struct rights *rights, const struct target_region *region);
+/*
+ * A registration for a new region of the pool, NULL where none is needed; without the lock, since it
+ * pins the memory, which takes a second for some GiB. -ENOMEM.
+ */
+RLV_MUST_CHECK int rights_register(const struct rights *rights, const struct target_region *region,
+				   struct ibv_mr **mr_out);
 
-/* The pool has given it back. Its memory is unpinned when nobody has it open any more. */
-void rights_remove(struct rights *rights, uint32_t region);
+/* Knows the region from now on; the registration is ours. */
+void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr);
+
+/*
+ * The pool has given it back. Returns its registration for the caller to end without the lock; NULL:
+ * there is none, or it ends when nobody has the region open any more.
+ */
+struct ibv_mr *rights_remove(struct rights *rights, uint32_t region);
 
 /*
  * Opens a region, which is then the opening's (region is zeroed), to n queue pairs. The keys are good

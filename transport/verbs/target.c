@@ -44,40 +44,65 @@ static struct verbs_target *of(struct transport_target *tg)
 
 /* -------- regions and grants -------- */
 
+/* NULL before it listens. It stays until the target is closed. */
+static struct rights *rights_of(struct verbs_target *target)
+{
+	struct rights *rights;
+
+	lock_acquire(&target->lock, &role);
+	rights = target->peers ? &target->peers->rights : NULL;
+	lock_release(&target->lock, &role);
+	return rights;
+}
+
+/* Memory is pinned and unpinned without the lock: meanwhile peers and questions are served. */
 static int verbs_register(struct transport_target *tg, struct target_region *spec)
 {
 	struct verbs_target *target = of(tg);
 	struct target_region made = *spec;
+	struct ibv_mr *mr = NULL;
+	struct rights *rights;
 	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	lock_acquire(&target->lock, &role);
 	ret = target->inner->ops->register_region(target->inner, &made);
-	if (ret == 0 && target->peers) {
-		ret = rights_add(&target->peers->rights, &made);
-		if (ret)
-			(void)!target->inner->ops->unregister_region(target->inner, made.id);
+	if (ret)
+		return ret;
+	rights = rights_of(target);
+	if (rights)
+		ret = rights_register(rights, &made, &mr);
+	if (ret) {
+		(void)!target->inner->ops->unregister_region(target->inner, made.id);
+		return ret;
 	}
+	lock_acquire(&target->lock, &role);
+	if (rights)
+		rights_add(rights, made.id, mr);
 	lock_release(&target->lock, &role);
-	if (ret == 0)
-		*spec = made;
-	return ret;
+	*spec = made;
+	return 0;
 }
 
+/* First the pool: then nobody opens it any more. */
 static int verbs_unregister(struct transport_target *tg, uint32_t region)
 {
 	struct verbs_target *target = of(tg);
+	struct rights *rights;
+	struct ibv_mr *mr;
 	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	lock_acquire(&target->lock, &role);
 	ret = target->inner->ops->unregister_region(target->inner, region);
-	if (ret == 0 && target->peers)
-		rights_remove(&target->peers->rights, region);
+	rights = rights_of(target);
+	if (ret || !rights)
+		return ret;
+	lock_acquire(&target->lock, &role);
+	mr = rights_remove(rights, region);
 	lock_release(&target->lock, &role);
-	return ret;
+	verbs_device_deregister(rights->device, mr);
+	return 0;
 }
 
 static int verbs_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
@@ -180,8 +205,14 @@ static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
 	if (!regions)
 		return error_set(-ENOMEM, "no memory for a list of regions");
 	ret = target->inner->ops->list_regions(target->inner, regions, &n);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = rights_add(&target->peers->rights, &regions[i]);
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		struct rights *rights = &target->peers->rights;
+		struct ibv_mr *mr = NULL;
+
+		ret = rights_register(rights, &regions[i], &mr);
+		if (ret == 0)
+			rights_add(rights, regions[i].id, mr);
+	}
 	mem_free(regions);
 	return ret;
 }
