@@ -110,6 +110,8 @@ static int start_metad(const struct host_store_opts *opts, struct host_store *st
 	return start(store, command.argv, "metad.log", opts->tied, &store->metad);
 }
 
+static const char *const page_names[] = { "auto", "huge", "small" };
+
 static int spawn_node(struct host_store *store, const struct host_node_opts *opts, bool tied,
 		      pid_t *pid_out)
 {
@@ -121,6 +123,7 @@ static int spawn_node(struct host_store *store, const struct host_node_opts *opt
 	add_option(&command, "--metad", opts->metad);
 	add_bytes(&command, "--size", opts->bytes);
 	add_option(&command, "--file", opts->file);
+	add_option(&command, "--pages", page_names[opts->pages]);
 	add_option(&command, "--transport", opts->transport);
 	add_option(&command, "--listen", opts->rdma_listen);
 	snprintf(log, sizeof(log), "memnode-%.60s.log", opts->name);
@@ -135,6 +138,7 @@ static int start_node(const struct host_store_opts *opts, uint32_t index, struct
 		.name = name,
 		.bytes = opts->bytes,
 		.file = opts->file ? opts->file : opts->dax,
+		.pages = opts->pages,
 		.transport = opts->transport,
 		.rdma_listen = opts->rdma_listen,
 	};

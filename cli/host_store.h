@@ -20,6 +20,7 @@ struct host_store_opts {
 	uint64_t bytes;          /* of the pool of each node; 0 = as large as the file */
 	const char *file;        /* pool on a file, or NULL */
 	const char *dax;         /* on a DAX device, or NULL */
+	uint32_t pages;          /* of memory: 0 auto, 1 huge, 2 small */
 	const char *listen;      /* HOST:PORT of the metadata server, or NULL */
 	const char *transport;   /* of the nodes: "auto" (NULL), "shm", "verbs" */
 	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts, or NULL */
@@ -64,6 +65,7 @@ struct host_node_opts {
 	const char *metad; /* relive://HOST:PORT; NULL = the store runs on this host */
 	uint64_t bytes;    /* and the following as in host_store_opts */
 	const char *file;
+	uint32_t pages;
 	const char *transport;
 	const char *rdma_listen;
 	int64_t timeout_ns;

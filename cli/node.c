@@ -156,6 +156,8 @@ int cmd_node(int argc, char **argv)
 		  ARG_BYTES },
 		{ "file", "PATH", "keep the pool in a file or on a DAX device, which survives",
 		  &request.opts.file, ARG_TEXT },
+		{ "pages", "auto|huge|small", "of a pool in memory (default auto; huge: reserved)",
+		  &request.opts.pages, ARG_CHOICE },
 		{ "transport", "auto|shm|verbs", "how clients reach it (default auto)",
 		  &request.opts.transport, ARG_TEXT },
 		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",

@@ -152,7 +152,7 @@ static int open_target(struct memnode *node)
 		.pool_bytes = node->opts.pool_bytes,
 		.path = node->opts.path,
 		.create = true,
-		.page_kind = PAGE_THP,
+		.page_kind = node->opts.pages,
 		.buffers = node->opts.buffers,
 	};
 	const char *kind = choose_kind(&node->opts);

@@ -18,14 +18,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 struct memnode_opts {
 	const char *name;
 	const char *store;
-	uint64_t pool_bytes; /* 0 = size of the file, or 1 GiB of memory */
-	const char *path;    /* file or DAX device; NULL = memory */
-	const char *host;    /* of the metadata server; NULL = the store's socket on this host */
+	uint64_t pool_bytes;  /* 0 = size of the file, or 1 GiB of memory */
+	const char *path;     /* file or DAX device; NULL = memory */
+	enum page_kind pages; /* of memory; there may be none: see struct target_opts */
+	const char *host;     /* of the metadata server; NULL = the store's socket on this host */
 	uint16_t port;
 	const char *transport;             /* "auto" (NULL), "shm", "verbs" */
 	const char *listen;                /* verbs: HOST:PORT to accept clients at; NULL = any */

@@ -32,6 +32,9 @@ static const char usage[] =
 	"  --size BYTES     of the pool, with K, M, G or T (default 1G, or the file's size)\n"
 	"  --file PATH      keep the pool in a file or on a DAX device; a file is made\n"
 	"  --dax PATH       the same, for a DAX device\n"
+	"  --pages auto|huge|small\n"
+	"                   of a pool in memory: transparent huge pages where the host grants\n"
+	"                   them (auto), reserved ones while there are any, or 4 KiB\n"
 	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
 	"                   store's socket on this host; token from RELIVE_TOKEN then)\n"
 	"  --transport auto|shm|verbs\n"
@@ -45,7 +48,16 @@ static const char usage[] =
 	"4 no memory or room for the pool, 5 refused by the metadata server.\n"
 	"Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n";
 
-enum { OPT_NAME = 1, OPT_STORE, OPT_SIZE, OPT_FILE, OPT_METAD, OPT_TRANSPORT, OPT_LISTEN };
+enum {
+	OPT_NAME = 1,
+	OPT_STORE,
+	OPT_SIZE,
+	OPT_FILE,
+	OPT_PAGES,
+	OPT_METAD,
+	OPT_TRANSPORT,
+	OPT_LISTEN
+};
 
 static const struct option options[] = {
 	{ "name", required_argument, NULL, OPT_NAME },
@@ -53,6 +65,7 @@ static const struct option options[] = {
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "file", required_argument, NULL, OPT_FILE },
 	{ "dax", required_argument, NULL, OPT_FILE },
+	{ "pages", required_argument, NULL, OPT_PAGES },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
 	{ "metad", required_argument, NULL, OPT_METAD },
@@ -63,6 +76,21 @@ static const struct option options[] = {
 };
 
 static char metad_host[256];
+
+static int parse_pages(const char *value, enum page_kind *kind_out)
+{
+	static const struct {
+		const char *name;
+		enum page_kind kind;
+	} kinds[] = { { "auto", PAGE_THP }, { "huge", PAGE_HUGETLB }, { "small", PAGE_SMALL } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(value, kinds[i].name) == 0) {
+			*kind_out = kinds[i].kind;
+			return 0;
+		}
+	return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
+}
 
 static int set_option(void *ctx, int option, const char *value)
 {
@@ -80,6 +108,8 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_FILE:
 		opts->path = value;
 		return 0;
+	case OPT_PAGES:
+		return parse_pages(value, &opts->pages);
 	case OPT_METAD:
 		opts->host = metad_host;
 		return daemon_parse_address(value, metad_host, &opts->port);
@@ -113,7 +143,7 @@ static void catch_signals(void)
 
 int main(int argc, char **argv)
 {
-	struct memnode_opts opts = { .stop = &stop, .buffers = BUFFERS };
+	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop, .buffers = BUFFERS };
 	struct memnode *node = NULL;
 	int ret = daemon_parse(&program, argc, argv, &opts);
 

@@ -106,6 +106,8 @@ static void relive__wrong_usage_is_2_and_says_where_help_is(void **state)
 		"up --nodes 0",
 		"up --file a --dax b",
 		"up --stalled maybe",
+		"up --pages maybe",
+		"node add a --pages maybe",
 		"down extra",
 		"status shm:a extra",
 		"table",
@@ -164,7 +166,7 @@ static void relive_up__status_and_down(void **state)
 
 	expect(f, "status", 1);
 	expect_words(f->err, "relive up --store default");
-	expect(f, "up --size 64M", 0);
+	expect(f, "up --size 64M --pages huge", 0); /* or what there is */
 	assert_string_equal(f->out, "shm:default\n");
 	expect(f, "status", 0);
 	expect_words(f->out, "64 MiB");

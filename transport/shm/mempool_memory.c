@@ -104,15 +104,18 @@ static int memory_drop(struct mempool *pool, struct mempool_region *region)
 	return 0;
 }
 
-/* What cannot be freed now is when the last mapping goes. */
+/*
+ * What is not freed here is when the last mapping goes: reserved huge pages always, since a client that
+ * touched a hole again would be killed if there were none left.
+ */
 static void memory_discard(struct mempool *pool, struct mempool_region *region)
 {
-	off_t kept = region->hugetlb ? (off_t)POOL_EXTENT_BYTES : SUPERBLOCK_KEPT;
-	off_t rest = (off_t)region->info.size - kept;
+	off_t rest = (off_t)region->info.size - SUPERBLOCK_KEPT;
 
 	(void)pool;
-	if (rest > 0 &&
-	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kept, rest))
+	if (!region->hugetlb && rest > 0 &&
+	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SUPERBLOCK_KEPT,
+		      rest))
 		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
 }
 
