@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tests/support/fake_verbs.h"
 #include "tests/support/raw_verbs.h"
 
 #define OTHER 50
@@ -398,6 +399,91 @@ static void fence__cut_of_a_client_with_writes_under_way(void **state)
 	assert_int_equal(stats_of(rig).fences, before.fences + 1);
 }
 
+#define VERBS 4
+#define GUESSES_MAX 16 /* as many READs of one queue pair are on their way at once */
+
+/* Keys that a client may know or come upon, their neighbours, and the region's own. */
+static uint32_t guess(const uint32_t known[], uint32_t n_known, uint32_t guesses[GUESSES_MAX])
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_known; i++) {
+		guesses[n++] = known[i]; /* its own first */
+		guesses[n++] = known[i] - 1;
+		guesses[n++] = known[i] + 1;
+		guesses[n++] = known[i] ^ 0x100;
+	}
+	pthread_mutex_lock(&spy_lock);
+	for (size_t i = n_seen > 4 ? n_seen - 4 : 0; i < n_seen; i++)
+		guesses[n++] = seen_keys[i];
+	pthread_mutex_unlock(&spy_lock);
+	assert_in_range(n, 4 * n_known + 1, GUESSES_MAX);
+	return n;
+}
+
+/* Each queue pair has a verb of its own: what comes behind the first failure goes nowhere. */
+static void post_cheats(struct raw *raws[VERBS], const struct verbs_attached *mine,
+			const struct verbs_attached *others)
+{
+	static const enum ibv_wr_opcode opcodes[VERBS] = { IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+							   IBV_WR_ATOMIC_CMP_AND_SWP,
+							   IBV_WR_ATOMIC_FETCH_AND_ADD };
+
+	for (uint32_t i = 0; i < VERBS; i++) {
+		uint32_t known[] = { mine->key[i], mine->key[(i + 1) % VERBS], others->key[0] };
+		uint32_t guesses[GUESSES_MAX], n = guess(known, 3, guesses);
+
+		memset(raws[i]->memory, 0xa5, 64);
+		for (uint32_t k = 0; k < GUESSES_MAX; k++)
+			raw_post(raws[i], opcodes[i], mine->address + OFF, guesses[k % n], 8);
+	}
+}
+
+static void expect_refused(struct raw *raw)
+{
+	uint8_t untouched[64];
+
+	memset(untouched, 0xa5, sizeof(untouched));
+	/* no answer, and not the end of a queue that never asked */
+	assert_int_equal(raw_wait(raw), IBV_WC_RETRY_EXC_ERR);
+	for (uint32_t k = 1; k < GUESSES_MAX; k++)
+		assert_int_not_equal(raw_wait(raw), IBV_WC_SUCCESS);
+	assert_memory_equal(raw->memory, untouched, sizeof(untouched));
+}
+
+/* It has not heard of the cut, or does not care. */
+static void fence__cut_of_a_client_that_goes_on(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct raw *raws[VERBS], *bystander = join(rig, OTHER + 1);
+	struct verbs_attached mine, others = attach(rig, bystander, OTHER + 1, RIGHT_ALL);
+	uint8_t *then = malloc(RIG_REGION);
+
+	assert_non_null(then);
+	for (uint32_t i = 0; i < VERBS; i++)
+		raws[i] = join_link(rig, OTHER, 1u << 21, i, VERBS);
+	mine = attach(rig, raws[0], OTHER, RIGHT_ALL);
+	for (uint32_t i = 0; i < VERBS; i++)
+		assert_int_equal(raw_do(raws[i], IBV_WR_ATOMIC_FETCH_AND_ADD, mine.address + OFF,
+					mine.key[i], 8),
+				 IBV_WC_SUCCESS);
+	fake_verbs.lose_goodbyes = true; /* a device tells no queue pair that the other is gone */
+	assert_int_equal(fence(rig, OTHER, FENCE_CUT), FENCE_DEAD);
+	*word(rig) = 0; /* what a CAS of these clients expects */
+	memcpy(then, rig->spec.base, RIG_REGION);
+	post_cheats(raws, &mine, &others);
+	for (uint32_t i = 0; i < VERBS; i++)
+		expect_refused(raws[i]);
+	assert_int_equal(raw_do(bystander, IBV_WR_RDMA_READ, others.address, others.key[0], 8),
+			 IBV_WC_SUCCESS);
+	assert_memory_equal(rig->spec.base, then, RIG_REGION);
+	for (uint32_t i = 0; i < VERBS; i++)
+		raw_close(raws[i]);
+	fake_verbs.lose_goodbyes = false;
+	raw_close(bystander);
+	free(then);
+}
+
 static void fence__cut_lets_the_client_in_no_more(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -508,6 +594,7 @@ static const struct CMUnitTest tests[] = {
 	CONTRACT_TEST(revoke__ends_the_keys),
 	CONTRACT_TEST(unregister__gives_memory_up_with_the_last_key),
 	CONTRACT_TEST(fence__cut_of_a_client_with_writes_under_way),
+	CONTRACT_TEST(fence__cut_of_a_client_that_goes_on),
 	CONTRACT_TEST(fence__cut_lets_the_client_in_no_more),
 	CONTRACT_TEST(fence__ask_after_goodbye),
 	CONTRACT_TEST(hello__ends_the_link_that_it_replaces),
