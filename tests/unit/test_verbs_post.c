@@ -360,6 +360,29 @@ static void open__silence_ends_when_the_environment_says(void **state)
 	assert_int_equal(unsetenv("RLV_VERBS_ACK_TIMEOUT"), 0);
 }
 
+/* Of the device's 8192, the last ones have 16 each all the same, however many queue pairs they wish. */
+static void open__many_of_several_queue_pairs_share_the_device(void **state)
+{
+	struct fake_pair *pair = pair_on(1, 4096, 128);
+	struct transport *more[24] = { 0 };
+	uint32_t before = 0, room = 0, connected = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(more); i++) {
+		before = fake_verbs.room;
+		connected = fake_verbs.connected;
+		assert_int_equal(fake_pair_open(pair, &more[i]), 0);
+		room = fake_verbs.room - before;
+		assert_true(room <= 4 * 512);
+		assert_true(fake_verbs.room <= 8192 || room <= 16);
+	}
+	assert_int_equal(room, 16);
+	assert_int_equal(fake_verbs.connected - connected, 2); /* of 8, not 4 of 4 */
+	for (size_t i = 0; i < ARRAY_LEN(more); i++)
+		transport_close(&more[i]);
+	fake_pair_close(pair);
+}
+
 static void open__many_transports_share_the_device(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
@@ -467,6 +490,7 @@ int main(void)
 		cmocka_unit_test(open__queue_pairs_by_how_many_reads_one_can_do),
 		PAIR_TEST(open__retries_end),
 		PAIR_TEST(open__silence_ends_when_the_environment_says),
+		cmocka_unit_test(open__many_of_several_queue_pairs_share_the_device),
 		PAIR_TEST(open__many_transports_share_the_device),
 		PAIR_TEST(close__gives_the_share_of_the_device_back),
 		PAIR_TEST(open__device_without_atomics_is_refused),

@@ -97,7 +97,9 @@ static inline bool verbs_device_key(const struct verbs_device *device, const voi
 
 /*
  * A share of the work requests that this process lets one device have outstanding: what is wanted,
- * or half of what is left, but at least VERBS_SHARE_MIN. Given back by the same number.
+ * or half of what is left, but at least VERBS_SHARE_MIN, also when nothing is left: a link that has
+ * come so far is slow rather than refused, and the bound is exceeded by so many for each. All of it
+ * is given back, in parts if need be.
  */
 #define VERBS_SHARE_MIN 16
 uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted);

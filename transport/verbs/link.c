@@ -35,6 +35,8 @@ static int no_memory(void)
 	return error_set(-ENOMEM, "no memory for a connection");
 }
 
+static_assert(VERBS_SHARE_MIN >= DEPTH_MIN, "the smallest share has no room for a queue pair");
+
 /* -------- events of rdma_cm -------- */
 
 static int wait_readable(struct link *link, uint64_t deadline)
@@ -135,21 +137,27 @@ int link_check(struct link *link)
 
 /* -------- what belongs to the device -------- */
 
+/*
+ * Room in all send queues is within the link's share of the device: where that is small, queue pairs
+ * are fewer than wished rather than too short to be of use.
+ */
 static void choose_sizes(struct link *link)
 {
 	const struct verbs_caps *caps = &link->device->caps;
-	uint32_t qps = link->wanted_qps, depth = link->wanted_depth ? link->wanted_depth : DEPTH;
+	uint64_t qps = link->wanted_qps, depth = link->wanted_depth ? link->wanted_depth : DEPTH;
+	uint32_t share;
 
 	if (!qps)
-		qps = (uint32_t)min_u64(div_up(READS, caps->reads), QPS);
-	if (depth > caps->wrs)
-		depth = caps->wrs;
-	if (depth * qps > caps->completions)
-		depth = caps->completions / qps;
-	link->share = verbs_device_reserve(link->device, depth * qps);
-	depth = (uint32_t)max_u64(link->share / qps, DEPTH_MIN);
+		qps = min_u64(div_up(READS, caps->reads), QPS);
+	depth = min_u64(min_u64(depth, caps->wrs), caps->completions / qps);
+	depth = max_u64(depth, DEPTH_MIN);
+	share = verbs_device_reserve(link->device, (uint32_t)(depth * qps));
+	qps = min_u64(qps, share / DEPTH_MIN);
+	depth = min_u64(depth, share / qps);
 	link->depth = 1u << bits_log2_floor(depth);
-	link->n_qps = qps;
+	link->n_qps = (uint32_t)qps;
+	link->share = link->depth * link->n_qps;
+	verbs_device_unreserve(link->device, share - link->share);
 }
 
 static int make_domain(struct link *link)

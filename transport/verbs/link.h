@@ -36,7 +36,7 @@ struct link_opts {
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
 	uint64_t replaces;    /* link whose place it takes; 0 = none */
-	uint32_t qps;         /* 0 = as many as the device needs for enough READs in flight */
+	uint32_t qps;         /* 0 = what the device needs for enough READs in flight; or fewer */
 	uint32_t depth;       /* of a send queue; 0 = usual */
 	uint32_t ack_timeout; /* 4.096 us << it; 0 = LINK_ACK_TIMEOUT */
 };
@@ -65,7 +65,7 @@ struct link {
 	struct ibv_td *td;
 	uint8_t *buffers; /* for messages that come; registered */
 	uint32_t key;     /* of buffers */
-	uint32_t share;   /* of the device's outstanding work */
+	uint32_t share;   /* of the device's outstanding work: depth * n_qps */
 	uint64_t client_id, replaces;
 	uint32_t wanted_qps, wanted_depth;
 	uint8_t ack_timeout;
