@@ -180,6 +180,8 @@ static int dealloc_pd(struct ibv_pd *ibv)
 		return EBUSY;
 	if (pd->root != pd)
 		pd->root->users--;
+	if (pd->td)
+		pd->td->users--;
 	fake_drop(pd);
 	return 0;
 }
@@ -205,6 +207,7 @@ static int dealloc_td(struct ibv_td *td)
 {
 	FAKE_CALL;
 
+	fake_rule(((struct fake_td *)td)->users == 0, "dealloc_td: a parent domain uses it");
 	fake_drop(td);
 	return 0;
 }
@@ -212,10 +215,18 @@ static int dealloc_td(struct ibv_td *td)
 static struct ibv_pd *alloc_parent_domain(struct ibv_context *context,
 					  struct ibv_parent_domain_init_attr *attr)
 {
+	struct fake_td *td = (struct fake_td *)attr->td;
+	struct ibv_pd *parent;
 	FAKE_CALL;
 
 	(void)context;
-	return fake_fails() ? NULL : new_pd((struct fake_pd *)attr->pd);
+	if (fake_fails())
+		return NULL;
+	parent = new_pd((struct fake_pd *)attr->pd);
+	((struct fake_pd *)parent)->td = td;
+	if (td)
+		td->users++;
+	return parent;
 }
 
 /* -------- memory -------- */

@@ -11,14 +11,15 @@
 #define FAKE_INLINE_MAX 512
 #define FAKE_QPS_MAX 256
 
-struct fake_pd {
-	struct ibv_pd pd;
-	struct fake_pd *root; /* of a parent domain; else itself */
+struct fake_td {
+	struct ibv_td td;
 	uint32_t users;
 };
 
-struct fake_td {
-	struct ibv_td td;
+struct fake_pd {
+	struct ibv_pd pd;
+	struct fake_pd *root; /* of a parent domain; else itself */
+	struct fake_td *td;   /* of a parent domain */
 	uint32_t users;
 };
 

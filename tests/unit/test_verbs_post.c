@@ -3,10 +3,13 @@
  * how much at a time.
  */
 #include "tests/support/fake_verbs_pair.h"
+#include "tests/support/fake_verbs_state.h"
 #include "tests/support/test.h"
 
 #include "base/bits.h"
 #include "base/chunk.h"
+
+#include "transport/verbs/link.h"
 
 #include <errno.h>
 #include <string.h>
@@ -453,6 +456,53 @@ static void open__nobody_listens(void **state)
 	fake_verbs_end();
 }
 
+static struct link *link_to(struct fake_pair *pair)
+{
+	const struct link_opts opts = { .host = "127.0.0.1",
+					.port = "7471",
+					.clock = &pair->clock.clock,
+					.timeout_ns = PAIR_TIMEOUT_NS,
+					.client_id = PAIR_CLIENT };
+	struct link *link = NULL;
+
+	assert_int_equal(link_open(&opts, &link), 0);
+	assert_int_equal(link->n_qps, 2);
+	return link;
+}
+
+/* Where they are, so that the provider knows that one thread uses them. */
+static void open__queue_pairs_are_in_a_parent_domain(void **state)
+{
+	struct link *link = link_to(pair_of(state));
+
+	for (uint32_t i = 0; i < link->n_qps; i++) {
+		const struct fake_pd *domain = (const struct fake_pd *)link->qps[i]->pd;
+
+		assert_ptr_not_equal(&domain->pd, link->device->pd);
+		assert_ptr_equal(&domain->root->pd, link->device->pd);
+		assert_non_null(domain->td);
+		assert_ptr_equal(link->qps[i]->pd, link->qps[0]->pd); /* one for the link */
+	}
+	link_close(link, false);
+}
+
+static void open__queue_pairs_are_in_the_domain_of_a_device_without_others(void **state)
+{
+	static struct fake_pair pair;
+	struct link *link;
+
+	(void)state;
+	fake_verbs_begin();
+	fake_verbs.no_parent_domains = true;
+	fake_pair_listen(&pair);
+	link = link_to(&pair);
+	assert_false(link->device->caps.parent_domains);
+	for (uint32_t i = 0; i < link->n_qps; i++)
+		assert_ptr_equal(link->qps[i]->pd, link->device->pd);
+	link_close(link, false);
+	fake_pair_close(&pair);
+}
+
 static void open__device_without_parent_domains_works(void **state)
 {
 	static struct fake_pair pair;
@@ -496,6 +546,8 @@ int main(void)
 		PAIR_TEST(open__device_without_atomics_is_refused),
 		cmocka_unit_test(open__device_without_reads_is_refused),
 		cmocka_unit_test(open__nobody_listens),
+		PAIR_TEST(open__queue_pairs_are_in_a_parent_domain),
+		cmocka_unit_test(open__queue_pairs_are_in_the_domain_of_a_device_without_others),
 		cmocka_unit_test(open__device_without_parent_domains_works),
 	};
 

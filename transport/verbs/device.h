@@ -29,7 +29,7 @@ struct verbs_caps {
 	uint32_t completions;  /* in a completion queue */
 	uint32_t windows;      /* memory windows; 0 = none */
 	bool bound_windows;    /* of type 2: bound to one queue pair, by work requests */
-	bool parent_domains;   /* objects of one thread need no locks in the provider */
+	bool parent_domains;   /* queue pairs of one thread need no locks in the provider */
 };
 
 struct verbs_device {
