@@ -270,6 +270,11 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
 	       (uint32_t)((double)(full - WEIGHT_FIRST) * (double)age / (double)ramp);
 }
 
+/*
+ * Who only reads may write into no row, but writes words of the tree: the slot with its promise, the
+ * counts of limiters, and the leaves that a take withdraws. Rights end at a region, so it gets the
+ * priorities, too, and the client alone keeps it from them.
+ */
 int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id, bool read_only,
 		  struct catalog_grants *out)
 {

@@ -1,5 +1,5 @@
 /*
- * Shards on their way, while nodes take their time, go, or come back.
+ * Shards on their way, while nodes take their time, go, or come back; and what clients may do there.
  */
 #include "tests/support/fleet.h"
 #include "tests/support/test.h"
@@ -151,6 +151,45 @@ static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
 	assert_null(fx->cat.makings);
 }
 
+/* -------- rights -------- */
+
+/* What its node lets the client do by it. */
+static uint32_t rights_of(struct transport *tr, const struct region_grant *grant)
+{
+	struct region *region = NULL;
+	uint32_t rights;
+
+	must(transport_attach(tr, grant, &region));
+	rights = region->rights;
+	transport_detach(&region);
+	return rights;
+}
+
+static void expect_rights(struct fleet *fx, uint64_t client_id, bool read_only, uint32_t rows)
+{
+	const struct transport_opts opts = { .clock = clock_monotonic(),
+					     .timeout_ns = CLOCK_NS_PER_S,
+					     .client_id = client_id };
+	struct catalog_grants grants;
+	struct transport *tr = NULL;
+
+	must(catalog_grant(fx->table, 0, client_id, read_only, &grants));
+	must(transport_open(fx->mem[0].target->ops->uri(fx->mem[0].target), &opts, &tr));
+	assert_int_equal(rights_of(tr, &grants.rows), rows);
+	assert_int_equal(rights_of(tr, &grants.tree), RIGHT_ALL); /* its slot is there */
+	transport_close(&tr);
+}
+
+static void catalog_grant__who_only_reads_may_write_no_rows(void **state)
+{
+	struct fleet *fx = *state;
+
+	fleet_start(fx, 0);
+	finish(fx, "t");
+	expect_rights(fx, 71, true, RIGHT_READ);
+	expect_rights(fx, 72, false, RIGHT_READ | RIGHT_WRITE); /* atomics are for trees */
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
 
 int main(void)
@@ -163,6 +202,7 @@ int main(void)
 		CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing),
 		CASE(catalog_node_up__keeps_the_regions_of_a_making),
 		CASE(catalog_drop__frees_what_is_still_made_for_the_table),
+		CASE(catalog_grant__who_only_reads_may_write_no_rows),
 	};
 
 	if (test_skips_valgrind("no pidfds"))
