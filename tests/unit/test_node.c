@@ -251,6 +251,38 @@ static void sample__needs_no_word_of_the_server_to_go_on(void **state)
 	nodes_close(&nx);
 }
 
+/* In steady state no call does: neither its own, nor by what it finds. */
+static void sample_append_and_update__ask_the_server_nothing(void **state)
+{
+	struct nodes_opts opts = { .reach = NODES_WIRE };
+	const struct rlv_batch *batch;
+	struct nodes_fixture nx;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+	uint64_t before;
+	float td[BATCH];
+
+	(void)state;
+	open_filled(&nx, &opts, &writer);
+	sampler = open_sampler(&nx);
+	before = nx.refreshes;
+	nx.server_away = true; /* whatever is asked is an error */
+	for (uint32_t i = 0; i < 50; i++) {
+		replay_append_plain(&nx.fx, writer, 0, 40);
+		batch = replay_sample(sampler, BATCH);
+		for (uint32_t k = 0; k < BATCH; k++)
+			td[k] = 0.01f * (float)(i + k);
+		assert_int_equal(rlv_sampler_update(sampler, batch->key, td, BATCH, NULL), 0);
+		rlv_batch_release(sampler, batch);
+	}
+	assert_int_equal(nx.refreshes, before);
+	assert_true(replay_writer_stats(writer).blocks_claimed > 4);
+	nx.server_away = false;
+	replay_sampler_done(&sampler);
+	replay_writer_done(&writer);
+	nodes_close(&nx);
+}
+
 static void sample__asks_the_server_seldom(void **state)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };
@@ -441,6 +473,7 @@ int main(void)
 		cmocka_unit_test(sample__takes_back_a_node_that_returns),
 		cmocka_unit_test(sample__connects_anew_in_the_place_of_what_it_had),
 		cmocka_unit_test(sample__needs_no_word_of_the_server_to_go_on),
+		cmocka_unit_test(sample_append_and_update__ask_the_server_nothing),
 		cmocka_unit_test(sample__asks_the_server_seldom),
 		cmocka_unit_test(sample__all_nodes_gone_is_an_error_until_one_is_back),
 		cmocka_unit_test(sample__phases_do_not_grow_with_the_nodes),
