@@ -282,8 +282,27 @@ static void sampler_sample__of_1024_is_five_phases_too(void **state)
 
 #define ROUNDS 40u
 
-/* Phases of so many samples in steady state; *updates_inout: and of an update of each, if wished. */
-static uint64_t phases_ahead(uint32_t depth, uint64_t *updates_inout)
+/* What else is done between two samples: phases of it, if wished. */
+struct between {
+	uint64_t *updates; /* of each batch */
+	uint64_t *inserts; /* one, of a step */
+};
+
+static void do_between(struct learner *l, const struct between *between,
+		       const struct rlv_batch *batch, bool counts)
+{
+	if (between->updates)
+		*between->updates += update(l, batch->key, BATCH).phases * counts;
+	if (between->inserts) {
+		struct rlv_stats cost = append(&l->fx, l->writer, 1);
+
+		assert_int_equal(cost.items, 1);
+		*between->inserts += cost.phases * counts;
+	}
+}
+
+/* Phases of so many samples in steady state. */
+static uint64_t phases_ahead(uint32_t depth, struct between between)
 {
 	const struct rlv_sampler_opts how = { .prefetch = depth };
 	struct rlv_stats before = { 0 }, after;
@@ -297,8 +316,7 @@ static uint64_t phases_ahead(uint32_t depth, uint64_t *updates_inout)
 		if (i == 20)
 			before = replay_sampler_stats(l.sampler);
 		batch = replay_sample(l.sampler, BATCH);
-		if (updates_inout)
-			*updates_inout += update(&l, batch->key, BATCH).phases * (i >= 20);
+		do_between(&l, &between, batch, i >= 20);
 		rlv_batch_release(l.sampler, batch);
 	}
 	after = replay_sampler_stats(l.sampler);
@@ -310,10 +328,12 @@ static uint64_t phases_ahead(uint32_t depth, uint64_t *updates_inout)
 /* Four that are under way travel together: five phases for all of them. */
 static void sampler_sample__batches_ahead_share_their_phases(void **state)
 {
+	const struct between nothing = { .updates = NULL };
+
 	(void)state;
-	assert_int_equal(phases_ahead(0, NULL), ROUNDS * 5);
-	assert_int_equal(phases_ahead(1, NULL), ROUNDS * 5);
-	assert_int_equal(phases_ahead(4, NULL), ROUNDS * 5 / 4);
+	assert_int_equal(phases_ahead(0, nothing), ROUNDS * 5);
+	assert_int_equal(phases_ahead(1, nothing), ROUNDS * 5);
+	assert_int_equal(phases_ahead(4, nothing), ROUNDS * 5 / 4);
 }
 
 /*
@@ -323,18 +343,33 @@ static void sampler_sample__batches_ahead_share_their_phases(void **state)
 static void sampler_update__shares_its_phases_with_batches_ahead(void **state)
 {
 	uint64_t updates = 0, all;
+	const struct between update_each = { .updates = &updates };
 
 	(void)state;
-	all = phases_ahead(0, &updates);
+	all = phases_ahead(0, update_each);
 	assert_int_equal(updates, ROUNDS);
 	assert_int_equal(all, ROUNDS * 5 + updates);
 	updates = 0;
-	assert_int_equal(phases_ahead(1, &updates), ROUNDS * 5);
+	assert_int_equal(phases_ahead(1, update_each), ROUNDS * 5);
 	assert_in_range(updates, ROUNDS, 2 * ROUNDS);
 	updates = 0;
-	all = phases_ahead(4, &updates);
+	all = phases_ahead(4, update_each);
 	assert_in_range(updates, ROUNDS, 2 * ROUNDS);
 	assert_true(all <= updates + ROUNDS / 4);
+}
+
+/* Batches are under way all the time, and neither they nor the inserts wait for the other. */
+static void writer_append__goes_between_the_phases_of_batches_ahead(void **state)
+{
+	uint64_t inserts = 0;
+	const struct between insert = { .inserts = &inserts };
+
+	(void)state;
+	assert_int_equal(phases_ahead(0, insert), ROUNDS * 5);
+	assert_in_range(inserts, ROUNDS, ROUNDS + 5); /* one block at most */
+	inserts = 0;
+	assert_int_equal(phases_ahead(4, insert), ROUNDS * 5 / 4);
+	assert_in_range(inserts, ROUNDS, ROUNDS + 5);
 }
 
 int main(void)
@@ -347,6 +382,7 @@ int main(void)
 		cmocka_unit_test(sampler_sample__of_1024_is_five_phases_too),
 		cmocka_unit_test(sampler_sample__batches_ahead_share_their_phases),
 		cmocka_unit_test(sampler_update__shares_its_phases_with_batches_ahead),
+		cmocka_unit_test(writer_append__goes_between_the_phases_of_batches_ahead),
 		cmocka_unit_test(sampler_update__is_one_phase_as_sampled_and_two_unseen),
 	};
 
