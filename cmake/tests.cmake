@@ -123,13 +123,14 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/tests/spin/run)
 	set_tests_properties(spin.full PROPERTIES TIMEOUT 1500)
 endif()
 
-# A stage runs in guests and says in its head how many seconds it may take.
+# A stage runs in guests and says in its head how many seconds it may take. Then it has a minute to end.
 file(GLOB stages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/vm/stages/*.sh)
 foreach(stage ${stages})
 	get_filename_component(name ${stage} NAME_WE)
 	file(STRINGS ${stage} needs REGEX "^# needs: .*limit=[0-9]+")
 	string(REGEX REPLACE ".*limit=([0-9]+).*" "\\1" limit "${needs}")
 	rlv_add_test(vm.${name} vm ${stage})
+	math(EXPR limit "${limit} + 60")
 	set_tests_properties(vm.${name} PROPERTIES RUN_SERIAL ON TIMEOUT ${limit})
 	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${stage})
 endforeach()

@@ -13,8 +13,9 @@
 # run_tests boots the guests, runs every function named test_* in the order of the file, each in a
 # subshell under `set -e`, and prints the marks that tools/run-tests counts. A function named cases_*
 # prints marks of its own, those of test programs (see programs). What a test leaves in the guests
-# (daemons, files) is there for the next one. `limit` is the whole stage's, in seconds; the
-# build adds its own minute. Guests end with the stage, whatever ended it.
+# (daemons, files) is there for the next one. `limit` is the whole stage's, in seconds: then it ends as
+# failed and shows what the guests said, for which the build gives it another minute. A stage that was
+# asked for more than usual sets need[limit] itself. Guests end with the stage, whatever ended it.
 #
 # Here, `vm` is the command beside this file for the stage's guests: vm kill 2, vm netem 2 loss 2%.
 set -uo pipefail
@@ -281,16 +282,43 @@ show_logs() {
 	echo "-- all logs: $kept"
 }
 
+# Of a process: its children, and theirs.
+descendants() { # pid
+	local child
+	for child in $(pgrep -P "$1"); do
+		descendants "$child"
+		echo "$child"
+	done
+}
+
+# Signals the stage when it has had its time; ends by itself when the stage does.
+watch_limit() {
+	local rc=0
+	timeout "${need[limit]}" tail --pid=$$ -f /dev/null || rc=$?
+	[ "$rc" -ne 124 ] || kill -ALRM $$
+}
+
+# Ends the tests, wherever they are.
+end_early() { # status why...
+	local status=$1 pids
+	shift
+	trap '' ALRM INT TERM
+	mapfile -t pids < <(descendants "$tests")
+	kill "$tests" "${pids[@]}" 2>/dev/null
+	sleep 1
+	kill -KILL "$tests" "${pids[@]}" 2>/dev/null
+	echo "-- the stage is ended: $*"
+	show_logs
+	exit "$status"
+}
+
 end_stage() {
 	vm down
 	rm -rf "$RLV_VM_DIR"
 }
 
-run_tests() {
+run_stage() {
 	local name names option=() failed=0
-	RLV_VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/relive-vm.XXXXXX")
-	trap end_stage EXIT
-	trap 'exit 130' INT TERM
 	[ -z "${need[nvdimm]}" ] || option=(--nvdimm "${need[nvdimm]}")
 	[ -z "${need[kernel]}" ] || option+=(--kernel "${need[kernel]}")
 	vm up -n "${need[guests]}" -m "${need[memory]}" -c "${need[cpus]}" --owner $$ \
@@ -304,4 +332,20 @@ run_tests() {
 	done
 	[ "$failed" -eq 0 ] || show_logs
 	exit "$failed"
+}
+
+# A shell runs traps only between commands, but while it waits: so the tests have a shell of their own.
+run_tests() {
+	local tests
+	RLV_VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/relive-vm.XXXXXX")
+	trap end_stage EXIT
+	run_stage &
+	tests=$!
+	trap 'end_early 130 it was interrupted' INT
+	trap 'end_early 143 it was asked to' TERM
+	trap 'end_early 124 it takes longer than "${need[limit]}" seconds' ALRM
+	watch_limit </dev/null >/dev/null 2>&1 &
+	disown
+	wait "$tests"
+	exit
 }

@@ -14,6 +14,8 @@
 events=${RLV_VM_EVENTS:-20}
 first=${RLV_VM_FIRST:-1}
 seed=${RLV_VM_SEED:-1}
+most=$((events > ${RLV_VM_TIMES:-1} ? events : ${RLV_VM_TIMES:-1}))
+[ "$most" -le 20 ] || need[limit]=$((need[limit] * most / 20))
 nodes=(2 3 4)
 window=8    # seconds of traffic around an event
 before=3    # of them before it

@@ -9,6 +9,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 rounds=${RLV_VM_ROUNDS:-2}
+[ "$rounds" -le 2 ] || need[limit]=$((need[limit] * rounds / 2))
 cases=(atari small one paced ahead)
 pause_us=20 # what a guest computes between two READs of a sample: 3,000 instructions of ours
 

@@ -103,4 +103,46 @@ test_run__leaves_nothing_also_when_killed() {
 	assert_status 1 pgrep -f "$TMPDIR"
 }
 
+# A stage whose only test never ends, with a guest that is nothing but a log.
+hanging_stage() { # limit
+	cat >"$RLV_VM_DIR/hanging.sh" <<-END
+		# needs: limit=$1
+		. "$vm_home/lib.sh"
+		vm() {
+			mkdir -p "\$RLV_VM_DIR/1"
+			echo "last words of a guest" >"\$RLV_VM_DIR/1/serial.log"
+		}
+		test_hangs() {
+			echo "\$BASHPID" >"$RLV_VM_DIR/hanging.pid"
+			sleep 100
+		}
+		run_tests
+	END
+	RLV_VM_LOGS=$RLV_VM_DIR/logs TMPDIR=$RLV_VM_DIR exec bash "$RLV_VM_DIR/hanging.sh"
+}
+
+assert_shown() { # output
+	assert_match "what it says" "$1" "RUN +\] test_hangs.*the stage is ended.*last words of a guest"
+	assert_eq "kept" "$(<"$RLV_VM_DIR/logs/hanging/1-serial.log")" "last words of a guest"
+	# empty if it is gone, also where nobody has asked for its status yet
+	assert_eq "still runs" "$(cat "/proc/$(<"$RLV_VM_DIR/hanging.pid")/cmdline" 2>/dev/null)" ""
+	assert_eq "left behind" "$(compgen -G "$RLV_VM_DIR/relive-vm.*")" ""
+	rm -rf "$RLV_VM_DIR"/hanging.* "$RLV_VM_DIR/logs"
+}
+
+test_stage__past_its_limit_shows_logs_and_fails() {
+	local said rc=0
+	said=$(hanging_stage 1) || rc=$?
+	assert_eq status "$rc" 124
+	assert_shown "$said"
+}
+
+test_stage__asked_to_end_shows_logs() {
+	hanging_stage 100 >"$RLV_VM_DIR/said" &
+	wait_until 10 test -s "$RLV_VM_DIR/hanging.pid"
+	kill $!
+	assert_status 143 wait $!
+	assert_shown "$(<"$RLV_VM_DIR/said")"
+}
+
 run_tests
