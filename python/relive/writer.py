@@ -35,8 +35,11 @@ class Writer(_core.Writer):
     observation if it is given: items that wait for later steps are completed.
 
     All wait for the rate limiter and for room: :class:`relive.Timeout` after the writer's timeout.
-    A vector's step goes in as a whole or not at all; of extend's steps a part may be in. Other
-    errors: InvalidArgument (names the column), Fenced, TableDropped, NodeDown, Forked, Closed.
+    After it append's step is not in, of no environment: append it again. Final observations that
+    must wait for longer than their step are no error: they go in before the rows of the next call,
+    which raises if they cannot. Of extend's steps a part may be in: ``stats()["steps"]`` counts all
+    rows, those of final observations, too. Other errors: InvalidArgument (names the column),
+    Fenced, TableDropped, NodeDown, Forked, Closed.
 
     **close(wait=True)**: completes the pending items of all environments; without waiting, those
     that the rate limiter does not admit now are dropped. An exception that leaves the writer's

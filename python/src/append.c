@@ -39,37 +39,49 @@ static int try_put(struct writer *w, struct put *put)
 	return ret;
 }
 
-/* 0, or -1 with an exception. */
-static int put_rows(struct writer *w, struct put *put)
+/* 0, a negative error of the library, or 1 with an exception. */
+static int put_quietly(struct writer *w, struct wait *wait, struct put *put)
 {
-	struct wait wait;
 	int again;
 	int ret;
 
 	put->steps.columns = put->columns;
-	if (wait_start(&wait, w->timeout))
-		return -1;
 	do {
 		if (handle_enter(&w->h))
-			return -1;
+			return 1;
 		Py_BEGIN_ALLOW_THREADS ret = try_put(w, put);
 		Py_END_ALLOW_THREADS handle_leave(&w->h);
-		again = ret ? wait_again(&wait, ret) : 0;
+		again = ret ? wait_again(wait, ret) : 0;
 	} while (again > 0);
-	if (ret && again == 0)
+	return again < 0 ? 1 : ret;
+}
+
+/* What put_quietly returned: 0, or -1 with an exception. */
+static int raise_of(int ret)
+{
+	if (ret < 0)
 		error_raise(ret);
 	return ret ? -1 : 0;
 }
 
-static int end_stream(struct writer *w, uint32_t stream)
+/* 0, or -1 with an exception. */
+static int put_rows(struct writer *w, struct wait *wait, struct put *put)
+{
+	return raise_of(put_quietly(w, wait, put));
+}
+
+static int end_stream(struct writer *w, struct wait *wait, uint32_t stream)
 {
 	struct put put = { .steps = RLV_STEPS_INIT, .stream = stream, .end = true };
 
-	return put_rows(w, &put);
+	return put_rows(w, wait, &put);
 }
 
-/* The observations of finals[], `index` steps in, as a row of its own. */
-static int put_final(struct writer *w, uint32_t stream, const void *const *finals, uint32_t index)
+/* -------- final rows -------- */
+
+/* The observations of finals[], `index` steps in, as a row of its own. As put_quietly. */
+static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
+		     const void *const *finals, uint32_t index)
 {
 	static const uint16_t flags = RLV_FINAL;
 	struct put put = { .steps = RLV_STEPS_INIT, .stream = stream };
@@ -80,7 +92,58 @@ static int put_final(struct writer *w, uint32_t stream, const void *const *final
 		put.columns[c] =
 			finals[c] ? (const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes
 				  : w->zeros;
-	return put_rows(w, &put);
+	return put_quietly(w, wait, &put);
+}
+
+/* Keeps those that are not in, from `index` steps in, where no call has values before they are. */
+static void keep_finals(struct writer *w, const void *const *finals, uint32_t index)
+{
+	size_t n = 0;
+
+	for (uint32_t i = w->final_env; i < w->n_envs; i++)
+		n += w->ended[i];
+	for (uint32_t c = 0; c < w->n_columns; c++)
+		if (finals[c])
+			memmove(w->stage[c],
+				(const uint8_t *)finals[c] + (size_t)index * w->columns[c].bytes,
+				n * w->columns[c].bytes);
+}
+
+/* Of the environments from final_env on that ended; finals[] are packed. As put_quietly. */
+static int put_finals(struct writer *w, struct wait *wait, const void *const *finals)
+{
+	uint32_t index = 0;
+	int ret = 0;
+
+	while (w->final_env < w->n_envs) {
+		if (w->ended[w->final_env])
+			ret = put_final(w, wait, w->final_env, finals, index++);
+		if (ret)
+			break;
+		w->final_env++;
+	}
+	if (ret)
+		keep_finals(w, finals, index - 1);
+	return ret;
+}
+
+/* Those that are kept. 0, or -1 with an exception: the call's own rows are not in. */
+static int put_kept_finals(struct writer *w, struct wait *wait)
+{
+	const void *finals[RLV_MAX_COLUMNS] = { 0 };
+
+	for (uint32_t c = 0; c < w->n_columns; c++)
+		if (w->obs_columns & 1u << c)
+			finals[c] = w->stage[c];
+	return raise_of(put_finals(w, wait, finals));
+}
+
+/* Before anything of a call is bound. 0, or -1 with an exception. */
+static int begin(struct writer *w, struct wait *wait)
+{
+	if (wait_start(wait, w->timeout))
+		return -1;
+	return w->final_env < w->n_envs ? put_kept_finals(w, wait) : 0;
 }
 
 /* -------- one step -------- */
@@ -123,22 +186,18 @@ static bool row_ended(const struct call *call, uint32_t i)
 	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
 }
 
-/* The final rows of what ended, and the state for the next call. */
-static int after_step(struct writer *w, const struct call *call)
+/*
+ * The final rows of what ended, and the state for the next call. The step is in: an error of its final
+ * rows would have it appended again, so that it is left to the next call, which puts them first.
+ */
+static int after_step(struct writer *w, struct wait *wait, const struct call *call)
 {
-	uint32_t index = 0;
-	int ret = 0;
-
 	for (uint32_t i = 0; i < call->n; i++)
 		w->ended[i] = row_ended(call, i);
-	for (uint32_t i = 0; ret == 0 && w->obs_columns && i < call->n; i++) {
-		uint32_t first = (uint32_t)__builtin_ctz(w->obs_columns);
-
-		if (!w->ended[i] || !call->finals[first])
-			continue;
-		ret = put_final(w, i, call->finals, index++);
-	}
-	return ret;
+	if (!w->obs_columns || !call->finals[__builtin_ctz(w->obs_columns)])
+		return 0;
+	w->final_env = 0;
+	return put_finals(w, wait, call->finals) > 0 ? -1 : 0;
 }
 
 static void put_of_call(const struct call *call, struct put *put)
@@ -154,12 +213,15 @@ static void put_of_call(const struct call *call, struct put *put)
 
 int append_step(struct writer *w, struct call *call)
 {
+	struct wait wait;
 	struct put put;
 
 	if (call->values[KEY_ENV]) {
 		error_format(-EINVAL, "append: env is of extend and end_episode");
 		return -1;
 	}
+	if (begin(w, &wait))
+		return -1;
 	call->n = w->n_envs;
 	call->flags = w->flags;
 	call->td_error = w->td_error;
@@ -170,7 +232,7 @@ int append_step(struct writer *w, struct call *call)
 		return -1;
 	put_of_call(call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
-	return put_rows(w, &put) || after_step(w, call) ? -1 : 0;
+	return put_rows(w, &wait, &put) || after_step(w, &wait, call) ? -1 : 0;
 }
 
 /* -------- consecutive steps -------- */
@@ -209,13 +271,14 @@ static int read_length(const struct writer *w, struct call *call)
 
 int append_rows(struct writer *w, struct call *call)
 {
+	struct wait wait;
 	struct put put;
 
 	if (read_env(w, call) || read_length(w, call))
 		return -1;
 	if (call->n == 0)
 		return 0;
-	if (call_bind(w, call, true))
+	if (begin(w, &wait) || call_bind(w, call, true))
 		return -1;
 	if (has_ends(w, call)) {
 		call->flags = call_scratch(call, sizeof(*call->flags));
@@ -225,7 +288,7 @@ int append_rows(struct writer *w, struct call *call)
 	}
 	put_of_call(call, &put);
 	put.stream = call->env;
-	if (put_rows(w, &put))
+	if (put_rows(w, &wait, &put))
 		return -1;
 	w->ended[call->env] = row_ended(call, call->n - 1);
 	return 0;
@@ -236,9 +299,10 @@ int append_rows(struct writer *w, struct call *call)
 int append_end(struct writer *w, struct call *call)
 {
 	const struct demand one = { .n = 1 };
+	struct wait wait;
 	bool given = false;
 
-	if (read_env(w, call))
+	if (read_env(w, call) || begin(w, &wait))
 		return -1;
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		given |= call->values[c] != NULL;
@@ -253,16 +317,20 @@ int append_end(struct writer *w, struct call *call)
 		call->n_sources++;
 		call->finals[c] = source->data;
 	}
-	if (given && put_final(w, call->env, call->finals, 0))
+	if (given && raise_of(put_final(w, &wait, call->env, call->finals, 0)))
 		return -1;
 	w->ended[call->env] = false;
-	return end_stream(w, call->env);
+	return end_stream(w, &wait, call->env);
 }
 
 int append_complete(struct writer *w)
 {
+	struct wait wait;
+
+	if (!w->busy && begin(w, &wait))
+		return -1;
 	for (uint32_t i = 0; i < w->n_envs; i++)
-		if (end_stream(w, i))
+		if (wait_start(&wait, w->timeout) || end_stream(w, &wait, i))
 			return -1;
 	return 0;
 }

@@ -122,7 +122,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	if (!w)
 		return NULL;
 	handle_init(&w->h, table);
-	w->n_envs = n_envs ? n_envs : 1;
+	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
 	Py_INCREF(timeout);
@@ -276,8 +276,9 @@ static const char append_doc[] =
 	"                          ends in this step; entries of others may be None\n"
 	"  td_error                initial TD errors; |td_error| counts; float, or (num_envs,)\n"
 	"  policy_version          of the policy that acted, 0 to 2^32 - 1\n"
-	"Raises InvalidArgument (names the column; nothing went in), Timeout (a vector's step did not go\n"
-	"in), Fenced, TableDropped, NodeDown, Forked, Closed, Busy (another thread is in a call).\n";
+	"Raises InvalidArgument (names the column), Timeout, Fenced, TableDropped, NodeDown, Forked,\n"
+	"Closed, Busy (another thread is in a call): the step did not go in, of no environment. Final\n"
+	"observations that must wait for longer than their step go in before the rows of the next call.\n";
 
 static const char extend_doc[] =
 	"extend($self, steps={}, /, *, env=0, **values)\n"

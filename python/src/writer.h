@@ -6,7 +6,7 @@
  *
  *   next step   the row after an ended episode is only its final observation (RLV_FINAL)
  *   same step   it is the next episode's first; final_<column> gives the observation that the reset
- *               replaced, and goes in as a row of its own
+ *               replaced, and goes in as a row of its own, if it must wait before the next call's
  *   disabled    the user resets; otherwise as same step
  */
 #ifndef RLV_PYTHON_SRC_WRITER_H
@@ -49,6 +49,9 @@ struct writer {
 	double *td_error;
 	uint16_t *flags;
 	bool *ended; /* each environment's last step ended its episode */
+	/* of the environments from here on that ended the final rows are not in: they are in stage,
+	   packed; n_envs = all are */
+	uint32_t final_env;
 };
 
 /* One call: what it was given. Zeroed up to the sources. */

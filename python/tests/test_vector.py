@@ -110,6 +110,84 @@ def test_append__final_of_one_environment(make_table):
     assert (batch.discount > 0).all() and len(table) == 10
 
 
+def queue_of(make_table, size, **view):
+    """A table whose items are drawn once each, in their order, `size` of them waiting."""
+    return make_table(SIGNATURE, max_writers=ENVS, views=[relive.View(
+        selector="fifo", max_times_sampled=1, rate_limiter=relive.RateLimiter.queue(size), **view)])
+
+
+def drain(table, items):
+    """Adds the pairs of obs and next_obs that wait in the table to the items; how many those were."""
+    before = len(items)
+    while True:
+        try:
+            with table.sample(1, timeout=0) as batch:
+                items.append((*batch.obs[0].tolist(), *batch.next_obs[0].tolist()))
+        except relive.Timeout:
+            return len(items) - before
+
+
+def test_append__finals_that_time_out_wait_for_the_next_call(make_table):
+    table, items = queue_of(make_table, 4), []
+    step = dict(obs=np.zeros((2, 3), "f4"), action=[0, 0], reward=[0, 0])
+    ends = dict(truncated=[True, True], final_obs=np.full((2, 3), 9, "f4"))
+    with table.writer(2, autoreset="same_step", timeout=0.05) as writer:
+        for _ in range(2):
+            writer.append(**step)
+        writer.append(**step, **ends)
+        assert writer.stats()["steps"] == 6 and len(table) == 4  # the finals are not in
+        for again in (lambda: writer.append(**step), lambda: writer.end_episode(env=1),
+                      lambda: writer.extend(obs=np.zeros((1, 3)), action=[0], reward=[0])):
+            with pytest.raises(relive.Timeout):
+                again()
+        assert writer.stats()["steps"] == 6
+        assert drain(table, items) == 4
+        writer.append(**step)
+        assert drain(table, items) == 2 and items[4:] == [(0, 0, 0, 9, 9, 9)] * 2
+        assert writer.stats()["steps"] == 10
+
+
+def test_close__finals_that_time_out_go_in(make_table):
+    table, items = queue_of(make_table, 1), []
+    writer = table.writer(timeout=0)
+    for i in range(2):
+        writer.append(obs=[i] * 3, action=0, reward=0, truncated=i == 1, final_obs=[2] * 3)
+    assert writer.stats()["steps"] == 2
+    assert drain(table, items) == 1
+    writer.close()
+    assert drain(table, items) == 1 and items == [(0, 0, 0, 1, 1, 1), (1, 1, 1, 2, 2, 2)]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("mode", ["same_step", "disabled"])
+def test_append__a_step_that_timed_out_is_appended_once_more(make_table, mode, n_step):
+    table, items = queue_of(make_table, 6 * n_step, n_step=n_step), []
+    envs, rng, tries = Counter(mode), np.random.default_rng(1), 0
+    with table.writer(ENVS, autoreset=mode, timeout=0) as writer:
+        for _ in range(4 * STEPS):
+            was = envs.obs()
+            _, terminated, truncated, final = envs.step()
+            while True:
+                try:
+                    writer.append(obs=was, action=np.zeros(ENVS, int), reward=np.ones(ENVS),
+                                  terminated=terminated, truncated=truncated, final_obs=final)
+                    break
+                except relive.Timeout:
+                    tries += 1
+                    for _ in range(rng.integers(1, 4)):
+                        with table.sample(1, timeout=0) as batch:
+                            items.append((*batch.obs[0].tolist(), *batch.next_obs[0].tolist()))
+            if mode == "disabled":
+                envs.reset(envs.ended)
+        drain(table, items)
+    for i, length in enumerate(LENGTHS):
+        whole = 4 * STEPS // length - 1  # episodes whose items are all complete
+        got = sorted(item for item in items if item[0] == i and item[1] < whole)
+        assert got == [(i, episode, step, i, episode, min(step + n_step, length))
+                       for episode in range(whole) for step in range(length)]
+    assert tries > STEPS
+
+
 def test_append__wrong_finals_are_refused(make_table):
     two = {"obs": ((3,), "float32"), "goal": relive.Column("goal", (), "float32", "obs"),
            "action": "int64", "reward": "float32"}
