@@ -273,6 +273,8 @@ int append_rows(struct writer *w, struct call *call)
 {
 	struct wait wait;
 	struct put put;
+	uint32_t done;
+	int ret;
 
 	if (read_env(w, call) || read_length(w, call))
 		return -1;
@@ -288,10 +290,11 @@ int append_rows(struct writer *w, struct call *call)
 	}
 	put_of_call(call, &put);
 	put.stream = call->env;
-	if (put_rows(w, &wait, &put))
-		return -1;
-	w->ended[call->env] = row_ended(call, call->n - 1);
-	return 0;
+	ret = put_rows(w, &wait, &put);
+	done = ret ? call->n - put.steps.n : call->n;
+	if (done)
+		w->ended[call->env] = row_ended(call, done - 1);
+	return ret;
 }
 
 /* -------- ends of episodes -------- */

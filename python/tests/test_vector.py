@@ -188,6 +188,30 @@ def test_append__a_step_that_timed_out_is_appended_once_more(make_table, mode, n
     assert tries > STEPS
 
 
+def test_extend__goes_on_after_the_steps_that_are_in(make_table):
+    table, items = queue_of(make_table, 3), []
+    envs, rows, length = Counter("next_step"), [], LENGTHS[0]
+    for _ in range(20 * (length + 1)):
+        was = envs.obs()[0]
+        _, terminated, truncated, _ = envs.step()
+        rows.append((was, terminated[0], truncated[0]))
+    obs, terminated, truncated = map(np.array, zip(*rows))
+    zeros, tries = np.zeros(len(rows), int), 0
+    with table.writer(1, timeout=0) as writer:
+        while (done := writer.stats()["steps"]) < len(rows):
+            part = slice(done, done + 10)
+            try:
+                writer.extend(obs=obs[part], action=zeros[part], reward=zeros[part],
+                              terminated=terminated[part], truncated=truncated[part])
+            except relive.Timeout:
+                tries += writer.stats()["steps"] > done
+                drain(table, items)
+        drain(table, items)
+    assert tries > 10
+    assert items == [(0, episode, step, 0, episode, step + 1)
+                     for episode in range(20) for step in range(length)]
+
+
 def test_append__wrong_finals_are_refused(make_table):
     two = {"obs": ((3,), "float32"), "goal": relive.Column("goal", (), "float32", "obs"),
            "action": "int64", "reward": "float32"}
