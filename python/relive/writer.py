@@ -29,7 +29,8 @@ class Writer(_core.Writer):
       running maximum of the view;
     * ``policy_version``: of the policy that acted.
 
-    **extend(env=0, **values)**: n consecutive steps of one environment, as arrays of n.
+    **extend(env=0, **values)**: n consecutive steps of one environment, as arrays of n; without
+    ``final_<column>``: a row with ``final`` is the observation after an episode's last action.
 
     **end_episode(env=0, **observation)**: ends the episode of an environment, with its last
     observation if it is given: items that wait for later steps are completed.

@@ -271,12 +271,14 @@ static int read_length(const struct writer *w, struct call *call)
 
 int append_rows(struct writer *w, struct call *call)
 {
+	static const char no_finals[] = "extend has it as a row of its own, with final";
 	struct wait wait;
 	struct put put;
 	uint32_t done;
 	int ret;
 
-	if (read_env(w, call) || read_length(w, call))
+	if (call_refuse(w, call, KEY_FINAL_OF, KEY_TERMINATED, no_finals) || read_env(w, call) ||
+	    read_length(w, call))
 		return -1;
 	if (call->n == 0)
 		return 0;

@@ -131,6 +131,27 @@ int call_read(struct writer *w, struct call *call, PyObject *const *values, PyOb
 	return read_version(call);
 }
 
+static PyObject *name_of(const struct writer *w, int key)
+{
+	PyObject *name, *number;
+	Py_ssize_t at = 0;
+
+	while (PyDict_Next(w->keys, &at, &name, &number))
+		if (PyLong_AsLong(number) == key)
+			return name;
+	return Py_None;
+}
+
+int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why)
+{
+	for (int key = from; key < to; key++)
+		if (call->values[key]) {
+			error_format(-EINVAL, "%S: %s", name_of(w, key), why);
+			return -1;
+		}
+	return 0;
+}
+
 /* -------- values -------- */
 
 static int bind(struct call *call, const struct column *col, PyObject *value,

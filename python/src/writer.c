@@ -285,7 +285,8 @@ static const char extend_doc[] =
 	"--\n"
 	"\n"
 	"n consecutive steps of environment `env`: as append, but every value begins with a dimension\n"
-	"of n. On Timeout some of the steps may be in: see stats()[\"steps\"].\n";
+	"of n, and an observation after the last action is a row with `final`, or end_episode's, never\n"
+	"final_<column>. On Timeout some of the steps may be in: see stats()[\"steps\"].\n";
 
 static const char end_episode_doc[] =
 	"end_episode($self, observation={}, /, *, env=0, **values)\n"

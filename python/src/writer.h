@@ -79,6 +79,9 @@ int call_read_dict(struct writer *w, struct call *call, PyObject *values);
 /* A zeroed call with the keywords read. 0, or -1 with an exception. */
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);
 
+/* Refuses the keywords numbered [from, to). 0, or -1 with an exception that names the one given. */
+int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why);
+
 /* Binds the columns, the ends and the TD errors of call->n rows. */
 int call_bind(struct writer *w, struct call *call, bool batched);
 

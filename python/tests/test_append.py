@@ -177,6 +177,18 @@ def test_extend__nothing_is_nothing(make_table):
         assert writer.stats()["steps"] == 0
 
 
+def test_extend__final_observations_are_rows(make_table):
+    table = make_table()
+    rows = dict(obs=np.zeros((3, 3)), action=[0] * 3, reward=[0] * 3, id=[0, 1, 2])
+    with table.writer() as writer:
+        with pytest.raises(relive.InvalidArgument, match="final_obs: extend"):
+            writer.extend(**rows, truncated=[False, True, False], final_obs=np.ones((3, 3)))
+        assert writer.stats()["steps"] == 0
+        writer.extend(**rows, truncated=[False, True, False], final=[False, False, True],
+                      final_obs=None)
+    assert sorted(set(table.sample(64).id.tolist())) == [0, 1]
+
+
 def test_end_episode__completes_what_waits(make_table):
     table = make_table(views=[relive.View(n_step=5)])
     with table.writer() as writer:
