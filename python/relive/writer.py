@@ -33,7 +33,7 @@ class Writer(_core.Writer):
     ``final_<column>``: a row with ``final`` is the observation after an episode's last action.
 
     **end_episode(env=0, **observation)**: ends the episode of an environment, with its last
-    observation if it is given: items that wait for later steps are completed.
+    observation if it is given, in all of its columns: items that wait for later steps are completed.
 
     All wait for the rate limiter and for room: :class:`relive.Timeout` after the writer's timeout.
     After it append's step is not in, of no environment: append it again. Final observations that

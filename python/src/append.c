@@ -301,20 +301,25 @@ int append_rows(struct writer *w, struct call *call)
 
 /* -------- ends of episodes -------- */
 
-int append_end(struct writer *w, struct call *call)
+/* Nothing but observations. */
+static int refuse_others(const struct writer *w, const struct call *call)
+{
+	static const char why[] = "end_episode takes env and the columns of the observation";
+
+	for (int c = 0; c < (int)w->n_columns; c++)
+		if (!(w->obs_columns & 1u << c) && call_refuse(w, call, c, c + 1, why))
+			return -1;
+	return call_refuse(w, call, KEY_FINAL_OF, KEY_ENV, why);
+}
+
+static int put_last(struct writer *w, struct wait *wait, struct call *call)
 {
 	const struct demand one = { .n = 1 };
-	struct wait wait;
-	bool given = false;
 
-	if (read_env(w, call) || begin(w, &wait))
-		return -1;
-	for (uint32_t c = 0; c < w->n_columns; c++)
-		given |= call->values[c] != NULL;
-	for (uint32_t c = 0; given && c < w->n_columns; c++) {
+	for (uint32_t c = 0; c < w->n_columns; c++) {
 		struct source *source = &call->sources[call->n_sources];
 
-		if (!(w->obs_columns & 1u << c) || !call->values[c])
+		if (!call->values[c])
 			continue;
 		source_init(source);
 		if (column_bind(&w->columns[c], call->values[c], &one, source))
@@ -322,7 +327,18 @@ int append_end(struct writer *w, struct call *call)
 		call->n_sources++;
 		call->finals[c] = source->data;
 	}
-	if (given && raise_of(put_final(w, &wait, call->env, call->finals, 0)))
+	return raise_of(put_final(w, wait, call->env, call->finals, 0));
+}
+
+int append_end(struct writer *w, struct call *call)
+{
+	struct wait wait;
+	int given;
+
+	if (refuse_others(w, call) || read_env(w, call) || begin(w, &wait))
+		return -1;
+	given = call_has_observation(w, call, 0);
+	if (given < 0 || (given && put_last(w, &wait, call)))
 		return -1;
 	w->ended[call->env] = false;
 	return end_stream(w, &wait, call->env);

@@ -293,22 +293,21 @@ static PyObject *ended_list(const struct call *call)
 	return list;
 }
 
-/* Which final observations are given; -1 = some, but not of every observation column. */
-static int finals_given(const struct writer *w, const struct call *call)
+int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
 {
 	uint32_t given = 0;
 
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		given |= call->values[KEY_FINAL_OF + c] ? 1u << c : 0;
+		given |= call->values[first_key + c] ? 1u << c : 0;
 	if (given == 0 || given == w->obs_columns)
 		return given != 0;
-	error_format(-EINVAL, "append: final observations of some columns only: want all or none");
+	error_format(-EINVAL, "final observation of some columns only: want all or none");
 	return -1;
 }
 
 int call_bind_finals(struct writer *w, struct call *call)
 {
-	int given = finals_given(w, call);
+	int given = call_has_observation(w, call, KEY_FINAL_OF);
 	PyObject *ended;
 
 	if (given <= 0)

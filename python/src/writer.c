@@ -293,7 +293,7 @@ static const char end_episode_doc[] =
 	"--\n"
 	"\n"
 	"Ends the episode of environment `env`: items that wait for later steps are completed. With the\n"
-	"observation columns, those are the observation after the last action.\n";
+	"observation columns, all of them, those are the observation after the last action.\n";
 
 static const char close_doc[] =
 	"close($self, /, wait=True)\n"

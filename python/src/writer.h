@@ -85,6 +85,12 @@ int call_refuse(const struct writer *w, const struct call *call, int from, int t
 /* Binds the columns, the ends and the TD errors of call->n rows. */
 int call_bind(struct writer *w, struct call *call, bool batched);
 
+/*
+ * Is the observation given whose columns have the keywords from first_key on, 0 or KEY_FINAL_OF? -1
+ * with an exception: some of its columns are.
+ */
+int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key);
+
 /* Binds final_<column> for the rows that end an episode, if they are given. */
 int call_bind_finals(struct writer *w, struct call *call);
 

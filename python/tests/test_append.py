@@ -202,6 +202,23 @@ def test_end_episode__completes_what_waits(make_table):
     np.testing.assert_array_equal(batch.next_obs[:, 0], batch.id + batch.steps)
 
 
+def test_end_episode__takes_an_observation_or_none(make_table):
+    table = make_table({"obs": {"image": ((2,), "uint8"), "speed": "float32"}, "action": "int64"})
+    with table.writer() as writer:
+        writer.append(obs={"image": [1, 2], "speed": 3}, action=4)
+        with pytest.raises(relive.InvalidArgument, match="all or none"):
+            writer.end_episode(obs={"image": [5, 6]})
+        for given in ("action", "terminated", "td_error", "final", "policy_version"):
+            with pytest.raises(relive.InvalidArgument, match="^" + given):
+                writer.end_episode(**{given: 0})
+        with pytest.raises(relive.InvalidArgument, match="^final_obs__image"):
+            writer.end_episode(final_obs={"image": [5, 6], "speed": 7})
+        assert writer.stats()["steps"] == 1
+        writer.end_episode({"obs": {"image": [5, 6], "speed": 7}, "action": None}, env=0)
+    batch = table.sample(1)
+    assert batch.next_obs["image"].tolist() == [[5, 6]] and batch.next_obs["speed"].tolist() == [7]
+
+
 def test_append__waits_for_the_rate_limiter(make_table):
     table = make_table(rate_limiter=relive.RateLimiter.sample_to_insert(1.0, 1, 10.0))
     with table.writer(timeout=0.2) as writer:
