@@ -4,11 +4,22 @@
 SEPARATOR = "__"
 
 
-def flatten(values, prefix=""):
-    """One dict of columns from nested dicts and tuples; None is not given.
+_OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "env"}
+
+
+def keywords(columns):
+    """What a writer of the columns takes as it is, tuples, too."""
+    return _OPTIONS.union(columns, ("final_" + name for name in columns))
+
+
+def flatten(values, whole=_OPTIONS, prefix=""):
+    """One dict of columns from nested dicts and tuples, but for tuples under a name of ``whole``;
+    None is not given.
 
     >>> flatten({"obs": {"image": 1, "pose": (2, 3)}, "action": 4, "td_error": None})
     {'obs__image': 1, 'obs__pose__0': 2, 'obs__pose__1': 3, 'action': 4}
+    >>> flatten({"obs": {"image": 1, "pose": (2, 3)}, "action": (4, 5)}, {"obs__pose", "action"})
+    {'obs__image': 1, 'obs__pose': (2, 3), 'action': (4, 5)}
     >>> flatten({"final_obs": [None, {"image": 5}]})
     {'final_obs__image': [None, 5]}
     """
@@ -16,12 +27,12 @@ def flatten(values, prefix=""):
     for name, value in values.items():
         if value is None:
             continue
-        if isinstance(value, tuple) and prefix + str(name) not in _OPTIONS:
+        if isinstance(value, tuple) and prefix + str(name) not in whole:
             value = dict(enumerate(value))
         if hasattr(value, "items"):
-            flat.update(flatten(value, "%s%s%s" % (prefix, name, SEPARATOR)))
+            flat.update(flatten(value, whole, "%s%s%s" % (prefix, name, SEPARATOR)))
         elif not prefix and name.startswith("final_") and _is_by_environment(value):
-            flat.update(_by_column(name, value))
+            flat.update(_by_column(name, value, whole))
         else:
             flat[prefix + str(name)] = value
     return flat
@@ -32,14 +43,11 @@ def _is_by_environment(value):
     return getattr(value, "dtype", None) == object or isinstance(value, list)
 
 
-def _by_column(name, observations):
+def _by_column(name, observations, whole):
     """Lists of values, one for each environment, from a list of nested observations."""
-    flat = [{} if one is None else flatten({name: one}) for one in observations]
+    flat = [{} if one is None else flatten({name: one}, whole) for one in observations]
     columns = dict.fromkeys(column for one in flat for column in one)
     return {column: [one.get(column) for one in flat] for column in columns}
-
-
-_OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "env"}
 
 
 def index(names):

@@ -62,15 +62,20 @@ class Writer(_core.Writer):
 class NestedWriter(Writer):
     """A writer whose observations come as dicts or tuples."""
 
+    _keywords: set[str]
+
+    def _flatten(self, values):
+        return _nested.flatten(values, self._keywords)
+
     def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
-        super().append(_nested.flatten({**steps, **values}))
+        super().append(self._flatten({**steps, **values}))
 
     def extend(self, steps: dict[str, Any] = {}, /, *, env: int = 0, **values: Any) -> None:
-        super().extend(_nested.flatten({**steps, **values}), env=env)
+        super().extend(self._flatten({**steps, **values}), env=env)
 
     def end_episode(self, observation: dict[str, Any] = {}, /, *, env: int = 0,
                     **values: Any) -> None:
-        super().end_episode(_nested.flatten({**observation, **values}), env=env)
+        super().end_episode(self._flatten({**observation, **values}), env=env)
 
 
 def _mode(autoreset, num_envs):
@@ -91,5 +96,8 @@ def open_writer(table, num_envs, autoreset, timeout):
         raise errors.InvalidArgument("num_envs %r: want 1 or more, or None" % (num_envs,))
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer
-    return kind(table, num_envs or 1, num_envs is not None,
-                _MODES.index(_mode(autoreset, num_envs)), timeout)
+    writer = kind(table, num_envs or 1, num_envs is not None,
+                  _MODES.index(_mode(autoreset, num_envs)), timeout)
+    if isinstance(writer, NestedWriter):
+        writer._keywords = _nested.keywords(names)
+    return writer

@@ -313,3 +313,22 @@ def test_append__nested_values_in_a_dict(make_table):
         writer.append({"obs": {"image": [1, 2]}}, action=3)
         writer.extend({"obs": {"image": [[3, 4]]}, "action": [5]})
     assert sorted(table.sample(2).action.tolist())
+
+
+def test_append__tuples_of_nested_tables(make_table):
+    table = make_table({
+        "obs": {"image": ((2,), "uint8"), "pose": ((2,), "float32"),
+                "ears": {"0": "uint8", "1": "uint8"}},
+        "action": ((2,), "float32"), "reward": "float32"})
+    obs = {"image": (1, 2), "pose": (3, 4), "ears": (5, 6)}
+    with table.writer() as writer:
+        writer.append(obs=obs, action=(0.5, 0.25), reward=1, truncated=True, final_obs=obs)
+    with table.writer(2, autoreset="same_step") as writer:
+        twice = {name: (value, value) for name, value in obs.items()}
+        writer.append(obs={**twice, "ears": ((5, 5), (6, 6))}, action=((0.5, 0.25),) * 2,
+                      reward=(1, 1), truncated=(True, False), final_obs=[obs, None])
+    batch = table.sample(64)
+    for at in (batch.obs, batch.next_obs):
+        assert (at["image"] == (1, 2)).all() and (at["pose"] == (3, 4)).all()
+        assert (at["ears"]["0"] == 5).all() and (at["ears"]["1"] == 6).all()
+    assert (batch.action == (0.5, 0.25)).all() and len(table) == 2
