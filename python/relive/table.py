@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ class Table:
     def __init__(self, store: Store, core: _core.Table) -> None:
         self.store = store
         self._core = core
+        self._lock = threading.RLock()  # of all below; a signal's handler may come in again
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
         self._samplers: dict[tuple[Any, ...], Sampler] = {}  # of sample(), by its options
         self._last: dict[int, Sampler] = {}  # the last of those, by view
@@ -36,6 +38,13 @@ class Table:
     def columns(self) -> list[Column]:
         """The signature: a list of :class:`relive.Column`."""
         return [Column._of_core(column) for column in self._core.columns]
+
+    def _own(self, handle):
+        """Closed with the table, if it is not gone by then."""
+        handle._table = self
+        with self._lock:
+            self._handles.add(handle)
+        return handle
 
     # -------- actors --------
 
@@ -61,9 +70,7 @@ class Table:
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
         writer = open_writer(self._core, num_envs, autoreset, timeout)
-        writer._table = self
-        self._handles.add(writer)
-        return writer
+        return self._own(writer)
 
     # -------- learners --------
 
@@ -72,10 +79,7 @@ class Table:
 
         See :class:`relive.Sampler` for the options.
         """
-        sampler = Sampler(self._core, batch_size, **options)
-        sampler._table = self
-        self._handles.add(sampler)
-        return sampler
+        return self._own(Sampler(self._core, batch_size, **options))
 
     def sample(self, n: int = 256, beta: float | None = None, timeout: float | None = None, *,
                view: int = 0, n_step: int | None = None, gamma: float = 0.99,
@@ -95,18 +99,22 @@ class Table:
         The batch's memory is used again when the batch and all arrays of it are gone; four may be
         held at a time. For more options or for batches sampled ahead, open a :meth:`sampler`.
         """
-        sampler = self._samplers.get((view, n_step, gamma, layout))
-        if sampler is None or n > sampler.batch_size:
-            sampler = self._open_sampler(n, view, n_step, gamma, layout)
-        return sampler.sample(n, beta, timeout)
+        return self._sampler_of(n, view, n_step, gamma, layout).sample(n, beta, timeout)
 
-    def _open_sampler(self, n, view=0, n_step=None, gamma=0.99, layout="dense"):
-        old = self._samplers.pop((view, n_step, gamma, layout), None)
-        if old is not None:
-            old.close()  # its batches stay
-        sampler = Sampler(self._core, n, view=view, n_step=n_step, gamma=gamma, layout=layout,
-                          prefetch=0, batches=4)
-        self._samplers[view, n_step, gamma, layout] = self._last[view] = sampler
+    def _sampler_of(self, n, view, n_step=None, gamma=0.99, layout="dense"):
+        """One with room for n items. What was there before is not closed: it goes when the last of
+        the threads that wait in it does."""
+        options = view, n_step, gamma, layout
+        sampler = self._samplers.get(options)
+        if sampler is not None and n <= sampler.batch_size:
+            return sampler
+        with self._lock:
+            sampler = self._samplers.get(options)
+            if sampler is None or n > sampler.batch_size:
+                sampler = Sampler(self._core, n, view=view, n_step=n_step, gamma=gamma,
+                                  layout=layout, prefetch=0, batches=4)
+                self._handles.add(sampler)
+                self._samplers[options] = self._last[view] = sampler
         return sampler
 
     def update_priorities(self, keys: ArrayLike, td_error: ArrayLike | None = None,
@@ -124,9 +132,7 @@ class Table:
         :raises InvalidArgument: NaN, infinite or (priorities) negative values, keys of another
             table, a view without priorities: nothing was changed.
         """
-        sampler = self._last.get(view)
-        if sampler is None:
-            sampler = self._open_sampler(256, view)
+        sampler = self._last.get(view) or self._sampler_of(256, view)
         return sampler.update_priorities(keys, td_error, priorities, strict=strict)
 
     def dataset(self, batch_size: int = 256, **options: Any) -> ReplayDataset:
@@ -146,13 +152,15 @@ class Table:
 
     def close(self, wait: bool = True) -> None:
         """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers."""
-        for handle in [*self._handles, *self._samplers.values()]:
+        with self._lock:
+            handles = list(self._handles)
+            self._samplers.clear()
+            self._last.clear()
+        for handle in handles:
             if isinstance(handle, Writer):
                 handle.close(wait=wait)
             else:
                 handle.close()
-        self._samplers.clear()
-        self._last.clear()
         self._core.close()
 
     def __len__(self) -> int:

@@ -151,6 +151,14 @@ def test_sample__larger_batches_than_before(filled):
     np.testing.assert_array_equal(small.obs, obs)
 
 
+def test_sample__of_too_many_leaves_all_as_it_was(filled):
+    batch = filled.sample(256)
+    with pytest.raises(relive.InvalidArgument):
+        filled.sample(70_000)
+    assert filled.update_priorities(batch.key, td_error=np.ones(256)).updated > 0
+    assert len(filled.sample(256)) == 256
+
+
 def test_release__lets_the_batch_go(filled):
     for _ in range(20):
         with filled.sample(16) as batch:

@@ -109,6 +109,34 @@ def test_sample__others_run_while_it_waits(make_table):
     assert len(turns) > 20
 
 
+def test_sample__a_larger_one_leaves_those_who_wait(make_table):
+    table = make_table()
+    got = []
+    waits = threading.Thread(target=lambda: got.append(table.sample(4, timeout=10)))
+    waits.start()
+    while not table._samplers:
+        time.sleep(0.001)
+    with pytest.raises(relive.Empty):
+        table.sample(8, timeout=0)
+    with table.writer() as writer:
+        for i in range(20):
+            writer.append(**step_values(i))
+    waits.join(20)
+    assert len(got[0]) == 4
+
+
+def test_sample__sizes_of_many_threads(filled):
+    for _ in range(5):
+        with filled.store.table(filled.name) as table:
+            def learn():
+                for n in range(1, 300, 7):
+                    with table.sample(n) as batch:
+                        assert len(batch) == n
+                        table.update_priorities(batch.key, td_error=batch.reward)
+
+            run_all(learn, learn, learn)
+
+
 STEP = "w.append(obs=[0] * 3, action=0, reward=0, id=0)"
 WAITS = {
     "sample": "table.sample(2)",
