@@ -1,9 +1,9 @@
 #include "python/src/batch.h"
 
 #include "python/src/array.h"
-#include "python/src/column.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,65 +11,61 @@ static PyTypeObject *batch_type, *lease_type;
 
 /* -------- layout -------- */
 
-static int set_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
+static void read_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
 {
+	snprintf(to->name, sizeof(to->name), "%s", from->name);
+	to->type = dtype_of(from->dtype);
 	to->offset = (size_t)((const uint8_t *)from->data - memory);
 	to->ndim = (int)from->ndim;
 	for (uint32_t d = 0; d < from->ndim; d++) {
 		to->shape[d] = from->shape[d];
 		to->strides[d] = from->strides[d];
 	}
-	to->dtype = array_dtype(dtype_of(from->dtype)->name);
-	return to->dtype ? 0 : -1;
 }
 
 /* The arrays that are members of struct rlv_batch; the last may not be there. */
-static int set_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
+static void read_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
 {
 	const struct {
+		const char *name;
 		const void *data;
 		uint32_t dtype;
 	} extras[LAYOUT_EXTRAS] = {
-		{ batch->key, RLV_U64 },
-		{ batch->weight, RLV_F32 },
-		{ batch->probability, RLV_F64 },
-		{ batch->priority, RLV_F32 },
-		{ batch->policy_version, RLV_U32 },
+		{ "key", batch->key, RLV_U64 },
+		{ "weight", batch->weight, RLV_F32 },
+		{ "probability", batch->probability, RLV_F64 },
+		{ "priority", batch->priority, RLV_F32 },
+		{ "policy_version", batch->policy_version, RLV_U32 },
 	};
 
 	for (uint32_t e = 0; e < LAYOUT_EXTRAS && extras[e].data; e++) {
 		struct array_layout *to = &layout->arrays[layout->n_arrays++];
-		const struct dtype *dtype = dtype_of(extras[e].dtype);
 
+		snprintf(to->name, sizeof(to->name), "%s", extras[e].name);
+		to->type = dtype_of(extras[e].dtype);
 		to->offset = (size_t)((const uint8_t *)extras[e].data - memory);
 		to->ndim = 1;
-		to->strides[0] = dtype->bytes;
+		to->strides[0] = to->type->bytes;
 		to->read_only = e == 0; /* update_priorities goes by the keys as drawn */
-		to->dtype = array_dtype(dtype->name);
-		if (!to->dtype)
+	}
+}
+
+static int make_dtypes(struct layout *layout)
+{
+	for (uint32_t a = 0; a < layout->n_arrays; a++) {
+		layout->arrays[a].dtype = array_dtype(layout->arrays[a].type->name);
+		if (!layout->arrays[a].dtype)
 			return -1;
 	}
 	return 0;
 }
 
-static int set_arrays(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
+static PyObject *names_tuple(const struct layout *layout)
 {
-	for (uint32_t a = 0; a < batch->n_arrays; a++)
-		if (set_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], memory))
-			return -1;
-	return set_extras(layout, batch, memory);
-}
-
-static PyObject *names_tuple(const struct layout *layout, const struct rlv_batch *batch)
-{
-	static const char *const extras[LAYOUT_EXTRAS] = { "key", "weight", "probability",
-							   "priority", "policy_version" };
 	PyObject *names = PyTuple_New(layout->n_arrays);
 
 	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
-		const char *text = a < batch->n_arrays ? batch->arrays[a].name
-						       : extras[a - batch->n_arrays];
-		PyObject *name = PyUnicode_FromString(text);
+		PyObject *name = PyUnicode_FromString(layout->arrays[a].name);
 
 		if (!name || PyTuple_SetItem(names, a, name))
 			Py_CLEAR(names);
@@ -81,15 +77,17 @@ struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slo
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
 	PyObject *args;
-	int ret;
 
 	if (!layout) {
 		PyErr_NoMemory();
 		return NULL;
 	}
 	layout->refs = 1;
-	ret = set_arrays(layout, batch, slot->memory);
-	layout->names = ret ? NULL : names_tuple(layout, batch);
+	for (uint32_t a = 0; a < batch->n_arrays; a++)
+		read_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], slot->memory);
+	read_extras(layout, batch, slot->memory);
+	/* from here on Python runs, and a close may free the batch */
+	layout->names = make_dtypes(layout) ? NULL : names_tuple(layout);
 	args = layout->names ? PyTuple_Pack(1, layout->names) : NULL;
 	layout->index = args ? python_call("relive._nested", "index", args) : NULL;
 	Py_XDECREF(args);
@@ -132,7 +130,7 @@ static PyObject *lease_make(struct layout *layout, struct slot *slot)
 	lease->slot = slot;
 	layout->refs++;
 	lease->layout = layout;
-	lease->n = slot->batch->n;
+	lease->n = slot->n;
 	return (PyObject *)lease;
 }
 
@@ -191,8 +189,8 @@ PyObject *batch_make(struct layout *layout, struct slot *slot)
 		return NULL;
 	}
 	batch->lease = (struct lease *)lease;
-	batch->n = slot->batch->n;
-	batch->table_size = slot->batch->table_size;
+	batch->n = slot->n;
+	batch->table_size = slot->table_size;
 	return (PyObject *)batch;
 }
 

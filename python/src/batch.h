@@ -4,6 +4,7 @@
 #ifndef RLV_PYTHON_SRC_BATCH_H
 #define RLV_PYTHON_SRC_BATCH_H
 
+#include "python/src/column.h"
 #include "python/src/slot.h"
 
 #define LAYOUT_EXTRAS 5 /* key, weight, probability, priority, policy_version */
@@ -12,12 +13,14 @@
 
 /* One array, the same in all batches of a sampler. */
 struct array_layout {
-	size_t offset;   /* in the slot's memory */
-	PyObject *dtype; /* numpy's */
+	size_t offset;            /* in the slot's memory */
+	PyObject *dtype;          /* numpy's ... */
+	const struct dtype *type; /* ... and ours */
 	bool read_only;
 	int ndim;
 	Py_ssize_t shape[LAYOUT_DIMS]; /* [0] = most items */
 	Py_ssize_t strides[LAYOUT_DIMS];
+	char name[RLV_NAME_BYTES + 8]; /* next_<column> */
 };
 
 /* Counted, under the interpreter lock. */
@@ -29,7 +32,10 @@ struct layout {
 	struct array_layout arrays[LAYOUT_ARRAYS];
 };
 
-/* From any batch of the sampler and the slot it lies in. NULL with an exception. */
+/*
+ * From any batch of the sampler and the slot it lies in, to which the caller has a reference. NULL
+ * with an exception. Other threads run meanwhile; the batch is read before.
+ */
 struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slot);
 void layout_put(struct layout *layout);
 

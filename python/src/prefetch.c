@@ -21,7 +21,7 @@ struct prefetch {
 	pthread_t thread;
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t filled, taken;
-	bool stop;
+	bool stop;   /* written under the interpreter lock, too: read under either */
 	bool joined; /* guarded by the interpreter lock */
 	int code;    /* of the last try; 0 = a batch came */
 	bool failed; /* the thread ended with code */
@@ -46,10 +46,11 @@ static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
 
 static int try_sample(struct sampler *s, const struct rlv_batch **batch_out)
 {
-	int ret;
+	int ret = -EBADF;
 
 	pthread_mutex_lock(&s->h.lock);
-	ret = sampler_try(s, &(struct draw){ s->batch_size, s->beta, 0 }, batch_out);
+	if (s->h.open)
+		ret = sampler_try(s, &(struct draw){ s->batch_size, s->beta, 0 }, batch_out);
 	pthread_mutex_unlock(&s->h.lock);
 	return ret;
 }
@@ -191,7 +192,9 @@ int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch 
 		int again;
 
 		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, batch_out);
-		Py_END_ALLOW_THREADS if (what == TAKEN) return 0;
+		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the batch is gone, too */
+		if (what == TAKEN)
+			return 0;
 		again = what == EMPTY ? wait_again(wait, -ETIMEDOUT) : 0;
 		if (again == 0)
 			return take_failed(p, what);
@@ -202,14 +205,18 @@ int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch 
 
 void prefetch_stop(struct prefetch *p)
 {
-	if (p->joined)
-		return;
-	p->joined = true;
 	pthread_mutex_lock(&p->lock);
 	p->stop = true;
 	pthread_cond_broadcast(&p->filled);
 	pthread_cond_broadcast(&p->taken);
 	pthread_mutex_unlock(&p->lock);
+}
+
+void prefetch_join(struct prefetch *p)
+{
+	if (p->joined)
+		return;
+	p->joined = true;
 	Py_BEGIN_ALLOW_THREADS pthread_join(p->thread, NULL);
 	Py_END_ALLOW_THREADS
 }

@@ -38,10 +38,12 @@ static struct slot *slot_of(struct sampler *s, const struct rlv_batch *batch)
 	for (uint32_t i = 0; i < s->n_slots; i++) {
 		struct slot *slot = s->slots[i];
 
-		if (data >= slot->memory && data < slot->memory + slot->bytes) {
-			slot->batch = batch;
-			return slot;
-		}
+		if (data < slot->memory || data >= slot->memory + slot->bytes)
+			continue;
+		slot->batch = batch;
+		slot->n = batch->n;
+		slot->table_size = batch->table_size;
+		return slot;
 	}
 	return NULL; /* unreachable: every buffer came from memory_alloc */
 }
@@ -185,13 +187,18 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	return (PyObject *)s;
 }
 
+/* From prefetch_stop on nobody takes a batch that is ahead; from !open on none is sampled. */
 static int close_locked(struct sampler *s)
 {
 	int ret;
 
+	if (s->prefetch)
+		prefetch_stop(s->prefetch);
 	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_close(&s->sampler);
 	Py_END_ALLOW_THREADS s->h.open = false;
 	handle_leave(&s->h);
+	if (s->prefetch)
+		prefetch_join(s->prefetch);
 	put_slots(s);
 	return ret;
 }
@@ -203,8 +210,6 @@ static PyObject *sampler_close(PyObject *object, PyObject *unused)
 	int ret;
 
 	(void)unused;
-	if (s->prefetch && handle_is_ours(&s->h))
-		prefetch_stop(s->prefetch);
 	entered = handle_enter_close(&s->h);
 	if (entered < 0)
 		return NULL;
@@ -218,11 +223,13 @@ static void sampler_dealloc(PyObject *object)
 {
 	struct sampler *s = (struct sampler *)object;
 
-	if (s->prefetch && handle_is_ours(&s->h))
+	if (s->prefetch && handle_is_ours(&s->h)) { /* so that the lock is free */
 		prefetch_stop(s->prefetch);
-	prefetch_free(s->prefetch);
+		prefetch_join(s->prefetch);
+	}
 	if (s->sampler && handle_enter_close(&s->h) == 1)
 		(void)close_locked(s);
+	prefetch_free(s->prefetch);
 	put_slots(s);
 	if (s->layout)
 		layout_put(s->layout);
@@ -234,18 +241,35 @@ static void sampler_dealloc(PyObject *object)
 
 /* -------- sample -------- */
 
-/* The Python object of a batch that the library gave. */
+/* Other threads run in layout_open: one of them may have been first. */
+static int make_layout(struct sampler *s, const struct rlv_batch *batch, const struct slot *slot)
+{
+	struct layout *layout = layout_open(batch, slot);
+
+	if (!layout)
+		return -1;
+	if (s->layout)
+		layout_put(layout);
+	else
+		s->layout = layout;
+	return 0;
+}
+
+/* The Python object of a batch that the library gave. No close has begun. */
 static PyObject *wrap(struct sampler *s, const struct rlv_batch *batch)
 {
 	struct slot *slot = slot_of(s, batch);
+	PyObject *object = NULL;
 
-	if (slot && !s->layout)
-		s->layout = layout_open(batch, slot);
-	if (slot && s->layout)
-		return batch_make(s->layout, slot);
-	if (slot)
+	if (!slot)
+		return NULL;
+	slot_get(slot); /* a close may come in make_layout */
+	if (s->layout || make_layout(s, batch, slot) == 0)
+		object = batch_make(s->layout, slot);
+	else
 		atomic_store_explicit(&slot->returned, true, memory_order_release);
-	return NULL;
+	slot_put(slot);
+	return object;
 }
 
 int sampler_try(struct sampler *s, const struct draw *draw, const struct rlv_batch **batch_out)

@@ -52,13 +52,19 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 /* Starts the thread. NULL with an exception. */
 struct prefetch *prefetch_open(struct sampler *s);
 
-/* The oldest batch: 0, or -1 with an exception. Waits in slices. */
+/*
+ * The oldest batch: 0, or -1 with an exception. Waits in slices. The batch is there until the caller
+ * lets other threads run: then one may close the sampler.
+ */
 int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch **batch_out);
 
-/* Ends the thread; those in prefetch_take get an exception. A second call is a no-op. */
+/* Tells the thread to end; from now on prefetch_take gives an exception. */
 void prefetch_stop(struct prefetch *p);
 
-/* After prefetch_stop, or in a forked child; NULL is a no-op. */
+/* Waits for its end, after prefetch_stop and without the handle's lock. A second call is a no-op. */
+void prefetch_join(struct prefetch *p);
+
+/* After prefetch_join, or in a forked child; NULL is a no-op. */
 void prefetch_free(struct prefetch *p);
 
 #endif

@@ -20,6 +20,8 @@ struct slot {
 	unsigned refs; /* guarded by the interpreter lock */
 	atomic_bool returned;
 	const struct rlv_batch *batch; /* the library's; NULL = never filled */
+	uint32_t n;                    /* items of that batch, and ... */
+	int64_t table_size;            /* ... what it says: a close frees it */
 	uint8_t *memory;
 	size_t bytes;
 	Py_buffer view; /* Python's memory, if .obj; else the library's */

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import relive
+from relive import _nested
 from conftest import step_values
 
 
@@ -124,6 +125,38 @@ def test_close__arrays_stay(make_table, store):
     np.testing.assert_array_equal(batch.action, ids)
     with pytest.raises(relive.Closed):
         next(sampler)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_close__while_the_first_batch_is_wrapped(filled, prefetch, monkeypatch):
+    sampler, index = filled.sampler(64, prefetch=prefetch), _nested.index
+
+    def close_and_index(names):
+        sampler.close()
+        junk.extend(np.full(1 << 14, 255, np.uint8) for _ in range(50))
+        return index(names)
+
+    junk = []
+    monkeypatch.setattr(_nested, "index", close_and_index)
+    batch = next(sampler)
+    assert junk and not sampler.is_open
+    assert len(batch) == 64 and batch.table_size == 500
+    np.testing.assert_array_equal(batch.obs[:, 2], batch.id)
+
+
+def test_next__while_the_first_batch_is_wrapped(filled, monkeypatch):
+    sampler, index = filled.sampler(64, prefetch=0), _nested.index
+
+    def sample_and_index(names):
+        monkeypatch.undo()
+        batches.append(next(sampler))
+        return index(names)
+
+    batches = []
+    monkeypatch.setattr(_nested, "index", sample_and_index)
+    batches.append(next(sampler))
+    for batch in batches:
+        np.testing.assert_array_equal(batch.obs[:, 2], batch.id)
 
 
 def test_beta__can_be_set(filled):

@@ -1,5 +1,6 @@
 """Threads: one store, many handles; the interpreter goes on while a call waits; ^C gets through."""
 
+import functools
 import signal
 import subprocess
 import sys
@@ -91,6 +92,47 @@ def test_threads__closing_while_others_sample(filled):
 
     run_all(learn, learn, learn, close)
     assert len(closed) == 3
+
+
+@pytest.mark.parametrize("prefetch", [1, 4])
+def test_threads__closing_while_batches_are_ahead(filled, prefetch):
+    """Most first batches meet a close; the second one to close finds all done."""
+    samplers = []
+
+    def renew():
+        samplers[:] = [filled.sampler(8, prefetch=prefetch, batches=prefetch + 8)]
+
+    begin, end = threading.Barrier(5, action=renew), threading.Barrier(5)
+
+    def turn(batches, closes):
+        try:
+            for _ in range(batches):
+                with next(samplers[0]) as batch:
+                    np.testing.assert_array_equal(batch.obs[:, 0], batch.id)
+        except relive.Closed:
+            pass
+        if closes:
+            samplers[0].close()
+            assert not samplers[0].is_open
+
+    def turns(*args):
+        try:
+            for _ in range(500):
+                begin.wait(20)
+                turn(*args)
+                end.wait(20)
+        except BaseException:
+            begin.abort()
+            end.abort()
+            raise
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        run_all(*(functools.partial(turns, *args) for args in
+                  ((20, False), (20, False), (20, False), (0, True), (1, True))))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_sample__others_run_while_it_waits(make_table):
