@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
+from ._integer import unsigned
 
 if TYPE_CHECKING:
     from .table import Table
@@ -66,18 +68,20 @@ class Sampler(_core.Sampler):
                 columns: Sequence[str] | None = None) -> Sampler:
         if not beta >= 0:
             raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
-        if batch_size < 1 or n_step == 0 or world_size < 1:
-            raise errors.InvalidArgument("batch_size %r, n_step %r, world_size %r: want 1 or more"
-                                         % (batch_size, n_step, world_size))
+        prefetch = unsigned("prefetch", prefetch)
+        if batches is None:
+            batches = prefetch + _HELD
         if pin_memory:
             from .torch import pinned_memory
             allocator = pinned_memory
         return super().__new__(
-            cls, table, view=view, batch_size=batch_size, n_step=n_step or 0,
+            cls, table, view=unsigned("view", view),
+            batch_size=unsigned("batch_size", batch_size, 1),
+            n_step=0 if n_step is None else unsigned("n_step", n_step, 1),
             gamma=gamma or _TINY, beta=beta or -1.0, layout=_index(_LAYOUTS, "layout", layout),
-            weights=_index(_WEIGHTS, "weights", weights),
-            batches=prefetch + _HELD if batches is None else batches,
-            defer_updates=defer_updates, seed=_seed(seed), rank=rank, world_size=world_size,
+            weights=_index(_WEIGHTS, "weights", weights), batches=unsigned("batches", batches),
+            defer_updates=unsigned("defer_updates", defer_updates), seed=_seed(seed),
+            rank=unsigned("rank", rank), world_size=unsigned("world_size", world_size, 1),
             independent=independent, short_batch=short_batch, prefetch=prefetch, timeout=timeout,
             allocator=allocator, columns=None if columns is None else _names(table, columns))
 
@@ -115,4 +119,4 @@ def _index(choices, name, value):
 
 def _seed(seed):
     """The library takes 0 for a seed from the system."""
-    return 0 if seed is None else seed % (2**64 - 1) + 1
+    return 0 if seed is None else operator.index(seed) % (2**64 - 1) + 1

@@ -6,6 +6,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ._integer import unsigned
 from .info import TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
@@ -69,8 +70,9 @@ class Table:
             ever.
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
-        writer = open_writer(self._core, num_envs, autoreset, timeout)
-        return self._own(writer)
+        if num_envs is not None:
+            num_envs = unsigned("num_envs", num_envs, 1)
+        return self._own(open_writer(self._core, num_envs, autoreset, timeout))
 
     # -------- learners --------
 

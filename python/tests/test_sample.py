@@ -90,6 +90,21 @@ def test_sampler__wrong_options(filled, options):
         filled.sampler(**options)
 
 
+@pytest.mark.parametrize("value", [-1, -2**32 + 8, 2**32 + 8, 2**64 + 8, 8.0, "8"])
+@pytest.mark.parametrize("name", ["batch_size", "view", "n_step", "prefetch", "batches", "rank",
+                                  "world_size", "defer_updates"])
+def test_sampler__integers_that_do_not_fit(filled, name, value):
+    with pytest.raises(relive.InvalidArgument, match="%s %r" % (name, value)):
+        filled.sampler(**{name: value})
+
+
+def test_sampler__integers_of_numpy(filled):
+    options = dict(batch_size=8, prefetch=1, batches=9, n_step=1, seed=3)
+    with filled.sampler(**{name: np.int64(value) for name, value in options.items()}) as some, \
+            filled.sampler(**options) as same:
+        assert next(some).key.tolist() == next(same).key.tolist()
+
+
 def test_sample__nothing_there(make_table):
     table = make_table()
     with pytest.raises(relive.Empty):

@@ -241,8 +241,9 @@ def test_writer__autoreset_modes_by_any_name(make_table):
         table.writer(num_envs=1, autoreset=mode).close()
     with pytest.raises(relive.InvalidArgument, match="autoreset"):
         table.writer(num_envs=1, autoreset="later")
-    with pytest.raises(relive.InvalidArgument, match="num_envs"):
-        table.writer(num_envs=0)
+    for number in (0, -1, 2**32 + 2, 2.0):
+        with pytest.raises(relive.InvalidArgument, match="num_envs"):
+            table.writer(number)
     with pytest.raises(relive.NoSpace, match="max_writers"):
         table.writer(num_envs=17)
 
