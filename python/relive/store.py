@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core, errors
+from ._integer import unsigned
 from .info import StoreInfo
 from .signature import columns_of
 from .table import Table
@@ -36,7 +37,8 @@ class Store:
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
                              read_only=read_only)
         self.uri = uri
-        self._core = _core.Store(uri, pages=_PAGES.index(pages), pool_bytes=pool_bytes,
+        self._core = _core.Store(uri, pages=_PAGES.index(pages),
+                                 pool_bytes=unsigned("pool_bytes", pool_bytes, bits=64),
                                  timeout_ns=round(timeout * 1e9), token=token,
                                  read_only=read_only)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
@@ -66,8 +68,10 @@ class Store:
         limited = [_with_limiter(view, rate_limiter) for view in views]
         core = _core.Table.create(
             self._core, name, [column._core_tuple() for column in columns_of(signature)],
-            [view._core_tuple() for view in limited], capacity, shards, max_writers, max_clients,
-            block, {None: 0, True: 1, False: 2}[row_crc])
+            [view._core_tuple() for view in limited], unsigned("capacity", capacity, bits=64),
+            unsigned("shards", shards), unsigned("max_writers", max_writers),
+            unsigned("max_clients", max_clients), unsigned("block", block),
+            {None: 0, True: 1, False: 2}[row_crc])
         return self._add(core)
 
     def table(self, name: str) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from . import _core, errors
+from ._integer import unsigned
 
 SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
 
@@ -27,26 +28,30 @@ class RateLimiter:
     min_diff: float = 0.0
     max_diff: float = 0.0
 
+    def __post_init__(self):
+        unsigned("rate limiter: min_size", self.min_size, bits=64)
+
     @classmethod
     def of_min_size(cls, min_size: int) -> RateLimiter:
         """Never before ``min_size`` items, otherwise free."""
-        return cls(*_core.limiter_min_size(min_size))
+        return cls(*_core.limiter_min_size(unsigned("min_size", min_size, bits=64)))
 
     @classmethod
     def sample_to_insert(cls, samples_per_insert: float, min_size: int,
                          error_buffer: float) -> RateLimiter:
         """Keeps samples / inserts at a ratio, within ``error_buffer`` samples to either side."""
+        min_size = unsigned("min_size", min_size, bits=64)
         return cls(*_core.limiter_sample_to_insert(samples_per_insert, min_size, error_buffer))
 
     @classmethod
     def queue(cls, size: int) -> RateLimiter:
         """Every item once, at most ``size`` ahead: for views with max_times_sampled=1."""
-        return cls(*_core.limiter_queue(size))
+        return cls(*_core.limiter_queue(unsigned("size", size, bits=64)))
 
     @classmethod
     def stack(cls, size: int) -> RateLimiter:
         """As queue, for the newest first."""
-        return cls(*_core.limiter_stack(size))
+        return cls(*_core.limiter_stack(unsigned("size", size, bits=64)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +82,10 @@ class View:
         if self.selector not in SELECTORS:
             raise errors.InvalidArgument("view: selector %r, want one of %s"
                                          % (self.selector, ", ".join(SELECTORS)))
-        for name in ("stack", "n_step", "period", "alpha", "eps"):
+        for name, least in (("stack", 1), ("n_step", 1), ("period", 1), ("max_times_sampled", 0),
+                            ("max_staleness", 0)):
+            unsigned("view: " + name, getattr(self, name), least)
+        for name in ("alpha", "eps"):
             if not getattr(self, name) > 0:
                 raise errors.InvalidArgument(
                     "view: %s %r, want more than 0%s"

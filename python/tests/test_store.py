@@ -110,6 +110,34 @@ def test_create__wrong_arguments(store, change):
         store.create_table(**{"name": "t", "signature": SIGNATURE, "capacity": 1000, **change})
 
 
+@pytest.mark.parametrize("number", [-1, 2**64 + 1000, 1000.0])
+@pytest.mark.parametrize("name", ["capacity", "shards", "max_writers", "max_clients", "block"])
+def test_create__integers_that_do_not_fit(store, name, number):
+    with pytest.raises(relive.InvalidArgument, match="%s %r" % (name, number)):
+        store.create_table("t", **{"signature": SIGNATURE, "capacity": 1000, name: number})
+    with pytest.raises(relive.InvalidArgument, match="pool_bytes"):
+        relive.open("embed:", pool_bytes=number)
+
+
+@pytest.mark.parametrize("name", ["stack", "n_step", "period", "max_times_sampled",
+                                  "max_staleness"])
+def test_view__integers_that_do_not_fit(name):
+    for number in (-1, 2**32 + 2, 2.0):
+        with pytest.raises(relive.InvalidArgument, match="view: %s %r" % (name, number)):
+            relive.View(**{name: number})
+
+
+@pytest.mark.parametrize("make", [
+    lambda size: relive.RateLimiter(min_size=size), relive.RateLimiter.of_min_size,
+    lambda size: relive.RateLimiter.sample_to_insert(1.0, size, 10.0), relive.RateLimiter.queue,
+    relive.RateLimiter.stack,
+])
+def test_rate_limiter__integers_that_do_not_fit(make):
+    for size in (-1, 2**64 + 2, 2.0):
+        with pytest.raises(relive.InvalidArgument, match="size %r" % size):
+            make(size)
+
+
 def test_info__of_a_store(store):
     store.create_table("t", SIGNATURE, 500)
     info = store.info()
