@@ -165,6 +165,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	struct sampler parsed = { 0 };
 	struct given given;
 	struct sampler *s;
+	int ret;
 
 	if (parse(args, kwargs, &opts, &given, &parsed) ||
 	    parse_columns(given.columns, columns, &opts))
@@ -180,11 +181,12 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	s->timeout = parsed.timeout;
 	Py_INCREF(parsed.allocator);
 	s->allocator = parsed.allocator;
-	if (open_sampler(s, (struct table *)given.table, opts)) {
-		Py_DECREF(s);
-		return NULL;
-	}
-	return (PyObject *)s;
+	ret = open_sampler(s, (struct table *)given.table, opts);
+	Py_CLEAR(s->allocator); /* it may refer to what refers to the sampler */
+	if (ret == 0)
+		return (PyObject *)s;
+	Py_DECREF(s);
+	return NULL;
 }
 
 /* From prefetch_stop on nobody takes a batch that is ahead; from !open on none is sampled. */
@@ -234,7 +236,6 @@ static void sampler_dealloc(PyObject *object)
 	if (s->layout)
 		layout_put(s->layout);
 	Py_CLEAR(s->timeout);
-	Py_CLEAR(s->allocator);
 	handle_fini(&s->h);
 	object_free(s);
 }

@@ -18,7 +18,7 @@ struct sampler {
 	double beta;         /* of samples that do not say; guarded by the handle's lock */
 	double library_beta; /* as the library has it now; guarded by the same */
 	PyObject *timeout;   /* of the iterator */
-	PyObject *allocator; /* None, or bytes -> writable buffer */
+	PyObject *allocator; /* None, or bytes -> writable buffer; while it is opened */
 	uint32_t n_slots;
 	struct slot *slots[SAMPLER_MAX_SLOTS];
 	struct layout *layout;     /* NULL until the first batch */

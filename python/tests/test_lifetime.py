@@ -79,6 +79,24 @@ def test_table__is_gone_with_its_last_reference(store):
     assert gone() is None
 
 
+def test_sampler__goes_with_who_gave_its_memory(store):
+    class Learner:
+        def __init__(self, table):
+            self.sampler = table.sampler(8, allocator=self.allocate)
+
+        def allocate(self, nbytes):
+            memory = np.zeros(nbytes + 64, np.uint8)
+            at = -memory.ctypes.data % 64
+            return memory[at:at + nbytes]
+
+    learner = Learner(filled_table(store))
+    assert len(next(learner.sampler)) == 8
+    gone = weakref.ref(learner), weakref.ref(learner.sampler)
+    del learner
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
+
+
 @measured
 def test_sample__no_leak_in_1e5_batches(store):
     table = filled_table(store)
