@@ -54,7 +54,8 @@ def signature(spec: Any) -> list[Column]:
 
 
 class Writer:
-    """As :meth:`relive.Table.writer`, with the same parameters and methods: numbers the steps."""
+    """As :meth:`relive.Table.writer`, with the same parameters: numbers the steps. It has the
+    methods of :class:`relive.Writer` but ``extend``."""
 
     def __init__(self, table: Any, num_envs: int | None = None, *, autoreset: Any = None,
                  timeout: float | None = None) -> None:
@@ -67,9 +68,10 @@ class Writer:
         self._step = np.zeros(num_envs or 1, np.uint32)
         self._ended = np.zeros(num_envs or 1, bool)
 
-    def append(self, **values: Any) -> None:
+    def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
         """As :meth:`relive.Writer.append`. A final observation is given of the observations alone;
         what else is stacked is 0 there."""
+        values = {**steps, **values}
         if any(name.startswith("final_") and values[name] is not None for name in values):
             values = {**self._others, **values}
         self._writer.append(**values, step=self._step if self._is_vector else self._step[0])
@@ -82,13 +84,19 @@ class Writer:
             resets = ended
         self._step = np.where(resets, 0, self._step + 1).astype(np.uint32)
 
-    def end_episode(self, *, env: int = 0, **observation: Any) -> None:
+    def end_episode(self, final: dict[str, Any] = {}, /, *, env: int = 0,
+                    **observation: Any) -> None:
         """As :meth:`relive.Writer.end_episode`."""
+        observation = {**final, **observation}
         if observation:
             observation = {**{name.removeprefix("final_"): value[env] if self._is_vector else value
                               for name, value in self._others.items()}, **observation}
         self._writer.end_episode(env=env, **observation)
         self._step[env], self._ended[env] = 0, False
+
+    def stats(self) -> dict[str, int]:
+        """As :meth:`relive.Writer.stats`."""
+        return self._writer.stats()
 
     def close(self, wait: bool = True) -> None:
         """As :meth:`relive.Writer.close`."""

@@ -120,6 +120,17 @@ def test_end_episode__begins_again(store):
                     10: ([10, 10, 10], [False, False, True])}
 
 
+def test_writer__takes_dicts_and_counts(store):
+    table = store.create_table("t", sequence.signature(SPEC), 1000, views=[relive.View(stack=3)])
+    with sequence.Writer(table) as writer:
+        writer.append(values_of(1))
+        writer.append({**values_of(0), "terminated": False}, **values_of(2))
+        writer.end_episode({"obs": values_of(3)["obs"]})
+        assert writer.stats()["steps"] == 3  # the final one, too
+    batch = sequence.of(table.sample(100))
+    assert {tuple(row) for row in batch.action.tolist()} == {(1, 1, 1), (1, 1, 2)}
+
+
 def test_batch__is_the_batch_with_a_mask(store):
     table = store.create_table("t", sequence.signature({"obs": {"a": "float32", "b": "uint8"}}),
                                1000, views=[relive.View(stack=3)])
