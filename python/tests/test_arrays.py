@@ -1,5 +1,8 @@
 """Arrays of other libraries, without copies: DLPack both ways, torch."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -121,3 +124,26 @@ def test_torch__pinned_memory(filled):
     obs = torch.from_dlpack(batch.obs)
     assert obs.is_pinned()
     np.testing.assert_array_equal(obs.to("cuda", non_blocking=True).cpu().numpy(), batch.obs)
+
+
+ANOTHER_NUMPY = """
+import ctypes, sys, types
+import numpy
+version = ctypes.CFUNCTYPE(ctypes.c_uint)(lambda: %d << 24)
+table = (ctypes.c_void_p * 300)()
+table[0] = ctypes.cast(version, ctypes.c_void_p)
+capsule = ctypes.pythonapi.PyCapsule_New
+capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+module = types.ModuleType("numpy._core._multiarray_umath")
+module._ARRAY_API = capsule(ctypes.addressof(table), None, None)
+sys.modules[module.__name__] = module
+import relive
+"""
+
+
+@pytest.mark.parametrize("major,known", [(1, True), (2, True), (3, False)])
+def test_import__of_another_numpy(major, known):
+    done = subprocess.run([sys.executable, "-c", ANOTHER_NUMPY % major], check=False,
+                          stderr=subprocess.PIPE, text=True)
+    assert (done.returncode == 0) == known, done.stderr
+    assert known or "ImportError: numpy's C ABI is 3, relive knows 1 and 2" in done.stderr
