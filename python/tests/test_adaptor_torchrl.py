@@ -311,6 +311,16 @@ def test_uncovered__says_what_to_use(store):
             call()
 
 
+def test_defaults__say_what_to_give(store):
+    storage = ours.ReliveStorage(SIZE, store)
+    with pytest.raises(NotImplementedError, match="writer=ReliveWriter"):
+        ReplayBuffer(storage=storage, batch_size=4).extend(torch.arange(10))
+    buffer = ReplayBuffer(storage=storage, writer=ours.ReliveWriter(), batch_size=4)
+    buffer.extend(torch.arange(10))
+    with pytest.raises(NotImplementedError, match="sampler=ReliveSampler"):
+        buffer.sample()
+
+
 def test_state__leads_to_the_same_elements(tmp_path):
     with relive.open("embed:%s" % (tmp_path / "pool"), pool_bytes=1 << 26) as store:
         buffer = on(store)

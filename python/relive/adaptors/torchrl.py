@@ -10,8 +10,9 @@ Processes that open the same store share the elements and their priorities; none
 element is a row: a tensor, or a tensordict of fixed shapes on the CPU. What TorchRL calls its index
 is its key here: it is never that of another element, so a late update_priority hits nothing.
 
-Elements are drawn, not addressed: ``buffer[i]``, slices of trajectories and what else goes by
-position raise NotImplementedError. ``extend`` and ``add`` return -1 for each element, which
+All three are needed: TorchRL's own samplers and writers, which a buffer has where none is given, go
+by position. Elements are drawn, not addressed: ``buffer[i]``, slices of trajectories and what else
+goes by position raise NotImplementedError. ``extend`` and ``add`` return -1 for each element, which
 update_priority takes no notice of; initial priorities are read from the data (``priority_key``).
 """
 
@@ -40,11 +41,16 @@ __all__ = ["RelivePrioritizedSampler", "ReliveSampler", "ReliveStorage", "Relive
 # The bits of a key below its table's number, which is never 0: no position is a key.
 _LEAST_KEY = 1 << 56
 
+_NOT_ADDRESSED = ("elements are drawn, not addressed: use buffer.sample() of a buffer with "
+                  "sampler=ReliveSampler() or RelivePrioritizedSampler(...)")
+
 _UNKNOWN = -1  # the index of what was just appended
 
 
 class ReliveStorage(TensorStorage):
-    """The table. It is made when the first element comes, or found in the store.
+    """The table. It is made when the first element comes, or found in the store. A buffer of it
+    needs a :class:`ReliveWriter` and a :class:`ReliveSampler` or :class:`RelivePrioritizedSampler`;
+    with TorchRL's default ones ``extend`` and ``sample`` raise NotImplementedError.
 
     :param max_size: elements that stay drawable; up to a block for each writer more may be drawn.
     :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
@@ -157,14 +163,14 @@ class ReliveStorage(TensorStorage):
         """The elements that the sampler drew last, by its own index."""
         drawn, elements = self._drawn
         if index is not drawn:
-            raise NotImplementedError("elements are drawn, not addressed: use buffer.sample()")
+            raise NotImplementedError(_NOT_ADDRESSED)
         self._drawn = None, None
         return elements
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Not here: elements are what was appended."""
-        raise NotImplementedError("elements are not changed in place: use ReliveWriter, which "
-                                  "appends")
+        raise NotImplementedError("elements are not set by position: use a buffer with "
+                                  "writer=ReliveWriter(), which appends")
 
     def _update(self, index, priority):
         """Priorities of keys; what is no key is left out."""
@@ -182,7 +188,7 @@ class ReliveStorage(TensorStorage):
 
     def contains(self, item: Any) -> Any:
         """Not here: keys are known by drawing."""
-        raise NotImplementedError("elements are drawn, not addressed: use buffer.sample()")
+        raise NotImplementedError(_NOT_ADDRESSED)
 
     def flatten(self) -> Any:
         """Itself."""
