@@ -97,6 +97,8 @@ class Table:
         :raises Timeout: the message says what it waits for.
         :raises Empty: with a timeout of 0.
         :raises Busy: too many batches are held: drop one, or copy it with ``batch.copy()``.
+        :raises NoSpace: no client slot is free; one is taken by the first call, and another for a
+            moment where n is larger than before.
 
         The batch's memory is used again when the batch and all arrays of it are gone; four may be
         held at a time. For more options or for batches sampled ahead, open a :meth:`sampler`.
