@@ -49,6 +49,7 @@ struct handle {
 		*parent;      /* whose handle must stay open: the table of a writer; or NULL */
 	pthread_mutex_t lock; /* held inside the library */
 	unsigned forks;       /* of this process when it was opened */
+	unsigned closers;     /* who wait for the lock; guarded by the interpreter lock */
 	bool open;            /* only false -> true -> false */
 };
 

@@ -90,12 +90,27 @@ static int lock_handle(struct handle *h)
 	return pthread_mutex_trylock(&h->lock) == 0 ? 0 : lock_slowly(h);
 }
 
+/*
+ * A mutex is not fair: those who call in slices would have it again before a closer wakes. They let it
+ * have some slices of time; not more, as this may be a signal's handler in the closer's own thread.
+ */
+static void give_way(const struct handle *h)
+{
+	const struct timespec time = { .tv_nsec = SLICE_NS / 50 };
+
+	for (int i = 0; h->closers && i < 200; i++) {
+		Py_BEGIN_ALLOW_THREADS nanosleep(&time, NULL);
+		Py_END_ALLOW_THREADS
+	}
+}
+
 int handle_enter(struct handle *h)
 {
 	if (!handle_is_ours(h)) {
 		error_format(-ECHILD, "opened before fork(): a child opens its own");
 		return -1;
 	}
+	give_way(h);
 	if (lock_handle(h))
 		return -1;
 	if (h->open)
@@ -112,9 +127,14 @@ void handle_leave(struct handle *h)
 
 int handle_enter_close(struct handle *h)
 {
+	int ret;
+
 	if (!h->open || !handle_is_ours(h))
 		return 0;
-	if (lock_handle(h))
+	h->closers++;
+	ret = lock_handle(h);
+	h->closers--;
+	if (ret)
 		return -1;
 	if (h->open)
 		return 1;

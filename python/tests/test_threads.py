@@ -135,6 +135,21 @@ def test_threads__closing_while_batches_are_ahead(filled, prefetch):
         sys.setswitchinterval(interval)
 
 
+def test_close__comes_between_those_who_wait(make_table):
+    for _ in range(4):
+        sampler = make_table().sampler(4, prefetch=0)
+        threads = [threading.Thread(target=pytest.raises, args=(relive.Closed, sampler.sample))
+                   for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+        began = time.monotonic()
+        sampler.close()
+        assert time.monotonic() - began < 3
+        for thread in threads:
+            thread.join()
+
+
 def test_sample__others_run_while_it_waits(make_table):
     table = make_table()
     turns = []
