@@ -2,7 +2,7 @@
 
     pip install . torch gymnasium && python examples/dqn_cartpole.py
 
-It ends when the last 20 episodes return 475 on average, or what --until and --episodes say.
+It ends when the last 100 episodes return 475 on average, or what --until and --episodes say.
 """
 
 import argparse
@@ -17,10 +17,7 @@ from torch import nn
 
 import relive
 
-ENVS = 8
-BATCH = 128
-N_STEP = 3
-GAMMA = 0.99
+ENVS, BATCH, N_STEP, GAMMA = 8, 128, 3, 0.99
 LEARN_FROM = 1_000  # steps
 TAU = 0.01          # of the target network, an update
 
@@ -131,9 +128,10 @@ def main():
     parser.add_argument("--store", default="embed:", help="URI (default: embed:)")
     parser.add_argument("--steps", type=int, default=150_000, help="at most (default: %(default)s)")
     parser.add_argument("--until", type=float, default=475.0, help="mean return that ends it")
-    parser.add_argument("--episodes", type=int, default=20, help="last ones that the mean is of")
+    parser.add_argument("--episodes", type=int, default=100, help="last ones that the mean is of")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    print("seed %d" % args.seed, flush=True)
     np.random.seed(args.seed)
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)

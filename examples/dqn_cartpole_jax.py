@@ -2,7 +2,7 @@
 
     pip install . jax gymnasium && python examples/dqn_cartpole_jax.py
 
-It ends when the last 20 episodes return 475 on average, or what --until and --episodes say.
+It ends when the last 100 episodes return 475 on average, or what --until and --episodes say.
 """
 
 import argparse
@@ -115,9 +115,10 @@ def main():
     parser.add_argument("--store", default="embed:", help="URI (default: embed:)")
     parser.add_argument("--steps", type=int, default=150_000, help="at most (default: %(default)s)")
     parser.add_argument("--until", type=float, default=475.0, help="mean return that ends it")
-    parser.add_argument("--episodes", type=int, default=20, help="last ones that the mean is of")
+    parser.add_argument("--episodes", type=int, default=100, help="last ones that the mean is of")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    print("seed %d" % args.seed, flush=True)
     with relive.open(args.store) as store:
         finished, steps = train(store, args)
     done = solved(finished, args.until)

@@ -19,8 +19,9 @@ def run(*command, timeout=300):
 
 
 def test_dqn_cartpole_jax__learns(store):
-    run(sys.executable, EXAMPLES / "dqn_cartpole_jax.py", "--store", store, "--until", "60",
-        "--steps", "30000")
+    said = run(sys.executable, EXAMPLES / "dqn_cartpole_jax.py", "--store", store, "--until", "60",
+               "--steps", "30000", "--seed", 3)
+    assert said.startswith("seed 3\n") and "return of the last 100 episodes" in said
     with relive.open(store) as opened:
         assert opened.table("cartpole").verify().problems == 0
 
