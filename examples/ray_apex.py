@@ -4,7 +4,8 @@
     relive up && python examples/ray_apex.py
     python examples/ray_apex.py --ray auto --store relive://HOST:7117      # on a cluster of Ray
 
-Ray starts the processes and carries the weights; steps and batches never pass through it.
+Ray starts the processes, restarts those that die, and carries the weights; steps and batches never
+pass through it.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from torch import nn
 import relive
 
 ENVS, BATCH, GAMMA, TAU = 8, 128, 0.99, 0.01
+REMOTE = dict(num_cpus=0.5, max_restarts=-1, max_task_retries=-1)
 SIGNATURE = {"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}
 
 
@@ -29,7 +31,7 @@ def network():
                          nn.Linear(128, 2))
 
 
-@ray.remote(num_cpus=0.5)
+@ray.remote(**REMOTE)
 class Actor:
     """Steps environments and appends to the table."""
 
@@ -66,7 +68,7 @@ class Actor:
         self.store.close()
 
 
-@ray.remote(num_cpus=0.5)
+@ray.remote(**REMOTE)
 class Learner:
     """Samples from the table, and gives the TD errors back."""
 
@@ -77,8 +79,11 @@ class Learner:
         self.online, self.target = network(), network()
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
 
-    def learn(self, updates):
-        """Steps of the optimizer; returns the weights."""
+    def learn(self, weights, updates):
+        """Steps of the optimizer; returns the weights. A restarted one goes on from those given."""
+        if not self.optimizer.state:
+            self.online.load_state_dict(weights)
+            self.target.load_state_dict(weights)
         for _ in range(updates):
             batch = next(self.sampler)
             obs, next_obs, action, reward, discount, weight = (
@@ -104,7 +109,7 @@ def train(args):
     actors = [Actor.remote(args.store, i, args.actors) for i in range(args.actors)]
     learner, weights, version = Learner.remote(args.store), ray.put(network().state_dict()), 0
     acting = {actor.act.remote(weights, 0, 50): actor for actor in actors}
-    learning = learner.learn.remote(args.round)
+    learning = learner.learn.remote(weights, args.round)
     last, began = [], time.monotonic()
     while version < args.rounds:
         (done,), _ = ray.wait([learning, *acting])
@@ -114,7 +119,7 @@ def train(args):
             acting[actor.act.remote(weights, version, 50)] = actor
             continue
         weights, version = done, version + 1
-        learning = learner.learn.remote(args.round)
+        learning = learner.learn.remote(weights, args.round)
         print("[%-30s] %6d updates, return %5.1f, %4.0f s" % (
             "#" * (30 * version // args.rounds), version * args.round, np.mean(last or [np.nan]),
             time.monotonic() - began), flush=True)
@@ -135,7 +140,7 @@ def main():
     view = relive.View(n_step=3, rate_limiter=relive.RateLimiter.of_min_size(1_000))
     with relive.open(args.store) as store:
         store.create_table("ray-apex", SIGNATURE, 100_000, views=[view],
-                           max_writers=ENVS * args.actors)
+                           max_writers=2 * ENVS * args.actors)  # the dead keep theirs a while
         train(args)
 
 

@@ -1,8 +1,13 @@
 """The examples in Python run as they are, on small budgets; what they learn takes longer."""
 
+import collections
 import json
+import os
+import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import relive
 from conftest import EXAMPLES
@@ -40,11 +45,41 @@ def test_apex_pong__actors_and_a_learner(store, tmp_path):
         assert batch.obs.shape == (64, 4, 84, 84) and batch.obs.any(axis=(1, 2, 3)).all()
 
 
-def test_ray_apex__actors_and_a_learner(store, monkeypatch):
+def actors_below(pid):
+    """Ray's actors that a driver has, however deep; Ray names a process after its class."""
+    commands, children = {}, collections.defaultdict(list)
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            child = int(status.parent.name)
+            children[int(status.read_text().rpartition(")")[2].split()[1])].append(child)
+            commands[child] = (status.parent / "cmdline").read_text()
+        except OSError:  # it has ended
+            continue
+    found = [pid]
+    for parent in found:
+        found += children[parent]
+    return {child for child in found if commands.get(child, "").startswith("ray::Actor")}
+
+
+def test_ray_apex__a_killed_actor_comes_back(store, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    said = run(sys.executable, EXAMPLES / "ray_apex.py", "--store", store, "--actors", 2,
-               "--rounds", 3, "--round", 5, timeout=600)
-    assert "15 updates" in said
+    command = [sys.executable, EXAMPLES / "ray_apex.py", "--store", store, "--actors", "2",
+               "--rounds", "40", "--round", "5"]
+    said, killed, later = tmp_path / "said", None, set()
+    deadline = time.monotonic() + 400
+    with said.open("w") as output, subprocess.Popen(command, stdout=output,
+                                                    stderr=subprocess.STDOUT) as process:
+        while process.poll() is None and time.monotonic() < deadline:
+            if killed:
+                later |= actors_below(process.pid)
+            elif "updates" in said.read_text() and len(
+                    first := actors_below(process.pid)) == 2:
+                killed = min(first)
+                os.kill(killed, signal.SIGKILL)
+            time.sleep(0.1)
+        process.kill()
+    assert process.returncode == 0 and "200 updates" in said.read_text(), said.read_text()
+    assert later - first, "what was asked of the killed one was done by another process"
     with relive.open(store) as opened:
         table = opened.table("ray-apex")
         assert table.info().views[0].inserted >= 1_000 and table.verify().problems == 0
