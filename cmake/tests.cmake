@@ -142,6 +142,12 @@ foreach(test ${tests})
 	set_tests_properties(learn.${name} PROPERTIES RUN_SERIAL ON TIMEOUT 900)
 endforeach()
 set_tests_properties(learn.test_cartpole PROPERTIES TIMEOUT 540) # a little more than it gives itself
+# Their environment has gymnasium and torch, without which cases of these are skipped; CUDA it has not.
+foreach(name test_arrays test_signature test_vector)
+	rlv_add_test(learn.${name} learn ${PROJECT_SOURCE_DIR}/python/tests/run ${PROJECT_BINARY_DIR}
+		${PROJECT_SOURCE_DIR}/python/tests/${name}.py)
+endforeach()
+set_property(TEST learn.test_arrays APPEND PROPERTY ENVIRONMENT "PYTEST_ADDOPTS=-k 'not pinned_memory'")
 
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/[0-9]*.c)
 foreach(example ${examples})

@@ -114,11 +114,16 @@ def test_torch__dataset_in_workers(shm_store):
         del batches, loader
 
 
+def test_torch__pin_memory_needs_cuda(filled, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(relive.Unsupported, match="CUDA"):
+        filled.sampler(16, pin_memory=True)
+
+
 def test_torch__pinned_memory(filled):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        with pytest.raises(relive.Unsupported, match="CUDA"):
-            filled.sampler(16, pin_memory=True)
         pytest.skip("no CUDA here")
     batch = next(filled.sampler(16, pin_memory=True))
     obs = torch.from_dlpack(batch.obs)
