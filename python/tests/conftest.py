@@ -58,12 +58,15 @@ def filled(make_table):
 
 @pytest.fixture(scope="session")
 def cartpole():
-    return read_trace(DATA / "cartpole.rlvt", rows=20_000)
+    """Episodes in which the pole falls, then some that are truncated after 500 steps."""
+    recording = DATA / "cartpole.rlvt"
+    return read_trace(recording, rows=570) + read_trace(recording, rows=5_000, skip=50_562)
 
 
 @pytest.fixture(scope="session")
 def pong():
-    return read_trace(DATA / "pong.rlvt", rows=3_000)
+    """The last episode that terminates, and the one that is truncated."""
+    return read_trace(DATA / "pong.rlvt", rows=3_000, skip=22_743)
 
 
 @pytest.fixture

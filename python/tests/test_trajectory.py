@@ -1,14 +1,17 @@
-"""n-step returns and frame stacks of recorded trajectories against the oracle."""
+"""n-step returns, frame stacks and sequences of recorded trajectories against the oracle."""
 
 import numpy as np
 import pytest
 
 import relive
+from relive import sequence
 from support.oracle import Oracle
 
 
 def append_rows(table, trace, rows, by):
     """The recording's rows with their numbers, one by one or in runs."""
+    ends = trace[:rows]
+    assert ends.terminated.any() and ends.truncated.any() and ends.final.sum() >= 2
     with table.writer() as writer:
         for at in range(0, rows, by):
             to = min(rows, at + by)
@@ -52,8 +55,8 @@ def test_sample__pong_frames_are_whole(store, pong, layout):
     table = store.create_table("t", columns_of(pong), 4000,
                                views=[relive.View(stack=4, n_step=3)])
     oracle = Oracle(4, 3, 0.99)
-    oracle.add_trace(pong, 1500)
-    append_rows(table, pong, 1500, 100)
+    oracle.add_trace(pong, len(pong))
+    append_rows(table, pong, len(pong), 100)
     assert len(table) == len(oracle.items())
     for _ in range(4):
         batch = table.sample(64, layout=layout)
@@ -63,10 +66,10 @@ def test_sample__pong_frames_are_whole(store, pong, layout):
 
 def test_append__one_by_one_gives_what_extend_gives(store, cartpole):
     oracle = Oracle(1, 3, 0.99)
-    oracle.add_trace(cartpole, 600)
-    table = store.create_table("t", columns_of(cartpole), 1000, views=[relive.View(n_step=3)])
+    oracle.add_trace(cartpole, 1200)
+    table = store.create_table("t", columns_of(cartpole), 2000, views=[relive.View(n_step=3)])
     with table.writer() as writer:
-        for i in range(600):
+        for i in range(1200):
             writer.append(**{name: column[i] for name, column in cartpole.columns.items()}, id=i,
                           terminated=cartpole.terminated[i], truncated=cartpole.truncated[i],
                           final=cartpole.final[i])
@@ -120,3 +123,37 @@ def test_views__share_the_rows(store, cartpole):
         oracle.add_trace(cartpole, 2000)
         assert table.info().views[v].items == len(oracle.items())
         oracle.check(table.sample(128, view=v), stacked=view.stack > 1)
+
+
+@pytest.mark.parametrize("layout", ["dense", "window"])
+@pytest.mark.parametrize("length", [2, 20])
+def test_sequence__of_a_recording(store, cartpole, length, layout):
+    """Each column, against the rows of the episode up to the last step of each sequence."""
+    rows = cartpole[:1800]
+    table = store.create_table("t", sequence.signature(columns_of(cartpole)), 10_000,
+                               views=[relive.View(stack=length)])
+    begins, steps = np.zeros(len(rows), int), np.flatnonzero(~rows.final)
+    with sequence.Writer(table) as writer:
+        for i in range(len(rows)):
+            begins[i] = i if i == 0 or rows.final[i - 1] else begins[i - 1]
+            if not rows.final[i]:
+                ends = rows.terminated[i] or rows.truncated[i]
+                writer.append(**{name: column[i] for name, column in rows.columns.items()}, id=i,
+                              terminated=rows.terminated[i], truncated=rows.truncated[i],
+                              final_obs=rows.columns["obs"][i + 1] if ends else None)
+    assert len(table) == len(steps) - 1  # the last one, of which nothing has followed
+    seen = set()
+    for _ in range(12):
+        batch = sequence.of(table.sample(1024, gamma=0.97, layout=layout))
+        last = batch.id[:, -1].astype(int)
+        want = last[:, None] + np.arange(1 - length, 1)
+        begin = begins[last][:, None]
+        np.testing.assert_array_equal(batch.mask, want >= begin)
+        np.testing.assert_array_equal(batch.id, np.maximum(want, begin))
+        for name, column in rows.columns.items():
+            np.testing.assert_array_equal(batch[name], column[np.maximum(want, begin)])
+        np.testing.assert_array_equal(batch.next_obs,
+                                      rows.columns["obs"][np.maximum(want + 1, begin)])
+        np.testing.assert_allclose(batch.discount, np.where(rows.terminated[last], 0, 0.97))
+        seen.update(last.tolist())
+    assert rows.terminated[sorted(seen)].any() and rows.truncated[sorted(seen)].any()

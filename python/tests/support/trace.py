@@ -35,6 +35,18 @@ class Trace:
     def __len__(self):
         return len(self.flags)
 
+    def __getitem__(self, rows):
+        return Trace({name: column[rows] for name, column in self.columns.items()},
+                     self.flags[rows], self.priority[rows], self.policy_version[rows])
+
+    def __add__(self, other):
+        """One after the other; each begins with an episode."""
+        assert self.final[-1] and other.flags[0] & _FIRST
+        columns = {name: np.concatenate([column, other.columns[name]])
+                   for name, column in self.columns.items()}
+        return Trace(columns, *(np.concatenate([getattr(part, name) for part in (self, other)])
+                                for name in ("flags", "priority", "policy_version")))
+
 
 def _unfilter(raw, dtype, shape, rows, how):
     if how & 4:
@@ -50,8 +62,8 @@ def _unfilter(raw, dtype, shape, rows, how):
     return np.frombuffer(raw, dtype).reshape((rows, *shape))
 
 
-def read_trace(path, rows):
-    """The first chunks of a recording, `rows` rows or a little more."""
+def read_trace(path, rows, skip=0):
+    """`rows` rows of a recording, or as many as it has, after the first `skip`."""
     data = path.read_bytes()
     header_bytes, = struct.unpack_from("<I", data, 12)
     n_columns, = struct.unpack_from("<I", data, 48)
@@ -61,15 +73,19 @@ def read_trace(path, rows):
         columns.append((name.rstrip(b"\0").decode(), dtype.rstrip(b"\0").decode(), role, how,
                         tuple(shape[:ndim])))
     parts = [[] for _ in columns]
-    at, done = header_bytes, 0
-    while done < rows and at < len(data):
+    at, done, left_out = header_bytes, 0, 0
+    while done < skip + rows and at < len(data):
         for part, (_, dtype, _, how, shape) in zip(parts, columns):
             _, _, _, n, _, deflated, _ = _CHUNK.unpack_from(data, at)
             at += _CHUNK.size
-            part.append(_unfilter(zlib.decompress(data[at:at + deflated]), dtype, shape, n, how))
+            if done + n > skip:
+                raw = zlib.decompress(data[at:at + deflated])
+                part.append(_unfilter(raw, dtype, shape, n, how))
             at += deflated
         done += n
+        if done <= skip:
+            left_out = done
     whole = [np.concatenate(part) for part in parts]
     special = {role: values for values, (_, _, role, _, _) in zip(whole, columns) if role}
     plain = {name: values for values, (name, _, role, _, _) in zip(whole, columns) if not role}
-    return Trace(plain, special[1], special[2], special[3])
+    return Trace(plain, special[1], special[2], special[3])[skip - left_out:skip - left_out + rows]
