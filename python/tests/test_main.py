@@ -36,6 +36,35 @@ def test_main__status_of_a_store(shm_store):
     assert name in json.dumps(json.loads(done.stdout.splitlines()[0]))
 
 
+def test_main__up_and_down(command, tmp_path, monkeypatch):
+    if not relive.build_info()["remote"] or len(relive.build_info()["programs"]) < 3:
+        pytest.skip("no daemons here: build them, and put them on PATH")
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(tmp_path))
+    name = "main-%d" % os.getpid()
+    done = run("up", "--store", name, "--size", "64M")
+    try:
+        assert done.returncode == 0 and "shm:" + name in done.stdout, done.stdout
+        with relive.open("shm:" + name) as store:
+            store.create_table("t", {"a": "float32"}, 1000)
+        assert run("up", "--store", name).returncode != 0, "there is one of that name"
+    finally:
+        down = run("down", "--store", name)
+    assert down.returncode == 0 and "is down" in down.stdout
+    assert not list(tmp_path.rglob("*.sock"))
+    with pytest.raises(relive.Error):
+        relive.open("shm:" + name, timeout=1)
+
+
+def test_main__bench(command):
+    done = run("bench", "replay", "--capacity", "4096", "--loop", "--seconds", "0.1",
+               "--windows", "1", "--json")
+    assert done.returncode == 0, done.stdout
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    roles = {line["params"]["role"] for line in lines if line["metric"] == "items_per_s"}
+    assert {"insert", "sample"} <= roles, done.stdout
+    assert all(line["value"] > 0 for line in lines if line["metric"] == "items_per_s")
+
+
 def test_main__says_what_is_missing(tmp_path):
     if os.access(os.path.join(os.path.dirname(_programs.__file__), "bin", "relive"), os.X_OK):
         pytest.skip("this package carries the command")
