@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
+from _typeshed import structseq
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Buffer, Self
 
@@ -111,7 +112,7 @@ class Batch:
     @property
     def steps(self) -> NDArray[np.uint32]: ...
     def __getattr__(self, name: str) -> Any: ...
-    def __getitem__(self, name: str) -> Any: ...
+    def __getitem__(self, name: str, /) -> Any: ...
     def __len__(self) -> int: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
@@ -119,9 +120,14 @@ class Batch:
     def release(self) -> None: ...
     def copy(self) -> BatchCopy: ...
 
-class Updated(NamedTuple):
+@final
+class Updated(structseq[int], tuple[int, int, int]):
     """What became of the keys of an update."""
 
-    updated: int
-    stale: int
-    clamped: int
+    __match_args__: Final = ("updated", "stale", "clamped")
+    @property
+    def updated(self) -> int: ...
+    @property
+    def stale(self) -> int: ...
+    @property
+    def clamped(self) -> int: ...
