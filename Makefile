@@ -4,6 +4,7 @@
 #   make demo         a store on this machine, actors, learners and a table of throughputs
 #   make check        the gates and all tests; ends with the counts
 #   make check-learn  networks that learn from Relive, and the examples in Python
+#   make check-wheel  the wheel in a clean environment, with its tests
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests
@@ -49,6 +50,10 @@ check-learn: setup-learn
 	@$(MAKE) --no-print-directory all
 	@tests/learn/check
 
+check-wheel: setup-test
+	@$(MAKE) --no-print-directory all
+	@tools/run-tests $(if $(RLV_COUNTS),--log "$(RLV_COUNTS)") $(BUILD):wheel
+
 check-deep: setup-test
 	@tools/run-check deep
 
@@ -92,4 +97,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel format install clean

@@ -149,6 +149,11 @@ foreach(name test_arrays test_signature test_vector)
 endforeach()
 set_property(TEST learn.test_arrays APPEND PROPERTY ENVIRONMENT "PYTEST_ADDOPTS=-k 'not pinned_memory'")
 
+# What pip makes of the tree.
+rlv_add_test(wheel.install wheel ${PROJECT_SOURCE_DIR}/tools/wheel)
+set_tests_properties(wheel.install PROPERTIES RUN_SERIAL ON TIMEOUT 900)
+set_property(TEST wheel.install APPEND PROPERTY ENVIRONMENT "PYTEST_ADDOPTS=-s -p support.cases")
+
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/[0-9]*.c)
 foreach(example ${examples})
 	get_filename_component(name ${example} NAME_WE)
