@@ -4,7 +4,7 @@
 #   make demo         a store on this machine, actors, learners and a table of throughputs
 #   make check        the gates and all tests; ends with the counts
 #   make check-learn  networks that learn from Relive, and the examples in Python
-#   make check-wheel  the wheel in a clean environment, with its tests
+#   make check-wheel  the wheel in a clean environment, and a build for embed: alone
 #   make check-deep   valgrind, MSan, coverage, longer fuzzing, 200 kills, all Spin models
 #   make check-vm     stages between virtual machines: RDMA, power failures, lossy networks
 #   make campaign-vm  [EVENTS=200] [SEED=1] [FIRST=1] [RESULT=docs/campaign.json]: faults between guests

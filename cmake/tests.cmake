@@ -1,6 +1,7 @@
 # Tests: tests/<level>/test_*.c is one cmocka binary each, test_*.sh one script each, both with the
 # label <level>; tests/fuzz/fuzz_*.c are fuzz targets, tests/vm/stages/*.sh run in guests and have the
-# label vm, tests/learn/test_*.py train networks and have the label learn. Exit 77 means skipped.
+# label vm, tests/learn/test_*.py train networks and have the label learn, tests/wheel/test_*.py are
+# about what pip builds and have the label wheel. Exit 77 means skipped.
 
 set(RLV_LEVELS unit contract model stress fault integration golden)
 set(test_env "RLV_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" "RLV_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
@@ -149,9 +150,11 @@ foreach(name test_arrays test_signature test_vector)
 endforeach()
 set_property(TEST learn.test_arrays APPEND PROPERTY ENVIRONMENT "PYTEST_ADDOPTS=-k 'not pinned_memory'")
 
-# What pip makes of the tree.
+# What pip makes of the tree; tests/wheel/test_*.py beside the wheel itself.
 rlv_add_test(wheel.install wheel ${PROJECT_SOURCE_DIR}/tools/wheel)
-set_tests_properties(wheel.install PROPERTIES RUN_SERIAL ON TIMEOUT 900)
+rlv_add_test(wheel.test_embed_only wheel ${PROJECT_SOURCE_DIR}/python/tests/run ${PROJECT_BINARY_DIR}
+	${PROJECT_SOURCE_DIR}/tests/wheel/test_embed_only.py)
+set_tests_properties(wheel.install wheel.test_embed_only PROPERTIES RUN_SERIAL ON TIMEOUT 900)
 set_property(TEST wheel.install APPEND PROPERTY ENVIRONMENT "PYTEST_ADDOPTS=-s -p support.cases")
 
 file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/[0-9]*.c)
