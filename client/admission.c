@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#define HELD_CALLS 16
+
 static void bind(struct admission *adm, const struct handle *h)
 {
 	adm->control = h->nodes.control;
@@ -159,12 +161,32 @@ int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
 	return unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
 }
 
+static bool may_hold(const struct admission *adm)
+{
+	return !adm->lim.bounded_insert && !adm->lim.bounded_sample &&
+	       !transport_changes_in_place(adm->lim.region);
+}
+
+int admission_flush(struct admission *adm)
+{
+	uint64_t n = adm->held;
+
+	if (!adm->here || n == 0)
+		return 0;
+	adm->held = 0;
+	adm->held_calls = 0;
+	return unless_lost(adm, limiter_commit_sample(&adm->lim, n, n));
+}
+
 int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 {
 	adm->samples = 0;
 	if (!adm->here)
 		return 0;
-	return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
+	if (!may_hold(adm))
+		return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
+	adm->held += done;
+	return ++adm->held_calls < HELD_CALLS ? 0 : admission_flush(adm);
 }
 
 int admission_read(struct admission *adm, struct limiter_words *out)

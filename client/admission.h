@@ -4,6 +4,9 @@
  * The shard whose words count is named by the metadata server, which names another when that one is
  * lost and carries the counts over. A handle takes the law up there as a fresh one. In between,
  * views whose law has no bounds go on, uncounted; calls on the others get -EHOSTDOWN.
+ *
+ * Nobody waits for the samples of a view without bounds: over a wire they are counted together, those of
+ * HELD_CALLS calls by one FAA.
  */
 #ifndef RLV_CLIENT_ADMISSION_H
 #define RLV_CLIENT_ADMISSION_H
@@ -20,6 +23,8 @@ struct admission {
 	uint64_t opened;  /* when that shard was opened: of another connection, lim is stale */
 	bool here;        /* the control shard is open */
 	uint64_t inserts, samples; /* admitted in the call in progress */
+	uint64_t held;             /* samples that are not counted yet, */
+	uint32_t held_calls;       /* of so many calls */
 };
 
 /* The slot of h is fresh. */
@@ -38,6 +43,9 @@ RLV_MUST_CHECK int admission_try_sample(struct admission *adm, uint64_t n);
  */
 RLV_MUST_CHECK int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done);
+
+/* Counts what is held. */
+RLV_MUST_CHECK int admission_flush(struct admission *adm);
 
 /* -EHOSTDOWN: away. */
 RLV_MUST_CHECK int admission_read(struct admission *adm, struct limiter_words *out);

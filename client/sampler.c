@@ -312,6 +312,8 @@ int rlv_sampler_flush(struct rlv_sampler *sampler)
 	ret = handle_begin(&sampler->h, 0);
 	if (ret == -EHOSTDOWN) /* what was held is lost with its shards */
 		return 0;
+	if (ret == 0)
+		ret = admission_flush(&sampler->admission);
 	return ret ? ret : handle_flush(&sampler->h);
 }
 

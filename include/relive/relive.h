@@ -250,7 +250,7 @@ struct rlv_view_info {
 	struct rlv_view view;
 	int64_t items;     /* live items now */
 	uint64_t inserted; /* items ever committed */
-	uint64_t sampled;  /* items ever handed over */
+	uint64_t sampled; /* items ever handed over; a sampler over a wire counts 16 calls at once */
 	double priority_sum;
 	double max_priority;
 	uint64_t overhead_bytes; /* leaves, inner levels and counts */
@@ -554,7 +554,7 @@ RLV_CHECKED int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const ui
 					   const float *priorities, uint32_t n,
 					   struct rlv_update_result *result_out);
 
-/* Adds deferred changes to the tree now. Thread: owner. */
+/* Adds deferred changes to the tree now, and what was sampled to the counts. Thread: owner. */
 RLV_CHECKED int rlv_sampler_flush(struct rlv_sampler *sampler);
 
 /* Flushes, releases all batches, frees the slot. Gone whatever is returned. */

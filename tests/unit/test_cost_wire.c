@@ -194,8 +194,7 @@ static void expect_sample_cost(struct learner *l, uint64_t phases, bool second_l
 	assert_int_equal(cost.read_bytes, 8 + 64 + 8 * TOP_NODES(info.slots) + 8 * 136 * upper +
 						  8 * 128 * lower + BATCH * 2 * info.row_bytes +
 						  8 * looks);
-	assert_int_equal(cost.faa, 1); /* so many were sampled: posted */
-	assert_int_equal(cost.cas + cost.writes, 0);
+	assert_int_equal(cost.faa + cost.cas + cost.writes, 0);
 	rlv_batch_release(l->sampler, batch);
 }
 
@@ -207,6 +206,34 @@ static void sampler_sample__of_256_at_2_20_is_five_phases(void **state)
 	open_learner(&l, NULL, false);
 	for (int i = 0; i < 5; i++)
 		expect_sample_cost(&l, 5, true);
+	close_learner(&l);
+}
+
+/* What the flush posted is done when the sample is; that one is held. */
+static uint64_t flush_and_sample(struct learner *l)
+{
+	assert_int_equal(rlv_sampler_flush(l->sampler), 0);
+	rlv_batch_release(l->sampler, replay_sample(l->sampler, BATCH));
+	return replay_info(l->fx.table).views[0].sampled;
+}
+
+/* Nobody waits for how many were sampled: an FAA for 16 calls, posted, and one for the rest. */
+static void sampler_sample__of_16_calls_are_counted_at_once(void **state)
+{
+	struct rlv_stats before, cost;
+	struct learner l;
+	uint64_t sampled;
+
+	(void)state;
+	open_learner(&l, NULL, false);
+	sampled = flush_and_sample(&l);
+	before = replay_sampler_stats(l.sampler);
+	for (uint32_t i = 2; i <= 33; i++) {
+		rlv_batch_release(l.sampler, replay_sample(l.sampler, BATCH));
+		cost = minus(replay_sampler_stats(l.sampler), before);
+		assert_int_equal(cost.faa, i / 16);
+	}
+	assert_int_equal(flush_and_sample(&l), sampled + 33 * BATCH);
 	close_learner(&l);
 }
 
@@ -378,6 +405,7 @@ int main(void)
 		cmocka_unit_test(writer_append__is_one_phase_and_four_for_each_block),
 		cmocka_unit_test(writer_append__adds_once_to_each_node),
 		cmocka_unit_test(sampler_sample__of_256_at_2_20_is_five_phases),
+		cmocka_unit_test(sampler_sample__of_16_calls_are_counted_at_once),
 		cmocka_unit_test(sampler_sample__with_seals_is_four_phases),
 		cmocka_unit_test(sampler_sample__of_1024_is_five_phases_too),
 		cmocka_unit_test(sampler_sample__batches_ahead_share_their_phases),
