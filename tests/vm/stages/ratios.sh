@@ -57,19 +57,25 @@ scaled() { # factor
 	awk -v f="$1" '{ print $1 * f }'
 }
 
-# The same of the wire: windows of five frames, items of 64 bytes, the typical round trip and the mean.
+# What the READs of a case carry on average.
+mean_bytes() { # case
+	echo $(($(detail "$1" read_bytes) / $(detail "$1" reads)))
+}
+
+# The same of the wire: windows of five frames, items of 64 bytes, the typical round trip and the mean,
+# of READs of that size.
 # Soft-RoCE's thread falls asleep behind each READ, unless the next one follows at once, as perftest's do:
 # `paced` has them follow after a pause.
 theirs() { # case
 	case $1 in
 	atari) perftest 4 ib_read_bw -s 35280 -n 600 --report_gbits | scaled 125 ;;
 	small) perftest 5 ib_read_bw -s 64 -n 5000 | scaled 1e6 ;;
-	one) perftest 5 ib_read_lat -s 64 -n 1000 | scaled "$(detail one round_trips)" ;;
+	one) perftest 5 ib_read_lat -s "$(mean_bytes one)" -n 1000 | scaled "$(detail one round_trips)" ;;
 	paced)
-		perftest 5 ib_read_lat -s 64 -n 1000 --latency_gap="$pause_us" |
+		perftest 5 ib_read_lat -s "$(mean_bytes paced)" -n 1000 --latency_gap="$pause_us" |
 			awk -v p="$pause_us" '{ print $1 - p }' | scaled "$(detail paced round_trips)"
 		;;
-	ahead) perftest 6 ib_read_lat -s 64 -n 1000 | scaled "$(detail ahead round_trips)" ;;
+	ahead) perftest 6 ib_read_lat -s "$(mean_bytes ahead)" -n 1000 | scaled "$(detail ahead round_trips)" ;;
 	esac
 }
 
