@@ -69,13 +69,13 @@ mean_bytes() { # case
 theirs() { # case
 	case $1 in
 	atari) perftest 4 ib_read_bw -s 35280 -n 600 --report_gbits | scaled 125 ;;
-	small) perftest 5 ib_read_bw -s 64 -n 5000 | scaled 1e6 ;;
-	one) perftest 5 ib_read_lat -s "$(mean_bytes one)" -n 1000 | scaled "$(detail one round_trips)" ;;
+	small) perftest 5 ib_read_bw -s 64 -n 20000 | scaled 1e6 ;;
+	one) perftest 5 ib_read_lat -s "$(mean_bytes one)" -n 20000 | scaled "$(detail one round_trips)" ;;
 	paced)
-		perftest 5 ib_read_lat -s "$(mean_bytes paced)" -n 1000 --latency_gap="$pause_us" |
+		perftest 5 ib_read_lat -s "$(mean_bytes paced)" -n 20000 --latency_gap="$pause_us" |
 			awk -v p="$pause_us" '{ print $1 - p }' | scaled "$(detail paced round_trips)"
 		;;
-	ahead) perftest 6 ib_read_lat -s "$(mean_bytes ahead)" -n 1000 | scaled "$(detail ahead round_trips)" ;;
+	ahead) perftest 6 ib_read_lat -s "$(mean_bytes ahead)" -n 20000 | scaled "$(detail ahead round_trips)" ;;
 	esac
 }
 
