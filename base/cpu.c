@@ -2,6 +2,10 @@
 
 #include <stdatomic.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 /* All relaxed: each word stands alone, and asking the CPU twice gives the same answer. */
 static _Atomic int found_level = -1;
 static _Atomic int level_limit = CPU_AVX512;
@@ -24,6 +28,13 @@ static bool find_crc32(void)
 	return __builtin_cpu_supports("sse4.2");
 }
 
+static bool find_cas16(void)
+{
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_CMPXCHG16B;
+}
+
 #else
 
 static enum cpu_level find_level(void)
@@ -32,6 +43,11 @@ static enum cpu_level find_level(void)
 }
 
 static bool find_crc32(void)
+{
+	return false;
+}
+
+static bool find_cas16(void)
 {
 	return false;
 }
@@ -55,10 +71,19 @@ void cpu_level_limit(enum cpu_level level)
 	atomic_store_explicit(&level_limit, (int)level, memory_order_relaxed);
 }
 
+static bool may_more_than_plain(void)
+{
+	return atomic_load_explicit(&level_limit, memory_order_relaxed) != CPU_PLAIN;
+}
+
 bool cpu_has_crc32(void)
 {
-	return atomic_load_explicit(&level_limit, memory_order_relaxed) != CPU_PLAIN &&
-	       find_crc32();
+	return may_more_than_plain() && find_crc32();
+}
+
+bool cpu_has_cas16(void)
+{
+	return may_more_than_plain() && find_cas16();
 }
 
 const char *cpu_level_name(enum cpu_level level)

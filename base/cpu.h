@@ -28,4 +28,7 @@ const char *cpu_level_name(enum cpu_level level);
 /* SSE4.2's crc32 instruction, under the same limit (CPU_PLAIN = use the table). */
 bool cpu_has_crc32(void);
 
+/* cmpxchg16b, under the same limit. */
+bool cpu_has_cas16(void);
+
 #endif

@@ -127,7 +127,7 @@ int sumtree_geometry_check(const struct tree_geometry *geo)
 
 static bool has_pairs(const struct region *region, uint64_t leaves_off)
 {
-	return BARRIER_PAIRS && cpu_level() != CPU_PLAIN && region->base &&
+	return BARRIER_PAIRS && cpu_has_cas16() && region->base &&
 	       (uintptr_t)(region->base + leaves_off) % 16 == 0;
 }
 

@@ -74,7 +74,7 @@ static inline bool rword64_cas(const struct rword64 *word, uint64_t *expected_in
 
 /*
  * Two neighbours at once, both or none, where BARRIER_PAIRS: word[0] is 16-aligned, and the CPU has
- * the instruction (CPU_AVX2 and above). It locks the line, as the CAS of one word does.
+ * the instruction (cpu_has_cas16). It locks the line, as the CAS of one word does.
  */
 #if defined(__x86_64__) && !BARRIER_TSAN
 #define BARRIER_PAIRS 1
