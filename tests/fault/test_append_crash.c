@@ -456,7 +456,7 @@ static void append__killed_at_every_step(void **state)
 	(void)state;
 	step_through(
 		(struct crash_step){ .prepare = prepare_access, .run = append, .look = survive },
-		100);
+		80);
 }
 
 static void update__killed_at_every_step(void **state)
