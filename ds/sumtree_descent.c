@@ -39,18 +39,51 @@ static inline uint64_t mass_of(uint64_t word, bool leaves)
 	return (int64_t)word > 0 ? word : 0;
 }
 
-/* Copies children as they are now. Returns the sum of their mass. */
-static inline uint64_t read_children(const uint64_t *children, uint32_t fanout, bool leaves,
-				     uint64_t words[TREE_MAX_FANOUT])
+#define FAMILY TREE_MIN_FANOUT /* children that are summed together */
+
+/* Children as they were when they were looked at. */
+struct children {
+	uint64_t words[TREE_MAX_FANOUT];
+	uint64_t masses[TREE_MAX_FANOUT / FAMILY]; /* of FAMILY words each */
+};
+
+/* Returns the sum of their mass. */
+static inline uint64_t read_children(const uint64_t *at, uint32_t fanout, bool leaves,
+				     struct children *out)
 {
-	const struct rword64 *from = (const struct rword64 *)(const void *)children;
+	const struct rword64 *from = (const struct rword64 *)(const void *)at;
 	uint64_t total = 0;
 
-	for (uint32_t k = 0; k < fanout; k++) {
-		words[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
-		total += mass_of(words[k], leaves);
+	for (uint32_t f = 0; f < fanout / FAMILY; f++) {
+		uint64_t mass = 0;
+
+		for (uint32_t k = f * FAMILY; k < (f + 1) * FAMILY; k++) {
+			out->words[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
+			mass += mass_of(out->words[k], leaves);
+		}
+		out->masses[f] = mass;
+		total += mass;
 	}
 	return total;
+}
+
+/* The child that has mass at *r_inout, which is less than the sum; out: what is left within it. */
+static inline uint32_t find_child(const struct children *in, uint32_t fanout, bool leaves,
+				  uint64_t *r_inout)
+{
+	uint64_t r = *r_inout, mass;
+	uint32_t f = 0, k;
+
+	while (r >= in->masses[f] && f + 1 < fanout / FAMILY)
+		r -= in->masses[f++];
+	for (k = f * FAMILY; k + 1 < fanout; k++) {
+		mass = mass_of(in->words[k], leaves);
+		if (r < mass)
+			break;
+		r -= mass;
+	}
+	*r_inout = r;
+	return k;
 }
 
 /* Rule 6 for one draw. */
@@ -58,26 +91,22 @@ static inline void settle(struct sumtree_descent *down, uint32_t i, const struct
 			  bool leaves)
 {
 	struct draw_lanes *lanes = &down->lanes;
-	uint64_t words[TREE_MAX_FANOUT];
-	uint64_t total, mass, r = lanes->r[i];
-	uint32_t child = 0;
+	struct children children;
+	uint64_t total, r = lanes->r[i];
+	uint32_t child;
 
 	if (sumtree_descent_is_lost(down, i) || step->fanout == 0)
 		return;
-	total = read_children(lanes->children[i], step->fanout, leaves, words);
+	total = read_children(lanes->children[i], step->fanout, leaves, &children);
 	if (total != lanes->expected[i] && total != 0) {
 		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
 		r = rng_uniform_u64(down->rng, total);
 	}
-	mass = mass_of(words[0], leaves);
-	while (r >= mass && child + 1 < step->fanout) {
-		r -= mass;
-		mass = mass_of(words[++child], leaves);
-	}
+	child = find_child(&children, step->fanout, leaves, &r);
 	lanes->node[i] = lanes->node[i] * step->fanout + child;
-	lanes->expected[i] = mass;
+	lanes->word[i] = children.words[child];
+	lanes->expected[i] = mass_of(lanes->word[i], leaves);
 	lanes->r[i] = r;
-	lanes->word[i] = words[child];
 	/* Only a broken region has mass behind its last node. */
 	if (total == 0 || lanes->node[i] >= step->limit)
 		sumtree_descent_lose(down, i);
