@@ -138,6 +138,8 @@ static int pause_a_while(struct work *work, struct work_wait *wait)
 
 	if (++wait->looks % LOOKS)
 		return 0;
+	if (wait->looks == LOOKS) /* the batch may be an earlier call's, which had longer */
+		wait->deadline = deadline_min(wait->deadline, transport_give_up_ns(work->tr));
 	now = clock_now_ns(work->tr->clock);
 	if (now >= wait->deadline)
 		return work_fail(work, -ETIMEDOUT, "an operation's deadline has passed");
@@ -175,7 +177,7 @@ void work_close_batch(struct work *work, uint64_t ticket)
 
 int work_wait(struct work *work, uint64_t ticket, uint64_t until)
 {
-	struct work_wait wait = { .until = until };
+	struct work_wait wait = { .deadline = work_batch(work, ticket)->deadline, .until = until };
 	int ret = 0;
 
 	if (work_is_done(work, ticket))
@@ -186,8 +188,6 @@ int work_wait(struct work *work, uint64_t ticket, uint64_t until)
 			return ret;
 		return work_is_done(work, ticket) ? 0 : -EAGAIN;
 	}
-	wait.deadline = deadline_min(work_batch(work, ticket)->deadline,
-				     transport_give_up_ns(work->tr)); /* of an earlier call */
 	while (ret == 0 && !work_is_done(work, ticket))
 		ret = work_look(work, &wait);
 	return ret;
