@@ -13,6 +13,10 @@
 
 #define ROWS_BYTES ((size_t)32 << 20) /* of one phase, unless a single window is larger */
 
+/* Rows that are worth waiting for their leaves, instead of being copied while those are under way. */
+#define BOTH_ITEMS 8u
+#define BOTH_BYTES 4096u
+
 /* -------- memory -------- */
 
 int flight_init(struct flight *flight)
@@ -59,19 +63,13 @@ static int make_rows(struct flight *flight, size_t bytes)
 
 /* -------- rows -------- */
 
-/* Rows of as many items as one phase takes, from rows_first on. */
-static int post_rows(struct rlv_sampler *sp, struct flight *flight)
+/* READs of the rows of n items from rows_first on. */
+static int aim_rows(struct rlv_sampler *sp, struct flight *flight, uint32_t n)
 {
 	size_t bytes = sampler_window_bytes(sp);
-	size_t most = max_u64(ROWS_BYTES / bytes, 1);
-	uint32_t n = (uint32_t)min_u64(flight->found - flight->rows_first, most);
-	int ret = make_io(flight, n);
+	int ret = make_rows(flight, n * bytes);
 
-	if (ret == 0)
-		ret = make_rows(flight, n * bytes);
-	if (ret)
-		return ret;
-	for (uint32_t k = 0; k < n; k++) {
+	for (uint32_t k = 0; ret == 0 && k < n; k++) {
 		uint32_t i = flight->rows_first + k;
 
 		flight->io[k] = (struct transport_io){
@@ -83,18 +81,22 @@ static int post_rows(struct rlv_sampler *sp, struct flight *flight)
 		flight->s->window[i] = flight->rows + k * bytes;
 	}
 	flight->rows_n = n;
-	flight->stage = FLIGHT_ROWS;
-	return transport_reads_post(&flight->reads, flight->io, n);
+	return ret;
 }
 
-static int begin_rows(struct rlv_sampler *sp, struct flight *flight)
+/* Rows of as many items as one phase takes, from rows_first on. */
+static int post_rows(struct rlv_sampler *sp, struct flight *flight)
 {
-	flight->rows_first = flight->rows_n = 0;
-	if (sampler_reads_rows(sp))
-		return post_rows(sp, flight);
-	sampler_trust_leaves(flight->s, flight->found);
-	flight->stage = FLIGHT_DONE;
-	return 0;
+	size_t most = max_u64(ROWS_BYTES / sampler_window_bytes(sp), 1);
+	uint32_t n = (uint32_t)min_u64(flight->found - flight->rows_first, most);
+	int ret = make_io(flight, n);
+
+	if (ret == 0)
+		ret = aim_rows(sp, flight, n);
+	if (ret)
+		return ret;
+	flight->stage = FLIGHT_ROWS;
+	return transport_reads_post(&flight->reads, flight->io, n);
 }
 
 /* What its writer sealed the row with says whether it is whole, and of which generation. */
@@ -134,26 +136,82 @@ static void check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 
 /* -------- leaves again -------- */
 
-/* V2 pairs with C1: the rows have come, then this second look at their leaves is posted. */
-static int post_look(struct rlv_sampler *sp, struct flight *flight)
+static void aim_look(struct rlv_sampler *sp, struct flight *flight, struct transport_io *io)
 {
 	struct draw_scratch *s = flight->s;
-	int ret = make_io(flight, flight->found);
 
-	if (ret)
-		return ret;
 	for (uint32_t i = 0; i < flight->found; i++)
-		flight->io[i] = (struct transport_io){
+		io[i] = (struct transport_io){
 			.region = sp->h.nodes.shards[s->shard[i]]->tree,
 			.off = sampler_leaf_off(sp, s, i),
 			.dst = &s->again[i],
 			.len = 8,
 		};
+}
+
+/* V2 pairs with C1: the rows have come, then this second look at their leaves is posted. */
+static int post_look(struct rlv_sampler *sp, struct flight *flight)
+{
+	int ret = make_io(flight, flight->found);
+
+	if (ret)
+		return ret;
+	aim_look(sp, flight, flight->io);
 	flight->stage = FLIGHT_LOOK;
 	return transport_reads_post(&flight->reads, flight->io, flight->found);
 }
 
+/* -------- both -------- */
+
+static bool looks_at_leaves(const struct rlv_sampler *sp)
+{
+	return sp->opts.verify != RLV_VERIFY_CRC;
+}
+
+/* Few, small, and over one wire: where there is none, or another, no fence orders them. */
+static bool are_posted_together(const struct rlv_sampler *sp, const struct flight *flight)
+{
+	struct shard *const *shards = sp->h.nodes.shards;
+	uint32_t n = flight->found;
+	bool together = looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
+			n * sampler_window_bytes(sp) <= BOTH_BYTES;
+
+	for (uint32_t i = 0; together && i < n; i++) {
+		const struct region *tree = shards[flight->s->shard[i]]->tree;
+
+		together = !tree->base && tree->tr == shards[flight->s->shard[0]]->tree->tr;
+	}
+	return together;
+}
+
+/* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
+static int post_both(struct rlv_sampler *sp, struct flight *flight)
+{
+	uint32_t n = flight->found;
+	int ret = make_io(flight, 2 * (size_t)n);
+
+	if (ret == 0)
+		ret = aim_rows(sp, flight, n);
+	if (ret)
+		return ret;
+	aim_look(sp, flight, flight->io + n);
+	flight->io[n].fence = 1;
+	flight->stage = FLIGHT_BOTH;
+	return transport_reads_post(&flight->reads, flight->io, 2 * (size_t)n);
+}
+
 /* -------- from phase to phase -------- */
+
+static int begin_rows(struct rlv_sampler *sp, struct flight *flight)
+{
+	flight->rows_first = flight->rows_n = 0;
+	if (!sampler_reads_rows(sp)) {
+		sampler_trust_leaves(flight->s, flight->found);
+		flight->stage = FLIGHT_DONE;
+		return 0;
+	}
+	return are_posted_together(sp, flight) ? post_both(sp, flight) : post_rows(sp, flight);
+}
 
 static int next_of_draw(struct rlv_sampler *sp, struct flight *flight)
 {
@@ -174,7 +232,7 @@ static int next_of_draw(struct rlv_sampler *sp, struct flight *flight)
 static int next_of_rows(struct rlv_sampler *sp, struct flight *flight)
 {
 	uint32_t first = flight->rows_first, n = flight->rows_n;
-	bool by_leaf = sp->opts.verify != RLV_VERIFY_CRC;
+	bool by_leaf = looks_at_leaves(sp);
 	bool last = first + n == flight->found;
 	int ret = by_leaf && last ? post_look(sp, flight) : 0;
 
@@ -198,6 +256,10 @@ static int go_on(struct rlv_sampler *sp, struct flight *flight)
 		return next_of_draw(sp, flight);
 	case FLIGHT_ROWS:
 		return next_of_rows(sp, flight);
+	case FLIGHT_BOTH:
+		sampler_copy_rows(sp, flight->s, flight->batch, 0, flight->found);
+		flight->stage = FLIGHT_DONE;
+		return 0;
 	case FLIGHT_LOOK:
 		flight->stage = FLIGHT_DONE;
 		return 0;

@@ -5,6 +5,9 @@
  *   start --> draw: tops, levels --> rows --> leaves again --> done
  *             (ds/sumtree_steps.h)   32 MiB a phase    (not with RLV_VERIFY_CRC)
  *
+ * A few small rows and their leaves are posted together, the leaves behind a fence: two phases that
+ * are waited for once.
+ *
  * It has epochs, sizes and random numbers of its own, so that flights do not depend on each other.
  * What it reads goes into memory of its own: nothing of it is under way once it is idle or done.
  * It borrows trees and shards of its sampler, so it is cancelled before these change.
@@ -29,7 +32,14 @@ struct rlv_sampler;
 struct round;
 struct batch;
 
-enum flight_stage { FLIGHT_IDLE, FLIGHT_DRAW, FLIGHT_ROWS, FLIGHT_LOOK, FLIGHT_DONE };
+enum flight_stage {
+	FLIGHT_IDLE,
+	FLIGHT_DRAW,
+	FLIGHT_ROWS,
+	FLIGHT_LOOK,
+	FLIGHT_BOTH, /* rows, then leaves again */
+	FLIGHT_DONE,
+};
 
 struct flight {
 	enum flight_stage stage;

@@ -45,6 +45,7 @@ static int post_leg(struct transport_leg *leg, const struct transport_io *io, si
 		if (io[i].region->tr != leg->tr)
 			continue;
 		piece.io[piece.n++] = io[i];
+		leg->fences += io[i].fence;
 		if (piece.n == TRANSPORT_VECTOR)
 			ret = post_piece(leg, &piece);
 	}
@@ -137,6 +138,8 @@ int transport_reads_wait(struct transport_reads *reads)
 			note(reads, transport_poll(leg->tr, leg->first, DEADLINE_NEVER));
 		if (counted) /* it shares the first one's phase */
 			leg->tr->stats.phases = phases;
+		else if (leg->tr->stats.phases != phases)
+			leg->tr->stats.phases += leg->fences;
 		counted |= leg->tr->stats.phases != phases;
 	}
 	reads->n = 0;

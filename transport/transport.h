@@ -92,7 +92,7 @@ struct transport_io {
 		const void *src;
 	};
 	uint32_t len;
-	uint32_t reserved;
+	uint32_t fence; /* of reads that are posted: not before all earlier ones of the call are done */
 };
 
 enum atomic_status {
@@ -186,8 +186,8 @@ struct transport_ops {
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 
 	/*
-	 * Starts reads, in no order among themselves or with others; *ticket_out names them for poll, 0
-	 * = they are done. n <= TRANSPORT_VECTOR. Of io only what is read into is needed from then on.
+	 * Starts reads, in no order with others, and among themselves in that of their fences;
+	 * *ticket_out names them for poll, 0 = they are done. n <= TRANSPORT_VECTOR. Of io only what is read into is needed from then on.
 	 * NULL: as read, at once.
 	 */
 	int (*post_read)(struct transport *tr, const struct transport_io *io, size_t n,
@@ -289,7 +289,8 @@ RLV_MUST_CHECK int transport_run(struct transport_chain *chains, size_t n);
 
 /*
  * Reads under way: any number, over regions of any transports. Zero = none. They cost one phase, when
- * somebody waits for them, and none when they were found done; more of more than 256 transports.
+ * somebody waits for them, and none when they were found done; more of more than 256 transports. Those
+ * with fences are of one transport and at most TRANSPORT_VECTOR: each fence is one phase more.
  */
 #define TRANSPORT_LEGS 256u
 
@@ -299,6 +300,7 @@ struct transport_reads {
 	struct transport_leg {
 		struct transport *tr;
 		uint64_t first, last; /* tickets */
+		uint32_t fences;
 	} legs[TRANSPORT_LEGS];
 };
 

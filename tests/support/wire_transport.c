@@ -152,11 +152,17 @@ static void order_chain(struct wire *w, struct item *item)
 	}
 }
 
+/* What has a fence, and what is behind it, stays behind what is before it. */
 static void shuffle(struct wire *w, struct item *item)
 {
-	for (size_t i = 0; i < item->n; i++) {
-		size_t at = rng_uniform_u64(&w->rng, i + 1);
+	size_t first = 0;
 
+	for (size_t i = 0; i < item->n; i++) {
+		size_t at;
+
+		if (item->wrs[i].fence)
+			first = i;
+		at = first + rng_uniform_u64(&w->rng, i - first + 1);
 		item->order[i] = item->order[at];
 		item->order[at] = (uint16_t)i;
 	}
@@ -346,7 +352,7 @@ static int wire_post(struct transport *tr, struct transport_wr *wrs, size_t n, u
 	return 0;
 }
 
-/* Reads are unordered: they need no place in the chain of chains. */
+/* Reads are unordered but for their fences: they need no place in the chain of chains. */
 static int wire_post_read(struct transport *tr, const struct transport_io *io, size_t n,
 			  uint64_t *ticket_out)
 {
@@ -359,7 +365,9 @@ static int wire_post_read(struct transport *tr, const struct transport_io *io, s
 	if (w->n_items == ITEMS_MAX)
 		run_items(w, 1);
 	for (size_t i = 0; i < n; i++)
-		wrs[i] = (struct transport_wr){ .verb = VERB_READ, .io = io[i] };
+		wrs[i] = (struct transport_wr){ .verb = VERB_READ,
+						.fence = io[i].fence,
+						.io = io[i] };
 	*ticket_out = tr->posted + 1;
 	add_item(w, wrs, n, *ticket_out);
 	w->items[w->n_items - 1].own = wrs;

@@ -22,9 +22,10 @@ struct rig {
 
 static const struct rlv_view plain_view = { .n_step = 1 };
 
-static struct rig *open_rig_for(bool seals, const char *const *columns)
+static struct rig *open_rig_on(uint32_t nodes, bool seals, const char *const *columns)
 {
 	const struct nodes_opts opts = {
+		.nodes = nodes,
 		.reach = NODES_WIRE,
 		.table = { .views = &plain_view,
 			   .n_views = 1,
@@ -50,7 +51,7 @@ static struct rig *open_rig_for(bool seals, const char *const *columns)
 
 static struct rig *open_rig(bool seals)
 {
-	return open_rig_for(seals, NULL);
+	return open_rig_on(3, seals, NULL);
 }
 
 static void close_rig(struct rig *rig)
@@ -116,6 +117,25 @@ static void flight__tops_levels_rows_leaves(void **state)
 	close_rig(rig);
 }
 
+/* And where rows are many, or not small, they are copied while their leaves come. */
+static void flight__few_small_rows_and_their_leaves_are_one_wait(void **state)
+{
+	struct rig *rig = open_rig_on(1, false, NULL);
+	uint32_t levels = LEVELS(rig->sampler);
+
+	(void)state;
+	for (uint32_t n = 1; n < 12; n++) {
+		uint64_t before = replay_sampler_stats(rig->sampler).phases;
+
+		assert_int_equal(start(rig, n), 0);
+		assert_int_equal(fly(rig), 1 + levels + (n <= 8 ? 1 : 2));
+		assert_int_equal(replay_sampler_stats(rig->sampler).phases - before,
+				 1 + levels + 2);
+		expect_rows(rig, n);
+	}
+	close_rig(rig);
+}
+
 static void flight__with_seals_leaves_are_not_read_again(void **state)
 {
 	struct rig *rig = open_rig(true);
@@ -130,7 +150,7 @@ static void flight__with_seals_leaves_are_not_read_again(void **state)
 static void flight__without_columns_ends_with_the_leaves(void **state)
 {
 	const char *const none = NULL;
-	struct rig *rig = open_rig_for(false, &none);
+	struct rig *rig = open_rig_on(3, false, &none);
 	const struct draw_scratch *s = &rig->sampler->scratch;
 
 	(void)state;
@@ -274,6 +294,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flight__tops_levels_rows_leaves),
+		cmocka_unit_test(flight__few_small_rows_and_their_leaves_are_one_wait),
 		cmocka_unit_test(flight__with_seals_leaves_are_not_read_again),
 		cmocka_unit_test(flight__without_columns_ends_with_the_leaves),
 		cmocka_unit_test(flight_look__goes_on_with_what_has_come),

@@ -139,6 +139,28 @@ static void reads_look__says_not_yet_and_counts_nothing(void **state)
 	close_rig(rig);
 }
 
+/* Both into the same word: without a fence either may be the last. */
+static void reads__behind_a_fence_come_after_those_before_it(void **state)
+{
+	struct rig *rig = open_rig(true);
+	struct transport_io io[4];
+	uint64_t before = phases(rig), got[3];
+
+	(void)state;
+	for (uint32_t k = 0; k < 4; k++) {
+		io[k] = rig->io[k * NODES];
+		io[k].dst = &got[k % 3];
+	}
+	io[3].fence = 1;
+	for (uint32_t i = 0; i < 64; i++) {
+		assert_int_equal(transport_reads_post(&rig->reads, io, 4), 0);
+		assert_int_equal(transport_reads_wait(&rig->reads), 0);
+		assert_int_equal(got[0], word_of(0, 3));
+	}
+	assert_int_equal(phases(rig) - before, 2 * 64);
+	close_rig(rig);
+}
+
 static void reads__of_nothing_are_done(void **state)
 {
 	struct transport_reads reads = { 0 };
@@ -189,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_wait__any_number_over_all_transports_is_one_phase),
 		cmocka_unit_test(reads_look__says_not_yet_and_counts_nothing),
+		cmocka_unit_test(reads__behind_a_fence_come_after_those_before_it),
 		cmocka_unit_test(reads__of_nothing_are_done),
 		cmocka_unit_test(reads__one_lost_connection_spoils_nothing_of_the_others),
 		cmocka_unit_test(reads_post__of_a_bad_range_is_refused),

@@ -134,6 +134,30 @@ static void finish__completions_of_queue_pairs_in_any_order(void **state)
 
 /* -------- chains -------- */
 
+static void reads__with_a_fence_are_on_one_queue_pair(void **state)
+{
+	struct fake_pair *pair = pair_of(state);
+	struct transport_reads reads = { 0 };
+	struct transport_io io[20];
+	uint64_t words[20];
+
+	assert_int_equal(fake_verbs.connected, 2); /* 20 are worth both */
+	for (uint64_t i = 0; i < 20; i++) {
+		*fake_pair_word(pair, 64 * i) = i;
+		io[i] = io_at(pair, 64 * i, &words[i], 8);
+	}
+	io[10].fence = 1;
+	assert_int_equal(transport_reads_post(&reads, io, 20), 0);
+	assert_int_equal(transport_reads_wait(&reads), 0);
+	assert_int_equal(fake_verbs.doorbells, 1);
+	assert_int_equal(fake_verbs.n_sent, 20);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(words[i], i);
+		assert_int_equal(fake_verbs.sent[i].qp, fake_verbs.sent[0].qp);
+		assert_int_equal((fake_verbs.sent[i].flags & IBV_SEND_FENCE) != 0, i == 10);
+	}
+}
+
 static void post__chain_is_in_order_on_one_queue_pair(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
@@ -527,6 +551,7 @@ int main(void)
 		PAIR_TEST(read__of_a_vector_is_one_doorbell_for_each_queue_pair),
 		PAIR_TEST(cas__of_a_vector_gives_each_its_own_old_word),
 		PAIR_TEST(finish__completions_of_queue_pairs_in_any_order),
+		PAIR_TEST(reads__with_a_fence_are_on_one_queue_pair),
 		PAIR_TEST(post__chain_is_in_order_on_one_queue_pair),
 		PAIR_TEST(post__chains_share_the_queue_pair_in_order),
 		PAIR_TEST(post__too_many_chains_give_eagain),

@@ -240,6 +240,7 @@ static int list(struct post *post, struct op op)
 static struct op op_of_io(enum ibv_wr_opcode opcode, const struct transport_io *io)
 {
 	return (struct op){ .opcode = opcode,
+			    .fence = io->fence,
 			    .region = region_of(io->region),
 			    .off = io->off,
 			    .local = io->dst,
@@ -340,17 +341,25 @@ static void choose_next_lane(struct post *post)
 		choose_lane(post, ++post->first_lane);
 }
 
+struct call {
+	part_fn part;
+	const void *ops;
+	size_t n;
+	bool in_order;
+};
+
 /* The call's operations in as many parts as lanes are worth it, each through a lane of its own. */
-static int spread(struct post *post, part_fn part, const void *ops, size_t n, uint64_t *ticket_out)
+static int spread(struct post *post, const struct call *call, uint64_t *ticket_out)
 {
-	size_t parts = min_u64(post->work.link->n_qps, div_up(n, LANE_SHARE));
+	size_t lanes = call->in_order ? 1 : post->work.link->n_qps;
+	size_t parts = min_u64(lanes, div_up(call->n, LANE_SHARE));
 	int ret = begin(post);
 
 	if (ret)
 		return ret;
 	for (size_t i = 0; ret == 0 && i < parts; i++) {
 		choose_next_lane(post);
-		ret = part(post, ops, n * i / parts, n * (i + 1) / parts);
+		ret = call->part(post, call->ops, call->n * i / parts, call->n * (i + 1) / parts);
 		if (ret == 0)
 			ret = flush(post);
 	}
@@ -359,20 +368,28 @@ static int spread(struct post *post, part_fn part, const void *ops, size_t n, ui
 
 int post_read(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
 {
-	return spread(post, read_part, io, n, ticket_out);
+	struct call call = { read_part, io, n, false };
+
+	for (size_t i = 0; i < n; i++)
+		call.in_order |= io[i].fence != 0;
+	return spread(post, &call, ticket_out);
 }
 
 int post_write(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
 {
-	return spread(post, write_part, io, n, ticket_out);
+	const struct call call = { write_part, io, n, false };
+
+	return spread(post, &call, ticket_out);
 }
 
 int post_atomic(struct post *post, enum transport_verb verb, struct transport_atomic *ops, size_t n,
 		uint64_t *ticket_out)
 {
+	const struct call call = { verb == VERB_CAS ? cas_part : faa_part, ops, n, false };
+
 	for (size_t i = 0; i < n; i++)
 		ops[i].status = ATOMIC_UNKNOWN;
-	return spread(post, verb == VERB_CAS ? cas_part : faa_part, ops, n, ticket_out);
+	return spread(post, &call, ticket_out);
 }
 
 /* -------- chains -------- */
