@@ -29,6 +29,14 @@ def parts_of_ours(prioritized, alpha, beta, tensordict):
     return dict(storage=ours.ReliveStorage(SIZE), sampler=sampler, writer=ours.ReliveWriter())
 
 
+def parts_of_ours_and_defaults(prioritized, alpha, beta, tensordict):
+    parts = parts_of_ours(prioritized, alpha, beta, tensordict)
+    del parts["writer"]
+    if not prioritized:
+        del parts["sampler"]
+    return parts
+
+
 def parts_of_theirs(prioritized, alpha, beta, tensordict):
     sampler = (PrioritizedSampler(SIZE, alpha=alpha, beta=beta) if prioritized
                else RandomSampler())
@@ -36,7 +44,8 @@ def parts_of_theirs(prioritized, alpha, beta, tensordict):
     return dict(storage=LazyTensorStorage(SIZE), sampler=sampler, writer=writer)
 
 
-@pytest.fixture(params=[parts_of_ours, parts_of_theirs], ids=["relive", "torchrl"])
+@pytest.fixture(params=[parts_of_ours, parts_of_ours_and_defaults, parts_of_theirs],
+                ids=["relive", "storage", "torchrl"])
 def make_buffer(request):
     made = []
 
@@ -311,14 +320,18 @@ def test_uncovered__says_what_to_use(store):
             call()
 
 
-def test_defaults__say_what_to_give(store):
-    storage = ours.ReliveStorage(SIZE, store)
-    with pytest.raises(NotImplementedError, match="writer=ReliveWriter"):
-        ReplayBuffer(storage=storage, batch_size=4).extend(torch.arange(10))
-    buffer = ReplayBuffer(storage=storage, writer=ours.ReliveWriter(), batch_size=4)
+def test_sampler__of_theirs_says_what_to_use(store):
+    buffer = ReplayBuffer(storage=ours.ReliveStorage(SIZE, store), batch_size=4,
+                          sampler=PrioritizedSampler(SIZE, alpha=0.7, beta=0.5))
     buffer.extend(torch.arange(10))
-    with pytest.raises(NotImplementedError, match="sampler=ReliveSampler"):
+    with pytest.raises(NotImplementedError, match="RelivePrioritizedSampler"):
         buffer.sample()
+
+
+def test_writer__of_theirs_stores_no_count_of_its_own(store):
+    buffer = TensorDictReplayBuffer(storage=ours.ReliveStorage(SIZE, store), batch_size=4)
+    buffer.extend(steps(10))
+    assert "data__index" not in [column.name for column in buffer.storage.table.columns]
 
 
 def test_state__leads_to_the_same_elements(tmp_path):

@@ -1,19 +1,21 @@
 """TorchRL replay buffers whose elements lie in a table of Relive::
 
-    from relive.adaptors.torchrl import RelivePrioritizedSampler, ReliveStorage, ReliveWriter
+    from relive.adaptors.torchrl import RelivePrioritizedSampler, ReliveStorage
 
     buffer = TensorDictReplayBuffer(
-        storage=ReliveStorage(1_000_000, "shm:default"), writer=ReliveWriter(),
+        storage=ReliveStorage(1_000_000, "shm:default"),
         sampler=RelivePrioritizedSampler(1_000_000, alpha=0.7, beta=0.5), batch_size=256)
 
 Processes that open the same store share the elements and their priorities; none owns them. An
 element is a row: a tensor, or a tensordict of fixed shapes on the CPU. What TorchRL calls its index
 is its key here: it is never that of another element, so a late update_priority hits nothing.
 
-All three are needed: TorchRL's own samplers and writers, which a buffer has where none is given, go
-by position. Elements are drawn, not addressed: ``buffer[i]``, slices of trajectories and what else
-goes by position raise NotImplementedError. ``extend`` and ``add`` return -1 for each element, which
-update_priority takes no notice of; initial priorities are read from the data (``priority_key``).
+TorchRL's own writer and uniform sampler, which a buffer has where none is given, do as well as
+:class:`ReliveWriter` and :class:`ReliveSampler`. Elements are drawn, not addressed: ``buffer[i]``,
+slices of trajectories, TorchRL's other samplers and what else goes by position raise
+NotImplementedError. What ``extend`` and ``add`` return is no key (-1, or what TorchRL's writer
+counts), and update_priority takes no notice of it; initial priorities are read from the data
+(``td_error``, or the writer's ``priority_key``).
 """
 
 from __future__ import annotations
@@ -46,11 +48,12 @@ _NOT_ADDRESSED = ("elements are drawn, not addressed: use buffer.sample() of a b
 
 _UNKNOWN = -1  # the index of what was just appended
 
+_PRIORITY_KEY = "td_error"
+
 
 class ReliveStorage(TensorStorage):
-    """The table. It is made when the first element comes, or found in the store. A buffer of it
-    needs a :class:`ReliveWriter` and a :class:`ReliveSampler` or :class:`RelivePrioritizedSampler`;
-    with TorchRL's default ones ``extend`` and ``sample`` raise NotImplementedError.
+    """The table. It is made when the first element comes, or found in the store. It is enough for a
+    uniform ``ReplayBuffer(storage=ReliveStorage(...))``.
 
     :param max_size: elements that stay drawable; up to a block for each writer more may be drawn.
     :param store: what :func:`relive.open` takes, or an open :class:`relive.Store`.
@@ -168,9 +171,25 @@ class ReliveStorage(TensorStorage):
         return elements
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Not here: elements are what was appended."""
-        raise NotImplementedError("elements are not set by position: use a buffer with "
-                                  "writer=ReliveWriter(), which appends")
+        """Appends what TorchRL's own writers bring, wherever they count that it goes."""
+        if not set_cursor:  # buffer[i] = ...
+            raise NotImplementedError(_NOT_ADDRESSED)
+        if isinstance(data, list):
+            data = torch.stack(data)
+        if not isinstance(cursor, torch.Tensor) or not cursor.ndim:
+            data = data.unsqueeze(0)
+        priority = _priority(data, _PRIORITY_KEY)
+        if isinstance(data, TensorDictBase):
+            data = data.exclude("index")  # the writer's count
+        self._append(data, priority)
+
+    def _rand_given_ndim(self, batch_size):
+        """What TorchRL's RandomSampler asks for."""
+        return self._draw(batch_size, 0.0)[0]
+
+    def _max_size_along_dim0(self, *, single_data=None, batched_data=None):
+        """What TorchRL's writers ask for."""
+        return self.max_size
 
     def _update(self, index, priority):
         """Priorities of keys; what is no key is left out."""
@@ -253,6 +272,14 @@ def _leaves(data):
     return [(key if isinstance(key, tuple) else (key,), leaf) for key, leaf in pairs]
 
 
+def _priority(data, key):
+    """Of n elements, one each or more, of which the largest counts; None where there is none."""
+    priority = data.get(key, None) if isinstance(data, TensorDictBase) else None
+    if priority is None:
+        return None
+    return priority.detach().reshape(len(data), -1).abs().amax(1).double().numpy()
+
+
 def _dump(path, name, state):
     pathlib.Path(path).mkdir(parents=True, exist_ok=True)
     (pathlib.Path(path) / name).write_text(json.dumps(state), encoding="utf-8")
@@ -270,7 +297,7 @@ class ReliveWriter(Writer):
         important one so far.
     """
 
-    def __init__(self, priority_key: Any = "td_error") -> None:
+    def __init__(self, priority_key: Any = _PRIORITY_KEY) -> None:
         super().__init__()
         self._priority_key = priority_key
         self._write_count = 0
@@ -283,17 +310,9 @@ class ReliveWriter(Writer):
         """Elements along the first dimension. Returns -1 for each."""
         if isinstance(data, list):
             data = torch.stack(data)
-        self._storage._append(data, self._priority(data))
+        self._storage._append(data, _priority(data, self._priority_key))
         self._write_count += len(data)
         return torch.full((len(data),), _UNKNOWN)
-
-    def _priority(self, data):
-        if not isinstance(data, TensorDictBase):
-            return None
-        priority = data.get(self._priority_key, None)
-        if priority is None:
-            return None
-        return priority.detach().reshape(len(data), -1).abs().amax(1).double().numpy()
 
     def _empty(self, empty_write_count: bool = True) -> None:
         if empty_write_count:
