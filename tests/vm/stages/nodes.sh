@@ -23,6 +23,7 @@ cases_nodes() {
 	start_metad 1 --node-lease 2 --node-lost 25 --slow-start 0.5
 	run_one both_nodes_join_by_rdma join
 	run_one shards_are_on_both spread
+	run_one a_learner_in_python_has_what_its_actor_put_in learn_in_python
 	run_one data_operations_cost_the_agents_nothing passive
 	run_one a_guest_that_dies_is_down_soon dies
 	run_one the_table_stays_open stays_open
@@ -42,6 +43,12 @@ spread() {
 	traffic 1 create --shards 0
 	wait_until 30 is_at_rest 'n2 n3'
 	wait_until 30 is_at_rest 'n2 n3' traffic
+}
+
+learn_in_python() {
+	local package=$bin/../python
+	[ -d "$package" ] || skip "this build has no Python package: it needs python3-dev"
+	on -t 120 1 "PYTHONPATH='$package' /usr/bin/python3 '$vm_home/learner.py' '$store_uri' 200"
 }
 
 # How often the agents of both nodes were woken so far.
