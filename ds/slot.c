@@ -126,7 +126,7 @@ int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
 int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_info *infos_out)
 {
 	struct client_slot heads[SLOT_READ_MAX];
-	struct transport_io ios[SLOT_READ_MAX];
+	struct transport_io ios[SLOT_READ_MAX] = { 0 };
 	int rc = n ? check_slot(shard, first) : 0;
 
 	if (!rc && n)

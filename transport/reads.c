@@ -10,46 +10,53 @@
 
 #include "transport/start.h"
 
+#include "base/bits.h"
+
 /* -------- posting -------- */
 
-struct piece {
-	struct transport_io io[TRANSPORT_VECTOR];
-	size_t n;
-};
-
-static int post_piece(struct transport_leg *leg, struct piece *piece)
+/* One call: at most TRANSPORT_VECTOR. */
+static int post_piece(struct transport_leg *leg, const struct transport_io *io, size_t n)
 {
 	uint64_t ticket;
-	int ret;
+	int ret = transport_post_read(leg->tr, io, n, &ticket);
 
-	if (piece->n == 0)
-		return 0;
-	ret = transport_post_read(leg->tr, piece->io, piece->n, &ticket);
-	piece->n = 0;
 	if (ret || ticket == 0)
 		return ret;
 	if (leg->first == 0)
 		leg->first = ticket;
 	leg->last = ticket;
+	for (size_t i = 0; i < n; i++)
+		leg->fences += io[i].fence;
 	return 0;
 }
 
-/* All reads of the leg's transport. */
-static int post_leg(struct transport_leg *leg, const struct transport_io *io, size_t n)
+/* All of them are the leg's transport's. */
+static int post_all(struct transport_leg *leg, const struct transport_io *io, size_t n)
 {
-	struct piece piece;
 	int ret = 0;
 
-	piece.n = 0;
+	for (size_t i = 0; ret == 0 && i < n; i += TRANSPORT_VECTOR)
+		ret = post_piece(leg, io + i, min_u64(n - i, TRANSPORT_VECTOR));
+	return ret;
+}
+
+/* Those of the leg's transport, among others'. */
+static int post_some(struct transport_leg *leg, const struct transport_io *io, size_t n)
+{
+	struct transport_io piece[TRANSPORT_VECTOR];
+	size_t in_piece = 0;
+	int ret = 0;
+
 	for (size_t i = 0; ret == 0 && i < n; i++) {
 		if (io[i].region->tr != leg->tr)
 			continue;
-		piece.io[piece.n++] = io[i];
-		leg->fences += io[i].fence;
-		if (piece.n == TRANSPORT_VECTOR)
-			ret = post_piece(leg, &piece);
+		piece[in_piece++] = io[i];
+		if (in_piece == TRANSPORT_VECTOR) {
+			ret = post_piece(leg, piece, in_piece);
+			in_piece = 0;
+		}
 	}
-	return ret ? ret : post_piece(leg, &piece);
+	return ret || in_piece == 0 ? ret : post_piece(leg, piece, in_piece);
 }
 
 static void note(struct transport_reads *reads, int ret)
@@ -66,6 +73,14 @@ static bool has_leg(const struct transport_reads *reads, const struct transport 
 	return false;
 }
 
+static bool all_of(const struct transport *tr, const struct transport_io *io, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (io[i].region->tr != tr)
+			return false;
+	return true;
+}
+
 /* Reads that were done at once have counted their phase, which is all transports' together. */
 static int add_leg(struct transport_reads *reads, struct transport *tr,
 		   const struct transport_io *io, size_t n)
@@ -75,7 +90,7 @@ static int add_leg(struct transport_reads *reads, struct transport *tr,
 	int ret;
 
 	*leg = (struct transport_leg){ .tr = tr };
-	ret = post_leg(leg, io, n);
+	ret = all_of(tr, io, n) ? post_all(leg, io, n) : post_some(leg, io, n);
 	if (reads->n > 1)
 		tr->stats.phases = phases;
 	return ret;

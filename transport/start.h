@@ -10,7 +10,8 @@
 
 RLV_MUST_CHECK int transport_start_view(struct transport *tr, struct transport_view *views,
 					size_t n);
-RLV_MUST_CHECK int transport_start_read(struct transport *tr, struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_start_read(struct transport *tr, const struct transport_io *io,
+					size_t n);
 RLV_MUST_CHECK int transport_start_write(struct transport *tr, const struct transport_io *io,
 					 size_t n);
 RLV_MUST_CHECK int transport_start_cas(struct transport *tr, struct transport_atomic *ops,
@@ -19,8 +20,8 @@ RLV_MUST_CHECK int transport_start_faa(struct transport *tr, struct transport_at
 				       size_t n);
 
 /* As the op post_read, for transports that have none, too. */
-RLV_MUST_CHECK int transport_post_read(struct transport *tr, struct transport_io *io, size_t n,
-				       uint64_t *ticket_out);
+RLV_MUST_CHECK int transport_post_read(struct transport *tr, const struct transport_io *io,
+				       size_t n, uint64_t *ticket_out);
 
 /* Is a ticket done? -EAGAIN: not yet. Counts no phase: nobody waited. */
 RLV_MUST_CHECK int transport_look(struct transport *tr, uint64_t ticket);

@@ -304,7 +304,7 @@ int transport_start_view(struct transport *tr, struct transport_view *views, siz
 	return ret;
 }
 
-int transport_start_read(struct transport *tr, struct transport_io *io, size_t n)
+int transport_start_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	uint64_t bytes = 0;
 	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
@@ -375,7 +375,7 @@ void transport_view_end(struct transport *tr)
 	tr->ops->view_end(tr);
 }
 
-int transport_read(struct transport *tr, struct transport_io *io, size_t n)
+int transport_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	return n ? transport_settle(tr, transport_start_read(tr, io, n)) : check_call(tr, 0);
 }
@@ -454,7 +454,7 @@ int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n, uin
 	return 0;
 }
 
-int transport_post_read(struct transport *tr, struct transport_io *io, size_t n,
+int transport_post_read(struct transport *tr, const struct transport_io *io, size_t n,
 			uint64_t *ticket_out)
 {
 	uint64_t bytes = 0;

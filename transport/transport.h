@@ -169,7 +169,7 @@ struct transport_ops {
 	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. An error leaves operations of the call done,
 	   not done, or half written: the caller repeats a write, and asks the words about the
 	   rest. */
-	int (*read)(struct transport *tr, struct transport_io *io, size_t n);
+	int (*read)(struct transport *tr, const struct transport_io *io, size_t n);
 	int (*write)(struct transport *tr, const struct transport_io *io, size_t n);
 	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
 	int (*faa)(struct transport *tr, struct transport_atomic *ops, size_t n);
@@ -263,7 +263,7 @@ RLV_MUST_CHECK int transport_attach(struct transport *tr, const struct region_gr
 void transport_detach(struct region **region);
 RLV_MUST_CHECK int transport_view(struct transport *tr, struct transport_view *views, size_t n);
 void transport_view_end(struct transport *tr);
-RLV_MUST_CHECK int transport_read(struct transport *tr, struct transport_io *io, size_t n);
+RLV_MUST_CHECK int transport_read(struct transport *tr, const struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_io *io, size_t n);
 RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);

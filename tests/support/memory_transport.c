@@ -73,7 +73,7 @@ static void memory_view_end(struct transport *tr)
 	of(tr)->view = NULL;
 }
 
-static int memory_read(struct transport *tr, struct transport_io *io, size_t n)
+static int memory_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	if (strikes(&of(tr)->fail_call))
 		return -ECONNRESET;

@@ -298,7 +298,7 @@ static void mute_view_end(struct transport *tr)
 	(void)tr;
 }
 
-static int mute_read(struct transport *tr, struct transport_io *io, size_t n)
+static int mute_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	(void)tr;
 	(void)io;

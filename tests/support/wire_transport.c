@@ -289,7 +289,7 @@ static int start_atomics(struct transport *tr, struct transport_atomic *ops, siz
 	return 0;
 }
 
-static int wire_read(struct transport *tr, struct transport_io *io, size_t n)
+static int wire_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	return start_io(tr, io, n, VERB_READ);
 }

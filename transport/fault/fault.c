@@ -151,7 +151,7 @@ static int settle(struct fault *fault, int started)
 	return transport_settle(fault->inner, started);
 }
 
-static int fault_read(struct transport *tr, struct transport_io *io, size_t n)
+static int fault_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	struct fault *fault = of(tr);
 	int ret = 0, done = 0;

@@ -114,7 +114,7 @@ static void shm_view_end(struct transport *tr)
 	(void)tr;
 }
 
-static int shm_read(struct transport *tr, struct transport_io *io, size_t n)
+static int shm_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	(void)tr;
 	for (size_t i = 0; i < n; i++) {

@@ -104,7 +104,7 @@ static void verbs_view_end(struct transport *tr)
 }
 
 /* The inner transport's data operations look at nothing of a region but its base. */
-static int verbs_read(struct transport *tr, struct transport_io *io, size_t n)
+static int verbs_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	struct verbs *verbs = of(tr);
 
@@ -180,13 +180,11 @@ static int verbs_post_read(struct transport *tr, const struct transport_io *io, 
 			   uint64_t *ticket_out)
 {
 	struct verbs *verbs = of(tr);
-	struct transport_io copy[TRANSPORT_VECTOR];
 
 	if (!verbs->inner)
 		return post_read(verbs->post, io, n, ticket_out);
-	memcpy(copy, io, n * sizeof(copy[0]));
 	*ticket_out = 0;
-	return verbs->inner->ops->read(verbs->inner, copy, n);
+	return verbs->inner->ops->read(verbs->inner, io, n);
 }
 
 static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
