@@ -87,7 +87,7 @@ static int aim_rows(struct rlv_sampler *sp, struct flight *flight, uint32_t n)
 /* Rows of as many items as one phase takes, from rows_first on. */
 static int post_rows(struct rlv_sampler *sp, struct flight *flight)
 {
-	size_t most = max_u64(ROWS_BYTES / sampler_window_bytes(sp), 1);
+	size_t most = max_u64(ROWS_BYTES / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(flight->found - flight->rows_first, most);
 	int ret = make_io(flight, n);
 

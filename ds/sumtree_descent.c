@@ -47,14 +47,15 @@ struct children {
 	uint64_t masses[TREE_MAX_FANOUT / FAMILY]; /* of FAMILY words each */
 };
 
-/* Returns the sum of their mass. */
+/* Returns the sum of their mass. fanout: at least FAMILY. */
 static inline uint64_t read_children(const uint64_t *at, uint32_t fanout, bool leaves,
 				     struct children *out)
 {
 	const struct rword64 *from = (const struct rword64 *)(const void *)at;
 	uint64_t total = 0;
+	uint32_t f = 0;
 
-	for (uint32_t f = 0; f < fanout / FAMILY; f++) {
+	do {
 		uint64_t mass = 0;
 
 		for (uint32_t k = f * FAMILY; k < (f + 1) * FAMILY; k++) {
@@ -63,7 +64,7 @@ static inline uint64_t read_children(const uint64_t *at, uint32_t fanout, bool l
 		}
 		out->masses[f] = mass;
 		total += mass;
-	}
+	} while (++f < fanout / FAMILY);
 	return total;
 }
 
@@ -95,7 +96,7 @@ static inline void settle(struct sumtree_descent *down, uint32_t i, const struct
 	uint64_t total, r = lanes->r[i];
 	uint32_t child;
 
-	if (sumtree_descent_is_lost(down, i) || step->fanout == 0)
+	if (sumtree_descent_is_lost(down, i) || step->fanout < FAMILY)
 		return;
 	total = read_children(lanes->children[i], step->fanout, leaves, &children);
 	if (total != lanes->expected[i] && total != 0) {
