@@ -167,13 +167,13 @@ static void leave_all(struct handle *h)
 static int reattach(struct handle *h)
 {
 	struct meta *meta = h->table->store->meta;
-	uint32_t old = h->slot.owner;
+	struct meta_slot old = h->slot;
 	int ret;
 
 	leave_all(h);
 	h->slot.owner = 0;
-	if (old && meta->ops->slot_put(meta, h->desc, old, node_set_patience(&h->nodes)))
-		log_debug("put slot %u back: %s", old, error_last());
+	if (old.owner && meta->ops->slot_put(meta, h->desc, &old, node_set_patience(&h->nodes)))
+		log_debug("put slot %u back: %s", old.owner, error_last());
 	ret = meta->ops->slot_get(meta, h->desc, h->streams, node_set_patience(&h->nodes),
 				  &h->slot);
 	if (ret)
@@ -186,7 +186,7 @@ static int reattach(struct handle *h)
 		return ret;
 	h->fenced = false;
 	h->nodes.version++;
-	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old,
+	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old.owner,
 		 h->slot.owner);
 	return 0;
 }
@@ -256,7 +256,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 
 err_put_slot:
 	close_accesses(h);
-	if (meta->ops->slot_put(meta, h->desc, h->slot.owner, 0))
+	if (meta->ops->slot_put(meta, h->desc, &h->slot, 0))
 		error_prefix(ret, "slot %u stays taken until this process ends: ", h->slot.owner);
 	node_set_close(&h->nodes);
 	return ret;
@@ -295,7 +295,7 @@ static int put_slot(struct handle *h, bool tidy)
 	if (!h->slot.owner)
 		return 0;
 	if (tidy)
-		return meta->ops->slot_put(meta, h->desc, h->slot.owner, 0);
+		return meta->ops->slot_put(meta, h->desc, &h->slot, 0);
 	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
 		 h->desc->name, h->slot.owner);
 	return 0;

@@ -79,9 +79,10 @@ struct meta_ops {
 	   (max_writers). timeout_ns 0 = as open. */
 	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			int64_t timeout_ns, struct meta_slot *slot_out);
-	/* The handle closed cleanly: its slot is free again. timeout_ns 0 = as open. */
-	int (*slot_put)(struct meta *meta, const struct table_desc *desc, uint32_t owner,
-			int64_t timeout_ns);
+	/* The handle closed cleanly: its slot is free again. Of one whose lease is over nothing is left
+	   to put back: whoever fenced it settles it. timeout_ns 0 = as open. */
+	int (*slot_put)(struct meta *meta, const struct table_desc *desc,
+			const struct meta_slot *slot, int64_t timeout_ns);
 
 	/* Of memory nodes; NULL where there are none. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);

@@ -465,8 +465,8 @@ static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint
 	return ret;
 }
 
-static int embed_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
-			  int64_t timeout_ns)
+static int embed_slot_put(struct meta *meta, const struct table_desc *desc,
+			  const struct meta_slot *slot, int64_t timeout_ns)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
@@ -476,7 +476,7 @@ static int embed_slot_put(struct meta *meta, const struct table_desc *desc, uint
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, desc);
 	if (table)
-		ret = slot_put_locked(table, owner);
+		ret = slot_put_locked(table, slot->owner);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }

@@ -307,8 +307,8 @@ static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uin
 	return 0;
 }
 
-static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
-			   int64_t timeout_ns)
+static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
+			   const struct meta_slot *slot, int64_t timeout_ns)
 {
 	Relive__SlotRequest request;
 	struct rpc_call call = {
@@ -317,7 +317,8 @@ static int remote_slot_put(struct meta *meta, const struct table_desc *desc, uin
 		.timeout_ns = timeout_ns,
 	};
 
-	fill_slot(&request, desc, owner);
+	fill_slot(&request, desc, slot->owner);
+	request.lease = slot->lease;
 	return tell_call(remote_of(meta), &call);
 }
 

@@ -53,10 +53,11 @@ static void slot_put(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
 	struct catalog_table *table = table_of(call, request);
+	uint64_t client_id = call->client->holder.client_id;
 	int ret = 0;
 
-	if (table)
-		ret = slots_put(&table->slots, call->client->holder.client_id, request->owner);
+	if (table && (request->lease == 0 || request->lease == client_id))
+		ret = slots_put(&table->slots, client_id, request->owner);
 	conn_answer_status(call->conn, call->head, ret);
 }
 

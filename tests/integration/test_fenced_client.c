@@ -233,6 +233,23 @@ static int get_slot(struct fixture *fx, const struct table_desc *desc, uint32_t 
 	return ret;
 }
 
+static int put_slot(struct fixture *fx, const struct table_desc *desc, uint64_t lease)
+{
+	Relive__SlotRequest request = RELIVE__SLOT_REQUEST__INIT;
+	Relive__StatusReply *reply;
+	int ret;
+
+	request.table_id = desc->table_id;
+	request.table_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)desc->uuid };
+	request.owner = 1;
+	request.lease = lease;
+	reply = (Relive__StatusReply *)ask(fx, RELIVE__TYPE__TYPE_SLOT_PUT, &request.base,
+					   &relive__status_reply__descriptor);
+	ret = dial_status(reply->status);
+	relive__status_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
 static void make_table(void)
 {
 	const struct rlv_column column = { .name = "x", .dtype = RLV_F32 };
@@ -259,10 +276,11 @@ static void client__fenced_leaves_its_slot_to_the_next(void **state)
 	struct fixture *fx = *state;
 	struct table_desc desc;
 	Relive__TableReply *reply;
+	uint64_t fenced;
 	uint32_t owner = 0;
 
 	make_table();
-	(void)join(fx, 0);
+	fenced = join(fx, 0);
 	reply = open_table(fx);
 	must(dial_status(reply->status), "open the table");
 	assert_int_equal(reply->desc.len, sizeof(desc));
@@ -275,6 +293,10 @@ static void client__fenced_leaves_its_slot_to_the_next(void **state)
 	(void)join(fx, 0);
 	must(get_slot(fx, &desc, &owner), "slot of the fenced");
 	assert_int_equal(owner, 1);
+	assert_int_equal(put_slot(fx, &desc, fenced), 0); /* of a former life: not this one */
+	assert_int_equal(get_slot(fx, &desc, &owner), -ENOSPC);
+	assert_int_equal(put_slot(fx, &desc, fx->client_id), 0);
+	assert_int_equal(get_slot(fx, &desc, &owner), 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -205,21 +205,23 @@ static int meta_slot_get(struct meta *meta, const struct table_desc *desc, uint3
 	return 0;
 }
 
-static int meta_slot_put(struct meta *meta, const struct table_desc *desc, uint32_t owner,
-			 int64_t timeout_ns)
+static int meta_slot_put(struct meta *meta, const struct table_desc *desc,
+			 const struct meta_slot *slot, int64_t timeout_ns)
 {
 	struct nodes_fixture *nx = of(meta);
 	int first = 0;
 
 	(void)desc;
 	(void)timeout_ns;
+	if (slot->lease != nx->lease)
+		return 0;
 	for (uint32_t n = 0; nx->back_at_put && n < nx->n_nodes; n++)
 		nodes_return(nx, n);
 	for (uint32_t s = 0; s < nx->n_shards; s++) {
 		int rc = 0;
 
 		if (nx->nodes[s % nx->n_nodes].reachable)
-			rc = slot_release(nx->shards[s], owner - 1);
+			rc = slot_release(nx->shards[s], slot->owner - 1);
 		if (rc != -ESTALE && !first)
 			first = rc;
 	}

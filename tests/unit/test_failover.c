@@ -6,6 +6,8 @@
 
 #include "client/append.h"
 
+#include "ds/slot.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -240,6 +242,34 @@ static void handles__that_were_fenced_take_another_slot(void **state)
 	nodes_close(&nx);
 }
 
+/* The number of one may be another's by the time that the first one asks for a new slot. */
+static void handles__that_were_fenced_leave_each_other_alone(void **state)
+{
+	struct rlv_writer *writers[2];
+	struct nodes_fixture nx;
+	struct slot_info info;
+
+	(void)state;
+	open_table(&nx, NODES_WIRE, 2);
+	for (uint32_t i = 0; i < 2; i++)
+		writers[i] = replay_writer(&nx.fx, 1);
+	for (uint32_t n = 0; n < 2; n++)
+		nodes_cut(&nx, n, 1);
+	nodes_fence_all(&nx);
+	for (uint32_t n = 0; n < 2; n++)
+		nodes_return(&nx, n);
+	replay_append_plain(&nx.fx, writers[1], 0, 100);
+	replay_append_plain(&nx.fx, writers[0], 0, 100);
+	for (uint32_t i = 0; i < 2 * 2; i++) {
+		assert_int_equal(slot_read(nx.shards[i / 2], i % 2, &info), 0);
+		assert_int_equal(info.state, SLOT_LIVE);
+		assert_int_equal(info.lease, nx.lease);
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		replay_writer_done(&writers[i]);
+	nodes_close(&nx);
+}
+
 /* -------- where blocks go -------- */
 
 static uint64_t claimed(struct nodes_fixture *nx, uint32_t s)
@@ -371,6 +401,7 @@ int main(void)
 		cmocka_unit_test(append_vector__streams_of_a_lost_node_go_on_elsewhere),
 		cmocka_unit_test(append__blocks_left_behind_are_closed_when_the_node_returns),
 		cmocka_unit_test(handles__that_were_fenced_take_another_slot),
+		cmocka_unit_test(handles__that_were_fenced_leave_each_other_alone),
 		cmocka_unit_test(append__draining_shards_get_no_new_block),
 		cmocka_unit_test(append__new_shards_take_their_weight),
 		cmocka_unit_test(limiter__without_its_shard_bounded_views_wait),
