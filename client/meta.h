@@ -32,7 +32,7 @@ struct meta_table {
 	uint32_t n_shards;         /* numbers ever used: may be more than desc.n_shards */
 	struct meta_shard *shards; /* owned: meta_table_fini */
 	uint32_t control;          /* shard whose limiter words count */
-	uint64_t layout;           /* version of all that, grants apart */
+	uint64_t layout;           /* up to this version of all tables all that is known */
 };
 
 /* What of a table's plan the server may have to do again. */

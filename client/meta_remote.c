@@ -10,6 +10,7 @@
 #include "client/uri.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/futex.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -143,6 +144,7 @@ static void hear_of(struct remote *remote, uint64_t layout)
 
 static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_table *out)
 {
+	uint64_t known = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
 	struct rpc_lease lease;
 	ProtobufCMessage *reply;
 	int ret;
@@ -153,8 +155,11 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 		return ret;
 	ret = take_table((const Relive__TableReply *)reply, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
-	if (ret == 0)
+	if (ret == 0) {
 		hear_of(remote, out->layout);
+		/* It may have been another table's change that we had heard of. */
+		out->layout = max_u64(out->layout, known);
+	}
 	/* The grants are for the lease of now. */
 	rpc_lease(remote->rpc, &lease);
 	if (remote->base.client_id != lease.client_id)

@@ -8,6 +8,10 @@
 
 #include "relive/relive.h"
 
+#include "client/append.h"
+#include "client/meta.h"
+#include "client/store.h"
+
 #include "base/bits.h"
 #include "base/clock.h"
 
@@ -107,8 +111,8 @@ static void open_handles(struct fixture *fx)
 	must(rlv_sampler_open(fx->table, &opts, &fx->sampler), "sampler");
 }
 
-static int create(struct rlv_store *store, uint32_t shards, uint64_t capacity,
-		  struct rlv_table **table_out)
+static int create_as(struct rlv_store *store, const char *name, uint32_t shards, uint64_t capacity,
+		     struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 
@@ -120,7 +124,13 @@ static int create(struct rlv_store *store, uint32_t shards, uint64_t capacity,
 	opts.shards = shards;
 	opts.max_writers = 2;
 	opts.max_clients = 8;
-	return rlv_table_create(store, "t", &opts, table_out);
+	return rlv_table_create(store, name, &opts, table_out);
+}
+
+static int create(struct rlv_store *store, uint32_t shards, uint64_t capacity,
+		  struct rlv_table **table_out)
+{
+	return create_as(store, "t", shards, capacity, table_out);
 }
 
 static void make_table(struct fixture *fx, uint32_t shards, uint64_t capacity)
@@ -444,6 +454,44 @@ static void memnode__stopped_holds_nobody_up(void **state)
 
 /* -------- nodes join and leave -------- */
 
+static uint64_t newest_layout(struct fixture *fx)
+{
+	return atomic_load(&fx->store->meta->layout);
+}
+
+static void append_for(struct fixture *fx, uint64_t ns)
+{
+	uint64_t end = clock_now_ns(clock_monotonic()) + ns;
+
+	while (clock_now_ns(clock_monotonic()) < end)
+		append(fx, 1);
+}
+
+/* Who has heard that there is another layout asks for its own, and is content with the answer. */
+static void calls__ask_the_server_once_when_another_table_changes(void **state)
+{
+	struct fixture *fx = *state;
+	struct rlv_table *other = NULL;
+	uint32_t asked;
+
+	start_nodes(fx, 2);
+	make_table(fx, 2, 12288);
+	append_for(fx, 200 * MS);
+	asked = fx->writer->h.nodes.questions;
+	append_for(fx, 500 * MS);
+	assert_int_equal(fx->writer->h.nodes.questions, asked);
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t before = newest_layout(fx);
+
+		must(create_as(fx->store, "other", 2, 4096, &other), "create another");
+		must(rlv_table_close(&other), "close");
+		must(rlv_table_drop(fx->store, "other"), "drop");
+		assert_true(newest_layout(fx) > before);
+		append_for(fx, 1000 * MS);
+	}
+	assert_in_range(fx->writer->h.nodes.questions, asked + 1, asked + 2 * 3);
+}
+
 static void memnode__that_joins_gets_its_share(void **state)
 {
 	struct fixture *fx = *state;
@@ -606,6 +654,7 @@ int main(void)
 		CASE(memnode__killed_with_the_control_shard),
 		CASE(table_create__a_node_at_work_holds_nobody_else_up),
 		CASE(memnode__stopped_holds_nobody_up),
+		CASE(calls__ask_the_server_once_when_another_table_changes),
 		CASE(memnode__that_joins_gets_its_share),
 		CASE(table_rebalance__moves_shards_to_an_empty_node),
 		CASE(memnode__drained_under_load_may_be_stopped),
