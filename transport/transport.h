@@ -187,8 +187,8 @@ struct transport_ops {
 
 	/*
 	 * Starts reads, in no order with others, and among themselves in that of their fences;
-	 * *ticket_out names them for poll, 0 = they are done. n <= TRANSPORT_VECTOR. Of io only what is read into is needed from then on.
-	 * NULL: as read, at once.
+	 * *ticket_out names them for poll, 0 = they are done. n <= TRANSPORT_VECTOR. Of io only what
+	 * is read into is needed from then on. NULL: as read, at once.
 	 */
 	int (*post_read)(struct transport *tr, const struct transport_io *io, size_t n,
 			 uint64_t *ticket_out);

@@ -216,14 +216,21 @@ static Relive__TableReply *open_table(struct fixture *fx)
 					 &relive__table_reply__descriptor);
 }
 
-static int get_slot(struct fixture *fx, const struct table_desc *desc, uint32_t *owner_out)
+static Relive__SlotRequest slot_request(const struct table_desc *desc)
 {
 	Relive__SlotRequest request = RELIVE__SLOT_REQUEST__INIT;
-	Relive__SlotReply *reply;
-	int ret;
 
 	request.table_id = desc->table_id;
 	request.table_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)desc->uuid };
+	return request;
+}
+
+static int get_slot(struct fixture *fx, const struct table_desc *desc, uint32_t *owner_out)
+{
+	Relive__SlotRequest request = slot_request(desc);
+	Relive__SlotReply *reply;
+	int ret;
+
 	request.streams = 1;
 	reply = (Relive__SlotReply *)ask(fx, RELIVE__TYPE__TYPE_SLOT_GET, &request.base,
 					 &relive__slot_reply__descriptor);
@@ -235,12 +242,10 @@ static int get_slot(struct fixture *fx, const struct table_desc *desc, uint32_t 
 
 static int put_slot(struct fixture *fx, const struct table_desc *desc, uint64_t lease)
 {
-	Relive__SlotRequest request = RELIVE__SLOT_REQUEST__INIT;
+	Relive__SlotRequest request = slot_request(desc);
 	Relive__StatusReply *reply;
 	int ret;
 
-	request.table_id = desc->table_id;
-	request.table_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)desc->uuid };
 	request.owner = 1;
 	request.lease = lease;
 	reply = (Relive__StatusReply *)ask(fx, RELIVE__TYPE__TYPE_SLOT_PUT, &request.base,
