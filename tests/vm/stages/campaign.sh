@@ -263,44 +263,6 @@ whole_event() { # kind node amount
 	check_store
 }
 
-# A guest whose kernel panicked, without our doing: what emulates it may err.
-panicked() {
-	local guest
-	for guest in 1 "${nodes[@]}"; do
-		if grep -q 'Kernel panic' "$RLV_VM_DIR/$guest/serial.log"; then
-			echo "$guest"
-			return
-		fi
-	done
-	return 1
-}
-
-# To the store it was one more power failure.
-after_panic() { # guest
-	grep -m 1 -A 3 -E 'PANIC|Oops|BUG:' "$RLV_VM_DIR/$1/serial.log" || :
-	echo "guest $1 panicked: the event is made again" | tee -a "$RLV_VM_DIR/panics"
-	assert_le "panics of guests" "$(wc -l <"$RLV_VM_DIR/panics")" $((1 + events / 50))
-	vm start "$1"
-	if [ "$1" = 1 ]; then
-		server_up
-	else
-		node_up "$1"
-	fi
-	sleep $((window + late)) # no client of the event is left
-	check_store
-}
-
-# In a process of its own, since `set -e` is off wherever somebody asks for the result.
-one_event() { # kind node amount
-	local status=0 guest
-	(whole_event "$@") &
-	wait $! || status=$?
-	[ "$status" -ne 0 ] || return 0
-	guest=$(panicked) || return "$status"
-	after_panic "$guest"
-	whole_event "$@"
-}
-
 say_how_to_repeat() { # number kind node amount
 	echo "to repeat it alone: RLV_VM_ONLY='$2 $3 $4' $0"
 	echo "with all before it: RLV_VM_SEED=$seed RLV_VM_EVENTS=$1 $0"
@@ -308,7 +270,7 @@ say_how_to_repeat() { # number kind node amount
 }
 
 try_event() { # number kind node amount
-	run_one "$(printf 'event_%03d__%s_of_n%d' "$1" "$2" "$3")" one_event "$2" "$3" "$4"
+	run_one "$(printf 'event_%03d__%s_of_n%d' "$1" "$2" "$3")" whole_event "$2" "$3" "$4"
 	[ "$failed" -eq 0 ] || say_how_to_repeat "$@"
 	passed[$2]=$((${passed[$2]:-0} + 1 - failed))
 }
@@ -338,9 +300,9 @@ run_events() {
 
 cases_events() {
 	local -A passed=()
-	local began=$SECONDS i
+	local began=$SECONDS commit i
+	commit=$(git -C "$source_dir" describe --always --dirty 2>/dev/null) # before its result is a change
 	RANDOM=$seed
-	: >"$RLV_VM_DIR/panics"
 	echo "seed of the campaign: RLV_VM_SEED=$seed RLV_VM_EVENTS=$events"
 	server_up
 	run_one the_store_comes_up come_up
@@ -373,14 +335,14 @@ errors_met() {
 write_result() { # seconds
 	local kind sep=''
 	printf '{"date":"%s","commit":"%s","seed":%d,"first":%d,"events":%d,"outcome":"%s","seconds":%d,"passed":{' \
-		"$(date -u +%F)" "$(git -C "$source_dir" describe --always --dirty 2>/dev/null)" \
-		"$seed" "$first" "$events" "$([ "$failed" -eq 0 ] && echo passed || echo failed)" "$1"
+		"$(date -u +%F)" "$commit" "$seed" "$first" "$events" \
+		"$([ "$failed" -eq 0 ] && echo passed || echo failed)" "$1"
 	for kind in "${kinds[@]}"; do
 		printf '%s"%s":%d' "$sep" "$kind" "${passed[$kind]:-0}"
 		sep=,
 	done
-	printf '},"guest_panics":%d,"steps":%d,"batches":%d,"wrong":%d,"longest_call_ms":%d,"errors":{%s}}\n' \
-		"$(wc -l <"$RLV_VM_DIR/panics")" "$(total sum steps)" "$(total sum batches)" \
+	printf '},"steps":%d,"batches":%d,"wrong":%d,"longest_call_ms":%d,"errors":{%s}}\n' \
+		"$(total sum steps)" "$(total sum batches)" \
 		"$(total sum wrong)" "$(total max longest_ms)" "$(errors_met)"
 }
 
