@@ -1,3 +1,4 @@
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "server/store.h"
@@ -9,17 +10,14 @@
 
 #include <sqlite3.h>
 
-static char path[64];
+static char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 16];
 
 static int setup(void **state)
 {
 	struct store *store;
-	int fd;
 
-	snprintf(path, sizeof(path), "/tmp/rlv-test-XXXXXX");
-	fd = mkstemp(path);
-	assert_true(fd >= 0);
-	close(fd);
+	temp_dir_make(dir);
+	snprintf(path, sizeof(path), "%s/state.db", dir);
 	assert_int_equal(store_open(path, &store), 0);
 	*state = store;
 	return 0;
@@ -29,14 +27,14 @@ static int teardown(void **state)
 {
 	static const char *const tails[] = { "", "-wal", "-shm" };
 	struct store *store = *state;
-	char name[80];
+	char name[sizeof(path) + 4];
 
 	store_close(&store);
 	for (size_t i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%s%s", path, tails[i]);
 		(void)unlink(name);
 	}
-	return 0;
+	return rmdir(dir);
 }
 
 static struct store *reopen(void **state)

@@ -5,6 +5,7 @@
 
 #include "cli/trace_chunk.h"
 #include "cli/trace_header.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 #include "base/alloc.h"
@@ -177,11 +178,11 @@ static void trace_open__directory_gives_einval(void **state)
 
 static void trace_open__fifo_does_not_wait(void **state)
 {
-	char dir[] = "trace-test-XXXXXX", path[64];
+	char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 8];
 	struct trace *trace = NULL;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(trace_open(path, &trace), -EINVAL);
