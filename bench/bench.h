@@ -33,8 +33,8 @@ struct bench {
 };
 
 /*
- * Reads --json --full --help --seed N --windows N --only TEXT --store URI. True = go on; false = *exit_out is
- * the exit status. b holds name and help, nothing else.
+ * Reads --json --full --help --seed N --windows N --only TEXT --store URI. True = go on; false =
+ * *exit_out is the exit status. b holds name and help, nothing else.
  */
 bool bench_init(struct bench *b, int argc, char **argv, int *exit_out);
 

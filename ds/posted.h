@@ -43,8 +43,8 @@ void posted_init(struct posted *posted, struct transport *tr, uint64_t *max_seen
 void posted_fini(struct posted *posted);
 
 /*
- * The list of the next chain: empty, or as it was left when it has not been sent yet. Errors: those of the chain that was in it, which is over then.
- * Cost: none, unless POSTED_CHAINS are under way.
+ * The list of the next chain: empty, or as it was left when it has not been sent yet. Errors: those
+ * of the chain that was in it, which is over then. Cost: none, unless POSTED_CHAINS are under way.
  */
 RLV_MUST_CHECK int posted_next(struct posted *posted, struct wr_list **list_out);
 

@@ -38,8 +38,9 @@ struct memnode_opts {
 struct memnode;
 
 /*
- * Makes the pool and listens. Errors: -EINVAL (name, transport), -EBUSY (another process is this node; the message names it),
- * -ENOMEM, -ENOSPC (the pool), -EPROTO (file of another format), those of the runtime directory.
+ * Makes the pool and listens. Errors: -EINVAL (name, transport), -EBUSY (another process is this
+ * node; the message names it), -ENOMEM, -ENOSPC (the pool), -EPROTO (file of another format), those
+ * of the runtime directory.
  */
 RLV_MUST_CHECK int memnode_open(const struct memnode_opts *opts, struct memnode **node_out);
 

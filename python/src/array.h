@@ -23,7 +23,8 @@ struct array_spec {
 	bool read_only;
 };
 
-/* An array on data, which stays as long as `owner` does: the array refers to it. NULL with an exception. */
+/* An array on data, which stays as long as `owner` does: the array refers to it. NULL with an
+   exception. */
 PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner);
 
 #endif

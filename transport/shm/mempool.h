@@ -43,7 +43,8 @@ struct mempool_ops {
 	void (*reclaim)(struct mempool *pool);
 	/* Nobody may attach it any more; NULL = nothing to note. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
-	/* Then frees what memory it can, without the lock; NULL = none before the last reference goes. */
+	/* Then frees what memory it can, without the lock; NULL = none before the last reference
+	   goes. */
 	void (*discard)(struct mempool *pool, struct mempool_region *region);
 	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
