@@ -252,20 +252,6 @@ static void expect_clients(struct crash *crash, uint32_t n)
 	fail_msg("%u clients, want %u; waiting: %s", info.n_clients, n, info.waiting);
 }
 
-static bool has_no_more_than_two(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && info.n_clients <= 2;
-}
-
-/* Of three clients, the killed one has been settled. */
-static void expect_gone(struct crash *crash)
-{
-	assert_true(processes_until(has_no_more_than_two, crash->store));
-	usleep(100 * 1000); /* a rebuild that waits for nobody would be over */
-}
-
 /* Every invariant holds, and no block is open. */
 static bool is_sound(void *ctx)
 {
@@ -485,60 +471,6 @@ static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(vo
 	expect_sound(crash);
 }
 
-static bool is_waiting(void *ctx)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	return rlv_store_info(ctx, &info) == 0 && strstr(info.waiting, "waits for pid") != NULL;
-}
-
-/* Kills actors in the middle of what they do, until a rebuild has to wait. */
-static bool kill_until_waiting(struct crash *crash)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	for (int i = 0; i < 4; i++) {
-		pid_t killed = start_actor(crash);
-
-		processes_kill(&crash->ps, killed, SIGKILL);
-		expect_gone(crash);
-		expect(rlv_store_info(crash->store, &info), 0);
-		if (info.waiting[0])
-			return true;
-	}
-	return false;
-}
-
-/* One is stopped in a call: the second pass after it has to wait, and says for whom. */
-static void rebuild__waits_for_a_stopped_client_and_says_so(void **state)
-{
-	struct rlv_store_info info = { .size = sizeof(info) };
-	struct crash *crash = *state;
-	bool seen = false;
-	pid_t stopped;
-	char want[64];
-
-	crash->shards = 1; /* all meet in it */
-	start(crash, false, false);
-	stopped = start_actor(crash);
-	for (int i = 0; !seen && i < 20; i++) {
-		processes_kill(&crash->ps, stopped, SIGCONT);
-		usleep(10 * 1000);
-		processes_kill(&crash->ps, stopped, SIGSTOP);
-		seen = kill_until_waiting(crash);
-	}
-	assert_true(seen);
-	assert_true(is_waiting(crash->store));
-	snprintf(want, sizeof(want), "waits for pid %d", (int)stopped);
-	expect(rlv_store_info(crash->store, &info), 0);
-	assert_non_null(strstr(info.waiting, want));
-	expect_samples(crash);
-	processes_kill(&crash->ps, stopped, SIGCONT);
-	stop_actor(crash, stopped);
-	expect_clients(crash, 1);
-	expect_sound(crash);
-}
-
 /* It answers nothing: after a moment it is down, and nobody else waits for it. */
 static void memnode_stopped__is_down_and_comes_back(void **state)
 {
@@ -678,7 +610,6 @@ int main(int argc, char **argv)
 		CASE(metad_killed__data_path_goes_on_and_a_restart_knows_all),
 		CASE(metad_and_client_killed__restart_settles_the_client),
 		CASE(metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak),
-		CASE(rebuild__waits_for_a_stopped_client_and_says_so),
 		CASE(memnode_stopped__is_down_and_comes_back),
 		CASE(memnode_killed__its_shards_are_lost_not_doubled),
 		CASE(memnode_on_a_file_killed__the_items_are_back),

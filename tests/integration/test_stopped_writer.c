@@ -279,7 +279,36 @@ static bool nobody_waits(void *ctx)
 	return !somebody_waits(ctx);
 }
 
+static uint32_t rebuilds(struct fixture *fx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	must(rlv_store_info(fx->store, &info), "info");
+	return info.rebuilds;
+}
+
+struct until {
+	struct fixture *fx;
+	uint32_t rebuilds;
+};
+
+static bool is_rebuilt_or_waits(void *ctx)
+{
+	const struct until *until = ctx;
+
+	return rebuilds(until->fx) > until->rebuilds || somebody_waits(until->fx);
+}
+
 /* The first rebuild may pass by a promise of its own epoch, the one after it may not. */
+static void make_rebuilds_due(struct fixture *fx)
+{
+	struct until until = { fx, rebuilds(fx) };
+
+	kill_debtor(fx);
+	assert_true(processes_until(is_rebuilt_or_waits, &until));
+	kill_debtor(fx);
+}
+
 static void rebuild__waits_for_a_stopped_client_and_names_it(void **state)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
@@ -287,10 +316,7 @@ static void rebuild__waits_for_a_stopped_client_and_names_it(void **state)
 	pid_t pid = stop_debtor(fx);
 	char words[64];
 
-	for (uint32_t i = 0; i < 2; i++) {
-		kill_debtor(fx);
-		processes_sleep_ns(400 * MS);
-	}
+	make_rebuilds_due(fx);
 	assert_true(processes_until(somebody_waits, fx));
 	must(rlv_store_info(fx->store, &info), "info");
 	snprintf(words, sizeof(words), "rebuild waits for pid %d", (int)pid);
@@ -310,8 +336,7 @@ static void rebuild__ends_when_the_stopped_client_is_killed(void **state)
 	uint64_t began = clock_now_ns(clock_monotonic());
 	pid_t pid = stop_debtor(fx);
 
-	kill_debtor(fx);
-	kill_debtor(fx);
+	make_rebuilds_due(fx);
 	expect_end(fx, pid, 128 + SIGKILL);
 	print_message("killed %.1f s after it was stopped (lease and stall limit 0.3 s each)\n",
 		      (double)(clock_now_ns(clock_monotonic()) - began) / 1e9);
