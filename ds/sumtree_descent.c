@@ -41,44 +41,44 @@ static inline uint64_t mass_of(uint64_t word, bool leaves)
 
 #define FAMILY TREE_MIN_FANOUT /* children that are summed together */
 
-/* Children as they were when they were looked at. */
-struct children {
-	uint64_t words[TREE_MAX_FANOUT];
-	uint64_t masses[TREE_MAX_FANOUT / FAMILY]; /* of FAMILY words each */
-};
-
-/* Returns the sum of their mass. fanout: at least FAMILY. */
-static inline uint64_t read_children(const uint64_t *at, uint32_t fanout, bool leaves,
-				     struct children *out)
+/* Children in place change while they are looked at: what is looked at is a copy. */
+static inline void copy_children(uint64_t *to, const uint64_t *at, uint32_t fanout)
 {
 	const struct rword64 *from = (const struct rword64 *)(const void *)at;
+
+	for (uint32_t k = 0; k < fanout; k++)
+		to[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
+}
+
+/* Fills in the masses of the families and returns their sum. fanout: at least FAMILY. */
+static inline uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool leaves,
+				    uint64_t *masses)
+{
 	uint64_t total = 0;
 	uint32_t f = 0;
 
 	do {
 		uint64_t mass = 0;
 
-		for (uint32_t k = f * FAMILY; k < (f + 1) * FAMILY; k++) {
-			out->words[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
-			mass += mass_of(out->words[k], leaves);
-		}
-		out->masses[f] = mass;
+		for (uint32_t k = 0; k < FAMILY; k++)
+			mass += mass_of(words[f * FAMILY + k], leaves);
+		masses[f] = mass;
 		total += mass;
 	} while (++f < fanout / FAMILY);
 	return total;
 }
 
 /* The child that has mass at *r_inout, which is less than the sum; out: what is left within it. */
-static inline uint32_t find_child(const struct children *in, uint32_t fanout, bool leaves,
-				  uint64_t *r_inout)
+static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses, uint32_t fanout,
+				  bool leaves, uint64_t *r_inout)
 {
 	uint64_t r = *r_inout, mass;
 	uint32_t f = 0, k;
 
-	while (r >= in->masses[f] && f + 1 < fanout / FAMILY)
-		r -= in->masses[f++];
+	while (r >= masses[f] && f + 1 < fanout / FAMILY)
+		r -= masses[f++];
 	for (k = f * FAMILY; k + 1 < fanout; k++) {
-		mass = mass_of(in->words[k], leaves);
+		mass = mass_of(words[k], leaves);
 		if (r < mass)
 			break;
 		r -= mass;
@@ -92,20 +92,25 @@ static inline void settle(struct sumtree_descent *down, uint32_t i, const struct
 			  bool leaves)
 {
 	struct draw_lanes *lanes = &down->lanes;
-	struct children children;
+	uint64_t copy[TREE_MAX_FANOUT], masses[TREE_MAX_FANOUT / FAMILY];
+	const uint64_t *words = lanes->children[i];
 	uint64_t total, r = lanes->r[i];
 	uint32_t child;
 
 	if (sumtree_descent_is_lost(down, i) || step->fanout < FAMILY)
 		return;
-	total = read_children(lanes->children[i], step->fanout, leaves, &children);
+	if (!down->in_copies) {
+		copy_children(copy, words, step->fanout);
+		words = copy;
+	}
+	total = sum_families(words, step->fanout, leaves, masses);
 	if (total != lanes->expected[i] && total != 0) {
 		down->ratio[i] *= (double)lanes->expected[i] / (double)total;
 		r = rng_uniform_u64(down->rng, total);
 	}
-	child = find_child(&children, step->fanout, leaves, &r);
+	child = find_child(words, masses, step->fanout, leaves, &r);
 	lanes->node[i] = lanes->node[i] * step->fanout + child;
-	lanes->word[i] = children.words[child];
+	lanes->word[i] = words[child];
 	lanes->expected[i] = mass_of(lanes->word[i], leaves);
 	lanes->r[i] = r;
 	/* Only a broken region has mass behind its last node. */

@@ -28,7 +28,8 @@ struct sumtree_descent {
 	const struct forest *from; /* trees of one shape, epochs as of now */
 	struct rng *rng;
 	const struct sumtree_kernel *kernel;
-	bool prefetch;
+	bool prefetch;                  /* in place only */
+	bool in_copies;                 /* lanes.children point to what nobody else changes */
 	double per_quantum;             /* 1 / the whole mass */
 	uint32_t n;                     /* draws */
 	uint32_t groups;                /* of lanes that hold them */

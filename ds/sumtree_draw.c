@@ -106,6 +106,7 @@ static int draw_in_place(const struct forest *from, const struct draw_opts *opts
 	call.down.rng = rng;
 	call.down.kernel = sumtree_kernel_get();
 	call.down.prefetch = !opts || !opts->no_prefetch;
+	call.down.in_copies = false;
 	call.tops.sizes = opts ? opts->sizes_out : NULL;
 	ret = sumtree_tops_read(&call.tops, from);
 	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)

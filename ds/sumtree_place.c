@@ -34,10 +34,12 @@ struct strata strata_make(const struct draw_opts *opts, size_t n)
 	s.step = opts->world_size > 1 ? opts->world_size : 1;
 	s.rank = opts->rank % s.step;
 	s.n = n * s.step;
+	if (s.n == 1) /* a single stratum is none */
+		return s;
 	s.width = UINT64_MAX / s.n;
 	s.rest = UINT64_MAX % s.n + 1;
 	if (s.rest == s.n) {
-		s.width++; /* wraps to 0 for a single stratum, which is none */
+		s.width++;
 		s.rest = 0;
 	}
 	return s;

@@ -147,6 +147,7 @@ static int place_all(struct sumtree_steps *s)
 		down->rng = s->rng;
 		down->kernel = sumtree_kernel_get();
 		down->prefetch = false;
+		down->in_copies = true;
 		ret = sumtree_place(down, &s->tops, strata, first,
 				    (uint32_t)min_u64(DRAW_CHUNK, s->n_todo - first));
 	}
