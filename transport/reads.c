@@ -73,24 +73,28 @@ static bool has_leg(const struct transport_reads *reads, const struct transport 
 	return false;
 }
 
-static bool all_of(const struct transport *tr, const struct transport_io *io, size_t n)
+/* How many of them, from the first on, are of one transport. */
+static size_t run_length(const struct transport_io *io, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (io[i].region->tr != tr)
-			return false;
-	return true;
+	const struct transport *tr = io[0].region->tr;
+	size_t i = 1;
+
+	while (i < n && io[i].region->tr == tr)
+		i++;
+	return i;
 }
 
 /* Reads that were done at once have counted their phase, which is all transports' together. */
-static int add_leg(struct transport_reads *reads, struct transport *tr,
-		   const struct transport_io *io, size_t n)
+static int add_leg(struct transport_reads *reads, const struct transport_io *io, size_t n,
+		   size_t run)
 {
+	struct transport *tr = io[0].region->tr;
 	struct transport_leg *leg = &reads->legs[reads->n++];
 	uint64_t phases = tr->stats.phases;
 	int ret;
 
 	*leg = (struct transport_leg){ .tr = tr };
-	ret = all_of(tr, io, n) ? post_all(leg, io, n) : post_some(leg, io, n);
+	ret = run == n ? post_all(leg, io, n) : post_some(leg, io, n);
 	if (reads->n > 1)
 		tr->stats.phases = phases;
 	return ret;
@@ -98,21 +102,17 @@ static int add_leg(struct transport_reads *reads, struct transport *tr,
 
 int transport_reads_post(struct transport_reads *reads, const struct transport_io *io, size_t n)
 {
-	struct transport *last = NULL;
+	size_t run;
 
 	reads->n = 0;
 	reads->error = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct transport *tr = io[i].region->tr;
-		int ret = 0;
-
-		if (tr == last || has_leg(reads, tr))
+	for (size_t i = 0; i < n; i += run) {
+		run = run_length(io + i, n - i);
+		if (has_leg(reads, io[i].region->tr))
 			continue;
-		last = tr;
 		if (reads->n == TRANSPORT_LEGS)
-			ret = transport_reads_wait(reads);
-		note(reads, ret);
-		note(reads, add_leg(reads, tr, io + i, n - i));
+			note(reads, transport_reads_wait(reads));
+		note(reads, add_leg(reads, io + i, n - i, run));
 	}
 	return reads->error;
 }

@@ -245,9 +245,10 @@ RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *
 void transport_close(struct transport **tr);
 
 /*
- * When an operation that starts now is given up, and its connection with it. It has half of what is
- * left of its caller's call, so that the call can go on over other connections; but a second at
- * least, since one that is merely slow is worth more than a call in a hurry; and timeout_ns at most.
+ * When an operation that is waited for from now on is given up, and its connection with it. It has
+ * half of what is left of its caller's call, so that the call can go on over other connections; but a
+ * second at least, since one that is merely slow is worth more than a call in a hurry; and timeout_ns
+ * at most.
  */
 uint64_t transport_give_up_ns(const struct transport *tr);
 

@@ -66,7 +66,6 @@ static int flush(struct post *post)
 /* Waits for what is outstanding of the batch that is being built, and goes on in a new one. */
 static int turn(struct post *post)
 {
-	uint64_t deadline = work_batch(&post->work, post->ticket)->deadline;
 	int ret = flush(post);
 
 	if (ret)
@@ -74,7 +73,7 @@ static int turn(struct post *post)
 	work_close_batch(&post->work, post->ticket);
 	ret = work_wait(&post->work, post->ticket, DEADLINE_NEVER);
 	if (ret == 0)
-		post->ticket = work_open_batch(&post->work, deadline);
+		post->ticket = work_open_batch(&post->work);
 	return ret;
 }
 
@@ -93,27 +92,27 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 	return ret;
 }
 
-/* A slot in the current lane, after older ones have gone if need be. */
-static int slot_take(struct post *post, struct slot **slot_out)
+static bool is_full(const struct post *post)
 {
-	struct work *work = &post->work;
-	struct lane *lane = post->lane;
-	struct work_wait wait = { .deadline = work_batch(work, post->ticket)->deadline,
-				  .until = DEADLINE_NEVER };
-	int ret = 0;
+	return post->lane->head - post->lane->tail == post->work.link->depth;
+}
 
-	if (post->listed == LIST || lane->head - lane->tail == work->link->depth)
-		ret = flush(post);
-	while (ret == 0 && lane->head - lane->tail == work->link->depth)
-		ret = work_look(work, &wait);
-	*slot_out = work_slot(work, lane, lane->head);
+/* Room in the list and in the current lane, after older slots have gone if need be. */
+static int make_room(struct post *post)
+{
+	struct work_wait wait = { .batch = work_batch(&post->work, post->ticket),
+				  .until = DEADLINE_NEVER };
+	int ret = flush(post);
+
+	while (ret == 0 && is_full(post))
+		ret = work_look(&post->work, &wait);
 	return ret;
 }
 
 /* -------- work requests -------- */
 
-/* Where the bytes of an RDMA READ or WRITE are on our side. */
-static int place(struct post *post, const struct op *op, uint64_t *len_inout, struct ibv_sge *sge,
+/* Where the bytes of an RDMA READ or WRITE are on our side; *len_out: how many of them. */
+static int place(struct post *post, const struct op *op, uint64_t *len_out, struct ibv_sge *sge,
 		 bool *inlined_out)
 {
 	bool is_write = op->opcode == IBV_WR_RDMA_WRITE;
@@ -121,18 +120,18 @@ static int place(struct post *post, const struct op *op, uint64_t *len_inout, st
 	int ret;
 
 	*inlined_out = is_write && op->len <= post->work.link->inline_bytes;
-	*len_inout = min_u64(*len_inout, PLACE_MAX);
+	*len_out = min_u64(op->len, PLACE_MAX);
 	if (*inlined_out ||
 	    verbs_device_key(post->work.link->device, op->local, op->len, &sge->lkey)) {
 		sge->addr = (uintptr_t)op->local;
 		return 0;
 	}
-	*len_inout = min_u64(*len_inout, WORK_ARENA_MAX);
-	ret = arena_take(post, *len_inout, &copy);
+	*len_out = min_u64(*len_out, WORK_ARENA_MAX);
+	ret = arena_take(post, *len_out, &copy);
 	if (ret)
 		return ret;
 	if (is_write)
-		memcpy(copy, op->local, *len_inout);
+		memcpy(copy, op->local, *len_out);
 	sge->addr = (uintptr_t)copy;
 	sge->lkey = post->work.key;
 	return 0;
@@ -181,27 +180,27 @@ static void aim(struct post *post, struct ibv_send_wr *wr, const struct op *op)
 	}
 }
 
-/* Lists one work request for the first len bytes of op: *len_inout, at most what one can carry. */
-static int list_one(struct post *post, const struct op *op, uint64_t *len_inout)
+/* Lists one work request for as much of op as one can carry: *len_out. */
+static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 {
 	struct lane *lane = post->lane;
 	struct ibv_send_wr *wr;
-	struct ibv_sge sge = { .lkey = post->work.key };
+	struct ibv_sge sge = { .addr = (uintptr_t)op->local, .lkey = post->work.key };
 	struct slot *slot;
 	bool inlined = false;
 	int ret = 0;
 
+	*len_out = op->len;
 	if (op->atomic)
 		sge.addr = (uintptr_t)&lane->results[lane->head & post->work.mask];
 	else if (op->region)
-		ret = place(post, op, len_inout, &sge, &inlined);
-	else
-		sge.addr = (uintptr_t)op->local;
-	if (ret == 0)
-		ret = slot_take(post, &slot);
+		ret = place(post, op, len_out, &sge, &inlined);
+	if (ret == 0 && (post->listed == LIST || is_full(post)))
+		ret = make_room(post);
 	if (ret)
 		return ret;
-	sge.length = (uint32_t)*len_inout;
+	sge.length = (uint32_t)*len_out;
+	slot = work_slot(&post->work, lane, lane->head);
 	fill_slot(slot, op, &sge);
 	slot->batch = (uint16_t)(post->ticket % WORK_BATCHES);
 	work_batch(&post->work, post->ticket)->left++;
@@ -221,18 +220,19 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_inout)
 	return 0;
 }
 
-static int list(struct post *post, struct op op)
+/* Uses op up. */
+static int list(struct post *post, struct op *op)
 {
 	int ret = 0;
 
-	while (ret == 0 && op.len) {
-		uint64_t len = op.len;
+	while (ret == 0 && op->len) {
+		uint64_t len;
 
-		ret = list_one(post, &op, &len);
-		op.off += len;
-		op.local += len;
-		op.len -= len;
-		op.fence = false;
+		ret = list_one(post, op, &len);
+		op->off += len;
+		op->local += len;
+		op->len -= len;
+		op->fence = false;
 	}
 	return ret;
 }
@@ -274,7 +274,7 @@ static int begin(struct post *post)
 	while (ret == 0 && work_is_full(&post->work))
 		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
 	if (ret == 0)
-		post->ticket = work_open_batch(&post->work, transport_give_up_ns(post->work.tr));
+		post->ticket = work_open_batch(&post->work);
 	return ret;
 }
 
@@ -297,8 +297,11 @@ static int read_part(struct post *post, const void *ops, size_t first, size_t la
 	const struct transport_io *io = ops;
 	int ret = 0;
 
-	for (size_t i = first; ret == 0 && i < last; i++)
-		ret = list(post, op_of_io(IBV_WR_RDMA_READ, &io[i]));
+	for (size_t i = first; ret == 0 && i < last; i++) {
+		struct op op = op_of_io(IBV_WR_RDMA_READ, &io[i]);
+
+		ret = list(post, &op);
+	}
 	return ret;
 }
 
@@ -307,8 +310,11 @@ static int write_part(struct post *post, const void *ops, size_t first, size_t l
 	const struct transport_io *io = ops;
 	int ret = 0;
 
-	for (size_t i = first; ret == 0 && i < last; i++)
-		ret = list(post, op_of_io(IBV_WR_RDMA_WRITE, &io[i]));
+	for (size_t i = first; ret == 0 && i < last; i++) {
+		struct op op = op_of_io(IBV_WR_RDMA_WRITE, &io[i]);
+
+		ret = list(post, &op);
+	}
 	return ret;
 }
 
@@ -318,8 +324,11 @@ static int cas_part(struct post *post, const void *ops, size_t first, size_t las
 	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
 	int ret = 0;
 
-	for (size_t i = first; ret == 0 && i < last; i++)
-		ret = list(post, op_of_atomic(VERB_CAS, &atomics[i]));
+	for (size_t i = first; ret == 0 && i < last; i++) {
+		struct op op = op_of_atomic(VERB_CAS, &atomics[i]);
+
+		ret = list(post, &op);
+	}
 	return ret;
 }
 
@@ -328,8 +337,11 @@ static int faa_part(struct post *post, const void *ops, size_t first, size_t las
 	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
 	int ret = 0;
 
-	for (size_t i = first; ret == 0 && i < last; i++)
-		ret = list(post, op_of_atomic(VERB_FAA, &atomics[i]));
+	for (size_t i = first; ret == 0 && i < last; i++) {
+		struct op op = op_of_atomic(VERB_FAA, &atomics[i]);
+
+		ret = list(post, &op);
+	}
 	return ret;
 }
 
@@ -357,10 +369,11 @@ static int spread(struct post *post, const struct call *call, uint64_t *ticket_o
 
 	if (ret)
 		return ret;
-	for (size_t i = 0; ret == 0 && i < parts; i++) {
+	for (size_t left = parts, first = 0, last; ret == 0 && left; left--, first = last) {
+		last = left > 1 ? first + (call->n - first) / left : call->n;
 		choose_next_lane(post);
-		ret = call->part(post, call->ops, call->n * i / parts, call->n * (i + 1) / parts);
-		if (ret == 0)
+		ret = call->part(post, call->ops, first, last);
+		if (ret == 0 && left > 1)
 			ret = flush(post);
 	}
 	return end(post, ret, ticket_out);
@@ -446,8 +459,11 @@ int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *
 	if (ret)
 		return ret;
 	choose_lane(post, 0);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = list(post, op_of_wr(&wrs[i]));
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		struct op op = op_of_wr(&wrs[i]);
+
+		ret = list(post, &op);
+	}
 	return end(post, ret, ticket_out);
 }
 
@@ -463,7 +479,7 @@ int post_message(struct post *post, const union verbs_any *message)
 		return ret;
 	choose_lane(post, 0);
 	memcpy(post->work.message->bytes, message->bytes, message->head.bytes);
-	ret = end(post, list(post, op), &ticket);
+	ret = end(post, list(post, &op), &ticket);
 	return ret ? ret : post_wait(post, ticket, DEADLINE_NEVER);
 }
 

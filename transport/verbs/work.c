@@ -131,17 +131,18 @@ int work_reap(struct work *work)
 
 /* -------- waiting -------- */
 
-/* After a look that found nothing. */
+/* After a look that found nothing. Most is there before anybody asks for the time. */
 static int pause_a_while(struct work *work, struct work_wait *wait)
 {
+	struct batch *batch = wait->batch;
 	uint64_t now;
 
 	if (++wait->looks % LOOKS)
 		return 0;
-	if (wait->looks == LOOKS) /* the batch may be an earlier call's, which had longer */
-		wait->deadline = deadline_min(wait->deadline, transport_give_up_ns(work->tr));
+	if (wait->looks == LOOKS) /* it may have one of an earlier call, which had longer */
+		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(work->tr));
 	now = clock_now_ns(work->tr->clock);
-	if (now >= wait->deadline)
+	if (now >= batch->deadline)
 		return work_fail(work, -ETIMEDOUT, "an operation's deadline has passed");
 	if (now >= wait->until)
 		return error_set(-ETIMEDOUT, "the chain is not done in time");
@@ -163,10 +164,11 @@ int work_look(struct work *work, struct work_wait *wait)
 
 /* -------- batches -------- */
 
-uint64_t work_open_batch(struct work *work, uint64_t deadline)
+uint64_t work_open_batch(struct work *work)
 {
-	*work_batch(work, work->next) =
-		(struct batch){ .deadline = deadline, .arena_end = work->arena_head, .left = 1 };
+	*work_batch(work, work->next) = (struct batch){ .deadline = DEADLINE_NEVER,
+							.arena_end = work->arena_head,
+							.left = 1 };
 	return work->next++;
 }
 
@@ -177,7 +179,7 @@ void work_close_batch(struct work *work, uint64_t ticket)
 
 int work_wait(struct work *work, uint64_t ticket, uint64_t until)
 {
-	struct work_wait wait = { .deadline = work_batch(work, ticket)->deadline, .until = until };
+	struct work_wait wait = { .batch = work_batch(work, ticket), .until = until };
 	int ret = 0;
 
 	if (work_is_done(work, ticket))

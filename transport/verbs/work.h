@@ -46,7 +46,7 @@ struct lane {
 };
 
 struct batch {
-	uint64_t deadline;
+	uint64_t deadline;  /* from when somebody first waits for it */
 	uint64_t arena_end; /* what it has of the arena ends here */
 	uint32_t left;      /* work requests not retired, and 1 while it grows */
 };
@@ -69,9 +69,10 @@ struct work {
 	char text[WORK_TEXT_BYTES];
 };
 
-/* A wait for something: deadline is that of the work, until the caller's own. */
+/* A wait for something: the batch gives up at its own deadline, the caller looks away at `until`. */
 struct work_wait {
-	uint64_t deadline, until;
+	struct batch *batch;
+	uint64_t until;
 	uint32_t looks;
 };
 
@@ -92,7 +93,7 @@ RLV_MUST_CHECK int work_reap(struct work *work);
 RLV_MUST_CHECK int work_look(struct work *work, struct work_wait *wait);
 
 /* Opens a batch that may grow until work_close_batch; there is room for it. Returns its ticket. */
-uint64_t work_open_batch(struct work *work, uint64_t deadline);
+uint64_t work_open_batch(struct work *work);
 void work_close_batch(struct work *work, uint64_t ticket);
 
 /* Waits for a batch; until 0 only looks: -EAGAIN. */
