@@ -21,6 +21,8 @@
 
 #define APART 2u /* groups between two levels of the staircase */
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 static inline uint64_t children_off(const struct sumtree_descent *down, uint32_t i, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[down->shard[i]];
@@ -50,20 +52,33 @@ static inline void copy_children(uint64_t *to, const uint64_t *at, uint32_t fano
 		to[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
 }
 
+/* What is negative counts as nothing, but that is rare. */
+ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
+{
+	uint64_t mass = 0, any = 0;
+
+	for (uint32_t k = 0; k < FAMILY; k++) {
+		mass += leaves ? leaf_priority(words[k]) : words[k];
+		any |= words[k];
+	}
+	if (leaves || __builtin_expect((int64_t)any >= 0, 1))
+		return mass;
+	mass = 0;
+	for (uint32_t k = 0; k < FAMILY; k++)
+		mass += mass_of(words[k], leaves);
+	return mass;
+}
+
 /* Fills in the masses of the families and returns their sum. fanout: at least FAMILY. */
-static inline uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool leaves,
+ALWAYS_INLINE uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool leaves,
 				    uint64_t *masses)
 {
 	uint64_t total = 0;
 	uint32_t f = 0;
 
 	do {
-		uint64_t mass = 0;
-
-		for (uint32_t k = 0; k < FAMILY; k++)
-			mass += mass_of(words[f * FAMILY + k], leaves);
-		masses[f] = mass;
-		total += mass;
+		masses[f] = sum_family(words + f * FAMILY, leaves);
+		total += masses[f];
 	} while (++f < fanout / FAMILY);
 	return total;
 }
@@ -87,8 +102,8 @@ static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses,
 	return k;
 }
 
-/* Rule 6 for one draw. */
-static inline void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
+/* Rule 6 for one draw. Leaves and sums get code of their own. */
+ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
 			  bool leaves)
 {
 	struct draw_lanes *lanes = &down->lanes;
@@ -264,8 +279,8 @@ void sumtree_descent_step(struct sumtree_descent *down, uint32_t level)
 	struct draw_step step = make_step(down, level - 1);
 
 	step.next_base = NULL;
-	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++)
-		down->lanes.children[i] = down->lanes.children[0];
+	for (uint32_t i = down->n; down->n > DRAWS_FEW && i < down->groups * DRAW_GROUP; i++)
+		down->lanes.children[i] = down->lanes.children[0]; /* kernels do whole groups */
 	for (uint32_t g = 0; g < down->groups; g++)
 		step_down(down, g, &step, level == 1);
 }

@@ -124,8 +124,8 @@ static void judge(struct lot *lot)
 		judge_single(lot);
 	else
 		judge_returns(lot);
-	for (uint32_t i = 0; past && i < lot->n; i++) {
-		uint32_t step = row_step(plan, lot->windows[i], past);
+	for (uint32_t i = 0; i < lot->n; i++) {
+		uint32_t step = past ? row_step(plan, lot->windows[i], past) : 0;
 
 		lot->first[i] = step < past ? past - step : 0;
 	}
@@ -406,11 +406,12 @@ struct reach {
 	bool whole, has_large;
 };
 
-static struct reach find_reach(const struct window_plan *plan)
+static struct reach find_reach(const struct window_plan *plan, size_t n)
 {
 	struct reach r = { .has_large = false };
 
-	needed_bytes(plan, &r.first, &r.end);
+	if (n > 1) /* a single one is copied before it could be loaded ahead */
+		needed_bytes(plan, &r.first, &r.end);
 	r.whole = r.end - r.first <= SMALL_WINDOW;
 	for (uint32_t c = 0; c < plan->n_outputs; c++)
 		r.has_large |= is_large(&plan->outputs[c]);
@@ -437,7 +438,7 @@ static void prefetch_windows(const struct window_plan *plan, const struct reach 
 
 void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n)
 {
-	struct reach reach = find_reach(plan);
+	struct reach reach = find_reach(plan, n);
 
 	prefetch_windows(plan, &reach, windows, n);
 }
@@ -481,9 +482,10 @@ void window_gather(const struct window_plan *plan, const uint8_t *const *windows
 		   const uint32_t *at, size_t n)
 {
 	window_copy_fn large = plan->stream_stores ? window_stream_copy() : copy_plain;
-	struct reach reach = find_reach(plan);
-	struct lot lot = { .plan = plan };
+	struct reach reach = find_reach(plan, n);
+	struct lot lot;
 
+	lot.plan = plan; /* the rest is filled in for each lot */
 	prefetch_windows(plan, &reach, windows, min_u64(n, LOT));
 	for (size_t done = 0; done < n; done += lot.n) {
 		lot.windows = windows + done;
