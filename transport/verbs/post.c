@@ -97,8 +97,14 @@ static bool is_full(const struct post *post)
 	return post->lane->head - post->lane->tail == post->work.link->depth;
 }
 
-/* Room in the list and in the current lane, after older slots have gone if need be. */
-static int make_room(struct post *post)
+/* For one work request more, in the list and in the current lane. */
+static bool has_place(const struct post *post)
+{
+	return post->listed < LIST && !is_full(post);
+}
+
+/* Waits for older ones if need be. */
+static int make_place(struct post *post)
 {
 	struct work_wait wait = { .batch = work_batch(&post->work, post->ticket),
 				  .until = DEADLINE_NEVER };
@@ -180,10 +186,25 @@ static void aim(struct post *post, struct ibv_send_wr *wr, const struct op *op)
 	}
 }
 
+/* Takes the place at the end of the list and in the lane that wr and slot have been made for. */
+static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
+{
+	struct lane *lane = post->lane;
+
+	slot->batch = (uint16_t)(post->ticket % WORK_BATCHES);
+	work_batch(&post->work, post->ticket)->left++;
+	wr->wr_id = WORK_ID(post->lane_idx, lane->head);
+	lane->head++;
+	post->listed++;
+	if (++lane->unsignalled >= post->work.link->depth / 4) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		lane->unsignalled = 0;
+	}
+}
+
 /* Lists one work request for as much of op as one can carry: *len_out. */
 static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 {
-	struct lane *lane = post->lane;
 	struct ibv_send_wr *wr;
 	struct ibv_sge sge = { .addr = (uintptr_t)op->local, .lkey = post->work.key };
 	struct slot *slot;
@@ -192,31 +213,23 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 
 	*len_out = op->len;
 	if (op->atomic)
-		sge.addr = (uintptr_t)&lane->results[lane->head & post->work.mask];
+		sge.addr = (uintptr_t)&post->lane->results[post->lane->head & post->work.mask];
 	else if (op->region)
 		ret = place(post, op, len_out, &sge, &inlined);
-	if (ret == 0 && (post->listed == LIST || is_full(post)))
-		ret = make_room(post);
+	if (ret == 0 && !has_place(post))
+		ret = make_place(post);
 	if (ret)
 		return ret;
 	sge.length = (uint32_t)*len_out;
-	slot = work_slot(&post->work, lane, lane->head);
+	slot = work_slot(&post->work, post->lane, post->lane->head);
 	fill_slot(slot, op, &sge);
-	slot->batch = (uint16_t)(post->ticket % WORK_BATCHES);
-	work_batch(&post->work, post->ticket)->left++;
 	post->work.writes += slot->kind == SLOT_WRITE;
-
 	wr = &post->wrs[post->listed];
-	post->sges[post->listed++] = sge;
-	wr->wr_id = WORK_ID(post->lane_idx, lane->head);
+	*wr->sg_list = sge;
 	wr->opcode = op->opcode;
 	wr->send_flags = (op->fence ? IBV_SEND_FENCE : 0u) | (inlined ? IBV_SEND_INLINE : 0u);
 	aim(post, wr, op);
-	lane->head++;
-	if (++lane->unsignalled >= post->work.link->depth / 4) {
-		wr->send_flags |= IBV_SEND_SIGNALED;
-		lane->unsignalled = 0;
-	}
+	add(post, wr, slot);
 	return 0;
 }
 
@@ -292,14 +305,39 @@ static int end(struct post *post, int ret, uint64_t *ticket_out)
 /* Operations [first, last) of a call. */
 typedef int (*part_fn)(struct post *post, const void *ops, size_t first, size_t last);
 
+/* The usual READ: it fits into one work request, and lands where it is wanted. */
+static bool read_at_once(struct post *post, const struct transport_io *io)
+{
+	const struct verbs_region *region = region_of(io->region);
+	struct ibv_send_wr *wr = &post->wrs[post->listed];
+	struct slot *slot;
+	uint32_t key;
+
+	if (io->len == 0 || io->len > PLACE_MAX || !has_place(post) ||
+	    !verbs_device_key(post->work.link->device, io->dst, io->len, &key))
+		return false;
+	slot = work_slot(&post->work, post->lane, post->lane->head);
+	slot->kind = SLOT_PLAIN;
+	*wr->sg_list = (struct ibv_sge){ (uintptr_t)io->dst, io->len, key };
+	wr->opcode = IBV_WR_RDMA_READ;
+	wr->send_flags = io->fence ? IBV_SEND_FENCE : 0;
+	wr->wr.rdma.remote_addr = region->address + io->off;
+	wr->wr.rdma.rkey = region->keys[post->lane_idx];
+	add(post, wr, slot);
+	return true;
+}
+
 static int read_part(struct post *post, const void *ops, size_t first, size_t last)
 {
 	const struct transport_io *io = ops;
 	int ret = 0;
 
 	for (size_t i = first; ret == 0 && i < last; i++) {
-		struct op op = op_of_io(IBV_WR_RDMA_READ, &io[i]);
+		struct op op;
 
+		if (read_at_once(post, &io[i]))
+			continue;
+		op = op_of_io(IBV_WR_RDMA_READ, &io[i]);
 		ret = list(post, &op);
 	}
 	return ret;
