@@ -83,13 +83,15 @@ bool bench_init(struct bench *b, int argc, char **argv, int *exit_out)
 	b->windows = 15;
 	b->tty = isatty(STDERR_FILENO);
 	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--help") == 0) {
+		const char *arg = argv[i];
+
+		if (strcmp(arg, "--help") == 0) {
 			print_help(b);
 			*exit_out = EXIT_SUCCESS;
 			return false;
 		}
 		if (!take_argument(b, argc, argv, &i)) {
-			fprintf(stderr, "%s: argument %s: see --help\n", b->name, argv[i]);
+			fprintf(stderr, "%s: argument %s: see --help\n", b->name, arg);
 			*exit_out = 2;
 			return false;
 		}
