@@ -126,7 +126,7 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 
 	(void)tag;
 	making->waiting = false;
-	/* What it makes after all is found, and freed, when it registers again. */
+	/* What it makes after all it frees, or we do, when it has registered again. */
 	if (ret == -ETIMEDOUT)
 		node_disconnect(node);
 	if (!making->table) {

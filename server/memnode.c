@@ -47,7 +47,7 @@ struct memnode {
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
 	struct process_id self;
 	uint64_t silence_ns;  /* of the server, after which it is dialled again */
-	uint64_t connections; /* to the server, so far */
+	uint64_t connections; /* to the server, that have ended */
 	uint64_t term;        /* highest seen: a lower one is a zombie's */
 	bool registered;      /* once at least */
 };
@@ -314,6 +314,22 @@ void memnode_close(struct memnode **node_ptr)
 
 /* -------- the control connection -------- */
 
+/* Answers of the present connection, ch; those of connections that have ended are undone. */
+static int send_done(const struct memnode *node, struct memnode_jobs *jobs, struct channel *ch)
+{
+	struct memnode_job *job;
+	int ret = 0;
+
+	while (ret == 0 && (job = memnode_jobs_get(jobs)) != NULL) {
+		if (job->connection == node->connections)
+			ret = memnode_reply(ch, &job->head, &job->answer);
+		else
+			memnode_undo(&job->svc, &job->head, &job->answer);
+		memnode_job_free(job);
+	}
+	return ret;
+}
+
 static int send_registration(struct memnode *node, struct channel *ch, Relive__NodeRegion *regions,
 			     size_t n)
 {
@@ -359,8 +375,10 @@ static int announce(struct memnode *node, struct channel *ch)
 	struct target_region *regions = NULL;
 	Relive__NodeRegion *messages;
 	size_t n = 0;
-	int ret = memnode_list_regions(node->target, &regions, &n);
+	int ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* for nobody: undone */
 
+	if (ret == 0)
+		ret = memnode_list_regions(node->target, &regions, &n);
 	if (ret)
 		return ret;
 	messages = mem_array(n + 1, sizeof(*messages));
@@ -433,19 +451,6 @@ static int take_request(struct memnode *node, const struct memnode_service *svc,
 	return memnode_reply(ch, &frame.head, &answer);
 }
 
-static int send_done(const struct memnode *node, struct memnode_jobs *jobs, struct channel *ch)
-{
-	struct memnode_job *job;
-	int ret = 0;
-
-	while (ret == 0 && (job = memnode_jobs_get(jobs)) != NULL) {
-		if (job->connection == node->connections)
-			ret = memnode_reply(ch, &job->head, &job->answer);
-		memnode_job_free(job);
-	}
-	return ret;
-}
-
 static int serve_once(struct memnode *node, const struct memnode_service *svc, struct channel *ch,
 		      uint64_t *heard)
 {
@@ -484,7 +489,6 @@ static void serve(struct memnode *node, struct channel *ch)
 	uint64_t heard = clock_now_ns(clock_monotonic());
 	int ret = 0;
 
-	node->connections++;
 	while (!stopped(node) && ret == 0) {
 		ret = serve_once(node, &svc, ch, &heard);
 		/* A host without power says no goodbye. */
@@ -494,6 +498,7 @@ static void serve(struct memnode *node, struct channel *ch)
 	if (!stopped(node))
 		log_warn("control connection: %s", error_last());
 	channel_fini(ch);
+	node->connections++;
 }
 
 static void pause_jittered(const struct memnode *node, uint32_t round)

@@ -6,7 +6,7 @@
  *   control loop --- job ---> pipe ---> worker --- the same job, answered ---> pipe ---> loop
  *
  * The control loop alone uses the channel. A job whose connection ended meanwhile is done all the
- * same, and its answer is thrown away.
+ * same; its answer is thrown away, and what it made is undone (memnode_undo).
  */
 #ifndef RLV_SERVER_MEMNODE_JOBS_H
 #define RLV_SERVER_MEMNODE_JOBS_H

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/log.h"
 
 #define MAX_REGIONS 4096u
 
@@ -256,6 +257,18 @@ void memnode_serve(const struct memnode_service *svc, const struct channel_frame
 	out->status.message = out->words;
 	if (!out->message)
 		out->message = &out->plain.base;
+}
+
+void memnode_undo(const struct memnode_service *svc, const struct frame_header *head,
+		  const struct memnode_answer *answer)
+{
+	uint32_t id = answer->region.region;
+
+	if (head->type != RELIVE__TYPE__TYPE_NODE_REGION_NEW || answer->status.code)
+		return;
+	log_info("free region %u: who asked for it has gone", id);
+	if (svc->target->ops->unregister_region(svc->target, id))
+		log_warn("free region %u: %s", id, error_last());
 }
 
 int memnode_reply(struct channel *ch, const struct frame_header *head,

@@ -47,6 +47,13 @@ struct memnode_answer {
 void memnode_serve(const struct memnode_service *svc, const struct channel_frame *frame,
 		   struct memnode_answer *out);
 
+/*
+ * Nobody was told of the answer to that request: a region that it made is freed, which the server
+ * would learn of from the next registration only. Thread: any.
+ */
+void memnode_undo(const struct memnode_service *svc, const struct frame_header *head,
+		  const struct memnode_answer *answer);
+
 /* How long may it take, and what must not wait for it? */
 enum memnode_line {
 	MEMNODE_AT_ONCE, /* the control loop does it */

@@ -195,6 +195,36 @@ static void memnode_jobs__words_of_a_failure_come_with_it(void **state)
 	memnode_job_free(job);
 }
 
+static uint64_t used_bytes(const struct fixture *fx)
+{
+	struct target_stats now;
+
+	fx->svc.target->ops->stats(fx->svc.target, &now);
+	return now.used_bytes;
+}
+
+static void memnode_undo__a_region_that_nobody_heard_of_is_freed(void **state)
+{
+	struct fixture *fx = *state;
+	const struct channel_frame fits = region_frame(fx, 1 << 20);
+	struct channel_frame too_large;
+	struct memnode_job *job;
+
+	assert_int_equal(memnode_jobs_put(fx->jobs, &fx->svc, &fits, 1), 0);
+	job = await_job(fx);
+	assert_non_null(job);
+	assert_true(used_bytes(fx) >= 1 << 20);
+	memnode_undo(&job->svc, &job->head, &job->answer);
+	assert_true(used_bytes(fx) == 0);
+	memnode_job_free(job);
+	too_large = region_frame(fx, (uint64_t)1 << 30);
+	assert_int_equal(memnode_jobs_put(fx->jobs, &fx->svc, &too_large, 1), 0);
+	job = await_job(fx);
+	assert_non_null(job);
+	memnode_undo(&job->svc, &job->head, &job->answer); /* there is nothing of it */
+	memnode_job_free(job);
+}
+
 static void memnode_jobs_close__answers_that_nobody_took_are_freed(void **state)
 {
 	struct fixture *fx = *state;
@@ -219,6 +249,7 @@ int main(void)
 		CASE(memnode_line_of__only_a_fence_that_kills_may_take_long),
 		CASE(memnode_jobs__done_in_turn_with_their_answers),
 		CASE(memnode_jobs__words_of_a_failure_come_with_it),
+		CASE(memnode_undo__a_region_that_nobody_heard_of_is_freed),
 		CASE(memnode_jobs_close__answers_that_nobody_took_are_freed),
 	};
 
