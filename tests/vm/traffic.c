@@ -9,6 +9,9 @@
  *   vm_traffic keep    --store URI                  a table, persisted; and some more steps, not
  *   vm_traffic kept    --store URI                  is all there that was persisted?
  *
+ * An actor or a learner says "begun" when its first call has worked, from where on its seconds count;
+ * until then it has 30 more.
+ *
  * Exit status: 0 = nothing was wrong; 1 = wrong bytes, an error without a type, a call beyond its
  * deadline, a distribution that is not the priorities', by class or by shard; 2 = usage. SIGTERM ends an
  * actor or a learner before its time, in order.
@@ -38,7 +41,8 @@
 #define BATCH 64u
 #define CALL_NS (3 * CLOCK_NS_PER_S)
 #define LATE_NS (6 * CLOCK_NS_PER_S) /* a guest's own stalls are in it */
-#define P_MIN 1e-6                   /* thousands of tests are made in a campaign */
+#define BEGIN_S 30u
+#define P_MIN 1e-6 /* thousands of tests are made in a campaign */
 #define KINDS 16u
 
 struct traffic {
@@ -47,7 +51,7 @@ struct traffic {
 
 	struct rlv_store *store;
 	struct rlv_table *table;
-	uint64_t end_ns;
+	uint64_t end_ns; /* of an actor or a learner: once it has begun, S seconds later */
 	uint64_t steps, batches, updates, stale;
 	uint64_t wrong, reopens;
 	uint64_t longest_ns; /* of a call */
@@ -126,11 +130,21 @@ static int timed(struct traffic *t, uint64_t began_ns, int code, const char *wha
 	return note(t, code, what);
 }
 
-static void note_gap(struct traffic *t)
+/* From now on there is traffic, for as long as was asked. */
+static void begin(struct traffic *t, uint64_t now)
+{
+	t->end_ns = now + t->seconds * CLOCK_NS_PER_S;
+	printf("begun\n");
+	fflush(stdout);
+}
+
+static void note_good(struct traffic *t)
 {
 	uint64_t now = now_ns();
 
-	if (t->good_ns && now - t->good_ns > t->gap_ns)
+	if (!t->good_ns)
+		begin(t, now);
+	else if (now - t->good_ns > t->gap_ns)
 		t->gap_ns = now - t->good_ns;
 	t->good_ns = now;
 }
@@ -146,8 +160,11 @@ static void nap(uint32_t ms)
 
 static void leave(struct traffic *t)
 {
-	(void)note(t, rlv_table_close(&t->table), "table close");
-	(void)note(t, rlv_store_close(&t->store), "store close");
+	uint64_t began = now_ns();
+
+	(void)timed(t, began, rlv_table_close(&t->table), "table close");
+	began = now_ns();
+	(void)timed(t, began, rlv_store_close(&t->store), "store close");
 }
 
 /* Open until the end of time; -ETIMEDOUT then. */
@@ -206,7 +223,7 @@ static int act(struct traffic *t, struct rlv_writer *writer)
 	ret = rlv_writer_append(writer, 0, &rows.steps, &done);
 	t->steps += done;
 	if (ret == 0)
-		note_gap(t);
+		note_good(t);
 	return timed(t, began, ret, "append");
 }
 
@@ -219,17 +236,20 @@ static void next_episode(struct traffic *t)
 
 static int run_actor(struct traffic *t)
 {
+	t->end_ns += BEGIN_S * CLOCK_NS_PER_S;
 	while (!is_over(t) && enter(t) == 0) {
 		struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 		struct rlv_writer *writer = NULL;
+		uint64_t began = now_ns();
 		int ret;
 
 		opts.timeout_ns = CALL_NS;
-		ret = note(t, rlv_writer_open(t->table, &opts, &writer), "open a writer");
+		ret = timed(t, began, rlv_writer_open(t->table, &opts, &writer), "open a writer");
 		next_episode(t);
 		while (ret == 0 && !is_over(t))
 			ret = act(t, writer);
-		(void)note(t, rlv_writer_close(&writer), "writer close");
+		began = now_ns();
+		(void)timed(t, began, rlv_writer_close(&writer), "writer close");
 		leave(t);
 		t->reopens += ret != 0;
 		if (ret)
@@ -277,29 +297,33 @@ static int learn(struct traffic *t, struct rlv_sampler *sampler)
 	if (ret == 0) {
 		t->updates += result.updated;
 		t->stale += result.stale;
-		note_gap(t);
+		note_good(t);
 	}
 	return timed(t, began, ret, "update");
 }
 
 static int run_learner(struct traffic *t)
 {
+	t->end_ns += BEGIN_S * CLOCK_NS_PER_S;
 	while (!is_over(t) && enter(t) == 0) {
 		struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 		struct rlv_sampler *sampler = NULL;
+		uint64_t began = now_ns();
 		int ret;
 
 		opts.batch_size = BATCH;
 		opts.gamma = 1;
 		opts.seed = t->seed;
-		ret = note(t, rlv_sampler_open(t->table, &opts, &sampler), "open a sampler");
+		ret = timed(t, began, rlv_sampler_open(t->table, &opts, &sampler),
+			    "open a sampler");
 		while (ret == 0 && !is_over(t)) {
 			ret = learn(t, sampler);
 			if (ret == -ETIMEDOUT || ret == -ENODATA)
 				ret = 0; /* nothing there yet */
 		}
 		t->shares.pending = false;
-		(void)note(t, rlv_sampler_close(&sampler), "sampler close");
+		began = now_ns();
+		(void)timed(t, began, rlv_sampler_close(&sampler), "sampler close");
 		leave(t);
 		t->reopens += ret != 0;
 		if (ret)

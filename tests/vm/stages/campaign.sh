@@ -18,7 +18,7 @@ most=$((events > ${RLV_VM_TIMES:-1} ? events : ${RLV_VM_TIMES:-1}))
 [ "$most" -le 20 ] || need[limit]=$((need[limit] * most / 20))
 nodes=(2 3 4)
 window=8    # seconds of traffic around an event
-before=3    # of them before it
+before=2    # of them before it
 late=15     # how much later than that a program of the traffic may end
 most_gap=9  # seconds without a call that works: its deadline, and what a guest stalls
 client_lease=4
@@ -135,6 +135,13 @@ start() { # guest seconds name...
 	daemons "$guest" "${lines[@]}"
 }
 
+have_begun() { # "guest name"...
+	local client
+	for client in "$@"; do
+		log_of "${client% *}" "${client#* }" | grep '^begun' || fail "$client has not begun"
+	done
+}
+
 has_ended() { # guest name
 	log_of "$1" "$2" | grep -q '"role"'
 }
@@ -228,13 +235,14 @@ come_up() {
 
 # Four actors and two learners over three nodes, of which the one in memory dies.
 crowd() {
-	local client
+	local client clients=("1 actor1" "1 actor2" "1 learner1" "3 actor3" "4 actor4" "4 learner2")
 	start 1 $((window + 8)) actor1 actor2 learner1
 	start 3 $((window + 6)) actor3
 	start 4 $((window + 6)) actor4 learner2
+	wait_until 40 have_begun "${clients[@]}"
 	sleep "$before"
 	vm kill 2
-	for client in "1 actor1" "1 actor2" "3 actor3" "4 actor4" "1 learner1" "4 learner2"; do
+	for client in "${clients[@]}"; do
 		# shellcheck disable=SC2086 # two words
 		check_client $client
 	done
@@ -243,23 +251,28 @@ crowd() {
 	check_store
 }
 
-# A further client of the kind that the event hits, if it hits one.
-start_victim() { # kind node
+# The further client that the event hits, if it hits one: its guest and its name.
+victim() { # kind node
 	case $1 in
-	actor_killed | client_stopped) start "$(beside "$2")" $((window + 2 * client_lease)) actor2 ;;
-	learner_killed) start "$(beside "$2")" "$window" learner2 ;;
-	power_failure) start "$2" "$window" actor2 ;;
+	actor_killed | client_stopped) echo "$(beside "$2") actor2" ;;
+	learner_killed) echo "$(beside "$2") learner2" ;;
+	power_failure) echo "$2 actor2" ;;
 	esac
 }
 
 whole_event() { # kind node amount
+	local victim
+	victim=$(victim "$1" "$2")
 	start 1 "$window" actor1 learner1
-	start_victim "$1" "$2"
+	# shellcheck disable=SC2086 # two words
+	[ -z "$victim" ] || start ${victim/ / $((window + 2 * client_lease)) }
+	wait_until 40 have_begun "1 actor1" "1 learner1" ${victim:+"$victim"}
 	sleep "$before"
 	"$@"
 	check_survivor actor1
 	check_survivor learner1
-	[ "$1" != client_stopped ] || check_client "$(beside "$2")" actor2
+	# shellcheck disable=SC2086 # two words
+	[ "$1" != client_stopped ] || check_client $victim
 	check_store
 }
 

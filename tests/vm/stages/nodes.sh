@@ -84,13 +84,14 @@ passive() {
 
 # The learner's line says how long no call worked: gap_ms.
 dies() {
-	local learner
-	traffic -t 90 1 learner --seconds 15 &
-	learner=$!
-	sleep 6
+	daemon 1 learner "$bin/vm_traffic" learner --store "$store_uri" --seconds 12
+	wait_log 40 1 learner '^begun'
+	sleep 2
 	vm kill 3
 	wait_until 10 nodes_are down n3
-	wait "$learner"
+	wait_log 40 1 learner '"role"'
+	log_of 1 learner
+	assert_match learner "$(log_of 1 learner)" '"good":true'
 }
 
 stays_open() {
