@@ -4,6 +4,7 @@
 #include "tests/contract/contract.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -470,7 +471,7 @@ static void *publish(void *arg)
 
 	for (uint64_t n = 1; n <= many(LETTERS); n++) {
 		while (rig_load(courier->region, 64) != 2 * (n - 1)) /* taken? */
-			;
+			sched_yield();
 		for (int i = 0; i < LETTER_WORDS; i++)
 			row[i] = n;
 		courier->wrong += transport_write(io.region->tr, &io, 1) != 0;
@@ -494,7 +495,7 @@ static void read__after_a_published_word_sees_the_row(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, publish, &courier), 0);
 	for (uint64_t n = 1; n <= many(LETTERS); n++) {
 		while (rig_load(rig->region, 64) != 2 * n - 1)
-			;
+			sched_yield();
 		assert_int_equal(transport_read(rig->tr, &io, 1), 0);
 		for (int i = 0; i < LETTER_WORDS; i++)
 			wrong += row[i] != n;

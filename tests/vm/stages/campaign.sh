@@ -2,7 +2,7 @@
 # Faults under traffic, one after another, on a server's guest and three of memory nodes. After each:
 # what ran on met right bytes, errors with a type, no call beyond its deadline and no long gap; every
 # sum is exact; neither the nodes nor the kernels hold more queue pairs, keys and windows than before.
-# needs: guests=4 cpus=1 memory=640 nvdimm=96M limit=780
+# needs: guests=4 cpus=1 memory=640 nvdimm=96M limit=1200
 #   RLV_VM_EVENTS  how many (20): the kinds are dealt like cards, so that each comes as often
 #   RLV_VM_FIRST   with which one to begin (1): those before it were seen in an earlier run
 #   RLV_VM_SEED    of the choice (1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is built here runs on another kernel and on a processor without the newest instructions: unit
 # and contract tests, and kill -9 of real processes, in one guest.
-# needs: guests=1 cpus=2 memory=9216 limit=420
+# needs: guests=1 cpus=2 memory=9216 limit=600
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
@@ -15,17 +15,17 @@ shopt -s extglob
 
 # Lock ranks are compiled out of the release build.
 cases_unit() {
-	programs 1 60 "$bin"/unit_test_!(lock)
+	programs 1 120 "$bin"/unit_test_!(lock)
 }
 
 # What talks to a device is another stage's.
 cases_contract() {
-	programs 1 60 "$bin"/contract_test_!(verbs*)
+	programs 1 120 "$bin"/contract_test_!(verbs*)
 }
 
 cases_kills() {
 	export RLV_TEST_KILLS=5
-	programs 1 90 "$bin"/integration_test_kill_{replay,daemons}
+	programs 1 180 "$bin"/integration_test_kill_{replay,daemons}
 }
 
 run_tests
