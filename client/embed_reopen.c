@@ -24,11 +24,11 @@
 /* What the extent table lists of a shard: both regions, or a create that was cut short. */
 static const struct target_region *find_region(const struct target_region *regions, size_t n,
 					       const struct target_region *like,
-					       enum region_kind kind)
+					       enum region_role role)
 {
 	for (size_t i = 0; i < n; i++)
-		if (regions[i].kind == kind && regions[i].table_id == like->table_id &&
-		    regions[i].shard == like->shard)
+		if (regions[i].kind == like->kind && regions[i].object == like->object &&
+		    regions[i].part == like->part && regions[i].role == role)
 			return &regions[i];
 	return NULL;
 }
@@ -141,7 +141,7 @@ static void discard(struct embed *embed, const struct target_region *tree,
 	struct transport_target *target = embed->base.target;
 
 	log_warn("pool file: table id %u shard %u was never complete, its space is freed",
-		 tree->table_id, tree->shard);
+		 tree->object, tree->part);
 	(void)target->ops->unregister_region(target, tree->id);
 	if (rows)
 		(void)target->ops->unregister_region(target, rows->id);
@@ -192,7 +192,7 @@ static void free_rows_alone(struct embed *embed, const struct target_region *reg
 	struct transport_target *target = embed->base.target;
 
 	for (size_t i = 0; i < n; i++)
-		if (regions[i].kind == REGION_ROWS &&
+		if (regions[i].role == REGION_ROWS &&
 		    !find_region(regions, n, &regions[i], REGION_TREE))
 			(void)target->ops->unregister_region(target, regions[i].id);
 }
@@ -226,7 +226,7 @@ int embed_reopen(struct embed *embed)
 		return error_set(-ENOMEM, "pool file: no memory for its table of regions");
 	ret = target->ops->list_regions(target, regions, &n);
 	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind == REGION_TREE)
+		if (regions[i].role == REGION_TREE)
 			ret = reopen_shard(embed, regions, n, &regions[i]);
 	if (ret == 0)
 		free_rows_alone(embed, regions, n);

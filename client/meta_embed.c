@@ -67,15 +67,10 @@ static void forget_region(struct embed *embed, struct region *region)
 }
 
 static int make_region(struct embed *embed, const struct table_desc *desc, uint32_t shard,
-		       enum region_kind kind, struct region **region_out)
+		       enum region_role role, struct region **region_out)
 {
 	struct transport_target *target = embed->base.target;
-	struct target_region spec = {
-		.kind = kind,
-		.table_id = desc->table_id,
-		.shard = shard,
-		.size = kind == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
-	};
+	struct target_region spec = shard_region_spec(desc, shard, role);
 	int ret;
 
 	ret = target->ops->register_region(target, &spec);

@@ -14,13 +14,14 @@
 /* -------- format -------- */
 
 static int store_superblock(struct region *region, const struct table_desc *desc,
-			    const struct shard_ids *ids, uint32_t kind)
+			    const struct shard_ids *ids, uint32_t role)
 {
 	struct superblock_owner owner = {
-		.kind = kind,
+		.kind = OBJECT_TABLE,
+		.object = desc->table_id,
+		.part = desc->shard,
+		.role = role,
 		.atomic_domain = superblock_domain(region),
-		.table_id = desc->table_id,
-		.shard = desc->shard,
 		.ms_term = ids->ms_term,
 		.incarnation = ids->incarnation,
 	};
@@ -28,11 +29,23 @@ static int store_superblock(struct region *region, const struct table_desc *desc
 
 	memcpy(owner.store_uuid, ids->store_uuid, sizeof(owner.store_uuid));
 	memcpy(owner.uuid, desc->uuid, sizeof(owner.uuid));
-	owner.uuid[15] = (uint8_t)(owner.uuid[15] ^ kind);
+	owner.uuid[15] = (uint8_t)(owner.uuid[15] ^ role);
 	owner.uuid[14] = (uint8_t)(owner.uuid[14] ^ desc->shard);
 	owner.uuid[13] = (uint8_t)(owner.uuid[13] ^ desc->shard >> 8);
 	superblock_init(&sb, region, &owner);
 	return transport_store(region, 0, &sb, sizeof(sb));
+}
+
+struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
+				       enum region_role role)
+{
+	return (struct target_region){
+		.kind = OBJECT_TABLE,
+		.object = desc->table_id,
+		.part = shard,
+		.role = role,
+		.size = role == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
+	};
 }
 
 /* Words that do not start as zero. */
@@ -103,12 +116,12 @@ static int load_bytes(struct region *region, uint64_t off, void *dst, uint32_t l
 	return transport_read(region->tr, &io, 1);
 }
 
-static int load_superblock(struct region *region, uint32_t kind, struct region_superblock *sb)
+static int load_superblock(struct region *region, uint32_t role, struct region_superblock *sb)
 {
 	int rc = load_bytes(region, 0, sb, sizeof(*sb));
 
 	if (!rc)
-		rc = superblock_check(sb, kind, region->size);
+		rc = superblock_check(sb, role, region->size);
 	if (!rc)
 		rc = superblock_domain_check(sb, region);
 	if (!rc && (sb->ro_compat & ~REGION_RO_COMPAT_KNOWN) &&
@@ -121,13 +134,13 @@ static int load_superblock(struct region *region, uint32_t kind, struct region_s
 static int check_same_shard(const struct region_superblock *tree,
 			    const struct region_superblock *rows, const struct table_desc *desc)
 {
-	if (tree->table_id != desc->table_id || tree->shard != desc->shard ||
-	    rows->table_id != desc->table_id || rows->shard != desc->shard)
+	if (tree->object != desc->table_id || tree->part != desc->shard ||
+	    rows->object != desc->table_id || rows->part != desc->shard)
 		return error_set(-EPROTO,
 				 "shard %u of table %u: its regions belong to shards %u and %u "
 				 "of tables %u and %u",
-				 desc->shard, desc->table_id, tree->shard, rows->shard,
-				 tree->table_id, rows->table_id);
+				 desc->shard, desc->table_id, tree->part, rows->part, tree->object,
+				 rows->object);
 	return 0;
 }
 

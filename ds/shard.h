@@ -17,6 +17,7 @@
 
 #include "transport/transport.h"
 
+#include "wire/region.h"
 #include "wire/table_layout.h"
 
 struct table_plan_opts {
@@ -52,6 +53,10 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 
 /* Sets desc->shard and the crc over all. */
 void table_desc_seal(struct table_desc *desc, uint32_t shard);
+
+/* The region of that role that shard needs, for register_region. */
+struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
+				       enum region_role role);
 
 struct shard_ids {
 	uint8_t store_uuid[16];

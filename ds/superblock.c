@@ -26,8 +26,9 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 	sb->atomic_domain = owner->atomic_domain;
 	sb->ms_term = owner->ms_term;
 	sb->incarnation = owner->incarnation;
-	sb->table_id = owner->table_id;
-	sb->shard = owner->shard;
+	sb->object = owner->object;
+	sb->part = owner->part;
+	sb->role = owner->role;
 	memcpy(sb->store_uuid, owner->store_uuid, sizeof(sb->store_uuid));
 	sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
 }
@@ -64,14 +65,15 @@ static int check_format(const struct region_superblock *sb)
 	return 0;
 }
 
-int superblock_check(const struct region_superblock *sb, uint32_t kind, uint64_t region_bytes)
+int superblock_check(const struct region_superblock *sb, uint32_t role, uint64_t region_bytes)
 {
 	int rc = check_format(sb);
 
 	if (rc)
 		return rc;
-	if (sb->kind != kind)
-		return error_set(-EPROTO, "superblock kind %u: expected %u", sb->kind, kind);
+	if (sb->kind != OBJECT_TABLE || sb->role != role)
+		return error_set(-EPROTO, "superblock kind %u role %u: expected kind %u role %u",
+				 sb->kind, sb->role, OBJECT_TABLE, role);
 	if (sb->size > region_bytes)
 		return error_set(-EPROTO,
 				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",

@@ -13,11 +13,12 @@
 
 /* What an object says about itself in its regions. */
 struct superblock_owner {
-	uint32_t kind;          /* enum region_kind */
+	uint32_t kind; /* enum object_kind */
+	uint32_t object;
+	uint32_t part;
+	uint32_t role;          /* enum region_role */
 	uint32_t atomic_domain; /* enum atomic_domain: superblock_domain of the region */
-	uint32_t table_id;
-	uint32_t shard;
-	uint8_t uuid[16]; /* of the region */
+	uint8_t uuid[16];       /* of the region */
 	uint8_t store_uuid[16];
 	uint64_t ms_term;
 	uint64_t incarnation;
@@ -31,11 +32,11 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 		     const struct superblock_owner *owner);
 
 /*
- * Is sb a live superblock of that kind for a region of region_bytes? Errors: -EPROTO (no magic,
- * another format, unknown incompat bit, wrong kind or size; the message says which), -EBADMSG
+ * Is sb a live superblock of that role for a region of region_bytes? Errors: -EPROTO (no magic,
+ * another format, unknown incompat bit, wrong role or size; the message says which), -EBADMSG
  * (crc), -ESTALE (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
  */
-RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,
+RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t role,
 				    uint64_t region_bytes);
 
 /*

@@ -183,13 +183,8 @@ static int ask(struct catalog_making *making)
 {
 	struct catalog_shard *place = place_of(making);
 	const struct table_desc *desc = &making->table->desc;
-	bool rows = place->tree_id != 0;
-	const struct target_region spec = {
-		.kind = rows ? REGION_ROWS : REGION_TREE,
-		.table_id = desc->table_id,
-		.shard = making->at,
-		.size = rows ? desc->rows_bytes : desc->tree_bytes,
-	};
+	const struct target_region spec =
+		shard_region_spec(desc, making->at, place->tree_id ? REGION_ROWS : REGION_TREE);
 	int ret = node_post_region_new(place->node, &spec, on_region, making);
 
 	making->waiting = ret == 0;

@@ -194,15 +194,15 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 
 /* -------- a node comes -------- */
 
-static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t kind,
+static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t role,
 		       const struct table_desc *desc, uint32_t shard)
 {
 	for (size_t i = 0; i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
 		if (region->region == id)
-			return region->kind == kind && region->table_id == desc->table_id &&
-			       region->shard == shard;
+			return region->kind == OBJECT_TABLE && region->role == role &&
+			       region->object == desc->table_id && region->part == shard;
 	}
 	return false;
 }
@@ -234,7 +234,7 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 /* What clients are to see in a region that is freed: that its table was dropped, or only this. */
 static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
 {
-	bool table_is_there = region->table_id <= TABLE_MAX_ID && cat->tables[region->table_id];
+	bool table_is_there = region->object <= TABLE_MAX_ID && cat->tables[region->object];
 
 	return table_is_there ? REGION_ORPHANED : REGION_DROPPED;
 }

@@ -388,8 +388,9 @@ static int announce(struct memnode *node, struct channel *ch)
 		relive__node_region__init(&messages[i]);
 		messages[i].region = regions[i].id;
 		messages[i].kind = regions[i].kind;
-		messages[i].table_id = regions[i].table_id;
-		messages[i].shard = regions[i].shard;
+		messages[i].object = regions[i].object;
+		messages[i].part = regions[i].part;
+		messages[i].role = regions[i].role;
 		messages[i].size = regions[i].size;
 	}
 	if (ret == 0)

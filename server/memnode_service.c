@@ -19,8 +19,9 @@ static int region_new(const struct memnode_service *svc, const ProtobufCMessage 
 	const Relive__NodeRegion *request = (const Relive__NodeRegion *)message;
 	struct target_region spec = {
 		.kind = request->kind,
-		.table_id = request->table_id,
-		.shard = request->shard,
+		.object = request->object,
+		.part = request->part,
+		.role = request->role,
 		.size = request->size,
 	};
 	int ret = svc->target->ops->register_region(svc->target, &spec);
@@ -29,8 +30,9 @@ static int region_new(const struct memnode_service *svc, const ProtobufCMessage 
 	relive__node_region_reply__init(&out->region_reply);
 	out->region.region = spec.id;
 	out->region.kind = spec.kind;
-	out->region.table_id = spec.table_id;
-	out->region.shard = spec.shard;
+	out->region.object = spec.object;
+	out->region.part = spec.part;
+	out->region.role = spec.role;
 	out->region.size = spec.size;
 	out->region_reply.status = &out->status;
 	out->region_reply.region = ret ? NULL : &out->region;
@@ -165,10 +167,10 @@ static int persist(const struct memnode_service *svc, const ProtobufCMessage *me
 		return ret;
 	/* Rows first: a leaf must not outlive what it stands for. */
 	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind == REGION_ROWS)
+		if (regions[i].role == REGION_ROWS)
 			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
 	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind != REGION_ROWS)
+		if (regions[i].role != REGION_ROWS)
 			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
 	mem_free(regions);
 	return ret;

@@ -374,8 +374,9 @@ int node_post_region_new(struct node *node, const struct target_region *spec, no
 	};
 
 	request.kind = spec->kind;
-	request.table_id = spec->table_id;
-	request.shard = spec->shard;
+	request.object = spec->object;
+	request.part = spec->part;
+	request.role = spec->role;
 	request.size = spec->size;
 	return node_post(node, &post);
 }

@@ -383,9 +383,10 @@ static inline bool transport_is_addressable(const struct transport *tr)
 /* A region as its target knows it. */
 struct target_region {
 	uint32_t id;
-	uint32_t kind;     /* enum region_kind, for the pool's extent table */
-	uint32_t table_id; /* owner object */
-	uint32_t shard;
+	uint32_t kind; /* enum object_kind: whose it is ... */
+	uint32_t object;
+	uint32_t part;
+	uint32_t role; /* ... and enum region_role: which of its regions */
 	uint64_t size; /* rounded up to whole extents */
 	uint8_t *base; /* where the target itself sees it */
 };
@@ -419,7 +420,7 @@ struct transport_target_ops {
 	/* What transport_open wants, after listen. Owned by the target. */
 	const char *(*uri)(struct transport_target *tg);
 
-	/* Makes a zeroed region of at least spec->size bytes. In: kind, table_id, shard, size.
+	/* Makes a zeroed region of at least spec->size bytes. In: all but id and base.
 	   Errors: -ENOSPC (the message says how much is left), -ENOMEM. */
 	int (*register_region)(struct transport_target *tg, struct target_region *spec);
 	/* Gives a region back: nobody can attach it again. Existing mappings stay valid, and keep the

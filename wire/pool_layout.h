@@ -37,7 +37,7 @@
 #include "wire/rptr.h"
 
 #define POOL_MAGIC 0x314c4f4f50564c52ull /* "RLVPOOL1" read as little-endian */
-#define POOL_FORMAT_MAJOR 1
+#define POOL_FORMAT_MAJOR 2
 #define POOL_FORMAT_MINOR 0
 #define POOL_EXTENT_BYTES ((uint64_t)2 << 20)
 #define POOL_SUPERBLOCK_BYTES 4096u
@@ -82,9 +82,10 @@ WIRE_AT(pool_superblock, crc, 252);
  * Entry of the extent table.
  *   offset size
  *        0    4  region number, 1..4095
- *        4    4  kind: enum region_kind
- *        8    4  owner object: table id
- *       12    4  owner object: shard
+ *        4    2  kind of the object that owns it: enum object_kind
+ *        6    2  role within the part: enum region_role
+ *        8    4  number of the object: table id
+ *       12    4  its part: shard
  *       16    8  first extent, >= 1
  *       24    4  extents, >= 1
  *       28    4  state: enum extent_state
@@ -97,9 +98,10 @@ enum extent_state {
 
 struct extent_entry {
 	uint32_t region;
-	uint32_t kind;
-	uint32_t table_id;
-	uint32_t shard;
+	uint16_t kind;
+	uint16_t role;
+	uint32_t object;
+	uint32_t part;
 	uint64_t first;
 	uint32_t extents;
 	uint32_t state;
@@ -108,8 +110,9 @@ struct extent_entry {
 WIRE_SIZE(extent_entry, 32);
 WIRE_AT(extent_entry, region, 0);
 WIRE_AT(extent_entry, kind, 4);
-WIRE_AT(extent_entry, table_id, 8);
-WIRE_AT(extent_entry, shard, 12);
+WIRE_AT(extent_entry, role, 6);
+WIRE_AT(extent_entry, object, 8);
+WIRE_AT(extent_entry, part, 12);
 WIRE_AT(extent_entry, first, 16);
 WIRE_AT(extent_entry, extents, 24);
 WIRE_AT(extent_entry, state, 28);

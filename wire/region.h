@@ -5,7 +5,7 @@
  *        0    8  magic "RLVREGN1"
  *        8    2  format major: a reader refuses another one
  *       10    2  format minor
- *       12    4  kind: enum region_kind
+ *       12    4  kind of the object that owns it: enum object_kind
  *       16    8  compat features: may be ignored
  *       24    8  read-only-compat features: unknown bit = open for reading only
  *       32    8  incompat features: unknown bit = refuse
@@ -16,10 +16,11 @@
  *       76    4  atomic domain: enum atomic_domain, for life
  *       80    8  term of the metadata server that granted it
  *       88    8  incarnation of the memory node
- *       96    4  owner object: table id
- *      100    4  owner object: shard
+ *       96    4  number of the object: table id
+ *      100    4  its part: shard
  *      104   16  uuid of the store
- *      120  132  reserved, zero
+ *      120    4  role within the part: enum region_role
+ *      124  128  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *     1024    8  state (mutable word): enum region_state
  *     1088    8  incarnation of the last opener of a file pool (mutable word)
@@ -33,7 +34,7 @@
 #include "wire/le.h"
 
 #define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
-#define REGION_FORMAT_MAJOR 1
+#define REGION_FORMAT_MAJOR 2
 #define REGION_FORMAT_MINOR 0
 #define REGION_SUPERBLOCK_BYTES 4096
 #define REGION_EXTENT_BYTES ((uint64_t)2 << 20)
@@ -42,7 +43,10 @@
 #define REGION_RO_COMPAT_KNOWN 0ull
 #define REGION_INCOMPAT_KNOWN 0ull
 
-enum region_kind { REGION_TREE = 1, REGION_ROWS = 2, REGION_HEAP = 3 };
+/* What regions belong to: {kind, object, part} names the part that has them. */
+enum object_kind { OBJECT_TABLE = 1 };
+
+enum region_role { REGION_TREE = 1, REGION_ROWS = 2 };
 
 /* Who changes the words of a region: CPUs of one host, or one NIC. Never both. */
 enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
@@ -69,10 +73,11 @@ struct region_superblock {
 	uint32_t atomic_domain;
 	uint64_t ms_term;
 	uint64_t incarnation;
-	uint32_t table_id;
-	uint32_t shard;
+	uint32_t object;
+	uint32_t part;
 	uint8_t store_uuid[16];
-	uint8_t reserved0[132];
+	uint32_t role;
+	uint8_t reserved0[128];
 	uint32_t crc;
 	uint8_t reserved1[768];
 	struct rword64_line state;
@@ -95,10 +100,11 @@ WIRE_AT(region_superblock, region, 72);
 WIRE_AT(region_superblock, atomic_domain, 76);
 WIRE_AT(region_superblock, ms_term, 80);
 WIRE_AT(region_superblock, incarnation, 88);
-WIRE_AT(region_superblock, table_id, 96);
-WIRE_AT(region_superblock, shard, 100);
+WIRE_AT(region_superblock, object, 96);
+WIRE_AT(region_superblock, part, 100);
 WIRE_AT(region_superblock, store_uuid, 104);
-WIRE_AT(region_superblock, reserved0, 120);
+WIRE_AT(region_superblock, role, 120);
+WIRE_AT(region_superblock, reserved0, 124);
 WIRE_AT(region_superblock, crc, 252);
 WIRE_AT(region_superblock, state, 1024);
 WIRE_AT(region_superblock, opener, 1088);

@@ -17,7 +17,7 @@ static enum fence_result fence(struct rig *rig, uint64_t client_id)
 static void register__gives_whole_zeroed_extents(void **state)
 {
 	struct rig *rig = rig_of(state);
-	struct target_region spec = { .kind = 2, .table_id = 5, .shard = 6, .size = 100 };
+	struct target_region spec = { .kind = 2, .object = 5, .part = 6, .size = 100 };
 
 	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
 	assert_int_equal(spec.size, 2 << 20);
@@ -89,7 +89,7 @@ static void unregister__leaves_mappings_valid(void **state)
 static void list__names_the_live_regions(void **state)
 {
 	struct rig *rig = rig_of(state);
-	struct target_region spec = { .kind = 2, .table_id = 8, .shard = 1, .size = 8 }, seen[4];
+	struct target_region spec = { .kind = 2, .object = 8, .part = 1, .size = 8 }, seen[4];
 	size_t n = 4;
 
 	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);

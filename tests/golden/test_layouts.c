@@ -69,9 +69,10 @@ static void put_region_structs(FILE *out)
 	FIELD(region_superblock, atomic_domain);
 	FIELD(region_superblock, ms_term);
 	FIELD(region_superblock, incarnation);
-	FIELD(region_superblock, table_id);
-	FIELD(region_superblock, shard);
+	FIELD(region_superblock, object);
+	FIELD(region_superblock, part);
 	FIELD(region_superblock, store_uuid);
+	FIELD(region_superblock, role);
 	FIELD(region_superblock, reserved0);
 	FIELD(region_superblock, crc);
 	FIELD(region_superblock, reserved1);
@@ -212,8 +213,9 @@ static void put_pool_structs(FILE *out)
 	STRUCT(extent_entry);
 	FIELD(extent_entry, region);
 	FIELD(extent_entry, kind);
-	FIELD(extent_entry, table_id);
-	FIELD(extent_entry, shard);
+	FIELD(extent_entry, role);
+	FIELD(extent_entry, object);
+	FIELD(extent_entry, part);
 	FIELD(extent_entry, first);
 	FIELD(extent_entry, extents);
 	FIELD(extent_entry, state);
@@ -309,10 +311,11 @@ static void put_words(FILE *out)
 static void put_region(FILE *out)
 {
 	const struct region region = { .id = 9, .size = 4 << 20 };
-	const struct superblock_owner owner = { .kind = REGION_TREE,
+	const struct superblock_owner owner = { .kind = OBJECT_TABLE,
+						.object = 3,
+						.part = 4,
+						.role = REGION_TREE,
 						.atomic_domain = ATOMIC_DOMAIN_CPU,
-						.table_id = 3,
-						.shard = 4,
 						.uuid = { 1, 2, 3 },
 						.store_uuid = { 5, 6 },
 						.ms_term = 7,
@@ -336,18 +339,20 @@ static void put_pool(FILE *out)
 	extents_make_table(&table, 100);
 	*extents_take_entry(&table) = (struct extent_entry){
 		.region = 9,
-		.kind = 1,
-		.table_id = 3,
-		.shard = 4,
+		.kind = OBJECT_TABLE,
+		.role = REGION_TREE,
+		.object = 3,
+		.part = 4,
 		.first = 5,
 		.extents = 6,
 		.state = EXTENT_LIVE,
 	};
 	*extents_take_entry(&table) = (struct extent_entry){
 		.region = 10,
-		.kind = 2,
-		.table_id = 3,
-		.shard = 4,
+		.kind = OBJECT_TABLE,
+		.role = REGION_ROWS,
+		.object = 3,
+		.part = 4,
 		.first = 11,
 		.extents = 2,
 		.state = EXTENT_QUARANTINE,

@@ -210,7 +210,7 @@ static void open__of_another_pool_format_gives_eproto(void **state)
 	(void)state;
 	copy_file();
 	change_byte(copy, FORMAT_OFF, 0x40);
-	expect_refused(copy, -EPROTO, "format 65");
+	expect_refused(copy, -EPROTO, "format 66");
 }
 
 /* The regions behind the superblock say their version, too. */
@@ -219,7 +219,7 @@ static void open__of_another_region_format_gives_eproto(void **state)
 	(void)state;
 	copy_file();
 	change_byte(copy, EXTENT + FORMAT_OFF, 0x40);
-	expect_refused(copy, -EPROTO, "format 65");
+	expect_refused(copy, -EPROTO, "format 66");
 }
 
 /* In a child, so that a crash is seen as one. 0 = typed error or opened and usable. */

@@ -179,8 +179,9 @@ Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out)
 		relive__node_region__init(&messages[i]);
 		messages[i].region = regions[i].id;
 		messages[i].kind = regions[i].kind;
-		messages[i].table_id = regions[i].table_id;
-		messages[i].shard = regions[i].shard;
+		messages[i].object = regions[i].object;
+		messages[i].part = regions[i].part;
+		messages[i].role = regions[i].role;
 		messages[i].size = regions[i].size;
 		list[i] = &messages[i];
 	}

@@ -476,15 +476,10 @@ uint64_t nodes_items(struct nodes_fixture *nx, uint32_t shard, uint32_t view)
 
 /* -------- open, close -------- */
 
-static struct region *make_region(struct nodes_fixture *nx, uint32_t s, uint32_t kind)
+static struct region *make_region(struct nodes_fixture *nx, uint32_t s, uint32_t role)
 {
 	struct nodes_node *node = &nx->nodes[s % nx->n_nodes];
-	struct target_region spec = {
-		.kind = kind,
-		.table_id = nx->desc.table_id,
-		.shard = s,
-		.size = kind == REGION_TREE ? nx->desc.tree_bytes : nx->desc.rows_bytes,
-	};
+	struct target_region spec = shard_region_spec(&nx->desc, s, role);
 	struct region_grant grant;
 	struct region *region;
 

@@ -55,9 +55,9 @@ static void plan(struct table_desc *desc, const struct shard_fixture_opts *opts)
 	must(table_plan(desc, &plan_opts), "table_plan");
 }
 
-static uint32_t make_region(struct shard_fixture *fx, uint32_t kind, uint64_t bytes)
+static uint32_t make_region(struct shard_fixture *fx, uint32_t role, uint64_t bytes)
 {
-	struct target_region spec = { .kind = kind, .table_id = 3, .size = bytes };
+	struct target_region spec = { .kind = 1, .object = 3, .role = role, .size = bytes };
 
 	must(fx->target->ops->register_region(fx->target, &spec), "register_region");
 	return spec.id;

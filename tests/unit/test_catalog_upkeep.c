@@ -174,7 +174,9 @@ static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **stat
 /* Regions of the largest sizes that there is room for, of no table's. Returns how many. */
 static uint32_t fill_up(struct transport_target *target, uint32_t ids[FILLERS])
 {
-	struct target_region spec = { .kind = REGION_ROWS, .table_id = 99, .size = 32 << 20 };
+	struct target_region spec = {
+		.kind = OBJECT_TABLE, .object = 99, .role = REGION_ROWS, .size = 32 << 20
+	};
 	uint32_t n = 0;
 
 	while (spec.size >= 4096 && n < FILLERS) {

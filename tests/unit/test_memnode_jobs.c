@@ -71,8 +71,9 @@ static struct channel_frame region_frame(struct fixture *fx, uint64_t size)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
 
-	request.kind = REGION_ROWS;
-	request.table_id = 1;
+	request.kind = OBJECT_TABLE;
+	request.object = 1;
+	request.role = REGION_ROWS;
 	request.size = size;
 	return frame_of(fx, RELIVE__TYPE__TYPE_NODE_REGION_NEW, &request.base);
 }

@@ -190,10 +190,10 @@ static void superblock_check__what_is_refused(void **state)
 	sb.uuid[3] ^= 1; /* crc */
 	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
 	sb = good;
-	sb.format_major = 2;
+	sb.format_major = 99;
 	reseal(&sb);
 	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
-	assert_non_null(strstr(error_last(), "format 2.0"));
+	assert_non_null(strstr(error_last(), "format 99.0"));
 	sb = good;
 	sb.incompat = 8;
 	reseal(&sb);
@@ -259,9 +259,11 @@ static void must_open(struct file *file, uint64_t bytes)
 		fail_msg("%s", error_last());
 }
 
-static struct target_region add_region(struct file *file, uint32_t table_id, uint64_t size)
+static struct target_region add_region(struct file *file, uint32_t object, uint64_t size)
 {
-	struct target_region spec = { .kind = 2, .table_id = table_id, .shard = 3, .size = size };
+	struct target_region spec = {
+		.kind = 1, .object = object, .part = 3, .role = 2, .size = size
+	};
 
 	assert_int_equal(file->tg->ops->register_region(file->tg, &spec), 0);
 	return spec;
@@ -289,9 +291,9 @@ static void file__keeps_its_regions(void **state)
 	must_open(file, 0);
 	assert_int_equal(list(file, seen), 2);
 	assert_int_equal(seen[1].id, second.id);
-	assert_int_equal(seen[1].kind, 2);
-	assert_int_equal(seen[1].table_id, 2);
-	assert_int_equal(seen[1].shard, 3);
+	assert_int_equal(seen[1].role, 2);
+	assert_int_equal(seen[1].object, 2);
+	assert_int_equal(seen[1].part, 3);
 	assert_int_equal(seen[1].size, 3 * EXTENT);
 	assert_int_equal(seen[0].base[EXTENT - 1], 0xa1);
 	assert_int_equal(seen[1].base[0], 0xb2);
@@ -372,7 +374,7 @@ static void file__with_one_copy_torn(void **state)
 		regions = (uint32_t)list(file, seen);
 		/* the newer copy has both, the older one is from before the second */
 		assert_true(regions == 2 || regions == 1);
-		assert_int_equal(seen[0].table_id, 1);
+		assert_int_equal(seen[0].object, 1);
 		add_region(file, 3, EXTENT); /* repairs the torn one */
 		transport_target_close(&file->tg);
 		must_open(file, 0);

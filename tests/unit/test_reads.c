@@ -38,7 +38,7 @@ static uint64_t word_of(uint32_t node, uint64_t i)
 static void side_open(struct side *side, uint32_t node, bool wire)
 {
 	const struct target_opts opts = { .pool_bytes = 8u << 20, .private_memory = true };
-	struct target_region spec = { .kind = REGION_ROWS, .size = 2u << 20 };
+	struct target_region spec = { .role = REGION_ROWS, .size = 2u << 20 };
 	struct transport_opts tropts = { .client_id = CLIENT };
 	struct region_grant grant;
 

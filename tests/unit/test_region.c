@@ -14,10 +14,11 @@
 static struct region_superblock good(void)
 {
 	const struct region region = { .id = 9, .size = BYTES };
-	const struct superblock_owner owner = { .kind = REGION_TREE,
+	const struct superblock_owner owner = { .kind = OBJECT_TABLE,
+						.role = REGION_TREE,
 						.atomic_domain = ATOMIC_DOMAIN_CPU,
-						.table_id = 3,
-						.shard = 4,
+						.object = 3,
+						.part = 4,
 						.uuid = { 1, 2 },
 						.store_uuid = { 5 },
 						.ms_term = 6,
@@ -43,8 +44,8 @@ static void superblock_check__of_a_good_one(void **state)
 	(void)state;
 	assert_int_equal(check(&sb, false), 0);
 	assert_int_equal(sb.region, 9);
-	assert_int_equal(sb.table_id, 3);
-	assert_int_equal(sb.shard, 4);
+	assert_int_equal(sb.object, 3);
+	assert_int_equal(sb.part, 4);
 	assert_int_equal(sb.extent_size, REGION_EXTENT_BYTES);
 }
 
@@ -87,7 +88,7 @@ static void superblock_check__of_what_a_crc_cannot_tell(void **state)
 	sb.compat = 1;
 	assert_int_equal(check(&sb, true), 0);
 	sb = good();
-	sb.kind = REGION_ROWS;
+	sb.role = REGION_ROWS;
 	assert_int_equal(check(&sb, true), -EPROTO);
 	sb = good();
 	sb.size = BYTES + 8;

@@ -30,7 +30,7 @@ static struct transport_wr wrs[NODES][LONG];
 static void side_open(struct side *side)
 {
 	const struct target_opts opts = { .pool_bytes = 8u << 20, .private_memory = true };
-	struct target_region spec = { .kind = REGION_ROWS, .size = 2u << 20 };
+	struct target_region spec = { .role = REGION_ROWS, .size = 2u << 20 };
 	struct transport_opts tropts = { .client_id = CLIENT };
 	struct region_grant grant;
 

@@ -81,8 +81,8 @@ RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct memp
 void mempool_close(struct mempool **pool, bool forked);
 
 /*
- * A new region: begin, clear, end, by one maker at a time. spec in: kind, table_id, shard, size; out,
- * of end: the rest. Where end is told of an error, or meets one, the region is gone. clear needs no
+ * A new region: begin, clear, end, by one maker at a time. spec in: all but id and base; out, of end:
+ * the rest. Where end is told of an error, or meets one, the region is gone. clear needs no
  * lock. -ENOSPC, -ENOMEM, -EINVAL.
  */
 RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,

@@ -178,9 +178,10 @@ static int file_alloc(struct mempool *pool, struct mempool_region *region)
 				 POOL_TABLE_ENTRIES);
 	*entry = (struct extent_entry){
 		.region = region->info.id,
-		.kind = region->info.kind,
-		.table_id = region->info.table_id,
-		.shard = region->info.shard,
+		.kind = (uint16_t)region->info.kind,
+		.role = (uint16_t)region->info.role,
+		.object = region->info.object,
+		.part = region->info.part,
 		.first = region->fd_off / POOL_EXTENT_BYTES,
 		.extents = (uint32_t)(region->info.size / POOL_EXTENT_BYTES),
 		.state = EXTENT_LIVE,
@@ -449,8 +450,9 @@ static int list_region(struct filepool *file, const struct extent_entry *entry)
 	region->info = (struct target_region){
 		.id = entry->region,
 		.kind = entry->kind,
-		.table_id = entry->table_id,
-		.shard = entry->shard,
+		.role = entry->role,
+		.object = entry->object,
+		.part = entry->part,
 		.size = entry->extents * POOL_EXTENT_BYTES,
 		.base = file->map.base + region->fd_off,
 	};
