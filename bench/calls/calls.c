@@ -1,0 +1,104 @@
+/*
+ * calls.c - append, sample and update of one thread, for bench/calls/run to count their instructions.
+ *
+ * CartPole-like steps in `embed:`, batches of 256 with weights, 1-step returns; everything is seeded,
+ * so that two runs execute the same instructions but for addresses.
+ */
+#include <relive/relive.h>
+
+#include <stdio.h>
+
+#define CAPACITY 65536u
+#define STEPS 64u
+#define BATCH 256u
+
+static int check(int ret, const char *what)
+{
+	if (ret)
+		fprintf(stderr, "%s: %s\n", what, rlv_last_error());
+	return ret;
+}
+
+static int create(struct rlv_store *store, struct rlv_table **table)
+{
+	const struct rlv_column columns[] = {
+		{ "obs", RLV_F32, RLV_OBS, 1, { 4 } },
+		{ "action", RLV_I64, RLV_PLAIN, 0, { 0 } },
+		{ "reward", RLV_F32, RLV_REWARD, 0, { 0 } },
+	};
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+
+	opts.n_columns = 3;
+	opts.columns = columns;
+	opts.capacity = CAPACITY;
+	return check(rlv_table_create(store, "calls", &opts, table), "create");
+}
+
+/* n steps in episodes of 8 appends. */
+static int append(struct rlv_writer *writer, uint32_t n, uint32_t round)
+{
+	static float obs[STEPS][4], reward[STEPS];
+	static int64_t action[STEPS];
+	static uint16_t flags[STEPS];
+	const void *columns[] = { obs, action, reward };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+
+	for (uint32_t i = 0; i < n; i++) {
+		obs[i][0] = (float)(round + i);
+		reward[i] = 1;
+		flags[i] = 0;
+	}
+	flags[n - 1] = round % 8 == 7 ? RLV_TERMINATED : 0;
+	steps.n = n;
+	steps.columns = columns;
+	steps.flags = flags;
+	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
+}
+
+static int learn(struct rlv_sampler *sampler, uint32_t round)
+{
+	const struct rlv_batch *batch;
+	float td_error[BATCH];
+	int ret = check(rlv_sampler_sample(sampler, BATCH, 1000000000, &batch), "sample");
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < batch->n; i++)
+		td_error[i] = (float)((round * 31 + i) % 97) / 10;
+	ret = check(rlv_sampler_update(sampler, batch->key, td_error, batch->n, NULL), "update");
+	rlv_batch_release(sampler, batch);
+	return ret;
+}
+
+static int work(struct rlv_writer *writer, struct rlv_sampler *sampler)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < 1024; i++)
+		ret = append(writer, STEPS, i);
+	for (uint32_t i = 0; ret == 0 && i < 512; i++)
+		ret = append(writer, 1, i);
+	for (uint32_t i = 0; ret == 0 && i < 64; i++)
+		ret = learn(sampler, i);
+	return ret;
+}
+
+int main(void)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_store *store;
+	struct rlv_table *table;
+	struct rlv_writer *writer;
+	struct rlv_sampler *sampler;
+
+	opts.batch_size = BATCH;
+	opts.seed = 1;
+	if (check(rlv_store_open("embed:", NULL, &store), "open") || create(store, &table) ||
+	    check(rlv_writer_open(table, NULL, &writer), "writer") ||
+	    check(rlv_sampler_open(table, &opts, &sampler), "sampler") || work(writer, sampler))
+		return 1;
+	if (check(rlv_sampler_close(&sampler), "close") ||
+	    check(rlv_writer_close(&writer), "close") || check(rlv_table_close(&table), "close"))
+		return 1;
+	return check(rlv_store_close(&store), "close") ? 1 : 0;
+}
