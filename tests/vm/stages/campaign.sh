@@ -3,7 +3,7 @@
 # what ran on met right bytes, errors with a type, no call beyond its deadline and no long gap; every
 # sum is exact; neither the nodes nor the kernels hold more queue pairs, keys and windows than before.
 # needs: guests=4 cpus=1 memory=640 nvdimm=96M limit=1200
-#   RLV_VM_EVENTS  how many (20): the kinds are dealt like cards, so that each comes as often
+#   RLV_VM_EVENTS  how many (9): the kinds are dealt like cards, so that each comes as often
 #   RLV_VM_FIRST   with which one to begin (1): those before it were seen in an earlier run
 #   RLV_VM_SEED    of the choice (1)
 #   RLV_VM_ONLY    one event, "KIND NODE AMOUNT" as a failure names it, RLV_VM_TIMES (1)
@@ -11,7 +11,7 @@
 # shellcheck source=tests/vm/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
-events=${RLV_VM_EVENTS:-20}
+events=${RLV_VM_EVENTS:-9}
 first=${RLV_VM_FIRST:-1}
 seed=${RLV_VM_SEED:-1}
 most=$((events > ${RLV_VM_TIMES:-1} ? events : ${RLV_VM_TIMES:-1}))
