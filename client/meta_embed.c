@@ -572,6 +572,31 @@ static int open_target(const char *path, const struct rlv_store_opts *opts,
 	return transport_target_open("shm", &target, target_out);
 }
 
+static bool is_zero(const uint8_t uuid[16])
+{
+	static const uint8_t zero[16];
+
+	return memcmp(uuid, zero, sizeof(zero)) == 0;
+}
+
+/* A new pool becomes one of a store of its own; a file names that store from then on. */
+static int take_identity(struct embed *embed, const char *path)
+{
+	struct transport_target *target = embed->base.target;
+	struct pool_identity pool;
+	char name[sizeof(pool.store_name)];
+	int ret = target->ops->identity(target, &pool);
+
+	if (ret == 0 && is_zero(pool.store_uuid)) {
+		(void)snprintf(name, sizeof(name), "embed:%s", path ? path : "");
+		ret = random_bytes(pool.store_uuid, sizeof(pool.store_uuid));
+		if (ret == 0)
+			ret = target->ops->own(target, pool.store_uuid, name);
+	}
+	memcpy(embed->store_uuid, pool.store_uuid, sizeof(embed->store_uuid));
+	return ret;
+}
+
 int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct meta **meta_out)
 {
 	struct transport_opts connect = { .client_id = EMBED_CLIENT };
@@ -586,13 +611,13 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	lock_init(&embed->lock, &embed_lock);
 	ret = process_self(&embed->self);
 	if (ret == 0)
-		ret = random_bytes(embed->store_uuid, sizeof(embed->store_uuid));
-	if (ret)
-		goto err_free;
-	ret = open_target(path, opts, &embed->base.target);
+		ret = open_target(path, opts, &embed->base.target);
 	if (ret)
 		goto err_free;
 	connect.target = embed->base.target;
+	ret = take_identity(embed, path);
+	if (ret)
+		goto err_close_target;
 	ret = transport_open("embed:", &connect, &embed->tr);
 	if (ret)
 		goto err_close_target;

@@ -330,6 +330,20 @@ static int send_done(const struct memnode *node, struct memnode_jobs *jobs, stru
 	return ret;
 }
 
+/* Before anything of it is served, a pool names the store that has accepted it. */
+static int own_pool(struct memnode *node, const struct pool_identity *pool,
+		    const Relive__NodeRegisterReply *reply)
+{
+	const char *name = reply->store_name[0] ? reply->store_name : node->opts.store;
+
+	if (reply->store_uuid.len != sizeof(pool->store_uuid))
+		return error_set(-EPROTO, "register: the server's store has a uuid of %zu bytes",
+				 reply->store_uuid.len);
+	if (memcmp(reply->store_uuid.data, pool->store_uuid, sizeof(pool->store_uuid)) == 0)
+		return 0;
+	return node->target->ops->own(node->target, reply->store_uuid.data, name);
+}
+
 static int send_registration(struct memnode *node, struct channel *ch, Relive__NodeRegion *regions,
 			     size_t n)
 {
@@ -338,10 +352,15 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	Relive__NodeRegisterReply *reply;
 	struct channel_frame frame;
 	struct target_stats now;
-	int ret;
+	struct pool_identity pool;
+	int ret = node->target->ops->identity(node->target, &pool);
 
-	if (!list)
-		return error_set(-ENOMEM, "register: no memory");
+	if (ret == 0 && !list)
+		ret = error_set(-ENOMEM, "register: no memory");
+	if (ret) {
+		mem_free(list);
+		return ret;
+	}
 	for (size_t i = 0; i < n; i++)
 		list[i] = &regions[i];
 	node->target->ops->stats(node->target, &now);
@@ -353,6 +372,10 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	request.persistent = node->opts.path != NULL;
 	request.sole_opener = now.sole_opener;
 	request.boot_id = (ProtobufCBinaryData){ sizeof(node->self.boot_id), node->self.boot_id };
+	request.pool_uuid = (ProtobufCBinaryData){ sizeof(pool.pool_uuid), pool.pool_uuid };
+	request.store_uuid = (ProtobufCBinaryData){ sizeof(pool.store_uuid), pool.store_uuid };
+	request.store_name = pool.store_name;
+	request.claim = (Relive__PoolClaim)node->opts.claim;
 	request.n_regions = n;
 	request.regions = list;
 	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
@@ -365,6 +388,8 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	if (!reply)
 		return -EPROTO;
 	ret = dial_status(reply->status);
+	if (ret == 0)
+		ret = own_pool(node, &pool, reply);
 	node->silence_ns = max_u64(SILENCE_NS, 2 * min_u64(reply->lease_ns, INT64_MAX / 4));
 	relive__node_register_reply__free_unpacked(reply, NULL);
 	return ret;
@@ -392,6 +417,7 @@ static int announce(struct memnode *node, struct channel *ch)
 		messages[i].part = regions[i].part;
 		messages[i].role = regions[i].role;
 		messages[i].size = regions[i].size;
+		messages[i].sole = regions[i].sole;
 	}
 	if (ret == 0)
 		ret = send_registration(node, ch, messages, n);

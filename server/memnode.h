@@ -31,6 +31,7 @@ struct memnode_opts {
 	uint16_t port;
 	const char *transport;             /* "auto" (NULL), "shm", "verbs" */
 	const char *listen;                /* verbs: HOST:PORT to accept clients at; NULL = any */
+	uint32_t claim;                    /* enum Relive__PoolClaim: a person's word on the pool */
 	const struct alloc_hooks *buffers; /* as in struct target_opts */
 	const volatile sig_atomic_t *stop; /* non-zero ends memnode_run */
 };

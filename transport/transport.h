@@ -380,6 +380,13 @@ static inline bool transport_is_addressable(const struct transport *tr)
 
 /* -------- the target's side -------- */
 
+/* Whose a pool is that outlives its target; all zero = it does not, or belongs to no store yet. */
+struct pool_identity {
+	uint8_t pool_uuid[16];
+	uint8_t store_uuid[16];
+	char store_name[64]; /* as it was when the store took the pool */
+};
+
 /* A region as its target knows it. */
 struct target_region {
 	uint32_t id;
@@ -389,6 +396,7 @@ struct target_region {
 	uint32_t role; /* ... and enum region_role: which of its regions */
 	uint64_t size; /* rounded up to whole extents */
 	uint8_t *base; /* where the target itself sees it */
+	bool sole;     /* nobody else had it mapped when the pool was opened */
 };
 
 struct target_stats {
@@ -444,6 +452,11 @@ struct transport_target_ops {
 		     enum fence_result *result_out);
 
 	int (*persist)(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len);
+	/* Which pool this is and what store it belongs to. All zero: a pool in memory. */
+	int (*identity)(struct transport_target *tg, struct pool_identity *out);
+	/* The pool belongs to that store from now on: durable when it returns. In memory: no-op. */
+	int (*own)(struct transport_target *tg, const uint8_t store_uuid[16],
+		   const char *store_name);
 	/* Serves what is pending on its sockets; waits at most timeout_ns for something. */
 	int (*progress)(struct transport_target *tg, uint64_t timeout_ns);
 	/* A descriptor that polls readable when progress() has work; -1 = none. */

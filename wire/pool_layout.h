@@ -1,16 +1,21 @@
 /*
  * Pool file (or DAX device): superblock, two copies of the extent table, extents.
  *
- *   0          pool superblock, 4 KiB, immutable once the pool is made
+ *   0          pool superblock, copy 0, 4 KiB
  *   4096       extent table, copy 0
  *   139264     extent table, copy 1
- *   274432     zeros
+ *   274432     pool superblock, copy 1, 4 KiB
+ *   278528     zeros
  *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
  *
  * A region is a run of extents and never moves. A change of the table is written to the copy that
  * does not hold, with the next sequence number and a crc32c, and made durable before the change is
  * used: after a crash in the middle the other copy is whole.
  * A pool grows by a table that counts more extents, in a file that was made longer before.
+ *
+ * The superblock is written when the pool is made, and when it gets another store: to copy 1, then
+ * to copy 0, each made durable. So one of them is always whole, and copy 1 holds if it is: it is never
+ * older. A pool with two blank copies is not made yet.
  *
  * Superblock:
  *   offset size
@@ -26,7 +31,9 @@
  *       64    8  offset of copy 0
  *       72    8  offset of copy 1
  *       80    4  entries that a copy has room for
- *       84  168  reserved, zero
+ *       84   16  uuid of the store that the pool belongs to; zero: of none yet
+ *      100   64  name of that store when it took the pool, NUL-terminated, for messages
+ *      164   88  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *      256 3840  zeros
  */
@@ -41,6 +48,8 @@
 #define POOL_FORMAT_MINOR 0
 #define POOL_EXTENT_BYTES ((uint64_t)2 << 20)
 #define POOL_SUPERBLOCK_BYTES 4096u
+#define POOL_SUPERBLOCK_OFF1 274432u
+#define POOL_STORE_NAME_BYTES 64u
 
 #define POOL_COMPAT_KNOWN 0ull
 #define POOL_RO_COMPAT_KNOWN 0ull
@@ -58,7 +67,9 @@ struct pool_superblock {
 	uint64_t extent_size;
 	uint64_t table_off[2];
 	uint32_t max_entries;
-	uint8_t reserved1[168];
+	uint8_t store_uuid[16];
+	char store_name[POOL_STORE_NAME_BYTES];
+	uint8_t reserved1[88];
 	uint32_t crc;
 	uint8_t reserved2[3840];
 };
@@ -75,7 +86,9 @@ WIRE_AT(pool_superblock, uuid, 40);
 WIRE_AT(pool_superblock, extent_size, 56);
 WIRE_AT(pool_superblock, table_off, 64);
 WIRE_AT(pool_superblock, max_entries, 80);
-WIRE_AT(pool_superblock, reserved1, 84);
+WIRE_AT(pool_superblock, store_uuid, 84);
+WIRE_AT(pool_superblock, store_name, 100);
+WIRE_AT(pool_superblock, reserved1, 164);
 WIRE_AT(pool_superblock, crc, 252);
 
 /*
@@ -157,5 +170,6 @@ WIRE_AT(extent_table, crc, 60);
 WIRE_AT(extent_table, entries, 64);
 static_assert(sizeof(struct extent_table) <= POOL_TABLE_BYTES, "a copy fits its place");
 static_assert(POOL_TABLE_OFF0 + POOL_TABLE_BYTES == POOL_TABLE_OFF1, "the copies do not overlap");
+static_assert(POOL_TABLE_OFF1 + POOL_TABLE_BYTES == POOL_SUPERBLOCK_OFF1, "nor does what follows");
 
 #endif

@@ -290,6 +290,22 @@ static void stats__of_the_target(void **state)
 	assert_non_null(strstr("thp hugetlb 4k file dax", stats.page_kind));
 }
 
+static void own__is_told_by_identity(void **state)
+{
+	struct rig *rig = rig_of(state);
+	const uint8_t store[16] = { 1, 2, 3 }, zero[16] = { 0 };
+	bool stays = (rig->tr->caps & TRANSPORT_PERSISTENT) != 0;
+	struct pool_identity seen;
+
+	assert_int_equal(rig->tg->ops->identity(rig->tg, &seen), 0);
+	assert_memory_equal(seen.store_uuid, zero, 16);
+	assert_int_equal(memcmp(seen.pool_uuid, zero, 16) != 0, stays);
+	assert_int_equal(rig->tg->ops->own(rig->tg, store, "alpha"), 0);
+	assert_int_equal(rig->tg->ops->identity(rig->tg, &seen), 0);
+	assert_memory_equal(seen.store_uuid, stays ? store : zero, 16);
+	assert_string_equal(seen.store_name, stays ? "alpha" : "");
+}
+
 static void persist__of_the_target(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -357,6 +373,7 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(fence__of_a_client_that_said_goodbye),
 	CONTRACT_TEST(fence__ends_the_grants),
 	CONTRACT_TEST(stats__of_the_target),
+	CONTRACT_TEST(own__is_told_by_identity),
 	CONTRACT_TEST(persist__of_the_target),
 	CONTRACT_TEST(close__of_the_target_first),
 	CONTRACT_TEST(close__of_nothing),

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "ds/superblock.h"
 #include "transport/shm/extents.h"
+#include "transport/shm/pool_super.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,10 +40,10 @@ static void fuzz_pool(const uint8_t *data, size_t size)
 	struct pool_superblock sb;
 
 	take(&sb, sizeof(sb), &data, &size);
-	(void)!extents_check_superblock(&sb);
+	(void)!pool_super_check(&sb);
 	sb.magic = POOL_MAGIC;
 	sb.crc = crc32c(0, &sb, offsetof(struct pool_superblock, crc));
-	(void)!extents_check_superblock(&sb);
+	(void)!pool_super_check(&sb);
 }
 
 /* Whatever is accepted must be safe to use. */

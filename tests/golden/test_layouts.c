@@ -17,6 +17,7 @@
 #include "transport/shm/extents.h"
 #include "transport/shm/grants.h"
 #include "transport/shm/packet.h"
+#include "transport/shm/pool_super.h"
 #include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 #include "wire/region.h"
@@ -207,6 +208,8 @@ static void put_pool_structs(FILE *out)
 	FIELD(pool_superblock, extent_size);
 	FIELD(pool_superblock, table_off);
 	FIELD(pool_superblock, max_entries);
+	FIELD(pool_superblock, store_uuid);
+	FIELD(pool_superblock, store_name);
 	FIELD(pool_superblock, reserved1);
 	FIELD(pool_superblock, crc);
 	FIELD(pool_superblock, reserved2);
@@ -332,10 +335,12 @@ static void put_region(FILE *out)
 static void put_pool(FILE *out)
 {
 	static struct extent_table table;
-	const uint8_t uuid[16] = { 1, 2, 3 };
+	const uint8_t uuid[16] = { 1, 2, 3 }, store_uuid[16] = { 4, 5, 6 };
 	struct pool_superblock sb;
 
-	extents_make_superblock(&sb, uuid);
+	assert_int_equal(pool_super_make(&sb), 0);
+	memcpy(sb.uuid, uuid, sizeof(sb.uuid));
+	pool_super_own(&sb, store_uuid, "default");
 	extents_make_table(&table, 100);
 	*extents_take_entry(&table) = (struct extent_entry){
 		.region = 9,
@@ -362,6 +367,7 @@ static void put_pool(FILE *out)
 	put_pool_structs(out);
 	WORD(POOL_TABLE_OFF0);
 	WORD(POOL_TABLE_OFF1);
+	WORD(POOL_SUPERBLOCK_OFF1);
 	put_bytes(out, "superblock", &sb, sizeof(sb));
 	put_bytes(out, "table", &table, sizeof(table));
 }

@@ -20,6 +20,7 @@
 #define FLIPS 400u
 #define FORMAT_OFF 8 /* of the major version, in either superblock */
 #define EXTENT (2u << 20)
+#define SUPER_COPY 274432 /* the second copy of the pool's superblock */
 
 static char path[64], copy[80];
 static struct rng rng;
@@ -210,7 +211,24 @@ static void open__of_another_pool_format_gives_eproto(void **state)
 	(void)state;
 	copy_file();
 	change_byte(copy, FORMAT_OFF, 0x40);
+	change_byte(copy, SUPER_COPY + FORMAT_OFF, 0x40);
 	expect_refused(copy, -EPROTO, "format 66");
+}
+
+/* -------- its superblock -------- */
+
+static void open__with_one_flipped_bit_in_the_superblock_has_its_table(void **state)
+{
+	struct rlv_store *store = NULL;
+	struct rlv_table *table = NULL;
+
+	(void)state;
+	copy_file();
+	change_byte(copy, 60, 4);
+	must(open_file(copy, &store), "open");
+	must(rlv_table_open(store, "t", &table), "its table");
+	must(rlv_table_close(&table), "close");
+	must(rlv_store_close(&store), "close");
 }
 
 /* The regions behind the superblock say their version, too. */
@@ -333,6 +351,7 @@ int main(void)
 		TEST(open__of_a_foreign_file_gives_eproto),
 		TEST(open__of_a_file_cut_short_gives_eproto),
 		TEST(open__of_another_pool_format_gives_eproto),
+		TEST(open__with_one_flipped_bit_in_the_superblock_has_its_table),
 		TEST(open__of_another_region_format_gives_eproto),
 		TEST(open__with_bits_flipped_gives_an_error_or_a_store),
 		TEST(open__larger_than_the_disk_gives_enospc),

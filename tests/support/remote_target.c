@@ -17,14 +17,29 @@
 #define ARGUMENT "remote-target"
 #define REGIONS 16
 
-enum op { OPEN, LISTEN, REGISTER, UNREGISTER, LIST, GRANT, REVOKE, FENCE, PERSIST, STATS, CLOSE };
+enum op {
+	OPEN,
+	LISTEN,
+	REGISTER,
+	UNREGISTER,
+	LIST,
+	GRANT,
+	REVOKE,
+	FENCE,
+	PERSIST,
+	IDENTITY,
+	OWN,
+	STATS,
+	CLOSE
+};
 
 struct call {
 	enum op op;
-	char text[TRANSPORT_URI_BYTES]; /* kind, path of a pool or address */
+	char text[TRANSPORT_URI_BYTES]; /* kind, address or name of a store */
 	char path[TRANSPORT_URI_BYTES];
 	struct target_opts opts;
 	struct target_region spec;
+	uint8_t store_uuid[16];
 	uint64_t client_id, off, len;
 	uint32_t region, rights;
 	enum fence_how how;
@@ -40,6 +55,7 @@ struct answer {
 	size_t n;
 	struct region_grant grant;
 	enum fence_result result;
+	struct pool_identity identity;
 	struct target_stats stats;
 	char page_kind[32];
 };
@@ -99,6 +115,10 @@ static int run(struct transport_target *t, const struct call *call, struct answe
 		return t->ops->fence(t, call->client_id, call->how, &answer->result);
 	case PERSIST:
 		return t->ops->persist(t, call->region, call->off, call->len);
+	case IDENTITY:
+		return t->ops->identity(t, &answer->identity);
+	case OWN:
+		return t->ops->own(t, call->store_uuid, call->text);
 	case STATS:
 		t->ops->stats(t, &answer->stats);
 		(void)snprintf(answer->page_kind, sizeof(answer->page_kind), "%s",
@@ -285,6 +305,26 @@ static int remote_persist(struct transport_target *tg, uint32_t region, uint64_t
 	return ask(tg, &call);
 }
 
+static int remote_identity(struct transport_target *tg, struct pool_identity *out)
+{
+	struct call call = { .op = IDENTITY };
+	int ret = ask(tg, &call);
+
+	if (ret == 0)
+		*out = of(tg)->answer.identity;
+	return ret;
+}
+
+static int remote_own(struct transport_target *tg, const uint8_t store_uuid[16],
+		      const char *store_name)
+{
+	struct call call = { .op = OWN };
+
+	memcpy(call.store_uuid, store_uuid, sizeof(call.store_uuid));
+	(void)snprintf(call.text, sizeof(call.text), "%s", store_name);
+	return ask(tg, &call);
+}
+
 static int remote_progress(struct transport_target *tg, uint64_t timeout_ns)
 {
 	int ret = check();
@@ -332,6 +372,8 @@ static const struct transport_target_ops remote_ops = {
 	.revoke = remote_revoke,
 	.fence = remote_fence,
 	.persist = remote_persist,
+	.identity = remote_identity,
+	.own = remote_own,
 	.progress = remote_progress,
 	.poll_fd = remote_poll_fd,
 	.stats = remote_stats,

@@ -16,6 +16,7 @@
 
 #include "base/crc32c.h"
 #include "transport/shm/extents.h"
+#include "transport/shm/pool_super.h"
 #include "transport/transport.h"
 
 #define EXTENT POOL_EXTENT_BYTES
@@ -178,40 +179,43 @@ static void reseal(struct pool_superblock *sb)
 static void superblock_check__what_is_refused(void **state)
 {
 	struct pool_superblock good, sb;
-	const uint8_t uuid[16] = { 1 };
 
 	(void)state;
-	extents_make_superblock(&good, uuid);
-	assert_int_equal(extents_check_superblock(&good), 0);
+	assert_int_equal(pool_super_make(&good), 0);
+	assert_int_equal(pool_super_check(&good), 0);
 	sb = good;
 	sb.magic ^= 1;
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EPROTO);
 	sb = good;
 	sb.uuid[3] ^= 1; /* crc */
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EBADMSG);
+	sb = good;
+	memset(sb.store_name, 'x', sizeof(sb.store_name)); /* ends nowhere */
+	reseal(&sb);
+	assert_int_equal(pool_super_check(&sb), -EBADMSG);
 	sb = good;
 	sb.format_major = 99;
 	reseal(&sb);
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EPROTO);
 	assert_non_null(strstr(error_last(), "format 99.0"));
 	sb = good;
 	sb.incompat = 8;
 	reseal(&sb);
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EPROTO);
 	assert_non_null(strstr(error_last(), "8"));
 	sb = good;
 	sb.ro_compat = 8;
 	reseal(&sb);
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EPROTO);
 	sb = good;
 	sb.table_off[1] = 8192;
 	reseal(&sb);
-	assert_int_equal(extents_check_superblock(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb), -EPROTO);
 	sb = good;
 	sb.compat = 8; /* may be ignored; so may a minor */
 	sb.format_minor = 7;
 	reseal(&sb);
-	assert_int_equal(extents_check_superblock(&sb), 0);
+	assert_int_equal(pool_super_check(&sb), 0);
 }
 
 /* -------- files -------- */
@@ -398,15 +402,85 @@ static void file__with_both_copies_torn(void **state)
 	assert_non_null(strstr(error_last(), file->path));
 }
 
-static void file__with_a_damaged_superblock(void **state)
+/* -------- two copies of the superblock -------- */
+
+#define SUPER_OFF1 \
+	274432 /* wire/pool_layout.h; as bytes, since what is below is seen from outside */
+
+static void flip(const struct file *file, off_t off)
+{
+	int fd = open(file->path, O_RDWR | O_CLOEXEC);
+	uint8_t byte = 0;
+
+	assert_int_equal(pread(fd, &byte, 1, off), 1);
+	byte ^= 4;
+	assert_int_equal(pwrite(fd, &byte, 1, off), 1);
+	close(fd);
+}
+
+static void read_super(const struct file *file, int copy, uint8_t bytes[256])
+{
+	int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(pread(fd, bytes, 256, copy ? SUPER_OFF1 : 0), 256);
+	close(fd);
+}
+
+/* One flipped bit anywhere in one of them: the pool opens, has its regions, and both are whole. */
+static void superblock__one_copy_damaged_is_mended(void **state)
 {
 	struct file *file = *state;
-	uint8_t bad = 1;
+	uint8_t before[256], after[256];
+	struct target_region seen[8];
 
-	must_open(file, 8 * EXTENT);
+	must_open(file, 4 * EXTENT);
+	add_region(file, 1, EXTENT);
 	transport_target_close(&file->tg);
-	write_at(file, 60, &bad, 1);
-	assert_int_equal(try_open(file, 0, true, true), -EPROTO);
+	read_super(file, 0, before);
+	for (off_t at = 0; at < 256; at += 3) {
+		for (int copy = 0; copy < 2; copy++) {
+			flip(file, at + (copy ? SUPER_OFF1 : 0));
+			must_open(file, 0);
+			assert_int_equal(list(file, seen), 1);
+			transport_target_close(&file->tg);
+			for (int i = 0; i < 2; i++) {
+				read_super(file, i, after);
+				assert_memory_equal(before, after, sizeof(before));
+			}
+		}
+	}
+}
+
+static void superblock__both_copies_damaged_is_left_alone(void **state)
+{
+	struct file *file = *state;
+	uint8_t before[2][256], after[256];
+
+	must_open(file, 4 * EXTENT);
+	transport_target_close(&file->tg);
+	flip(file, 60);
+	flip(file, SUPER_OFF1 + 44);
+	read_super(file, 0, before[0]);
+	read_super(file, 1, before[1]);
+	assert_int_equal(try_open(file, 0, true, true), -EBADMSG);
+	assert_non_null(strstr(error_last(), file->path));
+	for (int i = 0; i < 2; i++) {
+		read_super(file, i, after);
+		assert_memory_equal(before[i], after, sizeof(after));
+	}
+}
+
+/* The magic of one is gone, too: it is a damaged pool, and no foreign file. */
+static void superblock__one_copy_damaged_and_one_gone(void **state)
+{
+	struct file *file = *state;
+	static const uint8_t zeros[4096];
+
+	must_open(file, 4 * EXTENT);
+	transport_target_close(&file->tg);
+	flip(file, SUPER_OFF1 + 44);
+	write_at(file, 0, zeros, sizeof(zeros));
+	assert_int_equal(try_open(file, 0, true, true), -EBADMSG);
 }
 
 static void file__that_is_no_pool_is_left_alone(void **state)
@@ -671,7 +745,9 @@ int main(void)
 		FILE_TEST(file__reuses_extents_as_zeros),
 		FILE_TEST(file__with_one_copy_torn),
 		FILE_TEST(file__with_both_copies_torn),
-		FILE_TEST(file__with_a_damaged_superblock),
+		FILE_TEST(superblock__one_copy_damaged_is_mended),
+		FILE_TEST(superblock__both_copies_damaged_is_left_alone),
+		FILE_TEST(superblock__one_copy_damaged_and_one_gone),
 		FILE_TEST(file__that_is_no_pool_is_left_alone),
 		FILE_TEST(file__that_was_cut),
 		FILE_TEST(file__that_was_only_begun),

@@ -10,46 +10,6 @@
 #include "base/bits.h"
 #include "base/crc32c.h"
 
-/* -------- superblock -------- */
-
-void extents_make_superblock(struct pool_superblock *sb, const uint8_t uuid[16])
-{
-	*sb = (struct pool_superblock){
-		.magic = POOL_MAGIC,
-		.format_major = POOL_FORMAT_MAJOR,
-		.format_minor = POOL_FORMAT_MINOR,
-		.extent_size = POOL_EXTENT_BYTES,
-		.table_off = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 },
-		.max_entries = POOL_TABLE_ENTRIES,
-	};
-	memcpy(sb->uuid, uuid, sizeof(sb->uuid));
-	sb->crc = crc32c(0, sb, offsetof(struct pool_superblock, crc));
-}
-
-int extents_check_superblock(const struct pool_superblock *sb)
-{
-	if (sb->magic != POOL_MAGIC)
-		return error_set(-EPROTO, "not a pool: its magic is %016llx",
-				 (unsigned long long)sb->magic);
-	if (sb->format_major != POOL_FORMAT_MAJOR)
-		return error_set(-EPROTO, "pool format %u.%u: this library knows %u.x",
-				 sb->format_major, sb->format_minor, POOL_FORMAT_MAJOR);
-	if (sb->crc != crc32c(0, sb, offsetof(struct pool_superblock, crc)))
-		return error_set(-EPROTO, "pool superblock is damaged: crc32c is wrong");
-	if (sb->incompat & ~POOL_INCOMPAT_KNOWN)
-		return error_set(-EPROTO, "pool has features %llx that this library does not know",
-				 (unsigned long long)(sb->incompat & ~POOL_INCOMPAT_KNOWN));
-	if (sb->ro_compat & ~POOL_RO_COMPAT_KNOWN)
-		return error_set(-EPROTO,
-				 "pool has features %llx that this library may read but not write",
-				 (unsigned long long)(sb->ro_compat & ~POOL_RO_COMPAT_KNOWN));
-	if (sb->extent_size != POOL_EXTENT_BYTES || sb->table_off[0] != POOL_TABLE_OFF0 ||
-	    sb->table_off[1] != POOL_TABLE_OFF1 || sb->max_entries != POOL_TABLE_ENTRIES)
-		return error_set(-EPROTO, "pool geometry is not that of format %u",
-				 POOL_FORMAT_MAJOR);
-	return 0;
-}
-
 /* -------- table -------- */
 
 static uint32_t checksum(const struct extent_table *table)

@@ -10,11 +10,6 @@
 
 #include "base/error.h"
 
-void extents_make_superblock(struct pool_superblock *sb, const uint8_t uuid[16]);
-
-/* -EPROTO: no pool, damaged, or of a format that this library does not know. */
-RLV_MUST_CHECK int extents_check_superblock(const struct pool_superblock *sb);
-
 /* A table without regions over so many extents, seq 1, not sealed. */
 void extents_make_table(struct extent_table *table, uint64_t extents);
 

@@ -94,6 +94,7 @@ int mempool_begin(struct mempool *pool, const struct target_region *spec,
 	region->info = *spec;
 	region->info.id = id;
 	region->info.size = size;
+	region->info.sole = true;
 	region->fd = -1;
 	region->refs = 1;
 	ret = pool->ops->reserve ? pool->ops->reserve(pool, region) : 0;

@@ -46,6 +46,8 @@ struct mempool_ops {
 	/* Then frees what memory it can, without the lock; NULL = none before the last reference
 	   goes. */
 	void (*discard)(struct mempool *pool, struct mempool_region *region);
+	/* Notes for good that the pool belongs to that store; NULL = it does not outlive us. */
+	int (*own)(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name);
 	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
 	/* Without the lock. */
@@ -69,6 +71,7 @@ struct mempool {
 	enum page_kind wanted;
 	bool sole_opener; /* file: nobody had it mapped at open */
 	const char *page_kind;
+	struct pool_identity identity; /* zeros, of a pool that does not outlive us */
 	struct mempool_region *regions[RPTR_MAX_REGION + 1];
 };
 

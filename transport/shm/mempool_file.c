@@ -13,7 +13,6 @@
 #include <linux/falloc.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -24,6 +23,7 @@
 #include "transport/shm/durable.h"
 #include "transport/shm/extents.h"
 #include "transport/shm/map.h"
+#include "transport/shm/pool_super.h"
 
 struct filepool {
 	struct mempool pool;
@@ -31,6 +31,7 @@ struct filepool {
 	bool is_device;
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
+	struct pool_superblock super;
 	int current;               /* copy of the table that holds */
 	struct extent_table table; /* that copy, and what is being changed */
 };
@@ -65,6 +66,55 @@ static int commit(struct filepool *file)
 	file->current = other;
 	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
 	return 0;
+}
+
+/* -------- superblock -------- */
+
+static const uint64_t super_offs[2] = { 0, POOL_SUPERBLOCK_OFF1 };
+
+/* A page by write is whole or not there when we are killed; a copy may be cut. */
+static int put_super(struct filepool *file, int copy)
+{
+	const struct pool_superblock *sb = &file->super;
+	uint64_t off = super_offs[copy];
+
+	if (file->is_device || pwrite(file->fd, sb, sizeof(*sb), (off_t)off) != sizeof(*sb))
+		memcpy(file->map.base + off, sb, sizeof(*sb));
+	return durable_persist(&file->map, off, sizeof(*sb));
+}
+
+/* One copy is whole at any moment, and copy 1 is never the older one. */
+static int put_supers(struct filepool *file, const struct pool_superblock *sb)
+{
+	int ret;
+
+	file->super = *sb;
+	ret = put_super(file, 1);
+	if (ret == 0)
+		ret = put_super(file, 0);
+	pool_super_identity(sb, &file->pool.identity);
+	return ret ? error_prefix(ret, "pool superblock: ") : 0;
+}
+
+static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
+{
+	struct filepool *file = of(pool);
+	struct pool_superblock sb = file->super;
+
+	pool_super_own(&sb, store_uuid, store_name);
+	return put_supers(file, &sb);
+}
+
+/* The copy that does not hold is made the same. */
+static int load_super(struct filepool *file, const struct pool_superblock *const copies[2])
+{
+	int holds = pool_super_choose(copies);
+
+	if (holds < 0)
+		return holds;
+	file->super = *copies[holds];
+	pool_super_identity(&file->super, &file->pool.identity);
+	return pool_super_same(copies) ? 0 : put_super(file, !holds);
 }
 
 /* -------- locks -------- */
@@ -279,6 +329,7 @@ static const struct mempool_ops file_ops = {
 	.alloc = file_alloc,
 	.reclaim = file_reclaim,
 	.drop = file_drop,
+	.own = file_own,
 	.release = file_release,
 	.persist = file_persist,
 	.share = file_share,
@@ -353,17 +404,6 @@ static int open_path(struct filepool *file, const struct target_opts *opts, uint
 
 /* -------- its content -------- */
 
-static bool is_blank(const void *superblock)
-{
-	const uint64_t *words = superblock;
-
-	for (size_t i = 0; i < POOL_SUPERBLOCK_BYTES / sizeof(words[0]); i++) {
-		if (words[i])
-			return false;
-	}
-	return true;
-}
-
 /* A file that was cut short must not grow again: its regions would read as zeros. */
 static int check_length(struct filepool *file, uint64_t have)
 {
@@ -381,50 +421,49 @@ static int check_length(struct filepool *file, uint64_t have)
 	return ret;
 }
 
+static int too_short(uint64_t bytes)
+{
+	return error_set(-EPROTO, "not a pool: it has only %llu bytes", (unsigned long long)bytes);
+}
+
 /* Before anything is done to a file that is there: is it a pool, or blank and to be made one? */
 static int check_content(struct filepool *file, bool create, uint64_t have)
 {
-	struct pool_superblock sb = { 0 };
+	struct pool_superblock pair[2] = { 0 };
+	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
 	int ret;
 
-	if (pread(file->fd, &sb, sizeof(sb), 0) < 0)
-		return error_set(-errno, "read of the superblock: %s", strerror(errno));
-	if (create && is_blank(&sb))
+	for (int i = 0; i < 2; i++)
+		if (pread(file->fd, &pair[i], sizeof(pair[i]), (off_t)super_offs[i]) < 0)
+			return error_set(-errno, "read of the superblock: %s", strerror(errno));
+	if (create && pool_super_is_blank(copies))
 		return 0;
-	ret = extents_check_superblock(&sb);
-	return ret ? ret : check_length(file, have);
+	if (have < 2 * POOL_EXTENT_BYTES)
+		return too_short(have);
+	ret = pool_super_choose(copies);
+	return ret < 0 ? ret : check_length(file, have);
 }
 
 /* The superblock comes last: a crash before it leaves a blank file, which is formatted again. */
 static int format(struct filepool *file, uint64_t extents)
 {
 	struct pool_superblock sb;
-	uint8_t uuid[16];
-	int ret;
+	int ret = pool_super_make(&sb);
 
-	if (getrandom(uuid, sizeof(uuid), 0) != (ssize_t)sizeof(uuid))
-		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	if (ret)
+		return ret;
 	memset(copy_at(file, 0), 0, sizeof(struct extent_table));
 	extents_make_table(&file->table, extents);
 	file->current = 0;
 	ret = commit(file); /* into copy 1 */
-	if (ret)
-		return ret;
-	extents_make_superblock(&sb, uuid);
-	/* A page by write is whole or not there when we are killed; a copy may be cut. */
-	if (file->is_device || pwrite(file->fd, &sb, sizeof(sb), 0) != (ssize_t)sizeof(sb))
-		memcpy(file->map.base, &sb, sizeof(sb));
-	return durable_persist(&file->map, 0, POOL_SUPERBLOCK_BYTES);
+	return ret ? ret : put_supers(file, &sb);
 }
 
 static int load_table(struct filepool *file, uint64_t extents)
 {
 	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
-	int ret = extents_check_superblock(
-		(const struct pool_superblock *)(const void *)file->map.base);
+	int ret = extents_choose(copies, extents);
 
-	if (ret == 0)
-		ret = extents_choose(copies, extents);
 	if (ret < 0)
 		return ret;
 	file->current = ret;
@@ -455,6 +494,7 @@ static int list_region(struct filepool *file, const struct extent_entry *entry)
 		.part = entry->part,
 		.size = entry->extents * POOL_EXTENT_BYTES,
 		.base = file->map.base + region->fd_off,
+		.sole = file->sole,
 	};
 	file->pool.regions[entry->region] = region;
 	file->pool.n_regions++;
@@ -464,11 +504,17 @@ static int list_region(struct filepool *file, const struct extent_entry *entry)
 static int load(struct filepool *file, const struct target_opts *opts, uint64_t size)
 {
 	uint64_t extents = size / POOL_EXTENT_BYTES;
+	const struct pool_superblock *const copies[2] = {
+		(const void *)file->map.base,
+		(const void *)(file->map.base + POOL_SUPERBLOCK_OFF1),
+	};
 	int ret;
 
-	if (is_blank(file->map.base) && opts->create)
+	if (pool_super_is_blank(copies) && opts->create)
 		ret = format(file, extents);
 	else
+		ret = load_super(file, copies);
+	if (ret == 0)
 		ret = load_table(file, extents);
 	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
 		if (file->table.entries[i].state == EXTENT_LIVE)
@@ -490,8 +536,7 @@ static int size_and_map(struct filepool *file, const struct target_opts *opts, u
 		if (ret == 0 && want > have)
 			ret = make_size(file, opts->path, have, want);
 		if (ret == 0 && want < 2 * POOL_EXTENT_BYTES)
-			ret = error_set(-EPROTO, "not a pool: it has only %llu bytes",
-					(unsigned long long)want);
+			ret = too_short(want);
 	}
 	if (ret == 0)
 		ret = durable_map(file->fd, want, &file->map);
@@ -513,7 +558,7 @@ static int prepare(struct filepool *file, const struct target_opts *opts)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0)
 		ret = size_and_map(file, opts, have);
-	if (ret == -EPROTO || ret == -EBUSY)
+	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
 		return error_prefix(ret, "pool %s: ", opts->path);
 	return ret;
 }

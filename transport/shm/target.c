@@ -402,6 +402,33 @@ static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t
 	return ret;
 }
 
+static int shm_identity(struct transport_target *tg, struct pool_identity *out)
+{
+	struct target *target = of(tg);
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	*out = target->pool->identity;
+	lock_release(&target->lock, &target_role);
+	return 0;
+}
+
+static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
+		   const char *store_name)
+{
+	struct target *target = of(tg);
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	if (target->pool->ops->own)
+		ret = target->pool->ops->own(target->pool, store_uuid, store_name);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
 static int shm_listen(struct transport_target *tg, const char *address)
 {
 	struct target *target = of(tg);
@@ -499,6 +526,8 @@ static const struct transport_target_ops target_ops = {
 	.revoke = shm_revoke,
 	.fence = shm_fence,
 	.persist = shm_persist_region,
+	.identity = shm_identity,
+	.own = shm_own,
 	.progress = shm_progress,
 	.poll_fd = shm_poll_fd,
 	.stats = shm_stats,

@@ -369,6 +369,17 @@ static int verbs_persist(struct transport_target *tg, uint32_t region, uint64_t 
 	return of(tg)->inner->ops->persist(of(tg)->inner, region, off, len);
 }
 
+static int verbs_identity(struct transport_target *tg, struct pool_identity *out)
+{
+	return of(tg)->inner->ops->identity(of(tg)->inner, out);
+}
+
+static int verbs_own(struct transport_target *tg, const uint8_t store_uuid[16],
+		     const char *store_name)
+{
+	return of(tg)->inner->ops->own(of(tg)->inner, store_uuid, store_name);
+}
+
 /* An ATTACH counts here; that its client maps the region, too, does not. */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
@@ -418,6 +429,8 @@ static const struct transport_target_ops target_ops = {
 	.revoke = verbs_revoke,
 	.fence = verbs_fence,
 	.persist = verbs_persist,
+	.identity = verbs_identity,
+	.own = verbs_own,
 	.progress = verbs_progress,
 	.poll_fd = verbs_poll_fd,
 	.stats = verbs_stats,
