@@ -8,9 +8,10 @@
  *   278528     zeros
  *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
  *
- * A region is a run of extents and never moves. A change of the table is written to the copy that
- * does not hold, with the next sequence number and a crc32c, and made durable before the change is
- * used: after a crash in the middle the other copy is whole.
+ * A region is a run of extents and never moves. A change of the table, with the next sequence number
+ * and a crc32c, is written to copy 0 and made durable, then to copy 1, and used when it is in both.
+ * So one copy is whole after a crash anywhere, and either has all that was used: one that is torn,
+ * damaged or older is written anew from the other when the pool is opened.
  * A pool grows by a table that counts more extents, in a file that was made longer before.
  *
  * The superblock is written when the pool is made, and when it gets another store: to copy 1, then
@@ -134,7 +135,7 @@ WIRE_AT(extent_entry, state, 28);
  * Copy of the extent table.
  *   offset size
  *        0    8  magic "RLVEXTS1"
- *        8    8  sequence number: the valid copy with the larger one holds
+ *        8    8  sequence number: the whole copy with the larger one holds
  *       16    8  extents of the pool, extent 0 included
  *       24    4  entries in use: entries[0..n-1] mean something
  *       28    4  last region number given out

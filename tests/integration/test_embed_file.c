@@ -21,8 +21,10 @@
 #define FORMAT_OFF 8 /* of the major version, in either superblock */
 #define EXTENT (2u << 20)
 #define SUPER_COPY 274432 /* the second copy of the pool's superblock */
+#define TABLE_OFF0 4096   /* of the copies of the extent table: wire/pool_layout.h */
+#define TABLE_OFF1 139264 /* each 64 bytes of header, 32 bytes an entry */
 
-static char path[64], copy[80];
+static char path[64], copy[80], before[80];
 static struct rng rng;
 
 static void must(int ret, const char *what)
@@ -102,6 +104,7 @@ static int setup(void **state)
 	(void)state;
 	snprintf(path, sizeof(path), "/dev/shm/relive-embed-file.%d", (int)getpid());
 	snprintf(copy, sizeof(copy), "%s.copy", path);
+	snprintf(before, sizeof(before), "%s.before", path);
 	unlink(path);
 	make_file();
 	return 0;
@@ -112,16 +115,17 @@ static int teardown(void **state)
 	(void)state;
 	unlink(path);
 	unlink(copy);
+	unlink(before);
 	return 0;
 }
 
 /* -------- bytes -------- */
 
-static void copy_file(void)
+static void copy_bytes(const char *source, const char *target)
 {
 	static uint8_t bytes[1 << 16];
-	int from = open(path, O_RDONLY | O_CLOEXEC);
-	int to = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int from = open(source, O_RDONLY | O_CLOEXEC);
+	int to = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	ssize_t n;
 
 	assert_true(from >= 0 && to >= 0);
@@ -129,6 +133,11 @@ static void copy_file(void)
 		assert_int_equal(write(to, bytes, (size_t)n), n);
 	close(from);
 	close(to);
+}
+
+static void copy_file(void)
+{
+	copy_bytes(path, copy);
 }
 
 static void change_byte(const char *file, off_t off, uint8_t mask)
@@ -238,6 +247,87 @@ static void open__of_another_region_format_gives_eproto(void **state)
 	copy_file();
 	change_byte(copy, EXTENT + FORMAT_OFF, 0x40);
 	expect_refused(copy, -EPROTO, "format 66");
+}
+
+/* Of a table that held 1000 steps. */
+static uint64_t count_items(const char *file)
+{
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	struct rlv_store *store;
+	struct rlv_table *table;
+
+	must(open_file(file, &store), "open");
+	must(rlv_table_open(store, "t", &table), "the table");
+	must(rlv_table_verify(table, &report), "verify");
+	assert_int_equal(report.problems, 0);
+	must(rlv_table_close(&table), "table close");
+	must(rlv_store_close(&store), "close");
+	return report.items;
+}
+
+/* Magic, seq, extents, n, last region, crc, then both entries: region, owner, place, state. */
+static const off_t table_fields[] = { 0, 8, 16, 24, 28, 60, 64, 72, 80, 92, 96, 104, 112, 124 };
+
+#define N_TABLE_FIELDS (sizeof(table_fields) / sizeof(table_fields[0]))
+
+static void open__with_one_extent_table_damaged_keeps_the_table(void **state)
+{
+	static const off_t copies[] = { TABLE_OFF0, TABLE_OFF1 };
+	uint64_t items = count_items(path);
+
+	(void)state;
+	for (uint32_t c = 0; c < 2; c++)
+		for (uint32_t f = 0; f < N_TABLE_FIELDS; f++) {
+			copy_file();
+			change_byte(copy, copies[c] + table_fields[f], 1);
+			assert_int_equal(count_items(copy), items);
+		}
+}
+
+static void open__mends_the_extent_table_that_is_damaged(void **state)
+{
+	uint64_t items = count_items(path);
+
+	(void)state;
+	copy_file();
+	change_byte(copy, TABLE_OFF0 + 64, 1);
+	assert_int_equal(count_items(copy), items);
+	change_byte(copy, TABLE_OFF1 + 64, 1);
+	assert_int_equal(count_items(copy), items);
+	change_byte(copy, TABLE_OFF0 + 64, 1);
+	assert_int_equal(count_items(copy), items);
+}
+
+static void expect_same_bytes(const char *file, const char *other)
+{
+	static uint8_t a[1 << 16], b[1 << 16];
+	int fds[] = { open(file, O_RDONLY | O_CLOEXEC), open(other, O_RDONLY | O_CLOEXEC) };
+	ssize_t n;
+
+	assert_true(fds[0] >= 0 && fds[1] >= 0);
+	while ((n = read(fds[0], a, sizeof(a))) > 0) {
+		assert_int_equal(read(fds[1], b, (size_t)n), n);
+		assert_memory_equal(a, b, (size_t)n);
+	}
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Refused, and not a byte of it is changed. */
+static void expect_damaged(const char *words)
+{
+	copy_bytes(copy, before);
+	expect_refused(copy, -EBADMSG, words);
+	expect_same_bytes(copy, before);
+}
+
+static void open__with_both_extent_tables_damaged_is_refused(void **state)
+{
+	(void)state;
+	copy_file();
+	change_byte(copy, TABLE_OFF0 + 64, 1);
+	change_byte(copy, TABLE_OFF1 + 64, 1);
+	expect_damaged("extent table");
 }
 
 /* In a child, so that a crash is seen as one. 0 = typed error or opened and usable. */
@@ -353,6 +443,9 @@ int main(void)
 		TEST(open__of_another_pool_format_gives_eproto),
 		TEST(open__with_one_flipped_bit_in_the_superblock_has_its_table),
 		TEST(open__of_another_region_format_gives_eproto),
+		TEST(open__with_one_extent_table_damaged_keeps_the_table),
+		TEST(open__mends_the_extent_table_that_is_damaged),
+		TEST(open__with_both_extent_tables_damaged_is_refused),
 		TEST(open__with_bits_flipped_gives_an_error_or_a_store),
 		TEST(open__larger_than_the_disk_gives_enospc),
 		TEST(create__in_a_full_pool_gives_enospc_and_leaves_it_usable),

@@ -42,11 +42,11 @@ static int check_entry(const struct extent_table *table, const struct extent_ent
 {
 	if (entry->state == EXTENT_FREE)
 		return is_zero(entry) ? 0
-				      : error_set(-EPROTO, "extent table: a free entry is used");
+				      : error_set(-EBADMSG, "extent table: a free entry is used");
 	if (entry->state > EXTENT_QUARANTINE || entry->region == 0 ||
 	    entry->region > RPTR_MAX_REGION || entry->extents == 0 || entry->first == 0 ||
 	    entry->first >= table->extents || entry->extents > table->extents - entry->first)
-		return error_set(-EPROTO, "extent table: the entry of region %u is damaged",
+		return error_set(-EBADMSG, "extent table: the entry of region %u is damaged",
 				 entry->region);
 	return 0;
 }
@@ -61,10 +61,10 @@ static int check_pair(const struct extent_entry *a, const struct extent_entry *b
 	if (a->state == EXTENT_FREE || b->state == EXTENT_FREE)
 		return 0;
 	if (overlap(a, b))
-		return error_set(-EPROTO, "extent table: regions %u and %u overlap", a->region,
+		return error_set(-EBADMSG, "extent table: regions %u and %u overlap", a->region,
 				 b->region);
 	if (a->region == b->region && a->state == EXTENT_LIVE && b->state == EXTENT_LIVE)
-		return error_set(-EPROTO, "extent table: region %u is there twice", a->region);
+		return error_set(-EBADMSG, "extent table: region %u is there twice", a->region);
 	return 0;
 }
 
@@ -73,15 +73,15 @@ int extents_check_table(const struct extent_table *table, uint64_t file_extents)
 	int ret = 0;
 
 	if (table->magic != POOL_TABLE_MAGIC || table->n > POOL_TABLE_ENTRIES)
-		return error_set(-EPROTO, "extent table is damaged");
+		return error_set(-EBADMSG, "extent table is damaged");
 	if (table->crc != checksum(table))
-		return error_set(-EPROTO, "extent table is damaged: crc32c is wrong");
+		return error_set(-EBADMSG, "extent table is damaged: crc32c is wrong");
 	if (table->extents == 0 || table->extents > file_extents)
 		return error_set(-EPROTO, "pool has %llu extents, its file only %llu",
 				 (unsigned long long)table->extents,
 				 (unsigned long long)file_extents);
 	if (table->last_region > RPTR_MAX_REGION)
-		return error_set(-EPROTO, "extent table: last region %u", table->last_region);
+		return error_set(-EBADMSG, "extent table: last region %u", table->last_region);
 	for (uint32_t i = 0; ret == 0 && i < table->n; i++) {
 		ret = check_entry(table, &table->entries[i]);
 		for (uint32_t j = 0; ret == 0 && j < i; j++)
@@ -96,7 +96,7 @@ int extents_choose(const struct extent_table *copies[2], uint64_t file_extents)
 	int broken1 = extents_check_table(copies[1], file_extents);
 
 	if (broken0 && broken1)
-		return error_prefix(-EPROTO, "neither copy is whole: ");
+		return error_prefix(broken1, "neither copy is whole: ");
 	if (broken0 || broken1)
 		return broken0 ? 1 : 0;
 	return copies[1]->seq > copies[0]->seq;

@@ -16,10 +16,13 @@ void extents_make_table(struct extent_table *table, uint64_t extents);
 /* Computes the crc. */
 void extents_seal(struct extent_table *table);
 
-/* Whole, and consistent with a file of so many extents? -EPROTO. */
+/* -EBADMSG: it is not whole. -EPROTO: its file had more extents once: it was cut short. */
 RLV_MUST_CHECK int extents_check_table(const struct extent_table *table, uint64_t file_extents);
 
-/* Which of two copies holds: 0 or 1, or -EPROTO if both are damaged. */
+/*
+ * Which of two copies holds, 0 or 1: the newer of those that are whole, which has at least what was
+ * used. -EBADMSG, -EPROTO: neither is.
+ */
 RLV_MUST_CHECK int extents_choose(const struct extent_table *copies[2], uint64_t file_extents);
 
 /* The first run of count free extents; 0 if there is none, and then the longest in *longest_out. */

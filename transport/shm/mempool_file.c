@@ -32,8 +32,8 @@ struct filepool {
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
 	struct pool_superblock super;
-	int current;               /* copy of the table that holds */
-	struct extent_table table; /* that copy, and what is being changed */
+	int failed;                /* 0, or why the table could not be written */
+	struct extent_table table; /* what both copies have, and what is being changed */
 };
 
 static struct filepool *of(struct mempool *pool)
@@ -47,23 +47,38 @@ static struct extent_table *copy_at(const struct filepool *file, int copy)
 					       (copy ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0));
 }
 
-/* Makes the changed table hold. On failure the old one does, and the change is undone. */
+static size_t table_bytes(const struct extent_table *table)
+{
+	return offsetof(struct extent_table, entries) + table->n * sizeof(struct extent_entry);
+}
+
+static int write_copy(const struct filepool *file, int copy)
+{
+	size_t bytes = table_bytes(&file->table);
+
+	memcpy(copy_at(file, copy), &file->table, bytes);
+	return durable_persist(&file->map, copy ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0, bytes);
+}
+
+/*
+ * Makes the changed table hold: in copy 0, and when that is durable in copy 1. Wherever a crash
+ * ends this one copy is whole, and what the callers go on to use is in both. After a failure
+ * nobody knows which table the file has: nothing is changed until it is opened again.
+ */
 static int commit(struct filepool *file)
 {
-	int other = !file->current, ret;
-	size_t bytes;
+	int ret = file->failed;
 
+	if (ret)
+		return error_set(ret, "extent table: it could not be written before, the pool is "
+				      "to be opened again");
 	file->table.seq++;
 	extents_seal(&file->table);
-	bytes = offsetof(struct extent_table, entries) +
-		file->table.n * sizeof(struct extent_entry);
-	memcpy(copy_at(file, other), &file->table, bytes);
-	ret = durable_persist(&file->map, other ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0, bytes);
-	if (ret) {
-		memcpy(&file->table, copy_at(file, file->current), sizeof(file->table));
+	for (int copy = 0; ret == 0 && copy < 2; copy++)
+		ret = write_copy(file, copy);
+	file->failed = ret;
+	if (ret)
 		return error_prefix(ret, "extent table: ");
-	}
-	file->current = other;
 	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
 	return 0;
 }
@@ -452,11 +467,19 @@ static int format(struct filepool *file, uint64_t extents)
 
 	if (ret)
 		return ret;
-	memset(copy_at(file, 0), 0, sizeof(struct extent_table));
 	extents_make_table(&file->table, extents);
-	file->current = 0;
-	ret = commit(file); /* into copy 1 */
+	ret = commit(file);
 	return ret ? ret : put_supers(file, &sb);
+}
+
+/* The other copy lacks the last commit, or is torn or damaged: both are to be equal. */
+static int mend_copy(const struct filepool *file, int copy)
+{
+	int ret = 0;
+
+	if (memcmp(copy_at(file, copy), &file->table, table_bytes(&file->table)) != 0)
+		ret = write_copy(file, copy);
+	return ret ? error_prefix(ret, "extent table: ") : 0;
 }
 
 static int load_table(struct filepool *file, uint64_t extents)
@@ -466,14 +489,14 @@ static int load_table(struct filepool *file, uint64_t extents)
 
 	if (ret < 0)
 		return ret;
-	file->current = ret;
 	memcpy(&file->table, copies[ret], sizeof(file->table));
-	if (file->table.extents < extents) {
+	ret = mend_copy(file, !ret);
+	if (ret == 0 && file->table.extents < extents) {
 		file->table.extents = extents;
 		ret = commit(file);
-		if (ret < 0)
-			return ret;
 	}
+	if (ret)
+		return ret;
 	return file->sole ? end_quarantine(file) : 0;
 }
 
