@@ -110,8 +110,9 @@ _BY_ERRNO = {
     _errno.EACCES: AccessDenied, _errno.EPERM: AccessDenied, _errno.ENOTSUP: Unsupported,
     _errno.ESTALE: TableDropped, _errno.EOWNERDEAD: Fenced, _errno.ECHILD: Forked,
     _errno.EBADF: Closed, _errno.ECONNRESET: Disconnected, _errno.ECONNREFUSED: Disconnected,
-    _errno.EPIPE: Disconnected, _errno.EPROTO: ProtocolError, _errno.EBADMSG: ProtocolError,
-    _errno.EHOSTDOWN: NodeDown,
+    _errno.EPIPE: Disconnected, _errno.ECONNABORTED: Disconnected, _errno.ENOTCONN: Disconnected,
+    _errno.EHOSTUNREACH: Disconnected, _errno.ENETUNREACH: Disconnected,
+    _errno.EPROTO: ProtocolError, _errno.EBADMSG: ProtocolError, _errno.EHOSTDOWN: NodeDown,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
+from ._closing import close_all, leave
 from ._integer import unsigned
 
 if TYPE_CHECKING:
@@ -91,8 +92,11 @@ class Sampler(_core.Sampler):
     def __enter__(self) -> Sampler:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        leave(self.close, kind)
+
+    def close(self) -> None:
+        close_all([super().close])
 
     def __reduce__(self):
         return _open_sampler, (self._table, self._options)

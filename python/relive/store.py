@@ -6,9 +6,11 @@ import atexit
 import threading
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from . import _core, errors
+from ._closing import close_all, leave
 from ._integer import unsigned
 from .info import StoreInfo
 from .signature import columns_of
@@ -84,7 +86,8 @@ class Store:
         return table
 
     def drop_table(self, name: str) -> None:
-        """Removes a table for everybody; what is open on it raises TableDropped from now on."""
+        """Removes a table for everybody; what is open on it raises TableDropped from now on, but
+        closes as ever."""
         self._core.drop(name)
 
     def tables(self) -> list[str]:
@@ -101,17 +104,19 @@ class Store:
 
     def close(self, wait: bool = True) -> None:
         """Closes the store, its tables, their writers (which wait, or not: ``Writer.close``) and
-        samplers. Arrays of batches stay."""
-        for table in list(self._tables):
-            table.close(wait=wait)
-        self._core.close()
-        _open_stores.discard(self)
+        samplers. Arrays of batches stay. The first error is raised when all are closed."""
+        try:
+            close_all([partial(table.close, wait=wait) for table in list(self._tables)]
+                      + [self._core.close])
+        finally:
+            if not self._core.is_open:
+                _open_stores.discard(self)
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        self.close(wait=kind is None)
+        leave(partial(self.close, wait=kind is None), kind)
 
     def __repr__(self):
         return "<relive.Store %s%s>" % (self.uri, "" if self._core.is_open else " closed")

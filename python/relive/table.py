@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ._closing import close_all, leave
 from ._integer import unsigned
 from .info import TableInfo, VerifyReport
 from .sampler import Sampler
@@ -155,17 +157,14 @@ class Table:
         return VerifyReport._of_core(self._core.verify())
 
     def close(self, wait: bool = True) -> None:
-        """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers."""
+        """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers. The first
+        error is raised when all are closed. A table that was dropped closes without one."""
         with self._lock:
             handles = list(self._handles)
             self._samplers.clear()
             self._last.clear()
-        for handle in handles:
-            if isinstance(handle, Writer):
-                handle.close(wait=wait)
-            else:
-                handle.close()
-        self._core.close()
+        close_all([partial(handle.close, wait=wait) if isinstance(handle, Writer) else handle.close
+                   for handle in handles] + [self._core.close])
 
     def __len__(self) -> int:
         """Items of the first view that are live now."""
@@ -178,7 +177,7 @@ class Table:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        self.close(wait=kind is None)
+        leave(partial(self.close, wait=kind is None), kind)
 
     def __repr__(self):
         return "<relive.Table %s of %s%s>" % (self.name, self.store.uri,

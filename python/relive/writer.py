@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
+from ._closing import close_all, leave
 
 if TYPE_CHECKING:
     from .table import Table
@@ -43,8 +45,8 @@ class Writer(_core.Writer):
     Fenced, TableDropped, NodeDown, Forked, Closed.
 
     **close(wait=True)**: completes the pending items of all environments; without waiting, those
-    that the rate limiter does not admit now are dropped. An exception that leaves the writer's
-    ``with`` does not wait. **stats()**: counters, a dict.
+    that the rate limiter does not admit now are dropped. A table that was dropped has nothing left
+    to complete: no error. An exception that leaves the writer's ``with`` does not wait. **stats()**: counters, a dict.
     """
 
     _table: Table  # whose store closes what is open
@@ -53,7 +55,10 @@ class Writer(_core.Writer):
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        self.close(wait=kind is None)
+        leave(partial(self.close, wait=kind is None), kind)
+
+    def close(self, wait: bool = True) -> None:
+        close_all([partial(super().close, wait=wait)])
 
     def __reduce__(self):
         raise TypeError("a writer is its process's: send the table and open a writer there")

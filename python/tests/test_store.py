@@ -1,6 +1,7 @@
 """Stores: opening, tables, files, information, errors."""
 
 import pickle
+import subprocess
 
 import numpy as np
 import pytest
@@ -83,6 +84,57 @@ def test_tables__names_and_drop(store):
         store.table("t-03")
     with pytest.raises(relive.TableDropped):
         table.writer()
+
+
+@pytest.fixture(params=["embed", "shm"])
+def any_store(request):
+    if request.param == "shm":
+        return request.getfixturevalue("shm_store")
+    return request.getfixturevalue("store")
+
+
+def with_pending_items(store, name, **options):
+    """A writer whose last steps wait for later ones, and a sampler, of a table of their own."""
+    table = store.create_table(name, SIGNATURE, 500, views=[relive.View(n_step=3, **options)])
+    writer = table.writer(timeout=0.1)
+    for i in range(5):
+        writer.append(**step_values(i))
+    return table, writer, table.sampler(8)
+
+
+def test_drop_table__with_open_handles_they_close_in_peace(any_store):
+    with any_store as store:
+        table, *handles = with_pending_items(store, "t")
+        table.sample(2)
+        store.drop_table("t")
+        with pytest.raises(relive.TableDropped):
+            handles[0].append(**step_values(5))
+    assert not any(handle.is_open for handle in handles)
+    assert not table._core.is_open and not store._core.is_open
+
+
+def test_close__goes_on_where_a_table_fails(store):
+    stuck = relive.RateLimiter.queue(3)
+    first = with_pending_items(store, "a", rate_limiter=stuck)
+    second = with_pending_items(store, "b", rate_limiter=stuck)
+    with pytest.raises(relive.Timeout, match="append"):
+        store.close()
+    for table, *handles in (first, second):
+        assert not any(handle.is_open for handle in handles) and not table._core.is_open
+    assert not store._core.is_open
+    store.close()
+
+
+def test_exit__keeps_the_exception_of_its_body(shm_store):
+    with pytest.raises(KeyError, match="mine"):
+        with relive.open(shm_store.uri, timeout=1) as store:
+            table, *handles = with_pending_items(store, "t")
+            programs = relive.build_info()["programs"]
+            subprocess.run([programs["relive"], "down", "--store", store.uri.partition(":")[2]],
+                           check=True, stdout=subprocess.DEVNULL, timeout=60)
+            raise KeyError("mine")
+    assert not any(handle.is_open for handle in handles)
+    assert not table._core.is_open and not store._core.is_open
 
 
 def test_create__the_same_again_opens(store):
