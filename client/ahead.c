@@ -146,14 +146,6 @@ bool ahead_take(struct rlv_sampler *sp, struct round *round)
 
 /* -------- beginning -------- */
 
-static struct batch *free_buffer(struct rlv_sampler *sp)
-{
-	for (uint32_t i = 0; i < sp->n_batches; i++)
-		if (!sp->batches[i].held && !sp->batches[i].ahead)
-			return &sp->batches[i];
-	return NULL;
-}
-
 void ahead_refill(struct rlv_sampler *sp, uint32_t n)
 {
 	struct round round = { .n = n, .stratified = !sp->opts.independent };
@@ -161,7 +153,7 @@ void ahead_refill(struct rlv_sampler *sp, uint32_t n)
 	while (sp->n_ahead < sp->opts.prefetch && !sp->grove.addressable && !sp->ordered) {
 		struct flight *flight = sp->ahead[sp->n_ahead];
 
-		round.batch = free_buffer(sp);
+		round.batch = batch_find(sp);
 		if (!round.batch)
 			return;
 		rng_seed(&flight->rng, rng_next_u64(&sp->rng), sp->opts.rank);

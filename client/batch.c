@@ -5,6 +5,7 @@
 
 #include "client/signature.h"
 
+#include "base/alloc.h"
 #include "base/bits.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define ARRAY_ALIGN 64
+#define STREAM_STORES_FROM ((size_t)1 << 20) /* bytes of all batch buffers: beyond the L2 cache */
 
 /* Cuts the slab; run twice, first without memory to learn the size. */
 struct cutter {
@@ -90,7 +92,7 @@ static void add_window(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
 	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
-	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->plan.n_step) * col->bytes;
+	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->opts.n_step) * col->bytes;
 	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
 	struct items items = { data, item_bytes, stack };
 
@@ -152,7 +154,17 @@ static void cut_all(struct cutter *c)
 	b->priority = cut(c, n * sizeof(*b->priority));
 }
 
-int batch_init(const struct rlv_sampler *sp, struct batch *batch)
+/* Describes the arrays: opts.n_step is the most that there is room for. */
+static uint32_t describe(const struct rlv_sampler *sp, struct batch *batch)
+{
+	struct cutter c = { .sp = sp, .batch = batch, .memory = batch->memory };
+
+	cut_all(&c);
+	batch->n_step = sp->plan.n_step;
+	return c.n_arrays;
+}
+
+static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch };
 
@@ -160,13 +172,10 @@ int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	batch->bytes = c.used;
 	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
 	if (!batch->memory)
-		return error_set(-ENOMEM, "batch: no %zu bytes", batch->bytes);
-	c = (struct cutter){ .sp = sp, .batch = batch };
-	c.memory = batch->memory;
-	memset(c.memory, 0, batch->bytes); /* touch it now, not in the first sample */
-	cut_all(&c);
+		return error_set(-ENOMEM, "batch: cannot allocate %zu bytes", batch->bytes);
+	memset(batch->memory, 0, batch->bytes); /* touch it now, not in the first sample */
 	batch->pub = (struct rlv_batch){
-		.n_arrays = c.n_arrays,
+		.n_arrays = describe(sp, batch),
 		.arrays = batch->arrays,
 		.key = batch->key,
 		.weight = batch->weight,
@@ -177,10 +186,45 @@ int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 	return 0;
 }
 
-void batch_fini(const struct rlv_sampler *sp, struct batch *batch)
+/* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
+static void choose_stores(struct rlv_sampler *sp)
 {
-	alloc_buffer_free(&sp->hooks, batch->memory, batch->bytes);
-	memset(batch, 0, sizeof(*batch));
+	uint32_t n = sp->n_batches;
+
+	if (sp->grove.addressable && n > sp->opts.batches)
+		n = sp->opts.batches;
+	sp->plan.stream_stores = sp->batches[0]->bytes * n >= STREAM_STORES_FROM;
+}
+
+int batch_add(struct rlv_sampler *sp)
+{
+	size_t n = sp->n_batches + 1;
+	struct batch **batches = mem_resize(sp->batches, n * sizeof(struct batch *));
+	struct batch *batch;
+	int ret;
+
+	if (batches)
+		sp->batches = batches;
+	batch = batches ? mem_zalloc(sizeof(*batch)) : NULL;
+	if (!batch)
+		return error_set(-ENOMEM, "sampler: no memory for %zu batches", n);
+	ret = batch_init(sp, batch);
+	if (ret) {
+		mem_free(batch);
+		return ret;
+	}
+	sp->batches[sp->n_batches++] = batch;
+	choose_stores(sp);
+	return 0;
+}
+
+void batch_free_all(struct rlv_sampler *sp)
+{
+	for (uint32_t i = 0; i < sp->n_batches; i++) {
+		alloc_buffer_free(&sp->hooks, sp->batches[i]->memory, sp->batches[i]->bytes);
+		mem_free(sp->batches[i]);
+	}
+	mem_free(sp->batches);
 }
 
 static uint32_t count_held(const struct rlv_sampler *sp)
@@ -188,8 +232,22 @@ static uint32_t count_held(const struct rlv_sampler *sp)
 	uint32_t held = 0;
 
 	for (uint32_t i = 0; i < sp->n_batches; i++)
-		held += sp->batches[i].held;
+		held += sp->batches[i]->held;
 	return held;
+}
+
+struct batch *batch_find(struct rlv_sampler *sp)
+{
+	struct batch *batch = NULL;
+
+	for (uint32_t i = 0; !batch && i < sp->n_batches; i++)
+		if (!sp->batches[i]->held && !sp->batches[i]->ahead)
+			batch = sp->batches[i];
+	if (!batch && sp->opts.batches == RLV_BATCHES_ANY && batch_add(sp) == 0)
+		batch = sp->batches[sp->n_batches - 1];
+	if (batch && batch->n_step != sp->plan.n_step)
+		describe(sp, batch);
+	return batch;
 }
 
 int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
@@ -197,13 +255,14 @@ int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 	bool full = count_held(sp) >= sp->opts.batches;
 	struct batch *batch = full ? NULL : ahead_buffer(sp, n);
 
-	for (uint32_t i = 0; !full && !batch && i < sp->n_batches; i++)
-		if (!sp->batches[i].held && !sp->batches[i].ahead)
-			batch = &sp->batches[i];
+	if (!full && !batch)
+		batch = batch_find(sp);
 	if (batch) {
 		*batch_out = batch;
 		return 0;
 	}
+	if (sp->opts.batches == RLV_BATCHES_ANY)
+		return -ENOMEM;
 	return error_set(-EBUSY, "sampler: all %u batches are held; release one, or open with more",
 			 sp->opts.batches);
 }
@@ -211,6 +270,6 @@ int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch)
 {
 	for (uint32_t i = 0; sampler && i < sampler->n_batches; i++)
-		if (&sampler->batches[i].pub == batch)
-			sampler->batches[i].held = false;
+		if (&sampler->batches[i]->pub == batch)
+			sampler->batches[i]->held = false;
 }

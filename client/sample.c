@@ -221,7 +221,7 @@ static void finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
-			 sp->opts.beta > 0 ? sp->opts.beta : 0, batch->weight);
+			 sp->beta > 0 ? sp->beta : 0, batch->weight);
 	for (uint32_t a = 0; a < batch->pub.n_arrays; a++)
 		batch->arrays[a].shape[0] = n;
 	batch->pub.n = n;

@@ -17,7 +17,6 @@
 #define MAX_BATCH 65536u
 #define MAX_BATCHES 64u
 #define DEFER_AGE_NS (100 * CLOCK_NS_PER_MS)
-#define STREAM_STORES_FROM ((size_t)1 << 20) /* bytes of all batch buffers: beyond the L2 cache */
 
 /* -------- options -------- */
 
@@ -29,9 +28,13 @@ static bool has_role(const struct table_desc *desc, uint32_t role)
 	return false;
 }
 
-static bool beta_is_valid(double beta)
+static int check_return(double gamma, double beta)
 {
-	return !isnan(beta) && beta <= 8;
+	if (!(gamma >= 0 && gamma <= 1))
+		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", gamma);
+	if (isnan(beta) || beta > 8)
+		return error_set(-EINVAL, "opts.beta %g: want at most 8", beta);
+	return 0;
 }
 
 static int find_column(const struct table_desc *desc, const char *name)
@@ -70,13 +73,9 @@ static int check_sizes(const struct rlv_sampler_opts *opts)
 	if (opts->prefetch > MAX_BATCHES)
 		return error_set(-EINVAL, "opts.prefetch %u: at most %u", opts->prefetch,
 				 MAX_BATCHES);
-	if (opts->batches > MAX_BATCHES)
-		return error_set(-EINVAL, "opts.batches %u: at most %u", opts->batches,
-				 MAX_BATCHES);
-	if (!(opts->gamma >= 0 && opts->gamma <= 1))
-		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", opts->gamma);
-	if (!beta_is_valid(opts->beta))
-		return error_set(-EINVAL, "opts.beta %g: want at most 8", opts->beta);
+	if (opts->batches > MAX_BATCHES && opts->batches != RLV_BATCHES_ANY)
+		return error_set(-EINVAL, "opts.batches %u: at most %u, or RLV_BATCHES_ANY",
+				 opts->batches, MAX_BATCHES);
 	if (opts->layout > RLV_WINDOW)
 		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
 	if (opts->weights > RLV_WEIGHTS_RAW)
@@ -92,6 +91,7 @@ static int check_sizes(const struct rlv_sampler_opts *opts)
 static int check_opts(const struct table_desc *desc, const struct rlv_sampler_opts *opts)
 {
 	const struct view_desc *view;
+	int ret;
 
 	if (opts->size < sizeof(*opts))
 		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLER_OPTS_INIT", opts->size);
@@ -107,7 +107,8 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 	if (opts->verify == RLV_VERIFY_CRC && !(desc->flags & TABLE_ROW_CRC))
 		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
 				 desc->name);
-	return check_sizes(opts);
+	ret = check_return(opts->gamma, opts->beta);
+	return ret ? ret : check_sizes(opts);
 }
 
 static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
@@ -120,6 +121,7 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 	full->n_step = opts->n_step ? opts->n_step : sp->view->n_step;
 	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
 	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
+	sp->beta = full->beta;
 	full->memory = NULL; /* the caller's may be gone after open */
 	full->columns = NULL;
 	sp->hooks = chunk_hooks;
@@ -135,51 +137,46 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 
 /* -------- parts -------- */
 
+static void plan_return(struct rlv_sampler *sp, uint32_t n_step, double gamma)
+{
+	uint32_t later = sp->view->n_step - n_step; /* rows that this return needs not */
+
+	sp->plan.future = sp->view->future - later;
+	sp->plan.n_step = n_step;
+	sp->plan.gamma = gamma;
+}
+
 static void plan_init(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
-	uint32_t later = sp->view->n_step - sp->opts.n_step; /* rows that this return needs not */
 
 	sp->plan = (struct window_plan){
 		.row_bytes = desc->row_bytes,
 		.tail_off = desc->tail_off,
 		.stack = sp->view->stack,
-		.future = sp->view->future - later,
-		.n_step = sp->opts.n_step,
 		.has_obs = has_role(desc, RLV_OBS),
-		.gamma = sp->opts.gamma,
 	};
+	plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 }
 
 static int batches_init(struct rlv_sampler *sp)
 {
-	uint32_t n = sp->opts.batches + sp->opts.prefetch;
+	bool any = sp->opts.batches == RLV_BATCHES_ANY;
+	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
+	int ret = 0;
 
-	sp->batches = mem_array(n, sizeof(*sp->batches));
-	if (!sp->batches)
-		return error_set(-ENOMEM, "sampler: no memory for %u batches", n);
-	sp->n_batches = n;
-	for (uint32_t i = 0; i < n; i++) {
-		int ret = batch_init(sp, &sp->batches[i]);
-
-		if (ret)
-			return ret;
-	}
-	if (sp->grove.addressable) /* nothing is drawn ahead */
-		n = sp->opts.batches;
-	sp->plan.stream_stores = sp->batches[0].bytes * n >= STREAM_STORES_FROM;
-	return 0;
+	while (ret == 0 && sp->n_batches < n)
+		ret = batch_add(sp);
+	return ret;
 }
 
 static void sampler_free(struct rlv_sampler *sp)
 {
 	ahead_fini(sp);
 	flight_fini(&sp->now, 0);
-	for (uint32_t i = 0; i < sp->n_batches; i++)
-		batch_fini(sp, &sp->batches[i]);
+	batch_free_all(sp);
 	grove_fini(&sp->grove);
 	mem_free(sp->changes);
-	mem_free(sp->batches);
 	scratch_fini(&sp->scratch, sp->opts.batch_size);
 	mem_free(sp);
 }
@@ -293,13 +290,37 @@ err_free:
 	return ret;
 }
 
-int rlv_sampler_set_beta(struct rlv_sampler *sampler, double beta)
+static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_sample_opts *opts)
 {
+	if (opts->size < sizeof(*opts))
+		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLE_OPTS_INIT", opts->size);
+	if (opts->n_step > sp->opts.n_step)
+		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
+				 opts->n_step, sp->opts.n_step);
+	return check_return(opts->gamma, opts->beta);
+}
+
+int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)
+{
+	static const struct rlv_sample_opts as_opened = RLV_SAMPLE_OPTS_INIT;
+	uint32_t n_step;
+	double gamma;
+	int ret;
+
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
-	if (!beta_is_valid(beta))
-		return error_set(-EINVAL, "beta %g: want at most 8", beta);
-	sampler->opts.beta = beta == 0 ? DEFAULT_BETA : beta;
+	if (!opts)
+		opts = &as_opened;
+	ret = check_sample_opts(sampler, opts);
+	if (ret)
+		return ret;
+	n_step = opts->n_step ? opts->n_step : sampler->opts.n_step;
+	gamma = opts->gamma == 0 ? sampler->opts.gamma : opts->gamma;
+	sampler->beta = opts->beta == 0 ? sampler->opts.beta : opts->beta;
+	if (n_step == sampler->plan.n_step && gamma == sampler->plan.gamma)
+		return 0;
+	ahead_cancel(sampler); /* its rows may be gathered already */
+	plan_return(sampler, n_step, gamma);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ struct batch {
 	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
 	bool held;            /* by the user */
 	bool ahead;           /* by a flight */
+	uint32_t n_step;      /* that its arrays are described for */
 	struct rlv_array arrays[RLV_MAX_ARRAYS];
 	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
 	struct window_output outputs[BATCH_OUTPUTS];
@@ -42,7 +43,8 @@ struct rlv_sampler {
 	struct handle h;
 	const struct view_desc *view;
 	uint32_t view_index;
-	struct rlv_sampler_opts opts;
+	struct rlv_sampler_opts opts; /* as opened */
+	double beta;              /* of the samples from now on; n_step and gamma are the plan's */
 	struct alloc_hooks hooks; /* of batch buffers */
 	struct rng rng;
 	struct grove grove;
@@ -50,7 +52,7 @@ struct rlv_sampler {
 	uint32_t columns; /* a bit for each that batches have */
 	struct admission admission;
 	struct window_plan plan;
-	struct batch *batches;
+	struct batch **batches;
 	struct batch *last; /* whose words an update may use */
 	uint32_t n_batches;
 	struct draw_scratch scratch;
@@ -137,9 +139,15 @@ void ahead_cancel(struct rlv_sampler *sp);
 RLV_MUST_CHECK int ahead_init(struct rlv_sampler *sp);
 void ahead_fini(struct rlv_sampler *sp);
 
-/* Makes the buffers of one batch. -ENOMEM. */
-RLV_MUST_CHECK int batch_init(const struct rlv_sampler *sp, struct batch *batch);
-void batch_fini(const struct rlv_sampler *sp, struct batch *batch);
+/* Makes one more batch. -ENOMEM. */
+RLV_MUST_CHECK int batch_add(struct rlv_sampler *sp);
+void batch_free_all(struct rlv_sampler *sp);
+
+/*
+ * A buffer that is neither held nor ahead, described for the plan's n_step; made, if there is none and
+ * opts.batches is RLV_BATCHES_ANY. NULL: none.
+ */
+struct batch *batch_find(struct rlv_sampler *sp);
 
 /* A buffer for a sample of n: of a batch that is drawn ahead, or a free one. -EBUSY: all are held. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);

@@ -98,7 +98,7 @@ static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32
 static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
 	for (uint32_t b = 0; b < sp->n_batches; b++) {
-		const struct batch *batch = &sp->batches[b];
+		const struct batch *batch = sp->batches[b];
 
 		if (batch->pub.n != n || (!batch->held && batch != sp->last))
 			continue;

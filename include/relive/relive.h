@@ -21,7 +21,8 @@
  *             is given up after half of what is left, but not within its first second. Calls
  *             without a timeout of their own, or with 0, have the store's for nodes that are silent.
  *   Memory    Pointers given in are borrowed until the call returns. Nothing on the hot path
- *             (append, sample, update) allocates, locks or enters the kernel, waits apart.
+ *             (append, sample, update) allocates, locks or enters the kernel, except for waits and
+ *             for new buffers of RLV_BATCHES_ANY.
  *   Threads   "any": any thread at any time. "owner": one thread at a time for each handle.
  *             "setup": while no other thread uses the handle. A handle does not survive fork():
  *             the child gets -ECHILD and opens its own.
@@ -426,6 +427,12 @@ struct rlv_memory {
 	void *ctx;
 };
 
+/*
+ * As many batches as are held: a sample that finds no free buffer allocates one. Buffers are used again,
+ * and freed by rlv_sampler_close.
+ */
+#define RLV_BATCHES_ANY UINT32_MAX
+
 struct rlv_sampler_opts {
 	uint32_t size;
 	uint32_t view;          /* index of the view */
@@ -435,7 +442,8 @@ struct rlv_sampler_opts {
 	double beta;            /* importance exponent; 0 = 0.4; negative = no weights (all 1) */
 	uint32_t layout;        /* enum rlv_layout */
 	uint32_t weights;       /* enum rlv_weights */
-	uint32_t batches;       /* batch buffers that may be held at once; 0 = 2 */
+	uint32_t batches;       /* batch buffers that may be held at once: up to 64, or
+				   RLV_BATCHES_ANY; 0 = 2 */
 	uint32_t defer_updates; /* add priority changes to upper levels every so many updates; 0 or
 				   1 = in each. Updates get cheaper; draws of everybody, from sums
 				   that lag by that much, get dearer: measure */
@@ -444,8 +452,8 @@ struct rlv_sampler_opts {
 	uint32_t world_size;    /* ... disjoint share of each draw's strata; 0 = 1 */
 	bool independent;       /* draws independent of each other instead of stratified */
 	bool short_batch; /* give fewer items rather than fail when items keep being overwritten */
-	/* One call of alloc for each batch buffer in rlv_sampler_open, one of free in
-	   rlv_sampler_close; copied. NULL = memory of the library. */
+	/* One call of alloc for each batch buffer, in rlv_sampler_open or, with RLV_BATCHES_ANY, in a
+	   sample; one of free in rlv_sampler_close; copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
 	uint32_t verify; /* enum rlv_verify */
 	/* Batches drawn ahead of the calls over a network, each with a buffer of its own; 0 = none.
@@ -522,11 +530,25 @@ RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int6
  */
 RLV_CHECKED int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out);
 
+/* Options that may change from sample to sample; 0 = as the sampler was opened. */
+struct rlv_sample_opts {
+	uint32_t size;
+	uint32_t n_step; /* 1..n_step of the sampler */
+	double gamma;    /* discount of the n-step return */
+	double beta;     /* importance exponent; negative = no weights (all 1) */
+};
+#define RLV_SAMPLE_OPTS_INIT \
+	{ \
+		.size = sizeof(struct rlv_sample_opts) \
+	}
+
 /*
- * Changes the importance exponent for the samples from now on, as opts.beta. -EINVAL: NaN or above 8.
- * Thread: owner. Cost: local.
+ * Sets the options of the samples from now on; opts NULL = as opened. Held batches stay as they are.
+ * Another n_step or gamma discards the batches drawn ahead. -EINVAL names the option, and nothing has
+ * changed. Thread: owner. Cost: local.
  */
-RLV_CHECKED int rlv_sampler_set_beta(struct rlv_sampler *sampler, double beta);
+RLV_CHECKED int rlv_sampler_set_opts(struct rlv_sampler *sampler,
+				     const struct rlv_sample_opts *opts);
 
 /* Gives a batch's buffer back; NULL is a no-op. Thread: owner of the sampler. */
 RLV_API void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch);

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _LAYOUTS = ("dense", "window")
 _WEIGHTS = ("batch", "raw")
-_HELD = 3  # batches that a loop over a sampler may hold at a time
+_HELD = 3  # batches that a loop over a sampler may hold at a time, in memory that is given
+_ANY = 2**32 - 1  # as many as are held
 
 _TINY = 5e-324  # the library takes 0 for its defaults
 
@@ -36,7 +37,8 @@ class Sampler(_core.Sampler):
     :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: as it is.
     :param prefetch: batches that a thread keeps sampled ahead; 0 = none. They are as old as that:
         their priorities are those of before the updates since.
-    :param batches: batches that exist at once; None = prefetch + 3. More are held: Busy.
+    :param batches: batches that exist at once, those sampled ahead included; None = as many as are
+        held, or prefetch + 3 with pin_memory or an allocator. More are held: Busy.
     :param timeout: seconds that the iterator waits for a batch, then Timeout; None = for ever.
     :param rank, world_size: data-parallel learners: this one's disjoint share of the strata of each
         draw. Each learner draws batch_size items.
@@ -49,7 +51,8 @@ class Sampler(_core.Sampler):
     :param allocator: a function of a number of bytes that gives a writable buffer aligned to 64
         bytes, for batches in memory of your own. It must not use the table.
 
-    **sample(n=None, beta=None, timeout=None)**: a batch now, as :meth:`Table.sample`.
+    **sample(n=None, beta=None, timeout=None, *, n_step=None, gamma=None)**: a batch now, as
+    :meth:`Table.sample`; n_step is the sampler's at most.
     **next()**: the next batch of batch_size items.
     **update_priorities(keys, td_error=None, priorities=None, strict=False)**: as
     :meth:`Table.update_priorities`.
@@ -70,11 +73,11 @@ class Sampler(_core.Sampler):
         if not beta >= 0:
             raise errors.InvalidArgument("beta %r, want 0 to 8" % (beta,))
         prefetch = unsigned("prefetch", prefetch)
-        if batches is None:
-            batches = prefetch + _HELD
         if pin_memory:
             from .torch import pinned_memory
             allocator = pinned_memory
+        if batches is None:
+            batches = _ANY if allocator is None else prefetch + _HELD
         return super().__new__(
             cls, table, view=unsigned("view", view),
             batch_size=unsigned("batch_size", batch_size, 1),

@@ -30,7 +30,7 @@ class Table:
         self._core = core
         self._lock = threading.RLock()  # of all below; a signal's handler may come in again
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._samplers: dict[tuple[Any, ...], Sampler] = {}  # of sample(), by its options
+        self._samplers: dict[tuple[int, str], Sampler] = {}  # of sample(), by view and layout
         self._last: dict[int, Sampler] = {}  # the last of those, by view
 
     @property
@@ -98,27 +98,27 @@ class Table:
         :param layout: ``"dense"``, or ``"window"``: frames that obs and next_obs share lie once.
         :raises Timeout: the message says what it waits for.
         :raises Empty: with a timeout of 0.
-        :raises Busy: too many batches are held: drop one, or copy it with ``batch.copy()``.
-        :raises NoSpace: no client slot is free; one is taken by the first call, and another for a
-            moment where n is larger than before.
+        :raises NoSpace: no client slot is free; the first call for a view and layout takes one, and
+            a call with a larger n than before another for a moment.
 
-        The batch's memory is used again when the batch and all arrays of it are gone; four may be
-        held at a time. For more options or for batches sampled ahead, open a :meth:`sampler`.
+        Any number of threads may sample and hold batches. A batch stays as it is until it and all
+        arrays of it are gone; then its memory is used again. For more options or for batches sampled
+        ahead, open a :meth:`sampler`.
         """
-        return self._sampler_of(n, view, n_step, gamma, layout).sample(n, beta, timeout)
+        return self._sampler_of(n, view, layout).sample(n, beta, timeout, n_step=n_step,
+                                                        gamma=gamma)
 
-    def _sampler_of(self, n, view, n_step=None, gamma=0.99, layout="dense"):
+    def _sampler_of(self, n, view, layout="dense"):
         """One with room for n items. What was there before is not closed: it goes when the last of
         the threads that wait in it does."""
-        options = view, n_step, gamma, layout
+        options = view, layout
         sampler = self._samplers.get(options)
         if sampler is not None and n <= sampler.batch_size:
             return sampler
         with self._lock:
             sampler = self._samplers.get(options)
             if sampler is None or n > sampler.batch_size:
-                sampler = Sampler(self._core, n, view=view, n_step=n_step, gamma=gamma,
-                                  layout=layout, prefetch=0, batches=4)
+                sampler = Sampler(self._core, n, view=view, layout=layout, prefetch=0)
                 self._handles.add(sampler)
                 self._samplers[options] = self._last[view] = sampler
         return sampler

@@ -73,9 +73,21 @@ static PyObject *names_tuple(const struct layout *layout)
 	return names;
 }
 
-struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slot)
+bool layout_fits(const struct layout *layout, const struct slot *slot)
+{
+	const struct rlv_array *arrays = slot->batch->arrays;
+	uint32_t a = 0;
+
+	while (a < slot->batch->n_arrays &&
+	       (const uint8_t *)arrays[a].data == slot->memory + layout->arrays[a].offset)
+		a++;
+	return a == slot->batch->n_arrays;
+}
+
+struct layout *layout_open(const struct slot *slot)
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
+	const struct rlv_batch *batch = slot->batch;
 	PyObject *args;
 
 	if (!layout) {

@@ -11,7 +11,7 @@
 #define LAYOUT_ARRAYS (RLV_MAX_ARRAYS + LAYOUT_EXTRAS)
 #define LAYOUT_DIMS (RLV_MAX_DIMS + 2)
 
-/* One array, the same in all batches of a sampler. */
+/* One array, the same in all batches of a sampler that have the same n_step. */
 struct array_layout {
 	size_t offset;            /* in the slot's memory */
 	PyObject *dtype;          /* numpy's ... */
@@ -33,10 +33,13 @@ struct layout {
 };
 
 /*
- * From any batch of the sampler and the slot it lies in, to which the caller has a reference. NULL
- * with an exception. Other threads run meanwhile; the batch is read before.
+ * Of the batch in a slot, to which the caller has a reference. NULL with an exception. Other threads
+ * run meanwhile; the batch is read before.
  */
-struct layout *layout_open(const struct rlv_batch *batch, const struct slot *slot);
+struct layout *layout_open(const struct slot *slot);
+
+/* Do the arrays of the batch in a slot lie so? Where they lie depends on n_step. */
+bool layout_fits(const struct layout *layout, const struct slot *slot);
 void layout_put(struct layout *layout);
 
 /* A Batch on what the slot holds. NULL with an exception: then the slot is returned already. */

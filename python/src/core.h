@@ -15,7 +15,8 @@
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
  *   is released before the handle's is waited for.
  *   While a handle is locked, no Python code runs and no Python object is made; but for a sampler's
- *   allocator, which runs while the table is locked and must not use it.
+ *   allocator, which runs while the table is locked and must not use it. Who waits for a handle's lock
+ *   does not hold the interpreter lock.
  *   A batch's memory belongs to the arrays made of it, not to the sampler: see slot.h.
  */
 #ifndef RLV_PYTHON_SRC_CORE_H
@@ -49,7 +50,8 @@ struct handle {
 		*parent;      /* whose handle must stay open: the table of a writer; or NULL */
 	pthread_mutex_t lock; /* held inside the library */
 	unsigned forks;       /* of this process when it was opened */
-	unsigned closers;     /* who wait for the lock; guarded by the interpreter lock */
+	unsigned waiters;     /* for the lock; guarded by the interpreter lock, as closers */
+	unsigned closers;     /* those of them who close */
 	bool open;            /* only false -> true -> false */
 };
 
@@ -62,6 +64,9 @@ void handle_fini(struct handle *h);
 /* Locks an open handle for a call. 0, or -1 with an exception: closed, forked, interrupted. */
 int handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
+
+/* Between two calls of one wait: lets those who wait for the lock have it. */
+void handle_yield(const struct handle *h);
 
 /* Locks for closing: 1; 0 when there is nothing to close (closed, or the parent's); -1 interrupted. */
 int handle_enter_close(struct handle *h);

@@ -76,18 +76,28 @@ static bool lock_for_slice(pthread_mutex_t *lock)
 
 static int lock_slowly(struct handle *h)
 {
-	bool locked;
+	bool locked, interrupted = false;
 
+	h->waiters++;
 	do {
 		Py_BEGIN_ALLOW_THREADS locked = lock_for_slice(&h->lock);
-		Py_END_ALLOW_THREADS if (!locked && PyErr_CheckSignals()) return -1;
-	} while (!locked);
-	return 0;
+		Py_END_ALLOW_THREADS if (!locked) interrupted = PyErr_CheckSignals();
+	} while (!locked && !interrupted);
+	h->waiters--;
+	return locked ? 0 : -1;
 }
 
 static int lock_handle(struct handle *h)
 {
 	return pthread_mutex_trylock(&h->lock) == 0 ? 0 : lock_slowly(h);
+}
+
+static void pause_shortly(void)
+{
+	const struct timespec time = { .tv_nsec = SLICE_NS / 50 };
+
+	Py_BEGIN_ALLOW_THREADS nanosleep(&time, NULL);
+	Py_END_ALLOW_THREADS
 }
 
 /*
@@ -96,12 +106,14 @@ static int lock_handle(struct handle *h)
  */
 static void give_way(const struct handle *h)
 {
-	const struct timespec time = { .tv_nsec = SLICE_NS / 50 };
+	for (int i = 0; h->closers && i < 200; i++)
+		pause_shortly();
+}
 
-	for (int i = 0; h->closers && i < 200; i++) {
-		Py_BEGIN_ALLOW_THREADS nanosleep(&time, NULL);
-		Py_END_ALLOW_THREADS
-	}
+void handle_yield(const struct handle *h)
+{
+	if (h->waiters)
+		pause_shortly();
 }
 
 int handle_enter(struct handle *h)

@@ -27,7 +27,7 @@ struct prefetch {
 	bool failed; /* the thread ended with code */
 	char text[512];
 	uint32_t first, count;
-	const struct rlv_batch *ring[SAMPLER_MAX_SLOTS];
+	struct slot *ring[SAMPLER_MOST_AHEAD];
 };
 
 /* Waits on a condition for ns at most. The lock is held. */
@@ -44,13 +44,14 @@ static void wait_some(struct prefetch *p, pthread_cond_t *condition, int64_t ns)
 
 /* -------- the thread -------- */
 
-static int try_sample(struct sampler *s, const struct rlv_batch **batch_out)
+static int try_sample(struct sampler *s, struct slot **slot_out)
 {
 	int ret = -EBADF;
 
 	pthread_mutex_lock(&s->h.lock);
 	if (s->h.open)
-		ret = sampler_try(s, &(struct draw){ s->batch_size, s->beta, 0 }, batch_out);
+		ret = sampler_try(s, &(struct draw){ .n = s->batch_size, .beta = s->beta },
+				  slot_out);
 	pthread_mutex_unlock(&s->h.lock);
 	return ret;
 }
@@ -61,10 +62,10 @@ static bool is_passing(int code)
 	return code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN || code == -EBUSY;
 }
 
-static void settle(struct prefetch *p, int code, const struct rlv_batch *batch)
+static void settle(struct prefetch *p, int code, struct slot *slot)
 {
 	if (code == 0)
-		p->ring[(p->first + p->count++) % SAMPLER_MAX_SLOTS] = batch;
+		p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
 	else
 		snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
 	p->code = code;
@@ -80,7 +81,7 @@ static void *run(void *context)
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop && !p->failed) {
-		const struct rlv_batch *batch = NULL;
+		struct slot *slot = NULL;
 		int code;
 
 		if (p->count == p->sampler->depth) {
@@ -88,9 +89,9 @@ static void *run(void *context)
 			continue;
 		}
 		pthread_mutex_unlock(&p->lock);
-		code = try_sample(p->sampler, &batch);
+		code = try_sample(p->sampler, &slot);
 		pthread_mutex_lock(&p->lock);
-		settle(p, code, batch);
+		settle(p, code, slot);
 		poll_ns = code == 0 ? POLL_FIRST_NS : 2 * poll_ns;
 		if (poll_ns > POLL_MOST_NS)
 			poll_ns = POLL_MOST_NS;
@@ -142,7 +143,7 @@ struct prefetch *prefetch_open(struct sampler *s)
 enum taken { TAKEN, EMPTY, STOPPED, FAILED, HELD };
 
 /* Takes a batch, or waits for one for ns at most. */
-static enum taken take(struct prefetch *p, int64_t ns, const struct rlv_batch **batch_out)
+static enum taken take(struct prefetch *p, int64_t ns, struct slot **slot_out)
 {
 	enum taken what = EMPTY;
 
@@ -152,8 +153,8 @@ static enum taken take(struct prefetch *p, int64_t ns, const struct rlv_batch **
 	if (p->stop) {
 		what = STOPPED;
 	} else if (p->count) {
-		*batch_out = p->ring[p->first];
-		p->first = (p->first + 1) % SAMPLER_MAX_SLOTS;
+		*slot_out = p->ring[p->first];
+		p->first = (p->first + 1) % SAMPLER_MOST_AHEAD;
 		p->count--;
 		pthread_cond_signal(&p->taken);
 		what = TAKEN;
@@ -185,14 +186,14 @@ static int take_failed(struct prefetch *p, enum taken what)
 	return -1;
 }
 
-int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch **batch_out)
+int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 {
 	for (;;) {
 		enum taken what;
 		int again;
 
-		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, batch_out);
-		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the batch is gone, too */
+		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, slot_out);
+		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the slot is gone, too */
 		if (what == TAKEN)
 			return 0;
 		again = what == EMPTY ? wait_again(wait, -ETIMEDOUT) : 0;

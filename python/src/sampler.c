@@ -3,7 +3,11 @@
 #include "python/src/column.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
+
+#define SHORT_SLICE_NS 1000000
 
 PyTypeObject *sampler_type;
 
@@ -31,36 +35,49 @@ bool sampler_has_returned(const struct sampler *s)
 	return false;
 }
 
-static struct slot *slot_of(struct sampler *s, const struct rlv_batch *batch)
+/* The one that the batch lies in: every buffer came from memory_alloc. */
+static struct slot *slot_of(const struct sampler *s, const struct rlv_batch *batch)
 {
 	const uint8_t *data = (const uint8_t *)batch->key;
+	struct slot *const *slot = s->slots;
 
-	for (uint32_t i = 0; i < s->n_slots; i++) {
-		struct slot *slot = s->slots[i];
-
-		if (data < slot->memory || data >= slot->memory + slot->bytes)
-			continue;
-		slot->batch = batch;
-		slot->n = batch->n;
-		slot->table_size = batch->table_size;
-		return slot;
-	}
-	return NULL; /* unreachable: every buffer came from memory_alloc */
+	while (data < (*slot)->memory || data >= (*slot)->memory + (*slot)->bytes)
+		slot++;
+	(*slot)->batch = batch;
+	(*slot)->n = batch->n;
+	(*slot)->table_size = batch->table_size;
+	return *slot;
 }
 
-/* The library asks for the memory of its batch buffers; within rlv_sampler_open only. */
+/* An allocator's, while the sampler is opened; the library's own takes no interpreter lock. */
+static struct slot *new_slot(const struct sampler *s, size_t align, size_t bytes)
+{
+	PyGILState_STATE state;
+	struct slot *slot;
+
+	if (!s->allocator || s->allocator == Py_None)
+		return slot_open(align, bytes);
+	state = PyGILState_Ensure();
+	slot = slot_open_given(s->allocator, align, bytes);
+	PyGILState_Release(state);
+	return slot;
+}
+
+/* The library asks for the memory of a batch buffer. The handle is locked, or nobody else has it. */
 static void *memory_alloc(void *context, size_t align, size_t bytes)
 {
 	struct sampler *s = context;
-	PyGILState_STATE state = PyGILState_Ensure();
-	struct slot *slot = NULL;
+	struct slot **slots = realloc(s->slots, (s->n_slots + 1) * sizeof(struct slot *));
+	struct slot *slot;
 
-	if (s->n_slots < SAMPLER_MAX_SLOTS)
-		slot = slot_open(s->allocator, align, bytes);
-	if (slot)
-		s->slots[s->n_slots++] = slot;
-	PyGILState_Release(state);
-	return slot ? slot->memory : NULL;
+	if (!slots)
+		return NULL;
+	s->slots = slots;
+	slot = new_slot(s, align, bytes);
+	if (!slot)
+		return NULL;
+	s->slots[s->n_slots++] = slot;
+	return slot->memory;
 }
 
 /* The sampler lets its slots go after rlv_sampler_close. */
@@ -75,6 +92,8 @@ static void put_slots(struct sampler *s)
 {
 	while (s->n_slots)
 		slot_put(s->slots[--s->n_slots]);
+	free(s->slots);
+	s->slots = NULL;
 }
 
 /* -------- life -------- */
@@ -147,12 +166,17 @@ static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampl
 	int ret;
 
 	opts.memory = &memory;
+	if (s->depth > SAMPLER_MOST_AHEAD) {
+		error_format(-EINVAL, "prefetch %u: at most %d", (unsigned int)s->depth,
+			     SAMPLER_MOST_AHEAD);
+		return -1;
+	}
 	if (handle_enter(&table->h))
 		return -1;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_open(table->table, &opts, &s->sampler);
 	Py_END_ALLOW_THREADS handle_leave(&table->h);
 	s->h.open = ret == 0;
-	s->library_beta = s->beta;
+	s->set = (struct rlv_sample_opts)RLV_SAMPLE_OPTS_INIT;
 	if (ret && !PyErr_Occurred()) /* an allocator's exception says more */
 		error_raise(ret);
 	return ret ? -1 : 0;
@@ -242,52 +266,80 @@ static void sampler_dealloc(PyObject *object)
 
 /* -------- sample -------- */
 
-/* Other threads run in layout_open: one of them may have been first. */
-static int make_layout(struct sampler *s, const struct rlv_batch *batch, const struct slot *slot)
+/* Counted for the caller; NULL with an exception. Other threads run in layout_open. */
+static struct layout *layout_for(struct sampler *s, const struct slot *slot)
 {
-	struct layout *layout = layout_open(batch, slot);
+	struct layout *layout = s->layout;
 
-	if (!layout)
-		return -1;
-	if (s->layout)
-		layout_put(layout);
-	else
+	if (!layout || !layout_fits(layout, slot)) {
+		layout = layout_open(slot);
+		if (!layout)
+			return NULL;
+		if (s->layout)
+			layout_put(s->layout);
 		s->layout = layout;
-	return 0;
+	}
+	layout->refs++;
+	return layout;
 }
 
-/* The Python object of a batch that the library gave. No close has begun. */
-static PyObject *wrap(struct sampler *s, const struct rlv_batch *batch)
+/* The Python object of the batch that the library left in a slot. No close has begun. */
+static PyObject *wrap(struct sampler *s, struct slot *slot)
 {
-	struct slot *slot = slot_of(s, batch);
 	PyObject *object = NULL;
+	struct layout *layout;
 
-	if (!slot)
-		return NULL;
-	slot_get(slot); /* a close may come in make_layout */
-	if (s->layout || make_layout(s, batch, slot) == 0)
-		object = batch_make(s->layout, slot);
-	else
+	slot_get(slot); /* a close may come in layout_for */
+	layout = layout_for(s, slot);
+	if (layout) {
+		object = batch_make(layout, slot);
+		layout_put(layout);
+	} else {
 		atomic_store_explicit(&slot->returned, true, memory_order_release);
+	}
 	slot_put(slot);
 	return object;
 }
 
-int sampler_try(struct sampler *s, const struct draw *draw, const struct rlv_batch **batch_out)
+static int set_opts(struct sampler *s, const struct draw *draw)
 {
-	int ret = 0;
+	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
+	int ret;
+
+	if (draw->beta == s->set.beta && draw->gamma == s->set.gamma &&
+	    draw->n_step == s->set.n_step)
+		return 0;
+	opts.n_step = draw->n_step;
+	opts.gamma = draw->gamma;
+	opts.beta = draw->beta;
+	ret = rlv_sampler_set_opts(s->sampler, &opts);
+	if (ret == 0)
+		s->set = opts;
+	return ret;
+}
+
+int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out)
+{
+	const struct rlv_batch *batch;
+	int ret = set_opts(s, draw);
 
 	sampler_reclaim(s);
-	if (draw->beta != s->library_beta) {
-		ret = rlv_sampler_set_beta(s->sampler, draw->beta);
-		s->library_beta = ret ? s->library_beta : draw->beta;
-	}
-	return ret ? ret : rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, batch_out);
+	if (ret == 0)
+		ret = rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, &batch);
+	if (ret == 0)
+		*slot_out = slot_of(s, batch);
+	return ret;
+}
+
+/* Where others want the handle, a wait lets them have it often. */
+static int64_t slice_of(const struct sampler *s, const struct wait *wait)
+{
+	return s->h.waiters && wait->left_ns > SHORT_SLICE_NS ? SHORT_SLICE_NS : wait->left_ns;
 }
 
 static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 {
-	const struct rlv_batch *batch;
+	struct slot *slot;
 	struct wait wait;
 	int again;
 	int ret;
@@ -295,58 +347,85 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 	if (wait_start(&wait, timeout))
 		return NULL;
 	do {
-		draw.timeout_ns = wait.left_ns;
+		draw.timeout_ns = slice_of(s, &wait);
 		if (handle_enter(&s->h))
 			return NULL;
-		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &batch);
+		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &slot);
 		Py_END_ALLOW_THREADS handle_leave(&s->h);
 		if (ret == 0)
-			return wrap(s, batch);
+			return wrap(s, slot);
 		again = wait_again(&wait, ret);
+		handle_yield(&s->h);
 	} while (again > 0);
 	return again < 0 ? NULL : error_raise(ret);
 }
 
-/* The library's word for no weights is a negative exponent. */
+/* The library takes 0 for what it was opened with. No weights are a negative exponent there. */
 static double library_beta(double beta)
 {
 	return beta == 0 ? -1 : beta;
 }
 
-static int read_count(PyObject *value, uint32_t *count_out)
+static double library_gamma(double gamma)
 {
-	PyObject *index = PyNumber_Index(value);
-	long long count = index ? PyLong_AsLongLong(index) : -1;
+	return gamma == 0 ? DBL_TRUE_MIN : gamma;
+}
 
+/* None leaves *count_out as it is. */
+static int read_count(const char *name, PyObject *value, uint32_t *count_out)
+{
+	PyObject *index;
+	long long count;
+
+	if (value == Py_None)
+		return 0;
+	index = PyNumber_Index(value);
+	count = index ? PyLong_AsLongLong(index) : -1;
 	Py_XDECREF(index);
-	if (!PyErr_Occurred() && count >= 0 && count <= UINT32_MAX) {
+	if (!PyErr_Occurred() && count >= 1 && count <= UINT32_MAX) {
 		*count_out = (uint32_t)count;
 		return 0;
 	}
 	PyErr_Clear();
-	error_format(-EINVAL, "n %R: want a number of items", value);
+	error_format(-EINVAL, "%s %R: want a number, 1 or more", name, value);
+	return -1;
+}
+
+/* None leaves *out as it is; 0 to most. */
+static int read_real(const char *name, PyObject *value, int most, double *out)
+{
+	double real = value == Py_None ? 0 : PyFloat_AsDouble(value);
+
+	if (value == Py_None)
+		return 0;
+	if (real == -1 && PyErr_Occurred())
+		return -1;
+	if (real >= 0 && real <= most) {
+		*out = real;
+		return 0;
+	}
+	error_format(-EINVAL, "%s %R: want 0 to %d", name, value, most);
 	return -1;
 }
 
 static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "n", "beta", "timeout", NULL };
+	static char *names[] = { "n", "beta", "timeout", "n_step", "gamma", NULL };
 	struct sampler *s = (struct sampler *)object;
-	PyObject *n = Py_None, *beta_object = Py_None, *timeout = Py_None;
+	PyObject *n = Py_None, *beta = Py_None, *timeout = Py_None;
+	PyObject *n_step = Py_None, *gamma = Py_None;
 	struct draw draw = { .n = s->batch_size, .beta = s->beta };
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO", names, &n, &beta_object, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO$OO", names, &n, &beta, &timeout,
+					 &n_step, &gamma))
 		return NULL;
-	if (n != Py_None && read_count(n, &draw.n))
+	if (read_count("n", n, &draw.n) || read_count("n_step", n_step, &draw.n_step) ||
+	    read_real("beta", beta, 8, &draw.beta) || read_real("gamma", gamma, 1, &draw.gamma))
 		return NULL;
-	if (beta_object != Py_None) {
-		draw.beta = PyFloat_AsDouble(beta_object);
-		if (draw.beta == -1 && PyErr_Occurred())
-			return NULL;
-		if (!(draw.beta >= 0))
-			return error_format(-EINVAL, "beta %R: want 0 to 8", beta_object);
+	if (beta != Py_None)
 		draw.beta = library_beta(draw.beta);
-	}
+	if (gamma != Py_None)
+		draw.gamma = library_gamma(draw.gamma);
 	return sample(s, draw, timeout);
 }
 
@@ -359,20 +438,20 @@ static PyObject *sampler_iter(PyObject *object)
 static PyObject *sampler_next(PyObject *object)
 {
 	struct sampler *s = (struct sampler *)object;
-	const struct rlv_batch *batch;
+	struct slot *slot;
 	struct wait wait;
 
 	if (s->depth == 0)
-		return sample(s, (struct draw){ s->batch_size, s->beta, 0 }, s->timeout);
+		return sample(s, (struct draw){ .n = s->batch_size, .beta = s->beta }, s->timeout);
 	if (handle_enter(&s->h)) /* for its checks */
 		return NULL;
 	handle_leave(&s->h);
 	if (!s->prefetch)
 		s->prefetch = prefetch_open(s);
 	if (!s->prefetch || wait_start(&wait, s->timeout) ||
-	    prefetch_take(s->prefetch, &wait, &batch))
+	    prefetch_take(s->prefetch, &wait, &slot))
 		return NULL;
-	return wrap(s, batch);
+	return wrap(s, slot);
 }
 
 /* -------- the rest -------- */
@@ -429,35 +508,28 @@ static PyObject *sampler_get_beta(PyObject *object, void *unused)
 static int sampler_set_beta(PyObject *object, PyObject *value, void *unused)
 {
 	struct sampler *s = (struct sampler *)object;
-	double beta = value ? PyFloat_AsDouble(value) : NAN;
-	int ret;
+	double beta = NAN;
 
 	(void)unused;
-	if (beta == -1 && PyErr_Occurred())
-		return -1;
-	if (!(beta >= 0)) {
+	if (!value || value == Py_None) {
 		error_format(-EINVAL, "beta: want 0 to 8");
 		return -1;
 	}
-	if (handle_enter(&s->h))
+	if (read_real("beta", value, 8, &beta) || handle_enter(&s->h))
 		return -1;
-	ret = rlv_sampler_set_beta(s->sampler, library_beta(beta));
-	if (ret == 0)
-		s->beta = s->library_beta = library_beta(beta);
+	s->beta = library_beta(beta);
 	handle_leave(&s->h);
-	if (ret)
-		error_raise(ret);
-	return ret ? -1 : 0;
+	return 0;
 }
 
 static const char sample_doc[] =
-	"sample($self, /, n=None, beta=None, timeout=None)\n"
+	"sample($self, /, n=None, beta=None, timeout=None, *, n_step=None, gamma=None)\n"
 	"--\n"
 	"\n"
 	"Draws a batch of n items (None = batch_size) now. beta: importance exponent of this call, 0 to\n"
-	"8; None = the sampler's. timeout: seconds to wait; None = for ever. Raises Timeout, Empty\n"
-	"(timeout 0), Busy (all batches are held), InvalidArgument, TableDropped, NodeDown, Forked,\n"
-	"Closed.\n";
+	"8; n_step, gamma: its return, of up to the sampler's n_step; None = the sampler's. timeout:\n"
+	"seconds to wait; None = for ever. Raises Timeout, Empty (timeout 0), Busy (all batches are\n"
+	"held), InvalidArgument, TableDropped, NodeDown, Forked, Closed.\n";
 
 static const char update_doc[] =
 	"update_priorities($self, /, keys, td_error=None, priorities=None, *, strict=False)\n"

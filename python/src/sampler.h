@@ -6,7 +6,7 @@
 
 #include "python/src/batch.h"
 
-#define SAMPLER_MAX_SLOTS 64
+#define SAMPLER_MOST_AHEAD 64
 
 struct prefetch;
 
@@ -14,25 +14,30 @@ struct sampler {
 	struct handle h;
 	struct rlv_sampler *sampler;
 	uint32_t batch_size;
-	uint32_t depth;      /* batches sampled ahead; 0 = none */
-	double beta;         /* of samples that do not say; guarded by the handle's lock */
-	double library_beta; /* as the library has it now; guarded by the same */
-	PyObject *timeout;   /* of the iterator */
-	PyObject *allocator; /* None, or bytes -> writable buffer; while it is opened */
+	uint32_t depth;             /* batches sampled ahead; 0 = none */
+	double beta;                /* of samples that do not say; guarded by the handle's lock */
+	struct rlv_sample_opts set; /* as the library has them now; guarded by the same */
+	PyObject *timeout;          /* of the iterator */
+	PyObject *allocator;        /* None, or bytes -> writable buffer; while it is opened */
+	struct slot **slots;        /* more by and by; guarded by the handle's lock */
 	uint32_t n_slots;
-	struct slot *slots[SAMPLER_MAX_SLOTS];
-	struct layout *layout;     /* NULL until the first batch */
+	struct layout *layout;     /* of the last batch; NULL until the first */
 	struct prefetch *prefetch; /* NULL until the first next() */
 };
 
 struct draw {
 	uint32_t n;
-	double beta; /* as the library wants it */
+	uint32_t n_step; /* 0 = as opened; so is gamma */
+	double gamma;    /* these two as the library wants them */
+	double beta;
 	int64_t timeout_ns;
 };
 
-/* One try. 0 or a code. The handle is locked, the interpreter lock is not held. */
-int sampler_try(struct sampler *s, const struct draw *draw, const struct rlv_batch **batch_out);
+/*
+ * One try. 0, with the slot that the batch lies in, or a code. The handle is locked, the interpreter
+ * lock is not held.
+ */
+int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out);
 
 /* Gives buffers whose arrays are gone back to the library. The handle is locked. */
 void sampler_reclaim(struct sampler *s);
@@ -53,10 +58,10 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 struct prefetch *prefetch_open(struct sampler *s);
 
 /*
- * The oldest batch: 0, or -1 with an exception. Waits in slices. The batch is there until the caller
- * lets other threads run: then one may close the sampler.
+ * The slot of the oldest batch: 0, or -1 with an exception. Waits in slices. The slot is there until
+ * the caller lets other threads run: then one may close the sampler.
  */
-int prefetch_take(struct prefetch *p, struct wait *wait, const struct rlv_batch **batch_out);
+int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out);
 
 /* Tells the thread to end; from now on prefetch_take gives an exception. */
 void prefetch_stop(struct prefetch *p);

@@ -3,20 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* -------- the library's memory: devices know it, and it lies on huge pages -------- */
-
-static int own_memory(struct slot *slot, size_t align, size_t bytes)
-{
-	void *memory;
-
-	if (rlv_buffer_alloc(align, bytes, &memory))
-		return -1;
-	slot->memory = memory;
-	slot->bytes = bytes;
-	return 0;
-}
-
-/* -------- Python's -------- */
+/* -------- memory of Python's -------- */
 
 static int given_memory(struct slot *slot, PyObject *allocator, size_t align, size_t bytes)
 {
@@ -49,23 +36,35 @@ static void slot_free(struct slot *slot)
 	free(slot);
 }
 
-struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes)
+struct slot *slot_open(size_t align, size_t bytes)
 {
 	struct slot *slot = calloc(1, sizeof(*slot));
-	int ret = -1;
+	void *memory;
 
-	if (slot && allocator != Py_None)
-		ret = given_memory(slot, allocator, align, bytes);
-	else if (slot)
-		ret = own_memory(slot, align, bytes);
-	if (ret == 0) {
-		slot->refs = 1;
-		return slot;
+	if (!slot)
+		return NULL;
+	if (rlv_buffer_alloc(align, bytes, &memory)) {
+		free(slot);
+		return NULL;
 	}
-	if (!PyErr_Occurred())
+	slot->memory = memory;
+	slot->bytes = bytes;
+	slot->refs = 1;
+	return slot;
+}
+
+struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
+{
+	struct slot *slot = calloc(1, sizeof(*slot));
+
+	if (!slot) {
 		PyErr_NoMemory();
-	if (slot)
-		slot_free(slot);
+		return NULL;
+	}
+	slot->refs = 1;
+	if (given_memory(slot, allocator, align, bytes) == 0)
+		return slot;
+	slot_free(slot);
 	return NULL;
 }
 

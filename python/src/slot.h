@@ -28,10 +28,13 @@ struct slot {
 };
 
 /*
- * Memory for a slot: from allocator(bytes), a callable that gives a writable buffer, or the
- * library's. NULL with an exception.
+ * A slot in the library's memory: devices know it, and it lies on huge pages. NULL: no memory; there is
+ * no exception, and no need of the interpreter lock.
  */
-struct slot *slot_open(PyObject *allocator, size_t align, size_t bytes);
+struct slot *slot_open(size_t align, size_t bytes);
+
+/* In what allocator(bytes) gives, a writable buffer. NULL with an exception. */
+struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes);
 void slot_get(struct slot *slot);
 void slot_put(struct slot *slot);
 

@@ -1,5 +1,6 @@
 """Threads: one store, many handles; the interpreter goes on while a call waits; ^C gets through."""
 
+import asyncio
 import functools
 import signal
 import subprocess
@@ -73,6 +74,56 @@ def test_threads__one_sampler_for_many(filled):
 
     run_all(learn, learn, learn, learn)
     assert sampler.stats()["calls"] >= 800
+
+
+def check(batch):
+    np.testing.assert_array_equal(batch.obs[:, 2], batch.id)
+    np.testing.assert_array_equal(batch.action, batch.id)
+
+
+@pytest.mark.parametrize("draw", ["table", "sampler", "prefetch"])
+@pytest.mark.parametrize("n_threads", [4, 40])
+def test_threads__each_holds_the_batch_before(filled, draw, n_threads):
+    sampler = None if draw == "table" else filled.sampler(32, prefetch=2 * (draw == "prefetch"))
+
+    def learn():
+        batch = None
+        for _ in range(20):
+            before, copy = batch, batch and batch.copy()
+            batch = next(sampler) if sampler else filled.sample(32)
+            check(batch)
+            if before is not None:
+                np.testing.assert_array_equal(before.key, copy.key)
+                check(before)
+
+    run_all(*[learn] * n_threads)
+
+
+def test_sample__gathered(filled):
+    async def gather():
+        return await asyncio.gather(*(asyncio.to_thread(filled.sample, 32) for _ in range(50)))
+
+    for batch in asyncio.run(gather()):
+        check(batch)
+
+
+def test_sample__many_that_wait_leave_others_their_turn(make_table):
+    table = make_table(rate_limiter=relive.RateLimiter.of_min_size(20))
+    got = []
+    threads = [threading.Thread(target=lambda: got.append(table.sample(4))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    while not table._samplers:
+        time.sleep(0.001)
+    for _ in range(100):
+        with pytest.raises(relive.Empty):
+            table.sample(2, timeout=0)
+    with table.writer() as writer:
+        for i in range(25):
+            writer.append(**step_values(i))
+    for thread in threads:
+        thread.join(60)
+    assert len(got) == 8
 
 
 def test_threads__closing_while_others_sample(filled):

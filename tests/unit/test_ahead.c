@@ -114,6 +114,44 @@ static void sample_ahead__holds_no_buffer_of_the_users(void **state)
 	close_rig(rig);
 }
 
+static void sample_ahead__of_another_return_begins_anew(void **state)
+{
+	const struct rlv_sampler_opts opts = ahead_opts();
+	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
+
+	(void)state;
+	for (uint32_t i = 0; i < 12; i++) {
+		const struct replay_look look = { 2, 1 + i / 2 % 2, i % 3 ? 0.99 : 0.5 };
+		struct rlv_sample_opts set = { sizeof(set), look.n_step, look.gamma, 0 };
+		const struct rlv_batch *batch;
+
+		assert_int_equal(rlv_sampler_set_opts(rig->sampler, &set), 0);
+		batch = replay_sample(rig->sampler, BATCH);
+		replay_check_batch(&rig->nx.fx.oracle, &plain_view, &look, batch);
+		rlv_batch_release(rig->sampler, batch);
+	}
+	close_rig(rig);
+}
+
+/* Draws go on ahead of a user who holds whatever he got. */
+static void sample_ahead__of_as_many_as_are_held(void **state)
+{
+	struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_batch *held[20];
+	struct rig *rig;
+
+	(void)state;
+	opts.batches = RLV_BATCHES_ANY;
+	rig = open_rig(&plain_view, NODES_WIRE, &opts);
+	for (uint32_t i = 0; i < 20; i++) {
+		held[i] = replay_sample(rig->sampler, BATCH);
+		assert_int_equal(rig->sampler->n_ahead, DEPTH);
+	}
+	for (uint32_t i = 0; i < 20; i++)
+		replay_check_batch(&rig->nx.fx.oracle, &plain_view, &plain_look, held[i]);
+	close_rig(rig);
+}
+
 static void sample_ahead__of_another_size_begins_anew(void **state)
 {
 	static const uint32_t sizes[] = { 64, 64, 7, 256, 256, 1, 64 };
@@ -309,6 +347,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sample_ahead__every_batch_is_whole),
 		cmocka_unit_test(sample_ahead__holds_no_buffer_of_the_users),
+		cmocka_unit_test(sample_ahead__of_another_return_begins_anew),
+		cmocka_unit_test(sample_ahead__of_as_many_as_are_held),
 		cmocka_unit_test(sample_ahead__of_another_size_begins_anew),
 		cmocka_unit_test(sample_ahead__in_place_there_is_nothing_of_it),
 		cmocka_unit_test(sampler_poll__finishes_all_without_waiting),

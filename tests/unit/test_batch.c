@@ -161,6 +161,79 @@ static void sampler_sample__window_of_every_n_step(void **state)
 	replay_close(&fx);
 }
 
+static void set_return(struct rlv_sampler *sampler, uint32_t n_step, double gamma)
+{
+	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
+
+	opts.n_step = n_step;
+	opts.gamma = gamma;
+	assert_int_equal(rlv_sampler_set_opts(sampler, &opts), 0);
+}
+
+/* One sampler, every return; the batch before is held, and stays as it was. */
+static void sampler_set_opts__every_return(void **state)
+{
+	static const struct rlv_view view = { .selector = RLV_UNIFORM, .stack = 3, .n_step = 5 };
+	struct replay_fixture fx;
+
+	(void)state;
+	open_view(&fx, &view);
+	for (uint32_t layout = RLV_DENSE; layout <= RLV_WINDOW; layout++) {
+		struct rlv_sampler_opts opts = { .layout = layout, .gamma = 0.9 };
+		struct replay_look before = { .stack = 3, .n_step = 5, .gamma = 0.9 };
+		struct rlv_sampler *sampler = replay_sampler(&fx, &opts);
+		const struct rlv_batch *held = replay_sample(sampler, 200);
+
+		for (uint32_t i = 0; i < 10; i++) {
+			struct replay_look look = { 3, 1 + i * 3 % 5, i % 2 ? 0.5 : 0.9 };
+			const struct rlv_batch *batch;
+
+			set_return(sampler, look.n_step, i % 2 ? 0.5 : 0);
+			batch = replay_sample(sampler, 200);
+			replay_check_batch(&fx.oracle, &view, &look, batch);
+			replay_check_batch(&fx.oracle, &view, &before, held);
+			rlv_batch_release(sampler, held);
+			held = batch;
+			before = look;
+		}
+		replay_sampler_done(&sampler);
+	}
+	replay_close(&fx);
+}
+
+static void sampler_set_opts__wrong_values_change_nothing(void **state)
+{
+	static const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 5 };
+	const struct replay_look look = { .stack = 1, .n_step = 3, .gamma = 0.9 };
+	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
+	struct rlv_sampler_opts how = { .n_step = 3, .gamma = 0.9 };
+	const struct rlv_batch *batch;
+	struct rlv_sampler *sampler;
+	struct replay_fixture fx;
+
+	(void)state;
+	open_view(&fx, &view);
+	sampler = replay_sampler(&fx, &how);
+	opts.gamma = 0.1;
+	opts.n_step = 4;
+	replay_expect(rlv_sampler_set_opts(sampler, &opts), -EINVAL, "n_step 4");
+	opts.n_step = 1;
+	opts.gamma = 1.1;
+	replay_expect(rlv_sampler_set_opts(sampler, &opts), -EINVAL, "gamma 1.1");
+	opts.size = 0;
+	replay_expect(rlv_sampler_set_opts(sampler, &opts), -EINVAL, "size 0");
+	replay_expect(rlv_sampler_set_opts(NULL, NULL), -EINVAL, "sampler");
+	batch = replay_sample(sampler, 100);
+	replay_check_batch(&fx.oracle, &view, &look, batch);
+	set_return(sampler, 1, 0.5);
+	rlv_batch_release(sampler, batch);
+	assert_int_equal(rlv_sampler_set_opts(sampler, NULL), 0);
+	batch = replay_sample(sampler, 100);
+	replay_check_batch(&fx.oracle, &view, &look, batch);
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
 /* Batches larger than the cache are written past it. */
 static void sampler_sample__large_batches(void **state)
 {
@@ -241,6 +314,27 @@ static void sampler_sample__all_batches_held_gives_ebusy(void **state)
 	more = replay_sample(sampler, 8);
 	assert_ptr_equal(more, held[1]);
 	replay_sampler_done(&sampler); /* releases what is held */
+	replay_close(&fx);
+}
+
+static void sampler_sample__as_many_batches_as_are_held(void **state)
+{
+	const struct replay_look look = { .stack = 4, .n_step = 1, .gamma = 0.99 };
+	struct rlv_sampler_opts opts = { .batches = RLV_BATCHES_ANY, .batch_size = 8 };
+	const struct rlv_batch *held[100];
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	for (uint32_t i = 0; i < 100; i++)
+		held[i] = replay_sample(sampler, 8);
+	for (uint32_t i = 0; i < 100; i++)
+		replay_check_batch(&fx.oracle, &stacked, &look, held[i]);
+	rlv_batch_release(sampler, held[57]);
+	assert_ptr_equal(replay_sample(sampler, 8), held[57]);
+	replay_sampler_done(&sampler);
 	replay_close(&fx);
 }
 
@@ -340,6 +434,32 @@ static void sampler_open__memory_given_is_not_enough(void **state)
 	replay_close(&fx);
 }
 
+/* The sample that finds no room fails; those that are held stay, and one that is released serves. */
+static void sampler_sample__memory_given_is_used_up(void **state)
+{
+	static struct arena arena;
+	const struct rlv_memory memory = { arena_alloc, arena_free, &arena };
+	struct rlv_sampler_opts opts = { .memory = &memory,
+					 .batches = RLV_BATCHES_ANY,
+					 .batch_size = 16 };
+	const struct rlv_batch *last, *more;
+	struct replay_fixture fx;
+	struct rlv_sampler *sampler;
+
+	(void)state;
+	open_stacked(&fx);
+	sampler = replay_sampler(&fx, &opts);
+	last = replay_sample(sampler, 16);
+	while (rlv_sampler_sample(sampler, 16, 0, &more) == 0)
+		last = more;
+	replay_expect(rlv_sampler_sample(sampler, 16, 0, &more), -ENOMEM, "bytes");
+	rlv_batch_release(sampler, last);
+	assert_ptr_equal(replay_sample(sampler, 16), last);
+	replay_sampler_done(&sampler);
+	assert_int_equal(arena.allocs, arena.frees);
+	replay_close(&fx);
+}
+
 static void sampler_open__batches_lie_in_one_chunk_each(void **state)
 {
 	struct rlv_sampler_opts opts = { .batches = 2, .batch_size = 16 };
@@ -373,11 +493,15 @@ int main(void)
 		cmocka_unit_test(sampler_sample__window_shares_frames),
 		cmocka_unit_test(sampler_sample__both_layouts_give_the_same_items),
 		cmocka_unit_test(sampler_sample__window_of_every_n_step),
+		cmocka_unit_test(sampler_set_opts__every_return),
+		cmocka_unit_test(sampler_set_opts__wrong_values_change_nothing),
 		cmocka_unit_test(sampler_sample__large_batches),
 		cmocka_unit_test(sampler_sample__all_batches_held_gives_ebusy),
+		cmocka_unit_test(sampler_sample__as_many_batches_as_are_held),
 		cmocka_unit_test(batch_release__null_and_foreign_are_no_ops),
 		cmocka_unit_test(sampler_open__batches_lie_in_memory_given),
 		cmocka_unit_test(sampler_open__memory_given_is_not_enough),
+		cmocka_unit_test(sampler_sample__memory_given_is_used_up),
 		cmocka_unit_test(sampler_open__batches_lie_in_one_chunk_each),
 	};
 	return TEST_RUN(tests, NULL, NULL);

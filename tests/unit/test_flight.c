@@ -64,7 +64,7 @@ static void close_rig(struct rig *rig)
 static int start(struct rig *rig, uint32_t n)
 {
 	struct rlv_sampler *sp = rig->sampler;
-	const struct round round = { .batch = &sp->batches[0], .n = n, .stratified = true };
+	const struct round round = { .batch = sp->batches[0], .n = n, .stratified = true };
 
 	sp->now.s = &sp->scratch;
 	sp->now.draws = &sp->rng;
@@ -90,7 +90,7 @@ static uint32_t fly(struct rig *rig)
 static void expect_rows(const struct rig *rig, uint32_t n)
 {
 	const struct draw_scratch *s = rig->sampler->now.s;
-	const struct batch *batch = &rig->sampler->batches[0];
+	const struct batch *batch = rig->sampler->batches[0];
 
 	assert_int_equal(rig->sampler->now.found, n);
 	for (uint32_t i = 0; i < n; i++) {

@@ -145,7 +145,15 @@ static void sampler_sample__raw_weights(void **state)
 	check_weights(RLV_WEIGHTS_RAW, 0.6);
 }
 
-static void sampler_set_beta__counts_from_the_next_sample(void **state)
+static int set_beta(struct rlv_sampler *sampler, double beta)
+{
+	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
+
+	opts.beta = beta;
+	return rlv_sampler_set_opts(sampler, &opts);
+}
+
+static void sampler_set_opts__beta_counts_from_the_next_sample(void **state)
 {
 	struct replay_fixture fx;
 	struct rlv_sampler *sampler;
@@ -155,10 +163,10 @@ static void sampler_set_beta__counts_from_the_next_sample(void **state)
 	(void)state;
 	open_random(&fx, 500, 2, RLV_PRIORITIZED);
 	sampler = replay_sampler(&fx, NULL);
-	replay_expect(rlv_sampler_set_beta(sampler, NAN), -EINVAL, "beta");
-	replay_expect(rlv_sampler_set_beta(sampler, 9), -EINVAL, "beta");
-	replay_expect(rlv_sampler_set_beta(NULL, 1), -EINVAL, "sampler");
-	assert_int_equal(rlv_sampler_set_beta(sampler, 1), 0);
+	replay_expect(set_beta(sampler, NAN), -EINVAL, "beta");
+	replay_expect(set_beta(sampler, 9), -EINVAL, "beta");
+	replay_expect(set_beta(NULL, 1), -EINVAL, "sampler");
+	assert_int_equal(set_beta(sampler, 1), 0);
 	batch = replay_sample(sampler, 200);
 	for (uint32_t i = 0; i < batch->n; i++)
 		most = fmax(most, 1 / batch->probability[i]);
@@ -534,7 +542,7 @@ int main(void)
 		cmocka_unit_test(sampler_sample__uniform_items_are_equal),
 		cmocka_unit_test(sampler_sample__weights_of_a_batch),
 		cmocka_unit_test(sampler_sample__raw_weights),
-		cmocka_unit_test(sampler_set_beta__counts_from_the_next_sample),
+		cmocka_unit_test(sampler_set_opts__beta_counts_from_the_next_sample),
 		cmocka_unit_test(sampler_sample__no_weights),
 		cmocka_unit_test(sampler_sample__some_columns),
 		cmocka_unit_test(sampler_sample__no_columns_read_no_rows),
