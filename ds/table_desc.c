@@ -229,11 +229,17 @@ int table_wishes_check(const struct table_desc *desc)
 
 uint32_t table_view_window(const struct table_desc *desc, const struct view_desc *view)
 {
+	uint32_t next = 0;
+	uint64_t future;
+
 	/* A stored next observation needs no later row; one read from later rows does. */
 	for (uint32_t i = 0; i < desc->n_columns; i++)
 		if (desc->columns[i].role == ROLE_OBS)
-			return (uint32_t)view->stack + view->n_step;
-	return (uint32_t)view->stack + view->n_step - 1;
+			next = 1;
+	future = view->n_step - 1u + next;
+	if (view->period > 1) /* whether the step behind the anchor is an item (window_is_last) */
+		future = max_u64(future, next + 1);
+	return view->stack + (uint32_t)future;
 }
 
 uint64_t table_block_min(const struct table_desc *desc, uint32_t group)

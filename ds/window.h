@@ -93,8 +93,40 @@ void window_prefetch(const struct window_plan *plan, const uint8_t *const *windo
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
 		   const uint32_t *at, size_t n);
 
+#define WINDOW_STOPS (ROW_FIRST | ROW_FILLER) /* the rows before it ended without a word */
+
+/* Has the step of row_flags[0] a return, by the row behind it? has_next: some column has role OBS. */
+static inline bool window_has_return(const uint16_t *row_flags, bool has_next)
+{
+	if (row_flags[0] & (ROW_FINAL | ROW_FILLER))
+		return false;
+	if (!has_next || row_flags[0] & ROW_TERMINATED || row_flags[1] & ROW_FINAL)
+		return true;
+	return !(row_flags[0] & ROW_TRUNCATED) && !(row_flags[1] & WINDOW_STOPS);
+}
+
+/* Is this step, which has a return, the last one of its episode that has? By two rows behind it. */
+static inline bool window_is_last(const uint16_t *row_flags, bool has_next)
+{
+	if (row_flags[0] & (ROW_TERMINATED | ROW_TRUNCATED))
+		return true;
+	if (row_flags[1] & (ROW_FINAL | WINDOW_STOPS))
+		return true;
+	return !window_has_return(row_flags + 1, has_next);
+}
+
 /*
  * Does the window that ends at a new row stand for an item of the view? For the writer at publish.
+ * With a period the items of an episode are the windows that begin at a multiple of it, and one
+ * that ends with the episode:
+ *
+ *   stack 8, period 4    step  0   4   8   12  16
+ *                              |------|
+ *                                  |------|
+ *                                      |------|
+ *                                         |------|    ends with the last step, 18
+ *
+ * Where an episode is shorter than the stack, that one is all it has, and begins with padding.
  * has_next: some column has role OBS. Thread: any.
  */
 struct window_flags {
@@ -102,26 +134,19 @@ struct window_flags {
 	const uint32_t *steps; /* step in the episode of each row */
 };
 
-#define WINDOW_STOPS (ROW_FIRST | ROW_FILLER) /* the rows before it ended without a word */
-
 static inline bool window_is_item(const struct view_desc *view, const struct window_flags *rows,
 				  bool has_next)
 {
 	uint32_t anchor = view->window - 1 - view->future;
-	uint16_t flags = rows->flags[anchor];
+	uint32_t past = view->stack - 1u;
 
-	if (flags & (ROW_FINAL | ROW_FILLER) || rows->flags[view->window - 1] & ROW_REPEATED)
+	if (rows->flags[view->window - 1] & ROW_REPEATED ||
+	    !window_has_return(rows->flags + anchor, has_next))
 		return false;
-	if (view->period > 1 && rows->steps[anchor] % view->period) /* a division a step */
-		return false;
-	if (has_next && !(flags & ROW_TERMINATED)) {
-		uint16_t next = rows->flags[anchor + 1];
-
-		if (next & ROW_FINAL)
-			return true;
-		return !(flags & ROW_TRUNCATED) && !(next & WINDOW_STOPS);
-	}
-	return true;
+	if (view->period == 1 || window_is_last(rows->flags + anchor, has_next))
+		return true;
+	return rows->steps[anchor] >= past &&
+	       (rows->steps[anchor] - past) % view->period == 0; /* a division a step */
 }
 
 #endif

@@ -142,7 +142,8 @@ WIRE_SIZE(limit_desc, 32);
  *        6    2  flags, zero
  *        8    4  window: rows of an item
  *       12    4  future: rows after the anchor
- *       16    4  period: anchors whose step in the episode is a multiple of it; 1 = every step
+ *       16    4  period: anchors at step stack-1 of the episode, at every period-th one from there, and
+ *                at the last one; 1 = every step
  *       20    4  max_times_sampled, 0 = no limit
  *       24    4  max_staleness in policy versions, 0 = no limit
  *       28    4  reserved

@@ -181,12 +181,26 @@ RLV_API struct rlv_limiter rlv_limiter_stack(uint64_t stack_size);
 /*
  * A view says which items exist and how they are drawn. Views of a table share its rows: an item
  * is a window on steps, never a copy. Its key is the same in all calls.
+ *
+ * With a period above 1 items are sequences of `stack` steps that begin at step 0, period, 2*period,
+ * ... of an episode, while they lie within it, and one that ends with its last step:
+ *
+ *     episode of 19 steps, stack 8, period 4
+ *     step  0   4   8   12  16
+ *           |------|
+ *               |------|
+ *                   |------|
+ *                      |------|    shifted back, so that the last step is in it
+ *
+ * Only where an episode is shorter than `stack` is there padding, in the one sequence that it has.
+ * The last step is the last one that has a return: of an episode that was truncated, or just stopped,
+ * without a final observation it is the step before.
  */
 struct rlv_view {
 	uint32_t stack;             /* observations stacked, padded at episode starts; 0 = 1 */
 	uint32_t n_step;            /* longest n-step return that a sampler may ask for; 0 = 1 */
 	uint32_t selector;          /* enum rlv_selector */
-	uint32_t period;            /* items at every period-th step of an episode; 0 = 1 */
+	uint32_t period;            /* 0 = 1: an item for each step. More: as below */
 	uint32_t max_times_sampled; /* 0 = no limit */
 	uint32_t max_staleness;     /* policy versions behind the newest seen; 0 = no limit */
 	double alpha;               /* priority exponent; 0 with RLV_PRIORITIZED = 0.6 */

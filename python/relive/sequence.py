@@ -9,9 +9,27 @@
 
 A view's ``stack`` is the length. ``signature`` stacks every column, so that a batch has ``obs``,
 ``action`` and ``reward`` as (n, length, \\*shape), rewards as they are; ``next_<name>`` is the same
-a step later, and with ``layout="window"`` lies in the same memory. Each step of an episode is the
-last one of a sequence; a sequence that would begin before its episode begins with copies of the
-first step instead, where ``batch.mask`` is False. All sequences share the rows of the table.
+a step later, and with ``layout="window"`` lies in the same memory. All sequences share the rows of
+the table. The view's ``period`` says which sequences of an episode there are:
+
+* ``period=1`` (default): one that ends with each step. One that would begin before its episode begins
+  with copies of the first step instead, where ``batch.mask`` is False.
+* ``period > 1``: those that begin with step 0, period, 2 * period, ... and lie within the episode, and
+  one that ends with its last step, as R2D2, Acme and flashbax have them. Episodes that are shorter
+  than the length are one sequence, padded as above; no other has padding::
+
+      View(stack=40, period=20), an episode of 105 steps
+
+      step   0   20   40   60   80   100
+             [ 0 .. 39]
+                  [20 .. 59]
+                       [40 .. 79]
+                            [60 .. 99]
+                              [65 .. 104]     the last one, shifted back: every reward is drawn
+
+  An episode that was truncated without a final observation ends with the step before its last one:
+  nobody knows what came after that. While an episode goes on, a sequence is drawable when the two
+  steps behind it are in.
 
 >>> import relive
 >>> with relive.open("embed:") as store:

@@ -61,7 +61,8 @@ class View:
     * ``stack``: observations stacked, padded with the first at the start of an episode.
     * ``n_step``: the longest n-step return that a sampler may ask for.
     * ``selector``: ``"prioritized"``, ``"uniform"``, ``"fifo"`` or ``"lifo"``.
-    * ``period``: items at every period-th step of an episode.
+    * ``period``: 1 = an item for each step; more: windows of ``stack`` steps that begin with every
+      period-th step of an episode, and one that ends with its last: see :mod:`relive.sequence`.
     * ``max_times_sampled``: 0 for no limit.
     * ``max_staleness``: policy versions behind the newest seen; 0 for no limit.
     * ``alpha``: priority exponent, above 0 and at most 8: priority is (\\|TD error\\| + eps)^alpha.

@@ -156,3 +156,57 @@ def test_sequences__refuse_what_makes_no_sense(store):
             writer.append(**values_of(1), terminated=True)
         with pytest.raises(relive.InvalidArgument, match=text):
             sequence.of(table.sample(1))
+
+
+def ends_of(table, **options):
+    """Number of the last step of each sequence that is drawn."""
+    return set(table.sample(512, **options).action[:, -1].tolist())
+
+
+@pytest.mark.parametrize("how,last", [("terminated", 104), ("final", 104), ("cut", 103)])
+def test_period__an_episode_ends_with_its_last_step(store, how, last):
+    """40/20, 105 steps: 0-39, 20-59, 40-79, 60-99, and one shifted back to end with the episode."""
+    table = store.create_table("t", sequence.signature(SPEC), 4096,
+                               views=[relive.View(stack=40, period=20, selector="uniform")])
+    with sequence.Writer(table) as writer:
+        for number in range(104):
+            writer.append(**values_of(number))
+        writer.append(**values_of(104), terminated=how == "terminated",
+                      truncated=how != "terminated",
+                      final_obs=values_of(105)["obs"] if how == "final" else None)
+    assert ends_of(table) == {39, 59, 79, 99, last}
+    batch = sequence.of(table.sample(64))
+    assert batch.mask.all()
+    np.testing.assert_array_equal(np.diff(batch.action, axis=1), 1)
+    np.testing.assert_array_equal(batch.discount == 0, (batch.action[:, -1] == 104)
+                                  & (how == "terminated"))
+
+
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 9, 12, 13, 20])
+def test_period__short_episodes_are_one_padded_sequence(store, length):
+    """8/4: episodes of all lengths, one after the other."""
+    table = store.create_table("t", sequence.signature(SPEC), 4096,
+                               views=[relive.View(stack=8, period=4, selector="uniform")])
+    with sequence.Writer(table) as writer:
+        for episode in range(3):
+            for step in range(length):
+                writer.append(**values_of(100 * episode + step), terminated=step == length - 1)
+    want = {*range(7, length, 4), length - 1}
+    assert ends_of(table) == {100 * episode + end for episode in range(3) for end in want}
+    batch = sequence.of(table.sample(128))
+    np.testing.assert_array_equal(batch.mask.sum(1), min(length, 8))
+
+
+def test_period__rewards_at_the_end_are_drawn(store):
+    """R2D2's 120/40, a reward with each episode's last step: as many sequences hold one as end."""
+    table = store.create_table("t", sequence.signature({"obs": "float32", "reward": "float32"}),
+                               60_000, views=[relive.View(stack=120, period=40)])
+    rng, episodes = np.random.default_rng(1), 40
+    with sequence.Writer(table) as writer:
+        for length in rng.integers(200, 1000, episodes):
+            for step in range(length):
+                ends = step == length - 1
+                writer.append(obs=step, reward=float(ends), terminated=ends)
+    rewarded = sum((table.sample(256).reward.any(1)).sum() for _ in range(20))
+    share = episodes / len(table)
+    assert abs(rewarded / 5120 - share) < 0.01 and share > 0.05

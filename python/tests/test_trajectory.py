@@ -101,16 +101,22 @@ def test_sample__draws_by_priority(store, cartpole):
     assert chi < len(large) + 6 * np.sqrt(2 * len(large))  # stratified: less than independent
 
 
-def test_sample__period_takes_every_nth_step(store, cartpole):
-    table = store.create_table("t", columns_of(cartpole), 10_000,
-                               views=[relive.View(period=4, selector="uniform")])
+@pytest.mark.parametrize("stack,period", [(1, 4), (3, 2), (4, 4), (20, 10)])
+def test_sample__period_takes_every_nth_step_and_the_last(store, cartpole, stack, period):
+    view = relive.View(stack=stack, period=period, selector="uniform")
+    table = store.create_table("t", columns_of(cartpole), 10_000, views=[view])
     append_rows(table, cartpole, 2000, 64)
-    oracle = Oracle(1, 1, 0.99)
+    oracle = Oracle(stack, 1, 0.99, period)
     oracle.add_trace(cartpole, 2000)
-    begins = [i for i, row in enumerate(oracle.rows) if row.first]
-    step = np.arange(2000) - np.array(begins)[np.searchsorted(begins, np.arange(2000), "right") - 1]
-    assert len(table) == sum(step[i] % 4 == 0 for i in oracle.items())
-    assert (step[table.sample(256).id.astype(np.int64)] % 4 == 0).all()
+    items = set(oracle.items())
+    assert {i for i in items if oracle.rows[i].terminated} == set(
+        np.flatnonzero(cartpole.terminated[:2000]))
+    assert len(table) == len(items)
+    for _ in range(40):
+        batch = table.sample(512)
+        items.difference_update(batch.id.tolist())
+    assert not items
+    oracle.check(batch, stacked=stack > 1)
 
 
 def test_views__share_the_rows(store, cartpole):

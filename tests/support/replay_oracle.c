@@ -119,12 +119,19 @@ static bool goes_on(const struct replay_stream *st, size_t row)
 	return row + 1 < st->n && !ends_episode(&st->rows[row]);
 }
 
-static bool is_complete(const struct replay_oracle *oracle, const struct replay_stream *st,
-			size_t row, uint32_t n_step)
+static uint32_t period_of(const struct rlv_view *view)
 {
-	size_t future = oracle->has_obs ? n_step : n_step - 1;
+	return view->period ? view->period : 1;
+}
 
-	if (st->n - 1 - row >= future)
+static bool is_complete(const struct replay_oracle *oracle, const struct replay_stream *st,
+			size_t row, const struct rlv_view *view)
+{
+	size_t next = oracle->has_obs ? 1 : 0;
+	size_t future = (view->n_step ? view->n_step : 1) - 1 + next;
+	size_t least = period_of(view) > 1 ? 1 + next : 0;
+
+	if (st->n - 1 - row >= (future > least ? future : least))
 		return true;
 	for (size_t i = row; i < st->n; i++)
 		if (st->rows[i].ends)
@@ -132,21 +139,35 @@ static bool is_complete(const struct replay_oracle *oracle, const struct replay_
 	return false;
 }
 
-bool replay_is_item(const struct replay_oracle *oracle, uint32_t stream, size_t row,
-		    const struct rlv_view *view)
+static bool has_return(const struct replay_oracle *oracle, const struct replay_stream *st,
+		       size_t row)
 {
-	const struct replay_stream *st = &oracle->streams[stream];
-	uint32_t period = view->period ? view->period : 1;
-
-	if (row >= st->n || st->rows[row].flags & RLV_FINAL)
-		return false;
-	if ((row - episode_start(st, row)) % period)
-		return false;
-	if (!is_complete(oracle, st, row, view->n_step ? view->n_step : 1))
+	if (st->rows[row].flags & RLV_FINAL)
 		return false;
 	if (!oracle->has_obs || st->rows[row].flags & RLV_TERMINATED)
 		return true;
 	return has_final(st, row) || goes_on(st, row);
+}
+
+/* With a period: a window that begins at a multiple of it, or the last one of its episode. */
+static bool is_of_period(const struct replay_oracle *oracle, const struct replay_stream *st,
+			 size_t row, const struct rlv_view *view)
+{
+	size_t steps = row - episode_start(st, row) + 1;
+	uint32_t stack = view->stack ? view->stack : 1;
+
+	if (period_of(view) == 1 || (steps >= stack && (steps - stack) % period_of(view) == 0))
+		return true;
+	return !goes_on(st, row) || !has_return(oracle, st, row + 1);
+}
+
+bool replay_is_item(const struct replay_oracle *oracle, uint32_t stream, size_t row,
+		    const struct rlv_view *view)
+{
+	const struct replay_stream *st = &oracle->streams[stream];
+
+	return row < st->n && has_return(oracle, st, row) && is_complete(oracle, st, row, view) &&
+	       is_of_period(oracle, st, row, view);
 }
 
 size_t replay_count_items(const struct replay_oracle *oracle, uint32_t stream, size_t from,

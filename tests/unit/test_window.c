@@ -134,21 +134,29 @@ static void make_world(uint64_t seed)
 
 /* -------- the reference -------- */
 
+/* Steps of the episode that have a return: of the others nobody knows what came after them. */
+static uint32_t expected_steps(const struct place *at)
+{
+	bool is_bare = at->end == ENDS_BARE || at->end == ENDS_SILENT;
+
+	return at->length - (w->has_obs && is_bare ? 1 : 0);
+}
+
 /* Steps of the return from step t of its episode; 0 = it is no item. */
 static uint32_t expected_k(const struct place *at)
 {
-	uint32_t last = at->length; /* the observation after the last step counts */
-
-	if (w->has_obs && (at->end == ENDS_BARE || at->end == ENDS_SILENT))
-		last--;
-	return (uint32_t)min_u64(w->plan.n_step, last - at->step);
+	return (uint32_t)min_u64(w->plan.n_step, expected_steps(at) - at->step);
 }
 
 static bool expected_item(uint32_t anchor)
 {
 	const struct place *at = &w->places[anchor];
+	uint32_t steps = at->step + 1;
 
-	return at->is_step && at->step % w->view.period == 0 && expected_k(at) > 0;
+	if (!at->is_step || expected_k(at) == 0)
+		return false;
+	return w->view.period == 1 || steps == expected_steps(at) ||
+	       (steps >= w->view.stack && (steps - w->view.stack) % w->view.period == 0);
 }
 
 static bool expected_end(const struct place *at)
@@ -346,14 +354,18 @@ static void gather_and_compare(const uint32_t *anchors, uint32_t n_anchors, bool
 
 /* -------- tests -------- */
 
-static void set_view(uint32_t stack, uint32_t n_step, bool has_obs)
+static void set_view(uint32_t stack, uint32_t n_step, bool has_obs, uint32_t period)
 {
+	uint32_t next = has_obs ? 1 : 0, future = n_step - 1 + next;
+
+	if (period > 1 && future < 1 + next)
+		future = 1 + next;
 	w->has_obs = has_obs;
 	w->view = (struct view_desc){ .stack = (uint16_t)stack,
 				      .n_step = (uint16_t)n_step,
-				      .period = 1,
-				      .window = stack + n_step - (has_obs ? 0 : 1) };
-	w->view.future = w->view.window - stack;
+				      .period = period,
+				      .window = stack + future,
+				      .future = future };
 	w->plan = (struct window_plan){ .row_bytes = sizeof(struct row),
 					.tail_off = offsetof(struct row, tail),
 					.stack = stack,
@@ -404,8 +416,7 @@ static void compare_all(const char *name, bool has_obs)
 
 	for (uint32_t stack = 1; stack <= 5; stack++)
 		for (uint32_t n_step = 1; n_step <= 5; n_step++) {
-			set_view(stack, n_step, has_obs);
-			w->view.period = 1 + (stack + n_step) % 3;
+			set_view(stack, n_step, has_obs, 1 + (stack + n_step) % 3);
 			compare_view(seed++);
 		}
 }
@@ -427,7 +438,7 @@ static void window_gather__same_at_every_vector_width(void **state)
 	(void)state;
 	for (int level = CPU_PLAIN; level <= CPU_AVX512; level++) {
 		cpu_level_limit((enum cpu_level)level);
-		set_view(4, 1, true);
+		set_view(4, 1, true, 1);
 		compare_view(77);
 	}
 	cpu_level_limit(CPU_AVX512);
@@ -438,7 +449,7 @@ static void window_gather__nothing(void **state)
 	struct window_output used[OUTPUTS];
 
 	(void)state;
-	set_view(2, 2, true);
+	set_view(2, 2, true, 1);
 	open_outputs(used);
 	window_gather(&w->plan, NULL, NULL, 0);
 	assert_int_equal(*(const uint8_t *)item(OUT_ONE, 0, 0), 0xee);
@@ -454,7 +465,7 @@ static void window_gather__garbage_stays_inside_the_window(void **state)
 	struct row *rows;
 
 	(void)state;
-	set_view(3, 4, true);
+	set_view(3, 4, true, 1);
 	rng_seed(&w->rng, test_seed("window_gather__garbage_stays_inside_the_window", 9), 0);
 	rows = mem_aligned(64, align_up(w->view.window * sizeof(*rows), 64));
 	for (int round = 0; round < 200; round++) {
@@ -484,31 +495,63 @@ static void window_next_at__shares_what_it_can(void **state)
 	assert_int_equal(window_all_rows(4, 3), 8);
 }
 
-static bool judge(uint16_t anchor, uint16_t next, uint32_t step, bool has_next)
+static bool judge(uint16_t anchor, uint16_t next, bool has_next)
 {
-	struct view_desc view = { .stack = 1, .n_step = 1, .period = 2, .window = 2, .future = 1 };
+	struct view_desc view = { .stack = 1, .n_step = 1, .period = 1, .window = 2, .future = 1 };
 	uint16_t flags[] = { anchor, next };
-	uint32_t steps[] = { step, step + 1 };
+	uint32_t steps[] = { 5, 6 };
 	struct window_flags rows = { flags, steps };
 
 	return window_is_item(&view, &rows, has_next);
 }
 
+/* Of sequences of 3 every 2 steps; the anchor is this step. */
+static bool judge_period(uint32_t step, uint16_t anchor, uint16_t next, uint16_t after)
+{
+	struct view_desc view = { .stack = 3, .n_step = 1, .period = 2, .window = 5, .future = 2 };
+	uint16_t flags[] = { 0, 0, anchor, next, after };
+	uint32_t steps[] = { step - 2, step - 1, step, step + 1, step + 2 };
+	struct window_flags rows = { flags, steps };
+
+	return window_is_item(&view, &rows, true);
+}
+
 static void window_is_item__by_hand(void **state)
 {
 	(void)state;
-	assert_true(judge(0, 0, 4, true));
-	assert_false(judge(0, 0, 5, true));
-	assert_true(judge(ROW_REPEATED, 0, 0, true));
-	assert_false(judge(0, ROW_REPEATED, 0, true));
-	assert_false(judge(ROW_FINAL, ROW_FIRST, 0, false));
-	assert_false(judge(ROW_FILLER, ROW_FIRST, 0, false));
-	assert_true(judge(ROW_TERMINATED, ROW_FIRST, 0, true));
-	assert_true(judge(ROW_TRUNCATED, ROW_FINAL, 0, true));
-	assert_false(judge(ROW_TRUNCATED, ROW_FIRST, 0, true));
-	assert_true(judge(ROW_TRUNCATED, ROW_FIRST, 0, false));
-	assert_false(judge(0, ROW_FILLER, 0, true));
-	assert_true(judge(0, ROW_FINAL, 0, true));
+	assert_true(judge(0, 0, true));
+	assert_true(judge(ROW_REPEATED, 0, true));
+	assert_false(judge(0, ROW_REPEATED, true));
+	assert_false(judge(ROW_FINAL, ROW_FIRST, false));
+	assert_false(judge(ROW_FILLER, ROW_FIRST, false));
+	assert_true(judge(ROW_TERMINATED, ROW_FIRST, true));
+	assert_true(judge(ROW_TRUNCATED, ROW_FINAL, true));
+	assert_false(judge(ROW_TRUNCATED, ROW_FIRST, true));
+	assert_true(judge(ROW_TRUNCATED, ROW_FIRST, false));
+	assert_false(judge(0, ROW_FILLER, true));
+	assert_true(judge(0, ROW_FINAL, true));
+}
+
+static void window_is_item__of_a_period(void **state)
+{
+	(void)state;
+	/* Sequences begin at 0, 2, 4: they end at 2, 4, 6. */
+	assert_false(judge_period(1, ROW_FIRST, 0, 0));
+	assert_true(judge_period(2, 0, 0, 0));
+	assert_false(judge_period(3, 0, 0, 0));
+	assert_true(judge_period(4, 0, 0, 0));
+	assert_false(judge_period(UINT32_MAX, 0, 0, ROW_REPEATED));
+	/* The last step of an episode, wherever it is. */
+	assert_true(judge_period(0, ROW_FIRST | ROW_TERMINATED, ROW_FIRST, 0));
+	assert_true(judge_period(3, ROW_TERMINATED, ROW_FIRST, 0));
+	assert_true(judge_period(3, ROW_TRUNCATED, ROW_FINAL, 0));
+	assert_true(judge_period(3, 0, ROW_FINAL, ROW_FIRST));
+	assert_false(judge_period(3, 0, ROW_TERMINATED, ROW_FIRST));
+	assert_false(judge_period(3, 0, ROW_TRUNCATED, ROW_FINAL));
+	/* Of the step behind it nobody knows what came after: this is the last one. */
+	assert_true(judge_period(3, 0, ROW_TRUNCATED, ROW_FIRST));
+	assert_true(judge_period(3, 0, 0, ROW_FILLER));
+	assert_false(judge_period(3, 0, ROW_FIRST, 0));
 }
 
 static int setup(void **state)
@@ -537,6 +580,7 @@ int main(void)
 		cmocka_unit_test(window_gather__garbage_stays_inside_the_window),
 		cmocka_unit_test(window_next_at__shares_what_it_can),
 		cmocka_unit_test(window_is_item__by_hand),
+		cmocka_unit_test(window_is_item__of_a_period),
 	};
 
 	return TEST_RUN(tests, setup, teardown);

@@ -27,8 +27,8 @@ class Item:
 class Oracle:
     """Rows as the actor appended them; an item is known by the number of its row."""
 
-    def __init__(self, stack, n_step, gamma):
-        self.stack, self.n_step, self.gamma = stack, n_step, gamma
+    def __init__(self, stack, n_step, gamma, period=1):
+        self.stack, self.n_step, self.gamma, self.period = stack, n_step, gamma, period
         self.rows = []
         self._ended = True
 
@@ -62,15 +62,31 @@ class Oracle:
                 return k, False
         return self.n_step, False
 
+    def _first(self, at):
+        while not self.rows[at].first:
+            at -= 1
+        return at
+
     def _stacked(self, at):
-        first = at
-        while not self.rows[first].first:
-            first -= 1
+        first = self._first(at)
         return np.stack([self.rows[max(first, at - back)].obs
                          for back in reversed(range(self.stack))])
 
+    def _has_return(self, at):
+        return not self.rows[at].final and self._steps(at)[0] > 0
+
+    def _is_last(self, at):
+        """Of the steps of its episode that have a return."""
+        following = self._next(at)
+        if self.rows[at].terminated or following.final or following.first:
+            return True
+        return not self._has_return(at + 1)
+
     def is_item(self, anchor):
-        return not self.rows[anchor].final and self._steps(anchor)[0] > 0
+        if not self._has_return(anchor):
+            return False
+        begin = anchor - self._first(anchor) + 1 - self.stack
+        return begin >= 0 and begin % self.period == 0 or self.period == 1 or self._is_last(anchor)
 
     def item(self, anchor):
         """None: the row is no item."""
