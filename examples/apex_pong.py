@@ -47,7 +47,7 @@ def act(number, args, weights, returns, stop):
     envs, net, step = AtariVectorEnv("pong", num_envs=ENVS, stack_num=1), network(), 0
     frame = envs.reset(seed=args.seed * 1000 + number)[0]
     stack, ended, total = np.repeat(frame, STACK, axis=1), np.zeros(ENVS, bool), np.zeros(ENVS)
-    with relive.open(args.store) as store, store.table("pong").writer(num_envs=ENVS) as writer:
+    with relive.open(args.store) as store, store.table("pong").writer(envs) as writer:
         while not stop.is_set():
             if step % 100 == 0:
                 version, values = torch.load(weights)

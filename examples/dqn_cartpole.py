@@ -34,7 +34,7 @@ class Actor:
 
     def __init__(self, envs, table, online, args):
         self.envs, self.online = envs, online
-        self.writer = table.writer(num_envs=ENVS)  # gymnasium's vectors reset in the next step
+        self.writer = table.writer(envs)  # which say when they reset
         self.obs, _ = envs.reset(seed=args.seed)
         self.returns = np.zeros(ENVS)
         self.finished = collections.deque(maxlen=args.episodes)

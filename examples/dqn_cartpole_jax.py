@@ -77,7 +77,7 @@ def train(store, args):
     table = store.create_table("cartpole", relive.signature.of_env(envs), capacity=50_000,
                                max_writers=ENVS, views=[relive.View(n_step=N_STEP)])
     state, rng = init(args.seed, (4, 128, 128, 2)), np.random.default_rng(args.seed)
-    writer, sampler = table.writer(num_envs=ENVS), table.sampler(BATCH, gamma=GAMMA, prefetch=1)
+    writer, sampler = table.writer(envs), table.sampler(BATCH, gamma=GAMMA, prefetch=1)
     finished, returns = collections.deque(maxlen=args.episodes), np.zeros(ENVS)
     obs, _ = envs.reset(seed=args.seed)
     began, steps = time.monotonic(), 0

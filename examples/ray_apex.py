@@ -38,8 +38,8 @@ class Actor:
     def __init__(self, store, number, actors):
         torch.set_num_threads(1)
         self.store = relive.open(store)
-        self.writer = self.store.table("ray-apex").writer(num_envs=ENVS)
         self.envs, self.net = gym.make_vec("CartPole-v1", num_envs=ENVS), network()
+        self.writer = self.store.table("ray-apex").writer(self.envs)
         self.epsilon = 0.4 ** (1 + 7 * number / max(1, actors - 1))
         self.rng = np.random.default_rng(number)
         self.obs, _ = self.envs.reset(seed=number)

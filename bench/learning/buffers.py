@@ -22,7 +22,7 @@ class Relive:
         table = self._store.create_table(
             "replay", relive.signature.of_env(envs), capacity, max_writers=envs.num_envs,
             views=[relive.View(selector=self.selector, alpha=ALPHA, eps=EPS)])
-        self._writer = table.writer(num_envs=envs.num_envs)
+        self._writer = table.writer(envs)
         self._sampler = table.sampler(batch, gamma=GAMMA, prefetch=0, seed=seed)
 
     def add(self, obs, action, reward, next_obs, terminated, truncated, live):

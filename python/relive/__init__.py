@@ -6,7 +6,7 @@
     table = store.create_table("replay", relive.signature.of_env(envs), capacity=1_000_000,
                                views=[relive.View(n_step=3)])
 
-    with table.writer(num_envs=8) as writer:   # the actor
+    with table.writer(envs) as writer:         # the actor
         writer.append(obs=obs, action=action, reward=reward,
                       terminated=terminated, truncated=truncated)
 

@@ -4,7 +4,7 @@
 SEPARATOR = "__"
 
 
-_OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "env"}
+_OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "infos", "env"}
 
 
 def keywords(columns):

@@ -53,7 +53,7 @@ import numpy as np
 
 from . import errors
 from .signature import Column, columns_of
-from .writer import _mode
+from .writer import with_finals
 
 STEP = "step"
 
@@ -75,21 +75,22 @@ class Writer:
     """As :meth:`relive.Table.writer`, with the same parameters: numbers the steps. It has the
     methods of :class:`relive.Writer` but ``extend``."""
 
-    def __init__(self, table: Any, num_envs: int | None = None, *, autoreset: Any = None,
+    def __init__(self, table: Any, num_envs: Any = None, *, autoreset: Any = None,
                  timeout: float | None = None) -> None:
         self._writer = table.writer(num_envs, autoreset=autoreset, timeout=timeout)
-        self._others = {"final_" + column.name: np.zeros(
-            (num_envs or 1, *column.shape)[num_envs is None:], column.dtype)
-            for column in table.columns if column.role == "obs"}
-        self._resets_next = _mode(autoreset, num_envs) == "next_step"
         self._is_vector = num_envs is not None
-        self._step = np.zeros(num_envs or 1, np.uint32)
-        self._ended = np.zeros(num_envs or 1, bool)
+        number = self._writer.num_envs
+        self._others = {"final_" + column.name: np.zeros(
+            (number, *column.shape)[not self._is_vector:], column.dtype)
+            for column in table.columns if column.role == "obs"}
+        self._resets_next = self._writer.autoreset == "next_step"
+        self._step = np.zeros(number, np.uint32)
+        self._ended = np.zeros(number, bool)
 
     def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
         """As :meth:`relive.Writer.append`. A final observation is given of the observations alone;
         what else is stacked is 0 there."""
-        values = {**steps, **values}
+        values = with_finals({**steps, **values})
         if any(name.startswith("final_") and values[name] is not None for name in values):
             values = {**self._others, **values}
         self._writer.append(**values, step=self._step if self._is_vector else self._step[0])

@@ -23,7 +23,7 @@ ROLES = ("plain", "obs", "reward", "next")
 
 # Names that a batch or a call has already.
 RESERVED = frozenset((
-    "terminated", "truncated", "final", "td_error", "policy_version", "env", "key", "weight",
+    "terminated", "truncated", "final", "td_error", "policy_version", "infos", "env", "key", "weight",
     "probability", "priority", "discount", "steps", "n", "names", "table_size", "copy", "release"))
 
 

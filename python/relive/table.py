@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._closing import close_all, leave
-from ._integer import unsigned
 from .info import TableInfo, VerifyReport
 from .sampler import Sampler
 from .signature import Column
@@ -51,19 +50,25 @@ class Table:
 
     # -------- actors --------
 
-    def writer(self, num_envs: int | None = None, *, autoreset: Any = None,
+    def writer(self, num_envs: Any = None, *, autoreset: Any = None,
                timeout: float | None = None) -> Writer:
         """A :class:`relive.Writer`, for one thread at a time.
 
-        :param num_envs: None = one environment, whose values have no batch dimension; E = a vector
-            of E, whose values begin with a dimension of E.
-        :param autoreset: what the environment does after an episode ended, as gymnasium says it:
+        :param num_envs: None = one environment, whose values have no batch dimension; a vector of
+            environments, as gymnasium's: anything with ``num_envs`` and
+            ``metadata["autoreset_mode"]``; or a number E = a vector of E. Values of vectors begin
+            with a dimension of E.
+        :param autoreset: what the environment does after an episode ended, as gymnasium says it. A
+            vector that is given says it itself. Where only a number is, ``"next_step"`` is assumed,
+            and what refutes it is an InvalidArgument that names the mode to give: after an end a
+            step with a reward, an end or the environment's first observation, and a final
+            observation, given or in ``infos``. A mode that is given is trusted.
 
             * ``"next_step"`` (default of vectors, as gymnasium's): the next step ignores its action
               and resets. Its row is stored as the final observation of the episode, no transition.
             * ``"same_step"``: the step that ends an episode returns the next one's first
-              observation. Give ``append(final_obs=infos.get("final_obs"))``, or steps that were
-              truncated are no items, since nobody knows what came after them.
+              observation. Give ``append(infos=infos)`` or ``append(final_obs=...)``, or steps that
+              were truncated are no items, since nobody knows what came after them.
             * ``"disabled"`` (default of one environment): you reset. Give
               ``append(final_obs=next_obs)``; it is taken where an episode ended.
 
@@ -72,8 +77,6 @@ class Table:
             ever.
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
-        if num_envs is not None:
-            num_envs = unsigned("num_envs", num_envs, 1)
         return self._own(open_writer(self._core, num_envs, autoreset, timeout))
 
     # -------- learners --------

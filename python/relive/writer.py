@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, _nested, errors
 from ._closing import close_all, leave
+from ._integer import unsigned
 
 if TYPE_CHECKING:
     from .table import Table
@@ -26,6 +27,8 @@ class Writer(_core.Writer):
       same_kind rule allows it, and integers if they fit;
     * ``terminated``, ``truncated``: bool, or an array of E;
     * ``final_<column>`` for each observation column: see ``autoreset`` of :meth:`Table.writer`;
+    * ``infos``: the dict that a vector's ``step()`` returned: where the mode is ``"same_step"`` its
+      ``final_obs`` are taken, else they are an error that names the mode;
     * ``final``: bool: this row is only the observation after an episode's last action;
     * ``td_error``: initial TD errors (absolute values count); without them new items take the
       running maximum of the view;
@@ -46,9 +49,11 @@ class Writer(_core.Writer):
 
     **close(wait=True)**: completes the pending items of all environments; without waiting, those
     that the rate limiter does not admit now are dropped. A table that was dropped has nothing left
-    to complete: no error. An exception that leaves the writer's ``with`` does not wait. **stats()**: counters, a dict.
+    to complete: no error. An exception that leaves the writer's ``with`` does not wait. **stats()**:
+    counters, a dict. **autoreset**: the mode.
     """
 
+    autoreset: str
     _table: Table  # whose store closes what is open
 
     def __enter__(self) -> Writer:
@@ -64,6 +69,15 @@ class Writer(_core.Writer):
         raise TypeError("a writer is its process's: send the table and open a writer there")
 
 
+def with_finals(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of append with the final observations of its infos."""
+    infos = values.get("infos")
+    final = infos.get("final_obs") if isinstance(infos, dict) else None
+    if final is None or any(name.startswith("final_") for name in values):
+        return values
+    return {**values, "final_obs": final}
+
+
 class NestedWriter(Writer):
     """A writer whose observations come as dicts or tuples."""
 
@@ -73,7 +87,12 @@ class NestedWriter(Writer):
         return _nested.flatten(values, self._keywords)
 
     def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
-        super().append(self._flatten({**steps, **values}))
+        values = with_finals({**steps, **values})
+        infos = values.pop("infos", None)
+        steps = self._flatten(values)
+        if infos is not None:
+            steps["infos"] = infos
+        super().append(steps)
 
     def extend(self, steps: dict[str, Any] = {}, /, *, env: int = 0, **values: Any) -> None:
         super().extend(self._flatten({**steps, **values}), env=env)
@@ -83,11 +102,11 @@ class NestedWriter(Writer):
         super().end_episode(self._flatten({**observation, **values}), env=env)
 
 
-def _mode(autoreset, num_envs):
-    if autoreset is None:
-        return "disabled" if num_envs is None else "next_step"
+def _mode(autoreset):
     value = getattr(autoreset, "value", autoreset)  # an enum of gymnasium: "NextStep"
     text = str(value)
+    if text.isupper():
+        text = text.lower()
     mode = "".join("_" + c.lower() if c.isupper() else c for c in text).strip("_")
     if mode not in _MODES:
         raise errors.InvalidArgument("autoreset %r, want one of %s"
@@ -95,14 +114,39 @@ def _mode(autoreset, num_envs):
     return mode
 
 
-def open_writer(table, num_envs, autoreset, timeout):
+def _of_vector(envs, autoreset):
+    """(num_envs, mode) of a vector of environments, whose metadata say how it resets."""
+    told = envs.metadata.get("autoreset_mode")
+    if told is None and autoreset is None:
+        raise errors.InvalidArgument(
+            "writer: the vector's metadata have no autoreset_mode: give autoreset=\"next_step\", "
+            "\"same_step\" or \"disabled\"")
+    if told is not None and autoreset is not None and _mode(told) != _mode(autoreset):
+        raise errors.InvalidArgument("writer: autoreset %r, but the vector is %s by the metadata: "
+                                     "leave autoreset out" % (autoreset, _mode(told)))
+    return envs.num_envs, _mode(autoreset if told is None else told)
+
+
+def _of_options(envs, autoreset):
+    """(num_envs, mode, is it given?) of the arguments of Table.writer."""
+    if hasattr(envs, "num_envs") and hasattr(envs, "metadata"):
+        num_envs, mode = _of_vector(envs, autoreset)
+        return unsigned("num_envs", num_envs, 1), mode, True
+    if envs is not None:
+        envs = unsigned("num_envs", envs, 1)
+    if autoreset is not None:
+        return envs, _mode(autoreset), True
+    return envs, "disabled" if envs is None else "next_step", False
+
+
+def open_writer(table, envs, autoreset, timeout):
     """For Table.writer."""
-    if num_envs is not None and num_envs < 1:
-        raise errors.InvalidArgument("num_envs %r: want 1 or more, or None" % (num_envs,))
+    num_envs, mode, is_given = _of_options(envs, autoreset)
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer
-    writer = kind(table, num_envs or 1, num_envs is not None,
-                  _MODES.index(_mode(autoreset, num_envs)), timeout)
+    writer = kind(table, num_envs or 1, num_envs is not None, _MODES.index(mode), not is_given,
+                  timeout)
+    writer.autoreset = mode
     if isinstance(writer, NestedWriter):
         writer._keywords = _nested.keywords(names)
     return writer

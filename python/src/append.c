@@ -1,5 +1,5 @@
 /*
- * Rows into the table: flags from the ends of episodes, and calls of the library in slices.
+ * Rows into the table: calls of the library in slices, and final rows.
  */
 #include "python/src/writer.h"
 
@@ -148,28 +148,6 @@ static int begin(struct writer *w, struct wait *wait)
 
 /* -------- one step -------- */
 
-/* Flags of call->n rows: of one step of each environment, or of consecutive steps of one. */
-static void make_flags(const struct writer *w, struct call *call, bool consecutive)
-{
-	bool ended = w->ended[call->env];
-
-	for (uint32_t i = 0; i < call->n; i++) {
-		uint16_t flags = 0;
-
-		if (!consecutive)
-			ended = w->ended[i];
-		if (call->ends[0] && call->ends[0][i])
-			flags |= RLV_TERMINATED;
-		if (call->ends[1] && call->ends[1][i])
-			flags |= RLV_TRUNCATED;
-		if ((call->ends[2] && call->ends[2][i]) ||
-		    (ended && w->autoreset == AUTORESET_NEXT_STEP))
-			flags = RLV_FINAL;
-		call->flags[i] = flags;
-		ended = flags & (RLV_TERMINATED | RLV_TRUNCATED);
-	}
-}
-
 /* Most calls of consecutive rows: no episode ends. */
 static bool has_ends(const struct writer *w, const struct call *call)
 {
@@ -227,8 +205,9 @@ int append_step(struct writer *w, struct call *call)
 	call->td_error = w->td_error;
 	if (call_bind(w, call, w->batched))
 		return -1;
-	make_flags(w, call, false);
-	if (call_bind_finals(w, call))
+	for (uint32_t i = 0; w->assumed && i < call->n; i++)
+		autoreset_see_first(w, call, i, i);
+	if (autoreset_flags(w, call, false) || call_bind_finals(w, call))
 		return -1;
 	put_of_call(call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
@@ -272,23 +251,25 @@ static int read_length(const struct writer *w, struct call *call)
 int append_rows(struct writer *w, struct call *call)
 {
 	static const char no_finals[] = "extend has it as a row of its own, with final";
+	static const char no_infos[] = "infos are of append";
 	struct wait wait;
 	struct put put;
 	uint32_t done;
 	int ret;
 
-	if (call_refuse(w, call, KEY_FINAL_OF, KEY_TERMINATED, no_finals) || read_env(w, call) ||
+	if (call_refuse(w, call, KEY_FINAL_OF, KEY_TERMINATED, no_finals) ||
+	    call_refuse(w, call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, call) ||
 	    read_length(w, call))
 		return -1;
 	if (call->n == 0)
 		return 0;
 	if (begin(w, &wait) || call_bind(w, call, true))
 		return -1;
+	autoreset_see_first(w, call, call->env, 0);
 	if (has_ends(w, call)) {
 		call->flags = call_scratch(call, sizeof(*call->flags));
-		if (!call->flags)
+		if (!call->flags || autoreset_flags(w, call, true))
 			return -1;
-		make_flags(w, call, true);
 	}
 	put_of_call(call, &put);
 	put.stream = call->env;

@@ -80,6 +80,8 @@ static bool same_names(const struct writer *w, PyObject *names, Py_ssize_t n)
 static void give(struct call *call, uint8_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
+	if (value == Py_None && key >= KEY_FINAL_OF && key < KEY_TERMINATED)
+		call->finals_are_none = true;
 }
 
 /* Are the names of the dict those of the last call, in their order? */
@@ -305,18 +307,48 @@ int call_has_observation(const struct writer *w, const struct call *call, uint32
 	return -1;
 }
 
-int call_bind_finals(struct writer *w, struct call *call)
+/* infos as gymnasium's step() returns them: they have final observations where it is same_step. */
+static int read_infos(struct writer *w, struct call *call)
 {
-	int given = call_has_observation(w, call, KEY_FINAL_OF);
-	PyObject *ended;
+	PyObject *infos = call->values[KEY_INFOS], *final, *key;
 
-	if (given <= 0)
-		return given;
-	if (w->autoreset == AUTORESET_NEXT_STEP) {
-		error_format(-EINVAL, "append: final_... with autoreset next_step, whose next row "
-				      "is the final observation");
+	if (!infos)
+		return 0;
+	if (!PyDict_Check(infos)) {
+		error_format(-EINVAL,
+			     "append: infos: want the dict that the vector's step() returned");
 		return -1;
 	}
+	final = PyDict_GetItemString(infos, "final_obs");
+	if (!final || final == Py_None) {
+		call->finals_are_none = true;
+		return 0;
+	}
+	if (w->autoreset == AUTORESET_DISABLED) {
+		error_format(-EINVAL,
+			     "append: infos has final observations, but autoreset is "
+			     "\"disabled\": open the writer as table.writer(envs), or with "
+			     "autoreset=\"same_step\"");
+		return -1;
+	}
+	key = PyDict_GetItemString(w->keys, "final_obs");
+	if (!key || call->values[PyLong_AsLong(key)])
+		return 0;
+	Py_INCREF(final);
+	call->held[call->n_held++] = final;
+	call->values[PyLong_AsLong(key)] = final;
+	return 0;
+}
+
+int call_bind_finals(struct writer *w, struct call *call)
+{
+	int given = read_infos(w, call) ? -1 : call_has_observation(w, call, KEY_FINAL_OF);
+	PyObject *ended;
+
+	if (given < 0 || autoreset_check_finals(w, call, given))
+		return -1;
+	if (!given)
+		return 0;
 	ended = ended_list(call);
 	for (uint32_t c = 0; ended && PyList_Size(ended) > 0 && c < w->n_columns; c++)
 		if (w->obs_columns & 1u << c && bind_final_rows(w, call, c, ended))

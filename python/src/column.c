@@ -30,6 +30,19 @@ void column_of(const struct rlv_column *in, struct column *out)
 	}
 }
 
+double column_number(const struct column *col, const void *data, uint32_t i)
+{
+	float single;
+	double full;
+
+	if (col->dtype == RLV_F64) {
+		memcpy(&full, (const uint8_t *)data + (size_t)i * sizeof(full), sizeof(full));
+		return full;
+	}
+	memcpy(&single, (const uint8_t *)data + (size_t)i * sizeof(single), sizeof(single));
+	return (double)single;
+}
+
 /* -------- numbers -------- */
 
 /* A Python number in place of a scalar: 1; 0 = leave it to numpy; -1 = it does not fit. */

@@ -27,6 +27,9 @@ struct column {
 
 void column_of(const struct rlv_column *in, struct column *out);
 
+/* Element i of a column of scalar floats, f32 or f64. */
+double column_number(const struct column *col, const void *data, uint32_t i);
+
 /* -------- convert.c -------- */
 
 /*

@@ -4,7 +4,8 @@
  * are in the Python files of the package.
  *
  *   error.c     negative errno -> exception            writer.c    writer; call.c its keywords,
- *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table
+ *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table,
+ *                                                                  autoreset.c ends of episodes
  *   module.c    the module                             sampler.c   sampler; update.c priorities,
  *   store.c     store                                              prefetch.c a thread ahead
  *   table.c     table, options, information            batch.c     batches; array.c numpy's arrays

@@ -23,8 +23,8 @@ static int add_key(PyObject *keys, const char *prefix, const char *name, int key
 
 static int make_keys(struct writer *w)
 {
-	static const char *const others[] = { "terminated", "truncated",      "final",
-					      "td_error",   "policy_version", "env" };
+	static const char *const others[] = { "terminated",     "truncated", "final", "td_error",
+					      "policy_version", "infos",     "env" };
 	int ret = 0;
 
 	w->keys = PyDict_New();
@@ -65,7 +65,19 @@ static size_t cut_memory(struct writer *w, uint8_t *memory)
 	w->td_error = cut(&at, n * sizeof(*w->td_error));
 	w->flags = cut(&at, n * sizeof(*w->flags));
 	w->ended = cut(&at, n * sizeof(*w->ended));
+	for (uint32_t c = 0; w->assumed && c < w->n_columns; c++)
+		if (w->obs_columns & 1u << c)
+			w->firsts[c] = cut(&at, n * w->columns[c].bytes);
+	w->has_first = cut(&at, n * sizeof(*w->has_first));
+	w->ended_at_first = cut(&at, n * sizeof(*w->ended_at_first));
 	return (size_t)(at - memory);
+}
+
+static bool is_reward(const struct rlv_column *col)
+{
+	bool is_number = (col->dtype == RLV_F32 || col->dtype == RLV_F64) && col->ndim == 0;
+
+	return is_number && (col->role == RLV_REWARD || strcmp(col->name, "reward") == 0);
 }
 
 static int prepare(struct writer *w, const struct table *table)
@@ -76,6 +88,7 @@ static int prepare(struct writer *w, const struct table *table)
 	for (uint32_t c = 0; c < info->n_columns; c++) {
 		column_of(&info->columns[c], &w->columns[c]);
 		w->obs_columns |= info->columns[c].role == RLV_OBS ? 1u << c : 0;
+		w->reward_columns |= is_reward(&info->columns[c]) ? 1u << c : 0;
 	}
 	w->memory = calloc(1, cut_memory(w, (uint8_t *)16));
 	if (!w->memory) {
@@ -109,14 +122,15 @@ static int open_writer(struct writer *w, struct table *table)
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "table", "num_envs", "batched", "autoreset", "timeout", NULL };
+	static char *names[] = { "table",   "num_envs", "batched", "autoreset",
+				 "assumed", "timeout",  NULL };
 	PyObject *table, *timeout;
 	unsigned int n_envs, autoreset;
 	struct writer *w;
-	int batched;
+	int batched, assumed;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIO", names, table_type, &table, &n_envs,
-					 &batched, &autoreset, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIpO", names, table_type, &table,
+					 &n_envs, &batched, &autoreset, &assumed, &timeout))
 		return NULL;
 	w = (struct writer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 	if (!w)
@@ -125,6 +139,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
+	w->assumed = assumed && autoreset == AUTORESET_NEXT_STEP;
 	Py_INCREF(timeout);
 	w->timeout = timeout;
 	if (prepare(w, (struct table *)table) || open_writer(w, (struct table *)table)) {
@@ -274,6 +289,8 @@ static const char append_doc[] =
 	"                          episode's last action\n"
 	"  final_<column>          of each observation column, as the column, used where an episode\n"
 	"                          ends in this step; entries of others may be None\n"
+	"  infos                   the dict that a vector's step() returned: its final_obs are taken,\n"
+	"                          or show that the autoreset mode is another\n"
 	"  td_error                initial TD errors; |td_error| counts; float, or (num_envs,)\n"
 	"  policy_version          of the policy that acted, 0 to 2^32 - 1\n"
 	"Raises InvalidArgument (names the column), Timeout, Fenced, TableDropped, NodeDown, Forked,\n"

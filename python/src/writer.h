@@ -24,6 +24,7 @@ enum {
 	KEY_FINAL,
 	KEY_TD_ERROR,
 	KEY_POLICY_VERSION,
+	KEY_INFOS,
 	KEY_ENV,
 	KEYS,
 };
@@ -34,9 +35,11 @@ struct writer {
 	uint32_t n_envs;
 	bool batched; /* values have a first dimension of n_envs */
 	bool busy;    /* in a call: guarded by the interpreter lock */
+	bool assumed; /* nobody gave the mode, which is next_step: what refutes it is an error */
 	enum autoreset autoreset;
 	uint32_t n_columns;
-	uint32_t obs_columns; /* bits: role RLV_OBS */
+	uint32_t obs_columns;    /* bits: role RLV_OBS */
+	uint32_t reward_columns; /* floats of role RLV_REWARD, or named reward: sequences stack them */
 	struct column columns[RLV_MAX_COLUMNS];
 	PyObject *keys;          /* keyword -> number */
 	PyObject *timeout;       /* None or seconds */
@@ -48,7 +51,10 @@ struct writer {
 	uint8_t *ends[3]; /* terminated, truncated, final */
 	double *td_error;
 	uint16_t *flags;
-	bool *ended; /* each environment's last step ended its episode */
+	bool *ended;                      /* each environment's last step ended its episode */
+	uint8_t *firsts[RLV_MAX_COLUMNS]; /* assumed: each environment's first observation ... */
+	bool *has_first;
+	bool *ended_at_first; /* ... and whether it saw the same when its episode ended */
 	/* of the environments from here on that ended the final rows are not in: they are in stage,
 	   packed; n_envs = all are */
 	uint32_t final_env;
@@ -60,15 +66,16 @@ struct call {
 	const void *columns[RLV_MAX_COLUMNS];
 	const void *finals[RLV_MAX_COLUMNS]; /* packed, of the environments whose episode ended */
 	const uint8_t *ends[3];
-	uint32_t n;   /* rows */
-	uint32_t env; /* of extend */
+	bool finals_are_none; /* given as None, or looked for in infos */
+	uint32_t n;           /* rows */
+	uint32_t env;         /* of extend */
 	uint32_t policy_version;
 	uint16_t *flags; /* NULL = all 0 */
 	double *td_error;
 	void *scratch[2]; /* of flags and td_error, where the writer's own do not suffice */
 	uint32_t n_scratch, n_sources, n_held;
 	struct source sources[2 * RLV_MAX_COLUMNS + 4];
-	PyObject *held[KEYS]; /* values of a dict, which others may change meanwhile */
+	PyObject *held[KEYS + 1]; /* values of a dict, which others may change meanwhile */
 };
 
 /* -------- call.c -------- */
@@ -98,6 +105,20 @@ int call_bind_finals(struct writer *w, struct call *call);
 void *call_scratch(struct call *call, size_t bytes);
 
 void call_release(struct call *call);
+
+/* -------- autoreset.c -------- */
+
+/* Keeps an environment's first observation, if it is to be compared with. */
+void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env, uint32_t row);
+
+/*
+ * Flags of call->n rows: of one step of each environment, or of consecutive steps of one. 0, or -1 with
+ * an exception: the mode was assumed, and is another.
+ */
+int autoreset_flags(struct writer *w, struct call *call, bool consecutive);
+
+/* given: the call has final observations. 0, or -1 with an exception: the mode is another. */
+int autoreset_check_finals(const struct writer *w, const struct call *call, bool given);
 
 /* -------- append.c: with the keywords read; 0, or -1 with an exception -------- */
 

@@ -18,7 +18,7 @@ def observation(number):
 
 
 def act(table):
-    with table.writer(num_envs=ENVS) as writer:
+    with table.writer(num_envs=ENVS, autoreset="same_step") as writer:
         for first in range(0, STEPS, ENVS):
             number = np.arange(first, first + ENVS)
             writer.append(obs=observation(number), reward=number.astype(np.float32),
