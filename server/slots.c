@@ -15,9 +15,12 @@ int slots_init(struct slots *slots, const struct table_desc *desc, struct shard 
 {
 	memset(slots, 0, sizeof(*slots));
 	slots->entries = mem_array(desc->max_clients, sizeof(struct slot_entry));
-	if (!slots->entries)
+	slots->reached = mem_array(TABLE_MAX_SHARDS, sizeof(uint64_t));
+	if (!slots->entries || !slots->reached) {
+		slots_fini(slots);
 		return error_set(-ENOMEM, "table %s: no memory for %u slots", desc->name,
 				 desc->max_clients);
+	}
 	slots->n = desc->max_clients;
 	slots->max_streams = desc->max_writers;
 	slots->n_shards = desc->n_shards;
@@ -41,37 +44,79 @@ void slots_fini(struct slots *slots)
 	while (slots->strays)
 		remove_stray(slots, slots->strays);
 	mem_free(slots->entries);
+	mem_free(slots->reached);
 	memset(slots, 0, sizeof(*slots));
 }
 
-/* What is to be done for a shard that is not attached: nothing, if it is lost; else later. */
-static int absent(const struct slots *slots, uint32_t shard)
+static bool is_away(const struct slots *slots, uint32_t shard)
 {
-	return slots->shards[shard] || slots->lost[shard] ? 0 : -EAGAIN;
+	return !slots->shards[shard] && !slots->lost[shard];
 }
 
-/* -------- a shard comes -------- */
+/* -------- strays -------- */
 
-static int add_stray(struct slots *slots, uint32_t shard, const struct slot_info *info)
+/* client_id 0: anybody's. */
+static bool is_stray(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
 {
-	struct slot_stray *stray = mem_zalloc(sizeof(*stray));
+	const struct slot_stray *stray = slots->strays;
+
+	while (stray && (stray->shard != shard || stray->slot != slot ||
+			 (client_id && stray->client_id != client_id)))
+		stray = stray->next;
+	return stray;
+}
+
+static int add_stray(struct slots *slots, const struct slot_stray *what)
+{
+	struct slot_stray *stray = mem_alloc(sizeof(*stray));
 
 	if (!stray)
 		return error_set(-ENOMEM, "slots: no memory");
-	stray->shard = shard;
-	stray->slot = info->slot;
-	stray->client_id = info->lease;
+	*stray = *what;
 	stray->next = slots->strays;
 	slots->strays = stray;
 	return 0;
 }
 
+/*
+ * The slot is free from now on. Shards that are away may have it as live; but not if it was given
+ * after they had gone. Then what they have is of who had it before, and on the list already.
+ */
+static int set_free(struct slots *slots, uint32_t slot, bool left)
+{
+	struct slot_entry *entry = &slots->entries[slot];
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < slots->n_shards; s++) {
+		struct slot_stray stray = {
+			.shard = s,
+			.slot = slot,
+			.client_id = entry->holder.client_id,
+			.left = left,
+		};
+
+		if (is_away(slots, s) && entry->number <= slots->reached[s] &&
+		    !is_stray(slots, s, slot, 0))
+			ret = add_stray(slots, &stray);
+	}
+	if (ret == 0)
+		*entry = (struct slot_entry){ .taken = false };
+	return ret;
+}
+
+/* -------- a shard comes -------- */
+
 static int note(struct slots *slots, uint32_t shard, const struct slot_info *info)
 {
 	struct slot_entry *entry = &slots->entries[info->slot];
+	const struct slot_stray stray = {
+		.shard = shard,
+		.slot = info->slot,
+		.client_id = info->lease,
+	};
 
 	if (entry->taken)
-		return entry->holder.client_id == info->lease ? 0 : add_stray(slots, shard, info);
+		return entry->holder.client_id == info->lease ? 0 : add_stray(slots, &stray);
 	*entry = (struct slot_entry){
 		.taken = true,
 		.holder = { .client_id = info->lease, .process = info->process },
@@ -79,6 +124,7 @@ static int note(struct slots *slots, uint32_t shard, const struct slot_info *inf
 	return 0;
 }
 
+/* What is on the list is known already, and watched, if somebody has to be. */
 int slots_read(struct slots *slots, uint32_t shard,
 	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
 {
@@ -92,7 +138,8 @@ int slots_read(struct slots *slots, uint32_t shard,
 		for (uint32_t i = 0; ret == 0 && i < n; i++) {
 			struct slot_holder holder = { infos[i].lease, infos[i].process };
 
-			if (infos[i].state == SLOT_FREE)
+			if (infos[i].state == SLOT_FREE ||
+			    is_stray(slots, shard, infos[i].slot, infos[i].lease))
 				continue;
 			fn(ctx, &holder);
 			ret = note(slots, shard, &infos[i]);
@@ -101,66 +148,69 @@ int slots_read(struct slots *slots, uint32_t shard,
 	return ret;
 }
 
-static bool is_released_everywhere(struct slots *slots, uint32_t slot)
+/* Only what is that client's: a slot that is live in a shard may be somebody else's. */
+static int settle_of(struct shard *shard, uint32_t slot, uint64_t client_id,
+		     struct fence_report *report_out)
 {
-	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		struct slot_info info;
+	struct slot_info info;
+	int ret = slot_read(shard, slot, &info);
 
-		if (absent(slots, s))
-			return false;
-		if (slots->shards[s] &&
-		    (slot_read(slots->shards[s], slot, &info) || info.state != SLOT_FREE))
-			return false;
-	}
-	return true;
+	if (ret || info.state == SLOT_FREE || info.lease != client_id)
+		return ret;
+	return fence_settle(shard, slot + 1, report_out);
 }
 
 /*
- * Who has given its slot back could not reach this shard then: it left blocks open here, perhaps in
- * the middle of a call, and its connection has ended.
+ * Who gave its slot back could not reach this shard then: it left blocks open here, perhaps in the
+ * middle of a call, and its connection has ended. In a shard that was lost it left nothing.
  */
-static int settle_released(struct slots *slots, uint32_t shard, const struct slot_info *info)
+static int settle_left(struct slots *slots, uint32_t shard)
 {
-	const struct slot_entry *entry = &slots->entries[info->slot];
+	struct slot_stray *stray = slots->strays;
 
-	if (info->state == SLOT_FREE || info->lease != entry->holder.client_id)
-		return 0;
-	return fence_settle(slots->shards[shard], info->slot + 1, NULL);
+	while (stray) {
+		struct slot_stray *next = stray->next;
+		int ret = 0;
+
+		if (stray->left && stray->shard == shard)
+			ret = settle_of(slots->shards[shard], stray->slot, stray->client_id, NULL);
+		if (ret)
+			return ret;
+		if (stray->left && (stray->shard == shard || slots->lost[stray->shard]))
+			remove_stray(slots, stray);
+		stray = next;
+	}
+	return 0;
 }
 
 /* One slot of a shard as the book says. */
 static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 {
-	struct slot_entry *entry = &slots->entries[slot];
+	const struct slot_entry *entry = &slots->entries[slot];
 	struct slot_info info;
 	int ret;
 
 	if (!entry->taken)
 		return 0;
 	ret = slot_read(slots->shards[shard], slot, &info);
-	if (ret)
+	if (ret || info.state != SLOT_FREE)
 		return ret;
-	if (entry->released) {
-		ret = settle_released(slots, shard, &info);
-		if (ret == 0 && is_released_everywhere(slots, slot))
-			*entry = (struct slot_entry){ .taken = false };
-		return ret;
-	}
-	if (info.state != SLOT_FREE) /* its own, or a stray's, for whom nobody joins */
-		return 0;
 	return slot_take(slots->shards[shard], slot, &entry->holder.process,
 			 entry->holder.client_id);
 }
 
 int slots_join(struct slots *slots, uint32_t shard)
 {
-	int ret = 0;
+	int ret = settle_left(slots, shard);
 
 	if (shard >= slots->n_shards)
 		slots->n_shards = shard + 1;
-	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
+	for (const struct slot_stray *stray = slots->strays; ret == 0 && stray; stray = stray->next)
 		if (stray->shard == shard)
-			return -EAGAIN;
+			ret = -EAGAIN;
+	if (ret)
+		return ret;
+	slots->reached[shard] = slots->given;
 	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++)
 		ret = put_right(slots, shard, slot);
 	return ret;
@@ -210,8 +260,12 @@ static int get(struct slots *slots, const struct slot_holder *holder, uint32_t s
 		slots->entries[slot] = (struct slot_entry){
 			.taken = true,
 			.streams = streams,
+			.number = ++slots->given,
 			.holder = *holder,
 		};
+		for (uint32_t s = 0; s < slots->n_shards; s++)
+			if (slots->shards[s])
+				slots->reached[s] = slots->given;
 		*owner_out = slot + 1;
 		return 0;
 	}
@@ -263,8 +317,7 @@ static int leave_shard(struct shard *shard, uint32_t owner)
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 {
-	struct slot_entry *entry;
-	bool everywhere = true;
+	const struct slot_entry *entry;
 	int first = 0;
 
 	if (owner == 0 || owner > slots->n)
@@ -275,18 +328,14 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		int ret = slots->shards[s] ? leave_shard(slots->shards[s], owner) : 0;
+		int ret = 0;
 
-		everywhere &= absent(slots, s) == 0;
+		if (slots->shards[s] && !is_stray(slots, s, owner - 1, 0))
+			ret = leave_shard(slots->shards[s], owner);
 		if (ret && ret != -ESTALE && !first)
 			first = ret;
 	}
-	if (first)
-		return first;
-	if (everywhere)
-		*entry = (struct slot_entry){ .taken = false };
-	entry->released = !everywhere;
-	return 0;
+	return first ? first : set_free(slots, owner - 1, true);
 }
 
 /* -------- the dead -------- */
@@ -295,88 +344,67 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 		     uint32_t slot, bool *drift_out)
 {
 	struct fence_report report = { .was_idle = true };
-	int ret = absent(slots, shard);
+	int ret;
 
-	if (ret || !slots->shards[shard])
-		return ret;
+	if (!slots->shards[shard])
+		return is_away(slots, shard) ? -EAGAIN : 0;
 	if (!dead->is_proved(dead->ctx, shard))
 		return -EAGAIN;
-	ret = fence_settle(slots->shards[shard], slot + 1, &report);
+	ret = settle_of(slots->shards[shard], slot, dead->client_id, &report);
 	*drift_out |= !report.was_idle || report.had_rebuild;
 	return ret;
 }
 
-static bool is_stray(const struct slots *slots, uint32_t shard, uint32_t slot)
-{
-	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
-		if (stray->shard == shard && stray->slot == slot)
-			return true;
-	return false;
-}
-
+/* In every shard that is there. */
 static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
 		  bool *drift_out)
 {
 	int first = 0;
 
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
-		int ret = is_stray(slots, s, slot) ? 0 : settle_in(slots, dead, s, slot, drift_out);
+		int ret = 0;
 
+		if (slots->shards[s])
+			ret = settle_in(slots, dead, s, slot, drift_out);
 		if (ret && !first)
 			first = ret;
 	}
-	if (first == 0)
-		slots->entries[slot] = (struct slot_entry){ .taken = false };
-	return first;
+	return first ? first : set_free(slots, slot, false);
 }
 
-static int settle_strays(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+static void settle_strays(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
 	struct slot_stray *stray = slots->strays;
-	int first = 0;
 
 	while (stray) {
 		struct slot_stray *next = stray->next;
-		int ret = 0;
 
-		if (stray->client_id == dead->client_id) {
-			ret = settle_in(slots, dead, stray->shard, stray->slot, drift_out);
-			if (ret == 0)
-				remove_stray(slots, stray);
-		}
-		if (ret && !first)
-			first = ret;
+		if (stray->client_id == dead->client_id && !stray->left &&
+		    settle_in(slots, dead, stray->shard, stray->slot, drift_out) == 0)
+			remove_stray(slots, stray);
 		stray = next;
 	}
-	return first;
 }
 
 int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
-	int first;
-
 	*drift_out = false;
-	first = settle_strays(slots, dead, drift_out);
+	settle_strays(slots, dead, drift_out);
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		const struct slot_entry *entry = &slots->entries[slot];
-		int ret;
 
-		if (!entry->taken || entry->holder.client_id != dead->client_id)
-			continue;
-		ret = settle(slots, dead, slot, drift_out);
-		if (ret && !first)
-			first = ret;
-		if (ret == 0)
+		if (entry->taken && entry->holder.client_id == dead->client_id &&
+		    settle(slots, dead, slot, drift_out) == 0)
 			log_info("settle owner %u client %llu: done", slot + 1,
 				 (unsigned long long)dead->client_id);
 	}
-	return first ? -EAGAIN : 0;
+	return slots_any(slots, dead->client_id) ? -EAGAIN : 0;
 }
 
 bool slots_any(const struct slots *slots, uint64_t client_id)
 {
 	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
-		if (stray->client_id == client_id)
+		if (stray->client_id == client_id && !stray->left)
 			return true;
 	for (uint32_t slot = 0; slot < slots->n; slot++)
 		if (slots->entries[slot].taken &&

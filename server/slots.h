@@ -3,10 +3,12 @@
  * client slots (ds/slot.h); this book is read back from there after a restart.
  *
  * An owner id is one client's in all shards of the table. It is given out while it is free in every
- * shard that can be asked, and is live in each of them before the client hears of it. A shard that
- * is added, or that was away, is put right before clients may use it (slots_join): what the book
- * says is taken there, what was given back meanwhile is released there. A shard that comes with a
- * slot of somebody else's, of before a restart of ours, does not join until that one is settled.
+ * shard that can be asked, and is live in each of them before the client hears of it. It is free
+ * again when it is settled there, however long another shard is away: what may still be live in that
+ * one is kept on a list. A shard that is added, or that was away, is put right before clients may
+ * use it (slots_join): what was given back meanwhile is settled there, then what the book says is
+ * taken there. A shard that comes with a slot of a client that did not give it back, of before a
+ * restart of ours, or that died meanwhile, does not join until that one is settled.
  *
  * The server takes an id for itself when it has sums to rebuild.
  */
@@ -29,8 +31,8 @@ struct slot_holder {
 
 struct slot_entry {
 	bool taken;
-	bool released; /* given back; a shard that is away does not know it */
 	uint32_t streams;
+	uint64_t number; /* in the order in which slots were given; 0 = before we started */
 	struct slot_holder holder;
 };
 
@@ -40,6 +42,7 @@ struct slot_stray {
 	uint32_t shard;
 	uint32_t slot;
 	uint64_t client_id;
+	bool left; /* given back while the shard was away: no proof is needed to settle it */
 };
 
 struct slots {
@@ -49,6 +52,8 @@ struct slots {
 	struct slot_stray *strays;
 	struct shard **shards; /* borrowed; NULL where not attached */
 	const bool *lost;      /* borrowed; for ever: its memory is gone */
+	uint64_t given;        /* number of the slot that was given last */
+	uint64_t *reached;     /* the same, when the shard was last there */
 	uint32_t n_shards;
 	uint32_t own; /* owner id of the server itself, 0 = none */
 };
@@ -76,7 +81,10 @@ RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *hold
 			     uint32_t streams, uint32_t *owner_out);
 /* For the server itself; sets slots->own. -ENOSPC. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
-/* By its holder, who is idle. A free one is a no-op; -EACCES: another's; -EBUSY: not idle. */
+/*
+ * By its holder, who is idle: the id may be another's at once. A free one is a no-op; -EACCES:
+ * another's; -EBUSY: not idle; -ENOMEM.
+ */
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 
 /* A client that was fenced, and in which shards it is proved that it can touch nothing. */
@@ -88,12 +96,13 @@ struct slots_dead {
 
 /*
  * Settles its slots (ds/fence.h). -EAGAIN: in a shard that is away, failed, or where it is not
- * proved: call again. *drift_out: rebuilds may be needed.
+ * proved: call again. Those that only a shard that is away still knows may be another's at once.
+ * *drift_out: rebuilds may be needed.
  */
 RLV_MUST_CHECK int slots_settle(struct slots *slots, const struct slots_dead *dead,
 				bool *drift_out);
 
-/* Does the client hold any? */
+/* Does the client hold any, or is there one of it to settle? */
 bool slots_any(const struct slots *slots, uint64_t client_id);
 
 #endif

@@ -20,7 +20,8 @@
 #include <string.h>
 
 #define MAX_NODES 4
-#define STEPS 250u /* of one append */
+#define MAX_CLIENTS 8u /* of a table */
+#define STEPS 250u     /* of one append */
 #define MS CLOCK_NS_PER_MS
 #define NODE_LEASE "0.6" /* seconds */
 
@@ -123,7 +124,7 @@ static int create_as(struct rlv_store *store, const char *name, uint32_t shards,
 	opts.capacity = capacity;
 	opts.shards = shards;
 	opts.max_writers = 2;
-	opts.max_clients = 8;
+	opts.max_clients = MAX_CLIENTS;
 	return rlv_table_create(store, name, &opts, table_out);
 }
 
@@ -298,7 +299,7 @@ static void table_create__auto_is_one_shard_for_each_node(void **state)
 	opts.capacity = 12288;
 	opts.shards = RLV_SHARDS_AUTO;
 	opts.max_writers = 2;
-	opts.max_clients = 8;
+	opts.max_clients = MAX_CLIENTS;
 	must(rlv_table_create(fx->store, "t", &opts, &again), "create again");
 	must(rlv_table_close(&again), "close");
 }
@@ -355,6 +356,34 @@ static void memnode__lost_at_once_by_hand(void **state)
 	must(rlv_store_drop_node(fx->store, "0"), "drop");
 	assert_int_equal(node_info(fx, 0).state, RLV_NODE_LOST);
 	assert_int_equal(shards_in(fx, RLV_SHARD_LOST, 0), 1);
+}
+
+/*
+ * The server begins anew while a node is away, so that it cannot ask there: who opens and closes
+ * handles all the time takes the same slots again.
+ */
+static void sampler__opened_and_closed_while_a_node_is_away(void **state)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct fixture *fx = *state;
+
+	opts.gamma = 1;
+	start_nodes(fx, 2);
+	make_table(fx, 2, 8192);
+	append(fx, 20);
+	processes_kill(&fx->ps, fx->nodes[1], SIGKILL);
+	processes_kill(&fx->ps, fx->metad, SIGKILL);
+	start_metad(fx, NODE_LEASE);
+	await_node(fx, 0, RLV_NODE_UP);
+	for (uint32_t i = 0; i < 3 * MAX_CLIENTS; i++) {
+		struct rlv_sampler *sampler = NULL;
+
+		must(rlv_sampler_open(fx->table, &opts, &sampler), "open a sampler");
+		must(rlv_sampler_close(&sampler), "close it");
+	}
+	assert_int_not_equal(node_info(fx, 1).state, RLV_NODE_UP);
+	append(fx, 5);
+	sample(fx, 5);
 }
 
 /* Shard 0 counts for the limiter: another one takes over what was last read there. */
@@ -652,6 +681,7 @@ int main(void)
 		CASE(memnode__killed_and_another_life_begins_empty),
 		CASE(memnode__lost_at_once_by_hand),
 		CASE(memnode__killed_with_the_control_shard),
+		CASE(sampler__opened_and_closed_while_a_node_is_away),
 		CASE(table_create__a_node_at_work_holds_nobody_else_up),
 		CASE(memnode__stopped_holds_nobody_up),
 		CASE(calls__ask_the_server_once_when_another_table_changes),

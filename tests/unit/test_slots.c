@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct fixture {
-	struct shard_fixture shard;
-	struct shard *shards[1];
-	bool lost[1];
+	struct shard_fixture shard, second;
+	struct shard *shards[2]; /* the second one: after with_second */
+	bool lost[2];
 	struct slots slots;
 	bool proved; /* of any client, in any shard */
 	uint32_t holders;
@@ -39,7 +39,32 @@ static int teardown(void **state)
 
 	slots_fini(&fx->slots);
 	shard_fixture_close(&fx->shard);
+	if (fx->second.shard)
+		shard_fixture_close(&fx->second);
 	return 0;
+}
+
+static void see(void *ctx, const struct slot_holder *holder)
+{
+	struct fixture *fx = ctx;
+
+	fx->holders++;
+	fx->last_holder = holder->client_id;
+}
+
+/* The table has two shards. */
+static void with_second(struct fixture *fx)
+{
+	shard_fixture_open(&fx->second, NULL);
+	fx->shards[1] = fx->second.shard;
+	fx->slots.n_shards = 2;
+}
+
+/* Its node is back; the server has attached it. */
+static void second_is_back(struct fixture *fx)
+{
+	fx->shards[1] = fx->second.shard;
+	assert_int_equal(slots_read(&fx->slots, 1, see, fx), 0);
 }
 
 static struct slot_holder holder_of(uint64_t client_id)
@@ -72,20 +97,17 @@ static int settle(struct fixture *fx, uint64_t client_id, bool *drift)
 	return slots_settle(&fx->slots, &dead, drift);
 }
 
-static enum slot_state state_of(struct fixture *fx, uint32_t owner)
+static struct slot_info info_of(struct fixture *fx, uint32_t shard, uint32_t owner)
 {
 	struct slot_info info;
 
-	assert_int_equal(slot_read(fx->shards[0], owner - 1, &info), 0);
-	return info.state;
+	assert_int_equal(slot_read(fx->shards[shard], owner - 1, &info), 0);
+	return info;
 }
 
-static void see(void *ctx, const struct slot_holder *holder)
+static enum slot_state state_of(struct fixture *fx, uint32_t owner)
 {
-	struct fixture *fx = ctx;
-
-	fx->holders++;
-	fx->last_holder = holder->client_id;
+	return info_of(fx, 0, owner).state;
 }
 
 static void slots_get__is_live_in_the_region(void **state)
@@ -276,12 +298,119 @@ static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
 
 	fx->shards[0] = NULL;
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
-	assert_true(slots_any(&fx->slots, 77));
+	assert_false(slots_any(&fx->slots, 77));
 	fx->shards[0] = shard;
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(state_of(fx, owner), SLOT_FREE);
 	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* As an evaluator does with a sampler, after each restart of the server. */
+static void slots_put__is_free_again_while_a_shard_is_away(void **state)
+{
+	struct fixture *fx = *state;
+
+	with_second(fx);
+	fx->shards[1] = NULL;
+	for (uint32_t i = 0; i < 3 * fx->shard.desc.max_clients; i++)
+		assert_int_equal(slots_put(&fx->slots, 77, get(fx, 77)), 0);
+	second_is_back(fx);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_int_equal(info_of(fx, 1, 1).state, SLOT_FREE);
+}
+
+/* It was given back there; who has the id now is another. */
+static void slots_join__an_id_that_another_has_by_then(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	fx->shards[1] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(get(fx, 78), owner);
+	second_is_back(fx);
+	assert_true(info_of(fx, 1, owner).lease == 77);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_int_equal(info_of(fx, 1, owner).state, SLOT_LIVE);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+}
+
+/* Nothing is left of it, so that nobody watches over it for ever. */
+static void slots_settle__who_came_while_a_shard_was_away(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift;
+
+	with_second(fx);
+	fx->shards[1] = NULL;
+	(void)get(fx, 77);
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* The id of one who died is another's at once; the shard waits until the dead is settled there. */
+static void slots_settle__an_id_that_a_shard_still_has(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+	bool drift;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	fx->shards[1] = NULL;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(get(fx, 78), owner);
+	assert_true(slots_any(&fx->slots, 77));
+	second_is_back(fx);
+	fx->proved = false;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(slots_join(&fx->slots, 1), -EAGAIN);
+	assert_true(info_of(fx, 1, owner).lease == 77);
+	fx->proved = true;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+	assert_int_equal(info_of(fx, 0, owner).state, SLOT_LIVE);
+	assert_true(info_of(fx, 0, owner).lease == 78);
+}
+
+/* Its shard is put right by a server that began anew, and that the slot's first holder outlived. */
+static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	slots_fini(&fx->slots);
+	fx->shards[1] = NULL;
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	fx->slots.n_shards = 2;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(get(fx, 78), owner);
+	second_is_back(fx);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+}
+
+/* A stray's slot in a shard is not what the book's holder of that id gives back. */
+static void slots_put__leaves_a_stray_of_the_same_id_alone(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_put(&fx->slots, 78, owner), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
 }
 
 /* Its connection ended before its shard's block was full, and then it closed what it had. */
@@ -394,6 +523,12 @@ int main(void)
 		CASE(slots_join__a_shard_that_was_away_learns_who_came),
 		CASE(slots_join__a_shard_that_was_away_learns_who_left),
 		CASE(slots_join__what_who_left_had_open_is_closed),
+		CASE(slots_put__is_free_again_while_a_shard_is_away),
+		CASE(slots_join__an_id_that_another_has_by_then),
+		CASE(slots_settle__who_came_while_a_shard_was_away),
+		CASE(slots_settle__an_id_that_a_shard_still_has),
+		CASE(slots_put__of_before_a_restart_with_a_shard_away),
+		CASE(slots_put__leaves_a_stray_of_the_same_id_alone),
 		CASE(slots_put__closes_what_is_open),
 		CASE(slots_join__waits_for_a_stray_to_be_settled),
 	};
