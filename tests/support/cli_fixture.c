@@ -1,0 +1,132 @@
+#include "tests/support/cli_fixture.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+static void read_file(const char *path, char *text)
+{
+	FILE *file = fopen(path, "re");
+	size_t n;
+
+	assert_non_null(file);
+	n = fread(text, 1, CLI_OUT_BYTES - 1, file);
+	text[n] = 0;
+	fclose(file);
+}
+
+int cli_run(struct cli_fixture *f, const char *line)
+{
+	char out[PROCESSES_PATH + 64], err[PROCESSES_PATH + 64], command[1024];
+	const char *bin = getenv("RLV_BIN_DIR");
+	int status;
+
+	processes_path(&f->ps, "out", out);
+	processes_path(&f->ps, "err", err);
+	snprintf(command, sizeof(command), "exec timeout 120 %s/relive %s >%s 2>%s </dev/null",
+		 bin ? bin : "bin", line, out, err);
+	fflush(NULL);
+	status = system(command); /* NOLINT(cert-env33-c): the words are ours */
+	read_file(out, f->out);
+	read_file(err, f->err);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+void cli_expect(struct cli_fixture *f, const char *line, int status)
+{
+	int got = cli_run(f, line);
+
+	if (got != status)
+		fail_msg("relive %s: exit %d, not %d\n%s%s", line, got, status, f->out, f->err);
+}
+
+void cli_expect_words(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("'%s' is not in:\n%s", words, text);
+}
+
+pid_t cli_pid(const struct cli_fixture *f, const char *key)
+{
+	const char *at = strstr(f->out, key);
+
+	if (!at)
+		fail_msg("'%s' is not in:\n%s", key, f->out);
+	return (pid_t)strtol(at + strlen(key), NULL, 10);
+}
+
+int cli_fixture_open(void **state)
+{
+	struct cli_fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	processes_init(&f->ps);
+	/* Private stores of the bench and the demo go there, too. */
+	assert_int_equal(setenv("TMPDIR", f->ps.dir, 1), 0);
+	*state = f;
+	return 0;
+}
+
+/* A pid file may be older than what has the pid now: only what has our directory is ours. */
+static void kill_ours(pid_t pid, const char *dir)
+{
+	char path[64], text[CLI_OUT_BYTES];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	n = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	if (memmem(text, n, dir, strlen(dir)))
+		kill(pid, SIGKILL);
+}
+
+/* Daemons of `relive up` are nobody's children: each pid file names one. */
+static void kill_daemons(const char *store, const char *dir)
+{
+	DIR *folder = opendir(store);
+	const struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)) != NULL) {
+		char path[PROCESSES_PATH + 512], text[CLI_OUT_BYTES];
+		size_t len = strlen(entry->d_name);
+
+		if (len < 5 || strcmp(entry->d_name + len - 4, ".pid") != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", store, entry->d_name);
+		read_file(path, text);
+		kill_ours(atoi(text), dir);
+	}
+	if (folder)
+		closedir(folder);
+}
+
+int cli_fixture_close(void **state)
+{
+	struct cli_fixture *f = *state;
+	const struct dirent *entry;
+	DIR *folder = opendir(f->ps.dir);
+
+	assert_non_null(folder);
+	while ((entry = readdir(folder)) != NULL) {
+		char path[PROCESSES_PATH + 512];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", f->ps.dir, entry->d_name);
+		kill_daemons(path, f->ps.dir);
+	}
+	closedir(folder);
+	processes_fini(&f->ps);
+	unsetenv("TMPDIR");
+	free(f);
+	return 0;
+}
