@@ -81,6 +81,8 @@ struct region {
 	uint64_t size;
 	uint64_t incarnation; /* of the memory node that granted it */
 	uint8_t *base;        /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
+	/* Bytes of it could not be had, and were zeros since: its file was cut short (base/guard.h) */
+	_Atomic bool broken;
 };
 
 /* A read or write of len bytes. off, len and the address are multiples of 8. */
@@ -397,11 +399,13 @@ struct target_region {
 	uint64_t size; /* rounded up to whole extents */
 	uint8_t *base; /* where the target itself sees it */
 	bool sole;     /* nobody else had it mapped when the pool was opened */
+	bool broken;   /* its file was cut short or cannot be read: nobody can attach it */
 };
 
 struct target_stats {
 	uint64_t pool_bytes, used_bytes;
 	uint32_t regions, clients;
+	uint32_t broken; /* regions of them that nobody can attach any more */
 	uint64_t attaches, fences;
 	uint32_t qps, mrs, windows; /* of the RDMA device, held now */
 	bool sole_opener;           /* file pool: nobody had it mapped: recovery may run */
@@ -473,10 +477,11 @@ struct transport_target {
 struct alloc_hooks;
 
 struct target_opts {
-	uint64_t pool_bytes;  /* 0 = all free memory, with a path its size */
-	const char *path;     /* NULL = memory; else a file or DAX device */
-	bool create;          /* make the file if it is not there */
-	bool exclusive;       /* embed: nobody else may have the file open */
+	uint64_t pool_bytes; /* 0 = all free memory, with a path its size */
+	const char *path;    /* NULL = memory; else a file or DAX device, or with dir a directory */
+	bool dir;       /* one file a region (wire/pool_layout.h): clients get files of their own */
+	bool create;    /* make the file or directory if it is not there */
+	bool exclusive; /* embed: nobody else may have the file open */
 	uint32_t page_kind;   /* enum page_kind of base/alloc.h: huge pages wished for */
 	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
 	uint64_t incarnation; /* 0 = random */
@@ -488,8 +493,10 @@ struct target_opts {
 	const struct clock *clock;
 };
 
-/* Makes a target. kind: "shm" or "verbs". Errors: -EINVAL, -EBUSY (pool file in use), -EPROTO (file of
-   another format), -ENOSPC, -ENOMEM, -ENOTSUP (no rdma-core). */
+/* Makes a target. kind: "shm" or "verbs". Errors: -EINVAL, -EBUSY (pool in use), -EPROTO (of another
+   format, or no pool), -EBADMSG (damaged), -EISDIR and -ENOTDIR (the other kind of path), -ENODEV
+   (no DAX device), -EROFS, -ENOSPC, -ENOMEM, -ENOTSUP (no rdma-core). What was not there before is
+   not there after an error. */
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);
 void transport_target_close(struct transport_target **tg);

@@ -1,5 +1,5 @@
 /*
- * Pool file (or DAX device): superblock, two copies of the extent table, extents.
+ * A pool in one file or on a DAX device: superblock, two copies of the extent table, extents.
  *
  *   0          pool superblock, copy 0, 4 KiB
  *   4096       extent table, copy 0
@@ -34,9 +34,23 @@
  *       80    4  entries that a copy has room for
  *       84   16  uuid of the store that the pool belongs to; zero: of none yet
  *      100   64  name of that store when it took the pool, NUL-terminated, for messages
- *      164   88  reserved, zero
+ *      164    4  layout: enum pool_layout
+ *      168    8  a directory: bytes that its regions may take together
+ *      176   76  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *      256 3840  zeros
+ *
+ * A pool in a directory: one file a region, and the file `pool`, which holds the superblock, copy 1 at
+ * 4096. It has no extent table, so its offsets and entries are zero.
+ *
+ *   pool                          superblock, twice; locked by the node that has the pool
+ *   region-0007.table.3.0.tree    region 7, of {kind, object, part}, and its role
+ *   *.tmp                         a region that was being made
+ *
+ * A region is made as a temporary file whose blocks are all taken, renamed when it is durable; it is
+ * given back by unlinking. Its size is the file's. Words of the name: `table` or the number of another
+ * kind; `tree`, `rows` or the number of another role; nothing has leading zeros but the region's
+ * number, which has four digits.
  */
 #ifndef RLV_WIRE_POOL_LAYOUT_H
 #define RLV_WIRE_POOL_LAYOUT_H
@@ -51,10 +65,13 @@
 #define POOL_SUPERBLOCK_BYTES 4096u
 #define POOL_SUPERBLOCK_OFF1 274432u
 #define POOL_STORE_NAME_BYTES 64u
+#define POOL_DIRECTORY_OFF1 4096u
 
 #define POOL_COMPAT_KNOWN 0ull
 #define POOL_RO_COMPAT_KNOWN 0ull
 #define POOL_INCOMPAT_KNOWN 0ull
+
+enum pool_layout { POOL_EXTENTS = 0, POOL_DIRECTORY = 1 };
 
 struct pool_superblock {
 	uint64_t magic;
@@ -70,7 +87,9 @@ struct pool_superblock {
 	uint32_t max_entries;
 	uint8_t store_uuid[16];
 	char store_name[POOL_STORE_NAME_BYTES];
-	uint8_t reserved1[88];
+	uint32_t layout;
+	uint64_t bytes;
+	uint8_t reserved1[76];
 	uint32_t crc;
 	uint8_t reserved2[3840];
 };
@@ -89,7 +108,9 @@ WIRE_AT(pool_superblock, table_off, 64);
 WIRE_AT(pool_superblock, max_entries, 80);
 WIRE_AT(pool_superblock, store_uuid, 84);
 WIRE_AT(pool_superblock, store_name, 100);
-WIRE_AT(pool_superblock, reserved1, 164);
+WIRE_AT(pool_superblock, layout, 164);
+WIRE_AT(pool_superblock, bytes, 168);
+WIRE_AT(pool_superblock, reserved1, 176);
 WIRE_AT(pool_superblock, crc, 252);
 
 /*

@@ -94,6 +94,7 @@ static void open_target(struct rig *rig)
 	if (rig->kind->in_file) {
 		(void)snprintf(path, sizeof(path), "%s/pool", rig->dir);
 		opts.path = path;
+		opts.dir = rig->kind->in_dir;
 		opts.create = true;
 	}
 	if (rig->kind->apart ? remote_target_open(kind, &opts, &rig->tg)
@@ -139,7 +140,7 @@ int rig_teardown(void **state)
 	transport_close(&rig->tr);
 	rig_close_target(rig);
 	(void)snprintf(path, sizeof(path), "%s/pool", rig->dir);
-	(void)unlink(path);
+	temp_dir_remove(path);
 	/* fails if the target left its socket or lock behind */
 	assert_int_equal(rmdir(rig->dir), 0);
 	free(rig);

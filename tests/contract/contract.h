@@ -25,7 +25,8 @@ struct contract_kind {
 	const char *name;
 	const char *target; /* kind of target; NULL = "shm" */
 	bool listens;       /* its initiators come through a socket */
-	bool in_file;       /* its pool is a file */
+	bool in_file;       /* its pool outlives it: a file ... */
+	bool in_dir;        /* ... or a directory */
 	bool private_memory;
 	bool no_windows; /* verbs: rights by protection domains */
 	bool far;        /* verbs: its initiators map nothing, as from another host */

@@ -9,6 +9,11 @@ int main(int argc, char **argv)
 	static const struct contract_kind kinds[] = {
 		{ .name = "shm apart", .listens = true, .apart = true },
 		{ .name = "shm file apart", .listens = true, .apart = true, .in_file = true },
+		{ .name = "shm dir apart",
+		  .listens = true,
+		  .apart = true,
+		  .in_file = true,
+		  .in_dir = true },
 	};
 
 	remote_target_main(argc, argv);

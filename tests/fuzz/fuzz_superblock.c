@@ -40,10 +40,12 @@ static void fuzz_pool(const uint8_t *data, size_t size)
 	struct pool_superblock sb;
 
 	take(&sb, sizeof(sb), &data, &size);
-	(void)!pool_super_check(&sb);
+	(void)!pool_super_check(&sb, POOL_EXTENTS);
+	(void)!pool_super_check(&sb, POOL_DIRECTORY);
 	sb.magic = POOL_MAGIC;
 	sb.crc = crc32c(0, &sb, offsetof(struct pool_superblock, crc));
-	(void)!pool_super_check(&sb);
+	(void)!pool_super_check(&sb, POOL_EXTENTS);
+	(void)!pool_super_check(&sb, POOL_DIRECTORY);
 }
 
 /* Whatever is accepted must be safe to use. */

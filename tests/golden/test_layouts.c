@@ -210,6 +210,8 @@ static void put_pool_structs(FILE *out)
 	FIELD(pool_superblock, max_entries);
 	FIELD(pool_superblock, store_uuid);
 	FIELD(pool_superblock, store_name);
+	FIELD(pool_superblock, layout);
+	FIELD(pool_superblock, bytes);
 	FIELD(pool_superblock, reserved1);
 	FIELD(pool_superblock, crc);
 	FIELD(pool_superblock, reserved2);
@@ -338,7 +340,7 @@ static void put_pool(FILE *out)
 	const uint8_t uuid[16] = { 1, 2, 3 }, store_uuid[16] = { 4, 5, 6 };
 	struct pool_superblock sb;
 
-	assert_int_equal(pool_super_make(&sb), 0);
+	assert_int_equal(pool_super_make(&sb, POOL_EXTENTS), 0);
 	memcpy(sb.uuid, uuid, sizeof(sb.uuid));
 	pool_super_own(&sb, store_uuid, "default");
 	extents_make_table(&table, 100);

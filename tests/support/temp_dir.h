@@ -9,4 +9,7 @@
 /* Makes a new one under TMPDIR and writes its name to dir. The caller removes it. */
 void temp_dir_make(char dir[TEMP_DIR_BYTES]);
 
+/* Removes a file, or a folder with the files in it. What is not there is fine. */
+void temp_dir_remove(const char *path);
+
 #endif

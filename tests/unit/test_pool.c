@@ -181,41 +181,41 @@ static void superblock_check__what_is_refused(void **state)
 	struct pool_superblock good, sb;
 
 	(void)state;
-	assert_int_equal(pool_super_make(&good), 0);
-	assert_int_equal(pool_super_check(&good), 0);
+	assert_int_equal(pool_super_make(&good, POOL_EXTENTS), 0);
+	assert_int_equal(pool_super_check(&good, POOL_EXTENTS), 0);
 	sb = good;
 	sb.magic ^= 1;
-	assert_int_equal(pool_super_check(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EPROTO);
 	sb = good;
 	sb.uuid[3] ^= 1; /* crc */
-	assert_int_equal(pool_super_check(&sb), -EBADMSG);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EBADMSG);
 	sb = good;
 	memset(sb.store_name, 'x', sizeof(sb.store_name)); /* ends nowhere */
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), -EBADMSG);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EBADMSG);
 	sb = good;
 	sb.format_major = 99;
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EPROTO);
 	assert_non_null(strstr(error_last(), "format 99.0"));
 	sb = good;
 	sb.incompat = 8;
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EPROTO);
 	assert_non_null(strstr(error_last(), "8"));
 	sb = good;
 	sb.ro_compat = 8;
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EPROTO);
 	sb = good;
 	sb.table_off[1] = 8192;
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), -EPROTO);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), -EPROTO);
 	sb = good;
 	sb.compat = 8; /* may be ignored; so may a minor */
 	sb.format_minor = 7;
 	reseal(&sb);
-	assert_int_equal(pool_super_check(&sb), 0);
+	assert_int_equal(pool_super_check(&sb, POOL_EXTENTS), 0);
 }
 
 /* -------- files -------- */

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/guard.h"
 #include "base/process.h"
 
 #include "transport/shm/map.h"
@@ -246,7 +247,13 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct reg
 	region->rights = reply->rights;
 	region->size = reply->size;
 	region->incarnation = reply->incarnation;
-	return 0;
+	/* a memfd is sealed */
+	ret = reply->flags & ATTACH_PERSISTENT
+		      ? guard_add(region->base, region->size, &region->broken)
+		      : 0;
+	if (ret)
+		map_release(region->base, region->size);
+	return ret;
 }
 
 int attach_region(struct attach *attach, const struct region_grant *grant, struct region *region,

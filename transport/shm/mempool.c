@@ -11,6 +11,8 @@
 
 int mempool_open(const struct target_opts *opts, struct mempool **pool_out)
 {
+	if (opts->path && opts->dir)
+		return mempool_open_dir(opts, pool_out);
 	if (opts->path)
 		return mempool_open_file(opts, pool_out);
 	return mempool_open_memory(opts, pool_out);
@@ -149,6 +151,12 @@ void mempool_discard(struct mempool *pool, struct mempool_region *region)
 {
 	if (pool->ops->discard)
 		pool->ops->discard(pool, region);
+}
+
+int mempool_refuse_broken(const struct mempool_region *region)
+{
+	return error_set(-EBADMSG, "region %u: its file was cut short, or cannot be read",
+			 region->info.id);
 }
 
 void mempool_ref(struct mempool_region *region)

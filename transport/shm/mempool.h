@@ -3,7 +3,8 @@
  *
  *   memory   one memfd for each region, never used for two      (mempool_memory.c)
  *   private  anonymous pages, for threads of one process        (mempool_memory.c)
- *   file     a file or DAX device: superblock, doubled extent table, extents  (mempool_file.c)
+ *   file     a file or DAX device: superblock, extent table, extents          (mempool_file.c)
+ *   dir      a directory: one file a region                                   (mempool_dir.c)
  *
  * A region has a count of references: one of the pool, one for each attachment within the process.
  * Its mapping goes with the last. Not locked: the target that owns the pool does that. What takes
@@ -12,21 +13,25 @@
 #ifndef RLV_TRANSPORT_SHM_MEMPOOL_H
 #define RLV_TRANSPORT_SHM_MEMPOOL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "wire/rptr.h"
 
 #include "base/alloc.h"
+#include "transport/shm/durable.h"
 #include "transport/transport.h"
 
 struct mempool;
 
 struct mempool_region {
 	struct target_region info;
-	int fd;             /* -1: private memory */
-	uint64_t fd_off;    /* where the region begins in it */
-	struct pages pages; /* private memory */
+	int fd;              /* -1: private memory */
+	uint64_t fd_off;     /* where the region begins in it */
+	struct pages pages;  /* private memory */
+	struct durable map;  /* a file of its own */
+	_Atomic bool broken; /* that file was cut short, or cannot be read */
 	bool hugetlb;
 	bool dropped; /* given back; lives on for those who have it attached */
 	uint32_t refs;
@@ -35,12 +40,14 @@ struct mempool_region {
 struct mempool_ops {
 	/* Finds room; info.size is whole extents. NULL = there is some. */
 	int (*reserve)(struct mempool *pool, struct mempool_region *region);
-	/* Zeroes it, without the lock; NULL = it is zero. */
+	/* Zeroes it, or makes its memory, without the lock; NULL = it is zero. */
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
-	/* Takes it: base, fd and fd_off are filled in. */
+	/* Takes it: base, fd and fd_off are filled in then. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
 	/* Frees what was kept back and is not needed any more; NULL = nothing ever is. */
 	void (*reclaim)(struct mempool *pool);
+	/* Finds out what others did to it: regions that are broken, n_broken. NULL = nothing. */
+	void (*look)(struct mempool *pool);
 	/* Nobody may attach it any more; NULL = nothing to note. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
 	/* Then frees what memory it can, without the lock; NULL = none before the last reference
@@ -64,6 +71,7 @@ struct mempool {
 	const struct mempool_ops *ops;
 	uint64_t bytes, used;
 	uint32_t n_regions;
+	uint32_t n_broken; /* as last seen */
 	uint32_t last_id;
 	bool persistent;
 	bool shareable; /* other processes may map it */
@@ -79,6 +87,7 @@ struct mempool {
 RLV_MUST_CHECK int mempool_open(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out);
+RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out);
 
 /* Regions that are still attached elsewhere must be gone. */
 void mempool_close(struct mempool **pool, bool forked);
@@ -101,6 +110,15 @@ void mempool_discard(struct mempool *pool, struct mempool_region *region);
 
 /* NULL and a message if there is none of that number. */
 struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);
+
+static inline bool mempool_is_broken(const struct mempool_region *region)
+{
+	/* relaxed: nothing is published with it */
+	return atomic_load_explicit(&region->broken, memory_order_relaxed);
+}
+
+/* -EBADMSG, with words, for a region that is broken. */
+RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
 void mempool_ref(struct mempool_region *region);
 void mempool_unref(struct mempool *pool, struct mempool_region *region);

@@ -123,7 +123,7 @@ static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const ch
 /* The copy that does not hold is made the same. */
 static int load_super(struct filepool *file, const struct pool_superblock *const copies[2])
 {
-	int holds = pool_super_choose(copies);
+	int holds = pool_super_choose(copies, POOL_EXTENTS);
 
 	if (holds < 0)
 		return holds;
@@ -455,7 +455,7 @@ static int check_content(struct filepool *file, bool create, uint64_t have)
 		return 0;
 	if (have < 2 * POOL_EXTENT_BYTES)
 		return too_short(have);
-	ret = pool_super_choose(copies);
+	ret = pool_super_choose(copies, POOL_EXTENTS);
 	return ret < 0 ? ret : check_length(file, have);
 }
 
@@ -463,7 +463,7 @@ static int check_content(struct filepool *file, bool create, uint64_t have)
 static int format(struct filepool *file, uint64_t extents)
 {
 	struct pool_superblock sb;
-	int ret = pool_super_make(&sb);
+	int ret = pool_super_make(&sb, POOL_EXTENTS);
 
 	if (ret)
 		return ret;

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/guard.h"
 
 #include "transport/barrier.h"
 #include "transport/fork.h"
@@ -260,10 +261,12 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 
 static void release(struct shm *shm, struct shm_region *mine)
 {
-	if (mine->embedded)
+	if (mine->embedded) {
 		target_detach(shm->target, mine->embedded);
-	else if (!fork_happened(shm->tr.forks))
+	} else if (!fork_happened(shm->tr.forks)) {
+		guard_remove(mine->region.base);
 		map_release(mine->region.base, mine->region.size);
+	}
 	map_close(mine->fd);
 	mem_free(mine);
 }

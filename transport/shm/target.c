@@ -136,7 +136,9 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 		return ret;
 	map_out->rights = slot->rights;
 	map_out->region = mempool_find(target->pool, slot->region);
-	return map_out->region ? 0 : -ENOENT;
+	if (!map_out->region)
+		return -ENOENT;
+	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
 }
 
 int target_attach(struct target *target, uint64_t client_id, const struct region_grant *grant,
@@ -233,8 +235,10 @@ static int list(struct target *target, struct target_region *regions, size_t *n_
 
 		if (!region || region->dropped)
 			continue;
-		if (n < room)
+		if (n < room) {
 			regions[n] = region->info;
+			regions[n].broken = mempool_is_broken(region);
+		}
 		n++;
 	}
 	*n_inout = n;
@@ -502,10 +506,13 @@ static void shm_stats(struct transport_target *tg, struct target_stats *out)
 	if (fork_happened(target->forks))
 		return;
 	lock_acquire(&target->lock, &target_role);
+	if (target->pool->ops->look)
+		target->pool->ops->look(target->pool);
 	*out = (struct target_stats){
 		.pool_bytes = target->pool->bytes,
 		.used_bytes = target->pool->used,
 		.regions = target->pool->n_regions,
+		.broken = target->pool->n_broken,
 		.clients = target->clients.n,
 		.attaches = target->attaches,
 		.fences = target->fences,

@@ -209,6 +209,8 @@ static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
 		struct rights *rights = &target->peers->rights;
 		struct ibv_mr *mr = NULL;
 
+		if (regions[i].broken)
+			continue;
 		ret = rights_register(rights, &regions[i], &mr);
 		if (ret == 0)
 			rights_add(rights, regions[i].id, mr);
