@@ -93,6 +93,10 @@ static const struct {
 	{ EPERM, "EPERM" },
 	{ EFAULT, "EFAULT" },
 	{ EPIPE, "EPIPE" },
+	{ EISDIR, "EISDIR" },
+	{ ENOTDIR, "ENOTDIR" },
+	{ ENODEV, "ENODEV" },
+	{ EROFS, "EROFS" },
 };
 
 const char *error_name(int code)

@@ -12,6 +12,7 @@
  *               nothing     -EAGAIN -EBUSY -EINTR
  *               the call    -EINVAL -ERANGE -EOVERFLOW -ENOENT -EEXIST -ENODATA -ENOSPC -ENOMEM
  *                           -ENOTSUP -EACCES -ESTALE -ETIMEDOUT -EBADMSG
+ *               a path      -EISDIR -ENOTDIR -ENODEV -EROFS: what lies there cannot be used so
  *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
@@ -104,7 +105,9 @@ struct rlv_store_opts {
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the metadata server there
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED, -ETIMEDOUT, -EACCES
- * (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -ENOSPC, -ENOMEM.
+ * (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG (FILE is
+ * damaged), -EISDIR (FILE is a directory, as memory nodes keep), -ENODEV (a device, but none of DAX),
+ * -EROFS, -ENOSPC, -ENOMEM. A refused FILE is as it was; one that was not there is not there.
  * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,

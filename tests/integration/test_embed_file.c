@@ -408,9 +408,18 @@ static void open__larger_than_the_disk_gives_enospc(void **state)
 	unlink(copy);
 	assert_int_equal(open_bytes(copy, (uint64_t)1 << 50, &store), -ENOSPC);
 	assert_non_null(strstr(rlv_last_error(), "bytes"));
-	assert_true(stat(copy, &st) != 0 || st.st_size == 0);
+	assert_int_equal(stat(copy, &st), -1); /* nothing stays behind */
 	must(open_file(path, &store), "the other file");
 	must(rlv_store_close(&store), "close");
+}
+
+/* A directory, a device that is none of DAX: each by its name. */
+static void open__of_what_no_pool_can_be_says_why(void **state)
+{
+	(void)state;
+	expect_refused("/tmp", -EISDIR, "/tmp");
+	expect_refused("/dev/null", -ENODEV, "/dev/null");
+	assert_string_equal(rlv_error_name(-ENODEV), "ENODEV");
 }
 
 static void create__in_a_full_pool_gives_enospc_and_leaves_it_usable(void **state)
@@ -448,6 +457,7 @@ int main(void)
 		TEST(open__with_both_extent_tables_damaged_is_refused),
 		TEST(open__with_bits_flipped_gives_an_error_or_a_store),
 		TEST(open__larger_than_the_disk_gives_enospc),
+		TEST(open__of_what_no_pool_can_be_says_why),
 		TEST(create__in_a_full_pool_gives_enospc_and_leaves_it_usable),
 	};
 

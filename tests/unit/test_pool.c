@@ -557,20 +557,43 @@ static void file__that_is_a_folder(void **state)
 	struct file *file = *state;
 
 	assert_int_equal(mkdir(file->path, 0700), 0);
-	assert_true(try_open(file, 0, true, true) < 0);
+	assert_int_equal(try_open(file, 0, true, true), -EISDIR);
+	assert_non_null(strstr(error_last(), file->path));
 	assert_int_equal(rmdir(file->path), 0);
 }
 
 static void file__of_more_than_the_disk_has(void **state)
 {
 	struct file *file = *state;
-	struct stat st;
 
 	assert_int_equal(try_open(file, (uint64_t)1 << 50, true, true), -ENOSPC);
 	assert_non_null(strstr(error_last(), "1125899908939776")); /* needed */
+	assert_int_equal(access(file->path, F_OK), -1);
+	assert_int_equal(try_open(file, UINT64_MAX, true, true), -EINVAL);
+	assert_int_equal(access(file->path, F_OK), -1);
+}
+
+/* A refusal takes away what it made, and nothing else. */
+static void open__that_is_refused_leaves_the_file_as_it_was(void **state)
+{
+	struct file *file = *state;
+	struct stat st;
+
+	assert_int_equal(try_open(file, 0, true, true), -EINVAL); /* how large? */
+	assert_int_equal(access(file->path, F_OK), -1);
+	close(open(file->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(try_open(file, (uint64_t)1 << 50, true, true), -ENOSPC);
 	assert_int_equal(stat(file->path, &st), 0);
 	assert_int_equal(st.st_size, 0);
-	assert_int_equal(try_open(file, UINT64_MAX, true, true), -EINVAL);
+}
+
+static void open__of_a_device_that_is_none_of_dax(void **state)
+{
+	struct file *file = *state;
+	struct target_opts opts = { .path = "/dev/null", .pool_bytes = 4 * EXTENT, .create = true };
+
+	assert_int_equal(transport_target_open("shm", &opts, &file->tg), -ENODEV);
+	assert_non_null(strstr(error_last(), "/dev/null"));
 }
 
 /* -------- locks -------- */
@@ -779,6 +802,8 @@ int main(void)
 		FILE_TEST(file__that_was_only_begun),
 		FILE_TEST(file__that_is_a_folder),
 		FILE_TEST(file__of_more_than_the_disk_has),
+		FILE_TEST(open__that_is_refused_leaves_the_file_as_it_was),
+		FILE_TEST(open__of_a_device_that_is_none_of_dax),
 		FILE_TEST(open__of_a_file_in_use),
 		FILE_TEST(open__of_a_file_that_another_process_has),
 		FILE_TEST(close__gives_the_lock_back_though_a_child_lives),

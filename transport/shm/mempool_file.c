@@ -11,11 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -28,6 +30,7 @@
 struct filepool {
 	struct mempool pool;
 	int fd;
+	bool made; /* by us, just now */
 	bool is_device;
 	bool sole; /* we hold flock exclusive: nobody else maps the file */
 	struct durable map;
@@ -399,11 +402,48 @@ static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *
 	return 0;
 }
 
+static void open_or_make(struct filepool *file, const struct target_opts *opts)
+{
+	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+	if (file->fd >= 0 || errno != ENOENT || !opts->create)
+		return;
+	file->fd = open(opts->path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0600);
+	file->made = file->fd >= 0;
+	if (file->fd < 0 && errno == EEXIST) /* somebody else was faster */
+		file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+}
+
+/* Nothing that was not there before stays behind a refusal. */
+static void unmake(const struct filepool *file, const char *path)
+{
+	struct stat mine, there;
+
+	if (file->made && fstat(file->fd, &mine) == 0 && lstat(path, &there) == 0 &&
+	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+		(void)unlink(path);
+}
+
+static bool is_dax(const struct stat *st)
+{
+	char path[64], target[256];
+	const char *name;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev),
+		       minor(st->st_rdev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	name = strrchr(target, '/');
+	return name && strcmp(name, "/dax") == 0;
+}
+
 static int open_path(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
 {
 	struct stat st;
 
-	file->fd = open(opts->path, O_RDWR | O_CLOEXEC | (opts->create ? O_CREAT : 0), 0600);
+	open_or_make(file, opts);
 	if (file->fd < 0)
 		return error_set(-errno, "open pool %s: %s", opts->path, strerror(errno));
 	if (fstat(file->fd, &st))
@@ -411,6 +451,9 @@ static int open_path(struct filepool *file, const struct target_opts *opts, uint
 	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
 		return error_set(-EINVAL, "pool %s: neither a file nor a device", opts->path);
 	file->is_device = S_ISCHR(st.st_mode);
+	if (file->is_device && !is_dax(&st))
+		return error_set(-ENODEV, "pool %s: a character device, but no DAX device",
+				 opts->path);
 	if (file->is_device && !durable_has_library())
 		return error_set(-ENOTSUP, "pool %s: devices need libpmem", opts->path);
 	*have_out = (uint64_t)st.st_size;
@@ -581,6 +624,8 @@ static int prepare(struct filepool *file, const struct target_opts *opts)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0)
 		ret = size_and_map(file, opts, have);
+	if (ret)
+		unmake(file, opts->path);
 	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
 		return error_prefix(ret, "pool %s: ", opts->path);
 	return ret;
