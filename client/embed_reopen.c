@@ -21,16 +21,34 @@
 
 #define MAX_REGIONS 4095u
 
-/* What the extent table lists of a shard: both regions, or a create that was cut short. */
-static const struct target_region *find_region(const struct target_region *regions, size_t n,
-					       const struct target_region *like,
-					       enum region_role role)
+/* The regions of the pool. */
+struct listing {
+	struct target_region *regions;
+	size_t n;
+};
+
+/* What the extent table lists of a shard; NULL = not there. */
+struct part {
+	const struct target_region *tree;
+	const struct target_region *rows;
+};
+
+static struct part part_of(const struct listing *list, const struct target_region *like)
 {
-	for (size_t i = 0; i < n; i++)
-		if (regions[i].kind == like->kind && regions[i].object == like->object &&
-		    regions[i].part == like->part && regions[i].role == role)
-			return &regions[i];
-	return NULL;
+	struct part part = { NULL, NULL };
+
+	for (size_t i = 0; i < list->n; i++) {
+		const struct target_region *region = &list->regions[i];
+
+		if (region->kind != like->kind || region->object != like->object ||
+		    region->part != like->part)
+			continue;
+		if (region->role == REGION_TREE)
+			part.tree = region;
+		else
+			part.rows = region;
+	}
+	return part;
 }
 
 /*
@@ -74,29 +92,25 @@ static int recover(struct embed *embed, struct shard *shard)
 	return ret;
 }
 
-static int open_shard(struct embed *embed, uint32_t tree_id, uint32_t rows_id,
-		      struct shard **shard_out)
+/* -------- what the file holds -------- */
+
+static int open_shard(struct embed *embed, const struct part *part, struct shard **shard_out)
 {
 	struct region *tree;
 	struct region *rows;
 	int ret;
 
-	ret = embed_attach(embed, tree_id, &tree);
+	ret = embed_attach(embed, part->tree->id, &tree);
 	if (ret)
 		return ret;
-	ret = embed_attach(embed, rows_id, &rows);
+	ret = embed_attach(embed, part->rows->id, &rows);
 	if (ret)
 		goto err_detach_tree;
 	ret = shard_open(tree, rows, shard_out);
 	if (ret)
 		goto err_detach_rows;
-	ret = recover(embed, *shard_out);
-	if (ret)
-		goto err_close_shard;
 	return 0;
 
-err_close_shard:
-	shard_close(shard_out);
 err_detach_rows:
 	transport_detach(&rows);
 err_detach_tree:
@@ -120,52 +134,112 @@ static int adopt(struct embed *embed, struct shard *shard)
 		embed->tables[id] = table;
 	}
 	if (memcmp(table->desc.uuid, shard->desc.uuid, sizeof(table->desc.uuid)) != 0 ||
-	    table->shards[shard->desc.shard])
-		return error_set(-EPROTO, "pool file: two tables have the id %u", id);
+	    shard->desc.shard >= table->desc.n_shards || table->shards[shard->desc.shard])
+		return error_set(-EPROTO, "two tables have the id %u, or one too many shards", id);
 	table->shards[shard->desc.shard] = shard;
 	return 0;
 }
 
-/* Its superblock may be blank or half written, so only the state is asked. */
-static bool was_formatting(const struct target_region *region)
+/* NULL: as of one that was not made yet. */
+static uint64_t state_of(const struct target_region *region)
 {
-	const struct region_superblock *sb = (const void *)region->base;
+	const struct region_superblock *sb = region ? (const void *)region->base : NULL;
 
-	return rword64_load_relaxed(&sb->state.word) == REGION_FORMATTING;
+	return sb ? rword64_load_relaxed(&sb->state.word) : REGION_FORMATTING;
 }
 
-/* A shard that was never made live, or was being dropped: its space is free again. */
-static void discard(struct embed *embed, const struct target_region *tree,
-		    const struct target_region *rows)
+static bool is_zero(const uint8_t *bytes, uint64_t n)
+{
+	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
+}
+
+/*
+ * A create that was cut short, for sure: the tree's word is set last of all, and nobody has stored a
+ * row before that. A page that reads as zeros for another reason would look alike but for the rows.
+ */
+static bool was_never_complete(const struct part *part)
+{
+	if (state_of(part->tree) != REGION_FORMATTING)
+		return false;
+	return !part->rows || is_zero(part->rows->base + REGION_SUPERBLOCK_BYTES,
+				      part->rows->size - REGION_SUPERBLOCK_BYTES);
+}
+
+/* A drop says so in all regions of the table before it gives the first one back. */
+static bool was_dropped(const struct part *part)
+{
+	return state_of(part->tree) == REGION_DROPPED || state_of(part->rows) == REGION_DROPPED;
+}
+
+/* Opens a part as a shard of its table, unless nothing is to be kept of it. Changes nothing. */
+static int take_part(struct embed *embed, const struct part *part)
+{
+	const struct target_region *any = part->tree ? part->tree : part->rows;
+	struct shard *shard;
+	int ret;
+
+	if (was_dropped(part) || was_never_complete(part))
+		return 0;
+	if (!part->tree || !part->rows || state_of(part->tree) == REGION_FORMATTING ||
+	    state_of(part->rows) == REGION_FORMATTING)
+		return error_set(-EBADMSG,
+				 "table id %u shard %u: its regions contradict each other, one is "
+				 "damaged",
+				 any->object, any->part);
+	ret = open_shard(embed, part, &shard);
+	if (ret)
+		return error_prefix(ret, "table id %u shard %u: ", any->object, any->part);
+	ret = adopt(embed, shard);
+	if (ret)
+		embed_shard_close(&shard);
+	return ret;
+}
+
+static int take_all(struct embed *embed, const struct listing *list)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < list->n; i++) {
+		struct part part = part_of(list, &list->regions[i]);
+
+		/* once for both regions */
+		if (list->regions[i].role == REGION_TREE || !part.tree)
+			ret = take_part(embed, &part);
+	}
+	return ret;
+}
+
+/* -------- what is not to be kept -------- */
+
+static bool is_taken(const struct embed *embed, const struct target_region *region)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct embed_table *table = embed->tables[id];
+
+		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
+			if (table->shards[s] && (table->shards[s]->tree->id == region->id ||
+						 table->shards[s]->rows->id == region->id))
+				return true;
+	}
+	return false;
+}
+
+/* What says DROPPED goes last: alone it still says what becomes of it. */
+static void free_rest(struct embed *embed, const struct listing *list)
 {
 	struct transport_target *target = embed->base.target;
 
-	log_warn("pool file: table id %u shard %u was never complete, its space is freed",
-		 tree->object, tree->part);
-	(void)target->ops->unregister_region(target, tree->id);
-	if (rows)
-		(void)target->ops->unregister_region(target, rows->id);
-}
+	for (int last = 0; last <= 1; last++)
+		for (size_t i = 0; i < list->n; i++) {
+			const struct target_region *region = &list->regions[i];
 
-static int reopen_shard(struct embed *embed, const struct target_region *regions, size_t n,
-			const struct target_region *tree)
-{
-	const struct target_region *rows = find_region(regions, n, tree, REGION_ROWS);
-	struct shard *shard;
-	int ret = -ESTALE;
-
-	if (rows && !was_formatting(tree) && !was_formatting(rows))
-		ret = open_shard(embed, tree->id, rows->id, &shard);
-	if (ret == -ESTALE) {
-		discard(embed, tree, rows);
-		return 0;
-	}
-	if (ret)
-		return ret;
-	ret = adopt(embed, shard);
-	if (ret)
-		shard_close(&shard);
-	return ret;
+			if ((state_of(region) == REGION_DROPPED) != last || is_taken(embed, region))
+				continue;
+			log_warn("pool file: table id %u shard %u was dropped or never complete, "
+				 "region %u is freed",
+				 region->object, region->part, region->id);
+			(void)target->ops->unregister_region(target, region->id);
+		}
 }
 
 /* A create that was cut short leaves some shards of a table live and others not there. */
@@ -186,15 +260,19 @@ static void drop_incomplete(struct embed *embed)
 	}
 }
 
-/* A drop that was cut short leaves rows behind whose tree is gone already. */
-static void free_rows_alone(struct embed *embed, const struct target_region *regions, size_t n)
-{
-	struct transport_target *target = embed->base.target;
+/* -------- all of it -------- */
 
-	for (size_t i = 0; i < n; i++)
-		if (regions[i].role == REGION_ROWS &&
-		    !find_region(regions, n, &regions[i], REGION_TREE))
-			(void)target->ops->unregister_region(target, regions[i].id);
+static int recover_all(struct embed *embed)
+{
+	int ret = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct embed_table *table = embed->tables[id];
+
+		for (uint32_t s = 0; ret == 0 && table && s < table->desc.n_shards; s++)
+			ret = recover(embed, table->shards[s]);
+	}
+	return ret;
 }
 
 /* Nobody else is there yet, so that the counts of queues can be put right at once. */
@@ -218,21 +296,20 @@ static int balance_tables(struct embed *embed)
 int embed_reopen(struct embed *embed)
 {
 	struct transport_target *target = embed->base.target;
-	struct target_region *regions = mem_array(MAX_REGIONS, sizeof(*regions));
-	size_t n = MAX_REGIONS;
+	struct listing list = { mem_array(MAX_REGIONS, sizeof(*list.regions)), MAX_REGIONS };
 	int ret;
 
-	if (!regions)
+	if (!list.regions)
 		return error_set(-ENOMEM, "pool file: no memory for its table of regions");
-	ret = target->ops->list_regions(target, regions, &n);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].role == REGION_TREE)
-			ret = reopen_shard(embed, regions, n, &regions[i]);
+	ret = target->ops->list_regions(target, list.regions, &list.n);
 	if (ret == 0)
-		free_rows_alone(embed, regions, n);
-	mem_free(regions);
+		ret = take_all(embed, &list);
+	if (ret == 0)
+		free_rest(embed, &list);
+	mem_free(list.regions);
 	if (ret)
 		return error_prefix(ret, "pool file: ");
 	drop_incomplete(embed);
-	return balance_tables(embed);
+	ret = recover_all(embed);
+	return ret ? error_prefix(ret, "pool file: ") : balance_tables(embed);
 }

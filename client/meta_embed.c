@@ -9,6 +9,7 @@
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/process.h"
 
@@ -99,19 +100,18 @@ static int make_shard(struct embed *embed, struct table_desc *desc, uint32_t s,
 	if (ret)
 		return ret;
 	ret = make_region(embed, desc, s, REGION_ROWS, &rows);
-	if (ret)
-		goto err_forget_tree;
+	if (ret) {
+		forget_region(embed, tree);
+		return ret;
+	}
 	ret = shard_format(tree, rows, desc, &ids);
 	if (ret == 0)
 		ret = shard_open(tree, rows, shard_out);
-	if (ret)
-		goto err_forget_rows;
-	return 0;
-
-err_forget_rows:
-	forget_region(embed, rows);
-err_forget_tree:
-	forget_region(embed, tree);
+	if (ret) {
+		/* Rows that are blank, without a tree, were never a table's. */
+		forget_region(embed, tree);
+		forget_region(embed, rows);
+	}
 	return ret;
 }
 
@@ -134,35 +134,51 @@ struct embed_table *embed_table_new(const struct table_desc *desc)
 	return NULL;
 }
 
+void embed_shard_close(struct shard **shard)
+{
+	struct region *tree = (*shard)->tree;
+	struct region *rows = (*shard)->rows;
+
+	shard_close(shard);
+	transport_detach(&tree);
+	transport_detach(&rows);
+}
+
 void embed_table_free(struct embed_table *table)
 {
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
-		struct shard *shard = table->shards[s];
-		struct region *tree = shard ? shard->tree : NULL;
-		struct region *rows = shard ? shard->rows : NULL;
-
-		shard_close(&table->shards[s]);
-		if (tree)
-			transport_detach(&tree);
-		if (rows)
-			transport_detach(&rows);
-	}
+	for (uint32_t s = 0; s < table->desc.n_shards; s++)
+		if (table->shards[s])
+			embed_shard_close(&table->shards[s]);
 	mem_free(table->shards);
 	mem_free(table->streams);
 	mem_free(table);
 }
 
-/* Drops the regions of a table that nobody else has heard of, or that was dropped. */
+static int set_dropped(struct shard *shard)
+{
+	struct region *regions[] = { shard->tree, shard->rows };
+	int ret = shard_set_state(shard, REGION_DROPPED);
+
+	for (size_t i = 0; i < ARRAY_LEN(regions); i++)
+		if (ret == 0 && (regions[i]->tr->caps & TRANSPORT_PERSISTENT))
+			ret = transport_persist(regions[i], 0, REGION_SUPERBLOCK_BYTES);
+	return ret;
+}
+
+/* All of them say so before the first one is given back: whoever finds the rest goes on with it. */
 void embed_table_destroy(struct embed *embed, struct embed_table *table)
 {
 	struct transport_target *target = embed->base.target;
 	uint32_t n = table->desc.n_shards;
 
+	for (uint32_t s = 0; s < n; s++)
+		if (table->shards[s] && set_dropped(table->shards[s]))
+			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
 	for (uint32_t s = 0; s < n; s++) {
 		if (!table->shards[s])
 			continue;
-		(void)target->ops->unregister_region(target, table->shards[s]->tree->id);
 		(void)target->ops->unregister_region(target, table->shards[s]->rows->id);
+		(void)target->ops->unregister_region(target, table->shards[s]->tree->id);
 	}
 	embed_table_free(table);
 }
@@ -318,8 +334,6 @@ static int drop_locked(struct embed *embed, const char *name)
 	if (!table)
 		return error_set(-ENOENT, "no table %s in this store", name);
 	ret = remember_laps(embed, table);
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = shard_set_state(table->shards[s], REGION_DROPPED);
 	if (ret)
 		return ret;
 	embed->tables[table->desc.table_id] = NULL;

@@ -28,13 +28,15 @@ struct embed {
 
 RLV_MUST_CHECK int embed_attach(struct embed *embed, uint32_t id, struct region **region_out);
 struct embed_table *embed_table_new(const struct table_desc *desc);
+void embed_shard_close(struct shard **shard);
 void embed_table_free(struct embed_table *table);
-/* And gives its regions back. */
+/* Drops it: gives its regions back, too. */
 void embed_table_destroy(struct embed *embed, struct embed_table *table);
 
 /*
  * Reads the tables of a reopened file back and recovers each shard: the exclusive lock is held, so
- * whoever had it open before is gone. -EPROTO, -EBADMSG: the file is not what it says.
+ * whoever had it open before is gone. First all of it is looked at, and nothing is changed when it
+ * cannot be read. -EPROTO, -EBADMSG: the file is not what it says, or damaged.
  */
 RLV_MUST_CHECK int embed_reopen(struct embed *embed);
 

@@ -33,7 +33,8 @@ static int store_superblock(struct region *region, const struct table_desc *desc
 	owner.uuid[14] = (uint8_t)(owner.uuid[14] ^ desc->shard);
 	owner.uuid[13] = (uint8_t)(owner.uuid[13] ^ desc->shard >> 8);
 	superblock_init(&sb, region, &owner);
-	return transport_store(region, 0, &sb, sizeof(sb));
+	/* The mutable words behind are zero, or what the region's node has set. */
+	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
 }
 
 struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
@@ -89,6 +90,27 @@ static int check_sizes(const struct region *tree, const struct region *rows,
 			 desc->shard, tree->size, rows->size, desc->tree_bytes, desc->rows_bytes);
 }
 
+static int persist(struct region *region, uint64_t bytes)
+{
+	bool can = (region->tr->caps & TRANSPORT_PERSISTENT) != 0;
+
+	return can ? transport_persist(region, 0, bytes) : 0;
+}
+
+/* A power loss leaves no live shard that is not whole: the tree's word is the last. */
+static int set_live(struct region *tree, struct region *rows)
+{
+	int rc = persist(tree, 0);
+
+	if (!rc)
+		rc = store_state(rows, REGION_LIVE);
+	if (!rc)
+		rc = persist(rows, REGION_SUPERBLOCK_BYTES);
+	if (!rc)
+		rc = store_state(tree, REGION_LIVE);
+	return rc ? rc : persist(tree, REGION_SUPERBLOCK_BYTES);
+}
+
 int shard_format(struct region *tree, struct region *rows, const struct table_desc *desc,
 		 const struct shard_ids *ids)
 {
@@ -102,9 +124,7 @@ int shard_format(struct region *tree, struct region *rows, const struct table_de
 		rc = transport_store(tree, DESC_OFF, desc, sizeof(*desc));
 	if (!rc)
 		rc = store_words(tree, desc, ids);
-	if (!rc)
-		rc = store_state(rows, REGION_LIVE);
-	return rc ? rc : store_state(tree, REGION_LIVE);
+	return rc ? rc : set_live(tree, rows);
 }
 
 /* -------- open -------- */

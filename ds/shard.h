@@ -68,7 +68,7 @@ struct shard_ids {
 /*
  * Writes the tree and rows regions of one shard: superblocks (state live last), descriptor, words.
  * The regions are zeroed and nobody else has them. desc is sealed for the shard. -EINVAL: a region
- * is too small. Cost: control plane.
+ * is too small. Durable where the transport can persist. Cost: control plane.
  * The way in which they are attached now decides for life who changes their words (enum
  * atomic_domain): the CPUs of one host, or the node's NIC.
  */
@@ -84,7 +84,8 @@ struct shard {
 
 /*
  * Reads and checks superblocks and descriptor. Errors: -EPROTO (another format, unknown incompat
- * bit, wrong sizes, another atomic domain), -EBADMSG (crc), -ESTALE (dropped), -EHOSTDOWN (orphaned).
+ * bit, wrong sizes, another atomic domain), -EBADMSG (crc, state word), -ESTALE (dropped), -EHOSTDOWN
+ * (orphaned).
  */
 RLV_MUST_CHECK int shard_open(struct region *tree, struct region *rows, struct shard **shard_out);
 void shard_close(struct shard **shard);

@@ -45,7 +45,7 @@ int superblock_state_check(uint64_t state)
 	case REGION_FORMATTING:
 		return error_set(-ESTALE, "region: not formatted to the end");
 	default:
-		return error_set(-EPROTO, "region state %" PRIu64 ": unknown", state);
+		return error_set(-EBADMSG, "region state %#" PRIx64 ": damaged", state);
 	}
 }
 

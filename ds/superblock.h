@@ -34,7 +34,7 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 /*
  * Is sb a live superblock of that role for a region of region_bytes? Errors: -EPROTO (no magic,
  * another format, unknown incompat bit, wrong role or size; the message says which), -EBADMSG
- * (crc), -ESTALE (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
+ * (crc, state), -ESTALE (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
  */
 RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t role,
 				    uint64_t region_bytes);
@@ -46,7 +46,7 @@ RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t
 RLV_MUST_CHECK int superblock_domain_check(const struct region_superblock *sb,
 					   const struct region *region);
 
-/* 0 for a state that allows calls, else -ESTALE or -EHOSTDOWN. Thread: any. */
+/* 0 for a state that allows calls, else -ESTALE, -EHOSTDOWN or -EBADMSG. Thread: any. */
 RLV_MUST_CHECK int superblock_state_check(uint64_t state);
 
 #endif

@@ -51,11 +51,12 @@ enum region_role { REGION_TREE = 1, REGION_ROWS = 2 };
 /* Who changes the words of a region: CPUs of one host, or one NIC. Never both. */
 enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
 
+/* Several bits lie between any two: what is none of them is damaged, and no flip makes one another. */
 enum region_state {
 	REGION_FORMATTING = 0, /* not to be opened yet */
-	REGION_LIVE = 1,
-	REGION_DROPPED = 2,  /* its object was dropped: every call answers -ESTALE */
-	REGION_ORPHANED = 3, /* its memory node died and was replaced: -EHOSTDOWN */
+	REGION_LIVE = 0x4556494c,
+	REGION_DROPPED = 0x504f5244,  /* its object was dropped: every call answers -ESTALE */
+	REGION_ORPHANED = 0x4e50524f, /* its memory node died and was replaced: -EHOSTDOWN */
 };
 
 struct region_superblock {

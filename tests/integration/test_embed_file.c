@@ -23,6 +23,7 @@
 #define SUPER_COPY 274432 /* the second copy of the pool's superblock */
 #define TABLE_OFF0 4096   /* of the copies of the extent table: wire/pool_layout.h */
 #define TABLE_OFF1 139264 /* each 64 bytes of header, 32 bytes an entry */
+#define STATE_OFF 1024    /* of its state in a region's superblock */
 
 static char path[64], copy[80], before[80];
 static struct rng rng;
@@ -330,6 +331,32 @@ static void open__with_both_extent_tables_damaged_is_refused(void **state)
 	expect_damaged("extent table");
 }
 
+/* A state word is whole or damaged: no flip makes it say that the table was never finished. */
+static void open__with_a_state_word_damaged_frees_nothing(void **state)
+{
+	(void)state;
+	for (off_t region = EXTENT; region <= 2 * (off_t)EXTENT; region += EXTENT)
+		for (uint32_t bit = 0; bit < 64; bit++) {
+			copy_file();
+			change_byte(copy, region + STATE_OFF + bit / 8, (uint8_t)(1u << bit % 8));
+			expect_damaged("state");
+		}
+}
+
+/* A page that reads as zeros looks as before the format, but the rows are there. */
+static void open__with_the_page_of_a_superblock_gone_frees_nothing(void **state)
+{
+	static const uint8_t zeros[4096];
+	int fd;
+
+	(void)state;
+	copy_file();
+	fd = open(copy, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, zeros, sizeof(zeros), EXTENT), sizeof(zeros));
+	close(fd);
+	expect_damaged("table id 1 shard 0");
+}
+
 /* In a child, so that a crash is seen as one. 0 = typed error or opened and usable. */
 static int use_damaged(void)
 {
@@ -455,6 +482,8 @@ int main(void)
 		TEST(open__with_one_extent_table_damaged_keeps_the_table),
 		TEST(open__mends_the_extent_table_that_is_damaged),
 		TEST(open__with_both_extent_tables_damaged_is_refused),
+		TEST(open__with_a_state_word_damaged_frees_nothing),
+		TEST(open__with_the_page_of_a_superblock_gone_frees_nothing),
 		TEST(open__with_bits_flipped_gives_an_error_or_a_store),
 		TEST(open__larger_than_the_disk_gives_enospc),
 		TEST(open__of_what_no_pool_can_be_says_why),

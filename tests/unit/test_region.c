@@ -102,15 +102,34 @@ static void superblock_check__of_what_a_crc_cannot_tell(void **state)
 
 static void superblock_check__of_every_state(void **state)
 {
-	static const int expected[] = { -ESTALE, 0, -ESTALE, -EHOSTDOWN, -EPROTO };
+	static const struct {
+		uint64_t state;
+		int expected;
+	} states[] = {
+		{ REGION_FORMATTING, -ESTALE },  { REGION_LIVE, 0 }, { REGION_DROPPED, -ESTALE },
+		{ REGION_ORPHANED, -EHOSTDOWN }, { 1, -EBADMSG },
+	};
 	struct region_superblock sb = good();
 
 	(void)state;
-	for (uint64_t i = 0; i < 5; i++) {
-		sb.state.word.raw = i;
-		assert_int_equal(check(&sb, false), expected[i]);
-		assert_int_equal(superblock_state_check(i), expected[i]);
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		sb.state.word.raw = states[i].state;
+		assert_int_equal(check(&sb, false), states[i].expected);
+		assert_int_equal(superblock_state_check(states[i].state), states[i].expected);
 	}
+}
+
+/* No state becomes another one by a flip. */
+static void superblock_check__of_every_state_with_a_bit_flipped(void **state)
+{
+	static const uint64_t states[] = { REGION_FORMATTING, REGION_LIVE, REGION_DROPPED,
+					   REGION_ORPHANED };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		for (uint32_t bit = 0; bit < 64; bit++)
+			assert_int_equal(superblock_state_check(states[i] ^ UINT64_C(1) << bit),
+					 -EBADMSG);
 }
 
 int main(void)
@@ -121,6 +140,7 @@ int main(void)
 		cmocka_unit_test(superblock_check__of_other_mutable_words),
 		cmocka_unit_test(superblock_check__of_what_a_crc_cannot_tell),
 		cmocka_unit_test(superblock_check__of_every_state),
+		cmocka_unit_test(superblock_check__of_every_state_with_a_bit_flipped),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

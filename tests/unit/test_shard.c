@@ -261,7 +261,7 @@ static void shard_state__of_each(struct shard *shard)
 	assert_int_equal(shard_set_state(fx.shard, REGION_ORPHANED), 0);
 	assert_int_equal(shard_state(shard), -EHOSTDOWN);
 	store(fx.conn.tree, offsetof(struct region_superblock, state), 77);
-	assert_int_equal(shard_state(shard), -EPROTO);
+	assert_int_equal(shard_state(shard), -EBADMSG);
 }
 
 static void shard_state__in_place(void **state)
