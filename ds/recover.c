@@ -26,7 +26,8 @@ struct recovery {
 	uint64_t *headers;      /* of all blocks */
 	uint64_t *words;        /* CHUNK_WORDS */
 	uint64_t *sums[2];      /* of two levels, that read and that made */
-	struct row_info *infos; /* of one block; NULL = rows are not looked at */
+	struct row_info *infos; /* of the block below; NULL = rows are not looked at */
+	uint32_t scanned;       /* block whose rows infos describes */
 };
 
 static int read_words(struct shard *shard, uint64_t off, uint64_t *words, uint32_t n)
@@ -122,7 +123,7 @@ static bool can_live(const struct recovery *rec, const struct view_desc *view, u
 {
 	if (leaf_gen(word) == 0 || i + 1 < rec->shard->desc.window_max)
 		return false;
-	return !rec->infos || row_scan_is_whole(rec->infos, i, view->window, leaf_gen(word));
+	return !rec->infos || row_scan_is_item(rec->infos, i, view, leaf_gen(word));
 }
 
 /* Row i of the block. */
@@ -138,7 +139,27 @@ static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t i, uint
 	return leaf_make(rec->epoch & 3u, leaf_gen(word), priority);
 }
 
-/* Leaves of a block by pieces, so that one row scan serves all views. */
+static bool has_item(const uint64_t *words, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (leaf_priority(words[i]))
+			return true;
+	return false;
+}
+
+/* Rows without an item are not read, and one scan of a block serves all views. */
+static int scan_block(struct recovery *rec, uint32_t block)
+{
+	int rc;
+
+	if (!rec->infos || rec->scanned == block)
+		return 0;
+	rc = row_scan_block(rec->shard, block, true, rec->infos);
+	rec->scanned = rc ? UINT32_MAX : block;
+	return rc;
+}
+
+/* Leaves of a block by pieces. */
 static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
 {
 	uint32_t block = first / rec->shard->desc.block, row = first % rec->shard->desc.block;
@@ -146,6 +167,8 @@ static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uin
 	uint32_t followed = 0; /* generation; most leaves have that of the one before */
 	int rc = read_words(rec->shard, off, rec->words, n);
 
+	if (!rc && has_item(rec->words, n))
+		rc = scan_block(rec, block);
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		uint64_t word = sound_leaf(rec, view, row + i, rec->words[i]);
 
@@ -164,7 +187,7 @@ static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uin
 static int sound_block(struct recovery *rec, uint32_t block)
 {
 	const struct table_desc *desc = &rec->shard->desc;
-	int rc = rec->infos ? row_scan_block(rec->shard, block, true, rec->infos) : 0;
+	int rc = 0;
 
 	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
 		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
@@ -389,7 +412,7 @@ static int recover(struct recovery *rec)
 int recover_shard(struct shard *shard, const struct recover_opts *opts,
 		  struct recover_report *report_out)
 {
-	struct recovery rec = { .shard = shard };
+	struct recovery rec = { .shard = shard, .scanned = UINT32_MAX };
 	const struct table_desc *desc = &shard->desc;
 	bool scan = opts && opts->scan_rows;
 	size_t nodes = shard->trees[0].nodes[1];

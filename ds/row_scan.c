@@ -13,11 +13,10 @@
 #define SCAN_BYTES ((uint64_t)1 << 20) /* whole rows in one call */
 #define SMALL_ROW 256u                 /* read whole: one range instead of a tail of each row */
 
-/* The crc covers the row up to its own field. */
+/* The crc covers the row up to its own field; 0 is one like any other. */
 static bool is_torn(const struct shard *shard, const uint8_t *row, const struct row_tail *tail)
 {
-	return tail->crc &&
-	       tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
+	return tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
 }
 
 static struct row_info info_of(const struct row_tail *tail)
@@ -75,19 +74,27 @@ static int scan_tails(struct shard *shard, uint32_t first, uint32_t n, struct ro
 int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_info *infos_out)
 {
 	uint32_t rows = shard->desc.block, at_once = TRANSPORT_VECTOR;
-	bool whole = crc || shard->desc.row_bytes <= SMALL_ROW;
+	bool sealed = crc && (shard->desc.flags & TABLE_ROW_CRC);
+	bool whole = sealed || shard->desc.row_bytes <= SMALL_ROW;
 
 	if (whole)
 		at_once = (uint32_t)max_u64(1, SCAN_BYTES / shard->desc.row_bytes);
 	for (uint32_t i = 0; i < rows; i += at_once) {
 		uint32_t n = rows - i < at_once ? rows - i : at_once, first = block * rows + i;
-		int rc = whole ? scan_rows(shard, first, n, crc, infos_out + i)
+		int rc = whole ? scan_rows(shard, first, n, sealed, infos_out + i)
 			       : scan_tails(shard, first, n, infos_out + i);
 
 		if (rc)
 			return rc;
 	}
 	return 0;
+}
+
+bool row_scan_is_item(const struct row_info *infos, uint32_t i, const struct view_desc *view,
+		      uint32_t gen)
+{
+	return row_scan_is_whole(infos, i, view->window, gen) &&
+	       !(infos[i - view->future].flags & (ROW_FINAL | ROW_FILLER));
 }
 
 bool row_scan_is_whole(const struct row_info *infos, uint32_t i, uint32_t window, uint32_t gen)

@@ -10,6 +10,7 @@
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/crc32c.h"
 
 #include <errno.h>
 #include <string.h>
@@ -172,6 +173,89 @@ static void recover_shard__a_torn_row_retires_the_items_that_need_it(void **stat
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
+static uint8_t *row_at(uint32_t slot)
+{
+	return fx.conn.rows->base + shard_row_off(fx.shard, slot);
+}
+
+/* A row that was never sealed has no crc; one of a table whose rows have is torn. */
+static void recover_shard__a_row_without_its_crc_retires_its_items(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9), none = 0;
+
+	(void)state;
+	memcpy(row_at(first + 10) + fx.desc.tail_off + offsetof(struct row_tail, crc), &none,
+	       sizeof(none));
+	assert_int_equal(recover(true).retired, 2 * fx.desc.window_max);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/*
+ * Bytes of the row's first column for which its crc is 0: the crc is linear in them, so each bit
+ * changes it by a pattern of its own, and those are combined (Gauss).
+ */
+static void make_crc_zero(uint8_t *row)
+{
+	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
+	uint32_t effect[32], bits[32], crc = crc32c(0, row, covered), change = 0;
+	uint32_t used = 0;
+
+	for (uint32_t i = 0; i < 32; i++) {
+		row[i / 8] ^= (uint8_t)(1u << i % 8);
+		effect[i] = crc32c(0, row, covered) ^ crc;
+		bits[i] = 1u << i;
+		row[i / 8] ^= (uint8_t)(1u << i % 8);
+	}
+	for (uint32_t bit = 0; bit < 32; bit++) {
+		uint32_t k = 0;
+
+		while (k < 32 && ((used >> k & 1) || !(effect[k] >> bit & 1)))
+			k++;
+		assert_true(k < 32); /* four bytes give every crc */
+		used |= 1u << k;
+		change ^= crc >> bit & 1 ? bits[k] : 0;
+		crc ^= crc >> bit & 1 ? effect[k] : 0;
+		for (uint32_t i = 0; i < 32; i++)
+			if (i != k && effect[i] >> bit & 1) {
+				effect[i] ^= effect[k];
+				bits[i] ^= bits[k];
+			}
+	}
+	for (uint32_t i = 0; i < 32; i++)
+		row[i / 8] ^= (uint8_t)((change >> i & 1) << i % 8);
+	assert_int_equal(crc32c(0, row, covered), 0);
+	memset(row + covered, 0, sizeof(uint32_t));
+}
+
+static void recover_shard__a_row_whose_crc_is_0_keeps_its_items(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9);
+
+	(void)state;
+	make_crc_zero(row_at(first + 10));
+	assert_int_equal(recover(true).retired, 0);
+	row_at(first + 10)[0] ^= 1;
+	assert_int_equal(recover(true).retired, 2 * fx.desc.window_max);
+}
+
+/* A leaf that came alive by damage, over rows that are whole. */
+static void recover_shard__an_item_on_no_step_is_retired(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9);
+	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
+	uint8_t *row = row_at(first + 10);
+	struct row_tail tail;
+
+	(void)state;
+	memcpy(&tail, row + fx.desc.tail_off, sizeof(tail));
+	tail.flags = ROW_FINAL;
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
+	tail.crc = crc32c(0, row, covered);
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
+	assert_int_equal(recover(true).retired, 2);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
 static void recover_shard__a_row_of_another_lap_retires_its_items(void **state)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
@@ -297,6 +381,9 @@ int main(void)
 		TEST(recover_shard__head_that_is_no_ticket_is_refused),
 		TEST(recover_shard__a_header_behind_its_leaves_follows_them),
 		TEST(recover_shard__a_torn_row_retires_the_items_that_need_it),
+		TEST(recover_shard__a_row_without_its_crc_retires_its_items),
+		TEST(recover_shard__a_row_whose_crc_is_0_keeps_its_items),
+		TEST(recover_shard__an_item_on_no_step_is_retired),
 		TEST(recover_shard__a_row_of_another_lap_retires_its_items),
 		TEST(recover_shard__settles_the_limiter),
 		TEST(recover_shard__counts_its_openings),

@@ -5,6 +5,8 @@
 #include "ds/shard_check.h"
 #include "ds/slot.h"
 
+#include "base/crc32c.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -294,16 +296,17 @@ static void shard_check__a_torn_row(void **state)
 
 static void shard_check__an_anchor_that_is_no_step(void **state)
 {
+	uint8_t *row = fx.conn.rows->base + shard_row_off(fx.shard, first + 7);
+	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
 	struct row_tail tail = { .gen = leaf_gen(shard_fixture_load(
 					 &fx, shard_leaf_off(fx.shard, 0, first))),
 				 .flags = ROW_FINAL };
 	struct shard_check_report report;
 
 	(void)state;
-	assert_int_equal(transport_store(fx.conn.rows,
-					 shard_row_off(fx.shard, first + 7) + fx.desc.tail_off,
-					 &tail, sizeof(tail)),
-			 0);
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
+	tail.crc = crc32c(0, row, covered);
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
 	report = check();
 	assert_int_equal(report.wrong_rows, 2);
 	assert_non_null(strstr(report.text[0], "its anchor has flags"));
