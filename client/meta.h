@@ -103,7 +103,8 @@ struct meta_ops {
 struct meta {
 	const struct meta_ops *ops;
 	struct transport_target *target; /* embed; else NULL */
-	uint64_t client_id;              /* lease at the server */
+	_Atomic uint64_t client_id;      /* the newest lease at the server; relaxed: a node that was
+					    not told of it says no, and is asked for anew */
 	_Atomic uint64_t layout;         /* the newest heard of: a hint to ask, relaxed */
 };
 

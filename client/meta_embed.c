@@ -620,7 +620,7 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	if (!embed)
 		return error_set(-ENOMEM, "store: no memory");
 	embed->base.ops = &embed_ops;
-	embed->base.client_id = EMBED_CLIENT;
+	atomic_init(&embed->base.client_id, EMBED_CLIENT);
 	embed->file = path != NULL;
 	lock_init(&embed->lock, &embed_lock);
 	ret = process_self(&embed->self);

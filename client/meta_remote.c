@@ -162,8 +162,7 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 	}
 	/* The grants are for the lease of now. */
 	rpc_lease(remote->rpc, &lease);
-	if (remote->base.client_id != lease.client_id)
-		remote->base.client_id = lease.client_id;
+	atomic_store_explicit(&remote->base.client_id, lease.client_id, memory_order_relaxed);
 	return ret;
 }
 
@@ -236,7 +235,7 @@ static int remote_connect(struct meta *meta, const char *node_uri, int64_t timeo
 			  uint64_t replaces, struct transport **tr_out)
 {
 	const struct transport_opts opts = {
-		.client_id = meta->client_id,
+		.client_id = atomic_load_explicit(&meta->client_id, memory_order_relaxed),
 		.replaces = replaces,
 		.timeout_ns = remote_of(meta)->timeout_ns,
 		.open_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
@@ -608,7 +607,7 @@ static int connect_uri(struct remote *remote, const struct uri *uri,
 	if (ret)
 		return ret;
 	rpc_lease(remote->rpc, &lease);
-	remote->base.client_id = lease.client_id;
+	atomic_init(&remote->base.client_id, lease.client_id);
 	ret = start_keeper(remote);
 	if (ret)
 		rpc_close(&remote->rpc);
