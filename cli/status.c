@@ -50,6 +50,7 @@ static int print_json(const struct rlv_store_info *info)
 	json_put_u64(&json, "tables", info->n_tables);
 	json_put_u64(&json, "clients", info->n_clients);
 	json_put_u64(&json, "rebuilds", info->rebuilds);
+	json_put_string(&json, "waiting", info->waiting);
 	json_key(&json, "nodes");
 	json_array_begin(&json);
 	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++)
@@ -91,6 +92,8 @@ static int print_text(const struct rlv_store_info *info)
 	}
 	ret = text_table_print(&table, stdout);
 	text_table_fini(&table);
+	if (info->waiting[0])
+		printf("waiting: %s\n", info->waiting);
 	return ret ? CLI_FAILURE : CLI_OK;
 }
 
@@ -104,7 +107,9 @@ int cmd_status(int argc, char **argv)
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
 		.summary = "Says which memory nodes, tables and clients a store has (default "
-			   "" CLI_DEFAULT_URI "). Exit code 1 when it does not answer.",
+			   "" CLI_DEFAULT_URI
+			   "), and what exact sums wait for. Exit code 1 when it "
+			   "does not answer.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.positional = &uri,

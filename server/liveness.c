@@ -5,11 +5,13 @@
 #include <sys/random.h>
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/log.h"
 
 #define LOOK_FIRST_NS (10 * (uint64_t)CLOCK_NS_PER_MS)
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define LOOK_DOUBLINGS 7u
+#define LOOKS_MISSING 4u /* 150 ms: a process that is killed has ended by then */
 
 /* -------- the list -------- */
 
@@ -59,7 +61,7 @@ static uint64_t now(const struct liveness *live)
 	return clock_now_ns(live->clock);
 }
 
-/* Before the lease began, or since long: it is looked at from lease_until on. */
+/* It is looked at from lease_until on. */
 static void grant_time(struct liveness *live, struct client *client)
 {
 	client->lease_until = now(live) + live->lease_ns;
@@ -90,6 +92,8 @@ static int load_one(void *ctx, const struct store_client *stored)
 		return error_set(-ENOMEM, "clients: no memory");
 	client->has_process = stored->process.pid != 0;
 	grant_time(live, client);
+	if (client->has_process) /* it may have ended while nobody looked */
+		client->next_look = now(live);
 	return 0;
 }
 
@@ -329,10 +333,9 @@ static void bury(struct liveness *live, struct client *client)
 static void look_again(struct liveness *live, struct client *client)
 {
 	uint32_t doublings = client->looks < LOOK_DOUBLINGS ? client->looks : LOOK_DOUBLINGS;
-	uint64_t pause = LOOK_FIRST_NS << doublings;
 
 	client->looks++;
-	client->next_look = now(live) + (pause < LOOK_LAST_NS ? pause : LOOK_LAST_NS);
+	client->next_look = now(live) + min_u64(LOOK_FIRST_NS << doublings, LOOK_LAST_NS);
 }
 
 /* No node that is up could still let it in. */
@@ -344,8 +347,20 @@ static bool is_cut_off(const struct liveness *live, const struct client *client)
 	return true;
 }
 
+/* It was here before we were, lives, and may still come back: nothing is asked of it. */
+static bool is_on_its_way(const struct liveness *live, const struct client *client)
+{
+	return client->has_process && !client->conn && client->suspect_since == 0 &&
+	       !lease_is_over(live, client) && !process_is_gone(&client->holder.process);
+}
+
 static void look(struct liveness *live, struct client *client)
 {
+	if (is_on_its_way(live, client)) {
+		look_again(live, client);
+		client->next_look = min_u64(client->next_look, client->lease_until);
+		return;
+	}
 	suspect(live, client);
 	judge(live, client);
 	ask_nodes(live, client); /* of a dead process, too: they forget it then */
@@ -354,6 +369,11 @@ static void look(struct liveness *live, struct client *client)
 		bury(live, client);
 	else
 		look_again(live, client);
+}
+
+bool liveness_is_missing(const struct client *client)
+{
+	return !client->conn && client->looks >= LOOKS_MISSING;
 }
 
 bool liveness_all_know(const struct liveness *live, uint64_t layout)

@@ -88,7 +88,10 @@ struct liveness_guest {
 	struct conn *conn;
 };
 
-/* All that had a lease before we started; they have one lease time to come back. */
+/*
+ * All that had a lease before we started; they have one lease time to come back. Whose process, of
+ * this host, has ended is dead at once.
+ */
 RLV_MUST_CHECK int liveness_load(struct liveness *live);
 void liveness_fini(struct liveness *live);
 
@@ -111,6 +114,9 @@ bool liveness_is_proved(const struct client *client, const struct node *node);
 
 /* Has every client that is heard of taken up the layout? */
 bool liveness_all_know(const struct liveness *live, uint64_t layout);
+
+/* Is it not connected, looked at for a while, and neither back nor proved dead? */
+bool liveness_is_missing(const struct client *client);
 
 struct client *liveness_find(const struct liveness *live, uint64_t client_id);
 uint32_t liveness_count(const struct liveness *live);

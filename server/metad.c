@@ -422,6 +422,7 @@ static int load(struct metad *md)
 	md->catalog.ramp_ns = md->opts.ramp_ns;
 	md->catalog.patience_ns = md->live.lease_ns;
 	md->repair.cat = &md->catalog;
+	md->repair.live = &md->live;
 	md->repair.clock = clock_monotonic();
 	md->repair.self.client_id = nodes->attach_client_id;
 	md->repair.self.process = md->self;

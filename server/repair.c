@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ds/balance.h"
+#include "ds/slot.h"
 #include "ds/sumtree_rebuild.h"
 
 #include "base/log.h"
@@ -34,6 +35,42 @@ static void note_wait(struct repair *repair, const struct catalog_table *table,
 		 wait->pid);
 }
 
+/* It is in the middle of a call, or holds deltas, in some shard. */
+static bool owes(const struct catalog_table *table, uint32_t slot)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		struct slot_info info;
+
+		if (table->attached[s] && slot_read(table->attached[s], slot, &info) == 0 &&
+		    info.state != SLOT_FREE && info.promise != SLOT_IDLE)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Who is missing and owes something: as long as it may come back no rebuild is due, and the sums lack
+ * what it owes.
+ */
+static void note_debtor(struct repair *repair, const struct catalog_table *table)
+{
+	for (uint32_t slot = 0; slot < table->slots.n; slot++) {
+		const struct slot_entry *entry = &table->slots.entries[slot];
+		const struct client *client;
+
+		if (!entry->taken || slot + 1 == table->slots.own)
+			continue;
+		client = liveness_find(repair->live, entry->holder.client_id);
+		if (!client || !liveness_is_missing(client) || !owes(table, slot))
+			continue;
+		snprintf(repair->waiting[table->desc.table_id], REPAIR_WORDS_BYTES,
+			 "table %s: rebuild waits for pid %u, which is away and not known to be "
+			 "dead",
+			 table->desc.name, entry->holder.process.pid);
+		return;
+	}
+}
+
 static int take_slot(struct repair *repair, struct catalog_table *table)
 {
 	int ret = slots_get_own(&table->slots, &repair->self);
@@ -51,8 +88,6 @@ static void give_slot(struct repair *repair, struct catalog_table *table)
 	if (!table->slots.own)
 		return;
 	ret = slots_put(&table->slots, repair->self.client_id, table->slots.own);
-	if (ret == -EAGAIN) /* a shard is away that may come back with it */
-		return;
 	if (ret)
 		log_warn("table %s: give own slot back: %s", table->desc.name, error_last());
 	else
@@ -134,6 +169,7 @@ static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 	if (s == table->n_shards) {
 		give_slot(repair, table);
 		repair->waiting[table->desc.table_id][0] = '\0';
+		note_debtor(repair, table);
 		balance(table);
 		return IDLE_NS;
 	}

@@ -11,18 +11,20 @@
 #include <stdint.h>
 
 #include "server/catalog.h"
+#include "server/liveness.h"
 
 #include "base/clock.h"
 
-#define REPAIR_WORDS_BYTES 128
+#define REPAIR_WORDS_BYTES 160
 
 struct repair {
 	struct catalog *cat;
+	const struct liveness *live;
 	const struct clock *clock;
 	struct slot_holder self; /* client id: that of our attachments */
 	uint32_t done;           /* rebuilds, for STORE_INFO */
 	uint32_t table_id;       /* where the next look begins */
-	/* What the last look at each table had to wait for; "" = nothing. */
+	/* What exact sums of each table wait for, as of the last look; "" = nothing. */
 	char waiting[TABLE_MAX_ID + 1][REPAIR_WORDS_BYTES];
 };
 

@@ -164,6 +164,13 @@ enum rlv_selector { RLV_PRIORITIZED = 0, RLV_UNIFORM = 1, RLV_FIFO = 2, RLV_LIFO
  * an insert of n when the same expression with it stays <= max_diff, and nothing is sampled before
  * min_size items were ever committed. All zero = min_size 1 and no other limit.
  * Presets below set all fields.
+ *
+ * Slack after a kill: what one call had been admitted when its process was killed (the items of one
+ * append, for a vector those of all streams; n of one sample) is given back, also if it had taken
+ * effect; and once more if the server was killed while it did that. Each bound is then wider by that
+ * many, for each process that was killed within a call; it is never narrower, so that nobody waits for
+ * an admission of the dead. The slack stays; but in queues (max_times_sampled 1, samples_per_insert 1
+ * and both bounds) the counts follow the items again as soon as nobody is in a call.
  */
 struct rlv_limiter {
 	uint64_t min_size;
@@ -683,7 +690,8 @@ struct rlv_store_info {
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
 	struct rlv_node_info nodes[16];
-	char waiting[256]; /* what rebuilds wait for, in words; "" = none waits */
+	char waiting[256]; /* what rebuilds wait for before sums are exact again, in words; "" = none
+				waits */
 };
 
 /* Thread: any. Cost: control plane. */

@@ -39,6 +39,9 @@ struct fixture {
 	struct rlv_sampler *sampler;
 	struct rng rng;
 	uint32_t step; /* of our own writer */
+	const char *const *metad_args;
+	const char *pool; /* file of the memory node's pool, NULL = memory */
+	pid_t metad, memnode;
 };
 
 static void must(int ret, const char *what)
@@ -114,12 +117,25 @@ static int run_debtor(void *ctx)
 
 /* -------- fixture -------- */
 
-static int open_fixture(void **state, const char *stalled)
+static void start_metad(struct fixture *fx)
+{
+	fx->metad = processes_metad(&fx->ps, "s", fx->metad_args);
+}
+
+static void start_memnode(struct fixture *fx)
+{
+	char path[PROCESSES_PATH + 64];
+	const char *const memory[] = { "--size", "64M", NULL };
+	const char *const file[] = { "--size", "64M", "--file", path, NULL };
+
+	if (fx->pool)
+		processes_path(&fx->ps, fx->pool, path);
+	fx->memnode = processes_memnode(&fx->ps, "s", "a", fx->pool ? file : memory);
+}
+
+static int open_fixture(void **state, const char *const *metad_args, const char *pool)
 {
 	static struct fixture fx;
-	const char *const metad[] = { "--lease", "0.3", "--stall-limit", "0.3", "--stalled",
-				      stalled,   NULL };
-	static const char *const memnode[] = { "--size", "64M", NULL };
 	struct rlv_sampler_opts sampler = RLV_SAMPLER_OPTS_INIT;
 
 	memset(&fx, 0, sizeof(fx));
@@ -127,8 +143,10 @@ static int open_fixture(void **state, const char *stalled)
 	fx.shared = mmap(NULL, sizeof(*fx.shared), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(fx.shared != MAP_FAILED);
-	(void)processes_metad(&fx.ps, "s", metad);
-	(void)processes_memnode(&fx.ps, "s", "a", memnode);
+	fx.metad_args = metad_args;
+	start_metad(&fx);
+	fx.pool = pool;
+	start_memnode(&fx);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
 	store_fixture_await_node(fx.store);
 	fx.table = store_fixture_crash_table(fx.store, 2048, 64);
@@ -142,12 +160,30 @@ static int open_fixture(void **state, const char *stalled)
 
 static int setup_wait(void **state)
 {
-	return open_fixture(state, "wait");
+	static const char *const args[] = { "--lease", "0.3", NULL };
+
+	return open_fixture(state, args, NULL);
 }
 
 static int setup_kill(void **state)
 {
-	return open_fixture(state, "kill");
+	static const char *const args[] = { "--lease", "0.3", "--stall-limit", "0.3", "--stalled",
+					    "kill",    NULL };
+
+	return open_fixture(state, args, NULL);
+}
+
+/* Nobody's lease is over before the test is. */
+static const char *const patient[] = { "--lease", "600", NULL };
+
+static int setup_patient(void **state)
+{
+	return open_fixture(state, patient, NULL);
+}
+
+static int setup_patient_file(void **state)
+{
+	return open_fixture(state, patient, "pool");
 }
 
 static int teardown(void **state)
@@ -299,6 +335,34 @@ static bool is_rebuilt_or_waits(void *ctx)
 	return rebuilds(until->fx) > until->rebuilds || somebody_waits(until->fx);
 }
 
+/* What `relive LINE` prints has the words. */
+static void expect_printed(const char *line, const char *words)
+{
+	const char *bin = getenv("RLV_BIN_DIR");
+	char command[256], text[8192];
+	FILE *out;
+	size_t n;
+
+	snprintf(command, sizeof(command), "exec timeout 60 %s/relive %s", bin ? bin : "bin", line);
+	out = popen(command, "re"); /* NOLINT(cert-env33-c): the words are ours */
+	assert_non_null(out);
+	n = fread(text, 1, sizeof(text) - 1, out);
+	text[n] = '\0';
+	assert_int_equal(pclose(out), 0);
+	if (!strstr(text, words))
+		fail_msg("relive %s: \"%s\" is not in:\n%s", line, words, text);
+}
+
+static void expect_status(const char *words)
+{
+	char line[160], member[160];
+
+	snprintf(line, sizeof(line), "waiting: table t: %s", words);
+	expect_printed("status shm:s", line);
+	snprintf(member, sizeof(member), "\"waiting\":\"table t: %s", words);
+	expect_printed("status shm:s --json", member);
+}
+
 /* The first rebuild may pass by a promise of its own epoch, the one after it may not. */
 static void make_rebuilds_due(struct fixture *fx)
 {
@@ -322,6 +386,7 @@ static void rebuild__waits_for_a_stopped_client_and_names_it(void **state)
 	snprintf(words, sizeof(words), "rebuild waits for pid %d", (int)pid);
 	if (!strstr(info.waiting, words))
 		fail_msg("status says \"%s\", want \"%s\"", info.waiting, words);
+	expect_status(words);
 	go_round(fx, 2);
 	atomic_store(&fx->shared->go_on, true);
 	processes_kill(&fx->ps, pid, SIGCONT);
@@ -345,6 +410,58 @@ static void rebuild__ends_when_the_stopped_client_is_killed(void **state)
 	go_round(fx, 1);
 }
 
+static bool is_alone(void *ctx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct fixture *fx = ctx;
+
+	return rlv_store_info(fx->store, &info) == 0 && info.n_clients == 1 && !info.waiting[0];
+}
+
+/* Nobody saw them die, and their leases are not over: that their processes have ended is enough. */
+static void sums__are_exact_after_daemons_and_clients_were_killed(void **state)
+{
+	struct fixture *fx = *state;
+	uint64_t began;
+	pid_t pid;
+
+	go_round(fx, 1);
+	pid = processes_fork(&fx->ps, run_debtor, fx->shared);
+	assert_true(processes_until(has_called, fx));
+	processes_kill(&fx->ps, fx->metad, SIGKILL);
+	processes_kill(&fx->ps, pid, SIGKILL);
+	assert_false(is_exact(fx));
+	if (fx->pool)
+		processes_kill(&fx->ps, fx->memnode, SIGKILL);
+	began = clock_now_ns(clock_monotonic());
+	start_metad(fx);
+	if (fx->pool)
+		start_memnode(fx);
+	assert_true(processes_until(is_alone, fx));
+	assert_true(processes_until(is_exact, fx));
+	print_message("exact sums %.2f s after the server began anew\n",
+		      (double)(clock_now_ns(clock_monotonic()) - began) / 1e9);
+}
+
+/* It lives, and so it is not settled: its deltas are missing until it goes on. */
+static void rebuild__waits_for_a_client_that_has_not_come_back(void **state)
+{
+	struct fixture *fx = *state;
+	pid_t pid = stop_debtor(fx);
+	char words[64];
+
+	processes_kill(&fx->ps, fx->metad, SIGKILL);
+	start_metad(fx);
+	snprintf(words, sizeof(words), "rebuild waits for pid %d, which is away", (int)pid);
+	assert_true(processes_until(somebody_waits, fx));
+	expect_status(words);
+	atomic_store(&fx->shared->go_on, true);
+	processes_kill(&fx->ps, pid, SIGCONT);
+	expect_end(fx, pid, 0);
+	assert_true(processes_until(is_alone, fx));
+	assert_true(processes_until(is_exact, fx));
+}
+
 #define TEST(f, setup) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -353,6 +470,9 @@ int main(void)
 		TEST(writer__stopped_while_the_ring_goes_round_twice, setup_wait),
 		TEST(rebuild__waits_for_a_stopped_client_and_names_it, setup_wait),
 		TEST(rebuild__ends_when_the_stopped_client_is_killed, setup_kill),
+		TEST(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient),
+		TEST(sums__are_exact_after_daemons_and_clients_were_killed, setup_patient_file),
+		TEST(rebuild__waits_for_a_client_that_has_not_come_back, setup_patient),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -508,14 +508,62 @@ static void liveness_load__the_dead_of_before_are_found(void **state)
 	liveness_fini(&fx->live);
 	start(fx);
 	assert_int_equal(liveness_count(&fx->live), 1);
-	advance(fx, LEASE_NS - 1);
-	assert_int_equal(fx->deaths, 0);
-	advance(fx, 1);
+	advance(fx, 0); /* no lease is waited for: its process has ended */
 	assert_int_equal(fx->deaths, 1);
 	assert_true(fx->dead_id == id);
 	liveness_fini(&fx->live);
 	start(fx);
 	assert_int_equal(liveness_count(&fx->live), 0);
+}
+
+/* It may come back until its lease is over; nobody is asked about it before. */
+static void liveness_load__the_living_have_a_lease_to_come_back(void **state)
+{
+	struct fixture *fx = *state;
+
+	(void)join(fx, 0, true, 1);
+	liveness_fini(&fx->live);
+	set_up(fx, true, true);
+	start(fx);
+	for (uint32_t i = 0; i < 10; i++)
+		advance(fx, LEASE_NS / 10 - 1);
+	assert_int_equal(fx->live.first->suspect_since, 0);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, 10);
+	assert_int_not_equal(fx->live.first->suspect_since, 0);
+}
+
+/* It lived when the server began anew, and ended before it came back. */
+static void liveness_load__who_ends_before_it_is_back(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *client;
+
+	(void)join(fx, 0, true, 1);
+	liveness_fini(&fx->live);
+	start(fx);
+	advance(fx, 0);
+	client = fx->live.first;
+	assert_int_equal(fx->deaths, 0);
+	client->holder.process.start_time++;
+	fake_clock_advance(&fx->clock, client->next_look - clock_now_ns(&fx->clock.clock));
+	assert_true(clock_now_ns(&fx->clock.clock) < client->lease_until);
+	(void)liveness_tick(&fx->live);
+	assert_int_equal(fx->deaths, 1);
+}
+
+/* Nobody here can see its process: its lease decides. */
+static void liveness_load__a_remote_client_has_its_lease(void **state)
+{
+	struct fixture *fx = *state;
+
+	(void)join_remote(fx, 0, 1);
+	liveness_fini(&fx->live);
+	start(fx);
+	advance(fx, LEASE_NS - 1);
+	assert_int_equal(fx->deaths, 0);
+	advance(fx, 1);
+	assert_int_equal(fx->deaths, 1);
 }
 
 static void liveness_load__the_living_come_back(void **state)
@@ -574,6 +622,9 @@ int main(void)
 		CASE(liveness_answer__error_is_asked_again),
 		CASE(liveness_all_know__counts_who_is_heard_of),
 		CASE(liveness_load__the_dead_of_before_are_found),
+		CASE(liveness_load__the_living_have_a_lease_to_come_back),
+		CASE(liveness_load__who_ends_before_it_is_back),
+		CASE(liveness_load__a_remote_client_has_its_lease),
 		CASE(liveness_load__the_living_come_back),
 		CASE(liveness_watch__a_holder_nobody_knows),
 	};
