@@ -46,7 +46,7 @@ static void log_forward(void *ctx, enum log_level level, const char *where, cons
 
 	(void)ctx;
 	snprintf(line, sizeof(line), "%s %s", where, text);
-	log_user.fn(log_user.ctx, (enum rlv_log_level)level, line);
+	log_user.fn(log_user.ctx, (enum rlv_log_level)(level - LOG_LEVEL_ERROR), line);
 }
 
 void rlv_log_set(void (*fn)(void *ctx, enum rlv_log_level level, const char *line), void *ctx,
@@ -54,7 +54,7 @@ void rlv_log_set(void (*fn)(void *ctx, enum rlv_log_level level, const char *lin
 {
 	log_user.fn = fn;
 	log_user.ctx = ctx;
-	log_set(fn ? log_forward : NULL, NULL, (enum log_level)most);
+	log_set(fn ? log_forward : NULL, NULL, (enum log_level)most + LOG_LEVEL_ERROR);
 }
 
 /* -------- store -------- */

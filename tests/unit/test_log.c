@@ -1,3 +1,5 @@
+#include <relive/relive.h>
+
 #include "base/log.h"
 
 #include <errno.h>
@@ -140,6 +142,33 @@ static void log_level_name__knows_its_levels(void **state)
 	assert_string_equal(log_level_name((enum log_level)99), "?");
 }
 
+static const char *const rlv_log_names[] = { "error", "warn", "info", "debug" };
+
+static void hear(void *ctx, enum rlv_log_level level, const char *line)
+{
+	uint32_t *heard = ctx;
+
+	assert_non_null(strstr(line, rlv_log_names[level]));
+	*heard |= 1u << level;
+}
+
+/* The callback of the public header, whose levels begin with 0. */
+static void rlv_log_set__gives_the_levels_asked_for(void **state)
+{
+	(void)state;
+	for (int most = RLV_LOG_ERROR; most <= RLV_LOG_DEBUG; most++) {
+		uint32_t heard = 0;
+
+		rlv_log_set(hear, &heard, (enum rlv_log_level)most);
+		log_error("error");
+		log_warn("warn");
+		log_info("info");
+		log_debug("debug");
+		rlv_log_set(NULL, NULL, RLV_LOG_ERROR);
+		assert_int_equal(heard, (2u << most) - 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,6 +180,7 @@ int main(void)
 		cmocka_unit_test_teardown(log_set__null_silences, silence),
 		cmocka_unit_test_teardown(log_set__from_the_callback, silence),
 		cmocka_unit_test(log_level_name__knows_its_levels),
+		cmocka_unit_test(rlv_log_set__gives_the_levels_asked_for),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
