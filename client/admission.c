@@ -3,6 +3,8 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #define HELD_CALLS 16
 
@@ -192,4 +194,73 @@ int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 int admission_read(struct admission *adm, struct limiter_words *out)
 {
 	return adm->here ? limiter_read(&adm->lim, out) : away(adm);
+}
+
+/* -------- in words -------- */
+
+#define LAW_BYTES 80
+
+static double of_law(int64_t scaled)
+{
+	return (double)scaled / (1 << LIMIT_SPI_BITS);
+}
+
+/* "" where there is no such bound. */
+static void name_bound(const struct limiter *lim, const char *name, int64_t bound, char *text)
+{
+	text[0] = 0;
+	if (bound != INT64_MIN && bound != INT64_MAX)
+		snprintf(text, LAW_BYTES, "; samples_per_insert %g, %s %g",
+			 of_law((int64_t)lim->law.spi), name, of_law(bound));
+}
+
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+void admission_explain_insert(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text)
+{
+	struct limiter_words now;
+	char law[LAW_BYTES];
+	uint64_t lacks;
+
+	if (admission_read(adm, &now)) {
+		snprintf(text, WATCH_TEXT_BYTES, "append to table %s: %s", desc->name,
+			 error_last());
+		return;
+	}
+	lacks = limiter_lacks_samples(&adm->lim, &now, n);
+	name_bound(&adm->lim, "max_diff", adm->lim.law.max_diff, law);
+	snprintf(text, WATCH_TEXT_BYTES,
+		 "append: the limiter of view %u of table %s waits for %" PRIu64
+		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
+		 adm->view, desc->name, lacks, plural(lacks), now.ins_committed, now.smp_committed,
+		 law);
+}
+
+void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text)
+{
+	struct limiter_words now;
+	char lacks_text[40] = "inserts: no item is left to draw";
+	char law[LAW_BYTES];
+	uint64_t lacks;
+
+	if (admission_read(adm, &now)) {
+		snprintf(text, WATCH_TEXT_BYTES, "sample of %" PRIu64 " from table %s: %s", n,
+			 desc->name, error_last());
+		return;
+	}
+	lacks = limiter_lacks_inserts(&adm->lim, &now, n);
+	if (lacks)
+		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
+			 plural(lacks));
+	name_bound(&adm->lim, "min_diff", adm->lim.law.min_diff, law);
+	snprintf(text, WATCH_TEXT_BYTES,
+		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64
+		 " items inserted, min_size %" PRIu64 ", %" PRIu64 " sampled%s)",
+		 n, adm->view, desc->name, lacks_text, now.ins_committed, adm->lim.law.min_size,
+		 now.smp_committed, law);
 }

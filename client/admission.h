@@ -11,7 +11,7 @@
 #ifndef RLV_CLIENT_ADMISSION_H
 #define RLV_CLIENT_ADMISSION_H
 
-#include "client/handle.h"
+#include "client/watch.h"
 
 #include "ds/limiter.h"
 
@@ -46,6 +46,12 @@ RLV_MUST_CHECK int admission_commit_sample(struct admission *adm, uint64_t n, ui
 
 /* Counts what is held. */
 RLV_MUST_CHECK int admission_flush(struct admission *adm);
+
+/* What an insert or sample of n waits for, as watch_explain_fn. */
+void admission_explain_insert(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text);
+void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text);
 
 /* -EHOSTDOWN: away. */
 RLV_MUST_CHECK int admission_read(struct admission *adm, struct limiter_words *out);

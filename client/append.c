@@ -4,8 +4,8 @@
 #include "client/append.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #define WRITE_BYTES ((uint32_t)1 << 30)
 #define USER_FLAGS (RLV_TERMINATED | RLV_TRUNCATED | RLV_FINAL)
@@ -16,12 +16,35 @@ static_assert((int)RLV_TERMINATED == (int)ROW_TERMINATED &&
 
 /* -------- one stream -------- */
 
-static int limiter_timeout(uint32_t v)
+static void explain(void *ctx, char *text)
 {
-	return error_set(-ETIMEDOUT,
-			 "append: the limiter of view %u admits no insert: its max_diff is reached "
-			 "and nobody samples",
-			 v);
+	struct rlv_writer *w = ctx;
+	uint32_t v = w->waits_for;
+
+	if (v == WRITER_ROOM)
+		snprintf(
+			text, WATCH_TEXT_BYTES,
+			"append to table %s: waits for room: no block is free (a queue keeps a block "
+			"until its items are sampled)",
+			w->h.desc->name);
+	else
+		admission_explain_insert(&w->admissions[v], w->h.desc,
+					 w->items[v].n ? w->items[v].n : 1, text);
+}
+
+int writer_watch(struct rlv_writer *w, struct rlv_watch *watch)
+{
+	int ret = watch_wait(watch, &w->h, explain, w);
+
+	return w->timeout_ns == RLV_TIMEOUT_STALL ? ret : 0;
+}
+
+static int limiter_timeout(struct rlv_writer *w)
+{
+	char text[WATCH_TEXT_BYTES];
+
+	explain(w, text);
+	return error_set(-ETIMEDOUT, "%s", text);
 }
 
 /* A node that is lost over it is met again by the rows. */
@@ -36,8 +59,9 @@ static int read_maxima(struct rlv_writer *w)
 
 /* Time that a call spends waiting for the limiter, or for nodes. */
 struct wait {
-	uint64_t began_ns;
+	uint64_t began_ns; /* 0 = it has not, and the rest is unset */
 	struct backoff backoff;
+	struct rlv_watch watch;
 };
 
 /* After a put that did not succeed. 0: try again now; else the error to return. */
@@ -45,6 +69,7 @@ static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32
 {
 	bool late = handle_is_late(&w->h);
 	int ret = handle_recover(&w->h, error);
+	int stalled;
 
 	if (ret == 0)
 		return 0;
@@ -54,9 +79,14 @@ static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32
 		wait->began_ns = clock_now_ns(w->h.clock);
 		wait->backoff = handle_backoff_init();
 		w->stats.limiter_waits++;
+		watch_begin(&wait->watch);
 	}
+	w->waits_for = view;
 	if (late)
-		return ret == -EAGAIN ? limiter_timeout(view) : ret;
+		return ret == -EAGAIN ? limiter_timeout(w) : ret;
+	stalled = writer_watch(w, &wait->watch);
+	if (stalled)
+		return ret == -EAGAIN ? stalled : error_set(ret, "%s", wait->watch.text);
 	handle_backoff(&w->h, &wait->backoff);
 	ret = handle_enter(&w->h);
 	return handle_may_heal(&w->h, ret) ? 0 : ret;
@@ -87,10 +117,11 @@ static void fit(const struct rlv_writer *w, struct put *put, uint32_t n)
  */
 static int put_some(struct rlv_writer *w, struct put *put, uint32_t n)
 {
-	struct wait wait = { 0 };
+	struct wait wait;
 	uint32_t view = 0;
 	int ret;
 
+	wait.began_ns = 0;
 	put->src.n = n;
 	for (;;) {
 		ret = writer_rooms(w, put);
@@ -223,10 +254,11 @@ static int append_vector(struct rlv_writer *w, const struct rlv_steps *steps)
 		.n = w->n_streams,
 		.src = { .steps = steps, .n = 1 },
 	};
-	struct wait wait = { 0 };
+	struct wait wait;
 	uint32_t view = 0;
 	int ret = read_maxima(w);
 
+	wait.began_ns = 0;
 	while (ret == 0) {
 		ret = writer_rooms(w, &put);
 		if (ret == 0)
@@ -257,4 +289,13 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 	if (ret == 0)
 		writer->stats.steps += steps->n;
 	return ret;
+}
+
+int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
+{
+	int ret = watch_check(watch);
+
+	if (ret == 0 && !writer)
+		ret = error_set(-EINVAL, "writer is NULL");
+	return ret ? ret : watch_wait(watch, &writer->h, explain, writer);
 }

@@ -11,6 +11,7 @@
 #include "ds/change.h"
 #include "ds/ring.h"
 
+#define WRITER_ROOM UINT32_MAX
 #define WRITER_CHUNK TRANSPORT_VECTOR /* rows that one round of an append takes at most */
 
 /* What is remembered of a row until every window that covers it is complete. */
@@ -50,8 +51,9 @@ struct rlv_writer {
 	struct stream *streams;
 	uint32_t n_streams;
 	uint32_t future_max;
-	bool has_obs; /* next observations come from later rows */
-	bool dead;    /* fenced, and it was too late for another slot */
+	bool has_obs;       /* next observations come from later rows */
+	bool dead;          /* fenced, and it was too late for another slot */
+	uint32_t waits_for; /* the view whose limiter refused last, or WRITER_ROOM */
 	int64_t timeout_ns;
 	uint8_t *stage; /* rows under construction where not direct */
 	size_t stage_bytes;
@@ -99,6 +101,12 @@ RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
 RLV_MUST_CHECK int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view);
 
 /* -------- append.c -------- */
+
+/*
+ * A round of a wait for view w->waits_for, or for room: as watch_wait. 0 unless the writer was opened
+ * with RLV_TIMEOUT_STALL.
+ */
+RLV_MUST_CHECK int writer_watch(struct rlv_writer *w, struct rlv_watch *watch);
 
 /* Appends n filler rows, which complete the windows that wait for later steps. */
 RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n);

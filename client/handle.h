@@ -36,9 +36,10 @@ struct handle {
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
 	const struct handle_user *user;
-	uint64_t version; /* of nodes, that `moved` was told of */
-	uint64_t lost;    /* shards that became unreachable */
-	uint64_t wait_ns; /* until then the call in progress waits for what others do */
+	uint64_t version;   /* of nodes, that `moved` was told of */
+	uint64_t lost;      /* shards that became unreachable */
+	uint64_t warned_ns; /* of a long wait, last */
+	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
 	struct meta_watch watch;
 	const struct clock *clock;
 };

@@ -291,9 +291,30 @@ static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 	return ret ? ret : committed;
 }
 
+struct wish {
+	struct rlv_sampler *sp;
+	uint32_t n;
+};
+
+static void explain(void *ctx, char *text)
+{
+	const struct wish *wish = ctx;
+
+	admission_explain_sample(&wish->sp->admission, wish->sp->h.desc, wish->n, text);
+}
+
+static int look_at_wait(struct rlv_sampler *sp, uint32_t n, struct rlv_watch *watch)
+{
+	struct wish wish = { sp, n };
+
+	return watch_wait(watch, &sp->h, explain, &wish);
+}
+
 static int wait_error(struct rlv_sampler *sp, uint32_t n, int why)
 {
 	bool at_once = sp->h.wait_ns == 0;
+	struct wish wish = { sp, n };
+	char text[WATCH_TEXT_BYTES];
 	struct limiter_words words;
 	int ret;
 
@@ -306,10 +327,8 @@ static int wait_error(struct rlv_sampler *sp, uint32_t n, int why)
 		return error_set(-ENODATA,
 				 "sample: view %u has had %" PRIu64 " items (min_size %" PRIu64 ")",
 				 sp->view_index, words.ins_committed, sp->view->limit.min_size);
-	return error_set(-ETIMEDOUT,
-			 "sample of %u: not possible in time: %" PRIu64
-			 " items inserted (min_size %" PRIu64 "), %" PRIu64 " sampled",
-			 n, words.ins_committed, sp->view->limit.min_size, words.smp_committed);
+	explain(&wish, text);
+	return error_set(-ETIMEDOUT, "%s", text);
 }
 
 static bool may_wait(const struct rlv_sampler *sp, int ret)
@@ -317,13 +336,16 @@ static bool may_wait(const struct rlv_sampler *sp, int ret)
 	return ret == -EAGAIN || ret == -ENODATA || handle_may_heal(&sp->h, ret);
 }
 
-/* entered: what handle_begin said. */
-static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int entered)
+/* entered: what handle_begin said. stalls: it is given up where nothing moves. */
+static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int entered,
+		       bool stalls)
 {
 	struct backoff backoff = handle_backoff_init();
 	uint64_t began_ns = 0;
+	struct rlv_watch watch;
 	uint32_t lost = 0;
 	int ret = entered;
+	int stalled;
 
 	for (;;) {
 		if (ret == 0)
@@ -338,10 +360,16 @@ static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 		if (!began_ns) {
 			began_ns = clock_now_ns(sp->h.clock);
 			sp->stats.limiter_waits++;
+			watch_begin(&watch);
 		}
 		if (handle_is_late(&sp->h)) {
 			if (ret == -EAGAIN || ret == -ENODATA)
 				ret = wait_error(sp, n, ret);
+			break;
+		}
+		stalled = look_at_wait(sp, n, &watch);
+		if (stalled && stalls) {
+			ret = ret == -EHOSTDOWN ? error_set(ret, "%s", watch.text) : stalled;
 			break;
 		}
 		handle_backoff(&sp->h, &backoff);
@@ -370,7 +398,7 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 		return entered;
 	ret = batch_get(sampler, n, &batch);
 	if (ret == 0)
-		ret = sample_wait(sampler, batch, n, entered);
+		ret = sample_wait(sampler, batch, n, entered, timeout_ns == RLV_TIMEOUT_STALL);
 	if (ret)
 		return ret;
 	batch->held = true;
@@ -380,6 +408,15 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	sampler->stats.items += batch->pub.n;
 	*batch_out = &batch->pub;
 	return 0;
+}
+
+int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch *watch)
+{
+	int ret = watch_check(watch);
+
+	if (ret == 0 && !sampler)
+		ret = error_set(-EINVAL, "sampler is NULL");
+	return ret ? ret : look_at_wait(sampler, n, watch);
 }
 
 int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)

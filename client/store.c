@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+#define DEFAULT_STALL_NS (60 * CLOCK_NS_PER_S)
 #define WAIT_FIRST_NS (10 * CLOCK_NS_PER_MS) /* for nodes that are away ... */
 #define WAIT_DOUBLINGS 4                     /* ... to 160 ms */
 
@@ -63,6 +64,9 @@ static int check_opts(const struct rlv_store_opts *opts)
 {
 	if (opts->size < sizeof(*opts))
 		return error_set(-EINVAL, "opts.size %u: use RLV_STORE_OPTS_INIT", opts->size);
+	if (opts->stall_ns < 0)
+		return error_set(-EINVAL, "opts.stall_ns %" PRId64 ": want 0 or more",
+				 opts->stall_ns);
 	if (opts->pages > RLV_PAGES_HUGE)
 		return error_set(-EINVAL, "opts.pages %u: not an rlv_pages", opts->pages);
 	return 0;
@@ -103,6 +107,7 @@ int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rl
 		goto err_free;
 	memcpy(store->uri_text, uri, strlen(uri) + 1);
 	store->timeout_ns = full.timeout_ns;
+	store->stall_ns = full.stall_ns ? full.stall_ns : DEFAULT_STALL_NS;
 	store->read_only = full.read_only;
 	ret = open_meta(store, &full);
 	if (ret)

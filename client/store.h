@@ -15,7 +15,7 @@ struct rlv_store {
 	struct meta *meta;
 	struct uri uri;
 	char uri_text[URI_TEXT_BYTES];
-	int64_t timeout_ns;
+	int64_t timeout_ns, stall_ns;
 	bool read_only;
 	struct lock lock; /* role store_lock: open_tables */
 	uint32_t open_tables;

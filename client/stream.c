@@ -226,8 +226,10 @@ static int claim_next(struct rlv_writer *w, struct stream *st)
 int writer_room(struct rlv_writer *w, struct stream *st)
 {
 	struct backoff backoff = handle_backoff_init();
+	struct rlv_watch watch;
 	int ret = 0;
 
+	watch_begin(&watch);
 	while (!stream_has_room(w, st)) {
 		if (ret == 0)
 			ret = claim_next(w, st);
@@ -244,6 +246,9 @@ int writer_room(struct rlv_writer *w, struct stream *st)
 			return error_prefix(
 				error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s", error_last()),
 				"append: ");
+		w->waits_for = WRITER_ROOM;
+		if (writer_watch(w, &watch))
+			return ret == -EAGAIN ? -ETIMEDOUT : error_set(ret, "%s", watch.text);
 		handle_backoff(&w->h, &backoff);
 		ret = handle_enter(&w->h);
 	}

@@ -179,6 +179,38 @@ static bool sample_fits(const struct limiter *lim, const struct limiter_words *n
 		       lim->law.min_diff;
 }
 
+static uint64_t steps_to(__int128 distance, __int128 step)
+{
+	return distance <= 0 ? 0 : (uint64_t)((distance + step - 1) / step);
+}
+
+/* A law with bounds has samples_per_insert. */
+uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n)
+{
+	__int128 inserts = (__int128)now->ins_committed;
+	uint64_t to_size = steps_to((__int128)lim->law.min_size - inserts, 1);
+	uint64_t to_diff = 0;
+
+	if (lim->bounded_sample)
+		to_diff = steps_to(scaled(signed_count(now->smp_admitted) + n) + lim->law.min_diff -
+					   inserts * (__int128)lim->law.spi,
+				   (__int128)lim->law.spi);
+	return max_u64(to_size, to_diff);
+}
+
+uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n)
+{
+	__int128 inserts = signed_count(now->ins_admitted) + n;
+
+	if (!lim->bounded_insert)
+		return 0;
+	return steps_to(inserts * (__int128)lim->law.spi - scaled(now->smp_committed) -
+				lim->law.max_diff,
+			scaled(1));
+}
+
 /* The difference stays between the bounds, so a move longer than their distance never fits. */
 static int check_span(const struct limiter *lim, uint64_t n, __int128 move, const char *what)
 {

@@ -56,6 +56,12 @@ RLV_MUST_CHECK int limiter_try_sample(struct limiter *lim, uint64_t n);
 RLV_MUST_CHECK int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done);
 
+/* How many more inserts let a sample of n in, or samples an insert of n; 0 = it fits as it is. */
+uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n);
+uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n);
+
 /* Cost: 1 phase. */
 RLV_MUST_CHECK int limiter_read(struct limiter *lim, struct limiter_words *out);
 

@@ -395,3 +395,68 @@ int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n
 	}
 	return 0;
 }
+
+/* -------- what an append leaves -------- */
+
+#define HEADERS_AT_ONCE 512
+
+/* Is row i of an open block written? Those before it are, too. */
+static int row_is_written(const struct shard *shard, uint32_t block, uint64_t header, uint32_t i,
+			  bool *written_out)
+{
+	uint32_t want = block_gen(block_seq(header), shard->desc.blocks);
+	struct transport_io io = { .region = shard->rows, .len = sizeof(uint64_t) };
+	uint64_t tail; /* gen and crc */
+	int rc;
+
+	io.off = shard_row_off(shard, block * shard->desc.block + i) + shard->desc.tail_off +
+		 offsetof(struct row_tail, gen);
+	io.dst = &tail;
+	rc = transport_read(shard->rows->tr, &io, 1);
+	if (rc == 0)
+		*written_out = (uint32_t)tail == want;
+	return rc;
+}
+
+static int count_written(const struct shard *shard, uint32_t block, uint64_t header,
+			 uint32_t *rows_out)
+{
+	uint32_t least = 0, most = shard->desc.block;
+	int rc = 0;
+
+	while (rc == 0 && least < most) {
+		uint32_t middle = least + (most - least) / 2;
+		bool written = false;
+
+		rc = row_is_written(shard, block, header, middle, &written);
+		if (written)
+			least = middle + 1;
+		else
+			most = middle;
+	}
+	*rows_out = least;
+	return rc;
+}
+
+int ring_trace(const struct shard *shard, uint64_t *trace_inout)
+{
+	uint64_t headers[HEADERS_AT_ONCE] = { 0 };
+	uint32_t rows, n;
+	int rc = 0;
+
+	for (uint32_t first = 0; rc == 0 && first < shard->desc.blocks; first += n) {
+		struct transport_io io = { .region = shard->tree, .dst = headers };
+
+		n = (uint32_t)min_u64(shard->desc.blocks - first, HEADERS_AT_ONCE);
+		io.off = shard_header_off(shard, first);
+		io.len = n * (uint32_t)sizeof(*headers);
+		rc = transport_read(shard->tree->tr, &io, 1);
+		for (uint32_t i = 0; rc == 0 && i < n; i++) {
+			if (!block_is_open(headers[i]))
+				continue;
+			rc = count_written(shard, first + i, headers[i], &rows);
+			*trace_inout = ring_mix(ring_mix(*trace_inout, headers[i]), rows);
+		}
+	}
+	return rc;
+}

@@ -53,6 +53,18 @@ RLV_MUST_CHECK int ring_close(struct block *blk);
 /* Where row i of the block may be built: in the pool if addressable, else NULL (use ring_write). */
 uint8_t *ring_row(const struct block *blk, uint32_t i);
 
+static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
+{
+	return (trace ^ value) * 0x9e3779b97f4a7c15u;
+}
+
+/*
+ * Hashes the number of rows in each open block into *trace_inout, so that every append changes it, also
+ * one that completes no item. For cold paths. Cost: 1 phase for each 512 blocks, and log2(rows) phases
+ * for each open block. Thread: any.
+ */
+RLV_MUST_CHECK int ring_trace(const struct shard *shard, uint64_t *trace_inout);
+
 /* Writes n rows from a staging buffer at rows i.. of the block. Cost: 1 phase. */
 RLV_MUST_CHECK int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n);
 

@@ -21,6 +21,9 @@
  *             the whole call, however often it tries anew; a connection whose node does not answer
  *             is given up after half of what is left, but not within its first second. Calls
  *             without a timeout of their own, or with 0, have the store's for nodes that are silent.
+ *             RLV_TIMEOUT_STALL waits until the store's stall_ns have passed without progress: no
+ *             step appended to the table and no item sampled. A call that waits for 2 s logs a
+ *             warning that says what it waits for; each handle logs one a minute at most.
  *   Memory    Pointers given in are borrowed until the call returns. Nothing on the hot path
  *             (append, sample, update) allocates, locks or enters the kernel, except for waits and
  *             for new buffers of RLV_BATCHES_ANY.
@@ -57,6 +60,8 @@ extern "C" {
 #define RLV_MAX_VIEWS 8
 #define RLV_NAME_BYTES 64 /* of a table or column, the final NUL included */
 
+#define RLV_TIMEOUT_STALL INT64_MIN
+
 /* -------- errors, versions, log -------- */
 
 /* Words of the last failure on this thread, "" if none. Valid until its next call. Thread: any. */
@@ -92,6 +97,7 @@ struct rlv_store_opts {
 				create also wait for memory nodes to be there */
 	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
 	bool read_only;      /* learners that only look: no append, no update */
+	int64_t stall_ns;    /* of RLV_TIMEOUT_STALL; 0 = 60 s */
 };
 #define RLV_STORE_OPTS_INIT \
 	{ \
@@ -346,6 +352,25 @@ struct rlv_verify_report {
  */
 RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out);
 
+/* -------- waits -------- */
+
+/*
+ * The state of a wait that takes several calls, for callers who poll or wait in slices. Begin with
+ * RLV_WATCH_INIT, and pass it to rlv_sampler_watch or rlv_writer_watch after each call that gave
+ * -ETIMEDOUT, -ENODATA or -EAGAIN.
+ */
+struct rlv_watch {
+	uint32_t size;
+	bool warned;        /* out: the wait lasts for 2 s, and its text was logged */
+	uint64_t looked_ns; /* time of the last look; set it to 0 for a look in the next call */
+	uint64_t began_ns, moved_ns, seen; /* private */
+	char text[384]; /* what it waits for, as of the last look: one every half second */
+};
+#define RLV_WATCH_INIT \
+	{ \
+		.size = sizeof(struct rlv_watch) \
+	}
+
 /* -------- append: the actor's path -------- */
 
 struct rlv_writer;
@@ -353,7 +378,8 @@ struct rlv_writer;
 struct rlv_writer_opts {
 	uint32_t size;
 	uint32_t streams;   /* environments that this handle steps; 0 = 1 */
-	int64_t timeout_ns; /* of an append: for the limiter, for room, for nodes; 0 = 5 s */
+	int64_t timeout_ns; /* of an append: for the limiter, for room, for nodes; 0 = 5 s. Negative:
+			       for ever, or RLV_TIMEOUT_STALL */
 };
 #define RLV_WRITER_OPTS_INIT \
 	{ \
@@ -414,6 +440,9 @@ RLV_CHECKED int rlv_writer_append_vector(struct rlv_writer *writer, const struct
  */
 RLV_CHECKED int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 				       const struct rlv_steps *final);
+
+/* As rlv_sampler_watch, for the append that waited last. Thread: owner. */
+RLV_CHECKED int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch);
 
 /*
  * Completes the pending items of every stream, closes its blocks and frees the slot. The handle is
@@ -532,7 +561,8 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * Draws n items (1..batch_size) and gathers them. Every item handed over was whole at one moment:
  * its bytes are those of the generation in its key.
  * A view with max_times_sampled hands over what it took, fewer than n when there is no more.
- * Errors: -ETIMEDOUT (the limiter did not allow it in time; its message says what it waits for),
+ * Errors: -ETIMEDOUT (the limiter did not allow it in time, or all stalled; its message says what it
+ * waits for: items there and needed, the limiter, and whether inserts or samples are to come),
  * -ENODATA (timeout 0 and nothing to draw, or below min_size), -EINVAL (n can never be admitted),
  * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard,
  * or not the one that keeps the limiter's counts, could be reached). When a memory node is lost,
@@ -546,6 +576,13 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				   const struct rlv_batch **batch_out);
+
+/*
+ * Watches the wait for a sample of n: fills watch->text, logs it after 2 s. -ETIMEDOUT: no progress for
+ * the store's stall_ns; the message says what the sample waits for. -EINVAL: names the argument.
+ * Thread: owner. Cost: one reading of the clock; twice a second that of rlv_table_info.
+ */
+RLV_CHECKED int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch *watch);
 
 /*
  * Moves on what is drawn ahead (opts.prefetch), without waiting: for learners that compute for longer

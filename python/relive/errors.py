@@ -5,6 +5,8 @@
 """
 
 import errno as _errno
+import sys as _sys
+import warnings as _warnings
 
 
 class Error(Exception):
@@ -121,6 +123,14 @@ _BY_ERRNO = {
 def of_code(code, message):
     """The exception of a negative errno."""
     return _BY_ERRNO.get(-code, Error)(message, code)
+
+
+def warn_of_wait(text):
+    """Of the line of the user's that called into the package."""
+    frame, level = _sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("relive."):
+        frame, level = frame.f_back, level + 1
+    _warnings.warn(text, RuntimeWarning, level)
 
 
 def raise_stale(result):

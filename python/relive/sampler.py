@@ -39,7 +39,8 @@ class Sampler(_core.Sampler):
         their priorities are those of before the updates since.
     :param batches: batches that exist at once, those sampled ahead included; None = as many as are
         held, or prefetch + 3 with pin_memory or an allocator. More are held: Busy.
-    :param timeout: seconds that the iterator waits for a batch, then Timeout; None = for ever.
+    :param timeout: seconds that the iterator waits for a batch, then Timeout; None = until nothing has
+        moved for the store's stall_timeout; ``float("inf")`` = for ever.
     :param rank, world_size: data-parallel learners: this one's disjoint share of the strata of each
         draw. Each learner draws batch_size items.
     :param seed: of the draws; None = from the system.

@@ -73,8 +73,8 @@ class Table:
               ``append(final_obs=next_obs)``; it is taken where an episode ended.
 
             A ``gymnasium.vector.AutoresetMode`` is taken, too.
-        :param timeout: seconds that an append waits for the rate limiter or for room; None = for
-            ever.
+        :param timeout: seconds that an append waits for the rate limiter or for room; None = until
+            nothing has moved for the store's stall_timeout; ``float("inf")`` = for ever.
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
         return self._own(open_writer(self._core, num_envs, autoreset, timeout))
@@ -94,7 +94,8 @@ class Table:
         """Draws a batch of ``n`` items: a :class:`relive.Batch`.
 
         :param beta: importance exponent, 0 (no weights) to 8; None = 0.4.
-        :param timeout: seconds to wait for the rate limiter or for items; None = for ever.
+        :param timeout: seconds to wait for the rate limiter or for items; None = until nothing has
+            moved for the store's stall_timeout; ``float("inf")`` = for ever.
         :param view: index of the view that is drawn from.
         :param n_step: steps of the return, up to the view's; None = the view's.
         :param gamma: discount of the n-step return.

@@ -50,6 +50,8 @@ static int put_quietly(struct writer *w, struct wait *wait, struct put *put)
 		if (handle_enter(&w->h))
 			return 1;
 		Py_BEGIN_ALLOW_THREADS ret = try_put(w, put);
+		if (ret == -ETIMEDOUT)
+			wait->stalled = rlv_writer_watch(w->writer, &wait->watch);
 		Py_END_ALLOW_THREADS handle_leave(&w->h);
 		again = ret ? wait_again(wait, ret) : 0;
 	} while (again > 0);

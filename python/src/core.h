@@ -79,14 +79,21 @@ bool handle_is_ours(const struct handle *h);
 void object_free(void *self);
 
 /*
- * A wait in slices, between which signals are looked at. timeout: None for ever, else seconds. 0, or
- * -1 with an exception.
+ * A wait in slices, between which signals are looked at. timeout: None until all stalls, else seconds,
+ * infinity for ever. 0, or -1 with an exception.
  */
 struct wait {
-	int64_t deadline_ns; /* -1 = none */
-	int64_t left_ns;     /* of the next slice; 0 = look once: a timeout of 0 */
+	int64_t deadline_ns;    /* -1 = none */
+	int64_t left_ns;        /* of the next slice; 0 = look once: a timeout of 0 */
+	bool stalls;            /* it ends where nothing moves */
+	int stalled;            /* what the library said of the watch last */
+	bool told;              /* of a long wait */
+	struct rlv_watch watch; /* for the library, after each slice that was in vain */
 };
 int wait_start(struct wait *wait, PyObject *timeout);
+
+/* Is it a code of a slice that was in vain? */
+bool wait_is_over_time(int code);
 
 /*
  * After a call that gave `code`: 1 = call again for wait->left_ns; 0 = it is final; -1 = a signal's

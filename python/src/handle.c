@@ -180,7 +180,12 @@ int wait_start(struct wait *wait, PyObject *timeout)
 
 	wait->deadline_ns = -1;
 	wait->left_ns = SLICE_NS;
-	if (!timeout || timeout == Py_None)
+	wait->stalls = !timeout || timeout == Py_None;
+	wait->stalled = 0;
+	wait->told = wait->watch.warned = false;
+	wait->watch.size = (uint32_t)sizeof(wait->watch);
+	wait->watch.began_ns = 0; /* the library sets the rest */
+	if (wait->stalls)
 		return 0;
 	seconds = PyFloat_AsDouble(timeout);
 	if (seconds == -1 && PyErr_Occurred())
@@ -196,13 +201,33 @@ int wait_start(struct wait *wait, PyObject *timeout)
 	return 0;
 }
 
+bool wait_is_over_time(int code)
+{
+	return code == -ETIMEDOUT || code == -ENODATA || code == -EAGAIN;
+}
+
+/* The warning of a long wait, once. -1: it is an exception here. */
+static int tell(struct wait *wait)
+{
+	PyObject *args, *result;
+
+	if (wait->told || !wait->watch.warned)
+		return 0;
+	wait->told = true;
+	args = Py_BuildValue("(s)", wait->watch.text);
+	result = args ? python_call("relive.errors", "warn_of_wait", args) : NULL;
+	Py_XDECREF(args);
+	Py_XDECREF(result);
+	return result ? 0 : -1;
+}
+
 int wait_again(struct wait *wait, int code)
 {
-	if (code != -ETIMEDOUT && code != -ENODATA && code != -EAGAIN)
+	if (!wait_is_over_time(code) || wait->left_ns == 0)
 		return 0;
-	if (wait->left_ns == 0)
+	if (wait->stalls && wait->stalled)
 		return 0;
-	if (PyErr_CheckSignals())
+	if (PyErr_CheckSignals() || tell(wait))
 		return -1;
 	next_slice(wait);
 	return wait->left_ns > 0;

@@ -167,6 +167,31 @@ static enum taken take(struct prefetch *p, int64_t ns, struct slot **slot_out)
 	return what;
 }
 
+/* What the library says of the wait; at_once: now. 0, or -1 with an exception. */
+static int look(struct sampler *s, struct wait *wait, bool at_once)
+{
+	if (handle_enter(&s->h))
+		return -1;
+	if (at_once)
+		wait->watch.looked_ns = 0;
+	Py_BEGIN_ALLOW_THREADS wait->stalled =
+		rlv_sampler_watch(s->sampler, s->batch_size, &wait->watch);
+	Py_END_ALLOW_THREADS handle_leave(&s->h);
+	return 0;
+}
+
+/* No batch came in time. */
+static int time_is_over(struct prefetch *p, struct wait *wait)
+{
+	if (wait->stalls) {
+		error_raise(-ETIMEDOUT); /* look has said why */
+		return -1;
+	}
+	if (look(p->sampler, wait, true) == 0)
+		error_format(-ETIMEDOUT, "%s", wait->watch.text);
+	return -1;
+}
+
 /* The exception for what take gave. */
 static int take_failed(struct prefetch *p, enum taken what)
 {
@@ -179,8 +204,6 @@ static int take_failed(struct prefetch *p, enum taken what)
 	pthread_mutex_unlock(&p->lock);
 	if (what == STOPPED)
 		error_format(-EBADF, "sampler: it is closed");
-	else if (what == EMPTY)
-		error_format(-ETIMEDOUT, "%s", text);
 	else
 		error_format(code, "%s", text);
 	return -1;
@@ -196,9 +219,13 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the slot is gone, too */
 		if (what == TAKEN)
 			return 0;
-		again = what == EMPTY ? wait_again(wait, -ETIMEDOUT) : 0;
-		if (again == 0)
+		if (what != EMPTY)
 			return take_failed(p, what);
+		if (look(p->sampler, wait, false))
+			return -1;
+		again = wait_again(wait, -ETIMEDOUT);
+		if (again == 0)
+			return time_is_over(p, wait);
 		if (again < 0)
 			return -1;
 	}

@@ -351,6 +351,8 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 		if (handle_enter(&s->h))
 			return NULL;
 		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &slot);
+		if (wait_is_over_time(ret) && wait.left_ns)
+			wait.stalled = rlv_sampler_watch(s->sampler, draw.n, &wait.watch);
 		Py_END_ALLOW_THREADS handle_leave(&s->h);
 		if (ret == 0)
 			return wrap(s, slot);
@@ -528,7 +530,7 @@ static const char sample_doc[] =
 	"\n"
 	"Draws a batch of n items (None = batch_size) now. beta: importance exponent of this call, 0 to\n"
 	"8; n_step, gamma: its return, of up to the sampler's n_step; None = the sampler's. timeout:\n"
-	"seconds to wait; None = for ever. Raises Timeout, Empty (timeout 0), Busy (all batches are\n"
+	"seconds to wait; None = until all stalls: see Table.sample. Raises Timeout, Empty (timeout 0), Busy (all batches are\n"
 	"held), InvalidArgument, TableDropped, NodeDown, Forked, Closed.\n";
 
 static const char update_doc[] =

@@ -10,10 +10,10 @@ PyTypeObject *store_type;
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "uri",   "pages",     "pool_bytes", "timeout_ns",
-				 "token", "read_only", NULL };
+				 "token", "read_only", "stall_ns",   NULL };
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *handle = NULL;
-	long long timeout_ns = 0;
+	long long timeout_ns = 0, stall_ns = 0;
 	unsigned long long pool_bytes = 0;
 	unsigned int pages = 0;
 	int read_only = 0;
@@ -21,12 +21,13 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	struct store *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzp", names, &uri, &pages, &pool_bytes,
-					 &timeout_ns, &opts.token, &read_only))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpL", names, &uri, &pages, &pool_bytes,
+					 &timeout_ns, &opts.token, &read_only, &stall_ns))
 		return NULL;
 	opts.pages = pages;
 	opts.pool_bytes = pool_bytes;
 	opts.timeout_ns = timeout_ns;
+	opts.stall_ns = stall_ns;
 	opts.read_only = read_only;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_open(uri, &opts, &handle);
 	Py_END_ALLOW_THREADS if (ret) return error_raise(ret);

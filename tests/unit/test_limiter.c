@@ -436,6 +436,61 @@ static void limiter_try_insert__a_count_below_zero(void **state)
 	assert_int_equal(limiter_try_insert(&lim, 2), 0);
 }
 
+struct wanted {
+	uint64_t min_size;
+	double spi, min_diff, max_diff;
+};
+
+static void expect_lacks(const struct wanted *want, const struct limiter_words *now, uint64_t n)
+{
+	struct limiter law = { .bounded_insert = true, .bounded_sample = true };
+	double inserts, samples;
+	uint64_t k;
+
+	assert_int_equal(limit_desc_init(&law.law, want->min_size, want->spi, want->min_diff,
+					 want->max_diff),
+			 0);
+	k = 0;
+	samples = (double)(now->smp_admitted + n);
+	do
+		inserts = (double)now->ins_committed + (double)k++;
+	while (inserts < (double)want->min_size || inserts * want->spi - samples < want->min_diff);
+	assert_int_equal(limiter_lacks_inserts(&law, now, n), k - 1);
+	k = 0;
+	inserts = (double)(now->ins_admitted + n);
+	do
+		samples = (double)now->smp_committed + (double)k++;
+	while (inserts * want->spi - samples > want->max_diff);
+	assert_int_equal(limiter_lacks_samples(&law, now, n), k - 1);
+}
+
+static void limiter_lacks__the_least_that_fits(void **state)
+{
+	static const struct wanted laws[] = {
+		{ 1, 1, 0, 8 }, { 10, 2, -3, 20 }, { 1, 0.25, 5, 7.5 }, { 30, 3, 0, 100 }
+	};
+
+	(void)state;
+	for (uint64_t i = 0; i < 400; i++) {
+		struct limiter_words now = { .ins_committed = i * 7 % 40,
+					     .smp_committed = i * 11 % 60 };
+
+		now.ins_admitted = now.ins_committed + i % 3;
+		now.smp_admitted = now.smp_committed + i % 5;
+		expect_lacks(&laws[i % 4], &now, 1 + i % 6);
+	}
+}
+
+static void limiter_lacks__without_bounds_only_min_size(void **state)
+{
+	const struct limiter law = { .law = { .min_size = 5 } };
+	const struct limiter_words now = { .ins_committed = 3, .smp_admitted = 1000 };
+
+	(void)state;
+	assert_int_equal(limiter_lacks_inserts(&law, &now, 100), 2);
+	assert_int_equal(limiter_lacks_samples(&law, &now, 100), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -448,6 +503,8 @@ int main(void)
 		cmocka_unit_test(limit_desc_check__what_works),
 		cmocka_unit_test(limit_desc_check__built_in_deadlocks),
 		cmocka_unit_test(limit_desc_check__numbers_that_contradict),
+		cmocka_unit_test(limiter_lacks__the_least_that_fits),
+		cmocka_unit_test(limiter_lacks__without_bounds_only_min_size),
 		FREE(limiter_try_insert__free_costs_nothing),
 		FREE(limiter_try_sample__waits_for_min_size_once),
 		TEST(limiter_try_insert__up_to_max_diff),

@@ -22,6 +22,7 @@ What a Reverb server would do that Relive does not raises NotImplementedError an
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -253,7 +254,7 @@ class Client:
         self._arguments = (self._store.uri, tuple(tables)), dict(options, timeout=timeout)
         self._declared = {table.name: table for table in tables}
         self._found: dict[str, Table] = {}  # declarations of others' tables
-        self._timeout = timeout
+        self._timeout = math.inf if timeout is None else timeout
         self._lock = threading.Lock()
         self._tables: dict[str, Any] = {}
         self._samplers: dict[str, Any] = {}
@@ -462,7 +463,7 @@ class Client:
         start = time.monotonic()
         self._declaration(name)
         while self._existing(name) is None:
-            if self._timeout is not None and time.monotonic() - start > self._timeout:
+            if time.monotonic() - start > self._timeout:
                 raise errors.Timeout("sample: table %s has had no item yet" % name)
             time.sleep(_POLL)
 
