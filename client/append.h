@@ -63,6 +63,7 @@ struct rlv_writer {
 	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
 	struct transport_io *rows;               /* staged, to travel with the items */
 	uint32_t n_rows;
+	uint32_t planned_lost;        /* truncated_lost of the call in progress */
 	struct shard_change *changes; /* of the call in progress, one for each shard that has any */
 	uint32_t n_changes;
 	int64_t *credit;     /* of each shard, for the next block */

@@ -59,7 +59,14 @@ static void plan_errors(const struct row_meta *meta, uint32_t at, uint32_t n, co
 		meta->td[at + i] = td ? td[i] : -1;
 }
 
-static void plan_rows(const struct rlv_writer *w, struct stream *st, const struct source *src)
+/* Is a row with flags f the first one behind a step of which nobody knows now what came after it? */
+static bool loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
+{
+	return w->has_obs && (before & (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED &&
+	       !(f & ROW_FINAL);
+}
+
+static void plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct rlv_steps *steps = src->steps;
 	const uint16_t *flags = steps && steps->flags ? steps->flags + src->first : NULL;
@@ -87,6 +94,8 @@ static void plan_rows(const struct rlv_writer *w, struct stream *st, const struc
 			f |= ROW_FIRST;
 			step = 0;
 		}
+		if (!in_episode && head)
+			w->planned_lost += loses_truncated(w, st->meta.flags[head + i - 1], f);
 		st->meta.flags[head + i] = f;
 		st->meta.steps[head + i] = step;
 		in_episode = !(f & ends);
@@ -421,6 +430,7 @@ static int commit(struct rlv_writer *w)
 		w->stats.items += n;
 		first = first ? first : ret;
 	}
+	w->stats.truncated_lost += w->planned_lost;
 	return first;
 }
 
@@ -515,6 +525,7 @@ int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_vi
 {
 	int ret;
 
+	w->planned_lost = 0;
 	for (uint32_t i = 0; i < put->n; i++) {
 		const struct source src = source_of(put, i);
 

@@ -204,6 +204,15 @@ err_free:
 
 /* -------- end -------- */
 
+/* Rows that windows wait for: a final observation is one of them already. */
+static uint32_t rows_missing(const struct rlv_writer *w, const struct stream *st)
+{
+	uint32_t head = w->h.desc->window_max - 1;
+	bool has_final = head && st->meta.flags[head - 1] & ROW_FINAL;
+
+	return w->future_max && has_final ? w->future_max - 1 : w->future_max;
+}
+
 /* Completes the windows that wait for later steps. */
 static int complete(struct rlv_writer *w, uint32_t stream)
 {
@@ -211,7 +220,7 @@ static int complete(struct rlv_writer *w, uint32_t stream)
 	int ret = 0;
 
 	if (st->open_window)
-		ret = writer_fill(w, stream, w->future_max);
+		ret = writer_fill(w, stream, rows_missing(w, st));
 	if (ret == 0) {
 		st->open_window = false;
 		st->in_episode = false;

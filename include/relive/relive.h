@@ -415,7 +415,9 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
 				struct rlv_writer **writer_out);
 
 /*
- * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete.
+ * Appends n consecutive steps of one stream. An item becomes drawable when its window is complete: when
+ * the n_step steps behind it are in (one step less in tables that store next observations), or at once
+ * by rlv_writer_end_episode, also after RLV_TERMINATED.
  * *appended_out (may be NULL): steps taken, fewer than n only on -ETIMEDOUT.
  * A step counts as taken when its items are published, or will be with the steps to come. When a
  * memory node is lost, the streams that had a block there go on in another shard, with the steps
@@ -436,7 +438,8 @@ RLV_CHECKED int rlv_writer_append_vector(struct rlv_writer *writer, const struct
 
 /*
  * Ends the episode of a stream: items whose window lacks later steps are completed (their return
- * ends here). final: the observation columns after the last action, as one step, or NULL.
+ * ends here) and drawable. final: the observation columns after the last action, as one step, or NULL.
+ * The rows that they lack, up to the longest n_step, are filled; fillers take room as steps do.
  */
 RLV_CHECKED int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 				       const struct rlv_steps *final);
@@ -686,6 +689,9 @@ struct rlv_stats {
 	uint64_t shards_lost;  /* times that a shard became unreachable */
 	uint64_t updates_lost; /* stale_updates of items in shards that are away */
 	int64_t items_lost;    /* live items there: of the view as last seen, or published by us */
+	/* Steps that were truncated, and whose next row was no final observation: of tables whose next
+	   observations are read from later rows, where they are no items. */
+	uint64_t truncated_lost;
 };
 
 /* Counters of a handle since it was opened; stats_out->size is set by the caller. Thread: owner. */

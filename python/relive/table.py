@@ -68,7 +68,8 @@ class Table:
               and resets. Its row is stored as the final observation of the episode, no transition.
             * ``"same_step"``: the step that ends an episode returns the next one's first
               observation. Give ``append(infos=infos)`` or ``append(final_obs=...)``, or steps that
-              were truncated are no items, since nobody knows what came after them.
+              were truncated are no items, since nobody knows what came after them: they are
+              counted, and a warning says so once.
             * ``"disabled"`` (default of one environment): you reset. Give
               ``append(final_obs=next_obs)``; it is taken where an episode ended.
 

@@ -29,10 +29,17 @@ class Writer(_core.Writer):
     * ``final_<column>`` for each observation column: see ``autoreset`` of :meth:`Table.writer`;
     * ``infos``: the dict that a vector's ``step()`` returned: where the mode is ``"same_step"`` its
       ``final_obs`` are taken, else they are an error that names the mode;
-    * ``final``: bool: this row is only the observation after an episode's last action;
+    * ``final``: bool: this row is only the observation after an episode's last action. Whoever gives
+      such rows gives ``final`` with every call, so that ended episodes wait for theirs;
     * ``td_error``: initial TD errors (absolute values count); without them new items take the
       running maximum of the view;
     * ``policy_version``: of the policy that acted.
+
+    An episode's last steps are drawable at once with its last row, whatever the view's n_step: that of
+    its final observation, if one is given or the next row is it, else the one that terminates it. For
+    that up to n_step filler rows follow it, which take room as steps do. A step that is truncated
+    without a final observation is no item: ``stats()["truncated_lost"]`` counts them from the next step
+    on, and a UserWarning says it once.
 
     **extend(env=0, **values)**: n consecutive steps of one environment, as arrays of n; without
     ``final_<column>``: a row with ``final`` is the observation after an episode's last action.

@@ -148,6 +148,63 @@ static int begin(struct writer *w, struct wait *wait)
 	return w->final_env < w->n_envs ? put_kept_finals(w, wait) : 0;
 }
 
+/* -------- ends of episodes -------- */
+
+static bool row_ended(const struct call *call, uint32_t i)
+{
+	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
+}
+
+/* Is row i the last one of its episode? With `final` in the call its user gives that row, too. */
+static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
+{
+	if (!call->flags || call->flags[i] & RLV_FINAL || !row_ended(call, i))
+		return call->flags && call->flags[i] & RLV_FINAL;
+	if (w->obs_columns && call->finals[__builtin_ctz(w->obs_columns)])
+		return w->final_env == w->n_envs;
+	return call->flags[i] & RLV_TERMINATED && w->autoreset != AUTORESET_NEXT_STEP &&
+	       !call->values[KEY_FINAL];
+}
+
+/*
+ * What waits for later rows of an episode that is over is drawable now. The rows of the call are in:
+ * what the limiter does not admit yet is left to the next ones. 0, or -1 with an exception.
+ */
+static int complete_over(struct writer *w, uint32_t env)
+{
+	int ret;
+
+	if (handle_enter(&w->h))
+		return -1;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_writer_end_episode(w->writer, env, NULL);
+	Py_END_ALLOW_THREADS handle_leave(&w->h);
+	(void)ret; /* of a writer that is lost the next call says it */
+	return 0;
+}
+
+/* Says once that truncated steps are lost. 0, or -1 with an exception: warnings may be errors. */
+static int warn_of_lost(struct writer *w)
+{
+	struct rlv_stats stats = { .size = sizeof(stats) };
+
+	if (!w->follows_end || w->warned)
+		return 0;
+	w->follows_end = false;
+	if (handle_enter(&w->h))
+		return -1;
+	if (rlv_writer_stats(w->writer, &stats))
+		stats.truncated_lost = 0;
+	handle_leave(&w->h);
+	if (stats.truncated_lost == 0)
+		return 0;
+	w->warned = true;
+	return PyErr_WarnEx(PyExc_UserWarning,
+			    "a truncated step without a final observation is no item: nobody knows "
+			    "what came after it. Give final_obs with it, or infos of same-step "
+			    "vectors. stats()[\"truncated_lost\"] counts such steps",
+			    1);
+}
+
 /* -------- one step -------- */
 
 /* Most calls of consecutive rows: no episode ends. */
@@ -161,11 +218,6 @@ static bool has_ends(const struct writer *w, const struct call *call)
 	return bits;
 }
 
-static bool row_ended(const struct call *call, uint32_t i)
-{
-	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
-}
-
 /*
  * The final rows of what ended, and the state for the next call. The step is in: an error of its final
  * rows would have it appended again, so that it is left to the next call, which puts them first.
@@ -174,10 +226,15 @@ static int after_step(struct writer *w, struct wait *wait, const struct call *ca
 {
 	for (uint32_t i = 0; i < call->n; i++)
 		w->ended[i] = row_ended(call, i);
-	if (!w->obs_columns || !call->finals[__builtin_ctz(w->obs_columns)])
-		return 0;
-	w->final_env = 0;
-	return put_finals(w, wait, call->finals) > 0 ? -1 : 0;
+	if (w->obs_columns && call->finals[__builtin_ctz(w->obs_columns)]) {
+		w->final_env = 0;
+		if (put_finals(w, wait, call->finals) > 0)
+			return -1;
+	}
+	for (uint32_t i = 0; i < call->n; i++)
+		if (is_over(w, call, i) && complete_over(w, i))
+			return -1;
+	return warn_of_lost(w);
 }
 
 static void put_of_call(const struct call *call, struct put *put)
@@ -279,10 +336,12 @@ int append_rows(struct writer *w, struct call *call)
 	done = ret ? call->n - put.steps.n : call->n;
 	if (done)
 		w->ended[call->env] = row_ended(call, done - 1);
-	return ret;
+	if (ret == 0 && is_over(w, call, call->n - 1))
+		ret = complete_over(w, call->env);
+	return ret ? ret : warn_of_lost(w);
 }
 
-/* -------- ends of episodes -------- */
+/* -------- end_episode -------- */
 
 /* Nothing but observations. */
 static int refuse_others(const struct writer *w, const struct call *call)
@@ -323,8 +382,9 @@ int append_end(struct writer *w, struct call *call)
 	given = call_has_observation(w, call, 0);
 	if (given < 0 || (given && put_last(w, &wait, call)))
 		return -1;
+	w->follows_end |= w->ended[call->env];
 	w->ended[call->env] = false;
-	return end_stream(w, &wait, call->env);
+	return end_stream(w, &wait, call->env) || warn_of_lost(w) ? -1 : 0;
 }
 
 int append_complete(struct writer *w)
@@ -333,8 +393,10 @@ int append_complete(struct writer *w)
 
 	if (!w->busy && begin(w, &wait))
 		return -1;
-	for (uint32_t i = 0; i < w->n_envs; i++)
+	for (uint32_t i = 0; i < w->n_envs; i++) {
+		w->follows_end |= w->ended[i];
 		if (wait_start(&wait, w->timeout) || end_stream(w, &wait, i))
 			return -1;
-	return 0;
+	}
+	return warn_of_lost(w);
 }

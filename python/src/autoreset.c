@@ -95,6 +95,7 @@ int autoreset_flags(struct writer *w, struct call *call, bool consecutive)
 				return -1;
 			flags = RLV_FINAL;
 		}
+		w->follows_end |= ended && flags != RLV_FINAL;
 		if (w->assumed && flags & ENDS)
 			w->ended_at_first[env] = is_first(w, call, env, i);
 		call->flags[i] = flags;

@@ -33,8 +33,10 @@ struct writer {
 	struct handle h;
 	struct rlv_writer *writer;
 	uint32_t n_envs;
-	bool batched; /* values have a first dimension of n_envs */
-	bool busy;    /* in a call: guarded by the interpreter lock */
+	bool batched;     /* values have a first dimension of n_envs */
+	bool busy;        /* in a call: guarded by the interpreter lock */
+	bool follows_end; /* a row of this call may be behind a truncated step that is lost by it */
+	bool warned;      /* of such steps */
 	bool assumed; /* nobody gave the mode, which is next_step: what refutes it is an error */
 	enum autoreset autoreset;
 	uint32_t n_columns;

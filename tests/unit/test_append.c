@@ -196,6 +196,64 @@ static void writer_end_episode__twice_changes_nothing(void **state)
 	replay_close(&fx);
 }
 
+/* Rows are counted where they go: one client, in place. */
+static void writer_end_episode__fills_what_the_final_row_does_not(void **state)
+{
+	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
+	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
+	const bool final[] = { false, true };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	uint64_t before;
+
+	(void)state;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	for (uint32_t i = 0; i < 2; i++) {
+		replay_append_episode(&fx, writer, 0, 7, RLV_TERMINATED, false);
+		before = replay_writer_stats(writer).writes;
+		assert_int_equal(replay_end_episode(&fx, writer, 0, final[i]), 0);
+		assert_int_equal(replay_writer_stats(writer).writes - before, 3);
+		assert_int_equal(replay_info(fx.table).views[0].items, 7 * (i + 1));
+	}
+	check_all(&fx, &view, 1);
+	replay_writer_done(&writer);
+	replay_close(&fx);
+}
+
+static uint64_t lost(struct rlv_writer *writer)
+{
+	return replay_writer_stats(writer).truncated_lost;
+}
+
+static void writer_stats__count_truncated_steps_that_are_no_items(void **state)
+{
+	const struct rlv_table_opts opts = { 0 };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+
+	(void)state;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	replay_append_episode(&fx, writer, 0, 3, RLV_TRUNCATED, false);
+	assert_int_equal(lost(writer), 0); /* a final observation may follow */
+	replay_append_plain(&fx, writer, 0, 3);
+	assert_int_equal(lost(writer), 1);
+	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
+	replay_append_episode(&fx, writer, 0, 1, RLV_TRUNCATED, true);
+	replay_append_episode(&fx, writer, 0, 1, RLV_TERMINATED | RLV_TRUNCATED, false);
+	replay_append_episode(&fx, writer, 0, 1, RLV_TRUNCATED, false);
+	assert_int_equal(replay_end_episode(&fx, writer, 0, true), 0);
+	assert_int_equal(lost(writer), 1);
+	replay_append_episode(&fx, writer, 0, 1, RLV_TRUNCATED, false);
+	replay_append_episode(&fx, writer, 0, 1, RLV_TRUNCATED, false);
+	assert_int_equal(lost(writer), 2);
+	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
+	assert_int_equal(lost(writer), 3);
+	replay_writer_done(&writer);
+	replay_close(&fx);
+}
+
 static void writer_append__windows_reach_over_block_ends(void **state)
 {
 	const struct rlv_view views[] = { { .selector = RLV_UNIFORM, .n_step = 5, .stack = 4 },
@@ -385,6 +443,8 @@ int main(void)
 		cmocka_unit_test(writer_append__an_item_waits_for_its_window),
 		cmocka_unit_test(writer_close__completes_the_pending_items),
 		cmocka_unit_test(writer_end_episode__twice_changes_nothing),
+		cmocka_unit_test(writer_end_episode__fills_what_the_final_row_does_not),
+		cmocka_unit_test(writer_stats__count_truncated_steps_that_are_no_items),
 		cmocka_unit_test(writer_append__windows_reach_over_block_ends),
 		cmocka_unit_test(writer_append__streams_do_not_mix),
 		cmocka_unit_test(writer_append_vector__gives_the_items_of_append),
