@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,17 +97,23 @@ static int make(const char *path, bool create)
 	return check_owner(path);
 }
 
+static int check_name(const char *store)
+{
+	if (runtime_name_is_valid(store))
+		return 0;
+	return error_set(-EINVAL, "store name \"%.64s\": want letters, digits, _ - . (%d at most)",
+			 store, NAME_MAX_CHARS);
+}
+
 int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
 {
 	char root[RUNTIME_PATH_BYTES];
 	struct runtime_dir dir;
 	int ret;
 
-	if (!runtime_name_is_valid(store))
-		return error_set(-EINVAL,
-				 "store name \"%.64s\": want letters, digits, _ - . (%d at most)",
-				 store, NAME_MAX_CHARS);
-	ret = root_path(root);
+	ret = check_name(store);
+	if (ret == 0)
+		ret = root_path(root);
 	if (ret == 0)
 		ret = join(dir.path, root, store);
 	if (ret == 0)
@@ -255,22 +260,64 @@ static int lock_paths(const struct runtime_dir *dir, const char *name, char *loc
 	return ret ? ret : runtime_dir_file(dir, file, pid);
 }
 
+static int try_lock(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_SETLK, &lock) == 0)
+		return 0;
+	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+}
+
+/* 0 = nobody, -1 = somebody in a pid namespace that is not ours. */
+static int holder(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_GETLK, &lock) || lock.l_type == F_UNLCK)
+		return 0;
+	return lock.l_pid > 0 ? lock.l_pid : -1;
+}
+
+static bool is_file_of(int fd, const char *path)
+{
+	struct stat held, named;
+
+	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_ino == named.st_ino &&
+	       held.st_dev == named.st_dev;
+}
+
+/* Until the file that is locked is the one of that name: it may have been removed in between. */
+static int lock_path(const char *path, int *fd_out, int *pid_out)
+{
+	for (;;) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), ret;
+
+		if (fd < 0)
+			return error_set(-errno, "create %s: %s", path, strerror(errno));
+		ret = try_lock(fd);
+		if (ret == 0 && is_file_of(fd, path)) {
+			*fd_out = fd;
+			return 0;
+		}
+		*pid_out = ret ? holder(fd) : 0;
+		close(fd);
+		if (ret)
+			return error_set(ret, "%s: held by pid %d", path, *pid_out);
+	}
+}
+
 int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out, int *pid_out)
 {
 	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
 	int fd, ret = lock_paths(dir, name, lock, pid);
 
+	if (ret == 0)
+		ret = lock_path(lock, &fd, pid_out);
+	if (ret == -EBUSY && *pid_out <= 0)
+		*pid_out = pid_of(pid);
 	if (ret)
 		return ret;
-	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return error_set(-errno, "create %s: %s", lock, strerror(errno));
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		ret = errno == EWOULDBLOCK ? -EBUSY : -errno;
-		*pid_out = pid_of(pid);
-		close(fd);
-		return error_set(ret, "%s: held by pid %d", lock, *pid_out);
-	}
 	ret = write_pid(pid);
 	if (ret) {
 		close(fd);
@@ -286,5 +333,54 @@ void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd)
 
 	if (lock_paths(dir, name, lock, pid) == 0)
 		(void)unlink(pid);
+	close(fd);
+}
+
+int runtime_dir_holder(const struct runtime_dir *dir, const char *name)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+	int fd, found;
+
+	if (lock_paths(dir, name, lock, pid))
+		return 0;
+	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return 0;
+	found = holder(fd);
+	close(fd);
+	return found < 0 ? pid_of(pid) : found;
+}
+
+/* -------- one command for each store -------- */
+
+static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
+{
+	char root[RUNTIME_PATH_BYTES], name[NAME_MAX_CHARS + 8];
+	int ret = check_name(store);
+
+	if (ret == 0)
+		ret = root_path(root);
+	if (ret == 0)
+		ret = make(root, true);
+	if (ret)
+		return ret;
+	snprintf(name, sizeof(name), ".%s.lock", store);
+	return join(out, root, name);
+}
+
+int runtime_store_lock(const char *store, int *fd_out, int *pid_out)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = store_lock_path(store, path);
+
+	return ret ? ret : lock_path(path, fd_out, pid_out);
+}
+
+void runtime_store_unlock(const char *store, int fd, bool gone)
+{
+	char path[RUNTIME_PATH_BYTES];
+
+	if (gone && store_lock_path(store, path) == 0)
+		(void)unlink(path);
 	close(fd);
 }

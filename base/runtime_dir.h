@@ -3,10 +3,16 @@
  *
  *   ROOT            RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive, else /run/relive for root,
  *                   else /tmp/relive-UID
+ *   ROOT/.STORE.lock  held by the one command that starts or stops daemons of the store
  *   ROOT/STORE      one directory for each store, mode 0700
  *     metad.sock    control plane (0600)            metad.lock metad.pid
  *     NODE.sock     memory node's regions (0600)    NODE.lock  NODE.pid      (NODE = memnode-NAME)
  *     token         shared secret: 64 hexadecimal digits (0600)
+ *     *.cmdline     how `relive` started a daemon (cli/cmdline.h)
+ *
+ * Locks are those of fcntl(2): they end with their process, forked children do not have them, and
+ * who holds one can be asked without taking it. A lock file may be removed by its holder only; who
+ * locked a file that was removed meanwhile tries again.
  *
  * A directory that belongs to another user, or that others may enter, is refused: who can put
  * a socket there can take the place of a daemon.
@@ -58,5 +64,17 @@ RLV_MUST_CHECK int runtime_dir_lock(const struct runtime_dir *dir, const char *n
 
 /* Removes the pid file and gives the lock back. */
 void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd);
+
+/* Pid of the process that has `NAME.lock`; 0 = nobody. Takes and creates nothing. Thread: any. */
+int runtime_dir_holder(const struct runtime_dir *dir, const char *name);
+
+/*
+ * Takes the store's own lock, which need not exist yet, nor its directory. -EBUSY: another process
+ * has it, *pid_out; errors of runtime_dir_open. The descriptor holds it. Thread: setup.
+ */
+RLV_MUST_CHECK int runtime_store_lock(const char *store, int *fd_out, int *pid_out);
+
+/* Gives it back; with `gone` its file is removed, for a store that is no more. Thread: setup. */
+void runtime_store_unlock(const char *store, int fd, bool gone);
 
 #endif

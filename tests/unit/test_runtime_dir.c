@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -235,6 +236,88 @@ static void runtime_dir_lock__stale_pid_file_is_overwritten(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+/* Looked at from a child: who holds a lock can take it again. */
+static int holder_seen_by_another(const struct runtime_dir *dir, const char *name)
+{
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(runtime_dir_holder(dir, name) == (int)getppid());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WEXITSTATUS(status);
+}
+
+static void runtime_dir_holder__is_asked_without_a_pid_file(void **state)
+{
+	struct runtime_dir dir = make_dir();
+	char path[128];
+	int fd, pid;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/metad.pid", dir.path);
+	assert_int_equal(runtime_dir_holder(&dir, "metad"), 0);
+	assert_int_equal(runtime_dir_lock(&dir, "metad", &fd, &pid), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_true(holder_seen_by_another(&dir, "metad"));
+	runtime_dir_unlock(&dir, "metad", fd);
+	assert_int_equal(runtime_dir_holder(&dir, "metad"), 0);
+}
+
+/* Tries for the store's lock until it has it, says so, and ends with it. */
+static pid_t start_taker(int said)
+{
+	pid_t child = fork();
+	int fd, pid;
+
+	assert_true(child >= 0);
+	if (child)
+		return child;
+	while (runtime_store_lock("s", &fd, &pid) == -EBUSY)
+		usleep(1000);
+	_exit(write(said, "x", 1) == 1 ? 0 : 1);
+}
+
+/* Each removes the file that the others wait for: still one has it at a time, and all get it. */
+static void runtime_store_lock__of_a_store_that_goes_is_handed_on(void **state)
+{
+	int said[2], fd, pid, status;
+	pid_t children[4];
+	char word;
+
+	(void)state;
+	assert_int_equal(pipe(said), 0);
+	assert_int_equal(runtime_store_lock("s", &fd, &pid), 0);
+	for (int i = 0; i < 4; i++)
+		children[i] = start_taker(said[1]);
+	runtime_store_unlock("s", fd, true);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(read(said[0], &word, 1), 1);
+		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+		assert_int_equal(status, 0);
+	}
+	close(said[0]);
+	close(said[1]);
+}
+
+static void runtime_store_lock__ends_with_its_process(void **state)
+{
+	int fd, pid, status;
+	pid_t child = fork();
+
+	(void)state;
+	assert_true(child >= 0);
+	if (child == 0) {
+		(void)!runtime_store_lock("s", &fd, &pid);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(runtime_store_lock("s", &fd, &pid), 0);
+	runtime_store_unlock("s", fd, true);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -254,6 +337,9 @@ int main(void)
 		CASE(runtime_dir_token__half_a_token_gives_eproto),
 		CASE(runtime_dir_lock__held_by_another_process_gives_ebusy),
 		CASE(runtime_dir_lock__stale_pid_file_is_overwritten),
+		CASE(runtime_dir_holder__is_asked_without_a_pid_file),
+		CASE(runtime_store_lock__of_a_store_that_goes_is_handed_on),
+		CASE(runtime_store_lock__ends_with_its_process),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
