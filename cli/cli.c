@@ -98,12 +98,10 @@ static void hint_store(const char *uri, int code)
 {
 	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* ended just now */
 
-	if (code == -ENOENT && strncmp(uri, "shm:", 4) == 0)
+	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive up --store %s", uri + 4);
-	else if (down && strncmp(uri, "shm:", 4) == 0)
-		cli_hint("relive down --store %s && relive up --store %s", uri + 4, uri + 4);
 	else if (down)
-		cli_hint("relive up --listen HOST:PORT on that host");
+		cli_hint("relive up --store NAME on that host: it starts what is missing");
 	else if (code == -ETIMEDOUT)
 		cli_hint("--timeout 30s, or look at the log of relive-metad");
 	else if (code == -EINVAL)

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "cli/args.h"
 
-enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
+enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 
 #define CLI_DEFAULT_URI "shm:default"
 #define CLI_CONTINUE (-1)

@@ -1,5 +1,8 @@
 /*
  * host_store.h - a store on this host: its daemons are started, waited for and stopped here.
+ *
+ * Each of these holds the store's lock (host_lock.h) from its first look to its last change. They
+ * may be killed at any step: the next one goes on from what it finds.
  */
 #ifndef RLV_CLI_HOST_STORE_H
 #define RLV_CLI_HOST_STORE_H
@@ -10,27 +13,31 @@
 
 #include "base/error.h"
 #include "base/runtime_dir.h"
+#include "cli/host_files.h"
 #include "cli/progress.h"
 
 #define HOST_STORE_MAX_NODES 16
 #define HOST_STORE_URI_BYTES 64
+#define HOST_STORE_UNSET UINT32_MAX
+#define HOST_STORE_LOCK_NS 20000000000 /* longest wait for another command */
 
+/* A value of 0, NULL or HOST_STORE_UNSET: not given, so as it is, or the default. */
 struct host_store_opts {
 	const char *store;
-	uint64_t bytes;          /* of the pool of each node; 0 = as large as the file */
-	const char *file;        /* pool on a file, or NULL */
-	const char *dax;         /* on a DAX device, or NULL */
-	uint32_t pages;          /* of memory: 0 auto, 1 huge, 2 small */
-	const char *listen;      /* HOST:PORT of the metadata server, or NULL */
-	const char *transport;   /* of the nodes: "auto" (NULL), "shm", "verbs" */
-	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts, or NULL */
-	int64_t node_lease_ns;   /* 0 = the server's default, and the next two */
+	uint64_t bytes;          /* of the pool of each node (default 1G, or the file's) */
+	const char *file;        /* pool on a file */
+	const char *dax;         /* on a DAX device */
+	uint32_t pages;          /* of memory: 0 auto, 1 huge, 2 small, or UNSET */
+	const char *listen;      /* HOST:PORT of the metadata server */
+	const char *transport;   /* of the nodes: "auto", "shm", "verbs" */
+	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts */
+	int64_t node_lease_ns;   /* of the server, and the next two */
 	int64_t node_lost_ns;    /* INT64_MAX = never by itself */
 	int64_t slow_start_ns;
-	bool kill_stalled;
-	bool tied; /* the daemons end with this process */
+	uint32_t stalled; /* 0 wait, 1 kill, or UNSET */
+	bool tied;        /* the daemons end with this process */
 	uint32_t nodes;
-	int64_t timeout_ns;
+	int64_t timeout_ns; /* given */
 };
 
 struct host_store {
@@ -38,15 +45,18 @@ struct host_store {
 	char name[RUNTIME_PATH_BYTES];
 	char uri[HOST_STORE_URI_BYTES];
 	pid_t metad;
-	pid_t nodes[HOST_STORE_MAX_NODES];
+	pid_t nodes[HOST_FILES_MAX];
 	uint32_t n_nodes;
+	uint32_t started;                   /* daemons that were missing */
+	bool was_up;                        /* something of it ran before */
 	char temp_root[RUNTIME_PATH_BYTES]; /* a private runtime directory, "" if none */
 };
 
 /*
- * Starts a metadata server and the nodes and waits until a client sees them all. On failure says
- * why on stderr, with the end of the log at fault, and stops what it started. -EBUSY: it is up
- * already; -ETIMEDOUT; -EINTR. Thread: setup.
+ * Starts what is missing of the store: all of it, or what ended, as it was started before. Waits
+ * until the server says that every node on this host is up. On failure says why on stderr, with the
+ * end of the log at fault, and stops what it started if nothing ran before. -EEXIST: the options
+ * contradict what runs; -ETIMEDOUT; -EINTR. Thread: setup.
  */
 int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 		  struct host_store *store_out) RLV_MUST_CHECK;
@@ -77,13 +87,31 @@ struct host_node_opts {
  */
 int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out) RLV_MUST_CHECK;
 
+/* host_store_up does not start that node again. Nothing is done for a store elsewhere. */
+int host_store_forget_node(const char *uri, const char *node) RLV_MUST_CHECK;
+
 /* Stops the daemons that host_store_up started; a private store's files go, too. */
 void host_store_close(struct host_store *store);
 
+/* What memory nodes hold that would end with them. */
+struct host_loss {
+	uint32_t tables; /* with items in memory */
+	uint64_t items;
+	char unknown[160]; /* why that is not all, or cannot be told; "" = it is all */
+};
+
+struct host_down_opts {
+	const char *store;
+	int64_t timeout_ns; /* how long daemons may take before they are killed */
+	/* Something would be lost: false = stop nothing. */
+	bool (*confirm)(void *ctx, const struct host_loss *loss);
+	void *ctx;
+};
+
 /*
  * Stops the daemons of a store whoever started them, and removes their files. *stopped_out: how
- * many were running. -ENOENT: no such store here. Thread: setup.
+ * many were running. -ENOENT: no such store here; -ECANCELED: not confirmed. Thread: setup.
  */
-int host_store_down(const char *name, int64_t timeout_ns, uint32_t *stopped_out) RLV_MUST_CHECK;
+int host_store_down(const struct host_down_opts *opts, uint32_t *stopped_out) RLV_MUST_CHECK;
 
 #endif

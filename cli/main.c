@@ -13,7 +13,8 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *summary;
 } commands[] = {
-	{ "up", cmd_up, "start a store on this host: memory nodes and a metadata server" },
+	{ "up", cmd_up,
+	  "start what is missing of a store on this host: memory nodes, metadata server" },
 	{ "down", cmd_down, "stop it" },
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
 	{ "node", cmd_node, "add, drain and drop memory nodes of a store that runs" },
@@ -32,7 +33,7 @@ static void print_help(FILE *file)
 	      file);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage.\n"
+	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
 	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
 	      "$XDG_RUNTIME_DIR/relive).\n",
 	      file);

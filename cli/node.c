@@ -60,6 +60,16 @@ static int add(const struct request *request)
 	return ret ? cli_fail_local(ret, "add node %s", request->name) : print_added(request, pid);
 }
 
+/* What is drained or dropped is not missing: `relive up` leaves it away. */
+static int forget(const struct request *request)
+{
+	int ret = host_store_forget_node(request->uri, request->name);
+
+	return ret && ret != -ENOENT
+		       ? cli_fail_local(ret, "relive up may start node %s again", request->name)
+		       : CLI_OK;
+}
+
 /* -------- drain -------- */
 
 static int print_drain(const struct request *request, const struct rlv_drain_info *info)
@@ -105,7 +115,9 @@ static int drain(struct rlv_store *store, const struct request *request)
 		interrupt_sleep(LOOK_NS);
 	}
 	print_drain(request, &info);
-	return request->wait_ns && info.shards ? CLI_FAILURE : CLI_OK;
+	if (info.shards)
+		return request->wait_ns ? CLI_FAILURE : CLI_OK;
+	return forget(request);
 }
 
 /* -------- drop -------- */
@@ -118,7 +130,7 @@ static int drop(struct rlv_store *store, const struct request *request)
 		return cli_fail(ret, "drop node %s", request->name);
 	if (!request->common.json)
 		printf("node %s is dropped, and what it held is lost\n", request->name);
-	return CLI_OK;
+	return forget(request);
 }
 
 /* -------- command line -------- */

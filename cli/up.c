@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/bits.h"
@@ -8,23 +7,33 @@
 #include "cli/interrupt.h"
 #include "cli/units.h"
 
-#define DEFAULT_BYTES (UINT64_C(1) << 30)
 #define DEFAULT_TIMEOUT_NS 20000000000
 #define MIN_BYTES (UINT64_C(8) << 20)
+
+static void print_text(const struct host_store *store, const struct host_store_opts *opts)
+{
+	const char *plural = store->n_nodes == 1 ? "" : "s";
+	char bytes[UNITS_TEXT_BYTES];
+
+	printf("%s\n", store->uri);
+	if (store->was_up && store->started == 0)
+		fprintf(stderr, "store %s is up already: %u memory node%s\n", store->name,
+			store->n_nodes, plural);
+	else if (opts->bytes)
+		fprintf(stderr, "store %s is up: %u memory node%s of %s\n", store->name,
+			store->n_nodes, plural, units_format_bytes(opts->bytes, bytes));
+	else
+		fprintf(stderr, "store %s is up: %u memory node%s\n", store->name, store->n_nodes,
+			plural);
+}
 
 static int print_up(const struct host_store *store, const struct host_store_opts *opts,
 		    bool as_json)
 {
-	char bytes[UNITS_TEXT_BYTES];
 	struct json json;
 
 	if (!as_json) {
-		printf("%s\n", store->uri);
-		fprintf(stderr,
-			"store %s is up: %u memory node%s of %s; stop it with: relive down --store %s\n",
-			store->name, opts->nodes, opts->nodes == 1 ? "" : "s",
-			opts->bytes ? units_format_bytes(opts->bytes, bytes) : "the file's size",
-			store->name);
+		print_text(store, opts);
 		return CLI_OK;
 	}
 	json_init(&json, stdout);
@@ -37,6 +46,7 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 	for (uint32_t i = 0; i < store->n_nodes; i++)
 		json_i64(&json, store->nodes[i]);
 	json_array_end(&json);
+	json_put_u64(&json, "started", store->started);
 	json_object_end(&json);
 	json_newline(&json);
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
@@ -46,13 +56,11 @@ static bool options_agree(const struct host_store_opts *opts)
 {
 	if (opts->file && opts->dax)
 		cli_error("--file and --dax: give one of them");
-	else if ((opts->file || opts->dax) && opts->nodes != 1)
+	else if ((opts->file || opts->dax) && opts->nodes > 1)
 		cli_error("--nodes %u: a file or device holds the pool of one node", opts->nodes);
-	else if (opts->rdma_listen && opts->nodes != 1)
+	else if (opts->rdma_listen && opts->nodes > 1)
 		cli_error(
 			"--rdma-listen: one node can have the address; add others by relive node");
-	else if (opts->nodes == 0 || opts->nodes > HOST_STORE_MAX_NODES)
-		cli_error("--nodes %u: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
@@ -71,20 +79,17 @@ static int run(const struct host_store_opts *opts, bool as_json, bool bar)
 	ret = host_store_up(opts, &progress, &store);
 	if (ret == 0)
 		return print_up(&store, opts, as_json);
-	cli_fail_local(ret, "up");
-	if (ret == -EBUSY)
-		cli_hint("relive status shm:%s, or relive down --store %s", opts->store,
-			 opts->store);
-	return CLI_FAILURE;
+	return cli_fail_local(ret, "up");
 }
 
 int cmd_up(int argc, char **argv)
 {
 	struct host_store_opts opts = { .store = "default",
-					.nodes = 1,
+					.pages = HOST_STORE_UNSET,
+					.stalled = HOST_STORE_UNSET,
 					.timeout_ns = DEFAULT_TIMEOUT_NS };
 	bool as_json = false, bar = false;
-	uint32_t stalled = 0;
+	uint32_t nodes = HOST_STORE_UNSET;
 	const struct arg_option options[] = {
 		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
 		{ "size", "BYTES", "pool of each memory node (default 1G, or the file's)",
@@ -96,9 +101,9 @@ int cmd_up(int argc, char **argv)
 		  ARG_CHOICE },
 		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
 		{ "stalled", "wait|kill",
-		  "what becomes of a stopped process that holds blocks (default wait)", &stalled,
-		  ARG_CHOICE },
-		{ "nodes", "N", "memory nodes (default 1)", &opts.nodes, ARG_COUNT32 },
+		  "what becomes of a stopped process that holds blocks (default wait)",
+		  &opts.stalled, ARG_CHOICE },
+		{ "nodes", "N", "memory nodes (default 1)", &nodes, ARG_COUNT32 },
 		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)",
 		  &opts.transport, ARG_TEXT },
 		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
@@ -117,21 +122,27 @@ int cmd_up(int argc, char **argv)
 	const struct args args = {
 		.usage = "up [OPTIONS]",
 		.summary =
-			"Starts relive-metad and relive-memnode on this host, waits until they are "
-			"ready and\nprints the URI of the store.",
+			"Starts what is missing of a store on this host, relive-metad and relive-memnode, "
+			"waits until\nall of it is ready and prints the URI. What runs is left alone; what "
+			"ended is started as it was\nbefore, `relive node add` included.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.notes = "Sockets, logs and the token are in RELIVE_RUNTIME_DIR/NAME, which nobody "
-			 "else may enter.",
+		.notes =
+			"Options may be left out for a store that is known: they are then as they "
+			"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
+			"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
+			"may enter.",
 	};
 	int code = cli_parse(&args, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;
-	opts.kill_stalled = stalled == 1;
+	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
+		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
+		return CLI_USAGE;
+	}
+	opts.nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
 	if (!options_agree(&opts))
 		return CLI_USAGE;
-	if (opts.bytes == 0 && !opts.file && !opts.dax)
-		opts.bytes = DEFAULT_BYTES;
 	return run(&opts, as_json, bar);
 }

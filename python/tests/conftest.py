@@ -83,6 +83,6 @@ def shm_store(tmp_path, monkeypatch):
         with relive.open("shm:" + name) as store:
             yield store
     finally:
-        subprocess.run([programs["relive"], "down", "--store", name], check=False,
+        subprocess.run([programs["relive"], "down", "--force", "--store", name], check=False,
                        stdout=subprocess.DEVNULL, timeout=60)
         shutil.rmtree(tmp_path, ignore_errors=True)

@@ -46,7 +46,8 @@ def test_main__up_and_down(command, tmp_path, monkeypatch):
         assert done.returncode == 0 and "shm:" + name in done.stdout, done.stdout
         with relive.open("shm:" + name) as store:
             store.create_table("t", {"a": "float32"}, 1000)
-        assert run("up", "--store", name).returncode != 0, "there is one of that name"
+        assert run("up", "--store", name).returncode == 0, "nothing of it is missing"
+        assert run("up", "--store", name, "--size", "128M").returncode != 0, "it runs with 64M"
     finally:
         down = run("down", "--store", name)
     assert down.returncode == 0 and "is down" in down.stdout

@@ -128,32 +128,6 @@ static void relive_node__add_drain_and_drop(void **state)
 	cli_expect_words(f->out, "4 daemons");
 }
 
-static void relive_up__twice_is_refused_and_harms_nobody(void **state)
-{
-	struct cli_fixture *f = *state;
-
-	cli_expect(f, "up --size 64M --store a", 0);
-	cli_expect(f, "up --size 64M --store a", 1);
-	cli_expect_words(f->err, "up already");
-	cli_expect_words(f->err, "relive down --store a");
-	cli_expect(f, "status shm:a", 0);
-}
-
-static void relive_up__after_a_killed_server_asks_for_down_first(void **state)
-{
-	struct cli_fixture *f = *state;
-
-	cli_expect(f, "up --size 64M --store a --json", 0);
-	assert_int_equal(kill(cli_pid(f, "\"metad_pid\":"), SIGKILL), 0);
-	cli_expect(f, "status shm:a --timeout 1s", 1);
-	cli_expect_words(f->err, "relive down --store a");
-	cli_expect(f, "up --size 64M --store a", 1);
-	cli_expect_words(f->err, "memnode-0 still runs");
-	cli_expect(f, "down --store a", 0);
-	cli_expect_words(f->out, "1 daemon stopped");
-	cli_expect(f, "up --size 64M --store a", 0);
-}
-
 static void relive_up__json_names_the_pids(void **state)
 {
 	struct cli_fixture *f = *state;
@@ -415,8 +389,6 @@ int main(void)
 		ON_FIXTURE(relive_version__as_json),
 		ON_FIXTURE(relive_up__status_and_down),
 		ON_FIXTURE(relive_node__add_drain_and_drop),
-		ON_FIXTURE(relive_up__twice_is_refused_and_harms_nobody),
-		ON_FIXTURE(relive_up__after_a_killed_server_asks_for_down_first),
 		ON_FIXTURE(relive_up__json_names_the_pids),
 		ON_FIXTURE(relive_up__daemon_that_fails_shows_its_log),
 		ON_FIXTURE(relive_up__file_keeps_its_tables),

@@ -27,7 +27,7 @@ def store(runtime_dir):
     try:
         yield "shm:" + name
     finally:
-        subprocess.run([command, "down", "--store", name], check=False, timeout=60)
+        subprocess.run([command, "down", "--force", "--store", name], check=False, timeout=60)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@
 
 #include "tests/support/test.h"
 
+#include "base/process.h"
+
 static void read_file(const char *path, char *text)
 {
 	FILE *file = fopen(path, "re");
@@ -60,6 +62,16 @@ pid_t cli_pid(const struct cli_fixture *f, const char *key)
 	return (pid_t)strtol(at + strlen(key), NULL, 10);
 }
 
+void cli_kill_daemon(pid_t pid)
+{
+	struct process_id id;
+
+	assert_int_equal(process_read((uint32_t)pid, &id), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	while (!process_is_gone(&id))
+		processes_sleep_ns(1000000);
+}
+
 int cli_fixture_open(void **state)
 {
 	struct cli_fixture *f = calloc(1, sizeof(*f));
@@ -103,7 +115,7 @@ static void kill_daemons(const char *store, const char *dir)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", store, entry->d_name);
 		read_file(path, text);
-		kill_ours(atoi(text), dir);
+		kill_ours((pid_t)strtol(text, NULL, 10), dir);
 	}
 	if (folder)
 		closedir(folder);

@@ -30,6 +30,9 @@ void cli_expect(struct cli_fixture *f, const char *line, int status);
 /* The number behind `key` in what the last command printed; the test fails if it is not there. */
 pid_t cli_pid(const struct cli_fixture *f, const char *key);
 
+/* Kills it, and waits until it is gone: its locks and sockets are then free. */
+void cli_kill_daemon(pid_t pid);
+
 void cli_expect_words(const char *text, const char *words);
 
 #endif

@@ -148,7 +148,7 @@ class Host:
 
     def close(self):
         self._store.close()
-        self._run("down")
+        self._run("down", "--force")
 
 
 def join(address, role, shape, columns):

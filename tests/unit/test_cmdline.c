@@ -1,0 +1,134 @@
+#include "cli/cmdline.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+
+static struct cmdline make(void)
+{
+	struct cmdline line = { 0 };
+
+	assert_int_equal(cmdline_add(&line, "relive-memnode"), 0);
+	assert_int_equal(cmdline_set(&line, "--store", "a"), 0);
+	assert_int_equal(cmdline_set_bytes(&line, "--size", 4096), 0);
+	return line;
+}
+
+static void cmdline_set__replaces_and_nothing_given_changes_nothing(void **state)
+{
+	struct cmdline line = make();
+	const char *argv[CMDLINE_MAX_ARGS + 1];
+
+	(void)state;
+	assert_int_equal(cmdline_set(&line, "--store", "bcd"), 0);
+	assert_int_equal(cmdline_set(&line, "--listen", NULL), 0);
+	assert_int_equal(cmdline_set_bytes(&line, "--size", 0), 0);
+	assert_int_equal(cmdline_set_ns(&line, "--node-lost", INT64_MAX), 0);
+	cmdline_argv(&line, argv);
+	assert_string_equal(argv[0], "relive-memnode");
+	assert_string_equal(argv[1], "--size");
+	assert_string_equal(argv[2], "4096");
+	assert_string_equal(argv[3], "--store");
+	assert_string_equal(argv[4], "bcd");
+	assert_string_equal(argv[5], "--node-lost");
+	assert_string_equal(argv[6], "0");
+	assert_null(argv[7]);
+}
+
+static void cmdline_get__finds_both_spellings(void **state)
+{
+	struct cmdline line = make();
+
+	(void)state;
+	assert_int_equal(cmdline_add(&line, "--file=/x y"), 0);
+	assert_string_equal(cmdline_get(&line, "--size"), "4096");
+	assert_string_equal(cmdline_get(&line, "--file"), "/x y");
+	assert_null(cmdline_get(&line, "--fil"));
+	assert_null(cmdline_get(&line, "--dax"));
+}
+
+static void cmdline_merge__takes_every_option(void **state)
+{
+	struct cmdline line = make(), other = { 0 };
+
+	(void)state;
+	assert_int_equal(cmdline_set(&other, "--size", "8192"), 0);
+	assert_int_equal(cmdline_set(&other, "--pages", "huge"), 0);
+	assert_int_equal(cmdline_merge(&line, &other), 0);
+	assert_string_equal(cmdline_get(&line, "--size"), "8192");
+	assert_string_equal(cmdline_get(&line, "--pages"), "huge");
+	assert_string_equal(cmdline_get(&line, "--store"), "a");
+}
+
+static void cmdline_set_path__is_absolute(void **state)
+{
+	struct cmdline line = { 0 };
+
+	(void)state;
+	assert_int_equal(cmdline_set_path(&line, "--file", "pool"), 0);
+	assert_int_equal(cmdline_get(&line, "--file")[0], '/');
+	assert_int_equal(cmdline_set_path(&line, "--file", "/a/pool"), 0);
+	assert_string_equal(cmdline_get(&line, "--file"), "/a/pool");
+}
+
+static void cmdline_add__too_much_gives_e2big(void **state)
+{
+	struct cmdline line = { 0 };
+	char text[CMDLINE_BYTES + 1];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[CMDLINE_BYTES] = 0;
+	assert_int_equal(cmdline_add(&line, text), -E2BIG);
+	for (int i = 0; i < CMDLINE_MAX_ARGS; i++)
+		assert_int_equal(cmdline_add(&line, "x"), 0);
+	assert_int_equal(cmdline_add(&line, "x"), -E2BIG);
+}
+
+static void cmdline_read__gives_what_was_written(void **state)
+{
+	struct cmdline line = make(), got;
+	char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 16];
+
+	(void)state;
+	temp_dir_make(dir);
+	snprintf(path, sizeof(path), "%s/x", dir);
+	assert_int_equal(cmdline_read(path, &got), -ENOENT);
+	assert_int_equal(cmdline_write(path, &line), 0);
+	assert_int_equal(cmdline_read(path, &got), 0);
+	assert_true(cmdline_equals(&line, &got));
+	assert_int_equal(truncate(path, (off_t)line.len - 1), 0);
+	assert_int_equal(cmdline_read(path, &got), -EPROTO);
+	assert_int_equal(truncate(path, 0), 0);
+	assert_int_equal(cmdline_read(path, &got), -EPROTO);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void cmdline_of_process__is_this_test(void **state)
+{
+	struct cmdline line;
+
+	(void)state;
+	assert_int_equal(cmdline_of_process(getpid(), &line), 0);
+	assert_non_null(strstr(cmdline_next(&line, NULL), "test_cmdline"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cmdline_set__replaces_and_nothing_given_changes_nothing),
+		cmocka_unit_test(cmdline_get__finds_both_spellings),
+		cmocka_unit_test(cmdline_merge__takes_every_option),
+		cmocka_unit_test(cmdline_set_path__is_absolute),
+		cmocka_unit_test(cmdline_add__too_much_gives_e2big),
+		cmocka_unit_test(cmdline_read__gives_what_was_written),
+		cmocka_unit_test(cmdline_of_process__is_this_test),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
