@@ -5,8 +5,6 @@
 
 #include "ds/balance.h"
 #include "ds/recover.h"
-#include "ds/slot.h"
-
 #include "transport/barrier.h"
 
 #include "wire/region.h"
@@ -49,47 +47,6 @@ static struct part part_of(const struct listing *list, const struct target_regio
 			part.rows = region;
 	}
 	return part;
-}
-
-/*
- * Was the host started anew since? Then pages may have reached the file in any order. Somebody who
- * had it open then left a slot that says in which boot; a store closed cleanly was persisted.
- */
-static int lost_power(struct shard *shard, const struct process_id *self, bool *lost_out)
-{
-	struct slot_info slots[SLOT_READ_MAX];
-	uint32_t n;
-
-	*lost_out = false;
-	for (uint32_t first = 0; first < shard->desc.max_clients; first += n) {
-		int ret;
-
-		n = (uint32_t)min_u64(SLOT_READ_MAX, shard->desc.max_clients - first);
-		ret = slot_read_many(shard, first, n, slots);
-		if (ret)
-			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			*lost_out |= slots[i].state != SLOT_FREE &&
-				     memcmp(slots[i].process.boot_id, self->boot_id,
-					    sizeof(self->boot_id)) != 0;
-	}
-	return 0;
-}
-
-static int recover(struct embed *embed, struct shard *shard)
-{
-	struct recover_opts opts = { 0 };
-	struct recover_report report;
-	int ret;
-
-	ret = lost_power(shard, &embed->self, &opts.scan_rows);
-	if (ret == 0)
-		ret = recover_shard(shard, &opts, &report);
-	if (ret == 0)
-		log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64,
-			 shard->desc.name, shard->desc.shard, report.items, report.closed,
-			 report.retired);
-	return ret;
 }
 
 /* -------- what the file holds -------- */
@@ -262,7 +219,7 @@ static void drop_incomplete(struct embed *embed)
 
 /* -------- all of it -------- */
 
-static int recover_all(struct embed *embed)
+static int for_each_shard(struct embed *embed, int (*fn)(struct embed *embed, struct shard *shard))
 {
 	int ret = 0;
 
@@ -270,8 +227,43 @@ static int recover_all(struct embed *embed)
 		const struct embed_table *table = embed->tables[id];
 
 		for (uint32_t s = 0; ret == 0 && table && s < table->desc.n_shards; s++)
-			ret = recover(embed, table->shards[s]);
+			ret = table->shards[s] ? fn(embed, table->shards[s]) : 0;
 	}
+	return ret;
+}
+
+/* Rows that may be torn, and nothing tells which. */
+static int check_trust(struct embed *embed, struct shard *shard)
+{
+	bool marked;
+	int ret;
+
+	ret = shard_is_marked(shard, &marked);
+	if (ret || !marked || embed->trust || (shard->desc.flags & TABLE_ROW_CRC))
+		return ret;
+	return error_set(
+		-EBADMSG,
+		"table %s: it was not closed by its last writer's process, and its rows have "
+		"no checksums (row_crc = 2), so a power loss or a copy made meanwhile would go "
+		"unnoticed: open it with opts.trust (Python: trust=True) if there was none",
+		shard->desc.name);
+}
+
+static int recover(struct embed *embed, struct shard *shard)
+{
+	struct recover_opts opts = { 0 };
+	struct recover_report report;
+	int ret;
+
+	(void)embed;
+	ret = shard_is_marked(shard, &opts.scan_rows);
+	if (ret == 0)
+		ret = recover_shard(shard, &opts, &report);
+	if (ret == 0)
+		log_info("recovered table %s shard %u items %" PRIu64 " closed %u retired %" PRIu64
+			 "%s",
+			 shard->desc.name, shard->desc.shard, report.items, report.closed,
+			 report.retired, opts.scan_rows ? ", all rows read" : "");
 	return ret;
 }
 
@@ -305,11 +297,13 @@ int embed_reopen(struct embed *embed)
 	if (ret == 0)
 		ret = take_all(embed, &list);
 	if (ret == 0)
+		ret = for_each_shard(embed, check_trust);
+	if (ret == 0)
 		free_rest(embed, &list);
 	mem_free(list.regions);
 	if (ret)
 		return error_prefix(ret, "pool file: ");
 	drop_incomplete(embed);
-	ret = recover_all(embed);
+	ret = for_each_shard(embed, recover);
 	return ret ? error_prefix(ret, "pool file: ") : balance_tables(embed);
 }

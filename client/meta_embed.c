@@ -388,13 +388,26 @@ static int check_streams(const struct embed_table *table, uint32_t streams)
 			 (unsigned long long)in_use);
 }
 
-static int slot_get_locked(struct embed *embed, const struct embed_table *table, uint32_t streams,
+/* Also where a process before us has set it, perhaps without an answer: it is to be durable. */
+static int mark_table(struct embed_table *table)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
+		ret = shard_mark(table->shards[s]);
+	table->marked = ret == 0;
+	return ret ? error_prefix(ret, "table %s: mark of its rows: ", table->desc.name) : 0;
+}
+
+static int slot_get_locked(struct embed *embed, struct embed_table *table, uint32_t streams,
 			   uint32_t *owner_out)
 {
 	uint32_t slot;
 	uint32_t s;
 	int ret = check_streams(table, streams);
 
+	if (ret == 0 && streams && embed->file && !table->marked)
+		ret = mark_table(table);
 	if (ret)
 		return ret;
 	ret = slot_find_free(table->shards[0], &slot);
@@ -431,9 +444,9 @@ static int slot_put_locked(const struct embed_table *table, uint32_t owner)
 }
 
 /* NULL if the table was dropped, or another one has its id now. */
-static const struct embed_table *find_same(const struct embed *embed, const struct table_desc *desc)
+static struct embed_table *find_same(const struct embed *embed, const struct table_desc *desc)
 {
-	const struct embed_table *table = embed->tables[desc->table_id];
+	struct embed_table *table = embed->tables[desc->table_id];
 
 	if (table && memcmp(table->desc.uuid, desc->uuid, sizeof(table->desc.uuid)) == 0)
 		return table;
@@ -461,7 +474,7 @@ static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint
 			  int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	struct embed *embed = embed_of(meta);
-	const struct embed_table *table;
+	struct embed_table *table;
 	int ret;
 
 	(void)timeout_ns;
@@ -518,43 +531,69 @@ static int embed_info(struct meta *meta, struct rlv_store_info *out)
 	return 0;
 }
 
+static int persist_shard(struct embed *embed, const struct shard *shard)
+{
+	struct transport_target *target = embed->base.target;
+	int ret;
+
+	ret = target->ops->persist(target, shard->rows->id, 0, 0);
+	return ret ? ret : target->ops->persist(target, shard->tree->id, 0, 0);
+}
+
+static bool has_writer(const struct embed_table *table)
+{
+	for (uint32_t slot = 0; slot < table->desc.max_clients; slot++)
+		if (table->streams[slot])
+			return true;
+	return false;
+}
+
+/* And, unless a writer is open, takes the mark away: nobody needs to look at every row then. */
+static int persist_table(struct embed *embed, struct embed_table *table)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
+		ret = persist_shard(embed, table->shards[s]);
+	if (ret || has_writer(table))
+		return ret;
+	table->marked = false;
+	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
+		ret = shard_unmark(table->shards[s]);
+	return ret;
+}
+
 static int embed_persist(struct meta *meta)
 {
 	struct embed *embed = embed_of(meta);
-	struct transport_target *target = meta->target;
 	int ret = 0;
 
 	if (!embed->file)
 		return 0;
 	lock_acquire(&embed->lock, &embed_lock);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct embed_table *table = embed->tables[id];
-
-		for (uint32_t s = 0; table && ret == 0 && s < table->desc.n_shards; s++) {
-			ret = target->ops->persist(target, table->shards[s]->rows->id, 0, 0);
-			if (ret == 0)
-				ret = target->ops->persist(target, table->shards[s]->tree->id, 0,
-							   0);
-		}
-	}
+	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
+		if (embed->tables[id])
+			ret = persist_table(embed, embed->tables[id]);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
 
-static void embed_close(struct meta *meta)
+static void embed_free(struct embed *embed)
 {
-	struct embed *embed = embed_of(meta);
-
-	/* So that the next open need not look at every row. */
-	if (embed->file && embed_persist(meta))
-		log_warn("store closed, but its file was not written back: %s", error_last());
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 		if (embed->tables[id])
 			embed_table_free(embed->tables[id]);
 	transport_close(&embed->tr);
-	transport_target_close(&meta->target);
+	transport_target_close(&embed->base.target);
 	lock_fini(&embed->lock);
 	mem_free(embed);
+}
+
+static void embed_close(struct meta *meta)
+{
+	if (embed_persist(meta))
+		log_warn("store closed, but its file was not written back: %s", error_last());
+	embed_free(embed_of(meta));
 }
 
 static const struct meta_ops embed_ops = {
@@ -622,6 +661,7 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	embed->base.ops = &embed_ops;
 	atomic_init(&embed->base.client_id, EMBED_CLIENT);
 	embed->file = path != NULL;
+	embed->trust = opts->trust;
 	lock_init(&embed->lock, &embed_lock);
 	ret = process_self(&embed->self);
 	if (ret == 0)
@@ -642,8 +682,8 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	*meta_out = &embed->base;
 	return 0;
 
-err_close:
-	embed_close(&embed->base);
+err_close: /* what was not recovered stays as it is */
+	embed_free(embed);
 	return ret;
 err_close_target:
 	transport_target_close(&embed->base.target);

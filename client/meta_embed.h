@@ -13,6 +13,7 @@ struct embed_table {
 	struct table_desc desc; /* shard 0's */
 	struct shard **shards;  /* over the store's own transport: slots, drop, persist */
 	uint32_t *streams;      /* of the handle that has the slot */
+	bool marked;            /* by us, durably: rows may be stored (wire/region.h) */
 };
 
 struct embed {
@@ -20,6 +21,7 @@ struct embed {
 	struct lock lock; /* tables, first_lap, tr */
 	struct transport *tr;
 	bool file;
+	bool trust;
 	uint8_t store_uuid[16];
 	struct process_id self;
 	struct embed_table *tables[TABLE_MAX_ID + 1];

@@ -12,7 +12,8 @@
  *
  * Each step is a function of leaves and headers alone, so a recovery that is killed anywhere is
  * simply run again. The page cache keeps every store of a killed process. A power loss keeps pages
- * in any order: rows are then checked against their leaves, and items with a torn row retired.
+ * in any order: where the mark is set (wire/region.h) rows are checked against their leaves, and items
+ * with a torn row retired.
  */
 #ifndef RLV_DS_RECOVER_H
 #define RLV_DS_RECOVER_H
@@ -25,7 +26,7 @@
 #include "base/error.h"
 
 struct recover_opts {
-	bool scan_rows; /* after a power loss */
+	bool scan_rows; /* the mark was set: those of items are read */
 };
 
 struct recover_report {
@@ -41,8 +42,8 @@ struct recover_report {
 /*
  * Recovers one shard. The caller has exclusive access: nobody else has the regions mapped.
  * report_out may be NULL. Errors: -ENOMEM, -EPROTO (head is no ticket), those of the transport;
- * after any of them run it again. Cost: reads and writes the tree twice; with scan_rows reads all
- * rows. Thread: setup.
+ * after any of them run it again. Cost: reads and writes the tree twice; with scan_rows reads the
+ * rows of all blocks with items. Thread: setup.
  */
 RLV_MUST_CHECK int recover_shard(struct shard *shard, const struct recover_opts *opts,
 				 struct recover_report *report_out);

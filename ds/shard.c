@@ -241,6 +241,34 @@ int shard_set_state(struct shard *shard, uint32_t state)
 	return rc ? rc : store_state(shard->rows, state);
 }
 
+#define MARK_OFF offsetof(struct region_superblock, mark)
+
+int shard_is_marked(struct shard *shard, bool *marked_out)
+{
+	uint64_t mark = REGION_MARKED;
+	int rc = transport_load(shard->rows, MARK_OFF, &mark);
+
+	*marked_out = mark != 0;
+	return rc;
+}
+
+static int store_mark(struct shard *shard, uint64_t mark)
+{
+	int rc = transport_store(shard->rows, MARK_OFF, &mark, sizeof(mark));
+
+	return rc ? rc : transport_persist(shard->rows, MARK_OFF, sizeof(mark));
+}
+
+int shard_mark(struct shard *shard)
+{
+	return store_mark(shard, REGION_MARKED);
+}
+
+int shard_unmark(struct shard *shard)
+{
+	return store_mark(shard, 0);
+}
+
 int shard_mark_dirty(struct shard *shard)
 {
 	uint64_t old;

@@ -99,6 +99,14 @@ RLV_MUST_CHECK int shard_state(const struct shard *shard);
 /* Sets the state word of both regions. */
 RLV_MUST_CHECK int shard_set_state(struct shard *shard, uint32_t state);
 
+/*
+ * The mark of the rows (wire/region.h). shard_mark sets it and makes it durable, shard_unmark clears
+ * it likewise; after an error it is as it was, or set. Thread: setup. Cost: control plane.
+ */
+RLV_MUST_CHECK int shard_is_marked(struct shard *shard, bool *marked_out);
+RLV_MUST_CHECK int shard_mark(struct shard *shard);
+RLV_MUST_CHECK int shard_unmark(struct shard *shard);
+
 /* An answer was lost, so a sum may be wrong until the next rebuild. -EIO: that answer, too. */
 RLV_MUST_CHECK int shard_mark_dirty(struct shard *shard);
 

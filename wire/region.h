@@ -24,6 +24,7 @@
  *      252    4  crc32c of bytes 0..251
  *     1024    8  state (mutable word): enum region_state
  *     1088    8  incarnation of the last opener of a file pool (mutable word)
+ *     1152    8  mark (mutable word): of rows in a file, 0 or REGION_MARKED
  *     4096       the object
  *
  * The crc covers the immutable fields only; the mutable words sit apart, one line each.
@@ -59,6 +60,13 @@ enum region_state {
 	REGION_ORPHANED = 0x4e50524f, /* its memory node died and was replaced: -EHOSTDOWN */
 };
 
+/*
+ * Rows may have been stored that are not durable: set, durably, before the first row is stored, and
+ * cleared when rows, then tree, were persisted and nobody can store rows any more. Whoever opens a
+ * shard alone and finds it set reads all rows. Any other value than 0 is this one, damaged.
+ */
+#define REGION_MARKED UINT64_MAX
+
 struct region_superblock {
 	uint64_t magic;
 	uint16_t format_major;
@@ -83,7 +91,8 @@ struct region_superblock {
 	uint8_t reserved1[768];
 	struct rword64_line state;
 	struct rword64_line opener;
-	uint8_t reserved2[2944];
+	struct rword64_line mark;
+	uint8_t reserved2[2880];
 };
 
 WIRE_SIZE(region_superblock, REGION_SUPERBLOCK_BYTES);
@@ -109,5 +118,6 @@ WIRE_AT(region_superblock, reserved0, 124);
 WIRE_AT(region_superblock, crc, 252);
 WIRE_AT(region_superblock, state, 1024);
 WIRE_AT(region_superblock, opener, 1088);
+WIRE_AT(region_superblock, mark, 1152);
 
 #endif

@@ -98,6 +98,7 @@ struct rlv_store_opts {
 	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
 	bool read_only;      /* learners that only look: no append, no update */
 	int64_t stall_ns;    /* of RLV_TIMEOUT_STALL; 0 = 60 s */
+	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
 };
 #define RLV_STORE_OPTS_INIT \
 	{ \
@@ -112,8 +113,10 @@ struct rlv_store_opts {
  *   "relive://HOST:PORT"  the metadata server there
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED, -ETIMEDOUT, -EACCES
  * (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG (FILE is
- * damaged), -EISDIR (FILE is a directory, as memory nodes keep), -ENODEV (a device, but none of DAX),
- * -EROFS, -ENOSPC, -ENOMEM. A refused FILE is as it was; one that was not there is not there.
+ * damaged, and as it was; or a table of it has rows that may be torn and no checksums: opts.trust),
+ * -EISDIR (FILE is a directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS,
+ * -ENOSPC, -ENOMEM. A refused FILE is as it was; one that was not there is not there. Rows of a FILE
+ * that was not closed by its last writer's process are all read.
  * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
@@ -125,7 +128,10 @@ RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opt
  */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
-/* Makes what was appended before durable (embed:FILE and nodes on files). Thread: any. */
+/*
+ * Makes what was appended before durable (embed:FILE and nodes on files). While no writer of FILE is
+ * open it is afterwards as after a close. Thread: any.
+ */
 RLV_CHECKED int rlv_store_persist(struct rlv_store *store);
 
 /* -------- tables -------- */

@@ -34,19 +34,20 @@ class Store:
 
     def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
                  token: str | None = None, read_only: bool = False,
-                 stall_timeout: float = 60.0) -> None:
+                 stall_timeout: float = 60.0, trust: bool = False) -> None:
         if pages not in _PAGES:
             raise errors.InvalidArgument("pages %r, want one of %s" % (pages, ", ".join(_PAGES)))
         if not 1e-3 <= stall_timeout <= 1e9:
             raise errors.InvalidArgument("stall_timeout %r, want seconds, 0.001 to 1e9"
                                          % (stall_timeout,))
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
-                             read_only=read_only, stall_timeout=stall_timeout)
+                             read_only=read_only, stall_timeout=stall_timeout, trust=trust)
         self.uri = uri
         self._core = _core.Store(uri, pages=_PAGES.index(pages),
                                  pool_bytes=unsigned("pool_bytes", pool_bytes, bits=64),
                                  timeout_ns=round(timeout * 1e9), token=token,
-                                 read_only=read_only, stall_ns=round(stall_timeout * 1e9))
+                                 read_only=read_only, stall_ns=round(stall_timeout * 1e9),
+                                 trust=trust)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
         _open_stores.add(self)
 
@@ -166,6 +167,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
         timeout of their own, raise Timeout, because in all that time no step was appended to their
         table and no item was sampled. A call that has waited for 2 s warns (RuntimeWarning) of what
         it waits for; a writer or sampler does so once a minute at most.
+    :param trust: ``embed:FILE``: also open tables made with ``row_crc=False`` of a file that was not
+        closed: rows that a power loss has torn go unnoticed there.
 
     ^C ends waits for steps, batches and room at once, and control calls (opening, creating, closing
     what is remote) after their timeout.

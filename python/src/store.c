@@ -9,26 +9,28 @@ PyTypeObject *store_type;
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "uri",   "pages",     "pool_bytes", "timeout_ns",
-				 "token", "read_only", "stall_ns",   NULL };
+	static char *names[] = { "uri",       "pages",    "pool_bytes", "timeout_ns", "token",
+				 "read_only", "stall_ns", "trust",      NULL };
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *handle = NULL;
 	long long timeout_ns = 0, stall_ns = 0;
 	unsigned long long pool_bytes = 0;
 	unsigned int pages = 0;
-	int read_only = 0;
+	int read_only = 0, trust = 0;
 	const char *uri;
 	struct store *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpL", names, &uri, &pages, &pool_bytes,
-					 &timeout_ns, &opts.token, &read_only, &stall_ns))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLp", names, &uri, &pages,
+					 &pool_bytes, &timeout_ns, &opts.token, &read_only,
+					 &stall_ns, &trust))
 		return NULL;
 	opts.pages = pages;
 	opts.pool_bytes = pool_bytes;
 	opts.timeout_ns = timeout_ns;
 	opts.stall_ns = stall_ns;
 	opts.read_only = read_only;
+	opts.trust = trust;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_open(uri, &opts, &handle);
 	Py_END_ALLOW_THREADS if (ret) return error_raise(ret);
 	self = (struct store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);

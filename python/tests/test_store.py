@@ -2,6 +2,7 @@
 
 import pickle
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -254,3 +255,21 @@ def test_build_info__says_what_is_in():
     info = relive.build_info()
     assert info["version"] == relive.__version__ and isinstance(info["remote"], bool)
     assert set(info["programs"]) <= {"relive", "relive-memnode", "relive-metad"}
+
+
+def test_trust__opens_what_was_not_closed_and_has_no_checksums(tmp_path):
+    uri = "embed:%s" % (tmp_path / "pool")
+    script = """if True:
+        import os, sys, relive
+        store = relive.open(sys.argv[1], pool_bytes=1 << 26)
+        table = store.create_table("t", {"x": "float32"}, capacity=1000, row_crc=False)
+        writer = table.writer()
+        writer.append(x=1.0)
+        os._exit(0)
+    """
+    subprocess.run([sys.executable, "-c", script, uri], check=True)
+    with pytest.raises(relive.ProtocolError, match="table t: .*trust=True"):
+        relive.open(uri)
+    with relive.open(uri, trust=True) as store:
+        assert store.tables() == ["t"]
+    relive.open(uri).close()

@@ -79,6 +79,7 @@ static void put_region_structs(FILE *out)
 	FIELD(region_superblock, reserved1);
 	FIELD(region_superblock, state);
 	FIELD(region_superblock, opener);
+	FIELD(region_superblock, mark);
 	FIELD(region_superblock, reserved2);
 	STRUCT(tree_geometry);
 	FIELD(tree_geometry, leaves);
@@ -298,6 +299,7 @@ static void put_words(FILE *out)
 	WORD(REGION_LIVE);
 	WORD(REGION_DROPPED);
 	WORD(REGION_ORPHANED);
+	WORD(REGION_MARKED);
 	WORD(SLOT_FREE);
 	WORD(SLOT_LIVE);
 	WORD(SLOT_FENCED);

@@ -10,7 +10,7 @@
 /* So many strata that each item has one for itself: a batch shows all. */
 #define BATCH 4096u
 
-int kept_create(struct rlv_store *store, struct rlv_table **table_out)
+int kept_create(struct rlv_store *store, bool checksums, struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 
@@ -21,7 +21,7 @@ int kept_create(struct rlv_store *store, struct rlv_table **table_out)
 	opts.capacity = 4096;
 	opts.max_writers = 1;
 	opts.max_clients = 4;
-	opts.row_crc = 1;
+	opts.row_crc = checksums ? 1 : 2;
 	return rlv_table_create(store, "kept", &opts, table_out);
 }
 
