@@ -128,7 +128,7 @@ bool cmdline_equals(const struct cmdline *a, const struct cmdline *b)
 	return a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
 }
 
-void cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1])
+size_t cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1])
 {
 	const char *arg = NULL;
 	size_t n = 0;
@@ -136,6 +136,7 @@ void cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS 
 	while (n < CMDLINE_MAX_ARGS && (arg = cmdline_next(line, arg)) != NULL)
 		argv[n++] = arg;
 	argv[n] = NULL;
+	return n;
 }
 
 int cmdline_read(const char *path, struct cmdline *line_out)

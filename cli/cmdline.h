@@ -45,8 +45,8 @@ int cmdline_merge(struct cmdline *line, const struct cmdline *other) RLV_MUST_CH
 
 bool cmdline_equals(const struct cmdline *a, const struct cmdline *b);
 
-/* argv of it, NULL at the end; it points into line. */
-void cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1]);
+/* argv of it, NULL at the end, which points into line; how many. */
+size_t cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1]);
 
 /* Of a file that cmdline_write wrote, or of a process. -ENOENT, -EPROTO: no command line. */
 int cmdline_read(const char *path, struct cmdline *line_out) RLV_MUST_CHECK;

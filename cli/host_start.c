@@ -90,15 +90,18 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied)
 {
 	char file[80], log[RUNTIME_PATH_BYTES];
-	const char *argv[CMDLINE_MAX_ARGS + 1];
+	const char *argv[CMDLINE_MAX_ARGS + 2];
 	struct spawn_daemon spawn = { .argv = argv, .log_path = log, .tied = tied };
+	size_t n;
 	int ret;
 
 	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
 	ret = runtime_dir_file(dir, file, log);
 	if (ret)
 		return ret;
-	cmdline_argv(&daemon->line, argv);
+	n = cmdline_argv(&daemon->line, argv);
+	argv[n] = daemon->once;
+	argv[n + 1] = NULL;
 	spawn.binary = argv[0];
 	ret = spawn_daemon(&spawn, &daemon->pid);
 	if (ret == 0)

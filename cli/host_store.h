@@ -35,6 +35,7 @@ struct host_store_opts {
 	int64_t node_lost_ns;    /* INT64_MAX = never by itself */
 	int64_t slow_start_ns;
 	uint32_t stalled; /* 0 wait, 1 kill, or UNSET */
+	bool trust;       /* rows that may be torn and have no checksums */
 	bool tied;        /* the daemons end with this process */
 	uint32_t nodes;
 	int64_t timeout_ns; /* given */

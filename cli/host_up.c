@@ -107,6 +107,12 @@ static int plan_metad(struct up *up)
 
 	if (ret)
 		return ret;
+	if (up->opts->trust && metad->pid)
+		return error_set(-EEXIST,
+				 "store %s: its metadata server runs already, pid %d, and reads "
+				 "--trust only when it starts",
+				 up->store->name, (int)metad->pid);
+	metad->once = up->opts->trust ? "--trust" : NULL;
 	if (metad->line.len)
 		return plan_daemon(up, metad, &up->metad);
 	if (up->runs && !host_files_have_catalog(&up->store->dir, up->store->name))

@@ -5,7 +5,6 @@
 #include "transport/barrier.h"
 #include "transport/transport.h"
 
-#include "wire/region.h"
 #include "wire/ring_layout.h"
 #include "wire/sumtree_layout.h"
 
@@ -330,17 +329,6 @@ static int clear_slots(struct shard *shard)
 	return rc;
 }
 
-static int count_opening(struct recovery *rec)
-{
-	uint64_t off = offsetof(struct region_superblock, opener), old;
-	int rc = transport_faa_word(rec->shard->rows, off, 1, &old);
-
-	if (!rc)
-		rc = transport_faa_word(rec->shard->tree, off, 1, &old);
-	rec->report.opener = rc ? 0 : old + 1;
-	return rc;
-}
-
 static int read_epoch(struct recovery *rec)
 {
 	struct shard_words words;
@@ -386,10 +374,8 @@ static int write_epoch(struct recovery *rec)
 static int recover(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
-	int rc = count_opening(rec);
+	int rc = read_epoch(rec);
 
-	if (!rc)
-		rc = read_epoch(rec);
 	if (!rc)
 		rc = read_headers(rec);
 	for (uint32_t b = 0; !rc && b < shard->desc.blocks; b++)

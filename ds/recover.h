@@ -8,7 +8,6 @@
  *   limiter       admitted := committed: nobody holds an admission
  *   slots         free, idle
  *   epoch word    NORMAL, clean := dirty; written last
- *   opener        one more, in both regions
  *
  * Each step is a function of leaves and headers alone, so a recovery that is killed anywhere is
  * simply run again. The page cache keeps every store of a killed process. A power loss keeps pages
@@ -32,7 +31,6 @@ struct recover_opts {
 struct recover_report {
 	uint64_t items;    /* live leaves of all views, after */
 	uint64_t retired;  /* items of torn rows, of another generation, or that cannot be */
-	uint64_t opener;   /* how often the shard was opened so */
 	uint64_t head;     /* next ticket */
 	uint32_t closed;   /* blocks found open */
 	uint32_t repaired; /* headers that were behind their leaves or named another block */

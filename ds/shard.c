@@ -269,6 +269,23 @@ int shard_unmark(struct shard *shard)
 	return store_mark(shard, 0);
 }
 
+int shard_life(struct shard *shard, struct shard_life *life_out)
+{
+	struct region_superblock sb = { .magic = 0 };
+	int rc = load_bytes(shard->rows, 0, &sb, sizeof(sb));
+
+	life_out->opener = sb.opener.word.raw;
+	life_out->is_sound = sb.recovered.word.raw == sb.opener.word.raw;
+	life_out->marked = sb.found.word.raw != 0;
+	return rc;
+}
+
+int shard_set_sound(struct shard *shard, const struct shard_life *life)
+{
+	return transport_store(shard->rows, offsetof(struct region_superblock, recovered),
+			       &life->opener, sizeof(life->opener));
+}
+
 int shard_mark_dirty(struct shard *shard)
 {
 	uint64_t old;

@@ -107,6 +107,17 @@ RLV_MUST_CHECK int shard_is_marked(struct shard *shard, bool *marked_out);
 RLV_MUST_CHECK int shard_mark(struct shard *shard);
 RLV_MUST_CHECK int shard_unmark(struct shard *shard);
 
+/* As its memory node left it when it had the rows alone last (wire/region.h). Thread: setup. */
+struct shard_life {
+	uint64_t opener;
+	bool is_sound; /* it was recovered since, and nobody has to do it again */
+	bool marked;   /* if not: the rows are to be read for that */
+};
+
+RLV_MUST_CHECK int shard_life(struct shard *shard, struct shard_life *life_out);
+/* It is sound from now on. */
+RLV_MUST_CHECK int shard_set_sound(struct shard *shard, const struct shard_life *life);
+
 /* An answer was lost, so a sum may be wrong until the next rebuild. -EIO: that answer, too. */
 RLV_MUST_CHECK int shard_mark_dirty(struct shard *shard);
 

@@ -1,5 +1,7 @@
 #include "ds/superblock.h"
 
+#include "transport/barrier.h"
+
 #include "base/crc32c.h"
 
 #include <errno.h>
@@ -83,6 +85,35 @@ int superblock_check(const struct region_superblock *sb, uint32_t role, uint64_t
 				 sb->atomic_domain);
 	return superblock_state_check(sb->state.word.raw);
 }
+
+/* -------- words of rows in a file -------- */
+
+bool superblock_is_of_rows(const struct region_superblock *sb)
+{
+	return sb->magic == REGION_MAGIC && sb->format_major == REGION_FORMAT_MAJOR &&
+	       sb->role == REGION_ROWS;
+}
+
+void superblock_begin_alone(struct region_superblock *sb, uint64_t incarnation)
+{
+	rword64_announce(&sb->found.word, rword64_load_relaxed(&sb->mark.word));
+	rword64_announce(&sb->opener.word, incarnation);
+}
+
+void superblock_set_mark(struct region_superblock *sb)
+{
+	rword64_announce(&sb->mark.word, REGION_MARKED);
+}
+
+void superblock_end_alone(struct region_superblock *sb)
+{
+	uint64_t opener = rword64_load_relaxed(&sb->opener.word);
+	bool is_sound = rword64_load_relaxed(&sb->recovered.word) == opener;
+
+	rword64_announce(&sb->mark.word, is_sound ? 0 : rword64_load_relaxed(&sb->found.word));
+}
+
+/* -------- atomic domain -------- */
 
 static const char *domain_text(uint32_t domain)
 {

@@ -5,6 +5,8 @@
 #ifndef RLV_DS_SUPERBLOCK_H
 #define RLV_DS_SUPERBLOCK_H
 
+#include <stdbool.h>
+
 #include "transport/transport.h"
 
 #include "wire/region.h"
@@ -45,6 +47,17 @@ RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t
  */
 RLV_MUST_CHECK int superblock_domain_check(const struct region_superblock *sb,
 					   const struct region *region);
+
+/*
+ * The words of rows in a file (wire/region.h), in place, by their memory node: before it serves
+ * anybody, and after the last. Thread: setup.
+ */
+bool superblock_is_of_rows(const struct region_superblock *sb);
+/* Nobody else has it: this life is its opener, and its mark the one that was found. */
+void superblock_begin_alone(struct region_superblock *sb, uint64_t incarnation);
+void superblock_set_mark(struct region_superblock *sb);
+/* All of it is durable. Unless it was made sound, the next life is to find what this one found. */
+void superblock_end_alone(struct region_superblock *sb);
 
 /* 0 for a state that allows calls, else -ESTALE, -EHOSTDOWN or -EBADMSG. Thread: any. */
 RLV_MUST_CHECK int superblock_state_check(uint64_t state);

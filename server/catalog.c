@@ -101,7 +101,6 @@ static int load_shard(void *ctx, const struct store_shard *stored)
 	shard = &table->shards[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
-	memcpy(shard->boot_id, stored->boot_id, sizeof(shard->boot_id));
 	shard->tree_id = stored->tree;
 	shard->rows_id = stored->rows;
 	shard->state = stored->state;

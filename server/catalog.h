@@ -57,6 +57,7 @@ struct catalog {
 	const struct catalog_ops *ops;
 	void *ctx;
 	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
+	bool trust;           /* rows without checksums that may be torn are taken as they are */
 	uint64_t patience_ns; /* how long clients may take to learn of a layout */
 	struct store_ids ids;
 	struct catalog_table *tables[TABLE_MAX_ID + 1]; /* by id */

@@ -175,7 +175,6 @@ static int choose_node(struct catalog_making *making)
 		return error_set(-EHOSTDOWN, "no memory node is up");
 	place->node = node;
 	place->incarnation = node->incarnation;
-	memcpy(place->boot_id, node->boot_id, sizeof(place->boot_id));
 	return 0;
 }
 

@@ -85,45 +85,47 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 
 /* -------- attach -------- */
 
-/* Nothing of the shard is in anybody's hands. */
-static int recover(struct catalog_table *table, uint32_t s, bool scan_rows)
+/* Rows that may be torn, and nothing tells which: only a person may say that none is. */
+static int check_trust(const struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
-	const struct recover_opts opts = { .scan_rows = scan_rows };
+	table->shards[s].untrusted = !cat->trust && !(table->desc.flags & TABLE_ROW_CRC);
+	return table->shards[s].untrusted ? catalog_untrusted(table, s) : 0;
+}
+
+/* Nothing of the shard is in anybody's hands. */
+static int recover(struct catalog *cat, struct catalog_table *table, uint32_t s,
+		   const struct shard_life *life)
+{
+	const struct recover_opts opts = { .scan_rows = life->marked };
 	struct recover_report report;
-	int ret = recover_shard(table->attached[s], &opts, &report);
+	int ret = life->marked ? check_trust(cat, table, s) : 0;
 
 	if (ret == 0)
-		log_info("recover table %s shard %u: items %" PRIu64 " retired %" PRIu64
-			 " blocks closed %u%s",
-			 table->desc.name, s, report.items, report.retired, report.closed,
-			 scan_rows ? ", its host lost power" : "");
-	return ret;
+		ret = recover_shard(table->attached[s], &opts, &report);
+	if (ret)
+		return ret;
+	log_info("recover table %s shard %u: items %" PRIu64 " retired %" PRIu64
+		 " blocks closed %u%s",
+		 table->desc.name, s, report.items, report.retired, report.closed,
+		 opts.scan_rows ? ", all rows read" : "");
+	return shard_set_sound(table->attached[s], life);
 }
 
 /*
- * Has the host been started anew since the rows were known to be whole? Then pages and cache lines
- * of them may have reached the pool in any order.
+ * The node began anew. Where somebody had the pool mapped all the while, the shard is in use and is
+ * left alone; else it says itself what is to be done (wire/region.h).
  */
-static bool lost_power(const struct catalog_shard *place)
-{
-	return memcmp(place->boot_id, place->node->boot_id, sizeof(place->boot_id)) != 0;
-}
-
-/* The new life is remembered at once: what is recovered twice would be taken from its users. */
 static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	const struct node *node = place->node;
-	bool scan = lost_power(place);
-	int ret = 0;
+	struct shard_life life;
+	int ret = shard_life(table->attached[s], &life);
 
-	/* Who has the pool mapped after a power loss has not got this shard: it never joined. */
-	if (scan || node->sole_opener)
-		ret = recover(table, s, scan);
+	if (ret == 0 && !life.is_sound)
+		ret = recover(cat, table, s, &life);
 	if (ret)
 		return ret;
-	place->incarnation = node->incarnation;
-	memcpy(place->boot_id, node->boot_id, sizeof(place->boot_id));
+	place->incarnation = place->node->incarnation;
 	return catalog_table_put_shard(cat->store, table, s);
 }
 
@@ -187,7 +189,7 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 			each_shard_of(cat, &again, leave_shard);
 			node_close_transport(place->node);
 		}
-		if (!place->joined)
+		if (!place->joined && !place->untrusted)
 			take_up(cat, table, s);
 	}
 }
@@ -215,6 +217,7 @@ static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arr
 	bool is_there = has_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) &&
 			has_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
 
+	place->untrusted = false;
 	if (!is_there || (place->incarnation != node->incarnation && !node->persistent))
 		lose(cat, arrival, table, s);
 	else

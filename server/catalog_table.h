@@ -36,14 +36,14 @@ struct shard_drain {
 };
 
 struct catalog_shard {
-	struct node *node;                      /* NULL: forgotten, with state LOST or GONE */
-	uint64_t incarnation;                   /* of the node that has the regions */
-	uint8_t boot_id[PROCESS_BOOT_ID_BYTES]; /* of its host, in which its rows were last whole */
+	struct node *node;    /* NULL: forgotten, with state LOST or GONE */
+	uint64_t incarnation; /* of the node that has the regions */
 	uint32_t tree_id;
 	uint32_t rows_id;
 	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
 	uint32_t announced; /* as the table's layout says */
 	bool joined;        /* attached, and its client slots are as the book says */
+	bool untrusted;     /* refused until a person trusts its rows, or its node begins anew */
 	bool drift;         /* its sums may be off: repair.h looks */
 	uint64_t since;     /* ACTIVE: when clients could first use it, 0 = long ago */
 	uint64_t head;      /* its ring's, at the last look; 0 = none yet */
@@ -83,6 +83,9 @@ static inline bool catalog_state_is_usable(uint32_t state)
 	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
 	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
+
+/* Why a shard is refused: -EBADMSG, and what a person may do. */
+int catalog_untrusted(const struct catalog_table *table, uint32_t s);
 
 /* Live items of a view in an attached shard, as its sums say. */
 RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);

@@ -21,10 +21,10 @@
 #include "base/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/runtime_dir.h"
 
 #include "server/memnode_jobs.h"
+#include "server/memnode_pool.h"
 #include "server/memnode_service.h"
 #include "server/version.h"
 
@@ -45,7 +45,6 @@ struct memnode {
 	bool serving;
 	int stop_agent;                            /* eventfd: readable = the agent ends */
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
-	struct process_id self;
 	uint64_t silence_ns;  /* of the server, after which it is dialled again */
 	uint64_t connections; /* to the server, that have ended */
 	uint64_t term;        /* highest seen: a lower one is a zombie's */
@@ -171,6 +170,8 @@ static int open_target(struct memnode *node)
 		ret = listen_address(node, kind, address);
 	if (ret == 0)
 		ret = transport_target_open(kind, &opts, &node->target);
+	if (ret == 0 && opts.path)
+		ret = memnode_pool_begin(node->target);
 	return ret ? ret : node->target->ops->listen(node->target, address);
 }
 
@@ -276,9 +277,7 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 	node->opts = *opts;
 	node->lock_fd = -1;
 	node->stop_agent = -1;
-	ret = process_self(&node->self);
-	if (ret == 0)
-		ret = take_name(node);
+	ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
 	if (ret == 0)
@@ -304,6 +303,8 @@ void memnode_close(struct memnode **node_ptr)
 	stop_agent(node);
 	for (size_t i = 0; i < MEMNODE_LINES; i++)
 		memnode_jobs_close(&node->lines[i]);
+	if (node->target && node->opts.path)
+		memnode_pool_end(node->target);
 	if (node->target)
 		transport_target_close(&node->target);
 	if (node->lock_fd >= 0)
@@ -371,7 +372,6 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	request.pages = (char *)now.page_kind;
 	request.persistent = node->opts.path != NULL;
 	request.sole_opener = now.sole_opener;
-	request.boot_id = (ProtobufCBinaryData){ sizeof(node->self.boot_id), node->self.boot_id };
 	request.pool_uuid = (ProtobufCBinaryData){ sizeof(pool.pool_uuid), pool.pool_uuid };
 	request.store_uuid = (ProtobufCBinaryData){ sizeof(pool.store_uuid), pool.store_uuid };
 	request.store_name = pool.store_name;

@@ -11,7 +11,19 @@
 #include "base/bits.h"
 #include "base/log.h"
 
+#include "server/memnode_pool.h"
+
 #define MAX_REGIONS 4096u
+
+/* Without its mark nobody may have it. */
+static int keep_region(const struct memnode_service *svc, const struct target_region *region)
+{
+	int ret = memnode_pool_made(svc->target, region);
+
+	if (ret)
+		(void)svc->target->ops->unregister_region(svc->target, region->id);
+	return ret;
+}
 
 static int region_new(const struct memnode_service *svc, const ProtobufCMessage *message,
 		      struct memnode_answer *out)
@@ -26,6 +38,8 @@ static int region_new(const struct memnode_service *svc, const ProtobufCMessage 
 	};
 	int ret = svc->target->ops->register_region(svc->target, &spec);
 
+	if (ret == 0 && svc->persistent)
+		ret = keep_region(svc, &spec);
 	relive__node_region__init(&out->region);
 	relive__node_region_reply__init(&out->region_reply);
 	out->region.region = spec.id;

@@ -301,15 +301,6 @@ static void join(struct metad *md, struct channel *ch, uint64_t request_id,
 	metad_hurry(md);
 }
 
-static int take_boot_id(const Relive__NodeRegisterRequest *request, struct node_news *news)
-{
-	if (request->boot_id.len != sizeof(news->boot_id))
-		return error_set(-EPROTO, "node %.64s: boot id of %zu bytes, want %zu",
-				 request->name, request->boot_id.len, sizeof(news->boot_id));
-	memcpy(news->boot_id, request->boot_id.data, sizeof(news->boot_id));
-	return 0;
-}
-
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
 		    const Relive__NodeRegisterRequest *request)
 {
@@ -323,10 +314,8 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		.sole_opener = request->sole_opener,
 	};
 	struct channel ch;
-	int ret = take_boot_id(request, &news);
+	int ret = nodes_admit(&md->nodes, &news);
 
-	if (ret == 0)
-		ret = nodes_admit(&md->nodes, &news);
 	if (ret) {
 		log_warn("refuse node: %s", error_last());
 		conn_answer_status(conn, head, ret);
@@ -420,6 +409,7 @@ static int load(struct metad *md)
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
 	md->catalog.ramp_ns = md->opts.ramp_ns;
+	md->catalog.trust = md->opts.trust;
 	md->catalog.patience_ns = md->live.lease_ns;
 	md->repair.cat = &md->catalog;
 	md->repair.live = &md->live;

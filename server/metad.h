@@ -42,6 +42,7 @@ struct metad_opts {
 	uint64_t ramp_ns;       /* slow start of a new shard; 0 = 10 s */
 	uint64_t stall_ns;      /* 0 = 60 s */
 	bool kill_stalled;
+	bool trust;         /* as in struct catalog */
 	uint32_t max_conns; /* 0 = 1024 */
 };
 

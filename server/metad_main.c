@@ -23,6 +23,8 @@ static const char usage[] =
 	"  --slow-start SECONDS  until a new shard gets its full share of new blocks (10)\n"
 	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
 	"  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
+	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
+	"                        not end cleanly as they are: some may be torn by a power loss\n"
 	"  --max-conns N         connections at once (1024)\n"
 	"  --log FILE            append log lines to FILE instead of stderr\n"
 	"  --help, --version\n\n"
@@ -41,6 +43,7 @@ enum {
 	OPT_NODE_LEASE,
 	OPT_NODE_LOST,
 	OPT_SLOW_START,
+	OPT_TRUST,
 };
 
 static const struct option options[] = {
@@ -53,6 +56,7 @@ static const struct option options[] = {
 	{ "node-lease", required_argument, NULL, OPT_NODE_LEASE },
 	{ "node-lost", required_argument, NULL, OPT_NODE_LOST },
 	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
+	{ "trust", no_argument, NULL, OPT_TRUST },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
@@ -117,6 +121,9 @@ static int set_option(void *ctx, int option, const char *value)
 		return set_node_lost(opts, value);
 	case OPT_SLOW_START:
 		return daemon_parse_seconds(value, &opts->ramp_ns);
+	case OPT_TRUST:
+		opts->trust = true;
+		return 0;
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);
 	default:

@@ -53,9 +53,8 @@ struct node {
 	uint64_t since;                  /* nodes->generation when this incarnation came */
 	bool persistent;                 /* its regions survive it */
 	bool sole_opener; /* persistent: nobody else had the pool mapped when it began */
-	uint8_t boot_id[PROCESS_BOOT_ID_BYTES]; /* of its host, in this life */
-	bool draining;                          /* gets no new shards */
-	bool lost;                              /* it was declared so; it may come back, empty */
+	bool draining;    /* gets no new shards */
+	bool lost;        /* it was declared so; it may come back, empty */
 	bool up;
 	bool told; /* whoever must know has heard that it is down */
 	uint64_t down_since;

@@ -160,7 +160,6 @@ static void take_news(struct node *node, const struct node_news *news)
 	node->pool_bytes = news->pool_bytes;
 	node->persistent = news->persistent;
 	node->sole_opener = news->sole_opener;
-	memcpy(node->boot_id, news->boot_id, sizeof(node->boot_id));
 }
 
 static struct event *listen_to(struct nodes *nodes, const struct channel *ch)

@@ -56,7 +56,6 @@ struct node_news {
 	uint64_t pool_bytes;
 	bool persistent;
 	bool sole_opener;
-	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
 };
 
 /* Takes the known ones from the store, all down since now. nodes is zeroed but for base to ctx. */

@@ -71,6 +71,16 @@ static int fill_place(const struct call *call, struct catalog_table *table, bool
 	return ret;
 }
 
+static int no_shard(const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (table->shards[s].untrusted)
+			return catalog_untrusted(table, s);
+	return error_set(-EHOSTDOWN,
+			 "table %s: none of its %u shards is there: memory nodes are down or lost",
+			 table->desc.name, table->n_shards);
+}
+
 static int fill_places(const struct call *call, struct catalog_table *table, bool read_only,
 		       struct places *out)
 {
@@ -81,12 +91,7 @@ static int fill_places(const struct call *call, struct catalog_table *table, boo
 		ret = fill_place(call, table, read_only, s, out);
 		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
 	}
-	if (ret == 0 && !any)
-		ret = error_set(-EHOSTDOWN,
-				"table %s: none of its %u shards is there: memory nodes are down "
-				"or lost",
-				table->desc.name, table->n_shards);
-	return ret;
+	return ret || any ? ret : no_shard(table);
 }
 
 static void answer_table(const struct call *call, struct catalog_table *table, bool read_only)

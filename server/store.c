@@ -43,6 +43,9 @@ static const char *const schemas[] = {
 	"ALTER TABLE shards ADD COLUMN boot_id BLOB NOT NULL"
 	"  DEFAULT X'00000000000000000000000000000000';"
 	"PRAGMA user_version = 3;",
+	/* What they lose, their regions say themselves. */
+	"ALTER TABLE shards DROP COLUMN boot_id;"
+	"PRAGMA user_version = 4;",
 };
 
 #define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
@@ -426,13 +429,11 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 int store_shard_put(struct store *store, const struct store_shard *shard)
 {
 	const struct value values[] = {
-		INT(shard->table_id), INT(shard->shard),
-		TEXT(shard->node),    INT(shard->incarnation),
-		INT(shard->tree),     INT(shard->rows),
-		INT(shard->state),    BLOB(shard->boot_id, sizeof(shard->boot_id)),
+		INT(shard->table_id), INT(shard->shard), TEXT(shard->node), INT(shard->incarnation),
+		INT(shard->tree),     INT(shard->rows),  INT(shard->state),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values,
+	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values,
 		   ARRAY_LEN(values));
 }
 
@@ -453,10 +454,8 @@ static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 		.state = column_u32(stmt, 6),
 	};
 
-	int ret = column_blob(stmt, 7, shard.boot_id, sizeof(shard.boot_id));
-
 	column_text(stmt, 2, shard.node, sizeof(shard.node));
-	return ret ? ret : visit->fn(visit->ctx, &shard);
+	return visit->fn(visit->ctx, &shard);
 }
 
 int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct store_shard *),

@@ -44,8 +44,7 @@ struct store_shard {
 	uint32_t shard;
 	char node[STORE_NAME_BYTES];
 	uint64_t incarnation; /* of the node, when the regions were last known to be there */
-	uint8_t boot_id[PROCESS_BOOT_ID_BYTES]; /* of its host then */
-	uint32_t tree;                          /* region numbers */
+	uint32_t tree;        /* region numbers */
 	uint32_t rows;
 	uint32_t state; /* enum Relive__ShardState: ACTIVE, DRAINING, LOST, GONE */
 };

@@ -456,6 +456,8 @@ struct transport_target_ops {
 		     enum fence_result *result_out);
 
 	int (*persist)(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len);
+	/* Pools in files: has nobody else the region mapped, and no connection to it, now? */
+	bool (*alone)(struct transport_target *tg, uint32_t region);
 	/* Which pool this is and what store it belongs to. All zero: a pool in memory. */
 	int (*identity)(struct transport_target *tg, struct pool_identity *out);
 	/* The pool belongs to that store from now on: durable when it returns. In memory: no-op. */

@@ -23,8 +23,10 @@
  *      124  128  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *     1024    8  state (mutable word): enum region_state
- *     1088    8  incarnation of the last opener of a file pool (mutable word)
- *     1152    8  mark (mutable word): of rows in a file, 0 or REGION_MARKED
+ *     1088    8  mark (mutable word): 0 or REGION_MARKED; this and the following of rows in a file
+ *     1152    8  opener (mutable word): the life of the memory node that had it alone last
+ *     1216    8  found (mutable word): the mark as that opener found it
+ *     1280    8  recovered (mutable word): the opener since which it was made sound
  *     4096       the object
  *
  * The crc covers the immutable fields only; the mutable words sit apart, one line each.
@@ -64,6 +66,11 @@ enum region_state {
  * Rows may have been stored that are not durable: set, durably, before the first row is stored, and
  * cleared when rows, then tree, were persisted and nobody can store rows any more. Whoever opens a
  * shard alone and finds it set reads all rows. Any other value than 0 is this one, damaged.
+ *
+ * A memory node sets the mark when it opens its pool, which may be while clients still have it
+ * mapped. They go on, and nobody repairs anything under their hands: only while the pool is
+ * nobody else's does the node write opener and found, and the metadata server, when it has made the
+ * shard sound, recovered. Where recovered is not opener, that is still to be done.
  */
 #define REGION_MARKED UINT64_MAX
 
@@ -90,9 +97,11 @@ struct region_superblock {
 	uint32_t crc;
 	uint8_t reserved1[768];
 	struct rword64_line state;
-	struct rword64_line opener;
 	struct rword64_line mark;
-	uint8_t reserved2[2880];
+	struct rword64_line opener;
+	struct rword64_line found;
+	struct rword64_line recovered;
+	uint8_t reserved2[2752];
 };
 
 WIRE_SIZE(region_superblock, REGION_SUPERBLOCK_BYTES);
@@ -117,7 +126,9 @@ WIRE_AT(region_superblock, role, 120);
 WIRE_AT(region_superblock, reserved0, 124);
 WIRE_AT(region_superblock, crc, 252);
 WIRE_AT(region_superblock, state, 1024);
-WIRE_AT(region_superblock, opener, 1088);
-WIRE_AT(region_superblock, mark, 1152);
+WIRE_AT(region_superblock, mark, 1088);
+WIRE_AT(region_superblock, opener, 1152);
+WIRE_AT(region_superblock, found, 1216);
+WIRE_AT(region_superblock, recovered, 1280);
 
 #endif

@@ -268,7 +268,8 @@ RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 /*
  * Opens a table if at least one of its shards can be reached; the others come back by themselves
  * when their nodes do. -ENOENT: no such table, -EHOSTDOWN: no shard of it came back within
- * the store's timeout. Thread: any. Cost: control plane.
+ * the store's timeout, -EBADMSG: its rows may be torn and have no checksums (relive-metad --trust).
+ * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_open(struct rlv_store *store, const char *name,
 			       struct rlv_table **table_out);

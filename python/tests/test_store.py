@@ -131,7 +131,8 @@ def test_exit__keeps_the_exception_of_its_body(shm_store):
         with relive.open(shm_store.uri, timeout=1) as store:
             table, *handles = with_pending_items(store, "t")
             programs = relive.build_info()["programs"]
-            subprocess.run([programs["relive"], "down", "--store", store.uri.partition(":")[2]],
+            subprocess.run([programs["relive"], "down", "--force", "--store",
+                            store.uri.partition(":")[2]],
                            check=True, stdout=subprocess.DEVNULL, timeout=60)
             raise KeyError("mine")
     assert not any(handle.is_open for handle in handles)

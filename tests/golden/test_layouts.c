@@ -78,8 +78,10 @@ static void put_region_structs(FILE *out)
 	FIELD(region_superblock, crc);
 	FIELD(region_superblock, reserved1);
 	FIELD(region_superblock, state);
-	FIELD(region_superblock, opener);
 	FIELD(region_superblock, mark);
+	FIELD(region_superblock, opener);
+	FIELD(region_superblock, found);
+	FIELD(region_superblock, recovered);
 	FIELD(region_superblock, reserved2);
 	STRUCT(tree_geometry);
 	FIELD(tree_geometry, leaves);

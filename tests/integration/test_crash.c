@@ -36,7 +36,7 @@ struct crash {
 	pid_t metad;
 	pid_t memnode;
 	char file[PROCESSES_PATH + 64]; /* of the pool; "" = memory */
-	uint32_t shards;
+	uint32_t shards, row_crc;
 	struct progress *progress;
 	struct rlv_store *store;
 	struct rlv_table *table;
@@ -113,14 +113,16 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int create_table(struct rlv_store *store, uint32_t shards, struct rlv_table **table_out)
+static int create_table(struct rlv_store *store, const struct crash *crash,
+			struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 
 	opts.columns = columns;
 	opts.n_columns = 3;
 	opts.capacity = 65536;
-	opts.shards = shards;
+	opts.shards = crash->shards;
+	opts.row_crc = crash->row_crc;
 	opts.max_clients = 8;
 	return rlv_table_create(store, "t", &opts, table_out);
 }
@@ -129,7 +131,7 @@ static void open_store(struct crash *crash)
 {
 	expect(rlv_store_open("shm:s", NULL, &crash->store), 0);
 	store_fixture_await_node(crash->store);
-	expect(create_table(crash->store, crash->shards, &crash->table), 0);
+	expect(create_table(crash->store, crash, &crash->table), 0);
 }
 
 static void start(struct crash *crash, bool kill_stalled, bool file)
@@ -418,6 +420,7 @@ static void metad_and_client_killed__restart_settles_the_client(void **state)
 /* Another life of the actor: makes and drops tables until it is killed or told to stop. */
 static int churn(const char *path)
 {
+	const struct crash two_shards = { .shards = 2 };
 	struct progress *progress = map_progress(path);
 	struct rlv_store *store = NULL;
 	int ret = progress ? rlv_store_open("shm:s", NULL, &store) : -EIO;
@@ -426,7 +429,7 @@ static int churn(const char *path)
 		struct rlv_table *table = NULL;
 
 		/* The server is killed all the time: any failure is as good as another. */
-		if (create_table(store, 2, &table) == 0)
+		if (create_table(store, &two_shards, &table) == 0)
 			(void)!rlv_table_close(&table);
 		(void)!rlv_table_drop(store, "t");
 		progress->steps++;
@@ -467,7 +470,7 @@ static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(vo
 	store_fixture_await_node(crash->store);
 	(void)!rlv_table_drop(crash->store, "t");
 	assert_true(processes_until(is_empty, crash->store));
-	expect(create_table(crash->store, crash->shards, &crash->table), 0);
+	expect(create_table(crash->store, crash, &crash->table), 0);
 	expect_sound(crash);
 }
 
@@ -536,7 +539,7 @@ static void memnode_killed__its_shards_are_lost_not_doubled(void **state)
 	(void)!rlv_writer_close(&writer);
 	expect(rlv_table_close(&crash->table), 0);
 	expect(rlv_table_drop(crash->store, "t"), 0);
-	expect(create_table(crash->store, crash->shards, &crash->table), 0);
+	expect(create_table(crash->store, crash, &crash->table), 0);
 	expect_sound(crash);
 }
 
@@ -578,6 +581,35 @@ static void memnode_on_a_file_killed__a_writer_goes_on(void **state)
 	expect_sound(crash);
 }
 
+/* Rows without checksums: whether they are whole, only a person can say. */
+static void memnode_on_a_file_killed__without_checksums_a_person_is_asked(void **state)
+{
+	const char *const trust[] = { "--trust", NULL };
+	struct crash *crash = *state;
+	struct rlv_table *table = NULL;
+	pid_t actor;
+
+	crash->row_crc = 2;
+	start(crash, false, true);
+	actor = start_actor(crash);
+	stop_actor(crash, actor);
+	expect(rlv_table_close(&crash->table), 0);
+	processes_kill(&crash->ps, crash->metad, SIGKILL);
+	processes_kill(&crash->ps, crash->memnode, SIGKILL);
+	start_metad(crash, false);
+	start_memnode(crash);
+	store_fixture_await_node(crash->store);
+	expect(rlv_table_open(crash->store, "t", &table), -EBADMSG);
+	assert_non_null(strstr(rlv_last_error(), "table t shard"));
+	assert_non_null(strstr(rlv_last_error(), "--trust"));
+	processes_kill(&crash->ps, crash->metad, SIGTERM);
+	crash->metad = processes_metad(&crash->ps, "s", trust);
+	store_fixture_await_node(crash->store);
+	expect(rlv_table_open(crash->store, "t", &crash->table), 0);
+	expect_sound(crash);
+	expect_samples(crash);
+}
+
 static void everything_killed__a_file_has_it_all(void **state)
 {
 	struct crash *crash = *state;
@@ -614,6 +646,7 @@ int main(int argc, char **argv)
 		CASE(memnode_killed__its_shards_are_lost_not_doubled),
 		CASE(memnode_on_a_file_killed__the_items_are_back),
 		CASE(memnode_on_a_file_killed__a_writer_goes_on),
+		CASE(memnode_on_a_file_killed__without_checksums_a_person_is_asked),
 		CASE(everything_killed__a_file_has_it_all),
 	};
 

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/memnode_pool.h"
+
 #include "base/alloc.h"
 
 #define LOOK_NS (2 * CLOCK_NS_PER_MS)
@@ -30,6 +32,8 @@ static void start(struct memory_node *mn, uint64_t pool_bytes)
 
 	snprintf(path, sizeof(path), "%s/sock", mn->dir);
 	must(transport_target_open("shm", &opts, &mn->target));
+	if (mn->path[0])
+		must(memnode_pool_begin(mn->target));
 	must(mn->target->ops->listen(mn->target, path));
 }
 
@@ -72,6 +76,12 @@ void memory_node_restart(struct memory_node *mn)
 	start(mn, mn->path[0] ? 0 : stats.pool_bytes);
 }
 
+void memory_node_end_and_restart(struct memory_node *mn)
+{
+	memnode_pool_end(mn->target);
+	memory_node_restart(mn);
+}
+
 void memory_node_close(struct memory_node *mn)
 {
 	stop(mn);
@@ -86,6 +96,7 @@ static void answer_one(struct memory_node *mn)
 		.target = mn->target,
 		.name = mn->name,
 		.uri = mn->target->ops->uri(mn->target),
+		.persistent = mn->path[0] != '\0',
 	};
 	struct memnode_answer answer;
 	struct channel_frame frame;
@@ -143,7 +154,6 @@ struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool 
 	mn->target->ops->stats(mn->target, &stats);
 	full.pool_bytes = stats.pool_bytes;
 	full.sole_opener = stats.sole_opener;
-	memcpy(full.boot_id, mn->boot_id, sizeof(full.boot_id));
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	channel_init(&ch, fds[0], NULL);
 	channel_init(&mn->channel, fds[1], NULL);

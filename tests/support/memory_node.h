@@ -18,8 +18,7 @@
 struct memory_node {
 	char name[16];
 	char dir[TEMP_DIR_BYTES];
-	char path[80];       /* of its pool; empty = memory */
-	uint8_t boot_id[16]; /* of its host, as it says */
+	char path[80]; /* of its pool; empty = memory */
 	struct transport_target *target;
 	struct channel channel; /* the node's end */
 	pthread_t thread;
@@ -33,8 +32,10 @@ struct memory_node {
 void memory_node_open(struct memory_node *mn, const char *name, uint64_t pool_bytes);
 /* The same, with a pool that stays. */
 void memory_node_open_file(struct memory_node *mn, const char *name, uint64_t pool_bytes);
-/* Another life of it, not registered yet: on its file if it has one, else empty. */
+/* Another life of it after a kill, not registered yet: on its file if it has one, else empty. */
 void memory_node_restart(struct memory_node *mn);
+/* The same after a clean end. */
+void memory_node_end_and_restart(struct memory_node *mn);
 /* Hangs up, if it is connected, and frees the pool. */
 void memory_node_close(struct memory_node *mn);
 

@@ -5,6 +5,7 @@
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <string.h>
 
 static void must(int ret)
@@ -13,14 +14,25 @@ static void must(int ret)
 		fail_msg("%s", error_last());
 }
 
-/* The node dies, and begins anew on its file, in the same boot of its host or in the next one. */
-static void begin_anew(struct fleet *fx, uint32_t n, bool same_boot)
+static void expect_active(struct fleet *fx)
 {
-	fleet_go_down(fx, n);
-	fx->mem[n].boot_id[0] += !same_boot;
-	memory_node_restart(&fx->mem[n]);
-	fleet_join(fx, n);
-	assert_int_equal(fleet_view(fx, n), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
+}
+
+/* The node is killed, and begins anew on its file. */
+static void begin_anew(struct fleet *fx)
+{
+	fleet_go_down(fx, 0);
+	memory_node_restart(&fx->mem[0]);
+	fleet_join(fx, 0);
+}
+
+/* The same after a clean end. */
+static void end_and_begin_anew(struct fleet *fx)
+{
+	fleet_go_down(fx, 0);
+	memory_node_end_and_restart(&fx->mem[0]);
+	fleet_join(fx, 0);
 }
 
 /* A block of items in shard 0, of which the bytes of the last row are not as they were sealed. */
@@ -52,7 +64,8 @@ static uint32_t live_items(struct fleet *fx)
 	return n;
 }
 
-static void catalog_node_up__after_a_power_loss_no_torn_row_is_given_out(void **state)
+/* A kill, or a copy put in its place: nothing but the mark tells one from the other. */
+static void catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows(void **state)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -60,12 +73,15 @@ static void catalog_node_up__after_a_power_loss_no_torn_row_is_given_out(void **
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 1, false);
 	items = put_block_with_a_torn_row(fx);
-	begin_anew(fx, 0, false);
+	fleet_go_down(fx, 0);
+	memory_node_restart(&fx->mem[0]);
+	fleet_join(fx, 0);
+	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_ACTIVE);
 	assert_int_equal(live_items(fx), items - 1);
 }
 
-/* The kernel keeps what was stored: nobody reads all rows for that. */
-static void catalog_node_up__after_a_kill_rows_are_what_was_stored(void **state)
+/* All was durable then, and nobody had it: rows are not read again. */
+static void catalog_node_up__after_a_clean_end_rows_are_not_read(void **state)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -73,12 +89,13 @@ static void catalog_node_up__after_a_kill_rows_are_what_was_stored(void **state)
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 1, false);
 	items = put_block_with_a_torn_row(fx);
-	begin_anew(fx, 0, true);
+	end_and_begin_anew(fx);
+	expect_active(fx);
 	assert_int_equal(live_items(fx), items);
 }
 
-/* The server was away, or died before it had looked: what counts is the boot of the last look. */
-static void catalog_load__in_which_boot_rows_were_whole_is_remembered(void **state)
+/* The server was away, or died before it had looked. */
+static void catalog_load__rows_are_read_by_the_next_server(void **state)
 {
 	struct fleet *fx = *state;
 	uint32_t items;
@@ -91,10 +108,128 @@ static void catalog_load__in_which_boot_rows_were_whole_is_remembered(void **sta
 	nodes_fini(&fx->nodes);
 	fleet_load(fx);
 	fx->table = catalog_find(&fx->cat, "t");
-	fx->mem[0].boot_id[0]++;
 	memory_node_restart(&fx->mem[0]);
 	fleet_join(fx, 0);
 	assert_int_equal(live_items(fx), items - 1);
+}
+
+/* A life that nobody made sound ends cleanly: what it found is still to be done. */
+static void catalog_node_up__a_life_without_a_server_changes_nothing(void **state)
+{
+	struct fleet *fx = *state;
+	uint32_t items;
+
+	fleet_start_on_file(fx, 0);
+	fleet_make_table(fx, 1, false);
+	items = put_block_with_a_torn_row(fx);
+	fleet_go_down(fx, 0);
+	memory_node_restart(&fx->mem[0]);
+	memory_node_end_and_restart(&fx->mem[0]);
+	fleet_join(fx, 0);
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items - 1);
+}
+
+/* Another client of the shard's rows, with its own mapping. */
+struct user {
+	struct transport *tr;
+	struct region *rows;
+};
+
+static void use_rows(struct fleet *fx, struct user *user)
+{
+	const struct transport_opts opts = { .client_id = 99 };
+	struct catalog_grants grants;
+
+	must(catalog_grant(fx->table, 0, opts.client_id, false, &grants));
+	must(transport_open(fx->node[0]->uri, &opts, &user->tr));
+	must(transport_attach(user->tr, &grants.rows, &user->rows));
+}
+
+static void let_go(struct user *user)
+{
+	transport_detach(&user->rows);
+	transport_close(&user->tr);
+}
+
+/* Nothing is repaired under the hands of who uses it; who comes after that repairs it. */
+static void catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not(void **state)
+{
+	struct fleet *fx = *state;
+	struct user user;
+	uint32_t items;
+
+	fleet_start_on_file(fx, 0);
+	fleet_make_table(fx, 1, false);
+	items = put_block_with_a_torn_row(fx);
+	use_rows(fx, &user);
+	begin_anew(fx);
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items);
+	end_and_begin_anew(fx); /* as clean as it may be: somebody may still store rows */
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items);
+	let_go(&user);
+	begin_anew(fx);
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items - 1);
+}
+
+/* Once is enough: the server that comes back finds a shard that it knows, in use again. */
+static void catalog_load__what_was_made_sound_is_not_again(void **state)
+{
+	struct fleet *fx = *state;
+	struct shard_life life;
+
+	fleet_start_on_file(fx, 0);
+	fleet_make_table(fx, 1, false);
+	begin_anew(fx);
+	must(shard_life(fx->table->attached[0], &life));
+	assert_true(life.is_sound);
+	assert_true(life.opener == fx->mem[0].target->incarnation);
+}
+
+static void make_table_without_checksums(struct fleet *fx)
+{
+	struct catalog_wish wish = fleet_wish(1, false);
+
+	fleet_start_on_file(fx, 0);
+	must(fleet_create(fx, &wish, &fx->table));
+	assert_int_equal(fx->table->desc.flags, 0);
+}
+
+/* Nothing tells a torn row from a whole one there. */
+static void catalog_node_up__rows_without_checksums_are_refused_until_trusted(void **state)
+{
+	struct fleet *fx = *state;
+	uint32_t items;
+
+	make_table_without_checksums(fx);
+	items = put_block_with_a_torn_row(fx);
+	begin_anew(fx);
+	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
+	assert_true(fx->table->shards[0].untrusted);
+	assert_int_equal(catalog_untrusted(fx->table, 0), -EBADMSG);
+	assert_non_null(strstr(error_last(), "table t shard 0"));
+	assert_non_null(strstr(error_last(), "--trust"));
+	begin_anew(fx); /* as it was */
+	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
+	fx->cat.trust = true;
+	begin_anew(fx);
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items);
+}
+
+static void catalog_node_up__rows_without_checksums_of_a_clean_end(void **state)
+{
+	struct fleet *fx = *state;
+	uint32_t items;
+
+	make_table_without_checksums(fx);
+	items = put_block_with_a_torn_row(fx);
+	end_and_begin_anew(fx);
+	expect_active(fx);
+	assert_int_equal(live_items(fx), items);
 }
 
 static void catalog_create__rows_of_persistent_nodes_get_checksums(void **state)
@@ -129,9 +264,14 @@ static void catalog_create__rows_in_memory_need_no_checksums(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(catalog_node_up__after_a_power_loss_no_torn_row_is_given_out),
-		CASE(catalog_node_up__after_a_kill_rows_are_what_was_stored),
-		CASE(catalog_load__in_which_boot_rows_were_whole_is_remembered),
+		CASE(catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows),
+		CASE(catalog_node_up__after_a_clean_end_rows_are_not_read),
+		CASE(catalog_load__rows_are_read_by_the_next_server),
+		CASE(catalog_node_up__a_life_without_a_server_changes_nothing),
+		CASE(catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not),
+		CASE(catalog_load__what_was_made_sound_is_not_again),
+		CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted),
+		CASE(catalog_node_up__rows_without_checksums_of_a_clean_end),
 		CASE(catalog_create__rows_of_persistent_nodes_get_checksums),
 		CASE(catalog_create__rows_in_memory_need_no_checksums),
 	};

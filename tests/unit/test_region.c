@@ -67,7 +67,7 @@ static void superblock_check__of_other_mutable_words(void **state)
 	struct region_superblock sb = good();
 
 	(void)state;
-	sb.opener.word.raw = 12345;
+	sb.mark.word.raw = 12345;
 	assert_int_equal(check(&sb, false), 0);
 }
 

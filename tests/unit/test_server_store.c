@@ -139,10 +139,7 @@ static void run_sql(const char *sql)
 static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 {
 	struct store *store = *state;
-	struct store_shard shard = {
-		.table_id = 1, .shard = 2, .node = "a", .state = 4, .boot_id = { 7 }
-	};
-	static const uint8_t unknown[sizeof(shard.boot_id)];
+	struct store_shard shard = { .table_id = 1, .shard = 2, .node = "a", .state = 4 };
 	struct store_node node = { .name = "a", .uri = "shm:/a", .incarnation = 5 };
 	struct seen seen = { 0 };
 
@@ -152,7 +149,6 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 	*state = NULL;
 	run_sql("ALTER TABLE tables DROP COLUMN control;"
 		"ALTER TABLE tables DROP COLUMN auto_shards;"
-		"ALTER TABLE shards DROP COLUMN boot_id;"
 		"ALTER TABLE shards DROP COLUMN state;"
 		"ALTER TABLE nodes DROP COLUMN draining;"
 		"ALTER TABLE nodes DROP COLUMN lost;"
@@ -162,7 +158,6 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 	assert_int_equal(store_each_shard(store, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.shard.state, 1); /* all were active then */
-	assert_memory_equal(seen.shard.boot_id, unknown, sizeof(unknown));
 	assert_int_equal(store_each_node(store, see_node, &seen), 0);
 	assert_true(seen.node.incarnation == 5);
 	assert_false(seen.node.draining);
@@ -260,7 +255,6 @@ static void store_shard_put__survives(void **state)
 		.tree = 4095,
 		.rows = 4094,
 		.state = 5,
-		.boot_id = { 1, 2, 3 },
 	};
 	struct seen seen = { 0 };
 
@@ -274,7 +268,6 @@ static void store_shard_put__survives(void **state)
 	assert_int_equal(seen.shard.shard, 1023);
 	assert_int_equal(seen.shard.tree, 4095);
 	assert_int_equal(seen.shard.rows, 4094);
-	assert_memory_equal(seen.shard.boot_id, shard.boot_id, sizeof(shard.boot_id));
 }
 
 static void store_node_put__survives(void **state)

@@ -60,6 +60,8 @@ struct mempool_ops {
 	/* Without the lock. */
 	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len);
+	/* Has no other process it mapped? NULL = nobody can tell. */
+	bool (*alone)(struct mempool *pool, struct mempool_region *region);
 	/* A descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);

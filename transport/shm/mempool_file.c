@@ -303,6 +303,13 @@ static int file_persist(struct mempool *pool, struct mempool_region *region, uin
 	return durable_persist(&of(pool)->map, region->fd_off + off, len);
 }
 
+/* One lock for all regions: nobody has any of them. */
+static bool file_alone(struct mempool *pool, struct mempool_region *region)
+{
+	(void)region;
+	return lock_mappers(of(pool)) == 0 && of(pool)->sole;
+}
+
 /* A file description of the client's own, which holds the shared lock while it has it open. */
 static int file_share(struct mempool *pool, struct mempool_region *region, bool writable,
 		      int *fd_out)
@@ -350,6 +357,7 @@ static const struct mempool_ops file_ops = {
 	.own = file_own,
 	.release = file_release,
 	.persist = file_persist,
+	.alone = file_alone,
 	.share = file_share,
 	.close = file_close,
 };

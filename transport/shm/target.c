@@ -433,6 +433,22 @@ static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
 	return ret;
 }
 
+static bool shm_alone(struct transport_target *tg, uint32_t id)
+{
+	struct target *target = of(tg);
+	struct mempool_region *region;
+	bool alone;
+
+	if (fork_happened(target->forks))
+		return false;
+	lock_acquire(&target->lock, &target_role);
+	region = mempool_find(target->pool, id);
+	alone = region && region->refs == 1 && target->pool->ops->alone &&
+		target->pool->ops->alone(target->pool, region);
+	lock_release(&target->lock, &target_role);
+	return alone;
+}
+
 static int shm_listen(struct transport_target *tg, const char *address)
 {
 	struct target *target = of(tg);
@@ -535,6 +551,7 @@ static const struct transport_target_ops target_ops = {
 	.persist = shm_persist_region,
 	.identity = shm_identity,
 	.own = shm_own,
+	.alone = shm_alone,
 	.progress = shm_progress,
 	.poll_fd = shm_poll_fd,
 	.stats = shm_stats,

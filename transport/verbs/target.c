@@ -382,6 +382,19 @@ static int verbs_own(struct transport_target *tg, const uint8_t store_uuid[16],
 	return of(tg)->inner->ops->own(of(tg)->inner, store_uuid, store_name);
 }
 
+static bool verbs_alone(struct transport_target *tg, uint32_t region)
+{
+	struct verbs_target *target = of(tg);
+	bool connected;
+
+	if (fork_happened(target->forks))
+		return false;
+	lock_acquire(&target->lock, &role);
+	connected = target->peers && target->peers->first;
+	lock_release(&target->lock, &role);
+	return !connected && target->inner->ops->alone(target->inner, region);
+}
+
 /* An ATTACH counts here; that its client maps the region, too, does not. */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
@@ -433,6 +446,7 @@ static const struct transport_target_ops target_ops = {
 	.persist = verbs_persist,
 	.identity = verbs_identity,
 	.own = verbs_own,
+	.alone = verbs_alone,
 	.progress = verbs_progress,
 	.poll_fd = verbs_poll_fd,
 	.stats = verbs_stats,
