@@ -25,50 +25,86 @@ def _host_array(value, name):
         raise errors.InvalidArgument("%s: no array: %s" % (name, error)) from error
 
 
-def _exact_integers(value, array, dtype):
-    """numpy makes floats or objects of large Python integers: those that fit as what they are."""
-    if array.dtype.kind not in "fO" or dtype.kind not in "iu" or hasattr(value, "dtype"):
+def _are_integers(array):
+    return array.dtype == object and array.size > 0 and all(
+        isinstance(number, (int, np.integer)) for number in array.flat)
+
+
+def _exact_integers(value, array, dtype, checked):
+    """numpy makes floats or objects of large Python integers: those that they are, as objects."""
+    if array.dtype.kind not in "fO" or dtype.kind not in "iub" or hasattr(value, "dtype"):
         return array
     exact = np.asarray(value, dtype=object)
-    if not all(isinstance(number, (int, np.integer)) for number in exact.flat):
+    if not _are_integers(exact):
         return array
-    try:
-        return exact.astype(dtype)
-    except OverflowError:
-        return array
+    return exact if checked else np.asarray(exact & (2**64 - 1), dtype=np.uint64)
 
 
-def _fits(array, dtype):
-    """May the values become dtype? As numpy's same_kind, and integers if they are in range."""
-    if array.dtype.kind in "iub" and dtype.kind in "iu":
-        if array.size == 0 or array.dtype.kind == "b":
-            return True
-        limits = np.iinfo(dtype)
-        return int(array.min()) >= limits.min and int(array.max()) <= limits.max
-    if dtype.kind == "b":
-        return array.dtype.kind in "iu" and bool(np.isin(array, (0, 1)).all())
+def _converts(array, dtype):
+    """By numpy's same_kind rule, and any integers to integers and bools."""
+    if dtype.kind in "iub" and (array.dtype.kind in "iub" or _are_integers(array)):
+        return True
     return np.can_cast(array.dtype, dtype, "same_kind")
 
 
-def column(value, dtype, shape, name):
-    """``value`` as a packed array of dtype and shape."""
+def _misfits(array, cast, dtype):
+    """Which numbers are out of the range of dtype. cast: as that, of floats."""
+    if dtype.kind == "b":
+        return (array != 0) & (array != 1)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return (array < limits.min) | (array > limits.max)
+    return np.isinf(cast) & ~np.isinf(array)
+
+
+def _fits(array, cast, dtype):
+    """Quicker than _misfits."""
+    if array.size == 0 or array.dtype.kind == "b":
+        return True
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return int(array.min()) >= limits.min and int(array.max()) <= limits.max
+    if dtype.kind == "f" and np.isfinite(cast).all():
+        return True
+    return not _misfits(array, cast, dtype).any()
+
+
+def _cast(array, dtype, name, checked, rows=None):
+    """rows: numbers of the array's rows, if it has not all of those that were given."""
+    if not _converts(array, dtype):
+        raise errors.InvalidArgument(
+            "%s: %s of dtype %s do not fit %s" %
+            (name, _KIND.get(array.dtype.kind, "values"), array.dtype, dtype))
+    cast = None
+    if dtype.kind == "f" or not checked:
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+    if not checked or _fits(array, cast, dtype):
+        return array.astype(dtype) if cast is None else cast
+    index = tuple(np.argwhere(_misfits(array, cast, dtype))[0].tolist())
+    number = array[index]
+    if rows is not None:
+        index = (rows[index[0]], *index[1:])
+    raise errors.InvalidArgument(
+        "column %s%s: %s does not fit %s; a writer with check_values=False converts it as numpy does"
+        % (name, list(index) or "", number, dtype))
+
+
+def column(value, dtype, shape, name, checked=True):
+    """``value`` as a packed array of dtype and shape; not checked: whatever its numbers become."""
     array = _host_array(value, name)
     dtype = np.dtype(dtype)
     if name == "keys" and array.dtype == np.int64:
         array = array.view(np.uint64)  # torch has little use for unsigned integers
     if array.shape != shape:
         raise errors.InvalidArgument("%s: shape %s, want %s" % (name, array.shape, shape))
-    array = _exact_integers(value, array, dtype)
+    array = _exact_integers(value, array, dtype, checked)
     if array.dtype != dtype:
-        if not _fits(array, dtype):
-            raise errors.InvalidArgument(
-                "%s: %s of dtype %s do not fit %s" %
-                (name, _KIND.get(array.dtype.kind, "values"), array.dtype, dtype))
-        array = array.astype(dtype)
+        array = _cast(array, dtype, name, checked)
     return np.ascontiguousarray(array).reshape(shape)
 
 
-def final_rows(value, ended, name):
+def final_rows(value, ended, name, dtype, checked):
     """The rows ``ended`` of a vector's final observations, which gymnasium gives as an array of
     observations, or of objects that are None where nothing ended."""
     rows = [value[i] for i in ended]
@@ -76,4 +112,6 @@ def final_rows(value, ended, name):
         if row is None:
             raise errors.InvalidArgument(
                 "final_%s[%d] is None, but the episode of environment %d ended" % (name, i, i))
-    return np.stack([_host_array(row, "final_" + name) for row in rows])
+    stacked = np.stack([_host_array(row, "final_" + name) for row in rows])
+    return stacked if stacked.dtype == dtype else _cast(stacked, np.dtype(dtype), "final_" + name,
+                                                        checked, ended)

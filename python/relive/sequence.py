@@ -76,8 +76,9 @@ class Writer:
     methods of :class:`relive.Writer` but ``extend``."""
 
     def __init__(self, table: Any, num_envs: Any = None, *, autoreset: Any = None,
-                 timeout: float | None = None) -> None:
-        self._writer = table.writer(num_envs, autoreset=autoreset, timeout=timeout)
+                 timeout: float | None = None, check_values: bool = True) -> None:
+        self._writer = table.writer(num_envs, autoreset=autoreset, timeout=timeout,
+                                    check_values=check_values)
         self._is_vector = num_envs is not None
         number = self._writer.num_envs
         self._others = {"final_" + column.name: np.zeros(

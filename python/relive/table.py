@@ -51,7 +51,7 @@ class Table:
     # -------- actors --------
 
     def writer(self, num_envs: Any = None, *, autoreset: Any = None,
-               timeout: float | None = None) -> Writer:
+               timeout: float | None = None, check_values: bool = True) -> Writer:
         """A :class:`relive.Writer`, for one thread at a time.
 
         :param num_envs: None = one environment, whose values have no batch dimension; a vector of
@@ -76,9 +76,12 @@ class Table:
             A ``gymnasium.vector.AutoresetMode`` is taken, too.
         :param timeout: seconds that an append waits for the rate limiter or for room; None = until
             nothing has moved for the store's stall_timeout; ``float("inf")`` = for ever.
+        :param check_values: False = rewards (scalar floats of that role or name) may be NaN or
+            infinite, and numbers that do not fit their column become what numpy's ``astype`` makes
+            of them: 300 in uint8 is 44, 1e300 in float32 is infinite.
         :raises NoSpace: more environments than max_writers, or no client slot is free.
         """
-        return self._own(open_writer(self._core, num_envs, autoreset, timeout))
+        return self._own(open_writer(self._core, num_envs, autoreset, timeout, check_values))
 
     # -------- learners --------
 

@@ -24,7 +24,9 @@ class Writer(_core.Writer):
     * one value for each column of the signature: anything that numpy makes an array of the column's
       shape (after a dimension of num_envs, if it was given) of, including torch tensors on the
       host. Arrays of the column's dtype are used in place; others are converted if numpy's
-      same_kind rule allows it, and integers if they fit;
+      same_kind rule allows it, and integers if they fit. Numbers that do not fit (300 in uint8,
+      1e300 in float32), and rewards that are NaN or infinite, are an InvalidArgument that names
+      the column and the index, unless the writer was opened with ``check_values=False``;
     * ``terminated``, ``truncated``: bool, or an array of E;
     * ``final_<column>`` for each observation column: see ``autoreset`` of :meth:`Table.writer`;
     * ``infos``: the dict that a vector's ``step()`` returned: where the mode is ``"same_step"`` its
@@ -146,13 +148,13 @@ def _of_options(envs, autoreset):
     return envs, "disabled" if envs is None else "next_step", False
 
 
-def open_writer(table, envs, autoreset, timeout):
+def open_writer(table, envs, autoreset, timeout, check_values):
     """For Table.writer."""
     num_envs, mode, is_given = _of_options(envs, autoreset)
     names = [column[0] for column in table.columns]
     kind = NestedWriter if _nested.is_nested(names) else Writer
     writer = kind(table, num_envs or 1, num_envs is not None, _MODES.index(mode), not is_given,
-                  timeout)
+                  check_values, timeout)
     writer.autoreset = mode
     if isinstance(writer, NestedWriter):
         writer._keywords = _nested.keywords(names)

@@ -174,6 +174,8 @@ static int complete_over(struct writer *w, uint32_t env)
 {
 	int ret;
 
+	if (!w->waits)
+		return 0;
 	if (handle_enter(&w->h))
 		return -1;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_writer_end_episode(w->writer, env, NULL);
@@ -207,11 +209,14 @@ static int warn_of_lost(struct writer *w)
 
 /* -------- one step -------- */
 
-/* Most calls of consecutive rows: no episode ends. */
-static bool has_ends(const struct writer *w, const struct call *call)
+/* Most calls: no episode ends in them, and none did in the step before. */
+static bool has_ends(const struct writer *w, const struct call *call, bool consecutive)
 {
-	uint8_t bits = w->ended[call->env];
+	uint32_t envs = consecutive ? 1 : call->n;
+	uint8_t bits = 0;
 
+	for (uint32_t i = 0; i < envs; i++)
+		bits |= w->ended[call->env + i];
 	for (int e = 0; e < 3; e++)
 		for (uint32_t i = 0; call->ends[e] && i < call->n; i++)
 			bits |= call->ends[e][i];
@@ -224,6 +229,8 @@ static bool has_ends(const struct writer *w, const struct call *call)
  */
 static int after_step(struct writer *w, struct wait *wait, const struct call *call)
 {
+	if (!call->flags)
+		return 0;
 	for (uint32_t i = 0; i < call->n; i++)
 		w->ended[i] = row_ended(call, i);
 	if (w->obs_columns && call->finals[__builtin_ctz(w->obs_columns)]) {
@@ -260,13 +267,13 @@ int append_step(struct writer *w, struct call *call)
 	if (begin(w, &wait))
 		return -1;
 	call->n = w->n_envs;
-	call->flags = w->flags;
 	call->td_error = w->td_error;
 	if (call_bind(w, call, w->batched))
 		return -1;
-	for (uint32_t i = 0; w->assumed && i < call->n; i++)
+	for (uint32_t i = 0; w->firsts_left && i < call->n; i++)
 		autoreset_see_first(w, call, i, i);
-	if (autoreset_flags(w, call, false) || call_bind_finals(w, call))
+	call->flags = has_ends(w, call, false) ? w->flags : NULL;
+	if ((call->flags && autoreset_flags(w, call, false)) || call_bind_finals(w, call))
 		return -1;
 	put_of_call(call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
@@ -324,8 +331,9 @@ int append_rows(struct writer *w, struct call *call)
 		return 0;
 	if (begin(w, &wait) || call_bind(w, call, true))
 		return -1;
-	autoreset_see_first(w, call, call->env, 0);
-	if (has_ends(w, call)) {
+	if (w->firsts_left)
+		autoreset_see_first(w, call, call->env, 0);
+	if (has_ends(w, call, true)) {
 		call->flags = call_scratch(call, sizeof(*call->flags));
 		if (!call->flags || autoreset_flags(w, call, true))
 			return -1;
@@ -356,7 +364,7 @@ static int refuse_others(const struct writer *w, const struct call *call)
 
 static int put_last(struct writer *w, struct wait *wait, struct call *call)
 {
-	const struct demand one = { .n = 1 };
+	const struct demand one = { .n = 1, .unchecked = w->unchecked };
 
 	for (uint32_t c = 0; c < w->n_columns; c++) {
 		struct source *source = &call->sources[call->n_sources];

@@ -21,13 +21,14 @@ static const uint8_t *observation(const struct writer *w, const struct call *cal
 
 void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env, uint32_t row)
 {
-	if (!w->assumed || w->has_first[env])
+	if (w->has_first[env])
 		return;
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		if (w->obs_columns & 1u << c)
 			memcpy(w->firsts[c] + (size_t)env * w->columns[c].bytes,
 			       observation(w, call, c, row), w->columns[c].bytes);
 	w->has_first[env] = true;
+	w->firsts_left--;
 }
 
 static bool is_first(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
@@ -113,7 +114,7 @@ int autoreset_check_finals(const struct writer *w, const struct call *call, bool
 			     "table.writer(envs), or with autoreset=\"same_step\"");
 		return -1;
 	}
-	for (uint32_t i = 0; !given && call->finals_are_none && i < call->n; i++)
+	for (uint32_t i = 0; !given && call->finals_are_none && call->flags && i < call->n; i++)
 		if (w->autoreset == AUTORESET_SAME_STEP && call->flags[i] & ENDS) {
 			error_format(
 				-EINVAL,

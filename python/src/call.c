@@ -245,11 +245,42 @@ void *call_scratch(struct call *call, size_t bytes)
 	return memory;
 }
 
+/* Sums and losses of a single reward that is no number are none. */
+static int check_rewards(const struct writer *w, const struct call *call, bool batched)
+{
+	uint32_t left = w->unchecked ? 0 : w->reward_columns;
+
+	for (; left; left &= left - 1) {
+		const struct column *col = &w->columns[__builtin_ctz(left)];
+		const void *data = call->columns[__builtin_ctz(left)];
+		uint32_t i = column_find_nonfinite(col, data, call->n);
+		PyObject *number, *at;
+
+		if (i == call->n)
+			continue;
+		number = PyFloat_FromDouble(column_number(col, data, i));
+		at = batched ? PyUnicode_FromFormat("[%u]", (unsigned int)i)
+			     : PyUnicode_FromString("");
+		if (number && at)
+			error_format(-EINVAL,
+				     "append: column %s%U: %S is no reward to learn from; a writer "
+				     "with check_values=False takes it",
+				     col->name, at, number);
+		Py_XDECREF(number);
+		Py_XDECREF(at);
+		return -1;
+	}
+	return 0;
+}
+
 int call_bind(struct writer *w, struct call *call, bool batched)
 {
-	const struct demand demand = { .n = call->n, .batched = batched };
+	const struct demand demand = { .n = call->n,
+				       .batched = batched,
+				       .unchecked = w->unchecked };
 
-	if (bind_columns(w, call, demand) || bind_ends(w, call, demand))
+	if (bind_columns(w, call, demand) || bind_ends(w, call, demand) ||
+	    check_rewards(w, call, batched))
 		return -1;
 	return bind_td_error(call, demand);
 }
@@ -260,14 +291,17 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 static int bind_final_rows(struct writer *w, struct call *call, uint32_t c, PyObject *ended)
 {
 	const struct column *col = &w->columns[c];
-	struct demand demand = { .n = (uint32_t)PyList_Size(ended), .batched = w->batched };
+	struct demand demand = { .n = (uint32_t)PyList_Size(ended),
+				 .batched = w->batched,
+				 .unchecked = w->unchecked };
 	PyObject *value = call->values[KEY_FINAL_OF + c];
 	PyObject *args, *rows;
 	int ret;
 
 	if (!w->batched)
 		return bind(call, col, value, &demand, &call->finals[c]);
-	args = Py_BuildValue("(OOs)", value, ended, col->name);
+	args = Py_BuildValue("(OOssi)", value, ended, col->name, dtype_of(col->dtype)->name,
+			     !w->unchecked);
 	rows = args ? python_call("relive._convert", "final_rows", args) : NULL;
 	Py_XDECREF(args);
 	if (!rows)
@@ -285,7 +319,7 @@ static PyObject *ended_list(const struct call *call)
 	for (uint32_t i = 0; list && i < call->n; i++) {
 		PyObject *number;
 
-		if (!(call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED)))
+		if (!call->flags || !(call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED)))
 			continue;
 		number = PyLong_FromUnsignedLong(i);
 		if (!number || PyList_Append(list, number))

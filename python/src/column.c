@@ -1,5 +1,6 @@
 #include "python/src/column.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,37 @@ double column_number(const struct column *col, const void *data, uint32_t i)
 	}
 	memcpy(&single, (const uint8_t *)data + (size_t)i * sizeof(single), sizeof(single));
 	return (double)single;
+}
+
+/* Without a branch in the loop: nearly always none is. */
+#define ANY_NONFINITE(type, exponent) \
+	do { \
+		type any = 0; \
+		for (uint32_t i = 0; i < n; i++) { \
+			type bits; \
+			memcpy(&bits, (const uint8_t *)data + (size_t)i * sizeof(bits), \
+			       sizeof(bits)); \
+			any |= (type)((bits & (exponent)) == (exponent)); \
+		} \
+		return any; \
+	} while (0)
+
+static bool any_nonfinite(const struct column *col, const void *data, uint32_t n)
+{
+	if (col->dtype == RLV_F64)
+		ANY_NONFINITE(uint64_t, UINT64_C(0x7ff) << 52);
+	ANY_NONFINITE(uint32_t, UINT32_C(0xff) << 23);
+}
+
+uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n)
+{
+	uint32_t i = 0;
+
+	if (!any_nonfinite(col, data, n))
+		return n;
+	while (i < n && isfinite(column_number(col, data, i)))
+		i++;
+	return i;
 }
 
 /* -------- numbers -------- */
@@ -199,7 +231,8 @@ static int bind_by_numpy(const struct column *col, PyObject *value, const struct
 	PyObject *args, *array;
 	int ret;
 
-	args = shape ? Py_BuildValue("(OsNs)", value, dtype_of(col->dtype)->name, shape, col->name)
+	args = shape ? Py_BuildValue("(OsNsi)", value, dtype_of(col->dtype)->name, shape, col->name,
+				     !demand->unchecked)
 		     : NULL;
 	array = args ? python_call("relive._convert", "column", args) : NULL;
 	Py_XDECREF(args);

@@ -30,11 +30,14 @@ void column_of(const struct rlv_column *in, struct column *out);
 /* Element i of a column of scalar floats, f32 or f64. */
 double column_number(const struct column *col, const void *data, uint32_t i);
 
+/* The first of n such elements that is NaN or infinite; n = none is. */
+uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n);
+
 /* -------- convert.c -------- */
 
 /*
- * Stores a number as an element at `to`, which may be unaligned. false: it does not fit, or the dtype
- * is not among those known here.
+ * Stores a number as an element at `to`, which may be unaligned. false: it does not fit (a float may be
+ * infinite, but does not become it), or the dtype is not among those known here.
  */
 bool convert_integer(uint32_t dtype, int64_t number, void *to);
 bool convert_float(uint32_t dtype, double number, void *to);
@@ -64,13 +67,15 @@ static inline void source_init(struct source *source)
 /* How many elements are wanted, and where they may be converted. */
 struct demand {
 	uint32_t n;
-	bool batched; /* the value has a first dimension of n; else n is 1 and it has not */
-	void *stage;  /* n * column.bytes, or NULL: allocated where it is needed */
+	bool batched;   /* the value has a first dimension of n; else n is 1 and it has not */
+	bool unchecked; /* numbers that do not fit become what numpy makes of them */
+	void *stage;    /* n * column.bytes, or NULL: allocated where it is needed */
 };
 
 /*
- * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does
- * not convert by numpy's same_kind rule, memory of a device. The source is initialised before.
+ * Binds a value. 0, or -1 with an exception that names the column: wrong shape, a dtype that does not
+ * convert by numpy's same_kind rule, a number that does not fit (and its index), memory of a device. The
+ * source is initialised before.
  */
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
 		struct source *source);

@@ -4,6 +4,8 @@
  */
 #include "python/src/column.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #define MOST_ELEMENTS 16384
@@ -34,7 +36,8 @@ bool convert_float(uint32_t dtype, double number, void *to)
 		STORE(float, number);
 	else if (dtype == RLV_F64)
 		STORE(double, number);
-	return dtype == RLV_F32 || dtype == RLV_F64;
+	return dtype == RLV_F64 ||
+	       (dtype == RLV_F32 && (fabs(number) <= (double)FLT_MAX || !isfinite(number)));
 }
 
 bool convert_integer(uint32_t dtype, int64_t number, void *to)

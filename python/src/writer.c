@@ -90,6 +90,9 @@ static int prepare(struct writer *w, const struct table *table)
 		w->obs_columns |= info->columns[c].role == RLV_OBS ? 1u << c : 0;
 		w->reward_columns |= is_reward(&info->columns[c]) ? 1u << c : 0;
 	}
+	w->waits = w->obs_columns != 0;
+	for (uint32_t v = 0; v < info->n_views; v++)
+		w->waits |= info->views[v].view.n_step > 1 || info->views[v].view.period > 1;
 	w->memory = calloc(1, cut_memory(w, (uint8_t *)16));
 	if (!w->memory) {
 		PyErr_NoMemory();
@@ -123,14 +126,15 @@ static int open_writer(struct writer *w, struct table *table)
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "table",   "num_envs", "batched", "autoreset",
-				 "assumed", "timeout",  NULL };
+				 "assumed", "checked",  "timeout", NULL };
 	PyObject *table, *timeout;
 	unsigned int n_envs, autoreset;
 	struct writer *w;
-	int batched, assumed;
+	int batched, assumed, checked;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIpO", names, table_type, &table,
-					 &n_envs, &batched, &autoreset, &assumed, &timeout))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IpIppO", names, table_type, &table,
+					 &n_envs, &batched, &autoreset, &assumed, &checked,
+					 &timeout))
 		return NULL;
 	w = (struct writer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 	if (!w)
@@ -139,7 +143,9 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	w->n_envs = w->final_env = n_envs ? n_envs : 1;
 	w->batched = batched;
 	w->autoreset = autoreset;
+	w->unchecked = !checked;
 	w->assumed = assumed && autoreset == AUTORESET_NEXT_STEP;
+	w->firsts_left = w->assumed ? w->n_envs : 0;
 	Py_INCREF(timeout);
 	w->timeout = timeout;
 	if (prepare(w, (struct table *)table) || open_writer(w, (struct table *)table)) {

@@ -37,6 +37,8 @@ struct writer {
 	bool busy;        /* in a call: guarded by the interpreter lock */
 	bool follows_end; /* a row of this call may be behind a truncated step that is lost by it */
 	bool warned;      /* of such steps */
+	bool waits;       /* some items have later rows in their windows */
+	bool unchecked;   /* rewards may be NaN, numbers need not fit */
 	bool assumed; /* nobody gave the mode, which is next_step: what refutes it is an error */
 	enum autoreset autoreset;
 	uint32_t n_columns;
@@ -55,6 +57,7 @@ struct writer {
 	uint16_t *flags;
 	bool *ended;                      /* each environment's last step ended its episode */
 	uint8_t *firsts[RLV_MAX_COLUMNS]; /* assumed: each environment's first observation ... */
+	uint32_t firsts_left;             /* that are not seen yet */
 	bool *has_first;
 	bool *ended_at_first; /* ... and whether it saw the same when its episode ended */
 	/* of the environments from here on that ended the final rows are not in: they are in stage,

@@ -208,7 +208,8 @@ class TrajectoryWriter:
     def _writer(self, table, item):
         """Another one after a reset of the table, which closed it."""
         if table not in self._writers or not self._writers[table].is_open:
-            self._writers[table] = self._client._make(table, item).writer(timeout=_TRY)
+            self._writers[table] = self._client._make(table, item).writer(timeout=_TRY,
+                                                                          check_values=False)
         return self._writers[table]
 
     def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:

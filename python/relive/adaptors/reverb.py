@@ -494,7 +494,7 @@ class _Inserter:
 
     def __init__(self, table, timeout):
         self._lock = threading.Lock()
-        self._writer = table.writer(timeout=timeout)
+        self._writer = table.writer(timeout=timeout, check_values=False)
 
     def append(self, values, priority):
         """One item."""

@@ -121,7 +121,7 @@ class ReliveStorage(TensorStorage):
             if self._table is None:
                 self._create(leaves)
             if self._writer is None:
-                self._writer = self._table.writer()
+                self._writer = self._table.writer(check_values=False)
             self._writer.extend(
                 **{_rows.column_name(path): leaf for path, leaf in leaves.items()},
                 terminated=np.ones(len(data), bool), td_error=priority)
