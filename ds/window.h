@@ -143,7 +143,7 @@ static inline bool window_is_item(const struct view_desc *view, const struct win
 	if (rows->flags[view->window - 1] & ROW_REPEATED ||
 	    !window_has_return(rows->flags + anchor, has_next))
 		return false;
-	if (view->period == 1 || window_is_last(rows->flags + anchor, has_next))
+	if (view->period <= 1 || window_is_last(rows->flags + anchor, has_next))
 		return true;
 	return rows->steps[anchor] >= past &&
 	       (rows->steps[anchor] - past) % view->period == 0; /* a division a step */
