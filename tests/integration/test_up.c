@@ -2,7 +2,7 @@
  * `relive up` starts what is missing of a store and only that, one command at a time; `relive down`
  * ends no memory with items in it unasked.
  */
-#include <errno.h>
+#include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
 #include <string.h>
@@ -168,6 +168,52 @@ static void up__a_relative_file_is_found_from_elsewhere(void **state)
 	held_items_check("shm:a", items, "a relative file");
 }
 
+/* -------- daemons that nobody wrote down -------- */
+
+static void up__of_daemons_started_by_hand(void **state)
+{
+	static const char *const size[] = { "--size", "64M", NULL };
+	struct cli_fixture *f = *state;
+	pid_t metad = processes_metad(&f->ps, "a", NULL);
+	pid_t node = processes_memnode(&f->ps, "a", "hand", size);
+	int64_t items;
+
+	cli_expect(f, "up --store a", 0);
+	cli_expect_words(f->err, "up already: 1 memory node");
+	items = held_items_put("shm:a");
+	processes_kill(&f->ps, metad, SIGKILL);
+	cli_expect(f, "up --store a --json", 0);
+	cli_expect_words(f->out, "\"started\":1");
+	assert_int_equal(cli_pid(f, NODES), node);
+	held_items_check("shm:a", items, "a server by hand was killed");
+	cli_expect(f, "down --store a", REFUSED);
+	processes_kill(&f->ps, node, SIGKILL);
+	cli_expect(f, "down --store a", 0);
+}
+
+/* A server with an empty catalog would take what the node has for nobody's. */
+static void up__does_not_guess_where_the_catalog_is(void **state)
+{
+	struct cli_fixture *f = *state;
+	char path[PROCESSES_PATH + 64];
+	const char *const dir[] = { "--dir", path, NULL };
+	static const char *const size[] = { "--size", "64M", NULL };
+	pid_t metad;
+	int64_t items;
+
+	processes_path(&f->ps, "catalogs", path);
+	metad = processes_metad(&f->ps, "a", dir);
+	(void)processes_memnode(&f->ps, "a", "hand", size);
+	cli_expect(f, "up --store a", 0); /* waits for the node */
+	items = held_items_put("shm:a");
+	processes_kill(&f->ps, metad, SIGKILL);
+	cli_expect(f, "up --store a", 1);
+	cli_expect_words(f->err, "start relive-metad as it was");
+	(void)processes_metad(&f->ps, "a", dir);
+	cli_expect(f, "up --store a", 0);
+	held_items_check("shm:a", items, "a catalog elsewhere");
+}
+
 /* -------- items in memory -------- */
 
 static void down__of_items_in_memory_wants_force(void **state)
@@ -243,6 +289,26 @@ static void down__without_a_server_cannot_know(void **state)
 	cli_expect_words(f->err, "--force");
 	cli_expect(f, "up --store a", 0);
 	held_items_check("shm:a", items, "down without a server was refused");
+}
+
+static void down__of_a_node_that_does_not_answer_cannot_know(void **state)
+{
+	struct cli_fixture *f = *state;
+	int64_t items;
+	pid_t node;
+
+	cli_expect(f, "up --size 64M --store a --node-lease 300ms --json", 0);
+	node = cli_pid(f, NODES);
+	items = held_items_put("shm:a");
+	assert_int_equal(kill(node, SIGSTOP), 0);
+	do /* until the server knows */
+		cli_expect(f, "status shm:a --json", 0);
+	while (!strstr(f->out, "\"state\":\"down\""));
+	cli_expect(f, "down --store a", REFUSED);
+	cli_expect_words(f->err, "runs and does not answer");
+	assert_int_equal(kill(node, SIGCONT), 0);
+	cli_expect(f, "up --store a", 0);
+	held_items_check("shm:a", items, "a node that was stopped");
 }
 
 static void down__says_nothing_is_lost_where_the_memory_is_gone(void **state)
@@ -338,6 +404,24 @@ static void up__two_at_once_both_succeed(void **state)
 	}
 }
 
+static void up__says_whom_it_waits_for_and_how_long(void **state)
+{
+	struct cli_fixture *f = *state;
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char words[64], path[PROCESSES_PATH + 64];
+	int fd;
+
+	processes_path(&f->ps, ".a.lock", path);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+	cli_expect(f, "up --store a --size 64M --timeout 1500ms", 1);
+	snprintf(words, sizeof(words), "waiting for pid %d", (int)getpid());
+	cli_expect_words(f->err, words);
+	cli_expect_words(f->err, "ETIMEDOUT");
+	close(fd);
+	cli_expect(f, "up --store a --size 64M", 0);
+}
+
 /* In some order, and whatever the order, what stands then is whole. */
 static void up__beside_down_leaves_all_or_nothing(void **state)
 {
@@ -372,14 +456,18 @@ int main(void)
 		ON_FIXTURE(up__options_that_contradict_are_an_error),
 		ON_FIXTURE(up__a_store_on_a_file_is_remembered),
 		ON_FIXTURE(up__a_relative_file_is_found_from_elsewhere),
+		ON_FIXTURE(up__of_daemons_started_by_hand),
+		ON_FIXTURE(up__does_not_guess_where_the_catalog_is),
 		ON_FIXTURE(down__of_items_in_memory_wants_force),
 		ON_FIXTURE(down__of_tables_without_items_asks_nothing),
 		ON_FIXTURE(down__of_a_pool_on_a_file_asks_nothing),
 		ON_FIXTURE(down__keeps_the_catalog_of_an_added_file),
 		ON_FIXTURE(down__without_a_server_cannot_know),
+		ON_FIXTURE(down__of_a_node_that_does_not_answer_cannot_know),
 		ON_FIXTURE(down__says_nothing_is_lost_where_the_memory_is_gone),
 		ON_FIXTURE(down__asks_on_a_terminal),
 		ON_FIXTURE(up__two_at_once_both_succeed),
+		ON_FIXTURE(up__says_whom_it_waits_for_and_how_long),
 		ON_FIXTURE(up__beside_down_leaves_all_or_nothing),
 	};
 
