@@ -84,57 +84,34 @@ int cli_fixture_open(void **state)
 	return 0;
 }
 
-/* A pid file may be older than what has the pid now: only what has our directory is ours. */
-static void kill_ours(pid_t pid, const char *dir)
+static bool is_ours(const char *pid, const char *dir)
 {
-	char path[64], text[CLI_OUT_BYTES];
+	char path[300], text[CLI_OUT_BYTES];
 	FILE *file;
 	size_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%s/environ", pid);
 	file = fopen(path, "re");
 	if (!file)
-		return;
+		return false;
 	n = fread(text, 1, sizeof(text), file);
 	fclose(file);
-	if (memmem(text, n, dir, strlen(dir)))
-		kill(pid, SIGKILL);
+	return memmem(text, n, dir, strlen(dir)) != NULL;
 }
 
-/* Daemons of `relive up` are nobody's children: each pid file names one. */
-static void kill_daemons(const char *store, const char *dir)
-{
-	DIR *folder = opendir(store);
-	const struct dirent *entry;
-
-	while (folder && (entry = readdir(folder)) != NULL) {
-		char path[PROCESSES_PATH + 512], text[CLI_OUT_BYTES];
-		size_t len = strlen(entry->d_name);
-
-		if (len < 5 || strcmp(entry->d_name + len - 4, ".pid") != 0)
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", store, entry->d_name);
-		read_file(path, text);
-		kill_ours((pid_t)strtol(text, NULL, 10), dir);
-	}
-	if (folder)
-		closedir(folder);
-}
-
+/* Daemons of `relive up` are nobody's children: ours have our directory in their environment. */
 int cli_fixture_close(void **state)
 {
 	struct cli_fixture *f = *state;
 	const struct dirent *entry;
-	DIR *folder = opendir(f->ps.dir);
+	DIR *folder = opendir("/proc");
 
 	assert_non_null(folder);
 	while ((entry = readdir(folder)) != NULL) {
-		char path[PROCESSES_PATH + 512];
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", f->ps.dir, entry->d_name);
-		kill_daemons(path, f->ps.dir);
+		if (pid > 0 && pid != getpid() && is_ours(entry->d_name, f->ps.dir))
+			kill(pid, SIGKILL);
 	}
 	closedir(folder);
 	processes_fini(&f->ps);

@@ -17,7 +17,7 @@ struct cli_fixture {
 	char err[CLI_OUT_BYTES];
 };
 
-/* For setup and teardown of cmocka; the latter stops the daemons of every store there. */
+/* For setup and teardown of cmocka; the latter kills the daemons of every store there. */
 int cli_fixture_open(void **state);
 int cli_fixture_close(void **state);
 
