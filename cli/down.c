@@ -82,7 +82,7 @@ int cmd_down(int argc, char **argv)
 		.usage = "down [OPTIONS]",
 		.summary =
 			"Stops the daemons of a store on this host and removes their sockets, logs "
-			"and token.\nWhat was in memory is gone; a pool on a file or device stays, "
+			"and token.\nWhat was in memory is gone; a pool in a directory or on a device stays, "
 			"with the catalog for it.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),

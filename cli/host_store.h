@@ -24,8 +24,8 @@
 /* A value of 0, NULL or HOST_STORE_UNSET: not given, so as it is, or the default. */
 struct host_store_opts {
 	const char *store;
-	uint64_t bytes;          /* of the pool of each node (default 1G, or the file's) */
-	const char *file;        /* pool on a file */
+	uint64_t bytes;          /* of the pool of each node (default 1G, or as it was made) */
+	const char *file;        /* directory of the pool */
 	const char *dax;         /* on a DAX device */
 	uint32_t pages;          /* of memory: 0 auto, 1 huge, 2 small, or UNSET */
 	const char *listen;      /* HOST:PORT of the metadata server */

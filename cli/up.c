@@ -57,7 +57,7 @@ static bool options_agree(const struct host_store_opts *opts)
 	if (opts->file && opts->dax)
 		cli_error("--file and --dax: give one of them");
 	else if ((opts->file || opts->dax) && opts->nodes > 1)
-		cli_error("--nodes %u: a file or device holds the pool of one node", opts->nodes);
+		cli_error("--nodes %u: a directory or device holds the pool of one node", opts->nodes);
 	else if (opts->rdma_listen && opts->nodes > 1)
 		cli_error(
 			"--rdma-listen: one node can have the address; add others by relive node");
@@ -92,9 +92,10 @@ int cmd_up(int argc, char **argv)
 	uint32_t nodes = HOST_STORE_UNSET;
 	const struct arg_option options[] = {
 		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
-		{ "size", "BYTES", "pool of each memory node (default 1G, or the file's)",
+		{ "size", "BYTES", "pool of each memory node (default 1G, or as it was made)",
 		  &opts.bytes, ARG_BYTES },
-		{ "file", "PATH", "keep the pool in a file, which survives", &opts.file, ARG_TEXT },
+		{ "file", "PATH", "keep the pool in the directory PATH, which survives", &opts.file,
+		  ARG_TEXT },
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
 		{ "pages", "auto|huge|small",
 		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,

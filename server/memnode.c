@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -145,24 +146,42 @@ static int listen_address(const struct memnode *node, const char *kind,
 	return 0;
 }
 
+/*
+ * A pool is a directory, or a device. In one file, every client would have a descriptor of what all
+ * others have. A path that cannot be looked at is the pool's to say.
+ */
+static int choose_path(const struct memnode_opts *opts, struct target_opts *target)
+{
+	struct stat st;
+	bool is_there = opts->path && stat(opts->path, &st) == 0;
+
+	if (is_there && S_ISREG(st.st_mode))
+		return error_set(-ENOTDIR,
+				 "pool %s: is a file, and a memory node keeps its pool in a "
+				 "directory (a pool in one file is opened by embed:%s)",
+				 opts->path, opts->path);
+	target->path = opts->path;
+	target->dir = opts->path && !(is_there && S_ISCHR(st.st_mode));
+	return 0;
+}
+
 static int open_target(struct memnode *node)
 {
 	struct target_opts opts = {
 		.pool_bytes = node->opts.pool_bytes,
-		.path = node->opts.path,
 		.create = true,
 		.page_kind = node->opts.pages,
 		.buffers = node->opts.buffers,
 	};
 	const char *kind = choose_kind(&node->opts);
 	char address[TRANSPORT_URI_BYTES];
-	int ret = 0;
+	int ret = choose_path(&node->opts, &opts);
 
 	if (!kind)
 		return error_set(-EINVAL,
 				 "transport %.16s%s: want auto, shm (without --listen) or verbs",
 				 node->opts.transport, node->opts.listen ? " with --listen" : "");
-	if (!opts.path) {
+	if (ret == 0 && !opts.path) {
 		opts.pool_bytes = opts.pool_bytes ? opts.pool_bytes : DEFAULT_POOL_BYTES;
 		ret = check_memory(opts.pool_bytes);
 	}

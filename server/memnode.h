@@ -24,8 +24,8 @@
 struct memnode_opts {
 	const char *name;
 	const char *store;
-	uint64_t pool_bytes;  /* 0 = size of the file, or 1 GiB of memory */
-	const char *path;     /* file or DAX device; NULL = memory */
+	uint64_t pool_bytes;  /* 0 = as before, of the device, or 1 GiB of memory */
+	const char *path;     /* directory or DAX device; NULL = memory */
 	enum page_kind pages; /* of memory; there may be none: see struct target_opts */
 	const char *host;     /* of the metadata server; NULL = the store's socket on this host */
 	uint16_t port;
@@ -40,8 +40,9 @@ struct memnode;
 
 /*
  * Makes the pool and listens. Errors: -EINVAL (name, transport), -EBUSY (another process is this
- * node; the message names it), -ENOMEM, -ENOSPC (the pool), -EPROTO (file of another format), those
- * of the runtime directory.
+ * node, or has the pool; the message names it), -ENOMEM, -ENOSPC (the pool), -EPROTO (no pool, or of
+ * another format), -EBADMSG (damaged), -ENOTDIR (a file), -ENODEV (no DAX device), -EROFS, those of the
+ * runtime directory.
  */
 RLV_MUST_CHECK int memnode_open(const struct memnode_opts *opts, struct memnode **node_out);
 

@@ -408,8 +408,8 @@ struct target_stats {
 	uint32_t broken; /* regions of them that nobody can attach any more */
 	uint64_t attaches, fences;
 	uint32_t qps, mrs, windows; /* of the RDMA device, held now */
-	bool sole_opener;           /* file pool: nobody had it mapped: recovery may run */
-	const char *page_kind;      /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
+	bool sole_opener; /* pool that stays: nobody had anything of it mapped: recovery may run */
+	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };
 
 enum fence_result {

@@ -25,6 +25,7 @@ static void start(struct memory_node *mn, uint64_t pool_bytes)
 	struct target_opts opts = {
 		.pool_bytes = pool_bytes,
 		.path = mn->path[0] ? mn->path : NULL,
+		.dir = true,
 		.create = true,
 		.page_kind = PAGE_SMALL,
 	};
@@ -86,7 +87,7 @@ void memory_node_close(struct memory_node *mn)
 {
 	stop(mn);
 	if (mn->path[0])
-		(void)unlink(mn->path);
+		temp_dir_remove(mn->path);
 	(void)rmdir(mn->dir);
 }
 

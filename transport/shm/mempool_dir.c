@@ -277,6 +277,9 @@ static int dir_share(struct mempool *pool, struct mempool_region *region, bool w
 	int fd = -1, ret;
 
 	(void)pool;
+	look_at(region);
+	if (mempool_is_broken(region))
+		return mempool_refuse_broken(region);
 	ret = map_reopen(region->fd, writable, &fd);
 	if (ret)
 		return ret;
@@ -417,8 +420,7 @@ static int set_bytes(struct dirpool *dp, const struct target_opts *opts)
 		return error_set(-EINVAL, "pool_bytes %llu: too many",
 				 (unsigned long long)opts->pool_bytes);
 	if (want == 0)
-		return error_set(-EINVAL, "pool %s: is new, so pool_bytes may not be 0",
-				 dp->dir.path);
+		return error_set(-EINVAL, "pool %s: is new, so it needs a size", dp->dir.path);
 	ret = check_disk(dp, want);
 	if (ret == 0 && want != sb.bytes) {
 		pool_super_set_bytes(&sb, want);
