@@ -25,6 +25,7 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 	json_put_u64(json, "pool_bytes", node->pool_bytes);
 	json_put_u64(json, "used_bytes", node->used_bytes);
 	json_put_u64(json, "regions", node->regions);
+	json_put_u64(json, "broken", node->broken);
 	json_put_u64(json, "incarnation", node->incarnation);
 	json_put_string(json, "pages", node->pages);
 	json_put_u64(json, "shards", node->shards);
@@ -61,6 +62,14 @@ static int print_json(const struct rlv_store_info *info)
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
+static void put_state(struct text_table *table, const struct rlv_node_info *node)
+{
+	if (node->broken)
+		text_table_cell(table, "%s, %u broken", state_name(node->state), node->broken);
+	else
+		text_table_cell(table, "%s", state_name(node->state));
+}
+
 static int print_text(const struct rlv_store_info *info)
 {
 	char pool[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
@@ -77,7 +86,7 @@ static int print_text(const struct rlv_store_info *info)
 		const struct rlv_node_info *node = &info->nodes[i];
 
 		text_table_cell(&table, "%s", node->name);
-		text_table_cell(&table, "%s", state_name(node->state));
+		put_state(&table, node);
 		text_table_cell(&table, "%s", units_format_bytes(node->pool_bytes, pool));
 		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
 		text_table_cell(&table, "%u", node->shards);

@@ -385,6 +385,15 @@ static int remote_rebalance(struct meta *meta, const char *table, uint32_t *adde
 
 /* -------- info -------- */
 
+static uint32_t count_bits(const ProtobufCBinaryData *bytes)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < bytes->len; i++)
+		n += bits_popcount(bytes->data[i]);
+	return n;
+}
+
 static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 {
 	snprintf(out->name, sizeof(out->name), "%s", in->name);
@@ -404,6 +413,7 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 	out->agent_cpu_ns = in->agent_cpu_ns;
 	out->process_cpu_ns = in->process_cpu_ns;
 	out->silent_ns = in->silent_ns;
+	out->broken = count_bits(&in->broken);
 }
 
 static void take_waiting(const Relive__StoreInfoReply *info, struct rlv_store_info *out)

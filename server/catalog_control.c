@@ -12,6 +12,7 @@
 #include "server/catalog.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "ds/balance.h"
 
@@ -41,6 +42,9 @@ void catalog_control_read(struct catalog_table *table)
 		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
 		return;
 	}
+	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
+	if (atomic_load_explicit(&shard->tree->broken, memory_order_relaxed))
+		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++)
 		table->words[v] = words[v];
 	table->words_known = true;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "ds/recover.h"
@@ -143,6 +144,34 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
+static bool is_cut(const struct shard *shard)
+{
+	/* relaxed: it is set by the thread that meets it, which is this one */
+	return shard && (atomic_load_explicit(&shard->tree->broken, memory_order_relaxed) ||
+			 atomic_load_explicit(&shard->rows->broken, memory_order_relaxed));
+}
+
+/*
+ * Was a file of its regions cut short, or can it not be read? The node says so, or we have met it
+ * ourselves. Nothing of the shard is used then until its node registers again.
+ */
+static bool is_broken(struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	const struct node *node = place->node;
+
+	if (!place->broken &&
+	    (node_is_broken(node, place->tree_id) || node_is_broken(node, place->rows_id) ||
+	     is_cut(table->attached[s]))) {
+		place->broken = true;
+		log_error("table %s shard %u is down: the file of its region %u or %u on node %s "
+			  "was cut short, or cannot be read",
+			  table->desc.name, s, place->tree_id, place->rows_id, node->name);
+		catalog_table_detach(table, s);
+	}
+	return place->broken;
+}
+
 /* Who left while it was away may have left a call half done. */
 static int join(struct catalog_table *table, uint32_t s)
 {
@@ -189,24 +218,25 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 			each_shard_of(cat, &again, leave_shard);
 			node_close_transport(place->node);
 		}
-		if (!place->joined && !place->untrusted)
+		if (!is_broken(table, s) && !place->joined && !place->untrusted)
 			take_up(cat, table, s);
 	}
 }
 
 /* -------- a node comes -------- */
 
-static bool has_region(const struct catalog_arrival *arrival, uint32_t id, uint32_t role,
-		       const struct table_desc *desc, uint32_t shard)
+static const Relive__NodeRegion *find_region(const struct catalog_arrival *arrival, uint32_t id,
+					     uint32_t role, const struct table_desc *desc,
+					     uint32_t shard)
 {
 	for (size_t i = 0; i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
-		if (region->region == id)
-			return region->kind == OBJECT_TABLE && region->role == role &&
-			       region->object == desc->table_id && region->part == shard;
+		if (region->region == id && region->kind == OBJECT_TABLE && region->role == role &&
+		    region->object == desc->table_id && region->part == shard)
+			return region;
 	}
-	return false;
+	return NULL;
 }
 
 static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arrival,
@@ -214,13 +244,18 @@ static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arr
 {
 	struct catalog_shard *place = &table->shards[s];
 	const struct node *node = arrival->node;
-	bool is_there = has_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) &&
-			has_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
+	const Relive__NodeRegion *tree =
+		find_region(arrival, place->tree_id, REGION_TREE, &table->desc, s);
+	const Relive__NodeRegion *rows =
+		find_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
 
 	place->untrusted = false;
-	if (!is_there || (place->incarnation != node->incarnation && !node->persistent))
+	if (!tree || !rows || (place->incarnation != node->incarnation && !node->persistent)) {
 		lose(cat, arrival, table, s);
-	else
+		return;
+	}
+	place->broken = false;
+	if (!is_broken(table, s))
 		take_up(cat, table, s);
 }
 
@@ -275,6 +310,10 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 {
 	struct node *node = arrival->node;
 
+	memset(node->broken, 0, sizeof(node->broken));
+	for (size_t i = 0; i < arrival->n_regions; i++)
+		if (arrival->regions[i]->broken)
+			node_note_broken(node, arrival->regions[i]->region);
 	if (arrival->replaced && node->tr) {
 		each_shard_of(cat, arrival, leave_life);
 		node_close_transport(node);

@@ -45,6 +45,7 @@ struct catalog_shard {
 	bool joined;        /* attached, and its client slots are as the book says */
 	bool untrusted;     /* refused until a person trusts its rows, or its node begins anew */
 	bool drift;         /* its sums may be off: repair.h looks */
+	bool broken;        /* they are not whole any more; until its node registers again */
 	uint64_t since;     /* ACTIVE: when clients could first use it, 0 = long ago */
 	uint64_t head;      /* its ring's, at the last look; 0 = none yet */
 	struct shard_drain drain;

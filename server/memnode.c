@@ -436,7 +436,7 @@ static int announce(struct memnode *node, struct channel *ch)
 		messages[i].part = regions[i].part;
 		messages[i].role = regions[i].role;
 		messages[i].size = regions[i].size;
-		messages[i].sole = regions[i].sole;
+		messages[i].broken = regions[i].broken;
 	}
 	if (ret == 0)
 		ret = send_registration(node, ch, messages, n);

@@ -4,6 +4,8 @@
 #include "server/daemon.h"
 #include "server/memnode.h"
 
+#include "base/guard.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
@@ -161,7 +163,9 @@ int main(int argc, char **argv)
 		return DAEMON_USAGE;
 	}
 	catch_signals();
-	ret = memnode_open(&opts, &node);
+	ret = guard_install();
+	if (ret == 0)
+		ret = memnode_open(&opts, &node);
 	if (ret == 0)
 		ret = memnode_run(node);
 	if (ret)

@@ -13,17 +13,45 @@
 
 #define WAIT_NS (10 * CLOCK_NS_PER_MS) /* between two looks at who is still there */
 
-/* Calls fn for the rows of the pool until it fails. What is not formatted is nobody's. */
-static int for_each_rows(struct transport_target *target,
-			 int (*fn)(void *ctx, const struct target_region *rows), void *ctx)
+/* The regions of a part: its rows, and the tree or NULL. */
+struct pool_part {
+	const struct target_region *rows;
+	const struct target_region *tree;
+};
+
+static const struct target_region *find_tree(const struct target_region *regions, size_t n,
+					     const struct target_region *rows)
+{
+	for (size_t i = 0; i < n; i++)
+		if (regions[i].kind == rows->kind && regions[i].object == rows->object &&
+		    regions[i].part == rows->part && regions[i].role == REGION_TREE)
+			return &regions[i];
+	return NULL;
+}
+
+/* Can be read, and is formatted: what is not is nobody's yet. */
+static bool is_rows(const struct target_region *region)
+{
+	return !region->broken && region->base && superblock_is_of_rows((const void *)region->base);
+}
+
+/* Calls fn for each part of the pool until it fails. */
+static int for_each_part(struct transport_target *target,
+			 int (*fn)(struct transport_target *target, const struct pool_part *part))
 {
 	struct target_region *regions = NULL;
 	size_t n = 0;
 	int ret = memnode_list_regions(target, &regions, &n);
 
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (superblock_is_of_rows((const void *)regions[i].base))
-			ret = fn(ctx, &regions[i]);
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		const struct pool_part part = {
+			.rows = &regions[i],
+			.tree = find_tree(regions, n, &regions[i]),
+		};
+
+		if (is_rows(part.rows))
+			ret = fn(target, &part);
+	}
 	mem_free(regions);
 	return ret;
 }
@@ -44,20 +72,16 @@ static int set_mark(struct transport_target *target, const struct target_region 
 
 /* -------- begin -------- */
 
-static int begin(void *ctx, const struct target_region *rows)
+static int begin(struct transport_target *target, const struct pool_part *part)
 {
-	struct transport_target *target = ctx;
-	struct target_stats stats;
-
-	target->ops->stats(target, &stats);
-	if (stats.sole_opener)
-		superblock_begin_alone((void *)rows->base, target->incarnation);
-	return set_mark(target, rows);
+	if (part->rows->sole && (!part->tree || part->tree->sole))
+		superblock_begin_alone((void *)part->rows->base, target->incarnation);
+	return set_mark(target, part->rows);
 }
 
 int memnode_pool_begin(struct transport_target *target)
 {
-	return for_each_rows(target, begin, target);
+	return for_each_part(target, begin);
 }
 
 int memnode_pool_made(struct transport_target *target, const struct target_region *region)
@@ -67,11 +91,9 @@ int memnode_pool_made(struct transport_target *target, const struct target_regio
 
 /* -------- end -------- */
 
-static int is_alone(void *ctx, const struct target_region *rows)
+static int check_alone(struct transport_target *target, const struct pool_part *part)
 {
-	struct transport_target *target = ctx;
-
-	return target->ops->alone(target, rows->id) ? 0 : -EBUSY;
+	return target->ops->alone(target, part->rows->id) ? 0 : -EBUSY;
 }
 
 /* Who maps it holds a lock that ends with the mapping; connections are ended by progress. */
@@ -79,50 +101,45 @@ static void wait_until_alone(struct transport_target *target)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), MEMNODE_POOL_END_NS);
 
-	while (for_each_rows(target, is_alone, target) == -EBUSY &&
+	while (for_each_part(target, check_alone) == -EBUSY &&
 	       !deadline_expired(clock_monotonic(), deadline))
 		if (target->ops->progress(target, WAIT_NS))
 			return;
 }
 
-static int persist_all(struct transport_target *target, const struct target_region *rows)
+static int persist_all(struct transport_target *target, const struct pool_part *part)
 {
-	struct target_region *regions = NULL;
-	size_t n = 0;
-	int ret = memnode_list_regions(target, &regions, &n);
+	int ret = target->ops->persist(target, part->rows->id, 0, 0);
 
-	if (ret == 0)
-		ret = target->ops->persist(target, rows->id, 0, 0);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].kind == rows->kind && regions[i].object == rows->object &&
-		    regions[i].part == rows->part && regions[i].role == REGION_TREE)
-			ret = target->ops->persist(target, regions[i].id, 0, 0);
-	mem_free(regions);
+	if (ret == 0 && part->tree)
+		ret = target->ops->persist(target, part->tree->id, 0, 0);
 	return ret;
 }
 
-/* From here on nobody is served any more: who has it not, does not get it. */
-static int end(void *ctx, const struct target_region *rows)
+/* From here on nobody is served any more: who has it not, does not get it. Never fails. */
+static int end(struct transport_target *target, const struct pool_part *part)
 {
-	struct transport_target *target = ctx;
 	int ret;
 
-	if (is_alone(target, rows)) {
+	if (check_alone(target, part)) {
 		log_info("region %u is still in use: its rows are to be read by the next life of "
 			 "this node that has it alone",
-			 rows->id);
+			 part->rows->id);
 		return 0;
 	}
-	ret = persist_all(target, rows);
+	ret = persist_all(target, part);
+	if (ret == 0) {
+		superblock_end_alone((void *)part->rows->base);
+		ret = persist_mark(target, part->rows);
+	}
 	if (ret)
-		return ret;
-	superblock_end_alone((void *)rows->base);
-	return persist_mark(target, rows);
+		log_warn("region %u was not written back: %s", part->rows->id, error_last());
+	return 0;
 }
 
 void memnode_pool_end(struct transport_target *target)
 {
 	wait_until_alone(target);
-	if (for_each_rows(target, end, target))
-		log_warn("the pool was not written back: %s", error_last());
+	if (for_each_part(target, end))
+		log_warn("the pool's regions cannot be listed: %s", error_last());
 }

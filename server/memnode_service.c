@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "wire/region.h"
@@ -116,6 +117,23 @@ static uint64_t process_cpu_ns(void)
 	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+static void list_broken(const struct memnode_service *svc, struct memnode_answer *out)
+{
+	struct target_region *regions;
+	size_t n;
+
+	memset(out->broken, 0, sizeof(out->broken));
+	if (memnode_list_regions(svc->target, &regions, &n)) {
+		log_warn("broken regions: %s", error_last());
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (regions[i].broken)
+			out->broken[regions[i].id / 8] |= (uint8_t)(1u << regions[i].id % 8);
+	mem_free(regions);
+	out->info.broken = (ProtobufCBinaryData){ sizeof(out->broken), out->broken };
+}
+
 static int stats(const struct memnode_service *svc, const ProtobufCMessage *message,
 		 struct memnode_answer *out)
 {
@@ -140,6 +158,8 @@ static int stats(const struct memnode_service *svc, const ProtobufCMessage *mess
 	out->info.windows = now.windows;
 	out->info.agent_cpu_ns = svc->agent_cpu_ns ? svc->agent_cpu_ns(svc->ctx) : 0;
 	out->info.process_cpu_ns = process_cpu_ns();
+	if (now.broken)
+		list_broken(svc, out);
 	out->stats_reply.status = &out->status;
 	out->stats_reply.info = &out->info;
 	out->message = &out->stats_reply.base;
@@ -165,6 +185,18 @@ int memnode_list_regions(struct transport_target *target, struct target_region *
 	return 0;
 }
 
+/* What is broken cannot be, and keeps nobody else from it: its shard is down. */
+static int persist_all(const struct memnode_service *svc, const struct target_region *regions,
+		       size_t n, bool rows)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		if ((regions[i].role == REGION_ROWS) == rows && !regions[i].broken)
+			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
+	return ret;
+}
+
 static int persist(const struct memnode_service *svc, const ProtobufCMessage *message,
 		   struct memnode_answer *out)
 {
@@ -180,12 +212,9 @@ static int persist(const struct memnode_service *svc, const ProtobufCMessage *me
 	if (ret)
 		return ret;
 	/* Rows first: a leaf must not outlive what it stands for. */
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].role == REGION_ROWS)
-			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		if (regions[i].role != REGION_ROWS)
-			ret = svc->target->ops->persist(svc->target, regions[i].id, 0, 0);
+	ret = persist_all(svc, regions, n, true);
+	if (ret == 0)
+		ret = persist_all(svc, regions, n, false);
 	mem_free(regions);
 	return ret;
 }

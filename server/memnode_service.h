@@ -12,6 +12,7 @@
 
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
+#include "wire/rptr.h"
 
 #include "base/error.h"
 
@@ -39,6 +40,7 @@ struct memnode_answer {
 	Relive__NodeFenceReply fence_reply;
 	Relive__NodeInfo info;
 	Relive__NodeStatsReply stats_reply;
+	uint8_t broken[RPTR_MAX_REGION / 8 + 1];
 	char words[ERROR_TEXT_BYTES]; /* of a failure */
 	const ProtobufCMessage *message;
 };

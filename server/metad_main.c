@@ -4,6 +4,8 @@
 #include "server/daemon.h"
 #include "server/metad.h"
 
+#include "base/guard.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -155,7 +157,9 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
-	ret = metad_open(&opts, &md);
+	ret = guard_install();
+	if (ret == 0)
+		ret = metad_open(&opts, &md);
 	if (ret == 0)
 		ret = metad_run(md);
 	if (ret)

@@ -221,6 +221,17 @@ void node_deliver(struct node *node)
 
 /* -------- watching -------- */
 
+void node_note_broken(struct node *node, uint32_t region)
+{
+	if (region <= RPTR_MAX_REGION)
+		node->broken[region / 8] |= (uint8_t)(1u << region % 8);
+}
+
+bool node_is_broken(const struct node *node, uint32_t region)
+{
+	return region <= RPTR_MAX_REGION && (node->broken[region / 8] >> region % 8 & 1);
+}
+
 static void take_info(struct node *node, const Relive__NodeInfo *info)
 {
 	node->pool_bytes = info->pool_bytes;
@@ -232,6 +243,9 @@ static void take_info(struct node *node, const Relive__NodeInfo *info)
 	node->windows = info->windows;
 	node->agent_cpu_ns = info->agent_cpu_ns;
 	node->process_cpu_ns = info->process_cpu_ns;
+	memset(node->broken, 0, sizeof(node->broken));
+	if (info->broken.len == sizeof(node->broken))
+		memcpy(node->broken, info->broken.data, sizeof(node->broken));
 	snprintf(node->pages, sizeof(node->pages), "%s", info->pages);
 	snprintf(node->transport, sizeof(node->transport), "%s", info->transport);
 }

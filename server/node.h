@@ -22,6 +22,7 @@
 
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
+#include "wire/rptr.h"
 
 #include "base/error.h"
 #include "base/process.h"
@@ -64,6 +65,7 @@ struct node {
 	uint64_t pool_bytes, used_bytes;
 	uint64_t agent_cpu_ns, process_cpu_ns;
 	uint32_t regions, clients, qps, mrs, windows;
+	uint8_t broken[RPTR_MAX_REGION / 8 + 1]; /* a bit each: regions that nobody can attach */
 	/* The connection, while up. */
 	struct channel channel;
 	struct event *readable;
@@ -85,6 +87,10 @@ static inline bool node_is_mapped(const struct node *node)
 {
 	return strncmp(node->uri, "shm:", strlen("shm:")) == 0;
 }
+
+/* Which of its regions nobody can attach, as it said last; a number that is none is not one. */
+void node_note_broken(struct node *node, uint32_t region);
+bool node_is_broken(const struct node *node, uint32_t region);
 
 /* It has registered over ch, which is taken over. readable may be NULL (tests). */
 void node_connect(struct node *node, const struct channel *ch, struct event *readable);

@@ -88,6 +88,7 @@ static void fill_node(const struct metad *md, struct node *node, Relive__NodeInf
 	info->qps = node->qps;
 	info->mrs = node->mrs;
 	info->windows = node->windows;
+	info->broken = (ProtobufCBinaryData){ sizeof(node->broken), node->broken };
 	info->agent_cpu_ns = node->agent_cpu_ns;
 	info->process_cpu_ns = node->process_cpu_ns;
 	info->silent_ns =

@@ -730,6 +730,8 @@ struct rlv_node_info {
 				       or update adds to it */
 	uint64_t process_cpu_ns;    /* and of the whole node */
 	uint64_t silent_ns;         /* since the server heard of it last */
+	uint32_t broken; /* regions of them whose files were cut short, or cannot be read:
+				       their shards are down */
 };
 
 struct rlv_store_info {

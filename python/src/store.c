@@ -171,11 +171,11 @@ static PyObject *store_tables(PyObject *object, PyObject *unused)
 
 static PyObject *node_info(const struct rlv_node_info *node)
 {
-	return Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:O,s:s}", "name", node->name, "address",
+	return Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", node->name, "address",
 			     node->address, "pool_bytes", node->pool_bytes, "used_bytes",
 			     node->used_bytes, "incarnation", node->incarnation, "regions",
-			     node->regions, "up", node->state ? Py_True : Py_False, "pages",
-			     node->pages);
+			     node->regions, "broken", node->broken, "up",
+			     node->state ? Py_True : Py_False, "pages", node->pages);
 }
 
 static PyObject *info_dict(const struct rlv_store_info *info)

@@ -194,7 +194,7 @@ Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out)
 		messages[i].part = regions[i].part;
 		messages[i].role = regions[i].role;
 		messages[i].size = regions[i].size;
-		messages[i].sole = regions[i].sole;
+		messages[i].broken = regions[i].broken;
 		list[i] = &messages[i];
 	}
 	mem_free(regions);

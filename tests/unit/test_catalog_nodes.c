@@ -6,7 +6,13 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include "transport/shm/region_name.h"
+#include "wire/region.h"
+
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static void must(int ret)
 {
@@ -232,6 +238,47 @@ static void catalog_node_up__rows_without_checksums_of_a_clean_end(void **state)
 	assert_int_equal(live_items(fx), items);
 }
 
+/* As a client has it that has attached the region: its own description, with a lock. */
+static int map_rows(const struct fleet *fx, uint32_t s)
+{
+	const struct target_region region = {
+		.id = fx->table->shards[s].rows_id,
+		.kind = OBJECT_TABLE,
+		.object = fx->table->desc.table_id,
+		.part = s,
+		.role = REGION_ROWS,
+	};
+	char name[REGION_NAME_BYTES], path[200];
+	int fd;
+
+	region_name_format(&region, name);
+	(void)snprintf(path, sizeof(path), "%s/%s", fx->mem[0].path, name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_SH), 0);
+	return fd;
+}
+
+/* A shard that nobody has is recovered at once, whoever has another one of that node. */
+static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
+{
+	struct fleet *fx = *state;
+	int mapper;
+
+	fleet_start_on_file(fx, 0);
+	fleet_make_table(fx, 2, false);
+	must(shard_mark_dirty(fx->table->attached[0])); /* until its sums are made anew */
+	must(shard_mark_dirty(fx->table->attached[1]));
+	mapper = map_rows(fx, 0);
+	fleet_go_down(fx, 0);
+	catalog_node_down(&fx->cat, fx->node[0]); /* the server's own mappings */
+	memory_node_restart(&fx->mem[0]);
+	fleet_join(fx, 0);
+	assert_true(fx->table->shards[0].drift);
+	assert_false(fx->table->shards[1].drift);
+	close(mapper);
+}
+
 static void catalog_create__rows_of_persistent_nodes_get_checksums(void **state)
 {
 	struct catalog_wish wish = fleet_wish(1, false);
@@ -272,6 +319,7 @@ int main(void)
 		CASE(catalog_load__what_was_made_sound_is_not_again),
 		CASE(catalog_node_up__rows_without_checksums_are_refused_until_trusted),
 		CASE(catalog_node_up__rows_without_checksums_of_a_clean_end),
+		CASE(catalog_node_up__recovers_the_shards_that_nobody_maps),
 		CASE(catalog_create__rows_of_persistent_nodes_get_checksums),
 		CASE(catalog_create__rows_in_memory_need_no_checksums),
 	};

@@ -292,6 +292,12 @@ static int dir_share(struct mempool *pool, struct mempool_region *region, bool w
 	return 0;
 }
 
+static bool dir_alone(struct mempool *pool, struct mempool_region *region)
+{
+	(void)pool;
+	return is_sole(region->fd);
+}
+
 static int dir_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
 {
 	struct dirpool *dp = of(pool);
@@ -327,6 +333,7 @@ static const struct mempool_ops dir_ops = {
 	.release = dir_release,
 	.own = dir_own,
 	.persist = dir_persist,
+	.alone = dir_alone,
 	.share = dir_share,
 	.close = dir_close,
 };
