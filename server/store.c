@@ -9,13 +9,23 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/crc32c.h"
 
 #define BUSY_TIMEOUT_MS 1000
 
 struct store {
 	sqlite3 *db;
 	struct store_ids ids;
+	bool has_uuid;
 };
+
+/* What the crc of a row is made of, in the order of their schema. */
+#define META_COLUMNS "key, value"
+#define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
+#define SHARDS_COLUMNS "table_id, shard, node, incarnation, tree, rows, state"
+#define LAPS_COLUMNS "table_id, shard, first"
+#define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost"
+#define CLIENTS_COLUMNS "id, pid, start_time, boot_id"
 
 /* How each version is made from the one before; a new database goes through all of them. */
 static const char *const schemas[] = {
@@ -46,9 +56,60 @@ static const char *const schemas[] = {
 	/* What they lose, their regions say themselves. */
 	"ALTER TABLE shards DROP COLUMN boot_id;"
 	"PRAGMA user_version = 4;",
+	/* Rows that say whether they are whole. */
+	"ALTER TABLE meta ADD COLUMN crc INTEGER;"
+	"ALTER TABLE tables ADD COLUMN crc INTEGER;"
+	"ALTER TABLE shards ADD COLUMN crc INTEGER;"
+	"ALTER TABLE laps ADD COLUMN crc INTEGER;"
+	"ALTER TABLE nodes ADD COLUMN crc INTEGER;"
+	"ALTER TABLE clients ADD COLUMN crc INTEGER;"
+	"UPDATE meta SET crc = crc32c(" META_COLUMNS ");"
+	"UPDATE tables SET crc = crc32c(" TABLES_COLUMNS ");"
+	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
+	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
+	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
+	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
+	"PRAGMA user_version = 5;",
+};
+
+/* Says so if there is one that is not whole. */
+static const char *const checks[] = {
+	"SELECT key FROM meta WHERE crc IS NOT crc32c(" META_COLUMNS ")",
+	"SELECT id FROM tables WHERE crc IS NOT crc32c(" TABLES_COLUMNS ")",
+	"SELECT table_id FROM shards WHERE crc IS NOT crc32c(" SHARDS_COLUMNS ")",
+	"SELECT table_id FROM laps WHERE crc IS NOT crc32c(" LAPS_COLUMNS ")",
+	"SELECT name FROM nodes WHERE crc IS NOT crc32c(" NODES_COLUMNS ")",
+	"SELECT id FROM clients WHERE crc IS NOT crc32c(" CLIENTS_COLUMNS ")",
 };
 
 #define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
+
+/* -------- the crc of a row -------- */
+
+static uint32_t crc_of(uint32_t crc, sqlite3_value *value)
+{
+	int64_t number = sqlite3_value_int64(value);
+	uint8_t kind = (uint8_t)sqlite3_value_type(value);
+	const void *bytes = &number;
+	size_t n = sizeof(number);
+
+	if (kind == SQLITE_TEXT || kind == SQLITE_BLOB) {
+		bytes = sqlite3_value_blob(value);
+		n = (size_t)sqlite3_value_bytes(value);
+	}
+	crc = crc32c(crc, &kind, sizeof(kind));
+	return n ? crc32c(crc, bytes, n) : crc;
+}
+
+/* crc32c(...): over kind and content of all arguments. */
+static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
+{
+	uint32_t crc = 0;
+
+	for (int i = 0; i < n; i++)
+		crc = crc_of(crc, values[i]);
+	sqlite3_result_int64(context, crc);
+}
 
 /* -------- statements -------- */
 
@@ -64,6 +125,7 @@ static int code_of(int rc)
 		return -EBUSY;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
+	case SQLITE_ERROR: /* our statements are right, so the schema that they name is not */
 		return -EBADMSG;
 	case SQLITE_CANTOPEN:
 	case SQLITE_PERM:
@@ -245,7 +307,8 @@ int store_number_put(struct store *store, const char *key, uint64_t value)
 {
 	const struct value values[] = { TEXT(key), INT(value) };
 
-	return run(store, "INSERT OR REPLACE INTO meta VALUES (?, ?)", values, ARRAY_LEN(values));
+	return run(store, "INSERT OR REPLACE INTO meta VALUES (?1, ?2, crc32c(?1, ?2))", values,
+		   ARRAY_LEN(values));
 }
 
 /* -------- open -------- */
@@ -270,14 +333,54 @@ static int make_uuid(struct store *store)
 	if (getrandom(store->ids.uuid, sizeof(store->ids.uuid), 0) !=
 	    (ssize_t)sizeof(store->ids.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	return run(store, "INSERT INTO meta VALUES ('uuid', ?)", values, 1);
+	return run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))", values, 1);
 }
 
 static int read_uuid(void *ctx, sqlite3_stmt *stmt)
 {
 	struct store *store = ctx;
 
+	store->has_uuid = true;
 	return column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
+}
+
+static int load_uuid(struct store *store)
+{
+	int ret = each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+
+	if (ret == 0 && !store->has_uuid)
+		ret = error_set(-EBADMSG, "state database: it has no uuid");
+	return ret;
+}
+
+static int damaged_page(void *ctx, sqlite3_stmt *stmt)
+{
+	const char *words = (const char *)sqlite3_column_text(stmt, 0);
+
+	(void)ctx;
+	return words && strcmp(words, "ok") == 0
+		       ? 0
+		       : error_set(-EBADMSG, "state database: damaged: %s", words ? words : "");
+}
+
+static int damaged_row(void *ctx, sqlite3_stmt *stmt)
+{
+	const char *key = (const char *)sqlite3_column_text(stmt, 0);
+
+	(void)ctx;
+	return error_set(-EBADMSG,
+			 "state database: damaged: the crc of a row is wrong, its %s is \"%.64s\"",
+			 sqlite3_column_name(stmt, 0), key ? key : "");
+}
+
+/* Before anything of it is believed: SQLite sees what is wrong with pages, the crc what with rows. */
+static int check_content(struct store *store)
+{
+	int ret = each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
+
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(checks); i++)
+		ret = each(store, checks[i], damaged_row, NULL);
+	return ret;
 }
 
 static int check_schema(struct store *store, const char *path)
@@ -296,7 +399,8 @@ static int check_schema(struct store *store, const char *path)
 		return ret;
 	if (version == 0)
 		return make_uuid(store);
-	return each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+	ret = check_content(store);
+	return ret ? ret : load_uuid(store);
 }
 
 static int begin_term(struct store *store, const char *path)
@@ -317,6 +421,27 @@ static int begin_term(struct store *store, const char *path)
 	return store_commit(store);
 }
 
+/*
+ * All that a commit changes is in the database itself when it returns, so a WAL that is damaged, or
+ * left behind when the file is copied, takes nothing with it. Until we know that the database is
+ * whole nothing of the WAL is written back.
+ */
+static int set_up(struct store *store)
+{
+	int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_create_function(store->db, "crc32c", -1,
+					     SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sql_crc32c,
+					     NULL, NULL);
+	if (rc != SQLITE_OK)
+		return failed(store, rc, "setup");
+	sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
+	return run_script(store, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
+				 "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
+				 "PRAGMA cell_size_check = ON;");
+}
+
 int store_open(const char *path, struct store **store_out)
 {
 	struct store *store = mem_zalloc(sizeof(*store));
@@ -327,19 +452,14 @@ int store_open(const char *path, struct store **store_out)
 	rc = sqlite3_open_v2(path, &store->db,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 			     NULL);
-	ret = rc == SQLITE_OK ? 0 : failed(store, rc, path);
-	if (ret == 0) {
-		sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
-		ret = run_script(store,
-				 "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
-				 "PRAGMA synchronous = FULL;");
-	}
+	ret = rc == SQLITE_OK ? set_up(store) : failed(store, rc, path);
 	if (ret == 0)
 		ret = begin_term(store, path);
 	if (ret) {
 		store_close(&store);
 		return ret;
 	}
+	(void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 	*store_out = store;
 	return 0;
 }
@@ -376,8 +496,10 @@ int store_table_put(struct store *store, const struct store_table *table)
 		INT(table->control),       INT(table->auto_shards ? 1 : 0),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?)", values,
-		   ARRAY_LEN(values));
+	return run(store,
+		   "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+		   values, ARRAY_LEN(values));
 }
 
 int store_table_delete(struct store *store, uint32_t table_id)
@@ -433,8 +555,10 @@ int store_shard_put(struct store *store, const struct store_shard *shard)
 		INT(shard->tree),     INT(shard->rows),  INT(shard->state),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values,
-		   ARRAY_LEN(values));
+	return run(store,
+		   "INSERT OR REPLACE INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
+		   values, ARRAY_LEN(values));
 }
 
 struct shard_visit {
@@ -491,8 +615,8 @@ int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard, uint
 	const struct value values[] = { INT(table_id), INT(shard), INT(first) };
 
 	return run(store,
-		   "INSERT INTO laps VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
-		   " SET first = max(first, excluded.first)",
+		   "INSERT INTO laps VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3)) ON CONFLICT DO UPDATE"
+		   " SET first = excluded.first, crc = excluded.crc WHERE excluded.first > first",
 		   values, ARRAY_LEN(values));
 }
 
@@ -509,8 +633,10 @@ int store_node_put(struct store *store, const struct store_node *node)
 		INT(node->lost ? 1 : 0),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)", values,
-		   ARRAY_LEN(values));
+	return run(store,
+		   "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+		   values, ARRAY_LEN(values));
 }
 
 struct node_visit {
@@ -551,8 +677,10 @@ int store_client_put(struct store *store, const struct store_client *client)
 		BLOB(client->process.boot_id, sizeof(client->process.boot_id)),
 	};
 
-	return run(store, "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?)", values,
-		   ARRAY_LEN(values));
+	return run(store,
+		   "INSERT OR REPLACE INTO clients VALUES (?1, ?2, ?3, ?4,"
+		   " crc32c(?1, ?2, ?3, ?4))",
+		   values, ARRAY_LEN(values));
 }
 
 int store_client_delete(struct store *store, uint64_t id)

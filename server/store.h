@@ -10,8 +10,10 @@
  *             draining, lost
  *
  * Every put is one transaction, unless it stands between store_begin and store_commit. When one
- * fails, nothing of it holds. Errors of all calls: -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG
- * (not a database, damaged), -EACCES, -EBUSY (another process has it open). Thread: owner.
+ * fails, nothing of it holds. Each row has a crc32c; all are checked, and so is the structure of the
+ * database, when it is opened: one that is damaged is -EBADMSG, and as it was. Errors of all calls:
+ * -ENOSPC (disk full), -EIO, -ENOMEM, -EBADMSG (not a database, damaged), -EACCES, -EBUSY (another
+ * process has it open). Thread: owner.
  */
 #ifndef RLV_SERVER_STORE_H
 #define RLV_SERVER_STORE_H

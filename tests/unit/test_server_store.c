@@ -3,6 +3,9 @@
 
 #include "server/store.h"
 
+#include "base/crc32c.h"
+#include "base/rng.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -147,7 +150,13 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 	assert_int_equal(store_node_put(store, &node), 0);
 	store_close(&store);
 	*state = NULL;
-	run_sql("ALTER TABLE tables DROP COLUMN control;"
+	run_sql("ALTER TABLE meta DROP COLUMN crc;"
+		"ALTER TABLE tables DROP COLUMN crc;"
+		"ALTER TABLE shards DROP COLUMN crc;"
+		"ALTER TABLE laps DROP COLUMN crc;"
+		"ALTER TABLE nodes DROP COLUMN crc;"
+		"ALTER TABLE clients DROP COLUMN crc;"
+		"ALTER TABLE tables DROP COLUMN control;"
 		"ALTER TABLE tables DROP COLUMN auto_shards;"
 		"ALTER TABLE shards DROP COLUMN state;"
 		"ALTER TABLE nodes DROP COLUMN draining;"
@@ -162,6 +171,151 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 	assert_true(seen.node.incarnation == 5);
 	assert_false(seen.node.draining);
 	assert_false(seen.node.lost);
+}
+
+/* -------- damage -------- */
+
+#define FLIPS 200u
+
+/* crc32c of all that a visitor is told, in its order. */
+static int sum_table(void *ctx, const struct store_table *table)
+{
+	uint32_t *sum = ctx, words[] = { table->state, table->control, table->auto_shards };
+
+	*sum = crc32c(crc32c(*sum, words, sizeof(words)), &table->desc, sizeof(table->desc));
+	return 0;
+}
+
+static int sum_shard(void *ctx, const struct store_shard *shard)
+{
+	uint64_t words[] = { shard->table_id, shard->shard, shard->incarnation,
+			     shard->tree,     shard->rows,  shard->state };
+	uint32_t *sum = ctx;
+
+	*sum = crc32c(crc32c(*sum, words, sizeof(words)), shard->node, strlen(shard->node));
+	return 0;
+}
+
+static int sum_node(void *ctx, const struct store_node *node)
+{
+	uint64_t words[] = { node->incarnation, node->persistent, node->draining, node->lost };
+	uint32_t *sum = ctx;
+
+	*sum = crc32c(crc32c(*sum, words, sizeof(words)), node->name, strlen(node->name));
+	*sum = crc32c(*sum, node->uri, strlen(node->uri));
+	return 0;
+}
+
+static int sum_client(void *ctx, const struct store_client *client)
+{
+	uint64_t words[] = { client->id, client->process.pid, client->process.start_time };
+	uint32_t *sum = ctx;
+
+	*sum = crc32c(crc32c(*sum, words, sizeof(words)), client->process.boot_id, 16);
+	return 0;
+}
+
+/* Of all that a server reads; -errno. */
+static int sum_all(struct store *store, uint32_t *sum_out)
+{
+	uint32_t sum = 0;
+	uint64_t word = 0;
+	struct store_ids ids;
+	int ret;
+
+	store_ids(store, &ids);
+	sum = crc32c(sum, ids.uuid, sizeof(ids.uuid));
+	ret = store_each_table(store, sum_table, &sum);
+	if (ret == 0)
+		ret = store_each_shard(store, sum_shard, &sum);
+	if (ret == 0)
+		ret = store_each_node(store, sum_node, &sum);
+	if (ret == 0)
+		ret = store_each_client(store, sum_client, &sum);
+	for (uint32_t s = 0; ret == 0 && s < 4; s++) {
+		ret = store_lap(store, 7, s, &word);
+		sum = crc32c(sum, &word, sizeof(word));
+	}
+	if (ret == 0)
+		ret = store_number(store, "layout", &word);
+	*sum_out = crc32c(sum, &word, sizeof(word));
+	return ret;
+}
+
+static void fill(struct store *store)
+{
+	const struct store_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
+	const struct store_client client = { .id = 99, .process = { .pid = 4711 } };
+	const struct store_table table = make_table(7, "replay");
+
+	assert_int_equal(store_table_put(store, &table), 0);
+	assert_int_equal(store_node_put(store, &node), 0);
+	assert_int_equal(store_client_put(store, &client), 0);
+	for (uint32_t s = 0; s < 4; s++) {
+		const struct store_shard shard = { .table_id = 7,
+						   .shard = s,
+						   .node = "node-a",
+						   .tree = 2 * s + 1,
+						   .rows = 2 * s + 2,
+						   .state = 1,
+						   .incarnation = 5 };
+
+		assert_int_equal(store_shard_put(store, &shard), 0);
+		assert_int_equal(store_lap_raise(store, 7, s, 65536), 0);
+	}
+	assert_int_equal(store_number_put(store, "layout", 12), 0);
+}
+
+static size_t read_file(uint8_t *bytes, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(fd, bytes, room);
+
+	close(fd);
+	assert_true(n > 0 && (size_t)n < room);
+	return (size_t)n;
+}
+
+static void write_file(const uint8_t *bytes, size_t n)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	assert_int_equal(write(fd, bytes, n), n);
+	close(fd);
+}
+
+/* Refused, or not a word of it is another one. */
+static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **state)
+{
+	static uint8_t image[1 << 18];
+	struct store *store = *state;
+	uint32_t want, got, refused = 0;
+	struct rng rng;
+	size_t n;
+
+	fill(store);
+	assert_int_equal(sum_all(store, &want), 0);
+	store_close(&store);
+	*state = NULL;
+	n = read_file(image, sizeof(image));
+	rng_seed(&rng, test_seed("flips of the state", 20261123), 0);
+	for (uint32_t i = 0; i < FLIPS; i++) {
+		size_t at = (size_t)rng_uniform_u64(&rng, n);
+		uint8_t mask = (uint8_t)(1u << rng_uniform_u64(&rng, 8));
+		int ret;
+
+		image[at] ^= mask;
+		write_file(image, n);
+		image[at] ^= mask;
+		ret = store_open(path, &store);
+		refused += ret != 0;
+		if (ret == 0 && sum_all(store, &got) == 0 && got != want)
+			fail_msg("bit mask %#x at %zu goes unnoticed", mask, at);
+		if (ret && ret != -EBADMSG && ret != -EPROTO && ret != -EACCES)
+			fail_msg("bit mask %#x at %zu: %s", mask, at, error_last());
+		store_close(&store);
+	}
+	assert_true(refused > 0);
 }
 
 /* Two servers on one state would each know half of it. */
@@ -394,6 +548,7 @@ int main(void)
 		CASE(store_open__same_uuid_and_next_term),
 		CASE(store_open__another_schema_gives_eproto),
 		CASE(store_open__the_first_schema_is_changed_to_this_one),
+		CASE(store_open__with_bits_flipped_gives_an_error_or_all_of_it),
 		CASE(store_open__already_open_gives_ebusy),
 		CASE(store_open__no_database_gives_ebadmsg),
 		CASE(store_open__no_directory_gives_eacces),
