@@ -61,6 +61,18 @@ void error_clear(void)
 	last_code = 0;
 }
 
+void error_keep(struct error_kept *kept_out)
+{
+	kept_out->code = last_code;
+	memcpy(kept_out->text, last_text, sizeof(kept_out->text));
+}
+
+void error_restore(const struct error_kept *kept)
+{
+	last_code = kept->code;
+	memcpy(last_text, kept->text, sizeof(last_text));
+}
+
 static const struct {
 	int code;
 	const char *name;

@@ -26,7 +26,7 @@
  *               -ECHILD         the handle was made before fork()              open in the child
  *               -EBADF          the handle is closed                           open again
  *   connection  -ECONNRESET     the connection is gone; words may be changed   reconnect, re-read
- *               -ECONNREFUSED   nobody listens there                           retry later
+ *               -ECONNREFUSED   nobody answers there: nothing was asked        retry later
  *               -EPROTO         the peer's layout, version or framing differs  do not retry
  *   node        -EHOSTDOWN      the node is dead; its regions are lost         use the other nodes
  *
@@ -72,6 +72,18 @@ const char *error_last(void);
 int error_last_code(void);
 
 void error_clear(void);
+
+/*
+ * The message, over what must not change it: closing and freeing what a failed call had, which may
+ * fail, too, and record that.
+ */
+struct error_kept {
+	int code;
+	char text[ERROR_TEXT_BYTES];
+};
+
+void error_keep(struct error_kept *kept_out);
+void error_restore(const struct error_kept *kept);
 
 /* The name of a code, "EINVAL" for -EINVAL, "E?" for one this page does not know. Static. */
 const char *error_name(int code);

@@ -227,6 +227,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 {
 	struct meta *meta = table->store->meta;
 	struct store_wait wait = store_wait_begin(table->store);
+	struct error_kept kept;
 	int ret;
 
 	memset(h, 0, sizeof(*h));
@@ -255,10 +256,13 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	return 0;
 
 err_put_slot:
+	error_keep(&kept);
 	close_accesses(h);
 	if (meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		error_prefix(ret, "slot %u stays taken until this process ends: ", h->slot.owner);
+		log_warn("table %s: slot %u stays taken until this process ends: %s", h->desc->name,
+			 h->slot.owner, error_last());
 	node_set_close(&h->nodes);
+	error_restore(&kept);
 	return ret;
 }
 
@@ -318,11 +322,13 @@ static int leave_slot(struct handle *h)
 	return ret;
 }
 
-int handle_close(struct handle *h)
+int handle_close(struct handle *h, int error)
 {
 	struct meta *meta = h->table->store->meta;
+	struct error_kept kept;
 	int ret;
 
+	error_keep(&kept);
 	h->nodes.patience_ns = PATIENCE_MOST_NS;
 	if (meta->ops->unwatch)
 		meta->ops->unwatch(meta, &h->watch);
@@ -334,8 +340,12 @@ int handle_close(struct handle *h)
 		ret = leave_slot(h);
 	}
 	node_set_close(&h->nodes);
+	if (ret && error)
+		log_warn("table %s: close: %s", h->desc->name, error_last());
 	table_handle_put(h->table);
-	return ret;
+	if (error)
+		error_restore(&kept);
+	return error ? error : ret;
 }
 
 /* -------- calls -------- */

@@ -55,8 +55,11 @@ struct handle_opts {
 RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
 			       const struct handle_opts *opts);
 
-/* Gives the slot back. The caller has flushed. The first error, but always closes. */
-RLV_MUST_CHECK int handle_close(struct handle *h);
+/*
+ * Gives the slot back. error: what the caller, who has flushed, has come to so far; it is returned with
+ * its words, else the first error of closing. Always closes.
+ */
+RLV_MUST_CHECK int handle_close(struct handle *h, int error);
 
 /*
  * First line of every call on a handle, which may take timeout_ns; with 0 it waits for nobody, and for

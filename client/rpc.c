@@ -3,6 +3,7 @@
 #include "relive/relive.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
@@ -18,6 +19,7 @@
 #define BACKOFF_FIRST_NS (2 * CLOCK_NS_PER_MS)
 #define BACKOFF_LAST_NS (200 * CLOCK_NS_PER_MS)
 #define TOKEN_BYTES 256
+#define URI_BYTES 288
 #define DEFAULT_STORE "default"
 
 static LOCK_ROLE(rpc_role, "rpc", LOCK_RANK_CHANNEL);
@@ -30,6 +32,7 @@ struct rpc {
 	char host[256];
 	uint16_t port;
 	char given_token[TOKEN_BYTES]; /* "" = the token file */
+	bool is_open;                  /* it was connected once: such a store there is */
 	bool connected LOCK_GUARDED_BY(rpc_role);
 	struct channel channel LOCK_GUARDED_BY(rpc_role);
 	struct dial_peer peer LOCK_GUARDED_BY(rpc_role);
@@ -40,26 +43,75 @@ bool rpc_is_forked(const struct rpc *rpc)
 	return rpc->pid != getpid();
 }
 
+/* -------- codes -------- */
+
+/*
+ * What becomes of a call that the server does not answer. The code says what is known of the request,
+ * whatever the phase of the server's restart (docs/failure-model.md has the table for users):
+ *
+ *   not sent    no socket; nobody listens; no way to the host; the   -ECONNREFUSED  not_sent()
+ *               handshake breaks off, or nothing is said
+ *   sent        the connection ended; it may not be sent again       -ECONNRESET    not_answered()
+ *               (rpc_call.once), or nobody is there by now
+ *               no answer in time                                    -ETIMEDOUT     not_answered()
+ *
+ * -ENOENT of a connection means that this host has no store of that name, and only rpc_open says so.
+ * Any other -ENOENT, and any -ESTALE and -EHOSTDOWN, is what the server answered.
+ */
+static bool is_away(int code)
+{
+	static const int codes[] = { ENOENT,       ECONNREFUSED, ECONNRESET, EPIPE,    ETIMEDOUT,
+				     EHOSTUNREACH, ENETUNREACH,  ENETDOWN,   EHOSTDOWN };
+
+	for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+		if (code == -codes[i])
+			return true;
+	return false;
+}
+
+/* "shm:NAME" or "relive://HOST:PORT". */
+static const char *uri_of(const struct rpc *rpc, char text[URI_BYTES])
+{
+	if (rpc->store[0])
+		snprintf(text, URI_BYTES, "shm:%s", rpc->store);
+	else
+		snprintf(text, URI_BYTES, "relive://%s:%u", rpc->host, rpc->port);
+	return text;
+}
+
+static int not_sent(const struct rpc *rpc, int code)
+{
+	char uri[URI_BYTES], remedy[DIAL_TEXT_BYTES + 32] = "start it on its host";
+
+	if (!is_away(code) || (code == -ENOENT && !rpc->is_open))
+		return code;
+	if (rpc->store[0])
+		snprintf(remedy, sizeof(remedy), "`relive up --store %s` starts it", rpc->store);
+	return error_set(-ECONNREFUSED, "%s: the metadata server does not answer: %s (%s%s)",
+			 uri_of(rpc, uri), error_last(),
+			 rpc->is_open ? "it was not asked, calls on the data path go on; " : "",
+			 remedy);
+}
+
+static int not_answered(const struct rpc *rpc, int code)
+{
+	char uri[URI_BYTES];
+
+	if (!is_away(code))
+		return code;
+	return error_set(
+		code == -ETIMEDOUT ? code : -ECONNRESET,
+		"%s: the metadata server did not answer: %s (done or not is not known, calls "
+		"on the data path go on)",
+		uri_of(rpc, uri), error_last());
+}
+
 /* -------- connecting -------- */
 
 static int no_store(const char *store)
 {
 	return error_set(-ENOENT, "no store %s on this host: start one with `relive up --store %s`",
 			 store, store);
-}
-
-/* A socket that is there belongs to a store; one that does not answer, to a dead server. */
-static int explain(const struct rpc *rpc, int code)
-{
-	if (!rpc->store[0])
-		return code;
-	if (code == -ENOENT)
-		return no_store(rpc->store);
-	if (code == -ECONNREFUSED)
-		return error_set(code,
-				 "store %s: its metadata server is down: `relive up --store %s`",
-				 rpc->store, rpc->store);
-	return code;
 }
 
 static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
@@ -75,11 +127,24 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
 	ret = runtime_dir_open(store, false, &dir);
 	if (ret == 0)
 		ret = runtime_dir_token(&dir, token_out);
+	if (ret == -ENOENT && rpc->is_open)
+		return ret; /* it was there: the store is down */
 	if (ret && !rpc->store[0])
 		return error_set(-EACCES,
 				 "relive://%s:%u: no token: give opts.token or RELIVE_TOKEN",
 				 rpc->host, rpc->port);
-	return explain(rpc, ret);
+	return ret == -ENOENT ? no_store(rpc->store) : ret;
+}
+
+/* Its directory is there as long as the store is: without a socket when no server runs. */
+static int find_socket(const struct rpc *rpc, char socket_out[RUNTIME_PATH_BYTES])
+{
+	struct runtime_dir dir;
+	int ret = runtime_dir_open(rpc->store, false, &dir);
+
+	if (ret == -ENOENT && !rpc->is_open)
+		return no_store(rpc->store);
+	return ret ? ret : runtime_dir_file(&dir, "metad.sock", socket_out);
 }
 
 static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
@@ -94,22 +159,19 @@ static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 		.client_id = rpc->peer.client_id,
 		.deadline_ns = deadline_ns,
 	};
-	struct runtime_dir dir;
 	int ret = find_token(rpc, token);
 
-	if (ret)
-		return ret;
-	if (rpc->store[0]) {
-		ret = runtime_dir_open(rpc->store, false, &dir);
-		if (ret == 0)
-			ret = runtime_dir_file(&dir, "metad.sock", socket);
+	if (ret == 0 && rpc->store[0]) {
+		ret = find_socket(rpc, socket);
 		opts.socket = socket;
 	}
-	if (ret == 0)
-		ret = dial_open(&opts, &rpc->channel, &rpc->peer);
 	if (ret)
-		return explain(rpc, ret);
+		return ret;
+	ret = dial_open(&opts, &rpc->channel, &rpc->peer);
+	if (ret)
+		return ret == -ENOENT ? error_set(-ECONNREFUSED, "%s", error_last()) : ret;
 	rpc->connected = true;
+	rpc->is_open = true;
 	return 0;
 }
 
@@ -125,11 +187,6 @@ static void forget_lease(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 {
 	hang_up(rpc);
 	rpc->peer.client_id = 0;
-}
-
-static bool may_come_back(int code)
-{
-	return code == -ENOENT || code == -ECONNREFUSED || code == -ECONNRESET;
 }
 
 /* Half of it to all of it, so that the clients of a restarted server do not come in step. */
@@ -162,7 +219,7 @@ static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_ro
 	uint32_t round = 0;
 	int ret = dial(rpc, deadline_ns);
 
-	while (may_come_back(ret) && !deadline_expired(clock_monotonic(), deadline_ns)) {
+	while (is_away(ret) && !deadline_expired(clock_monotonic(), deadline_ns)) {
 		sleep_jittered(round++, deadline_ns);
 		ret = dial(rpc, deadline_ns);
 	}
@@ -201,7 +258,7 @@ static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
 	else
 		snprintf(rpc->host, sizeof(rpc->host), "%s", opts->host);
 	if (ret == 0)
-		ret = dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns));
+		ret = not_sent(rpc, dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns)));
 	return ret;
 }
 
@@ -267,7 +324,7 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 	if (ret) {
 		if (ret != -EOVERFLOW)
 			hang_up(rpc);
-		return ret;
+		return not_answered(rpc, ret);
 	}
 	reply = channel_unpack(call->reply, &frame);
 	if (!reply) {
@@ -289,14 +346,16 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_ns,
 	       ProtobufCMessage **reply_out) LOCK_REQUIRES(rpc_role)
 {
+	bool sent = false;
 	int ret;
 
 	do {
 		notice_loss(rpc);
 		ret = rpc->connected ? 0 : reconnect(rpc, deadline_ns);
 		if (ret)
-			return ret;
+			return sent ? not_answered(rpc, ret) : not_sent(rpc, ret);
 		ret = ask_once(rpc, call, deadline_ns, reply_out);
+		sent = true;
 	} while (ret == -ECONNRESET && !rpc->connected && !call->once &&
 		 !deadline_expired(clock_monotonic(), deadline_ns));
 	return ret;

@@ -24,7 +24,7 @@ struct rpc_opts {
 /* What a call carries and wants back. */
 struct rpc_call {
 	uint16_t type;
-	bool once;    /* not to be asked again when the connection broke: -ECONNRESET then */
+	bool once;    /* not to be sent again when the connection broke: -ECONNRESET then */
 	bool no_wait; /* while another call is under way: -EAGAIN */
 	const ProtobufCMessage *request;
 	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
@@ -33,13 +33,14 @@ struct rpc_call {
 
 /*
  * Connects once; the message of a failure says what to do. -ENOENT (no such store here),
- * -ECONNREFUSED, -EACCES (token), -ETIMEDOUT, -EPROTO. Thread: any, for all.
+ * -ECONNREFUSED (the server does not answer), -EACCES (token), -EPROTO. Thread: any, for all.
  */
 RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 
 /*
  * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the
- * server's, -ETIMEDOUT, -ECONNRESET (done or not, nobody knows), -ECHILD (we are a forked child).
+ * server's; -ECONNREFUSED: it does not answer, and was not asked; -ETIMEDOUT, -ECONNRESET: it was, and
+ * done or not is not known (rpc.c has the table); -ECHILD (we are a forked child).
  * -EOWNERDEAD: the server had fenced this client; the next call dials in as a new one.
  */
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,

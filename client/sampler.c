@@ -283,8 +283,7 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	return 0;
 
 err_close_handle:
-	if (handle_close(&sp->h))
-		error_prefix(ret, "sampler: ");
+	ret = handle_close(&sp->h, ret);
 err_free:
 	sampler_free(sp);
 	return ret;
@@ -349,10 +348,7 @@ int rlv_sampler_close(struct rlv_sampler **sampler)
 	*sampler = NULL;
 	ahead_cancel(sp);
 	ret = rlv_sampler_flush(sp);
-	if (ret == 0)
-		ret = handle_close(&sp->h);
-	else if (handle_close(&sp->h))
-		error_prefix(ret, "sampler: ");
+	ret = handle_close(&sp->h, ret);
 	sampler_free(sp);
 	return ret;
 }

@@ -158,8 +158,7 @@ struct store_wait store_wait_begin(const struct rlv_store *store)
 
 int store_wait_nodes(struct store_wait *wait, int error)
 {
-	/* A server that has not answered in time most often waits for a node itself. */
-	if (error != -EHOSTDOWN && error != -ETIMEDOUT)
+	if (error != -EHOSTDOWN)
 		return error;
 	if (deadline_expired(clock_monotonic(), wait->deadline_ns))
 		return error_set(-EHOSTDOWN, "%s (`relive status` says which nodes are down)",

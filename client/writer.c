@@ -195,8 +195,7 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	return 0;
 
 err_close_handle:
-	if (handle_close(&w->h))
-		error_prefix(ret, "writer: ");
+	ret = handle_close(&w->h, ret);
 err_free:
 	writer_free(w);
 	return ret;
@@ -279,10 +278,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 		ret = close_stream(w, i);
 	if (ret == 0 && !w->dead)
 		ret = handle_flush(&w->h);
-	if (ret == 0)
-		ret = handle_close(&w->h);
-	else if (handle_close(&w->h))
-		error_prefix(ret, "writer: ");
+	ret = handle_close(&w->h, ret);
 	writer_free(w);
 	return ret;
 }

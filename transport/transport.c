@@ -81,11 +81,16 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 		"transport uri \"%s\": the schemes are embed:, shm:PATH and verbs:HOST:PORT", uri);
 }
 
+/* What is closed because a call failed leaves that call its words. */
 void transport_close(struct transport **tr)
 {
+	struct error_kept kept;
+
 	if (!tr || !*tr)
 		return;
+	error_keep(&kept);
 	(*tr)->ops->close(*tr);
+	error_restore(&kept);
 	*tr = NULL;
 }
 
@@ -247,9 +252,13 @@ int transport_attach(struct transport *tr, const struct region_grant *grant,
 
 void transport_detach(struct region **region)
 {
+	struct error_kept kept;
+
 	if (!region || !*region)
 		return;
+	error_keep(&kept);
 	(*region)->tr->ops->detach((*region)->tr, *region);
+	error_restore(&kept);
 	*region = NULL;
 }
 

@@ -16,6 +16,17 @@
  *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
+ *   Server    What a call that asks the metadata server says when there is no answer, in any phase of
+ *             a restart; the message names the store. What is open goes on: append, sample, update and
+ *             what is asked of a table's memory need no server.
+ *               -ECONNREFUSED  the server is away, or silent to who connects: it was not asked
+ *               -ETIMEDOUT     it was asked, and has not answered in the store's timeout
+ *               -ECONNRESET    it was asked, the connection ended, and it cannot be asked again: it is
+ *                              away now, or that may not be asked twice (drop, rebalance)
+ *             After the last two, done or not is not known.
+ *             -ENOENT, -ESTALE and -EHOSTDOWN are answers of it: no object of that name, the table was
+ *             dropped, its memory nodes are down. rlv_store_open alone says -ENOENT by itself, when
+ *             this host has no store of that name.
  *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
  *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
  *             the whole call, however often it tries anew; a connection whose node does not answer
@@ -111,9 +122,10 @@ struct rlv_store_opts {
  *   "embed:FILE"          in this process, kept in FILE or a DAX device; reopened after a crash
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the metadata server there
- * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED, -ETIMEDOUT, -EACCES
- * (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG (FILE is
- * damaged, and as it was; or a table of it has rows that may be torn and no checksums: opts.trust),
+ * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED (its server does not
+ * answer), -EACCES (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG
+ * (FILE is damaged, and as it was; or a table of it has rows that may be torn and no checksums:
+ * opts.trust),
  * -EISDIR (FILE is a directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS,
  * -ENOSPC, -ENOMEM. A refused FILE is as it was; one that was not there is not there. Rows of a FILE
  * that was not closed by its last writer's process are all read.
@@ -260,7 +272,7 @@ struct rlv_table;
  * Creates a table, or opens the one of that name if its signature and options are the same.
  * Errors: -EINVAL (the message names the argument and, where sizes do not fit, the numbers),
  * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within
- * the store's timeout). Thread: any. Cost: control plane.
+ * the store's timeout), -ETIMEDOUT (a node that was to make it did not answer in that). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 				 const struct rlv_table_opts *opts, struct rlv_table **table_out);

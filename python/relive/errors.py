@@ -93,7 +93,7 @@ class Closed(Error, ValueError):
 
 
 class Disconnected(Error, ConnectionError):
-    """No connection to the server, or not any more."""
+    """The metadata server does not answer. What is open goes on: append, sample, update."""
 
 
 class ProtocolError(Error):

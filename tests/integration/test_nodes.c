@@ -429,7 +429,7 @@ static void table_create__a_node_at_work_holds_nobody_else_up(void **state)
 	kill(fx->nodes[0], SIGSTOP);
 	opts.timeout_ns = 2000 * MS;
 	must(rlv_store_open("shm:s", &opts, &impatient), "open");
-	assert_int_equal(create(impatient, 2, 4096, &table), -EHOSTDOWN);
+	assert_int_equal(create(impatient, 2, 4096, &table), -ETIMEDOUT);
 	must(rlv_store_close(&impatient), "close");
 	assert_int_equal(store_info(fx).n_tables,
 			 0); /* in its own time, much less than the lease */

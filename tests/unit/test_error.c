@@ -64,6 +64,20 @@ static void error_clear__empties(void **state)
 	assert_int_equal(error_last_code(), 0);
 }
 
+/* Over what closes and frees after a failure. */
+static void error_restore__puts_the_message_back(void **state)
+{
+	struct error_kept kept;
+
+	(void)state;
+	(void)error_set(-EINVAL, "of the call");
+	error_keep(&kept);
+	(void)error_set(-EIO, "of closing");
+	error_restore(&kept);
+	assert_string_equal(error_last(), "of the call");
+	assert_int_equal(error_last_code(), -EINVAL);
+}
+
 static void *look_and_set(void *arg)
 {
 	bool *was_empty = arg;
@@ -104,6 +118,7 @@ int main(void)
 		cmocka_unit_test_setup(error_set__long_text_is_cut, clear),
 		cmocka_unit_test_setup(error_prefix__puts_words_in_front, clear),
 		cmocka_unit_test_setup(error_clear__empties, clear),
+		cmocka_unit_test_setup(error_restore__puts_the_message_back, clear),
 		cmocka_unit_test_setup(error_last__is_of_this_thread, clear),
 		cmocka_unit_test(error_name__known_and_unknown),
 	};
