@@ -11,7 +11,11 @@ int main(void)
 		  .target = "verbs",
 		  .listens = true,
 		  .no_windows = true },
-		{ .name = "verbs file", .target = "verbs", .listens = true, .in_file = true },
+		{ .name = "verbs dir",
+		  .target = "verbs",
+		  .listens = true,
+		  .in_file = true,
+		  .in_dir = true },
 	};
 	int failed = 0;
 

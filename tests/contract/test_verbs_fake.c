@@ -12,6 +12,11 @@ int main(void)
 		  .target = "verbs",
 		  .listens = true,
 		  .no_windows = true },
+		{ .name = "fake verbs dir",
+		  .target = "verbs",
+		  .listens = true,
+		  .in_file = true,
+		  .in_dir = true },
 	};
 	int failed = 0;
 
