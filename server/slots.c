@@ -79,16 +79,15 @@ static int add_stray(struct slots *slots, const struct slot_stray *what)
 }
 
 /*
- * The slot is free from now on. Shards that are away may have it as live; but not if it was given
- * after they had gone. Then what they have is of who had it before, and on the list already.
+ * Shards that are away may have the slot as live; but not if it was given after they had gone: then
+ * what they have is of who had it before, and on the list already.
  */
-static int set_free(struct slots *slots, uint32_t slot, bool left)
+static int add_strays(struct slots *slots, uint32_t slot, const struct slot_entry *entry, bool left)
 {
-	struct slot_entry *entry = &slots->entries[slot];
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < slots->n_shards; s++) {
-		struct slot_stray stray = {
+		const struct slot_stray stray = {
 			.shard = s,
 			.slot = slot,
 			.client_id = entry->holder.client_id,
@@ -99,6 +98,15 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 		    !is_stray(slots, s, slot, 0))
 			ret = add_stray(slots, &stray);
 	}
+	return ret;
+}
+
+/* From now on, wherever it is still live. */
+static int set_free(struct slots *slots, uint32_t slot, bool left)
+{
+	struct slot_entry *entry = &slots->entries[slot];
+	int ret = add_strays(slots, slot, entry, left);
+
 	if (ret == 0)
 		*entry = (struct slot_entry){ .taken = false };
 	return ret;
@@ -317,14 +325,18 @@ static int leave_shard(struct shard *shard, uint32_t owner)
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 {
+	const struct slot_entry unknown = { .holder.client_id = client_id };
 	const struct slot_entry *entry;
 	int first = 0;
 
 	if (owner == 0 || owner > slots->n)
 		return error_set(-EINVAL, "owner %u: the table has 1 to %u", owner, slots->n);
 	entry = &slots->entries[owner - 1];
-	if (!entry->taken)
-		return 0;
+	/* It may be of before we began, in a shard that has not come yet. */
+	if (!entry->taken || entry->holder.client_id != client_id)
+		first = add_strays(slots, owner - 1, &unknown, true);
+	if (first || !entry->taken)
+		return first;
 	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
 	for (uint32_t s = 0; s < slots->n_shards; s++) {

@@ -82,8 +82,8 @@ RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *hold
 /* For the server itself; sets slots->own. -ENOSPC. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /*
- * By its holder, who is idle: the id may be another's at once. A free one is a no-op; -EACCES:
- * another's; -EBUSY: not idle; -ENOMEM.
+ * By its holder, who is idle: the id may be another's at once. A free one is a no-op, but in shards that
+ * are away; -EACCES: another's; -EBUSY: not idle; -ENOMEM.
  */
 RLV_MUST_CHECK int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner);
 

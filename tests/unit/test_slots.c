@@ -400,6 +400,26 @@ static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
 	assert_true(info_of(fx, 1, owner).lease == 78);
 }
 
+/* The server has begun anew, and the node has not come yet: when it does, nobody has the slot. */
+static void slots_put__before_its_shard_is_there(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77);
+
+	slots_fini(&fx->slots);
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	fx->shards[0] = shard;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
 /* A stray's slot in a shard is not what the book's holder of that id gives back. */
 static void slots_put__leaves_a_stray_of_the_same_id_alone(void **state)
 {
@@ -528,6 +548,7 @@ int main(void)
 		CASE(slots_settle__who_came_while_a_shard_was_away),
 		CASE(slots_settle__an_id_that_a_shard_still_has),
 		CASE(slots_put__of_before_a_restart_with_a_shard_away),
+		CASE(slots_put__before_its_shard_is_there),
 		CASE(slots_put__leaves_a_stray_of_the_same_id_alone),
 		CASE(slots_put__closes_what_is_open),
 		CASE(slots_join__waits_for_a_stray_to_be_settled),
