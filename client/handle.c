@@ -259,8 +259,8 @@ err_put_slot:
 	error_keep(&kept);
 	close_accesses(h);
 	if (meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		log_warn("table %s: slot %u stays taken until this process ends: %s", h->desc->name,
-			 h->slot.owner, error_last());
+		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+			 error_last());
 	node_set_close(&h->nodes);
 	error_restore(&kept);
 	return ret;

@@ -80,7 +80,8 @@ struct meta_ops {
 	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			int64_t timeout_ns, struct meta_slot *slot_out);
 	/* The handle closed cleanly: its slot is free again. Of one whose lease is over nothing is left
-	   to put back: whoever fenced it settles it. timeout_ns 0 = as open. */
+	   to put back: whoever fenced it settles it. -ECONNREFUSED: it is put back when the server is
+	   there again. timeout_ns 0 = as open. */
 	int (*slot_put)(struct meta *meta, const struct table_desc *desc,
 			const struct meta_slot *slot, int64_t timeout_ns);
 

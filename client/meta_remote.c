@@ -1,8 +1,9 @@
 /*
  * The control plane of a store with daemons: every call is a request to its metadata server.
  *
- * One hidden thread for each open store renews the lease and reconnects; it touches nothing else.
- * Without it a learner that computes for a minute would look dead.
+ * One hidden thread for each open store renews the lease and reconnects; and it gives slots back that
+ * handles left while the server was away. It touches nothing else. Without it a learner that computes
+ * for a minute would look dead.
  */
 #include "client/meta.h"
 
@@ -27,6 +28,13 @@
 
 static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
 
+/* A slot of a handle that is closed: the server does not know that yet. */
+struct owed_slot {
+	struct owed_slot *next;
+	struct table_desc desc;
+	struct meta_slot slot;
+};
+
 struct remote {
 	struct meta base;
 	struct rpc *rpc;
@@ -34,8 +42,9 @@ struct remote {
 	uint64_t timeout_ns; /* of data operations; 0 = the transport's own */
 	pthread_t keeper;
 	_Atomic uint32_t stop; /* futex of the keeper */
-	struct lock lock;      /* watches */
+	struct lock lock;      /* watches, owed */
 	struct meta_watch *watches LOCK_GUARDED_BY(watch_role);
+	struct owed_slot *owed LOCK_GUARDED_BY(watch_role);
 };
 
 static struct remote *remote_of(struct meta *meta)
@@ -311,8 +320,8 @@ static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uin
 	return 0;
 }
 
-static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
-			   const struct meta_slot *slot, int64_t timeout_ns)
+static int put_slot(struct remote *remote, const struct table_desc *desc,
+		    const struct meta_slot *slot, int64_t timeout_ns)
 {
 	Relive__SlotRequest request;
 	struct rpc_call call = {
@@ -323,7 +332,65 @@ static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
 
 	fill_slot(&request, desc, slot->owner);
 	request.lease = slot->lease;
-	return tell_call(remote_of(meta), &call);
+	return tell_call(remote, &call);
+}
+
+static void owe(struct remote *remote, struct owed_slot *owed)
+{
+	lock_acquire(&remote->lock, &watch_role);
+	owed->next = remote->owed;
+	remote->owed = owed;
+	lock_release(&remote->lock, &watch_role);
+}
+
+static struct owed_slot *take_owed(struct remote *remote)
+{
+	struct owed_slot *owed;
+
+	lock_acquire(&remote->lock, &watch_role);
+	owed = remote->owed;
+	if (owed)
+		remote->owed = owed->next;
+	lock_release(&remote->lock, &watch_role);
+	return owed;
+}
+
+/*
+ * What was not sent is put back when the server is there again. Not what was: it may be done, and the
+ * slot another handle's of this client by now.
+ */
+static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
+			   const struct meta_slot *slot, int64_t timeout_ns)
+{
+	int ret = put_slot(remote_of(meta), desc, slot, timeout_ns);
+	struct owed_slot *owed = ret == -ECONNREFUSED ? mem_alloc(sizeof(*owed)) : NULL;
+
+	if (!owed)
+		return ret;
+	owed->desc = *desc;
+	owed->slot = *slot;
+	owe(remote_of(meta), owed);
+	return ret;
+}
+
+/* The server has just answered. */
+static void put_owed(struct remote *remote)
+{
+	struct owed_slot *owed = take_owed(remote);
+
+	while (owed) {
+		int ret = put_slot(remote, &owed->desc, &owed->slot, RENEW_TIMEOUT_NS);
+
+		if (ret)
+			log_warn("table %s: slot %u: %s", owed->desc.name, owed->slot.owner,
+				 error_last());
+		if (ret == -ECONNREFUSED) {
+			owe(remote, owed);
+			return;
+		}
+		mem_free(owed);
+		owed = take_owed(remote);
+	}
 }
 
 /* -------- nodes -------- */
@@ -527,6 +594,7 @@ static void renew(struct remote *remote)
 	}
 	hear_of(remote, ((const Relive__LeaseRenewReply *)reply)->layout);
 	protobuf_c_message_free_unpacked(reply, NULL);
+	put_owed(remote);
 }
 
 static void *keep_lease(void *arg)
@@ -568,12 +636,15 @@ static int start_keeper(struct remote *remote)
 static void remote_close(struct meta *meta)
 {
 	struct remote *remote = remote_of(meta);
+	struct owed_slot *owed;
 
 	if (!rpc_is_forked(remote->rpc)) {
 		/* S2 pairs with S1 */
 		atomic_store_explicit(&remote->stop, 1, memory_order_release);
 		futex_wake(&remote->stop, 1);
 		pthread_join(remote->keeper, NULL);
+		while ((owed = take_owed(remote)) != NULL) /* they end with our lease */
+			mem_free(owed);
 		lock_fini(&remote->lock);
 	}
 	rpc_close(&remote->rpc);

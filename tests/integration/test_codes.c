@@ -39,6 +39,7 @@ struct impostor {
 struct fixture {
 	struct processes ps;
 	pid_t metad, memnode;
+	const char *const *metad_args;
 	struct impostor impostor;
 	char uri[64];            /* over TCP */
 	struct rlv_store *store; /* whose calls wait for TIMEOUT_NS */
@@ -272,7 +273,7 @@ static void expect_all_away(struct fixture *fx)
 
 static void start_metad(struct fixture *fx)
 {
-	fx->metad = processes_metad(&fx->ps, "s", NULL);
+	fx->metad = processes_metad(&fx->ps, "s", fx->metad_args);
 }
 
 /* On a busy host the time of its calls may be too short. */
@@ -346,17 +347,31 @@ static int setup_empty(void **state)
 	return 0;
 }
 
-static int setup(void **state)
+static int setup_with(void **state, const char *const *metad_args)
 {
 	static const char *const args[] = { "--size", "64M", NULL };
 	struct fixture *fx;
 
 	(void)setup_empty(state);
 	fx = *state;
+	fx->metad_args = metad_args;
 	start_metad(fx);
 	fx->memnode = processes_memnode(&fx->ps, "s", "a", args);
 	open_all(fx);
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(state, NULL);
+}
+
+/* Clients say something to the server every 0.1 s. */
+static int setup_renewing(void **state)
+{
+	static const char *const args[] = { "--lease", "0.3", NULL };
+
+	return setup_with(state, args);
 }
 
 static int teardown(void **state)
@@ -510,6 +525,22 @@ static void restart__closing_says_that_the_server_is_away(void **state)
 	assert_null(fx->writer);
 	must(rlv_table_close(&fx->table), "rlv_table_close");
 	must(rlv_store_close(&fx->store), "rlv_store_close");
+}
+
+/* More often than the table has client slots, which this process gives back when it can. */
+static void restart__slots_of_what_was_closed_meanwhile_come_back(void **state)
+{
+	struct fixture *fx = *state;
+
+	for (uint32_t i = 0; i < 10; i++) {
+		processes_kill(&fx->ps, fx->metad, SIGTERM);
+		expect_away("rlv_sampler_close", rlv_sampler_close(&fx->sampler));
+		start_metad(fx);
+		if (!processes_until(opens_sampler, fx))
+			fail_msg("round %u: %s", i, rlv_last_error());
+	}
+	must(call_append(fx), "append");
+	must(call_sample_and_update(fx), "sample");
 }
 
 /* It was asked: whether it was done nobody knows. Who asks then is not heard: it was not. */
@@ -693,6 +724,7 @@ int main(void)
 		TEST(restart__connections_are_accepted_and_nothing_is_said, setup),
 		TEST(restart__the_handshake_breaks_off, setup),
 		TEST(restart__closing_says_that_the_server_is_away, setup),
+		TEST(restart__slots_of_what_was_closed_meanwhile_come_back, setup_renewing),
 		TEST(server__stopped_in_the_middle_of_a_call, setup),
 		TEST(restart__over_tcp, setup_empty),
 		TEST(server__ends_with_the_request, setup_empty),
