@@ -234,7 +234,7 @@ struct rlv_view {
 	uint32_t stack;             /* observations stacked, padded at episode starts; 0 = 1 */
 	uint32_t n_step;            /* longest n-step return that a sampler may ask for; 0 = 1 */
 	uint32_t selector;          /* enum rlv_selector */
-	uint32_t period;            /* 0 = 1: an item for each step. More: as below */
+	uint32_t period;            /* 0 = 1: an item for each step. More: as above */
 	uint32_t max_times_sampled; /* 0 = no limit */
 	uint32_t max_staleness;     /* policy versions behind the newest seen; 0 = no limit */
 	double alpha;               /* priority exponent; 0 with RLV_PRIORITIZED = 0.6 */
