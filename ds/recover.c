@@ -76,6 +76,16 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 	rec->report.repaired++;
 }
 
+/* Closed; without its owner, if that is nobody; 0 if its ticket is none of that block's. */
+static uint64_t sound_header(const struct table_desc *desc, uint32_t block, uint64_t header)
+{
+	if (block_seq(header) % desc->blocks != block || block_seq(header) >= HEAD_MAX)
+		return 0;
+	if (block_owner(header) > desc->max_clients)
+		return block_make(false, 0, block_seq(header));
+	return header & ~BLOCK_OPEN;
+}
+
 static int read_headers(struct recovery *rec)
 {
 	const struct table_desc *desc = &rec->shard->desc;
@@ -85,11 +95,8 @@ static int read_headers(struct recovery *rec)
 		uint64_t header = rec->headers[b];
 
 		rec->report.closed += block_is_open(header);
-		rec->headers[b] = header & ~BLOCK_OPEN;
-		if (header && block_seq(header) % desc->blocks != b) {
-			rec->headers[b] = 0;
-			rec->report.repaired++;
-		}
+		rec->headers[b] = header ? sound_header(desc, b, header) : 0;
+		rec->report.repaired += rec->headers[b] != (header & ~BLOCK_OPEN);
 	}
 	return rc;
 }

@@ -157,6 +157,25 @@ static void recover_shard__a_header_behind_its_leaves_follows_them(void **state)
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
+/* The owner is nobody, or the ticket one that no ring comes to: from there the head would go on. */
+static void recover_shard__a_damaged_header_follows_its_leaves(void **state)
+{
+	uint32_t first = shard_fixture_fill_block(&acc, 9), block = first / fx.desc.block;
+	uint64_t off = shard_header_off(fx.shard, block), header = shard_fixture_load(&fx, off);
+	const uint64_t flips[] = { UINT64_C(1) << (BLOCK_SEQ_BITS + 14),
+				   UINT64_C(1) << (BLOCK_SEQ_BITS - 1) };
+	uint64_t head = shard_fixture_load(&fx, word_off(offsetof(struct shard_words, head)));
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		shard_fixture_store(&fx, off, header ^ flips[i]);
+		assert_int_equal(recover(true).repaired, i + 1);
+		assert_int_equal(block_seq(shard_fixture_load(&fx, off)), block_seq(header));
+		assert_int_equal(recover(true).head, head);
+		assert_int_equal(shard_fixture_problems(fx.shard), 0);
+	}
+}
+
 static void recover_shard__a_torn_row_retires_the_items_that_need_it(void **state)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
@@ -371,6 +390,7 @@ int main(void)
 		TEST(recover_shard__head_is_beyond_every_ticket),
 		TEST(recover_shard__head_that_is_no_ticket_is_refused),
 		TEST(recover_shard__a_header_behind_its_leaves_follows_them),
+		TEST(recover_shard__a_damaged_header_follows_its_leaves),
 		TEST(recover_shard__a_torn_row_retires_the_items_that_need_it),
 		TEST(recover_shard__a_row_without_its_crc_retires_its_items),
 		TEST(recover_shard__a_row_whose_crc_is_0_keeps_its_items),
