@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ds/recover.h"
@@ -87,10 +88,16 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 /* -------- attach -------- */
 
 /* Rows that may be torn, and nothing tells which: only a person may say that none is. */
-static int check_trust(const struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int check_trust(const struct catalog *cat, const struct catalog_table *table, uint32_t s)
 {
-	table->shards[s].untrusted = !cat->trust && !(table->desc.flags & TABLE_ROW_CRC);
-	return table->shards[s].untrusted ? catalog_untrusted(table, s) : 0;
+	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
+		return 0;
+	return error_set(
+		-EBADMSG,
+		"node %s did not end cleanly, and the rows have no checksums (row_crc = 2), "
+		"so a power loss meanwhile would go unnoticed: start the metadata server with "
+		"--trust (relive up --trust) if there was none",
+		table->shards[s].node->name);
 }
 
 /* Nothing of the shard is in anybody's hands. */
@@ -183,6 +190,14 @@ static int join(struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
+/* Damage stays: whoever opens the table hears of it. */
+static void refuse(struct catalog_table *table, uint32_t s, int code)
+{
+	table->shards[s].refused = true;
+	table->refusal = error_prefix(code, "table %s shard %u: ", table->desc.name, s);
+	snprintf(table->refusal_text, sizeof(table->refusal_text), "%s", error_last());
+}
+
 static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
@@ -194,6 +209,8 @@ static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s
 	if (ret == 0 || ret == -EAGAIN)
 		return;
 	log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
+	if (ret == -EBADMSG || ret == -EPROTO)
+		refuse(table, s, ret);
 	catalog_table_detach(table, s);
 }
 
@@ -218,7 +235,7 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 			each_shard_of(cat, &again, leave_shard);
 			node_close_transport(place->node);
 		}
-		if (!is_broken(table, s) && !place->joined && !place->untrusted)
+		if (!is_broken(table, s) && !place->joined && !place->refused)
 			take_up(cat, table, s);
 	}
 }
@@ -249,7 +266,7 @@ static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arr
 	const Relive__NodeRegion *rows =
 		find_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
 
-	place->untrusted = false;
+	place->refused = false;
 	if (!tree || !rows || (place->incarnation != node->incarnation && !node->persistent)) {
 		lose(cat, arrival, table, s);
 		return;

@@ -76,16 +76,6 @@ const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s)
 		       : node->uri;
 }
 
-int catalog_untrusted(const struct catalog_table *table, uint32_t s)
-{
-	return error_set(
-		-EBADMSG,
-		"table %s shard %u: node %s did not end cleanly, and the rows have no "
-		"checksums (row_crc = 2), so a power loss meanwhile would go unnoticed: start "
-		"the metadata server with --trust (relive up --trust) if there was none",
-		table->desc.name, s, table->shards[s].node->name);
-}
-
 int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
 {
 	struct epoch ep;

@@ -43,11 +43,11 @@ struct catalog_shard {
 	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
 	uint32_t announced; /* as the table's layout says */
 	bool joined;        /* attached, and its client slots are as the book says */
-	bool untrusted;     /* refused until a person trusts its rows, or its node begins anew */
-	bool drift;         /* its sums may be off: repair.h looks */
-	bool broken;        /* they are not whole any more; until its node registers again */
-	uint64_t since;     /* ACTIVE: when clients could first use it, 0 = long ago */
-	uint64_t head;      /* its ring's, at the last look; 0 = none yet */
+	bool refused; /* damaged, or not to be trusted: not tried again in this life of its node */
+	bool drift;   /* its sums may be off: repair.h looks */
+	bool broken;  /* they are not whole any more; until its node registers again */
+	uint64_t since; /* ACTIVE: when clients could first use it, 0 = long ago */
+	uint64_t head;  /* its ring's, at the last look; 0 = none yet */
 	struct shard_drain drain;
 };
 
@@ -64,6 +64,8 @@ struct catalog_table {
 	struct shard **attached;      /* NULL where not */
 	bool *lost;                   /* LOST or GONE: nothing is to be settled there */
 	struct slots slots;
+	int refusal; /* why a shard of it was refused last, and in words */
+	char refusal_text[ERROR_TEXT_BYTES];
 	bool words_known;
 	struct limiter_words words[RING_MAX_VIEWS]; /* of the control shard, as last read */
 };
@@ -84,9 +86,6 @@ static inline bool catalog_state_is_usable(uint32_t state)
 	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
 	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
-
-/* Why a shard is refused: -EBADMSG, and what a person may do. */
-int catalog_untrusted(const struct catalog_table *table, uint32_t s);
 
 /* Live items of a view in an attached shard, as its sums say. */
 RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);

@@ -74,8 +74,8 @@ static int fill_place(const struct call *call, struct catalog_table *table, bool
 static int no_shard(const struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (table->shards[s].untrusted)
-			return catalog_untrusted(table, s);
+		if (table->shards[s].refused)
+			return error_set(table->refusal, "%s", table->refusal_text);
 	return error_set(-EHOSTDOWN,
 			 "table %s: none of its %u shards is there: memory nodes are down or lost",
 			 table->desc.name, table->n_shards);

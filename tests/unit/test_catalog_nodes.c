@@ -214,10 +214,10 @@ static void catalog_node_up__rows_without_checksums_are_refused_until_trusted(vo
 	items = put_block_with_a_torn_row(fx);
 	begin_anew(fx);
 	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
-	assert_true(fx->table->shards[0].untrusted);
-	assert_int_equal(catalog_untrusted(fx->table, 0), -EBADMSG);
-	assert_non_null(strstr(error_last(), "table t shard 0"));
-	assert_non_null(strstr(error_last(), "--trust"));
+	assert_true(fx->table->shards[0].refused);
+	assert_int_equal(fx->table->refusal, -EBADMSG);
+	assert_non_null(strstr(fx->table->refusal_text, "table t shard 0"));
+	assert_non_null(strstr(fx->table->refusal_text, "--trust"));
 	begin_anew(fx); /* as it was */
 	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
 	fx->cat.trust = true;
