@@ -396,10 +396,10 @@ struct target_region {
 	uint32_t object;
 	uint32_t part;
 	uint32_t role; /* ... and enum region_role: which of its regions */
-	uint64_t size; /* rounded up to whole extents */
-	uint8_t *base; /* where the target itself sees it */
 	bool sole;     /* nobody else had it mapped when the pool was opened */
 	bool broken;   /* its file was cut short or cannot be read: nobody can attach it */
+	uint64_t size; /* rounded up to whole extents */
+	uint8_t *base; /* where the target itself sees it */
 };
 
 struct target_stats {

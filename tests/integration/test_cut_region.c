@@ -243,17 +243,28 @@ static int teardown(void **state)
 	return 0;
 }
 
+struct command {
+	struct cut *cut;
+	pid_t pid;
+};
+
+static bool has_ended(void *ctx)
+{
+	const struct command *command = ctx;
+
+	return !processes_runs(&command->cut->ps, command->pid);
+}
+
 static bool status_says_broken(void *ctx)
 {
-	FILE *out = popen(RLV_TEST_BIN_DIR "/relive status shm:s", "r");
-	char line[512];
-	bool found = false;
+	const char *const args[] = { "status", "shm:s", NULL };
+	struct command command = { .cut = ctx };
+	bool found;
 
-	(void)ctx;
-	assert_non_null(out);
-	while (fgets(line, sizeof(line), out))
-		found |= strstr(line, "up, 1 broken") != NULL;
-	assert_int_equal(pclose(out), 0);
+	command.pid = processes_start(&command.cut->ps, "relive", args);
+	assert_true(processes_until(has_ended, &command));
+	found = processes_log_has(&command.cut->ps, command.pid, "up, 1 broken");
+	assert_int_equal(processes_wait(&command.cut->ps, command.pid, PROCESSES_WAIT_MS), 0);
 	return found;
 }
 
@@ -265,7 +276,7 @@ static void cut_and_check(struct cut *cut)
 	assert_int_equal(run(cut, use_b), 0);
 	assert_true(processes_runs(&cut->ps, cut->metad));
 	assert_true(processes_runs(&cut->ps, cut->memnode));
-	assert_true(processes_until(status_says_broken, NULL));
+	assert_true(processes_until(status_says_broken, cut));
 	assert_true(processes_log_has(&cut->ps, cut->metad, "table a shard"));
 }
 
