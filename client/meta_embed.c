@@ -632,16 +632,26 @@ static bool is_zero(const uint8_t uuid[16])
 	return memcmp(uuid, zero, sizeof(zero)) == 0;
 }
 
-/* A new pool becomes one of a store of its own; a file names that store from then on. */
+/*
+ * A new pool becomes one of a store of its own, and names that store from then on. One that a memory
+ * node has kept holds parts of tables: here they would be taken for what was never complete.
+ */
 static int take_identity(struct embed *embed, const char *path)
 {
+	static const char scheme[] = "embed:";
 	struct transport_target *target = embed->base.target;
 	struct pool_identity pool;
 	char name[sizeof(pool.store_name)];
 	int ret = target->ops->identity(target, &pool);
 
+	if (ret == 0 && !is_zero(pool.store_uuid) &&
+	    strncmp(pool.store_name, scheme, strlen(scheme)) != 0)
+		return error_set(-EPERM,
+				 "embed:%s: the pool belongs to store %s, whose memory node opens "
+				 "it (relive-memnode --file)",
+				 path, pool.store_name);
 	if (ret == 0 && is_zero(pool.store_uuid)) {
-		(void)snprintf(name, sizeof(name), "embed:%s", path ? path : "");
+		(void)snprintf(name, sizeof(name), "%s%s", scheme, path ? path : "");
 		ret = random_bytes(pool.store_uuid, sizeof(pool.store_uuid));
 		if (ret == 0)
 			ret = target->ops->own(target, pool.store_uuid, name);

@@ -12,7 +12,7 @@
  *               nothing     -EAGAIN -EBUSY -EINTR
  *               the call    -EINVAL -ERANGE -EOVERFLOW -ENOENT -EEXIST -ENODATA -ENOSPC -ENOMEM
  *                           -ENOTSUP -EACCES -ESTALE -ETIMEDOUT -EBADMSG
- *               a path      -EISDIR -ENOTDIR -ENODEV -EROFS: what lies there cannot be used so
+ *               a path      -EISDIR -ENOTDIR -ENODEV -EROFS -EPERM: what is there is no such pool
  *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
@@ -125,10 +125,10 @@ struct rlv_store_opts {
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED (its server does not
  * answer), -EACCES (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG
  * (FILE is damaged, and as it was; or a table of it has rows that may be torn and no checksums:
- * opts.trust),
- * -EISDIR (FILE is a directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS,
- * -ENOSPC, -ENOMEM. A refused FILE is as it was; one that was not there is not there. Rows of a FILE
- * that was not closed by its last writer's process are all read.
+ * opts.trust), -EPERM (a pool that a memory node keeps for another store), -EISDIR (FILE is a directory,
+ * as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS, -ENOSPC, -ENOMEM. A refused FILE
+ * is as it was; one that was not there is not there. Rows of a FILE that was not closed by its last
+ * writer's process are all read.
  * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,

@@ -177,6 +177,28 @@ static void embed__keeps_its_store(void **state)
 	assert_memory_equal(&first, &then, sizeof(first));
 }
 
+/* What a memory node has kept is not taken for a store of its own, whose tables are not complete. */
+static void embed__of_a_pool_of_another_store_is_refused(void **state)
+{
+	struct target_region spec = { .kind = 1, .object = 1, .role = 1, .size = 4096 };
+	struct pool *pool = *state;
+	struct rlv_store *store = NULL;
+	char uri[128];
+	size_t n = 1;
+
+	reopen(pool);
+	own(pool, store_a, "alpha");
+	assert_int_equal(pool->tg->ops->register_region(pool->tg, &spec), 0);
+	transport_target_close(&pool->tg);
+	(void)snprintf(uri, sizeof(uri), "embed:%s", pool->path);
+	assert_int_equal(rlv_store_open(uri, NULL, &store), -EPERM);
+	assert_non_null(strstr(rlv_last_error(), "alpha"));
+	assert_non_null(strstr(rlv_last_error(), pool->path));
+	reopen(pool);
+	assert_int_equal(pool->tg->ops->list_regions(pool->tg, &spec, &n), 0);
+	assert_int_equal(n, 1);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -186,6 +208,7 @@ int main(void)
 		TEST(own__killed_between_the_copies),
 		TEST(own__by_a_store_with_a_long_name),
 		TEST(embed__keeps_its_store),
+		TEST(embed__of_a_pool_of_another_store_is_refused),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
