@@ -1,0 +1,33 @@
+/* Fuzzes names of files in a pool's directory: what is taken for a region has that name and no other. */
+#include "transport/shm/region_name.h"
+#include "wire/rptr.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct target_region info = { .id = 77777 };
+	char *text = malloc(size + 1), name[REGION_NAME_BYTES];
+
+	if (!text)
+		return 0;
+	if (size)
+		memcpy(text, data, size);
+	text[size] = '\0';
+	if (region_name_parse(text, &info)) {
+		region_name_format(&info, name);
+		if (strcmp(name, text) != 0 || info.id == 0 || info.id > RPTR_MAX_REGION ||
+		    region_name_is_tmp(text))
+			abort();
+	} else if (info.id != 77777) {
+		abort();
+	}
+	(void)region_name_is_tmp(text);
+	free(text);
+	return 0;
+}
