@@ -18,7 +18,8 @@ class _Info:
 
 @dataclasses.dataclass(frozen=True)
 class NodeInfo(_Info):
-    """One memory node: ``pages`` says what backs its pool (thp, hugetlb, small, file, dax)."""
+    """One memory node: ``pages`` says what backs its pool (thp, hugetlb, small, file, dax), ``broken``
+    how many of its regions have lost part of their file: their shards are down."""
 
     name: str
     address: str
@@ -26,6 +27,7 @@ class NodeInfo(_Info):
     used_bytes: int
     incarnation: int
     regions: int
+    broken: int
     up: bool
     pages: str
 
