@@ -244,7 +244,7 @@ static int work(const char *uri, bool closed)
 	opts.pool_bytes = strncmp(uri, "embed:", 6) == 0 ? POOL_BYTES : 0;
 	ret = rlv_store_open(uri, &opts, &store);
 	if (ret == 0)
-		ret = kept_create(store, true, &table);
+		ret = kept_create(store, &table);
 	if (ret == 0)
 		ret = rlv_writer_open(table, NULL, &writer);
 	if (ret == 0)

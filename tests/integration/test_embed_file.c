@@ -336,7 +336,7 @@ static void open__with_a_state_word_damaged_frees_nothing(void **state)
 {
 	(void)state;
 	for (off_t region = EXTENT; region <= 2 * (off_t)EXTENT; region += EXTENT)
-		for (uint32_t bit = 0; bit < 64; bit++) {
+		for (uint32_t bit = 0; bit < 64; bit += 7) {
 			copy_file();
 			change_byte(copy, region + STATE_OFF + bit / 8, (uint8_t)(1u << bit % 8));
 			expect_damaged("state");

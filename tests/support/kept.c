@@ -10,7 +10,7 @@
 /* So many strata that each item has one for itself: a batch shows all. */
 #define BATCH 4096u
 
-int kept_create(struct rlv_store *store, bool checksums, struct rlv_table **table_out)
+int kept_create(struct rlv_store *store, struct rlv_table **table_out)
 {
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 
@@ -21,7 +21,7 @@ int kept_create(struct rlv_store *store, bool checksums, struct rlv_table **tabl
 	opts.capacity = 4096;
 	opts.max_writers = 1;
 	opts.max_clients = 4;
-	opts.row_crc = checksums ? 1 : 2;
+	opts.row_crc = 1;
 	return rlv_table_create(store, "kept", &opts, table_out);
 }
 
@@ -104,7 +104,7 @@ int kept_look(struct rlv_table *table, struct kept *kept_out)
 	memset(kept_out, 0, sizeof(*kept_out));
 	if (ret)
 		return ret;
-	ret = rlv_sampler_sample(sampler, BATCH, WAIT_NS, &batch);
+	ret = rlv_sampler_sample(sampler, BATCH, 0, &batch); /* there may be nothing left */
 	if (ret == 0)
 		look_at(batch, kept_out);
 	kept_out->missing = count_missing(kept_out);

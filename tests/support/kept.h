@@ -14,7 +14,7 @@
 #define KEPT_MORE 300u  /* appended after it, at most */
 
 /* The errors of the library. */
-int kept_create(struct rlv_store *store, bool checksums, struct rlv_table **table_out);
+int kept_create(struct rlv_store *store, struct rlv_table **table_out);
 
 /* Steps [from, to) of one writer, in hundreds. */
 int kept_append(struct rlv_writer *writer, uint32_t from, uint32_t to);

@@ -359,7 +359,7 @@ static int run_keep(struct traffic *t)
 	int ret = rlv_store_open(t->uri, NULL, &t->store);
 
 	if (ret == 0)
-		ret = kept_create(t->store, true, &t->table);
+		ret = kept_create(t->store, &t->table);
 	if (ret == 0)
 		ret = rlv_writer_open(t->table, NULL, &writer);
 	if (ret == 0)
