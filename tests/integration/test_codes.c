@@ -705,7 +705,7 @@ static void down__with_an_open_table(void **state)
 
 	run("up --store s --size 64M");
 	open_all(fx);
-	run("down --store s");
+	run("down --force --store s");
 	expect_all_away_but_open(fx);
 	expect_away("rlv_sampler_close", rlv_sampler_close(&fx->sampler));
 	expect_away("rlv_writer_close", rlv_writer_close(&fx->writer));

@@ -18,9 +18,14 @@
 
 #include "relive/relive.h"
 
+#include "transport/shm/region_name.h"
+#include "wire/region.h"
+
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,7 +38,7 @@
 
 #define POOL_BYTES (12u << 20)
 #define POOL_TEXT "12M"
-#define FILES_MAX 4u
+#define FILES_MAX 8u
 #define BATCH 4096u
 #define TIMEOUT_NS (5 * (int64_t)CLOCK_NS_PER_S)
 #define LIMIT_S 30 /* for whatever a process does: it hangs */
@@ -406,6 +411,39 @@ static void end_daemons(int number, enum outcome *outcome)
 	end_daemon(&metad, number, outcome);
 }
 
+/* The files of the pool's directory: its superblock, and a region each. */
+static void map_directory(void)
+{
+	const struct corrupt_file *tree = NULL;
+	struct target_region regions[4];
+	char path[128], name[REGION_NAME_BYTES + 8];
+	const struct dirent *entry;
+	uint32_t n = 0;
+	DIR *folder;
+
+	corrupt_map_directory(read_file("pool/pool"));
+	path_of("pool", path);
+	folder = opendir(path);
+	assert_non_null(folder);
+	while ((entry = readdir(folder)) != NULL)
+		if (n < ARRAY_LEN(regions) && region_name_parse(entry->d_name, &regions[n]))
+			n++;
+	closedir(folder);
+	assert_int_equal(n, 2); /* of one shard; the tree says what the rows are */
+	for (enum region_role role = REGION_TREE; role <= REGION_ROWS; role++)
+		for (uint32_t i = 0; i < n; i++) {
+			struct corrupt_file *file;
+
+			if (regions[i].role != role)
+				continue;
+			memcpy(name, "pool/", 6);
+			region_name_format(&regions[i], name + 5);
+			file = read_file(name);
+			corrupt_map_region(file, 0, file->bytes, tree ? tree->image : NULL);
+			tree = tree ? tree : file;
+		}
+}
+
 static void node_make(bool closed)
 {
 	enum outcome outcome = OPENED;
@@ -414,7 +452,7 @@ static void node_make(bool closed)
 	run_worker("shm:s", closed);
 	end_daemons(closed ? SIGTERM : SIGKILL, &outcome);
 	assert_int_equal(outcome, OPENED);
-	corrupt_map_pool(read_file("pool"));
+	map_directory();
 	corrupt_map_db(read_file("s/s.db"));
 	corrupt_map_wal(read_file("s/s.db-wal"));
 }

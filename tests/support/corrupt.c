@@ -180,6 +180,19 @@ static const struct extent_entry *find_tree(const struct extent_table *table,
 	return NULL;
 }
 
+static void map_pool_superblock(struct corrupt_file *file, size_t off)
+{
+	add(file, CORRUPT_POOL_SUPERBLOCK, off, offsetof(struct pool_superblock, reserved2));
+	add(file, CORRUPT_PADDING, off + offsetof(struct pool_superblock, reserved2),
+	    sizeof(((struct pool_superblock *)0)->reserved2));
+}
+
+void corrupt_map_directory(struct corrupt_file *file)
+{
+	map_pool_superblock(file, 0);
+	map_pool_superblock(file, POOL_DIRECTORY_OFF1);
+}
+
 void corrupt_map_pool(struct corrupt_file *file)
 {
 	const struct extent_table *table = (const void *)(file->image + POOL_TABLE_OFF0);
@@ -187,9 +200,8 @@ void corrupt_map_pool(struct corrupt_file *file)
 		offsetof(struct extent_table, entries) + table->n * sizeof(struct extent_entry);
 
 	assert_true(table->magic == POOL_TABLE_MAGIC);
-	add(file, CORRUPT_POOL_SUPERBLOCK, 0, offsetof(struct pool_superblock, reserved2));
-	add(file, CORRUPT_PADDING, offsetof(struct pool_superblock, reserved2),
-	    sizeof(((struct pool_superblock *)0)->reserved2));
+	map_pool_superblock(file, 0);
+	map_pool_superblock(file, POOL_SUPERBLOCK_OFF1);
 	add(file, CORRUPT_EXTENT_TABLE, POOL_TABLE_OFF0, used);
 	add(file, CORRUPT_EXTENT_TABLE, POOL_TABLE_OFF1, used);
 	add(file, CORRUPT_PADDING, POOL_TABLE_OFF0 + used, POOL_TABLE_BYTES - used);

@@ -59,8 +59,10 @@ void corrupt_write(const struct corrupt_file *file, size_t off, uint8_t mask);
 /* Is the file as corrupt_write has made it? */
 int corrupt_is_same(const struct corrupt_file *file, size_t off, uint8_t mask);
 
-/* Maps: of a pool in one file; of a database of SQLite's; of its WAL. */
+/* Maps: of a pool in one file; of the superblock's file of a pool in a directory; of a database of
+   SQLite's; of its WAL. */
 void corrupt_map_pool(struct corrupt_file *file);
+void corrupt_map_directory(struct corrupt_file *file);
 void corrupt_map_db(struct corrupt_file *file);
 void corrupt_map_wal(struct corrupt_file *file);
 
