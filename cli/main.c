@@ -19,6 +19,8 @@ static const struct {
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
 	{ "node", cmd_node, "add, drain and drop memory nodes of a store that runs" },
 	{ "table", cmd_table, "list, describe, create, spread and drop tables" },
+	{ "backup", cmd_backup, "copy the catalog of a store that runs into a file" },
+	{ "restore", cmd_restore, "put such a copy back" },
 	{ "inspect", cmd_inspect, "walk tables and check every invariant" },
 	{ "bench", cmd_bench, "measure: relive bench replay" },
 	{ "demo", cmd_demo, "all of it in a minute, on recorded experience" },

@@ -36,10 +36,14 @@ static void beside(const char *binary, char path[PATH_MAX])
 static int redirect(const char *log_path)
 {
 	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	int out = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int out;
 
-	if (in < 0 || out < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-	    dup2(out, STDERR_FILENO) < 0)
+	if (in < 0 || dup2(in, STDIN_FILENO) < 0)
+		return -errno;
+	if (!log_path)
+		return 0;
+	out = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
 		return -errno;
 	return 0;
 }
@@ -132,6 +136,15 @@ bool spawn_ended(pid_t pid, int *status_out)
 	if (got < 0 && errno != EINTR)
 		*status_out = 0;
 	return got == pid || (got < 0 && errno != EINTR);
+}
+
+int spawn_wait(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
 }
 
 /* A signal that waits for us must not cut the wait short: no interrupt_sleep here. */

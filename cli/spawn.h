@@ -14,7 +14,7 @@
 struct spawn_daemon {
 	const char *binary;      /* "relive-metad": beside this binary, else in PATH */
 	const char *const *argv; /* argv[0] included, NULL at the end */
-	const char *log_path;    /* stdout and stderr go there, appended */
+	const char *log_path;    /* stdout and stderr go there, appended; NULL = where ours go */
 	bool tied;               /* SIGTERM when the process that started it is gone */
 };
 
@@ -32,6 +32,9 @@ int spawn_fork(pid_t *pid_out) RLV_MUST_CHECK;
 
 /* Has the child ended? Then its wait(2) status is in *status_out, and the pid is free. */
 bool spawn_ended(pid_t pid, int *status_out);
+
+/* Waits for its end: its wait(2) status. */
+int spawn_wait(pid_t pid);
 
 /* SIGTERM, then SIGKILL after grace_ns, and waits. */
 void spawn_stop(pid_t pid, int64_t grace_ns);

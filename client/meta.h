@@ -91,6 +91,11 @@ struct meta_ops {
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);
 
+	/* Gives the catalog as it is now to take, in pieces; NULL where the pool has it. What take
+	   answers, if it is not 0, ends it. */
+	int (*backup)(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
+		      void *ctx);
+
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);

@@ -28,6 +28,7 @@
 
 struct event;
 struct event_base;
+struct rpc_backup;
 struct rpc_parked;
 
 struct metad_opts {
@@ -64,7 +65,8 @@ struct metad {
 	struct liveness live;
 	struct repair repair;
 	struct persist persist;
-	struct rpc_parked *parked; /* requests that wait for nodes: rpc_table.c */
+	struct rpc_parked *parked;  /* requests that wait for nodes: rpc_table.c */
+	struct rpc_backup *backups; /* copies of the catalog that are being sent: rpc_backup.c */
 };
 
 /* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */

@@ -3,6 +3,7 @@
  */
 #include "server/daemon.h"
 #include "server/metad.h"
+#include "server/restore.h"
 
 #include "base/guard.h"
 
@@ -28,6 +29,8 @@ static const char usage[] =
 	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
 	"                        not end cleanly as they are: some may be torn by a power loss\n"
 	"  --max-conns N         connections at once (1024)\n"
+	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
+	"  --force               --restore: also when the store has a catalog\n"
 	"  --log FILE            append log lines to FILE instead of stderr\n"
 	"  --help, --version\n\n"
 	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
@@ -46,6 +49,14 @@ enum {
 	OPT_NODE_LOST,
 	OPT_SLOW_START,
 	OPT_TRUST,
+	OPT_RESTORE,
+	OPT_FORCE,
+};
+
+struct request {
+	struct metad_opts metad;
+	const char *restore; /* NULL = serve */
+	bool force;
 };
 
 static const struct option options[] = {
@@ -60,6 +71,8 @@ static const struct option options[] = {
 	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
 	{ "trust", no_argument, NULL, OPT_TRUST },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
+	{ "restore", required_argument, NULL, OPT_RESTORE },
+	{ "force", no_argument, NULL, OPT_FORCE },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
@@ -98,9 +111,16 @@ static int set_node_lost(struct metad_opts *opts, const char *value)
 
 static int set_option(void *ctx, int option, const char *value)
 {
-	struct metad_opts *opts = ctx;
+	struct request *request = ctx;
+	struct metad_opts *opts = &request->metad;
 
 	switch (option) {
+	case OPT_RESTORE:
+		request->restore = value;
+		return 0;
+	case OPT_FORCE:
+		request->force = true;
+		return 0;
 	case OPT_STORE:
 		opts->store = value;
 		return 0;
@@ -140,30 +160,60 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
-int main(int argc, char **argv)
+static int failed(int code)
 {
-	struct metad_opts opts = { .store = NULL };
-	struct metad *md = NULL;
-	int ret = daemon_parse(&program, argc, argv, &opts);
+	fprintf(stderr, "relive-metad: %s\n", error_last());
+	return code;
+}
 
-	if (ret > 0)
-		return DAEMON_OK;
-	if (ret == 0 && !opts.store)
-		ret = error_set(-EINVAL, "--store is wanted");
-	if (ret) {
-		fprintf(stderr, "relive-metad: %s\n", error_last());
-		fputs(usage, stderr);
-		return DAEMON_USAGE;
-	}
+static int serve(const struct metad_opts *opts)
+{
+	struct metad *md = NULL;
+	int ret;
+
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
 	ret = guard_install();
 	if (ret == 0)
-		ret = metad_open(&opts, &md);
+		ret = metad_open(opts, &md);
 	if (ret == 0)
 		ret = metad_run(md);
 	if (ret)
-		fprintf(stderr, "relive-metad: %s\n", error_last());
+		(void)failed(ret);
 	metad_close(&md);
+	return ret;
+}
+
+static int restore(const struct request *request)
+{
+	const struct restore_opts opts = {
+		.store = request->metad.store,
+		.dir = request->metad.dir,
+		.file = request->restore,
+		.force = request->force,
+	};
+	int ret = restore_catalog(&opts);
+
+	return ret ? failed(ret) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request = { .restore = NULL };
+	int ret = daemon_parse(&program, argc, argv, &request);
+
+	if (ret > 0)
+		return DAEMON_OK;
+	if (ret == 0 && !request.metad.store)
+		ret = error_set(-EINVAL, "--store is wanted");
+	if (ret == 0 && request.force && !request.restore)
+		ret = error_set(-EINVAL, "--force: with --restore only");
+	if (ret) {
+		(void)failed(ret);
+		fputs(usage, stderr);
+		return DAEMON_USAGE;
+	}
+	umask(077);
+	ret = request.restore ? restore(&request) : serve(&request.metad);
 	return (int)daemon_exit_of(ret);
 }

@@ -246,6 +246,7 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, &relive__store_info_request__descriptor,
 	  store_info },
 	{ RELIVE__TYPE__TYPE_PERSIST, CONN_CLIENT, &relive__empty__descriptor, persist },
+	{ RELIVE__TYPE__TYPE_BACKUP, CONN_CLIENT, &relive__backup_request__descriptor, rpc_backup },
 	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, &relive__lease_renew_request__descriptor,
 	  lease_renew },
 	{ RELIVE__TYPE__TYPE_TABLE_REBALANCE, CONN_CLIENT,

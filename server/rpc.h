@@ -15,4 +15,7 @@ void rpc_go_on(struct metad *md);
 void rpc_forget(struct metad *md, const struct conn *conn);
 void rpc_fini(struct metad *md);
 
+/* Copies of the catalog that were not sent to the end: over conn, or NULL = all. */
+void rpc_backup_forget(struct metad *md, const struct conn *conn);
+
 #endif

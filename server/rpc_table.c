@@ -199,6 +199,7 @@ void rpc_forget(struct metad *md, const struct conn *conn)
 	for (struct rpc_parked *parked = md->parked; parked; parked = parked->next)
 		if (parked->conn == conn)
 			parked->conn = NULL;
+	rpc_backup_forget(md, conn);
 }
 
 void rpc_fini(struct metad *md)
@@ -209,6 +210,7 @@ void rpc_fini(struct metad *md)
 		md->parked = parked->next;
 		mem_free(parked);
 	}
+	rpc_backup_forget(md, NULL);
 }
 
 /* -------- create -------- */

@@ -56,6 +56,9 @@ static const char *const schemas[] = {
 	/* What they lose, their regions say themselves. */
 	"ALTER TABLE shards DROP COLUMN boot_id;"
 	"PRAGMA user_version = 4;",
+	/* A file that says what it is: STORE_APPLICATION_ID. */
+	"PRAGMA application_id = 1380734531;"
+	"PRAGMA user_version = 5;",
 	/* Rows that say whether they are whole. */
 	"ALTER TABLE meta ADD COLUMN crc INTEGER;"
 	"ALTER TABLE tables ADD COLUMN crc INTEGER;"
@@ -69,7 +72,7 @@ static const char *const schemas[] = {
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
 	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
-	"PRAGMA user_version = 5;",
+	"PRAGMA user_version = 6;",
 };
 
 /* Says so if there is one that is not whole. */
@@ -320,7 +323,7 @@ static int run_script(struct store *store, const char *sql)
 	return rc == SQLITE_OK ? 0 : failed(store, rc, "setup");
 }
 
-static int user_version(void *ctx, sqlite3_stmt *stmt)
+static int read_int(void *ctx, sqlite3_stmt *stmt)
 {
 	*(int *)ctx = sqlite3_column_int(stmt, 0);
 	return 0;
@@ -385,11 +388,15 @@ static int check_content(struct store *store)
 
 static int check_schema(struct store *store, const char *path)
 {
-	int version = 0;
-	int ret = each(store, "PRAGMA user_version", user_version, &version);
+	int version = 0, application = 0;
+	int ret = each(store, "PRAGMA user_version", read_int, &version);
 
+	if (ret == 0)
+		ret = each(store, "PRAGMA application_id", read_int, &application);
 	if (ret)
 		return ret;
+	if (application && (uint32_t)application != STORE_APPLICATION_ID)
+		return error_set(-EPROTO, "state database %s: a file of another program", path);
 	if (version < 0 || version > SCHEMA_VERSION)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
@@ -476,6 +483,60 @@ void store_close(struct store **store)
 void store_ids(const struct store *store, struct store_ids *out)
 {
 	*out = store->ids;
+}
+
+/* -------- copies -------- */
+
+static int copy_into(struct store *store, sqlite3 *to)
+{
+	sqlite3_backup *backup = sqlite3_backup_init(to, "main", store->db, "main");
+	int rc;
+
+	if (!backup)
+		return failed(store, sqlite3_errcode(to), "backup");
+	(void)sqlite3_backup_step(backup, -1);
+	rc = sqlite3_backup_finish(backup);
+	return rc == SQLITE_OK ? 0 : failed(store, rc, "backup");
+}
+
+int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
+{
+	uint8_t *bytes = NULL;
+	sqlite3_int64 len = 0;
+	sqlite3 *copy = NULL;
+	int rc = sqlite3_open(":memory:", &copy), ret;
+
+	ret = rc == SQLITE_OK ? copy_into(store, copy) : failed(store, rc, "backup");
+	if (ret == 0) {
+		bytes = sqlite3_serialize(copy, "main", &len, 0);
+		ret = bytes ? 0 : error_set(-ENOMEM, "state database: backup: no memory");
+	}
+	(void)sqlite3_close(copy);
+	if (ret)
+		return ret;
+	*bytes_out = bytes;
+	*len_out = (size_t)len;
+	return 0;
+}
+
+void store_backup_free(uint8_t *bytes)
+{
+	sqlite3_free(bytes);
+}
+
+static int read_finding(void *ctx, sqlite3_stmt *stmt)
+{
+	const char *finding = (const char *)sqlite3_column_text(stmt, 0);
+
+	(void)ctx;
+	if (finding && strcmp(finding, "ok") == 0)
+		return 0;
+	return error_set(-EBADMSG, "state database: damaged: %s", finding ? finding : "?");
+}
+
+int store_check(struct store *store)
+{
+	return each(store, "PRAGMA integrity_check(1)", read_finding, NULL);
 }
 
 int store_limit_pages(struct store *store, uint32_t pages)

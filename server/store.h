@@ -26,6 +26,8 @@
 #define STORE_NAME_BYTES 64
 #define STORE_URI_BYTES 256
 
+#define STORE_APPLICATION_ID 0x524c5643u /* "RLVC", in the header of the file */
+
 struct store;
 
 enum store_table_state {
@@ -72,8 +74,7 @@ struct store_ids {
 
 /*
  * Opens or makes the database and begins a new term; one of an earlier schema is changed to this one.
- * -EPROTO: of another schema. path ":memory:"
- * for tests.
+ * -EPROTO: of another schema, or another program's. path ":memory:" for tests.
  */
 RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);
 void store_close(struct store **store);
@@ -113,6 +114,16 @@ RLV_MUST_CHECK int store_each_node(struct store *store,
 				   int (*fn)(void *ctx, const struct store_node *), void *ctx);
 RLV_MUST_CHECK int store_each_client(struct store *store,
 				     int (*fn)(void *ctx, const struct store_client *), void *ctx);
+
+/*
+ * A copy of the whole database as it is now, while it is in use; freed by store_backup_free.
+ * -ENOMEM, -EIO, -EBADMSG.
+ */
+RLV_MUST_CHECK int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out);
+void store_backup_free(uint8_t *bytes);
+
+/* Reads all of it. -EBADMSG: damaged; the message has the first finding. */
+RLV_MUST_CHECK int store_check(struct store *store);
 
 /* For tests: no more than so many pages of 4 KiB, so that the disk is full. */
 RLV_MUST_CHECK int store_limit_pages(struct store *store, uint32_t pages);

@@ -761,6 +761,14 @@ struct rlv_store_info {
 /* Thread: any. Cost: control plane. */
 RLV_CHECKED int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out);
 
+/*
+ * Writes the catalog as it is now into a file: tables, and where their shards are; no items. The
+ * server goes on meanwhile. The file is complete or not there, and replaces one of that name; `relive
+ * restore` puts it back. Errors: -ENOTSUP (embed:), -ECONNRESET (the server ended meanwhile), -ENOSPC
+ * and other errors of the file. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_backup(struct rlv_store *store, const char *path);
+
 /* -------- memory nodes that leave and join -------- */
 
 struct rlv_drain_info {

@@ -54,7 +54,8 @@ static void relive__each_command_has_help(void **state)
 {
 	static const char *const commands[] = { "up",    "down",    "status", "table",
 						"node",  "inspect", "demo",   "bench replay",
-						"bench", "version", "" };
+						"bench", "version", "backup", "restore",
+						"" };
 	struct cli_fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {

@@ -138,6 +138,17 @@ static void run_sql(const char *sql)
 	sqlite3_close(db);
 }
 
+static void store_open__of_another_program_gives_eproto(void **state)
+{
+	struct store *store = *state;
+
+	store_close(&store);
+	*state = NULL;
+	run_sql("PRAGMA application_id = 77;");
+	assert_int_equal(store_open(path, &store), -EPROTO);
+	assert_non_null(strstr(error_last(), "another program"));
+}
+
 /* As a server of before the second schema left it. */
 static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 {
@@ -161,6 +172,7 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 		"ALTER TABLE shards DROP COLUMN state;"
 		"ALTER TABLE nodes DROP COLUMN draining;"
 		"ALTER TABLE nodes DROP COLUMN lost;"
+		"PRAGMA application_id = 0;"
 		"PRAGMA user_version = 1;");
 	assert_int_equal(store_open(path, &store), 0);
 	*state = store;
@@ -540,6 +552,37 @@ static void store_each_table__ends_with_the_visitors_code(void **state)
 	assert_int_equal(n, 1);
 }
 
+static void write_file(const char *to, const uint8_t *bytes, size_t len)
+{
+	int fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, len), len);
+	close(fd);
+}
+
+static void store_backup__is_what_was_there_when_it_began(void **state)
+{
+	struct store_table table = make_table(7, "t"), later = make_table(8, "later");
+	struct store *store = *state;
+	struct seen seen = { 0 };
+	uint8_t *bytes;
+	size_t len;
+
+	assert_int_equal(store_table_put(store, &table), 0);
+	assert_int_equal(store_backup(store, &bytes, &len), 0);
+	assert_int_equal(store_table_put(store, &later), 0);
+	store_close(&store);
+	write_file(path, bytes, len);
+	store_backup_free(bytes);
+	assert_int_equal(store_open(path, &store), 0);
+	*state = store;
+	assert_int_equal(store_check(store), 0);
+	assert_int_equal(store_each_table(store, see_table, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -547,6 +590,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(store_open__same_uuid_and_next_term),
 		CASE(store_open__another_schema_gives_eproto),
+		CASE(store_open__of_another_program_gives_eproto),
 		CASE(store_open__the_first_schema_is_changed_to_this_one),
 		CASE(store_open__with_bits_flipped_gives_an_error_or_all_of_it),
 		CASE(store_open__already_open_gives_ebusy),
@@ -562,6 +606,7 @@ int main(void)
 		CASE(store_number__absent_is_zero),
 		CASE(store_rollback__nothing_holds),
 		CASE(store_table_put__disk_full_gives_enospc_and_nothing_holds),
+		CASE(store_backup__is_what_was_there_when_it_began),
 		CASE(store_each_table__ends_with_the_visitors_code),
 	};
 

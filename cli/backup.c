@@ -1,0 +1,128 @@
+/*
+ * relive backup and restore: the catalog of a store, in a file and back.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "base/runtime_dir.h"
+#include "cli/cli.h"
+#include "cli/host_files.h"
+#include "cli/spawn.h"
+
+static int print_done(bool as_json, const char *done, const char *store, const char *file)
+{
+	struct json json;
+
+	if (!as_json) {
+		printf("%s: %s %s\n", store, done, file);
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "store", store);
+	json_put_string(&json, "file", file);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+/* -------- backup -------- */
+
+int cmd_backup(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	const char *words[2] = { NULL, NULL };
+	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct args args = {
+		.usage = "backup [URI] FILE [OPTIONS]",
+		.summary = "Copies the catalog of a store that runs (default " CLI_DEFAULT_URI
+			   ") into FILE: tables, and where\ntheir shards are; no items. FILE is "
+			   "complete or not there. relive restore puts it back.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.positional = words,
+		.min_positional = 1,
+		.max_positional = 2,
+	};
+	int code = cli_parse(&args, argc, argv), ret;
+	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
+	const char *file = words[1] ? words[1] : words[0];
+	struct rlv_store *store;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	if (cli_store_open(uri, common.timeout_ns, true, &store))
+		return CLI_FAILURE;
+	ret = rlv_store_backup(store, file);
+	code = ret ? cli_fail(ret, "backup of %s", uri)
+		   : print_done(common.json, "its catalog is in", uri, file);
+	cli_store_close(&store);
+	return code;
+}
+
+/* -------- restore -------- */
+
+/* The server's program does it: the catalog is its file. What it says is on our stderr. */
+static int run_restore(const char *store, const char *file, bool force, int *status_out)
+{
+	const char *const argv[] = { "relive-metad",           "--store", store, "--restore", file,
+				     force ? "--force" : NULL, NULL };
+	const struct spawn_daemon program = { .binary = argv[0], .argv = argv };
+	pid_t pid;
+	int ret = spawn_daemon(&program, &pid);
+
+	if (ret == 0)
+		*status_out = spawn_wait(pid);
+	return ret;
+}
+
+/* The catalog stays when the store goes down: it was wanted back. */
+static int keep(const char *store)
+{
+	struct runtime_dir dir;
+	int ret = runtime_dir_open(store, false, &dir);
+
+	return ret ? ret : host_files_keep(&dir);
+}
+
+int cmd_restore(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	const char *words[2] = { NULL, NULL };
+	bool force = false;
+	const struct arg_option options[] = {
+		{ "force", NULL,
+		  "also when the store has a catalog, which stays as NAME.db.replaced", &force,
+		  ARG_FLAG },
+		CLI_OPTION_JSON(common),
+	};
+	const struct args args = {
+		.usage = "restore STORE FILE [OPTIONS]",
+		.summary =
+			"Puts a catalog that relive backup has copied into FILE in the place of that "
+			"of STORE, a store\nof this host that is down. A damaged FILE changes nothing. "
+			"Start the store with relive up.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.positional = words,
+		.min_positional = 2,
+		.max_positional = 2,
+		.notes =
+			"A memory node whose pool holds tables that the copy does not know is refused "
+			"until it is\nstarted with --adopt, which takes them into the catalog.",
+	};
+	int code = cli_parse(&args, argc, argv), status = 0, ret;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	ret = run_restore(words[0], words[1], force, &status);
+	if (ret == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+		return CLI_FAILURE;
+	if (ret == 0)
+		ret = keep(words[0]);
+	return ret ? cli_fail_local(ret, "restore %s", words[0])
+		   : print_done(common.json, "its catalog is that of", words[0], words[1]);
+}
