@@ -85,12 +85,18 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 	return ret ? ret : cmdline_merge(line_out, given);
 }
 
+void host_claim(struct host_daemon *daemon, bool adopt, bool discard)
+{
+	daemon->once[0] = adopt ? "--adopt" : NULL;
+	daemon->once[1] = discard ? "--discard" : NULL;
+}
+
 /* -------- processes -------- */
 
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied)
 {
 	char file[80], log[RUNTIME_PATH_BYTES];
-	const char *argv[CMDLINE_MAX_ARGS + 2];
+	const char *argv[CMDLINE_MAX_ARGS + ARRAY_LEN(daemon->once) + 1];
 	struct spawn_daemon spawn = { .argv = argv, .log_path = log, .tied = tied };
 	size_t n;
 	int ret;
@@ -100,8 +106,10 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 	if (ret)
 		return ret;
 	n = cmdline_argv(&daemon->line, argv);
-	argv[n] = daemon->once;
-	argv[n + 1] = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
+		if (daemon->once[i])
+			argv[n++] = daemon->once[i];
+	argv[n] = NULL;
 	spawn.binary = argv[0];
 	ret = spawn_daemon(&spawn, &daemon->pid);
 	if (ret == 0)

@@ -35,7 +35,9 @@ struct host_store_opts {
 	int64_t node_lost_ns;    /* INT64_MAX = never by itself */
 	int64_t slow_start_ns;
 	uint32_t stalled; /* 0 wait, 1 kill, or UNSET */
-	bool trust;       /* rows that may be torn and have no checksums */
+	bool trust;       /* rows that may be torn and have no checksums: a person's word */
+	bool adopt;       /* what the pool holds and the store does not know: another one */
+	bool discard;     /* the same */
 	bool tied;        /* the daemons end with this process */
 	uint32_t nodes;
 	int64_t timeout_ns; /* given */
@@ -79,6 +81,8 @@ struct host_node_opts {
 	uint32_t pages;
 	const char *transport;
 	const char *rdma_listen;
+	bool adopt;
+	bool discard;
 	int64_t timeout_ns;
 };
 

@@ -112,7 +112,7 @@ static int plan_metad(struct up *up)
 				 "store %s: its metadata server runs already, pid %d, and reads "
 				 "--trust only when it starts",
 				 up->store->name, (int)metad->pid);
-	metad->once = up->opts->trust ? "--trust" : NULL;
+	metad->once[0] = up->opts->trust ? "--trust" : NULL;
 	if (metad->line.len)
 		return plan_daemon(up, metad, &up->metad);
 	if (up->runs && !host_files_have_catalog(&up->store->dir, up->store->name))
@@ -164,6 +164,26 @@ static int plan_nodes(struct up *up, bool known)
 	return ret;
 }
 
+/* The pool that --file or --dax names is that of node 0, which is to start now. */
+static int plan_claim(struct up *up)
+{
+	uint32_t index;
+
+	for (uint32_t i = 0; i < up->daemons.n && (up->opts->adopt || up->opts->discard); i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!is_numbered(daemon, &index))
+			continue;
+		if (daemon->pid)
+			return error_set(-EEXIST,
+					 "store %s: memory node %s runs already, pid %d, and reads "
+					 "--adopt and --discard only when it starts",
+					 up->store->name, node_name(daemon), (int)daemon->pid);
+		host_claim(daemon, up->opts->adopt, up->opts->discard);
+	}
+	return 0;
+}
+
 /* Without the server's record the others are of an `up` that was killed before it began. */
 static int plan(struct up *up)
 {
@@ -188,7 +208,9 @@ static int plan(struct up *up)
 		ret = host_node_options(up->opts, &up->node);
 	if (ret == 0)
 		ret = plan_metad(up);
-	return ret ? ret : plan_nodes(up, known);
+	if (ret == 0)
+		ret = plan_nodes(up, known);
+	return ret ? ret : plan_claim(up);
 }
 
 /* -------- records -------- */

@@ -140,6 +140,10 @@ static int run_verb(const char *verb, const struct request *request)
 	struct rlv_store *store;
 	int code;
 
+	if ((request->opts.adopt || request->opts.discard) && !request->opts.file) {
+		cli_error("--adopt, --discard: of a pool on a file or device, give --file");
+		return CLI_USAGE;
+	}
 	if (strcmp(verb, "add") == 0)
 		return add(request);
 	if (strcmp(verb, "drain") != 0 && strcmp(verb, "drop") != 0) {
@@ -169,6 +173,10 @@ int cmd_node(int argc, char **argv)
 		{ "file", "PATH",
 		  "keep the pool in the directory PATH or on a DAX device, which survives",
 		  &request.opts.file, ARG_TEXT },
+		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
+		  &request.opts.adopt, ARG_FLAG },
+		{ "discard", NULL, "erase what that pool holds and the catalog does not know",
+		  &request.opts.discard, ARG_FLAG },
 		{ "pages", "auto|huge|small", "of a pool in memory (default auto; huge: reserved)",
 		  &request.opts.pages, ARG_CHOICE },
 		{ "transport", "auto|shm|verbs", "how clients reach it (default auto)",
@@ -178,11 +186,15 @@ int cmd_node(int argc, char **argv)
 	};
 	const struct args args = {
 		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",
-		.summary = "Memory nodes of a store that runs (default " CLI_DEFAULT_URI
-			   "). add starts one on this host, also for a\nstore elsewhere "
-			   "(relive://HOST:PORT, token from RELIVE_TOKEN). drain moves what it "
-			   "holds\nto the others, and says when it may be stopped. drop declares "
-			   "one that is down lost.",
+		.summary =
+			"Memory nodes of a store that runs (default " CLI_DEFAULT_URI
+			"). add starts one on this host, also for a\nstore elsewhere "
+			"(relive://HOST:PORT, token from RELIVE_TOKEN). drain moves what it "
+			"holds\nto the others, and says when it may be stopped. drop declares "
+			"one that is down lost.\n\nA pool of another store, or with tables that the "
+			"catalog does not know, is refused by add\nand left as it is, unless --adopt or "
+			"--discard says otherwise, this once; with both, what\ncannot be adopted is "
+			"erased.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.positional = words,

@@ -57,10 +57,14 @@ static bool options_agree(const struct host_store_opts *opts)
 	if (opts->file && opts->dax)
 		cli_error("--file and --dax: give one of them");
 	else if ((opts->file || opts->dax) && opts->nodes > 1)
-		cli_error("--nodes %u: a directory or device holds the pool of one node", opts->nodes);
+		cli_error("--nodes %u: a directory or device holds the pool of one node",
+			  opts->nodes);
 	else if (opts->rdma_listen && opts->nodes > 1)
 		cli_error(
 			"--rdma-listen: one node can have the address; add others by relive node");
+	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
+		cli_error(
+			"--adopt, --discard: of a pool on a file or device, give --file or --dax");
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
@@ -97,6 +101,10 @@ int cmd_up(int argc, char **argv)
 		{ "file", "PATH", "keep the pool in the directory PATH, which survives", &opts.file,
 		  ARG_TEXT },
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
+		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
+		  &opts.adopt, ARG_FLAG },
+		{ "discard", NULL, "erase what that pool holds and the catalog does not know",
+		  &opts.discard, ARG_FLAG },
 		{ "pages", "auto|huge|small",
 		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,
 		  ARG_CHOICE },
@@ -135,7 +143,10 @@ int cmd_up(int argc, char **argv)
 			"Options may be left out for a store that is known: they are then as they "
 			"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
 			"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
-			"may enter.",
+			"may enter.\n\n"
+			"A pool of another store, or with tables that the catalog does not know, is "
+			"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
+			"once; with both, what cannot be\nadopted is erased.",
 	};
 	int code = cli_parse(&args, argc, argv);
 

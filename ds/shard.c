@@ -13,6 +13,14 @@
 
 /* -------- format -------- */
 
+void shard_region_uuid(const uint8_t uuid[16], uint32_t shard, uint32_t role, uint8_t out[16])
+{
+	memmove(out, uuid, 16);
+	out[15] = (uint8_t)(out[15] ^ role);
+	out[14] = (uint8_t)(out[14] ^ shard);
+	out[13] = (uint8_t)(out[13] ^ shard >> 8);
+}
+
 static int store_superblock(struct region *region, const struct table_desc *desc,
 			    const struct shard_ids *ids, uint32_t role)
 {
@@ -28,10 +36,7 @@ static int store_superblock(struct region *region, const struct table_desc *desc
 	struct region_superblock sb;
 
 	memcpy(owner.store_uuid, ids->store_uuid, sizeof(owner.store_uuid));
-	memcpy(owner.uuid, desc->uuid, sizeof(owner.uuid));
-	owner.uuid[15] = (uint8_t)(owner.uuid[15] ^ role);
-	owner.uuid[14] = (uint8_t)(owner.uuid[14] ^ desc->shard);
-	owner.uuid[13] = (uint8_t)(owner.uuid[13] ^ desc->shard >> 8);
+	shard_region_uuid(desc->uuid, desc->shard, role, owner.uuid);
 	superblock_init(&sb, region, &owner);
 	/* The mutable words behind are zero, or what the region's node has set. */
 	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));

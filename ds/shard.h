@@ -58,6 +58,12 @@ void table_desc_seal(struct table_desc *desc, uint32_t shard);
 struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
 				       enum region_role role);
 
+/*
+ * The uuid of that region of a shard, from the table's; and the table's from the region's, since it is
+ * its own inverse.
+ */
+void shard_region_uuid(const uint8_t uuid[16], uint32_t shard, uint32_t role, uint8_t out[16]);
+
 struct shard_ids {
 	uint8_t store_uuid[16];
 	uint64_t ms_term;

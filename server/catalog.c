@@ -140,10 +140,11 @@ int catalog_load(struct catalog *cat)
 		ret = store_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
-	/* What was half made or half dropped is forgotten; its regions go when their nodes come. */
+	/* What was half made is forgotten; its regions go when their nodes come. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = store_table_delete(cat->store, id);
+			ret = store_table_delete(cat->store,
+						 id); /* its makings stay until nodes come */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (cat->tables[id])
 			finish_table(cat, cat->tables[id]);
@@ -186,28 +187,23 @@ static void remember_laps(struct store *store, const struct catalog_table *table
 int catalog_drop(struct catalog *cat, const char *name)
 {
 	struct catalog_table *table = catalog_find(cat, name);
-	struct store_table stored = { .state = STORE_TABLE_DROPPING };
 	struct catalog_making *making;
 	int ret;
 
 	if (!table)
 		return error_set(-ENOENT, "no table %.64s in this store", name);
-	stored.desc = table->desc;
-	ret = store_table_put(cat->store, &stored);
+	making = catalog_making_of(cat, table);
+	remember_laps(cat->store, table);
+	ret = catalog_give_up_table(cat, table);
 	if (ret)
 		return ret;
-	remember_laps(cat->store, table);
-	making = catalog_making_of(cat, table);
 	if (making) {
-		catalog_retire_shard(table, making->first, REGION_DROPPED);
+		catalog_retire_shard(cat, table, making->first, REGION_DROPPED);
 		catalog_making_abandon(making);
 	}
-	catalog_table_retire(table);
+	catalog_retire_table(cat, table);
 	cat->tables[table->desc.table_id] = NULL;
 	log_info("drop table %s id %u", table->desc.name, table->desc.table_id);
-	ret = store_table_delete(cat->store, table->desc.table_id);
-	if (ret) /* a restart does it: it says DROPPING there */
-		log_warn("forget table %s: %s", table->desc.name, error_last());
 	catalog_table_free(table);
 	return 0;
 }

@@ -4,13 +4,15 @@
  * A table is made in an order that leaves nothing but a leak, wherever we are killed:
  *
  *   1. store: table CREATING, its laps set aside       a restart forgets the table
- *   2. nodes: two regions for each shard               a restart frees what no table owns
+ *   2. for each shard: store: a making at the node;
+ *      node: two regions                               a restart frees what nobody has used
  *   3. regions: formatted, live
- *   4. store: shards and table LIVE                    from here on it is there
+ *   4. store: shards and table LIVE, no makings        from here on it is there
  *
- * and dropped so: store: DROPPING; regions: state DROPPED, freed; store: forgotten. A shard that is
- * added later is made by 2, 3 and 4 of its own. A region that a node reports and no live table owns
- * is freed: first the word that its users look at, then the memory.
+ * and dropped so: store: forgotten, its regions left over; regions: state DROPPED, freed; store: nothing
+ * left over. A shard that is added later is made by 2, 3 and 4 of its own. What a node reports, and
+ * what is neither a table's nor known to be given up, is not ours to free: the node is refused
+ * (catalog_regions.h).
  *
  * A shard whose node comes back with empty memory, or was declared lost, is LOST: its old memory,
  * which we and clients may still have mapped, is marked ORPHANED. There are never two pools under
@@ -19,7 +21,8 @@
  *   catalog.c        find, load, drop, what clients are told
  *   catalog_make.c   create a table, add a shard; catalog_making.h: their regions
  *   catalog_plan.c   what a wish comes to
- *   catalog_nodes.c  nodes come, go, and are lost
+ *   catalog_nodes.c  nodes come, go, and are lost; catalog_regions.c: whose their regions are;
+ *                    catalog_adopt.c: tables that come with a pool
  *   catalog_control.c catalog_drain.c catalog_spread.c   upkeep: the control shard, shards that
  *                    leave, and where shards should be
  */
@@ -30,6 +33,7 @@
 #include <stdint.h>
 
 #include "server/catalog_making.h"
+#include "server/catalog_regions.h"
 #include "server/catalog_table.h"
 #include "server/nodes.h"
 #include "server/placement.h"
@@ -40,6 +44,12 @@
 #include "base/clock.h"
 
 #define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* slow start of a new shard, default */
+
+/*
+ * Laps of the ring set aside for one life of a table, so that of two lives no key is the same also when
+ * the end of the first was not seen; catalog_drop() sets aside what was really used.
+ */
+#define CATALOG_LAPS ((uint64_t)1 << 16)
 
 struct catalog_ops {
 	/* Somebody holds a slot of a shard that was just attached. */
@@ -56,6 +66,7 @@ struct catalog {
 	const struct clock *clock;
 	const struct catalog_ops *ops;
 	void *ctx;
+	const char *name;     /* of the store, for messages */
 	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
 	bool trust;           /* rows without checksums that may be torn are taken as they are */
 	uint64_t patience_ns; /* how long clients may take to learn of a layout */
@@ -139,17 +150,33 @@ RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard, ui
 
 /* -------- nodes -------- */
 
-/*
- * A node joined. regions: what it has now. replaced: it is another life of it than we knew.
- * Attaches what is ours, marks what is lost, frees what nobody owns. Failures are logged.
- */
+/* A node that wants to join, and what it has. */
 struct catalog_arrival {
-	struct node *node;
-	bool replaced;
+	struct node *node; /* catalog_admit: as it is known, or NULL */
+	bool replaced;     /* it is another life of it than we knew */
+	const struct node_news *news;
 	const Relive__NodeRegion *const *regions;
 	size_t n_regions;
+	uint8_t store_uuid[16]; /* that the pool belongs to; zero: to none yet */
+	const char *store_name;
+	uint32_t claim; /* enum Relive__PoolClaim: a person's word */
 };
 
+/*
+ * May it join with its pool? Changes nothing. -EPERM: the pool is another store's, holds what the
+ * catalog does not know, or is not the one of that node; the message says which, and names it. -EEXIST:
+ * a table to be adopted has the name or id of another. Errors of the store.
+ */
+RLV_MUST_CHECK int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival);
+
+/*
+ * It has joined the nodes: adopts, and notes what is to be freed, in one transaction. After an error,
+ * one of the store, nothing has changed.
+ */
+RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival);
+
+/* After catalog_take: attaches what is ours, marks what is lost, frees what was given up. Failures are
+   logged. */
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
 /* A node hung up: what of it can only be used while it is there is detached. */
 void catalog_node_down(struct catalog *cat, struct node *node);

@@ -127,11 +127,11 @@ static int leave(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	return 0;
 }
 
-static void free_shard(struct catalog_table *table, uint32_t s)
+static void free_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	log_info("table %s shard %u: drained from node %s", table->desc.name, s,
 		 table->shards[s].node->name);
-	catalog_retire_shard(table, s, REGION_ORPHANED);
+	catalog_retire_shard(cat, table, s, REGION_ORPHANED);
 	table->shards[s].drain = (struct shard_drain){ .phase = DRAIN_FILLING };
 }
 
@@ -169,7 +169,7 @@ static int drain_step(struct catalog *cat, struct catalog_table *table, uint32_t
 	if (!catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
 	if (drain->phase == DRAIN_LEAVING) {
-		free_shard(table, s);
+		free_shard(cat, table, s);
 		return 0;
 	}
 	ret = catalog_control_settle(table, s);

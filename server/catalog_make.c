@@ -8,12 +8,6 @@
 
 #include "base/log.h"
 
-/*
- * Laps of the ring set aside for one life of a table, so that of two lives no key is the same also when
- * the end of the first was not seen; catalog_drop() sets aside what was really used.
- */
-#define LAPS_OF_LIFE ((uint64_t)1 << 16)
-
 /* -------- one shard -------- */
 
 static int format_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
@@ -33,7 +27,7 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	if (ret)
 		return ret;
 	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
-	ids.first_ticket = (lap - LAPS_OF_LIFE) % LEAF_GEN_MASK * desc->blocks;
+	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc->blocks;
 	ret = catalog_attach_pair(place->node, place, &tree, &rows);
 	if (ret)
 		return ret;
@@ -92,7 +86,7 @@ static int reserve_lap(struct store *store, uint32_t table_id, uint32_t shard)
 	uint64_t first = 0;
 	int ret = store_lap(store, table_id, shard, &first);
 
-	return ret ? ret : store_lap_raise(store, table_id, shard, first + LAPS_OF_LIFE);
+	return ret ? ret : store_lap_raise(store, table_id, shard, first + CATALOG_LAPS);
 }
 
 /* Step 1: from now on the id and its laps are used. */
@@ -108,11 +102,17 @@ static int reserve(struct catalog *cat, const struct catalog_table *table)
 		ret = reserve_lap(cat->store, table->desc.table_id, s);
 	if (ret == 0)
 		ret = store_table_put(cat->store, &stored);
-	if (ret) {
-		store_rollback(cat->store);
-		return ret;
-	}
-	return store_commit(cat->store);
+	return store_end(cat->store, ret);
+}
+
+/* It is the table's from now on, and no making's any more. */
+static int put_made(struct catalog *cat, const struct catalog_table *table, uint32_t s)
+{
+	int ret = catalog_table_put_shard(cat->store, table, s);
+
+	return ret ? ret
+		   : store_making_delete(cat->store, table->shards[s].node->name,
+					 table->desc.table_id, s);
 }
 
 /* Step 4. */
@@ -123,14 +123,10 @@ static int publish(struct catalog *cat, const struct catalog_table *table)
 	if (ret)
 		return ret;
 	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++)
-		ret = catalog_table_put_shard(cat->store, table, s);
+		ret = put_made(cat, table, s);
 	if (ret == 0)
 		ret = catalog_table_put(cat->store, table);
-	if (ret) {
-		store_rollback(cat->store);
-		return ret;
-	}
-	return store_commit(cat->store);
+	return store_end(cat->store, ret);
 }
 
 static int make_shards(struct catalog *cat, struct catalog_table *table)
@@ -142,13 +138,13 @@ static int make_shards(struct catalog *cat, struct catalog_table *table)
 	return ret;
 }
 
-/* The words of a failure outlive the clean-up. */
+/* The words of a failure outlive the clean-up. What cannot be freed now is noted as being made. */
 static int give_up(struct catalog *cat, struct catalog_table *table, int code)
 {
 	char words[ERROR_TEXT_BYTES];
 
 	memcpy(words, error_last(), sizeof(words));
-	catalog_table_retire(table);
+	catalog_retire_table(cat, table);
 	if (store_table_delete(cat->store, table->desc.table_id))
 		log_warn("forget table %s: %s", table->desc.name, error_last());
 	catalog_table_free(table);
@@ -258,6 +254,13 @@ static int begin_shard(struct catalog *cat, const struct catalog_making *like,
 	return ret ? ret : catalog_making_begin(cat, like, making_out);
 }
 
+static int publish_shard(struct catalog *cat, const struct catalog_table *table, uint32_t s)
+{
+	int ret = store_begin(cat->store);
+
+	return ret ? ret : store_end(cat->store, put_made(cat, table, s));
+}
+
 static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
 {
 	struct catalog_table *table = making->table;
@@ -271,10 +274,10 @@ static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
 	if (ret == 0)
 		ret = make_shard(cat, table, s);
 	if (ret == 0)
-		ret = catalog_table_put_shard(cat->store, table, s);
+		ret = publish_shard(cat, table, s);
 	if (ret) {
 		memcpy(words, error_last(), sizeof(words));
-		catalog_retire_shard(table, s, REGION_DROPPED);
+		catalog_retire_shard(cat, table, s, REGION_DROPPED);
 		table->shards[s] = (struct catalog_shard){ .state = 0 };
 		table->slots.n_shards = table->n_shards;
 		return error_set(ret, "%s", words);

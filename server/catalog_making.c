@@ -92,13 +92,13 @@ static bool is_there(const struct catalog_shard *place)
 }
 
 /* What the node has of the shard is of no use alone. */
-static void leave_node(struct catalog_shard *place)
+static void leave_node(struct catalog *cat, struct catalog_shard *place)
 {
 	uint32_t ids[] = { place->tree_id, place->rows_id };
 
 	for (int i = 0; i < 2; i++)
-		if (ids[i] && is_there(place) && node_post_region_free(place->node, ids[i]))
-			log_warn("free region %u: %s", ids[i], error_last());
+		if (ids[i] && is_there(place))
+			catalog_free_region(cat, place->node, ids[i]);
 	*place = (struct catalog_shard){ .state = 0 };
 }
 
@@ -113,7 +113,7 @@ static void cannot(struct catalog_making *making, const struct node *node, int c
 	making->code = code;
 	snprintf(making->words, sizeof(making->words), "%s", error_last());
 	making->tried |= another_may_help(code) ? UINT64_C(1) << node->number : UINT64_MAX;
-	leave_node(place_of(making));
+	leave_node(making->cat, place_of(making));
 }
 
 static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
@@ -130,8 +130,8 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 	if (ret == -ETIMEDOUT)
 		node_disconnect(node);
 	if (!making->table) {
-		if (ret == 0 && node_post_region_free(node, id))
-			log_warn("free region %u: %s", id, error_last());
+		if (ret == 0)
+			catalog_free_region(cat, node, id);
 		catalog_making_end(making);
 		return;
 	}
@@ -164,8 +164,21 @@ static struct node *choose(const struct catalog_making *making)
 	return at < n ? nodes[at] : NULL;
 }
 
+/* Before the node is asked: a restart knows what it may find there. */
+static int put_making(const struct catalog_making *making, const struct node *node)
+{
+	const struct table_desc *desc = &making->table->desc;
+	struct store_making stored = { .table_id = desc->table_id, .shard = making->at };
+
+	memcpy(stored.node, node->name, sizeof(stored.node));
+	memcpy(stored.uuid, desc->uuid, sizeof(stored.uuid));
+	return store_making_put(making->cat->store, &stored);
+}
+
 static int choose_node(struct catalog_making *making)
 {
+	int ret;
+
 	struct catalog_shard *place = place_of(making);
 	struct node *node = choose(making);
 
@@ -173,6 +186,9 @@ static int choose_node(struct catalog_making *making)
 		return error_set(making->code, "%s", making->words);
 	if (!node)
 		return error_set(-EHOSTDOWN, "no memory node is up");
+	ret = put_making(making, node);
+	if (ret)
+		return ret;
 	place->node = node;
 	place->incarnation = node->incarnation;
 	return 0;
@@ -234,7 +250,7 @@ int catalog_making_run(struct catalog_making *making)
 	if (making->at == making->first + making->n)
 		return 0;
 	if (place_of(making)->node && !is_there(place_of(making)))
-		leave_node(place_of(making));
+		leave_node(making->cat, place_of(making));
 	ret = ask_for_shard(making);
 	return ret ? ret
 		   : error_set(-EAGAIN, "table %s: its memory is being made",

@@ -242,32 +242,15 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 
 /* -------- a node comes -------- */
 
-static const Relive__NodeRegion *find_region(const struct catalog_arrival *arrival, uint32_t id,
-					     uint32_t role, const struct table_desc *desc,
-					     uint32_t shard)
-{
-	for (size_t i = 0; i < arrival->n_regions; i++) {
-		const Relive__NodeRegion *region = arrival->regions[i];
-
-		if (region->region == id && region->kind == OBJECT_TABLE && region->role == role &&
-		    region->object == desc->table_id && region->part == shard)
-			return region;
-	}
-	return NULL;
-}
-
 static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arrival,
 			  struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	const struct node *node = arrival->node;
-	const Relive__NodeRegion *tree =
-		find_region(arrival, place->tree_id, REGION_TREE, &table->desc, s);
-	const Relive__NodeRegion *rows =
-		find_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
 
 	place->refused = false;
-	if (!tree || !rows || (place->incarnation != node->incarnation && !node->persistent)) {
+	if (!catalog_regions_of_shard(arrival, table, s) ||
+	    (place->incarnation != node->incarnation && !node->persistent)) {
 		lose(cat, arrival, table, s);
 		return;
 	}
@@ -294,17 +277,14 @@ static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegio
 	return table_is_there ? REGION_ORPHANED : REGION_DROPPED;
 }
 
-static bool is_owned(const struct catalog *cat, const struct node *node, uint32_t region)
+static bool is_given_up(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = cat->tables[id];
+	enum region_owner owner;
 
-		for (uint32_t s = 0; table && s < table->n_shards; s++)
-			if (table->shards[s].node == node && !table->lost[s] &&
-			    (table->shards[s].tree_id == region ||
-			     table->shards[s].rows_id == region))
-				return true;
-	}
+	if (catalog_region_owner(cat, arrival, i, &owner) == 0)
+		return owner == OWNER_NONE;
+	log_warn("region %u of node %s: %s", arrival->regions[i]->region, arrival->news->name,
+		 error_last());
 	return false;
 }
 
@@ -315,11 +295,10 @@ static void free_regions(struct catalog *cat, const struct catalog_arrival *arri
 	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
-		if (is_owned(cat, node, region->region) ||
-		    catalog_making_owns(cat, node, region->region))
+		if (!is_given_up(cat, arrival, i))
 			continue;
-		log_info("free region %u of node %s: no table owns it", region->region, node->name);
-		catalog_retire_region(node, region->region, last_state_of(cat, region));
+		log_info("free region %u of node %s: given up", region->region, node->name);
+		catalog_retire_region(cat, node, region->region, last_state_of(cat, region));
 	}
 }
 

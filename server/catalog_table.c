@@ -124,49 +124,6 @@ int catalog_table_attach(struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
-/* Users see the word in a mapping that they keep; then the memory goes. */
-static int retire_region(struct node *node, uint32_t id, uint32_t state)
-{
-	const uint64_t word = state;
-	struct region *region;
-	int ret = node_attach(node, id, &region);
-
-	if (ret == 0) {
-		ret = transport_store(region, offsetof(struct region_superblock, state), &word,
-				      sizeof(word));
-		transport_detach(&region);
-	}
-	if (ret)
-		log_warn("retire region %u of node %s: %s", id, node->name, error_last());
-	return node_post_region_free(node, id);
-}
-
-void catalog_retire_region(struct node *node, uint32_t id, uint32_t state)
-{
-	if (id && retire_region(node, id, state))
-		log_warn("free region %u of node %s: %s", id, node->name, error_last());
-}
-
-void catalog_retire_shard(struct catalog_table *table, uint32_t s, uint32_t state)
-{
-	struct catalog_shard *place = &table->shards[s];
-
-	if (table->attached[s] && shard_set_state(table->attached[s], state))
-		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
-	catalog_table_detach(table, s);
-	if (place->node && place->node->up && place->incarnation == place->node->incarnation) {
-		catalog_retire_region(place->node, place->tree_id, state);
-		catalog_retire_region(place->node, place->rows_id, state);
-	}
-}
-
-void catalog_table_retire(struct catalog_table *table)
-{
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (!table->lost[s])
-			catalog_retire_shard(table, s, REGION_DROPPED);
-}
-
 int catalog_table_put(struct store *store, const struct catalog_table *table)
 {
 	const struct store_table stored = {

@@ -101,18 +101,6 @@ void catalog_table_detach(struct catalog_table *table, uint32_t s);
 RLV_MUST_CHECK int catalog_attach_pair(struct node *node, const struct catalog_shard *place,
 				       struct region **tree, struct region **rows);
 
-/*
- * Frees a region: first the word that its users look at (enum region_state), in a mapping that they
- * keep, then, posted, the memory. id 0 is a no-op. Failures are logged: the node's next registration
- * brings it up again.
- */
-void catalog_retire_region(struct node *node, uint32_t id, uint32_t state);
-
-/* Both regions of a shard, where its node is up; detached before. */
-void catalog_retire_shard(struct catalog_table *table, uint32_t s, uint32_t state);
-/* All of the table. */
-void catalog_table_retire(struct catalog_table *table);
-
 /* Remembers the table, and shard s of it. */
 RLV_MUST_CHECK int catalog_table_put(struct store *store, const struct catalog_table *table);
 RLV_MUST_CHECK int catalog_table_put_shard(struct store *store, const struct catalog_table *table,

@@ -28,6 +28,7 @@ enum daemon_exit daemon_exit_of(int code)
 		return DAEMON_NO_MEMORY;
 	case -EACCES:
 	case -EEXIST:
+	case -EPERM:
 	case -EPROTO:
 		return DAEMON_REFUSED;
 	case -EINVAL:

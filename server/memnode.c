@@ -34,6 +34,7 @@
 #define SILENCE_NS (10 * CLOCK_NS_PER_S) /* of the server, or two leases: it is gone */
 #define RETRY_FIRST_MS 20
 #define RETRY_LAST_MS 1000
+#define RETRY_REFUSED_MS 5000
 #define REFUSED_NS (3 * CLOCK_NS_PER_S) /* how long a name may still be in use by our former self */
 
 struct memnode {
@@ -364,25 +365,24 @@ static int own_pool(struct memnode *node, const struct pool_identity *pool,
 	return node->target->ops->own(node->target, reply->store_uuid.data, name);
 }
 
-static int send_registration(struct memnode *node, struct channel *ch, Relive__NodeRegion *regions,
-			     size_t n)
+/* A person's word is for one registration: until it has been accepted. */
+static uint32_t claim_of(const struct memnode *node)
+{
+	return node->registered ? RELIVE__POOL_CLAIM__POOL_KEEP : node->opts.claim;
+}
+
+static int send_registration(struct memnode *node, struct channel *ch,
+			     const struct memnode_regions *regions)
 {
 	Relive__NodeRegisterRequest request = RELIVE__NODE_REGISTER_REQUEST__INIT;
-	Relive__NodeRegion **list = mem_array(n + 1, sizeof(Relive__NodeRegion *));
 	Relive__NodeRegisterReply *reply;
 	struct channel_frame frame;
 	struct target_stats now;
 	struct pool_identity pool;
 	int ret = node->target->ops->identity(node->target, &pool);
 
-	if (ret == 0 && !list)
-		ret = error_set(-ENOMEM, "register: no memory");
-	if (ret) {
-		mem_free(list);
+	if (ret)
 		return ret;
-	}
-	for (size_t i = 0; i < n; i++)
-		list[i] = &regions[i];
 	node->target->ops->stats(node->target, &now);
 	request.name = (char *)node->opts.name;
 	request.uri = (char *)node->target->ops->uri(node->target);
@@ -394,12 +394,11 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 	request.pool_uuid = (ProtobufCBinaryData){ sizeof(pool.pool_uuid), pool.pool_uuid };
 	request.store_uuid = (ProtobufCBinaryData){ sizeof(pool.store_uuid), pool.store_uuid };
 	request.store_name = pool.store_name;
-	request.claim = (Relive__PoolClaim)node->opts.claim;
-	request.n_regions = n;
-	request.regions = list;
+	request.claim = (Relive__PoolClaim)claim_of(node);
+	request.n_regions = regions->n;
+	request.regions = regions->list;
 	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
 			   deadline_in(MEMNODE_CALL_NS), &frame);
-	mem_free(list);
 	if (ret)
 		return ret;
 	reply = (Relive__NodeRegisterReply *)channel_unpack(
@@ -416,32 +415,15 @@ static int send_registration(struct memnode *node, struct channel *ch, Relive__N
 
 static int announce(struct memnode *node, struct channel *ch)
 {
-	struct target_region *regions = NULL;
-	Relive__NodeRegion *messages;
-	size_t n = 0;
+	struct memnode_regions regions;
 	int ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* for nobody: undone */
 
 	if (ret == 0)
-		ret = memnode_list_regions(node->target, &regions, &n);
+		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);
 	if (ret)
 		return ret;
-	messages = mem_array(n + 1, sizeof(*messages));
-	if (!messages)
-		ret = error_set(-ENOMEM, "register: no memory");
-	for (size_t i = 0; ret == 0 && i < n; i++) {
-		relive__node_region__init(&messages[i]);
-		messages[i].region = regions[i].id;
-		messages[i].kind = regions[i].kind;
-		messages[i].object = regions[i].object;
-		messages[i].part = regions[i].part;
-		messages[i].role = regions[i].role;
-		messages[i].size = regions[i].size;
-		messages[i].broken = regions[i].broken;
-	}
-	if (ret == 0)
-		ret = send_registration(node, ch, messages, n);
-	mem_free(messages);
-	mem_free(regions);
+	ret = send_registration(node, ch, &regions);
+	memnode_regions_close(&regions);
 	return ret;
 }
 
@@ -547,7 +529,8 @@ static void serve(struct memnode *node, struct channel *ch)
 	node->connections++;
 }
 
-static void pause_jittered(const struct memnode *node, uint32_t round)
+/* What only a person can change is not asked about all the time. */
+static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
 	uint32_t most = (uint32_t)RETRY_FIRST_MS << (round < 6 ? round : 6);
 	uint32_t dice = 0;
@@ -555,6 +538,8 @@ static void pause_jittered(const struct memnode *node, uint32_t round)
 
 	if (most > RETRY_LAST_MS)
 		most = RETRY_LAST_MS;
+	if (code == -EPERM)
+		most = RETRY_REFUSED_MS;
 	(void)!getrandom(&dice, sizeof(dice), GRND_NONBLOCK);
 	end = deadline_in((int64_t)(most / 2 + dice % (most / 2)) * CLOCK_NS_PER_MS);
 	while (!stopped(node) && !deadline_expired(clock_monotonic(), end))
@@ -568,7 +553,7 @@ static bool is_final(const struct memnode *node, int code, uint64_t patience)
 		return false;
 	if (code == -EEXIST)
 		return deadline_expired(clock_monotonic(), patience);
-	return code == -EACCES || code == -EPROTO;
+	return code == -EACCES || code == -EPROTO || code == -EPERM;
 }
 
 int memnode_run(struct memnode *node)
@@ -594,7 +579,7 @@ int memnode_run(struct memnode *node)
 		if (ret != last)
 			log_warn("register: %s", error_last());
 		last = ret;
-		pause_jittered(node, round++);
+		pause_jittered(node, ret, round++);
 	}
 	return 0;
 }

@@ -48,7 +48,9 @@ RLV_MUST_CHECK int memnode_open(const struct memnode_opts *opts, struct memnode 
 
 /*
  * Serves until stopped: 0. An error only if the first registration is refused for good: -EACCES
- * (token), -EEXIST (the store has such a node), -EPROTO.
+ * (token), -EEXIST (the store has such a node), -EPERM (the pool is another store's, or holds what the
+ * catalog does not know, and opts.claim does not say what becomes of it), -EPROTO. Refused later, it
+ * says so once and asks again and again.
  */
 RLV_MUST_CHECK int memnode_run(struct memnode *node);
 

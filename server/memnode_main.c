@@ -4,6 +4,8 @@
 #include "server/daemon.h"
 #include "server/memnode.h"
 
+#include "wire/control.pb-c.h"
+
 #include "base/guard.h"
 
 #include <errno.h>
@@ -41,6 +43,10 @@ static const char usage[] =
 	"  --pages auto|huge|small\n"
 	"                   of a pool in memory: transparent huge pages where the host grants\n"
 	"                   them (auto), reserved ones while there are any, or 4 KiB\n"
+	"  --adopt          the pool is another store's, or holds tables that the store does not\n"
+	"                   know: those that are whole are taken into its catalog\n"
+	"  --discard        what the pool holds and the store does not know is erased; with\n"
+	"                   --adopt, what cannot be adopted. Without either such a pool is refused\n"
 	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
 	"                   store's socket on this host; token from RELIVE_TOKEN then)\n"
 	"  --transport auto|shm|verbs\n"
@@ -62,7 +68,9 @@ enum {
 	OPT_PAGES,
 	OPT_METAD,
 	OPT_TRANSPORT,
-	OPT_LISTEN
+	OPT_LISTEN,
+	OPT_ADOPT,
+	OPT_DISCARD,
 };
 
 static const struct option options[] = {
@@ -74,6 +82,8 @@ static const struct option options[] = {
 	{ "pages", required_argument, NULL, OPT_PAGES },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "adopt", no_argument, NULL, OPT_ADOPT },
+	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
@@ -113,6 +123,12 @@ static int set_option(void *ctx, int option, const char *value)
 		return daemon_parse_size(value, &opts->pool_bytes);
 	case OPT_FILE:
 		opts->path = value;
+		return 0;
+	case OPT_ADOPT:
+		opts->claim |= RELIVE__POOL_CLAIM__POOL_ADOPT;
+		return 0;
+	case OPT_DISCARD:
+		opts->claim |= RELIVE__POOL_CLAIM__POOL_DISCARD;
 		return 0;
 	case OPT_PAGES:
 		return parse_pages(value, &opts->pages);
@@ -157,6 +173,8 @@ int main(int argc, char **argv)
 		return DAEMON_OK;
 	if (ret == 0 && (!opts.name || !opts.store))
 		ret = error_set(-EINVAL, "--name and --store are wanted");
+	if (ret == 0 && opts.claim && !opts.path)
+		ret = error_set(-EINVAL, "--adopt, --discard: of a pool with --file or --dax");
 	if (ret) {
 		fprintf(stderr, "relive-memnode: %s\n", error_last());
 		fputs(usage, stderr);

@@ -74,4 +74,16 @@ RLV_MUST_CHECK int memnode_reply(struct channel *ch, const struct frame_header *
 RLV_MUST_CHECK int memnode_list_regions(struct transport_target *target,
 					struct target_region **regions_out, size_t *n_out);
 
+/* The same as a node says it when it registers: with what the regions say of themselves. */
+struct memnode_regions {
+	Relive__NodeRegion **list;
+	size_t n;
+	struct memnode_region *parts; /* what list points to */
+};
+
+/* with_descs: descriptors of tables, too; 6 KiB a shard, of the 1 MiB that a frame has. -ENOMEM. */
+RLV_MUST_CHECK int memnode_regions_open(struct transport_target *target, bool with_descs,
+					struct memnode_regions *out);
+void memnode_regions_close(struct memnode_regions *regions);
+
 #endif

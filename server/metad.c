@@ -268,37 +268,64 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 	status.message = code ? (char *)error_last() : (char *)"";
 	reply.status = &status;
 	reply.store_uuid = (ProtobufCBinaryData){ sizeof(md->ids.uuid), (uint8_t *)md->ids.uuid };
+	reply.store_name = (char *)md->opts.store;
 	reply.lease_ns = md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS;
 	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
 			    &reply.base, deadline_after(clock_monotonic(), NODE_LEASE_NS));
 }
 
+static void refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)
+{
+	log_error("register node: %s", error_last());
+	(void)!answer_register(ch, md, request_id, code);
+}
+
 /* The channel is ours: joins, answers, then takes up what the node has. */
 static void join(struct metad *md, struct channel *ch, uint64_t request_id,
-		 const Relive__NodeRegisterRequest *request, const struct node_news *news)
+		 struct catalog_arrival *arrival)
 {
-	struct catalog_arrival arrival = {
-		.regions = (const Relive__NodeRegion *const *)request->regions,
-		.n_regions = request->n_regions,
-	};
-	int ret = nodes_join(&md->nodes, news, ch, &arrival.node, &arrival.replaced);
+	const struct node_news *news = arrival->news;
+	int ret = nodes_join(&md->nodes, news, ch, &arrival->node, &arrival->replaced);
 
 	if (ret) {
-		log_error("register node %s: %s", news->name, error_last());
-		(void)!answer_register(ch, md, request_id, ret);
+		refuse(md, ch, request_id, ret);
 		channel_fini(ch);
+		return;
+	}
+	ret = catalog_take(&md->catalog, arrival);
+	if (ret) {
+		refuse(md, &arrival->node->channel, request_id, ret);
+		node_disconnect(arrival->node);
 		return;
 	}
 	log_info("node %s at %s pool %llu", news->name, news->uri,
 		 (unsigned long long)news->pool_bytes);
-	ret = answer_register(&arrival.node->channel, md, request_id, 0);
+	ret = answer_register(&arrival->node->channel, md, request_id, 0);
 	if (ret) {
 		log_warn("register node %s: %s", news->name, error_last());
 	} else {
-		nodes_cut_former(&md->nodes, arrival.node);
-		catalog_node_up(&md->catalog, &arrival);
+		nodes_cut_former(&md->nodes, arrival->node);
+		catalog_node_up(&md->catalog, arrival);
 	}
 	metad_hurry(md);
+}
+
+/* A uuid that is not there is zero. */
+static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t out[16])
+{
+	if (uuid->len != 0 && uuid->len != 16)
+		return error_set(-EPROTO, "node: %s of %zu bytes, want 16", what, uuid->len);
+	if (uuid->len)
+		memcpy(out, uuid->data, 16);
+	return 0;
+}
+
+static int take_uuids(const Relive__NodeRegisterRequest *request, struct node_news *news,
+		      struct catalog_arrival *arrival)
+{
+	int ret = take_uuid("pool uuid", &request->pool_uuid, news->pool);
+
+	return ret ? ret : take_uuid("store uuid", &request->store_uuid, arrival->store_uuid);
 }
 
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
@@ -313,9 +340,21 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		.persistent = request->persistent,
 		.sole_opener = request->sole_opener,
 	};
+	struct catalog_arrival arrival = {
+		.node = nodes_find(&md->nodes, request->name),
+		.news = &news,
+		.regions = (const Relive__NodeRegion *const *)request->regions,
+		.n_regions = request->n_regions,
+		.store_name = request->store_name,
+		.claim = request->claim,
+	};
 	struct channel ch;
-	int ret = nodes_admit(&md->nodes, &news);
+	int ret = take_uuids(request, &news, &arrival);
 
+	if (ret == 0)
+		ret = nodes_admit(&md->nodes, &news);
+	if (ret == 0)
+		ret = catalog_admit(&md->catalog, &arrival);
 	if (ret) {
 		log_warn("refuse node: %s", error_last());
 		conn_answer_status(conn, head, ret);
@@ -327,7 +366,7 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		conn_drop(conn);
 		return;
 	}
-	join(md, &ch, head->request_id, request, &news);
+	join(md, &ch, head->request_id, &arrival);
 }
 
 /* -------- open -------- */
@@ -408,6 +447,7 @@ static int load(struct metad *md)
 	md->catalog.clock = clock_monotonic();
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
+	md->catalog.name = md->opts.store;
 	md->catalog.ramp_ns = md->opts.ramp_ns;
 	md->catalog.trust = md->opts.trust;
 	md->catalog.patience_ns = md->live.lease_ns;

@@ -412,11 +412,8 @@ int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, u
 }
 
 /* How much is free now decides where the next shard goes. */
-static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
-		     const ProtobufCMessage *reply)
+void node_region_freed(struct node *node, uint64_t region, int code)
 {
-	(void)ctx;
-	(void)reply;
 	if (code)
 		log_warn("free region %llu of node %s: %s", (unsigned long long)region, node->name,
 			 error_name(code));
@@ -424,7 +421,7 @@ static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
 		ping(node);
 }
 
-int node_post_region_free(struct node *node, uint32_t region)
+int node_post_region_free(struct node *node, uint32_t region, node_done done, void *ctx)
 {
 	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
 	const struct node_post post = {
@@ -432,7 +429,8 @@ int node_post_region_free(struct node *node, uint32_t region)
 		.request = &request.base,
 		.reply = &relive__status_reply__descriptor,
 		.timeout_ns = NODE_WORK_NS,
-		.done = on_freed,
+		.done = done,
+		.ctx = ctx,
 		.tag = region,
 	};
 

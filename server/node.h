@@ -54,6 +54,7 @@ struct node {
 	uint64_t since;                  /* nodes->generation when this incarnation came */
 	bool persistent;                 /* its regions survive it */
 	bool sole_opener; /* persistent: nobody else had the pool mapped when it began */
+	uint8_t pool[16]; /* uuid of a pool that survives it, or zero */
 	bool draining;    /* gets no new shards */
 	bool lost;        /* it was declared so; it may come back, empty */
 	bool up;
@@ -80,6 +81,10 @@ struct node {
 	uint64_t link;        /* of our last connection to its memory: the next one replaces it */
 	struct transport *tr; /* NULL = nothing of this incarnation was attached yet */
 	uint64_t attach_client_id; /* of ours, for tr */
+	/* Regions that it was asked to free and has not answered for, and whether one stayed: of the
+	   catalog (catalog_leftovers.c). */
+	uint32_t freeing;
+	bool kept;
 };
 
 /* Is its memory mapped by who uses it? Else it is reached over a wire. */
@@ -125,8 +130,11 @@ RLV_MUST_CHECK int node_post_region_new(struct node *node, const struct target_r
 /* The number of the region that it made, which counts as used from now on; or why it did not. */
 RLV_MUST_CHECK int node_region_of(struct node *node, int code, const ProtobufCMessage *reply,
 				  uint32_t *id_out);
-/* A failure is logged: the node's next registration brings the region up again. */
-RLV_MUST_CHECK int node_post_region_free(struct node *node, uint32_t region);
+/* tag of done is the region; it calls node_region_freed. */
+RLV_MUST_CHECK int node_post_region_free(struct node *node, uint32_t region, node_done done,
+					 void *ctx);
+/* Asks how much is free now, or logs why the region stayed. */
+void node_region_freed(struct node *node, uint64_t region, int code);
 
 RLV_MUST_CHECK int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how,
 				   node_done done, void *ctx);

@@ -65,6 +65,7 @@ static int load_one(void *ctx, const struct store_node *stored)
 	node->persistent = stored->persistent;
 	node->draining = stored->draining;
 	node->lost = stored->lost;
+	memcpy(node->pool, stored->pool, sizeof(node->pool));
 	return 0;
 }
 
@@ -94,6 +95,7 @@ static int remember(struct nodes *nodes, const struct node *node)
 
 	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
 	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
+	memcpy(stored.pool, node->pool, sizeof(stored.pool));
 	return store_node_put(nodes->store, &stored);
 }
 
@@ -160,6 +162,7 @@ static void take_news(struct node *node, const struct node_news *news)
 	node->pool_bytes = news->pool_bytes;
 	node->persistent = news->persistent;
 	node->sole_opener = news->sole_opener;
+	memcpy(node->pool, news->pool, sizeof(node->pool));
 }
 
 static struct event *listen_to(struct nodes *nodes, const struct channel *ch)

@@ -56,6 +56,7 @@ struct node_news {
 	uint64_t pool_bytes;
 	bool persistent;
 	bool sole_opener;
+	uint8_t pool[16]; /* uuid of a pool that survives it, or zero */
 };
 
 /* Takes the known ones from the store, all down since now. nodes is zeroed but for base to ctx. */

@@ -53,10 +53,8 @@ static int find_paths(const char *store, const char *dir, struct paths *out)
 
 static int check_head(const uint8_t *head, size_t n, const char *file)
 {
-	const uint8_t *id = head + HEAD_APPLICATION_OFF;
-
 	if (n < HEAD_BYTES || memcmp(head, HEAD_MAGIC, sizeof(HEAD_MAGIC)) != 0 ||
-	    ((uint32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]) != STORE_APPLICATION_ID)
+	    memcmp(head + HEAD_APPLICATION_OFF, STORE_APPLICATION, 4) != 0)
 		return error_set(-EPROTO, "restore: %s: not a copy of a catalog by relive backup",
 				 file);
 	return 0;
@@ -114,9 +112,7 @@ static int make_ready(const char *path)
 
 	if (ret)
 		return ret;
-	ret = store_check(store);
-	if (ret == 0)
-		ret = raise_term(store);
+	ret = raise_term(store);
 	store_close(&store); /* writes its log into the file */
 	return ret;
 }

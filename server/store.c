@@ -24,8 +24,10 @@ struct store {
 #define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
 #define SHARDS_COLUMNS "table_id, shard, node, incarnation, tree, rows, state"
 #define LAPS_COLUMNS "table_id, shard, first"
-#define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost"
+#define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost, pool"
 #define CLIENTS_COLUMNS "id, pid, start_time, boot_id"
+#define MAKINGS_COLUMNS "node, table_id, shard, uuid"
+#define LEFTOVERS_COLUMNS "node, region, uuid"
 
 /* How each version is made from the one before; a new database goes through all of them. */
 static const char *const schemas[] = {
@@ -56,8 +58,14 @@ static const char *const schemas[] = {
 	/* What they lose, their regions say themselves. */
 	"ALTER TABLE shards DROP COLUMN boot_id;"
 	"PRAGMA user_version = 4;",
-	/* A file that says what it is: STORE_APPLICATION_ID. */
+	/* A file that says what it is (STORE_APPLICATION_ID), and what pools hold that is nobody's. */
 	"PRAGMA application_id = 1380734531;"
+	"ALTER TABLE nodes ADD COLUMN pool BLOB NOT NULL"
+	"  DEFAULT X'00000000000000000000000000000000';"
+	"CREATE TABLE makings (node TEXT, table_id INTEGER, shard INTEGER, uuid BLOB NOT NULL,"
+	"  PRIMARY KEY (node, table_id, shard)) WITHOUT ROWID;"
+	"CREATE TABLE leftovers (node TEXT, region INTEGER, uuid BLOB NOT NULL,"
+	"  PRIMARY KEY (node, region)) WITHOUT ROWID;"
 	"PRAGMA user_version = 5;",
 	/* Rows that say whether they are whole. */
 	"ALTER TABLE meta ADD COLUMN crc INTEGER;"
@@ -66,12 +74,16 @@ static const char *const schemas[] = {
 	"ALTER TABLE laps ADD COLUMN crc INTEGER;"
 	"ALTER TABLE nodes ADD COLUMN crc INTEGER;"
 	"ALTER TABLE clients ADD COLUMN crc INTEGER;"
+	"ALTER TABLE makings ADD COLUMN crc INTEGER;"
+	"ALTER TABLE leftovers ADD COLUMN crc INTEGER;"
 	"UPDATE meta SET crc = crc32c(" META_COLUMNS ");"
 	"UPDATE tables SET crc = crc32c(" TABLES_COLUMNS ");"
 	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
 	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
+	"UPDATE makings SET crc = crc32c(" MAKINGS_COLUMNS ");"
+	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
 	"PRAGMA user_version = 6;",
 };
 
@@ -83,6 +95,8 @@ static const char *const checks[] = {
 	"SELECT table_id FROM laps WHERE crc IS NOT crc32c(" LAPS_COLUMNS ")",
 	"SELECT name FROM nodes WHERE crc IS NOT crc32c(" NODES_COLUMNS ")",
 	"SELECT id FROM clients WHERE crc IS NOT crc32c(" CLIENTS_COLUMNS ")",
+	"SELECT node FROM makings WHERE crc IS NOT crc32c(" MAKINGS_COLUMNS ")",
+	"SELECT node FROM leftovers WHERE crc IS NOT crc32c(" LEFTOVERS_COLUMNS ")",
 };
 
 #define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
@@ -285,6 +299,14 @@ void store_rollback(struct store *store)
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
+int store_end(struct store *store, int code)
+{
+	if (code == 0)
+		return store_commit(store);
+	store_rollback(store);
+	return code;
+}
+
 /* -------- meta -------- */
 
 int store_number(struct store *store, const char *key, uint64_t *value_out)
@@ -329,14 +351,19 @@ static int read_int(void *ctx, sqlite3_stmt *stmt)
 	return 0;
 }
 
-static int make_uuid(struct store *store)
+/* Tables are numbered from anywhere on: those of two stores seldom have one number, and can be adopted. */
+static int make_ids(struct store *store)
 {
 	struct value values[] = { BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
+	uint8_t last_table;
+	int ret;
 
 	if (getrandom(store->ids.uuid, sizeof(store->ids.uuid), 0) !=
-	    (ssize_t)sizeof(store->ids.uuid))
+		    (ssize_t)sizeof(store->ids.uuid) ||
+	    getrandom(&last_table, sizeof(last_table), 0) != (ssize_t)sizeof(last_table))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	return run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))", values, 1);
+	ret = run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))", values, 1);
+	return ret ? ret : store_number_put(store, "last_table", last_table);
 }
 
 static int read_uuid(void *ctx, sqlite3_stmt *stmt)
@@ -405,7 +432,7 @@ static int check_schema(struct store *store, const char *path)
 	if (ret)
 		return ret;
 	if (version == 0)
-		return make_uuid(store);
+		return make_ids(store);
 	ret = check_content(store);
 	return ret ? ret : load_uuid(store);
 }
@@ -522,21 +549,6 @@ int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
 void store_backup_free(uint8_t *bytes)
 {
 	sqlite3_free(bytes);
-}
-
-static int read_finding(void *ctx, sqlite3_stmt *stmt)
-{
-	const char *finding = (const char *)sqlite3_column_text(stmt, 0);
-
-	(void)ctx;
-	if (finding && strcmp(finding, "ok") == 0)
-		return 0;
-	return error_set(-EBADMSG, "state database: damaged: %s", finding ? finding : "?");
-}
-
-int store_check(struct store *store)
-{
-	return each(store, "PRAGMA integrity_check(1)", read_finding, NULL);
 }
 
 int store_limit_pages(struct store *store, uint32_t pages)
@@ -692,11 +704,12 @@ int store_node_put(struct store *store, const struct store_node *node)
 		INT(node->persistent ? 1 : 0),
 		INT(node->draining ? 1 : 0),
 		INT(node->lost ? 1 : 0),
+		BLOB(node->pool, sizeof(node->pool)),
 	};
 
 	return run(store,
-		   "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+		   "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
 		   values, ARRAY_LEN(values));
 }
 
@@ -714,10 +727,11 @@ static int visit_node(void *ctx, sqlite3_stmt *stmt)
 		.draining = column_u32(stmt, 4) != 0,
 		.lost = column_u32(stmt, 5) != 0,
 	};
+	int ret = column_blob(stmt, 6, node.pool, sizeof(node.pool));
 
 	column_text(stmt, 0, node.name, sizeof(node.name));
 	column_text(stmt, 1, node.uri, sizeof(node.uri));
-	return visit->fn(visit->ctx, &node);
+	return ret ? ret : visit->fn(visit->ctx, &node);
 }
 
 int store_each_node(struct store *store, int (*fn)(void *ctx, const struct store_node *), void *ctx)
@@ -725,6 +739,91 @@ int store_each_node(struct store *store, int (*fn)(void *ctx, const struct store
 	struct node_visit visit = { fn, ctx };
 
 	return each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
+}
+
+/* -------- what is made and what is left over at nodes -------- */
+
+int store_making_put(struct store *store, const struct store_making *making)
+{
+	const struct value values[] = {
+		TEXT(making->node),
+		INT(making->table_id),
+		INT(making->shard),
+		BLOB(making->uuid, sizeof(making->uuid)),
+	};
+
+	return run(store,
+		   "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
+		   " crc32c(?1, ?2, ?3, ?4))",
+		   values, ARRAY_LEN(values));
+}
+
+int store_making_delete(struct store *store, const char *node, uint32_t table_id, uint32_t shard)
+{
+	const struct value values[] = { TEXT(node), INT(table_id), INT(shard) };
+
+	return run(store, "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+		   values, ARRAY_LEN(values));
+}
+
+/* The uuid of the one row that there may be. */
+static int find_uuid(struct store *store, sqlite3_stmt *stmt, uint8_t uuid_out[16], bool *found_out)
+{
+	int rc = sqlite3_step(stmt), ret = 0;
+
+	*found_out = rc == SQLITE_ROW;
+	if (rc == SQLITE_ROW)
+		ret = column_blob(stmt, 0, uuid_out, 16);
+	else if (rc != SQLITE_DONE)
+		ret = failed(store, rc, "look for a region");
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+int store_making_find(struct store *store, struct store_making *making, bool *found_out)
+{
+	const struct value values[] = { TEXT(making->node), INT(making->table_id),
+					INT(making->shard) };
+	sqlite3_stmt *stmt = NULL;
+	int ret = prepare(store,
+			  "SELECT uuid FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+			  values, ARRAY_LEN(values), &stmt);
+
+	return ret ? ret : find_uuid(store, stmt, making->uuid, found_out);
+}
+
+int store_makings_delete(struct store *store, const char *node)
+{
+	const struct value values[] = { TEXT(node) };
+
+	return run(store, "DELETE FROM makings WHERE node = ?", values, 1);
+}
+
+int store_leftover_put(struct store *store, const struct store_leftover *left)
+{
+	const struct value values[] = { TEXT(left->node), INT(left->region),
+					BLOB(left->uuid, sizeof(left->uuid)) };
+
+	return run(store,
+		   "INSERT OR REPLACE INTO leftovers VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3))",
+		   values, ARRAY_LEN(values));
+}
+
+int store_leftover_find(struct store *store, struct store_leftover *left, bool *found_out)
+{
+	const struct value values[] = { TEXT(left->node), INT(left->region) };
+	sqlite3_stmt *stmt = NULL;
+	int ret = prepare(store, "SELECT uuid FROM leftovers WHERE node = ? AND region = ?", values,
+			  ARRAY_LEN(values), &stmt);
+
+	return ret ? ret : find_uuid(store, stmt, left->uuid, found_out);
+}
+
+int store_leftovers_delete(struct store *store, const char *node)
+{
+	const struct value values[] = { TEXT(node) };
+
+	return run(store, "DELETE FROM leftovers WHERE node = ?", values, 1);
 }
 
 /* -------- clients -------- */

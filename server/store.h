@@ -7,7 +7,8 @@
  *             control shard                              what it is good for
  *   laps      (table id, shard) -> first lap of the ring that was never used there
  *   nodes     name, address, incarnation,       clients  leases: who they are
- *             draining, lost
+ *             draining, lost, pool
+ *   makings   shards that a node was asked for   leftovers  regions that were given up
  *
  * Every put is one transaction, unless it stands between store_begin and store_commit. When one
  * fails, nothing of it holds. Each row has a crc32c; all are checked, and so is the structure of the
@@ -26,14 +27,15 @@
 #define STORE_NAME_BYTES 64
 #define STORE_URI_BYTES 256
 
-#define STORE_APPLICATION_ID 0x524c5643u /* "RLVC", in the header of the file */
+/* Of the header of a SQLite file, as bytes there and as a number. */
+#define STORE_APPLICATION "RLVC"
+#define STORE_APPLICATION_ID 0x524c5643u
 
 struct store;
 
 enum store_table_state {
 	STORE_TABLE_CREATING = 1, /* its regions are being made: gone after a restart */
 	STORE_TABLE_LIVE = 2,
-	STORE_TABLE_DROPPING = 3, /* its regions are being freed */
 };
 
 struct store_table {
@@ -60,6 +62,25 @@ struct store_node {
 	bool persistent;
 	bool draining;
 	bool lost;
+	uint8_t pool[16]; /* uuid of a pool that survives it; zero: of none */
+};
+
+/*
+ * A node was asked for the regions of a shard, and may have made them: until the shard is published
+ * there, or the node has said what it holds.
+ */
+struct store_making {
+	char node[STORE_NAME_BYTES];
+	uint32_t table_id;
+	uint32_t shard;
+	uint8_t uuid[16]; /* of the table */
+};
+
+/* A region that the catalog gave up, and that its node may still have. It never comes back. */
+struct store_leftover {
+	char node[STORE_NAME_BYTES];
+	uint32_t region;
+	uint8_t uuid[16]; /* of its superblock, or zero: it was not formatted */
 };
 
 struct store_client {
@@ -83,6 +104,8 @@ void store_ids(const struct store *store, struct store_ids *out);
 RLV_MUST_CHECK int store_begin(struct store *store);
 RLV_MUST_CHECK int store_commit(struct store *store);
 void store_rollback(struct store *store);
+/* Commits if code is 0; else rolls back, and answers code. */
+RLV_MUST_CHECK int store_end(struct store *store, int code);
 
 /* A number of the meta table; 0 if it was never put. */
 RLV_MUST_CHECK int store_number(struct store *store, const char *key, uint64_t *value_out);
@@ -97,6 +120,22 @@ RLV_MUST_CHECK int store_client_put(struct store *store, const struct store_clie
 /* The table and its shards; its laps stay. */
 RLV_MUST_CHECK int store_table_delete(struct store *store, uint32_t table_id);
 RLV_MUST_CHECK int store_client_delete(struct store *store, uint64_t id);
+
+/* Insert or replace by (node, table_id, shard). */
+RLV_MUST_CHECK int store_making_put(struct store *store, const struct store_making *making);
+RLV_MUST_CHECK int store_making_delete(struct store *store, const char *node, uint32_t table_id,
+				       uint32_t shard);
+/* In: node, table_id, shard. Out, if found: uuid. */
+RLV_MUST_CHECK int store_making_find(struct store *store, struct store_making *making,
+				     bool *found_out);
+RLV_MUST_CHECK int store_makings_delete(struct store *store, const char *node);
+
+/* Insert or replace by (node, region). */
+RLV_MUST_CHECK int store_leftover_put(struct store *store, const struct store_leftover *left);
+/* In: node, region. Out, if found: uuid. */
+RLV_MUST_CHECK int store_leftover_find(struct store *store, struct store_leftover *left,
+				       bool *found_out);
+RLV_MUST_CHECK int store_leftovers_delete(struct store *store, const char *node);
 
 /* 0 if (table id, shard) was never used. */
 RLV_MUST_CHECK int store_lap(struct store *store, uint32_t table_id, uint32_t shard,
@@ -121,9 +160,6 @@ RLV_MUST_CHECK int store_each_client(struct store *store,
  */
 RLV_MUST_CHECK int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out);
 void store_backup_free(uint8_t *bytes);
-
-/* Reads all of it. -EBADMSG: damaged; the message has the first finding. */
-RLV_MUST_CHECK int store_check(struct store *store);
 
 /* For tests: no more than so many pages of 4 KiB, so that the disk is full. */
 RLV_MUST_CHECK int store_limit_pages(struct store *store, uint32_t pages);

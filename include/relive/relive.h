@@ -789,7 +789,8 @@ RLV_CHECKED int rlv_store_drain_node(struct rlv_store *store, const char *node,
 
 /*
  * Declares a node that is down lost, with all that it held; else that is done after a while, for
- * nodes in memory. Errors: -ENOENT, -EBUSY (it is up), -ENOTSUP. Thread: any. Cost: control plane.
+ * nodes in memory. A pool that survives its node keeps it, until that is started with --adopt or
+ * --discard. Errors: -ENOENT, -EBUSY (it is up), -ENOTSUP. Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_drop_node(struct rlv_store *store, const char *node);
 

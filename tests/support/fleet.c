@@ -6,8 +6,6 @@
 #include <event2/event.h>
 #include <string.h>
 
-#include "base/alloc.h"
-
 #define POOL_BYTES ((uint64_t)48 << 20)
 #define WAIT_NS (10 * CLOCK_NS_PER_S)
 
@@ -71,6 +69,7 @@ void fleet_load(struct fleet *fx)
 		.clock = &fx->clock.clock,
 		.ops = &catalog_ops,
 		.ctx = fx,
+		.name = "s",
 		.ramp_ns = FLEET_RAMP_NS,
 		.patience_ns = FLEET_PATIENCE_NS,
 	};
@@ -110,16 +109,36 @@ int fleet_teardown(void **state)
 
 /* -------- nodes -------- */
 
+int fleet_claim(struct fleet *fx, uint32_t n, uint32_t claim)
+{
+	struct node_news news = memory_node_news(&fx->mem[n]);
+	struct catalog_arrival arrival = {
+		.node = nodes_find(&fx->nodes, fx->mem[n].name),
+		.news = &news,
+		.store_name = "",
+		.claim = claim,
+	};
+	struct memnode_regions regions;
+	int ret;
+
+	must(memnode_regions_open(fx->mem[n].target, claim != 0, &regions));
+	arrival.regions = (const Relive__NodeRegion *const *)regions.list;
+	arrival.n_regions = regions.n;
+	ret = catalog_admit(&fx->cat, &arrival);
+	if (ret == 0) {
+		arrival.node = memory_node_join(&fx->mem[n], &fx->nodes, &arrival.replaced);
+		fx->node[n] = arrival.node;
+		ret = catalog_take(&fx->cat, &arrival);
+		if (ret == 0)
+			catalog_node_up(&fx->cat, &arrival);
+	}
+	memnode_regions_close(&regions);
+	return ret;
+}
+
 void fleet_join(struct fleet *fx, uint32_t n)
 {
-	struct catalog_arrival arrival = { 0 };
-	Relive__NodeRegion **regions = memory_node_regions(&fx->mem[n], &arrival.n_regions);
-
-	arrival.node = memory_node_join(&fx->mem[n], &fx->nodes, &arrival.replaced);
-	arrival.regions = (const Relive__NodeRegion *const *)regions;
-	catalog_node_up(&fx->cat, &arrival);
-	fx->node[n] = arrival.node;
-	mem_free(regions);
+	must(fleet_claim(fx, n, RELIVE__POOL_CLAIM__POOL_KEEP));
 }
 
 void fleet_start(struct fleet *fx, uint32_t n)

@@ -38,6 +38,8 @@ void fleet_start(struct fleet *fx, uint32_t n);
 void fleet_start_on_file(struct fleet *fx, uint32_t n);
 /* It registers, once more. */
 void fleet_join(struct fleet *fx, uint32_t n);
+/* The same by a person's word (enum Relive__PoolClaim): what catalog_admit answers. */
+int fleet_claim(struct fleet *fx, uint32_t n, uint32_t claim);
 /* Its connection ends, and is seen to have. */
 void fleet_go_down(struct fleet *fx, uint32_t n);
 

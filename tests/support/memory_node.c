@@ -2,14 +2,14 @@
 
 #include "tests/support/test.h"
 
+#include "base/alloc.h"
+
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/memnode_pool.h"
-
-#include "base/alloc.h"
 
 #define LOOK_NS (2 * CLOCK_NS_PER_MS)
 #define FRAME_NS CLOCK_NS_PER_S
@@ -137,29 +137,38 @@ static void *run(void *arg)
 	return NULL;
 }
 
-struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool *replaced_out)
+struct node_news memory_node_news(struct memory_node *mn)
 {
+	struct pool_identity identity;
 	struct target_stats stats;
-	const struct node_news news = {
+	struct node_news news = {
 		.name = mn->name,
 		.uri = mn->target->ops->uri(mn->target),
 		.pages = "4k",
 		.incarnation = mn->target->incarnation,
 		.persistent = mn->path[0] != '\0',
 	};
-	struct node_news full = news;
+
+	mn->target->ops->stats(mn->target, &stats);
+	must(mn->target->ops->identity(mn->target, &identity));
+	news.pool_bytes = stats.pool_bytes;
+	news.sole_opener = stats.sole_opener;
+	memcpy(news.pool, identity.pool_uuid, sizeof(news.pool));
+	return news;
+}
+
+struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool *replaced_out)
+{
+	const struct node_news news = memory_node_news(mn);
 	struct node *node = NULL;
 	struct channel ch;
 	int fds[2];
 
-	mn->target->ops->stats(mn->target, &stats);
-	full.pool_bytes = stats.pool_bytes;
-	full.sole_opener = stats.sole_opener;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	channel_init(&ch, fds[0], NULL);
 	channel_init(&mn->channel, fds[1], NULL);
-	must(nodes_admit(nodes, &full));
-	must(nodes_join(nodes, &full, &ch, &node, replaced_out));
+	must(nodes_admit(nodes, &news));
+	must(nodes_join(nodes, &news, &ch, &node, replaced_out));
 	atomic_store(&mn->stop, false);
 	assert_int_equal(pthread_create(&mn->thread, NULL, run, mn), 0);
 	mn->serving = true;
@@ -174,30 +183,4 @@ void memory_node_hang_up(struct memory_node *mn)
 	pthread_join(mn->thread, NULL);
 	channel_fini(&mn->channel);
 	mn->serving = false;
-}
-
-Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out)
-{
-	struct target_region *regions = NULL;
-	Relive__NodeRegion **list, *messages;
-	size_t n = 0;
-
-	must(memnode_list_regions(mn->target, &regions, &n));
-	list = mem_alloc((n + 1) * (sizeof(Relive__NodeRegion *) + sizeof(*messages)));
-	assert_non_null(list);
-	messages = (Relive__NodeRegion *)(void *)(list + n + 1);
-	for (size_t i = 0; i < n; i++) {
-		relive__node_region__init(&messages[i]);
-		messages[i].region = regions[i].id;
-		messages[i].kind = regions[i].kind;
-		messages[i].object = regions[i].object;
-		messages[i].part = regions[i].part;
-		messages[i].role = regions[i].role;
-		messages[i].size = regions[i].size;
-		messages[i].broken = regions[i].broken;
-		list[i] = &messages[i];
-	}
-	mem_free(regions);
-	*n_out = n;
-	return list;
 }

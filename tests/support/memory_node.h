@@ -39,12 +39,12 @@ void memory_node_end_and_restart(struct memory_node *mn);
 /* Hangs up, if it is connected, and frees the pool. */
 void memory_node_close(struct memory_node *mn);
 
+/* What it says of itself. */
+struct node_news memory_node_news(struct memory_node *mn);
+
 /* Registers it. Its answers come from a thread from now on. */
 struct node *memory_node_join(struct memory_node *mn, struct nodes *nodes, bool *replaced_out);
 /* Ends its connection to the server; its pool stays. */
 void memory_node_hang_up(struct memory_node *mn);
-
-/* All regions that it has, as it would say when it registers; freed by mem_free. */
-Relive__NodeRegion **memory_node_regions(struct memory_node *mn, size_t *n_out);
 
 #endif
