@@ -107,6 +107,21 @@ static void pool__met_by_a_new_catalog_keeps_every_item(void **state)
 	assert_int_equal(code, 1);
 }
 
+static void pool__of_a_node_that_was_added_later_outlives_down(void **state)
+{
+	struct fixture *f = *state;
+
+	command_expect(&f->cmd, 0, "up --store a --size 16M");
+	command_expect(&f->cmd, 0, "node add shm:a extra --size 64M --file %s", f->pool);
+	items_put("shm:a", "t", N);
+	command_expect(&f->cmd, 0, "table shards shm:a t");
+	command_expect_words(f->cmd.out, "extra");
+	down(f, "a");
+	command_expect(&f->cmd, 0, "up --store a --size 16M");
+	command_expect(&f->cmd, 0, "node add shm:a extra --size 64M --file %s", f->pool);
+	items_expect("shm:a", "t", N);
+}
+
 static pid_t start_up(struct fixture *f, const char *options)
 {
 	const char *at;
@@ -306,6 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(pool__given_to_another_store_keeps_every_item),
 		CASE(pool__met_by_a_new_catalog_keeps_every_item),
+		CASE(pool__of_a_node_that_was_added_later_outlives_down),
 		CASE(pool__in_memory_met_by_a_new_catalog_keeps_every_item),
 		CASE(pool__adopted_by_a_new_catalog_has_every_item),
 		CASE(pool__adopted_by_another_store_is_that_stores),
