@@ -120,20 +120,23 @@ static int refuse_unknown(const struct survey *survey)
 		survey->arrival->news->persistent ? ", or take them in by --adopt" : "");
 }
 
+/* A store of the same name is the same one by another catalog, as far as a person is concerned. */
 static int refuse_foreign(const struct survey *survey)
 {
 	const struct catalog *cat = survey->cat;
 	const struct catalog_arrival *arrival = survey->arrival;
+	bool same_name = strcmp(arrival->store_name, cat->name) == 0;
 	char words[WORDS_BYTES], theirs[33], ours[33];
 
-	return error_set(
-		-EPERM,
-		"memory node %s: its pool belongs to store %s (%s), not to store %s (%s), "
-		"and holds %s: nothing was changed; start it for store %s, or take it over "
-		"by --adopt",
-		arrival->news->name, arrival->store_name, uuid_text(arrival->store_uuid, theirs),
-		cat->name, uuid_text(cat->ids.uuid, ours),
-		survey->n_unknown ? name_unknown(survey, words) : "nothing", arrival->store_name);
+	return error_set(-EPERM,
+			 "memory node %s: its pool belongs to store %s (%s), not to store %s (%s), "
+			 "and holds %s: nothing was changed; %s, or take it over by --adopt",
+			 arrival->news->name, arrival->store_name,
+			 uuid_text(arrival->store_uuid, theirs), cat->name,
+			 uuid_text(cat->ids.uuid, ours),
+			 survey->n_unknown ? name_unknown(survey, words) : "nothing",
+			 same_name ? "put back the catalog that knows it (relive restore)"
+				   : "start it for the store that it belongs to");
 }
 
 /* -------- one table of the pool -------- */
@@ -333,7 +336,7 @@ static int refuse_part(const struct adoptee *table)
 	snprintf(why, sizeof(why), "%s", error_last());
 	return error_set(-EPERM,
 			 "memory node %s: adopt table %s (id %u) of its pool: it is not whole: %s: "
-			 "nothing was changed; put the catalog back that knows it (relive restore)",
+			 "nothing was changed; put back the catalog that knows it (relive restore)",
 			 table->survey->arrival->news->name, name_of(table), table->id, why);
 }
 
