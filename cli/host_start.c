@@ -112,6 +112,7 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 	argv[n] = NULL;
 	spawn.binary = argv[0];
 	ret = spawn_daemon(&spawn, &daemon->pid);
+	memset(daemon->once, 0, sizeof(daemon->once));
 	if (ret == 0)
 		daemon->ours = true;
 	return ret;

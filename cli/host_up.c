@@ -24,7 +24,7 @@ struct up {
 	struct host_daemons daemons;
 	struct cmdline metad, node; /* the options that the caller gave */
 	bool runs;                  /* something of the store ran before */
-	bool occupied;              /* some daemon, or the catalog of an earlier time, was there */
+	bool occupied;              /* some daemon, or what an earlier time has left, was there */
 };
 
 /* -------- what there is to be -------- */
@@ -197,7 +197,8 @@ static int plan(struct up *up)
 		up->runs |= daemon->pid && !host_daemon_is_elsewhere(daemon);
 		up->occupied |= daemon->pid != 0;
 	}
-	up->occupied |= host_files_have_catalog(&up->store->dir, up->store->name);
+	up->occupied |= host_files_have_catalog(&up->store->dir, up->store->name) ||
+			host_files_are_kept(&up->store->dir);
 	for (uint32_t i = 0; i < up->daemons.n && !known && !up->runs; i++) {
 		if (is_part(&up->daemons.at[i]))
 			up->daemons.at[i].line.len = 0;

@@ -8,6 +8,7 @@
  *                       do as the real library does
  *   RLV_SHADOW_OMIT     N: the N-th persist since the mapping never happens (the control: a test
  *                       that does not notice would notice nothing)
+ *   RLV_SHADOW_OMIT_AT  OFFSET: no persist that begins there ever happens, however often it is tried
  *   RLV_SHADOW_OMIT_OF  SUFFIX: no persist of a file whose name ends so ever happens
  *   RLV_SHADOW_LOG      each persist is appended there: number, offset, length
  *
@@ -52,7 +53,7 @@ struct mapping {
 static struct {
 	pthread_mutex_t lock;
 	struct mapping mappings[MAPPINGS];
-	uint64_t omit;
+	uint64_t omit, omit_at;
 	int log;
 } shadow = { .lock = PTHREAD_MUTEX_INITIALIZER, .log = -1 };
 
@@ -122,7 +123,8 @@ static struct mapping *take_place(bool in_folder)
 static void keep_shadow(const char *path, const uint8_t *live, size_t bytes)
 {
 	const char *file = getenv("RLV_SHADOW_FILE"), *dir = getenv("RLV_SHADOW_DIR");
-	const char *omit = getenv("RLV_SHADOW_OMIT"), *log = getenv("RLV_SHADOW_LOG");
+	const char *omit = getenv("RLV_SHADOW_OMIT"), *omit_at = getenv("RLV_SHADOW_OMIT_AT");
+	const char *log = getenv("RLV_SHADOW_LOG");
 	struct mapping *place = take_place(dir != NULL);
 	char name[256], to[4096];
 
@@ -131,6 +133,7 @@ static void keep_shadow(const char *path, const uint8_t *live, size_t bytes)
 		abort();
 	(void)snprintf(to, sizeof(to), "%s%s%s", dir ? dir : file, dir ? "/" : "", dir ? name : "");
 	shadow.omit = omit ? strtoull(omit, NULL, 0) : 0;
+	shadow.omit_at = omit_at ? strtoull(omit_at, NULL, 0) : UINT64_MAX;
 	if (shadow.log < 0 && log)
 		shadow.log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	*place = (struct mapping){
@@ -193,7 +196,8 @@ static void remember(const void *addr, size_t len)
 		if (shadow.log >= 0)
 			dprintf(shadow.log, "%llu %zu %zu\n", (unsigned long long)mapping->persists,
 				off, len);
-		if (mapping->persists != shadow.omit && !mapping->omitted)
+		if (mapping->persists != shadow.omit && !mapping->omitted &&
+		    (uintptr_t)addr - (uintptr_t)mapping->live != shadow.omit_at)
 			memcpy(mapping->durable + off, (const void *)from, to - from);
 	}
 	pthread_mutex_unlock(&shadow.lock);
