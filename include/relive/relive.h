@@ -16,17 +16,13 @@
  *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
- *   Server    What a call that asks the metadata server says when there is no answer, in any phase of
- *             a restart; the message names the store. What is open goes on: append, sample, update and
- *             what is asked of a table's memory need no server.
- *               -ECONNREFUSED  the server is away, or silent to who connects: it was not asked
- *               -ETIMEDOUT     it was asked, and has not answered in the store's timeout
- *               -ECONNRESET    it was asked, the connection ended, and it cannot be asked again: it is
- *                              away now, or that may not be asked twice (drop, rebalance)
- *             After the last two, done or not is not known.
- *             -ENOENT, -ESTALE and -EHOSTDOWN are answers of it: no object of that name, the table was
- *             dropped, its memory nodes are down. rlv_store_open alone says -ENOENT by itself, when
- *             this host has no store of that name.
+ *   Server    Calls that need the metadata server, when it gives no answer (any phase of a restart):
+ *               -ECONNREFUSED  the request was not sent: the server is away or does not answer
+ *               -ETIMEDOUT     sent, no answer within the store's timeout: outcome unknown
+ *               -ECONNRESET    sent, then the connection ended: outcome unknown
+ *             -ENOENT (no such object), -ESTALE (table dropped) and -EHOSTDOWN (memory nodes down) are
+ *             answers of the server; only rlv_store_open returns -ENOENT without it: no such store on
+ *             this host. append, sample and update go on without a server.
  *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
  *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
  *             the whole call, however often it tries anew; a connection whose node does not answer
@@ -168,8 +164,7 @@ enum rlv_role {
 	RLV_PLAIN = 0,  /* as stored at the anchor step: action, mask, ... */
 	RLV_OBS = 1,    /* stacked; also given as next_<name> n steps later, read from later rows */
 	RLV_REWARD = 2, /* scalar RLV_F32 or RLV_F64: summed to the n-step return */
-	RLV_NEXT =
-		3, /* a next observation stored by the actor: taken from the return's last step */
+	RLV_NEXT = 3,   /* next observation stored by the actor: of the return's last step */
 };
 
 struct rlv_column {
@@ -189,12 +184,11 @@ enum rlv_selector { RLV_PRIORITIZED = 0, RLV_UNIFORM = 1, RLV_FIFO = 2, RLV_LIFO
  * min_size items were ever committed. All zero = min_size 1 and no other limit.
  * Presets below set all fields.
  *
- * Slack after a kill: what one call had been admitted when its process was killed (the items of one
- * append, for a vector those of all streams; n of one sample) is given back, also if it had taken
- * effect; and once more if the server was killed while it did that. Each bound is then wider by that
- * many, for each process that was killed within a call; it is never narrower, so that nobody waits for
- * an admission of the dead. The slack stays; but in queues (max_times_sampled 1, samples_per_insert 1
- * and both bounds) the counts follow the items again as soon as nobody is in a call.
+ * Slack after a kill: the admission of a call whose process was killed (items of an append, for a
+ * vector those of all streams; n of a sample) is given back even if the call had taken effect, and once
+ * more if the server was killed meanwhile. Bounds are then wider by that many items for each killed
+ * call, never narrower. Queues (max_times_sampled 1, samples_per_insert 1, both bounds) are exact again
+ * once nobody is in a call.
  */
 struct rlv_limiter {
 	uint64_t min_size;
@@ -272,7 +266,8 @@ struct rlv_table;
  * Creates a table, or opens the one of that name if its signature and options are the same.
  * Errors: -EINVAL (the message names the argument and, where sizes do not fit, the numbers),
  * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within
- * the store's timeout), -ETIMEDOUT (a node that was to make it did not answer in that). Thread: any. Cost: control plane.
+ * the store's timeout), -ETIMEDOUT (nor did the node that was to make it answer). Thread: any.
+ * Cost: control plane.
  */
 RLV_CHECKED int rlv_table_create(struct rlv_store *store, const char *name,
 				 const struct rlv_table_opts *opts, struct rlv_table **table_out);
@@ -502,10 +497,7 @@ struct rlv_memory {
 	void *ctx;
 };
 
-/*
- * As many batches as are held: a sample that finds no free buffer allocates one. Buffers are used again,
- * and freed by rlv_sampler_close.
- */
+/* A sample that finds no free buffer allocates one; rlv_sampler_close frees them. */
 #define RLV_BATCHES_ANY UINT32_MAX
 
 struct rlv_sampler_opts {
@@ -531,12 +523,12 @@ struct rlv_sampler_opts {
 	   sample; one of free in rlv_sampler_close; copied. NULL = memory of the library. */
 	const struct rlv_memory *memory;
 	uint32_t verify; /* enum rlv_verify */
-	/* Batches drawn ahead of the calls over a network, each with a buffer of its own; 0 = none.
-	   Nothing of it where memory is this host's, nor of fifo and lifo views. */
+	/* Batches drawn ahead over a network, each with a buffer of its own; 0 = none. Ignored for
+	   local memory and for fifo and lifo views. */
 	uint32_t prefetch;
-	/* Names of the columns that batches have; copied. NULL = all. None (n_columns = 0 and a pointer
-	   that is not NULL) = keys, weights, probabilities and priorities alone: no row is read, so that
-	   an item's may be gone already, and samples cost 2 RT less, 1 with RLV_VERIFY_CRC. */
+	/* Columns of batches, by name; copied. NULL = all. None (n_columns = 0, pointer not NULL) =
+	   keys, weights, probabilities and priorities alone: rows are not read, so they may already
+	   be overwritten; samples cost 2 RT less, 1 with RLV_VERIFY_CRC. */
 	const char *const *columns;
 	uint32_t n_columns;
 };
@@ -589,10 +581,9 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * -EBUSY (all batch buffers are held), -ESTALE, -ECHILD, -EHOSTDOWN (until the deadline no shard,
  * or not the one that keeps the limiter's counts, could be reached). When a memory node is lost,
  * the call goes on over the other shards.
- * With opts.prefetch the next batches of n are drawn, gathered and verified while this one is used:
- * what this call, an update or rlv_sampler_poll finds come, it moves on. Their priorities are those of
- * then; admission, and the taking of items of views with max_times_sampled, come when they are handed
- * over. A call with another n begins anew.
+ * With opts.prefetch the next batches of n are drawn, gathered and verified while this one is used;
+ * this call, an update or rlv_sampler_poll advances them. Their priorities are those of the draw;
+ * admission and consumption (max_times_sampled) happen at hand-over. A call with another n discards them.
  * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC, whatever n, and one more
  * for each 32 MiB of rows; with opts.prefetch what is left of that, shared by all that are under way.
  */
