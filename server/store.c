@@ -9,15 +9,10 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
-#include "base/crc32c.h"
+
+#include "server/store_sql.h"
 
 #define BUSY_TIMEOUT_MS 1000
-
-struct store {
-	sqlite3 *db;
-	struct store_ids ids;
-	bool has_uuid;
-};
 
 /* What the crc of a row is made of, in the order of their schema. */
 #define META_COLUMNS "key, value"
@@ -101,191 +96,16 @@ static const char *const checks[] = {
 
 #define SCHEMA_VERSION ((int)ARRAY_LEN(schemas))
 
-/* -------- the crc of a row -------- */
-
-static uint32_t crc_of(uint32_t crc, sqlite3_value *value)
-{
-	int64_t number = sqlite3_value_int64(value);
-	uint8_t kind = (uint8_t)sqlite3_value_type(value);
-	const void *bytes = &number;
-	size_t n = sizeof(number);
-
-	if (kind == SQLITE_TEXT || kind == SQLITE_BLOB) {
-		bytes = sqlite3_value_blob(value);
-		n = (size_t)sqlite3_value_bytes(value);
-	}
-	crc = crc32c(crc, &kind, sizeof(kind));
-	return n ? crc32c(crc, bytes, n) : crc;
-}
-
-/* crc32c(...): over kind and content of all arguments. */
-static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
-{
-	uint32_t crc = 0;
-
-	for (int i = 0; i < n; i++)
-		crc = crc_of(crc, values[i]);
-	sqlite3_result_int64(context, crc);
-}
-
-/* -------- statements -------- */
-
-static int code_of(int rc)
-{
-	switch (rc & 0xff) {
-	case SQLITE_FULL:
-		return -ENOSPC;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-	case SQLITE_ERROR: /* our statements are right, so the schema that they name is not */
-		return -EBADMSG;
-	case SQLITE_CANTOPEN:
-	case SQLITE_PERM:
-	case SQLITE_READONLY:
-	case SQLITE_AUTH:
-		return -EACCES;
-	default:
-		return -EIO;
-	}
-}
-
-static int failed(struct store *store, int rc, const char *what)
-{
-	return error_set(code_of(rc), "state database: %s: %s", what,
-			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
-}
-
-/* What stands for a ? of a statement. */
-struct value {
-	uint64_t number;
-	const void *ptr;
-	int len;
-	enum { VALUE_INT, VALUE_TEXT, VALUE_BLOB } kind;
-};
-
-#define INT(x) \
-	{ \
-		.kind = VALUE_INT, .number = (x) \
-	}
-#define TEXT(x) \
-	{ \
-		.kind = VALUE_TEXT, .ptr = (x), .len = -1 \
-	}
-#define BLOB(x, n) \
-	{ \
-		.kind = VALUE_BLOB, .ptr = (x), .len = (int)(n) \
-	}
-
-static int bind(sqlite3_stmt *stmt, int i, const struct value *value)
-{
-	switch (value->kind) {
-	case VALUE_INT:
-		return sqlite3_bind_int64(stmt, i, (sqlite3_int64)value->number);
-	case VALUE_TEXT:
-		return sqlite3_bind_text(stmt, i, value->ptr, value->len, SQLITE_STATIC);
-	default:
-		return sqlite3_bind_blob(stmt, i, value->ptr, value->len, SQLITE_STATIC);
-	}
-}
-
-static int prepare(struct store *store, const char *sql, const struct value *values, size_t n,
-		   sqlite3_stmt **stmt_out)
-{
-	sqlite3_stmt *stmt = NULL;
-	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
-
-	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
-		rc = bind(stmt, (int)i + 1, &values[i]);
-	if (rc != SQLITE_OK) {
-		int ret = failed(store, rc, sql);
-
-		sqlite3_finalize(stmt);
-		return ret;
-	}
-	*stmt_out = stmt;
-	return 0;
-}
-
-/* Runs a statement that gives no rows. */
-static int run(struct store *store, const char *sql, const struct value *values, size_t n)
-{
-	sqlite3_stmt *stmt = NULL;
-	int rc, ret = prepare(store, sql, values, n, &stmt);
-
-	if (ret)
-		return ret;
-	rc = sqlite3_step(stmt);
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		ret = failed(store, rc, sql);
-	sqlite3_finalize(stmt);
-	return ret;
-}
-
-/* Calls row for each row, until it answers non-zero. */
-static int each(struct store *store, const char *sql, int (*row)(void *ctx, sqlite3_stmt *stmt),
-		void *ctx)
-{
-	sqlite3_stmt *stmt = NULL;
-	int rc, ret = prepare(store, sql, NULL, 0, &stmt);
-
-	if (ret)
-		return ret;
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		ret = row(ctx, stmt);
-		if (ret)
-			break;
-	}
-	if (ret == 0 && rc != SQLITE_DONE)
-		ret = failed(store, rc, sql);
-	sqlite3_finalize(stmt);
-	return ret;
-}
-
-static uint64_t column_u64(sqlite3_stmt *stmt, int column)
-{
-	return (uint64_t)sqlite3_column_int64(stmt, column);
-}
-
-static uint32_t column_u32(sqlite3_stmt *stmt, int column)
-{
-	return (uint32_t)sqlite3_column_int64(stmt, column);
-}
-
-static void column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
-{
-	const unsigned char *text = sqlite3_column_text(stmt, column);
-
-	snprintf(out, room, "%s", text ? (const char *)text : "");
-}
-
-/* -EBADMSG: it has another length. */
-static int column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)
-{
-	const void *blob = sqlite3_column_blob(stmt, column);
-
-	if (!blob || sqlite3_column_bytes(stmt, column) != (int)len)
-		return error_set(-EBADMSG, "state database: %s of %d bytes, want %zu",
-				 sqlite3_column_name(stmt, column),
-				 sqlite3_column_bytes(stmt, column), len);
-	memcpy(out, blob, len);
-	return 0;
-}
-
 /* -------- transactions -------- */
 
 int store_begin(struct store *store)
 {
-	return run(store, "BEGIN IMMEDIATE", NULL, 0);
+	return store_sql_run(store, "BEGIN IMMEDIATE", NULL, 0);
 }
 
 int store_commit(struct store *store)
 {
-	int ret = run(store, "COMMIT", NULL, 0);
+	int ret = store_sql_run(store, "COMMIT", NULL, 0);
 
 	if (ret)
 		store_rollback(store);
@@ -311,39 +131,33 @@ int store_end(struct store *store, int code)
 
 int store_number(struct store *store, const char *key, uint64_t *value_out)
 {
-	const struct value values[] = { TEXT(key) };
+	const struct store_sql_value values[] = { SQL_TEXT(key) };
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1, &stmt);
+	int rc, ret = store_sql_prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1,
+					&stmt);
 
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW)
-		*value_out = column_u64(stmt, 0);
+		*value_out = store_sql_column_u64(stmt, 0);
 	else if (rc == SQLITE_DONE)
 		*value_out = 0;
 	else
-		ret = failed(store, rc, "read meta");
+		ret = store_sql_failed(store, rc, "read meta");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
 int store_number_put(struct store *store, const char *key, uint64_t value)
 {
-	const struct value values[] = { TEXT(key), INT(value) };
+	const struct store_sql_value values[] = { SQL_TEXT(key), SQL_INT(value) };
 
-	return run(store, "INSERT OR REPLACE INTO meta VALUES (?1, ?2, crc32c(?1, ?2))", values,
-		   ARRAY_LEN(values));
+	return store_sql_run(store, "INSERT OR REPLACE INTO meta VALUES (?1, ?2, crc32c(?1, ?2))",
+			     values, ARRAY_LEN(values));
 }
 
 /* -------- open -------- */
-
-static int run_script(struct store *store, const char *sql)
-{
-	int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
-
-	return rc == SQLITE_OK ? 0 : failed(store, rc, "setup");
-}
 
 static int read_int(void *ctx, sqlite3_stmt *stmt)
 {
@@ -354,7 +168,7 @@ static int read_int(void *ctx, sqlite3_stmt *stmt)
 /* Tables are numbered from anywhere on: those of two stores seldom have one number, and can be adopted. */
 static int make_ids(struct store *store)
 {
-	struct value values[] = { BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
+	struct store_sql_value values[] = { SQL_BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
 	uint8_t last_table;
 	int ret;
 
@@ -362,7 +176,8 @@ static int make_ids(struct store *store)
 		    (ssize_t)sizeof(store->ids.uuid) ||
 	    getrandom(&last_table, sizeof(last_table), 0) != (ssize_t)sizeof(last_table))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	ret = run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))", values, 1);
+	ret = store_sql_run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))",
+			    values, 1);
 	return ret ? ret : store_number_put(store, "last_table", last_table);
 }
 
@@ -371,12 +186,13 @@ static int read_uuid(void *ctx, sqlite3_stmt *stmt)
 	struct store *store = ctx;
 
 	store->has_uuid = true;
-	return column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
+	return store_sql_column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
 }
 
 static int load_uuid(struct store *store)
 {
-	int ret = each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid, store);
+	int ret = store_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid,
+				 store);
 
 	if (ret == 0 && !store->has_uuid)
 		ret = error_set(-EBADMSG, "state database: it has no uuid");
@@ -406,20 +222,20 @@ static int damaged_row(void *ctx, sqlite3_stmt *stmt)
 /* Before anything of it is believed: SQLite sees what is wrong with pages, the crc what with rows. */
 static int check_content(struct store *store)
 {
-	int ret = each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
+	int ret = store_sql_each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
 
 	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(checks); i++)
-		ret = each(store, checks[i], damaged_row, NULL);
+		ret = store_sql_each(store, checks[i], damaged_row, NULL);
 	return ret;
 }
 
 static int check_schema(struct store *store, const char *path)
 {
 	int version = 0, application = 0;
-	int ret = each(store, "PRAGMA user_version", read_int, &version);
+	int ret = store_sql_each(store, "PRAGMA user_version", read_int, &version);
 
 	if (ret == 0)
-		ret = each(store, "PRAGMA application_id", read_int, &application);
+		ret = store_sql_each(store, "PRAGMA application_id", read_int, &application);
 	if (ret)
 		return ret;
 	if (application && (uint32_t)application != STORE_APPLICATION_ID)
@@ -428,7 +244,7 @@ static int check_schema(struct store *store, const char *path)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
 	for (int v = version; ret == 0 && v < SCHEMA_VERSION; v++)
-		ret = run_script(store, schemas[v]);
+		ret = store_sql_script(store, schemas[v]);
 	if (ret)
 		return ret;
 	if (version == 0)
@@ -463,17 +279,15 @@ static int begin_term(struct store *store, const char *path)
 static int set_up(struct store *store)
 {
 	int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	int ret = rc == SQLITE_OK ? store_sql_add_crc32c(store)
+				  : store_sql_failed(store, rc, "setup");
 
-	if (rc == SQLITE_OK)
-		rc = sqlite3_create_function(store->db, "crc32c", -1,
-					     SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sql_crc32c,
-					     NULL, NULL);
-	if (rc != SQLITE_OK)
-		return failed(store, rc, "setup");
+	if (ret)
+		return ret;
 	sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
-	return run_script(store, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
-				 "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
-				 "PRAGMA cell_size_check = ON;");
+	return store_sql_script(store, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
+				       "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
+				       "PRAGMA cell_size_check = ON;");
 }
 
 int store_open(const char *path, struct store **store_out)
@@ -486,7 +300,7 @@ int store_open(const char *path, struct store **store_out)
 	rc = sqlite3_open_v2(path, &store->db,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 			     NULL);
-	ret = rc == SQLITE_OK ? set_up(store) : failed(store, rc, path);
+	ret = rc == SQLITE_OK ? set_up(store) : store_sql_failed(store, rc, path);
 	if (ret == 0)
 		ret = begin_term(store, path);
 	if (ret) {
@@ -520,10 +334,10 @@ static int copy_into(struct store *store, sqlite3 *to)
 	int rc;
 
 	if (!backup)
-		return failed(store, sqlite3_errcode(to), "backup");
+		return store_sql_failed(store, sqlite3_errcode(to), "backup");
 	(void)sqlite3_backup_step(backup, -1);
 	rc = sqlite3_backup_finish(backup);
-	return rc == SQLITE_OK ? 0 : failed(store, rc, "backup");
+	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "backup");
 }
 
 int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
@@ -533,7 +347,7 @@ int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
 	sqlite3 *copy = NULL;
 	int rc = sqlite3_open(":memory:", &copy), ret;
 
-	ret = rc == SQLITE_OK ? copy_into(store, copy) : failed(store, rc, "backup");
+	ret = rc == SQLITE_OK ? copy_into(store, copy) : store_sql_failed(store, rc, "backup");
 	if (ret == 0) {
 		bytes = sqlite3_serialize(copy, "main", &len, 0);
 		ret = bytes ? 0 : error_set(-ENOMEM, "state database: backup: no memory");
@@ -556,36 +370,36 @@ int store_limit_pages(struct store *store, uint32_t pages)
 	char sql[64];
 
 	snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", pages);
-	return run_script(store, sql);
+	return store_sql_script(store, sql);
 }
 
 /* -------- tables -------- */
 
 int store_table_put(struct store *store, const struct store_table *table)
 {
-	const struct value values[] = {
-		INT(table->desc.table_id), TEXT(table->desc.name),
-		INT(table->state),         BLOB(&table->desc, sizeof(table->desc)),
-		INT(table->control),       INT(table->auto_shards ? 1 : 0),
+	const struct store_sql_value values[] = {
+		SQL_INT(table->desc.table_id), SQL_TEXT(table->desc.name),
+		SQL_INT(table->state),         SQL_BLOB(&table->desc, sizeof(table->desc)),
+		SQL_INT(table->control),       SQL_INT(table->auto_shards ? 1 : 0),
 	};
 
-	return run(store,
-		   "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+			     values, ARRAY_LEN(values));
 }
 
 int store_table_delete(struct store *store, uint32_t table_id)
 {
-	const struct value values[] = { INT(table_id) };
+	const struct store_sql_value values[] = { SQL_INT(table_id) };
 	bool alone = sqlite3_get_autocommit(store->db) != 0;
 	int ret = alone ? store_begin(store) : 0;
 
 	if (ret)
 		return ret;
-	ret = run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
+	ret = store_sql_run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
 	if (ret == 0)
-		ret = run(store, "DELETE FROM tables WHERE id = ?", values, 1);
+		ret = store_sql_run(store, "DELETE FROM tables WHERE id = ?", values, 1);
 	if (!alone)
 		return ret;
 	if (ret)
@@ -602,11 +416,11 @@ static int visit_table(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct table_visit *visit = ctx;
 	struct store_table table;
-	int ret = column_blob(stmt, 1, &table.desc, sizeof(table.desc));
+	int ret = store_sql_column_blob(stmt, 1, &table.desc, sizeof(table.desc));
 
-	table.state = column_u32(stmt, 0);
-	table.control = column_u32(stmt, 2);
-	table.auto_shards = column_u32(stmt, 3) != 0;
+	table.state = store_sql_column_u32(stmt, 0);
+	table.control = store_sql_column_u32(stmt, 2);
+	table.auto_shards = store_sql_column_u32(stmt, 3) != 0;
 	return ret ? ret : visit->fn(visit->ctx, &table);
 }
 
@@ -615,23 +429,25 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 {
 	struct table_visit visit = { fn, ctx };
 
-	return each(store, "SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
-		    visit_table, &visit);
+	return store_sql_each(store,
+			      "SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
+			      visit_table, &visit);
 }
 
 /* -------- shards -------- */
 
 int store_shard_put(struct store *store, const struct store_shard *shard)
 {
-	const struct value values[] = {
-		INT(shard->table_id), INT(shard->shard), TEXT(shard->node), INT(shard->incarnation),
-		INT(shard->tree),     INT(shard->rows),  INT(shard->state),
+	const struct store_sql_value values[] = {
+		SQL_INT(shard->table_id),    SQL_INT(shard->shard), SQL_TEXT(shard->node),
+		SQL_INT(shard->incarnation), SQL_INT(shard->tree),  SQL_INT(shard->rows),
+		SQL_INT(shard->state),
 	};
 
-	return run(store,
-		   "INSERT OR REPLACE INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
-		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "INSERT OR REPLACE INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
+			     values, ARRAY_LEN(values));
 }
 
 struct shard_visit {
@@ -643,15 +459,15 @@ static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct shard_visit *visit = ctx;
 	struct store_shard shard = {
-		.table_id = column_u32(stmt, 0),
-		.shard = column_u32(stmt, 1),
-		.incarnation = column_u64(stmt, 3),
-		.tree = column_u32(stmt, 4),
-		.rows = column_u32(stmt, 5),
-		.state = column_u32(stmt, 6),
+		.table_id = store_sql_column_u32(stmt, 0),
+		.shard = store_sql_column_u32(stmt, 1),
+		.incarnation = store_sql_column_u64(stmt, 3),
+		.tree = store_sql_column_u32(stmt, 4),
+		.rows = store_sql_column_u32(stmt, 5),
+		.state = store_sql_column_u32(stmt, 6),
 	};
 
-	column_text(stmt, 2, shard.node, sizeof(shard.node));
+	store_sql_column_text(stmt, 2, shard.node, sizeof(shard.node));
 	return visit->fn(visit->ctx, &shard);
 }
 
@@ -660,57 +476,61 @@ int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct stor
 {
 	struct shard_visit visit = { fn, ctx };
 
-	return each(store, "SELECT * FROM shards ORDER BY table_id, shard", visit_shard, &visit);
+	return store_sql_each(store, "SELECT * FROM shards ORDER BY table_id, shard", visit_shard,
+			      &visit);
 }
 
 /* -------- laps -------- */
 
 int store_lap(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
 {
-	const struct value values[] = { INT(table_id), INT(shard) };
+	const struct store_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard) };
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = prepare(store, "SELECT first FROM laps WHERE table_id = ? AND shard = ?",
-			      values, ARRAY_LEN(values), &stmt);
+	int rc, ret = store_sql_prepare(store,
+					"SELECT first FROM laps WHERE table_id = ? AND shard = ?",
+					values, ARRAY_LEN(values), &stmt);
 
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
-		*first_out = rc == SQLITE_ROW ? column_u64(stmt, 0) : 0;
+		*first_out = rc == SQLITE_ROW ? store_sql_column_u64(stmt, 0) : 0;
 	else
-		ret = failed(store, rc, "read laps");
+		ret = store_sql_failed(store, rc, "read laps");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
 int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard, uint64_t first)
 {
-	const struct value values[] = { INT(table_id), INT(shard), INT(first) };
+	const struct store_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard),
+						  SQL_INT(first) };
 
-	return run(store,
-		   "INSERT INTO laps VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3)) ON CONFLICT DO UPDATE"
-		   " SET first = excluded.first, crc = excluded.crc WHERE excluded.first > first",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(
+		store,
+		"INSERT INTO laps VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3)) ON CONFLICT DO UPDATE"
+		" SET first = excluded.first, crc = excluded.crc WHERE excluded.first > first",
+		values, ARRAY_LEN(values));
 }
 
 /* -------- nodes -------- */
 
 int store_node_put(struct store *store, const struct store_node *node)
 {
-	const struct value values[] = {
-		TEXT(node->name),
-		TEXT(node->uri),
-		INT(node->incarnation),
-		INT(node->persistent ? 1 : 0),
-		INT(node->draining ? 1 : 0),
-		INT(node->lost ? 1 : 0),
-		BLOB(node->pool, sizeof(node->pool)),
+	const struct store_sql_value values[] = {
+		SQL_TEXT(node->name),
+		SQL_TEXT(node->uri),
+		SQL_INT(node->incarnation),
+		SQL_INT(node->persistent ? 1 : 0),
+		SQL_INT(node->draining ? 1 : 0),
+		SQL_INT(node->lost ? 1 : 0),
+		SQL_BLOB(node->pool, sizeof(node->pool)),
 	};
 
-	return run(store,
-		   "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
-		   " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
+			     values, ARRAY_LEN(values));
 }
 
 struct node_visit {
@@ -722,15 +542,15 @@ static int visit_node(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct node_visit *visit = ctx;
 	struct store_node node = {
-		.incarnation = column_u64(stmt, 2),
-		.persistent = column_u32(stmt, 3) != 0,
-		.draining = column_u32(stmt, 4) != 0,
-		.lost = column_u32(stmt, 5) != 0,
+		.incarnation = store_sql_column_u64(stmt, 2),
+		.persistent = store_sql_column_u32(stmt, 3) != 0,
+		.draining = store_sql_column_u32(stmt, 4) != 0,
+		.lost = store_sql_column_u32(stmt, 5) != 0,
 	};
-	int ret = column_blob(stmt, 6, node.pool, sizeof(node.pool));
+	int ret = store_sql_column_blob(stmt, 6, node.pool, sizeof(node.pool));
 
-	column_text(stmt, 0, node.name, sizeof(node.name));
-	column_text(stmt, 1, node.uri, sizeof(node.uri));
+	store_sql_column_text(stmt, 0, node.name, sizeof(node.name));
+	store_sql_column_text(stmt, 1, node.uri, sizeof(node.uri));
 	return ret ? ret : visit->fn(visit->ctx, &node);
 }
 
@@ -738,32 +558,34 @@ int store_each_node(struct store *store, int (*fn)(void *ctx, const struct store
 {
 	struct node_visit visit = { fn, ctx };
 
-	return each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
+	return store_sql_each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
 }
 
 /* -------- what is made and what is left over at nodes -------- */
 
 int store_making_put(struct store *store, const struct store_making *making)
 {
-	const struct value values[] = {
-		TEXT(making->node),
-		INT(making->table_id),
-		INT(making->shard),
-		BLOB(making->uuid, sizeof(making->uuid)),
+	const struct store_sql_value values[] = {
+		SQL_TEXT(making->node),
+		SQL_INT(making->table_id),
+		SQL_INT(making->shard),
+		SQL_BLOB(making->uuid, sizeof(making->uuid)),
 	};
 
-	return run(store,
-		   "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
-		   " crc32c(?1, ?2, ?3, ?4))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
+			     " crc32c(?1, ?2, ?3, ?4))",
+			     values, ARRAY_LEN(values));
 }
 
 int store_making_delete(struct store *store, const char *node, uint32_t table_id, uint32_t shard)
 {
-	const struct value values[] = { TEXT(node), INT(table_id), INT(shard) };
+	const struct store_sql_value values[] = { SQL_TEXT(node), SQL_INT(table_id),
+						  SQL_INT(shard) };
 
-	return run(store, "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+			     values, ARRAY_LEN(values));
 }
 
 /* The uuid of the one row that there may be. */
@@ -773,81 +595,82 @@ static int find_uuid(struct store *store, sqlite3_stmt *stmt, uint8_t uuid_out[1
 
 	*found_out = rc == SQLITE_ROW;
 	if (rc == SQLITE_ROW)
-		ret = column_blob(stmt, 0, uuid_out, 16);
+		ret = store_sql_column_blob(stmt, 0, uuid_out, 16);
 	else if (rc != SQLITE_DONE)
-		ret = failed(store, rc, "look for a region");
+		ret = store_sql_failed(store, rc, "look for a region");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
 int store_making_find(struct store *store, struct store_making *making, bool *found_out)
 {
-	const struct value values[] = { TEXT(making->node), INT(making->table_id),
-					INT(making->shard) };
+	const struct store_sql_value values[] = { SQL_TEXT(making->node), SQL_INT(making->table_id),
+						  SQL_INT(making->shard) };
 	sqlite3_stmt *stmt = NULL;
-	int ret = prepare(store,
-			  "SELECT uuid FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
-			  values, ARRAY_LEN(values), &stmt);
+	int ret = store_sql_prepare(
+		store, "SELECT uuid FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+		values, ARRAY_LEN(values), &stmt);
 
 	return ret ? ret : find_uuid(store, stmt, making->uuid, found_out);
 }
 
 int store_makings_delete(struct store *store, const char *node)
 {
-	const struct value values[] = { TEXT(node) };
+	const struct store_sql_value values[] = { SQL_TEXT(node) };
 
-	return run(store, "DELETE FROM makings WHERE node = ?", values, 1);
+	return store_sql_run(store, "DELETE FROM makings WHERE node = ?", values, 1);
 }
 
 int store_leftover_put(struct store *store, const struct store_leftover *left)
 {
-	const struct value values[] = { TEXT(left->node), INT(left->region),
-					BLOB(left->uuid, sizeof(left->uuid)) };
+	const struct store_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region),
+						  SQL_BLOB(left->uuid, sizeof(left->uuid)) };
 
-	return run(store,
-		   "INSERT OR REPLACE INTO leftovers VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(
+		store, "INSERT OR REPLACE INTO leftovers VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3))",
+		values, ARRAY_LEN(values));
 }
 
 int store_leftover_find(struct store *store, struct store_leftover *left, bool *found_out)
 {
-	const struct value values[] = { TEXT(left->node), INT(left->region) };
+	const struct store_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region) };
 	sqlite3_stmt *stmt = NULL;
-	int ret = prepare(store, "SELECT uuid FROM leftovers WHERE node = ? AND region = ?", values,
-			  ARRAY_LEN(values), &stmt);
+	int ret = store_sql_prepare(store,
+				    "SELECT uuid FROM leftovers WHERE node = ? AND region = ?",
+				    values, ARRAY_LEN(values), &stmt);
 
 	return ret ? ret : find_uuid(store, stmt, left->uuid, found_out);
 }
 
 int store_leftovers_delete(struct store *store, const char *node)
 {
-	const struct value values[] = { TEXT(node) };
+	const struct store_sql_value values[] = { SQL_TEXT(node) };
 
-	return run(store, "DELETE FROM leftovers WHERE node = ?", values, 1);
+	return store_sql_run(store, "DELETE FROM leftovers WHERE node = ?", values, 1);
 }
 
 /* -------- clients -------- */
 
 int store_client_put(struct store *store, const struct store_client *client)
 {
-	const struct value values[] = {
-		INT(client->id),
-		INT(client->process.pid),
-		INT(client->process.start_time),
-		BLOB(client->process.boot_id, sizeof(client->process.boot_id)),
+	const struct store_sql_value values[] = {
+		SQL_INT(client->id),
+		SQL_INT(client->process.pid),
+		SQL_INT(client->process.start_time),
+		SQL_BLOB(client->process.boot_id, sizeof(client->process.boot_id)),
 	};
 
-	return run(store,
-		   "INSERT OR REPLACE INTO clients VALUES (?1, ?2, ?3, ?4,"
-		   " crc32c(?1, ?2, ?3, ?4))",
-		   values, ARRAY_LEN(values));
+	return store_sql_run(store,
+			     "INSERT OR REPLACE INTO clients VALUES (?1, ?2, ?3, ?4,"
+			     " crc32c(?1, ?2, ?3, ?4))",
+			     values, ARRAY_LEN(values));
 }
 
 int store_client_delete(struct store *store, uint64_t id)
 {
-	const struct value values[] = { INT(id) };
+	const struct store_sql_value values[] = { SQL_INT(id) };
 
-	return run(store, "DELETE FROM clients WHERE id = ?", values, 1);
+	return store_sql_run(store, "DELETE FROM clients WHERE id = ?", values, 1);
 }
 
 struct client_visit {
@@ -859,10 +682,12 @@ static int visit_client(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct client_visit *visit = ctx;
 	struct store_client client = {
-		.id = column_u64(stmt, 0),
-		.process = { .pid = column_u32(stmt, 1), .start_time = column_u64(stmt, 2) },
+		.id = store_sql_column_u64(stmt, 0),
+		.process = { .pid = store_sql_column_u32(stmt, 1),
+			     .start_time = store_sql_column_u64(stmt, 2) },
 	};
-	int ret = column_blob(stmt, 3, client.process.boot_id, sizeof(client.process.boot_id));
+	int ret = store_sql_column_blob(stmt, 3, client.process.boot_id,
+					sizeof(client.process.boot_id));
 
 	return ret ? ret : visit->fn(visit->ctx, &client);
 }
@@ -872,5 +697,5 @@ int store_each_client(struct store *store, int (*fn)(void *ctx, const struct sto
 {
 	struct client_visit visit = { fn, ctx };
 
-	return each(store, "SELECT * FROM clients ORDER BY id", visit_client, &visit);
+	return store_sql_each(store, "SELECT * FROM clients ORDER BY id", visit_client, &visit);
 }
