@@ -28,6 +28,12 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 	if (ret == 0)
 		ret = cmdline_set(line, "--listen", opts->listen);
 	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-cert", opts->tls_cert);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-key", opts->tls_key);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-ca", opts->tls_ca);
+	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);

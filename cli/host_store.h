@@ -24,11 +24,14 @@
 /* A value of 0, NULL or HOST_STORE_UNSET: not given, so as it is, or the default. */
 struct host_store_opts {
 	const char *store;
-	uint64_t bytes;          /* of the pool of each node (default 1G, or as it was made) */
-	const char *file;        /* directory of the pool */
-	const char *dax;         /* on a DAX device */
-	uint32_t pages;          /* of memory: 0 auto, 1 huge, 2 small, or UNSET */
-	const char *listen;      /* HOST:PORT of the metadata server */
+	uint64_t bytes;       /* of the pool of each node (default 1G, or as it was made) */
+	const char *file;     /* directory of the pool */
+	const char *dax;      /* on a DAX device */
+	uint32_t pages;       /* of memory: 0 auto, 1 huge, 2 small, or UNSET */
+	const char *listen;   /* HOST:PORT of the metadata server */
+	const char *tls_cert; /* PEM files of the metadata server's TCP connections */
+	const char *tls_key;
+	const char *tls_ca;
 	const char *transport;   /* of the nodes: "auto", "shm", "verbs" */
 	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts */
 	int64_t node_lease_ns;   /* of the server, and the next two */

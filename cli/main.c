@@ -37,7 +37,9 @@ static void print_help(FILE *file)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
 	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
-	      "$XDG_RUNTIME_DIR/relive).\n",
+	      "$XDG_RUNTIME_DIR/relive).\n"
+	      "RELIVE_TOKEN: the token of a store elsewhere. RELIVE_TLS_CERT, RELIVE_TLS_KEY,\n"
+	      "RELIVE_TLS_CA: PEM files, where its server wants certificates.\n",
 	      file);
 }
 

@@ -52,6 +52,13 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
+static bool tls_agrees(const struct host_store_opts *opts)
+{
+	int n = (opts->tls_cert != NULL) + (opts->tls_key != NULL) + (opts->tls_ca != NULL);
+
+	return n == 0 || n == 3;
+}
+
 static bool options_agree(const struct host_store_opts *opts)
 {
 	if (opts->file && opts->dax)
@@ -65,6 +72,8 @@ static bool options_agree(const struct host_store_opts *opts)
 	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
 		cli_error(
 			"--adopt, --discard: of a pool on a file or device, give --file or --dax");
+	else if (!tls_agrees(opts))
+		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
@@ -109,6 +118,10 @@ int cmd_up(int argc, char **argv)
 		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,
 		  ARG_CHOICE },
 		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
+		{ "tls-cert", "FILE", "PEM: TCP connections prove certificates, beside the token",
+		  &opts.tls_cert, ARG_TEXT },
+		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
+		{ "tls-ca", "FILE", "PEM: CA of all certificates", &opts.tls_ca, ARG_TEXT },
 		{ "stalled", "wait|kill",
 		  "what becomes of a stopped process that holds blocks (default wait)",
 		  &opts.stalled, ARG_CHOICE },

@@ -725,6 +725,7 @@ static int connect_uri(struct remote *remote, const struct uri *uri,
 		.host = uri->text,
 		.port = uri->port,
 		.token = opts->token,
+		.tls = { opts->tls_cert, opts->tls_key, opts->tls_ca },
 		.timeout_ns = opts->timeout_ns,
 	};
 	struct rpc_lease lease;

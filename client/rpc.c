@@ -2,6 +2,8 @@
 
 #include "relive/relive.h"
 
+#include "wire/auth.h"
+
 #include "base/alloc.h"
 #include "base/bits.h"
 #include "base/lock.h"
@@ -9,7 +11,6 @@
 #include "base/runtime_dir.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #define BACKOFF_LAST_NS (200 * CLOCK_NS_PER_MS)
 #define TOKEN_BYTES 256
 #define URI_BYTES 288
+#define PATH_BYTES 512
 #define DEFAULT_STORE "default"
 
 static LOCK_ROLE(rpc_role, "rpc", LOCK_RANK_CHANNEL);
@@ -32,7 +34,8 @@ struct rpc {
 	char host[256];
 	uint16_t port;
 	char given_token[TOKEN_BYTES]; /* "" = the token file */
-	bool is_open;                  /* it was connected once: such a store there is */
+	char tls_cert[PATH_BYTES], tls_key[PATH_BYTES], tls_ca[PATH_BYTES]; /* "" = none */
+	bool is_open; /* it was connected once: such a store there is */
 	bool connected LOCK_GUARDED_BY(rpc_role);
 	struct channel channel LOCK_GUARDED_BY(rpc_role);
 	struct dial_peer peer LOCK_GUARDED_BY(rpc_role);
@@ -147,6 +150,11 @@ static int find_socket(const struct rpc *rpc, char socket_out[RUNTIME_PATH_BYTES
 	return ret ? ret : runtime_dir_file(&dir, "metad.sock", socket_out);
 }
 
+static const char *path_or_none(const char *path)
+{
+	return *path ? path : NULL;
+}
+
 static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 {
 	char token[TOKEN_BYTES], socket[RUNTIME_PATH_BYTES];
@@ -154,6 +162,8 @@ static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 		.host = rpc->host,
 		.port = rpc->port,
 		.token = token,
+		.tls = { path_or_none(rpc->tls_cert), path_or_none(rpc->tls_key),
+			 path_or_none(rpc->tls_ca) },
 		.role = "client",
 		.software = rlv_version(),
 		.client_id = rpc->peer.client_id,
@@ -207,9 +217,7 @@ static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
 /* Nothing ever comes unasked: what is readable now is the end. */
 static void notice_loss(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 {
-	struct pollfd ready = { .fd = rpc->channel.stream.fd, .events = POLLIN };
-
-	if (rpc->connected && poll(&ready, 1, 0) != 0)
+	if (rpc->connected && channel_is_readable(&rpc->channel))
 		hang_up(rpc);
 }
 
@@ -235,21 +243,48 @@ static int take_token(struct rpc *rpc, const char *given)
 {
 	const char *env = getenv("RELIVE_TOKEN");
 	const char *token = given ? given : env;
+	const char *name = given ? "opts.token" : "RELIVE_TOKEN";
 
 	if (!token)
 		return 0;
-	if (!*token || strlen(token) >= sizeof(rpc->given_token))
-		return error_set(-EINVAL, "%s: want 1 to %zu characters",
-				 given ? "opts.token" : "RELIVE_TOKEN",
+	if (strlen(token) >= sizeof(rpc->given_token))
+		return error_set(-EINVAL, "%s: %zu characters at most", name,
 				 sizeof(rpc->given_token) - 1);
 	memcpy(rpc->given_token, token, strlen(token) + 1);
+	return auth_check_token(name, token);
+}
+
+/* opts, else the environment. */
+static int take_file(char path_out[PATH_BYTES], const char *given, const char *variable)
+{
+	const char *path = given ? given : getenv(variable);
+
+	if (!path)
+		return 0;
+	if (strlen(path) >= PATH_BYTES)
+		return error_set(-ENAMETOOLONG, "%s: longer than %d bytes", variable,
+				 PATH_BYTES - 1);
+	memcpy(path_out, path, strlen(path) + 1);
 	return 0;
+}
+
+static int take_files(struct rpc *rpc, const struct tls_files *given)
+{
+	int ret = take_file(rpc->tls_cert, given->cert, "RELIVE_TLS_CERT");
+
+	if (ret == 0)
+		ret = take_file(rpc->tls_key, given->key, "RELIVE_TLS_KEY");
+	if (ret == 0)
+		ret = take_file(rpc->tls_ca, given->ca, "RELIVE_TLS_CA");
+	return ret;
 }
 
 static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
 {
 	int ret = take_token(rpc, opts->token);
 
+	if (ret == 0)
+		ret = take_files(rpc, &opts->tls);
 	rpc->pid = getpid();
 	rpc->timeout_ns = opts->timeout_ns;
 	rpc->port = opts->port;

@@ -17,8 +17,9 @@ struct rpc_opts {
 	const char *store; /* on this host, or NULL: */
 	const char *host;
 	uint16_t port;
-	const char *token;  /* NULL: RELIVE_TOKEN, else the token file of the store */
-	int64_t timeout_ns; /* of a call; negative = for ever */
+	const char *token;    /* NULL: RELIVE_TOKEN, else the token file of the store */
+	struct tls_files tls; /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
+	int64_t timeout_ns;   /* of a call; negative = for ever */
 };
 
 /* What a call carries and wants back. */

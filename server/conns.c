@@ -1,7 +1,6 @@
 #include "server/conns.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,7 +12,6 @@
 #include <unistd.h>
 
 #include <event2/buffer.h>
-#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/listener.h>
 
@@ -22,19 +20,19 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include "server/flow.h"
 #include "server/version.h"
 
 #define MAX_LISTENERS 2
 #define AUTH_BODY_MAX 4096u /* before the proof */
 #define BACKLOG 128
-#define LAST_WORDS_MAX 2048
 
 enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY };
 
 struct conn {
 	struct conn *next, *prev;
 	struct conns *conns;
-	struct bufferevent *bev; /* NULL: detached */
+	struct flow flow;
 	enum conn_phase phase;
 	bool dropped; /* freed when the callback is over */
 	bool detached;
@@ -46,6 +44,7 @@ struct conn {
 
 struct conns {
 	struct conns_opts opts;
+	struct tls *tls; /* NULL: no TCP */
 	struct evconnlistener *listeners[MAX_LISTENERS];
 	uint32_t n_listeners;
 	char socket_path[108]; /* "" = none */
@@ -84,8 +83,8 @@ static void conn_free(struct conn *conn)
 	if (conn->next)
 		conn->next->prev = conn->prev;
 	conns->n--;
-	if (conn->bev)
-		bufferevent_free(conn->bev);
+	if (!conn->detached)
+		flow_close(&conn->flow);
 	mem_free(conn);
 }
 
@@ -104,18 +103,13 @@ static void refuse(struct conn *conn, const char *why)
 
 int conn_detach(struct conn *conn, struct channel *ch_out)
 {
-	int fd;
+	struct stream stream;
 
-	if (evbuffer_get_length(bufferevent_get_output(conn->bev)) ||
-	    evbuffer_get_length(bufferevent_get_input(conn->bev)))
+	if (evbuffer_get_length(conn->flow.out) || evbuffer_get_length(conn->flow.in))
 		return error_set(-EPROTO, "connection: asked before it was answered");
-	fd = fcntl(bufferevent_getfd(conn->bev), F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return error_set(-errno, "dup: %s", strerror(errno));
-	bufferevent_free(conn->bev);
-	conn->bev = NULL;
+	stream = flow_detach(&conn->flow);
 	conn->detached = true;
-	channel_init(ch_out, fd, NULL);
+	channel_init_stream(ch_out, &stream);
 	ch_out->term = conn->conns->opts.term;
 	conn_drop(conn);
 	return 0;
@@ -145,8 +139,8 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 		return;
 	}
 	protobuf_c_message_pack(message, body);
-	bufferevent_write(conn->bev, bytes, sizeof(bytes));
-	bufferevent_write(conn->bev, body, len);
+	flow_write(&conn->flow, bytes, sizeof(bytes));
+	flow_write(&conn->flow, body, len);
 	mem_free(body);
 }
 
@@ -161,15 +155,10 @@ void conn_answer_status(struct conn *conn, const struct frame_header *head, int 
 	conn_answer(conn, head, &reply.base);
 }
 
-/* A last, short answer goes out at once: libevent would forget it with the connection. */
+/* A last, short answer goes out at once: it would be forgotten with the connection. */
 static void refuse_with_answer(struct conn *conn)
 {
-	uint8_t bytes[LAST_WORDS_MAX];
-	ssize_t n = evbuffer_copyout(bufferevent_get_output(conn->bev), bytes, sizeof(bytes));
-
-	if (n > 0)
-		(void)!send(bufferevent_getfd(conn->bev), bytes, (size_t)n,
-			    MSG_NOSIGNAL | MSG_DONTWAIT);
+	flow_push(&conn->flow);
 	conn_drop(conn);
 }
 
@@ -305,7 +294,7 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 	if (ret)
 		refuse_with_answer(conn);
 	else
-		bufferevent_set_timeouts(conn->bev, NULL, &write_limit);
+		flow_set_write_limit(&conn->flow, &write_limit);
 }
 
 /* -------- reading -------- */
@@ -325,7 +314,7 @@ static void take_frame(struct conn *conn, const struct channel_frame *frame)
 /* 0: a frame was taken; -EAGAIN: not all of it is there; else the stream is broken. */
 static int read_frame(struct conn *conn)
 {
-	struct evbuffer *in = bufferevent_get_input(conn->bev);
+	struct evbuffer *in = conn->flow.in;
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	ssize_t n = evbuffer_copyout(in, bytes, sizeof(bytes));
 	struct channel_frame frame;
@@ -352,12 +341,11 @@ static int read_frame(struct conn *conn)
 	return 0;
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
+static void on_read(void *ctx)
 {
-	struct conn *conn = arg;
+	struct conn *conn = ctx;
 	int ret = 0;
 
-	(void)bev;
 	conn->busy = true;
 	while (ret == 0 && !conn->dropped)
 		ret = read_frame(conn);
@@ -368,17 +356,19 @@ static void on_read(struct bufferevent *bev, void *arg)
 		conn_free(conn);
 }
 
-static void on_event(struct bufferevent *bev, short what, void *arg)
+/* Who hangs up is no news, unless it was refused. */
+static void on_end(void *ctx, int code)
 {
-	struct conn *conn = arg;
-
-	(void)bev;
-	if (what & BEV_EVENT_TIMEOUT)
-		log_warn("drop connection of pid %u: %s", conn->peer.process.pid,
-			 what & BEV_EVENT_READING ? "no hello in time" : "it does not read");
-	if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))
-		conn_drop(conn);
+	if (code == -ECONNRESET)
+		conn_drop(ctx);
+	else
+		refuse(ctx, error_last());
 }
+
+static const struct flow_ops flow_ops = {
+	.on_read = on_read,
+	.on_end = on_end,
+};
 
 /* -------- accepting -------- */
 
@@ -392,53 +382,65 @@ static uint32_t peer_pid(int fd)
 	return (uint32_t)cred.pid;
 }
 
-static struct conn *conn_new(struct conns *conns, evutil_socket_t fd, bool local)
+/* The kernel vouches for who is at a unix socket; all else is TLS. */
+static int begin(struct conn *conn, evutil_socket_t fd)
+{
+	const struct timeval limit = { .tv_sec = CONN_AUTH_SECONDS };
+	struct stream stream;
+	const int one = 1;
+	int ret = 0;
+
+	if (conn->peer.local) {
+		conn->peer.process.pid = peer_pid(fd);
+		stream_init_socket(&stream, fd);
+	} else {
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		ret = stream_init_tls(&stream, fd, conn->conns->tls);
+	}
+	if (ret)
+		return ret;
+	conn->flow.ops = &flow_ops;
+	conn->flow.ctx = conn;
+	return flow_open(&conn->flow, conn->conns->opts.base, &stream, &limit);
+}
+
+static void add(struct conns *conns, evutil_socket_t fd, bool local)
 {
 	struct conn *conn = mem_zalloc(sizeof(*conn));
 
-	if (!conn)
-		return NULL;
-	conn->bev = bufferevent_socket_new(conns->opts.base, fd, BEV_OPT_CLOSE_ON_FREE);
-	if (!conn->bev) {
-		mem_free(conn);
-		return NULL;
+	if (!conn) {
+		close(fd);
+		return;
 	}
 	conn->conns = conns;
 	conn->peer.local = local;
-	conn->peer.process.pid = local ? peer_pid(fd) : 0;
+	if (begin(conn, fd)) {
+		log_warn("accept: %s", error_last());
+		mem_free(conn);
+		return;
+	}
 	conn->next = conns->first;
 	if (conns->first)
 		conns->first->prev = conn;
 	conns->first = conn;
 	conns->n++;
-	return conn;
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int len, void *arg)
 {
-	const struct timeval limit = { .tv_sec = CONN_AUTH_SECONDS };
 	struct conns *conns = arg;
-	struct conn *conn = NULL;
-	const int one = 1;
+	bool full = conns->n >= conns->opts.max_conns;
 
 	(void)listener;
 	(void)len;
-	if (conns->n < conns->opts.max_conns)
-		conn = conn_new(conns, fd, address->sa_family == AF_UNIX);
-	else if (!conns->full_logged)
+	if (full && !conns->full_logged)
 		log_warn("refuse connections: %u are open", conns->n);
-	conns->full_logged = conns->n >= conns->opts.max_conns;
-	if (!conn) {
+	conns->full_logged = full;
+	if (full)
 		close(fd);
-		return;
-	}
-	if (!conn->peer.local)
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	bufferevent_setcb(conn->bev, on_read, NULL, on_event, conn);
-	bufferevent_setwatermark(conn->bev, EV_READ, 0, FRAME_HEADER_BYTES + FRAME_BODY_MAX);
-	bufferevent_set_timeouts(conn->bev, &limit, &limit);
-	bufferevent_enable(conn->bev, EV_READ | EV_WRITE);
+	else
+		add(conns, fd, address->sa_family == AF_UNIX);
 }
 
 /* Out of descriptors, mostly: a pause, or the loop would spin. */
@@ -526,14 +528,27 @@ static uint16_t bound_port(int fd)
 						       : address.v4.sin_port);
 }
 
+static int use_tls(struct conns *conns)
+{
+	const struct tls_opts opts = {
+		.server = true,
+		.token = conns->opts.token,
+		.files = conns->opts.tls,
+	};
+
+	return conns->tls ? 0 : tls_open(&opts, &conns->tls);
+}
+
 int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)
 {
 	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	const char *name = host && *host ? host : "127.0.0.1";
 	char service[8];
-	int fd = -1, ret;
+	int fd = -1, ret = use_tls(conns);
 
+	if (ret)
+		return ret;
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(name, service, &wanted, &found);
 	if (ret)
@@ -574,6 +589,7 @@ void conns_close(struct conns **conns_ptr)
 		conn_free(conns->first);
 	if (conns->socket_path[0])
 		(void)unlink(conns->socket_path);
+	tls_close(&conns->tls);
 	mem_free(conns);
 	*conns_ptr = NULL;
 }

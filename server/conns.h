@@ -2,7 +2,7 @@
  * Conns: connections of those who dial in, on one libevent loop: frames, and the proof of the
  * token.
  *
- *   accept -> HELLO -> AUTH -> ready: frames go to on_frame
+ *   accept -> TLS (over TCP) -> HELLO -> AUTH -> ready: frames go to on_frame
  *
  * Everything a peer sends is input. Before the proof it may send two small frames within
  * CONN_AUTH_SECONDS; anything else, and later any frame that is not one of ours, closes the
@@ -18,6 +18,7 @@
 #include "wire/auth.h"
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
+#include "wire/tls.h"
 
 #include "base/error.h"
 #include "base/process.h"
@@ -25,7 +26,6 @@
 #define CONN_AUTH_SECONDS 5
 #define CONN_WRITE_SECONDS 10
 
-struct bufferevent;
 struct conn;
 struct conns;
 struct evconnlistener;
@@ -60,6 +60,7 @@ struct conns_opts {
 	const struct conn_ops *ops;
 	void *ctx;
 	const char *token;      /* borrowed */
+	struct tls_files tls;   /* of TCP; none: the token is the PSK */
 	const char *store_name; /* borrowed */
 	uint8_t store_uuid[16];
 	uint64_t term;
@@ -71,7 +72,7 @@ void conns_close(struct conns **conns);
 
 /* A unix socket, mode 0600; a file of that name that nobody listens on is replaced. */
 RLV_MUST_CHECK int conns_listen_socket(struct conns *conns, const char *path);
-/* host NULL or "" = loopback. -EADDRINUSE. *port_out: as bound, for port 0. */
+/* host NULL or "" = loopback. -EADDRINUSE; those of tls_open. *port_out: as bound, for port 0. */
 RLV_MUST_CHECK int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port,
 				    uint16_t *port_out);
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "wire/tls.h"
+
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -95,6 +97,23 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 	if (ret == 0 && optind < argc)
 		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
 	return ret;
+}
+
+int daemon_set_tls(struct tls_files *files, int option, const char *value)
+{
+	switch (option) {
+	case DAEMON_OPT_TLS_CERT:
+		files->cert = value;
+		return 0;
+	case DAEMON_OPT_TLS_KEY:
+		files->key = value;
+		return 0;
+	case DAEMON_OPT_TLS_CA:
+		files->ca = value;
+		return 0;
+	default:
+		return error_set(-EINVAL, "unknown option");
+	}
 }
 
 /* 0 = no such unit. */

@@ -24,10 +24,30 @@ enum daemon_exit daemon_exit_of(int code);
 /* Log lines go to file from now on, with the time in front. */
 void daemon_log_to(FILE *file);
 
-/* The options that both daemons have: --log FILE, --help and --version. */
-enum { DAEMON_OPT_LOG = 256, DAEMON_OPT_HELP, DAEMON_OPT_VERSION };
+/* The options that both daemons have: --log FILE, --help, --version, and --tls-... (daemon_set_tls). */
+enum {
+	DAEMON_OPT_LOG = 256,
+	DAEMON_OPT_HELP,
+	DAEMON_OPT_VERSION,
+	DAEMON_OPT_TLS_CERT,
+	DAEMON_OPT_TLS_KEY,
+	DAEMON_OPT_TLS_CA,
+};
+
+#define DAEMON_TLS_OPTIONS \
+	{ "tls-cert", required_argument, NULL, DAEMON_OPT_TLS_CERT }, \
+		{ "tls-key", required_argument, NULL, DAEMON_OPT_TLS_KEY }, \
+	{ \
+		"tls-ca", required_argument, NULL, DAEMON_OPT_TLS_CA \
+	}
+#define DAEMON_TLS_USAGE \
+	"  --tls-cert FILE, --tls-key FILE, --tls-ca FILE\n" \
+	"                        PEM files: TCP connections prove certificates of this CA to\n" \
+	"                        each other, beside the token. All three; without them the\n" \
+	"                        token is the key of TLS\n"
 
 struct option;
+struct tls_files;
 
 struct daemon_program {
 	const char *name;
@@ -42,6 +62,9 @@ struct daemon_program {
  */
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts);
+
+/* Takes a --tls-... option; value is borrowed. -EINVAL: another option. */
+RLV_MUST_CHECK int daemon_set_tls(struct tls_files *files, int option, const char *value);
 
 /* BYTES with K, M, G or T behind. -EINVAL. */
 RLV_MUST_CHECK int daemon_parse_size(const char *text, uint64_t *bytes_out);

@@ -17,6 +17,7 @@
 
 #include "transport/transport.h"
 
+#include "wire/auth.h"
 #include "wire/dial.h"
 
 #include "base/alloc.h"
@@ -427,20 +428,37 @@ static int announce(struct memnode *node, struct channel *ch)
 	return ret;
 }
 
+static const char *file_or_env(const char *path, const char *variable)
+{
+	return path ? path : getenv(variable);
+}
+
+static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
+		      const char **token)
+{
+	const char *env = getenv("RELIVE_TOKEN");
+
+	*token = env ? env : token_out;
+	return env ? auth_check_token("RELIVE_TOKEN", env)
+		   : runtime_dir_token(&node->dir, token_out);
+}
+
 static int connect_server(struct memnode *node, struct channel *ch)
 {
-	char token[256], socket[RUNTIME_PATH_BYTES];
-	const char *env = getenv("RELIVE_TOKEN");
+	const struct tls_files *tls = &node->opts.tls;
+	char token[RUNTIME_TOKEN_BYTES], socket[RUNTIME_PATH_BYTES];
 	struct dial_opts opts = {
 		.host = node->opts.host,
 		.port = node->opts.port,
-		.token = env ? env : token,
+		.tls = { file_or_env(tls->cert, "RELIVE_TLS_CERT"),
+			 file_or_env(tls->key, "RELIVE_TLS_KEY"),
+			 file_or_env(tls->ca, "RELIVE_TLS_CA") },
 		.role = "memnode",
 		.software = SERVER_VERSION,
 		.deadline_ns = deadline_in(MEMNODE_CALL_NS),
 	};
 	struct dial_peer peer;
-	int ret = env ? 0 : runtime_dir_token(&node->dir, token);
+	int ret = find_token(node, token, &opts.token);
 
 	if (ret == 0 && !opts.host) {
 		ret = runtime_dir_file(&node->dir, "metad.sock", socket);
@@ -553,7 +571,7 @@ static bool is_final(const struct memnode *node, int code, uint64_t patience)
 		return false;
 	if (code == -EEXIST)
 		return deadline_expired(clock_monotonic(), patience);
-	return code == -EACCES || code == -EPROTO || code == -EPERM;
+	return code == -EACCES || code == -EPROTO || code == -EPERM || code == -EINVAL;
 }
 
 int memnode_run(struct memnode *node)

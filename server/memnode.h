@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/tls.h"
+
 #include "base/alloc.h"
 #include "base/error.h"
 
@@ -29,9 +31,10 @@ struct memnode_opts {
 	enum page_kind pages; /* of memory; there may be none: see struct target_opts */
 	const char *host;     /* of the metadata server; NULL = the store's socket on this host */
 	uint16_t port;
-	const char *transport;             /* "auto" (NULL), "shm", "verbs" */
-	const char *listen;                /* verbs: HOST:PORT to accept clients at; NULL = any */
-	uint32_t claim;                    /* enum Relive__PoolClaim: a person's word on the pool */
+	struct tls_files tls;  /* to host; each NULL: RELIVE_TLS_CERT, ..._KEY, ..._CA */
+	const char *transport; /* "auto" (NULL), "shm", "verbs" */
+	const char *listen;    /* verbs: HOST:PORT to accept clients at; NULL = any */
+	uint32_t claim;        /* enum Relive__PoolClaim: a person's word on the pool */
 	const struct alloc_hooks *buffers; /* as in struct target_opts */
 	const volatile sig_atomic_t *stop; /* non-zero ends memnode_run */
 };

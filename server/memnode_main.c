@@ -48,7 +48,8 @@ static const char usage[] =
 	"  --discard        what the pool holds and the store does not know is erased; with\n"
 	"                   --adopt, what cannot be adopted. Without either such a pool is refused\n"
 	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
-	"                   store's socket on this host; token from RELIVE_TOKEN then)\n"
+	"                   store's socket on this host; token from RELIVE_TOKEN then)\n" DAEMON_TLS_USAGE
+	"                        (default RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)\n"
 	"  --transport auto|shm|verbs\n"
 	"                   how clients reach the memory (auto: verbs when the metadata\n"
 	"                   server is on another host or --listen is given, else shm)\n"
@@ -85,6 +86,7 @@ static const struct option options[] = {
 	{ "adopt", no_argument, NULL, OPT_ADOPT },
 	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
+	DAEMON_TLS_OPTIONS,
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
@@ -142,7 +144,7 @@ static int set_option(void *ctx, int option, const char *value)
 		opts->listen = value;
 		return 0;
 	default:
-		return error_set(-EINVAL, "unknown option");
+		return daemon_set_tls(&opts->tls, option, value);
 	}
 }
 

@@ -492,6 +492,7 @@ static int start_listening(struct metad *md)
 		.ops = &ops,
 		.ctx = md,
 		.token = md->token,
+		.tls = md->opts.tls,
 		.store_name = md->opts.store,
 		.term = md->ids.term,
 		.max_conns = md->opts.max_conns ? md->opts.max_conns : DEFAULT_MAX_CONNS,
@@ -509,9 +510,12 @@ static int start_listening(struct metad *md)
 
 int metad_open(const struct metad_opts *opts, struct metad **md_out)
 {
-	struct metad *md = mem_zalloc(sizeof(*md));
+	struct metad *md;
 	int ret;
 
+	if (opts->tls.cert && !opts->listen)
+		return error_set(-EINVAL, "--tls-cert is for TCP connections: give --listen, too");
+	md = mem_zalloc(sizeof(*md));
 	if (!md)
 		return error_set(-ENOMEM, "metadata server: no memory");
 	md->opts = *opts;

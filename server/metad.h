@@ -37,6 +37,7 @@ struct metad_opts {
 	bool listen;            /* on TCP, too */
 	const char *host;       /* NULL = loopback */
 	uint16_t port;          /* 0 = any */
+	struct tls_files tls;   /* of TCP; none: the token is the PSK */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
 	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = never by itself */

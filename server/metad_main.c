@@ -17,7 +17,7 @@ static const char usage[] =
 	"Usage: relive-metad --store STORE [options]\n"
 	"Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
 	"  --store STORE         name of the store\n"
-	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n"
+	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n" DAEMON_TLS_USAGE
 	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
 	"  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
 	"  --node-lease SECONDS  a memory node that is silent for so long is down (1)\n"
@@ -73,6 +73,7 @@ static const struct option options[] = {
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
 	{ "restore", required_argument, NULL, OPT_RESTORE },
 	{ "force", no_argument, NULL, OPT_FORCE },
+	DAEMON_TLS_OPTIONS,
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
@@ -149,7 +150,7 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);
 	default:
-		return error_set(-EINVAL, "unknown option");
+		return daemon_set_tls(&opts->tls, option, value);
 	}
 }
 

@@ -1,7 +1,6 @@
 #include "server/node.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -179,9 +178,7 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 
 static bool can_be_read(const struct node *node)
 {
-	struct pollfd ready = { .fd = node->channel.stream.fd, .events = POLLIN };
-
-	return node->up && poll(&ready, 1, 0) > 0;
+	return node->up && channel_is_readable(&node->channel);
 }
 
 void node_read(struct node *node)

@@ -10,6 +10,19 @@
 
 #define LABEL_BYTES 6
 
+int auth_check_token(const char *name, const char *token)
+{
+	size_t len = strlen(token);
+	size_t bits = len * (strspn(token, "0123456789abcdefABCDEF") == len ? 4 : 6);
+
+	if (bits >= AUTH_TOKEN_BITS)
+		return 0;
+	return error_set(-EINVAL,
+			 "%s: a token of %zu bits, want %d or more, such as the 64 digits of the "
+			 "file `token` in the store's directory",
+			 name, bits, AUTH_TOKEN_BITS);
+}
+
 int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES])
 {
 	if (getrandom(nonce_out, AUTH_NONCE_BYTES, 0) != AUTH_NONCE_BYTES)

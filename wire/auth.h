@@ -20,11 +20,18 @@
 
 #define AUTH_NONCE_BYTES 32
 #define AUTH_PROOF_BYTES 32
+#define AUTH_TOKEN_BITS 128
 
 struct auth_nonces {
 	uint8_t dialler[AUTH_NONCE_BYTES];
 	uint8_t listener[AUTH_NONCE_BYTES];
 };
+
+/*
+ * Can it hold AUTH_TOKEN_BITS of randomness? Hexadecimal digits hold 4 bits each, other characters 6.
+ * -EINVAL. name: of the option or file, for the message.
+ */
+RLV_MUST_CHECK int auth_check_token(const char *name, const char *token);
 
 /* Random bytes from the kernel. -EIO. Thread: any, for all. */
 RLV_MUST_CHECK int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES]);

@@ -37,6 +37,12 @@ static int socket_write(struct stream *stream, const void *src, size_t len, size
 	return moved(send(stream->fd, src, len, MSG_NOSIGNAL), n_out, POLLOUT, events_out);
 }
 
+static bool socket_pending(const struct stream *stream)
+{
+	(void)stream;
+	return false;
+}
+
 static void socket_close(struct stream *stream)
 {
 	if (stream->fd >= 0)
@@ -47,6 +53,7 @@ static void socket_close(struct stream *stream)
 static const struct stream_ops socket_ops = {
 	.read = socket_read,
 	.write = socket_write,
+	.pending = socket_pending,
 	.close = socket_close,
 };
 
@@ -56,6 +63,7 @@ void stream_init_socket(struct stream *stream, int fd)
 
 	stream->ops = &socket_ops;
 	stream->fd = fd;
+	stream->tls = NULL;
 	if (flags >= 0)
 		(void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
@@ -64,9 +72,19 @@ void stream_init_socket(struct stream *stream, int fd)
 
 void channel_init(struct channel *ch, int fd, const struct clock *clock)
 {
+	struct stream stream;
+
+	stream_init_socket(&stream, fd);
+	channel_init_stream(ch, &stream);
+	if (clock)
+		ch->clock = clock;
+}
+
+void channel_init_stream(struct channel *ch, const struct stream *stream)
+{
 	memset(ch, 0, sizeof(*ch));
-	stream_init_socket(&ch->stream, fd);
-	ch->clock = clock ? clock : clock_monotonic();
+	ch->stream = *stream;
+	ch->clock = clock_monotonic();
 }
 
 void channel_fini(struct channel *ch)
@@ -93,7 +111,16 @@ static int wait_for(struct channel *ch, short events, uint64_t deadline_ns)
 
 int channel_wait(struct channel *ch, uint64_t deadline_ns)
 {
+	if (ch->stream.ops->pending(&ch->stream))
+		return 0;
 	return wait_for(ch, POLLIN, deadline_ns);
+}
+
+bool channel_is_readable(const struct channel *ch)
+{
+	struct pollfd ready = { .fd = ch->stream.fd, .events = POLLIN };
+
+	return ch->stream.ops->pending(&ch->stream) || poll(&ready, 1, 0) > 0;
 }
 
 static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint64_t deadline_ns)

@@ -5,12 +5,13 @@
  * After any error but -EOVERFLOW of a message that is too long, the channel is dead: what was sent
  * may or may not have been acted on.
  *
- * struct stream is the seam for TLS: another table of the same four functions around the socket.
+ * struct stream is the seam for TLS (wire/tls.h): another table of the same functions.
  */
 #ifndef RLV_WIRE_CHANNEL_H
 #define RLV_WIRE_CHANNEL_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 #include "wire/frame.h"
 
@@ -24,12 +25,16 @@ struct stream_ops {
 	int (*read)(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out);
 	int (*write)(struct stream *stream, const void *src, size_t len, size_t *n_out,
 		     short *events_out);
+	/* Is there something to read that poll does not see? */
+	bool (*pending)(const struct stream *stream);
 	void (*close)(struct stream *stream);
 };
 
+/* May be moved by copying. */
 struct stream {
 	const struct stream_ops *ops;
-	int fd; /* does not block */
+	int fd;    /* does not block */
+	void *tls; /* NULL: a plain socket */
 };
 
 /* A plain socket; owns fd. */
@@ -51,6 +56,8 @@ struct channel_frame {
 
 /* Owns fd, which is made non-blocking. Thread: owner, for all. */
 void channel_init(struct channel *ch, int fd, const struct clock *clock);
+/* The same over any stream, which becomes the channel's. */
+void channel_init_stream(struct channel *ch, const struct stream *stream);
 void channel_fini(struct channel *ch);
 
 /* -ETIMEDOUT, -ECONNRESET, -ENOMEM, -EOVERFLOW. type with FRAME_ANSWER where it is one. */
@@ -68,8 +75,11 @@ RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);
 
-/* Waits until something can be received. -ETIMEDOUT. */
+/* Waits until something can be received, or the peer is gone. -ETIMEDOUT. */
 RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
+
+/* Can something be received now, or is the peer gone? */
+bool channel_is_readable(const struct channel *ch);
 
 /* Unpacks a body; NULL and a message: not one. Free by protobuf_c_message_free_unpacked. */
 ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,

@@ -190,25 +190,64 @@ static int prove(struct handshake *hs)
 	return ret;
 }
 
-int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
+static int introduce(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
 {
-	struct channel ch;
-	struct handshake hs = { .opts = opts, .ch = &ch };
-	int fd = -1;
-	int ret = opts->socket ? connect_socket(opts, &fd) : connect_host(opts, &fd);
+	struct handshake hs = { .opts = opts, .ch = ch };
+	int ret = say_hello(&hs);
 
-	if (ret)
-		return ret;
-	channel_init(&ch, fd, NULL);
-	ret = say_hello(&hs);
 	if (ret == 0)
 		ret = prove(&hs);
 	if (ret) {
-		channel_fini(&ch);
+		channel_fini(ch);
 		return ret;
 	}
-	ch.term = hs.peer.term;
-	*ch_out = ch;
+	ch->term = hs.peer.term;
 	*peer_out = hs.peer;
 	return 0;
+}
+
+static int dial_socket(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
+{
+	int fd = -1;
+	int ret = connect_socket(opts, &fd);
+
+	if (ret)
+		return ret;
+	channel_init(ch, fd, NULL);
+	return introduce(opts, ch, peer_out);
+}
+
+static int dial_host(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
+{
+	const struct tls_opts tls_opts = {
+		.token = opts->token,
+		.host = opts->host,
+		.files = opts->tls,
+	};
+	struct stream stream;
+	struct tls *tls;
+	int fd = -1;
+	int ret = tls_open(&tls_opts, &tls);
+
+	if (ret)
+		return ret;
+	ret = connect_host(opts, &fd);
+	if (ret == 0)
+		ret = stream_init_tls(&stream, fd, tls);
+	if (ret == 0) {
+		channel_init_stream(ch, &stream);
+		ret = introduce(opts, ch, peer_out);
+	}
+	tls_close(&tls);
+	return ret;
+}
+
+int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
+{
+	struct channel ch;
+	int ret = opts->socket ? dial_socket(opts, &ch, peer_out) : dial_host(opts, &ch, peer_out);
+
+	if (ret == 0)
+		*ch_out = ch;
+	return ret;
 }

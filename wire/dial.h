@@ -1,12 +1,13 @@
 /*
- * Dial: connects to a metadata server and proves the token to it (wire/auth.h): the way in of
- * clients and memory nodes.
+ * Dial: connects to a metadata server, by TLS over TCP, and proves the token to it (wire/auth.h):
+ * the way in of clients and memory nodes.
  */
 #ifndef RLV_WIRE_DIAL_H
 #define RLV_WIRE_DIAL_H
 
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
+#include "wire/tls.h"
 
 #define DIAL_TEXT_BYTES 64
 
@@ -15,6 +16,7 @@ struct dial_opts {
 	const char *host;
 	uint16_t port;
 	const char *token;
+	struct tls_files tls; /* of TCP; none: the token is the PSK */
 	const char *role;     /* "client" or "memnode" */
 	const char *software; /* version of ours, for people */
 	uint64_t client_id;   /* of an earlier connection to resume, 0 = new */

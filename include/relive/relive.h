@@ -102,10 +102,15 @@ struct rlv_store_opts {
 				 memory that is free, or a file of 1 GiB */
 	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s. So long open and
 				create also wait for memory nodes to be there */
-	const char *token;   /* shared secret of the store; NULL = file `token` of its directory */
-	bool read_only;      /* learners that only look: no append, no update */
-	int64_t stall_ns;    /* of RLV_TIMEOUT_STALL; 0 = 60 s */
+	const char *token; /* shared secret of the store, 128 bits or more; NULL = RELIVE_TOKEN, or
+				else file `token` of its directory */
+	bool read_only;    /* learners that only look: no append, no update */
+	int64_t stall_ns;  /* of RLV_TIMEOUT_STALL; 0 = 60 s */
 	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
+	/* relive:// of a server with certificates: PEM files, all three. Each NULL = RELIVE_TLS_CERT,
+	   RELIVE_TLS_KEY, RELIVE_TLS_CA. Without them, the token is the key of the connection. */
+	const char *tls_cert, *tls_key;
+	const char *tls_ca; /* that the server's certificate for HOST must come from */
 };
 #define RLV_STORE_OPTS_INIT \
 	{ \
@@ -119,12 +124,12 @@ struct rlv_store_opts {
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the metadata server there
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED (its server does not
- * answer), -EACCES (token), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another format), -EBADMSG
- * (FILE is damaged, and as it was; or a table of it has rows that may be torn and no checksums:
- * opts.trust), -EPERM (a pool that a memory node keeps for another store), -EISDIR (FILE is a directory,
- * as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS, -ENOSPC, -ENOMEM. A refused FILE
- * is as it was; one that was not there is not there. Rows of a FILE that was not closed by its last
- * writer's process are all read.
+ * answer), -EACCES (token or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another
+ * format), -EBADMSG (FILE is damaged, and as it was; or a table of it has rows that may be torn and no
+ * checksums: opts.trust), -EPERM (a pool that a memory node keeps for another store), -EISDIR (FILE is a
+ * directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS, -ENOSPC, -ENOMEM. A
+ * refused FILE is as it was; one that was not there is not there. Rows of a FILE that was not closed by
+ * its last writer's process are all read.
  * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,

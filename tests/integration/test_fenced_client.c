@@ -28,6 +28,7 @@ struct fixture {
 	uint16_t port;
 	char token[128];
 	struct channel ch;
+	struct tls *tls;
 	bool connected;
 	uint64_t client_id;
 };
@@ -80,6 +81,18 @@ static int connect_to(uint16_t port)
 	return fd;
 }
 
+static void connect_tls(struct fixture *fx)
+{
+	const struct tls_opts opts = { .token = fx->token };
+	struct stream stream;
+	struct tls *tls;
+
+	must(tls_open(&opts, &tls), "tls");
+	must(stream_init_tls(&stream, connect_to(fx->port), tls), "tls stream");
+	channel_init_stream(&fx->ch, &stream);
+	fx->tls = tls; /* until the handshake is over */
+}
+
 static void say_hello(struct fixture *fx, uint64_t wanted_id, struct auth_nonces *nonces)
 {
 	Relive__HelloRequest hello = RELIVE__HELLO_REQUEST__INIT;
@@ -114,9 +127,10 @@ static uint64_t join(struct fixture *fx, uint64_t wanted_id)
 	struct channel before = fx->ch;
 	bool again = fx->connected;
 
-	channel_init(&fx->ch, connect_to(fx->port), NULL);
+	connect_tls(fx);
 	fx->connected = true;
 	say_hello(fx, wanted_id, &nonces);
+	tls_close(&fx->tls);
 	must(auth_prove_dialler(fx->token, &nonces, proof), "proof");
 	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
 	reply = (Relive__AuthReply *)ask(fx, RELIVE__TYPE__TYPE_AUTH, &request.base,

@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/certificates.h"
 #include "tests/support/cli_fixture.h"
 #include "tests/support/held_items.h"
 #include "tests/support/test.h"
@@ -166,6 +169,56 @@ static void up__a_relative_file_is_found_from_elsewhere(void **state)
 	cli_kill_daemon(node);
 	cli_expect(f, "up --store a", 0);
 	held_items_check("shm:a", items, "a relative file");
+}
+
+static void expect_tls(struct cli_fixture *f, uint16_t port, const struct certificates *certs)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "status relive://127.0.0.1:%u", port);
+	cli_expect(f, line, 1);
+	cli_expect_words(f->err, "RELIVE_TLS_CERT");
+	setenv("RELIVE_TLS_CERT", certs->cert, 1);
+	setenv("RELIVE_TLS_KEY", certs->key, 1);
+	setenv("RELIVE_TLS_CA", certs->ca, 1);
+	cli_expect(f, line, 0);
+	unsetenv("RELIVE_TLS_CERT");
+	unsetenv("RELIVE_TLS_KEY");
+	unsetenv("RELIVE_TLS_CA");
+}
+
+static void up__relative_certificates_are_found_from_elsewhere(void **state)
+{
+	struct cli_fixture *f = *state;
+	uint16_t port = processes_free_port();
+	struct certificates certs;
+	char here[4096], line[160];
+	pid_t metad;
+
+	certificates_make(&certs, f->ps.dir, "us");
+	assert_non_null(getcwd(here, sizeof(here)));
+	assert_int_equal(chdir(f->ps.dir), 0);
+	snprintf(line, sizeof(line),
+		 "up --size 64M --json --listen 127.0.0.1:%u --tls-cert us.pem --tls-key us.key "
+		 "--tls-ca us-ca.pem",
+		 port);
+	cli_expect(f, line, 0);
+	assert_int_equal(chdir(here), 0);
+	metad = cli_pid(f, METAD);
+	expect_tls(f, port, &certs);
+	cli_kill_daemon(metad);
+	cli_expect(f, "up", 0);
+	expect_tls(f, port, &certs);
+}
+
+static void up__certificates_are_all_or_none(void **state)
+{
+	struct cli_fixture *f = *state;
+
+	cli_expect(f, "up --listen 127.0.0.1:0 --tls-cert us.pem", 2);
+	cli_expect_words(f->err, "give all three");
+	cli_expect(f, "up --tls-cert us.pem --tls-key us.key --tls-ca us-ca.pem", 1);
+	cli_expect_words(f->err, "give --listen, too");
 }
 
 /* -------- daemons that nobody wrote down -------- */
@@ -456,6 +509,8 @@ int main(void)
 		ON_FIXTURE(up__options_that_contradict_are_an_error),
 		ON_FIXTURE(up__a_store_on_a_file_is_remembered),
 		ON_FIXTURE(up__a_relative_file_is_found_from_elsewhere),
+		ON_FIXTURE(up__relative_certificates_are_found_from_elsewhere),
+		ON_FIXTURE(up__certificates_are_all_or_none),
 		ON_FIXTURE(up__of_daemons_started_by_hand),
 		ON_FIXTURE(up__does_not_guess_where_the_catalog_is),
 		ON_FIXTURE(down__of_items_in_memory_wants_force),

@@ -1,0 +1,522 @@
+#include "wire/tls.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/core_names.h>
+#include <openssl/err.h>
+#include <openssl/kdf.h>
+#include <openssl/ssl.h>
+
+#include "base/alloc.h"
+
+#define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
+#define KEY_BYTES 32
+#define SALT "relive tls 1"
+/* relive:VERSION:ROLE:EPOCH; the holder of the store's token may do everything. */
+#define IDENTITY "relive:1:admin:0"
+#define FIRST_ALERT 1000 /* reasons of OpenSSL from here on are alerts of the peer */
+
+struct tls {
+	SSL_CTX *ctx;
+	const char *host; /* borrowed; NULL = not checked */
+	bool server;
+	bool psk;
+	uint8_t key[KEY_BYTES];
+};
+
+struct tls_state {
+	SSL *ssl;
+	bool client_psk;
+	bool server;
+	bool files;
+	bool open; /* the handshake is over */
+};
+
+/* -------- the library -------- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static OSSL_LIB_CTX *library;
+static BIO_METHOD *socket_method;
+
+/* Linked into the object that we are in, so that its settings are nobody else's? */
+static bool openssl_is_own(void)
+{
+	Dl_info ours, theirs;
+	int (*init)(uint64_t, const OPENSSL_INIT_SETTINGS *) = OPENSSL_init_crypto;
+	void *address;
+
+	memcpy(&address, &init, sizeof(address));
+	return dladdr(&once, &ours) && dladdr(address, &theirs) &&
+	       ours.dli_fbase == theirs.dli_fbase;
+}
+
+static int bio_moved(BIO *bio, ssize_t n, bool writing)
+{
+	BIO_clear_retry_flags(bio);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+		if (writing)
+			BIO_set_retry_write(bio);
+		else
+			BIO_set_retry_read(bio);
+	}
+	return (int)n;
+}
+
+static int fd_of(BIO *bio)
+{
+	return (int)(intptr_t)BIO_get_data(bio);
+}
+
+static int bio_write(BIO *bio, const char *src, int len)
+{
+	return bio_moved(bio, send(fd_of(bio), src, (size_t)len, MSG_NOSIGNAL), true);
+}
+
+static int bio_read(BIO *bio, char *dst, int len)
+{
+	return bio_moved(bio, recv(fd_of(bio), dst, (size_t)len, 0), false);
+}
+
+static long bio_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+	(void)bio;
+	(void)number;
+	(void)pointer;
+	return command == BIO_CTRL_FLUSH;
+}
+
+static void load_library(void)
+{
+	if (openssl_is_own())
+		OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
+	library = OSSL_LIB_CTX_new();
+	socket_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "relive socket");
+	if (!library || !socket_method)
+		return;
+	BIO_meth_set_write(socket_method, bio_write);
+	BIO_meth_set_read(socket_method, bio_read);
+	BIO_meth_set_ctrl(socket_method, bio_ctrl);
+}
+
+/* -------- errors -------- */
+
+static int openssl_failed(const char *what)
+{
+	unsigned long code = ERR_peek_last_error();
+	const char *why = code ? ERR_reason_error_string(code) : NULL;
+
+	ERR_clear_error();
+	return error_set(-EIO, "TLS: %s: %s", what, why ? why : "OpenSSL failed");
+}
+
+static bool is_refusal(int reason)
+{
+	switch (reason) {
+	case SSL_R_BINDER_DOES_NOT_VERIFY:
+	case SSL_R_CERTIFICATE_VERIFY_FAILED:
+	case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+	case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+	case SSL_R_NO_SHARED_CIPHER:
+	case FIRST_ALERT + SSL_AD_HANDSHAKE_FAILURE:
+	case FIRST_ALERT + SSL_AD_BAD_CERTIFICATE:
+	case FIRST_ALERT + SSL_AD_UNSUPPORTED_CERTIFICATE:
+	case FIRST_ALERT + SSL_AD_CERTIFICATE_REVOKED:
+	case FIRST_ALERT + SSL_AD_CERTIFICATE_EXPIRED:
+	case FIRST_ALERT + SSL_AD_CERTIFICATE_UNKNOWN:
+	case FIRST_ALERT + SSL_AD_ILLEGAL_PARAMETER:
+	case FIRST_ALERT + SSL_AD_UNKNOWN_CA:
+	case FIRST_ALERT + SSL_AD_ACCESS_DENIED:
+	case FIRST_ALERT + SSL_AD_DECRYPT_ERROR:
+	case FIRST_ALERT + SSL_AD_UNKNOWN_PSK_IDENTITY:
+	case FIRST_ALERT + SSL_AD_CERTIFICATE_REQUIRED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int refused(const struct tls_state *state, const char *why)
+{
+	if (state->files)
+		return error_set(-EACCES, "TLS: the certificates do not agree: %s", why);
+	if (state->server)
+		return error_set(-EACCES, "token: the peer's is another, or it uses certificates");
+	return error_set(-EACCES, "token: the server's is another, or it wants certificates "
+				  "(RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)");
+}
+
+static const char *why_of(const struct tls_state *state, unsigned long code)
+{
+	long verified = SSL_get_verify_result(state->ssl);
+	const char *why = ERR_reason_error_string(code);
+
+	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
+		return X509_verify_cert_error_string(verified);
+	return why ? why : "unknown";
+}
+
+/* What is refused stands behind what led to it. */
+static unsigned long take_errors(bool *refused_out)
+{
+	unsigned long first = ERR_peek_error(), code;
+
+	while ((code = ERR_get_error()))
+		if (ERR_GET_LIB(code) == ERR_LIB_SSL && is_refusal(ERR_GET_REASON(code))) {
+			ERR_clear_error();
+			*refused_out = true;
+			return code;
+		}
+	*refused_out = false;
+	return first;
+}
+
+static int broken(const struct tls_state *state)
+{
+	bool is_refused;
+	const char *why = why_of(state, take_errors(&is_refused));
+
+	if (is_refused)
+		return refused(state, why);
+	return error_set(-EPROTO, "TLS: %s: %s",
+			 state->open ? "connection" : "the peer speaks no TLS 1.3 of ours", why);
+}
+
+static int failed(struct tls_state *state, int result, int code, short *events_out)
+{
+	switch (SSL_get_error(state->ssl, result)) {
+	case SSL_ERROR_WANT_READ:
+		*events_out = POLLIN;
+		return -EAGAIN;
+	case SSL_ERROR_WANT_WRITE:
+		*events_out = POLLOUT;
+		return -EAGAIN;
+	case SSL_ERROR_ZERO_RETURN:
+		return error_set(-ECONNRESET, "connection: closed by the peer");
+	case SSL_ERROR_SYSCALL:
+		ERR_clear_error();
+		return error_set(-ECONNRESET, "connection: %s%s",
+				 code ? strerror(code) : "closed by the peer",
+				 state->open ? "" : " during the TLS handshake");
+	default:
+		return broken(state);
+	}
+}
+
+/* -------- a stream -------- */
+
+/* A server with any certificate gets through a handshake: only the PSK proves the token. */
+static int check_peer(const struct tls_state *state)
+{
+	if (state->client_psk && !SSL_session_reused(state->ssl))
+		return refused(state, "no PSK");
+	return 0;
+}
+
+static int shake_hands(struct tls_state *state, short *events_out)
+{
+	int result, ret;
+
+	if (state->open)
+		return 0;
+	ERR_clear_error();
+	errno = 0;
+	result = SSL_do_handshake(state->ssl);
+	if (result != 1)
+		return failed(state, result, errno, events_out);
+	ret = check_peer(state);
+	state->open = ret == 0;
+	return ret;
+}
+
+static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out)
+{
+	struct tls_state *state = stream->tls;
+	int ret = shake_hands(state, events_out);
+
+	if (ret)
+		return ret;
+	ERR_clear_error();
+	errno = 0;
+	ret = SSL_read_ex(state->ssl, dst, len, n_out);
+	return ret == 1 ? 0 : failed(state, ret, errno, events_out);
+}
+
+/* A peer that refuses us may have hung up before we were done: its alert waits to be read. */
+static int last_words(struct tls_state *state, int code)
+{
+	char words[ERROR_TEXT_BYTES];
+	short events;
+	size_t n;
+	char byte;
+	int ret;
+
+	snprintf(words, sizeof(words), "%s", error_last());
+	ret = SSL_read_ex(state->ssl, &byte, 1, &n);
+	if (ret != 1 && failed(state, ret, errno, &events) == -EACCES)
+		return -EACCES;
+	return error_set(code, "%s", words);
+}
+
+static int tls_write(struct stream *stream, const void *src, size_t len, size_t *n_out,
+		     short *events_out)
+{
+	struct tls_state *state = stream->tls;
+	int ret = shake_hands(state, events_out);
+
+	if (ret)
+		return ret;
+	ERR_clear_error();
+	errno = 0;
+	ret = SSL_write_ex(state->ssl, src, len, n_out);
+	ret = ret == 1 ? 0 : failed(state, ret, errno, events_out);
+	return ret == -ECONNRESET ? last_words(state, ret) : ret;
+}
+
+static bool tls_pending(const struct stream *stream)
+{
+	const struct tls_state *state = stream->tls;
+
+	return SSL_pending(state->ssl) > 0;
+}
+
+static void tls_stream_close(struct stream *stream)
+{
+	struct tls_state *state = stream->tls;
+
+	if (stream->fd < 0)
+		return;
+	SSL_free(state->ssl);
+	mem_free(state);
+	stream->tls = NULL;
+	close(stream->fd);
+	stream->fd = -1;
+}
+
+static const struct stream_ops tls_ops = {
+	.read = tls_read,
+	.write = tls_write,
+	.pending = tls_pending,
+	.close = tls_stream_close,
+};
+
+static int name_host(SSL *ssl, const char *host)
+{
+	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+	uint8_t address[sizeof(struct in6_addr)];
+
+	if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+		return X509_VERIFY_PARAM_set1_ip_asc(param, host);
+	return SSL_set_tlsext_host_name(ssl, host) && SSL_set1_host(ssl, host);
+}
+
+static SSL *make_ssl(const struct tls *tls, int fd)
+{
+	BIO *bio = BIO_new_ex(library, socket_method);
+	SSL *ssl = bio ? SSL_new(tls->ctx) : NULL;
+
+	if (!ssl) {
+		BIO_free(bio);
+		return NULL;
+	}
+	BIO_set_data(bio, (void *)(intptr_t)fd); // NOLINT(performance-no-int-to-ptr)
+	BIO_set_init(bio, 1);
+	SSL_set_bio(ssl, bio, bio);
+	if (tls->server)
+		SSL_set_accept_state(ssl);
+	else
+		SSL_set_connect_state(ssl);
+	if (tls->host && !name_host(ssl, tls->host)) {
+		SSL_free(ssl);
+		return NULL;
+	}
+	return ssl;
+}
+
+int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
+{
+	struct tls_state *state = mem_zalloc(sizeof(*state));
+	SSL *ssl = state ? make_ssl(tls, fd) : NULL;
+
+	if (!ssl) {
+		mem_free(state);
+		close(fd);
+		ERR_clear_error();
+		return error_set(-ENOMEM, "TLS: no memory for a connection");
+	}
+	stream_init_socket(stream, fd);
+	state->ssl = ssl;
+	state->server = tls->server;
+	state->files = !tls->psk;
+	state->client_psk = tls->psk && !tls->server;
+	stream->ops = &tls_ops;
+	stream->tls = state;
+	return 0;
+}
+
+/* -------- the token -------- */
+
+static int derive_key(const char *token, uint8_t key_out[KEY_BYTES])
+{
+	EVP_KDF *kdf = EVP_KDF_fetch(library, "HKDF", NULL);
+	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+	const OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (char *)token, strlen(token)),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (char *)SALT,
+						  sizeof(SALT) - 1),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (char *)IDENTITY,
+						  sizeof(IDENTITY) - 1),
+		OSSL_PARAM_construct_end(),
+	};
+	int done = ctx ? EVP_KDF_derive(ctx, key_out, KEY_BYTES, params) : 0;
+
+	EVP_KDF_CTX_free(ctx);
+	EVP_KDF_free(kdf);
+	return done == 1 ? 0 : openssl_failed("HKDF");
+}
+
+/* Made anew for each handshake: a session grows old. */
+static SSL_SESSION *psk_session(SSL *ssl)
+{
+	static const unsigned char suite[] = { 0x13, 0x01 }; /* TLS_AES_128_GCM_SHA256 */
+	const struct tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
+	SSL_SESSION *session = SSL_SESSION_new();
+
+	if (session && cipher && SSL_SESSION_set1_master_key(session, tls->key, KEY_BYTES) &&
+	    SSL_SESSION_set_cipher(session, cipher) &&
+	    SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+		return session;
+	SSL_SESSION_free(session);
+	return NULL;
+}
+
+static int use_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id_out, size_t *id_len_out,
+		   SSL_SESSION **session_out)
+{
+	(void)md;
+	*id_out = (const unsigned char *)IDENTITY;
+	*id_len_out = sizeof(IDENTITY) - 1;
+	*session_out = psk_session(ssl);
+	return *session_out != NULL;
+}
+
+/* An identity that is not known goes on without PSK, and there is no certificate: it fails. */
+static int find_psk(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session_out)
+{
+	*session_out = NULL;
+	if (id_len != sizeof(IDENTITY) - 1 || memcmp(id, IDENTITY, id_len) != 0)
+		return 1;
+	*session_out = psk_session(ssl);
+	return *session_out != NULL;
+}
+
+static int use_token(struct tls *tls, const char *token)
+{
+	int ret = derive_key(token, tls->key);
+
+	if (ret)
+		return ret;
+	SSL_CTX_set_app_data(tls->ctx, tls);
+	if (tls->server)
+		SSL_CTX_set_psk_find_session_callback(tls->ctx, find_psk);
+	else
+		SSL_CTX_set_psk_use_session_callback(tls->ctx, use_psk);
+	SSL_CTX_set_verify(tls->ctx, tls->server ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
+	return 0;
+}
+
+/* -------- certificates -------- */
+
+static int bad_file(const char *kind, const char *path)
+{
+	unsigned long code = ERR_peek_last_error();
+	const char *why = code ? ERR_reason_error_string(code) : NULL;
+	int ret = error_set(-EINVAL, "TLS %s %s: %s", kind, path, why ? why : "cannot be read");
+
+	ERR_clear_error();
+	return ret;
+}
+
+static int use_files(struct tls *tls, const struct tls_files *files)
+{
+	int mode = SSL_VERIFY_PEER | (tls->server ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
+
+	if (!files->cert || !files->key || !files->ca)
+		return error_set(-EINVAL, "TLS: certificate, key and CA: give all three or none");
+	ERR_clear_error();
+	if (SSL_CTX_use_certificate_chain_file(tls->ctx, files->cert) != 1)
+		return bad_file("certificate", files->cert);
+	if (SSL_CTX_use_PrivateKey_file(tls->ctx, files->key, SSL_FILETYPE_PEM) != 1 ||
+	    SSL_CTX_check_private_key(tls->ctx) != 1)
+		return bad_file("key", files->key);
+	if (SSL_CTX_load_verify_file(tls->ctx, files->ca) != 1)
+		return bad_file("CA", files->ca);
+	SSL_CTX_set_verify(tls->ctx, mode, NULL);
+	return 0;
+}
+
+/* -------- open, close -------- */
+
+/* All that an openssl.cnf could have set is set here. */
+static int set_protocol(SSL_CTX *ctx)
+{
+	SSL_CTX_clear_options(ctx, SSL_OP_ALLOW_NO_DHE_KEX);
+	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
+	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_security_level(ctx, 2);
+	if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+	    SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+	    SSL_CTX_set_ciphersuites(ctx, SUITES) == 1 && SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
+	    SSL_CTX_set_max_early_data(ctx, 0) == 1 &&
+	    SSL_CTX_set1_groups_list(ctx, "X25519:P-256") == 1)
+		return 0;
+	return openssl_failed("settings");
+}
+
+int tls_open(const struct tls_opts *opts, struct tls **tls_out)
+{
+	const struct tls_files *files = &opts->files;
+	struct tls *tls;
+	int ret;
+
+	if (pthread_once(&once, load_library) || !library || !socket_method)
+		return error_set(-EIO, "TLS: OpenSSL could not be initialised");
+	tls = mem_zalloc(sizeof(*tls));
+	if (!tls)
+		return error_set(-ENOMEM, "TLS: no memory");
+	tls->server = opts->server;
+	tls->psk = !files->cert && !files->key && !files->ca;
+	tls->host = tls->psk || tls->server ? NULL : opts->host;
+	tls->ctx = SSL_CTX_new_ex(library, NULL, TLS_method());
+	ret = tls->ctx ? set_protocol(tls->ctx) : openssl_failed("context");
+	if (ret == 0)
+		ret = tls->psk ? use_token(tls, opts->token) : use_files(tls, files);
+	if (ret)
+		tls_close(&tls);
+	else
+		*tls_out = tls;
+	return ret;
+}
+
+void tls_close(struct tls **tls_ptr)
+{
+	struct tls *tls = *tls_ptr;
+
+	if (!tls)
+		return;
+	SSL_CTX_free(tls->ctx);
+	OPENSSL_cleanse(tls->key, sizeof(tls->key));
+	mem_free(tls);
+	*tls_ptr = NULL;
+}

@@ -1,0 +1,49 @@
+/*
+ * TLS: TLS 1.3 around a stream (wire/channel.h). All TCP connections of the control plane use it.
+ *
+ *   by default       external PSK with (EC)DHE: HKDF-SHA256 of the store's token. Whoever has the
+ *                    token is a client or a server; nobody has a certificate.
+ *   with tls_files   mutual certificates of one CA, no PSK. The token is proved inside (wire/auth.h).
+ *
+ * The suites are those with SHA-256, because a PSK is bound to one hash. There are no tickets, no early
+ * data and no settings of the system's openssl.cnf. The end of a connection sends no close_notify:
+ * a forked child would end its parent's connection with it, and frames carry their length.
+ */
+#ifndef RLV_WIRE_TLS_H
+#define RLV_WIRE_TLS_H
+
+#include "wire/channel.h"
+
+#include "base/error.h"
+
+/* Paths of PEM files. All three or none. */
+struct tls_files {
+	const char *cert; /* chain of our own certificate */
+	const char *key;
+	const char *ca; /* that the other side's certificate must come from */
+};
+
+struct tls_opts {
+	bool server;
+	const char *token; /* unused with files */
+	const char *host;  /* client with files: name or address in the server's certificate */
+	struct tls_files files;
+};
+
+struct tls;
+
+/*
+ * Settings of one side. -EINVAL: some of the files are missing, or one cannot be used; -EIO: OpenSSL
+ * failed. Thread: any, for all.
+ */
+RLV_MUST_CHECK int tls_open(const struct tls_opts *opts, struct tls **tls_out);
+/* Streams whose handshake is over go on. */
+void tls_close(struct tls **tls);
+
+/*
+ * Owns fd, also when it fails. The first read or write begins the handshake. Its errors: -EACCES (the
+ * token, or a certificate), -EPROTO (the peer speaks no TLS 1.3), -ECONNRESET. -ENOMEM.
+ */
+RLV_MUST_CHECK int stream_init_tls(struct stream *stream, int fd, const struct tls *tls);
+
+#endif
