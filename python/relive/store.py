@@ -34,20 +34,22 @@ class Store:
 
     def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
                  token: str | None = None, read_only: bool = False,
-                 stall_timeout: float = 60.0, trust: bool = False) -> None:
+                 stall_timeout: float = 60.0, trust: bool = False, tls_cert: str | None = None,
+                 tls_key: str | None = None, tls_ca: str | None = None) -> None:
         if pages not in _PAGES:
             raise errors.InvalidArgument("pages %r, want one of %s" % (pages, ", ".join(_PAGES)))
         if not 1e-3 <= stall_timeout <= 1e9:
             raise errors.InvalidArgument("stall_timeout %r, want seconds, 0.001 to 1e9"
                                          % (stall_timeout,))
+        tls = dict(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca)
         self._options = dict(pages=pages, pool_bytes=pool_bytes, timeout=timeout, token=token,
-                             read_only=read_only, stall_timeout=stall_timeout, trust=trust)
+                             read_only=read_only, stall_timeout=stall_timeout, trust=trust, **tls)
         self.uri = uri
         self._core = _core.Store(uri, pages=_PAGES.index(pages),
                                  pool_bytes=unsigned("pool_bytes", pool_bytes, bits=64),
                                  timeout_ns=round(timeout * 1e9), token=token,
                                  read_only=read_only, stall_ns=round(stall_timeout * 1e9),
-                                 trust=trust)
+                                 trust=trust, **tls)
         self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
         _open_stores.add(self)
 
@@ -161,7 +163,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
     :param pool_bytes: ``embed:``: the most memory, or the size of a new file; 0 = all that is free,
         or a file of 1 GiB.
     :param timeout: of connecting and of every control call, in seconds.
-    :param token: shared secret of the store; None = the file ``token`` in its directory.
+    :param token: shared secret of the store, 128 bits or more; None = RELIVE_TOKEN, or else the file
+        ``token`` in its directory.
     :param read_only: only look: no append, no update.
     :param stall_timeout: seconds after which calls that wait for steps or for batches, and have no
         timeout of their own, raise Timeout, because in all that time no step was appended to their
@@ -169,6 +172,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
         it waits for; a writer or sampler does so once a minute at most.
     :param trust: ``embed:FILE``: also open tables made with ``row_crc=False`` of a file that was not
         closed: rows that a power loss has torn go unnoticed there.
+    :param tls_cert, tls_key, tls_ca: ``relive://`` of a server with certificates: names of PEM files;
+        None = RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA.
 
     ^C ends waits for steps, batches and room at once, and control calls (opening, creating, closing
     what is remote) after their timeout.

@@ -9,8 +9,9 @@ PyTypeObject *store_type;
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "uri",       "pages",    "pool_bytes", "timeout_ns", "token",
-				 "read_only", "stall_ns", "trust",      NULL };
+	static char *names[] = { "uri",      "pages",     "pool_bytes", "timeout_ns",
+				 "token",    "read_only", "stall_ns",   "trust",
+				 "tls_cert", "tls_key",   "tls_ca",     NULL };
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *handle = NULL;
 	long long timeout_ns = 0, stall_ns = 0;
@@ -21,9 +22,10 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	struct store *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLp", names, &uri, &pages,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLpzzz", names, &uri, &pages,
 					 &pool_bytes, &timeout_ns, &opts.token, &read_only,
-					 &stall_ns, &trust))
+					 &stall_ns, &trust, &opts.tls_cert, &opts.tls_key,
+					 &opts.tls_ca))
 		return NULL;
 	opts.pages = pages;
 	opts.pool_bytes = pool_bytes;
