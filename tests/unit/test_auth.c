@@ -103,6 +103,17 @@ static void auth_prove__empty_token_gives_einval(void **state)
 	assert_int_equal(auth_prove_dialler(NULL, &nonces, proof), -EINVAL);
 }
 
+static void auth_check_token__counts_bits_by_the_digits(void **state)
+{
+	(void)state;
+	assert_int_equal(auth_check_token("t", "0123456789abcdef0123456789ABCDEF"), 0);
+	assert_int_equal(auth_check_token("t", "0123456789abcdef0123456789ABCDE"), -EINVAL);
+	assert_int_equal(auth_check_token("t", "q83vEjRWeJq83vEjRWeJqw"), 0);
+	assert_int_equal(auth_check_token("t", "q83vEjRWeJq83vEjRWeJq"), -EINVAL);
+	assert_int_equal(auth_check_token("t", ""), -EINVAL);
+	assert_non_null(strstr(error_last(), "t: a token of 0 bits"));
+}
+
 static void auth_nonce__differs_each_time(void **state)
 {
 	uint8_t a[AUTH_NONCE_BYTES], b[AUTH_NONCE_BYTES];
@@ -122,6 +133,7 @@ int main(void)
 		cmocka_unit_test(auth_prove__sides_are_not_interchangeable),
 		cmocka_unit_test(auth_is_proof__wrong_length_is_none),
 		cmocka_unit_test(auth_prove__empty_token_gives_einval),
+		cmocka_unit_test(auth_check_token__counts_bits_by_the_digits),
 		cmocka_unit_test(auth_nonce__differs_each_time),
 	};
 
