@@ -109,8 +109,7 @@ struct rlv_store_opts {
 	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
 	/* relive:// of a server with certificates: PEM files, all three. Each NULL = RELIVE_TLS_CERT,
 	   RELIVE_TLS_KEY, RELIVE_TLS_CA. Without them, the token is the key of the connection. */
-	const char *tls_cert, *tls_key;
-	const char *tls_ca; /* that the server's certificate for HOST must come from */
+	const char *tls_cert, *tls_key, *tls_ca; /* the CA: of the server's certificate for HOST */
 };
 #define RLV_STORE_OPTS_INIT \
 	{ \
@@ -128,8 +127,7 @@ struct rlv_store_opts {
  * format), -EBADMSG (FILE is damaged, and as it was; or a table of it has rows that may be torn and no
  * checksums: opts.trust), -EPERM (a pool that a memory node keeps for another store), -EISDIR (FILE is a
  * directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS, -ENOSPC, -ENOMEM. A
- * refused FILE is as it was; one that was not there is not there. Rows of a FILE that was not closed by
- * its last writer's process are all read.
+ * refused FILE is as it was; one that was not there is not there.
  * Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
@@ -141,10 +139,8 @@ RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opt
  */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
-/*
- * Makes what was appended before durable (embed:FILE and nodes on files). While no writer of FILE is
- * open it is afterwards as after a close. Thread: any.
- */
+/* Makes earlier appends durable (embed:FILE, nodes on files). Without an open writer, FILE is then as after
+   a close. Thread: any. */
 RLV_CHECKED int rlv_store_persist(struct rlv_store *store);
 
 /* -------- tables -------- */
@@ -373,11 +369,8 @@ RLV_CHECKED int rlv_table_verify(struct rlv_table *table, struct rlv_verify_repo
 
 /* -------- waits -------- */
 
-/*
- * The state of a wait that takes several calls, for callers who poll or wait in slices. Begin with
- * RLV_WATCH_INIT, and pass it to rlv_sampler_watch or rlv_writer_watch after each call that gave
- * -ETIMEDOUT, -ENODATA or -EAGAIN.
- */
+/* A wait in slices. Begin with RLV_WATCH_INIT; pass it to rlv_sampler_watch or rlv_writer_watch after each
+   call that returned -ETIMEDOUT, -ENODATA or -EAGAIN. */
 struct rlv_watch {
 	uint32_t size;
 	bool warned;        /* out: the wait lasts for 2 s, and its text was logged */
@@ -438,9 +431,9 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
  * the n_step steps behind it are in (one step less in tables that store next observations), or at once
  * by rlv_writer_end_episode, also after RLV_TERMINATED.
  * *appended_out (may be NULL): steps taken, fewer than n only on -ETIMEDOUT.
- * A step counts as taken when its items are published, or will be with the steps to come. When a
- * memory node is lost, the streams that had a block there go on in another shard, with the steps
- * whose items were not published yet; an item may then be there twice when the node comes back.
+ * A step counts as taken when its items are published, or will be with the steps to come. Streams whose
+ * memory node is lost go on in another shard, with the steps whose items were not published yet; such
+ * an item may be there twice when the node comes back.
  * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block),
  * -EOWNERDEAD (this handle was fenced: open another), -ESTALE (table dropped), -ECHILD, -EHOSTDOWN
  * (until the deadline no shard, or not the one that keeps the limiter's counts, could be reached).
