@@ -64,7 +64,7 @@ void channel_fini(struct channel *ch);
 RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 				const ProtobufCMessage *message, uint64_t deadline_ns);
 
-/* -EPROTO: not our framing; else as send. */
+/* -EPROTO: not our framing; -EACCES: over TLS, the peer refused us; else as send. */
 RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
 

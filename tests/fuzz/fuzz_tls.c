@@ -59,7 +59,8 @@ static void receive(struct stream *stream)
 	channel_init_stream(&ch, stream);
 	while (ret == 0)
 		ret = channel_receive(&ch, 0, &frame);
-	must(ret == -ETIMEDOUT || ret == -EPROTO || ret == -ECONNRESET || ret == -ENOMEM);
+	must(ret == -ETIMEDOUT || ret == -EPROTO || ret == -EACCES || ret == -ECONNRESET ||
+	     ret == -ENOMEM);
 	*stream = ch.stream;
 	ch.stream.ops = NULL; /* the stream stays ours */
 	channel_fini(&ch);
