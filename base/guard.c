@@ -51,7 +51,7 @@ static struct range *find(uintptr_t at)
 			/* acquire: the second look at base comes after it */
 			uintptr_t end = atomic_load_explicit(&range->end, memory_order_acquire);
 
-			/* relaxed: is the end still that of this base? */
+			/* relaxed: the base is read again, in case the range was replaced meanwhile */
 			if (base && at >= base && at < end &&
 			    atomic_load_explicit(&range->base, memory_order_relaxed) == base)
 				return range;
@@ -72,7 +72,7 @@ static bool patch(const struct range *range, uintptr_t at)
 	return mapped == (long)from;
 }
 
-/* What is not ours is done once more when we return, and meets what was there before us. */
+/* A fault outside our ranges: restores the former handler; the access faults again on return. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;

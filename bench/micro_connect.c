@@ -1,5 +1,5 @@
 /*
- * What it takes to open and close a store: dialling, TLS where it is TCP, the proof of the token. The
+ * Time to open and close a store: connect, TLS over TCP, proof of the token. The
  * median of a window; nothing of it is on the data path.
  */
 #include <relive/relive.h>

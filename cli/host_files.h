@@ -40,7 +40,7 @@ bool host_files_are_kept(const struct runtime_dir *dir);
 int host_files_end(const struct runtime_dir *dir) RLV_MUST_CHECK;
 bool host_files_are_ending(const struct runtime_dir *dir);
 
-/* Is the catalog of a metadata server there? */
+/* True if the directory holds the catalog of a metadata server. */
 bool host_files_have_catalog(const struct runtime_dir *dir, const char *store);
 
 struct host_daemon {

@@ -210,7 +210,7 @@ static void ask_elsewhere(struct inquest *q)
 	}
 }
 
-/* Can anything be lost that only a server which does not run could count? */
+/* True if items may be lost that cannot be counted, because the metadata server is down. */
 static bool may_hold(const struct inquest *q, const struct host_daemon *metad)
 {
 	for (uint32_t i = 0; i < q->daemons->n; i++) {

@@ -60,7 +60,7 @@ static int add(const struct request *request)
 	return ret ? cli_fail_local(ret, "add node %s", request->name) : print_added(request, pid);
 }
 
-/* What is drained or dropped is not missing: `relive up` leaves it away. */
+/* Removes the record of a drained or dropped node, so that `relive up` does not start it again. */
 static int forget(const struct request *request)
 {
 	int ret = host_store_forget_node(request->uri, request->name);

@@ -356,8 +356,8 @@ static struct owed_slot *take_owed(struct remote *remote)
 }
 
 /*
- * What was not sent is put back when the server is there again. Not what was: it may be done, and the
- * slot another handle's of this client by now.
+ * If the request was not sent, the slot is put back when the server is there again. A request that was
+ * sent is not repeated: it may be done, and the slot may belong to another handle of this client.
  */
 static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
 			   const struct meta_slot *slot, int64_t timeout_ns)

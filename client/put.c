@@ -59,7 +59,7 @@ static void plan_errors(const struct row_meta *meta, uint32_t at, uint32_t n, co
 		meta->td[at + i] = td ? td[i] : -1;
 }
 
-/* Is a row with flags f the first one behind a step of which nobody knows now what came after it? */
+/* True if a row with flags f shows that the step before it got no final observation. */
 static bool loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
 {
 	return w->has_obs && (before & (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED &&
