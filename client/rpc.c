@@ -167,6 +167,7 @@ static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 		.role = "client",
 		.software = rlv_version(),
 		.client_id = rpc->peer.client_id,
+		.secret = rpc->peer.secret,
 		.deadline_ns = deadline_ns,
 	};
 	int ret = find_token(rpc, token);

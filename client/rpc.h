@@ -1,7 +1,7 @@
 /*
  * Rpc: requests to the metadata server, over one connection that is made again when it broke.
  *
- * A reconnect names the client id, so that a restarted server finds the lease again and nothing is
+ * A reconnect names the client id and shows its secret, so that a restarted server finds the lease again and nothing is
  * lost. It happens in the next call, within that call's deadline; in between the data path goes on.
  */
 #ifndef RLV_CLIENT_RPC_H

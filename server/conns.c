@@ -251,7 +251,16 @@ static void on_hello(struct conn *conn, const struct channel_frame *frame)
 	}
 }
 
-static int check_auth(const struct conn *conn, const struct channel_frame *frame)
+static int take_secret(struct conn *conn, const ProtobufCBinaryData *secret)
+{
+	if (secret->len != 0 && secret->len != AUTH_SECRET_BYTES)
+		return error_set(-EPROTO, "auth: secret of %zu bytes", secret->len);
+	if (secret->len)
+		memcpy(conn->peer.secret, secret->data, AUTH_SECRET_BYTES);
+	return 0;
+}
+
+static int check_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	Relive__AuthRequest *request = NULL;
 	uint8_t proof[AUTH_PROOF_BYTES];
@@ -266,6 +275,8 @@ static int check_auth(const struct conn *conn, const struct channel_frame *frame
 		return error_set(-EPROTO, "no proof of the token");
 	if (!auth_is_proof(proof, request->proof.data, request->proof.len))
 		ret = error_set(-EACCES, "token: the proof is wrong");
+	else
+		ret = take_secret(conn, &request->secret);
 	relive__auth_request__free_unpacked(request, NULL);
 	return ret;
 }
@@ -286,6 +297,8 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 	reply.status = &status;
 	reply.client_id = lease.client_id;
 	reply.lease_ns = lease.lease_ns;
+	if (lease.client_id)
+		reply.secret = (ProtobufCBinaryData){ sizeof(lease.secret), lease.secret };
 	if (ret)
 		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
 	else

@@ -39,11 +39,13 @@ struct conn_peer {
 	bool local;       /* over the unix socket: the kernel vouches for the pid */
 	bool has_process; /* of this host: process names it */
 	struct process_id process;
-	uint64_t wanted_id; /* the lease it wants to go on with; 0 = a new one */
+	uint64_t wanted_id;                /* the lease it wants to go on with; 0 = a new one */
+	uint8_t secret[AUTH_SECRET_BYTES]; /* of that lease, as it says */
 };
 
 struct conn_lease {
-	uint64_t client_id;
+	uint64_t client_id; /* 0 = none */
+	uint8_t secret[AUTH_SECRET_BYTES];
 	uint64_t lease_ns;
 };
 

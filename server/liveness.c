@@ -91,6 +91,7 @@ static int load_one(void *ctx, const struct store_client *stored)
 	if (!client)
 		return error_set(-ENOMEM, "clients: no memory");
 	client->has_process = stored->process.pid != 0;
+	memcpy(client->secret, stored->secret, sizeof(client->secret));
 	grant_time(live, client);
 	if (client->has_process) /* it may have ended while nobody looked */
 		client->next_look = now(live);
@@ -148,20 +149,28 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 	       memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
 }
 
+/* Id and process stand in shared memory: only the secret proves the owner. */
 static bool may_resume(const struct client *client, const struct liveness_guest *guest)
 {
+	uint8_t hash[AUTH_HASH_BYTES];
+
 	return client && !client->fenced && client->has_process == guest->has_process &&
-	       is_same_process(&client->holder.process, &guest->process);
+	       is_same_process(&client->holder.process, &guest->process) &&
+	       auth_hash_secret(guest->secret, hash) == 0 &&
+	       auth_is_proof(client->secret, hash, sizeof(hash));
 }
 
-static int newcomer(struct liveness *live, const struct liveness_guest *guest,
-		    struct client **client_out)
+static int newcomer(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
 {
 	struct slot_holder holder = { .process = guest->process };
 	struct store_client stored = { .process = guest->process };
 	struct client *client;
 	int ret = new_id(live, &holder.client_id);
 
+	if (ret == 0)
+		ret = auth_nonce(guest->secret);
+	if (ret == 0)
+		ret = auth_hash_secret(guest->secret, stored.secret);
 	if (ret)
 		return ret;
 	stored.id = holder.client_id;
@@ -172,12 +181,12 @@ static int newcomer(struct liveness *live, const struct liveness_guest *guest,
 	if (!client)
 		return error_set(-ENOMEM, "clients: no memory");
 	client->has_process = guest->has_process;
+	memcpy(client->secret, stored.secret, sizeof(client->secret));
 	*client_out = client;
 	return 0;
 }
 
-int liveness_join(struct liveness *live, const struct liveness_guest *guest,
-		  struct client **client_out)
+int liveness_join(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
 {
 	struct client *client = guest->wanted_id ? liveness_find(live, guest->wanted_id) : NULL;
 

@@ -32,6 +32,8 @@
 #include "server/slots.h"
 #include "server/store.h"
 
+#include "wire/auth.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -40,16 +42,17 @@ struct conn;
 struct client {
 	struct client *next;
 	struct slot_holder holder;
-	bool has_process;       /* of this host: holder.process names it */
-	bool fenced;            /* nothing of it is believed any more */
-	bool gone;              /* fenced, and proved for all nodes */
-	uint64_t proved;        /* nodes that proved it, by number */
-	uint64_t waiting;       /* nodes that owe an answer */
-	uint64_t generation;    /* of the nodes, when it came */
-	uint64_t layout;        /* the newest that it has taken up */
-	struct conn *conn;      /* NULL = not connected */
-	uint64_t lease_until;   /* all times of liveness->clock */
-	uint64_t suspect_since; /* 0 = not suspect */
+	uint8_t secret[AUTH_HASH_BYTES]; /* hash of what resumes the lease; zero: nothing does */
+	bool has_process;                /* of this host: holder.process names it */
+	bool fenced;                     /* nothing of it is believed any more */
+	bool gone;                       /* fenced, and proved for all nodes */
+	uint64_t proved;                 /* nodes that proved it, by number */
+	uint64_t waiting;                /* nodes that owe an answer */
+	uint64_t generation;             /* of the nodes, when it came */
+	uint64_t layout;                 /* the newest that it has taken up */
+	struct conn *conn;               /* NULL = not connected */
+	uint64_t lease_until;            /* all times of liveness->clock */
+	uint64_t suspect_since;          /* 0 = not suspect */
 	uint64_t next_look;
 	uint32_t looks;
 };
@@ -86,6 +89,7 @@ struct liveness_guest {
 	bool has_process;
 	struct process_id process; /* zeros if it is not of this host */
 	struct conn *conn;
+	uint8_t secret[AUTH_SECRET_BYTES]; /* that it shows; of its lease when it has joined */
 };
 
 /*
@@ -95,8 +99,11 @@ struct liveness_guest {
 RLV_MUST_CHECK int liveness_load(struct liveness *live);
 void liveness_fini(struct liveness *live);
 
-/* A lease: the wanted one if it is that process's and was not fenced, else a new one. */
-RLV_MUST_CHECK int liveness_join(struct liveness *live, const struct liveness_guest *guest,
+/*
+ * A lease: the wanted one if the guest shows its secret, is that process, and was not fenced; else a
+ * new one with a new secret.
+ */
+RLV_MUST_CHECK int liveness_join(struct liveness *live, struct liveness_guest *guest,
 				 struct client **client_out);
 void liveness_renew(struct liveness *live, struct client *client);
 /* Its connection is gone. */

@@ -223,9 +223,11 @@ static int on_ready(void *ctx, struct conn *conn, struct conn_lease *lease_out)
 
 	if (peer->role == CONN_MEMNODE)
 		return 0;
+	memcpy(guest.secret, peer->secret, sizeof(guest.secret));
 	ret = liveness_join(&md->live, &guest, &client);
 	if (ret)
 		return ret;
+	memcpy(lease_out->secret, guest.secret, sizeof(guest.secret));
 	conn_set_user(conn, client);
 	lease_out->client_id = client->holder.client_id;
 	lease_out->lease_ns = md->live.lease_ns;

@@ -20,7 +20,7 @@
 #define SHARDS_COLUMNS "table_id, shard, node, incarnation, tree, rows, state"
 #define LAPS_COLUMNS "table_id, shard, first"
 #define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost, pool"
-#define CLIENTS_COLUMNS "id, pid, start_time, boot_id"
+#define CLIENTS_COLUMNS "id, pid, start_time, boot_id, secret"
 #define MAKINGS_COLUMNS "node, table_id, shard, uuid"
 #define LEFTOVERS_COLUMNS "node, region, uuid"
 
@@ -76,10 +76,15 @@ static const char *const schemas[] = {
 	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
-	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
+	"UPDATE clients SET crc = crc32c(id, pid, start_time, boot_id);"
 	"UPDATE makings SET crc = crc32c(" MAKINGS_COLUMNS ");"
 	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
 	"PRAGMA user_version = 6;",
+	/* Leases that only their owners resume: nobody knows the secret of one of before. */
+	"ALTER TABLE clients ADD COLUMN secret BLOB NOT NULL DEFAULT"
+	"  X'0000000000000000000000000000000000000000000000000000000000000000';"
+	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
+	"PRAGMA user_version = 7;",
 };
 
 /* Says so if there is one that is not whole. */
@@ -658,11 +663,12 @@ int store_client_put(struct store *store, const struct store_client *client)
 		SQL_INT(client->process.pid),
 		SQL_INT(client->process.start_time),
 		SQL_BLOB(client->process.boot_id, sizeof(client->process.boot_id)),
+		SQL_BLOB(client->secret, sizeof(client->secret)),
 	};
 
 	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO clients VALUES (?1, ?2, ?3, ?4,"
-			     " crc32c(?1, ?2, ?3, ?4))",
+			     "INSERT OR REPLACE INTO clients (" CLIENTS_COLUMNS ", crc)"
+			     " VALUES (?1, ?2, ?3, ?4, ?5, crc32c(?1, ?2, ?3, ?4, ?5))",
 			     values, ARRAY_LEN(values));
 }
 
@@ -689,6 +695,8 @@ static int visit_client(void *ctx, sqlite3_stmt *stmt)
 	int ret = store_sql_column_blob(stmt, 3, client.process.boot_id,
 					sizeof(client.process.boot_id));
 
+	if (ret == 0)
+		ret = store_sql_column_blob(stmt, 4, client.secret, sizeof(client.secret));
 	return ret ? ret : visit->fn(visit->ctx, &client);
 }
 
@@ -697,5 +705,6 @@ int store_each_client(struct store *store, int (*fn)(void *ctx, const struct sto
 {
 	struct client_visit visit = { fn, ctx };
 
-	return store_sql_each(store, "SELECT * FROM clients ORDER BY id", visit_client, &visit);
+	return store_sql_each(store, "SELECT " CLIENTS_COLUMNS " FROM clients ORDER BY id",
+			      visit_client, &visit);
 }

@@ -86,6 +86,7 @@ struct store_leftover {
 struct store_client {
 	uint64_t id;
 	struct process_id process;
+	uint8_t secret[32]; /* SHA-256 of what resumes the lease */
 };
 
 struct store_ids {

@@ -67,6 +67,13 @@ int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
 	return prove_side(token, "client", nonces->listener, nonces->dialler, proof_out);
 }
 
+int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES], uint8_t hash_out[AUTH_HASH_BYTES])
+{
+	if (EVP_Digest(secret, AUTH_SECRET_BYTES, hash_out, NULL, EVP_sha256(), NULL) != 1)
+		return error_set(-EIO, "SHA-256 failed");
+	return 0;
+}
+
 bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len)
 {
 	return len == AUTH_PROOF_BYTES && CRYPTO_memcmp(want, got, AUTH_PROOF_BYTES) == 0;

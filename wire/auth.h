@@ -21,6 +21,8 @@
 #define AUTH_NONCE_BYTES 32
 #define AUTH_PROOF_BYTES 32
 #define AUTH_TOKEN_BITS 128
+#define AUTH_SECRET_BYTES 32
+#define AUTH_HASH_BYTES 32
 
 struct auth_nonces {
 	uint8_t dialler[AUTH_NONCE_BYTES];
@@ -41,6 +43,10 @@ RLV_MUST_CHECK int auth_prove_listener(const char *token, const struct auth_nonc
 				       uint8_t proof_out[AUTH_PROOF_BYTES]);
 RLV_MUST_CHECK int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
 				      uint8_t proof_out[AUTH_PROOF_BYTES]);
+
+/* SHA-256 of a lease's secret: what the server keeps of it. -EIO. */
+RLV_MUST_CHECK int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES],
+				    uint8_t hash_out[AUTH_HASH_BYTES]);
 
 /* In a time that does not depend on where they differ. len: as received; false if not 32. */
 bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len);

@@ -11,7 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "wire/auth.h"
 #include "wire/region.h"
 
 #include "base/process.h"
@@ -164,6 +163,21 @@ static int say_hello(struct handshake *hs)
 	return ret;
 }
 
+static int read_auth(struct handshake *hs, const Relive__AuthReply *reply)
+{
+	int ret = dial_status(reply->status);
+
+	if (ret)
+		return ret;
+	if (reply->secret.len != 0 && reply->secret.len != AUTH_SECRET_BYTES)
+		return error_set(-EPROTO, "auth: secret of %zu bytes", reply->secret.len);
+	if (reply->secret.len)
+		memcpy(hs->peer.secret, reply->secret.data, AUTH_SECRET_BYTES);
+	hs->peer.client_id = reply->client_id;
+	hs->peer.lease_ns = reply->lease_ns;
+	return 0;
+}
+
 static int prove(struct handshake *hs)
 {
 	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
@@ -175,6 +189,9 @@ static int prove(struct handshake *hs)
 	if (ret)
 		return ret;
 	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	if (hs->opts->client_id && hs->opts->secret)
+		request.secret =
+			(ProtobufCBinaryData){ AUTH_SECRET_BYTES, (uint8_t *)hs->opts->secret };
 	ret = channel_call(hs->ch, RELIVE__TYPE__TYPE_AUTH, &request.base, hs->opts->deadline_ns,
 			   &frame);
 	if (ret)
@@ -182,10 +199,8 @@ static int prove(struct handshake *hs)
 	reply = (Relive__AuthReply *)channel_unpack(&relive__auth_reply__descriptor, &frame);
 	if (!reply)
 		return -EPROTO;
-	hs->peer.client_id = reply->client_id;
-	hs->peer.lease_ns = reply->lease_ns;
 	hs->peer.term = frame.head.term;
-	ret = dial_status(reply->status);
+	ret = read_auth(hs, reply);
 	relive__auth_reply__free_unpacked(reply, NULL);
 	return ret;
 }

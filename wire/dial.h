@@ -5,6 +5,7 @@
 #ifndef RLV_WIRE_DIAL_H
 #define RLV_WIRE_DIAL_H
 
+#include "wire/auth.h"
 #include "wire/channel.h"
 #include "wire/control.pb-c.h"
 #include "wire/tls.h"
@@ -16,16 +17,18 @@ struct dial_opts {
 	const char *host;
 	uint16_t port;
 	const char *token;
-	struct tls_files tls; /* of TCP; none: the token is the PSK */
-	const char *role;     /* "client" or "memnode" */
-	const char *software; /* version of ours, for people */
-	uint64_t client_id;   /* of an earlier connection to resume, 0 = new */
-	uint64_t deadline_ns; /* on clock_monotonic(); a name server's own time comes on top */
+	struct tls_files tls;  /* of TCP; none: the token is the PSK */
+	const char *role;      /* "client" or "memnode" */
+	const char *software;  /* version of ours, for people */
+	uint64_t client_id;    /* of an earlier connection to resume, 0 = new */
+	const uint8_t *secret; /* of that lease, AUTH_SECRET_BYTES; unused for a new one */
+	uint64_t deadline_ns;  /* on clock_monotonic(); a name server's own time comes on top */
 };
 
 struct dial_peer {
 	uint64_t client_id; /* lease; another one than asked for: the earlier one was fenced */
 	uint64_t lease_ns;
+	uint8_t secret[AUTH_SECRET_BYTES]; /* of the lease; zero: of a memory node, which has none */
 	uint64_t term;
 	uint8_t store_uuid[16];
 	char store[DIAL_TEXT_BYTES];

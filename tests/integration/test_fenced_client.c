@@ -31,6 +31,7 @@ struct fixture {
 	struct tls *tls;
 	bool connected;
 	uint64_t client_id;
+	uint8_t secret[AUTH_SECRET_BYTES];
 };
 
 static uint64_t soon(void)
@@ -133,10 +134,14 @@ static uint64_t join(struct fixture *fx, uint64_t wanted_id)
 	tls_close(&fx->tls);
 	must(auth_prove_dialler(fx->token, &nonces, proof), "proof");
 	request.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	if (wanted_id)
+		request.secret = (ProtobufCBinaryData){ sizeof(fx->secret), fx->secret };
 	reply = (Relive__AuthReply *)ask(fx, RELIVE__TYPE__TYPE_AUTH, &request.base,
 					 &relive__auth_reply__descriptor);
 	must(dial_status(reply->status), "auth");
 	fx->client_id = reply->client_id;
+	assert_int_equal(reply->secret.len, sizeof(fx->secret));
+	memcpy(fx->secret, reply->secret.data, sizeof(fx->secret));
 	relive__auth_reply__free_unpacked(reply, NULL);
 	if (again)
 		channel_fini(&before);

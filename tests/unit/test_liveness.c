@@ -29,6 +29,11 @@ struct fixture {
 	int death_code; /* what on_dead answers */
 	uint32_t cuts, buried;
 	bool holds;
+	struct {
+		uint64_t id;
+		uint8_t secret[AUTH_SECRET_BYTES];
+	} owned[16]; /* what its owner keeps of each lease */
+	uint32_t n_owned;
 };
 
 static bool holds(void *ctx, uint64_t client_id)
@@ -126,6 +131,23 @@ static struct conn *conn_number(uintptr_t n)
 	return (struct conn *)n; /* only compared */
 }
 
+/* As its owner: shows the secret of the lease that it wants, keeps that of a new one. */
+static struct client *join_as_owner(struct fixture *fx, struct liveness_guest *guest)
+{
+	struct client *client = NULL;
+
+	for (uint32_t i = 0; i < fx->n_owned; i++)
+		if (fx->owned[i].id == guest->wanted_id)
+			memcpy(guest->secret, fx->owned[i].secret, AUTH_SECRET_BYTES);
+	assert_int_equal(liveness_join(&fx->live, guest, &client), 0);
+	if (client->holder.client_id == guest->wanted_id)
+		return client;
+	assert_true(fx->n_owned < 16);
+	fx->owned[fx->n_owned].id = client->holder.client_id;
+	memcpy(fx->owned[fx->n_owned++].secret, guest->secret, AUTH_SECRET_BYTES);
+	return client;
+}
+
 static struct client *join(struct fixture *fx, uint64_t wanted_id, bool alive, uintptr_t conn)
 {
 	struct liveness_guest guest = {
@@ -133,22 +155,18 @@ static struct client *join(struct fixture *fx, uint64_t wanted_id, bool alive, u
 		.has_process = true,
 		.conn = conn_number(conn),
 	};
-	struct client *client = NULL;
 
 	assert_int_equal(process_self(&guest.process), 0);
 	guest.process.start_time += !alive;
-	assert_int_equal(liveness_join(&fx->live, &guest, &client), 0);
-	return client;
+	return join_as_owner(fx, &guest);
 }
 
 /* A client of another host: nobody here can see its process. */
 static struct client *join_remote(struct fixture *fx, uint64_t wanted_id, uintptr_t conn)
 {
 	struct liveness_guest guest = { .wanted_id = wanted_id, .conn = conn_number(conn) };
-	struct client *client = NULL;
 
-	assert_int_equal(liveness_join(&fx->live, &guest, &client), 0);
-	return client;
+	return join_as_owner(fx, &guest);
 }
 
 static void set_up(struct fixture *fx, bool a, bool b)
@@ -162,6 +180,48 @@ static void advance(struct fixture *fx, uint64_t ns)
 {
 	fake_clock_advance(&fx->clock, ns);
 	(void)liveness_tick(&fx->live);
+}
+
+/* Each bit of the secret counts, and what is kept of it is not it. */
+static void liveness_join__without_the_secret_gives_another_lease(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *owner = join(fx, 0, true, 1), *thief = NULL;
+	uint64_t id = owner->holder.client_id;
+	struct liveness_guest guest = {
+		.wanted_id = id,
+		.has_process = true,
+		.process = owner->holder.process,
+		.conn = conn_number(2),
+	};
+
+	for (int bit = -1; bit < 8 * AUTH_SECRET_BYTES; bit += 17) {
+		memcpy(guest.secret, bit < 0 ? owner->secret : fx->owned[0].secret,
+		       AUTH_SECRET_BYTES);
+		if (bit >= 0)
+			guest.secret[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_int_equal(liveness_join(&fx->live, &guest, &thief), 0);
+		assert_true(thief->holder.client_id != id);
+	}
+	assert_ptr_equal(owner->conn, conn_number(1));
+	assert_int_equal(fx->cuts, 0);
+	assert_ptr_equal(join(fx, id, true, 3), owner);
+}
+
+/* The server has begun anew, and knows the hash from its store. */
+static void liveness_load__a_lease_is_resumed_by_its_secret_alone(void **state)
+{
+	struct fixture *fx = *state;
+	struct client *owner = join(fx, 0, true, 1), *thief = NULL;
+	uint64_t id = owner->holder.client_id;
+	struct liveness_guest guest = { .wanted_id = id, .has_process = true };
+
+	guest.process = owner->holder.process;
+	liveness_fini(&fx->live);
+	start(fx);
+	assert_int_equal(liveness_join(&fx->live, &guest, &thief), 0);
+	assert_true(thief->holder.client_id != id);
+	assert_true(join(fx, id, true, 2)->holder.client_id == id);
 }
 
 static void liveness_join__ids_differ(void **state)
@@ -598,6 +658,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(liveness_join__ids_differ),
+		CASE(liveness_join__without_the_secret_gives_another_lease),
+		CASE(liveness_load__a_lease_is_resumed_by_its_secret_alone),
 		CASE(liveness_join__resumes_its_lease),
 		CASE(liveness_join__a_second_connection_cuts_the_first),
 		CASE(liveness_join__another_process_gets_another_lease),

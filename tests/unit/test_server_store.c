@@ -467,6 +467,7 @@ static void store_client_put__survives_until_deleted(void **state)
 	const struct store_client client = {
 		.id = INT64_MAX,
 		.process = { .pid = 4711, .start_time = 17, .boot_id = { 1, 2, 3 } },
+		.secret = { 4, 5, 6 },
 	};
 	struct seen seen = { 0 };
 
@@ -477,6 +478,7 @@ static void store_client_put__survives_until_deleted(void **state)
 	assert_int_equal(seen.client.process.pid, 4711);
 	assert_int_equal(seen.client.process.start_time, 17);
 	assert_memory_equal(seen.client.process.boot_id, client.process.boot_id, 16);
+	assert_memory_equal(seen.client.secret, client.secret, sizeof(client.secret));
 	assert_int_equal(store_client_delete(*state, INT64_MAX), 0);
 	seen.n = 0;
 	assert_int_equal(store_each_client(*state, see_client, &seen), 0);
