@@ -1,9 +1,7 @@
 #include "server/conns.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,23 +16,36 @@
 #include "wire/region.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include "server/flow.h"
+#include "server/tcp.h"
+#include "server/timed_queue.h"
 #include "server/version.h"
 
 #define MAX_LISTENERS 2
 #define AUTH_BODY_MAX 4096u /* before the proof */
-#define BACKLOG 128
+#define BACKLOG 1024
+#define QUEUE_MAX 256u       /* connections in each queue but that of those that are ready */
+#define OWED_MAX 64u         /* requests of one connection that wait for their answers */
+#define RESERVED_MAX 64u     /* of max_conns, for clients at the unix socket */
+#define READY_NODES_MAX 128u /* beside max_conns; they stay until they have registered */
 
-enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY };
+enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY, PHASE_LAST_WORDS };
+
+/* In this order they give way when descriptors run out. */
+enum conn_queue { QUEUE_TCP, QUEUE_LAST_WORDS, QUEUE_LOCAL, QUEUE_READY };
+#define QUEUES 4
 
 struct conn {
-	struct conn *next, *prev;
+	struct timed_link link;
 	struct conns *conns;
 	struct flow flow;
 	enum conn_phase phase;
-	bool dropped; /* freed when the callback is over */
+	uint32_t owed; /* answers */
+	bool dropped;  /* freed when the callback is over */
 	bool detached;
 	bool busy; /* in a callback */
 	struct auth_nonces nonces;
@@ -45,12 +56,12 @@ struct conn {
 struct conns {
 	struct conns_opts opts;
 	struct tls *tls; /* NULL: no TCP */
+	struct timed_queue queues[QUEUES];
+	struct event *sweep; /* when the first of a queue ends */
+	uint32_t n_nodes;    /* that are ready */
 	struct evconnlistener *listeners[MAX_LISTENERS];
 	uint32_t n_listeners;
 	char socket_path[108]; /* "" = none */
-	struct conn *first;
-	uint32_t n;
-	bool full_logged;
 };
 
 const struct conn_peer *conn_peer(const struct conn *conn)
@@ -68,21 +79,52 @@ void *conn_user(const struct conn *conn)
 	return conn->user;
 }
 
+/* -------- queues -------- */
+
+static struct conn *conn_of(struct timed_link *link)
+{
+	return (struct conn *)((char *)link - offsetof(struct conn, link));
+}
+
+static void schedule(struct conns *conns)
+{
+	uint64_t now = clock_now_ns(clock_monotonic()), end = UINT64_MAX;
+	struct timeval tv;
+
+	for (int i = 0; i < QUEUES; i++)
+		end = min_u64(end, timed_queue_end(&conns->queues[i]));
+	if (end == UINT64_MAX)
+		return;
+	end = end > now ? end - now : 0;
+	tv.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
+	tv.tv_usec = (suseconds_t)(end % CLOCK_NS_PER_S / CLOCK_NS_PER_US) + 1;
+	(void)evtimer_add(conns->sweep, &tv);
+}
+
+static void queue_up(struct conn *conn, enum conn_queue number)
+{
+	timed_queue_add(&conn->conns->queues[number], &conn->link);
+	schedule(conn->conns);
+}
+
 /* -------- life -------- */
 
-static void conn_free(struct conn *conn)
+static void part(struct conn *conn)
 {
 	struct conns *conns = conn->conns;
 
-	if (conn->phase == PHASE_READY && !conn->detached)
+	if (conn->phase != PHASE_READY)
+		return;
+	if (conn->peer.role == CONN_MEMNODE)
+		conns->n_nodes--;
+	if (!conn->detached)
 		conns->opts.ops->on_close(conns->opts.ctx, conn);
-	if (conn->prev)
-		conn->prev->next = conn->next;
-	else
-		conns->first = conn->next;
-	if (conn->next)
-		conn->next->prev = conn->prev;
-	conns->n--;
+}
+
+static void conn_free(struct conn *conn)
+{
+	part(conn);
+	timed_queue_remove(&conn->link);
 	if (!conn->detached)
 		flow_close(&conn->flow);
 	mem_free(conn);
@@ -101,6 +143,54 @@ static void refuse(struct conn *conn, const char *why)
 	conn_drop(conn);
 }
 
+/* Makes room: false = there is nobody. */
+static bool drop_oldest(struct conns *conns, enum conn_queue number)
+{
+	struct timed_link *oldest = conns->queues[number].first;
+
+	if (!oldest)
+		return false;
+	if (number == QUEUE_LAST_WORDS)
+		conn_drop(conn_of(oldest));
+	else
+		refuse(conn_of(oldest), "it has not proved the token, and others want to");
+	return true;
+}
+
+static void bound_queue(struct conns *conns, enum conn_queue number)
+{
+	if (conns->queues[number].n > QUEUE_MAX)
+		(void)drop_oldest(conns, number);
+}
+
+/* It has been told why, or is: what it still sends is dropped, and then it is. */
+static void last_words(struct conn *conn, bool broken)
+{
+	part(conn);
+	conn->phase = PHASE_LAST_WORDS;
+	queue_up(conn, QUEUE_LAST_WORDS);
+	flow_linger(&conn->flow, broken);
+	bound_queue(conn->conns, QUEUE_LAST_WORDS);
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	struct conns *conns = arg;
+
+	(void)fd;
+	(void)what;
+	for (int i = 0; i < QUEUES; i++) {
+		struct timed_link *ended;
+
+		while ((ended = timed_queue_ended(&conns->queues[i])) != NULL)
+			if (i == QUEUE_LAST_WORDS)
+				conn_drop(conn_of(ended));
+			else
+				refuse(conn_of(ended), "no proof of the token in time");
+	}
+	schedule(conns);
+}
+
 int conn_detach(struct conn *conn, struct channel *ch_out)
 {
 	struct stream stream;
@@ -117,6 +207,21 @@ int conn_detach(struct conn *conn, struct channel *ch_out)
 
 /* -------- answers -------- */
 
+/* Who does not take its answers, or waits for many, is asked for no more requests. */
+static bool may_ask(const struct conn *conn)
+{
+	return conn->phase != PHASE_LAST_WORDS && conn->owed < OWED_MAX &&
+	       !flow_is_full(&conn->flow);
+}
+
+static void on_drained(void *ctx)
+{
+	struct conn *conn = ctx;
+
+	if (conn->flow.paused && may_ask(conn))
+		flow_resume(&conn->flow);
+}
+
 void conn_answer(struct conn *conn, const struct frame_header *head,
 		 const ProtobufCMessage *message)
 {
@@ -131,6 +236,8 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 	int ret = body ? 0 : error_set(-ENOMEM, "answer of %zu bytes: no memory", len);
 
 	out.length = (uint32_t)len;
+	if (ret == 0 && !flow_has_room(&conn->flow, len))
+		ret = error_set(-EOVERFLOW, "it does not take its answers");
 	if (ret == 0)
 		ret = frame_encode(&out, bytes);
 	if (ret) {
@@ -142,6 +249,10 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 	flow_write(&conn->flow, bytes, sizeof(bytes));
 	flow_write(&conn->flow, body, len);
 	mem_free(body);
+	if (conn->owed)
+		conn->owed--;
+	if (!conn->busy)
+		on_drained(conn);
 }
 
 void conn_answer_status(struct conn *conn, const struct frame_header *head, int code)
@@ -155,11 +266,12 @@ void conn_answer_status(struct conn *conn, const struct frame_header *head, int 
 	conn_answer(conn, head, &reply.base);
 }
 
-/* A last, short answer goes out at once: it would be forgotten with the connection. */
-static void refuse_with_answer(struct conn *conn)
+void conn_refuse(struct conn *conn, const struct frame_header *head, int code)
 {
-	flow_push(&conn->flow);
-	conn_drop(conn);
+	log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
+	conn_answer_status(conn, head, code);
+	if (!conn->dropped)
+		last_words(conn, false);
 }
 
 /* -------- hello, auth -------- */
@@ -235,8 +347,11 @@ static void on_hello(struct conn *conn, const struct channel_frame *frame)
 	if (frame->head.type == RELIVE__TYPE__TYPE_HELLO)
 		hello = (Relive__HelloRequest *)channel_unpack(&relive__hello_request__descriptor,
 							       frame);
+	else
+		ret = error_set(-EPROTO, "frame of type %u: the first one must be HELLO",
+				frame->head.type);
 	if (!hello) {
-		refuse(conn, "its first frame is no hello");
+		conn_refuse(conn, &frame->head, ret ? ret : -EPROTO);
 		return;
 	}
 	ret = check_hello(conn, hello);
@@ -244,11 +359,8 @@ static void on_hello(struct conn *conn, const struct channel_frame *frame)
 	relive__hello_request__free_unpacked(hello, NULL);
 	if (ret == 0)
 		ret = answer_hello(conn, &frame->head);
-	if (ret) {
-		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
-		conn_answer_status(conn, &frame->head, ret);
-		refuse_with_answer(conn);
-	}
+	if (ret)
+		conn_refuse(conn, &frame->head, ret);
 }
 
 static int take_secret(struct conn *conn, const ProtobufCBinaryData *secret)
@@ -281,9 +393,40 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 	return ret;
 }
 
+/* Clients at the unix socket and memory nodes find room when clients over TCP have taken theirs. */
+static int find_room(const struct conn *conn)
+{
+	const struct conns *conns = conn->conns;
+	uint32_t n = conns->queues[QUEUE_READY].n - conns->n_nodes;
+	uint32_t most = conns->opts.max_conns;
+
+	if (conn->peer.role == CONN_MEMNODE)
+		return conns->n_nodes < READY_NODES_MAX
+			       ? 0
+			       : error_set(-ECONNREFUSED, "%u memory nodes register just now",
+					   conns->n_nodes);
+	if (!conn->peer.local)
+		most -= (uint32_t)min_u64(most / 8, RESERVED_MAX);
+	if (n < most)
+		return 0;
+	return error_set(-ECONNREFUSED,
+			 "the server has %u clients, and takes %u%s: end some, or start it with "
+			 "a higher --max-conns",
+			 n, most, conn->peer.local ? "" : " over TCP");
+}
+
+static void become_ready(struct conn *conn)
+{
+	conn->phase = PHASE_READY;
+	queue_up(conn, QUEUE_READY);
+	if (conn->peer.role == CONN_MEMNODE)
+		conn->conns->n_nodes++;
+	if (!conn->peer.local)
+		tcp_keep_alive(conn->flow.stream.fd);
+}
+
 static void on_auth(struct conn *conn, const struct channel_frame *frame)
 {
-	const struct timeval write_limit = { .tv_sec = CONN_WRITE_SECONDS };
 	const struct conns_opts *opts = &conn->conns->opts;
 	Relive__AuthReply reply = RELIVE__AUTH_REPLY__INIT;
 	Relive__Status status = RELIVE__STATUS__INIT;
@@ -291,23 +434,21 @@ static void on_auth(struct conn *conn, const struct channel_frame *frame)
 	int ret = check_auth(conn, frame);
 
 	if (ret == 0)
+		ret = find_room(conn);
+	if (ret == 0)
 		ret = opts->ops->on_ready(opts->ctx, conn, &lease);
-	status.code = ret;
-	status.message = ret ? (char *)error_last() : (char *)"";
+	if (ret) {
+		conn_refuse(conn, &frame->head, ret);
+		return;
+	}
+	status.message = (char *)"";
 	reply.status = &status;
 	reply.client_id = lease.client_id;
 	reply.lease_ns = lease.lease_ns;
 	if (lease.client_id)
 		reply.secret = (ProtobufCBinaryData){ sizeof(lease.secret), lease.secret };
-	if (ret)
-		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
-	else
-		conn->phase = PHASE_READY;
+	become_ready(conn);
 	conn_answer(conn, &frame->head, &reply.base);
-	if (ret)
-		refuse_with_answer(conn);
-	else
-		flow_set_write_limit(&conn->flow, &write_limit);
 }
 
 /* -------- reading -------- */
@@ -316,12 +457,34 @@ static void take_frame(struct conn *conn, const struct channel_frame *frame)
 {
 	const struct conns_opts *opts = &conn->conns->opts;
 
-	if (conn->phase == PHASE_HELLO)
+	if (conn->phase == PHASE_HELLO) {
 		on_hello(conn, frame);
-	else if (conn->phase == PHASE_AUTH)
+	} else if (conn->phase == PHASE_AUTH) {
 		on_auth(conn, frame);
-	else
+	} else {
+		conn->owed++;
 		opts->ops->on_frame(opts->ctx, conn, frame);
+	}
+}
+
+static int check_head(const struct conn *conn, const struct frame_header *head)
+{
+	if (head->type & FRAME_ANSWER)
+		return error_set(-EPROTO, "an answer, unasked");
+	if (conn->phase != PHASE_READY && head->length > AUTH_BODY_MAX)
+		return error_set(-EPROTO, "%u bytes before the proof of the token", head->length);
+	return 0;
+}
+
+/* Every version has type and request id where ours has them, so it hears of it. */
+static int refuse_head(struct conn *conn, const uint8_t bytes[FRAME_HEADER_BYTES], int code)
+{
+	struct frame_header head;
+
+	memcpy(&head, bytes, sizeof(head));
+	head.type &= (uint16_t)~FRAME_ANSWER;
+	conn_refuse(conn, &head, code);
+	return 0;
 }
 
 /* 0: a frame was taken; -EAGAIN: not all of it is there; else the stream is broken. */
@@ -334,13 +497,12 @@ static int read_frame(struct conn *conn)
 	uint8_t *all, *body;
 	int ret = frame_decode(bytes, n < 0 ? 0 : (size_t)n, &frame.head);
 
-	if (ret)
+	if (ret == 0)
+		ret = check_head(conn, &frame.head);
+	if (ret == -EAGAIN)
 		return ret;
-	if (frame.head.type & FRAME_ANSWER)
-		return error_set(-EPROTO, "an answer, unasked");
-	if (conn->phase != PHASE_READY && frame.head.length > AUTH_BODY_MAX)
-		return error_set(-EPROTO, "%u bytes before the proof of the token",
-				 frame.head.length);
+	if (ret)
+		return refuse_head(conn, bytes, ret);
 	if (evbuffer_get_length(in) < FRAME_HEADER_BYTES + (size_t)frame.head.length)
 		return -EAGAIN;
 	all = mem_alloc(FRAME_HEADER_BYTES + (size_t)frame.head.length);
@@ -360,26 +522,35 @@ static void on_read(void *ctx)
 	int ret = 0;
 
 	conn->busy = true;
-	while (ret == 0 && !conn->dropped)
+	while (ret == 0 && !conn->dropped && may_ask(conn))
 		ret = read_frame(conn);
 	if (ret && ret != -EAGAIN && !conn->dropped)
 		refuse(conn, error_last());
+	else if (!conn->dropped && conn->phase == PHASE_READY && !may_ask(conn))
+		flow_pause(&conn->flow);
 	conn->busy = false;
 	if (conn->dropped)
 		conn_free(conn);
 }
 
-/* Who hangs up is no news, unless it was refused. */
+/* Who hangs up is no news, unless it was refused: by TLS, whose alert it is to hear. */
 static void on_end(void *ctx, int code)
 {
-	if (code == -ECONNRESET)
-		conn_drop(ctx);
-	else
-		refuse(ctx, error_last());
+	struct conn *conn = ctx;
+
+	if (code == -ECONNRESET || conn->phase == PHASE_LAST_WORDS) {
+		conn_drop(conn);
+	} else if (code == -ETIMEDOUT || conn->phase == PHASE_READY) {
+		refuse(conn, error_last());
+	} else {
+		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
+		last_words(conn, true);
+	}
 }
 
 static const struct flow_ops flow_ops = {
 	.on_read = on_read,
+	.on_drained = on_drained,
 	.on_end = on_end,
 };
 
@@ -398,23 +569,21 @@ static uint32_t peer_pid(int fd)
 /* The kernel vouches for who is at a unix socket; all else is TLS. */
 static int begin(struct conn *conn, evutil_socket_t fd)
 {
-	const struct timeval limit = { .tv_sec = CONN_AUTH_SECONDS };
 	struct stream stream;
-	const int one = 1;
 	int ret = 0;
 
 	if (conn->peer.local) {
 		conn->peer.process.pid = peer_pid(fd);
 		stream_init_socket(&stream, fd);
 	} else {
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		tcp_set_no_delay(fd);
 		ret = stream_init_tls(&stream, fd, conn->conns->tls);
 	}
 	if (ret)
 		return ret;
 	conn->flow.ops = &flow_ops;
 	conn->flow.ctx = conn;
-	return flow_open(&conn->flow, conn->conns->opts.base, &stream, &limit);
+	return flow_open(&conn->flow, conn->conns->opts.base, &stream);
 }
 
 static void add(struct conns *conns, evutil_socket_t fd, bool local)
@@ -432,36 +601,28 @@ static void add(struct conns *conns, evutil_socket_t fd, bool local)
 		mem_free(conn);
 		return;
 	}
-	conn->next = conns->first;
-	if (conns->first)
-		conns->first->prev = conn;
-	conns->first = conn;
-	conns->n++;
+	queue_up(conn, local ? QUEUE_LOCAL : QUEUE_TCP);
+	bound_queue(conns, local ? QUEUE_LOCAL : QUEUE_TCP);
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int len, void *arg)
 {
-	struct conns *conns = arg;
-	bool full = conns->n >= conns->opts.max_conns;
-
 	(void)listener;
 	(void)len;
-	if (full && !conns->full_logged)
-		log_warn("refuse connections: %u are open", conns->n);
-	conns->full_logged = full;
-	if (full)
-		close(fd);
-	else
-		add(conns, fd, address->sa_family == AF_UNIX);
+	add(arg, fd, address->sa_family == AF_UNIX);
 }
 
-/* Out of descriptors, mostly: a pause, or the loop would spin. */
+/* Out of descriptors, mostly: one that has proved nothing gives its own, or the loop would spin. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
-	(void)arg;
+	struct conns *conns = arg;
+
 	(void)listener;
 	log_error("accept: %s", strerror(errno));
+	for (int i = 0; i < QUEUE_READY; i++)
+		if (drop_oldest(conns, (enum conn_queue)i))
+			return;
 	usleep(10 * 1000);
 }
 
@@ -508,39 +669,6 @@ int conns_listen_socket(struct conns *conns, const char *path)
 	return ret;
 }
 
-static int bind_tcp(const struct addrinfo *at, int *fd_out)
-{
-	const int one = 1;
-	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, at->ai_addr, at->ai_addrlen))
-		ret = -errno;
-	if (ret)
-		close(fd);
-	else
-		*fd_out = fd;
-	return ret;
-}
-
-static uint16_t bound_port(int fd)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} address = { .v6 = { .sin6_port = 0 } };
-	socklen_t len = sizeof(address);
-
-	if (getsockname(fd, &address.any, &len))
-		return 0;
-	return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port
-						       : address.v4.sin_port);
-}
-
 static int use_tls(struct conns *conns)
 {
 	const struct tls_opts opts = {
@@ -554,29 +682,16 @@ static int use_tls(struct conns *conns)
 
 int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)
 {
-	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	struct addrinfo *found = NULL;
-	const char *name = host && *host ? host : "127.0.0.1";
-	char service[8];
 	int fd = -1, ret = use_tls(conns);
 
+	if (ret == 0)
+		ret = tcp_bind(host, port, &fd, port_out);
 	if (ret)
 		return ret;
-	snprintf(service, sizeof(service), "%u", port);
-	ret = getaddrinfo(name, service, &wanted, &found);
-	if (ret)
-		return error_set(-EINVAL, "listen on %s: %s", name, gai_strerror(ret));
-	ret = bind_tcp(found, &fd);
-	freeaddrinfo(found);
-	if (ret)
-		return error_set(ret, "listen on %s:%u: %s", name, port, strerror(-ret));
 	ret = add_listener(conns, fd);
-	if (ret) {
+	if (ret)
 		close(fd);
-		return ret;
-	}
-	*port_out = bound_port(fd);
-	return 0;
+	return ret;
 }
 
 int conns_open(const struct conns_opts *opts, struct conns **conns_out)
@@ -586,6 +701,14 @@ int conns_open(const struct conns_opts *opts, struct conns **conns_out)
 	if (!conns)
 		return error_set(-ENOMEM, "connections: no memory");
 	conns->opts = *opts;
+	conns->queues[QUEUE_TCP].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
+	conns->queues[QUEUE_LOCAL].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
+	conns->queues[QUEUE_LAST_WORDS].limit_ns = CONN_LAST_WORDS_SECONDS * CLOCK_NS_PER_S;
+	conns->sweep = evtimer_new(opts->base, on_sweep, conns);
+	if (!conns->sweep) {
+		mem_free(conns);
+		return error_set(-ENOMEM, "connections: no memory");
+	}
 	*conns_out = conns;
 	return 0;
 }
@@ -598,8 +721,10 @@ void conns_close(struct conns **conns_ptr)
 		return;
 	for (uint32_t i = 0; i < conns->n_listeners; i++)
 		evconnlistener_free(conns->listeners[i]);
-	while (conns->first)
-		conn_free(conns->first);
+	for (int i = 0; i < QUEUES; i++)
+		while (conns->queues[i].first)
+			conn_free(conn_of(conns->queues[i].first));
+	event_free(conns->sweep);
 	if (conns->socket_path[0])
 		(void)unlink(conns->socket_path);
 	tls_close(&conns->tls);

@@ -5,9 +5,17 @@
  *   accept -> TLS (over TCP) -> HELLO -> AUTH -> ready: frames go to on_frame
  *
  * Everything a peer sends is input. Before the proof it may send two small frames within
- * CONN_AUTH_SECONDS; anything else, and later any frame that is not one of ours, closes the
- * connection, is logged once and harms nobody else. A peer that does not read its answers is closed
- * too.
+ * CONN_AUTH_SECONDS of its accept; anything else, and later any frame that is not one of ours, is
+ * refused, logged, and harms nobody else. The refusal is an answer, which the peer can read: the
+ * connection ends when the peer has ended it, or CONN_LAST_WORDS_SECONDS later.
+ *
+ * Connections without proof have room of their own, over TCP and at the unix socket each: when it is
+ * full, the oldest is dropped. max_conns are clients that have proved the token; some of it is for
+ * those at the unix socket. Memory nodes come on top. TCP connections are kept alive by the kernel
+ * from the proof on.
+ *
+ * A peer that does not take its answers, or waits for too many, is not read from until it has; after
+ * FLOW_WRITE_SECONDS it is cut.
  */
 #ifndef RLV_SERVER_CONNS_H
 #define RLV_SERVER_CONNS_H
@@ -24,7 +32,7 @@
 #include "base/process.h"
 
 #define CONN_AUTH_SECONDS 5
-#define CONN_WRITE_SECONDS 10
+#define CONN_LAST_WORDS_SECONDS 1
 
 struct conn;
 struct conns;
@@ -91,6 +99,8 @@ void conn_answer_status(struct conn *conn, const struct frame_header *head, int 
 
 /* Closes when the current callback is over. */
 void conn_drop(struct conn *conn);
+/* The same with words: answers code and error_last(), which the peer can read first. */
+void conn_refuse(struct conn *conn, const struct frame_header *head, int code);
 
 /* Makes a channel of the connection, which is gone for us: no on_close. -EPROTO: more was sent. */
 RLV_MUST_CHECK int conn_detach(struct conn *conn, struct channel *ch_out);

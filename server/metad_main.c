@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const char usage[] =
@@ -28,7 +29,8 @@ static const char usage[] =
 	"  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
 	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
 	"                        not end cleanly as they are: some may be torn by a power loss\n"
-	"  --max-conns N         connections at once (1024)\n"
+	"  --max-conns N         clients at once (1024); an eighth of it, 64 at most, is for those\n"
+	"                        of this host\n"
 	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
 	"  --force               --restore: also when the store has a catalog\n"
 	"  --log FILE            append log lines to FILE instead of stderr\n"
@@ -167,6 +169,17 @@ static int failed(int code)
 	return code;
 }
 
+/* Connections take one each, and hosts allow 1024 unless asked. */
+static void allow_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int serve(const struct metad_opts *opts)
 {
 	struct metad *md = NULL;
@@ -174,6 +187,7 @@ static int serve(const struct metad_opts *opts)
 
 	signal(SIGPIPE, SIG_IGN);
 	umask(077);
+	allow_descriptors();
 	ret = guard_install();
 	if (ret == 0)
 		ret = metad_open(opts, &md);

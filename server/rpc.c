@@ -294,9 +294,7 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 	error_clear();
 	message = channel_unpack(service->kind, frame);
 	if (!message) {
-		log_warn("drop connection of pid %u: %s", conn_peer(conn)->process.pid,
-			 error_last());
-		conn_drop(conn);
+		conn_refuse(conn, call.head, -EPROTO);
 		return;
 	}
 	service->serve(&call, message);
