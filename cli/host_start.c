@@ -102,7 +102,7 @@ void host_claim(struct host_daemon *daemon, bool adopt, bool discard)
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied)
 {
 	char file[80], log[RUNTIME_PATH_BYTES];
-	const char *argv[CMDLINE_MAX_ARGS + ARRAY_LEN(daemon->once) + 1];
+	const char *argv[CMDLINE_MAX_ARGS + ARRAY_LEN(daemon->once) + 3];
 	struct spawn_daemon spawn = { .argv = argv, .log_path = log, .tied = tied };
 	size_t n;
 	int ret;
@@ -115,6 +115,8 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
 		if (daemon->once[i])
 			argv[n++] = daemon->once[i];
+	argv[n++] = "--log"; /* which is bounded, and stderr is not */
+	argv[n++] = log;
 	argv[n] = NULL;
 	spawn.binary = argv[0];
 	ret = spawn_daemon(&spawn, &daemon->pid);

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -358,6 +359,75 @@ static void metad__answers_that_nobody_reads_are_bounded(void **state)
 	expect_bounded(*state, RELIVE__TYPE__TYPE_STORE_INFO);
 }
 
+/* -------- the log -------- */
+
+static void throw_garbage(struct edge *edge, uint32_t n)
+{
+	static const uint8_t garbage[64] = "GET / HTTP/1.1\r\n\r\n";
+	struct pollfd ended = { .events = POLLIN };
+	char byte;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ended.fd = connect_unix(edge);
+		(void)!send(ended.fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
+		assert_int_equal(shutdown(ended.fd, SHUT_WR), 0);
+		do
+			assert_int_equal(poll(&ended, 1, PROCESSES_WAIT_MS), 1);
+		while (read(ended.fd, &byte, 1) > 0);
+		close(ended.fd);
+	}
+}
+
+static uint32_t count_lines(const char *path, char *text, size_t room)
+{
+	FILE *file = fopen(path, "re");
+	uint32_t lines = 0;
+	size_t n;
+
+	assert_non_null(file);
+	n = fread(text, 1, room - 1, file);
+	(void)fclose(file);
+	text[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		lines += text[i] == '\n';
+	return lines;
+}
+
+static void metad__log_of_a_thousand_refusals_is_short(void **state)
+{
+	char path[PROCESSES_PATH + 64];
+	static char text[1 << 20];
+	struct edge *edge = *state;
+	uint32_t lines;
+
+	processes_path(&edge->ps, "log", path);
+	start(edge, "--log", path);
+	throw_garbage(edge, 1000);
+	expect(try_open("shm:s", &edge->stores[0]), 0);
+	lines = count_lines(path, text, sizeof(text));
+	print_message("1000 refusals make %u lines\n", lines);
+	assert_true(lines < 300);
+	assert_non_null(strstr(text, "more like this"));
+	assert_non_null(strstr(text, "joins")); /* lines of another kind are not left out */
+}
+
+static void metad__log_that_is_full_begins_anew(void **state)
+{
+	char path[PROCESSES_PATH + 64], former[PROCESSES_PATH + 64];
+	struct edge *edge = *state;
+	struct stat st;
+
+	processes_path(&edge->ps, "log", path);
+	processes_path(&edge->ps, "log.1", former);
+	assert_int_equal(close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
+	assert_int_equal(truncate(path, 64 << 20), 0); /* sparse */
+	start(edge, "--log", path);
+	assert_int_equal(stat(former, &st), 0);
+	assert_int_equal(st.st_size, 64 << 20);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size > 0 && st.st_size < 65536);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -371,6 +441,8 @@ int main(void)
 		CASE(metad__proved_tcp_connections_are_kept_alive),
 		CASE(metad__backups_that_nobody_reads_are_bounded),
 		CASE(metad__answers_that_nobody_reads_are_bounded),
+		CASE(metad__log_of_a_thousand_refusals_is_short),
+		CASE(metad__log_that_is_full_begins_anew),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
