@@ -102,7 +102,7 @@ static void open_region(struct bench_tree *t, uint64_t bytes)
 	check(t->target->ops->register_region(t->target, &spec), "region");
 	opts.target = t->target;
 	check(transport_open("embed:", &opts, &t->tr), "transport");
-	check(t->target->ops->grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
+	check(transport_grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
 	check(transport_attach(t->tr, &grant, &t->region), "attach");
 }
 

@@ -51,7 +51,7 @@ int embed_attach(struct embed *embed, uint32_t id, struct region **region_out)
 	struct region_grant grant;
 	int ret;
 
-	ret = target->ops->grant(target, EMBED_CLIENT, id, RIGHT_ALL, &grant);
+	ret = transport_grant(target, EMBED_CLIENT, id, RIGHT_ALL, &grant);
 	if (ret)
 		return ret;
 	return transport_attach(embed->tr, &grant, region_out);
@@ -200,11 +200,11 @@ static int fill_place(struct embed *embed, const struct embed_table *table, stru
 		shard->state = RLV_SHARD_ACTIVE;
 		shard->weight = META_WEIGHT_FULL;
 		shard->incarnation = target->incarnation;
-		ret = target->ops->grant(target, EMBED_CLIENT, table->shards[s]->tree->id,
-					 RIGHT_ALL, &shard->tree);
+		ret = transport_grant(target, EMBED_CLIENT, table->shards[s]->tree->id, RIGHT_ALL,
+				      &shard->tree);
 		if (ret == 0)
-			ret = target->ops->grant(target, EMBED_CLIENT, table->shards[s]->rows->id,
-						 RIGHT_ALL, &shard->rows);
+			ret = transport_grant(target, EMBED_CLIENT, table->shards[s]->rows->id,
+					      RIGHT_ALL, &shard->rows);
 	}
 	if (ret) {
 		meta_table_fini(&place);

@@ -274,11 +274,12 @@ int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id, b
 		  struct catalog_grants *out)
 {
 	const struct catalog_shard *place = &table->shards[s];
+	const struct region_range tree = { .region = place->tree_id };
+	const struct region_range rows = { .region = place->rows_id };
 	uint32_t rows_rights = read_only ? RIGHT_READ : RIGHT_READ | RIGHT_WRITE;
-	int ret = node_grant(place->node, client_id, place->tree_id, RIGHT_ALL, &out->tree);
+	int ret = node_grant(place->node, client_id, &tree, RIGHT_ALL, &out->tree);
 
-	return ret ? ret
-		   : node_grant(place->node, client_id, place->rows_id, rows_rights, &out->rows);
+	return ret ? ret : node_grant(place->node, client_id, &rows, rows_rights, &out->rows);
 }
 
 /* -------- upkeep -------- */

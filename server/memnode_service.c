@@ -68,8 +68,11 @@ static int grant(const struct memnode_service *svc, const ProtobufCMessage *mess
 		 struct memnode_answer *out)
 {
 	const Relive__NodeGrantRequest *request = (const Relive__NodeGrantRequest *)message;
-	int ret = svc->target->ops->grant(svc->target, request->client_id, request->region,
-					  request->rights, &out->grant);
+	const struct region_range range = { .region = request->region,
+					    .off = request->offset,
+					    .len = request->length };
+	int ret = svc->target->ops->grant(svc->target, request->client_id, &range, request->rights,
+					  &out->grant);
 
 	relive__node_grant_reply__init(&out->grant_reply);
 	out->grant_reply.status = &out->status;

@@ -341,8 +341,8 @@ static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request
 	return *reply_out ? 0 : down(node);
 }
 
-int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t rights,
-	       struct region_grant *grant_out)
+int node_grant(struct node *node, uint64_t client_id, const struct region_range *range,
+	       uint32_t rights, struct region_grant *grant_out)
 {
 	Relive__NodeGrantRequest request = RELIVE__NODE_GRANT_REQUEST__INIT;
 	const Relive__NodeGrantReply *answer;
@@ -350,7 +350,9 @@ int node_grant(struct node *node, uint64_t client_id, uint32_t region, uint32_t 
 	int ret;
 
 	request.client_id = client_id;
-	request.region = region;
+	request.region = range->region;
+	request.offset = range->off;
+	request.length = range->len;
 	request.rights = rights;
 	ret = ask(node, RELIVE__TYPE__TYPE_NODE_GRANT, &request.base,
 		  &relive__node_grant_reply__descriptor, &reply);
@@ -492,12 +494,13 @@ static int reach(struct node *node)
 
 static int attach(struct node *node, uint32_t region, struct region **region_out)
 {
+	const struct region_range all = { .region = region };
 	struct region_grant grant;
 	int ret = node->tr ? 0 : reach(node);
 
 	if (ret)
 		return ret;
-	ret = node_grant(node, node->attach_client_id, region, RIGHT_ALL, &grant);
+	ret = node_grant(node, node->attach_client_id, &all, RIGHT_ALL, &grant);
 	return ret ? ret : transport_attach(node->tr, &grant, region_out);
 }
 

@@ -153,8 +153,9 @@ uint64_t node_watch(struct node *node);
  * -EHOSTDOWN: the node is down, or went down by this call (node->up is false then); else the node's
  * own answer.
  */
-RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id, uint32_t region,
-			      uint32_t rights, struct region_grant *grant_out);
+RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id,
+			      const struct region_range *range, uint32_t rights,
+			      struct region_grant *grant_out);
 
 /*
  * Attaches a region for ourselves. When the node could not be reached it is not tried again for a

@@ -14,8 +14,8 @@
 
 /* A region that a grant opens. */
 struct inner_region {
-	struct target_region info;
-	uint32_t rights; /* enum transport_rights */
+	struct target_region info; /* base and size are those of the granted range */
+	uint32_t rights;           /* enum transport_rights */
 	void *held;
 };
 

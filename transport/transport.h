@@ -73,12 +73,23 @@ struct region_grant {
 	uint8_t data[TRANSPORT_GRANT_BYTES];
 };
 
-/* An attached region. Owned by its transport; valid until detach. */
+/* What a grant opens: off and len are multiples of 4 KiB; len 0 (and off 0) = the whole region. */
+#define TRANSPORT_RANGE_ALIGN 4096u
+
+struct region_range {
+	uint32_t region;
+	uint64_t off, len;
+};
+
+/*
+ * An attached region, or the range of it that was granted: offset 0 is the first byte of the range.
+ * Owned by its transport; valid until detach.
+ */
 struct region {
 	struct transport *tr;
-	uint32_t id;     /* region number, as in wire/rptr.h */
-	uint32_t rights; /* enum transport_rights */
-	uint64_t size;
+	uint32_t id;          /* region number, as in wire/rptr.h */
+	uint32_t rights;      /* enum transport_rights */
+	uint64_t size;        /* of the range */
 	uint64_t incarnation; /* of the memory node that granted it */
 	uint8_t *base;        /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
 	/* Bytes of it could not be had, and were zeros since: its file was cut short (base/guard.h) */
@@ -443,9 +454,11 @@ struct transport_target_ops {
 	int (*list_regions)(struct transport_target *tg, struct target_region *regions,
 			    size_t *n_inout);
 
-	/* Lets client attach region with rights: the descriptor goes to it through the server. */
-	int (*grant)(struct transport_target *tg, uint64_t client_id, uint32_t region,
-		     uint32_t rights, struct region_grant *grant_out);
+	/* Lets client attach a range with rights: the descriptor goes to it through the server.
+	   -ENOENT (no such region), -EINVAL (rights; a range outside of it, or misaligned). */
+	int (*grant)(struct transport_target *tg, uint64_t client_id,
+		     const struct region_range *range, uint32_t rights,
+		     struct region_grant *grant_out);
 	/* Takes all of the client's grants of a region back. */
 	int (*revoke)(struct transport_target *tg, uint64_t client_id, uint32_t region);
 	/* Says whether it is proved that the client is cut off: FENCE_DEAD when its process is dead,
@@ -502,5 +515,14 @@ struct target_opts {
 RLV_MUST_CHECK int transport_target_open(const char *kind, const struct target_opts *opts,
 					 struct transport_target **tg_out);
 void transport_target_close(struct transport_target **tg);
+
+/* Grants all of a region. */
+static inline int transport_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
+				  uint32_t rights, struct region_grant *grant_out)
+{
+	const struct region_range all = { .region = region };
+
+	return tg->ops->grant(tg, client_id, &all, rights, grant_out);
+}
 
 #endif

@@ -172,8 +172,8 @@ WIRE_AT(attach_region, grant, 24);
  *       20    4  flags: enum attach_flags
  *       24    4  region number
  *       28    4  rights
- *       32    8  offset of the region in the descriptor
- *       40    8  size of the region
+ *       32    8  offset of the granted range in the descriptor
+ *       40    8  size of the range
  *       48    8  incarnation
  *       56  160  message of a failure, NUL-terminated
  */

@@ -162,8 +162,8 @@ WIRE_AT(verbs_attach, grant, 24);
  *       20    4  status: 0 or a negative errno
  *       24    4  region number
  *       28    4  rights: enum transport_rights
- *       32    8  address of the region's first byte in the target
- *       40    8  size of the region
+ *       32    8  address of the granted range's first byte in the target
+ *       40    8  size of the range
  *       48   32  remote key for each of the link's queue pairs
  *       80   96  message of a failure, NUL-terminated
  */

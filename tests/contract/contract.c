@@ -48,7 +48,7 @@ struct region *rig_attach(struct rig *rig, struct transport *tr, uint64_t client
 	struct region_grant grant;
 	struct region *region = NULL;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, client_id, rig->spec.id, rights, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, client_id, rig->spec.id, rights, &grant), 0);
 	if (transport_attach(tr, &grant, &region))
 		fail_msg("attach: %s", error_last());
 	return region;

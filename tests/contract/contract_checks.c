@@ -278,7 +278,7 @@ static int use_in_child(struct rig *rig)
 	wrong += transport_attach(rig->tr, &grant, &region) != -ECHILD;
 	wrong += transport_persist(rig->region, 0, 8) != -ECHILD;
 	wrong += !transport_is_forked(rig->tr);
-	wrong += rig->tg->ops->grant(rig->tg, 9, rig->spec.id, RIGHT_ALL, &grant) != -ECHILD;
+	wrong += transport_grant(rig->tg, 9, rig->spec.id, RIGHT_ALL, &grant) != -ECHILD;
 	wrong += rig->tg->ops->register_region(rig->tg, &rig->spec) != -ECHILD;
 	wrong += rig->tg->ops->progress(rig->tg, 0) != -ECHILD;
 	rig->tg->ops->stats(rig->tg, &stats);

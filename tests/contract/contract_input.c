@@ -59,7 +59,7 @@ static union verbs_any attach_message(struct rig *rig, uint32_t request)
 	union verbs_any message = { .attach = { .request = request } };
 	struct region_grant grant;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
 	message.attach.grant_bytes = grant.bytes;
 	memcpy(message.attach.grant, grant.data, grant.bytes);
 	message_seal(&message, VERBS_ATTACH);

@@ -85,7 +85,7 @@ static struct region_grant grant_to(struct rig *rig, uint64_t client_id, uint32_
 {
 	struct region_grant grant;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, client_id, rig->spec.id, rights, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, client_id, rig->spec.id, rights, &grant), 0);
 	return grant;
 }
 
@@ -194,6 +194,31 @@ static void key__ends_with_the_region(void **state)
 		assert_int_equal(raw_do(raw, IBV_WR_RDMA_READ,
 					attached.address + (uint64_t)outside[i], attached.key[0],
 					4096),
+				 IBV_WC_REM_ACCESS_ERR);
+		raw_close(raw);
+	}
+}
+
+static void key__ends_with_the_range(void **state)
+{
+	static const int64_t outside[] = { -8, 4096, 4088, -4096 };
+	struct rig *rig = rig_of(state);
+	const struct region_range range = { .region = rig->spec.id, .off = 8192, .len = 4096 };
+	struct region_grant grant;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, OTHER, &range, RIGHT_ALL, &grant), 0);
+	for (size_t i = 0; i < 4; i++) {
+		struct raw *raw = join(rig, OTHER);
+		struct verbs_attached attached = attach_by(raw, &grant, 1).attached;
+
+		assert_int_equal(attached.status, 0);
+		assert_int_equal(attached.size, 4096);
+		assert_int_equal(
+			raw_do(raw, IBV_WR_RDMA_WRITE, attached.address, attached.key[0], 4096),
+			IBV_WC_SUCCESS);
+		assert_int_equal(raw_do(raw, IBV_WR_RDMA_WRITE,
+					attached.address + (uint64_t)outside[i], attached.key[0],
+					16),
 				 IBV_WC_REM_ACCESS_ERR);
 		raw_close(raw);
 	}
@@ -586,6 +611,7 @@ static void gauges__return_after_many_connections(void **state)
 static const struct CMUnitTest tests[] = {
 	CONTRACT_TEST(key__lets_do_what_was_granted_and_no_more),
 	CONTRACT_TEST(key__ends_with_the_region),
+	CONTRACT_TEST(key__ends_with_the_range),
 	CONTRACT_TEST(key__of_another_client_is_worth_nothing),
 	CONTRACT_TEST(key__of_the_same_client_on_another_link_is_worth_nothing),
 	CONTRACT_TEST(key__guessed_is_worth_nothing),

@@ -75,14 +75,13 @@ static void unregister__leaves_mappings_valid(void **state)
 	struct region *region = NULL;
 
 	rig_store(rig->region, 1024, 2); /* in the superblock */
-	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
-			 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant), 0);
 	assert_int_equal(rig->tg->ops->unregister_region(rig->tg, rig->spec.id), 0);
 	assert_int_equal(rig_load(rig->region, 1024), 2);
 	rig_store(rig->region, RIG_REGION - 8, 9);
 	assert_int_equal(rig_load(rig->region, RIG_REGION - 8), 9);
 	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
-	assert_error(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
+	assert_error(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
 		     -ENOENT);
 }
 
@@ -107,9 +106,68 @@ static void grant__of_what_is_not_there(void **state)
 	struct rig *rig = rig_of(state);
 	struct region_grant grant;
 
-	assert_error(rig->tg->ops->grant(rig->tg, 1, 4095, RIGHT_ALL, &grant), -ENOENT);
-	assert_error(rig->tg->ops->grant(rig->tg, 1, rig->spec.id, 0, &grant), -EINVAL);
-	assert_error(rig->tg->ops->grant(rig->tg, 1, rig->spec.id, 8, &grant), -EINVAL);
+	assert_error(transport_grant(rig->tg, 1, 4095, RIGHT_ALL, &grant), -ENOENT);
+	assert_error(transport_grant(rig->tg, 1, rig->spec.id, 0, &grant), -EINVAL);
+	assert_error(transport_grant(rig->tg, 1, rig->spec.id, 8, &grant), -EINVAL);
+}
+
+static struct region *attach_range(struct rig *rig, uint64_t off, uint64_t len, uint32_t rights)
+{
+	const struct region_range range = { .region = rig->spec.id, .off = off, .len = len };
+	struct region_grant grant;
+	struct region *region = NULL;
+
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, &range, rights, &grant), 0);
+	if (transport_attach(rig->tr, &grant, &region))
+		fail_msg("attach: %s", error_last());
+	return region;
+}
+
+static void grant__of_a_range_opens_that_alone(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region *second, *third;
+	uint64_t word = 5;
+
+	second = attach_range(rig, 4096, 4096, RIGHT_ALL);
+	third = attach_range(rig, 8192, 8192, RIGHT_READ);
+	assert_int_equal(second->id, rig->spec.id);
+	assert_int_equal(second->size, 4096);
+	assert_int_equal(third->size, 8192);
+	rig_store(second, 0, 11);
+	rig_store(second, 4088, 12);
+	rig_store(rig->region, 8192, 13);
+	assert_int_equal(transport_faa_word(second, 0, 1, &word), 0);
+	assert_int_equal(rig_load(rig->region, 4096), 12);
+	assert_int_equal(rig_load(rig->region, 8184), 12);
+	assert_int_equal(rig_load(third, 0), 13);
+	assert_error(transport_store(second, 4096, &word, 8), -EINVAL);
+	assert_error(transport_load(second, 4096, &word), -EINVAL);
+	assert_error(transport_faa_word(second, 4096, 1, &word), -EINVAL);
+	assert_error(transport_store(third, 0, &word, 8), -EACCES);
+	assert_int_equal(rig_load(rig->region, 8192), 13);
+	transport_detach(&second);
+	assert_int_equal(rig_load(third, 0), 13);
+	transport_detach(&third);
+}
+
+static void grant__of_a_wrong_range(void **state)
+{
+	static const uint64_t wrong[][2] = {
+		{ 0, 4095 },          { 8, 4096 },
+		{ 4096, 0 },          { 0, RIG_REGION + 4096 },
+		{ RIG_REGION, 4096 }, { UINT64_MAX - 4095, 4096 },
+	};
+	struct rig *rig = rig_of(state);
+	struct region_grant grant;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		const struct region_range range = { .region = rig->spec.id,
+						    .off = wrong[i][0],
+						    .len = wrong[i][1] };
+
+		assert_error(rig->tg->ops->grant(rig->tg, 1, &range, RIGHT_ALL, &grant), -EINVAL);
+	}
 }
 
 static void attach__by_a_damaged_grant(void **state)
@@ -118,8 +176,7 @@ static void attach__by_a_damaged_grant(void **state)
 	struct region_grant grant, bad;
 	struct region *region = NULL;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
-			 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant), 0);
 	for (uint32_t bit = 0; bit < grant.bytes * 8; bit += 5) {
 		bad = grant;
 		bad.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -144,7 +201,7 @@ static void attach__by_the_grant_of_another_client(void **state)
 	struct region_grant grant;
 	struct region *region = NULL;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
 	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
 }
 
@@ -154,12 +211,10 @@ static void attach__after_revoke(void **state)
 	struct region_grant grant, again;
 	struct region *region = NULL;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
-			 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant), 0);
 	assert_int_equal(rig->tg->ops->revoke(rig->tg, RIG_CLIENT, rig->spec.id), 0);
 	assert_error(transport_attach(rig->tr, &grant, &region), -EACCES);
-	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &again),
-			 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &again), 0);
 	assert_error(transport_attach(rig->tr, &grant, &region),
 		     -EACCES); /* the slot's new secret */
 	assert_int_equal(transport_attach(rig->tr, &again, &region), 0);
@@ -267,7 +322,7 @@ static void fence__ends_the_grants(void **state)
 	struct region *region = NULL;
 	struct transport *tr;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, 8, rig->spec.id, RIGHT_ALL, &grant), 0);
 	assert_int_equal(fence(rig, 8), FENCE_DEAD);
 	tr = rig_open(rig, 8);
 	assert_error(transport_attach(tr, &grant, &region), -EACCES);
@@ -325,8 +380,7 @@ static void close__of_the_target_first(void **state)
 	uint64_t word;
 
 	rig_store(rig->region, 4096, 5);
-	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant),
-			 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant), 0);
 	rig_close_target(rig);
 	if (rig->region->base) {
 		assert_int_equal(rig_load(rig->region, 4096), 5);
@@ -361,6 +415,8 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(unregister__leaves_mappings_valid),
 	CONTRACT_TEST(list__names_the_live_regions),
 	CONTRACT_TEST(grant__of_what_is_not_there),
+	CONTRACT_TEST(grant__of_a_range_opens_that_alone),
+	CONTRACT_TEST(grant__of_a_wrong_range),
 	CONTRACT_TEST(attach__by_a_damaged_grant),
 	CONTRACT_TEST(attach__by_the_grant_of_another_client),
 	CONTRACT_TEST(attach__after_revoke),

@@ -43,7 +43,7 @@ static struct peer start_peer(struct rig *rig)
 	int pipes[2];
 	char byte = 0;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
 	assert_int_equal(pipe(pipes), 0);
 	peer.pid = fork();
 	assert_true(peer.pid >= 0);
@@ -162,7 +162,7 @@ static void attach__to_read_maps_nothing_writable(void **state)
 	struct transport *tr = NULL;
 	int pipes[2];
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, OTHER, rig->spec.id, RIGHT_READ, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, OTHER, rig->spec.id, RIGHT_READ, &grant), 0);
 	assert_int_equal(transport_open(rig->uri, &opts, &tr), 0);
 	assert_int_equal(transport_attach(tr, &grant, &region), 0);
 	/* the kernel says EFAULT where we would fault */

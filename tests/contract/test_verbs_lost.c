@@ -42,7 +42,7 @@ static int listen_and_grant(struct transport_target *tg, const char *dir, struct
 	if (ret == 0)
 		ret = tg->ops->register_region(tg, &spec);
 	for (int i = 0; ret == 0 && i < GRANTS; i++)
-		ret = tg->ops->grant(tg, CLIENT, spec.id, RIGHT_ALL, &place->grants[i]);
+		ret = transport_grant(tg, CLIENT, spec.id, RIGHT_ALL, &place->grants[i]);
 	if (ret)
 		return ret;
 	(void)snprintf(place->uri, sizeof(place->uri), "%s", tg->ops->uri(tg));

@@ -76,7 +76,7 @@ static int run_node(void)
 
 	if (transport_target_open("verbs", &opts, &tg) || tg->ops->listen(tg, ":0") ||
 	    tg->ops->register_region(tg, &spec) ||
-	    tg->ops->grant(tg, OTHER, spec.id, RIGHT_ALL, &grant)) {
+	    transport_grant(tg, OTHER, spec.id, RIGHT_ALL, &grant)) {
 		(void)fprintf(stderr, "node: %s\n", error_last());
 		return 1;
 	}
@@ -124,7 +124,7 @@ static struct process start_peer(struct rig *rig, const char *mode)
 	const char *args[] = { self, "peer", mode, rig->uri, text, NULL };
 	struct region_grant grant;
 
-	assert_int_equal(rig->tg->ops->grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, OTHER, rig->spec.id, RIGHT_ALL, &grant), 0);
 	put_grant(&grant, text);
 	return start(args);
 }

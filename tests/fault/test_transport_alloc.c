@@ -36,7 +36,7 @@ static int use(struct transport_target *tg, const char *uri)
 
 	if (ret)
 		return ret;
-	ret = tg->ops->grant(tg, 3, spec.id, RIGHT_ALL, &grant);
+	ret = transport_grant(tg, 3, spec.id, RIGHT_ALL, &grant);
 	if (ret == 0)
 		ret = transport_open(uri, &opts, &tr);
 	if (ret == 0)

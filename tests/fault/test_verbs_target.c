@@ -49,7 +49,7 @@ static int use(struct transport_target *tg)
 
 	if (ret)
 		return ret;
-	ret = tg->ops->grant(tg, CLIENT, spec.id, RIGHT_ALL, &grant);
+	ret = transport_grant(tg, CLIENT, spec.id, RIGHT_ALL, &grant);
 	if (ret == 0)
 		ret = transport_open(tg->ops->uri(tg), &opts, &tr);
 	if (ret == 0)

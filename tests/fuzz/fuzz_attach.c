@@ -43,7 +43,7 @@ static void start(void)
 		abort();
 	(void)snprintf(path, sizeof(path), "%s/node", dir);
 	if (tg->ops->listen(tg, path) || tg->ops->register_region(tg, &spec) ||
-	    tg->ops->grant(tg, 0, spec.id, RIGHT_ALL, &grant))
+	    transport_grant(tg, 0, spec.id, RIGHT_ALL, &grant))
 		abort();
 	pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	(void)atexit(stop);

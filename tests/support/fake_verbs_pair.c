@@ -44,7 +44,7 @@ int fake_pair_open(struct fake_pair *pair, struct transport **tr_out)
 int fake_pair_attach(struct fake_pair *pair, struct transport *tr, struct region **region_out)
 {
 	struct region_grant grant;
-	int ret = pair->tg->ops->grant(pair->tg, PAIR_CLIENT, pair->spec.id, RIGHT_ALL, &grant);
+	int ret = transport_grant(pair->tg, PAIR_CLIENT, pair->spec.id, RIGHT_ALL, &grant);
 
 	return ret ? ret : transport_attach(tr, &grant, region_out);
 }

@@ -48,9 +48,10 @@ static struct nodes_fixture *of(struct meta *meta)
 static int grant(struct nodes_fixture *nx, uint32_t s, struct meta_shard *out)
 {
 	struct transport_target *tg = nx->nodes[s % nx->n_nodes].target;
-	int rc = tg->ops->grant(tg, CLIENT, nx->shards[s]->tree->id, RIGHT_ALL, &out->tree);
+	int rc = transport_grant(tg, CLIENT, nx->shards[s]->tree->id, RIGHT_ALL, &out->tree);
 
-	return rc ? rc : tg->ops->grant(tg, CLIENT, nx->shards[s]->rows->id, RIGHT_ALL, &out->rows);
+	return rc ? rc
+		  : transport_grant(tg, CLIENT, nx->shards[s]->rows->id, RIGHT_ALL, &out->rows);
 }
 
 static int fill_place(struct nodes_fixture *nx, struct meta_table *out)
@@ -484,7 +485,7 @@ static struct region *make_region(struct nodes_fixture *nx, uint32_t s, uint32_t
 	struct region *region;
 
 	expect_ok(node->target->ops->register_region(node->target, &spec));
-	expect_ok(node->target->ops->grant(node->target, SERVER, spec.id, RIGHT_ALL, &grant));
+	expect_ok(transport_grant(node->target, SERVER, spec.id, RIGHT_ALL, &grant));
 	expect_ok(transport_attach(node->tr, &grant, &region));
 	return region;
 }

@@ -42,6 +42,7 @@ struct call {
 	uint8_t store_uuid[16];
 	uint64_t client_id, off, len;
 	uint32_t region, rights;
+	struct region_range range;
 	enum fence_how how;
 	size_t n;
 };
@@ -107,7 +108,7 @@ static int run(struct transport_target *t, const struct call *call, struct answe
 		answer->n = call->n;
 		return t->ops->list_regions(t, answer->regions, &answer->n);
 	case GRANT:
-		return t->ops->grant(t, call->client_id, call->region, call->rights,
+		return t->ops->grant(t, call->client_id, &call->range, call->rights,
 				     &answer->grant);
 	case REVOKE:
 		return t->ops->revoke(t, call->client_id, call->region);
@@ -267,11 +268,12 @@ static int remote_list(struct transport_target *tg, struct target_region *region
 	return ret;
 }
 
-static int remote_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
-			uint32_t rights, struct region_grant *grant_out)
+static int remote_grant(struct transport_target *tg, uint64_t client_id,
+			const struct region_range *range, uint32_t rights,
+			struct region_grant *grant_out)
 {
 	struct call call = {
-		.op = GRANT, .client_id = client_id, .region = region, .rights = rights
+		.op = GRANT, .client_id = client_id, .range = *range, .rights = rights
 	};
 	int ret = ask(tg, &call);
 

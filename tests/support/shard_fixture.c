@@ -69,7 +69,7 @@ static struct region *attach(struct shard_fixture *fx, struct transport *tr, uin
 	struct region_grant grant;
 	struct region *region = NULL;
 
-	must(fx->target->ops->grant(fx->target, 1, id, rights, &grant), "grant");
+	must(transport_grant(fx->target, 1, id, rights, &grant), "grant");
 	must(transport_attach(tr, &grant, &region), "attach");
 	return region;
 }

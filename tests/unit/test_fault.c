@@ -30,7 +30,7 @@ static int setup(void **state)
 	*state = rig;
 	assert_int_equal(transport_target_open("shm", &target_opts, &rig->tg), 0);
 	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
-	assert_int_equal(rig->tg->ops->grant(rig->tg, 1, spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(rig->tg, 1, spec.id, RIGHT_ALL, &grant), 0);
 	opts.target = rig->tg;
 	assert_int_equal(transport_open("embed:", &opts, &inner), 0);
 	assert_int_equal(fault_wrap(inner, NULL, &rig->tr), 0);

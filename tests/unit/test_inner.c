@@ -28,7 +28,7 @@ static int begin(void **state)
 	f->spec = (struct target_region){ .kind = 3, .size = REGION };
 	assert_int_equal(transport_target_open("shm", &opts, &f->tg), 0);
 	assert_int_equal(f->tg->ops->register_region(f->tg, &f->spec), 0);
-	assert_int_equal(f->tg->ops->grant(f->tg, CLIENT, f->spec.id, RIGHT_READ, &f->grant), 0);
+	assert_int_equal(transport_grant(f->tg, CLIENT, f->spec.id, RIGHT_READ, &f->grant), 0);
 	return 0;
 }
 

@@ -465,9 +465,9 @@ static void region__that_was_cut_is_broken(void **state)
 		assert_int_equal(stats_of(dir).broken, 1);
 		opts.target = dir->tg;
 		assert_int_equal(transport_open("embed:", &opts, &tr), 0);
-		assert_int_equal(dir->tg->ops->grant(dir->tg, 5, second.id, RIGHT_ALL, &grant), 0);
+		assert_int_equal(transport_grant(dir->tg, 5, second.id, RIGHT_ALL, &grant), 0);
 		assert_int_equal(transport_attach(tr, &grant, &region), -EBADMSG);
-		assert_int_equal(dir->tg->ops->grant(dir->tg, 5, first.id, RIGHT_ALL, &grant), 0);
+		assert_int_equal(transport_grant(dir->tg, 5, first.id, RIGHT_ALL, &grant), 0);
 		assert_int_equal(transport_attach(tr, &grant, &region), 0);
 		transport_close(&tr);
 		assert_int_equal(dir->tg->ops->persist(dir->tg, second.id, 0, 0), -EBADMSG);

@@ -44,7 +44,7 @@ static void side_open(struct side *side, uint32_t node, bool wire)
 
 	assert_int_equal(transport_target_open("shm", &opts, &side->tg), 0);
 	assert_int_equal(side->tg->ops->register_region(side->tg, &spec), 0);
-	assert_int_equal(side->tg->ops->grant(side->tg, CLIENT, spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(side->tg, CLIENT, spec.id, RIGHT_ALL, &grant), 0);
 	tropts.target = side->tg;
 	assert_int_equal(transport_open("embed:", &tropts, &side->tr), 0);
 	assert_int_equal(fault_wrap(side->tr, NULL, &side->fault), 0);

@@ -107,8 +107,7 @@ static int attach(struct node *node, uint64_t client_id)
 	struct region_grant grant;
 	int ret;
 
-	assert_int_equal(
-		node->tg->ops->grant(node->tg, client_id, node->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_grant(node->tg, client_id, node->spec.id, RIGHT_ALL, &grant), 0);
 	ret = transport_open(node->tg->ops->uri(node->tg), &opts, &node->tr);
 	return ret ? ret : transport_attach(node->tr, &grant, &node->region);
 }

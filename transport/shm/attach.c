@@ -4,12 +4,14 @@
 #include "transport/shm/attach.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,13 +235,40 @@ static int check_reply(const struct attach_region_reply *reply, int fd)
 	return 0;
 }
 
-static int map_reply(const struct attach_region_reply *reply, int fd, struct region *region)
+/* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
+static uint64_t unit_of(int fd)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode))
+		return MAP_HUGE_BYTES;
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC)
+		return (uint64_t)fs.f_bsize;
+	return 1;
+}
+
+static int map_range(const struct attach_region_reply *reply, int fd, struct attached *out)
 {
 	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
-	int ret = map_shared(fd, reply->offset, reply->size,
+	uint64_t unit = unit_of(fd), before = reply->offset % unit;
+	uint64_t size = align_up(before + reply->size, unit);
+	int ret = map_shared(fd, reply->offset - before, size,
 			     (writable ? MAP_WRITABLE : 0) |
 				     (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
-			     &region->base);
+			     &out->map);
+
+	if (ret)
+		return ret;
+	out->map_bytes = size;
+	out->region.base = out->map + before;
+	return 0;
+}
+
+static int map_reply(const struct attach_region_reply *reply, int fd, struct attached *out)
+{
+	struct region *region = &out->region;
+	int ret = map_range(reply, fd, out);
 
 	if (ret)
 		return ret;
@@ -249,15 +278,14 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct reg
 	region->incarnation = reply->incarnation;
 	/* a memfd is sealed */
 	ret = reply->flags & ATTACH_PERSISTENT
-		      ? guard_add(region->base, region->size, &region->broken)
+		      ? guard_add(out->map, out->map_bytes, &region->broken)
 		      : 0;
 	if (ret)
-		map_release(region->base, region->size);
+		map_release(out->map, out->map_bytes);
 	return ret;
 }
 
-int attach_region(struct attach *attach, const struct region_grant *grant, struct region *region,
-		  int *fd_out)
+int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
 {
 	struct packet packet = { .fd = -1 };
 	const struct attach_region_reply *reply = &packet.region_reply;
@@ -274,11 +302,11 @@ int attach_region(struct attach *attach, const struct region_grant *grant, struc
 	else
 		ret = check_reply(reply, packet.fd);
 	if (ret == 0)
-		ret = map_reply(reply, packet.fd, region);
+		ret = map_reply(reply, packet.fd, out);
 	if (ret || !(reply->flags & ATTACH_PERSISTENT)) {
 		packet_drop_fd(&packet);
 		return ret;
 	}
-	*fd_out = packet.fd;
+	out->fd = packet.fd;
 	return 0;
 }

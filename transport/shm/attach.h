@@ -20,9 +20,17 @@ struct attach;
 RLV_MUST_CHECK int attach_open(const char *path, const struct transport_opts *opts,
 			       struct attach **attach_out, bool *persistent_out);
 
-/* Maps the region that grant names and fills it in. *fd_out: to be kept open, or -1. */
+/* A region, or the range of it that was granted, and the mapping that it lies in. */
+struct attached {
+	struct region region;
+	uint8_t *map;
+	uint64_t map_bytes;
+	int fd; /* kept open: a pool file's shared lock; -1 = none */
+};
+
+/* Maps what grant names and fills out in; fd only where there is one. */
 RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
-				 struct region *region, int *fd_out);
+				 struct attached *out);
 
 /* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
 void attach_close(struct attach *attach, bool forked);

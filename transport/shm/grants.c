@@ -27,7 +27,8 @@ static uint32_t choose(const struct grants *grants, const struct grant_slot *wan
 		const struct grant_slot *slot = &grants->slots[i];
 
 		if (slot->region == want->region && slot->client_id == want->client_id &&
-		    slot->rights == want->rights)
+		    slot->rights == want->rights && slot->off == want->off &&
+		    slot->len == want->len)
 			return i;
 		if (slot->region == 0)
 			empty = i;

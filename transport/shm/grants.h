@@ -2,7 +2,7 @@
  * grants.h - what the target has allowed to whom.
  *
  * A grant names its slot in this table and carries the slot's 128-bit secret, so it can be neither
- * guessed nor used after its slot was given away again. The same client, region and rights get the
+ * guessed nor used after its slot was given away again. The same client, range and rights get the
  * same grant. Not locked: the target that owns the table does that.
  */
 #ifndef RLV_TRANSPORT_SHM_GRANTS_H
@@ -19,6 +19,7 @@ struct grant_slot {
 	uint64_t client_id;
 	uint32_t region; /* 0 = free */
 	uint32_t rights;
+	uint64_t off, len; /* the range of it; len 0 = all */
 	uint8_t secret[GRANT_SECRET_BYTES];
 };
 

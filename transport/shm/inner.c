@@ -23,6 +23,8 @@ int inner_hold(struct transport_target *tg, uint64_t client_id, const struct reg
 		.rights = map.rights,
 		.held = map.region,
 	};
+	region_out->info.base += map.off;
+	region_out->info.size = map.size;
 	return 0;
 }
 

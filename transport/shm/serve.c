@@ -262,8 +262,8 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 		     (target->pool->huge ? ATTACH_HUGE : 0);
 	out->region = map.region->info.id;
 	out->rights = map.rights;
-	out->offset = map.region->fd_off;
-	out->size = map.region->info.size;
+	out->offset = map.region->fd_off + map.off;
+	out->size = map.size;
 	out->incarnation = target->tg.incarnation;
 	return 0;
 }

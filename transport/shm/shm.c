@@ -21,10 +21,10 @@
 #define SMALL_BYTES 64 /* up to here words are copied one by one, each atomically */
 
 struct shm_region {
-	struct region region;
+	struct attached at; /* begins with the region; its mapping is ours, unless it is embedded */
 	struct shm_region *next;
-	struct mempool_region *embedded; /* NULL: the mapping is ours */
-	int fd;                          /* keeps a pool file's shared lock; -1 = none */
+	struct mempool_region *embedded;
+	uint64_t off; /* embedded: of the range in the region */
 };
 
 struct shm {
@@ -208,7 +208,7 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 	const struct shm_region *mine = (const struct shm_region *)region;
 
 	if (mine->embedded)
-		return target_persist(of(tr)->target, mine->embedded, off, len);
+		return target_persist(of(tr)->target, mine->embedded, mine->off + off, len);
 	return map_persist(region->base, off, len);
 }
 
@@ -223,19 +223,20 @@ static int attach_embedded(struct shm *shm, const struct region_grant *grant,
 	if (ret)
 		return ret;
 	mine->embedded = map.region;
-	mine->region = (struct region){
+	mine->off = map.off;
+	mine->at.region = (struct region){
 		.id = map.region->info.id,
 		.rights = map.rights,
-		.size = map.region->info.size,
+		.size = map.size,
 		.incarnation = shm->target->tg.incarnation,
-		.base = map.region->info.base,
+		.base = map.region->info.base + map.off,
 	};
 	return 0;
 }
 
 static int attach_mapped(struct shm *shm, const struct region_grant *grant, struct shm_region *mine)
 {
-	return attach_region(shm->attach, grant, &mine->region, &mine->fd);
+	return attach_region(shm->attach, grant, &mine->at);
 }
 
 static int shm_attach(struct transport *tr, const struct region_grant *grant,
@@ -247,7 +248,7 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 
 	if (!mine)
 		return error_set(-ENOMEM, "no memory for a region");
-	mine->fd = -1;
+	mine->at.fd = -1;
 	ret = shm->target ? attach_embedded(shm, grant, mine) : attach_mapped(shm, grant, mine);
 	if (ret) {
 		mem_free(mine);
@@ -255,7 +256,7 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 	}
 	mine->next = shm->regions;
 	shm->regions = mine;
-	*region_out = &mine->region;
+	*region_out = &mine->at.region;
 	return 0;
 }
 
@@ -264,10 +265,10 @@ static void release(struct shm *shm, struct shm_region *mine)
 	if (mine->embedded) {
 		target_detach(shm->target, mine->embedded);
 	} else if (!fork_happened(shm->tr.forks)) {
-		guard_remove(mine->region.base);
-		map_release(mine->region.base, mine->region.size);
+		guard_remove(mine->at.map);
+		map_release(mine->at.map, mine->at.map_bytes);
 	}
-	map_close(mine->fd);
+	map_close(mine->at.fd);
 	mem_free(mine);
 }
 
@@ -276,7 +277,7 @@ static void shm_detach(struct transport *tr, struct region *region)
 	struct shm *shm = of(tr);
 	struct shm_region **link = &shm->regions;
 
-	while (&(*link)->region != region)
+	while (&(*link)->at.region != region)
 		link = &(*link)->next;
 	*link = (*link)->next;
 	release(shm, (struct shm_region *)region);
@@ -287,7 +288,7 @@ static void shm_close(struct transport *tr)
 	struct shm *shm = of(tr);
 
 	while (shm->regions)
-		shm_detach(tr, &shm->regions->region);
+		shm_detach(tr, &shm->regions->at.region);
 	if (shm->target)
 		target_leave(shm->target, shm->client_id);
 	attach_close(shm->attach, fork_happened(tr->forks));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bits.h"
 
 #include "transport/fork.h"
 #include "transport/shm/pidfd.h"
@@ -138,6 +139,8 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 	map_out->region = mempool_find(target->pool, slot->region);
 	if (!map_out->region)
 		return -ENOENT;
+	map_out->off = slot->off;
+	map_out->size = slot->len ? slot->len : map_out->region->info.size;
 	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
 }
 
@@ -260,21 +263,48 @@ static int shm_list(struct transport_target *tg, struct target_region *regions, 
 	return ret;
 }
 
-static int shm_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
-		     uint32_t rights, struct region_grant *grant_out)
+static int check_range(const struct mempool_region *region, const struct grant_slot *want)
 {
-	struct grant_slot want = { .client_id = client_id, .region = region, .rights = rights };
+	uint64_t end, size = region->info.size;
+
+	if (want->off == 0 && want->len == 0)
+		return 0;
+	if (want->len != 0 && is_aligned(want->off | want->len, TRANSPORT_RANGE_ALIGN) &&
+	    checked_add_u64(want->off, want->len, &end) && end <= size)
+		return 0;
+	return error_set(-EINVAL, "grant of region %u: %llu bytes at %llu: it has %llu",
+			 want->region, (unsigned long long)want->len, (unsigned long long)want->off,
+			 (unsigned long long)size);
+}
+
+static int add_grant(struct target *target, const struct grant_slot *want,
+		     struct region_grant *grant_out) LOCK_REQUIRES(target_role)
+{
+	const struct mempool_region *region = mempool_find(target->pool, want->region);
+	int ret = region ? check_range(region, want) : -ENOENT;
+
+	return ret ? ret : grants_add(&target->grants, want, grant_out);
+}
+
+static int shm_grant(struct transport_target *tg, uint64_t client_id,
+		     const struct region_range *range, uint32_t rights,
+		     struct region_grant *grant_out)
+{
+	struct grant_slot want = { .client_id = client_id,
+				   .region = range->region,
+				   .rights = rights,
+				   .off = range->off,
+				   .len = range->len };
 	struct target *target = of(tg);
-	int ret = -ENOENT;
+	int ret;
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	if (rights == 0 || (rights & ~(uint32_t)RIGHT_ALL))
-		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u", region,
-				 rights, RIGHT_ALL);
+		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u",
+				 range->region, rights, RIGHT_ALL);
 	lock_acquire(&target->lock, &target_role);
-	if (mempool_find(target->pool, region))
-		ret = grants_add(&target->grants, &want, grant_out);
+	ret = add_grant(target, &want, grant_out);
 	lock_release(&target->lock, &target_role);
 	return ret;
 }

@@ -44,6 +44,7 @@ struct target {
 struct target_map {
 	struct mempool_region *region;
 	uint32_t rights;
+	uint64_t off, size; /* the range of it that was granted */
 };
 
 /* An initiator of this process; the target's memory lives until it leaves. */

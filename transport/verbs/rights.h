@@ -2,7 +2,7 @@
  * rights.h - opens regions to the queue pairs of a peer, with exactly the rights granted.
  *
  *   windows   each region is registered once, without remote rights, so that its own key is worth
- *             nothing. A queue pair gets a memory window of type 2 over the whole region: the key
+ *             nothing. A queue pair gets a memory window of type 2 over the granted range: the key
  *             works on that queue pair alone, and for what was granted.
  *   domains   where the device has no such windows: each peer has a protection domain of its own,
  *             and each opening a registration in it. A key works on that peer's queue pairs alone.

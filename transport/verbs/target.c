@@ -110,10 +110,11 @@ static int verbs_list(struct transport_target *tg, struct target_region *regions
 	return of(tg)->inner->ops->list_regions(of(tg)->inner, regions, n_inout);
 }
 
-static int verbs_grant(struct transport_target *tg, uint64_t client_id, uint32_t region,
-		       uint32_t rights, struct region_grant *grant_out)
+static int verbs_grant(struct transport_target *tg, uint64_t client_id,
+		       const struct region_range *range, uint32_t rights,
+		       struct region_grant *grant_out)
 {
-	return of(tg)->inner->ops->grant(of(tg)->inner, client_id, region, rights, grant_out);
+	return of(tg)->inner->ops->grant(of(tg)->inner, client_id, range, rights, grant_out);
 }
 
 /* The grants first: what a revoked one opened cannot be opened again. */
