@@ -353,15 +353,29 @@ static bool is_whole(int fd, uint64_t size)
 	       sb.crc != crc32c(0, &sb, offsetof(struct region_superblock, crc)) || sb.size == size;
 }
 
+/* A copy may have the mode of its copier: then a reader could open what it is given for writing. */
+static int close_to_others(const struct dirpool *dp, const char *name, int fd,
+			   const struct stat *st)
+{
+	if ((st->st_mode & (S_IRWXG | S_IRWXO)) == 0 || fchmod(fd, 0600) == 0)
+		return 0;
+	return error_set(-errno, "%s/%s: mode %03o lets other users in, and chmod 0600: %s",
+			 dp->dir.path, name, (unsigned int)(st->st_mode & 0777), strerror(errno));
+}
+
 static int open_region(struct dirpool *dp, const char *name, struct mempool_region *region)
 {
 	struct stat st;
+	int ret;
 
 	region->fd = openat(dp->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (region->fd < 0 || fstat(region->fd, &st))
 		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(-EBADMSG, "%s is not a file", name);
+	ret = close_to_others(dp, name, region->fd, &st);
+	if (ret)
+		return ret;
 	region->info.size = (uint64_t)st.st_size;
 	region->info.sole = is_sole(region->fd);
 	if (is_whole(region->fd, region->info.size))

@@ -2,7 +2,9 @@
  * mempool_memory.c - pools in memory: a memfd for each region, or anonymous pages for one process.
  *
  * A memfd is used for one region only and sealed against shrinking, so that no mapping of it can
- * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page.
+ * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page. Its mode
+ * is 0600, not the 0777 of memfd_create: or a reader of another user would open /proc/self/fd/N again
+ * for writing.
  */
 #include "transport/shm/mempool.h"
 
@@ -14,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -51,7 +54,7 @@ static int make_memfd(const struct mempool_region *region, bool hugetlb, int *fd
 		saved = errno;
 		return error_set(-saved, "memfd_create: %s", strerror(saved));
 	}
-	if (ftruncate(fd, (off_t)region->info.size) ||
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)region->info.size) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		saved = errno;
 		close(fd);
