@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,12 @@ static int parse_stat(const char *text, struct stat_fields *fields_out)
 	return 0;
 }
 
+/* A /proc with hidepid shows a process of another user as if there were none. */
+static bool is_hidden(uint32_t pid)
+{
+	return kill((pid_t)pid, 0) && errno == EPERM;
+}
+
 static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 {
 	char path[32], text[STAT_BYTES];
@@ -66,8 +73,10 @@ static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
 	n = read_small(path, text, sizeof(text));
+	if (n == -EPERM)
+		return -EACCES;
 	if (n == -ENOENT || n == -ESRCH || n == 0)
-		return -ESRCH;
+		return is_hidden(pid) ? -EACCES : -ESRCH;
 	return n < 0 ? n : parse_stat(text, fields_out);
 }
 
@@ -114,6 +123,8 @@ int process_read(uint32_t pid, struct process_id *id_out)
 
 	if (rc == -ESRCH)
 		return error_set(rc, "no process has pid %u", pid);
+	if (rc == -EACCES)
+		return error_set(rc, "process %u: /proc hides it (hidepid)", pid);
 	if (!rc)
 		rc = read_boot_id(id.boot_id);
 	if (rc)

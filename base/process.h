@@ -23,12 +23,14 @@ struct process_id {
 /* This process. Read again after fork(). -ENOTSUP = no /proc. Thread: any. */
 RLV_MUST_CHECK int process_self(struct process_id *id_out);
 
-/* The process that has the pid now. -ESRCH = none. Thread: any. */
+/* The process that has the pid now. -ESRCH = none, -EACCES = another user's, and /proc hides it.
+   Thread: any. */
 RLV_MUST_CHECK int process_read(uint32_t pid, struct process_id *id_out);
 
 /*
  * true = it cannot touch its memory any more: another boot, no such pid, the pid of another
- * process, or a zombie whose threads have all ended. false also when that cannot be told.
+ * process, or a zombie whose threads have all ended. false also when that cannot be told, as
+ * where /proc hides it.
  * Once true it stays true, so it proves a fence within one pid namespace. Thread: any.
  */
 bool process_is_gone(const struct process_id *id);

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/group.h"
+
 #define NAME_MAX_CHARS 48
 #define SECRET_BYTES 32
 
@@ -73,28 +75,45 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	return join(out, "/tmp", name);
 }
 
-/* Ours alone? Anything else there could be somebody's trap. */
-static int check_owner(const char *path)
-{
-	struct stat st;
+/* Who looks at a directory. */
+enum role {
+	OWNER,
+	VISITOR, /* a client: another user's will do, if its group has us */
+};
 
-	if (lstat(path, &st))
-		return error_set(-errno, "%s: %s", path, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return error_set(-EACCES, "%s: not a directory", path);
-	if (st.st_uid != geteuid())
-		return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st.st_uid);
-	if (st.st_mode & (S_IRWXG | S_IRWXO))
-		return error_set(-EACCES, "%s: mode %03o lets others in, want 0700", path,
-				 (unsigned int)(st.st_mode & 0777));
-	return 0;
+static bool is_welcome(const struct stat *st)
+{
+	return (st->st_mode & S_IXGRP) && group_has_us(st->st_gid);
 }
 
-static int make(const char *path, bool create)
+/* Who can write there can set a trap. Others may look at most, and of a group that was named. */
+static int check_mode(const char *path, const struct stat *st)
+{
+	if ((st->st_mode & (S_IWGRP | S_IRWXO)) == 0)
+		return 0;
+	return error_set(-EACCES, "%s: mode %03o lets others in, want 0700, or 0750 for a group",
+			 path, (unsigned int)(st->st_mode & 0777));
+}
+
+static int check(const char *path, enum role role, struct stat *st)
+{
+	if (lstat(path, st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st->st_mode))
+		return error_set(-EACCES, "%s: not a directory", path);
+	if (st->st_uid == geteuid() || (role == VISITOR && is_welcome(st)))
+		return check_mode(path, st);
+	if (role == VISITOR && (st->st_mode & S_IXGRP))
+		return error_set(-EACCES, "%s: belongs to uid %u, and lets in group %u only", path,
+				 (unsigned int)st->st_uid, (unsigned int)st->st_gid);
+	return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st->st_uid);
+}
+
+static int make(const char *path, bool create, struct stat *st)
 {
 	if (create && mkdir(path, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
-	return check_owner(path);
+	return check(path, OWNER, st);
 }
 
 static int check_name(const char *store)
@@ -105,24 +124,111 @@ static int check_name(const char *store)
 			 store, NAME_MAX_CHARS);
 }
 
+static int paths(const char *store, char root[RUNTIME_PATH_BYTES], struct runtime_dir *dir)
+{
+	int ret = check_name(store);
+
+	if (ret == 0)
+		ret = root_path(root);
+	return ret ? ret : join(dir->path, root, store);
+}
+
+static void note_group(struct runtime_dir *dir, const struct stat *st)
+{
+	dir->shared = (st->st_mode & S_IXGRP) != 0;
+	dir->group = st->st_gid;
+}
+
 int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
 {
 	char root[RUNTIME_PATH_BYTES];
 	struct runtime_dir dir;
+	struct stat st = { 0 };
+	int ret = paths(store, root, &dir);
+
+	if (ret == 0)
+		ret = make(root, create, &st);
+	if (ret == 0)
+		ret = make(dir.path, create, &st);
+	if (ret)
+		return ret;
+	note_group(&dir, &st);
+	*dir_out = dir;
+	return 0;
+}
+
+/* A name under /tmp that anybody can take proves nothing; one that the user gave does. */
+int runtime_dir_visit(const char *store, struct runtime_dir *dir_out)
+{
+	const char *own = getenv("RELIVE_RUNTIME_DIR");
+	enum role role = own && *own ? VISITOR : OWNER;
+	char root[RUNTIME_PATH_BYTES];
+	struct runtime_dir dir;
+	struct stat st = { 0 };
+	int ret = paths(store, root, &dir);
+
+	if (ret == 0)
+		ret = check(root, role, &st);
+	if (ret == 0)
+		ret = check(dir.path, role, &st);
+	if (ret)
+		return ret;
+	note_group(&dir, &st);
+	*dir_out = dir;
+	return 0;
+}
+
+/* -------- a group -------- */
+
+static int open_to(const char *path, gid_t gid, mode_t mode)
+{
+	if (chown(path, (uid_t)-1, gid) || chmod(path, mode))
+		return error_set(-errno, "%s: give it to group %u: %s", path, (unsigned int)gid,
+				 strerror(errno));
+	return 0;
+}
+
+static int share_root(const char *root, gid_t gid)
+{
+	struct stat st;
+	int ret = check(root, OWNER, &st);
+
+	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
+		return error_set(-EBUSY,
+				 "%s: is open to group %u, which other stores there may need: give "
+				 "this one a RELIVE_RUNTIME_DIR of its own",
+				 root, (unsigned int)st.st_gid);
+	return ret ? ret : open_to(root, gid, 0750);
+}
+
+int runtime_dir_share(struct runtime_dir *dir, const char *group)
+{
+	char root[RUNTIME_PATH_BYTES];
+	gid_t gid;
 	int ret;
 
-	ret = check_name(store);
+	if (!group)
+		return 0;
+	ret = group_find(group, &gid);
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = join(dir.path, root, store);
+		ret = share_root(root, gid);
 	if (ret == 0)
-		ret = make(root, create);
-	if (ret == 0)
-		ret = make(dir.path, create);
-	if (ret == 0)
-		*dir_out = dir;
-	return ret;
+		ret = open_to(dir->path, gid, 0750);
+	if (ret)
+		return ret;
+	dir->shared = true;
+	dir->group = gid;
+	return 0;
+}
+
+int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = runtime_dir_file(dir, file, path);
+
+	return ret || !dir->shared ? ret : open_to(path, dir->group, 0660);
 }
 
 int runtime_dir_file(const struct runtime_dir *dir, const char *file,
@@ -165,6 +271,11 @@ int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKE
 	if (ret)
 		return ret;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == EACCES)
+		return error_set(-EACCES,
+				 "%s: is its owner's alone: give a token by RELIVE_TOKEN or "
+				 "opts.token",
+				 path);
 	if (fd < 0)
 		return error_set(-errno, "%s: %s", path, strerror(errno));
 	ret = read_token(fd, path, token_out);
@@ -357,11 +468,12 @@ static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
 {
 	char root[RUNTIME_PATH_BYTES], name[NAME_MAX_CHARS + 8];
 	int ret = check_name(store);
+	struct stat st;
 
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = make(root, true);
+		ret = make(root, true, &st);
 	if (ret)
 		return ret;
 	snprintf(name, sizeof(name), ".%s.lock", store);

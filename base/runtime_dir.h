@@ -4,9 +4,9 @@
  *   ROOT            RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive, else /run/relive for root,
  *                   else /tmp/relive-UID
  *   ROOT/.STORE.lock  held by the one command that starts or stops daemons of the store
- *   ROOT/STORE      one directory for each store, mode 0700
- *     metad.sock    control plane (0600)            metad.lock metad.pid
- *     NODE.sock     memory node's regions (0600)    NODE.lock  NODE.pid      (NODE = memnode-NAME)
+ *   ROOT/STORE      one directory for each store, mode 0700; ROOT and it 0750 where a group may come in
+ *     metad.sock    control plane (0600, 0660)      metad.lock metad.pid
+ *     NODE.sock     node's regions (0600, 0660)     NODE.lock  NODE.pid      (NODE = memnode-NAME)
  *     token         shared secret: 64 hexadecimal digits (0600)
  *     *.cmdline     how `relive` started a daemon (cli/cmdline.h)
  *
@@ -14,14 +14,16 @@
  * who holds one can be asked without taking it. A lock file may be removed by its holder only; who
  * locked a file that was removed meanwhile tries again.
  *
- * A directory that belongs to another user, or that others may enter, is refused: who can put
- * a socket there can take the place of a daemon.
+ * A directory where others may write is refused: who can put a socket there can take the place of a
+ * daemon. So is one of another user, but for clients: those of its group may visit it, where
+ * RELIVE_RUNTIME_DIR names it.
  */
 #ifndef RLV_BASE_RUNTIME_DIR_H
 #define RLV_BASE_RUNTIME_DIR_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -30,6 +32,8 @@
 
 struct runtime_dir {
 	char path[RUNTIME_PATH_BYTES]; /* of the store */
+	bool shared;                   /* with group */
+	gid_t group;
 };
 
 /* Letters, digits, _ - . (not first), at most 48. */
@@ -41,6 +45,18 @@ bool runtime_name_is_valid(const char *name);
  * (it reads the environment).
  */
 RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out);
+
+/* The same for a client, which may be another user of its group. -ENOENT, as above. Thread: any. */
+RLV_MUST_CHECK int runtime_dir_visit(const char *store, struct runtime_dir *dir_out);
+
+/*
+ * Lets a group in, of that name or number; NULL changes nothing. Errors: those of group_find, -EBUSY
+ * (ROOT is another group's already). Thread: setup.
+ */
+RLV_MUST_CHECK int runtime_dir_share(struct runtime_dir *dir, const char *group);
+
+/* The directory's group, if it has one, may connect to that socket. Thread: any. */
+RLV_MUST_CHECK int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file);
 
 /* PATH/file. -ENAMETOOLONG. Thread: any. */
 RLV_MUST_CHECK int runtime_dir_file(const struct runtime_dir *dir, const char *file,

@@ -45,6 +45,7 @@ static int node_line(const struct host_node_opts *opts, struct cmdline *line_out
 		.pages = opts->pages,
 		.transport = opts->transport,
 		.rdma_listen = opts->rdma_listen,
+		.group = opts->group,
 	};
 	struct cmdline given;
 	int ret = host_node_options(&of_store, &given);

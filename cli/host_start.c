@@ -34,6 +34,8 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 	if (ret == 0)
 		ret = cmdline_set_path(line, "--tls-ca", opts->tls_ca);
 	if (ret == 0)
+		ret = cmdline_set(line, "--group", opts->group);
+	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
@@ -55,6 +57,8 @@ int host_node_options(const struct host_store_opts *opts, struct cmdline *line_o
 				  opts->pages < ARRAY_LEN(pages) ? pages[opts->pages] : NULL);
 	if (ret == 0)
 		ret = cmdline_set(line, "--transport", opts->transport);
+	if (ret == 0)
+		ret = cmdline_set(line, "--group", opts->group);
 	return ret ? ret : cmdline_set(line, "--listen", opts->rdma_listen);
 }
 

@@ -32,6 +32,7 @@ struct host_store_opts {
 	const char *tls_cert; /* PEM files of the metadata server's TCP connections */
 	const char *tls_key;
 	const char *tls_ca;
+	const char *group;       /* of users who may connect to all sockets */
 	const char *transport;   /* of the nodes: "auto", "shm", "verbs" */
 	const char *rdma_listen; /* HOST:PORT where the node's RDMA device accepts */
 	int64_t node_lease_ns;   /* of the server, and the next two */
@@ -84,6 +85,7 @@ struct host_node_opts {
 	uint32_t pages;
 	const char *transport;
 	const char *rdma_listen;
+	const char *group;
 	bool adopt;
 	bool discard;
 	int64_t timeout_ns;

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/group.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host_store.h"
@@ -44,6 +45,7 @@ static int print_added(const struct request *request, pid_t pid)
 static int add(const struct request *request)
 {
 	struct host_node_opts opts = request->opts;
+	gid_t gid;
 	pid_t pid;
 	int ret;
 
@@ -55,6 +57,9 @@ static int add(const struct request *request)
 		opts.metad = request->uri;
 	if (opts.bytes == 0 && !opts.file)
 		opts.bytes = DEFAULT_BYTES;
+	ret = opts.group ? group_find(opts.group, &gid) : 0;
+	if (ret)
+		return cli_fail_local(ret, "add node %s", request->name);
 	interrupt_install();
 	ret = host_store_add_node(&opts, &pid);
 	return ret ? cli_fail_local(ret, "add node %s", request->name) : print_added(request, pid);
@@ -183,6 +188,8 @@ int cmd_node(int argc, char **argv)
 		  &request.opts.transport, ARG_TEXT },
 		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
 		  &request.opts.rdma_listen, ARG_TEXT },
+		{ "group", "GROUP", "users in it may connect, too (default: as the store here)",
+		  &request.opts.group, ARG_TEXT },
 	};
 	const struct args args = {
 		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",

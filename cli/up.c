@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "base/group.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host_store.h"
@@ -59,6 +60,16 @@ static bool tls_agrees(const struct host_store_opts *opts)
 	return n == 0 || n == 3;
 }
 
+static bool group_is_usable(const char *group)
+{
+	gid_t gid;
+
+	if (!group || group_find(group, &gid) == 0)
+		return true;
+	cli_error("--group: %s", error_last());
+	return false;
+}
+
 static bool options_agree(const struct host_store_opts *opts)
 {
 	if (opts->file && opts->dax)
@@ -77,7 +88,7 @@ static bool options_agree(const struct host_store_opts *opts)
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
-		return true;
+		return group_is_usable(opts->group);
 	return false;
 }
 
@@ -94,6 +105,19 @@ static int run(const struct host_store_opts *opts, bool as_json, bool bar)
 		return print_up(&store, opts, as_json);
 	return cli_fail_local(ret, "up");
 }
+
+static const char notes[] =
+	"Options may be left out for a store that is known: they are then as they "
+	"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
+	"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
+	"may enter.\n\n"
+	"With --group, which is a name or number, users of this host who are in it reach "
+	"the store: both\ndirectories get mode 0750, the sockets 0660. They set the same "
+	"RELIVE_RUNTIME_DIR, and\nRELIVE_TOKEN, whose rights they have: the file with the "
+	"token stays this user's. Within one\nuser rights stop mistakes, not attackers.\n\n"
+	"A pool of another store, or with tables that the catalog does not know, is "
+	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
+	"once; with both, what cannot be\nadopted is erased.";
 
 int cmd_up(int argc, char **argv)
 {
@@ -122,6 +146,8 @@ int cmd_up(int argc, char **argv)
 		  &opts.tls_cert, ARG_TEXT },
 		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
 		{ "tls-ca", "FILE", "PEM: CA of all certificates", &opts.tls_ca, ARG_TEXT },
+		{ "group", "GROUP", "users in that group may connect, too, with a token",
+		  &opts.group, ARG_TEXT },
 		{ "stalled", "wait|kill",
 		  "what becomes of a stopped process that holds blocks (default wait)",
 		  &opts.stalled, ARG_CHOICE },
@@ -152,14 +178,7 @@ int cmd_up(int argc, char **argv)
 			"ended is started as it was\nbefore, `relive node add` included.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.notes =
-			"Options may be left out for a store that is known: they are then as they "
-			"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
-			"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
-			"may enter.\n\n"
-			"A pool of another store, or with tables that the catalog does not know, is "
-			"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
-			"once; with both, what cannot be\nadopted is erased.",
+		.notes = notes,
 	};
 	int code = cli_parse(&args, argc, argv);
 

@@ -127,7 +127,7 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
 		memcpy(token_out, rpc->given_token, TOKEN_BYTES);
 		return 0;
 	}
-	ret = runtime_dir_open(store, false, &dir);
+	ret = runtime_dir_visit(store, &dir);
 	if (ret == 0)
 		ret = runtime_dir_token(&dir, token_out);
 	if (ret == -ENOENT && rpc->is_open)
@@ -143,7 +143,7 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
 static int find_socket(const struct rpc *rpc, char socket_out[RUNTIME_PATH_BYTES])
 {
 	struct runtime_dir dir;
-	int ret = runtime_dir_open(rpc->store, false, &dir);
+	int ret = runtime_dir_visit(rpc->store, &dir);
 
 	if (ret == -ENOENT && !rpc->is_open)
 		return no_store(rpc->store);

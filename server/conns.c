@@ -296,16 +296,11 @@ static int check_hello(struct conn *conn, const Relive__HelloRequest *hello)
 	return 0;
 }
 
-/* A unix socket's peer is known by the kernel; another's only by what it says, if of this host. */
-static void identify(struct conn *conn, const Relive__HelloRequest *hello)
+/* A process of this host, as it says: that boot id it can only have read here. */
+static void take_its_word(struct conn_peer *peer, const Relive__HelloRequest *hello)
 {
-	struct conn_peer *peer = &conn->peer;
 	struct process_id self;
 
-	if (peer->local) {
-		peer->has_process = process_read(peer->process.pid, &peer->process) == 0;
-		return;
-	}
 	if (process_self(&self) || hello->boot_id.len != sizeof(self.boot_id) ||
 	    memcmp(self.boot_id, hello->boot_id.data, sizeof(self.boot_id)) != 0 ||
 	    hello->pid > UINT32_MAX)
@@ -314,6 +309,17 @@ static void identify(struct conn *conn, const Relive__HelloRequest *hello)
 	peer->process.pid = (uint32_t)hello->pid;
 	peer->process.start_time = hello->start_time;
 	peer->has_process = true;
+}
+
+/* A unix socket's peer is known by the kernel, even where /proc hides other users' processes. */
+static void identify(struct conn *conn, const Relive__HelloRequest *hello)
+{
+	struct conn_peer *peer = &conn->peer;
+	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
+
+	peer->has_process = ret == 0;
+	if (!peer->local || (ret == -EACCES && hello->pid == peer->process.pid))
+		take_its_word(peer, hello);
 }
 
 static int answer_hello(struct conn *conn, const struct frame_header *head)

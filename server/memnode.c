@@ -148,6 +148,14 @@ static int listen_address(const struct memnode *node, const char *kind,
 	return 0;
 }
 
+static int share_socket(const struct memnode *node)
+{
+	char file[RUNTIME_PATH_BYTES];
+
+	snprintf(file, sizeof(file), "%s.sock", node->role_name);
+	return runtime_dir_share_socket(&node->dir, file);
+}
+
 /*
  * A pool is a directory, or a device. In one file, every client would have a descriptor of what all
  * others have. A path that cannot be looked at is the pool's to say.
@@ -193,7 +201,9 @@ static int open_target(struct memnode *node)
 		ret = transport_target_open(kind, &opts, &node->target);
 	if (ret == 0 && opts.path)
 		ret = memnode_pool_begin(node->target);
-	return ret ? ret : node->target->ops->listen(node->target, address);
+	if (ret == 0)
+		ret = node->target->ops->listen(node->target, address);
+	return ret ? ret : share_socket(node);
 }
 
 /* -------- the agent -------- */
@@ -281,7 +291,7 @@ static int take_name(struct memnode *node)
 	if (ret == -EBUSY)
 		return error_set(ret, "memory node %s of store %s runs already: pid %d",
 				 node->opts.name, node->opts.store, pid);
-	return ret;
+	return ret ? ret : runtime_dir_share(&node->dir, node->opts.group);
 }
 
 int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)

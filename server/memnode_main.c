@@ -57,6 +57,9 @@ static const char usage[] =
 	"                   verbs: RDMA address to accept clients at (default: any)\n"
 	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
 	"                   FILE.1, in place of the former one\n"
+	"  --group GROUP    users of this host who are in it may connect to the socket: the store's\n"
+	"                   directory gets mode 0750, the socket 0660 (default: the directory's\n"
+	"                   group if it has that mode, else this user alone)\n"
 	"  --help, --version\n\n"
 	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the node runs already,\n"
 	"4 no memory or room for the pool, 5 refused by the metadata server.\n"
@@ -73,6 +76,7 @@ enum {
 	OPT_LISTEN,
 	OPT_ADOPT,
 	OPT_DISCARD,
+	OPT_GROUP,
 };
 
 static const struct option options[] = {
@@ -88,6 +92,7 @@ static const struct option options[] = {
 	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
 	DAEMON_TLS_OPTIONS,
+	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
@@ -143,6 +148,9 @@ static int set_option(void *ctx, int option, const char *value)
 		return 0;
 	case OPT_LISTEN:
 		opts->listen = value;
+		return 0;
+	case OPT_GROUP:
+		opts->group = value;
 		return 0;
 	default:
 		return daemon_set_tls(&opts->tls, option, value);

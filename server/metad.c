@@ -384,6 +384,8 @@ static int take_name(struct metad *md)
 	if (ret == -EBUSY)
 		return error_set(ret, "store %s has a metadata server already: pid %d",
 				 md->opts.store, pid);
+	if (ret == 0)
+		ret = runtime_dir_share(&md->dir, md->opts.group);
 	return ret ? ret : runtime_dir_token_make(&md->dir, md->token);
 }
 
@@ -507,7 +509,9 @@ static int start_listening(struct metad *md)
 		ret = conns_open(&opts, &md->conns);
 	if (ret == 0 && md->opts.listen)
 		ret = conns_listen_tcp(md->conns, md->opts.host, md->opts.port, &md->port);
-	return ret ? ret : conns_listen_socket(md->conns, path);
+	if (ret == 0)
+		ret = conns_listen_socket(md->conns, path);
+	return ret ? ret : runtime_dir_share_socket(&md->dir, "metad.sock");
 }
 
 int metad_open(const struct metad_opts *opts, struct metad **md_out)

@@ -46,6 +46,7 @@ struct metad_opts {
 	bool kill_stalled;
 	bool trust;         /* as in struct catalog */
 	uint32_t max_conns; /* 0 = 1024 */
+	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
 };
 
 struct metad {

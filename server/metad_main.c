@@ -31,6 +31,9 @@ static const char usage[] =
 	"                        not end cleanly as they are: some may be torn by a power loss\n"
 	"  --max-conns N         clients at once (1024); an eighth of it, 64 at most, is for those\n"
 	"                        of this host\n"
+	"  --group GROUP         users of this host who are in it may connect to the socket: the\n"
+	"                        store's directory gets mode 0750, the socket 0660 (default: the\n"
+	"                        directory's group if it has that mode, else this user alone)\n"
 	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
 	"  --force               --restore: also when the store has a catalog\n"
 	"  --log FILE            append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
@@ -48,6 +51,7 @@ enum {
 	OPT_STALLED,
 	OPT_STALL_LIMIT,
 	OPT_MAX_CONNS,
+	OPT_GROUP,
 	OPT_NODE_LEASE,
 	OPT_NODE_LOST,
 	OPT_SLOW_START,
@@ -73,6 +77,7 @@ static const struct option options[] = {
 	{ "node-lost", required_argument, NULL, OPT_NODE_LOST },
 	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
 	{ "trust", no_argument, NULL, OPT_TRUST },
+	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
 	{ "restore", required_argument, NULL, OPT_RESTORE },
 	{ "force", no_argument, NULL, OPT_FORCE },
@@ -149,6 +154,9 @@ static int set_option(void *ctx, int option, const char *value)
 		return daemon_parse_seconds(value, &opts->ramp_ns);
 	case OPT_TRUST:
 		opts->trust = true;
+		return 0;
+	case OPT_GROUP:
+		opts->group = value;
 		return 0;
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);

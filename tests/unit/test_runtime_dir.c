@@ -81,9 +81,66 @@ static void runtime_dir_open__open_to_others_gives_eacces(void **state)
 	struct runtime_dir dir = make_dir();
 
 	(void)state;
-	assert_int_equal(chmod(dir.path, 0750), 0);
+	assert_int_equal(chmod(dir.path, 0770), 0);
 	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
-	assert_non_null(strstr(error_last(), "750"));
+	assert_non_null(strstr(error_last(), "770"));
+	assert_int_equal(chmod(dir.path, 0751), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+}
+
+static void write_file(const struct runtime_dir *dir, const char *name, const char *text,
+		       mode_t mode)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir->path, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static unsigned int mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+static void runtime_dir_share__lets_a_group_look(void **state)
+{
+	struct runtime_dir dir = make_dir(), again;
+	char group[16], socket[RUNTIME_PATH_BYTES];
+
+	(void)state;
+	assert_false(dir.shared);
+	assert_int_equal(runtime_dir_share(&dir, NULL), 0);
+	assert_int_equal(mode_of(dir.path), 0700);
+	snprintf(group, sizeof(group), "%u", (unsigned int)getegid());
+	assert_int_equal(runtime_dir_share(&dir, group), 0);
+	assert_int_equal(mode_of(dir.path), 0750);
+	assert_int_equal(mode_of(root), 0750);
+	assert_int_equal(runtime_dir_open("s", false, &again), 0);
+	assert_true(again.shared);
+	assert_int_equal(again.group, getegid());
+	write_file(&dir, "x.sock", "", 0600);
+	assert_int_equal(runtime_dir_share_socket(&again, "x.sock"), 0);
+	assert_int_equal(runtime_dir_file(&dir, "x.sock", socket), 0);
+	assert_int_equal(mode_of(socket), 0660);
+}
+
+static void runtime_dir_share__unknown_group_changes_nothing(void **state)
+{
+	struct runtime_dir dir = make_dir();
+
+	(void)state;
+	assert_int_equal(runtime_dir_share(&dir, "no-such-group"), -EINVAL);
+	assert_non_null(strstr(error_last(), "no-such-group"));
+	assert_int_equal(mode_of(dir.path), 0700);
+	assert_int_equal(mode_of(root), 0700);
 }
 
 static void runtime_dir_open__a_link_gives_eacces(void **state)
@@ -160,20 +217,6 @@ static void runtime_dir_token_make__is_made_once(void **state)
 	snprintf(path, sizeof(path), "%s/token", dir.path);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-}
-
-static void write_file(const struct runtime_dir *dir, const char *name, const char *text,
-		       mode_t mode)
-{
-	char path[128];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", dir->path, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	assert_int_equal(fchmod(fd, mode), 0);
-	close(fd);
 }
 
 static void runtime_dir_token__readable_by_others_gives_eacces(void **state)
@@ -327,6 +370,8 @@ int main(void)
 		CASE(runtime_dir_open__makes_it_for_its_owner_alone),
 		CASE(runtime_dir_open__absent_gives_enoent),
 		CASE(runtime_dir_open__open_to_others_gives_eacces),
+		CASE(runtime_dir_share__lets_a_group_look),
+		CASE(runtime_dir_share__unknown_group_changes_nothing),
 		CASE(runtime_dir_open__a_link_gives_eacces),
 		CASE(runtime_dir_open__bad_name_gives_einval),
 		CASE(runtime_dir_open__relative_root_gives_einval),

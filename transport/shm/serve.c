@@ -178,6 +178,8 @@ static int check_peer(int sock, const struct packet *packet)
 		return error_set(-EPERM, "hello of process %u: the peer is %d, its pidfd's is %d",
 				 hello->pid, (int)cred.pid, (int)pid);
 	ret = process_read((uint32_t)pid, &id);
+	if (ret == -EACCES) /* of another user, and /proc hides it: its pidfd is proof enough */
+		return 0;
 	if (ret)
 		return ret;
 	if (id.start_time != hello->start_time)
