@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/group.h"
+#include "base/log.h"
 
 #define NAME_MAX_CHARS 48
 #define SECRET_BYTES 32
@@ -283,16 +284,34 @@ int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKE
 	return ret;
 }
 
+/* RELIVE_TOKEN, NULL where it is not set or cannot be a store's. */
+static const char *env_token(void)
+{
+	const char *token = getenv("RELIVE_TOKEN");
+
+	if (!token || !*token)
+		return NULL;
+	if (strlen(token) == RUNTIME_TOKEN_BYTES - 1 &&
+	    strspn(token, "0123456789abcdefABCDEF") == RUNTIME_TOKEN_BYTES - 1)
+		return token;
+	log_warn("RELIVE_TOKEN is not %d hexadecimal digits, so a new store gets another token",
+		 RUNTIME_TOKEN_BYTES - 1);
+	return NULL;
+}
+
 /* 64 digits and a newline. */
 static int write_secret(int fd)
 {
+	const char *given = env_token();
 	uint8_t secret[SECRET_BYTES];
 	char text[2 * SECRET_BYTES + 2];
 
-	if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+	if (!given && getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
 		return -EIO;
-	for (size_t i = 0; i < sizeof(secret); i++)
+	for (size_t i = 0; i < sizeof(secret) && !given; i++)
 		snprintf(text + 2 * i, 3, "%02x", secret[i]);
+	if (given)
+		memcpy(text, given, sizeof(text) - 2);
 	text[sizeof(text) - 2] = '\n';
 	if (write(fd, text, sizeof(text) - 1) != (ssize_t)sizeof(text) - 1)
 		return errno ? -errno : -EIO;
@@ -326,7 +345,10 @@ static int make_token(const struct runtime_dir *dir)
 int runtime_dir_token_make(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
 {
 	int ret = runtime_dir_token(dir, token_out);
+	const char *env = ret == 0 ? getenv("RELIVE_TOKEN") : NULL;
 
+	if (env && *env && strcmp(env, token_out) != 0)
+		log_warn("RELIVE_TOKEN is not the token of %s, which stays", dir->path);
 	if (ret != -ENOENT)
 		return ret;
 	ret = make_token(dir);

@@ -66,7 +66,10 @@ RLV_MUST_CHECK int runtime_dir_file(const struct runtime_dir *dir, const char *f
 RLV_MUST_CHECK int runtime_dir_token(const struct runtime_dir *dir,
 				     char token_out[RUNTIME_TOKEN_BYTES]);
 
-/* The same, made from random bytes when there is none. Thread: any, also in several processes. */
+/*
+ * The same, made when there is none: of RELIVE_TOKEN where that is 64 hexadecimal digits, else of
+ * random bytes. Thread: any, also in several processes.
+ */
 RLV_MUST_CHECK int runtime_dir_token_make(const struct runtime_dir *dir,
 					  char token_out[RUNTIME_TOKEN_BYTES]);
 

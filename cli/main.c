@@ -38,8 +38,9 @@ static void print_help(FILE *file)
 	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
 	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
 	      "$XDG_RUNTIME_DIR/relive).\n"
-	      "RELIVE_TOKEN: the token of a store elsewhere. RELIVE_TLS_CERT, RELIVE_TLS_KEY,\n"
-	      "RELIVE_TLS_CA: PEM files, where its server wants certificates.\n",
+	      "RELIVE_TOKEN: the token of a store elsewhere, and, as 64 hexadecimal digits, of one that\n"
+	      "is new here. RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA: PEM files, where its server\n"
+	      "wants certificates.\n",
 	      file);
 }
 

@@ -33,7 +33,8 @@ struct rpc {
 	char store[DIAL_TEXT_BYTES]; /* "" = host */
 	char host[256];
 	uint16_t port;
-	char given_token[TOKEN_BYTES]; /* "" = the token file */
+	char given_token[TOKEN_BYTES]; /* opts.token, "" = none */
+	char env_token[TOKEN_BYTES];   /* RELIVE_TOKEN, "" = none */
 	char tls_cert[PATH_BYTES], tls_key[PATH_BYTES], tls_ca[PATH_BYTES]; /* "" = none */
 	bool is_open; /* it was connected once: such a store there is */
 	bool connected LOCK_GUARDED_BY(rpc_role);
@@ -117,25 +118,41 @@ static int no_store(const char *store)
 			 store, store);
 }
 
+static int no_token(const struct rpc *rpc)
+{
+	return error_set(
+		-EACCES,
+		"relive://%s:%u: no token: set RELIVE_TOKEN (or opts.token) to that of the "
+		"store, which stands in the file `token` of its directory on its host",
+		rpc->host, rpc->port);
+}
+
+/*
+ * RELIVE_TOKEN is for stores elsewhere: who may read the token file of a store on this host needs
+ * nothing else, and the variable may be another store's.
+ */
 static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
 {
-	const char *store = rpc->store[0] ? rpc->store : DEFAULT_STORE;
+	const char *given = rpc->given_token[0] || rpc->store[0] ? rpc->given_token
+								 : rpc->env_token;
 	struct runtime_dir dir;
 	int ret;
 
-	if (rpc->given_token[0]) {
-		memcpy(token_out, rpc->given_token, TOKEN_BYTES);
+	if (*given) {
+		memcpy(token_out, given, TOKEN_BYTES);
 		return 0;
 	}
-	ret = runtime_dir_visit(store, &dir);
+	ret = runtime_dir_visit(rpc->store[0] ? rpc->store : DEFAULT_STORE, &dir);
 	if (ret == 0)
 		ret = runtime_dir_token(&dir, token_out);
+	if (ret == -EACCES && rpc->env_token[0]) {
+		memcpy(token_out, rpc->env_token, TOKEN_BYTES);
+		return 0;
+	}
 	if (ret == -ENOENT && rpc->is_open)
 		return ret; /* it was there: the store is down */
 	if (ret && !rpc->store[0])
-		return error_set(-EACCES,
-				 "relive://%s:%u: no token: give opts.token or RELIVE_TOKEN",
-				 rpc->host, rpc->port);
+		return no_token(rpc);
 	return ret == -ENOENT ? no_store(rpc->store) : ret;
 }
 
@@ -240,19 +257,29 @@ static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_ro
 
 /* -------- open and close -------- */
 
-static int take_token(struct rpc *rpc, const char *given)
+static int take_token(char token_out[TOKEN_BYTES], const char *name, const char *token)
 {
-	const char *env = getenv("RELIVE_TOKEN");
-	const char *token = given ? given : env;
-	const char *name = given ? "opts.token" : "RELIVE_TOKEN";
-
 	if (!token)
 		return 0;
-	if (strlen(token) >= sizeof(rpc->given_token))
-		return error_set(-EINVAL, "%s: %zu characters at most", name,
-				 sizeof(rpc->given_token) - 1);
-	memcpy(rpc->given_token, token, strlen(token) + 1);
+	if (strlen(token) >= TOKEN_BYTES)
+		return error_set(-EINVAL, "%s: %d characters at most", name, TOKEN_BYTES - 1);
+	memcpy(token_out, token, strlen(token) + 1);
 	return auth_check_token(name, token);
+}
+
+/* A store on this host has no use for RELIVE_TOKEN, so one that is no token is no error there. */
+static int take_tokens(struct rpc *rpc, const struct rpc_opts *opts)
+{
+	const char *env = getenv("RELIVE_TOKEN");
+	int ret = take_token(rpc->given_token, "opts.token", opts->token);
+
+	if (ret || opts->token || !env || !*env)
+		return ret;
+	ret = take_token(rpc->env_token, "RELIVE_TOKEN", env);
+	if (ret == 0 || !opts->store)
+		return ret;
+	rpc->env_token[0] = '\0';
+	return 0;
 }
 
 /* opts, else the environment. */
@@ -282,7 +309,7 @@ static int take_files(struct rpc *rpc, const struct tls_files *given)
 
 static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
 {
-	int ret = take_token(rpc, opts->token);
+	int ret = take_tokens(rpc, opts);
 
 	if (ret == 0)
 		ret = take_files(rpc, &opts->tls);

@@ -17,7 +17,7 @@ struct rpc_opts {
 	const char *store; /* on this host, or NULL: */
 	const char *host;
 	uint16_t port;
-	const char *token;    /* NULL: RELIVE_TOKEN, else the token file of the store */
+	const char *token;    /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
 	struct tls_files tls; /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
 	int64_t timeout_ns;   /* of a call; negative = for ever */
 };

@@ -443,14 +443,16 @@ static const char *file_or_env(const char *path, const char *variable)
 	return path ? path : getenv(variable);
 }
 
+/* RELIVE_TOKEN is for a server elsewhere; that of this host has a token file. */
 static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
 		      const char **token)
 {
-	const char *env = getenv("RELIVE_TOKEN");
+	const char *env = node->opts.host ? getenv("RELIVE_TOKEN") : NULL;
+	bool given = env && *env;
 
-	*token = env ? env : token_out;
-	return env ? auth_check_token("RELIVE_TOKEN", env)
-		   : runtime_dir_token(&node->dir, token_out);
+	*token = given ? env : token_out;
+	return given ? auth_check_token("RELIVE_TOKEN", env)
+		     : runtime_dir_token(&node->dir, token_out);
 }
 
 static int connect_server(struct memnode *node, struct channel *ch)

@@ -102,10 +102,11 @@ struct rlv_store_opts {
 				 memory that is free, or a file of 1 GiB */
 	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s. So long open and
 				create also wait for memory nodes to be there */
-	const char *token; /* shared secret of the store, 128 bits or more; NULL = RELIVE_TOKEN, or
-				else file `token` of its directory */
-	bool read_only;    /* learners that only look: no append, no update */
-	int64_t stall_ns;  /* of RLV_TIMEOUT_STALL; 0 = 60 s */
+	const char *
+		token; /* shared secret of the store, 128 bits or more; NULL = RELIVE_TOKEN, and for
+				a store on this host file `token` of its directory */
+	bool read_only;   /* learners that only look: no append, no update */
+	int64_t stall_ns; /* of RLV_TIMEOUT_STALL; 0 = 60 s */
 	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
 	/* relive:// of a server with certificates: PEM files, all three. Each NULL = RELIVE_TLS_CERT,
 	   RELIVE_TLS_KEY, RELIVE_TLS_CA. Without them, the token is the key of the connection. */

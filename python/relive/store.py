@@ -163,8 +163,8 @@ def open(uri: str = "embed:", **options: Any) -> Store:
     :param pool_bytes: ``embed:``: the most memory, or the size of a new file; 0 = all that is free,
         or a file of 1 GiB.
     :param timeout: of connecting and of every control call, in seconds.
-    :param token: shared secret of the store, 128 bits or more; None = RELIVE_TOKEN, or else the file
-        ``token`` in its directory.
+    :param token: shared secret of the store, 128 bits or more; None = RELIVE_TOKEN, and for a store
+        on this host the file ``token`` in its directory.
     :param read_only: only look: no append, no update.
     :param stall_timeout: seconds after which calls that wait for steps or for batches, and have no
         timeout of their own, raise Timeout, because in all that time no step was appended to their
