@@ -109,6 +109,7 @@ static const struct {
 	{ ENOTDIR, "ENOTDIR" },
 	{ ENODEV, "ENODEV" },
 	{ EROFS, "EROFS" },
+	{ ECANCELED, "ECANCELED" },
 };
 
 const char *error_name(int code)

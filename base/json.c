@@ -278,3 +278,10 @@ int json_finish(struct json *json)
 		fail(json, -EIO);
 	return json->error;
 }
+
+int json_end(struct json *json)
+{
+	if (json->has_root)
+		json_newline(json);
+	return json_finish(json);
+}

@@ -57,6 +57,9 @@ void json_put_bool(struct json *json, const char *key, bool value);
 /* Ends a line; at the top level only, where each value needs a line of its own. */
 void json_newline(struct json *json);
 
+/* Ends the line, if there is one, and finishes: the end of most commands. */
+int json_end(struct json *json) RLV_MUST_CHECK;
+
 /*
  * Everything closed and written? 0, -EINVAL (a call out of place, or something left open),
  * -EIO (the stream failed). Flushes the stream.

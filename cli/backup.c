@@ -35,7 +35,8 @@ int cmd_backup(int argc, char **argv)
 {
 	struct cli_common common = CLI_COMMON_INIT;
 	const char *words[2] = { NULL, NULL };
-	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
+					      CLI_OPTION_TIMEOUT(common) };
 	const struct args args = {
 		.usage = "backup [URI] FILE [OPTIONS]",
 		.summary = "Copies the catalog of a store that runs (default " CLI_DEFAULT_URI
@@ -47,7 +48,7 @@ int cmd_backup(int argc, char **argv)
 		.min_positional = 1,
 		.max_positional = 2,
 	};
-	int code = cli_parse(&args, argc, argv), ret;
+	int code = cli_parse_store(&args, &common, 0, argc, argv), ret;
 	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
 	const char *file = words[1] ? words[1] : words[0];
 	struct rlv_store *store;
@@ -119,8 +120,10 @@ int cmd_restore(int argc, char **argv)
 	if (code != CLI_CONTINUE)
 		return code;
 	ret = run_restore(words[0], words[1], force, &status);
-	if (ret == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+	if (ret == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+		cli_error("restore %s: relive-metad has refused %s", words[0], words[1]);
 		return CLI_FAILURE;
+	}
 	if (ret == 0)
 		ret = keep(words[0]);
 	return ret ? cli_fail_local(ret, "restore %s", words[0])

@@ -59,7 +59,8 @@ void bench_config_init(struct bench_config *config)
 		       ARG_FLAG), \
 		OPTION("processes", NULL, "processes, also where there is only one", processes, \
 		       ARG_FLAG), \
-		OPTION("store", "URI", "use this store (default: a private one, or embed:)", \
+		OPTION("store", "NAME", \
+		       "use this store, by name or URI (default: a private one, or\nembed:)", \
 		       store, ARG_TEXT), \
 		OPTION("pages", "auto|small|huge", "of embed:", pages, ARG_CHOICE), \
 		OPTION("pin", NULL, "pin each role to a CPU", pin, ARG_FLAG), \
@@ -91,6 +92,7 @@ void bench_config_init(struct bench_config *config)
 
 int bench_config_parse(struct bench_config *config, int argc, char **argv, bool *given_out)
 {
+	static char store_uri[CLI_STORE_BYTES];
 	uint64_t seen = 0;
 	size_t n_case = 0;
 	const struct arg_option options[] = {
@@ -125,6 +127,8 @@ int bench_config_parse(struct bench_config *config, int argc, char **argv, bool 
 
 	bench_config_init(config);
 	code = cli_parse(&args, argc, argv);
+	if (code == CLI_CONTINUE && config->store)
+		config->store = cli_store_uri(config->store, store_uri);
 	/* What says how to run the standard cases, behind the last heading, makes no case. */
 	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
 		if (options[i].kind == ARG_HEADING)

@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
+/* What this process has said on stderr, for the object that --json prints at the end. */
+static struct {
+	int code;           /* the first that was given, 0 = none */
+	char message[1024]; /* all of them, in order */
+	char hint[256];
+} said;
+
 /* Length of "bench replay" in "bench replay [OPTIONS]": the words without alternatives. */
 static int command_length(const char *usage)
 {
@@ -39,35 +48,115 @@ int cli_parse(const struct args *args, int argc, char *const *argv)
 	return CLI_CONTINUE;
 }
 
+/* A name of `relive up --store` is on this host. */
+const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES])
+{
+	snprintf(uri_out, CLI_STORE_BYTES, "%s%s", strchr(store, ':') ? "" : "shm:", store);
+	return uri_out;
+}
+
+int cli_parse_store(const struct args *args, struct cli_common *common, size_t before, int argc,
+		    char *const *argv)
+{
+	const char **words = args->positional;
+	size_t last = args->max_positional - 1;
+	int code = cli_parse(args, argc, argv);
+
+	if (code != CLI_CONTINUE || !common->store)
+		return code;
+	if (words[last] || (words[before] && strchr(words[before], ':'))) {
+		cli_error("%s and --store %s: give one of them", words[before], common->store);
+		return CLI_USAGE;
+	}
+	memmove(words + before + 1, words + before, (last - before) * sizeof(*words));
+	words[before] = cli_store_uri(common->store, common->uri);
+	return CLI_CONTINUE;
+}
+
+/* Appends, and puts "; " between; what does not fit is cut. */
+static void remember(char *text, size_t bytes, const char *words)
+{
+	size_t len = strlen(text), n = strlen(words);
+
+	if (len && len + 2 < bytes) {
+		memcpy(text + len, "; ", 3);
+		len += 2;
+	}
+	if (n > bytes - len - 1)
+		n = bytes - len - 1;
+	memcpy(text + len, words, n);
+	text[len + n] = 0;
+}
+
 void cli_error(const char *fmt, ...)
 {
+	char text[sizeof(said.message)];
 	va_list args;
 
-	fflush(stdout);
-	fputs("relive: ", stderr);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	fputc('\n', stderr);
+	fflush(stdout);
+	fprintf(stderr, "relive: %s\n", text);
+	remember(said.message, sizeof(said.message), text);
 }
 
 void cli_hint(const char *fmt, ...)
 {
+	char text[sizeof(said.hint)];
 	va_list args;
 
-	fputs("  try: ", stderr);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	fputc('\n', stderr);
+	fprintf(stderr, "  try: %s\n", text);
+	remember(said.hint, sizeof(said.hint), text);
+}
+
+static bool wants_json(int argc, char *const *argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	}
+	return false;
+}
+
+static int code_of(int exit_code)
+{
+	if (said.code)
+		return said.code;
+	if (exit_code == CLI_USAGE)
+		return -EINVAL;
+	return exit_code == CLI_REFUSED ? -ECANCELED : -EIO;
+}
+
+int cli_finish(int exit_code, int argc, char *const *argv)
+{
+	struct json json;
+
+	if (exit_code == CLI_OK || !said.message[0] || !wants_json(argc, argv))
+		return exit_code;
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_key(&json, "error");
+	json_object_begin(&json);
+	json_put_i64(&json, "code", code_of(exit_code));
+	json_put_string(&json, "name", rlv_error_name(code_of(exit_code)));
+	json_put_string(&json, "message", said.message);
+	if (said.hint[0])
+		json_put_string(&json, "hint", said.hint);
+	json_object_end(&json);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : exit_code;
 }
 
 static void report(const char *what, const char *why, int code)
 {
-	if (*why)
-		cli_error("%s: %s (%s)", what, why, rlv_error_name(code));
-	else
-		cli_error("%s: %s (%s)", what, strerror(-code), rlv_error_name(code));
+	if (!said.code)
+		said.code = code;
+	cli_error("%s: %s (%s)", what, *why ? why : strerror(-code), rlv_error_name(code));
 }
 
 int cli_fail(int code, const char *fmt, ...)

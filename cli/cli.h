@@ -16,11 +16,14 @@ enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 
 #define CLI_DEFAULT_URI "shm:default"
 #define CLI_CONTINUE (-1)
+#define CLI_STORE_BYTES 384
 
 /* Options of every subcommand that talks to a store. */
 struct cli_common {
 	bool json;
 	int64_t timeout_ns;
+	const char *store;         /* as --store has it, or NULL */
+	char uri[CLI_STORE_BYTES]; /* of it */
 };
 #define CLI_COMMON_INIT \
 	{ \
@@ -28,7 +31,13 @@ struct cli_common {
 	}
 #define CLI_OPTION_JSON(common) \
 	{ \
-		"json", NULL, "one JSON object a line, for programs", &(common).json, ARG_FLAG \
+		"json", NULL, "JSON on stdout, for programs: an object, or an array of them", \
+			&(common).json, ARG_FLAG \
+	}
+#define CLI_OPTION_STORE(common) \
+	{ \
+		"store", "NAME", "name of a store on this host, as of relive up; or a URI", \
+			&(common).store, ARG_TEXT \
 	}
 #define CLI_OPTION_TIMEOUT(common) \
 	{ \
@@ -38,6 +47,22 @@ struct cli_common {
 
 /* Parses; CLI_CONTINUE, or the exit code when --help or an error has been printed. */
 int cli_parse(const struct args *args, int argc, char *const *argv);
+
+/* The URI of a store that is given by name, as of `relive up --store`, or by its URI. */
+const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
+
+/*
+ * The same for a command with CLI_OPTION_STORE: the URI of --store takes its place among the words,
+ * where the command's own words are before it.
+ */
+int cli_parse_store(const struct args *args, struct cli_common *common, size_t before, int argc,
+		    char *const *argv);
+
+/*
+ * The end of every command, with the exit code that it returns: where it failed and --json was given,
+ * one object on stdout, {"error":{"code","name","message","hint"}}, of what stands on stderr.
+ */
+int cli_finish(int exit_code, int argc, char *const *argv);
 
 /* "relive: ..." on stderr. */
 void cli_error(const char *fmt, ...) RLV_PRINTF(1, 2);

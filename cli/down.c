@@ -99,8 +99,8 @@ int cmd_down(int argc, char **argv)
 	opts.timeout_ns = common.timeout_ns;
 	ret = host_store_down(&opts, &stopped);
 	if (ret == -ENOENT) {
-		cli_error("no store %s is up here", request.store);
-		return CLI_FAILURE;
+		(void)error_set(ret, "no store %s is up here", request.store);
+		return cli_fail_local(ret, "down");
 	}
 	if (ret == -ECANCELED)
 		return CLI_REFUSED;

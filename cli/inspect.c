@@ -7,25 +7,20 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-static int print_json(const char *name, const struct rlv_verify_report *report)
+static void put_json(const char *name, const struct rlv_verify_report *report, struct json *json)
 {
-	struct json json;
-
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "table", name);
-	json_put_u64(&json, "problems", report->problems);
-	json_put_u64(&json, "items", report->items);
-	json_put_u64(&json, "open_blocks", report->open_blocks);
-	json_put_u64(&json, "wrong_sums", report->wrong_sums);
-	json_put_u64(&json, "wrong_leaves", report->wrong_leaves);
-	json_put_u64(&json, "wrong_blocks", report->wrong_blocks);
-	json_put_u64(&json, "wrong_rows", report->wrong_rows);
-	json_put_u64(&json, "wrong_words", report->wrong_words);
-	json_put_string(&json, "first_problem", report->first_problem);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json);
+	json_object_begin(json);
+	json_put_string(json, "table", name);
+	json_put_u64(json, "problems", report->problems);
+	json_put_u64(json, "items", report->items);
+	json_put_u64(json, "open_blocks", report->open_blocks);
+	json_put_u64(json, "wrong_sums", report->wrong_sums);
+	json_put_u64(json, "wrong_leaves", report->wrong_leaves);
+	json_put_u64(json, "wrong_blocks", report->wrong_blocks);
+	json_put_u64(json, "wrong_rows", report->wrong_rows);
+	json_put_u64(json, "wrong_words", report->wrong_words);
+	json_put_string(json, "first_problem", report->first_problem);
+	json_object_end(json);
 }
 
 static void print_text(const char *name, const struct rlv_verify_report *report)
@@ -44,8 +39,8 @@ static void print_text(const char *name, const struct rlv_verify_report *report)
 	       report->first_problem);
 }
 
-/* CLI_FAILURE also when the table is not as it should be. */
-static int inspect(struct rlv_store *store, const char *name, bool as_json)
+/* json: NULL = as text. CLI_FAILURE also when the table is not as it should be. */
+static int inspect(struct rlv_store *store, const char *name, struct json *json)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };
 	struct rlv_table *table;
@@ -57,14 +52,14 @@ static int inspect(struct rlv_store *store, const char *name, bool as_json)
 	cli_table_close(&table);
 	if (ret)
 		return cli_fail(ret, "verify table %s", name);
-	if (as_json && print_json(name, &report))
-		return CLI_FAILURE;
-	if (!as_json)
+	if (json)
+		put_json(name, &report, json);
+	else
 		print_text(name, &report);
 	return report.problems ? CLI_FAILURE : CLI_OK;
 }
 
-static int inspect_all(struct rlv_store *store, bool as_json)
+static int inspect_all(struct rlv_store *store, struct json *json)
 {
 	char(*names)[RLV_NAME_BYTES] = mem_array(1024, RLV_NAME_BYTES);
 	size_t n = 1024;
@@ -75,11 +70,15 @@ static int inspect_all(struct rlv_store *store, bool as_json)
 	ret = rlv_store_tables(store, names, &n);
 	if (ret)
 		code = cli_fail(ret, "list the tables");
+	if (json && ret == 0)
+		json_array_begin(json);
 	for (size_t i = 0; ret == 0 && i < n && i < 1024; i++) {
-		if (inspect(store, names[i], as_json))
+		if (inspect(store, names[i], json))
 			code = CLI_FAILURE;
 	}
-	if (ret == 0 && n == 0 && !as_json)
+	if (json && ret == 0)
+		json_array_end(json);
+	if (ret == 0 && n == 0 && !json)
 		printf("no tables\n");
 	mem_free(names);
 	return code;
@@ -90,7 +89,8 @@ int cmd_inspect(int argc, char **argv)
 	struct cli_common common = CLI_COMMON_INIT;
 	const char *what[2] = { NULL, NULL };
 	struct rlv_store *store;
-	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
+					      CLI_OPTION_TIMEOUT(common) };
 	const struct args args = {
 		.usage = "inspect [URI [TABLE]] [OPTIONS]",
 		.summary =
@@ -102,13 +102,15 @@ int cmd_inspect(int argc, char **argv)
 		.positional = what,
 		.max_positional = 2,
 	};
-	int code = cli_parse(&args, argc, argv);
+	int code = cli_parse_store(&args, &common, 0, argc, argv);
+	struct json json, *to = common.json ? &json : NULL;
 
 	if (code != CLI_CONTINUE)
 		return code;
 	if (cli_store_open(what[0] ? what[0] : CLI_DEFAULT_URI, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
-	code = what[1] ? inspect(store, what[1], common.json) : inspect_all(store, common.json);
+	json_init(&json, stdout);
+	code = what[1] ? inspect(store, what[1], to) : inspect_all(store, to);
 	cli_store_close(&store);
-	return code;
+	return json_end(&json) ? CLI_FAILURE : code;
 }

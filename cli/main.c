@@ -35,7 +35,11 @@ static void print_help(FILE *file)
 	      file);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
+	fputs("\nWith --json, stdout is JSON: one object, an array of them for a list, or, of bench, an\n"
+	      "object a line; a command that\n"
+	      "fails ends with {\"error\":{\"code\",\"name\",\"message\",\"hint\"}}, and the words stand on\n"
+	      "stderr, too.\n"
+	      "\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
 	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
 	      "$XDG_RUNTIME_DIR/relive).\n"
 	      "RELIVE_TOKEN: the token of a store elsewhere, and, as 64 hexadecimal digits, of one that\n"
@@ -85,10 +89,13 @@ int main(int argc, char **argv)
 		name = "version";
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		if (strcmp(name, commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+			return cli_finish(commands[i].run(argc - 1, argv + 1), argc, argv);
 	}
-	if (*name)
-		cli_error("no command '%.40s'", name);
-	print_help(stderr);
-	return CLI_USAGE;
+	if (!*name) {
+		print_help(stderr);
+		return CLI_USAGE;
+	}
+	cli_error("no command '%.40s'", name);
+	cli_hint("relive --help");
+	return cli_finish(CLI_USAGE, argc, argv);
 }

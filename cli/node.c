@@ -127,15 +127,29 @@ static int drain(struct rlv_store *store, const struct request *request)
 
 /* -------- drop -------- */
 
+static int print_dropped(const struct request *request)
+{
+	struct json json;
+
+	if (!request->common.json) {
+		printf("node %s is dropped, and what it held is lost\n", request->name);
+		return 0;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "node", request->name);
+	json_put_bool(&json, "dropped", true);
+	json_object_end(&json);
+	return json_end(&json);
+}
+
 static int drop(struct rlv_store *store, const struct request *request)
 {
 	int ret = rlv_store_drop_node(store, request->name);
 
 	if (ret)
 		return cli_fail(ret, "drop node %s", request->name);
-	if (!request->common.json)
-		printf("node %s is dropped, and what it held is lost\n", request->name);
-	return forget(request);
+	return print_dropped(request) ? CLI_FAILURE : forget(request);
 }
 
 /* -------- command line -------- */
@@ -167,6 +181,7 @@ int cmd_node(int argc, char **argv)
 	struct request request = { .common = CLI_COMMON_INIT, .opts = { .store = "default" } };
 	const char *words[3] = { NULL, NULL, NULL };
 	const struct arg_option options[] = {
+		CLI_OPTION_STORE(request.common),
 		CLI_OPTION_JSON(request.common),
 		CLI_OPTION_TIMEOUT(request.common),
 		{ NULL, NULL, "Options of drain", NULL, ARG_HEADING },
@@ -208,7 +223,7 @@ int cmd_node(int argc, char **argv)
 		.min_positional = 2,
 		.max_positional = 3,
 	};
-	int code = cli_parse(&args, argc, argv);
+	int code = cli_parse_store(&args, &request.common, 1, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;

@@ -112,7 +112,8 @@ int cmd_status(int argc, char **argv)
 	struct rlv_store_info info = { .size = sizeof(info) };
 	const char *uri = NULL;
 	struct rlv_store *store;
-	const struct arg_option options[] = { CLI_OPTION_JSON(common), CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
+					      CLI_OPTION_TIMEOUT(common) };
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
 		.summary = "Says which memory nodes, tables and clients a store has (default "
@@ -124,7 +125,7 @@ int cmd_status(int argc, char **argv)
 		.positional = &uri,
 		.max_positional = 1,
 	};
-	int code = cli_parse(&args, argc, argv), ret;
+	int code = cli_parse_store(&args, &common, 0, argc, argv), ret;
 
 	if (code != CLI_CONTINUE)
 		return code;

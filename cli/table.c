@@ -25,6 +25,7 @@ struct request {
 	struct rlv_view view;
 	double spi;
 	uint64_t min_size;
+	struct json *json; /* with --json, for all that is printed */
 };
 
 static int describe(struct rlv_store *store, const char *name, const struct request *request,
@@ -40,7 +41,7 @@ static int describe(struct rlv_store *store, const char *name, const struct requ
 	if (ret)
 		cli_fail(ret, "table %s", name);
 	else if (request->common.json)
-		ret = table_print_json(&info, stdout);
+		table_put_json(&info, request->json);
 	else if (list)
 		table_print_row(&info, list);
 	else
@@ -59,11 +60,15 @@ static int list_names(struct rlv_store *store, const struct request *request,
 	if (ret)
 		return cli_fail(ret, "list the tables");
 	table_print_heading(&list);
+	if (request->common.json)
+		json_array_begin(request->json);
 	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
 		if (describe(store, names[i], request, &list))
 			code = CLI_FAILURE;
 	}
-	if (!request->common.json && text_table_print(&list, stdout))
+	if (request->common.json)
+		json_array_end(request->json);
+	else if (text_table_print(&list, stdout))
 		code = CLI_FAILURE;
 	text_table_fini(&list);
 	return code;
@@ -93,10 +98,9 @@ static const char *shard_state_name(uint32_t state)
 	return state < ARRAY_LEN(names) ? names[state] : names[0];
 }
 
-static int print_shards(const struct rlv_shard_info *shards, size_t n, bool as_json)
+static int print_shards(const struct rlv_shard_info *shards, size_t n)
 {
 	struct text_table list;
-	struct json json;
 	int ret;
 
 	text_table_init(&list, ">shard|state|>weight|node|address");
@@ -109,23 +113,27 @@ static int print_shards(const struct rlv_shard_info *shards, size_t n, bool as_j
 		text_table_cell(&list, "%s", shard->node);
 		text_table_cell(&list, "%s", shard->address);
 		text_table_row(&list);
-		if (!as_json)
-			continue;
-		json_init(&json, stdout);
-		json_object_begin(&json);
-		json_put_u64(&json, "shard", shard->shard);
-		json_put_string(&json, "state", shard_state_name(shard->state));
-		json_put_u64(&json, "weight", shard->weight);
-		json_put_string(&json, "node", shard->node);
-		json_put_string(&json, "address", shard->address);
-		json_object_end(&json);
-		json_newline(&json);
-		if (json_finish(&json))
-			break;
 	}
-	ret = as_json ? 0 : text_table_print(&list, stdout);
+	ret = text_table_print(&list, stdout);
 	text_table_fini(&list);
 	return ret ? CLI_FAILURE : CLI_OK;
+}
+
+static void put_shards(const struct rlv_shard_info *shards, size_t n, struct json *json)
+{
+	json_array_begin(json);
+	for (size_t i = 0; i < n; i++) {
+		const struct rlv_shard_info *shard = &shards[i];
+
+		json_object_begin(json);
+		json_put_u64(json, "shard", shard->shard);
+		json_put_string(json, "state", shard_state_name(shard->state));
+		json_put_u64(json, "weight", shard->weight);
+		json_put_string(json, "node", shard->node);
+		json_put_string(json, "address", shard->address);
+		json_object_end(json);
+	}
+	json_array_end(json);
 }
 
 static int do_shards(struct rlv_store *store, const struct request *request)
@@ -133,7 +141,7 @@ static int do_shards(struct rlv_store *store, const struct request *request)
 	struct rlv_shard_info *shards = mem_array(MAX_SHARDS, sizeof(*shards));
 	struct rlv_table *table;
 	size_t n = MAX_SHARDS;
-	int ret, code;
+	int ret, code = CLI_OK;
 
 	if (!shards)
 		return cli_fail_local(-ENOMEM, "shards");
@@ -142,8 +150,12 @@ static int do_shards(struct rlv_store *store, const struct request *request)
 		ret = rlv_table_shards(table, shards, &n);
 		cli_table_close(&table);
 	}
-	code = ret ? cli_fail(ret, "shards of table %s", request->name)
-		   : print_shards(shards, n, request->common.json);
+	if (ret)
+		code = cli_fail(ret, "shards of table %s", request->name);
+	else if (request->common.json)
+		put_shards(shards, n, request->json);
+	else
+		code = print_shards(shards, n);
 	mem_free(shards);
 	return code;
 }
@@ -151,7 +163,6 @@ static int do_shards(struct rlv_store *store, const struct request *request)
 static int do_rebalance(struct rlv_store *store, const struct request *request)
 {
 	uint32_t added = 0, draining = 0;
-	struct json json;
 	int ret = rlv_table_rebalance(store, request->name, &added, &draining);
 
 	if (ret)
@@ -160,13 +171,11 @@ static int do_rebalance(struct rlv_store *store, const struct request *request)
 		printf("table %s: %u new shards, %u drain\n", request->name, added, draining);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_u64(&json, "added", added);
-	json_put_u64(&json, "draining", draining);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json_object_begin(request->json);
+	json_put_u64(request->json, "added", added);
+	json_put_u64(request->json, "draining", draining);
+	json_object_end(request->json);
+	return CLI_OK;
 }
 
 /* "auto", a number, or nothing. */
@@ -221,8 +230,14 @@ static int do_drop(struct rlv_store *store, const struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "drop table %s", request->name);
-	if (!request->common.json)
+	if (!request->common.json) {
 		printf("table %s is dropped\n", request->name);
+		return CLI_OK;
+	}
+	json_object_begin(request->json);
+	json_put_string(request->json, "table", request->name);
+	json_put_bool(request->json, "dropped", true);
+	json_object_end(request->json);
 	return CLI_OK;
 }
 
@@ -243,6 +258,7 @@ static const struct {
 static int run(struct request *request, const char *const *words)
 {
 	struct rlv_store *store;
+	struct json json;
 	size_t v = 0;
 	int code;
 
@@ -268,9 +284,11 @@ static int run(struct request *request, const char *const *words)
 		request->uri = CLI_DEFAULT_URI;
 	if (cli_store_open(request->uri, request->common.timeout_ns, !verbs[v].writes, &store))
 		return CLI_FAILURE;
+	json_init(&json, stdout);
+	request->json = &json;
 	code = verbs[v].run(store, request);
 	cli_store_close(&store);
-	return code;
+	return request->common.json && json_end(&json) ? CLI_FAILURE : code;
 }
 
 int cmd_table(int argc, char **argv)
@@ -280,6 +298,7 @@ int cmd_table(int argc, char **argv)
 				   .opts = RLV_TABLE_OPTS_INIT };
 	const char *words[3] = { NULL, NULL, NULL };
 	const struct arg_option options[] = {
+		CLI_OPTION_STORE(request.common),
 		CLI_OPTION_JSON(request.common),
 		CLI_OPTION_TIMEOUT(request.common),
 		{ NULL, NULL, "Options of create", NULL, ARG_HEADING },
@@ -322,6 +341,6 @@ int cmd_table(int argc, char **argv)
 	int code;
 
 	request.opts.capacity = DEFAULT_CAPACITY;
-	code = cli_parse(&args, argc, argv);
+	code = cli_parse_store(&args, &request.common, 1, argc, argv);
 	return code == CLI_CONTINUE ? run(&request, words) : code;
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "base/bits.h"
-#include "base/json.h"
 #include "cli/shape.h"
 #include "cli/units.h"
 
@@ -144,31 +143,26 @@ static void json_columns(struct json *json, const struct rlv_table_info *info)
 	json_array_end(json);
 }
 
-int table_print_json(const struct rlv_table_info *info, FILE *file)
+void table_put_json(const struct rlv_table_info *info, struct json *json)
 {
-	struct json json;
-
-	json_init(&json, file);
-	json_object_begin(&json);
-	json_put_string(&json, "table", info->name);
-	json_put_u64(&json, "capacity", info->capacity);
-	json_put_u64(&json, "slots", info->slots);
-	json_put_u64(&json, "shards", info->shards);
-	json_put_u64(&json, "block", info->block);
-	json_put_u64(&json, "window", info->window);
-	json_put_u64(&json, "row_bytes", info->row_bytes);
-	json_put_u64(&json, "row_header_bytes", info->row_header_bytes);
-	json_put_u64(&json, "rows_bytes", info->rows_bytes);
-	json_put_u64(&json, "tree_bytes", info->tree_bytes);
-	json_put_u64(&json, "max_writers", info->max_writers);
-	json_put_u64(&json, "max_clients", info->max_clients);
-	json_columns(&json, info);
-	json_key(&json, "views");
-	json_array_begin(&json);
+	json_object_begin(json);
+	json_put_string(json, "table", info->name);
+	json_put_u64(json, "capacity", info->capacity);
+	json_put_u64(json, "slots", info->slots);
+	json_put_u64(json, "shards", info->shards);
+	json_put_u64(json, "block", info->block);
+	json_put_u64(json, "window", info->window);
+	json_put_u64(json, "row_bytes", info->row_bytes);
+	json_put_u64(json, "row_header_bytes", info->row_header_bytes);
+	json_put_u64(json, "rows_bytes", info->rows_bytes);
+	json_put_u64(json, "tree_bytes", info->tree_bytes);
+	json_put_u64(json, "max_writers", info->max_writers);
+	json_put_u64(json, "max_clients", info->max_clients);
+	json_columns(json, info);
+	json_key(json, "views");
+	json_array_begin(json);
 	for (uint32_t v = 0; v < info->n_views; v++)
-		json_view(&json, &info->views[v]);
-	json_array_end(&json);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json);
+		json_view(json, &info->views[v]);
+	json_array_end(json);
+	json_object_end(json);
 }

@@ -9,6 +9,7 @@
 #include "relive/relive.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/text_table.h"
 
 void table_print_heading(struct text_table *list);
@@ -16,7 +17,8 @@ void table_print_row(const struct rlv_table_info *info, struct text_table *list)
 
 /* -EIO, -ENOMEM. */
 int table_print_text(const struct rlv_table_info *info, FILE *file) RLV_MUST_CHECK;
-int table_print_json(const struct rlv_table_info *info, FILE *file) RLV_MUST_CHECK;
+/* One object. */
+void table_put_json(const struct rlv_table_info *info, struct json *json);
 
 /* "prioritized", .. Static. */
 const char *table_selector_name(uint32_t selector);

@@ -351,7 +351,7 @@ static void relive_bench__store_that_is_up(void **state)
 	cli_expect(f, "up --size 128M", 0);
 	cli_expect(f, "bench replay --store shm:default --actors 1 --learners 1 " SHORT, 0);
 	cli_expect(f, "table list --json", 0);
-	assert_string_equal(f->out, "");
+	assert_string_equal(f->out, "[]\n");
 	cli_expect(f, "bench replay --store shm:nothing " SHORT, 1);
 }
 
