@@ -135,6 +135,8 @@ int cli_finish(int exit_code, int argc, char *const *argv)
 {
 	struct json json;
 
+	if (exit_code == CLI_USAGE && argc > 1 && !said.hint[0])
+		cli_hint("relive %.20s --help", argv[1]);
 	if (exit_code == CLI_OK || !said.message[0] || !wants_json(argc, argv))
 		return exit_code;
 	json_init(&json, stdout);
@@ -195,6 +197,10 @@ static void hint_store(const char *uri, int code)
 		cli_hint("--timeout 30s, or look at the log of relive-metad");
 	else if (code == -EINVAL)
 		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
+	else if (code == -EACCES && strncmp(uri, "relive:", 7) == 0)
+		cli_hint(
+			"RELIVE_TOKEN=TOKEN, the words in the file `token` of the store's directory on "
+			"its host");
 	else if (code == -EACCES)
 		cli_hint("run as the user who started the store");
 }

@@ -219,3 +219,16 @@ const char *units_format_bytes(uint64_t bytes, char text[UNITS_TEXT_BYTES])
 			 value, steps[step]);
 	return text;
 }
+
+bool units_is_address(const char *text)
+{
+	const char *host_end = text[0] == '[' ? strchr(text, ']') : text;
+	const char *port = host_end ? strchr(host_end, ':') : NULL;
+	size_t digits = port ? strspn(port + 1, "0123456789") : 0;
+
+	if (!host_end || !*text)
+		return false;
+	if (!port)
+		return text[0] != '[' || host_end[1] == 0;
+	return digits > 0 && digits <= 5 && !port[1 + digits] && atoi(port + 1) <= UINT16_MAX;
+}

@@ -5,6 +5,7 @@
 #define RLV_CLI_UNITS_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -21,6 +22,9 @@ int units_parse_count(const char *text, uint64_t *out) RLV_MUST_CHECK;
 
 /* 2, 1.5, 2s, 500ms, 50us, 3m: in ns; not negative. -EINVAL, -ERANGE. */
 int units_parse_duration(const char *text, int64_t *ns_out) RLV_MUST_CHECK;
+
+/* HOST, HOST:PORT, :PORT or [V6]:PORT, as the daemons take it for --listen. */
+bool units_is_address(const char *text);
 
 /* A finite number and nothing else. -EINVAL. */
 int units_parse_number(const char *text, double *out) RLV_MUST_CHECK;

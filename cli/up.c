@@ -83,6 +83,9 @@ static bool options_agree(const struct host_store_opts *opts)
 	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
 		cli_error(
 			"--adopt, --discard: of a pool on a file or device, give --file or --dax");
+	else if (opts->listen && !units_is_address(opts->listen))
+		cli_error("--listen %.64s: want HOST:PORT or :PORT, with a port up to 65535",
+			  opts->listen);
 	else if (!tls_agrees(opts))
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
 	else if (opts->bytes && opts->bytes < MIN_BYTES)

@@ -221,7 +221,7 @@ void node_set_count(struct node_set *set)
 static bool is_fatal(int code)
 {
 	return code == -ENOMEM || code == -EINVAL || code == -EPROTO || code == -EBADMSG ||
-	       code == -ECHILD;
+	       code == -ECHILD || code == -EPERM;
 }
 
 /* Opens what the server gave grants for. *away_out: set when its node could not be reached. */

@@ -112,13 +112,29 @@ static int set_option(const struct daemon_program *program, int option, const ch
 	}
 }
 
+static int wrong_option(char **argv, int option)
+{
+	const char *name = argv[optind > 1 ? optind - 1 : 0];
+
+	return option == ':' ? error_set(-EINVAL, "%.64s: needs a value", name)
+			     : error_set(-EINVAL, "%.64s: no such option", name);
+}
+
+int daemon_refuse(const struct daemon_program *program)
+{
+	fprintf(stderr, "%s: %s\n  try: %s --help\n", program->name, error_last(), program->name);
+	return DAEMON_USAGE;
+}
+
 int daemon_parse(const struct daemon_program *program, int argc, char **argv, void *opts)
 {
 	int option, ret = 0;
 
 	daemon_log_to(stderr);
-	while (ret == 0 && (option = getopt_long(argc, argv, "", program->options, NULL)) != -1)
-		ret = set_option(program, option, optarg, opts);
+	opterr = 0; /* it is we who say what is wrong */
+	while (ret == 0 && (option = getopt_long(argc, argv, ":", program->options, NULL)) != -1)
+		ret = option == '?' || option == ':' ? wrong_option(argv, option)
+						     : set_option(program, option, optarg, opts);
 	if (ret == 0 && optind < argc)
 		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
 	return ret;
@@ -194,7 +210,8 @@ int daemon_parse_address(const char *text, char host_out[256], uint16_t *port_ou
 	if (port) {
 		number = strtoul(port + 1, &end, 10);
 		if (!isdigit((unsigned char)port[1]) || *end || number > UINT16_MAX)
-			return error_set(-EINVAL, "address \"%.64s\": bad port", text);
+			return error_set(-EINVAL, "address \"%.64s\": the port is 0 to 65535",
+					 text);
 	}
 	if (len >= 256)
 		return error_set(-EINVAL, "address \"%.64s\": host too long", text);

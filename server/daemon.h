@@ -63,6 +63,9 @@ struct daemon_program {
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts);
 
+/* Says the last error and where help is, on stderr. DAEMON_USAGE. */
+int daemon_refuse(const struct daemon_program *program);
+
 /* Takes a --tls-... option; value is borrowed. -EINVAL: another option. */
 RLV_MUST_CHECK int daemon_set_tls(struct tls_files *files, int option, const char *value);
 

@@ -183,14 +183,11 @@ int main(int argc, char **argv)
 	if (ret > 0)
 		return DAEMON_OK;
 	if (ret == 0 && (!opts.name || !opts.store))
-		ret = error_set(-EINVAL, "--name and --store are wanted");
+		ret = error_set(-EINVAL, "--name NAME or --store STORE is missing");
 	if (ret == 0 && opts.claim && !opts.path)
 		ret = error_set(-EINVAL, "--adopt, --discard: of a pool with --file or --dax");
-	if (ret) {
-		fprintf(stderr, "relive-memnode: %s\n", error_last());
-		fputs(usage, stderr);
-		return DAEMON_USAGE;
-	}
+	if (ret)
+		return daemon_refuse(&program);
 	catch_signals();
 	ret = guard_install();
 	if (ret == 0)

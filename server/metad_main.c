@@ -229,14 +229,11 @@ int main(int argc, char **argv)
 	if (ret > 0)
 		return DAEMON_OK;
 	if (ret == 0 && !request.metad.store)
-		ret = error_set(-EINVAL, "--store is wanted");
+		ret = error_set(-EINVAL, "--store STORE is missing");
 	if (ret == 0 && request.force && !request.restore)
 		ret = error_set(-EINVAL, "--force: with --restore only");
-	if (ret) {
-		(void)failed(ret);
-		fputs(usage, stderr);
-		return DAEMON_USAGE;
-	}
+	if (ret)
+		return daemon_refuse(&program);
 	umask(077);
 	ret = request.restore ? restore(&request) : serve(&request.metad);
 	return (int)daemon_exit_of(ret);

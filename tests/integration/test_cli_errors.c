@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/bits.h"
 #include "tests/support/cli_fixture.h"
@@ -73,6 +74,104 @@ static void up__goes_on_with_the_token_that_a_store_has(void **state)
 	assert_string_not_equal(after, before);
 }
 
+/* Runs a line of the shell, BIN standing for our programs; its exit status, and its stderr. */
+static int run_line(const char *line, char *err, size_t bytes)
+{
+	const char *bin = getenv("RLV_BIN_DIR");
+	char command[1024];
+	size_t n;
+	FILE *pipe;
+
+	snprintf(command, sizeof(command), "BIN=%s; exec 2>&1 >/dev/null </dev/null; %s",
+		 bin ? bin : "bin", line);
+	pipe = popen(command, "re"); /* NOLINT(cert-env33-c): the words are ours */
+	assert_non_null(pipe);
+	n = fread(err, 1, bytes - 1, pipe);
+	err[n] = 0;
+	return WEXITSTATUS(pclose(pipe));
+}
+
+/* -------- another pid namespace -------- */
+
+static void inspect__of_a_node_in_another_pid_namespace_says_so(void **state)
+{
+	struct cli_fixture *f = *state;
+	char err[4096];
+
+	if (run_line("unshare -p -f true", err, sizeof(err)) != 0) {
+		print_message("no pid namespace can be made here: %s\n", err);
+		skip();
+	}
+	cli_expect(f, "up --store a --size 32M", 0);
+	cli_expect(f, "table create shm:a t --capacity 2^12", 0);
+	assert_int_equal(
+		run_line("timeout 60 unshare -p -f --kill-child $BIN/relive inspect shm:a t", err,
+			 sizeof(err)),
+		1);
+	cli_expect_words(err, "another pid namespace");
+	cli_expect_words(err, "EPERM");
+	cli_expect_words(err, "shareProcessNamespace");
+}
+
+/* -------- tokens -------- */
+
+static void status__of_a_store_elsewhere_says_where_its_token_is(void **state)
+{
+	struct cli_fixture *f = *state;
+
+	cli_expect(f, "status relive://127.0.0.1:1", 1);
+	cli_expect_words(f->err, "RELIVE_TOKEN");
+	cli_expect_words(f->err, "the file `token` of its directory on its host");
+	assert_null(strstr(f->err, "run as the user"));
+}
+
+/* -------- usage -------- */
+
+static void daemons__wrong_usage_is_one_line_and_where_help_is(void **state)
+{
+	static const char *const lines[][2] = {
+		{ "relive-metad", "--store a --listen 127.0.0.1:99999" },
+		{ "relive-metad", "--nonsense" },
+		{ "relive-metad", "--store" },
+		{ "relive-metad", "--store a stray" },
+		{ "relive-metad", "" },
+		{ "relive-memnode", "--store a --name b --metad relive://h:x" },
+		{ "relive-memnode", "--nonsense" },
+		{ "relive-memnode", "--size a" },
+		{ "relive-memnode", "" },
+	};
+	char line[256], err[4096], help[64];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+		const char *end;
+		int status;
+
+		snprintf(line, sizeof(line), "timeout 60 $BIN/%s %s", lines[i][0], lines[i][1]);
+		status = run_line(line, err, sizeof(err));
+		end = strchr(err, '\n');
+		snprintf(help, sizeof(help), "\n  try: %s --help\n", lines[i][0]);
+		assert_int_equal(status, 2);
+		if (!end || strcmp(end, help) != 0)
+			fail_msg("%s %s:\n%s", lines[i][0], lines[i][1], err);
+	}
+}
+
+static void up__bad_port_is_one_line(void **state)
+{
+	static const char *const ports[] = { "127.0.0.1:99999", "127.0.0.1:x", ":", "[::1", "" };
+	struct cli_fixture *f = *state;
+	char line[128];
+
+	for (size_t i = 0; i < ARRAY_LEN(ports); i++) {
+		snprintf(line, sizeof(line), "up --size 32M --listen '%s'", ports[i]);
+		cli_expect(f, line, 2);
+		cli_expect_words(f->err, "--listen");
+		cli_expect_words(f->err, "HOST:PORT");
+		assert_true(strchr(f->err, '\n') && strlen(strchr(f->err, '\n')) < 40);
+	}
+}
+
 #define ON_FIXTURE(test) cmocka_unit_test_setup_teardown(test, cli_fixture_open, close_fixture)
 
 int main(void)
@@ -80,6 +179,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ON_FIXTURE(up__takes_relive_token_for_a_new_store),
 		ON_FIXTURE(up__goes_on_with_the_token_that_a_store_has),
+		ON_FIXTURE(inspect__of_a_node_in_another_pid_namespace_says_so),
+		ON_FIXTURE(status__of_a_store_elsewhere_says_where_its_token_is),
+		ON_FIXTURE(daemons__wrong_usage_is_one_line_and_where_help_is),
+		ON_FIXTURE(up__bad_port_is_one_line),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -157,6 +157,15 @@ void serve_drop_client(struct serve *serve, struct client *client)
 
 /* -------- HELLO -------- */
 
+/* A pid means nothing there, and the node could neither find nor fence the client by its own. */
+static int other_namespace(uint32_t pid)
+{
+	return error_set(-EPERM,
+			 "process %u is in another pid namespace than its memory node: share one "
+			 "(shareProcessNamespace, docker --pid), or reach the node by RDMA",
+			 pid);
+}
+
 /* Is the peer who it says, and does the pidfd stand for it? */
 static int check_peer(int sock, const struct packet *packet)
 {
@@ -169,12 +178,16 @@ static int check_peer(int sock, const struct packet *packet)
 
 	if (packet->fd < 0 || hello->reserved)
 		return error_set(-EPROTO, "hello without a pidfd");
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return error_set(-errno, "getsockopt peercred: %s", strerror(errno));
+	if (cred.pid == 0) /* the kernel has no number for it here */
+		return other_namespace(hello->pid);
 	ret = pidfd_pid(packet->fd, &pid);
 	if (ret)
 		return ret;
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		return error_set(-errno, "getsockopt peercred: %s", strerror(errno));
-	if (pid != cred.pid || hello->pid != (uint32_t)pid)
+	if (pid == cred.pid && hello->pid != (uint32_t)pid)
+		return other_namespace(hello->pid);
+	if (pid != cred.pid)
 		return error_set(-EPERM, "hello of process %u: the peer is %d, its pidfd's is %d",
 				 hello->pid, (int)cred.pid, (int)pid);
 	ret = process_read((uint32_t)pid, &id);
