@@ -187,9 +187,9 @@ static void keep_register(void)
 	Relive__NodeRegion regions[2] = { RELIVE__NODE_REGION__INIT, RELIVE__NODE_REGION__INIT };
 	Relive__NodeRegion *list[] = { &regions[0], &regions[1] };
 	Relive__NodeShard shard = RELIVE__NODE_SHARD__INIT;
-	char uri[RUNTIME_PATH_BYTES + 8];
+	char uri[RUNTIME_PATH_BYTES];
 
-	snprintf(uri, sizeof(uri), "shm:%.200s/memnode-honest.sock", dir.path);
+	snprintf(uri, sizeof(uri), "shm:%.80s/memnode-honest.sock", dir.path);
 	shard.table = (char *)"t";
 	for (uint32_t i = 0; i < 2; i++) {
 		regions[i].region = i + 1;

@@ -111,8 +111,7 @@ static int reader_fd(struct node *node)
 	struct region_grant grant;
 	int sock = greet(node);
 
-	assert_int_equal(node->tg->ops->grant(node->tg, CLIENT, node->region, RIGHT_READ, &grant),
-			 0);
+	assert_int_equal(transport_grant(node->tg, CLIENT, node->region, RIGHT_READ, &grant), 0);
 	packet.region.grant_bytes = grant.bytes;
 	memcpy(packet.region.grant, grant.data, grant.bytes);
 	packet_seal(&packet, ATTACH_REGION);
