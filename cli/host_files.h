@@ -49,7 +49,7 @@ struct host_daemon {
 	bool ours;             /* we started it */
 	struct cmdline line;   /* of the process, else as written down; empty = unknown */
 	struct cmdline record; /* as written down; empty = it is not */
-	const char *once[2];   /* options for this start alone, never written down; or NULL */
+	const char *once[3];   /* options for this start alone, never written down; or NULL */
 };
 
 bool host_daemon_is_node(const struct host_daemon *daemon);

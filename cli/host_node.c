@@ -100,7 +100,7 @@ static int add_if_absent(const struct host_node_opts *opts, struct host_daemons 
 		return error_set(-EBUSY, "memory node %s runs already, pid %d", opts->name,
 				 (int)daemon->pid);
 	ret = node_line(opts, &daemon->line);
-	host_claim(daemon, opts->adopt, opts->discard);
+	host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
 	if (ret == 0)
 		ret = add(opts, &dir, daemon);
 	*pid_out = daemon->pid;

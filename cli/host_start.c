@@ -95,10 +95,11 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 	return ret ? ret : cmdline_merge(line_out, given);
 }
 
-void host_claim(struct host_daemon *daemon, bool adopt, bool discard)
+void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients)
 {
 	daemon->once[0] = adopt ? "--adopt" : NULL;
 	daemon->once[1] = discard ? "--discard" : NULL;
+	daemon->once[2] = trust_clients ? "--trust-clients" : NULL;
 }
 
 /* -------- processes -------- */

@@ -25,7 +25,7 @@ int host_node_line(const char *store, const char *name, const struct cmdline *gi
 		   struct cmdline *line_out) RLV_MUST_CHECK;
 
 /* A person's words on what the node's pool holds and the store does not know: of its next start alone. */
-void host_claim(struct host_daemon *daemon, bool adopt, bool discard);
+void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients);
 
 /* Starts it by its line, with NAME.log for its output; pid and ours are set. */
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied) RLV_MUST_CHECK;

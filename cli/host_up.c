@@ -167,19 +167,22 @@ static int plan_nodes(struct up *up, bool known)
 /* The pool that --file or --dax names is that of node 0, which is to start now. */
 static int plan_claim(struct up *up)
 {
+	const struct host_store_opts *opts = up->opts;
+	bool any = opts->adopt || opts->discard || opts->trust_clients;
 	uint32_t index;
 
-	for (uint32_t i = 0; i < up->daemons.n && (up->opts->adopt || up->opts->discard); i++) {
+	for (uint32_t i = 0; i < up->daemons.n && any; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
 
 		if (!is_numbered(daemon, &index))
 			continue;
 		if (daemon->pid)
-			return error_set(-EEXIST,
-					 "store %s: memory node %s runs already, pid %d, and reads "
-					 "--adopt and --discard only when it starts",
-					 up->store->name, node_name(daemon), (int)daemon->pid);
-		host_claim(daemon, up->opts->adopt, up->opts->discard);
+			return error_set(
+				-EEXIST,
+				"store %s: memory node %s runs already, pid %d, and reads "
+				"--adopt, --discard and --trust-clients only when it starts",
+				up->store->name, node_name(daemon), (int)daemon->pid);
+		host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
 	}
 	return 0;
 }

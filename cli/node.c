@@ -159,8 +159,11 @@ static int run_verb(const char *verb, const struct request *request)
 	struct rlv_store *store;
 	int code;
 
-	if ((request->opts.adopt || request->opts.discard) && !request->opts.file) {
-		cli_error("--adopt, --discard: of a pool on a file or device, give --file");
+	if ((request->opts.adopt || request->opts.discard || request->opts.trust_clients) &&
+	    !request->opts.file) {
+		cli_error(
+			"--adopt, --discard, --trust-clients: of a pool on a file or device, give "
+			"--file");
 		return CLI_USAGE;
 	}
 	if (strcmp(verb, "add") == 0)
@@ -193,6 +196,9 @@ int cmd_node(int argc, char **argv)
 		{ "file", "PATH",
 		  "keep the pool in the directory PATH or on a DAX device, which survives",
 		  &request.opts.file, ARG_TEXT },
+		{ "trust-clients", NULL,
+		  "hand the device to clients of this host, each of whom can map all of it",
+		  &request.opts.trust_clients, ARG_FLAG },
 		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
 		  &request.opts.adopt, ARG_FLAG },
 		{ "discard", NULL, "erase what that pool holds and the catalog does not know",

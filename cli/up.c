@@ -86,6 +86,8 @@ static bool options_agree(const struct host_store_opts *opts)
 	else if (opts->listen && !units_is_address(opts->listen))
 		cli_error("--listen %.64s: want HOST:PORT or :PORT, with a port up to 65535",
 			  opts->listen);
+	else if (opts->trust_clients && !opts->dax)
+		cli_error("--trust-clients: of a pool on a device, give --dax");
 	else if (!tls_agrees(opts))
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
@@ -118,6 +120,9 @@ static const char notes[] =
 	"the store: both\ndirectories get mode 0750, the sockets 0660. They set the same "
 	"RELIVE_RUNTIME_DIR, and\nRELIVE_TOKEN, whose rights they have: the file with the "
 	"token stays this user's. Within one\nuser rights stop mistakes, not attackers.\n\n"
+	"A descriptor of a DAX device opens all of it, so clients of this host are refused "
+	"(those over\nRDMA are not), unless --trust-clients says otherwise, at each start of "
+	"the node.\n\n"
 	"A pool of another store, or with tables that the catalog does not know, is "
 	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
 	"once; with both, what cannot be\nadopted is erased.";
@@ -137,6 +142,9 @@ int cmd_up(int argc, char **argv)
 		{ "file", "PATH", "keep the pool in the directory PATH, which survives", &opts.file,
 		  ARG_TEXT },
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
+		{ "trust-clients", NULL,
+		  "hand the device to clients of this host, each of whom can map all of it",
+		  &opts.trust_clients, ARG_FLAG },
 		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
 		  &opts.adopt, ARG_FLAG },
 		{ "discard", NULL, "erase what that pool holds and the catalog does not know",

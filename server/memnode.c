@@ -127,10 +127,14 @@ static const char *choose_kind(const struct memnode_opts *opts)
 	return opts->listen || (opts->host && !is_of_this_host(opts->host)) ? "verbs" : "shm";
 }
 
-/* shm: the socket's path; verbs: HOST:PORT;PATH. */
-static int listen_address(const struct memnode *node, const char *kind,
-			  char address[TRANSPORT_URI_BYTES])
+/*
+ * shm: the socket's path; verbs: HOST:PORT;PATH, but without PATH for a device, which clients of this
+ * host then reach like others.
+ */
+static int listen_address(const struct memnode *node, const struct target_opts *opts,
+			  const char *kind, char address[TRANSPORT_URI_BYTES])
 {
+	bool mapped = !opts->path || opts->dir || opts->trust_clients;
 	char path[RUNTIME_PATH_BYTES], file[RUNTIME_PATH_BYTES];
 	const char *at = node->opts.listen ? node->opts.listen : ":0";
 	int n, ret;
@@ -140,7 +144,8 @@ static int listen_address(const struct memnode *node, const char *kind,
 	if (ret)
 		return ret;
 	if (strcmp(kind, "verbs") == 0)
-		n = snprintf(address, TRANSPORT_URI_BYTES, "%s;%s", at, path);
+		n = snprintf(address, TRANSPORT_URI_BYTES, "%s%s%s", at, mapped ? ";" : "",
+			     mapped ? path : "");
 	else
 		n = snprintf(address, TRANSPORT_URI_BYTES, "%s", path);
 	if (n < 0 || n >= TRANSPORT_URI_BYTES)
@@ -148,12 +153,15 @@ static int listen_address(const struct memnode *node, const char *kind,
 	return 0;
 }
 
+/* A device has none over verbs. */
 static int share_socket(const struct memnode *node)
 {
 	char file[RUNTIME_PATH_BYTES];
+	int ret;
 
 	snprintf(file, sizeof(file), "%s.sock", node->role_name);
-	return runtime_dir_share_socket(&node->dir, file);
+	ret = runtime_dir_share_socket(&node->dir, file);
+	return ret == -ENOENT ? 0 : ret;
 }
 
 /*
@@ -182,6 +190,7 @@ static int open_target(struct memnode *node)
 		.create = true,
 		.page_kind = node->opts.pages,
 		.buffers = node->opts.buffers,
+		.trust_clients = node->opts.trust_clients,
 	};
 	const char *kind = choose_kind(&node->opts);
 	char address[TRANSPORT_URI_BYTES];
@@ -196,7 +205,7 @@ static int open_target(struct memnode *node)
 		ret = check_memory(opts.pool_bytes);
 	}
 	if (ret == 0)
-		ret = listen_address(node, kind, address);
+		ret = listen_address(node, &opts, kind, address);
 	if (ret == 0)
 		ret = transport_target_open(kind, &opts, &node->target);
 	if (ret == 0 && opts.path)

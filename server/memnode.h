@@ -34,8 +34,9 @@ struct memnode_opts {
 	struct tls_files tls;  /* to host; each NULL: RELIVE_TLS_CERT, ..._KEY, ..._CA */
 	const char *transport; /* "auto" (NULL), "shm", "verbs" */
 	const char *listen;    /* verbs: HOST:PORT to accept clients at; NULL = any */
-	const char *group; /* of users who may connect to the socket; NULL = as the directory is */
-	uint32_t claim;    /* enum Relive__PoolClaim: a person's word on the pool */
+	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
+	bool trust_clients; /* of this host: each may get all of a device */
+	uint32_t claim;     /* enum Relive__PoolClaim: a person's word on the pool */
 	const struct alloc_hooks *buffers; /* as in struct target_opts */
 	const volatile sig_atomic_t *stop; /* non-zero ends memnode_run */
 };

@@ -43,6 +43,8 @@ static const char usage[] =
 	"  --pages auto|huge|small\n"
 	"                   of a pool in memory: transparent huge pages where the host grants\n"
 	"                   them (auto), reserved ones while there are any, or 4 KiB\n"
+	"  --trust-clients  clients of this host get descriptors of the DAX device, each of which\n"
+	"                   opens all of it. Without this they are refused: verbs alone serves\n"
 	"  --adopt          the pool is another store's, or holds tables that the store does not\n"
 	"                   know: those that are whole are taken into its catalog\n"
 	"  --discard        what the pool holds and the store does not know is erased; with\n"
@@ -77,6 +79,7 @@ enum {
 	OPT_ADOPT,
 	OPT_DISCARD,
 	OPT_GROUP,
+	OPT_TRUST_CLIENTS,
 };
 
 static const struct option options[] = {
@@ -88,6 +91,7 @@ static const struct option options[] = {
 	{ "pages", required_argument, NULL, OPT_PAGES },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "trust-clients", no_argument, NULL, OPT_TRUST_CLIENTS },
 	{ "adopt", no_argument, NULL, OPT_ADOPT },
 	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
@@ -131,6 +135,9 @@ static int set_option(void *ctx, int option, const char *value)
 		return daemon_parse_size(value, &opts->pool_bytes);
 	case OPT_FILE:
 		opts->path = value;
+		return 0;
+	case OPT_TRUST_CLIENTS:
+		opts->trust_clients = true;
 		return 0;
 	case OPT_ADOPT:
 		opts->claim |= RELIVE__POOL_CLAIM__POOL_ADOPT;

@@ -497,6 +497,7 @@ struct target_opts {
 	bool dir;       /* one file a region (wire/pool_layout.h): clients get files of their own */
 	bool create;    /* make the file or directory if it is not there */
 	bool exclusive; /* embed: nobody else may have the file open */
+	bool trust_clients;   /* a device: each client of this host may get all of it */
 	uint32_t page_kind;   /* enum page_kind of base/alloc.h: huge pages wished for */
 	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
 	uint64_t incarnation; /* 0 = random */

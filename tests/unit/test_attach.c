@@ -19,6 +19,7 @@
 #include "tests/support/fake_clock.h"
 #include "transport/shm/grants.h"
 #include "transport/shm/packet.h"
+#include "transport/shm/target.h"
 #include "transport/transport.h"
 
 /* -------- packets -------- */
@@ -498,6 +499,41 @@ static void serve__an_attach_with_a_long_grant(void **state)
 	close(sock);
 }
 
+static int ask_region(struct node *node, int sock, struct packet *packet)
+{
+	struct region_grant grant;
+
+	assert_int_equal(node->tg->ops->grant(node->tg, 5, node->spec.id, RIGHT_READ, &grant), 0);
+	*packet = (struct packet){ .fd = -1 };
+	packet->region.grant_bytes = grant.bytes;
+	memcpy(packet->region.grant, grant.data, grant.bytes);
+	packet_seal(packet, ATTACH_REGION);
+	assert_int_equal(packet_send(sock, packet), 0);
+	progress(node);
+	assert_int_equal(packet_receive(sock, packet), 0);
+	return packet->region_reply.status;
+}
+
+/* No test has a device: its pool is one that says it is undivided. */
+static void serve__a_device_is_handed_to_clients_that_are_trusted(void **state)
+{
+	struct node *node = *state;
+	struct packet hello = true_hello(), packet;
+	int sock = connect_raw(node);
+
+	assert_int_equal(greet(node, sock, &hello), 0);
+	target_of(node->tg)->pool->undivided = true;
+	assert_int_equal(ask_region(node, sock, &packet), -EACCES);
+	assert_int_equal(packet.fd, -1);
+	assert_non_null(strstr(packet.region_reply.text, "--trust-clients"));
+	target_of(node->tg)->pool->undivided = false;
+	assert_int_equal(ask_region(node, sock, &packet), 0);
+	assert_true(packet.fd >= 0);
+	packet_drop_fd(&packet);
+	packet_drop_fd(&hello);
+	close(sock);
+}
+
 static void serve__a_silent_peer_holds_nobody_up(void **state)
 {
 	struct node *node = *state;
@@ -696,6 +732,7 @@ int main(void)
 		NODE_TEST(serve__two_hellos),
 		NODE_TEST(serve__an_attach_before_hello),
 		NODE_TEST(serve__an_attach_with_a_long_grant),
+		NODE_TEST(serve__a_device_is_handed_to_clients_that_are_trusted),
 		NODE_TEST(serve__a_silent_peer_holds_nobody_up),
 		NODE_TEST(serve__a_peer_that_does_not_read),
 		NODE_TEST(fence__of_a_client_that_only_said_hello),

@@ -79,6 +79,7 @@ struct mempool {
 	bool shareable; /* other processes may map it */
 	bool huge;      /* huge pages are wished for */
 	enum page_kind wanted;
+	bool undivided; /* each descriptor maps all of it, and not every client may: none is given */
 	bool sole_opener; /* file: nobody had it mapped at open */
 	const char *page_kind;
 	struct pool_identity identity; /* zeros, of a pool that does not outlive us */

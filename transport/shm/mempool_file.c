@@ -658,6 +658,7 @@ int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
 		mempool_close(&pool, false);
 		return ret;
 	}
+	pool->undivided = file->is_device && !opts->trust_clients;
 	pool->sole_opener = file->sole;
 	pool->page_kind = file->map.is_pmem || file->is_device ? "dax" : "file";
 	*pool_out = pool;

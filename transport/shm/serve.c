@@ -266,6 +266,11 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
 	ret = target_check_grant(target, client_id, &grant, &map);
+	if (ret == 0 && target->pool->undivided)
+		ret = error_set(-EACCES,
+				"region %u: it lies on a device, of which a descriptor opens all: "
+				"start its node with --trust-clients",
+				map.region->info.id);
 	if (ret)
 		return ret;
 	ret = target->pool->ops->share(target->pool, map.region,
