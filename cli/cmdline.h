@@ -15,7 +15,7 @@
 #include "base/error.h"
 
 #define CMDLINE_BYTES 8192
-#define CMDLINE_MAX_ARGS 32
+#define CMDLINE_MAX_ARGS 48
 
 /* All zero: empty. */
 struct cmdline {

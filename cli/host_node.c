@@ -46,6 +46,8 @@ static int node_line(const struct host_node_opts *opts, struct cmdline *line_out
 		.transport = opts->transport,
 		.rdma_listen = opts->rdma_listen,
 		.group = opts->group,
+		.log_level = opts->log_level,
+		.log_format = opts->log_format,
 	};
 	struct cmdline given;
 	int ret = host_node_options(&of_store, &given);

@@ -16,6 +16,19 @@
 
 /* -------- command lines -------- */
 
+static int set_log(const struct host_store_opts *opts, struct cmdline *line)
+{
+	static const char *const levels[] = { "error", "warn", "info", "debug" };
+	static const char *const formats[] = { "text", "json" };
+	int ret = cmdline_set(line, "--log-level",
+			      opts->log_level < ARRAY_LEN(levels) ? levels[opts->log_level] : NULL);
+
+	return ret ? ret
+		   : cmdline_set(line, "--log-format",
+				 opts->log_format < ARRAY_LEN(formats) ? formats[opts->log_format]
+								       : NULL);
+}
+
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out)
 {
 	static const char *const stalled[] = { "wait", "kill" };
@@ -39,7 +52,9 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
-	return ret ? ret : cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
+	if (ret == 0)
+		ret = cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
+	return ret ? ret : set_log(opts, line);
 }
 
 int host_node_options(const struct host_store_opts *opts, struct cmdline *line_out)
@@ -59,7 +74,9 @@ int host_node_options(const struct host_store_opts *opts, struct cmdline *line_o
 		ret = cmdline_set(line, "--transport", opts->transport);
 	if (ret == 0)
 		ret = cmdline_set(line, "--group", opts->group);
-	return ret ? ret : cmdline_set(line, "--listen", opts->rdma_listen);
+	if (ret == 0)
+		ret = cmdline_set(line, "--listen", opts->rdma_listen);
+	return ret ? ret : set_log(opts, line);
 }
 
 int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
@@ -117,6 +134,10 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 	if (ret)
 		return ret;
 	n = cmdline_argv(&daemon->line, argv);
+	if (!cmdline_get(&daemon->line, "--log")) {
+		argv[n++] = "--log"; /* so that SIGHUP knows its name */
+		argv[n++] = log;
+	}
 	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
 		if (daemon->once[i])
 			argv[n++] = daemon->once[i];

@@ -15,6 +15,10 @@ int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *st
 	struct host_store_opts opts = {
 		.store = "private",
 		.bytes = bytes,
+		.pages = HOST_STORE_UNSET,
+		.stalled = HOST_STORE_UNSET,
+		.log_level = HOST_STORE_UNSET,
+		.log_format = HOST_STORE_UNSET,
 		.tied = true,
 		.timeout_ns = timeout_ns,
 	};

@@ -38,12 +38,14 @@ struct host_store_opts {
 	int64_t node_lease_ns;   /* of the server, and the next two */
 	int64_t node_lost_ns;    /* INT64_MAX = never by itself */
 	int64_t slow_start_ns;
-	uint32_t stalled;   /* 0 wait, 1 kill, or UNSET */
-	bool trust;         /* rows that may be torn and have no checksums: a person's word */
-	bool adopt;         /* what the pool holds and the store does not know: another one */
-	bool discard;       /* the same */
-	bool trust_clients; /* a device: each client of this host may get all of it */
-	bool tied;          /* the daemons end with this process */
+	uint32_t stalled;    /* 0 wait, 1 kill, or UNSET */
+	uint32_t log_level;  /* of all of them: 0 error, 1 warn, 2 info, 3 debug, or UNSET */
+	uint32_t log_format; /* 0 text, 1 JSON, or UNSET */
+	bool trust;          /* rows that may be torn and have no checksums: a person's word */
+	bool adopt;          /* what the pool holds and the store does not know: another one */
+	bool discard;        /* the same */
+	bool trust_clients;  /* a device: each client of this host may get all of it */
+	bool tied;           /* the daemons end with this process */
 	uint32_t nodes;
 	int64_t timeout_ns; /* given */
 };
@@ -87,6 +89,8 @@ struct host_node_opts {
 	const char *transport;
 	const char *rdma_listen;
 	const char *group;
+	uint32_t log_level;
+	uint32_t log_format;
 	bool adopt;
 	bool discard;
 	bool trust_clients;

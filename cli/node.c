@@ -181,7 +181,10 @@ static int run_verb(const char *verb, const struct request *request)
 
 int cmd_node(int argc, char **argv)
 {
-	struct request request = { .common = CLI_COMMON_INIT, .opts = { .store = "default" } };
+	struct request request = { .common = CLI_COMMON_INIT,
+				   .opts = { .store = "default",
+					     .log_level = HOST_STORE_UNSET,
+					     .log_format = HOST_STORE_UNSET } };
 	const char *words[3] = { NULL, NULL, NULL };
 	const struct arg_option options[] = {
 		CLI_OPTION_STORE(request.common),
@@ -211,6 +214,10 @@ int cmd_node(int argc, char **argv)
 		  &request.opts.rdma_listen, ARG_TEXT },
 		{ "group", "GROUP", "users in it may connect, too (default: as the store here)",
 		  &request.opts.group, ARG_TEXT },
+		{ "log-level", "error|warn|info|debug", "the least that it logs (default info)",
+		  &request.opts.log_level, ARG_CHOICE },
+		{ "log-format", "text|json", "of its log lines (default text)",
+		  &request.opts.log_format, ARG_CHOICE },
 	};
 	const struct args args = {
 		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",

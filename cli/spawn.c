@@ -59,7 +59,7 @@ static void tie_to(pid_t parent)
 static void become(const struct spawn_daemon *daemon, const char *path, pid_t parent, int report)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
-	char *argv[40] = { 0 };
+	char *argv[64] = { 0 };
 	int code;
 
 	setsid();

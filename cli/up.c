@@ -132,6 +132,8 @@ int cmd_up(int argc, char **argv)
 	struct host_store_opts opts = { .store = "default",
 					.pages = HOST_STORE_UNSET,
 					.stalled = HOST_STORE_UNSET,
+					.log_level = HOST_STORE_UNSET,
+					.log_format = HOST_STORE_UNSET,
 					.timeout_ns = DEFAULT_TIMEOUT_NS };
 	bool as_json = false, bar = false;
 	uint32_t nodes = HOST_STORE_UNSET;
@@ -173,6 +175,10 @@ int cmd_up(int argc, char **argv)
 		  &opts.node_lost_ns, ARG_DURATION },
 		{ "slow-start", "TIME", "until a new shard gets its full share (default 10s)",
 		  &opts.slow_start_ns, ARG_DURATION },
+		{ "log-level", "error|warn|info|debug", "the least that daemons log (default info)",
+		  &opts.log_level, ARG_CHOICE },
+		{ "log-format", "text|json", "of their log lines (default text)", &opts.log_format,
+		  ARG_CHOICE },
 		{ "trust", NULL,
 		  "take rows without checksums as they are where a power loss may have torn them",
 		  &opts.trust, ARG_FLAG },

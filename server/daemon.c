@@ -1,24 +1,18 @@
 #include "server/daemon.h"
 
+#include "server/daemon_log.h"
 #include "server/version.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "wire/tls.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/log.h"
-
-#include "server/log_file.h"
-#include "server/log_limit.h"
 
 #define DEFAULT_PORT 7117
 
@@ -45,62 +39,16 @@ enum daemon_exit daemon_exit_of(int code)
 	}
 }
 
-/* -------- the log -------- */
-
-static struct {
-	pthread_mutex_t mutex;
-	struct log_limit limit;
-	struct log_file file;
-} sink = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-
-static void write_line(enum log_level level, const char *where, const char *text)
-{
-	char stamp[32], line[LOG_TEXT_BYTES + 128];
-	struct timespec ts;
-	struct tm tm;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	gmtime_r(&ts.tv_sec, &tm);
-	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(line, sizeof(line), "%s.%03ldZ %s %s: %s\n", stamp, ts.tv_nsec / 1000000,
-		 log_level_name(level), where, text);
-	log_file_write(&sink.file, line);
-}
-
-/* Others may make us speak as often as they like. */
-static void on_line(void *ctx, enum log_level level, const char *where, const char *text)
-{
-	const char *silenced;
-	uint64_t left_out;
-	char words[64];
-
-	(void)ctx;
-	pthread_mutex_lock(&sink.mutex);
-	if (log_limit_pass(&sink.limit, where, clock_now_ns(clock_monotonic()))) {
-		while ((silenced = log_limit_take(&sink.limit, &left_out)) != NULL) {
-			snprintf(words, sizeof(words), "... and %" PRIu64 " more like this",
-				 left_out);
-			write_line(LOG_LEVEL_WARN, silenced, words);
-		}
-		write_line(level, where, text);
-	}
-	pthread_mutex_unlock(&sink.mutex);
-}
-
-void daemon_log_to(FILE *file)
-{
-	sink.file = (struct log_file){ .file = file };
-	log_set(on_line, NULL, LOG_LEVEL_INFO);
-}
-
-/* -------- the command line -------- */
-
 static int set_option(const struct daemon_program *program, int option, const char *value,
 		      void *opts)
 {
 	switch (option) {
 	case DAEMON_OPT_LOG:
-		return log_file_open(value, &sink.file);
+		return daemon_log_open(value);
+	case DAEMON_OPT_LOG_LEVEL:
+		return daemon_log_set_level(value);
+	case DAEMON_OPT_LOG_FORMAT:
+		return daemon_log_set_format(value);
 	case DAEMON_OPT_HELP:
 		fputs(program->usage, stdout);
 		return 1;
@@ -130,7 +78,7 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 {
 	int option, ret = 0;
 
-	daemon_log_to(stderr);
+	daemon_log_begin();
 	opterr = 0; /* it is we who say what is wrong */
 	while (ret == 0 && (option = getopt_long(argc, argv, ":", program->options, NULL)) != -1)
 		ret = option == '?' || option == ':' ? wrong_option(argv, option)

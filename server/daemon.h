@@ -21,12 +21,11 @@ enum daemon_exit {
 /* The exit code for an error. */
 enum daemon_exit daemon_exit_of(int code);
 
-/* Log lines go to file from now on, with the time in front. */
-void daemon_log_to(FILE *file);
-
-/* The options that both daemons have: --log FILE, --help, --version, and --tls-... (daemon_set_tls). */
+/* The options that both daemons have: --log..., --help, --version, and --tls-... (daemon_set_tls). */
 enum {
 	DAEMON_OPT_LOG = 256,
+	DAEMON_OPT_LOG_LEVEL,
+	DAEMON_OPT_LOG_FORMAT,
 	DAEMON_OPT_HELP,
 	DAEMON_OPT_VERSION,
 	DAEMON_OPT_TLS_CERT,
@@ -34,6 +33,12 @@ enum {
 	DAEMON_OPT_TLS_CA,
 };
 
+#define DAEMON_LOG_OPTIONS \
+	{ "log", required_argument, NULL, DAEMON_OPT_LOG }, \
+		{ "log-level", required_argument, NULL, DAEMON_OPT_LOG_LEVEL }, \
+	{ \
+		"log-format", required_argument, NULL, DAEMON_OPT_LOG_FORMAT \
+	}
 #define DAEMON_TLS_OPTIONS \
 	{ "tls-cert", required_argument, NULL, DAEMON_OPT_TLS_CERT }, \
 		{ "tls-key", required_argument, NULL, DAEMON_OPT_TLS_KEY }, \

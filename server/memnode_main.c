@@ -2,6 +2,7 @@
  * relive-memnode: a memory node.
  */
 #include "server/daemon.h"
+#include "server/daemon_log.h"
 #include "server/memnode.h"
 
 #include "wire/control.pb-c.h"
@@ -57,11 +58,15 @@ static const char usage[] =
 	"                   server is on another host or --listen is given, else shm)\n"
 	"  --listen HOST:PORT\n"
 	"                   verbs: RDMA address to accept clients at (default: any)\n"
-	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
-	"                   FILE.1, in place of the former one\n"
 	"  --group GROUP    users of this host who are in it may connect to the socket: the store's\n"
 	"                   directory gets mode 0750, the socket 0660 (default: the directory's\n"
 	"                   group if it has that mode, else this user alone)\n"
+	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
+	"                   FILE.1, in place of the former one; SIGHUP opens it again\n"
+	"  --log-level error|warn|info|debug\n"
+	"                   the least that is logged (info)\n"
+	"  --log-format text|json\n"
+	"                   JSON: an object a line, with time, level, where, message\n"
 	"  --help, --version\n\n"
 	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the node runs already,\n"
 	"4 no memory or room for the pool, 5 refused by the metadata server.\n"
@@ -97,7 +102,7 @@ static const struct option options[] = {
 	{ "metad", required_argument, NULL, OPT_METAD },
 	DAEMON_TLS_OPTIONS,
 	{ "group", required_argument, NULL, OPT_GROUP },
-	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
+	DAEMON_LOG_OPTIONS,
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
@@ -202,7 +207,7 @@ int main(int argc, char **argv)
 	if (ret == 0)
 		ret = memnode_run(node);
 	if (ret)
-		fprintf(stderr, "relive-memnode: %s\n", error_last());
+		daemon_log_failure(program.name);
 	memnode_close(&node);
 	return (int)daemon_exit_of(ret);
 }

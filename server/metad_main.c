@@ -2,6 +2,7 @@
  * relive-metad: the metadata server of a store.
  */
 #include "server/daemon.h"
+#include "server/daemon_log.h"
 #include "server/metad.h"
 #include "server/restore.h"
 
@@ -37,7 +38,11 @@ static const char usage[] =
 	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
 	"  --force               --restore: also when the store has a catalog\n"
 	"  --log FILE            append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
-	"                        FILE.1, in place of the former one\n"
+	"                        FILE.1, in place of the former one; SIGHUP opens it again\n"
+	"  --log-level error|warn|info|debug\n"
+	"                        the least that is logged (info)\n"
+	"  --log-format text|json\n"
+	"                        JSON: an object a line, with time, level, where, message\n"
 	"  --help, --version\n\n"
 	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
 	"already, or the port is in use, 4 no memory or disk full, 5 state of another version.\n"
@@ -82,7 +87,7 @@ static const struct option options[] = {
 	{ "restore", required_argument, NULL, OPT_RESTORE },
 	{ "force", no_argument, NULL, OPT_FORCE },
 	DAEMON_TLS_OPTIONS,
-	{ "log", required_argument, NULL, DAEMON_OPT_LOG },
+	DAEMON_LOG_OPTIONS,
 	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
 	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
@@ -174,7 +179,7 @@ static const struct daemon_program program = {
 
 static int failed(int code)
 {
-	fprintf(stderr, "relive-metad: %s\n", error_last());
+	daemon_log_failure(program.name);
 	return code;
 }
 

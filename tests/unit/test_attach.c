@@ -503,7 +503,7 @@ static int ask_region(struct node *node, int sock, struct packet *packet)
 {
 	struct region_grant grant;
 
-	assert_int_equal(node->tg->ops->grant(node->tg, 5, node->spec.id, RIGHT_READ, &grant), 0);
+	assert_int_equal(transport_grant(node->tg, 5, node->spec.id, RIGHT_READ, &grant), 0);
 	*packet = (struct packet){ .fd = -1 };
 	packet->region.grant_bytes = grant.bytes;
 	memcpy(packet->region.grant, grant.data, grant.bytes);
