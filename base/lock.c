@@ -2,6 +2,9 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <time.h>
+
+#include "base/clock.h"
 
 #ifndef NDEBUG
 
@@ -85,6 +88,24 @@ LOCK_UNCHECKED void lock_acquire(struct lock *lock, const struct lock_role *role
 	assert(ret == 0);
 	(void)ret;
 	push_held(role);
+}
+
+LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role *role,
+				       uint64_t deadline_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
+		.tv_nsec = (long)(deadline_ns % CLOCK_NS_PER_S),
+	};
+
+	assert(lock->role == role);
+	assert(lock_rank_allows(role));
+	if (deadline_ns == DEADLINE_NEVER)
+		pthread_mutex_lock(&lock->mutex);
+	else if (pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until) != 0)
+		return false;
+	push_held(role);
+	return true;
 }
 
 /* Never blocks, so it cannot deadlock: the rank of what is held already does not matter. */

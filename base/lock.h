@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #if defined(__clang__)
 #define LOCK_ATTRIBUTE(x) __attribute__((x))
@@ -73,6 +74,9 @@ void lock_fini(struct lock *lock);
 
 /* Thread: any. */
 void lock_acquire(struct lock *lock, const struct lock_role *role) LOCK_ACQUIRES(role);
+/* False: it was not free before deadline_ns of clock_monotonic(). */
+bool lock_acquire_until(struct lock *lock, const struct lock_role *role, uint64_t deadline_ns)
+	LOCK_TRY_ACQUIRES(role);
 bool lock_try_acquire(struct lock *lock, const struct lock_role *role) LOCK_TRY_ACQUIRES(role);
 void lock_release(struct lock *lock, const struct lock_role *role) LOCK_RELEASES(role);
 

@@ -221,6 +221,11 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 	return ret;
 }
 
+bool cli_is_away(int code)
+{
+	return code == -ETIMEDOUT || code == -ECONNREFUSED || code == -ECONNRESET;
+}
+
 void cli_store_close(struct rlv_store **store)
 {
 	int ret = rlv_store_close(store);

@@ -80,6 +80,9 @@ int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out) RLV_MUST_CHECK;
 
+/* The server does not answer, so that other questions need not be asked. */
+bool cli_is_away(int code);
+
 /* Closes, and says when that fails. */
 void cli_store_close(struct rlv_store **store);
 void cli_table_close(struct rlv_table **table);

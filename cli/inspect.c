@@ -39,7 +39,7 @@ static void print_text(const char *name, const struct rlv_verify_report *report)
 	       report->first_problem);
 }
 
-/* json: NULL = as text. CLI_FAILURE also when the table is not as it should be. */
+/* json: NULL = as text. -EBADMSG: the table is not as it should be. What failed has been said. */
 static int inspect(struct rlv_store *store, const char *name, struct json *json)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -47,16 +47,16 @@ static int inspect(struct rlv_store *store, const char *name, struct json *json)
 	int ret = rlv_table_open(store, name, &table);
 
 	if (ret)
-		return cli_fail(ret, "open table %s", name);
+		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_verify(table, &report);
 	cli_table_close(&table);
 	if (ret)
-		return cli_fail(ret, "verify table %s", name);
+		return cli_fail(ret, "verify table %s", name), ret;
 	if (json)
 		put_json(name, &report, json);
 	else
 		print_text(name, &report);
-	return report.problems ? CLI_FAILURE : CLI_OK;
+	return report.problems ? -EBADMSG : 0;
 }
 
 static int inspect_all(struct rlv_store *store, struct json *json)
@@ -68,17 +68,19 @@ static int inspect_all(struct rlv_store *store, struct json *json)
 	if (!names)
 		return cli_fail_local(-ENOMEM, "inspect");
 	ret = rlv_store_tables(store, names, &n);
-	if (ret)
-		code = cli_fail(ret, "list the tables");
-	if (json && ret == 0)
-		json_array_begin(json);
-	for (size_t i = 0; ret == 0 && i < n && i < 1024; i++) {
-		if (inspect(store, names[i], json))
-			code = CLI_FAILURE;
+	if (ret) {
+		mem_free(names);
+		return cli_fail(ret, "list the tables");
 	}
-	if (json && ret == 0)
+	if (json)
+		json_array_begin(json);
+	for (size_t i = 0; i < n && i < 1024 && !cli_is_away(ret); i++) {
+		ret = inspect(store, names[i], json);
+		code = ret ? CLI_FAILURE : code;
+	}
+	if (json)
 		json_array_end(json);
-	if (ret == 0 && n == 0 && !json)
+	else if (n == 0 && code == CLI_OK)
 		printf("no tables\n");
 	mem_free(names);
 	return code;
@@ -110,7 +112,10 @@ int cmd_inspect(int argc, char **argv)
 	if (cli_store_open(what[0] ? what[0] : CLI_DEFAULT_URI, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
 	json_init(&json, stdout);
-	code = what[1] ? inspect(store, what[1], to) : inspect_all(store, to);
+	if (what[1])
+		code = inspect(store, what[1], to) ? CLI_FAILURE : CLI_OK;
+	else
+		code = inspect_all(store, to);
 	cli_store_close(&store);
 	return json_end(&json) ? CLI_FAILURE : code;
 }

@@ -28,6 +28,7 @@ struct request {
 	struct json *json; /* with --json, for all that is printed */
 };
 
+/* 0, or the code of what failed, which has been said. */
 static int describe(struct rlv_store *store, const char *name, const struct request *request,
 		    struct text_table *list)
 {
@@ -36,7 +37,7 @@ static int describe(struct rlv_store *store, const char *name, const struct requ
 	int ret = rlv_table_open(store, name, &table);
 
 	if (ret)
-		return cli_fail(ret, "open table %s", name);
+		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_info(table, &info);
 	if (ret)
 		cli_fail(ret, "table %s", name);
@@ -47,7 +48,7 @@ static int describe(struct rlv_store *store, const char *name, const struct requ
 	else
 		ret = table_print_text(&info, stdout);
 	cli_table_close(&table);
-	return ret ? CLI_FAILURE : CLI_OK;
+	return ret;
 }
 
 static int list_names(struct rlv_store *store, const struct request *request,
@@ -62,9 +63,9 @@ static int list_names(struct rlv_store *store, const struct request *request,
 	table_print_heading(&list);
 	if (request->common.json)
 		json_array_begin(request->json);
-	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
-		if (describe(store, names[i], request, &list))
-			code = CLI_FAILURE;
+	for (size_t i = 0; i < n && i < MAX_TABLES && !cli_is_away(ret); i++) {
+		ret = describe(store, names[i], request, &list);
+		code = ret ? CLI_FAILURE : code;
 	}
 	if (request->common.json)
 		json_array_end(request->json);
@@ -88,7 +89,7 @@ static int do_list(struct rlv_store *store, const struct request *request)
 
 static int do_info(struct rlv_store *store, const struct request *request)
 {
-	return describe(store, request->name, request, NULL);
+	return describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
 }
 
 static const char *shard_state_name(uint32_t state)
@@ -221,7 +222,7 @@ static int do_create(struct rlv_store *store, const struct request *request)
 	if (ret)
 		return cli_fail(ret, "create table %s", request->name);
 	cli_table_close(&table);
-	return describe(store, request->name, request, NULL);
+	return describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
 }
 
 static int do_drop(struct rlv_store *store, const struct request *request)

@@ -427,16 +427,23 @@ static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_n
 int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **reply_out)
 {
 	int64_t timeout_ns = call->timeout_ns ? call->timeout_ns : rpc->timeout_ns;
+	uint64_t deadline_ns = deadline_after(clock_monotonic(), timeout_ns);
+	char uri[URI_BYTES];
 	int ret;
 
 	if (rpc_is_forked(rpc))
 		return error_set(-ECHILD,
 				 "this store was opened before fork(): open one in the child");
-	if (!call->no_wait)
-		lock_acquire(&rpc->lock, &rpc_role);
-	else if (!lock_try_acquire(&rpc->lock, &rpc_role))
-		return error_set(-EAGAIN, "the connection to the server is in use");
-	ret = ask(rpc, call, deadline_after(clock_monotonic(), timeout_ns), reply_out);
+	if (call->no_wait) {
+		if (!lock_try_acquire(&rpc->lock, &rpc_role))
+			return error_set(-EAGAIN, "the connection to the server is in use");
+	} else if (!lock_acquire_until(&rpc->lock, &rpc_role, deadline_ns)) {
+		return error_set(-ETIMEDOUT,
+				 "%s: the metadata server was not asked: calls of other threads "
+				 "before this one took all of its time",
+				 uri_of(rpc, uri));
+	}
+	ret = ask(rpc, call, deadline_ns, reply_out);
 	lock_release(&rpc->lock, &rpc_role);
 	return ret;
 }

@@ -123,6 +123,14 @@ bool channel_is_readable(const struct channel *ch)
 	return ch->stream.ops->pending(&ch->stream) || poll(&ready, 1, 0) > 0;
 }
 
+/* Bytes that come or go one by one make no new time: a deadline is that of all of them. */
+static int check_time(const struct channel *ch, uint64_t deadline_ns)
+{
+	return deadline_expired(ch->clock, deadline_ns)
+		       ? error_set(-ETIMEDOUT, "connection: too slow, not all came in time")
+		       : 0;
+}
+
 static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint64_t deadline_ns)
 {
 	while (len) {
@@ -136,6 +144,9 @@ static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint6
 			return ret;
 		bytes += n;
 		len -= n;
+		ret = len ? check_time(ch, deadline_ns) : 0;
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -153,6 +164,9 @@ static int read_all(struct channel *ch, uint8_t *bytes, size_t len, uint64_t dea
 			return ret;
 		bytes += n;
 		len -= n;
+		ret = len ? check_time(ch, deadline_ns) : 0;
+		if (ret)
+			return ret;
 	}
 	return 0;
 }

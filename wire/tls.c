@@ -499,6 +499,8 @@ int tls_open(const struct tls_opts *opts, struct tls **tls_out)
 	tls->psk = !files->cert && !files->key && !files->ca;
 	tls->host = tls->psk || tls->server ? NULL : opts->host;
 	tls->ctx = SSL_CTX_new_ex(library, NULL, TLS_method());
+	if (tls->ctx) /* records that are no data do not keep a read from its deadline */
+		SSL_CTX_clear_mode(tls->ctx, SSL_MODE_AUTO_RETRY);
 	ret = tls->ctx ? set_protocol(tls->ctx) : openssl_failed("context");
 	if (ret == 0)
 		ret = tls->psk ? use_token(tls, opts->token) : use_files(tls, files);

@@ -136,6 +136,57 @@ static void channel_receive__half_a_frame_gives_etimedout(void **state)
 	assert_int_equal(channel_receive(&pair->ch, soon(), &frame), -ETIMEDOUT);
 }
 
+/* A byte each time that it is asked, and 100 ms of the clock gone by. */
+static int read_slowly(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events)
+{
+	uint64_t *now_ns = stream->tls;
+	const struct frame_header head = { .length = 1 << 20, .type = 1, .version = 1 };
+	static size_t at;
+
+	(void)len;
+	(void)events;
+	*now_ns += 100 * CLOCK_NS_PER_MS;
+	*(char *)dst = at < sizeof(head) ? ((const char *)&head)[at] : 0;
+	at++;
+	*n_out = 1;
+	return 0;
+}
+
+static bool nothing_pending(const struct stream *stream)
+{
+	(void)stream;
+	return false;
+}
+
+static void leave_open(struct stream *stream)
+{
+	(void)stream;
+}
+
+static uint64_t read_clock(void *ctx)
+{
+	return *(const uint64_t *)ctx;
+}
+
+static void channel_receive__bytes_that_keep_coming_end_at_the_deadline(void **state)
+{
+	static const struct stream_ops ops = { .read = read_slowly,
+					       .pending = nothing_pending,
+					       .close = leave_open };
+	uint64_t now_ns = CLOCK_NS_PER_S;
+	const struct clock clock = { .now_ns = read_clock, .ctx = &now_ns };
+	const struct stream stream = { .ops = &ops, .fd = -1, .tls = &now_ns };
+	struct channel_frame frame;
+	struct channel ch;
+
+	(void)state;
+	channel_init_stream(&ch, &stream);
+	ch.clock = &clock;
+	assert_int_equal(channel_receive(&ch, 10 * CLOCK_NS_PER_S, &frame), -ETIMEDOUT);
+	assert_true(now_ns < 11 * CLOCK_NS_PER_S);
+	channel_fini(&ch);
+}
+
 static void channel_receive__closed_gives_econnreset(void **state)
 {
 	const struct frame_header head = { .length = 100, .type = 1, .version = 1 };
@@ -210,6 +261,7 @@ int main(void)
 		CASE(channel_send__to_one_who_does_not_read_gives_etimedout),
 		CASE(channel_receive__nothing_gives_etimedout),
 		CASE(channel_receive__half_a_frame_gives_etimedout),
+		CASE(channel_receive__bytes_that_keep_coming_end_at_the_deadline),
 		CASE(channel_receive__closed_gives_econnreset),
 		CASE(channel_receive__garbage_gives_eproto),
 		CASE(channel_call__takes_its_answer),
