@@ -54,6 +54,8 @@ static int node_line(const struct host_node_opts *opts, struct cmdline *line_out
 
 	if (ret == 0)
 		ret = host_node_line(opts->store, opts->name, &given, line_out);
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--metrics", opts->metrics);
 	return ret ? ret : cmdline_set(line_out, "--metad", opts->metad);
 }
 

@@ -41,6 +41,8 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 	if (ret == 0)
 		ret = cmdline_set(line, "--listen", opts->listen);
 	if (ret == 0)
+		ret = cmdline_set(line, "--metrics", opts->metrics);
+	if (ret == 0)
 		ret = cmdline_set_path(line, "--tls-cert", opts->tls_cert);
 	if (ret == 0)
 		ret = cmdline_set_path(line, "--tls-key", opts->tls_key);

@@ -29,6 +29,7 @@ struct host_store_opts {
 	const char *dax;      /* on a DAX device */
 	uint32_t pages;       /* of memory: 0 auto, 1 huge, 2 small, or UNSET */
 	const char *listen;   /* HOST:PORT of the metadata server */
+	const char *metrics;  /* [IP:]PORT of its /metrics; node N has PORT + 1 + N */
 	const char *tls_cert; /* PEM files of the metadata server's TCP connections */
 	const char *tls_key;
 	const char *tls_ca;
@@ -91,6 +92,7 @@ struct host_node_opts {
 	const char *group;
 	uint32_t log_level;
 	uint32_t log_format;
+	const char *metrics; /* [IP:]PORT */
 	bool adopt;
 	bool discard;
 	bool trust_clients;

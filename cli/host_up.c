@@ -17,6 +17,8 @@
 #include "cli/interrupt.h"
 #include "cli/spawn.h"
 
+#define ADDRESS_BYTES 96
+
 struct up {
 	const struct host_store_opts *opts;
 	struct progress *progress;
@@ -164,6 +166,30 @@ static int plan_nodes(struct up *up, bool known)
 	return ret;
 }
 
+/* Ports follow the server's. A node that runs keeps what it has. */
+static int plan_pages(struct up *up)
+{
+	const char *given = up->opts->metrics;
+	const char *colon = given ? strrchr(given, ':') : NULL;
+	const char *port = colon ? colon + 1 : given;
+	uint32_t index;
+
+	for (uint32_t i = 0; given && i < up->daemons.n; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+		char text[ADDRESS_BYTES];
+		int ret;
+
+		if (!is_numbered(daemon, &index) || daemon->pid || !daemon->line.len)
+			continue;
+		snprintf(text, sizeof(text), "%.*s%lu", (int)(port - given), given,
+			 strtoul(port, NULL, 10) + 1 + index);
+		ret = cmdline_set(&daemon->line, "--metrics", text);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 /* The pool that --file or --dax names is that of node 0, which is to start now. */
 static int plan_claim(struct up *up)
 {
@@ -214,6 +240,8 @@ static int plan(struct up *up)
 		ret = plan_metad(up);
 	if (ret == 0)
 		ret = plan_nodes(up, known);
+	if (ret == 0)
+		ret = plan_pages(up);
 	return ret ? ret : plan_claim(up);
 }
 

@@ -218,6 +218,8 @@ int cmd_node(int argc, char **argv)
 		  &request.opts.log_level, ARG_CHOICE },
 		{ "log-format", "text|json", "of its log lines (default text)",
 		  &request.opts.log_format, ARG_CHOICE },
+		{ "metrics", "[IP:]PORT", "serve /metrics and /healthz (default IP 127.0.0.1)",
+		  &request.opts.metrics, ARG_TEXT },
 	};
 	const struct args args = {
 		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",

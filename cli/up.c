@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/group.h"
@@ -70,6 +71,16 @@ static bool group_is_usable(const char *group)
 	return false;
 }
 
+/* [IP:]PORT: the rest of it the daemons check. */
+static bool has_port(const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	const char *port = colon ? colon + 1 : address;
+	size_t digits = strspn(port, "0123456789");
+
+	return digits > 0 && digits <= 5 && !port[digits] && strlen(address) < 64;
+}
+
 static bool options_agree(const struct host_store_opts *opts)
 {
 	if (opts->file && opts->dax)
@@ -90,6 +101,9 @@ static bool options_agree(const struct host_store_opts *opts)
 		cli_error("--trust-clients: of a pool on a device, give --dax");
 	else if (!tls_agrees(opts))
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
+	else if (opts->metrics && !has_port(opts->metrics))
+		cli_error("--metrics %.64s: want [IP:]PORT, as 9117 or 0.0.0.0:9117",
+			  opts->metrics);
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
 		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
 	else
@@ -155,6 +169,9 @@ int cmd_up(int argc, char **argv)
 		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,
 		  ARG_CHOICE },
 		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
+		{ "metrics", "[IP:]PORT",
+		  "/metrics and /healthz of the server; of the nodes at the next ports",
+		  &opts.metrics, ARG_TEXT },
 		{ "tls-cert", "FILE", "PEM: TCP connections prove certificates, beside the token",
 		  &opts.tls_cert, ARG_TEXT },
 		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },

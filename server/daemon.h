@@ -21,13 +21,15 @@ enum daemon_exit {
 /* The exit code for an error. */
 enum daemon_exit daemon_exit_of(int code);
 
-/* The options that both daemons have: --log..., --help, --version, and --tls-... (daemon_set_tls). */
+/* The options that both daemons have: --log..., --help, --version, --metrics, and --tls-...
+   (daemon_set_tls). */
 enum {
 	DAEMON_OPT_LOG = 256,
 	DAEMON_OPT_LOG_LEVEL,
 	DAEMON_OPT_LOG_FORMAT,
 	DAEMON_OPT_HELP,
 	DAEMON_OPT_VERSION,
+	DAEMON_OPT_METRICS,
 	DAEMON_OPT_TLS_CERT,
 	DAEMON_OPT_TLS_KEY,
 	DAEMON_OPT_TLS_CA,
@@ -39,6 +41,11 @@ enum {
 	{ \
 		"log-format", required_argument, NULL, DAEMON_OPT_LOG_FORMAT \
 	}
+
+#define DAEMON_METRICS_USAGE \
+	"  --metrics [IP:]PORT   serve http://IP:PORT/metrics (Prometheus) and /healthz; without IP on\n" \
+	"                        127.0.0.1. It has no token: not for networks that are not trusted\n"
+
 #define DAEMON_TLS_OPTIONS \
 	{ "tls-cert", required_argument, NULL, DAEMON_OPT_TLS_CERT }, \
 		{ "tls-key", required_argument, NULL, DAEMON_OPT_TLS_KEY }, \

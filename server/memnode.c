@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,9 @@
 #include "base/log.h"
 #include "base/runtime_dir.h"
 
+#include "server/http.h"
 #include "server/memnode_jobs.h"
+#include "server/memnode_pages.h"
 #include "server/memnode_pool.h"
 #include "server/memnode_service.h"
 #include "server/version.h"
@@ -33,6 +36,7 @@
 #define DEFAULT_POOL_BYTES ((uint64_t)1 << 30)
 #define LOOK_NS (100 * CLOCK_NS_PER_MS)  /* how soon a stop is noticed */
 #define SILENCE_NS (10 * CLOCK_NS_PER_S) /* of the server, or two leases: it is gone */
+#define DIAL_NS (3 * MEMNODE_CALL_NS)    /* a connection: its handshake, and a registration */
 #define RETRY_FIRST_MS 20
 #define RETRY_LAST_MS 1000
 #define RETRY_REFUSED_MS 5000
@@ -47,11 +51,16 @@ struct memnode {
 	pthread_t agent;
 	bool serving;
 	int stop_agent;                            /* eventfd: readable = the agent ends */
+	int bell;                                  /* eventfd: the agent shows that it turns */
+	_Atomic uint64_t rung_ns;                  /* when, unless it has; relaxed: a time only */
+	struct http *http;                         /* NULL = no pages */
 	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
 	uint64_t silence_ns;  /* of the server, after which it is dialled again */
 	uint64_t connections; /* to the server, that have ended */
 	uint64_t term;        /* highest seen: a lower one is a zombie's */
 	bool registered;      /* once at least */
+	bool connected;       /* to the server, and registered there */
+	uint64_t registrations;
 };
 
 static bool stopped(const struct memnode *node)
@@ -222,9 +231,19 @@ static void wait_for_work(const struct memnode *node)
 {
 	int fd = node->target->ops->poll_fd(node->target);
 	struct pollfd ready[] = { { .fd = node->stop_agent, .events = POLLIN },
+				  { .fd = node->bell, .events = POLLIN },
 				  { .fd = fd, .events = POLLIN } };
 
-	(void)poll(ready, 2, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
+	(void)poll(ready, 3, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
+}
+
+/* Somebody asks whether the agent turns (check_agent). */
+static void answer_bell(struct memnode *node)
+{
+	uint64_t n;
+
+	if (read(node->bell, &n, sizeof(n)) == (ssize_t)sizeof(n))
+		atomic_store_explicit(&node->rung_ns, 0, memory_order_relaxed);
 }
 
 static bool agent_is_stopped(const struct memnode *node)
@@ -242,6 +261,7 @@ static void *serve_clients(void *arg)
 		int ret;
 
 		wait_for_work(node);
+		answer_bell(node);
 		ret = node->target->ops->progress(node->target, 0);
 		if (ret) {
 			log_error("serve: %s", error_last());
@@ -256,7 +276,8 @@ static int start_agent(struct memnode *node)
 	int ret;
 
 	node->stop_agent = eventfd(0, EFD_CLOEXEC);
-	if (node->stop_agent < 0)
+	node->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (node->stop_agent < 0 || node->bell < 0)
 		return error_set(-errno, "eventfd: %s", strerror(errno));
 	ret = pthread_create(&node->agent, NULL, serve_clients, node);
 	if (ret)
@@ -273,6 +294,8 @@ static void stop_agent(struct memnode *node)
 		pthread_join(node->agent, NULL);
 	if (node->stop_agent >= 0)
 		close(node->stop_agent);
+	if (node->bell >= 0)
+		close(node->bell);
 }
 
 static uint64_t agent_cpu_ns(void *ctx)
@@ -284,6 +307,64 @@ static uint64_t agent_cpu_ns(void *ctx)
 	if (pthread_getcpuclockid(node->agent, &clock) || clock_gettime(clock, &ts))
 		return 0;
 	return (uint64_t)ts.tv_sec * CLOCK_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* -------- pages -------- */
+
+static void write_metrics(void *ctx, struct metrics *m)
+{
+	struct memnode *node = ctx;
+	const struct memnode_state state = {
+		.name = node->opts.name,
+		.store = node->opts.store,
+		.target = node->target,
+		.registered = node->connected,
+		.registrations = node->registrations,
+		.agent_cpu_ns = agent_cpu_ns(node),
+	};
+
+	memnode_write_metrics(&state, m);
+}
+
+/* Rings, and looks whether the bell of the last time was answered. */
+static int check_agent(struct memnode *node)
+{
+	uint64_t now = clock_now_ns(clock_monotonic());
+	uint64_t rung = atomic_load_explicit(&node->rung_ns, memory_order_relaxed);
+	const uint64_t one = 1;
+
+	if (rung && now - rung > HTTP_PATIENCE_NS)
+		return error_set(-ETIMEDOUT, "the thread that serves clients is stuck");
+	if (rung)
+		return 0;
+	atomic_store_explicit(&node->rung_ns, now, memory_order_relaxed);
+	(void)!write(node->bell, &one, sizeof(one));
+	return 0;
+}
+
+/* A server that is away is no reason: clients go on, and a restart would lose a pool in memory. */
+static int check_health(void *ctx)
+{
+	struct memnode *node = ctx;
+	const char *uri = node->target->ops->uri(node->target);
+
+	if (strncmp(uri, "shm:", 4) == 0 && access(uri + 4, F_OK))
+		return error_set(-errno, "socket %s: %s", uri + 4, strerror(errno));
+	if (node->opts.path && access(node->opts.path, F_OK))
+		return error_set(-errno, "pool %s: %s", node->opts.path, strerror(errno));
+	return check_agent(node);
+}
+
+static int open_pages(struct memnode *node)
+{
+	const struct http_opts opts = {
+		.address = node->opts.metrics,
+		.metrics = write_metrics,
+		.health = check_health,
+		.ctx = node,
+	};
+
+	return opts.address ? http_open(&opts, &node->http) : 0;
 }
 
 /* -------- open and close -------- */
@@ -316,7 +397,7 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 		return error_set(-ENOMEM, "memory node: no memory");
 	node->opts = *opts;
 	node->lock_fd = -1;
-	node->stop_agent = -1;
+	node->stop_agent = node->bell = -1;
 	ret = take_name(node);
 	if (ret == 0)
 		ret = open_target(node);
@@ -326,6 +407,8 @@ int memnode_open(const struct memnode_opts *opts, struct memnode **node_out)
 		ret = memnode_jobs_open(&node->lines[MEMNODE_PERSIST]);
 	if (ret == 0)
 		ret = start_agent(node);
+	if (ret == 0)
+		ret = open_pages(node);
 	if (ret) {
 		memnode_close(&node);
 		return ret;
@@ -340,6 +423,7 @@ void memnode_close(struct memnode **node_ptr)
 
 	if (!node)
 		return;
+	http_close(&node->http);
 	stop_agent(node);
 	for (size_t i = 0; i < MEMNODE_LINES; i++)
 		memnode_jobs_close(&node->lines[i]);
@@ -525,11 +609,14 @@ static int serve_once(struct memnode *node, const struct memnode_service *svc, s
 		{ .fd = ch->stream.fd, .events = POLLIN },
 		{ .fd = memnode_jobs_fd(node->lines[MEMNODE_WORK]), .events = POLLIN },
 		{ .fd = memnode_jobs_fd(node->lines[MEMNODE_PERSIST]), .events = POLLIN },
+		{ .fd = http_fd(node->http), .events = POLLIN },
 	};
 	int ret = 0;
 
-	if (poll(ready, 3, LOOK_NS / CLOCK_NS_PER_MS) <= 0)
+	if (poll(ready, 4, LOOK_NS / CLOCK_NS_PER_MS) <= 0)
 		return 0;
+	if (ready[3].revents)
+		http_turn(node->http);
 	if (ready[0].revents) {
 		ret = take_request(node, svc, ch);
 		*heard = clock_now_ns(clock_monotonic());
@@ -581,8 +668,10 @@ static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 		most = RETRY_REFUSED_MS;
 	(void)!getrandom(&dice, sizeof(dice), GRND_NONBLOCK);
 	end = deadline_in((int64_t)(most / 2 + dice % (most / 2)) * CLOCK_NS_PER_MS);
-	while (!stopped(node) && !deadline_expired(clock_monotonic(), end))
+	while (!stopped(node) && !deadline_expired(clock_monotonic(), end)) {
+		http_turn(node->http);
 		usleep(10 * 1000);
+	}
 }
 
 /* Refused at the first attempt, and not for want of a server. */
@@ -603,14 +692,20 @@ int memnode_run(struct memnode *node)
 
 	while (!stopped(node)) {
 		struct channel ch;
-		int ret = connect_server(node, &ch);
+		int ret;
 
+		http_lend(node->http, deadline_in(DIAL_NS));
+		ret = connect_server(node, &ch);
+		http_take(node->http);
 		if (ret == 0) {
 			log_info("registered node %s term %" PRIu64, node->opts.name, node->term);
 			node->registered = true;
 			round = 0;
 			last = 0;
+			node->registrations++;
+			node->connected = true;
 			serve(node, &ch);
+			node->connected = false;
 			continue;
 		}
 		if (is_final(node, ret, patience))

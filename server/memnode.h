@@ -7,6 +7,7 @@
  *             ends it dials again, for ever, with a jittered pause
  *   work,     one each for what may take seconds, and for writing the pool out
  *   persist
+ *   pages     with --metrics: /metrics and /healthz (http.h)
  *
  * Transport "auto" is verbs when the metadata server is on another host or an address of an RDMA
  * device is given, else shm.
@@ -37,6 +38,7 @@ struct memnode_opts {
 	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
 	bool trust_clients; /* of this host: each may get all of a device */
 	uint32_t claim;     /* enum Relive__PoolClaim: a person's word on the pool */
+	const char *metrics;               /* [IP:]PORT of /metrics and /healthz; NULL = none */
 	const struct alloc_hooks *buffers; /* as in struct target_opts */
 	const volatile sig_atomic_t *stop; /* non-zero ends memnode_run */
 };

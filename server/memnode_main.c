@@ -3,6 +3,7 @@
  */
 #include "server/daemon.h"
 #include "server/daemon_log.h"
+#include "server/http.h"
 #include "server/memnode.h"
 
 #include "wire/control.pb-c.h"
@@ -60,7 +61,7 @@ static const char usage[] =
 	"                   verbs: RDMA address to accept clients at (default: any)\n"
 	"  --group GROUP    users of this host who are in it may connect to the socket: the store's\n"
 	"                   directory gets mode 0750, the socket 0660 (default: the directory's\n"
-	"                   group if it has that mode, else this user alone)\n"
+	"                   group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
 	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
 	"                   FILE.1, in place of the former one; SIGHUP opens it again\n"
 	"  --log-level error|warn|info|debug\n"
@@ -100,6 +101,7 @@ static const struct option options[] = {
 	{ "adopt", no_argument, NULL, OPT_ADOPT },
 	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
+	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
 	DAEMON_TLS_OPTIONS,
 	{ "group", required_argument, NULL, OPT_GROUP },
 	DAEMON_LOG_OPTIONS,
@@ -164,6 +166,9 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_GROUP:
 		opts->group = value;
 		return 0;
+	case DAEMON_OPT_METRICS:
+		opts->metrics = value;
+		return http_check_address(value);
 	default:
 		return daemon_set_tls(&opts->tls, option, value);
 	}

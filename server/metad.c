@@ -514,6 +514,36 @@ static int start_listening(struct metad *md)
 	return ret ? ret : runtime_dir_share_socket(&md->dir, "metad.sock");
 }
 
+static void on_page(evutil_socket_t fd, short what, void *arg)
+{
+	const struct metad *md = arg;
+
+	(void)fd;
+	(void)what;
+	http_turn(md->http);
+}
+
+static int open_pages(struct metad *md)
+{
+	const struct http_opts opts = {
+		.address = md->opts.metrics,
+		.metrics = metad_write_metrics,
+		.health = metad_check_health,
+		.ctx = md,
+	};
+	int ret;
+
+	if (!opts.address)
+		return 0;
+	ret = http_open(&opts, &md->http);
+	if (ret)
+		return ret;
+	md->page = event_new(md->base, http_fd(md->http), EV_READ | EV_PERSIST, on_page, md);
+	if (!md->page || event_add(md->page, NULL))
+		return error_set(-ENOMEM, "event loop: no memory");
+	return 0;
+}
+
 int metad_open(const struct metad_opts *opts, struct metad **md_out)
 {
 	struct metad *md;
@@ -535,6 +565,8 @@ int metad_open(const struct metad_opts *opts, struct metad **md_out)
 		ret = load(md);
 	if (ret == 0)
 		ret = start_listening(md);
+	if (ret == 0)
+		ret = open_pages(md);
 	if (ret) {
 		metad_close(&md);
 		return ret;
@@ -553,7 +585,7 @@ int metad_run(struct metad *md)
 
 static void free_events(struct metad *md)
 {
-	struct event *events[] = { md->tick, md->stop[0], md->stop[1] };
+	struct event *events[] = { md->tick, md->stop[0], md->stop[1], md->page };
 
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
@@ -568,6 +600,7 @@ void metad_close(struct metad **md_ptr)
 
 	if (!md)
 		return;
+	http_close(&md->http);
 	conns_close(&md->conns);
 	persist_fini(&md->persist);
 	rpc_fini(md);

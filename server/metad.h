@@ -5,6 +5,7 @@
  *   nodes     memory nodes                 catalog    tables and their shards
  *   liveness  leases and fences            repair     sums of shards where somebody died
  *   persist   rounds over all nodes          store      what a restart must know
+ *   http      /metrics and /healthz
  *
  * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches
  * their regions, reads the client slots there, and goes on: the data path never notices.
@@ -17,6 +18,7 @@
 
 #include "server/catalog.h"
 #include "server/conns.h"
+#include "server/http.h"
 #include "server/liveness.h"
 #include "server/nodes.h"
 #include "server/persist.h"
@@ -47,6 +49,7 @@ struct metad_opts {
 	bool trust;         /* as in struct catalog */
 	uint32_t max_conns; /* 0 = 1024 */
 	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
+	const char *metrics; /* [IP:]PORT of /metrics and /healthz; NULL = none */
 };
 
 struct metad {
@@ -62,6 +65,8 @@ struct metad {
 	struct event *tick;
 	struct event *stop[2];
 	struct conns *conns;
+	struct http *http; /* NULL = no pages */
+	struct event *page;
 	struct nodes nodes;
 	struct catalog catalog;
 	struct liveness live;
@@ -81,6 +86,11 @@ void metad_close(struct metad **md);
 
 /* Something has changed: the tick comes at once. */
 void metad_hurry(struct metad *md);
+
+/* What /metrics and /healthz say; ctx is the metad. */
+void metad_write_metrics(void *ctx, struct metrics *m);
+/* 0: it serves, and the catalog can be written; else why not. */
+RLV_MUST_CHECK int metad_check_health(void *ctx);
 
 /* A node has dialled in over conn and says what it is: answers, and takes it in. */
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,

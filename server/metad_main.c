@@ -34,7 +34,7 @@ static const char usage[] =
 	"                        of this host\n"
 	"  --group GROUP         users of this host who are in it may connect to the socket: the\n"
 	"                        store's directory gets mode 0750, the socket 0660 (default: the\n"
-	"                        directory's group if it has that mode, else this user alone)\n"
+	"                        directory's group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
 	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
 	"  --force               --restore: also when the store has a catalog\n"
 	"  --log FILE            append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
@@ -84,6 +84,7 @@ static const struct option options[] = {
 	{ "trust", no_argument, NULL, OPT_TRUST },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
+	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
 	{ "restore", required_argument, NULL, OPT_RESTORE },
 	{ "force", no_argument, NULL, OPT_FORCE },
 	DAEMON_TLS_OPTIONS,
@@ -165,6 +166,9 @@ static int set_option(void *ctx, int option, const char *value)
 		return 0;
 	case OPT_MAX_CONNS:
 		return set_max_conns(opts, value);
+	case DAEMON_OPT_METRICS:
+		opts->metrics = value;
+		return http_check_address(value);
 	default:
 		return daemon_set_tls(&opts->tls, option, value);
 	}

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
@@ -13,6 +15,7 @@
 #include "server/store_sql.h"
 
 #define BUSY_TIMEOUT_MS 1000
+#define STORE_LEAST_BYTES (256 * 1024) /* free, for a commit and its WAL */
 
 /* What the crc of a row is made of, in the order of their schema. */
 #define META_COLUMNS "key, value"
@@ -329,6 +332,26 @@ void store_close(struct store **store)
 void store_ids(const struct store *store, struct store_ids *out)
 {
 	*out = store->ids;
+}
+
+int store_check(const struct store *store)
+{
+	const char *path = sqlite3_db_filename(store->db, "main");
+	struct statvfs disk;
+	int moved = 0;
+
+	(void)sqlite3_file_control(store->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+	if (moved)
+		return error_set(
+			-ENOENT,
+			"state database %s: it was moved or removed, and the server writes "
+			"into a file without that name",
+			path);
+	if (access(path, W_OK) || statvfs(path, &disk))
+		return error_set(-errno, "state database %s: %s", path, strerror(errno));
+	if (disk.f_bavail * disk.f_frsize < STORE_LEAST_BYTES)
+		return error_set(-ENOSPC, "state database %s: its disk is full", path);
+	return 0;
 }
 
 /* -------- copies -------- */

@@ -102,6 +102,9 @@ RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);
 void store_close(struct store **store);
 void store_ids(const struct store *store, struct store_ids *out);
 
+/* Could a commit work? -ENOENT: the file is not there any more; -ENOSPC; -EROFS. Writes nothing. */
+RLV_MUST_CHECK int store_check(const struct store *store);
+
 RLV_MUST_CHECK int store_begin(struct store *store);
 RLV_MUST_CHECK int store_commit(struct store *store);
 void store_rollback(struct store *store);
