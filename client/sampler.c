@@ -48,6 +48,9 @@ static int find_column(const struct table_desc *desc, const char *name)
 static int choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
 			  const struct rlv_sampler_opts *opts)
 {
+	if (opts->n_columns && !opts->columns)
+		return error_set(-EINVAL, "opts.n_columns %u: opts.columns is NULL",
+				 opts->n_columns);
 	sp->columns = opts->columns ? 0 : UINT32_MAX;
 	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
 		int c = find_column(desc, opts->columns[i]);

@@ -479,6 +479,51 @@ static void sampler__bad_arguments(void **state)
 	replay_close(&fx);
 }
 
+/* -------- a count, and no pointer -------- */
+
+static void counts__without_their_pointer_give_einval(void **state)
+{
+	static const char *const no_name[] = { NULL };
+	struct rlv_table_opts table = { .size = sizeof(table), .capacity = 64, .n_columns = 3 };
+	struct rlv_sampler_opts opts = { .size = sizeof(opts), .n_columns = 3 };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	struct rlv_table *none = NULL;
+	struct rlv_sampler *sampler;
+	struct rlv_writer *writer;
+	struct replay_fixture fx;
+	const uint64_t key = 1;
+	const float value = 1;
+	size_t n = 1;
+
+	(void)state;
+	replay_open(&fx, &plain);
+	expect_no_sampler(&fx, &opts, "opts.n_columns 3");
+	opts.columns = no_name;
+	opts.n_columns = 1;
+	expect_no_sampler(&fx, &opts, "opts.columns[0]");
+	EXPECT_EINVAL(rlv_table_create(fx.store, "x", &table, &none), "opts.n_columns 3");
+	table.n_columns = 0;
+	table.n_views = 1;
+	EXPECT_EINVAL(rlv_table_create(fx.store, "x", &table, &none), "opts.n_columns 0");
+	assert_null(none);
+	EXPECT_EINVAL(rlv_store_tables(fx.store, NULL, &n), "names");
+	EXPECT_EINVAL(rlv_table_shards(fx.table, NULL, &n), "shards");
+	writer = replay_writer(&fx, 1);
+	steps.n = 1;
+	EXPECT_EINVAL(rlv_writer_append(writer, 0, &steps, NULL), "steps->columns");
+	EXPECT_EINVAL(rlv_writer_append_vector(writer, &steps), "steps->columns");
+	EXPECT_EINVAL(rlv_writer_end_episode(writer, 0, &steps), "columns");
+	replay_writer_done(&writer);
+	opts = (struct rlv_sampler_opts){ .batch_size = 8 };
+	sampler = replay_sampler(&fx, &opts);
+	EXPECT_EINVAL(rlv_sampler_update(sampler, NULL, &value, 1, NULL), "keys");
+	EXPECT_EINVAL(rlv_sampler_update(sampler, &key, NULL, 1, NULL), "values");
+	EXPECT_EINVAL(rlv_sampler_set_priorities(sampler, NULL, &value, 1, NULL), "keys");
+	EXPECT_EINVAL(rlv_sampler_set_priorities(sampler, &key, NULL, 1, NULL), "values");
+	replay_sampler_done(&sampler);
+	replay_close(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -496,6 +541,7 @@ int main(void)
 		cmocka_unit_test(writer_append__bad_steps),
 		cmocka_unit_test(sampler_open__bad_options),
 		cmocka_unit_test(sampler__bad_arguments),
+		cmocka_unit_test(counts__without_their_pointer_give_einval),
 	};
 	return TEST_RUN(tests, NULL, NULL);
 }
