@@ -46,8 +46,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of the _INIT macros: zero but for its size. */
 #ifdef __cplusplus
+template <class T> inline T rlv_sized()
+{
+	T all = T();
+	all.size = sizeof(T);
+	return all;
+}
+#define RLV_SIZED(type) rlv_sized<type>()
 extern "C" {
+#else
+#define RLV_SIZED(type) \
+	{ \
+		.size = sizeof(type) \
+	}
 #endif
 
 #if defined(__GNUC__)
@@ -112,10 +125,7 @@ struct rlv_store_opts {
 	   RELIVE_TLS_KEY, RELIVE_TLS_CA. Without them, the token is the key of the connection. */
 	const char *tls_cert, *tls_key, *tls_ca; /* the CA: of the server's certificate for HOST */
 };
-#define RLV_STORE_OPTS_INIT \
-	{ \
-		.size = sizeof(struct rlv_store_opts) \
-	}
+#define RLV_STORE_OPTS_INIT RLV_SIZED(struct rlv_store_opts)
 
 /*
  * Opens a store.
@@ -257,10 +267,7 @@ struct rlv_table_opts {
 	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
 				   NULL = by transport */
 };
-#define RLV_TABLE_OPTS_INIT \
-	{ \
-		.size = sizeof(struct rlv_table_opts) \
-	}
+#define RLV_TABLE_OPTS_INIT RLV_SIZED(struct rlv_table_opts)
 
 struct rlv_table;
 
@@ -379,10 +386,7 @@ struct rlv_watch {
 	uint64_t began_ns, moved_ns, seen; /* private */
 	char text[384]; /* what it waits for, as of the last look: one every half second */
 };
-#define RLV_WATCH_INIT \
-	{ \
-		.size = sizeof(struct rlv_watch) \
-	}
+#define RLV_WATCH_INIT RLV_SIZED(struct rlv_watch)
 
 /* -------- append: the actor's path -------- */
 
@@ -394,10 +398,7 @@ struct rlv_writer_opts {
 	int64_t timeout_ns; /* of an append: for the limiter, for room, for nodes; 0 = 5 s. Negative:
 			       for ever, or RLV_TIMEOUT_STALL */
 };
-#define RLV_WRITER_OPTS_INIT \
-	{ \
-		.size = sizeof(struct rlv_writer_opts) \
-	}
+#define RLV_WRITER_OPTS_INIT RLV_SIZED(struct rlv_writer_opts)
 
 enum rlv_step_flags {
 	RLV_TERMINATED = 2, /* the action of this step ended the episode */
@@ -418,10 +419,7 @@ struct rlv_steps {
 				    maximum of the view */
 	uint32_t policy_version; /* of the policy that acted */
 };
-#define RLV_STEPS_INIT \
-	{ \
-		.size = sizeof(struct rlv_steps) \
-	}
+#define RLV_STEPS_INIT RLV_SIZED(struct rlv_steps)
 
 /* -ENOSPC: no client slot is free (max_clients), or more streams than max_writers allows. */
 RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
@@ -525,16 +523,13 @@ struct rlv_sampler_opts {
 	/* Batches drawn ahead over a network, each with a buffer of its own; 0 = none. Ignored for
 	   local memory and for fifo and lifo views. */
 	uint32_t prefetch;
-	/* Columns of batches, by name; copied. NULL = all. None (n_columns = 0, pointer not NULL) =
+	/* Columns of batches, by name; copied. NULL, n_columns 0 = all. None (0, pointer not NULL) =
 	   keys, weights, probabilities and priorities alone: rows are not read, so they may already
 	   be overwritten; samples cost 2 RT less, 1 with RLV_VERIFY_CRC. */
 	const char *const *columns;
 	uint32_t n_columns;
 };
-#define RLV_SAMPLER_OPTS_INIT \
-	{ \
-		.size = sizeof(struct rlv_sampler_opts) \
-	}
+#define RLV_SAMPLER_OPTS_INIT RLV_SIZED(struct rlv_sampler_opts)
 
 /* One column of a batch: element (i, ...) is at data + i*strides[0] + ... bytes. */
 struct rlv_array {
@@ -610,10 +605,7 @@ struct rlv_sample_opts {
 	double gamma;    /* discount of the n-step return */
 	double beta;     /* importance exponent; negative = no weights (all 1) */
 };
-#define RLV_SAMPLE_OPTS_INIT \
-	{ \
-		.size = sizeof(struct rlv_sample_opts) \
-	}
+#define RLV_SAMPLE_OPTS_INIT RLV_SIZED(struct rlv_sample_opts)
 
 /*
  * Sets the options of the samples from now on; opts NULL = as opened. Held batches stay as they are.
