@@ -337,6 +337,7 @@ static int answer_hello(struct conn *conn, const struct frame_header *head)
 	reply.status = &status;
 	reply.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, conn->nonces.listener };
 	reply.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	reply.format_major = REGION_FORMAT_MAJOR;
 	reply.software = (char *)SERVER_VERSION;
 	reply.store_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)opts->store_uuid };
 	reply.store_name = (char *)opts->store_name;

@@ -115,6 +115,9 @@ static int read_hello(struct handshake *hs, const Relive__HelloReply *reply)
 
 	if (ret)
 		return ret;
+	if (reply->format_major != REGION_FORMAT_MAJOR)
+		return error_set(-EPROTO, "format %u: this program speaks %d", reply->format_major,
+				 REGION_FORMAT_MAJOR);
 	if (reply->nonce.len != AUTH_NONCE_BYTES || reply->store_uuid.len != 16)
 		return error_set(-EPROTO, "hello: nonce of %zu bytes, uuid of %zu",
 				 reply->nonce.len, reply->store_uuid.len);

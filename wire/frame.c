@@ -23,8 +23,8 @@ int frame_decode(const uint8_t *bytes, size_t len, struct frame_header *head_out
 		return -EAGAIN;
 	memcpy(&head, bytes, sizeof(head));
 	if (head.version != FRAME_VERSION)
-		return error_set(-EPROTO, "frame: version %u, want %u", head.version,
-				 FRAME_VERSION);
+		return error_set(-EPROTO, "frames of version %u: this program speaks %u",
+				 head.version, FRAME_VERSION);
 	if ((head.type & ~FRAME_ANSWER) == 0)
 		return error_set(-EPROTO, "frame: type %u", head.type);
 	if (head.length > FRAME_BODY_MAX)

@@ -8,6 +8,8 @@
 
 #include "relive/relive.h"
 
+#include "transport/transport.h"
+
 #include "wire/control.pb-c.h"
 #include "wire/dial.h"
 #include "wire/frame.h"
@@ -107,17 +109,23 @@ static int try_open(const char *uri, struct rlv_store **store)
 
 /* -------- slow peers -------- */
 
-static int connect_unix(const struct edge *edge)
+static int connect_name(const char *path, int type)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	char path[PROCESSES_PATH + 64];
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
-	processes_path(&edge->ps, "s/metad.sock", path);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
+}
+
+static int connect_unix(const struct edge *edge)
+{
+	char path[PROCESSES_PATH + 64];
+
+	processes_path(&edge->ps, "s/metad.sock", path);
+	return connect_name(path, SOCK_STREAM);
 }
 
 static void allow_descriptors(void)
@@ -359,6 +367,32 @@ static void metad__answers_that_nobody_reads_are_bounded(void **state)
 	expect_bounded(*state, RELIVE__TYPE__TYPE_STORE_INFO);
 }
 
+/* -------- a memory node's socket -------- */
+
+/* More than it takes; they have five seconds to say who they are. */
+static void memnode__silent_peers_keep_nobody_out(void **state)
+{
+	const char *const args[] = { "--size", "4M", NULL };
+	const struct transport_opts opts = { .client_id = 4711 };
+	char uri[PROCESSES_PATH + 80] = "shm:", path[PROCESSES_PATH + 64];
+	static int silent[4200];
+	struct transport *tr = NULL;
+	struct edge *edge = *state;
+	uint32_t n = 0;
+
+	start(edge, NULL, NULL);
+	(void)processes_memnode(&edge->ps, "s", "a", args);
+	processes_path(&edge->ps, "s/memnode-a.sock", path);
+	allow_descriptors();
+	while (n < 4200)
+		silent[n++] = connect_name(path, SOCK_SEQPACKET);
+	strncat(uri, path, sizeof(uri) - 5);
+	expect(transport_open(uri, &opts, &tr), 0);
+	transport_close(&tr);
+	while (n > 0)
+		close(silent[--n]);
+}
+
 /* -------- the log -------- */
 
 static void throw_garbage(struct edge *edge, uint32_t n)
@@ -441,6 +475,7 @@ int main(void)
 		CASE(metad__proved_tcp_connections_are_kept_alive),
 		CASE(metad__backups_that_nobody_reads_are_bounded),
 		CASE(metad__answers_that_nobody_reads_are_bounded),
+		CASE(memnode__silent_peers_keep_nobody_out),
 		CASE(metad__log_of_a_thousand_refusals_is_short),
 		CASE(metad__log_that_is_full_begins_anew),
 	};

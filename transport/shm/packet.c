@@ -52,7 +52,7 @@ int packet_check(const struct packet *packet, size_t n)
 	if (n < sizeof(*head) || head->magic != ATTACH_MAGIC)
 		return error_set(-EPROTO, "packet of %zu bytes: not of the shm transport", n);
 	if (head->version != ATTACH_VERSION)
-		return error_set(-EPROTO, "peer speaks version %u of the shm transport, we %u",
+		return error_set(-EPROTO, "version %u of the shm transport: this program speaks %u",
 				 head->version, ATTACH_VERSION);
 	if (head->bytes != n || packet_size(head->type) != n)
 		return error_set(-EPROTO,

@@ -31,12 +31,15 @@
 #define HELLO_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
 #define BACKLOG 128
 #define MAX_CONNS 4096
+#define MAX_NAMELESS 256 /* of them; then the oldest is dropped */
+#define DRAIN_PACKETS 64
 #define EVENTS 32
 
 struct conn {
 	struct conn *next;
 	int sock;
 	struct client *client; /* NULL until HELLO */
+	bool named;            /* it has said HELLO */
 	bool attached;
 	uint64_t deadline; /* of HELLO */
 };
@@ -47,12 +50,23 @@ struct serve {
 	bool locked;
 	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
 	struct sockaddr_un addr;
-	struct stat st; /* of the socket: what we unlink is ours */
-	struct conn *conns;
+	struct stat st;     /* of the socket: what we unlink is ours */
+	struct conn *conns; /* newest first */
 	uint32_t n;
+	uint32_t nameless; /* of them: without HELLO */
 };
 
 /* -------- connections -------- */
+
+/* What the peer still sent is taken, or the kernel tells it of a reset before our last answer. */
+static void drain(int sock)
+{
+	uint8_t byte;
+
+	for (int i = 0; i < DRAIN_PACKETS; i++)
+		if (recv(sock, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) <= 0)
+			return;
+}
 
 /*
  * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
@@ -63,6 +77,7 @@ static void hang_up(const struct serve *serve, const struct conn *conn)
 	if (!fork_happened(serve->target->forks)) {
 		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
 		(void)shutdown(conn->sock, SHUT_RDWR);
+		drain(conn->sock);
 	}
 	close(conn->sock);
 }
@@ -75,6 +90,7 @@ static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_ro
 		link = &(*link)->next;
 	*link = conn->next;
 	serve->n--;
+	serve->nameless -= !conn->named;
 	hang_up(serve, conn);
 	if (conn->client) {
 		conn->client->connected--;
@@ -99,6 +115,7 @@ int serve_adopt(struct serve *serve, int sock)
 	conn->next = serve->conns;
 	serve->conns = conn;
 	serve->n++;
+	serve->nameless++;
 	return 0;
 }
 
@@ -113,7 +130,19 @@ static void refuse_one(struct serve *serve)
 	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void accept_all(struct serve *serve)
+/* Whoever says nothing keeps nobody out. */
+static void bound_nameless(struct serve *serve) LOCK_REQUIRES(target_role)
+{
+	struct conn *oldest = NULL;
+
+	if (serve->nameless <= MAX_NAMELESS)
+		return;
+	for (struct conn *conn = serve->conns; conn; conn = conn->next)
+		oldest = conn->named ? oldest : conn;
+	drop(serve, oldest);
+}
+
+static void accept_all(struct serve *serve) LOCK_REQUIRES(target_role)
 {
 	for (int i = 0; i < EVENTS; i++) {
 		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -126,6 +155,7 @@ static void accept_all(struct serve *serve)
 			log_warn("refuse connection, have %u", serve->n);
 			close(sock);
 		}
+		bound_nameless(serve);
 	}
 }
 
@@ -233,23 +263,36 @@ static void put_text(char *text)
 	(void)snprintf(text, ATTACH_TEXT_BYTES, "%.*s", ATTACH_TEXT_BYTES - 1, error_last());
 }
 
+/* Of whatever version: a peer of another one reads why. */
+static int refuse(const struct conn *conn, int code)
+{
+	struct packet reply = { .fd = -1 };
+
+	reply.hello_reply.status = code;
+	put_text(reply.hello_reply.text);
+	packet_seal(&reply, ATTACH_HELLO_REPLY);
+	return packet_send(conn->sock, &reply);
+}
+
 static int on_hello(struct serve *serve, struct conn *conn, struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
 	struct packet reply = { .fd = -1 };
-	int ret = check_peer(conn->sock, packet), sent;
+	int ret = check_peer(conn->sock, packet);
 
 	if (ret == 0)
 		ret = know_client(serve->target, packet, &conn->client);
-	reply.hello_reply.status = ret;
+	if (ret) {
+		(void)!refuse(conn, ret);
+		return ret;
+	}
+	conn->named = true;
+	serve->nameless--;
 	reply.hello_reply.incarnation = serve->target->tg.incarnation;
 	if (serve->target->pool->persistent)
 		reply.hello_reply.flags = ATTACH_PERSISTENT;
-	if (ret)
-		put_text(reply.hello_reply.text);
 	packet_seal(&reply, ATTACH_HELLO_REPLY);
-	sent = packet_send(conn->sock, &reply);
-	return ret ? ret : sent;
+	return packet_send(conn->sock, &reply);
 }
 
 /* -------- ATTACH -------- */
@@ -340,6 +383,8 @@ static void on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(targe
 		return;
 	if (ret == 0)
 		ret = on_packet(serve, conn, &packet);
+	else if (ret == -EPROTO && !conn->named && packet.head.magic == ATTACH_MAGIC)
+		(void)!refuse(conn, ret);
 	packet_drop_fd(&packet);
 	if (ret == 0)
 		return;

@@ -113,7 +113,8 @@ static int check_head(const struct verbs_head *head, size_t n)
 	if (n < sizeof(*head) || head->magic != VERBS_MAGIC)
 		return error_set(-EPROTO, "message of %zu bytes: not of the verbs transport", n);
 	if (head->version != VERBS_VERSION)
-		return error_set(-EPROTO, "peer speaks version %u of the verbs transport, we %u",
+		return error_set(-EPROTO,
+				 "version %u of the verbs transport: this program speaks %u",
 				 head->version, VERBS_VERSION);
 	if (message_size(head->type) == 0 || head->bytes != message_size(head->type) ||
 	    head->bytes > n)
