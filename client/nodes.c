@@ -3,6 +3,8 @@
  */
 #include "client/store.h"
 
+#include "ds/shard.h"
+
 #include <errno.h>
 
 static int check(const struct rlv_store *store, const char *name)
@@ -44,6 +46,8 @@ int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *add
 	uint32_t added = 0, draining = 0;
 	int ret = check(store, name);
 
+	if (ret == 0)
+		ret = table_name_check(name);
 	if (ret == 0)
 		ret = store->meta->ops->rebalance(store->meta, name, &added, &draining);
 	if (ret)

@@ -1,6 +1,7 @@
 #include "client/signature.h"
 
 #include "ds/limiter.h"
+#include "ds/shard.h"
 
 #include "base/bits.h"
 
@@ -26,20 +27,19 @@ uint32_t signature_dtype_bytes(uint32_t dtype)
 	return dtype < ARRAY_LEN(bytes) ? bytes[dtype] : 0;
 }
 
-/* Names become file names, JSON keys and Python attributes. */
-static bool name_is_valid(const char *name, bool column)
+/* Names of columns become JSON keys and Python attributes. */
+static bool name_is_valid(const char *name)
 {
 	size_t len = name ? strnlen(name, RLV_NAME_BYTES) : 0;
 
 	if (len == 0 || len >= RLV_NAME_BYTES)
 		return false;
-	if (!islower((unsigned char)name[0]) && name[0] != '_' &&
-	    (column || !isalnum((unsigned char)name[0])))
+	if (!islower((unsigned char)name[0]) && name[0] != '_')
 		return false;
 	for (size_t i = 1; i < len; i++) {
 		unsigned char c = (unsigned char)name[i];
-		bool plain = islower(c) || isdigit(c) || c == '_';
-		if (!plain && (column || (!isupper(c) && c != '-' && c != '.')))
+
+		if (!islower(c) && !isdigit(c) && c != '_')
 			return false;
 	}
 	return true;
@@ -71,7 +71,7 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 	const struct rlv_column *in = &opts->columns[c];
 	struct column_desc *out = &desc->columns[c];
 
-	if (!name_is_valid(in->name, true))
+	if (!name_is_valid(in->name))
 		return error_set(
 			-EINVAL,
 			"columns[%u].name \"%.70s\": want [a-z_][a-z0-9_]*, at most %u long", c,
@@ -158,11 +158,9 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 	int ret;
 
 	memset(desc, 0, sizeof(*desc));
-	if (!name_is_valid(name, false))
-		return error_set(-EINVAL,
-				 "name \"%.70s\": want letters, digits, _ - . and at most %u",
-				 name ? name : "(null)", RLV_NAME_BYTES - 1);
-	ret = check_sizes(opts);
+	ret = table_name_check(name);
+	if (ret == 0)
+		ret = check_sizes(opts);
 	if (ret)
 		return ret;
 	memcpy(desc->name, name, strlen(name) + 1);

@@ -4,6 +4,7 @@
 
 #include "ds/limiter.h"
 #include "ds/priority.h"
+#include "ds/shard.h"
 #include "ds/shard_check.h"
 
 #include "base/alloc.h"
@@ -120,8 +121,9 @@ int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table *
 
 	if (!store || !name || !table_out)
 		return error_set(-EINVAL, "store, name or table_out is NULL");
-	if (strnlen(name, RLV_NAME_BYTES) == RLV_NAME_BYTES)
-		return error_set(-EINVAL, "name: longer than %d", RLV_NAME_BYTES - 1);
+	ret = table_name_check(name);
+	if (ret)
+		return ret;
 	wait = store_wait_begin(store);
 	do {
 		ret = store->meta->ops->open(store->meta, name, &place);
@@ -157,11 +159,14 @@ int rlv_table_close(struct rlv_table **table)
 
 int rlv_table_drop(struct rlv_store *store, const char *name)
 {
+	int ret;
+
 	if (!store || !name)
 		return error_set(-EINVAL, "store or name is NULL");
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
-	return store->meta->ops->drop(store->meta, name);
+	ret = table_name_check(name);
+	return ret ? ret : store->meta->ops->drop(store->meta, name);
 }
 
 /* -------- info -------- */

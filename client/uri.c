@@ -1,5 +1,7 @@
 #include "client/uri.h"
 
+#include "base/runtime_dir.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -7,24 +9,10 @@
 
 #define URI_FORMS "want embed:, embed:FILE, shm:NAME or relive://HOST:PORT"
 #define DEFAULT_PORT 7117
-#define MAX_STORE_NAME 48
 
 static int refuse(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
-}
-
-/* A name is a folder of the runtime directory. */
-static bool name_is_valid(const char *name)
-{
-	size_t len = strlen(name);
-
-	if (len == 0 || len > MAX_STORE_NAME || name[0] == '.')
-		return false;
-	for (size_t i = 0; i < len; i++)
-		if (!isalnum((unsigned char)name[i]) && !strchr("_-.", name[i]))
-			return false;
-	return true;
 }
 
 static int parse_port(const char *text, uint16_t *port_out)
@@ -92,7 +80,7 @@ int uri_parse(const char *text, struct uri *uri_out)
 		memcpy(uri.text, rest, strlen(rest) + 1);
 	} else if (skip_prefix(text, "shm:", &rest)) {
 		uri.kind = URI_SHM;
-		if (!name_is_valid(rest))
+		if (!runtime_name_is_valid(rest))
 			return refuse(text,
 				      "a store's name is letters, digits, _ - . (48 at most)");
 		memcpy(uri.text, rest, strlen(rest) + 1);

@@ -43,6 +43,12 @@ struct table_plan_opts {
 RLV_MUST_CHECK int table_plan(struct table_desc *desc, const struct table_plan_opts *opts);
 
 /*
+ * May a table be called so? Names become file names, JSON keys and Python attributes: the same rule for
+ * the library, the server and all that is read from regions. -EINVAL. Thread: any.
+ */
+RLV_MUST_CHECK int table_name_check(const char *name);
+
+/*
  * Checks a descriptor read from a region or frame: every offset and size in it follows from its
  * wishes, block and geometry. -EPROTO or -EBADMSG; the message names the field.
  */

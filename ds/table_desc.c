@@ -27,16 +27,24 @@ static bool name_is_padded(const char *name)
 	return len > 0 && len < TABLE_NAME_BYTES;
 }
 
-static int table_name_check(const char *name)
+static bool is_alphanumeric(char c)
 {
-	if (!name_is_padded(name))
-		return error_set(-EINVAL, "table name: must have 1 to %d bytes",
-				 TABLE_NAME_BYTES - 1);
-	for (const char *c = name; *c; c++)
-		if (*c <= ' ' || *c > '~' || *c == '/')
-			return error_set(-EINVAL,
-					 "table name: only printable ASCII without space and '/'");
-	return 0;
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+int table_name_check(const char *name)
+{
+	size_t len = name ? strnlen(name, TABLE_NAME_BYTES) : 0;
+	bool good = len > 0 && len < TABLE_NAME_BYTES && name[0] != '-' && name[0] != '.';
+
+	for (size_t i = 0; good && i < len; i++)
+		good = is_alphanumeric(name[i]) || strchr("_-.", name[i]);
+	return good ? 0
+		    : error_set(
+			      -EINVAL,
+			      "table name \"%.63s\": want letters, digits, _ - . (the last two not "
+			      "first), and at most %d",
+			      name ? name : "(null)", TABLE_NAME_BYTES - 1);
 }
 
 static bool is_identifier(const char *name)
@@ -197,7 +205,10 @@ static int view_check(const struct table_desc *desc, uint32_t i)
 
 int table_wishes_check(const struct table_desc *desc)
 {
-	int rc = table_name_check(desc->name);
+	int rc = name_is_padded(desc->name)
+			 ? table_name_check(desc->name)
+			 : error_set(-EINVAL, "table name: must have 1 to %d bytes, zeros behind",
+				     TABLE_NAME_BYTES - 1);
 
 	if (rc)
 		return rc;

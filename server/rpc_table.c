@@ -231,7 +231,7 @@ static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parke
 	wish->opts.fanout = request->n_fanout ? parked->fanout : NULL;
 	for (size_t i = 0; i < request->n_fanout; i++)
 		parked->fanout[i] = (uint16_t)request->fanout[i];
-	return 0;
+	return table_name_check(wish->desc.name);
 }
 
 static int go_on_creating(const struct call *call, struct rpc_parked *parked)
@@ -304,8 +304,14 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 {
 	const Relive__TableRebalanceRequest *request =
 		(const Relive__TableRebalanceRequest *)message;
-	struct rpc_parked *parked = new_parked(call);
+	int ret = table_name_check(request->name);
+	struct rpc_parked *parked;
 
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return;
+	}
+	parked = new_parked(call);
 	if (!parked)
 		return;
 	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
@@ -318,21 +324,26 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
-	struct catalog_table *table = catalog_find(&call->md->catalog, request->name);
+	int ret = table_name_check(request->name);
+	struct catalog_table *table = ret ? NULL : catalog_find(&call->md->catalog, request->name);
 
-	if (table)
-		answer_table(call, table, request->read_only);
+	if (ret == 0 && !table)
+		ret = error_set(-ENOENT, "no table %.64s in this store", request->name);
+	if (ret)
+		conn_answer_status(call->conn, call->head, ret);
 	else
-		conn_answer_status(
-			call->conn, call->head,
-			error_set(-ENOENT, "no table %.64s in this store", request->name));
+		answer_table(call, table, request->read_only);
 }
 
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
 
-	conn_answer_status(call->conn, call->head, catalog_drop(&call->md->catalog, request->name));
+	int ret = table_name_check(request->name);
+
+	if (ret == 0)
+		ret = catalog_drop(&call->md->catalog, request->name);
+	conn_answer_status(call->conn, call->head, ret);
 }
 
 void rpc_table_list(const struct call *call, const ProtobufCMessage *message)

@@ -272,7 +272,8 @@ struct rlv_table_opts {
 struct rlv_table;
 
 /*
- * Creates a table, or opens the one of that name if its signature and options are the same.
+ * Creates a table, or opens the one of that name if its signature and options are the same. name:
+ * letters, digits, _ - . (the last two not first), at most 63; other names are -EINVAL everywhere.
  * Errors: -EINVAL (the message names the argument and, where sizes do not fit, the numbers),
  * -EEXIST (another signature), -ENOSPC (pool full), -ENOMEM, -EHOSTDOWN (no memory node came up within
  * the store's timeout), -ETIMEDOUT (nor did the node that was to make it answer). Thread: any.
