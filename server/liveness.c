@@ -175,7 +175,11 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 		return ret;
 	stored.id = holder.client_id;
 	ret = store_client_put(live->store, &stored);
-	if (ret)
+	/* A server that comes after us takes it for a stranger then: it is back as a new client. */
+	if (ret == -ENOSPC || ret == -EIO)
+		log_warn("client %llu is not in the catalog: %s",
+			 (unsigned long long)holder.client_id, error_last());
+	else if (ret)
 		return ret;
 	client = add(live, &holder);
 	if (!client)

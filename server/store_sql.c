@@ -68,8 +68,19 @@ static int code_of(int rc)
 	}
 }
 
+/* What a person can mend is said with the name of the file. */
+static int disk_failed(const struct store *store, int code)
+{
+	return error_set(code, "state database %s: its disk %s, and nothing was changed",
+			 sqlite3_db_filename(store->db, "main"),
+			 code == -ENOSPC ? "is full: make room there"
+					 : "cannot be written or read: see its limits and health");
+}
+
 int store_sql_failed(struct store *store, int rc, const char *what)
 {
+	if (store->db && ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR))
+		return disk_failed(store, code_of(rc));
 	return error_set(code_of(rc), "state database: %s: %s", what,
 			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
 }
