@@ -167,6 +167,7 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 		"ALTER TABLE laps DROP COLUMN crc;"
 		"ALTER TABLE nodes DROP COLUMN crc;"
 		"ALTER TABLE clients DROP COLUMN crc;"
+		"ALTER TABLE clients DROP COLUMN secret;"
 		"ALTER TABLE tables DROP COLUMN control;"
 		"ALTER TABLE tables DROP COLUMN auto_shards;"
 		"ALTER TABLE shards DROP COLUMN state;"
