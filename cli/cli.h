@@ -92,6 +92,7 @@ int cmd_down(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_table(int argc, char **argv);
+int cmd_token(int argc, char **argv);
 int cmd_backup(int argc, char **argv);
 int cmd_restore(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct {
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
 	{ "node", cmd_node, "add, drain and drop memory nodes of a store that runs" },
 	{ "table", cmd_table, "list, describe, create, spread and drop tables" },
+	{ "token", cmd_token, "tokens of roles: read, learn, write, node, admin" },
 	{ "backup", cmd_backup, "copy the catalog of a store that runs into a file" },
 	{ "restore", cmd_restore, "put such a copy back" },
 	{ "inspect", cmd_inspect, "walk tables and check every invariant" },
@@ -42,9 +43,9 @@ static void print_help(FILE *file)
 	      "\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
 	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
 	      "$XDG_RUNTIME_DIR/relive).\n"
-	      "RELIVE_TOKEN: the token of a store elsewhere, and, as 64 hexadecimal digits, of one that\n"
-	      "is new here. RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA: PEM files, where its server\n"
-	      "wants certificates.\n",
+	      "RELIVE_TOKEN: the token of a store elsewhere, or one of a role; as 64 hexadecimal digits,\n"
+	      "that of a store that is new here. RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA: PEM\n"
+	      "files, where its server wants certificates.\n",
 	      file);
 }
 

@@ -111,7 +111,7 @@ int admission_follow(struct admission *adm, const struct handle *h)
 	adm->lim.open_for_samples = old.open_for_samples;
 	if (same) /* our counts stand in the slot: they go on */
 		adm->lim.mine = old.mine;
-	return carry(adm);
+	return adm->owner ? carry(adm) : 0;
 }
 
 static int away(const struct admission *adm)
@@ -183,7 +183,7 @@ int admission_flush(struct admission *adm)
 int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 {
 	adm->samples = 0;
-	if (!adm->here)
+	if (!adm->here || !adm->owner) /* who only reads counts nothing */
 		return 0;
 	if (!may_hold(adm))
 		return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));

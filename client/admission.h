@@ -19,7 +19,7 @@ struct admission {
 	struct limiter lim;
 	uint32_t view;
 	uint32_t control; /* shard that lim is of */
-	uint32_t owner;   /* slot that it counts in */
+	uint32_t owner;   /* slot that it counts in; 0 = a reader's, who has none */
 	uint64_t opened;  /* when that shard was opened: of another connection, lim is stale */
 	bool here;        /* the control shard is open */
 	uint64_t inserts, samples; /* admitted in the call in progress */

@@ -117,6 +117,8 @@ static int join(void *ctx, uint32_t s)
 
 	if (ret || h->fenced)
 		return ret;
+	if (h->reader)
+		return open_access(h, s);
 	ret = slot_read(h->nodes.shards[s], h->slot.owner - 1, &slot);
 	if (ret)
 		return ret;
@@ -216,7 +218,7 @@ static int open_slot(struct handle *h, uint64_t deadline_ns)
 	if (ret)
 		return ret;
 	ret = node_set_check(&h->nodes);
-	if (ret == 0)
+	if (ret == 0 && !h->reader)
 		ret = meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
 	if (ret)
 		node_set_close(&h->nodes);
@@ -235,6 +237,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->desc = &table->place.desc;
 	h->view_mask = opts->view_mask;
 	h->streams = opts->streams;
+	h->reader = opts->reader;
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
@@ -258,7 +261,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 err_put_slot:
 	error_keep(&kept);
 	close_accesses(h);
-	if (meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
 		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
 			 error_last());
 	node_set_close(&h->nodes);

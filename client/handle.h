@@ -30,8 +30,9 @@ struct handle {
 	struct node_set nodes;
 	struct access **access; /* by shard; NULL where it is not open */
 	uint32_t n_access;
-	struct meta_slot slot; /* owner 0 = none */
+	struct meta_slot slot; /* owner 0 = none: fenced, or a reader */
 	uint32_t streams;      /* blocks that it may hold at once */
+	bool reader;           /* has no slot, and changes nothing */
 	bool fenced;           /* the slot is not ours any more */
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
@@ -47,6 +48,7 @@ struct handle {
 struct handle_opts {
 	uint32_t view_mask; /* views whose leaves this handle changes */
 	uint32_t streams;   /* blocks that it may hold at once: of a writer */
+	bool reader;        /* takes no slot */
 	struct tree_deltas_opts defer;
 	const struct handle_user *user;
 };

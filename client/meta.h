@@ -96,6 +96,11 @@ struct meta_ops {
 	int (*backup)(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
 		      void *ctx);
 
+	/* Of tokens of roles: either out may be NULL, and role where no token is wanted. NULL where
+	   there are none. */
+	int (*token)(struct meta *meta, const char *role, bool rotate, char *token_out,
+		     uint32_t *epoch_out);
+
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
@@ -109,9 +114,10 @@ struct meta_ops {
 struct meta {
 	const struct meta_ops *ops;
 	struct transport_target *target; /* embed; else NULL */
-	_Atomic uint64_t client_id;      /* the newest lease at the server; relaxed: a node that was
+	bool reader; /* by its token it only reads: it has no client slots, and writes nothing */
+	_Atomic uint64_t client_id; /* the newest lease at the server; relaxed: a node that was
 					    not told of it says no, and is asked for anew */
-	_Atomic uint64_t layout;         /* the newest heard of: a hint to ask, relaxed */
+	_Atomic uint64_t layout;    /* the newest heard of: a hint to ask, relaxed */
 };
 
 RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts *opts,

@@ -2,7 +2,7 @@
 
 #include "relive/relive.h"
 
-#include "wire/auth.h"
+#include "wire/token.h"
 
 #include "base/alloc.h"
 #include "base/bits.h"
@@ -19,7 +19,6 @@
 
 #define BACKOFF_FIRST_NS (2 * CLOCK_NS_PER_MS)
 #define BACKOFF_LAST_NS (200 * CLOCK_NS_PER_MS)
-#define TOKEN_BYTES 256
 #define URI_BYTES 288
 #define PATH_BYTES 512
 #define DEFAULT_STORE "default"
@@ -33,8 +32,9 @@ struct rpc {
 	char store[DIAL_TEXT_BYTES]; /* "" = host */
 	char host[256];
 	uint16_t port;
-	char given_token[TOKEN_BYTES]; /* opts.token, "" = none */
-	char env_token[TOKEN_BYTES];   /* RELIVE_TOKEN, "" = none */
+	char given_token[TOKEN_TEXT_BYTES]; /* opts.token, or that of a role; "" = none */
+	char env_token[TOKEN_TEXT_BYTES];   /* RELIVE_TOKEN, "" = none */
+	enum token_role role;
 	char tls_cert[PATH_BYTES], tls_key[PATH_BYTES], tls_ca[PATH_BYTES]; /* "" = none */
 	bool is_open; /* it was connected once: such a store there is */
 	bool connected LOCK_GUARDED_BY(rpc_role);
@@ -131,7 +131,7 @@ static int no_token(const struct rpc *rpc)
  * RELIVE_TOKEN is for stores elsewhere: who may read the token file of a store on this host needs
  * nothing else, and the variable may be another store's.
  */
-static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
+static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 {
 	const char *given = rpc->given_token[0] || rpc->store[0] ? rpc->given_token
 								 : rpc->env_token;
@@ -139,14 +139,14 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_BYTES])
 	int ret;
 
 	if (*given) {
-		memcpy(token_out, given, TOKEN_BYTES);
+		memcpy(token_out, given, TOKEN_TEXT_BYTES);
 		return 0;
 	}
 	ret = runtime_dir_visit(rpc->store[0] ? rpc->store : DEFAULT_STORE, &dir);
 	if (ret == 0)
 		ret = runtime_dir_token(&dir, token_out);
 	if (ret == -EACCES && rpc->env_token[0]) {
-		memcpy(token_out, rpc->env_token, TOKEN_BYTES);
+		memcpy(token_out, rpc->env_token, TOKEN_TEXT_BYTES);
 		return 0;
 	}
 	if (ret == -ENOENT && rpc->is_open)
@@ -174,7 +174,7 @@ static const char *path_or_none(const char *path)
 
 static int dial(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
 {
-	char token[TOKEN_BYTES], socket[RUNTIME_PATH_BYTES];
+	char token[TOKEN_TEXT_BYTES], socket[RUNTIME_PATH_BYTES];
 	struct dial_opts opts = {
 		.host = rpc->host,
 		.port = rpc->port,
@@ -257,29 +257,46 @@ static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_ro
 
 /* -------- open and close -------- */
 
-static int take_token(char token_out[TOKEN_BYTES], const char *name, const char *token)
+static int take_token(const char *name, const char *token, char token_out[TOKEN_TEXT_BYTES],
+		      struct token_id *id_out)
 {
-	if (!token)
-		return 0;
-	if (strlen(token) >= TOKEN_BYTES)
-		return error_set(-EINVAL, "%s: %d characters at most", name, TOKEN_BYTES - 1);
+	if (strlen(token) >= TOKEN_TEXT_BYTES)
+		return error_set(-EINVAL, "%s: %d characters at most", name, TOKEN_TEXT_BYTES - 1);
 	memcpy(token_out, token, strlen(token) + 1);
-	return auth_check_token(name, token);
+	return token_parse(name, token, id_out);
 }
 
-/* A store on this host has no use for RELIVE_TOKEN, so one that is no token is no error there. */
+/*
+ * A store on this host has no use for its own token in RELIVE_TOKEN, so one that is no token is no error
+ * there; that of a role says what we want to be.
+ */
+static int take_env_token(struct rpc *rpc, const char *env, bool is_here)
+{
+	struct token_id id = { .role = TOKEN_ADMIN };
+	int ret = take_token("RELIVE_TOKEN", env, rpc->env_token, &id);
+
+	if (ret && !is_here)
+		return ret;
+	if (ret)
+		rpc->env_token[0] = '\0';
+	else if (id.epoch)
+		memcpy(rpc->given_token, rpc->env_token, TOKEN_TEXT_BYTES);
+	rpc->role = id.role;
+	return 0;
+}
+
 static int take_tokens(struct rpc *rpc, const struct rpc_opts *opts)
 {
 	const char *env = getenv("RELIVE_TOKEN");
-	int ret = take_token(rpc->given_token, "opts.token", opts->token);
+	struct token_id id = { .role = TOKEN_ADMIN };
+	int ret = 0;
 
-	if (ret || opts->token || !env || !*env)
-		return ret;
-	ret = take_token(rpc->env_token, "RELIVE_TOKEN", env);
-	if (ret == 0 || !opts->store)
-		return ret;
-	rpc->env_token[0] = '\0';
-	return 0;
+	if (!opts->token && env && *env)
+		return take_env_token(rpc, env, opts->store != NULL);
+	if (opts->token)
+		ret = take_token("opts.token", opts->token, rpc->given_token, &id);
+	rpc->role = id.role;
+	return ret;
 }
 
 /* opts, else the environment. */
@@ -359,6 +376,7 @@ void rpc_lease(struct rpc *rpc, struct rpc_lease *out)
 	out->client_id = rpc->peer.client_id;
 	out->lease_ns = rpc->peer.lease_ns;
 	out->term = rpc->peer.term;
+	out->role = rpc->role;
 	lock_release(&rpc->lock, &rpc_role);
 }
 

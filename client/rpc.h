@@ -52,6 +52,7 @@ struct rpc_lease {
 	uint64_t client_id;
 	uint64_t lease_ns;
 	uint64_t term;
+	enum token_role role; /* of the token: what the server lets us do */
 };
 
 void rpc_lease(struct rpc *rpc, struct rpc_lease *out);

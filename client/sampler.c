@@ -246,6 +246,21 @@ static int open_parts(struct rlv_sampler *sp)
 	return ret ? ret : ahead_init(sp);
 }
 
+/* Who only reads cannot count what it samples. */
+static int check_reader(const struct rlv_sampler *sp)
+{
+	const struct limit_desc *law = &sp->view->limit;
+
+	if (!sp->view->max_times_sampled && law->min_diff == INT64_MIN &&
+	    law->max_diff == INT64_MAX)
+		return 0;
+	return error_set(
+		-EACCES,
+		"sampler: view %u counts its samples (max_times_sampled, or a limiter with "
+		"bounds): that wants a token of role learn, this one is of role read",
+		sp->view_index);
+}
+
 int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
 		     struct rlv_sampler **sampler_out)
 {
@@ -272,6 +287,11 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	ret = fill_defaults(sp, opts);
 	if (ret == 0)
 		ret = choose_columns(sp, &table->place.desc, opts);
+	if (ret)
+		goto err_free;
+	how.reader = table->store->meta->reader;
+	if (how.reader)
+		ret = check_reader(sp);
 	if (ret)
 		goto err_free;
 	how.defer.defer_calls = opts->defer_updates;

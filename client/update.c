@@ -238,6 +238,9 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 		return error_set(-EINVAL, "sampler, keys or values is NULL");
 	if (sp->h.table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
+	if (sp->h.reader)
+		return error_set(-EACCES, "update: wants a token of role learn, this one is of "
+					  "role read");
 	if (sp->view->selector != RLV_PRIORITIZED)
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_begin(&sp->h, 0);

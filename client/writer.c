@@ -175,6 +175,9 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		opts = &defaults;
 	if (table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
+	if (table->store->meta->reader)
+		return error_set(-EACCES, "writer: wants a token of role write, this one is of "
+					  "role read");
 	ret = check_opts(table, opts);
 	if (ret)
 		return ret;

@@ -29,8 +29,9 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	uint64_t head;
 	int rc;
 
-	if (owner < 1 || owner > desc->max_clients)
-		return error_set(-EINVAL, "owner %u: must be 1 to %u", owner, desc->max_clients);
+	if (owner > desc->max_clients)
+		return error_set(-EINVAL, "owner %u: must be 1 to %u, or 0 to read", owner,
+				 desc->max_clients);
 	if (view_mask >> desc->n_views)
 		return error_set(-EINVAL, "view mask %#x: the table has %u views", view_mask,
 				 desc->n_views);
@@ -38,7 +39,8 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	acc->shard = shard;
 	acc->owner = owner;
 	acc->view_mask = view_mask;
-	epoch_init(&acc->epoch, shard->tree, desc->words_off, desc->slots_off, owner - 1);
+	epoch_init(&acc->epoch, shard->tree, desc->words_off, desc->slots_off,
+		   owner ? owner - 1 : EPOCH_NO_SLOT);
 	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			    &head);
 	acc->next_ticket = head;
@@ -243,6 +245,8 @@ int access_leave(struct access *acc)
 
 int access_flush(struct access *acc)
 {
+	if (!acc->owner) /* a reader holds nothing */
+		return 0;
 	return acc->chained ? flush_chained(acc) : leave_in_place(acc, true);
 }
 

@@ -178,7 +178,7 @@ struct access {
 	struct claim_buffers *claim;        /* of ds/ring_chain.c */
 };
 
-/* owner's slot is live already (ds/slot.h). Thread: owner, for all. Cost: control plane. */
+/* owner's slot is live already (ds/slot.h); 0: none, to read only. Thread: owner, for all. Cost: control plane. */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask, const struct tree_deltas_opts *opts);
 /*

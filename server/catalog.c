@@ -270,14 +270,18 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
  * counts of limiters, and the leaves that a take withdraws. Rights end at a region, so it gets the
  * priorities, too, and the client alone keeps it from them.
  */
-int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id, bool read_only,
-		  struct catalog_grants *out)
+int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id,
+		  Relive__TableAccess access, struct catalog_grants *out)
 {
 	const struct catalog_shard *place = &table->shards[s];
 	const struct region_range tree = { .region = place->tree_id };
 	const struct region_range rows = { .region = place->rows_id };
-	uint32_t rows_rights = read_only ? RIGHT_READ : RIGHT_READ | RIGHT_WRITE;
-	int ret = node_grant(place->node, client_id, &tree, RIGHT_ALL, &out->tree);
+	uint32_t tree_rights = access >= RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN ? RIGHT_ALL
+										  : RIGHT_READ;
+	uint32_t rows_rights = access == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE
+				       ? RIGHT_READ | RIGHT_WRITE
+				       : RIGHT_READ;
+	int ret = node_grant(place->node, client_id, &tree, tree_rights, &out->tree);
 
 	return ret ? ret : node_grant(place->node, client_id, &rows, rows_rights, &out->rows);
 }

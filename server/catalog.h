@@ -142,11 +142,11 @@ struct catalog_grants {
 };
 
 /*
- * Rights for a client on one shard: all on the tree, also if it only reads, and reading or writing
- * its rows. -EHOSTDOWN: its node is down.
+ * Rights for a client on one shard: READ reads tree and rows, LEARN has all rights on the tree, WRITE
+ * writes rows, too. -EHOSTDOWN: its node is down.
  */
 RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard, uint64_t client_id,
-				 bool read_only, struct catalog_grants *out);
+				 Relive__TableAccess access, struct catalog_grants *out);
 
 /* -------- nodes -------- */
 

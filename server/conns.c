@@ -49,6 +49,7 @@ struct conn {
 	bool detached;
 	bool busy; /* in a callback */
 	struct auth_nonces nonces;
+	char token[TOKEN_TEXT_BYTES]; /* that is to be proved */
 	struct conn_peer peer;
 	void *user;
 };
@@ -274,7 +275,44 @@ void conn_refuse(struct conn *conn, const struct frame_header *head, int code)
 		last_words(conn, false);
 }
 
+static void cut_former(struct conns *conns, enum conn_queue number)
+{
+	struct timed_link *next;
+
+	for (struct timed_link *link = conns->queues[number].first; link; link = next) {
+		struct conn *conn = conn_of(link);
+
+		next = link->next;
+		if (conn->dropped || token_check_epoch(&conn->peer.token, conns->opts.epoch) == 0)
+			continue;
+		log_info("cut pid %u: %s", conn->peer.process.pid, error_last());
+		last_words(conn, false);
+	}
+}
+
+void conns_set_epoch(struct conns *conns, uint32_t epoch)
+{
+	conns->opts.epoch = epoch;
+	cut_former(conns, QUEUE_TCP);
+	cut_former(conns, QUEUE_LOCAL);
+	cut_former(conns, QUEUE_READY);
+}
+
 /* -------- hello, auth -------- */
+
+/* Over TLS by token, the one that it was made with. */
+static int check_identity(struct conn *conn, const char *identity)
+{
+	struct token_id *id = &conn->peer.token, used;
+
+	*id = (struct token_id){ .role = TOKEN_ADMIN };
+	if (*identity && !token_identity_parse(identity, strlen(identity), id))
+		return error_set(-EACCES, "hello: identity \"%.32s\" is not known", identity);
+	if (stream_token(&conn->flow.stream, &used) &&
+	    (used.role != id->role || used.epoch != id->epoch))
+		return error_set(-EACCES, "hello: another token than that of the TLS connection");
+	return token_check_epoch(id, conn->conns->opts.epoch);
+}
 
 static int check_hello(struct conn *conn, const Relive__HelloRequest *hello)
 {
@@ -293,7 +331,7 @@ static int check_hello(struct conn *conn, const Relive__HelloRequest *hello)
 		return error_set(-EINVAL, "hello: role \"%.32s\"", hello->role);
 	memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
 	peer->wanted_id = hello->client_id;
-	return 0;
+	return check_identity(conn, hello->identity);
 }
 
 /* A process of this host, as it says: that boot id it can only have read here. */
@@ -331,7 +369,9 @@ static int answer_hello(struct conn *conn, const struct frame_header *head)
 	int ret = auth_nonce(conn->nonces.listener);
 
 	if (ret == 0)
-		ret = auth_prove_listener(opts->token, &conn->nonces, proof);
+		ret = token_derive(opts->token, &conn->peer.token, conn->token);
+	if (ret == 0)
+		ret = auth_prove_listener(conn->token, &conn->nonces, proof);
 	if (ret)
 		return ret;
 	reply.status = &status;
@@ -383,7 +423,7 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 {
 	Relive__AuthRequest *request = NULL;
 	uint8_t proof[AUTH_PROOF_BYTES];
-	int ret = auth_prove_dialler(conn->conns->opts.token, &conn->nonces, proof);
+	int ret = auth_prove_dialler(conn->token, &conn->nonces, proof);
 
 	if (ret)
 		return ret;

@@ -44,8 +44,9 @@ enum conn_role { CONN_CLIENT = 1, CONN_MEMNODE = 2 };
 /* Who is at the other end, once it has proved the token. */
 struct conn_peer {
 	enum conn_role role;
-	bool local;       /* over the unix socket: the kernel vouches for the pid */
-	bool has_process; /* of this host: process names it */
+	struct token_id token; /* that it proved */
+	bool local;            /* over the unix socket: the kernel vouches for the pid */
+	bool has_process;      /* of this host: process names it */
 	struct process_id process;
 	uint64_t wanted_id;                /* the lease it wants to go on with; 0 = a new one */
 	uint8_t secret[AUTH_SECRET_BYTES]; /* of that lease, as it says */
@@ -69,7 +70,8 @@ struct conns_opts {
 	struct event_base *base;
 	const struct conn_ops *ops;
 	void *ctx;
-	const char *token;      /* borrowed */
+	const char *token;      /* the store's own; borrowed */
+	uint32_t epoch;         /* of tokens of roles */
 	struct tls_files tls;   /* of TCP; none: the token is the PSK */
 	const char *store_name; /* borrowed */
 	uint8_t store_uuid[16];
@@ -96,6 +98,9 @@ void conn_answer(struct conn *conn, const struct frame_header *head,
 		 const ProtobufCMessage *message);
 /* An answer of nothing but a status: code, and error_last() if it is not 0. */
 void conn_answer_status(struct conn *conn, const struct frame_header *head, int code);
+
+/* Tokens of roles of other epochs are refused from now on; who has proved one is sent what waits and cut. */
+void conns_set_epoch(struct conns *conns, uint32_t epoch);
 
 /* Closes when the current callback is over. */
 void conn_drop(struct conn *conn);

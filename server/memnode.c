@@ -18,7 +18,6 @@
 
 #include "transport/transport.h"
 
-#include "wire/auth.h"
 #include "wire/dial.h"
 
 #include "base/alloc.h"
@@ -540,12 +539,18 @@ static const char *file_or_env(const char *path, const char *variable)
 static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
 		      const char **token)
 {
-	const char *env = node->opts.host ? getenv("RELIVE_TOKEN") : NULL;
+	const char *env = getenv("RELIVE_TOKEN");
+	struct token_id id = { .epoch = 0 };
 	bool given = env && *env;
+	int ret = given ? token_parse("RELIVE_TOKEN", env, &id) : 0;
 
-	*token = given ? env : token_out;
-	return given ? auth_check_token("RELIVE_TOKEN", env)
-		     : runtime_dir_token(&node->dir, token_out);
+	/* The store's own is for stores elsewhere: here its file says it. */
+	if (given && (node->opts.host || id.epoch)) {
+		*token = env;
+		return ret;
+	}
+	*token = token_out;
+	return runtime_dir_token(&node->dir, token_out);
 }
 
 static int connect_server(struct memnode *node, struct channel *ch)

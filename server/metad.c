@@ -421,11 +421,24 @@ static int take_client_id(struct metad *md)
 	return store_number_put(md->store, "client", nodes->attach_client_id);
 }
 
+/* Stores begin with the first. */
+static int load_epoch(struct metad *md)
+{
+	uint64_t epoch;
+	int ret = store_number(md->store, "epoch", &epoch);
+
+	if (ret == 0)
+		md->epoch = epoch ? (uint32_t)epoch : 1;
+	return ret;
+}
+
 static int load(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
 	int ret = take_client_id(md);
 
+	if (ret == 0)
+		ret = load_epoch(md);
 	if (ret)
 		return ret;
 	nodes->base = md->base;
@@ -496,6 +509,7 @@ static int start_listening(struct metad *md)
 		.ops = &ops,
 		.ctx = md,
 		.token = md->token,
+		.epoch = md->epoch,
 		.tls = md->opts.tls,
 		.store_name = md->opts.store,
 		.term = md->ids.term,

@@ -57,7 +57,8 @@ struct metad {
 	struct runtime_dir dir;
 	int lock_fd;
 	char token[RUNTIME_TOKEN_BYTES];
-	uint16_t port; /* bound, 0 = none */
+	uint32_t epoch; /* of tokens of roles */
+	uint16_t port;  /* bound, 0 = none */
 	struct store_ids ids;
 	struct process_id self;
 	struct store *store;

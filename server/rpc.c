@@ -37,11 +37,13 @@ static void slot_get(const struct call *call, const ProtobufCMessage *message)
 	struct catalog_table *table = table_of(call, request);
 	Relive__SlotReply reply = RELIVE__SLOT_REPLY__INIT;
 	Relive__Status status;
-	int ret;
+	int ret = 0;
 
-	if (!table)
+	if (request->streams)
+		ret = roles_check(conn_peer(call->conn)->token.role, ROLES_WRITE, "append");
+	if (ret == 0 && !table)
 		ret = error_set(-ESTALE, "the table was dropped");
-	else
+	else if (ret == 0)
 		ret = slots_get(&table->slots, &call->client->holder, request->streams,
 				&reply.owner);
 	rpc_set_status(&status, ret);
@@ -227,36 +229,45 @@ static void node_register(const struct call *call, const ProtobufCMessage *messa
 
 /* -------- dispatch -------- */
 
+/* Who may ask what: the one place where a request meets the role of its token. */
 static const struct service {
 	uint16_t type;
 	enum conn_role role;
+	uint32_t roles; /* of tokens */
+	const char *name;
 	const ProtobufCMessageDescriptor *kind;
 	void (*serve)(const struct call *call, const ProtobufCMessage *message);
 } services[] = {
-	{ RELIVE__TYPE__TYPE_TABLE_CREATE, CONN_CLIENT, &relive__table_create_request__descriptor,
-	  rpc_table_create },
-	{ RELIVE__TYPE__TYPE_TABLE_OPEN, CONN_CLIENT, &relive__table_open_request__descriptor,
-	  rpc_table_open },
-	{ RELIVE__TYPE__TYPE_TABLE_DROP, CONN_CLIENT, &relive__table_drop_request__descriptor,
-	  rpc_table_drop },
-	{ RELIVE__TYPE__TYPE_TABLE_LIST, CONN_CLIENT, &relive__table_list_request__descriptor,
-	  rpc_table_list },
-	{ RELIVE__TYPE__TYPE_SLOT_GET, CONN_CLIENT, &relive__slot_request__descriptor, slot_get },
-	{ RELIVE__TYPE__TYPE_SLOT_PUT, CONN_CLIENT, &relive__slot_request__descriptor, slot_put },
-	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, &relive__store_info_request__descriptor,
-	  store_info },
-	{ RELIVE__TYPE__TYPE_PERSIST, CONN_CLIENT, &relive__empty__descriptor, persist },
-	{ RELIVE__TYPE__TYPE_BACKUP, CONN_CLIENT, &relive__backup_request__descriptor, rpc_backup },
-	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, &relive__lease_renew_request__descriptor,
-	  lease_renew },
-	{ RELIVE__TYPE__TYPE_TABLE_REBALANCE, CONN_CLIENT,
+	{ RELIVE__TYPE__TYPE_TABLE_CREATE, CONN_CLIENT, ROLES_ADMIN, "table create",
+	  &relive__table_create_request__descriptor, rpc_table_create },
+	{ RELIVE__TYPE__TYPE_TABLE_OPEN, CONN_CLIENT, ROLES_READ, "table open",
+	  &relive__table_open_request__descriptor, rpc_table_open },
+	{ RELIVE__TYPE__TYPE_TABLE_DROP, CONN_CLIENT, ROLES_ADMIN, "table drop",
+	  &relive__table_drop_request__descriptor, rpc_table_drop },
+	{ RELIVE__TYPE__TYPE_TABLE_LIST, CONN_CLIENT, ROLES_READ, "table list",
+	  &relive__table_list_request__descriptor, rpc_table_list },
+	{ RELIVE__TYPE__TYPE_SLOT_GET, CONN_CLIENT, ROLES_LEARN, "client slot",
+	  &relive__slot_request__descriptor, slot_get },
+	{ RELIVE__TYPE__TYPE_SLOT_PUT, CONN_CLIENT, ROLES_LEARN, "client slot",
+	  &relive__slot_request__descriptor, slot_put },
+	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, ROLES_ANY, "store info",
+	  &relive__store_info_request__descriptor, store_info },
+	{ RELIVE__TYPE__TYPE_PERSIST, CONN_CLIENT, ROLES_WRITE, "persist",
+	  &relive__empty__descriptor, persist },
+	{ RELIVE__TYPE__TYPE_BACKUP, CONN_CLIENT, ROLES_ADMIN, "backup",
+	  &relive__backup_request__descriptor, rpc_backup },
+	{ RELIVE__TYPE__TYPE_LEASE_RENEW, CONN_CLIENT, ROLES_ANY, "lease",
+	  &relive__lease_renew_request__descriptor, lease_renew },
+	{ RELIVE__TYPE__TYPE_TABLE_REBALANCE, CONN_CLIENT, ROLES_ADMIN, "table rebalance",
 	  &relive__table_rebalance_request__descriptor, rpc_table_rebalance },
-	{ RELIVE__TYPE__TYPE_NODE_DRAIN, CONN_CLIENT, &relive__node_name_request__descriptor,
-	  node_drain },
-	{ RELIVE__TYPE__TYPE_NODE_DROP, CONN_CLIENT, &relive__node_name_request__descriptor,
-	  node_drop },
-	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE,
+	{ RELIVE__TYPE__TYPE_NODE_DRAIN, CONN_CLIENT, ROLES_ADMIN, "node drain",
+	  &relive__node_name_request__descriptor, node_drain },
+	{ RELIVE__TYPE__TYPE_NODE_DROP, CONN_CLIENT, ROLES_ADMIN, "node drop",
+	  &relive__node_name_request__descriptor, node_drop },
+	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE, ROLES_NODE, "node register",
 	  &relive__node_register_request__descriptor, node_register },
+	{ RELIVE__TYPE__TYPE_TOKEN, CONN_CLIENT, ROLES_ADMIN, "token",
+	  &relive__token_request__descriptor, rpc_token },
 };
 
 static const struct service *find_service(const struct call *call)
@@ -279,6 +290,7 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 	};
 	const struct service *service = find_service(&call);
 	ProtobufCMessage *message;
+	int ret;
 
 	if (conn_peer(conn)->role == CONN_CLIENT && rpc_check_client(&call)) {
 		conn_answer_status(conn, call.head, -EOWNERDEAD);
@@ -289,6 +301,11 @@ void rpc_serve(struct metad *md, struct conn *conn, const struct channel_frame *
 	if (!service) {
 		conn_answer_status(conn, call.head,
 				   error_set(-ENOTSUP, "no request of type %u", call.head->type));
+		return;
+	}
+	ret = roles_check(conn_peer(conn)->token.role, service->roles, service->name);
+	if (ret) {
+		conn_answer_status(conn, call.head, ret);
 		return;
 	}
 	error_clear();

@@ -4,6 +4,7 @@
 #ifndef RLV_SERVER_RPC_CALL_H
 #define RLV_SERVER_RPC_CALL_H
 
+#include "server/roles.h"
 #include "server/rpc.h"
 
 struct call {
@@ -25,6 +26,7 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_list(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message);
+void rpc_token(const struct call *call, const ProtobufCMessage *message);
 void rpc_backup(const struct call *call, const ProtobufCMessage *message);
 
 #endif

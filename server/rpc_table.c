@@ -44,8 +44,8 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 }
 
 /* What is said of a shard: its grants, too, where it can be used. */
-static int fill_place(const struct call *call, struct catalog_table *table, bool read_only,
-		      uint32_t s, struct places *out)
+static int fill_place(const struct call *call, struct catalog_table *table,
+		      Relive__TableAccess access, uint32_t s, struct places *out)
 {
 	const struct catalog_shard *shard = &table->shards[s];
 	Relive__ShardPlace *place = &out->places[s];
@@ -59,7 +59,7 @@ static int fill_place(const struct call *call, struct catalog_table *table, bool
 	place->incarnation = shard->incarnation;
 	if (!catalog_state_is_usable(place->state))
 		return 0;
-	ret = catalog_grant(table, s, call->client->holder.client_id, read_only, &out->grants[s]);
+	ret = catalog_grant(table, s, call->client->holder.client_id, access, &out->grants[s]);
 	if (ret == -EHOSTDOWN) { /* since just now */
 		place->state = catalog_shard_view(table, s);
 		return 0;
@@ -81,20 +81,21 @@ static int no_shard(const struct catalog_table *table)
 			 table->desc.name, table->n_shards);
 }
 
-static int fill_places(const struct call *call, struct catalog_table *table, bool read_only,
-		       struct places *out)
+static int fill_places(const struct call *call, struct catalog_table *table,
+		       Relive__TableAccess access, struct places *out)
 {
 	bool any = false;
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
-		ret = fill_place(call, table, read_only, s, out);
+		ret = fill_place(call, table, access, s, out);
 		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
 	}
 	return ret || any ? ret : no_shard(table);
 }
 
-static void answer_table(const struct call *call, struct catalog_table *table, bool read_only)
+static void answer_table(const struct call *call, struct catalog_table *table,
+			 Relive__TableAccess access)
 {
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	Relive__Status status;
@@ -105,7 +106,7 @@ static void answer_table(const struct call *call, struct catalog_table *table, b
 		conn_answer_status(call->conn, call->head, ret);
 		return;
 	}
-	ret = fill_places(call, table, read_only, &places);
+	ret = fill_places(call, table, access, &places);
 	/* A node may have gone while we asked: the version is that of what is said. */
 	catalog_refresh(&call->md->catalog, table);
 	rpc_set_status(&status, ret);
@@ -244,7 +245,7 @@ static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 	if (call->conn && ret)
 		conn_answer_status(call->conn, call->head, ret);
 	else if (call->conn)
-		answer_table(call, table, false);
+		answer_table(call, table, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE);
 	return 0;
 }
 
@@ -324,15 +325,21 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
+	struct catalog_table *table = NULL;
+	Relive__TableAccess access;
 	int ret = table_name_check(request->name);
-	struct catalog_table *table = ret ? NULL : catalog_find(&call->md->catalog, request->name);
+
+	if (ret == 0)
+		ret = roles_access(conn_peer(call->conn)->token.role, request, &access);
+	if (ret == 0)
+		table = catalog_find(&call->md->catalog, request->name);
 
 	if (ret == 0 && !table)
 		ret = error_set(-ENOENT, "no table %.64s in this store", request->name);
 	if (ret)
 		conn_answer_status(call->conn, call->head, ret);
 	else
-		answer_table(call, table, request->read_only);
+		answer_table(call, table, access);
 }
 
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)

@@ -105,6 +105,7 @@ struct handshake {
 	const struct dial_opts *opts;
 	struct channel *ch;
 	struct auth_nonces nonces;
+	char identity[TOKEN_IDENTITY_BYTES];
 	struct dial_peer peer;
 };
 
@@ -154,6 +155,7 @@ static int say_hello(struct handshake *hs)
 	request.boot_id = (ProtobufCBinaryData){ sizeof(self.boot_id), self.boot_id };
 	request.client_id = hs->opts->client_id;
 	request.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, hs->nonces.dialler };
+	request.identity = hs->identity;
 	ret = channel_call(hs->ch, RELIVE__TYPE__TYPE_HELLO, &request.base, hs->opts->deadline_ns,
 			   &frame);
 	if (ret)
@@ -211,8 +213,13 @@ static int prove(struct handshake *hs)
 static int introduce(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
 {
 	struct handshake hs = { .opts = opts, .ch = ch };
-	int ret = say_hello(&hs);
+	struct token_id id;
+	int ret = token_parse("token", opts->token, &id);
 
+	if (ret == 0) {
+		token_identity(&id, hs.identity);
+		ret = say_hello(&hs);
+	}
 	if (ret == 0)
 		ret = prove(&hs);
 	if (ret) {

@@ -16,7 +16,7 @@ struct dial_opts {
 	const char *socket; /* a unix socket, or NULL: */
 	const char *host;
 	uint16_t port;
-	const char *token;
+	const char *token;     /* the store's own, or one of a role */
 	struct tls_files tls;  /* of TCP; none: the token is the PSK */
 	const char *role;      /* "client" or "memnode" */
 	const char *software;  /* version of ours, for people */

@@ -19,10 +19,7 @@
 #include "base/alloc.h"
 
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
-#define KEY_BYTES 32
 #define SALT "relive tls 1"
-/* relive:VERSION:ROLE:EPOCH; the holder of the store's token may do everything. */
-#define IDENTITY "relive:1:admin:0"
 #define FIRST_ALERT 1000 /* reasons of OpenSSL from here on are alerts of the peer */
 
 struct tls {
@@ -30,7 +27,9 @@ struct tls {
 	const char *host; /* borrowed; NULL = not checked */
 	bool server;
 	bool psk;
-	uint8_t key[KEY_BYTES];
+	char token[TOKEN_TEXT_BYTES];        /* server: the store's own */
+	char identity[TOKEN_IDENTITY_BYTES]; /* client */
+	uint8_t key[TLS_KEY_BYTES];          /* client */
 };
 
 struct tls_state {
@@ -38,7 +37,8 @@ struct tls_state {
 	bool client_psk;
 	bool server;
 	bool files;
-	bool open; /* the handshake is over */
+	bool open;            /* the handshake is over */
+	struct token_id peer; /* server: of the PSK that is tried, or was proved */
 };
 
 /* -------- the library -------- */
@@ -105,6 +105,13 @@ static void load_library(void)
 	BIO_meth_set_write(socket_method, bio_write);
 	BIO_meth_set_read(socket_method, bio_read);
 	BIO_meth_set_ctrl(socket_method, bio_ctrl);
+}
+
+static int use_library(void)
+{
+	if (pthread_once(&once, load_library) || !library || !socket_method)
+		return error_set(-EIO, "TLS: OpenSSL could not be initialised");
+	return 0;
 }
 
 /* -------- errors -------- */
@@ -357,6 +364,7 @@ int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
 	state->server = tls->server;
 	state->files = !tls->psk;
 	state->client_psk = tls->psk && !tls->server;
+	SSL_set_app_data(ssl, state);
 	stream->ops = &tls_ops;
 	stream->tls = state;
 	return 0;
@@ -364,35 +372,44 @@ int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
 
 /* -------- the token -------- */
 
-static int derive_key(const char *token, uint8_t key_out[KEY_BYTES])
+static int hkdf(const OSSL_PARAM *params, uint8_t key_out[TLS_KEY_BYTES])
 {
 	EVP_KDF *kdf = EVP_KDF_fetch(library, "HKDF", NULL);
 	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-	const OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (char *)token, strlen(token)),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (char *)SALT,
-						  sizeof(SALT) - 1),
-		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (char *)IDENTITY,
-						  sizeof(IDENTITY) - 1),
-		OSSL_PARAM_construct_end(),
-	};
-	int done = ctx ? EVP_KDF_derive(ctx, key_out, KEY_BYTES, params) : 0;
+	int done = ctx ? EVP_KDF_derive(ctx, key_out, TLS_KEY_BYTES, params) : 0;
 
 	EVP_KDF_CTX_free(ctx);
 	EVP_KDF_free(kdf);
 	return done == 1 ? 0 : openssl_failed("HKDF");
 }
 
+static OSSL_PARAM octets(const char *name, const char *text)
+{
+	return OSSL_PARAM_construct_octet_string(name, (char *)text, strlen(text));
+}
+
+int tls_derive(const char *key, const char *salt, const char *info, uint8_t key_out[TLS_KEY_BYTES])
+{
+	const OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0),
+		octets(OSSL_KDF_PARAM_KEY, key),
+		octets(OSSL_KDF_PARAM_SALT, salt),
+		octets(OSSL_KDF_PARAM_INFO, info),
+		OSSL_PARAM_construct_end(),
+	};
+	int ret = use_library();
+
+	return ret ? ret : hkdf(params, key_out);
+}
+
 /* Made anew for each handshake: a session grows old. */
-static SSL_SESSION *psk_session(SSL *ssl)
+static SSL_SESSION *psk_session(SSL *ssl, const uint8_t key[TLS_KEY_BYTES])
 {
 	static const unsigned char suite[] = { 0x13, 0x01 }; /* TLS_AES_128_GCM_SHA256 */
-	const struct tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
 	SSL_SESSION *session = SSL_SESSION_new();
 
-	if (session && cipher && SSL_SESSION_set1_master_key(session, tls->key, KEY_BYTES) &&
+	if (session && cipher && SSL_SESSION_set1_master_key(session, key, TLS_KEY_BYTES) &&
 	    SSL_SESSION_set_cipher(session, cipher) &&
 	    SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
 		return session;
@@ -403,36 +420,85 @@ static SSL_SESSION *psk_session(SSL *ssl)
 static int use_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id_out, size_t *id_len_out,
 		   SSL_SESSION **session_out)
 {
+	const struct tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+
 	(void)md;
-	*id_out = (const unsigned char *)IDENTITY;
-	*id_len_out = sizeof(IDENTITY) - 1;
-	*session_out = psk_session(ssl);
+	*id_out = (const unsigned char *)tls->identity;
+	*id_len_out = strlen(tls->identity);
+	*session_out = psk_session(ssl, tls->key);
 	return *session_out != NULL;
 }
 
-/* An identity that is not known goes on without PSK, and there is no certificate: it fails. */
+static int derive_key(const char *store_token, const struct token_id *id,
+		      uint8_t key_out[TLS_KEY_BYTES])
+{
+	char token[TOKEN_TEXT_BYTES], identity[TOKEN_IDENTITY_BYTES];
+	int ret = token_derive(store_token, id, token);
+
+	token_identity(id, identity);
+	if (ret == 0)
+		ret = tls_derive(token, SALT, identity, key_out);
+	OPENSSL_cleanse(token, sizeof(token));
+	return ret;
+}
+
+/*
+ * An identity that is not known goes on without PSK, and there is no certificate: it fails. One of another
+ * epoch is let through to HELLO, which says so.
+ */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session_out)
 {
+	const struct tls *tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+	struct tls_state *state = SSL_get_app_data(ssl);
+	uint8_t key[TLS_KEY_BYTES];
+
 	*session_out = NULL;
-	if (id_len != sizeof(IDENTITY) - 1 || memcmp(id, IDENTITY, id_len) != 0)
+	if (!token_identity_parse(id, id_len, &state->peer))
 		return 1;
-	*session_out = psk_session(ssl);
+	if (derive_key(tls->token, &state->peer, key))
+		return 0;
+	*session_out = psk_session(ssl, key);
+	OPENSSL_cleanse(key, sizeof(key));
 	return *session_out != NULL;
+}
+
+bool stream_token(const struct stream *stream, struct token_id *id_out)
+{
+	const struct tls_state *state = stream->tls;
+
+	if (!state || !state->server || state->files || !state->open)
+		return false;
+	*id_out = state->peer;
+	return true;
+}
+
+static int use_own_token(struct tls *tls, const char *token)
+{
+	struct token_id id;
+	int ret = token_parse("token", token, &id);
+
+	if (ret)
+		return ret;
+	token_identity(&id, tls->identity);
+	return tls_derive(token, SALT, tls->identity, tls->key);
 }
 
 static int use_token(struct tls *tls, const char *token)
 {
-	int ret = derive_key(token, tls->key);
+	int ret = 0;
 
-	if (ret)
-		return ret;
+	if (strlen(token) >= sizeof(tls->token))
+		return error_set(-EINVAL, "token: %zu characters at most", sizeof(tls->token) - 1);
 	SSL_CTX_set_app_data(tls->ctx, tls);
-	if (tls->server)
+	if (tls->server) {
+		memcpy(tls->token, token, strlen(token) + 1);
 		SSL_CTX_set_psk_find_session_callback(tls->ctx, find_psk);
-	else
+	} else {
+		ret = use_own_token(tls, token);
 		SSL_CTX_set_psk_use_session_callback(tls->ctx, use_psk);
+	}
 	SSL_CTX_set_verify(tls->ctx, tls->server ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
-	return 0;
+	return ret;
 }
 
 /* -------- certificates -------- */
@@ -490,8 +556,9 @@ int tls_open(const struct tls_opts *opts, struct tls **tls_out)
 	struct tls *tls;
 	int ret;
 
-	if (pthread_once(&once, load_library) || !library || !socket_method)
-		return error_set(-EIO, "TLS: OpenSSL could not be initialised");
+	ret = use_library();
+	if (ret)
+		return ret;
 	tls = mem_zalloc(sizeof(*tls));
 	if (!tls)
 		return error_set(-ENOMEM, "TLS: no memory");
@@ -519,6 +586,7 @@ void tls_close(struct tls **tls_ptr)
 		return;
 	SSL_CTX_free(tls->ctx);
 	OPENSSL_cleanse(tls->key, sizeof(tls->key));
+	OPENSSL_cleanse(tls->token, sizeof(tls->token));
 	mem_free(tls);
 	*tls_ptr = NULL;
 }

@@ -1,8 +1,8 @@
 /*
  * TLS: TLS 1.3 around a stream (wire/channel.h). All TCP connections of the control plane use it.
  *
- *   by default       external PSK with (EC)DHE: HKDF-SHA256 of the store's token. Whoever has the
- *                    token is a client or a server; nobody has a certificate.
+ *   by default       external PSK with (EC)DHE: HKDF-SHA256 of a token of the store (wire/token.h). The
+ *                    PSK's identity names its role and epoch; nobody has a certificate.
  *   with tls_files   mutual certificates of one CA, no PSK. The token is proved inside (wire/auth.h).
  *
  * The suites are those with SHA-256, because a PSK is bound to one hash. There are no tickets, no early
@@ -13,8 +13,11 @@
 #define RLV_WIRE_TLS_H
 
 #include "wire/channel.h"
+#include "wire/token.h"
 
 #include "base/error.h"
+
+#define TLS_KEY_BYTES 32
 
 /* Paths of PEM files. All three or none. */
 struct tls_files {
@@ -25,7 +28,7 @@ struct tls_files {
 
 struct tls_opts {
 	bool server;
-	const char *token; /* unused with files */
+	const char *token; /* a server's: the store's own. Unused with files */
 	const char *host;  /* client with files: name or address in the server's certificate */
 	struct tls_files files;
 };
@@ -39,6 +42,13 @@ struct tls;
 RLV_MUST_CHECK int tls_open(const struct tls_opts *opts, struct tls **tls_out);
 /* Streams whose handshake is over go on. */
 void tls_close(struct tls **tls);
+
+/* HKDF-SHA256 by an OpenSSL that reads nobody's settings. -EIO. Thread: any. */
+RLV_MUST_CHECK int tls_derive(const char *key, const char *salt, const char *info,
+			      uint8_t key_out[TLS_KEY_BYTES]);
+
+/* At a server, after the handshake: the token that the peer proved; false: none, by certificates. */
+bool stream_token(const struct stream *stream, struct token_id *id_out);
 
 /*
  * Owns fd, also when it fails. The first read or write begins the handshake. Its errors: -EACCES (the

@@ -95,10 +95,8 @@ RLV_API const char *rlv_version(void);
 
 enum rlv_log_level { RLV_LOG_ERROR = 0, RLV_LOG_WARN = 1, RLV_LOG_INFO = 2, RLV_LOG_DEBUG = 3 };
 
-/*
- * Where the library's log lines go; NULL = nowhere (the default). fn may be called from any
- * thread and must not call back into the library. Thread: setup.
- */
+/* Where the library's log lines go; NULL = nowhere (the default). fn may be called from any thread and
+   must not call back into the library. Thread: setup. */
 RLV_API void rlv_log_set(void (*fn)(void *ctx, enum rlv_log_level level, const char *line),
 			 void *ctx, enum rlv_log_level most);
 
@@ -116,8 +114,8 @@ struct rlv_store_opts {
 	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s. So long open and
 				create also wait for memory nodes to be there */
 	const char *
-		token; /* shared secret of the store, 128 bits or more; NULL = RELIVE_TOKEN, and for
-				a store on this host file `token` of its directory */
+		token; /* the store's or a role's; NULL = RELIVE_TOKEN, and for a store on this host,
+				unless that is a role's, the file `token` of its directory */
 	bool read_only;   /* learners that only look: no append, no update */
 	int64_t stall_ns; /* of RLV_TIMEOUT_STALL; 0 = 60 s */
 	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
@@ -134,7 +132,7 @@ struct rlv_store_opts {
  *   "shm:NAME"            the store NAME that `relive up` runs on this host
  *   "relive://HOST:PORT"  the metadata server there
  * Errors: -EINVAL (uri, opts), -ENOENT (no such store here), -ECONNREFUSED (its server does not
- * answer), -EACCES (token or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another
+ * answer), -EACCES (token, epoch or certificate), -EBUSY (FILE is in use), -EPROTO (FILE or peer of another
  * format), -EBADMSG (FILE is damaged, and as it was; or a table of it has rows that may be torn and no
  * checksums: opts.trust), -EPERM (a pool that a memory node keeps for another store), -EISDIR (FILE is a
  * directory, as memory nodes keep), -ENODEV (a device, but none of DAX), -EROFS, -ENOSPC, -ENOMEM. A
@@ -144,10 +142,7 @@ struct rlv_store_opts {
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
 			       struct rlv_store **store_out);
 
-/*
- * Closes a store and sets the pointer to NULL; NULL is a no-op. -EBUSY: tables of it are open.
- * Thread: setup.
- */
+/* Closes, and sets the pointer to NULL; NULL is a no-op. -EBUSY: tables of it are open. Thread: setup. */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
 /* Makes earlier appends durable (embed:FILE, nodes on files). Without an open writer, FILE is then as after
@@ -592,11 +587,8 @@ RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int6
  */
 RLV_CHECKED int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch *watch);
 
-/*
- * Moves on what is drawn ahead (opts.prefetch), without waiting: for learners that compute for longer
- * than a round trip between two calls. *ready_out (may be NULL): batches that are done.
- * Thread: owner. Cost: local.
- */
+/* Moves on what is drawn ahead (opts.prefetch), without waiting: for learners that compute for longer than
+   a round trip. *ready_out (may be NULL): batches that are done. Thread: owner. Cost: local. */
 RLV_CHECKED int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out);
 
 /* Options that may change from sample to sample; 0 = as the sampler was opened. */
@@ -659,16 +651,11 @@ RLV_CHECKED int rlv_sampler_close(struct rlv_sampler **sampler);
  */
 RLV_CHECKED int rlv_buffer_alloc(size_t align, size_t bytes, void **buffer_out);
 
-/*
- * Gives a buffer back; or a part of one, if it starts and ends on 64 bytes; NULL is a no-op.
- * Thread: any.
- */
+/* Gives a buffer back, or a part that starts and ends on 64 bytes; NULL is a no-op. Thread: any. */
 RLV_API void rlv_buffer_free(void *buffer, size_t bytes);
 
-/*
- * 0 if devices know all of [ptr, ptr + bytes) by one registration; else -ENOENT, which sets no
- * message. Thread: any. Cost: a few loads.
- */
+/* 0 if devices know all of [ptr, ptr + bytes) by one registration; else -ENOENT, without a message.
+   Thread: any. Cost: a few loads. */
 RLV_CHECKED int rlv_buffer_find(const void *ptr, size_t bytes);
 
 /* -------- counters -------- */
@@ -725,8 +712,7 @@ struct rlv_node_info {
 				       or update adds to it */
 	uint64_t process_cpu_ns;    /* and of the whole node */
 	uint64_t silent_ns;         /* since the server heard of it last */
-	uint32_t broken; /* regions of them whose files were cut short, or cannot be read:
-				       their shards are down */
+	uint32_t broken; /* regions of them whose files were cut short or cannot be read */
 };
 
 struct rlv_store_info {
@@ -737,8 +723,7 @@ struct rlv_store_info {
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
 	struct rlv_node_info nodes[16];
-	char waiting[256]; /* what rebuilds wait for before sums are exact again, in words; "" = none
-				waits */
+	char waiting[256]; /* what rebuilds wait for before sums are exact again, in words */
 };
 
 /* Thread: any. Cost: control plane. */
@@ -751,6 +736,20 @@ RLV_CHECKED int rlv_store_info(struct rlv_store *store, struct rlv_store_info *i
  * and other errors of the file. Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_backup(struct rlv_store *store, const char *path);
+
+/* -------- tokens of roles -------- */
+
+#define RLV_TOKEN_BYTES 128 /* of one of a role, the final NUL included */
+
+/*
+ * The token of a role: "read" samples views that do not count samples, "learn" samples all and updates
+ * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. Errors:
+ * -EACCES (no admin), -EINVAL (role), -ENOTSUP (embed:). Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
+				char token_out[RLV_TOKEN_BYTES]);
+/* Begins a new epoch: tokens of roles of before are refused, and clients that use them cut off. */
+RLV_CHECKED int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out);
 
 /* -------- memory nodes that leave and join -------- */
 

@@ -300,7 +300,8 @@ static void catalog_grant__node_down_gives_ehostdown(void **state)
 	put_table(fx, "t", 9, STORE_TABLE_LIVE);
 	unload(fx);
 	load(fx);
-	assert_int_equal(catalog_grant(catalog_find(&fx->cat, "t"), 0, 1, false, &grants),
+	assert_int_equal(catalog_grant(catalog_find(&fx->cat, "t"), 0, 1,
+				       RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, &grants),
 			 -EHOSTDOWN);
 	assert_non_null(strstr(error_last(), "node a is down"));
 }

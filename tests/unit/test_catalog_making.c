@@ -165,7 +165,8 @@ static uint32_t rights_of(struct transport *tr, const struct region_grant *grant
 	return rights;
 }
 
-static void expect_rights(struct fleet *fx, uint64_t client_id, bool read_only, uint32_t rows)
+static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAccess access,
+			  uint32_t tree, uint32_t rows)
 {
 	const struct transport_opts opts = { .clock = clock_monotonic(),
 					     .timeout_ns = CLOCK_NS_PER_S,
@@ -173,21 +174,23 @@ static void expect_rights(struct fleet *fx, uint64_t client_id, bool read_only, 
 	struct catalog_grants grants;
 	struct transport *tr = NULL;
 
-	must(catalog_grant(fx->table, 0, client_id, read_only, &grants));
+	must(catalog_grant(fx->table, 0, client_id, access, &grants));
 	must(transport_open(fx->mem[0].target->ops->uri(fx->mem[0].target), &opts, &tr));
 	assert_int_equal(rights_of(tr, &grants.rows), rows);
-	assert_int_equal(rights_of(tr, &grants.tree), RIGHT_ALL); /* its slot is there */
+	assert_int_equal(rights_of(tr, &grants.tree), tree);
 	transport_close(&tr);
 }
 
-static void catalog_grant__who_only_reads_may_write_no_rows(void **state)
+static void catalog_grant__rights_are_those_of_the_access(void **state)
 {
 	struct fleet *fx = *state;
 
 	fleet_start(fx, 0);
 	finish(fx, "t");
-	expect_rights(fx, 71, true, RIGHT_READ);
-	expect_rights(fx, 72, false, RIGHT_READ | RIGHT_WRITE); /* atomics are for trees */
+	expect_rights(fx, 71, RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ, RIGHT_READ, RIGHT_READ);
+	expect_rights(fx, 72, RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN, RIGHT_ALL, RIGHT_READ);
+	expect_rights(fx, 73, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, RIGHT_ALL,
+		      RIGHT_READ | RIGHT_WRITE); /* atomics are for trees */
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)
@@ -202,7 +205,7 @@ int main(void)
 		CASE(catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing),
 		CASE(catalog_node_up__keeps_the_regions_of_a_making),
 		CASE(catalog_drop__frees_what_is_still_made_for_the_table),
-		CASE(catalog_grant__who_only_reads_may_write_no_rows),
+		CASE(catalog_grant__rights_are_those_of_the_access),
 	};
 
 	if (test_skips_valgrind("no pidfds"))

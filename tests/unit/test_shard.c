@@ -328,7 +328,6 @@ static void access_open__owner_out_of_range(void **state)
 	struct access acc;
 
 	(void)state;
-	assert_int_equal(access_open(&acc, fx.shard, 0, 1, &opts), -EINVAL);
 	assert_int_equal(access_open(&acc, fx.shard, SHARD_FIXTURE_CLIENTS + 1, 1, &opts), -EINVAL);
 	assert_non_null(strstr(error_last(), "owner 17"));
 }

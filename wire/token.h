@@ -1,0 +1,61 @@
+/*
+ * Token: what proves who may do what at a store, as users pass it.
+ *
+ *   64 hexadecimal digits       the store's own: may do everything, is never rotated
+ *   relive-ROLE-EPOCH-DIGITS    of a role: HKDF-SHA256 of the store's own, for the role and the epoch. A
+ *                               store has one epoch, and tokens of another one are refused
+ *
+ * The server derives the token that a peer names by its identity, "relive:1:ROLE:EPOCH", and has it
+ * proved: as the key of TLS (wire/tls.h), and by HELLO and AUTH (wire/auth.h). The identity of the store's
+ * own is "relive:1:admin:0".
+ *
+ * A token is known to two sides: who holds one of a role can also play the server to others who hold it.
+ */
+#ifndef RLV_WIRE_TOKEN_H
+#define RLV_WIRE_TOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define TOKEN_TEXT_BYTES 256 /* longest that is taken, the final 0 included */
+#define TOKEN_IDENTITY_BYTES 32
+
+/* Bits, so that sets of them can be named; of two for clients the larger one may do more. */
+enum token_role {
+	TOKEN_NODE = 1,  /* registers memory nodes */
+	TOKEN_READ = 2,  /* samples of views that do not count samples */
+	TOKEN_LEARN = 4, /* samples of all views, updates priorities */
+	TOKEN_WRITE = 8, /* appends */
+	TOKEN_ADMIN = 16,
+};
+
+struct token_id {
+	enum token_role role;
+	uint32_t epoch; /* 0: the store's own token */
+};
+
+/* The role that is named so. -EINVAL: the message lists them. */
+RLV_MUST_CHECK int token_role_find(const char *name, enum token_role *role_out);
+const char *token_role_name(enum token_role role);
+
+/*
+ * Which token it is. -EINVAL: malformed, or it cannot hold 128 bits of randomness. name: of the option or
+ * file, for the message.
+ */
+RLV_MUST_CHECK int token_parse(const char *name, const char *token, struct token_id *id_out);
+
+/* "relive:1:ROLE:EPOCH", and back: false if it is none. */
+void token_identity(const struct token_id *id, char text_out[TOKEN_IDENTITY_BYTES]);
+bool token_identity_parse(const void *text, size_t len, struct token_id *id_out);
+
+/* The token of that role and epoch. -EIO. Thread: any. */
+RLV_MUST_CHECK int token_derive(const char *store_token, const struct token_id *id,
+				char token_out[TOKEN_TEXT_BYTES]);
+
+/* -EACCES: of another epoch than the store's. */
+RLV_MUST_CHECK int token_check_epoch(const struct token_id *id, uint32_t epoch);
+
+#endif
