@@ -450,42 +450,12 @@ static int remote_rebalance(struct meta *meta, const char *table, uint32_t *adde
 	return 0;
 }
 
-/* -------- tokens -------- */
-
-static int take_token(const Relive__TokenReply *reply, char *token_out)
-{
-	size_t len = strlen(reply->token);
-
-	if (len == 0 || len >= RLV_TOKEN_BYTES)
-		return error_set(-EPROTO, "token of %zu characters", len);
-	memcpy(token_out, reply->token, len + 1);
-	return 0;
-}
-
 static int remote_token(struct meta *meta, const char *role, bool rotate, char *token_out,
 			uint32_t *epoch_out)
 {
-	Relive__TokenRequest request = RELIVE__TOKEN_REQUEST__INIT;
-	struct rpc_call call = {
-		.type = RELIVE__TYPE__TYPE_TOKEN,
-		.once = rotate,
-		.request = &request.base,
-		.reply = &relive__token_reply__descriptor,
-	};
-	ProtobufCMessage *reply;
-	int ret;
+	const struct rpc_token_wish wish = { .role = role, .rotate = rotate };
 
-	request.role = role ? (char *)role : (char *)"";
-	request.rotate = rotate;
-	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
-	if (ret)
-		return ret;
-	if (token_out)
-		ret = take_token((const Relive__TokenReply *)reply, token_out);
-	if (ret == 0 && epoch_out)
-		*epoch_out = ((const Relive__TokenReply *)reply)->epoch;
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret;
+	return rpc_token(remote_of(meta)->rpc, &wish, token_out, epoch_out);
 }
 
 /* -------- info -------- */

@@ -57,6 +57,18 @@ struct rpc_lease {
 
 void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
 
+struct rpc_token_wish {
+	const char *role; /* NULL: no token is wanted */
+	bool rotate;
+};
+
+/*
+ * A token of RLV_TOKEN_BYTES, and the epoch of the store; either out may be NULL. Errors of rpc_ask.
+ * rpc_token.c.
+ */
+RLV_MUST_CHECK int rpc_token(struct rpc *rpc, const struct rpc_token_wish *wish, char *token_out,
+			     uint32_t *epoch_out);
+
 /* Opened before a fork, in the parent? */
 bool rpc_is_forked(const struct rpc *rpc);
 
