@@ -60,7 +60,8 @@ class NoMemory(Error, MemoryError):
 
 
 class AccessDenied(Error, PermissionError):
-    """The token is wrong, or the store was opened read-only."""
+    """The token is wrong, old, or of a role that does not allow this; or the store was opened
+    read-only."""
 
 
 class Unsupported(Error, NotImplementedError):

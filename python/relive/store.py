@@ -105,6 +105,17 @@ class Store:
         """A :class:`relive.info.StoreInfo`."""
         return StoreInfo._of_core(self._core.info())
 
+    def token(self, role: str) -> str:
+        """The token of a role, ``"read"``, ``"learn"``, ``"write"``, ``"node"`` or ``"admin"``, for
+        ``relive.open(uri, token=...)`` or RELIVE_TOKEN. Wants the store's own token, or an admin's:
+        :class:`relive.AccessDenied`."""
+        return self._core.token(role)
+
+    def rotate_tokens(self) -> int:
+        """Begins a new epoch of tokens of roles: those of before are refused from now on, and clients
+        that use them cut off. Answers its number."""
+        return self._core.rotate_tokens()
+
     def persist(self) -> None:
         """Makes what was appended before durable: ``embed:FILE``, and nodes on files."""
         self._core.persist()
@@ -163,8 +174,9 @@ def open(uri: str = "embed:", **options: Any) -> Store:
     :param pool_bytes: ``embed:``: the most memory, or the size of a new file; 0 = all that is free,
         or a file of 1 GiB.
     :param timeout: of connecting and of every control call, in seconds.
-    :param token: shared secret of the store, 128 bits or more; None = RELIVE_TOKEN, and for a store
-        on this host the file ``token`` in its directory.
+    :param token: the store's own, or one of a role (:meth:`Store.token`, ``relive token``); None =
+        RELIVE_TOKEN, and for a store on this host, unless that is a role's, the file ``token`` in its
+        directory. What the role does not allow raises :class:`relive.AccessDenied`.
     :param read_only: only look: no append, no update.
     :param stall_timeout: seconds after which calls that wait for steps or for batches, and have no
         timeout of their own, raise Timeout, because in all that time no step was appended to their

@@ -220,12 +220,42 @@ static PyObject *store_is_open(PyObject *object, void *unused)
 	return PyBool_FromLong(((struct store *)object)->h.open);
 }
 
+static PyObject *store_token(PyObject *object, PyObject *role)
+{
+	struct store *self = (struct store *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(role, NULL);
+	char token[RLV_TOKEN_BYTES];
+	int ret;
+
+	if (!text || handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_token(self->store, text, token);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	return ret ? error_raise(ret) : PyUnicode_FromString(token);
+}
+
+static PyObject *store_rotate_tokens(PyObject *object, PyObject *unused)
+{
+	struct store *self = (struct store *)object;
+	uint32_t epoch = 0;
+	int ret;
+
+	(void)unused;
+	if (handle_enter(&self->h))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = rlv_store_rotate_tokens(self->store, &epoch);
+	Py_END_ALLOW_THREADS handle_leave(&self->h);
+	return ret ? error_raise(ret) : PyLong_FromUnsignedLong(epoch);
+}
+
 static PyMethodDef methods[] = {
 	{ "close", store_close, METH_NOARGS, NULL },
 	{ "persist", store_persist, METH_NOARGS, NULL },
 	{ "drop", store_drop, METH_O, NULL },
 	{ "tables", store_tables, METH_NOARGS, NULL },
 	{ "info", store_info, METH_NOARGS, NULL },
+	{ "token", store_token, METH_O, NULL },
+	{ "rotate_tokens", store_rotate_tokens, METH_NOARGS, NULL },
 	{ 0 },
 };
 
