@@ -205,6 +205,7 @@ int main(int argc, char **argv)
 		ret = error_set(-EINVAL, "--adopt, --discard: of a pool with --file or --dax");
 	if (ret)
 		return daemon_refuse(&program);
+	tls_take_program();
 	catch_signals();
 	ret = guard_install();
 	if (ret == 0)

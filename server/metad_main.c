@@ -204,6 +204,7 @@ static int serve(const struct metad_opts *opts)
 	int ret;
 
 	signal(SIGPIPE, SIG_IGN);
+	tls_take_program();
 	umask(077);
 	allow_descriptors();
 	ret = guard_install();

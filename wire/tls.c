@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,16 +48,29 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static OSSL_LIB_CTX *library;
 static BIO_METHOD *socket_method;
 
-/* Linked into the object that we are in, so that its settings are nobody else's? */
+static bool program_is_ours;
+
+void tls_take_program(void)
+{
+	program_is_ours = true;
+}
+
+/*
+ * Linked into the object that we are in, so that its settings are nobody else's? In librelive.so it is; in
+ * a program that links librelive.a it is the program's.
+ */
 static bool openssl_is_own(void)
 {
-	Dl_info ours, theirs;
+	Dl_info ours, theirs, program;
 	int (*init)(uint64_t, const OPENSSL_INIT_SETTINGS *) = OPENSSL_init_crypto;
+	const void *entry = (const void *)getauxval(AT_ENTRY); // NOLINT(performance-no-int-to-ptr)
 	void *address;
 
 	memcpy(&address, &init, sizeof(address));
-	return dladdr(&once, &ours) && dladdr(address, &theirs) &&
-	       ours.dli_fbase == theirs.dli_fbase;
+	if (!dladdr(&once, &ours) || !dladdr(address, &theirs) ||
+	    ours.dli_fbase != theirs.dli_fbase)
+		return false;
+	return program_is_ours || !dladdr(entry, &program) || program.dli_fbase != ours.dli_fbase;
 }
 
 static int bio_moved(BIO *bio, ssize_t n, bool writing)

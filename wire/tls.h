@@ -43,6 +43,9 @@ RLV_MUST_CHECK int tls_open(const struct tls_opts *opts, struct tls **tls_out);
 /* Streams whose handshake is over go on. */
 void tls_close(struct tls **tls);
 
+/* This program is one of ours: the OpenSSL in it, if there is one, reads no openssl.cnf. Thread: setup. */
+void tls_take_program(void);
+
 /* HKDF-SHA256 by an OpenSSL that reads nobody's settings. -EIO. Thread: any. */
 RLV_MUST_CHECK int tls_derive(const char *key, const char *salt, const char *info,
 			      uint8_t key_out[TLS_KEY_BYTES]);
