@@ -130,19 +130,7 @@ static void refuse_one(struct serve *serve)
 	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Whoever says nothing keeps nobody out. */
-static void bound_nameless(struct serve *serve) LOCK_REQUIRES(target_role)
-{
-	struct conn *oldest = NULL;
-
-	if (serve->nameless <= MAX_NAMELESS)
-		return;
-	for (struct conn *conn = serve->conns; conn; conn = conn->next)
-		oldest = conn->named ? oldest : conn;
-	drop(serve, oldest);
-}
-
-static void accept_all(struct serve *serve) LOCK_REQUIRES(target_role)
+static void accept_all(struct serve *serve)
 {
 	for (int i = 0; i < EVENTS; i++) {
 		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -155,7 +143,20 @@ static void accept_all(struct serve *serve) LOCK_REQUIRES(target_role)
 			log_warn("refuse connection, have %u", serve->n);
 			close(sock);
 		}
-		bound_nameless(serve);
+	}
+}
+
+/* Whoever says nothing keeps nobody out. Not while events are taken: one may be of who is dropped. */
+static void bound_nameless(struct serve *serve) LOCK_REQUIRES(target_role)
+{
+	while (serve->nameless > MAX_NAMELESS) {
+		struct conn *oldest = NULL;
+
+		for (struct conn *conn = serve->conns; conn; conn = conn->next)
+			oldest = conn->named ? oldest : conn;
+		if (!oldest)
+			return;
+		drop(serve, oldest);
 	}
 }
 
@@ -407,6 +408,7 @@ int serve_progress(struct serve *serve)
 			accept_all(serve);
 	}
 	drop_late(serve);
+	bound_nameless(serve);
 	return 0;
 }
 
