@@ -15,6 +15,8 @@
 #include "ds/priority.h"
 #include "ds/window.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -400,20 +402,28 @@ static uint32_t items_of(const struct rlv_writer *w, const struct shard_change *
 	return n;
 }
 
-/* Of all shards, also when one is lost. An error of a shard that is there comes first. */
+/*
+ * Of all shards, also when one is lost. An error of a shard that is there comes first. -EEXIST: noise
+ * stood in a leaf of ours; its item is there, and so are all others.
+ */
 static int publish(struct rlv_writer *w)
 {
-	int ret = change_publish(w->changes, w->n_changes);
+	int ret = 0, lost = 0;
 
+	if (change_publish(w->changes, w->n_changes)) /* judged below, shard by shard */
+		log_debug("append: %s", error_last());
 	for (uint32_t i = 0; i < w->n_changes; i++) {
 		const struct shard_change *ch = &w->changes[i];
 		int failed = handle_failed(ch->acc, ch->ret);
 
-		if (ch->ret == 0)
+		if (ch->ret == 0 || ch->ret == -EEXIST)
 			w->published[ch->acc->shard->desc.shard] += items_of(w, ch);
-		else if (!is_broken(ch->acc))
+		else if (is_broken(ch->acc))
+			lost = lost ? lost : failed;
+		else
 			ret = failed;
 	}
+	ret = ret ? ret : lost;
 	if (ret == -EOWNERDEAD)
 		w->dead = true;
 	return ret;

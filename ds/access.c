@@ -238,9 +238,22 @@ int access_enter(struct access *acc)
 	return acc->chained ? enter_chained(acc) : enter_in_place(acc);
 }
 
+/* What its sums make of such a leaf nobody knows. */
+static int mark_damage(struct access *acc)
+{
+	int rc = shard_mark_dirty(acc->shard);
+
+	acc->epoch.damaged = rc != 0;
+	return rc;
+}
+
 int access_leave(struct access *acc)
 {
-	return acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+	int rc = acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+
+	if (rc || __builtin_expect(!acc->epoch.damaged, 1))
+		return rc;
+	return mark_damage(acc);
 }
 
 int access_flush(struct access *acc)

@@ -27,15 +27,17 @@ static uint32_t note_view(uint32_t note)
 
 /* -------- one round -------- */
 
-static struct change view_change(const struct access *acc, uint32_t view)
+static struct change view_change(const struct chain_change *cc, uint32_t view)
 {
-	struct access *owner = (struct access *)acc;
+	struct access *owner = cc->change->acc;
+	const struct access *acc = owner;
 
 	return (struct change){
 		.tree = &acc->shard->trees[view],
 		.ep = &owner->epoch,
 		.deltas = acc->deltas[view],
 		.steady = steady_tag(&acc->epoch),
+		.damaged = cc->damaged,
 	};
 }
 
@@ -119,7 +121,7 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	list->n = 0;
 	add_head(ch, list);
 	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
-		struct change c = view_change(acc, v);
+		struct change c = view_change(cc, v);
 
 		for (uint32_t i = 0; i < ch->n[v]; i++) {
 			struct transport_wr *wr = wr_list_add(list, v << INDEX_BITS | i);
@@ -154,7 +156,7 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 			prepare_word(ch->acc, word, &list->wrs[k]);
 			continue;
 		}
-		c = view_change(ch->acc, note_view(note));
+		c = view_change(cc, note_view(note));
 		list->notes[k] =
 			(note & ~LOOK) |
 			prepare_leaf(&c, verb, &ch->ops[note_view(note)][i], &list->wrs[k]);
@@ -183,7 +185,7 @@ static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op 
 	if (cas->old != cas->expected || look)
 		return judge(c, verb, op, cas->old);
 	op->result = LEAF_DONE;
-	count_swap(c, op->slot, cas->expected, cas->value);
+	count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
 	return false;
 }
 
@@ -208,7 +210,7 @@ static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 		if (word) {
 			again = digest_word(word, cas);
 		} else {
-			c = view_change(ch->acc, note_view(note));
+			c = view_change(cc, note_view(note));
 			ret = tree_deltas_reserve(c.tree, c.deltas, 1);
 			if (ret)
 				return ret;
@@ -249,8 +251,9 @@ static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
 	if (ret) /* some may be done: nobody can count them */
 		ch->acc->posted.lost = true;
 	ch->ret = ret ? ret : digest(verb, cc, &refresh);
+	cc->damaged = false;
 	if (ch->ret == 0 && refresh)
-		ch->ret = epoch_refresh(&ch->acc->epoch);
+		ch->ret = see_epoch_again(&ch->acc->epoch, &cc->damaged);
 }
 
 void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n)

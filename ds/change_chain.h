@@ -20,6 +20,7 @@ struct chain_change {
 	struct shard_change *change;
 	struct word_op *words;
 	uint32_t n_words;
+	bool damaged; /* the last round met tags of no epoch */
 };
 
 /*

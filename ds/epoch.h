@@ -45,6 +45,7 @@ struct epoch {
 	uint32_t promised;     /* in force while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
+	bool damaged; /* a leaf's tag was of no epoch: sums may be wrong, a rebuild is due */
 
 	/* Chains only. */
 	bool known;     /* the view may be used without another look */

@@ -188,7 +188,7 @@ static inline uint32_t digest(struct change *c, enum change_verb verb, struct le
 			op->result = LEAF_UNKNOWN;
 		} else if (cas->old == cas->expected && !deltas->look[i]) {
 			op->result = LEAF_DONE;
-			count_swap(c, op->slot, cas->expected, cas->value);
+			count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
 		} else if (judge(c, verb, op, cas->old)) {
 			deltas->active[left++] = deltas->active[i];
 		}
@@ -245,13 +245,14 @@ static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op
 			found = rword64_load_acquire(leaf);
 		} else if (rword64_cas(leaf, &found, wanted)) {
 			op->result = LEAF_DONE;
-			count_swap(c, op->slot, op->word, wanted);
+			count_swap(c, op->slot, counted_word(c, op->word), wanted);
 			break;
 		}
 		sum->failed += found != op->word;
 		again = judge(c, verb, op, found);
 		ret = refresh_view(c);
 	}
+	c->damaged = false; /* of this one */
 	sum->cas += tries;
 	sum->rounds = max_u64(sum->rounds, tries);
 	return ret;
@@ -418,7 +419,7 @@ static uint32_t claim_steadily(const struct change *c, const struct leaf_run *ru
 int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
 		  struct tree_deltas *deltas)
 {
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	struct leaf_op *ops = deltas->ops;
 	bool unknown = false;
 	int ret = check_run(tree, run);
@@ -472,8 +473,11 @@ int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		bad |= ops[i].result;
-	for (size_t i = 0; bad && ret == 0 && i < n; i++)
-		ret = publish_error(&ops[i]);
+	for (size_t i = 0; bad && (ret == 0 || ret == -EEXIST) && i < n; i++) {
+		int worse = publish_error(&ops[i]);
+
+		ret = worse ? worse : ret;
+	}
 	return ret;
 }
 
@@ -509,7 +513,7 @@ static inline int change_ops(struct change *c, enum change_verb verb, struct lea
 int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		   struct tree_deltas *deltas)
 {
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 
 	return change_ops(&c, CHANGE_UPDATE, ops, n);
 }
@@ -517,7 +521,7 @@ int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op 
 int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 		 struct tree_deltas *deltas)
 {
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 
 	return change_ops(&c, CHANGE_TAKE, ops, n);
 }
@@ -599,7 +603,7 @@ static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
 int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
 			struct tree_deltas *deltas)
 {
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	int ret = publish_ops(&c, ops, n);
 
 	return ret ? ret : sumtree_publish_result(ops, n);
@@ -627,7 +631,7 @@ static uint32_t gather_publish(const struct leaf_run *run, const uint64_t *prior
 int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
 		    const uint64_t *priorities, struct tree_deltas *deltas)
 {
-	struct change c = { tree, ep, deltas, steady_tag(ep), false };
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	struct leaf_op *ops = deltas->ops;
 	uint32_t next = 0, n;
 	int ret = check_run(tree, run), first_bad = 0;

@@ -31,6 +31,7 @@ struct change {
 	struct tree_deltas *deltas;
 	uint32_t steady; /* the tag that most leaves have and keep, or none */
 	bool refresh;    /* a tag outside our view of the epoch was met */
+	bool damaged;    /* and the view was the epoch all the time: it is of none */
 };
 
 /* May the verb replace this word? */
@@ -70,6 +71,34 @@ static inline void count_swap(const struct change *c, uint32_t slot, uint64_t fr
 	side->size += size;
 }
 
+/* The tag of what is written now. */
+static inline uint32_t tag_now(const struct epoch *ep)
+{
+	return (ep->number + (ep->mode == EPOCH_DUAL)) & 3u;
+}
+
+/*
+ * Which tag goes over `*tag`; false: none that we know of. One of no epoch is damage, which a rebuild
+ * would move on like any other (ds/sumtree_migrate.c); so does whoever changes that leaf.
+ */
+static inline bool find_tag(const struct change *c, uint32_t *tag)
+{
+	if (*tag == c->steady || epoch_next_tag(c->ep, *tag, tag) == 0)
+		return true;
+	*tag = tag_now(c->ep);
+	return c->damaged;
+}
+
+/* The word under which a leaf was counted: a damaged tag says nothing, the sums may be wrong. */
+static inline uint64_t counted_word(const struct change *c, uint64_t word)
+{
+	uint32_t tag = leaf_tag(word);
+
+	if (tag == c->steady || epoch_next_tag(c->ep, tag, &tag) == 0)
+		return word;
+	return leaf_make(c->ep->number, leaf_gen(word), leaf_priority(word));
+}
+
 /* The word that an op asks for in place of op->word. *look_out: none, it only looks. */
 static inline uint64_t wanted_word(const struct change *c, enum change_verb verb,
 				   const struct leaf_op *op, bool *look_out)
@@ -77,8 +106,7 @@ static inline uint64_t wanted_word(const struct change *c, enum change_verb verb
 	uint32_t tag = leaf_tag(op->word);
 	uint64_t priority = 0;
 
-	*look_out = !word_fits(verb, op, op->word) ||
-		    (tag != c->steady && epoch_next_tag(c->ep, tag, &tag));
+	*look_out = !word_fits(verb, op, op->word) || !find_tag(c, &tag);
 	if (*look_out)
 		return op->word;
 	if (verb == CHANGE_UPDATE)
@@ -104,9 +132,24 @@ static inline bool judge(struct change *c, enum change_verb verb, struct leaf_op
 	return true;
 }
 
+/*
+ * After a word was seen whose tag is outside the view. *damaged_out: the view was the epoch before the
+ * word was read, and is it still, so that no epoch has that tag.
+ */
+static inline int see_epoch_again(struct epoch *ep, bool *damaged_out)
+{
+	uint32_t number = ep->number;
+	enum epoch_mode mode = ep->mode;
+	int ret = epoch_refresh(ep);
+
+	*damaged_out = ret == 0 && ep->number == number && ep->mode == mode;
+	ep->damaged |= *damaged_out;
+	return ret;
+}
+
 static inline int refresh_view(struct change *c)
 {
-	int ret = c->refresh ? epoch_refresh(c->ep) : 0;
+	int ret = c->refresh ? see_epoch_again(c->ep, &c->damaged) : 0;
 
 	c->refresh = false;
 	c->steady = steady_tag(c->ep);
@@ -124,7 +167,7 @@ static inline int too_many_rounds(const struct leaf_op *op)
  */
 static inline uint64_t claimed_word(const struct epoch *ep, uint32_t gen)
 {
-	return leaf_make(ep->number + (ep->mode == EPOCH_DUAL), gen, 0);
+	return leaf_make(tag_now(ep), gen, 0);
 }
 
 /* The worst thing that happened to one of n published leaves. */

@@ -1,0 +1,127 @@
+/*
+ * Words of a region that nobody of ours writes, one at a time. Random ones: model/test_noise,
+ * integration/test_noise.
+ */
+#include "tests/support/replay_fixture.h"
+#include "tests/support/test.h"
+
+#include "client/store.h"
+
+#include "ds/slot.h"
+#include "ds/sumtree_rebuild.h"
+
+#include "transport/barrier.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ITEMS 500u
+#define BATCH 128u
+
+static struct replay_fixture fx;
+static struct rlv_writer *writer;
+static struct rlv_sampler *sampler;
+
+static int setup(void **state)
+{
+	const struct rlv_view view = { .selector = RLV_PRIORITIZED, .n_step = 3, .alpha = 1 };
+	const struct rlv_table_opts opts = {
+		.n_views = 1, .views = &view, .capacity = 1024, .shards = 1, .max_clients = 8
+	};
+
+	(void)state;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	replay_append_plain(&fx, writer, 0, ITEMS);
+	sampler = replay_sampler(&fx, NULL);
+	return 0;
+}
+
+static struct shard *the_shard(void)
+{
+	return fx.table->nodes.shards[0];
+}
+
+static struct rword64 *word_at(uint64_t off)
+{
+	return (struct rword64 *)(void *)(the_shard()->tree->base + off);
+}
+
+static uint64_t word_of(uint64_t off)
+{
+	return rword64_load_relaxed(word_at(off));
+}
+
+static void set(uint64_t off, uint64_t word)
+{
+	rword64_announce(word_at(off), word);
+}
+
+/* Sums are as the leaves are again, by the word that says that a rebuild is due. */
+static void rebuild(void)
+{
+	const struct rebuild_opts opts = { .owner = 8 };
+	const struct process_id self = { .pid = 1 };
+	struct rebuild_report report = { 0 };
+	bool needed = false;
+
+	replay_writer_done(&writer);
+	assert_int_equal(sumtree_rebuild_needed(the_shard(), &needed), 0);
+	assert_true(needed);
+	assert_int_equal(slot_take(the_shard(), 7, &self, 1), 0);
+	replay_expect(sumtree_rebuild_until_clean(the_shard(), &opts, 3, &report), 0, NULL);
+	assert_int_equal(slot_release(the_shard(), 7), 0);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (sampler)
+		replay_sampler_done(&sampler);
+	if (writer)
+		replay_writer_done(&writer);
+	replay_close(&fx);
+	return 0;
+}
+
+/* Else every batch with that item would fail, and nobody would mend it. */
+static void sampler_update__a_tag_of_no_epoch_is_mended(void **state)
+{
+	const float td[BATCH] = { 1 };
+	struct rlv_update_result result;
+	const struct rlv_batch *batch;
+	uint64_t off;
+
+	(void)state;
+	batch = replay_sample(sampler, BATCH);
+	off = shard_leaf_off(the_shard(), 0, key_slot(batch->key[5]));
+	set(off, word_of(off) ^ (uint64_t)2 << LEAF_TAG_SHIFT);
+	replay_expect(rlv_sampler_update(sampler, batch->key, td, BATCH, &result), 0, NULL);
+	assert_int_equal(result.stale, 0);
+	assert_int_equal(leaf_tag(word_of(off)), 0);
+	rlv_batch_release(sampler, batch);
+	rebuild();
+}
+
+static void writer_append__claims_a_block_with_tags_of_no_epoch(void **state)
+{
+	(void)state;
+	for (uint32_t slot = 0; slot < the_shard()->desc.slots; slot++) {
+		const uint64_t off = shard_leaf_off(the_shard(), 0, slot);
+
+		set(off, word_of(off) ^ (uint64_t)2 << LEAF_TAG_SHIFT);
+	}
+	replay_append_plain(&fx, writer, 0, 2 * the_shard()->desc.block);
+	rebuild();
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(sampler_update__a_tag_of_no_epoch_is_mended),
+		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
