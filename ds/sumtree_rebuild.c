@@ -109,19 +109,18 @@ static int check_owner_dead(struct pass *pass, uint32_t owner)
 	return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner, info.process.pid);
 }
 
+/* A mode that is none is begun from the start. */
 static int take_over(struct pass *pass, uint64_t word)
 {
+	enum epoch_mode mode = epoch_mode_of(word) == EPOCH_DUAL ? EPOCH_DUAL : EPOCH_ZERO;
 	uint32_t owner = epoch_owner(word);
-	uint64_t mine = epoch_make(epoch_number(word), epoch_mode_of(word), pass->opts->owner);
-	int rc = 0;
+	uint64_t mine = epoch_make(epoch_number(word), mode, pass->opts->owner);
+	int rc = owner == pass->opts->owner ? 0 : check_owner_dead(pass, owner);
 
-	if (owner != pass->opts->owner) {
-		rc = check_owner_dead(pass, owner);
-		if (!rc)
-			rc = swap_epoch(pass->shard, word, mine);
-	}
+	if (!rc && word != mine)
+		rc = swap_epoch(pass->shard, word, mine);
 	/* Whoever walked had additions in hand: they are lost, and nothing else may say so. */
-	if (!rc && epoch_mode_of(word) == EPOCH_DUAL)
+	if (!rc && mode == EPOCH_DUAL)
 		rc = raise_dirty(pass->shard);
 	if (rc)
 		return rc;

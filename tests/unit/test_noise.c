@@ -115,12 +115,23 @@ static void writer_append__claims_a_block_with_tags_of_no_epoch(void **state)
 	rebuild();
 }
 
+static void rebuild__a_mode_that_is_none_begins_anew(void **state)
+{
+	const uint64_t off = shard_word_off(the_shard(), offsetof(struct shard_words, epoch));
+
+	(void)state;
+	set(off, epoch_make(epoch_number(word_of(off)), (enum epoch_mode)3, 8));
+	rebuild();
+	assert_int_equal(word_of(off), epoch_make(1, EPOCH_NORMAL, 0));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(sampler_update__a_tag_of_no_epoch_is_mended),
 		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
+		CASE(rebuild__a_mode_that_is_none_begins_anew),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
