@@ -25,10 +25,33 @@ uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratc
 
 /* -------- draw -------- */
 
+static bool is_of_head(const struct block_head *head, uint32_t slot)
+{
+	return slot * head->recip < head->limit;
+}
+
+static void drop_heads(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (!is_of_head(&sp->head, s->slot[i]))
+			continue;
+		s->slot[i] = sp->view->window - 1;
+		s->word[i] = 0;
+	}
+}
+
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
 {
+	const struct block_head head = sp->head;
+	uint32_t of_head = 0;
+
 	grove_see_sizes(&sp->grove);
 	grove_name_shards(&sp->grove, s->shard, n);
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < n; i++)
+		of_head += is_of_head(&head, s->slot[i]);
+	if (of_head)
+		drop_heads(sp, s, n);
 }
 
 /* Each is certain. */

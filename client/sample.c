@@ -31,14 +31,24 @@ static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
 	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
 }
 
+/* An item by both looks at its leaf. No item has generation 0. */
+static bool is_whole(uint64_t word, uint64_t again)
+{
+	return leaf_gen(again) == leaf_gen(word) && leaf_gen(again) != 0 &&
+	       leaf_priority(again) != 0;
+}
+
 /* Loop by loop, and without a branch: so compilers make vectors of them. */
 static bool are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
-	uint64_t bad = 0;
+	const uint64_t gens = leaf_make(0, LEAF_GEN_MASK, 0), one = leaf_make(0, 1, 0);
+	uint64_t differ = 0, none = 0; /* its sign: a generation or priority was 0 */
 
-	for (uint32_t i = 0; i < n; i++)
-		bad |= (leaf_gen(word[i]) ^ leaf_gen(again[i])) | (leaf_priority(again[i]) == 0);
-	return bad == 0;
+	for (uint32_t i = 0; i < n; i++) {
+		differ |= (word[i] ^ again[i]) & gens;
+		none |= (leaf_priority(again[i]) - 1) | ((again[i] & gens) - one);
+	}
+	return differ == 0 && (int64_t)none >= 0;
 }
 
 static void make_keys(uint64_t *restrict key, uint32_t table_id, const struct draw_scratch *s,
@@ -80,8 +90,7 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = s->at[i];
-		uint32_t gen = leaf_gen(s->word[i]);
-		bool whole = leaf_gen(s->again[i]) == gen && leaf_priority(s->again[i]) != 0;
+		bool whole = is_whole(s->word[i], s->again[i]);
 		bool old = whole && batch->policy_version &&
 			   is_too_old(sp, batch->policy_version[at]);
 
@@ -90,7 +99,8 @@ static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t
 			s->at[failed++] = at;
 			continue;
 		}
-		batch->key[at] = key_make(sp->h.desc->table_id, s->shard[i], gen, s->slot[i]);
+		batch->key[at] = key_make(sp->h.desc->table_id, s->shard[i], leaf_gen(s->word[i]),
+					  s->slot[i]);
 		batch->word[at] = s->again[i];
 		batch->probability[at] = s->probability[i];
 	}

@@ -162,6 +162,14 @@ static void plan_init(struct rlv_sampler *sp)
 	plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 }
 
+static void head_init(struct rlv_sampler *sp)
+{
+	uint32_t head = sp->view->window - 1;
+
+	sp->head.recip = UINT64_MAX / sp->h.desc->block + 1;
+	sp->head.limit = head * sp->head.recip; /* less than a block has rows */
+}
+
 static int batches_init(struct rlv_sampler *sp)
 {
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
@@ -235,6 +243,7 @@ static int open_parts(struct rlv_sampler *sp)
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	admission_init(&sp->admission, &sp->h, sp->view_index);
 	plan_init(sp);
+	head_init(sp);
 	if (ret == 0)
 		ret = make_room(sp);
 	if (ret == 0)

@@ -39,6 +39,16 @@ struct batch {
 	size_t bytes;
 };
 
+/*
+ * Slots whose window would begin before their block: no item's. slot / block has a fraction below
+ * (window - 1) / block; as in Lemire et al., Faster remainder by direct computation, it is the low
+ * word of slot * recip, exact for slots and blocks below 2^32.
+ */
+struct block_head {
+	uint64_t recip; /* 2^64 / block, rounded up */
+	uint64_t limit; /* fractions below are of the head */
+};
+
 struct rlv_sampler {
 	struct handle h;
 	const struct view_desc *view;
@@ -52,6 +62,7 @@ struct rlv_sampler {
 	uint32_t columns; /* a bit for each that batches have */
 	struct admission admission;
 	struct window_plan plan;
+	struct block_head head;
 	struct batch **batches;
 	struct batch *last; /* whose words an update may use */
 	uint32_t n_batches;
@@ -87,7 +98,10 @@ RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
 RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s,
 					 struct round *round);
 
-/* The trees' numbers of a draw become shards', and its sizes are remembered. */
+/*
+ * The trees' numbers of a draw become shards', and its sizes are remembered. What is drawn of a block's
+ * head is no item, whatever its leaf says: it becomes the leaf 0 of a slot that can be read.
+ */
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n);
 
 static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)

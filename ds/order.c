@@ -88,10 +88,11 @@ static bool take_leaves(const struct order *order, const struct rword64 *leaves,
 {
 	const struct table_desc *desc = &order->shard->desc;
 	uint32_t gen = block_gen(block_seq(order->headers[block]), desc->blocks);
+	uint32_t head = desc->views[order->view].window - 1; /* no item's, whatever stands there */
 	bool any = false;
 
-	for (uint32_t k = 0; k < desc->block && found->n < found->want; k++) {
-		uint32_t i = order->newest_first ? desc->block - 1 - k : k;
+	for (uint32_t k = 0; k < desc->block - head && found->n < found->want; k++) {
+		uint32_t i = order->newest_first ? desc->block - 1 - k : head + k;
 		uint64_t word = rword64_load_acquire(&leaves[i]); /* V1 pairs with P1 */
 
 		if (leaf_priority(word) == 0 || leaf_gen(word) != gen)

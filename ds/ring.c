@@ -90,10 +90,14 @@ static int load_header(const struct access *acc, uint32_t index, const struct gl
 
 /* -------- queue -------- */
 
-static int leaves_are_taken(const struct access *acc, uint64_t leaves_off, bool *taken_out)
+/* Items of a view that is a queue: what stands at the block's head is none. */
+static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out)
 {
+	const struct access *acc = blk->acc;
+	uint32_t head = acc->shard->desc.views[v].window - 1;
+	uint64_t leaves_off = shard_leaf_off(acc->shard, v, blk->first + head);
 	uint64_t words[512] = { 0 };
-	uint32_t left = acc->shard->desc.block;
+	uint32_t left = acc->shard->desc.block - head;
 
 	while (left) {
 		uint32_t n = (uint32_t)min_u64(left, ARRAY_LEN(words));
@@ -120,16 +124,15 @@ static int leaves_are_taken(const struct access *acc, uint64_t leaves_off, bool 
  * Asked before the header's CAS: in a closed block nobody turns a leaf non-zero, and if the block
  * is claimed in between the CAS fails.
  */
-static int block_is_taken(const struct access *acc, uint32_t index, bool *taken_out)
+static int block_is_taken(const struct block *blk, bool *taken_out)
 {
-	const struct table_desc *desc = &acc->shard->desc;
+	const struct table_desc *desc = &blk->acc->shard->desc;
 	int rc = 0;
 
 	*taken_out = true;
 	for (uint32_t v = 0; !rc && *taken_out && v < desc->n_views; v++)
 		if (ring_view_is_queue(&desc->views[v]))
-			rc = leaves_are_taken(
-				acc, shard_leaf_off(acc->shard, v, index * desc->block), taken_out);
+			rc = leaves_are_taken(blk, v, taken_out);
 	return rc;
 }
 
@@ -158,7 +161,7 @@ static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
 {
 	const struct access *acc = blk->acc;
 	bool taken;
-	int rc = block_is_taken(acc, blk->index, &taken);
+	int rc = block_is_taken(blk, &taken);
 
 	if (rc || !taken)
 		return rc ? rc : -EAGAIN;

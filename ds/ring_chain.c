@@ -99,15 +99,19 @@ static bool has_queue(const struct table_desc *desc)
 	return false;
 }
 
-/* Has a queue an item left in the block, as read? */
+/* Has a queue an item left in the block, as read? What stands at the block's head is none. */
 static bool holds_items(const struct block *blk)
 {
 	const struct table_desc *desc = &blk->acc->shard->desc;
 
-	for (uint32_t v = 0; v < desc->n_views; v++)
-		for (uint32_t i = 0; ring_view_is_queue(&desc->views[v]) && i < desc->block; i++)
+	for (uint32_t v = 0; v < desc->n_views; v++) {
+		const struct view_desc *view = &desc->views[v];
+
+		for (uint32_t i = view->window - 1; ring_view_is_queue(view) && i < desc->block;
+		     i++)
 			if (leaf_priority(blk->acc->claim->leaves[v][i]))
 				return true;
+	}
 	return false;
 }
 

@@ -81,7 +81,7 @@ static uint32_t count_steps(const struct window_plan *plan, const uint8_t *windo
 
 		*terminated_out = ending == TERMINATES;
 		if (ending == ENDS_BEFORE)
-			return i;
+			return i ? i : 1; /* 0: no item's rows, so they are torn or noise */
 		if (ending != GOES_ON)
 			return i + 1;
 		flags = next;

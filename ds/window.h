@@ -19,8 +19,8 @@
  *                                      next observations are stored: the last reward is in
  *
  * Rows may be overwritten while they are copied. All reads go through transport/barrier.h; what is
- * read chooses only among rows of the same window, and the caller throws the item away unless its
- * leaf is unchanged afterwards (rule 5).
+ * read chooses only among rows of the same window, whatever it is, and the caller throws the item away
+ * unless its leaf is unchanged afterwards (rule 5).
  */
 #ifndef RLV_DS_WINDOW_H
 #define RLV_DS_WINDOW_H

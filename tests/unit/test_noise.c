@@ -9,6 +9,7 @@
 
 #include "ds/slot.h"
 #include "ds/sumtree_rebuild.h"
+#include "ds/window.h"
 
 #include "transport/barrier.h"
 
@@ -84,6 +85,57 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* Its window would begin before the rows; its sums say nothing of it, so some draws fall on it. */
+static void sampler_sample__a_priority_on_slot_0_is_no_item(void **state)
+{
+	const struct rlv_batch *batch;
+
+	(void)state;
+	set(shard_leaf_off(the_shard(), 0, 0), leaf_make(0, 1, LEAF_PRIORITY_MASK));
+	for (int i = 0; i < 20; i++) {
+		batch = replay_sample(sampler, BATCH);
+		for (uint32_t k = 0; k < batch->n; k++)
+			assert_true(key_slot(batch->key[k]) >= 3);
+		rlv_batch_release(sampler, batch);
+	}
+	set(shard_leaf_off(the_shard(), 0, 0), leaf_make(0, 1, 0));
+}
+
+/* Where a later block begins, the rows before are of another one. */
+static void sampler_sample__a_priority_at_a_blocks_head_is_no_item(void **state)
+{
+	const uint32_t block = the_shard()->desc.block;
+	const struct rlv_batch *batch;
+
+	(void)state;
+	set(shard_leaf_off(the_shard(), 0, block + 2), leaf_make(0, 1, LEAF_PRIORITY_MASK));
+	for (int i = 0; i < 20; i++) {
+		batch = replay_sample(sampler, BATCH);
+		for (uint32_t k = 0; k < batch->n; k++)
+			assert_true(key_slot(batch->key[k]) % block >= 3);
+		rlv_batch_release(sampler, batch);
+	}
+	set(shard_leaf_off(the_shard(), 0, block + 2), leaf_make(0, 1, 0));
+}
+
+/* A key with that generation would be refused by an update. */
+static void sampler_sample__a_leaf_without_a_generation_is_no_item(void **state)
+{
+	const uint64_t off = shard_leaf_off(the_shard(), 0, 10);
+	const uint64_t before = word_of(off);
+	const struct rlv_batch *batch;
+
+	(void)state;
+	set(off, leaf_make(0, 0, leaf_priority(before)));
+	for (int i = 0; i < 20; i++) {
+		batch = replay_sample(sampler, BATCH);
+		for (uint32_t k = 0; k < batch->n; k++)
+			assert_int_not_equal(key_gen(batch->key[k]), 0);
+		rlv_batch_release(sampler, batch);
+	}
+	set(off, before);
+}
+
 /* Else every batch with that item would fail, and nobody would mend it. */
 static void sampler_update__a_tag_of_no_epoch_is_mended(void **state)
 {
@@ -125,13 +177,45 @@ static void rebuild__a_mode_that_is_none_begins_anew(void **state)
 	assert_int_equal(word_of(off), epoch_make(1, EPOCH_NORMAL, 0));
 }
 
+/* Of an item the first row has a return; of rows that are torn, or noise, it may have none. */
+static void window_gather__rows_without_a_return_are_read_within(void **state)
+{
+	struct row {
+		uint64_t after;
+		struct row_tail tail;
+	} rows[3] = { { 7, { .flags = 0 } }, { 8, { .flags = ROW_TRUNCATED } }, { 9, { 0 } } };
+	uint64_t after = 0;
+	const struct window_output output = {
+		.kind = WINDOW_LAST, .bytes = 8, .out = (uint8_t *)&after, .item_bytes = 8
+	};
+	const struct window_plan plan = { .row_bytes = sizeof(struct row),
+					  .tail_off = 8,
+					  .stack = 1,
+					  .future = 1,
+					  .n_step = 2,
+					  .has_obs = true,
+					  .gamma = 1,
+					  .n_outputs = 1,
+					  .outputs = &output };
+	const uint8_t *window = (const uint8_t *)&rows[1];
+	const uint32_t at = 0;
+
+	(void)state;
+	window_gather(&plan, &window, &at, 1);
+	assert_int_equal(after, 8);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		CASE(sampler_sample__a_priority_on_slot_0_is_no_item),
+		CASE(sampler_sample__a_priority_at_a_blocks_head_is_no_item),
+		CASE(sampler_sample__a_leaf_without_a_generation_is_no_item),
 		CASE(sampler_update__a_tag_of_no_epoch_is_mended),
 		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
 		CASE(rebuild__a_mode_that_is_none_begins_anew),
+		cmocka_unit_test(window_gather__rows_without_a_return_are_read_within),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
