@@ -81,7 +81,7 @@ static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 	return rc;
 }
 
-/* Live items; -EAGAIN: the sums are not exact now. */
+/* Live items, at most all slots; -EAGAIN: the sums are not exact now. */
 static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *items_out)
 {
 	int64_t items = 0, size;
@@ -151,7 +151,7 @@ static int add(struct shard *control, uint32_t view, size_t member, uint64_t val
 static int correct(struct shard *control, uint32_t view, const struct limiter_words *words,
 		   int64_t moved)
 {
-	uint64_t inserted = moved < 0 ? (uint64_t)-moved : 0;
+	uint64_t inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
 	uint64_t sampled = moved > 0 ? (uint64_t)moved : 0;
 	int rc = add(control, view, offsetof(struct view_words, ins_committed), inserted);
 
@@ -174,7 +174,7 @@ int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t
 
 	if (rc)
 		return rc;
-	moved = (int64_t)(words.ins_committed - words.smp_committed) - items;
+	moved = (int64_t)(words.ins_committed - words.smp_committed - (uint64_t)items);
 	rc = correct(shards[0], view, &words, moved);
 	if (!rc)
 		*moved_out = moved;

@@ -217,10 +217,11 @@ static void check_window(struct check *check, const struct item *item)
 	const struct view_desc *view = &desc->views[item->view];
 	struct shard_check_report *report = check->report;
 	uint32_t slot = item->block * desc->block + item->row;
-	const struct row_info *row = &check->infos[item->row], *anchor = row - view->future;
+	const struct row_info *row = &check->infos[item->row], *anchor;
 
 	if (item->row + 1 < view->window)
 		return; /* said already */
+	anchor = row - view->future;
 	if (!row_scan_is_whole(check->infos, item->row, view->window, leaf_gen(item->word)))
 		problem(check, &report->wrong_rows,
 			"view %u slot %u: rows of its window are torn or not of gen %u", item->view,

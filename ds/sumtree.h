@@ -204,7 +204,7 @@ struct draw_opts {
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,
 				struct rng *rng, size_t n, const struct draws *out);
 
-/* Live leaves by the size word of the current array (approximate under deferred writes). */
+/* Live leaves by the size word of the current array (approximate under deferred writes): 0 to all. */
 RLV_MUST_CHECK int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out);
 
 /* Sum over the top level, negatives clamped. Cost: 1 phase. */

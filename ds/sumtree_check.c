@@ -25,9 +25,8 @@ static int read_words(const struct sumtree *tree, uint64_t off, uint64_t *words,
 	return transport_read(tree->region->tr, &io, 1);
 }
 
-int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out)
+static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *word_out)
 {
-	uint64_t word;
 	uint64_t off;
 	int ret = epoch_read(ep);
 
@@ -35,13 +34,21 @@ int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out
 		return ret;
 	off = node_size_off(tree, ep->number & 1);
 	if (tree->region->base) { /* beside the tops, which somebody has just read */
-		word = rword64_load_relaxed((const void *)(tree->region->base + off));
-		transport_account(tree->region->tr, 0, 1, sizeof(word));
+		*word_out = rword64_load_relaxed((const void *)(tree->region->base + off));
+		transport_account(tree->region->tr, 0, 1, sizeof(*word_out));
 	} else {
-		ret = transport_load(tree->region, off, &word);
+		ret = transport_load(tree->region, off, word_out);
 	}
+	return ret;
+}
+
+int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out)
+{
+	uint64_t word;
+	int ret = read_size(tree, ep, &word);
+
 	if (ret == 0)
-		*size_out = (int64_t)word;
+		*size_out = node_size(tree, word);
 	return ret;
 }
 
@@ -131,8 +138,8 @@ static int walk_level(struct walk *walk, uint32_t level)
 int sumtree_check(const struct sumtree *tree, struct epoch *ep, struct sumtree_report *report_out)
 {
 	struct walk walk = { .tree = tree, .ep = ep };
-	int64_t size = 0;
-	int ret = sumtree_size(tree, ep, &size);
+	uint64_t size = 0;
+	int ret = read_size(tree, ep, &size);
 
 	walk.children = mem_alloc(WALK_WORDS * 8);
 	walk.parents = mem_alloc(WALK_WORDS);
@@ -144,7 +151,7 @@ int sumtree_check(const struct sumtree *tree, struct epoch *ep, struct sumtree_r
 	mem_free(walk.children);
 	if (ret)
 		return ret;
-	walk.report.size_error = size - (int64_t)walk.report.live_leaves;
+	walk.report.size_error = (int64_t)(size - walk.report.live_leaves);
 	*report_out = walk.report;
 	return 0;
 }

@@ -54,6 +54,14 @@ static inline uint64_t node_size_off(const struct sumtree *tree, uint32_t parity
 	return tree->inner_off[parity];
 }
 
+/* Live leaves by that word: between none and all, whatever it says. */
+static inline int64_t node_size(const struct sumtree *tree, uint64_t word)
+{
+	int64_t size = (int64_t)word > 0 ? (int64_t)word : 0;
+
+	return size < tree->geo.leaves ? size : tree->geo.leaves;
+}
+
 /* Transports that a call has used: each counts one phase for all its operations of a level. */
 #define TRANSPORT_SET_MAX 64u
 

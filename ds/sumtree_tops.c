@@ -74,7 +74,7 @@ static struct top take_head(const struct sumtree *tree, const void *head, uint64
 	uint64_t top_off = tree->level_off[tree->geo.levels];
 
 	return (struct top){ .total = copy_clamped(to, words_at(bytes, top_off), top_nodes(tree)),
-			     .size = (int64_t)rword64_load_relaxed(size) };
+			     .size = node_size(tree, rword64_load_relaxed(size)) };
 }
 
 static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *spare)

@@ -177,6 +177,27 @@ static void rebuild__a_mode_that_is_none_begins_anew(void **state)
 	assert_int_equal(word_of(off), epoch_make(1, EPOCH_NORMAL, 0));
 }
 
+static void table_info__sizes_are_bounded_by_the_table(void **state)
+{
+	static const uint64_t words[] = { UINT64_MAX, (uint64_t)1 << 63, INT64_MAX, 1u << 30 };
+	const uint64_t off = the_shard()->desc.views[0].inner_off[0], before = word_of(off);
+	const struct rlv_batch *batch;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		int64_t slots = the_shard()->desc.slots;
+		struct rlv_table_info info;
+
+		set(off, words[i]);
+		info = replay_info(fx.table);
+		assert_in_range(info.views[0].items, 0, slots);
+		batch = replay_sample(sampler, BATCH);
+		assert_in_range(batch->table_size, 0, slots);
+		rlv_batch_release(sampler, batch);
+	}
+	set(off, before);
+}
+
 /* Of an item the first row has a return; of rows that are torn, or noise, it may have none. */
 static void window_gather__rows_without_a_return_are_read_within(void **state)
 {
@@ -215,6 +236,7 @@ int main(void)
 		CASE(sampler_update__a_tag_of_no_epoch_is_mended),
 		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
 		CASE(rebuild__a_mode_that_is_none_begins_anew),
+		CASE(table_info__sizes_are_bounded_by_the_table),
 		cmocka_unit_test(window_gather__rows_without_a_return_are_read_within),
 	};
 
