@@ -70,9 +70,10 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 	uint64_t seq = header_seq(rec, block);
 	uint32_t ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
 
-	if (ahead > LEAF_GEN_MASK / 2 || (ahead == 0 && rec->headers[block]))
-		return;
-	rec->headers[block] = block_make(false, 0, seq + (uint64_t)ahead * blocks);
+	if (rec->headers[block] && (ahead == 0 || ahead > LEAF_GEN_MASK / 2))
+		return; /* without a header nothing says that the leaf is older */
+	seq += (uint64_t)ahead * blocks;
+	rec->headers[block] = block_make(false, seq == 0, seq); /* never 0, which is no header */
 	rec->report.repaired++;
 }
 

@@ -176,6 +176,31 @@ static void recover_shard__a_damaged_header_follows_its_leaves(void **state)
 	}
 }
 
+/* A leaf of any generation; that of the first lap, too, whose ticket and owner are 0 in block 0. */
+static void recover_shard__a_block_without_a_header_follows_any_leaf(void **state)
+{
+	const uint64_t off = shard_header_off(fx.shard, 0);
+	const uint32_t gens[] = { 1, 3 * (LEAF_GEN_MASK / 4) };
+	struct shard_check_report report;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		shard_fixture_store(&fx, off, 0);
+		shard_fixture_store(&fx, word_off(offsetof(struct shard_words, head)), 0);
+		for (uint32_t v = 0; v < fx.desc.n_views; v++)
+			for (uint32_t k = 0; k < fx.desc.block; k++)
+				shard_fixture_store(&fx, shard_leaf_off(fx.shard, v, k), 0);
+		shard_fixture_store(&fx, shard_leaf_off(fx.shard, 0, fx.desc.block - 1),
+				    leaf_make(0, gens[i], 5));
+		(void)recover(false);
+		assert_int_not_equal(shard_fixture_load(&fx, off), 0);
+		assert_int_equal(block_gen(block_seq(shard_fixture_load(&fx, off)), fx.desc.blocks),
+				 gens[i]);
+		assert_int_equal(shard_check(fx.shard, NULL, &report), 0);
+		assert_int_equal(report.problems, 0);
+	}
+}
+
 static void recover_shard__a_torn_row_retires_the_items_that_need_it(void **state)
 {
 	uint32_t first = shard_fixture_fill_block(&acc, 9);
@@ -391,6 +416,7 @@ int main(void)
 		TEST(recover_shard__head_that_is_no_ticket_is_refused),
 		TEST(recover_shard__a_header_behind_its_leaves_follows_them),
 		TEST(recover_shard__a_damaged_header_follows_its_leaves),
+		TEST(recover_shard__a_block_without_a_header_follows_any_leaf),
 		TEST(recover_shard__a_torn_row_retires_the_items_that_need_it),
 		TEST(recover_shard__a_row_without_its_crc_retires_its_items),
 		TEST(recover_shard__a_row_whose_crc_is_0_keeps_its_items),
