@@ -520,6 +520,16 @@ int transport_persist(struct region *region, uint64_t off, uint64_t len)
 	return tr->ops->persist(tr, region, off, len ? len : region->size - off);
 }
 
+int transport_renew(struct region *region, uint64_t off)
+{
+	struct transport *tr = region->tr;
+
+	if (off % TRANSPORT_RANGE_ALIGN || off >= region->size)
+		return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
+				 (unsigned long long)off, (unsigned long long)region->size);
+	return tr->ops->renew ? tr->ops->renew(tr, region, off) : 0;
+}
+
 int transport_order(struct transport *tr)
 {
 	int ret = check_call(tr, 0);

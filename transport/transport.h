@@ -210,6 +210,8 @@ struct transport_ops {
 	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
 	 */
 	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
+	/* NULL: pages have no memory of their own */
+	int (*renew)(struct transport *tr, struct region *region, uint64_t off);
 
 	/* All operations before are performed before any after. */
 	int (*order)(struct transport *tr);
@@ -335,6 +337,13 @@ RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs
 				  uint64_t *ticket_out);
 RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
 RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64_t len);
+/*
+ * The page of 4 KiB at off of a region of which all was granted, with all rights: it gets fresh memory of
+ * its own, of zeros, and its grants end. Who had it attached keeps what it was, and reaches no more; who
+ * is granted it from now on reaches nothing else. What cannot be renewed (embed, a wire, a pool on files)
+ * stays as it is: 0. Not while others use the page. -EINVAL: off.
+ */
+RLV_MUST_CHECK int transport_renew(struct region *region, uint64_t off);
 RLV_MUST_CHECK int transport_order(struct transport *tr);
 
 /* One word at a time, for cold paths. -EIO = the result is unknown. */

@@ -6,6 +6,8 @@
  *                                           <- HELLO_REPLY  status, incarnation, flags
  *     ATTACH  grant                         ->
  *                                           <- ATTACH_REPLY status, size, offset + region's fd
+ *     ATTACH  grant, page                   ->
+ *                                           <- ATTACH_REPLY status, its offset   + the page's fd
  *     BYE     "everything is unmapped"      ->
  *
  * Every message is one packet of its exact size, with a crc32c; one descriptor where a "+" stands,
@@ -40,7 +42,18 @@ enum attach_type {
 enum attach_flags {
 	ATTACH_PERSISTENT = 1, /* the pool is a file: msync makes it durable */
 	ATTACH_HUGE = 2,       /* ask for huge pages where you map it */
+	ATTACH_PAGES = 4,      /* some pages of it have memory of their own: ask for them */
 };
+
+/*
+ * A page of 4 KiB may have memory of its own, so that who is granted it gets no descriptor of what lies
+ * beside it. Who was granted all of the region asks for its page by number, and maps it in its place.
+ */
+#define ATTACH_PAGE_BYTES 4096u
+#define ATTACH_PAGE_MAX (UINT32_MAX >> 2)
+#define ATTACH_PAGE_NEXT \
+	0x40000000u /* | page: the first one from there on; size 0 = there is none */
+#define ATTACH_PAGE_RENEW 0x80000000u /* | page: fresh memory for it; a grant with all rights */
 
 struct attach_head {
 	uint32_t magic;
@@ -148,7 +161,7 @@ WIRE_AT(shm_grant, crc, 52);
  *   offset size
  *        0   16  head
  *       16    4  bytes of the grant
- *       20    4  reserved, zero
+ *       20    4  page: 0 = all that was granted, else as above
  *       24  256  grant, zeros behind it
  */
 #define ATTACH_GRANT_BYTES 256
@@ -156,13 +169,13 @@ WIRE_AT(shm_grant, crc, 52);
 struct attach_region {
 	struct attach_head head;
 	uint32_t grant_bytes;
-	uint32_t reserved;
+	uint32_t page;
 	uint8_t grant[ATTACH_GRANT_BYTES];
 };
 
 WIRE_SIZE(attach_region, 280);
 WIRE_AT(attach_region, grant_bytes, 16);
-WIRE_AT(attach_region, reserved, 20);
+WIRE_AT(attach_region, page, 20);
 WIRE_AT(attach_region, grant, 24);
 
 /*
@@ -172,7 +185,7 @@ WIRE_AT(attach_region, grant, 24);
  *       20    4  flags: enum attach_flags
  *       24    4  region number
  *       28    4  rights
- *       32    8  offset of the granted range in the descriptor
+ *       32    8  offset of the granted range in the descriptor; of a page: in the region
  *       40    8  size of the range
  *       48    8  incarnation
  *       56  160  message of a failure, NUL-terminated

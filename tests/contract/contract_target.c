@@ -170,6 +170,102 @@ static void grant__of_a_wrong_range(void **state)
 	}
 }
 
+/* Where a socket hands out memory: neither a wire nor a pool on files has memory for a page. */
+static bool has_pages(const struct rig *rig)
+{
+	return strcmp(rig->tr->ops->name, "shm") == 0 && rig->kind->listens && !rig->kind->in_file;
+}
+
+static void renew__ends_what_others_have_of_a_page(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region *old, *now, *beside;
+	uint64_t left = has_pages(rig) ? 0 : 7;
+
+	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	assert_int_equal(transport_renew(rig->region, 8192), 0);
+	old = attach_range(rig, 4096, 4096, RIGHT_ALL);
+	beside = attach_range(rig, 8192, 4096, RIGHT_ALL);
+	rig_store(old, 0, 7);
+	rig_store(beside, 0, 8);
+	assert_int_equal(rig_load(rig->region, 4096), 7);
+	assert_int_equal(rig_load(rig->region, 8192), 8);
+	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	assert_int_equal(rig_load(rig->region, 4096), left);
+	now = attach_range(rig, 4096, 4096, RIGHT_ALL);
+	rig_store(now, 0, 9);
+	assert_int_equal(rig_load(rig->region, 4096), 9);
+	assert_int_equal(rig_load(old, 0), has_pages(rig) ? 7 : 9);
+	rig_store(old, 8, 10); /* reaches nobody, where pages have memory of their own */
+	assert_int_equal(rig_load(now, 8), has_pages(rig) ? 0 : 10);
+	assert_int_equal(rig_load(rig->region, 4104), has_pages(rig) ? 0 : 10);
+	assert_int_equal(rig_load(rig->region, 8192), 8);
+	transport_detach(&old);
+	transport_detach(&now);
+	transport_detach(&beside);
+}
+
+/* As a metadata server that was started again. */
+static void renew__is_seen_by_who_attaches_all_later(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct transport *tr;
+	struct region *page, *all;
+
+	assert_int_equal(transport_renew(rig->region, RIG_REGION - 4096), 0);
+	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	page = attach_range(rig, RIG_REGION - 4096, 4096, RIGHT_ALL);
+	rig_store(page, 8, 5);
+	tr = rig_open(rig, RIG_CLIENT + 1);
+	all = rig_attach(rig, tr, RIG_CLIENT + 1, RIGHT_ALL);
+	assert_int_equal(rig_load(all, RIG_REGION - 4088), 5);
+	rig_store(all, RIG_REGION - 4088, 6);
+	rig_store(all, 4096, 3);
+	assert_int_equal(rig_load(page, 8), 6);
+	assert_int_equal(rig_load(rig->region, 4096), 3);
+	rig_store(all, 8192, 4); /* beside it, of the region itself */
+	assert_int_equal(rig_load(rig->region, 8192), 4);
+	transport_detach(&page);
+	transport_close(&tr);
+}
+
+static void renew__ends_the_grants_of_a_page(void **state)
+{
+	struct rig *rig = rig_of(state);
+	const struct region_range range = { .region = rig->spec.id, .off = 4096, .len = 4096 };
+	struct region_grant grant;
+	struct region *page;
+
+	if (!has_pages(rig))
+		return;
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, &range, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	assert_error(transport_attach(rig->tr, &grant, &page), -EACCES);
+	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, &range, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_attach(rig->tr, &grant, &page), 0);
+	transport_detach(&page);
+}
+
+static void renew__is_for_who_has_all_of_it(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct transport *tr = rig_open(rig, RIG_CLIENT + 1);
+	struct region *page, *reads;
+
+	assert_error(transport_renew(rig->region, 8), -EINVAL);
+	assert_error(transport_renew(rig->region, RIG_REGION), -EINVAL);
+	page = attach_range(rig, 4096, 4096, RIGHT_ALL);
+	reads = rig_attach(rig, tr, RIG_CLIENT + 1, RIGHT_READ);
+	rig_store(page, 0, 7);
+	if (has_pages(rig)) {
+		assert_error(transport_renew(page, 0), -EACCES);
+		assert_error(transport_renew(reads, 4096), -EACCES);
+	}
+	assert_int_equal(rig_load(rig->region, 4096), 7);
+	transport_detach(&page);
+	transport_close(&tr);
+}
+
 static void attach__by_a_damaged_grant(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -417,6 +513,10 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(grant__of_what_is_not_there),
 	CONTRACT_TEST(grant__of_a_range_opens_that_alone),
 	CONTRACT_TEST(grant__of_a_wrong_range),
+	CONTRACT_TEST(renew__ends_what_others_have_of_a_page),
+	CONTRACT_TEST(renew__is_seen_by_who_attaches_all_later),
+	CONTRACT_TEST(renew__ends_the_grants_of_a_page),
+	CONTRACT_TEST(renew__is_for_who_has_all_of_it),
 	CONTRACT_TEST(attach__by_a_damaged_grant),
 	CONTRACT_TEST(attach__by_the_grant_of_another_client),
 	CONTRACT_TEST(attach__after_revoke),

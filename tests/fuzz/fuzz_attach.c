@@ -63,7 +63,7 @@ static void repair(struct packet *packet, size_t n)
 	}
 	if (type == ATTACH_REGION && packet->region.grant_bytes == 0) {
 		packet->region.grant_bytes = grant.bytes;
-		packet->region.reserved = 0;
+		packet->region.page &= ATTACH_PAGE_NEXT | ATTACH_PAGE_RENEW | 3;
 		memcpy(packet->region.grant, grant.data, grant.bytes);
 	}
 	if (packet_size(type))

@@ -272,7 +272,7 @@ static void put_attach_structs(FILE *out)
 	STRUCT(attach_region);
 	FIELD(attach_region, head);
 	FIELD(attach_region, grant_bytes);
-	FIELD(attach_region, reserved);
+	FIELD(attach_region, page);
 	FIELD(attach_region, grant);
 	STRUCT(attach_region_reply);
 	FIELD(attach_region_reply, head);

@@ -104,15 +104,17 @@ static int greet(struct node *node)
 	return sock;
 }
 
-/* The descriptor that a client gets which may only read. */
-static int reader_fd(struct node *node)
+/* The descriptor that a client gets of a range, or for a page of it. */
+static int range_fd(struct node *node, const struct region_range *range, uint32_t rights,
+		    uint32_t page)
 {
 	struct packet packet = { .fd = -1 };
 	struct region_grant grant;
 	int sock = greet(node);
 
-	assert_int_equal(transport_grant(node->tg, CLIENT, node->region, RIGHT_READ, &grant), 0);
+	assert_int_equal(node->tg->ops->grant(node->tg, CLIENT, range, rights, &grant), 0);
 	packet.region.grant_bytes = grant.bytes;
+	packet.region.page = page;
 	memcpy(packet.region.grant, grant.data, grant.bytes);
 	packet_seal(&packet, ATTACH_REGION);
 	ask(node, sock, &packet);
@@ -120,6 +122,13 @@ static int reader_fd(struct node *node)
 	assert_int_equal(packet.region_reply.status, 0);
 	assert_true(packet.fd >= 0);
 	return packet.fd;
+}
+
+static int reader_fd(struct node *node)
+{
+	const struct region_range all = { .region = node->region };
+
+	return range_fd(node, &all, RIGHT_READ, 0);
 }
 
 enum { SELF_FD = 1, NODE_FD = 2, MAP = 4, PROTECT = 8, MODE = 16 };
@@ -225,6 +234,45 @@ static void reader__cannot_write_a_file_that_was_open_to_all(void **state)
 	expect_no_way(node);
 }
 
+/* -------- a page of one client -------- */
+
+/* Only the first 4 KiB can be reached by it: 0. */
+static int look_beside(void *ctx)
+{
+	const struct intruder *in = ctx;
+	uint64_t word = 0;
+	struct stat st;
+
+	if (fstat(in->fd, &st) || st.st_size != ATTACH_PAGE_BYTES)
+		return 1;
+	if (pread(in->fd, &word, sizeof(word), 0) != sizeof(word) || word != 5)
+		return 2;
+	if (pread(in->fd, &word, sizeof(word), ATTACH_PAGE_BYTES) != 0)
+		return 3;
+	return ftruncate(in->fd, (off_t)REGION_BYTES) == 0 ? 4 : 0;
+}
+
+static void page__is_all_that_its_holder_gets(void **state)
+{
+	struct region_range all = { 0 }, page = { .off = 4096, .len = 4096 };
+	struct node *node = *state;
+	struct intruder in = { .node = getpid() };
+	uint64_t word = 5;
+	int server;
+
+	open_node(node, false);
+	make_region(node);
+	all.region = page.region = node->region;
+	for (uint32_t i = 0; i < 3; i++)
+		close(range_fd(node, &all, RIGHT_ALL, ATTACH_PAGE_RENEW | i));
+	server = range_fd(node, &all, RIGHT_ALL, ATTACH_PAGE_NEXT | 1);
+	assert_int_equal(pwrite(server, &word, sizeof(word), 0), sizeof(word));
+	close(server);
+	in.fd = range_fd(node, &page, RIGHT_ALL, 0);
+	assert_int_equal(other_user_run(OTHER_CLIENT, 0, look_beside, &in), 0);
+	close(in.fd);
+}
+
 #define NODE_TEST(fn) cmocka_unit_test_setup_teardown(fn, node_setup, node_teardown)
 
 int main(void)
@@ -233,6 +281,7 @@ int main(void)
 		NODE_TEST(reader__of_another_user_cannot_write_memory),
 		NODE_TEST(reader__of_another_user_cannot_write_a_file),
 		NODE_TEST(reader__cannot_write_a_file_that_was_open_to_all),
+		NODE_TEST(page__is_all_that_its_holder_gets),
 	};
 
 	if (other_user_skips() || test_skips_valgrind("a forked child is another user"))

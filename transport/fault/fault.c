@@ -372,6 +372,13 @@ static void fault_close(struct transport *tr)
 	mem_free(fault);
 }
 
+static int fault_renew(struct transport *tr, struct region *region, uint64_t off)
+{
+	const struct transport_ops *ops = of(tr)->inner->ops;
+
+	return ops->renew ? ops->renew(of(tr)->inner, region, off) : 0;
+}
+
 static const struct transport_ops fault_ops = {
 	.name = "fault",
 	.attach = fault_attach,
@@ -385,6 +392,7 @@ static const struct transport_ops fault_ops = {
 	.post = fault_post,
 	.poll = fault_poll,
 	.persist = fault_persist,
+	.renew = fault_renew,
 	.order = fault_order,
 	.close = fault_close,
 };

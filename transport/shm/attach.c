@@ -285,28 +285,108 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct att
 	return ret;
 }
 
-int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
-{
-	struct packet packet = { .fd = -1 };
-	const struct attach_region_reply *reply = &packet.region_reply;
-	int ret;
+/* -------- pages with memory of their own -------- */
 
-	packet.region.grant_bytes = grant->bytes;
-	memcpy(packet.region.grant, grant->data, grant->bytes);
-	packet_seal(&packet, ATTACH_REGION);
-	ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+static int ask_region(struct attach *attach, const struct region_grant *grant, uint32_t page,
+		      struct packet *packet)
+{
+	*packet = (struct packet){ .fd = -1 };
+	packet->region.grant_bytes = grant->bytes;
+	packet->region.page = page;
+	memcpy(packet->region.grant, grant->data, grant->bytes);
+	packet_seal(packet, ATTACH_REGION);
+	return exchange(attach, packet, ATTACH_REGION_REPLY);
+}
+
+static int check_page(const struct attach_region_reply *reply, int fd, const struct region *region)
+{
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size == ATTACH_PAGE_BYTES &&
+	    reply->size == ATTACH_PAGE_BYTES && reply->offset < region->size &&
+	    is_aligned(reply->offset, ATTACH_PAGE_BYTES))
+		return 0;
+	return error_set(-EPROTO, "target described a page of region %u wrongly", region->id);
+}
+
+/* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
+static int take_page(struct attach *attach, struct attached *at, uint32_t ask, uint64_t *off_out)
+{
+	const struct region *region = &at->region;
+	bool writable = (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	struct packet packet;
+	const struct attach_region_reply *reply = &packet.region_reply;
+	int ret = ask_region(attach, &at->grant, ask, &packet);
+
 	if (ret)
 		return ret;
+	*off_out = reply->size ? reply->offset : UINT64_MAX;
+	if (reply->status)
+		ret = refusal(reply->status, reply->text);
+	else if (reply->size)
+		ret = check_page(reply, packet.fd, region);
+	if (ret == 0 && packet.fd >= 0)
+		ret = map_over(packet.fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
+	packet_drop_fd(&packet);
+	return ret;
+}
+
+static int take_pages(struct attach *attach, struct attached *at)
+{
+	uint64_t off = 0;
+	int ret;
+
+	do {
+		uint32_t page = (uint32_t)(off / ATTACH_PAGE_BYTES);
+
+		ret = take_page(attach, at, ATTACH_PAGE_NEXT | page, &off);
+		if (ret || off == UINT64_MAX)
+			return ret;
+		off += ATTACH_PAGE_BYTES;
+	} while (off < at->region.size);
+	return 0;
+}
+
+int attach_renew(struct attach *attach, struct attached *at, uint64_t off)
+{
+	uint64_t page = off / ATTACH_PAGE_BYTES, got = UINT64_MAX;
+	int ret;
+
+	if (page > ATTACH_PAGE_MAX)
+		return error_set(-EINVAL, "region %u: page %llu", at->region.id,
+				 (unsigned long long)page);
+	ret = take_page(attach, at, ATTACH_PAGE_RENEW | (uint32_t)page, &got);
+	if (ret == 0 && got != off)
+		ret = error_set(-EPROTO, "target renewed another page of region %u", at->region.id);
+	return ret == -ENOTSUP ? 0 : ret;
+}
+
+/* -------- regions, whole or a range -------- */
+
+int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
+{
+	struct packet packet;
+	const struct attach_region_reply *reply = &packet.region_reply;
+	int ret = ask_region(attach, grant, 0, &packet);
+
+	if (ret)
+		return ret;
+	out->grant = *grant;
 	if (reply->status)
 		ret = refusal(reply->status, reply->text);
 	else
 		ret = check_reply(reply, packet.fd);
 	if (ret == 0)
 		ret = map_reply(reply, packet.fd, out);
-	if (ret || !(reply->flags & ATTACH_PERSISTENT)) {
-		packet_drop_fd(&packet);
-		return ret;
+	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
+		out->fd = packet.fd;
+		return 0;
 	}
-	out->fd = packet.fd;
-	return 0;
+	if (ret == 0 && (reply->flags & ATTACH_PAGES)) {
+		ret = take_pages(attach, out);
+		if (ret)
+			map_release(out->map, out->map_bytes);
+	}
+	packet_drop_fd(&packet);
+	return ret;
 }

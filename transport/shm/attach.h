@@ -25,12 +25,16 @@ struct attached {
 	struct region region;
 	uint8_t *map;
 	uint64_t map_bytes;
+	struct region_grant grant;
 	int fd; /* kept open: a pool file's shared lock; -1 = none */
 };
 
 /* Maps what grant names and fills out in; fd only where there is one. */
 RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
 				 struct attached *out);
+
+/* Fresh memory for the page at off of a region attached whole; where it cannot be, 0. */
+RLV_MUST_CHECK int attach_renew(struct attach *attach, struct attached *at, uint64_t off);
 
 /* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
 void attach_close(struct attach *attach, bool forked);

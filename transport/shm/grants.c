@@ -142,6 +142,16 @@ void grants_remove_client(struct grants *grants, uint64_t client_id, uint32_t re
 	}
 }
 
+void grants_remove_range(struct grants *grants, uint32_t region, uint64_t off, uint64_t len)
+{
+	for (uint32_t i = 0; i < grants->n; i++) {
+		struct grant_slot *slot = &grants->slots[i];
+
+		if (slot->region == region && slot->off == off && slot->len == len)
+			*slot = (struct grant_slot){ 0 };
+	}
+}
+
 void grants_remove_region(struct grants *grants, uint32_t region)
 {
 	for (uint32_t i = 0; i < grants->n; i++) {

@@ -44,6 +44,18 @@ int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode, uint8_t **bas
 	return 0;
 }
 
+int map_over(int fd, uint64_t size, bool writable, uint8_t *base)
+{
+	int prot = PROT_READ | (writable ? PROT_WRITE : 0), saved;
+
+	if (mmap(base, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		saved = errno;
+		return error_set(-saved, "mmap of %llu bytes: %s", (unsigned long long)size,
+				 strerror(saved));
+	}
+	return map_protect(base, size, false);
+}
+
 void map_release(uint8_t *base, uint64_t size)
 {
 	if (base)

@@ -23,6 +23,9 @@ enum map_mode {
 RLV_MUST_CHECK int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode,
 			      uint8_t **base_out);
 
+/* Maps the first size bytes of fd in the place of what is mapped at base, and as writable as told. */
+RLV_MUST_CHECK int map_over(int fd, uint64_t size, bool writable, uint8_t *base);
+
 /* Keeps a mapping from forked children, and asks for huge pages if told. */
 RLV_MUST_CHECK int map_protect(void *base, uint64_t size, bool huge);
 

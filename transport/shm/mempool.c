@@ -159,6 +159,15 @@ int mempool_refuse_broken(const struct mempool_region *region)
 			 region->info.id);
 }
 
+const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off)
+{
+	const struct mempool_page *page = region->own_pages;
+
+	while (page && page->off < off)
+		page = page->next;
+	return page;
+}
+
 void mempool_ref(struct mempool_region *region)
 {
 	region->refs++;

@@ -25,12 +25,20 @@
 
 struct mempool;
 
+/* A page of a region with memory of its own, in the place of the region's (wire/attach_layout.h). */
+struct mempool_page {
+	struct mempool_page *next; /* by off */
+	uint64_t off;
+	int fd;
+};
+
 struct mempool_region {
 	struct target_region info;
-	int fd;              /* -1: private memory */
-	uint64_t fd_off;     /* where the region begins in it */
-	struct pages pages;  /* private memory */
-	struct durable map;  /* a file of its own */
+	int fd;             /* -1: private memory */
+	uint64_t fd_off;    /* where the region begins in it */
+	struct pages pages; /* private memory */
+	struct durable map; /* a file of its own */
+	struct mempool_page *own_pages;
 	_Atomic bool broken; /* that file was cut short, or cannot be read */
 	bool hugetlb;
 	bool dropped; /* given back; lives on for those who have it attached */
@@ -62,6 +70,8 @@ struct mempool_ops {
 		       uint64_t len);
 	/* Has no other process it mapped? NULL = nobody can tell. */
 	bool (*alone)(struct mempool *pool, struct mempool_region *region);
+	/* Gives the page at off fresh memory of its own. NULL = it cannot. */
+	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off);
 	/* A descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
@@ -122,6 +132,9 @@ static inline bool mempool_is_broken(const struct mempool_region *region)
 
 /* -EBADMSG, with words, for a region that is broken. */
 RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
+
+/* The first page with memory of its own from off on, or NULL. */
+const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
 
 void mempool_ref(struct mempool_region *region);
 void mempool_unref(struct mempool *pool, struct mempool_region *region);

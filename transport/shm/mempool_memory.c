@@ -23,6 +23,7 @@
 #include "base/log.h"
 
 #include "transport/shm/map.h"
+#include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 
 #define SUPERBLOCK_KEPT 4096 /* what drop leaves of a region */
@@ -42,24 +43,24 @@ static void note_kind(struct mempool *pool, enum page_kind kind)
 
 /* -------- memfd regions -------- */
 
-static int make_memfd(const struct mempool_region *region, bool hugetlb, int *fd_out)
+static int make_memfd(uint32_t id, uint64_t bytes, bool hugetlb, int *fd_out)
 {
 	const unsigned huge = MFD_HUGETLB | (unsigned)(21 << MAP_HUGE_SHIFT);
 	char name[64];
 	int fd, saved;
 
-	(void)snprintf(name, sizeof(name), "relive-region-%u", region->info.id);
+	(void)snprintf(name, sizeof(name), "relive-region-%u", id);
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? huge : 0));
 	if (fd < 0) {
 		saved = errno;
 		return error_set(-saved, "memfd_create: %s", strerror(saved));
 	}
-	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)region->info.size) ||
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		saved = errno;
 		close(fd);
-		return error_set(-saved, "memfd of %llu bytes: %s",
-				 (unsigned long long)region->info.size, strerror(saved));
+		return error_set(-saved, "memfd of %llu bytes: %s", (unsigned long long)bytes,
+				 strerror(saved));
 	}
 	*fd_out = fd;
 	return 0;
@@ -67,7 +68,7 @@ static int make_memfd(const struct mempool_region *region, bool hugetlb, int *fd
 
 static int alloc_memfd(struct mempool *pool, struct mempool_region *region, bool hugetlb)
 {
-	int fd = -1, ret = make_memfd(region, hugetlb, &fd);
+	int fd = -1, ret = make_memfd(region->info.id, region->info.size, hugetlb, &fd);
 
 	if (ret)
 		return ret;
@@ -122,9 +123,62 @@ static void memory_discard(struct mempool *pool, struct mempool_region *region)
 		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
 }
 
+/* The page's place in the list: the page itself is *link, if it is there. */
+static struct mempool_page **find_place(struct mempool_region *region, uint64_t off)
+{
+	struct mempool_page **link = &region->own_pages;
+
+	while (*link && (*link)->off < off)
+		link = &(*link)->next;
+	return link;
+}
+
+/* Where another page was, it is gone for all but those who have it mapped. */
+static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off)
+{
+	struct mempool_page **link = find_place(region, off), *page = *link;
+	int fd = -1, ret;
+
+	(void)pool;
+	if (!page || page->off != off)
+		page = mem_zalloc(sizeof(*page));
+	if (!page)
+		return error_set(-ENOMEM, "no memory for a page's entry");
+	ret = make_memfd(region->info.id, ATTACH_PAGE_BYTES, false, &fd);
+	if (ret == 0)
+		ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
+	if (ret) {
+		map_close(fd);
+		if (page != *link)
+			mem_free(page);
+		return ret;
+	}
+	if (page == *link) {
+		close(page->fd);
+	} else {
+		page->off = off;
+		page->next = *link;
+		*link = page;
+	}
+	page->fd = fd;
+	return 0;
+}
+
+static void free_pages(struct mempool_region *region)
+{
+	while (region->own_pages) {
+		struct mempool_page *page = region->own_pages;
+
+		region->own_pages = page->next;
+		close(page->fd);
+		mem_free(page);
+	}
+}
+
 static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	(void)pool;
+	free_pages(region);
 	if (!forked)
 		map_release(region->info.base, region->info.size);
 	close(region->fd);
@@ -196,6 +250,7 @@ static const struct mempool_ops memory_ops = {
 	.discard = memory_discard,
 	.release = memory_release,
 	.persist = memory_persist,
+	.renew = memory_renew,
 	.share = memory_share,
 	.close = memory_close,
 };

@@ -298,6 +298,60 @@ static int on_hello(struct serve *serve, struct conn *conn, struct packet *packe
 
 /* -------- ATTACH -------- */
 
+static bool is_writable(const struct target_map *map)
+{
+	return (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+}
+
+static bool is_whole(const struct target_map *map)
+{
+	return map->off == 0 && map->size == map->region->info.size;
+}
+
+/* What was granted. Of a region whose pages have memory of their own: all of it, or one such page. */
+static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
+	LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	const struct mempool_page *page = mempool_page_from(map->region, map->off);
+
+	out->size = map->size;
+	if (map->region->own_pages && !is_whole(map)) {
+		if (!page || page->off != map->off || map->size != ATTACH_PAGE_BYTES)
+			return error_set(-EACCES, "region %u: is shared by pages of their own only",
+					 map->region->info.id);
+		return map_reopen(page->fd, is_writable(map), &reply->fd);
+	}
+	out->offset = map->region->fd_off + map->off;
+	if (map->region->own_pages)
+		out->flags |= ATTACH_PAGES;
+	return target->pool->ops->share(target->pool, map->region, is_writable(map), &reply->fd);
+}
+
+/* For who has all of the region: the next page with memory of its own, or fresh memory for one. */
+static int share_page(struct target *target, const struct target_map *map, uint32_t ask,
+		      struct packet *reply) LOCK_REQUIRES(target_role)
+{
+	uint64_t off = (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES;
+	struct attach_region_reply *out = &reply->region_reply;
+	const struct mempool_page *page;
+	int ret = 0;
+
+	if (!is_whole(map))
+		return error_set(-EACCES, "region %u: pages are for who has all of it",
+				 map->region->info.id);
+	if (ask & ATTACH_PAGE_RENEW)
+		ret = target_renew(target, map, off);
+	if (ret)
+		return ret;
+	page = mempool_page_from(map->region, off);
+	if (!page)
+		return 0;
+	out->offset = page->off;
+	out->size = ATTACH_PAGE_BYTES;
+	return map_reopen(page->fd, is_writable(map), &reply->fd);
+}
+
 static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
 		 struct packet *reply) LOCK_REQUIRES(target_role)
 {
@@ -306,7 +360,7 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 	struct target_map map = { 0 };
 	int ret;
 
-	if (ask->grant_bytes > ATTACH_GRANT_BYTES || ask->reserved)
+	if (ask->grant_bytes > ATTACH_GRANT_BYTES)
 		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
 	ret = target_check_grant(target, client_id, &grant, &map);
@@ -317,19 +371,13 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 				map.region->info.id);
 	if (ret)
 		return ret;
-	ret = target->pool->ops->share(target->pool, map.region,
-				       (map.rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0,
-				       &reply->fd);
-	if (ret)
-		return ret;
 	out->flags = (target->pool->persistent ? ATTACH_PERSISTENT : 0) |
 		     (target->pool->huge ? ATTACH_HUGE : 0);
 	out->region = map.region->info.id;
 	out->rights = map.rights;
-	out->offset = map.region->fd_off + map.off;
-	out->size = map.size;
 	out->incarnation = target->tg.incarnation;
-	return 0;
+	return ask->page ? share_page(target, &map, ask->page, reply)
+			 : share_range(target, &map, reply);
 }
 
 /* A refused grant leaves the connection as it is. */

@@ -214,6 +214,14 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 
 /* -------- regions -------- */
 
+/* Threads of one process share what they map anyway. */
+static int shm_renew(struct transport *tr, struct region *region, uint64_t off)
+{
+	struct shm_region *mine = (struct shm_region *)region;
+
+	return mine->embedded ? 0 : attach_renew(of(tr)->attach, &mine->at, off);
+}
+
 static int attach_embedded(struct shm *shm, const struct region_grant *grant,
 			   struct shm_region *mine)
 {
@@ -310,6 +318,7 @@ static const struct transport_ops shm_ops = {
 	.post = shm_post,
 	.poll = shm_poll,
 	.persist = shm_persist,
+	.renew = shm_renew,
 	.order = shm_order,
 	.close = shm_close,
 };

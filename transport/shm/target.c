@@ -144,6 +144,25 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
 }
 
+int target_renew(struct target *target, const struct target_map *map, uint64_t off)
+{
+	struct mempool *pool = target->pool;
+	uint32_t id = map->region->info.id;
+	int ret;
+
+	if (map->rights != RIGHT_ALL)
+		return error_set(-EACCES, "region %u: renewing a page needs all rights", id);
+	if (off >= map->size)
+		return error_set(-EINVAL, "region %u: has no page at %llu", id,
+				 (unsigned long long)off);
+	if (!pool->ops->renew || map->region->hugetlb)
+		return error_set(-ENOTSUP, "region %u: its pages have no memory of their own", id);
+	ret = pool->ops->renew(pool, map->region, off);
+	if (ret == 0)
+		grants_remove_range(&target->grants, id, off, TRANSPORT_RANGE_ALIGN);
+	return ret;
+}
+
 int target_attach(struct target *target, uint64_t client_id, const struct region_grant *grant,
 		  struct target_map *map_out)
 {

@@ -63,6 +63,13 @@ RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 				      const struct region_grant *grant, struct target_map *map_out)
 	LOCK_REQUIRES(target_role);
 
+/*
+ * The lock is held. Fresh memory for the page at off of a region that map has all of; nobody's grant of
+ * that page is good any more. -EACCES (rights), -EINVAL (off), -ENOTSUP (a pool whose pages have none).
+ */
+RLV_MUST_CHECK int target_renew(struct target *target, const struct target_map *map, uint64_t off)
+	LOCK_REQUIRES(target_role);
+
 /* NULL and a message if the descriptor is not one of ours. */
 struct target *target_of(struct transport_target *tg);
 
