@@ -154,6 +154,7 @@ int catalog_load(struct catalog *cat)
 void catalog_fini(struct catalog *cat)
 {
 	catalog_making_forget_all(cat);
+	catalog_retire_forget(cat);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		catalog_table_free(cat->tables[id]);
 		cat->tables[id] = NULL;
@@ -270,20 +271,25 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
  * counts of limiters, and the leaves that a take withdraws. Rights end at a region, so it gets the
  * priorities, too, and the client alone keeps it from them.
  */
-int catalog_grant(struct catalog_table *table, uint32_t s, uint64_t client_id,
-		  Relive__TableAccess access, struct catalog_grants *out)
+int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_guest *guest,
+		  struct catalog_grants *out)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	const struct region_range tree = { .region = place->tree_id };
-	const struct region_range rows = { .region = place->rows_id };
-	uint32_t tree_rights = access >= RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN ? RIGHT_ALL
-										  : RIGHT_READ;
-	uint32_t rows_rights = access == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE
-				       ? RIGHT_READ | RIGHT_WRITE
-				       : RIGHT_READ;
-	int ret = node_grant(place->node, client_id, &tree, tree_rights, &out->tree);
+	struct node_wish wish = {
+		.asker = guest->asker,
+		.client_id = guest->client_id,
+		.range = { .region = place->tree_id },
+		.rights = guest->access >= RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN ? RIGHT_ALL
+										    : RIGHT_READ,
+	};
+	int tree = node_grant(place->node, &wish, &out->tree), rows;
 
-	return ret ? ret : node_grant(place->node, client_id, &rows, rows_rights, &out->rows);
+	wish.range.region = place->rows_id;
+	wish.rights = guest->access == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE
+			      ? RIGHT_READ | RIGHT_WRITE
+			      : RIGHT_READ;
+	rows = node_grant(place->node, &wish, &out->rows);
+	return tree && tree != -EAGAIN ? tree : rows ? rows : tree;
 }
 
 /* -------- upkeep -------- */
@@ -322,6 +328,7 @@ uint64_t catalog_tick(struct catalog *cat)
 	}
 	if (reading)
 		cat->next_reading = now + READING_NS;
+	busy |= catalog_retire_tick(cat);
 	cat->next_tick = now + (busy ? TICK_NS : IDLE_NS);
 	return cat->next_tick;
 }

@@ -78,6 +78,7 @@ struct catalog {
 	uint64_t layout;      /* the newest of all tables */
 	uint64_t grace_until; /* nodes that were up before we started are on their way until then */
 	uint64_t next_tick, next_reading;
+	struct catalog_retirement *retirements; /* catalog_regions.c */
 };
 
 /* catalog is zeroed but for store to patience_ns. No node is up yet. */
@@ -121,6 +122,12 @@ bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_
 RLV_MUST_CHECK int catalog_add_shard(struct catalog *cat, struct catalog_table *table,
 				     struct node *node, struct node *leaves);
 
+/*
+ * Formats and opens shard s, whose regions are there, for catalog_making.c. -EAGAIN: its node is asked,
+ * as in node_attach; so is one that could not be reached just now, which is -EHOSTDOWN here.
+ */
+RLV_MUST_CHECK int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s);
+
 /* -------- what clients are told -------- */
 
 /* Brings the table's layout up to date with its shards and nodes. */
@@ -141,12 +148,19 @@ struct catalog_grants {
 	struct region_grant rows;
 };
 
+/* Who wants rights; asker as in struct node_wish. */
+struct catalog_guest {
+	uint64_t asker;
+	uint64_t client_id;
+	Relive__TableAccess access;
+};
+
 /*
  * Rights for a client on one shard: READ reads tree and rows, LEARN has all rights on the tree, WRITE
- * writes rows, too. -EHOSTDOWN: its node is down.
+ * writes rows, too. -EAGAIN: its node was asked, call again. -EHOSTDOWN: its node is down.
  */
-RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard, uint64_t client_id,
-				 Relive__TableAccess access, struct catalog_grants *out);
+RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard,
+				 const struct catalog_guest *guest, struct catalog_grants *out);
 
 /* -------- nodes -------- */
 
@@ -198,6 +212,9 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
  * little of it. Returns when to call again.
  */
 uint64_t catalog_tick(struct catalog *cat);
+
+/* Frees regions that were given up, and whose nodes had to be asked first. true: some are left. */
+bool catalog_retire_tick(struct catalog *cat);
 
 /* Attaches shards whose node is there; a shard whose connection broke is attached again. */
 void catalog_attach_tick(struct catalog *cat, struct catalog_table *table);

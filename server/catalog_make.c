@@ -29,6 +29,8 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
 	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc->blocks;
 	ret = catalog_attach_pair(place->node, place, &tree, &rows);
+	if (ret == -EAGAIN && !node_is_attaching(place->node))
+		ret = -EHOSTDOWN;
 	if (ret)
 		return ret;
 	ret = shard_format(tree, rows, desc, &ids);
@@ -41,16 +43,18 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	return ret;
 }
 
-/* Step 3 for one shard, whose regions are there. */
-static int make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
+/* Step 3 for one shard. */
+int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	struct table_desc desc = table->desc;
 	int ret;
 
 	table_desc_seal(&desc, s);
-	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
 	ret = format_shard(cat, table, s, &desc);
+	if (ret == -EAGAIN)
+		return ret;
+	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
 	if (ret == 0)
 		ret = slots_join(&table->slots, s);
 	place->joined = ret == 0;
@@ -129,15 +133,6 @@ static int publish(struct catalog *cat, const struct catalog_table *table)
 	return store_end(cat->store, ret);
 }
 
-static int make_shards(struct catalog *cat, struct catalog_table *table)
-{
-	int ret = 0;
-
-	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = make_shard(cat, table, s);
-	return ret;
-}
-
 /* The words of a failure outlive the clean-up. What cannot be freed now is noted as being made. */
 static int give_up(struct catalog *cat, struct catalog_table *table, int code)
 {
@@ -202,8 +197,6 @@ static int go_on_with_table(struct catalog *cat, struct catalog_making *making,
 	if (ret == -EAGAIN)
 		return ret;
 	catalog_making_end(making);
-	if (ret == 0)
-		ret = make_shards(cat, table);
 	if (ret == 0)
 		ret = publish(cat, table);
 	if (ret)
@@ -271,8 +264,6 @@ static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
 	if (ret == -EAGAIN)
 		return ret;
 	catalog_making_end(making);
-	if (ret == 0)
-		ret = make_shard(cat, table, s);
 	if (ret == 0)
 		ret = publish_shard(cat, table, s);
 	if (ret) {

@@ -92,28 +92,30 @@ static bool is_there(const struct catalog_shard *place)
 }
 
 /* What the node has of the shard is of no use alone. */
-static void leave_node(struct catalog *cat, struct catalog_shard *place)
+static void leave_node(struct catalog_making *making)
 {
+	struct catalog *cat = making->cat;
+	struct catalog_shard *place = place_of(making);
 	uint32_t ids[] = { place->tree_id, place->rows_id };
 
+	catalog_table_detach(making->table, making->at);
+	if (!making->is_new)
+		making->table->slots.n_shards = making->table->n_shards;
 	for (int i = 0; i < 2; i++)
 		if (ids[i] && is_there(place))
 			catalog_free_region(cat, place->node, ids[i]);
 	*place = (struct catalog_shard){ .state = 0 };
 }
 
-static bool another_may_help(int code)
-{
-	return code == -ENOSPC || code == -ENOMEM || code == -EHOSTDOWN;
-}
-
-/* The words stand in error_last(). */
+/* Whatever ails a node is no reason not to ask another one. The words stand in error_last(). */
 static void cannot(struct catalog_making *making, const struct node *node, int code)
 {
 	making->code = code;
 	snprintf(making->words, sizeof(making->words), "%s", error_last());
-	making->tried |= another_may_help(code) ? UINT64_C(1) << node->number : UINT64_MAX;
-	leave_node(making->cat, place_of(making));
+	log_warn("table %s shard %u is not made at node %s: %s", making->table->desc.name,
+		 making->at, node->name, making->words);
+	making->tried |= UINT64_C(1) << node->number;
+	leave_node(making);
 }
 
 static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
@@ -214,13 +216,13 @@ static int ask_for_shard(struct catalog_making *making)
 
 	while (ret == 0 && !making->waiting) {
 		ret = place_of(making)->node ? 0 : choose_node(making);
-		if (ret == 0 && ask(making))
-			ret = making->tried == UINT64_MAX ? making->code : 0;
+		if (ret == 0)
+			(void)!ask(making); /* on to the next node, if it could not be */
 	}
 	return ret;
 }
 
-/* The first shard that lacks a region, or whose node went since. */
+/* The first shard that is not made yet, or whose node went since. */
 static void find_missing(struct catalog_making *making)
 {
 	uint32_t s = making->first;
@@ -228,7 +230,7 @@ static void find_missing(struct catalog_making *making)
 	while (s < making->first + making->n) {
 		const struct catalog_shard *place = &making->table->shards[s];
 
-		if (!place->rows_id || !is_there(place))
+		if (!place->joined || !is_there(place))
 			break;
 		s++;
 	}
@@ -239,22 +241,51 @@ static void find_missing(struct catalog_making *making)
 	}
 }
 
-int catalog_making_run(struct catalog_making *making)
+static int at_work(const struct catalog_making *making)
 {
+	return error_set(-EAGAIN, "table %s: its memory is being made", making->table->desc.name);
+}
+
+/* One shard: 0 when it is made. -EAGAIN: a node works on it. */
+static int make_one(struct catalog_making *making)
+{
+	struct catalog_shard *place = place_of(making);
 	int ret;
 
-	if (making->waiting)
-		return error_set(-EAGAIN, "table %s: its memory is being made",
-				 making->table->desc.name);
-	find_missing(making);
-	if (making->at == making->first + making->n)
-		return 0;
-	if (place_of(making)->node && !is_there(place_of(making)))
-		leave_node(making->cat, place_of(making));
+	if (place->node && !is_there(place))
+		leave_node(making);
+	while (place->rows_id) {
+		ret = catalog_make_shard(making->cat, making->table, making->at);
+		if (ret == 0 || ret == -EAGAIN)
+			return ret;
+		cannot(making, place->node, ret);
+	}
 	ret = ask_for_shard(making);
-	return ret ? ret
-		   : error_set(-EAGAIN, "table %s: its memory is being made",
-			       making->table->desc.name);
+	return ret ? ret : -EAGAIN;
+}
+
+int catalog_making_run(struct catalog_making *making)
+{
+	int ret = 0;
+
+	if (making->waiting)
+		return at_work(making);
+	find_missing(making);
+	while (ret == 0 && making->at < making->first + making->n) {
+		ret = make_one(making);
+		if (ret == 0)
+			find_missing(making);
+	}
+	return ret == -EAGAIN ? at_work(making) : ret;
+}
+
+void catalog_making_detach(const struct catalog *cat, const struct node *node)
+{
+	for (const struct catalog_making *making = cat->makings; making; making = making->next)
+		for (uint32_t s = making->first; making->table && s < making->first + making->n;
+		     s++)
+			if (making->table->shards[s].node == node)
+				catalog_table_detach(making->table, s);
 }
 
 static bool owns(const struct catalog_making *making, const struct node *node, uint32_t region)

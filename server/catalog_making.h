@@ -2,11 +2,13 @@
  * Making: shards on their way. Nodes are asked for their regions one after the other, while the
  * server goes on: zeroing and pinning memory takes as long as it is large.
  *
- *   begun ---> asked for a region ---> answer ---+--> all are there: formatted and published by who
- *                    ^                           |    began it (catalog_make.c)
- *                    +--- the next one; or on ---+--> no node is left: it has failed
- *                         another node, if this
- *                         one has no room or is gone
+ *   begun ---> asked for a region ---> answer ---+--> attached, formatted ---> all are: published by
+ *                    ^                           |           |                 who began it
+ *                    +--- the next one; or on ---+-----------+                 (catalog_make.c)
+ *                         another node, if this  |
+ *                         one has no room, is    +--> no node is left: it has failed
+ *                         gone, or cannot be
+ *                         reached
  *
  * Who wants the shards calls again and again while the answer is -EAGAIN; catalog_ops.on_progress
  * tells when. A making owns its regions: they are not freed when their node registers meanwhile.
@@ -48,7 +50,7 @@ struct catalog_making *catalog_making_of(const struct catalog *cat,
 struct catalog_making *catalog_making_named(const struct catalog *cat, const char *name);
 
 /*
- * Asks for what is missing. 0: all regions are there, on nodes that are up; -EAGAIN: a node works on
+ * Asks for what is missing. 0: all shards are made, on nodes that are up; -EAGAIN: a node works on
  * it. Else it has failed: -EHOSTDOWN (no node is up), or why the last node could not (-ENOSPC, ..).
  */
 RLV_MUST_CHECK int catalog_making_run(struct catalog_making *making);
@@ -59,6 +61,9 @@ void catalog_making_end(struct catalog_making *making);
 void catalog_making_abandon(struct catalog_making *making);
 /* All of them, without a word to anybody. */
 void catalog_making_forget_all(struct catalog *cat);
+
+/* Our connection to the node's memory ends: what is made there already is attached again later. */
+void catalog_making_detach(const struct catalog *cat, const struct node *node);
 
 bool catalog_making_owns(const struct catalog *cat, const struct node *node, uint32_t region);
 

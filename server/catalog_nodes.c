@@ -59,6 +59,13 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
 	return n;
 }
 
+/* Shards of tables are detached before. */
+static void leave_memory(struct catalog *cat, struct node *node)
+{
+	catalog_making_detach(cat, node);
+	node_close_transport(node);
+}
+
 /* -------- lost -------- */
 
 static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
@@ -82,7 +89,7 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 	const struct catalog_arrival gone = { .node = node };
 
 	each_shard_of(cat, &gone, lose);
-	node_close_transport(node);
+	leave_memory(cat, node);
 }
 
 /* -------- attach -------- */
@@ -233,7 +240,7 @@ void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
 		if (place->node->tr && place->node->tr->broken) {
 			log_warn("node %s: our connection to its memory broke", place->node->name);
 			each_shard_of(cat, &again, leave_shard);
-			node_close_transport(place->node);
+			leave_memory(cat, place->node);
 		}
 		if (!is_broken(table, s) && !place->joined && !place->refused)
 			take_up(cat, table, s);
@@ -312,7 +319,7 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 			node_note_broken(node, arrival->regions[i]->region);
 	if (arrival->replaced && node->tr) {
 		each_shard_of(cat, arrival, leave_life);
-		node_close_transport(node);
+		leave_memory(cat, node);
 	}
 	each_shard_of(cat, arrival, node_up_shard);
 	free_regions(cat, arrival);
@@ -335,5 +342,5 @@ void catalog_node_down(struct catalog *cat, struct node *node)
 	if (!node->persistent && node_is_mapped(node))
 		return;
 	each_shard_of(cat, &gone, leave_shard);
-	node_close_transport(node);
+	leave_memory(cat, node);
 }

@@ -1,10 +1,12 @@
 #include "server/catalog_regions.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 
 #include "server/catalog.h"
@@ -205,24 +207,100 @@ void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id)
 	log_warn("free region %u of node %s: %s", id, node->name, error_last());
 }
 
-/* Users see the word in a mapping that they keep; then the memory goes. */
-void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
-{
-	const uint64_t word = state;
-	struct region *region;
-	int ret;
+/* One that is to be freed when its users can be told. The node counts it as being freed all the while. */
+struct catalog_retirement {
+	struct catalog_retirement *next;
+	struct node *node;
+	uint64_t incarnation; /* of the node */
+	uint32_t id;
+	uint32_t state;
+};
 
-	if (id == 0)
-		return;
-	ret = node_attach(node, id, &region);
+/* Users see the word in a mapping that they keep; then the memory goes. -EAGAIN: its node is asked. */
+static int retire(struct catalog *cat, const struct catalog_retirement *gone)
+{
+	const uint64_t word = gone->state;
+	struct node *node = gone->node;
+	struct region *region;
+	int ret = node_attach(node, &gone->id, 1, &region);
+
+	if (ret == -EAGAIN && node_is_attaching(node))
+		return ret;
 	if (ret == 0) {
 		ret = transport_store(region, offsetof(struct region_superblock, state), &word,
 				      sizeof(word));
 		transport_detach(&region);
 	}
 	if (ret)
-		log_warn("retire region %u of node %s: %s", id, node->name, error_last());
-	catalog_free_region(cat, node, id);
+		log_warn("retire region %u of node %s: %s", gone->id, node->name, error_last());
+	node->freeing--;
+	catalog_free_region(cat, node, gone->id);
+	return 0;
+}
+
+static bool is_of_this_life(const struct catalog_retirement *gone)
+{
+	return gone->node->up && gone->node->incarnation == gone->incarnation;
+}
+
+bool catalog_retire_tick(struct catalog *cat)
+{
+	struct catalog_retirement **link = &cat->retirements;
+
+	while (*link) {
+		struct catalog_retirement *gone = *link;
+
+		if (is_of_this_life(gone) && retire(cat, gone) == -EAGAIN) {
+			link = &gone->next;
+			continue;
+		}
+		if (!is_of_this_life(gone)) { /* it is given up still when its node comes again */
+			gone->node->freeing--;
+			gone->node->kept = true;
+		}
+		*link = gone->next;
+		mem_free(gone);
+	}
+	return cat->retirements;
+}
+
+void catalog_retire_forget(struct catalog *cat)
+{
+	while (cat->retirements) {
+		struct catalog_retirement *gone = cat->retirements;
+
+		cat->retirements = gone->next;
+		mem_free(gone);
+	}
+}
+
+static bool is_retiring(const struct catalog *cat, const struct node *node, uint32_t id)
+{
+	const struct catalog_retirement *gone = cat->retirements;
+
+	while (gone && (gone->node != node || gone->id != id || !is_of_this_life(gone)))
+		gone = gone->next;
+	return gone;
+}
+
+void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
+{
+	struct catalog_retirement *gone;
+
+	if (id == 0 || is_retiring(cat, node, id))
+		return;
+	gone = mem_alloc(sizeof(*gone));
+	if (!gone) {
+		node->kept = true;
+		log_warn("retire region %u of node %s: no memory", id, node->name);
+		return;
+	}
+	*gone = (struct catalog_retirement){ cat->retirements, node, node->incarnation, id, state };
+	node->freeing++;
+	if (retire(cat, gone) == -EAGAIN)
+		cat->retirements = gone;
+	else
+		mem_free(gone);
 }
 
 /* A pool that outlives its node has the same regions in each of its lives. */

@@ -53,10 +53,13 @@ RLV_MUST_CHECK int catalog_give_up_table(struct catalog *cat, const struct catal
 
 /*
  * Frees a region that was given up: first the word that its users look at (enum region_state), in a
- * mapping that they keep, then, posted, the memory. id 0 is a no-op. Failures are logged: the node's
- * next registration brings it up again.
+ * mapping that they keep, then, posted, the memory: now, or by catalog_retire_tick, where the node has
+ * to be asked. id 0 is a no-op. Failures are logged: the node's next registration brings it up again.
  */
 void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state);
+
+/* Forgets what is still to be freed. */
+void catalog_retire_forget(struct catalog *cat);
 
 /* Both regions of a shard, where its node is up; detached before. */
 void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,

@@ -98,14 +98,15 @@ void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
 int catalog_attach_pair(struct node *node, const struct catalog_shard *place, struct region **tree,
 			struct region **rows)
 {
-	int ret = node_attach(node, place->tree_id, tree);
+	const uint32_t ids[] = { place->tree_id, place->rows_id };
+	struct region *regions[2];
+	int ret = node_attach(node, ids, 2, regions);
 
 	if (ret)
 		return ret;
-	ret = node_attach(node, place->rows_id, rows);
-	if (ret)
-		transport_detach(tree);
-	return ret;
+	*tree = regions[0];
+	*rows = regions[1];
+	return 0;
 }
 
 int catalog_table_attach(struct catalog_table *table, uint32_t s)

@@ -93,11 +93,12 @@ RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint6
 /* Sets the state, which is LOST or GONE for ever. Does not store it. */
 void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state);
 
-/* Opens shard s, whose regions are formatted, and closes it. */
+/* Opens shard s, whose regions are formatted (-EAGAIN: its node is asked, as in node_attach), and closes
+   it. */
 RLV_MUST_CHECK int catalog_table_attach(struct catalog_table *table, uint32_t s);
 void catalog_table_detach(struct catalog_table *table, uint32_t s);
 
-/* Attaches both regions of a shard, formatted or not. */
+/* Attaches both regions of a shard, formatted or not. -EAGAIN: as above. */
 RLV_MUST_CHECK int catalog_attach_pair(struct node *node, const struct catalog_shard *place,
 				       struct region **tree, struct region **rows);
 

@@ -197,7 +197,7 @@ static void on_node_lost(void *ctx, struct node *node)
 
 static void on_news(void *ctx)
 {
-	schedule(ctx, 0);
+	metad_hurry(ctx);
 }
 
 static const struct nodes_ops node_ops = {
@@ -273,7 +273,7 @@ static int answer_register(struct channel *ch, const struct metad *md, uint64_t 
 	reply.store_name = (char *)md->opts.store;
 	reply.lease_ns = md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS;
 	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
-			    &reply.base, deadline_after(clock_monotonic(), NODE_LEASE_NS));
+			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
 }
 
 static void refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)

@@ -74,6 +74,7 @@ struct metad {
 	struct repair repair;
 	struct persist persist;
 	struct rpc_parked *parked;  /* requests that wait for nodes: rpc_table.c */
+	uint64_t last_asker;        /* of them, at the nodes */
 	struct rpc_backup *backups; /* copies of the catalog that are being sent: rpc_backup.c */
 };
 

@@ -12,14 +12,10 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#define ATTACH_FIRST_NS (500 * (uint64_t)CLOCK_NS_PER_MS)
-#define ATTACH_LAST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
-#define FRAME_NS (200 * CLOCK_NS_PER_MS) /* a frame that has begun must have come by then */
-
 /* A request under way; in the node's list until its end was delivered. */
 struct node_call {
 	struct node_call *next;
-	struct node_post post; /* done NULL: somebody waits for it, and takes it off the list */
+	struct node_post post;
 	uint64_t id;
 	uint64_t deadline;
 	bool ended;
@@ -27,12 +23,7 @@ struct node_call {
 	ProtobufCMessage *reply;
 };
 
-static uint64_t now(const struct node *node)
-{
-	return clock_now_ns(node->clock);
-}
-
-static int down(const struct node *node)
+int node_error_down(const struct node *node)
 {
 	return error_set(-EHOSTDOWN, "memory node %s is down", node->name);
 }
@@ -45,7 +36,7 @@ void node_connect(struct node *node, const struct channel *ch, struct event *rea
 	node->readable = readable;
 	node->up = true;
 	node->told = false;
-	node->heard = now(node);
+	node->heard = node_now(node);
 	node->asked = 0;
 	node->pinged = 0;
 	node->attach_after = 0;
@@ -67,10 +58,11 @@ void node_disconnect(struct node *node)
 	node->readable = NULL;
 	channel_fini(&node->channel);
 	node->up = false;
-	node->down_since = now(node);
+	node->down_since = node_now(node);
 	for (struct node_call *call = node->calls; call; call = call->next)
 		if (!call->ended)
 			end_call(call, -EHOSTDOWN, NULL);
+	node_attach_forget(node);
 }
 
 static void call_free(struct node_call *call)
@@ -98,49 +90,44 @@ void node_free(struct node *node)
 		node->calls = call->next;
 		call_free(call);
 	}
+	node_attach_fini(node);
 	node_close_transport(node);
 	mem_free(node);
 }
 
 void node_close_transport(struct node *node)
 {
+	node_attach_forget(node);
 	transport_close(&node->tr);
 }
 
 /* -------- calls -------- */
 
-static int begin(struct node *node, const struct node_post *post, struct node_call **call_out)
+int node_post(struct node *node, const struct node_post *post)
 {
 	struct node_call *call;
 	int ret;
 
 	if (!node->up)
-		return down(node);
+		return node_error_down(node);
 	call = mem_zalloc(sizeof(*call));
 	if (!call)
 		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
 	call->post = *post;
 	call->id = ++node->channel.last_id;
-	call->deadline = now(node) + post->timeout_ns;
+	call->deadline = node_now(node) + post->timeout_ns;
 	ret = channel_send(&node->channel, post->type, call->id, post->request,
-			   deadline_after(clock_monotonic(), FRAME_NS));
+			   deadline_after(clock_monotonic(), NODE_SEND_NS));
 	if (ret) {
 		log_warn("ask node %s type %u: %s", node->name, post->type, error_last());
 		mem_free(call);
 		node_disconnect(node);
-		return down(node);
+		return node_error_down(node);
 	}
-	node->asked = node->asked ? node->asked : now(node);
+	node->asked = node->asked ? node->asked : node_now(node);
 	call->next = node->calls;
 	node->calls = call;
-	if (call_out)
-		*call_out = call;
 	return 0;
-}
-
-int node_post(struct node *node, const struct node_post *post)
-{
-	return begin(node, post, NULL);
 }
 
 /* The Status in front of every answer. */
@@ -176,18 +163,15 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 	return 0;
 }
 
-static bool can_be_read(const struct node *node)
-{
-	return node->up && channel_is_readable(&node->channel);
-}
-
+/* Frames that have come whole; what is there of the next one stays with the channel. */
 void node_read(struct node *node)
 {
-	while (can_be_read(node)) {
+	while (node->up) {
 		struct channel_frame frame;
-		int ret = channel_receive(&node->channel,
-					  deadline_after(clock_monotonic(), FRAME_NS), &frame);
+		int ret = channel_take(&node->channel, &frame);
 
+		if (ret == -EAGAIN)
+			return;
 		if (ret == 0)
 			ret = take_answer(node, &frame);
 		if (ret) {
@@ -195,7 +179,7 @@ void node_read(struct node *node)
 			node_disconnect(node);
 			return;
 		}
-		node->heard = now(node);
+		node->heard = node_now(node);
 		node->asked = 0;
 	}
 }
@@ -205,7 +189,7 @@ void node_deliver(struct node *node)
 	struct node_call *call = node->calls;
 
 	while (call) {
-		if (!call->ended || !call->post.done) {
+		if (!call->ended) {
 			call = call->next;
 			continue;
 		}
@@ -269,7 +253,7 @@ static void ping(struct node *node)
 		.done = take_stats,
 	};
 
-	node->pinged = now(node);
+	node->pinged = node_now(node);
 	if (node_post(node, &post))
 		log_debug("ping node %s: %s", node->name, error_last());
 }
@@ -277,7 +261,7 @@ static void ping(struct node *node)
 static void end_late_calls(struct node *node)
 {
 	for (struct node_call *call = node->calls; call; call = call->next)
-		if (!call->ended && now(node) >= call->deadline)
+		if (!call->ended && node_now(node) >= call->deadline)
 			end_call(call, -ETIMEDOUT, NULL);
 }
 
@@ -286,89 +270,17 @@ uint64_t node_watch(struct node *node)
 	uint64_t pause = node->lease_ns / NODE_PINGS;
 
 	node_read(node); /* we may have been away ourselves */
-	if (node->up && node->asked && now(node) - node->asked >= node->lease_ns) {
+	if (node->up && node->asked && node_now(node) - node->asked >= node->lease_ns) {
 		log_warn("node %s: silent for %llu ms", node->name,
-			 (unsigned long long)((now(node) - node->heard) / CLOCK_NS_PER_MS));
+			 (unsigned long long)((node_now(node) - node->heard) / CLOCK_NS_PER_MS));
 		node_disconnect(node);
 	}
 	if (!node->up)
 		return UINT64_MAX;
 	end_late_calls(node);
-	if (now(node) - node->pinged >= pause)
+	if (node_now(node) - node->pinged >= pause)
 		ping(node);
 	return node->pinged + pause;
-}
-
-/* -------- asked, and waited for -------- */
-
-/* Any failure of the connection is its end, and so is an answer that takes too long. */
-static void wait_for_end(struct node *node, const struct node_call *call)
-{
-	while (!call->ended) {
-		(void)!channel_wait(
-			&node->channel,
-			deadline_after(clock_monotonic(), (int64_t)(node->lease_ns / NODE_PINGS)));
-		node_read(node);
-		if (!call->ended && now(node) >= call->deadline) {
-			log_warn("ask node %s type %u: no answer in time", node->name,
-				 call->post.type);
-			node_disconnect(node);
-		}
-		if (!call->ended)
-			(void)node_watch(node);
-	}
-}
-
-static int ask(struct node *node, uint16_t type, const ProtobufCMessage *request,
-	       const ProtobufCMessageDescriptor *kind, ProtobufCMessage **reply_out)
-{
-	const struct node_post post = {
-		.type = type,
-		.request = request,
-		.reply = kind,
-		.timeout_ns = NODE_WAIT_NS,
-	};
-	struct node_call *call;
-	int ret = begin(node, &post, &call);
-
-	if (ret)
-		return ret;
-	wait_for_end(node, call);
-	unlink_call(node, call);
-	*reply_out = call->reply;
-	call->reply = NULL;
-	call_free(call);
-	return *reply_out ? 0 : down(node);
-}
-
-int node_grant(struct node *node, uint64_t client_id, const struct region_range *range,
-	       uint32_t rights, struct region_grant *grant_out)
-{
-	Relive__NodeGrantRequest request = RELIVE__NODE_GRANT_REQUEST__INIT;
-	const Relive__NodeGrantReply *answer;
-	ProtobufCMessage *reply;
-	int ret;
-
-	request.client_id = client_id;
-	request.region = range->region;
-	request.offset = range->off;
-	request.length = range->len;
-	request.rights = rights;
-	ret = ask(node, RELIVE__TYPE__TYPE_NODE_GRANT, &request.base,
-		  &relive__node_grant_reply__descriptor, &reply);
-	if (ret)
-		return ret;
-	answer = (const Relive__NodeGrantReply *)reply;
-	ret = dial_status(answer->status);
-	if (ret == 0 && answer->grant.len > sizeof(grant_out->data))
-		ret = error_set(-EPROTO, "grant of %zu bytes", answer->grant.len);
-	if (ret == 0) {
-		memset(grant_out, 0, sizeof(*grant_out));
-		grant_out->bytes = (uint32_t)answer->grant.len;
-		memcpy(grant_out->data, answer->grant.data, answer->grant.len);
-	}
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return ret ? error_prefix(ret, "memory node %s: ", node->name) : 0;
 }
 
 /* -------- posted -------- */
@@ -402,7 +314,8 @@ int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, u
 		return error_set(code, "memory node %s: %s", node->name,
 				 answer && answer->status ? answer->status->message
 							  : error_name(code));
-	if (!answer->region)
+	if (!answer->region || answer->region->region == 0 ||
+	    answer->region->region > RPTR_MAX_REGION)
 		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
 	node->used_bytes += answer->region->size;
 	node->regions++;
@@ -470,61 +383,4 @@ int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx
 	};
 
 	return node_post(node, &post);
-}
-
-/* -------- our own attachments -------- */
-
-/* Z2 pairs with Z1: nothing of the last connection lands behind what we do on this one. */
-static int reach(struct node *node)
-{
-	const struct transport_opts opts = {
-		.timeout_ns = node->lease_ns,
-		.client_id = node->attach_client_id,
-		.replaces = node->link,
-	};
-	struct transport *tr;
-	int ret = transport_open(node->uri, &opts, &tr);
-
-	if (ret)
-		return error_prefix(ret, "memory node %s: ", node->name);
-	node->tr = tr;
-	node->link = tr->link;
-	return 0;
-}
-
-static int attach(struct node *node, uint32_t region, struct region **region_out)
-{
-	const struct region_range all = { .region = region };
-	struct region_grant grant;
-	int ret = node->tr ? 0 : reach(node);
-
-	if (ret)
-		return ret;
-	ret = node_grant(node, node->attach_client_id, &all, RIGHT_ALL, &grant);
-	return ret ? ret : transport_attach(node->tr, &grant, region_out);
-}
-
-static void pause_attaching(struct node *node)
-{
-	node->attach_pause = node->attach_pause ? 2 * node->attach_pause : ATTACH_FIRST_NS;
-	node->attach_pause = min_u64(node->attach_pause, ATTACH_LAST_NS);
-	node->attach_after = now(node) + node->attach_pause;
-}
-
-int node_attach(struct node *node, uint32_t region, struct region **region_out)
-{
-	int ret;
-
-	if (!node->up)
-		return down(node);
-	if (now(node) < node->attach_after)
-		return error_set(-EAGAIN,
-				 "memory node %s: its memory could not be reached just now",
-				 node->name);
-	ret = attach(node, region, region_out);
-	if (ret == 0)
-		node->attach_pause = 0;
-	else if (!node->tr || ret == -ETIMEDOUT || ret == -ECONNRESET)
-		pause_attaching(node);
-	return ret;
 }

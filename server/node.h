@@ -2,14 +2,15 @@
  * Node: a memory node as the metadata server sees it.
  *
  * The node dials in and registers; from then on that connection carries our requests to it, any
- * number at a time, and its answers in any order. What takes long is posted, and done() hears of
- * the answer from the event loop. What must be known at once is asked and waited for; meanwhile the
- * node is pinged, and one of which nothing is heard for its lease is hung up on. So nobody waits
- * longer than a lease for a node that is dead or stopped, and only once.
+ * number at a time, and its answers in any order. Nothing is waited for: requests are posted, frames
+ * are taken in pieces as they come, and what is needed for an answer to somebody else is -EAGAIN until
+ * the node has answered. The node is pinged, and hung up on when no whole frame came for its lease.
+ * So a node that is dead, slow or hostile costs the others nothing but the few instructions of a look.
  *
- * We attach every region ourselves, by a transport of our own: to format shards, to settle the dead
- * and to rebuild; and so that the memory of a node that died is still there to be marked as
- * orphaned.
+ * We attach every region ourselves, by a transport of our own (node_attach.c): to format shards, to
+ * settle the dead and to rebuild; and so that the memory of a node that died is still there to be
+ * marked as orphaned. A thread opens it, since the address may lead nowhere. Over RDMA the attach
+ * itself and operations on the memory do wait, as long as the device does for a link that is cut.
  */
 #ifndef RLV_SERVER_NODE_H
 #define RLV_SERVER_NODE_H
@@ -30,15 +31,20 @@
 #define NODE_NAME_BYTES 64
 #define NODE_URI_BYTES 256
 #define NODE_LEASE_NS CLOCK_NS_PER_S           /* default */
-#define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)      /* most for one answer that is waited for */
+#define NODE_WAIT_NS (8 * CLOCK_NS_PER_S)      /* for a grant */
+#define NODE_SEND_NS (50 * CLOCK_NS_PER_MS)    /* until a node takes a frame of ours */
 #define NODE_WORK_NS (120 * CLOCK_NS_PER_S)    /* to make or free a region */
 #define NODE_DEATH_NS (8 * CLOCK_NS_PER_S)     /* for a fence, which may kill */
 #define NODE_PERSIST_NS (120 * CLOCK_NS_PER_S) /* for a persist */
 #define NODE_PINGS 4                           /* in a lease */
+#define NODE_ATTACH_MAX 4                      /* regions at once */
 
 struct event;
 struct node;
+struct node_asked;
 struct node_call;
+struct node_reach;
+struct node_want;
 
 /* The end of a posted request. reply is NULL when code is of the connection, not the node's. */
 typedef void (*node_done)(void *ctx, uint64_t tag, struct node *node, int code,
@@ -80,6 +86,13 @@ struct node {
 	uint64_t attach_pause;   /* after the next failure: it doubles */
 	uint64_t link;        /* of our last connection to its memory: the next one replaces it */
 	struct transport *tr; /* NULL = nothing of this incarnation was attached yet */
+	/* On their way: node_attach.c. */
+	struct node_reach *reach;     /* tr, being opened by a thread */
+	struct node_want *wants;      /* regions for ourselves */
+	struct node_want *attaching;  /* the one that tr is asked for */
+	struct node_asked *asked_for; /* grants */
+	uint64_t last_tag;
+	bool news; /* a client's grant was answered, or regions came: who wants them calls again */
 	uint64_t attach_client_id; /* of ours, for tr */
 	/* Regions that it was asked to free and has not answered for, and whether one stayed: of the
 	   catalog (catalog_leftovers.c). */
@@ -147,20 +160,45 @@ void node_deliver(struct node *node);
 /* Pings, ends late calls, and hangs up on a silent node. Returns when to call again. */
 uint64_t node_watch(struct node *node);
 
-/* -------- asked, and waited for -------- */
+/* -------- grants and attachments -------- */
+
+struct node_wish {
+	uint64_t asker; /* a number of its own until node_forget_asker; the top bit is the node's */
+	uint64_t client_id;
+	struct region_range range;
+	uint32_t rights;
+};
 
 /*
- * -EHOSTDOWN: the node is down, or went down by this call (node->up is false then); else the node's
- * own answer.
+ * A grant for a client. -EAGAIN: the node was asked, call again. -EHOSTDOWN: the node is down; else the
+ * node's own answer. The same for the same wish until the asker is forgotten, or the node is down.
  */
-RLV_MUST_CHECK int node_grant(struct node *node, uint64_t client_id,
-			      const struct region_range *range, uint32_t rights,
+RLV_MUST_CHECK int node_grant(struct node *node, const struct node_wish *wish,
 			      struct region_grant *grant_out);
+void node_forget_asker(struct node *node, uint64_t asker);
 
 /*
- * Attaches a region for ourselves. When the node could not be reached it is not tried again for a
- * while, so that it costs us its timeout now and then, not all our time: -EAGAIN.
+ * Attaches regions for ourselves, all n or none; the same ids, in the same order, are one attempt.
+ * -EAGAIN: under way, call again; or the node could not be reached just now, and is not tried again for
+ * a while, twice as long each time. -ETIMEDOUT: no answer within the node's lease.
  */
-RLV_MUST_CHECK int node_attach(struct node *node, uint32_t region, struct region **region_out);
+RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t n,
+			       struct region **regions_out);
+/* Are some under way? */
+bool node_is_attaching(const struct node *node);
+/* Goes on with all of them. Returns when to call again. */
+uint64_t node_attach_watch(struct node *node);
+/* Gives up all of them, and all grants that were asked for. */
+void node_attach_forget(struct node *node);
+/* The end: waits for the thread, if there is one, as long as an attempt to connect may take. */
+void node_attach_fini(struct node *node);
+
+/* For node*.c. */
+static inline uint64_t node_now(const struct node *node)
+{
+	return clock_now_ns(node->clock);
+}
+
+RLV_MUST_CHECK int node_error_down(const struct node *node);
 
 #endif

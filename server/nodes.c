@@ -133,6 +133,14 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 	return 0;
 }
 
+static void tell_news(struct nodes *nodes, struct node *node)
+{
+	if (node->up && !node->news)
+		return;
+	node->news = false;
+	nodes->ops->on_news(nodes->ctx);
+}
+
 /* node is found by its channel's descriptor: libevent carries one pointer. */
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -146,8 +154,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		return;
 	node_read(node);
 	node_deliver(node);
-	if (!node->up)
-		nodes->ops->on_news(nodes->ctx);
+	tell_news(nodes, node);
 }
 
 static void take_news(struct node *node, const struct node_news *news)
@@ -248,6 +255,9 @@ static uint64_t look_at(struct nodes *nodes, struct node *node)
 	uint64_t next = node_watch(node);
 
 	node_deliver(node);
+	next = min_u64(next, node_attach_watch(node));
+	if (node->news)
+		tell_news(nodes, node);
 	if (!node->up && !node->told) {
 		node->told = true;
 		log_warn("node %s is down", node->name);

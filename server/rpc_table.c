@@ -43,10 +43,25 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 	return (ProtobufCBinaryData){ grant->bytes, grant->data };
 }
 
-/* What is said of a shard: its grants, too, where it can be used. */
-static int fill_place(const struct call *call, struct catalog_table *table,
-		      Relive__TableAccess access, uint32_t s, struct places *out)
+/* An answer about a table, for whom, and whether nodes owe something for it. */
+struct answer {
+	const struct call *call;
+	struct catalog_table *table;
+	struct catalog_guest guest;
+	bool waits;
+};
+
+/* It has come, and we are about to have it: in a moment clients may use it. */
+static bool is_on_its_way(const struct catalog_shard *shard)
 {
+	return catalog_state_is_usable(shard->state) && shard->node->up && !shard->joined &&
+	       !shard->refused && !shard->broken && node_is_attaching(shard->node);
+}
+
+/* What is said of a shard: its grants, too, where it can be used. */
+static int fill_place(struct answer *answer, uint32_t s, struct places *out)
+{
+	struct catalog_table *table = answer->table;
 	const struct catalog_shard *shard = &table->shards[s];
 	Relive__ShardPlace *place = &out->places[s];
 	int ret;
@@ -57,17 +72,19 @@ static int fill_place(const struct call *call, struct catalog_table *table,
 	place->node = shard->node ? shard->node->name : (char *)"";
 	place->node_uri = (char *)catalog_shard_uri(table, s);
 	place->incarnation = shard->incarnation;
+	answer->waits |= is_on_its_way(shard);
 	if (!catalog_state_is_usable(place->state))
 		return 0;
-	ret = catalog_grant(table, s, call->client->holder.client_id, access, &out->grants[s]);
-	if (ret == -EHOSTDOWN) { /* since just now */
-		place->state = catalog_shard_view(table, s);
+	ret = catalog_grant(table, s, &answer->guest, &out->grants[s]);
+	answer->waits |= ret == -EAGAIN;
+	if (ret == -EHOSTDOWN || ret == -EAGAIN || ret == -ETIMEDOUT) {
+		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* it is asked for again soon */
 		return 0;
 	}
 	place->tree_grant = grant_bytes(&out->grants[s].tree);
 	place->rows_grant = grant_bytes(&out->grants[s].rows);
 	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
-		place->weight = catalog_weight(&call->md->catalog, shard, &place->ramp_ns);
+		place->weight = catalog_weight(&answer->call->md->catalog, shard, &place->ramp_ns);
 	return ret;
 }
 
@@ -81,45 +98,35 @@ static int no_shard(const struct catalog_table *table)
 			 table->desc.name, table->n_shards);
 }
 
-static int fill_places(const struct call *call, struct catalog_table *table,
-		       Relive__TableAccess access, struct places *out)
+static int fill_places(struct answer *answer, struct places *out)
 {
+	struct catalog_table *table = answer->table;
 	bool any = false;
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
-		ret = fill_place(call, table, access, s, out);
+		ret = fill_place(answer, s, out);
 		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
 	}
 	return ret || any ? ret : no_shard(table);
 }
 
-static void answer_table(const struct call *call, struct catalog_table *table,
-			 Relive__TableAccess access)
+static void send_table(const struct answer *answer, const struct places *places, int code)
 {
+	const struct catalog_table *table = answer->table;
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	Relive__Status status;
-	struct places places;
-	int ret = places_init(&places, table->n_shards);
 
-	if (ret) {
-		conn_answer_status(call->conn, call->head, ret);
-		return;
-	}
-	ret = fill_places(call, table, access, &places);
-	/* A node may have gone while we asked: the version is that of what is said. */
-	catalog_refresh(&call->md->catalog, table);
-	rpc_set_status(&status, ret);
+	rpc_set_status(&status, code);
 	reply.status = &status;
-	if (ret == 0) {
+	if (code == 0) {
 		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
 		reply.n_shards = table->n_shards;
-		reply.shards = places.list;
+		reply.shards = places->list;
 		reply.control = table->control;
 		reply.layout = table->layout;
 	}
-	conn_answer(call->conn, call->head, &reply.base);
-	places_fini(&places);
+	conn_answer(answer->call->conn, answer->call->head, &reply.base);
 }
 
 /* -------- put aside -------- */
@@ -131,9 +138,12 @@ struct rpc_parked {
 	struct frame_header head;
 	/* Does what can be done now, and answers at the end: 0. -EAGAIN: not yet. */
 	int (*go_on)(const struct call *call, struct rpc_parked *parked);
+	uint64_t asker; /* at the nodes, for grants */
+	uint64_t until; /* those that have not answered then are left out; 0 = not asked yet */
 	struct catalog_wish wish; /* to create */
 	uint16_t fanout[MAX_FANOUT];
-	char name[TABLE_NAME_BYTES]; /* to rebalance */
+	char name[TABLE_NAME_BYTES]; /* to open, to rebalance */
+	Relive__TableAccess access;  /* of a client that opens or creates */
 	uint32_t added, draining;
 };
 
@@ -147,13 +157,21 @@ static struct rpc_parked *new_parked(const struct call *call)
 	}
 	parked->conn = call->conn;
 	parked->head = *call->head;
+	parked->asker = ++call->md->last_asker;
 	return parked;
+}
+
+static void free_parked(struct metad *md, struct rpc_parked *parked)
+{
+	for (struct node *node = md->nodes.first; node; node = node->next)
+		node_forget_asker(node, parked->asker);
+	mem_free(parked);
 }
 
 static void begin(const struct call *call, struct rpc_parked *parked)
 {
 	if (parked->go_on(call, parked) != -EAGAIN) {
-		mem_free(parked);
+		free_parked(call->md, parked);
 		return;
 	}
 	parked->next = call->md->parked;
@@ -191,7 +209,7 @@ void rpc_go_on(struct metad *md)
 			continue;
 		}
 		*link = parked->next;
-		mem_free(parked);
+		free_parked(md, parked);
 	}
 }
 
@@ -209,9 +227,46 @@ void rpc_fini(struct metad *md)
 		struct rpc_parked *parked = md->parked;
 
 		md->parked = parked->next;
-		mem_free(parked);
+		free_parked(md, parked);
 	}
 	rpc_backup_forget(md, NULL);
+}
+
+/* -------- answers with grants -------- */
+
+/*
+ * All nodes are asked at once, and have the lease of one to answer. Who has not by then is left out: the
+ * client goes on over the others, and asks again. -EAGAIN: not yet.
+ */
+static int answer_table(const struct call *call, struct rpc_parked *parked,
+			struct catalog_table *table)
+{
+	struct metad *md = call->md;
+	struct answer answer = {
+		.call = call,
+		.table = table,
+		.guest = { parked->asker, call->client->holder.client_id, parked->access },
+	};
+	uint64_t now = clock_now_ns(clock_monotonic());
+	struct places places;
+	int ret = places_init(&places, table->n_shards);
+
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return 0;
+	}
+	ret = fill_places(&answer, &places);
+	if (parked->until == 0)
+		parked->until = now + (md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS);
+	if ((ret == 0 || ret == -EHOSTDOWN) && answer.waits && now < parked->until) {
+		places_fini(&places);
+		return -EAGAIN;
+	}
+	/* A node may have gone while we asked: the version is that of what is said. */
+	catalog_refresh(&md->catalog, table);
+	send_table(&answer, &places, ret);
+	places_fini(&places);
+	return 0;
 }
 
 /* -------- create -------- */
@@ -242,10 +297,11 @@ static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 
 	if (ret == -EAGAIN)
 		return ret;
-	if (call->conn && ret)
-		conn_answer_status(call->conn, call->head, ret);
-	else if (call->conn)
-		answer_table(call, table, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE);
+	if (!call->conn)
+		return 0;
+	if (ret == 0)
+		return answer_table(call, parked, table);
+	conn_answer_status(call->conn, call->head, ret);
 	return 0;
 }
 
@@ -262,6 +318,7 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 		mem_free(parked);
 		return;
 	}
+	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE;
 	parked->go_on = go_on_creating;
 	begin(call, parked);
 }
@@ -322,24 +379,43 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 
 /* -------- the rest -------- */
 
+static int no_table(const char *name)
+{
+	return error_set(-ENOENT, "no table %.64s in this store", name);
+}
+
+static int go_on_opening(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog_table *table = catalog_find(&call->md->catalog, parked->name);
+
+	if (!call->conn)
+		return 0;
+	if (table)
+		return answer_table(call, parked, table);
+	conn_answer_status(call->conn, call->head, no_table(parked->name));
+	return 0;
+}
+
 void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
-	struct catalog_table *table = NULL;
+	struct rpc_parked *parked;
 	Relive__TableAccess access;
 	int ret = table_name_check(request->name);
 
 	if (ret == 0)
 		ret = roles_access(conn_peer(call->conn)->token.role, request, &access);
-	if (ret == 0)
-		table = catalog_find(&call->md->catalog, request->name);
-
-	if (ret == 0 && !table)
-		ret = error_set(-ENOENT, "no table %.64s in this store", request->name);
-	if (ret)
+	if (ret) {
 		conn_answer_status(call->conn, call->head, ret);
-	else
-		answer_table(call, table, access);
+		return;
+	}
+	parked = new_parked(call);
+	if (!parked)
+		return;
+	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
+	parked->access = access;
+	parked->go_on = go_on_opening;
+	begin(call, parked);
 }
 
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)

@@ -234,17 +234,45 @@ static int check_atomics(const struct transport *tr, const struct transport_atom
 
 /* -------- regions -------- */
 
-int transport_attach(struct transport *tr, const struct region_grant *grant,
-		     struct region **region_out)
+static int check_grant(struct transport *tr, const struct region_grant *grant)
 {
 	int ret = check_call(tr, 0);
 
-	if (ret)
-		return ret;
-	if (!grant || grant->bytes == 0 || grant->bytes > TRANSPORT_GRANT_BYTES)
-		return error_set(-EINVAL, "grant: empty or longer than %d bytes",
-				 TRANSPORT_GRANT_BYTES);
-	ret = tr->ops->attach(tr, grant, region_out);
+	if (ret == 0 && (!grant || grant->bytes == 0 || grant->bytes > TRANSPORT_GRANT_BYTES))
+		ret = error_set(-EINVAL, "grant: empty or longer than %d bytes",
+				TRANSPORT_GRANT_BYTES);
+	return ret;
+}
+
+int transport_attach(struct transport *tr, const struct region_grant *grant,
+		     struct region **region_out)
+{
+	int ret = check_grant(tr, grant);
+
+	if (ret == 0)
+		ret = tr->ops->attach(tr, grant, region_out);
+	if (ret == 0)
+		(*region_out)->tr = tr;
+	return ret;
+}
+
+int transport_attach_begin(struct transport *tr, const struct region_grant *grant)
+{
+	int ret = check_grant(tr, grant);
+
+	return ret || !tr->ops->attach_begin ? ret : tr->ops->attach_begin(tr, grant);
+}
+
+int transport_attach_end(struct transport *tr, const struct region_grant *grant,
+			 struct region **region_out)
+{
+	int ret;
+
+	if (!tr->ops->attach_end)
+		return transport_attach(tr, grant, region_out);
+	ret = check_call(tr, 0);
+	if (ret == 0)
+		ret = tr->ops->attach_end(tr, grant, region_out);
 	if (ret == 0)
 		(*region_out)->tr = tr;
 	return ret;

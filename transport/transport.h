@@ -162,6 +162,14 @@ struct transport_ops {
 	/* Maps or registers the region that grant names. Cost: control plane only. */
 	int (*attach)(struct transport *tr, const struct region_grant *grant,
 		      struct region **region_out);
+	/*
+	 * The same in two steps that never wait; NULL = attach does it all. begin asks (-EAGAIN: not
+	 * yet possible); end takes the answer (-EAGAIN: it has not come). One at a time: what began
+	 * before and was not ended is given up.
+	 */
+	int (*attach_begin)(struct transport *tr, const struct region_grant *grant);
+	int (*attach_end)(struct transport *tr, const struct region_grant *grant,
+			  struct region **region_out);
 	void (*detach)(struct transport *tr, struct region *region);
 
 	/*
@@ -276,6 +284,11 @@ bool transport_is_forked(const struct transport *tr);
  */
 RLV_MUST_CHECK int transport_attach(struct transport *tr, const struct region_grant *grant,
 				    struct region **region_out);
+/* In two steps, without waiting where the transport can; the grant is the same for both. -EAGAIN: call
+   again. */
+RLV_MUST_CHECK int transport_attach_begin(struct transport *tr, const struct region_grant *grant);
+RLV_MUST_CHECK int transport_attach_end(struct transport *tr, const struct region_grant *grant,
+					struct region **region_out);
 void transport_detach(struct region **region);
 RLV_MUST_CHECK int transport_view(struct transport *tr, struct transport_view *views, size_t n);
 void transport_view_end(struct transport *tr);

@@ -151,26 +151,6 @@ static int write_all(struct channel *ch, const uint8_t *bytes, size_t len, uint6
 	return 0;
 }
 
-static int read_all(struct channel *ch, uint8_t *bytes, size_t len, uint64_t deadline_ns)
-{
-	while (len) {
-		size_t n = 0;
-		short events = POLLIN;
-		int ret = ch->stream.ops->read(&ch->stream, bytes, len, &n, &events);
-
-		if (ret == -EAGAIN)
-			ret = wait_for(ch, events, deadline_ns);
-		if (ret)
-			return ret;
-		bytes += n;
-		len -= n;
-		ret = len ? check_time(ch, deadline_ns) : 0;
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 		 const ProtobufCMessage *message, uint64_t deadline_ns)
 {
@@ -209,23 +189,77 @@ static int make_room(struct channel *ch, size_t len)
 	return 0;
 }
 
-int channel_receive(struct channel *ch, uint64_t deadline_ns, struct channel_frame *frame_out)
+/* What a receive knows of its time, and learns of what it has to wait for. */
+struct tries {
+	uint64_t deadline_ns;
+	short events;
+};
+
+/* Reads on until so many bytes of the frame are there. */
+static int read_to(struct channel *ch, uint8_t *bytes, size_t end, struct tries *tries)
 {
-	uint8_t bytes[FRAME_HEADER_BYTES];
+	while (ch->got < end) {
+		size_t n = 0;
+		int ret =
+			ch->stream.ops->read(&ch->stream, bytes, end - ch->got, &n, &tries->events);
+
+		if (ret)
+			return ret;
+		bytes += n;
+		ch->got += n;
+		if (ch->got < end && check_time(ch, tries->deadline_ns))
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static int take(struct channel *ch, struct channel_frame *frame_out, struct tries *tries)
+{
 	struct channel_frame frame;
-	int ret = read_all(ch, bytes, sizeof(bytes), deadline_ns);
+	size_t body;
+	int ret = ch->got < FRAME_HEADER_BYTES
+			  ? read_to(ch, ch->head + ch->got, FRAME_HEADER_BYTES, tries)
+			  : 0;
 
 	if (ret == 0)
-		ret = frame_decode(bytes, sizeof(bytes), &frame.head);
+		ret = frame_decode(ch->head, FRAME_HEADER_BYTES, &frame.head);
 	if (ret == 0)
 		ret = make_room(ch, frame.head.length);
-	if (ret == 0)
-		ret = read_all(ch, ch->body, frame.head.length, deadline_ns);
 	if (ret)
 		return ret;
+	body = ch->got - FRAME_HEADER_BYTES;
+	if (body < frame.head.length)
+		ret = read_to(ch, ch->body + body, FRAME_HEADER_BYTES + (size_t)frame.head.length,
+			      tries);
+	if (ret)
+		return ret;
+	ch->got = 0;
 	frame.body = ch->body;
 	*frame_out = frame;
 	return 0;
+}
+
+int channel_take(struct channel *ch, struct channel_frame *frame_out)
+{
+	struct tries tries = { .deadline_ns = DEADLINE_NEVER };
+
+	return take(ch, frame_out, &tries);
+}
+
+int channel_receive(struct channel *ch, uint64_t deadline_ns, struct channel_frame *frame_out)
+{
+	struct tries tries = { .deadline_ns = deadline_ns, .events = POLLIN };
+	int ret = take(ch, frame_out, &tries);
+
+	while (ret == -EAGAIN) {
+		ret = wait_for(ch, tries.events, deadline_ns);
+		tries.events = POLLIN;
+		if (ret == 0)
+			ret = take(ch, frame_out, &tries);
+		if (ret == -EAGAIN && check_time(ch, deadline_ns))
+			ret = -ETIMEDOUT;
+	}
+	return ret;
 }
 
 int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,

@@ -47,6 +47,8 @@ struct channel {
 	uint64_t term;    /* put on what is sent */
 	uint8_t *body;    /* the last one received; grows */
 	size_t room;
+	uint8_t head[FRAME_HEADER_BYTES]; /* of the one that is coming */
+	size_t got;                       /* bytes of it so far, header included */
 };
 
 struct channel_frame {
@@ -67,6 +69,9 @@ RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t requ
 /* -EPROTO: not our framing; -EACCES: over TLS, the peer refused us; else as send. */
 RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
+
+/* The same without waiting. -EAGAIN: it has not come whole; what has come is kept. */
+RLV_MUST_CHECK int channel_take(struct channel *ch, struct channel_frame *frame_out);
 
 /*
  * Asks, and waits for the answer of that type and id. frame_out->head.term is the peer's term.

@@ -8,6 +8,7 @@
 
 #define POOL_BYTES ((uint64_t)48 << 20)
 #define WAIT_NS (10 * CLOCK_NS_PER_S)
+#define LOOK_NS CLOCK_NS_PER_MS
 
 static void on_holder(void *ctx, const struct slot_holder *holder)
 {
@@ -109,6 +110,51 @@ int fleet_teardown(void **state)
 
 /* -------- nodes -------- */
 
+static void settle(struct node *node)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), WAIT_NS);
+
+	while (node->up && (node->calls || node_is_attaching(node))) {
+		(void)!channel_wait(&node->channel, deadline_after(clock_monotonic(), LOOK_NS));
+		node_read(node);
+		node_deliver(node);
+		(void)node_attach_watch(node);
+		if (deadline_expired(clock_monotonic(), deadline))
+			fail_msg("node %s does not answer", node->name);
+	}
+	node_deliver(node);
+}
+
+void fleet_settle(struct fleet *fx)
+{
+	do
+		for (struct node *node = fx->nodes.first; node; node = node->next)
+			settle(node);
+	while (catalog_retire_tick(&fx->cat));
+	for (struct node *node = fx->nodes.first; node; node = node->next)
+		settle(node);
+}
+
+static bool is_attaching(const struct fleet *fx)
+{
+	bool any = false;
+
+	for (struct node *node = fx->nodes.first; node; node = node->next)
+		any |= node->up && node_is_attaching(node);
+	return any;
+}
+
+/* What a node came with is attached, or cannot be. */
+static void attach(struct fleet *fx)
+{
+	while (is_attaching(fx)) {
+		fleet_settle(fx);
+		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+			if (fx->cat.tables[id])
+				catalog_attach_tick(&fx->cat, fx->cat.tables[id]);
+	}
+}
+
 int fleet_claim(struct fleet *fx, uint32_t n, uint32_t claim)
 {
 	struct node_news news = memory_node_news(&fx->mem[n]);
@@ -131,6 +177,8 @@ int fleet_claim(struct fleet *fx, uint32_t n, uint32_t claim)
 		ret = catalog_take(&fx->cat, &arrival);
 		if (ret == 0)
 			catalog_node_up(&fx->cat, &arrival);
+		if (!fx->hasty)
+			attach(fx);
 	}
 	memnode_regions_close(&regions);
 	return ret;
@@ -163,26 +211,10 @@ void fleet_go_down(struct fleet *fx, uint32_t n)
 	assert_false(fx->node[n]->up);
 }
 
-static void settle(struct node *node)
-{
-	while (node->up && node->calls) {
-		if (channel_wait(&node->channel, deadline_after(clock_monotonic(), WAIT_NS)))
-			fail_msg("node %s: %s", node->name, error_last());
-		node_read(node);
-		node_deliver(node);
-	}
-	node_deliver(node);
-}
-
-void fleet_settle(struct fleet *fx)
-{
-	for (struct node *node = fx->nodes.first; node; node = node->next)
-		settle(node);
-}
-
 void fleet_tick(struct fleet *fx, uint64_t ns)
 {
 	uint32_t progress;
+	bool attaching;
 
 	fleet_settle(fx); /* before the clock moves */
 	fake_clock_advance(&fx->clock, ns);
@@ -190,8 +222,9 @@ void fleet_tick(struct fleet *fx, uint64_t ns)
 		progress = fx->progress;
 		fx->cat.next_tick = 0;
 		(void)catalog_tick(&fx->cat);
+		attaching = is_attaching(fx);
 		fleet_settle(fx);
-	} while (progress != fx->progress);
+	} while (attaching || progress != fx->progress);
 }
 
 /* -------- a table -------- */
@@ -257,4 +290,16 @@ void fleet_make_table(struct fleet *fx, uint32_t n_shards, bool auto_shards)
 uint32_t fleet_view(struct fleet *fx, uint32_t s)
 {
 	return catalog_shard_view(fx->table, s);
+}
+
+int fleet_grant(struct fleet *fx, uint32_t s, const struct catalog_guest *guest,
+		struct catalog_grants *out)
+{
+	int ret = catalog_grant(fx->table, s, guest, out);
+
+	while (ret == -EAGAIN) {
+		fleet_settle(fx);
+		ret = catalog_grant(fx->table, s, guest, out);
+	}
+	return ret;
 }

@@ -26,6 +26,7 @@ struct fleet {
 	bool all_know;                  /* clients have taken up whatever they are to know */
 	uint64_t asked;                 /* layout that they were to know last */
 	uint32_t progress;              /* how often something may go on */
+	bool hasty; /* fleet_claim leaves attaching and freeing to fleet_settle */
 };
 
 /* An empty store, without nodes. Fails the test on any error, as all of these do. */
@@ -59,6 +60,10 @@ void fleet_make_table(struct fleet *fx, uint32_t n_shards, bool auto_shards);
 int fleet_create(struct fleet *fx, const struct catalog_wish *wish,
 		 struct catalog_table **table_out);
 int fleet_add_shard(struct fleet *fx, uint32_t n);
+
+/* Rights on a shard of it, when its node has answered. */
+int fleet_grant(struct fleet *fx, uint32_t s, const struct catalog_guest *guest,
+		struct catalog_grants *out);
 
 /* What clients are told of a shard of it. */
 uint32_t fleet_view(struct fleet *fx, uint32_t s);

@@ -294,14 +294,14 @@ static void catalog_create__another_signature_gives_eexist(void **state)
 
 static void catalog_grant__node_down_gives_ehostdown(void **state)
 {
+	const struct catalog_guest guest = { .asker = 1, .client_id = 1 };
 	struct catalog_grants grants;
 	struct fixture *fx = *state;
 
 	put_table(fx, "t", 9, STORE_TABLE_LIVE);
 	unload(fx);
 	load(fx);
-	assert_int_equal(catalog_grant(catalog_find(&fx->cat, "t"), 0, 1,
-				       RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, &grants),
+	assert_int_equal(catalog_grant(catalog_find(&fx->cat, "t"), 0, &guest, &grants),
 			 -EHOSTDOWN);
 	assert_non_null(strstr(error_last(), "node a is down"));
 }

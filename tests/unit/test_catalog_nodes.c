@@ -145,10 +145,11 @@ struct user {
 static void use_rows(struct fleet *fx, struct user *user)
 {
 	const struct transport_opts opts = { .client_id = 99 };
+	const struct catalog_guest guest = { 1, opts.client_id,
+					     RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE };
 	struct catalog_grants grants;
 
-	must(catalog_grant(fx->table, 0, opts.client_id, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE,
-			   &grants));
+	must(fleet_grant(fx, 0, &guest, &grants));
 	must(transport_open(fx->node[0]->uri, &opts, &user->tr));
 	must(transport_attach(user->tr, &grants.rows, &user->rows));
 }

@@ -368,6 +368,7 @@ static void catalog_take__discarding_goes_on_after_a_restart(void **state)
 	struct fleet *fx = *state;
 
 	(void)leave_a_table(fx);
+	fx->hasty = true;
 	must(fleet_claim(fx, 0, DISCARD));
 	assert_true(is_noted(fx, "file", 1));
 	restart_server(fx);

@@ -126,6 +126,29 @@ static void channel_receive__nothing_gives_etimedout(void **state)
 	assert_int_equal(channel_receive(&pair->ch, soon(), &frame), -ETIMEDOUT);
 }
 
+/* What has come of a frame is kept: nobody waits for the rest. */
+static void channel_take__a_frame_that_comes_in_pieces(void **state)
+{
+	const Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
+	struct frame_header head = { .type = 10, .request_id = 7, .length = 3 };
+	struct pair *pair = *state;
+	struct channel_frame frame;
+	uint8_t bytes[FRAME_HEADER_BYTES + 3] = { 0 };
+
+	memcpy(bytes + FRAME_HEADER_BYTES, "abc", 3);
+	assert_int_equal(frame_encode(&head, bytes), 0);
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		assert_int_equal(channel_take(&pair->ch, &frame), -EAGAIN);
+		assert_int_equal(write(pair->far.stream.fd, &bytes[i], 1), 1);
+	}
+	assert_int_equal(channel_take(&pair->ch, &frame), 0);
+	assert_int_equal(frame.head.request_id, 7);
+	assert_memory_equal(frame.body, "abc", 3);
+	assert_int_equal(channel_send(&pair->far, 10, 8, &request.base, soon()), 0);
+	assert_int_equal(channel_take(&pair->ch, &frame), 0); /* the next one begins anew */
+	assert_int_equal(frame.head.request_id, 8);
+}
+
 static void channel_receive__half_a_frame_gives_etimedout(void **state)
 {
 	const struct frame_header head = { .length = 100, .type = 1, .version = 1 };
@@ -257,6 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(channel_send__arrives_whole),
 		CASE(channel_send__an_empty_message),
+		CASE(channel_take__a_frame_that_comes_in_pieces),
 		CASE(channel_send__too_long_gives_eoverflow_and_sends_nothing),
 		CASE(channel_send__to_one_who_does_not_read_gives_etimedout),
 		CASE(channel_receive__nothing_gives_etimedout),

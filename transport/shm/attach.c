@@ -30,6 +30,7 @@ struct attach {
 	const struct clock *clock;
 	uint64_t timeout_ns;
 	uint64_t incarnation;
+	uint32_t owed; /* answers that the target has not sent yet */
 };
 
 static uint64_t deadline_of(const struct attach *attach)
@@ -52,50 +53,63 @@ static int wait_for(const struct attach *attach, short events, uint64_t deadline
 	return n < 0 ? error_set(-errno, "poll: %s", strerror(errno)) : 0;
 }
 
-static int send_one(const struct attach *attach, const struct packet *packet, uint64_t deadline)
+/* After a failure of the socket it is closed. */
+static int hang_up(struct attach *attach, int ret)
 {
-	int ret = packet_send(attach->sock, packet);
-
-	while (ret == -EAGAIN) {
-		ret = wait_for(attach, POLLOUT, deadline);
-		if (ret == 0)
-			ret = packet_send(attach->sock, packet);
+	if (ret && ret != -EAGAIN) {
+		close(attach->sock);
+		attach->sock = -1;
 	}
 	return ret;
 }
 
-static int receive_one(const struct attach *attach, struct packet *packet, enum attach_type type,
-		       uint64_t deadline)
+static int ask(struct attach *attach, const struct packet *packet)
 {
-	int ret = packet_receive(attach->sock, packet);
+	int ret;
 
-	while (ret == -EAGAIN) {
-		ret = wait_for(attach, POLLIN, deadline);
-		if (ret == 0)
-			ret = packet_receive(attach->sock, packet);
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ret = packet_send(attach->sock, packet);
+	attach->owed += ret == 0;
+	return hang_up(attach, ret);
+}
+
+/* Takes the answer to the last question; those to earlier ones are nobody's. */
+static int take(struct attach *attach, struct packet *packet, enum attach_type type)
+{
+	int ret;
+
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ret = packet_receive(attach->sock, packet);
+	while (ret == 0 && --attach->owed > 0) {
+		packet_drop_fd(packet);
+		ret = packet_receive(attach->sock, packet);
 	}
 	if (ret == 0 && packet->head.type != type) {
 		packet_drop_fd(packet);
 		ret = error_set(-EPROTO, "target answered with type %u, not %u", packet->head.type,
 				type);
 	}
-	return ret;
+	return hang_up(attach, ret);
 }
 
-/* A late answer must not be taken for that of the next question: after a failure, hang up. */
 static int exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
 {
 	uint64_t deadline = deadline_of(attach);
-	int ret;
+	int ret = ask(attach, packet);
 
-	if (attach->sock < 0)
-		return error_set(-ECONNRESET, "connection to the target was lost before");
-	ret = send_one(attach, packet, deadline);
+	while (ret == -EAGAIN) {
+		ret = hang_up(attach, wait_for(attach, POLLOUT, deadline));
+		if (ret == 0)
+			ret = ask(attach, packet);
+	}
 	if (ret == 0)
-		ret = receive_one(attach, packet, reply, deadline);
-	if (ret) {
-		close(attach->sock);
-		attach->sock = -1;
+		ret = take(attach, packet, reply);
+	while (ret == -EAGAIN) {
+		ret = hang_up(attach, wait_for(attach, POLLIN, deadline));
+		if (ret == 0)
+			ret = take(attach, packet, reply);
 	}
 	return ret;
 }
@@ -285,17 +299,17 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct att
 	return ret;
 }
 
-/* -------- pages with memory of their own -------- */
+/* -------- one question and its answer -------- */
 
-static int ask_region(struct attach *attach, const struct region_grant *grant, uint32_t page,
-		      struct packet *packet)
+#define NO_MORE UINT32_MAX
+
+static void ask_for(const struct region_grant *grant, uint32_t page, struct packet *packet_out)
 {
-	*packet = (struct packet){ .fd = -1 };
-	packet->region.grant_bytes = grant->bytes;
-	packet->region.page = page;
-	memcpy(packet->region.grant, grant->data, grant->bytes);
-	packet_seal(packet, ATTACH_REGION);
-	return exchange(attach, packet, ATTACH_REGION_REPLY);
+	*packet_out = (struct packet){ .fd = -1 };
+	packet_out->region.grant_bytes = grant->bytes;
+	packet_out->region.page = page;
+	memcpy(packet_out->region.grant, grant->data, grant->bytes);
+	packet_seal(packet_out, ATTACH_REGION);
 }
 
 static int check_page(const struct attach_region_reply *reply, int fd, const struct region *region)
@@ -310,83 +324,135 @@ static int check_page(const struct attach_region_reply *reply, int fd, const str
 }
 
 /* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
-static int take_page(struct attach *attach, struct attached *at, uint32_t ask, uint64_t *off_out)
+static int take_page(struct packet *packet, struct attached *at, uint64_t *off_out)
 {
 	const struct region *region = &at->region;
+	const struct attach_region_reply *reply = &packet->region_reply;
 	bool writable = (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
-	struct packet packet;
-	const struct attach_region_reply *reply = &packet.region_reply;
-	int ret = ask_region(attach, &at->grant, ask, &packet);
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	*off_out = reply->size ? reply->offset : UINT64_MAX;
 	if (reply->status)
 		ret = refusal(reply->status, reply->text);
 	else if (reply->size)
-		ret = check_page(reply, packet.fd, region);
-	if (ret == 0 && packet.fd >= 0)
-		ret = map_over(packet.fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
-	packet_drop_fd(&packet);
+		ret = check_page(reply, packet->fd, region);
+	if (ret == 0 && packet->fd >= 0)
+		ret = map_over(packet->fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
+	packet_drop_fd(packet);
 	return ret;
 }
 
-static int take_pages(struct attach *attach, struct attached *at)
+/* *next_out: what is to be asked for behind it. */
+static int take_region(struct packet *packet, struct attached *out, uint32_t *next_out)
 {
-	uint64_t off = 0;
+	const struct attach_region_reply *reply = &packet->region_reply;
 	int ret;
 
-	do {
-		uint32_t page = (uint32_t)(off / ATTACH_PAGE_BYTES);
+	*next_out = NO_MORE;
+	if (reply->status)
+		ret = refusal(reply->status, reply->text);
+	else
+		ret = check_reply(reply, packet->fd);
+	if (ret == 0)
+		ret = map_reply(reply, packet->fd, out);
+	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
+		out->fd = packet->fd;
+		return 0;
+	}
+	if (ret == 0 && (reply->flags & ATTACH_PAGES))
+		*next_out = ATTACH_PAGE_NEXT;
+	packet_drop_fd(packet);
+	return ret;
+}
 
-		ret = take_page(attach, at, ATTACH_PAGE_NEXT | page, &off);
-		if (ret || off == UINT64_MAX)
-			return ret;
-		off += ATTACH_PAGE_BYTES;
-	} while (off < at->region.size);
-	return 0;
+/* The region first, then those of its pages that have memory of their own. */
+static int take_next(struct packet *packet, struct attached *out, uint32_t *next_out)
+{
+	uint64_t off = UINT64_MAX;
+	int ret;
+
+	if (!out->map)
+		return take_region(packet, out, next_out);
+	ret = take_page(packet, out, &off);
+	off = off == UINT64_MAX ? out->region.size : off + ATTACH_PAGE_BYTES;
+	*next_out = ret || off >= out->region.size
+			    ? NO_MORE
+			    : ATTACH_PAGE_NEXT | (uint32_t)(off / ATTACH_PAGE_BYTES);
+	return ret;
+}
+
+/* -------- regions, whole or a range -------- */
+
+void attach_release(struct attached *at)
+{
+	if (!at->map)
+		return;
+	guard_remove(at->map);
+	map_release(at->map, at->map_bytes);
+	at->map = NULL;
+}
+
+int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
+{
+	struct packet packet;
+	uint32_t next = 0;
+	int ret = 0;
+
+	out->grant = *grant;
+	while (ret == 0 && next != NO_MORE) {
+		ask_for(grant, next, &packet);
+		ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+		if (ret == 0)
+			ret = take_next(&packet, out, &next);
+	}
+	if (ret)
+		attach_release(out);
+	return ret;
+}
+
+int attach_region_begin(struct attach *attach, const struct region_grant *grant)
+{
+	struct packet packet;
+
+	ask_for(grant, 0, &packet);
+	return ask(attach, &packet);
+}
+
+int attach_region_end(struct attach *attach, const struct region_grant *grant, struct attached *out)
+{
+	struct packet packet = { .fd = -1 };
+	uint32_t next = NO_MORE;
+	int ret = take(attach, &packet, ATTACH_REGION_REPLY);
+
+	if (ret == -EAGAIN)
+		return ret;
+	out->grant = *grant;
+	if (ret == 0)
+		ret = take_next(&packet, out, &next);
+	if (ret == 0 && next != NO_MORE) {
+		ask_for(grant, next, &packet);
+		ret = ask(attach, &packet);
+		ret = ret ? ret : -EAGAIN;
+	}
+	if (ret && ret != -EAGAIN)
+		attach_release(out);
+	return ret;
 }
 
 int attach_renew(struct attach *attach, struct attached *at, uint64_t off)
 {
 	uint64_t page = off / ATTACH_PAGE_BYTES, got = UINT64_MAX;
+	struct packet packet;
 	int ret;
 
 	if (page > ATTACH_PAGE_MAX)
 		return error_set(-EINVAL, "region %u: page %llu", at->region.id,
 				 (unsigned long long)page);
-	ret = take_page(attach, at, ATTACH_PAGE_RENEW | (uint32_t)page, &got);
+	ask_for(&at->grant, ATTACH_PAGE_RENEW | (uint32_t)page, &packet);
+	ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+	if (ret == 0)
+		ret = take_page(&packet, at, &got);
 	if (ret == 0 && got != off)
 		ret = error_set(-EPROTO, "target renewed another page of region %u", at->region.id);
 	return ret == -ENOTSUP ? 0 : ret;
-}
-
-/* -------- regions, whole or a range -------- */
-
-int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
-{
-	struct packet packet;
-	const struct attach_region_reply *reply = &packet.region_reply;
-	int ret = ask_region(attach, grant, 0, &packet);
-
-	if (ret)
-		return ret;
-	out->grant = *grant;
-	if (reply->status)
-		ret = refusal(reply->status, reply->text);
-	else
-		ret = check_reply(reply, packet.fd);
-	if (ret == 0)
-		ret = map_reply(reply, packet.fd, out);
-	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
-		out->fd = packet.fd;
-		return 0;
-	}
-	if (ret == 0 && (reply->flags & ATTACH_PAGES)) {
-		ret = take_pages(attach, out);
-		if (ret)
-			map_release(out->map, out->map_bytes);
-	}
-	packet_drop_fd(&packet);
-	return ret;
 }

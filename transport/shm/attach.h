@@ -1,8 +1,8 @@
 /*
  * attach.h - the initiator's end of the unix socket (wire/attach_layout.h).
  *
- * It waits for each answer, at most for the transport's timeout. After any failure of the socket
- * the connection is dead, and every later call answers -ECONNRESET.
+ * It waits for each answer, at most for the transport's timeout, unless it is asked for in two steps.
+ * After any failure of the socket the connection is dead, and every later call answers -ECONNRESET.
  */
 #ifndef RLV_TRANSPORT_SHM_ATTACH_H
 #define RLV_TRANSPORT_SHM_ATTACH_H
@@ -35,6 +35,17 @@ RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_gran
 
 /* Fresh memory for the page at off of a region attached whole; where it cannot be, 0. */
 RLV_MUST_CHECK int attach_renew(struct attach *attach, struct attached *at, uint64_t off);
+
+/*
+ * The same in two steps that do not wait. -EAGAIN: not yet. An answer that was not taken before the next
+ * begin is thrown away when it comes.
+ */
+RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct region_grant *grant);
+RLV_MUST_CHECK int attach_region_end(struct attach *attach, const struct region_grant *grant,
+				     struct attached *out);
+
+/* Unmaps it; nothing to do where it is not mapped. fd stays. */
+void attach_release(struct attached *at);
 
 /* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
 void attach_close(struct attach *attach, bool forked);

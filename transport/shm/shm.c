@@ -33,6 +33,7 @@ struct shm {
 	struct attach *attach; /* shm:, else NULL */
 	uint64_t client_id;
 	struct shm_region *regions;
+	struct shm_region *coming; /* of shm_attach_begin, NULL = none */
 };
 
 static struct shm *of(struct transport *tr)
@@ -242,22 +243,20 @@ static int attach_embedded(struct shm *shm, const struct region_grant *grant,
 	return 0;
 }
 
-static int attach_mapped(struct shm *shm, const struct region_grant *grant, struct shm_region *mine)
+static struct shm_region *new_region(void)
 {
-	return attach_region(shm->attach, grant, &mine->at);
+	struct shm_region *mine = mem_zalloc(sizeof(*mine));
+
+	if (mine)
+		mine->at.fd = -1;
+	else
+		(void)error_set(-ENOMEM, "no memory for a region");
+	return mine;
 }
 
-static int shm_attach(struct transport *tr, const struct region_grant *grant,
-		      struct region **region_out)
+/* Takes mine over, whatever ret is. */
+static int add_region(struct shm *shm, struct shm_region *mine, int ret, struct region **region_out)
 {
-	struct shm *shm = of(tr);
-	struct shm_region *mine = mem_zalloc(sizeof(*mine));
-	int ret;
-
-	if (!mine)
-		return error_set(-ENOMEM, "no memory for a region");
-	mine->at.fd = -1;
-	ret = shm->target ? attach_embedded(shm, grant, mine) : attach_mapped(shm, grant, mine);
 	if (ret) {
 		mem_free(mine);
 		return ret;
@@ -268,13 +267,65 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 	return 0;
 }
 
+static int shm_attach(struct transport *tr, const struct region_grant *grant,
+		      struct region **region_out)
+{
+	struct shm *shm = of(tr);
+	struct shm_region *mine = new_region();
+	int ret;
+
+	if (!mine)
+		return -ENOMEM;
+	ret = shm->target ? attach_embedded(shm, grant, mine)
+			  : attach_region(shm->attach, grant, &mine->at);
+	return add_region(shm, mine, ret, region_out);
+}
+
+/* What came of one that was begun before. */
+static void forget_coming(struct shm *shm)
+{
+	if (shm->coming) {
+		attach_release(&shm->coming->at);
+		mem_free(shm->coming);
+	}
+	shm->coming = NULL;
+}
+
+static int shm_attach_begin(struct transport *tr, const struct region_grant *grant)
+{
+	struct shm *shm = of(tr);
+
+	if (shm->target)
+		return 0;
+	forget_coming(shm);
+	shm->coming = new_region();
+	return shm->coming ? attach_region_begin(shm->attach, grant) : -ENOMEM;
+}
+
+static int shm_attach_end(struct transport *tr, const struct region_grant *grant,
+			  struct region **region_out)
+{
+	struct shm *shm = of(tr);
+	struct shm_region *mine = shm->coming;
+	int ret;
+
+	if (shm->target)
+		return shm_attach(tr, grant, region_out);
+	if (!mine)
+		return error_set(-EINVAL, "attach: it was not begun");
+	ret = attach_region_end(shm->attach, grant, &mine->at);
+	if (ret == -EAGAIN)
+		return ret;
+	shm->coming = NULL;
+	return add_region(shm, mine, ret, region_out);
+}
+
 static void release(struct shm *shm, struct shm_region *mine)
 {
 	if (mine->embedded) {
 		target_detach(shm->target, mine->embedded);
 	} else if (!fork_happened(shm->tr.forks)) {
-		guard_remove(mine->at.map);
-		map_release(mine->at.map, mine->at.map_bytes);
+		attach_release(&mine->at);
 	}
 	map_close(mine->at.fd);
 	mem_free(mine);
@@ -299,6 +350,8 @@ static void shm_close(struct transport *tr)
 		shm_detach(tr, &shm->regions->at.region);
 	if (shm->target)
 		target_leave(shm->target, shm->client_id);
+	if (!fork_happened(tr->forks))
+		forget_coming(shm);
 	attach_close(shm->attach, fork_happened(tr->forks));
 	mem_free(shm);
 }
@@ -308,6 +361,8 @@ static void shm_close(struct transport *tr)
 static const struct transport_ops shm_ops = {
 	.name = "shm",
 	.attach = shm_attach,
+	.attach_begin = shm_attach_begin,
+	.attach_end = shm_attach_end,
 	.detach = shm_detach,
 	.view = shm_view,
 	.view_end = shm_view_end,
