@@ -17,7 +17,7 @@ static const struct {
 	  "start what is missing of a store on this host: memory nodes, metadata server" },
 	{ "down", cmd_down, "stop it" },
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
-	{ "node", cmd_node, "add, drain and drop memory nodes of a store that runs" },
+	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a store that runs" },
 	{ "table", cmd_table, "list, describe, create, spread and drop tables" },
 	{ "token", cmd_token, "tokens of roles: read, learn, write, node, admin" },
 	{ "backup", cmd_backup, "copy the catalog of a store that runs into a file" },

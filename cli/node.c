@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "relive/admin.h"
+
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/group.h"
@@ -66,7 +68,7 @@ static int add(const struct request *request)
 }
 
 /* Removes the record of a drained or dropped node, so that `relive up` does not start it again. */
-static int forget(const struct request *request)
+static int forget_record(const struct request *request)
 {
 	int ret = host_store_forget_node(request->uri, request->name);
 
@@ -122,23 +124,23 @@ static int drain(struct rlv_store *store, const struct request *request)
 	print_drain(request, &info);
 	if (info.shards)
 		return request->wait_ns ? CLI_FAILURE : CLI_OK;
-	return forget(request);
+	return forget_record(request);
 }
 
 /* -------- drop -------- */
 
-static int print_dropped(const struct request *request)
+static int print_end(const struct request *request, const char *what, const char *more)
 {
 	struct json json;
 
 	if (!request->common.json) {
-		printf("node %s is dropped, and what it held is lost\n", request->name);
+		printf("node %s is %s%s\n", request->name, what, more);
 		return 0;
 	}
 	json_init(&json, stdout);
 	json_object_begin(&json);
 	json_put_string(&json, "node", request->name);
-	json_put_bool(&json, "dropped", true);
+	json_put_bool(&json, what, true);
 	json_object_end(&json);
 	return json_end(&json);
 }
@@ -149,14 +151,32 @@ static int drop(struct rlv_store *store, const struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "drop node %s", request->name);
-	return print_dropped(request) ? CLI_FAILURE : forget(request);
+	return print_end(request, "dropped", ", and what it held is lost") ? CLI_FAILURE
+									   : forget_record(request);
+}
+
+/* -------- forget -------- */
+
+static int forget(struct rlv_store *store, const struct request *request)
+{
+	int ret = rlv_store_forget_node(store, request->name);
+
+	if (ret)
+		return cli_fail(ret, "forget node %s", request->name);
+	return print_end(request, "forgotten", "") ? CLI_FAILURE : forget_record(request);
 }
 
 /* -------- command line -------- */
 
+static const struct {
+	const char *name;
+	int (*run)(struct rlv_store *store, const struct request *request);
+} verbs[] = { { "drain", drain }, { "drop", drop }, { "forget", forget } };
+
 static int run_verb(const char *verb, const struct request *request)
 {
 	struct rlv_store *store;
+	size_t i = 0;
 	int code;
 
 	if ((request->opts.adopt || request->opts.discard || request->opts.trust_clients) &&
@@ -168,13 +188,15 @@ static int run_verb(const char *verb, const struct request *request)
 	}
 	if (strcmp(verb, "add") == 0)
 		return add(request);
-	if (strcmp(verb, "drain") != 0 && strcmp(verb, "drop") != 0) {
-		cli_error("node %.40s: there are add, drain, drop", verb);
+	while (i < ARRAY_LEN(verbs) && strcmp(verb, verbs[i].name) != 0)
+		i++;
+	if (i == ARRAY_LEN(verbs)) {
+		cli_error("node %.40s: there are add, drain, drop, forget", verb);
 		return CLI_USAGE;
 	}
 	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))
 		return CLI_FAILURE;
-	code = strcmp(verb, "drain") == 0 ? drain(store, request) : drop(store, request);
+	code = verbs[i].run(store, request);
 	cli_store_close(&store);
 	return code;
 }
@@ -222,13 +244,14 @@ int cmd_node(int argc, char **argv)
 		  &request.opts.metrics, ARG_TEXT },
 	};
 	const struct args args = {
-		.usage = "node add|drain|drop [URI] NAME [OPTIONS]",
+		.usage = "node add|drain|drop|forget [URI] NAME [OPTIONS]",
 		.summary =
 			"Memory nodes of a store that runs (default " CLI_DEFAULT_URI
 			"). add starts one on this host, also for a\nstore elsewhere "
 			"(relive://HOST:PORT, token from RELIVE_TOKEN). drain moves what it "
 			"holds\nto the others, and says when it may be stopped. drop declares "
-			"one that is down lost.\n\nA pool of another store, or with tables that the "
+			"one that is down lost. forget\nremoves one from the catalog that is down "
+			"and holds nothing which comes back with it.\n\nA pool of another store, or with tables that the "
 			"catalog does not know, is refused by add\nand left as it is, unless --adopt or "
 			"--discard says otherwise, this once; with both, what\ncannot be adopted is "
 			"erased.",

@@ -6,8 +6,6 @@
 #include "cli/text_table.h"
 #include "cli/units.h"
 
-#define MAX_NODES 16
-
 static const char *state_name(uint32_t state)
 {
 	static const char *const names[] = { "down", "up", "draining", "lost" };
@@ -54,7 +52,7 @@ static int print_json(const struct rlv_store_info *info)
 	json_put_string(&json, "waiting", info->waiting);
 	json_key(&json, "nodes");
 	json_array_begin(&json);
-	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++)
+	for (uint32_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++)
 		json_node(&json, &info->nodes[i]);
 	json_array_end(&json);
 	json_object_end(&json);
@@ -82,7 +80,7 @@ static int print_text(const struct rlv_store_info *info)
 	text_table_init(&table,
 			"node|state|>pool|>used|>shards|>clients|>qps|>mrs|>windows|>agent cpu|"
 			"pages|address");
-	for (uint32_t i = 0; i < info->n_nodes && i < MAX_NODES; i++) {
+	for (uint32_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++) {
 		const struct rlv_node_info *node = &info->nodes[i];
 
 		text_table_cell(&table, "%s", node->name);

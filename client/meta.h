@@ -88,6 +88,7 @@ struct meta_ops {
 	/* Of memory nodes; NULL where there are none. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
 	int (*drop_node)(struct meta *meta, const char *node);
+	int (*forget_node)(struct meta *meta, const char *node);
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);
 

@@ -427,6 +427,14 @@ static int remote_drop_node(struct meta *meta, const char *node)
 	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
 }
 
+static int remote_forget_node(struct meta *meta, const char *node)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+
+	request.name = (char *)node;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_FORGET, &request.base, true);
+}
+
 static int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
 			    uint32_t *draining_out)
 {
@@ -570,7 +578,7 @@ static int remote_info(struct meta *meta, struct rlv_store_info *out)
 	out->n_clients = info->clients;
 	out->rebuilds = info->rebuilds;
 	out->n_nodes = (uint32_t)info->n_nodes;
-	for (size_t i = 0; i < info->n_nodes && i < 16; i++)
+	for (size_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++)
 		take_node(info->nodes[i], &out->nodes[i]);
 	take_waiting(info, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
@@ -714,6 +722,7 @@ static const struct meta_ops remote_ops = {
 	.slot_put = remote_slot_put,
 	.drain_node = remote_drain_node,
 	.drop_node = remote_drop_node,
+	.forget_node = remote_forget_node,
 	.rebalance = remote_rebalance,
 	.backup = remote_backup,
 	.token = remote_token,

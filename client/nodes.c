@@ -4,6 +4,7 @@
 #include "client/store.h"
 
 #include "ds/shard.h"
+#include "relive/admin.h"
 
 #include <errno.h>
 
@@ -38,6 +39,13 @@ int rlv_store_drop_node(struct rlv_store *store, const char *node)
 	int ret = check(store, node);
 
 	return ret ? ret : store->meta->ops->drop_node(store->meta, node);
+}
+
+int rlv_store_forget_node(struct rlv_store *store, const char *node)
+{
+	int ret = check(store, node);
+
+	return ret ? ret : store->meta->ops->forget_node(store->meta, node);
 }
 
 int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *added_out,

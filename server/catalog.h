@@ -192,6 +192,11 @@ RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arriva
 /* After catalog_take: attaches what is ours, marks what is lost, frees what was given up. Failures are
    logged. */
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
+/*
+ * A node that is down is about to be forgotten: its shards, which are lost or gone, are nowhere from now
+ * on. -EBUSY: it has some that come back with it, or that are on their way.
+ */
+RLV_MUST_CHECK int catalog_node_forget(struct catalog *cat, const struct node *node);
 /* A node hung up: what of it can only be used while it is there is detached. */
 void catalog_node_down(struct catalog *cat, struct node *node);
 /* Its shards are LOST from now on. */

@@ -307,3 +307,21 @@ bool catalog_making_owns(const struct catalog *cat, const struct node *node, uin
 			return true;
 	return false;
 }
+
+static bool uses(const struct catalog_making *making, const struct node *node)
+{
+	if (making->only == node || making->leaves == node)
+		return true;
+	for (uint32_t s = making->first; making->table && s < making->first + making->n; s++)
+		if (making->table->shards[s].node == node)
+			return true;
+	return false;
+}
+
+bool catalog_making_uses(const struct catalog *cat, const struct node *node)
+{
+	for (const struct catalog_making *making = cat->makings; making; making = making->next)
+		if (uses(making, node))
+			return true;
+	return false;
+}

@@ -21,6 +21,18 @@
 typedef void (*shard_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
 			 struct catalog_table *table, uint32_t s);
 
+/* Also those that are lost or gone. */
+static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
+{
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		struct catalog_table *table = cat->tables[id];
+
+		for (uint32_t s = 0; table && s < table->n_shards; s++)
+			if (table->shards[s].node == arrival->node)
+				fn(cat, arrival, table, s);
+	}
+}
+
 static void each_shard_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
@@ -343,4 +355,39 @@ void catalog_node_down(struct catalog *cat, struct node *node)
 		return;
 	each_shard_of(cat, &gone, leave_shard);
 	leave_memory(cat, node);
+}
+
+/* -------- a node is forgotten -------- */
+
+static void leave_nowhere(struct catalog *cat, const struct catalog_arrival *arrival,
+			  struct catalog_table *table, uint32_t s)
+{
+	(void)cat;
+	(void)arrival;
+	catalog_table_detach(table, s);
+	table->shards[s].node = NULL;
+	table->shards[s].drain = (struct shard_drain){ .phase = DRAIN_FILLING };
+}
+
+int catalog_node_forget(struct catalog *cat, const struct node *node)
+{
+	const struct catalog_arrival gone = { .node = (struct node *)node };
+	uint32_t n = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		for (uint32_t s = 0; cat->tables[id] && s < cat->tables[id]->n_shards; s++)
+			n += cat->tables[id]->shards[s].node == node && !cat->tables[id]->lost[s];
+	if (n)
+		return error_set(-EBUSY,
+				 "memory node %s is down and holds %u shards, which come back with "
+				 "it: start it again, then drain it (relive node drain)",
+				 node->name, n);
+	if (catalog_making_uses(cat, node))
+		return error_set(-EBUSY,
+				 "memory node %s: a table is being made there: ask again "
+				 "in a second",
+				 node->name);
+	(void)catalog_retire_tick(cat); /* of a node that is down nothing is freed any more */
+	each_of(cat, &gone, leave_nowhere);
+	return 0;
 }

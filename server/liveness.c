@@ -230,6 +230,14 @@ static uint64_t bit_of(const struct node *node)
 	return UINT64_C(1) << node->number;
 }
 
+void liveness_forget_node(struct liveness *live, const struct node *node)
+{
+	for (struct client *client = live->first; client; client = client->next) {
+		client->proved &= ~bit_of(node);
+		client->waiting &= ~bit_of(node);
+	}
+}
+
 bool liveness_is_proved(const struct client *client, const struct node *node)
 {
 	return client->fenced && (client->gone || (client->proved & bit_of(node)));

@@ -116,6 +116,9 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder);
 void liveness_answer(struct liveness *live, uint64_t client_id, const struct node *node, int code,
 		     enum fence_result result);
 
+/* The node is about to be forgotten: its number may be another's. */
+void liveness_forget_node(struct liveness *live, const struct node *node);
+
 /* Is it proved that the client can touch nothing of that node's memory? */
 bool liveness_is_proved(const struct client *client, const struct node *node);
 

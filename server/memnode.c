@@ -684,7 +684,7 @@ static bool is_final(const struct memnode *node, int code, uint64_t patience)
 {
 	if (node->registered)
 		return false;
-	if (code == -EEXIST)
+	if (code == -EEXIST || code == -ENOSPC)
 		return deadline_expired(clock_monotonic(), patience);
 	return code == -EACCES || code == -EPROTO || code == -EPERM || code == -EINVAL;
 }

@@ -41,7 +41,9 @@ static struct node *add(struct nodes *nodes, const char *name)
 	if (!node)
 		return NULL;
 	snprintf(node->name, sizeof(node->name), "%s", name);
-	node->number = nodes->n++;
+	node->number = bits_ctz(~nodes->numbers);
+	nodes->numbers |= UINT64_C(1) << node->number;
+	nodes->n++;
 	node->clock = nodes->clock;
 	node->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
 	node->down_since = clock_now_ns(nodes->clock);
@@ -121,7 +123,9 @@ int nodes_admit(struct nodes *nodes, const struct node_news *news)
 		return error_set(-EINVAL, "node %s: incarnation 0", news->name);
 	node = nodes_find(nodes, news->name);
 	if (!node && nodes->n >= NODES_MAX)
-		return error_set(-ENOSPC, "node %s: the store knows %u nodes, which are the most",
+		return error_set(-ENOSPC,
+				 "node %s: the store has %u nodes, which are the most: forget one "
+				 "that is gone (relive node forget NAME)",
 				 news->name, NODES_MAX);
 	if (node && node->up)
 		node_read(node);
@@ -290,6 +294,35 @@ int nodes_drop(struct nodes *nodes, struct node *node)
 	if (!node->lost)
 		lose(nodes, node);
 	log_info("node %s is dropped", node->name);
+	return 0;
+}
+
+int nodes_forget(struct nodes *nodes, struct node *node)
+{
+	struct node **link = &nodes->first;
+	int ret;
+
+	if (node->up)
+		node_read(node);
+	if (node->up)
+		return error_set(-EBUSY, "memory node %s is up: drain it and stop it first",
+				 node->name);
+	if (node->reach)
+		return error_set(-EBUSY,
+				 "memory node %s: its address is still being tried: "
+				 "ask again in a second",
+				 node->name);
+	(void)nodes_tick(nodes); /* whoever waits for an answer of it hears that there is none */
+	ret = store_node_delete(nodes->store, node->name);
+	if (ret)
+		return ret;
+	while (*link != node)
+		link = &(*link)->next;
+	*link = node->next;
+	nodes->n--;
+	nodes->numbers &= ~(UINT64_C(1) << node->number);
+	log_info("node %s is forgotten", node->name);
+	node_free(node);
 	return 0;
 }
 

@@ -45,6 +45,7 @@ struct nodes {
 	uint64_t former_client_id; /* the same in our life before this one; 0 = none */
 	uint64_t generation;       /* one more when a node came back as another one */
 	uint32_t n;
+	uint64_t numbers; /* in use, a bit each */
 };
 
 /* What a node says about itself. */
@@ -91,6 +92,11 @@ void nodes_cut_former(const struct nodes *nodes, struct node *node);
  */
 uint64_t nodes_tick(struct nodes *nodes);
 
+/*
+ * By hand: there is no such node any more, and another one may have its number. Nothing refers to it.
+ * -EBUSY: it is up, or its address is being tried.
+ */
+RLV_MUST_CHECK int nodes_forget(struct nodes *nodes, struct node *node);
 /* By hand. -EBUSY: it is up: stop it, or drain it. Tells on_lost. */
 RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
 /* It gets no new shards from now on, or gets some again. */

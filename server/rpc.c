@@ -221,6 +221,23 @@ static void node_drop(const struct call *call, const ProtobufCMessage *message)
 	conn_answer_status(call->conn, call->head, ret);
 }
 
+static void node_forget(const struct call *call, const ProtobufCMessage *message)
+{
+	struct metad *md = call->md;
+	int ret = 0;
+	struct node *node = node_of(call, message, &ret);
+
+	if (node && node->up)
+		node_read(node); /* it may have hung up just now */
+	if (node && !node->up)
+		ret = catalog_node_forget(&md->catalog, node);
+	if (node && ret == 0) {
+		liveness_forget_node(&md->live, node);
+		ret = nodes_forget(&md->nodes, node);
+	}
+	conn_answer_status(call->conn, call->head, ret);
+}
+
 static void node_register(const struct call *call, const ProtobufCMessage *message)
 {
 	metad_register(call->md, call->conn, call->head,
@@ -264,6 +281,8 @@ static const struct service {
 	  &relive__node_name_request__descriptor, node_drain },
 	{ RELIVE__TYPE__TYPE_NODE_DROP, CONN_CLIENT, ROLES_ADMIN, "node drop",
 	  &relive__node_name_request__descriptor, node_drop },
+	{ RELIVE__TYPE__TYPE_NODE_FORGET, CONN_CLIENT, ROLES_ADMIN, "node forget",
+	  &relive__node_name_request__descriptor, node_forget },
 	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE, ROLES_NODE, "node register",
 	  &relive__node_register_request__descriptor, node_register },
 	{ RELIVE__TYPE__TYPE_TOKEN, CONN_CLIENT, ROLES_ADMIN, "token",

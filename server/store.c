@@ -561,6 +561,13 @@ int store_node_put(struct store *store, const struct store_node *node)
 			     values, ARRAY_LEN(values));
 }
 
+int store_node_delete(struct store *store, const char *name)
+{
+	const struct store_sql_value values[] = { SQL_TEXT(name) };
+
+	return store_sql_run(store, "DELETE FROM nodes WHERE name = ?", values, 1);
+}
+
 struct node_visit {
 	int (*fn)(void *ctx, const struct store_node *);
 	void *ctx;

@@ -119,6 +119,7 @@ RLV_MUST_CHECK int store_number_put(struct store *store, const char *key, uint64
 RLV_MUST_CHECK int store_table_put(struct store *store, const struct store_table *table);
 RLV_MUST_CHECK int store_shard_put(struct store *store, const struct store_shard *shard);
 RLV_MUST_CHECK int store_node_put(struct store *store, const struct store_node *node);
+RLV_MUST_CHECK int store_node_delete(struct store *store, const char *name);
 RLV_MUST_CHECK int store_client_put(struct store *store, const struct store_client *client);
 
 /* The table and its shards; its laps stay. */

@@ -715,6 +715,7 @@ struct rlv_node_info {
 	uint32_t broken; /* regions of them whose files were cut short or cannot be read */
 };
 
+#define RLV_NODES_MAX 64 /* memory nodes of a store */
 struct rlv_store_info {
 	uint32_t size;
 	char uri[256];
@@ -722,7 +723,7 @@ struct rlv_store_info {
 	uint64_t term;
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
-	struct rlv_node_info nodes[16];
+	struct rlv_node_info nodes[RLV_NODES_MAX];
 	char waiting[256]; /* what rebuilds wait for before sums are exact again, in words */
 };
 

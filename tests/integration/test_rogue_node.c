@@ -2,6 +2,7 @@
  * A memory node that has the token and means no good: it claims more room than all others, and answers
  * late, in dribbles, or not at all. Nobody else waits for it, and tables are made elsewhere.
  */
+#include "tests/support/command.h"
 #include "tests/support/processes.h"
 #include "tests/support/store_fixture.h"
 #include "tests/support/test.h"
@@ -13,10 +14,13 @@
 #include "wire/dial.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/runtime_dir.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -26,12 +30,14 @@
 #define MS CLOCK_NS_PER_MS
 #define CLAIMED ((uint64_t)1 << 40)
 #define BOUND_MS 500u /* for one call of somebody else, on a busy host */
-#define MAX_ROGUES 8
+#define MAX_ROGUES 64 /* with the good node one more than a store has */
+#define DRIBBLERS 8
 
 enum manner {
 	MUTE_MEMORY, /* its socket takes connections, and nobody answers there */
 	MUTE_GRANTS, /* it answers all but requests for grants */
 	DRIBBLES,    /* a byte now and then, and again when it was hung up on */
+	HONEST,      /* it does what it should, as long as nobody wants its memory */
 };
 
 struct rogue {
@@ -42,6 +48,7 @@ struct rogue {
 	uint64_t incarnation;
 	uint32_t regions;
 	pthread_t thread;
+	bool runs;
 	_Atomic bool stop;
 };
 
@@ -49,6 +56,7 @@ struct fixture {
 	struct processes ps;
 	struct rlv_store *store, *other;
 	struct rlv_table *good;
+	pid_t node;
 	struct rogue rogues[MAX_ROGUES];
 	uint32_t n_rogues;
 	_Atomic int made; /* what the other one's create came to; 1 = not yet */
@@ -77,10 +85,23 @@ static int dial(struct channel *ch)
 	return dial_open(&opts, ch, &peer);
 }
 
+/* What the server answers; its words are error_last(). */
+static int status_of(const struct channel_frame *frame)
+{
+	Relive__NodeRegisterReply *reply = (Relive__NodeRegisterReply *)channel_unpack(
+		&relive__node_register_reply__descriptor, frame);
+	int ret = reply ? dial_status(reply->status) : -EPROTO;
+
+	if (reply)
+		relive__node_register_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
 static int join(struct rogue *rogue, struct channel *ch)
 {
 	Relive__NodeRegisterRequest request = RELIVE__NODE_REGISTER_REQUEST__INIT;
 	struct channel_frame frame;
+	int ret;
 
 	if (dial(ch))
 		return -1;
@@ -89,8 +110,9 @@ static int join(struct rogue *rogue, struct channel *ch)
 	request.pages = (char *)"4k";
 	request.incarnation = rogue->incarnation;
 	request.pool_bytes = CLAIMED;
-	return channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
-			    deadline_after(clock_monotonic(), 5000 * MS), &frame);
+	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
+			   deadline_after(clock_monotonic(), 5000 * MS), &frame);
+	return ret ? ret : status_of(&frame);
 }
 
 static void dribble(struct rogue *rogue, const struct channel *ch)
@@ -183,7 +205,7 @@ static void *run_rogue(void *arg)
 	return NULL;
 }
 
-static void start_rogue(struct fixture *fx, enum manner manner)
+static struct rogue *new_rogue(struct fixture *fx, enum manner manner)
 {
 	struct rogue *rogue = &fx->rogues[fx->n_rogues];
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -196,7 +218,24 @@ static void start_rogue(struct fixture *fx, enum manner manner)
 	rogue->memory = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(rogue->memory, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	assert_int_equal(listen(rogue->memory, 64), 0);
+	return rogue;
+}
+
+static void start_rogue(struct fixture *fx, enum manner manner)
+{
+	struct rogue *rogue = new_rogue(fx, manner);
+
 	assert_int_equal(pthread_create(&rogue->thread, NULL, run_rogue, rogue), 0);
+	rogue->runs = true;
+}
+
+static void stop_rogue(struct rogue *rogue)
+{
+	if (!rogue->runs)
+		return;
+	atomic_store(&rogue->stop, true);
+	pthread_join(rogue->thread, NULL);
+	rogue->runs = false;
 }
 
 static bool is_known(void *ctx)
@@ -225,7 +264,7 @@ static int setup(void **state)
 	memset(&fx, 0, sizeof(fx));
 	processes_init(&fx.ps);
 	processes_metad(&fx.ps, "s", NULL);
-	processes_memnode(&fx.ps, "s", "good", size);
+	fx.node = processes_memnode(&fx.ps, "s", "good", size);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
 	must(rlv_store_open("shm:s", NULL, &fx.other), "open as another");
 	store_fixture_await_node(fx.store);
@@ -239,8 +278,7 @@ static int teardown(void **state)
 	struct fixture *fx = *state;
 
 	for (uint32_t i = 0; i < fx->n_rogues; i++) {
-		atomic_store(&fx->rogues[i].stop, true);
-		pthread_join(fx->rogues[i].thread, NULL);
+		stop_rogue(&fx->rogues[i]);
 		close(fx->rogues[i].memory);
 	}
 	(void)!rlv_table_close(&fx->good);
@@ -344,8 +382,102 @@ static void calls__beside_nodes_that_answer_in_dribbles(void **state)
 {
 	struct fixture *fx = *state;
 
-	start_rogues(fx, MAX_ROGUES, DRIBBLES);
+	start_rogues(fx, DRIBBLERS, DRIBBLES);
 	assert_true(longest(fx, a_few_rounds) < BOUND_MS);
+}
+
+/* -------- as many nodes as there may be -------- */
+
+static struct rlv_store_info info_of(struct fixture *fx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	must(rlv_store_info(fx->store, &info), "info");
+	return info;
+}
+
+static uint32_t state_of(struct fixture *fx, const char *name)
+{
+	struct rlv_store_info info = info_of(fx);
+
+	for (uint32_t i = 0; i < info.n_nodes; i++)
+		if (strcmp(info.nodes[i].name, name) == 0)
+			return info.nodes[i].state;
+	return UINT32_MAX;
+}
+
+static void expect_all_shown(const struct rlv_store_info *info)
+{
+	assert_int_equal(info->n_nodes, 64);
+	assert_in_range(info->n_nodes, 0, sizeof(info->nodes) / sizeof(info->nodes[0]));
+	for (uint32_t i = 0; i < info->n_nodes; i++)
+		assert_true(info->nodes[i].name[0] != '\0');
+}
+
+static bool is_down(void *ctx)
+{
+	return state_of(ctx, "rogue7") == RLV_NODE_DOWN;
+}
+
+static void store_info__shows_all_nodes_and_the_65th_is_told_why(void **state)
+{
+	struct fixture *fx = *state;
+	struct rlv_store_info info;
+	struct channel ch;
+
+	start_rogues(fx, 63, HONEST);
+	info = info_of(fx);
+	expect_all_shown(&info);
+	assert_int_equal(join(new_rogue(fx, HONEST), &ch), -ENOSPC);
+	command_expect_words(error_last(), "64 nodes");
+	command_expect_words(error_last(), "relive node forget");
+	channel_fini(&ch);
+}
+
+static void node_forget__of_one_that_is_gone_makes_room(void **state)
+{
+	static struct command command;
+	struct fixture *fx = *state;
+	struct channel ch;
+
+	command.ps = &fx->ps;
+	start_rogues(fx, 63, HONEST);
+	command_expect(&command, 1, "node forget shm:s rogue7");
+	command_expect_words(command.err, "is up: drain it");
+	command_expect(&command, 1, "node forget shm:s nobody");
+	stop_rogue(&fx->rogues[7]);
+	assert_true(processes_until(is_down, fx));
+	command_expect(&command, 0, "node forget shm:s rogue7");
+	assert_int_equal(state_of(fx, "rogue7"), UINT32_MAX);
+	must(join(new_rogue(fx, HONEST), &ch), "join in its place");
+	assert_int_equal(state_of(fx, "rogue63"), RLV_NODE_UP);
+	channel_fini(&ch);
+	call_as_others_do(fx);
+}
+
+static bool good_is_down(void *ctx)
+{
+	return state_of(ctx, "good") == RLV_NODE_DOWN;
+}
+
+/* Nothing that may come back is forgotten, and nobody is told to destroy it. */
+static void node_forget__of_one_that_holds_shards_is_refused(void **state)
+{
+	static struct command command;
+	struct fixture *fx = *state;
+
+	command.ps = &fx->ps;
+	processes_kill(&fx->ps, fx->node, SIGKILL);
+	assert_true(processes_until(good_is_down, fx));
+	command_expect(&command, 1, "node forget shm:s good");
+	command_expect_words(command.err, "holds 1 shards");
+	command_expect_words(command.err, "start it again");
+	assert_null(strstr(command.err, "drop"));
+	assert_int_equal(state_of(fx, "good"), RLV_NODE_DOWN);
+	command_expect(&command, 0, "node drop shm:s good");
+	command_expect(&command, 0, "node forget shm:s good"); /* what it held is lost already */
+	assert_int_equal(info_of(fx).n_nodes, 0);
+	command_expect(&command, 0, "table drop shm:s t");
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -356,6 +488,9 @@ int main(void)
 		CASE(table_create__a_node_whose_memory_does_not_answer),
 		CASE(table_create__a_node_that_gives_no_grants),
 		CASE(calls__beside_nodes_that_answer_in_dribbles),
+		CASE(store_info__shows_all_nodes_and_the_65th_is_told_why),
+		CASE(node_forget__of_one_that_is_gone_makes_room),
+		CASE(node_forget__of_one_that_holds_shards_is_refused),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
