@@ -252,6 +252,56 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 	return 0;
 }
 
+/* By lease, and on one host by process: it may have several stores open. */
+static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
+{
+	return a->client_id == b->client_id ||
+	       (a->process.pid && memcmp(&a->process, &b->process, sizeof(a->process)) == 0);
+}
+
+static uint32_t held_by(const struct slots *slots, const struct slot_holder *holder)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		n += slots->entries[slot].taken &&
+		     is_same_holder(&slots->entries[slot].holder, holder);
+	return n;
+}
+
+static int no_slot(const struct slots *slots)
+{
+	const struct slot_holder *most = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++) {
+		const struct slot_holder *holder = &slots->entries[slot].holder;
+		uint32_t held = slots->entries[slot].taken ? held_by(slots, holder) : 0;
+
+		if (held > n) {
+			most = holder;
+			n = held;
+		}
+	}
+	return error_set(-ENOSPC,
+			 "no client slot is free: all %u (max_clients) are in use, most, %u, by "
+			 "client %llu pid %u; relive clients lists them",
+			 slots->n, n, most ? (unsigned long long)most->client_id : 0,
+			 most ? most->process.pid : 0);
+}
+
+static int check_quota(const struct slots *slots, const struct slot_holder *holder)
+{
+	uint32_t held = held_by(slots, holder);
+
+	if (held < slots_quota(slots))
+		return 0;
+	return error_set(-ENOSPC,
+			 "this process holds %u of the %u client slots (max_clients), and may have "
+			 "no more: close a writer or sampler of it, or make the table with more",
+			 held, slots->n);
+}
+
 static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
 	       uint32_t *owner_out)
 {
@@ -277,8 +327,7 @@ static int get(struct slots *slots, const struct slot_holder *holder, uint32_t s
 		*owner_out = slot + 1;
 		return 0;
 	}
-	return error_set(-ENOSPC, "no client slot is free: all %u (max_clients) are in use",
-			 slots->n);
+	return no_slot(slots);
 }
 
 static uint64_t streams_in_use(const struct slots *slots)
@@ -306,6 +355,8 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 				 "%u streams: the table takes %u (max_writers), of which %llu are "
 				 "in use by all its writers",
 				 streams, slots->max_streams, (unsigned long long)in_use);
+	if (check_quota(slots, holder))
+		return -ENOSPC;
 	return get(slots, holder, streams, owner_out);
 }
 

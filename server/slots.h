@@ -74,11 +74,18 @@ RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 RLV_MUST_CHECK int slots_join(struct slots *slots, uint32_t shard);
 
 /*
- * streams: blocks that it will hold at once. -ENOSPC: all slots are taken, or all streams
- * (max_writers). -EHOSTDOWN: no shard is attached.
+ * streams: blocks that it will hold at once. -ENOSPC: all slots are taken, or all that one process may
+ * have (slots_quota), or all streams (max_writers); the words say by whom. -EHOSTDOWN: no shard is
+ * attached.
  */
 RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *holder,
 			     uint32_t streams, uint32_t *owner_out);
+/* One process may not take them all: the last eighth, of 8 and more, is for others. */
+static inline uint32_t slots_quota(const struct slots *slots)
+{
+	return slots->n - slots->n / 8;
+}
+
 /* For the server itself; sets slots->own. -ENOSPC. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /*

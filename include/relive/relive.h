@@ -253,10 +253,10 @@ struct rlv_table_opts {
 	uint32_t n_views;                 /* 0 = one prioritized view of single transitions */
 	uint32_t shards;                  /* 0 = 1; RLV_SHARDS_AUTO = one for each memory node */
 	const struct rlv_view *views;
-	uint32_t max_writers;   /* streams (environments) that append at once; 0 = 4 */
-	uint32_t max_clients;   /* writer and sampler handles open at once; 0 = 64 */
-	uint32_t block;         /* rows that a stream claims at once; 0 = chosen from the above */
-	uint32_t row_crc;       /* rows carry a crc32c, so that none torn by a power loss is given
+	uint32_t max_writers; /* streams (environments) that append at once; 0 = 4 */
+	uint32_t max_clients; /* writer and sampler handles open at once; 0 = 64, 56 of a process */
+	uint32_t block;       /* rows that a stream claims at once; 0 = chosen from the above */
+	uint32_t row_crc;     /* rows carry a crc32c, so that none torn by a power loss is given
 				   out: 1 = yes, 2 = no, 0 = where they may outlive one (files,
 				   memory nodes on files or devices at the time of the creation) */
 	const uint16_t *fanout; /* tree fan-out for each level from the leaves, zero-terminated;
@@ -417,7 +417,7 @@ struct rlv_steps {
 };
 #define RLV_STEPS_INIT RLV_SIZED(struct rlv_steps)
 
-/* -ENOSPC: no client slot is free (max_clients), or more streams than max_writers allows. */
+/* -ENOSPC: no client slot is free (max_clients; 7/8 for one process), or too many streams (max_writers). */
 RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 				struct rlv_writer **writer_out);
 

@@ -124,14 +124,41 @@ static void slots_get__is_live_in_the_region(void **state)
 
 static void slots_get__all_taken_gives_enospc(void **state)
 {
-	const struct slot_holder holder = holder_of(1);
+	struct slot_holder holder = holder_of(1);
 	struct fixture *fx = *state;
-	uint32_t owner = 4711;
+	uint32_t owner = 0, before;
 
-	for (uint32_t i = 0; i < fx->shard.desc.max_clients; i++)
-		(void)get(fx, 1);
+	for (uint32_t i = 0; i < fx->shard.desc.max_clients; i++) {
+		holder.client_id = 1 + i % 2;
+		holder.process.pid = 4711 + i % 2;
+		assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+	}
+	before = owner;
 	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -ENOSPC);
-	assert_int_equal(owner, 4711);
+	assert_non_null(strstr(error_last(), "all 16 (max_clients)"));
+	assert_non_null(strstr(error_last(), "most, 8, by client"));
+	assert_int_equal(owner, before);
+}
+
+/* Under as many leases as it likes: the last ones are for others. */
+static void slots_get__one_process_gets_seven_eighths(void **state)
+{
+	struct fixture *fx = *state;
+	struct slot_holder holder = holder_of(1), other = holder_of(99);
+	uint32_t n = fx->shard.desc.max_clients, owner = 0, first = 0;
+
+	other.process.pid = holder.process.pid + 1;
+	for (uint32_t i = 0; i < n - n / 8; i++) {
+		holder.client_id = 1 + i % 3;
+		assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+		first = first ? first : owner;
+	}
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), -ENOSPC);
+	assert_non_null(strstr(error_last(), "this process holds 14 of the 16 client slots"));
+	assert_int_equal(slots_get(&fx->slots, &other, 0, &owner), 0);
+	assert_int_equal(slots_put(&fx->slots, 1, first), 0);
+	holder.client_id = 1;
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
 }
 
 static void slots_get__an_absent_shard_gives_ehostdown(void **state)
@@ -527,6 +554,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(slots_get__is_live_in_the_region),
 		CASE(slots_get__all_taken_gives_enospc),
+		CASE(slots_get__one_process_gets_seven_eighths),
 		CASE(slots_get__an_absent_shard_gives_ehostdown),
 		CASE(slots_put__is_free_again),
 		CASE(slots_put__anothers_gives_eacces),
