@@ -90,6 +90,7 @@ void cli_table_close(struct rlv_table **table);
 int cmd_up(int argc, char **argv);
 int cmd_down(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_clients(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_table(int argc, char **argv);
 int cmd_token(int argc, char **argv);

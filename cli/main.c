@@ -17,6 +17,7 @@ static const struct {
 	  "start what is missing of a store on this host: memory nodes, metadata server" },
 	{ "down", cmd_down, "stop it" },
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
+	{ "clients", cmd_clients, "who has a store open, and holds what of it" },
 	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a store that runs" },
 	{ "table", cmd_table, "list, describe, create, spread and drop tables" },
 	{ "token", cmd_token, "tokens of roles: read, learn, write, node, admin" },

@@ -8,6 +8,7 @@
 
 #include "ds/shard.h"
 
+#include "relive/admin.h"
 #include "relive/relive.h"
 
 #include <stdatomic.h>
@@ -88,6 +89,7 @@ struct meta_ops {
 	/* Of memory nodes; NULL where there are none. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
 	int (*drop_node)(struct meta *meta, const char *node);
+	int (*clients)(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout);
 	int (*forget_node)(struct meta *meta, const char *node);
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);

@@ -7,6 +7,7 @@
  */
 #include "client/meta.h"
 
+#include "client/meta_clients.h"
 #include "client/rpc.h"
 #include "client/uri.h"
 
@@ -427,6 +428,11 @@ static int remote_drop_node(struct meta *meta, const char *node)
 	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
 }
 
+static int remote_clients(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout)
+{
+	return meta_clients(remote_of(meta)->rpc, clients, n_inout);
+}
+
 static int remote_forget_node(struct meta *meta, const char *node)
 {
 	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
@@ -722,6 +728,7 @@ static const struct meta_ops remote_ops = {
 	.slot_put = remote_slot_put,
 	.drain_node = remote_drain_node,
 	.drop_node = remote_drop_node,
+	.clients = remote_clients,
 	.forget_node = remote_forget_node,
 	.rebalance = remote_rebalance,
 	.backup = remote_backup,

@@ -41,6 +41,15 @@ int rlv_store_drop_node(struct rlv_store *store, const char *node)
 	return ret ? ret : store->meta->ops->drop_node(store->meta, node);
 }
 
+int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, size_t *n_inout)
+{
+	if (!store || !n_inout || (*n_inout && !clients))
+		return error_set(-EINVAL, "store, clients or n_inout is NULL");
+	if (!store->meta->ops->clients)
+		return error_set(-ENOTSUP, "an embedded store has one client: this process");
+	return store->meta->ops->clients(store->meta, clients, n_inout);
+}
+
 int rlv_store_forget_node(struct rlv_store *store, const char *node)
 {
 	int ret = check(store, node);

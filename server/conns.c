@@ -80,6 +80,20 @@ void *conn_user(const struct conn *conn)
 	return conn->user;
 }
 
+void conn_address(const struct conn *conn, char *text, size_t bytes)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+
+	snprintf(text, bytes, "%s", conn->peer.local ? "unix" : "tcp");
+	if (conn->peer.local || getpeername(conn->flow.stream.fd, (struct sockaddr *)&addr, &len) ||
+	    getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	snprintf(text, bytes, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
 /* -------- queues -------- */
 
 static struct conn *conn_of(struct timed_link *link)

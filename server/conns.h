@@ -89,6 +89,8 @@ RLV_MUST_CHECK int conns_listen_tcp(struct conns *conns, const char *host, uint1
 				    uint16_t *port_out);
 
 const struct conn_peer *conn_peer(const struct conn *conn);
+/* Where it comes from: "unix", or HOST:PORT in numbers. */
+void conn_address(const struct conn *conn, char *text, size_t bytes);
 /* Whatever the owner of ops wants to keep with it. */
 void conn_set_user(struct conn *conn, void *user);
 void *conn_user(const struct conn *conn);

@@ -41,6 +41,7 @@ static struct client *add(struct liveness *live, const struct slot_holder *holde
 		return NULL;
 	client->holder = *holder;
 	client->generation = live->nodes->generation;
+	client->since = clock_now_ns(live->clock);
 	client->next = live->first;
 	live->first = client;
 	return client;

@@ -51,6 +51,7 @@ struct client {
 	uint64_t generation;             /* of the nodes, when it came */
 	uint64_t layout;                 /* the newest that it has taken up */
 	struct conn *conn;               /* NULL = not connected */
+	uint64_t since;                  /* it joined, or was found */
 	uint64_t lease_until;            /* all times of liveness->clock */
 	uint64_t suspect_since;          /* 0 = not suspect */
 	uint64_t next_look;

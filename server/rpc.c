@@ -283,6 +283,8 @@ static const struct service {
 	  &relive__node_name_request__descriptor, node_drop },
 	{ RELIVE__TYPE__TYPE_NODE_FORGET, CONN_CLIENT, ROLES_ADMIN, "node forget",
 	  &relive__node_name_request__descriptor, node_forget },
+	{ RELIVE__TYPE__TYPE_CLIENT_LIST, CONN_CLIENT, ROLES_ADMIN, "client list",
+	  &relive__client_list_request__descriptor, rpc_client_list },
 	{ RELIVE__TYPE__TYPE_NODE_REGISTER, CONN_MEMNODE, ROLES_NODE, "node register",
 	  &relive__node_register_request__descriptor, node_register },
 	{ RELIVE__TYPE__TYPE_TOKEN, CONN_CLIENT, ROLES_ADMIN, "token",

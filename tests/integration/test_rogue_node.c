@@ -455,6 +455,51 @@ static void node_forget__of_one_that_is_gone_makes_room(void **state)
 	call_as_others_do(fx);
 }
 
+static void clients__says_who_holds_what(void **state)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *samplers[2] = { NULL };
+	static struct command command;
+	struct fixture *fx = *state;
+	char words[64];
+
+	command.ps = &fx->ps;
+	opts.gamma = 1;
+	for (uint32_t i = 0; i < 2; i++)
+		must(rlv_sampler_open(fx->good, &opts, &samplers[i]), "open a sampler");
+	command_expect(&command, 0, "clients shm:s --json");
+	snprintf(words, sizeof(words), "\"pid\":%d", (int)getpid());
+	command_expect_words(command.out, words);
+	command_expect_words(command.out, "\"same_host\":true");
+	command_expect_words(command.out, "\"address\":\"unix\"");
+	command_expect_words(command.out, "\"slots\":2,\"streams\":0,\"tables\":[{\"table\":\"t\"");
+	command_expect(&command, 0, "clients shm:s");
+	command_expect_words(command.out, "t 2");
+	for (uint32_t i = 0; i < 2; i++)
+		must(rlv_sampler_close(&samplers[i]), "close it");
+	command_expect(&command, 0, "clients shm:s --json");
+	assert_null(strstr(command.out, "\"table\""));
+}
+
+/* More than one answer holds. */
+static void clients__are_all_shown(void **state)
+{
+	static struct rlv_store *stores[150];
+	static struct command command;
+	struct fixture *fx = *state;
+	uint32_t n = 0;
+
+	command.ps = &fx->ps;
+	for (uint32_t i = 0; i < 150; i++)
+		must(rlv_store_open("shm:s", NULL, &stores[i]), "open");
+	command_expect(&command, 0, "clients shm:s --json");
+	for (const char *at = command.out; (at = strstr(at, "\"client\":")) != NULL; at++)
+		n++;
+	assert_int_equal(n, 150 + 2 + 1); /* the fixture's two, and the command */
+	for (uint32_t i = 0; i < 150; i++)
+		must(rlv_store_close(&stores[i]), "close");
+}
+
 static bool good_is_down(void *ctx)
 {
 	return state_of(ctx, "good") == RLV_NODE_DOWN;
@@ -489,6 +534,8 @@ int main(void)
 		CASE(table_create__a_node_that_gives_no_grants),
 		CASE(calls__beside_nodes_that_answer_in_dribbles),
 		CASE(store_info__shows_all_nodes_and_the_65th_is_told_why),
+		CASE(clients__says_who_holds_what),
+		CASE(clients__are_all_shown),
 		CASE(node_forget__of_one_that_is_gone_makes_room),
 		CASE(node_forget__of_one_that_holds_shards_is_refused),
 	};

@@ -201,6 +201,8 @@ static uint32_t allowed(uint32_t type, bool memnode)
 	case RELIVE__TYPE__TYPE_TABLE_REBALANCE:
 	case RELIVE__TYPE__TYPE_NODE_DRAIN:
 	case RELIVE__TYPE__TYPE_NODE_DROP:
+	case RELIVE__TYPE__TYPE_NODE_FORGET:
+	case RELIVE__TYPE__TYPE_CLIENT_LIST:
 	case RELIVE__TYPE__TYPE_BACKUP:
 	case 60: /* token */
 		return ADMIN;
