@@ -54,7 +54,8 @@ bool rpc_is_forked(const struct rpc *rpc)
  * whatever the phase of the server's restart (docs/failure-model.md has the table for users):
  *
  *   not sent    no socket; nobody listens; no way to the host; the   -ECONNREFUSED  not_sent()
- *               handshake breaks off, or nothing is said
+ *               handshake breaks off, or nothing is said; the
+ *               server is full (-EUSERS, another one may leave)
  *   sent        the connection ended; it may not be sent again       -ECONNRESET    not_answered()
  *               (rpc_call.once), or nobody is there by now
  *               no answer in time                                    -ETIMEDOUT     not_answered()
@@ -64,8 +65,8 @@ bool rpc_is_forked(const struct rpc *rpc)
  */
 static bool is_away(int code)
 {
-	static const int codes[] = { ENOENT,       ECONNREFUSED, ECONNRESET, EPIPE,    ETIMEDOUT,
-				     EHOSTUNREACH, ENETUNREACH,  ENETDOWN,   EHOSTDOWN };
+	static const int codes[] = { ENOENT,       ECONNREFUSED, ECONNRESET, EPIPE,     ETIMEDOUT,
+				     EHOSTUNREACH, ENETUNREACH,  ENETDOWN,   EHOSTDOWN, EUSERS };
 
 	for (size_t i = 0; i < ARRAY_LEN(codes); i++)
 		if (code == -codes[i])
@@ -89,6 +90,8 @@ static int not_sent(const struct rpc *rpc, int code)
 
 	if (!is_away(code) || (code == -ENOENT && !rpc->is_open))
 		return code;
+	if (code == -EUSERS) /* it says so itself */
+		return error_set(-ECONNREFUSED, "%s: %s", uri_of(rpc, uri), error_last());
 	if (rpc->store[0])
 		snprintf(remedy, sizeof(remedy), "`relive up --store %s` starts it", rpc->store);
 	return error_set(-ECONNREFUSED, "%s: the metadata server does not answer: %s (%s%s)",

@@ -464,13 +464,13 @@ static int find_room(const struct conn *conn)
 	if (conn->peer.role == CONN_MEMNODE)
 		return conns->n_nodes < READY_NODES_MAX
 			       ? 0
-			       : error_set(-ECONNREFUSED, "%u memory nodes register just now",
+			       : error_set(-EUSERS, "%u memory nodes register just now",
 					   conns->n_nodes);
 	if (!conn->peer.local)
 		most -= (uint32_t)min_u64(most / 8, RESERVED_MAX);
 	if (n < most)
 		return 0;
-	return error_set(-ECONNREFUSED,
+	return error_set(-EUSERS,
 			 "the server has %u clients, and takes %u%s: end some, or start it with "
 			 "a higher --max-conns",
 			 n, most, conn->peer.local ? "" : " over TCP");

@@ -17,7 +17,8 @@
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
  *   Server    Calls that need the metadata server, when it gives no answer (any phase of a restart):
- *               -ECONNREFUSED  the request was not sent: the server is away or does not answer
+ *               -ECONNREFUSED  the request was not sent: the server is away, does not
+ *                              answer, or has as many clients as it takes
  *               -ETIMEDOUT     sent, no answer within the store's timeout: outcome unknown
  *               -ECONNRESET    sent, then the connection ended: outcome unknown
  *             -ENOENT (no such object), -ESTALE (table dropped) and -EHOSTDOWN (memory nodes down) are

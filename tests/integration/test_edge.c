@@ -240,6 +240,7 @@ static void metad__full_of_tcp_clients_takes_unix_clients_and_nodes(void **state
 	expect(ret, -ECONNREFUSED);
 	assert_int_equal(n, 15);
 	assert_non_null(strstr(rlv_last_error(), "--max-conns"));
+	assert_null(strstr(rlv_last_error(), "start it on its host")); /* it runs */
 	expect(try_open("shm:s", &edge->stores[15]), 0);
 	(void)processes_memnode(&edge->ps, "s", "a", node);
 	for (n = 0; n < 500 && (info.n_nodes == 0 || info.nodes[0].state != RLV_NODE_UP); n++) {
