@@ -29,6 +29,7 @@
 #define AUTH_BODY_MAX 4096u /* before the proof */
 #define BACKLOG 1024
 #define QUEUE_MAX 256u       /* connections in each queue but that of those that are ready */
+#define ACCEPTS_MAX 16u      /* then those that were accepted have their turn */
 #define OWED_MAX 64u         /* requests of one connection that wait for their answers */
 #define RESERVED_MAX 64u     /* of max_conns, for clients at the unix socket */
 #define READY_NODES_MAX 128u /* beside max_conns; they stay until they have registered */
@@ -59,6 +60,8 @@ struct conns {
 	struct tls *tls; /* NULL: no TCP */
 	struct timed_queue queues[QUEUES];
 	struct event *sweep; /* when the first of a queue ends */
+	struct event *again; /* accepts go on */
+	uint32_t accepted;   /* since then */
 	uint32_t n_nodes;    /* that are ready */
 	struct evconnlistener *listeners[MAX_LISTENERS];
 	uint32_t n_listeners;
@@ -158,11 +161,21 @@ static void refuse(struct conn *conn, const char *why)
 	conn_drop(conn);
 }
 
+/* On its way to the proof, as far as we can tell: a flood of newcomers does not drop it. */
+static bool is_proving(const struct conn *conn)
+{
+	return conn->phase == PHASE_AUTH || stream_tls_has_spoken(&conn->flow.stream);
+}
+
 /* Makes room: false = there is nobody. */
 static bool drop_oldest(struct conns *conns, enum conn_queue number)
 {
 	struct timed_link *oldest = conns->queues[number].first;
 
+	while (oldest && is_proving(conn_of(oldest)))
+		oldest = oldest->next;
+	if (!oldest)
+		oldest = conns->queues[number].first;
 	if (!oldest)
 		return false;
 	if (number == QUEUE_LAST_WORDS)
@@ -669,9 +682,29 @@ static void add(struct conns *conns, evutil_socket_t fd, bool local)
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 		      int len, void *arg)
 {
+	const struct timeval soon = { .tv_sec = 0 };
+	struct conns *conns = arg;
+
 	(void)listener;
 	(void)len;
-	add(arg, fd, address->sa_family == AF_UNIX);
+	add(conns, fd, address->sa_family == AF_UNIX);
+	if (++conns->accepted < ACCEPTS_MAX)
+		return;
+	for (uint32_t i = 0; i < conns->n_listeners; i++)
+		(void)evconnlistener_disable(conns->listeners[i]);
+	(void)evtimer_add(conns->again, &soon);
+}
+
+/* Behind what was ready, so that those that were accepted come to say something. */
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct conns *conns = arg;
+
+	(void)fd;
+	(void)what;
+	conns->accepted = 0;
+	for (uint32_t i = 0; i < conns->n_listeners; i++)
+		(void)evconnlistener_enable(conns->listeners[i]);
 }
 
 /* Out of descriptors, mostly: one that has proved nothing gives its own, or the loop would spin. */
@@ -766,8 +799,9 @@ int conns_open(const struct conns_opts *opts, struct conns **conns_out)
 	conns->queues[QUEUE_LOCAL].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
 	conns->queues[QUEUE_LAST_WORDS].limit_ns = CONN_LAST_WORDS_SECONDS * CLOCK_NS_PER_S;
 	conns->sweep = evtimer_new(opts->base, on_sweep, conns);
-	if (!conns->sweep) {
-		mem_free(conns);
+	conns->again = evtimer_new(opts->base, on_again, conns);
+	if (!conns->sweep || !conns->again) {
+		conns_close(&conns);
 		return error_set(-ENOMEM, "connections: no memory");
 	}
 	*conns_out = conns;
@@ -785,7 +819,10 @@ void conns_close(struct conns **conns_ptr)
 	for (int i = 0; i < QUEUES; i++)
 		while (conns->queues[i].first)
 			conn_free(conn_of(conns->queues[i].first));
-	event_free(conns->sweep);
+	if (conns->sweep)
+		event_free(conns->sweep);
+	if (conns->again)
+		event_free(conns->again);
 	if (conns->socket_path[0])
 		(void)unlink(conns->socket_path);
 	tls_close(&conns->tls);

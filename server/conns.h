@@ -10,9 +10,9 @@
  * connection ends when the peer has ended it, or CONN_LAST_WORDS_SECONDS later.
  *
  * Connections without proof have room of their own, over TCP and at the unix socket each: when it is
- * full, the oldest is dropped. max_conns are clients that have proved the token; some of it is for
- * those at the unix socket. Memory nodes come on top. TCP connections are kept alive by the kernel
- * from the proof on.
+ * full, the oldest is dropped, but none that was answered while there are others. max_conns are
+ * clients that have proved the token; some of it is for those at the unix socket. Memory nodes come on
+ * top. TCP connections are kept alive by the kernel from the proof on.
  *
  * A peer that does not take its answers, or waits for too many, is not read from until it has; after
  * FLOW_WRITE_SECONDS it is cut.

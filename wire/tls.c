@@ -384,6 +384,13 @@ int stream_init_tls(struct stream *stream, int fd, const struct tls *tls)
 	return 0;
 }
 
+bool stream_tls_has_spoken(const struct stream *stream)
+{
+	const struct tls_state *state = stream->tls;
+
+	return state && BIO_number_written(SSL_get_wbio(state->ssl)) > 0;
+}
+
 /* -------- the token -------- */
 
 static int hkdf(const OSSL_PARAM *params, uint8_t key_out[TLS_KEY_BYTES])

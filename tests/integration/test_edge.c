@@ -190,6 +190,39 @@ static void metad__1100_slow_peers_at_the_socket_keep_nobody_out(void **state)
 	expect(try_open(edge->uri, &edge->stores[1]), 0);
 }
 
+/* In a child: it fails nothing. */
+static int come_back(void *ctx)
+{
+	struct edge *edge = ctx;
+
+	for (;;)
+		for (uint32_t i = 0; i < SLOW; i++) {
+			struct pollfd ended = { .fd = edge->slow[i], .events = POLLIN | POLLRDHUP };
+
+			if (ended.fd >= 0 && poll(&ended, 1, 0) == 0)
+				continue;
+			close(ended.fd);
+			edge->slow[i] = relay_connect(edge->port);
+			(void)!send(edge->slow[i], tls_begin, 1, MSG_NOSIGNAL);
+		}
+	return 0;
+}
+
+/* As often as they can: newcomers drop nobody who is about to prove the token. */
+static void metad__slow_peers_that_come_back_keep_nobody_out(void **state)
+{
+	struct rlv_store *store = NULL;
+	struct edge *edge = *state;
+
+	start(edge, NULL, NULL);
+	keep_slow_peers(edge, false);
+	(void)processes_fork(&edge->ps, come_back, edge);
+	for (int i = 0; i < 50; i++) {
+		expect(try_open(edge->uri, &store), 0);
+		expect(rlv_store_close(&store), 0);
+	}
+}
+
 /* A byte every now and then is no hello: false when the server has hung up. */
 static bool drip(int fd, const uint8_t *bytes, size_t len, uint32_t i)
 {
@@ -488,6 +521,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(metad__1100_slow_peers_over_tcp_keep_nobody_out),
 		CASE(metad__1100_slow_peers_at_the_socket_keep_nobody_out),
+		CASE(metad__slow_peers_that_come_back_keep_nobody_out),
 		CASE(metad__peer_that_drips_over_tcp_is_dropped),
 		CASE(metad__peer_that_drips_at_the_socket_is_dropped),
 		CASE(metad__full_of_tcp_clients_takes_unix_clients_and_nodes),
