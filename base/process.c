@@ -141,6 +141,14 @@ int process_self(struct process_id *id_out)
 	return rc == -ESRCH ? error_set(-ENOTSUP, "no own entry under /proc") : rc;
 }
 
+bool process_is_stopped(const struct process_id *id)
+{
+	struct stat_fields fields = { 0 };
+
+	return read_stat(id->pid, &fields) == 0 && fields.start_time == id->start_time &&
+	       (fields.state == 'T' || fields.state == 't');
+}
+
 bool process_is_gone(const struct process_id *id)
 {
 	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];

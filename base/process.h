@@ -27,6 +27,9 @@ RLV_MUST_CHECK int process_self(struct process_id *id_out);
    Thread: any. */
 RLV_MUST_CHECK int process_read(uint32_t pid, struct process_id *id_out);
 
+/* State T, as SIGSTOP or a debugger leave it. false also when that cannot be told. Thread: any. */
+bool process_is_stopped(const struct process_id *id);
+
 /*
  * true = it cannot touch its memory any more: another boot, no such pid, the pid of another
  * process, or a zombie whose threads have all ended. false also when that cannot be told, as

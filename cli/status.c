@@ -5,6 +5,12 @@
 #include "cli/cli.h"
 #include "cli/text_table.h"
 #include "cli/units.h"
+#include "cli/why.h"
+
+struct request {
+	struct cli_common common;
+	bool why;
+};
 
 static const char *state_name(uint32_t state)
 {
@@ -37,7 +43,8 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 	json_object_end(json);
 }
 
-static int print_json(const struct rlv_store_info *info)
+/* why: NULL unless it was asked for. */
+static int print_json(const struct rlv_store_info *info, const struct why *why)
 {
 	struct json json;
 
@@ -55,6 +62,8 @@ static int print_json(const struct rlv_store_info *info)
 	for (uint32_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++)
 		json_node(&json, &info->nodes[i]);
 	json_array_end(&json);
+	if (why)
+		why_json(&json, why);
 	json_object_end(&json);
 	json_newline(&json);
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
@@ -104,14 +113,36 @@ static int print_text(const struct rlv_store_info *info)
 	return ret ? CLI_FAILURE : CLI_OK;
 }
 
+static int show(struct rlv_store *store, const char *uri, const struct request *request)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+	static struct why why;
+	int code, ret = rlv_store_info(store, &info);
+
+	if (ret == 0 && request->why)
+		ret = why_ask(store, &why);
+	if (ret)
+		return cli_fail(ret, "status of %s", uri);
+	if (request->common.json)
+		return print_json(&info, request->why ? &why : NULL);
+	code = print_text(&info);
+	if (request->why)
+		why_print(&why);
+	return code;
+}
+
 int cmd_status(int argc, char **argv)
 {
-	struct cli_common common = CLI_COMMON_INIT;
-	struct rlv_store_info info = { .size = sizeof(info) };
+	struct request request = { .common = CLI_COMMON_INIT };
 	const char *uri = NULL;
 	struct rlv_store *store;
-	const struct arg_option options[] = { CLI_OPTION_STORE(common), CLI_OPTION_JSON(common),
-					      CLI_OPTION_TIMEOUT(common) };
+	const struct arg_option options[] = {
+		CLI_OPTION_STORE(request.common),
+		CLI_OPTION_JSON(request.common),
+		CLI_OPTION_TIMEOUT(request.common),
+		{ "why", NULL, "who waits for what: limiters, rebuilds, drains, stopped processes",
+		  &request.why, ARG_FLAG },
+	};
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
 		.summary = "Says which memory nodes, tables and clients a store has (default "
@@ -123,18 +154,14 @@ int cmd_status(int argc, char **argv)
 		.positional = &uri,
 		.max_positional = 1,
 	};
-	int code = cli_parse_store(&args, &common, 0, argc, argv), ret;
+	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;
 	uri = uri ? uri : CLI_DEFAULT_URI;
-	if (cli_store_open(uri, common.timeout_ns, true, &store))
+	if (cli_store_open(uri, request.common.timeout_ns, true, &store))
 		return CLI_FAILURE;
-	ret = rlv_store_info(store, &info);
-	if (ret)
-		code = cli_fail(ret, "status of %s", uri);
-	else
-		code = common.json ? print_json(&info) : print_text(&info);
+	code = show(store, uri, &request);
 	cli_store_close(&store);
 	return code;
 }

@@ -34,7 +34,8 @@ static void explain(void *ctx, char *text)
 
 int writer_watch(struct rlv_writer *w, struct rlv_watch *watch)
 {
-	int ret = watch_wait(watch, &w->h, explain, w);
+	const struct watch_call call = { explain, w, w->waits_for };
+	int ret = watch_wait(watch, &w->h, &call);
 
 	return w->timeout_ns == RLV_TIMEOUT_STALL ? ret : 0;
 }
@@ -293,9 +294,13 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 
 int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
 {
+	struct watch_call call = { .explain = explain, .ctx = writer };
 	int ret = watch_check(watch);
 
 	if (ret == 0 && !writer)
 		ret = error_set(-EINVAL, "writer is NULL");
-	return ret ? ret : watch_wait(watch, &writer->h, explain, writer);
+	if (ret)
+		return ret;
+	call.view = writer->waits_for;
+	return watch_wait(watch, &writer->h, &call);
 }

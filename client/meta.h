@@ -50,13 +50,30 @@ struct meta_slot {
 	uint64_t lease; /* as the slot names it */
 };
 
-/* Somebody who takes layouts up: the server hears of the oldest one in use. */
+#define META_WORDS_BYTES 384
+
+/* What a call of a handle waits for: all is borrowed. */
+struct meta_wait {
+	const char *table;
+	const char *words;
+	uint32_t view;
+	uint32_t slot;
+	uint64_t began_ns; /* of the monotonic clock, both */
+	uint64_t said_ns;
+};
+
+/* A handle. It takes layouts up, and the server hears of the oldest one in use; and it may wait. */
 struct meta_watch {
 	struct meta_watch *next;
 	_Atomic uint64_t layout;
+	/* Of the last wait; the list's owner guards them. */
+	uint32_t view, slot;
+	uint64_t began_ns, said_ns; /* 0 = none yet */
+	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
 };
 
 struct meta;
+struct rlv_wait;
 
 struct meta_ops {
 	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. */
@@ -111,6 +128,12 @@ struct meta_ops {
 	/* Puts a watch on the list and takes it off; NULL where layouts never change. */
 	void (*watch)(struct meta *meta, struct meta_watch *watch);
 	void (*unwatch)(struct meta *meta, struct meta_watch *watch);
+	/* A call of a watch that is on the list waits: said twice a second, as long as it does. NULL
+	   where nobody is to hear of it. */
+	void (*wait)(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait);
+
+	/* Fills waits[0..*n_inout); out: how many there are. NULL where nobody else is. */
+	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 };
 
 /* Head of every implementation. Thread: any; each call takes the implementation's lock. */

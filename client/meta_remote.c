@@ -8,6 +8,7 @@
 #include "client/meta.h"
 
 #include "client/meta_clients.h"
+#include "client/meta_waits.h"
 #include "client/rpc.h"
 #include "client/uri.h"
 
@@ -26,6 +27,9 @@
 
 #define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
 #define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
+#define RENEW_WAITING_NS CLOCK_NS_PER_S /* while calls wait */
+#define BELL_STOP 1u                    /* the keeper is to end */
+#define BELL_RING 2u                    /* added: it is to renew at once */
 
 static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
 
@@ -42,7 +46,7 @@ struct remote {
 	bool read_only;
 	uint64_t timeout_ns; /* of data operations; 0 = the transport's own */
 	pthread_t keeper;
-	_Atomic uint32_t stop; /* futex of the keeper */
+	_Atomic uint32_t bell; /* futex of the keeper: BELL_STOP, and how often it was rung */
 	struct lock lock;      /* watches, owed */
 	struct meta_watch *watches LOCK_GUARDED_BY(watch_role);
 	struct owed_slot *owed LOCK_GUARDED_BY(watch_role);
@@ -519,46 +523,10 @@ static void take_waiting(const Relive__StoreInfoReply *info, struct rlv_store_in
 
 /* -------- backup -------- */
 
-/* One piece. A connection that broke has no copy begun, so that nothing is asked twice. */
-static int ask_piece(struct remote *remote, uint64_t offset, ProtobufCMessage **reply_out)
-{
-	Relive__BackupRequest request = RELIVE__BACKUP_REQUEST__INIT;
-	struct rpc_call call = {
-		.type = RELIVE__TYPE__TYPE_BACKUP,
-		.once = true,
-		.request = &request.base,
-		.reply = &relive__backup_reply__descriptor,
-	};
-
-	request.offset = offset;
-	return rpc_ask(remote->rpc, &call, reply_out);
-}
-
 static int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
 			 void *ctx)
 {
-	uint64_t done = 0, total = 1;
-
-	while (done < total) {
-		const Relive__BackupReply *piece;
-		ProtobufCMessage *reply;
-		int ret = ask_piece(remote_of(meta), done, &reply);
-
-		if (ret)
-			return ret;
-		piece = (const Relive__BackupReply *)reply;
-		total = piece->total;
-		done += piece->data.len;
-		if (piece->data.len == 0 || done > total)
-			ret = error_set(-EPROTO, "backup: %zu bytes of %llu", piece->data.len,
-					(unsigned long long)total);
-		else
-			ret = take(ctx, piece->data.data, piece->data.len);
-		protobuf_c_message_free_unpacked(reply, NULL);
-		if (ret)
-			return ret;
-	}
-	return 0;
+	return rpc_backup(remote_of(meta)->rpc, take, ctx);
 }
 
 static int remote_info(struct meta *meta, struct rlv_store_info *out)
@@ -589,6 +557,11 @@ static int remote_info(struct meta *meta, struct rlv_store_info *out)
 	take_waiting(info, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return 0;
+}
+
+static int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout)
+{
+	return meta_waits_ask(remote_of(meta)->rpc, waits, n_inout);
 }
 
 static int remote_persist(struct meta *meta)
@@ -623,6 +596,21 @@ static void remote_unwatch(struct meta *meta, struct meta_watch *watch)
 	lock_release(&remote->lock, &watch_role);
 }
 
+/* The first word of a wait is passed on at once, the others with the next renewals. */
+static void remote_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait)
+{
+	struct remote *remote = remote_of(meta);
+	bool fresh;
+
+	lock_acquire(&remote->lock, &watch_role);
+	fresh = meta_waits_note(watch, wait);
+	lock_release(&remote->lock, &watch_role);
+	if (!fresh)
+		return;
+	atomic_fetch_add_explicit(&remote->bell, BELL_RING, memory_order_release);
+	futex_wake(&remote->bell, 1);
+}
+
 /* Every handle has taken up this layout at least. */
 static uint64_t oldest_layout(struct remote *remote)
 {
@@ -640,7 +628,8 @@ static uint64_t oldest_layout(struct remote *remote)
 
 /* -------- the keeper of the lease -------- */
 
-static void renew(struct remote *remote)
+/* Returns whether calls wait: then it is not long until the next one. */
+static bool renew(struct remote *remote)
 {
 	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
 	struct rpc_call call = {
@@ -649,40 +638,58 @@ static void renew(struct remote *remote)
 		.reply = &relive__lease_renew_reply__descriptor,
 		.timeout_ns = RENEW_TIMEOUT_NS,
 	};
+	struct meta_waits told;
 	ProtobufCMessage *reply;
 	int ret;
 
+	lock_acquire(&remote->lock, &watch_role);
+	meta_waits_collect(remote->watches, &told);
+	lock_release(&remote->lock, &watch_role);
+	request.n_waits = told.n;
+	request.waits = told.list;
 	request.layout = oldest_layout(remote);
 	ret = rpc_ask(remote->rpc, &call, &reply);
 	if (ret) {
 		log_debug("renew lease: %s %s", error_name(ret), error_last());
-		return;
+		return told.n > 0;
 	}
 	hear_of(remote, ((const Relive__LeaseRenewReply *)reply)->layout);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	put_owed(remote);
+	return told.n > 0;
+}
+
+static uint64_t next_renewal(struct remote *remote, bool waits)
+{
+	struct rpc_lease lease;
+	int64_t pause;
+
+	rpc_lease(remote->rpc, &lease);
+	pause = (int64_t)(lease.lease_ns / 3);
+	if (waits && pause > RENEW_WAITING_NS)
+		pause = RENEW_WAITING_NS;
+	return deadline_after(clock_monotonic(), pause < RENEW_MIN_NS ? RENEW_MIN_NS : pause);
 }
 
 static void *keep_lease(void *arg)
 {
 	struct remote *remote = arg;
+	uint32_t heard = 0;
+	bool waits = false;
 
 	for (;;) {
-		struct rpc_lease lease;
-		uint64_t deadline;
-		int64_t pause;
+		uint64_t deadline = next_renewal(remote, waits);
+		uint32_t bell = heard;
 
-		rpc_lease(remote->rpc, &lease);
-		pause = (int64_t)(lease.lease_ns / 3);
-		deadline = deadline_after(clock_monotonic(),
-					  pause < RENEW_MIN_NS ? RENEW_MIN_NS : pause);
-		while (!deadline_expired(clock_monotonic(), deadline)) {
+		while (bell == heard && !deadline_expired(clock_monotonic(), deadline)) {
+			(void)!futex_wait(&remote->bell, heard, deadline);
 			/* S1 pairs with S2: nothing but the wish itself */
-			if (atomic_load_explicit(&remote->stop, memory_order_acquire))
-				return NULL;
-			(void)!futex_wait(&remote->stop, 0, deadline);
+			bell = atomic_load_explicit(&remote->bell, memory_order_acquire);
 		}
-		renew(remote);
+		if (bell & BELL_STOP)
+			return NULL;
+		heard = bell;
+		waits = renew(remote);
 	}
 }
 
@@ -706,8 +713,8 @@ static void remote_close(struct meta *meta)
 
 	if (!rpc_is_forked(remote->rpc)) {
 		/* S2 pairs with S1 */
-		atomic_store_explicit(&remote->stop, 1, memory_order_release);
-		futex_wake(&remote->stop, 1);
+		atomic_fetch_or_explicit(&remote->bell, BELL_STOP, memory_order_release);
+		futex_wake(&remote->bell, 1);
 		pthread_join(remote->keeper, NULL);
 		while ((owed = take_owed(remote)) != NULL) /* they end with our lease */
 			mem_free(owed);
@@ -738,6 +745,8 @@ static const struct meta_ops remote_ops = {
 	.close = remote_close,
 	.watch = remote_watch,
 	.unwatch = remote_unwatch,
+	.wait = remote_wait,
+	.waits = remote_waits,
 };
 
 /* -------- open -------- */

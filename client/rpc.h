@@ -47,6 +47,10 @@ RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
 			   ProtobufCMessage **reply_out);
 
+/* Gives a copy of the server's catalog to take, in pieces. What take answers, if it is not 0, ends it. */
+RLV_MUST_CHECK int rpc_backup(struct rpc *rpc,
+			      int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
+
 /* The lease as of the last connection. */
 struct rpc_lease {
 	uint64_t client_id;

@@ -316,8 +316,9 @@ static void explain(void *ctx, char *text)
 static int look_at_wait(struct rlv_sampler *sp, uint32_t n, struct rlv_watch *watch)
 {
 	struct wish wish = { sp, n };
+	const struct watch_call call = { explain, &wish, sp->view_index };
 
-	return watch_wait(watch, &sp->h, explain, &wish);
+	return watch_wait(watch, &sp->h, &call);
 }
 
 static int wait_error(struct rlv_sampler *sp, uint32_t n, int why)

@@ -1,5 +1,7 @@
 #include "client/store.h"
 
+#include "relive/waits.h"
+
 #include "base/alloc.h"
 #include "base/log.h"
 
@@ -203,4 +205,13 @@ int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out)
 	snprintf(info.uri, sizeof(info.uri), "%s", store->uri_text);
 	*info_out = info;
 	return 0;
+}
+
+int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t *n_inout)
+{
+	if (!store || !n_inout || (*n_inout && !waits))
+		return error_set(-EINVAL, "store, waits or n_inout is NULL");
+	if (!store->meta->ops->waits)
+		return error_set(-ENOTSUP, "%s: nobody but this process uses it", store->uri_text);
+	return store->meta->ops->waits(store->meta, waits, n_inout);
 }

@@ -72,7 +72,24 @@ static void warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
 	log_warn("%s", watch->text);
 }
 
-int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
+/* For `relive status --why`. */
+static void tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
+{
+	struct meta *meta = h->table->store->meta;
+	const struct meta_wait wait = {
+		.table = h->desc->name,
+		.view = view,
+		.slot = h->slot.owner,
+		.began_ns = watch->began_ns,
+		.said_ns = watch->looked_ns,
+		.words = watch->text,
+	};
+
+	if (meta->ops->wait)
+		meta->ops->wait(meta, &h->watch, &wait);
+}
+
+int watch_wait(struct rlv_watch *watch, struct handle *h, const struct watch_call *call)
 {
 	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
 	uint64_t now_ns = clock_now_ns(h->clock);
@@ -84,7 +101,8 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(LOOK_NS, stall_ns / LOOKS))
 		return 0;
 	look(watch, h, now_ns);
-	explain(ctx, watch->text);
+	call->explain(call->ctx, watch->text);
+	tell_server(watch, h, call->view);
 	warn(watch, h, now_ns);
 	if (now_ns - watch->moved_ns < stall_ns)
 		return 0;

@@ -21,13 +21,20 @@ static inline void watch_begin(struct rlv_watch *watch)
 	watch->began_ns = 0;
 }
 
+/* Who waits. */
+struct watch_call {
+	watch_explain_fn explain;
+	void *ctx;
+	uint32_t view;
+};
+
 /*
  * Call it once in each round of a wait. -ETIMEDOUT: no progress for the store's stall_ns; the message
- * says what the call waits for. Cost: one reading of the clock; twice a second 1 phase for each view,
- * and ring_trace of each shard.
+ * says what the call waits for. The server hears of it, too. Cost: one reading of the clock; twice a
+ * second 1 phase for each view, and ring_trace of each shard.
  */
-RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain,
-			      void *ctx);
+RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h,
+			      const struct watch_call *call);
 
 /* Checks a watch of the caller's. -EINVAL. */
 RLV_MUST_CHECK int watch_check(const struct rlv_watch *watch);

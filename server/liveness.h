@@ -38,6 +38,7 @@
 #include "base/error.h"
 
 struct conn;
+struct waits_said;
 
 struct client {
 	struct client *next;
@@ -51,6 +52,7 @@ struct client {
 	uint64_t generation;             /* of the nodes, when it came */
 	uint64_t layout;                 /* the newest that it has taken up */
 	struct conn *conn;               /* NULL = not connected */
+	struct waits_said *waits;        /* what its calls wait for; NULL = nothing */
 	uint64_t since;                  /* it joined, or was found */
 	uint64_t lease_until;            /* all times of liveness->clock */
 	uint64_t suspect_since;          /* 0 = not suspect */

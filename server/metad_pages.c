@@ -9,6 +9,7 @@
 #include "base/bits.h"
 
 #include "server/version.h"
+#include "server/waits.h"
 
 #define METRICS_LABELS(...) \
 	(struct metrics_label[]) \
@@ -21,15 +22,6 @@
 #define NUMBER_BYTES 12
 
 /* -------- the store -------- */
-
-static uint64_t count_waiting(const struct metad *md)
-{
-	uint64_t n = 0;
-
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		n += md->repair.waiting[id][0] != '\0';
-	return n;
-}
 
 static void put_store(const struct metad *md, struct metrics *m)
 {
@@ -45,9 +37,18 @@ static void put_store(const struct metad *md, struct metrics *m)
 	metrics_family(m, "relive_rebuilds_total", METRICS_COUNTER,
 		       "Shards whose sums were made exact again since the server started.");
 	metrics_u64(m, md->repair.done, NULL);
-	metrics_family(m, "relive_rebuilds_waiting", METRICS_GAUGE,
-		       "Tables whose rebuild waits for somebody: relive status --why.");
-	metrics_u64(m, count_waiting(md), NULL);
+}
+
+static void put_waits(const struct metad *md, struct metrics *m)
+{
+	struct waits_counts counts;
+
+	waits_count(md, &counts);
+	metrics_family(m, "relive_waits", METRICS_GAUGE,
+		       "Who waits for others: relive status --why.");
+	metrics_u64(m, counts.limiter, METRICS_LABELS({ "kind", "limiter" }));
+	metrics_u64(m, counts.rebuild, METRICS_LABELS({ "kind", "rebuild" }));
+	metrics_u64(m, counts.drain, METRICS_LABELS({ "kind", "drain" }));
 }
 
 /* -------- clients -------- */
@@ -274,6 +275,7 @@ void metad_write_metrics(void *ctx, struct metrics *m)
 	const struct metad *md = ctx;
 
 	put_store(md, m);
+	put_waits(md, m);
 	put_clients(md, m);
 	put_nodes(md, m);
 	put_tables(md, m);

@@ -24,15 +24,35 @@ static uint32_t find_drift(const struct catalog_table *table)
 	return s;
 }
 
-static void note_wait(struct repair *repair, const struct catalog_table *table,
-		      const struct rebuild_wait *wait)
+/* The wait of a table, which begins now unless it was there. Words are the caller's to write. */
+static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_table *table)
 {
-	char *words = repair->waiting[table->desc.table_id];
+	struct repair_wait *wait = &repair->waiting[table->desc.table_id];
 
-	if (!words[0])
-		log_info("table %s: rebuild waits for pid %u", table->desc.name, wait->pid);
-	snprintf(words, REPAIR_WORDS_BYTES, "table %s: rebuild waits for pid %u", table->desc.name,
-		 wait->pid);
+	if (!wait->since)
+		wait->since = clock_now_ns(repair->clock);
+	wait->pid = wait->owner = wait->shard = 0;
+	return wait;
+}
+
+static void end_wait(struct repair *repair, uint32_t table_id)
+{
+	repair->waiting[table_id].words[0] = '\0';
+	repair->waiting[table_id].since = 0;
+}
+
+static void note_wait(struct repair *repair, const struct catalog_table *table, uint32_t s,
+		      const struct rebuild_wait *whom)
+{
+	struct repair_wait *wait = begin_wait(repair, table);
+
+	if (!wait->words[0])
+		log_info("table %s: rebuild waits for pid %u", table->desc.name, whom->pid);
+	snprintf(wait->words, sizeof(wait->words), "table %s: rebuild waits for pid %u",
+		 table->desc.name, whom->pid);
+	wait->pid = whom->pid;
+	wait->owner = whom->owner;
+	wait->shard = s;
 }
 
 /* It is in the middle of a call, or holds deltas, in some shard. */
@@ -52,23 +72,28 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
  * Who is missing and owes something: as long as it may come back no rebuild is due, and the sums lack
  * what it owes.
  */
-static void note_debtor(struct repair *repair, const struct catalog_table *table)
+static bool note_debtor(struct repair *repair, const struct catalog_table *table)
 {
 	for (uint32_t slot = 0; slot < table->slots.n; slot++) {
 		const struct slot_entry *entry = &table->slots.entries[slot];
 		const struct client *client;
+		struct repair_wait *wait;
 
 		if (!entry->taken || slot + 1 == table->slots.own)
 			continue;
 		client = liveness_find(repair->live, entry->holder.client_id);
 		if (!client || !liveness_is_missing(client) || !owes(table, slot))
 			continue;
-		snprintf(repair->waiting[table->desc.table_id], REPAIR_WORDS_BYTES,
+		wait = begin_wait(repair, table);
+		snprintf(wait->words, sizeof(wait->words),
 			 "table %s: rebuild waits for pid %u, which is away and not known to be "
 			 "dead",
 			 table->desc.name, entry->holder.process.pid);
-		return;
+		wait->pid = entry->holder.process.pid;
+		wait->owner = slot + 1;
+		return true;
 	}
+	return false;
 }
 
 static int take_slot(struct repair *repair, struct catalog_table *table)
@@ -76,7 +101,7 @@ static int take_slot(struct repair *repair, struct catalog_table *table)
 	int ret = slots_get_own(&table->slots, &repair->self);
 
 	if (ret)
-		snprintf(repair->waiting[table->desc.table_id], REPAIR_WORDS_BYTES,
+		snprintf(begin_wait(repair, table)->words, REPAIR_WORDS_BYTES,
 			 "table %s: rebuild waits for a client slot", table->desc.name);
 	return ret;
 }
@@ -102,10 +127,10 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	int ret = sumtree_rebuild_pass(table->attached[s], &opts, &report);
 
 	if (report.waiting) {
-		note_wait(repair, table, &report.wait);
+		note_wait(repair, table, s, &report.wait);
 		return false;
 	}
-	repair->waiting[table->desc.table_id][0] = '\0';
+	end_wait(repair, table->desc.table_id);
 	if (ret) {
 		log_warn("rebuild table %s shard %u: %s", table->desc.name, s, error_last());
 		give_slot(repair, table); /* it may be of before the shard was attached */
@@ -168,8 +193,8 @@ static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 
 	if (s == table->n_shards) {
 		give_slot(repair, table);
-		repair->waiting[table->desc.table_id][0] = '\0';
-		note_debtor(repair, table);
+		if (!note_debtor(repair, table))
+			end_wait(repair, table->desc.table_id);
 		balance(table);
 		return IDLE_NS;
 	}
@@ -189,7 +214,7 @@ uint64_t repair_tick(struct repair *repair)
 		repair->table_id = repair->table_id % TABLE_MAX_ID + 1;
 		table = repair->cat->tables[repair->table_id];
 		if (!table) {
-			repair->waiting[repair->table_id][0] = '\0';
+			end_wait(repair, repair->table_id);
 			continue;
 		}
 		one = work_on(repair, table);

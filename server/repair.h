@@ -17,15 +17,23 @@
 
 #define REPAIR_WORDS_BYTES 160
 
+/* What exact sums of a table wait for, as of the last look; words "" = nothing. */
+struct repair_wait {
+	char words[REPAIR_WORDS_BYTES];
+	uint32_t pid;
+	uint32_t owner; /* 1 + its client slot; 0 = for a slot of our own */
+	uint32_t shard;
+	uint64_t since; /* on repair->clock */
+};
+
 struct repair {
 	struct catalog *cat;
 	const struct liveness *live;
 	const struct clock *clock;
-	struct slot_holder self; /* client id: that of our attachments */
-	uint32_t done;           /* rebuilds, for STORE_INFO */
-	uint32_t table_id;       /* where the next look begins */
-	/* What exact sums of each table wait for, as of the last look; "" = nothing. */
-	char waiting[TABLE_MAX_ID + 1][REPAIR_WORDS_BYTES];
+	struct slot_holder self;                      /* client id: that of our attachments */
+	uint32_t done;                                /* rebuilds, for STORE_INFO */
+	uint32_t table_id;                            /* where the next look begins */
+	struct repair_wait waiting[TABLE_MAX_ID + 1]; /* by table id */
 };
 
 /* Does one slice of work, if there is any. Returns when to call again, at the latest. */

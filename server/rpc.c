@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 #include "server/version.h"
+#include "server/waits.h"
 
 void rpc_set_status(Relive__Status *status, int code)
 {
@@ -107,8 +108,8 @@ static void fill_info(struct metad *md, Relive__StoreInfoReply *reply, char **wa
 	reply->rebuilds = md->repair.done;
 	reply->waiting = waiting;
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (md->repair.waiting[id][0])
-			waiting[reply->n_waiting++] = md->repair.waiting[id];
+		if (md->repair.waiting[id].words[0])
+			waiting[reply->n_waiting++] = md->repair.waiting[id].words;
 }
 
 static void store_info(const struct call *call, const ProtobufCMessage *message)
@@ -122,7 +123,8 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	Relive__Status status;
 	int ret = infos && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
 
-	(void)message;
+	if (ret == 0 && ((const Relive__StoreInfoRequest *)message)->why)
+		ret = waits_fill(md, &reply);
 	rpc_set_status(&status, ret);
 	reply.status = &status;
 	fill_info(md, &reply, waiting);
@@ -133,6 +135,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	}
 	reply.nodes = list;
 	conn_answer(call->conn, call->head, &reply.base);
+	waits_free(&reply);
 	mem_free(infos);
 	mem_free(list);
 }
@@ -151,6 +154,8 @@ static void lease_renew(const struct call *call, const ProtobufCMessage *message
 
 	/* Every frame renews. */
 	call->client->layout = request->layout;
+	waits_say(&call->client->waits, (const Relive__Waiting *const *)request->waits,
+		  request->n_waits, clock_now_ns(call->md->live.clock));
 	rpc_set_status(&status, 0);
 	reply.status = &status;
 	reply.layout = catalog_newest_layout(&call->md->catalog);

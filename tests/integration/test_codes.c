@@ -9,6 +9,7 @@
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
+#include "relive/waits.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -90,6 +91,13 @@ static int call_store_info(struct fixture *fx)
 	return rlv_store_info(fx->store, &info);
 }
 
+static int call_waits(struct fixture *fx)
+{
+	size_t n = 0;
+
+	return rlv_store_waits(fx->store, NULL, &n);
+}
+
 static int call_drain_node(struct fixture *fx)
 {
 	struct rlv_drain_info info = { .size = sizeof(info) };
@@ -162,6 +170,7 @@ static const struct call {
 	{ "rlv_store_persist", call_store_persist, 0 },
 	{ "rlv_store_tables", call_store_tables, 0 },
 	{ "rlv_store_info", call_store_info, 0 },
+	{ "rlv_store_waits", call_waits, 0 },
 	{ "rlv_store_drain_node", call_drain_node, -ENOENT },
 	{ "rlv_store_drop_node", call_drop_node, -ENOENT },
 	{ "rlv_table_create", call_table_create, 0 },

@@ -4,6 +4,8 @@
 #include "tests/support/replay_fixture.h"
 #include "tests/support/test.h"
 
+#include "relive/waits.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -27,6 +29,8 @@ static void store__null_arguments(void **state)
 	EXPECT_EINVAL(rlv_store_persist(NULL), "store");
 	EXPECT_EINVAL(rlv_store_tables(fx.store, NULL, &n), "names");
 	EXPECT_EINVAL(rlv_store_tables(NULL, NULL, &n), "store");
+	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, &n), "waits");
+	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, NULL), "n_inout");
 	EXPECT_EINVAL(rlv_store_info(NULL, &info), "store");
 	EXPECT_EINVAL(rlv_store_info(fx.store, NULL), "info_out");
 	info.size = 8;
