@@ -3,13 +3,18 @@
 #include "base/bits.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/health.h"
 #include "cli/text_table.h"
 #include "cli/units.h"
 #include "cli/why.h"
 
+#define DEFAULT_NS 5000000000
+
 struct request {
 	struct cli_common common;
-	bool why;
+	const char *uri;
+	const char *node, *daemon;
+	bool why, health;
 };
 
 static const char *state_name(uint32_t state)
@@ -113,7 +118,7 @@ static int print_text(const struct rlv_store_info *info)
 	return ret ? CLI_FAILURE : CLI_OK;
 }
 
-static int show(struct rlv_store *store, const char *uri, const struct request *request)
+static int show(struct rlv_store *store, const struct request *request)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	static struct why why;
@@ -122,7 +127,7 @@ static int show(struct rlv_store *store, const char *uri, const struct request *
 	if (ret == 0 && request->why)
 		ret = why_ask(store, &why);
 	if (ret)
-		return cli_fail(ret, "status of %s", uri);
+		return cli_fail(ret, "status of %s", request->uri);
 	if (request->common.json)
 		return print_json(&info, request->why ? &why : NULL);
 	code = print_text(&info);
@@ -131,17 +136,61 @@ static int show(struct rlv_store *store, const char *uri, const struct request *
 	return code;
 }
 
+static int run(const struct request *request)
+{
+	const int64_t timeout_ns = request->common.timeout_ns;
+	const struct health_opts health = {
+		.uri = request->uri,
+		.node = request->node,
+		.daemon = request->daemon,
+		.timeout_ns = timeout_ns,
+		.json = request->common.json,
+	};
+	struct rlv_store *store;
+	int code;
+
+	if (request->health)
+		return health_run(&health);
+	if (cli_store_open(request->uri, timeout_ns ? timeout_ns : DEFAULT_NS, true, &store))
+		return CLI_FAILURE;
+	code = show(store, request);
+	cli_store_close(&store);
+	return code;
+}
+
+static bool options_agree(const struct request *request)
+{
+	if (request->health && request->why)
+		cli_error("--health, --why: give one of them");
+	else if ((request->node || request->daemon) && !request->health)
+		cli_error("--node, --daemon: of --health");
+	else if (request->node && request->daemon)
+		cli_error("--node, --daemon: give one of them");
+	else if (request->daemon && request->uri)
+		cli_error("--daemon asks no store: leave its name out");
+	else
+		return true;
+	return false;
+}
+
 int cmd_status(int argc, char **argv)
 {
-	struct request request = { .common = CLI_COMMON_INIT };
-	const char *uri = NULL;
-	struct rlv_store *store;
+	struct request request = { .common = { .timeout_ns = 0 } };
 	const struct arg_option options[] = {
 		CLI_OPTION_STORE(request.common),
 		CLI_OPTION_JSON(request.common),
-		CLI_OPTION_TIMEOUT(request.common),
+		{ "timeout", "TIME", "longest wait for an answer (default 5s; --health: 3s)",
+		  &request.common.timeout_ns, ARG_DURATION },
 		{ "why", NULL, "who waits for what: limiters, rebuilds, drains, stopped processes",
 		  &request.why, ARG_FLAG },
+		{ "health", NULL,
+		  "one line, for probes: exit code 0 if the server answers and all nodes are up",
+		  &request.health, ARG_FLAG },
+		{ "node", "NAME", "--health: of this memory node, as the server sees it",
+		  &request.node, ARG_TEXT },
+		{ "daemon", "[HOST:]PORT",
+		  "--health: of one daemon, by the /healthz that it serves with --metrics",
+		  &request.daemon, ARG_TEXT },
 	};
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
@@ -151,17 +200,16 @@ int cmd_status(int argc, char **argv)
 			   "does not answer.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.positional = &uri,
+		.positional = &request.uri,
 		.max_positional = 1,
 	};
 	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
 
 	if (code != CLI_CONTINUE)
 		return code;
-	uri = uri ? uri : CLI_DEFAULT_URI;
-	if (cli_store_open(uri, request.common.timeout_ns, true, &store))
-		return CLI_FAILURE;
-	code = show(store, uri, &request);
-	cli_store_close(&store);
-	return code;
+	if (!options_agree(&request))
+		return CLI_USAGE;
+	if (!request.uri)
+		request.uri = CLI_DEFAULT_URI;
+	return run(&request);
 }

@@ -86,3 +86,14 @@ def shm_store(tmp_path, monkeypatch):
         subprocess.run([programs["relive"], "down", "--force", "--store", name], check=False,
                        stdout=subprocess.DEVNULL, timeout=60)
         shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def runtime(tmp_path_factory, monkeypatch):
+    """A runtime directory of the test's own, for daemons."""
+    if len(relive.build_info()["programs"]) < 3:
+        pytest.skip("no relive command and daemons here: build them, and put them on PATH")
+    folder = tmp_path_factory.mktemp("r")
+    folder.chmod(0o700)
+    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(folder))
+    return folder

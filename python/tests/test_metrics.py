@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import http.client
 import os
 import pathlib
 import re
@@ -17,63 +16,13 @@ import pytest
 import relive
 from conftest import SIGNATURE, step_values
 from support import prometheus
+from support.daemons import WAIT_S, Daemons, ask, free_ports, page, relive_run, until
 
 pytestmark = pytest.mark.skipif(not relive.build_info()["remote"],
                                 reason="this build has embed: only")
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
-WAIT_S = 20  # for anything that must happen
 STUCK_S = 5  # a probe hears of a stuck loop within it
-
-
-def free_ports(n):
-    """The first of n ports in a row that nobody listens on."""
-    for first in range(20000 + os.getpid() % 5000, 60000, n):
-        with contextlib.ExitStack() as stack:
-            try:
-                for port in range(first, first + n):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise AssertionError("no %d free ports" % n)
-
-
-def ask(port, path, method="GET", timeout=WAIT_S):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-    with contextlib.closing(connection):
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(), answer.headers
-
-
-def page(port):
-    status, text, headers = ask(port, "/metrics")
-    assert status == 200, text
-    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return prometheus.parse(text)
-
-
-def until(look):
-    end = time.monotonic() + WAIT_S
-    while not look():
-        assert time.monotonic() < end, "it has not happened"
-        time.sleep(0.02)
-
-
-def relive_run(*args):
-    return subprocess.run([relive.build_info()["programs"]["relive"], *args], capture_output=True,
-                          text=True, timeout=60, check=False)
-
-
-@pytest.fixture
-def runtime(tmp_path_factory, monkeypatch):
-    if len(relive.build_info()["programs"]) < 3:
-        pytest.skip("no relive command and daemons here: build them, and put them on PATH")
-    folder = tmp_path_factory.mktemp("r")
-    folder.chmod(0o700)
-    monkeypatch.setenv("RELIVE_RUNTIME_DIR", str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -86,45 +35,11 @@ def ports(runtime):
     relive_run("down", "--store", "m", "--force")
 
 
-class Daemons:
-    """Children of ours, which we may stop thread by thread."""
-
-    def __init__(self, folder):
-        self.folder, self.children = folder, []
-        self.port, self.node_port = (lambda first: (first, first + 1))(free_ports(2))
-
-    def start(self, program, *args):
-        path = relive.build_info()["programs"][program]
-        child = subprocess.Popen([path, "--store", "d", *args], stderr=subprocess.DEVNULL)
-        self.children.append(child)
-        return child
-
-    def metad(self):
-        child = self.start("relive-metad", "--metrics", str(self.port))
-        until(lambda: self.answers(self.port))
-        return child
-
-    def memnode(self):
-        child = self.start("relive-memnode", "--name", "a", "--size", "32M", "--metrics",
-                           "127.0.0.1:%d" % self.node_port)
-        until(lambda: self.answers(self.node_port))
-        until(lambda: prometheus.value(page(self.node_port), "relive_memnode_registered") == 1)
-        return child
-
-    @staticmethod
-    def answers(port):
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            return ask(port, "/healthz")[0] == 200
-        return False
-
-
 @pytest.fixture
 def daemons(runtime):
     made = Daemons(runtime)
     yield made
-    for child in made.children:
-        child.kill()
-        child.wait()
+    made.end()
 
 
 @contextlib.contextmanager
