@@ -187,7 +187,8 @@ int cli_fail_local(int code, const char *fmt, ...)
 
 static void hint_store(const char *uri, int code)
 {
-	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* ended just now */
+	bool old = strstr(rlv_last_error(), "ask its owner") != NULL; /* that is the remedy */
+	bool down = code == -ECONNREFUSED || code == -ECONNRESET;     /* ended just now */
 
 	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive up --store %s", uri + 4);
@@ -197,11 +198,11 @@ static void hint_store(const char *uri, int code)
 		cli_hint("--timeout 30s, or look at the log of relive-metad");
 	else if (code == -EINVAL)
 		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
-	else if (code == -EACCES && strncmp(uri, "relive:", 7) == 0)
+	else if (code == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
 		cli_hint(
 			"RELIVE_TOKEN=TOKEN, the words in the file `token` of the store's directory on "
 			"its host");
-	else if (code == -EACCES)
+	else if (code == -EACCES && !old)
 		cli_hint("run as the user who started the store");
 }
 

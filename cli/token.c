@@ -90,6 +90,7 @@ int cmd_token(int argc, char **argv)
 	const struct arg_option options[] = {
 		{ "out", "FILE", "write the token to FILE, which must not exist, with mode 0600",
 		  &request.out, ARG_TEXT },
+		CLI_OPTION_STORE(request.common),
 		CLI_OPTION_JSON(request.common),
 		CLI_OPTION_TIMEOUT(request.common),
 	};
@@ -115,7 +116,7 @@ int cmd_token(int argc, char **argv)
 		.min_positional = 1,
 		.max_positional = 2,
 	};
-	int code = cli_parse(&args, argc, argv);
+	int code = cli_parse_store(&args, &request.common, 0, argc, argv);
 	const char *uri = words[1] ? words[0] : CLI_DEFAULT_URI;
 	struct rlv_store *store;
 

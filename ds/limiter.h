@@ -40,7 +40,7 @@ struct limiter {
 	struct transport_wr wrs[3];
 };
 
-/* control: shard 0. The slot is fresh: its counts are 0. Thread: owner, for all. */
+/* control: shard 0. The slot is fresh: its counts are 0. owner 0: it only reads. Thread: owner, for all. */
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner);
 
 /*

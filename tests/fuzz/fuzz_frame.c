@@ -19,6 +19,7 @@ static const ProtobufCMessageDescriptor *const kinds[] = {
 	&relive__table_reply__descriptor,           &relive__slot_request__descriptor,
 	&relive__node_register_request__descriptor, &relive__store_info_reply__descriptor,
 	&relive__node_region_reply__descriptor,     &relive__node_grant_reply__descriptor,
+	&relive__token_request__descriptor,         &relive__token_reply__descriptor,
 };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))

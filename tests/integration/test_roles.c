@@ -396,6 +396,29 @@ static void read__takes_no_client_slot(void **state)
 		expect(rlv_sampler_close(&samplers[i]), 0);
 }
 
+/* Without the server it goes on, and it is the same client when that is there again. */
+static void read__goes_on_when_the_server_begins_anew(void **state)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	const struct rlv_batch *batch = NULL;
+	struct rlv_sampler *sampler = NULL;
+	struct fixture *fx = *state;
+
+	append(fx, 100);
+	open_as(fx, "read", fx->uri);
+	opts.batch_size = 16;
+	expect(rlv_sampler_open(fx->opened, &opts, &sampler), 0);
+	processes_kill(&fx->ps, fx->metad, SIGKILL);
+	expect(rlv_sampler_sample(sampler, 16, 0, &batch), 0);
+	rlv_batch_release(sampler, batch);
+	start_server(fx);
+	expect(rlv_store_info(fx->store, &info), 0);
+	expect(rlv_sampler_sample(sampler, 16, 0, &batch), 0);
+	rlv_batch_release(sampler, batch);
+	expect(rlv_sampler_close(&sampler), 0);
+}
+
 /* Says that it is no reader, and attaches what it is granted. */
 static void expect_rights(struct fixture *fx, const char *role, uint32_t tree, uint32_t rows)
 {
@@ -592,6 +615,8 @@ static void token__out_is_for_its_owner_alone(void **state)
 	assert_string_equal(written, token);
 	command_expect(&fx->cmd, 1, "token shm:" STORE " write --out %s", path);
 	command_expect_words(fx->cmd.err, path);
+	command_expect(&fx->cmd, 0, "token write --store " STORE);
+	command_expect_words(fx->cmd.out, token);
 	command_expect(&fx->cmd, 1, "token shm:" STORE " god");
 	command_expect_words(fx->cmd.err, "want read, learn, write, admin or node");
 }
@@ -601,11 +626,17 @@ static void token__out_is_for_its_owner_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(request__of_every_type_by_every_role), CASE(read__samples_and_changes_nothing),
-		CASE(read__takes_no_client_slot),           CASE(grants__are_those_of_the_role),
-		CASE(learn__updates_and_appends_nothing),   CASE(write__appends_and_owns_nothing),
-		CASE(node__registers_by_its_own_role_only), CASE(rotate__ends_tokens_of_before),
-		CASE(token__of_another_key_gives_eacces),   CASE(token__out_is_for_its_owner_alone),
+		CASE(request__of_every_type_by_every_role),
+		CASE(read__samples_and_changes_nothing),
+		CASE(read__takes_no_client_slot),
+		CASE(read__goes_on_when_the_server_begins_anew),
+		CASE(grants__are_those_of_the_role),
+		CASE(learn__updates_and_appends_nothing),
+		CASE(write__appends_and_owns_nothing),
+		CASE(node__registers_by_its_own_role_only),
+		CASE(rotate__ends_tokens_of_before),
+		CASE(token__of_another_key_gives_eacces),
+		CASE(token__out_is_for_its_owner_alone),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
