@@ -558,7 +558,8 @@ struct rlv_batch {
 	int64_t table_size;             /* live items of the view when drawn */
 };
 
-/* -EINVAL names the option. -ENOSPC: no client slot. */
+/* -EINVAL names the option. -ENOSPC: no client slot. -EACCES: the token is of role read, which takes none,
+   and the view counts its samples (max_times_sampled, or a limiter with bounds). */
 RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
 				 struct rlv_sampler **sampler_out);
 
@@ -745,8 +746,8 @@ RLV_CHECKED int rlv_store_backup(struct rlv_store *store, const char *path);
 
 /*
  * The token of a role: "read" samples views that do not count samples, "learn" samples all and updates
- * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. Errors:
- * -EACCES (no admin), -EINVAL (role), -ENOTSUP (embed:). Thread: any. Cost: control plane.
+ * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. What a role
+ * does not allow is -EACCES in every call. Errors: -EACCES, -EINVAL (role), -ENOTSUP (embed:). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
 				char token_out[RLV_TOKEN_BYTES]);
