@@ -34,6 +34,7 @@
 #define WORKERS (VIEWS + 1)
 #define BATCH 32u
 #define CODES 200u
+#define AGAIN 10 /* a worker's status: its slot is free when its process has ended */
 #define TIMEOUT_NS (20 * CLOCK_NS_PER_MS)
 #define SLACK_S 30 /* beyond a call's deadline: the machine may be busy, and ASan is slow */
 
@@ -48,6 +49,7 @@ static const struct rlv_view views[VIEWS] = {
 /* What a process has come to; shared. */
 struct account {
 	const char *what;
+	pid_t pid;
 	_Atomic uint64_t calls, words;
 	_Atomic uint64_t codes[CODES];
 };
@@ -99,6 +101,13 @@ static struct rlv_table *open_noisy(struct account *acc, struct rlv_store **stor
 	return table;
 }
 
+static int end(struct account *acc, struct rlv_table **table, struct rlv_store **store)
+{
+	(void)account(acc, "table close", rlv_table_close(table), no_codes);
+	(void)account(acc, "store close", rlv_store_close(store), no_codes);
+	return atomic_load(&shared->stop) ? 0 : AGAIN;
+}
+
 static int writer_main(void *ctx)
 {
 	static struct crash_rows rows;
@@ -108,9 +117,10 @@ static int writer_main(void *ctx)
 	struct rlv_store *store = NULL;
 	struct rlv_table *table = open_noisy(acc, &store);
 	uint32_t at = 0;
+	int closed = 0;
 
 	opts.timeout_ns = TIMEOUT_NS;
-	while (!atomic_load(&shared->stop)) {
+	while (!atomic_load(&shared->stop) && !closed) {
 		int ret;
 
 		if (!writer &&
@@ -121,12 +131,12 @@ static int writer_main(void *ctx)
 		ret = account(acc, "append", rlv_writer_append(writer, 0, &rows.steps, NULL),
 			      append_codes);
 		if (ret == -EOWNERDEAD || at % 5000 == 0)
-			(void)account(acc, "writer close", rlv_writer_close(&writer), close_codes);
+			closed = account(acc, "writer close", rlv_writer_close(&writer),
+					 close_codes);
 	}
 	if (writer)
 		(void)account(acc, "writer close", rlv_writer_close(&writer), close_codes);
-	(void)account(acc, "table close", rlv_table_close(&table), no_codes);
-	return rlv_store_close(&store) ? 3 : 0;
+	return end(acc, &table, &store);
 }
 
 static bool batch_is_possible(const struct rlv_sampler *sampler, const struct rlv_batch *batch,
@@ -172,23 +182,23 @@ static int sampler_main(void *ctx)
 	struct rlv_sampler *sampler = NULL;
 	struct rlv_store *store = NULL;
 	struct rlv_table *table = open_noisy(acc, &store);
+	int closed = 0;
 
 	opts.view = (uint32_t)(acc - shared->workers) - 1;
 	opts.batch_size = BATCH;
 	opts.short_batch = opts.view % 2;
-	while (!atomic_load(&shared->stop)) {
+	while (!atomic_load(&shared->stop) && !closed) {
 		if (!sampler && account(acc, "sampler open",
 					rlv_sampler_open(table, &opts, &sampler), open_codes))
 			continue;
 		sample(acc, sampler, opts.view);
 		if (atomic_load(&acc->calls) % 1000 == 999)
-			(void)account(acc, "sampler close", rlv_sampler_close(&sampler),
-				      close_codes);
+			closed = account(acc, "sampler close", rlv_sampler_close(&sampler),
+					 close_codes);
 	}
 	if (sampler)
 		(void)account(acc, "sampler close", rlv_sampler_close(&sampler), close_codes);
-	(void)account(acc, "table close", rlv_table_close(&table), no_codes);
-	return rlv_store_close(&store) ? 3 : 0;
+	return end(acc, &table, &store);
 }
 
 /* -------- the noise -------- */
@@ -328,11 +338,11 @@ static void look_at_server(struct rlv_store *store)
 	assert_true(processes_runs(&ps, node));
 }
 
-static void end_worker(pid_t pid, const struct account *acc)
+static void end_worker(const struct account *acc)
 {
-	int status = processes_wait(&ps, pid, (SLACK_S + 10) * 1000);
+	int status = processes_wait(&ps, acc->pid, (SLACK_S + 10) * 1000);
 
-	if (status)
+	if (status && status != AGAIN)
 		fail_msg("%s ended with %d", acc->what, status);
 }
 
@@ -346,6 +356,25 @@ static void print_account(const struct account *acc)
 	print_message("\n");
 }
 
+static void start_worker(struct account *acc)
+{
+	acc->pid = processes_fork(&ps, acc == shared->workers ? writer_main : sampler_main, acc);
+}
+
+/* Those that ended to have their slot back begin again. */
+static void look_at_workers(void)
+{
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		struct account *acc = &shared->workers[i];
+		int status = processes_runs(&ps, acc->pid) ? 0 : processes_wait(&ps, acc->pid, 0);
+
+		if (status && status != AGAIN)
+			fail_msg("%s ended with %d", acc->what, status);
+		if (status)
+			start_worker(acc);
+	}
+}
+
 /* Writers' and learners' noise by turns, each from a process that is killed in the midst of it. */
 static void noise_until(struct rlv_store *store, uint64_t seed, uint64_t end_ns)
 {
@@ -355,6 +384,7 @@ static void noise_until(struct rlv_store *store, uint64_t seed, uint64_t end_ns)
 
 		while (now_ns() < turn_ns) {
 			look_at_server(store);
+			look_at_workers();
 			processes_sleep_ns(50 * CLOCK_NS_PER_MS);
 		}
 		assert_true(processes_runs(&ps, pid));
@@ -368,7 +398,6 @@ static void noise__in_what_a_client_may_write(void **state)
 	uint64_t seed = test_seed("noise__in_what_a_client_may_write", 2);
 	struct rlv_store *store = NULL;
 	struct rlv_table *noisy, *calm;
-	pid_t pids[WORKERS];
 
 	(void)state;
 	must(rlv_store_open(STORE, NULL, &store), "store open");
@@ -380,13 +409,13 @@ static void noise__in_what_a_client_may_write(void **state)
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		snprintf(names[i], sizeof(names[i]), i ? "view %u" : "writer", i - 1);
 		shared->workers[i].what = names[i];
-		pids[i] = processes_fork(&ps, i ? sampler_main : writer_main, &shared->workers[i]);
+		start_worker(&shared->workers[i]);
 	}
 	shared->noise.what = "noise";
 	noise_until(store, seed, now_ns() + noise_seconds() * CLOCK_NS_PER_S);
 	atomic_store(&shared->stop, true);
 	for (uint32_t i = 0; i < WORKERS; i++)
-		end_worker(pids[i], &shared->workers[i]);
+		end_worker(&shared->workers[i]);
 	for (uint32_t i = 0; i < WORKERS; i++)
 		print_account(&shared->workers[i]);
 	print_message("noise     %8llu words\n",
