@@ -88,7 +88,8 @@ static int make_shard(struct embed *embed, struct table_desc *desc, uint32_t s,
 {
 	struct shard_ids ids = {
 		.incarnation = embed->base.target->incarnation,
-		.first_ticket = embed->first_lap[desc->table_id] * desc->blocks,
+		/* Only the generation of a lap counts, and above it there is room for tickets. */
+		.first_ticket = embed->first_lap[desc->table_id] % LEAF_GEN_MASK * desc->blocks,
 	};
 	struct region *tree;
 	struct region *rows;
@@ -320,8 +321,8 @@ static int remember_laps(struct embed *embed, const struct embed_table *table)
 				     &head);
 		if (ret)
 			return ret;
-		if (head / shard->desc.blocks >= *lap)
-			*lap = head / shard->desc.blocks + 1;
+		head &= BLOCK_SEQ_MASK;
+		*lap = max_u64(*lap, head / shard->desc.blocks + 1);
 	}
 	return 0;
 }

@@ -23,18 +23,28 @@ static struct replay_fixture fx;
 static struct rlv_writer *writer;
 static struct rlv_sampler *sampler;
 
-static int setup(void **state)
-{
-	const struct rlv_view view = { .selector = RLV_PRIORITIZED, .n_step = 3, .alpha = 1 };
-	const struct rlv_table_opts opts = {
-		.n_views = 1, .views = &view, .capacity = 1024, .shards = 1, .max_clients = 8
-	};
+static const struct rlv_view view = { .selector = RLV_PRIORITIZED, .n_step = 3, .alpha = 1 };
+static const struct rlv_table_opts opts = { .size = sizeof(opts),
+					    .columns = replay_obs_columns,
+					    .n_columns = REPLAY_COLUMNS,
+					    .n_views = 1,
+					    .views = &view,
+					    .capacity = 1024,
+					    .shards = 1,
+					    .max_clients = 8 };
 
-	(void)state;
-	replay_open(&fx, &opts);
+static void fill(void)
+{
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, ITEMS);
 	sampler = replay_sampler(&fx, NULL);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	replay_open(&fx, &opts);
+	fill();
 	return 0;
 }
 
@@ -61,7 +71,7 @@ static void set(uint64_t off, uint64_t word)
 /* Sums are as the leaves are again, by the word that says that a rebuild is due. */
 static void rebuild(void)
 {
-	const struct rebuild_opts opts = { .owner = 8 };
+	const struct rebuild_opts how = { .owner = 8 };
 	const struct process_id self = { .pid = 1 };
 	struct rebuild_report report = { 0 };
 	bool needed = false;
@@ -70,7 +80,7 @@ static void rebuild(void)
 	assert_int_equal(sumtree_rebuild_needed(the_shard(), &needed), 0);
 	assert_true(needed);
 	assert_int_equal(slot_take(the_shard(), 7, &self, 1), 0);
-	replay_expect(sumtree_rebuild_until_clean(the_shard(), &opts, 3, &report), 0, NULL);
+	replay_expect(sumtree_rebuild_until_clean(the_shard(), &how, 3, &report), 0, NULL);
 	assert_int_equal(slot_release(the_shard(), 7), 0);
 }
 
@@ -198,6 +208,25 @@ static void table_info__sizes_are_bounded_by_the_table(void **state)
 	set(off, before);
 }
 
+/* The next table under its number goes on above its tickets, and soon there would be none above. */
+static void table_drop__a_head_of_noise_leaves_tickets_for_the_next(void **state)
+{
+	const struct table_desc desc = the_shard()->desc;
+	const uint64_t head = BLOCK_SEQ_MASK - 3 * (uint64_t)desc.blocks;
+
+	(void)state;
+	replay_writer_done(&writer);
+	replay_sampler_done(&sampler);
+	set(shard_word_off(the_shard(), offsetof(struct shard_words, head)), head);
+	replay_expect(rlv_table_drop(fx.store, "t"), 0, NULL);
+	replay_expect(rlv_table_close(&fx.table), 0, NULL);
+	replay_expect(rlv_table_create(fx.store, "t", &opts, &fx.table), 0, NULL);
+	fill();
+	for (uint32_t rows = 0; rows < 4 * desc.slots; rows += ITEMS)
+		replay_append_plain(&fx, writer, 0, ITEMS);
+	replay_verify(fx.table);
+}
+
 /* Of an item the first row has a return; of rows that are torn, or noise, it may have none. */
 static void window_gather__rows_without_a_return_are_read_within(void **state)
 {
@@ -237,6 +266,7 @@ int main(void)
 		CASE(writer_append__claims_a_block_with_tags_of_no_epoch),
 		CASE(rebuild__a_mode_that_is_none_begins_anew),
 		CASE(table_info__sizes_are_bounded_by_the_table),
+		CASE(table_drop__a_head_of_noise_leaves_tickets_for_the_next),
 		cmocka_unit_test(window_gather__rows_without_a_return_are_read_within),
 	};
 
