@@ -273,8 +273,7 @@ static struct rlv_table *make_noisy(struct rlv_store *store, const struct rlv_vi
 	opts.views = its_views;
 	opts.n_views = n_views;
 	opts.capacity = 4000;
-	opts.max_writers =
-		8; /* slots that noise keeps from being given back are free at its owner's end */
+	opts.max_writers = 8; /* of those killed, slots are free in a moment */
 	opts.max_clients = 64;
 	must(rlv_table_create(store, NOISY, &opts, &table), "create");
 	return table;
