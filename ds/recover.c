@@ -10,16 +10,50 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-#define CHUNK_WORDS 4096u              /* leaves, headers or zeros in one read or write */
-#define HEAD_MAX (BLOCK_SEQ_MASK >> 1) /* tickets never come near: 2^47 blocks */
+#define CHUNK_WORDS 4096u                 /* leaves, headers or zeros in one read or write */
+#define PERSIST_BYTES ((uint64_t)4 << 20) /* at once */
+#define HEAD_MAX (BLOCK_SEQ_MASK >> 1)    /* tickets never come near: 2^47 blocks */
+
+enum recover_step {
+	RECOVER_BEGIN,
+	RECOVER_BLOCKS, /* at: block */
+	RECOVER_HEADERS,
+	RECOVER_SUM,   /* of a view; at: leaf */
+	RECOVER_SPARE, /* at: byte, and the next one, too */
+	RECOVER_ZERO,
+	RECOVER_LEVELS, /* at: level - 1 */
+	RECOVER_VIEW,   /* the rest of it */
+	RECOVER_WORDS,
+	RECOVER_PERSIST, /* at: byte */
+	RECOVER_DONE,
+};
+
+/* What the first inner level is made from. */
+struct leaf_totals {
+	uint64_t live;
+	uint64_t max;
+};
+
+/* The node that the next leaf adds to, and how many leaves it still has. */
+struct node_place {
+	uint64_t *node;
+	uint32_t fanout;
+	uint32_t left;
+};
 
 struct recovery {
 	struct shard *shard;
+	enum recover_step step;
+	uint32_t view;
+	uint64_t at; /* where it goes on within the step */
+	struct leaf_totals totals;
+	struct node_place place;
 	struct recover_report report;
 	uint32_t epoch;
 	uint64_t *headers;      /* of all blocks */
@@ -205,19 +239,6 @@ static int sound_block(struct recovery *rec, uint32_t block)
 
 /* -------- sums -------- */
 
-/* What the first inner level is made from. */
-struct leaf_totals {
-	uint64_t live;
-	uint64_t max;
-};
-
-/* The node that the next leaf adds to, and how many leaves it still has. */
-struct node_place {
-	uint64_t *node;
-	uint32_t fanout;
-	uint32_t left;
-};
-
 static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_t n,
 		      struct node_place *place)
 {
@@ -234,77 +255,109 @@ static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_
 	}
 }
 
-static int sum_leaves(struct recovery *rec, const struct sumtree *tree, struct leaf_totals *totals)
+/* A piece of the step is done: on to the next one, of this step or from its beginning. */
+static void go_to(struct recovery *rec, enum recover_step step)
 {
-	struct node_place place = { .node = rec->sums[0],
-				    .fanout = tree->geo.fanout[0],
-				    .left = tree->geo.fanout[0] };
+	rec->step = step;
+	rec->at = 0;
+}
+
+static const struct sumtree *tree_of(const struct recovery *rec)
+{
+	return &rec->shard->trees[rec->view];
+}
+
+static void begin_sums(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
 
 	memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
-	for (uint32_t first = 0; first < tree->geo.leaves; first += CHUNK_WORDS) {
-		uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - first);
-		int rc = read_words(rec->shard, tree->leaves_off + first * 8ull, rec->words, n);
+	rec->totals = (struct leaf_totals){ 0 };
+	rec->place = (struct node_place){ .node = rec->sums[0],
+					  .fanout = tree->geo.fanout[0],
+					  .left = tree->geo.fanout[0] };
+}
 
-		if (rc)
-			return rc;
-		sum_chunk(totals, rec->words, n, &place);
-	}
+static int sum_leaves(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
+	uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - rec->at);
+	int rc;
+
+	if (rec->at == 0)
+		begin_sums(rec);
+	rc = read_words(rec->shard, tree->leaves_off + rec->at * 8, rec->words, n);
+	if (rc)
+		return rc;
+	sum_chunk(&rec->totals, rec->words, n, &rec->place);
+	rec->at += n;
+	if (rec->at == tree->geo.leaves)
+		go_to(rec, RECOVER_SPARE);
 	return 0;
 }
 
-static int zero_array(struct recovery *rec, uint64_t off, uint64_t bytes)
+/* A piece of an array of inner nodes. */
+static int zero_array(struct recovery *rec, uint64_t off, enum recover_step next)
 {
+	uint64_t bytes = tree_of(rec)->geo.inner_bytes;
+	uint32_t len = (uint32_t)min_u64(CHUNK_WORDS * sizeof(uint64_t), bytes - rec->at);
+	int rc;
+
 	memset(rec->words, 0, CHUNK_WORDS * sizeof(uint64_t));
-	for (uint64_t done = 0; done < bytes;) {
-		uint32_t len = (uint32_t)min_u64(CHUNK_WORDS * sizeof(uint64_t), bytes - done);
-		int rc = transport_store(rec->shard->tree, off + done, rec->words, len);
-
-		if (rc)
-			return rc;
-		done += len;
-	}
+	rc = transport_store(rec->shard->tree, off + rec->at, rec->words, len);
+	if (rc)
+		return rc;
+	rec->at += len;
+	if (rec->at == bytes)
+		go_to(rec, next);
 	return 0;
 }
 
-/* Writes level by level; sums[0] holds those of level 1. */
-static int write_levels(struct recovery *rec, const struct sumtree *tree, uint64_t array_off)
+static uint64_t array_off(const struct recovery *rec, uint32_t epoch)
 {
-	for (uint32_t level = 1; level <= tree->geo.levels; level++) {
-		uint64_t *below = rec->sums[(level - 1) & 1], *above = rec->sums[level & 1];
-		int rc = copy_words(rec->shard, array_off + tree->level_off[level], below,
-				    tree->nodes[level], true);
+	return tree_of(rec)->inner_off[epoch & 1];
+}
 
-		if (rc || level == tree->geo.levels)
-			return rc;
-		memset(above, 0, tree->nodes[level + 1] * sizeof(uint64_t));
-		for (uint32_t i = 0; i < tree->nodes[level]; i++)
-			above[i / tree->geo.fanout[level]] += below[i];
+/* One level; sums[0] holds those of level 1. */
+static int write_level(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
+	uint32_t level = (uint32_t)rec->at + 1;
+	uint64_t *below = rec->sums[(level - 1) & 1], *above = rec->sums[level & 1];
+	int rc = copy_words(rec->shard, array_off(rec, rec->epoch) + tree->level_off[level], below,
+			    tree->nodes[level], true);
+
+	if (rc)
+		return rc;
+	if (level == tree->geo.levels) {
+		go_to(rec, RECOVER_VIEW);
+		return 0;
 	}
+	memset(above, 0, tree->nodes[level + 1] * sizeof(uint64_t));
+	for (uint32_t i = 0; i < tree->nodes[level]; i++)
+		above[i / tree->geo.fanout[level]] += below[i];
+	rec->at++;
 	return 0;
 }
 
-static int rebuild_view(struct recovery *rec, uint32_t view)
+static int end_view(struct recovery *rec)
 {
-	const struct sumtree *tree = &rec->shard->trees[view];
-	uint64_t now = tree->inner_off[rec->epoch & 1], spare = tree->inner_off[~rec->epoch & 1];
-	struct leaf_totals totals = { 0 };
-	int rc = sum_leaves(rec, tree, &totals);
+	const struct leaf_totals *totals = &rec->totals;
+	struct shard *shard = rec->shard;
+	int rc = transport_store(shard->tree, array_off(rec, rec->epoch), &totals->live,
+				 sizeof(totals->live));
 
-	if (!rc)
-		rc = zero_array(rec, spare, tree->geo.inner_bytes);
-	if (!rc)
-		rc = zero_array(rec, now, tree->geo.inner_bytes);
-	if (!rc)
-		rc = write_levels(rec, tree, now);
-	if (!rc)
-		rc = transport_store(rec->shard->tree, now, &totals.live, sizeof(totals.live));
-	if (!rc && totals.max)
-		rc = transport_store(rec->shard->tree,
-				     rec->shard->desc.views[view].words_off +
+	if (!rc && totals->max)
+		rc = transport_store(shard->tree,
+				     shard->desc.views[rec->view].words_off +
 					     offsetof(struct view_words, max_priority),
-				     &totals.max, sizeof(totals.max));
-	rec->report.items += totals.live;
-	return rc;
+				     &totals->max, sizeof(totals->max));
+	if (rc)
+		return rc;
+	rec->report.items += totals->live;
+	rec->view++;
+	go_to(rec, rec->view < shard->desc.n_views ? RECOVER_SUM : RECOVER_WORDS);
+	return 0;
 }
 
 /* -------- words -------- */
@@ -379,54 +432,154 @@ static int write_epoch(struct recovery *rec)
 
 /* -------- all of it -------- */
 
-static int recover(struct recovery *rec)
+static int begin(struct recovery *rec)
 {
-	struct shard *shard = rec->shard;
 	int rc = read_epoch(rec);
 
 	if (!rc)
 		rc = read_headers(rec);
-	for (uint32_t b = 0; !rc && b < shard->desc.blocks; b++)
-		rc = sound_block(rec, b);
 	if (!rc)
-		rc = write_headers(rec);
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = rebuild_view(rec, v);
+		go_to(rec, RECOVER_BLOCKS);
+	return rc;
+}
+
+static int do_block(struct recovery *rec)
+{
+	int rc = sound_block(rec, (uint32_t)rec->at);
+
+	if (!rc && ++rec->at == rec->shard->desc.blocks)
+		go_to(rec, RECOVER_HEADERS);
+	return rc;
+}
+
+static int do_headers(struct recovery *rec)
+{
+	int rc = write_headers(rec);
+
+	if (!rc)
+		go_to(rec, RECOVER_SUM);
+	return rc;
+}
+
+static int do_words(struct recovery *rec)
+{
+	struct shard *shard = rec->shard;
+	bool persists = shard->tree->tr->caps & TRANSPORT_PERSISTENT;
+	int rc = 0;
+
 	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
 		rc = settle_limiter(shard, v);
 	if (!rc)
 		rc = clear_slots(shard);
 	if (!rc)
 		rc = write_epoch(rec);
-	if (!rc && (shard->tree->tr->caps & TRANSPORT_PERSISTENT))
-		rc = transport_persist(shard->tree, 0, 0);
+	if (!rc)
+		go_to(rec, persists ? RECOVER_PERSIST : RECOVER_DONE);
 	return rc;
+}
+
+static int do_persist(struct recovery *rec)
+{
+	struct region *tree = rec->shard->tree;
+	uint64_t len = min_u64(PERSIST_BYTES, tree->size - rec->at);
+	int rc = transport_persist(tree, rec->at, len);
+
+	rec->at += len;
+	if (!rc && rec->at == tree->size)
+		go_to(rec, RECOVER_DONE);
+	return rc;
+}
+
+static int do_piece(struct recovery *rec)
+{
+	switch (rec->step) {
+	case RECOVER_BEGIN:
+		return begin(rec);
+	case RECOVER_BLOCKS:
+		return do_block(rec);
+	case RECOVER_HEADERS:
+		return do_headers(rec);
+	case RECOVER_SUM:
+		return sum_leaves(rec);
+	case RECOVER_SPARE:
+		return zero_array(rec, array_off(rec, ~rec->epoch), RECOVER_ZERO);
+	case RECOVER_ZERO:
+		return zero_array(rec, array_off(rec, rec->epoch), RECOVER_LEVELS);
+	case RECOVER_LEVELS:
+		return write_level(rec);
+	case RECOVER_VIEW:
+		return end_view(rec);
+	case RECOVER_WORDS:
+		return do_words(rec);
+	case RECOVER_PERSIST:
+		return do_persist(rec);
+	case RECOVER_DONE:
+		break;
+	}
+	return 0;
+}
+
+int recover_begin(struct shard *shard, const struct recover_opts *opts, struct recovery **rec_out)
+{
+	struct recovery *rec = mem_zalloc(sizeof(*rec));
+	const struct table_desc *desc = &shard->desc;
+	bool scan = opts && opts->scan_rows;
+	size_t nodes = shard->trees[0].nodes[1];
+
+	if (!rec)
+		return error_set(-ENOMEM, "recover: no memory");
+	rec->shard = shard;
+	rec->scanned = UINT32_MAX;
+	rec->headers = mem_array(desc->blocks, sizeof(uint64_t));
+	rec->words = mem_array(CHUNK_WORDS, sizeof(uint64_t));
+	rec->sums[0] = mem_array(nodes, sizeof(uint64_t));
+	rec->sums[1] = mem_array(nodes, sizeof(uint64_t));
+	rec->infos = scan ? mem_array(desc->block, sizeof(*rec->infos)) : NULL;
+	if (rec->headers && rec->words && rec->sums[0] && rec->sums[1] && (rec->infos || !scan)) {
+		*rec_out = rec;
+		return 0;
+	}
+	recover_end(&rec);
+	return error_set(-ENOMEM, "recover: no memory for the sums of %u leaves", desc->slots);
+}
+
+int recover_go_on(struct recovery *rec, uint64_t until_ns, struct recover_report *report_out)
+{
+	int rc;
+
+	do
+		rc = do_piece(rec);
+	while (!rc && rec->step != RECOVER_DONE && clock_now_ns(clock_monotonic()) < until_ns);
+	if (!rc && rec->step != RECOVER_DONE)
+		return -EAGAIN;
+	if (!rc && report_out)
+		*report_out = rec->report;
+	return rc;
+}
+
+void recover_end(struct recovery **rec_ptr)
+{
+	struct recovery *rec = *rec_ptr;
+
+	if (!rec)
+		return;
+	mem_free(rec->infos);
+	mem_free(rec->sums[1]);
+	mem_free(rec->sums[0]);
+	mem_free(rec->words);
+	mem_free(rec->headers);
+	mem_free(rec);
+	*rec_ptr = NULL;
 }
 
 int recover_shard(struct shard *shard, const struct recover_opts *opts,
 		  struct recover_report *report_out)
 {
-	struct recovery rec = { .shard = shard, .scanned = UINT32_MAX };
-	const struct table_desc *desc = &shard->desc;
-	bool scan = opts && opts->scan_rows;
-	size_t nodes = shard->trees[0].nodes[1];
-	int rc = -ENOMEM;
+	struct recovery *rec = NULL;
+	int rc = recover_begin(shard, opts, &rec);
 
-	rec.headers = mem_array(desc->blocks, sizeof(uint64_t));
-	rec.words = mem_array(CHUNK_WORDS, sizeof(uint64_t));
-	rec.sums[0] = mem_array(nodes, sizeof(uint64_t));
-	rec.sums[1] = mem_array(nodes, sizeof(uint64_t));
-	rec.infos = scan ? mem_array(desc->block, sizeof(*rec.infos)) : NULL;
-	if (rec.headers && rec.words && rec.sums[0] && rec.sums[1] && (rec.infos || !scan))
-		rc = recover(&rec);
-	else
-		rc = error_set(rc, "recover: no memory for the sums of %u leaves", desc->slots);
-	mem_free(rec.infos);
-	mem_free(rec.sums[1]);
-	mem_free(rec.sums[0]);
-	mem_free(rec.words);
-	mem_free(rec.headers);
-	if (!rc && report_out)
-		*report_out = rec.report;
+	if (!rc)
+		rc = recover_go_on(rec, UINT64_MAX, report_out);
+	recover_end(&rec);
 	return rc;
 }

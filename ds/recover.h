@@ -10,7 +10,7 @@
  *   epoch word    NORMAL, clean := dirty; written last
  *
  * Each step is a function of leaves and headers alone, so a recovery that is killed anywhere is
- * simply run again. The page cache keeps every store of a killed process. A power loss keeps pages
+ * simply run again. It goes in small pieces, for who serves others meanwhile. The page cache keeps every store of a killed process. A power loss keeps pages
  * in any order: where the mark is set (wire/region.h) rows are checked against their leaves, and items
  * with a torn row retired.
  */
@@ -45,5 +45,20 @@ struct recover_report {
  */
 RLV_MUST_CHECK int recover_shard(struct shard *shard, const struct recover_opts *opts,
 				 struct recover_report *report_out);
+
+struct recovery; /* on its way: nobody else touches the shard until it has ended */
+
+/* The same in pieces. shard is borrowed until recover_end. -ENOMEM. */
+RLV_MUST_CHECK int recover_begin(struct shard *shard, const struct recover_opts *opts,
+				 struct recovery **rec_out);
+/*
+ * Goes on until that time of clock_monotonic(), and for one piece more: some milliseconds, the rows of
+ * a block, or as long as 4 MiB take to become durable. -EAGAIN: there is more to do. Else as
+ * recover_shard, and it is over.
+ */
+RLV_MUST_CHECK int recover_go_on(struct recovery *rec, uint64_t until_ns,
+				 struct recover_report *report_out);
+/* NULL is a no-op. */
+void recover_end(struct recovery **rec);
 
 #endif

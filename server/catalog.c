@@ -315,20 +315,24 @@ static bool keep_up(struct catalog *cat, struct catalog_table *table)
 uint64_t catalog_tick(struct catalog *cat)
 {
 	uint64_t now = clock_now_ns(cat->clock);
-	bool reading = now >= cat->next_reading, busy = false;
+	bool reading = now >= cat->next_reading, busy = false, recovers = false;
 
 	if (now < cat->next_tick)
 		return cat->next_tick;
+	cat->slice_until = 0;
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		if (!cat->tables[id])
 			continue;
 		if (reading)
 			catalog_control_read(cat->tables[id]);
 		busy |= keep_up(cat, cat->tables[id]);
+		recovers |= catalog_table_is_recovering(cat->tables[id]);
 	}
 	if (reading)
 		cat->next_reading = now + READING_NS;
 	busy |= catalog_retire_tick(cat);
 	cat->next_tick = now + (busy ? TICK_NS : IDLE_NS);
+	if (recovers)
+		cat->next_tick = now;
 	return cat->next_tick;
 }

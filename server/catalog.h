@@ -78,6 +78,7 @@ struct catalog {
 	uint64_t layout;      /* the newest of all tables */
 	uint64_t grace_until; /* nodes that were up before we started are on their way until then */
 	uint64_t next_tick, next_reading;
+	uint64_t slice_until; /* of work on shards that are made sound, this turn; 0 = none was done */
 	struct catalog_retirement *retirements; /* catalog_regions.c */
 };
 

@@ -16,6 +16,8 @@
 
 #include "base/log.h"
 
+#define SLICE_NS (20 * (uint64_t)CLOCK_NS_PER_MS) /* of a turn of the loop */
+
 /* -------- all shards of a node -------- */
 
 typedef void (*shard_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
@@ -119,23 +121,49 @@ static int check_trust(const struct catalog *cat, const struct catalog_table *ta
 		table->shards[s].node->name);
 }
 
-/* Nothing of the shard is in anybody's hands. */
-static int recover(struct catalog *cat, struct catalog_table *table, uint32_t s,
-		   const struct shard_life *life)
+/*
+ * Nothing of the shard is in anybody's hands, and nobody gets it before it is sound: until then it
+ * counts as not attached. A slice of the work, so that others are served in between.
+ */
+static int begin_recovery(const struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
-	const struct recover_opts opts = { .scan_rows = life->marked };
-	struct recover_report report;
-	int ret = life->marked ? check_trust(cat, table, s) : 0;
+	struct catalog_shard *place = &table->shards[s];
+	const struct recover_opts opts = { .scan_rows = place->life.marked };
+	int ret = opts.scan_rows ? check_trust(cat, table, s) : 0;
 
 	if (ret == 0)
-		ret = recover_shard(table->attached[s], &opts, &report);
+		ret = recover_begin(table->attached[s], &opts, &place->recovery);
+	if (ret)
+		return ret;
+	place->recovering = table->attached[s];
+	table->attached[s] = NULL;
+	return 0;
+}
+
+static int recover_slice(struct catalog *cat, struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	uint64_t now = clock_now_ns(clock_monotonic());
+	struct recover_report report;
+	int ret;
+
+	if (cat->slice_until == 0)
+		cat->slice_until = now + SLICE_NS;
+	if (now >= cat->slice_until)
+		return -EAGAIN;
+	ret = recover_go_on(place->recovery, cat->slice_until, &report);
+	if (ret == -EAGAIN)
+		return ret;
+	table->attached[s] = place->recovering;
+	place->recovering = NULL;
+	recover_end(&place->recovery);
 	if (ret)
 		return ret;
 	log_info("recover table %s shard %u: items %" PRIu64 " retired %" PRIu64
 		 " blocks closed %u%s",
 		 table->desc.name, s, report.items, report.retired, report.closed,
-		 opts.scan_rows ? ", all rows read" : "");
-	return shard_set_sound(table->attached[s], life);
+		 place->life.marked ? ", all rows read" : "");
+	return shard_set_sound(table->attached[s], &place->life);
 }
 
 /*
@@ -145,11 +173,15 @@ static int recover(struct catalog *cat, struct catalog_table *table, uint32_t s,
 static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct shard_life life;
-	int ret = shard_life(table->attached[s], &life);
+	int ret = 0;
 
-	if (ret == 0 && !life.is_sound)
-		ret = recover(cat, table, s, &life);
+	if (!place->recovering) {
+		ret = shard_life(table->attached[s], &place->life);
+		if (ret == 0 && !place->life.is_sound)
+			ret = begin_recovery(cat, table, s);
+	}
+	if (ret == 0 && place->recovering)
+		ret = recover_slice(cat, table, s);
 	if (ret)
 		return ret;
 	place->incarnation = place->node->incarnation;
@@ -159,7 +191,7 @@ static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t
 static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	int ret = catalog_table_attach(table, s);
+	int ret = place->recovering ? 0 : catalog_table_attach(table, s);
 
 	if (ret == 0 && place->incarnation != place->node->incarnation)
 		ret = renew_life(cat, table, s);
@@ -188,7 +220,7 @@ static bool is_broken(struct catalog_table *table, uint32_t s)
 
 	if (!place->broken &&
 	    (node_is_broken(node, place->tree_id) || node_is_broken(node, place->rows_id) ||
-	     is_cut(table->attached[s]))) {
+	     is_cut(table->attached[s]) || is_cut(place->recovering))) {
 		place->broken = true;
 		log_error("table %s shard %u is down: the file of its region %u or %u on node %s "
 			  "was cut short, or cannot be read",
@@ -325,6 +357,7 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 {
 	struct node *node = arrival->node;
 
+	cat->slice_until = 0;
 	memset(node->broken, 0, sizeof(node->broken));
 	for (size_t i = 0; i < arrival->n_regions; i++)
 		if (arrival->regions[i]->broken)

@@ -10,12 +10,16 @@
 
 void catalog_table_detach(struct catalog_table *table, uint32_t s)
 {
-	struct shard *shard = table->attached[s];
+	struct catalog_shard *place = &table->shards[s];
+	struct shard *shard = place->recovering ? place->recovering : table->attached[s];
 	struct region *tree, *rows;
 
 	if (!shard)
 		return;
-	table->shards[s].joined = false;
+	recover_end(&place->recovery);
+	place->recovering = NULL;
+	table->attached[s] = shard;
+	place->joined = false;
 	tree = shard->tree;
 	rows = shard->rows;
 	shard_close(&table->attached[s]);
@@ -53,6 +57,14 @@ err:
 	catalog_table_free(table);
 	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
 	return NULL;
+}
+
+bool catalog_table_is_recovering(const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (table->shards[s].recovering)
+			return true;
+	return false;
 }
 
 uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s)

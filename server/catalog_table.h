@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "ds/limiter.h"
+#include "ds/recover.h"
 #include "ds/shard.h"
 
 #include "server/node.h"
@@ -49,6 +50,10 @@ struct catalog_shard {
 	uint64_t since; /* ACTIVE: when clients could first use it, 0 = long ago */
 	uint64_t head;  /* its ring's, at the last look; 0 = none yet */
 	struct shard_drain drain;
+	/* It is being made sound, and is not attached until it is. */
+	struct recovery *recovery;
+	struct shard *recovering;
+	struct shard_life life; /* that it was found in */
 };
 
 struct catalog_table {
@@ -79,6 +84,9 @@ void catalog_table_free(struct catalog_table *table);
 uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s);
 /* Where it is, or was: of one that was lost with a life of its node, where that life was. */
 const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s);
+
+/* Is a shard of it being made sound? */
+bool catalog_table_is_recovering(const struct catalog_table *table);
 
 /* May clients read and change what is in a shard of that state? */
 static inline bool catalog_state_is_usable(uint32_t state)

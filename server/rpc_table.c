@@ -93,6 +93,11 @@ static int no_shard(const struct catalog_table *table)
 	for (uint32_t s = 0; s < table->n_shards; s++)
 		if (table->shards[s].refused)
 			return error_set(table->refusal, "%s", table->refusal_text);
+	if (catalog_table_is_recovering(table))
+		return error_set(-EHOSTDOWN,
+				 "table %s: all rows are being read, since a memory node did not "
+				 "end cleanly: try again soon",
+				 table->desc.name);
 	return error_set(-EHOSTDOWN,
 			 "table %s: none of its %u shards is there: memory nodes are down or lost",
 			 table->desc.name, table->n_shards);

@@ -141,6 +141,8 @@ static bool is_attaching(const struct fleet *fx)
 
 	for (struct node *node = fx->nodes.first; node; node = node->next)
 		any |= node->up && node_is_attaching(node);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		any |= fx->cat.tables[id] && catalog_table_is_recovering(fx->cat.tables[id]);
 	return any;
 }
 
@@ -149,6 +151,7 @@ static void attach(struct fleet *fx)
 {
 	while (is_attaching(fx)) {
 		fleet_settle(fx);
+		fx->cat.slice_until = 0;
 		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 			if (fx->cat.tables[id])
 				catalog_attach_tick(&fx->cat, fx->cat.tables[id]);
