@@ -54,7 +54,7 @@ static int take_page(struct rpc *rpc, uint64_t *after, struct rlv_client_info *c
 		return ret;
 	page = (const Relive__ClientListReply *)reply;
 	for (size_t i = 0; i < page->n_clients; i++) {
-		if (i < room)
+		if (clients && i < room)
 			take_client(page->clients[i], &clients[i]);
 		*after = page->clients[i]->client_id;
 	}

@@ -254,7 +254,7 @@ static int make_one(struct catalog_making *making)
 
 	if (place->node && !is_there(place))
 		leave_node(making);
-	while (place->rows_id) {
+	while (place->node && place->rows_id) {
 		ret = catalog_make_shard(making->cat, making->table, making->at);
 		if (ret == 0 || ret == -EAGAIN)
 			return ret;

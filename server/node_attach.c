@@ -407,8 +407,8 @@ int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct regio
 		return error_set(-EAGAIN, "memory node %s: its memory is being attached",
 				 node->name);
 	ret = want->code ? error_set(want->code, "%s", want->words) : 0;
-	if (ret == 0)
-		memcpy(regions_out, want->regions, n * sizeof(regions_out[0]));
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		regions_out[i] = want->regions[i];
 	remove_want(node, want);
 	return ret;
 }

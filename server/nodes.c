@@ -42,7 +42,7 @@ static struct node *add(struct nodes *nodes, const char *name)
 		return NULL;
 	snprintf(node->name, sizeof(node->name), "%s", name);
 	node->number = bits_ctz(~nodes->numbers);
-	nodes->numbers |= UINT64_C(1) << node->number;
+	nodes->numbers |= UINT64_C(1) << node->number % NODES_MAX;
 	nodes->n++;
 	node->clock = nodes->clock;
 	node->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
@@ -316,9 +316,10 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 	ret = store_node_delete(nodes->store, node->name);
 	if (ret)
 		return ret;
-	while (*link != node)
+	while (*link && *link != node)
 		link = &(*link)->next;
-	*link = node->next;
+	if (*link)
+		*link = node->next;
 	nodes->n--;
 	nodes->numbers &= ~(UINT64_C(1) << node->number);
 	log_info("node %s is forgotten", node->name);

@@ -54,8 +54,9 @@ struct answer {
 /* It has come, and we are about to have it: in a moment clients may use it. */
 static bool is_on_its_way(const struct catalog_shard *shard)
 {
-	return catalog_state_is_usable(shard->state) && shard->node->up && !shard->joined &&
-	       !shard->refused && !shard->broken && node_is_attaching(shard->node);
+	return catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
+	       !shard->joined && !shard->refused && !shard->broken &&
+	       node_is_attaching(shard->node);
 }
 
 /* What is said of a shard: its grants, too, where it can be used. */

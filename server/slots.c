@@ -256,7 +256,9 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
 {
 	return a->client_id == b->client_id ||
-	       (a->process.pid && memcmp(&a->process, &b->process, sizeof(a->process)) == 0);
+	       (a->process.pid && a->process.pid == b->process.pid &&
+		a->process.start_time == b->process.start_time &&
+		memcmp(a->process.boot_id, b->process.boot_id, sizeof(a->process.boot_id)) == 0);
 }
 
 static uint32_t held_by(const struct slots *slots, const struct slot_holder *holder)
