@@ -143,6 +143,17 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 	return 0;
 }
 
+/* The first line is indented already. */
+static void print_indented(const char *text, int indent, FILE *file)
+{
+	for (const char *c = text; *c; c++) {
+		fputc(*c, file);
+		if (*c == '\n')
+			fprintf(file, "%*s", indent, "");
+	}
+	fputc('\n', file);
+}
+
 static void print_option(const struct arg_option *option, FILE *file)
 {
 	int width;
@@ -155,17 +166,12 @@ static void print_option(const struct arg_option *option, FILE *file)
 		width = fprintf(file, "  --%s %s", option->name, option->value);
 	else
 		width = fprintf(file, "  --%s", option->name);
-	if (width >= HELP_INDENT) {
+	if (width + 2 > HELP_INDENT) {
 		fputc('\n', file);
 		width = 0;
 	}
 	fprintf(file, "%*s", HELP_INDENT - width, "");
-	for (const char *c = option->help; *c; c++) {
-		fputc(*c, file);
-		if (*c == '\n')
-			fprintf(file, "%*s", HELP_INDENT, "");
-	}
-	fputc('\n', file);
+	print_indented(option->help, HELP_INDENT, file);
 }
 
 void args_print_help(const struct args *args, FILE *file)
@@ -175,7 +181,13 @@ void args_print_help(const struct args *args, FILE *file)
 		fprintf(file, "\nOptions\n");
 	for (size_t i = 0; i < args->n_options; i++)
 		print_option(&args->options[i], file);
+	if (args->n_options == 0)
+		fprintf(file, "\nOptions\n");
 	fprintf(file, "  --help%*sthis page\n", HELP_INDENT - 8, "");
 	if (args->notes)
 		fprintf(file, "\n%s\n", args->notes);
+	if (args->examples) {
+		fputs("\nExamples\n  ", file);
+		print_indented(args->examples, 2, file);
+	}
 }

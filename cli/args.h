@@ -1,5 +1,6 @@
 /*
- * args.h - command lines: options from a table, from which --help is made, too.
+ * args.h - command lines: options from a table, from which --help is made, too, and from that the man
+ * page (tools/help2man).
  *
  * Options may stand anywhere: --name VALUE, --name=VALUE; "--" ends them. What is not an option
  * is positional. An option that is not given leaves its variable alone.
@@ -41,6 +42,7 @@ struct args {
 	size_t n_options;
 	uint64_t *seen;          /* bit i is set when options[i] is given, i < 64; or NULL */
 	const char *notes;       /* a paragraph after the options, or NULL */
+	const char *examples;    /* lines of a shell, or NULL */
 	const char **positional; /* max_positional of them, NULL where none is given */
 	size_t min_positional;
 	size_t max_positional;

@@ -44,6 +44,7 @@ int cmd_backup(int argc, char **argv)
 			   "complete or not there. relive restore puts it back.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples = "relive backup --store replay /srv/replay.catalog",
 		.positional = words,
 		.min_positional = 1,
 		.max_positional = 2,
@@ -108,6 +109,8 @@ int cmd_restore(int argc, char **argv)
 			"Start the store with relive up.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples =
+			"relive restore replay /srv/replay.catalog && relive up --store replay",
 		.positional = words,
 		.min_positional = 2,
 		.max_positional = 2,

@@ -92,11 +92,8 @@ int cmd_bench(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "replay") == 0)
 		return replay(argc - 1, argv + 1);
-	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-		printf("Usage: relive bench replay [OPTIONS]\n\nMeasures inserts, samples and "
-		       "updates; see relive bench replay --help\n");
-		return CLI_OK;
-	}
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+		return replay(argc, argv);
 	cli_error("bench: there is relive bench replay");
 	return CLI_USAGE;
 }

@@ -118,6 +118,7 @@ int bench_config_parse(struct bench_config *config, int argc, char **argv, bool 
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.seen = &seen,
+		.examples = "relive bench replay --shape atari --learners 2 --json",
 		.notes =
 			"Yardsticks of the same run stand beside the figures: line ns = a load of a "
 			"random 64 B line\nof the same footprint; memcpy = the bytes of a batch from "

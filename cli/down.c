@@ -88,6 +88,7 @@ int cmd_down(int argc, char **argv)
 		.n_options = ARRAY_LEN(options),
 		.notes = "If memory nodes hold items, or nobody can tell, it says so and asks on a "
 			 "terminal; elsewhere\nit wants --force, and its exit code is 3.",
+		.examples = "relive down --store replay",
 	};
 	int code = cli_parse(&args, argc, argv), ret;
 	struct host_down_opts opts = { .confirm = confirm, .ctx = &request };

@@ -100,6 +100,7 @@ int cmd_inspect(int argc, char **argv)
 			"blocks, rows,\ncounters. Exit code 1 when one is broken.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples = "relive inspect --store replay frames",
 		.notes = "Exact while nobody writes; beside writers it may see a change half done.",
 		.positional = what,
 		.max_positional = 2,

@@ -33,20 +33,35 @@ static void print_help(FILE *file)
 {
 	fputs("Usage: relive COMMAND [OPTIONS]\n\n"
 	      "Relive keeps the experience of reinforcement learning in memory that neither actors\n"
-	      "nor learners own. Each command has a --help.\n\n",
+	      "nor learners own. Each command has a --help.\n\n"
+	      "Commands\n",
 	      file);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nWith --json, stdout is JSON: one object, an array of them for a list, or, of bench, an\n"
-	      "object a line; a command that\n"
-	      "fails ends with {\"error\":{\"code\",\"name\",\"message\",\"hint\"}}, and the words stand on\n"
-	      "stderr, too.\n"
-	      "\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 down would lose items.\n"
-	      "RELIVE_RUNTIME_DIR: where daemons put sockets, logs and tokens (default\n"
-	      "$XDG_RUNTIME_DIR/relive).\n"
-	      "RELIVE_TOKEN: the token of a store elsewhere, or one of a role; as 64 hexadecimal digits,\n"
-	      "that of a store that is new here. RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA: PEM\n"
-	      "files, where its server wants certificates.\n",
+	      "object a line. A command that fails ends with\n"
+	      "{\"error\":{\"code\",\"name\",\"message\",\"hint\"}}, and the words stand on stderr, too.\n"
+	      "\nExit codes\n"
+	      "  0  done\n"
+	      "  1  failed\n"
+	      "  2  wrong usage\n"
+	      "  3  down would lose items\n"
+	      "\nEnvironment\n"
+	      "  RELIVE_RUNTIME_DIR  where daemons put sockets, logs and tokens (default\n"
+	      "                      $XDG_RUNTIME_DIR/relive)\n"
+	      "  RELIVE_TOKEN        the token of a store elsewhere, or one of a role; as 64 hexadecimal\n"
+	      "                      digits, that of a store that is new here\n"
+	      "  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
+	      "                      PEM files, where the server of a store elsewhere wants certificates\n"
+	      "\nFiles\n"
+	      "  RELIVE_RUNTIME_DIR/STORE/token     of the store\n"
+	      "  RELIVE_RUNTIME_DIR/STORE/STORE.db  its catalog\n"
+	      "  RELIVE_RUNTIME_DIR/STORE/*.log     of its daemons\n"
+	      "\nExamples\n"
+	      "  relive up --size 8G\n"
+	      "  relive table create frames --columns atari --stack 4 --n-step 3\n"
+	      "  relive status\n"
+	      "  relive down\n",
 	      file);
 }
 

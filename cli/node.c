@@ -257,6 +257,8 @@ int cmd_node(int argc, char **argv)
 			"erased.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples = "relive node add --store replay extra --size 8G\n"
+			    "relive node drain --store replay extra --wait 10m",
 		.positional = words,
 		.min_positional = 2,
 		.max_positional = 3,

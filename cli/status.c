@@ -200,6 +200,10 @@ int cmd_status(int argc, char **argv)
 			   "does not answer.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples = "relive status\n"
+			    "relive status --why\n"
+			    "relive status --store replay --json\n"
+			    "RELIVE_TOKEN=TOKEN relive status relive://10.0.0.1:7117",
 		.positional = &request.uri,
 		.max_positional = 1,
 	};

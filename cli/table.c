@@ -335,6 +335,9 @@ int cmd_table(int argc, char **argv)
 			   "" CLI_DEFAULT_URI ").",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
+		.examples =
+			"relive table create --store replay frames --columns atari --stack 4 --n-step 3\n"
+			"relive table list --json",
 		.positional = words,
 		.min_positional = 1,
 		.max_positional = 3,

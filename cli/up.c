@@ -213,6 +213,8 @@ int cmd_up(int argc, char **argv)
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.notes = notes,
+		.examples = "relive up --size 8G --listen 0.0.0.0:7117\n"
+			    "relive up --store replay --file /srv/replay",
 	};
 	int code = cli_parse(&args, argc, argv);
 

@@ -58,6 +58,10 @@ enum {
 	"                        each other, beside the token. All three; without them the\n" \
 	"                        token is the key of TLS\n"
 
+#define DAEMON_ENVIRONMENT_USAGE \
+	"Environment\n" \
+	"  RELIVE_RUNTIME_DIR  directory of sockets (default $XDG_RUNTIME_DIR/relive)\n"
+
 struct option;
 struct tls_files;
 

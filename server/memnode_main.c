@@ -33,6 +33,7 @@ static void on_signal(int number)
 static const char usage[] =
 	"Usage: relive-memnode --name NAME --store STORE [options]\n"
 	"Offers memory to a Relive store, and is passive on the data path.\n\n"
+	"Options\n"
 	"  --name NAME      of this node, one in its store\n"
 	"  --store STORE    the store that it belongs to\n"
 	"  --size BYTES     of the pool, with K, M, G or T (default 1G; of a pool that was made\n"
@@ -68,10 +69,21 @@ static const char usage[] =
 	"                   the least that is logged (info)\n"
 	"  --log-format text|json\n"
 	"                   JSON: an object a line, with time, level, where, message\n"
-	"  --help, --version\n\n"
-	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the node runs already,\n"
-	"4 no memory or room for the pool, 5 refused by the metadata server.\n"
-	"Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n";
+	"  --help           this page\n"
+	"  --version        of the program\n\n"
+	"Exit codes\n"
+	"  0  stopped by SIGTERM or SIGINT\n"
+	"  1  failed\n"
+	"  2  wrong usage\n"
+	"  3  the node runs already\n"
+	"  4  no memory, or no room for the pool\n"
+	"  5  refused by the metadata server\n\n" DAEMON_ENVIRONMENT_USAGE
+	"  RELIVE_TOKEN        of a store whose server is elsewhere\n"
+	"  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
+	"                      PEM files, where --tls-... are not given\n\n"
+	"Examples\n"
+	"  relive-memnode --store replay --name a --size 8G\n"
+	"  relive-memnode --store replay --name b --metad relive://10.0.0.1:7117 --transport verbs\n";
 
 enum {
 	OPT_NAME = 1,

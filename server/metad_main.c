@@ -18,6 +18,7 @@
 static const char usage[] =
 	"Usage: relive-metad --store STORE [options]\n"
 	"Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
+	"Options\n"
 	"  --store STORE         name of the store\n"
 	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n" DAEMON_TLS_USAGE
 	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
@@ -27,7 +28,8 @@ static const char usage[] =
 	"                        held; 0 = never by itself (30)\n"
 	"  --slow-start SECONDS  until a new shard gets its full share of new blocks (10)\n"
 	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
-	"  --stall-limit SECONDS how long it may be suspect before it is killed (60)\n"
+	"  --stall-limit SECONDS\n"
+	"                        how long it may be suspect before it is killed (60)\n"
 	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
 	"                        not end cleanly as they are: some may be torn by a power loss\n"
 	"  --max-conns N         clients at once (1024); an eighth of it, 64 at most, is for those\n"
@@ -43,10 +45,18 @@ static const char usage[] =
 	"                        the least that is logged (info)\n"
 	"  --log-format text|json\n"
 	"                        JSON: an object a line, with time, level, where, message\n"
-	"  --help, --version\n\n"
-	"Exit: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage, 3 the store has a server\n"
-	"already, or the port is in use, 4 no memory or disk full, 5 state of another version.\n"
-	"Directory of sockets: RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive.\n";
+	"  --help                this page\n"
+	"  --version             of the program\n\n"
+	"Exit codes\n"
+	"  0  stopped by SIGTERM or SIGINT\n"
+	"  1  failed\n"
+	"  2  wrong usage\n"
+	"  3  the store has a server already, or the port is in use\n"
+	"  4  no memory, or the disk is full\n"
+	"  5  the state is of another version\n\n" DAEMON_ENVIRONMENT_USAGE
+	"  RELIVE_TOKEN        64 hexadecimal digits: the token of a store that is new\n\n"
+	"Examples\n"
+	"  relive-metad --store replay --listen 0.0.0.0:7117 --log-format json\n";
 
 enum {
 	OPT_STORE = 1,
