@@ -51,29 +51,39 @@ static const char *env_path(const char *name)
 	return value && value[0] == '/' ? value : NULL;
 }
 
-static int root_path(char out[RUNTIME_PATH_BYTES])
+static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 {
-	const char *own = getenv("RELIVE_RUNTIME_DIR");
-	const char *xdg = env_path("XDG_RUNTIME_DIR");
 	char name[32];
 
-	if (own && *own) {
-		size_t len = strlen(own);
+	snprintf(name, sizeof(name), "relive-%u", (unsigned int)geteuid());
+	return join(out, folder, name);
+}
 
-		if (own[0] != '/')
-			return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: not an absolute path",
-					 own);
-		if (len >= RUNTIME_PATH_BYTES)
-			return error_set(-ENAMETOOLONG, "RELIVE_RUNTIME_DIR: %zu bytes", len);
-		memcpy(out, own, len + 1);
-		return 0;
-	}
+/* A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours alone. */
+static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
+{
+	struct stat st;
+
+	if (path[0] != '/')
+		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: not an absolute path", path);
+	if (strlen(path) >= RUNTIME_PATH_BYTES)
+		return error_set(-ENAMETOOLONG, "RELIVE_RUNTIME_DIR: %zu bytes", strlen(path));
+	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
+		return join_uid(out, path);
+	memcpy(out, path, strlen(path) + 1);
+	return 0;
+}
+
+static int root_path(char out[RUNTIME_PATH_BYTES])
+{
+	const char *given = getenv("RELIVE_RUNTIME_DIR");
+	const char *xdg = env_path("XDG_RUNTIME_DIR");
+
+	if (given && *given)
+		return given_root(given, out);
 	if (xdg)
 		return join(out, xdg, "relive");
-	if (geteuid() == 0)
-		return join(out, "/run", "relive");
-	snprintf(name, sizeof(name), "relive-%u", (unsigned int)geteuid());
-	return join(out, "/tmp", name);
+	return geteuid() == 0 ? join(out, "/run", "relive") : join_uid(out, "/tmp");
 }
 
 /* Who looks at a directory. */

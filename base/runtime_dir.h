@@ -2,7 +2,8 @@
  * runtime_dir.h - where the daemons of a host meet their clients: sockets, locks and tokens.
  *
  *   ROOT            RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive, else /run/relive for root,
- *                   else /tmp/relive-UID
+ *                   else /tmp/relive-UID. Where RELIVE_RUNTIME_DIR is writable for everybody, as
+ *                   a volume of Kubernetes is, ROOT is its folder relive-UID, which is ours alone
  *   ROOT/.STORE.lock  held by the one command that starts or stops daemons of the store
  *   ROOT/STORE      one directory for each store, mode 0700; ROOT and it 0750 where a group may come in
  *     metad.sock    control plane (0600, 0660)      metad.lock metad.pid

@@ -156,6 +156,53 @@ static void runtime_dir_open__a_link_gives_eacces(void **state)
 	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
 }
 
+/* An emptyDir of Kubernetes. */
+static void runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours(void **state)
+{
+	char want[160], ours[128];
+	struct runtime_dir dir;
+	struct stat st;
+	int fd, pid;
+
+	(void)state;
+	snprintf(ours, sizeof(ours), "%s/relive-%u", root, (unsigned int)geteuid());
+	snprintf(want, sizeof(want), "%s/s", ours);
+	assert_int_equal(chmod(root, 0777), 0);
+	assert_int_equal(runtime_dir_open("s", false, &dir), -ENOENT);
+	assert_int_equal(runtime_dir_open("s", true, &dir), 0);
+	assert_string_equal(dir.path, want);
+	assert_int_equal(stat(ours, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_int_equal(runtime_store_lock("s", &fd, &pid), 0);
+	runtime_store_unlock("s", fd, true);
+	assert_int_equal(runtime_dir_open("s", false, &dir), 0);
+}
+
+/* Somebody was there first: with a folder that others may enter, with a link, with one of their own. */
+static void runtime_dir_open__a_folder_that_others_made_there_gives_eacces(void **state)
+{
+	char ours[128];
+	struct runtime_dir dir;
+
+	(void)state;
+	snprintf(ours, sizeof(ours), "%s/relive-%u", root, (unsigned int)geteuid());
+	assert_int_equal(chmod(root, 0777), 0);
+	assert_int_equal(mkdir(ours, 0700), 0);
+	assert_int_equal(chmod(ours, 0777), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+	assert_non_null(strstr(error_last(), "relive-"));
+	assert_int_equal(rmdir(ours), 0);
+	assert_int_equal(symlink("/", ours), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+	assert_int_equal(unlink(ours), 0);
+	if (geteuid() != 0)
+		return;
+	assert_int_equal(mkdir(ours, 0700), 0);
+	assert_int_equal(chown(ours, 12345, 12345), 0);
+	assert_int_equal(runtime_dir_open("s", true, &dir), -EACCES);
+	assert_non_null(strstr(error_last(), "12345"));
+}
+
 static void runtime_dir_open__bad_name_gives_einval(void **state)
 {
 	struct runtime_dir dir;
@@ -373,6 +420,8 @@ int main(void)
 		CASE(runtime_dir_share__lets_a_group_look),
 		CASE(runtime_dir_share__unknown_group_changes_nothing),
 		CASE(runtime_dir_open__a_link_gives_eacces),
+		CASE(runtime_dir_open__a_volume_for_everybody_gets_a_folder_of_ours),
+		CASE(runtime_dir_open__a_folder_that_others_made_there_gives_eacces),
 		CASE(runtime_dir_open__bad_name_gives_einval),
 		CASE(runtime_dir_open__relative_root_gives_einval),
 		CASE(runtime_dir_open__xdg_without_our_own_variable),
