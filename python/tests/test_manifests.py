@@ -1,0 +1,194 @@
+"""The Kubernetes manifests: what has to agree does, and what they run is there."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import relive
+
+yaml = pytest.importorskip("yaml", reason="python3-yaml is missing: run tools/setup")
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
+KINDS = {"Job": "batch/v1", "Service": "v1", "StatefulSet": "apps/v1",
+         "NetworkPolicy": "networking.k8s.io/v1", "PodDisruptionBudget": "policy/v1"}
+FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
+UNITS = {"Mi": 1 << 20, "Gi": 1 << 30, "M": 1 << 20, "G": 1 << 30}  # of relive, too: powers of 1024
+
+
+def objects(name):
+    return [o for o in yaml.safe_load_all((FOLDER / name).read_text()) if o]
+
+
+def of_kind(name, *kinds):
+    return [o for o in objects(name) if o["kind"] in kinds]
+
+
+def pods(name):
+    """(labels, pod) of what runs pods."""
+    return [(o["spec"]["template"]["metadata"]["labels"], o["spec"]["template"]["spec"])
+            for o in of_kind(name, "Job", "StatefulSet")]
+
+
+def containers(pod):
+    return pod.get("initContainers", []) + pod["containers"]
+
+
+def all_containers():
+    return [pytest.param(name, pod, c, id="%s-%s" % (name, c["name"]))
+            for name in FILES for _, pod in pods(name) for c in containers(pod)]
+
+
+def matches(selector, labels):
+    wanted = selector.get("matchLabels", selector)
+    return bool(wanted) and wanted.items() <= labels.items()
+
+
+def size(text):
+    number, unit = re.fullmatch(r"(\d+)([A-Z]i?)", text).groups()
+    return int(number) * UNITS[unit]
+
+
+def commands(container):
+    """Command lines that the container and its probes run."""
+    lines = [container["command"]]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if probe in container:
+            lines.append(container[probe]["exec"]["command"])
+    for line in lines:
+        if line[0] == "sh":
+            yield from (part.split() for part in re.split(r"&&|;", line[2]))
+        else:
+            yield line
+
+
+def test_there_are_manifests():
+    assert FILES == ["one-host.yaml", "rdma.yaml"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_objects_are_of_known_kinds_and_named_once(name):
+    seen = set()
+    for o in objects(name):
+        assert KINDS[o["kind"]] == o["apiVersion"]
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", o["metadata"]["name"])
+        assert (o["kind"], o["metadata"]["name"]) not in seen
+        seen.add((o["kind"], o["metadata"]["name"]))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_selectors_find_a_pod(name):
+    labels = [found for found, _ in pods(name)]
+    for o in of_kind(name, "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy"):
+        selector = o["spec"].get("selector") or o["spec"]["podSelector"]
+        assert any(matches(selector, found) for found in labels), o["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_set_has_a_headless_service(name):
+    services = {o["metadata"]["name"]: o["spec"] for o in of_kind(name, "Service")}
+    for o in of_kind(name, "StatefulSet"):
+        service = services[o["spec"]["serviceName"]]
+        assert service["clusterIP"] == "None"
+        assert matches(service["selector"], o["spec"]["template"]["metadata"]["labels"])
+        assert o["spec"]["selector"]["matchLabels"].items() <= \
+            o["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_ports_of_services_and_policies_are_those_of_pods(name):
+    for o in of_kind(name, "Service", "NetworkPolicy"):
+        selector = o["spec"].get("selector") or o["spec"]["podSelector"]
+        open_ports = {p["name"]: p["containerPort"] for labels, pod in pods(name)
+                      if matches(selector, labels) for c in containers(pod)
+                      for p in c.get("ports", [])}
+        for port in o["spec"].get("ports", []):
+            assert open_ports[port["targetPort"]] == port["port"]
+        for rule in o["spec"].get("ingress", []):
+            assert rule["from"]
+            for port in rule["ports"]:
+                assert port["port"] in open_ports
+
+
+def test_the_server_listens_where_its_service_points():
+    ports = {o["metadata"]["name"]: o["spec"]["ports"][0]["port"]
+             for o in of_kind("rdma.yaml", "Service") if "ports" in o["spec"]}
+    listen = [arg for _, pod in pods("rdma.yaml") for c in containers(pod) for arg in c["command"]
+              if arg.startswith("--listen=")]
+    assert listen == ["--listen=0.0.0.0:%d" % ports["relive-metad"]]
+    text = (FOLDER / "rdma.yaml").read_text()
+    uris = re.findall(r"relive://([a-z-]+):(\d+)", text)
+    assert uris and all(ports[host] == int(port) for host, port in uris)
+
+
+@pytest.mark.parametrize("name, pod, container", all_containers())
+def test_a_container_has_no_more_rights_than_it_needs(name, pod, container):
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+    assert pod["automountServiceAccountToken"] is False
+    own = container["securityContext"]
+    assert own["allowPrivilegeEscalation"] is False and own["readOnlyRootFilesystem"] is True
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    volumes = {v["name"] for v in pod["volumes"]}
+    claims = {v["metadata"]["name"] for o in of_kind(name, "StatefulSet")
+              for v in o["spec"].get("volumeClaimTemplates", [])}
+    for mount in container["volumeMounts"]:
+        assert mount["name"] in volumes | claims
+    assert "/run/relive" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+@pytest.mark.parametrize("name, pod, container", all_containers())
+def test_memory_fits_the_pools_of_its_pod(name, pod, container):
+    pools = sum(size(match) for c in containers(pod) for line in commands(c)
+                for match in re.findall(r"--size[= ](\S+)", " ".join(line)))
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+    assert limits["memory"] == requests["memory"]
+    assert size(limits["memory"]) >= pools + (128 << 20)
+
+
+def test_pods_that_share_memory_share_pids():
+    (_, pod), = pods("one-host.yaml")
+    assert pod["shareProcessNamespace"] is True
+
+
+def test_tokens_come_from_a_secret():
+    text = (FOLDER / "rdma.yaml").read_text()
+    assert not re.search(r"[0-9a-f]{32}", text)
+    for _, pod in pods("rdma.yaml"):
+        env = {e["name"]: e for e in pod["containers"][0]["env"]}
+        assert env["RELIVE_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == "relive-token"
+
+
+def test_probes_ask_the_store():
+    """Not a port; and nothing ends a memory node but its end."""
+    for name in FILES:
+        for _, pod in pods(name):
+            for c in containers(pod):
+                for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                    if probe in c:
+                        assert c[probe]["exec"]["command"][:2] == ["relive", "status"]
+                        wait = c[probe]["exec"]["command"]
+                        wait = int(wait[wait.index("--timeout") + 1].rstrip("s"))
+                        assert c[probe]["timeoutSeconds"] > wait
+                if c["command"][0] == "relive-memnode":
+                    assert "livenessProbe" not in c
+                if c["command"][0].startswith("relive"):
+                    assert "--health" in c["readinessProbe"]["exec"]["command"]
+
+
+@pytest.mark.parametrize("name, pod, container", all_containers())
+def test_options_are_those_of_help(name, pod, container):
+    programs = relive.build_info()["programs"]
+    if len(programs) < 3:
+        pytest.skip("no relive command and daemons here: build them, and put them on PATH")
+    for line in commands(container):
+        if line[0] not in programs:
+            continue
+        words = [programs[line[0]]] + ([line[1]] if line[0] == "relive" else [])
+        text = subprocess.run([*words, "--help"], capture_output=True, text=True, check=True).stdout
+        known = set(re.findall(r"--[a-z-]+", text))
+        used = {arg.split("=")[0] for arg in line if arg.startswith("--")}
+        assert used - {"--health"} <= known
+        if "--health" in used - known:
+            pytest.skip("relive status has no --health in this build")
