@@ -109,8 +109,7 @@ int cmd_restore(int argc, char **argv)
 			"Start the store with relive up.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.examples =
-			"relive restore replay /srv/replay.catalog && relive up --store replay",
+		.examples = "relive restore replay /srv/replay.catalog && relive up --store replay",
 		.positional = words,
 		.min_positional = 2,
 		.max_positional = 2,
