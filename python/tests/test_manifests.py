@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -50,17 +51,25 @@ def size(text):
     return int(number) * UNITS[unit]
 
 
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+HEALTH = {"--health", "--node"}  # of relive status
+
+
+def words_of(command):
+    """The command lines of a command, one for each part of a shell's."""
+    parts = re.split(r"&&|;", command[2]) if command[0] == "sh" else [shlex.join(command)]
+    return [shlex.split(part.replace("exec ", "")) for part in parts]
+
+
+def probe_of(container, name):
+    words, = words_of(container[name]["exec"]["command"])
+    return words
+
+
 def commands(container):
     """Command lines that the container and its probes run."""
-    lines = [container["command"]]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if probe in container:
-            lines.append(container[probe]["exec"]["command"])
-    for line in lines:
-        if line[0] == "sh":
-            yield from (part.split() for part in re.split(r"&&|;", line[2]))
-        else:
-            yield line
+    return words_of(container["command"]) + [probe_of(container, name) for name in PROBES
+                                             if name in container]
 
 
 def test_there_are_manifests():
@@ -162,19 +171,15 @@ def test_tokens_come_from_a_secret():
 
 def test_probes_ask_the_store():
     """Not a port; and nothing ends a memory node but its end."""
-    for name in FILES:
-        for _, pod in pods(name):
-            for c in containers(pod):
-                for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                    if probe in c:
-                        assert c[probe]["exec"]["command"][:2] == ["relive", "status"]
-                        wait = c[probe]["exec"]["command"]
-                        wait = int(wait[wait.index("--timeout") + 1].rstrip("s"))
-                        assert c[probe]["timeoutSeconds"] > wait
-                if c["command"][0] == "relive-memnode":
-                    assert "livenessProbe" not in c
-                if c["command"][0].startswith("relive"):
-                    assert "--health" in c["readinessProbe"]["exec"]["command"]
+    for c in (c for name in FILES for _, pod in pods(name) for c in containers(pod)):
+        for name in (name for name in PROBES if name in c):
+            words = probe_of(c, name)
+            assert words[:2] == ["relive", "status"]
+            assert c[name]["timeoutSeconds"] > int(words[words.index("--timeout") + 1].rstrip("s"))
+        if c["command"][0] == "relive-memnode":
+            assert "livenessProbe" not in c
+        if c["command"][0].startswith("relive"):
+            assert "--health" in probe_of(c, "readinessProbe")
 
 
 @pytest.mark.parametrize("name, pod, container", all_containers())
@@ -189,6 +194,6 @@ def test_options_are_those_of_help(name, pod, container):
         text = subprocess.run([*words, "--help"], capture_output=True, text=True, check=True).stdout
         known = set(re.findall(r"--[a-z-]+", text))
         used = {arg.split("=")[0] for arg in line if arg.startswith("--")}
-        assert used - {"--health"} <= known
+        assert used - HEALTH <= known
         if "--health" in used - known:
             pytest.skip("relive status has no --health in this build")
