@@ -94,7 +94,7 @@ static void list(struct channel *ch, const struct channel_frame *frame)
 {
 	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
 	Relive__Status fine = RELIVE__STATUS__INIT;
-	char names[TABLES][8], *at[TABLES];
+	char names[TABLES][16], *at[TABLES];
 
 	for (int i = 0; i < TABLES; i++) {
 		snprintf(names[i], sizeof(names[i]), "t%d", i);
