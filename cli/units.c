@@ -230,5 +230,6 @@ bool units_is_address(const char *text)
 		return false;
 	if (!port)
 		return text[0] != '[' || host_end[1] == 0;
-	return digits > 0 && digits <= 5 && !port[1 + digits] && atoi(port + 1) <= UINT16_MAX;
+	return digits > 0 && digits <= 5 && !port[1 + digits] &&
+	       strtoul(port + 1, NULL, 10) <= UINT16_MAX;
 }

@@ -141,6 +141,16 @@ static const char notes[] =
 	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
 	"once; with both, what cannot be\nadopted is erased.";
 
+static int check_and_run(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
+{
+	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
+		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
+		return CLI_USAGE;
+	}
+	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
+	return options_agree(opts) ? run(opts, as_json, bar) : CLI_USAGE;
+}
+
 int cmd_up(int argc, char **argv)
 {
 	struct host_store_opts opts = { .store = "default",
@@ -220,12 +230,5 @@ int cmd_up(int argc, char **argv)
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
-		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
-		return CLI_USAGE;
-	}
-	opts.nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
-	if (!options_agree(&opts))
-		return CLI_USAGE;
-	return run(&opts, as_json, bar);
+	return check_and_run(&opts, nodes, as_json, bar);
 }
