@@ -259,7 +259,6 @@ static const struct {
 static int run(struct request *request, const char *const *words)
 {
 	struct rlv_store *store;
-	struct json json;
 	size_t v = 0;
 	int code;
 
@@ -285,16 +284,17 @@ static int run(struct request *request, const char *const *words)
 		request->uri = CLI_DEFAULT_URI;
 	if (cli_store_open(request->uri, request->common.timeout_ns, !verbs[v].writes, &store))
 		return CLI_FAILURE;
-	json_init(&json, stdout);
-	request->json = &json;
+	json_init(request->json, stdout);
 	code = verbs[v].run(store, request);
 	cli_store_close(&store);
-	return request->common.json && json_end(&json) ? CLI_FAILURE : code;
+	return request->common.json && json_end(request->json) ? CLI_FAILURE : code;
 }
 
 int cmd_table(int argc, char **argv)
 {
+	struct json json;
 	struct request request = { .common = CLI_COMMON_INIT,
+				   .json = &json,
 				   .shape = "cartpole",
 				   .opts = RLV_TABLE_OPTS_INIT };
 	const char *words[3] = { NULL, NULL, NULL };

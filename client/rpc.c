@@ -55,7 +55,8 @@ bool rpc_is_forked(const struct rpc *rpc)
  *
  *   not sent    no socket; nobody listens; no way to the host; the   -ECONNREFUSED  not_sent()
  *               handshake breaks off, or nothing is said; the
- *               server is full (-EUSERS, another one may leave)
+ *               server is full (-EUSERS, another one may leave);
+ *               calls of other threads before it took all of its time
  *   sent        the connection ended; it may not be sent again       -ECONNRESET    not_answered()
  *               (rpc_call.once), or nobody is there by now
  *               no answer in time                                    -ETIMEDOUT     not_answered()
@@ -459,7 +460,7 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 		if (!lock_try_acquire(&rpc->lock, &rpc_role))
 			return error_set(-EAGAIN, "the connection to the server is in use");
 	} else if (!lock_acquire_until(&rpc->lock, &rpc_role, deadline_ns)) {
-		return error_set(-ETIMEDOUT,
+		return error_set(-ECONNREFUSED,
 				 "%s: the metadata server was not asked: calls of other threads "
 				 "before this one took all of its time",
 				 uri_of(rpc, uri));
