@@ -114,7 +114,9 @@ int rig_setup(void **state)
 	rig->kind = current;
 	temp_dir_make(rig->dir);
 	open_target(rig);
-	rig->spec = (struct target_region){ .kind = 1, .object = 2, .part = 3, .size = RIG_REGION };
+	rig->spec = (struct target_region){
+		.kind = 1, .object = 2, .part = 3, .role = RIG_ROLE, .size = RIG_REGION
+	};
 	assert_int_equal(rig->tg->ops->register_region(rig->tg, &rig->spec), 0);
 	rig->tr = rig_open(rig, RIG_CLIENT);
 	rig->region = rig_attach(rig, rig->tr, RIG_CLIENT, RIGHT_ALL);

@@ -17,6 +17,7 @@
 
 #define RIG_CLIENT 7
 #define RIG_POOL ((uint64_t)32 << 20)
+#define RIG_ROLE 4 /* of pages, which may have memory of their own */
 #define RIG_REGION ((uint64_t)4 << 20)
 
 struct rig;

@@ -246,6 +246,24 @@ static void renew__ends_the_grants_of_a_page(void **state)
 	transport_detach(&page);
 }
 
+/* All of a tree is granted to clients: its pages would cost its node a descriptor each. */
+static void renew__is_of_regions_of_pages(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct target_region spec = { .kind = 1, .object = 2, .part = 3, .size = RIG_REGION };
+	struct region_grant grant;
+	struct region *tree;
+
+	if (!has_pages(rig))
+		return;
+	spec.role = 1;
+	assert_int_equal(rig->tg->ops->register_region(rig->tg, &spec), 0);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_attach(rig->tr, &grant, &tree), 0);
+	assert_error(transport_renew(tree, 4096), -EACCES);
+	transport_detach(&tree);
+}
+
 static void renew__is_for_who_has_all_of_it(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -516,6 +534,7 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(renew__ends_what_others_have_of_a_page),
 	CONTRACT_TEST(renew__is_seen_by_who_attaches_all_later),
 	CONTRACT_TEST(renew__ends_the_grants_of_a_page),
+	CONTRACT_TEST(renew__is_of_regions_of_pages),
 	CONTRACT_TEST(renew__is_for_who_has_all_of_it),
 	CONTRACT_TEST(attach__by_a_damaged_grant),
 	CONTRACT_TEST(attach__by_the_grant_of_another_client),

@@ -44,7 +44,7 @@ static void open_node(struct node *node, bool on_file)
 
 static void make_region(struct node *node)
 {
-	struct target_region spec = { .kind = 1, .size = REGION_BYTES };
+	struct target_region spec = { .kind = 1, .role = 4, .size = REGION_BYTES };
 
 	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
 	node->region = spec.id;

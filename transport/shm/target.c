@@ -150,8 +150,9 @@ int target_renew(struct target *target, const struct target_map *map, uint64_t o
 	uint32_t id = map->region->info.id;
 	int ret;
 
-	if (map->rights != RIGHT_ALL)
-		return error_set(-EACCES, "region %u: renewing a page needs all rights", id);
+	if (map->rights != RIGHT_ALL || map->region->info.role != TARGET_ROLE_PAGES)
+		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
+				 id);
 	if (off >= map->size)
 		return error_set(-EINVAL, "region %u: has no page at %llu", id,
 				 (unsigned long long)off);

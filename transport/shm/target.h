@@ -64,6 +64,12 @@ RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 	LOCK_REQUIRES(target_role);
 
 /*
+ * Role of the regions whose pages may have memory of their own: no client is granted all of one. Of
+ * others clients are, and each page that they renewed would cost a descriptor.
+ */
+#define TARGET_ROLE_PAGES 4
+
+/*
  * The lock is held. Fresh memory for the page at off of a region that map has all of; nobody's grant of
  * that page is good any more. -EACCES (rights), -EINVAL (off), -ENOTSUP (a pool whose pages have none).
  */
