@@ -250,12 +250,11 @@ static int check_reply(const struct attach_region_reply *reply, int fd)
 }
 
 /* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
-static uint64_t unit_of(int fd)
+static uint64_t unit_of(int fd, bool on_device)
 {
 	struct statfs fs;
-	struct stat st;
 
-	if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode))
+	if (on_device)
 		return MAP_HUGE_BYTES;
 	if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC)
 		return (uint64_t)fs.f_bsize;
@@ -265,12 +264,18 @@ static uint64_t unit_of(int fd)
 static int map_range(const struct attach_region_reply *reply, int fd, struct attached *out)
 {
 	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
-	uint64_t unit = unit_of(fd), before = reply->offset % unit;
-	uint64_t size = align_up(before + reply->size, unit);
-	int ret = map_shared(fd, reply->offset - before, size,
-			     (writable ? MAP_WRITABLE : 0) |
-				     (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
-			     &out->map);
+	struct stat st = { .st_mode = 0 };
+	uint64_t unit, before, size;
+	int ret;
+
+	out->on_device = fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
+	unit = unit_of(fd, out->on_device);
+	before = reply->offset % unit;
+	size = align_up(before + reply->size, unit);
+	ret = map_shared(fd, reply->offset - before, size,
+			 (writable ? MAP_WRITABLE : 0) |
+				 (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
+			 &out->map);
 
 	if (ret)
 		return ret;

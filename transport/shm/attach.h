@@ -26,7 +26,8 @@ struct attached {
 	uint8_t *map;
 	uint64_t map_bytes;
 	struct region_grant grant;
-	int fd; /* kept open: a pool file's shared lock; -1 = none */
+	bool on_device; /* DAX: msync knows nothing of it */
+	int fd;         /* kept open: a pool file's shared lock; -1 = none */
 };
 
 /* Maps what grant names and fills out in; fd only where there is one. */

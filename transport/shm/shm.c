@@ -13,6 +13,7 @@
 #include "transport/barrier.h"
 #include "transport/fork.h"
 #include "transport/shm/attach.h"
+#include "transport/shm/durable.h"
 #include "transport/shm/map.h"
 #include "transport/shm/shm.h"
 #include "transport/shm/target.h"
@@ -207,10 +208,17 @@ static int shm_order(struct transport *tr)
 static int shm_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
 {
 	const struct shm_region *mine = (const struct shm_region *)region;
+	const struct durable map = { .base = region->base,
+				     .size = region->size,
+				     .by_library = mine->at.on_device,
+				     .is_pmem = mine->at.on_device };
 
 	if (mine->embedded)
 		return target_persist(of(tr)->target, mine->embedded, mine->off + off, len);
-	return map_persist(region->base, off, len);
+	if (mine->at.on_device && !durable_has_library())
+		return error_set(-ENOTSUP, "region %u: lies on a device, which needs libpmem",
+				 region->id);
+	return durable_persist(&map, off, len);
 }
 
 /* -------- regions -------- */

@@ -10,6 +10,7 @@
 cases_persist() {
 	start_metad 1
 	run_one dax__what_was_persisted_survives_a_power_failure on_dax
+	run_one dax__is_handed_to_local_clients_that_are_trusted on_dax_beside
 	run_one shadow__what_was_persisted_is_all_there on_shadow
 	run_one control__a_persist_left_out_is_found_out left_out
 }
@@ -23,6 +24,23 @@ on_dax() {
 	start_memnode 2 --dax /dev/dax0.0
 	traffic -t 60 1 kept
 	leave n2
+}
+
+# A store of guest 2 alone, whose clients would map the device.
+local_store() { # relive's arguments...
+	on -t 60 2 env -u RELIVE_TOKEN "$bin/relive" "$@"
+}
+
+on_dax_beside() {
+	local said
+	local_store up --store beside --dax /dev/dax0.0 --discard --adopt
+	said=$(local_store table create shm:beside t --columns cartpole --capacity 1024 2>&1) &&
+		fail "a client was handed the device"
+	assert_match "what the node says" "$said" '--trust-clients \(EACCES\)'
+	local_store down --store beside --force
+	local_store up --store beside --dax /dev/dax0.0 --trust-clients
+	local_store table create shm:beside t --columns cartpole --capacity 1024
+	local_store down --store beside --force
 }
 
 # Takes the table and its node away again.
