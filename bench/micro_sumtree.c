@@ -27,7 +27,7 @@
 #define BATCH_MAX 1024u
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
-#define SLOTS_OFF (WORDS_OFF + (uint32_t)sizeof(struct shard_words))
+#define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct shard_words))
 #define WINDOW_NS 3000000u /* of timed work: short ones find a quiet moment */
 #define WINDOW_WALL_NS 40000000u
 #define CASES_MAX 40u
@@ -131,7 +131,7 @@ static void open_tree(struct bench_tree *t, uint32_t leaves, const struct varian
 	uint16_t fanout[TREE_MAX_LEVELS + 1];
 	struct tree_geometry geo, usual;
 	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
-	uint64_t idle = SLOT_IDLE, off = align_up(SLOTS_OFF + sizeof(struct client_slot), 4096);
+	uint64_t idle = SLOT_IDLE, off = align_up(PAGE_OFF + sizeof(struct client_page), 4096);
 
 	t->fanout = v->fanout;
 	t->pages = v->pages;
@@ -145,11 +145,11 @@ static void open_tree(struct bench_tree *t, uint32_t leaves, const struct varian
 	place.inner_off[1] = off + geo.inner_bytes;
 	place.leaves_off = align_up(off + 2 * geo.inner_bytes, 4096);
 	open_region(t, place.leaves_off + sumtree_leaf_bytes(&geo));
-	check(transport_store(t->region, SLOTS_OFF + offsetof(struct client_slot, promise), &idle,
+	check(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, promise), &idle,
 			      sizeof(idle)),
 	      "slot");
 	sumtree_init(&t->tree, t->region, &geo, &place);
-	epoch_init(&t->ep, t->region, WORDS_OFF, SLOTS_OFF, 0);
+	epoch_init(&t->ep, t->region, WORDS_OFF, t->region, PAGE_OFF);
 	check(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
 	check(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
 	fill_tree(t, seed);

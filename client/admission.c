@@ -41,7 +41,7 @@ static int store_slot(const struct admission *adm, const struct limiter_words *m
 		.smp_committed.raw = mine->smp_committed,
 	};
 
-	return transport_store(adm->lim.region, adm->lim.slot_off, &words, sizeof(words));
+	return transport_store(adm->lim.page, adm->lim.slot_off, &words, sizeof(words));
 }
 
 static int add_admitted(const struct admission *adm, size_t member, uint64_t delta)
@@ -74,9 +74,9 @@ static int carry(struct admission *adm)
 	if (!gives) /* promised before it is taken, said after it was given (ds/limiter.h) */
 		ret = store_slot(adm, &mine);
 	if (ret == 0)
-		ret = add_admitted(adm, offsetof(struct view_words, ins_admitted), inserts);
+		ret = add_admitted(adm, offsetof(struct view_limits, ins_admitted), inserts);
 	if (ret == 0)
-		ret = add_admitted(adm, offsetof(struct view_words, smp_admitted), samples);
+		ret = add_admitted(adm, offsetof(struct view_limits, smp_admitted), samples);
 	if (ret == 0 && gives)
 		ret = store_slot(adm, &mine);
 	if (ret == 0)

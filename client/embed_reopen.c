@@ -25,26 +25,21 @@ struct listing {
 	size_t n;
 };
 
-/* What the extent table lists of a shard; NULL = not there. */
+/* What the extent table lists of a shard, by role; NULL = not there. */
 struct part {
-	const struct target_region *tree;
-	const struct target_region *rows;
+	const struct target_region *of[REGION_ROLES];
 };
 
 static struct part part_of(const struct listing *list, const struct target_region *like)
 {
-	struct part part = { NULL, NULL };
+	struct part part = { .of = { NULL } };
 
 	for (size_t i = 0; i < list->n; i++) {
 		const struct target_region *region = &list->regions[i];
 
-		if (region->kind != like->kind || region->object != like->object ||
-		    region->part != like->part)
-			continue;
-		if (region->role == REGION_TREE)
-			part.tree = region;
-		else
-			part.rows = region;
+		if (region->kind == like->kind && region->object == like->object &&
+		    region->part == like->part && region->role < REGION_ROLES)
+			part.of[region->role] = region;
 	}
 	return part;
 }
@@ -53,25 +48,15 @@ static struct part part_of(const struct listing *list, const struct target_regio
 
 static int open_shard(struct embed *embed, const struct part *part, struct shard **shard_out)
 {
-	struct region *tree;
-	struct region *rows;
-	int ret;
+	struct shard_parts parts = { .owner = 0 };
+	int ret = 0;
 
-	ret = embed_attach(embed, part->tree->id, &tree);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+		ret = embed_attach(embed, part->of[role]->id, &parts.at[role]);
+	if (ret == 0)
+		ret = shard_open(&parts, NULL, shard_out);
 	if (ret)
-		return ret;
-	ret = embed_attach(embed, part->rows->id, &rows);
-	if (ret)
-		goto err_detach_tree;
-	ret = shard_open(tree, rows, shard_out);
-	if (ret)
-		goto err_detach_rows;
-	return 0;
-
-err_detach_rows:
-	transport_detach(&rows);
-err_detach_tree:
-	transport_detach(&tree);
+		shard_parts_detach(&parts);
 	return ret;
 }
 
@@ -110,35 +95,49 @@ static bool is_zero(const uint8_t *bytes, uint64_t n)
 	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
+static bool is_blank(const struct target_region *region)
+{
+	return !region || is_zero(region->base + REGION_SUPERBLOCK_BYTES,
+				  region->size - REGION_SUPERBLOCK_BYTES);
+}
+
 /*
- * A create that was cut short, for sure: the tree's word is set last of all, and nobody has stored a
- * row before that. A page that reads as zeros for another reason would look alike but for the rows.
+ * A create that was cut short, for sure: the word of the slots is set last of all, and nobody has
+ * stored a row before that. A page that reads as zeros for another reason would look alike but for the
+ * rows.
  */
 static bool was_never_complete(const struct part *part)
 {
-	if (state_of(part->tree) != REGION_FORMATTING)
-		return false;
-	return !part->rows || is_zero(part->rows->base + REGION_SUPERBLOCK_BYTES,
-				      part->rows->size - REGION_SUPERBLOCK_BYTES);
+	return state_of(part->of[REGION_SLOTS]) == REGION_FORMATTING &&
+	       is_blank(part->of[REGION_ROWS]);
 }
 
 /* A drop says so in all regions of the table before it gives the first one back. */
 static bool was_dropped(const struct part *part)
 {
-	return state_of(part->tree) == REGION_DROPPED || state_of(part->rows) == REGION_DROPPED;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (state_of(part->of[role]) == REGION_DROPPED)
+			return true;
+	return false;
+}
+
+static bool is_whole(const struct part *part)
+{
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (state_of(part->of[role]) == REGION_FORMATTING)
+			return false;
+	return true;
 }
 
 /* Opens a part as a shard of its table, unless nothing is to be kept of it. Changes nothing. */
-static int take_part(struct embed *embed, const struct part *part)
+static int take_part(struct embed *embed, const struct part *part, const struct target_region *any)
 {
-	const struct target_region *any = part->tree ? part->tree : part->rows;
 	struct shard *shard;
 	int ret;
 
 	if (was_dropped(part) || was_never_complete(part))
 		return 0;
-	if (!part->tree || !part->rows || state_of(part->tree) == REGION_FORMATTING ||
-	    state_of(part->rows) == REGION_FORMATTING)
+	if (!is_whole(part))
 		return error_set(-EBADMSG,
 				 "table id %u shard %u: its regions contradict each other, one is "
 				 "damaged",
@@ -148,8 +147,17 @@ static int take_part(struct embed *embed, const struct part *part)
 		return error_prefix(ret, "table id %u shard %u: ", any->object, any->part);
 	ret = adopt(embed, shard);
 	if (ret)
-		embed_shard_close(&shard);
+		shard_close(&shard);
 	return ret;
+}
+
+/* Is it the first of its part that is there? Each part is taken once. */
+static bool is_first(const struct part *part, const struct target_region *region)
+{
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (part->of[role])
+			return part->of[role] == region;
+	return false;
 }
 
 static int take_all(struct embed *embed, const struct listing *list)
@@ -159,14 +167,21 @@ static int take_all(struct embed *embed, const struct listing *list)
 	for (size_t i = 0; ret == 0 && i < list->n; i++) {
 		struct part part = part_of(list, &list->regions[i]);
 
-		/* once for both regions */
-		if (list->regions[i].role == REGION_TREE || !part.tree)
-			ret = take_part(embed, &part);
+		if (is_first(&part, &list->regions[i]))
+			ret = take_part(embed, &part, &list->regions[i]);
 	}
 	return ret;
 }
 
 /* -------- what is not to be kept -------- */
+
+static bool has_region(const struct shard *shard, uint32_t id)
+{
+	for (uint32_t role = REGION_TREE; shard && role < REGION_ROLES; role++)
+		if (shard->parts.at[role]->id == id)
+			return true;
+	return false;
+}
 
 static bool is_taken(const struct embed *embed, const struct target_region *region)
 {
@@ -174,8 +189,7 @@ static bool is_taken(const struct embed *embed, const struct target_region *regi
 		const struct embed_table *table = embed->tables[id];
 
 		for (uint32_t s = 0; table && s < table->desc.n_shards; s++)
-			if (table->shards[s] && (table->shards[s]->tree->id == region->id ||
-						 table->shards[s]->rows->id == region->id))
+			if (has_region(table->shards[s], region->id))
 				return true;
 	}
 	return false;

@@ -86,8 +86,7 @@ static void plant_tree(struct grove *grove, const struct node_set *nodes, uint32
 	uint32_t t = grove->forest.n++;
 
 	grove->trees[t] = shard->trees[grove->view];
-	epoch_init(&grove->forest.epochs[t], shard->tree, shard->desc.words_off,
-		   shard->desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&grove->forest.epochs[t], shard->tree, shard->desc.words_off, NULL, 0);
 	grove->shard[t] = s;
 	grove->sparse |= t != s;
 }

@@ -181,7 +181,9 @@ static int reattach(struct handle *h)
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is to be had: ");
-	ret = open_accesses(h);
+	ret = node_set_move(&h->nodes, h->slot.owner);
+	if (ret == 0)
+		ret = open_accesses(h);
 	if (ret && node_set_drop(&h->nodes)) /* another node went: over the rest */
 		ret = open_accesses(h);
 	if (ret)
@@ -198,31 +200,47 @@ static int reattach(struct handle *h)
 /* With fresh grants: those of the table may be of another life of a node, or of us. */
 static int open_nodes(struct handle *h, uint64_t deadline_ns)
 {
-	struct meta *meta = h->table->store->meta;
+	const struct node_set like = {
+		.meta = h->table->store->meta,
+		.desc = h->desc,
+		.access = { .kind = h->access_kind, .owner = h->slot.owner },
+	};
 	struct meta_table place;
-	int ret = meta->ops->refresh(meta, h->desc, 0, &place);
+	int ret = like.meta->ops->refresh(like.meta, h->desc, &like.access, 0, &place);
 
 	if (ret)
 		return ret;
-	ret = node_set_open(meta, h->desc, &place, deadline_ns, &h->nodes);
+	ret = node_set_open(&like, &place, deadline_ns, &h->nodes);
 	meta_table_fini(&place);
-	return ret;
+	return ret ? ret : node_set_check(&h->nodes);
 }
 
-/* Nodes, and a slot in what they have. */
+/* A slot, for grants of its pages, then the nodes that have them. */
 static int open_slot(struct handle *h, uint64_t deadline_ns)
 {
 	struct meta *meta = h->table->store->meta;
-	int ret = open_nodes(h, deadline_ns);
+	struct error_kept kept;
+	int ret = h->reader ? 0 : meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
 
 	if (ret)
 		return ret;
-	ret = node_set_check(&h->nodes);
-	if (ret == 0 && !h->reader)
-		ret = meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
-	if (ret)
-		node_set_close(&h->nodes);
+	ret = open_nodes(h, deadline_ns);
+	if (ret == 0)
+		return 0;
+	error_keep(&kept);
+	node_set_close(&h->nodes);
+	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+			 error_last());
+	error_restore(&kept);
 	return ret;
+}
+
+static enum shard_access access_of(const struct rlv_table *table, const struct handle_opts *opts)
+{
+	if (table->store->read_only || opts->reader)
+		return SHARD_READS;
+	return opts->streams ? SHARD_WRITES : SHARD_LEARNS;
 }
 
 int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
@@ -238,6 +256,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->view_mask = opts->view_mask;
 	h->streams = opts->streams;
 	h->reader = opts->reader;
+	h->access_kind = access_of(table, opts);
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();

@@ -16,12 +16,12 @@
 #define META_NODE_URI_BYTES 256
 #define META_WEIGHT_FULL 1000u /* of a shard that takes its whole share of new blocks */
 
-/* Where one shard lives and what lets this client attach its two regions. */
+/* Where one shard lives and what lets this client attach its parts. */
 struct meta_shard {
 	char node_uri[META_NODE_URI_BYTES]; /* for connect; shards of one node share it */
 	char node[RLV_NAME_BYTES];          /* its name, for people */
-	struct region_grant tree;
-	struct region_grant rows;
+	/* by enum region_role and shard_part; bytes 0 = not given */
+	struct region_grant grants[SHARD_PARTS];
 	uint32_t state;       /* enum rlv_shard_state; without grants unless ACTIVE or DRAINING */
 	uint32_t weight;      /* now; rises to META_WEIGHT_FULL ... */
 	uint64_t ramp_ns;     /* ... within so long */
@@ -43,6 +43,14 @@ struct meta_wishes {
 	uint32_t block;
 	const uint16_t *fanout;
 };
+
+/* What grants are asked for: a client with a slot gets its page. */
+struct meta_access {
+	enum shard_access kind;
+	uint32_t owner; /* 0 = none: to look alone */
+};
+
+#define META_LOOKS (&(const struct meta_access){ .kind = SHARD_READS })
 
 /* A client slot: whose it is stands in every shard. */
 struct meta_slot {
@@ -76,13 +84,16 @@ struct meta;
 struct rlv_wait;
 
 struct meta_ops {
-	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. */
+	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. Grants
+	   of this and of open are as for META_LOOKS. */
 	int (*create)(struct meta *meta, const struct table_desc *desc,
 		      const struct meta_wishes *wishes, struct meta_table *out);
 	int (*open)(struct meta *meta, const char *name, struct meta_table *out);
 	/* As open, for who has the table open: fresh grants, and where things are now. Never waits
-	   longer, nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped. */
-	int (*refresh)(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+	   longer, nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped;
+	   -EACCES: not the owner's lease. */
+	int (*refresh)(struct meta *meta, const struct table_desc *desc,
+		       const struct meta_access *access, int64_t timeout_ns,
 		       struct meta_table *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);

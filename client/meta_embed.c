@@ -57,21 +57,26 @@ int embed_attach(struct embed *embed, uint32_t id, struct region **region_out)
 	return transport_attach(embed->tr, &grant, region_out);
 }
 
-static void forget_region(struct embed *embed, struct region *region)
+/* What is left of a shard that came to nothing: rows that are blank were never a table's. */
+static void forget_regions(struct embed *embed, struct shard_parts *parts)
 {
 	struct transport_target *target = embed->base.target;
-	uint32_t id = region->id;
+	uint32_t ids[REGION_ROLES] = { 0 };
 
-	transport_detach(&region);
-	/* The region is ours and known: nothing is left to do if the pool refuses. */
-	(void)target->ops->unregister_region(target, id);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		ids[role] = parts->at[role] ? parts->at[role]->id : 0;
+	shard_parts_detach(parts);
+	/* They are ours and known: nothing is left to do if the pool refuses. */
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (ids[role])
+			(void)target->ops->unregister_region(target, ids[role]);
 }
 
-static int make_region(struct embed *embed, const struct table_desc *desc, uint32_t shard,
-		       enum region_role role, struct region **region_out)
+static int make_region(struct embed *embed, const struct table_desc *desc, uint32_t role,
+		       struct region **region_out)
 {
 	struct transport_target *target = embed->base.target;
-	struct target_region spec = shard_region_spec(desc, shard, role);
+	struct target_region spec = shard_region_spec(desc, desc->shard, role);
 	int ret;
 
 	ret = target->ops->register_region(target, &spec);
@@ -91,28 +96,19 @@ static int make_shard(struct embed *embed, struct table_desc *desc, uint32_t s,
 		/* Only the generation of a lap counts, and above it there is room for tickets. */
 		.first_ticket = embed->first_lap[desc->table_id] % LEAF_GEN_MASK * desc->blocks,
 	};
-	struct region *tree;
-	struct region *rows;
-	int ret;
+	struct shard_parts parts = { .owner = 0 };
+	int ret = 0;
 
 	memcpy(ids.store_uuid, embed->store_uuid, sizeof(ids.store_uuid));
 	table_desc_seal(desc, s);
-	ret = make_region(embed, desc, s, REGION_TREE, &tree);
-	if (ret)
-		return ret;
-	ret = make_region(embed, desc, s, REGION_ROWS, &rows);
-	if (ret) {
-		forget_region(embed, tree);
-		return ret;
-	}
-	ret = shard_format(tree, rows, desc, &ids);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+		ret = make_region(embed, desc, role, &parts.at[role]);
 	if (ret == 0)
-		ret = shard_open(tree, rows, shard_out);
-	if (ret) {
-		/* Rows that are blank, without a tree, were never a table's. */
-		forget_region(embed, tree);
-		forget_region(embed, rows);
-	}
+		ret = shard_format(&parts, desc, &ids);
+	if (ret == 0)
+		ret = shard_open(&parts, desc, shard_out);
+	if (ret)
+		forget_regions(embed, &parts);
 	return ret;
 }
 
@@ -135,21 +131,11 @@ struct embed_table *embed_table_new(const struct table_desc *desc)
 	return NULL;
 }
 
-void embed_shard_close(struct shard **shard)
-{
-	struct region *tree = (*shard)->tree;
-	struct region *rows = (*shard)->rows;
-
-	shard_close(shard);
-	transport_detach(&tree);
-	transport_detach(&rows);
-}
-
 void embed_table_free(struct embed_table *table)
 {
 	for (uint32_t s = 0; s < table->desc.n_shards; s++)
 		if (table->shards[s])
-			embed_shard_close(&table->shards[s]);
+			shard_close(&table->shards[s]);
 	mem_free(table->shards);
 	mem_free(table->streams);
 	mem_free(table);
@@ -157,12 +143,11 @@ void embed_table_free(struct embed_table *table)
 
 static int set_dropped(struct shard *shard)
 {
-	struct region *regions[] = { shard->tree, shard->rows };
 	int ret = shard_set_state(shard, REGION_DROPPED);
 
-	for (size_t i = 0; i < ARRAY_LEN(regions); i++)
-		if (ret == 0 && (regions[i]->tr->caps & TRANSPORT_PERSISTENT))
-			ret = transport_persist(regions[i], 0, REGION_SUPERBLOCK_BYTES);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (ret == 0 && (shard->tree->tr->caps & TRANSPORT_PERSISTENT))
+			ret = transport_persist(shard->parts.at[role], 0, REGION_SUPERBLOCK_BYTES);
 	return ret;
 }
 
@@ -178,13 +163,35 @@ void embed_table_destroy(struct embed *embed, struct embed_table *table)
 	for (uint32_t s = 0; s < n; s++) {
 		if (!table->shards[s])
 			continue;
-		(void)target->ops->unregister_region(target, table->shards[s]->rows->id);
-		(void)target->ops->unregister_region(target, table->shards[s]->tree->id);
+		for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+			(void)target->ops->unregister_region(target,
+							     table->shards[s]->parts.at[role]->id);
 	}
 	embed_table_free(table);
 }
 
-static int fill_place(struct embed *embed, const struct embed_table *table, struct meta_table *out)
+/* As the metadata server does it (server/catalog.c): threads of one process share what they map. */
+static int grant_shard(struct embed *embed, const struct shard *shard,
+		       const struct meta_access *access, struct meta_shard *out)
+{
+	struct transport_target *target = embed->base.target;
+	int ret = 0;
+
+	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++) {
+		struct region_range range;
+		uint32_t rights;
+		uint32_t role = shard_grant_of(access->kind, access->owner, part, &range, &rights);
+
+		if (!role)
+			continue;
+		range.region = shard->parts.at[role]->id;
+		ret = target->ops->grant(target, EMBED_CLIENT, &range, rights, &out->grants[part]);
+	}
+	return ret;
+}
+
+static int fill_place(struct embed *embed, const struct embed_table *table,
+		      const struct meta_access *access, struct meta_table *out)
 {
 	struct transport_target *target = embed->base.target;
 	struct meta_table place = { .desc = table->desc, .n_shards = table->desc.n_shards };
@@ -201,11 +208,7 @@ static int fill_place(struct embed *embed, const struct embed_table *table, stru
 		shard->state = RLV_SHARD_ACTIVE;
 		shard->weight = META_WEIGHT_FULL;
 		shard->incarnation = target->incarnation;
-		ret = transport_grant(target, EMBED_CLIENT, table->shards[s]->tree->id, RIGHT_ALL,
-				      &shard->tree);
-		if (ret == 0)
-			ret = transport_grant(target, EMBED_CLIENT, table->shards[s]->rows->id,
-					      RIGHT_ALL, &shard->rows);
+		ret = grant_shard(embed, table->shards[s], access, shard);
 	}
 	if (ret) {
 		meta_table_fini(&place);
@@ -263,7 +266,7 @@ static int create_locked(struct embed *embed, const struct table_desc *desc, str
 				 desc->name);
 	if (!table)
 		ret = make_table(embed, desc, &table);
-	return ret ? ret : fill_place(embed, table, out);
+	return ret ? ret : fill_place(embed, table, META_LOOKS, out);
 }
 
 static int embed_create(struct meta *meta, const struct table_desc *desc,
@@ -287,7 +290,7 @@ static int embed_open_table(struct meta *meta, const char *name, struct meta_tab
 
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_by_name(embed, name);
-	ret = table ? fill_place(embed, table, out)
+	ret = table ? fill_place(embed, table, META_LOOKS, out)
 		    : error_set(-ENOENT, "no table %s in this store", name);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
@@ -455,7 +458,8 @@ static struct embed_table *find_same(const struct embed *embed, const struct tab
 }
 
 /* Nothing of it ever moves, but it may have been dropped. */
-static int embed_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+static int embed_refresh(struct meta *meta, const struct table_desc *desc,
+			 const struct meta_access *access, int64_t timeout_ns,
 			 struct meta_table *out)
 {
 	struct embed *embed = embed_of(meta);
@@ -465,7 +469,7 @@ static int embed_refresh(struct meta *meta, const struct table_desc *desc, int64
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, desc);
-	ret = table ? fill_place(embed, table, out)
+	ret = table ? fill_place(embed, table, access, out)
 		    : error_set(-ESTALE, "table %s was dropped", desc->name);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
@@ -532,13 +536,16 @@ static int embed_info(struct meta *meta, struct rlv_store_info *out)
 	return 0;
 }
 
+/* The rows first: what the others say of them is true then. */
 static int persist_shard(struct embed *embed, const struct shard *shard)
 {
 	struct transport_target *target = embed->base.target;
-	int ret;
+	int ret = target->ops->persist(target, shard->rows->id, 0, 0);
 
-	ret = target->ops->persist(target, shard->rows->id, 0, 0);
-	return ret ? ret : target->ops->persist(target, shard->tree->id, 0, 0);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+		if (role != REGION_ROWS)
+			ret = target->ops->persist(target, shard->parts.at[role]->id, 0, 0);
+	return ret;
 }
 
 static bool has_writer(const struct embed_table *table)

@@ -30,7 +30,6 @@ struct embed {
 
 RLV_MUST_CHECK int embed_attach(struct embed *embed, uint32_t id, struct region **region_out);
 struct embed_table *embed_table_new(const struct table_desc *desc);
-void embed_shard_close(struct shard **shard);
 void embed_table_free(struct embed_table *table);
 /* Drops it: gives its regions back, too. */
 void embed_table_destroy(struct embed *embed, struct embed_table *table);

@@ -90,9 +90,17 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 	return 0;
 }
 
+/* The page of a slot comes only to who has one. */
 static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 {
-	int ret;
+	const ProtobufCBinaryData *grants[SHARD_PARTS] = {
+		[REGION_TREE] = &place->tree_grant,
+		[REGION_ROWS] = &place->rows_grant,
+		[REGION_SLOTS] = &place->slots_grant,
+		[SHARD_LIMITS] = &place->limits_grant,
+		[SHARD_PAGE] = place->page_grant.len ? &place->page_grant : NULL,
+	};
+	int ret = 0;
 
 	if (strlen(place->node_uri) >= sizeof(out->node_uri))
 		return error_set(-EPROTO, "table: node address of %zu bytes",
@@ -107,8 +115,10 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 	out->incarnation = place->incarnation;
 	if (out->state > RLV_SHARD_DRAINING) /* no grants are given */
 		return 0;
-	ret = take_grant(&place->tree_grant, &out->tree);
-	return ret ? ret : take_grant(&place->rows_grant, &out->rows);
+	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++)
+		if (grants[part])
+			ret = take_grant(grants[part], &out->grants[part]);
+	return ret;
 }
 
 static int take_table(const Relive__TableReply *reply, struct meta_table *out)
@@ -206,8 +216,8 @@ static int remote_create(struct meta *meta, const struct table_desc *desc,
 }
 
 /* timeout_ns 0: as long as control calls wait, also for a server that is away. */
-static int open_table(struct remote *remote, const char *name, int64_t timeout_ns,
-		      struct meta_table *out)
+static int open_table(struct remote *remote, const char *name, const struct meta_access *access,
+		      int64_t timeout_ns, struct meta_table *out)
 {
 	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
 	struct rpc_call call = {
@@ -219,19 +229,22 @@ static int open_table(struct remote *remote, const char *name, int64_t timeout_n
 
 	request.name = (char *)name;
 	request.read_only = remote->read_only;
+	request.access = (uint32_t)access->kind;
+	request.owner = access->owner;
 	return ask_table(remote, &call, out);
 }
 
 static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
 {
-	return open_table(remote_of(meta), name, 0, out);
+	return open_table(remote_of(meta), name, META_LOOKS, 0, out);
 }
 
-static int remote_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+static int remote_refresh(struct meta *meta, const struct table_desc *desc,
+			  const struct meta_access *access, int64_t timeout_ns,
 			  struct meta_table *out)
 {
 	struct meta_table place;
-	int ret = open_table(remote_of(meta), desc->name, timeout_ns, &place);
+	int ret = open_table(remote_of(meta), desc->name, access, timeout_ns, &place);
 
 	if (ret == -ENOENT)
 		return error_set(-ESTALE, "table %s was dropped", desc->name);

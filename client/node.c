@@ -91,42 +91,36 @@ int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 
 /* -------- one shard -------- */
 
-static int open_regions(struct transport *tr, const struct meta_shard *place, uint32_t s,
-			struct shard **shard_out)
+static int attach_parts(struct transport *tr, const struct meta_shard *place,
+			struct shard_parts *parts)
 {
-	struct region *tree;
-	struct region *rows;
-	int ret;
+	int ret = 0;
 
-	ret = transport_attach(tr, &place->tree, &tree);
-	if (ret)
-		return ret;
-	ret = transport_attach(tr, &place->rows, &rows);
-	if (ret)
-		goto err_detach_tree;
-	ret = shard_open(tree, rows, shard_out);
-	if (ret)
-		goto err_detach_rows;
-	if ((*shard_out)->desc.shard == s)
-		return 0;
-	ret = error_set(-EPROTO, "its regions are those of shard %u", (*shard_out)->desc.shard);
-	shard_close(shard_out);
-
-err_detach_rows:
-	transport_detach(&rows);
-err_detach_tree:
-	transport_detach(&tree);
+	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++)
+		if (place->grants[part].bytes)
+			ret = transport_attach(tr, &place->grants[part], &parts->at[part]);
 	return ret;
 }
 
-static void close_regions(struct node_set *set, uint32_t s)
+/* What its regions say of it must be what the server said. */
+static int open_parts(const struct node_set *set, struct transport *tr,
+		      const struct meta_shard *place, uint32_t s, struct shard **shard_out)
 {
-	struct region *tree = set->shards[s]->tree;
-	struct region *rows = set->shards[s]->rows;
+	struct shard_parts parts = { .owner = set->access.owner };
+	struct table_desc want = *set->desc;
+	int ret = attach_parts(tr, place, &parts);
 
+	table_desc_seal(&want, s);
+	if (ret == 0)
+		ret = shard_open(&parts, &want, shard_out);
+	if (ret)
+		shard_parts_detach(&parts);
+	return ret;
+}
+
+static void close_parts(struct node_set *set, uint32_t s)
+{
 	shard_close(&set->shards[s]);
-	transport_detach(&tree);
-	transport_detach(&rows);
 	set->n_up--;
 }
 
@@ -179,7 +173,7 @@ int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shar
 	ret = node->tr ? 0 : connect_node(set, node);
 	if (ret)
 		return ret;
-	ret = open_regions(node->tr, place, s, &set->shards[s]);
+	ret = open_parts(set, node->tr, place, s, &set->shards[s]);
 	if (ret) {
 		disconnect_if_idle(set, seat->node);
 		return ret;
@@ -188,7 +182,7 @@ int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shar
 	seat->opened = ++set->version;
 	ret = set->hooks ? set->hooks->join(set->ctx, s) : 0;
 	if (ret) {
-		close_regions(set, s);
+		close_parts(set, s);
 		disconnect_if_idle(set, seat->node);
 	}
 	return ret;
@@ -203,9 +197,23 @@ void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state
 		return;
 	if (set->hooks)
 		set->hooks->leave(set->ctx, s);
-	close_regions(set, s);
+	close_parts(set, s);
 	disconnect_if_idle(set, node);
 	set->version++;
+}
+
+int node_set_take_page(struct node_set *set, uint32_t s, const struct meta_shard *place)
+{
+	const struct node *node = &set->nodes[set->seats[s].node];
+	struct region *page;
+	int ret = transport_attach(node->tr, &place->grants[SHARD_PAGE], &page);
+
+	if (ret)
+		return ret;
+	ret = shard_take_page(set->shards[s], page, set->access.owner);
+	if (ret)
+		transport_detach(&page);
+	return ret;
 }
 
 void node_set_count(struct node_set *set)
@@ -245,12 +253,13 @@ static int open_first(struct node_set *set, uint32_t s, const struct meta_shard 
 	return 0;
 }
 
-int node_set_open(struct meta *meta, const struct table_desc *desc, const struct meta_table *place,
-		  uint64_t deadline_ns, struct node_set *out)
+int node_set_open(const struct node_set *like, const struct meta_table *place, uint64_t deadline_ns,
+		  struct node_set *out)
 {
 	struct node_set set = {
-		.meta = meta,
-		.desc = desc,
+		.meta = like->meta,
+		.desc = like->desc,
+		.access = like->access,
 		.clock = clock_monotonic(),
 		.control = place->control,
 		.layout = place->layout,
@@ -266,7 +275,7 @@ int node_set_open(struct meta *meta, const struct table_desc *desc, const struct
 	if (ret == 0 && set.n_up == 0)
 		ret = away ? error_set(-EHOSTDOWN, "%s", error_last())
 			   : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
-				       desc->name, place->n_shards);
+				       like->desc->name, place->n_shards);
 	if (ret) {
 		node_set_close(&set);
 		return ret;
@@ -280,7 +289,7 @@ void node_set_close(struct node_set *set)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
 		if (set->shards[s])
-			close_regions(set, s);
+			close_parts(set, s);
 	for (uint32_t i = 0; i < set->n_nodes; i++)
 		disconnect(set, &set->nodes[i]);
 	mem_free(set->nodes);
@@ -338,7 +347,7 @@ int node_set_check(const struct node_set *set)
 
 		if (shard && shard->tree->tr->broken)
 			ret = -EHOSTDOWN;
-		else if (shard && shard->tree->base)
+		else if (shard && shard->slots->base)
 			ret = shard_state(shard);
 	}
 	return ret;
@@ -358,7 +367,7 @@ bool node_set_is_addressable(const struct node_set *set)
 
 static bool is_orphaned(const struct shard *shard)
 {
-	return shard->tree->base && shard_state(shard) == -EHOSTDOWN;
+	return shard->slots->base && shard_state(shard) == -EHOSTDOWN;
 }
 
 static bool is_broken(const struct shard *shard)

@@ -48,6 +48,7 @@ struct seat {
 struct node_set {
 	struct meta *meta;
 	const struct table_desc *desc; /* of the table */
+	struct meta_access access;     /* what is asked for */
 	const struct clock *clock;
 	const struct node_hooks *hooks; /* NULL = none */
 	void *ctx;
@@ -71,12 +72,11 @@ struct node_set {
 
 /*
  * Connects to every node of the table and opens its shards; those that cannot be reached are DOWN,
- * with a warning in the log. -EHOSTDOWN if none can; an error if one is not what it should be. place is
- * borrowed until return, desc until close. Cost: control plane.
+ * with a warning in the log. -EHOSTDOWN if none can; an error if one is not what it should be. like:
+ * meta, desc, access. place is borrowed until return, desc until close. Cost: control plane.
  */
-RLV_MUST_CHECK int node_set_open(struct meta *meta, const struct table_desc *desc,
-				 const struct meta_table *place, uint64_t deadline_ns,
-				 struct node_set *out);
+RLV_MUST_CHECK int node_set_open(const struct node_set *like, const struct meta_table *place,
+				 uint64_t deadline_ns, struct node_set *out);
 void node_set_close(struct node_set *set);
 
 /* A call begins: so long it may take, and so long each question to the server or a node. */
@@ -106,6 +106,12 @@ bool node_set_is_due(const struct node_set *set);
  * that is connected to. -ESTALE, -ECHILD; anything else is no error: asked again later.
  */
 RLV_MUST_CHECK int node_set_heal(struct node_set *set);
+
+/*
+ * The handle has another slot: its pages are attached in place of those of the old one, where shards are
+ * open. After an error a shard may still have the old one.
+ */
+RLV_MUST_CHECK int node_set_move(struct node_set *set, uint32_t owner);
 
 /* Share of new blocks that the shard takes now: 0..META_WEIGHT_FULL. */
 uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns);

@@ -119,6 +119,36 @@ static int take_place(struct node_set *set, const struct meta_table *place)
 	return 0;
 }
 
+/* -------- another slot -------- */
+
+/* A shard that the server cannot reach has no grant: what is open of it cannot be used any more. */
+static int move_shard(struct node_set *set, uint32_t s, const struct meta_table *place)
+{
+	if (!set->shards[s])
+		return 0;
+	if (s < place->n_shards && place->shards[s].grants[SHARD_PAGE].bytes)
+		return node_set_take_page(set, s, &place->shards[s]);
+	node_set_close_shard(set, s, RLV_SHARD_DOWN);
+	return 0;
+}
+
+int node_set_move(struct node_set *set, uint32_t owner)
+{
+	struct meta *meta = set->meta;
+	struct meta_table place;
+	int ret;
+
+	set->access.owner = owner;
+	ret = meta->ops->refresh(meta, set->desc, &set->access, node_set_patience(set), &place);
+	if (ret)
+		return ret;
+	for (uint32_t s = 0; ret == 0 && s < set->n_shards; s++)
+		ret = move_shard(set, s, &place);
+	meta_table_fini(&place);
+	node_set_count(set);
+	return ret;
+}
+
 /* -------- when to ask -------- */
 
 /* Half of the time to all of it, so that the clients of a dead node do not come in step. */
@@ -158,7 +188,7 @@ int node_set_heal(struct node_set *set)
 	int ret;
 
 	set->questions++;
-	ret = meta->ops->refresh(meta, set->desc, node_set_patience(set), &place);
+	ret = meta->ops->refresh(meta, set->desc, &set->access, node_set_patience(set), &place);
 	if (ret == 0) {
 		ret = take_place(set, &place);
 		meta_table_fini(&place);

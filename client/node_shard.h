@@ -24,6 +24,10 @@ RLV_MUST_CHECK int node_set_see(struct node_set *set, uint32_t s, const struct m
 RLV_MUST_CHECK int node_set_open_shard(struct node_set *set, uint32_t s,
 				       const struct meta_shard *place);
 
+/* Attaches the page of the slot that the set has now, in an open shard. */
+RLV_MUST_CHECK int node_set_take_page(struct node_set *set, uint32_t s,
+				      const struct meta_shard *place);
+
 /* Has it left, closes it, and its connection when nothing else is open over it. */
 void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state state);
 

@@ -288,6 +288,12 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	ret = check_opts(&table->place.desc, opts);
 	if (ret)
 		return ret;
+	if (table->store->read_only && table->place.desc.views[opts->view].max_times_sampled)
+		return error_set(
+			-EACCES,
+			"sampler: view %u takes items out (max_times_sampled), and the store "
+			"was opened read-only",
+			opts->view);
 	sp = mem_zalloc(sizeof(*sp));
 	if (!sp)
 		return error_set(-ENOMEM, "sampler: no memory");

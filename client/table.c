@@ -48,6 +48,7 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 		      struct rlv_table **table_out)
 {
 	struct rlv_table *table = mem_zalloc(sizeof(*table));
+	struct node_set like = { .meta = store->meta, .access = *META_LOOKS };
 	int ret = -ENOMEM;
 
 	if (!table) {
@@ -61,8 +62,8 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 		error_set(ret, "table: no memory");
 		goto err_free;
 	}
-	ret = node_set_open(store->meta, &table->place.desc, &table->place, deadline_ns,
-			    &table->nodes);
+	like.desc = &table->place.desc;
+	ret = node_set_open(&like, &table->place, deadline_ns, &table->nodes);
 	if (ret)
 		goto err_free;
 	lock_init(&table->lock, &table_lock);
@@ -202,7 +203,7 @@ static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rl
 	int64_t size;
 	int ret;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
 	ret = sumtree_size(&shard->trees[v], &ep, &size);
 	if (ret == 0)
 		ret = sumtree_total(&shard->trees[v], &ep, &total);
@@ -248,7 +249,7 @@ static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_inf
 	int ret = 0;
 
 	if (node_set_has_control(&table->nodes)) {
-		limiter_init(&lim, table->nodes.shards[table->nodes.control], v, 1);
+		limiter_init(&lim, table->nodes.shards[table->nodes.control], v, 0);
 		ret = limiter_read(&lim, counts);
 	}
 	if (ret && node_set_drop(&table->nodes) == 0)
@@ -270,7 +271,8 @@ static void info_sizes(const struct table_desc *desc, struct rlv_table_info *inf
 	info->max_writers = desc->max_writers;
 	info->max_clients = desc->max_clients;
 	info->rows_bytes = desc->rows_bytes * desc->n_shards;
-	info->tree_bytes = desc->tree_bytes * desc->n_shards;
+	info->tree_bytes =
+		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
 }
 
 static void info_shards(const struct node_set *nodes, struct rlv_table_info *info)

@@ -39,8 +39,10 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	acc->shard = shard;
 	acc->owner = owner;
 	acc->view_mask = view_mask;
-	epoch_init(&acc->epoch, shard->tree, desc->words_off, desc->slots_off,
-		   owner ? owner - 1 : EPOCH_NO_SLOT);
+	if (owner && !shard_has_page(shard, owner - 1))
+		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
+	epoch_init(&acc->epoch, shard->tree, desc->words_off, owner ? shard->pages : NULL,
+		   owner ? shard_page_off(shard, owner - 1) : 0);
 	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			    &head);
 	acc->next_ticket = head;

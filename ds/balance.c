@@ -29,9 +29,9 @@ bool balance_applies(const struct view_desc *view)
 
 static int read_words(struct shard *shard, uint32_t view, struct limiter_words *out)
 {
-	struct view_words words;
-	struct transport_io io = { .region = shard->tree,
-				   .off = shard->desc.views[view].words_off,
+	struct view_limits words;
+	struct transport_io io = { .region = shard->limits,
+				   .off = shard_limits_off(shard, view),
 				   .dst = &words,
 				   .len = sizeof(words) };
 	int rc = transport_read(shard->tree->tr, &io, 1);
@@ -60,23 +60,41 @@ static int add_slot(struct look *look, const struct slot_limits *limits)
 	return 0;
 }
 
+/* Slots from `first`, with their counts, in one phase. */
+static int read_slots(struct shard *shard, uint32_t view, uint32_t first,
+		      struct client_slot slots[SLOTS_AT_ONCE], struct slot_limits *limits)
+{
+	uint32_t left = shard->desc.max_clients - first;
+	uint32_t n = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
+	struct transport_io ios[1 + SLOTS_AT_ONCE];
+
+	ios[0] = (struct transport_io){ .region = shard->slots,
+					.off = shard_slot_off(shard, first),
+					.dst = slots,
+					.len = n * (uint32_t)sizeof(slots[0]) };
+	for (uint32_t i = 0; i < n; i++)
+		ios[1 + i] = (struct transport_io){
+			.region = shard->pages,
+			.off = shard_page_off(shard, first + i) +
+			       offsetof(struct client_page, limits) + view * sizeof(limits[0]),
+			.dst = &limits[i],
+			.len = sizeof(limits[0]),
+		};
+	return transport_read(shard->slots->tr, ios, 1 + n);
+}
+
 static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 {
 	uint32_t clients = shard->desc.max_clients;
 	struct client_slot slots[SLOTS_AT_ONCE];
+	struct slot_limits limits[SLOTS_AT_ONCE];
 	int rc = 0;
 
 	for (uint32_t first = 0; !rc && first < clients; first += SLOTS_AT_ONCE) {
-		uint32_t n = clients - first < SLOTS_AT_ONCE ? clients - first : SLOTS_AT_ONCE;
-		struct transport_io io = { .region = shard->tree,
-					   .off = shard_slot_off(shard, first),
-					   .dst = slots,
-					   .len = n * (uint32_t)sizeof(slots[0]) };
-
-		rc = transport_read(shard->tree->tr, &io, 1);
-		for (uint32_t i = 0; !rc && i < n; i++)
+		rc = read_slots(shard, view, first, slots, limits);
+		for (uint32_t i = 0; !rc && i < SLOTS_AT_ONCE && first + i < clients; i++)
 			if (rword64_load_relaxed(&slots[i].state) != SLOT_FREE)
-				rc = add_slot(look, &slots[i].limits[view]);
+				rc = add_slot(look, &limits[i]);
 	}
 	return rc;
 }
@@ -95,8 +113,7 @@ static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, i
 		rc = sumtree_rebuild_needed(shard, &needed);
 		if (!rc && needed)
 			rc = -EAGAIN;
-		epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off,
-			   EPOCH_NO_SLOT);
+		epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
 		if (!rc)
 			rc = epoch_read(&ep);
 		if (!rc)
@@ -140,8 +157,8 @@ static int add(struct shard *control, uint32_t view, size_t member, uint64_t val
 
 	if (!value)
 		return 0;
-	return transport_faa_word(control->tree, control->desc.views[view].words_off + member,
-				  value, &old);
+	return transport_faa_word(control->limits, shard_limits_off(control, view) + member, value,
+				  &old);
 }
 
 /*
@@ -153,15 +170,15 @@ static int correct(struct shard *control, uint32_t view, const struct limiter_wo
 {
 	uint64_t inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
 	uint64_t sampled = moved > 0 ? (uint64_t)moved : 0;
-	int rc = add(control, view, offsetof(struct view_words, ins_committed), inserted);
+	int rc = add(control, view, offsetof(struct view_limits, ins_committed), inserted);
 
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_words, smp_committed), sampled);
+		rc = add(control, view, offsetof(struct view_limits, smp_committed), sampled);
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_words, ins_admitted),
+		rc = add(control, view, offsetof(struct view_limits, ins_admitted),
 			 words->ins_committed + inserted - words->ins_admitted);
 	if (!rc)
-		rc = add(control, view, offsetof(struct view_words, smp_admitted),
+		rc = add(control, view, offsetof(struct view_limits, smp_admitted),
 			 words->smp_committed + sampled - words->smp_admitted);
 	return rc;
 }

@@ -11,22 +11,21 @@
 /* A pass moves the epoch once and takes longer than an announcement: more than a few are a bug. */
 #define ENTER_TRIES 1000
 
-static struct rword64 *word_at(const struct epoch *ep, uint64_t off)
+static struct rword64 *word_at(const struct region *region, uint64_t off)
 {
-	return (struct rword64 *)(void *)(ep->region->base + off);
+	return (struct rword64 *)(void *)(region->base + off);
 }
 
-void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint64_t slots_off,
-		uint32_t slot)
+void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struct region *page,
+		uint64_t page_off)
 {
 	*ep = (struct epoch){
 		.region = tree,
 		.word_off = words_off + offsetof(struct shard_words, epoch),
+		.page = page,
+		.promise_off = page_off + offsetof(struct client_page, promise),
 		.mode = EPOCH_NORMAL,
 	};
-	if (slot != EPOCH_NO_SLOT)
-		ep->promise_off = slots_off + (uint64_t)slot * sizeof(struct client_slot) +
-				  offsetof(struct client_slot, promise);
 }
 
 /* E6 pairs with E5: the epoch word, then the arrays that it names. */
@@ -34,14 +33,14 @@ static int load_word(const struct epoch *ep, uint64_t *word_out)
 {
 	if (!ep->region->base)
 		return transport_load(ep->region, ep->word_off, word_out);
-	*word_out = rword64_load_ordered(word_at(ep, ep->word_off));
+	*word_out = rword64_load_ordered(word_at(ep->region, ep->word_off));
 	return 0;
 }
 
-/* May words of the slot be stored where they are? Not where others' writes to it are under way. */
+/* May words of the page be stored where they are? Not where others' writes to it are under way. */
 static bool stores_in_place(const struct epoch *ep)
 {
-	return transport_changes_in_place(ep->region);
+	return transport_changes_in_place(ep->page);
 }
 
 /*
@@ -55,11 +54,11 @@ static int store_promise(const struct epoch *ep, uint64_t promise)
 	int rc;
 
 	if (stores_in_place(ep)) {
-		rword64_announce(word_at(ep, ep->promise_off), promise);
+		rword64_announce(word_at(ep->page, ep->promise_off), promise);
 		return 0;
 	}
-	rc = transport_store(ep->region, ep->promise_off, &promise, sizeof(promise));
-	return rc ? rc : transport_order(ep->region->tr);
+	rc = transport_store(ep->page, ep->promise_off, &promise, sizeof(promise));
+	return rc ? rc : transport_order(ep->page->tr);
 }
 
 static void see(struct epoch *ep, uint64_t word)
@@ -87,7 +86,7 @@ int epoch_enter(struct epoch *ep)
 	uint64_t word;
 	int rc;
 
-	if (!ep->promise_off)
+	if (!ep->page)
 		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
 	if (ep->entered)
 		return recheck_entered(ep);
@@ -120,7 +119,7 @@ int epoch_leave(struct epoch *ep)
 {
 	int rc;
 
-	if (!ep->promise_off)
+	if (!ep->page)
 		return 0;
 	rc = store_promise(ep, SLOT_IDLE);
 	if (!rc)
@@ -134,7 +133,7 @@ static void write_promise(const struct epoch *ep, const uint64_t *word, struct t
 {
 	*wr = (struct transport_wr){
 		.verb = VERB_WRITE,
-		.io = { .region = ep->region, .off = ep->promise_off, .src = word, .len = 8 },
+		.io = { .region = ep->page, .off = ep->promise_off, .src = word, .len = 8 },
 	};
 }
 
@@ -174,7 +173,7 @@ int epoch_enter_chain(struct epoch *ep)
 {
 	int rc = 0;
 
-	if (!ep->promise_off)
+	if (!ep->page)
 		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
 	if (!ep->entered) {
 		ep->promised = ep->number;

@@ -5,9 +5,9 @@
  * One struct epoch for each handle (writer or sampler) and shard. Every call that changes leaves
  * runs between enter and leave:
  *
- *   enter   slot.promise = e; seq_cst; re-read e, repeat if it moved
+ *   enter   page.promise = e; seq_cst; re-read e, repeat if it moved
  *   ...     swap leaves; buffer deltas under the epoch that the swapped tags say
- *   leave   after the flush: slot.promise = SLOT_IDLE. Deltas kept across calls keep the promise.
+ *   leave   after the flush: page.promise = SLOT_IDLE. Deltas kept across calls keep the promise.
  *
  * Delta targets (fixed at the CAS by the tags of the words it swapped, never by the mode at flush):
  *   e   -> e     arr[e]   += new - old
@@ -35,14 +35,13 @@
 
 #include "base/error.h"
 
-#define EPOCH_NO_SLOT UINT32_MAX /* a reader: it never announces */
-
 struct epoch {
 	struct region *region; /* tree region of the shard */
 	uint64_t word_off;     /* the shard's epoch word */
-	uint64_t promise_off;  /* this handle's slot; 0 = none */
-	uint32_t number;       /* as last read */
-	uint32_t promised;     /* in force while entered: number, or one less after a refresh */
+	struct region *page; /* where this handle's promise is; NULL = a reader, it never announces */
+	uint64_t promise_off;
+	uint32_t number;   /* as last read */
+	uint32_t promised; /* in force while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
 	bool damaged; /* a leaf's tag was of no epoch: sums may be wrong, a rebuild is due */
@@ -55,11 +54,11 @@ struct epoch {
 };
 
 /*
- * slot: index of the handle's client slot, or EPOCH_NO_SLOT.
+ * page, page_off: the handle's struct client_page, over the tree's transport; NULL for a reader.
  * Thread: owner, for all functions of this file.
  */
-void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, uint64_t slots_off,
-		uint32_t slot);
+void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struct region *page,
+		uint64_t page_off);
 
 /*
  * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads;

@@ -7,12 +7,14 @@
 
 #include "wire/ring_layout.h"
 
+#include "base/bits.h"
+
 #include <errno.h>
 #include <stddef.h>
 
-static uint64_t word_of_slot(const struct shard *shard, uint32_t owner, size_t member)
+static uint64_t page_off(const struct shard *shard, uint32_t owner)
 {
-	return shard_slot_off(shard, owner - 1) + member;
+	return shard_page_off(shard, owner - 1);
 }
 
 /* -------- open blocks -------- */
@@ -92,27 +94,48 @@ int fence_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out
 
 /* -------- admissions -------- */
 
-/* One side of one view: the counter of all, and the pair of counts in the slot. */
+/* One side of one view: the counters of all, and the pair of counts in the page. */
 struct side {
-	uint64_t total_off;
+	uint64_t all_admitted_off, all_committed_off;
 	uint64_t admitted_off;
 	uint64_t admitted;
 	uint64_t committed;
 };
 
+/*
+ * What all clients have admitted and not committed. Committed first: both grow meanwhile, and what the
+ * dead has out must not be missed.
+ */
+static int read_outstanding(struct shard *shard, const struct side *side, int64_t *out)
+{
+	uint64_t admitted, committed;
+	int rc = transport_load(shard->limits, side->all_committed_off, &committed);
+
+	if (!rc)
+		rc = transport_load(shard->limits, side->all_admitted_off, &admitted);
+	if (!rc)
+		*out = (int64_t)(admitted - committed);
+	return rc;
+}
+
+/*
+ * A page that committed more than it admitted was cut between two stores: nothing is owed. It is its
+ * client's, so that it may say anything: no more goes back than all of them together have out.
+ */
 static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
 {
 	uint64_t rest = side->admitted - side->committed, old;
+	int64_t outstanding = 0;
 	int rc;
 
-	/*
-	 * A slot that committed more than it admitted was cut between two stores: nothing is owed.
-	 */
 	if (side->admitted <= side->committed)
 		return 0;
-	rc = transport_faa_word(shard->tree, side->total_off, 0 - rest, &old);
+	rc = read_outstanding(shard, side, &outstanding);
+	rest = outstanding > 0 ? min_u64(rest, (uint64_t)outstanding) : 0;
+	if (!rc && rest)
+		rc = transport_faa_word(shard->limits, side->all_admitted_off, 0 - rest, &old);
 	if (!rc)
-		rc = transport_store(shard->tree, side->admitted_off, &side->committed, 8);
+		rc = transport_store(shard->pages, side->admitted_off, &side->committed, 8);
 	if (!rc)
 		*given += rest;
 	return rc;
@@ -121,15 +144,17 @@ static int give_side_back(struct shard *shard, const struct side *side, uint64_t
 static int give_view_back(struct shard *shard, uint32_t view, const struct slot_limits *limits,
 			  uint64_t slot_off, uint64_t given[2])
 {
-	uint64_t words = shard->desc.views[view].words_off;
+	uint64_t all = shard_limits_off(shard, view);
 	struct side ins = {
-		.total_off = words + offsetof(struct view_words, ins_admitted),
+		.all_admitted_off = all + offsetof(struct view_limits, ins_admitted),
+		.all_committed_off = all + offsetof(struct view_limits, ins_committed),
 		.admitted_off = slot_off + offsetof(struct slot_limits, ins_admitted),
 		.admitted = rword64_load_relaxed(&limits->ins_admitted),
 		.committed = rword64_load_relaxed(&limits->ins_committed),
 	};
 	struct side smp = {
-		.total_off = words + offsetof(struct view_words, smp_admitted),
+		.all_admitted_off = all + offsetof(struct view_limits, smp_admitted),
+		.all_committed_off = all + offsetof(struct view_limits, smp_committed),
 		.admitted_off = slot_off + offsetof(struct slot_limits, smp_admitted),
 		.admitted = rword64_load_relaxed(&limits->smp_admitted),
 		.committed = rword64_load_relaxed(&limits->smp_committed),
@@ -139,15 +164,15 @@ static int give_view_back(struct shard *shard, uint32_t view, const struct slot_
 	return rc ? rc : give_side_back(shard, &smp, &given[1]);
 }
 
-/* L2 pairs with L1: the view's count as its CAS left it, with the slot's that was there before. */
+/* L2 pairs with L1: the view's count as its CAS left it, with the page's that was there before. */
 static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
 {
 	struct slot_limits limits[RING_MAX_VIEWS];
-	uint64_t off = word_of_slot(shard, owner, offsetof(struct client_slot, limits));
+	uint64_t off = page_off(shard, owner) + offsetof(struct client_page, limits);
 	struct transport_io io = {
-		.region = shard->tree, .off = off, .dst = limits, .len = sizeof(limits)
+		.region = shard->pages, .off = off, .dst = limits, .len = sizeof(limits)
 	};
-	int rc = transport_read(shard->tree->tr, &io, 1);
+	int rc = transport_read(shard->pages->tr, &io, 1);
 
 	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
 		rc = give_view_back(shard, v, &limits[v], off + v * sizeof(limits[0]), given);
@@ -181,8 +206,9 @@ static int swap_state(struct shard *shard, uint32_t owner, enum slot_state from,
 {
 	uint64_t old;
 
-	return transport_cas_word(shard->tree,
-				  word_of_slot(shard, owner, offsetof(struct client_slot, state)),
+	return transport_cas_word(shard->slots,
+				  shard_slot_off(shard, owner - 1) +
+					  offsetof(struct client_slot, state),
 				  from, to, &old);
 }
 
@@ -190,8 +216,8 @@ static int swap_state(struct shard *shard, uint32_t owner, enum slot_state from,
 static int set_free(struct shard *shard, uint32_t owner)
 {
 	uint64_t idle = SLOT_IDLE;
-	int rc = transport_store(shard->tree,
-				 word_of_slot(shard, owner, offsetof(struct client_slot, promise)),
+	int rc = transport_store(shard->pages,
+				 page_off(shard, owner) + offsetof(struct client_page, promise),
 				 &idle, sizeof(idle));
 
 	if (!rc)
@@ -208,6 +234,8 @@ int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *repor
 	if (owner == 0 || owner > shard->desc.max_clients)
 		return error_set(-EINVAL, "owner %u: the table has owners 1 to %u", owner,
 				 shard->desc.max_clients);
+	if (!shard_has_page(shard, owner - 1))
+		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
 	rc = slot_read(shard, owner - 1, &info);
 	report.was_idle = !rc && (info.state == SLOT_FREE || info.promise == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)

@@ -12,8 +12,8 @@
  *   2. state LIVE -> FENCED            no rebuild waits for it any more
  *   3. a rebuild that it ran -> ownerless, so that the next rebuilder may take it over
  *   4. its open blocks -> closed       leaves untouched: what it published stays
- *   5. per view, both sides: admitted -= what its slot says is not committed; then the slot says
- *      so. A server killed between these two gives one reservation back twice: slack by it, as
+ *   5. per view, both sides: admitted -= what its page says is not committed, at most what all
+ *      clients have admitted and not committed; then the page says so. A server killed between these two gives one reservation back twice: slack by it, as
  *      for a client killed between its own two. The other order would lose it, and a queue
  *      would wait for ever.
  *   6. promise -> IDLE, then FENCED -> FREE: the owner id may be given to another
@@ -38,7 +38,7 @@ struct fence_report {
 /*
  * Settles the dead owner's slot in one shard. A free slot is a no-op. report_out may be NULL.
  * Errors: -EINVAL (owner), -EIO (an answer was lost: call again), those of the transport: again.
- * Cost: 6 phases, and one for each 256 blocks. Thread: setup.
+ * Cost: 6 phases, 4 for each side of a view that owes, and one for each 256 blocks. Thread: setup.
  */
 RLV_MUST_CHECK int fence_settle(struct shard *shard, uint32_t owner,
 				struct fence_report *report_out);

@@ -18,8 +18,8 @@ struct side {
 static struct side insert_side(struct limiter *lim)
 {
 	return (struct side){
-		.admitted_off = lim->words_off + offsetof(struct view_words, ins_admitted),
-		.committed_off = lim->words_off + offsetof(struct view_words, ins_committed),
+		.admitted_off = lim->words_off + offsetof(struct view_limits, ins_admitted),
+		.committed_off = lim->words_off + offsetof(struct view_limits, ins_committed),
 		.admitted = &lim->mine.ins_admitted,
 		.committed = &lim->mine.ins_committed,
 		.bounded = lim->bounded_insert,
@@ -29,8 +29,8 @@ static struct side insert_side(struct limiter *lim)
 static struct side sample_side(struct limiter *lim)
 {
 	return (struct side){
-		.admitted_off = lim->words_off + offsetof(struct view_words, smp_admitted),
-		.committed_off = lim->words_off + offsetof(struct view_words, smp_committed),
+		.admitted_off = lim->words_off + offsetof(struct view_limits, smp_admitted),
+		.committed_off = lim->words_off + offsetof(struct view_limits, smp_committed),
 		.admitted = &lim->mine.smp_admitted,
 		.committed = &lim->mine.smp_committed,
 		.bounded = lim->bounded_sample,
@@ -40,13 +40,16 @@ static struct side sample_side(struct limiter *lim)
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner)
 {
 	*lim = (struct limiter){
-		.region = control->tree,
-		.words_off = control->desc.views[view].words_off,
-		.slot_off = shard_slot_off(control, owner - 1) +
-			    offsetof(struct client_slot, limits) +
-			    view * sizeof(struct slot_limits),
+		.region = control->limits,
+		.words_off = shard_limits_off(control, view),
 		.law = control->desc.views[view].limit,
 	};
+	if (owner) {
+		lim->page = control->pages;
+		lim->slot_off = shard_page_off(control, owner - 1) +
+				offsetof(struct client_page, limits) +
+				view * sizeof(struct slot_limits);
+	}
 	lim->bounded_insert = lim->law.max_diff != INT64_MAX;
 	lim->bounded_sample = lim->law.min_diff != INT64_MIN;
 }
@@ -99,7 +102,7 @@ static struct transport_wr write_slot(struct limiter *lim, bool fence)
 	return (struct transport_wr){
 		.verb = VERB_WRITE,
 		.fence = fence,
-		.io = { .region = lim->region,
+		.io = { .region = lim->page,
 			.off = lim->slot_off,
 			.src = &lim->stage,
 			.len = sizeof(lim->stage) },
@@ -113,14 +116,14 @@ static uint64_t word(const void *words, size_t member)
 	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
 }
 
-#define WORDS_BYTES ((uint32_t)offsetof(struct view_words, max_priority))
+#define WORDS_BYTES ((uint32_t)sizeof(struct view_limits))
 
 static void take_words(const void *at, struct limiter_words *out)
 {
-	out->ins_admitted = word(at, offsetof(struct view_words, ins_admitted));
-	out->ins_committed = word(at, offsetof(struct view_words, ins_committed));
-	out->smp_admitted = word(at, offsetof(struct view_words, smp_admitted));
-	out->smp_committed = word(at, offsetof(struct view_words, smp_committed));
+	out->ins_admitted = word(at, offsetof(struct view_limits, ins_admitted));
+	out->ins_committed = word(at, offsetof(struct view_limits, ins_committed));
+	out->smp_admitted = word(at, offsetof(struct view_limits, smp_admitted));
+	out->smp_committed = word(at, offsetof(struct view_limits, smp_committed));
 }
 
 /* L4 pairs with L3: the counts of commits, then the leaves that the caller looks at. */
@@ -229,7 +232,7 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 
 static void announce_in_place(struct limiter *lim, const struct side *side)
 {
-	struct slot_limits *slot = (void *)(lim->region->base + lim->slot_off);
+	struct slot_limits *slot = (void *)(lim->page->base + lim->slot_off);
 
 	rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
 								   : &slot->smp_admitted,

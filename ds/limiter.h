@@ -11,7 +11,7 @@
  * The other side only grows, so check-then-CAS cannot overshoot. A side without a bound is not
  * admitted, only committed.
  *
- * A handle's slot keeps the same counts of its bounded sides, so that whoever fenced it gives
+ * A handle's page keeps the same counts of its bounded sides, so that whoever fenced it gives
  * admitted - committed back. It promises before it takes (slot, then CAS) and confesses after it
  * gave (FAA, then slot): a kill in between gives one reservation back that was not taken, which is
  * slack. The other order would lose one, and a queue would wait for ever.
@@ -27,8 +27,9 @@ struct limiter_words {
 };
 
 struct limiter {
-	struct region *region; /* tree region of the control shard */
-	uint64_t words_off;    /* struct view_words */
+	struct region *region; /* of the control shard */
+	uint64_t words_off;    /* struct view_limits */
+	struct region *page;   /* NULL = a reader, it admits nothing */
 	uint64_t slot_off;     /* struct slot_limits of this handle and view */
 	struct limit_desc law;
 	bool bounded_insert;       /* inserts can be refused */
@@ -40,7 +41,7 @@ struct limiter {
 	struct transport_wr wrs[3];
 };
 
-/* control: shard 0. The slot is fresh: its counts are 0. owner 0: it only reads. Thread: owner, for all. */
+/* owner 0: a reader. The page is fresh: its counts are 0. Thread: owner, for all. */
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner);
 
 /*

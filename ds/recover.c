@@ -362,32 +362,43 @@ static int end_view(struct recovery *rec)
 
 /* -------- words -------- */
 
+/* committed into admitted, of one side. */
+static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t committed_off)
+{
+	uint64_t committed;
+	int rc = transport_load(shard->limits, committed_off, &committed);
+
+	return rc ? rc : transport_store(shard->limits, admitted_off, &committed, 8);
+}
+
 static int settle_limiter(struct shard *shard, uint32_t view)
 {
-	uint64_t off = shard->desc.views[view].words_off, committed;
-	int rc = transport_load(shard->tree, off + offsetof(struct view_words, ins_committed),
-				&committed);
+	uint64_t off = shard_limits_off(shard, view);
+	int rc = settle_side(shard, off + offsetof(struct view_limits, ins_admitted),
+			     off + offsetof(struct view_limits, ins_committed));
 
-	if (!rc)
-		rc = transport_store(shard->tree, off + offsetof(struct view_words, ins_admitted),
-				     &committed, 8);
-	if (!rc)
-		rc = transport_load(shard->tree, off + offsetof(struct view_words, smp_committed),
-				    &committed);
-	if (!rc)
-		rc = transport_store(shard->tree, off + offsetof(struct view_words, smp_admitted),
-				     &committed, 8);
-	return rc;
+	return rc ? rc
+		  : settle_side(shard, off + offsetof(struct view_limits, smp_admitted),
+				off + offsetof(struct view_limits, smp_committed));
 }
 
 static int clear_slots(struct shard *shard)
 {
-	const struct client_slot empty = { .promise.word.raw = SLOT_IDLE };
+	const struct client_slot nobody = { .pid = 0 };
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
-		rc = transport_store(shard->tree, shard_slot_off(shard, i), &empty, sizeof(empty));
+		rc = transport_store(shard->slots, shard_slot_off(shard, i), &nobody,
+				     sizeof(nobody));
 	return rc;
+}
+
+/* What is small; the rows were not changed. */
+static int persist_slots(struct shard *shard)
+{
+	int rc = transport_persist(shard->slots, 0, 0);
+
+	return rc ? rc : transport_persist(shard->pages, 0, 0);
 }
 
 static int read_epoch(struct recovery *rec)
@@ -485,6 +496,8 @@ static int do_persist(struct recovery *rec)
 	int rc = transport_persist(tree, rec->at, len);
 
 	rec->at += len;
+	if (!rc && rec->at == tree->size)
+		rc = persist_slots(rec->shard);
 	if (!rc && rec->at == tree->size)
 		go_to(rec, RECOVER_DONE);
 	return rc;

@@ -42,31 +42,62 @@ static int store_superblock(struct region *region, const struct table_desc *desc
 	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
 }
 
-struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
-				       enum region_role role)
+struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard, uint32_t role)
 {
 	return (struct target_region){
 		.kind = OBJECT_TABLE,
 		.object = desc->table_id,
 		.part = shard,
 		.role = role,
-		.size = role == REGION_TREE ? desc->tree_bytes : desc->rows_bytes,
+		.size = table_region_bytes(desc, role),
 	};
 }
 
-/* Words that do not start as zero. */
+/* -------- who may what -------- */
+
+uint32_t shard_grant_of(enum shard_access access, uint32_t owner, uint32_t part,
+			struct region_range *range_out, uint32_t *rights_out)
+{
+	*range_out = (struct region_range){ .region = 0 };
+	*rights_out = RIGHT_READ;
+	switch (part) {
+	case REGION_TREE:
+		*rights_out = access == SHARD_READS ? RIGHT_READ : RIGHT_ALL;
+		return part;
+	case REGION_ROWS:
+		if (access == SHARD_WRITES)
+			*rights_out |= RIGHT_WRITE;
+		return part;
+	case REGION_SLOTS:
+		return part;
+	case SHARD_LIMITS:
+		if (owner)
+			*rights_out = RIGHT_ALL;
+		range_out->off = LIMITS_OFF;
+		range_out->len = CLIENT_PAGE_BYTES;
+		return REGION_PAGES;
+	case SHARD_PAGE:
+		if (!owner)
+			return 0;
+		*rights_out = RIGHT_ALL;
+		range_out->off = PAGES_OFF + (uint64_t)(owner - 1) * CLIENT_PAGE_BYTES;
+		range_out->len = CLIENT_PAGE_BYTES;
+		return REGION_PAGES;
+	default: /* the region of pages: all of it is the server's */
+		return 0;
+	}
+}
+
+/* -------- format: words -------- */
+
+/* Words that do not start as zero. Pages are made when their slots are taken. */
 static int store_words(struct region *tree, const struct table_desc *desc,
 		       const struct shard_ids *ids)
 {
-	uint64_t head = ids->first_ticket & BLOCK_SEQ_MASK, idle = SLOT_IDLE;
+	uint64_t head = ids->first_ticket & BLOCK_SEQ_MASK;
 	uint64_t off = desc->words_off + offsetof(struct shard_words, head);
 	int rc = transport_store(tree, off, &head, sizeof(head));
 
-	for (uint32_t i = 0; !rc && i < desc->max_clients; i++) {
-		off = desc->slots_off + i * sizeof(struct client_slot);
-		off += offsetof(struct client_slot, promise);
-		rc = transport_store(tree, off, &idle, sizeof(idle));
-	}
 	for (uint32_t i = 0; !rc && i < desc->n_views; i++) {
 		uint64_t one = min_u64(desc->views[i].scale, desc->views[i].max_prio);
 
@@ -84,15 +115,16 @@ static int store_state(struct region *region, uint64_t state)
 	return rc ? rc : transport_store(region, off, &state, sizeof(state));
 }
 
-static int check_sizes(const struct region *tree, const struct region *rows,
-		       const struct table_desc *desc, int code)
+static int check_size(const struct region *region, const struct table_desc *desc, uint32_t role,
+		      int code)
 {
-	if (tree->size >= desc->tree_bytes && rows->size >= desc->rows_bytes)
+	uint64_t want = table_region_bytes(desc, role);
+
+	if (region->size >= want)
 		return 0;
 	return error_set(code,
-			 "shard %u: its regions have %" PRIu64 " and %" PRIu64
-			 " bytes, the table needs %" PRIu64 " and %" PRIu64,
-			 desc->shard, tree->size, rows->size, desc->tree_bytes, desc->rows_bytes);
+			 "shard %u: its region %u has %" PRIu64 " bytes, the table needs %" PRIu64,
+			 desc->shard, region->id, region->size, want);
 }
 
 static int persist(struct region *region, uint64_t bytes)
@@ -102,34 +134,41 @@ static int persist(struct region *region, uint64_t bytes)
 	return can ? transport_persist(region, 0, bytes) : 0;
 }
 
-/* A power loss leaves no live shard that is not whole: the tree's word is the last. */
-static int set_live(struct region *tree, struct region *rows)
+static int set_live_one(struct region *region)
 {
-	int rc = persist(tree, 0);
+	int rc = store_state(region, REGION_LIVE);
 
-	if (!rc)
-		rc = store_state(rows, REGION_LIVE);
-	if (!rc)
-		rc = persist(rows, REGION_SUPERBLOCK_BYTES);
-	if (!rc)
-		rc = store_state(tree, REGION_LIVE);
-	return rc ? rc : persist(tree, REGION_SUPERBLOCK_BYTES);
+	return rc ? rc : persist(region, REGION_SUPERBLOCK_BYTES);
 }
 
-int shard_format(struct region *tree, struct region *rows, const struct table_desc *desc,
+/* A power loss leaves no live shard that is not whole: the word of the slots is the last. */
+static int set_live(const struct shard_parts *parts)
+{
+	static const uint32_t order[] = { REGION_ROWS, REGION_TREE, REGION_PAGES, REGION_SLOTS };
+	int rc = 0;
+
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
+		if (role != REGION_ROWS)
+			rc = persist(parts->at[role], 0);
+	for (size_t i = 0; !rc && i < ARRAY_LEN(order); i++)
+		rc = set_live_one(parts->at[order[i]]);
+	return rc;
+}
+
+int shard_format(const struct shard_parts *parts, const struct table_desc *desc,
 		 const struct shard_ids *ids)
 {
-	int rc = check_sizes(tree, rows, desc, -EINVAL);
+	int rc = 0;
 
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
+		rc = check_size(parts->at[role], desc, role, -EINVAL);
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
+		rc = store_superblock(parts->at[role], desc, ids, role);
 	if (!rc)
-		rc = store_superblock(rows, desc, ids, REGION_ROWS);
+		rc = transport_store(parts->at[REGION_TREE], DESC_OFF, desc, sizeof(*desc));
 	if (!rc)
-		rc = store_superblock(tree, desc, ids, REGION_TREE);
-	if (!rc)
-		rc = transport_store(tree, DESC_OFF, desc, sizeof(*desc));
-	if (!rc)
-		rc = store_words(tree, desc, ids);
-	return rc ? rc : set_live(tree, rows);
+		rc = store_words(parts->at[REGION_TREE], desc, ids);
+	return rc ? rc : set_live(parts);
 }
 
 /* -------- open -------- */
@@ -156,48 +195,117 @@ static int load_superblock(struct region *region, uint32_t role, struct region_s
 	return rc ? error_prefix(rc, "region %u: ", region->id) : 0;
 }
 
-static int check_same_shard(const struct region_superblock *tree,
-			    const struct region_superblock *rows, const struct table_desc *desc)
+/* Of the shard that the descriptor names, by number and uuid. */
+static int check_superblock(const struct region_superblock *sb, const struct table_desc *desc,
+			    uint32_t role)
 {
-	if (tree->object != desc->table_id || tree->part != desc->shard ||
-	    rows->object != desc->table_id || rows->part != desc->shard)
+	uint8_t uuid[16];
+
+	if (sb->object != desc->table_id || sb->part != desc->shard)
 		return error_set(-EPROTO,
-				 "shard %u of table %u: its regions belong to shards %u and %u "
-				 "of tables %u and %u",
-				 desc->shard, desc->table_id, tree->part, rows->part, tree->object,
-				 rows->object);
+				 "shard %u of table %u: its region %u belongs to shard %u of table "
+				 "%u",
+				 desc->shard, desc->table_id, sb->region, sb->part, sb->object);
+	shard_region_uuid(desc->uuid, desc->shard, role, uuid);
+	if (memcmp(sb->uuid, uuid, sizeof(uuid)) != 0)
+		return error_set(-EBADMSG, "shard %u of table %u: its region %u has another uuid",
+				 desc->shard, desc->table_id, sb->region);
 	return 0;
 }
 
-static int load_shard(struct shard *shard)
+static int load_desc(struct shard *shard, const struct table_desc *want)
 {
-	struct region_superblock tree = { .magic = 0 }, rows = { .magic = 0 };
-	int rc = load_superblock(shard->tree, REGION_TREE, &tree);
+	int rc = load_bytes(shard->tree, DESC_OFF, &shard->desc, sizeof(shard->desc));
 
-	if (!rc)
-		rc = load_superblock(shard->rows, REGION_ROWS, &rows);
-	if (!rc)
-		rc = load_bytes(shard->tree, DESC_OFF, &shard->desc, sizeof(shard->desc));
 	if (!rc)
 		rc = table_desc_check(&shard->desc);
-	if (!rc)
-		rc = check_same_shard(&tree, &rows, &shard->desc);
-	return rc ? rc : check_sizes(shard->tree, shard->rows, &shard->desc, -EPROTO);
+	if (!rc && want && memcmp(&shard->desc, want, sizeof(*want)) != 0)
+		rc = error_set(-EBADMSG,
+			       "shard %u: its descriptor is not the catalog's: it was changed, or "
+			       "the region is another shard's",
+			       want->shard);
+	return rc;
 }
 
-int shard_open(struct region *tree, struct region *rows, struct shard **shard_out)
+/* One region, all of it: the tree's and the slots' come first, and say of which store they are. */
+static int load_region(struct shard *shard, uint32_t role, const uint8_t *store_uuid)
 {
-	struct shard *shard = mem_aligned(WIRE_LINE, sizeof(*shard));
+	struct region_superblock sb = { .magic = 0 };
+	struct region *region = shard->parts.at[role];
 	int rc;
 
-	if (!shard)
-		return error_set(-ENOMEM, "shard: no memory");
-	memset(shard, 0, sizeof(*shard));
-	shard->tree = tree;
-	shard->rows = rows;
-	rc = load_shard(shard);
+	if (!region)
+		return role == REGION_PAGES ? 0 : error_set(-EINVAL, "shard: a region is missing");
+	rc = load_superblock(region, role, &sb);
+	if (!rc)
+		rc = check_superblock(&sb, &shard->desc, role);
+	if (!rc && memcmp(sb.store_uuid, store_uuid, sizeof(sb.store_uuid)) != 0)
+		rc = error_set(-EBADMSG, "region %u: of another store than its shard's slots",
+			       region->id);
+	return rc ? rc : check_size(region, &shard->desc, role, -EPROTO);
+}
+
+/* The state first, by the word that counts: a shard that is gone is not looked at. */
+static int load_shard(struct shard *shard, const struct table_desc *want)
+{
+	struct region_superblock slots = { .magic = 0 }, tree = { .magic = 0 };
+	int rc = load_superblock(shard->slots, REGION_SLOTS, &slots);
+
+	if (!rc)
+		rc = load_superblock(shard->tree, REGION_TREE, &tree);
+	if (!rc)
+		rc = load_desc(shard, want);
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
+		rc = load_region(shard, role, slots.store_uuid);
+	return rc;
+}
+
+static int check_page(const struct region *page)
+{
+	if (page->size >= CLIENT_PAGE_BYTES)
+		return 0;
+	return error_set(-EPROTO, "region %u: a page of %" PRIu64 " bytes", page->id, page->size);
+}
+
+/* All pages of the server, or those that a client has. */
+static int find_pages(struct shard *shard)
+{
+	struct region *const *at = shard->parts.at;
+	int rc = 0;
+
+	if (at[REGION_PAGES]) {
+		shard->limits = shard->pages = at[REGION_PAGES];
+		shard->limits_off = LIMITS_OFF;
+		shard->pages_off = PAGES_OFF;
+		shard->n_pages = shard->desc.max_clients;
+		return 0;
+	}
+	shard->limits = at[SHARD_LIMITS];
+	shard->pages = at[SHARD_PAGE];
+	if (!shard->limits)
+		return error_set(-EINVAL, "shard: its limits are missing");
+	rc = check_page(shard->limits);
+	if (rc || !shard->pages)
+		return rc;
+	shard->page_first = shard->parts.owner - 1;
+	shard->n_pages = 1;
+	return check_page(shard->pages);
+}
+
+int shard_take_page(struct shard *shard, struct region *page, uint32_t owner)
+{
+	int rc = check_page(page);
+
 	if (rc)
-		goto err_free_shard;
+		return rc;
+	transport_detach(&shard->parts.at[SHARD_PAGE]);
+	shard->parts.at[SHARD_PAGE] = page;
+	shard->parts.owner = owner;
+	return find_pages(shard);
+}
+
+static void init_trees(struct shard *shard)
+{
 	for (uint32_t i = 0; i < shard->desc.n_views; i++) {
 		const struct view_desc *view = &shard->desc.views[i];
 
@@ -207,18 +315,48 @@ int shard_open(struct region *tree, struct region *rows, struct shard **shard_ou
 			.max_prio = view->max_prio,
 		};
 
-		sumtree_init(&shard->trees[i], tree, &shard->desc.tree, &place);
+		sumtree_init(&shard->trees[i], shard->tree, &shard->desc.tree, &place);
 	}
+}
+
+int shard_open(const struct shard_parts *parts, const struct table_desc *want,
+	       struct shard **shard_out)
+{
+	struct shard *shard = mem_aligned(WIRE_LINE, sizeof(*shard));
+	int rc;
+
+	if (!shard)
+		return error_set(-ENOMEM, "shard: no memory");
+	memset(shard, 0, sizeof(*shard));
+	shard->parts = *parts;
+	shard->tree = parts->at[REGION_TREE];
+	shard->rows = parts->at[REGION_ROWS];
+	shard->slots = parts->at[REGION_SLOTS];
+	rc = load_shard(shard, want);
+	if (!rc)
+		rc = find_pages(shard);
+	if (rc) {
+		mem_free(shard);
+		return rc;
+	}
+	init_trees(shard);
 	*shard_out = shard;
 	return 0;
+}
 
-err_free_shard:
-	mem_free(shard);
-	return rc;
+void shard_parts_detach(struct shard_parts *parts)
+{
+	for (size_t i = 0; i < SHARD_PARTS; i++)
+		if (parts->at[i])
+			transport_detach(&parts->at[i]);
+	*parts = (struct shard_parts){ .owner = 0 };
 }
 
 void shard_close(struct shard **shard)
 {
+	if (!*shard)
+		return;
+	shard_parts_detach(&(*shard)->parts);
 	mem_free(*shard);
 	*shard = NULL;
 }
@@ -227,7 +365,7 @@ void shard_close(struct shard **shard)
 
 int shard_state(const struct shard *shard)
 {
-	const struct region_superblock *sb = (const void *)shard->tree->base;
+	const struct region_superblock *sb = (const void *)shard->slots->base;
 	uint64_t state;
 	int rc;
 
@@ -235,15 +373,18 @@ int shard_state(const struct shard *shard)
 		state = rword64_load_relaxed(&sb->state.word); /* hint: nothing hangs on it */
 		return state == REGION_LIVE ? 0 : superblock_state_check(state);
 	}
-	rc = transport_load(shard->tree, offsetof(struct region_superblock, state), &state);
+	rc = transport_load(shard->slots, offsetof(struct region_superblock, state), &state);
 	return rc ? rc : superblock_state_check(state);
 }
 
 int shard_set_state(struct shard *shard, uint32_t state)
 {
-	int rc = store_state(shard->tree, state);
+	int rc = store_state(shard->slots, state);
 
-	return rc ? rc : store_state(shard->rows, state);
+	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
+		if (role != REGION_SLOTS && shard->parts.at[role])
+			rc = store_state(shard->parts.at[role], state);
+	return rc;
 }
 
 #define MARK_OFF offsetof(struct region_superblock, mark)

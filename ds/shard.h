@@ -1,5 +1,5 @@
 /*
- * Shard: one part of a table, two regions on one node (wire/ring_layout.h), and the access of one
+ * Shard: one part of a table, four regions on one node (wire/ring_layout.h), and the access of one
  * handle to it.
  *
  *   table_plan      signature and wishes -> complete descriptor with every offset, or a refusal
@@ -62,7 +62,7 @@ void table_desc_seal(struct table_desc *desc, uint32_t shard);
 
 /* The region of that role that shard needs, for register_region. */
 struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
-				       enum region_role role);
+				       uint32_t role);
 
 /*
  * The uuid of that region of a shard, from the table's; and the table's from the region's, since it is
@@ -78,37 +78,80 @@ struct shard_ids {
 };
 
 /*
- * Writes the tree and rows regions of one shard: superblocks (state live last), descriptor, words.
- * The regions are zeroed and nobody else has them. desc is sealed for the shard. -EINVAL: a region
- * is too small. Durable where the transport can persist. Cost: control plane.
+ * What somebody has attached of a shard: its regions, by role. A client has no region of pages, but
+ * the limits page of it, and the page of its own slot, if it has one.
+ */
+enum shard_part { SHARD_LIMITS = REGION_ROLES, SHARD_PAGE, SHARD_PARTS };
+
+struct shard_parts {
+	struct region *at[SHARD_PARTS]; /* by enum region_role and shard_part; NULL = none */
+	uint32_t owner;                 /* whose page SHARD_PAGE is; 0 = none */
+};
+
+/* What a client wants with a shard: as TableOpenRequest.access says. */
+enum shard_access {
+	SHARD_READS = 1,  /* rows and priorities, both to look at */
+	SHARD_LEARNS = 2, /* and changes priorities */
+	SHARD_WRITES = 3, /* and rows */
+};
+
+/*
+ * What such a client is granted for a part (enum region_role or shard_part), and with which rights; 0 =
+ * nothing. owner: whose page, 0 = of a client without a slot, which only looks. range_out->region is
+ * not set: it is the region of the role that is returned.
+ */
+uint32_t shard_grant_of(enum shard_access access, uint32_t owner, uint32_t part,
+			struct region_range *range_out, uint32_t *rights_out);
+
+/* Detaches all of them; the struct is zeroed. */
+void shard_parts_detach(struct shard_parts *parts);
+
+/*
+ * Writes the four regions of one shard: superblocks, descriptor, words; the state of the slots region
+ * becomes live last. The regions are zeroed and nobody else has them. desc is sealed for the shard.
+ * -EINVAL: a region is too small. Durable where the transport can persist. Cost: control plane.
  * The way in which they are attached now decides for life who changes their words (enum
  * atomic_domain): the CPUs of one host, or the node's NIC.
  */
-RLV_MUST_CHECK int shard_format(struct region *tree, struct region *rows,
-				const struct table_desc *desc, const struct shard_ids *ids);
+RLV_MUST_CHECK int shard_format(const struct shard_parts *parts, const struct table_desc *desc,
+				const struct shard_ids *ids);
 
 struct shard {
 	struct region *tree;
 	struct region *rows;
+	struct region *slots;
+	struct region *limits; /* page of the views' limiter words: shard_limits_off */
+	struct region *pages;  /* of client slots, from page_first: shard_page_off; or NULL */
+	uint64_t limits_off, pages_off;
+	uint32_t page_first, n_pages;
 	struct table_desc desc;
 	struct sumtree trees[RING_MAX_VIEWS];
+	struct shard_parts parts;
 };
 
 /*
- * Reads and checks superblocks and descriptor. Errors: -EPROTO (another format, unknown incompat
- * bit, wrong sizes, another atomic domain), -EBADMSG (crc, state word), -ESTALE (dropped), -EHOSTDOWN
- * (orphaned).
+ * Reads and checks superblocks and descriptor. want: what they must say, as the catalog knows it,
+ * sealed for the shard; NULL where the regions are the catalog. Sizes and offsets are taken from it,
+ * never from words that others write. The parts are the shard's until it is closed, or the caller's
+ * after an error. Errors: -EPROTO (another format, unknown incompat bit, wrong sizes, another atomic
+ * domain), -EBADMSG (crc, state word, a descriptor or uuid that differs from want), -ESTALE (dropped),
+ * -EHOSTDOWN (orphaned).
  */
-RLV_MUST_CHECK int shard_open(struct region *tree, struct region *rows, struct shard **shard_out);
+RLV_MUST_CHECK int shard_open(const struct shard_parts *parts, const struct table_desc *want,
+			      struct shard **shard_out);
+/* Detaches its parts, too. */
 void shard_close(struct shard **shard);
 
+/* Another slot: page takes the place of the page that it had, which is detached. -EINVAL: too small. */
+RLV_MUST_CHECK int shard_take_page(struct shard *shard, struct region *page, uint32_t owner);
+
 /*
- * Once per call: is the shard still there? -ESTALE dropped, -EHOSTDOWN orphaned. Cost: 1 phase over
+ * Once per call: is the shard still there? By a word that no client can write. -ESTALE dropped, -EHOSTDOWN orphaned. Cost: 1 phase over
  * a wire, none counted where the region is addressable.
  */
 RLV_MUST_CHECK int shard_state(const struct shard *shard);
 
-/* Sets the state word of both regions. */
+/* Sets the state word that counts, that of the slots region, and those of the others. */
 RLV_MUST_CHECK int shard_set_state(struct shard *shard, uint32_t state);
 
 /*
@@ -157,6 +200,23 @@ static inline uint64_t shard_row_off(const struct shard *shard, uint32_t slot)
 static inline uint64_t shard_slot_off(const struct shard *shard, uint32_t slot)
 {
 	return shard->desc.slots_off + (uint64_t)slot * sizeof(struct client_slot);
+}
+
+static inline uint64_t shard_limits_off(const struct shard *shard, uint32_t view)
+{
+	return shard->limits_off + view * sizeof(struct view_limits);
+}
+
+/* Has this process the slot's page? The server has all, a client its own. */
+static inline bool shard_has_page(const struct shard *shard, uint32_t slot)
+{
+	return slot >= shard->page_first && slot - shard->page_first < shard->n_pages;
+}
+
+/* In shard->pages, of a slot whose page is there. */
+static inline uint64_t shard_page_off(const struct shard *shard, uint32_t slot)
+{
+	return shard->pages_off + (uint64_t)(slot - shard->page_first) * CLIENT_PAGE_BYTES;
 }
 
 /* -------- one handle's access to a shard -------- */

@@ -282,7 +282,7 @@ static int check_sums(struct check *check, uint32_t view)
 	struct epoch ep;
 	int rc;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
 	rc = epoch_read(&ep);
 	if (!rc)
 		rc = sumtree_check(&shard->trees[view], &ep, &sums);
@@ -317,9 +317,13 @@ static void check_side(struct check *check, uint32_t view, const char *side, uin
 static int check_limits(struct check *check, uint32_t view)
 {
 	const struct view_desc *desc = &check->shard->desc.views[view];
-	struct view_words words;
+	struct view_limits words;
 	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
-	int rc = read_words(check->shard, desc->words_off, &words, sizeof(words));
+	struct transport_io io = { .region = check->shard->limits,
+				   .off = shard_limits_off(check->shard, view),
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(check->shard->limits->tr, &io, 1);
 
 	if (rc)
 		return rc;

@@ -7,9 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The part of a slot before its limits. */
-#define SLOT_HEAD_BYTES offsetof(struct client_slot, limits)
-
 static_assert(sizeof(((struct client_slot *)0)->boot_id) == PROCESS_BOOT_ID_BYTES,
 	      "a slot keeps the whole boot id");
 
@@ -24,24 +21,37 @@ static int check_slot(const struct shard *shard, uint32_t slot)
 static int swap_state(struct shard *shard, uint32_t slot, enum slot_state from, enum slot_state to,
 		      uint64_t *old_out)
 {
-	return transport_cas_word(shard->tree,
+	return transport_cas_word(shard->slots,
 				  shard_slot_off(shard, slot) + offsetof(struct client_slot, state),
 				  from, to, old_out);
 }
 
-/* Everything but the state. Nobody reads a free slot's fields, nor changes its words. */
+/*
+ * Everything but the state, and what its last client has left in the page. Nobody reads a free slot's
+ * fields, nor changes its words.
+ */
 static int write_fields(struct shard *shard, uint32_t slot, const struct process_id *process,
 			uint64_t lease)
 {
 	struct client_slot fields = { .pid = process->pid,
 				      .start_time = process->start_time,
-				      .lease = lease,
-				      .promise.word.raw = SLOT_IDLE };
-	size_t from = offsetof(struct client_slot, pid);
+				      .lease = lease };
+	struct client_page page = { .promise.word.raw = SLOT_IDLE };
+	struct transport_io ios[] = {
+		{ .region = shard->slots,
+		  .off = shard_slot_off(shard, slot) + offsetof(struct client_slot, pid),
+		  .src = (const uint8_t *)&fields + offsetof(struct client_slot, pid),
+		  .len = (uint32_t)(sizeof(fields) - offsetof(struct client_slot, pid)) },
+		{ .region = shard->pages,
+		  .off = shard_page_off(shard, slot),
+		  .src = &page,
+		  .len = offsetof(struct client_page, reserved) },
+	};
 
+	if (!shard_has_page(shard, slot))
+		return error_set(-EINVAL, "slot %u: its page is not attached", slot);
 	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
-	return transport_store(shard->tree, shard_slot_off(shard, slot) + from,
-			       (const uint8_t *)&fields + from, (uint32_t)(sizeof(fields) - from));
+	return transport_write(shard->slots->tr, ios, 2);
 }
 
 int slot_take(struct shard *shard, uint32_t slot, const struct process_id *process, uint64_t lease)
@@ -115,7 +125,6 @@ static void decode(const struct client_slot *from, uint32_t slot, struct slot_in
 	info_out->process = (struct process_id){ .pid = from->pid, .start_time = from->start_time };
 	memcpy(info_out->process.boot_id, from->boot_id, sizeof(from->boot_id));
 	info_out->lease = from->lease;
-	info_out->promise = rword64_load_relaxed(&from->promise.word);
 }
 
 int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
@@ -126,22 +135,33 @@ int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
 int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_info *infos_out)
 {
 	struct client_slot heads[SLOT_READ_MAX];
-	struct transport_io ios[SLOT_READ_MAX] = { 0 };
+	struct transport_io ios[1 + SLOT_READ_MAX] = { 0 };
+	size_t n_ios = 0;
 	int rc = n ? check_slot(shard, first) : 0;
 
 	if (!rc && n)
 		rc = check_slot(shard, first + n - 1);
 	if (!rc && n > SLOT_READ_MAX)
 		rc = error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
-	if (rc)
+	if (rc || !n)
 		return rc;
-	for (uint32_t i = 0; i < n; i++)
-		ios[i] = (struct transport_io){ .region = shard->tree,
-						.off = shard_slot_off(shard, first + i),
-						.dst = &heads[i],
-						.len = SLOT_HEAD_BYTES };
+	ios[n_ios++] = (struct transport_io){ .region = shard->slots,
+					      .off = shard_slot_off(shard, first),
+					      .dst = heads,
+					      .len = n * (uint32_t)sizeof(heads[0]) };
+	for (uint32_t i = 0; i < n; i++) {
+		infos_out[i].promise = SLOT_IDLE;
+		if (shard_has_page(shard, first + i))
+			ios[n_ios++] = (struct transport_io){
+				.region = shard->pages,
+				.off = shard_page_off(shard, first + i) +
+				       offsetof(struct client_page, promise),
+				.dst = &infos_out[i].promise,
+				.len = sizeof(infos_out[i].promise),
+			};
+	}
 	/* G2 pairs with G1: the fields of a slot that is live. */
-	rc = transport_read(shard->tree->tr, ios, n);
+	rc = transport_read(shard->slots->tr, ios, n_ios);
 	for (uint32_t i = 0; !rc && i < n; i++)
 		decode(&heads[i], first + i, &infos_out[i]);
 	return rc;

@@ -1,6 +1,6 @@
 /*
- * Slot: who a client of a shard is, and what it has promised and admitted (struct client_slot of
- * wire/ring_layout.h). A handle has the same slot in every shard of its table; owner = 1 + slot.
+ * Slot: who a client of a shard is (struct client_slot of wire/ring_layout.h), as the server says, and
+ * what it has promised, as its page does (struct client_page). A handle has the same slot in every shard of its table; owner = 1 + slot.
  *
  *   take      the fields are written while the state is still FREE, then FREE -> LIVE by CAS: a
  *             giver that dies half-way leaves a free slot, and the next take writes all of it again
@@ -29,7 +29,7 @@ struct slot_info {
 	enum slot_state state; /* the rest is garbage while it is SLOT_FREE */
 	struct process_id process;
 	uint64_t lease;
-	uint64_t promise;
+	uint64_t promise; /* input: of its client's; SLOT_IDLE where its page is not attached */
 };
 
 /*

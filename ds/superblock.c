@@ -83,7 +83,7 @@ int superblock_check(const struct region_superblock *sb, uint32_t role, uint64_t
 	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
 		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
 				 sb->atomic_domain);
-	return superblock_state_check(sb->state.word.raw);
+	return role == REGION_SLOTS ? superblock_state_check(sb->state.word.raw) : 0;
 }
 
 /* -------- words of rows in a file -------- */

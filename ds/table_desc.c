@@ -315,7 +315,6 @@ void table_layout_regions(struct table_desc *desc)
 	uint64_t leaf_bytes = sumtree_leaf_bytes(&desc->tree);
 
 	desc->words_off = place(&end, sizeof(struct shard_words));
-	desc->slots_off = place(&end, desc->max_clients * sizeof(struct client_slot));
 	for (uint32_t i = 0; i < desc->n_views; i++) {
 		struct view_desc *view = &desc->views[i];
 
@@ -330,6 +329,10 @@ void table_layout_regions(struct table_desc *desc)
 	desc->tree_bytes = end;
 	desc->rows_bytes = ROWS_OFF + (uint64_t)desc->slots * desc->row_bytes;
 	desc->rows_bytes = align_up(desc->rows_bytes, WIRE_LINE);
+	desc->slots_off = REGION_SUPERBLOCK_BYTES;
+	desc->slots_bytes =
+		REGION_SUPERBLOCK_BYTES + desc->max_clients * sizeof(struct client_slot);
+	desc->pages_bytes = PAGES_OFF + (uint64_t)desc->max_clients * CLIENT_PAGE_BYTES;
 }
 
 /* -------- a descriptor from elsewhere -------- */

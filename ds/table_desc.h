@@ -18,7 +18,7 @@ RLV_MUST_CHECK int table_wishes_check(const struct table_desc *desc);
 /* What follows from the wishes alone: windows, the row. -EINVAL: an item is too large. */
 RLV_MUST_CHECK int table_layout_row(struct table_desc *desc);
 
-/* What follows from the sizes too (slots, blocks, tree): offsets and sizes of both regions. */
+/* What follows from the sizes too (slots, blocks, tree): offsets and sizes of the regions. */
 void table_layout_regions(struct table_desc *desc);
 
 /* The smallest block that the views allow: two windows, in whole leaf groups. */

@@ -101,8 +101,7 @@ static int load_shard(void *ctx, const struct store_shard *stored)
 	shard = &table->shards[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
-	shard->tree_id = stored->tree;
-	shard->rows_id = stored->rows;
+	memcpy(shard->ids, stored->regions, sizeof(shard->ids));
 	shard->state = stored->state;
 	return 0;
 }
@@ -266,30 +265,26 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
 	       (uint32_t)((double)(full - WEIGHT_FIRST) * (double)age / (double)ramp);
 }
 
-/*
- * Who only reads may write into no row, but writes words of the tree: the slot with its promise, the
- * counts of limiters, and the leaves that a take withdraws. Rights end at a region, so it gets the
- * priorities, too, and the client alone keeps it from them.
- */
 int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_guest *guest,
 		  struct catalog_grants *out)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	struct node_wish wish = {
-		.asker = guest->asker,
-		.client_id = guest->client_id,
-		.range = { .region = place->tree_id },
-		.rights = guest->access >= RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN ? RIGHT_ALL
-										    : RIGHT_READ,
-	};
-	int tree = node_grant(place->node, &wish, &out->tree), rows;
+	struct node_wish wish = { .asker = guest->asker, .client_id = guest->client_id };
+	int first = 0;
 
-	wish.range.region = place->rows_id;
-	wish.rights = guest->access == RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE
-			      ? RIGHT_READ | RIGHT_WRITE
-			      : RIGHT_READ;
-	rows = node_grant(place->node, &wish, &out->rows);
-	return tree && tree != -EAGAIN ? tree : rows ? rows : tree;
+	for (uint32_t part = REGION_TREE; part < SHARD_PARTS; part++) {
+		uint32_t role = shard_grant_of((enum shard_access)guest->access, guest->owner, part,
+					       &wish.range, &wish.rights);
+		int ret = 0;
+
+		out->parts[part] = (struct region_grant){ .bytes = 0 };
+		wish.range.region = place->ids[role];
+		if (role)
+			ret = node_grant(place->node, &wish, &out->parts[part]);
+		if (ret && (first == 0 || first == -EAGAIN))
+			first = ret;
+	}
+	return first;
 }
 
 /* -------- upkeep -------- */

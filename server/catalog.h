@@ -5,7 +5,7 @@
  *
  *   1. store: table CREATING, its laps set aside       a restart forgets the table
  *   2. for each shard: store: a making at the node;
- *      node: two regions                               a restart frees what nobody has used
+ *      node: its regions                               a restart frees what nobody has used
  *   3. regions: formatted, live
  *   4. store: shards and table LIVE, no makings        from here on it is there
  *
@@ -145,20 +145,20 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
 			uint64_t *ramp_ns_out);
 
 struct catalog_grants {
-	struct region_grant tree;
-	struct region_grant rows;
+	struct region_grant parts[SHARD_PARTS]; /* by enum region_role and shard_part */
 };
 
 /* Who wants rights; asker as in struct node_wish. */
 struct catalog_guest {
 	uint64_t asker;
 	uint64_t client_id;
-	Relive__TableAccess access;
+	Relive__TableAccess access; /* as enum shard_access */
+	uint32_t owner;             /* client slot of its own, 0 = none */
 };
 
 /*
- * Rights for a client on one shard: READ reads tree and rows, LEARN has all rights on the tree, WRITE
- * writes rows, too. -EAGAIN: its node was asked, call again. -EHOSTDOWN: its node is down.
+ * Rights for a client on one shard, as shard_grant_of says. -EAGAIN: its node was asked, call again.
+ * -EHOSTDOWN: its node is down.
  */
 RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard,
 				 const struct catalog_guest *guest, struct catalog_grants *out);

@@ -2,7 +2,7 @@
  * catalog_adopt.c - nodes whose pools hold what the catalog does not know: they are refused, or, on a
  * person's word, tables that are there whole are taken into the catalog, and the rest is given up.
  *
- * A table is whole if both regions of each shard that the pool has of it are sound, and the catalog knows
+ * A table is whole if all regions of each shard that the pool has of it are sound, and the catalog knows
  * it, or the pool has as many shards as its capacity is cut into. Its number is in the keys of its items
  * and in its regions, so that it keeps it: one that another table has is not adopted.
  */
@@ -167,34 +167,28 @@ static int check_desc(const struct adoptee *table, const Relive__NodeRegion *tre
 	return 0;
 }
 
-static int check_rows(const struct table_desc *desc, const Relive__NodeRegion *rows)
+/* One region beside the tree; what: for words. */
+static int check_beside(const struct table_desc *desc, const Relive__NodeRegion *region,
+			uint32_t role, const char *what)
 {
 	uint8_t uuid[16];
 
-	if (!rows)
-		return error_set(-ENOENT, "its rows are not there");
-	if (rows->flaw[0])
-		return error_set(-EPROTO, "its rows: %s", rows->flaw);
-	shard_region_uuid(desc->uuid, rows->part, REGION_ROWS, uuid);
-	if (rows->uuid.len != 16 || memcmp(rows->uuid.data, uuid, 16) != 0 ||
-	    desc->rows_bytes > rows->size)
-		return error_set(-EPROTO, "its rows are of another table");
-	return 0;
-}
-
-static int check_alone(const Relive__NodeRegion *tree, const Relive__NodeRegion *rows)
-{
-	if (tree->sole && rows->sole)
-		return 0;
-	return error_set(-EBUSY, "a process has it mapped, end that first");
+	if (!region)
+		return error_set(-ENOENT, "its %s are not there", what);
+	if (region->flaw[0])
+		return error_set(-EPROTO, "its %s: %s", what, region->flaw);
+	shard_region_uuid(desc->uuid, region->part, role, uuid);
+	if (region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) != 0 ||
+	    table_region_bytes(desc, role) > region->size)
+		return error_set(-EPROTO, "its %s are of another table", what);
+	return region->sole ? 0 : error_set(-EBUSY, "a process has it mapped, end that first");
 }
 
 /* Is the shard of that tree whole? *desc_out: what it says of itself. */
 static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tree,
 		       struct table_desc *desc_out)
 {
-	const Relive__NodeRegion *rows =
-		catalog_regions_find(table->survey->arrival, tree, REGION_ROWS);
+	static const char *const words[REGION_ROLES] = { "", "tree", "rows", "slots", "pages" };
 	int ret;
 
 	if (tree->flaw[0])
@@ -203,9 +197,13 @@ static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tr
 		return error_set(-EPROTO, "it has no descriptor");
 	memcpy(desc_out, tree->shard->desc.data, sizeof(*desc_out));
 	ret = check_desc(table, tree, desc_out);
-	if (ret == 0)
-		ret = check_rows(desc_out, rows);
-	return ret ? ret : check_alone(tree, rows);
+	for (uint32_t role = REGION_ROWS; ret == 0 && role < REGION_ROLES; role++)
+		ret = check_beside(desc_out,
+				   catalog_regions_find(table->survey->arrival, tree, role), role,
+				   words[role]);
+	if (ret == 0 && !tree->sole)
+		ret = error_set(-EBUSY, "a process has it mapped, end that first");
+	return ret;
 }
 
 static bool is_unknown_of(const struct survey *survey, size_t i, uint32_t id)
@@ -228,7 +226,7 @@ static void find_flaw(struct adoptee *table, const Relive__NodeRegion *tree)
 	}
 }
 
-/* Rows without a tree are of nobody. */
+/* Other regions without a tree are of nobody. */
 static void look_at_table(struct adoptee *table)
 {
 	const struct survey *survey = table->survey;
@@ -244,8 +242,8 @@ static void look_at_table(struct adoptee *table)
 		if (region->role == REGION_TREE)
 			find_flaw(table, region);
 	}
-	if (trees != others && !table->flaw[0])
-		snprintf(table->flaw, sizeof(table->flaw), "%u trees and %u regions of rows", trees,
+	if (trees * (REGION_ROLES - 2) != others && !table->flaw[0])
+		snprintf(table->flaw, sizeof(table->flaw), "%u trees and %u other regions", trees,
 			 others);
 }
 
@@ -511,9 +509,11 @@ static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 	return catalog_table_put(taking->survey.cat->store, table);
 }
 
-static uint32_t rows_of(const struct survey *survey, const Relive__NodeRegion *tree)
+static void regions_of(const struct survey *survey, const Relive__NodeRegion *tree,
+		       uint32_t ids[REGION_ROLES])
 {
-	return catalog_regions_find(survey->arrival, tree, REGION_ROWS)->region;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		ids[role] = catalog_regions_find(survey->arrival, tree, role)->region;
 }
 
 /* Of no life of the node and no boot of its host that is known: all its rows are looked at. */
@@ -523,12 +523,11 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 	struct store_shard stored = {
 		.table_id = tree->object,
 		.shard = tree->part,
-		.tree = tree->region,
-		.rows = rows_of(survey, tree),
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
 	int ret;
 
+	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
 	ret = store_shard_put(store, &stored);
 	return ret ? ret
@@ -568,10 +567,9 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 	table->lost[tree->part] = false;
 	table->shards[tree->part] = (struct catalog_shard){
 		.node = survey->arrival->node,
-		.tree_id = tree->region,
-		.rows_id = rows_of(survey, tree),
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
+	regions_of(survey, tree, table->shards[tree->part].ids);
 	log_info("adopt table %s shard %u from node %s", table->desc.name, tree->part,
 		 survey->arrival->node->name);
 }

@@ -25,7 +25,7 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 	for (uint32_t v = 0; ret == 0 && v < shard->desc.n_views; v++) {
 		struct limiter lim;
 
-		limiter_init(&lim, shard, v, 1);
+		limiter_init(&lim, shard, v, 0);
 		ret = limiter_read(&lim, &words[v]);
 	}
 	return ret;
@@ -43,7 +43,7 @@ void catalog_control_read(struct catalog_table *table)
 		return;
 	}
 	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
-	if (atomic_load_explicit(&shard->tree->broken, memory_order_relaxed))
+	if (atomic_load_explicit(&shard->limits->broken, memory_order_relaxed))
 		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++)
 		table->words[v] = words[v];
@@ -54,23 +54,23 @@ void catalog_control_read(struct catalog_table *table)
 
 static int store_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
 {
-	return transport_store(shard->tree, shard->desc.views[view].words_off + member, &value,
+	return transport_store(shard->limits, shard_limits_off(shard, view) + member, &value,
 			       sizeof(value));
 }
 
 static int store_view(struct shard *shard, uint32_t view, const struct limiter_words *words)
 {
-	int ret = store_word(shard, view, offsetof(struct view_words, ins_admitted),
+	int ret = store_word(shard, view, offsetof(struct view_limits, ins_admitted),
 			     words->ins_committed);
 
 	if (ret == 0)
-		ret = store_word(shard, view, offsetof(struct view_words, ins_committed),
+		ret = store_word(shard, view, offsetof(struct view_limits, ins_committed),
 				 words->ins_committed);
 	if (ret == 0)
-		ret = store_word(shard, view, offsetof(struct view_words, smp_admitted),
+		ret = store_word(shard, view, offsetof(struct view_limits, smp_admitted),
 				 words->smp_committed);
 	return ret ? ret
-		   : store_word(shard, view, offsetof(struct view_words, smp_committed),
+		   : store_word(shard, view, offsetof(struct view_limits, smp_committed),
 				words->smp_committed);
 }
 
@@ -120,21 +120,21 @@ static int add_word(struct shard *shard, uint32_t view, size_t member, uint64_t 
 
 	if (value == 0)
 		return 0;
-	return transport_faa_word(shard->tree, shard->desc.views[view].words_off + member, value,
+	return transport_faa_word(shard->limits, shard_limits_off(shard, view) + member, value,
 				  &old);
 }
 
 /* Both words of a side: what was committed there had been admitted there. */
 static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint64_t sampled)
 {
-	int ret = add_word(shard, view, offsetof(struct view_words, ins_admitted), inserted);
+	int ret = add_word(shard, view, offsetof(struct view_limits, ins_admitted), inserted);
 
 	if (ret == 0)
-		ret = add_word(shard, view, offsetof(struct view_words, ins_committed), inserted);
+		ret = add_word(shard, view, offsetof(struct view_limits, ins_committed), inserted);
 	if (ret == 0)
-		ret = add_word(shard, view, offsetof(struct view_words, smp_admitted), sampled);
+		ret = add_word(shard, view, offsetof(struct view_limits, smp_admitted), sampled);
 	return ret ? ret
-		   : add_word(shard, view, offsetof(struct view_words, smp_committed), sampled);
+		   : add_word(shard, view, offsetof(struct view_limits, smp_committed), sampled);
 }
 
 int catalog_control_settle(struct catalog_table *table, uint32_t from)

@@ -19,7 +19,7 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 		.incarnation = place->incarnation,
 	};
 	uint64_t lap = 0;
-	struct region *tree, *rows;
+	struct shard_parts parts;
 	int ret;
 
 	memcpy(ids.store_uuid, cat->ids.uuid, sizeof(ids.store_uuid));
@@ -28,18 +28,16 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 		return ret;
 	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
 	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc->blocks;
-	ret = catalog_attach_pair(place->node, place, &tree, &rows);
+	ret = catalog_attach_parts(place->node, place, &parts);
 	if (ret == -EAGAIN && !node_is_attaching(place->node))
 		ret = -EHOSTDOWN;
 	if (ret)
 		return ret;
-	ret = shard_format(tree, rows, desc, &ids);
+	ret = shard_format(&parts, desc, &ids);
 	if (ret == 0)
-		ret = shard_open(tree, rows, &table->attached[s]);
-	if (ret) {
-		transport_detach(&rows);
-		transport_detach(&tree);
-	}
+		ret = shard_open(&parts, desc, &table->attached[s]);
+	if (ret)
+		shard_parts_detach(&parts);
 	return ret;
 }
 

@@ -91,19 +91,28 @@ static bool is_there(const struct catalog_shard *place)
 	return place->node && place->node->up && place->incarnation == place->node->incarnation;
 }
 
+/* The first region that it lacks; REGION_ROLES = none. */
+static uint32_t missing_role(const struct catalog_shard *place)
+{
+	uint32_t role = REGION_TREE;
+
+	while (role < REGION_ROLES && place->ids[role])
+		role++;
+	return role;
+}
+
 /* What the node has of the shard is of no use alone. */
 static void leave_node(struct catalog_making *making)
 {
 	struct catalog *cat = making->cat;
 	struct catalog_shard *place = place_of(making);
-	uint32_t ids[] = { place->tree_id, place->rows_id };
 
 	catalog_table_detach(making->table, making->at);
 	if (!making->is_new)
 		making->table->slots.n_shards = making->table->n_shards;
-	for (int i = 0; i < 2; i++)
-		if (ids[i] && is_there(place))
-			catalog_free_region(cat, place->node, ids[i]);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (place->ids[role] && is_there(place))
+			catalog_free_region(cat, place->node, place->ids[role]);
 	*place = (struct catalog_shard){ .state = 0 };
 }
 
@@ -139,10 +148,8 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 	}
 	if (ret)
 		cannot(making, node, ret);
-	else if (place_of(making)->tree_id)
-		place_of(making)->rows_id = id;
 	else
-		place_of(making)->tree_id = id;
+		place_of(making)->ids[missing_role(place_of(making))] = id;
 	cat->ops->on_progress(cat->ctx);
 }
 
@@ -200,8 +207,7 @@ static int ask(struct catalog_making *making)
 {
 	struct catalog_shard *place = place_of(making);
 	const struct table_desc *desc = &making->table->desc;
-	const struct target_region spec =
-		shard_region_spec(desc, making->at, place->tree_id ? REGION_ROWS : REGION_TREE);
+	const struct target_region spec = shard_region_spec(desc, making->at, missing_role(place));
 	int ret = node_post_region_new(place->node, &spec, on_region, making);
 
 	making->waiting = ret == 0;
@@ -254,7 +260,7 @@ static int make_one(struct catalog_making *making)
 
 	if (place->node && !is_there(place))
 		leave_node(making);
-	while (place->node && place->rows_id) {
+	while (place->node && missing_role(place) == REGION_ROLES) {
 		ret = catalog_make_shard(making->cat, making->table, making->at);
 		if (ret == 0 || ret == -EAGAIN)
 			return ret;
@@ -288,13 +294,21 @@ void catalog_making_detach(const struct catalog *cat, const struct node *node)
 				catalog_table_detach(making->table, s);
 }
 
+static bool has_region(const struct catalog_shard *place, uint32_t region)
+{
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (place->ids[role] == region)
+			return true;
+	return false;
+}
+
 static bool owns(const struct catalog_making *making, const struct node *node, uint32_t region)
 {
 	for (uint32_t s = making->first; s < making->first + making->n; s++) {
 		const struct catalog_shard *place = &making->table->shards[s];
 
 		if (place->node == node && place->incarnation == node->incarnation &&
-		    (place->tree_id == region || place->rows_id == region))
+		    has_region(place, region))
 			return true;
 	}
 	return false;

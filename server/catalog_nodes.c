@@ -202,11 +202,18 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
-static bool is_cut(const struct shard *shard)
+/* The region of the shard whose file is gone; 0 = none. */
+static uint32_t find_cut(const struct catalog_shard *place, const struct shard *shard)
 {
-	/* relaxed: it is set by the thread that meets it, which is this one */
-	return shard && (atomic_load_explicit(&shard->tree->broken, memory_order_relaxed) ||
-			 atomic_load_explicit(&shard->rows->broken, memory_order_relaxed));
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		const struct region *region = shard ? shard->parts.at[role] : NULL;
+
+		/* relaxed: it is set by the thread that meets it, which is this one */
+		if (node_is_broken(place->node, place->ids[role]) ||
+		    (region && atomic_load_explicit(&region->broken, memory_order_relaxed)))
+			return place->ids[role];
+	}
+	return 0;
 }
 
 /*
@@ -216,15 +223,14 @@ static bool is_cut(const struct shard *shard)
 static bool is_broken(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	const struct node *node = place->node;
+	const struct shard *shard = place->recovering ? place->recovering : table->attached[s];
+	uint32_t cut = place->broken ? 0 : find_cut(place, shard);
 
-	if (!place->broken &&
-	    (node_is_broken(node, place->tree_id) || node_is_broken(node, place->rows_id) ||
-	     is_cut(table->attached[s]) || is_cut(place->recovering))) {
+	if (cut) {
 		place->broken = true;
-		log_error("table %s shard %u is down: the file of its region %u or %u on node %s "
-			  "was cut short, or cannot be read",
-			  table->desc.name, s, place->tree_id, place->rows_id, node->name);
+		log_error("table %s shard %u is down: the file of its region %u on node %s was "
+			  "cut short, or cannot be read",
+			  table->desc.name, s, cut, place->node->name);
 		catalog_table_detach(table, s);
 	}
 	return place->broken;

@@ -46,8 +46,10 @@ bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
 {
 	const struct catalog_shard *place = &table->shards[s];
 
-	return find_region(arrival, place->tree_id, REGION_TREE, &table->desc, s) &&
-	       find_region(arrival, place->rows_id, REGION_ROWS, &table->desc, s);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (!find_region(arrival, place->ids[role], role, &table->desc, s))
+			return false;
+	return true;
 }
 
 const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
@@ -76,9 +78,8 @@ static const struct catalog_shard *find_shard(const struct catalog *cat, const s
 	place = &table->shards[region->part];
 	if (place->node != node || !is_of_shard(region, &table->desc, region->part))
 		return NULL;
-	return region->region == (region->role == REGION_TREE ? place->tree_id : place->rows_id)
-		       ? place
-		       : NULL;
+	return region->role < REGION_ROLES && region->region == place->ids[region->role] ? place
+											 : NULL;
 }
 
 /* What a file has of a lost shard stays: it was not drained, and may be adopted again. */
@@ -153,8 +154,7 @@ static int give_up(struct catalog *cat, const struct catalog_table *table, uint3
 		   uint32_t role)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	struct store_leftover left = { .region = role == REGION_TREE ? place->tree_id
-								     : place->rows_id };
+	struct store_leftover left = { .region = place->ids[role] };
 
 	if (left.region == 0 || !place->node)
 		return 0;
@@ -170,11 +170,9 @@ int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table
 
 	if (ret)
 		return ret;
-	for (uint32_t s = 0; ret == 0 && s < TABLE_MAX_SHARDS; s++) {
-		ret = give_up(cat, table, s, REGION_TREE);
-		if (ret == 0)
-			ret = give_up(cat, table, s, REGION_ROWS);
-	}
+	for (uint32_t s = 0; s < TABLE_MAX_SHARDS; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+			ret = give_up(cat, table, s, role);
 	if (ret == 0)
 		ret = store_table_delete(cat->store, table->desc.table_id);
 	return store_end(cat->store, ret);
@@ -319,10 +317,8 @@ void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint
 	if (table->attached[s] && shard_set_state(table->attached[s], state))
 		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
-	if (has_it(place)) {
-		catalog_retire_region(cat, place->node, place->tree_id, state);
-		catalog_retire_region(cat, place->node, place->rows_id, state);
-	}
+	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
+		catalog_retire_region(cat, place->node, place->ids[role], state);
 }
 
 void catalog_retire_table(struct catalog *cat, struct catalog_table *table)

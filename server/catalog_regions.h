@@ -37,7 +37,7 @@ RLV_MUST_CHECK int catalog_region_owner(const struct catalog *cat,
 					const struct catalog_arrival *arrival, size_t i,
 					enum region_owner *owner_out);
 
-/* Does the node have both regions of the shard? */
+/* Does the node have all regions of the shard? */
 bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
 			      const struct catalog_table *table, uint32_t s);
 
@@ -61,7 +61,7 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 /* Forgets what is still to be freed. */
 void catalog_retire_forget(struct catalog *cat);
 
-/* Both regions of a shard, where its node is up; detached before. */
+/* The regions of a shard, where its node is up; detached before. */
 void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
 			  uint32_t state);
 /* All of the table. */

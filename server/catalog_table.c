@@ -12,7 +12,6 @@ void catalog_table_detach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	struct shard *shard = place->recovering ? place->recovering : table->attached[s];
-	struct region *tree, *rows;
 
 	if (!shard)
 		return;
@@ -20,11 +19,7 @@ void catalog_table_detach(struct catalog_table *table, uint32_t s)
 	place->recovering = NULL;
 	table->attached[s] = shard;
 	place->joined = false;
-	tree = shard->tree;
-	rows = shard->rows;
 	shard_close(&table->attached[s]);
-	transport_detach(&tree);
-	transport_detach(&rows);
 }
 
 void catalog_table_free(struct catalog_table *table)
@@ -94,7 +89,7 @@ int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
 	int64_t size = 0;
 	int ret;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, shard->desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
 	ret = sumtree_size(&shard->trees[view], &ep, &size);
 	if (ret == 0)
 		*items_out = size > 0 ? (uint64_t)size : 0;
@@ -107,33 +102,32 @@ void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
 	table->lost[s] = true;
 }
 
-int catalog_attach_pair(struct node *node, const struct catalog_shard *place, struct region **tree,
-			struct region **rows)
+int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
+			 struct shard_parts *out)
 {
-	const uint32_t ids[] = { place->tree_id, place->rows_id };
-	struct region *regions[2];
-	int ret = node_attach(node, ids, 2, regions);
+	struct shard_parts parts = { .owner = 0 };
+	int ret = node_attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
+			      &parts.at[REGION_TREE]);
 
 	if (ret)
 		return ret;
-	*tree = regions[0];
-	*rows = regions[1];
+	*out = parts;
 	return 0;
 }
 
 int catalog_table_attach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct region *tree, *rows;
-	int ret = catalog_attach_pair(place->node, place, &tree, &rows);
+	struct table_desc want = table->desc;
+	struct shard_parts parts;
+	int ret = catalog_attach_parts(place->node, place, &parts);
 
 	if (ret)
 		return ret;
-	ret = shard_open(tree, rows, &table->attached[s]);
-	if (ret) {
-		transport_detach(&rows);
-		transport_detach(&tree);
-	}
+	table_desc_seal(&want, s);
+	ret = shard_open(&parts, &want, &table->attached[s]);
+	if (ret)
+		shard_parts_detach(&parts);
 	return ret;
 }
 
@@ -156,11 +150,10 @@ int catalog_table_put_shard(struct store *store, const struct catalog_table *tab
 		.table_id = table->desc.table_id,
 		.shard = s,
 		.incarnation = place->incarnation,
-		.tree = place->tree_id,
-		.rows = place->rows_id,
 		.state = place->state,
 	};
 
+	memcpy(stored.regions, place->ids, sizeof(stored.regions));
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
 	return store_shard_put(store, &stored);

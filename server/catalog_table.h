@@ -37,10 +37,9 @@ struct shard_drain {
 };
 
 struct catalog_shard {
-	struct node *node;    /* NULL: forgotten, with state LOST or GONE */
-	uint64_t incarnation; /* of the node that has the regions */
-	uint32_t tree_id;
-	uint32_t rows_id;
+	struct node *node;          /* NULL: forgotten, with state LOST or GONE */
+	uint64_t incarnation;       /* of the node that has the regions */
+	uint32_t ids[REGION_ROLES]; /* of its regions, by role; 0 = not made */
 	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
 	uint32_t announced; /* as the table's layout says */
 	bool joined;        /* attached, and its client slots are as the book says */
@@ -106,9 +105,9 @@ void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state);
 RLV_MUST_CHECK int catalog_table_attach(struct catalog_table *table, uint32_t s);
 void catalog_table_detach(struct catalog_table *table, uint32_t s);
 
-/* Attaches both regions of a shard, formatted or not. -EAGAIN: as above. */
-RLV_MUST_CHECK int catalog_attach_pair(struct node *node, const struct catalog_shard *place,
-				       struct region **tree, struct region **rows);
+/* Attaches the regions of a shard, formatted or not. -EAGAIN: as above. */
+RLV_MUST_CHECK int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
+					struct shard_parts *out);
 
 /* Remembers the table, and shard s of it. */
 RLV_MUST_CHECK int catalog_table_put(struct store *store, const struct catalog_table *table);

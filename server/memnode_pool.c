@@ -13,20 +13,22 @@
 
 #define WAIT_NS (10 * CLOCK_NS_PER_MS) /* between two looks at who is still there */
 
-/* The regions of a part: its rows, and the tree or NULL. */
+/* The regions of a part, by role: its rows, and the others or NULL. */
 struct pool_part {
 	const struct target_region *rows;
-	const struct target_region *tree;
+	const struct target_region *of[REGION_ROLES];
 };
 
-static const struct target_region *find_tree(const struct target_region *regions, size_t n,
-					     const struct target_region *rows)
+static struct pool_part part_of(const struct target_region *regions, size_t n,
+				const struct target_region *rows)
 {
+	struct pool_part part = { .rows = rows };
+
 	for (size_t i = 0; i < n; i++)
 		if (regions[i].kind == rows->kind && regions[i].object == rows->object &&
-		    regions[i].part == rows->part && regions[i].role == REGION_TREE)
-			return &regions[i];
-	return NULL;
+		    regions[i].part == rows->part && regions[i].role < REGION_ROLES)
+			part.of[regions[i].role] = &regions[i];
+	return part;
 }
 
 /* Can be read, and is formatted: what is not is nobody's yet. */
@@ -44,10 +46,7 @@ static int for_each_part(struct transport_target *target,
 	int ret = memnode_list_regions(target, &regions, &n);
 
 	for (size_t i = 0; ret == 0 && i < n; i++) {
-		const struct pool_part part = {
-			.rows = &regions[i],
-			.tree = find_tree(regions, n, &regions[i]),
-		};
+		const struct pool_part part = part_of(regions, n, &regions[i]);
 
 		if (is_rows(part.rows))
 			ret = fn(target, &part);
@@ -74,7 +73,11 @@ static int set_mark(struct transport_target *target, const struct target_region 
 
 static int begin(struct transport_target *target, const struct pool_part *part)
 {
-	if (part->rows->sole && (!part->tree || part->tree->sole))
+	bool sole = true;
+
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		sole &= !part->of[role] || part->of[role]->sole;
+	if (sole)
 		superblock_begin_alone((void *)part->rows->base, target->incarnation);
 	return set_mark(target, part->rows);
 }
@@ -111,8 +114,9 @@ static int persist_all(struct transport_target *target, const struct pool_part *
 {
 	int ret = target->ops->persist(target, part->rows->id, 0, 0);
 
-	if (ret == 0 && part->tree)
-		ret = target->ops->persist(target, part->tree->id, 0, 0);
+	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+		if (role != REGION_ROWS && part->of[role])
+			ret = target->ops->persist(target, part->of[role]->id, 0, 0);
 	return ret;
 }
 

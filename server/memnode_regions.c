@@ -17,6 +17,13 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 
+/* All regions of the pool. */
+struct listed {
+	const struct target_region *regions;
+	size_t n;
+	bool with_descs;
+};
+
 struct memnode_region {
 	Relive__NodeRegion region;
 	Relive__NodeShard shard;
@@ -50,15 +57,33 @@ static void take_superblock(const struct target_region *from, struct memnode_reg
 	out->region.uuid = (ProtobufCBinaryData){ sizeof(out->uuid), out->uuid };
 }
 
-/* desc was checked, and its regions fit. */
-static void take_words(const struct target_region *from, const struct table_desc *desc,
-		       Relive__NodeShard *out)
+/* The region of pages of the tree's shard, if it is whole; NULL. */
+static const struct target_region *pages_of(const struct listed *all,
+					    const struct target_region *tree)
 {
+	for (size_t i = 0; i < all->n; i++) {
+		const struct target_region *region = &all->regions[i];
+
+		if (region->kind == tree->kind && region->object == tree->object &&
+		    region->part == tree->part && region->role == REGION_PAGES && !region->broken &&
+		    region->size >= PAGES_OFF)
+			return region;
+	}
+	return NULL;
+}
+
+/* desc was checked, and its regions fit. */
+static void take_words(const struct listed *all, const struct target_region *from,
+		       const struct table_desc *desc, Relive__NodeShard *out)
+{
+	const struct target_region *pages = pages_of(all, from);
+
 	out->head = load_word(from, desc->words_off + offsetof(struct shard_words, head)) &
 		    BLOCK_SEQ_MASK;
 	out->used = load_word(from, desc->headers_off) != 0; /* the ring begins with it */
-	out->inserted = load_word(from, desc->views[0].words_off +
-						offsetof(struct view_words, ins_committed));
+	if (pages)
+		out->inserted =
+			load_word(pages, LIMITS_OFF + offsetof(struct view_limits, ins_committed));
 }
 
 static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
@@ -72,7 +97,8 @@ static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
 }
 
 /* Only -ENOMEM: a descriptor that is none is a flaw. */
-static int take_desc(const struct target_region *from, bool with_descs, struct memnode_region *out)
+static int take_desc(const struct listed *all, const struct target_region *from,
+		     struct memnode_region *out)
 {
 	struct table_desc desc;
 	int ret;
@@ -89,11 +115,12 @@ static int take_desc(const struct target_region *from, bool with_descs, struct m
 	memcpy(out->table, desc.name, sizeof(out->table));
 	out->shard.table = out->table;
 	out->region.shard = &out->shard;
-	take_words(from, &desc, &out->shard);
-	return with_descs ? keep_desc(&desc, out) : 0;
+	take_words(all, from, &desc, &out->shard);
+	return all->with_descs ? keep_desc(&desc, out) : 0;
 }
 
-static int describe(const struct target_region *from, bool with_descs, struct memnode_region *out)
+static int describe(const struct listed *all, const struct target_region *from,
+		    struct memnode_region *out)
 {
 	relive__node_region__init(&out->region);
 	out->region.region = from->id;
@@ -111,12 +138,11 @@ static int describe(const struct target_region *from, bool with_descs, struct me
 	}
 	take_superblock(from, out);
 	if (out->region.uuid.len && from->kind == OBJECT_TABLE && from->role == REGION_TREE)
-		return take_desc(from, with_descs, out);
+		return take_desc(all, from, out);
 	return 0;
 }
 
-static int describe_all(const struct target_region *regions, bool with_descs,
-			struct memnode_regions *out)
+static int describe_all(const struct listed *all, struct memnode_regions *out)
 {
 	int ret = 0;
 
@@ -125,7 +151,7 @@ static int describe_all(const struct target_region *regions, bool with_descs,
 	if (!out->list || !out->parts)
 		return error_set(-ENOMEM, "regions: no memory");
 	for (size_t i = 0; ret == 0 && i < out->n; i++) {
-		ret = describe(&regions[i], with_descs, &out->parts[i]);
+		ret = describe(all, &all->regions[i], &out->parts[i]);
 		out->list[i] = &out->parts[i].region;
 	}
 	return ret;
@@ -141,7 +167,7 @@ int memnode_regions_open(struct transport_target *target, bool with_descs,
 	ret = memnode_list_regions(target, &regions, &out->n);
 	if (ret)
 		return ret;
-	ret = describe_all(regions, with_descs, out);
+	ret = describe_all(&(const struct listed){ regions, out->n, with_descs }, out);
 	if (ret)
 		memnode_regions_close(out);
 	mem_free(regions);

@@ -82,8 +82,11 @@ static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* it is asked for again soon */
 		return 0;
 	}
-	place->tree_grant = grant_bytes(&out->grants[s].tree);
-	place->rows_grant = grant_bytes(&out->grants[s].rows);
+	place->tree_grant = grant_bytes(&out->grants[s].parts[REGION_TREE]);
+	place->rows_grant = grant_bytes(&out->grants[s].parts[REGION_ROWS]);
+	place->slots_grant = grant_bytes(&out->grants[s].parts[REGION_SLOTS]);
+	place->limits_grant = grant_bytes(&out->grants[s].parts[SHARD_LIMITS]);
+	place->page_grant = grant_bytes(&out->grants[s].parts[SHARD_PAGE]);
 	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
 		place->weight = catalog_weight(&answer->call->md->catalog, shard, &place->ramp_ns);
 	return ret;
@@ -150,6 +153,7 @@ struct rpc_parked {
 	uint16_t fanout[MAX_FANOUT];
 	char name[TABLE_NAME_BYTES]; /* to open, to rebalance */
 	Relive__TableAccess access;  /* of a client that opens or creates */
+	uint32_t owner;              /* its slot, 0 = none */
 	uint32_t added, draining;
 };
 
@@ -251,7 +255,8 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 	struct answer answer = {
 		.call = call,
 		.table = table,
-		.guest = { parked->asker, call->client->holder.client_id, parked->access },
+		.guest = { parked->asker, call->client->holder.client_id, parked->access,
+			   parked->owner },
 	};
 	uint64_t now = clock_now_ns(clock_monotonic());
 	struct places places;
@@ -324,7 +329,7 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 		mem_free(parked);
 		return;
 	}
-	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE;
+	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* who works opens it again */
 	parked->go_on = go_on_creating;
 	begin(call, parked);
 }
@@ -390,15 +395,28 @@ static int no_table(const char *name)
 	return error_set(-ENOENT, "no table %.64s in this store", name);
 }
 
+/* A slot that the client had lost or given back meanwhile is not its own any more. */
+static int check_owner(const struct call *call, const struct catalog_table *table,
+		       const struct rpc_parked *parked)
+{
+	if (!parked->owner ||
+	    slots_has(&table->slots, call->client->holder.client_id, parked->owner))
+		return 0;
+	return error_set(-EACCES, "client slot %u of table %.64s is another client's",
+			 parked->owner, parked->name);
+}
+
 static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 {
 	struct catalog_table *table = catalog_find(&call->md->catalog, parked->name);
+	int ret;
 
 	if (!call->conn)
 		return 0;
-	if (table)
+	ret = table ? check_owner(call, table, parked) : no_table(parked->name);
+	if (ret == 0)
 		return answer_table(call, parked, table);
-	conn_answer_status(call->conn, call->head, no_table(parked->name));
+	conn_answer_status(call->conn, call->head, ret);
 	return 0;
 }
 
@@ -420,6 +438,7 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 		return;
 	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
 	parked->access = access;
+	parked->owner = request->owner;
 	parked->go_on = go_on_opening;
 	begin(call, parked);
 }

@@ -466,6 +466,12 @@ int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift
 	return slots_any(slots, dead->client_id) ? -EAGAIN : 0;
 }
 
+bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner)
+{
+	return owner >= 1 && owner <= slots->n && slots->entries[owner - 1].taken &&
+	       slots->entries[owner - 1].holder.client_id == client_id;
+}
+
 bool slots_any(const struct slots *slots, uint64_t client_id)
 {
 	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)

@@ -109,6 +109,9 @@ struct slots_dead {
 RLV_MUST_CHECK int slots_settle(struct slots *slots, const struct slots_dead *dead,
 				bool *drift_out);
 
+/* Is the owner id that client's? */
+bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner);
+
 /* Does the client hold any, or is there one of it to settle? */
 bool slots_any(const struct slots *slots, uint64_t client_id);
 

@@ -20,7 +20,8 @@
 /* What the crc of a row is made of, in the order of their schema. */
 #define META_COLUMNS "key, value"
 #define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
-#define SHARDS_COLUMNS "table_id, shard, node, incarnation, tree, rows, state"
+#define SHARDS_BEFORE "table_id, shard, node, incarnation, tree, rows, state"
+#define SHARDS_COLUMNS SHARDS_BEFORE ", slots, pages"
 #define LAPS_COLUMNS "table_id, shard, first"
 #define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost, pool"
 #define CLIENTS_COLUMNS "id, pid, start_time, boot_id, secret"
@@ -76,7 +77,7 @@ static const char *const schemas[] = {
 	"ALTER TABLE leftovers ADD COLUMN crc INTEGER;"
 	"UPDATE meta SET crc = crc32c(" META_COLUMNS ");"
 	"UPDATE tables SET crc = crc32c(" TABLES_COLUMNS ");"
-	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
+	"UPDATE shards SET crc = crc32c(" SHARDS_BEFORE ");"
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
 	"UPDATE clients SET crc = crc32c(id, pid, start_time, boot_id);"
@@ -88,6 +89,11 @@ static const char *const schemas[] = {
 	"  X'0000000000000000000000000000000000000000000000000000000000000000';"
 	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
 	"PRAGMA user_version = 7;",
+	/* Regions by who writes them. */
+	"ALTER TABLE shards ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE shards ADD COLUMN pages INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
+	"PRAGMA user_version = 8;",
 };
 
 /* Says so if there is one that is not whole. */
@@ -467,14 +473,21 @@ int store_each_table(struct store *store, int (*fn)(void *ctx, const struct stor
 int store_shard_put(struct store *store, const struct store_shard *shard)
 {
 	const struct store_sql_value values[] = {
-		SQL_INT(shard->table_id),    SQL_INT(shard->shard), SQL_TEXT(shard->node),
-		SQL_INT(shard->incarnation), SQL_INT(shard->tree),  SQL_INT(shard->rows),
+		SQL_INT(shard->table_id),
+		SQL_INT(shard->shard),
+		SQL_TEXT(shard->node),
+		SQL_INT(shard->incarnation),
+		SQL_INT(shard->regions[REGION_TREE]),
+		SQL_INT(shard->regions[REGION_ROWS]),
 		SQL_INT(shard->state),
+		SQL_INT(shard->regions[REGION_SLOTS]),
+		SQL_INT(shard->regions[REGION_PAGES]),
 	};
 
 	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
-			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
+			     "INSERT OR REPLACE INTO shards (" SHARDS_COLUMNS ", crc)"
+			     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9))",
 			     values, ARRAY_LEN(values));
 }
 
@@ -490,8 +503,10 @@ static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 		.table_id = store_sql_column_u32(stmt, 0),
 		.shard = store_sql_column_u32(stmt, 1),
 		.incarnation = store_sql_column_u64(stmt, 3),
-		.tree = store_sql_column_u32(stmt, 4),
-		.rows = store_sql_column_u32(stmt, 5),
+		.regions[REGION_TREE] = store_sql_column_u32(stmt, 4),
+		.regions[REGION_ROWS] = store_sql_column_u32(stmt, 5),
+		.regions[REGION_SLOTS] = store_sql_column_u32(stmt, 7),
+		.regions[REGION_PAGES] = store_sql_column_u32(stmt, 8),
 		.state = store_sql_column_u32(stmt, 6),
 	};
 
@@ -504,8 +519,9 @@ int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct stor
 {
 	struct shard_visit visit = { fn, ctx };
 
-	return store_sql_each(store, "SELECT * FROM shards ORDER BY table_id, shard", visit_shard,
-			      &visit);
+	return store_sql_each(store,
+			      "SELECT " SHARDS_COLUMNS " FROM shards ORDER BY table_id, shard",
+			      visit_shard, &visit);
 }
 
 /* -------- laps -------- */

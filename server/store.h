@@ -50,9 +50,8 @@ struct store_shard {
 	uint32_t shard;
 	char node[STORE_NAME_BYTES];
 	uint64_t incarnation; /* of the node, when the regions were last known to be there */
-	uint32_t tree;        /* region numbers */
-	uint32_t rows;
-	uint32_t state; /* enum Relive__ShardState: ACTIVE, DRAINING, LOST, GONE */
+	uint32_t regions[REGION_ROLES]; /* their numbers, by role */
+	uint32_t state;                 /* enum Relive__ShardState: ACTIVE, DRAINING, LOST, GONE */
 };
 
 struct store_node {

@@ -59,7 +59,7 @@
 #include "wire/rptr.h"
 
 #define POOL_MAGIC 0x314c4f4f50564c52ull /* "RLVPOOL1" read as little-endian */
-#define POOL_FORMAT_MAJOR 2
+#define POOL_FORMAT_MAJOR 3
 #define POOL_FORMAT_MINOR 0
 #define POOL_EXTENT_BYTES ((uint64_t)2 << 20)
 #define POOL_SUPERBLOCK_BYTES 4096u

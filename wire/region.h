@@ -37,7 +37,7 @@
 #include "wire/le.h"
 
 #define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
-#define REGION_FORMAT_MAJOR 2
+#define REGION_FORMAT_MAJOR 3
 #define REGION_FORMAT_MINOR 0
 #define REGION_SUPERBLOCK_BYTES 4096
 #define REGION_EXTENT_BYTES ((uint64_t)2 << 20)
@@ -49,7 +49,14 @@
 /* What regions belong to: {kind, object, part} names the part that has them. */
 enum object_kind { OBJECT_TABLE = 1 };
 
-enum region_role { REGION_TREE = 1, REGION_ROWS = 2 };
+/* By who writes them (wire/ring_layout.h). Arrays of a shard's regions are indexed by role. */
+enum region_role {
+	REGION_TREE = 1,
+	REGION_ROWS = 2,
+	REGION_SLOTS = 3,
+	REGION_PAGES = 4,
+	REGION_ROLES, /* one above the last */
+};
 
 /* Who changes the words of a region: CPUs of one host, or one NIC. Never both. */
 enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };

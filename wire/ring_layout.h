@@ -1,17 +1,23 @@
 /*
- * Ring of a shard: mutable words, client slots, block headers, rows.
+ * Ring of a shard: mutable words, client slots, block headers, rows. A shard has four regions, by who
+ * writes them; each begins with a superblock (wire/region.h).
  *
- * The tree region of a shard:
- *   0                superblock (wire/region.h)
+ * The tree region, written by whoever changes priorities, read by all:
  *   4096             table descriptor (wire/table_layout.h), immutable
  *   desc.words_off   struct shard_words: head, dirty, epoch
- *   desc.slots_off   struct client_slot [max_clients]
  *   view.words_off   struct view_words of each view
  *   view.inner_off[] two inner arrays of each view (wire/sumtree_layout.h)
  *   view.leaves_off  leaves of each view
  *   view.counts_off  times-sampled words of each view with max_times_sampled > 1
  *   desc.headers_off block headers, one word for each block
- * The rows region: superblock, then at 4096 the rows.
+ * The rows region, written by writers:
+ *   4096             rows
+ * The slots region, written by the metadata server alone (embed: by the store); its superblock has the
+ * state word that counts for the shard:
+ *   desc.slots_off   struct client_slot [max_clients]: who has which slot
+ * The pages region, of which a client gets two pages, and the server all:
+ *   4096             struct view_limits [8]: the limiter words of each view
+ *   8192             struct client_page [max_clients]: what a client has promised and admitted
  *
  * Block header (u64, CAS):  seq:48 (low) | owner:15 | open:1 (top bit)
  *   seq is a ticket of the shard's head: block = seq mod blocks, lap = seq div blocks,
@@ -105,32 +111,41 @@ WIRE_AT(shard_words, epoch, 128);
 WIRE_AT(shard_words, clean, 192);
 
 /*
- * Mutable words of a view. The limiter's four (rule 8) are in force on the control shard only
- * (0, until that is lost or leaves).
+ * Mutable words of a view in the tree.
+ *   offset size
+ *        0   64  max_priority: running maximum of the stored priorities (CAS, raised only)
+ *       64   64  reserved
+ */
+struct view_words {
+	struct rword64_line max_priority;
+	struct rword64_line reserved;
+};
+
+WIRE_SIZE(view_words, 128);
+WIRE_AT(view_words, max_priority, 0);
+WIRE_AT(view_words, reserved, 64);
+
+/*
+ * The limiter's words of a view (rule 8), in force on the control shard only (0, until that is lost or
+ * leaves). Noise in them stalls that view.
  *   offset size
  *        0   64  ins_admitted (CAS)
  *       64   64  ins_committed (FAA)
  *      128   64  smp_admitted (CAS)
  *      192   64  smp_committed (FAA)
- *      256   64  max_priority: running maximum of the stored priorities (CAS, raised only)
- *      320   64  reserved
  */
-struct view_words {
+struct view_limits {
 	struct rword64_line ins_admitted;
 	struct rword64_line ins_committed;
 	struct rword64_line smp_admitted;
 	struct rword64_line smp_committed;
-	struct rword64_line max_priority;
-	struct rword64_line reserved;
 };
 
-WIRE_SIZE(view_words, 384);
-WIRE_AT(view_words, ins_admitted, 0);
-WIRE_AT(view_words, ins_committed, 64);
-WIRE_AT(view_words, smp_admitted, 128);
-WIRE_AT(view_words, smp_committed, 192);
-WIRE_AT(view_words, max_priority, 256);
-WIRE_AT(view_words, reserved, 320);
+WIRE_SIZE(view_limits, 256);
+WIRE_AT(view_limits, ins_admitted, 0);
+WIRE_AT(view_limits, ins_committed, 64);
+WIRE_AT(view_limits, smp_admitted, 128);
+WIRE_AT(view_limits, smp_committed, 192);
 
 /*
  * What a client admitted and committed in a view; the difference is given back after its fence.
@@ -143,21 +158,17 @@ struct slot_limits {
 };
 
 /*
- * Client slot: one for each writer or sampler handle, 512 B in each shard; owner id = 1 + index.
+ * Client slot: one for each writer or sampler handle, in each shard; owner id = 1 + index. Written by
+ * whoever hands slots out; clients read it.
  *   offset size
- *        0    8  state: 0 free, 1 live, 2 fenced (written by whoever hands slots out)
+ *        0    8  state: 0 free, 1 live, 2 fenced
  *        8    4  pid
  *       12    4  reserved
  *       16    8  start time of the process (clock ticks since boot)
  *       24   16  boot id of the host
  *       40    8  lease id
  *       48   16  reserved
- *       64    8  promise: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
- *       72   56  reserved
- *      128  256  limits of the 8 views (the control shard's slots only)
- *      384  128  reserved
  */
-#define SLOT_IDLE UINT64_MAX
 
 enum slot_state { SLOT_FREE = 0, SLOT_LIVE = 1, SLOT_FENCED = 2 };
 
@@ -169,21 +180,37 @@ struct client_slot {
 	uint8_t boot_id[16];
 	uint64_t lease;
 	uint8_t reserved1[16];
-	struct rword64_line promise;
-	struct slot_limits limits[RING_MAX_VIEWS];
-	uint8_t reserved2[128];
 };
 
 WIRE_SIZE(slot_limits, 32);
-WIRE_SIZE(client_slot, 512);
+WIRE_SIZE(client_slot, 64);
 WIRE_AT(client_slot, state, 0);
 WIRE_AT(client_slot, pid, 8);
 WIRE_AT(client_slot, start_time, 16);
 WIRE_AT(client_slot, boot_id, 24);
 WIRE_AT(client_slot, lease, 40);
-WIRE_AT(client_slot, promise, 64);
-WIRE_AT(client_slot, limits, 128);
-WIRE_AT(client_slot, reserved2, 384);
+
+/*
+ * What a client says of itself: a page that is granted to it alone. To all others it is input.
+ *   offset size
+ *        0    8  promise: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
+ *        8   56  reserved
+ *       64  256  limits of the 8 views (the control shard's pages only)
+ *      320 3776  reserved
+ */
+#define SLOT_IDLE UINT64_MAX
+#define CLIENT_PAGE_BYTES 4096u
+
+struct client_page {
+	struct rword64_line promise;
+	struct slot_limits limits[RING_MAX_VIEWS];
+	uint8_t reserved[3776];
+};
+
+WIRE_SIZE(client_page, CLIENT_PAGE_BYTES);
+WIRE_AT(client_page, promise, 0);
+WIRE_AT(client_page, limits, 64);
+WIRE_AT(client_page, reserved, 320);
 
 /*
  * Row: the columns at the offsets of their descriptors, padded to 8, then this tail.
@@ -232,6 +259,8 @@ static inline uint64_t count_make(uint32_t gen, uint32_t count)
 }
 
 #define ROWS_OFF 4096u
+#define LIMITS_OFF 4096u /* in the pages region: a page of its own ... */
+#define PAGES_OFF 8192u  /* ... and those of the clients behind it */
 #define DESC_OFF 4096u
 
 #endif

@@ -17,6 +17,7 @@
 #ifndef RLV_WIRE_TABLE_LAYOUT_H
 #define RLV_WIRE_TABLE_LAYOUT_H
 
+#include "wire/region.h"
 #include "wire/ring_layout.h"
 
 #define TABLE_DESC_MAGIC 0x31454c4241544c52ull
@@ -219,7 +220,9 @@ WIRE_AT(view_desc, counts_off, 128);
  *      208    8  headers_off
  *      216    8  bytes of the tree region
  *      224    8  bytes of the rows region
- *      232   24  reserved
+ *      232    8  bytes of the slots region
+ *      240    8  bytes of the pages region
+ *      248    8  reserved
  *      256 4096  columns
  *     4352 1536  views
  *     5888  252  reserved
@@ -254,7 +257,9 @@ struct table_desc {
 	uint64_t headers_off;
 	uint64_t tree_bytes;
 	uint64_t rows_bytes;
-	uint8_t reserved1[24];
+	uint64_t slots_bytes;
+	uint64_t pages_bytes;
+	uint8_t reserved1[8];
 	struct column_desc columns[TABLE_MAX_COLUMNS];
 	struct view_desc views[RING_MAX_VIEWS];
 	uint8_t reserved2[252];
@@ -285,8 +290,19 @@ WIRE_AT(table_desc, slots_off, 200);
 WIRE_AT(table_desc, headers_off, 208);
 WIRE_AT(table_desc, tree_bytes, 216);
 WIRE_AT(table_desc, rows_bytes, 224);
+WIRE_AT(table_desc, slots_bytes, 232);
+WIRE_AT(table_desc, pages_bytes, 240);
 WIRE_AT(table_desc, columns, 256);
 WIRE_AT(table_desc, views, 4352);
 WIRE_AT(table_desc, crc, 6140);
+
+/* Bytes of the shard's region of that role; 0 = there is none. */
+static inline uint64_t table_region_bytes(const struct table_desc *desc, uint32_t role)
+{
+	const uint64_t bytes[REGION_ROLES] = { 0, desc->tree_bytes, desc->rows_bytes,
+					       desc->slots_bytes, desc->pages_bytes };
+
+	return role < REGION_ROLES ? bytes[role] : 0;
+}
 
 #endif

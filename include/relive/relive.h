@@ -117,7 +117,8 @@ struct rlv_store_opts {
 	const char *
 		token; /* the store's or a role's; NULL = RELIVE_TOKEN, and for a store on this host,
 				unless that is a role's, the file `token` of its directory */
-	bool read_only;   /* learners that only look: no append, no update */
+	bool read_only;   /* learners that only look: no append, no update, no view with
+				max_times_sampled (-EACCES) */
 	int64_t stall_ns; /* of RLV_TIMEOUT_STALL; 0 = 60 s */
 	bool trust; /* embed:FILE: take rows as they are where they may be torn and have no checksums */
 	/* relive:// of a server with certificates: PEM files, all three. Each NULL = RELIVE_TLS_CERT,
@@ -322,10 +323,10 @@ struct rlv_table_info {
 	uint32_t row_header_bytes;
 	uint32_t max_writers, max_clients;
 	uint64_t rows_bytes; /* memory of all rows */
-	uint64_t tree_bytes; /* memory of everything else */
-	uint32_t shards_up;  /* that can be reached now: items and sums above are theirs */
-	uint32_t control;    /* shard whose limiter counts */
-	uint64_t layout;     /* version of where the shards are, and what they are good for */
+	uint64_t tree_bytes; /* memory of everything else: priorities, client slots and their pages */
+	uint32_t shards_up; /* that can be reached now: items and sums above are theirs */
+	uint32_t control;   /* shard whose limiter counts */
+	uint64_t layout;    /* version of where the shards are, and what they are good for */
 };
 
 /*

@@ -29,7 +29,7 @@
 /* One shard in memory that child and parent share, and one's own handle to it. */
 struct scene {
 	uint8_t *memory;
-	uint64_t tree_bytes, rows_bytes;
+	uint64_t bytes; /* of all regions */
 	struct table_desc desc;
 	bool over_a_wire;
 	uint64_t kept; /* items that must be there whatever the victim did */
@@ -53,13 +53,30 @@ static void must(int rc, const char *what)
 		fail_msg("%s: %s: %s", what, error_name(rc), error_last());
 }
 
+static uint64_t region_bytes(uint32_t role)
+{
+	return (table_region_bytes(&scene.desc, role) + 4095) & ~4095ull;
+}
+
+/* The regions one behind the other. */
+static struct shard_parts make_parts(struct memory_transport *mt, uint8_t *memory, bool in_place)
+{
+	struct shard_parts parts = { .owner = 0 };
+
+	memory_transport_init(mt, memory, region_bytes(REGION_TREE), in_place);
+	parts.at[REGION_TREE] = &mt->region;
+	for (uint32_t role = REGION_ROWS; role < REGION_ROLES; role++) {
+		memory += region_bytes(role - 1);
+		parts.at[role] = memory_transport_add(mt, memory, region_bytes(role));
+	}
+	return parts;
+}
+
 static int connect_to(struct handle_to *to, uint8_t *memory, bool in_place)
 {
-	struct region *rows;
+	const struct shard_parts parts = make_parts(&to->mt, memory, in_place);
 
-	memory_transport_init(&to->mt, memory, scene.tree_bytes, in_place);
-	rows = memory_transport_add(&to->mt, memory + scene.tree_bytes, scene.rows_bytes);
-	return shard_open(&to->mt.region, rows, &to->shard);
+	return shard_open(&parts, &scene.desc, &to->shard);
 }
 
 static void disconnect(struct handle_to *to)
@@ -103,20 +120,19 @@ static void open_scene(bool over_a_wire)
 	struct shard_ids ids = { .first_ticket = 1000 };
 	struct shard_fixture fx;
 	struct handle_to here;
-	struct region *rows;
+	struct shard_parts parts;
 
 	memset(&scene, 0, sizeof(scene));
 	shard_fixture_open(&fx, &opts);
 	scene.desc = fx.desc;
 	shard_fixture_close(&fx);
 	scene.over_a_wire = over_a_wire;
-	scene.tree_bytes = (scene.desc.tree_bytes + 4095) & ~4095ull;
-	scene.rows_bytes = (scene.desc.rows_bytes + 4095) & ~4095ull;
-	scene.memory = crash_step_memory(scene.tree_bytes + scene.rows_bytes);
-	memory_transport_init(&here.mt, scene.memory, scene.tree_bytes, true);
-	rows = memory_transport_add(&here.mt, scene.memory + scene.tree_bytes, scene.rows_bytes);
-	must(shard_format(&here.mt.region, rows, &scene.desc, &ids), "format");
-	must(shard_open(&here.mt.region, rows, &here.shard), "open");
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		scene.bytes += region_bytes(role);
+	scene.memory = crash_step_memory(scene.bytes);
+	parts = make_parts(&here.mt, scene.memory, true);
+	must(shard_format(&parts, &scene.desc, &ids), "format");
+	must(shard_open(&parts, &scene.desc, &here.shard), "open");
 	for (uint32_t owner = VICTIM; owner <= REBUILDER; owner++)
 		shard_fixture_take_slot(here.shard, owner);
 	fill(here.shard, SURVIVOR, FILLED);
@@ -127,7 +143,7 @@ static void open_scene(bool over_a_wire)
 
 static void close_scene(void)
 {
-	crash_step_free(scene.memory, scene.tree_bytes + scene.rows_bytes);
+	crash_step_free(scene.memory, scene.bytes);
 }
 
 static int setup_in_place(void **state)
@@ -442,7 +458,7 @@ static void step_through(struct crash_step step, uint64_t least)
 {
 	struct crash_step_report report;
 
-	step.bytes = scene.tree_bytes + scene.rows_bytes;
+	step.bytes = scene.bytes;
 	crash_step_run(&step, scene.memory, &report);
 	print_message("%llu instructions, %llu states, %llu crashes survived\n",
 		      (unsigned long long)report.instructions, (unsigned long long)report.states,

@@ -70,8 +70,9 @@ static void check_places(const struct table_desc *desc)
 	uint64_t end = DESC_OFF + sizeof(*desc), leaves = desc->slots * 8ull;
 
 	must(desc->words_off >= end);
-	must(desc->slots_off >= desc->words_off + sizeof(struct shard_words));
-	end = desc->slots_off + desc->max_clients * sizeof(struct client_slot);
+	end = desc->words_off + sizeof(struct shard_words);
+	must(desc->slots_bytes >= desc->slots_off + desc->max_clients * sizeof(struct client_slot));
+	must(desc->pages_bytes >= PAGES_OFF + (uint64_t)desc->max_clients * CLIENT_PAGE_BYTES);
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		const struct view_desc *view = &desc->views[v];
 

@@ -73,7 +73,7 @@ static void backup__of_many_tables(void **state)
 	struct fixture *f = *state;
 	struct stat st;
 
-	command_expect(&f->cmd, 0, "up --store a --size 512M");
+	command_expect(&f->cmd, 0, "up --store a --size 1G");
 	for (int i = 0; i < 100; i++)
 		command_expect(&f->cmd, 0, "table create shm:a t%d --capacity 1024", i);
 	command_expect(&f->cmd, 0, "backup shm:a %s", f->copy);

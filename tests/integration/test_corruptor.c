@@ -415,7 +415,7 @@ static void end_daemons(int number, enum outcome *outcome)
 static void map_directory(void)
 {
 	const struct corrupt_file *tree = NULL;
-	struct target_region regions[4];
+	struct target_region regions[REGION_ROLES];
 	char path[128], name[REGION_NAME_BYTES + 8];
 	const struct dirent *entry;
 	uint32_t n = 0;
@@ -429,9 +429,11 @@ static void map_directory(void)
 		if (n < ARRAY_LEN(regions) && region_name_parse(entry->d_name, &regions[n]))
 			n++;
 	closedir(folder);
-	assert_int_equal(n, 2); /* of one shard; the tree says what the rows are */
-	for (enum region_role role = REGION_TREE; role <= REGION_ROWS; role++)
+	/* of one shard; the tree says what the others are */
+	assert_int_equal(n, REGION_ROLES - 1);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		for (uint32_t i = 0; i < n; i++) {
+			struct corrupt_region region = { .role = role };
 			struct corrupt_file *file;
 
 			if (regions[i].role != role)
@@ -439,7 +441,9 @@ static void map_directory(void)
 			memcpy(name, "pool/", 6);
 			region_name_format(&regions[i], name + 5);
 			file = read_file(name);
-			corrupt_map_region(file, 0, file->bytes, tree ? tree->image : NULL);
+			region.bytes = file->bytes;
+			region.tree = tree ? tree->image : NULL;
+			corrupt_map_region(file, &region);
 			tree = tree ? tree : file;
 		}
 }

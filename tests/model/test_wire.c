@@ -104,8 +104,7 @@ static void open_scene(shard_fixture_wrap format, const shard_fixture_wrap wraps
 			wire_seed(c->conn.tr, seed * CLIENTS + i);
 		shard_fixture_take_slot(c->conn.shard, i + 1);
 		shard_fixture_access(c->conn.shard, i + 1, &c->acc);
-		epoch_init(&c->reader, c->conn.tree, fx.desc.words_off, fx.desc.slots_off,
-			   EPOCH_NO_SLOT);
+		epoch_init(&c->reader, c->conn.tree, fx.desc.words_off, NULL, 0);
 	}
 }
 

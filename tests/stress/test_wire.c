@@ -223,7 +223,7 @@ static void *learn_on(void *arg)
 	struct epoch reader;
 	struct drawn drawn;
 
-	epoch_init(&reader, w->conn.tree, fx.desc.words_off, fx.desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&reader, w->conn.tree, fx.desc.words_off, NULL, 0);
 	while (atomic_load_explicit(&writing, memory_order_relaxed) > 0 && go_on())
 		expect(learn(w, &reader, &drawn), "learn");
 	expect(access_flush(&w->acc), "flush");

@@ -122,8 +122,6 @@ static void map_tree(struct corrupt_file *file, size_t off, const struct table_d
 {
 	add(file, CORRUPT_DESCRIPTOR, off + DESC_OFF, sizeof(*desc));
 	add(file, CORRUPT_SHARD_WORDS, off + desc->words_off, sizeof(struct shard_words));
-	add(file, CORRUPT_CLIENT_SLOTS, off + desc->slots_off,
-	    desc->max_clients * sizeof(struct client_slot));
 	add(file, CORRUPT_BLOCK_HEADERS, off + desc->headers_off, desc->blocks * 8ull);
 	for (uint32_t v = 0; v < desc->n_views; v++) {
 		const struct view_desc *view = &desc->views[v];
@@ -152,31 +150,50 @@ static void map_rows(struct corrupt_file *file, size_t off, const struct table_d
 	}
 }
 
-void corrupt_map_region(struct corrupt_file *file, size_t off, size_t bytes, const uint8_t *tree)
+static void map_pages(struct corrupt_file *file, size_t off, const struct table_desc *desc)
 {
+	add(file, CORRUPT_VIEW_WORDS, off + LIMITS_OFF, desc->n_views * sizeof(struct view_limits));
+	for (uint32_t i = 0; i < desc->max_clients; i++)
+		add(file, CORRUPT_CLIENT_SLOTS, off + PAGES_OFF + i * (size_t)CLIENT_PAGE_BYTES,
+		    offsetof(struct client_page, reserved));
+}
+
+void corrupt_map_region(struct corrupt_file *file, const struct corrupt_region *region)
+{
+	const size_t off = region->off;
 	struct table_desc desc;
 
-	assert_true(off + bytes <= file->bytes);
-	map_superblock(file, off, tree ? REGION_ROWS : REGION_TREE);
-	memcpy(&desc, (tree ? tree : file->image + off) + DESC_OFF, sizeof(desc));
+	assert_true(off + region->bytes <= file->bytes);
+	map_superblock(file, off, region->role);
+	memcpy(&desc, (region->tree ? region->tree : file->image + off) + DESC_OFF, sizeof(desc));
 	assert_true(desc.magic == TABLE_DESC_MAGIC);
-	if (tree)
-		map_rows(file, off, &desc);
-	else
+	switch (region->role) {
+	case REGION_TREE:
 		map_tree(file, off, &desc);
+		break;
+	case REGION_ROWS:
+		map_rows(file, off, &desc);
+		break;
+	case REGION_SLOTS:
+		add(file, CORRUPT_CLIENT_SLOTS, off + desc.slots_off,
+		    desc.max_clients * sizeof(struct client_slot));
+		break;
+	default:
+		map_pages(file, off, &desc);
+	}
 }
 
 static const struct extent_entry *find_tree(const struct extent_table *table,
-					    const struct extent_entry *rows)
+					    const struct extent_entry *of)
 {
 	for (uint32_t i = 0; i < table->n; i++) {
 		const struct extent_entry *entry = &table->entries[i];
 
-		if (entry->object == rows->object && entry->part == rows->part &&
+		if (entry->object == of->object && entry->part == of->part &&
 		    entry->role == REGION_TREE && entry->state == EXTENT_LIVE)
 			return entry;
 	}
-	fail_msg("rows without a tree");
+	fail_msg("a region without its tree");
 	return NULL;
 }
 
@@ -208,14 +225,14 @@ void corrupt_map_pool(struct corrupt_file *file)
 	add(file, CORRUPT_PADDING, POOL_TABLE_OFF1 + used, POOL_TABLE_BYTES - used);
 	for (uint32_t i = 0; i < table->n; i++) {
 		const struct extent_entry *entry = &table->entries[i];
-		const uint8_t *tree = NULL;
+		struct corrupt_region region = { .role = entry->role,
+						 .off = entry->first * POOL_EXTENT_BYTES,
+						 .bytes = entry->extents * POOL_EXTENT_BYTES };
 
 		if (entry->state != EXTENT_LIVE)
 			continue;
-		if (entry->role == REGION_ROWS)
-			tree = file->image + find_tree(table, entry)->first * POOL_EXTENT_BYTES;
-		corrupt_map_region(file, entry->first * POOL_EXTENT_BYTES,
-				   entry->extents * POOL_EXTENT_BYTES, tree);
+		region.tree = file->image + find_tree(table, entry)->first * POOL_EXTENT_BYTES;
+		corrupt_map_region(file, &region);
 	}
 }
 

@@ -66,11 +66,14 @@ void corrupt_map_directory(struct corrupt_file *file);
 void corrupt_map_db(struct corrupt_file *file);
 void corrupt_map_wal(struct corrupt_file *file);
 
-/*
- * One region, which begins at off of the file; tree: the tree region of its shard, for rows, else
- * NULL. For pools that are made of other files than one.
- */
-void corrupt_map_region(struct corrupt_file *file, size_t off, size_t bytes, const uint8_t *tree);
+/* One region, which begins at off of the file. For pools that are made of other files than one. */
+struct corrupt_region {
+	uint32_t role; /* enum region_role */
+	size_t off, bytes;
+	const uint8_t *tree; /* the tree region of its shard; NULL = it is that */
+};
+
+void corrupt_map_region(struct corrupt_file *file, const struct corrupt_region *region);
 
 /* Any byte of the class. The file has some. */
 size_t corrupt_pick(const struct corrupt_file *file, enum corrupt_class class, struct rng *rng);

@@ -15,7 +15,7 @@ static struct memory_transport *of(struct transport *tr)
 
 static uint8_t *bytes_at(struct memory_transport *mt, const struct region *region, uint64_t off)
 {
-	return (region == &mt->more ? mt->more_bytes : mt->bytes) + off;
+	return (region == &mt->region ? mt->bytes : mt->more_bytes[region - mt->more]) + off;
 }
 
 static _Atomic uint64_t *word_at(struct memory_transport *mt, const struct region *region,
@@ -173,8 +173,16 @@ static int memory_fence(struct transport *tr)
 	return 0;
 }
 
+/* They are part of the transport. */
+static void memory_detach(struct transport *tr, struct region *region)
+{
+	(void)tr;
+	(void)region;
+}
+
 static const struct transport_ops memory_ops = {
 	.name = "memory",
+	.detach = memory_detach,
 	.view = memory_view,
 	.view_end = memory_view_end,
 	.read = memory_read,
@@ -206,12 +214,29 @@ void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t si
 
 struct region *memory_transport_add(struct memory_transport *mt, void *bytes, uint64_t size)
 {
-	mt->more_bytes = bytes;
-	mt->more = mt->region;
-	mt->more.id = 2;
-	mt->more.size = size;
-	mt->more.base = mt->region.base ? bytes : NULL;
-	return &mt->more;
+	uint32_t i = mt->n_more++;
+
+	if (i >= MEMORY_MORE)
+		abort();
+	mt->more_bytes[i] = bytes;
+	mt->more[i] = mt->region;
+	mt->more[i].id = 2 + i;
+	mt->more[i].size = size;
+	mt->more[i].base = mt->region.base ? bytes : NULL;
+	return &mt->more[i];
+}
+
+void memory_transport_shard(struct memory_transport *mt, const struct shard_parts *of,
+			    bool in_place, struct shard_parts *parts_out)
+{
+	const struct region *tree = of->at[REGION_TREE];
+
+	*parts_out = (struct shard_parts){ .owner = 0 };
+	memory_transport_init(mt, tree->base, tree->size, in_place);
+	parts_out->at[REGION_TREE] = &mt->region;
+	for (uint32_t role = REGION_ROWS; role < REGION_ROLES; role++)
+		parts_out->at[role] =
+			memory_transport_add(mt, of->at[role]->base, of->at[role]->size);
 }
 
 void memory_transport_fini(struct memory_transport *mt)

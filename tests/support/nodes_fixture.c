@@ -45,16 +45,27 @@ static struct nodes_fixture *of(struct meta *meta)
 
 /* -------- the server -------- */
 
-static int grant(struct nodes_fixture *nx, uint32_t s, struct meta_shard *out)
+static int grant(struct nodes_fixture *nx, uint32_t s, const struct meta_access *access,
+		 struct meta_shard *out)
 {
 	struct transport_target *tg = nx->nodes[s % nx->n_nodes].target;
-	int rc = transport_grant(tg, CLIENT, nx->shards[s]->tree->id, RIGHT_ALL, &out->tree);
+	int rc = 0;
 
-	return rc ? rc
-		  : transport_grant(tg, CLIENT, nx->shards[s]->rows->id, RIGHT_ALL, &out->rows);
+	for (uint32_t part = REGION_TREE; rc == 0 && part < SHARD_PARTS; part++) {
+		struct region_range range;
+		uint32_t rights;
+		uint32_t role = shard_grant_of(access->kind, access->owner, part, &range, &rights);
+
+		if (!role)
+			continue;
+		range.region = nx->shards[s]->parts.at[role]->id;
+		rc = tg->ops->grant(tg, CLIENT, &range, rights, &out->grants[part]);
+	}
+	return rc;
 }
 
-static int fill_place(struct nodes_fixture *nx, struct meta_table *out)
+static int fill_place(struct nodes_fixture *nx, const struct meta_access *access,
+		      struct meta_table *out)
 {
 	struct meta_table place = { .desc = nx->desc, .n_shards = nx->n_shards };
 	int rc = 0;
@@ -75,7 +86,7 @@ static int fill_place(struct nodes_fixture *nx, struct meta_table *out)
 		shard->incarnation = nx->nodes[s % nx->n_nodes].target->incarnation;
 		if (shard->state == RLV_SHARD_ACTIVE && !nx->nodes[s % nx->n_nodes].reachable)
 			shard->state = RLV_SHARD_DOWN;
-		rc = grant(nx, s, shard);
+		rc = grant(nx, s, access, shard);
 	}
 	if (rc)
 		meta_table_fini(&place);
@@ -100,10 +111,11 @@ static int meta_open(struct meta *meta, const char *name, struct meta_table *out
 	if (++nx->opens == nx->back_at)
 		for (uint32_t n = 0; n < nx->n_nodes; n++)
 			nx->nodes[n].reachable = true;
-	return fill_place(nx, out);
+	return fill_place(nx, META_LOOKS, out);
 }
 
-static int meta_refresh(struct meta *meta, const struct table_desc *desc, int64_t timeout_ns,
+static int meta_refresh(struct meta *meta, const struct table_desc *desc,
+			const struct meta_access *access, int64_t timeout_ns,
 			struct meta_table *out)
 {
 	(void)desc;
@@ -114,7 +126,7 @@ static int meta_refresh(struct meta *meta, const struct table_desc *desc, int64_
 		return error_set(-ECONNREFUSED, "the server is away");
 	if (of(meta)->dropped)
 		return error_set(-ESTALE, "the table was dropped");
-	return fill_place(of(meta), out);
+	return fill_place(of(meta), access, out);
 }
 
 static struct nodes_fixture *current; /* close() says nothing but the transport */
@@ -390,30 +402,30 @@ static uint64_t take_word(struct shard *shard, uint64_t off)
 	const uint64_t zero = 0;
 	uint64_t word;
 
-	expect_ok(transport_load(shard->tree, off, &word));
-	expect_ok(transport_store(shard->tree, off, &zero, sizeof(zero)));
+	expect_ok(transport_load(shard->limits, off, &word));
+	expect_ok(transport_store(shard->limits, off, &zero, sizeof(zero)));
 	return word;
 }
 
 /* Nobody is in a call: what was admitted and not committed is given back. */
 static void move_counts(struct nodes_fixture *nx, struct shard *from, struct shard *to, uint32_t v)
 {
-	uint64_t words_off = nx->desc.views[v].words_off;
-	uint64_t at = words_off + offsetof(struct view_words, ins_committed);
+	uint64_t words_off = shard_limits_off(from, v);
+	uint64_t at = words_off + offsetof(struct view_limits, ins_committed);
 	uint64_t ins = take_word(from, at);
-	uint64_t smp = take_word(from, words_off + offsetof(struct view_words, smp_committed));
+	uint64_t smp = take_word(from, words_off + offsetof(struct view_limits, smp_committed));
 
-	take_word(from, words_off + offsetof(struct view_words, ins_admitted));
-	take_word(from, words_off + offsetof(struct view_words, smp_admitted));
-	expect_ok(transport_store(to->tree, at, &ins, 8));
-	at = words_off + offsetof(struct view_words, ins_admitted);
+	take_word(from, words_off + offsetof(struct view_limits, ins_admitted));
+	take_word(from, words_off + offsetof(struct view_limits, smp_admitted));
+	expect_ok(transport_store(to->limits, at, &ins, 8));
+	at = words_off + offsetof(struct view_limits, ins_admitted);
 	if (nx->desc.views[v].limit.max_diff != INT64_MAX)
-		expect_ok(transport_store(to->tree, at, &ins, 8));
-	at = words_off + offsetof(struct view_words, smp_committed);
-	expect_ok(transport_store(to->tree, at, &smp, 8));
-	at = words_off + offsetof(struct view_words, smp_admitted);
+		expect_ok(transport_store(to->limits, at, &ins, 8));
+	at = words_off + offsetof(struct view_limits, smp_committed);
+	expect_ok(transport_store(to->limits, at, &smp, 8));
+	at = words_off + offsetof(struct view_limits, smp_admitted);
 	if (nx->desc.views[v].limit.min_diff != INT64_MIN)
-		expect_ok(transport_store(to->tree, at, &smp, 8));
+		expect_ok(transport_store(to->limits, at, &smp, 8));
 }
 
 void nodes_move_control(struct nodes_fixture *nx, uint32_t shard)
@@ -445,18 +457,18 @@ void nodes_fence_all(struct nodes_fixture *nx)
 /* Calls that had not heard of the move yet went on counting where they did before. */
 static void sweep_counts(struct nodes_fixture *nx)
 {
-	static const size_t members[] = { offsetof(struct view_words, ins_admitted),
-					  offsetof(struct view_words, ins_committed),
-					  offsetof(struct view_words, smp_admitted),
-					  offsetof(struct view_words, smp_committed) };
+	static const size_t members[] = { offsetof(struct view_limits, ins_admitted),
+					  offsetof(struct view_limits, ins_committed),
+					  offsetof(struct view_limits, smp_admitted),
+					  offsetof(struct view_limits, smp_committed) };
 
 	for (uint32_t s = 0; s < nx->n_shards; s++)
 		for (uint32_t v = 0; s != nx->control && v < nx->desc.n_views; v++)
 			for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-				uint64_t off = nx->desc.views[v].words_off + members[i], old;
+				uint64_t off = shard_limits_off(nx->shards[s], v) + members[i], old;
 				uint64_t word = take_word(nx->shards[s], off);
 
-				expect_ok(transport_faa_word(nx->shards[nx->control]->tree, off,
+				expect_ok(transport_faa_word(nx->shards[nx->control]->limits, off,
 							     word, &old));
 			}
 }
@@ -493,13 +505,13 @@ static struct region *make_region(struct nodes_fixture *nx, uint32_t s, uint32_t
 static void make_shard(struct nodes_fixture *nx, uint32_t s)
 {
 	struct shard_ids ids = { .store_uuid = { 1 } };
-	struct region *tree, *rows;
+	struct shard_parts parts = { .owner = 0 };
 
 	table_desc_seal(&nx->desc, s);
-	tree = make_region(nx, s, REGION_TREE);
-	rows = make_region(nx, s, REGION_ROWS);
-	expect_ok(shard_format(tree, rows, &nx->desc, &ids));
-	expect_ok(shard_open(tree, rows, &nx->shards[s]));
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		parts.at[role] = make_region(nx, s, role);
+	expect_ok(shard_format(&parts, &nx->desc, &ids));
+	expect_ok(shard_open(&parts, &nx->desc, &nx->shards[s]));
 	nx->states[s] = RLV_SHARD_ACTIVE;
 	nx->weights[s] = META_WEIGHT_FULL;
 }
@@ -559,16 +571,6 @@ void nodes_open(struct nodes_fixture *nx, const struct nodes_opts *opts)
 	expect_ok(rlv_table_open(nx->fx.store, "t", &nx->fx.table));
 }
 
-static void close_shard(struct nodes_fixture *nx, uint32_t s)
-{
-	struct region *tree = nx->shards[s]->tree;
-	struct region *rows = nx->shards[s]->rows;
-
-	shard_close(&nx->shards[s]);
-	transport_detach(&tree);
-	transport_detach(&rows);
-}
-
 void nodes_close(struct nodes_fixture *nx)
 {
 	sweep_counts(nx);
@@ -578,7 +580,7 @@ void nodes_close(struct nodes_fixture *nx)
 	expect_ok(rlv_store_close(&nx->fx.store));
 	replay_oracle_fini(&nx->fx.oracle);
 	for (uint32_t s = 0; s < nx->n_shards; s++)
-		close_shard(nx, s);
+		shard_close(&nx->shards[s]);
 	for (uint32_t n = 0; n < nx->n_nodes; n++) {
 		transport_close(&nx->nodes[n].tr);
 		transport_target_close(&nx->nodes[n].target);

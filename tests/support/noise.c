@@ -44,12 +44,30 @@ static uint64_t any_shard_word(struct rng *rng)
 	return members[below(rng, 4)];
 }
 
-static uint64_t any_slot_word(struct rng *rng)
+/* Of a page that this process has: its promise, or a count. */
+static struct noise_place any_page_word(struct rng *rng, const struct shard *shard)
 {
+	struct noise_place place = { .region = shard->pages };
+
+	if (!shard->n_pages)
+		return (struct noise_place){ .region = NULL };
+	place.off = shard_page_off(shard, shard->page_first + (uint32_t)below(rng, shard->n_pages));
 	if (below(rng, 2))
-		return offsetof(struct client_slot, promise);
-	return offsetof(struct client_slot, limits) +
-	       8 * below(rng, sizeof(struct slot_limits[RING_MAX_VIEWS]) / 8);
+		place.off += offsetof(struct client_page, limits) +
+			     8 * below(rng, sizeof(struct slot_limits[RING_MAX_VIEWS]) / 8);
+	return place;
+}
+
+/* The four words of its limiter, and its maximum. */
+static struct noise_place any_view_word(struct rng *rng, const struct shard *shard)
+{
+	uint32_t v = (uint32_t)below(rng, shard->desc.n_views);
+	uint64_t line = below(rng, 5);
+
+	if (line < 4)
+		return (struct noise_place){ shard->limits,
+					     shard_limits_off(shard, v) + WIRE_LINE * line };
+	return (struct noise_place){ shard->tree, shard->desc.views[v].words_off };
 }
 
 static uint64_t tree_off(struct rng *rng, const struct shard *shard, enum noise_class class)
@@ -65,11 +83,6 @@ static uint64_t tree_off(struct rng *rng, const struct shard *shard, enum noise_
 		return view->inner_off[below(rng, 2)] + 8 * below(rng, desc->tree.inner_bytes / 8);
 	case NOISE_SHARD_WORDS:
 		return shard_word_off(shard, any_shard_word(rng));
-	case NOISE_VIEW_WORDS:
-		return view->words_off + WIRE_LINE * below(rng, 5);
-	case NOISE_SLOTS:
-		return shard_slot_off(shard, (uint32_t)below(rng, desc->max_clients)) +
-		       any_slot_word(rng);
 	case NOISE_HEADERS:
 		return shard_header_off(shard, (uint32_t)below(rng, desc->blocks));
 	case NOISE_COUNTS:
@@ -92,7 +105,14 @@ bool noise_pick(struct rng *rng, const struct shard *shard, enum noise_class cla
 		struct noise_place *place_out)
 {
 	bool row = class == NOISE_ROWS || class == NOISE_TAILS;
-	uint64_t off = row ? row_off(rng, shard, class) : tree_off(rng, shard, class);
+	uint64_t off;
+
+	if (class == NOISE_VIEW_WORDS || class == NOISE_SLOTS) {
+		*place_out = class == NOISE_SLOTS ? any_page_word(rng, shard)
+						  : any_view_word(rng, shard);
+		return place_out->region != NULL;
+	}
+	off = row ? row_off(rng, shard, class) : tree_off(rng, shard, class);
 
 	*place_out = (struct noise_place){ row ? shard->rows : shard->tree, off };
 	return off != 0;

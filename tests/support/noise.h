@@ -14,7 +14,7 @@ enum noise_class {
 	NOISE_INNER,
 	NOISE_SHARD_WORDS, /* head, dirty, epoch, clean */
 	NOISE_VIEW_WORDS,  /* counts of the limiter, maximum */
-	NOISE_SLOTS,       /* promise and counts of a client */
+	NOISE_SLOTS,       /* promise and counts, in pages of clients that are attached */
 	NOISE_HEADERS,
 	NOISE_COUNTS, /* times sampled */
 	NOISE_ROWS,
@@ -24,7 +24,7 @@ enum noise_class {
 
 extern const char *const noise_names[NOISE_CLASSES];
 
-/* A word of the class, in one of the shard's two regions. */
+/* A word of the class, in one of the shard's regions. */
 struct noise_place {
 	struct region *region;
 	uint64_t off;

@@ -55,9 +55,9 @@ static void plan(struct table_desc *desc, const struct shard_fixture_opts *opts)
 	must(table_plan(desc, &plan_opts), "table_plan");
 }
 
-static uint32_t make_region(struct shard_fixture *fx, uint32_t role, uint64_t bytes)
+static uint32_t make_region(struct shard_fixture *fx, uint32_t role)
 {
-	struct target_region spec = { .kind = 1, .object = 3, .role = role, .size = bytes };
+	struct target_region spec = shard_region_spec(&fx->desc, 0, role);
 
 	must(fx->target->ops->register_region(fx->target, &spec), "register_region");
 	return spec.id;
@@ -82,8 +82,11 @@ static void attach_regions(struct shard_fixture *fx, shard_fixture_wrap wrap,
 	must(transport_open("embed:", &opts, &conn->tr), "transport_open");
 	if (wrap)
 		conn->tr = wrap(conn->tr);
-	conn->tree = attach(fx, conn->tr, fx->tree_id, RIGHT_ALL);
-	conn->rows = attach(fx, conn->tr, fx->rows_id, fx->rows_rights);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		conn->parts.at[role] = attach(fx, conn->tr, fx->ids[role],
+					      role == REGION_ROWS ? fx->rows_rights : RIGHT_ALL);
+	conn->tree = conn->parts.at[REGION_TREE];
+	conn->rows = conn->parts.at[REGION_ROWS];
 }
 
 void shard_fixture_open(struct shard_fixture *fx, const struct shard_fixture_opts *opts)
@@ -97,13 +100,13 @@ void shard_fixture_open(struct shard_fixture *fx, const struct shard_fixture_opt
 	fx->rows_rights = opts && opts->shared ? RIGHT_READ | RIGHT_WRITE : RIGHT_ALL;
 	plan(&fx->desc, opts ? opts : &none);
 	target.pool_bytes = round_up(fx->desc.tree_bytes, extent) +
-			    round_up(fx->desc.rows_bytes, extent) + 8 * extent;
+			    round_up(fx->desc.rows_bytes, extent) + 10 * extent;
 	must(transport_target_open("shm", &target, &fx->target), "transport_target_open");
-	fx->tree_id = make_region(fx, 1, fx->desc.tree_bytes);
-	fx->rows_id = make_region(fx, 2, fx->desc.rows_bytes);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		fx->ids[role] = make_region(fx, role);
 	attach_regions(fx, opts ? opts->wrap : NULL, &fx->conn);
-	must(shard_format(fx->conn.tree, fx->conn.rows, &fx->desc, &ids), "shard_format");
-	must(shard_open(fx->conn.tree, fx->conn.rows, &fx->conn.shard), "shard_open");
+	must(shard_format(&fx->conn.parts, &fx->desc, &ids), "shard_format");
+	must(shard_open(&fx->conn.parts, &fx->desc, &fx->conn.shard), "shard_open");
 	fx->shard = fx->conn.shard;
 }
 
@@ -118,7 +121,7 @@ int shard_fixture_try_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
 {
 	*conn_out = (struct shard_conn){ .tr = NULL };
 	attach_regions(fx, wrap, conn_out);
-	return shard_open(conn_out->tree, conn_out->rows, &conn_out->shard);
+	return shard_open(&conn_out->parts, &fx->desc, &conn_out->shard);
 }
 
 void shard_fixture_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
@@ -129,9 +132,10 @@ void shard_fixture_connect(struct shard_fixture *fx, shard_fixture_wrap wrap,
 
 void shard_fixture_disconnect(struct shard_conn *conn)
 {
-	shard_close(&conn->shard);
-	transport_detach(&conn->rows);
-	transport_detach(&conn->tree);
+	if (conn->shard)
+		shard_close(&conn->shard);
+	else
+		shard_parts_detach(&conn->parts);
 	transport_close(&conn->tr);
 }
 
@@ -226,17 +230,27 @@ uint32_t shard_fixture_open_filled(struct shard_fixture *fx, const struct shard_
 	return first;
 }
 
-uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off)
+uint64_t shard_fixture_load_at(struct region *region, uint64_t off)
 {
 	uint64_t word = 0;
 
-	must(transport_load(fx->conn.tree, off, &word), "transport_load");
+	must(transport_load(region, off, &word), "transport_load");
 	return word;
+}
+
+void shard_fixture_store_at(struct region *region, uint64_t off, uint64_t word)
+{
+	must(transport_store(region, off, &word, sizeof(word)), "transport_store");
+}
+
+uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off)
+{
+	return shard_fixture_load_at(fx->conn.tree, off);
 }
 
 void shard_fixture_store(const struct shard_fixture *fx, uint64_t off, uint64_t word)
 {
-	must(transport_store(fx->conn.tree, off, &word, sizeof(word)), "transport_store");
+	shard_fixture_store_at(fx->conn.tree, off, word);
 }
 
 uint64_t shard_fixture_problems(struct shard *shard)

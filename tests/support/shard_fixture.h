@@ -32,15 +32,15 @@ struct shard_fixture_opts {
 
 struct shard_conn {
 	struct transport *tr;
-	struct region *tree;
-	struct region *rows;
+	struct shard_parts parts;   /* all regions, as the server has them; also shard->parts */
+	struct region *tree, *rows; /* of those */
 	struct shard *shard;
 };
 
 struct shard_fixture {
 	struct transport_target *target;
-	uint32_t tree_id, rows_id;
-	uint32_t rows_rights; /* of shared memory rows are never the target of atomics */
+	uint32_t ids[REGION_ROLES]; /* of regions, by role */
+	uint32_t rows_rights;       /* of shared memory rows are never the target of atomics */
 	struct table_desc desc;
 	struct shard_conn conn; /* the first one */
 	struct shard *shard;    /* conn.shard */
@@ -80,6 +80,10 @@ uint32_t shard_fixture_open_filled(struct shard_fixture *fx, const struct shard_
 /* A word of the tree region. */
 uint64_t shard_fixture_load(const struct shard_fixture *fx, uint64_t off);
 void shard_fixture_store(const struct shard_fixture *fx, uint64_t off, uint64_t word);
+
+/* A word of any region: of slots, or of pages with their limits. */
+uint64_t shard_fixture_load_at(struct region *region, uint64_t off);
+void shard_fixture_store_at(struct region *region, uint64_t off, uint64_t word);
 
 /* Makes the rows of a block, desc.block x desc.row_bytes, as an actor would. */
 void shard_fixture_make_rows(const struct block *blk, uint8_t *rows);

@@ -15,7 +15,7 @@
 
 void tree_fixture_open(struct tree_fixture *fx, uint32_t leaves, const uint16_t *fanout)
 {
-	uint64_t off = SLOTS_OFF + TREE_FIXTURE_SLOTS * sizeof(struct client_slot);
+	uint64_t off = SLOTS_OFF + TREE_FIXTURE_SLOTS * sizeof(struct client_page);
 
 	assert_int_equal(sumtree_geometry_init(&fx->geo, leaves, fanout), 0);
 	assert_int_equal(sumtree_geometry_check(&fx->geo), 0);
@@ -31,8 +31,8 @@ void tree_fixture_open(struct tree_fixture *fx, uint32_t leaves, const uint16_t 
 	for (uint32_t i = 0; i < TREE_FIXTURE_SLOTS; i++) {
 		uint64_t idle = SLOT_IDLE;
 
-		memcpy(fx->bytes + SLOTS_OFF + i * sizeof(struct client_slot) +
-			       offsetof(struct client_slot, promise),
+		memcpy(fx->bytes + SLOTS_OFF + i * sizeof(struct client_page) +
+			       offsetof(struct client_page, promise),
 		       &idle, sizeof(idle));
 	}
 }
@@ -48,7 +48,8 @@ void tree_handle_open(struct tree_handle *h, const struct tree_fixture *fx, uint
 {
 	memory_transport_init(&h->mt, fx->bytes, fx->size, in_place);
 	sumtree_init(&h->tree, &h->mt.region, &fx->geo, &fx->place);
-	epoch_init(&h->ep, &h->mt.region, WORDS_OFF, SLOTS_OFF, slot);
+	epoch_init(&h->ep, &h->mt.region, WORDS_OFF, &h->mt.region,
+		   SLOTS_OFF + slot * (uint32_t)sizeof(struct client_page));
 	assert_int_equal(tree_deltas_open(&h->tree, opts, &h->deltas), 0);
 }
 

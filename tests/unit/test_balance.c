@@ -108,9 +108,9 @@ static void balance__takes_slack_away(void **state)
 
 	(void)state;
 	(void)balance();
-	assert_int_equal(transport_faa_word(fx.conn.tree,
-					    fx.desc.views[0].words_off +
-						    offsetof(struct view_words, ins_admitted),
+	assert_int_equal(transport_faa_word(fx.shard->limits,
+					    shard_limits_off(fx.shard, 0) +
+						    offsetof(struct view_limits, ins_admitted),
 					    (uint64_t)-7, &old),
 			 0);
 	assert_int_equal(balance(), 0);

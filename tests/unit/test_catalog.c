@@ -120,7 +120,7 @@ static void put_planned(struct fixture *fx, const struct table_desc *desc, uint3
 		.table_id = id,
 		.node = "a",
 		.incarnation = 1,
-		.tree = 1,
+		.regions = { 0, 1, 2, 3, 4 },
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
 

@@ -71,7 +71,7 @@ static void catalog_create__twice_is_one_table(void **state)
 	first = fx->table;
 	finish(fx, "t");
 	assert_ptr_equal(fx->table, first);
-	assert_int_equal(regions_at(fx, 0), 2);
+	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 }
 
 static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
@@ -102,7 +102,7 @@ static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
 	atomic_store(&fx->mem[1].hold, false);
 	finish(fx, "t");
 	assert_ptr_equal(fx->table->shards[0].node, fx->node[1]);
-	assert_int_equal(regions_at(fx, 1), 2);
+	assert_int_equal(regions_at(fx, 1), REGION_ROLES - 1);
 }
 
 static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void **state)
@@ -118,23 +118,23 @@ static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void
 	assert_null(catalog_find(&fx->cat, "t"));
 }
 
-/* The tree is there, the rows are not yet; the node loses its connection, and has all it had. */
+/* Its regions are there, and no table yet; the node loses its connection, and has all it had. */
 static void catalog_node_up__keeps_the_regions_of_a_making(void **state)
 {
 	struct fleet *fx = *state;
 
 	fleet_start(fx, 0);
-	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
-	fleet_settle(fx);
-	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
-	fleet_settle(fx);
-	assert_int_equal(regions_at(fx, 0), 2);
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
+		fleet_settle(fx);
+	}
+	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 	fleet_go_down(fx, 0);
 	fleet_join(fx, 0);
 	fleet_settle(fx);
-	assert_int_equal(regions_at(fx, 0), 2);
+	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 	finish(fx, "t"); /* no region is left to be asked for */
-	assert_int_equal(regions_at(fx, 0), 2);
+	assert_int_equal(regions_at(fx, 0), REGION_ROLES - 1);
 }
 
 static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
@@ -166,33 +166,43 @@ static uint32_t rights_of(struct transport *tr, const struct region_grant *grant
 	return rights;
 }
 
+/* Of a client with slot 3: by enum region_role and shard_part. */
 static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAccess access,
-			  uint32_t tree, uint32_t rows)
+			  const uint32_t rights[SHARD_PARTS])
 {
 	const struct transport_opts opts = { .clock = clock_monotonic(),
 					     .timeout_ns = CLOCK_NS_PER_S,
 					     .client_id = client_id };
-	const struct catalog_guest guest = { client_id, client_id, access };
+	const struct catalog_guest guest = { client_id, client_id, access, 3 };
 	struct catalog_grants grants;
 	struct transport *tr = NULL;
 
 	must(fleet_grant(fx, 0, &guest, &grants));
 	must(transport_open(fx->mem[0].target->ops->uri(fx->mem[0].target), &opts, &tr));
-	assert_int_equal(rights_of(tr, &grants.rows), rows);
-	assert_int_equal(rights_of(tr, &grants.tree), tree);
+	for (uint32_t part = REGION_TREE; part < SHARD_PARTS; part++) {
+		if (rights[part])
+			assert_int_equal(rights_of(tr, &grants.parts[part]), rights[part]);
+		else
+			assert_int_equal(grants.parts[part].bytes, 0);
+	}
 	transport_close(&tr);
 }
 
 static void catalog_grant__rights_are_those_of_the_access(void **state)
 {
 	struct fleet *fx = *state;
+	uint32_t rights[SHARD_PARTS] = {
+		[REGION_TREE] = RIGHT_READ, [REGION_ROWS] = RIGHT_READ, [REGION_SLOTS] = RIGHT_READ,
+		[REGION_PAGES] = 0,         [SHARD_LIMITS] = RIGHT_ALL, [SHARD_PAGE] = RIGHT_ALL
+	};
 
 	fleet_start(fx, 0);
 	finish(fx, "t");
-	expect_rights(fx, 71, RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ, RIGHT_READ, RIGHT_READ);
-	expect_rights(fx, 72, RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN, RIGHT_ALL, RIGHT_READ);
-	expect_rights(fx, 73, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, RIGHT_ALL,
-		      RIGHT_READ | RIGHT_WRITE); /* atomics are for trees */
+	expect_rights(fx, 71, RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ, rights);
+	rights[REGION_TREE] = RIGHT_ALL;
+	expect_rights(fx, 72, RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN, rights);
+	rights[REGION_ROWS] = RIGHT_READ | RIGHT_WRITE; /* atomics are for trees */
+	expect_rights(fx, 73, RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, rights);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)

@@ -146,12 +146,12 @@ static void use_rows(struct fleet *fx, struct user *user)
 {
 	const struct transport_opts opts = { .client_id = 99 };
 	const struct catalog_guest guest = { 1, opts.client_id,
-					     RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE };
+					     RELIVE__TABLE_ACCESS__TABLE_ACCESS_WRITE, 0 };
 	struct catalog_grants grants;
 
 	must(fleet_grant(fx, 0, &guest, &grants));
 	must(transport_open(fx->node[0]->uri, &opts, &user->tr));
-	must(transport_attach(user->tr, &grants.rows, &user->rows));
+	must(transport_attach(user->tr, &grants.parts[REGION_ROWS], &user->rows));
 }
 
 static void let_go(struct user *user)
@@ -244,7 +244,7 @@ static void catalog_node_up__rows_without_checksums_of_a_clean_end(void **state)
 static int map_rows(const struct fleet *fx, uint32_t s)
 {
 	const struct target_region region = {
-		.id = fx->table->shards[s].rows_id,
+		.id = fx->table->shards[s].ids[REGION_ROWS],
 		.kind = OBJECT_TABLE,
 		.object = fx->table->desc.table_id,
 		.part = s,

@@ -38,13 +38,16 @@ static uint64_t word(struct fleet *fx, uint32_t s, size_t member)
 	const struct shard *shard = fx->table->attached[s];
 	uint64_t value;
 
-	must(transport_load(shard->tree, shard->desc.views[0].words_off + member, &value));
+	must(transport_load(shard->limits, shard_limits_off(shard, 0) + member, &value));
 	return value;
 }
 
 static void count(struct fleet *fx, uint32_t s, size_t member, uint64_t value)
 {
-	add(fx, s, fx->table->desc.views[0].words_off + member, value);
+	const struct shard *shard = fx->table->attached[s];
+	uint64_t old;
+
+	must(transport_faa_word(shard->limits, shard_limits_off(shard, 0) + member, value, &old));
 }
 
 /* Blocks are claimed in shard s. */
@@ -346,12 +349,12 @@ static void catalog_control__lost_and_another_counts_on(void **state)
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
 	assert_int_equal(fx->table->control, 0);
-	count(fx, 0, offsetof(struct view_words, ins_admitted), 110);
-	count(fx, 0, offsetof(struct view_words, ins_committed), 100);
-	count(fx, 0, offsetof(struct view_words, smp_admitted), 60);
-	count(fx, 0, offsetof(struct view_words, smp_committed), 50);
+	count(fx, 0, offsetof(struct view_limits, ins_admitted), 110);
+	count(fx, 0, offsetof(struct view_limits, ins_committed), 100);
+	count(fx, 0, offsetof(struct view_limits, smp_admitted), 60);
+	count(fx, 0, offsetof(struct view_limits, smp_committed), 50);
 	fleet_tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S); /* reads them */
-	count(fx, 0, offsetof(struct view_words, ins_committed), 7);
+	count(fx, 0, offsetof(struct view_limits, ins_committed), 7);
 	fleet_go_down(fx, 0);
 	fleet_tick(fx, 2 * (uint64_t)CLOCK_NS_PER_S);
 	assert_int_equal(fx->table->control, 0); /* it may come back */
@@ -359,10 +362,10 @@ static void catalog_control__lost_and_another_counts_on(void **state)
 	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
 	/* What was admitted and not committed is admitted again by whoever it was. */
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_admitted)) == 100);
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 100);
-	assert_true(word(fx, 1, offsetof(struct view_words, smp_admitted)) == 50);
-	assert_true(word(fx, 1, offsetof(struct view_words, smp_committed)) == 50);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_admitted)) == 100);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_committed)) == 100);
+	assert_true(word(fx, 1, offsetof(struct view_limits, smp_admitted)) == 50);
+	assert_true(word(fx, 1, offsetof(struct view_limits, smp_committed)) == 50);
 }
 
 static void catalog_control__never_read_counts_what_is_there(void **state)
@@ -379,7 +382,7 @@ static void catalog_control__never_read_counts_what_is_there(void **state)
 	fx->cat.next_reading = UINT64_MAX;
 	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 42);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_committed)) == 42);
 }
 
 /* -------- draining -------- */
@@ -483,23 +486,23 @@ static void catalog_drain__the_control_shard_hands_its_counts_over(void **state)
 	fleet_start(fx, 0);
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
-	count(fx, 0, offsetof(struct view_words, ins_admitted), 100);
-	count(fx, 0, offsetof(struct view_words, ins_committed), 100);
+	count(fx, 0, offsetof(struct view_limits, ins_admitted), 100);
+	count(fx, 0, offsetof(struct view_limits, ins_committed), 100);
 	fx->all_know = false;
 	must(catalog_drain(&fx->cat, fx->table, 0));
 	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
 	assert_int_equal(fleet_view(fx, 0), DRAINING);
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 100);
-	count(fx, 0, offsetof(struct view_words, ins_committed), 5);
-	count(fx, 0, offsetof(struct view_words, smp_committed), 3);
-	count(fx, 1, offsetof(struct view_words, ins_committed), 10);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_committed)) == 100);
+	count(fx, 0, offsetof(struct view_limits, ins_committed), 5);
+	count(fx, 0, offsetof(struct view_limits, smp_committed), 3);
+	count(fx, 1, offsetof(struct view_limits, ins_committed), 10);
 	fx->all_know = true;
 	fleet_tick(fx, 1);
 	assert_int_equal(fleet_view(fx, 0), GONE);
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_committed)) == 115);
-	assert_true(word(fx, 1, offsetof(struct view_words, ins_admitted)) == 105);
-	assert_true(word(fx, 1, offsetof(struct view_words, smp_committed)) == 3);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_committed)) == 115);
+	assert_true(word(fx, 1, offsetof(struct view_limits, ins_admitted)) == 105);
+	assert_true(word(fx, 1, offsetof(struct view_limits, smp_committed)) == 3);
 }
 
 static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)

@@ -341,8 +341,7 @@ static void change_take__each_item_once(void **state)
 
 static uint64_t promise(const struct side *s)
 {
-	return shard_fixture_load(&s->fx, shard_slot_off(s->fx.shard, ME - 1) +
-						  offsetof(struct client_slot, promise));
+	return shard_fixture_load_at(s->fx.shard->pages, shard_page_off(s->fx.shard, ME - 1));
 }
 
 static void access_leave__is_idle_when_the_additions_are_done(void **state)

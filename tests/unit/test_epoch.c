@@ -26,19 +26,25 @@ static uint64_t promise(void)
 {
 	uint64_t word = 0;
 
-	assert_int_equal(
-		transport_load(fx.conn.tree,
-			       shard_slot_off(fx.shard, 2) + offsetof(struct client_slot, promise),
-			       &word),
-		0);
+	assert_int_equal(transport_load(fx.shard->pages, shard_page_off(fx.shard, 2), &word), 0);
 	return word;
+}
+
+static void wire_open(struct memory_transport *wire)
+{
+	const struct region *pages = fx.shard->pages;
+
+	memory_transport_init(wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	(void)memory_transport_add(wire, pages->base, pages->size);
 }
 
 static int setup(void **state)
 {
 	(void)state;
 	shard_fixture_open(&fx, NULL);
-	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.desc.slots_off, 2);
+	shard_fixture_take_slot(fx.shard, 3);
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.shard->pages,
+		   shard_page_off(fx.shard, 2));
 	return 0;
 }
 
@@ -114,7 +120,7 @@ static void epoch_read__announces_nothing(void **state)
 static void epoch_enter__without_a_slot_is_refused(void **state)
 {
 	(void)state;
-	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.desc.slots_off, EPOCH_NO_SLOT);
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, NULL, 0);
 	assert_int_equal(epoch_enter(&ep), -EINVAL);
 	assert_int_equal(epoch_read(&ep), 0);
 }
@@ -137,8 +143,9 @@ static void epoch_enter__over_a_wire_is_calls(void **state)
 
 	(void)state;
 	set_epoch(5, EPOCH_NORMAL);
-	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
-	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
+	wire_open(&wire);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
 	entered = epoch_enter(&ep);
 	seen = promise();
 	left = epoch_leave(&ep);
@@ -166,13 +173,14 @@ static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
 	struct transport_ops ops;
 
 	(void)state;
-	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	wire_open(&wire);
 	plain_ops = wire.tr.ops;
 	ops = *plain_ops;
 	ops.write = write_after_a_pass;
 	wire.tr.ops = &ops;
 	moves_left = 3;
-	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(ep.number, 10);
 	assert_int_equal(promise(), 10);
@@ -185,8 +193,9 @@ static void epoch_enter__a_failed_call_is_reported(void **state)
 	struct memory_transport wire;
 
 	(void)state;
-	memory_transport_init(&wire, fx.conn.tree->base, fx.conn.tree->size, false);
-	epoch_init(&ep, &wire.region, fx.desc.words_off, fx.desc.slots_off, 2);
+	wire_open(&wire);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
 	for (uint64_t n = 1; n <= 3; n++) {
 		wire.fail_call = n;
 		assert_int_equal(epoch_enter(&ep), -ECONNRESET);

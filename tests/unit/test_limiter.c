@@ -86,11 +86,11 @@ static void assert_words(uint64_t ia, uint64_t ic, uint64_t sa, uint64_t sc)
 /* What the slot of the owner says is admitted and not committed. */
 static int64_t held(uint32_t owner, size_t admitted)
 {
-	uint64_t off = shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, limits);
+	uint64_t off = shard_page_off(fx.shard, owner - 1) + offsetof(struct client_page, limits);
 	uint64_t a = 0, c = 0;
 
-	assert_int_equal(transport_load(fx.conn.tree, off + admitted, &a), 0);
-	assert_int_equal(transport_load(fx.conn.tree, off + admitted + 8, &c), 0);
+	assert_int_equal(transport_load(fx.shard->pages, off + admitted, &a), 0);
+	assert_int_equal(transport_load(fx.shard->pages, off + admitted + 8, &c), 0);
 	return (int64_t)(a - c);
 }
 
@@ -412,13 +412,13 @@ static void limiter_commit_insert__a_lost_answer_is_told(void **state)
 
 static void limiter_try_insert__counts_beyond_64_bits(void **state)
 {
-	uint64_t big = UINT64_MAX / 2, off = fx.desc.views[0].words_off;
+	uint64_t big = UINT64_MAX / 2, off = shard_limits_off(fx.shard, 0);
 	uint64_t sc = big - 3;
 
 	(void)state;
-	assert_int_equal(transport_store(fx.conn.tree, off, &big, 8), 0);
-	assert_int_equal(transport_store(fx.conn.tree,
-					 off + offsetof(struct view_words, smp_committed), &sc, 8),
+	assert_int_equal(transport_store(fx.shard->limits, off, &big, 8), 0);
+	assert_int_equal(transport_store(fx.shard->limits,
+					 off + offsetof(struct view_limits, smp_committed), &sc, 8),
 			 0);
 	assert_int_equal(limiter_try_insert(&lim, 6), -EAGAIN);
 	assert_int_equal(limiter_try_insert(&lim, 5), 0);
@@ -430,7 +430,8 @@ static void limiter_try_insert__a_count_below_zero(void **state)
 	uint64_t below = (uint64_t)-2;
 
 	(void)state;
-	assert_int_equal(transport_store(fx.conn.tree, fx.desc.views[0].words_off, &below, 8), 0);
+	assert_int_equal(
+		transport_store(fx.shard->limits, shard_limits_off(fx.shard, 0), &below, 8), 0);
 	assert_int_equal(limiter_try_insert(&lim, 8), 0);
 	assert_int_equal(limiter_try_insert(&lim, 3), -EAGAIN);
 	assert_int_equal(limiter_try_insert(&lim, 2), 0);

@@ -20,14 +20,16 @@ struct rig {
 static struct rig *open_rig(void)
 {
 	const struct nodes_opts opts = { .nodes = 2 };
+	struct node_set like = { .access = *META_LOOKS };
 	static struct rig rig;
 	struct meta_table place;
 
 	memset(&rig, 0, sizeof(rig));
 	nodes_open(&rig.nx, &opts);
-	assert_int_equal(rig.nx.meta.ops->refresh(&rig.nx.meta, &rig.nx.desc, 1, &place), 0);
-	assert_int_equal(
-		node_set_open(&rig.nx.meta, &rig.nx.desc, &place, DEADLINE_NEVER, &rig.nodes), 0);
+	like.meta = &rig.nx.meta;
+	like.desc = &rig.nx.desc;
+	assert_int_equal(like.meta->ops->refresh(like.meta, like.desc, &like.access, 1, &place), 0);
+	assert_int_equal(node_set_open(&like, &place, DEADLINE_NEVER, &rig.nodes), 0);
 	meta_table_fini(&place);
 	fake_clock_init(&rig.clock, (uint64_t)1 << 62);
 	rig.nodes.clock = &rig.clock.clock;

@@ -50,9 +50,7 @@ static void set_epoch_word(uint32_t number, enum epoch_mode mode, uint32_t owner
 
 static void set_promise(uint32_t owner, uint64_t promise)
 {
-	shard_fixture_store(
-		&fx, shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, promise),
-		promise);
+	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, owner - 1), promise);
 }
 
 static void mark_dirty(void)
@@ -188,7 +186,7 @@ static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
 	set_promise(3, 0);
-	shard_fixture_store(&fx, shard_slot_off(fx.shard, 2), SLOT_FENCED);
+	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 2), SLOT_FENCED);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 }
 
@@ -370,21 +368,20 @@ static void rebuild_pass__over_a_wire(void **state)
 {
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
-	struct memory_transport tree, rows;
+	struct memory_transport wire;
+	struct shard_parts parts;
 	struct shard *shard = NULL;
 	int opened, passed = -1;
 
 	(void)state;
 	break_sums(0);
 	mark_dirty();
-	memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, false);
-	memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, false);
-	opened = shard_open(&tree.region, &rows.region, &shard);
+	memory_transport_shard(&wire, &fx.conn.parts, false, &parts);
+	opened = shard_open(&parts, NULL, &shard);
 	if (!opened)
 		passed = sumtree_rebuild_until_clean(shard, &opts, 1, &report);
 	shard_close(&shard);
-	memory_transport_fini(&rows);
-	memory_transport_fini(&tree);
+	memory_transport_fini(&wire);
 	assert_int_equal(opened, 0);
 	assert_int_equal(passed, 0);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
@@ -399,18 +396,17 @@ static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
 	(void)state;
 	for (uint64_t n = 1; n < 600; n += 7) {
 		struct rebuild_report report = { 0 };
-		struct memory_transport tree, rows;
+		struct memory_transport here;
+		struct shard_parts parts;
 		struct shard *shard = NULL;
 
-		memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, true);
-		memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, true);
-		assert_int_equal(shard_open(&tree.region, &rows.region, &shard), 0);
-		tree.lose_atomic = n;
-		tree.lose_undone = n & 1;
+		memory_transport_shard(&here, &fx.conn.parts, true, &parts);
+		assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+		here.lose_atomic = n;
+		here.lose_undone = n & 1;
 		assert_int_equal(sumtree_rebuild_pass(shard, &opts, &report), 0);
 		shard_close(&shard);
-		memory_transport_fini(&rows);
-		memory_transport_fini(&tree);
+		memory_transport_fini(&here);
 		lost += report.lost_answers;
 		assert_int_equal(is_needed(), !report.clean);
 		assert_true(report.clean == (report.lost_answers == 0));

@@ -88,7 +88,6 @@ static void recover_shard__closes_what_the_dead_held(void **state)
 	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
 	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
 	assert_int_equal(info.state, SLOT_FREE);
-	assert_int_equal(info.promise, SLOT_IDLE);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
@@ -315,17 +314,23 @@ static void recover_shard__a_row_of_another_lap_retires_its_items(void **state)
 
 static void recover_shard__settles_the_limiter(void **state)
 {
-	uint64_t words = fx.desc.views[1].words_off;
+	uint64_t words = shard_limits_off(fx.shard, 1);
 
 	(void)state;
-	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_admitted), 90);
-	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_committed), 70);
-	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_admitted), 9);
-	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_committed), 10);
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, ins_admitted),
+			       90);
+	shard_fixture_store_at(fx.shard->limits,
+			       words + offsetof(struct view_limits, ins_committed), 70);
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, smp_admitted),
+			       9);
+	shard_fixture_store_at(fx.shard->limits,
+			       words + offsetof(struct view_limits, smp_committed), 10);
 	recover(false);
-	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, ins_admitted)),
 			 70);
-	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, smp_admitted)),
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, smp_admitted)),
 			 10);
 }
 
@@ -347,17 +352,16 @@ static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
 	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, epoch)),
 			    epoch_make(0, EPOCH_DUAL, 9));
 	do {
-		struct memory_transport tree, rows;
+		struct memory_transport here;
+		struct shard_parts parts;
 		struct shard *shard = NULL;
 
-		memory_transport_init(&tree, fx.conn.tree->base, fx.conn.tree->size, true);
-		memory_transport_init(&rows, fx.conn.rows->base, fx.conn.rows->size, true);
-		assert_int_equal(shard_open(&tree.region, &rows.region, &shard), 0);
-		tree.fail_call = n += 5;
+		memory_transport_shard(&here, &fx.conn.parts, true, &parts);
+		assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+		here.fail_call = n += 5;
 		rc = recover_shard(shard, &(struct recover_opts){ .scan_rows = true }, &report);
 		shard_close(&shard);
-		memory_transport_fini(&rows);
-		memory_transport_fini(&tree);
+		memory_transport_fini(&here);
 	} while (rc == -ECONNRESET);
 	assert_int_equal(rc, 0);
 	assert_true(n > 100);

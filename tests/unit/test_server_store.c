@@ -171,6 +171,8 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 		"ALTER TABLE tables DROP COLUMN control;"
 		"ALTER TABLE tables DROP COLUMN auto_shards;"
 		"ALTER TABLE shards DROP COLUMN state;"
+		"ALTER TABLE shards DROP COLUMN slots;"
+		"ALTER TABLE shards DROP COLUMN pages;"
 		"ALTER TABLE nodes DROP COLUMN draining;"
 		"ALTER TABLE nodes DROP COLUMN lost;"
 		"ALTER TABLE nodes DROP COLUMN pool;"
@@ -203,8 +205,14 @@ static int sum_table(void *ctx, const struct store_table *table)
 
 static int sum_shard(void *ctx, const struct store_shard *shard)
 {
-	uint64_t words[] = { shard->table_id, shard->shard, shard->incarnation,
-			     shard->tree,     shard->rows,  shard->state };
+	uint64_t words[] = { shard->table_id,
+			     shard->shard,
+			     shard->incarnation,
+			     shard->regions[REGION_TREE],
+			     shard->regions[REGION_ROWS],
+			     shard->regions[REGION_SLOTS],
+			     shard->regions[REGION_PAGES],
+			     shard->state };
 	uint32_t *sum = ctx;
 
 	*sum = crc32c(crc32c(*sum, words, sizeof(words)), shard->node, strlen(shard->node));
@@ -270,8 +278,8 @@ static void fill(struct store *store)
 		const struct store_shard shard = { .table_id = 7,
 						   .shard = s,
 						   .node = "node-a",
-						   .tree = 2 * s + 1,
-						   .rows = 2 * s + 2,
+						   .regions = { 0, 4 * s + 1, 4 * s + 2, 4 * s + 3,
+								4 * s + 4 },
 						   .state = 1,
 						   .incarnation = 5 };
 
@@ -398,7 +406,9 @@ static void store_table_put__replaces_the_state(void **state)
 
 static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 {
-	const struct store_shard shard = { .table_id = 7, .shard = 3, .node = "a", .tree = 1 };
+	const struct store_shard shard = {
+		.table_id = 7, .shard = 3, .node = "a", .regions = { 0, 1 }
+	};
 	const struct store_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 	uint64_t first = 0;
@@ -421,8 +431,7 @@ static void store_shard_put__survives(void **state)
 		.shard = 1023,
 		.node = "node-1",
 		.incarnation = UINT64_MAX,
-		.tree = 4095,
-		.rows = 4094,
+		.regions = { 0, 4095, 4094, 4093, 4092 },
 		.state = 5,
 	};
 	struct seen seen = { 0 };
@@ -435,8 +444,7 @@ static void store_shard_put__survives(void **state)
 	assert_int_equal(seen.shard.state, 5);
 	assert_int_equal(seen.shard.table_id, 255);
 	assert_int_equal(seen.shard.shard, 1023);
-	assert_int_equal(seen.shard.tree, 4095);
-	assert_int_equal(seen.shard.rows, 4094);
+	assert_memory_equal(seen.shard.regions, shard.regions, sizeof(shard.regions));
 }
 
 static void store_node_put__survives(void **state)

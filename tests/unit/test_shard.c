@@ -1,3 +1,4 @@
+#include "tests/support/memory_transport.h"
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test.h"
 #include "tests/support/wire_transport.h"
@@ -43,13 +44,19 @@ static void store(struct region *region, uint64_t off, uint64_t word)
 
 static int open_again(void)
 {
+	struct memory_transport here;
+	struct shard_parts parts;
 	struct shard *shard = NULL;
-	int rc = shard_open(fx.conn.tree, fx.conn.rows, &shard);
+	int rc;
 
+	memory_transport_shard(&here, &fx.conn.parts, true, &parts);
+	parts.at[REGION_TREE]->rights = fx.conn.tree->rights;
+	rc = shard_open(&parts, &fx.desc, &shard);
 	if (rc)
 		assert_null(shard);
 	else
 		shard_close(&shard);
+	memory_transport_fini(&here);
 	return rc;
 }
 
@@ -66,22 +73,24 @@ static void shard_format__words_as_new(void **state)
 	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, epoch))),
 			 epoch_make(0, EPOCH_NORMAL, 0));
 	assert_int_equal(load(s->tree, prio), 1 << 20);
-	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
-		uint64_t off = shard_slot_off(s, i) + offsetof(struct client_slot, promise);
-
-		assert_true(load(s->tree, off) == SLOT_IDLE);
-	}
+	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++)
+		assert_true(load(s->slots, shard_slot_off(s, i)) == SLOT_FREE);
 }
 
 static void shard_format__region_too_small_names_the_bytes(void **state)
 {
-	struct region small = *fx.conn.tree;
 	struct shard_ids ids = { .first_ticket = 0 };
 
 	(void)state;
-	small.size = 8192;
-	assert_int_equal(shard_format(&small, fx.conn.rows, &fx.desc, &ids), -EINVAL);
-	assert_non_null(strstr(error_last(), "8192"));
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		struct region small = *fx.conn.parts.at[role];
+		struct shard_parts parts = fx.conn.parts;
+
+		small.size = 4096;
+		parts.at[role] = &small;
+		assert_int_equal(shard_format(&parts, &fx.desc, &ids), -EINVAL);
+		assert_non_null(strstr(error_last(), "4096"));
+	}
 }
 
 static void shard_open__reads_what_was_planned(void **state)
@@ -111,6 +120,20 @@ static void shard_open__a_changed_descriptor(void **state)
 	(void)state;
 	store(fx.conn.tree, DESC_OFF + offsetof(struct table_desc, capacity), 99);
 	assert_int_equal(open_again(), -EBADMSG);
+}
+
+/* Sound in itself, but not what the catalog says: sizes and offsets of it are never used. */
+static void shard_open__a_descriptor_that_is_not_the_catalogs(void **state)
+{
+	struct table_desc other = fx.desc;
+
+	(void)state;
+	other.views[0].eps = 0.25;
+	other.crc = crc32c(0, &other, offsetof(struct table_desc, crc));
+	assert_int_equal(table_desc_check(&other), 0);
+	assert_int_equal(transport_store(fx.conn.tree, DESC_OFF, &other, sizeof(other)), 0);
+	assert_int_equal(open_again(), -EBADMSG);
+	assert_non_null(strstr(error_last(), "catalog"));
 }
 
 static void reseal(struct region *region, struct region_superblock *sb)
@@ -176,10 +199,13 @@ static void shard_open__read_only_compat_bit_wants_no_right_to_write(void **stat
 
 static void shard_open__regions_swapped(void **state)
 {
+	struct shard_parts parts = fx.conn.parts;
 	struct shard *shard = NULL;
 
 	(void)state;
-	assert_int_equal(shard_open(fx.conn.rows, fx.conn.tree, &shard), -EPROTO);
+	parts.at[REGION_TREE] = fx.conn.rows;
+	parts.at[REGION_ROWS] = fx.conn.tree;
+	assert_int_equal(shard_open(&parts, NULL, &shard), -EPROTO);
 	assert_non_null(strstr(error_last(), "kind"));
 }
 
@@ -202,6 +228,39 @@ static void shard_open__nic_words(void **state)
 	reseal(fx.conn.tree, &sb);
 	assert_int_equal(open_again(), -EPROTO);
 	assert_non_null(strstr(error_last(), "RDMA"));
+}
+
+static void shard_open__a_region_of_another_table_or_store(void **state)
+{
+	(void)state;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
+		struct region *region = fx.conn.parts.at[role];
+		const struct region_superblock good = superblock_of(region);
+		struct region_superblock sb = good;
+
+		sb.uuid[0] ^= 1;
+		reseal(region, &sb);
+		assert_int_equal(open_again(), -EBADMSG);
+		sb = good;
+		sb.store_uuid[3] ^= 1;
+		reseal(region, &sb);
+		assert_int_equal(open_again(), -EBADMSG);
+		sb = good;
+		reseal(region, &sb);
+		assert_int_equal(open_again(), 0);
+	}
+}
+
+/* What a client can write says nothing about whether the table is there. */
+static void shard_open__state_words_of_other_regions_do_not_count(void **state)
+{
+	(void)state;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (role != REGION_SLOTS)
+			store(fx.conn.parts.at[role], offsetof(struct region_superblock, state),
+			      REGION_DROPPED);
+	assert_int_equal(open_again(), 0);
+	assert_int_equal(shard_state(fx.shard), 0);
 }
 
 /* Which of in place, over a wire, mapped and over a wire by NIC may open the shard. */
@@ -237,7 +296,7 @@ static void shard_open__words_have_one_kind_of_atomics_for_life(void **state)
 static void shard_open__half_formatted(void **state)
 {
 	(void)state;
-	store(fx.conn.tree, offsetof(struct region_superblock, state), REGION_FORMATTING);
+	store(fx.shard->slots, offsetof(struct region_superblock, state), REGION_FORMATTING);
 	assert_int_equal(open_again(), -ESTALE);
 }
 
@@ -260,7 +319,7 @@ static void shard_state__of_each(struct shard *shard)
 	assert_int_equal(shard_state(shard), -ESTALE);
 	assert_int_equal(shard_set_state(fx.shard, REGION_ORPHANED), 0);
 	assert_int_equal(shard_state(shard), -EHOSTDOWN);
-	store(fx.conn.tree, offsetof(struct region_superblock, state), 77);
+	store(fx.shard->slots, offsetof(struct region_superblock, state), 77);
 	assert_int_equal(shard_state(shard), -EBADMSG);
 }
 
@@ -282,13 +341,17 @@ static void shard_state__over_a_wire(void **state)
 
 static void shard_close__twice(void **state)
 {
+	struct memory_transport here;
+	struct shard_parts parts;
 	struct shard *shard = NULL;
 
 	(void)state;
-	assert_int_equal(shard_open(fx.conn.tree, fx.conn.rows, &shard), 0);
+	memory_transport_shard(&here, &fx.conn.parts, true, &parts);
+	assert_int_equal(shard_open(&parts, NULL, &shard), 0);
 	shard_close(&shard);
 	assert_null(shard);
 	shard_close(&shard);
+	memory_transport_fini(&here);
 }
 
 static void shard_mark_dirty__counts(void **state)
@@ -305,8 +368,7 @@ static void shard_mark_dirty__counts(void **state)
 
 static uint64_t promise_of(uint32_t owner)
 {
-	return load(fx.conn.tree,
-		    shard_slot_off(fx.shard, owner - 1) + offsetof(struct client_slot, promise));
+	return load(fx.shard->pages, shard_page_off(fx.shard, owner - 1));
 }
 
 static void access_enter__promises_until_leave(void **state)
@@ -380,6 +442,9 @@ int main(void)
 		TEST(shard_open__not_a_region),
 		TEST(shard_open__a_changed_superblock),
 		TEST(shard_open__a_changed_descriptor),
+		TEST(shard_open__a_descriptor_that_is_not_the_catalogs),
+		TEST(shard_open__a_region_of_another_table_or_store),
+		TEST(shard_open__state_words_of_other_regions_do_not_count),
 		TEST(shard_open__another_format_version),
 		TEST(shard_open__unknown_incompat_bit),
 		TEST(shard_open__unknown_compat_bit_is_ignored),

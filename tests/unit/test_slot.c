@@ -29,6 +29,11 @@ static uint64_t slot_off(uint32_t slot, size_t member)
 	return shard_slot_off(fx.shard, slot) + member;
 }
 
+static uint64_t page_off(uint32_t slot, size_t member)
+{
+	return shard_page_off(fx.shard, slot) + member;
+}
+
 static uint64_t dirty(void)
 {
 	return shard_fixture_load(&fx,
@@ -37,7 +42,7 @@ static uint64_t dirty(void)
 
 static void set_promise(uint32_t slot, uint64_t promise)
 {
-	shard_fixture_store(&fx, slot_off(slot, offsetof(struct client_slot, promise)), promise);
+	shard_fixture_store_at(fx.shard->pages, page_off(slot, 0), promise);
 }
 
 static void slot_take__says_whose_it_is(void **state)
@@ -73,17 +78,18 @@ static void slot_take__no_such_slot_names_the_number(void **state)
 static void slot_take__over_a_half_written_one(void **state)
 {
 	struct slot_info info;
-	uint64_t limit = slot_off(3, offsetof(struct client_slot, limits));
+	uint64_t limit = page_off(3, offsetof(struct client_page, limits));
 
 	(void)state;
 	set_promise(3, 0);
-	shard_fixture_store(&fx, limit, 12);
-	shard_fixture_store(&fx, slot_off(3, offsetof(struct client_slot, lease)), 5);
+	shard_fixture_store_at(fx.shard->pages, limit, 12);
+	shard_fixture_store_at(fx.shard->slots, slot_off(3, offsetof(struct client_slot, lease)),
+			       5);
 	assert_int_equal(slot_take(fx.shard, 3, &someone, 9), 0);
 	assert_int_equal(slot_read(fx.shard, 3, &info), 0);
 	assert_int_equal(info.promise, SLOT_IDLE);
 	assert_int_equal(info.lease, 9);
-	assert_int_equal(shard_fixture_load(&fx, limit), 0);
+	assert_int_equal(shard_fixture_load_at(fx.shard->pages, limit), 0);
 }
 
 static void slot_find_free__skips_those_in_use(void **state)
@@ -189,30 +195,73 @@ static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
 
 static void fence_settle__gives_admissions_back_once(void **state)
 {
-	uint64_t limits = slot_off(0, offsetof(struct client_slot, limits)) +
+	uint64_t limits = page_off(0, offsetof(struct client_page, limits)) +
 			  sizeof(struct slot_limits); /* of view 1 */
-	uint64_t words = fx.desc.views[1].words_off;
+	uint64_t words = shard_limits_off(fx.shard, 1);
 	struct fence_report report;
 
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	shard_fixture_store(&fx, words + offsetof(struct view_words, ins_admitted), 100);
-	shard_fixture_store(&fx, words + offsetof(struct view_words, smp_admitted), 50);
-	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, ins_admitted), 30);
-	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, ins_committed), 20);
-	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, smp_admitted), 8);
-	shard_fixture_store(&fx, limits + offsetof(struct slot_limits, smp_committed),
-			    9); /* cut between stores */
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, ins_admitted),
+			       100);
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, smp_admitted),
+			       50);
+	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, ins_admitted),
+			       30);
+	shard_fixture_store_at(fx.shard->pages,
+			       limits + offsetof(struct slot_limits, ins_committed), 20);
+	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, smp_admitted),
+			       8);
+	shard_fixture_store_at(fx.shard->pages,
+			       limits + offsetof(struct slot_limits, smp_committed),
+			       9); /* cut between stores */
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
 	assert_int_equal(report.given_back[0], 10);
 	assert_int_equal(report.given_back[1], 0);
-	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, ins_admitted)),
 			 90);
-	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, smp_admitted)),
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, smp_admitted)),
 			 50);
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0); /* again: the slot is free */
-	assert_int_equal(shard_fixture_load(&fx, words + offsetof(struct view_words, ins_admitted)),
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, ins_admitted)),
 			 90);
+}
+
+/* The page is its client's, and may say anything: others' admissions stay, and no count goes wild. */
+static void fence_settle__gives_back_no_more_than_is_out(void **state)
+{
+	const uint64_t noise[] = { UINT64_MAX, UINT64_MAX / 2, 1000, 0x5a5a5a5a5a5a5a5a };
+	uint64_t limits = page_off(0, offsetof(struct client_page, limits));
+	uint64_t words = shard_limits_off(fx.shard, 0);
+	struct region *all = fx.shard->limits;
+	struct fence_report report;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(noise) / sizeof(noise[0]); i++) {
+		assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_admitted),
+				       107);
+		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_committed),
+				       100);
+		shard_fixture_store_at(fx.shard->pages,
+				       limits + offsetof(struct slot_limits, ins_admitted),
+				       noise[i]);
+		shard_fixture_store_at(fx.shard->pages,
+				       limits + offsetof(struct slot_limits, smp_admitted),
+				       noise[i]);
+		assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+		assert_int_equal(report.given_back[0], 7);
+		assert_int_equal(report.given_back[1], 0);
+		assert_int_equal(shard_fixture_load_at(
+					 all, words + offsetof(struct view_limits, ins_admitted)),
+				 100);
+		assert_int_equal(shard_fixture_load_at(
+					 all, words + offsetof(struct view_limits, smp_admitted)),
+				 0);
+	}
 }
 
 /* A server was killed after it had marked the slot; the next one settles the rest. */
@@ -223,7 +272,8 @@ static void fence_settle__goes_on_from_a_fenced_slot(void **state)
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
 	set_promise(0, 0);
-	shard_fixture_store(&fx, slot_off(0, offsetof(struct client_slot, state)), SLOT_FENCED);
+	shard_fixture_store_at(fx.shard->slots, slot_off(0, offsetof(struct client_slot, state)),
+			       SLOT_FENCED);
 	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
 	assert_int_equal(fence_settle(fx.shard, 1, NULL), 0);
 	assert_int_equal(dirty(), 1);
@@ -268,6 +318,7 @@ int main(void)
 		TEST(fence_settle__an_owner_in_a_call_makes_the_shard_dirty),
 		TEST(fence_settle__closes_only_the_dead_owners_blocks),
 		TEST(fence_settle__gives_admissions_back_once),
+		TEST(fence_settle__gives_back_no_more_than_is_out),
 		TEST(fence_settle__goes_on_from_a_fenced_slot),
 		TEST(fence_settle__makes_its_rebuild_ownerless),
 		TEST(fence_settle__owner_out_of_range),

@@ -74,7 +74,7 @@ static void store_info__counts_tables_and_bytes(void **state)
 	assert_int_equal(info.n_nodes, 1);
 	assert_int_equal(info.n_tables, 1);
 	assert_int_equal(info.nodes[0].state, 1);
-	assert_int_equal(info.nodes[0].regions, 2);
+	assert_int_equal(info.nodes[0].regions, 4);
 	used = info.nodes[0].used_bytes;
 	assert_true(used >= replay_info(fx.table).rows_bytes + replay_info(fx.table).tree_bytes);
 	replay_close(&fx);

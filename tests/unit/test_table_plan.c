@@ -126,18 +126,20 @@ static void table_plan__regions_by_hand(void **state)
 	inner = (desc.tree.inner_bytes + 63) / 64 * 64;
 	off = 4096 + 6144;
 	assert_int_equal(desc.words_off, off);
-	assert_int_equal(desc.slots_off, off += 256);
-	assert_int_equal(desc.views[0].words_off, off += 2 * 512);
-	assert_int_equal(desc.views[0].inner_off[0], off += 384);
+	assert_int_equal(desc.views[0].words_off, off += 256);
+	assert_int_equal(desc.views[0].inner_off[0], off += 128);
 	assert_int_equal(desc.views[0].inner_off[1], off += inner);
 	assert_int_equal(desc.views[0].leaves_off, off += inner);
 	assert_int_equal(desc.views[0].counts_off, 0);
 	assert_int_equal(desc.views[1].words_off, off += desc.slots * 8ull);
-	off += 384 + 2 * inner;
+	off += 128 + 2 * inner;
 	assert_int_equal(desc.views[1].leaves_off, off);
 	assert_int_equal(desc.views[1].counts_off, off += desc.slots * 8ull);
 	assert_int_equal(desc.headers_off, off += desc.slots * 8ull);
 	assert_int_equal(desc.tree_bytes, (off + desc.blocks * 8ull + 63) / 64 * 64);
+	assert_int_equal(desc.slots_off, 4096);
+	assert_int_equal(desc.slots_bytes, 4096 + 2 * 64);
+	assert_int_equal(desc.pages_bytes, 4096 + 4096 + 2 * 4096);
 }
 
 static void table_plan__every_array_begins_a_line(void **state)

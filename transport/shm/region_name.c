@@ -17,6 +17,8 @@ struct word {
 static const struct word kinds[] = { { "table", OBJECT_TABLE }, { NULL, 0 } };
 static const struct word roles[] = { { "tree", REGION_TREE },
 				     { "rows", REGION_ROWS },
+				     { "slots", REGION_SLOTS },
+				     { "pages", REGION_PAGES },
 				     { NULL, 0 } };
 
 static void put_word(const struct word *words, uint32_t number, char text[16])
