@@ -105,6 +105,8 @@ static int on_dead(void *ctx, const struct client *client)
 		bool drift = false;
 		int ret;
 
+		if (table)
+			slots_forget(&table->slots, dead.client_id);
 		if (!table || !slots_any(&table->slots, dead.client_id))
 			continue;
 		ret = slots_settle(&table->slots, &dead, &drift);

@@ -108,7 +108,7 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 	int ret = add_strays(slots, slot, entry, left);
 
 	if (ret == 0)
-		*entry = (struct slot_entry){ .taken = false };
+		*entry = (struct slot_entry){ .last = left ? entry->holder.client_id : 0 };
 	return ret;
 }
 
@@ -304,30 +304,45 @@ static int check_quota(const struct slots *slots, const struct slot_holder *hold
 			 held, slots->n);
 }
 
+/* -EBUSY: it is somebody's in the region, if not in the book. */
+static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
+		    uint32_t streams)
+{
+	int ret = take(slots, slot, holder);
+
+	if (ret)
+		return ret;
+	slots->entries[slot] = (struct slot_entry){
+		.taken = true,
+		.streams = streams,
+		.number = ++slots->given,
+		.holder = *holder,
+	};
+	for (uint32_t s = 0; s < slots->n_shards; s++)
+		if (slots->shards[s])
+			slots->reached[s] = slots->given;
+	return 0;
+}
+
+/* Has it a page that a client maps which lives, and is another one? */
+static bool is_anothers(const struct slot_entry *entry, const struct slot_holder *holder)
+{
+	return entry->last != 0 && entry->last != holder->client_id;
+}
+
 static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
 	       uint32_t *owner_out)
 {
-	for (uint32_t slot = 0; slot < slots->n; slot++) {
-		int ret;
+	for (uint32_t i = 0; i < 2 * slots->n; i++) {
+		const struct slot_entry *entry = &slots->entries[i % slots->n];
+		int ret = -EBUSY;
 
-		if (slots->entries[slot].taken)
-			continue;
-		ret = take(slots, slot, holder);
-		if (ret == -EBUSY) /* somebody's in the region, if not in the book */
-			continue;
-		if (ret)
+		if (!entry->taken && is_anothers(entry, holder) == (i >= slots->n))
+			ret = get_slot(slots, i % slots->n, holder, streams);
+		if (ret == 0)
+			*owner_out = i % slots->n + 1;
+		if (ret != -EBUSY)
 			return ret;
-		slots->entries[slot] = (struct slot_entry){
-			.taken = true,
-			.streams = streams,
-			.number = ++slots->given,
-			.holder = *holder,
-		};
-		for (uint32_t s = 0; s < slots->n_shards; s++)
-			if (slots->shards[s])
-				slots->reached[s] = slots->given;
-		*owner_out = slot + 1;
-		return 0;
 	}
 	return no_slot(slots);
 }
@@ -464,6 +479,13 @@ int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift
 				 (unsigned long long)dead->client_id);
 	}
 	return slots_any(slots, dead->client_id) ? -EAGAIN : 0;
+}
+
+void slots_forget(struct slots *slots, uint64_t client_id)
+{
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		if (slots->entries[slot].last == client_id)
+			slots->entries[slot].last = 0;
 }
 
 bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner)

@@ -10,6 +10,9 @@
  * taken there. A shard that comes with a slot of a client that did not give it back, of before a
  * restart of ours, or that died meanwhile, does not join until that one is settled.
  *
+ * A page that a client has mapped stays mapped when it gives the slot back. So its next holder is the same
+ * client, unless that one has ended or no other slot is left.
+ *
  * The server takes an id for itself when it has sums to rebuild.
  */
 #ifndef RLV_SERVER_SLOTS_H
@@ -34,6 +37,7 @@ struct slot_entry {
 	uint32_t streams;
 	uint64_t number; /* in the order in which slots were given; 0 = before we started */
 	struct slot_holder holder;
+	uint64_t last; /* client that gave it back, and may have its page mapped still; 0 = none */
 };
 
 /* Slots of one shard that the book has nobody for, or somebody else. */
@@ -108,6 +112,9 @@ struct slots_dead {
  */
 RLV_MUST_CHECK int slots_settle(struct slots *slots, const struct slots_dead *dead,
 				bool *drift_out);
+
+/* The client has ended: nothing of it can write to the pages of slots that it had. */
+void slots_forget(struct slots *slots, uint64_t client_id);
 
 /* Is the owner id that client's? */
 bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner);

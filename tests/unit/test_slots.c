@@ -171,6 +171,26 @@ static void slots_get__an_absent_shard_gives_ehostdown(void **state)
 	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
 }
 
+/* Who gave a slot back, and lives, may write its page still: it is nobody else's promise then. */
+static void slots_get__a_page_that_another_client_has_mapped_is_the_last(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t first = get(fx, 77), owner = 0;
+
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	assert_int_equal(get(fx, 77), first);
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	for (uint32_t i = 1; i <= fx->shard.desc.max_clients; i++) {
+		const struct slot_holder other = { .client_id = 100 + i }; /* of other hosts */
+
+		assert_int_equal(slots_get(&fx->slots, &other, 0, &owner), 0);
+		assert_int_equal(owner == first, i == fx->shard.desc.max_clients);
+	}
+	assert_int_equal(slots_put(&fx->slots, 101, first == 1 ? 2 : 1), 0);
+	slots_forget(&fx->slots, 101);
+	assert_int_equal(get(fx, 79), first == 1 ? 2 : 1);
+}
+
 static void slots_put__is_free_again(void **state)
 {
 	struct fixture *fx = *state;
@@ -179,6 +199,7 @@ static void slots_put__is_free_again(void **state)
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
 	assert_false(slots_any(&fx->slots, 77));
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
 	assert_int_equal(get(fx, 78), owner);
 }
 
@@ -358,6 +379,7 @@ static void slots_join__an_id_that_another_has_by_then(void **state)
 	owner = get(fx, 77);
 	fx->shards[1] = NULL;
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
 	assert_int_equal(get(fx, 78), owner);
 	second_is_back(fx);
 	assert_true(info_of(fx, 1, owner).lease == 77);
@@ -421,6 +443,7 @@ static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
 	assert_int_equal(get(fx, 78), owner);
 	second_is_back(fx);
 	assert_int_equal(slots_join(&fx->slots, 1), 0);
@@ -556,6 +579,7 @@ int main(void)
 		CASE(slots_get__all_taken_gives_enospc),
 		CASE(slots_get__one_process_gets_seven_eighths),
 		CASE(slots_get__an_absent_shard_gives_ehostdown),
+		CASE(slots_get__a_page_that_another_client_has_mapped_is_the_last),
 		CASE(slots_put__is_free_again),
 		CASE(slots_put__anothers_gives_eacces),
 		CASE(slots_put__no_such_owner_gives_einval),
