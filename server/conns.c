@@ -21,6 +21,7 @@
 #include "base/log.h"
 
 #include "server/flow.h"
+#include "server/hello.h"
 #include "server/tcp.h"
 #include "server/timed_queue.h"
 #include "server/version.h"
@@ -327,66 +328,6 @@ void conns_set_epoch(struct conns *conns, uint32_t epoch)
 
 /* -------- hello, auth -------- */
 
-/* Over TLS by token, the one that it was made with. */
-static int check_identity(struct conn *conn, const char *identity)
-{
-	struct token_id *id = &conn->peer.token, used;
-
-	*id = (struct token_id){ .role = TOKEN_ADMIN };
-	if (*identity && !token_identity_parse(identity, strlen(identity), id))
-		return error_set(-EACCES, "hello: identity \"%.32s\" is not known", identity);
-	if (stream_token(&conn->flow.stream, &used) &&
-	    (used.role != id->role || used.epoch != id->epoch))
-		return error_set(-EACCES, "hello: another token than that of the TLS connection");
-	return token_check_epoch(id, conn->conns->opts.epoch);
-}
-
-static int check_hello(struct conn *conn, const Relive__HelloRequest *hello)
-{
-	struct conn_peer *peer = &conn->peer;
-
-	if (hello->format_major != REGION_FORMAT_MAJOR)
-		return error_set(-EPROTO, "format %u: this server speaks %d", hello->format_major,
-				 REGION_FORMAT_MAJOR);
-	if (hello->nonce.len != AUTH_NONCE_BYTES)
-		return error_set(-EPROTO, "hello: nonce of %zu bytes", hello->nonce.len);
-	if (strcmp(hello->role, "client") == 0)
-		peer->role = CONN_CLIENT;
-	else if (strcmp(hello->role, "memnode") == 0)
-		peer->role = CONN_MEMNODE;
-	else
-		return error_set(-EINVAL, "hello: role \"%.32s\"", hello->role);
-	memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
-	peer->wanted_id = hello->client_id;
-	return check_identity(conn, hello->identity);
-}
-
-/* A process of this host, as it says: that boot id it can only have read here. */
-static void take_its_word(struct conn_peer *peer, const Relive__HelloRequest *hello)
-{
-	struct process_id self;
-
-	if (process_self(&self) || hello->boot_id.len != sizeof(self.boot_id) ||
-	    memcmp(self.boot_id, hello->boot_id.data, sizeof(self.boot_id)) != 0 ||
-	    hello->pid > UINT32_MAX)
-		return;
-	peer->process = self;
-	peer->process.pid = (uint32_t)hello->pid;
-	peer->process.start_time = hello->start_time;
-	peer->has_process = true;
-}
-
-/* A unix socket's peer is known by the kernel, even where /proc hides other users' processes. */
-static void identify(struct conn *conn, const Relive__HelloRequest *hello)
-{
-	struct conn_peer *peer = &conn->peer;
-	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
-
-	peer->has_process = ret == 0;
-	if (!peer->local || (ret == -EACCES && hello->pid == peer->process.pid))
-		take_its_word(peer, hello);
-}
-
 static int answer_hello(struct conn *conn, const struct frame_header *head)
 {
 	const struct conns_opts *opts = &conn->conns->opts;
@@ -428,8 +369,9 @@ static void on_hello(struct conn *conn, const struct channel_frame *frame)
 		conn_refuse(conn, &frame->head, ret ? ret : -EPROTO);
 		return;
 	}
-	ret = check_hello(conn, hello);
-	identify(conn, hello);
+	ret = hello_take(hello, &conn->flow.stream, conn->conns->opts.epoch, &conn->peer);
+	if (ret == 0)
+		memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
 	relive__hello_request__free_unpacked(hello, NULL);
 	if (ret == 0)
 		ret = answer_hello(conn, &frame->head);
