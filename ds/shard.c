@@ -213,13 +213,18 @@ static int check_superblock(const struct region_superblock *sb, const struct tab
 	return 0;
 }
 
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+	return memcmp(a, b, n) == 0;
+}
+
 static int load_desc(struct shard *shard, const struct table_desc *want)
 {
 	int rc = load_bytes(shard->tree, DESC_OFF, &shard->desc, sizeof(shard->desc));
 
 	if (!rc)
 		rc = table_desc_check(&shard->desc);
-	if (!rc && want && memcmp(&shard->desc, want, sizeof(*want)) != 0)
+	if (!rc && want && !same_bytes(&shard->desc, want, sizeof(*want)))
 		rc = error_set(-EBADMSG,
 			       "shard %u: its descriptor is not the catalog's: it was changed, or "
 			       "the region is another shard's",

@@ -330,21 +330,31 @@ static bool is_anothers(const struct slot_entry *entry, const struct slot_holder
 	return entry->last != 0 && entry->last != holder->client_id;
 }
 
+/* Of those that are another's, or of the rest. -EBUSY: there is none. */
+static int get_of(struct slots *slots, bool anothers, const struct slot_holder *holder,
+		  uint32_t streams, uint32_t *owner_out)
+{
+	int ret = -EBUSY;
+
+	for (uint32_t slot = 0; ret == -EBUSY && slot < slots->n; slot++) {
+		const struct slot_entry *entry = &slots->entries[slot];
+
+		if (!entry->taken && is_anothers(entry, holder) == anothers)
+			ret = get_slot(slots, slot, holder, streams);
+		if (ret == 0)
+			*owner_out = slot + 1;
+	}
+	return ret;
+}
+
 static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
 	       uint32_t *owner_out)
 {
-	for (uint32_t i = 0; i < 2 * slots->n; i++) {
-		const struct slot_entry *entry = &slots->entries[i % slots->n];
-		int ret = -EBUSY;
+	int ret = get_of(slots, false, holder, streams, owner_out);
 
-		if (!entry->taken && is_anothers(entry, holder) == (i >= slots->n))
-			ret = get_slot(slots, i % slots->n, holder, streams);
-		if (ret == 0)
-			*owner_out = i % slots->n + 1;
-		if (ret != -EBUSY)
-			return ret;
-	}
-	return no_slot(slots);
+	if (ret == -EBUSY)
+		ret = get_of(slots, true, holder, streams, owner_out);
+	return ret == -EBUSY ? no_slot(slots) : ret;
 }
 
 static uint64_t streams_in_use(const struct slots *slots)

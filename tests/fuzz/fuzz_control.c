@@ -1,6 +1,6 @@
 /*
- * Fuzzes the metadata server: a real one on a thread of this process, with a memory node and a table,
- * whose peer the input is. Input: one byte, enum peer, then frames: type, flags (enum how), u16 length,
+ * Fuzzes the metadata server: a real one on a thread of this process, with a memory node in another and
+ * a table, whose peer the input is. Input: one byte, enum peer, then frames: type, flags (enum how), u16 length,
  * that many bytes. A peer that was let in also answers what the server asks of it.
  *
  * After each input the server has to answer somebody else in time.
@@ -16,10 +16,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -41,7 +43,6 @@ enum how {
 };
 
 static struct metad *md;
-static struct memnode *node;
 static struct runtime_dir dir;
 static char root[] = "/tmp/relive-fuzz-XXXXXX";
 static uint8_t *templates[TYPES];
@@ -65,11 +66,22 @@ static void *run_server(void *arg)
 	return NULL;
 }
 
-static void *run_node(void *arg)
+/* In a process of its own, which ends with this one. */
+static void start_node(void)
 {
-	(void)arg;
-	must(memnode_run(node));
-	return NULL;
+	const struct memnode_opts opts = {
+		.name = "honest", .store = STORE, .pool_bytes = 64 << 20, .pages = PAGE_SMALL
+	};
+	struct memnode *node;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		abort();
+	if (pid > 0)
+		return;
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || memnode_open(&opts, &node) || memnode_run(node))
+		fprintf(stderr, "fuzz_control: node: %s\n", error_last());
+	_exit(1);
 }
 
 static void start_thread(void *(*run)(void *))
@@ -258,9 +270,6 @@ static void forget_files(void)
 static void start(void)
 {
 	const struct metad_opts server = { .store = STORE, .lease_ns = CLOCK_NS_PER_S };
-	const struct memnode_opts honest = {
-		.name = "honest", .store = STORE, .pool_bytes = 64 << 20, .pages = PAGE_SMALL
-	};
 
 	if (!mkdtemp(root))
 		abort();
@@ -269,9 +278,8 @@ static void start(void)
 	unsetenv("RELIVE_TOKEN");
 	must(metad_open(&server, &md));
 	dir = md->dir;
+	start_node();
 	start_thread(run_server);
-	must(memnode_open(&honest, &node));
-	start_thread(run_node);
 	must(rlv_store_open("shm:" STORE, NULL, &store));
 	must(make_table());
 	keep_hello();
