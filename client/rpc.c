@@ -461,7 +461,7 @@ int rpc_ask(struct rpc *rpc, const struct rpc_call *call, ProtobufCMessage **rep
 			return error_set(-EAGAIN, "the connection to the server is in use");
 	} else if (!lock_acquire_until(&rpc->lock, &rpc_role, deadline_ns)) {
 		return error_set(-ECONNREFUSED,
-				 "%s: the metadata server was not asked: calls of other threads "
+				 "%s: the metadata server does not answer: calls of other threads "
 				 "before this one took all of its time",
 				 uri_of(rpc, uri));
 	}
