@@ -21,6 +21,7 @@
 #include "tests/support/test.h"
 #include "wire/auth.h"
 #include "wire/control.pb-c.h"
+#include "wire/region.h"
 #include "wire/tls.h"
 
 #include "base/clock.h"
@@ -70,6 +71,7 @@ static void greet(struct channel *ch, const struct channel_frame *frame)
 	if (auth_prove_listener(TOKEN, &nonces, proof))
 		_exit(1);
 	reply.status = &fine;
+	reply.format_major = REGION_FORMAT_MAJOR;
 	reply.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, nonces.listener };
 	reply.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
 	reply.store_uuid = (ProtobufCBinaryData){ sizeof(uuid), uuid };
