@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #define POOL "64M"
+#define CLIENTS 16 /* slots */
+#define QUOTA 14   /* of one process */
 #define ACTORS 2u
 #define LEARNERS 2u
 #define ROLES (ACTORS + LEARNERS)
@@ -239,7 +241,7 @@ static void create_table(struct fixture *fx, const struct kind *kind)
 	opts.capacity = 4096;
 	opts.block = 64;
 	opts.max_writers = 4;
-	opts.max_clients = 16;
+	opts.max_clients = CLIENTS;
 	opts.shards = kind->queue ? 1 : 2;
 	must(rlv_table_create(fx->store, "t", &opts, &fx->table), "create");
 }
@@ -392,23 +394,59 @@ static bool is_opened(void *ctx)
 	return opening->ret != -ENOSPC;
 }
 
+static int open_samplers(struct rlv_table *table, struct rlv_sampler **samplers, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct opening opening = { .table = table };
+
+		processes_until(is_opened, &opening);
+		if (opening.ret)
+			return opening.ret;
+		samplers[i] = opening.sampler;
+	}
+	return 0;
+}
+
+static int close_samplers(struct rlv_sampler **samplers, uint32_t n)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		ret = rlv_sampler_close(&samplers[i]);
+	return ret;
+}
+
+/* Another process: what one may not have is there for it. */
+static int take_the_rest(void *ctx)
+{
+	struct rlv_sampler *samplers[CLIENTS - QUOTA] = { NULL };
+	struct rlv_store *store;
+	struct rlv_table *table;
+	int ret = open_table(&store, &table);
+
+	(void)ctx;
+	if (ret == 0)
+		ret = open_samplers(table, samplers, CLIENTS - QUOTA);
+	if (ret)
+		print_message("a slot of the dead, for another process: %s\n", rlv_last_error());
+	if (ret == 0)
+		ret = close_samplers(samplers, CLIENTS - QUOTA);
+	return ret != 0;
+}
+
 /*
  * Slots of the dead are back: as many handles can be opened as ever, as soon as the server has
  * given back the one that it took to rebuild.
  */
 static void check_slots(struct fixture *fx)
 {
-	struct rlv_sampler *samplers[16] = { NULL };
+	struct rlv_sampler *samplers[QUOTA] = { NULL };
+	pid_t other;
 
-	for (uint32_t i = 0; i < 16; i++) {
-		struct opening opening = { .table = fx->table };
-
-		processes_until(is_opened, &opening);
-		must(opening.ret, "a slot of the dead");
-		samplers[i] = opening.sampler;
-	}
-	for (uint32_t i = 0; i < 16; i++)
-		must(rlv_sampler_close(&samplers[i]), "sampler_close");
+	must(open_samplers(fx->table, samplers, QUOTA), "a slot of the dead");
+	other = processes_fork(&fx->ps, take_the_rest, NULL);
+	assert_int_equal(processes_wait(&fx->ps, other, 2 * PROCESSES_WAIT_MS), 0);
+	must(close_samplers(samplers, QUOTA), "sampler_close");
 }
 
 static void print_calls(const struct fixture *fx, uint32_t n)
