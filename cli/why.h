@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "relive/waits.h"
+#include "relive/admin.h"
 
 #include "base/json.h"
 

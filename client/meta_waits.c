@@ -1,6 +1,6 @@
 #include "client/meta_waits.h"
 
-#include "relive/waits.h"
+#include "relive/admin.h"
 
 #include "client/rpc.h"
 

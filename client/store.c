@@ -1,6 +1,6 @@
 #include "client/store.h"
 
-#include "relive/waits.h"
+#include "relive/admin.h"
 
 #include "base/alloc.h"
 #include "base/log.h"

@@ -9,7 +9,7 @@
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
-#include "relive/waits.h"
+#include "relive/admin.h"
 
 #include "base/bits.h"
 #include "base/clock.h"

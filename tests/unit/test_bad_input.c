@@ -4,7 +4,7 @@
 #include "tests/support/replay_fixture.h"
 #include "tests/support/test.h"
 
-#include "relive/waits.h"
+#include "relive/admin.h"
 
 #include <errno.h>
 #include <limits.h>
