@@ -181,7 +181,7 @@ static void why__a_sampler_that_waits_for_min_size(void **state)
 
 	fx->table = limited_table(fx, &limiter);
 	pid = processes_fork(&fx->ps, run_sampler, NULL);
-	snprintf(pid_words, sizeof(pid_words), "pid %d slot 1", (int)pid);
+	snprintf(pid_words, sizeof(pid_words), "pid %d slot ", (int)pid);
 	await_words(&look);
 	command_expect(&fx->command, 0, "status shm:s --why --json");
 	command_expect_words(fx->command.out, "\"kind\":\"limiter\"");
@@ -209,7 +209,7 @@ static void why__a_writer_that_waits_for_max_diff(void **state)
 
 	fx->table = limited_table(fx, &limiter);
 	pid = processes_fork(&fx->ps, run_writer, NULL);
-	snprintf(pid_words, sizeof(pid_words), "pid %d slot 1", (int)pid);
+	snprintf(pid_words, sizeof(pid_words), "pid %d slot ", (int)pid);
 	await_words(&look);
 	command_expect_words(fx->command.out, "more sample");
 	must(rlv_sampler_open(fx->table, NULL, &sampler), "sampler");
@@ -292,12 +292,12 @@ static void why__a_rebuild_that_a_stopped_process_holds_up(void **state)
 	struct fixture *fx = *state;
 	char waits[64], stopped[64];
 	struct look rebuild = { fx, { "rebuild", waits, "table t", "stopped (state T)" } };
-	struct look process = { fx, { "stopped", stopped, "holds slot 1 of table t", NULL } };
+	struct look process = { fx, { "stopped", stopped, "of table t", NULL } };
 	pid_t pid;
 
 	fill_table(fx);
 	pid = start_debtor(fx, SIGSTOP);
-	snprintf(waits, sizeof(waits), "pid %d slot 1", (int)pid);
+	snprintf(waits, sizeof(waits), "pid %d slot ", (int)pid);
 	snprintf(stopped, sizeof(stopped), "pid %d is stopped", (int)pid);
 	(void)start_debtor(fx,
 			   SIGKILL); /* the first rebuild may pass by a promise of its own epoch */
