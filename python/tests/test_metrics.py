@@ -100,7 +100,7 @@ def test_metrics__of_a_memory_node(ports):
                 families = page(port)
                 assert prometheus.value(families, "relive_memnode_pool_bytes") == 32 << 20
                 assert prometheus.value(families, "relive_memnode_used_bytes") > 0
-                assert prometheus.value(families, "relive_memnode_regions") == 2
+                assert prometheus.value(families, "relive_memnode_regions") == 4
                 assert prometheus.value(families, "relive_memnode_registered") == 1
                 assert prometheus.value(families, "relive_memnode_attaches_total") >= 4
                 assert prometheus.value(families, "relive_memnode_clients") >= 1
