@@ -164,6 +164,8 @@ int shard_format(const struct shard_parts *parts, const struct table_desc *desc,
 		rc = check_size(parts->at[role], desc, role, -EINVAL);
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		rc = store_superblock(parts->at[role], desc, ids, role);
+	if (!rc) /* a client is to get a descriptor of this page alone */
+		rc = transport_renew(parts->at[REGION_PAGES], LIMITS_OFF);
 	if (!rc)
 		rc = transport_store(parts->at[REGION_TREE], DESC_OFF, desc, sizeof(*desc));
 	if (!rc)

@@ -64,6 +64,11 @@ int slot_take(struct shard *shard, uint32_t slot, const struct process_id *proce
 		return rc;
 	if (info.state != SLOT_FREE)
 		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+	/* Whoever had it may still have its page mapped: not the next one's. */
+	if (shard_has_page(shard, slot))
+		rc = transport_renew(shard->pages, shard_page_off(shard, slot));
+	if (rc)
+		return rc;
 	/* G4 pairs with G3: seen free, then the fields are ours to write. */
 	rc = write_fields(shard, slot, process, lease);
 	/* G1 pairs with G2: who has the slot, then the slot is live. */

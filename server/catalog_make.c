@@ -49,7 +49,8 @@ int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_
 	int ret;
 
 	table_desc_seal(&desc, s);
-	ret = format_shard(cat, table, s, &desc);
+	/* It may be made, but its node has not taken the pages of all slots yet. */
+	ret = table->attached[s] ? 0 : format_shard(cat, table, s, &desc);
 	if (ret == -EAGAIN)
 		return ret;
 	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #if RLV_HAVE_JEMALLOC
@@ -193,6 +194,17 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
+/* Each client slot that was taken has a descriptor of its page. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal };
@@ -219,6 +231,7 @@ int main(int argc, char **argv)
 		return daemon_refuse(&program);
 	tls_take_program();
 	catch_signals();
+	raise_descriptors();
 	ret = guard_install();
 	if (ret == 0)
 		ret = memnode_open(&opts, &node);

@@ -244,6 +244,8 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 		if (slots->shards[s])
 			ret = slot_take(slots->shards[s], slot, &holder->process,
 					holder->client_id);
+		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be down */
+			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
 		if (ret) {
 			release(slots, slot, s + (ret == -EIO));
 			return ret;

@@ -555,7 +555,7 @@ int transport_renew(struct region *region, uint64_t off)
 	if (off % TRANSPORT_RANGE_ALIGN || off >= region->size)
 		return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
 				 (unsigned long long)off, (unsigned long long)region->size);
-	return tr->ops->renew ? tr->ops->renew(tr, region, off) : 0;
+	return tr->ops->renew ? note_end(tr, tr->ops->renew(tr, region, off)) : 0;
 }
 
 int transport_order(struct transport *tr)

@@ -354,7 +354,9 @@ RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64
  * The page of 4 KiB at off of a region of which all was granted, with all rights: it gets fresh memory of
  * its own, of zeros, and its grants end. Who had it attached keeps what it was, and reaches no more; who
  * is granted it from now on reaches nothing else. What cannot be renewed (embed, a wire, a pool on files)
- * stays as it is: 0. Not while others use the page. -EINVAL: off.
+ * stays as it is: 0. Not while others use the page. Waits for nobody: a target hears of it before it
+ * grants what it is asked for later. -EINVAL: off; -EACCES: rights; -EAGAIN: the target does not
+ * read; -ECONNRESET, from then on.
  */
 RLV_MUST_CHECK int transport_renew(struct region *region, uint64_t off);
 RLV_MUST_CHECK int transport_order(struct transport *tr);

@@ -8,6 +8,8 @@
  *                                           <- ATTACH_REPLY status, size, offset + region's fd
  *     ATTACH  grant, page                   ->
  *                                           <- ATTACH_REPLY status, its offset   + the page's fd
+ *                                           <- ... of each page behind it, at most ATTACH_PAGES_MAX
+ *     RENEW   grant, page + the page's fd   ->    (no answer; wrong, the target hangs up)
  *     BYE     "everything is unmapped"      ->
  *
  * Every message is one packet of its exact size, with a crc32c; one descriptor where a "+" stands,
@@ -37,23 +39,29 @@ enum attach_type {
 	ATTACH_REGION = 3,
 	ATTACH_REGION_REPLY = 4,
 	ATTACH_BYE = 5,
+	ATTACH_RENEW = 6, /* a struct attach_region */
 };
 
 enum attach_flags {
 	ATTACH_PERSISTENT = 1, /* the pool is a file: msync makes it durable */
 	ATTACH_HUGE = 2,       /* ask for huge pages where you map it */
 	ATTACH_PAGES = 4,      /* some pages of it have memory of their own: ask for them */
+	ATTACH_CAN_RENEW = 8,  /* pages of its pool may have memory of their own ... */
+	ATTACH_MAY_RENEW = 16, /* ... and who attached it may give it to them */
+	ATTACH_MORE = 32,      /* the next page comes, too, without being asked for */
 };
 
 /*
  * A page of 4 KiB may have memory of its own, so that who is granted it gets no descriptor of what lies
- * beside it. Who was granted all of the region asks for its page by number, and maps it in its place.
+ * beside it. Who was granted all of the region, with all rights, makes that memory, a memfd that is sealed
+ * against shrinking, and sends it as the page of a number. Who is granted all of it asks for its pages
+ * by number, and maps them in their places.
  */
 #define ATTACH_PAGE_BYTES 4096u
 #define ATTACH_PAGE_MAX (UINT32_MAX >> 2)
 #define ATTACH_PAGE_NEXT \
-	0x40000000u /* | page: the first one from there on; size 0 = there is none */
-#define ATTACH_PAGE_RENEW 0x80000000u /* | page: fresh memory for it; a grant with all rights */
+	0x40000000u         /* | page: the first one from there on; size 0 = there is none */
+#define ATTACH_PAGES_MAX 64 /* that answer one question */
 
 struct attach_head {
 	uint32_t magic;

@@ -229,6 +229,63 @@ static void renew__is_seen_by_who_attaches_all_later(void **state)
 	transport_close(&tr);
 }
 
+#define MANY 150 /* more than one answer has */
+
+/* In one step and in two. */
+static void renew__of_many_pages(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct transport *tr = rig_open(rig, RIG_CLIENT + 1);
+	struct region *all = rig_attach(rig, tr, RIG_CLIENT + 1, RIGHT_ALL), *later = NULL;
+	struct region_grant grant;
+	int ret;
+
+	transport_detach(&all);
+	for (uint64_t i = 1; i <= MANY; i++) {
+		assert_int_equal(transport_renew(rig->region, i * 8192), 0);
+		rig_store(rig->region, i * 8192, i);
+	}
+	all = rig_attach(rig, tr, RIG_CLIENT + 1, RIGHT_ALL);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT + 1, rig->spec.id, RIGHT_ALL, &grant),
+			 0);
+	assert_int_equal(transport_attach_begin(tr, &grant), 0);
+	do {
+		ret = transport_attach_end(tr, &grant, &later);
+	} while (ret == -EAGAIN);
+	assert_int_equal(ret, 0);
+	for (uint64_t i = 1; i <= MANY; i++) {
+		assert_int_equal(rig_load(all, i * 8192), i);
+		rig_store(all, i * 8192 + 8, i + 1);
+		assert_int_equal(rig_load(later, i * 8192 + 8), i + 1);
+	}
+	transport_detach(&later);
+	transport_detach(&all);
+	transport_close(&tr);
+}
+
+/* Nobody waits for it, and what it reads later is taken up where it was. */
+static void renew__of_a_target_that_does_not_read(void **state)
+{
+	struct rig *rig = rig_of(state);
+	uint64_t n = 0;
+	int ret = 0;
+
+	if (!has_pages(rig) || rig->kind->apart)
+		return;
+	atomic_store(&rig->stop, true);
+	assert_int_equal(pthread_join(rig->server, NULL), 0);
+	rig->serving = false;
+	for (; ret == 0 && n < 100000; n++)
+		ret = transport_renew(rig->region, 4096);
+	assert_int_equal(ret, -EAGAIN);
+	assert_true(n > 64);
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(rig->tg->ops->progress(rig->tg, 0), 0);
+	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	assert_int_equal(rig->tg->ops->progress(rig->tg, 0), 0);
+	print_message("pages that wait in a socket: %llu\n", (unsigned long long)n - 1);
+}
+
 static void renew__ends_the_grants_of_a_page(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -533,6 +590,8 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(grant__of_a_wrong_range),
 	CONTRACT_TEST(renew__ends_what_others_have_of_a_page),
 	CONTRACT_TEST(renew__is_seen_by_who_attaches_all_later),
+	CONTRACT_TEST(renew__of_many_pages),
+	CONTRACT_TEST(renew__of_a_target_that_does_not_read),
 	CONTRACT_TEST(renew__ends_the_grants_of_a_page),
 	CONTRACT_TEST(renew__is_of_regions_of_pages),
 	CONTRACT_TEST(renew__is_for_who_has_all_of_it),

@@ -1,7 +1,7 @@
 /*
  * Fuzzes the target's socket: the input is cut into packets (u16 flags and length, bytes), which
  * go over a socket pair to a real target. Flag 0x8000: the head and its checksum are made right.
- * 0x4000: a descriptor goes along. The answers are not looked at; the target must outlive it.
+ * 0x4000: a descriptor goes along, of a page where one is renewed. The answers are not looked at; the target must outlive it.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "transport/shm/map.h"
 #include "transport/shm/packet.h"
 #include "transport/shm/serve.h"
 #include "transport/transport.h"
+#include "wire/region.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct transport_target *tg;
 static struct region_grant grant;
 static char dir[] = "/tmp/relive-fuzz-XXXXXX";
-static int pidfd;
+static int pidfd, page;
 
 static void stop(void)
 {
@@ -36,7 +38,7 @@ static void stop(void)
 static void start(void)
 {
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
-	struct target_region spec = { .kind = 1, .size = 2 << 20 };
+	struct target_region spec = { .kind = 1, .role = REGION_PAGES, .size = 2 << 20 };
 	char path[64];
 
 	if (!mkdtemp(dir) || transport_target_open("shm", &opts, &tg))
@@ -46,6 +48,8 @@ static void start(void)
 	    transport_grant(tg, 0, spec.id, RIGHT_ALL, &grant))
 		abort();
 	pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	if (map_memfd(spec.id, ATTACH_PAGE_BYTES, 0, &page))
+		abort();
 	(void)atexit(stop);
 }
 
@@ -53,7 +57,7 @@ static void start(void)
 static void repair(struct packet *packet, size_t n)
 {
 	struct process_id self;
-	uint16_t type = (uint16_t)(n % 6);
+	uint16_t type = n % 6 ? (uint16_t)(n % 6) : ATTACH_RENEW;
 
 	if (type == ATTACH_HELLO && packet->hello.pid == 0 && process_self(&self) == 0) {
 		packet->hello.client_id = 0;
@@ -61,15 +65,12 @@ static void repair(struct packet *packet, size_t n)
 		packet->hello.pid = self.pid;
 		packet->hello.start_time = self.start_time;
 	}
-	if (type == ATTACH_REGION && packet->region.grant_bytes == 0) {
+	if ((type == ATTACH_REGION || type == ATTACH_RENEW) && packet->region.grant_bytes == 0) {
 		packet->region.grant_bytes = grant.bytes;
-		packet->region.page &= ATTACH_PAGE_NEXT | ATTACH_PAGE_RENEW | 3;
+		packet->region.page &= (type == ATTACH_REGION ? ATTACH_PAGE_NEXT : 512) | 3;
 		memcpy(packet->region.grant, grant.data, grant.bytes);
 	}
-	if (packet_size(type))
-		packet_seal(packet, (enum attach_type)type);
-	else
-		packet->head.bytes = sizeof(packet->head);
+	packet_seal(packet, (enum attach_type)type);
 }
 
 static void send_one(int sock, uint16_t word, const uint8_t *bytes, size_t n)
@@ -83,6 +84,8 @@ static void send_one(int sock, uint16_t word, const uint8_t *bytes, size_t n)
 	memcpy(packet.bytes + sizeof(packet.head), bytes,
 	       n < PACKET_MAX - sizeof(packet.head) ? n : PACKET_MAX - sizeof(packet.head));
 	repair(&packet, n);
+	if (packet.fd >= 0 && packet.head.type == ATTACH_RENEW)
+		packet.fd = page;
 	(void)!packet_send(sock, &packet);
 }
 

@@ -272,6 +272,67 @@ static void up__without_a_group_is_for_its_user_alone(void **state)
 	assert_int_not_equal(other_user_run(OTHER_CLIENT, OTHER_GROUP, use_all, g), 0);
 }
 
+/* -------- what it is handed -------- */
+
+/* Of a mapping of 4 KiB that may be written: all bytes that its descriptor opened. 0: another mapping. */
+static uint64_t file_bytes(const char *line)
+{
+	uint64_t from, to;
+	char path[64], *end;
+	struct stat st;
+
+	from = strtoull(line, &end, 16);
+	to = strtoull(end + 1, &end, 16);
+	if (to - from != 4096 || strncmp(end, " rw-s", 5) != 0 || !strstr(line, "relive-region"))
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/map_files/%llx-%llx", (unsigned long long)from,
+		 (unsigned long long)to);
+	return stat(path, &st) ? UINT64_MAX : (uint64_t)st.st_size;
+}
+
+/* With a writer open: its page and that of the limits, and no page of anybody else's. */
+static int look_at_pages(void *ctx)
+{
+	struct rlv_writer *writer = NULL;
+	struct rlv_store *store = NULL;
+	struct rlv_table *table = NULL;
+	uint32_t pages = 0;
+	char line[512];
+	FILE *maps;
+	int ret = open_store(ctx, &store);
+
+	if (ret == 0)
+		ret = make_table(store, &table);
+	if (ret == 0)
+		ret = append(table, &writer);
+	if (ret)
+		return failed("open a writer", ret);
+	maps = fopen("/proc/self/maps", "re");
+	while (maps && fgets(line, sizeof(line), maps)) {
+		uint64_t bytes = file_bytes(line);
+
+		pages += bytes != 0;
+		if (bytes && bytes != 4096) {
+			fprintf(stderr, "a page of a file of %llu bytes: %s",
+				(unsigned long long)bytes, line);
+			return 1;
+		}
+	}
+	if (maps)
+		fclose(maps);
+	return pages >= 2 ? 0 : failed("pages mapped", (int)pages);
+}
+
+/* Root alone may look at the files of its mappings. */
+static void page__of_a_client_is_a_file_of_its_own(void **state)
+{
+	struct group *g = *state;
+
+	cli_expect(g->f, UP, 0);
+	read_token(g);
+	assert_int_equal(other_user_run(0, 0, look_at_pages, g), 0);
+}
+
 /* -------- groups that cannot be -------- */
 
 static void expect_nothing_started(const struct group *g)
@@ -444,6 +505,7 @@ int main(void)
 		CASE(group__member_needs_a_token),
 		CASE(group__member_cannot_stop_the_store),
 		CASE(up__without_a_group_is_for_its_user_alone),
+		CASE(page__of_a_client_is_a_file_of_its_own),
 		CASE(up__of_an_unknown_group_starts_nothing),
 		CASE(up__of_a_group_that_its_user_is_not_in_starts_nothing),
 		CASE(up__where_another_group_is_let_in_is_refused),

@@ -16,6 +16,7 @@
 #include "tests/support/other_user.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
+#include "transport/shm/map.h"
 #include "transport/shm/packet.h"
 #include "transport/transport.h"
 
@@ -104,19 +105,43 @@ static int greet(struct node *node)
 	return sock;
 }
 
-/* The descriptor that a client gets of a range, or for a page of it. */
-static int range_fd(struct node *node, const struct region_range *range, uint32_t rights,
-		    uint32_t page)
+static struct packet by_grant(struct node *node, const struct region_range *range, uint32_t rights,
+			      uint32_t page)
 {
 	struct packet packet = { .fd = -1 };
 	struct region_grant grant;
-	int sock = greet(node);
 
 	assert_int_equal(node->tg->ops->grant(node->tg, CLIENT, range, rights, &grant), 0);
 	packet.region.grant_bytes = grant.bytes;
 	packet.region.page = page;
 	memcpy(packet.region.grant, grant.data, grant.bytes);
 	packet_seal(&packet, ATTACH_REGION);
+	return packet;
+}
+
+/* As a metadata server does; the node takes it before it grants anything. */
+static void renew(struct node *node, const struct region_range *all, uint32_t page)
+{
+	struct packet packet = by_grant(node, all, RIGHT_ALL, 0);
+	int sock = greet(node);
+
+	ask(node, sock, &packet);
+	packet_drop_fd(&packet);
+	packet = by_grant(node, all, RIGHT_ALL, page);
+	packet_seal(&packet, ATTACH_RENEW);
+	assert_int_equal(map_memfd(all->region, ATTACH_PAGE_BYTES, 0, &packet.fd), 0);
+	assert_int_equal(packet_send(sock, &packet), 0);
+	packet_drop_fd(&packet);
+	close(sock);
+}
+
+/* The descriptor that a client gets of a range, or for a page of it. */
+static int range_fd(struct node *node, const struct region_range *range, uint32_t rights,
+		    uint32_t page)
+{
+	struct packet packet = by_grant(node, range, rights, page);
+	int sock = greet(node);
+
 	ask(node, sock, &packet);
 	close(sock);
 	assert_int_equal(packet.region_reply.status, 0);
@@ -264,7 +289,7 @@ static void page__is_all_that_its_holder_gets(void **state)
 	make_region(node);
 	all.region = page.region = node->region;
 	for (uint32_t i = 0; i < 3; i++)
-		close(range_fd(node, &all, RIGHT_ALL, ATTACH_PAGE_RENEW | i));
+		renew(node, &all, i);
 	server = range_fd(node, &all, RIGHT_ALL, ATTACH_PAGE_NEXT | 1);
 	assert_int_equal(pwrite(server, &word, sizeof(word), 0), sizeof(word));
 	close(server);

@@ -1,7 +1,7 @@
 /*
  * The messages of the shm socket, the table of grants, and what the target makes of strange peers.
  */
-#include "tests/support/temp_dir.h"
+#include "tests/support/raw_node.h"
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "tests/support/fake_clock.h"
 #include "transport/shm/grants.h"
 #include "transport/shm/packet.h"
 #include "transport/shm/target.h"
@@ -75,7 +74,7 @@ static void packet_size__of_an_unknown_type(void **state)
 {
 	(void)state;
 	assert_int_equal(packet_size(0), 0);
-	assert_int_equal(packet_size(6), 0);
+	assert_int_equal(packet_size(7), 0);
 	assert_int_equal(packet_size(UINT16_MAX), 0);
 }
 
@@ -255,98 +254,7 @@ static void grants_add__a_thousand(void **state)
 
 /* -------- strange peers -------- */
 
-struct node {
-	char dir[TEMP_DIR_BYTES];
-	char path[96];
-	struct fake_clock clock;
-	struct transport_target *tg;
-	struct target_region spec;
-};
-
-static int node_setup(void **state)
-{
-	struct node *node = calloc(1, sizeof(*node));
-	struct target_opts opts = { .pool_bytes = 8 << 20 };
-
-	assert_non_null(node);
-	*state = node;
-	fake_clock_init(&node->clock, 1000);
-	opts.clock = &node->clock.clock;
-	temp_dir_make(node->dir);
-	(void)snprintf(node->path, sizeof(node->path), "%s/node", node->dir);
-	assert_int_equal(transport_target_open("shm", &opts, &node->tg), 0);
-	assert_int_equal(node->tg->ops->listen(node->tg, node->path), 0);
-	node->spec = (struct target_region){ .kind = 1, .size = 2 << 20 };
-	assert_int_equal(node->tg->ops->register_region(node->tg, &node->spec), 0);
-	return 0;
-}
-
-static int node_teardown(void **state)
-{
-	struct node *node = *state;
-
-	transport_target_close(&node->tg);
-	assert_int_equal(rmdir(node->dir), 0);
-	free(node);
-	return 0;
-}
-
-static int connect_raw(struct node *node)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", node->path);
-	assert_int_equal(connect(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	return sock;
-}
-
-static void progress(struct node *node)
-{
-	for (int i = 0; i < 3; i++) /* accept, then read */
-		assert_int_equal(node->tg->ops->progress(node->tg, 0), 0);
-}
-
-static bool is_hung_up(int sock)
-{
-	char byte;
-	ssize_t n = recv(sock, &byte, 1, MSG_DONTWAIT);
-
-	return n == 0 || (n < 0 && errno == ECONNRESET);
-}
-
-/* What a client of this process says at first. */
-static struct packet true_hello(void)
-{
-	struct packet packet = { .fd = (int)syscall(SYS_pidfd_open, getpid(), 0) };
-	struct process_id self;
-
-	if (packet.fd < 0) { /* valgrind before 3.20 */
-		print_message("skipped: no pidfd_open here\n");
-		skip();
-	}
-	assert_int_equal(process_self(&self), 0);
-	packet.hello.client_id = 5;
-	packet.hello.pid = self.pid;
-	packet.hello.start_time = self.start_time;
-	packet_seal(&packet, ATTACH_HELLO);
-	return packet;
-}
-
-/* Sends it and gives the status of the answer; 1 = hung up without one. */
-static int greet(struct node *node, int sock, struct packet *packet)
-{
-	struct packet reply;
-
-	assert_int_equal(packet_send(sock, packet), 0);
-	progress(node);
-	if (packet_receive(sock, &reply))
-		return 1;
-	assert_int_equal(reply.head.type, ATTACH_HELLO_REPLY);
-	return reply.hello_reply.status;
-}
-
-static uint32_t clients_of(struct node *node)
+static uint32_t clients_of(struct raw_node *node)
 {
 	struct target_stats stats;
 
@@ -356,100 +264,100 @@ static uint32_t clients_of(struct node *node)
 
 static void serve__a_true_hello(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
-	assert_int_equal(greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
 	assert_int_equal(clients_of(node), 1);
 	close(sock);
-	progress(node);
+	raw_node_progress(node);
 	assert_int_equal(clients_of(node), 0); /* it had attached nothing */
 	packet_drop_fd(&hello);
 }
 
 static void serve__garbage_of_every_length(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	uint8_t bytes[PACKET_MAX + 64];
 	int sock;
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 37 + 11);
 	for (size_t len = 1; len <= sizeof(bytes); len += 13) {
-		sock = connect_raw(node);
+		sock = raw_node_connect(node);
 		assert_int_equal(send(sock, bytes, len, 0), len);
-		progress(node);
-		assert_true(is_hung_up(sock));
+		raw_node_progress(node);
+		assert_true(raw_node_hung_up(sock));
 		close(sock);
 	}
 }
 
 static void serve__a_peer_that_closes_its_half(void **state)
 {
-	struct node *node = *state;
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	int sock = raw_node_connect(node);
 
 	assert_int_equal(shutdown(sock, SHUT_WR), 0);
-	progress(node);
-	assert_true(is_hung_up(sock));
+	raw_node_progress(node);
+	assert_true(raw_node_hung_up(sock));
 	close(sock);
 }
 
 static void serve__a_hello_without_pidfd(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
 	packet_drop_fd(&hello);
-	assert_int_equal(greet(node, sock, &hello), -EPROTO);
-	assert_true(is_hung_up(sock));
+	assert_int_equal(raw_node_greet(node, sock, &hello), -EPROTO);
+	assert_true(raw_node_hung_up(sock));
 	close(sock);
 }
 
 static void serve__a_hello_with_something_else_than_a_pidfd(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
 	packet_drop_fd(&hello);
 	hello.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(greet(node, sock, &hello), -EINVAL);
+	assert_int_equal(raw_node_greet(node, sock, &hello), -EINVAL);
 	packet_drop_fd(&hello);
 	close(sock);
 }
 
 static void serve__a_hello_with_the_pidfd_of_another(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
 	packet_drop_fd(&hello);
 	hello.fd = (int)syscall(SYS_pidfd_open, getppid(), 0);
 	assert_true(hello.fd >= 0);
-	assert_int_equal(greet(node, sock, &hello), -EPERM);
+	assert_int_equal(raw_node_greet(node, sock, &hello), -EPERM);
 	packet_drop_fd(&hello);
 	close(sock);
 }
 
 static void serve__a_hello_with_another_pid_or_start(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
 	hello.hello.pid++;
 	packet_seal(&hello, ATTACH_HELLO);
-	assert_int_equal(greet(node, sock, &hello), -EPERM);
+	assert_int_equal(raw_node_greet(node, sock, &hello), -EPERM);
 	close(sock);
-	sock = connect_raw(node);
+	sock = raw_node_connect(node);
 	hello.hello.pid--;
 	hello.hello.start_time++;
 	packet_seal(&hello, ATTACH_HELLO);
-	assert_int_equal(greet(node, sock, &hello), -EPERM);
+	assert_int_equal(raw_node_greet(node, sock, &hello), -EPERM);
 	assert_int_equal(clients_of(node), 0);
 	packet_drop_fd(&hello);
 	close(sock);
@@ -457,41 +365,41 @@ static void serve__a_hello_with_another_pid_or_start(void **state)
 
 static void serve__two_hellos(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 
-	assert_int_equal(greet(node, sock, &hello), 0);
-	assert_int_equal(greet(node, sock, &hello), 1);
-	assert_true(is_hung_up(sock));
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 1);
+	assert_true(raw_node_hung_up(sock));
 	packet_drop_fd(&hello);
 	close(sock);
 }
 
 static void serve__an_attach_before_hello(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct packet packet = { .fd = -1 };
-	int sock = connect_raw(node);
+	int sock = raw_node_connect(node);
 
 	packet_seal(&packet, ATTACH_REGION);
 	assert_int_equal(packet_send(sock, &packet), 0);
-	progress(node);
-	assert_true(is_hung_up(sock));
+	raw_node_progress(node);
+	assert_true(raw_node_hung_up(sock));
 	close(sock);
 }
 
 static void serve__an_attach_with_a_long_grant(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello(), packet = { .fd = -1 };
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello(), packet = { .fd = -1 };
+	int sock = raw_node_connect(node);
 
-	assert_int_equal(greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
 	packet.region.grant_bytes = ATTACH_GRANT_BYTES + 1;
 	packet_seal(&packet, ATTACH_REGION);
 	assert_int_equal(packet_send(sock, &packet), 0);
-	progress(node);
+	raw_node_progress(node);
 	assert_int_equal(packet_receive(sock, &packet), 0);
 	assert_int_equal(packet.region_reply.status, -EPROTO);
 	assert_int_equal(packet.fd, -1);
@@ -499,7 +407,7 @@ static void serve__an_attach_with_a_long_grant(void **state)
 	close(sock);
 }
 
-static int ask_region(struct node *node, int sock, struct packet *packet)
+static int ask_region(struct raw_node *node, int sock, struct packet *packet)
 {
 	struct region_grant grant;
 
@@ -509,7 +417,7 @@ static int ask_region(struct node *node, int sock, struct packet *packet)
 	memcpy(packet->region.grant, grant.data, grant.bytes);
 	packet_seal(packet, ATTACH_REGION);
 	assert_int_equal(packet_send(sock, packet), 0);
-	progress(node);
+	raw_node_progress(node);
 	assert_int_equal(packet_receive(sock, packet), 0);
 	return packet->region_reply.status;
 }
@@ -517,11 +425,11 @@ static int ask_region(struct node *node, int sock, struct packet *packet)
 /* No test has a device: its pool is one that says it is undivided. */
 static void serve__a_device_is_handed_to_clients_that_are_trusted(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello(), packet;
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello(), packet;
+	int sock = raw_node_connect(node);
 
-	assert_int_equal(greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
 	target_of(node->tg)->pool->undivided = true;
 	assert_int_equal(ask_region(node, sock, &packet), -EACCES);
 	assert_int_equal(packet.fd, -1);
@@ -536,16 +444,16 @@ static void serve__a_device_is_handed_to_clients_that_are_trusted(void **state)
 
 static void serve__a_silent_peer_holds_nobody_up(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int silent = connect_raw(node), sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int silent = raw_node_connect(node), sock = raw_node_connect(node);
 
-	assert_int_equal(greet(node, sock, &hello), 0);
-	assert_false(is_hung_up(silent));
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
+	assert_false(raw_node_hung_up(silent));
 	fake_clock_advance(&node->clock, 6 * (uint64_t)CLOCK_NS_PER_S);
-	progress(node);
-	assert_true(is_hung_up(silent)); /* its time is over */
-	assert_false(is_hung_up(sock));  /* who has said hello may be silent */
+	raw_node_progress(node);
+	assert_true(raw_node_hung_up(silent)); /* its time is over */
+	assert_false(raw_node_hung_up(sock));  /* who has said hello may be silent */
 	packet_drop_fd(&hello);
 	close(silent);
 	close(sock);
@@ -553,11 +461,11 @@ static void serve__a_silent_peer_holds_nobody_up(void **state)
 
 static void serve__a_peer_that_does_not_read(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello(), packet = { .fd = -1 };
-	int sock = connect_raw(node), sent = 0;
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello(), packet = { .fd = -1 };
+	int sock = raw_node_connect(node), sent = 0;
 
-	assert_int_equal(greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
 	packet_seal(&packet, ATTACH_REGION);
 	for (; sent < 10000 && packet_send(sock, &packet) == 0; sent++)
 		assert_int_equal(node->tg->ops->progress(node->tg, 0), 0);
@@ -568,22 +476,22 @@ static void serve__a_peer_that_does_not_read(void **state)
 
 static void fence__of_a_client_that_only_said_hello(void **state)
 {
-	struct node *node = *state;
-	struct packet hello = true_hello();
-	int sock = connect_raw(node);
+	struct raw_node *node = *state;
+	struct packet hello = raw_node_hello();
+	int sock = raw_node_connect(node);
 	enum fence_result result = FENCE_ALIVE;
 
-	assert_int_equal(greet(node, sock, &hello), 0);
+	assert_int_equal(raw_node_greet(node, sock, &hello), 0);
 	assert_int_equal(node->tg->ops->fence(node->tg, 5, FENCE_ASK, &result), 0);
 	assert_int_equal(result, FENCE_DEAD);
-	assert_true(is_hung_up(sock));
+	assert_true(raw_node_hung_up(sock));
 	packet_drop_fd(&hello);
 	close(sock);
 }
 
 static void listen__at_a_path_in_use(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *second;
 
@@ -592,19 +500,19 @@ static void listen__at_a_path_in_use(void **state)
 	assert_non_null(strstr(error_last(), "in use by another process"));
 	transport_target_close(&second);
 	assert_int_equal(access(node->path, F_OK), 0); /* the first still has it */
-	close(connect_raw(node));
+	close(raw_node_connect(node));
 }
 
 static void listen__twice(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 
 	assert_int_equal(node->tg->ops->listen(node->tg, node->path), -EALREADY);
 }
 
 static void listen__for_this_process_only(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20, .private_memory = true };
 	struct transport_target *tg;
 
@@ -617,7 +525,7 @@ static void listen__for_this_process_only(void **state)
 
 static void listen__makes_a_socket_of_mode_0600(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
 	struct stat st;
@@ -636,7 +544,7 @@ static void listen__makes_a_socket_of_mode_0600(void **state)
 
 static void listen__replaces_a_stale_socket(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
@@ -652,7 +560,7 @@ static void listen__replaces_a_stale_socket(void **state)
 
 static void listen__where_somebody_else_listens(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
@@ -673,7 +581,7 @@ static void listen__where_somebody_else_listens(void **state)
 
 static void listen__where_there_is_a_file(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
 	char path[128];
@@ -690,7 +598,7 @@ static void listen__where_there_is_a_file(void **state)
 
 static void listen__at_a_long_path(void **state)
 {
-	struct node *node = *state;
+	struct raw_node *node = *state;
 	struct target_opts opts = { .pool_bytes = 2 << 20 };
 	struct transport_target *tg;
 	char path[200];
@@ -703,8 +611,6 @@ static void listen__at_a_long_path(void **state)
 	assert_int_equal(tg->ops->listen(tg, ""), -ENAMETOOLONG);
 	transport_target_close(&tg);
 }
-
-#define NODE_TEST(fn) cmocka_unit_test_setup_teardown(fn, node_setup, node_teardown)
 
 int main(void)
 {

@@ -190,7 +190,9 @@ static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAcc
 
 static void catalog_grant__rights_are_those_of_the_access(void **state)
 {
+	const struct slot_holder holder = { .client_id = 70 };
 	struct fleet *fx = *state;
+	uint32_t owner = 0;
 	uint32_t rights[SHARD_PARTS] = {
 		[REGION_TREE] = RIGHT_READ, [REGION_ROWS] = RIGHT_READ, [REGION_SLOTS] = RIGHT_READ,
 		[REGION_PAGES] = 0,         [SHARD_LIMITS] = RIGHT_ALL, [SHARD_PAGE] = RIGHT_ALL
@@ -198,6 +200,8 @@ static void catalog_grant__rights_are_those_of_the_access(void **state)
 
 	fleet_start(fx, 0);
 	finish(fx, "t");
+	while (owner < 3)
+		must(slots_get(&fx->table->slots, &holder, 0, &owner));
 	expect_rights(fx, 71, RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ, rights);
 	rights[REGION_TREE] = RIGHT_ALL;
 	expect_rights(fx, 72, RELIVE__TABLE_ACCESS__TABLE_ACCESS_LEARN, rights);

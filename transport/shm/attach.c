@@ -74,7 +74,13 @@ static int ask(struct attach *attach, const struct packet *packet)
 	return hang_up(attach, ret);
 }
 
-/* Takes the answer to the last question; those to earlier ones are nobody's. */
+static bool has_more(const struct packet *packet)
+{
+	return packet->head.type == ATTACH_REGION_REPLY &&
+	       (packet->region_reply.flags & ATTACH_MORE) != 0;
+}
+
+/* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
 static int take(struct attach *attach, struct packet *packet, enum attach_type type)
 {
 	int ret;
@@ -82,16 +88,32 @@ static int take(struct attach *attach, struct packet *packet, enum attach_type t
 	if (attach->sock < 0)
 		return error_set(-ECONNRESET, "connection to the target was lost before");
 	ret = packet_receive(attach->sock, packet);
-	while (ret == 0 && --attach->owed > 0) {
+	while (ret == 0 && attach->owed > 1) {
+		attach->owed -= !has_more(packet);
 		packet_drop_fd(packet);
 		ret = packet_receive(attach->sock, packet);
 	}
+	if (ret == 0)
+		attach->owed -= !has_more(packet);
 	if (ret == 0 && packet->head.type != type) {
 		packet_drop_fd(packet);
 		ret = error_set(-EPROTO, "target answered with type %u, not %u", packet->head.type,
 				type);
 	}
 	return hang_up(attach, ret);
+}
+
+static int hear(struct attach *attach, struct packet *packet, enum attach_type reply)
+{
+	uint64_t deadline = deadline_of(attach);
+	int ret = take(attach, packet, reply);
+
+	while (ret == -EAGAIN) {
+		ret = hang_up(attach, wait_for(attach, POLLIN, deadline));
+		if (ret == 0)
+			ret = take(attach, packet, reply);
+	}
+	return ret;
 }
 
 static int exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
@@ -104,14 +126,7 @@ static int exchange(struct attach *attach, struct packet *packet, enum attach_ty
 		if (ret == 0)
 			ret = ask(attach, packet);
 	}
-	if (ret == 0)
-		ret = take(attach, packet, reply);
-	while (ret == -EAGAIN) {
-		ret = hang_up(attach, wait_for(attach, POLLIN, deadline));
-		if (ret == 0)
-			ret = take(attach, packet, reply);
-	}
-	return ret;
+	return ret ? ret : hear(attach, packet, reply);
 }
 
 /* The target's refusal becomes our error, with its words. */
@@ -295,6 +310,7 @@ static int map_reply(const struct attach_region_reply *reply, int fd, struct att
 	region->rights = reply->rights;
 	region->size = reply->size;
 	region->incarnation = reply->incarnation;
+	out->flags = reply->flags;
 	/* a memfd is sealed */
 	ret = reply->flags & ATTACH_PERSISTENT
 		      ? guard_add(out->map, out->map_bytes, &region->broken)
@@ -405,8 +421,12 @@ int attach_region(struct attach *attach, const struct region_grant *grant, struc
 
 	out->grant = *grant;
 	while (ret == 0 && next != NO_MORE) {
-		ask_for(grant, next, &packet);
-		ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+		bool more = next != 0 && has_more(&packet);
+
+		if (!more)
+			ask_for(grant, next, &packet);
+		ret = more ? hear(attach, &packet, ATTACH_REGION_REPLY)
+			   : exchange(attach, &packet, ATTACH_REGION_REPLY);
 		if (ret == 0)
 			ret = take_next(&packet, out, &next);
 	}
@@ -427,13 +447,16 @@ int attach_region_end(struct attach *attach, const struct region_grant *grant, s
 {
 	struct packet packet = { .fd = -1 };
 	uint32_t next = NO_MORE;
-	int ret = take(attach, &packet, ATTACH_REGION_REPLY);
+	int ret;
 
-	if (ret == -EAGAIN)
-		return ret;
+	do {
+		ret = take(attach, &packet, ATTACH_REGION_REPLY);
+		if (ret == -EAGAIN)
+			return ret;
+		if (ret == 0)
+			ret = take_next(&packet, out, &next);
+	} while (ret == 0 && next != NO_MORE && has_more(&packet));
 	out->grant = *grant;
-	if (ret == 0)
-		ret = take_next(&packet, out, &next);
 	if (ret == 0 && next != NO_MORE) {
 		ask_for(grant, next, &packet);
 		ret = ask(attach, &packet);
@@ -444,20 +467,36 @@ int attach_region_end(struct attach *attach, const struct region_grant *grant, s
 	return ret;
 }
 
-int attach_renew(struct attach *attach, struct attached *at, uint64_t off)
+static int send_page(struct attach *attach, const struct attached *at, uint64_t off, int fd)
 {
-	uint64_t page = off / ATTACH_PAGE_BYTES, got = UINT64_MAX;
 	struct packet packet;
 	int ret;
 
-	if (page > ATTACH_PAGE_MAX)
-		return error_set(-EINVAL, "region %u: page %llu", at->region.id,
-				 (unsigned long long)page);
-	ask_for(&at->grant, ATTACH_PAGE_RENEW | (uint32_t)page, &packet);
-	ret = exchange(attach, &packet, ATTACH_REGION_REPLY);
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ask_for(&at->grant, (uint32_t)(off / ATTACH_PAGE_BYTES), &packet);
+	packet_seal(&packet, ATTACH_RENEW);
+	packet.fd = fd;
+	ret = packet_send(attach->sock, &packet);
+	if (ret == -EAGAIN)
+		return error_set(-EAGAIN, "region %u: its target takes no page now", at->region.id);
+	return hang_up(attach, ret);
+}
+
+int attach_renew(struct attach *attach, const struct attached *at, uint64_t off)
+{
+	int fd = -1, ret;
+
+	if (!(at->flags & ATTACH_CAN_RENEW))
+		return 0;
+	if (!(at->flags & ATTACH_MAY_RENEW))
+		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
+				 at->region.id);
+	ret = map_memfd(at->region.id, ATTACH_PAGE_BYTES, 0, &fd);
 	if (ret == 0)
-		ret = take_page(&packet, at, &got);
-	if (ret == 0 && got != off)
-		ret = error_set(-EPROTO, "target renewed another page of region %u", at->region.id);
-	return ret == -ENOTSUP ? 0 : ret;
+		ret = send_page(attach, at, off, fd);
+	if (ret == 0)
+		ret = map_over(fd, ATTACH_PAGE_BYTES, true, at->region.base + off);
+	map_close(fd);
+	return ret;
 }

@@ -26,6 +26,7 @@ struct attached {
 	uint8_t *map;
 	uint64_t map_bytes;
 	struct region_grant grant;
+	uint32_t flags; /* enum attach_flags */
 	bool on_device; /* DAX: msync knows nothing of it */
 	int fd;         /* kept open: a pool file's shared lock; -1 = none */
 };
@@ -34,8 +35,11 @@ struct attached {
 RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
 				 struct attached *out);
 
-/* Fresh memory for the page at off of a region attached whole; where it cannot be, 0. */
-RLV_MUST_CHECK int attach_renew(struct attach *attach, struct attached *at, uint64_t off);
+/*
+ * Fresh memory for the page at off of a region attached whole; where it cannot be, 0. Does not wait: the
+ * target hears of it before it hears of anything that is asked later. -EAGAIN: it does not read.
+ */
+RLV_MUST_CHECK int attach_renew(struct attach *attach, const struct attached *at, uint64_t off);
 
 /*
  * The same in two steps that do not wait. -EAGAIN: not yet. An answer that was not taken before the next

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int map_protect(void *base, uint64_t size, bool huge)
@@ -72,6 +73,47 @@ int map_persist(uint8_t *base, uint64_t off, uint64_t len)
 		return error_set(-saved, "msync of %llu bytes: %s", (unsigned long long)len,
 				 strerror(saved));
 	}
+	return 0;
+}
+
+int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out)
+{
+	char name[64];
+	int fd, saved;
+
+	(void)snprintf(name, sizeof(name), "relive-region-%u", region);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	if (fd < 0) {
+		saved = errno;
+		return error_set(-saved, "memfd_create: %s", strerror(saved));
+	}
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		saved = errno;
+		close(fd);
+		return error_set(-saved, "memfd of %llu bytes: %s", (unsigned long long)bytes,
+				 strerror(saved));
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+int map_check_memfd(int fd, uint64_t bytes)
+{
+	struct stat st;
+	int seals;
+
+	if (fd < 0 || fstat(fd, &st))
+		return error_set(-EPROTO, "no descriptor of memory of %llu bytes",
+				 (unsigned long long)bytes);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes || (st.st_mode & 0077))
+		return error_set(-EPROTO, "memory of mode %o and %lld bytes: must be 600 and %llu",
+				 st.st_mode & 0777u, (long long)st.st_size,
+				 (unsigned long long)bytes);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set(-EPROTO, "memory of %llu bytes: must be sealed against shrinking",
+				 (unsigned long long)bytes);
 	return 0;
 }
 

@@ -34,6 +34,15 @@ void map_release(uint8_t *base, uint64_t size);
 /* msync of len bytes from off. */
 RLV_MUST_CHECK int map_persist(uint8_t *base, uint64_t off, uint64_t len);
 
+/*
+ * Memory of a region, or of a page of one, of mode 0600 and sealed: no mapping of it ever faults. flags:
+ * those of memfd_create beside the usual ones.
+ */
+RLV_MUST_CHECK int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out);
+
+/* Is what a peer sent such memory? -EPROTO. */
+RLV_MUST_CHECK int map_check_memfd(int fd, uint64_t bytes);
+
 /* -1 is a no-op. */
 void map_close(int fd);
 

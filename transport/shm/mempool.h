@@ -39,6 +39,7 @@ struct mempool_region {
 	struct pages pages; /* private memory */
 	struct durable map; /* a file of its own */
 	struct mempool_page *own_pages;
+	bool by_pages;       /* pages were renewed: no other page of it is shared for itself */
 	_Atomic bool broken; /* that file was cut short, or cannot be read */
 	bool hugetlb;
 	bool dropped; /* given back; lives on for those who have it attached */
@@ -70,8 +71,8 @@ struct mempool_ops {
 		       uint64_t len);
 	/* Has no other process it mapped? NULL = nobody can tell. */
 	bool (*alone)(struct mempool *pool, struct mempool_region *region);
-	/* Gives the page at off fresh memory of its own. NULL = it cannot. */
-	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off);
+	/* The page at off is from now on the memory of fd, which it takes over. NULL = it cannot. */
+	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
 	/* A descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);

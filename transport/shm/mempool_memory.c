@@ -25,6 +25,7 @@
 #include "transport/shm/map.h"
 #include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
+#include "wire/region.h"
 
 #define SUPERBLOCK_KEPT 4096 /* what drop leaves of a region */
 
@@ -43,32 +44,12 @@ static void note_kind(struct mempool *pool, enum page_kind kind)
 
 /* -------- memfd regions -------- */
 
-static int make_memfd(uint32_t id, uint64_t bytes, bool hugetlb, int *fd_out)
-{
-	const unsigned huge = MFD_HUGETLB | (unsigned)(21 << MAP_HUGE_SHIFT);
-	char name[64];
-	int fd, saved;
-
-	(void)snprintf(name, sizeof(name), "relive-region-%u", id);
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? huge : 0));
-	if (fd < 0) {
-		saved = errno;
-		return error_set(-saved, "memfd_create: %s", strerror(saved));
-	}
-	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		saved = errno;
-		close(fd);
-		return error_set(-saved, "memfd of %llu bytes: %s", (unsigned long long)bytes,
-				 strerror(saved));
-	}
-	*fd_out = fd;
-	return 0;
-}
-
 static int alloc_memfd(struct mempool *pool, struct mempool_region *region, bool hugetlb)
 {
-	int fd = -1, ret = make_memfd(region->info.id, region->info.size, hugetlb, &fd);
+	const unsigned huge = MFD_HUGETLB | (unsigned)(21 << MAP_HUGE_SHIFT);
+	int fd = -1, ret;
+
+	ret = map_memfd(region->info.id, region->info.size, hugetlb ? huge : 0, &fd);
 
 	if (ret)
 		return ret;
@@ -88,8 +69,11 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 	enum page_kind kind = PAGE_HUGETLB;
 	int ret = -ENOMEM;
 
-	/* mmap of huge pages reserves them: it fails where too few are free */
-	if (pool->wanted == PAGE_HUGETLB)
+	/*
+	 * mmap of huge pages reserves them: it fails where too few are free. Pages of clients get
+	 * memory of their own, each of 4 KiB.
+	 */
+	if (pool->wanted == PAGE_HUGETLB && region->info.role != REGION_PAGES)
 		ret = alloc_memfd(pool, region, true);
 	if (ret) {
 		kind = pool->huge && map_thp_for_memfd() ? PAGE_THP : PAGE_SMALL;
@@ -97,7 +81,8 @@ static int memory_alloc(struct mempool *pool, struct mempool_region *region)
 	}
 	if (ret)
 		return ret;
-	note_kind(pool, kind);
+	if (region->info.role != REGION_PAGES)
+		note_kind(pool, kind);
 	pool->used += region->info.size;
 	return 0;
 }
@@ -133,35 +118,43 @@ static struct mempool_page **find_place(struct mempool_region *region, uint64_t 
 	return link;
 }
 
-/* Where another page was, it is gone for all but those who have it mapped. */
-static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off)
+static int put_page(struct mempool_region *region, struct mempool_page **link, uint64_t off, int fd)
 {
-	struct mempool_page **link = find_place(region, off), *page = *link;
-	int fd = -1, ret;
+	struct mempool_page *page = mem_zalloc(sizeof(*page));
+	int ret;
 
-	(void)pool;
-	if (!page || page->off != off)
-		page = mem_zalloc(sizeof(*page));
 	if (!page)
 		return error_set(-ENOMEM, "no memory for a page's entry");
-	ret = make_memfd(region->info.id, ATTACH_PAGE_BYTES, false, &fd);
-	if (ret == 0)
-		ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
+	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
 	if (ret) {
-		map_close(fd);
-		if (page != *link)
-			mem_free(page);
+		mem_free(page);
 		return ret;
 	}
-	if (page == *link) {
-		close(page->fd);
-	} else {
-		page->off = off;
-		page->next = *link;
-		*link = page;
-	}
+	page->off = off;
 	page->fd = fd;
+	page->next = *link;
+	*link = page;
 	return 0;
+}
+
+/* What the page was is gone for all but those who have it mapped, also where the new one fails. */
+static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
+{
+	struct mempool_page **link = find_place(region, off), *page = *link;
+	int ret = map_check_memfd(fd, ATTACH_PAGE_BYTES);
+
+	(void)pool;
+	region->by_pages = true;
+	if (page && page->off == off) {
+		*link = page->next;
+		close(page->fd);
+		mem_free(page);
+	}
+	if (ret == 0)
+		ret = put_page(region, link, off, fd);
+	if (ret)
+		map_close(fd);
+	return ret;
 }
 
 static void free_pages(struct mempool_region *region)

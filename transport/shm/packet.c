@@ -20,6 +20,7 @@ size_t packet_size(uint16_t type)
 		[ATTACH_REGION] = sizeof(struct attach_region),
 		[ATTACH_REGION_REPLY] = sizeof(struct attach_region_reply),
 		[ATTACH_BYE] = sizeof(struct attach_bye),
+		[ATTACH_RENEW] = sizeof(struct attach_region),
 	};
 
 	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;
@@ -147,10 +148,12 @@ int packet_receive(int sock, struct packet *packet_out)
 	n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return socket_error("recvmsg");
+	/* None although one was sent: we have no descriptor free. Whoever needs it misses it. */
 	fds = take_fds(&msg, packet_out);
 	if (n == 0)
 		ret = error_set(-ECONNRESET, "peer hung up");
-	else if (fds > 1 || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+	else if (fds > 1 || (msg.msg_flags & MSG_TRUNC) ||
+		 (fds == 1 && (msg.msg_flags & MSG_CTRUNC)))
 		ret = error_set(-EPROTO, "packet is too long, or has %zu descriptors", fds);
 	else
 		ret = packet_check(packet_out, (size_t)n);

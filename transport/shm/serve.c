@@ -41,6 +41,8 @@ struct conn {
 	struct client *client; /* NULL until HELLO */
 	bool named;            /* it has said HELLO */
 	bool attached;
+	bool renews;       /* it has a region whose pages it may renew */
+	bool gone;         /* hung up; freed when no event can be of it */
 	uint64_t deadline; /* of HELLO */
 };
 
@@ -52,6 +54,7 @@ struct serve {
 	struct sockaddr_un addr;
 	struct stat st;     /* of the socket: what we unlink is ours */
 	struct conn *conns; /* newest first */
+	struct conn *gone;
 	uint32_t n;
 	uint32_t nameless; /* of them: without HELLO */
 };
@@ -96,7 +99,19 @@ static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_ro
 		conn->client->connected--;
 		clients_settle(&serve->target->clients, conn->client);
 	}
-	mem_free(conn);
+	conn->gone = true;
+	conn->next = serve->gone;
+	serve->gone = conn;
+}
+
+static void free_gone(struct serve *serve)
+{
+	while (serve->gone) {
+		struct conn *conn = serve->gone;
+
+		serve->gone = conn->next;
+		mem_free(conn);
+	}
 }
 
 int serve_adopt(struct serve *serve, int sock)
@@ -308,6 +323,20 @@ static bool is_whole(const struct target_map *map)
 	return map->off == 0 && map->size == map->region->info.size;
 }
 
+/* The file is of the user who renewed the page: another one cannot open it for writing again. */
+static int share_fd(const struct mempool_page *page, const struct target_map *map, int *fd_out)
+{
+	int copy;
+
+	if (!is_writable(map))
+		return map_reopen(page->fd, false, fd_out);
+	copy = fcntl(page->fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0)
+		return error_set(-errno, "dup: %s", strerror(errno));
+	*fd_out = copy;
+	return 0;
+}
+
 /* What was granted. Of a region whose pages have memory of their own: all of it, or one such page. */
 static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
 	LOCK_REQUIRES(target_role)
@@ -316,11 +345,11 @@ static int share_range(struct target *target, const struct target_map *map, stru
 	const struct mempool_page *page = mempool_page_from(map->region, map->off);
 
 	out->size = map->size;
-	if (map->region->own_pages && !is_whole(map)) {
+	if (map->region->by_pages && !is_whole(map)) {
 		if (!page || page->off != map->off || map->size != ATTACH_PAGE_BYTES)
 			return error_set(-EACCES, "region %u: is shared by pages of their own only",
 					 map->region->info.id);
-		return map_reopen(page->fd, is_writable(map), &reply->fd);
+		return share_fd(page, map, &reply->fd);
 	}
 	out->offset = map->region->fd_off + map->off;
 	if (map->region->own_pages)
@@ -328,42 +357,58 @@ static int share_range(struct target *target, const struct target_map *map, stru
 	return target->pool->ops->share(target->pool, map->region, is_writable(map), &reply->fd);
 }
 
-/* For who has all of the region: the next page with memory of its own, or fresh memory for one. */
-static int share_page(struct target *target, const struct target_map *map, uint32_t ask,
-		      struct packet *reply) LOCK_REQUIRES(target_role)
+/* For who has all of the region: the next page with memory of its own. */
+static int share_page(const struct target_map *map, uint32_t ask, struct packet *reply)
 {
 	uint64_t off = (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES;
 	struct attach_region_reply *out = &reply->region_reply;
-	const struct mempool_page *page;
-	int ret = 0;
+	const struct mempool_page *page = mempool_page_from(map->region, off);
 
 	if (!is_whole(map))
 		return error_set(-EACCES, "region %u: pages are for who has all of it",
 				 map->region->info.id);
-	if (ask & ATTACH_PAGE_RENEW)
-		ret = target_renew(target, map, off);
-	if (ret)
-		return ret;
-	page = mempool_page_from(map->region, off);
 	if (!page)
 		return 0;
 	out->offset = page->off;
 	out->size = ATTACH_PAGE_BYTES;
-	return map_reopen(page->fd, is_writable(map), &reply->fd);
+	if (page->next)
+		out->flags |= ATTACH_MORE;
+	return share_fd(page, map, &reply->fd);
+}
+
+static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
+		     struct target_map *map_out) LOCK_REQUIRES(target_role)
+{
+	struct region_grant grant = { .bytes = ask->grant_bytes };
+
+	if (ask->grant_bytes > ATTACH_GRANT_BYTES)
+		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
+	memcpy(grant.data, ask->grant, ask->grant_bytes);
+	return target_check_grant(target, client_id, &grant, map_out);
+}
+
+static uint32_t flags_of(const struct target *target, const struct target_map *map)
+{
+	uint32_t flags = 0;
+
+	if (target->pool->persistent)
+		flags |= ATTACH_PERSISTENT;
+	if (target->pool->huge)
+		flags |= ATTACH_HUGE;
+	if (target->pool->ops->renew)
+		flags |= ATTACH_CAN_RENEW;
+	if (target_can_renew(target, map->region) && is_whole(map) && map->rights == RIGHT_ALL)
+		flags |= ATTACH_MAY_RENEW;
+	return flags;
 }
 
 static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
 		 struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	struct attach_region_reply *out = &reply->region_reply;
-	struct region_grant grant = { .bytes = ask->grant_bytes };
 	struct target_map map = { 0 };
-	int ret;
+	int ret = check_ask(target, client_id, ask, &map);
 
-	if (ask->grant_bytes > ATTACH_GRANT_BYTES)
-		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
-	memcpy(grant.data, ask->grant, ask->grant_bytes);
-	ret = target_check_grant(target, client_id, &grant, &map);
 	if (ret == 0 && target->pool->undivided)
 		ret = error_set(-EACCES,
 				"region %u: it lies on a device, of which a descriptor opens all: "
@@ -371,33 +416,75 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 				map.region->info.id);
 	if (ret)
 		return ret;
-	out->flags = (target->pool->persistent ? ATTACH_PERSISTENT : 0) |
-		     (target->pool->huge ? ATTACH_HUGE : 0);
+	out->flags = flags_of(target, &map);
 	out->region = map.region->info.id;
 	out->rights = map.rights;
 	out->incarnation = target->tg.incarnation;
-	return ask->page ? share_page(target, &map, ask->page, reply)
-			 : share_range(target, &map, reply);
+	return ask->page ? share_page(&map, ask->page, reply) : share_range(target, &map, reply);
+}
+
+/* last: no page comes unasked behind this one. */
+static int answer(struct serve *serve, struct conn *conn, const struct attach_region *ask,
+		  bool last, struct packet *reply) LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	int ret = share(serve->target, conn->client->id, ask, reply);
+
+	out->status = ret;
+	if (ret || last)
+		out->flags &= ~(uint32_t)ATTACH_MORE;
+	if (ret) {
+		put_text(out->text);
+	} else {
+		conn->renews |= (out->flags & ATTACH_MAY_RENEW) != 0;
+		conn->client->attached += !conn->attached;
+		conn->attached = true;
+	}
+	packet_seal(reply, ATTACH_REGION_REPLY);
+	ret = packet_send(conn->sock, reply);
+	packet_drop_fd(reply);
+	return ret;
 }
 
 /* A refused grant leaves the connection as it is. */
 static int on_attach(struct serve *serve, struct conn *conn, const struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
-	struct packet reply = { .fd = -1 };
-	int ret = share(serve->target, conn->client->id, &packet->region, &reply);
+	struct attach_region ask = packet->region;
+	uint32_t n = 0;
+	bool more = true;
+	int ret = 0;
 
-	reply.region_reply.status = ret;
-	if (ret) {
-		put_text(reply.region_reply.text);
-	} else {
-		serve->target->attaches++;
-		conn->client->attached += !conn->attached;
-		conn->attached = true;
+	/* Also what the last connection of the same peer has left. */
+	if (!conn->renews)
+		serve_renewals(serve);
+	while (ret == 0 && more) {
+		struct packet reply = { .fd = -1 };
+		const struct attach_region_reply *out = &reply.region_reply;
+
+		ret = answer(serve, conn, &ask, ++n == ATTACH_PAGES_MAX, &reply);
+		more = (out->flags & ATTACH_MORE) != 0;
+		ask.page = ATTACH_PAGE_NEXT | (uint32_t)(out->offset / ATTACH_PAGE_BYTES + 1);
+		serve->target->attaches += n == 1 && out->status == 0;
 	}
-	packet_seal(&reply, ATTACH_REGION_REPLY);
-	ret = packet_send(conn->sock, &reply);
-	packet_drop_fd(&reply);
+	return ret;
+}
+
+/* Takes the descriptor over. */
+static int on_renew(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	const struct attach_region *ask = &packet->region;
+	struct target_map map = { 0 };
+	int ret = check_ask(serve->target, conn->client->id, ask, &map), fd = packet->fd;
+
+	if (ret)
+		return ret;
+	packet->fd = -1;
+	ret = target_renew(serve->target, &map, (uint64_t)ask->page * ATTACH_PAGE_BYTES, fd);
+	if (ret)
+		log_warn("client %llu: renew page %u: %s", (unsigned long long)conn->client->id,
+			 ask->page, error_last());
 	return ret;
 }
 
@@ -418,42 +505,62 @@ static int on_packet(struct serve *serve, struct conn *conn, struct packet *pack
 		return on_hello(serve, conn, packet);
 	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_REGION)
 		return on_attach(serve, conn, packet);
+	if (conn->client && packet->head.type == ATTACH_RENEW)
+		return on_renew(serve, conn, packet);
 	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE)
 		return on_bye(conn);
 	return error_set(-EPROTO, "packet of type %u is out of place", packet->head.type);
 }
 
-static void on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
+/* Takes a packet. false: there is none. */
+static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
 {
 	struct packet packet = { .fd = -1 };
 	int ret = packet_receive(conn->sock, &packet);
 
 	if (ret == -EAGAIN)
-		return;
+		return false;
 	if (ret == 0)
 		ret = on_packet(serve, conn, &packet);
 	else if (ret == -EPROTO && !conn->named && packet.head.magic == ATTACH_MAGIC)
 		(void)!refuse(conn, ret);
 	packet_drop_fd(&packet);
 	if (ret == 0)
-		return;
+		return true;
 	if (ret != -ESHUTDOWN)
 		log_debug("drop peer: %s", error_last());
 	drop(serve, conn);
+	return true;
+}
+
+/* A connection may end by it: the list is looked at from its beginning then. */
+void serve_renewals(struct serve *serve)
+{
+	bool more = true;
+
+	while (more) {
+		more = false;
+		for (struct conn *conn = serve->conns; conn && !more; conn = conn->next)
+			more = conn->renews && on_ready(serve, conn);
+	}
 }
 
 int serve_progress(struct serve *serve)
 {
 	struct epoll_event events[EVENTS];
-	int n = epoll_wait(serve->epoll, events, EVENTS, 0);
+	int n;
 
+	free_gone(serve);
+	n = epoll_wait(serve->epoll, events, EVENTS, 0);
 	if (n < 0 && errno != EINTR)
 		return error_set(-errno, "epoll_wait: %s", strerror(errno));
 	for (int i = 0; i < n; i++) {
-		if (events[i].data.ptr)
-			on_ready(serve, events[i].data.ptr);
-		else
+		struct conn *conn = events[i].data.ptr;
+
+		if (!conn)
 			accept_all(serve);
+		else if (!conn->gone)
+			(void)on_ready(serve, conn);
 	}
 	drop_late(serve);
 	bound_nameless(serve);
@@ -594,6 +701,7 @@ LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
 		return;
 	while (serve->conns)
 		drop(serve, serve->conns);
+	free_gone(serve);
 	if (!forked) {
 		unlink_names(serve);
 		/* for the copies that forked children have */

@@ -22,6 +22,9 @@ void serve_close(struct serve *serve, bool forked);
 /* Does what is pending now. */
 RLV_MUST_CHECK int serve_progress(struct serve *serve) LOCK_REQUIRES(target_role);
 
+/* Takes what those have sent who may renew pages: what they said before they asked for anything else. */
+void serve_renewals(struct serve *serve) LOCK_REQUIRES(target_role);
+
 /* Takes an accepted, non-blocking connection, which is then its own. -ENOMEM leaves it. */
 RLV_MUST_CHECK int serve_adopt(struct serve *serve, int sock);
 

@@ -15,9 +15,11 @@
 #include "base/bits.h"
 
 #include "transport/fork.h"
+#include "transport/shm/map.h"
 #include "transport/shm/pidfd.h"
 #include "transport/shm/serve.h"
 #include "transport/shm/shm.h"
+#include "wire/region.h"
 
 #define KILL_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
 
@@ -144,24 +146,37 @@ int target_check_grant(struct target *target, uint64_t client_id, const struct r
 	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
 }
 
-int target_renew(struct target *target, const struct target_map *map, uint64_t off)
+bool target_can_renew(const struct target *target, const struct mempool_region *region)
 {
-	struct mempool *pool = target->pool;
-	uint32_t id = map->region->info.id;
-	int ret;
+	return target->pool->ops->renew && region->info.role == REGION_PAGES;
+}
 
-	if (map->rights != RIGHT_ALL || map->region->info.role != TARGET_ROLE_PAGES)
+static int check_renewal(const struct target *target, const struct target_map *map, uint64_t off)
+{
+	uint32_t id = map->region->info.id;
+
+	if (map->rights != RIGHT_ALL || map->region->info.role != REGION_PAGES || map->off != 0 ||
+	    map->size != map->region->info.size)
 		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
 				 id);
-	if (off >= map->size)
+	if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
 		return error_set(-EINVAL, "region %u: has no page at %llu", id,
 				 (unsigned long long)off);
-	if (!pool->ops->renew || map->region->hugetlb)
+	if (!target_can_renew(target, map->region))
 		return error_set(-ENOTSUP, "region %u: its pages have no memory of their own", id);
-	ret = pool->ops->renew(pool, map->region, off);
-	if (ret == 0)
-		grants_remove_range(&target->grants, id, off, TRANSPORT_RANGE_ALIGN);
-	return ret;
+	return 0;
+}
+
+int target_renew(struct target *target, const struct target_map *map, uint64_t off, int fd)
+{
+	int ret = check_renewal(target, map, off);
+
+	if (ret) {
+		map_close(fd);
+		return ret;
+	}
+	grants_remove_range(&target->grants, map->region->info.id, off, TRANSPORT_RANGE_ALIGN);
+	return target->pool->ops->renew(target->pool, map->region, off, fd);
 }
 
 int target_attach(struct target *target, uint64_t client_id, const struct region_grant *grant,
@@ -195,6 +210,16 @@ int target_persist(struct target *target, struct mempool_region *region, uint64_
 }
 
 /* -------- regions and grants -------- */
+
+/*
+ * A metadata server renews pages over the socket, and asks for grants and the like over another connection:
+ * what it renewed before is renewed before.
+ */
+static void hear_renewals(struct target *target) LOCK_REQUIRES(target_role)
+{
+	if (target->serve)
+		serve_renewals(target->serve);
+}
 
 static int make_region(struct target *target, struct target_region *spec) LOCK_REQUIRES(making_role)
 {
@@ -235,6 +260,7 @@ static int shm_unregister(struct transport_target *tg, uint32_t id)
 	if (fork_happened(target->forks))
 		return fork_error("target");
 	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
 	ret = mempool_drop(target->pool, id, &region);
 	if (ret == 0)
 		grants_remove_region(&target->grants, id);
@@ -324,6 +350,7 @@ static int shm_grant(struct transport_target *tg, uint64_t client_id,
 		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u",
 				 range->region, rights, RIGHT_ALL);
 	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
 	ret = add_grant(target, &want, grant_out);
 	lock_release(&target->lock, &target_role);
 	return ret;
@@ -338,6 +365,7 @@ static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t 
 	if (region == 0)
 		return error_set(-EINVAL, "revoke: region 0");
 	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
 	grants_remove_client(&target->grants, client_id, region);
 	lock_release(&target->lock, &target_role);
 	return 0;

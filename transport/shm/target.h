@@ -63,18 +63,16 @@ RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 				      const struct region_grant *grant, struct target_map *map_out)
 	LOCK_REQUIRES(target_role);
 
-/*
- * Role of the regions whose pages may have memory of their own: no client is granted all of one. Of
- * others clients are, and each page that they renewed would cost a descriptor.
- */
-#define TARGET_ROLE_PAGES 4
+/* May pages of a region have memory of their own? All of a region of role PAGES is granted to no client. */
+bool target_can_renew(const struct target *target, const struct mempool_region *region);
 
 /*
- * The lock is held. Fresh memory for the page at off of a region that map has all of; nobody's grant of
- * that page is good any more. -EACCES (rights), -EINVAL (off), -ENOTSUP (a pool whose pages have none).
+ * The lock is held. The page at off of a region that map has all of is from now on the memory of fd, which
+ * is taken over; nobody's grant of that page is good any more. -EACCES (rights), -EINVAL (off),
+ * -ENOTSUP (a pool whose pages have none), -EPROTO (fd).
  */
-RLV_MUST_CHECK int target_renew(struct target *target, const struct target_map *map, uint64_t off)
-	LOCK_REQUIRES(target_role);
+RLV_MUST_CHECK int target_renew(struct target *target, const struct target_map *map, uint64_t off,
+				int fd) LOCK_REQUIRES(target_role);
 
 /* NULL and a message if the descriptor is not one of ours. */
 struct target *target_of(struct transport_target *tg);
