@@ -60,14 +60,15 @@ static void fill(const struct metad *md, const struct client *client, struct ent
 	relive__client_info__init(info);
 	info->client_id = client->holder.client_id;
 	info->pid = client->holder.process.pid;
-	info->role = (char *)"client";
 	info->address = entry->address;
 	info->age_ns = now - client->since;
 	info->lease_ns = client->lease_until > now ? client->lease_until - now : 0;
 	info->fenced = client->fenced;
 	info->tables = entry->list;
-	if (client->conn)
+	if (client->conn) {
+		info->role = (char *)token_role_name(conn_peer(client->conn)->token.role);
 		conn_address(client->conn, entry->address, sizeof(entry->address));
+	}
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 		if (md->catalog.tables[id])
 			add_table(entry, md->catalog.tables[id], info->client_id);

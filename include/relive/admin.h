@@ -27,9 +27,9 @@ struct rlv_client_table {
 /* A process that has the store open, once for each time; or had, and may still hold something. */
 struct rlv_client_info {
 	uint64_t id;
-	uint32_t pid;    /* on the server's host; 0 = it is on another one */
-	uint32_t fenced; /* 1 = dead, or cut off: what it holds is being settled */
-	char role[16];
+	uint32_t pid;      /* on the server's host; 0 = it is on another one */
+	uint32_t fenced;   /* 1 = dead, or cut off: what it holds is being settled */
+	char role[16];     /* of its token: read, learn, write, admin; "" = it is not connected */
 	char address[64];  /* "unix", "HOST:PORT"; "" = it is not connected */
 	uint64_t age_ns;   /* since it came, or the server found it */
 	uint64_t lease_ns; /* that is left; 0 = over */

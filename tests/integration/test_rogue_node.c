@@ -472,6 +472,7 @@ static void clients__says_who_holds_what(void **state)
 	command_expect_words(command.out, words);
 	command_expect_words(command.out, "\"same_host\":true");
 	command_expect_words(command.out, "\"address\":\"unix\"");
+	command_expect_words(command.out, "\"role\":\"admin\"");
 	command_expect_words(command.out, "\"slots\":2,\"streams\":0,\"tables\":[{\"table\":\"t\"");
 	command_expect(&command, 0, "clients shm:s");
 	command_expect_words(command.out, "t 2");
