@@ -33,6 +33,7 @@
 
 /* What clients saw, in memory of all of them. */
 struct tally {
+	atomic_bool go;
 	atomic_ullong calls;
 	atomic_ullong codes[CODES];
 	atomic_ullong longest_ns;
@@ -216,6 +217,9 @@ static int run_client(void *ctx)
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	char uri[64];
 
+	while (!atomic_load(&client->fx->tally->go))
+		processes_sleep_ns(CLOCK_NS_PER_MS);
+	client->until_ns = deadline_after(clock_monotonic(), seconds() * CLOCK_NS_PER_S);
 	rng_seed(&client->rng, client->seed, 1);
 	opts.timeout_ns = TIMEOUT_NS;
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", client->fx->garbler.port);
@@ -249,7 +253,9 @@ static void print_tally(const struct fixture *fx, const char *what)
 	print_message("}\n");
 }
 
-static void run_clients(struct fixture *fx)
+/* All are forked before the first one connects: a child has the locks of the garbler's threads as they were,
+   for ever. */
+static void run_clients(struct fixture *fx, void (*start)(struct fixture *fx))
 {
 	struct client clients[CLIENTS];
 	pid_t pids[CLIENTS];
@@ -258,10 +264,12 @@ static void run_clients(struct fixture *fx)
 		clients[i] = (struct client){
 			.fx = fx,
 			.seed = fx->seed + i,
-			.until_ns = deadline_after(clock_monotonic(), seconds() * CLOCK_NS_PER_S),
 		};
 		pids[i] = processes_fork(&fx->ps, run_client, &clients[i]);
 	}
+	if (start)
+		start(fx);
+	atomic_store(&fx->tally->go, true);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		assert_int_equal(processes_wait(&fx->ps, pids[i],
 						(int)seconds() * 1000 + 12 * PROCESSES_WAIT_MS),
@@ -311,7 +319,7 @@ static void clients__behind_the_proof(void **state)
 
 	atomic_store(&fx->garbler.one_in, ONE_IN);
 	atomic_store(&fx->garbler.spare, 2);
-	run_clients(fx);
+	run_clients(fx, NULL);
 	print_tally(fx, "clients, behind the proof");
 	expect_answers(fx);
 	expect_works(fx);
@@ -322,23 +330,28 @@ static void clients__before_the_proof(void **state)
 	struct fixture *fx = *state;
 
 	atomic_store(&fx->garbler.one_in, 2);
-	run_clients(fx);
+	run_clients(fx, NULL);
 	print_tally(fx, "clients, before the proof");
 	expect_answers(fx);
 	expect_works(fx);
 }
 
-/* It is asked for memory and grants, and what it and the server say to each other is spoiled. */
-static void node__and_its_server(void **state)
+static void start_rogue(struct fixture *fx)
 {
-	struct fixture *fx = *state;
 	char uri[64];
 	const char *const args[] = { "--size", POOL, "--metad", uri, "--transport", "shm", NULL };
 
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", fx->garbler.port);
 	fx->rogue = processes_memnode(&fx->ps, "s", "rogue", args);
 	atomic_store(&fx->garbler.one_in, ONE_IN);
-	run_clients(fx);
+}
+
+/* It is asked for memory and grants, and what it and the server say to each other is spoiled. */
+static void node__and_its_server(void **state)
+{
+	struct fixture *fx = *state;
+
+	run_clients(fx, start_rogue);
 	print_tally(fx, "memory node");
 	expect_answers(fx);
 	if (!processes_runs(&fx->ps, fx->rogue))
