@@ -391,7 +391,8 @@ static void metad_killed__data_path_goes_on_and_a_restart_knows_all(void **state
 	expect(rlv_table_info(crash->table, &before), 0);
 	expect(rlv_table_close(&crash->table), 0);
 	expect(rlv_table_open(crash->store, "t", &crash->table), 0);
-	expect(rlv_table_info(crash->table, &after), 0);
+	while (after.shards_up < before.shards_up) /* they come back by themselves */
+		expect(rlv_table_info(crash->table, &after), 0);
 	assert_int_equal(before.capacity, after.capacity);
 	assert_true(after.views[0].inserted >= before.views[0].inserted);
 	expect_samples(crash);

@@ -34,6 +34,7 @@
 /* What clients saw, in memory of all of them. */
 struct tally {
 	atomic_bool go;
+	atomic_uint port; /* of the garbler */
 	atomic_ullong calls;
 	atomic_ullong codes[CODES];
 	atomic_ullong longest_ns;
@@ -100,7 +101,6 @@ static int setup(void **state)
 	fx.metad = processes_metad(&fx.ps, "s", args);
 	read_token(&fx);
 	fx.honest = processes_memnode(&fx.ps, "s", "honest", node);
-	garbler_open(&fx.garbler, fx.port, fx.token, fx.seed << 20);
 	fx.tally = mmap(NULL, sizeof(*fx.tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
 	assert_true(fx.tally != MAP_FAILED);
@@ -113,7 +113,8 @@ static int teardown(void **state)
 	struct fixture *fx = *state;
 
 	expect(rlv_store_close(&fx->store), 0);
-	garbler_close(&fx->garbler);
+	if (fx->garbler.port)
+		garbler_close(&fx->garbler);
 	munmap(fx->tally, sizeof(*fx->tally));
 	unsetenv("RELIVE_TOKEN");
 	processes_fini(&fx->ps);
@@ -222,7 +223,7 @@ static int run_client(void *ctx)
 	client->until_ns = deadline_after(clock_monotonic(), seconds() * CLOCK_NS_PER_S);
 	rng_seed(&client->rng, client->seed, 1);
 	opts.timeout_ns = TIMEOUT_NS;
-	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", client->fx->garbler.port);
+	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", atomic_load(&client->fx->tally->port));
 	while (clock_now_ns(clock_monotonic()) < client->until_ns) {
 		struct rlv_store *store = NULL;
 
@@ -253,9 +254,9 @@ static void print_tally(const struct fixture *fx, const char *what)
 	print_message("}\n");
 }
 
-/* All are forked before the first one connects: a child has the locks of the garbler's threads as they were,
-   for ever. */
-static void run_clients(struct fixture *fx, void (*start)(struct fixture *fx))
+/* All are forked before there are threads: a child has their locks as they were, for ever. */
+static void run_clients(struct fixture *fx, uint32_t one_in, uint32_t spare,
+			void (*start)(struct fixture *fx))
 {
 	struct client clients[CLIENTS];
 	pid_t pids[CLIENTS];
@@ -267,8 +268,12 @@ static void run_clients(struct fixture *fx, void (*start)(struct fixture *fx))
 		};
 		pids[i] = processes_fork(&fx->ps, run_client, &clients[i]);
 	}
+	garbler_open(&fx->garbler, fx->port, fx->token, fx->seed << 20);
 	if (start)
 		start(fx);
+	atomic_store(&fx->garbler.spare, spare);
+	atomic_store(&fx->garbler.one_in, one_in);
+	atomic_store(&fx->tally->port, fx->garbler.port);
 	atomic_store(&fx->tally->go, true);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		assert_int_equal(processes_wait(&fx->ps, pids[i],
@@ -317,9 +322,7 @@ static void clients__behind_the_proof(void **state)
 {
 	struct fixture *fx = *state;
 
-	atomic_store(&fx->garbler.one_in, ONE_IN);
-	atomic_store(&fx->garbler.spare, 2);
-	run_clients(fx, NULL);
+	run_clients(fx, ONE_IN, 2, NULL);
 	print_tally(fx, "clients, behind the proof");
 	expect_answers(fx);
 	expect_works(fx);
@@ -329,8 +332,7 @@ static void clients__before_the_proof(void **state)
 {
 	struct fixture *fx = *state;
 
-	atomic_store(&fx->garbler.one_in, 2);
-	run_clients(fx, NULL);
+	run_clients(fx, 2, 0, NULL);
 	print_tally(fx, "clients, before the proof");
 	expect_answers(fx);
 	expect_works(fx);
@@ -343,7 +345,6 @@ static void start_rogue(struct fixture *fx)
 
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", fx->garbler.port);
 	fx->rogue = processes_memnode(&fx->ps, "s", "rogue", args);
-	atomic_store(&fx->garbler.one_in, ONE_IN);
 }
 
 /* It is asked for memory and grants, and what it and the server say to each other is spoiled. */
@@ -351,7 +352,7 @@ static void node__and_its_server(void **state)
 {
 	struct fixture *fx = *state;
 
-	run_clients(fx, start_rogue);
+	run_clients(fx, ONE_IN, 0, start_rogue);
 	print_tally(fx, "memory node");
 	expect_answers(fx);
 	if (!processes_runs(&fx->ps, fx->rogue))
