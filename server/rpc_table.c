@@ -369,6 +369,16 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	return 0;
 }
 
+/* About the table of that name, which was checked. */
+static struct rpc_parked *new_named(const struct call *call, const char *name)
+{
+	struct rpc_parked *parked = new_parked(call);
+
+	if (parked)
+		snprintf(parked->name, sizeof(parked->name), "%s", name);
+	return parked;
+}
+
 void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TableRebalanceRequest *request =
@@ -380,10 +390,9 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 		conn_answer_status(call->conn, call->head, ret);
 		return;
 	}
-	parked = new_parked(call);
+	parked = new_named(call, request->name);
 	if (!parked)
 		return;
-	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
 	parked->go_on = go_on_rebalancing;
 	begin(call, parked);
 }
@@ -433,10 +442,9 @@ void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
 		conn_answer_status(call->conn, call->head, ret);
 		return;
 	}
-	parked = new_parked(call);
+	parked = new_named(call, request->name);
 	if (!parked)
 		return;
-	snprintf(parked->name, sizeof(parked->name), "%s", request->name);
 	parked->access = access;
 	parked->owner = request->owner;
 	parked->go_on = go_on_opening;
