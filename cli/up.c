@@ -228,7 +228,5 @@ int cmd_up(int argc, char **argv)
 	};
 	int code = cli_parse(&args, argc, argv);
 
-	if (code != CLI_CONTINUE)
-		return code;
-	return check_and_run(&opts, nodes, as_json, bar);
+	return code != CLI_CONTINUE ? code : check_and_run(&opts, nodes, as_json, bar);
 }
