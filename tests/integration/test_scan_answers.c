@@ -17,9 +17,9 @@
 #include <string.h>
 
 #define ROW_BYTES (64u << 10)
-#define ROWS 8192u /* 512 MiB: about half a second to read */
+#define ROWS 12288u /* 768 MiB: a fifth of a second to read at least */
 #define STEPS 64u
-#define PARTS 2u /* no answer takes as much as this part of all the time until the table is there */
+#define PARTS 3u /* no answer takes as much as this part of all the time until the table is there */
 
 struct fixture {
 	struct processes ps;
@@ -39,7 +39,7 @@ static void must(int ret, const char *what)
 
 static void start_node(struct fixture *fx)
 {
-	const char *const args[] = { "--size", "600M", "--file", fx->file, NULL };
+	const char *const args[] = { "--size", "900M", "--file", fx->file, NULL };
 
 	fx->node = processes_memnode(&fx->ps, "s", "a", args);
 }
