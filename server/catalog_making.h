@@ -65,7 +65,7 @@ void catalog_making_forget_all(struct catalog *cat);
 /* Our connection to the node's memory ends: what is made there already is attached again later. */
 void catalog_making_detach(const struct catalog *cat, const struct node *node);
 
-/* Does one on its way have to do with the node? */
+/* Does a table or shard that is being made use this node? */
 bool catalog_making_uses(const struct catalog *cat, const struct node *node);
 
 bool catalog_making_owns(const struct catalog *cat, const struct node *node, uint32_t region);

@@ -184,7 +184,7 @@ void node_forget_asker(struct node *node, uint64_t asker);
  */
 RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t n,
 			       struct region **regions_out);
-/* Are some under way? */
+/* Is an attachment that was asked for not finished yet? */
 bool node_is_attaching(const struct node *node);
 /* Goes on with all of them. Returns when to call again. */
 uint64_t node_attach_watch(struct node *node);
