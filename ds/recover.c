@@ -393,7 +393,7 @@ static int clear_slots(struct shard *shard)
 	return rc;
 }
 
-/* What is small; the rows were not changed. */
+/* The tree and the slots; recovery does not write rows. */
 static int persist_slots(struct shard *shard)
 {
 	int rc = transport_persist(shard->slots, 0, 0);

@@ -51,12 +51,11 @@ struct answer {
 	bool waits;
 };
 
-/* It has come, and we are about to have it: in a moment clients may use it. */
+/* True if the next ticks of the catalog are about to make the shard usable: its node is up. */
 static bool is_on_its_way(const struct catalog_shard *shard)
 {
 	return catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
-	       !shard->joined && !shard->refused && !shard->broken &&
-	       node_is_attaching(shard->node);
+	       !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
 }
 
 /* What is said of a shard: its grants, too, where it can be used. */
