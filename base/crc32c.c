@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/os/cpu.h"
 #include "base/crc32c_tables.h"
 
 static uint32_t tables[8][256];

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/os/cpu.h"
 #include "base/rng_blocks.h"
 
 static uint32_t mul_hi_lo(uint32_t a, uint32_t b, uint32_t *lo_out)

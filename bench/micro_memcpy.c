@@ -10,7 +10,7 @@
 
 #include "transport/barrier.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 
 #if defined(__x86_64__)

@@ -12,15 +12,15 @@
 
 #include "bench/bench.h"
 
-#include "ds/sumtree.h"
+#include "ds/sumtree/sumtree.h"
 
 #include "transport/transport.h"
 
 #include "wire/ring_layout.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/cpu.h"
+#include "base/os/cpu.h"
 #include "base/error.h"
 #include "base/rng.h"
 

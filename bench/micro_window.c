@@ -4,11 +4,11 @@
  */
 #include "bench/bench.h"
 
-#include "ds/window.h"
+#include "ds/window/window.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/cpu.h"
+#include "base/os/cpu.h"
 #include "base/rng.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include "bench/bench.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 
 #define WINDOW_NS 300000000u

@@ -7,10 +7,10 @@
 
 #include "base/bits.h"
 #include "base/json.h"
-#include "base/runtime_dir.h"
+#include "base/os/runtime_dir.h"
 #include "cli/cli.h"
-#include "cli/host_files.h"
-#include "cli/spawn.h"
+#include "cli/host/host_files.h"
+#include "cli/host/spawn.h"
 
 static int print_done(bool as_json, const char *done, const char *store, const char *file)
 {

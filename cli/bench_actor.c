@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define WAIT_NS (100 * CLOCK_NS_PER_MS)
 #define TIMED_EVERY 8 /* reading the clock twice costs a 30th of the shortest append */

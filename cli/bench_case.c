@@ -8,14 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
-#include "base/futex.h"
+#include "base/os/clock.h"
+#include "base/os/futex.h"
 #include "cli/bench_table.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
-#include "cli/spawn.h"
+#include "cli/host/spawn.h"
 
 #define POLL_NS (1 * CLOCK_NS_PER_MS)
 #define OPEN_NS (30 * CLOCK_NS_PER_S)

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/rng.h"
-#include "cli/trace.h"
+#include "cli/trace/trace.h"
 
 #define EPISODE_STEPS 200
 #define MAX_MADE_BYTES (UINT64_C(64) << 20)

@@ -3,14 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
+#include "base/mem/alloc.h"
+#include "base/os/clock.h"
 #include "cli/bench_case.h"
 #include "cli/bench_report.h"
 #include "cli/bench_table.h"
 #include "cli/bench_yardstick.h"
 #include "cli/cli.h"
-#include "cli/host_store.h"
+#include "cli/host/host_store.h"
 
 #define WARM_NS (60 * CLOCK_NS_PER_MS)
 #define COPY_NS (60 * CLOCK_NS_PER_MS)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "base/rng.h"
 
 #define WAIT_NS (100 * CLOCK_NS_PER_MS)

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/futex.h"
+#include "base/os/clock.h"
+#include "base/os/futex.h"
 #include "cli/bench_actor.h"
 #include "cli/bench_learner.h"
 

@@ -7,7 +7,7 @@
 #include "relive/relive.h"
 
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define WINDOW_NS (400 * CLOCK_NS_PER_MS)
 #define PROCESS_WINDOW_NS (800 * CLOCK_NS_PER_MS)

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define MOST_BYTES (UINT64_C(1) << 30)
 #define MOST_TARGET (UINT64_C(256) << 20)

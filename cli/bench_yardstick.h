@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/error.h"
 
 struct yardstick {

@@ -3,9 +3,9 @@
 
 #include "relive/admin.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/text_table.h"

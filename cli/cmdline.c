@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 int cmdline_add(struct cmdline *line, const char *arg)
 {

@@ -5,14 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "cli/bench_case.h"
 #include "cli/bench_report.h"
 #include "cli/bench_table.h"
 #include "cli/cli.h"
-#include "cli/host_store.h"
+#include "cli/host/host_store.h"
 #include "cli/interrupt.h"
 #include "cli/text_table.h"
 #include "cli/units.h"

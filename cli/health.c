@@ -7,7 +7,7 @@
 #include "relive/relive.h"
 
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "base/json.h"
 #include "cli/cli.h"
 

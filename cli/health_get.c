@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define ANSWER_BYTES 4096
 

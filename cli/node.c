@@ -5,11 +5,11 @@
 #include "relive/admin.h"
 
 #include "base/bits.h"
-#include "base/clock.h"
-#include "base/group.h"
+#include "base/os/clock.h"
+#include "base/os/group.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/host_store.h"
+#include "cli/host/host_store.h"
 #include "cli/interrupt.h"
 
 #define LOOK_NS (200 * CLOCK_NS_PER_MS)

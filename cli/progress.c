@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define BAR_CELLS 24
 #define TEXT_BYTES 160

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/json.h"
 #include "cli/cli.h"

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 #define CELL_BYTES 256
 

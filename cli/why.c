@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "base/error.h"
 
 int why_ask(struct rlv_store *store, struct why *why)

@@ -55,11 +55,15 @@ function(rlv_vector_flags)
 	endforeach()
 endfunction()
 
-# The .c files of a folder of the tree, without the vector files of another architecture.
+# The .c files of folders and their sub-folders, without those that are targets of their own and without
+# the vector files of another architecture.
 function(rlv_sources out)
 	set(all)
 	foreach(folder ${ARGN})
-		file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+		set(root ${PROJECT_SOURCE_DIR}/${folder})
+		file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.c)
+		list(FILTER found EXCLUDE REGEX "(^|/)(calls|jemalloc|module|verbs)/")
+		list(TRANSFORM found PREPEND ${root}/)
 		list(APPEND all ${found})
 	endforeach()
 	if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")

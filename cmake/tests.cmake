@@ -1,4 +1,4 @@
-# Tests: tests/<level>/test_*.c is one cmocka binary each, test_*.sh one script each, both with the
+# Tests: tests/<level>/[*/]test_*.c is one cmocka binary each, test_*.sh one script each, both with the
 # label <level>; tests/fuzz/fuzz_*.c are fuzz targets, tests/vm/stages/*.sh run in guests and have the
 # label vm, tests/learn/test_*.py train networks and have the label learn, tests/wheel/test_*.py are
 # about what pip builds and have the label wheel. Exit 77 means skipped.
@@ -57,7 +57,7 @@ if(VERBS_FOUND)
 endif()
 
 foreach(level ${RLV_LEVELS})
-	file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${level}/test_*.sh)
+	file(GLOB_RECURSE scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${level}/test_*.sh)
 	foreach(script ${scripts})
 		get_filename_component(name ${script} NAME_WE)
 		rlv_add_test(${level}.${name} ${level} ${script})

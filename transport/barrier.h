@@ -47,7 +47,7 @@ static inline uint64_t rword64_load_acquire(const struct rword64 *word)
 }
 
 /*
- * An announcement and the look that must come after it (ds/epoch.h): both, the rebuilder's swap of
+ * An announcement and the look that must come after it (ds/part/epoch.h): both, the rebuilder's swap of
  * the epoch word and its look at the announcements stand in one total order. The word announced in
  * is a target of stores only.
  */

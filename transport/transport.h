@@ -38,7 +38,7 @@
 
 #include "wire/le.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "base/error.h"
 
 struct transport;
@@ -92,7 +92,7 @@ struct region {
 	uint64_t size;        /* of the range */
 	uint64_t incarnation; /* of the memory node that granted it */
 	uint8_t *base;        /* TRANSPORT_ADDRESSABLE: its first byte; else NULL */
-	/* Bytes of it could not be had, and were zeros since: its file was cut short (base/guard.h) */
+	/* Bytes of it could not be had, and were zeros since: its file was cut short (base/mem/guard.h) */
 	_Atomic bool broken;
 };
 
@@ -522,12 +522,12 @@ struct target_opts {
 	bool create;    /* make the file or directory if it is not there */
 	bool exclusive; /* embed: nobody else may have the file open */
 	bool trust_clients;   /* a device: each client of this host may get all of it */
-	uint32_t page_kind;   /* enum page_kind of base/alloc.h: huge pages wished for */
+	uint32_t page_kind;   /* enum page_kind of base/mem/alloc.h: huge pages wished for */
 	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
 	uint64_t incarnation; /* 0 = random */
 	/* verbs: a protection domain for each link, as where the device has no memory windows */
 	bool no_windows;
-	/* verbs: where its messages with clients lie: memory of chunks (base/chunk.h), by an allocator
+	/* verbs: where its messages with clients lie: memory of chunks (base/mem/chunk.h), by an allocator
 	   of the caller's; NULL = chunks themselves. Borrowed until close. */
 	const struct alloc_hooks *buffers;
 	const struct clock *clock;

@@ -15,7 +15,7 @@
 
 #include "wire/frame.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 struct stream;
 

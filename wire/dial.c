@@ -13,7 +13,7 @@
 
 #include "wire/region.h"
 
-#include "base/process.h"
+#include "base/os/process.h"
 
 /* -------- connect -------- */
 

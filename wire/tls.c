@@ -17,7 +17,7 @@
 #include <openssl/kdf.h>
 #include <openssl/ssl.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 #define SALT "relive tls 1"

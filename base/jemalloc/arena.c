@@ -1,7 +1,7 @@
 #include "base/jemalloc/arena.h"
 
 #include "base/bits.h"
-#include "base/lock.h"
+#include "base/os/lock.h"
 
 #include <jemalloc/jemalloc.h>
 

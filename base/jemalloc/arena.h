@@ -1,7 +1,7 @@
 /*
  * arena.h - the jemalloc arena of this process whose memory RDMA devices know.
  *
- * Extents come from a source, which is chunks (base/chunk.h): directly in the daemons, through
+ * Extents come from a source, which is chunks (base/mem/chunk.h): directly in the daemons, through
  * librelive in programs. So one and the same allocator as for everything else, per-thread caches
  * included, gives buffers that need no registration of their own:
  *
@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/error.h"
 
 /* Where extents come from; the same one in all calls. Called from any thread. */

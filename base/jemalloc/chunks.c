@@ -3,7 +3,7 @@
  */
 #include "base/jemalloc/arena.h"
 
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 
 static bool is_one_chunk(const void *ptr, size_t bytes)
 {

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/remote_target.h"
+#include "tests/support/fixture/remote_target.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 static const struct contract_kind *current;
 

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/support/fake_clock.h"
-#include "tests/support/raw_verbs.h"
+#include "tests/support/fake/fake_clock.h"
+#include "tests/support/fake/raw_verbs.h"
 
 #include "transport/verbs/peers.h"
 

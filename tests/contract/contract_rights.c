@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/support/fake_verbs.h"
-#include "tests/support/raw_verbs.h"
+#include "tests/support/fake/fake_verbs.h"
+#include "tests/support/fake/raw_verbs.h"
 
 #define OTHER 50
 #define CYCLES 100

@@ -2,7 +2,7 @@
  * test_shm_apart.c - the contract suite over a socket, with the target in another process.
  */
 #include "tests/contract/contract.h"
-#include "tests/support/remote_target.h"
+#include "tests/support/fixture/remote_target.h"
 
 int main(int argc, char **argv)
 {

@@ -2,7 +2,7 @@
  * test_verbs_fake_far.c - the same by initiators that map nothing.
  */
 #include "tests/contract/contract.h"
-#include "tests/support/fake_verbs.h"
+#include "tests/support/fake/fake_verbs.h"
 
 int main(void)
 {

@@ -3,18 +3,18 @@
  * one machine instruction at a time; at each state of the memory a survivor fences it, settles its
  * slot, rebuilds, checks every invariant and goes on working.
  */
-#include "tests/support/crash_step.h"
-#include "tests/support/memory_transport.h"
-#include "tests/support/shard_fixture.h"
+#include "tests/support/attack/crash_step.h"
+#include "tests/support/fake/memory_transport.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "ds/change.h"
-#include "ds/fence.h"
-#include "ds/limiter.h"
-#include "ds/recover.h"
-#include "ds/shard_check.h"
-#include "ds/slot.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/replay/change.h"
+#include "ds/part/fence.h"
+#include "ds/limiter/limiter.h"
+#include "ds/replay/recover.h"
+#include "ds/replay/shard_check.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * The n-th allocation fails, n = 1, 2, .. until a whole life of a store goes by without: a typed
  * error each time, no leak, and what is there stays sound.
  */
-#include "tests/support/replay_fixture.h"
+#include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 #include <errno.h>
 #include <string.h>

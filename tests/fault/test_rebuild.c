@@ -2,13 +2,13 @@
  * A rebuilder whose n-th call fails, for every n, and one that loses answers: whoever comes next
  * ends with exact sums.
  */
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
 #include "transport/fault/fault.h"
 
-#include "ds/fence.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/part/fence.h"
+#include "ds/sumtree/rebuild.h"
 
 #include <errno.h>
 

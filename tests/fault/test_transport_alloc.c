@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "transport/fault/fault.h"
 #include "transport/transport.h"
 

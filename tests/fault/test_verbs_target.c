@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/support/fake_verbs.h"
+#include "tests/support/fake/fake_verbs.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "transport/transport.h"
 
 #define CLIENT 3

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/os/process.h"
 #include "transport/shm/map.h"
 #include "transport/shm/packet.h"
 #include "transport/shm/serve.h"

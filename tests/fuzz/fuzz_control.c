@@ -5,8 +5,8 @@
  *
  * After each input the server has to answer somebody else in time.
  */
-#include "server/memnode.h"
-#include "server/metad.h"
+#include "server/memnode/memnode.h"
+#include "server/metad/metad.h"
 
 #include "wire/dial.h"
 #include "wire/region.h"

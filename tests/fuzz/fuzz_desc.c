@@ -3,7 +3,7 @@
  * { offset u16, length u8, bytes }; its first byte says which, and whether the crc is put right.
  * What the check lets pass must describe arrays that lie apart and inside their regions.
  */
-#include "ds/shard.h"
+#include "ds/replay/shard.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Fuzzes the parser of requests for /metrics and /healthz. What it takes names one of the pages. */
-#include "server/http_conn.h"
+#include "server/net/http_conn.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * Fuzzes a memory node with what its metadata server asks: the input is cut into frames (type, u16
  * length, bytes) that go to the service, with a real pool under it.
  */
-#include "server/memnode_service.h"
+#include "server/memnode/service.h"
 
 #include "wire/control.pb-c.h"
 

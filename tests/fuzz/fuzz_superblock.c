@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "ds/superblock.h"
+#include "ds/part/superblock.h"
 #include "transport/shm/extents.h"
 #include "transport/shm/pool_super.h"
 

@@ -1,5 +1,5 @@
 /* Fuzzes the parser of store URIs. What it accepts is terminated, and parses the same again. */
-#include "client/uri.h"
+#include "client/store/uri.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "ds/superblock.h"
+#include "ds/part/superblock.h"
 #include "transport/shm/extents.h"
 #include "transport/shm/grants.h"
 #include "transport/shm/packet.h"

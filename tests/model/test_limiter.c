@@ -2,11 +2,11 @@
  * Random calls of several handles, and their deaths between admission and commit, against counts in
  * ordinary integers.
  */
-#include "ds/limiter.h"
+#include "ds/limiter/limiter.h"
 
-#include "ds/fence.h"
+#include "ds/part/fence.h"
 
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
 #include "base/rng.h"

@@ -2,14 +2,14 @@
  * Random operations while memory nodes go and come: no call fails, no byte is wrong, and in the end
  * the sums are exact and draws follow the priorities of what is left.
  */
-#include "tests/support/nodes_fixture.h"
+#include "tests/support/fixture/nodes_fixture.h"
 #include "tests/support/test.h"
 
-#include "client/append.h"
-#include "client/sampler.h"
+#include "client/writer/append.h"
+#include "client/sampler/sampler.h"
 
-#include "ds/slot.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
 
 #include "base/rng.h"
 

@@ -7,16 +7,16 @@
  * RLV_FUZZ_SECONDS: as long at least for each way (default: ROUNDS rounds). A round that fails is
  * repeated alone by the seed that it prints.
  */
-#include "tests/support/nodes_fixture.h"
-#include "tests/support/noise.h"
+#include "tests/support/fixture/nodes_fixture.h"
+#include "tests/support/attack/noise.h"
 #include "tests/support/test.h"
 
-#include "ds/balance.h"
-#include "ds/fence.h"
-#include "ds/recover.h"
-#include "ds/shard_check.h"
-#include "ds/slot.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/limiter/balance.h"
+#include "ds/part/fence.h"
+#include "ds/replay/recover.h"
+#include "ds/replay/shard_check.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
 
 #include "transport/barrier.h"
 

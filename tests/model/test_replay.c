@@ -1,7 +1,7 @@
 /*
  * Random operations on tables with random options, against the oracle.
  */
-#include "tests/support/replay_fixture.h"
+#include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
 #include "base/rng.h"

@@ -2,7 +2,7 @@
  * Are items drawn as often as their priorities say? Chi-square with fixed seeds, quiet and while
  * others write and update.
  */
-#include "tests/support/replay_fixture.h"
+#include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
 #include <errno.h>

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ds/sumtree.h"
+#include "ds/sumtree/sumtree.h"
 
-#include "tests/support/tree_fixture.h"
+#include "tests/support/fixture/tree_fixture.h"
 
 #include "base/rng.h"
 

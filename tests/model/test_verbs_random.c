@@ -3,11 +3,11 @@
  * should stand in the region; now and then the device fails in some way. What is said to be done is
  * done, once; what is unknown is done once or not at all; and nothing happens later.
  */
-#include "tests/support/fake_verbs_pair.h"
+#include "tests/support/fake/fake_verbs_pair.h"
 #include "tests/support/test.h"
 
 #include "base/bits.h"
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 #include "base/rng.h"
 
 #include <errno.h>

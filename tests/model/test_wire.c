@@ -4,13 +4,13 @@
  * between. Whenever a call has returned, its leaves are as the array says; when all is flushed,
  * the sums are exact, unless a pass says that another must follow.
  */
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
-#include "tests/support/wire_transport.h"
+#include "tests/support/fake/wire_transport.h"
 
-#include "ds/change.h"
-#include "ds/ring.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/replay/change.h"
+#include "ds/ring/ring.h"
+#include "ds/sumtree/rebuild.h"
 
 #include "transport/fault/fault.h"
 

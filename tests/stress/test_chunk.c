@@ -1,9 +1,9 @@
 /*
  * Threads that take and give back buffers of chunks, look them up and hand them to each other, while
  * devices come and go. A device's key for a chunk is a plain word, as in a device's table: under
- * TSan the edges of base/chunk.h are what makes that right.
+ * TSan the edges of base/mem/chunk.h are what makes that right.
  */
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 
 #include "base/rng.h"
 

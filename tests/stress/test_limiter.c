@@ -3,11 +3,11 @@
  * admitted. A watcher sees no overshoot at any time, and in the end nothing is lost: exactly what
  * is committed can be sampled, and the queue takes its full size again.
  */
-#include "ds/limiter.h"
+#include "ds/limiter/limiter.h"
 
-#include "ds/fence.h"
+#include "ds/part/fence.h"
 
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
 #include "base/rng.h"

@@ -6,8 +6,8 @@
  */
 #include "tests/support/test.h"
 
-#include "client/meta.h"
-#include "client/rpc.h"
+#include "client/meta/meta.h"
+#include "client/meta/rpc.h"
 
 #include <errno.h>
 #include <pthread.h>

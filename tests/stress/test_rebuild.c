@@ -2,12 +2,12 @@
  * Writers, learners and takers at work while passes run without a pause; clients die with deltas in
  * hand. Afterwards the sums are exact.
  */
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "ds/fence.h"
-#include "ds/slot.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
 
 #include "base/rng.h"
 

@@ -2,8 +2,8 @@
  * Writers and learners of one store at once, embedded, or of several nodes as over a wire with batches
  * drawn ahead: every byte handed over is that of its step, and afterwards the trees are exact.
  */
-#include "tests/support/nodes_fixture.h"
-#include "tests/support/replay_fixture.h"
+#include "tests/support/fixture/nodes_fixture.h"
+#include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
 
 #include <errno.h>

@@ -3,16 +3,16 @@
  * word of a row says which slot and generation it was written for, so a wrong byte is seen. Two
  * controls leave a rule out and must find wrong bytes.
  */
-#include "ds/fence.h"
-#include "ds/ring.h"
+#include "ds/part/fence.h"
+#include "ds/ring/ring.h"
 
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
 #include "transport/barrier.h"
 #include "transport/fault/fault.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/rng.h"
 
 #include <errno.h>

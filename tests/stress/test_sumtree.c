@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "ds/sumtree.h"
+#include "ds/sumtree/sumtree.h"
 
-#include "tests/support/tree_fixture.h"
+#include "tests/support/fixture/tree_fixture.h"
 
 #include "transport/barrier.h"
 

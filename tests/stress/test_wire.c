@@ -3,13 +3,13 @@
  * that do everything late and out of order; one of them in place. Whoever draws an item reads its
  * rows and looks again: rows that hold are those of the item. In the end the sums are exact.
  */
-#include "tests/support/shard_fixture.h"
+#include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
-#include "tests/support/wire_transport.h"
+#include "tests/support/fake/wire_transport.h"
 
-#include "ds/change.h"
-#include "ds/ring.h"
-#include "ds/sumtree_rebuild.h"
+#include "ds/replay/change.h"
+#include "ds/ring/ring.h"
+#include "ds/sumtree/rebuild.h"
 
 #include "transport/barrier.h"
 

@@ -4,9 +4,9 @@
 
 #include "relive/relive.h"
 
-#include "tests/support/crash_rows.h"
+#include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
-#include "tests/support/store_fixture.h"
+#include "tests/support/fixture/store_fixture.h"
 #include "tests/support/test.h"
 
 #define CAPACITY 4096

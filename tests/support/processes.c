@@ -3,7 +3,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "cli/chi_square.h"
 
-#include "client/sampler.h"
+#include "client/sampler/sampler.h"
 
 #include "wire/table_layout.h"
 

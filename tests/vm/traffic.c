@@ -20,13 +20,13 @@
  * the classes stand still while everything moves; 13 and the length of an episode have no common
  * factor.
  */
-#include "tests/support/crash_rows.h"
-#include "tests/support/kept.h"
+#include "tests/support/attack/crash_rows.h"
+#include "tests/support/attack/kept.h"
 #include "tests/support/shard_shares.h"
 
 #include "cli/chi_square.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #include <errno.h>
 #include <signal.h>

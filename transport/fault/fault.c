@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/rng.h"
 
 #include "transport/start.h"

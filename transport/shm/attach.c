@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/guard.h"
-#include "base/process.h"
+#include "base/mem/guard.h"
+#include "base/os/process.h"
 
 #include "transport/shm/map.h"
 #include "transport/shm/packet.h"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 struct client *clients_find(const struct clients *clients, uint64_t id)
 {

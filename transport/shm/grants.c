@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/crc32c.h"
 
 #define FIRST_CAPACITY 64

@@ -19,7 +19,7 @@
 
 #include "wire/rptr.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "transport/shm/durable.h"
 #include "transport/transport.h"
 

@@ -22,7 +22,7 @@
 
 #include "base/bits.h"
 #include "base/crc32c.h"
-#include "base/guard.h"
+#include "base/mem/guard.h"
 #include "base/log.h"
 
 #include "transport/shm/map.h"

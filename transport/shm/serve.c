@@ -19,9 +19,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/os/process.h"
 
 #include "transport/fork.h"
 #include "transport/shm/map.h"

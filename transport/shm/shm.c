@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "base/alloc.h"
-#include "base/guard.h"
+#include "base/mem/alloc.h"
+#include "base/mem/guard.h"
 
 #include "transport/barrier.h"
 #include "transport/fork.h"

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/lock.h"
+#include "base/os/lock.h"
 
 #include "transport/shm/clients.h"
 #include "transport/shm/grants.h"

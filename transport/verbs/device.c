@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/lock.h"
+#include "base/mem/alloc.h"
+#include "base/os/lock.h"
 #include "base/log.h"
 
 /* A NIC keeps the state of about so many work requests at hand. */

@@ -5,7 +5,7 @@
  * with a protection domain and should be so only once. Whoever holds a reference may use its
  * fields, which never change.
  *
- * The chunks of base/chunk.h are registered as they come and go; the key of a buffer in one is found
+ * The chunks of base/mem/chunk.h are registered as they come and go; the key of a buffer in one is found
  * by its address. Registering memory pins it and costs a system call and about 0.1 us a page: at
  * opening and when buffers grow, never per operation.
  */
@@ -18,7 +18,7 @@
 
 #include "transport/verbs/calls.h"
 
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 
 #define VERBS_DEVICE_NAME_BYTES 64
 

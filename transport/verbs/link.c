@@ -14,7 +14,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 

@@ -19,7 +19,7 @@
 #include "transport/verbs/device.h"
 #include "transport/verbs/message.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 /*
  * A peer is given up when it has not acknowledged a packet for 7 times 4.096 us << 14 (67 ms): half

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/log.h"
 
 #include "transport/verbs/message.h"

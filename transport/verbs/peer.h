@@ -12,7 +12,7 @@
 #include "transport/verbs/message.h"
 #include "transport/verbs/peers.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 
 #define PEER_RECEIVES 8
 #define PEER_SENDS 3 /* in each send queue: a bind, an answer, a probe */

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 

@@ -22,8 +22,8 @@
 #include "transport/verbs/rights.h"
 #include "wire/verbs_layout.h"
 
-#include "base/clock.h"
-#include "base/process.h"
+#include "base/os/clock.h"
+#include "base/os/process.h"
 
 #define PEERS_MAX 4096                       /* links */
 #define PEERS_UNPROVED_MAX 256               /* of them, without a good grant so far */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 
 #define LIST TRANSPORT_VECTOR /* work requests of one ibv_post_send */

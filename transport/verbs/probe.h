@@ -14,7 +14,7 @@
 
 #include "transport/verbs/peer.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 #define PROBE_NS (5 * CLOCK_NS_PER_S)        /* between two probes of a link */
 #define PROBE_LIMIT_NS (60 * CLOCK_NS_PER_S) /* a device that tries for longer is held for gone */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/log.h"
 
 #include "wire/rptr.h"

@@ -10,8 +10,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/lock.h"
+#include "base/mem/alloc.h"
+#include "base/os/lock.h"
 
 #include "transport/fork.h"
 #include "transport/verbs/listen.h"

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/os/process.h"
 
 #include "transport/fork.h"
 #include "transport/verbs/address.h"

@@ -3,9 +3,9 @@
  */
 #include "base/jemalloc/arena.h"
 
-#include "base/alloc.h"
+#include "base/mem/alloc.h"
 #include "base/bits.h"
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 #include "base/rng.h"
 
 #include "tests/support/test.h"

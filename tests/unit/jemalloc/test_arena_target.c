@@ -3,9 +3,9 @@
  */
 #include "base/jemalloc/arena.h"
 
-#include "base/chunk.h"
+#include "base/mem/chunk.h"
 
-#include "tests/support/fake_verbs_pair.h"
+#include "tests/support/fake/fake_verbs_pair.h"
 #include "tests/support/test.h"
 
 static uint32_t taken, given_back;

@@ -1,0 +1,94 @@
+/*
+ * alloc.h - memory, in three kinds:
+ *
+ *   mem_*     the heap, for structures. One place, so that tests can fail the n-th allocation.
+ *   alloc_*   buffers through hooks of the caller's, by default from the heap. Buffers that RDMA
+ *             devices may touch come from base/mem/chunk.h.
+ *   pages_*   large private mappings on huge pages where the host has them, and says which.
+ */
+#ifndef RLV_BASE_MEM_ALLOC_H
+#define RLV_BASE_MEM_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* NULL when there is no memory. A size of 0 gives a unique pointer. Thread: any. */
+void *mem_alloc(size_t bytes) RLV_MUST_CHECK;
+void *mem_zalloc(size_t bytes) RLV_MUST_CHECK;
+
+/* n zeroed elements; NULL also when n * size does not fit. */
+void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
+
+/*
+ * Makes the array that *array_inout (a pointer to any object) points to one of n zeroed elements, where
+ * it has *room for fewer; nothing of the old one is kept. false, with room for none: no memory.
+ */
+bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_MUST_CHECK;
+
+/* align: a power of two, at least sizeof(void *). Not zeroed. */
+void *mem_aligned(size_t align, size_t bytes) RLV_MUST_CHECK;
+
+/* As realloc(3); on NULL the old block is untouched. */
+void *mem_resize(void *ptr, size_t bytes) RLV_MUST_CHECK;
+
+char *mem_strdup(const char *text) RLV_MUST_CHECK;
+
+/* Frees what any mem_* gave; NULL is a no-op. */
+void mem_free(void *ptr);
+
+/*
+ * Failure countdown: the n-th allocation from now on (1 = the next one), counted over all threads
+ * and all three kinds, fails once. 0 turns it off. mem_fail_fired says whether it has struck
+ * since it was armed: a sweep arms 1, 2, 3, .. until a run ends without. Off, it costs one
+ * relaxed load per allocation. Thread: any.
+ */
+void mem_fail_after(uint64_t n);
+bool mem_fail_fired(void);
+
+/* For other sources of memory (mappings, memfds): true = this one is to fail. */
+bool mem_fail_now(void);
+
+/* Where handed-out buffers come from. Both calls: any thread. */
+struct alloc_hooks {
+	void *(*alloc)(void *ctx, size_t align, size_t bytes); /* NULL when there is none */
+	void (*free)(void *ctx, void *ptr, size_t bytes);      /* bytes as asked for */
+	void *ctx;
+};
+
+/* hooks NULL = the heap. Goes through the failure countdown, too. */
+void *alloc_buffer(const struct alloc_hooks *hooks, size_t align, size_t bytes) RLV_MUST_CHECK;
+void alloc_buffer_free(const struct alloc_hooks *hooks, void *ptr, size_t bytes);
+
+/* Larger is better; the order matters. */
+enum page_kind {
+	PAGE_SMALL,   /* the system's page, 4 KiB on x86 */
+	PAGE_THP,     /* 2 MiB by MADV_HUGEPAGE: asked for and allowed, not promised */
+	PAGE_HUGETLB, /* 2 MiB from the reserved pool, promised */
+};
+
+struct pages {
+	void *ptr;
+	size_t bytes; /* mapped, at least what was asked for */
+	enum page_kind kind;
+};
+
+/*
+ * Zeroed private memory on pages of the kind wanted or, where the host has none, of the next
+ * lower kind; pages_out->kind says which. What is whole 2 MiB long starts on such a boundary.
+ * -EINVAL bytes 0, -EOVERFLOW, -ENOMEM.
+ */
+int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out) RLV_MUST_CHECK;
+
+/* Unmaps and zeroes *pages; a second call is a no-op. */
+void pages_free(struct pages *pages);
+
+/* Does the kernel honour MADV_HUGEPAGE for private memory? Asked once. */
+bool pages_thp_allowed(void);
+
+/* "small", "thp", "hugetlb". Static. */
+const char *page_kind_name(enum page_kind kind);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * chunk.h - memory that RDMA devices may know: buffers that the library hands out, stages rows in or
+ * reads into.
+ *
+ * A chunk is a private mapping of one or more whole 2 MiB, on huge pages where the host has them. It
+ * is cut in units of a cache line by first fit over a bitmap that lies outside of it, so that nothing
+ * that a device writes can harm the allocator. A device listens: it is told of every chunk, registers
+ * it, and keeps its key under the chunk's index. So a chunk is one registration for each device,
+ * and a buffer's key is found by its address:
+ *
+ *   chunk_find(ptr) -> index -> key that the device keeps
+ *
+ * Without a listener a chunk is memory like any other, and a forked child has its copy. From the
+ * first listener on chunks are kept from children (MADV_DONTFORK): a page that a device knows must
+ * not be copied on write. A child begins without chunks; what it inherited it may not give back.
+ *
+ * Used where handles are opened and closed, never for one operation. A chunk without buffers is
+ * unmapped at once.
+ */
+#ifndef RLV_BASE_MEM_CHUNK_H
+#define RLV_BASE_MEM_CHUNK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem/alloc.h"
+#include "base/error.h"
+
+#define CHUNK_UNIT ((size_t)2 << 20) /* chunks are multiples of it, and start on one */
+#define CHUNK_MAX 4096               /* chunks of one process; an index is below */
+#define CHUNK_LISTENERS_MAX 32
+
+/*
+ * A buffer inside one chunk; not zeroed. align: a power of two, at most CHUNK_UNIT (a cache line is
+ * the least). NULL: no memory, or CHUNK_MAX chunks. A size of 0 gives a unique pointer. Thread: any.
+ */
+void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
+
+/* The same, zeroed, for n elements; NULL also when n * size does not fit. */
+void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
+
+/*
+ * Makes a buffer of *room bytes hold as many as these at least; what it held is not kept. false: no
+ * memory, and there is none (NULL, room 0). *buffer is given back by chunk_free(*buffer, *room).
+ */
+bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHECK;
+
+/*
+ * Gives back a buffer, or a part of one that starts and ends on a cache line, or neighbours in one
+ * chunk together. NULL, and what is from before a fork: a no-op. Thread: any.
+ */
+void chunk_free(void *ptr, size_t bytes);
+
+/* The two for alloc_buffer. */
+extern const struct alloc_hooks chunk_hooks;
+
+/*
+ * Does [ptr, ptr + len) lie in one chunk, and in which? len > 0. Meant for buffers that the caller
+ * holds, and for memory that is none of ours. Thread: any, also while others make and drop chunks.
+ * Cost: three loads.
+ */
+bool chunk_find(const void *ptr, size_t len, uint32_t *index_out);
+
+/*
+ * Both are called under the lock of the chunks: they call no chunk_*, and take only locks of
+ * LOCK_RANK_LEAF. A device that cannot register a chunk remembers that and copies instead.
+ */
+struct chunk_listener {
+	void (*added)(void *ctx, void *base, size_t bytes, uint32_t index);
+	void (*removed)(void *ctx, uint32_t index); /* about to be unmapped */
+	void *ctx;
+};
+
+/*
+ * From now on the listener hears of every chunk before anybody has a buffer in it; of those that are
+ * there it hears before this returns. Borrowed until chunk_unlisten. -ENOSPC: CHUNK_LISTENERS_MAX.
+ * Thread: any.
+ */
+int chunk_listen(const struct chunk_listener *listener) RLV_MUST_CHECK;
+
+/* Hears `removed` of all chunks, and then nothing more. One that does not listen: a no-op. */
+void chunk_unlisten(const struct chunk_listener *listener);
+
+struct chunk_usage {
+	uint32_t chunks;
+	size_t bytes;      /* mapped */
+	size_t used_bytes; /* in buffers */
+};
+
+void chunk_usage(struct chunk_usage *usage_out);
+
+#endif

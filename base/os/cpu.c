@@ -1,0 +1,100 @@
+#include "base/os/cpu.h"
+
+#include <stdatomic.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+/* All relaxed: each word stands alone, and asking the CPU twice gives the same answer. */
+static _Atomic int found_level = -1;
+static _Atomic int level_limit = CPU_AVX512;
+
+#if defined(__x86_64__)
+
+static enum cpu_level find_level(void)
+{
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") ||
+	    !__builtin_cpu_supports("fma"))
+		return CPU_PLAIN;
+	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") ||
+	    !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+		return CPU_AVX2;
+	return CPU_AVX512;
+}
+
+static bool find_crc32(void)
+{
+	return __builtin_cpu_supports("sse4.2");
+}
+
+static bool find_cas16(void)
+{
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_CMPXCHG16B;
+}
+
+#else
+
+static enum cpu_level find_level(void)
+{
+	return CPU_PLAIN;
+}
+
+static bool find_crc32(void)
+{
+	return false;
+}
+
+static bool find_cas16(void)
+{
+	return false;
+}
+
+#endif
+
+enum cpu_level cpu_level(void)
+{
+	int level = atomic_load_explicit(&found_level, memory_order_relaxed);
+	int limit = atomic_load_explicit(&level_limit, memory_order_relaxed);
+
+	if (level < 0) {
+		level = (int)find_level();
+		atomic_store_explicit(&found_level, level, memory_order_relaxed);
+	}
+	return (enum cpu_level)(level < limit ? level : limit);
+}
+
+void cpu_level_limit(enum cpu_level level)
+{
+	atomic_store_explicit(&level_limit, (int)level, memory_order_relaxed);
+}
+
+static bool may_more_than_plain(void)
+{
+	return atomic_load_explicit(&level_limit, memory_order_relaxed) != CPU_PLAIN;
+}
+
+bool cpu_has_crc32(void)
+{
+	return may_more_than_plain() && find_crc32();
+}
+
+bool cpu_has_cas16(void)
+{
+	return may_more_than_plain() && find_cas16();
+}
+
+const char *cpu_level_name(enum cpu_level level)
+{
+	switch (level) {
+	case CPU_AVX512:
+		return "avx512";
+	case CPU_AVX2:
+		return "avx2";
+	case CPU_PLAIN:
+		break;
+	}
+	return "plain";
+}

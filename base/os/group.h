@@ -1,0 +1,21 @@
+/*
+ * group.h - groups of users by name.
+ */
+#ifndef RLV_BASE_OS_GROUP_H
+#define RLV_BASE_OS_GROUP_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/*
+ * The group of that name or number, to which this process may give its files. -EINVAL: there is none,
+ * -EPERM: its user is not in it. Thread: setup.
+ */
+RLV_MUST_CHECK int group_find(const char *name, gid_t *gid_out);
+
+/* Is this process in it? Root is in those that it was put in, like others. Thread: any. */
+bool group_has_us(gid_t gid);
+
+#endif

@@ -1,0 +1,130 @@
+#include "base/os/lock.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <time.h>
+
+#include "base/os/clock.h"
+
+#ifndef NDEBUG
+
+/* What this thread holds, in the order it was taken. More than this many is a bug, too. */
+#define HELD_MAX 16
+
+static _Thread_local const struct lock_role *held[HELD_MAX];
+static _Thread_local size_t n_held;
+
+bool lock_rank_allows(const struct lock_role *role)
+{
+	if (n_held == HELD_MAX)
+		return false;
+	for (size_t i = 0; i < n_held; i++)
+		if (held[i]->rank >= role->rank)
+			return false;
+	return true;
+}
+
+static void push_held(const struct lock_role *role)
+{
+	assert(n_held < HELD_MAX);
+	held[n_held++] = role;
+}
+
+static void pop_held(const struct lock_role *role)
+{
+	size_t i = n_held;
+
+	while (i > 0 && held[i - 1] != role)
+		i--;
+	assert(i > 0);
+	for (; i < n_held; i++)
+		held[i - 1] = held[i];
+	n_held--;
+}
+
+#else
+
+bool lock_rank_allows(const struct lock_role *role)
+{
+	(void)role;
+	return true;
+}
+
+static void push_held(const struct lock_role *role)
+{
+	(void)role;
+}
+
+static void pop_held(const struct lock_role *role)
+{
+	(void)role;
+}
+
+#endif
+
+void lock_init(struct lock *lock, const struct lock_role *role)
+{
+	lock->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	lock->role = role;
+}
+
+void lock_fini(struct lock *lock)
+{
+	int ret = pthread_mutex_destroy(&lock->mutex);
+
+	assert(ret == 0);
+	(void)ret;
+	lock->role = NULL;
+}
+
+/* A normal mutex cannot fail to lock or unlock; only misuse could, and that is an invariant. */
+LOCK_UNCHECKED void lock_acquire(struct lock *lock, const struct lock_role *role)
+{
+	int ret;
+
+	assert(lock->role == role);
+	assert(lock_rank_allows(role));
+	ret = pthread_mutex_lock(&lock->mutex);
+	assert(ret == 0);
+	(void)ret;
+	push_held(role);
+}
+
+LOCK_UNCHECKED bool lock_acquire_until(struct lock *lock, const struct lock_role *role,
+				       uint64_t deadline_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(deadline_ns / CLOCK_NS_PER_S),
+		.tv_nsec = (long)(deadline_ns % CLOCK_NS_PER_S),
+	};
+
+	assert(lock->role == role);
+	assert(lock_rank_allows(role));
+	if (deadline_ns == DEADLINE_NEVER)
+		pthread_mutex_lock(&lock->mutex);
+	else if (pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until) != 0)
+		return false;
+	push_held(role);
+	return true;
+}
+
+/* Never blocks, so it cannot deadlock: the rank of what is held already does not matter. */
+LOCK_UNCHECKED bool lock_try_acquire(struct lock *lock, const struct lock_role *role)
+{
+	assert(lock->role == role);
+	if (pthread_mutex_trylock(&lock->mutex) != 0)
+		return false;
+	push_held(role);
+	return true;
+}
+
+LOCK_UNCHECKED void lock_release(struct lock *lock, const struct lock_role *role)
+{
+	int ret;
+
+	assert(lock->role == role);
+	pop_held(role);
+	ret = pthread_mutex_unlock(&lock->mutex);
+	assert(ret == 0);
+	(void)ret;
+}

@@ -1,0 +1,167 @@
+#include "base/os/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STAT_BYTES 1024
+#define STAT_STATE 3 /* fields count from 1; 1 is the pid, 2 the name in brackets */
+#define STAT_NUM_THREADS 20
+#define STAT_START_TIME 22
+
+struct stat_fields {
+	char state;
+	uint64_t num_threads;
+	uint64_t start_time;
+};
+
+/* Reads a small file of /proc whole. Bytes read, or -errno. */
+static int read_small(const char *path, char *buf, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	do
+		n = read(fd, buf, room - 1);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		n = -errno;
+	else
+		buf[n] = '\0';
+	close(fd);
+	return (int)n;
+}
+
+static int parse_stat(const char *text, struct stat_fields *fields_out)
+{
+	const char *at = strrchr(text, ')'); /* the name may hold blanks and brackets */
+	struct stat_fields fields = { 0 };
+
+	if (!at || at[1] != ' ')
+		return -EPROTO;
+	at += 2;
+	fields.state = *at;
+	for (int field = STAT_STATE; field < STAT_START_TIME; field++) {
+		at = strchr(at, ' ');
+		if (!at)
+			return -EPROTO;
+		at++;
+		if (field + 1 == STAT_NUM_THREADS)
+			fields.num_threads = strtoull(at, NULL, 10);
+	}
+	fields.start_time = strtoull(at, NULL, 10);
+	*fields_out = fields;
+	return 0;
+}
+
+/* A /proc with hidepid shows a process of another user as if there were none. */
+static bool is_hidden(uint32_t pid)
+{
+	return kill((pid_t)pid, 0) && errno == EPERM;
+}
+
+static int read_stat(uint32_t pid, struct stat_fields *fields_out)
+{
+	char path[32], text[STAT_BYTES];
+	int n;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	n = read_small(path, text, sizeof(text));
+	if (n == -EPERM)
+		return -EACCES;
+	if (n == -ENOENT || n == -ESRCH || n == 0)
+		return is_hidden(pid) ? -EACCES : -ESRCH;
+	return n < 0 ? n : parse_stat(text, fields_out);
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* 8-4-4-4-12 hexadecimal digits. */
+static int parse_uuid(const char *text, uint8_t uuid[PROCESS_BOOT_ID_BYTES])
+{
+	int digits = 0;
+
+	for (; *text && digits < 2 * PROCESS_BOOT_ID_BYTES; text++) {
+		int digit = hex_digit(*text);
+
+		if (digit < 0 && *text != '-')
+			return -EPROTO;
+		if (digit < 0)
+			continue;
+		uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] | digit : digit << 4);
+		digits++;
+	}
+	return digits == 2 * PROCESS_BOOT_ID_BYTES ? 0 : -EPROTO;
+}
+
+static int read_boot_id(uint8_t boot_id[PROCESS_BOOT_ID_BYTES])
+{
+	char text[64] = "";
+	int n = read_small("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+
+	if (n < 0)
+		return error_set(-ENOTSUP, "no boot id under /proc: %s", error_name(n));
+	return parse_uuid(text, boot_id);
+}
+
+int process_read(uint32_t pid, struct process_id *id_out)
+{
+	struct process_id id = { .pid = pid };
+	struct stat_fields fields;
+	int rc = read_stat(pid, &fields);
+
+	if (rc == -ESRCH)
+		return error_set(rc, "no process has pid %u", pid);
+	if (rc == -EACCES)
+		return error_set(rc, "process %u: /proc hides it (hidepid)", pid);
+	if (!rc)
+		rc = read_boot_id(id.boot_id);
+	if (rc)
+		return rc;
+	id.start_time = fields.start_time;
+	*id_out = id;
+	return 0;
+}
+
+int process_self(struct process_id *id_out)
+{
+	int rc = process_read((uint32_t)getpid(), id_out);
+
+	return rc == -ESRCH ? error_set(-ENOTSUP, "no own entry under /proc") : rc;
+}
+
+bool process_is_stopped(const struct process_id *id)
+{
+	struct stat_fields fields = { 0 };
+
+	return read_stat(id->pid, &fields) == 0 && fields.start_time == id->start_time &&
+	       (fields.state == 'T' || fields.state == 't');
+}
+
+bool process_is_gone(const struct process_id *id)
+{
+	uint8_t boot_id[PROCESS_BOOT_ID_BYTES];
+	struct stat_fields fields = { 0 };
+	int rc;
+
+	if (!read_boot_id(boot_id) && memcmp(boot_id, id->boot_id, sizeof(boot_id)) != 0)
+		return true;
+	rc = read_stat(id->pid, &fields);
+	if (rc)
+		return rc == -ESRCH;
+	if (fields.start_time != id->start_time)
+		return true;
+	/* A zombie leader may leave other threads running; alone, it has given its memory back. */
+	return fields.state == 'X' || (fields.state == 'Z' && fields.num_threads <= 1);
+}

@@ -1,0 +1,530 @@
+#include "base/os/runtime_dir.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/os/group.h"
+#include "base/log.h"
+
+#define NAME_MAX_CHARS 48
+#define SECRET_BYTES 32
+
+bool runtime_name_is_valid(const char *name)
+{
+	size_t len = strnlen(name, NAME_MAX_CHARS + 1);
+
+	if (len == 0 || len > NAME_MAX_CHARS || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("_-.", name[i]))
+			return false;
+	return true;
+}
+
+/* -------- directories -------- */
+
+static int join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *name)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return error_set(-ENAMETOOLONG,
+				 "%s/%s: longer than the %d bytes of a socket's name", folder, name,
+				 RUNTIME_PATH_BYTES - 1);
+	memcpy(out, path, sizeof(path));
+	return 0;
+}
+
+static const char *env_path(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] == '/' ? value : NULL;
+}
+
+static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "relive-%u", (unsigned int)geteuid());
+	return join(out, folder, name);
+}
+
+/* A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours alone. */
+static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
+{
+	struct stat st;
+
+	if (path[0] != '/')
+		return error_set(-EINVAL, "RELIVE_RUNTIME_DIR %.64s: not an absolute path", path);
+	if (strlen(path) >= RUNTIME_PATH_BYTES)
+		return error_set(-ENAMETOOLONG, "RELIVE_RUNTIME_DIR: %zu bytes", strlen(path));
+	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_IWOTH))
+		return join_uid(out, path);
+	memcpy(out, path, strlen(path) + 1);
+	return 0;
+}
+
+static int root_path(char out[RUNTIME_PATH_BYTES])
+{
+	const char *given = getenv("RELIVE_RUNTIME_DIR");
+	const char *xdg = env_path("XDG_RUNTIME_DIR");
+
+	if (given && *given)
+		return given_root(given, out);
+	if (xdg)
+		return join(out, xdg, "relive");
+	return geteuid() == 0 ? join(out, "/run", "relive") : join_uid(out, "/tmp");
+}
+
+/* Who looks at a directory. */
+enum role {
+	OWNER,
+	VISITOR, /* a client: another user's will do, if its group has us */
+};
+
+static bool is_welcome(const struct stat *st)
+{
+	return (st->st_mode & S_IXGRP) && group_has_us(st->st_gid);
+}
+
+/* Who can write there can set a trap. Others may look at most, and of a group that was named. */
+static int check_mode(const char *path, const struct stat *st)
+{
+	if ((st->st_mode & (S_IWGRP | S_IRWXO)) == 0)
+		return 0;
+	return error_set(-EACCES, "%s: mode %03o lets others in, want 0700, or 0750 for a group",
+			 path, (unsigned int)(st->st_mode & 0777));
+}
+
+static int check(const char *path, enum role role, struct stat *st)
+{
+	if (lstat(path, st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st->st_mode))
+		return error_set(-EACCES, "%s: not a directory", path);
+	if (st->st_uid == geteuid() || (role == VISITOR && is_welcome(st)))
+		return check_mode(path, st);
+	if (role == VISITOR && (st->st_mode & S_IXGRP))
+		return error_set(-EACCES, "%s: belongs to uid %u, and lets in group %u only", path,
+				 (unsigned int)st->st_uid, (unsigned int)st->st_gid);
+	return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st->st_uid);
+}
+
+static int make(const char *path, bool create, struct stat *st)
+{
+	if (create && mkdir(path, 0700) && errno != EEXIST)
+		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
+	return check(path, OWNER, st);
+}
+
+static int check_name(const char *store)
+{
+	if (runtime_name_is_valid(store))
+		return 0;
+	return error_set(-EINVAL, "store name \"%.64s\": want letters, digits, _ - . (%d at most)",
+			 store, NAME_MAX_CHARS);
+}
+
+static int paths(const char *store, char root[RUNTIME_PATH_BYTES], struct runtime_dir *dir)
+{
+	int ret = check_name(store);
+
+	if (ret == 0)
+		ret = root_path(root);
+	return ret ? ret : join(dir->path, root, store);
+}
+
+static void note_group(struct runtime_dir *dir, const struct stat *st)
+{
+	dir->shared = (st->st_mode & S_IXGRP) != 0;
+	dir->group = st->st_gid;
+}
+
+int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
+{
+	char root[RUNTIME_PATH_BYTES];
+	struct runtime_dir dir;
+	struct stat st = { 0 };
+	int ret = paths(store, root, &dir);
+
+	if (ret == 0)
+		ret = make(root, create, &st);
+	if (ret == 0)
+		ret = make(dir.path, create, &st);
+	if (ret)
+		return ret;
+	note_group(&dir, &st);
+	*dir_out = dir;
+	return 0;
+}
+
+/* A name under /tmp that anybody can take proves nothing; one that the user gave does. */
+int runtime_dir_visit(const char *store, struct runtime_dir *dir_out)
+{
+	const char *own = getenv("RELIVE_RUNTIME_DIR");
+	enum role role = own && *own ? VISITOR : OWNER;
+	char root[RUNTIME_PATH_BYTES];
+	struct runtime_dir dir;
+	struct stat st = { 0 };
+	int ret = paths(store, root, &dir);
+
+	if (ret == 0)
+		ret = check(root, role, &st);
+	if (ret == 0)
+		ret = check(dir.path, role, &st);
+	if (ret)
+		return ret;
+	note_group(&dir, &st);
+	*dir_out = dir;
+	return 0;
+}
+
+/* -------- a group -------- */
+
+static int open_to(const char *path, gid_t gid, mode_t mode)
+{
+	if (chown(path, (uid_t)-1, gid) || chmod(path, mode))
+		return error_set(-errno, "%s: give it to group %u: %s", path, (unsigned int)gid,
+				 strerror(errno));
+	return 0;
+}
+
+static int share_root(const char *root, gid_t gid)
+{
+	struct stat st;
+	int ret = check(root, OWNER, &st);
+
+	if (ret == 0 && (st.st_mode & S_IXGRP) && st.st_gid != gid)
+		return error_set(-EBUSY,
+				 "%s: is open to group %u, which other stores there may need: give "
+				 "this one a RELIVE_RUNTIME_DIR of its own",
+				 root, (unsigned int)st.st_gid);
+	return ret ? ret : open_to(root, gid, 0750);
+}
+
+int runtime_dir_share(struct runtime_dir *dir, const char *group)
+{
+	char root[RUNTIME_PATH_BYTES];
+	gid_t gid;
+	int ret;
+
+	if (!group)
+		return 0;
+	ret = group_find(group, &gid);
+	if (ret == 0)
+		ret = root_path(root);
+	if (ret == 0)
+		ret = share_root(root, gid);
+	if (ret == 0)
+		ret = open_to(dir->path, gid, 0750);
+	if (ret)
+		return ret;
+	dir->shared = true;
+	dir->group = gid;
+	return 0;
+}
+
+int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = runtime_dir_file(dir, file, path);
+
+	return ret || !dir->shared ? ret : open_to(path, dir->group, 0660);
+}
+
+int runtime_dir_file(const struct runtime_dir *dir, const char *file,
+		     char path_out[RUNTIME_PATH_BYTES])
+{
+	return join(path_out, dir->path, file);
+}
+
+/* -------- token -------- */
+
+static int read_token(int fd, const char *path, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	char text[RUNTIME_TOKEN_BYTES + 1];
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)))
+		return error_set(-EACCES, "%s: uid %u mode %03o, want 0600 of our own", path,
+				 (unsigned int)st.st_uid, (unsigned int)(st.st_mode & 0777));
+	n = read(fd, text, sizeof(text));
+	if (n < 0)
+		return error_set(-errno, "read %s: %s", path, strerror(errno));
+	for (ssize_t i = 0; i < RUNTIME_TOKEN_BYTES - 1; i++)
+		if (i >= n || !isxdigit((unsigned char)text[i]))
+			return error_set(-EPROTO, "%s: not %d hexadecimal digits", path,
+					 RUNTIME_TOKEN_BYTES - 1);
+	memcpy(token_out, text, RUNTIME_TOKEN_BYTES - 1);
+	token_out[RUNTIME_TOKEN_BYTES - 1] = '\0';
+	return 0;
+}
+
+int runtime_dir_token(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	char path[RUNTIME_PATH_BYTES];
+	int fd, ret;
+
+	ret = runtime_dir_file(dir, "token", path);
+	if (ret)
+		return ret;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == EACCES)
+		return error_set(-EACCES,
+				 "%s: is its owner's alone: give a token by RELIVE_TOKEN or "
+				 "opts.token",
+				 path);
+	if (fd < 0)
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	ret = read_token(fd, path, token_out);
+	close(fd);
+	return ret;
+}
+
+/* RELIVE_TOKEN, NULL where it is not set or cannot be a store's. */
+static const char *env_token(void)
+{
+	const char *token = getenv("RELIVE_TOKEN");
+
+	if (!token || !*token)
+		return NULL;
+	if (strlen(token) == RUNTIME_TOKEN_BYTES - 1 &&
+	    strspn(token, "0123456789abcdefABCDEF") == RUNTIME_TOKEN_BYTES - 1)
+		return token;
+	log_warn("RELIVE_TOKEN is not %d hexadecimal digits, so a new store gets another token",
+		 RUNTIME_TOKEN_BYTES - 1);
+	return NULL;
+}
+
+/* 64 digits and a newline. */
+static int write_secret(int fd)
+{
+	const char *given = env_token();
+	uint8_t secret[SECRET_BYTES];
+	char text[2 * SECRET_BYTES + 2];
+
+	if (!given && getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(secret) && !given; i++)
+		snprintf(text + 2 * i, 3, "%02x", secret[i]);
+	if (given)
+		memcpy(text, given, sizeof(text) - 2);
+	text[sizeof(text) - 2] = '\n';
+	if (write(fd, text, sizeof(text) - 1) != (ssize_t)sizeof(text) - 1)
+		return errno ? -errno : -EIO;
+	return fsync(fd) ? -errno : 0;
+}
+
+/* Written under another name first, so that nobody ever reads half a token. */
+static int make_token(const struct runtime_dir *dir)
+{
+	char path[RUNTIME_PATH_BYTES], part[RUNTIME_PATH_BYTES], name[32];
+	int fd, ret;
+
+	snprintf(name, sizeof(name), "token.%d", (int)getpid());
+	ret = runtime_dir_file(dir, "token", path);
+	if (ret == 0)
+		ret = runtime_dir_file(dir, name, part);
+	if (ret)
+		return ret;
+	(void)unlink(part);
+	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set(-errno, "create %s: %s", part, strerror(errno));
+	ret = write_secret(fd);
+	close(fd);
+	if (ret == 0 && link(part, path) && errno != EEXIST)
+		ret = -errno;
+	(void)unlink(part);
+	return ret ? error_set(ret, "make %s: %s", path, strerror(-ret)) : 0;
+}
+
+int runtime_dir_token_make(const struct runtime_dir *dir, char token_out[RUNTIME_TOKEN_BYTES])
+{
+	int ret = runtime_dir_token(dir, token_out);
+	const char *env = ret == 0 ? getenv("RELIVE_TOKEN") : NULL;
+
+	if (env && *env && strcmp(env, token_out) != 0)
+		log_warn("RELIVE_TOKEN is not the token of %s, which stays", dir->path);
+	if (ret != -ENOENT)
+		return ret;
+	ret = make_token(dir);
+	return ret ? ret : runtime_dir_token(dir, token_out);
+}
+
+/* -------- one process for each name -------- */
+
+static int pid_of(const char *path)
+{
+	char text[16] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return n > 0 ? (int)strtol(text, NULL, 10) : 0;
+}
+
+static int write_pid(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int ret;
+
+	if (fd < 0)
+		return error_set(-errno, "create %s: %s", path, strerror(errno));
+	ret = dprintf(fd, "%d\n", (int)getpid());
+	close(fd);
+	return ret < 0 ? error_set(-EIO, "write %s", path) : 0;
+}
+
+static int lock_paths(const struct runtime_dir *dir, const char *name, char *lock, char *pid)
+{
+	char file[RUNTIME_PATH_BYTES];
+	int ret;
+
+	snprintf(file, sizeof(file), "%s.lock", name);
+	ret = runtime_dir_file(dir, file, lock);
+	snprintf(file, sizeof(file), "%s.pid", name);
+	return ret ? ret : runtime_dir_file(dir, file, pid);
+}
+
+static int try_lock(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_SETLK, &lock) == 0)
+		return 0;
+	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+}
+
+/* 0 = nobody, -1 = somebody in a pid namespace that is not ours. */
+static int holder(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_GETLK, &lock) || lock.l_type == F_UNLCK)
+		return 0;
+	return lock.l_pid > 0 ? lock.l_pid : -1;
+}
+
+static bool is_file_of(int fd, const char *path)
+{
+	struct stat held, named;
+
+	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_ino == named.st_ino &&
+	       held.st_dev == named.st_dev;
+}
+
+/* Until the file that is locked is the one of that name: it may have been removed in between. */
+static int lock_path(const char *path, int *fd_out, int *pid_out)
+{
+	for (;;) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), ret;
+
+		if (fd < 0)
+			return error_set(-errno, "create %s: %s", path, strerror(errno));
+		ret = try_lock(fd);
+		if (ret == 0 && is_file_of(fd, path)) {
+			*fd_out = fd;
+			return 0;
+		}
+		*pid_out = ret ? holder(fd) : 0;
+		close(fd);
+		if (ret)
+			return error_set(ret, "%s: held by pid %d", path, *pid_out);
+	}
+}
+
+int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out, int *pid_out)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+	int fd, ret = lock_paths(dir, name, lock, pid);
+
+	if (ret == 0)
+		ret = lock_path(lock, &fd, pid_out);
+	if (ret == -EBUSY && *pid_out <= 0)
+		*pid_out = pid_of(pid);
+	if (ret)
+		return ret;
+	ret = write_pid(pid);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+
+	if (lock_paths(dir, name, lock, pid) == 0)
+		(void)unlink(pid);
+	close(fd);
+}
+
+int runtime_dir_holder(const struct runtime_dir *dir, const char *name)
+{
+	char lock[RUNTIME_PATH_BYTES], pid[RUNTIME_PATH_BYTES];
+	int fd, found;
+
+	if (lock_paths(dir, name, lock, pid))
+		return 0;
+	fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return 0;
+	found = holder(fd);
+	close(fd);
+	return found < 0 ? pid_of(pid) : found;
+}
+
+/* -------- one command for each store -------- */
+
+static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
+{
+	char root[RUNTIME_PATH_BYTES], name[NAME_MAX_CHARS + 8];
+	int ret = check_name(store);
+	struct stat st;
+
+	if (ret == 0)
+		ret = root_path(root);
+	if (ret == 0)
+		ret = make(root, true, &st);
+	if (ret)
+		return ret;
+	snprintf(name, sizeof(name), ".%s.lock", store);
+	return join(out, root, name);
+}
+
+int runtime_store_lock(const char *store, int *fd_out, int *pid_out)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = store_lock_path(store, path);
+
+	return ret ? ret : lock_path(path, fd_out, pid_out);
+}
+
+void runtime_store_unlock(const char *store, int fd, bool gone)
+{
+	char path[RUNTIME_PATH_BYTES];
+
+	if (gone && store_lock_path(store, path) == 0)
+		(void)unlink(path);
+	close(fd);
+}

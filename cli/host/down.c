@@ -1,0 +1,111 @@
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/host/host_store.h"
+
+static int print_down(const char *store, uint32_t stopped, bool as_json)
+{
+	struct json json;
+
+	if (!as_json) {
+		printf("store %s is down, %u daemon%s stopped\n", store, stopped,
+		       stopped == 1 ? "" : "s");
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "store", store);
+	json_put_u64(&json, "stopped", stopped);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+struct request {
+	const char *store;
+	bool force;
+};
+
+static void print_loss(const char *store, const struct host_loss *loss)
+{
+	if (loss->items)
+		cli_error("store %s holds %llu items in %u table%s in memory, and they end with it",
+			  store, (unsigned long long)loss->items, loss->tables,
+			  loss->tables == 1 ? "" : "s");
+	if (loss->unknown[0])
+		cli_error("store %s: cannot know what its memory nodes hold: %s", store,
+			  loss->unknown);
+}
+
+/* A person says y; without a terminal nobody can, and --force must have. */
+static bool confirm(void *ctx, const struct host_loss *loss)
+{
+	const struct request *request = ctx;
+	char answer[16];
+
+	if (request->force)
+		return true;
+	print_loss(request->store, loss);
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
+		cli_error("nothing was stopped: no terminal can answer; --force loses them");
+		if (loss->unknown[0])
+			cli_hint("relive up --store %s starts what is missing: then down can count",
+				 request->store);
+		return false;
+	}
+	fprintf(stderr, "Stop it and lose them? [y/N] ");
+	if (fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
+		return true;
+	cli_error("nothing was stopped");
+	return false;
+}
+
+int cmd_down(int argc, char **argv)
+{
+	struct cli_common common = CLI_COMMON_INIT;
+	struct request request = { .store = "default" };
+	const struct arg_option options[] = {
+		{ "store", "NAME", "name of the store (default: default)", &request.store,
+		  ARG_TEXT },
+		CLI_OPTION_JSON(common),
+		{ "timeout", "TIME",
+		  "how long daemons may take before they are killed (default 5s)",
+		  &common.timeout_ns, ARG_DURATION },
+		{ "force", NULL, "also if items in memory end with it; nobody is asked",
+		  &request.force, ARG_FLAG },
+	};
+	const struct args args = {
+		.usage = "down [OPTIONS]",
+		.summary =
+			"Stops the daemons of a store on this host and removes their sockets, logs "
+			"and token.\nWhat was in memory is gone; a pool in a directory or on a device stays, "
+			"with the catalog for it.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.notes = "If memory nodes hold items, or nobody can tell, it says so and asks on a "
+			 "terminal; elsewhere\nit wants --force, and its exit code is 3.",
+		.examples = "relive down --store replay",
+	};
+	int code = cli_parse(&args, argc, argv), ret;
+	struct host_down_opts opts = { .confirm = confirm, .ctx = &request };
+	uint32_t stopped = 0;
+
+	if (code != CLI_CONTINUE)
+		return code;
+	opts.store = request.store;
+	opts.timeout_ns = common.timeout_ns;
+	ret = host_store_down(&opts, &stopped);
+	if (ret == -ENOENT) {
+		(void)error_set(ret, "no store %s is up here", request.store);
+		return cli_fail_local(ret, "down");
+	}
+	if (ret == -ECANCELED)
+		return CLI_REFUSED;
+	if (ret)
+		return cli_fail_local(ret, "down");
+	return print_down(request.store, stopped, common.json);
+}

@@ -1,0 +1,243 @@
+#include "cli/host/host_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_OPEN 8
+#define KEEP_NAME "persistent"
+#define ENDING_NAME "ending"
+#define LOCK_END ".lock"
+#define RECORD_END ".cmdline"
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	(void)remove(path);
+	return 0;
+}
+
+void host_files_remove(const char *path)
+{
+	(void)nftw(path, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS);
+}
+
+static int make_mark(const struct runtime_dir *dir, const char *name)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int fd, ret = runtime_dir_file(dir, name, path);
+
+	if (ret)
+		return ret;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set(-errno, "create %s: %m", path);
+	close(fd);
+	return 0;
+}
+
+static bool has(const struct runtime_dir *dir, const char *name)
+{
+	char path[RUNTIME_PATH_BYTES];
+
+	return runtime_dir_file(dir, name, path) == 0 && access(path, F_OK) == 0;
+}
+
+int host_files_keep(const struct runtime_dir *dir)
+{
+	return make_mark(dir, KEEP_NAME);
+}
+
+bool host_files_are_kept(const struct runtime_dir *dir)
+{
+	return has(dir, KEEP_NAME);
+}
+
+int host_files_end(const struct runtime_dir *dir)
+{
+	return make_mark(dir, ENDING_NAME);
+}
+
+bool host_files_are_ending(const struct runtime_dir *dir)
+{
+	return has(dir, ENDING_NAME);
+}
+
+bool host_files_have_catalog(const struct runtime_dir *dir, const char *store)
+{
+	char name[RUNTIME_PATH_BYTES];
+
+	snprintf(name, sizeof(name), "%s.db", store);
+	return has(dir, name);
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t a = strlen(name), b = strlen(end);
+
+	return a > b && strcmp(name + a - b, end) == 0;
+}
+
+/* Locks stay: a daemon that somebody starts just now may have one already. */
+bool host_files_clean(const struct runtime_dir *dir)
+{
+	char path[RUNTIME_PATH_BYTES];
+	const struct dirent *entry;
+	DIR *folder;
+
+	if (!host_files_are_kept(dir)) {
+		host_files_remove(dir->path);
+		return true;
+	}
+	folder = opendir(dir->path);
+	while (folder && (entry = readdir(folder)) != NULL) {
+		const char *name = entry->d_name;
+
+		if ((ends_with(name, ".sock") || ends_with(name, ".pid")) &&
+		    runtime_dir_file(dir, name, path) == 0)
+			(void)unlink(path);
+	}
+	if (folder)
+		closedir(folder);
+	if (runtime_dir_file(dir, ENDING_NAME, path) == 0)
+		(void)unlink(path);
+	return false;
+}
+
+/* -------- daemons -------- */
+
+bool host_daemon_is_node(const struct host_daemon *daemon)
+{
+	return strncmp(daemon->name, HOST_NODE, strlen(HOST_NODE)) == 0;
+}
+
+bool host_daemon_is_on_file(const struct host_daemon *daemon)
+{
+	return cmdline_get(&daemon->line, "--file") || cmdline_get(&daemon->line, "--dax");
+}
+
+bool host_daemon_is_elsewhere(const struct host_daemon *daemon)
+{
+	return cmdline_get(&daemon->line, "--metad") != NULL;
+}
+
+struct host_daemon *host_daemons_find(struct host_daemons *daemons, const char *name)
+{
+	for (uint32_t i = 0; i < daemons->n; i++) {
+		if (strcmp(daemons->at[i].name, name) == 0)
+			return &daemons->at[i];
+	}
+	return NULL;
+}
+
+int host_daemons_add(struct host_daemons *daemons, const char *name,
+		     struct host_daemon **daemon_out)
+{
+	struct host_daemon *daemon = host_daemons_find(daemons, name);
+
+	if (!daemon && daemons->n == HOST_FILES_MAX)
+		return error_set(-E2BIG, "%s: more than %d daemons of a store on one host", name,
+				 HOST_FILES_MAX);
+	if (!daemon) {
+		daemon = &daemons->at[daemons->n++];
+		memset(daemon, 0, sizeof(*daemon));
+		snprintf(daemon->name, sizeof(daemon->name), "%s", name);
+	}
+	*daemon_out = daemon;
+	return 0;
+}
+
+static int record_path(const struct runtime_dir *dir, const char *name,
+		       char path[RUNTIME_PATH_BYTES])
+{
+	char file[80];
+
+	snprintf(file, sizeof(file), "%.60s" RECORD_END, name);
+	return runtime_dir_file(dir, file, path);
+}
+
+/* A record that cannot be read is none. */
+static int look_at(const struct runtime_dir *dir, struct host_daemon *daemon)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = record_path(dir, daemon->name, path);
+
+	if (ret)
+		return ret;
+	ret = cmdline_read(path, &daemon->record);
+	if (ret && ret != -ENOENT && ret != -EPROTO)
+		return ret;
+	daemon->pid = runtime_dir_holder(dir, daemon->name);
+	daemon->line = daemon->record;
+	if (daemon->pid && cmdline_of_process(daemon->pid, &daemon->line))
+		daemon->line = daemon->record; /* it ended just now */
+	return 0;
+}
+
+static int add(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
+{
+	struct host_daemon *daemon;
+	char name[sizeof(daemon->name)];
+	size_t len = strlen(file), end = 0;
+	int ret;
+
+	if (ends_with(file, LOCK_END))
+		end = strlen(LOCK_END);
+	else if (ends_with(file, RECORD_END))
+		end = strlen(RECORD_END);
+	if (end == 0 || len - end >= sizeof(name))
+		return 0;
+	memcpy(name, file, len - end);
+	name[len - end] = 0;
+	if (host_daemons_find(daemons, name))
+		return 0;
+	ret = host_daemons_add(daemons, name, &daemon);
+	if (ret == 0)
+		ret = look_at(dir, daemon);
+	if (ret == 0 && !daemon->pid && !daemon->record.len)
+		daemons->n--; /* an old lock: nobody knows how it was started */
+	return ret;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct host_daemon *)a)->name, ((const struct host_daemon *)b)->name);
+}
+
+int host_files_look(const struct runtime_dir *dir, struct host_daemons *daemons_out)
+{
+	DIR *folder = opendir(dir->path);
+	const struct dirent *entry;
+	int ret = 0;
+
+	daemons_out->n = 0;
+	if (!folder)
+		return error_set(-errno, "open %s: %m", dir->path);
+	while (ret == 0 && (entry = readdir(folder)) != NULL)
+		ret = add(dir, entry->d_name, daemons_out);
+	closedir(folder);
+	qsort(daemons_out->at, daemons_out->n, sizeof(daemons_out->at[0]), by_name);
+	return ret;
+}
+
+int host_files_record(const struct runtime_dir *dir, const char *name, const struct cmdline *line)
+{
+	char path[RUNTIME_PATH_BYTES];
+	int ret = record_path(dir, name, path);
+
+	if (ret)
+		return ret;
+	if (line->len)
+		return cmdline_write(path, line);
+	if (unlink(path) && errno != ENOENT)
+		return error_set(-errno, "remove %s: %m", path);
+	return 0;
+}

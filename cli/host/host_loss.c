@@ -1,0 +1,258 @@
+#include "cli/host/host_loss.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "relive/relive.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+
+#define ASK_NS (3 * CLOCK_NS_PER_S)
+#define COUNT_NS (10 * CLOCK_NS_PER_S)
+#define MAX_TABLES 4096
+#define MAX_SHARDS 1024
+
+/* One metadata server, and the nodes whose memory is at stake. */
+struct inquest {
+	const char *uri;
+	const struct host_daemons *daemons;
+	const struct host_daemon
+		*only; /* of a store elsewhere: this node; NULL = the store is here */
+	bool keep;
+	struct host_loss *loss;
+	struct rlv_store *store;
+	struct rlv_store_info info;
+	struct rlv_shard_info shards[MAX_SHARDS];
+	struct rlv_table_info table;
+	char names[MAX_TABLES][RLV_NAME_BYTES];
+};
+
+static bool holds_memory(const struct host_daemon *daemon)
+{
+	return daemon->pid && host_daemon_is_node(daemon) && !host_daemon_is_on_file(daemon);
+}
+
+static bool is_of(const struct inquest *q, const struct host_daemon *daemon)
+{
+	return q->only ? daemon == q->only : !host_daemon_is_elsewhere(daemon);
+}
+
+static const struct rlv_node_info *find_node(const struct inquest *q, const char *name)
+{
+	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes); i++) {
+		if (strcmp(q->info.nodes[i].name, name) == 0)
+			return &q->info.nodes[i];
+	}
+	return NULL;
+}
+
+static bool is_pool_on_file(const struct rlv_node_info *node)
+{
+	return strcmp(node->pages, "file") == 0 || strcmp(node->pages, "dax") == 0;
+}
+
+/* A node here goes with its process; one on another host, with the catalog, which alone names it. */
+static bool is_at_stake(const struct inquest *q, const char *node)
+{
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		const struct host_daemon *daemon = &q->daemons->at[i];
+
+		if (host_daemon_is_node(daemon) && is_of(q, daemon) &&
+		    strcmp(daemon->name + strlen(HOST_NODE), node) == 0)
+			return holds_memory(daemon);
+	}
+	return !q->only && !q->keep;
+}
+
+static bool any_at_stake(const struct inquest *q)
+{
+	bool any = q->info.n_nodes > ARRAY_LEN(q->info.nodes);
+
+	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes); i++)
+		any |= is_at_stake(q, q->info.nodes[i].name);
+	return any;
+}
+
+static void unknown(struct inquest *q, const char *why)
+{
+	if (!q->loss->unknown[0])
+		snprintf(q->loss->unknown, sizeof(q->loss->unknown), "%.150s", why);
+}
+
+/* Every node whose memory is at stake answers, or what it holds cannot be counted. */
+static void check_nodes(struct inquest *q)
+{
+	char why[160];
+
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		const struct host_daemon *daemon = &q->daemons->at[i];
+		const char *name = daemon->name + strlen(HOST_NODE);
+		const struct rlv_node_info *node;
+
+		if (!holds_memory(daemon) || !is_of(q, daemon))
+			continue;
+		node = find_node(q, name);
+		if (node && node->state == RLV_NODE_DOWN) {
+			snprintf(why, sizeof(why), "memory node %.60s runs and does not answer",
+				 name);
+			unknown(q, why);
+		}
+	}
+}
+
+static bool has_shard_at_stake(const struct inquest *q, size_t n)
+{
+	for (size_t i = 0; i < n && i < MAX_SHARDS; i++) {
+		const struct rlv_shard_info *shard = &q->shards[i];
+
+		if ((shard->state == RLV_SHARD_ACTIVE || shard->state == RLV_SHARD_DRAINING) &&
+		    is_at_stake(q, shard->node))
+			return true;
+	}
+	return false;
+}
+
+static int64_t most_items(const struct rlv_table_info *info)
+{
+	int64_t most = 0;
+
+	for (uint32_t v = 0; v < info->n_views; v++) {
+		if (info->views[v].items > most)
+			most = info->views[v].items;
+	}
+	return most;
+}
+
+/* A table none of whose shards is there has nothing to lose here. */
+static void count_table(struct inquest *q, const char *name)
+{
+	struct rlv_table *table;
+	size_t n = MAX_SHARDS;
+	int64_t items = 0;
+	int ret = rlv_table_open(q->store, name, &table);
+
+	if (ret == -EHOSTDOWN || ret == -ENOENT)
+		return;
+	if (ret) {
+		unknown(q, rlv_last_error());
+		return;
+	}
+	q->table = (struct rlv_table_info){ .size = sizeof(q->table) };
+	ret = rlv_table_shards(table, q->shards, &n);
+	if (ret == 0 && has_shard_at_stake(q, n)) {
+		ret = rlv_table_info(table, &q->table);
+		items = ret ? 0 : most_items(&q->table);
+	}
+	if (ret)
+		unknown(q, rlv_last_error());
+	q->loss->tables += items > 0;
+	q->loss->items += (uint64_t)items;
+	(void)!rlv_table_close(&table);
+}
+
+static int count_tables(struct inquest *q)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), COUNT_NS);
+	size_t n = MAX_TABLES;
+	int ret;
+
+	q->info = (struct rlv_store_info){ .size = sizeof(q->info) };
+	ret = rlv_store_info(q->store, &q->info);
+	if (ret == 0)
+		ret = rlv_store_tables(q->store, q->names, &n);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes) && !q->only; i++)
+		q->keep |= is_pool_on_file(&q->info.nodes[i]);
+	if (n == 0 || !any_at_stake(q))
+		return 0;
+	check_nodes(q);
+	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
+		if (deadline_expired(clock_monotonic(), deadline)) {
+			unknown(q, "its tables do not answer in time");
+			break;
+		}
+		count_table(q, q->names[i]);
+	}
+	return 0;
+}
+
+static void ask(struct inquest *q)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	int ret;
+
+	opts.timeout_ns = ASK_NS;
+	opts.read_only = true;
+	ret = rlv_store_open(q->uri, &opts, &q->store);
+	if (ret == 0)
+		ret = count_tables(q);
+	if (ret)
+		unknown(q, rlv_last_error());
+	if (q->store)
+		(void)!rlv_store_close(&q->store);
+}
+
+/* Nodes of other stores, each asked for by itself. */
+static void ask_elsewhere(struct inquest *q)
+{
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		const struct host_daemon *daemon = &q->daemons->at[i];
+
+		if (!holds_memory(daemon) || !host_daemon_is_elsewhere(daemon))
+			continue;
+		q->uri = cmdline_get(&daemon->line, "--metad");
+		q->only = daemon;
+		ask(q);
+	}
+}
+
+/* True if items may be lost that cannot be counted, because the metadata server is down. */
+static bool may_hold(const struct inquest *q, const struct host_daemon *metad)
+{
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		const struct host_daemon *daemon = &q->daemons->at[i];
+
+		if (holds_memory(daemon) && is_of(q, daemon))
+			return true;
+	}
+	return !q->keep && metad && cmdline_get(&metad->line, "--listen");
+}
+
+static void count_all(const char *store, struct inquest *q)
+{
+	const struct host_daemon *metad = NULL;
+	char uri[HOST_STORE_URI_BYTES];
+
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		if (strcmp(q->daemons->at[i].name, HOST_METAD) == 0)
+			metad = &q->daemons->at[i];
+	}
+	snprintf(uri, sizeof(uri), "shm:%.50s", store);
+	q->uri = uri;
+	if (metad && metad->pid)
+		ask(q);
+	else if (may_hold(q, metad))
+		unknown(q, "its metadata server does not run");
+	ask_elsewhere(q);
+}
+
+int host_loss_count(const char *store, const struct host_daemons *daemons, bool *keep,
+		    struct host_loss *loss_out)
+{
+	struct inquest *q = mem_zalloc(sizeof(*q));
+
+	if (!q)
+		return error_set(-ENOMEM, "count items: no memory");
+	*loss_out = (struct host_loss){ 0 };
+	q->daemons = daemons;
+	q->keep = *keep;
+	q->loss = loss_out;
+	count_all(store, q);
+	*keep = q->keep;
+	mem_free(q);
+	return 0;
+}

@@ -1,0 +1,241 @@
+#include "cli/host/host_start.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "cli/cli.h"
+#include "cli/host/spawn.h"
+
+#define DEFAULT_BYTES (UINT64_C(1) << 30)
+#define ASK_NS (500 * CLOCK_NS_PER_MS)
+
+/* -------- command lines -------- */
+
+static int set_log(const struct host_store_opts *opts, struct cmdline *line)
+{
+	static const char *const levels[] = { "error", "warn", "info", "debug" };
+	static const char *const formats[] = { "text", "json" };
+	int ret = cmdline_set(line, "--log-level",
+			      opts->log_level < ARRAY_LEN(levels) ? levels[opts->log_level] : NULL);
+
+	return ret ? ret
+		   : cmdline_set(line, "--log-format",
+				 opts->log_format < ARRAY_LEN(formats) ? formats[opts->log_format]
+								       : NULL);
+}
+
+int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out)
+{
+	static const char *const stalled[] = { "wait", "kill" };
+	struct cmdline *line = line_out;
+	int ret;
+
+	line->len = 0;
+	ret = cmdline_set(line, "--stalled",
+			  opts->stalled < ARRAY_LEN(stalled) ? stalled[opts->stalled] : NULL);
+	if (ret == 0)
+		ret = cmdline_set(line, "--listen", opts->listen);
+	if (ret == 0)
+		ret = cmdline_set(line, "--metrics", opts->metrics);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-cert", opts->tls_cert);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-key", opts->tls_key);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--tls-ca", opts->tls_ca);
+	if (ret == 0)
+		ret = cmdline_set(line, "--group", opts->group);
+	if (ret == 0)
+		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
+	if (ret == 0)
+		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
+	if (ret == 0)
+		ret = cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
+	return ret ? ret : set_log(opts, line);
+}
+
+int host_node_options(const struct host_store_opts *opts, struct cmdline *line_out)
+{
+	static const char *const pages[] = { "auto", "huge", "small" };
+	struct cmdline *line = line_out;
+	int ret;
+
+	line->len = 0;
+	ret = cmdline_set_bytes(line, "--size", opts->bytes);
+	if (ret == 0)
+		ret = cmdline_set_path(line, "--file", opts->file ? opts->file : opts->dax);
+	if (ret == 0)
+		ret = cmdline_set(line, "--pages",
+				  opts->pages < ARRAY_LEN(pages) ? pages[opts->pages] : NULL);
+	if (ret == 0)
+		ret = cmdline_set(line, "--transport", opts->transport);
+	if (ret == 0)
+		ret = cmdline_set(line, "--group", opts->group);
+	if (ret == 0)
+		ret = cmdline_set(line, "--listen", opts->rdma_listen);
+	return ret ? ret : set_log(opts, line);
+}
+
+int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
+{
+	int ret;
+
+	line_out->len = 0;
+	ret = cmdline_add(line_out, "relive-metad");
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--store", store);
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--stalled", "wait");
+	return ret ? ret : cmdline_merge(line_out, given);
+}
+
+int host_node_line(const char *store, const char *name, const struct cmdline *given,
+		   struct cmdline *line_out)
+{
+	int ret;
+
+	line_out->len = 0;
+	ret = cmdline_add(line_out, "relive-memnode");
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--store", store);
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--name", name);
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--pages", "auto");
+	if (ret == 0)
+		ret = cmdline_set(line_out, "--transport", "auto");
+	if (ret == 0 && !cmdline_get(given, "--file"))
+		ret = cmdline_set_bytes(line_out, "--size", DEFAULT_BYTES);
+	return ret ? ret : cmdline_merge(line_out, given);
+}
+
+void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients)
+{
+	daemon->once[0] = adopt ? "--adopt" : NULL;
+	daemon->once[1] = discard ? "--discard" : NULL;
+	daemon->once[2] = trust_clients ? "--trust-clients" : NULL;
+}
+
+/* -------- processes -------- */
+
+int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied)
+{
+	char file[80], log[RUNTIME_PATH_BYTES];
+	const char *argv[CMDLINE_MAX_ARGS + ARRAY_LEN(daemon->once) + 3];
+	struct spawn_daemon spawn = { .argv = argv, .log_path = log, .tied = tied };
+	size_t n;
+	int ret;
+
+	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
+	ret = runtime_dir_file(dir, file, log);
+	if (ret)
+		return ret;
+	n = cmdline_argv(&daemon->line, argv);
+	if (!cmdline_get(&daemon->line, "--log")) {
+		argv[n++] = "--log"; /* so that SIGHUP knows its name */
+		argv[n++] = log;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
+		if (daemon->once[i])
+			argv[n++] = daemon->once[i];
+	argv[n++] = "--log"; /* which is bounded, and stderr is not */
+	argv[n++] = log;
+	argv[n] = NULL;
+	spawn.binary = argv[0];
+	ret = spawn_daemon(&spawn, &daemon->pid);
+	memset(daemon->once, 0, sizeof(daemon->once));
+	if (ret == 0)
+		daemon->ours = true;
+	return ret;
+}
+
+void host_report_end(const struct runtime_dir *dir, const struct host_daemon *daemon, int status)
+{
+	char file[80], path[RUNTIME_PATH_BYTES], text[SPAWN_STATUS_BYTES];
+
+	cli_error("%s ended: %s", daemon->line.text, spawn_status_text(status, text));
+	snprintf(file, sizeof(file), "%.60s.log", daemon->name);
+	if (runtime_dir_file(dir, file, path) == 0)
+		spawn_log_tail(path, stderr);
+}
+
+/* Holding its lock proves that the pid is the daemon's and not a later process's. */
+static void signal_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
+		       int number)
+{
+	for (uint32_t i = 0; i < daemons->n; i++) {
+		pid_t pid = runtime_dir_holder(dir, daemons->at[i].name);
+
+		if (pid > 0)
+			kill(pid, number);
+	}
+}
+
+static bool any_alive(const struct runtime_dir *dir, const struct host_daemons *daemons)
+{
+	for (uint32_t i = 0; i < daemons->n; i++) {
+		if (runtime_dir_holder(dir, daemons->at[i].name))
+			return true;
+	}
+	return false;
+}
+
+static bool wait_gone(const struct runtime_dir *dir, const struct host_daemons *daemons,
+		      int64_t timeout_ns)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
+
+	while (any_alive(dir, daemons)) {
+		if (deadline_expired(clock_monotonic(), deadline))
+			return false;
+		usleep(HOST_POLL_NS / CLOCK_NS_PER_US);
+	}
+	return true;
+}
+
+int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
+		  int64_t timeout_ns)
+{
+	signal_all(dir, daemons, SIGTERM);
+	if (wait_gone(dir, daemons, timeout_ns))
+		return 0;
+	signal_all(dir, daemons, SIGKILL);
+	if (wait_gone(dir, daemons, HOST_GRACE_NS))
+		return 0;
+	return error_set(-ETIMEDOUT, "daemons in %s do not end", dir->path);
+}
+
+/* -------- the server's view -------- */
+
+int host_ask(const char *uri, struct rlv_store_info *info_out)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct rlv_store *store;
+	int ret;
+
+	*info_out = (struct rlv_store_info){ .size = sizeof(*info_out) };
+	opts.timeout_ns = ASK_NS;
+	ret = rlv_store_open(uri, &opts, &store);
+	if (ret)
+		return ret;
+	ret = rlv_store_info(store, info_out);
+	if (rlv_store_close(&store) && ret == 0)
+		ret = -EBUSY;
+	return ret;
+}
+
+bool host_node_is_up(const struct rlv_store_info *info, const char *name)
+{
+	for (uint32_t i = 0; i < info->n_nodes && i < ARRAY_LEN(info->nodes); i++) {
+		const struct rlv_node_info *node = &info->nodes[i];
+
+		if (strcmp(node->name, name) == 0)
+			return node->state == RLV_NODE_UP || node->state == RLV_NODE_DRAINING;
+	}
+	return info->n_nodes > ARRAY_LEN(info->nodes);
+}

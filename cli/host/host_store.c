@@ -1,0 +1,57 @@
+#include "cli/host/host_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/host/host_files.h"
+#include "cli/host/host_start.h"
+#include "cli/host/spawn.h"
+
+int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
+{
+	struct host_store_opts opts = {
+		.store = "private",
+		.bytes = bytes,
+		.pages = HOST_STORE_UNSET,
+		.stalled = HOST_STORE_UNSET,
+		.log_level = HOST_STORE_UNSET,
+		.log_format = HOST_STORE_UNSET,
+		.tied = true,
+		.timeout_ns = timeout_ns,
+	};
+	const char *tmp = getenv("TMPDIR");
+	char root[RUNTIME_PATH_BYTES];
+	int ret;
+
+	/* The name of a socket has 108 bytes, so a deep TMPDIR cannot be used. */
+	if (!tmp || !*tmp || strlen(tmp) > 40)
+		tmp = "/tmp";
+	snprintf(root, sizeof(root), "%s/relive-XXXXXX", tmp);
+	if (!mkdtemp(root))
+		return error_set(-errno, "make %s: %m", root);
+	if (setenv("RELIVE_RUNTIME_DIR", root, 1)) {
+		rmdir(root);
+		return error_set(-ENOMEM, "set RELIVE_RUNTIME_DIR");
+	}
+	ret = host_store_up(&opts, NULL, store_out);
+	if (ret)
+		host_files_remove(root);
+	else
+		memcpy(store_out->temp_root, root, sizeof(root));
+	return ret;
+}
+
+void host_store_close(struct host_store *store)
+{
+	for (uint32_t i = 0; i < store->n_nodes; i++)
+		spawn_stop(store->nodes[i], HOST_GRACE_NS);
+	spawn_stop(store->metad, HOST_GRACE_NS);
+	store->n_nodes = 0;
+	store->metad = 0;
+	if (store->temp_root[0])
+		host_files_remove(store->temp_root);
+	store->temp_root[0] = 0;
+}

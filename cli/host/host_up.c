@@ -1,0 +1,529 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "relive/relive.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "cli/cli.h"
+#include "cli/host/host_files.h"
+#include "cli/host/host_lock.h"
+#include "cli/host/host_start.h"
+#include "cli/host/host_store.h"
+#include "cli/interrupt.h"
+#include "cli/host/spawn.h"
+
+#define ADDRESS_BYTES 96
+
+struct up {
+	const struct host_store_opts *opts;
+	struct progress *progress;
+	struct host_store *store;
+	struct host_daemons daemons;
+	struct cmdline metad, node; /* the options that the caller gave */
+	bool runs;                  /* something of the store ran before */
+	bool occupied;              /* some daemon, or what an earlier time has left, was there */
+};
+
+/* -------- what there is to be -------- */
+
+/* Of this store, and to be there when it is up. */
+static bool is_part(const struct host_daemon *daemon)
+{
+	return daemon->line.len && !host_daemon_is_elsewhere(daemon);
+}
+
+static const char *node_name(const struct host_daemon *daemon)
+{
+	return daemon->name + strlen(HOST_NODE);
+}
+
+/* One of those that `up` makes, which its options are for; others were added. */
+static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
+{
+	char *end;
+
+	if (!host_daemon_is_node(daemon) || !is_part(daemon))
+		return false;
+	*index_out = (uint32_t)strtoul(node_name(daemon), &end, 10);
+	return end != node_name(daemon) && !*end && *index_out < HOST_STORE_MAX_NODES;
+}
+
+static uint32_t numbered(const struct up *up)
+{
+	uint32_t n = 0, index;
+
+	for (uint32_t i = 0; i < up->daemons.n; i++)
+		n += is_numbered(&up->daemons.at[i], &index);
+	return n;
+}
+
+static int contradiction(const struct up *up, const struct host_daemon *daemon, const char *name,
+			 const char *value)
+{
+	const char *now = cmdline_get(&daemon->line, name);
+
+	if (!now)
+		return error_set(-EEXIST,
+				 "store %s runs without %s (%s, pid %d), so %s %.200s contradicts "
+				 "it: leave the option out",
+				 up->store->name, name, daemon->name, (int)daemon->pid, name,
+				 value);
+	return error_set(-EEXIST,
+			 "store %s runs with %s %.200s (%s, pid %d), so %s %.200s contradicts it: "
+			 "leave the option out",
+			 up->store->name, name, now, daemon->name, (int)daemon->pid, name, value);
+}
+
+/* Each option that was given is one that it runs with. */
+static int check_agrees(const struct up *up, const struct host_daemon *daemon,
+			const struct cmdline *given)
+{
+	const char *name = NULL;
+
+	while ((name = cmdline_next(given, name)) != NULL) {
+		const char *value = cmdline_next(given, name);
+		const char *now = cmdline_get(&daemon->line, name);
+
+		if (!now || strcmp(now, value) != 0)
+			return contradiction(up, daemon, name, value);
+		name = value;
+	}
+	return 0;
+}
+
+/* Runs: the options agree. Else it is started with what is written down, and with the options. */
+static int plan_daemon(const struct up *up, struct host_daemon *daemon, const struct cmdline *given)
+{
+	return daemon->pid ? check_agrees(up, daemon, given) : cmdline_merge(&daemon->line, given);
+}
+
+static int plan_metad(struct up *up)
+{
+	struct host_daemon *metad;
+	int ret = host_daemons_add(&up->daemons, HOST_METAD, &metad);
+
+	if (ret)
+		return ret;
+	if (up->opts->trust && metad->pid)
+		return error_set(-EEXIST,
+				 "store %s: its metadata server runs already, pid %d, and reads "
+				 "--trust only when it starts",
+				 up->store->name, (int)metad->pid);
+	metad->once[0] = up->opts->trust ? "--trust" : NULL;
+	if (metad->line.len)
+		return plan_daemon(up, metad, &up->metad);
+	if (up->runs && !host_files_have_catalog(&up->store->dir, up->store->name))
+		return error_set(-ENOENT,
+				 "store %s has memory nodes, and nothing says how its metadata "
+				 "server was started: start relive-metad as it was",
+				 up->store->name);
+	return host_metad_line(up->store->name, &up->metad, &metad->line);
+}
+
+static int plan_new_node(struct up *up, uint32_t index)
+{
+	struct host_daemon *daemon;
+	char name[24];
+	int ret;
+
+	snprintf(name, sizeof(name), HOST_NODE "%u", index);
+	ret = host_daemons_add(&up->daemons, name, &daemon);
+	if (ret || daemon->line.len)
+		return ret;
+	return host_node_line(up->store->name, node_name(daemon), &up->node, &daemon->line);
+}
+
+/* How many are numbered: as given, as they are, or one for a store that is new. */
+static int plan_nodes(struct up *up, bool known)
+{
+	uint32_t now = numbered(up), wanted = up->opts->nodes, index;
+	int ret = 0;
+
+	if (up->runs && wanted && now && wanted != now)
+		return error_set(-EEXIST,
+				 "store %s runs, and --nodes %u contradicts it: it has %u; add one "
+				 "by relive node add shm:%s NAME",
+				 up->store->name, wanted, now, up->store->name);
+	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!is_numbered(daemon, &index))
+			continue;
+		if (wanted && index >= wanted && !daemon->pid)
+			daemon->line.len = 0;
+		else
+			ret = plan_daemon(up, daemon, &up->node);
+	}
+	if (!wanted && !known && !up->runs)
+		wanted = 1;
+	for (uint32_t i = 0; i < wanted && ret == 0; i++)
+		ret = plan_new_node(up, i);
+	return ret;
+}
+
+/* Ports follow the server's. A node that runs keeps what it has. */
+static int plan_pages(struct up *up)
+{
+	const char *given = up->opts->metrics;
+	const char *colon = given ? strrchr(given, ':') : NULL;
+	const char *port = colon ? colon + 1 : given;
+	uint32_t index;
+
+	for (uint32_t i = 0; given && i < up->daemons.n; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+		char text[ADDRESS_BYTES];
+		int ret;
+
+		if (!is_numbered(daemon, &index) || daemon->pid || !daemon->line.len)
+			continue;
+		snprintf(text, sizeof(text), "%.*s%lu", (int)(port - given), given,
+			 strtoul(port, NULL, 10) + 1 + index);
+		ret = cmdline_set(&daemon->line, "--metrics", text);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* The pool that --file or --dax names is that of node 0, which is to start now. */
+static int plan_claim(struct up *up)
+{
+	const struct host_store_opts *opts = up->opts;
+	bool any = opts->adopt || opts->discard || opts->trust_clients;
+	uint32_t index;
+
+	for (uint32_t i = 0; i < up->daemons.n && any; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!is_numbered(daemon, &index))
+			continue;
+		if (daemon->pid)
+			return error_set(
+				-EEXIST,
+				"store %s: memory node %s runs already, pid %d, and reads "
+				"--adopt, --discard and --trust-clients only when it starts",
+				up->store->name, node_name(daemon), (int)daemon->pid);
+		host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
+	}
+	return 0;
+}
+
+/* Without the server's record the others are of an `up` that was killed before it began. */
+static int plan(struct up *up)
+{
+	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
+	bool known = metad && metad->line.len;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		up->runs |= daemon->pid && !host_daemon_is_elsewhere(daemon);
+		up->occupied |= daemon->pid != 0;
+	}
+	up->occupied |= host_files_have_catalog(&up->store->dir, up->store->name) ||
+			host_files_are_kept(&up->store->dir);
+	for (uint32_t i = 0; i < up->daemons.n && !known && !up->runs; i++) {
+		if (is_part(&up->daemons.at[i]))
+			up->daemons.at[i].line.len = 0;
+	}
+	if (ret == 0)
+		ret = host_metad_options(up->opts, &up->metad);
+	if (ret == 0)
+		ret = host_node_options(up->opts, &up->node);
+	if (ret == 0)
+		ret = plan_metad(up);
+	if (ret == 0)
+		ret = plan_nodes(up, known);
+	if (ret == 0)
+		ret = plan_pages(up);
+	return ret ? ret : plan_claim(up);
+}
+
+/* -------- records -------- */
+
+static int record(const struct up *up, const struct host_daemon *daemon)
+{
+	if (daemon->pid || cmdline_equals(&daemon->line, &daemon->record))
+		return 0;
+	return host_files_record(&up->store->dir, daemon->name, &daemon->line);
+}
+
+/* Before anything is started, so that whoever comes after a kill knows what was to be. */
+static int record_all(struct up *up)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (host_daemon_is_on_file(daemon) && is_part(daemon))
+			ret = host_files_keep(&up->store->dir);
+		if (ret == 0 && host_daemon_is_node(daemon))
+			ret = record(up, daemon);
+	}
+	return ret ? ret : record(up, host_daemons_find(&up->daemons, HOST_METAD));
+}
+
+/* What did not start is written down as it was before. */
+static void unrecord(struct up *up)
+{
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!daemon->pid && !cmdline_equals(&daemon->line, &daemon->record))
+			(void)!host_files_record(&up->store->dir, daemon->name, &daemon->record);
+	}
+}
+
+/* -------- processes -------- */
+
+static int start(struct up *up, struct host_daemon *daemon)
+{
+	int ret = host_start(&up->store->dir, daemon, up->opts->tied);
+
+	if (ret)
+		return ret;
+	up->store->started++;
+	if (up->runs)
+		cli_error("store %s: %s was not running, and is started", up->store->name,
+			  daemon->name);
+	return 0;
+}
+
+/* The server of a node that was killed just now may not know that yet: then it would still be up. */
+static void wait_down(const struct up *up, const struct host_daemon *daemon)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), HOST_GRACE_NS);
+	struct rlv_store_info info;
+
+	while (!interrupt_pending() && !deadline_expired(clock_monotonic(), deadline)) {
+		if (host_ask(up->store->uri, &info) || info.n_nodes > ARRAY_LEN(info.nodes) ||
+		    !host_node_is_up(&info, node_name(daemon)))
+			return;
+		interrupt_sleep(HOST_POLL_NS);
+	}
+}
+
+static int start_missing(struct up *up)
+{
+	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
+	bool asked = metad->pid != 0;
+	int ret = asked ? 0 : start(up, metad);
+
+	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (daemon->pid || !is_part(daemon))
+			continue;
+		if (asked)
+			wait_down(up, daemon);
+		ret = start(up, daemon);
+	}
+	return ret;
+}
+
+/* One that ran before and has ended since is missing, too. */
+static int look_at_other(struct up *up, struct host_daemon *daemon)
+{
+	if (runtime_dir_holder(&up->store->dir, daemon->name))
+		return 0;
+	if (!daemon->record.len)
+		return error_set(-ECONNREFUSED,
+				 "store %s: %s, pid %d, has ended, and nothing says how it was "
+				 "started",
+				 up->store->name, daemon->name, (int)daemon->pid);
+	daemon->line = daemon->record;
+	return start(up, daemon);
+}
+
+/* One of ours may end because another one runs, which an `up` that was killed had started. */
+static int look_at_ours(struct up *up, struct host_daemon *daemon)
+{
+	int status;
+
+	if (!spawn_ended(daemon->pid, &status))
+		return 0;
+	daemon->ours = false;
+	daemon->pid = runtime_dir_holder(&up->store->dir, daemon->name);
+	if (daemon->pid == 0) {
+		host_report_end(&up->store->dir, daemon, status);
+		return error_set(-ECONNREFUSED, "store %s did not start", up->store->name);
+	}
+	up->store->started--;
+	daemon->record = daemon->line;
+	if (cmdline_of_process(daemon->pid, &daemon->line))
+		return 0; /* it ended just now, as the next look finds */
+	return check_agrees(up, daemon, host_daemon_is_node(daemon) ? &up->node : &up->metad);
+}
+
+static int look_at_all(struct up *up)
+{
+	int ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : 0;
+
+	for (uint32_t i = 0; i < up->daemons.n && ret == 0; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (is_part(daemon))
+			ret = daemon->ours ? look_at_ours(up, daemon) : look_at_other(up, daemon);
+	}
+	return ret;
+}
+
+/* The first node that is not up, NULL if all are. */
+static const struct host_daemon *find_absent(const struct up *up, const struct rlv_store_info *info)
+{
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (host_daemon_is_node(daemon) && is_part(daemon) &&
+		    !host_node_is_up(info, node_name(daemon)))
+			return daemon;
+	}
+	return NULL;
+}
+
+static int wait_ready(struct up *up)
+{
+	uint64_t begin = clock_now_ns(clock_monotonic());
+	const struct host_daemon *absent = NULL;
+	struct rlv_store_info info;
+	int64_t spent = 0;
+	int ret, asked = 0;
+
+	while (spent <= up->opts->timeout_ns) {
+		ret = look_at_all(up);
+		if (ret)
+			return ret;
+		asked = host_ask(up->store->uri, &info);
+		absent = asked ? NULL : find_absent(up, &info);
+		if (asked == 0 && !absent)
+			return 0;
+		spent = (int64_t)(clock_now_ns(clock_monotonic()) - begin);
+		if (up->progress)
+			progress_show(up->progress, (double)spent / (double)up->opts->timeout_ns,
+				      "waiting for store %s", up->store->name);
+		interrupt_sleep(HOST_POLL_NS);
+	}
+	if (asked)
+		return error_set(-ETIMEDOUT, "store %s does not answer: %s", up->store->name,
+				 rlv_last_error());
+	return error_set(-ETIMEDOUT, "store %s: %s, pid %d, runs and is not up", up->store->name,
+			 absent ? absent->name : "a node", absent ? (int)absent->pid : 0);
+}
+
+/* -------- all of it -------- */
+
+static void fill_store(const struct up *up)
+{
+	struct host_store *store = up->store;
+
+	store->was_up = up->runs;
+	store->n_nodes = 0;
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!is_part(daemon))
+			continue;
+		if (host_daemon_is_node(daemon))
+			store->nodes[store->n_nodes++] = daemon->pid;
+		else
+			store->metad = daemon->pid;
+	}
+}
+
+/* Where something ran, what was started helps it; else all of it ends. True: no files are left. */
+static bool undo(struct up *up)
+{
+	for (uint32_t i = 0; i < up->daemons.n && !up->runs; i++) {
+		struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!daemon->ours)
+			continue;
+		spawn_stop(daemon->pid, HOST_GRACE_NS);
+		daemon->pid = 0;
+	}
+	unrecord(up);
+	if (up->occupied)
+		return false;
+	host_files_remove(up->store->dir.path);
+	return true;
+}
+
+/* A `down` that was killed: what it has told to end would end under whoever uses it. */
+static int finish_down(struct up *up)
+{
+	int ret = host_stop_all(&up->store->dir, &up->daemons, HOST_GRACE_NS);
+
+	if (ret)
+		return ret;
+	host_files_clean(&up->store->dir);
+	ret = runtime_dir_open(up->store->name, true, &up->store->dir);
+	return ret ? ret : host_files_look(&up->store->dir, &up->daemons);
+}
+
+static int bring_up(struct up *up)
+{
+	int ret = host_files_look(&up->store->dir, &up->daemons);
+
+	if (ret == 0 && host_files_are_ending(&up->store->dir))
+		ret = finish_down(up);
+	if (ret == 0)
+		ret = plan(up);
+	if (ret == 0)
+		ret = record_all(up);
+	if (ret == 0)
+		ret = start_missing(up);
+	return ret ? ret : wait_ready(up);
+}
+
+static int bring_up_locked(struct up *up)
+{
+	const struct host_store_opts *opts = up->opts;
+	struct host_lock lock;
+	bool gone = false;
+	int ret = host_lock_take(opts->store, opts->timeout_ns, up->progress, &lock);
+
+	if (ret)
+		return ret;
+	ret = runtime_dir_open(opts->store, true, &up->store->dir);
+	if (ret == 0) {
+		ret = bring_up(up);
+		gone = ret && undo(up);
+	}
+	host_lock_give(&lock, gone);
+	if (up->progress)
+		progress_clear(up->progress);
+	if (ret == 0)
+		fill_store(up);
+	return ret;
+}
+
+int host_store_up(const struct host_store_opts *opts, struct progress *progress,
+		  struct host_store *store_out)
+{
+	struct host_store store = { 0 };
+	struct up *up;
+	int ret;
+
+	if (opts->nodes > HOST_STORE_MAX_NODES)
+		return error_set(-EINVAL, "%u nodes: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
+	up = mem_zalloc(sizeof(*up));
+	if (!up)
+		return error_set(-ENOMEM, "up: no memory");
+	up->opts = opts;
+	up->progress = progress;
+	up->store = &store;
+	snprintf(store.name, sizeof(store.name), "%s", opts->store);
+	snprintf(store.uri, sizeof(store.uri), "shm:%s", opts->store);
+	ret = bring_up_locked(up);
+	mem_free(up);
+	if (ret == 0)
+		*store_out = store;
+	return ret;
+}

@@ -1,0 +1,232 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/os/group.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/host/host_store.h"
+#include "cli/interrupt.h"
+#include "cli/units.h"
+
+#define DEFAULT_TIMEOUT_NS 20000000000
+#define MIN_BYTES (UINT64_C(8) << 20)
+
+static void print_text(const struct host_store *store, const struct host_store_opts *opts)
+{
+	const char *plural = store->n_nodes == 1 ? "" : "s";
+	char bytes[UNITS_TEXT_BYTES];
+
+	printf("%s\n", store->uri);
+	if (store->was_up && store->started == 0)
+		fprintf(stderr, "store %s is up already: %u memory node%s\n", store->name,
+			store->n_nodes, plural);
+	else if (opts->bytes)
+		fprintf(stderr, "store %s is up: %u memory node%s of %s\n", store->name,
+			store->n_nodes, plural, units_format_bytes(opts->bytes, bytes));
+	else
+		fprintf(stderr, "store %s is up: %u memory node%s\n", store->name, store->n_nodes,
+			plural);
+}
+
+static int print_up(const struct host_store *store, const struct host_store_opts *opts,
+		    bool as_json)
+{
+	struct json json;
+
+	if (!as_json) {
+		print_text(store, opts);
+		return CLI_OK;
+	}
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	json_put_string(&json, "uri", store->uri);
+	json_put_string(&json, "store", store->name);
+	json_put_i64(&json, "metad_pid", store->metad);
+	json_key(&json, "memnode_pids");
+	json_array_begin(&json);
+	for (uint32_t i = 0; i < store->n_nodes; i++)
+		json_i64(&json, store->nodes[i]);
+	json_array_end(&json);
+	json_put_u64(&json, "started", store->started);
+	json_object_end(&json);
+	json_newline(&json);
+	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+}
+
+static bool tls_agrees(const struct host_store_opts *opts)
+{
+	int n = (opts->tls_cert != NULL) + (opts->tls_key != NULL) + (opts->tls_ca != NULL);
+
+	return n == 0 || n == 3;
+}
+
+static bool group_is_usable(const char *group)
+{
+	gid_t gid;
+
+	if (!group || group_find(group, &gid) == 0)
+		return true;
+	cli_error("--group: %s", error_last());
+	return false;
+}
+
+/* [IP:]PORT: the rest of it the daemons check. */
+static bool has_port(const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	const char *port = colon ? colon + 1 : address;
+	size_t digits = strspn(port, "0123456789");
+
+	return digits > 0 && digits <= 5 && !port[digits] && strlen(address) < 64;
+}
+
+static bool options_agree(const struct host_store_opts *opts)
+{
+	if (opts->file && opts->dax)
+		cli_error("--file and --dax: give one of them");
+	else if ((opts->file || opts->dax) && opts->nodes > 1)
+		cli_error("--nodes %u: a directory or device holds the pool of one node",
+			  opts->nodes);
+	else if (opts->rdma_listen && opts->nodes > 1)
+		cli_error(
+			"--rdma-listen: one node can have the address; add others by relive node");
+	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
+		cli_error(
+			"--adopt, --discard: of a pool on a file or device, give --file or --dax");
+	else if (opts->listen && !units_is_address(opts->listen))
+		cli_error("--listen %.64s: want HOST:PORT or :PORT, with a port up to 65535",
+			  opts->listen);
+	else if (opts->trust_clients && !opts->dax)
+		cli_error("--trust-clients: of a pool on a device, give --dax");
+	else if (!tls_agrees(opts))
+		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
+	else if (opts->metrics && !has_port(opts->metrics))
+		cli_error("--metrics %.64s: want [IP:]PORT, as 9117 or 0.0.0.0:9117",
+			  opts->metrics);
+	else if (opts->bytes && opts->bytes < MIN_BYTES)
+		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
+	else
+		return group_is_usable(opts->group);
+	return false;
+}
+
+static int run(const struct host_store_opts *opts, bool as_json, bool bar)
+{
+	struct progress progress;
+	struct host_store store;
+	int ret;
+
+	interrupt_install();
+	progress_begin(&progress, bar);
+	ret = host_store_up(opts, &progress, &store);
+	if (ret == 0)
+		return print_up(&store, opts, as_json);
+	return cli_fail_local(ret, "up");
+}
+
+static const char notes[] =
+	"Options may be left out for a store that is known: they are then as they "
+	"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
+	"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
+	"may enter.\n\n"
+	"With --group, which is a name or number, users of this host who are in it reach "
+	"the store: both\ndirectories get mode 0750, the sockets 0660. They set the same "
+	"RELIVE_RUNTIME_DIR, and\nRELIVE_TOKEN, whose rights they have: the file with the "
+	"token stays this user's. Within one\nuser rights stop mistakes, not attackers.\n\n"
+	"A descriptor of a DAX device opens all of it, so clients of this host are refused "
+	"(those over\nRDMA are not), unless --trust-clients says otherwise, at each start of "
+	"the node.\n\n"
+	"A pool of another store, or with tables that the catalog does not know, is "
+	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
+	"once; with both, what cannot be\nadopted is erased.";
+
+static int check_and_run(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
+{
+	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
+		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
+		return CLI_USAGE;
+	}
+	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
+	return options_agree(opts) ? run(opts, as_json, bar) : CLI_USAGE;
+}
+
+int cmd_up(int argc, char **argv)
+{
+	struct host_store_opts opts = { .store = "default",
+					.pages = HOST_STORE_UNSET,
+					.stalled = HOST_STORE_UNSET,
+					.log_level = HOST_STORE_UNSET,
+					.log_format = HOST_STORE_UNSET,
+					.timeout_ns = DEFAULT_TIMEOUT_NS };
+	bool as_json = false, bar = false;
+	uint32_t nodes = HOST_STORE_UNSET;
+	const struct arg_option options[] = {
+		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
+		{ "size", "BYTES", "pool of each memory node (default 1G, or as it was made)",
+		  &opts.bytes, ARG_BYTES },
+		{ "file", "PATH", "keep the pool in the directory PATH, which survives", &opts.file,
+		  ARG_TEXT },
+		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
+		{ "trust-clients", NULL,
+		  "hand the device to clients of this host, each of whom can map all of it",
+		  &opts.trust_clients, ARG_FLAG },
+		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
+		  &opts.adopt, ARG_FLAG },
+		{ "discard", NULL, "erase what that pool holds and the catalog does not know",
+		  &opts.discard, ARG_FLAG },
+		{ "pages", "auto|huge|small",
+		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,
+		  ARG_CHOICE },
+		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
+		{ "metrics", "[IP:]PORT",
+		  "/metrics and /healthz of the server; of the nodes at the next ports",
+		  &opts.metrics, ARG_TEXT },
+		{ "tls-cert", "FILE", "PEM: TCP connections prove certificates, beside the token",
+		  &opts.tls_cert, ARG_TEXT },
+		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
+		{ "tls-ca", "FILE", "PEM: CA of all certificates", &opts.tls_ca, ARG_TEXT },
+		{ "group", "GROUP", "users in that group may connect, too, with a token",
+		  &opts.group, ARG_TEXT },
+		{ "stalled", "wait|kill",
+		  "what becomes of a stopped process that holds blocks (default wait)",
+		  &opts.stalled, ARG_CHOICE },
+		{ "nodes", "N", "memory nodes (default 1)", &nodes, ARG_COUNT32 },
+		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)",
+		  &opts.transport, ARG_TEXT },
+		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
+		  &opts.rdma_listen, ARG_TEXT },
+		{ "node-lease", "TIME", "a node silent for so long is down (default 1s)",
+		  &opts.node_lease_ns, ARG_DURATION },
+		{ "node-lost", "TIME", "a node in memory down for so long is lost (default 30s)",
+		  &opts.node_lost_ns, ARG_DURATION },
+		{ "slow-start", "TIME", "until a new shard gets its full share (default 10s)",
+		  &opts.slow_start_ns, ARG_DURATION },
+		{ "log-level", "error|warn|info|debug", "the least that daemons log (default info)",
+		  &opts.log_level, ARG_CHOICE },
+		{ "log-format", "text|json", "of their log lines (default text)", &opts.log_format,
+		  ARG_CHOICE },
+		{ "trust", NULL,
+		  "take rows without checksums as they are where a power loss may have torn them",
+		  &opts.trust, ARG_FLAG },
+		{ "timeout", "TIME", "longest wait until they are ready (default 20s)",
+		  &opts.timeout_ns, ARG_DURATION },
+		{ "json", NULL, "one JSON object, for programs", &as_json, ARG_FLAG },
+		{ "progress", NULL, "show progress without a terminal, too", &bar, ARG_FLAG },
+	};
+	const struct args args = {
+		.usage = "up [OPTIONS]",
+		.summary =
+			"Starts what is missing of a store on this host, relive-metad and relive-memnode, "
+			"waits until\nall of it is ready and prints the URI. What runs is left alone; what "
+			"ended is started as it was\nbefore, `relive node add` included.",
+		.options = options,
+		.n_options = ARRAY_LEN(options),
+		.notes = notes,
+		.examples = "relive up --size 8G --listen 0.0.0.0:7117\n"
+			    "relive up --store replay --file /srv/replay",
+	};
+	int code = cli_parse(&args, argc, argv);
+
+	return code != CLI_CONTINUE ? code : check_and_run(&opts, nodes, as_json, bar);
+}

@@ -1,0 +1,14 @@
+/*
+ * clients.h - who holds what, as the server says it. Private to client/meta_remote*.c.
+ */
+#ifndef RLV_CLIENT_META_CLIENTS_H
+#define RLV_CLIENT_META_CLIENTS_H
+
+#include "client/meta/rpc.h"
+
+#include "relive/admin.h"
+
+/* As rlv_store_clients. */
+RLV_MUST_CHECK int meta_clients(struct rpc *rpc, struct rlv_client_info *clients, size_t *n_inout);
+
+#endif

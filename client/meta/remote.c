@@ -1,0 +1,746 @@
+/*
+ * The control plane of a store with daemons: every call is a request to its metadata server.
+ *
+ * One hidden thread for each open store renews the lease and reconnects; and it gives slots back that
+ * handles left while the server was away. It touches nothing else. Without it a learner that computes
+ * for a minute would look dead.
+ */
+#include "client/meta/meta.h"
+
+#include "client/meta/clients.h"
+#include "client/meta/info.h"
+#include "client/meta/waits.h"
+#include "client/meta/rpc.h"
+#include "client/store/uri.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/futex.h"
+#include "base/os/lock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
+#define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
+#define RENEW_WAITING_NS CLOCK_NS_PER_S /* while calls wait */
+#define BELL_STOP 1u                    /* the keeper is to end */
+#define BELL_RING 2u                    /* added: it is to renew at once */
+
+static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
+
+/* A slot of a handle that is closed: the server does not know that yet. */
+struct owed_slot {
+	struct owed_slot *next;
+	struct table_desc desc;
+	struct meta_slot slot;
+};
+
+struct remote {
+	struct meta base;
+	struct rpc *rpc;
+	bool read_only;
+	uint64_t timeout_ns; /* of data operations; 0 = the transport's own */
+	pthread_t keeper;
+	_Atomic uint32_t bell; /* futex of the keeper: BELL_STOP, and how often it was rung */
+	struct lock lock;      /* watches, owed */
+	struct meta_watch *watches LOCK_GUARDED_BY(watch_role);
+	struct owed_slot *owed LOCK_GUARDED_BY(watch_role);
+};
+
+static struct remote *remote_of(struct meta *meta)
+{
+	return (struct remote *)meta;
+}
+
+/* -------- calls -------- */
+
+/* Asks; the answer is nothing but a status. */
+static int tell_call(struct remote *remote, struct rpc_call *call)
+{
+	ProtobufCMessage *reply;
+	int ret;
+
+	call->reply = &relive__status_reply__descriptor;
+	ret = rpc_ask(remote->rpc, call, &reply);
+
+	if (ret == 0)
+		protobuf_c_message_free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int tell(struct remote *remote, uint16_t type, const ProtobufCMessage *request, bool once)
+{
+	struct rpc_call call = { .type = type, .once = once, .request = request };
+
+	return tell_call(remote, &call);
+}
+
+static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out)
+{
+	if (bytes->len == 0 || bytes->len > sizeof(out->data))
+		return error_set(-EPROTO, "table: grant of %zu bytes", bytes->len);
+	memset(out, 0, sizeof(*out));
+	out->bytes = (uint32_t)bytes->len;
+	memcpy(out->data, bytes->data, bytes->len);
+	return 0;
+}
+
+/* The page of a slot comes only to who has one. */
+static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
+{
+	const ProtobufCBinaryData *grants[SHARD_PARTS] = {
+		[REGION_TREE] = &place->tree_grant,
+		[REGION_ROWS] = &place->rows_grant,
+		[REGION_SLOTS] = &place->slots_grant,
+		[SHARD_LIMITS] = &place->limits_grant,
+		[SHARD_PAGE] = place->page_grant.len ? &place->page_grant : NULL,
+	};
+	int ret = 0;
+
+	if (strlen(place->node_uri) >= sizeof(out->node_uri))
+		return error_set(-EPROTO, "table: node address of %zu bytes",
+				 strlen(place->node_uri));
+	if (place->state < RLV_SHARD_ACTIVE || place->state > RLV_SHARD_GONE)
+		return error_set(-EPROTO, "table: shard in state %u", place->state);
+	memcpy(out->node_uri, place->node_uri, strlen(place->node_uri) + 1);
+	snprintf(out->node, sizeof(out->node), "%s", place->node);
+	out->state = place->state;
+	out->weight = place->weight < META_WEIGHT_FULL ? place->weight : META_WEIGHT_FULL;
+	out->ramp_ns = place->ramp_ns;
+	out->incarnation = place->incarnation;
+	if (out->state > RLV_SHARD_DRAINING) /* no grants are given */
+		return 0;
+	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++)
+		if (grants[part])
+			ret = take_grant(grants[part], &out->grants[part]);
+	return ret;
+}
+
+static int take_table(const Relive__TableReply *reply, struct meta_table *out)
+{
+	struct meta_table table = {
+		.n_shards = (uint32_t)reply->n_shards,
+		.control = reply->control,
+		.layout = reply->layout,
+	};
+	int ret;
+
+	if (reply->desc.len != sizeof(table.desc))
+		return error_set(-EPROTO, "table: descriptor of %zu bytes, want %zu",
+				 reply->desc.len, sizeof(table.desc));
+	memcpy(&table.desc, reply->desc.data, sizeof(table.desc));
+	ret = table_desc_check(&table.desc);
+	if (ret)
+		return ret;
+	if (reply->n_shards < table.desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
+	    reply->control >= reply->n_shards)
+		return error_set(-EPROTO, "table: %zu shards, control %u, its descriptor says %u",
+				 reply->n_shards, reply->control, table.desc.n_shards);
+	table.shards = mem_array(table.n_shards, sizeof(struct meta_shard));
+	if (!table.shards)
+		return error_set(-ENOMEM, "%u shards: no memory", table.n_shards);
+	for (uint32_t s = 0; ret == 0 && s < table.n_shards; s++)
+		ret = take_shard(reply->shards[s], &table.shards[s]);
+	if (ret) {
+		meta_table_fini(&table);
+		return ret;
+	}
+	*out = table;
+	return 0;
+}
+
+/* There is a layout of this version. */
+static void hear_of(struct remote *remote, uint64_t layout)
+{
+	_Atomic uint64_t *newest = &remote->base.layout;
+	uint64_t known = atomic_load_explicit(newest, memory_order_relaxed); /* a hint, as below */
+
+	while (layout > known &&
+	       !atomic_compare_exchange_weak_explicit(newest, &known, layout, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
+static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_table *out)
+{
+	uint64_t known = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
+	struct rpc_lease lease;
+	ProtobufCMessage *reply;
+	int ret;
+
+	call->reply = &relive__table_reply__descriptor;
+	ret = rpc_ask(remote->rpc, call, &reply);
+	if (ret)
+		return ret;
+	ret = take_table((const Relive__TableReply *)reply, out);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	if (ret == 0) {
+		hear_of(remote, out->layout);
+		/* It may have been another table's change that we had heard of. */
+		out->layout = max_u64(out->layout, known);
+	}
+	/* The grants are for the lease of now. */
+	rpc_lease(remote->rpc, &lease);
+	atomic_store_explicit(&remote->base.client_id, lease.client_id, memory_order_relaxed);
+	return ret;
+}
+
+static int remote_create(struct meta *meta, const struct table_desc *desc,
+			 const struct meta_wishes *wishes, struct meta_table *out)
+{
+	Relive__TableCreateRequest request = RELIVE__TABLE_CREATE_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_CREATE,
+		.request = &request.base,
+	};
+	struct table_desc sealed = *desc;
+	uint32_t fanout[TREE_MAX_LEVELS];
+
+	table_desc_seal(&sealed, 0);
+	request.desc = (ProtobufCBinaryData){ sizeof(sealed), (uint8_t *)&sealed };
+	request.auto_shards = wishes->auto_shards;
+	request.crc_by_nodes = wishes->crc_by_nodes;
+	request.block = wishes->block;
+	request.fanout = fanout;
+	while (wishes->fanout && request.n_fanout < TREE_MAX_LEVELS &&
+	       wishes->fanout[request.n_fanout]) {
+		fanout[request.n_fanout] = wishes->fanout[request.n_fanout];
+		request.n_fanout++;
+	}
+	return ask_table(remote_of(meta), &call, out);
+}
+
+/* timeout_ns 0: as long as control calls wait, also for a server that is away. */
+static int open_table(struct remote *remote, const char *name, const struct meta_access *access,
+		      int64_t timeout_ns, struct meta_table *out)
+{
+	Relive__TableOpenRequest request = RELIVE__TABLE_OPEN_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_OPEN,
+		.request = &request.base,
+		.timeout_ns = timeout_ns,
+		.no_wait = timeout_ns != 0,
+	};
+
+	request.name = (char *)name;
+	request.read_only = remote->read_only;
+	request.access = (uint32_t)access->kind;
+	request.owner = access->owner;
+	return ask_table(remote, &call, out);
+}
+
+static int remote_open_table(struct meta *meta, const char *name, struct meta_table *out)
+{
+	return open_table(remote_of(meta), name, META_LOOKS, 0, out);
+}
+
+static int remote_refresh(struct meta *meta, const struct table_desc *desc,
+			  const struct meta_access *access, int64_t timeout_ns,
+			  struct meta_table *out)
+{
+	struct meta_table place;
+	int ret = open_table(remote_of(meta), desc->name, access, timeout_ns, &place);
+
+	if (ret == -ENOENT)
+		return error_set(-ESTALE, "table %s was dropped", desc->name);
+	if (ret)
+		return ret;
+	if (memcmp(place.desc.uuid, desc->uuid, sizeof(desc->uuid)) != 0) {
+		meta_table_fini(&place);
+		return error_set(-ESTALE, "table %s was dropped, and made anew", desc->name);
+	}
+	*out = place;
+	return 0;
+}
+
+static int remote_connect(struct meta *meta, const char *node_uri, int64_t timeout_ns,
+			  uint64_t replaces, struct transport **tr_out)
+{
+	const struct transport_opts opts = {
+		.client_id = atomic_load_explicit(&meta->client_id, memory_order_relaxed),
+		.replaces = replaces,
+		.timeout_ns = remote_of(meta)->timeout_ns,
+		.open_ns = timeout_ns > 0 ? (uint64_t)timeout_ns : 0,
+	};
+
+	return transport_open(node_uri, &opts, tr_out);
+}
+
+static int remote_drop(struct meta *meta, const char *name)
+{
+	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
+
+	request.name = (char *)name;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
+}
+
+static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
+{
+	Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_LIST,
+		.request = &request.base,
+		.reply = &relive__table_list_reply__descriptor,
+	};
+	const Relive__TableListReply *list;
+	ProtobufCMessage *reply;
+	int ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+
+	if (ret)
+		return ret;
+	list = (const Relive__TableListReply *)reply;
+	for (size_t i = 0; i < list->n_names && i < *n_inout; i++)
+		snprintf(names[i], RLV_NAME_BYTES, "%s", list->names[i]);
+	*n_inout = list->n_names;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static void fill_slot(Relive__SlotRequest *request, const struct table_desc *desc, uint32_t owner)
+{
+	relive__slot_request__init(request);
+	request->table_id = desc->table_id;
+	request->owner = owner;
+	request->table_uuid = (ProtobufCBinaryData){ sizeof(desc->uuid), (uint8_t *)desc->uuid };
+}
+
+static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
+			   int64_t timeout_ns, struct meta_slot *slot_out)
+{
+	Relive__SlotRequest request;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_SLOT_GET,
+		.request = &request.base,
+		.reply = &relive__slot_reply__descriptor,
+		.timeout_ns = timeout_ns,
+	};
+	ProtobufCMessage *reply;
+	struct rpc_lease lease;
+	uint32_t owner;
+	int ret;
+
+	fill_slot(&request, desc, 0);
+	request.streams = streams;
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	owner = ((const Relive__SlotReply *)reply)->owner;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	if (owner == 0 || owner > desc->max_clients)
+		return error_set(-EPROTO, "slot: owner %u of %u", owner, desc->max_clients);
+	rpc_lease(remote_of(meta)->rpc, &lease);
+	*slot_out = (struct meta_slot){ .owner = owner, .lease = lease.client_id };
+	return 0;
+}
+
+static int put_slot(struct remote *remote, const struct table_desc *desc,
+		    const struct meta_slot *slot, int64_t timeout_ns)
+{
+	Relive__SlotRequest request;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_SLOT_PUT,
+		.request = &request.base,
+		.timeout_ns = timeout_ns,
+	};
+
+	fill_slot(&request, desc, slot->owner);
+	request.lease = slot->lease;
+	return tell_call(remote, &call);
+}
+
+static void owe(struct remote *remote, struct owed_slot *owed)
+{
+	lock_acquire(&remote->lock, &watch_role);
+	owed->next = remote->owed;
+	remote->owed = owed;
+	lock_release(&remote->lock, &watch_role);
+}
+
+static struct owed_slot *take_owed(struct remote *remote)
+{
+	struct owed_slot *owed;
+
+	lock_acquire(&remote->lock, &watch_role);
+	owed = remote->owed;
+	if (owed)
+		remote->owed = owed->next;
+	lock_release(&remote->lock, &watch_role);
+	return owed;
+}
+
+/*
+ * If the request was not sent, the slot is put back when the server is there again. A request that was
+ * sent is not repeated: it may be done, and the slot may belong to another handle of this client.
+ */
+static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
+			   const struct meta_slot *slot, int64_t timeout_ns)
+{
+	int ret = put_slot(remote_of(meta), desc, slot, timeout_ns);
+	struct owed_slot *owed = ret == -ECONNREFUSED ? mem_alloc(sizeof(*owed)) : NULL;
+
+	if (!owed)
+		return ret;
+	owed->desc = *desc;
+	owed->slot = *slot;
+	owe(remote_of(meta), owed);
+	return ret;
+}
+
+/* The server has just answered. */
+static void put_owed(struct remote *remote)
+{
+	struct owed_slot *owed = take_owed(remote);
+
+	while (owed) {
+		int ret = put_slot(remote, &owed->desc, &owed->slot, RENEW_TIMEOUT_NS);
+
+		if (ret)
+			log_warn("table %s: slot %u: %s", owed->desc.name, owed->slot.owner,
+				 error_last());
+		if (ret == -ECONNREFUSED) {
+			owe(remote, owed);
+			return;
+		}
+		mem_free(owed);
+		owed = take_owed(remote);
+	}
+}
+
+/* -------- nodes -------- */
+
+static int remote_drain_node(struct meta *meta, const char *node, struct rlv_drain_info *out)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_NODE_DRAIN,
+		.request = &request.base,
+		.reply = &relive__node_drain_reply__descriptor,
+	};
+	const Relive__NodeDrainReply *drain;
+	ProtobufCMessage *reply;
+	int ret;
+
+	request.name = (char *)node;
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	drain = (const Relive__NodeDrainReply *)reply;
+	out->shards = drain->shards;
+	out->items_left = drain->items_left;
+	out->items_begin = drain->items_begin;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static int remote_drop_node(struct meta *meta, const char *node)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+
+	request.name = (char *)node;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
+}
+
+static int remote_clients(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout)
+{
+	return meta_clients(remote_of(meta)->rpc, clients, n_inout);
+}
+
+static int remote_forget_node(struct meta *meta, const char *node)
+{
+	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
+
+	request.name = (char *)node;
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_FORGET, &request.base, true);
+}
+
+static int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
+			    uint32_t *draining_out)
+{
+	Relive__TableRebalanceRequest request = RELIVE__TABLE_REBALANCE_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_TABLE_REBALANCE,
+		.once = true,
+		.request = &request.base,
+		.reply = &relive__table_rebalance_reply__descriptor,
+	};
+	ProtobufCMessage *reply;
+	int ret;
+
+	request.name = (char *)table;
+	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	if (ret)
+		return ret;
+	*added_out = ((const Relive__TableRebalanceReply *)reply)->added;
+	*draining_out = ((const Relive__TableRebalanceReply *)reply)->draining;
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+static int remote_token(struct meta *meta, const char *role, bool rotate, char *token_out,
+			uint32_t *epoch_out)
+{
+	const struct rpc_token_wish wish = { .role = role, .rotate = rotate };
+
+	return rpc_token(remote_of(meta)->rpc, &wish, token_out, epoch_out);
+}
+
+/* -------- info, backup -------- */
+
+static int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
+			 void *ctx)
+{
+	return rpc_backup(remote_of(meta)->rpc, take, ctx);
+}
+
+static int remote_info(struct meta *meta, struct rlv_store_info *out)
+{
+	return meta_info(remote_of(meta)->rpc, out);
+}
+
+static int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout)
+{
+	return meta_waits_ask(remote_of(meta)->rpc, waits, n_inout);
+}
+
+static int remote_persist(struct meta *meta)
+{
+	Relive__Empty request = RELIVE__EMPTY__INIT;
+
+	return tell(remote_of(meta), RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
+}
+
+/* -------- layouts -------- */
+
+static void remote_watch(struct meta *meta, struct meta_watch *watch)
+{
+	struct remote *remote = remote_of(meta);
+
+	lock_acquire(&remote->lock, &watch_role);
+	watch->next = remote->watches;
+	remote->watches = watch;
+	lock_release(&remote->lock, &watch_role);
+}
+
+static void remote_unwatch(struct meta *meta, struct meta_watch *watch)
+{
+	struct remote *remote = remote_of(meta);
+	struct meta_watch **at;
+
+	lock_acquire(&remote->lock, &watch_role);
+	for (at = &remote->watches; *at && *at != watch; at = &(*at)->next)
+		;
+	if (*at)
+		*at = watch->next;
+	lock_release(&remote->lock, &watch_role);
+}
+
+/* The first word of a wait is passed on at once, the others with the next renewals. */
+static void remote_wait(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait)
+{
+	struct remote *remote = remote_of(meta);
+	bool fresh;
+
+	lock_acquire(&remote->lock, &watch_role);
+	fresh = meta_waits_note(watch, wait);
+	lock_release(&remote->lock, &watch_role);
+	if (!fresh)
+		return;
+	atomic_fetch_add_explicit(&remote->bell, BELL_RING, memory_order_release);
+	futex_wake(&remote->bell, 1);
+}
+
+/* Every handle has taken up this layout at least. */
+static uint64_t oldest_layout(struct remote *remote)
+{
+	uint64_t oldest = atomic_load_explicit(&remote->base.layout, memory_order_relaxed);
+
+	lock_acquire(&remote->lock, &watch_role);
+	for (struct meta_watch *watch = remote->watches; watch; watch = watch->next) {
+		uint64_t taken = atomic_load_explicit(&watch->layout, memory_order_relaxed);
+
+		oldest = taken < oldest ? taken : oldest;
+	}
+	lock_release(&remote->lock, &watch_role);
+	return oldest;
+}
+
+/* -------- the keeper of the lease -------- */
+
+/* Returns whether calls wait: then it is not long until the next one. */
+static bool renew(struct remote *remote)
+{
+	Relive__LeaseRenewRequest request = RELIVE__LEASE_RENEW_REQUEST__INIT;
+	struct rpc_call call = {
+		.type = RELIVE__TYPE__TYPE_LEASE_RENEW,
+		.request = &request.base,
+		.reply = &relive__lease_renew_reply__descriptor,
+		.timeout_ns = RENEW_TIMEOUT_NS,
+	};
+	struct meta_waits told;
+	ProtobufCMessage *reply;
+	int ret;
+
+	lock_acquire(&remote->lock, &watch_role);
+	meta_waits_collect(remote->watches, &told);
+	lock_release(&remote->lock, &watch_role);
+	request.n_waits = told.n;
+	request.waits = told.list;
+	request.layout = oldest_layout(remote);
+	ret = rpc_ask(remote->rpc, &call, &reply);
+	if (ret) {
+		log_debug("renew lease: %s %s", error_name(ret), error_last());
+		return told.n > 0;
+	}
+	hear_of(remote, ((const Relive__LeaseRenewReply *)reply)->layout);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	put_owed(remote);
+	return told.n > 0;
+}
+
+static uint64_t next_renewal(struct remote *remote, bool waits)
+{
+	struct rpc_lease lease;
+	int64_t pause;
+
+	rpc_lease(remote->rpc, &lease);
+	pause = (int64_t)(lease.lease_ns / 3);
+	if (waits && pause > RENEW_WAITING_NS)
+		pause = RENEW_WAITING_NS;
+	return deadline_after(clock_monotonic(), pause < RENEW_MIN_NS ? RENEW_MIN_NS : pause);
+}
+
+static void *keep_lease(void *arg)
+{
+	struct remote *remote = arg;
+	uint32_t heard = 0;
+	bool waits = false;
+
+	for (;;) {
+		uint64_t deadline = next_renewal(remote, waits);
+		uint32_t bell = heard;
+
+		while (bell == heard && !deadline_expired(clock_monotonic(), deadline)) {
+			(void)!futex_wait(&remote->bell, heard, deadline);
+			/* S1 pairs with S2: nothing but the wish itself */
+			bell = atomic_load_explicit(&remote->bell, memory_order_acquire);
+		}
+		if (bell & BELL_STOP)
+			return NULL;
+		heard = bell;
+		waits = renew(remote);
+	}
+}
+
+/* The user's signals are not for our thread. */
+static int start_keeper(struct remote *remote)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&remote->keeper, NULL, keep_lease, remote);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret ? error_set(-ret, "thread of the lease: %s", strerror(ret)) : 0;
+}
+
+static void remote_close(struct meta *meta)
+{
+	struct remote *remote = remote_of(meta);
+	struct owed_slot *owed;
+
+	if (!rpc_is_forked(remote->rpc)) {
+		/* S2 pairs with S1 */
+		atomic_fetch_or_explicit(&remote->bell, BELL_STOP, memory_order_release);
+		futex_wake(&remote->bell, 1);
+		pthread_join(remote->keeper, NULL);
+		while ((owed = take_owed(remote)) != NULL) /* they end with our lease */
+			mem_free(owed);
+		lock_fini(&remote->lock);
+	}
+	rpc_close(&remote->rpc);
+	mem_free(remote);
+}
+
+static const struct meta_ops remote_ops = {
+	.create = remote_create,
+	.open = remote_open_table,
+	.refresh = remote_refresh,
+	.drop = remote_drop,
+	.list = remote_list,
+	.connect = remote_connect,
+	.slot_get = remote_slot_get,
+	.slot_put = remote_slot_put,
+	.drain_node = remote_drain_node,
+	.drop_node = remote_drop_node,
+	.clients = remote_clients,
+	.forget_node = remote_forget_node,
+	.rebalance = remote_rebalance,
+	.backup = remote_backup,
+	.token = remote_token,
+	.info = remote_info,
+	.persist = remote_persist,
+	.close = remote_close,
+	.watch = remote_watch,
+	.unwatch = remote_unwatch,
+	.wait = remote_wait,
+	.waits = remote_waits,
+};
+
+/* -------- open -------- */
+
+static int connect_uri(struct remote *remote, const struct uri *uri,
+		       const struct rlv_store_opts *opts)
+{
+	struct rpc_opts rpc = {
+		.store = uri->kind == URI_SHM ? uri->text : NULL,
+		.host = uri->text,
+		.port = uri->port,
+		.token = opts->token,
+		.tls = { opts->tls_cert, opts->tls_key, opts->tls_ca },
+		.timeout_ns = opts->timeout_ns,
+	};
+	struct rpc_lease lease;
+	int ret = rpc_open(&rpc, &remote->rpc);
+
+	if (ret)
+		return ret;
+	rpc_lease(remote->rpc, &lease);
+	atomic_init(&remote->base.client_id, lease.client_id);
+	remote->base.reader = lease.role == TOKEN_READ;
+	ret = start_keeper(remote);
+	if (ret)
+		rpc_close(&remote->rpc);
+	return ret;
+}
+
+int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct meta **meta_out)
+{
+	struct remote *remote;
+	struct uri uri;
+	int ret = uri_parse(text, &uri);
+
+	if (ret)
+		return ret;
+	remote = mem_zalloc(sizeof(*remote));
+	if (!remote)
+		return error_set(-ENOMEM, "store: no memory");
+	remote->base.ops = &remote_ops;
+	remote->read_only = opts->read_only;
+	remote->timeout_ns = opts->timeout_ns > 0 ? (uint64_t)opts->timeout_ns : 0;
+	lock_init(&remote->lock, &watch_role);
+	ret = connect_uri(remote, &uri, opts);
+	if (ret) {
+		lock_fini(&remote->lock);
+		mem_free(remote);
+		return ret;
+	}
+	*meta_out = &remote->base;
+	return 0;
+}

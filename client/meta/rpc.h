@@ -1,0 +1,81 @@
+/*
+ * Rpc: requests to the metadata server, over one connection that is made again when it broke.
+ *
+ * A reconnect names the client id and shows its secret, so that a restarted server finds the lease again and nothing is
+ * lost. It happens in the next call, within that call's deadline; in between the data path goes on.
+ */
+#ifndef RLV_CLIENT_META_RPC_H
+#define RLV_CLIENT_META_RPC_H
+
+#include "wire/dial.h"
+
+#include "base/error.h"
+
+struct rpc;
+
+struct rpc_opts {
+	const char *store; /* on this host, or NULL: */
+	const char *host;
+	uint16_t port;
+	const char *token;    /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
+	struct tls_files tls; /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
+	int64_t timeout_ns;   /* of a call; negative = for ever */
+};
+
+/* What a call carries and wants back. */
+struct rpc_call {
+	uint16_t type;
+	bool once;    /* not to be sent again when the connection broke: -ECONNRESET then */
+	bool no_wait; /* while another call is under way: -EAGAIN */
+	const ProtobufCMessage *request;
+	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
+	int64_t timeout_ns;                      /* 0 = that of the connection */
+};
+
+/*
+ * Connects once; the message of a failure says what to do. -ENOENT (no such store here),
+ * -ECONNREFUSED (the server does not answer), -EACCES (token), -EPROTO. Thread: any, for all.
+ */
+RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
+
+/*
+ * Asks. *reply_out is freed by protobuf_c_message_free_unpacked; its status was 0. Errors: the
+ * server's; -ECONNREFUSED: it does not answer, and was not asked; -ETIMEDOUT, -ECONNRESET: it was, and
+ * done or not is not known (rpc.c has the table); -ECHILD (we are a forked child).
+ * -EOWNERDEAD: the server had fenced this client; the next call dials in as a new one.
+ */
+RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
+			   ProtobufCMessage **reply_out);
+
+/* Gives a copy of the server's catalog to take, in pieces. What take answers, if it is not 0, ends it. */
+RLV_MUST_CHECK int rpc_backup(struct rpc *rpc,
+			      int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
+
+/* The lease as of the last connection. */
+struct rpc_lease {
+	uint64_t client_id;
+	uint64_t lease_ns;
+	uint64_t term;
+	enum token_role role; /* of the token: what the server lets us do */
+};
+
+void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
+
+struct rpc_token_wish {
+	const char *role; /* NULL: no token is wanted */
+	bool rotate;
+};
+
+/*
+ * A token of RLV_TOKEN_BYTES, and the epoch of the store; either out may be NULL. Errors of rpc_ask.
+ * rpc_token.c.
+ */
+RLV_MUST_CHECK int rpc_token(struct rpc *rpc, const struct rpc_token_wish *wish, char *token_out,
+			     uint32_t *epoch_out);
+
+/* Opened before a fork, in the parent? */
+bool rpc_is_forked(const struct rpc *rpc);
+
+void rpc_close(struct rpc **rpc);
+
+#endif

@@ -1,0 +1,275 @@
+/*
+ * Batch buffers: one slab of memory cut into the arrays that the user sees.
+ */
+#include "client/sampler/sampler.h"
+
+#include "client/table/signature.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ARRAY_ALIGN 64
+#define STREAM_STORES_FROM ((size_t)1 << 20) /* bytes of all batch buffers: beyond the L2 cache */
+
+/* Cuts the slab; run twice, first without memory to learn the size. */
+struct cutter {
+	const struct rlv_sampler *sp;
+	struct batch *batch;
+	uint8_t *memory; /* NULL = only measure */
+	size_t used;
+	uint32_t n_arrays;
+};
+
+static void *cut(struct cutter *c, size_t bytes)
+{
+	void *ptr = c->memory ? c->memory + c->used : NULL;
+
+	c->used += align_up(bytes, ARRAY_ALIGN);
+	return ptr;
+}
+
+static void add_output(struct cutter *c, enum window_kind kind, const struct column_desc *col,
+		       void *out, uint64_t item_bytes)
+{
+	c->batch->outputs[c->batch->n_outputs++] = (struct window_output){
+		.kind = kind,
+		.offset = col ? col->offset : 0,
+		.bytes = col ? col->bytes : 4,
+		.dtype = col ? col->dtype : 0,
+		.out = out,
+		.item_bytes = item_bytes,
+	};
+}
+
+/* Where the items of an array are. */
+struct items {
+	uint8_t *data;
+	uint64_t bytes; /* of one item */
+	uint32_t rows;  /* in it */
+};
+
+/* Describes an array: [n, rows (if any), shape of the column]. */
+static void add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
+		      const struct items *items)
+{
+	struct rlv_array *a = &c->batch->arrays[c->n_arrays];
+	char *name = c->batch->names[c->n_arrays++];
+	int64_t stride = col->bytes;
+	uint32_t d = 0;
+
+	snprintf(name, sizeof(c->batch->names[0]), "%s%s", prefix, col->name);
+	*a = (struct rlv_array){ .name = name, .data = items->data, .dtype = col->dtype };
+	a->shape[d] = c->sp->opts.batch_size;
+	a->strides[d++] = (int64_t)items->bytes;
+	if (items->rows > 1) {
+		a->shape[d] = items->rows;
+		a->strides[d++] = stride;
+	}
+	for (uint32_t i = 0; i < col->ndim; i++) {
+		stride /= col->shape[i];
+		a->shape[d] = col->shape[i];
+		a->strides[d++] = stride;
+	}
+	a->ndim = d;
+}
+
+static void add_packed(struct cutter *c, const char *prefix, const struct column_desc *col,
+		       enum window_kind kind, uint32_t rows)
+{
+	uint64_t item_bytes = (uint64_t)rows * col->bytes;
+	void *data = cut(c, item_bytes * c->sp->opts.batch_size);
+
+	add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
+	add_output(c, kind, col, data, item_bytes);
+}
+
+/* One array of whole windows; obs and next_obs are views of it, next_at rows apart. */
+static void add_window(struct cutter *c, const struct column_desc *col)
+{
+	uint32_t stack = c->sp->plan.stack;
+	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
+	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->opts.n_step) * col->bytes;
+	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
+	struct items items = { data, item_bytes, stack };
+
+	add_array(c, "", col, &items);
+	items.data = data ? data + (uint64_t)next_at * col->bytes : NULL;
+	add_array(c, "next_", col, &items);
+	add_output(c, WINDOW_ALL, col, data, item_bytes);
+}
+
+static void add_column(struct cutter *c, const struct column_desc *col)
+{
+	uint32_t stack = c->sp->plan.stack;
+
+	switch (col->role) {
+	case RLV_OBS:
+		if (c->sp->opts.layout == RLV_WINDOW) {
+			add_window(c, col);
+			break;
+		}
+		add_packed(c, "", col, WINDOW_STACK, stack);
+		add_packed(c, "next_", col, WINDOW_NEXT, stack);
+		break;
+	case RLV_REWARD:
+		add_packed(c, "", col, WINDOW_RETURN, 1);
+		break;
+	case RLV_NEXT:
+		add_packed(c, "", col, WINDOW_LAST, 1);
+		break;
+	default:
+		add_packed(c, "", col, WINDOW_ANCHOR, 1);
+	}
+}
+
+static void cut_all(struct cutter *c)
+{
+	static const struct column_desc discount = { .name = "discount",
+						     .dtype = RLV_F32,
+						     .bytes = 4 };
+	static const struct column_desc steps = { .name = "steps", .dtype = RLV_U32, .bytes = 4 };
+	const struct table_desc *desc = c->sp->h.desc;
+	struct batch *b = c->batch;
+	size_t n = c->sp->opts.batch_size;
+
+	b->n_outputs = 0;
+	for (uint32_t i = 0; i < desc->n_columns; i++)
+		if (c->sp->columns & 1u << i)
+			add_column(c, &desc->columns[i]);
+	b->policy_version = NULL;
+	if (sampler_reads_rows(c->sp)) {
+		add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
+		add_packed(c, "", &steps, WINDOW_STEPS, 1);
+		b->policy_version = cut(c, n * sizeof(*b->policy_version));
+		add_output(c, WINDOW_VERSION, NULL, b->policy_version, sizeof(*b->policy_version));
+	}
+	b->key = cut(c, n * sizeof(*b->key));
+	b->word = cut(c, n * sizeof(*b->word));
+	b->probability = cut(c, n * sizeof(*b->probability));
+	b->weight = cut(c, n * sizeof(*b->weight));
+	b->priority = cut(c, n * sizeof(*b->priority));
+}
+
+/* Describes the arrays: opts.n_step is the most that there is room for. */
+static uint32_t describe(const struct rlv_sampler *sp, struct batch *batch)
+{
+	struct cutter c = { .sp = sp, .batch = batch, .memory = batch->memory };
+
+	cut_all(&c);
+	batch->n_step = sp->plan.n_step;
+	return c.n_arrays;
+}
+
+static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
+{
+	struct cutter c = { .sp = sp, .batch = batch };
+
+	cut_all(&c);
+	batch->bytes = c.used;
+	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
+	if (!batch->memory)
+		return error_set(-ENOMEM, "batch: cannot allocate %zu bytes", batch->bytes);
+	memset(batch->memory, 0, batch->bytes); /* touch it now, not in the first sample */
+	batch->pub = (struct rlv_batch){
+		.n_arrays = describe(sp, batch),
+		.arrays = batch->arrays,
+		.key = batch->key,
+		.weight = batch->weight,
+		.probability = batch->probability,
+		.priority = batch->priority,
+		.policy_version = batch->policy_version,
+	};
+	return 0;
+}
+
+/* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
+static void choose_stores(struct rlv_sampler *sp)
+{
+	uint32_t n = sp->n_batches;
+
+	if (sp->grove.addressable && n > sp->opts.batches)
+		n = sp->opts.batches;
+	sp->plan.stream_stores = sp->batches[0]->bytes * n >= STREAM_STORES_FROM;
+}
+
+int batch_add(struct rlv_sampler *sp)
+{
+	size_t n = sp->n_batches + 1;
+	struct batch **batches = mem_resize(sp->batches, n * sizeof(struct batch *));
+	struct batch *batch;
+	int ret;
+
+	if (batches)
+		sp->batches = batches;
+	batch = batches ? mem_zalloc(sizeof(*batch)) : NULL;
+	if (!batch)
+		return error_set(-ENOMEM, "sampler: no memory for %zu batches", n);
+	ret = batch_init(sp, batch);
+	if (ret) {
+		mem_free(batch);
+		return ret;
+	}
+	sp->batches[sp->n_batches++] = batch;
+	choose_stores(sp);
+	return 0;
+}
+
+void batch_free_all(struct rlv_sampler *sp)
+{
+	for (uint32_t i = 0; i < sp->n_batches; i++) {
+		alloc_buffer_free(&sp->hooks, sp->batches[i]->memory, sp->batches[i]->bytes);
+		mem_free(sp->batches[i]);
+	}
+	mem_free(sp->batches);
+}
+
+static uint32_t count_held(const struct rlv_sampler *sp)
+{
+	uint32_t held = 0;
+
+	for (uint32_t i = 0; i < sp->n_batches; i++)
+		held += sp->batches[i]->held;
+	return held;
+}
+
+struct batch *batch_find(struct rlv_sampler *sp)
+{
+	struct batch *batch = NULL;
+
+	for (uint32_t i = 0; !batch && i < sp->n_batches; i++)
+		if (!sp->batches[i]->held && !sp->batches[i]->ahead)
+			batch = sp->batches[i];
+	if (!batch && sp->opts.batches == RLV_BATCHES_ANY && batch_add(sp) == 0)
+		batch = sp->batches[sp->n_batches - 1];
+	if (batch && batch->n_step != sp->plan.n_step)
+		describe(sp, batch);
+	return batch;
+}
+
+int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
+{
+	bool full = count_held(sp) >= sp->opts.batches;
+	struct batch *batch = full ? NULL : ahead_buffer(sp, n);
+
+	if (!full && !batch)
+		batch = batch_find(sp);
+	if (batch) {
+		*batch_out = batch;
+		return 0;
+	}
+	if (sp->opts.batches == RLV_BATCHES_ANY)
+		return -ENOMEM;
+	return error_set(-EBUSY, "sampler: all %u batches are held; release one, or open with more",
+			 sp->opts.batches);
+}
+
+void rlv_batch_release(struct rlv_sampler *sampler, const struct rlv_batch *batch)
+{
+	for (uint32_t i = 0; sampler && i < sampler->n_batches; i++)
+		if (&sampler->batches[i]->pub == batch)
+			sampler->batches[i]->held = false;
+}

@@ -1,0 +1,86 @@
+/*
+ * Flight: a round of a sample over a wire as a sequence of phases, of which one at a time is under
+ * way. Somebody waits for it, or only looks whether it has come and goes on.
+ *
+ *   start --> draw: tops, levels --> rows --> leaves again --> done
+ *             (ds/sumtree/steps.h)   32 MiB a phase    (not with RLV_VERIFY_CRC)
+ *
+ * A few small rows and their leaves are posted together, the leaves behind a fence: two phases that
+ * are waited for once.
+ *
+ * It has epochs, sizes and random numbers of its own, so that flights do not depend on each other.
+ * What it reads goes into memory of its own: nothing of it is under way once it is idle or done.
+ * It borrows trees and shards of its sampler, so it is cancelled before these change.
+ *
+ * Thread: the sampler's.
+ */
+#ifndef RLV_CLIENT_SAMPLER_FLIGHT_H
+#define RLV_CLIENT_SAMPLER_FLIGHT_H
+
+#include <stdint.h>
+
+#include "client/sampler/scratch.h"
+
+#include "ds/sumtree/steps.h"
+
+#include "transport/transport.h"
+
+#include "base/error.h"
+#include "base/rng.h"
+
+struct rlv_sampler;
+struct round;
+struct batch;
+
+enum flight_stage {
+	FLIGHT_IDLE,
+	FLIGHT_DRAW,
+	FLIGHT_ROWS,
+	FLIGHT_LOOK,
+	FLIGHT_BOTH, /* rows, then leaves again */
+	FLIGHT_DONE,
+};
+
+struct flight {
+	enum flight_stage stage;
+	struct draw_scratch *s;  /* what it fills */
+	struct draw_scratch own; /* of one that is ahead */
+	struct batch *batch;
+	uint32_t n, found;
+	uint64_t began_ns;
+	struct rng rng;
+	struct rng *draws; /* that it draws with: its own, or the sampler's */
+	struct forest forest;
+	uint32_t room_trees;
+	int64_t *sizes;
+	struct sumtree_steps *steps;
+	struct transport_reads reads;
+	struct transport_io *io;
+	size_t room_io;
+	uint8_t *rows; /* read, to be copied into the batch */
+	size_t room_rows;
+	uint32_t rows_first, rows_n; /* items whose rows are being read */
+};
+
+/* Zeroed before. -ENOMEM; fini may be called all the same. */
+RLV_MUST_CHECK int flight_init(struct flight *flight);
+/* It is idle or done. */
+void flight_fini(struct flight *flight, size_t batch_size);
+
+/*
+ * Starts a round; the positions of its items are in flight->s->at. Any error leaves it idle. -ENOMEM:
+ * only a flight that is larger than all before allocates. Cost: ordered views order_find.
+ */
+RLV_MUST_CHECK int flight_start(struct rlv_sampler *sp, struct flight *flight,
+				const struct round *round);
+
+/* Goes on as far as it can without waiting: 0 done, -EAGAIN not yet; after an error it is idle. */
+RLV_MUST_CHECK int flight_look(struct rlv_sampler *sp, struct flight *flight);
+
+/* Waits for the phase that is under way, and starts the next. Answers as flight_look. */
+RLV_MUST_CHECK int flight_wait(struct rlv_sampler *sp, struct flight *flight);
+
+/* Makes it idle: waits for what is under way. */
+void flight_cancel(struct flight *flight);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * One round of a sample: draw, gather, verify. Where all is addressable, in place, part by part so
+ * that rows stay in the cache for their second look; else as a flight that is waited for.
+ */
+#include "client/sampler/sampler.h"
+
+#include "transport/barrier.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* -------- places -------- */
+
+uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
+{
+	const struct shard *shard = sp->h.nodes.shards[s->shard[i]];
+
+	return shard_row_off(shard, s->slot[i] + 1 - sp->view->window);
+}
+
+uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
+{
+	return shard_leaf_off(sp->h.nodes.shards[s->shard[i]], sp->view_index, s->slot[i]);
+}
+
+/* -------- draw -------- */
+
+static bool is_of_head(const struct block_head *head, uint32_t slot)
+{
+	return slot * head->recip < head->limit;
+}
+
+static void drop_heads(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (!is_of_head(&sp->head, s->slot[i]))
+			continue;
+		s->slot[i] = sp->view->window - 1;
+		s->word[i] = 0;
+	}
+}
+
+void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
+{
+	const struct block_head head = sp->head;
+	uint32_t of_head = 0;
+
+	grove_see_sizes(&sp->grove);
+	grove_name_shards(&sp->grove, s->shard, n);
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < n; i++)
+		of_head += is_of_head(&head, s->slot[i]);
+	if (of_head)
+		drop_heads(sp, s, n);
+}
+
+/* Each is certain. */
+int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct round *round)
+{
+	const struct grove_items out = { s->shard, s->slot, s->word };
+	int ret = grove_find(&sp->grove, round->n, &out, &round->found);
+
+	for (uint32_t i = 0; ret == 0 && i < round->found; i++)
+		s->probability[i] = 1;
+	return ret;
+}
+
+/* Draws n items by priority, or as many of them as come next in order. */
+static int draw(struct rlv_sampler *sp, struct round *round)
+{
+	struct draw_scratch *s = &sp->scratch;
+	const struct draw_opts opts = {
+		.stratified = round->stratified,
+		.rank = sp->opts.rank,
+		.world_size = sp->opts.world_size,
+		.sizes_out = sp->grove.sizes,
+	};
+	const struct draws out = { s->shard, s->slot, s->word, s->probability };
+	int ret;
+
+	round->found = round->n;
+	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)
+			  : sumtree_draw(&sp->grove.forest, &opts, &sp->rng, round->n, &out);
+	if (ret == 0)
+		sampler_name_draws(sp, s, round->found);
+	return ret;
+}
+
+/* -------- gather and verify -------- */
+
+static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+{
+	struct draw_scratch *s = &sp->scratch;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		struct region *rows = sp->h.nodes.shards[s->shard[i]]->rows;
+
+		s->window[i] = rows->base + sampler_window_off(sp, s, i);
+	}
+	transport_account(node_set_any(&sp->h.nodes), 1, n, (uint64_t)n * sampler_window_bytes(sp));
+}
+
+void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
+		       uint32_t first, uint32_t n)
+{
+	sp->plan.outputs = batch->outputs;
+	sp->plan.n_outputs = batch->n_outputs;
+	window_gather(&sp->plan, s->window + first, s->at + first, n);
+}
+
+void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
+			   uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++) {
+		const uint8_t *base = sp->h.nodes.shards[s->shard[i]]->tree->base;
+		const void *leaf = base + sampler_leaf_off(sp, s, i);
+
+		/* V2 pairs with C1: rows before the second look at their leaf. */
+		s->again[i] = transport_read_validate(leaf);
+	}
+	transport_account(node_set_any(&sp->h.nodes), 1, n, 8 * (uint64_t)n);
+}
+
+static void gather_in_place(struct rlv_sampler *sp, const struct round *round)
+{
+	uint32_t now;
+
+	for (uint32_t done = 0; done < round->found; done += now) {
+		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
+							     : TRANSPORT_VECTOR;
+		point_in_place(sp, done, now);
+		sampler_copy_rows(sp, &sp->scratch, round->batch, done, now);
+		sampler_look_in_place(sp, &sp->scratch, done, now);
+	}
+}
+
+void sampler_trust_leaves(struct draw_scratch *s, uint32_t n)
+{
+	memcpy(s->again, s->word, n * sizeof(*s->again));
+}
+
+static int round_in_place(struct rlv_sampler *sp, struct round *round)
+{
+	int ret = draw(sp, round);
+
+	if (ret)
+		return ret;
+	if (sampler_reads_rows(sp))
+		gather_in_place(sp, round);
+	else
+		sampler_trust_leaves(&sp->scratch, round->found);
+	return 0;
+}
+
+/* -------- over a wire -------- */
+
+static int round_in_flight(struct rlv_sampler *sp, struct round *round)
+{
+	int ret;
+
+	sp->now.s = &sp->scratch;
+	sp->now.draws = &sp->rng;
+	ret = flight_start(sp, &sp->now, round);
+	if (ret)
+		return ret;
+	do
+		ret = flight_wait(sp, &sp->now);
+	while (ret == -EAGAIN);
+	round->found = sp->now.found;
+	return ret;
+}
+
+int sampler_round(struct rlv_sampler *sp, struct round *round)
+{
+	round->began_ns = clock_now_ns(sp->h.clock);
+	return sp->grove.addressable ? round_in_place(sp, round) : round_in_flight(sp, round);
+}

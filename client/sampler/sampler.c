@@ -1,0 +1,409 @@
+/*
+ * Life of a sampler.
+ */
+#include "client/sampler/sampler.h"
+
+#include "base/mem/chunk.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define DEFAULT_BATCH 256
+#define DEFAULT_BATCHES 2
+#define DEFAULT_GAMMA 0.99
+#define DEFAULT_BETA 0.4
+#define MAX_BATCH 65536u
+#define MAX_BATCHES 64u
+#define DEFER_AGE_NS (100 * CLOCK_NS_PER_MS)
+
+/* -------- options -------- */
+
+static bool has_role(const struct table_desc *desc, uint32_t role)
+{
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		if (desc->columns[c].role == role)
+			return true;
+	return false;
+}
+
+static int check_return(double gamma, double beta)
+{
+	if (!(gamma >= 0 && gamma <= 1))
+		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", gamma);
+	if (isnan(beta) || beta > 8)
+		return error_set(-EINVAL, "opts.beta %g: want at most 8", beta);
+	return 0;
+}
+
+static int find_column(const struct table_desc *desc, const char *name)
+{
+	for (uint32_t c = 0; name && c < desc->n_columns; c++)
+		if (strcmp(desc->columns[c].name, name) == 0)
+			return (int)c;
+	return -1;
+}
+
+static int choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
+			  const struct rlv_sampler_opts *opts)
+{
+	if (opts->n_columns && !opts->columns)
+		return error_set(-EINVAL, "opts.n_columns %u: opts.columns is NULL",
+				 opts->n_columns);
+	sp->columns = opts->columns ? 0 : UINT32_MAX;
+	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
+		int c = find_column(desc, opts->columns[i]);
+
+		if (c < 0)
+			return error_set(-EINVAL, "opts.columns[%u]: table %s has no column %s", i,
+					 desc->name, opts->columns[i] ? opts->columns[i] : "NULL");
+		sp->columns |= 1u << c;
+	}
+	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
+		return error_set(-EINVAL,
+				 "opts.columns: view %u has max_staleness, so that rows "
+				 "must be read",
+				 sp->view_index);
+	return 0;
+}
+
+static int check_sizes(const struct rlv_sampler_opts *opts)
+{
+	if (opts->batch_size > MAX_BATCH)
+		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
+				 MAX_BATCH);
+	if (opts->prefetch > MAX_BATCHES)
+		return error_set(-EINVAL, "opts.prefetch %u: at most %u", opts->prefetch,
+				 MAX_BATCHES);
+	if (opts->batches > MAX_BATCHES && opts->batches != RLV_BATCHES_ANY)
+		return error_set(-EINVAL, "opts.batches %u: at most %u, or RLV_BATCHES_ANY",
+				 opts->batches, MAX_BATCHES);
+	if (opts->layout > RLV_WINDOW)
+		return error_set(-EINVAL, "opts.layout %u: not an rlv_layout", opts->layout);
+	if (opts->weights > RLV_WEIGHTS_RAW)
+		return error_set(-EINVAL, "opts.weights %u: not an rlv_weights", opts->weights);
+	if (opts->rank >= (opts->world_size ? opts->world_size : 1))
+		return error_set(-EINVAL, "opts.rank %u: world_size is %u", opts->rank,
+				 opts->world_size);
+	if (opts->memory && (!opts->memory->alloc || !opts->memory->free))
+		return error_set(-EINVAL, "opts.memory: alloc or free is NULL");
+	return 0;
+}
+
+static int check_opts(const struct table_desc *desc, const struct rlv_sampler_opts *opts)
+{
+	const struct view_desc *view;
+	int ret;
+
+	if (opts->size < sizeof(*opts))
+		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLER_OPTS_INIT", opts->size);
+	if (opts->view >= desc->n_views)
+		return error_set(-EINVAL, "opts.view %u: table %s has %u", opts->view, desc->name,
+				 desc->n_views);
+	view = &desc->views[opts->view];
+	if (opts->n_step > view->n_step)
+		return error_set(-EINVAL, "opts.n_step %u: view %u was made for %u", opts->n_step,
+				 opts->view, view->n_step);
+	if (opts->verify > RLV_VERIFY_CRC)
+		return error_set(-EINVAL, "opts.verify %u: not an rlv_verify", opts->verify);
+	if (opts->verify == RLV_VERIFY_CRC && !(desc->flags & TABLE_ROW_CRC))
+		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
+				 desc->name);
+	ret = check_return(opts->gamma, opts->beta);
+	return ret ? ret : check_sizes(opts);
+}
+
+static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
+{
+	struct rlv_sampler_opts *full = &sp->opts;
+
+	*full = *opts;
+	full->batch_size = opts->batch_size ? opts->batch_size : DEFAULT_BATCH;
+	full->batches = opts->batches ? opts->batches : DEFAULT_BATCHES;
+	full->n_step = opts->n_step ? opts->n_step : sp->view->n_step;
+	full->gamma = opts->gamma == 0 ? DEFAULT_GAMMA : opts->gamma;
+	full->beta = opts->beta == 0 ? DEFAULT_BETA : opts->beta;
+	sp->beta = full->beta;
+	full->memory = NULL; /* the caller's may be gone after open */
+	full->columns = NULL;
+	sp->hooks = chunk_hooks;
+	if (opts->memory)
+		sp->hooks = (struct alloc_hooks){ opts->memory->alloc, opts->memory->free,
+						  opts->memory->ctx };
+	full->world_size = opts->world_size ? opts->world_size : 1;
+	if (full->seed == 0 &&
+	    getrandom(&full->seed, sizeof(full->seed), 0) != (ssize_t)sizeof(full->seed))
+		return error_set(-EIO, "getrandom: no seed");
+	return 0;
+}
+
+/* -------- parts -------- */
+
+static void plan_return(struct rlv_sampler *sp, uint32_t n_step, double gamma)
+{
+	uint32_t later = sp->view->n_step - n_step; /* rows that this return needs not */
+
+	sp->plan.future = sp->view->future - later;
+	sp->plan.n_step = n_step;
+	sp->plan.gamma = gamma;
+}
+
+static void plan_init(struct rlv_sampler *sp)
+{
+	const struct table_desc *desc = sp->h.desc;
+
+	sp->plan = (struct window_plan){
+		.row_bytes = desc->row_bytes,
+		.tail_off = desc->tail_off,
+		.stack = sp->view->stack,
+		.has_obs = has_role(desc, RLV_OBS),
+	};
+	plan_return(sp, sp->opts.n_step, sp->opts.gamma);
+}
+
+static void head_init(struct rlv_sampler *sp)
+{
+	uint32_t head = sp->view->window - 1;
+
+	sp->head.recip = UINT64_MAX / sp->h.desc->block + 1;
+	sp->head.limit = head * sp->head.recip; /* less than a block has rows */
+}
+
+static int batches_init(struct rlv_sampler *sp)
+{
+	bool any = sp->opts.batches == RLV_BATCHES_ANY;
+	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
+	int ret = 0;
+
+	while (ret == 0 && sp->n_batches < n)
+		ret = batch_add(sp);
+	return ret;
+}
+
+static void sampler_free(struct rlv_sampler *sp)
+{
+	ahead_fini(sp);
+	flight_fini(&sp->now, 0);
+	batch_free_all(sp);
+	grove_fini(&sp->grove);
+	mem_free(sp->changes);
+	scratch_fini(&sp->scratch, sp->opts.batch_size);
+	mem_free(sp);
+}
+
+/* -------- shards that come and go -------- */
+
+static int make_room(struct rlv_sampler *sp)
+{
+	uint32_t n = sp->h.nodes.n_shards;
+	struct shard_change *changes;
+
+	if (n <= sp->room)
+		return 0;
+	changes = mem_resize(sp->changes, n * sizeof(*changes));
+	if (!changes)
+		return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+	sp->changes = changes;
+	sp->room = n;
+	return 0;
+}
+
+/* What is drawn ahead borrows the shards. */
+static void leave_shard(struct handle *h, uint32_t shard)
+{
+	(void)shard;
+	ahead_cancel((struct rlv_sampler *)h);
+}
+
+static int shards_moved(struct handle *h)
+{
+	struct rlv_sampler *sp = (struct rlv_sampler *)h;
+	int ret = make_room(sp);
+
+	ahead_cancel(sp);
+
+	if (ret == 0)
+		ret = grove_plant(&sp->grove, &h->nodes);
+	return ret ? ret : admission_follow(&sp->admission, h);
+}
+
+static const struct handle_user sampler_user = { .leave = leave_shard, .moved = shards_moved };
+
+static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the sampler");
+
+/* -------- the API -------- */
+
+/* What is opened after the handle. */
+static int open_parts(struct rlv_sampler *sp)
+{
+	int ret = grove_init(&sp->grove, &sp->h.nodes, sp->view_index);
+
+	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
+	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
+	admission_init(&sp->admission, &sp->h, sp->view_index);
+	plan_init(sp);
+	head_init(sp);
+	if (ret == 0)
+		ret = make_room(sp);
+	if (ret == 0)
+		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
+	if (ret == 0)
+		ret = flight_init(&sp->now);
+	if (ret == 0)
+		ret = batches_init(sp);
+	return ret ? ret : ahead_init(sp);
+}
+
+/* Who only reads cannot count what it samples. */
+static int check_reader(const struct rlv_sampler *sp)
+{
+	const struct limit_desc *law = &sp->view->limit;
+
+	if (!sp->view->max_times_sampled && law->min_diff == INT64_MIN &&
+	    law->max_diff == INT64_MAX)
+		return 0;
+	return error_set(
+		-EACCES,
+		"sampler: view %u counts its samples (max_times_sampled, or a limiter with "
+		"bounds): that wants a token of role learn, this one is of role read",
+		sp->view_index);
+}
+
+int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+		     struct rlv_sampler **sampler_out)
+{
+	static const struct rlv_sampler_opts defaults = RLV_SAMPLER_OPTS_INIT;
+	struct handle_opts how = {
+		.defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() },
+		.user = &sampler_user,
+	};
+	struct rlv_sampler *sp;
+	int ret;
+
+	if (!table || !sampler_out)
+		return error_set(-EINVAL, "table or sampler_out is NULL");
+	if (!opts)
+		opts = &defaults;
+	ret = check_opts(&table->place.desc, opts);
+	if (ret)
+		return ret;
+	if (table->store->read_only && table->place.desc.views[opts->view].max_times_sampled)
+		return error_set(
+			-EACCES,
+			"sampler: view %u takes items out (max_times_sampled), and the store "
+			"was opened read-only",
+			opts->view);
+	sp = mem_zalloc(sizeof(*sp));
+	if (!sp)
+		return error_set(-ENOMEM, "sampler: no memory");
+	sp->view_index = opts->view;
+	sp->view = &table->place.desc.views[opts->view];
+	ret = fill_defaults(sp, opts);
+	if (ret == 0)
+		ret = choose_columns(sp, &table->place.desc, opts);
+	if (ret)
+		goto err_free;
+	how.reader = table->store->meta->reader;
+	if (how.reader)
+		ret = check_reader(sp);
+	if (ret)
+		goto err_free;
+	how.defer.defer_calls = opts->defer_updates;
+	how.view_mask = 1u << opts->view;
+	ret = handle_open(&sp->h, table, &how);
+	if (ret)
+		goto err_free;
+	ret = open_parts(sp);
+	if (ret)
+		goto err_close_handle;
+	*sampler_out = sp;
+	return 0;
+
+err_close_handle:
+	ret = handle_close(&sp->h, ret);
+err_free:
+	sampler_free(sp);
+	return ret;
+}
+
+static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_sample_opts *opts)
+{
+	if (opts->size < sizeof(*opts))
+		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLE_OPTS_INIT", opts->size);
+	if (opts->n_step > sp->opts.n_step)
+		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
+				 opts->n_step, sp->opts.n_step);
+	return check_return(opts->gamma, opts->beta);
+}
+
+int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)
+{
+	static const struct rlv_sample_opts as_opened = RLV_SAMPLE_OPTS_INIT;
+	uint32_t n_step;
+	double gamma;
+	int ret;
+
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	if (!opts)
+		opts = &as_opened;
+	ret = check_sample_opts(sampler, opts);
+	if (ret)
+		return ret;
+	n_step = opts->n_step ? opts->n_step : sampler->opts.n_step;
+	gamma = opts->gamma == 0 ? sampler->opts.gamma : opts->gamma;
+	sampler->beta = opts->beta == 0 ? sampler->opts.beta : opts->beta;
+	if (n_step == sampler->plan.n_step && gamma == sampler->plan.gamma)
+		return 0;
+	ahead_cancel(sampler); /* its rows may be gathered already */
+	plan_return(sampler, n_step, gamma);
+	return 0;
+}
+
+int rlv_sampler_flush(struct rlv_sampler *sampler)
+{
+	int ret;
+
+	if (!sampler)
+		return error_set(-EINVAL, "sampler is NULL");
+	ret = handle_begin(&sampler->h, 0);
+	if (ret == -EHOSTDOWN) /* what was held is lost with its shards */
+		return 0;
+	if (ret == 0)
+		ret = admission_flush(&sampler->admission);
+	return ret ? ret : handle_flush(&sampler->h);
+}
+
+int rlv_sampler_close(struct rlv_sampler **sampler)
+{
+	struct rlv_sampler *sp;
+	int ret;
+
+	if (!sampler || !*sampler)
+		return 0;
+	sp = *sampler;
+	*sampler = NULL;
+	ahead_cancel(sp);
+	ret = rlv_sampler_flush(sp);
+	ret = handle_close(&sp->h, ret);
+	sampler_free(sp);
+	return ret;
+}
+
+int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
+{
+	struct rlv_stats stats;
+
+	if (!sampler || !stats_out)
+		return error_set(-EINVAL, "sampler or stats_out is NULL");
+	if (stats_out->size < sizeof(stats))
+		return error_set(-EINVAL, "stats_out->size %u: want %zu", stats_out->size,
+				 sizeof(stats));
+	stats = sampler->stats;
+	stats.size = (uint32_t)sizeof(stats);
+	stats.items_lost = grove_items_lost(&sampler->grove, &sampler->h.nodes);
+	handle_stats(&sampler->h, &stats);
+	*stats_out = stats;
+	return 0;
+}

@@ -1,0 +1,184 @@
+/*
+ * Sampler: what sampler.c (open, close), sample.c (the call), round.c (draw, gather, verify in
+ * place), flight.c (the same over a wire), ahead.c (batches drawn ahead), batch.c (buffers), take.c
+ * and update.c (priorities) share.
+ */
+#ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
+#define RLV_CLIENT_SAMPLER_SAMPLER_H
+
+#include "client/table/admission.h"
+#include "client/sampler/flight.h"
+#include "client/sampler/grove.h"
+#include "client/sampler/scratch.h"
+
+#include "ds/replay/change.h"
+#include "ds/window/window.h"
+
+#include "base/mem/alloc.h"
+#include "base/rng.h"
+
+#define BATCH_OUTPUTS (RLV_MAX_ARRAYS + 1) /* and the policy versions */
+
+/* A batch buffer: what the user sees, and how window_gather fills it. */
+struct batch {
+	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
+	bool held;            /* by the user */
+	bool ahead;           /* by a flight */
+	uint32_t n_step;      /* that its arrays are described for */
+	struct rlv_array arrays[RLV_MAX_ARRAYS];
+	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
+	struct window_output outputs[BATCH_OUTPUTS];
+	uint32_t n_outputs;
+	uint64_t *key;
+	uint64_t *word; /* leaves as last seen: the first CAS of an update usually succeeds */
+	double *probability;
+	float *weight;
+	float *priority;
+	uint32_t *policy_version;
+	void *memory; /* of all of its arrays */
+	size_t bytes;
+};
+
+/*
+ * Slots whose window would begin before their block: no item's. slot / block has a fraction below
+ * (window - 1) / block; as in Lemire et al., Faster remainder by direct computation, it is the low
+ * word of slot * recip, exact for slots and blocks below 2^32.
+ */
+struct block_head {
+	uint64_t recip; /* 2^64 / block, rounded up */
+	uint64_t limit; /* fractions below are of the head */
+};
+
+struct rlv_sampler {
+	struct handle h;
+	const struct view_desc *view;
+	uint32_t view_index;
+	struct rlv_sampler_opts opts; /* as opened */
+	double beta;              /* of the samples from now on; n_step and gamma are the plan's */
+	struct alloc_hooks hooks; /* of batch buffers */
+	struct rng rng;
+	struct grove grove;
+	bool ordered;     /* fifo or lifo */
+	uint32_t columns; /* a bit for each that batches have */
+	struct admission admission;
+	struct window_plan plan;
+	struct block_head head;
+	struct batch **batches;
+	struct batch *last; /* whose words an update may use */
+	uint32_t n_batches;
+	struct draw_scratch scratch;
+	struct flight now;     /* of the call in progress, into scratch */
+	struct flight **ahead; /* opts.prefetch of them: those under way first, oldest first */
+	uint32_t n_ahead;      /* under way, or done and not handed over */
+	struct shard_change *changes; /* of an update or a take, one for each shard */
+	uint32_t room;                /* of them */
+	uint32_t newest_version;      /* policy version seen */
+	uint64_t expired;             /* taken in this call, and too old to hand over */
+	struct rlv_stats stats;
+};
+
+/* -------- one round: n items drawn, gathered and looked at twice -------- */
+
+/* What a round is to do; the positions of its items are in scratch.at. */
+struct round {
+	struct batch *batch;
+	uint32_t n;
+	bool stratified;
+	uint32_t found;    /* out: items that there are, n at most */
+	uint64_t began_ns; /* out */
+};
+
+/*
+ * Fills rows of the batch, and the scratch: of item i again[i] is its leaf after its rows were copied,
+ * 0 if they were torn. Errors: -ENODATA, those of the transport.
+ */
+RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
+
+/* Of an ordered view, and its probabilities: the next n items, or as many as there are. */
+RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s,
+					 struct round *round);
+
+/*
+ * The trees' numbers of a draw become shards', and its sizes are remembered. What is drawn of a block's
+ * head is no item, whatever its leaf says: it becomes the leaf 0 of a slot that can be read.
+ */
+void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n);
+
+static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
+{
+	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
+}
+
+/* Without any column only leaves are read. */
+static inline bool sampler_reads_rows(const struct rlv_sampler *sp)
+{
+	return sp->columns != 0;
+}
+
+/* Where the window of item i begins in its rows region. */
+uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
+uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
+
+/* Copies the rows that s->window points to into the batch. */
+void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
+		       uint32_t first, uint32_t n);
+
+/* Instead of a second look, where no row was read in between. */
+void sampler_trust_leaves(struct draw_scratch *s, uint32_t n);
+
+/* The second look at leaves of addressable shards. */
+void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
+			   uint32_t n);
+
+/* -------- batches drawn ahead -------- */
+
+/*
+ * Takes the oldest batch of n that is drawn ahead over for this call: waits until it is done, and
+ * makes its scratch the sampler's. false: there is none, or it failed; then the call draws itself.
+ */
+bool ahead_take(struct rlv_sampler *sp, struct round *round);
+
+/* The buffer that ahead_take will fill; NULL = none. Those of another size are forgotten. */
+struct batch *ahead_buffer(struct rlv_sampler *sp, uint32_t n);
+
+/* Begins as many as opts says, of n items. Errors only cost time: the calls meet them again. */
+void ahead_refill(struct rlv_sampler *sp, uint32_t n);
+
+/* Moves on what has come; how many are done. Cost: local. */
+uint32_t ahead_advance(struct rlv_sampler *sp);
+
+/* Forgets all: waits for what is under way. */
+void ahead_cancel(struct rlv_sampler *sp);
+
+RLV_MUST_CHECK int ahead_init(struct rlv_sampler *sp);
+void ahead_fini(struct rlv_sampler *sp);
+
+/* Makes one more batch. -ENOMEM. */
+RLV_MUST_CHECK int batch_add(struct rlv_sampler *sp);
+void batch_free_all(struct rlv_sampler *sp);
+
+/*
+ * A buffer that is neither held nor ahead, described for the plan's n_step; made, if there is none and
+ * opts.batches is RLV_BATCHES_ANY. NULL: none.
+ */
+struct batch *batch_find(struct rlv_sampler *sp);
+
+/* A buffer for a sample of n: of a batch that is drawn ahead, or a free one. -EBUSY: all are held. */
+RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);
+
+/* No generation comes round sooner (rule 1h), however slow the wire under a batch is. */
+uint64_t sampler_wrap_ns(const struct table_desc *desc);
+
+/*
+ * Views that count their samples: takes the n drawn and verified items of the scratch; of an item
+ * that somebody else had first `again` becomes 0. Cost: 1 phase, 2 with counts.
+ */
+RLV_MUST_CHECK int sampler_take(struct rlv_sampler *sp, uint32_t n);
+
+/*
+ * Sorts n (shard, slot) pairs given as keys into order[]: ascending, and of equal ones the one
+ * given last comes last. order[i] = index of the i-th. Cost: one pass if they are sorted already.
+ */
+void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n);
+
+#endif

@@ -1,0 +1,282 @@
+/*
+ * Priorities back into the tree, and items out of it.
+ *
+ * Keys are put in the order of the leaves, so that neighbours share their ancestors' deltas; a
+ * batch as sampled is in that order already, or nearly.
+ */
+#include "client/sampler/sampler.h"
+
+#include "ds/replay/priority.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* -------- order -------- */
+
+/* What is compared: (shard, slot) of a key, in 34 bits; the generation does not count. */
+static uint64_t place_of(uint64_t key)
+{
+	return (uint64_t)key_shard(key) << 24 | key_slot(key);
+}
+
+#define INDEX_BITS 16 /* of a place with its index: batches have at most 65536 items */
+#define DIGIT_BITS 8
+#define DIGITS 5 /* of a place */
+#define DIGIT_VALUES (1u << DIGIT_BITS)
+
+static uint32_t digit_of(uint64_t word, uint32_t digit)
+{
+	return (uint32_t)(word >> (INDEX_BITS + digit * DIGIT_BITS)) & (DIGIT_VALUES - 1);
+}
+
+/* One pass of a radix sort, from the last digit to the first; false = all have the same digit. */
+static bool sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t digit)
+{
+	uint32_t at[DIGIT_VALUES] = { 0 };
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[digit_of(from[i], digit)]++;
+	if (at[digit_of(from[0], digit)] == n)
+		return false;
+	for (uint32_t v = 0; v < DIGIT_VALUES; v++) {
+		uint32_t count = at[v];
+
+		at[v] = sum;
+		sum += count;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		to[at[digit_of(from[i], digit)]++] = from[i];
+	return true;
+}
+
+void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	uint64_t *order = sp->scratch.order;
+	uint64_t *spare = sp->scratch.spare;
+	bool sorted = true;
+
+	for (uint32_t i = 0; i < n; i++) {
+		order[i] = place_of(keys[i]) << INDEX_BITS | i;
+		sorted &= i == 0 || order[i - 1] < order[i];
+	}
+	for (uint32_t d = 0; !sorted && d < DIGITS; d++)
+		if (sort_digit(order, spare, n, d)) {
+			uint64_t *swap = order;
+
+			order = spare;
+			spare = swap;
+		}
+	for (uint32_t i = 0; i < n; i++)
+		sp->scratch.order[i] = order[i] & ((1u << INDEX_BITS) - 1);
+}
+
+/* -------- update -------- */
+
+static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	const struct table_desc *desc = sp->h.desc;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t key = keys[i];
+
+		if (key_table(key) != desc->table_id)
+			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": not of table %s", i,
+					 key, desc->name);
+		if (key_shard(key) >= sp->h.nodes.n_shards || key_slot(key) >= desc->slots ||
+		    key_gen(key) == 0)
+			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": no key of table %s",
+					 i, key, desc->name);
+	}
+	return 0;
+}
+
+/* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
+static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	for (uint32_t b = 0; b < sp->n_batches; b++) {
+		const struct batch *batch = sp->batches[b];
+
+		if (batch->pub.n != n || (!batch->held && batch != sp->last))
+			continue;
+		if (keys == batch->key || memcmp(keys, batch->key, n * sizeof(*keys)) == 0)
+			return batch->word;
+	}
+	return NULL;
+}
+
+/*
+ * Makes the ops of distinct items in the order of their leaves; of equal keys the last counts.
+ * end_out[s] = ops before it are of shards up to s.
+ */
+static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+{
+	const uint64_t *words = known_words(sp, keys, n);
+	const uint64_t *order = sp->scratch.order;
+	uint32_t m = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t k = order[i];
+		uint64_t key = keys[k];
+
+		if (i + 1 < n && place_of(keys[order[i + 1]]) == place_of(key) &&
+		    keys[order[i + 1]] == key)
+			continue;
+		sp->scratch.ops[m] = (struct leaf_op){
+			.slot = key_slot(key),
+			.gen = key_gen(key),
+			.priority = sp->scratch.quanta[k],
+			.word = words ? words[k] : 0,
+		};
+		sp->scratch.shard[m++] = key_shard(key);
+	}
+	return m;
+}
+
+/* Counts what became of n ops. -EIO: an answer was lost. */
+static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_update_result *result)
+{
+	bool unknown = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool done = ops[i].result == LEAF_DONE;
+
+		result->updated += done;
+		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
+		unknown |= ops[i].result == LEAF_UNKNOWN;
+	}
+	return unknown ? error_set(-EIO, "update: an answer was lost") : 0;
+}
+
+/* Items that nobody can reach: no more than if they had been overwritten. */
+static void count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
+{
+	result->stale += n;
+	sp->stats.updates_lost += n;
+}
+
+/* A change for each shard that can be reached; the ops of the others are lost. */
+static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
+{
+	uint32_t n_changes = 0;
+	uint32_t end;
+
+	for (uint32_t first = 0; first < n; first = end) {
+		uint32_t s = sp->scratch.shard[first];
+		struct access *acc = sp->h.access[s];
+		struct shard_change *ch = &sp->changes[n_changes];
+
+		for (end = first; end < n && sp->scratch.shard[end] == s; end++)
+			;
+		if (!acc) {
+			count_lost(sp, end - first, result);
+			continue;
+		}
+		*ch = (struct shard_change){ .acc = acc };
+		ch->ops[sp->view_index] = sp->scratch.ops + first;
+		ch->n[sp->view_index] = end - first;
+		n_changes++;
+	}
+	return n_changes;
+}
+
+/* A node that is lost over it takes its own updates along, and no others. */
+static int count_change(struct rlv_sampler *sp, const struct shard_change *ch,
+			struct rlv_update_result *result)
+{
+	uint32_t n = ch->n[sp->view_index];
+	int ret = ch->ret;
+
+	if (ret && ch->acc->shard->tree->tr->broken) {
+		count_lost(sp, n, result);
+		return 0;
+	}
+	if (ret == 0)
+		ret = count_results(ch->ops[sp->view_index], n, result);
+	return handle_failed(ch->acc, ret);
+}
+
+static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
+		      struct rlv_update_result *result)
+{
+	uint32_t m;
+	int first = 0;
+
+	sampler_order(sp, keys, n);
+	m = make_changes(sp, make_ops(sp, keys, n), result);
+	if (change_update(sp->changes, m)) /* judged below, shard by shard */
+		log_debug("update: %s", error_last());
+	for (uint32_t i = 0; i < m; i++) {
+		int ret = count_change(sp, &sp->changes[i], result);
+
+		first = first ? first : ret;
+	}
+	return first;
+}
+
+/* Values of items, and how they become stored priorities. */
+struct feedback {
+	const uint64_t *keys;
+	const float *values;
+	uint32_t n;
+	void (*quanta)(const struct view_desc *view, const float *values, size_t n,
+		       uint64_t *quanta_out, uint64_t *clamped);
+};
+
+static int update(struct rlv_sampler *sp, const struct feedback *in,
+		  struct rlv_update_result *result_out)
+{
+	struct rlv_update_result sum = { 0 };
+	uint64_t clamped = 0;
+	uint32_t now;
+	int ret;
+
+	if (!sp || (in->n && (!in->keys || !in->values)))
+		return error_set(-EINVAL, "sampler, keys or values is NULL");
+	if (sp->h.table->store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	if (sp->h.reader)
+		return error_set(-EACCES, "update: wants a token of role learn, this one is of "
+					  "role read");
+	if (sp->view->selector != RLV_PRIORITIZED)
+		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
+	ret = handle_begin(&sp->h, 0);
+	ahead_advance(sp);                            /* its phases are under way with ours */
+	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
+		ret = check_keys(sp, in->keys, in->n);
+	if (ret == 0)
+		ret = priority_check(in->values, in->n);
+	for (uint32_t done = 0; ret == 0 && done < in->n; done += now) {
+		now = in->n - done < sp->opts.batch_size ? in->n - done : sp->opts.batch_size;
+		in->quanta(sp->view, in->values + done, now, sp->scratch.quanta, &clamped);
+		ret = update_all(sp, in->keys + done, now, &sum);
+	}
+	ahead_advance(sp);
+	sum.clamped = (uint32_t)clamped;
+	sp->stats.updates += sum.updated;
+	sp->stats.stale_updates += sum.stale;
+	sp->stats.clamped += clamped;
+	if (ret == 0 && result_out)
+		*result_out = sum;
+	return ret;
+}
+
+int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys, const float *td_error,
+		       uint32_t n, struct rlv_update_result *result_out)
+{
+	const struct feedback in = { keys, td_error, n, priority_from_td };
+
+	return update(sampler, &in, result_out);
+}
+
+int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys,
+			       const float *priorities, uint32_t n,
+			       struct rlv_update_result *result_out)
+{
+	const struct feedback in = { keys, priorities, n, priority_from_value };
+
+	return update(sampler, &in, result_out);
+}

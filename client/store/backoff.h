@@ -1,0 +1,20 @@
+/*
+ * backoff.h - sleeps between looks at what others change.
+ */
+#ifndef RLV_CLIENT_STORE_BACKOFF_H
+#define RLV_CLIENT_STORE_BACKOFF_H
+
+#include <stdint.h>
+
+#include "base/os/clock.h"
+
+struct backoff {
+	int64_t first_ns;
+	uint32_t doublings; /* of it, at most */
+	uint32_t round;     /* sleeps so far; 0 at first */
+};
+
+/* Sleeps, longer each time, and never past the deadline. */
+void backoff_sleep(struct backoff *backoff, const struct clock *clock, uint64_t deadline_ns);
+
+#endif

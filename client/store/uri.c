@@ -1,0 +1,96 @@
+#include "client/store/uri.h"
+
+#include "base/os/runtime_dir.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define URI_FORMS "want embed:, embed:FILE, shm:NAME or relive://HOST:PORT"
+#define DEFAULT_PORT 7117
+
+static int refuse(const char *text, const char *why)
+{
+	return error_set(-EINVAL, "uri \"%.128s\": %s; " URI_FORMS, text, why);
+}
+
+static int parse_port(const char *text, uint16_t *port_out)
+{
+	uint32_t port = 0;
+
+	if (*text == '\0')
+		return -EINVAL;
+	for (const char *p = text; *p; p++) {
+		if (!isdigit((unsigned char)*p))
+			return -EINVAL;
+		port = port * 10 + (uint32_t)(*p - '0');
+		if (port > UINT16_MAX)
+			return -EINVAL;
+	}
+	if (port == 0)
+		return -EINVAL;
+	*port_out = (uint16_t)port;
+	return 0;
+}
+
+/* HOST, HOST:PORT, [V6] or [V6]:PORT. */
+static int parse_tcp(const char *text, const char *rest, struct uri *uri)
+{
+	bool bracket = rest[0] == '[';
+	const char *host = rest + bracket;
+	const char *end = bracket ? strchr(host, ']') : strchr(host, ':');
+	const char *after = end ? end + bracket : NULL;
+	size_t len = end ? (size_t)(end - host) : strlen(host);
+
+	if (bracket && !end)
+		return refuse(text, "no ] after the address");
+	if (len == 0 || len >= sizeof(uri->text) || memchr(host, '/', len))
+		return refuse(text, "bad host");
+	uri->port = DEFAULT_PORT;
+	if (after && *after && (*after != ':' || parse_port(after + 1, &uri->port)))
+		return refuse(text, "bad port");
+	memcpy(uri->text, host, len);
+	uri->text[len] = '\0';
+	return 0;
+}
+
+static bool skip_prefix(const char *text, const char *prefix, const char **rest_out)
+{
+	size_t len = strlen(prefix);
+
+	if (strncmp(text, prefix, len) != 0)
+		return false;
+	*rest_out = text + len;
+	return true;
+}
+
+int uri_parse(const char *text, struct uri *uri_out)
+{
+	struct uri uri = { 0 };
+	const char *rest;
+	int ret = 0;
+
+	if (!text)
+		return error_set(-EINVAL, "uri is NULL; " URI_FORMS);
+	if (strnlen(text, URI_TEXT_BYTES) >= URI_TEXT_BYTES)
+		return refuse(text, "too long");
+	if (skip_prefix(text, "embed:", &rest)) {
+		uri.kind = URI_EMBED;
+		memcpy(uri.text, rest, strlen(rest) + 1);
+	} else if (skip_prefix(text, "shm:", &rest)) {
+		uri.kind = URI_SHM;
+		if (!runtime_name_is_valid(rest))
+			return refuse(text,
+				      "a store's name is letters, digits, _ - . (48 at most)");
+		memcpy(uri.text, rest, strlen(rest) + 1);
+	} else if (skip_prefix(text, "relive://", &rest)) {
+		uri.kind = URI_TCP;
+		ret = parse_tcp(text, rest, &uri);
+	} else {
+		return refuse(text, "unknown scheme");
+	}
+	if (ret == 0)
+		*uri_out = uri;
+	return ret;
+}

@@ -1,0 +1,120 @@
+#include "client/store/watch.h"
+
+#include "ds/limiter/limiter.h"
+#include "ds/ring/ring.h"
+
+#include "base/bits.h"
+#include "base/log.h"
+
+#include <errno.h>
+
+#define LOOK_NS ((uint64_t)500 * CLOCK_NS_PER_MS)
+#define LOOKS 4 /* at least, within stall_ns */
+#define WARN_NS ((uint64_t)2 * CLOCK_NS_PER_S)
+#define WARN_AGAIN_NS ((uint64_t)60 * CLOCK_NS_PER_S)
+
+/* -------- what moves -------- */
+
+static int trace_counts(const struct handle *h, uint64_t *trace)
+{
+	const struct shard *control = h->nodes.shards[h->nodes.control];
+	int ret = 0;
+
+	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++) {
+		struct limiter_words words;
+		struct limiter lim;
+
+		limiter_init(&lim, control, v, 1);
+		ret = limiter_read(&lim, &words);
+		if (ret == 0)
+			*trace = ring_mix(ring_mix(*trace, words.ins_committed),
+					  words.smp_committed);
+	}
+	return ret;
+}
+
+/* A hash of the counts and rows of all reachable shards: every insert, sample and row changes it. */
+static int trace_all(const struct handle *h, uint64_t *trace_out)
+{
+	uint64_t trace = 1;
+	int ret = node_set_has_control(&h->nodes) ? trace_counts(h, &trace) : 0;
+
+	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
+		if (h->nodes.shards[s])
+			ret = ring_trace(h->nodes.shards[s], &trace);
+	if (ret == 0)
+		*trace_out = trace;
+	return ret;
+}
+
+/* The first look counts as progress; a failed one does not. */
+static void look(struct rlv_watch *watch, const struct handle *h, uint64_t now_ns)
+{
+	uint64_t trace = watch->seen;
+
+	if (trace_all(h, &trace))
+		log_debug("table %s: %s", h->desc->name, error_last());
+	if (trace != watch->seen)
+		watch->moved_ns = now_ns;
+	watch->seen = trace;
+	watch->looked_ns = now_ns;
+}
+
+/* -------- the wait -------- */
+
+static void warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
+{
+	if (watch->warned || now_ns - watch->began_ns < WARN_NS ||
+	    (h->warned_ns && now_ns - h->warned_ns < WARN_AGAIN_NS))
+		return;
+	watch->warned = true;
+	h->warned_ns = now_ns;
+	log_warn("%s", watch->text);
+}
+
+/* For `relive status --why`. */
+static void tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
+{
+	struct meta *meta = h->table->store->meta;
+	const struct meta_wait wait = {
+		.table = h->desc->name,
+		.view = view,
+		.slot = h->slot.owner,
+		.began_ns = watch->began_ns,
+		.said_ns = watch->looked_ns,
+		.words = watch->text,
+	};
+
+	if (meta->ops->wait)
+		meta->ops->wait(meta, &h->watch, &wait);
+}
+
+int watch_wait(struct rlv_watch *watch, struct handle *h, const struct watch_call *call)
+{
+	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
+	uint64_t now_ns = clock_now_ns(h->clock);
+
+	if (!watch->began_ns) {
+		watch->began_ns = watch->looked_ns = watch->moved_ns = now_ns;
+		watch->seen = 0;
+	}
+	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(LOOK_NS, stall_ns / LOOKS))
+		return 0;
+	look(watch, h, now_ns);
+	call->explain(call->ctx, watch->text);
+	tell_server(watch, h, call->view);
+	warn(watch, h, now_ns);
+	if (now_ns - watch->moved_ns < stall_ns)
+		return 0;
+	return error_set(-ETIMEDOUT, "%s: nothing moved for %g s", watch->text,
+			 (double)stall_ns / (double)CLOCK_NS_PER_S);
+}
+
+int watch_check(const struct rlv_watch *watch)
+{
+	if (!watch)
+		return error_set(-EINVAL, "watch is NULL");
+	if (watch->size < sizeof(*watch))
+		return error_set(-EINVAL, "watch->size %u: use RLV_WATCH_INIT", watch->size);
+	return 0;
+}

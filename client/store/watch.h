@@ -1,0 +1,42 @@
+/*
+ * watch.h - waits for other clients: a warning after 2 s, and an error when there is no progress.
+ *
+ * Progress is read twice a second: the counts of all views, and the number of rows in open blocks, which
+ * grows with each append, also before the first item is complete. Calls that do not wait pay nothing.
+ */
+#ifndef RLV_CLIENT_STORE_WATCH_H
+#define RLV_CLIENT_STORE_WATCH_H
+
+#include "client/table/handle.h"
+
+/* Writes what the call waits for: at most WATCH_TEXT_BYTES. */
+#define WATCH_TEXT_BYTES sizeof(((struct rlv_watch *)0)->text)
+typedef void (*watch_explain_fn)(void *ctx, char *text);
+
+/* A wait begins. The text is left as it is. */
+static inline void watch_begin(struct rlv_watch *watch)
+{
+	watch->size = (uint32_t)sizeof(*watch);
+	watch->warned = false;
+	watch->began_ns = 0;
+}
+
+/* Who waits. */
+struct watch_call {
+	watch_explain_fn explain;
+	void *ctx;
+	uint32_t view;
+};
+
+/*
+ * Call it once in each round of a wait. -ETIMEDOUT: no progress for the store's stall_ns; the message
+ * says what the call waits for. The server hears of it, too. Cost: one reading of the clock; twice a
+ * second 1 phase for each view, and ring_trace of each shard.
+ */
+RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h,
+			      const struct watch_call *call);
+
+/* Checks a watch of the caller's. -EINVAL. */
+RLV_MUST_CHECK int watch_check(const struct rlv_watch *watch);
+
+#endif

@@ -1,0 +1,266 @@
+#include "client/table/admission.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#define HELD_CALLS 16
+
+static void bind(struct admission *adm, const struct handle *h)
+{
+	adm->control = h->nodes.control;
+	adm->owner = h->slot.owner;
+	adm->opened = h->nodes.seats[adm->control].opened;
+	limiter_init(&adm->lim, h->nodes.shards[adm->control], adm->view, adm->owner);
+}
+
+void admission_init(struct admission *adm, const struct handle *h, uint32_t view)
+{
+	const struct limit_desc *law = &h->desc->views[view].limit;
+
+	*adm = (struct admission){ .view = view, .control = h->nodes.control };
+	adm->here = node_set_has_control(&h->nodes);
+	if (adm->here) {
+		bind(adm, h);
+		return;
+	}
+	adm->lim.bounded_insert = law->max_diff != INT64_MAX;
+	adm->lim.bounded_sample = law->min_diff != INT64_MIN;
+	/* That there is an item a draw sees itself. */
+	adm->lim.open_for_samples = law->min_size <= 1;
+}
+
+static int store_slot(const struct admission *adm, const struct limiter_words *mine)
+{
+	const struct slot_limits words = {
+		.ins_admitted.raw = mine->ins_admitted,
+		.ins_committed.raw = mine->ins_committed,
+		.smp_admitted.raw = mine->smp_admitted,
+		.smp_committed.raw = mine->smp_committed,
+	};
+
+	return transport_store(adm->lim.page, adm->lim.slot_off, &words, sizeof(words));
+}
+
+static int add_admitted(const struct admission *adm, size_t member, uint64_t delta)
+{
+	uint64_t old;
+
+	return delta ? transport_faa_word(adm->lim.region, adm->lim.words_off + member, delta, &old)
+		     : 0;
+}
+
+/*
+ * What is admitted and not committed must be what this call holds: less was settled with the
+ * control shard before, and is taken again unasked; more was lost in a call that failed.
+ */
+static int carry(struct admission *adm)
+{
+	struct limiter *lim = &adm->lim;
+	struct limiter_words mine = lim->mine;
+	uint64_t inserts = 0, samples = 0;
+	bool gives;
+	int ret = 0;
+
+	if (lim->bounded_insert)
+		inserts = mine.ins_committed + adm->inserts - mine.ins_admitted;
+	if (lim->bounded_sample)
+		samples = mine.smp_committed + adm->samples - mine.smp_admitted;
+	mine.ins_admitted += inserts;
+	mine.smp_admitted += samples;
+	gives = (int64_t)inserts < 0 || (int64_t)samples < 0;
+	if (!gives) /* promised before it is taken, said after it was given (ds/limiter/limiter.h) */
+		ret = store_slot(adm, &mine);
+	if (ret == 0)
+		ret = add_admitted(adm, offsetof(struct view_limits, ins_admitted), inserts);
+	if (ret == 0)
+		ret = add_admitted(adm, offsetof(struct view_limits, smp_admitted), samples);
+	if (ret == 0 && gives)
+		ret = store_slot(adm, &mine);
+	if (ret == 0)
+		lim->mine = mine;
+	return ret;
+}
+
+/* The chain posted last lies in lim. A connection that was closed has done with it. */
+static void wait_posted(struct admission *adm, const struct node_set *nodes)
+{
+	struct transport *tr;
+
+	if (!adm->lim.ticket || !nodes->shards[adm->control] ||
+	    nodes->seats[adm->control].opened != adm->opened)
+		return;
+	tr = adm->lim.region->tr;
+	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
+		log_debug("counts of view %u: %s", adm->view, error_last());
+}
+
+int admission_follow(struct admission *adm, const struct handle *h)
+{
+	const struct node_set *nodes = &h->nodes;
+	const struct limiter old = adm->lim;
+	bool same = adm->control == nodes->control && adm->owner == h->slot.owner;
+
+	adm->here = node_set_has_control(nodes);
+	if (!adm->here || (same && adm->opened == nodes->seats[adm->control].opened))
+		return 0;
+	wait_posted(adm, nodes);
+	bind(adm, h);
+	adm->lim.open_for_samples = old.open_for_samples;
+	if (same) /* our counts stand in the slot: they go on */
+		adm->lim.mine = old.mine;
+	return adm->owner ? carry(adm) : 0;
+}
+
+static int away(const struct admission *adm)
+{
+	return error_set(-EHOSTDOWN,
+			 "shard %u, which keeps the counts of view %u, cannot be reached",
+			 adm->control, adm->view);
+}
+
+int admission_try_insert(struct admission *adm, uint64_t n)
+{
+	int ret = 0;
+
+	if (adm->here)
+		ret = limiter_try_insert(&adm->lim, n);
+	else if (adm->lim.bounded_insert)
+		ret = away(adm);
+	adm->inserts = ret ? 0 : n;
+	return ret;
+}
+
+int admission_try_sample(struct admission *adm, uint64_t n)
+{
+	int ret = 0;
+
+	if (adm->here)
+		ret = limiter_try_sample(&adm->lim, n);
+	else if (adm->lim.bounded_sample || !adm->lim.open_for_samples)
+		ret = away(adm);
+	adm->samples = ret ? 0 : n;
+	return ret;
+}
+
+/* A connection that has ended is no error. Of an answer that was lost the chain itself says why. */
+static int unless_lost(const struct admission *adm, int ret)
+{
+	struct transport *tr = adm->lim.region->tr;
+
+	if (ret == -EIO && transport_poll(tr, adm->lim.ticket, clock_now_ns(tr->clock)))
+		log_debug("counts of view %u: %s", adm->view, error_last());
+	return ret && tr->broken ? 0 : ret;
+}
+
+int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
+{
+	adm->inserts = 0;
+	if (!adm->here)
+		return 0;
+	return unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
+}
+
+static bool may_hold(const struct admission *adm)
+{
+	return !adm->lim.bounded_insert && !adm->lim.bounded_sample &&
+	       !transport_changes_in_place(adm->lim.region);
+}
+
+int admission_flush(struct admission *adm)
+{
+	uint64_t n = adm->held;
+
+	if (!adm->here || n == 0)
+		return 0;
+	adm->held = 0;
+	adm->held_calls = 0;
+	return unless_lost(adm, limiter_commit_sample(&adm->lim, n, n));
+}
+
+int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
+{
+	adm->samples = 0;
+	if (!adm->here || !adm->owner) /* who only reads counts nothing */
+		return 0;
+	if (!may_hold(adm))
+		return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
+	adm->held += done;
+	return ++adm->held_calls < HELD_CALLS ? 0 : admission_flush(adm);
+}
+
+int admission_read(struct admission *adm, struct limiter_words *out)
+{
+	return adm->here ? limiter_read(&adm->lim, out) : away(adm);
+}
+
+/* -------- in words -------- */
+
+#define LAW_BYTES 80
+
+static double of_law(int64_t scaled)
+{
+	return (double)scaled / (1 << LIMIT_SPI_BITS);
+}
+
+/* "" where there is no such bound. */
+static void name_bound(const struct limiter *lim, const char *name, int64_t bound, char *text)
+{
+	text[0] = 0;
+	if (bound != INT64_MIN && bound != INT64_MAX)
+		snprintf(text, LAW_BYTES, "; samples_per_insert %g, %s %g",
+			 of_law((int64_t)lim->law.spi), name, of_law(bound));
+}
+
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+void admission_explain_insert(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text)
+{
+	struct limiter_words now;
+	char law[LAW_BYTES];
+	uint64_t lacks;
+
+	if (admission_read(adm, &now)) {
+		snprintf(text, WATCH_TEXT_BYTES, "append to table %s: %s", desc->name,
+			 error_last());
+		return;
+	}
+	lacks = limiter_lacks_samples(&adm->lim, &now, n);
+	name_bound(&adm->lim, "max_diff", adm->lim.law.max_diff, law);
+	snprintf(text, WATCH_TEXT_BYTES,
+		 "append: the limiter of view %u of table %s waits for %" PRIu64
+		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
+		 adm->view, desc->name, lacks, plural(lacks), now.ins_committed, now.smp_committed,
+		 law);
+}
+
+void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
+			      char *text)
+{
+	struct limiter_words now;
+	char lacks_text[40] = "inserts: no item is left to draw";
+	char law[LAW_BYTES];
+	uint64_t lacks;
+
+	if (admission_read(adm, &now)) {
+		snprintf(text, WATCH_TEXT_BYTES, "sample of %" PRIu64 " from table %s: %s", n,
+			 desc->name, error_last());
+		return;
+	}
+	lacks = limiter_lacks_inserts(&adm->lim, &now, n);
+	if (lacks)
+		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
+			 plural(lacks));
+	name_bound(&adm->lim, "min_diff", adm->lim.law.min_diff, law);
+	snprintf(text, WATCH_TEXT_BYTES,
+		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64
+		 " items inserted, min_size %" PRIu64 ", %" PRIu64 " sampled%s)",
+		 n, adm->view, desc->name, lacks_text, now.ins_committed, adm->lim.law.min_size,
+		 now.smp_committed, law);
+}

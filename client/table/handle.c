@@ -1,0 +1,512 @@
+#include "client/table/handle.h"
+
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_NS 20000u
+#define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
+#define ENTER_TRIES 16
+#define PUT_TRIES 3
+#define PATIENCE_PART 8 /* of a call's time, for one question to the server */
+#define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
+#define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
+
+/* -------- accesses -------- */
+
+static int make_room(struct handle *h)
+{
+	struct access **access;
+
+	if (h->n_access >= h->nodes.n_shards)
+		return 0;
+	access = mem_resize(h->access, h->nodes.n_shards * sizeof(struct access *));
+	if (!access)
+		return error_set(-ENOMEM, "%u shards: no memory", h->nodes.n_shards);
+	for (uint32_t s = h->n_access; s < h->nodes.n_shards; s++)
+		access[s] = NULL;
+	h->access = access;
+	h->n_access = h->nodes.n_shards;
+	return 0;
+}
+
+static int open_access(struct handle *h, uint32_t s)
+{
+	struct access *acc = mem_alloc(sizeof(*acc));
+	int ret;
+
+	if (!acc)
+		return error_set(-ENOMEM, "shard %u: no memory", s);
+	ret = access_open(acc, h->nodes.shards[s], h->slot.owner, h->view_mask, &h->defer);
+	if (ret) {
+		mem_free(acc);
+		return ret;
+	}
+	h->access[s] = acc;
+	return 0;
+}
+
+static void close_access(struct handle *h, uint32_t s)
+{
+	if (s >= h->n_access || !h->access[s])
+		return;
+	access_close(h->access[s]);
+	mem_free(h->access[s]);
+	h->access[s] = NULL;
+}
+
+static int open_accesses(struct handle *h)
+{
+	int ret = make_room(h);
+
+	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
+		if (h->nodes.shards[s] && !h->access[s])
+			ret = open_access(h, s);
+	return ret;
+}
+
+static void close_accesses(struct handle *h)
+{
+	for (uint32_t s = 0; s < h->n_access; s++)
+		close_access(h, s);
+	mem_free(h->access);
+	h->access = NULL;
+	h->n_access = 0;
+}
+
+/* -------- shards that come and go -------- */
+
+/*
+ * What we left behind when the connection ended: blocks open in our name, which nobody else may
+ * claim, and a call half done, whose additions to the sums are lost.
+ */
+static int tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
+{
+	struct shard *shard = h->nodes.shards[s];
+	uint32_t closed;
+	int ret = fence_close_blocks(shard, h->slot.owner, &closed);
+
+	if (ret == 0 && slot->promise != SLOT_IDLE)
+		ret = shard_mark_dirty(shard);
+	return ret;
+}
+
+static int join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
+{
+	int ret = tidy_shard(h, s, slot);
+
+	if (ret == 0)
+		ret = open_access(h, s);
+	if (ret == 0 && slot->promise != SLOT_IDLE)
+		ret = epoch_leave(&h->access[s]->epoch);
+	if (ret)
+		close_access(h, s);
+	return ret;
+}
+
+static int join(void *ctx, uint32_t s)
+{
+	struct handle *h = ctx;
+	struct slot_info slot;
+	int ret = make_room(h);
+
+	if (ret || h->fenced)
+		return ret;
+	if (h->reader)
+		return open_access(h, s);
+	ret = slot_read(h->nodes.shards[s], h->slot.owner - 1, &slot);
+	if (ret)
+		return ret;
+	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
+		return join_with(h, s, &slot);
+	h->fenced = true; /* here at least: then it gets another slot everywhere */
+	return 0;
+}
+
+static void leave_access(struct handle *h, uint32_t s)
+{
+	if (s >= h->n_access || !h->access[s])
+		return;
+	if (h->user->leave)
+		h->user->leave(h, s);
+	close_access(h, s);
+}
+
+static void leave(void *ctx, uint32_t s)
+{
+	struct handle *h = ctx;
+
+	h->lost++;
+	leave_access(h, s);
+}
+
+static const struct node_hooks hooks = { .join = join, .leave = leave };
+
+/* -------- a new slot -------- */
+
+/* Where we still are who we were, the old slot is left in order. */
+static void leave_all(struct handle *h)
+{
+	for (uint32_t s = 0; s < h->n_access; s++) {
+		struct access *acc = h->access[s];
+		uint32_t closed;
+
+		if (!acc)
+			continue;
+		if (h->user->leave)
+			h->user->leave(h, s);
+		if (access_flush(acc) || fence_close_blocks(acc->shard, acc->owner, &closed))
+			log_debug("leave shard %u: %s", s, error_last());
+		close_access(h, s);
+	}
+}
+
+static int reattach(struct handle *h)
+{
+	struct meta *meta = h->table->store->meta;
+	struct meta_slot old = h->slot;
+	int ret;
+
+	leave_all(h);
+	h->slot.owner = 0;
+	if (old.owner && meta->ops->slot_put(meta, h->desc, &old, node_set_patience(&h->nodes)))
+		log_debug("put slot %u back: %s", old.owner, error_last());
+	ret = meta->ops->slot_get(meta, h->desc, h->streams, node_set_patience(&h->nodes),
+				  &h->slot);
+	if (ret)
+		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
+				    "this handle was fenced, and no new slot is to be had: ");
+	ret = node_set_move(&h->nodes, h->slot.owner);
+	if (ret == 0)
+		ret = open_accesses(h);
+	if (ret && node_set_drop(&h->nodes)) /* another node went: over the rest */
+		ret = open_accesses(h);
+	if (ret)
+		return ret;
+	h->fenced = false;
+	h->nodes.version++;
+	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old.owner,
+		 h->slot.owner);
+	return 0;
+}
+
+/* -------- open, close -------- */
+
+/* With fresh grants: those of the table may be of another life of a node, or of us. */
+static int open_nodes(struct handle *h, uint64_t deadline_ns)
+{
+	const struct node_set like = {
+		.meta = h->table->store->meta,
+		.desc = h->desc,
+		.access = { .kind = h->access_kind, .owner = h->slot.owner },
+	};
+	struct meta_table place;
+	int ret = like.meta->ops->refresh(like.meta, h->desc, &like.access, 0, &place);
+
+	if (ret)
+		return ret;
+	ret = node_set_open(&like, &place, deadline_ns, &h->nodes);
+	meta_table_fini(&place);
+	return ret ? ret : node_set_check(&h->nodes);
+}
+
+/* A slot, for grants of its pages, then the nodes that have them. */
+static int open_slot(struct handle *h, uint64_t deadline_ns)
+{
+	struct meta *meta = h->table->store->meta;
+	struct error_kept kept;
+	int ret = h->reader ? 0 : meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
+
+	if (ret)
+		return ret;
+	ret = open_nodes(h, deadline_ns);
+	if (ret == 0)
+		return 0;
+	error_keep(&kept);
+	node_set_close(&h->nodes);
+	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+			 error_last());
+	error_restore(&kept);
+	return ret;
+}
+
+static enum shard_access access_of(const struct rlv_table *table, const struct handle_opts *opts)
+{
+	if (table->store->read_only || opts->reader)
+		return SHARD_READS;
+	return opts->streams ? SHARD_WRITES : SHARD_LEARNS;
+}
+
+int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
+{
+	struct meta *meta = table->store->meta;
+	struct store_wait wait = store_wait_begin(table->store);
+	struct error_kept kept;
+	int ret;
+
+	memset(h, 0, sizeof(*h));
+	h->table = table;
+	h->desc = &table->place.desc;
+	h->view_mask = opts->view_mask;
+	h->streams = opts->streams;
+	h->reader = opts->reader;
+	h->access_kind = access_of(table, opts);
+	h->defer = opts->defer;
+	h->user = opts->user;
+	h->clock = clock_monotonic();
+	do
+		ret = open_slot(h, wait.deadline_ns);
+	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	if (ret)
+		return ret;
+	ret = open_accesses(h);
+	if (ret)
+		goto err_put_slot;
+	h->nodes.hooks = &hooks;
+	h->nodes.ctx = h;
+	h->version = h->nodes.version;
+	atomic_init(&h->watch.layout, h->nodes.layout);
+	if (meta->ops->watch)
+		meta->ops->watch(meta, &h->watch);
+	table_handle_get(table);
+	return 0;
+
+err_put_slot:
+	error_keep(&kept);
+	close_accesses(h);
+	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+			 error_last());
+	node_set_close(&h->nodes);
+	error_restore(&kept);
+	return ret;
+}
+
+static bool is_forked(const struct handle *h)
+{
+	const struct transport *tr = node_set_any(&h->nodes);
+
+	return tr && transport_is_forked(tr);
+}
+
+/*
+ * May the slot be put back? Where the server is, too, blocks of ours would stay open for ever: they
+ * are closed by rejoining the shard, or else with all that this process leaves. What the server
+ * cannot reach either it settles when it can.
+ */
+static bool is_tidy(struct handle *h)
+{
+	uint32_t s = 0;
+
+	if (node_set_drop(&h->nodes) + h->nodes.n_away == 0)
+		return true;
+	if (node_set_heal(&h->nodes))
+		return true; /* nothing of it is there any more */
+	while (s < h->nodes.n_shards &&
+	       (h->nodes.seats[s].state != RLV_SHARD_DOWN || !h->nodes.seats[s].granted))
+		s++;
+	return s == h->nodes.n_shards;
+}
+
+static int put_slot(struct handle *h, bool tidy)
+{
+	struct meta *meta = h->table->store->meta;
+
+	if (!h->slot.owner)
+		return 0;
+	if (tidy)
+		return meta->ops->slot_put(meta, h->desc, &h->slot, 0);
+	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
+		 h->desc->name, h->slot.owner);
+	return 0;
+}
+
+/*
+ * -EBUSY: the server reaches a shard where a call of ours is half done, since a connection ended with
+ * what was posted last, or the shard has come back this moment. It is looked for once more.
+ */
+static int leave_slot(struct handle *h)
+{
+	int ret = -EBUSY;
+
+	for (uint32_t i = 0; ret == -EBUSY && i < PUT_TRIES; i++) {
+		bool tidy = is_tidy(h);
+
+		close_accesses(h); /* what was posted is done then: the slot is idle */
+		ret = put_slot(h, tidy);
+	}
+	return ret;
+}
+
+int handle_close(struct handle *h, int error)
+{
+	struct meta *meta = h->table->store->meta;
+	struct error_kept kept;
+	int ret;
+
+	error_keep(&kept);
+	h->nodes.patience_ns = PATIENCE_MOST_NS;
+	if (meta->ops->unwatch)
+		meta->ops->unwatch(meta, &h->watch);
+	if (is_forked(h)) {
+		close_accesses(h);
+		ret = error_set(-ECHILD,
+				"this handle was opened before fork(): it is the parent's");
+	} else {
+		ret = leave_slot(h);
+	}
+	node_set_close(&h->nodes);
+	if (ret && error)
+		log_warn("table %s: close: %s", h->desc->name, error_last());
+	table_handle_put(h->table);
+	if (error)
+		error_restore(&kept);
+	return error ? error : ret;
+}
+
+/* -------- calls -------- */
+
+static int64_t patience(int64_t timeout_ns)
+{
+	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / PATIENCE_PART;
+
+	if (part < PATIENCE_LEAST_NS)
+		return PATIENCE_LEAST_NS;
+	return part < PATIENCE_MOST_NS ? part : PATIENCE_MOST_NS;
+}
+
+static int tell_user(struct handle *h)
+{
+	int ret = make_room(h);
+
+	if (ret == 0)
+		ret = h->user->moved(h);
+	if (ret)
+		return ret;
+	h->version = h->nodes.version;
+	/* Relaxed: the server learns that we have taken it up, a moment later or sooner. */
+	atomic_store_explicit(&h->watch.layout, h->nodes.layout, memory_order_relaxed);
+	return 0;
+}
+
+static int enter_once(struct handle *h)
+{
+	int ret = 0;
+
+	node_set_drop(&h->nodes);
+	if (node_set_is_due(&h->nodes))
+		ret = node_set_heal(&h->nodes);
+	if (ret == 0 && h->fenced && h->nodes.n_up > 0)
+		ret = reattach(h);
+	if (ret == 0 && h->version != h->nodes.version)
+		ret = tell_user(h);
+	if (ret)
+		return ret;
+	return h->nodes.n_up ? 0
+			     : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+					 h->desc->name, h->nodes.n_shards);
+}
+
+/* Taking up what has changed may itself meet a node that goes. */
+static int enter_slowly(struct handle *h)
+{
+	int ret = enter_once(h);
+
+	for (uint32_t i = 0; ret && i < ENTER_TRIES && node_set_has_broken(&h->nodes); i++)
+		ret = enter_once(h);
+	return ret;
+}
+
+int handle_begin(struct handle *h, int64_t timeout_ns)
+{
+	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
+	uint64_t deadline_ns = deadline_after(h->clock, network_ns);
+
+	h->wait_ns = timeout_ns ? deadline_ns : 0;
+	node_set_begin(&h->nodes, deadline_ns, patience(timeout_ns));
+	return handle_enter(h);
+}
+
+int handle_enter(struct handle *h)
+{
+	int ret = node_set_check(&h->nodes);
+
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
+	if (ret == 0 && !node_set_is_due(&h->nodes) && !h->fenced && h->version == h->nodes.version)
+		return 0;
+	return enter_slowly(h);
+}
+
+int handle_recover(struct handle *h, int error)
+{
+	if (error == 0 || error == -ECHILD || error == -ESTALE || !node_set_has_broken(&h->nodes))
+		return error;
+	/* The next call drops it: in this one there is no time to take that up. */
+	if (deadline_expired(h->clock, h->nodes.deadline_ns))
+		return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
+				    "no time is left to go on: ");
+	return enter_slowly(h);
+}
+
+bool handle_may_heal(const struct handle *h, int error)
+{
+	if (error == -EOWNERDEAD)
+		return h->fenced;
+	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
+}
+
+int handle_flush(struct handle *h)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < h->n_access; s++) {
+		if (!h->access[s])
+			continue;
+		ret = access_flush(h->access[s]);
+		if (ret && h->access[s]->shard->tree->tr->broken)
+			ret = 0;
+	}
+	return ret;
+}
+
+int handle_failed(struct access *acc, int error)
+{
+	int marked = error == -EIO ? shard_mark_dirty(acc->shard) : 0;
+
+	return marked ? error_prefix(marked,
+				     "shard %u may need a rebuild: ", acc->shard->desc.shard)
+		      : error;
+}
+
+struct backoff handle_backoff_init(void)
+{
+	return (struct backoff){ .first_ns = BACKOFF_FIRST_NS, .doublings = BACKOFF_DOUBLINGS };
+}
+
+void handle_backoff(const struct handle *h, struct backoff *backoff)
+{
+	backoff_sleep(backoff, h->clock, h->wait_ns);
+}
+
+void handle_stats(const struct handle *h, struct rlv_stats *stats)
+{
+	struct transport_stats sum;
+
+	node_set_stats(&h->nodes, &sum);
+	stats->phases = sum.phases - sum.flush_phases;
+	stats->reads = sum.reads;
+	stats->writes = sum.writes;
+	stats->cas = sum.cas;
+	stats->faa = sum.faa;
+	stats->cas_failed = sum.cas_failed;
+	stats->read_bytes = sum.read_bytes;
+	stats->write_bytes = sum.write_bytes;
+	stats->shards_lost = h->lost;
+}

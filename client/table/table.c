@@ -1,0 +1,389 @@
+#include "client/store/store.h"
+
+#include "client/table/signature.h"
+
+#include "ds/limiter/limiter.h"
+#include "ds/replay/priority.h"
+#include "ds/replay/shard.h"
+#include "ds/replay/shard_check.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static LOCK_ROLE(table_lock, "table", LOCK_RANK_OBJECT);
+
+struct table_seen {
+	int64_t items[TABLE_MAX_SHARDS][RING_MAX_VIEWS];
+	struct limiter_words counts[RING_MAX_VIEWS];
+};
+
+void meta_table_fini(struct meta_table *table)
+{
+	mem_free(table->shards);
+	memset(table, 0, sizeof(*table));
+}
+
+void table_handle_get(struct rlv_table *table)
+{
+	lock_acquire(&table->lock, &table_lock);
+	table->open_handles++;
+	lock_release(&table->lock, &table_lock);
+}
+
+void table_handle_put(struct rlv_table *table)
+{
+	lock_acquire(&table->lock, &table_lock);
+	table->open_handles--;
+	lock_release(&table->lock, &table_lock);
+}
+
+/* -------- open and close -------- */
+
+/* Takes place over, also when it fails. */
+static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_t deadline_ns,
+		      struct rlv_table **table_out)
+{
+	struct rlv_table *table = mem_zalloc(sizeof(*table));
+	struct node_set like = { .meta = store->meta, .access = *META_LOOKS };
+	int ret = -ENOMEM;
+
+	if (!table) {
+		error_set(ret, "table: no memory");
+		goto err_fini_place;
+	}
+	table->store = store;
+	table->place = *place;
+	table->seen = mem_zalloc(sizeof(*table->seen));
+	if (!table->seen) {
+		error_set(ret, "table: no memory");
+		goto err_free;
+	}
+	like.desc = &table->place.desc;
+	ret = node_set_open(&like, &table->place, deadline_ns, &table->nodes);
+	if (ret)
+		goto err_free;
+	lock_init(&table->lock, &table_lock);
+	store_table_count(store, 1);
+	*table_out = table;
+	return 0;
+
+err_free:
+	mem_free(table->seen);
+	mem_free(table);
+err_fini_place:
+	meta_table_fini(place);
+	return ret;
+}
+
+int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
+		     struct rlv_table **table_out)
+{
+	struct table_plan_opts wishes = { 0 };
+	struct meta_wishes again = { 0 };
+	struct store_wait wait;
+	struct table_desc desc;
+	struct meta_table place;
+	int ret;
+
+	if (!store || !opts || !table_out)
+		return error_set(-EINVAL, "store, opts or table_out is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = signature_encode(name, opts, store_is_file(store), &desc);
+	if (ret)
+		return ret;
+	wishes.block = opts->block;
+	wishes.fanout = opts->fanout;
+	ret = table_plan(&desc, &wishes);
+	if (ret)
+		return error_prefix(ret, "table %s: ", name);
+	again.auto_shards = opts->shards == RLV_SHARDS_AUTO;
+	again.crc_by_nodes = opts->row_crc == 0;
+	again.block = opts->block;
+	again.fanout = opts->fanout;
+	wait = store_wait_begin(store);
+	do {
+		ret = store->meta->ops->create(store->meta, &desc, &again, &place);
+		if (ret == 0)
+			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
+}
+
+int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
+{
+	struct store_wait wait;
+	struct meta_table place;
+	int ret;
+
+	if (!store || !name || !table_out)
+		return error_set(-EINVAL, "store, name or table_out is NULL");
+	ret = table_name_check(name);
+	if (ret)
+		return ret;
+	wait = store_wait_begin(store);
+	do {
+		ret = store->meta->ops->open(store->meta, name, &place);
+		if (ret == 0)
+			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
+	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
+	return ret;
+}
+
+int rlv_table_close(struct rlv_table **table)
+{
+	struct rlv_table *t;
+	uint32_t open;
+
+	if (!table || !*table)
+		return 0;
+	t = *table;
+	lock_acquire(&t->lock, &table_lock);
+	open = t->open_handles;
+	lock_release(&t->lock, &table_lock);
+	if (open)
+		return error_set(-EBUSY, "table %s: %u writers or samplers of it are open",
+				 t->place.desc.name, open);
+	node_set_close(&t->nodes);
+	meta_table_fini(&t->place);
+	store_table_count(t->store, -1);
+	lock_fini(&t->lock);
+	mem_free(t->seen);
+	mem_free(t);
+	*table = NULL;
+	return 0;
+}
+
+int rlv_table_drop(struct rlv_store *store, const char *name)
+{
+	int ret;
+
+	if (!store || !name)
+		return error_set(-EINVAL, "store or name is NULL");
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = table_name_check(name);
+	return ret ? ret : store->meta->ops->drop(store->meta, name);
+}
+
+/* -------- info -------- */
+
+/* As handle_begin, for the table's own connections, but not in a hurry. Under table_lock. */
+static int look(struct rlv_table *table)
+{
+	uint64_t deadline_ns = deadline_after(table->nodes.clock, table->store->timeout_ns);
+	int ret = node_set_check(&table->nodes);
+
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
+	node_set_begin(&table->nodes, deadline_ns, INT64_MAX);
+	node_set_drop(&table->nodes);
+	ret = 0;
+	if (node_set_is_due(&table->nodes))
+		ret = node_set_heal(&table->nodes);
+	if (ret == 0 && table->nodes.n_up == 0)
+		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+				table->place.desc.name, table->nodes.n_shards);
+	return ret;
+}
+
+/* Words of one view of a shard, added to the others'. */
+static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rlv_view_info *out)
+{
+	const struct view_desc *view = &table->place.desc.views[v];
+	const double scale = (double)view->scale;
+	struct shard *shard = table->nodes.shards[s];
+	uint64_t max_priority;
+	struct epoch ep;
+	uint64_t total;
+	int64_t size;
+	int ret;
+
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	ret = sumtree_size(&shard->trees[v], &ep, &size);
+	if (ret == 0)
+		ret = sumtree_total(&shard->trees[v], &ep, &total);
+	if (ret == 0)
+		ret = priority_max_read(shard, v, &max_priority);
+	if (ret)
+		return ret;
+	table->seen->items[s][v] = size;
+	out->items += size;
+	out->priority_sum += (double)total / scale;
+	out->max_priority = fmax(out->max_priority, (double)max_priority / scale);
+	out->overhead_bytes += (uint64_t)shard->desc.slots * (view->counts_off ? 16 : 8) +
+			       2 * shard->desc.tree.inner_bytes;
+	return 0;
+}
+
+static bool is_away(const struct node_set *nodes, uint32_t s)
+{
+	return nodes->seats[s].state == RLV_SHARD_DOWN || nodes->seats[s].state == RLV_SHARD_LOST;
+}
+
+/* A shard that is lost over it is left out. */
+static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+{
+	struct node_set *nodes = &table->nodes;
+
+	for (uint32_t s = 0; s < nodes->n_shards; s++) {
+		int ret = nodes->shards[s] ? info_shard(table, s, v, out) : 0;
+
+		if (ret && node_set_drop(nodes) == 0)
+			return ret;
+		if (is_away(nodes, s))
+			out->items_lost += table->seen->items[s][v];
+	}
+	return 0;
+}
+
+/* While the control shard is away: as they were. */
+static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+{
+	struct limiter_words *counts = &table->seen->counts[v];
+	struct limiter lim;
+	int ret = 0;
+
+	if (node_set_has_control(&table->nodes)) {
+		limiter_init(&lim, table->nodes.shards[table->nodes.control], v, 0);
+		ret = limiter_read(&lim, counts);
+	}
+	if (ret && node_set_drop(&table->nodes) == 0)
+		return ret;
+	out->inserted = counts->ins_committed;
+	out->sampled = counts->smp_committed;
+	return 0;
+}
+
+static void info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
+{
+	snprintf(info->name, sizeof(info->name), "%s", desc->name);
+	info->capacity = desc->capacity;
+	info->slots = (uint64_t)desc->slots * desc->n_shards;
+	info->block = desc->block;
+	info->window = desc->window_max;
+	info->row_bytes = desc->row_bytes;
+	info->row_header_bytes = (uint32_t)sizeof(struct row_tail);
+	info->max_writers = desc->max_writers;
+	info->max_clients = desc->max_clients;
+	info->rows_bytes = desc->rows_bytes * desc->n_shards;
+	info->tree_bytes =
+		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
+}
+
+static void info_shards(const struct node_set *nodes, struct rlv_table_info *info)
+{
+	info->shards = nodes->n_shards;
+	info->shards_up = nodes->n_up;
+	info->control = nodes->control;
+	info->layout = nodes->layout;
+}
+
+int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
+{
+	struct rlv_table_info info = { .size = sizeof(info) };
+	int ret;
+
+	if (!table || !info_out)
+		return error_set(-EINVAL, "table or info_out is NULL");
+	if (info_out->size < sizeof(info))
+		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
+				 sizeof(info));
+	signature_decode(&table->place.desc, &info);
+	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
+	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
+		ret = info_view(table, v, &info.views[v]);
+		if (ret == 0)
+			ret = info_limiter(table, v, &info.views[v]);
+	}
+	info_sizes(&table->place.desc, &info);
+	info_shards(&table->nodes, &info);
+	lock_release(&table->lock, &table_lock);
+	if (ret == 0)
+		*info_out = info;
+	return ret;
+}
+
+static void info_seat(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
+{
+	const struct seat *seat = &nodes->seats[s];
+
+	*out = (struct rlv_shard_info){ .shard = s, .state = seat->state };
+	out->weight = node_set_weight(nodes, s, clock_now_ns(nodes->clock));
+	snprintf(out->node, sizeof(out->node), "%s", seat->name);
+	if (seat->node < nodes->n_nodes)
+		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[seat->node].uri);
+}
+
+int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t *n_inout)
+{
+	int ret;
+
+	if (!table || !n_inout || (*n_inout && !shards))
+		return error_set(-EINVAL, "table, shards or n_inout is NULL");
+	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
+	if (ret == -EHOSTDOWN) /* that is what it says then */
+		ret = 0;
+	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards && s < *n_inout; s++)
+		info_seat(&table->nodes, s, &shards[s]);
+	if (ret == 0)
+		*n_inout = table->nodes.n_shards;
+	lock_release(&table->lock, &table_lock);
+	return ret;
+}
+
+/* -------- verify -------- */
+
+static void add_report(struct rlv_verify_report *sum, const struct shard_check_report *one,
+		       uint32_t n_views)
+{
+	if (sum->problems == 0 && one->n_texts)
+		snprintf(sum->first_problem, sizeof(sum->first_problem), "%s", one->text[0]);
+	sum->problems += (uint32_t)(one->problems < UINT32_MAX ? one->problems : UINT32_MAX);
+	for (uint32_t v = 0; v < n_views; v++)
+		sum->items += one->live[v];
+	sum->wrong_sums += one->wrong_nodes + one->wrong_sizes;
+	sum->wrong_leaves += one->wrong_leaves + one->wrong_tags;
+	sum->wrong_blocks += one->wrong_headers;
+	sum->wrong_rows += one->wrong_rows;
+	sum->wrong_words += one->wrong_limits + one->wrong_slots;
+	sum->open_blocks += one->open_blocks;
+}
+
+int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out)
+{
+	struct rlv_verify_report sum = { .size = sizeof(sum) };
+	struct shard_check_opts opts = { .rows = true };
+	struct shard_check_report one;
+	int ret;
+
+	if (!table || !report_out)
+		return error_set(-EINVAL, "table or report_out is NULL");
+	if (report_out->size < sizeof(sum))
+		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
+				 sizeof(sum));
+	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
+	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
+	lock_acquire(&table->lock, &table_lock);
+	ret = look(table);
+	opts.control = table->nodes.control;
+	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
+		if (!table->nodes.shards[s])
+			continue;
+		ret = shard_check(table->nodes.shards[s], &opts, &one);
+		if (ret == 0)
+			add_report(&sum, &one, table->place.desc.n_views);
+		else if (node_set_drop(&table->nodes))
+			ret = 0; /* it is lost: nothing can be said of it */
+	}
+	lock_release(&table->lock, &table_lock);
+	if (ret == 0)
+		*report_out = sum;
+	return ret;
+}

@@ -1,0 +1,141 @@
+/*
+ * Writer: what append.c (calls), put.c (rows and items), stream.c (blocks) and writer.c (open,
+ * close) share.
+ */
+#ifndef RLV_CLIENT_WRITER_APPEND_H
+#define RLV_CLIENT_WRITER_APPEND_H
+
+#include "client/table/admission.h"
+#include "client/table/handle.h"
+
+#include "ds/replay/change.h"
+#include "ds/ring/ring.h"
+
+#define WRITER_ROOM UINT32_MAX
+#define WRITER_CHUNK TRANSPORT_VECTOR /* rows that one round of an append takes at most */
+
+/* What is remembered of a row until every window that covers it is complete. */
+struct row_meta {
+	uint16_t *flags;
+	uint32_t *steps;
+	double *td; /* negative = none given */
+};
+
+/*
+ * One environment. meta holds the last window_max-1 rows, then those of the call in progress; a
+ * call that fails before it publishes leaves `used` as it was, and its rows are written again.
+ */
+struct stream {
+	struct block blk;
+	bool direct; /* its rows are built in place */
+	struct row_meta meta;
+	uint8_t *head; /* the last window_max-1 rows, unless they can be had from a direct block */
+	bool has_past; /* there are any */
+	uint32_t step; /* of the next row in its episode */
+	bool in_episode;
+	bool open_window;   /* rows since the last completion: end_episode has work */
+	uint32_t planned;   /* rows of the call in progress that are not in a block yet */
+	uint32_t staged;    /* where they begin in the writer's stage */
+	uint32_t plan_step; /* step and in_episode after them */
+	bool plan_in_episode;
+};
+
+struct view_items {
+	struct leaf_op *ops; /* grouped by shard */
+	uint32_t n;
+	uint32_t taken; /* into the changes of their shards */
+};
+
+struct rlv_writer {
+	struct handle h;
+	struct stream *streams;
+	uint32_t n_streams;
+	uint32_t future_max;
+	bool has_obs;       /* next observations come from later rows */
+	bool dead;          /* fenced, and it was too late for another slot */
+	uint32_t waits_for; /* the view whose limiter refused last, or WRITER_ROOM */
+	int64_t timeout_ns;
+	uint8_t *stage; /* rows under construction where not direct */
+	size_t stage_bytes;
+	struct admission admissions[RING_MAX_VIEWS];
+	struct view_items items[RING_MAX_VIEWS];
+	uint32_t admitted[RING_MAX_VIEWS];       /* items of the call in progress */
+	uint64_t default_quanta[RING_MAX_VIEWS]; /* of items that come without a TD error */
+	struct transport_io *rows;               /* staged, to travel with the items */
+	uint32_t n_rows;
+	uint32_t planned_lost;        /* truncated_lost of the call in progress */
+	struct shard_change *changes; /* of the call in progress, one for each shard that has any */
+	uint32_t n_changes;
+	int64_t *credit;     /* of each shard, for the next block */
+	uint64_t *published; /* items in each shard */
+	uint32_t room;       /* shards that there is room for */
+	struct ring_counters ring;
+	struct rlv_stats stats;
+};
+
+/* Steps of a call: rows [first, first + n) of the source. */
+struct source {
+	const struct rlv_steps *steps; /* NULL = filler rows */
+	uint32_t first;
+	uint32_t n;
+};
+
+/* Rows for n streams: src is the first one's, each other's begin one row later. */
+struct put {
+	struct stream *streams;
+	uint32_t n;
+	struct source src;
+};
+
+/* -------- put.c -------- */
+
+/* What new items without a TD error get. */
+RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
+
+/* Blocks with room for all streams. -ETIMEDOUT, -EHOSTDOWN. */
+RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
+
+/*
+ * Puts all rows, or none: every stream has room. -EAGAIN: the limiter of view *refused_view refuses
+ * now; -EINVAL: it would never admit so many; those of handle_enter.
+ */
+RLV_MUST_CHECK int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view);
+
+/* -------- append.c -------- */
+
+/*
+ * A round of a wait for view w->waits_for, or for room: as watch_wait. 0 unless the writer was opened
+ * with RLV_TIMEOUT_STALL.
+ */
+RLV_MUST_CHECK int writer_watch(struct rlv_writer *w, struct rlv_watch *watch);
+
+/* Appends n filler rows, which complete the windows that wait for later steps. */
+RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n);
+
+/* -------- stream.c -------- */
+
+/* Memory of a stream. -ENOMEM; fini may be called all the same. */
+RLV_MUST_CHECK int stream_init(const struct rlv_writer *w, struct stream *st);
+void stream_fini(struct stream *st);
+
+/* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
+RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
+
+/* Closes the block that it has, if any. One whose shard is lost is lost with it. */
+RLV_MUST_CHECK int stream_close_block(struct stream *st);
+
+static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
+{
+	return st->blk.acc && st->blk.used < w->h.desc->block;
+}
+
+/* Lets go of blocks in a shard, without closing them; what windows still need of them is kept. */
+void writer_drop_blocks(struct rlv_writer *w, const struct access *acc);
+
+/* Stores the crc of a complete row. */
+void writer_seal_row(const struct table_desc *desc, uint8_t *row);
+
+/* Not direct: remembers the last window_max-1 rows, n of them staged. */
+void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n);
+
+#endif

@@ -1,0 +1,560 @@
+/*
+ * Rows of a call into the blocks of their streams, and the items that they complete.
+ *
+ *   plan      flags and steps of the new rows; which leaves become items, with which priority
+ *   place     rows built in place, or staged: nobody draws them yet
+ *   admit     the limiters, all views or none
+ *   publish   rows, where they were staged; CAS {gen, 0} -> {gen, p}; flush; commit
+ *
+ * When a node is lost on the way, the streams that had their blocks there claim others, where the
+ * rows that are planned and not yet published are placed again; what was admitted stays so.
+ */
+#include "client/writer/append.h"
+
+#include "ds/replay/change.h"
+#include "ds/replay/priority.h"
+#include "ds/window/window.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PREFETCH_BYTES 4096
+
+static uint32_t head_rows(const struct rlv_writer *w)
+{
+	return w->h.desc->window_max - 1;
+}
+
+/* -------- plan -------- */
+
+/* How many of n rows, from the first on, have no flag. */
+static uint32_t unflagged(const uint16_t *flags, uint32_t n)
+{
+	uint64_t four = 0;
+	uint32_t i = 0;
+
+	if (!flags)
+		return n;
+	for (; i + 4 <= n; i += 4) {
+		memcpy(&four, flags + i, sizeof(four));
+		if (four)
+			break;
+	}
+	while (i < n && !flags[i])
+		i++;
+	return i;
+}
+
+/* Rows in the midst of an episode, as most are. */
+static void plan_run(const struct row_meta *meta, uint32_t at, uint32_t n, uint32_t step)
+{
+	memset(meta->flags + at, 0, n * sizeof(*meta->flags));
+	for (uint32_t i = 0; i < n; i++)
+		meta->steps[at + i] = step + i;
+}
+
+static void plan_errors(const struct row_meta *meta, uint32_t at, uint32_t n, const double *td)
+{
+	for (uint32_t i = 0; i < n; i++)
+		meta->td[at + i] = td ? td[i] : -1;
+}
+
+/* True if a row with flags f shows that the step before it got no final observation. */
+static bool loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
+{
+	return w->has_obs && (before & (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED &&
+	       !(f & ROW_FINAL);
+}
+
+static void plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
+{
+	const struct rlv_steps *steps = src->steps;
+	const uint16_t *flags = steps && steps->flags ? steps->flags + src->first : NULL;
+	const double *td = steps && steps->td_error ? steps->td_error + src->first : NULL;
+	const uint16_t ends = ROW_TERMINATED | ROW_TRUNCATED | ROW_FINAL | ROW_FILLER;
+	uint32_t head = head_rows(w);
+	uint32_t step = st->step;
+	bool in_episode = st->in_episode;
+
+	plan_errors(&st->meta, head, src->n, td);
+	for (uint32_t i = 0, run; i < src->n; i += run) {
+		uint16_t f = steps ? 0 : ROW_FILLER;
+
+		run = steps && in_episode ? unflagged(flags ? flags + i : NULL, src->n - i) : 0;
+		run = run < UINT32_MAX - step ? run : UINT32_MAX - step;
+		if (run) {
+			plan_run(&st->meta, head + i, run, step);
+			step += run;
+			continue;
+		}
+		run = 1;
+		if (flags)
+			f |= flags[i];
+		if (!in_episode && !(f & (ROW_FINAL | ROW_FILLER))) {
+			f |= ROW_FIRST;
+			step = 0;
+		}
+		if (!in_episode && head)
+			w->planned_lost += loses_truncated(w, st->meta.flags[head + i - 1], f);
+		st->meta.flags[head + i] = f;
+		st->meta.steps[head + i] = step;
+		in_episode = !(f & ends);
+		step += step < UINT32_MAX;
+	}
+	st->planned = src->n;
+	st->plan_step = step;
+	st->plan_in_episode = in_episode;
+}
+
+/* Adds the items of view v that the planned rows complete. Without a flag in its window a row is. */
+static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
+{
+	const struct view_desc *view = &w->h.desc->views[v];
+	struct view_items *items = &w->items[v];
+	struct leaf_op *op = items->ops + items->n;
+	uint32_t from = head_rows(w) + 1 - view->window;
+	const uint16_t *flags = st->meta.flags + from;
+	const uint32_t *steps = st->meta.steps + from;
+	const double *td = st->meta.td + from + view->window - 1 - view->future;
+	uint64_t usual = view->selector == RLV_PRIORITIZED ? w->default_quanta[v] : 1;
+	uint32_t slot = st->blk.first + st->blk.used, gen = st->blk.gen;
+	uint32_t calm = view->period > 1 ? UINT32_MAX : view->window; /* rows that make an item */
+	uint32_t run = 0; /* unflagged rows up to the last one of the window */
+
+	for (uint32_t i = 0; i + 1 < view->window; i++)
+		run = flags[i] ? 0 : run + 1;
+	for (uint32_t i = 0; i < st->planned; i++) {
+		const struct window_flags rows = { flags + i, steps + i };
+		uint64_t priority = usual;
+
+		run = flags[i + view->window - 1] ? 0 : run + 1;
+		if (run < calm && !window_is_item(view, &rows, w->has_obs))
+			continue;
+		if (td[i] >= 0 && view->selector == RLV_PRIORITIZED)
+			priority = priority_quanta_one(view, td[i], &w->stats.clamped);
+		*op++ = (struct leaf_op){ .slot = slot + i, .gen = gen, .priority = priority };
+	}
+	items->n = (uint32_t)(op - items->ops);
+}
+
+static void begin_items(struct rlv_writer *w)
+{
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		w->items[v].n = w->items[v].taken = 0;
+	w->n_rows = 0;
+	w->n_changes = 0;
+}
+
+/* -------- priorities of new items -------- */
+
+/* In place as they are now, over a wire as the access has seen them last. */
+static int read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
+{
+	if (!acc->chained)
+		return priority_max_read(acc->shard, v, word_out);
+	*word_out = acc->max_seen[v];
+	return 0;
+}
+
+/* New items take the running maximum of the view over all shards, 1.0 before the first. */
+int writer_read_maxima(struct rlv_writer *w)
+{
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		uint64_t most = 0;
+
+		for (uint32_t s = 0; s < w->h.n_access; s++) {
+			uint64_t word = 0;
+			int ret = w->h.access[s] ? read_maximum(w->h.access[s], v, &word) : 0;
+
+			if (ret)
+				return ret;
+			most = word > most ? word : most;
+		}
+		w->default_quanta[v] = most ? most : w->h.desc->views[v].scale;
+	}
+	return 0;
+}
+
+/* -------- rows -------- */
+
+static inline void scatter_each(uint8_t *dst, size_t stride, const uint8_t *src, size_t bytes,
+				uint32_t n)
+{
+#pragma GCC unroll 4
+	for (uint32_t i = 0; i < n; i++, dst += stride, src += bytes)
+		memcpy(dst, src, bytes);
+}
+
+/* n elements of `bytes` from a packed column to rows `stride` apart. */
+static void scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes, uint32_t n)
+{
+	switch (bytes) {
+	case 1:
+		scatter_each(dst, stride, src, 1, n);
+		break;
+	case 4:
+		scatter_each(dst, stride, src, 4, n);
+		break;
+	case 8:
+		scatter_each(dst, stride, src, 8, n);
+		break;
+	case 16:
+		scatter_each(dst, stride, src, 16, n);
+		break;
+	default:
+		scatter_each(dst, stride, src, bytes, n);
+	}
+}
+
+/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
+static inline void store_tail(uint8_t *dst, const struct row_tail *tail)
+{
+	uint64_t version = (uint64_t)tail->step << 32 | tail->policy_version;
+	uint64_t stream = (uint64_t)tail->flags << 16 | tail->stream;
+	uint64_t gen = tail->gen;
+
+	static_assert(sizeof(*tail) == 3 * sizeof(uint64_t), "a tail is three words");
+	memcpy(dst, &version, 8);
+	memcpy(dst + 8, &stream, 8);
+	memcpy(dst + 16, &gen, 8);
+}
+
+static void write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
+			const struct source *src)
+{
+	const struct table_desc *desc = w->h.desc;
+	const uint16_t *flags = st->meta.flags + head_rows(w);
+	const uint32_t *steps = st->meta.steps + head_rows(w);
+	const struct row_tail of_call = {
+		.policy_version = src->steps ? src->steps->policy_version : 0,
+		.stream = (uint16_t)(st - w->streams),
+		.gen = st->blk.gen,
+	};
+	uint8_t *to = rows + desc->tail_off;
+	size_t row_bytes = desc->row_bytes;
+
+	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
+		struct row_tail tail = of_call;
+
+		tail.step = steps[i];
+		tail.flags = flags[i];
+		store_tail(to, &tail);
+	}
+	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
+		writer_seal_row(desc, rows + i * row_bytes);
+}
+
+static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
+		      const struct source *src)
+{
+	const struct table_desc *desc = w->h.desc;
+
+	for (uint32_t c = 0; c < desc->n_columns; c++) {
+		const struct column_desc *col = &desc->columns[c];
+
+		if (src->steps)
+			scatter(rows + col->offset, desc->row_bytes,
+				(const uint8_t *)src->steps->columns[c] +
+					(size_t)src->first * col->bytes,
+				col->bytes, src->n);
+	}
+	if (!src->steps)
+		for (uint32_t i = 0; i < src->n; i++)
+			memset(rows + (size_t)i * desc->row_bytes, 0, desc->tail_off);
+	write_tails(w, st, rows, src);
+}
+
+/*
+ * Rows that were staged: over a wire they travel with the CASes that publish them, else (under
+ * TSan) they are written now.
+ */
+static int send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
+{
+	const struct shard *shard = st->blk.acc->shard;
+	const uint8_t *rows = w->stage + (size_t)st->staged * w->h.desc->row_bytes;
+
+	if (!st->blk.acc->chained)
+		return ring_write(&st->blk, st->blk.used, rows, src->n);
+	w->rows[w->n_rows++] = (struct transport_io){
+		.region = shard->rows,
+		.off = shard_row_off(shard, st->blk.first + st->blk.used),
+		.src = rows,
+		.len = src->n * w->h.desc->row_bytes,
+	};
+	return 0;
+}
+
+static int write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
+{
+	uint32_t row_bytes = w->h.desc->row_bytes;
+
+	if (!st->direct) {
+		fill_rows(w, st, w->stage + (size_t)st->staged * row_bytes, src);
+		return send_rows(w, st, src);
+	}
+	fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
+	transport_account_write(st->blk.acc->shard->rows->tr, src->n, (uint64_t)src->n * row_bytes);
+	return 0;
+}
+
+/* -------- place -------- */
+
+static void collect_stream(struct rlv_writer *w, const struct stream *st)
+{
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		collect_items(w, st, v);
+}
+
+static struct source source_of(const struct put *put, uint32_t i)
+{
+	struct source src = put->src;
+
+	src.first += i;
+	return src;
+}
+
+/* What of the call belongs to shard s: the items and rows since `before`. */
+static void end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
+{
+	struct shard_change *ch = &w->changes[w->n_changes];
+	uint32_t n = w->n_rows - rows_before;
+
+	*ch = (struct shard_change){ .acc = w->h.access[s],
+				     .rows = w->rows + rows_before,
+				     .n_rows = n };
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		struct view_items *items = &w->items[v];
+
+		ch->ops[v] = items->ops + items->taken;
+		ch->n[v] = items->n - items->taken;
+		items->taken = items->n;
+		n += ch->n[v];
+	}
+	w->n_changes += n > 0; /* else the shard is left alone */
+}
+
+/* Rows and items of the streams that have some planned, shard by shard. */
+static int place(struct rlv_writer *w, const struct put *put)
+{
+	int ret = 0;
+
+	begin_items(w);
+	for (uint32_t s = 0; s < w->h.n_access; s++) {
+		uint32_t rows_before = w->n_rows;
+
+		if (!w->h.access[s])
+			continue;
+		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
+			struct stream *st = &put->streams[i];
+			const struct source src = source_of(put, i);
+
+			if (!st->planned || st->blk.acc != w->h.access[s])
+				continue;
+			st->staged = i;
+			collect_stream(w, st);
+			ret = write_rows(w, st, &src);
+		}
+		end_shard(w, s, rows_before);
+	}
+	return ret;
+}
+
+/* -------- admit and publish -------- */
+
+/* Admits the collected items of every view, or of none. */
+static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
+{
+	uint32_t v;
+	int ret = 0;
+
+	for (v = 0; v < w->h.desc->n_views; v++) {
+		w->admitted[v] = w->items[v].n;
+		ret = w->items[v].n ? admission_try_insert(&w->admissions[v], w->items[v].n) : 0;
+		if (ret)
+			break;
+	}
+	if (ret == 0)
+		return 0;
+	*refused_view = v;
+	while (v-- > 0) {
+		int undo = w->items[v].n
+				   ? admission_commit_insert(&w->admissions[v], w->items[v].n, 0)
+				   : 0;
+		if (undo)
+			return undo;
+	}
+	return ret;
+}
+
+static bool is_broken(const struct access *acc)
+{
+	return acc->shard->tree->tr->broken != 0;
+}
+
+static uint32_t items_of(const struct rlv_writer *w, const struct shard_change *ch)
+{
+	uint32_t n = 0;
+
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		n += ch->n[v];
+	return n;
+}
+
+/*
+ * Of all shards, also when one is lost. An error of a shard that is there comes first. -EEXIST: noise
+ * stood in a leaf of ours; its item is there, and so are all others.
+ */
+static int publish(struct rlv_writer *w)
+{
+	int ret = 0, lost = 0;
+
+	if (change_publish(w->changes, w->n_changes)) /* judged below, shard by shard */
+		log_debug("append: %s", error_last());
+	for (uint32_t i = 0; i < w->n_changes; i++) {
+		const struct shard_change *ch = &w->changes[i];
+		int failed = handle_failed(ch->acc, ch->ret);
+
+		if (ch->ret == 0 || ch->ret == -EEXIST)
+			w->published[ch->acc->shard->desc.shard] += items_of(w, ch);
+		else if (is_broken(ch->acc))
+			lost = lost ? lost : failed;
+		else
+			ret = failed;
+	}
+	ret = ret ? ret : lost;
+	if (ret == -EOWNERDEAD)
+		w->dead = true;
+	return ret;
+}
+
+static int commit(struct rlv_writer *w)
+{
+	int first = 0;
+
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		uint32_t n = w->admitted[v];
+		int ret = n ? admission_commit_insert(&w->admissions[v], n, n) : 0;
+
+		w->stats.items += n;
+		first = first ? first : ret;
+	}
+	w->stats.truncated_lost += w->planned_lost;
+	return first;
+}
+
+/* Asks for the lines that the next call of this size will write: they have left the cache. */
+static void prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
+{
+	const struct table_desc *desc = w->h.desc;
+	uint32_t room = desc->block - st->blk.used;
+	size_t bytes = (size_t)(n < room ? n : room) * desc->row_bytes;
+	const uint8_t *rows = ring_row(&st->blk, st->blk.used);
+
+	for (size_t off = 0; off < bytes && off < PREFETCH_BYTES; off += WIRE_LINE)
+		__builtin_prefetch(rows + off, 1);
+}
+
+/* The planned rows are in: they become the stream's past. */
+static void advance(struct rlv_writer *w, struct stream *st)
+{
+	uint32_t head = head_rows(w);
+	uint32_t n = st->planned;
+
+	memmove(st->meta.flags, st->meta.flags + n, head * sizeof(*st->meta.flags));
+	memmove(st->meta.steps, st->meta.steps + n, head * sizeof(*st->meta.steps));
+	memmove(st->meta.td, st->meta.td + n, head * sizeof(*st->meta.td));
+	if (!st->direct)
+		writer_keep_head(w, st, n);
+	st->blk.used += n;
+	if (st->direct)
+		prefetch_rows(w, st, n);
+	st->step = st->plan_step;
+	st->in_episode = st->plan_in_episode;
+	st->open_window = true;
+	st->planned = 0;
+}
+
+/* -------- the whole -------- */
+
+/* Streams whose rows and items are in their shard: all but those of a shard that was lost. */
+static void advance_all(struct rlv_writer *w, const struct put *put, bool lost)
+{
+	for (uint32_t i = 0; i < put->n; i++) {
+		struct stream *st = &put->streams[i];
+
+		if (st->planned && !(lost && (!st->blk.acc || is_broken(st->blk.acc))))
+			advance(w, st);
+	}
+}
+
+/* Blocks for the streams that have none, or none with room: those that are lost meanwhile, too. */
+int writer_rooms(struct rlv_writer *w, const struct put *put)
+{
+	uint32_t i = 0;
+
+	while (i < put->n) {
+		struct stream *st = &put->streams[i++];
+		int ret;
+
+		if (stream_has_room(w, st))
+			continue;
+		ret = writer_room(w, st);
+		if (ret)
+			return ret;
+		i = 0;
+	}
+	return 0;
+}
+
+/*
+ * A node was lost: 0 = what is planned can be placed anew. Nothing was, or an error that is none of
+ * a node's: passed on.
+ */
+static int go_on(struct rlv_writer *w, const struct put *put, int error)
+{
+	int ret = handle_recover(&w->h, error);
+
+	if (ret && !handle_may_heal(&w->h, ret))
+		return ret;
+	if (ret && handle_is_late(&w->h))
+		return ret;
+	return writer_rooms(w, put);
+}
+
+static bool is_planned(const struct put *put)
+{
+	for (uint32_t i = 0; i < put->n; i++)
+		if (put->streams[i].planned)
+			return true;
+	return false;
+}
+
+int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view)
+{
+	int ret;
+
+	w->planned_lost = 0;
+	for (uint32_t i = 0; i < put->n; i++) {
+		const struct source src = source_of(put, i);
+
+		plan_rows(w, &put->streams[i], &src);
+	}
+	do
+		ret = place(w, put);
+	while (ret && (ret = go_on(w, put, ret)) == 0);
+	if (ret == 0)
+		ret = try_admit(w, refused_view);
+	if (ret)
+		return ret;
+	for (;;) {
+		ret = publish(w);
+		advance_all(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
+		while (ret && (ret = go_on(w, put, ret)) == 0 && is_planned(put))
+			ret = place(w, put);
+		if (ret || !is_planned(put))
+			break;
+	}
+	return ret ? ret : commit(w);
+}

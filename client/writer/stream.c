@@ -1,0 +1,256 @@
+/*
+ * A stream's blocks: the next one's claim, its head rows, and what is kept of one that is lost.
+ *
+ * Shards take turns, by their weights: one that is new takes less at first, one that is drained
+ * takes nothing. Writers begin at different ones.
+ */
+#include "client/writer/append.h"
+
+#include "transport/barrier.h"
+
+#include "base/mem/alloc.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint32_t head_rows(const struct rlv_writer *w)
+{
+	return w->h.desc->window_max - 1;
+}
+
+/* -------- memory -------- */
+
+int stream_init(const struct rlv_writer *w, struct stream *st)
+{
+	uint32_t head = head_rows(w);
+	size_t metas = head + WRITER_CHUNK;
+
+	st->meta.flags = mem_array(metas, sizeof(*st->meta.flags));
+	st->meta.steps = mem_array(metas, sizeof(*st->meta.steps));
+	st->meta.td = mem_array(metas, sizeof(*st->meta.td));
+	if (head)
+		st->head = mem_array(head, w->h.desc->row_bytes);
+	if (!st->meta.flags || !st->meta.steps || !st->meta.td || (head && !st->head))
+		return error_set(-ENOMEM, "stream: no memory for %zu rows", metas);
+	for (uint32_t i = 0; i < head; i++) {
+		st->meta.flags[i] = ROW_FILLER;
+		st->meta.td[i] = -1;
+	}
+	return 0;
+}
+
+void stream_fini(struct stream *st)
+{
+	mem_free(st->meta.flags);
+	mem_free(st->meta.steps);
+	mem_free(st->meta.td);
+	mem_free(st->head);
+}
+
+/* -------- head rows of a block -------- */
+
+void writer_seal_row(const struct table_desc *desc, uint8_t *row)
+{
+	uint32_t covered = desc->row_bytes - (uint32_t)sizeof(uint32_t);
+	uint32_t crc = crc32c(0, row, covered);
+
+	memcpy(row + covered, &crc, sizeof(crc));
+}
+
+void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n)
+{
+	size_t row = w->h.desc->row_bytes;
+	size_t head = head_rows(w);
+	size_t fresh = n < head ? n : head;
+	const uint8_t *end = w->stage + (st->staged + n) * row;
+
+	if (!head)
+		return;
+	memmove(st->head, st->head + fresh * row, (head - fresh) * row);
+	memcpy(st->head + (head - fresh) * row, end - fresh * row, fresh * row);
+}
+
+/* The stream's last window_max-1 rows, or NULL if it has none yet. */
+static const uint8_t *last_rows(const struct rlv_writer *w, const struct stream *st)
+{
+	if (st->blk.acc && st->direct)
+		return ring_row(&st->blk, st->blk.used - head_rows(w));
+	return st->has_past ? st->head : NULL;
+}
+
+/* Where the next block is not direct, or there is none. A stream without rows has filler rows. */
+static void save_head(const struct rlv_writer *w, struct stream *st)
+{
+	const uint8_t *from = last_rows(w, st);
+
+	if (!from)
+		from = w->stage;
+	if (st->head && from && from != st->head)
+		memcpy(st->head, from, (size_t)head_rows(w) * w->h.desc->row_bytes);
+}
+
+void writer_drop_blocks(struct rlv_writer *w, const struct access *acc)
+{
+	for (uint32_t i = 0; w->streams && i < w->n_streams; i++) {
+		struct stream *st = &w->streams[i];
+
+		if (st->blk.acc != acc)
+			continue;
+		save_head(w, st);
+		st->blk.acc = NULL;
+	}
+}
+
+/* Are rows of the shard built in place? Under TSan they are not: such stores race by design. */
+static bool is_direct(const struct access *acc)
+{
+	return !BARRIER_TSAN && acc->shard->rows->base;
+}
+
+/* Repeats the stream's last rows at the head of its next block, or fills it: see table_layout.h. */
+static int write_head(struct rlv_writer *w, const struct stream *st, const struct block *next)
+{
+	const struct table_desc *desc = w->h.desc;
+	uint32_t head = head_rows(w);
+	const uint8_t *from = last_rows(w, st);
+	bool direct = is_direct(next->acc);
+	uint8_t *rows = direct ? ring_row(next, 0) : w->stage;
+
+	for (uint32_t i = 0; i < head; i++) {
+		uint8_t *row = rows + (size_t)i * desc->row_bytes;
+		struct row_tail tail = { .flags = ROW_FILLER };
+
+		if (from) {
+			const uint8_t *old = from + (size_t)i * desc->row_bytes;
+
+			memcpy(row, old, desc->row_bytes);
+			memcpy(&tail, old + desc->tail_off, sizeof(tail));
+		} else {
+			memset(row, 0, desc->row_bytes);
+		}
+		tail.flags |= ROW_REPEATED;
+		tail.gen = next->gen;
+		tail.crc = 0;
+		memcpy(row + desc->tail_off, &tail, sizeof(tail));
+		if (desc->flags & TABLE_ROW_CRC)
+			writer_seal_row(desc, row);
+	}
+	w->stats.repeated_rows += from ? head : 0;
+	return direct || head == 0 ? 0 : ring_write(next, 0, rows, head);
+}
+
+/* -------- the next block -------- */
+
+int stream_close_block(struct stream *st)
+{
+	const struct access *acc = st->blk.acc;
+	int ret = acc ? ring_close(&st->blk) : 0;
+
+	return ret && acc->shard->tree->tr->broken ? 0 : ret;
+}
+
+/* Takes the new block for the one that it has, which is closed. */
+static int exchange(struct rlv_writer *w, struct stream *st, struct block *next)
+{
+	int ret = write_head(w, st, next);
+
+	if (ret) {
+		if (ring_close(next))
+			log_debug("block %u stays open: %s", next->index, error_last());
+		return ret;
+	}
+	next->used = head_rows(w);
+	if (!is_direct(next->acc))
+		save_head(w, st);
+	ret = stream_close_block(st);
+	st->blk = *next;
+	st->direct = is_direct(next->acc);
+	st->has_past = true;
+	return ret;
+}
+
+/* One try to give the stream a block in shard s. */
+static int claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
+{
+	struct access *acc = w->h.access[s];
+	struct block next = { 0 };
+	int claimed;
+	int ret;
+
+	ret = access_enter(acc);
+	if (ret)
+		return ret;
+	claimed = ring_claim(acc, &next, &w->ring);
+	ret = access_leave(acc);
+	if (claimed || ret)
+		return handle_failed(acc, claimed ? claimed : ret);
+	return exchange(w, st, &next);
+}
+
+/* The shard whose turn it is: each gains its weight, and the chosen one pays for all. */
+static int pick_shard(struct rlv_writer *w, uint32_t *shard_out)
+{
+	uint32_t n = w->h.nodes.n_shards;
+	uint64_t now_ns = clock_now_ns(w->h.clock);
+	uint32_t best = UINT32_MAX;
+	int64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t s = (i + w->h.slot.owner) % n;
+		uint32_t weight = node_set_weight(&w->h.nodes, s, now_ns);
+
+		if (!weight || !w->h.access[s])
+			continue;
+		w->credit[s] += weight;
+		sum += weight;
+		if (best == UINT32_MAX || w->credit[s] > w->credit[best])
+			best = s;
+	}
+	if (best == UINT32_MAX)
+		return error_set(-EAGAIN, "no shard takes new blocks now");
+	w->credit[best] -= sum;
+	*shard_out = best;
+	return 0;
+}
+
+static int claim_next(struct rlv_writer *w, struct stream *st)
+{
+	uint32_t s;
+	int ret = pick_shard(w, &s);
+
+	return ret ? ret : claim_in(w, st, s);
+}
+
+int writer_room(struct rlv_writer *w, struct stream *st)
+{
+	struct backoff backoff = handle_backoff_init();
+	struct rlv_watch watch;
+	int ret = 0;
+
+	watch_begin(&watch);
+	while (!stream_has_room(w, st)) {
+		if (ret == 0)
+			ret = claim_next(w, st);
+		if (ret == 0)
+			break;
+		if (ret == -EOWNERDEAD && !w->h.fenced)
+			w->dead = true;
+		ret = handle_recover(&w->h, ret);
+		if (ret == 0 && !handle_is_late(&w->h))
+			continue;
+		if (ret && ret != -EAGAIN && !handle_may_heal(&w->h, ret))
+			return ret;
+		if (handle_is_late(&w->h))
+			return error_prefix(
+				error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s", error_last()),
+				"append: ");
+		w->waits_for = WRITER_ROOM;
+		if (writer_watch(w, &watch))
+			return ret == -EAGAIN ? -ETIMEDOUT : error_set(ret, "%s", watch.text);
+		handle_backoff(&w->h, &backoff);
+		ret = handle_enter(&w->h);
+	}
+	return 0;
+}

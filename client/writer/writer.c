@@ -1,0 +1,320 @@
+/*
+ * Life of a writer, and what it does when shards come and go.
+ */
+#include "client/writer/append.h"
+
+#include "transport/barrier.h"
+
+#include "base/mem/alloc.h"
+#include "base/mem/chunk.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+
+/* -------- open -------- */
+
+static int check_opts(const struct rlv_table *table, const struct rlv_writer_opts *opts)
+{
+	const struct table_desc *desc = &table->place.desc;
+
+	if (opts->size < sizeof(*opts))
+		return error_set(-EINVAL, "opts.size %u: use RLV_WRITER_OPTS_INIT", opts->size);
+	if (opts->streams > desc->max_writers)
+		return error_set(
+			-ENOSPC,
+			"opts.streams %u: table %s was created for %u writers (max_writers)",
+			opts->streams, desc->name, desc->max_writers);
+	return 0;
+}
+
+static int items_init(struct rlv_writer *w)
+{
+	uint32_t most = w->n_streams > WRITER_CHUNK ? w->n_streams : WRITER_CHUNK;
+
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
+		const struct view_desc *view = &w->h.desc->views[v];
+
+		w->items[v].ops = mem_array(most, sizeof(struct leaf_op));
+		if (!w->items[v].ops)
+			return error_set(-ENOMEM, "writer: no memory");
+		admission_init(&w->admissions[v], &w->h, v);
+		if (view->future > w->future_max)
+			w->future_max = view->future;
+	}
+	return 0;
+}
+
+static int streams_init(struct rlv_writer *w)
+{
+	const struct table_desc *desc = w->h.desc;
+	int ret = 0;
+
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		w->has_obs |= desc->columns[c].role == RLV_OBS;
+	w->rows = mem_array(w->n_streams, sizeof(*w->rows));
+	w->streams = mem_array(w->n_streams, sizeof(struct stream));
+	if (!w->streams || !w->rows)
+		return error_set(-ENOMEM, "%u streams: no memory", w->n_streams);
+	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
+		ret = stream_init(w, &w->streams[i]);
+	return ret;
+}
+
+/* -------- shards that come and go -------- */
+
+static int grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
+{
+	uint8_t *grown;
+	void *array;
+
+	memcpy(&array, array_inout, sizeof(array));
+	grown = mem_resize(array, to * size);
+	if (!grown)
+		return error_set(-ENOMEM, "writer: no memory for %u shards", to);
+	memset(grown + from * size, 0, (to - from) * size);
+	memcpy(array_inout, &grown, sizeof(grown));
+	return 0;
+}
+
+static int make_room(struct rlv_writer *w)
+{
+	uint32_t from = w->room;
+	uint32_t to = w->h.nodes.n_shards;
+	int ret;
+
+	if (to <= from)
+		return 0;
+	ret = grow(&w->credit, from, to, sizeof(*w->credit));
+	if (ret == 0)
+		ret = grow(&w->published, from, to, sizeof(*w->published));
+	if (ret == 0)
+		ret = grow(&w->changes, from, to, sizeof(*w->changes));
+	if (ret == 0)
+		w->room = to;
+	return ret;
+}
+
+/* Rows are staged where they cannot be built in place. */
+static int make_stage(struct rlv_writer *w)
+{
+	const struct table_desc *desc = w->h.desc;
+	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
+
+	if (w->stage || (node_set_is_addressable(&w->h.nodes) && !BARRIER_TSAN))
+		return 0;
+	if (rows < w->n_streams)
+		rows = w->n_streams;
+	w->stage = chunk_array(rows, desc->row_bytes);
+	w->stage_bytes = (size_t)rows * desc->row_bytes;
+	return w->stage ? 0 : error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
+}
+
+static void leave_shard(struct handle *h, uint32_t shard)
+{
+	writer_drop_blocks((struct rlv_writer *)h, h->access[shard]);
+}
+
+static int shards_moved(struct handle *h)
+{
+	struct rlv_writer *w = (struct rlv_writer *)h;
+	int ret = make_room(w);
+
+	if (ret == 0)
+		ret = make_stage(w);
+	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++)
+		ret = admission_follow(&w->admissions[v], h);
+	return ret;
+}
+
+static const struct handle_user writer_user = { .leave = leave_shard, .moved = shards_moved };
+
+static_assert(offsetof(struct rlv_writer, h) == 0, "a writer's handle is the writer");
+
+/* -------- the API -------- */
+
+static void writer_free(struct rlv_writer *w)
+{
+	for (uint32_t i = 0; w->streams && i < w->n_streams; i++)
+		stream_fini(&w->streams[i]);
+	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
+		mem_free(w->items[v].ops);
+	mem_free(w->streams);
+	mem_free(w->rows);
+	mem_free(w->changes);
+	mem_free(w->credit);
+	mem_free(w->published);
+	chunk_free(w->stage, w->stage_bytes);
+	mem_free(w);
+}
+
+/* What is opened after the handle. */
+static int open_parts(struct rlv_writer *w)
+{
+	int ret = make_room(w);
+
+	if (ret == 0)
+		ret = make_stage(w);
+	if (ret == 0)
+		ret = streams_init(w);
+	return ret ? ret : items_init(w);
+}
+
+int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
+		    struct rlv_writer **writer_out)
+{
+	static const struct rlv_writer_opts defaults = RLV_WRITER_OPTS_INIT;
+	struct handle_opts how = { .user = &writer_user };
+	struct rlv_writer *w;
+	int ret;
+
+	if (!table || !writer_out)
+		return error_set(-EINVAL, "table or writer_out is NULL");
+	if (!opts)
+		opts = &defaults;
+	if (table->store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	if (table->store->meta->reader)
+		return error_set(-EACCES, "writer: wants a token of role write, this one is of "
+					  "role read");
+	ret = check_opts(table, opts);
+	if (ret)
+		return ret;
+	w = mem_zalloc(sizeof(*w));
+	if (!w)
+		return error_set(-ENOMEM, "writer: no memory");
+	w->n_streams = opts->streams ? opts->streams : 1;
+	w->timeout_ns = opts->timeout_ns ? opts->timeout_ns : DEFAULT_TIMEOUT_NS;
+	how.view_mask = (1u << table->place.desc.n_views) - 1;
+	how.streams = w->n_streams;
+	ret = handle_open(&w->h, table, &how);
+	if (ret)
+		goto err_free;
+	ret = open_parts(w);
+	if (ret)
+		goto err_close_handle;
+	*writer_out = w;
+	return 0;
+
+err_close_handle:
+	ret = handle_close(&w->h, ret);
+err_free:
+	writer_free(w);
+	return ret;
+}
+
+/* -------- end -------- */
+
+/* Rows that windows wait for: a final observation is one of them already. */
+static uint32_t rows_missing(const struct rlv_writer *w, const struct stream *st)
+{
+	uint32_t head = w->h.desc->window_max - 1;
+	bool has_final = head && st->meta.flags[head - 1] & ROW_FINAL;
+
+	return w->future_max && has_final ? w->future_max - 1 : w->future_max;
+}
+
+/* Completes the windows that wait for later steps. */
+static int complete(struct rlv_writer *w, uint32_t stream)
+{
+	struct stream *st = &w->streams[stream];
+	int ret = 0;
+
+	if (st->open_window)
+		ret = writer_fill(w, stream, rows_missing(w, st));
+	if (ret == 0) {
+		st->open_window = false;
+		st->in_episode = false;
+	}
+	return ret;
+}
+
+int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
+			   const struct rlv_steps *final)
+{
+	static const uint16_t final_flag = RLV_FINAL;
+	int ret;
+
+	if (!writer)
+		return error_set(-EINVAL, "writer is NULL");
+	if (stream >= writer->n_streams)
+		return error_set(-EINVAL, "stream %u: the writer has %u", stream,
+				 writer->n_streams);
+	if (final) {
+		struct rlv_steps step = *final;
+
+		if (final->n != 1)
+			return error_set(-EINVAL, "final->n %u: want the one last observation",
+					 final->n);
+		step.flags = &final_flag;
+		ret = rlv_writer_append(writer, stream, &step, NULL);
+	} else {
+		ret = handle_begin(&writer->h, writer->timeout_ns);
+		if (handle_may_heal(&writer->h, ret))
+			ret = 0;
+	}
+	if (ret)
+		return ret;
+	return complete(writer, stream);
+}
+
+static int close_stream(struct rlv_writer *w, uint32_t stream)
+{
+	int ret = complete(w, stream);
+	int closed = stream_close_block(&w->streams[stream]);
+
+	return ret ? ret : closed;
+}
+
+int rlv_writer_close(struct rlv_writer **writer)
+{
+	struct rlv_writer *w;
+	int ret;
+
+	if (!writer || !*writer)
+		return 0;
+	w = *writer;
+	*writer = NULL;
+	ret = w->dead ? 0 : handle_begin(&w->h, w->timeout_ns);
+	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
+		ret = close_stream(w, i);
+	if (ret == 0 && !w->dead)
+		ret = handle_flush(&w->h);
+	ret = handle_close(&w->h, ret);
+	writer_free(w);
+	return ret;
+}
+
+/* What we published there, or what there was room for. */
+static int64_t items_lost(const struct rlv_writer *w)
+{
+	const struct node_set *nodes = &w->h.nodes;
+	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
+	uint64_t sum = 0;
+
+	for (uint32_t s = 0; s < w->room; s++)
+		if (nodes->seats[s].state == RLV_SHARD_DOWN ||
+		    nodes->seats[s].state == RLV_SHARD_LOST)
+			sum += w->published[s] < most ? w->published[s] : most;
+	return (int64_t)sum;
+}
+
+int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
+{
+	struct rlv_stats stats;
+
+	if (!writer || !stats_out)
+		return error_set(-EINVAL, "writer or stats_out is NULL");
+	if (stats_out->size < sizeof(stats))
+		return error_set(-EINVAL, "stats_out->size %u: want %zu", stats_out->size,
+				 sizeof(stats));
+	stats = writer->stats;
+	stats.size = (uint32_t)sizeof(stats);
+	stats.blocks_claimed = writer->ring.claimed;
+	stats.blocks_skipped = writer->ring.skipped;
+	stats.items_lost = items_lost(writer);
+	handle_stats(&writer->h, &stats);
+	*stats_out = stats;
+	return 0;
+}

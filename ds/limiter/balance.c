@@ -1,0 +1,199 @@
+#include "ds/limiter/balance.h"
+
+#include "ds/limiter/limiter.h"
+#include "ds/sumtree/rebuild.h"
+
+#include "transport/barrier.h"
+
+#include "wire/ring_layout.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define SLOTS_AT_ONCE 32u
+
+/* Everything that a call of a client changes, as a number. */
+struct look {
+	struct limiter_words words;
+	uint64_t admitted, committed; /* sums over the slots, both sides */
+};
+
+bool balance_applies(const struct view_desc *view)
+{
+	return view->max_times_sampled == 1 && view->limit.max_diff != INT64_MAX &&
+	       view->limit.min_diff != INT64_MIN && view->limit.spi == 1u << LIMIT_SPI_BITS;
+}
+
+/* -------- look -------- */
+
+static int read_words(struct shard *shard, uint32_t view, struct limiter_words *out)
+{
+	struct view_limits words;
+	struct transport_io io = { .region = shard->limits,
+				   .off = shard_limits_off(shard, view),
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(shard->tree->tr, &io, 1);
+
+	if (rc)
+		return rc;
+	out->ins_admitted = rword64_load_relaxed(&words.ins_admitted.word);
+	out->ins_committed = rword64_load_relaxed(&words.ins_committed.word);
+	out->smp_admitted = rword64_load_relaxed(&words.smp_admitted.word);
+	out->smp_committed = rword64_load_relaxed(&words.smp_committed.word);
+	return 0;
+}
+
+/* -EAGAIN: this client is in a call. */
+static int add_slot(struct look *look, const struct slot_limits *limits)
+{
+	uint64_t ins_admitted = rword64_load_relaxed(&limits->ins_admitted);
+	uint64_t ins_committed = rword64_load_relaxed(&limits->ins_committed);
+	uint64_t smp_admitted = rword64_load_relaxed(&limits->smp_admitted);
+	uint64_t smp_committed = rword64_load_relaxed(&limits->smp_committed);
+
+	if (ins_admitted != ins_committed || smp_admitted != smp_committed)
+		return -EAGAIN;
+	look->admitted += ins_admitted + smp_admitted;
+	look->committed += ins_committed + smp_committed;
+	return 0;
+}
+
+/* Slots from `first`, with their counts, in one phase. */
+static int read_slots(struct shard *shard, uint32_t view, uint32_t first,
+		      struct client_slot slots[SLOTS_AT_ONCE], struct slot_limits *limits)
+{
+	uint32_t left = shard->desc.max_clients - first;
+	uint32_t n = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
+	struct transport_io ios[1 + SLOTS_AT_ONCE];
+
+	ios[0] = (struct transport_io){ .region = shard->slots,
+					.off = shard_slot_off(shard, first),
+					.dst = slots,
+					.len = n * (uint32_t)sizeof(slots[0]) };
+	for (uint32_t i = 0; i < n; i++)
+		ios[1 + i] = (struct transport_io){
+			.region = shard->pages,
+			.off = shard_page_off(shard, first + i) +
+			       offsetof(struct client_page, limits) + view * sizeof(limits[0]),
+			.dst = &limits[i],
+			.len = sizeof(limits[0]),
+		};
+	return transport_read(shard->slots->tr, ios, 1 + n);
+}
+
+static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
+{
+	uint32_t clients = shard->desc.max_clients;
+	struct client_slot slots[SLOTS_AT_ONCE];
+	struct slot_limits limits[SLOTS_AT_ONCE];
+	int rc = 0;
+
+	for (uint32_t first = 0; !rc && first < clients; first += SLOTS_AT_ONCE) {
+		rc = read_slots(shard, view, first, slots, limits);
+		for (uint32_t i = 0; !rc && i < SLOTS_AT_ONCE && first + i < clients; i++)
+			if (rword64_load_relaxed(&slots[i].state) != SLOT_FREE)
+				rc = add_slot(look, &limits[i]);
+	}
+	return rc;
+}
+
+/* Live items, at most all slots; -EAGAIN: the sums are not exact now. */
+static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *items_out)
+{
+	int64_t items = 0, size;
+	int rc = 0;
+
+	for (uint32_t s = 0; !rc && s < n; s++) {
+		struct shard *shard = shards[s];
+		bool needed = false;
+		struct epoch ep;
+
+		rc = sumtree_rebuild_needed(shard, &needed);
+		if (!rc && needed)
+			rc = -EAGAIN;
+		epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+		if (!rc)
+			rc = epoch_read(&ep);
+		if (!rc)
+			rc = sumtree_size(&shard->trees[view], &ep, &size);
+		if (!rc)
+			items += size;
+	}
+	*items_out = items;
+	return rc;
+}
+
+static int look_twice(struct shard *const *shards, uint32_t n, uint32_t view,
+		      struct limiter_words *words, int64_t *items)
+{
+	struct look first = { .admitted = 0 }, again = { .admitted = 0 };
+	int rc = read_words(shards[0], view, &first.words);
+
+	if (!rc)
+		rc = look_at_slots(shards[0], view, &first);
+	if (!rc)
+		rc = transport_order(shards[0]->tree->tr);
+	if (!rc)
+		rc = count_items(shards, n, view, items);
+	if (!rc)
+		rc = transport_order(shards[0]->tree->tr);
+	if (!rc)
+		rc = look_at_slots(shards[0], view, &again);
+	if (!rc)
+		rc = read_words(shards[0], view, &again.words);
+	*words = first.words;
+	if (!rc && memcmp(&first, &again, sizeof(first)) != 0)
+		rc = -EAGAIN;
+	return rc;
+}
+
+/* -------- correct -------- */
+
+static int add(struct shard *control, uint32_t view, size_t member, uint64_t value)
+{
+	uint64_t old;
+
+	if (!value)
+		return 0;
+	return transport_faa_word(control->limits, shard_limits_off(control, view) + member, value,
+				  &old);
+}
+
+/*
+ * The committed side first: whoever is killed between two of these leaves counts that the next
+ * balance finds wrong again. Reservations that a kill gave back twice go, too.
+ */
+static int correct(struct shard *control, uint32_t view, const struct limiter_words *words,
+		   int64_t moved)
+{
+	uint64_t inserted = moved < 0 ? 0 - (uint64_t)moved : 0;
+	uint64_t sampled = moved > 0 ? (uint64_t)moved : 0;
+	int rc = add(control, view, offsetof(struct view_limits, ins_committed), inserted);
+
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, smp_committed), sampled);
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, ins_admitted),
+			 words->ins_committed + inserted - words->ins_admitted);
+	if (!rc)
+		rc = add(control, view, offsetof(struct view_limits, smp_admitted),
+			 words->smp_committed + sampled - words->smp_admitted);
+	return rc;
+}
+
+int balance_view(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *moved_out)
+{
+	struct limiter_words words;
+	int64_t items = 0, moved;
+	int rc = look_twice(shards, n, view, &words, &items);
+
+	if (rc)
+		return rc;
+	moved = (int64_t)(words.ins_committed - words.smp_committed - (uint64_t)items);
+	rc = correct(shards[0], view, &words, moved);
+	if (!rc)
+		*moved_out = moved;
+	return rc;
+}

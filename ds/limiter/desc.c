@@ -1,0 +1,126 @@
+#include "ds/limiter/limiter.h"
+
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+
+#define SPI_ONE ((int64_t)1 << LIMIT_SPI_BITS)
+#define SPI_MAX ((double)((uint64_t)1 << 32))
+#define DIFF_MAX ((double)((uint64_t)1 << 46))
+
+static double unscale(int64_t fixed)
+{
+	return (double)fixed / (double)SPI_ONE;
+}
+
+static int bound_init(double bound, const char *name, int64_t *fixed_out)
+{
+	if (isnan(bound))
+		return error_set(-EINVAL, "limiter %s: not a number", name);
+	if (fabs(bound) >= DBL_MAX) {
+		*fixed_out = bound > 0 ? INT64_MAX : INT64_MIN;
+		return 0;
+	}
+	if (fabs(bound) > DIFF_MAX)
+		return error_set(-EINVAL, "limiter %s %g: finite bounds are within %g", name, bound,
+				 DIFF_MAX);
+	*fixed_out = llround(bound * (double)SPI_ONE);
+	return 0;
+}
+
+static int spi_init(double spi, uint64_t *fixed_out)
+{
+	if (!(spi >= 0) || spi > SPI_MAX)
+		return error_set(-EINVAL, "limiter samples_per_insert %g: must be 0 to %g", spi,
+				 SPI_MAX);
+	*fixed_out = (uint64_t)llround(spi * (double)SPI_ONE);
+	if (spi > 0 && !*fixed_out)
+		return error_set(-EINVAL, "limiter samples_per_insert %g: below 1/%lld", spi,
+				 (long long)SPI_ONE);
+	return 0;
+}
+
+int limit_desc_init(struct limit_desc *law, uint64_t min_size, double spi, double min_diff,
+		    double max_diff)
+{
+	struct limit_desc full = { .min_size = min_size ? min_size : 1 };
+	bool zeros = spi == 0 && min_diff == 0 && max_diff == 0;
+	int rc = spi_init(spi, &full.spi);
+
+	if (!rc)
+		rc = bound_init(zeros ? -INFINITY : min_diff, "min_diff", &full.min_diff);
+	if (!rc)
+		rc = bound_init(zeros ? INFINITY : max_diff, "max_diff", &full.max_diff);
+	if (rc)
+		return rc;
+	if (full.min_diff > full.max_diff)
+		return error_set(-EINVAL, "limiter min_diff %g: larger than max_diff %g", min_diff,
+				 max_diff);
+	if (!full.spi && (full.min_diff != INT64_MIN || full.max_diff != INT64_MAX))
+		return error_set(-EINVAL,
+				 "limiter samples_per_insert 0: bounds %g and %g need a ratio",
+				 min_diff, max_diff);
+	*law = full;
+	return 0;
+}
+
+static __int128 greatest_divisor(__int128 a, __int128 b)
+{
+	while (b) {
+		__int128 rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/*
+ * The difference moves by +spi and -1 from 0, so it is a multiple of their greatest common divisor.
+ * Stuck = at one from which an insert passes max_diff and a sample min_diff.
+ */
+static bool can_get_stuck(const struct limit_desc *law)
+{
+	__int128 step = greatest_divisor((__int128)law->spi, SPI_ONE);
+	__int128 above = (__int128)law->max_diff - (__int128)law->spi;
+	__int128 below = (__int128)law->min_diff + SPI_ONE, at;
+
+	if (law->min_diff == INT64_MIN || law->max_diff == INT64_MAX)
+		return false;
+	at = above / step;
+	if (at * step > above)
+		at--;
+	return (at + 1) * step < below;
+}
+
+int limit_desc_check(const struct limit_desc *law, uint64_t capacity)
+{
+	if (law->min_diff > law->max_diff ||
+	    (!law->spi && (law->min_diff != INT64_MIN || law->max_diff != INT64_MAX)))
+		return error_set(-EINVAL, "limiter bounds %g and %g: do not fit the ratio %g",
+				 unscale(law->min_diff), unscale(law->max_diff),
+				 (double)law->spi / (double)SPI_ONE);
+	if (law->spi > (uint64_t)SPI_MAX << LIMIT_SPI_BITS)
+		return error_set(-EINVAL, "limiter samples_per_insert %g: at most %g",
+				 (double)law->spi / (double)SPI_ONE, SPI_MAX);
+	if (!law->min_size || law->min_size > capacity)
+		return error_set(-EINVAL,
+				 "limiter min_size %" PRIu64 ": must be 1 to the capacity %" PRIu64,
+				 law->min_size, capacity);
+	if (law->max_diff != INT64_MAX &&
+	    (__int128)law->min_size * (__int128)law->spi > law->max_diff)
+		return error_set(-EINVAL,
+				 "limiter min_size %" PRIu64 ": max_diff %g stops the inserts at "
+				 "%g items, with %g samples per insert and none sampled yet",
+				 law->min_size, unscale(law->max_diff),
+				 (double)law->max_diff / (double)law->spi,
+				 (double)law->spi / (double)SPI_ONE);
+	if (can_get_stuck(law))
+		return error_set(-EINVAL,
+				 "limiter bounds %g and %g: too narrow, neither an insert (%g) nor "
+				 "a sample (1) may fit between them",
+				 unscale(law->min_diff), unscale(law->max_diff),
+				 (double)law->spi / (double)SPI_ONE);
+	return 0;
+}

@@ -1,0 +1,404 @@
+#include "ds/limiter/limiter.h"
+
+#include "transport/barrier.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Which of the two sides: the offsets of its words, and its counts in the slot. */
+struct side {
+	uint64_t admitted_off, committed_off;
+	uint64_t *admitted, *committed;
+	bool bounded;
+};
+
+static struct side insert_side(struct limiter *lim)
+{
+	return (struct side){
+		.admitted_off = lim->words_off + offsetof(struct view_limits, ins_admitted),
+		.committed_off = lim->words_off + offsetof(struct view_limits, ins_committed),
+		.admitted = &lim->mine.ins_admitted,
+		.committed = &lim->mine.ins_committed,
+		.bounded = lim->bounded_insert,
+	};
+}
+
+static struct side sample_side(struct limiter *lim)
+{
+	return (struct side){
+		.admitted_off = lim->words_off + offsetof(struct view_limits, smp_admitted),
+		.committed_off = lim->words_off + offsetof(struct view_limits, smp_committed),
+		.admitted = &lim->mine.smp_admitted,
+		.committed = &lim->mine.smp_committed,
+		.bounded = lim->bounded_sample,
+	};
+}
+
+void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner)
+{
+	*lim = (struct limiter){
+		.region = control->limits,
+		.words_off = shard_limits_off(control, view),
+		.law = control->desc.views[view].limit,
+	};
+	if (owner) {
+		lim->page = control->pages;
+		lim->slot_off = shard_page_off(control, owner - 1) +
+				offsetof(struct client_page, limits) +
+				view * sizeof(struct slot_limits);
+	}
+	lim->bounded_insert = lim->law.max_diff != INT64_MAX;
+	lim->bounded_sample = lim->law.min_diff != INT64_MIN;
+}
+
+/* -------- chains -------- */
+
+/* The chain posted last lies in lim->wrs: it must be done before they are used again. */
+static int wait_posted(struct limiter *lim)
+{
+	struct transport *tr = lim->region->tr;
+	uint64_t ticket = lim->ticket;
+	int rc;
+
+	lim->ticket = 0;
+	if (!ticket || !(tr->caps & TRANSPORT_ASYNC))
+		return 0;
+	rc = transport_poll(tr, ticket, DEADLINE_NEVER);
+	if (rc)
+		lim->ticket = ticket;
+	return rc;
+}
+
+static int post(struct limiter *lim, size_t n)
+{
+	int rc = transport_post_wait(lim->region->tr, lim->wrs, n, &lim->ticket);
+
+	if (rc || lim->region->tr->caps & TRANSPORT_ASYNC)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		if (lim->wrs[i].verb == VERB_FAA && lim->wrs[i].atomic.status != ATOMIC_DONE)
+			return error_set(-EIO, "limiter: the answer to a count was lost");
+	return 0;
+}
+
+static struct transport_wr faa(const struct limiter *lim, uint64_t off, uint64_t value)
+{
+	return (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = lim->region, .off = off, .value = value },
+	};
+}
+
+/* Behind counts that were given (fence), or ahead of what is taken. */
+static struct transport_wr write_slot(struct limiter *lim, bool fence)
+{
+	lim->stage.ins_admitted.raw = lim->mine.ins_admitted;
+	lim->stage.ins_committed.raw = lim->mine.ins_committed;
+	lim->stage.smp_admitted.raw = lim->mine.smp_admitted;
+	lim->stage.smp_committed.raw = lim->mine.smp_committed;
+	return (struct transport_wr){
+		.verb = VERB_WRITE,
+		.fence = fence,
+		.io = { .region = lim->page,
+			.off = lim->slot_off,
+			.src = &lim->stage,
+			.len = sizeof(lim->stage) },
+	};
+}
+
+/* -------- words -------- */
+
+static uint64_t word(const void *words, size_t member)
+{
+	return rword64_load_acquire((const void *)((const uint8_t *)words + member));
+}
+
+#define WORDS_BYTES ((uint32_t)sizeof(struct view_limits))
+
+static void take_words(const void *at, struct limiter_words *out)
+{
+	out->ins_admitted = word(at, offsetof(struct view_limits, ins_admitted));
+	out->ins_committed = word(at, offsetof(struct view_limits, ins_committed));
+	out->smp_admitted = word(at, offsetof(struct view_limits, smp_admitted));
+	out->smp_committed = word(at, offsetof(struct view_limits, smp_committed));
+}
+
+/* L4 pairs with L3: the counts of commits, then the leaves that the caller looks at. */
+int limiter_read(struct limiter *lim, struct limiter_words *out)
+{
+	const void *at = lim->region->base;
+	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
+
+	if (at) {
+		at = lim->region->base + lim->words_off;
+		transport_account(lim->region->tr, 1, 1, WORDS_BYTES);
+	} else {
+		struct transport_io io = { .region = lim->region,
+					   .off = lim->words_off,
+					   .dst = copy,
+					   .len = WORDS_BYTES };
+		int rc = transport_read(lim->region->tr, &io, 1);
+
+		if (rc)
+			return rc;
+		at = copy;
+	}
+	take_words(at, out);
+	return 0;
+}
+
+/* -------- the law -------- */
+
+/*
+ * Admitted counts are signed: a kill between the slot and the CAS has a reservation given back that
+ * was never taken, which may leave the count below zero.
+ */
+static __int128 signed_count(uint64_t admitted)
+{
+	return (int64_t)admitted;
+}
+
+static __int128 scaled(__int128 samples)
+{
+	return samples * ((__int128)1 << LIMIT_SPI_BITS);
+}
+
+static bool insert_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
+{
+	__int128 inserts = signed_count(now->ins_admitted) + n;
+
+	return inserts * (__int128)lim->law.spi - scaled(now->smp_committed) <= lim->law.max_diff;
+}
+
+static bool sample_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
+{
+	__int128 inserts = (__int128)now->ins_committed;
+
+	return now->ins_committed >= lim->law.min_size &&
+	       inserts * (__int128)lim->law.spi - scaled(signed_count(now->smp_admitted) + n) >=
+		       lim->law.min_diff;
+}
+
+static uint64_t steps_to(__int128 distance, __int128 step)
+{
+	return distance <= 0 ? 0 : (uint64_t)((distance + step - 1) / step);
+}
+
+/* A law with bounds has samples_per_insert. */
+uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n)
+{
+	__int128 inserts = (__int128)now->ins_committed;
+	uint64_t to_size = steps_to((__int128)lim->law.min_size - inserts, 1);
+	uint64_t to_diff = 0;
+
+	if (lim->bounded_sample)
+		to_diff = steps_to(scaled(signed_count(now->smp_admitted) + n) + lim->law.min_diff -
+					   inserts * (__int128)lim->law.spi,
+				   (__int128)lim->law.spi);
+	return max_u64(to_size, to_diff);
+}
+
+uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_words *now,
+			       uint64_t n)
+{
+	__int128 inserts = signed_count(now->ins_admitted) + n;
+
+	if (!lim->bounded_insert)
+		return 0;
+	return steps_to(inserts * (__int128)lim->law.spi - scaled(now->smp_committed) -
+				lim->law.max_diff,
+			scaled(1));
+}
+
+/* The difference stays between the bounds, so a move longer than their distance never fits. */
+static int check_span(const struct limiter *lim, uint64_t n, __int128 move, const char *what)
+{
+	double one = (double)((uint64_t)1 << LIMIT_SPI_BITS);
+
+	if (!lim->bounded_insert || !lim->bounded_sample ||
+	    move <= (__int128)lim->law.max_diff - lim->law.min_diff)
+		return 0;
+	return error_set(-EINVAL,
+			 "%s of %" PRIu64 " items: the limiter's bounds %g and %g never allow so "
+			 "many at once",
+			 what, n, (double)lim->law.min_diff / one, (double)lim->law.max_diff / one);
+}
+
+/* -------- admission -------- */
+
+static void announce_in_place(struct limiter *lim, const struct side *side)
+{
+	struct slot_limits *slot = (void *)(lim->page->base + lim->slot_off);
+
+	rword64_announce(side->admitted == &lim->mine.ins_admitted ? &slot->ins_admitted
+								   : &slot->smp_admitted,
+			 *side->admitted);
+}
+
+/*
+ * The slot's count, with n more, and the view's words as they are then.
+ * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two
+ * costs one reservation of slack.
+ */
+static int announce(struct limiter *lim, const struct side *side, uint64_t n,
+		    struct limiter_words *now)
+{
+	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
+	struct transport_wr wrs[2];
+	struct transport_chain chain = { .tr = lim->region->tr, .wrs = wrs, .n = 2 };
+	int rc;
+
+	*side->admitted += n;
+	/* Where a NIC changes words, our own write of the slot may be under way. */
+	if (transport_changes_in_place(lim->region)) {
+		announce_in_place(lim, side);
+		return limiter_read(lim, now);
+	}
+	rc = wait_posted(lim);
+	if (rc)
+		return rc;
+	wrs[0] = write_slot(lim, false);
+	wrs[1] = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = lim->region,
+			.off = lim->words_off,
+			.dst = copy,
+			.len = WORDS_BYTES },
+	};
+	rc = transport_run(&chain, 1);
+	if (!rc)
+		take_words(copy, now);
+	return rc;
+}
+
+/* n was not taken after all. */
+static int withdraw(struct limiter *lim, const struct side *side, uint64_t n)
+{
+	int rc;
+
+	*side->admitted -= n;
+	if (transport_changes_in_place(lim->region)) {
+		announce_in_place(lim, side);
+		return 0;
+	}
+	rc = wait_posted(lim);
+	if (rc)
+		return rc;
+	lim->wrs[0] = write_slot(lim, true);
+	return post(lim, 1);
+}
+
+typedef bool (*law_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
+
+/* What a CAS finds is newer; the words of the other side only grow, so old ones are safe. */
+static int take(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n,
+		struct limiter_words *now)
+{
+	bool inserts = side->admitted == &lim->mine.ins_admitted;
+	uint64_t *mine = inserts ? &now->ins_admitted : &now->smp_admitted;
+	int rc = 0;
+
+	while (!rc) {
+		uint64_t old;
+
+		if (!fits(lim, now, n))
+			return -EAGAIN;
+		rc = transport_cas_word(lim->region, side->admitted_off, *mine, *mine + n, &old);
+		if (!rc && old == *mine)
+			return 0;
+		if (!rc)
+			*mine = old;
+	}
+	return rc;
+}
+
+static int admit(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n)
+{
+	struct limiter_words now;
+	int rc = announce(lim, side, n, &now), undone;
+
+	if (!rc)
+		rc = take(lim, side, fits, n, &now);
+	if (rc != -EAGAIN)
+		return rc; /* taken, or nobody knows: then the slot says so until the fence */
+	undone = withdraw(lim, side, n);
+	return undone ? undone : rc;
+}
+
+int limiter_try_insert(struct limiter *lim, uint64_t n)
+{
+	struct side side = insert_side(lim);
+	int rc;
+
+	if (!side.bounded || !n)
+		return 0;
+	rc = check_span(lim, n, (__int128)n * (__int128)lim->law.spi, "insert");
+	return rc ? rc : admit(lim, &side, insert_fits, n);
+}
+
+static int check_min_size(struct limiter *lim)
+{
+	struct limiter_words now;
+	int rc;
+
+	if (lim->open_for_samples)
+		return 0;
+	rc = limiter_read(lim, &now);
+	if (rc)
+		return rc;
+	lim->open_for_samples = now.ins_committed >= lim->law.min_size;
+	return lim->open_for_samples ? 0 : -EAGAIN;
+}
+
+int limiter_try_sample(struct limiter *lim, uint64_t n)
+{
+	struct side side = sample_side(lim);
+	int rc;
+
+	if (!side.bounded)
+		return check_min_size(lim);
+	if (!n)
+		return 0;
+	rc = check_span(lim, n, scaled(n), "sample");
+	return rc ? rc : admit(lim, &side, sample_fits, n);
+}
+
+/* -------- commit -------- */
+
+/* L3 pairs with L4: what was published or taken, then the count that admits others to it. */
+static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
+{
+	size_t count = 0;
+	int rc = wait_posted(lim);
+
+	if (rc)
+		return rc;
+	if (done)
+		lim->wrs[count++] = faa(lim, side->committed_off, done);
+	if (side->bounded && n > done)
+		lim->wrs[count++] = faa(lim, side->admitted_off, done - n);
+	if (side->bounded && n) {
+		*side->committed += done;
+		*side->admitted -= n - done;
+		lim->wrs[count++] = write_slot(lim, true);
+	}
+	return count ? post(lim, count) : 0;
+}
+
+int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done)
+{
+	struct side side = insert_side(lim);
+
+	return commit(lim, &side, n, done);
+}
+
+int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done)
+{
+	struct side side = sample_side(lim);
+
+	return commit(lim, &side, n, done);
+}

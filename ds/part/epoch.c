@@ -1,0 +1,244 @@
+#include "ds/part/epoch.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+/* A pass moves the epoch once and takes longer than an announcement: more than a few are a bug. */
+#define ENTER_TRIES 1000
+
+static struct rword64 *word_at(const struct region *region, uint64_t off)
+{
+	return (struct rword64 *)(void *)(region->base + off);
+}
+
+void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struct region *page,
+		uint64_t page_off)
+{
+	*ep = (struct epoch){
+		.region = tree,
+		.word_off = words_off + offsetof(struct shard_words, epoch),
+		.page = page,
+		.promise_off = page_off + offsetof(struct client_page, promise),
+		.mode = EPOCH_NORMAL,
+	};
+}
+
+/* E6 pairs with E5: the epoch word, then the arrays that it names. */
+static int load_word(const struct epoch *ep, uint64_t *word_out)
+{
+	if (!ep->region->base)
+		return transport_load(ep->region, ep->word_off, word_out);
+	*word_out = rword64_load_ordered(word_at(ep->region, ep->word_off));
+	return 0;
+}
+
+/* May words of the page be stored where they are? Not where others' writes to it are under way. */
+static bool stores_in_place(const struct epoch *ep)
+{
+	return transport_changes_in_place(ep->page);
+}
+
+/*
+ * E1 pairs with E2: our promise, then our second look at the epoch; the rebuilder's swap of the
+ * epoch, then its look at the promises. All four stand in one total order, so either it sees the
+ * promise or we see its swap.
+ * E3 pairs with E4: our additions, then the promise is withdrawn.
+ */
+static int store_promise(const struct epoch *ep, uint64_t promise)
+{
+	int rc;
+
+	if (stores_in_place(ep)) {
+		rword64_announce(word_at(ep->page, ep->promise_off), promise);
+		return 0;
+	}
+	rc = transport_store(ep->page, ep->promise_off, &promise, sizeof(promise));
+	return rc ? rc : transport_order(ep->page->tr);
+}
+
+static void see(struct epoch *ep, uint64_t word)
+{
+	ep->number = epoch_number(word);
+	ep->mode = epoch_mode_of(word);
+	ep->known = ep->mode != EPOCH_DUAL;
+}
+
+static int recheck_entered(struct epoch *ep)
+{
+	uint64_t word;
+	int rc = load_word(ep, &word);
+
+	if (rc)
+		return rc;
+	if (epoch_number(word) != ep->promised)
+		return -ESTALE;
+	see(ep, word);
+	return 0;
+}
+
+int epoch_enter(struct epoch *ep)
+{
+	uint64_t word;
+	int rc;
+
+	if (!ep->page)
+		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
+	if (ep->entered)
+		return recheck_entered(ep);
+	rc = load_word(ep, &word);
+	for (int i = 0; !rc && i < ENTER_TRIES; i++) {
+		ep->promised = epoch_number(word);
+		rc = store_promise(ep, ep->promised);
+		if (!rc)
+			rc = load_word(ep, &word);
+		if (!rc && epoch_number(word) == ep->promised) {
+			see(ep, word);
+			ep->entered = true;
+			return 0;
+		}
+	}
+	return rc ? rc : error_set(-EAGAIN, "epoch: moved %d times while announcing", ENTER_TRIES);
+}
+
+int epoch_refresh(struct epoch *ep)
+{
+	uint64_t word;
+	int rc = load_word(ep, &word);
+
+	if (!rc)
+		see(ep, word);
+	return rc;
+}
+
+int epoch_leave(struct epoch *ep)
+{
+	int rc;
+
+	if (!ep->page)
+		return 0;
+	rc = store_promise(ep, SLOT_IDLE);
+	if (!rc)
+		ep->entered = false;
+	return rc;
+}
+
+/* -------- as chains -------- */
+
+static void write_promise(const struct epoch *ep, const uint64_t *word, struct transport_wr *wr)
+{
+	*wr = (struct transport_wr){
+		.verb = VERB_WRITE,
+		.io = { .region = ep->page, .off = ep->promise_off, .src = word, .len = 8 },
+	};
+}
+
+/* Where the word can be read in place a queue pair orders nothing: a fence stands between them. */
+static int look_in_place(struct epoch *ep)
+{
+	int rc = epoch_send_promise(ep);
+
+	if (!rc)
+		rc = transport_order(ep->region->tr);
+	return rc ? rc : epoch_refresh(ep);
+}
+
+/* E1 pairs with E2: the promise, then our look at the epoch behind it, on one queue pair. */
+static int look_behind_promise(struct epoch *ep)
+{
+	uint64_t word = 0;
+	struct transport_wr wrs[2];
+	struct transport_chain chain = { .tr = ep->region->tr, .wrs = wrs };
+	int rc;
+
+	if (ep->region->base)
+		return look_in_place(ep);
+	if (epoch_promise(ep, &wrs[0]))
+		chain.n++;
+	wrs[chain.n++] = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = ep->region, .off = ep->word_off, .dst = &word, .len = 8 },
+	};
+	rc = transport_run(&chain, 1);
+	if (!rc)
+		see(ep, word);
+	return rc;
+}
+
+int epoch_enter_chain(struct epoch *ep)
+{
+	int rc = 0;
+
+	if (!ep->page)
+		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
+	if (!ep->entered) {
+		ep->promised = ep->number;
+		ep->stage = ep->number;
+		ep->due = true;
+		ep->entered = true;
+		return ep->known ? 0 : look_behind_promise(ep);
+	}
+	if (!ep->known)
+		rc = look_behind_promise(ep);
+	return !rc && ep->number != ep->promised ? -ESTALE : rc;
+}
+
+bool epoch_promise(struct epoch *ep, struct transport_wr *wr_out)
+{
+	if (!ep->due)
+		return false;
+	ep->due = false;
+	ep->standing = true;
+	write_promise(ep, &ep->stage, wr_out);
+	return true;
+}
+
+int epoch_send_promise(struct epoch *ep)
+{
+	struct transport_wr wr;
+	struct transport_chain chain = { .tr = ep->region->tr, .wrs = &wr, .n = 1 };
+
+	return epoch_promise(ep, &wr) ? transport_run(&chain, 1) : 0;
+}
+
+bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
+{
+	static const uint64_t idle = SLOT_IDLE;
+	bool standing = ep->standing;
+
+	ep->entered = false;
+	ep->due = false;
+	ep->standing = false;
+	/* E3 pairs with E4: our additions, then the promise is withdrawn. */
+	write_promise(ep, &idle, wr_out);
+	wr_out->fence = true;
+	return standing;
+}
+
+int epoch_read(struct epoch *ep)
+{
+	return epoch_refresh(ep);
+}
+
+int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
+{
+	uint32_t now = ep->number & 3u, next = (ep->number + 1) & 3u;
+
+	if (ep->mode == EPOCH_DUAL && (old_tag == now || old_tag == next))
+		*tag_out = next;
+	else if (ep->mode != EPOCH_DUAL && old_tag == now)
+		*tag_out = now;
+	else
+		return -ESTALE;
+	return 0;
+}
+
+bool epoch_blocks_pass(uint64_t promise, uint32_t number)
+{
+	/* Serial numbers: an epoch that wrapped is still newer. */
+	return promise != SLOT_IDLE && (int32_t)((uint32_t)promise - number) < 0;
+}

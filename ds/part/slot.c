@@ -1,0 +1,173 @@
+#include "ds/part/slot.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+static_assert(sizeof(((struct client_slot *)0)->boot_id) == PROCESS_BOOT_ID_BYTES,
+	      "a slot keeps the whole boot id");
+
+static int check_slot(const struct shard *shard, uint32_t slot)
+{
+	if (slot < shard->desc.max_clients)
+		return 0;
+	return error_set(-EINVAL, "slot %u: the table has %u client slots", slot,
+			 shard->desc.max_clients);
+}
+
+static int swap_state(struct shard *shard, uint32_t slot, enum slot_state from, enum slot_state to,
+		      uint64_t *old_out)
+{
+	return transport_cas_word(shard->slots,
+				  shard_slot_off(shard, slot) + offsetof(struct client_slot, state),
+				  from, to, old_out);
+}
+
+/*
+ * Everything but the state, and what its last client has left in the page. Nobody reads a free slot's
+ * fields, nor changes its words.
+ */
+static int write_fields(struct shard *shard, uint32_t slot, const struct process_id *process,
+			uint64_t lease)
+{
+	struct client_slot fields = { .pid = process->pid,
+				      .start_time = process->start_time,
+				      .lease = lease };
+	struct client_page page = { .promise.word.raw = SLOT_IDLE };
+	struct transport_io ios[] = {
+		{ .region = shard->slots,
+		  .off = shard_slot_off(shard, slot) + offsetof(struct client_slot, pid),
+		  .src = (const uint8_t *)&fields + offsetof(struct client_slot, pid),
+		  .len = (uint32_t)(sizeof(fields) - offsetof(struct client_slot, pid)) },
+		{ .region = shard->pages,
+		  .off = shard_page_off(shard, slot),
+		  .src = &page,
+		  .len = offsetof(struct client_page, reserved) },
+	};
+
+	if (!shard_has_page(shard, slot))
+		return error_set(-EINVAL, "slot %u: its page is not attached", slot);
+	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
+	return transport_write(shard->slots->tr, ios, 2);
+}
+
+int slot_take(struct shard *shard, uint32_t slot, const struct process_id *process, uint64_t lease)
+{
+	struct slot_info info;
+	uint64_t old;
+	int rc = slot_read(shard, slot, &info);
+
+	if (rc)
+		return rc;
+	if (info.state != SLOT_FREE)
+		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+	/* Whoever had it may still have its page mapped: not the next one's. */
+	if (shard_has_page(shard, slot))
+		rc = transport_renew(shard->pages, shard_page_off(shard, slot));
+	if (rc)
+		return rc;
+	/* G4 pairs with G3: seen free, then the fields are ours to write. */
+	rc = write_fields(shard, slot, process, lease);
+	/* G1 pairs with G2: who has the slot, then the slot is live. */
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = swap_state(shard, slot, SLOT_FREE, SLOT_LIVE, &old);
+	if (!rc && old != SLOT_FREE)
+		return error_set(-EBUSY, "slot %u: taken at the same time", slot);
+	return rc;
+}
+
+int slot_find_free(struct shard *shard, uint32_t *slot_out)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	uint32_t all = shard->desc.max_clients;
+
+	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
+		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
+		int rc = slot_read_many(shard, first, n, infos);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			if (infos[i].state == SLOT_FREE) {
+				*slot_out = first + i;
+				return 0;
+			}
+	}
+	return error_set(-ENOSPC, "client slots: all %u of the table are in use", all);
+}
+
+int slot_release(struct shard *shard, uint32_t slot)
+{
+	struct slot_info info;
+	uint64_t word, old;
+	int rc = slot_read(shard, slot, &info);
+
+	if (!rc)
+		rc = transport_load(shard->tree,
+				    shard_word_off(shard, offsetof(struct shard_words, epoch)),
+				    &word);
+	if (rc)
+		return rc;
+	if (info.state == SLOT_LIVE && info.promise != SLOT_IDLE)
+		return error_set(-EBUSY, "slot %u: a call is in progress or deltas are held", slot);
+	if (epoch_mode_of(word) != EPOCH_NORMAL && epoch_owner(word) == slot + 1)
+		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
+	rc = swap_state(shard, slot, SLOT_LIVE, SLOT_FREE, &old);
+	if (!rc && old != SLOT_LIVE)
+		return error_set(-ESTALE, "slot %u: not live", slot);
+	return rc;
+}
+
+static void decode(const struct client_slot *from, uint32_t slot, struct slot_info *info_out)
+{
+	info_out->slot = slot;
+	info_out->state = (enum slot_state)rword64_load_relaxed(&from->state);
+	info_out->process = (struct process_id){ .pid = from->pid, .start_time = from->start_time };
+	memcpy(info_out->process.boot_id, from->boot_id, sizeof(from->boot_id));
+	info_out->lease = from->lease;
+}
+
+int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
+{
+	return slot_read_many(shard, slot, 1, info_out);
+}
+
+int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_info *infos_out)
+{
+	struct client_slot heads[SLOT_READ_MAX];
+	struct transport_io ios[1 + SLOT_READ_MAX] = { 0 };
+	size_t n_ios = 0;
+	int rc = n ? check_slot(shard, first) : 0;
+
+	if (!rc && n)
+		rc = check_slot(shard, first + n - 1);
+	if (!rc && n > SLOT_READ_MAX)
+		rc = error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
+	if (rc || !n)
+		return rc;
+	ios[n_ios++] = (struct transport_io){ .region = shard->slots,
+					      .off = shard_slot_off(shard, first),
+					      .dst = heads,
+					      .len = n * (uint32_t)sizeof(heads[0]) };
+	for (uint32_t i = 0; i < n; i++) {
+		infos_out[i].promise = SLOT_IDLE;
+		if (shard_has_page(shard, first + i))
+			ios[n_ios++] = (struct transport_io){
+				.region = shard->pages,
+				.off = shard_page_off(shard, first + i) +
+				       offsetof(struct client_page, promise),
+				.dst = &infos_out[i].promise,
+				.len = sizeof(infos_out[i].promise),
+			};
+	}
+	/* G2 pairs with G1: the fields of a slot that is live. */
+	rc = transport_read(shard->slots->tr, ios, n_ios);
+	for (uint32_t i = 0; !rc && i < n; i++)
+		decode(&heads[i], first + i, &infos_out[i]);
+	return rc;
+}

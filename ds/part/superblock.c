@@ -1,0 +1,135 @@
+#include "ds/part/superblock.h"
+
+#include "transport/barrier.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+uint32_t superblock_domain(const struct region *region)
+{
+	return region->tr->caps & TRANSPORT_CPU_ATOMIC ? ATOMIC_DOMAIN_CPU : ATOMIC_DOMAIN_NIC;
+}
+
+void superblock_init(struct region_superblock *sb, const struct region *region,
+		     const struct superblock_owner *owner)
+{
+	memset(sb, 0, sizeof(*sb));
+	sb->magic = REGION_MAGIC;
+	sb->format_major = REGION_FORMAT_MAJOR;
+	sb->format_minor = REGION_FORMAT_MINOR;
+	sb->kind = owner->kind;
+	memcpy(sb->uuid, owner->uuid, sizeof(sb->uuid));
+	sb->size = region->size;
+	sb->extent_size = REGION_EXTENT_BYTES;
+	sb->region = region->id;
+	sb->atomic_domain = owner->atomic_domain;
+	sb->ms_term = owner->ms_term;
+	sb->incarnation = owner->incarnation;
+	sb->object = owner->object;
+	sb->part = owner->part;
+	sb->role = owner->role;
+	memcpy(sb->store_uuid, owner->store_uuid, sizeof(sb->store_uuid));
+	sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
+}
+
+int superblock_state_check(uint64_t state)
+{
+	switch (state) {
+	case REGION_LIVE:
+		return 0;
+	case REGION_ORPHANED:
+		return error_set(-EHOSTDOWN, "region: orphaned, its memory node was replaced");
+	case REGION_DROPPED:
+		return error_set(-ESTALE, "region: its table was dropped");
+	case REGION_FORMATTING:
+		return error_set(-ESTALE, "region: not formatted to the end");
+	default:
+		return error_set(-EBADMSG, "region state %#" PRIx64 ": damaged", state);
+	}
+}
+
+static int check_format(const struct region_superblock *sb)
+{
+	if (sb->magic != REGION_MAGIC)
+		return error_set(-EPROTO, "superblock magic %016" PRIx64 ": not a relive region",
+				 sb->magic);
+	if (sb->format_major != REGION_FORMAT_MAJOR)
+		return error_set(-EPROTO, "superblock format %u.%u: this library reads %u",
+				 sb->format_major, sb->format_minor, REGION_FORMAT_MAJOR);
+	if (sb->crc != crc32c(0, sb, offsetof(struct region_superblock, crc)))
+		return error_set(-EBADMSG, "superblock crc: its bytes have changed");
+	if (sb->incompat & ~REGION_INCOMPAT_KNOWN)
+		return error_set(-EPROTO, "superblock incompat features %#llx: unknown",
+				 sb->incompat & ~REGION_INCOMPAT_KNOWN);
+	return 0;
+}
+
+int superblock_check(const struct region_superblock *sb, uint32_t role, uint64_t region_bytes)
+{
+	int rc = check_format(sb);
+
+	if (rc)
+		return rc;
+	if (sb->kind != OBJECT_TABLE || sb->role != role)
+		return error_set(-EPROTO, "superblock kind %u role %u: expected kind %u role %u",
+				 sb->kind, sb->role, OBJECT_TABLE, role);
+	if (sb->size > region_bytes)
+		return error_set(-EPROTO,
+				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",
+				 sb->size, region_bytes);
+	if (sb->atomic_domain != ATOMIC_DOMAIN_CPU && sb->atomic_domain != ATOMIC_DOMAIN_NIC)
+		return error_set(-EPROTO, "superblock atomic domain %u: unknown",
+				 sb->atomic_domain);
+	return role == REGION_SLOTS ? superblock_state_check(sb->state.word.raw) : 0;
+}
+
+/* -------- words of rows in a file -------- */
+
+bool superblock_is_of_rows(const struct region_superblock *sb)
+{
+	return sb->magic == REGION_MAGIC && sb->format_major == REGION_FORMAT_MAJOR &&
+	       sb->role == REGION_ROWS;
+}
+
+void superblock_begin_alone(struct region_superblock *sb, uint64_t incarnation)
+{
+	rword64_announce(&sb->found.word, rword64_load_relaxed(&sb->mark.word));
+	rword64_announce(&sb->opener.word, incarnation);
+}
+
+void superblock_set_mark(struct region_superblock *sb)
+{
+	rword64_announce(&sb->mark.word, REGION_MARKED);
+}
+
+void superblock_end_alone(struct region_superblock *sb)
+{
+	uint64_t opener = rword64_load_relaxed(&sb->opener.word);
+	bool is_sound = rword64_load_relaxed(&sb->recovered.word) == opener;
+
+	rword64_announce(&sb->mark.word, is_sound ? 0 : rword64_load_relaxed(&sb->found.word));
+}
+
+/* -------- atomic domain -------- */
+
+static const char *domain_text(uint32_t domain)
+{
+	return domain == ATOMIC_DOMAIN_CPU ? "the host's CPUs" : "the node's NIC";
+}
+
+int superblock_domain_check(const struct region_superblock *sb, const struct region *region)
+{
+	uint32_t mine = superblock_domain(region);
+
+	if (sb->atomic_domain == mine)
+		return 0;
+	return error_set(-EPROTO,
+			 "superblock: words of the region are changed by %s for life, and would be "
+			 "by %s over this transport (%s): attach it %s",
+			 domain_text(sb->atomic_domain), domain_text(mine), region->tr->ops->name,
+			 mine == ATOMIC_DOMAIN_CPU ? "at the node's RDMA address"
+						   : "on the node's own host");
+}

@@ -1,4 +1,0 @@
-/* Powers of arrays for CPU_AVX2; see priority_kernel.h. */
-#include "ds/priority_kernel.h"
-
-PRIORITY_KERNEL(priority_kernel_avx2);

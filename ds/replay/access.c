@@ -1,0 +1,275 @@
+#include "ds/replay/shard.h"
+
+#include "ds/replay/priority.h"
+#include "ds/sumtree/deferred.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* What a chained handle must know beforehand: nobody waits for it in a call. */
+static int open_chained(struct access *acc)
+{
+	struct shard *shard = acc->shard;
+	int rc = epoch_read(&acc->epoch);
+
+	posted_init(&acc->posted, shard->tree->tr, acc->max_seen);
+	acc->chained = true;
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = priority_max_read(shard, v, &acc->max_seen[v]);
+	return rc;
+}
+
+int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_t view_mask,
+		const struct tree_deltas_opts *opts)
+{
+	const struct table_desc *desc = &shard->desc;
+	uint64_t head;
+	int rc;
+
+	if (owner > desc->max_clients)
+		return error_set(-EINVAL, "owner %u: must be 1 to %u, or 0 to read", owner,
+				 desc->max_clients);
+	if (view_mask >> desc->n_views)
+		return error_set(-EINVAL, "view mask %#x: the table has %u views", view_mask,
+				 desc->n_views);
+	memset(acc, 0, sizeof(*acc));
+	acc->shard = shard;
+	acc->owner = owner;
+	acc->view_mask = view_mask;
+	if (owner && !shard_has_page(shard, owner - 1))
+		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
+	epoch_init(&acc->epoch, shard->tree, desc->words_off, owner ? shard->pages : NULL,
+		   owner ? shard_page_off(shard, owner - 1) : 0);
+	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
+			    &head);
+	acc->next_ticket = head;
+	if (!rc && !transport_changes_in_place(shard->tree))
+		rc = open_chained(acc);
+	for (uint32_t i = 0; !rc && i < desc->n_views; i++)
+		if (view_mask >> i & 1)
+			rc = tree_deltas_open(&shard->trees[i], opts, &acc->deltas[i]);
+	if (rc)
+		access_close(acc);
+	return rc;
+}
+
+void access_close(struct access *acc)
+{
+	if (acc->chained)
+		posted_fini(&acc->posted);
+	wr_list_fini(&acc->chain);
+	mem_free(acc->claim);
+	acc->claim = NULL;
+	acc->chained = false;
+	for (uint32_t i = 0; i < RING_MAX_VIEWS; i++)
+		if (acc->deltas[i])
+			tree_deltas_close(&acc->deltas[i]);
+	acc->shard = NULL;
+}
+
+/* Adds deltas to their ancestors, or keeps them where force is off; *held_out: some were kept. */
+static int flush_views(struct access *acc, bool force, bool *held_out)
+{
+	int first = 0;
+
+	*held_out = false;
+	for (uint32_t i = 0; i < acc->shard->desc.n_views; i++) {
+		int rc;
+
+		if (!acc->deltas[i])
+			continue;
+		rc = sumtree_flush(&acc->shard->trees[i], acc->deltas[i], force);
+		if (rc && !first)
+			first = rc;
+		if (!tree_deltas_empty(acc->deltas[i]))
+			*held_out = true;
+	}
+	return first;
+}
+
+/* A sum whose addition may or may not have happened is wrong until the next rebuild. */
+static int lost_answer(struct access *acc, int rc)
+{
+	int marked;
+
+	if (rc != -EIO)
+		return rc;
+	marked = shard_mark_dirty(acc->shard);
+	return marked && marked != -EIO ? marked : rc;
+}
+
+/* -------- in place -------- */
+
+static int enter_in_place(struct access *acc)
+{
+	int rc = epoch_enter(&acc->epoch);
+
+	if (rc != -ESTALE)
+		return rc;
+	/* A rebuild waits for the deltas that we kept. */
+	rc = access_flush(acc);
+	return rc ? rc : epoch_enter(&acc->epoch);
+}
+
+static int leave_in_place(struct access *acc, bool force)
+{
+	bool held;
+	int rc = flush_views(acc, force, &held);
+
+	if (rc)
+		rc = lost_answer(acc, rc);
+	if (!held && (!force || acc->epoch.entered)) {
+		int left = epoch_leave(&acc->epoch);
+
+		rc = rc ? rc : left;
+	}
+	return rc;
+}
+
+/* -------- by chains -------- */
+
+/* What earlier chains have come to. */
+static int judge_posted(struct access *acc)
+{
+	int rc = acc->posted.lost ? shard_mark_dirty(acc->shard) : 0;
+
+	if (rc)
+		return rc;
+	acc->posted.lost = false;
+	if (acc->posted.fenced)
+		return error_set(-EOWNERDEAD, "shard %u: a block of owner %u was closed: fenced",
+				 acc->shard->desc.shard, acc->owner);
+	return 0;
+}
+
+/* An error of a chain: the promise may not have been withdrawn at its end, so it is once more. */
+static int note_lost(struct access *acc, int rc)
+{
+	if (rc)
+		acc->epoch.standing = true;
+	return rc;
+}
+
+/* Additions of the call go to the next chain from now on. */
+static int open_sink(struct access *acc)
+{
+	struct wr_list *sink;
+	int rc = posted_next(&acc->posted, &sink);
+
+	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
+		if (acc->deltas[v])
+			acc->deltas[v]->sink = sink;
+	return note_lost(acc, rc);
+}
+
+static int enter_chained(struct access *acc)
+{
+	int rc = open_sink(acc);
+
+	if (!rc)
+		rc = judge_posted(acc);
+	if (!rc)
+		rc = epoch_enter_chain(&acc->epoch);
+	if (rc != -ESTALE)
+		return rc;
+	rc = access_flush(acc);
+	if (!rc)
+		rc = open_sink(acc);
+	return rc ? rc : epoch_enter_chain(&acc->epoch);
+}
+
+static void add_raises(struct access *acc, struct wr_list *list)
+{
+	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
+		if (acc->max_raise[v] > acc->max_seen[v])
+			*wr_list_add(list, NOTE_MAX + v) = (struct transport_wr){
+				.verb = VERB_CAS,
+				.atomic = { .region = acc->shard->tree,
+					    .off = priority_max_off(acc->shard, v),
+					    .expected = acc->max_seen[v],
+					    .value = acc->max_raise[v] },
+			};
+		else
+			acc->max_raise[v] = 0;
+	}
+}
+
+static int leave_chained(struct access *acc, bool force)
+{
+	struct wr_list *list = &acc->posted.chains[acc->posted.next].list;
+	struct transport_wr withdraw;
+	bool held;
+	int rc = flush_views(acc, force, &held), sent;
+
+	if (rc) /* the additions that did not get into the chain */
+		acc->posted.lost = true;
+	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
+	if (!sent)
+		add_raises(acc, list);
+	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
+		*wr_list_add(list, NOTE_NONE) = withdraw;
+	if (!sent)
+		sent = note_lost(acc, posted_send(&acc->posted));
+	return rc ? rc : sent;
+}
+
+static int flush_chained(struct access *acc)
+{
+	int rc = open_sink(acc), err = leave_chained(acc, true);
+	bool lost;
+
+	rc = rc ? rc : err;
+	err = note_lost(acc, posted_wait(&acc->posted));
+	rc = rc ? rc : err;
+	lost = acc->posted.lost;
+	err = judge_posted(acc);
+	rc = rc ? rc : err;
+	if (!rc && lost)
+		return error_set(-EIO, "shard %u: answers of additions were lost",
+				 acc->shard->desc.shard);
+	return rc;
+}
+
+/* -------- both -------- */
+
+int access_enter(struct access *acc)
+{
+	return acc->chained ? enter_chained(acc) : enter_in_place(acc);
+}
+
+/* What its sums make of such a leaf nobody knows. */
+static int mark_damage(struct access *acc)
+{
+	int rc = shard_mark_dirty(acc->shard);
+
+	acc->epoch.damaged = rc != 0;
+	return rc;
+}
+
+int access_leave(struct access *acc)
+{
+	int rc = acc->chained ? leave_chained(acc, false) : leave_in_place(acc, false);
+
+	if (rc || __builtin_expect(!acc->epoch.damaged, 1))
+		return rc;
+	return mark_damage(acc);
+}
+
+int access_flush(struct access *acc)
+{
+	if (!acc->owner) /* a reader holds nothing */
+		return 0;
+	return acc->chained ? flush_chained(acc) : leave_in_place(acc, true);
+}
+
+int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta)
+{
+	if (!acc->chained)
+		return priority_max_raise(acc->shard, view, quanta);
+	if (quanta > acc->max_raise[view])
+		acc->max_raise[view] = quanta;
+	return 0;
+}

@@ -1,0 +1,430 @@
+#include "ds/replay/change.h"
+
+#include "ds/replay/change_chain.h"
+#include "ds/replay/priority.h"
+#include "ds/sumtree/change.h"
+
+#include "wire/ring_layout.h"
+#include "wire/table_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+/*
+ * What a request of a chain is for: a leaf op of a view, which may only look, or a word op. Its
+ * notes are below NOTE_MAX.
+ */
+#define INDEX_BITS 26
+#define INDEX_MASK ((UINT32_C(1) << INDEX_BITS) - 1)
+#define WORD_OP (UINT32_C(8) << INDEX_BITS) /* in place of a view */
+#define LOOK (UINT32_C(16) << INDEX_BITS)
+#define IS_ANSWER(note) ((note) < NOTE_MAX)
+
+static uint32_t note_view(uint32_t note)
+{
+	return note >> INDEX_BITS & 7u;
+}
+
+/* -------- one round -------- */
+
+static struct change view_change(const struct chain_change *cc, uint32_t view)
+{
+	struct access *owner = cc->change->acc;
+	const struct access *acc = owner;
+
+	return (struct change){
+		.tree = &acc->shard->trees[view],
+		.ep = &owner->epoch,
+		.deltas = acc->deltas[view],
+		.steady = steady_tag(&acc->epoch),
+		.damaged = cc->damaged,
+	};
+}
+
+static uint32_t prepare_leaf(const struct change *c, enum change_verb verb,
+			     const struct leaf_op *op, struct transport_wr *wr)
+{
+	bool look;
+	uint64_t wanted = wanted_word(c, verb, op, &look);
+
+	*wr = (struct transport_wr){
+		.verb = VERB_CAS,
+		.atomic = { .region = c->tree->region,
+			    .off = leaf_off(c->tree, op->slot),
+			    .expected = op->word,
+			    .value = wanted,
+			    .status = ATOMIC_UNKNOWN },
+	};
+	return look ? LOOK : 0;
+}
+
+static void prepare_word(const struct access *acc, const struct word_op *op,
+			 struct transport_wr *wr)
+{
+	*wr = (struct transport_wr){
+		.verb = VERB_CAS,
+		.atomic = { .region = acc->shard->tree,
+			    .off = op->off,
+			    .expected = op->seen,
+			    .value = op->want,
+			    .status = ATOMIC_UNKNOWN },
+	};
+}
+
+/*
+ * Promise and rows: once, ahead of all.
+ * E7 pairs with E8: the promise, then the CASes that it covers.
+ * P1 pairs with V1: the rows, then the leaves that say they are whole.
+ */
+static void add_head(const struct shard_change *ch, struct wr_list *list)
+{
+	struct transport_wr promise;
+
+	if (epoch_promise(&ch->acc->epoch, &promise))
+		*wr_list_add(list, NOTE_NONE) = promise;
+	for (uint32_t i = 0; i < ch->n_rows; i++)
+		*wr_list_add(list, NOTE_NONE) =
+			(struct transport_wr){ .verb = VERB_WRITE, .io = ch->rows[i] };
+}
+
+/* Updates read the maxima that they may have to raise. */
+static void add_maxima(enum change_verb verb, const struct shard_change *ch, struct wr_list *list)
+{
+	struct access *acc = ch->acc;
+
+	for (uint32_t v = 0; verb == CHANGE_UPDATE && v < acc->shard->desc.n_views; v++)
+		if (ch->n[v])
+			*wr_list_add(list, NOTE_NONE) = (struct transport_wr){
+				.verb = VERB_READ,
+				.io = { .region = acc->shard->tree,
+					.off = priority_max_off(acc->shard, v),
+					.dst = &acc->max_seen[v],
+					.len = 8 },
+			};
+}
+
+static int first_round(enum change_verb verb, struct chain_change *cc)
+{
+	struct shard_change *ch = cc->change;
+	struct access *acc = ch->acc;
+	struct wr_list *list = &acc->chain;
+	uint64_t total = 1 + (uint64_t)ch->n_rows + cc->n_words;
+	int ret;
+
+	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++)
+		total += (uint64_t)ch->n[v] + 1;
+	if (total > INDEX_MASK)
+		return error_set(-EINVAL, "%llu changes in a call", (unsigned long long)total);
+	ret = wr_list_reserve(list, (uint32_t)total);
+	if (ret)
+		return ret;
+	list->n = 0;
+	add_head(ch, list);
+	for (uint32_t v = 0; v < acc->shard->desc.n_views; v++) {
+		struct change c = view_change(cc, v);
+
+		for (uint32_t i = 0; i < ch->n[v]; i++) {
+			struct transport_wr *wr = wr_list_add(list, v << INDEX_BITS | i);
+
+			list->notes[list->n - 1] |= prepare_leaf(&c, verb, &ch->ops[v][i], wr);
+		}
+	}
+	for (uint32_t i = 0; i < cc->n_words; i++)
+		prepare_word(acc, &cc->words[i], wr_list_add(list, WORD_OP | i));
+	add_maxima(verb, ch, list);
+	return 0;
+}
+
+/* The word op that a note names; NULL = it names a leaf's. */
+static struct word_op *word_of(const struct chain_change *cc, uint32_t note)
+{
+	return cc->words && (note & WORD_OP) ? &cc->words[note & INDEX_MASK] : NULL;
+}
+
+/* The ops that are left, in place of those that were there: their notes are at the front. */
+static void next_round(enum change_verb verb, struct chain_change *cc)
+{
+	struct shard_change *ch = cc->change;
+	struct wr_list *list = &ch->acc->chain;
+
+	for (uint32_t k = 0; k < list->n; k++) {
+		uint32_t note = list->notes[k], i = note & INDEX_MASK;
+		const struct word_op *word = word_of(cc, note);
+		struct change c;
+
+		if (word) {
+			prepare_word(ch->acc, word, &list->wrs[k]);
+			continue;
+		}
+		c = view_change(cc, note_view(note));
+		list->notes[k] =
+			(note & ~LOOK) |
+			prepare_leaf(&c, verb, &ch->ops[note_view(note)][i], &list->wrs[k]);
+	}
+}
+
+/* True = again. */
+static bool digest_word(struct word_op *op, const struct transport_atomic *cas)
+{
+	if (cas->status != ATOMIC_DONE)
+		return true; /* from the same word: it holds that, or what is wanted, or another's */
+	if (cas->old == cas->expected)
+		return false;
+	op->seen = cas->old;
+	return true;
+}
+
+/* Takes the answer of a leaf's CAS. True = again. */
+static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op *op,
+			const struct transport_atomic *cas, bool look)
+{
+	if (cas->status != ATOMIC_DONE) {
+		op->result = LEAF_UNKNOWN;
+		return false;
+	}
+	if (cas->old != cas->expected || look)
+		return judge(c, verb, op, cas->old);
+	op->result = LEAF_DONE;
+	count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
+	return false;
+}
+
+/* Takes all answers; the notes of what is left go to the front. */
+static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
+{
+	struct shard_change *ch = cc->change;
+	struct wr_list *list = &ch->acc->chain;
+	uint32_t left = 0;
+
+	for (uint32_t k = 0; k < list->n; k++) {
+		uint32_t note = list->notes[k], i = note & INDEX_MASK;
+		const struct transport_atomic *cas = &list->wrs[k].atomic;
+		struct word_op *word;
+		struct change c;
+		bool again;
+		int ret;
+
+		if (!IS_ANSWER(note))
+			continue;
+		word = word_of(cc, note);
+		if (word) {
+			again = digest_word(word, cas);
+		} else {
+			c = view_change(cc, note_view(note));
+			ret = tree_deltas_reserve(c.tree, c.deltas, 1);
+			if (ret)
+				return ret;
+			again = digest_leaf(&c, verb, &ch->ops[note_view(note)][i], cas,
+					    note & LOOK);
+			*refresh |= c.refresh;
+		}
+		if (again)
+			list->notes[left++] = note;
+	}
+	list->n = left;
+	return 0;
+}
+
+/* -------- all rounds -------- */
+
+/* The next chain of this change; false = it is at its end. */
+static bool prepare_round(enum change_verb verb, struct chain_change *cc, int round)
+{
+	struct shard_change *ch = cc->change;
+	const struct wr_list *list = &ch->acc->chain;
+
+	if (ch->ret == 0 && round == 0)
+		ch->ret = first_round(verb, cc);
+	else if (ch->ret == 0)
+		next_round(verb, cc);
+	if (ch->ret == 0 && list->n > 0 && round == CHANGE_ROUNDS)
+		ch->ret = error_set(-EAGAIN, "shard %u: a leaf changed under %d CAS",
+				    ch->acc->shard->desc.shard, CHANGE_ROUNDS);
+	return ch->ret == 0 && list->n > 0;
+}
+
+static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
+{
+	struct shard_change *ch = cc->change;
+	bool refresh = false;
+
+	if (ret) /* some may be done: nobody can count them */
+		ch->acc->posted.lost = true;
+	ch->ret = ret ? ret : digest(verb, cc, &refresh);
+	cc->damaged = false;
+	if (ch->ret == 0 && refresh)
+		ch->ret = see_epoch_again(&ch->acc->epoch, &cc->damaged);
+}
+
+void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n)
+{
+	struct transport_chain chains[CHANGE_SHARDS];
+	uint32_t which[CHANGE_SHARDS], m = 1;
+	int failed;
+
+	for (int round = 0; m > 0; round++) {
+		m = 0;
+		for (uint32_t i = 0; i < n; i++) {
+			struct access *acc = ccs[i].change->acc;
+
+			if (!prepare_round(verb, &ccs[i], round))
+				continue;
+			which[m] = i;
+			chains[m++] = (struct transport_chain){ .tr = acc->shard->tree->tr,
+								.wrs = acc->chain.wrs,
+								.n = acc->chain.n };
+		}
+		failed = transport_run(chains, m);
+		for (uint32_t k = 0; k < m; k++)
+			end_round(verb, &ccs[which[k]], failed ? chains[k].ret : 0);
+	}
+}
+
+/* -------- a shard -------- */
+
+static int check_ops(enum change_verb verb, struct shard_change *ch)
+{
+	uint32_t n_views = ch->acc->shard->desc.n_views;
+
+	for (uint32_t v = 0; v < n_views; v++) {
+		const struct sumtree *tree = &ch->acc->shard->trees[v];
+
+		for (uint32_t i = 0; i < ch->n[v]; i++) {
+			struct leaf_op *op = &ch->ops[v][i];
+
+			op->result = LEAF_UNKNOWN;
+			if (op->slot >= tree->geo.leaves)
+				return error_set(-ERANGE, "slot %u: the tree has %u leaves",
+						 op->slot, tree->geo.leaves);
+			if (verb == CHANGE_PUBLISH)
+				op->word = claimed_word(&ch->acc->epoch, op->gen);
+		}
+	}
+	return 0;
+}
+
+static int change_in_place(enum change_verb verb, const struct shard_change *ch, uint32_t v)
+{
+	struct access *acc = ch->acc;
+	const struct sumtree *tree = &acc->shard->trees[v];
+
+	switch (verb) {
+	case CHANGE_CLAIM:
+		break;
+	case CHANGE_PUBLISH:
+		return sumtree_publish_ops(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
+	case CHANGE_UPDATE:
+		return sumtree_update(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
+	case CHANGE_TAKE:
+		return sumtree_take(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
+	}
+	return -EINVAL;
+}
+
+/* The largest priority that a view has stored; 0 = none. */
+static uint64_t most_stored(const struct leaf_op *ops, uint32_t n)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (ops[i].result == LEAF_DONE && ops[i].priority > most)
+			most = ops[i].priority;
+	return most;
+}
+
+static int raise_maxima(enum change_verb verb, const struct shard_change *ch)
+{
+	const struct table_desc *desc = &ch->acc->shard->desc;
+	int ret = 0;
+
+	for (uint32_t v = 0; verb != CHANGE_TAKE && ret == 0 && v < desc->n_views; v++)
+		if (ch->n[v] && desc->views[v].selector == SELECT_PRIORITIZED)
+			ret = access_raise_max(ch->acc, v, most_stored(ch->ops[v], ch->n[v]));
+	return ret;
+}
+
+static int end_shard(enum change_verb verb, const struct shard_change *ch)
+{
+	int ret = ch->ret, left;
+
+	/* In place sumtree_publish_ops has looked at them. */
+	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained &&
+			     v < ch->acc->shard->desc.n_views;
+	     v++)
+		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
+	if (ch->ret == 0 && ret == 0)
+		ret = raise_maxima(verb, ch);
+	left = access_leave(ch->acc); /* else its promise would hold the next rebuild up */
+	return ret ? ret : left;
+}
+
+static int run_in_place(enum change_verb verb, struct shard_change *ch)
+{
+	int ret = access_enter(ch->acc);
+
+	if (ret)
+		return ret;
+	for (uint32_t v = 0; ret == 0 && v < ch->acc->shard->desc.n_views; v++)
+		if (ch->n[v])
+			ret = change_in_place(verb, ch, v);
+	ch->ret = ret;
+	return end_shard(verb, ch);
+}
+
+/* -------- the call -------- */
+
+/* Those of changes[0, n) that are chained, n <= CHANGE_SHARDS. */
+static void run_chained(enum change_verb verb, struct shard_change *changes, uint32_t n)
+{
+	struct chain_change ccs[CHANGE_SHARDS];
+	uint32_t m = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct shard_change *ch = &changes[i];
+
+		if (!ch->acc->chained)
+			continue;
+		ch->ret = access_enter(ch->acc);
+		if (ch->ret)
+			continue;
+		ch->ret = check_ops(verb, ch);
+		ccs[m++] = (struct chain_change){ .change = ch };
+	}
+	if (m == 0)
+		return;
+	change_by_chains(verb, ccs, m);
+	for (uint32_t k = 0; k < m; k++)
+		ccs[k].change->ret = end_shard(verb, ccs[k].change);
+}
+
+static int run(enum change_verb verb, struct shard_change *changes, uint32_t n)
+{
+	uint32_t now;
+	int first = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!changes[i].acc->chained)
+			changes[i].ret = run_in_place(verb, &changes[i]);
+	for (uint32_t done = 0; done < n; done += now) {
+		now = (uint32_t)min_u64(n - done, CHANGE_SHARDS);
+		run_chained(verb, changes + done, now);
+	}
+	for (uint32_t i = 0; first == 0 && i < n; i++)
+		first = changes[i].ret;
+	return first;
+}
+
+int change_publish(struct shard_change *changes, uint32_t n)
+{
+	return run(CHANGE_PUBLISH, changes, n);
+}
+
+int change_update(struct shard_change *changes, uint32_t n)
+{
+	return run(CHANGE_UPDATE, changes, n);
+}
+
+int change_take(struct shard_change *changes, uint32_t n)
+{
+	return run(CHANGE_TAKE, changes, n);
+}

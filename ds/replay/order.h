@@ -1,0 +1,36 @@
+/*
+ * Order: which items a fifo or lifo view hands out next.
+ *
+ * Items of one writer come in the order of its rows; blocks of different writers in the order of
+ * their tickets, which their headers hold. A closed block without a live leaf stays so until it is
+ * claimed under a later ticket: each handle remembers those and never looks at them again. Nobody
+ * waits for an open block of a dead or slow writer: it is looked at, passed, and returned to.
+ *
+ * Thread: owner.
+ */
+#ifndef RLV_DS_REPLAY_ORDER_H
+#define RLV_DS_REPLAY_ORDER_H
+
+#include "ds/replay/shard.h"
+
+struct order {
+	struct shard *shard;
+	uint32_t view;
+	bool newest_first;
+	uint64_t *headers; /* as read by this call */
+	uint64_t *spent;   /* ticket under which each block was seen closed and empty */
+};
+
+/* -ENOMEM. */
+RLV_MUST_CHECK int order_init(struct order *order, struct shard *shard, uint32_t view,
+			      bool newest_first);
+void order_fini(struct order *order);
+
+/*
+ * Finds up to n live items, in order. Errors: -ENODATA (none), those of the transport.
+ * Cost: 1 phase for the headers (8 B a block), 1 for each block looked at.
+ */
+RLV_MUST_CHECK int order_find(struct order *order, uint32_t n, uint32_t *slots_out,
+			      uint64_t *words_out, uint32_t *found_out);
+
+#endif

@@ -1,0 +1,4 @@
+/* Powers of arrays for CPU_AVX2; see priority_kernel.h. */
+#include "ds/replay/priority_kernel.h"
+
+PRIORITY_KERNEL(priority_kernel_avx2);

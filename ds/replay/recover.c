@@ -1,0 +1,598 @@
+#include "ds/replay/recover.h"
+
+#include "ds/ring/row_scan.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define CHUNK_WORDS 4096u                 /* leaves, headers or zeros in one read or write */
+#define PERSIST_BYTES ((uint64_t)4 << 20) /* at once */
+#define HEAD_MAX (BLOCK_SEQ_MASK >> 1)    /* tickets never come near: 2^47 blocks */
+
+enum recover_step {
+	RECOVER_BEGIN,
+	RECOVER_BLOCKS, /* at: block */
+	RECOVER_HEADERS,
+	RECOVER_SUM,   /* of a view; at: leaf */
+	RECOVER_SPARE, /* at: byte, and the next one, too */
+	RECOVER_ZERO,
+	RECOVER_LEVELS, /* at: level - 1 */
+	RECOVER_VIEW,   /* the rest of it */
+	RECOVER_WORDS,
+	RECOVER_PERSIST, /* at: byte */
+	RECOVER_DONE,
+};
+
+/* What the first inner level is made from. */
+struct leaf_totals {
+	uint64_t live;
+	uint64_t max;
+};
+
+/* The node that the next leaf adds to, and how many leaves it still has. */
+struct node_place {
+	uint64_t *node;
+	uint32_t fanout;
+	uint32_t left;
+};
+
+struct recovery {
+	struct shard *shard;
+	enum recover_step step;
+	uint32_t view;
+	uint64_t at; /* where it goes on within the step */
+	struct leaf_totals totals;
+	struct node_place place;
+	struct recover_report report;
+	uint32_t epoch;
+	uint64_t *headers;      /* of all blocks */
+	uint64_t *words;        /* CHUNK_WORDS */
+	uint64_t *sums[2];      /* of two levels, that read and that made */
+	struct row_info *infos; /* of the block below; NULL = rows are not looked at */
+	uint32_t scanned;       /* block whose rows infos describes */
+};
+
+static int read_words(struct shard *shard, uint64_t off, uint64_t *words, uint32_t n)
+{
+	struct transport_io io = { .region = shard->tree, .off = off, .dst = words, .len = n * 8 };
+
+	return transport_read(shard->tree->tr, &io, 1);
+}
+
+/* Any number of words, in pieces that a transport takes. */
+static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64_t n, bool write)
+{
+	for (uint64_t i = 0; i < n; i += CHUNK_WORDS) {
+		uint32_t some = (uint32_t)min_u64(CHUNK_WORDS, n - i);
+		int rc = write ? transport_store(shard->tree, off + i * 8, words + i, some * 8)
+			       : read_words(shard, off + i * 8, words + i, some);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* -------- headers -------- */
+
+/* The ticket of a header, or of the block's first lap when it was never claimed or is garbage. */
+static uint64_t header_seq(struct recovery *rec, uint32_t block)
+{
+	uint64_t seq = block_seq(rec->headers[block]);
+
+	return seq % rec->shard->desc.blocks == block ? seq : block;
+}
+
+/*
+ * A leaf that is newer than its header: the header's page was lost with the power. Its ticket must
+ * never come again, so the header follows the leaf.
+ */
+static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
+{
+	uint32_t blocks = rec->shard->desc.blocks;
+	uint64_t seq = header_seq(rec, block);
+	uint32_t ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
+
+	if (rec->headers[block] && (ahead == 0 || ahead > LEAF_GEN_MASK / 2))
+		return; /* without a header nothing says that the leaf is older */
+	seq += (uint64_t)ahead * blocks;
+	rec->headers[block] = block_make(false, seq == 0, seq); /* never 0, which is no header */
+	rec->report.repaired++;
+}
+
+/* Closed; without its owner, if that is nobody; 0 if its ticket is none of that block's. */
+static uint64_t sound_header(const struct table_desc *desc, uint32_t block, uint64_t header)
+{
+	if (block_seq(header) % desc->blocks != block || block_seq(header) >= HEAD_MAX)
+		return 0;
+	if (block_owner(header) > desc->max_clients)
+		return block_make(false, 0, block_seq(header));
+	return header & ~BLOCK_OPEN;
+}
+
+static int read_headers(struct recovery *rec)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	int rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, false);
+
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++) {
+		uint64_t header = rec->headers[b];
+
+		rec->report.closed += block_is_open(header);
+		rec->headers[b] = header ? sound_header(desc, b, header) : 0;
+		rec->report.repaired += rec->headers[b] != (header & ~BLOCK_OPEN);
+	}
+	return rc;
+}
+
+static int write_headers(struct recovery *rec)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	uint64_t off = shard_word_off(rec->shard, offsetof(struct shard_words, head)), head;
+	int rc = transport_load(rec->shard->tree, off, &head);
+
+	if (!rc && head > HEAD_MAX)
+		rc = error_set(-EPROTO, "shard words: head %llu is no ticket",
+			       (unsigned long long)head);
+	if (rc)
+		return rc;
+	for (uint32_t b = 0; b < desc->blocks; b++)
+		if (rec->headers[b])
+			head = max_u64(head, block_seq(rec->headers[b]) + 1);
+	rec->report.head = head;
+	rc = transport_store(rec->shard->tree, off, &head, sizeof(head));
+	return rc ? rc
+		  : copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
+}
+
+/* -------- leaves -------- */
+
+/* Can a leaf with a priority be at row i of a block that is at this generation? */
+static bool can_live(const struct recovery *rec, const struct view_desc *view, uint32_t i,
+		     uint64_t word)
+{
+	if (leaf_gen(word) == 0 || i + 1 < rec->shard->desc.window_max)
+		return false;
+	return !rec->infos || row_scan_is_item(rec->infos, i, view, leaf_gen(word));
+}
+
+/* Row i of the block. */
+static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t i, uint64_t word)
+{
+	const struct view_desc *desc = &rec->shard->desc.views[view];
+	uint64_t priority = min_u64(leaf_priority(word), desc->max_prio);
+
+	if (priority && !can_live(rec, desc, i, word)) {
+		rec->report.retired++;
+		priority = 0;
+	}
+	return leaf_make(rec->epoch & 3u, leaf_gen(word), priority);
+}
+
+static bool has_item(const uint64_t *words, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (leaf_priority(words[i]))
+			return true;
+	return false;
+}
+
+/* Rows without an item are not read, and one scan of a block serves all views. */
+static int scan_block(struct recovery *rec, uint32_t block)
+{
+	int rc;
+
+	if (!rec->infos || rec->scanned == block)
+		return 0;
+	rc = row_scan_block(rec->shard, block, true, rec->infos);
+	rec->scanned = rc ? UINT32_MAX : block;
+	return rc;
+}
+
+/* Leaves of a block by pieces. */
+static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
+{
+	uint32_t block = first / rec->shard->desc.block, row = first % rec->shard->desc.block;
+	uint64_t off = shard_leaf_off(rec->shard, view, first), changed = 0;
+	uint32_t followed = 0; /* generation; most leaves have that of the one before */
+	int rc = read_words(rec->shard, off, rec->words, n);
+
+	if (!rc && has_item(rec->words, n))
+		rc = scan_block(rec, block);
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		uint64_t word = sound_leaf(rec, view, row + i, rec->words[i]);
+
+		if (leaf_gen(word) && leaf_gen(word) != followed) {
+			followed = leaf_gen(word);
+			follow_leaf(rec, block, followed);
+		}
+		changed |= word ^ rec->words[i];
+		rec->words[i] = word;
+	}
+	if (rc || !changed)
+		return rc;
+	return transport_store(rec->shard->tree, off, rec->words, n * 8);
+}
+
+static int sound_block(struct recovery *rec, uint32_t block)
+{
+	const struct table_desc *desc = &rec->shard->desc;
+	int rc = 0;
+
+	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
+		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
+			rc = sound_leaves(rec, v, block * desc->block + i,
+					  (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
+	return rc;
+}
+
+/* -------- sums -------- */
+
+static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_t n,
+		      struct node_place *place)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t priority = leaf_priority(words[i]);
+
+		*place->node += priority;
+		totals->live += priority != 0;
+		totals->max = max_u64(totals->max, priority);
+		if (--place->left == 0) {
+			place->node++;
+			place->left = place->fanout;
+		}
+	}
+}
+
+/* A piece of the step is done: on to the next one, of this step or from its beginning. */
+static void go_to(struct recovery *rec, enum recover_step step)
+{
+	rec->step = step;
+	rec->at = 0;
+}
+
+static const struct sumtree *tree_of(const struct recovery *rec)
+{
+	return &rec->shard->trees[rec->view];
+}
+
+static void begin_sums(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
+
+	memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
+	rec->totals = (struct leaf_totals){ 0 };
+	rec->place = (struct node_place){ .node = rec->sums[0],
+					  .fanout = tree->geo.fanout[0],
+					  .left = tree->geo.fanout[0] };
+}
+
+static int sum_leaves(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
+	uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - rec->at);
+	int rc;
+
+	if (rec->at == 0)
+		begin_sums(rec);
+	rc = read_words(rec->shard, tree->leaves_off + rec->at * 8, rec->words, n);
+	if (rc)
+		return rc;
+	sum_chunk(&rec->totals, rec->words, n, &rec->place);
+	rec->at += n;
+	if (rec->at == tree->geo.leaves)
+		go_to(rec, RECOVER_SPARE);
+	return 0;
+}
+
+/* A piece of an array of inner nodes. */
+static int zero_array(struct recovery *rec, uint64_t off, enum recover_step next)
+{
+	uint64_t bytes = tree_of(rec)->geo.inner_bytes;
+	uint32_t len = (uint32_t)min_u64(CHUNK_WORDS * sizeof(uint64_t), bytes - rec->at);
+	int rc;
+
+	memset(rec->words, 0, CHUNK_WORDS * sizeof(uint64_t));
+	rc = transport_store(rec->shard->tree, off + rec->at, rec->words, len);
+	if (rc)
+		return rc;
+	rec->at += len;
+	if (rec->at == bytes)
+		go_to(rec, next);
+	return 0;
+}
+
+static uint64_t array_off(const struct recovery *rec, uint32_t epoch)
+{
+	return tree_of(rec)->inner_off[epoch & 1];
+}
+
+/* One level; sums[0] holds those of level 1. */
+static int write_level(struct recovery *rec)
+{
+	const struct sumtree *tree = tree_of(rec);
+	uint32_t level = (uint32_t)rec->at + 1;
+	uint64_t *below = rec->sums[(level - 1) & 1], *above = rec->sums[level & 1];
+	int rc = copy_words(rec->shard, array_off(rec, rec->epoch) + tree->level_off[level], below,
+			    tree->nodes[level], true);
+
+	if (rc)
+		return rc;
+	if (level == tree->geo.levels) {
+		go_to(rec, RECOVER_VIEW);
+		return 0;
+	}
+	memset(above, 0, tree->nodes[level + 1] * sizeof(uint64_t));
+	for (uint32_t i = 0; i < tree->nodes[level]; i++)
+		above[i / tree->geo.fanout[level]] += below[i];
+	rec->at++;
+	return 0;
+}
+
+static int end_view(struct recovery *rec)
+{
+	const struct leaf_totals *totals = &rec->totals;
+	struct shard *shard = rec->shard;
+	int rc = transport_store(shard->tree, array_off(rec, rec->epoch), &totals->live,
+				 sizeof(totals->live));
+
+	if (!rc && totals->max)
+		rc = transport_store(shard->tree,
+				     shard->desc.views[rec->view].words_off +
+					     offsetof(struct view_words, max_priority),
+				     &totals->max, sizeof(totals->max));
+	if (rc)
+		return rc;
+	rec->report.items += totals->live;
+	rec->view++;
+	go_to(rec, rec->view < shard->desc.n_views ? RECOVER_SUM : RECOVER_WORDS);
+	return 0;
+}
+
+/* -------- words -------- */
+
+/* committed into admitted, of one side. */
+static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t committed_off)
+{
+	uint64_t committed;
+	int rc = transport_load(shard->limits, committed_off, &committed);
+
+	return rc ? rc : transport_store(shard->limits, admitted_off, &committed, 8);
+}
+
+static int settle_limiter(struct shard *shard, uint32_t view)
+{
+	uint64_t off = shard_limits_off(shard, view);
+	int rc = settle_side(shard, off + offsetof(struct view_limits, ins_admitted),
+			     off + offsetof(struct view_limits, ins_committed));
+
+	return rc ? rc
+		  : settle_side(shard, off + offsetof(struct view_limits, smp_admitted),
+				off + offsetof(struct view_limits, smp_committed));
+}
+
+static int clear_slots(struct shard *shard)
+{
+	const struct client_slot nobody = { .pid = 0 };
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
+		rc = transport_store(shard->slots, shard_slot_off(shard, i), &nobody,
+				     sizeof(nobody));
+	return rc;
+}
+
+/* The tree and the slots; recovery does not write rows. */
+static int persist_slots(struct shard *shard)
+{
+	int rc = transport_persist(shard->slots, 0, 0);
+
+	return rc ? rc : transport_persist(shard->pages, 0, 0);
+}
+
+static int read_epoch(struct recovery *rec)
+{
+	struct shard_words words;
+	struct transport_io io = { .region = rec->shard->tree,
+				   .off = rec->shard->desc.words_off,
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(rec->shard->tree->tr, &io, 1);
+	uint64_t word;
+
+	if (rc)
+		return rc;
+	word = rword64_load_relaxed(&words.epoch.word);
+	rec->epoch = epoch_number(word);
+	rec->report.was_dirty = epoch_mode_of(word) != EPOCH_NORMAL ||
+				rword64_load_relaxed(&words.dirty.word) !=
+					rword64_load_relaxed(&words.clean.word);
+	return 0;
+}
+
+static int write_epoch(struct recovery *rec)
+{
+	struct shard *shard = rec->shard;
+	uint64_t word = epoch_make(rec->epoch, EPOCH_NORMAL, 0), dirty;
+	int rc = transport_load(shard->tree,
+				shard_word_off(shard, offsetof(struct shard_words, dirty)), &dirty);
+
+	if (!rc)
+		rc = transport_store(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, clean)),
+				     &dirty, sizeof(dirty));
+	if (!rc)
+		rc = transport_order(shard->tree->tr);
+	if (!rc)
+		rc = transport_store(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, epoch)),
+				     &word, sizeof(word));
+	return rc;
+}
+
+/* -------- all of it -------- */
+
+static int begin(struct recovery *rec)
+{
+	int rc = read_epoch(rec);
+
+	if (!rc)
+		rc = read_headers(rec);
+	if (!rc)
+		go_to(rec, RECOVER_BLOCKS);
+	return rc;
+}
+
+static int do_block(struct recovery *rec)
+{
+	int rc = sound_block(rec, (uint32_t)rec->at);
+
+	if (!rc && ++rec->at == rec->shard->desc.blocks)
+		go_to(rec, RECOVER_HEADERS);
+	return rc;
+}
+
+static int do_headers(struct recovery *rec)
+{
+	int rc = write_headers(rec);
+
+	if (!rc)
+		go_to(rec, RECOVER_SUM);
+	return rc;
+}
+
+static int do_words(struct recovery *rec)
+{
+	struct shard *shard = rec->shard;
+	bool persists = shard->tree->tr->caps & TRANSPORT_PERSISTENT;
+	int rc = 0;
+
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
+		rc = settle_limiter(shard, v);
+	if (!rc)
+		rc = clear_slots(shard);
+	if (!rc)
+		rc = write_epoch(rec);
+	if (!rc)
+		go_to(rec, persists ? RECOVER_PERSIST : RECOVER_DONE);
+	return rc;
+}
+
+static int do_persist(struct recovery *rec)
+{
+	struct region *tree = rec->shard->tree;
+	uint64_t len = min_u64(PERSIST_BYTES, tree->size - rec->at);
+	int rc = transport_persist(tree, rec->at, len);
+
+	rec->at += len;
+	if (!rc && rec->at == tree->size)
+		rc = persist_slots(rec->shard);
+	if (!rc && rec->at == tree->size)
+		go_to(rec, RECOVER_DONE);
+	return rc;
+}
+
+static int do_piece(struct recovery *rec)
+{
+	switch (rec->step) {
+	case RECOVER_BEGIN:
+		return begin(rec);
+	case RECOVER_BLOCKS:
+		return do_block(rec);
+	case RECOVER_HEADERS:
+		return do_headers(rec);
+	case RECOVER_SUM:
+		return sum_leaves(rec);
+	case RECOVER_SPARE:
+		return zero_array(rec, array_off(rec, ~rec->epoch), RECOVER_ZERO);
+	case RECOVER_ZERO:
+		return zero_array(rec, array_off(rec, rec->epoch), RECOVER_LEVELS);
+	case RECOVER_LEVELS:
+		return write_level(rec);
+	case RECOVER_VIEW:
+		return end_view(rec);
+	case RECOVER_WORDS:
+		return do_words(rec);
+	case RECOVER_PERSIST:
+		return do_persist(rec);
+	case RECOVER_DONE:
+		break;
+	}
+	return 0;
+}
+
+int recover_begin(struct shard *shard, const struct recover_opts *opts, struct recovery **rec_out)
+{
+	struct recovery *rec = mem_zalloc(sizeof(*rec));
+	const struct table_desc *desc = &shard->desc;
+	bool scan = opts && opts->scan_rows;
+	size_t nodes = shard->trees[0].nodes[1];
+
+	if (!rec)
+		return error_set(-ENOMEM, "recover: no memory");
+	rec->shard = shard;
+	rec->scanned = UINT32_MAX;
+	rec->headers = mem_array(desc->blocks, sizeof(uint64_t));
+	rec->words = mem_array(CHUNK_WORDS, sizeof(uint64_t));
+	rec->sums[0] = mem_array(nodes, sizeof(uint64_t));
+	rec->sums[1] = mem_array(nodes, sizeof(uint64_t));
+	rec->infos = scan ? mem_array(desc->block, sizeof(*rec->infos)) : NULL;
+	if (rec->headers && rec->words && rec->sums[0] && rec->sums[1] && (rec->infos || !scan)) {
+		*rec_out = rec;
+		return 0;
+	}
+	recover_end(&rec);
+	return error_set(-ENOMEM, "recover: no memory for the sums of %u leaves", desc->slots);
+}
+
+int recover_go_on(struct recovery *rec, uint64_t until_ns, struct recover_report *report_out)
+{
+	int rc;
+
+	do
+		rc = do_piece(rec);
+	while (!rc && rec->step != RECOVER_DONE && clock_now_ns(clock_monotonic()) < until_ns);
+	if (!rc && rec->step != RECOVER_DONE)
+		return -EAGAIN;
+	if (!rc && report_out)
+		*report_out = rec->report;
+	return rc;
+}
+
+void recover_end(struct recovery **rec_ptr)
+{
+	struct recovery *rec = *rec_ptr;
+
+	if (!rec)
+		return;
+	mem_free(rec->infos);
+	mem_free(rec->sums[1]);
+	mem_free(rec->sums[0]);
+	mem_free(rec->words);
+	mem_free(rec->headers);
+	mem_free(rec);
+	*rec_ptr = NULL;
+}
+
+int recover_shard(struct shard *shard, const struct recover_opts *opts,
+		  struct recover_report *report_out)
+{
+	struct recovery *rec = NULL;
+	int rc = recover_begin(shard, opts, &rec);
+
+	if (!rc)
+		rc = recover_go_on(rec, UINT64_MAX, report_out);
+	recover_end(&rec);
+	return rc;
+}

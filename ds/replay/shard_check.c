@@ -1,0 +1,392 @@
+#include "ds/replay/shard_check.h"
+
+#include "ds/ring/row_scan.h"
+#include "ds/part/slot.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define CHUNK_WORDS 1024u
+
+struct check {
+	struct shard *shard;
+	struct shard_check_opts opts;
+	struct shard_check_report *report;
+	uint64_t *headers;      /* of all blocks */
+	struct row_info *infos; /* of one block; NULL = rows are not looked at */
+};
+
+/* Counts a problem, and keeps its words if it is among the first. */
+RLV_PRINTF(3, 4)
+static void problem(struct check *check, uint64_t *count, const char *fmt, ...)
+{
+	struct shard_check_report *report = check->report;
+	va_list args;
+
+	++*count;
+	report->problems++;
+	if (report->n_texts == SHARD_CHECK_TEXTS)
+		return;
+	va_start(args, fmt);
+	vsnprintf(report->text[report->n_texts++], SHARD_CHECK_TEXT_BYTES, fmt, args);
+	va_end(args);
+}
+
+static int read_words(struct shard *shard, uint64_t off, void *words, uint64_t bytes)
+{
+	struct transport_io io = {
+		.region = shard->tree, .off = off, .dst = words, .len = (uint32_t)bytes
+	};
+
+	return transport_read(shard->tree->tr, &io, 1);
+}
+
+/* -------- words and slots -------- */
+
+static int check_words(struct check *check)
+{
+	struct shard_check_report *report = check->report;
+	struct shard_words words;
+	uint64_t epoch;
+	int rc = read_words(check->shard, check->shard->desc.words_off, &words, sizeof(words));
+
+	if (rc)
+		return rc;
+	epoch = rword64_load_relaxed(&words.epoch.word);
+	report->epoch = epoch_number(epoch);
+	report->head = rword64_load_relaxed(&words.head.word);
+	report->dirty = rword64_load_relaxed(&words.dirty.word) !=
+			rword64_load_relaxed(&words.clean.word);
+	if (epoch_mode_of(epoch) != EPOCH_NORMAL) {
+		report->dirty = true;
+		problem(check, &report->wrong_tags, "epoch %u: a rebuild by owner %u is in mode %d",
+			report->epoch, epoch_owner(epoch), (int)epoch_mode_of(epoch));
+	}
+	return 0;
+}
+
+static void check_slot(struct check *check, const struct slot_info *info)
+{
+	struct shard_check_report *report = check->report;
+	uint32_t behind = report->epoch - (uint32_t)info->promise;
+
+	if (info->state > SLOT_FENCED)
+		problem(check, &report->wrong_slots, "slot %u: state %d", info->slot,
+			(int)info->state);
+	if (info->state == SLOT_LIVE)
+		report->live_slots++;
+	if (info->state == SLOT_FREE || info->promise == SLOT_IDLE)
+		return;
+	report->busy_slots++;
+	if (info->promise > UINT32_MAX || behind > 1)
+		problem(check, &report->wrong_slots, "slot %u: promise %" PRIu64 " under epoch %u",
+			info->slot, info->promise, report->epoch);
+}
+
+static int check_slots(struct check *check)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	uint32_t all = check->shard->desc.max_clients;
+
+	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
+		uint32_t n = (uint32_t)min_u64(SLOT_READ_MAX, all - first);
+		int rc = slot_read_many(check->shard, first, n, infos);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			check_slot(check, &infos[i]);
+	}
+	return 0;
+}
+
+/* -------- headers -------- */
+
+static int check_open_owner(struct check *check, uint32_t block, uint32_t owner)
+{
+	struct slot_info info;
+	int rc;
+
+	check->report->open_blocks++;
+	if (owner == 0 || owner > check->shard->desc.max_clients)
+		return 0; /* said already */
+	rc = slot_read(check->shard, owner - 1, &info);
+	if (!rc && info.state == SLOT_FREE)
+		problem(check, &check->report->wrong_headers,
+			"block %u: open, but its owner's slot %u is free", block, owner - 1);
+	return rc;
+}
+
+static int check_header(struct check *check, uint32_t block)
+{
+	const struct table_desc *desc = &check->shard->desc;
+	struct shard_check_report *report = check->report;
+	uint64_t header = check->headers[block], seq = block_seq(header);
+	uint32_t owner = block_owner(header);
+	bool open = block_is_open(header);
+
+	if (!header)
+		return 0; /* never claimed */
+	report->used_blocks++;
+	if (seq % desc->blocks != block)
+		problem(check, &report->wrong_headers,
+			"block %u: ticket %" PRIu64 " is of block %u", block, seq,
+			(uint32_t)(seq % desc->blocks));
+	if (seq >= report->head)
+		problem(check, &report->wrong_headers,
+			"block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
+			report->head);
+	/* Recovery writes owner 0 into a header that it had to move. */
+	if (owner > desc->max_clients || (open && owner == 0))
+		problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u", block,
+			open ? "open" : "closed", owner, desc->max_clients);
+	return open ? check_open_owner(check, block, owner) : 0;
+}
+
+static int check_headers(struct check *check)
+{
+	const struct table_desc *desc = &check->shard->desc;
+	uint64_t off = desc->headers_off;
+	int rc = 0;
+
+	for (uint32_t b = 0; !rc && b < desc->blocks; b += CHUNK_WORDS)
+		rc = read_words(check->shard, off + b * 8ull, check->headers + b,
+				min_u64(CHUNK_WORDS, desc->blocks - b) * 8);
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
+		rc = check_header(check, b);
+	return rc;
+}
+
+/* -------- leaves and rows -------- */
+
+/* One leaf with a priority. */
+struct item {
+	uint32_t view;
+	uint32_t block;
+	uint32_t row; /* in the block */
+	uint64_t word;
+};
+
+/* A claim that was cut short leaves items of older laps under a newer header. */
+static bool gen_fits(const struct check *check, const struct item *item)
+{
+	uint64_t header = check->headers[item->block];
+	uint32_t now = block_gen(block_seq(header), check->shard->desc.blocks);
+	uint32_t gen = leaf_gen(item->word);
+
+	if (!header || !gen)
+		return false;
+	return (now + LEAF_GEN_MASK - gen) % LEAF_GEN_MASK <= LEAF_GEN_MASK / 2;
+}
+
+static void check_leaf(struct check *check, const struct item *item)
+{
+	const struct table_desc *desc = &check->shard->desc;
+	const struct view_desc *view = &desc->views[item->view];
+	struct shard_check_report *report = check->report;
+	uint32_t slot = item->block * desc->block + item->row;
+
+	if (leaf_priority(item->word) > view->max_prio)
+		problem(check, &report->wrong_leaves,
+			"view %u slot %u: priority %" PRIu64 " above %" PRIu64, item->view, slot,
+			leaf_priority(item->word), view->max_prio);
+	if (!gen_fits(check, item))
+		problem(check, &report->wrong_leaves,
+			"view %u slot %u: live with gen %u under header %#" PRIx64, item->view,
+			slot, leaf_gen(item->word), check->headers[item->block]);
+	if (item->row + 1 < desc->window_max)
+		problem(check, &report->wrong_leaves,
+			"view %u slot %u: live on a repeated row of its block", item->view, slot);
+}
+
+static void check_window(struct check *check, const struct item *item)
+{
+	const struct table_desc *desc = &check->shard->desc;
+	const struct view_desc *view = &desc->views[item->view];
+	struct shard_check_report *report = check->report;
+	uint32_t slot = item->block * desc->block + item->row;
+	const struct row_info *row = &check->infos[item->row], *anchor;
+
+	if (item->row + 1 < view->window)
+		return; /* said already */
+	anchor = row - view->future;
+	if (!row_scan_is_whole(check->infos, item->row, view->window, leaf_gen(item->word)))
+		problem(check, &report->wrong_rows,
+			"view %u slot %u: rows of its window are torn or not of gen %u", item->view,
+			slot, leaf_gen(item->word));
+	else if (anchor->flags & (ROW_FINAL | ROW_FILLER))
+		problem(check, &report->wrong_rows, "view %u slot %u: its anchor has flags %#x",
+			item->view, slot, anchor->flags);
+	else if (row->flags & ROW_REPEATED)
+		problem(check, &report->wrong_rows, "view %u slot %u: live on a repeated row",
+			item->view, slot);
+}
+
+static int check_leaves(struct check *check, uint32_t view, uint32_t block)
+{
+	uint64_t words[CHUNK_WORDS] = { 0 };
+	uint32_t rows = check->shard->desc.block;
+	struct item item = { .view = view, .block = block };
+
+	for (uint32_t first = 0; first < rows; first += CHUNK_WORDS) {
+		uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, rows - first);
+		int rc = read_words(check->shard,
+				    shard_leaf_off(check->shard, view, block * rows + first), words,
+				    n * 8);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++) {
+			item.row = first + i;
+			item.word = words[i];
+			if (!leaf_priority(item.word))
+				continue;
+			check_leaf(check, &item);
+			if (check->infos)
+				check_window(check, &item);
+		}
+	}
+	return 0;
+}
+
+static int check_block(struct check *check, uint32_t block)
+{
+	int rc = 0;
+
+	if (check->infos)
+		rc = row_scan_block(check->shard, block, check->opts.crc, check->infos);
+	for (uint32_t v = 0; !rc && v < check->shard->desc.n_views; v++)
+		rc = check_leaves(check, v, block);
+	return rc;
+}
+
+/* -------- sums and limits -------- */
+
+static int check_sums(struct check *check, uint32_t view)
+{
+	struct shard *shard = check->shard;
+	struct shard_check_report *report = check->report;
+	struct sumtree_report sums;
+	struct epoch ep;
+	int rc;
+
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	rc = epoch_read(&ep);
+	if (!rc)
+		rc = sumtree_check(&shard->trees[view], &ep, &sums);
+	if (rc)
+		return rc;
+	report->live[view] = sums.live_leaves;
+	report->total[view] = sums.total;
+	report->wrong_nodes += sums.wrong_nodes;
+	report->wrong_tags += sums.wrong_tags;
+	report->wrong_sizes += sums.size_error != 0;
+	if (report->dirty)
+		return 0;
+	if (sums.wrong_nodes || sums.wrong_tags || sums.size_error)
+		problem(check, &(uint64_t){ 0 },
+			"view %u: %" PRIu64 " sums and %" PRIu64 " tags are wrong, size is %" PRId64
+			" off, and no rebuild is due",
+			view, sums.wrong_nodes, sums.wrong_tags, sums.size_error);
+	return 0;
+}
+
+static void check_side(struct check *check, uint32_t view, const char *side, uint64_t admitted,
+		       uint64_t committed)
+{
+	int64_t missing = (int64_t)(committed - admitted); /* admitted may be below zero, too */
+
+	if (missing > 0 && (uint64_t)missing > check->opts.limit_slack)
+		problem(check, &check->report->wrong_limits,
+			"view %u: %" PRIu64 " %s committed, only %" PRId64 " admitted", view,
+			committed, side, (int64_t)admitted);
+}
+
+static int check_limits(struct check *check, uint32_t view)
+{
+	const struct view_desc *desc = &check->shard->desc.views[view];
+	struct view_limits words;
+	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
+	struct transport_io io = { .region = check->shard->limits,
+				   .off = shard_limits_off(check->shard, view),
+				   .dst = &words,
+				   .len = sizeof(words) };
+	int rc = transport_read(check->shard->limits->tr, &io, 1);
+
+	if (rc)
+		return rc;
+	ins_admitted = rword64_load_relaxed(&words.ins_admitted.word);
+	ins_committed = rword64_load_relaxed(&words.ins_committed.word);
+	smp_admitted = rword64_load_relaxed(&words.smp_admitted.word);
+	smp_committed = rword64_load_relaxed(&words.smp_committed.word);
+	if (check->shard->desc.shard != check->opts.control) {
+		if (ins_admitted | ins_committed | smp_admitted | smp_committed)
+			problem(check, &check->report->wrong_limits,
+				"view %u: counted on shard %u, which is not the control shard",
+				view, check->shard->desc.shard);
+		return 0;
+	}
+	/* A side without a bound counts what it commits, and admits nothing. */
+	if (desc->limit.max_diff != INT64_MAX)
+		check_side(check, view, "inserts", ins_admitted, ins_committed);
+	if (desc->limit.min_diff != INT64_MIN)
+		check_side(check, view, "samples", smp_admitted, smp_committed);
+	return 0;
+}
+
+/* -------- all of it -------- */
+
+static int check_all(struct check *check)
+{
+	const struct table_desc *desc = &check->shard->desc;
+	int rc = check_words(check);
+
+	if (!rc)
+		rc = check_slots(check);
+	if (!rc)
+		rc = check_headers(check);
+	for (uint32_t b = 0; !rc && b < desc->blocks; b++)
+		rc = check_block(check, b);
+	for (uint32_t v = 0; !rc && v < desc->n_views; v++) {
+		rc = check_sums(check, v);
+		if (!rc)
+			rc = check_limits(check, v);
+	}
+	return rc;
+}
+
+int shard_check(struct shard *shard, const struct shard_check_opts *opts,
+		struct shard_check_report *report_out)
+{
+	struct shard_check_report report = { 0 };
+	struct check check = { .shard = shard, .report = &report };
+	bool rows;
+	int rc = -ENOMEM;
+
+	if (opts)
+		check.opts = *opts;
+	rows = check.opts.rows || check.opts.crc;
+	check.headers = mem_array(shard->desc.blocks, sizeof(uint64_t));
+	check.infos = rows ? mem_array(shard->desc.block, sizeof(*check.infos)) : NULL;
+	if (check.headers && (check.infos || !rows))
+		rc = check_all(&check);
+	else
+		rc = error_set(rc, "shard check: no memory for %u headers", shard->desc.blocks);
+	mem_free(check.infos);
+	mem_free(check.headers);
+	if (!rc)
+		*report_out = report;
+	return rc;
+}

@@ -1,0 +1,236 @@
+#include "ds/replay/shard.h"
+#include "ds/replay/table_desc.h"
+
+#include "wire/rptr.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define BLOCK_DEFAULT 256u
+#define BLOCK_WINDOWS 8u
+#define BLOCK_SHARE 16u /* a block is at most its writer's share of the shard, over this */
+#define OPEN_SHARE 8u   /* all open blocks together: 1/8 of a shard */
+#define SCALE_DEFAULT ((uint64_t)1 << 20)
+#define SLACK_BLOCKS 2u /* for each stream: one open, one claimed or just closed */
+
+/* Over a wire a level is a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
+#define REMOTE_LEVELS 4 /* with the terminator */
+#define REMOTE_GROUP 128u
+#define REMOTE_NARROW 64u
+#define REMOTE_WIDE 256u
+
+/* What sizes are chosen from. */
+struct plan {
+	struct table_desc *desc;
+	const struct table_plan_opts *opts;
+	const uint16_t *fanout; /* wish, or remote, or NULL */
+	uint16_t remote[REMOTE_LEVELS];
+	uint32_t group;     /* leaves under one node */
+	uint64_t share;     /* steps of one shard */
+	uint64_t block_min; /* two windows, in whole groups */
+};
+
+static uint64_t slack(const struct plan *plan)
+{
+	return (uint64_t)SLACK_BLOCKS * plan->desc->max_writers;
+}
+
+/* Blocks of a shard; at most about 2^64 / 8, so that sums with it do not wrap. */
+static uint64_t blocks_for(const struct plan *plan, uint64_t block)
+{
+	uint64_t steps = table_block_steps(plan->desc, block);
+
+	return min_u64(div_up(plan->share, steps), UINT64_MAX / 8) + slack(plan);
+}
+
+static bool open_blocks_fit(const struct plan *plan, uint64_t block)
+{
+	return blocks_for(plan, block) >= (uint64_t)OPEN_SHARE * plan->desc->max_writers;
+}
+
+static uint64_t default_block(const struct plan *plan)
+{
+	uint64_t block = max_u64(BLOCK_DEFAULT, BLOCK_WINDOWS * (uint64_t)plan->desc->window_max);
+	uint64_t most = plan->share / ((uint64_t)BLOCK_SHARE * plan->desc->max_writers);
+
+	block = min_u64(round_up(block, plan->group), most / plan->group * plan->group);
+	return max_u64(block, plan->block_min);
+}
+
+static int refuse_share(const struct plan *plan, uint64_t block)
+{
+	const struct table_desc *desc = plan->desc;
+	uint64_t least = (OPEN_SHARE - SLACK_BLOCKS) * (uint64_t)desc->max_writers - 1;
+
+	least = least * table_block_steps(desc, block) + 1;
+	return error_set(-EINVAL,
+			 "capacity %" PRIu64 " over %u shards: blocks of %" PRIu64
+			 " rows (window %u, leaf groups of %u), of which %u writers hold one each, "
+			 "need at least %" PRIu64 " steps in a shard, so that open blocks stay "
+			 "under 1/%u of it; it has %" PRIu64,
+			 desc->capacity, desc->n_shards, block, desc->window_max, plan->group,
+			 desc->max_writers, least, OPEN_SHARE, plan->share);
+}
+
+static int choose_block(const struct plan *plan, uint64_t *block_out)
+{
+	uint64_t wish = plan->opts ? plan->opts->block : 0, block;
+
+	if (!wish) {
+		block = default_block(plan);
+	} else if (wish < plan->block_min) {
+		return error_set(-EINVAL,
+				 "block %" PRIu64 ": must be at least %" PRIu64
+				 " rows (2 windows of %u, in leaf groups of %u)",
+				 wish, plan->block_min, plan->desc->window_max, plan->group);
+	} else {
+		block = round_up(wish, plan->group);
+	}
+	if (!open_blocks_fit(plan, block))
+		return refuse_share(plan, block);
+	*block_out = block;
+	return 0;
+}
+
+/* Shards that the capacity needs when each holds at most max_slots slots; 0 = none can do. */
+static uint64_t shards_needed(const struct plan *plan, uint64_t block, uint64_t max_slots)
+{
+	uint64_t blocks = max_slots / block;
+
+	if (blocks <= slack(plan))
+		return 0;
+	return div_up(plan->desc->capacity,
+		      (blocks - slack(plan)) * table_block_steps(plan->desc, block));
+}
+
+static int refuse_slots(const struct plan *plan, uint64_t block, uint64_t max_slots)
+{
+	uint64_t shards = shards_needed(plan, block, max_slots);
+	const struct table_desc *desc = plan->desc;
+
+	if (!shards || shards > TABLE_MAX_SHARDS)
+		return error_set(-EINVAL,
+				 "capacity %" PRIu64 ": not representable, %u shards of %" PRIu64
+				 " slots with blocks of %" PRIu64 " rows are the most",
+				 desc->capacity, TABLE_MAX_SHARDS, max_slots, block);
+	return error_set(-EINVAL,
+			 "capacity %" PRIu64 " over %u shards: a shard has at most %" PRIu64
+			 " slots, so %" PRIu64 " shards are needed",
+			 desc->capacity, desc->n_shards, max_slots, shards);
+}
+
+static int choose_sizes(const struct plan *plan)
+{
+	struct table_desc *desc = plan->desc;
+	uint64_t max_slots =
+		min_u64(TREE_MAX_LEAVES, (RPTR_MAX_OFFSET - ROWS_OFF) / desc->row_bytes);
+	uint64_t block = 0, blocks;
+	int rc = choose_block(plan, &block);
+
+	if (rc)
+		return rc;
+	blocks = blocks_for(plan, block);
+	if (blocks > max_slots / block)
+		return refuse_slots(plan, block, max_slots);
+	desc->block = (uint32_t)block;
+	desc->blocks = (uint32_t)blocks;
+	desc->slots = (uint32_t)(blocks * block);
+	return 0;
+}
+
+static void set_defaults(struct table_desc *desc)
+{
+	for (uint32_t i = 0; i < desc->n_views && i < RING_MAX_VIEWS; i++) {
+		struct view_desc *view = &desc->views[i];
+
+		view->stack = view->stack ? view->stack : 1;
+		view->n_step = view->n_step ? view->n_step : 1;
+		view->period = view->period ? view->period : 1;
+		view->scale = view->scale ? view->scale : SCALE_DEFAULT;
+	}
+}
+
+/* -------- geometry -------- */
+
+/*
+ * Leaves under one node, which is the least that a block has: as many as make one level of a small
+ * shard, but so few that open blocks of this size stay under 1/8 of it.
+ */
+static uint16_t remote_group(const struct plan *plan)
+{
+	uint64_t most = plan->share / ((uint64_t)OPEN_SHARE * plan->desc->max_writers);
+	uint32_t group = TREE_MIN_FANOUT;
+
+	while (group < REMOTE_GROUP && group * 2 <= most &&
+	       (uint64_t)group * TREE_TOP_MAX < plan->share)
+		group *= 2;
+	return (uint16_t)group;
+}
+
+/* What is above the groups: one level while it is narrow enough, else two. */
+static void remote_upper(struct plan *plan, uint64_t slots)
+{
+	uint64_t groups = div_up(slots, plan->group);
+	uint64_t wide = round_up(div_up(groups, TREE_TOP_MAX), 8);
+
+	if (plan->fanout != plan->remote || groups <= TREE_TOP_MAX)
+		return;
+	if (wide <= REMOTE_WIDE) {
+		plan->remote[1] = (uint16_t)max_u64(wide, REMOTE_NARROW);
+		return;
+	}
+	plan->remote[1] = REMOTE_NARROW;
+	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), TREE_TOP_MAX), 8);
+	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
+}
+
+static int leaf_group(struct plan *plan)
+{
+	struct tree_geometry geo;
+	int rc;
+
+	if (plan->opts)
+		plan->fanout = plan->opts->fanout;
+	if (!plan->fanout && plan->opts && plan->opts->remote) {
+		plan->remote[0] = remote_group(plan);
+		plan->fanout = plan->remote;
+	}
+	rc = sumtree_geometry_init(&geo, TREE_TOP_MAX, plan->fanout);
+	if (!rc)
+		plan->group = geo.fanout[0];
+	return rc;
+}
+
+int table_plan(struct table_desc *desc, const struct table_plan_opts *opts)
+{
+	struct table_desc full = *desc;
+	struct plan plan = { .desc = &full, .opts = opts };
+	int rc;
+
+	set_defaults(&full);
+	rc = table_wishes_check(&full);
+	if (rc)
+		return rc;
+	plan.share = div_up(full.capacity, full.n_shards);
+	rc = leaf_group(&plan);
+	if (!rc)
+		rc = table_layout_row(&full);
+	if (rc)
+		return rc;
+	plan.block_min = table_block_min(&full, plan.group);
+	rc = choose_sizes(&plan);
+	if (rc)
+		return rc;
+	remote_upper(&plan, full.slots);
+	rc = sumtree_geometry_init(&full.tree, full.slots, plan.fanout);
+	if (rc)
+		return rc;
+	full.magic = TABLE_DESC_MAGIC;
+	full.bytes = sizeof(full);
+	table_layout_regions(&full);
+	table_desc_seal(&full, 0);
+	*desc = full;
+	return 0;
+}

@@ -1,0 +1,465 @@
+#include "ds/ring/ring.h"
+
+#include "ds/replay/priority.h"
+#include "ds/ring/chain.h"
+
+#include "transport/barrier.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define HEADERS_AHEAD 8 /* read with the ticket: one line, so that a few other writers do no harm */
+#define WRITE_BYTES ((uint32_t)1 << 30)
+#define CLOSE_TRIES 4
+
+/* Block headers as read with the ticket. */
+struct glimpse {
+	uint32_t first, n;
+	uint64_t words[HEADERS_AHEAD];
+};
+
+/* -------- ticket -------- */
+
+/* The promise ahead of a chained claim, and the maxima that its items will be given. */
+static size_t add_chained(struct access *acc, struct transport_wr *wrs)
+{
+	const struct shard *shard = acc->shard;
+	size_t n = epoch_promise(&acc->epoch, wrs);
+
+	for (uint32_t v = 0; v < shard->desc.n_views; v++)
+		wrs[n++] = (struct transport_wr){
+			.verb = VERB_READ,
+			.io = { .region = shard->tree,
+				.off = priority_max_off(shard, v),
+				.dst = &acc->max_seen[v],
+				.len = sizeof(acc->max_seen[v]) },
+		};
+	return n;
+}
+
+/*
+ * Draws a ticket, and reads the headers near the block that it is likely to be for in the same
+ * phase, so that the claim's CAS usually knows the word that it replaces.
+ */
+static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
+{
+	const struct shard *shard = acc->shard;
+	struct transport_wr wrs[3 + RING_MAX_VIEWS];
+	size_t first = acc->chained ? add_chained(acc, wrs) : 0;
+	struct transport_wr *faa = &wrs[first], *look = &wrs[first + 1];
+	struct transport_chain chain = { .tr = shard->tree->tr, .wrs = wrs, .n = first + 2 };
+	int rc;
+
+	near->first = (uint32_t)(acc->next_ticket % shard->desc.blocks);
+	near->n = (uint32_t)min_u64(HEADERS_AHEAD, shard->desc.blocks - near->first);
+	*faa = (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = shard->tree,
+			    .off = shard_word_off(shard, offsetof(struct shard_words, head)),
+			    .value = 1 },
+	};
+	*look = (struct transport_wr){
+		.verb = VERB_READ,
+		.io = { .region = shard->tree,
+			.off = shard_header_off(shard, near->first),
+			.dst = near->words,
+			.len = near->n * (uint32_t)sizeof(near->words[0]) },
+	};
+	rc = transport_run(&chain, 1);
+	if (rc)
+		return rc;
+	if (faa->atomic.status != ATOMIC_DONE)
+		return error_set(-EIO, "ring: the answer to a ticket was lost");
+	*seq_out = faa->atomic.old & BLOCK_SEQ_MASK;
+	acc->next_ticket = *seq_out + 1;
+	return 0;
+}
+
+static int load_header(const struct access *acc, uint32_t index, const struct glimpse *near,
+		       uint64_t *word_out)
+{
+	if (index >= near->first && index - near->first < near->n) {
+		*word_out = near->words[index - near->first];
+		return 0;
+	}
+	return transport_load(acc->shard->tree, shard_header_off(acc->shard, index), word_out);
+}
+
+/* -------- queue -------- */
+
+/* Items of a view that is a queue: what stands at the block's head is none. */
+static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out)
+{
+	const struct access *acc = blk->acc;
+	uint32_t head = acc->shard->desc.views[v].window - 1;
+	uint64_t leaves_off = shard_leaf_off(acc->shard, v, blk->first + head);
+	uint64_t words[512] = { 0 };
+	uint32_t left = acc->shard->desc.block - head;
+
+	while (left) {
+		uint32_t n = (uint32_t)min_u64(left, ARRAY_LEN(words));
+		struct transport_io io = { .region = acc->shard->tree,
+					   .off = leaves_off,
+					   .dst = words,
+					   .len = n * (uint32_t)sizeof(words[0]) };
+		int rc = transport_read(acc->shard->tree->tr, &io, 1);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			if (leaf_priority(words[i])) {
+				*taken_out = false;
+				return 0;
+			}
+		leaves_off += io.len;
+		left -= n;
+	}
+	return 0;
+}
+
+/*
+ * Asked before the header's CAS: in a closed block nobody turns a leaf non-zero, and if the block
+ * is claimed in between the CAS fails.
+ */
+static int block_is_taken(const struct block *blk, bool *taken_out)
+{
+	const struct table_desc *desc = &blk->acc->shard->desc;
+	int rc = 0;
+
+	*taken_out = true;
+	for (uint32_t v = 0; !rc && *taken_out && v < desc->n_views; v++)
+		if (ring_view_is_queue(&desc->views[v]))
+			rc = leaves_are_taken(blk, v, taken_out);
+	return rc;
+}
+
+/* -------- claim -------- */
+
+/*
+ * A ticket never comes back, so this CAS may be repeated when its answer is lost. *old_out is the
+ * word that stands, or stood, there.
+ */
+static int close_header(const struct block *blk, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+	uint64_t off = shard_header_off(acc->shard, blk->index);
+	uint64_t open = block_make(true, acc->owner, blk->seq);
+	uint64_t closed = block_make(false, acc->owner, blk->seq);
+	int rc = -EIO;
+
+	for (int i = 0; rc == -EIO && i < CLOSE_TRIES; i++)
+		rc = transport_cas_word(acc->shard->tree, off, open, closed, old_out);
+	if (!rc && *old_out == open)
+		*old_out = closed;
+	return rc;
+}
+
+static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+	bool taken;
+	int rc = block_is_taken(blk, &taken);
+
+	if (rc || !taken)
+		return rc ? rc : -EAGAIN;
+	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
+				  block_make(true, acc->owner, blk->seq), old_out);
+}
+
+/* Opens the header for us. -EAGAIN: it is open, or newer, or holds items of a queue. */
+static int open_header(const struct access *acc, struct block *blk, uint64_t seen)
+{
+	for (;;) {
+		uint64_t old;
+		int rc;
+
+		if (block_is_open(seen) || (block_seq(seen) >= blk->seq && seen))
+			return -EAGAIN;
+		rc = acc->chained ? ring_open_chained(blk, seen, &old)
+				  : try_header(blk, seen, &old);
+		if (rc && rc != -EAGAIN)
+			close_header(blk, &old); /* it may be open */
+		if (rc || old == seen)
+			return rc;
+		seen = old;
+	}
+}
+
+/* Draws tickets until one opens a block, at most once round the ring. */
+static int take_block(struct access *acc, struct block *blk, struct ring_counters *counters)
+{
+	const struct table_desc *desc = &acc->shard->desc;
+
+	for (uint32_t i = 0; i < desc->blocks; i++) {
+		struct glimpse near;
+		uint64_t seen;
+		int rc = draw_ticket(acc, &blk->seq, &near);
+
+		if (rc)
+			return rc;
+		blk->index = (uint32_t)(blk->seq % desc->blocks);
+		blk->gen = block_gen(blk->seq, desc->blocks);
+		blk->first = blk->index * desc->block;
+		rc = load_header(acc, blk->index, &near, &seen);
+		if (!rc)
+			rc = open_header(acc, blk, seen);
+		if (rc != -EAGAIN)
+			return rc;
+		counters->skipped++;
+	}
+	return error_set(-EAGAIN, "ring: none of the %u blocks of shard %u is free", desc->blocks,
+			 desc->shard);
+}
+
+/* CAS from whatever stands there: samplers may still count on the words of the last lap. */
+static int swap_counts(struct transport *tr, struct transport_atomic *ops, uint32_t n)
+{
+	while (n) {
+		uint32_t failed = 0;
+		int rc = transport_cas(tr, ops, n);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++) {
+			if (ops[i].status == ATOMIC_DONE && ops[i].old == ops[i].expected)
+				continue;
+			ops[failed] = ops[i];
+			if (ops[i].status == ATOMIC_DONE)
+				ops[failed].expected = ops[i].old;
+			failed++;
+		}
+		n = failed;
+	}
+	return 0;
+}
+
+static int reset_counts(const struct block *blk, uint64_t off)
+{
+	struct region *tree = blk->acc->shard->tree;
+	struct transport_atomic ops[TRANSPORT_VECTOR];
+	uint64_t words[TRANSPORT_VECTOR];
+	uint32_t left = blk->acc->shard->desc.block;
+
+	while (left) {
+		uint32_t n = (uint32_t)min_u64(left, TRANSPORT_VECTOR);
+		struct transport_io io = { .region = tree,
+					   .off = off,
+					   .dst = words,
+					   .len = n * (uint32_t)sizeof(words[0]) };
+		int rc = transport_read(tree->tr, &io, 1);
+
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < n; i++)
+			ops[i] = (struct transport_atomic){ .region = tree,
+							    .off = off + i * sizeof(words[0]),
+							    .expected = words[i],
+							    .value = count_make(blk->gen, 0) };
+		rc = swap_counts(tree->tr, ops, n);
+		if (rc)
+			return rc;
+		off += io.len;
+		left -= n;
+	}
+	return 0;
+}
+
+static int claim_leaves(struct block *blk)
+{
+	struct access *acc = blk->acc;
+	const struct table_desc *desc = &acc->shard->desc;
+	struct leaf_run run = { .first = blk->first, .n = desc->block, .gen = blk->gen };
+	int rc = 0;
+
+	for (uint32_t v = 0; !rc && v < desc->n_views; v++) {
+		uint64_t counts_off = desc->views[v].counts_off;
+
+		rc = sumtree_claim(&acc->shard->trees[v], &acc->epoch, &run, acc->deltas[v]);
+		if (!rc && counts_off)
+			rc = reset_counts(blk, counts_off + (uint64_t)blk->first * 8);
+	}
+	return rc;
+}
+
+int ring_claim(struct access *acc, struct block *blk, struct ring_counters *counters)
+{
+	struct block mine = { .acc = acc };
+	uint64_t old;
+	int rc;
+
+	if (acc->view_mask != bits_mask(acc->shard->desc.n_views))
+		return error_set(-EINVAL, "ring: a claim changes every view, the handle %#x only",
+				 acc->view_mask);
+	rc = take_block(acc, &mine, counters);
+	if (rc)
+		return rc;
+	rc = acc->chained ? ring_claim_chained(&mine) : claim_leaves(&mine);
+	if (rc == -EIO) {
+		int marked = shard_mark_dirty(acc->shard);
+
+		rc = marked ? marked : rc;
+	}
+	if (rc)
+		goto err_close_block;
+	/* C1 pairs with V2 and T1: all leaves claimed, then the first row. */
+	transport_claim_before_rows();
+	counters->claimed++;
+	*blk = mine;
+	return 0;
+
+err_close_block:
+	/* No row was written, so what is old in it stays whole. */
+	close_header(&mine, &old);
+	return rc;
+}
+
+/*
+ * Nobody needs the answer before the next claim. Where a post has its answer at once it is looked
+ * at, but no round trip is waited for.
+ */
+static int post_close(const struct block *blk, uint64_t *old_out)
+{
+	const struct access *acc = blk->acc;
+	struct region *tree = acc->shard->tree;
+	struct transport_wr wr = { .verb = VERB_CAS };
+	uint64_t ticket;
+	int rc;
+
+	wr.atomic.region = tree;
+	wr.atomic.off = shard_header_off(acc->shard, blk->index);
+	wr.atomic.expected = block_make(true, acc->owner, blk->seq);
+	wr.atomic.value = block_make(false, acc->owner, blk->seq);
+	rc = transport_post(tree->tr, &wr, 1, &ticket);
+	if (rc)
+		return rc;
+	if (wr.atomic.status != ATOMIC_DONE)
+		return -EIO;
+	*old_out = wr.atomic.old == wr.atomic.expected ? wr.atomic.value : wr.atomic.old;
+	return 0;
+}
+
+/* B1 pairs with B2: the block's items, then it is closed. */
+int ring_close(struct block *blk)
+{
+	const struct access *acc = blk->acc;
+	uint64_t old;
+	int rc;
+
+	if (acc->chained)
+		return ring_close_chained(blk);
+	rc = post_close(blk, &old);
+	if (rc == -EIO)
+		rc = close_header(blk, &old);
+	if (rc)
+		return rc;
+	blk->acc = NULL;
+	if (old != block_make(false, acc->owner, blk->seq))
+		return error_set(-EOWNERDEAD, "ring: block %u was closed by another: fenced",
+				 blk->index);
+	return 0;
+}
+
+/* -------- rows -------- */
+
+uint8_t *ring_row(const struct block *blk, uint32_t i)
+{
+	const struct shard *shard = blk->acc->shard;
+
+	if (!shard->rows->base)
+		return NULL;
+	return shard->rows->base + shard_row_off(shard, blk->first + i);
+}
+
+int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n)
+{
+	const struct shard *shard = blk->acc->shard;
+	uint32_t row_bytes = shard->desc.row_bytes, most = WRITE_BYTES / row_bytes;
+	const uint8_t *src = rows;
+
+	if (n > shard->desc.block || i > shard->desc.block - n)
+		return error_set(-EINVAL, "ring: rows %u..%u are outside a block of %u", i, i + n,
+				 shard->desc.block);
+	while (n) {
+		uint32_t part = (uint32_t)min_u64(n, max_u64(most, 1));
+		struct transport_io io = { .region = shard->rows,
+					   .off = shard_row_off(shard, blk->first + i),
+					   .src = src,
+					   .len = part * row_bytes };
+		int rc = transport_write(shard->rows->tr, &io, 1);
+
+		if (rc)
+			return rc;
+		src += io.len;
+		i += part;
+		n -= part;
+	}
+	return 0;
+}
+
+/* -------- what an append leaves -------- */
+
+#define HEADERS_AT_ONCE 512
+
+/* Is row i of an open block written? Those before it are, too. */
+static int row_is_written(const struct shard *shard, uint32_t block, uint64_t header, uint32_t i,
+			  bool *written_out)
+{
+	uint32_t want = block_gen(block_seq(header), shard->desc.blocks);
+	struct transport_io io = { .region = shard->rows, .len = sizeof(uint64_t) };
+	uint64_t tail; /* gen and crc */
+	int rc;
+
+	io.off = shard_row_off(shard, block * shard->desc.block + i) + shard->desc.tail_off +
+		 offsetof(struct row_tail, gen);
+	io.dst = &tail;
+	rc = transport_read(shard->rows->tr, &io, 1);
+	if (rc == 0)
+		*written_out = (uint32_t)tail == want;
+	return rc;
+}
+
+static int count_written(const struct shard *shard, uint32_t block, uint64_t header,
+			 uint32_t *rows_out)
+{
+	uint32_t least = 0, most = shard->desc.block;
+	int rc = 0;
+
+	while (rc == 0 && least < most) {
+		uint32_t middle = least + (most - least) / 2;
+		bool written = false;
+
+		rc = row_is_written(shard, block, header, middle, &written);
+		if (written)
+			least = middle + 1;
+		else
+			most = middle;
+	}
+	*rows_out = least;
+	return rc;
+}
+
+int ring_trace(const struct shard *shard, uint64_t *trace_inout)
+{
+	uint64_t headers[HEADERS_AT_ONCE] = { 0 };
+	uint32_t rows, n;
+	int rc = 0;
+
+	for (uint32_t first = 0; rc == 0 && first < shard->desc.blocks; first += n) {
+		struct transport_io io = { .region = shard->tree, .dst = headers };
+
+		n = (uint32_t)min_u64(shard->desc.blocks - first, HEADERS_AT_ONCE);
+		io.off = shard_header_off(shard, first);
+		io.len = n * (uint32_t)sizeof(*headers);
+		rc = transport_read(shard->tree->tr, &io, 1);
+		for (uint32_t i = 0; rc == 0 && i < n; i++) {
+			if (!block_is_open(headers[i]))
+				continue;
+			rc = count_written(shard, first + i, headers[i], &rows);
+			*trace_inout = ring_mix(ring_mix(*trace_inout, headers[i]), rows);
+		}
+	}
+	return rc;
+}

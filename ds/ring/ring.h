@@ -1,0 +1,71 @@
+/*
+ * Ring: blocks of rows, claimed, written and published by one stream at a time (rule 1).
+ *
+ *   claim    ticket = FAA head; CAS header {closed, *, older} -> {open, me, ticket}; set every leaf
+ *            of the block in every view to {tag, gen, 0}
+ *   write    rows of the block, in order
+ *   publish  CAS leaf {gen, 0} -> {gen, p} where a window is complete
+ *   close    CAS header {open, me, ticket} -> {closed, me, ticket}
+ *
+ * A block found open, or with a later ticket, is never waited for and never taken over: draw
+ * another ticket. Thread: the owner of the access.
+ */
+#ifndef RLV_DS_RING_RING_H
+#define RLV_DS_RING_RING_H
+
+#include "ds/replay/shard.h"
+
+/* A block held by one stream. */
+struct block {
+	struct access *acc; /* NULL = none held */
+	uint64_t seq;
+	uint32_t index;
+	uint32_t gen;
+	uint32_t first; /* slot of its first row */
+	uint32_t used;  /* rows written */
+};
+
+struct ring_counters {
+	uint64_t claimed;
+	uint64_t skipped; /* tickets whose block was open or newer */
+};
+
+/*
+ * Claims a block, in all views. Between access_enter and access_leave. A view that is a queue (its
+ * items are sampled once and its limiter bounds the inserts) keeps a block until all of its items
+ * were taken. Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO
+ * (an answer was lost); after an error no block is held.
+ * Cost: over a wire 3 phases whatever views there are: FAA with a look at the header, header CAS
+ * with leaf read, leaf CAS; 1 more with queues; 2 for each skipped block. In place 4 are counted:
+ * header CAS and leaf read apart, and the last two again for each further view, 1 more for each
+ * queue, 2 for each view with counts.
+ */
+RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
+			      struct ring_counters *counters);
+
+/*
+ * After its rows and leaves are written. -EOWNERDEAD: the metadata server closed it, so we were
+ * fenced; the block is gone then, too, and still held after any other error. Over a wire the next
+ * access_enter or access_flush finds that out. Cost: none that is waited for.
+ */
+RLV_MUST_CHECK int ring_close(struct block *blk);
+
+/* Where row i of the block may be built: in the pool if addressable, else NULL (use ring_write). */
+uint8_t *ring_row(const struct block *blk, uint32_t i);
+
+static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
+{
+	return (trace ^ value) * 0x9e3779b97f4a7c15u;
+}
+
+/*
+ * Hashes the number of rows in each open block into *trace_inout, so that every append changes it, also
+ * one that completes no item. For cold paths. Cost: 1 phase for each 512 blocks, and log2(rows) phases
+ * for each open block. Thread: any.
+ */
+RLV_MUST_CHECK int ring_trace(const struct shard *shard, uint64_t *trace_inout);
+
+/* Writes n rows from a staging buffer at rows i.. of the block. Cost: 1 phase. */
+RLV_MUST_CHECK int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n);
+
+#endif

@@ -1,0 +1,157 @@
+/* Walks a whole tree: totals, sizes, and a proof that sums are sums. Cold code. */
+#include "ds/sumtree/sumtree.h"
+
+#include "ds/sumtree/nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/sumtree_layout.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define WALK_WORDS 16384u /* words read at a time: whole groups of any fan-out */
+
+/* Reads n words of the region. */
+static int read_words(const struct sumtree *tree, uint64_t off, uint64_t *words, uint32_t n)
+{
+	struct transport_io io = { .region = tree->region, .off = off, .dst = words, .len = n * 8 };
+
+	return transport_read(tree->region->tr, &io, 1);
+}
+
+static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *word_out)
+{
+	uint64_t off;
+	int ret = epoch_read(ep);
+
+	if (ret)
+		return ret;
+	off = node_size_off(tree, ep->number & 1);
+	if (tree->region->base) { /* beside the tops, which somebody has just read */
+		*word_out = rword64_load_relaxed((const void *)(tree->region->base + off));
+		transport_account(tree->region->tr, 0, 1, sizeof(*word_out));
+	} else {
+		ret = transport_load(tree->region, off, word_out);
+	}
+	return ret;
+}
+
+int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out)
+{
+	uint64_t word;
+	int ret = read_size(tree, ep, &word);
+
+	if (ret == 0)
+		*size_out = node_size(tree, word);
+	return ret;
+}
+
+int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out)
+{
+	uint32_t top = tree->geo.levels, n = tree->nodes[top];
+	uint64_t words[TREE_TOP_MAX] = { 0 }, total = 0;
+	int ret = epoch_read(ep);
+
+	if (ret == 0)
+		ret = read_words(tree, node_off(tree, ep->number & 1, top, 0), words, n);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < n; i++)
+		total += (int64_t)words[i] > 0 ? words[i] : 0;
+	*total_out = total;
+	return 0;
+}
+
+/* -------- the walk -------- */
+
+struct walk {
+	const struct sumtree *tree;
+	struct epoch *ep;
+	struct sumtree_report report;
+	uint64_t *children; /* WALK_WORDS */
+	uint64_t *parents;  /* WALK_WORDS / 8 */
+};
+
+static bool tag_is_known(const struct epoch *ep, uint32_t tag)
+{
+	return tag == (ep->number & 3u) ||
+	       (ep->mode == EPOCH_DUAL && tag == ((ep->number + 1) & 3u));
+}
+
+/* Turns leaf words into priorities, counting. */
+static void see_leaves(struct walk *walk, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t word = walk->children[i];
+
+		walk->children[i] = leaf_priority(word);
+		walk->report.total += leaf_priority(word);
+		walk->report.live_leaves += leaf_priority(word) != 0;
+		walk->report.wrong_tags += !tag_is_known(walk->ep, leaf_tag(word));
+	}
+}
+
+/* Compares nodes first.. of level with the sums of their n children, now in walk->children. */
+static int compare_parents(struct walk *walk, uint32_t level, uint32_t first, uint32_t n)
+{
+	const struct sumtree *tree = walk->tree;
+	uint32_t fanout = tree->geo.fanout[level - 1], parents = (uint32_t)div_up(n, fanout);
+	int ret = read_words(tree, node_off(tree, walk->ep->number & 1, level, first),
+			     walk->parents, parents);
+
+	for (uint32_t p = 0; ret == 0 && p < parents; p++) {
+		uint64_t sum = 0;
+
+		for (uint32_t k = p * fanout; k < n && k < (p + 1) * fanout; k++)
+			sum += walk->children[k];
+		walk->report.wrong_nodes += sum != walk->parents[p];
+	}
+	return ret;
+}
+
+static int walk_level(struct walk *walk, uint32_t level)
+{
+	const struct sumtree *tree = walk->tree;
+	uint32_t fanout = tree->geo.fanout[level - 1], below = tree->nodes[level - 1];
+	uint32_t step = WALK_WORDS / fanout * fanout;
+	uint64_t off = node_level_off(tree, walk->ep->number & 1, level - 1);
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < below; i += step) {
+		uint32_t n = (uint32_t)min_u64(step, below - i);
+
+		ret = read_words(tree, off + (uint64_t)i * 8, walk->children, n);
+		if (ret == 0 && level == 1)
+			see_leaves(walk, n);
+		if (ret == 0)
+			ret = compare_parents(walk, level, i / fanout, n);
+	}
+	return ret;
+}
+
+int sumtree_check(const struct sumtree *tree, struct epoch *ep, struct sumtree_report *report_out)
+{
+	struct walk walk = { .tree = tree, .ep = ep };
+	uint64_t size = 0;
+	int ret = read_size(tree, ep, &size);
+
+	walk.children = mem_alloc(WALK_WORDS * 8);
+	walk.parents = mem_alloc(WALK_WORDS);
+	if (!walk.children || !walk.parents)
+		ret = error_set(-ENOMEM, "sum tree check: %u bytes", WALK_WORDS * 9);
+	for (uint32_t l = 1; ret == 0 && l <= tree->geo.levels; l++)
+		ret = walk_level(&walk, l);
+	mem_free(walk.parents);
+	mem_free(walk.children);
+	if (ret)
+		return ret;
+	walk.report.size_error = (int64_t)(size - walk.report.live_leaves);
+	*report_out = walk.report;
+	return 0;
+}

@@ -1,0 +1,419 @@
+/* From deltas of leaves to FAAs of their ancestors; see sumtree_deferred.h. */
+#include "ds/sumtree/deferred.h"
+
+#include "ds/sumtree/sumtree.h"
+#include "ds/sumtree/nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/sumtree_layout.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define AHEAD 8u /* lines asked for before they are written */
+#define RADIX_BITS 8u
+#define NODE_BITS 24u
+
+/* -------- open and close -------- */
+
+static uint32_t find_dense_level(const struct sumtree *tree)
+{
+	uint32_t level = 1;
+
+	while (tree->nodes[level] > DENSE_MAX)
+		level++;
+	return level;
+}
+
+static int open_dense(struct delta_side *side, uint32_t nodes)
+{
+	side->dense = mem_array(nodes, sizeof(*side->dense));
+	side->dirty = mem_array(div_up(nodes, 64), sizeof(*side->dirty));
+	return side->dense && side->dirty ? 0 : -ENOMEM;
+}
+
+int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *opts,
+		     struct tree_deltas **deltas_out)
+{
+	struct tree_deltas *deltas = mem_zalloc(sizeof(*deltas));
+	uint32_t nodes;
+
+	if (!deltas)
+		return error_set(-ENOMEM, "sum tree deltas: %zu bytes", sizeof(*deltas));
+	if (opts)
+		deltas->opts = *opts;
+	if (deltas->opts.defer_calls > 1) {
+		deltas->dense_level = find_dense_level(tree);
+		nodes = tree->nodes[deltas->dense_level];
+		if (open_dense(&deltas->side[0], nodes) || open_dense(&deltas->side[1], nodes)) {
+			tree_deltas_close(&deltas);
+			return error_set(-ENOMEM, "sum tree deltas of %u nodes", nodes);
+		}
+	}
+	*deltas_out = deltas;
+	return 0;
+}
+
+void tree_deltas_close(struct tree_deltas **deltas)
+{
+	if (!deltas || !*deltas)
+		return;
+	for (int p = 0; p < 2; p++) {
+		mem_free((*deltas)->side[p].dense);
+		mem_free((*deltas)->side[p].dirty);
+	}
+	mem_free(*deltas);
+	*deltas = NULL;
+}
+
+static bool side_is_empty(const struct delta_side *side)
+{
+	return side->list.n == 0 && side->size == 0 && !side->held;
+}
+
+bool tree_deltas_empty(const struct tree_deltas *deltas)
+{
+	return side_is_empty(&deltas->side[0]) && side_is_empty(&deltas->side[1]);
+}
+
+/* -------- FAAs -------- */
+
+static int send_faas(const struct sumtree *tree, struct tree_deltas *deltas)
+{
+	uint32_t n = deltas->n_faa, unknown = 0;
+	int ret;
+
+	deltas->n_faa = 0;
+	if (n == 0)
+		return 0;
+	tree->region->tr->stats.flush_phases += div_up(n, TRANSPORT_VECTOR);
+	if (deltas->in_place) { /* done already */
+		transport_account_atomics(tree->region->tr, div_up(n, TRANSPORT_VECTOR), 0, n);
+		return 0;
+	}
+	ret = transport_faa(tree->region->tr, deltas->atomics, n);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < n; i++)
+		unknown += deltas->atomics[i].status != ATOMIC_DONE;
+	if (unknown)
+		return error_set(-EIO, "sum tree: the answers of %u of %u additions were lost",
+				 unknown, n);
+	return 0;
+}
+
+static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
+{
+	return (struct rword64 *)(void *)(tree->region->base + off);
+}
+
+static int sink_faa(const struct sumtree *tree, struct wr_list *sink, uint64_t off, int64_t value)
+{
+	int ret = wr_list_reserve(sink, sink->n + 1);
+
+	if (ret)
+		return ret;
+	*wr_list_add(sink, NOTE_SUM) = (struct transport_wr){
+		.verb = VERB_FAA,
+		.atomic = { .region = tree->region, .off = off, .value = (uint64_t)value },
+	};
+	return 0;
+}
+
+static int queue_faa(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		     int64_t value)
+{
+	if (value == 0)
+		return 0;
+	if (deltas->sink)
+		return sink_faa(tree, deltas->sink, off, value);
+	if (deltas->in_place) {
+		rword64_add(word_at(tree, off), (uint64_t)value);
+		deltas->n_faa++;
+		return 0;
+	}
+	deltas->atomics[deltas->n_faa] = (struct transport_atomic){
+		.region = tree->region,
+		.off = off,
+		.value = (uint64_t)value,
+	};
+	return ++deltas->n_faa == TRANSPORT_VECTOR ? send_faas(tree, deltas) : 0;
+}
+
+/* -------- combining -------- */
+
+/* A run of deltas of one level, nodes rising. */
+struct delta_run {
+	uint32_t *node;
+	int64_t *sum;
+	uint32_t n;
+};
+
+/* Adds neighbours of the same node together, in place. Nobody guesses a branch wrong here. */
+static void combine(struct delta_run *run)
+{
+	uint32_t last = run->node[0], k = 0;
+	int64_t sum = run->sum[0];
+
+	for (uint32_t i = 1; i < run->n; i++) {
+		uint32_t node = run->node[i];
+
+		k += node != last;
+		sum = (node == last ? sum : 0) + run->sum[i];
+		run->node[k] = node;
+		run->sum[k] = sum;
+		last = node;
+	}
+	run->n = k + 1;
+}
+
+/* Levels from <= l < end. */
+struct level_range {
+	uint32_t from, end;
+};
+
+static void sort_pass(const struct delta_run *from, const struct delta_run *to, uint32_t shift)
+{
+	uint32_t at[1u << RADIX_BITS] = { 0 }, sum = 0;
+	const uint32_t mask = (1u << RADIX_BITS) - 1;
+
+	for (uint32_t i = 0; i < from->n; i++)
+		at[from->node[i] >> shift & mask]++;
+	for (uint32_t d = 0; d <= mask; d++) {
+		uint32_t n = at[d];
+
+		at[d] = sum;
+		sum += n;
+	}
+	for (uint32_t i = 0; i < from->n; i++) {
+		uint32_t to_idx = at[from->node[i] >> shift & mask]++;
+
+		to->node[to_idx] = from->node[i];
+		to->sum[to_idx] = from->sum[i];
+	}
+}
+
+/* Sorts by radix; leaves the result in run, whichever of the two it ends in. */
+static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
+{
+	struct delta_run other = { deltas->sorted_node, deltas->sorted_sum, run->n };
+
+	for (uint32_t shift = 0; shift < NODE_BITS && nodes >> shift; shift += RADIX_BITS) {
+		struct delta_run swap = other;
+
+		sort_pass(run, &other, shift);
+		other = *run;
+		*run = swap;
+	}
+}
+
+/* -------- applying -------- */
+
+/* Adds in place; the locked instructions take most of a flush's time, so nothing else is here. */
+static void add_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		    const struct delta_run *run)
+{
+	const struct rword64 *words = word_at(tree, off);
+
+	for (uint32_t i = 0; i < run->n; i++) {
+		if (i + AHEAD < run->n)
+			__builtin_prefetch(&words[run->node[i + AHEAD]], 1);
+		if (run->sum[i] == 0)
+			continue;
+		rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
+		deltas->n_faa++;
+	}
+}
+
+/* Queues FAAs for the run's nodes of a level, whose first word is at off. */
+static int queue_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		     const struct delta_run *run)
+{
+	int ret = 0;
+
+	if (deltas->in_place)
+		add_run(tree, deltas, off, run);
+	for (uint32_t i = 0; !deltas->in_place && ret == 0 && i < run->n; i++)
+		ret = queue_faa(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
+	return ret;
+}
+
+/* The run one level up: parents instead of nodes, neighbours of one parent together. */
+static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *run)
+{
+	const uint64_t recip = tree->recip[level];
+	uint32_t last = (uint32_t)(run->node[0] * recip >> NODE_RECIP_SHIFT), k = 0;
+	int64_t sum = 0;
+
+	for (uint32_t i = 0; i < run->n; i++) {
+		uint32_t node = (uint32_t)(run->node[i] * recip >> NODE_RECIP_SHIFT);
+
+		k += node != last;
+		sum = (node == last ? sum : 0) + run->sum[i];
+		run->node[k] = node;
+		run->sum[k] = sum;
+		last = node;
+	}
+	run->n = k + 1;
+}
+
+/* FAAs for a range of levels; leaves the run at its end, where there is such a level. */
+static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t inner_off,
+			struct level_range range, struct delta_run *run)
+{
+	int ret = 0;
+
+	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
+		ret = queue_run(tree, deltas, inner_off + tree->level_off[l], run);
+		if (l < tree->geo.levels)
+			climb(tree, l, run);
+	}
+	return ret;
+}
+
+static void hold_run(struct delta_side *side, const struct delta_run *run)
+{
+	for (uint32_t i = 0; i < run->n; i++) {
+		uint32_t node = run->node[i];
+
+		side->dense[node] += run->sum[i];
+		side->dirty[node / 64] |= (uint64_t)1 << node % 64;
+	}
+	side->held = true;
+}
+
+/* Sends what the list holds to all levels, or to those that are not held. */
+static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
+{
+	struct delta_side *side = &deltas->side[parity];
+	struct delta_list *list = &side->list;
+	struct delta_run run = { list->node, list->sum, list->n };
+	struct level_range range = { 1, tree->geo.levels + 1 };
+	int ret;
+
+	if (list->n == 0)
+		return 0;
+	if (list->unsorted) {
+		sort_run(&run, deltas, tree->nodes[1]);
+		combine(&run);
+	}
+	list->n = 0;
+	list->unsorted = false;
+	if (deltas->dense_level)
+		range.end = deltas->dense_level;
+	ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
+	if (ret == 0 && deltas->dense_level)
+		hold_run(side, &run);
+	return ret;
+}
+
+/* Moves held deltas from *word_inout on to the scratch run, as many as fit. */
+static void take_held(struct delta_side *side, uint32_t words, uint32_t *word_inout,
+		      struct delta_run *run)
+{
+	uint32_t w = *word_inout;
+
+	run->n = 0;
+	for (; w < words && run->n + 64 <= DELTA_MAX; w++) {
+		for (uint64_t bits = side->dirty[w]; bits; bits &= bits - 1) {
+			uint32_t node = w * 64 + bits_ctz(bits);
+
+			run->node[run->n] = node;
+			run->sum[run->n++] = side->dense[node];
+			side->dense[node] = 0;
+		}
+		side->dirty[w] = 0;
+	}
+	*word_inout = w;
+}
+
+static int apply_held(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
+{
+	struct delta_side *side = &deltas->side[parity];
+	struct delta_run run = { deltas->sorted_node, deltas->sorted_sum, 0 };
+	struct level_range range = { deltas->dense_level, tree->geo.levels + 1 };
+	uint32_t words, word = 0;
+	int ret = 0;
+
+	if (!side->held)
+		return 0;
+	words = (uint32_t)div_up(tree->nodes[deltas->dense_level], 64);
+	side->held = false;
+	while (word < words) {
+		take_held(side, words, &word, &run);
+		if (ret == 0 && run.n > 0)
+			ret = apply_levels(tree, deltas, tree->inner_off[parity], range, &run);
+	}
+	return ret;
+}
+
+static int apply_all(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
+{
+	struct delta_side *side = &deltas->side[parity];
+	int64_t size = side->size;
+	int ret = apply_list(tree, deltas, parity);
+	int err = apply_held(tree, deltas, parity);
+
+	side->size = 0;
+	if (ret == 0 && err == 0)
+		err = queue_faa(tree, deltas, node_size_off(tree, parity), size);
+	return ret ? ret : err;
+}
+
+static int begin_changes(const struct sumtree *tree, struct tree_deltas *deltas)
+{
+	deltas->in_place = transport_changes_in_place(tree->region);
+	if (deltas->in_place && transport_is_forked(tree->region->tr))
+		return error_set(-ECHILD, "sum tree: opened before a fork");
+	return 0;
+}
+
+int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t n)
+{
+	int ret = begin_changes(tree, deltas);
+
+	for (uint32_t p = 0; ret == 0 && p < 2; p++)
+		if (deltas->side[p].list.n + n > DELTA_MAX)
+			ret = apply_list(tree, deltas, p);
+	return ret ? ret : send_faas(tree, deltas);
+}
+
+static bool may_hold(struct tree_deltas *deltas)
+{
+	uint64_t now;
+
+	if (!deltas->dense_level || ++deltas->calls >= deltas->opts.defer_calls)
+		return false;
+	if (!deltas->opts.clock || !deltas->opts.defer_ns)
+		return true;
+	now = clock_now_ns(deltas->opts.clock);
+	if (deltas->calls == 1)
+		deltas->since_ns = now;
+	return now - deltas->since_ns < deltas->opts.defer_ns;
+}
+
+int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas, bool force)
+{
+	bool hold = !tree_deltas_empty(deltas) && may_hold(deltas) && !force;
+	int ret = begin_changes(tree, deltas);
+
+	if (ret)
+		return ret;
+	for (uint32_t p = 0; p < 2; p++) {
+		int err = hold ? apply_list(tree, deltas, p) : apply_all(tree, deltas, p);
+
+		ret = ret ? ret : err;
+	}
+	if (!hold)
+		deltas->calls = 0;
+	if (ret) /* what was queued is part of what is lost */
+		deltas->n_faa = 0;
+	return ret ? ret : send_faas(tree, deltas);
+}

@@ -1,0 +1,81 @@
+/*
+ * deferred.h - private to ds/sumtree*.c: what has changed in the leaves and is not yet in
+ * the sums above them.
+ *
+ *   leaf CAS -> list of {level-1 node, sum}  one for each inner array, adjacent nodes combined
+ *            -> flush: FAA each node, combine to parents, FAA, ...
+ *
+ * When deltas are held over calls, levels of more than DENSE_MAX nodes still get theirs in each
+ * call (hardly any would combine); the first level that is smaller collects its own in a
+ * private array, with a bit for each node that has one, and those above follow from it.
+ */
+#ifndef RLV_DS_SUMTREE_DEFERRED_H
+#define RLV_DS_SUMTREE_DEFERRED_H
+
+#include "ds/sumtree/sumtree.h"
+#include "ds/part/wr_list.h"
+
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DELTA_MAX 1024u /* entries of a list; applied when there is no room for a vector more */
+#define DENSE_MAX 8192u
+
+/* Level-1 nodes and what to add to them, in the order of the changes. */
+struct delta_list {
+	uint32_t n;
+	bool unsorted;
+	uint32_t node[DELTA_MAX];
+	int64_t sum[DELTA_MAX];
+};
+
+/* Deltas of one inner array. */
+struct delta_side {
+	struct delta_list list;
+	int64_t size;    /* change of the number of live leaves */
+	int64_t *dense;  /* [nodes of dense_level], or NULL */
+	uint64_t *dirty; /* a bit for each entry of dense that is not 0 */
+	bool held;       /* dense holds something */
+};
+
+struct tree_deltas {
+	struct tree_deltas_opts opts;
+	struct wr_list *sink; /* additions go to the end of this chain, unsent; NULL = are sent */
+	uint32_t dense_level; /* 0 = nothing is held over calls */
+	uint32_t calls;       /* held since the last full flush */
+	uint64_t since_ns;    /* when the first of them came */
+	struct delta_side side[2];
+
+	/* Scratch of the calls, here because 256 of them are 12 KiB. */
+	bool in_place;  /* words may be changed where they are: nothing is queued, only counted */
+	uint32_t n_faa; /* queued, or done and not yet counted */
+	struct transport_atomic atomics[TRANSPORT_VECTOR];
+	struct leaf_op ops[TRANSPORT_VECTOR];
+	uint16_t active[TRANSPORT_VECTOR];
+	bool look[TRANSPORT_VECTOR]; /* this CAS only looks */
+	uint32_t sorted_node[DELTA_MAX];
+	int64_t sorted_sum[DELTA_MAX];
+};
+
+/* Makes room for n more changes, n <= TRANSPORT_VECTOR. */
+RLV_MUST_CHECK int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas,
+				       uint32_t n);
+
+/* Room was reserved. */
+static inline void tree_deltas_add(struct delta_side *side, uint32_t node, int64_t sum)
+{
+	struct delta_list *list = &side->list;
+	uint32_t last = list->n ? list->node[list->n - 1] : 0;
+
+	if (list->n && node == last) {
+		list->sum[list->n - 1] += sum;
+		return;
+	}
+	list->unsorted |= node < last;
+	list->node[list->n] = node;
+	list->sum[list->n++] = sum;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * Draws: points of the whole mass become nodes of the top levels (sumtree_place.h), and these become
+ * leaves (sumtree_descent.h). A draw that is lost on the way begins again from the tops, re-read,
+ * over everything, when the others are done. Over a wire: sumtree_steps.h.
+ */
+#include "ds/sumtree/sumtree.h"
+
+#include "ds/sumtree/descent.h"
+#include "ds/sumtree/kernel.h"
+#include "ds/sumtree/place.h"
+#include "ds/sumtree/steps.h"
+#include "ds/sumtree/tops.h"
+
+#include "wire/table_layout.h"
+
+#include "base/bits.h"
+#include "base/error.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct draw_call {
+	struct sumtree_descent down;
+	struct sumtree_tops tops;
+};
+
+/* Draws one anew over everything, tops re-read, until it is found. */
+static int restart(struct draw_call *call, const struct draws *out, size_t to)
+{
+	const struct strata independent = { 0 };
+
+	for (int tries = 0; tries < DRAW_RESTARTS; tries++) {
+		int ret = sumtree_tops_read(&call->tops, call->down.from);
+
+		if (ret)
+			return ret;
+		if (sumtree_tops_total(&call->tops) == 0)
+			continue;
+		ret = sumtree_place(&call->down, &call->tops, &independent, 0, 1);
+		if (ret == 0)
+			sumtree_descent_run(&call->down);
+		else
+			return ret;
+		if (!sumtree_descent_is_lost(&call->down, 0)) {
+			sumtree_emit(&call->down, out, to);
+			return 0;
+		}
+	}
+	return error_set(-ENODATA, "draw: no item found in %d tries", DRAW_RESTARTS);
+}
+
+static int draw_chunk(struct draw_call *call, const struct strata *strata, const struct draws *out,
+		      size_t first, uint32_t n)
+{
+	uint64_t lost[DRAW_CHUNK / 64];
+	int ret;
+
+	memset(lost, 0xff, sizeof(lost));
+	if (sumtree_tops_total(&call->tops) > 0) {
+		ret = sumtree_place(&call->down, &call->tops, strata, first, n);
+		if (ret == 0)
+			sumtree_descent_run(&call->down);
+		else
+			return ret;
+		sumtree_emit(&call->down, out, first);
+		memcpy(lost, call->down.lost, sizeof(lost));
+	}
+	for (uint32_t w = 0; w < DRAW_CHUNK / 64; w++) {
+		for (uint64_t bits = lost[w]; bits; bits &= bits - 1) {
+			uint32_t i = w * 64 + bits_ctz(bits);
+
+			ret = i < n ? restart(call, out, first + i) : 0;
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+/* Are all regions addressable, and the trees of one shape? */
+static int check_forest(const struct forest *from, bool *in_place)
+{
+	*in_place = true;
+	if (from->n == 0 || from->n > TABLE_MAX_SHARDS)
+		return error_set(-EINVAL, "draw from %u trees: must be 1..%u", from->n,
+				 TABLE_MAX_SHARDS);
+	for (uint32_t t = 0; t < from->n; t++) {
+		*in_place &= from->trees[t].region->base != NULL;
+		if (memcmp(&from->trees[t].geo, &from->trees[0].geo, sizeof(from->trees[t].geo)) !=
+		    0)
+			return error_set(-EINVAL, "draw: tree %u differs from tree 0 in its shape",
+					 t);
+	}
+	return 0;
+}
+
+static int draw_in_place(const struct forest *from, const struct draw_opts *opts, struct rng *rng,
+			 size_t n, const struct draws *out)
+{
+	struct strata strata = strata_make(opts, n);
+	struct draw_call call;
+	int ret;
+
+	call.down.from = from;
+	call.down.rng = rng;
+	call.down.kernel = sumtree_kernel_get();
+	call.down.prefetch = !opts || !opts->no_prefetch;
+	call.down.in_copies = false;
+	call.tops.sizes = opts ? opts->sizes_out : NULL;
+	ret = sumtree_tops_read(&call.tops, from);
+	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)
+		ret = draw_chunk(&call, &strata, out, first,
+				 (uint32_t)min_u64(DRAW_CHUNK, n - first));
+	return ret;
+}
+
+/* -------- over a wire -------- */
+
+static int draw_by_steps(const struct steps_task *task)
+{
+	struct transport_reads reads;
+	struct sumtree_steps *steps;
+	const struct transport_io *io;
+	size_t n_io;
+	int ret = sumtree_steps_open(&steps);
+
+	if (ret)
+		return ret;
+	ret = sumtree_steps_begin(steps, task);
+	while (ret == 0 && (ret = sumtree_steps_next(steps, &io, &n_io)) == 0 && n_io > 0) {
+		int posted = transport_reads_post(&reads, io, n_io);
+
+		ret = transport_reads_wait(&reads);
+		ret = posted ? posted : ret;
+	}
+	sumtree_steps_close(&steps);
+	return ret;
+}
+
+int sumtree_draw(const struct forest *from, const struct draw_opts *opts, struct rng *rng, size_t n,
+		 const struct draws *out)
+{
+	const struct steps_task task = { from, opts, rng, n, *out };
+	bool in_place;
+	int ret = check_forest(from, &in_place);
+
+	if (ret || n == 0)
+		return ret;
+	return in_place ? draw_in_place(from, opts, rng, n, out) : draw_by_steps(&task);
+}

@@ -1,0 +1,189 @@
+/*
+ * Picks, eight draws at a time. The eight children of each of eight draws are one load each;
+ * transposed, they are one vector for each child, and prefixes are plain additions of vectors.
+ *
+ * An aligned 8-byte word inside a vector load is read at once on every CPU that has AVX-512, and
+ * in order before what the caller reads after (x86-64 does not reorder loads): V1 pairs with P1 here,
+ * too, without an acquire.
+ */
+#include "ds/sumtree/kernel.h"
+
+#if defined(__AVX512F__)
+
+#include "wire/sumtree_layout.h"
+
+#include <immintrin.h>
+#include <stdbool.h>
+
+/* So that each fan-out, and leaves and sums, get code of their own. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define LANES 8u
+
+struct picks {
+	__m512i r;
+	__m512i prefix; /* of the children so far */
+	__m512i below;  /* prefix of the child picked */
+	__m512i word;   /* the child picked */
+	__m512i child;  /* its index */
+	__m512i any;    /* all words of inner nodes or-ed: negative if one is */
+};
+
+/* Nodes that eight draws land on, if they are below limit. */
+struct target {
+	__m512i node;
+	uint32_t limit;
+};
+
+static ALWAYS_INLINE __m512i load_row(const uint64_t *children, uint32_t at)
+{
+	return _mm512_loadu_si512((const void *)(children + at));
+}
+
+/* Children at .. at + 7 of eight draws, one vector for each child. */
+static ALWAYS_INLINE void load_columns(const uint64_t *const *children, uint32_t at,
+				       __m512i c[LANES])
+{
+	__m512i pair[LANES], quad[LANES];
+
+	for (uint32_t i = 0; i < LANES; i += 2) {
+		__m512i a = load_row(children[i], at), b = load_row(children[i + 1], at);
+
+		pair[i] = _mm512_unpacklo_epi64(a, b);     /* columns 0 2 4 6 */
+		pair[i + 1] = _mm512_unpackhi_epi64(a, b); /* columns 1 3 5 7 */
+	}
+	for (uint32_t i = 0; i < LANES; i += 4) {
+		quad[i] = _mm512_shuffle_i64x2(pair[i], pair[i + 2], 0x88);         /* 0 4 */
+		quad[i + 1] = _mm512_shuffle_i64x2(pair[i + 1], pair[i + 3], 0x88); /* 1 5 */
+		quad[i + 2] = _mm512_shuffle_i64x2(pair[i], pair[i + 2], 0xdd);     /* 2 6 */
+		quad[i + 3] = _mm512_shuffle_i64x2(pair[i + 1], pair[i + 3], 0xdd); /* 3 7 */
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		c[i] = _mm512_shuffle_i64x2(quad[i], quad[i + 4], 0x88);
+		c[i + 4] = _mm512_shuffle_i64x2(quad[i], quad[i + 4], 0xdd);
+	}
+}
+
+static ALWAYS_INLINE void add_child(struct picks *p, __m512i word, bool leaves)
+{
+	if (leaves)
+		word = _mm512_and_si512(word, _mm512_set1_epi64((long long)LEAF_PRIORITY_MASK));
+	else
+		p->any = _mm512_or_si512(p->any, word);
+	p->prefix = _mm512_add_epi64(p->prefix, word);
+}
+
+static ALWAYS_INLINE void consider(struct picks *p, __m512i word, bool leaves)
+{
+	__mmask8 here = _mm512_cmple_epu64_mask(p->prefix, p->r);
+
+	p->below = _mm512_mask_mov_epi64(p->below, here, p->prefix);
+	p->word = _mm512_mask_mov_epi64(p->word, here, word);
+	p->child = _mm512_mask_add_epi64(p->child, here, p->child, _mm512_set1_epi64(1));
+	add_child(p, word, leaves);
+}
+
+static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uint32_t i,
+					     uint32_t fanout, bool leaves)
+{
+	const __m512i zero = _mm512_setzero_si512();
+	struct picks p = {
+		_mm512_loadu_si512((const void *)&lanes->r[i]), zero, zero, zero, zero, zero
+	};
+	__m512i c[LANES];
+
+	load_columns(&lanes->children[i], 0, c);
+	p.word = c[0];
+	add_child(&p, c[0], leaves);
+	for (uint32_t k = 1; k < LANES; k++)
+		consider(&p, c[k], leaves);
+	for (uint32_t at = LANES; at < fanout; at += LANES) {
+		load_columns(&lanes->children[i], at, c);
+		for (uint32_t k = 0; k < LANES; k++)
+			consider(&p, c[k], leaves);
+	}
+	return p;
+}
+
+/* Returns the lanes to look at again. */
+static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
+					  const struct picks *p, struct target to, bool leaves)
+{
+	__mmask8 good = _mm512_cmpeq_epi64_mask(p->prefix, load_row(lanes->expected, i));
+	__m512i value = p->word;
+
+	if (leaves)
+		value = _mm512_and_si512(value, _mm512_set1_epi64((long long)LEAF_PRIORITY_MASK));
+	else
+		good &= (__mmask8)~_mm512_movepi64_mask(p->any);
+	good &= _mm512_cmplt_epu64_mask(to.node, _mm512_set1_epi64(to.limit));
+	_mm512_mask_storeu_epi64(&lanes->node[i], good, to.node);
+	_mm512_mask_storeu_epi64(&lanes->r[i], good, _mm512_sub_epi64(p->r, p->below));
+	_mm512_mask_storeu_epi64(&lanes->expected[i], good, value);
+	if (leaves)
+		_mm512_storeu_si512((void *)&lanes->word[i], p->word);
+	return (uint8_t)~good;
+}
+
+/* As draw_aim, of nodes still in a register. */
+static ALWAYS_INLINE void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
+			      const struct draw_step *step)
+{
+	__m512i bytes = _mm512_mul_epu32(node, _mm512_set1_epi64(step->next_bytes));
+	__m512i base = _mm512_set1_epi64((long long)(uintptr_t)step->next_base);
+
+	if (step->next_at)
+		base = _mm512_add_epi64(base, load_row(step->next_at, i));
+	_mm512_storeu_si512((void *)&lanes->children[i], _mm512_add_epi64(base, bytes));
+	if (step->next_lines == 1) {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], 1);
+	} else if (step->next_lines == 2) {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], 2);
+	} else {
+		for (uint32_t k = 0; k < LANES; k++)
+			draw_prefetch(lanes->children[i + k], step->next_lines);
+	}
+}
+
+static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t group,
+					 const struct draw_step *step, uint32_t fanout, bool leaves)
+{
+	struct picks p = pick_group(lanes, group * LANES, fanout, leaves);
+	__m512i node = load_row(lanes->node, group * LANES);
+	uint32_t redo;
+
+	node = _mm512_add_epi64(_mm512_mul_epu32(node, _mm512_set1_epi64(fanout)), p.child);
+	redo = store_group(lanes, group * LANES, &p, (struct target){ node, step->limit }, leaves);
+	if (!leaves && redo == 0 && step->next_base)
+		aim(lanes, group * LANES, node, step);
+	return redo;
+}
+
+/* The usual fan-outs as constants, so that their loops unroll. */
+static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
+					     const struct draw_step *step, bool leaves)
+{
+	switch (step->fanout) {
+	case 8:
+		return pick_eight(lanes, group, step, 8, leaves);
+	case 16:
+		return pick_eight(lanes, group, step, 16, leaves);
+	default:
+		return pick_eight(lanes, group, step, step->fanout, leaves);
+	}
+}
+
+static uint32_t pick_inner(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+{
+	return pick_by_fanout(lanes, group, step, false);
+}
+
+static uint32_t pick_leaves(struct draw_lanes *lanes, uint32_t group, const struct draw_step *step)
+{
+	return pick_by_fanout(lanes, group, step, true);
+}
+
+const struct sumtree_kernel sumtree_kernel_avx512 = { pick_inner, pick_leaves };
+
+#endif

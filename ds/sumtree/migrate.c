@@ -1,0 +1,197 @@
+#include "ds/sumtree/migrate.h"
+
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Sums on their way up: at each level one open node; when the walk leaves it, it is added to the
+ * array and to the open node above.
+ */
+struct walk {
+	const struct sumtree *tree;
+	struct migrate_counts *counts;
+	uint32_t epoch;     /* e: leaves go to e+1 */
+	uint64_t array_off; /* arr[e+1] */
+	uint64_t sum[TREE_MAX_LEVELS + 1];
+	uint32_t node[TREE_MAX_LEVELS + 1];
+	uint64_t live;
+	uint64_t max;
+	size_t n_adds;
+	struct transport_atomic adds[TRANSPORT_VECTOR];
+};
+
+static int make_additions(struct walk *walk)
+{
+	int rc = transport_faa(walk->tree->region->tr, walk->adds, walk->n_adds);
+
+	for (size_t i = 0; !rc && i < walk->n_adds; i++)
+		walk->counts->lost_answers += walk->adds[i].status != ATOMIC_DONE;
+	walk->n_adds = 0;
+	return rc;
+}
+
+static int post_addition(struct walk *walk, uint64_t off, uint64_t value)
+{
+	walk->adds[walk->n_adds++] = (struct transport_atomic){ .region = walk->tree->region,
+								.off = off,
+								.value = value };
+	return walk->n_adds == TRANSPORT_VECTOR ? make_additions(walk) : 0;
+}
+
+static int close_node(struct walk *walk, uint32_t level);
+
+static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_t value)
+{
+	int rc = 0;
+
+	if (walk->node[level] != node)
+		rc = close_node(walk, level);
+	walk->node[level] = node;
+	walk->sum[level] += value;
+	return rc;
+}
+
+/* Goes up one level for each level: at most TREE_MAX_LEVELS deep. */
+static int close_node(struct walk *walk, uint32_t level)
+{
+	uint64_t sum = walk->sum[level];
+	uint32_t node = walk->node[level];
+	int rc;
+
+	if (!sum)
+		return 0;
+	walk->sum[level] = 0;
+	rc = post_addition(walk, walk->array_off + walk->tree->level_off[level] + node * 8ull, sum);
+	if (rc || level == walk->tree->geo.levels)
+		return rc;
+	return add_to_node(walk, level + 1, node / walk->tree->geo.fanout[level], sum);
+}
+
+static int count_leaf(struct walk *walk, uint32_t leaf, uint64_t word)
+{
+	uint64_t priority = leaf_priority(word);
+
+	if (!priority)
+		return 0;
+	walk->live++;
+	if (priority > walk->max)
+		walk->max = priority;
+	return add_to_node(walk, 1, leaf / walk->tree->geo.fanout[0], priority);
+}
+
+/*
+ * One try at the leaves of words[] that do not have the new tag yet. Those that changed meanwhile
+ * keep the word found, for the next try. A tag of no current epoch is damage; nobody can hold a
+ * delta for it, so it is moved on like any other.
+ */
+static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint32_t n,
+		       uint32_t *left_out)
+{
+	uint32_t from = walk->epoch & 3u, to = (from + 1) & 3u;
+	struct transport_atomic ops[TRANSPORT_VECTOR];
+	uint32_t which[TRANSPORT_VECTOR], n_ops = 0;
+	int rc;
+
+	*left_out = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t word = words[i];
+
+		if (leaf_tag(word) == to)
+			continue;
+		which[n_ops] = i;
+		ops[n_ops++] = (struct transport_atomic){
+			.region = walk->tree->region,
+			.off = walk->tree->leaves_off + (first + i) * 8ull,
+			.expected = word,
+			.value = leaf_make(to, leaf_gen(word), leaf_priority(word)),
+		};
+	}
+	rc = transport_cas(walk->tree->region->tr, ops, n_ops);
+	for (uint32_t i = 0; !rc && i < n_ops; i++) {
+		bool answered = ops[i].status == ATOMIC_DONE;
+
+		if (answered && ops[i].old == ops[i].expected) {
+			words[which[i]] = ops[i].value;
+			walk->counts->repaired_tags += leaf_tag(ops[i].old) != from;
+			rc = count_leaf(walk, first + which[i], ops[i].old);
+			continue;
+		}
+		/* Without an answer: try again from what we know; it was ours or it was not. */
+		walk->counts->lost_answers += !answered;
+		words[which[i]] = answered ? ops[i].old : ops[i].expected;
+		(*left_out)++;
+	}
+	return rc;
+}
+
+static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
+{
+	uint64_t words[TRANSPORT_VECTOR] = { 0 };
+	struct transport_io io = { .region = walk->tree->region,
+				   .off = walk->tree->leaves_off + first * 8ull,
+				   .dst = words,
+				   .len = n * 8 };
+	uint32_t left = n;
+	int rc = transport_read(walk->tree->region->tr, &io, 1);
+
+	while (!rc && left)
+		rc = try_migrate(walk, first, words, n, &left);
+	return rc;
+}
+
+/*
+ * The running maximum becomes the largest live leaf, unless somebody raises it meanwhile. An
+ * empty view keeps what it has.
+ */
+static int lower_max(struct walk *walk, uint64_t max_off, uint64_t before)
+{
+	uint64_t old;
+	int rc;
+
+	if (walk->max == 0 || walk->max >= before)
+		return 0;
+	rc = transport_cas_word(walk->tree->region, max_off, before, walk->max, &old);
+	return rc == -EIO ? 0 : rc; /* done or not: both are a maximum */
+}
+
+static int finish_sums(struct walk *walk)
+{
+	int rc = 0;
+
+	for (uint32_t level = 1; !rc && level <= walk->tree->geo.levels; level++)
+		rc = close_node(walk, level);
+	if (!rc && walk->live)
+		rc = post_addition(walk, walk->array_off, walk->live); /* the size word */
+	return rc ? rc : make_additions(walk);
+}
+
+int sumtree_migrate(struct shard *shard, uint32_t view, uint32_t epoch,
+		    struct migrate_counts *counts)
+{
+	const struct sumtree *tree = &shard->trees[view];
+	struct walk walk = { .tree = tree,
+			     .counts = counts,
+			     .epoch = epoch,
+			     .array_off = tree->inner_off[(epoch + 1) & 1] };
+	uint64_t before, max_off = shard->desc.views[view].words_off +
+				   offsetof(struct view_words, max_priority);
+	int rc = transport_load(tree->region, max_off, &before);
+
+	for (uint32_t first = 0; !rc && first < tree->geo.leaves; first += TRANSPORT_VECTOR) {
+		uint32_t left = tree->geo.leaves - first;
+
+		rc = migrate_chunk(&walk, first, left < TRANSPORT_VECTOR ? left : TRANSPORT_VECTOR);
+	}
+	if (!rc)
+		rc = finish_sums(&walk);
+	if (!rc)
+		rc = lower_max(&walk, max_off, before);
+	counts->live_leaves += walk.live;
+	return rc;
+}

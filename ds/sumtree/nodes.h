@@ -1,0 +1,84 @@
+/*
+ * nodes.h - private to ds/sumtree*.c: where the words of a tree are.
+ */
+#ifndef RLV_DS_SUMTREE_NODES_H
+#define RLV_DS_SUMTREE_NODES_H
+
+#include "ds/sumtree/sumtree.h"
+
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * i / fanout for i < 2^24: the reciprocal is too large by less than 2^10 / 2^40 of a unit, and so
+ * the product by less than 2^34 / 2^40.
+ */
+#define NODE_RECIP_SHIFT 40
+
+/* Index, on the level above, of the parent of node i of level. */
+static inline uint32_t node_parent(const struct sumtree *tree, uint32_t level, uint32_t i)
+{
+	return (uint32_t)(i * tree->recip[level] >> NODE_RECIP_SHIFT);
+}
+
+static inline uint64_t leaf_off(const struct sumtree *tree, uint32_t slot)
+{
+	return tree->leaves_off + (uint64_t)slot * 8;
+}
+
+/* Where the region is addressable. */
+static inline const struct rword64 *leaf_at(const struct sumtree *tree, uint32_t slot)
+{
+	const uint8_t *leaf = tree->region->base + leaf_off(tree, slot);
+
+	return (const struct rword64 *)(const void *)leaf;
+}
+
+/* First word of a level; level 0 = the leaves. */
+static inline uint64_t node_level_off(const struct sumtree *tree, uint32_t parity, uint32_t level)
+{
+	return level ? tree->inner_off[parity] + tree->level_off[level] : tree->leaves_off;
+}
+
+static inline uint64_t node_off(const struct sumtree *tree, uint32_t parity, uint32_t level,
+				uint32_t i)
+{
+	return node_level_off(tree, parity, level) + (uint64_t)i * 8;
+}
+
+/* The word that counts the live leaves of an inner array. */
+static inline uint64_t node_size_off(const struct sumtree *tree, uint32_t parity)
+{
+	return tree->inner_off[parity];
+}
+
+/* Live leaves by that word: between none and all, whatever it says. */
+static inline int64_t node_size(const struct sumtree *tree, uint64_t word)
+{
+	int64_t size = (int64_t)word > 0 ? (int64_t)word : 0;
+
+	return size < tree->geo.leaves ? size : tree->geo.leaves;
+}
+
+/* Transports that a call has used: each counts one phase for all its operations of a level. */
+#define TRANSPORT_SET_MAX 64u
+
+struct transport_set {
+	uint32_t n;
+	struct transport *tr[TRANSPORT_SET_MAX];
+};
+
+/* True = it was not in the set. Behind 64 transports some count more than once. */
+static inline bool transport_set_add(struct transport_set *set, struct transport *tr)
+{
+	for (uint32_t i = 0; i < set->n; i++)
+		if (set->tr[i] == tr)
+			return false;
+	if (set->n < TRANSPORT_SET_MAX)
+		set->tr[set->n++] = tr;
+	return true;
+}
+
+#endif

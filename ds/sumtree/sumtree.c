@@ -1,0 +1,645 @@
+/*
+ * Geometry, and the four verbs that change leaves. All of them are one loop: CAS a vector of leaves
+ * from the words as last seen, take the deltas of those that succeeded from the words that they
+ * replaced, judge the others by the words found, repeat with what is left.
+ *
+ * A leaf of which no usable word is known is looked at by a CAS that changes nothing (expected ==
+ * value): it gives the word in the same vector as the others' real ones. Where words may be changed
+ * in place, the same is done leaf by leaf, and counted as the vectors would be.
+ */
+#include "ds/sumtree/sumtree.h"
+
+#include "ds/sumtree/change.h"
+#include "ds/sumtree/deferred.h"
+#include "ds/sumtree/nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/sumtree_layout.h"
+
+#include "base/bits.h"
+#include "base/os/cpu.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define AHEAD 8u /* leaves asked for before they are changed */
+
+/*
+ * Leaves in groups of a line, since that is what a draw has to fetch; wider above, since each level
+ * of more nodes than a batch has keys costs an update one locked addition a key.
+ */
+static const uint16_t default_fanout[] = { 8, 16, 0 };
+
+/* -------- geometry -------- */
+
+static uint32_t fanout_at(const struct tree_geometry *geo, uint32_t level)
+{
+	return geo->fanout[level];
+}
+
+/* Words that a level takes in an inner array: whole lines and whole groups of its parents. */
+static uint64_t level_words(const struct tree_geometry *geo, uint32_t level, uint32_t nodes)
+{
+	return round_up(nodes, level < geo->levels ? fanout_at(geo, level) : WIRE_LINE / 8);
+}
+
+/* Fills nodes[] and, from the top down, off[]; returns the bytes of an inner array. */
+static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64_t *off)
+{
+	uint64_t bytes = WIRE_LINE;
+
+	nodes[0] = geo->leaves;
+	for (uint32_t l = 1; l <= geo->levels; l++)
+		nodes[l] = (uint32_t)div_up(nodes[l - 1], fanout_at(geo, l - 1));
+	for (uint32_t l = geo->levels; l > 0; l--) {
+		off[l] = bytes;
+		bytes += 8 * level_words(geo, l, nodes[l]);
+	}
+	return bytes;
+}
+
+static bool fanout_is_valid(uint32_t fanout)
+{
+	return fanout >= TREE_MIN_FANOUT && fanout <= TREE_MAX_FANOUT && fanout % 8 == 0;
+}
+
+int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint16_t *fanout)
+{
+	struct tree_geometry new = { .leaves = leaves };
+	uint32_t nodes[TREE_MAX_LEVELS + 1];
+	uint64_t off[TREE_MAX_LEVELS + 1];
+	uint64_t left = leaves;
+
+	if (leaves == 0 || leaves > TREE_MAX_LEAVES)
+		return error_set(-ERANGE, "leaves %u: must be 1..%u", leaves, TREE_MAX_LEAVES);
+	if (!fanout)
+		fanout = default_fanout;
+	if (!fanout[0])
+		return error_set(-EINVAL, "fanout: the list is empty");
+	do {
+		if (new.levels == TREE_MAX_LEVELS)
+			return error_set(-ERANGE, "fanout: %u leaves need more than %d levels",
+					 leaves, TREE_MAX_LEVELS);
+		if (!fanout_is_valid(*fanout))
+			return error_set(-EINVAL, "fanout[%u] %u: must be a multiple of 8 in 8..%u",
+					 new.levels, *fanout, TREE_MAX_FANOUT);
+		new.fanout[new.levels++] = *fanout;
+		left = div_up(left, *fanout);
+		if (fanout[1])
+			fanout++;
+	} while (left > TREE_TOP_MAX);
+	new.inner_bytes = lay_out(&new, nodes, off);
+	*geo = new;
+	return 0;
+}
+
+uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo)
+{
+	return 8 * round_up(geo->leaves, fanout_at(geo, 0));
+}
+
+int sumtree_geometry_check(const struct tree_geometry *geo)
+{
+	uint32_t nodes[TREE_MAX_LEVELS + 1];
+	uint64_t off[TREE_MAX_LEVELS + 1];
+	uint64_t bytes;
+
+	if (geo->leaves == 0 || geo->leaves > TREE_MAX_LEAVES)
+		return error_set(-EPROTO, "tree geometry: %u leaves", geo->leaves);
+	if (geo->levels == 0 || geo->levels > TREE_MAX_LEVELS)
+		return error_set(-EPROTO, "tree geometry: %u levels", geo->levels);
+	for (uint32_t l = 0; l < geo->levels; l++)
+		if (!fanout_is_valid(geo->fanout[l]))
+			return error_set(-EPROTO, "tree geometry: fanout[%u] is %u", l,
+					 geo->fanout[l]);
+	bytes = lay_out(geo, nodes, off);
+	if (nodes[geo->levels] > TREE_TOP_MAX)
+		return error_set(-EPROTO, "tree geometry: %u nodes in the top level",
+				 nodes[geo->levels]);
+	if (bytes != geo->inner_bytes)
+		return error_set(-EPROTO, "tree geometry: inner array of %llu bytes, not %llu",
+				 (unsigned long long)geo->inner_bytes, (unsigned long long)bytes);
+	return 0;
+}
+
+static bool has_pairs(const struct region *region, uint64_t leaves_off)
+{
+	return BARRIER_PAIRS && cpu_has_cas16() && region->base &&
+	       (uintptr_t)(region->base + leaves_off) % 16 == 0;
+}
+
+void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
+		  const struct tree_place *place)
+{
+	memset(tree, 0, sizeof(*tree));
+	tree->region = region;
+	tree->geo = *geo;
+	tree->leaves_off = place->leaves_off;
+	tree->inner_off[0] = place->inner_off[0];
+	tree->inner_off[1] = place->inner_off[1];
+	tree->max_prio = place->max_prio;
+	tree->pairs = has_pairs(region, place->leaves_off);
+	lay_out(geo, tree->nodes, tree->level_off);
+	for (uint32_t l = 0; l < geo->levels; l++)
+		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, fanout_at(geo, l));
+}
+
+uint64_t sumtree_max_prio(uint32_t leaves)
+{
+	return min_u64(LEAF_PRIORITY_MASK, ((uint64_t)1 << TREE_SUM_HEADROOM_BITS) / leaves);
+}
+
+/* -------- changes -------- */
+
+/* -------- by vectors -------- */
+
+/* Prepares the CAS of the n active ops. */
+static inline void prepare(const struct change *c, enum change_verb verb, const struct leaf_op *ops,
+			   uint32_t n)
+{
+	struct tree_deltas *deltas = c->deltas;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct leaf_op *op = &ops[deltas->active[i]];
+		struct transport_atomic *cas = &deltas->atomics[i];
+
+		cas->region = c->tree->region;
+		cas->off = leaf_off(c->tree, op->slot);
+		cas->expected = op->word;
+		cas->value = wanted_word(c, verb, op, &deltas->look[i]);
+	}
+}
+
+/* Takes the answers of the n active ops; how many are active now. */
+static inline uint32_t digest(struct change *c, enum change_verb verb, struct leaf_op *ops,
+			      uint32_t n)
+{
+	struct tree_deltas *deltas = c->deltas;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct leaf_op *op = &ops[deltas->active[i]];
+		const struct transport_atomic *cas = &deltas->atomics[i];
+
+		if (cas->status != ATOMIC_DONE) {
+			op->result = LEAF_UNKNOWN;
+		} else if (cas->old == cas->expected && !deltas->look[i]) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
+		} else if (judge(c, verb, op, cas->old)) {
+			deltas->active[left++] = deltas->active[i];
+		}
+	}
+	return left;
+}
+
+static inline int change_by_vector(struct change *c, enum change_verb verb, struct leaf_op *ops,
+				   uint32_t n)
+{
+	uint32_t left = n;
+	int ret = epoch_send_promise(c->ep);
+
+	for (uint32_t i = 0; i < n; i++)
+		c->deltas->active[i] = (uint16_t)i;
+	for (int round = 0; ret == 0 && left > 0; round++) {
+		if (round == CHANGE_ROUNDS)
+			return too_many_rounds(&ops[c->deltas->active[0]]);
+		prepare(c, verb, ops, left);
+		ret = transport_cas(c->tree->region->tr, c->deltas->atomics, left);
+		if (ret)
+			break;
+		left = digest(c, verb, ops, left);
+		ret = refresh_view(c);
+	}
+	return ret;
+}
+
+/* -------- in place -------- */
+
+/* What the same tries would have cost as vectors. */
+struct tries {
+	uint64_t rounds; /* of the op that took most */
+	uint64_t cas, failed;
+};
+
+/* An op of which no usable word is known, or whose word was not the leaf. */
+static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op,
+			 struct tries *sum)
+{
+	const struct rword64 *leaf = leaf_at(c->tree, op->slot);
+	uint64_t tries = 0;
+	bool again = true;
+	int ret = 0;
+
+	while (ret == 0 && again) {
+		uint64_t found = op->word, wanted;
+		bool look;
+
+		if (tries++ == CHANGE_ROUNDS)
+			return too_many_rounds(op);
+		wanted = wanted_word(c, verb, op, &look);
+		if (look) {
+			found = rword64_load_acquire(leaf);
+		} else if (rword64_cas(leaf, &found, wanted)) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, counted_word(c, op->word), wanted);
+			break;
+		}
+		sum->failed += found != op->word;
+		again = judge(c, verb, op, found);
+		ret = refresh_view(c);
+	}
+	c->damaged = false; /* of this one */
+	sum->cas += tries;
+	sum->rounds = max_u64(sum->rounds, tries);
+	return ret;
+}
+
+static inline int change_in_place(struct change *c, enum change_verb verb, struct leaf_op *ops,
+				  uint32_t n)
+{
+	struct tries sum = { .rounds = 1 };
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		struct leaf_op *op = &ops[i];
+		const struct rword64 *leaf = leaf_at(c->tree, op->slot);
+		uint64_t found = op->word, wanted;
+		bool look;
+
+		if (i + AHEAD < n)
+			__builtin_prefetch(leaf_at(c->tree, ops[i + AHEAD].slot), 1);
+		wanted = wanted_word(c, verb, op, &look);
+		if (__builtin_expect(!look, 1) && rword64_cas(leaf, &found, wanted)) {
+			op->result = LEAF_DONE;
+			count_swap(c, op->slot, op->word, wanted);
+			sum.cas++;
+		} else {
+			ret = change_slowly(c, verb, op, &sum);
+		}
+	}
+	transport_account_atomics(c->tree->region->tr, sum.rounds, sum.cas, 0);
+	transport_account_cas(c->tree->region->tr, sum.failed, 0);
+	return ret;
+}
+
+/*
+ * Runs ops to their end, n <= TRANSPORT_VECTOR. Made for each verb apart. Results are LEAF_UNKNOWN
+ * before, and stay so where an error ends the call.
+ */
+static inline int change_some(struct change *c, enum change_verb verb, struct leaf_op *ops,
+			      uint32_t n)
+{
+	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
+
+	if (ret)
+		return ret;
+	if (c->deltas->in_place)
+		return change_in_place(c, verb, ops, n);
+	return change_by_vector(c, verb, ops, n);
+}
+
+/* -------- the verbs -------- */
+
+static int check_run(const struct sumtree *tree, const struct leaf_run *run)
+{
+	uint32_t leaves = tree->geo.leaves;
+
+	if (run->n && (run->first >= leaves || run->n > leaves - run->first))
+		return error_set(-ERANGE, "%u leaves from slot %u: the tree has %u", run->n,
+				 run->first, leaves);
+	return 0;
+}
+
+/* Ops for consecutive leaves as they are now, so that the first CAS of each is likely to succeed. */
+static int see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
+{
+	struct transport_view view = {
+		.region = tree->region,
+		.off = leaf_off(tree, run->first),
+		.len = run->n * 8,
+	};
+	int ret = transport_view(tree->region->tr, &view, 1);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < run->n; i++)
+		ops[i] = (struct leaf_op){
+			.slot = run->first + i,
+			.gen = run->gen,
+			.word = rword64_load_relaxed((const struct rword64 *)view.ptr + i),
+			.result = LEAF_UNKNOWN,
+		};
+	transport_view_end(tree->region->tr);
+	return 0;
+}
+
+/* Words in place, and one epoch alone. */
+static bool goes_steadily(const struct change *c)
+{
+	return c->deltas->in_place && c->ep->mode != EPOCH_DUAL;
+}
+
+/* How many leaves from `slot` on one instruction swaps, of `left`; two have one parent. */
+static inline uint32_t pair_at(const struct sumtree *tree, uint32_t slot, uint32_t left)
+{
+	return tree->pairs && slot % 2 == 0 && left > 1 ? 2 : 1;
+}
+
+/* One leaf or a pair of them: both or none. */
+static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32_t n,
+			       const uint64_t from[2], const uint64_t to[2])
+{
+	const struct rword64 *leaf = leaf_at(tree, slot);
+	uint64_t found = from[0];
+
+	return n == 2 ? rword64_cas_pair(leaf, from, to) : rword64_cas(leaf, &found, to[0]);
+}
+
+/* What consecutive changes add to one node. */
+struct node_sum {
+	struct delta_side *side;
+	uint32_t node;
+	uint64_t sum;
+};
+
+static inline void sum_end(const struct node_sum *s)
+{
+	tree_deltas_add(s->side, s->node, (int64_t)s->sum);
+}
+
+static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
+{
+	if (node != s->node) {
+		sum_end(s);
+		s->node = node;
+		s->sum = 0;
+	}
+	s->sum += delta;
+}
+
+/*
+ * The usual claim: words in place, of the epoch that we see, and nobody else at them. Stops at the
+ * first leaf that is not so; how many are done. Costs as much as looking at the leaves and swapping
+ * them by vectors.
+ */
+static uint32_t claim_steadily(const struct change *c, const struct leaf_run *run)
+{
+	const struct sumtree *tree = c->tree;
+	struct transport *tr = tree->region->tr;
+	uint64_t claimed = leaf_make(c->steady, run->gen, 0);
+	const uint64_t to[2] = { claimed, claimed };
+	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.node = node_parent(tree, 0, run->first) };
+	uint32_t i, n;
+
+	for (i = 0; i < run->n; i += n) {
+		uint32_t slot = run->first + i;
+		const struct rword64 *leaf = leaf_at(tree, slot);
+		uint64_t from[2] = { rword64_load_relaxed(leaf) };
+
+		n = pair_at(tree, slot, run->n - i);
+		from[1] = n == 2 ? rword64_load_relaxed(leaf + 1) : claimed;
+		if (leaf_tag(from[0]) != c->steady || leaf_tag(from[1]) != c->steady ||
+		    !swap_leaves(tree, slot, n, from, to))
+			break;
+		sum_add(&sum, node_parent(tree, 0, slot),
+			-(leaf_priority(from[0]) + leaf_priority(from[1])));
+		sum.side->size -= (leaf_priority(from[0]) != 0) + (leaf_priority(from[1]) != 0);
+	}
+	sum_end(&sum);
+	transport_account(tr, 1, 1, (uint64_t)i * 8);
+	transport_account_atomics(tr, 1, i, 0);
+	return i;
+}
+
+int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
+		  struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+	struct leaf_op *ops = deltas->ops;
+	bool unknown = false;
+	int ret = check_run(tree, run);
+
+	for (uint32_t done = 0, n; ret == 0 && done < run->n; done += n) {
+		struct leaf_run part = { .first = run->first + done, .gen = run->gen };
+
+		part.n = (uint32_t)min_u64(run->n - done, TRANSPORT_VECTOR);
+		ret = tree_deltas_reserve(tree, deltas, part.n);
+		if (ret)
+			break;
+		n = goes_steadily(&c) ? claim_steadily(&c, &part) : 0;
+		if (n)
+			continue;
+		n = part.n;
+		ret = see_leaves(tree, &part, ops);
+		if (ret)
+			break;
+		ret = change_some(&c, CHANGE_CLAIM, ops, n);
+		for (uint32_t i = 0; i < n; i++)
+			unknown |= ops[i].result == LEAF_UNKNOWN;
+	}
+	if (ret == 0 && unknown)
+		return error_set(-EIO, "claim of %u leaves from slot %u: an answer was lost",
+				 run->n, run->first);
+	return ret;
+}
+
+static int publish_error(const struct leaf_op *op)
+{
+	switch ((enum leaf_result)op->result) {
+	case LEAF_DONE:
+		break;
+	case LEAF_STALE:
+		return error_set(-EOWNERDEAD, "publish of slot %u: generation %u, not %u", op->slot,
+				 leaf_gen(op->word), op->gen);
+	case LEAF_ABSENT:
+		return error_set(-EEXIST, "publish of slot %u: published already", op->slot);
+	case LEAF_UNKNOWN:
+		return error_set(-EIO, "publish of slot %u: the answer was lost", op->slot);
+	}
+	return 0;
+}
+
+static_assert(LEAF_DONE == 0, "results that are all 0 are all done");
+
+int sumtree_publish_result(const struct leaf_op *ops, size_t n)
+{
+	uint32_t bad = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bad |= ops[i].result;
+	for (size_t i = 0; bad && (ret == 0 || ret == -EEXIST) && i < n; i++) {
+		int worse = publish_error(&ops[i]);
+
+		ret = worse ? worse : ret;
+	}
+	return ret;
+}
+
+/* Before any of them is changed. */
+static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ops[i].result = LEAF_UNKNOWN;
+		if (ops[i].slot >= tree->geo.leaves)
+			return error_set(-ERANGE, "slot %u: the tree has %u leaves", ops[i].slot,
+					 tree->geo.leaves);
+	}
+	return 0;
+}
+
+static inline int change_all(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
+{
+	int ret = 0;
+
+	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR)
+		ret = change_some(c, verb, ops + done,
+				  (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
+	return ret;
+}
+
+static inline int change_ops(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
+{
+	int ret = begin_ops(c->tree, ops, n);
+
+	return ret ? ret : change_all(c, verb, ops, n);
+}
+
+int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+		   struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+
+	return change_ops(&c, CHANGE_UPDATE, ops, n);
+}
+
+int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+		 struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+
+	return change_ops(&c, CHANGE_TAKE, ops, n);
+}
+
+/* How many of n ops one instruction publishes. */
+static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf_op *ops,
+				   uint32_t n)
+{
+	uint32_t most = pair_at(tree, ops[0].slot, n);
+
+	return most == 2 && ops[1].slot == ops[0].slot + 1 && ops[1].gen == ops[0].gen ? 2 : 1;
+}
+
+/*
+ * The usual publish: leaves in place, claimed under the epoch that we see. Stops at the first leaf
+ * that is not so; how many are done.
+ */
+static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
+{
+	const struct sumtree *tree = c->tree;
+	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
+				.node = node_parent(tree, 0, ops[0].slot) };
+	uint32_t i, m;
+
+	for (i = 0; i < n; i += m) {
+		struct leaf_op *op = &ops[i];
+		uint64_t claimed = leaf_make(c->steady, op->gen, 0), priority[2] = { 0 };
+
+		m = ops_at_once(tree, op, n - i);
+		for (uint32_t k = 0; k < m; k++)
+			priority[k] = min_u64(op[k].priority, tree->max_prio);
+		if (!swap_leaves(
+			    tree, op->slot, m, (const uint64_t[]){ claimed, claimed },
+			    (const uint64_t[]){ claimed | priority[0], claimed | priority[1] }))
+			break;
+		for (uint32_t k = 0; k < m; k++) {
+			op[k].word = claimed;
+			op[k].result = LEAF_DONE;
+		}
+		sum_add(&sum, node_parent(tree, 0, op->slot), priority[0] + priority[1]);
+		sum.side->size += (priority[0] != 0) + (priority[1] != 0);
+	}
+	if (i) {
+		sum_end(&sum);
+		transport_account_atomics(tree->region->tr, 1, i, 0);
+	}
+	return i;
+}
+
+/* How many of n ops, a vector at most, the usual way has published; *ret_out: no room for deltas. */
+static uint32_t try_steadily(const struct change *c, struct leaf_op *ops, uint32_t n, int *ret_out)
+{
+	*ret_out = tree_deltas_reserve(c->tree, c->deltas, n);
+	return *ret_out == 0 && goes_steadily(c) ? publish_steadily(c, ops, n) : 0;
+}
+
+static int publish_others(struct change *c, struct leaf_op *ops, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ops[i].word = claimed_word(c->ep, ops[i].gen);
+	return change_all(c, CHANGE_PUBLISH, ops, n);
+}
+
+/* P1 pairs with V1: the caller's rows, then the leaf that says they are whole. */
+static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
+{
+	uint32_t part;
+	int ret = begin_ops(c->tree, ops, n);
+
+	for (size_t done = 0; ret == 0 && done < n; done += part) {
+		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
+		part = try_steadily(c, ops + done, part, &ret);
+		if (ret == 0 && part == 0)
+			return publish_others(c, ops + done, n - done);
+	}
+	return ret;
+}
+
+int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+			struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+	int ret = publish_ops(&c, ops, n);
+
+	return ret ? ret : sumtree_publish_result(ops, n);
+}
+
+/* Takes up to a vector of leaves to publish from *next_inout on; how many. */
+static uint32_t gather_publish(const struct leaf_run *run, const uint64_t *priorities,
+			       uint32_t *next_inout, struct leaf_op *ops)
+{
+	uint32_t i = *next_inout, n = 0;
+
+	for (; i < run->n && n < TRANSPORT_VECTOR; i++) {
+		if (!priorities[i])
+			continue;
+		ops[n++] = (struct leaf_op){
+			.slot = run->first + i,
+			.gen = run->gen,
+			.priority = priorities[i],
+		};
+	}
+	*next_inout = i;
+	return n;
+}
+
+int sumtree_publish(const struct sumtree *tree, struct epoch *ep, const struct leaf_run *run,
+		    const uint64_t *priorities, struct tree_deltas *deltas)
+{
+	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
+	struct leaf_op *ops = deltas->ops;
+	uint32_t next = 0, n;
+	int ret = check_run(tree, run), first_bad = 0;
+
+	while (ret == 0 && (n = gather_publish(run, priorities, &next, ops)) > 0) {
+		ret = publish_ops(&c, ops, n);
+		if (ret == 0 && first_bad == 0)
+			first_bad = sumtree_publish_result(ops, n);
+	}
+	return ret ? ret : first_bad;
+}

@@ -1,0 +1,231 @@
+/* The top levels of a forest; see sumtree_tops.h. */
+#include "ds/sumtree/tops.h"
+
+#include "ds/sumtree/sumtree.h"
+#include "ds/sumtree/nodes.h"
+
+#include "transport/barrier.h"
+#include "transport/transport.h"
+
+#include "wire/ring_layout.h"
+#include "wire/sumtree_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+static_assert(WIRE_LINE % 8 == 0, "the top lies a line behind the size word");
+
+static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
+{
+	return (const struct rword64 *)(const void *)(base + off);
+}
+
+/* E6 pairs with E5. The epoch word goes into ep; true = it names the same array as before. */
+static bool see_epoch(struct epoch *ep, uint64_t word)
+{
+	uint32_t parity = ep->number & 1;
+
+	ep->number = epoch_number(word);
+	ep->mode = epoch_mode_of(word);
+	return (ep->number & 1) == parity;
+}
+
+/* Copies n sums, negative ones as 0; returns their total. */
+static uint64_t copy_clamped(uint64_t *to, const struct rword64 *from, uint32_t n)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t word = rword64_load_relaxed(&from[i]);
+
+		to[i] = (int64_t)word > 0 ? word : 0;
+		total += to[i];
+	}
+	return total;
+}
+
+static uint32_t top_nodes(const struct sumtree *tree)
+{
+	return tree->nodes[tree->geo.levels];
+}
+
+/* The size word, a line, the top level: from here on. */
+static uint64_t head_off(const struct sumtree *tree, const struct epoch *ep)
+{
+	return node_size_off(tree, ep->number & 1);
+}
+
+static uint32_t head_bytes(const struct sumtree *tree)
+{
+	return (uint32_t)tree->level_off[tree->geo.levels] + top_nodes(tree) * 8;
+}
+
+/* What a tree says about itself. */
+struct top {
+	uint64_t total;
+	int64_t size;
+};
+
+/* From the first bytes of an inner array. */
+static struct top take_head(const struct sumtree *tree, const void *head, uint64_t *to)
+{
+	const uint8_t *bytes = head;
+	const struct rword64 *size = head;
+	uint64_t top_off = tree->level_off[tree->geo.levels];
+
+	return (struct top){ .total = copy_clamped(to, words_at(bytes, top_off), top_nodes(tree)),
+			     .size = node_size(tree, rword64_load_relaxed(size)) };
+}
+
+static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *spare)
+{
+	return shard < TOPS_KEPT ? tops->kept[shard] : spare;
+}
+
+/* -------- in place -------- */
+
+static struct top top_in_place(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
+{
+	const uint8_t *base = tree->region->base;
+
+	see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
+	return take_head(tree, base + head_off(tree, ep), to);
+}
+
+/* -------- through the transport -------- */
+
+/* The epoch word; the size and the top of the array that it names. */
+static void aim_views(struct transport_view views[TOPS_READS], const struct sumtree *tree,
+		      const struct epoch *ep)
+{
+	views[0] = (struct transport_view){ .region = ep->region, .off = ep->word_off, .len = 8 };
+	views[1] = (struct transport_view){
+		.region = tree->region,
+		.off = head_off(tree, ep),
+		.len = head_bytes(tree),
+	};
+}
+
+/* One tree; once more when the epoch word names the other array. */
+static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, struct top *top_out)
+{
+	for (int tries = 0; tries < 3; tries++) {
+		struct transport_view views[TOPS_READS];
+		bool same;
+		int ret;
+
+		aim_views(views, tree, ep);
+		ret = transport_view(tree->region->tr, views, TOPS_READS);
+		if (ret)
+			return ret;
+		same = see_epoch(ep, rword64_load_acquire(views[0].ptr));
+		*top_out = take_head(tree, views[1].ptr, to);
+		transport_view_end(tree->region->tr);
+		if (same)
+			break;
+	}
+	return 0;
+}
+
+/* -------- by reads of others -------- */
+
+void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from)
+{
+	tops->from = from;
+	tops->shard = UINT32_MAX;
+	tops->before[0] = 0;
+}
+
+uint32_t sumtree_tops_bytes(const struct forest *from)
+{
+	return WIRE_LINE + head_bytes(&from->trees[0]);
+}
+
+void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
+		      struct transport_io io[TOPS_READS])
+{
+	struct transport_view views[TOPS_READS];
+
+	aim_views(views, &from->trees[tree], &from->epochs[tree]);
+	for (uint32_t i = 0; i < TOPS_READS; i++)
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = buffer + i * WIRE_LINE,
+					       .len = views[i].len };
+}
+
+/* Until all are known before[t + 1] is the mass of tree t alone. */
+static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
+{
+	tops->before[t + 1] = top.total;
+	if (tops->sizes)
+		tops->sizes[t] = top.size;
+}
+
+bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last)
+{
+	const struct forest *from = tops->from;
+	uint64_t spare[TREE_TOP_MAX];
+	bool same = see_epoch(&from->epochs[tree], rword64_load_acquire(words_at(buffer, 0)));
+
+	if (!same && !last)
+		return false;
+	note_top(tops, tree,
+		 take_head(&from->trees[tree], buffer + WIRE_LINE, kept_top(tops, tree, spare)));
+	return true;
+}
+
+void sumtree_tops_end(struct sumtree_tops *tops)
+{
+	for (uint32_t t = 0; t < tops->from->n; t++)
+		tops->before[t + 1] += tops->before[t];
+}
+
+/* -------- both -------- */
+
+int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
+{
+	struct transport_set used;
+	uint64_t spare[TREE_TOP_MAX];
+
+	sumtree_tops_begin(tops, from);
+	used.n = 0;
+	for (uint32_t t = 0; t < from->n; t++) {
+		const struct sumtree *tree = &from->trees[t];
+
+		if (transport_is_forked(tree->region->tr))
+			return error_set(-ECHILD, "sum tree: opened before a fork");
+		note_top(tops, t, top_in_place(tree, &from->epochs[t], kept_top(tops, t, spare)));
+		transport_account(tree->region->tr, transport_set_add(&used, tree->region->tr),
+				  TOPS_READS, 8 + (uint64_t)head_bytes(tree));
+	}
+	sumtree_tops_end(tops);
+	return 0;
+}
+
+int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
+{
+	const struct sumtree *tree = &tops->from->trees[shard];
+	uint32_t n = top_nodes(tree);
+	uint64_t total = 0;
+	struct top top;
+	int ret = 0;
+
+	if (tops->shard == shard)
+		return 0;
+	if (shard < TOPS_KEPT)
+		memcpy(tops->value, tops->kept[shard], n * sizeof(tops->value[0]));
+	else if (tree->region->base)
+		top_in_place(tree, &tops->from->epochs[shard], tops->value);
+	else
+		ret = view_top(tree, &tops->from->epochs[shard], tops->value, &top);
+	if (ret)
+		return ret;
+	for (uint32_t k = 0; k <= TREE_TOP_MAX; k++) {
+		tops->prefix[k] = k < n ? total : UINT64_MAX;
+		total += k < n ? tops->value[k] : 0;
+	}
+	tops->total = total;
+	tops->shard = shard;
+	return 0;
+}

@@ -1,0 +1,195 @@
+/*
+ * control.c - the control shard of a table: the one whose limiter words count (protocol
+ * rule 8).
+ *
+ * Its words are read once a second. When it is lost, another shard is named, and gets the last
+ * reading, with admitted := committed: who had admitted something admits again. What was counted
+ * after the reading is not known; for queues the balance of repair.h corrects it by the items.
+ *
+ * When it is drained, its words are handed over as they are, and when all clients count at the new
+ * one, what was counted at the old one meanwhile is added there.
+ */
+#include "server/catalog/catalog.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "ds/limiter/balance.h"
+
+#include "base/log.h"
+
+static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_VIEWS])
+{
+	int ret = 0;
+
+	for (uint32_t v = 0; ret == 0 && v < shard->desc.n_views; v++) {
+		struct limiter lim;
+
+		limiter_init(&lim, shard, v, 0);
+		ret = limiter_read(&lim, &words[v]);
+	}
+	return ret;
+}
+
+void catalog_control_read(struct catalog_table *table)
+{
+	struct limiter_words words[RING_MAX_VIEWS];
+	struct shard *shard = table->attached[table->control];
+
+	if (!shard || !table->shards[table->control].node->up)
+		return;
+	if (read_words(shard, words)) {
+		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
+		return;
+	}
+	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
+	if (atomic_load_explicit(&shard->limits->broken, memory_order_relaxed))
+		return;
+	for (uint32_t v = 0; v < table->desc.n_views; v++)
+		table->words[v] = words[v];
+	table->words_known = true;
+}
+
+/* -------- move -------- */
+
+static int store_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
+{
+	return transport_store(shard->limits, shard_limits_off(shard, view) + member, &value,
+			       sizeof(value));
+}
+
+static int store_view(struct shard *shard, uint32_t view, const struct limiter_words *words)
+{
+	int ret = store_word(shard, view, offsetof(struct view_limits, ins_admitted),
+			     words->ins_committed);
+
+	if (ret == 0)
+		ret = store_word(shard, view, offsetof(struct view_limits, ins_committed),
+				 words->ins_committed);
+	if (ret == 0)
+		ret = store_word(shard, view, offsetof(struct view_limits, smp_admitted),
+				 words->smp_committed);
+	return ret ? ret
+		   : store_word(shard, view, offsetof(struct view_limits, smp_committed),
+				words->smp_committed);
+}
+
+uint32_t catalog_control_pick(const struct catalog_table *table, uint32_t not_this)
+{
+	uint32_t best = table->n_shards;
+
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		uint32_t view = catalog_shard_view(table, s);
+
+		if (s == not_this)
+			continue;
+		if (view == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+			return s;
+		if (view == RELIVE__SHARD_STATE__SHARD_DRAINING && best == table->n_shards)
+			best = s;
+	}
+	return best;
+}
+
+int catalog_control_move(struct catalog *cat, struct catalog_table *table, uint32_t to,
+			 const struct limiter_words *words)
+{
+	uint32_t from = table->control;
+	int ret = 0;
+
+	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++)
+		ret = store_view(table->attached[to], v, &words[v]);
+	if (ret)
+		return ret;
+	table->control = to;
+	ret = catalog_table_put(cat->store, table);
+	if (ret) {
+		table->control = from;
+		return ret;
+	}
+	log_info("table %s: shard %u is the control shard", table->desc.name, to);
+	catalog_changed(cat, table);
+	return 0;
+}
+
+/* -------- settle -------- */
+
+static int add_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
+{
+	uint64_t old;
+
+	if (value == 0)
+		return 0;
+	return transport_faa_word(shard->limits, shard_limits_off(shard, view) + member, value,
+				  &old);
+}
+
+/* Both words of a side: what was committed there had been admitted there. */
+static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint64_t sampled)
+{
+	int ret = add_word(shard, view, offsetof(struct view_limits, ins_admitted), inserted);
+
+	if (ret == 0)
+		ret = add_word(shard, view, offsetof(struct view_limits, ins_committed), inserted);
+	if (ret == 0)
+		ret = add_word(shard, view, offsetof(struct view_limits, smp_admitted), sampled);
+	return ret ? ret
+		   : add_word(shard, view, offsetof(struct view_limits, smp_committed), sampled);
+}
+
+int catalog_control_settle(struct catalog_table *table, uint32_t from)
+{
+	struct limiter_words *handed = table->shards[from].drain.handed;
+	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
+	struct shard *control = table->attached[table->control];
+	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
+
+	if (control && table->attached[from])
+		ret = read_words(table->attached[from], now);
+	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++) {
+		ret = add_view(control, v, now[v].ins_committed - handed[v].ins_committed,
+			       now[v].smp_committed - handed[v].smp_committed);
+		if (ret == 0)
+			handed[v] = now[v];
+	}
+	return ret;
+}
+
+/* -------- tick -------- */
+
+/* Never read: as many were inserted as are there, and none of those was handed over. */
+static int words_from_items(struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		struct shard *shard = table->attached[s];
+
+		for (uint32_t v = 0; shard && v < table->desc.n_views; v++) {
+			uint64_t items;
+			int ret = catalog_shard_items(shard, v, &items);
+
+			if (ret)
+				return ret;
+			table->words[v].ins_committed += items;
+		}
+	}
+	table->words_known = true;
+	return 0;
+}
+
+void catalog_control_tick(struct catalog *cat, struct catalog_table *table)
+{
+	uint32_t to;
+	int ret = 0;
+
+	if (!table->lost[table->control])
+		return;
+	to = catalog_control_pick(table, table->control);
+	if (to == table->n_shards)
+		return;
+	if (!table->words_known)
+		ret = words_from_items(table);
+	if (ret == 0)
+		ret = catalog_control_move(cat, table, to, table->words);
+	if (ret)
+		log_warn("table %s: move its control shard: %s", table->desc.name, error_last());
+}

@@ -1,0 +1,94 @@
+#include "server/catalog/placement.h"
+
+#define ROOM_PARTS 16 /* nodes whose room differs by less than a part of the most are equals */
+
+/* -------- one shard -------- */
+
+static uint64_t most_room(const struct placement_node *nodes, uint32_t n)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (nodes[i].takes && nodes[i].free > most)
+			most = nodes[i].free;
+	return most;
+}
+
+uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn)
+{
+	uint64_t most = most_room(nodes, n);
+	uint64_t enough = most - most / ROOM_PARTS;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = (uint32_t)(((uint64_t)*turn + i) % n);
+
+		if (nodes[at].takes && nodes[at].free >= enough) {
+			*turn = at + 1;
+			return at;
+		}
+	}
+	return n;
+}
+
+/* -------- the whole table -------- */
+
+/* The node that has fewest; of those, most room. n = none takes any. */
+static uint32_t emptiest(const struct placement_node *nodes, uint32_t n)
+{
+	uint32_t best = n;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!nodes[i].takes)
+			continue;
+		if (best == n || nodes[i].shards < nodes[best].shards ||
+		    (nodes[i].shards == nodes[best].shards && nodes[i].free > nodes[best].free))
+			best = i;
+	}
+	return best;
+}
+
+/* The node that has most; of those, least room. n = none has any. */
+static uint32_t fullest(const struct placement_node *nodes, uint32_t n)
+{
+	uint32_t best = n;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!nodes[i].takes || nodes[i].shards == 0)
+			continue;
+		if (best == n || nodes[i].shards > nodes[best].shards ||
+		    (nodes[i].shards == nodes[best].shards && nodes[i].free < nodes[best].free))
+			best = i;
+	}
+	return best;
+}
+
+static uint32_t leaver(const struct placement_node *nodes, uint32_t n)
+{
+	uint32_t i = 0;
+
+	while (i < n && !(nodes[i].leaves && nodes[i].shards))
+		i++;
+	return i;
+}
+
+struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
+				     uint32_t wanted)
+{
+	struct placement_step step = { PLACEMENT_DONE, emptiest(nodes, n), leaver(nodes, n) };
+	uint64_t shards = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		shards += nodes[i].shards;
+	if (step.from < n) {
+		step.kind = step.to < n ? PLACEMENT_MOVE : PLACEMENT_STUCK;
+		return step;
+	}
+	step.from = fullest(nodes, n);
+	if (step.to == n)
+		return step;
+	if (shards < wanted)
+		step.kind = PLACEMENT_ADD;
+	else if (step.from < n && nodes[step.from].shards > nodes[step.to].shards + 1)
+		step.kind = PLACEMENT_MOVE;
+	return step;
+}

@@ -1,0 +1,70 @@
+/*
+ * plan.c - from what a client wishes to the descriptor of a table, for the nodes of now.
+ */
+#include "server/catalog/catalog.h"
+
+/* The wish, planned for so many shards, and for clients that reach them over a wire or not. */
+static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool remote,
+		    struct table_desc *out)
+{
+	struct table_plan_opts opts = wish->opts;
+	struct table_desc desc = wish->desc;
+	int ret = 0;
+
+	desc.n_shards = n_shards;
+	opts.remote = remote;
+	if (n_shards != wish->desc.n_shards || remote)
+		ret = table_plan(&desc, &opts);
+	if (ret == 0)
+		*out = desc;
+	return ret;
+}
+
+/* As many shards as there are nodes, or fewer where the capacity is too small for that. */
+static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool remote,
+			  struct table_desc *out)
+{
+	uint32_t n_shards = wish->auto_shards && takers > 1 ? takers : wish->desc.n_shards;
+
+	while (n_shards > wish->desc.n_shards && plan_for(wish, n_shards, remote, out))
+		n_shards--;
+	return n_shards > wish->desc.n_shards ? 0 : plan_for(wish, n_shards, remote, out);
+}
+
+/* Wide nodes are for wires; where they do not fit they are not. */
+int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish, struct table_desc *out)
+{
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	uint32_t n = catalog_places(cat, NULL, places, nodes), takers = 0;
+	struct catalog_wish mine = *wish;
+	bool remote = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		takers += places[i].takes;
+		remote |= !node_is_mapped(nodes[i]);
+		if (wish->crc_by_nodes && nodes[i]->persistent)
+			mine.desc.flags |= TABLE_ROW_CRC;
+	}
+	if (remote && !wish->opts.fanout && plan_for_nodes(&mine, takers, true, out) == 0)
+		return 0;
+	return plan_for_nodes(&mine, takers, false, out);
+}
+
+bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_wish *wish)
+{
+	bool follows = wish->auto_shards && table->auto_shards;
+	uint32_t n_shards = follows ? table->desc.n_shards : wish->desc.n_shards;
+	struct catalog_wish mine = *wish;
+
+	if (wish->crc_by_nodes)
+		mine.desc.flags = table->desc.flags;
+	for (int remote = 0; remote < 2; remote++) {
+		struct table_desc desc;
+
+		if (plan_for(&mine, n_shards, remote, &desc) == 0 &&
+		    table_desc_same(&table->desc, &desc))
+			return true;
+	}
+	return false;
+}

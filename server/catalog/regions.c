@@ -1,0 +1,329 @@
+#include "server/catalog/regions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+#include "server/catalog/catalog.h"
+
+/* -------- whose -------- */
+
+/* A damaged superblock names nobody: then the numbers count. */
+static bool has_uuid(const Relive__NodeRegion *region, const uint8_t uuid[16])
+{
+	return region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) == 0;
+}
+
+static bool is_of_shard(const Relive__NodeRegion *region, const struct table_desc *desc, uint32_t s)
+{
+	uint8_t uuid[16];
+
+	shard_region_uuid(desc->uuid, s, region->role, uuid);
+	return region->kind == OBJECT_TABLE && region->object == desc->table_id &&
+	       region->part == s && has_uuid(region, uuid);
+}
+
+static const Relive__NodeRegion *find_region(const struct catalog_arrival *arrival, uint32_t id,
+					     uint32_t role, const struct table_desc *desc,
+					     uint32_t s)
+{
+	for (size_t i = 0; i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+
+		if (region->region == id && region->role == role && is_of_shard(region, desc, s))
+			return region;
+	}
+	return NULL;
+}
+
+bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
+			      const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (!find_region(arrival, place->ids[role], role, &table->desc, s))
+			return false;
+	return true;
+}
+
+const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
+					       const Relive__NodeRegion *like, uint32_t role)
+{
+	for (size_t i = 0; i < arrival->n_regions; i++) {
+		const Relive__NodeRegion *region = arrival->regions[i];
+
+		if (region->kind == like->kind && region->object == like->object &&
+		    region->part == like->part && region->role == role)
+			return region;
+	}
+	return NULL;
+}
+
+/* The shard in the catalog whose region it is, or was; NULL. */
+static const struct catalog_shard *find_shard(const struct catalog *cat, const struct node *node,
+					      const Relive__NodeRegion *region)
+{
+	const struct catalog_table *table =
+		region->object <= TABLE_MAX_ID ? cat->tables[region->object] : NULL;
+	const struct catalog_shard *place;
+
+	if (!node || !table || region->part >= table->n_shards)
+		return NULL;
+	place = &table->shards[region->part];
+	if (place->node != node || !is_of_shard(region, &table->desc, region->part))
+		return NULL;
+	return region->role < REGION_ROLES && region->region == place->ids[region->role] ? place
+											 : NULL;
+}
+
+/* What a file has of a lost shard stays: it was not drained, and may be adopted again. */
+static enum region_owner owner_by(const struct catalog_shard *shard)
+{
+	if (catalog_state_is_usable(shard->state))
+		return OWNER_TABLE;
+	return shard->state == RELIVE__SHARD_STATE__SHARD_GONE || !shard->node->persistent
+		       ? OWNER_NONE
+		       : OWNER_UNKNOWN;
+}
+
+/* Nobody ever put anything there: not formatted, or without a block that was ever opened. */
+static bool is_unused(const struct catalog_arrival *arrival, const Relive__NodeRegion *region)
+{
+	const Relive__NodeRegion *tree = catalog_regions_find(arrival, region, REGION_TREE);
+
+	return region->uuid.len == 0 || (tree && tree->shard && !tree->shard->used);
+}
+
+static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
+			  const Relive__NodeRegion *region, bool *was_out)
+{
+	struct store_making making = { .table_id = region->object, .shard = region->part };
+	uint8_t uuid[16];
+	int ret;
+
+	snprintf(making.node, sizeof(making.node), "%s", arrival->news->name);
+	ret = store_making_find(cat->store, &making, was_out);
+	if (ret || !*was_out)
+		return ret;
+	shard_region_uuid(making.uuid, region->part, region->role, uuid);
+	*was_out = region->kind == OBJECT_TABLE && has_uuid(region, uuid) &&
+		   is_unused(arrival, region);
+	return 0;
+}
+
+static int was_given_up(const struct catalog *cat, const struct catalog_arrival *arrival,
+			const Relive__NodeRegion *region, bool *was_out)
+{
+	struct store_leftover left = { .region = region->region };
+	int ret;
+
+	snprintf(left.node, sizeof(left.node), "%s", arrival->news->name);
+	ret = store_leftover_find(cat->store, &left, was_out);
+	if (ret == 0 && *was_out)
+		*was_out = has_uuid(region, left.uuid);
+	return ret;
+}
+
+int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i,
+			 enum region_owner *owner_out)
+{
+	const Relive__NodeRegion *region = arrival->regions[i];
+	const struct catalog_shard *shard = find_shard(cat, arrival->node, region);
+	bool none = false;
+	int ret;
+
+	*owner_out = shard ? owner_by(shard) : OWNER_TABLE;
+	if (shard || (arrival->node && catalog_making_owns(cat, arrival->node, region->region)))
+		return 0;
+	ret = was_given_up(cat, arrival, region, &none);
+	if (ret == 0 && !none)
+		ret = was_being_made(cat, arrival, region, &none);
+	*owner_out = none ? OWNER_NONE : OWNER_UNKNOWN;
+	return ret;
+}
+
+/* -------- giving up -------- */
+
+static int give_up(struct catalog *cat, const struct catalog_table *table, uint32_t s,
+		   uint32_t role)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	struct store_leftover left = { .region = place->ids[role] };
+
+	if (left.region == 0 || !place->node)
+		return 0;
+	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
+	shard_region_uuid(table->desc.uuid, s, role, left.uuid);
+	return store_leftover_put(cat->store, &left);
+}
+
+/* Shards that are lost or on their way, too: nobody knows of them once the table is forgotten. */
+int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table)
+{
+	int ret = store_begin(cat->store);
+
+	if (ret)
+		return ret;
+	for (uint32_t s = 0; s < TABLE_MAX_SHARDS; s++)
+		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
+			ret = give_up(cat, table, s, role);
+	if (ret == 0)
+		ret = store_table_delete(cat->store, table->desc.table_id);
+	return store_end(cat->store, ret);
+}
+
+/* -------- freeing -------- */
+
+/* When a node has freed all that it was asked to, nothing is left over there: whatever is noted while a
+   node is up is asked for at once. */
+static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
+		     const ProtobufCMessage *reply)
+{
+	struct catalog *cat = ctx;
+
+	(void)reply;
+	node->freeing--;
+	node->kept |= code != 0;
+	if (node->freeing == 0 && !node->kept && store_leftovers_delete(cat->store, node->name))
+		log_warn("node %s: %s", node->name, error_last());
+	node_region_freed(node, region, code);
+}
+
+void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id)
+{
+	if (node_post_region_free(node, id, on_freed, cat) == 0) {
+		node->freeing++;
+		return;
+	}
+	node->kept = true;
+	log_warn("free region %u of node %s: %s", id, node->name, error_last());
+}
+
+/* One that is to be freed when its users can be told. The node counts it as being freed all the while. */
+struct catalog_retirement {
+	struct catalog_retirement *next;
+	struct node *node;
+	uint64_t incarnation; /* of the node */
+	uint32_t id;
+	uint32_t state;
+};
+
+/* Users see the word in a mapping that they keep; then the memory goes. -EAGAIN: its node is asked. */
+static int retire(struct catalog *cat, const struct catalog_retirement *gone)
+{
+	const uint64_t word = gone->state;
+	struct node *node = gone->node;
+	struct region *region;
+	int ret = node_attach(node, &gone->id, 1, &region);
+
+	if (ret == -EAGAIN && node_is_attaching(node))
+		return ret;
+	if (ret == 0) {
+		ret = transport_store(region, offsetof(struct region_superblock, state), &word,
+				      sizeof(word));
+		transport_detach(&region);
+	}
+	if (ret)
+		log_warn("retire region %u of node %s: %s", gone->id, node->name, error_last());
+	node->freeing--;
+	catalog_free_region(cat, node, gone->id);
+	return 0;
+}
+
+static bool is_of_this_life(const struct catalog_retirement *gone)
+{
+	return gone->node->up && gone->node->incarnation == gone->incarnation;
+}
+
+bool catalog_retire_tick(struct catalog *cat)
+{
+	struct catalog_retirement **link = &cat->retirements;
+
+	while (*link) {
+		struct catalog_retirement *gone = *link;
+
+		if (is_of_this_life(gone) && retire(cat, gone) == -EAGAIN) {
+			link = &gone->next;
+			continue;
+		}
+		if (!is_of_this_life(gone)) { /* it is given up still when its node comes again */
+			gone->node->freeing--;
+			gone->node->kept = true;
+		}
+		*link = gone->next;
+		mem_free(gone);
+	}
+	return cat->retirements;
+}
+
+void catalog_retire_forget(struct catalog *cat)
+{
+	while (cat->retirements) {
+		struct catalog_retirement *gone = cat->retirements;
+
+		cat->retirements = gone->next;
+		mem_free(gone);
+	}
+}
+
+static bool is_retiring(const struct catalog *cat, const struct node *node, uint32_t id)
+{
+	const struct catalog_retirement *gone = cat->retirements;
+
+	while (gone && (gone->node != node || gone->id != id || !is_of_this_life(gone)))
+		gone = gone->next;
+	return gone;
+}
+
+void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state)
+{
+	struct catalog_retirement *gone;
+
+	if (id == 0 || is_retiring(cat, node, id))
+		return;
+	gone = mem_alloc(sizeof(*gone));
+	if (!gone) {
+		node->kept = true;
+		log_warn("retire region %u of node %s: no memory", id, node->name);
+		return;
+	}
+	*gone = (struct catalog_retirement){ cat->retirements, node, node->incarnation, id, state };
+	node->freeing++;
+	if (retire(cat, gone) == -EAGAIN)
+		cat->retirements = gone;
+	else
+		mem_free(gone);
+}
+
+/* A pool that outlives its node has the same regions in each of its lives. */
+static bool has_it(const struct catalog_shard *place)
+{
+	const struct node *node = place->node;
+
+	return node && node->up && (node->persistent || place->incarnation == node->incarnation);
+}
+
+void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
+			  uint32_t state)
+{
+	struct catalog_shard *place = &table->shards[s];
+
+	if (table->attached[s] && shard_set_state(table->attached[s], state))
+		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
+	catalog_table_detach(table, s);
+	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
+		catalog_retire_region(cat, place->node, place->ids[role], state);
+}
+
+void catalog_retire_table(struct catalog *cat, struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (!table->lost[s] || table->shards[s].drain.phase == DRAIN_LEAVING)
+			catalog_retire_shard(cat, table, s, REGION_DROPPED);
+}

@@ -1,0 +1,519 @@
+#include "server/catalog/slots.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+int slots_init(struct slots *slots, const struct table_desc *desc, struct shard **shards,
+	       const bool *lost)
+{
+	memset(slots, 0, sizeof(*slots));
+	slots->entries = mem_array(desc->max_clients, sizeof(struct slot_entry));
+	slots->reached = mem_array(TABLE_MAX_SHARDS, sizeof(uint64_t));
+	if (!slots->entries || !slots->reached) {
+		slots_fini(slots);
+		return error_set(-ENOMEM, "table %s: no memory for %u slots", desc->name,
+				 desc->max_clients);
+	}
+	slots->n = desc->max_clients;
+	slots->max_streams = desc->max_writers;
+	slots->n_shards = desc->n_shards;
+	slots->shards = shards;
+	slots->lost = lost;
+	return 0;
+}
+
+static void remove_stray(struct slots *slots, struct slot_stray *stray)
+{
+	struct slot_stray **link = &slots->strays;
+
+	while (*link != stray)
+		link = &(*link)->next;
+	*link = stray->next;
+	mem_free(stray);
+}
+
+void slots_fini(struct slots *slots)
+{
+	while (slots->strays)
+		remove_stray(slots, slots->strays);
+	mem_free(slots->entries);
+	mem_free(slots->reached);
+	memset(slots, 0, sizeof(*slots));
+}
+
+static bool is_away(const struct slots *slots, uint32_t shard)
+{
+	return !slots->shards[shard] && !slots->lost[shard];
+}
+
+/* -------- strays -------- */
+
+/* client_id 0: anybody's. */
+static bool is_stray(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
+{
+	const struct slot_stray *stray = slots->strays;
+
+	while (stray && (stray->shard != shard || stray->slot != slot ||
+			 (client_id && stray->client_id != client_id)))
+		stray = stray->next;
+	return stray;
+}
+
+static int add_stray(struct slots *slots, const struct slot_stray *what)
+{
+	struct slot_stray *stray = mem_alloc(sizeof(*stray));
+
+	if (!stray)
+		return error_set(-ENOMEM, "slots: no memory");
+	*stray = *what;
+	stray->next = slots->strays;
+	slots->strays = stray;
+	return 0;
+}
+
+/*
+ * Shards that are away may have the slot as live; but not if it was given after they had gone: then
+ * what they have is of who had it before, and on the list already.
+ */
+static int add_strays(struct slots *slots, uint32_t slot, const struct slot_entry *entry, bool left)
+{
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < slots->n_shards; s++) {
+		const struct slot_stray stray = {
+			.shard = s,
+			.slot = slot,
+			.client_id = entry->holder.client_id,
+			.left = left,
+		};
+
+		if (is_away(slots, s) && entry->number <= slots->reached[s] &&
+		    !is_stray(slots, s, slot, 0))
+			ret = add_stray(slots, &stray);
+	}
+	return ret;
+}
+
+/* From now on, wherever it is still live. */
+static int set_free(struct slots *slots, uint32_t slot, bool left)
+{
+	struct slot_entry *entry = &slots->entries[slot];
+	int ret = add_strays(slots, slot, entry, left);
+
+	if (ret == 0)
+		*entry = (struct slot_entry){ .last = left ? entry->holder.client_id : 0 };
+	return ret;
+}
+
+/* -------- a shard comes -------- */
+
+static int note(struct slots *slots, uint32_t shard, const struct slot_info *info)
+{
+	struct slot_entry *entry = &slots->entries[info->slot];
+	const struct slot_stray stray = {
+		.shard = shard,
+		.slot = info->slot,
+		.client_id = info->lease,
+	};
+
+	if (entry->taken)
+		return entry->holder.client_id == info->lease ? 0 : add_stray(slots, &stray);
+	*entry = (struct slot_entry){
+		.taken = true,
+		.holder = { .client_id = info->lease, .process = info->process },
+	};
+	return 0;
+}
+
+/* What is on the list is known already, and watched, if somebody has to be. */
+int slots_read(struct slots *slots, uint32_t shard,
+	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
+{
+	struct slot_info infos[SLOT_READ_MAX];
+	int ret = 0;
+
+	for (uint32_t first = 0; ret == 0 && first < slots->n; first += SLOT_READ_MAX) {
+		uint32_t n = (uint32_t)min_u64(slots->n - first, SLOT_READ_MAX);
+
+		ret = slot_read_many(slots->shards[shard], first, n, infos);
+		for (uint32_t i = 0; ret == 0 && i < n; i++) {
+			struct slot_holder holder = { infos[i].lease, infos[i].process };
+
+			if (infos[i].state == SLOT_FREE ||
+			    is_stray(slots, shard, infos[i].slot, infos[i].lease))
+				continue;
+			fn(ctx, &holder);
+			ret = note(slots, shard, &infos[i]);
+		}
+	}
+	return ret;
+}
+
+/* Only what is that client's: a slot that is live in a shard may be somebody else's. */
+static int settle_of(struct shard *shard, uint32_t slot, uint64_t client_id,
+		     struct fence_report *report_out)
+{
+	struct slot_info info;
+	int ret = slot_read(shard, slot, &info);
+
+	if (ret || info.state == SLOT_FREE || info.lease != client_id)
+		return ret;
+	return fence_settle(shard, slot + 1, report_out);
+}
+
+/*
+ * Who gave its slot back could not reach this shard then: it left blocks open here, perhaps in the
+ * middle of a call, and its connection has ended. In a shard that was lost it left nothing.
+ */
+static int settle_left(struct slots *slots, uint32_t shard)
+{
+	struct slot_stray *stray = slots->strays;
+
+	while (stray) {
+		struct slot_stray *next = stray->next;
+		int ret = 0;
+
+		if (stray->left && stray->shard == shard)
+			ret = settle_of(slots->shards[shard], stray->slot, stray->client_id, NULL);
+		if (ret)
+			return ret;
+		if (stray->left && (stray->shard == shard || slots->lost[stray->shard]))
+			remove_stray(slots, stray);
+		stray = next;
+	}
+	return 0;
+}
+
+/* One slot of a shard as the book says. */
+static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
+{
+	const struct slot_entry *entry = &slots->entries[slot];
+	struct slot_info info;
+	int ret;
+
+	if (!entry->taken)
+		return 0;
+	ret = slot_read(slots->shards[shard], slot, &info);
+	if (ret || info.state != SLOT_FREE)
+		return ret;
+	return slot_take(slots->shards[shard], slot, &entry->holder.process,
+			 entry->holder.client_id);
+}
+
+int slots_join(struct slots *slots, uint32_t shard)
+{
+	int ret = settle_left(slots, shard);
+
+	if (shard >= slots->n_shards)
+		slots->n_shards = shard + 1;
+	for (const struct slot_stray *stray = slots->strays; ret == 0 && stray; stray = stray->next)
+		if (stray->shard == shard)
+			ret = -EAGAIN;
+	if (ret)
+		return ret;
+	slots->reached[shard] = slots->given;
+	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++)
+		ret = put_right(slots, shard, slot);
+	return ret;
+}
+
+/* -------- get and put -------- */
+
+static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
+{
+	for (uint32_t s = 0; s < n_shards; s++) {
+		int ret = slots->shards[s] ? slot_release(slots->shards[s], slot) : 0;
+
+		if (ret && ret != -ESTALE)
+			log_warn("release slot %u shard %u: %s", slot, s, error_last());
+	}
+}
+
+static int take(struct slots *slots, uint32_t slot, const struct slot_holder *holder)
+{
+	for (uint32_t s = 0; s < slots->n_shards; s++) {
+		int ret = 0;
+
+		if (slots->shards[s])
+			ret = slot_take(slots->shards[s], slot, &holder->process,
+					holder->client_id);
+		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be down */
+			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
+		if (ret) {
+			release(slots, slot, s + (ret == -EIO));
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* By lease, and on one host by process: it may have several stores open. */
+static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
+{
+	return a->client_id == b->client_id ||
+	       (a->process.pid && a->process.pid == b->process.pid &&
+		a->process.start_time == b->process.start_time &&
+		memcmp(a->process.boot_id, b->process.boot_id, sizeof(a->process.boot_id)) == 0);
+}
+
+static uint32_t held_by(const struct slots *slots, const struct slot_holder *holder)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		n += slots->entries[slot].taken &&
+		     is_same_holder(&slots->entries[slot].holder, holder);
+	return n;
+}
+
+static int no_slot(const struct slots *slots)
+{
+	const struct slot_holder *most = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++) {
+		const struct slot_holder *holder = &slots->entries[slot].holder;
+		uint32_t held = slots->entries[slot].taken ? held_by(slots, holder) : 0;
+
+		if (held > n) {
+			most = holder;
+			n = held;
+		}
+	}
+	return error_set(-ENOSPC,
+			 "no client slot is free: all %u (max_clients) are in use, most, %u, by "
+			 "client %llu pid %u; relive clients lists them",
+			 slots->n, n, most ? (unsigned long long)most->client_id : 0,
+			 most ? most->process.pid : 0);
+}
+
+static int check_quota(const struct slots *slots, const struct slot_holder *holder)
+{
+	uint32_t held = held_by(slots, holder);
+
+	if (held < slots_quota(slots))
+		return 0;
+	return error_set(-ENOSPC,
+			 "this process holds %u of the %u client slots (max_clients), and may have "
+			 "no more: close a writer or sampler of it, or make the table with more",
+			 held, slots->n);
+}
+
+/* -EBUSY: it is somebody's in the region, if not in the book. */
+static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
+		    uint32_t streams)
+{
+	int ret = take(slots, slot, holder);
+
+	if (ret)
+		return ret;
+	slots->entries[slot] = (struct slot_entry){
+		.taken = true,
+		.streams = streams,
+		.number = ++slots->given,
+		.holder = *holder,
+	};
+	for (uint32_t s = 0; s < slots->n_shards; s++)
+		if (slots->shards[s])
+			slots->reached[s] = slots->given;
+	return 0;
+}
+
+/* Has it a page that a client maps which lives, and is another one? */
+static bool is_anothers(const struct slot_entry *entry, const struct slot_holder *holder)
+{
+	return entry->last != 0 && entry->last != holder->client_id;
+}
+
+/* Of those that are another's, or of the rest. -EBUSY: there is none. */
+static int get_of(struct slots *slots, bool anothers, const struct slot_holder *holder,
+		  uint32_t streams, uint32_t *owner_out)
+{
+	int ret = -EBUSY;
+
+	for (uint32_t slot = 0; ret == -EBUSY && slot < slots->n; slot++) {
+		const struct slot_entry *entry = &slots->entries[slot];
+
+		if (!entry->taken && is_anothers(entry, holder) == anothers)
+			ret = get_slot(slots, slot, holder, streams);
+		if (ret == 0)
+			*owner_out = slot + 1;
+	}
+	return ret;
+}
+
+static int get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
+	       uint32_t *owner_out)
+{
+	int ret = get_of(slots, false, holder, streams, owner_out);
+
+	if (ret == -EBUSY)
+		ret = get_of(slots, true, holder, streams, owner_out);
+	return ret == -EBUSY ? no_slot(slots) : ret;
+}
+
+static uint64_t streams_in_use(const struct slots *slots)
+{
+	uint64_t n = 0;
+
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		n += slots->entries[slot].taken ? slots->entries[slot].streams : 0;
+	return n;
+}
+
+int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t streams,
+	      uint32_t *owner_out)
+{
+	uint64_t in_use = streams_in_use(slots);
+	uint32_t attached = 0;
+
+	for (uint32_t s = 0; s < slots->n_shards; s++)
+		attached += slots->shards[s] != NULL;
+	if (attached == 0)
+		return error_set(-EHOSTDOWN, "no shard of the table is there: its memory nodes are "
+					     "down");
+	if (streams && in_use + streams > slots->max_streams)
+		return error_set(-ENOSPC,
+				 "%u streams: the table takes %u (max_writers), of which %llu are "
+				 "in use by all its writers",
+				 streams, slots->max_streams, (unsigned long long)in_use);
+	if (check_quota(slots, holder))
+		return -ENOSPC;
+	return get(slots, holder, streams, owner_out);
+}
+
+int slots_get_own(struct slots *slots, const struct slot_holder *holder)
+{
+	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
+}
+
+/* It may not have reached a shard that has just come back. */
+static int leave_shard(struct shard *shard, uint32_t owner)
+{
+	uint32_t closed;
+	int ret = fence_close_blocks(shard, owner, &closed);
+
+	return ret ? ret : slot_release(shard, owner - 1);
+}
+
+int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
+{
+	const struct slot_entry unknown = { .holder.client_id = client_id };
+	const struct slot_entry *entry;
+	int first = 0;
+
+	if (owner == 0 || owner > slots->n)
+		return error_set(-EINVAL, "owner %u: the table has 1 to %u", owner, slots->n);
+	entry = &slots->entries[owner - 1];
+	/* It may be of before we began, in a shard that has not come yet. */
+	if (!entry->taken || entry->holder.client_id != client_id)
+		first = add_strays(slots, owner - 1, &unknown, true);
+	if (first || !entry->taken)
+		return first;
+	if (entry->holder.client_id != client_id)
+		return error_set(-EACCES, "owner %u: not yours", owner);
+	for (uint32_t s = 0; s < slots->n_shards; s++) {
+		int ret = 0;
+
+		if (slots->shards[s] && !is_stray(slots, s, owner - 1, 0))
+			ret = leave_shard(slots->shards[s], owner);
+		if (ret && ret != -ESTALE && !first)
+			first = ret;
+	}
+	return first ? first : set_free(slots, owner - 1, true);
+}
+
+/* -------- the dead -------- */
+
+static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_t shard,
+		     uint32_t slot, bool *drift_out)
+{
+	struct fence_report report = { .was_idle = true };
+	int ret;
+
+	if (!slots->shards[shard])
+		return is_away(slots, shard) ? -EAGAIN : 0;
+	if (!dead->is_proved(dead->ctx, shard))
+		return -EAGAIN;
+	ret = settle_of(slots->shards[shard], slot, dead->client_id, &report);
+	*drift_out |= !report.was_idle || report.had_rebuild;
+	return ret;
+}
+
+/* In every shard that is there. */
+static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
+		  bool *drift_out)
+{
+	int first = 0;
+
+	for (uint32_t s = 0; s < slots->n_shards; s++) {
+		int ret = 0;
+
+		if (slots->shards[s])
+			ret = settle_in(slots, dead, s, slot, drift_out);
+		if (ret && !first)
+			first = ret;
+	}
+	return first ? first : set_free(slots, slot, false);
+}
+
+static void settle_strays(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+{
+	struct slot_stray *stray = slots->strays;
+
+	while (stray) {
+		struct slot_stray *next = stray->next;
+
+		if (stray->client_id == dead->client_id && !stray->left &&
+		    settle_in(slots, dead, stray->shard, stray->slot, drift_out) == 0)
+			remove_stray(slots, stray);
+		stray = next;
+	}
+}
+
+int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+{
+	*drift_out = false;
+	settle_strays(slots, dead, drift_out);
+	for (uint32_t slot = 0; slot < slots->n; slot++) {
+		const struct slot_entry *entry = &slots->entries[slot];
+
+		if (entry->taken && entry->holder.client_id == dead->client_id &&
+		    settle(slots, dead, slot, drift_out) == 0)
+			log_info("settle owner %u client %llu: done", slot + 1,
+				 (unsigned long long)dead->client_id);
+	}
+	return slots_any(slots, dead->client_id) ? -EAGAIN : 0;
+}
+
+void slots_forget(struct slots *slots, uint64_t client_id)
+{
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		if (slots->entries[slot].last == client_id)
+			slots->entries[slot].last = 0;
+}
+
+bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner)
+{
+	return owner >= 1 && owner <= slots->n && slots->entries[owner - 1].taken &&
+	       slots->entries[owner - 1].holder.client_id == client_id;
+}
+
+bool slots_any(const struct slots *slots, uint64_t client_id)
+{
+	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
+		if (stray->client_id == client_id && !stray->left)
+			return true;
+	for (uint32_t slot = 0; slot < slots->n; slot++)
+		if (slots->entries[slot].taken &&
+		    slots->entries[slot].holder.client_id == client_id)
+			return true;
+	return false;
+}

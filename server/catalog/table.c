@@ -1,0 +1,160 @@
+#include "server/catalog/table.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+void catalog_table_detach(struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	struct shard *shard = place->recovering ? place->recovering : table->attached[s];
+
+	if (!shard)
+		return;
+	recover_end(&place->recovery);
+	place->recovering = NULL;
+	table->attached[s] = shard;
+	place->joined = false;
+	shard_close(&table->attached[s]);
+}
+
+void catalog_table_free(struct catalog_table *table)
+{
+	if (!table)
+		return;
+	for (uint32_t s = 0; table->attached && table->shards && s < table->n_shards; s++)
+		catalog_table_detach(table, s);
+	slots_fini(&table->slots);
+	mem_free(table->shards);
+	mem_free(table->attached);
+	mem_free(table->lost);
+	mem_free(table);
+}
+
+struct catalog_table *catalog_table_new(const struct table_desc *desc)
+{
+	struct catalog_table *table = mem_zalloc(sizeof(*table));
+
+	if (!table)
+		goto err;
+	table->desc = *desc;
+	table->shards = mem_array(TABLE_MAX_SHARDS, sizeof(struct catalog_shard));
+	table->attached = mem_array(TABLE_MAX_SHARDS, sizeof(struct shard *));
+	table->lost = mem_array(TABLE_MAX_SHARDS, sizeof(bool));
+	if (table->shards && table->attached && table->lost &&
+	    slots_init(&table->slots, desc, table->attached, table->lost) == 0)
+		return table;
+err:
+	catalog_table_free(table);
+	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
+	return NULL;
+}
+
+bool catalog_table_is_recovering(const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (table->shards[s].recovering)
+			return true;
+	return false;
+}
+
+uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+
+	if (catalog_state_is_usable(place->state) && !(place->node->up && place->joined))
+		return RELIVE__SHARD_STATE__SHARD_DOWN;
+	return place->state;
+}
+
+const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	const struct node *node = place->node;
+
+	if (!node)
+		return "";
+	return table->lost[s] && place->incarnation != node->incarnation && node->former_uri[0]
+		       ? node->former_uri
+		       : node->uri;
+}
+
+int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
+{
+	struct epoch ep;
+	int64_t size = 0;
+	int ret;
+
+	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	ret = sumtree_size(&shard->trees[view], &ep, &size);
+	if (ret == 0)
+		*items_out = size > 0 ? (uint64_t)size : 0;
+	return ret;
+}
+
+void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
+{
+	table->shards[s].state = state;
+	table->lost[s] = true;
+}
+
+int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
+			 struct shard_parts *out)
+{
+	struct shard_parts parts = { .owner = 0 };
+	int ret = node_attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
+			      &parts.at[REGION_TREE]);
+
+	if (ret)
+		return ret;
+	*out = parts;
+	return 0;
+}
+
+int catalog_table_attach(struct catalog_table *table, uint32_t s)
+{
+	struct catalog_shard *place = &table->shards[s];
+	struct table_desc want = table->desc;
+	struct shard_parts parts;
+	int ret = catalog_attach_parts(place->node, place, &parts);
+
+	if (ret)
+		return ret;
+	table_desc_seal(&want, s);
+	ret = shard_open(&parts, &want, &table->attached[s]);
+	if (ret)
+		shard_parts_detach(&parts);
+	return ret;
+}
+
+int catalog_table_put(struct store *store, const struct catalog_table *table)
+{
+	const struct store_table stored = {
+		.state = STORE_TABLE_LIVE,
+		.desc = table->desc,
+		.control = table->control,
+		.auto_shards = table->auto_shards,
+	};
+
+	return store_table_put(store, &stored);
+}
+
+int catalog_table_put_shard(struct store *store, const struct catalog_table *table, uint32_t s)
+{
+	const struct catalog_shard *place = &table->shards[s];
+	struct store_shard stored = {
+		.table_id = table->desc.table_id,
+		.shard = s,
+		.incarnation = place->incarnation,
+		.state = place->state,
+	};
+
+	memcpy(stored.regions, place->ids, sizeof(stored.regions));
+	if (place->node)
+		memcpy(stored.node, place->node->name, sizeof(stored.node));
+	return store_shard_put(store, &stored);
+}

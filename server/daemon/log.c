@@ -1,0 +1,203 @@
+#include "server/daemon/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include "server/daemon/log_limit.h"
+
+#define STAMP_BYTES 40
+#define FILE_BYTES ((off_t)8 << 20)
+
+/* Written by setup and, the descriptors, by the handler of SIGHUP. */
+static struct {
+	FILE *file;
+	char path[PATH_MAX]; /* "" = stderr */
+	int fds[3];          /* all that are this file, -1 = none */
+	enum log_level level;
+	bool json;
+	pthread_mutex_t mutex; /* of whoever writes */
+	struct log_limit limit;
+} to = { .fds = { -1, -1, -1 }, .level = LOG_LEVEL_INFO, .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+/* -------- lines -------- */
+
+static void put_stamp(char stamp[STAMP_BYTES])
+{
+	struct timespec ts;
+	struct tm tm;
+	size_t len;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	len = strftime(stamp, STAMP_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(stamp + len, STAMP_BYTES - len, ".%03ldZ", ts.tv_nsec / 1000000);
+}
+
+/* A disk that is full loses lines, and nothing else. */
+static void write_json(FILE *file, const char *stamp, const char *const words[3])
+{
+	struct json json;
+
+	json_init(&json, file);
+	json_object_begin(&json);
+	json_put_string(&json, "time", stamp);
+	json_put_string(&json, "level", words[0]);
+	json_put_string(&json, "where", words[1]);
+	json_put_string(&json, "message", words[2]);
+	json_object_end(&json);
+	json_newline(&json);
+	(void)!json_finish(&json);
+}
+
+static void write_line(enum log_level level, const char *where, const char *text)
+{
+	const char *const words[] = { log_level_name(level), where, text };
+	char stamp[STAMP_BYTES];
+
+	put_stamp(stamp);
+	if (to.json)
+		write_json(to.file, stamp, words);
+	else
+		fprintf(to.file, "%s %s %s: %s\n", stamp, words[0], where, text);
+	fflush(to.file);
+}
+
+/* -------- the file -------- */
+
+/*
+ * Opens it by its name and puts it in the place of the old one, descriptor by descriptor: what another
+ * thread writes meanwhile is whole in one of them. Where it cannot be opened, the old one goes on.
+ */
+static void open_again(int number)
+{
+	static const char failed[] = "log: cannot be opened again by its name, and goes on here\n";
+	int saved = errno, fd;
+
+	(void)number;
+	if (to.path[0]) {
+		fd = open(to.path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0)
+			(void)!write(to.fds[0], failed, sizeof(failed) - 1);
+		for (size_t i = 0; i < ARRAY_LEN(to.fds) && fd >= 0; i++)
+			if (to.fds[i] >= 0)
+				(void)dup3(fd, to.fds[i], i == 0 ? O_CLOEXEC : 0);
+		if (fd >= 0)
+			close(fd);
+	}
+	errno = saved;
+}
+
+/*
+ * A file of FILE_BYTES becomes FILE.1, in place of the former one: beside the catalog or wherever it is,
+ * a log never has more than twice as much.
+ */
+static void bound_file(void)
+{
+	char former[PATH_MAX + 2];
+	struct stat st;
+
+	if (!to.path[0] || fstat(to.fds[0], &st) || !S_ISREG(st.st_mode) || st.st_size < FILE_BYTES)
+		return;
+	snprintf(former, sizeof(former), "%s.1", to.path);
+	if (rename(to.path, former) == 0 || errno == ENOENT)
+		open_again(0);
+}
+
+/* Others may make us speak as often as they like. */
+static void on_line(void *ctx, enum log_level level, const char *where, const char *text)
+{
+	const char *silenced;
+	uint64_t left_out;
+	char words[64];
+
+	(void)ctx;
+	pthread_mutex_lock(&to.mutex);
+	if (log_limit_pass(&to.limit, where, clock_now_ns(clock_monotonic()))) {
+		bound_file();
+		while ((silenced = log_limit_take(&to.limit, &left_out)) != NULL) {
+			snprintf(words, sizeof(words), "... and %" PRIu64 " more like this",
+				 left_out);
+			write_line(LOG_LEVEL_WARN, silenced, words);
+		}
+		write_line(level, where, text);
+	}
+	pthread_mutex_unlock(&to.mutex);
+}
+
+static bool is_same_file(int a, int b)
+{
+	struct stat of_a, of_b;
+
+	return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+	       of_a.st_ino == of_b.st_ino;
+}
+
+void daemon_log_begin(void)
+{
+	struct sigaction action = { .sa_handler = open_again, .sa_flags = SA_RESTART };
+
+	to.file = stderr;
+	log_set(on_line, NULL, to.level);
+	sigaction(SIGHUP, &action, NULL);
+}
+
+int daemon_log_open(const char *path)
+{
+	FILE *file;
+
+	if (strlen(path) >= sizeof(to.path))
+		return error_set(-EINVAL, "log %.64s: the name is too long", path);
+	file = fopen(path, "ae");
+	if (!file)
+		return error_set(-EINVAL, "log %s: cannot be opened: %s", path, strerror(errno));
+	to.file = file;
+	to.fds[0] = fileno(file);
+	to.fds[1] = is_same_file(to.fds[0], STDOUT_FILENO) ? STDOUT_FILENO : -1;
+	to.fds[2] = is_same_file(to.fds[0], STDERR_FILENO) ? STDERR_FILENO : -1;
+	memcpy(to.path, path, strlen(path) + 1);
+	return 0;
+}
+
+int daemon_log_set_level(const char *name)
+{
+	for (int level = LOG_LEVEL_ERROR; level <= LOG_LEVEL_DEBUG; level++) {
+		if (strcmp(name, log_level_name((enum log_level)level)) != 0)
+			continue;
+		to.level = (enum log_level)level;
+		log_set(on_line, NULL, to.level);
+		return 0;
+	}
+	return error_set(-EINVAL, "--log-level %.16s: want error, warn, info or debug", name);
+}
+
+int daemon_log_set_format(const char *name)
+{
+	to.json = strcmp(name, "json") == 0;
+	if (!to.json && strcmp(name, "text") != 0)
+		return error_set(-EINVAL, "--log-format %.16s: want text or json", name);
+	return 0;
+}
+
+void daemon_log_failure(const char *program)
+{
+	bool in_log = to.path[0] || to.json;
+
+	if (in_log)
+		log_error("%s ends: %s", program, error_last());
+	if (!in_log || (to.path[0] && to.fds[2] < 0))
+		fprintf(stderr, "%s: %s\n", program, error_last());
+}

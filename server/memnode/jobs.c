@@ -1,0 +1,129 @@
+#include "server/memnode/jobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+
+#define JOB_BYTES ((ssize_t)sizeof(struct memnode_job *)) /* what goes through a pipe */
+
+struct memnode_jobs {
+	int todo[2]; /* pipes of pointers: read end, write end */
+	int done[2];
+	pthread_t worker;
+	bool works;
+};
+
+void memnode_job_free(struct memnode_job *job)
+{
+	if (!job)
+		return;
+	mem_free(job->body);
+	mem_free(job);
+}
+
+static void *work(void *arg)
+{
+	struct memnode_jobs *jobs = arg;
+	struct memnode_job *job;
+
+	while (read(jobs->todo[0], &job, (size_t)JOB_BYTES) == JOB_BYTES) {
+		const struct channel_frame frame = { .head = job->head, .body = job->body };
+
+		memnode_serve(&job->svc, &frame, &job->answer);
+		if (write(jobs->done[1], &job, (size_t)JOB_BYTES) != JOB_BYTES)
+			memnode_job_free(job);
+	}
+	return NULL;
+}
+
+static void close_pipe(int fds[2])
+{
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+int memnode_jobs_open(struct memnode_jobs **jobs_out)
+{
+	struct memnode_jobs *jobs = mem_zalloc(sizeof(*jobs));
+	int ret = 0;
+
+	if (!jobs)
+		return error_set(-ENOMEM, "memory node: no memory");
+	jobs->todo[0] = jobs->todo[1] = jobs->done[0] = jobs->done[1] = -1;
+	if (pipe2(jobs->todo, O_CLOEXEC) || pipe2(jobs->done, O_CLOEXEC))
+		ret = error_set(-errno, "pipe: %s", strerror(errno));
+	/* Neither end of the control loop's may block it. */
+	if (ret == 0 && (fcntl(jobs->todo[1], F_SETFL, O_NONBLOCK) ||
+			 fcntl(jobs->done[0], F_SETFL, O_NONBLOCK)))
+		ret = error_set(-errno, "pipe: %s", strerror(errno));
+	if (ret == 0) {
+		ret = -pthread_create(&jobs->worker, NULL, work, jobs);
+		jobs->works = ret == 0;
+	}
+	if (ret) {
+		memnode_jobs_close(&jobs);
+		return ret;
+	}
+	*jobs_out = jobs;
+	return 0;
+}
+
+void memnode_jobs_close(struct memnode_jobs **jobs_ptr)
+{
+	struct memnode_jobs *jobs = *jobs_ptr;
+	struct memnode_job *job;
+
+	if (!jobs)
+		return;
+	close(jobs->todo[1]);
+	jobs->todo[1] = -1;
+	if (jobs->works)
+		pthread_join(jobs->worker, NULL);
+	while (jobs->done[0] >= 0 && (job = memnode_jobs_get(jobs)) != NULL)
+		memnode_job_free(job);
+	close_pipe(jobs->todo);
+	close_pipe(jobs->done);
+	mem_free(jobs);
+	*jobs_ptr = NULL;
+}
+
+int memnode_jobs_put(struct memnode_jobs *jobs, const struct memnode_service *svc,
+		     const struct channel_frame *frame, uint64_t connection)
+{
+	struct memnode_job *job = mem_zalloc(sizeof(*job));
+
+	if (!job)
+		return error_set(-ENOMEM, "request: no memory");
+	job->svc = *svc;
+	job->head = frame->head;
+	job->connection = connection;
+	job->body = mem_alloc((size_t)frame->head.length + 1);
+	if (!job->body) {
+		memnode_job_free(job);
+		return error_set(-ENOMEM, "request of %u bytes: no memory", frame->head.length);
+	}
+	if (frame->head.length)
+		memcpy(job->body, frame->body, frame->head.length);
+	if (write(jobs->todo[1], &job, (size_t)JOB_BYTES) != JOB_BYTES) {
+		memnode_job_free(job);
+		return error_set(-EBUSY, "too many requests are in line");
+	}
+	return 0;
+}
+
+int memnode_jobs_fd(const struct memnode_jobs *jobs)
+{
+	return jobs->done[0];
+}
+
+struct memnode_job *memnode_jobs_get(struct memnode_jobs *jobs)
+{
+	struct memnode_job *job;
+
+	return read(jobs->done[0], &job, (size_t)JOB_BYTES) == JOB_BYTES ? job : NULL;
+}

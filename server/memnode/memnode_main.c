@@ -1,0 +1,244 @@
+/*
+ * relive-memnode: a memory node.
+ */
+#include "server/daemon/daemon.h"
+#include "server/daemon/log.h"
+#include "server/net/http.h"
+#include "server/memnode/memnode.h"
+
+#include "wire/control.pb-c.h"
+
+#include "base/mem/guard.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#if RLV_HAVE_JEMALLOC
+#include "base/jemalloc/arena.h"
+#define BUFFERS (&arena_hooks)
+#else
+#define BUFFERS NULL
+#endif
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+static const char usage[] =
+	"Usage: relive-memnode --name NAME --store STORE [options]\n"
+	"Offers memory to a Relive store, and is passive on the data path.\n\n"
+	"Options\n"
+	"  --name NAME      of this node, one in its store\n"
+	"  --store STORE    the store that it belongs to\n"
+	"  --size BYTES     of the pool, with K, M, G or T (default 1G; of a pool that was made\n"
+	"                   before, as it was)\n"
+	"  --file PATH      keep the pool in the directory PATH, one file a region, which is made\n"
+	"                   if it is not there; or on a DAX device. Refused: a file (pools in one\n"
+	"                   file are for embed:FILE), a directory that holds other things, another\n"
+	"                   device, a read-only file system\n"
+	"  --dax PATH       the same, for a DAX device\n"
+	"  --pages auto|huge|small\n"
+	"                   of a pool in memory: transparent huge pages where the host grants\n"
+	"                   them (auto), reserved ones while there are any, or 4 KiB\n"
+	"  --trust-clients  clients of this host get descriptors of the DAX device, each of which\n"
+	"                   opens all of it. Without this they are refused: verbs alone serves\n"
+	"  --adopt          the pool is another store's, or holds tables that the store does not\n"
+	"                   know: those that are whole are taken into its catalog\n"
+	"  --discard        what the pool holds and the store does not know is erased; with\n"
+	"                   --adopt, what cannot be adopted. Without either such a pool is refused\n"
+	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
+	"                   store's socket on this host; token from RELIVE_TOKEN then)\n" DAEMON_TLS_USAGE
+	"                        (default RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)\n"
+	"  --transport auto|shm|verbs\n"
+	"                   how clients reach the memory (auto: verbs when the metadata\n"
+	"                   server is on another host or --listen is given, else shm)\n"
+	"  --listen HOST:PORT\n"
+	"                   verbs: RDMA address to accept clients at (default: any)\n"
+	"  --group GROUP    users of this host who are in it may connect to the socket: the store's\n"
+	"                   directory gets mode 0750, the socket 0660 (default: the directory's\n"
+	"                   group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
+	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
+	"                   FILE.1, in place of the former one; SIGHUP opens it again\n"
+	"  --log-level error|warn|info|debug\n"
+	"                   the least that is logged (info)\n"
+	"  --log-format text|json\n"
+	"                   JSON: an object a line, with time, level, where, message\n"
+	"  --help           this page\n"
+	"  --version        of the program\n\n"
+	"Exit codes\n"
+	"  0  stopped by SIGTERM or SIGINT\n"
+	"  1  failed\n"
+	"  2  wrong usage\n"
+	"  3  the node runs already\n"
+	"  4  no memory, or no room for the pool\n"
+	"  5  refused by the metadata server\n\n" DAEMON_ENVIRONMENT_USAGE
+	"  RELIVE_TOKEN        of a store whose server is elsewhere\n"
+	"  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
+	"                      PEM files, where --tls-... are not given\n\n"
+	"Examples\n"
+	"  relive-memnode --store replay --name a --size 8G\n"
+	"  relive-memnode --store replay --name b --metad relive://10.0.0.1:7117 --transport verbs\n";
+
+enum {
+	OPT_NAME = 1,
+	OPT_STORE,
+	OPT_SIZE,
+	OPT_FILE,
+	OPT_PAGES,
+	OPT_METAD,
+	OPT_TRANSPORT,
+	OPT_LISTEN,
+	OPT_ADOPT,
+	OPT_DISCARD,
+	OPT_GROUP,
+	OPT_TRUST_CLIENTS,
+};
+
+static const struct option options[] = {
+	{ "name", required_argument, NULL, OPT_NAME },
+	{ "store", required_argument, NULL, OPT_STORE },
+	{ "size", required_argument, NULL, OPT_SIZE },
+	{ "file", required_argument, NULL, OPT_FILE },
+	{ "dax", required_argument, NULL, OPT_FILE },
+	{ "pages", required_argument, NULL, OPT_PAGES },
+	{ "transport", required_argument, NULL, OPT_TRANSPORT },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "trust-clients", no_argument, NULL, OPT_TRUST_CLIENTS },
+	{ "adopt", no_argument, NULL, OPT_ADOPT },
+	{ "discard", no_argument, NULL, OPT_DISCARD },
+	{ "metad", required_argument, NULL, OPT_METAD },
+	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
+	DAEMON_TLS_OPTIONS,
+	{ "group", required_argument, NULL, OPT_GROUP },
+	DAEMON_LOG_OPTIONS,
+	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
+	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static char metad_host[256];
+
+static int parse_pages(const char *value, enum page_kind *kind_out)
+{
+	static const struct {
+		const char *name;
+		enum page_kind kind;
+	} kinds[] = { { "auto", PAGE_THP }, { "huge", PAGE_HUGETLB }, { "small", PAGE_SMALL } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(value, kinds[i].name) == 0) {
+			*kind_out = kinds[i].kind;
+			return 0;
+		}
+	return error_set(-EINVAL, "--pages %.16s: want auto, huge or small", value);
+}
+
+static int set_option(void *ctx, int option, const char *value)
+{
+	struct memnode_opts *opts = ctx;
+
+	switch (option) {
+	case OPT_NAME:
+		opts->name = value;
+		return 0;
+	case OPT_STORE:
+		opts->store = value;
+		return 0;
+	case OPT_SIZE:
+		return daemon_parse_size(value, &opts->pool_bytes);
+	case OPT_FILE:
+		opts->path = value;
+		return 0;
+	case OPT_TRUST_CLIENTS:
+		opts->trust_clients = true;
+		return 0;
+	case OPT_ADOPT:
+		opts->claim |= RELIVE__POOL_CLAIM__POOL_ADOPT;
+		return 0;
+	case OPT_DISCARD:
+		opts->claim |= RELIVE__POOL_CLAIM__POOL_DISCARD;
+		return 0;
+	case OPT_PAGES:
+		return parse_pages(value, &opts->pages);
+	case OPT_METAD:
+		opts->host = metad_host;
+		return daemon_parse_address(value, metad_host, &opts->port);
+	case OPT_TRANSPORT:
+		opts->transport = value;
+		return 0;
+	case OPT_LISTEN:
+		opts->listen = value;
+		return 0;
+	case OPT_GROUP:
+		opts->group = value;
+		return 0;
+	case DAEMON_OPT_METRICS:
+		opts->metrics = value;
+		return http_check_address(value);
+	default:
+		return daemon_set_tls(&opts->tls, option, value);
+	}
+}
+
+static const struct daemon_program program = {
+	.name = "relive-memnode",
+	.usage = usage,
+	.options = options,
+	.set = set_option,
+};
+
+/* Each client slot that was taken has a descriptor of its page. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	umask(077);
+}
+
+int main(int argc, char **argv)
+{
+	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop, .buffers = BUFFERS };
+	struct memnode *node = NULL;
+	int ret = daemon_parse(&program, argc, argv, &opts);
+
+	if (ret > 0)
+		return DAEMON_OK;
+	if (ret == 0 && (!opts.name || !opts.store))
+		ret = error_set(-EINVAL, "--name NAME or --store STORE is missing");
+	if (ret == 0 && opts.claim && !opts.path)
+		ret = error_set(-EINVAL, "--adopt, --discard: of a pool with --file or --dax");
+	if (ret)
+		return daemon_refuse(&program);
+	tls_take_program();
+	catch_signals();
+	raise_descriptors();
+	ret = guard_install();
+	if (ret == 0)
+		ret = memnode_open(&opts, &node);
+	if (ret == 0)
+		ret = memnode_run(node);
+	if (ret)
+		daemon_log_failure(program.name);
+	memnode_close(&node);
+	return (int)daemon_exit_of(ret);
+}

@@ -1,0 +1,81 @@
+#include "server/memnode/pages.h"
+
+#include "base/bits.h"
+
+#include "server/daemon/version.h"
+
+static void put_info(const struct memnode_state *state, const char *pages, struct metrics *m)
+{
+	const struct metrics_label labels[] = {
+		{ "store", state->store },
+		{ "node", state->name },
+		{ "transport", state->target->ops->name },
+		{ "pages", pages },
+		{ "version", SERVER_VERSION },
+		{ NULL, NULL },
+	};
+
+	metrics_family(m, "relive_memnode_info", METRICS_GAUGE,
+		       "1; the labels say which memory node it is, and what its pool is made of.");
+	metrics_u64(m, 1, labels);
+}
+
+static void put_times(const struct memnode_state *state, struct metrics *m)
+{
+	metrics_family(m, "relive_memnode_agent_cpu_seconds_total", METRICS_COUNTER,
+		       "CPU time of the thread that serves clients, in seconds: no data operation "
+		       "adds to it.");
+	metrics_seconds(m, state->agent_cpu_ns, NULL);
+}
+
+static void put_counts(const struct memnode_state *state, const struct target_stats *now,
+		       struct metrics *m)
+{
+	const struct {
+		const char *name;
+		enum metrics_kind kind;
+		const char *help;
+		uint64_t value;
+	} families[] = {
+		{ "relive_memnode_registered", METRICS_GAUGE,
+		  "1: the metadata server is connected. Without it clients go on.",
+		  state->registered },
+		{ "relive_memnode_registrations_total", METRICS_COUNTER,
+		  "Registrations at the metadata server.", state->registrations },
+		{ "relive_memnode_pool_bytes", METRICS_GAUGE, "Size of the pool, in bytes.",
+		  now->pool_bytes },
+		{ "relive_memnode_used_bytes", METRICS_GAUGE, "Of the pool, in bytes.",
+		  now->used_bytes },
+		{ "relive_memnode_regions", METRICS_GAUGE,
+		  "Regions of the pool: two for each shard.", now->regions },
+		{ "relive_memnode_regions_broken", METRICS_GAUGE,
+		  "Regions whose file was cut short or cannot be read.", now->broken },
+		{ "relive_memnode_clients", METRICS_GAUGE, "Clients that have something attached.",
+		  now->clients },
+		{ "relive_memnode_attaches_total", METRICS_COUNTER, "Regions attached by clients.",
+		  now->attaches },
+		{ "relive_memnode_fences_total", METRICS_COUNTER, "Requests to cut a client off.",
+		  now->fences },
+		{ "relive_memnode_rdma_queue_pairs", METRICS_GAUGE,
+		  "Queue pairs of the RDMA device that are held now.", now->qps },
+		{ "relive_memnode_rdma_memory_regions", METRICS_GAUGE,
+		  "Memory regions registered with the RDMA device now.", now->mrs },
+		{ "relive_memnode_rdma_memory_windows", METRICS_GAUGE,
+		  "Memory windows of the RDMA device that are bound now.", now->windows },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+		metrics_family(m, families[i].name, families[i].kind, families[i].help);
+		metrics_u64(m, families[i].value, NULL);
+	}
+}
+
+void memnode_write_metrics(const struct memnode_state *state, struct metrics *m)
+{
+	struct target_stats now;
+
+	state->target->ops->stats(state->target, &now);
+	put_info(state, now.page_kind, m);
+	put_counts(state, &now, m);
+	put_times(state, m);
+}

@@ -1,0 +1,632 @@
+#include "server/metad/metad.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <event2/event.h>
+
+#include "ds/sumtree/rebuild.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#include "server/metad/rpc.h"
+
+#define DEFAULT_LEASE_NS (10 * (uint64_t)CLOCK_NS_PER_S)
+#define DEFAULT_STALL_NS (60 * (uint64_t)CLOCK_NS_PER_S)
+#define DEFAULT_MAX_CONNS 1024u
+
+/* -------- the tick: nodes, suspects, layouts, rebuilds -------- */
+
+static void schedule(struct metad *md, uint64_t at_ns)
+{
+	uint64_t now = clock_now_ns(clock_monotonic());
+	uint64_t pause = at_ns > now ? at_ns - now : 0;
+	struct timeval tv = {
+		.tv_sec = (time_t)(pause / CLOCK_NS_PER_S),
+		.tv_usec = (suseconds_t)(pause % CLOCK_NS_PER_S / CLOCK_NS_PER_US),
+	};
+
+	(void)evtimer_add(md->tick, &tv);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct metad *md = arg;
+	uint64_t next = nodes_tick(&md->nodes);
+
+	(void)fd;
+	(void)what;
+	rpc_go_on(md);
+	next = min_u64(next, liveness_tick(&md->live));
+	next = min_u64(next, catalog_tick(&md->catalog));
+	next = min_u64(next, repair_tick(&md->repair));
+	schedule(md, next);
+}
+
+void metad_hurry(struct metad *md)
+{
+	md->catalog.next_tick = 0;
+	schedule(md, 0);
+}
+
+/* -------- liveness asks -------- */
+
+static bool holds(void *ctx, uint64_t client_id)
+{
+	const struct metad *md = ctx;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (md->catalog.tables[id] && slots_any(&md->catalog.tables[id]->slots, client_id))
+			return true;
+	return false;
+}
+
+static void look_for_drift(struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		bool needed = true;
+
+		if (!table->attached[s])
+			continue;
+		if (sumtree_rebuild_needed(table->attached[s], &needed))
+			log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
+		table->shards[s].drift |= needed;
+	}
+}
+
+/* Which shards of a table a dead client can no longer touch. */
+struct proof {
+	const struct catalog_table *table;
+	const struct client *client;
+};
+
+static bool is_proved(void *ctx, uint32_t shard)
+{
+	const struct proof *proof = ctx;
+
+	return liveness_is_proved(proof->client, proof->table->shards[shard].node);
+}
+
+static int on_dead(void *ctx, const struct client *client)
+{
+	struct metad *md = ctx;
+	int first = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		struct catalog_table *table = md->catalog.tables[id];
+		struct proof proof = { table, client };
+		const struct slots_dead dead = { client->holder.client_id, is_proved, &proof };
+		bool drift = false;
+		int ret;
+
+		if (table)
+			slots_forget(&table->slots, dead.client_id);
+		if (!table || !slots_any(&table->slots, dead.client_id))
+			continue;
+		ret = slots_settle(&table->slots, &dead, &drift);
+		look_for_drift(table);
+		if (ret)
+			first = ret;
+	}
+	return first;
+}
+
+static void on_cut(void *ctx, struct conn *conn)
+{
+	(void)ctx;
+	conn_drop(conn);
+}
+
+/* Whatever it still asks is answered by -EOWNERDEAD (rpc.c). */
+static void on_buried(void *ctx, struct conn *conn)
+{
+	(void)ctx;
+	conn_set_user(conn, NULL);
+}
+
+static void on_fenced(void *ctx, uint64_t tag, struct node *node, int code,
+		      const ProtobufCMessage *reply)
+{
+	const Relive__NodeFenceReply *answer = (const Relive__NodeFenceReply *)reply;
+	struct metad *md = ctx;
+	bool dead = code == 0 && answer && answer->result == FENCE_DEAD;
+
+	liveness_answer(&md->live, tag, node, code, dead ? FENCE_DEAD : FENCE_ALIVE);
+	schedule(md, 0);
+}
+
+static int fence(void *ctx, struct node *node, uint64_t client_id, enum fence_how how)
+{
+	return node_post_fence(node, client_id, how, on_fenced, ctx);
+}
+
+static const struct liveness_ops live_ops = {
+	.holds = holds,
+	.fence = fence,
+	.on_dead = on_dead,
+	.on_cut = on_cut,
+	.on_buried = on_buried,
+};
+
+/* A slot in a region that was just attached. Our own are ours. */
+static void on_holder(void *ctx, const struct slot_holder *holder)
+{
+	struct metad *md = ctx;
+
+	if (holder->client_id != md->nodes.attach_client_id)
+		liveness_watch(&md->live, holder);
+}
+
+static bool all_know(void *ctx, uint64_t layout)
+{
+	const struct metad *md = ctx;
+
+	return liveness_all_know(&md->live, layout);
+}
+
+static void on_progress(void *ctx)
+{
+	metad_hurry(ctx);
+}
+
+static const struct catalog_ops catalog_ops = {
+	.on_holder = on_holder,
+	.all_know = all_know,
+	.on_progress = on_progress,
+};
+
+static void on_node_down(void *ctx, struct node *node)
+{
+	struct metad *md = ctx;
+
+	catalog_node_down(&md->catalog, node);
+	metad_hurry(md);
+}
+
+static void on_node_lost(void *ctx, struct node *node)
+{
+	struct metad *md = ctx;
+
+	catalog_node_lost(&md->catalog, node);
+	metad_hurry(md);
+}
+
+static void on_news(void *ctx)
+{
+	metad_hurry(ctx);
+}
+
+static const struct nodes_ops node_ops = {
+	.on_down = on_node_down,
+	.on_lost = on_node_lost,
+	.on_news = on_news,
+};
+
+/* -------- connections -------- */
+
+static int on_ready(void *ctx, struct conn *conn, struct conn_lease *lease_out)
+{
+	const struct conn_peer *peer = conn_peer(conn);
+	struct metad *md = ctx;
+	struct liveness_guest guest = {
+		.wanted_id = peer->wanted_id,
+		.has_process = peer->has_process,
+		.process = peer->process,
+		.conn = conn,
+	};
+	struct client *client;
+	int ret;
+
+	if (peer->role == CONN_MEMNODE)
+		return 0;
+	memcpy(guest.secret, peer->secret, sizeof(guest.secret));
+	ret = liveness_join(&md->live, &guest, &client);
+	if (ret)
+		return ret;
+	memcpy(lease_out->secret, guest.secret, sizeof(guest.secret));
+	conn_set_user(conn, client);
+	lease_out->client_id = client->holder.client_id;
+	lease_out->lease_ns = md->live.lease_ns;
+	return 0;
+}
+
+static void on_frame(void *ctx, struct conn *conn, const struct channel_frame *frame)
+{
+	rpc_serve(ctx, conn, frame);
+}
+
+static void on_close(void *ctx, struct conn *conn)
+{
+	struct client *client = conn_user(conn);
+	struct metad *md = ctx;
+
+	persist_forget(&md->persist, conn);
+	rpc_forget(md, conn);
+	if (client && client->conn == conn) {
+		liveness_part(&md->live, client);
+		schedule(md, 0);
+	}
+}
+
+static const struct conn_ops ops = {
+	.on_ready = on_ready,
+	.on_frame = on_frame,
+	.on_close = on_close,
+};
+
+/* -------- nodes -------- */
+
+static int answer_register(struct channel *ch, const struct metad *md, uint64_t request_id,
+			   int code)
+{
+	Relive__NodeRegisterReply reply = RELIVE__NODE_REGISTER_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+
+	status.code = code;
+	status.message = code ? (char *)error_last() : (char *)"";
+	reply.status = &status;
+	reply.store_uuid = (ProtobufCBinaryData){ sizeof(md->ids.uuid), (uint8_t *)md->ids.uuid };
+	reply.store_name = (char *)md->opts.store;
+	reply.lease_ns = md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS;
+	return channel_send(ch, RELIVE__TYPE__TYPE_NODE_REGISTER | FRAME_ANSWER, request_id,
+			    &reply.base, deadline_after(clock_monotonic(), NODE_SEND_NS));
+}
+
+static void refuse(struct metad *md, struct channel *ch, uint64_t request_id, int code)
+{
+	log_error("register node: %s", error_last());
+	(void)!answer_register(ch, md, request_id, code);
+}
+
+/* The channel is ours: joins, answers, then takes up what the node has. */
+static void join(struct metad *md, struct channel *ch, uint64_t request_id,
+		 struct catalog_arrival *arrival)
+{
+	const struct node_news *news = arrival->news;
+	int ret = nodes_join(&md->nodes, news, ch, &arrival->node, &arrival->replaced);
+
+	if (ret) {
+		refuse(md, ch, request_id, ret);
+		channel_fini(ch);
+		return;
+	}
+	ret = catalog_take(&md->catalog, arrival);
+	if (ret) {
+		refuse(md, &arrival->node->channel, request_id, ret);
+		node_disconnect(arrival->node);
+		return;
+	}
+	log_info("node %s at %s pool %llu", news->name, news->uri,
+		 (unsigned long long)news->pool_bytes);
+	ret = answer_register(&arrival->node->channel, md, request_id, 0);
+	if (ret) {
+		log_warn("register node %s: %s", news->name, error_last());
+	} else {
+		nodes_cut_former(&md->nodes, arrival->node);
+		catalog_node_up(&md->catalog, arrival);
+	}
+	metad_hurry(md);
+}
+
+/* A uuid that is not there is zero. */
+static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t out[16])
+{
+	if (uuid->len != 0 && uuid->len != 16)
+		return error_set(-EPROTO, "node: %s of %zu bytes, want 16", what, uuid->len);
+	if (uuid->len)
+		memcpy(out, uuid->data, 16);
+	return 0;
+}
+
+static int take_uuids(const Relive__NodeRegisterRequest *request, struct node_news *news,
+		      struct catalog_arrival *arrival)
+{
+	int ret = take_uuid("pool uuid", &request->pool_uuid, news->pool);
+
+	return ret ? ret : take_uuid("store uuid", &request->store_uuid, arrival->store_uuid);
+}
+
+void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
+		    const Relive__NodeRegisterRequest *request)
+{
+	struct node_news news = {
+		.name = request->name,
+		.uri = request->uri,
+		.pages = request->pages,
+		.incarnation = request->incarnation,
+		.pool_bytes = request->pool_bytes,
+		.persistent = request->persistent,
+		.sole_opener = request->sole_opener,
+	};
+	struct catalog_arrival arrival = {
+		.node = nodes_find(&md->nodes, request->name),
+		.news = &news,
+		.regions = (const Relive__NodeRegion *const *)request->regions,
+		.n_regions = request->n_regions,
+		.store_name = request->store_name,
+		.claim = request->claim,
+	};
+	struct channel ch;
+	int ret = take_uuids(request, &news, &arrival);
+
+	if (ret == 0)
+		ret = nodes_admit(&md->nodes, &news);
+	if (ret == 0)
+		ret = catalog_admit(&md->catalog, &arrival);
+	if (ret) {
+		log_warn("refuse node: %s", error_last());
+		conn_answer_status(conn, head, ret);
+		return;
+	}
+	ret = conn_detach(conn, &ch);
+	if (ret) {
+		log_warn("register node %s: %s", request->name, error_last());
+		conn_drop(conn);
+		return;
+	}
+	join(md, &ch, head->request_id, &arrival);
+}
+
+/* -------- open -------- */
+
+static int take_name(struct metad *md)
+{
+	int pid = 0;
+	int ret = runtime_dir_open(md->opts.store, true, &md->dir);
+
+	if (ret)
+		return ret;
+	ret = runtime_dir_lock(&md->dir, "metad", &md->lock_fd, &pid);
+	if (ret == -EBUSY)
+		return error_set(ret, "store %s has a metadata server already: pid %d",
+				 md->opts.store, pid);
+	if (ret == 0)
+		ret = runtime_dir_share(&md->dir, md->opts.group);
+	return ret ? ret : runtime_dir_token_make(&md->dir, md->token);
+}
+
+static int open_state(struct metad *md)
+{
+	char path[4096];
+	const char *dir = md->opts.dir ? md->opts.dir : md->dir.path;
+	int n = snprintf(path, sizeof(path), "%s/%s.db", dir, md->opts.store);
+	int ret;
+
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		return error_set(-errno, "mkdir %s: %s", dir, strerror(errno));
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return error_set(-ENAMETOOLONG, "state directory: name too long");
+	ret = store_open(path, &md->store);
+	if (ret)
+		return error_prefix(ret, "%s: ", path);
+	store_ids(md->store, &md->ids);
+	return process_self(&md->self);
+}
+
+/* Who we are at the nodes; who comes after us ends what we leave open there. */
+static int take_client_id(struct metad *md)
+{
+	struct nodes *nodes = &md->nodes;
+	int ret = store_number(md->store, "client", &nodes->former_client_id);
+
+	if (ret)
+		return ret;
+	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
+		return error_set(-EIO, "getrandom: %s", strerror(errno));
+	nodes->attach_client_id &= INT64_MAX;
+	return store_number_put(md->store, "client", nodes->attach_client_id);
+}
+
+/* Stores begin with the first. */
+static int load_epoch(struct metad *md)
+{
+	uint64_t epoch;
+	int ret = store_number(md->store, "epoch", &epoch);
+
+	if (ret == 0)
+		md->epoch = epoch ? (uint32_t)epoch : 1;
+	return ret;
+}
+
+static int load(struct metad *md)
+{
+	struct nodes *nodes = &md->nodes;
+	int ret = take_client_id(md);
+
+	if (ret == 0)
+		ret = load_epoch(md);
+	if (ret)
+		return ret;
+	nodes->base = md->base;
+	nodes->store = md->store;
+	nodes->clock = clock_monotonic();
+	nodes->ops = &node_ops;
+	nodes->ctx = md;
+	nodes->lease_ns = md->opts.node_lease_ns;
+	nodes->lost_ns = md->opts.node_lost_ns;
+	md->persist.nodes = nodes;
+	md->live = (struct liveness){
+		.clock = clock_monotonic(),
+		.store = md->store,
+		.nodes = nodes,
+		.ops = &live_ops,
+		.ctx = md,
+		.lease_ns = md->opts.lease_ns ? md->opts.lease_ns : DEFAULT_LEASE_NS,
+		.stall_ns = md->opts.stall_ns ? md->opts.stall_ns : DEFAULT_STALL_NS,
+		.kill_stalled = md->opts.kill_stalled,
+	};
+	md->catalog.store = md->store;
+	md->catalog.nodes = nodes;
+	md->catalog.clock = clock_monotonic();
+	md->catalog.ops = &catalog_ops;
+	md->catalog.ctx = md;
+	md->catalog.name = md->opts.store;
+	md->catalog.ramp_ns = md->opts.ramp_ns;
+	md->catalog.trust = md->opts.trust;
+	md->catalog.patience_ns = md->live.lease_ns;
+	md->repair.cat = &md->catalog;
+	md->repair.live = &md->live;
+	md->repair.clock = clock_monotonic();
+	md->repair.self.client_id = nodes->attach_client_id;
+	md->repair.self.process = md->self;
+	ret = nodes_load(nodes);
+	if (ret == 0)
+		ret = liveness_load(&md->live);
+	return ret ? ret : catalog_load(&md->catalog);
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	struct metad *md = arg;
+
+	(void)what;
+	log_info("stop: signal %d", (int)fd);
+	(void)event_base_loopbreak(md->base);
+}
+
+static int make_events(struct metad *md)
+{
+	md->base = event_base_new();
+	if (!md->base)
+		return error_set(-ENOMEM, "event loop: no memory");
+	md->tick = evtimer_new(md->base, on_tick, md);
+	md->stop[0] = evsignal_new(md->base, SIGTERM, on_stop, md);
+	md->stop[1] = evsignal_new(md->base, SIGINT, on_stop, md);
+	if (!md->tick || !md->stop[0] || !md->stop[1] || event_add(md->stop[0], NULL) ||
+	    event_add(md->stop[1], NULL))
+		return error_set(-ENOMEM, "event loop: no memory");
+	return 0;
+}
+
+static int start_listening(struct metad *md)
+{
+	struct conns_opts opts = {
+		.base = md->base,
+		.ops = &ops,
+		.ctx = md,
+		.token = md->token,
+		.epoch = md->epoch,
+		.tls = md->opts.tls,
+		.store_name = md->opts.store,
+		.term = md->ids.term,
+		.max_conns = md->opts.max_conns ? md->opts.max_conns : DEFAULT_MAX_CONNS,
+	};
+	char path[RUNTIME_PATH_BYTES];
+	int ret = runtime_dir_file(&md->dir, "metad.sock", path);
+
+	memcpy(opts.store_uuid, md->ids.uuid, sizeof(opts.store_uuid));
+	if (ret == 0)
+		ret = conns_open(&opts, &md->conns);
+	if (ret == 0 && md->opts.listen)
+		ret = conns_listen_tcp(md->conns, md->opts.host, md->opts.port, &md->port);
+	if (ret == 0)
+		ret = conns_listen_socket(md->conns, path);
+	return ret ? ret : runtime_dir_share_socket(&md->dir, "metad.sock");
+}
+
+static void on_page(evutil_socket_t fd, short what, void *arg)
+{
+	const struct metad *md = arg;
+
+	(void)fd;
+	(void)what;
+	http_turn(md->http);
+}
+
+static int open_pages(struct metad *md)
+{
+	const struct http_opts opts = {
+		.address = md->opts.metrics,
+		.metrics = metad_write_metrics,
+		.health = metad_check_health,
+		.ctx = md,
+	};
+	int ret;
+
+	if (!opts.address)
+		return 0;
+	ret = http_open(&opts, &md->http);
+	if (ret)
+		return ret;
+	md->page = event_new(md->base, http_fd(md->http), EV_READ | EV_PERSIST, on_page, md);
+	if (!md->page || event_add(md->page, NULL))
+		return error_set(-ENOMEM, "event loop: no memory");
+	return 0;
+}
+
+int metad_open(const struct metad_opts *opts, struct metad **md_out)
+{
+	struct metad *md;
+	int ret;
+
+	if (opts->tls.cert && !opts->listen)
+		return error_set(-EINVAL, "--tls-cert is for TCP connections: give --listen, too");
+	md = mem_zalloc(sizeof(*md));
+	if (!md)
+		return error_set(-ENOMEM, "metadata server: no memory");
+	md->opts = *opts;
+	md->lock_fd = -1;
+	ret = take_name(md);
+	if (ret == 0)
+		ret = open_state(md);
+	if (ret == 0)
+		ret = make_events(md);
+	if (ret == 0)
+		ret = load(md);
+	if (ret == 0)
+		ret = start_listening(md);
+	if (ret == 0)
+		ret = open_pages(md);
+	if (ret) {
+		metad_close(&md);
+		return ret;
+	}
+	*md_out = md;
+	return 0;
+}
+
+int metad_run(struct metad *md)
+{
+	schedule(md, 0);
+	log_info("serve store %s term %llu port %u", md->opts.store,
+		 (unsigned long long)md->ids.term, md->port);
+	return event_base_dispatch(md->base) < 0 ? error_set(-EIO, "event loop failed") : 0;
+}
+
+static void free_events(struct metad *md)
+{
+	struct event *events[] = { md->tick, md->stop[0], md->stop[1], md->page };
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (events[i])
+			event_free(events[i]);
+	if (md->base)
+		event_base_free(md->base);
+}
+
+void metad_close(struct metad **md_ptr)
+{
+	struct metad *md = *md_ptr;
+
+	if (!md)
+		return;
+	http_close(&md->http);
+	conns_close(&md->conns);
+	persist_fini(&md->persist);
+	rpc_fini(md);
+	catalog_fini(&md->catalog);
+	nodes_fini(&md->nodes);
+	liveness_fini(&md->live);
+	free_events(md);
+	store_close(&md->store);
+	if (md->lock_fd >= 0)
+		runtime_dir_unlock(&md->dir, "metad", md->lock_fd);
+	mem_free(md);
+	*md_ptr = NULL;
+}

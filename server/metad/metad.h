@@ -1,0 +1,101 @@
+/*
+ * Metad: the metadata server. One event loop; never on a data path.
+ *
+ *   conns     who dials in                 rpc        what they ask
+ *   nodes     memory nodes                 catalog    tables and their shards
+ *   liveness  leases and fences            repair     sums of shards where somebody died
+ *   persist   rounds over all nodes          store      what a restart must know
+ *   http      /metrics and /healthz
+ *
+ * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches
+ * their regions, reads the client slots there, and goes on: the data path never notices.
+ */
+#ifndef RLV_SERVER_METAD_METAD_H
+#define RLV_SERVER_METAD_METAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/catalog/catalog.h"
+#include "server/net/conns.h"
+#include "server/net/http.h"
+#include "server/node/liveness.h"
+#include "server/node/nodes.h"
+#include "server/node/persist.h"
+#include "server/catalog/repair.h"
+#include "server/statedb/statedb.h"
+
+#include "base/error.h"
+#include "base/os/runtime_dir.h"
+
+struct event;
+struct event_base;
+struct rpc_backup;
+struct rpc_parked;
+
+struct metad_opts {
+	const char *store;
+	const char *dir;        /* of the state database; NULL = the store's directory */
+	bool listen;            /* on TCP, too */
+	const char *host;       /* NULL = loopback */
+	uint16_t port;          /* 0 = any */
+	struct tls_files tls;   /* of TCP; none: the token is the PSK */
+	uint64_t lease_ns;      /* 0 = 10 s */
+	uint64_t node_lease_ns; /* 0 = 1 s */
+	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = never by itself */
+	uint64_t ramp_ns;       /* slow start of a new shard; 0 = 10 s */
+	uint64_t stall_ns;      /* 0 = 60 s */
+	bool kill_stalled;
+	bool trust;         /* as in struct catalog */
+	uint32_t max_conns; /* 0 = 1024 */
+	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
+	const char *metrics; /* [IP:]PORT of /metrics and /healthz; NULL = none */
+};
+
+struct metad {
+	struct metad_opts opts;
+	struct runtime_dir dir;
+	int lock_fd;
+	char token[RUNTIME_TOKEN_BYTES];
+	uint32_t epoch; /* of tokens of roles */
+	uint16_t port;  /* bound, 0 = none */
+	struct store_ids ids;
+	struct process_id self;
+	struct store *store;
+	struct event_base *base;
+	struct event *tick;
+	struct event *stop[2];
+	struct conns *conns;
+	struct http *http; /* NULL = no pages */
+	struct event *page;
+	struct nodes nodes;
+	struct catalog catalog;
+	struct liveness live;
+	struct repair repair;
+	struct persist persist;
+	struct rpc_parked *parked;  /* requests that wait for nodes: rpc_table.c */
+	uint64_t last_asker;        /* of them, at the nodes */
+	struct rpc_backup *backups; /* copies of the catalog that are being sent: rpc_backup.c */
+};
+
+/* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */
+RLV_MUST_CHECK int metad_open(const struct metad_opts *opts, struct metad **md_out);
+
+/* Serves until SIGTERM or SIGINT: 0. */
+RLV_MUST_CHECK int metad_run(struct metad *md);
+
+void metad_close(struct metad **md);
+
+/* Something has changed: the tick comes at once. */
+void metad_hurry(struct metad *md);
+
+/* What /metrics and /healthz say; ctx is the metad. */
+void metad_write_metrics(void *ctx, struct metrics *m);
+/* 0: it serves, and the catalog can be written; else why not. */
+RLV_MUST_CHECK int metad_check_health(void *ctx);
+
+/* A node has dialled in over conn and says what it is: answers, and takes it in. */
+void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
+		    const Relive__NodeRegisterRequest *request);
+
+#endif

@@ -1,0 +1,260 @@
+/*
+ * relive-metad: the metadata server of a store.
+ */
+#include "server/daemon/daemon.h"
+#include "server/daemon/log.h"
+#include "server/metad/metad.h"
+#include "server/statedb/restore.h"
+
+#include "base/mem/guard.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static const char usage[] =
+	"Usage: relive-metad --store STORE [options]\n"
+	"Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
+	"Options\n"
+	"  --store STORE         name of the store\n"
+	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n" DAEMON_TLS_USAGE
+	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
+	"  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
+	"  --node-lease SECONDS  a memory node that is silent for so long is down (1)\n"
+	"  --node-lost SECONDS   one in memory that is down for so long is lost with all it\n"
+	"                        held; 0 = never by itself (30)\n"
+	"  --slow-start SECONDS  until a new shard gets its full share of new blocks (10)\n"
+	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
+	"  --stall-limit SECONDS\n"
+	"                        how long it may be suspect before it is killed (60)\n"
+	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
+	"                        not end cleanly as they are: some may be torn by a power loss\n"
+	"  --max-conns N         clients at once (1024); an eighth of it, 64 at most, is for those\n"
+	"                        of this host\n"
+	"  --group GROUP         users of this host who are in it may connect to the socket: the\n"
+	"                        store's directory gets mode 0750, the socket 0660 (default: the\n"
+	"                        directory's group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
+	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
+	"  --force               --restore: also when the store has a catalog\n"
+	"  --log FILE            append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
+	"                        FILE.1, in place of the former one; SIGHUP opens it again\n"
+	"  --log-level error|warn|info|debug\n"
+	"                        the least that is logged (info)\n"
+	"  --log-format text|json\n"
+	"                        JSON: an object a line, with time, level, where, message\n"
+	"  --help                this page\n"
+	"  --version             of the program\n\n"
+	"Exit codes\n"
+	"  0  stopped by SIGTERM or SIGINT\n"
+	"  1  failed\n"
+	"  2  wrong usage\n"
+	"  3  the store has a server already, or the port is in use\n"
+	"  4  no memory, or the disk is full\n"
+	"  5  the state is of another version\n\n" DAEMON_ENVIRONMENT_USAGE
+	"  RELIVE_TOKEN        64 hexadecimal digits: the token of a store that is new\n\n"
+	"Examples\n"
+	"  relive-metad --store replay --listen 0.0.0.0:7117 --log-format json\n";
+
+enum {
+	OPT_STORE = 1,
+	OPT_LISTEN,
+	OPT_DIR,
+	OPT_LEASE,
+	OPT_STALLED,
+	OPT_STALL_LIMIT,
+	OPT_MAX_CONNS,
+	OPT_GROUP,
+	OPT_NODE_LEASE,
+	OPT_NODE_LOST,
+	OPT_SLOW_START,
+	OPT_TRUST,
+	OPT_RESTORE,
+	OPT_FORCE,
+};
+
+struct request {
+	struct metad_opts metad;
+	const char *restore; /* NULL = serve */
+	bool force;
+};
+
+static const struct option options[] = {
+	{ "store", required_argument, NULL, OPT_STORE },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "dir", required_argument, NULL, OPT_DIR },
+	{ "lease", required_argument, NULL, OPT_LEASE },
+	{ "stalled", required_argument, NULL, OPT_STALLED },
+	{ "stall-limit", required_argument, NULL, OPT_STALL_LIMIT },
+	{ "node-lease", required_argument, NULL, OPT_NODE_LEASE },
+	{ "node-lost", required_argument, NULL, OPT_NODE_LOST },
+	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
+	{ "trust", no_argument, NULL, OPT_TRUST },
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
+	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
+	{ "restore", required_argument, NULL, OPT_RESTORE },
+	{ "force", no_argument, NULL, OPT_FORCE },
+	DAEMON_TLS_OPTIONS,
+	DAEMON_LOG_OPTIONS,
+	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
+	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static char listen_host[256];
+
+static int set_stalled(struct metad_opts *opts, const char *value)
+{
+	opts->kill_stalled = strcmp(value, "kill") == 0;
+	if (!opts->kill_stalled && strcmp(value, "wait") != 0)
+		return error_set(-EINVAL, "--stalled %.16s: want wait or kill", value);
+	return 0;
+}
+
+static int set_max_conns(struct metad_opts *opts, const char *value)
+{
+	uint64_t n;
+	int ret = daemon_parse_size(value, &n);
+
+	if (ret == 0 && (n == 0 || n > 65536))
+		ret = error_set(-EINVAL, "--max-conns %.16s: want 1 to 65536", value);
+	if (ret == 0)
+		opts->max_conns = (uint32_t)n;
+	return ret;
+}
+
+static int set_node_lost(struct metad_opts *opts, const char *value)
+{
+	if (strcmp(value, "0") != 0)
+		return daemon_parse_seconds(value, &opts->node_lost_ns);
+	opts->node_lost_ns = UINT64_MAX;
+	return 0;
+}
+
+static int set_option(void *ctx, int option, const char *value)
+{
+	struct request *request = ctx;
+	struct metad_opts *opts = &request->metad;
+
+	switch (option) {
+	case OPT_RESTORE:
+		request->restore = value;
+		return 0;
+	case OPT_FORCE:
+		request->force = true;
+		return 0;
+	case OPT_STORE:
+		opts->store = value;
+		return 0;
+	case OPT_LISTEN:
+		opts->listen = true;
+		opts->host = listen_host;
+		return daemon_parse_address(value, listen_host, &opts->port);
+	case OPT_DIR:
+		opts->dir = value;
+		return 0;
+	case OPT_LEASE:
+		return daemon_parse_seconds(value, &opts->lease_ns);
+	case OPT_STALLED:
+		return set_stalled(opts, value);
+	case OPT_STALL_LIMIT:
+		return daemon_parse_seconds(value, &opts->stall_ns);
+	case OPT_NODE_LEASE:
+		return daemon_parse_seconds(value, &opts->node_lease_ns);
+	case OPT_NODE_LOST:
+		return set_node_lost(opts, value);
+	case OPT_SLOW_START:
+		return daemon_parse_seconds(value, &opts->ramp_ns);
+	case OPT_TRUST:
+		opts->trust = true;
+		return 0;
+	case OPT_GROUP:
+		opts->group = value;
+		return 0;
+	case OPT_MAX_CONNS:
+		return set_max_conns(opts, value);
+	case DAEMON_OPT_METRICS:
+		opts->metrics = value;
+		return http_check_address(value);
+	default:
+		return daemon_set_tls(&opts->tls, option, value);
+	}
+}
+
+static const struct daemon_program program = {
+	.name = "relive-metad",
+	.usage = usage,
+	.options = options,
+	.set = set_option,
+};
+
+static int failed(int code)
+{
+	daemon_log_failure(program.name);
+	return code;
+}
+
+/* Connections take one each, and hosts allow 1024 unless asked. */
+static void allow_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int serve(const struct metad_opts *opts)
+{
+	struct metad *md = NULL;
+	int ret;
+
+	signal(SIGPIPE, SIG_IGN);
+	tls_take_program();
+	umask(077);
+	allow_descriptors();
+	ret = guard_install();
+	if (ret == 0)
+		ret = metad_open(opts, &md);
+	if (ret == 0)
+		ret = metad_run(md);
+	if (ret)
+		(void)failed(ret);
+	metad_close(&md);
+	return ret;
+}
+
+static int restore(const struct request *request)
+{
+	const struct restore_opts opts = {
+		.store = request->metad.store,
+		.dir = request->metad.dir,
+		.file = request->restore,
+		.force = request->force,
+	};
+	int ret = restore_catalog(&opts);
+
+	return ret ? failed(ret) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct request request = { .restore = NULL };
+	int ret = daemon_parse(&program, argc, argv, &request);
+
+	if (ret > 0)
+		return DAEMON_OK;
+	if (ret == 0 && !request.metad.store)
+		ret = error_set(-EINVAL, "--store STORE is missing");
+	if (ret == 0 && request.force && !request.restore)
+		ret = error_set(-EINVAL, "--force: with --restore only");
+	if (ret)
+		return daemon_refuse(&program);
+	umask(077);
+	ret = request.restore ? restore(&request) : serve(&request.metad);
+	return (int)daemon_exit_of(ret);
+}

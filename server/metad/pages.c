@@ -1,0 +1,291 @@
+/*
+ * pages.c - what /metrics and /healthz of the metadata server say. Nothing is asked of nodes or
+ * read from regions for it: counts of items are those of the last look, once a second.
+ */
+#include "server/metad/metad.h"
+
+#include <stdio.h>
+
+#include "base/bits.h"
+
+#include "server/daemon/version.h"
+#include "server/metad/waits.h"
+
+#define METRICS_LABELS(...) \
+	(struct metrics_label[]) \
+	{ \
+		__VA_ARGS__, \
+		{ \
+			NULL, NULL \
+		} \
+	}
+#define NUMBER_BYTES 12
+
+/* -------- the store -------- */
+
+static void put_store(const struct metad *md, struct metrics *m)
+{
+	metrics_family(m, "relive_store_info", METRICS_GAUGE,
+		       "1; the labels say which store and server it is.");
+	metrics_u64(m, 1,
+		    METRICS_LABELS({ "store", md->opts.store }, { "version", SERVER_VERSION }));
+	metrics_family(m, "relive_store_term", METRICS_GAUGE,
+		       "Number of the server's life: one more with each start.");
+	metrics_u64(m, md->ids.term, NULL);
+	metrics_family(m, "relive_tables", METRICS_GAUGE, "Tables of the store.");
+	metrics_u64(m, catalog_count(&md->catalog), NULL);
+	metrics_family(m, "relive_rebuilds_total", METRICS_COUNTER,
+		       "Shards whose sums were made exact again since the server started.");
+	metrics_u64(m, md->repair.done, NULL);
+}
+
+static void put_waits(const struct metad *md, struct metrics *m)
+{
+	struct waits_counts counts;
+
+	waits_count(md, &counts);
+	metrics_family(m, "relive_waits", METRICS_GAUGE,
+		       "Who waits for others: relive status --why.");
+	metrics_u64(m, counts.limiter, METRICS_LABELS({ "kind", "limiter" }));
+	metrics_u64(m, counts.rebuild, METRICS_LABELS({ "kind", "rebuild" }));
+	metrics_u64(m, counts.drain, METRICS_LABELS({ "kind", "drain" }));
+}
+
+/* -------- clients -------- */
+
+static void put_clients(const struct metad *md, struct metrics *m)
+{
+	uint64_t connected = 0, suspect = 0, fenced = 0;
+
+	for (const struct client *client = md->live.first; client; client = client->next) {
+		fenced += client->fenced;
+		suspect += !client->fenced && client->suspect_since;
+		connected += !client->fenced && !client->suspect_since;
+	}
+	metrics_family(m, "relive_clients", METRICS_GAUGE,
+		       "Clients by state: suspect ones are silent, fenced ones are being settled.");
+	metrics_u64(m, connected, METRICS_LABELS({ "state", "connected" }));
+	metrics_u64(m, suspect, METRICS_LABELS({ "state", "suspect" }));
+	metrics_u64(m, fenced, METRICS_LABELS({ "state", "fenced" }));
+}
+
+/* -------- nodes -------- */
+
+static const char *const node_states[] = { "down", "up", "draining", "lost" };
+
+static uint32_t node_state(const struct node *node)
+{
+	if (node->up)
+		return node->draining ? RELIVE__NODE_STATE__NODE_DRAINING
+				      : RELIVE__NODE_STATE__NODE_UP;
+	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
+}
+
+static void put_node_states(const struct metad *md, struct metrics *m)
+{
+	uint64_t n[ARRAY_LEN(node_states)] = { 0 };
+
+	for (const struct node *node = md->nodes.first; node; node = node->next)
+		n[node_state(node)]++;
+	metrics_family(m, "relive_nodes", METRICS_GAUGE,
+		       "Memory nodes that the store knows, by state.");
+	for (size_t i = 0; i < ARRAY_LEN(node_states); i++)
+		metrics_u64(m, n[i], METRICS_LABELS({ "state", node_states[i] }));
+}
+
+static uint64_t node_up(const struct metad *md, const struct node *node)
+{
+	(void)md;
+	return node->up;
+}
+
+static uint64_t node_pool(const struct metad *md, const struct node *node)
+{
+	(void)md;
+	return node->pool_bytes;
+}
+
+static uint64_t node_used(const struct metad *md, const struct node *node)
+{
+	(void)md;
+	return node->used_bytes;
+}
+
+static uint64_t node_shards(const struct metad *md, const struct node *node)
+{
+	return catalog_shards_of(&md->catalog, node, NULL);
+}
+
+static const struct {
+	const char *name, *help;
+	uint64_t (*get)(const struct metad *md, const struct node *node);
+} node_families[] = {
+	{ "relive_node_up", "1: the memory node answers the server.", node_up },
+	{ "relive_node_pool_bytes", "Size of the node's pool, in bytes.", node_pool },
+	{ "relive_node_used_bytes", "Of its pool, as the node said last, in bytes.", node_used },
+	{ "relive_node_shards", "Shards of all tables that lie on the node.", node_shards },
+};
+
+static void put_nodes(const struct metad *md, struct metrics *m)
+{
+	put_node_states(md, m);
+	for (size_t i = 0; i < ARRAY_LEN(node_families); i++) {
+		metrics_family(m, node_families[i].name, METRICS_GAUGE, node_families[i].help);
+		for (const struct node *node = md->nodes.first; node; node = node->next)
+			metrics_u64(m, node_families[i].get(md, node),
+				    METRICS_LABELS({ "node", node->name }));
+	}
+}
+
+/* -------- tables -------- */
+
+static uint64_t table_capacity(const struct catalog_table *table)
+{
+	return table->desc.capacity;
+}
+
+static uint64_t table_slots(const struct catalog_table *table)
+{
+	return table->slots.n;
+}
+
+static uint64_t table_slots_used(const struct catalog_table *table)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < table->slots.n; i++)
+		n += table->slots.entries[i].taken;
+	return n;
+}
+
+static const struct {
+	const char *name, *help;
+	uint64_t (*get)(const struct catalog_table *table);
+} table_families[] = {
+	{ "relive_table_capacity_steps", "Steps that the table holds at most.", table_capacity },
+	{ "relive_table_slots", "Client slots: writers and samplers that may be open at once.",
+	  table_slots },
+	{ "relive_table_slots_used", "Client slots that are taken.", table_slots_used },
+};
+
+static void put_tables(const struct metad *md, struct metrics *m)
+{
+	for (size_t i = 0; i < ARRAY_LEN(table_families); i++) {
+		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
+		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+			if (md->catalog.tables[id])
+				metrics_u64(m, table_families[i].get(md->catalog.tables[id]),
+					    METRICS_LABELS({ "table",
+							     md->catalog.tables[id]->desc.name }));
+	}
+}
+
+/* Numbers of shards that left are never used again: LOST and GONE ones are counted, too. */
+static void put_shards(const struct metad *md, struct metrics *m)
+{
+	static const char *const states[] = { NULL, "active", "draining", "down", "lost", "gone" };
+
+	metrics_family(
+		m, "relive_table_shards", METRICS_GAUGE,
+		"Shards of a table by state; gone and lost ones have numbers that are used up.");
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct catalog_table *table = md->catalog.tables[id];
+		uint64_t n[ARRAY_LEN(states)] = { 0 };
+
+		for (uint32_t s = 0; table && s < table->n_shards; s++)
+			n[catalog_shard_view(table, s)]++;
+		for (size_t i = 1; table && i < ARRAY_LEN(states); i++)
+			metrics_u64(m, n[i],
+				    METRICS_LABELS({ "table", table->desc.name },
+						   { "state", states[i] }));
+	}
+}
+
+static uint64_t words_inserted(const struct limiter_words *words)
+{
+	return words->ins_committed;
+}
+
+static uint64_t words_sampled(const struct limiter_words *words)
+{
+	return words->smp_committed;
+}
+
+/* A side without a bound is not admitted, and a clean end gives back what it did not use. */
+static uint64_t pending(uint64_t admitted, uint64_t committed)
+{
+	return admitted > committed ? admitted - committed : 0;
+}
+
+static uint64_t words_inserting(const struct limiter_words *words)
+{
+	return pending(words->ins_admitted, words->ins_committed);
+}
+
+static uint64_t words_sampling(const struct limiter_words *words)
+{
+	return pending(words->smp_admitted, words->smp_committed);
+}
+
+static const struct {
+	const char *name;
+	enum metrics_kind kind;
+	const char *help;
+	uint64_t (*get)(const struct limiter_words *words);
+} view_families[] = {
+	{ "relive_items_inserted_total", METRICS_COUNTER, "Items that became complete in the view.",
+	  words_inserted },
+	{ "relive_items_sampled_total", METRICS_COUNTER, "Items of the view that were handed out.",
+	  words_sampled },
+	{ "relive_items_inserting", METRICS_GAUGE,
+	  "Items that the limiter admitted and that are not complete yet; views with max_diff only.",
+	  words_inserting },
+	{ "relive_items_sampling", METRICS_GAUGE,
+	  "Items that the limiter admitted and that are not handed out yet; views with min_diff only.",
+	  words_sampling },
+};
+
+static void put_views(const struct catalog_table *table, size_t family, struct metrics *m)
+{
+	for (uint32_t v = 0; v < table->desc.n_views; v++) {
+		char number[NUMBER_BYTES];
+
+		snprintf(number, sizeof(number), "%u", v);
+		metrics_u64(m, view_families[family].get(&table->words[v]),
+			    METRICS_LABELS({ "table", table->desc.name }, { "view", number }));
+	}
+}
+
+/* Of a table whose control shard was not there yet nothing is known. */
+static void put_items(const struct metad *md, struct metrics *m)
+{
+	for (size_t i = 0; i < ARRAY_LEN(view_families); i++) {
+		metrics_family(m, view_families[i].name, view_families[i].kind,
+			       view_families[i].help);
+		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+			if (md->catalog.tables[id] && md->catalog.tables[id]->words_known)
+				put_views(md->catalog.tables[id], i, m);
+	}
+}
+
+/* -------- pages -------- */
+
+void metad_write_metrics(void *ctx, struct metrics *m)
+{
+	const struct metad *md = ctx;
+
+	put_store(md, m);
+	put_waits(md, m);
+	put_clients(md, m);
+	put_nodes(md, m);
+	put_tables(md, m);
+	put_shards(md, m);
+	put_items(md, m);
+}
+
+int metad_check_health(void *ctx)
+{
+	const struct metad *md = ctx;
+
+	return store_check(md->store);
+}

@@ -1,0 +1,84 @@
+/*
+ * rpc_backup.c - copies of the catalog for who asks, in pieces that fit a frame. The copy is made when
+ * the first piece is asked for, and kept with the connection until the last one was sent.
+ */
+#include "server/metad/rpc_call.h"
+
+#include <errno.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#define PIECE_BYTES ((uint64_t)512 << 10)
+
+struct rpc_backup {
+	struct rpc_backup *next;
+	const struct conn *conn;
+	uint8_t *bytes;
+	size_t len;
+};
+
+static struct rpc_backup *find(const struct metad *md, const struct conn *conn)
+{
+	struct rpc_backup *backup = md->backups;
+
+	while (backup && backup->conn != conn)
+		backup = backup->next;
+	return backup;
+}
+
+void rpc_backup_forget(struct metad *md, const struct conn *conn)
+{
+	struct rpc_backup **link = &md->backups, *backup;
+
+	while ((backup = *link) != NULL) {
+		if (conn && backup->conn != conn) {
+			link = &backup->next;
+			continue;
+		}
+		*link = backup->next;
+		store_backup_free(backup->bytes);
+		mem_free(backup);
+	}
+}
+
+static int begin(const struct call *call)
+{
+	struct rpc_backup *backup = mem_zalloc(sizeof(*backup));
+	int ret;
+
+	rpc_backup_forget(call->md, call->conn);
+	if (!backup)
+		return error_set(-ENOMEM, "backup: no memory");
+	ret = store_backup(call->md->store, &backup->bytes, &backup->len);
+	if (ret) {
+		mem_free(backup);
+		return ret;
+	}
+	backup->conn = call->conn;
+	backup->next = call->md->backups;
+	call->md->backups = backup;
+	return 0;
+}
+
+void rpc_backup(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__BackupRequest *request = (const Relive__BackupRequest *)message;
+	Relive__BackupReply reply = RELIVE__BACKUP_REPLY__INIT;
+	int ret = request->offset == 0 ? begin(call) : 0;
+	const struct rpc_backup *backup = find(call->md, call->conn);
+	Relive__Status status;
+
+	if (ret == 0 && (!backup || request->offset > backup->len))
+		ret = error_set(-ESTALE, "backup: the server has no copy begun, begin again");
+	rpc_set_status(&status, ret);
+	reply.status = &status;
+	if (ret == 0) {
+		reply.total = backup->len;
+		reply.data.data = backup->bytes + request->offset;
+		reply.data.len = min_u64(backup->len - request->offset, PIECE_BYTES);
+	}
+	conn_answer(call->conn, call->head, &reply.base);
+	if (ret == 0 && request->offset + reply.data.len == backup->len)
+		rpc_backup_forget(call->md, call->conn);
+}

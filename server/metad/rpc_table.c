@@ -1,0 +1,479 @@
+/*
+ * rpc_table.c - what is asked about tables. What nodes need longer for than a moment is put aside, and
+ * answered when they have done it; the server goes on meanwhile.
+ */
+#include "server/metad/rpc_call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+
+#define MAX_FANOUT 16u /* levels that a wish may name */
+
+/* -------- what is said of a table -------- */
+
+struct places {
+	Relive__ShardPlace *places;
+	Relive__ShardPlace **list;
+	struct catalog_grants *grants;
+};
+
+static void places_fini(struct places *places)
+{
+	mem_free(places->places);
+	mem_free(places->list);
+	mem_free(places->grants);
+}
+
+static int places_init(struct places *places, uint32_t n)
+{
+	places->places = mem_array(n, sizeof(*places->places));
+	places->list = mem_array(n, sizeof(Relive__ShardPlace *));
+	places->grants = mem_array(n, sizeof(*places->grants));
+	if (places->places && places->list && places->grants)
+		return 0;
+	places_fini(places);
+	return error_set(-ENOMEM, "%u shards: no memory", n);
+}
+
+static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
+{
+	return (ProtobufCBinaryData){ grant->bytes, grant->data };
+}
+
+/* An answer about a table, for whom, and whether nodes owe something for it. */
+struct answer {
+	const struct call *call;
+	struct catalog_table *table;
+	struct catalog_guest guest;
+	bool waits;
+};
+
+/* True if the next ticks of the catalog are about to make the shard usable: its node is up. */
+static bool is_on_its_way(const struct catalog_shard *shard)
+{
+	return catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
+	       !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
+}
+
+/* What is said of a shard: its grants, too, where it can be used. */
+static int fill_place(struct answer *answer, uint32_t s, struct places *out)
+{
+	struct catalog_table *table = answer->table;
+	const struct catalog_shard *shard = &table->shards[s];
+	Relive__ShardPlace *place = &out->places[s];
+	int ret;
+
+	relive__shard_place__init(place);
+	out->list[s] = place;
+	place->state = catalog_shard_view(table, s);
+	place->node = shard->node ? shard->node->name : (char *)"";
+	place->node_uri = (char *)catalog_shard_uri(table, s);
+	place->incarnation = shard->incarnation;
+	answer->waits |= is_on_its_way(shard);
+	if (!catalog_state_is_usable(place->state))
+		return 0;
+	ret = catalog_grant(table, s, &answer->guest, &out->grants[s]);
+	answer->waits |= ret == -EAGAIN;
+	if (ret == -EHOSTDOWN || ret == -EAGAIN || ret == -ETIMEDOUT) {
+		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* it is asked for again soon */
+		return 0;
+	}
+	place->tree_grant = grant_bytes(&out->grants[s].parts[REGION_TREE]);
+	place->rows_grant = grant_bytes(&out->grants[s].parts[REGION_ROWS]);
+	place->slots_grant = grant_bytes(&out->grants[s].parts[REGION_SLOTS]);
+	place->limits_grant = grant_bytes(&out->grants[s].parts[SHARD_LIMITS]);
+	place->page_grant = grant_bytes(&out->grants[s].parts[SHARD_PAGE]);
+	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		place->weight = catalog_weight(&answer->call->md->catalog, shard, &place->ramp_ns);
+	return ret;
+}
+
+static int no_shard(const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (table->shards[s].refused)
+			return error_set(table->refusal, "%s", table->refusal_text);
+	if (catalog_table_is_recovering(table))
+		return error_set(-EHOSTDOWN,
+				 "table %s: all rows are being read, since a memory node did not "
+				 "end cleanly: try again soon",
+				 table->desc.name);
+	return error_set(-EHOSTDOWN,
+			 "table %s: none of its %u shards is there: memory nodes are down or lost",
+			 table->desc.name, table->n_shards);
+}
+
+static int fill_places(struct answer *answer, struct places *out)
+{
+	struct catalog_table *table = answer->table;
+	bool any = false;
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
+		ret = fill_place(answer, s, out);
+		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
+	}
+	return ret || any ? ret : no_shard(table);
+}
+
+static void send_table(const struct answer *answer, const struct places *places, int code)
+{
+	const struct catalog_table *table = answer->table;
+	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
+	Relive__Status status;
+
+	rpc_set_status(&status, code);
+	reply.status = &status;
+	if (code == 0) {
+		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
+		reply.n_shards = table->n_shards;
+		reply.shards = places->list;
+		reply.control = table->control;
+		reply.layout = table->layout;
+	}
+	conn_answer(answer->call->conn, answer->call->head, &reply.base);
+}
+
+/* -------- put aside -------- */
+
+/* A request whose answer waits for nodes. It is brought to its end also when nobody waits any more. */
+struct rpc_parked {
+	struct rpc_parked *next;
+	struct conn *conn; /* NULL = it hung up, or was fenced */
+	struct frame_header head;
+	/* Does what can be done now, and answers at the end: 0. -EAGAIN: not yet. */
+	int (*go_on)(const struct call *call, struct rpc_parked *parked);
+	uint64_t asker; /* at the nodes, for grants */
+	uint64_t until; /* those that have not answered then are left out; 0 = not asked yet */
+	struct catalog_wish wish; /* to create */
+	uint16_t fanout[MAX_FANOUT];
+	char name[TABLE_NAME_BYTES]; /* to open, to rebalance */
+	Relive__TableAccess access;  /* of a client that opens or creates */
+	uint32_t owner;              /* its slot, 0 = none */
+	uint32_t added, draining;
+};
+
+static struct rpc_parked *new_parked(const struct call *call)
+{
+	struct rpc_parked *parked = mem_zalloc(sizeof(*parked));
+
+	if (!parked) {
+		conn_answer_status(call->conn, call->head, error_set(-ENOMEM, "no memory"));
+		return NULL;
+	}
+	parked->conn = call->conn;
+	parked->head = *call->head;
+	parked->asker = ++call->md->last_asker;
+	return parked;
+}
+
+static void free_parked(struct metad *md, struct rpc_parked *parked)
+{
+	for (struct node *node = md->nodes.first; node; node = node->next)
+		node_forget_asker(node, parked->asker);
+	mem_free(parked);
+}
+
+static void begin(const struct call *call, struct rpc_parked *parked)
+{
+	if (parked->go_on(call, parked) != -EAGAIN) {
+		free_parked(call->md, parked);
+		return;
+	}
+	parked->next = call->md->parked;
+	call->md->parked = parked;
+}
+
+/* Who waits for us is not silent. */
+static bool goes_on(struct metad *md, struct rpc_parked *parked)
+{
+	struct call call = { .md = md, .conn = parked->conn, .head = &parked->head };
+	int ret = 0;
+
+	if (call.conn) {
+		call.client = conn_user(call.conn);
+		ret = rpc_check_client(&call);
+	}
+	if (ret) {
+		conn_answer_status(call.conn, call.head, ret);
+		call.conn = parked->conn = NULL;
+	}
+	if (call.conn)
+		liveness_renew(&md->live, call.client);
+	return parked->go_on(&call, parked) == -EAGAIN;
+}
+
+void rpc_go_on(struct metad *md)
+{
+	struct rpc_parked **link = &md->parked;
+
+	while (*link) {
+		struct rpc_parked *parked = *link;
+
+		if (goes_on(md, parked)) {
+			link = &parked->next;
+			continue;
+		}
+		*link = parked->next;
+		free_parked(md, parked);
+	}
+}
+
+void rpc_forget(struct metad *md, const struct conn *conn)
+{
+	for (struct rpc_parked *parked = md->parked; parked; parked = parked->next)
+		if (parked->conn == conn)
+			parked->conn = NULL;
+	rpc_backup_forget(md, conn);
+}
+
+void rpc_fini(struct metad *md)
+{
+	while (md->parked) {
+		struct rpc_parked *parked = md->parked;
+
+		md->parked = parked->next;
+		free_parked(md, parked);
+	}
+	rpc_backup_forget(md, NULL);
+}
+
+/* -------- answers with grants -------- */
+
+/*
+ * All nodes are asked at once, and have the lease of one to answer. Who has not by then is left out: the
+ * client goes on over the others, and asks again. -EAGAIN: not yet.
+ */
+static int answer_table(const struct call *call, struct rpc_parked *parked,
+			struct catalog_table *table)
+{
+	struct metad *md = call->md;
+	struct answer answer = {
+		.call = call,
+		.table = table,
+		.guest = { parked->asker, call->client->holder.client_id, parked->access,
+			   parked->owner },
+	};
+	uint64_t now = clock_now_ns(clock_monotonic());
+	struct places places;
+	int ret = places_init(&places, table->n_shards);
+
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return 0;
+	}
+	ret = fill_places(&answer, &places);
+	if (parked->until == 0)
+		parked->until = now + (md->nodes.lease_ns ? md->nodes.lease_ns : NODE_LEASE_NS);
+	if ((ret == 0 || ret == -EHOSTDOWN) && answer.waits && now < parked->until) {
+		places_fini(&places);
+		return -EAGAIN;
+	}
+	/* A node may have gone while we asked: the version is that of what is said. */
+	catalog_refresh(&md->catalog, table);
+	send_table(&answer, &places, ret);
+	places_fini(&places);
+	return 0;
+}
+
+/* -------- create -------- */
+
+static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parked *parked)
+{
+	struct catalog_wish *wish = &parked->wish;
+
+	if (request->desc.len != sizeof(wish->desc))
+		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
+				 request->desc.len, sizeof(wish->desc));
+	if (request->n_fanout >= MAX_FANOUT)
+		return error_set(-EPROTO, "fanout of %zu levels", request->n_fanout);
+	memcpy(&wish->desc, request->desc.data, sizeof(wish->desc));
+	wish->auto_shards = request->auto_shards;
+	wish->crc_by_nodes = request->crc_by_nodes;
+	wish->opts.block = request->block;
+	wish->opts.fanout = request->n_fanout ? parked->fanout : NULL;
+	for (size_t i = 0; i < request->n_fanout; i++)
+		parked->fanout[i] = (uint16_t)request->fanout[i];
+	return table_name_check(wish->desc.name);
+}
+
+static int go_on_creating(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog_table *table;
+	int ret = catalog_create(&call->md->catalog, &parked->wish, &table);
+
+	if (ret == -EAGAIN)
+		return ret;
+	if (!call->conn)
+		return 0;
+	if (ret == 0)
+		return answer_table(call, parked, table);
+	conn_answer_status(call->conn, call->head, ret);
+	return 0;
+}
+
+void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
+{
+	struct rpc_parked *parked = new_parked(call);
+	int ret;
+
+	if (!parked)
+		return;
+	ret = take_wish((const Relive__TableCreateRequest *)message, parked);
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		mem_free(parked);
+		return;
+	}
+	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* who works opens it again */
+	parked->go_on = go_on_creating;
+	begin(call, parked);
+}
+
+/* -------- rebalance -------- */
+
+static void answer_rebalance(const struct call *call, const struct rpc_parked *parked, int code)
+{
+	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
+	Relive__Status status;
+
+	rpc_set_status(&status, code);
+	reply.status = &status;
+	reply.added = parked->added;
+	reply.draining = parked->draining;
+	conn_answer(call->conn, call->head, &reply.base);
+}
+
+static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog *cat = &call->md->catalog;
+	struct catalog_table *table = catalog_find(cat, parked->name);
+	enum placement_kind kind;
+	int ret = 0, step = 0;
+
+	if (!table)
+		ret = error_set(-ENOENT, "no table %.64s in this store", parked->name);
+	while (table && (step = catalog_spread_step(cat, table, &kind)) > 0) {
+		parked->added++;
+		parked->draining += kind == PLACEMENT_MOVE;
+	}
+	if (step == -EAGAIN)
+		return step;
+	ret = ret ? ret : step;
+	if (call->conn)
+		answer_rebalance(call, parked, ret);
+	return 0;
+}
+
+/* About the table of that name, which was checked. */
+static struct rpc_parked *new_named(const struct call *call, const char *name)
+{
+	struct rpc_parked *parked = new_parked(call);
+
+	if (parked)
+		snprintf(parked->name, sizeof(parked->name), "%s", name);
+	return parked;
+}
+
+void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableRebalanceRequest *request =
+		(const Relive__TableRebalanceRequest *)message;
+	int ret = table_name_check(request->name);
+	struct rpc_parked *parked;
+
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return;
+	}
+	parked = new_named(call, request->name);
+	if (!parked)
+		return;
+	parked->go_on = go_on_rebalancing;
+	begin(call, parked);
+}
+
+/* -------- the rest -------- */
+
+static int no_table(const char *name)
+{
+	return error_set(-ENOENT, "no table %.64s in this store", name);
+}
+
+/* A slot that the client had lost or given back meanwhile is not its own any more. */
+static int check_owner(const struct call *call, const struct catalog_table *table,
+		       const struct rpc_parked *parked)
+{
+	if (!parked->owner ||
+	    slots_has(&table->slots, call->client->holder.client_id, parked->owner))
+		return 0;
+	return error_set(-EACCES, "client slot %u of table %.64s is another client's",
+			 parked->owner, parked->name);
+}
+
+static int go_on_opening(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog_table *table = catalog_find(&call->md->catalog, parked->name);
+	int ret;
+
+	if (!call->conn)
+		return 0;
+	ret = table ? check_owner(call, table, parked) : no_table(parked->name);
+	if (ret == 0)
+		return answer_table(call, parked, table);
+	conn_answer_status(call->conn, call->head, ret);
+	return 0;
+}
+
+void rpc_table_open(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableOpenRequest *request = (const Relive__TableOpenRequest *)message;
+	struct rpc_parked *parked;
+	Relive__TableAccess access;
+	int ret = table_name_check(request->name);
+
+	if (ret == 0)
+		ret = roles_access(conn_peer(call->conn)->token.role, request, &access);
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return;
+	}
+	parked = new_named(call, request->name);
+	if (!parked)
+		return;
+	parked->access = access;
+	parked->owner = request->owner;
+	parked->go_on = go_on_opening;
+	begin(call, parked);
+}
+
+void rpc_table_drop(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TableDropRequest *request = (const Relive__TableDropRequest *)message;
+
+	int ret = table_name_check(request->name);
+
+	if (ret == 0)
+		ret = catalog_drop(&call->md->catalog, request->name);
+	conn_answer_status(call->conn, call->head, ret);
+}
+
+void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
+{
+	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
+	const struct catalog *cat = &call->md->catalog;
+	char *names[TABLE_MAX_ID];
+	Relive__Status status;
+
+	(void)message;
+	rpc_set_status(&status, 0);
+	reply.status = &status;
+	reply.names = names;
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+		if (cat->tables[id])
+			names[reply.n_names++] = cat->tables[id]->desc.name;
+	conn_answer(call->conn, call->head, &reply.base);
+}

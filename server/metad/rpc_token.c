@@ -1,0 +1,58 @@
+/*
+ * rpc_token.c - tokens of roles for the store's owner, and epochs.
+ */
+#include "server/metad/rpc_call.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+
+#include "base/log.h"
+
+static int rotate(struct metad *md)
+{
+	uint64_t next = (uint64_t)md->epoch + 1;
+	int ret;
+
+	if (next > UINT32_MAX)
+		return error_set(-EOVERFLOW, "token: no epoch after %u", md->epoch);
+	ret = store_number_put(md->store, "epoch", next);
+	if (ret)
+		return ret;
+	md->epoch = (uint32_t)next;
+	log_info("tokens of roles are of epoch %u", md->epoch);
+	return 0;
+}
+
+static int derive(const struct metad *md, const char *role, char token_out[TOKEN_TEXT_BYTES])
+{
+	struct token_id id = { .epoch = md->epoch };
+	int ret = token_role_find(role, &id.role);
+
+	return ret ? ret : token_derive(md->token, &id, token_out);
+}
+
+/* Who asks is answered before it is cut, if its own token is of the epoch that ends. */
+void rpc_token(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__TokenRequest *request = (const Relive__TokenRequest *)message;
+	Relive__TokenReply reply = RELIVE__TOKEN_REPLY__INIT;
+	char token[TOKEN_TEXT_BYTES] = "";
+	struct metad *md = call->md;
+	Relive__Status status;
+	int ret = 0;
+
+	if (*request->role || !request->rotate) /* a role that there is not rotates nothing */
+		ret = derive(md, request->role, token);
+	if (ret == 0 && request->rotate)
+		ret = rotate(md);
+	if (ret == 0 && request->rotate && *request->role)
+		ret = derive(md, request->role, token);
+	rpc_set_status(&status, ret);
+	reply.status = &status;
+	reply.token = token;
+	reply.epoch = md->epoch;
+	conn_answer(call->conn, call->head, &reply.base);
+	OPENSSL_cleanse(token, sizeof(token));
+	if (request->rotate)
+		conns_set_epoch(md->conns, md->epoch);
+}

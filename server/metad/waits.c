@@ -1,0 +1,319 @@
+#include "server/metad/waits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include "server/metad/metad.h"
+
+#define DRAIN_WORDS_BYTES 160
+#define FRESH_NS (4 * (uint64_t)CLOCK_NS_PER_S) /* it is said once a second */
+
+struct said {
+	uint32_t view, slot;
+	uint64_t since; /* on the server's clock */
+	char table[TABLE_NAME_BYTES];
+	char words[WAITS_WORDS_BYTES];
+};
+
+struct waits_said {
+	uint64_t at_ns;
+	uint32_t n;
+	struct said at[WAITS_CLIENT];
+};
+
+/* -------- what clients say -------- */
+
+/* It is shown on somebody's terminal. */
+static void take_text(char *out, size_t room, const char *text)
+{
+	snprintf(out, room, "%s", text);
+	for (; *out; out++)
+		if ((unsigned char)*out < ' ' || *out == 0x7f)
+			*out = '?';
+}
+
+void waits_forget(struct waits_said **said)
+{
+	mem_free(*said);
+	*said = NULL;
+}
+
+void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, size_t n,
+	       uint64_t now_ns)
+{
+	if (n == 0 || (!*said && !(*said = mem_zalloc(sizeof(**said))))) {
+		waits_forget(said);
+		return;
+	}
+	(*said)->at_ns = now_ns;
+	(*said)->n = n < WAITS_CLIENT ? (uint32_t)n : WAITS_CLIENT;
+	for (uint32_t i = 0; i < (*said)->n; i++) {
+		struct said *one = &(*said)->at[i];
+
+		one->view = waits[i]->view;
+		one->slot = waits[i]->slot;
+		one->since = now_ns - min_u64(waits[i]->since_ns, now_ns);
+		take_text(one->table, sizeof(one->table), waits[i]->table);
+		take_text(one->words, sizeof(one->words), waits[i]->words);
+	}
+}
+
+/* How many of its calls wait, as far as that was said lately. */
+static uint32_t waits_of_client(const struct client *client, uint64_t now_ns)
+{
+	if (!client->waits || client->fenced || now_ns > client->waits->at_ns + FRESH_NS)
+		return 0;
+	return client->waits->n;
+}
+
+/* -------- the answer -------- */
+
+/* One entry of it, with room for what its pointers name. */
+struct entry {
+	Relive__Waiting waiting;
+	char words[WAITS_WORDS_BYTES];
+};
+
+struct list {
+	const struct metad *md;
+	Relive__StoreInfoReply *reply;
+	struct entry *entries;
+	uint64_t now_ns;
+};
+
+/* NULL: there is no room, and it was counted. */
+static struct entry *add(struct list *list, uint32_t kind, const struct catalog_table *table)
+{
+	Relive__StoreInfoReply *reply = list->reply;
+	struct entry *entry = &list->entries[reply->n_waits];
+
+	if (reply->n_waits == WAITS_MAX) {
+		reply->waits_left_out++;
+		return NULL;
+	}
+	relive__waiting__init(&entry->waiting);
+	entry->words[0] = '\0';
+	entry->waiting.kind = kind;
+	entry->waiting.words = entry->words;
+	if (table)
+		entry->waiting.table = (char *)table->desc.name;
+	reply->waits[reply->n_waits++] = &entry->waiting;
+	return entry;
+}
+
+static uint64_t since(const struct list *list, uint64_t began_ns)
+{
+	return began_ns && list->now_ns > began_ns ? list->now_ns - began_ns : 0;
+}
+
+static void add_limiters(struct list *list, const struct client *client)
+{
+	uint32_t n = waits_of_client(client, list->now_ns);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct said *said = &client->waits->at[i];
+		struct entry *entry = add(list, RELIVE__WAIT_KIND__WAIT_LIMITER, NULL);
+
+		if (!entry)
+			continue;
+		entry->waiting.client_id = client->holder.client_id;
+		entry->waiting.pid = client->has_process ? client->holder.process.pid : 0;
+		entry->waiting.table = said->table;
+		entry->waiting.view = said->view;
+		entry->waiting.slot = said->slot;
+		entry->waiting.since_ns = since(list, said->since);
+		entry->waiting.words = said->words;
+	}
+}
+
+/* -------- rebuilds -------- */
+
+static bool is_stopped(const struct catalog_table *table, uint32_t owner)
+{
+	return owner > 0 && owner <= table->slots.n && table->slots.entries[owner - 1].taken &&
+	       process_is_stopped(&table->slots.entries[owner - 1].holder.process);
+}
+
+static void explain_rebuild(const struct repair_wait *wait, bool stopped, char *words)
+{
+	if (wait->owner)
+		snprintf(words, WAITS_WORDS_BYTES, "%s, slot %u%s", wait->words, wait->owner,
+			 stopped ? ", which is stopped (state T): continue it" : "");
+	else
+		snprintf(words, WAITS_WORDS_BYTES, "%s", wait->words);
+}
+
+static void add_rebuild(struct list *list, const struct catalog_table *table)
+{
+	const struct repair_wait *wait = &list->md->repair.waiting[table->desc.table_id];
+	struct entry *entry;
+
+	if (!wait->words[0])
+		return;
+	entry = add(list, RELIVE__WAIT_KIND__WAIT_REBUILD, table);
+	if (!entry)
+		return;
+	entry->waiting.pid = wait->pid;
+	entry->waiting.slot = wait->owner;
+	entry->waiting.shard = wait->shard;
+	entry->waiting.since_ns = since(list, wait->since);
+	entry->waiting.stopped = is_stopped(table, wait->owner);
+	if (wait->owner && wait->owner <= table->slots.n)
+		entry->waiting.client_id = table->slots.entries[wait->owner - 1].holder.client_id;
+	explain_rebuild(wait, entry->waiting.stopped, entry->words);
+}
+
+/* -------- drains -------- */
+
+static void explain_drain(const struct shard_drain *drain, uint64_t left, char *words)
+{
+	if (drain->phase == DRAIN_HANDING)
+		snprintf(words, DRAIN_WORDS_BYTES,
+			 "its limiter words are another shard's: clients learn of that");
+	else if (drain->phase == DRAIN_LEAVING)
+		snprintf(words, DRAIN_WORDS_BYTES, "it is empty: clients learn that it goes");
+	else if (!drain->begun)
+		snprintf(words, DRAIN_WORDS_BYTES, "its node is not there, or it is counted now");
+	else if (left)
+		snprintf(
+			words, DRAIN_WORDS_BYTES,
+			"%" PRIu64 " of %" PRIu64
+			" items are still to be overwritten: as many have to be inserted elsewhere",
+			left, drain->items);
+	else
+		snprintf(words, DRAIN_WORDS_BYTES,
+			 "a writer has a block open there, and fills or closes it first");
+}
+
+static bool drains(const struct catalog_shard *shard)
+{
+	return shard->node && (shard->drain.phase == DRAIN_LEAVING ||
+			       shard->state == RELIVE__SHARD_STATE__SHARD_DRAINING);
+}
+
+static void add_drains(struct list *list, const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		const struct catalog_shard *shard = &table->shards[s];
+		const struct shard_drain *drain = &shard->drain;
+		uint64_t left = drain->items > drain->taken ? drain->items - drain->taken : 0;
+		struct entry *entry;
+		char words[DRAIN_WORDS_BYTES];
+
+		if (!drains(shard))
+			continue;
+		entry = add(list, RELIVE__WAIT_KIND__WAIT_DRAIN, table);
+		if (!entry)
+			continue;
+		entry->waiting.shard = s;
+		entry->waiting.node = shard->node->name;
+		entry->waiting.left = drain->phase == DRAIN_FILLING ? left : 0;
+		explain_drain(drain, left, words);
+		snprintf(entry->words, sizeof(entry->words),
+			 "table %s: shard %u leaves node %s: %s", table->desc.name, s,
+			 shard->node->name, words);
+	}
+}
+
+/* -------- stopped processes -------- */
+
+static void add_stopped(struct list *list, const struct client *client,
+			const struct catalog_table *table, uint32_t slot)
+{
+	struct entry *entry = add(list, RELIVE__WAIT_KIND__WAIT_STOPPED, table);
+	uint32_t pid = client->holder.process.pid;
+
+	if (!entry)
+		return;
+	entry->waiting.client_id = client->holder.client_id;
+	entry->waiting.pid = pid;
+	entry->waiting.slot = slot;
+	entry->waiting.stopped = true;
+	if (table)
+		snprintf(
+			entry->words, sizeof(entry->words),
+			"pid %u is stopped (state T) and holds slot %u of table %s, with the blocks "
+			"that it has open",
+			pid, slot, table->desc.name);
+	else
+		snprintf(entry->words, sizeof(entry->words),
+			 "pid %u is stopped (state T) and holds no slot", pid);
+}
+
+static void add_slots(struct list *list, const struct client *client)
+{
+	uint32_t found = 0;
+
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct catalog_table *table = list->md->catalog.tables[id];
+
+		for (uint32_t i = 0; table && i < table->slots.n; i++)
+			if (table->slots.entries[i].taken &&
+			    table->slots.entries[i].holder.client_id == client->holder.client_id) {
+				add_stopped(list, client, table, i + 1);
+				found++;
+			}
+	}
+	if (found == 0)
+		add_stopped(list, client, NULL, 0);
+}
+
+/* -------- all -------- */
+
+void waits_count(const struct metad *md, struct waits_counts *out)
+{
+	uint64_t now_ns = clock_now_ns(md->live.clock);
+
+	*out = (struct waits_counts){ 0 };
+	for (const struct client *client = md->live.first; client; client = client->next)
+		out->limiter += waits_of_client(client, now_ns);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		const struct catalog_table *table = md->catalog.tables[id];
+
+		out->rebuild += md->repair.waiting[id].words[0] != '\0';
+		for (uint32_t s = 0; table && s < table->n_shards; s++)
+			out->drain += drains(&table->shards[s]);
+	}
+}
+
+int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
+{
+	struct list list = { .md = md, .reply = reply, .now_ns = clock_now_ns(md->live.clock) };
+
+	list.entries = mem_array(WAITS_MAX + 1, sizeof(*list.entries));
+	reply->waits = mem_array(WAITS_MAX, sizeof(Relive__Waiting *));
+	if (!list.entries || !reply->waits) {
+		mem_free(list.entries);
+		mem_free(reply->waits);
+		reply->waits = NULL;
+		return error_set(-ENOMEM, "waits: no memory");
+	}
+	/* The first of the array is what waits_free has to free: it is there from now on. */
+	reply->waits[0] = &list.entries[0].waiting;
+	for (const struct client *client = md->live.first; client; client = client->next)
+		if (client->has_process && !client->fenced &&
+		    process_is_stopped(&client->holder.process))
+			add_slots(&list, client);
+	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+		if (!md->catalog.tables[id])
+			continue;
+		add_rebuild(&list, md->catalog.tables[id]);
+		add_drains(&list, md->catalog.tables[id]);
+	}
+	for (const struct client *client = md->live.first; client; client = client->next)
+		add_limiters(&list, client);
+	return 0;
+}
+
+void waits_free(Relive__StoreInfoReply *reply)
+{
+	if (!reply->waits)
+		return;
+	mem_free(reply->waits[0]); /* the first member of the first entry */
+	mem_free(reply->waits);
+}

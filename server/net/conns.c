@@ -1,0 +1,773 @@
+#include "server/net/conns.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+
+#include "wire/region.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "base/log.h"
+
+#include "server/net/flow.h"
+#include "server/net/hello.h"
+#include "server/net/tcp.h"
+#include "server/net/timed_queue.h"
+#include "server/daemon/version.h"
+
+#define MAX_LISTENERS 2
+#define AUTH_BODY_MAX 4096u /* before the proof */
+#define BACKLOG 1024
+#define QUEUE_MAX 256u       /* connections in each queue but that of those that are ready */
+#define ACCEPTS_MAX 16u      /* then those that were accepted have their turn */
+#define OWED_MAX 64u         /* requests of one connection that wait for their answers */
+#define RESERVED_MAX 64u     /* of max_conns, for clients at the unix socket */
+#define READY_NODES_MAX 128u /* beside max_conns; they stay until they have registered */
+
+enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY, PHASE_LAST_WORDS };
+
+/* In this order they give way when descriptors run out. */
+enum conn_queue { QUEUE_TCP, QUEUE_LAST_WORDS, QUEUE_LOCAL, QUEUE_READY };
+#define QUEUES 4
+
+struct conn {
+	struct timed_link link;
+	struct conns *conns;
+	struct flow flow;
+	enum conn_phase phase;
+	uint32_t owed; /* answers */
+	bool dropped;  /* freed when the callback is over */
+	bool detached;
+	bool busy; /* in a callback */
+	struct auth_nonces nonces;
+	char token[TOKEN_TEXT_BYTES]; /* that is to be proved */
+	struct conn_peer peer;
+	void *user;
+};
+
+struct conns {
+	struct conns_opts opts;
+	struct tls *tls; /* NULL: no TCP */
+	struct timed_queue queues[QUEUES];
+	struct event *sweep; /* when the first of a queue ends */
+	struct event *again; /* accepts go on */
+	uint32_t accepted;   /* since then */
+	uint32_t n_nodes;    /* that are ready */
+	struct evconnlistener *listeners[MAX_LISTENERS];
+	uint32_t n_listeners;
+	char socket_path[108]; /* "" = none */
+};
+
+const struct conn_peer *conn_peer(const struct conn *conn)
+{
+	return &conn->peer;
+}
+
+void conn_set_user(struct conn *conn, void *user)
+{
+	conn->user = user;
+}
+
+void *conn_user(const struct conn *conn)
+{
+	return conn->user;
+}
+
+void conn_address(const struct conn *conn, char *text, size_t bytes)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+
+	snprintf(text, bytes, "%s", conn->peer.local ? "unix" : "tcp");
+	if (conn->peer.local || getpeername(conn->flow.stream.fd, (struct sockaddr *)&addr, &len) ||
+	    getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	snprintf(text, bytes, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* -------- queues -------- */
+
+static struct conn *conn_of(struct timed_link *link)
+{
+	return (struct conn *)((char *)link - offsetof(struct conn, link));
+}
+
+static void schedule(struct conns *conns)
+{
+	uint64_t now = clock_now_ns(clock_monotonic()), end = UINT64_MAX;
+	struct timeval tv;
+
+	for (int i = 0; i < QUEUES; i++)
+		end = min_u64(end, timed_queue_end(&conns->queues[i]));
+	if (end == UINT64_MAX)
+		return;
+	end = end > now ? end - now : 0;
+	tv.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
+	tv.tv_usec = (suseconds_t)(end % CLOCK_NS_PER_S / CLOCK_NS_PER_US) + 1;
+	(void)evtimer_add(conns->sweep, &tv);
+}
+
+static void queue_up(struct conn *conn, enum conn_queue number)
+{
+	timed_queue_add(&conn->conns->queues[number], &conn->link);
+	schedule(conn->conns);
+}
+
+/* -------- life -------- */
+
+static void part(struct conn *conn)
+{
+	struct conns *conns = conn->conns;
+
+	if (conn->phase != PHASE_READY)
+		return;
+	if (conn->peer.role == CONN_MEMNODE)
+		conns->n_nodes--;
+	if (!conn->detached)
+		conns->opts.ops->on_close(conns->opts.ctx, conn);
+}
+
+static void conn_free(struct conn *conn)
+{
+	part(conn);
+	timed_queue_remove(&conn->link);
+	if (!conn->detached)
+		flow_close(&conn->flow);
+	mem_free(conn);
+}
+
+void conn_drop(struct conn *conn)
+{
+	conn->dropped = true;
+	if (!conn->busy)
+		conn_free(conn);
+}
+
+static void refuse(struct conn *conn, const char *why)
+{
+	log_warn("drop connection of pid %u: %s", conn->peer.process.pid, why);
+	conn_drop(conn);
+}
+
+/* On its way to the proof, as far as we can tell: a flood of newcomers does not drop it. */
+static bool is_proving(const struct conn *conn)
+{
+	return conn->phase == PHASE_AUTH || stream_tls_has_spoken(&conn->flow.stream);
+}
+
+/* Makes room: false = there is nobody. */
+static bool drop_oldest(struct conns *conns, enum conn_queue number)
+{
+	struct timed_link *oldest = conns->queues[number].first;
+
+	while (oldest && is_proving(conn_of(oldest)))
+		oldest = oldest->next;
+	if (!oldest)
+		oldest = conns->queues[number].first;
+	if (!oldest)
+		return false;
+	if (number == QUEUE_LAST_WORDS)
+		conn_drop(conn_of(oldest));
+	else
+		refuse(conn_of(oldest), "it has not proved the token, and others want to");
+	return true;
+}
+
+static void bound_queue(struct conns *conns, enum conn_queue number)
+{
+	if (conns->queues[number].n > QUEUE_MAX)
+		(void)drop_oldest(conns, number);
+}
+
+/* It has been told why, or is: what it still sends is dropped, and then it is. */
+static void last_words(struct conn *conn, bool broken)
+{
+	part(conn);
+	conn->phase = PHASE_LAST_WORDS;
+	queue_up(conn, QUEUE_LAST_WORDS);
+	flow_linger(&conn->flow, broken);
+	bound_queue(conn->conns, QUEUE_LAST_WORDS);
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	struct conns *conns = arg;
+
+	(void)fd;
+	(void)what;
+	for (int i = 0; i < QUEUES; i++) {
+		struct timed_link *ended;
+
+		while ((ended = timed_queue_ended(&conns->queues[i])) != NULL)
+			if (i == QUEUE_LAST_WORDS)
+				conn_drop(conn_of(ended));
+			else
+				refuse(conn_of(ended), "no proof of the token in time");
+	}
+	schedule(conns);
+}
+
+int conn_detach(struct conn *conn, struct channel *ch_out)
+{
+	struct stream stream;
+
+	if (evbuffer_get_length(conn->flow.out) || evbuffer_get_length(conn->flow.in))
+		return error_set(-EPROTO, "connection: asked before it was answered");
+	stream = flow_detach(&conn->flow);
+	conn->detached = true;
+	channel_init_stream(ch_out, &stream);
+	ch_out->term = conn->conns->opts.term;
+	conn_drop(conn);
+	return 0;
+}
+
+/* -------- answers -------- */
+
+/* Who does not take its answers, or waits for many, is asked for no more requests. */
+static bool may_ask(const struct conn *conn)
+{
+	return conn->phase != PHASE_LAST_WORDS && conn->owed < OWED_MAX &&
+	       !flow_is_full(&conn->flow);
+}
+
+static void on_drained(void *ctx)
+{
+	struct conn *conn = ctx;
+
+	if (conn->flow.paused && may_ask(conn))
+		flow_resume(&conn->flow);
+}
+
+void conn_answer(struct conn *conn, const struct frame_header *head,
+		 const ProtobufCMessage *message)
+{
+	struct frame_header out = {
+		.type = (uint16_t)(head->type | FRAME_ANSWER),
+		.request_id = head->request_id,
+		.term = conn->conns->opts.term,
+	};
+	size_t len = protobuf_c_message_get_packed_size(message);
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	uint8_t *body = mem_alloc(len + 1);
+	int ret = body ? 0 : error_set(-ENOMEM, "answer of %zu bytes: no memory", len);
+
+	out.length = (uint32_t)len;
+	if (ret == 0 && !flow_has_room(&conn->flow, len))
+		ret = error_set(-EOVERFLOW, "it does not take its answers");
+	if (ret == 0)
+		ret = frame_encode(&out, bytes);
+	if (ret) {
+		mem_free(body);
+		refuse(conn, error_last());
+		return;
+	}
+	protobuf_c_message_pack(message, body);
+	flow_write(&conn->flow, bytes, sizeof(bytes));
+	flow_write(&conn->flow, body, len);
+	mem_free(body);
+	if (conn->owed)
+		conn->owed--;
+	if (!conn->busy)
+		on_drained(conn);
+}
+
+void conn_answer_status(struct conn *conn, const struct frame_header *head, int code)
+{
+	Relive__StatusReply reply = RELIVE__STATUS_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+
+	status.code = code;
+	status.message = code ? (char *)error_last() : (char *)"";
+	reply.status = &status;
+	conn_answer(conn, head, &reply.base);
+}
+
+void conn_refuse(struct conn *conn, const struct frame_header *head, int code)
+{
+	log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
+	conn_answer_status(conn, head, code);
+	if (!conn->dropped)
+		last_words(conn, false);
+}
+
+static void cut_former(struct conns *conns, enum conn_queue number)
+{
+	struct timed_link *next;
+
+	for (struct timed_link *link = conns->queues[number].first; link; link = next) {
+		struct conn *conn = conn_of(link);
+
+		next = link->next;
+		if (conn->dropped || token_check_epoch(&conn->peer.token, conns->opts.epoch) == 0)
+			continue;
+		log_info("cut pid %u: %s", conn->peer.process.pid, error_last());
+		last_words(conn, false);
+	}
+}
+
+void conns_set_epoch(struct conns *conns, uint32_t epoch)
+{
+	conns->opts.epoch = epoch;
+	cut_former(conns, QUEUE_TCP);
+	cut_former(conns, QUEUE_LOCAL);
+	cut_former(conns, QUEUE_READY);
+}
+
+/* -------- hello, auth -------- */
+
+static int answer_hello(struct conn *conn, const struct frame_header *head)
+{
+	const struct conns_opts *opts = &conn->conns->opts;
+	Relive__HelloReply reply = RELIVE__HELLO_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+	uint8_t proof[AUTH_PROOF_BYTES];
+	int ret = auth_nonce(conn->nonces.listener);
+
+	if (ret == 0)
+		ret = token_derive(opts->token, &conn->peer.token, conn->token);
+	if (ret == 0)
+		ret = auth_prove_listener(conn->token, &conn->nonces, proof);
+	if (ret)
+		return ret;
+	reply.status = &status;
+	reply.nonce = (ProtobufCBinaryData){ AUTH_NONCE_BYTES, conn->nonces.listener };
+	reply.proof = (ProtobufCBinaryData){ sizeof(proof), proof };
+	reply.format_major = REGION_FORMAT_MAJOR;
+	reply.software = (char *)SERVER_VERSION;
+	reply.store_uuid = (ProtobufCBinaryData){ 16, (uint8_t *)opts->store_uuid };
+	reply.store_name = (char *)opts->store_name;
+	conn_answer(conn, head, &reply.base);
+	conn->phase = PHASE_AUTH;
+	return 0;
+}
+
+static void on_hello(struct conn *conn, const struct channel_frame *frame)
+{
+	Relive__HelloRequest *hello = NULL;
+	int ret = 0;
+
+	if (frame->head.type == RELIVE__TYPE__TYPE_HELLO)
+		hello = (Relive__HelloRequest *)channel_unpack(&relive__hello_request__descriptor,
+							       frame);
+	else
+		ret = error_set(-EPROTO, "frame of type %u: the first one must be HELLO",
+				frame->head.type);
+	if (!hello) {
+		conn_refuse(conn, &frame->head, ret ? ret : -EPROTO);
+		return;
+	}
+	ret = hello_take(hello, &conn->flow.stream, conn->conns->opts.epoch, &conn->peer);
+	if (ret == 0)
+		memcpy(conn->nonces.dialler, hello->nonce.data, AUTH_NONCE_BYTES);
+	relive__hello_request__free_unpacked(hello, NULL);
+	if (ret == 0)
+		ret = answer_hello(conn, &frame->head);
+	if (ret)
+		conn_refuse(conn, &frame->head, ret);
+}
+
+static int take_secret(struct conn *conn, const ProtobufCBinaryData *secret)
+{
+	if (secret->len != 0 && secret->len != AUTH_SECRET_BYTES)
+		return error_set(-EPROTO, "auth: secret of %zu bytes", secret->len);
+	if (secret->len)
+		memcpy(conn->peer.secret, secret->data, AUTH_SECRET_BYTES);
+	return 0;
+}
+
+static int check_auth(struct conn *conn, const struct channel_frame *frame)
+{
+	Relive__AuthRequest *request = NULL;
+	uint8_t proof[AUTH_PROOF_BYTES];
+	int ret = auth_prove_dialler(conn->token, &conn->nonces, proof);
+
+	if (ret)
+		return ret;
+	if (frame->head.type == RELIVE__TYPE__TYPE_AUTH)
+		request = (Relive__AuthRequest *)channel_unpack(&relive__auth_request__descriptor,
+								frame);
+	if (!request)
+		return error_set(-EPROTO, "no proof of the token");
+	if (!auth_is_proof(proof, request->proof.data, request->proof.len))
+		ret = error_set(-EACCES, "token: the proof is wrong");
+	else
+		ret = take_secret(conn, &request->secret);
+	relive__auth_request__free_unpacked(request, NULL);
+	return ret;
+}
+
+/* Clients at the unix socket and memory nodes find room when clients over TCP have taken theirs. */
+static int find_room(const struct conn *conn)
+{
+	const struct conns *conns = conn->conns;
+	uint32_t n = conns->queues[QUEUE_READY].n - conns->n_nodes;
+	uint32_t most = conns->opts.max_conns;
+
+	if (conn->peer.role == CONN_MEMNODE)
+		return conns->n_nodes < READY_NODES_MAX
+			       ? 0
+			       : error_set(-EUSERS, "%u memory nodes register just now",
+					   conns->n_nodes);
+	if (!conn->peer.local)
+		most -= (uint32_t)min_u64(most / 8, RESERVED_MAX);
+	if (n < most)
+		return 0;
+	return error_set(-EUSERS,
+			 "the server has %u clients, and takes %u%s: end some, or start it with "
+			 "a higher --max-conns",
+			 n, most, conn->peer.local ? "" : " over TCP");
+}
+
+static void become_ready(struct conn *conn)
+{
+	conn->phase = PHASE_READY;
+	queue_up(conn, QUEUE_READY);
+	if (conn->peer.role == CONN_MEMNODE)
+		conn->conns->n_nodes++;
+	if (!conn->peer.local)
+		tcp_keep_alive(conn->flow.stream.fd);
+}
+
+static void on_auth(struct conn *conn, const struct channel_frame *frame)
+{
+	const struct conns_opts *opts = &conn->conns->opts;
+	Relive__AuthReply reply = RELIVE__AUTH_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+	struct conn_lease lease = { 0 };
+	int ret = check_auth(conn, frame);
+
+	if (ret == 0)
+		ret = find_room(conn);
+	if (ret == 0)
+		ret = opts->ops->on_ready(opts->ctx, conn, &lease);
+	if (ret) {
+		conn_refuse(conn, &frame->head, ret);
+		return;
+	}
+	status.message = (char *)"";
+	reply.status = &status;
+	reply.client_id = lease.client_id;
+	reply.lease_ns = lease.lease_ns;
+	if (lease.client_id)
+		reply.secret = (ProtobufCBinaryData){ sizeof(lease.secret), lease.secret };
+	become_ready(conn);
+	conn_answer(conn, &frame->head, &reply.base);
+}
+
+/* -------- reading -------- */
+
+static void take_frame(struct conn *conn, const struct channel_frame *frame)
+{
+	const struct conns_opts *opts = &conn->conns->opts;
+
+	if (conn->phase == PHASE_HELLO) {
+		on_hello(conn, frame);
+	} else if (conn->phase == PHASE_AUTH) {
+		on_auth(conn, frame);
+	} else {
+		conn->owed++;
+		opts->ops->on_frame(opts->ctx, conn, frame);
+	}
+}
+
+static int check_head(const struct conn *conn, const struct frame_header *head)
+{
+	if (head->type & FRAME_ANSWER)
+		return error_set(-EPROTO, "an answer, unasked");
+	if (conn->phase != PHASE_READY && head->length > AUTH_BODY_MAX)
+		return error_set(-EPROTO, "%u bytes before the proof of the token", head->length);
+	return 0;
+}
+
+/* Every version has type and request id where ours has them, so it hears of it. */
+static int refuse_head(struct conn *conn, const uint8_t bytes[FRAME_HEADER_BYTES], int code)
+{
+	struct frame_header head;
+
+	memcpy(&head, bytes, sizeof(head));
+	head.type &= (uint16_t)~FRAME_ANSWER;
+	conn_refuse(conn, &head, code);
+	return 0;
+}
+
+/* 0: a frame was taken; -EAGAIN: not all of it is there; else the stream is broken. */
+static int read_frame(struct conn *conn)
+{
+	struct evbuffer *in = conn->flow.in;
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	ssize_t n = evbuffer_copyout(in, bytes, sizeof(bytes));
+	struct channel_frame frame;
+	uint8_t *all, *body;
+	int ret = frame_decode(bytes, n < 0 ? 0 : (size_t)n, &frame.head);
+
+	if (ret == 0)
+		ret = check_head(conn, &frame.head);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret)
+		return refuse_head(conn, bytes, ret);
+	if (evbuffer_get_length(in) < FRAME_HEADER_BYTES + (size_t)frame.head.length)
+		return -EAGAIN;
+	all = mem_alloc(FRAME_HEADER_BYTES + (size_t)frame.head.length);
+	if (!all)
+		return error_set(-ENOMEM, "frame of %u bytes: no memory", frame.head.length);
+	evbuffer_remove(in, all, FRAME_HEADER_BYTES + (size_t)frame.head.length);
+	body = all + FRAME_HEADER_BYTES;
+	frame.body = body;
+	take_frame(conn, &frame);
+	mem_free(all);
+	return 0;
+}
+
+static void on_read(void *ctx)
+{
+	struct conn *conn = ctx;
+	int ret = 0;
+
+	conn->busy = true;
+	while (ret == 0 && !conn->dropped && may_ask(conn))
+		ret = read_frame(conn);
+	if (ret && ret != -EAGAIN && !conn->dropped)
+		refuse(conn, error_last());
+	else if (!conn->dropped && conn->phase == PHASE_READY && !may_ask(conn))
+		flow_pause(&conn->flow);
+	conn->busy = false;
+	if (conn->dropped)
+		conn_free(conn);
+}
+
+/* Who hangs up is no news, unless it was refused: by TLS, whose alert it is to hear. */
+static void on_end(void *ctx, int code)
+{
+	struct conn *conn = ctx;
+
+	if (code == -ECONNRESET || conn->phase == PHASE_LAST_WORDS) {
+		conn_drop(conn);
+	} else if (code == -ETIMEDOUT || conn->phase == PHASE_READY) {
+		refuse(conn, error_last());
+	} else {
+		log_warn("refuse pid %u: %s", conn->peer.process.pid, error_last());
+		last_words(conn, true);
+	}
+}
+
+static const struct flow_ops flow_ops = {
+	.on_read = on_read,
+	.on_drained = on_drained,
+	.on_end = on_end,
+};
+
+/* -------- accepting -------- */
+
+static uint32_t peer_pid(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
+		return 0;
+	return (uint32_t)cred.pid;
+}
+
+/* The kernel vouches for who is at a unix socket; all else is TLS. */
+static int begin(struct conn *conn, evutil_socket_t fd)
+{
+	struct stream stream;
+	int ret = 0;
+
+	if (conn->peer.local) {
+		conn->peer.process.pid = peer_pid(fd);
+		stream_init_socket(&stream, fd);
+	} else {
+		tcp_set_no_delay(fd);
+		ret = stream_init_tls(&stream, fd, conn->conns->tls);
+	}
+	if (ret)
+		return ret;
+	conn->flow.ops = &flow_ops;
+	conn->flow.ctx = conn;
+	return flow_open(&conn->flow, conn->conns->opts.base, &stream);
+}
+
+static void add(struct conns *conns, evutil_socket_t fd, bool local)
+{
+	struct conn *conn = mem_zalloc(sizeof(*conn));
+
+	if (!conn) {
+		close(fd);
+		return;
+	}
+	conn->conns = conns;
+	conn->peer.local = local;
+	if (begin(conn, fd)) {
+		log_warn("accept: %s", error_last());
+		mem_free(conn);
+		return;
+	}
+	queue_up(conn, local ? QUEUE_LOCAL : QUEUE_TCP);
+	bound_queue(conns, local ? QUEUE_LOCAL : QUEUE_TCP);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
+		      int len, void *arg)
+{
+	const struct timeval soon = { .tv_sec = 0 };
+	struct conns *conns = arg;
+
+	(void)listener;
+	(void)len;
+	add(conns, fd, address->sa_family == AF_UNIX);
+	if (++conns->accepted < ACCEPTS_MAX)
+		return;
+	for (uint32_t i = 0; i < conns->n_listeners; i++)
+		(void)evconnlistener_disable(conns->listeners[i]);
+	(void)evtimer_add(conns->again, &soon);
+}
+
+/* Behind what was ready, so that those that were accepted come to say something. */
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct conns *conns = arg;
+
+	(void)fd;
+	(void)what;
+	conns->accepted = 0;
+	for (uint32_t i = 0; i < conns->n_listeners; i++)
+		(void)evconnlistener_enable(conns->listeners[i]);
+}
+
+/* Out of descriptors, mostly: one that has proved nothing gives its own, or the loop would spin. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	struct conns *conns = arg;
+
+	(void)listener;
+	log_error("accept: %s", strerror(errno));
+	for (int i = 0; i < QUEUE_READY; i++)
+		if (drop_oldest(conns, (enum conn_queue)i))
+			return;
+	usleep(10 * 1000);
+}
+
+static int add_listener(struct conns *conns, int fd)
+{
+	struct evconnlistener *listener;
+
+	if (conns->n_listeners == MAX_LISTENERS)
+		return error_set(-ENOSPC, "listen: %d addresses are the most", MAX_LISTENERS);
+	listener = evconnlistener_new(conns->opts.base, on_accept, conns,
+				      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
+	if (!listener)
+		return error_set(-errno, "listen: %s", strerror(errno));
+	evconnlistener_set_error_cb(listener, on_accept_error);
+	conns->listeners[conns->n_listeners++] = listener;
+	return 0;
+}
+
+int conns_listen_socket(struct conns *conns, const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	mode_t mask;
+	int fd, ret;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_set(-ENAMETOOLONG, "socket %s: name too long", path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	/* The caller holds the lock of the name: whoever bound it before is gone. */
+	(void)unlink(path);
+	mask = umask(0177);
+	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
+	umask(mask);
+	if (ret)
+		(void)error_set(ret, "bind %s: %s", path, strerror(-ret));
+	else
+		ret = add_listener(conns, fd);
+	if (ret)
+		close(fd);
+	else
+		snprintf(conns->socket_path, sizeof(conns->socket_path), "%s", path);
+	return ret;
+}
+
+static int use_tls(struct conns *conns)
+{
+	const struct tls_opts opts = {
+		.server = true,
+		.token = conns->opts.token,
+		.files = conns->opts.tls,
+	};
+
+	return conns->tls ? 0 : tls_open(&opts, &conns->tls);
+}
+
+int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port, uint16_t *port_out)
+{
+	int fd = -1, ret = use_tls(conns);
+
+	if (ret == 0)
+		ret = tcp_bind(host, port, &fd, port_out);
+	if (ret)
+		return ret;
+	ret = add_listener(conns, fd);
+	if (ret)
+		close(fd);
+	return ret;
+}
+
+int conns_open(const struct conns_opts *opts, struct conns **conns_out)
+{
+	struct conns *conns = mem_zalloc(sizeof(*conns));
+
+	if (!conns)
+		return error_set(-ENOMEM, "connections: no memory");
+	conns->opts = *opts;
+	conns->queues[QUEUE_TCP].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
+	conns->queues[QUEUE_LOCAL].limit_ns = CONN_AUTH_SECONDS * CLOCK_NS_PER_S;
+	conns->queues[QUEUE_LAST_WORDS].limit_ns = CONN_LAST_WORDS_SECONDS * CLOCK_NS_PER_S;
+	conns->sweep = evtimer_new(opts->base, on_sweep, conns);
+	conns->again = evtimer_new(opts->base, on_again, conns);
+	if (!conns->sweep || !conns->again) {
+		conns_close(&conns);
+		return error_set(-ENOMEM, "connections: no memory");
+	}
+	*conns_out = conns;
+	return 0;
+}
+
+void conns_close(struct conns **conns_ptr)
+{
+	struct conns *conns = *conns_ptr;
+
+	if (!conns)
+		return;
+	for (uint32_t i = 0; i < conns->n_listeners; i++)
+		evconnlistener_free(conns->listeners[i]);
+	for (int i = 0; i < QUEUES; i++)
+		while (conns->queues[i].first)
+			conn_free(conn_of(conns->queues[i].first));
+	if (conns->sweep)
+		event_free(conns->sweep);
+	if (conns->again)
+		event_free(conns->again);
+	if (conns->socket_path[0])
+		(void)unlink(conns->socket_path);
+	tls_close(&conns->tls);
+	mem_free(conns);
+	*conns_ptr = NULL;
+}

@@ -1,0 +1,232 @@
+#include "server/net/flow.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+
+#define READ_BYTES 16384 /* a record of TLS, so that the stream keeps nothing back */
+#define READS_MAX 4      /* then others have their turn */
+#define OUT_LOW (64u << 10)
+#define OUT_HIGH (256u << 10)
+#define OUT_MAX (4u << 20)
+#define LINGER_BYTES (1u << 20)
+
+static const struct timeval write_limit = { .tv_sec = FLOW_WRITE_SECONDS };
+
+/* -------- writing -------- */
+
+static void expect_writable(struct flow *flow)
+{
+	if (!event_pending(flow->writable, EV_WRITE, NULL))
+		(void)event_add(flow->writable, &write_limit);
+}
+
+bool flow_is_full(const struct flow *flow)
+{
+	return evbuffer_get_length(flow->out) >= OUT_HIGH;
+}
+
+bool flow_has_room(const struct flow *flow, size_t len)
+{
+	return evbuffer_get_length(flow->out) + len <= OUT_MAX;
+}
+
+void flow_write(struct flow *flow, const void *bytes, size_t len)
+{
+	if (evbuffer_add(flow->out, bytes, len) == 0)
+		expect_writable(flow);
+	if (!flow->full_since && flow_is_full(flow))
+		flow->full_since = clock_now_ns(clock_monotonic());
+}
+
+/* 0, -EAGAIN, or the end. */
+static int write_some(struct flow *flow)
+{
+	struct evbuffer_iovec part;
+	short events = POLLOUT;
+	int ret = 0;
+
+	while (ret == 0 && evbuffer_peek(flow->out, -1, NULL, &part, 1) > 0) {
+		size_t n = 0;
+
+		ret = flow->stream.ops->write(&flow->stream, part.iov_base, part.iov_len, &n,
+					      &events);
+		if (ret == 0)
+			evbuffer_drain(flow->out, n);
+	}
+	if (ret == -EAGAIN && events == POLLOUT)
+		expect_writable(flow);
+	if (evbuffer_get_length(flow->out) <= OUT_LOW)
+		flow->full_since = 0;
+	return ret;
+}
+
+/* Some of it goes, but too slowly. */
+static bool is_too_slow(const struct flow *flow)
+{
+	return flow->full_since && clock_now_ns(clock_monotonic()) - flow->full_since >
+					   FLOW_WRITE_SECONDS * (uint64_t)CLOCK_NS_PER_S;
+}
+
+/* -------- reading -------- */
+
+static int read_some(struct flow *flow, size_t *n_out)
+{
+	uint8_t bytes[READ_BYTES];
+	short events = POLLIN;
+	int ret = 0;
+
+	for (int i = 0; ret == 0 && i < READS_MAX; i++) {
+		size_t n = 0;
+
+		ret = flow->stream.ops->read(&flow->stream, bytes, sizeof(bytes), &n, &events);
+		if (ret == 0 && evbuffer_add(flow->in, bytes, n))
+			ret = error_set(-ENOMEM, "connection: no memory");
+		*n_out += n;
+	}
+	if (ret == -EAGAIN && events == POLLOUT)
+		expect_writable(flow);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
+void flow_pause(struct flow *flow)
+{
+	flow->paused = true;
+	(void)event_del(flow->readable);
+}
+
+void flow_resume(struct flow *flow)
+{
+	flow->paused = false;
+	flow->resumed = true;
+	(void)event_add(flow->readable, NULL);
+	event_active(flow->readable, EV_READ, 0);
+}
+
+/* What came before the end is taken first: the end is told at the next turn. */
+static void take(struct flow *flow)
+{
+	bool resumed = flow->resumed;
+	size_t n = 0;
+	int ret = read_some(flow, &n);
+
+	flow->resumed = false;
+	if (n || resumed)
+		flow->ops->on_read(flow->ctx);
+	else if (ret)
+		flow->ops->on_end(flow->ctx, ret);
+}
+
+static void go_on(struct flow *flow)
+{
+	int ret = write_some(flow);
+
+	if (ret && ret != -EAGAIN)
+		flow->ops->on_end(flow->ctx, ret);
+	else if (!flow->paused)
+		take(flow);
+	else if (!flow->full_since)
+		flow->ops->on_drained(flow->ctx);
+}
+
+/* -------- last words -------- */
+
+/* 0: the peer may send more; else it has ended its side, or sent more than we wait for. */
+static int drop_input(struct flow *flow)
+{
+	uint8_t bytes[READ_BYTES];
+	ssize_t n = 1;
+
+	for (int i = 0; i < READS_MAX && n > 0; i++) {
+		n = recv(flow->stream.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+		if (n > 0)
+			flow->dropped += (uint32_t)n;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	return n > 0 && flow->dropped < LINGER_BYTES ? 0 : -ECONNRESET;
+}
+
+static void linger_on(struct flow *flow)
+{
+	int ret = write_some(flow);
+
+	if (ret == 0 && !flow->shut) {
+		flow->shut = true;
+		(void)shutdown(flow->stream.fd, SHUT_WR);
+	}
+	if (ret == 0 || ret == -EAGAIN)
+		ret = drop_input(flow);
+	if (ret)
+		flow->ops->on_end(flow->ctx, ret);
+}
+
+void flow_linger(struct flow *flow, bool broken)
+{
+	flow->lingers = true;
+	if (broken)
+		evbuffer_drain(flow->out, evbuffer_get_length(flow->out));
+	evbuffer_drain(flow->in, evbuffer_get_length(flow->in));
+	(void)event_add(flow->readable, NULL);
+	event_active(flow->readable, EV_READ, 0);
+}
+
+/* -------- events -------- */
+
+static void on_ready(evutil_socket_t fd, short what, void *arg)
+{
+	struct flow *flow = arg;
+
+	(void)fd;
+	if ((what & EV_TIMEOUT) || is_too_slow(flow))
+		flow->ops->on_end(flow->ctx, error_set(-ETIMEDOUT, "it does not take its answers"));
+	else if (flow->lingers)
+		linger_on(flow);
+	else
+		go_on(flow);
+}
+
+/* -------- open, close -------- */
+
+int flow_open(struct flow *flow, struct event_base *base, const struct stream *stream)
+{
+	flow->stream = *stream;
+	flow->in = evbuffer_new();
+	flow->out = evbuffer_new();
+	flow->readable = event_new(base, stream->fd, EV_READ | EV_PERSIST, on_ready, flow);
+	flow->writable = event_new(base, stream->fd, EV_WRITE, on_ready, flow);
+	if (flow->in && flow->out && flow->readable && flow->writable &&
+	    event_add(flow->readable, NULL) == 0)
+		return 0;
+	flow_close(flow);
+	return error_set(-ENOMEM, "connection: no memory");
+}
+
+struct stream flow_detach(struct flow *flow)
+{
+	struct stream stream = flow->stream;
+
+	if (flow->readable)
+		event_free(flow->readable);
+	if (flow->writable)
+		event_free(flow->writable);
+	if (flow->in)
+		evbuffer_free(flow->in);
+	if (flow->out)
+		evbuffer_free(flow->out);
+	flow->readable = NULL;
+	flow->writable = NULL;
+	flow->in = NULL;
+	flow->out = NULL;
+	return stream;
+}
+
+void flow_close(struct flow *flow)
+{
+	struct stream stream = flow_detach(flow);
+
+	stream.ops->close(&stream);
+}

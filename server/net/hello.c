@@ -1,0 +1,64 @@
+#include "server/net/hello.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+/* Over TLS by token, the one that it was made with. */
+static int check_identity(const char *identity, const struct stream *stream, uint32_t epoch,
+			  struct token_id *id)
+{
+	struct token_id used;
+
+	*id = (struct token_id){ .role = TOKEN_ADMIN };
+	if (*identity && !token_identity_parse(identity, strlen(identity), id))
+		return error_set(-EACCES, "hello: identity \"%.32s\" is not known", identity);
+	if (stream_token(stream, &used) && (used.role != id->role || used.epoch != id->epoch))
+		return error_set(-EACCES, "hello: another token than that of the TLS connection");
+	return token_check_epoch(id, epoch);
+}
+
+/* A process of this host, as it says: that boot id it can only have read here. */
+static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *peer)
+{
+	struct process_id self;
+
+	if (process_self(&self) || hello->boot_id.len != sizeof(self.boot_id) ||
+	    memcmp(self.boot_id, hello->boot_id.data, sizeof(self.boot_id)) != 0 ||
+	    hello->pid > UINT32_MAX)
+		return;
+	peer->process = self;
+	peer->process.pid = (uint32_t)hello->pid;
+	peer->process.start_time = hello->start_time;
+	peer->has_process = true;
+}
+
+/* A unix socket's peer is known by the kernel, even where /proc hides other users' processes. */
+static void identify(const Relive__HelloRequest *hello, struct conn_peer *peer)
+{
+	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;
+
+	peer->has_process = ret == 0;
+	if (!peer->local || (ret == -EACCES && hello->pid == peer->process.pid))
+		take_its_word(hello, peer);
+}
+
+int hello_take(const Relive__HelloRequest *hello, const struct stream *stream, uint32_t epoch,
+	       struct conn_peer *peer)
+{
+	identify(hello, peer);
+	if (hello->format_major != REGION_FORMAT_MAJOR)
+		return error_set(-EPROTO, "format %u: this server speaks %d", hello->format_major,
+				 REGION_FORMAT_MAJOR);
+	if (hello->nonce.len != AUTH_NONCE_BYTES)
+		return error_set(-EPROTO, "hello: nonce of %zu bytes", hello->nonce.len);
+	if (strcmp(hello->role, "client") == 0)
+		peer->role = CONN_CLIENT;
+	else if (strcmp(hello->role, "memnode") == 0)
+		peer->role = CONN_MEMNODE;
+	else
+		return error_set(-EINVAL, "hello: role \"%.32s\"", hello->role);
+	peer->wanted_id = hello->client_id;
+	return check_identity(hello->identity, stream, epoch, &peer->token);
+}

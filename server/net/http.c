@@ -1,0 +1,345 @@
+#include "server/net/http.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/lock.h"
+#include "base/log.h"
+
+#include "server/net/http_conn.h"
+
+static LOCK_ROLE(http_role, "pages", LOCK_RANK_SERVER);
+
+/* A page as it was made last; text is of malloc. */
+struct made {
+	int code; /* 0 = none since the last look */
+	char *text;
+	size_t bytes;
+};
+
+struct http {
+	struct http_opts opts;
+	pthread_t thread;
+	bool running;
+	int ask_fd;  /* thread -> loop */
+	int made_fd; /* loop -> thread */
+	int stop_fd;
+	struct event_base *base; /* the thread's, and the following */
+	struct event *on_made, *on_stop;
+	struct http_conns conns;
+	struct lock lock;
+	uint32_t wanted LOCK_GUARDED_BY(http_role);     /* 1 << enum http_path */
+	uint64_t lent_until LOCK_GUARDED_BY(http_role); /* 0 = the turn is the loop's */
+	struct made made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
+};
+
+static void ring(int fd)
+{
+	const uint64_t one = 1;
+
+	(void)!write(fd, &one, sizeof(one));
+}
+
+static void hush(int fd)
+{
+	uint64_t n;
+
+	(void)!read(fd, &n, sizeof(n));
+}
+
+/* -------- pages -------- */
+
+static int write_health(struct http *http, struct metrics *page)
+{
+	int code = http->opts.health(http->opts.ctx);
+
+	fprintf(page->file, "%s\n", code ? error_last() : "ok");
+	return code ? 503 : 200;
+}
+
+static struct made make_page(struct http *http, enum http_path path)
+{
+	struct made made = { .code = 200 };
+	struct metrics page;
+
+	if (metrics_open(&page))
+		return (struct made){ .code = 503 };
+	if (path == HTTP_HEALTHZ) {
+		made.code = write_health(http, &page);
+	} else {
+		http->opts.metrics(http->opts.ctx, &page);
+		metrics_process(&page);
+	}
+	if (metrics_close(&page)) {
+		free(page.text); /* NOLINT: of open_memstream */
+		return (struct made){ .code = 503 };
+	}
+	made.text = page.text;
+	made.bytes = page.bytes;
+	return made;
+}
+
+static void keep(struct http *http, enum http_path path, const struct made *made)
+	LOCK_REQUIRES(http_role)
+{
+	free(http->made[path].text); /* NOLINT: of open_memstream */
+	http->made[path] = *made;
+}
+
+void http_turn(struct http *http)
+{
+	uint32_t wanted;
+
+	if (!http)
+		return;
+	hush(http->ask_fd);
+	lock_acquire(&http->lock, &http_role);
+	wanted = http->wanted;
+	http->wanted = 0;
+	lock_release(&http->lock, &http_role);
+	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
+		struct made made;
+
+		if (!(wanted >> path & 1))
+			continue;
+		made = make_page(http, path);
+		lock_acquire(&http->lock, &http_role);
+		keep(http, path, &made);
+		lock_release(&http->lock, &http_role);
+	}
+	if (wanted)
+		ring(http->made_fd);
+}
+
+/* The loop waits for somebody, and for the lock when it goes on. */
+static void make_lent(struct http *http) LOCK_REQUIRES(http_role)
+{
+	if (clock_now_ns(clock_monotonic()) >= http->lent_until)
+		return;
+	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
+		struct made made;
+
+		if (!(http->wanted >> path & 1))
+			continue;
+		made = make_page(http, path);
+		keep(http, path, &made);
+	}
+	http->wanted = 0;
+}
+
+void http_lend(struct http *http, uint64_t until_ns)
+{
+	if (!http)
+		return;
+	lock_acquire(&http->lock, &http_role);
+	http->lent_until = until_ns;
+	lock_release(&http->lock, &http_role);
+	ring(http->made_fd);
+}
+
+void http_take(struct http *http)
+{
+	if (!http)
+		return;
+	lock_acquire(&http->lock, &http_role);
+	http->lent_until = 0;
+	lock_release(&http->lock, &http_role);
+	ring(http->ask_fd); /* what was asked for since the loan was over */
+}
+
+/* -------- the thread -------- */
+
+static void on_made(evutil_socket_t fd, short what, void *arg)
+{
+	struct http *http = arg;
+	struct made made[HTTP_PATHS];
+
+	(void)what;
+	hush(fd);
+	lock_acquire(&http->lock, &http_role);
+	make_lent(http);
+	memcpy(made, http->made, sizeof(made));
+	memset(http->made, 0, sizeof(http->made));
+	lock_release(&http->lock, &http_role);
+	for (enum http_path path = 0; path < HTTP_PATHS; path++) {
+		const struct http_answer answer = { made[path].code,
+						    made[path].text ? made[path].text
+								    : "no memory\n",
+						    made[path].text ? made[path].bytes : 10 };
+
+		if (made[path].code)
+			http_conns_answer(&http->conns, path, &answer);
+		free(made[path].text); /* NOLINT: of open_memstream */
+	}
+}
+
+static void on_ask(void *ctx, enum http_path path)
+{
+	struct http *http = ctx;
+	bool lent;
+
+	lock_acquire(&http->lock, &http_role);
+	http->wanted |= 1u << path;
+	lent = http->lent_until != 0;
+	lock_release(&http->lock, &http_role);
+	ring(lent ? http->made_fd : http->ask_fd);
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	struct http *http = arg;
+
+	(void)fd;
+	(void)what;
+	(void)event_base_loopbreak(http->base);
+}
+
+static void *serve(void *arg)
+{
+	struct http *http = arg;
+
+	(void)event_base_dispatch(http->base);
+	return NULL;
+}
+
+/* The daemon's signals are not for this thread. */
+static int start(struct http *http)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&http->thread, NULL, serve, http);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret)
+		return error_set(-ret, "thread of /metrics: %s", strerror(ret));
+	http->running = true;
+	return 0;
+}
+
+/* -------- open and close -------- */
+
+static int parse_address(const char *text, struct sockaddr_storage *out, int *len_out)
+{
+	char full[128];
+	uint16_t port;
+	size_t digits = strspn(text, "0123456789");
+
+	snprintf(full, sizeof(full), "%s%s", text[digits] ? "" : "127.0.0.1:", text);
+	memset(out, 0, sizeof(*out));
+	*len_out = (int)sizeof(*out);
+	if (strlen(text) > 64 || evutil_parse_sockaddr_port(full, (struct sockaddr *)out, len_out))
+		return error_set(-EINVAL,
+				 "--metrics %.64s: want [IP:]PORT, as 9117, 0.0.0.0:9117 or "
+				 "[::]:9117",
+				 text);
+	/* Of both families at the same place. */
+	memcpy(&port, (const char *)out + 2, sizeof(port));
+	return port ? 0 : error_set(-EINVAL, "--metrics %.64s: want a port", text);
+}
+
+int http_check_address(const char *text)
+{
+	struct sockaddr_storage address;
+	int len;
+
+	return parse_address(text, &address, &len);
+}
+
+static int make_events(struct http *http)
+{
+	http->base = event_base_new();
+	if (!http->base)
+		return error_set(-ENOMEM, "loop of /metrics: no memory");
+	http->ask_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	http->made_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (http->ask_fd < 0 || http->made_fd < 0 || http->stop_fd < 0)
+		return error_set(-errno, "eventfd: %s", strerror(errno));
+	http->on_made = event_new(http->base, http->made_fd, EV_READ | EV_PERSIST, on_made, http);
+	http->on_stop = event_new(http->base, http->stop_fd, EV_READ, on_stop, http);
+	if (!http->on_made || !http->on_stop || event_add(http->on_made, NULL) ||
+	    event_add(http->on_stop, NULL))
+		return error_set(-ENOMEM, "loop of /metrics: no memory");
+	return 0;
+}
+
+int http_open(const struct http_opts *opts, struct http **http_out)
+{
+	struct http *http = mem_zalloc(sizeof(*http));
+	struct sockaddr_storage address;
+	int ret, len;
+
+	if (!http)
+		return error_set(-ENOMEM, "/metrics: no memory");
+	http->opts = *opts;
+	http->ask_fd = http->made_fd = http->stop_fd = -1;
+	lock_init(&http->lock, &http_role);
+	ret = parse_address(opts->address, &address, &len);
+	if (ret == 0)
+		ret = make_events(http);
+	if (ret == 0)
+		ret = http_conns_open(&http->conns, http->base, (struct sockaddr *)&address, len);
+	http->conns.on_ask = on_ask;
+	http->conns.ctx = http;
+	if (ret == 0)
+		ret = start(http);
+	if (ret) {
+		http_close(&http);
+		return ret;
+	}
+	log_info("serve /metrics and /healthz at %s", opts->address);
+	*http_out = http;
+	return 0;
+}
+
+static void free_events(struct http *http)
+{
+	if (http->on_made)
+		event_free(http->on_made);
+	if (http->on_stop)
+		event_free(http->on_stop);
+	if (http->base)
+		event_base_free(http->base);
+}
+
+LOCK_UNCHECKED void http_close(struct http **http_ptr)
+{
+	struct http *http = *http_ptr;
+
+	if (!http)
+		return;
+	if (http->running) {
+		ring(http->stop_fd);
+		pthread_join(http->thread, NULL);
+	}
+	http_conns_close(&http->conns);
+	free_events(http);
+	for (size_t i = 0; i < HTTP_PATHS; i++)
+		free(http->made[i].text); /* NOLINT: of open_memstream */
+	if (http->ask_fd >= 0)
+		close(http->ask_fd);
+	if (http->made_fd >= 0)
+		close(http->made_fd);
+	if (http->stop_fd >= 0)
+		close(http->stop_fd);
+	lock_fini(&http->lock);
+	mem_free(http);
+	*http_ptr = NULL;
+}
+
+int http_fd(const struct http *http)
+{
+	return http ? http->ask_fd : -1;
+}

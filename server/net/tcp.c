@@ -1,0 +1,87 @@
+#include "server/net/tcp.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define KEEPALIVE_SECONDS 30   /* of silence, then probes */
+#define PROBE_SECONDS 10       /* between them */
+#define PROBES 3               /* that nobody answers end the connection */
+#define UNHEARD_MS (60 * 1000) /* and so does what we sent and nobody confirmed */
+
+static int bind_at(const struct addrinfo *at, int *fd_out)
+{
+	const int one = 1;
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, at->ai_addr, at->ai_addrlen))
+		ret = -errno;
+	if (ret)
+		close(fd);
+	else
+		*fd_out = fd;
+	return ret;
+}
+
+static uint16_t bound_port(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} address = { .v6 = { .sin6_port = 0 } };
+	socklen_t len = sizeof(address);
+
+	if (getsockname(fd, &address.any, &len))
+		return 0;
+	return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port
+						       : address.v4.sin_port);
+}
+
+int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out)
+{
+	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *found = NULL;
+	const char *name = host && *host ? host : "127.0.0.1";
+	char service[8];
+	int ret;
+
+	snprintf(service, sizeof(service), "%u", port);
+	ret = getaddrinfo(name, service, &wanted, &found);
+	if (ret)
+		return error_set(-EINVAL, "listen on %s: %s", name, gai_strerror(ret));
+	ret = bind_at(found, fd_out);
+	freeaddrinfo(found);
+	if (ret)
+		return error_set(ret, "listen on %s:%u: %s", name, port, strerror(-ret));
+	*port_out = bound_port(*fd_out);
+	return 0;
+}
+
+void tcp_set_no_delay(int fd)
+{
+	const int one = 1;
+
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+void tcp_keep_alive(int fd)
+{
+	const int one = 1, idle = KEEPALIVE_SECONDS, pause = PROBE_SECONDS, probes = PROBES;
+	const int unheard = UNHEARD_MS;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof(pause));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard, sizeof(unheard));
+}

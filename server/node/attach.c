@@ -1,0 +1,468 @@
+/*
+ * attach.c - grants for clients, and regions that we attach ourselves: asked for, and taken when
+ * they are there. Nothing here waits but node_attach_fini.
+ *
+ *   node_attach ---> want: grants asked for, by the control connection  --+--> regions, one after
+ *                          transport opened, by a thread (reach)        --+    another, over it
+ *
+ * A want is one attempt at some regions. It ends, one way or the other, within the node's lease, and
+ * keeps what came of it for a while until somebody takes it.
+ */
+#include "server/node/node.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/dial.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#define PAUSE_FIRST_NS (500 * (uint64_t)CLOCK_NS_PER_MS)
+#define PAUSE_LAST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
+#define KEEP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* what nobody takes */
+#define LOOK_FIRST_NS ((uint64_t)CLOCK_NS_PER_MS)
+#define LOOK_PART 4 /* a look when a want is older by a part of its age: some 20 in a second */
+#define ASKER_WANT (UINT64_C(1) << 63)
+
+/* -------- grants -------- */
+
+struct node_asked {
+	struct node_asked *next;
+	struct node_wish wish;
+	uint64_t tag;
+	bool ended;
+	int code;
+	struct region_grant grant;
+	char words[ERROR_TEXT_BYTES];
+};
+
+static bool is_same(const struct node_wish *a, const struct node_wish *b)
+{
+	return a->asker == b->asker && a->client_id == b->client_id &&
+	       a->range.region == b->range.region && a->range.off == b->range.off &&
+	       a->range.len == b->range.len && a->rights == b->rights;
+}
+
+static struct node_asked *find_asked(const struct node *node, const struct node_wish *wish)
+{
+	struct node_asked *asked = node->asked_for;
+
+	while (asked && !is_same(&asked->wish, wish))
+		asked = asked->next;
+	return asked;
+}
+
+static int grant_of(const struct node *node, int code, const Relive__NodeGrantReply *answer,
+		    struct region_grant *out)
+{
+	if (code)
+		return error_set(code, "memory node %s: %s", node->name,
+				 answer && answer->status ? answer->status->message
+							  : error_name(code));
+	if (answer->grant.len > sizeof(out->data))
+		return error_set(-EPROTO, "memory node %s: grant of %zu bytes", node->name,
+				 answer->grant.len);
+	out->bytes = (uint32_t)answer->grant.len;
+	memcpy(out->data, answer->grant.data, answer->grant.len);
+	return 0;
+}
+
+/* Who asked may have been forgotten meanwhile. */
+static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
+		     const ProtobufCMessage *reply)
+{
+	struct node_asked *asked = node->asked_for;
+
+	(void)ctx;
+	while (asked && asked->tag != tag)
+		asked = asked->next;
+	if (!asked)
+		return;
+	asked->code = grant_of(node, code, (const Relive__NodeGrantReply *)reply, &asked->grant);
+	if (asked->code)
+		snprintf(asked->words, sizeof(asked->words), "%s", error_last());
+	asked->ended = true;
+	/* A want looks itself: a node that refuses at once must not have us ask again at once. */
+	node->news |= !(asked->wish.asker & ASKER_WANT);
+}
+
+static int ask(struct node *node, const struct node_wish *wish)
+{
+	Relive__NodeGrantRequest request = RELIVE__NODE_GRANT_REQUEST__INIT;
+	struct node_asked *asked = mem_zalloc(sizeof(*asked));
+	struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_GRANT,
+		.request = &request.base,
+		.reply = &relive__node_grant_reply__descriptor,
+		.timeout_ns = NODE_WAIT_NS,
+		.done = on_grant,
+		.tag = ++node->last_tag,
+	};
+	int ret;
+
+	if (!asked)
+		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
+	request.client_id = wish->client_id;
+	request.region = wish->range.region;
+	request.offset = wish->range.off;
+	request.length = wish->range.len;
+	request.rights = wish->rights;
+	ret = node_post(node, &post);
+	if (ret) {
+		mem_free(asked);
+		return ret;
+	}
+	asked->wish = *wish;
+	asked->tag = post.tag;
+	asked->next = node->asked_for;
+	node->asked_for = asked;
+	return 0;
+}
+
+int node_grant(struct node *node, const struct node_wish *wish, struct region_grant *grant_out)
+{
+	const struct node_asked *asked = find_asked(node, wish);
+	int ret;
+
+	if (!node->up)
+		return node_error_down(node);
+	ret = asked ? 0 : ask(node, wish);
+	if (ret)
+		return ret;
+	if (!asked || !asked->ended)
+		return error_set(-EAGAIN, "memory node %s: asked for a grant", node->name);
+	if (asked->code)
+		return error_set(asked->code, "%s", asked->words);
+	*grant_out = asked->grant;
+	return 0;
+}
+
+void node_forget_asker(struct node *node, uint64_t asker)
+{
+	struct node_asked **link = &node->asked_for;
+
+	while (*link) {
+		struct node_asked *asked = *link;
+
+		if (asked->wish.asker != asker) {
+			link = &asked->next;
+			continue;
+		}
+		*link = asked->next;
+		mem_free(asked);
+	}
+}
+
+/* -------- reaching its memory -------- */
+
+struct node_reach {
+	pthread_t thread;
+	char uri[NODE_URI_BYTES];
+	struct transport_opts opts;
+	struct transport *tr;
+	int code;
+	char words[ERROR_TEXT_BYTES];
+};
+
+static void *run_reach(void *arg)
+{
+	struct node_reach *reach = arg;
+
+	reach->code = transport_open(reach->uri, &reach->opts, &reach->tr);
+	if (reach->code)
+		snprintf(reach->words, sizeof(reach->words), "%s", error_last());
+	return NULL;
+}
+
+/* Z2 pairs with Z1: nothing of the last connection lands behind what we do on this one. */
+static int begin_reach(struct node *node)
+{
+	struct node_reach *reach = mem_zalloc(sizeof(*reach));
+	int ret;
+
+	if (!reach)
+		return error_set(-ENOMEM, "no memory for a connection");
+	reach->opts = (struct transport_opts){
+		.timeout_ns = node->lease_ns,
+		.client_id = node->attach_client_id,
+		.replaces = node->link,
+	};
+	snprintf(reach->uri, sizeof(reach->uri), "%s", node->uri);
+	ret = pthread_create(&reach->thread, NULL, run_reach, reach);
+	if (ret) {
+		mem_free(reach);
+		return error_set(-ret, "pthread_create: %s", strerror(ret));
+	}
+	node->reach = reach;
+	return error_set(-EAGAIN, "its memory is being reached");
+}
+
+/* Its thread has ended. What was opened for an address that the node has left is nothing. */
+static int end_reach(struct node *node)
+{
+	struct node_reach *reach = node->reach;
+	int ret = reach->code ? error_set(reach->code, "%s", reach->words) : 0;
+
+	if (strcmp(reach->uri, node->uri) != 0) {
+		transport_close(&reach->tr);
+		ret = error_set(-EAGAIN, "its address has changed");
+	} else if (ret == 0) {
+		node->tr = reach->tr;
+		node->link = reach->tr->link;
+	}
+	node->reach = NULL;
+	mem_free(reach);
+	return ret;
+}
+
+static int reach_memory(struct node *node)
+{
+	if (node->tr)
+		return 0;
+	if (!node->reach)
+		return begin_reach(node);
+	if (pthread_tryjoin_np(node->reach->thread, NULL))
+		return error_set(-EAGAIN, "its memory is being reached");
+	return end_reach(node);
+}
+
+/* -------- regions for ourselves -------- */
+
+struct node_want {
+	struct node_want *next;
+	uint32_t ids[NODE_ATTACH_MAX];
+	struct region_grant grants[NODE_ATTACH_MAX];
+	struct region *regions[NODE_ATTACH_MAX];
+	uint32_t n, attached;
+	uint64_t asker;
+	uint64_t begun, ended; /* 0 = under way */
+	int code;
+	char words[ERROR_TEXT_BYTES];
+};
+
+static int get_grants(struct node *node, struct node_want *want)
+{
+	int first = 0;
+
+	for (uint32_t i = 0; i < want->n; i++) {
+		const struct node_wish wish = {
+			.asker = want->asker,
+			.client_id = node->attach_client_id,
+			.range = { .region = want->ids[i] },
+			.rights = RIGHT_ALL,
+		};
+		int ret = node_grant(node, &wish, &want->grants[i]);
+
+		if (!node->up) /* hung up on: the want is gone */
+			return ret;
+		if (ret && (first == 0 || first == -EAGAIN))
+			first = ret;
+	}
+	return first;
+}
+
+static int get_regions(struct node *node, struct node_want *want)
+{
+	while (want->attached < want->n) {
+		const struct region_grant *grant = &want->grants[want->attached];
+		int ret = 0;
+
+		if (!node->attaching)
+			ret = transport_attach_begin(node->tr, grant);
+		else if (node->attaching != want)
+			return -EAGAIN;
+		if (ret)
+			return ret;
+		node->attaching = want;
+		ret = transport_attach_end(node->tr, grant, &want->regions[want->attached]);
+		if (ret == -EAGAIN)
+			return ret;
+		node->attaching = NULL;
+		if (ret)
+			return ret;
+		want->attached++;
+	}
+	return 0;
+}
+
+static int try(struct node *node, struct node_want *want)
+{
+	int reached = reach_memory(node), granted;
+
+	if (reached && reached != -EAGAIN)
+		return reached;
+	granted = get_grants(node, want); /* both at the same time */
+	if (reached || granted)
+		return reached ? -EAGAIN : granted;
+	return get_regions(node, want);
+}
+
+static void let_go(struct node *node, struct node_want *want)
+{
+	while (want->attached > 0)
+		transport_detach(&want->regions[--want->attached]);
+	if (node->attaching == want)
+		node->attaching = NULL;
+	node_forget_asker(node, want->asker);
+}
+
+static void remove_want(struct node *node, struct node_want *want)
+{
+	struct node_want **link = &node->wants;
+
+	while (*link != want)
+		link = &(*link)->next;
+	*link = want->next;
+	mem_free(want);
+}
+
+static void pause_attaching(struct node *node)
+{
+	node->attach_pause = node->attach_pause ? 2 * node->attach_pause : PAUSE_FIRST_NS;
+	node->attach_pause = min_u64(node->attach_pause, PAUSE_LAST_NS);
+	node->attach_after = node_now(node) + node->attach_pause;
+}
+
+static void end_want(struct node *node, struct node_want *want, int code)
+{
+	want->ended = node_now(node);
+	want->code = code;
+	if (code == 0) {
+		node->news = true;
+		node_forget_asker(node, want->asker);
+		node->attach_pause = 0;
+		return;
+	}
+	snprintf(want->words, sizeof(want->words), "memory node %s: %s", node->name, error_last());
+	let_go(node, want);
+	if (!node->tr || code == -ETIMEDOUT || code == -ECONNRESET)
+		pause_attaching(node);
+}
+
+static void go_on(struct node *node, struct node_want *want)
+{
+	int ret;
+
+	if (want->ended)
+		return;
+	ret = try(node, want);
+	if (!node->up) /* so is the want */
+		return;
+	if (ret == -EAGAIN && node_now(node) >= want->begun + node->lease_ns)
+		ret = error_set(-ETIMEDOUT, "its memory cannot be attached: no answer in %llu ms",
+				(unsigned long long)(node->lease_ns / CLOCK_NS_PER_MS));
+	if (ret != -EAGAIN)
+		end_want(node, want, ret);
+}
+
+static struct node_want *find_want(const struct node *node, const uint32_t *ids, uint32_t n)
+{
+	struct node_want *want = node->wants;
+
+	while (want && (want->n != n || memcmp(want->ids, ids, n * sizeof(ids[0])) != 0))
+		want = want->next;
+	return want;
+}
+
+static int begin_want(struct node *node, const uint32_t *ids, uint32_t n)
+{
+	struct node_want *want;
+
+	if (node_now(node) < node->attach_after)
+		return error_set(-EAGAIN,
+				 "memory node %s: its memory could not be reached just now",
+				 node->name);
+	want = mem_zalloc(sizeof(*want));
+	if (!want)
+		return error_set(-ENOMEM, "memory node %s: no memory", node->name);
+	memcpy(want->ids, ids, n * sizeof(ids[0]));
+	want->n = n;
+	want->asker = ASKER_WANT | ++node->last_tag;
+	want->begun = node_now(node);
+	want->next = node->wants;
+	node->wants = want;
+	return 0;
+}
+
+int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct region **regions_out)
+{
+	struct node_want *want = find_want(node, ids, n);
+	int ret = 0;
+
+	if (!node->up)
+		return node_error_down(node);
+	if (!want)
+		ret = begin_want(node, ids, n);
+	if (ret)
+		return ret;
+	want = find_want(node, ids, n);
+	go_on(node, want);
+	if (!node->up) /* it was hung up on, and the want went with it */
+		return node_error_down(node);
+	if (!want->ended)
+		return error_set(-EAGAIN, "memory node %s: its memory is being attached",
+				 node->name);
+	ret = want->code ? error_set(want->code, "%s", want->words) : 0;
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		regions_out[i] = want->regions[i];
+	remove_want(node, want);
+	return ret;
+}
+
+bool node_is_attaching(const struct node *node)
+{
+	const struct node_want *want = node->wants;
+
+	while (want && want->ended)
+		want = want->next;
+	return want;
+}
+
+uint64_t node_attach_watch(struct node *node)
+{
+	struct node_want *want = node->wants;
+	uint64_t next = UINT64_MAX, now = node_now(node);
+
+	while (want && node->up) {
+		struct node_want *after = want->next;
+
+		go_on(node, want);
+		if (!node->up)
+			break;
+		if (!want->ended) {
+			uint64_t age = now - want->begun;
+
+			next = min_u64(next, now + max_u64(age / LOOK_PART, LOOK_FIRST_NS));
+		} else if (now >= want->ended + KEEP_NS) {
+			let_go(node, want);
+			remove_want(node, want);
+		}
+		want = after;
+	}
+	return next;
+}
+
+void node_attach_forget(struct node *node)
+{
+	while (node->wants) {
+		let_go(node, node->wants);
+		remove_want(node, node->wants);
+	}
+	while (node->asked_for)
+		node_forget_asker(node, node->asked_for->wish.asker);
+}
+
+void node_attach_fini(struct node *node)
+{
+	node_attach_forget(node);
+	if (!node->reach)
+		return;
+	(void)pthread_join(node->reach->thread, NULL);
+	transport_close(&node->reach->tr);
+	mem_free(node->reach);
+	node->reach = NULL;
+}

@@ -1,0 +1,446 @@
+#include "server/node/liveness.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+#include "server/metad/waits.h"
+
+#define LOOK_FIRST_NS (10 * (uint64_t)CLOCK_NS_PER_MS)
+#define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
+#define LOOK_DOUBLINGS 7u
+#define LOOKS_MISSING 4u /* 150 ms: a process that is killed has ended by then */
+
+/* -------- the list -------- */
+
+struct client *liveness_find(const struct liveness *live, uint64_t client_id)
+{
+	struct client *client = live->first;
+
+	while (client && client->holder.client_id != client_id)
+		client = client->next;
+	return client;
+}
+
+uint32_t liveness_count(const struct liveness *live)
+{
+	uint32_t n = 0;
+
+	for (const struct client *client = live->first; client; client = client->next)
+		n++;
+	return n;
+}
+
+static struct client *add(struct liveness *live, const struct slot_holder *holder)
+{
+	struct client *client = mem_zalloc(sizeof(*client));
+
+	if (!client)
+		return NULL;
+	client->holder = *holder;
+	client->generation = live->nodes->generation;
+	client->since = clock_now_ns(live->clock);
+	client->next = live->first;
+	live->first = client;
+	return client;
+}
+
+static void forget(struct liveness *live, struct client *client)
+{
+	struct client **link = &live->first;
+
+	while (*link != client)
+		link = &(*link)->next;
+	*link = client->next;
+	waits_forget(&client->waits);
+	mem_free(client);
+}
+
+static uint64_t now(const struct liveness *live)
+{
+	return clock_now_ns(live->clock);
+}
+
+/* It is looked at from lease_until on. */
+static void grant_time(struct liveness *live, struct client *client)
+{
+	client->lease_until = now(live) + live->lease_ns;
+	client->suspect_since = 0;
+	client->proved = 0;
+	client->looks = 0;
+	client->next_look = client->lease_until;
+}
+
+static void suspect(struct liveness *live, struct client *client)
+{
+	if (client->suspect_since == 0) {
+		client->suspect_since = now(live);
+		client->looks = 0;
+	}
+	client->next_look = now(live);
+}
+
+/* -------- load -------- */
+
+static int load_one(void *ctx, const struct store_client *stored)
+{
+	struct slot_holder holder = { .client_id = stored->id, .process = stored->process };
+	struct liveness *live = ctx;
+	struct client *client = add(live, &holder);
+
+	if (!client)
+		return error_set(-ENOMEM, "clients: no memory");
+	client->has_process = stored->process.pid != 0;
+	memcpy(client->secret, stored->secret, sizeof(client->secret));
+	grant_time(live, client);
+	if (client->has_process) /* it may have ended while nobody looked */
+		client->next_look = now(live);
+	return 0;
+}
+
+int liveness_load(struct liveness *live)
+{
+	return store_each_client(live->store, load_one, live);
+}
+
+void liveness_fini(struct liveness *live)
+{
+	while (live->first)
+		forget(live, live->first);
+}
+
+void liveness_watch(struct liveness *live, const struct slot_holder *holder)
+{
+	struct client *client = liveness_find(live, holder->client_id);
+
+	if (client)
+		return;
+	client = add(live, holder);
+	if (!client) {
+		log_error("watch client %llu: no memory", (unsigned long long)holder->client_id);
+		return;
+	}
+	log_info("client %llu pid %u holds slots", (unsigned long long)holder->client_id,
+		 holder->process.pid);
+	client->has_process = holder->process.pid != 0;
+	grant_time(live, client);
+	/* Nobody of that id can come back: it is not in the store. */
+	suspect(live, client);
+}
+
+/* -------- join and part -------- */
+
+static int new_id(const struct liveness *live, uint64_t *id_out)
+{
+	uint64_t id;
+
+	do {
+		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+			return error_set(-EIO, "getrandom: %s", strerror(errno));
+		id &= INT64_MAX;
+	} while (id == 0 || liveness_find(live, id));
+	*id_out = id;
+	return 0;
+}
+
+static bool is_same_process(const struct process_id *a, const struct process_id *b)
+{
+	return a->pid == b->pid && a->start_time == b->start_time &&
+	       memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
+}
+
+/* Id and process stand in shared memory: only the secret proves the owner. */
+static bool may_resume(const struct client *client, const struct liveness_guest *guest)
+{
+	uint8_t hash[AUTH_HASH_BYTES];
+
+	return client && !client->fenced && client->has_process == guest->has_process &&
+	       is_same_process(&client->holder.process, &guest->process) &&
+	       auth_hash_secret(guest->secret, hash) == 0 &&
+	       auth_is_proof(client->secret, hash, sizeof(hash));
+}
+
+static int newcomer(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
+{
+	struct slot_holder holder = { .process = guest->process };
+	struct store_client stored = { .process = guest->process };
+	struct client *client;
+	int ret = new_id(live, &holder.client_id);
+
+	if (ret == 0)
+		ret = auth_nonce(guest->secret);
+	if (ret == 0)
+		ret = auth_hash_secret(guest->secret, stored.secret);
+	if (ret)
+		return ret;
+	stored.id = holder.client_id;
+	ret = store_client_put(live->store, &stored);
+	/* A server that comes after us takes it for a stranger then: it is back as a new client. */
+	if (ret == -ENOSPC || ret == -EIO)
+		log_warn("client %llu is not in the catalog: %s",
+			 (unsigned long long)holder.client_id, error_last());
+	else if (ret)
+		return ret;
+	client = add(live, &holder);
+	if (!client)
+		return error_set(-ENOMEM, "clients: no memory");
+	client->has_process = guest->has_process;
+	memcpy(client->secret, stored.secret, sizeof(client->secret));
+	*client_out = client;
+	return 0;
+}
+
+int liveness_join(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
+{
+	struct client *client = guest->wanted_id ? liveness_find(live, guest->wanted_id) : NULL;
+
+	if (!may_resume(client, guest)) {
+		int ret = newcomer(live, guest, &client);
+
+		if (ret)
+			return ret;
+	}
+	if (client->conn && client->conn != guest->conn)
+		live->ops->on_cut(live->ctx, client->conn);
+	client->conn = guest->conn;
+	grant_time(live, client);
+	log_info("client %llu pid %u %s", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid,
+		 client->holder.client_id == guest->wanted_id ? "is back" : "joins");
+	*client_out = client;
+	return 0;
+}
+
+void liveness_renew(struct liveness *live, struct client *client)
+{
+	if (!client->fenced)
+		grant_time(live, client);
+}
+
+void liveness_part(struct liveness *live, struct client *client)
+{
+	client->conn = NULL;
+	suspect(live, client);
+}
+
+/* -------- the fence -------- */
+
+static uint64_t bit_of(const struct node *node)
+{
+	return UINT64_C(1) << node->number;
+}
+
+void liveness_forget_node(struct liveness *live, const struct node *node)
+{
+	for (struct client *client = live->first; client; client = client->next) {
+		client->proved &= ~bit_of(node);
+		client->waiting &= ~bit_of(node);
+	}
+}
+
+bool liveness_is_proved(const struct client *client, const struct node *node)
+{
+	return client->fenced && (client->gone || (client->proved & bit_of(node)));
+}
+
+static bool lease_is_over(const struct liveness *live, const struct client *client)
+{
+	return now(live) >= client->lease_until;
+}
+
+static bool is_to_be_killed(const struct liveness *live, const struct client *client)
+{
+	return live->kill_stalled && now(live) >= client->suspect_since + live->stall_ns &&
+	       live->ops->holds(live->ctx, client->holder.client_id);
+}
+
+static enum fence_how how_to_fence(const struct liveness *live, const struct client *client)
+{
+	if (is_to_be_killed(live, client))
+		return FENCE_KILL;
+	return client->fenced ? FENCE_CUT : FENCE_ASK;
+}
+
+/* Asks every node that is up and has not proved it yet. */
+static void ask_nodes(struct liveness *live, struct client *client)
+{
+	enum fence_how how = how_to_fence(live, client);
+
+	if (how == FENCE_KILL)
+		log_warn("kill stalled client %llu pid %u",
+			 (unsigned long long)client->holder.client_id, client->holder.process.pid);
+	for (struct node *node = live->nodes->first; node; node = node->next) {
+		if (!node->up || ((client->proved | client->waiting) & bit_of(node)))
+			continue;
+		client->waiting |= bit_of(node);
+		if (live->ops->fence(live->ctx, node, client->holder.client_id, how))
+			client->waiting &= ~bit_of(node);
+	}
+}
+
+void liveness_answer(struct liveness *live, uint64_t client_id, const struct node *node, int code,
+		     enum fence_result result)
+{
+	struct client *client = liveness_find(live, client_id);
+
+	if (!client || !(client->waiting & bit_of(node)))
+		return;
+	client->waiting &= ~bit_of(node);
+	if (code)
+		log_warn("fence client %llu by node %s: %s", (unsigned long long)client_id,
+			 node->name, error_name(code));
+	/* It may have come back meanwhile: then nothing is to be proved. */
+	if (code == 0 && result == FENCE_DEAD && client->suspect_since &&
+	    nodes_is_witness(node, client->generation)) {
+		client->proved |= bit_of(node);
+		client->next_look = now(live);
+	}
+}
+
+/* Does every node that can be asked say that it has nothing? Those that are away count when its
+   lease is not over: it may have all there. */
+static bool is_proved_everywhere(const struct liveness *live, const struct client *client)
+{
+	bool any = !live->nodes->first;
+
+	for (const struct node *node = live->nodes->first; node; node = node->next) {
+		if (node->lost)
+			continue;
+		if (node->up && !(client->proved & bit_of(node)))
+			return false;
+		if (!node->up && !lease_is_over(live, client))
+			return false;
+		any |= node->up;
+	}
+	return any;
+}
+
+static void fence_it(struct client *client, const char *why)
+{
+	log_info("client %llu pid %u is fenced: %s", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid, why);
+	client->fenced = true;
+}
+
+static void judge(const struct liveness *live, struct client *client)
+{
+	if (client->has_process && process_is_gone(&client->holder.process))
+		client->gone = true;
+	if (client->fenced)
+		return;
+	if (client->gone)
+		fence_it(client, "its process is gone");
+	else if (!client->has_process && lease_is_over(live, client))
+		fence_it(client, "its lease is over");
+	else if (is_proved_everywhere(live, client))
+		fence_it(client, "no node knows it");
+}
+
+/* All of it is settled: as if it had never been. */
+static void bury(struct liveness *live, struct client *client)
+{
+	int ret = store_client_delete(live->store, client->holder.client_id);
+
+	if (ret)
+		log_warn("forget client %llu: %s", (unsigned long long)client->holder.client_id,
+			 error_last());
+	log_info("client %llu pid %u is gone", (unsigned long long)client->holder.client_id,
+		 client->holder.process.pid);
+	if (client->conn)
+		live->ops->on_buried(live->ctx, client->conn);
+	forget(live, client);
+}
+
+static void look_again(struct liveness *live, struct client *client)
+{
+	uint32_t doublings = client->looks < LOOK_DOUBLINGS ? client->looks : LOOK_DOUBLINGS;
+
+	client->looks++;
+	client->next_look = now(live) + min_u64(LOOK_FIRST_NS << doublings, LOOK_LAST_NS);
+}
+
+/* No node that is up could still let it in. */
+static bool is_cut_off(const struct liveness *live, const struct client *client)
+{
+	for (const struct node *node = live->nodes->first; node; node = node->next)
+		if (node->up && !liveness_is_proved(client, node))
+			return false;
+	return true;
+}
+
+/* It was here before we were, lives, and may still come back: nothing is asked of it. */
+static bool is_on_its_way(const struct liveness *live, const struct client *client)
+{
+	return client->has_process && !client->conn && client->suspect_since == 0 &&
+	       !lease_is_over(live, client) && !process_is_gone(&client->holder.process);
+}
+
+static void look(struct liveness *live, struct client *client)
+{
+	if (is_on_its_way(live, client)) {
+		look_again(live, client);
+		client->next_look = min_u64(client->next_look, client->lease_until);
+		return;
+	}
+	suspect(live, client);
+	judge(live, client);
+	ask_nodes(live, client); /* of a dead process, too: they forget it then */
+	if (client->fenced && live->ops->on_dead(live->ctx, client) == 0 &&
+	    is_cut_off(live, client))
+		bury(live, client);
+	else
+		look_again(live, client);
+}
+
+bool liveness_is_missing(const struct client *client)
+{
+	return !client->conn && client->looks >= LOOKS_MISSING;
+}
+
+bool liveness_all_know(const struct liveness *live, uint64_t layout)
+{
+	for (const struct client *client = live->first; client; client = client->next)
+		if (client->conn && client->suspect_since == 0 && client->layout < layout)
+			return false;
+	return true;
+}
+
+/* Renewals that came while we were away have not been read yet. */
+static void forgive(struct liveness *live)
+{
+	uint64_t until = now(live) + live->lease_ns / 2;
+
+	for (struct client *client = live->first; client; client = client->next)
+		if (client->suspect_since == 0 && client->lease_until < until) {
+			client->lease_until = until;
+			client->next_look = until;
+		}
+}
+
+uint64_t liveness_tick(struct liveness *live)
+{
+	uint64_t next = now(live) + LOOK_LAST_NS;
+	struct client *client = live->first;
+
+	if (live->last_tick && now(live) - live->last_tick > LOOK_LAST_NS + live->lease_ns / 4)
+		forgive(live);
+	live->last_tick = now(live);
+	while (client) {
+		struct client *after = client->next;
+		uint64_t due = client->next_look;
+
+		if (now(live) >= due)
+			look(live, client);
+		else if (due < next)
+			next = due;
+		client = after;
+	}
+	for (client = live->first; client; client = client->next)
+		if (client->next_look < next)
+			next = client->next_look;
+	return next;
+}

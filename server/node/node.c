@@ -1,0 +1,386 @@
+#include "server/node/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "wire/dial.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+
+/* A request under way; in the node's list until its end was delivered. */
+struct node_call {
+	struct node_call *next;
+	struct node_post post;
+	uint64_t id;
+	uint64_t deadline;
+	bool ended;
+	int code;
+	ProtobufCMessage *reply;
+};
+
+int node_error_down(const struct node *node)
+{
+	return error_set(-EHOSTDOWN, "memory node %s is down", node->name);
+}
+
+/* -------- connection -------- */
+
+void node_connect(struct node *node, const struct channel *ch, struct event *readable)
+{
+	node->channel = *ch;
+	node->readable = readable;
+	node->up = true;
+	node->told = false;
+	node->heard = node_now(node);
+	node->asked = 0;
+	node->pinged = 0;
+	node->attach_after = 0;
+}
+
+static void end_call(struct node_call *call, int code, ProtobufCMessage *reply)
+{
+	call->ended = true;
+	call->code = code;
+	call->reply = reply;
+}
+
+void node_disconnect(struct node *node)
+{
+	if (!node->up)
+		return;
+	if (node->readable)
+		event_free(node->readable);
+	node->readable = NULL;
+	channel_fini(&node->channel);
+	node->up = false;
+	node->down_since = node_now(node);
+	for (struct node_call *call = node->calls; call; call = call->next)
+		if (!call->ended)
+			end_call(call, -EHOSTDOWN, NULL);
+	node_attach_forget(node);
+}
+
+static void call_free(struct node_call *call)
+{
+	if (call->reply)
+		protobuf_c_message_free_unpacked(call->reply, NULL);
+	mem_free(call);
+}
+
+static void unlink_call(struct node *node, struct node_call *call)
+{
+	struct node_call **link = &node->calls;
+
+	while (*link != call)
+		link = &(*link)->next;
+	*link = call->next;
+}
+
+void node_free(struct node *node)
+{
+	node_disconnect(node);
+	while (node->calls) {
+		struct node_call *call = node->calls;
+
+		node->calls = call->next;
+		call_free(call);
+	}
+	node_attach_fini(node);
+	node_close_transport(node);
+	mem_free(node);
+}
+
+void node_close_transport(struct node *node)
+{
+	node_attach_forget(node);
+	transport_close(&node->tr);
+}
+
+/* -------- calls -------- */
+
+int node_post(struct node *node, const struct node_post *post)
+{
+	struct node_call *call;
+	int ret;
+
+	if (!node->up)
+		return node_error_down(node);
+	call = mem_zalloc(sizeof(*call));
+	if (!call)
+		return error_set(-ENOMEM, "ask node %s: no memory", node->name);
+	call->post = *post;
+	call->id = ++node->channel.last_id;
+	call->deadline = node_now(node) + post->timeout_ns;
+	ret = channel_send(&node->channel, post->type, call->id, post->request,
+			   deadline_after(clock_monotonic(), NODE_SEND_NS));
+	if (ret) {
+		log_warn("ask node %s type %u: %s", node->name, post->type, error_last());
+		mem_free(call);
+		node_disconnect(node);
+		return node_error_down(node);
+	}
+	node->asked = node->asked ? node->asked : node_now(node);
+	call->next = node->calls;
+	node->calls = call;
+	return 0;
+}
+
+/* The Status in front of every answer. */
+static int code_of(const ProtobufCMessage *reply)
+{
+	const ProtobufCFieldDescriptor *field =
+		protobuf_c_message_descriptor_get_field(reply->descriptor, 1);
+	const Relive__Status *status;
+
+	memcpy(&status, (const char *)reply + field->offset, sizeof(void *));
+	return dial_status(status);
+}
+
+/* An answer to nothing is one that came too late. -EPROTO: not an answer. */
+static int take_answer(struct node *node, const struct channel_frame *frame)
+{
+	struct node_call *call = node->calls;
+	ProtobufCMessage *reply;
+
+	while (call && (call->id != frame->head.request_id || call->ended))
+		call = call->next;
+	if (!call)
+		return frame->head.request_id <= node->channel.last_id
+			       ? 0
+			       : error_set(-EPROTO, "an answer, unasked");
+	if (frame->head.type != (call->post.type | FRAME_ANSWER))
+		return error_set(-EPROTO, "answer of type %u to a request of type %u",
+				 frame->head.type & ~FRAME_ANSWER, call->post.type);
+	reply = channel_unpack(call->post.reply, frame);
+	if (!reply)
+		return -EPROTO;
+	end_call(call, code_of(reply), reply);
+	return 0;
+}
+
+/* Frames that have come whole; what is there of the next one stays with the channel. */
+void node_read(struct node *node)
+{
+	while (node->up) {
+		struct channel_frame frame;
+		int ret = channel_take(&node->channel, &frame);
+
+		if (ret == -EAGAIN)
+			return;
+		if (ret == 0)
+			ret = take_answer(node, &frame);
+		if (ret) {
+			log_warn("node %s: %s", node->name, error_last());
+			node_disconnect(node);
+			return;
+		}
+		node->heard = node_now(node);
+		node->asked = 0;
+	}
+}
+
+void node_deliver(struct node *node)
+{
+	struct node_call *call = node->calls;
+
+	while (call) {
+		if (!call->ended) {
+			call = call->next;
+			continue;
+		}
+		unlink_call(node, call);
+		call->post.done(call->post.ctx, call->post.tag, node, call->code, call->reply);
+		call_free(call);
+		call = node->calls; /* done() may have posted */
+	}
+}
+
+/* -------- watching -------- */
+
+void node_note_broken(struct node *node, uint32_t region)
+{
+	if (region <= RPTR_MAX_REGION)
+		node->broken[region / 8] |= (uint8_t)(1u << region % 8);
+}
+
+bool node_is_broken(const struct node *node, uint32_t region)
+{
+	return region <= RPTR_MAX_REGION && (node->broken[region / 8] >> region % 8 & 1);
+}
+
+static void take_info(struct node *node, const Relive__NodeInfo *info)
+{
+	node->pool_bytes = info->pool_bytes;
+	node->used_bytes = info->used_bytes;
+	node->regions = info->regions;
+	node->clients = info->clients;
+	node->qps = info->qps;
+	node->mrs = info->mrs;
+	node->windows = info->windows;
+	node->agent_cpu_ns = info->agent_cpu_ns;
+	node->process_cpu_ns = info->process_cpu_ns;
+	memset(node->broken, 0, sizeof(node->broken));
+	if (info->broken.len == sizeof(node->broken))
+		memcpy(node->broken, info->broken.data, sizeof(node->broken));
+	snprintf(node->pages, sizeof(node->pages), "%s", info->pages);
+	snprintf(node->transport, sizeof(node->transport), "%s", info->transport);
+}
+
+static void take_stats(void *ctx, uint64_t tag, struct node *node, int code,
+		       const ProtobufCMessage *reply)
+{
+	const Relive__NodeStatsReply *stats = (const Relive__NodeStatsReply *)reply;
+
+	(void)ctx;
+	(void)tag;
+	if (code == 0 && stats && stats->info)
+		take_info(node, stats->info);
+}
+
+static void ping(struct node *node)
+{
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_STATS,
+		.request = &request.base,
+		.reply = &relive__node_stats_reply__descriptor,
+		.timeout_ns = node->lease_ns,
+		.done = take_stats,
+	};
+
+	node->pinged = node_now(node);
+	if (node_post(node, &post))
+		log_debug("ping node %s: %s", node->name, error_last());
+}
+
+static void end_late_calls(struct node *node)
+{
+	for (struct node_call *call = node->calls; call; call = call->next)
+		if (!call->ended && node_now(node) >= call->deadline)
+			end_call(call, -ETIMEDOUT, NULL);
+}
+
+uint64_t node_watch(struct node *node)
+{
+	uint64_t pause = node->lease_ns / NODE_PINGS;
+
+	node_read(node); /* we may have been away ourselves */
+	if (node->up && node->asked && node_now(node) - node->asked >= node->lease_ns) {
+		log_warn("node %s: silent for %llu ms", node->name,
+			 (unsigned long long)((node_now(node) - node->heard) / CLOCK_NS_PER_MS));
+		node_disconnect(node);
+	}
+	if (!node->up)
+		return UINT64_MAX;
+	end_late_calls(node);
+	if (node_now(node) - node->pinged >= pause)
+		ping(node);
+	return node->pinged + pause;
+}
+
+/* -------- posted -------- */
+
+int node_post_region_new(struct node *node, const struct target_region *spec, node_done done,
+			 void *ctx)
+{
+	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_REGION_NEW,
+		.request = &request.base,
+		.reply = &relive__node_region_reply__descriptor,
+		.timeout_ns = NODE_WORK_NS,
+		.done = done,
+		.ctx = ctx,
+	};
+
+	request.kind = spec->kind;
+	request.object = spec->object;
+	request.part = spec->part;
+	request.role = spec->role;
+	request.size = spec->size;
+	return node_post(node, &post);
+}
+
+int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, uint32_t *id_out)
+{
+	const Relive__NodeRegionReply *answer = (const Relive__NodeRegionReply *)reply;
+
+	if (code)
+		return error_set(code, "memory node %s: %s", node->name,
+				 answer && answer->status ? answer->status->message
+							  : error_name(code));
+	if (!answer->region || answer->region->region == 0 ||
+	    answer->region->region > RPTR_MAX_REGION)
+		return error_set(-EPROTO, "memory node %s: no region in the answer", node->name);
+	node->used_bytes += answer->region->size;
+	node->regions++;
+	*id_out = answer->region->region;
+	return 0;
+}
+
+/* How much is free now decides where the next shard goes. */
+void node_region_freed(struct node *node, uint64_t region, int code)
+{
+	if (code)
+		log_warn("free region %llu of node %s: %s", (unsigned long long)region, node->name,
+			 error_name(code));
+	else
+		ping(node);
+}
+
+int node_post_region_free(struct node *node, uint32_t region, node_done done, void *ctx)
+{
+	Relive__NodeRegion request = RELIVE__NODE_REGION__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_REGION_FREE,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = NODE_WORK_NS,
+		.done = done,
+		.ctx = ctx,
+		.tag = region,
+	};
+
+	request.region = region;
+	return node_post(node, &post);
+}
+
+int node_post_fence(struct node *node, uint64_t client_id, enum fence_how how, node_done done,
+		    void *ctx)
+{
+	Relive__NodeFenceRequest request = RELIVE__NODE_FENCE_REQUEST__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_FENCE,
+		.request = &request.base,
+		.reply = &relive__node_fence_reply__descriptor,
+		.timeout_ns = NODE_DEATH_NS,
+		.done = done,
+		.ctx = ctx,
+		.tag = client_id,
+	};
+
+	request.client_id = client_id;
+	request.how = (uint32_t)how;
+	return node_post(node, &post);
+}
+
+int node_post_persist(struct node *node, uint64_t tag, node_done done, void *ctx)
+{
+	const Relive__Empty request = RELIVE__EMPTY__INIT;
+	const struct node_post post = {
+		.type = RELIVE__TYPE__TYPE_NODE_PERSIST,
+		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
+		.timeout_ns = NODE_PERSIST_NS,
+		.done = done,
+		.ctx = ctx,
+		.tag = tag,
+	};
+
+	return node_post(node, &post);
+}

@@ -1,0 +1,341 @@
+#include "server/node/nodes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/os/runtime_dir.h"
+
+struct node *nodes_find(const struct nodes *nodes, const char *name)
+{
+	struct node *node = nodes->first;
+
+	while (node && strcmp(node->name, name) != 0)
+		node = node->next;
+	return node;
+}
+
+uint32_t nodes_count(const struct nodes *nodes, bool only_up)
+{
+	uint32_t n = 0;
+
+	for (const struct node *node = nodes->first; node; node = node->next)
+		n += node->up || !only_up;
+	return n;
+}
+
+bool nodes_is_witness(const struct node *node, uint64_t generation)
+{
+	return generation >= node->since || !node->persistent || node->sole_opener;
+}
+
+static struct node *add(struct nodes *nodes, const char *name)
+{
+	struct node *node = mem_zalloc(sizeof(*node)), **link = &nodes->first;
+
+	if (!node)
+		return NULL;
+	snprintf(node->name, sizeof(node->name), "%s", name);
+	node->number = bits_ctz(~nodes->numbers);
+	nodes->numbers |= UINT64_C(1) << node->number % NODES_MAX;
+	nodes->n++;
+	node->clock = nodes->clock;
+	node->lease_ns = nodes->lease_ns ? nodes->lease_ns : NODE_LEASE_NS;
+	node->down_since = clock_now_ns(nodes->clock);
+	node->told = true;
+	node->attach_client_id = nodes->attach_client_id;
+	while (*link)
+		link = &(*link)->next;
+	*link = node;
+	return node;
+}
+
+static int load_one(void *ctx, const struct store_node *stored)
+{
+	struct nodes *nodes = ctx;
+	struct node *node = nodes->n < NODES_MAX ? add(nodes, stored->name) : NULL;
+
+	if (!node)
+		return error_set(-ENOMEM, "nodes: no memory, or more than %u", NODES_MAX);
+	snprintf(node->uri, sizeof(node->uri), "%s", stored->uri);
+	node->incarnation = stored->incarnation;
+	node->persistent = stored->persistent;
+	node->draining = stored->draining;
+	node->lost = stored->lost;
+	memcpy(node->pool, stored->pool, sizeof(node->pool));
+	return 0;
+}
+
+int nodes_load(struct nodes *nodes)
+{
+	return store_each_node(nodes->store, load_one, nodes);
+}
+
+void nodes_fini(struct nodes *nodes)
+{
+	while (nodes->first) {
+		struct node *node = nodes->first;
+
+		nodes->first = node->next;
+		node_free(node);
+	}
+}
+
+static int remember(struct nodes *nodes, const struct node *node)
+{
+	struct store_node stored = {
+		.incarnation = node->incarnation,
+		.persistent = node->persistent,
+		.draining = node->draining,
+		.lost = node->lost,
+	};
+
+	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
+	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
+	memcpy(stored.pool, node->pool, sizeof(stored.pool));
+	return store_node_put(nodes->store, &stored);
+}
+
+/* -------- joining -------- */
+
+static bool is_address(const char *uri)
+{
+	return (strncmp(uri, "shm:/", 5) == 0 || strncmp(uri, "verbs:", 6) == 0) &&
+	       strlen(uri) < NODE_URI_BYTES;
+}
+
+int nodes_admit(struct nodes *nodes, const struct node_news *news)
+{
+	struct node *node;
+
+	if (!runtime_name_is_valid(news->name))
+		return error_set(-EINVAL, "node name \"%.64s\": not a name", news->name);
+	if (!is_address(news->uri))
+		return error_set(-EINVAL,
+				 "node %s: address \"%.64s\": want shm:/PATH or verbs:HOST:PORT",
+				 news->name, news->uri);
+	if (news->incarnation == 0)
+		return error_set(-EINVAL, "node %s: incarnation 0", news->name);
+	node = nodes_find(nodes, news->name);
+	if (!node && nodes->n >= NODES_MAX)
+		return error_set(-ENOSPC,
+				 "node %s: the store has %u nodes, which are the most: forget one "
+				 "that is gone (relive node forget NAME)",
+				 news->name, NODES_MAX);
+	if (node && node->up)
+		node_read(node);
+	if (node && node->up)
+		return error_set(-EEXIST, "memory node %s: one of that name is up at %s",
+				 news->name, node->uri);
+	if (node)
+		(void)nodes_tick(nodes);
+	return 0;
+}
+
+static void tell_news(struct nodes *nodes, struct node *node)
+{
+	if (node->up && !node->news)
+		return;
+	node->news = false;
+	nodes->ops->on_news(nodes->ctx);
+}
+
+/* node is found by its channel's descriptor: libevent carries one pointer. */
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct nodes *nodes = arg;
+	struct node *node = nodes->first;
+
+	(void)what;
+	while (node && !(node->up && node->channel.stream.fd == fd))
+		node = node->next;
+	if (!node)
+		return;
+	node_read(node);
+	node_deliver(node);
+	tell_news(nodes, node);
+}
+
+static void take_news(struct node *node, const struct node_news *news)
+{
+	if (node->incarnation != news->incarnation)
+		snprintf(node->former_uri, sizeof(node->former_uri), "%s", node->uri);
+	snprintf(node->uri, sizeof(node->uri), "%s", news->uri);
+	snprintf(node->pages, sizeof(node->pages), "%s", news->pages);
+	snprintf(node->transport, sizeof(node->transport), "%.*s", (int)strcspn(news->uri, ":"),
+		 news->uri);
+	node->incarnation = news->incarnation;
+	node->pool_bytes = news->pool_bytes;
+	node->persistent = news->persistent;
+	node->sole_opener = news->sole_opener;
+	memcpy(node->pool, news->pool, sizeof(node->pool));
+}
+
+static struct event *listen_to(struct nodes *nodes, const struct channel *ch)
+{
+	struct event *readable =
+		event_new(nodes->base, ch->stream.fd, EV_READ | EV_PERSIST, on_readable, nodes);
+
+	if (readable && event_add(readable, NULL)) {
+		event_free(readable);
+		readable = NULL;
+	}
+	return readable;
+}
+
+int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
+	       struct node **node_out, bool *replaced_out)
+{
+	struct node *node = nodes_find(nodes, news->name);
+	bool replaced = node && node->incarnation && node->incarnation != news->incarnation;
+	struct event *readable;
+	int ret;
+
+	if (!node)
+		node = add(nodes, news->name);
+	if (!node)
+		return error_set(-ENOMEM, "nodes: no memory");
+	take_news(node, news);
+	node->lost = false;
+	node->draining = node->draining && !replaced; /* it left, and here it is again */
+	ret = remember(nodes, node);
+	if (ret)
+		return ret;
+	readable = listen_to(nodes, ch);
+	if (!readable)
+		return error_set(-ENOMEM, "node %s: no memory for an event", news->name);
+	nodes->generation += replaced;
+	if (replaced)
+		node->since = nodes->generation;
+	node_connect(node, ch, readable);
+	*node_out = node;
+	*replaced_out = replaced;
+	return 0;
+}
+
+static void on_former_cut(void *ctx, uint64_t tag, struct node *node, int code,
+			  const ProtobufCMessage *reply)
+{
+	(void)ctx;
+	(void)tag;
+	(void)reply;
+	if (code)
+		log_warn("node %s: cut off our former self: %s", node->name, error_name(code));
+}
+
+void nodes_cut_former(const struct nodes *nodes, struct node *node)
+{
+	if (nodes->former_client_id &&
+	    node_post_fence(node, nodes->former_client_id, FENCE_CUT, on_former_cut, NULL))
+		log_warn("node %s: cut off our former self: %s", node->name, error_last());
+}
+
+/* -------- down and lost -------- */
+
+static void lose(struct nodes *nodes, struct node *node)
+{
+	node->lost = true;
+	if (remember(nodes, node)) /* it is declared so again after a restart */
+		log_warn("node %s: %s", node->name, error_last());
+	nodes->ops->on_lost(nodes->ctx, node);
+}
+
+static uint64_t lost_at(const struct nodes *nodes, const struct node *node)
+{
+	uint64_t limit = nodes->lost_ns ? nodes->lost_ns : NODES_LOST_NS;
+
+	if (node->up || node->lost || node->persistent || limit == UINT64_MAX)
+		return UINT64_MAX;
+	return node->down_since + limit;
+}
+
+static uint64_t look_at(struct nodes *nodes, struct node *node)
+{
+	uint64_t next = node_watch(node);
+
+	node_deliver(node);
+	next = min_u64(next, node_attach_watch(node));
+	if (node->news)
+		tell_news(nodes, node);
+	if (!node->up && !node->told) {
+		node->told = true;
+		log_warn("node %s is down", node->name);
+		nodes->ops->on_down(nodes->ctx, node);
+	}
+	if (clock_now_ns(nodes->clock) >= lost_at(nodes, node)) {
+		log_error("node %s is lost: down for longer than its limit", node->name);
+		lose(nodes, node);
+	}
+	return min_u64(next, lost_at(nodes, node));
+}
+
+uint64_t nodes_tick(struct nodes *nodes)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (struct node *node = nodes->first; node; node = node->next)
+		next = min_u64(next, look_at(nodes, node));
+	return next;
+}
+
+int nodes_drop(struct nodes *nodes, struct node *node)
+{
+	if (node->up)
+		node_read(node);
+	if (node->up)
+		return error_set(-EBUSY, "memory node %s is up: drain it, or stop it first",
+				 node->name);
+	(void)nodes_tick(nodes);
+	if (!node->lost)
+		lose(nodes, node);
+	log_info("node %s is dropped", node->name);
+	return 0;
+}
+
+int nodes_forget(struct nodes *nodes, struct node *node)
+{
+	struct node **link = &nodes->first;
+	int ret;
+
+	if (node->up)
+		node_read(node);
+	if (node->up)
+		return error_set(-EBUSY, "memory node %s is up: drain it and stop it first",
+				 node->name);
+	if (node->reach)
+		return error_set(-EBUSY,
+				 "memory node %s: its address is still being tried: "
+				 "ask again in a second",
+				 node->name);
+	(void)nodes_tick(nodes); /* whoever waits for an answer of it hears that there is none */
+	ret = store_node_delete(nodes->store, node->name);
+	if (ret)
+		return ret;
+	while (*link && *link != node)
+		link = &(*link)->next;
+	if (*link)
+		*link = node->next;
+	nodes->n--;
+	nodes->numbers &= ~(UINT64_C(1) << node->number);
+	log_info("node %s is forgotten", node->name);
+	node_free(node);
+	return 0;
+}
+
+int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining)
+{
+	int ret;
+
+	if (node->draining == draining)
+		return 0;
+	node->draining = draining;
+	ret = remember(nodes, node);
+	if (ret)
+		node->draining = !draining;
+	return ret;
+}

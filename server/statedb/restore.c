@@ -1,0 +1,199 @@
+#include "server/statedb/restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/os/runtime_dir.h"
+
+#include "server/statedb/statedb.h"
+
+/* Of a SQLite file: its magic, and what PRAGMA application_id has set. */
+#define HEAD_BYTES 100
+#define HEAD_MAGIC "SQLite format 3"
+#define HEAD_APPLICATION_OFF 68
+
+/* FILE and FILE-wal: what is not in the file yet. */
+enum place { CATALOG, CATALOG_LOG, READY, READY_LOG, REPLACED, REPLACED_LOG, N_PLACES };
+
+static const char *const tails[N_PLACES] = {
+	[CATALOG] = "",           [CATALOG_LOG] = "-wal",       /* that of the store */
+	[READY] = ".restore",     [READY_LOG] = ".restore-wal", /* the copy, until it is checked */
+	[REPLACED] = ".replaced", [REPLACED_LOG] = ".replaced-wal", /* the one that was there */
+};
+
+struct paths {
+	char dir[PATH_MAX];
+	char at[N_PLACES][PATH_MAX];
+};
+
+static int failed(const char *what, const char *path)
+{
+	return error_set(-errno, "restore: %s %s: %s", what, path, strerror(errno));
+}
+
+static int find_paths(const char *store, const char *dir, struct paths *out)
+{
+	int n = snprintf(out->dir, PATH_MAX, "%s", dir);
+
+	for (int i = 0; n >= 0 && n < PATH_MAX && i < N_PLACES; i++)
+		n = snprintf(out->at[i], PATH_MAX, "%s/%s.db%s", dir, store, tails[i]);
+	return n >= 0 && n < PATH_MAX
+		       ? 0
+		       : error_set(-ENAMETOOLONG, "restore: state directory: name too long");
+}
+
+/* -------- the copy -------- */
+
+static int check_head(const uint8_t *head, size_t n, const char *file)
+{
+	if (n < HEAD_BYTES || memcmp(head, HEAD_MAGIC, sizeof(HEAD_MAGIC)) != 0 ||
+	    memcmp(head + HEAD_APPLICATION_OFF, STORE_APPLICATION, 4) != 0)
+		return error_set(-EPROTO, "restore: %s: not a copy of a catalog by relive backup",
+				 file);
+	return 0;
+}
+
+static int copy_bytes(int from, int to, const char *file)
+{
+	uint8_t bytes[65536];
+	bool first = true;
+	ssize_t n;
+
+	while ((n = read(from, bytes, sizeof(bytes))) != 0) {
+		if (n < 0)
+			return failed("read", file);
+		if (first && check_head(bytes, (size_t)n, file))
+			return -EPROTO;
+		first = false;
+		if (write(to, bytes, (size_t)n) != n)
+			return failed("copy", file);
+	}
+	return first ? check_head(bytes, 0, file) : 0;
+}
+
+static int copy(const char *file, const char *path)
+{
+	int from = open(file, O_RDONLY | O_CLOEXEC), to, ret;
+
+	if (from < 0)
+		return failed("open", file);
+	to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ret = to < 0 ? failed("create", path) : copy_bytes(from, to, file);
+	if (to >= 0)
+		close(to);
+	close(from);
+	return ret;
+}
+
+/*
+ * Terms go on rising: memory nodes that live refuse a server of an earlier one than they have seen.
+ * A server is not started more often than once a second for years.
+ */
+static int raise_term(struct store *store)
+{
+	struct store_ids ids;
+	uint64_t now = (uint64_t)time(NULL);
+
+	store_ids(store, &ids);
+	return store_number_put(store, "term", max_u64(ids.term, now));
+}
+
+static int make_ready(const char *path)
+{
+	struct store *store;
+	int ret = store_open(path, &store);
+
+	if (ret)
+		return ret;
+	ret = raise_term(store);
+	store_close(&store); /* writes its log into the file */
+	return ret;
+}
+
+/* -------- the catalog that is there -------- */
+
+static int move(const char *from, const char *to)
+{
+	return rename(from, to) && errno != ENOENT ? failed("rename", from) : 0;
+}
+
+/* With its log, which is to be nobody else's. One that is whole has none once it was closed. */
+static int move_aside(const struct paths *paths)
+{
+	struct store *store;
+	int ret;
+
+	if (access(paths->at[CATALOG], F_OK) == 0 && store_open(paths->at[CATALOG], &store) == 0)
+		store_close(&store);
+	(void)unlink(paths->at[REPLACED_LOG]);
+	ret = move(paths->at[CATALOG_LOG], paths->at[REPLACED_LOG]);
+	return ret ? ret : move(paths->at[CATALOG], paths->at[REPLACED]);
+}
+
+static int sync_folder(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret = fd < 0 || fsync(fd) ? failed("fsync", path) : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+static int put_in_place(const struct paths *paths)
+{
+	int ret = move_aside(paths);
+
+	if (ret == 0 && rename(paths->at[READY], paths->at[CATALOG]))
+		ret = failed("rename", paths->at[READY]);
+	return ret ? ret : sync_folder(paths->dir);
+}
+
+static int restore(const struct restore_opts *opts, const struct paths *paths)
+{
+	int ret;
+
+	if (!opts->force && access(paths->at[CATALOG], F_OK) == 0)
+		return error_set(-EEXIST,
+				 "restore: store %s has a catalog, %s: --force replaces it, and "
+				 "keeps it as %s",
+				 opts->store, paths->at[CATALOG], paths->at[REPLACED]);
+	ret = copy(opts->file, paths->at[READY]);
+	if (ret == 0)
+		ret = make_ready(paths->at[READY]);
+	if (ret == 0)
+		ret = put_in_place(paths);
+	(void)unlink(paths->at[READY_LOG]);
+	(void)unlink(paths->at[READY]);
+	return ret;
+}
+
+int restore_catalog(const struct restore_opts *opts)
+{
+	struct runtime_dir dir;
+	struct paths paths;
+	int fd, pid = 0;
+	int ret = runtime_dir_open(opts->store, true, &dir);
+
+	if (ret == 0)
+		ret = find_paths(opts->store, opts->dir ? opts->dir : dir.path, &paths);
+	if (ret)
+		return ret;
+	ret = runtime_dir_lock(&dir, "metad", &fd, &pid);
+	if (ret == -EBUSY)
+		return error_set(ret,
+				 "restore: store %s has a metadata server, pid %d: stop it first",
+				 opts->store, pid);
+	if (ret)
+		return ret;
+	ret = restore(opts, &paths);
+	runtime_dir_unlock(&dir, "metad", fd);
+	return ret;
+}

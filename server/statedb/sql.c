@@ -1,0 +1,186 @@
+#include "server/statedb/sql.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+
+/* -------- the crc of a row -------- */
+
+static uint32_t crc_of(uint32_t crc, sqlite3_value *value)
+{
+	int64_t number = sqlite3_value_int64(value);
+	uint8_t kind = (uint8_t)sqlite3_value_type(value);
+	const void *bytes = &number;
+	size_t n = sizeof(number);
+
+	if (kind == SQLITE_TEXT || kind == SQLITE_BLOB) {
+		bytes = sqlite3_value_blob(value);
+		n = (size_t)sqlite3_value_bytes(value);
+	}
+	crc = crc32c(crc, &kind, sizeof(kind));
+	return n ? crc32c(crc, bytes, n) : crc;
+}
+
+/* crc32c(...): over kind and content of all arguments. */
+static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
+{
+	uint32_t crc = 0;
+
+	for (int i = 0; i < n; i++)
+		crc = crc_of(crc, values[i]);
+	sqlite3_result_int64(context, crc);
+}
+
+int store_sql_add_crc32c(struct store *store)
+{
+	int rc = sqlite3_create_function(store->db, "crc32c", -1,
+					 SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sql_crc32c, NULL,
+					 NULL);
+
+	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "setup");
+}
+
+/* -------- statements -------- */
+
+static int code_of(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+	case SQLITE_ERROR: /* our statements are right, so the schema that they name is not */
+		return -EBADMSG;
+	case SQLITE_CANTOPEN:
+	case SQLITE_PERM:
+	case SQLITE_READONLY:
+	case SQLITE_AUTH:
+		return -EACCES;
+	default:
+		return -EIO;
+	}
+}
+
+/* What a person can mend is said with the name of the file. */
+static int disk_failed(const struct store *store, int code)
+{
+	return error_set(code, "state database %s: its disk %s, and nothing was changed",
+			 sqlite3_db_filename(store->db, "main"),
+			 code == -ENOSPC ? "is full: make room there"
+					 : "cannot be written or read: see its limits and health");
+}
+
+int store_sql_failed(struct store *store, int rc, const char *what)
+{
+	if (store->db && ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR))
+		return disk_failed(store, code_of(rc));
+	return error_set(code_of(rc), "state database: %s: %s", what,
+			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
+}
+
+static int bind(sqlite3_stmt *stmt, int i, const struct store_sql_value *value)
+{
+	switch (value->kind) {
+	case SQL_VALUE_INT:
+		return sqlite3_bind_int64(stmt, i, (sqlite3_int64)value->number);
+	case SQL_VALUE_TEXT:
+		return sqlite3_bind_text(stmt, i, value->ptr, value->len, SQLITE_STATIC);
+	default:
+		return sqlite3_bind_blob(stmt, i, value->ptr, value->len, SQLITE_STATIC);
+	}
+}
+
+int store_sql_prepare(struct store *store, const char *sql, const struct store_sql_value *values,
+		      size_t n, sqlite3_stmt **stmt_out)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
+
+	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
+		rc = bind(stmt, (int)i + 1, &values[i]);
+	if (rc != SQLITE_OK) {
+		int ret = store_sql_failed(store, rc, sql);
+
+		sqlite3_finalize(stmt);
+		return ret;
+	}
+	*stmt_out = stmt;
+	return 0;
+}
+
+int store_sql_run(struct store *store, const char *sql, const struct store_sql_value *values,
+		  size_t n)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc, ret = store_sql_prepare(store, sql, values, n, &stmt);
+
+	if (ret)
+		return ret;
+	rc = sqlite3_step(stmt);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		ret = store_sql_failed(store, rc, sql);
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+int store_sql_script(struct store *store, const char *sql)
+{
+	int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "setup");
+}
+
+int store_sql_each(struct store *store, const char *sql, int (*row)(void *ctx, sqlite3_stmt *stmt),
+		   void *ctx)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc, ret = store_sql_prepare(store, sql, NULL, 0, &stmt);
+
+	if (ret)
+		return ret;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		ret = row(ctx, stmt);
+		if (ret)
+			break;
+	}
+	if (ret == 0 && rc != SQLITE_DONE)
+		ret = store_sql_failed(store, rc, sql);
+	sqlite3_finalize(stmt);
+	return ret;
+}
+
+uint64_t store_sql_column_u64(sqlite3_stmt *stmt, int column)
+{
+	return (uint64_t)sqlite3_column_int64(stmt, column);
+}
+
+uint32_t store_sql_column_u32(sqlite3_stmt *stmt, int column)
+{
+	return (uint32_t)sqlite3_column_int64(stmt, column);
+}
+
+void store_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
+{
+	const unsigned char *text = sqlite3_column_text(stmt, column);
+
+	snprintf(out, room, "%s", text ? (const char *)text : "");
+}
+
+int store_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)
+{
+	const void *blob = sqlite3_column_blob(stmt, column);
+
+	if (!blob || sqlite3_column_bytes(stmt, column) != (int)len)
+		return error_set(-EBADMSG, "state database: %s of %d bytes, want %zu",
+				 sqlite3_column_name(stmt, column),
+				 sqlite3_column_bytes(stmt, column), len);
+	memcpy(out, blob, len);
+	return 0;
+}

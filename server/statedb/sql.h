@@ -1,0 +1,77 @@
+/*
+ * sql.h - the statements of the state database: SQLite's calls, with our errors. Private to
+ * server/store*.c.
+ *
+ * All answer the codes of store.h. The text of an error says what SQLite says and what was asked.
+ * Thread: owner.
+ */
+#ifndef RLV_SERVER_STATEDB_SQL_H
+#define RLV_SERVER_STATEDB_SQL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sqlite3.h>
+
+#include "server/statedb/statedb.h"
+
+#include "base/error.h"
+
+struct store {
+	sqlite3 *db;
+	struct store_ids ids;
+	bool has_uuid;
+};
+
+/* What stands for a ? of a statement. What ptr points to must outlive the statement. */
+struct store_sql_value {
+	uint64_t number;
+	const void *ptr;
+	int len;
+	enum { SQL_VALUE_INT, SQL_VALUE_TEXT, SQL_VALUE_BLOB } kind;
+};
+
+#define SQL_INT(x) \
+	{ \
+		.kind = SQL_VALUE_INT, .number = (x) \
+	}
+#define SQL_TEXT(x) \
+	{ \
+		.kind = SQL_VALUE_TEXT, .ptr = (x), .len = -1 \
+	}
+#define SQL_BLOB(x, n) \
+	{ \
+		.kind = SQL_VALUE_BLOB, .ptr = (x), .len = (int)(n) \
+	}
+
+/* Gives statements crc32c(...): over kind and content of all arguments. */
+RLV_MUST_CHECK int store_sql_add_crc32c(struct store *store);
+
+/* Sets the error for a result of SQLite, and answers its code. what: the statement, or a word for it. */
+int store_sql_failed(struct store *store, int rc, const char *what);
+
+/* The caller finalizes the statement. */
+RLV_MUST_CHECK int store_sql_prepare(struct store *store, const char *sql,
+				     const struct store_sql_value *values, size_t n,
+				     sqlite3_stmt **stmt_out);
+
+/* Runs a statement that gives no rows. */
+RLV_MUST_CHECK int store_sql_run(struct store *store, const char *sql,
+				 const struct store_sql_value *values, size_t n);
+
+/* Runs several statements, none of which takes values. */
+RLV_MUST_CHECK int store_sql_script(struct store *store, const char *sql);
+
+/* Calls row for each row, until it answers non-zero, which is then the result. */
+RLV_MUST_CHECK int store_sql_each(struct store *store, const char *sql,
+				  int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
+
+uint64_t store_sql_column_u64(sqlite3_stmt *stmt, int column);
+uint32_t store_sql_column_u32(sqlite3_stmt *stmt, int column);
+/* Cut to the room there is; "" for NULL. */
+void store_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
+/* -EBADMSG: it has another length. */
+RLV_MUST_CHECK int store_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
+
+#endif

@@ -1,0 +1,545 @@
+/*
+ * A memory node that has the token and means no good: it claims more room than all others, and answers
+ * late, in dribbles, or not at all. Nobody else waits for it, and tables are made elsewhere.
+ */
+#include "tests/support/command.h"
+#include "tests/support/processes.h"
+#include "tests/support/fixture/store_fixture.h"
+#include "tests/support/test.h"
+
+#include "relive/relive.h"
+
+#include "wire/channel.h"
+#include "wire/control.pb-c.h"
+#include "wire/dial.h"
+
+#include "base/os/clock.h"
+#include "base/error.h"
+#include "base/os/runtime_dir.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MS CLOCK_NS_PER_MS
+#define CLAIMED ((uint64_t)1 << 40)
+#define BOUND_MS 500u /* for one call of somebody else, on a busy host */
+#define MAX_ROGUES 64 /* with the good node one more than a store has */
+#define DRIBBLERS 8
+
+enum manner {
+	MUTE_MEMORY, /* its socket takes connections, and nobody answers there */
+	MUTE_GRANTS, /* it answers all but requests for grants */
+	DRIBBLES,    /* a byte now and then, and again when it was hung up on */
+	HONEST,      /* it does what it should, as long as nobody wants its memory */
+};
+
+struct rogue {
+	enum manner manner;
+	char name[16];
+	int memory; /* the socket that clients are sent to */
+	char uri[PROCESSES_PATH + 80];
+	uint64_t incarnation;
+	uint32_t regions;
+	pthread_t thread;
+	bool runs;
+	_Atomic bool stop;
+};
+
+struct fixture {
+	struct processes ps;
+	struct rlv_store *store, *other;
+	struct rlv_table *good;
+	pid_t node;
+	struct rogue rogues[MAX_ROGUES];
+	uint32_t n_rogues;
+	_Atomic int made; /* what the other one's create came to; 1 = not yet */
+};
+
+static void must(int ret, const char *what)
+{
+	if (ret)
+		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
+}
+
+/* -------- the rogue -------- */
+
+static int dial(struct channel *ch)
+{
+	char socket_path[RUNTIME_PATH_BYTES], token[RUNTIME_TOKEN_BYTES];
+	struct runtime_dir dir;
+	struct dial_opts opts = { .role = "memnode", .software = "rogue", .token = token };
+	struct dial_peer peer;
+
+	opts.deadline_ns = deadline_after(clock_monotonic(), 5000 * MS);
+	if (runtime_dir_open("s", false, &dir) || runtime_dir_token(&dir, token) ||
+	    runtime_dir_file(&dir, "metad.sock", socket_path))
+		return -1;
+	opts.socket = socket_path;
+	return dial_open(&opts, ch, &peer);
+}
+
+/* What the server answers; its words are error_last(). */
+static int status_of(const struct channel_frame *frame)
+{
+	Relive__NodeRegisterReply *reply = (Relive__NodeRegisterReply *)channel_unpack(
+		&relive__node_register_reply__descriptor, frame);
+	int ret = reply ? dial_status(reply->status) : -EPROTO;
+
+	if (reply)
+		relive__node_register_reply__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int join(struct rogue *rogue, struct channel *ch)
+{
+	Relive__NodeRegisterRequest request = RELIVE__NODE_REGISTER_REQUEST__INIT;
+	struct channel_frame frame;
+	int ret;
+
+	if (dial(ch))
+		return -1;
+	request.name = rogue->name;
+	request.uri = rogue->uri;
+	request.pages = (char *)"4k";
+	request.incarnation = rogue->incarnation;
+	request.pool_bytes = CLAIMED;
+	ret = channel_call(ch, RELIVE__TYPE__TYPE_NODE_REGISTER, &request.base,
+			   deadline_after(clock_monotonic(), 5000 * MS), &frame);
+	return ret ? ret : status_of(&frame);
+}
+
+static void dribble(struct rogue *rogue, const struct channel *ch)
+{
+	const uint8_t bytes[6] = { 0 };
+
+	for (size_t i = 0; i < sizeof(bytes) && !atomic_load(&rogue->stop); i++) {
+		if (send(ch->stream.fd, &bytes[i], 1, MSG_NOSIGNAL) != 1)
+			return;
+		(void)poll(NULL, 0, 30);
+	}
+}
+
+static void answer(struct channel *ch, const struct frame_header *head,
+		   const ProtobufCMessage *message)
+{
+	(void)!channel_send(ch, head->type | FRAME_ANSWER, head->request_id, message,
+			    deadline_after(clock_monotonic(), 1000 * MS));
+}
+
+static void answer_one(struct rogue *rogue, struct channel *ch, const struct channel_frame *frame)
+{
+	Relive__Status status = RELIVE__STATUS__INIT;
+	Relive__NodeInfo info = RELIVE__NODE_INFO__INIT;
+	Relive__NodeRegion region = RELIVE__NODE_REGION__INIT;
+	Relive__NodeStatsReply stats = RELIVE__NODE_STATS_REPLY__INIT;
+	Relive__NodeRegionReply made = RELIVE__NODE_REGION_REPLY__INIT;
+	Relive__NodeGrantReply grant = RELIVE__NODE_GRANT_REPLY__INIT;
+	Relive__NodeFenceReply fence = RELIVE__NODE_FENCE_REPLY__INIT;
+	Relive__StatusReply done = RELIVE__STATUS_REPLY__INIT;
+	uint8_t bytes[16] = { 1 };
+
+	status.message = (char *)"";
+	stats.status = made.status = grant.status = fence.status = done.status = &status;
+	switch (frame->head.type) {
+	case RELIVE__TYPE__TYPE_NODE_STATS:
+		info.name = info.uri = info.transport = (char *)"";
+		info.pages = (char *)"4k";
+		info.pool_bytes = CLAIMED;
+		stats.info = &info;
+		answer(ch, &frame->head, &stats.base);
+		return;
+	case RELIVE__TYPE__TYPE_NODE_REGION_NEW:
+		region.region = ++rogue->regions;
+		made.region = &region;
+		answer(ch, &frame->head, &made.base);
+		return;
+	case RELIVE__TYPE__TYPE_NODE_GRANT:
+		grant.grant = (ProtobufCBinaryData){ sizeof(bytes), bytes };
+		if (rogue->manner != MUTE_GRANTS)
+			answer(ch, &frame->head, &grant.base);
+		return;
+	case RELIVE__TYPE__TYPE_NODE_FENCE:
+		answer(ch, &frame->head, &fence.base);
+		return;
+	default:
+		answer(ch, &frame->head, &done.base);
+	}
+}
+
+static void serve(struct rogue *rogue, struct channel *ch)
+{
+	struct channel_frame frame;
+
+	while (!atomic_load(&rogue->stop)) {
+		if (channel_wait(ch, deadline_after(clock_monotonic(), 20 * MS)))
+			continue;
+		if (rogue->manner == DRIBBLES) {
+			dribble(rogue, ch);
+			return;
+		}
+		if (channel_receive(ch, deadline_after(clock_monotonic(), 1000 * MS), &frame))
+			return;
+		answer_one(rogue, ch, &frame);
+	}
+}
+
+static void *run_rogue(void *arg)
+{
+	struct rogue *rogue = arg;
+
+	while (!atomic_load(&rogue->stop)) {
+		struct channel ch = { .stream = { .fd = -1 } };
+
+		if (join(rogue, &ch) == 0)
+			serve(rogue, &ch);
+		if (ch.stream.ops)
+			channel_fini(&ch);
+	}
+	return NULL;
+}
+
+static struct rogue *new_rogue(struct fixture *fx, enum manner manner)
+{
+	struct rogue *rogue = &fx->rogues[fx->n_rogues];
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+
+	rogue->manner = manner;
+	rogue->incarnation = 100 + fx->n_rogues;
+	snprintf(rogue->name, sizeof(rogue->name), "rogue%u", fx->n_rogues++);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%.80s/%s", fx->ps.dir, rogue->name);
+	snprintf(rogue->uri, sizeof(rogue->uri), "shm:%s", addr.sun_path);
+	rogue->memory = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(rogue->memory, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(rogue->memory, 64), 0);
+	return rogue;
+}
+
+static void start_rogue(struct fixture *fx, enum manner manner)
+{
+	struct rogue *rogue = new_rogue(fx, manner);
+
+	assert_int_equal(pthread_create(&rogue->thread, NULL, run_rogue, rogue), 0);
+	rogue->runs = true;
+}
+
+static void stop_rogue(struct rogue *rogue)
+{
+	if (!rogue->runs)
+		return;
+	atomic_store(&rogue->stop, true);
+	pthread_join(rogue->thread, NULL);
+	rogue->runs = false;
+}
+
+static bool is_known(void *ctx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+	struct fixture *fx = ctx;
+
+	must(rlv_store_info(fx->store, &info), "info");
+	return info.n_nodes == 1 + fx->n_rogues;
+}
+
+static void start_rogues(struct fixture *fx, uint32_t n, enum manner manner)
+{
+	for (uint32_t i = 0; i < n; i++)
+		start_rogue(fx, manner);
+	assert_true(processes_until(is_known, fx));
+}
+
+/* -------- the others -------- */
+
+static int setup(void **state)
+{
+	static const char *const size[] = { "--size", "64M", NULL };
+	static struct fixture fx;
+
+	memset(&fx, 0, sizeof(fx));
+	processes_init(&fx.ps);
+	processes_metad(&fx.ps, "s", NULL);
+	fx.node = processes_memnode(&fx.ps, "s", "good", size);
+	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
+	must(rlv_store_open("shm:s", NULL, &fx.other), "open as another");
+	store_fixture_await_node(fx.store);
+	fx.good = store_fixture_crash_table(fx.store, 4096, 0);
+	*state = &fx;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	for (uint32_t i = 0; i < fx->n_rogues; i++) {
+		stop_rogue(&fx->rogues[i]);
+		close(fx->rogues[i].memory);
+	}
+	(void)!rlv_table_close(&fx->good);
+	(void)!rlv_store_close(&fx->other);
+	(void)!rlv_store_close(&fx->store);
+	processes_fini(&fx->ps);
+	return 0;
+}
+
+static void call_as_others_do(struct fixture *fx)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct rlv_table *table = NULL;
+	char names[8][RLV_NAME_BYTES];
+	size_t n = 8;
+
+	opts.gamma = 1;
+	must(rlv_store_tables(fx->store, names, &n), "list");
+	must(rlv_table_open(fx->store, "t", &table), "open");
+	must(rlv_sampler_open(table, &opts, &sampler), "take a slot");
+	must(rlv_sampler_close(&sampler), "put it back");
+	must(rlv_table_close(&table), "close");
+}
+
+/* The longest that one round of calls took, in ms. */
+static uint32_t longest(struct fixture *fx, bool (*goes_on)(struct fixture *fx, uint32_t round))
+{
+	uint64_t most = 0;
+
+	for (uint32_t round = 0; goes_on(fx, round); round++) {
+		uint64_t begin = clock_now_ns(clock_monotonic()), took;
+
+		call_as_others_do(fx);
+		took = clock_now_ns(clock_monotonic()) - begin;
+		most = took > most ? took : most;
+	}
+	print_message("longest of four calls together: %.1f ms\n", (double)most / 1e6);
+	return (uint32_t)(most / MS);
+}
+
+static void *make_table(void *arg)
+{
+	static const struct rlv_column columns[] = { { "obs", RLV_F32, RLV_OBS, 1, { 4 } } };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_table *table = NULL;
+	struct fixture *fx = arg;
+	int ret;
+
+	opts.columns = columns;
+	opts.n_columns = 1;
+	opts.capacity = 4096;
+	opts.shards = 2;
+	ret = rlv_table_create(fx->other, "elsewhere", &opts, &table);
+	if (ret)
+		print_message("create: %s: %s\n", rlv_error_name(ret), rlv_last_error());
+	else
+		ret = rlv_table_close(&table);
+	atomic_store(&fx->made, ret);
+	return NULL;
+}
+
+static bool is_being_made(struct fixture *fx, uint32_t round)
+{
+	(void)round;
+	return atomic_load(&fx->made) == 1;
+}
+
+static bool expect_made_elsewhere(struct fixture *fx, enum manner manner)
+{
+	pthread_t thread;
+	uint32_t ms;
+
+	start_rogues(fx, 1, manner);
+	atomic_store(&fx->made, 1);
+	assert_int_equal(pthread_create(&thread, NULL, make_table, fx), 0);
+	ms = longest(fx, is_being_made);
+	pthread_join(thread, NULL);
+	assert_int_equal(atomic_load(&fx->made), 0);
+	return ms < BOUND_MS;
+}
+
+/* It takes the shards, has most room, and cannot be reached: they are made at the other node. */
+static void table_create__a_node_whose_memory_does_not_answer(void **state)
+{
+	assert_true(expect_made_elsewhere(*state, MUTE_MEMORY));
+}
+
+static void table_create__a_node_that_gives_no_grants(void **state)
+{
+	assert_true(expect_made_elsewhere(*state, MUTE_GRANTS));
+}
+
+static bool a_few_rounds(struct fixture *fx, uint32_t round)
+{
+	(void)fx;
+	return round < 300;
+}
+
+static void calls__beside_nodes_that_answer_in_dribbles(void **state)
+{
+	struct fixture *fx = *state;
+
+	start_rogues(fx, DRIBBLERS, DRIBBLES);
+	assert_true(longest(fx, a_few_rounds) < BOUND_MS);
+}
+
+/* -------- as many nodes as there may be -------- */
+
+static struct rlv_store_info info_of(struct fixture *fx)
+{
+	struct rlv_store_info info = { .size = sizeof(info) };
+
+	must(rlv_store_info(fx->store, &info), "info");
+	return info;
+}
+
+static uint32_t state_of(struct fixture *fx, const char *name)
+{
+	struct rlv_store_info info = info_of(fx);
+
+	for (uint32_t i = 0; i < info.n_nodes; i++)
+		if (strcmp(info.nodes[i].name, name) == 0)
+			return info.nodes[i].state;
+	return UINT32_MAX;
+}
+
+static void expect_all_shown(const struct rlv_store_info *info)
+{
+	assert_int_equal(info->n_nodes, 64);
+	assert_in_range(info->n_nodes, 0, sizeof(info->nodes) / sizeof(info->nodes[0]));
+	for (uint32_t i = 0; i < info->n_nodes; i++)
+		assert_true(info->nodes[i].name[0] != '\0');
+}
+
+static bool is_down(void *ctx)
+{
+	return state_of(ctx, "rogue7") == RLV_NODE_DOWN;
+}
+
+static void store_info__shows_all_nodes_and_the_65th_is_told_why(void **state)
+{
+	struct fixture *fx = *state;
+	struct rlv_store_info info;
+	struct channel ch;
+
+	start_rogues(fx, 63, HONEST);
+	info = info_of(fx);
+	expect_all_shown(&info);
+	assert_int_equal(join(new_rogue(fx, HONEST), &ch), -ENOSPC);
+	command_expect_words(error_last(), "64 nodes");
+	command_expect_words(error_last(), "relive node forget");
+	channel_fini(&ch);
+}
+
+static void node_forget__of_one_that_is_gone_makes_room(void **state)
+{
+	static struct command command;
+	struct fixture *fx = *state;
+	struct channel ch;
+
+	command.ps = &fx->ps;
+	start_rogues(fx, 63, HONEST);
+	command_expect(&command, 1, "node forget shm:s rogue7");
+	command_expect_words(command.err, "is up: drain it");
+	command_expect(&command, 1, "node forget shm:s nobody");
+	stop_rogue(&fx->rogues[7]);
+	assert_true(processes_until(is_down, fx));
+	command_expect(&command, 0, "node forget shm:s rogue7");
+	assert_int_equal(state_of(fx, "rogue7"), UINT32_MAX);
+	must(join(new_rogue(fx, HONEST), &ch), "join in its place");
+	assert_int_equal(state_of(fx, "rogue63"), RLV_NODE_UP);
+	channel_fini(&ch);
+	call_as_others_do(fx);
+}
+
+static void clients__says_who_holds_what(void **state)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *samplers[2] = { NULL };
+	static struct command command;
+	struct fixture *fx = *state;
+	char words[64];
+
+	command.ps = &fx->ps;
+	opts.gamma = 1;
+	for (uint32_t i = 0; i < 2; i++)
+		must(rlv_sampler_open(fx->good, &opts, &samplers[i]), "open a sampler");
+	command_expect(&command, 0, "clients shm:s --json");
+	snprintf(words, sizeof(words), "\"pid\":%d", (int)getpid());
+	command_expect_words(command.out, words);
+	command_expect_words(command.out, "\"same_host\":true");
+	command_expect_words(command.out, "\"address\":\"unix\"");
+	command_expect_words(command.out, "\"role\":\"admin\"");
+	command_expect_words(command.out, "\"slots\":2,\"streams\":0,\"tables\":[{\"table\":\"t\"");
+	command_expect(&command, 0, "clients shm:s");
+	command_expect_words(command.out, "t 2");
+	for (uint32_t i = 0; i < 2; i++)
+		must(rlv_sampler_close(&samplers[i]), "close it");
+	command_expect(&command, 0, "clients shm:s --json");
+	assert_null(strstr(command.out, "\"table\""));
+}
+
+/* More than one answer holds. */
+static void clients__are_all_shown(void **state)
+{
+	static struct rlv_store *stores[150];
+	static struct command command;
+	struct fixture *fx = *state;
+	uint32_t n = 0;
+
+	command.ps = &fx->ps;
+	for (uint32_t i = 0; i < 150; i++)
+		must(rlv_store_open("shm:s", NULL, &stores[i]), "open");
+	command_expect(&command, 0, "clients shm:s --json");
+	for (const char *at = command.out; (at = strstr(at, "\"client\":")) != NULL; at++)
+		n++;
+	assert_int_equal(n, 150 + 2 + 1); /* the fixture's two, and the command */
+	for (uint32_t i = 0; i < 150; i++)
+		must(rlv_store_close(&stores[i]), "close");
+}
+
+static bool good_is_down(void *ctx)
+{
+	return state_of(ctx, "good") == RLV_NODE_DOWN;
+}
+
+/* Nothing that may come back is forgotten, and nobody is told to destroy it. */
+static void node_forget__of_one_that_holds_shards_is_refused(void **state)
+{
+	static struct command command;
+	struct fixture *fx = *state;
+
+	command.ps = &fx->ps;
+	processes_kill(&fx->ps, fx->node, SIGKILL);
+	assert_true(processes_until(good_is_down, fx));
+	command_expect(&command, 1, "node forget shm:s good");
+	command_expect_words(command.err, "holds 1 shards");
+	command_expect_words(command.err, "start it again");
+	assert_null(strstr(command.err, "drop"));
+	assert_int_equal(state_of(fx, "good"), RLV_NODE_DOWN);
+	command_expect(&command, 0, "node drop shm:s good");
+	command_expect(&command, 0, "node forget shm:s good"); /* what it held is lost already */
+	assert_int_equal(info_of(fx).n_nodes, 0);
+	command_expect(&command, 0, "table drop shm:s t");
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(table_create__a_node_whose_memory_does_not_answer),
+		CASE(table_create__a_node_that_gives_no_grants),
+		CASE(calls__beside_nodes_that_answer_in_dribbles),
+		CASE(store_info__shows_all_nodes_and_the_65th_is_told_why),
+		CASE(clients__says_who_holds_what),
+		CASE(clients__are_all_shown),
+		CASE(node_forget__of_one_that_is_gone_makes_room),
+		CASE(node_forget__of_one_that_holds_shards_is_refused),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,297 @@
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "tests/support/test.h"
+
+static int disarm(void **state)
+{
+	(void)state;
+	mem_fail_after(0);
+	return 0;
+}
+
+static void mem_alloc__zero_bytes_is_a_pointer(void **state)
+{
+	void *a = mem_alloc(0), *b = mem_zalloc(0), *c = mem_array(0, 8);
+
+	(void)state;
+	assert_non_null(a);
+	assert_non_null(b);
+	assert_non_null(c);
+	assert_ptr_not_equal(a, b);
+	mem_free(a);
+	mem_free(b);
+	mem_free(c);
+	mem_free(NULL);
+}
+
+static void mem_array__product_that_does_not_fit_is_null(void **state)
+{
+	(void)state;
+	assert_null(mem_array(SIZE_MAX / 2, 3));
+	assert_null(mem_array(SIZE_MAX, SIZE_MAX));
+}
+
+static void mem_make_room__grows_and_says_when_it_cannot(void **state)
+{
+	uint32_t *array = NULL, *first;
+	size_t room = 0;
+
+	(void)state;
+	assert_true(mem_make_room(&array, &room, 10, sizeof(*array)));
+	assert_int_equal(room, 10);
+	assert_int_equal(array[9], 0);
+	first = array;
+	assert_true(mem_make_room(&array, &room, 7, sizeof(*array)));
+	assert_ptr_equal(array, first);
+	assert_true(mem_make_room(&array, &room, 1000, sizeof(*array)));
+	assert_int_equal(room, 1000);
+	assert_int_equal(array[999], 0);
+	assert_false(mem_make_room(&array, &room, SIZE_MAX / 2, sizeof(*array)));
+	assert_int_equal(room, 0);
+	assert_null(array);
+}
+
+static void mem_array__is_zeroed(void **state)
+{
+	unsigned char *bytes = mem_array(100, 7);
+
+	(void)state;
+	assert_non_null(bytes);
+	for (int i = 0; i < 700; i++)
+		assert_int_equal(bytes[i], 0);
+	mem_free(bytes);
+}
+
+static void mem_aligned__is_aligned(void **state)
+{
+	(void)state;
+	for (size_t align = sizeof(void *); align <= 4096; align *= 2) {
+		void *ptr = mem_aligned(align, 10);
+
+		assert_non_null(ptr);
+		assert_true(is_aligned((uintptr_t)ptr, align));
+		mem_free(ptr);
+	}
+}
+
+static void mem_resize__failure_leaves_the_block(void **state)
+{
+	char *text = mem_strdup("still here");
+
+	(void)state;
+	assert_non_null(text);
+	mem_fail_after(1);
+	assert_null(mem_resize(text, 1000));
+	assert_string_equal(text, "still here");
+	text = mem_resize(text, 1000);
+	assert_non_null(text);
+	assert_string_equal(text, "still here");
+	mem_free(text);
+}
+
+/* One call of each kind, in an order that is known; how many succeeded, or what failed. */
+static unsigned allocate_all(void)
+{
+	struct pages pages = { 0 };
+	void *ptrs[6];
+	unsigned failed = 0;
+
+	ptrs[0] = mem_alloc(1);
+	ptrs[1] = mem_zalloc(1);
+	ptrs[2] = mem_array(2, 2);
+	ptrs[3] = mem_aligned(64, 64);
+	ptrs[4] = mem_strdup("x");
+	ptrs[5] = alloc_buffer(NULL, 64, 64);
+	for (unsigned i = 0; i < 6; i++)
+		failed |= ptrs[i] ? 0 : 1u << i;
+	if (pages_alloc(1, PAGE_SMALL, &pages) != 0)
+		failed |= 1u << 6;
+	for (unsigned i = 0; i < 6; i++)
+		mem_free(ptrs[i]);
+	pages_free(&pages);
+	return failed;
+}
+
+static void mem_fail_after__sweep_fails_each_allocation_once(void **state)
+{
+	uint64_t n;
+
+	(void)state;
+	for (n = 1;; n++) {
+		unsigned failed;
+
+		mem_fail_after(n);
+		failed = allocate_all();
+		if (!mem_fail_fired())
+			break;
+		assert_int_equal(failed, 1u << (n - 1));
+		assert_int_equal(allocate_all(), 0);
+	}
+	assert_int_equal(n, 8);
+}
+
+static void mem_fail_after__zero_turns_it_off(void **state)
+{
+	(void)state;
+	mem_fail_after(3);
+	mem_fail_after(0);
+	assert_int_equal(allocate_all(), 0);
+	assert_false(mem_fail_fired());
+}
+
+enum { THREADS = 4, EACH = 1000 };
+
+static _Atomic unsigned nulls;
+
+static void *allocate_many(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		void *ptr = mem_alloc(8);
+
+		if (!ptr)
+			atomic_fetch_add(&nulls, 1);
+		mem_free(ptr);
+	}
+	return NULL;
+}
+
+static void mem_fail_after__strikes_once_over_all_threads(void **state)
+{
+	pthread_t threads[THREADS];
+
+	(void)state;
+	atomic_store(&nulls, 0);
+	mem_fail_after(THREADS * EACH); /* the very last of all */
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, allocate_many, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(atomic_load(&nulls), 1);
+	assert_true(mem_fail_fired());
+}
+
+struct chunk {
+	_Alignas(64) char bytes[256];
+	size_t asked, freed;
+};
+
+static void *chunk_alloc(void *ctx, size_t align, size_t bytes)
+{
+	struct chunk *chunk = ctx;
+
+	if (align > 64 || bytes > sizeof(chunk->bytes))
+		return NULL;
+	chunk->asked = bytes;
+	return chunk->bytes;
+}
+
+static void chunk_free(void *ctx, void *ptr, size_t bytes)
+{
+	struct chunk *chunk = ctx;
+
+	assert_ptr_equal(ptr, chunk->bytes);
+	chunk->freed = bytes;
+}
+
+static void alloc_buffer__comes_from_the_hooks(void **state)
+{
+	struct chunk chunk = { .asked = 0 };
+	const struct alloc_hooks hooks = { chunk_alloc, chunk_free, &chunk };
+	void *ptr = alloc_buffer(&hooks, 64, 100);
+
+	(void)state;
+	assert_ptr_equal(ptr, chunk.bytes);
+	assert_int_equal(chunk.asked, 100);
+	alloc_buffer_free(&hooks, ptr, 100);
+	assert_int_equal(chunk.freed, 100);
+	assert_null(alloc_buffer(&hooks, 64, 257));
+	alloc_buffer_free(&hooks, NULL, 257);
+	assert_int_equal(chunk.freed, 100);
+}
+
+static void alloc_buffer__countdown_spares_the_hook(void **state)
+{
+	struct chunk chunk = { .asked = 0 };
+	const struct alloc_hooks hooks = { chunk_alloc, chunk_free, &chunk };
+
+	(void)state;
+	mem_fail_after(1);
+	assert_null(alloc_buffer(&hooks, 64, 100));
+	assert_int_equal(chunk.asked, 0);
+}
+
+static void pages_alloc__gives_zeroed_memory_of_every_kind(void **state)
+{
+	(void)state;
+	for (int kind = PAGE_SMALL; kind <= PAGE_HUGETLB; kind++) {
+		struct pages pages;
+		unsigned char *bytes;
+
+		assert_int_equal(pages_alloc(5 << 20, (enum page_kind)kind, &pages), 0);
+		assert_true(pages.kind <= (enum page_kind)kind);
+		assert_true(pages.bytes >= 5 << 20);
+		if (pages.kind != PAGE_SMALL)
+			assert_true(is_aligned((uintptr_t)pages.ptr, 2 << 20));
+		bytes = pages.ptr;
+		assert_int_equal(bytes[0] | bytes[5 << 19] | bytes[pages.bytes - 1], 0);
+		memset(bytes, 1, pages.bytes);
+		print_message("wanted %s got %s\n", page_kind_name((enum page_kind)kind),
+			      page_kind_name(pages.kind));
+		pages_free(&pages);
+		assert_null(pages.ptr);
+		pages_free(&pages);
+	}
+}
+
+static void pages_alloc__small_is_what_small_gets(void **state)
+{
+	struct pages pages;
+
+	(void)state;
+	assert_int_equal(pages_alloc(1, PAGE_SMALL, &pages), 0);
+	assert_int_equal(pages.kind, PAGE_SMALL);
+	assert_true(pages.bytes < 2 << 20);
+	pages_free(&pages);
+}
+
+static void pages_alloc__bad_size_is_refused(void **state)
+{
+	struct pages pages = { .bytes = 77 };
+
+	(void)state;
+	assert_int_equal(pages_alloc(0, PAGE_SMALL, &pages), -EINVAL);
+	assert_non_null(strstr(error_last(), "bytes 0"));
+	assert_int_equal(pages_alloc(SIZE_MAX, PAGE_THP, &pages), -EOVERFLOW);
+	assert_int_equal(pages_alloc(SIZE_MAX / 4, PAGE_HUGETLB, &pages), -ENOMEM);
+	assert_int_equal(pages.bytes, 77);
+	assert_null(pages.ptr);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mem_alloc__zero_bytes_is_a_pointer),
+		cmocka_unit_test(mem_array__product_that_does_not_fit_is_null),
+		cmocka_unit_test(mem_array__is_zeroed),
+		cmocka_unit_test(mem_make_room__grows_and_says_when_it_cannot),
+		cmocka_unit_test(mem_aligned__is_aligned),
+		cmocka_unit_test_teardown(mem_resize__failure_leaves_the_block, disarm),
+		cmocka_unit_test_teardown(mem_fail_after__sweep_fails_each_allocation_once, disarm),
+		cmocka_unit_test_teardown(mem_fail_after__zero_turns_it_off, disarm),
+		cmocka_unit_test_teardown(mem_fail_after__strikes_once_over_all_threads, disarm),
+		cmocka_unit_test(alloc_buffer__comes_from_the_hooks),
+		cmocka_unit_test_teardown(alloc_buffer__countdown_spares_the_hook, disarm),
+		cmocka_unit_test(pages_alloc__gives_zeroed_memory_of_every_kind),
+		cmocka_unit_test(pages_alloc__small_is_what_small_gets),
+		cmocka_unit_test(pages_alloc__bad_size_is_refused),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

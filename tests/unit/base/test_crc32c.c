@@ -1,0 +1,150 @@
+#include "base/crc32c.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/os/cpu.h"
+#include "base/rng.h"
+#include "tests/support/test.h"
+
+static int lift_limit(void **state)
+{
+	(void)state;
+	cpu_level_limit(CPU_AVX512);
+	return 0;
+}
+
+/* One bit at a time, straight from the definition. */
+static uint32_t crc32c_by_bits(uint32_t crc, const unsigned char *ptr, size_t len)
+{
+	crc = ~crc;
+	for (size_t i = 0; i < len; i++) {
+		crc ^= ptr[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0x82F63B78) : 0);
+	}
+	return ~crc;
+}
+
+/* RFC 3720, appendix B.4; its words are in network byte order. */
+static void check_rfc3720(void)
+{
+	static const unsigned char scsi_read[48] = {
+		0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,
+		0x14, 0,    0, 0, 0, 0, 4, 0, 0, 0, 0, 0x14, 0, 0, 0, 0x18,
+		0x28, 0,    0, 0, 0, 0, 0, 0, 2, 0, 0, 0,    0, 0, 0, 0,
+	};
+	unsigned char bytes[32];
+
+	memset(bytes, 0, sizeof(bytes));
+	assert_int_equal(crc32c(0, bytes, sizeof(bytes)), 0x8A9136AA);
+	memset(bytes, 0xff, sizeof(bytes));
+	assert_int_equal(crc32c(0, bytes, sizeof(bytes)), 0x62A8AB43);
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)i;
+	assert_int_equal(crc32c(0, bytes, sizeof(bytes)), 0x46DD794E);
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(31 - i);
+	assert_int_equal(crc32c(0, bytes, sizeof(bytes)), 0x113FDB5C);
+	assert_int_equal(crc32c(0, scsi_read, sizeof(scsi_read)), 0xD9963A56);
+	assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283);
+}
+
+static void crc32c__known_values_by_instruction(void **state)
+{
+	(void)state;
+	if (!cpu_has_crc32())
+		skip();
+	check_rfc3720();
+}
+
+static void crc32c__known_values_by_table(void **state)
+{
+	(void)state;
+	cpu_level_limit(CPU_PLAIN);
+	check_rfc3720();
+}
+
+static void crc32c__empty_is_the_start(void **state)
+{
+	(void)state;
+	assert_int_equal(crc32c(0, "", 0), 0);
+	assert_int_equal(crc32c(0x1234, "", 0), 0x1234);
+	cpu_level_limit(CPU_PLAIN);
+	assert_int_equal(crc32c(0x1234, "", 0), 0x1234);
+}
+
+enum { BYTES = 20000 };
+
+static void fill_bytes(unsigned char *bytes, uint64_t seed)
+{
+	struct rng rng;
+
+	rng_seed(&rng, seed, 0);
+	for (size_t i = 0; i < BYTES; i++)
+		bytes[i] = (unsigned char)rng_next_u64(&rng);
+}
+
+/* Lengths around every boundary of the lanes, at every alignment, from any checksum. */
+static void crc32c__variants_agree_with_the_definition(void **state)
+{
+	static const size_t around[] = { 0, 8, 64, 384, 768, 1152, 3072, 3456, 6144, 9600 };
+	static unsigned char bytes[BYTES];
+	uint32_t start = 0xdeadbeef;
+
+	(void)state;
+	fill_bytes(bytes, test_seed(__func__, 21));
+	for (size_t i = 0; i < ARRAY_LEN(around); i++)
+		for (size_t k = 0; k < 32; k++) {
+			size_t len = around[i] + k, align = k % 9;
+			uint32_t expected = crc32c_by_bits(start, bytes + align, len);
+
+			cpu_level_limit(CPU_PLAIN);
+			assert_int_equal(crc32c(start, bytes + align, len), expected);
+			cpu_level_limit(CPU_AVX512);
+			assert_int_equal(crc32c(start, bytes + align, len), expected);
+			start = expected;
+		}
+}
+
+static void crc32c__continues_at_any_split(void **state)
+{
+	static unsigned char bytes[BYTES];
+	uint32_t whole;
+
+	(void)state;
+	fill_bytes(bytes, test_seed(__func__, 22));
+	whole = crc32c(0, bytes, 5000);
+	for (size_t split = 0; split <= 5000; split += 37)
+		assert_int_equal(crc32c(crc32c(0, bytes, split), bytes + split, 5000 - split),
+				 whole);
+}
+
+static void crc32c__sees_every_flipped_bit(void **state)
+{
+	unsigned char bytes[512];
+	uint32_t good;
+
+	(void)state;
+	memset(bytes, 0x5a, sizeof(bytes));
+	good = crc32c(0, bytes, sizeof(bytes));
+	for (size_t bit = 0; bit < 8 * sizeof(bytes); bit++) {
+		bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+		assert_int_not_equal(crc32c(0, bytes, sizeof(bytes)), good);
+		bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(crc32c__known_values_by_instruction),
+		cmocka_unit_test_teardown(crc32c__known_values_by_table, lift_limit),
+		cmocka_unit_test_teardown(crc32c__empty_is_the_start, lift_limit),
+		cmocka_unit_test_teardown(crc32c__variants_agree_with_the_definition, lift_limit),
+		cmocka_unit_test(crc32c__continues_at_any_split),
+		cmocka_unit_test(crc32c__sees_every_flipped_bit),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

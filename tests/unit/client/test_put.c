@@ -1,0 +1,168 @@
+/*
+ * Rows of a call into blocks: all or none by the limiters, and what new items are worth.
+ */
+#include "tests/support/fixture/replay_fixture.h"
+#include "tests/support/test.h"
+
+#include "client/writer/append.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Of ten items, then no more before somebody samples. */
+#define TEN \
+	{ \
+		.min_size = 1, .samples_per_insert = 1, .min_diff = -1000, .max_diff = 10 \
+	}
+
+struct rig {
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_steps steps;
+	struct put put;
+};
+
+static struct rig *open_rig(const struct rlv_view *views, uint32_t n_views, uint32_t streams)
+{
+	const struct rlv_table_opts opts = {
+		.views = views, .n_views = n_views, .block = 32, .shards = 2, .max_writers = 4
+	};
+	static struct rig rig;
+
+	memset(&rig, 0, sizeof(rig));
+	replay_open(&rig.fx, &opts);
+	rig.writer = replay_writer(&rig.fx, streams);
+	rig.steps = (struct rlv_steps)RLV_STEPS_INIT;
+	rig.steps.columns = replay_columns(&rig.fx, 0, 0, 16);
+	rig.put = (struct put){ .streams = rig.writer->streams,
+				.n = streams,
+				.src = { .steps = &rig.steps } };
+	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
+	assert_int_equal(writer_read_maxima(rig.writer), 0);
+	assert_int_equal(writer_rooms(rig.writer, &rig.put), 0);
+	return &rig;
+}
+
+static void close_rig(struct rig *rig)
+{
+	(void)!rlv_writer_close(&rig->writer); /* the limiter may be against it */
+	replay_close(&rig->fx);
+}
+
+static int put(struct rig *rig, uint32_t n, uint32_t *refused)
+{
+	rig->put.src.n = n;
+	return writer_put(rig->writer, &rig->put, refused);
+}
+
+static void writer_rooms__each_stream_gets_a_block_of_its_own(void **state)
+{
+	const struct rlv_view view = { .n_step = 1 };
+	struct rig *rig = open_rig(&view, 1, 4);
+
+	(void)state;
+	for (uint32_t i = 0; i < 4; i++) {
+		const struct block *blk = &rig->writer->streams[i].blk;
+
+		assert_true(stream_has_room(rig->writer, &rig->writer->streams[i]));
+		for (uint32_t k = 0; k < i; k++)
+			assert_true(blk->acc != rig->writer->streams[k].blk.acc ||
+				    blk->index != rig->writer->streams[k].blk.index);
+	}
+	assert_int_equal(rig->writer->ring.claimed, 4);
+	assert_int_equal(writer_rooms(rig->writer, &rig->put), 0); /* nothing more */
+	assert_int_equal(rig->writer->ring.claimed, 4);
+	close_rig(rig);
+}
+
+static void writer_put__refused_by_a_limiter_leaves_all_as_it_was(void **state)
+{
+	const struct rlv_view view = { .n_step = 1, .limiter = TEN };
+	struct rig *rig = open_rig(&view, 1, 1);
+	struct stream *st = &rig->writer->streams[0];
+	uint32_t refused = 9, used;
+
+	(void)state;
+	assert_int_equal(put(rig, 10, &refused), 0);
+	used = st->blk.used;
+	assert_int_equal(put(rig, 5, &refused), -EAGAIN);
+	assert_int_equal(refused, 0);
+	assert_int_equal(st->blk.used, used);
+	assert_int_equal(put(rig, 1, &refused), 0); /* of the tenth item: one row waits */
+	assert_int_equal(st->blk.used, used + 1);
+	assert_int_equal(replay_info(rig->fx.table).views[0].inserted, 10);
+	close_rig(rig);
+}
+
+/* The first view would have them, but the second does not: neither has. */
+static void writer_put__refused_by_one_view_is_refused_by_all(void **state)
+{
+	const struct rlv_view views[] = { { .n_step = 1, .limiter = TEN },
+					  { .n_step = 1,
+					    .limiter = { .min_size = 1,
+							 .samples_per_insert = 1,
+							 .min_diff = -1000,
+							 .max_diff = 4 } } };
+	struct rig *rig = open_rig(views, 2, 1);
+	struct limiter_words words;
+	uint32_t refused = 9;
+
+	(void)state;
+	assert_int_equal(put(rig, 5, &refused), 0);
+	assert_int_equal(put(rig, 5, &refused), -EAGAIN);
+	assert_int_equal(refused, 1);
+	for (uint32_t v = 0; v < 2; v++) {
+		assert_int_equal(admission_read(&rig->writer->admissions[v], &words), 0);
+		assert_int_equal(words.ins_admitted, 4);
+		assert_int_equal(words.ins_committed, 4);
+	}
+	close_rig(rig);
+}
+
+static void writer_put__rows_of_a_refused_call_are_planned_anew(void **state)
+{
+	const struct rlv_view view = { .n_step = 1, .limiter = TEN };
+	struct rig *rig = open_rig(&view, 1, 1);
+	struct stream *st = &rig->writer->streams[0];
+	uint32_t refused;
+
+	(void)state;
+	assert_int_equal(put(rig, 12, &refused), -EAGAIN);
+	assert_int_equal(st->step, 0);
+	assert_false(st->in_episode);
+	assert_int_equal(put(rig, 6, &refused), 0);
+	assert_int_equal(st->step, 6);
+	assert_true(st->in_episode);
+	assert_int_equal(st->planned, 0);
+	close_rig(rig);
+}
+
+static void writer_read_maxima__one_before_the_first_then_the_largest(void **state)
+{
+	const struct rlv_view view = { .n_step = 1, .alpha = 1 };
+	struct rig *rig = open_rig(&view, 1, 1);
+	uint64_t scale = rig->writer->h.desc->views[0].scale;
+	const double td[] = { 2, 50, 3, 1 };
+	uint32_t refused;
+
+	(void)state;
+	assert_int_equal(rig->writer->default_quanta[0], scale);
+	rig->steps.td_error = td;
+	assert_int_equal(put(rig, 4, &refused), 0);
+	assert_int_equal(writer_read_maxima(rig->writer), 0);
+	assert_in_range(rig->writer->default_quanta[0], 50 * scale, 51 * scale);
+	close_rig(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(writer_rooms__each_stream_gets_a_block_of_its_own),
+		cmocka_unit_test(writer_put__refused_by_a_limiter_leaves_all_as_it_was),
+		cmocka_unit_test(writer_put__refused_by_one_view_is_refused_by_all),
+		cmocka_unit_test(writer_put__rows_of_a_refused_call_are_planned_anew),
+		cmocka_unit_test(writer_read_maxima__one_before_the_first_then_the_largest),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

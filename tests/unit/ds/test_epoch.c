@@ -1,0 +1,271 @@
+#include "tests/support/fake/memory_transport.h"
+#include "tests/support/fixture/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/part/epoch.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct epoch ep;
+
+static uint64_t word_off(void)
+{
+	return shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+}
+
+static void set_epoch(uint32_t number, enum epoch_mode mode)
+{
+	uint64_t word = epoch_make(number, mode, 1);
+
+	assert_int_equal(transport_store(fx.conn.tree, word_off(), &word, 8), 0);
+}
+
+static uint64_t promise(void)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(transport_load(fx.shard->pages, shard_page_off(fx.shard, 2), &word), 0);
+	return word;
+}
+
+static void wire_open(struct memory_transport *wire)
+{
+	const struct region *pages = fx.shard->pages;
+
+	memory_transport_init(wire, fx.conn.tree->base, fx.conn.tree->size, false);
+	(void)memory_transport_add(wire, pages->base, pages->size);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	shard_fixture_open(&fx, NULL);
+	shard_fixture_take_slot(fx.shard, 3);
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.shard->pages,
+		   shard_page_off(fx.shard, 2));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static void epoch_enter__promises_the_epoch_of_the_shard(void **state)
+{
+	(void)state;
+	set_epoch(7, EPOCH_DUAL);
+	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(promise(), 7);
+	assert_int_equal(ep.number, 7);
+	assert_int_equal(ep.mode, EPOCH_DUAL);
+}
+
+static void epoch_enter__again_sees_a_new_mode(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(0, EPOCH_DUAL);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(ep.mode, EPOCH_DUAL);
+}
+
+static void epoch_enter__again_under_a_new_epoch_is_stale(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(1, EPOCH_NORMAL);
+	assert_int_equal(epoch_enter(&ep), -ESTALE);
+	assert_int_equal(ep.number, 0);
+	assert_int_equal(promise(), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(promise(), 1);
+}
+
+static void epoch_enter__after_a_refresh_is_still_stale(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	set_epoch(1, EPOCH_NORMAL);
+	assert_int_equal(epoch_refresh(&ep), 0);
+	assert_int_equal(ep.number, 1);
+	assert_int_equal(promise(), 0); /* the older promise still holds back the next pass */
+	assert_int_equal(epoch_enter(&ep), -ESTALE);
+}
+
+static void epoch_leave__is_idle(void **state)
+{
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(epoch_leave(&ep), 0);
+}
+
+static void epoch_read__announces_nothing(void **state)
+{
+	(void)state;
+	set_epoch(9, EPOCH_NORMAL);
+	assert_int_equal(epoch_read(&ep), 0);
+	assert_int_equal(ep.number, 9);
+	assert_int_equal(promise(), SLOT_IDLE);
+}
+
+static void epoch_enter__without_a_slot_is_refused(void **state)
+{
+	(void)state;
+	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, NULL, 0);
+	assert_int_equal(epoch_enter(&ep), -EINVAL);
+	assert_int_equal(epoch_read(&ep), 0);
+}
+
+static void epoch_enter__counts_no_phase_on_an_addressable_region(void **state)
+{
+	uint64_t before = fx.conn.tr->stats.phases;
+
+	(void)state;
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(epoch_leave(&ep), 0);
+	assert_int_equal(fx.conn.tr->stats.phases, before);
+}
+
+static void epoch_enter__over_a_wire_is_calls(void **state)
+{
+	struct memory_transport wire;
+	int entered, left;
+	uint64_t seen;
+
+	(void)state;
+	set_epoch(5, EPOCH_NORMAL);
+	wire_open(&wire);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
+	entered = epoch_enter(&ep);
+	seen = promise();
+	left = epoch_leave(&ep);
+	memory_transport_fini(&wire);
+	assert_int_equal(entered, 0);
+	assert_int_equal(seen, 5);
+	assert_int_equal(left, 0);
+	assert_int_equal(promise(), SLOT_IDLE);
+}
+
+static const struct transport_ops *plain_ops;
+static uint32_t moves_left;
+
+/* A pass ends between the look at the epoch and the announcement of it. */
+static int write_after_a_pass(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	if (moves_left)
+		set_epoch(10 - --moves_left, EPOCH_NORMAL);
+	return plain_ops->write(tr, io, n);
+}
+
+static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
+{
+	struct memory_transport wire;
+	struct transport_ops ops;
+
+	(void)state;
+	wire_open(&wire);
+	plain_ops = wire.tr.ops;
+	ops = *plain_ops;
+	ops.write = write_after_a_pass;
+	wire.tr.ops = &ops;
+	moves_left = 3;
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
+	assert_int_equal(epoch_enter(&ep), 0);
+	assert_int_equal(ep.number, 10);
+	assert_int_equal(promise(), 10);
+	memory_transport_fini(&wire);
+}
+
+/* Nobody may believe that it is idle, nor that it has promised, when the call failed. */
+static void epoch_enter__a_failed_call_is_reported(void **state)
+{
+	struct memory_transport wire;
+
+	(void)state;
+	wire_open(&wire);
+	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
+		   shard_page_off(fx.shard, 2));
+	for (uint64_t n = 1; n <= 3; n++) {
+		wire.fail_call = n;
+		assert_int_equal(epoch_enter(&ep), -ECONNRESET);
+		assert_false(ep.entered);
+	}
+	assert_int_equal(epoch_enter(&ep), 0);
+	wire.fail_call = 1;
+	assert_int_equal(epoch_leave(&ep), -ECONNRESET);
+	assert_true(ep.entered);
+	assert_int_equal(epoch_leave(&ep), 0);
+	memory_transport_fini(&wire);
+}
+
+/* Rule 7: what may be written over each tag, in each mode. */
+static void epoch_next_tag__by_mode_and_tag(void **state)
+{
+	static const struct {
+		enum epoch_mode mode;
+		uint32_t old;
+		int rc;
+		uint32_t tag;
+	} cases[] = {
+		{ EPOCH_NORMAL, 2, 0, 2 },       { EPOCH_NORMAL, 3, -ESTALE, 9 },
+		{ EPOCH_NORMAL, 1, -ESTALE, 9 }, { EPOCH_ZERO, 2, 0, 2 },
+		{ EPOCH_ZERO, 3, -ESTALE, 9 },   { EPOCH_DUAL, 2, 0, 3 },
+		{ EPOCH_DUAL, 3, 0, 3 },         { EPOCH_DUAL, 0, -ESTALE, 9 },
+		{ EPOCH_DUAL, 1, -ESTALE, 9 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t tag = 9;
+
+		ep.number = 6;
+		ep.mode = cases[i].mode;
+		assert_int_equal(epoch_next_tag(&ep, cases[i].old, &tag), cases[i].rc);
+		assert_int_equal(tag, cases[i].tag);
+	}
+}
+
+static void epoch_blocks_pass__only_older_promises(void **state)
+{
+	(void)state;
+	assert_true(epoch_blocks_pass(4, 5));
+	assert_false(epoch_blocks_pass(5, 5));
+	assert_false(epoch_blocks_pass(6, 5));
+	assert_false(epoch_blocks_pass(SLOT_IDLE, 5));
+	assert_true(epoch_blocks_pass(UINT32_MAX, 0)); /* the number wrapped */
+	assert_false(epoch_blocks_pass(0, UINT32_MAX));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(epoch_enter__promises_the_epoch_of_the_shard),
+		TEST(epoch_enter__again_sees_a_new_mode),
+		TEST(epoch_enter__again_under_a_new_epoch_is_stale),
+		TEST(epoch_enter__after_a_refresh_is_still_stale),
+		TEST(epoch_leave__is_idle),
+		TEST(epoch_read__announces_nothing),
+		TEST(epoch_enter__without_a_slot_is_refused),
+		TEST(epoch_enter__counts_no_phase_on_an_addressable_region),
+		TEST(epoch_enter__over_a_wire_is_calls),
+		TEST(epoch_enter__the_epoch_moves_while_it_announces),
+		TEST(epoch_enter__a_failed_call_is_reported),
+		TEST(epoch_next_tag__by_mode_and_tag),
+		TEST(epoch_blocks_pass__only_older_promises),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

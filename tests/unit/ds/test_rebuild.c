@@ -1,0 +1,458 @@
+#include "tests/support/fake/memory_transport.h"
+#include "tests/support/fixture/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define REBUILDER 8u
+
+static struct shard_fixture fx;
+static struct access acc;
+static const struct process_id someone = { .pid = 4711, .start_time = 99 };
+
+static void open_filled(uint32_t blocks)
+{
+	shard_fixture_open_filled(&fx, NULL, blocks, &acc);
+	shard_fixture_take_slot(fx.shard, REBUILDER);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	open_filled(5);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	access_close(&acc);
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static uint64_t epoch_word(void)
+{
+	return shard_fixture_load(&fx,
+				  shard_word_off(fx.shard, offsetof(struct shard_words, epoch)));
+}
+
+static void set_epoch_word(uint32_t number, enum epoch_mode mode, uint32_t owner)
+{
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(number, mode, owner));
+}
+
+static void set_promise(uint32_t owner, uint64_t promise)
+{
+	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, owner - 1), promise);
+}
+
+static void mark_dirty(void)
+{
+	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+}
+
+/* Drift, as a client leaves that died with deltas in hand. */
+static void break_sums(uint32_t view)
+{
+	const struct sumtree *tree = &fx.shard->trees[view];
+	uint64_t array = tree->inner_off[acc.epoch.number & 1], off = array + tree->level_off[1];
+
+	shard_fixture_store(&fx, off + 8, shard_fixture_load(&fx, off + 8) + 12345);
+	shard_fixture_store(&fx, array, shard_fixture_load(&fx, array) - 3);
+}
+
+static bool is_needed(void)
+{
+	bool needed = false;
+
+	assert_int_equal(sumtree_rebuild_needed(fx.shard, &needed), 0);
+	return needed;
+}
+
+static void rebuild_pass__makes_broken_sums_exact(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	break_sums(0);
+	break_sums(1);
+	assert_true(shard_fixture_problems(fx.shard) > 0);
+	mark_dirty();
+	assert_true(is_needed());
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_true(report.clean);
+	assert_int_equal(report.epoch, 1);
+	assert_int_equal(report.live_leaves, 2 * 5 * (fx.desc.block - fx.desc.window_max + 1));
+	assert_false(is_needed());
+	assert_int_equal(epoch_word(), epoch_make(1, EPOCH_NORMAL, 0));
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* Both arrays and all four tags come round. */
+static void rebuild_pass__again_and_again(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+
+	(void)state;
+	for (uint32_t i = 1; i <= 9; i++) {
+		struct rebuild_report report = { 0 };
+
+		assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+		assert_int_equal(report.epoch, i);
+		assert_true(report.clean);
+		shard_fixture_fill_block(&acc, 7 * i);
+		assert_int_equal(shard_fixture_problems(fx.shard), 0);
+	}
+}
+
+static void rebuild_pass__an_empty_shard_stays_empty(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+	uint64_t max_off = fx.desc.views[0].words_off + offsetof(struct view_words, max_priority);
+	uint64_t before;
+
+	(void)state;
+	assert_int_equal(teardown(NULL), 0);
+	open_filled(0);
+	before = shard_fixture_load(&fx, max_off);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(report.live_leaves, 0);
+	assert_int_equal(shard_fixture_load(&fx, max_off), before);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void rebuild_pass__lowers_the_running_maximum(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+	uint64_t max_off = fx.desc.views[1].words_off + offsetof(struct view_words, max_priority);
+	uint64_t items = fx.desc.block - fx.desc.window_max + 1;
+
+	(void)state;
+	shard_fixture_store(&fx, max_off, (uint64_t)1 << 39);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(shard_fixture_load(&fx, max_off), 500 + items - 1);
+}
+
+static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	set_promise(3, 0); /* in a call of epoch 0; now is 1 */
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EAGAIN);
+	assert_true(report.waiting);
+	assert_int_equal(report.wait.owner, 3);
+	assert_int_equal(report.wait.pid, 4711);
+	assert_string_equal(error_last(), "rebuild waits for owner 3 (pid 4711)");
+	assert_int_equal(epoch_word(), epoch_make(1, EPOCH_ZERO, REBUILDER));
+	shard_fixture_fill_block(&acc, 5); /* nobody else waits */
+	set_promise(3, SLOT_IDLE);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_true(report.clean);
+	assert_false(report.waiting);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	set_promise(1, 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_true(report.clean);
+}
+
+static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	set_promise(3, 0);
+	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 2), SLOT_FENCED);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+}
+
+static int count_looks(void *ctx, const struct rebuild_wait *wait)
+{
+	int *looks = ctx;
+
+	if (++*looks == 3)
+		set_promise(wait->owner, wait->epoch);
+	return 0;
+}
+
+static int stop_waiting(void *ctx, const struct rebuild_wait *wait)
+{
+	(void)ctx;
+	(void)wait;
+	return -EINTR;
+}
+
+static void rebuild_pass__calls_the_idle_hook_while_it_waits(void **state)
+{
+	int looks = 0;
+	struct rebuild_opts opts = { .owner = REBUILDER,
+				     .deadline_ns = DEADLINE_NEVER,
+				     .idle = count_looks,
+				     .ctx = &looks };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	set_promise(1, 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(looks, 3);
+	set_promise(1, 0);
+	opts.idle = stop_waiting;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINTR);
+	set_promise(1, SLOT_IDLE);
+}
+
+static void rebuild_pass__a_live_rebuilder_is_left_alone(void **state)
+{
+	struct rebuild_opts opts = { .owner = 1 };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EBUSY);
+	assert_non_null(strstr(error_last(), "owner 8"));
+	assert_int_equal(epoch_word(), epoch_make(0, EPOCH_ZERO, REBUILDER));
+}
+
+static void rebuild_pass__takes_over_in_zero_after_the_fence(void **state)
+{
+	struct rebuild_opts opts = { .owner = 1 };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
+	shard_fixture_store(&fx, fx.shard->trees[0].inner_off[1] + 64, 999); /* half zeroed */
+	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(report.takeovers, 1);
+	assert_true(report.clean);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* The predecessor had moved leaves whose priorities it never added: one pass cannot know. */
+static void rebuild_pass__takeover_in_dual_asks_for_another_pass(void **state)
+{
+	struct rebuild_opts opts = { .owner = 1 };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	for (uint32_t i = 0; i < fx.desc.slots / 2; i++) {
+		uint64_t off = shard_leaf_off(fx.shard, 0, i), word = shard_fixture_load(&fx, off);
+
+		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
+	}
+	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
+	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_false(report.clean);
+	assert_true(is_needed());
+	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
+	assert_true(report.clean);
+	assert_int_equal(report.passes, 2);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void rebuild_pass__its_own_earlier_life_is_a_takeover(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
+	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
+	assert_int_equal(report.takeovers, 1);
+	assert_int_equal(report.passes, 2);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static int fence_somebody(void *ctx, const struct rebuild_wait *wait)
+{
+	(void)ctx;
+	return fence_settle(fx.shard, wait->owner, NULL);
+}
+
+/* A fence in the middle of a pass: its deltas may be missing from either array. */
+static void rebuild_pass__a_fence_meanwhile_asks_for_another_pass(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER,
+				     .deadline_ns = DEADLINE_NEVER,
+				     .idle = fence_somebody };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	set_promise(3, 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_false(report.clean);
+	assert_true(is_needed());
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_true(report.clean);
+}
+
+static void rebuild_until_clean__gives_up_after_max_passes(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
+	assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 1, &report), -EAGAIN);
+	assert_int_equal(report.passes, 1);
+}
+
+static void rebuild_pass__repairs_a_damaged_tag(void **state)
+{
+	uint64_t off = shard_leaf_off(fx.shard, 1, 3);
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	shard_fixture_store(&fx, off,
+			    leaf_make(2, leaf_gen(shard_fixture_load(&fx, off)),
+				      leaf_priority(shard_fixture_load(&fx, off))));
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(report.repaired_tags, 1);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* Deltas buffered under epoch 0 and flushed after the flip are in the new array already. */
+static void rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+	struct ring_counters counters = { 0 };
+	struct block blk;
+
+	(void)state;
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	shard_fixture_write_rows(&blk);
+	assert_int_equal(shard_fixture_publish(&blk, 1000), 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(ring_close(&blk), 0);
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* The same pass by calls only, as over a network. */
+static void rebuild_pass__over_a_wire(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	struct rebuild_report report = { 0 };
+	struct memory_transport wire;
+	struct shard_parts parts;
+	struct shard *shard = NULL;
+	int opened, passed = -1;
+
+	(void)state;
+	break_sums(0);
+	mark_dirty();
+	memory_transport_shard(&wire, &fx.conn.parts, false, &parts);
+	opened = shard_open(&parts, NULL, &shard);
+	if (!opened)
+		passed = sumtree_rebuild_until_clean(shard, &opts, 1, &report);
+	shard_close(&shard);
+	memory_transport_fini(&wire);
+	assert_int_equal(opened, 0);
+	assert_int_equal(passed, 0);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+/* A shard that was clean: only the pass itself knows that an answer is missing. */
+static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
+{
+	struct rebuild_opts opts = { .owner = REBUILDER };
+	uint64_t lost = 0;
+
+	(void)state;
+	for (uint64_t n = 1; n < 600; n += 7) {
+		struct rebuild_report report = { 0 };
+		struct memory_transport here;
+		struct shard_parts parts;
+		struct shard *shard = NULL;
+
+		memory_transport_shard(&here, &fx.conn.parts, true, &parts);
+		assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+		here.lose_atomic = n;
+		here.lose_undone = n & 1;
+		assert_int_equal(sumtree_rebuild_pass(shard, &opts, &report), 0);
+		shard_close(&shard);
+		memory_transport_fini(&here);
+		lost += report.lost_answers;
+		assert_int_equal(is_needed(), !report.clean);
+		assert_true(report.clean == (report.lost_answers == 0));
+		assert_int_equal(sumtree_rebuild_until_clean(fx.shard, &opts, 2, &report), 0);
+	}
+	assert_true(lost > 10);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void rebuild_pass__owner_out_of_range(void **state)
+{
+	struct rebuild_opts opts = { .owner = 0 };
+	struct rebuild_report report = { 0 };
+
+	(void)state;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINVAL);
+	opts.owner = SHARD_FIXTURE_CLIENTS + 1;
+	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINVAL);
+	assert_non_null(strstr(error_last(), "owner 17"));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(rebuild_pass__makes_broken_sums_exact),
+		TEST(rebuild_pass__again_and_again),
+		TEST(rebuild_pass__an_empty_shard_stays_empty),
+		TEST(rebuild_pass__lowers_the_running_maximum),
+		TEST(rebuild_pass__waits_for_an_older_promise_and_names_it),
+		TEST(rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back),
+		TEST(rebuild_pass__a_fenced_slot_holds_nothing_back),
+		TEST(rebuild_pass__calls_the_idle_hook_while_it_waits),
+		TEST(rebuild_pass__a_live_rebuilder_is_left_alone),
+		TEST(rebuild_pass__takes_over_in_zero_after_the_fence),
+		TEST(rebuild_pass__takeover_in_dual_asks_for_another_pass),
+		TEST(rebuild_pass__its_own_earlier_life_is_a_takeover),
+		TEST(rebuild_pass__a_fence_meanwhile_asks_for_another_pass),
+		TEST(rebuild_until_clean__gives_up_after_max_passes),
+		TEST(rebuild_pass__repairs_a_damaged_tag),
+		TEST(rebuild_pass__deltas_flushed_after_the_flip_do_not_count_twice),
+		TEST(rebuild_pass__over_a_wire),
+		TEST(rebuild_pass__a_lost_answer_makes_the_shard_dirty),
+		TEST(rebuild_pass__owner_out_of_range),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,400 @@
+/* Each invariant is broken once, and the check says so in words; a sound shard gives none. */
+#include "tests/support/fixture/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/replay/shard_check.h"
+#include "ds/part/slot.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct access acc;
+static uint32_t first; /* slot of the last block filled */
+
+static int setup(void **state)
+{
+	struct shard_fixture_opts opts = { .flags = TABLE_ROW_CRC };
+
+	(void)state;
+	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	access_close(&acc);
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static struct shard_check_report check(void)
+{
+	struct shard_check_opts opts = { .crc = true };
+	struct shard_check_report report;
+
+	assert_int_equal(shard_check(fx.shard, &opts, &report), 0);
+	return report;
+}
+
+/* Exactly one problem, whose words hold text. */
+static void expect_one(const struct shard_check_report *report, const char *text)
+{
+	for (uint32_t i = 0; i < report->n_texts; i++)
+		if (report->problems != 1 || !strstr(report->text[i], text))
+			print_message("problem: %s\n", report->text[i]);
+	assert_int_equal(report->problems, 1);
+	assert_int_equal(report->n_texts, 1);
+	assert_non_null(strstr(report->text[0], text));
+}
+
+static uint32_t last_block(void)
+{
+	return first / fx.desc.block;
+}
+
+static void shard_check__a_sound_shard(void **state)
+{
+	struct shard_check_report report = check();
+
+	(void)state;
+	assert_int_equal(report.problems, 0);
+	assert_int_equal(report.live[0], 3 * (fx.desc.block - 1));
+	assert_int_equal(report.live[1], report.live[0]);
+	assert_int_equal(report.used_blocks, 3);
+	assert_int_equal(report.open_blocks, 0);
+	assert_int_equal(report.live_slots, 1);
+	assert_int_equal(report.busy_slots, 0);
+	assert_false(report.dirty);
+}
+
+static void shard_check__changes_nothing(void **state)
+{
+	uint64_t before = fx.conn.tr->stats.writes + fx.conn.tr->stats.cas + fx.conn.tr->stats.faa;
+
+	(void)state;
+	check();
+	assert_int_equal(fx.conn.tr->stats.writes + fx.conn.tr->stats.cas + fx.conn.tr->stats.faa,
+			 before);
+}
+
+static void shard_check__a_wrong_sum(void **state)
+{
+	uint64_t off = fx.shard->trees[1].inner_off[0] + fx.shard->trees[1].level_off[1];
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
+	report = check();
+	expect_one(&report, "view 1");
+	assert_true(report.wrong_nodes > 0);
+}
+
+/* A crash leaves drift; it is only a problem where nobody knows of it. */
+static void shard_check__a_wrong_sum_of_a_dirty_shard_is_drift(void **state)
+{
+	uint64_t off = fx.shard->trees[0].inner_off[0] + fx.shard->trees[0].level_off[1];
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
+	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	report = check();
+	assert_int_equal(report.problems, 0);
+	assert_true(report.dirty);
+	assert_true(report.wrong_nodes > 0);
+}
+
+static void shard_check__a_wrong_size(void **state)
+{
+	uint64_t off = fx.shard->trees[0].inner_off[0];
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 2);
+	report = check();
+	expect_one(&report, "size is 2 off");
+}
+
+static void shard_check__an_unfinished_rebuild(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_ZERO, 4));
+	report = check();
+	expect_one(&report, "a rebuild by owner 4");
+}
+
+static void shard_check__a_ticket_at_head(void **state)
+{
+	uint64_t header = shard_fixture_load(&fx, shard_header_off(fx.shard, last_block()));
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, head)),
+			    block_seq(header));
+	report = check();
+	expect_one(&report, "but head is at");
+}
+
+static void shard_check__a_ticket_of_another_block(void **state)
+{
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, block_make(false, 1, block_seq(header) - 1));
+	report = check();
+	expect_one(&report, "is of block");
+	assert_int_equal(report.wrong_headers, 1);
+}
+
+static void shard_check__an_owner_out_of_range(void **state)
+{
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, block_make(false, 17, block_seq(header)));
+	report = check();
+	expect_one(&report, "closed by owner 17 of 16");
+}
+
+static void shard_check__an_open_block_of_nobody(void **state)
+{
+	uint64_t off = shard_header_off(fx.shard, last_block()),
+		 header = shard_fixture_load(&fx, off);
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store(&fx, off, block_make(true, 5, block_seq(header)));
+	report = check();
+	expect_one(&report, "slot 4 is free");
+	assert_int_equal(report.open_blocks, 1);
+}
+
+static void shard_check__an_open_block_of_a_live_owner_is_sound(void **state)
+{
+	struct ring_counters counters = { 0 };
+	struct shard_check_report report;
+	struct block blk;
+
+	(void)state;
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	assert_int_equal(access_leave(&acc), 0);
+	report = check();
+	assert_int_equal(report.problems, 0);
+	assert_int_equal(report.open_blocks, 1);
+	assert_int_equal(ring_close(&blk), 0);
+}
+
+/* Moves one item of view 0 to a word of our choice, sums included. */
+static void set_leaf(uint32_t slot, uint64_t word)
+{
+	const struct sumtree *tree = &fx.shard->trees[0];
+	uint64_t off = shard_leaf_off(fx.shard, 0, slot), old = shard_fixture_load(&fx, off);
+	uint64_t delta = leaf_priority(word) - leaf_priority(old);
+	uint64_t live = (uint64_t)(leaf_priority(word) != 0) - (leaf_priority(old) != 0);
+	uint32_t node = slot;
+
+	shard_fixture_store(&fx, off, word);
+	for (uint32_t l = 1; l <= tree->geo.levels; l++) {
+		uint64_t at;
+
+		node /= tree->geo.fanout[l - 1];
+		at = tree->inner_off[0] + tree->level_off[l] + node * 8ull;
+		shard_fixture_store(&fx, at, shard_fixture_load(&fx, at) + delta);
+	}
+	shard_fixture_store(&fx, tree->inner_off[0],
+			    shard_fixture_load(&fx, tree->inner_off[0]) + live);
+}
+
+static void shard_check__a_leaf_newer_than_its_header(void **state)
+{
+	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first + 5));
+	struct shard_check_report report;
+
+	(void)state;
+	set_leaf(first + 5, leaf_make(0, leaf_gen(word) + 1, leaf_priority(word)));
+	report = check();
+	assert_int_equal(report.wrong_leaves, 1);
+	assert_int_equal(report.wrong_rows, 1); /* its rows are not of that generation either */
+	assert_non_null(strstr(report.text[0], "live with gen"));
+}
+
+static void shard_check__a_leaf_of_a_block_never_claimed(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	set_leaf((last_block() + 1) * fx.desc.block + 5, leaf_make(0, 9, 1));
+	report = check();
+	assert_int_equal(report.wrong_leaves, 1);
+	assert_non_null(strstr(report.text[0], "under header 0"));
+}
+
+static void shard_check__a_live_repeated_row(void **state)
+{
+	uint64_t word = shard_fixture_load(&fx, shard_leaf_off(fx.shard, 0, first));
+	struct shard_check_report report;
+
+	(void)state;
+	set_leaf(first, leaf_make(0, leaf_gen(word), 3));
+	report = check();
+	expect_one(&report, "live on a repeated row");
+}
+
+static void shard_check__a_priority_above_the_maximum(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	/* The last of the newest block has 300 + its number; a shard this small allows more. */
+	fx.shard->desc.views[0].max_prio = 300 + fx.desc.block - 3;
+	report = check();
+	expect_one(&report, "above 329");
+}
+
+static void shard_check__a_row_of_another_generation(void **state)
+{
+	struct row_tail tail = { .gen = 1 };
+	struct shard_check_report report;
+
+	(void)state;
+	assert_int_equal(transport_store(fx.conn.rows,
+					 shard_row_off(fx.shard, first + fx.desc.block - 1) +
+						 fx.desc.tail_off,
+					 &tail, sizeof(tail)),
+			 0);
+	report = check();
+	assert_int_equal(report.problems, 2); /* one item in each view */
+	assert_int_equal(report.wrong_rows, 2);
+	assert_non_null(strstr(report.text[0], "torn or not of gen"));
+}
+
+static void shard_check__a_torn_row(void **state)
+{
+	struct shard_check_opts no_crc = { .rows = true };
+	struct shard_check_report report;
+	uint64_t junk = 0x55;
+
+	(void)state;
+	assert_int_equal(
+		transport_store(fx.conn.rows, shard_row_off(fx.shard, first + 10), &junk, 8), 0);
+	assert_int_equal(check().wrong_rows, 4); /* two windows hold it, in each view */
+	assert_int_equal(shard_check(fx.shard, &no_crc, &report), 0);
+	assert_int_equal(report.problems, 0);
+}
+
+static void shard_check__an_anchor_that_is_no_step(void **state)
+{
+	uint8_t *row = fx.conn.rows->base + shard_row_off(fx.shard, first + 7);
+	const uint32_t covered = fx.desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
+	struct row_tail tail = { .gen = leaf_gen(shard_fixture_load(
+					 &fx, shard_leaf_off(fx.shard, 0, first))),
+				 .flags = ROW_FINAL };
+	struct shard_check_report report;
+
+	(void)state;
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
+	tail.crc = crc32c(0, row, covered);
+	memcpy(row + fx.desc.tail_off, &tail, sizeof(tail));
+	report = check();
+	assert_int_equal(report.wrong_rows, 2);
+	assert_non_null(strstr(report.text[0], "its anchor has flags"));
+}
+
+static void shard_check__more_committed_than_admitted(void **state)
+{
+	struct limit_desc law = { .min_size = 1,
+				  .spi = 1 << LIMIT_SPI_BITS,
+				  .min_diff = -(1000LL << LIMIT_SPI_BITS),
+				  .max_diff = 1000LL << LIMIT_SPI_BITS };
+	struct shard_fixture_opts opts = { .limit = &law };
+	struct shard_check_opts slack = { .limit_slack = 3 };
+	struct shard_check_report report;
+
+	(void)state;
+	assert_int_equal(teardown(NULL), 0);
+	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
+	shard_fixture_store_at(
+		fx.shard->limits,
+		shard_limits_off(fx.shard, 0) + offsetof(struct view_limits, smp_committed), 3);
+	report = check();
+	expect_one(&report, "3 samples committed, only 0 admitted");
+	assert_int_equal(shard_check(fx.shard, &slack, &report), 0);
+	assert_int_equal(report.problems, 0);
+}
+
+static void shard_check__a_promise_of_no_possible_epoch(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, 0), 5);
+	report = check();
+	expect_one(&report, "promise 5 under epoch 0");
+	assert_int_equal(report.busy_slots, 1);
+}
+
+static void shard_check__an_unknown_slot_state(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 7), 9);
+	report = check();
+	expect_one(&report, "slot 7: state 9");
+}
+
+static void shard_check__keeps_the_words_of_the_first_problems_only(void **state)
+{
+	struct shard_check_report report;
+
+	(void)state;
+	for (uint32_t i = 1; i < SHARD_FIXTURE_CLIENTS; i++)
+		shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, i), 9);
+	report = check();
+	assert_int_equal(report.problems, SHARD_FIXTURE_CLIENTS - 1);
+	assert_int_equal(report.n_texts, SHARD_CHECK_TEXTS);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(shard_check__a_sound_shard),
+		TEST(shard_check__changes_nothing),
+		TEST(shard_check__a_wrong_sum),
+		TEST(shard_check__a_wrong_sum_of_a_dirty_shard_is_drift),
+		TEST(shard_check__a_wrong_size),
+		TEST(shard_check__an_unfinished_rebuild),
+		TEST(shard_check__a_ticket_at_head),
+		TEST(shard_check__a_ticket_of_another_block),
+		TEST(shard_check__an_owner_out_of_range),
+		TEST(shard_check__an_open_block_of_nobody),
+		TEST(shard_check__an_open_block_of_a_live_owner_is_sound),
+		TEST(shard_check__a_leaf_newer_than_its_header),
+		TEST(shard_check__a_leaf_of_a_block_never_claimed),
+		TEST(shard_check__a_live_repeated_row),
+		TEST(shard_check__a_priority_above_the_maximum),
+		TEST(shard_check__a_row_of_another_generation),
+		TEST(shard_check__a_torn_row),
+		TEST(shard_check__an_anchor_that_is_no_step),
+		TEST(shard_check__more_committed_than_admitted),
+		TEST(shard_check__a_promise_of_no_possible_epoch),
+		TEST(shard_check__an_unknown_slot_state),
+		TEST(shard_check__keeps_the_words_of_the_first_problems_only),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,328 @@
+#include "tests/support/fixture/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct shard_fixture fx;
+static struct process_id someone = { .pid = 4711, .start_time = 99, .boot_id = { 1, 2, 3 } };
+
+static int setup(void **state)
+{
+	(void)state;
+	shard_fixture_open(&fx, NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	shard_fixture_close(&fx);
+	return 0;
+}
+
+static uint64_t slot_off(uint32_t slot, size_t member)
+{
+	return shard_slot_off(fx.shard, slot) + member;
+}
+
+static uint64_t page_off(uint32_t slot, size_t member)
+{
+	return shard_page_off(fx.shard, slot) + member;
+}
+
+static uint64_t dirty(void)
+{
+	return shard_fixture_load(&fx,
+				  shard_word_off(fx.shard, offsetof(struct shard_words, dirty)));
+}
+
+static void set_promise(uint32_t slot, uint64_t promise)
+{
+	shard_fixture_store_at(fx.shard->pages, page_off(slot, 0), promise);
+}
+
+static void slot_take__says_whose_it_is(void **state)
+{
+	struct slot_info info;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 5, &someone, 77), 0);
+	assert_int_equal(slot_read(fx.shard, 5, &info), 0);
+	assert_int_equal(info.state, SLOT_LIVE);
+	assert_int_equal(info.process.pid, 4711);
+	assert_int_equal(info.process.start_time, 99);
+	assert_memory_equal(info.process.boot_id, someone.boot_id, sizeof(someone.boot_id));
+	assert_int_equal(info.lease, 77);
+	assert_int_equal(info.promise, SLOT_IDLE);
+}
+
+static void slot_take__a_live_slot_is_busy(void **state)
+{
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 5, &someone, 77), 0);
+	assert_int_equal(slot_take(fx.shard, 5, &someone, 78), -EBUSY);
+}
+
+static void slot_take__no_such_slot_names_the_number(void **state)
+{
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, SHARD_FIXTURE_CLIENTS, &someone, 1), -EINVAL);
+	assert_non_null(strstr(error_last(), "16"));
+}
+
+/* A giver died after it had written some fields: the slot is free, and taking it cleans all. */
+static void slot_take__over_a_half_written_one(void **state)
+{
+	struct slot_info info;
+	uint64_t limit = page_off(3, offsetof(struct client_page, limits));
+
+	(void)state;
+	set_promise(3, 0);
+	shard_fixture_store_at(fx.shard->pages, limit, 12);
+	shard_fixture_store_at(fx.shard->slots, slot_off(3, offsetof(struct client_slot, lease)),
+			       5);
+	assert_int_equal(slot_take(fx.shard, 3, &someone, 9), 0);
+	assert_int_equal(slot_read(fx.shard, 3, &info), 0);
+	assert_int_equal(info.promise, SLOT_IDLE);
+	assert_int_equal(info.lease, 9);
+	assert_int_equal(shard_fixture_load_at(fx.shard->pages, limit), 0);
+}
+
+static void slot_find_free__skips_those_in_use(void **state)
+{
+	uint32_t slot = 99;
+
+	(void)state;
+	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
+		assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+		assert_int_equal(slot, i);
+		assert_int_equal(slot_take(fx.shard, slot, &someone, 1), 0);
+	}
+	assert_int_equal(slot_find_free(fx.shard, &slot), -ENOSPC);
+	assert_int_equal(slot, SHARD_FIXTURE_CLIENTS - 1);
+}
+
+static void slot_release__frees_an_idle_slot(void **state)
+{
+	uint32_t slot;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	assert_int_equal(slot_release(fx.shard, 0), 0);
+	assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+	assert_int_equal(slot, 0);
+	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
+}
+
+static void slot_release__with_a_promise_is_busy(void **state)
+{
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	set_promise(0, 0);
+	assert_int_equal(slot_release(fx.shard, 0), -EBUSY);
+}
+
+static void slot_release__in_the_middle_of_its_rebuild_is_busy(void **state)
+{
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+			    epoch_make(0, EPOCH_ZERO, 5));
+	assert_int_equal(slot_release(fx.shard, 4), -EBUSY);
+}
+
+static void fence_settle__an_idle_owner_leaves_no_drift(void **state)
+{
+	struct fence_report report;
+	uint32_t slot;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_true(report.was_idle);
+	assert_int_equal(dirty(), 0);
+	assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+	assert_int_equal(slot, 0);
+}
+
+static void fence_settle__an_owner_in_a_call_makes_the_shard_dirty(void **state)
+{
+	struct fence_report report;
+	struct slot_info info;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	set_promise(0, 0);
+	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_false(report.was_idle);
+	assert_int_equal(dirty(), 1);
+	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(info.state, SLOT_FREE);
+	assert_int_equal(info.promise, SLOT_IDLE);
+}
+
+static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
+{
+	struct fence_report report;
+	struct ring_counters counters = { 0 };
+	struct block mine, theirs;
+	struct access acc[2];
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		shard_fixture_take_slot(fx.shard, i + 1);
+		shard_fixture_access(fx.shard, i + 1, &acc[i]);
+		assert_int_equal(access_enter(&acc[i]), 0);
+	}
+	assert_int_equal(ring_claim(&acc[0], &mine, &counters), 0);
+	assert_int_equal(ring_claim(&acc[1], &theirs, &counters), 0);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(access_leave(&acc[i]), 0);
+	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_int_equal(report.closed, 1);
+	assert_int_equal(ring_close(&mine), 0); /* as its header says: closed, by this owner */
+	assert_true(
+		block_is_open(shard_fixture_load(&fx, shard_header_off(fx.shard, theirs.index))));
+	assert_int_equal(ring_close(&theirs), 0);
+	access_close(&acc[0]);
+	access_close(&acc[1]);
+	assert_int_equal(shard_fixture_problems(fx.shard), 0);
+}
+
+static void fence_settle__gives_admissions_back_once(void **state)
+{
+	uint64_t limits = page_off(0, offsetof(struct client_page, limits)) +
+			  sizeof(struct slot_limits); /* of view 1 */
+	uint64_t words = shard_limits_off(fx.shard, 1);
+	struct fence_report report;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, ins_admitted),
+			       100);
+	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, smp_admitted),
+			       50);
+	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, ins_admitted),
+			       30);
+	shard_fixture_store_at(fx.shard->pages,
+			       limits + offsetof(struct slot_limits, ins_committed), 20);
+	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, smp_admitted),
+			       8);
+	shard_fixture_store_at(fx.shard->pages,
+			       limits + offsetof(struct slot_limits, smp_committed),
+			       9); /* cut between stores */
+	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_int_equal(report.given_back[0], 10);
+	assert_int_equal(report.given_back[1], 0);
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, ins_admitted)),
+			 90);
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, smp_admitted)),
+			 50);
+	assert_int_equal(fence_settle(fx.shard, 1, &report), 0); /* again: the slot is free */
+	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+					       words + offsetof(struct view_limits, ins_admitted)),
+			 90);
+}
+
+/* The page is its client's, and may say anything: others' admissions stay, and no count goes wild. */
+static void fence_settle__gives_back_no_more_than_is_out(void **state)
+{
+	const uint64_t noise[] = { UINT64_MAX, UINT64_MAX / 2, 1000, 0x5a5a5a5a5a5a5a5a };
+	uint64_t limits = page_off(0, offsetof(struct client_page, limits));
+	uint64_t words = shard_limits_off(fx.shard, 0);
+	struct region *all = fx.shard->limits;
+	struct fence_report report;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(noise) / sizeof(noise[0]); i++) {
+		assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_admitted),
+				       107);
+		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_committed),
+				       100);
+		shard_fixture_store_at(fx.shard->pages,
+				       limits + offsetof(struct slot_limits, ins_admitted),
+				       noise[i]);
+		shard_fixture_store_at(fx.shard->pages,
+				       limits + offsetof(struct slot_limits, smp_admitted),
+				       noise[i]);
+		assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+		assert_int_equal(report.given_back[0], 7);
+		assert_int_equal(report.given_back[1], 0);
+		assert_int_equal(shard_fixture_load_at(
+					 all, words + offsetof(struct view_limits, ins_admitted)),
+				 100);
+		assert_int_equal(shard_fixture_load_at(
+					 all, words + offsetof(struct view_limits, smp_admitted)),
+				 0);
+	}
+}
+
+/* A server was killed after it had marked the slot; the next one settles the rest. */
+static void fence_settle__goes_on_from_a_fenced_slot(void **state)
+{
+	struct slot_info info;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	set_promise(0, 0);
+	shard_fixture_store_at(fx.shard->slots, slot_off(0, offsetof(struct client_slot, state)),
+			       SLOT_FENCED);
+	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
+	assert_int_equal(fence_settle(fx.shard, 1, NULL), 0);
+	assert_int_equal(dirty(), 1);
+	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(info.state, SLOT_FREE);
+}
+
+static void fence_settle__makes_its_rebuild_ownerless(void **state)
+{
+	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+	struct fence_report report;
+
+	(void)state;
+	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
+	shard_fixture_store(&fx, off, epoch_make(6, EPOCH_DUAL, 5));
+	assert_int_equal(fence_settle(fx.shard, 5, &report), 0);
+	assert_true(report.had_rebuild);
+	assert_int_equal(shard_fixture_load(&fx, off), epoch_make(6, EPOCH_DUAL, 0));
+}
+
+static void fence_settle__owner_out_of_range(void **state)
+{
+	(void)state;
+	assert_int_equal(fence_settle(fx.shard, 0, NULL), -EINVAL);
+	assert_int_equal(fence_settle(fx.shard, SHARD_FIXTURE_CLIENTS + 1, NULL), -EINVAL);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(slot_take__says_whose_it_is),
+		TEST(slot_take__a_live_slot_is_busy),
+		TEST(slot_take__no_such_slot_names_the_number),
+		TEST(slot_take__over_a_half_written_one),
+		TEST(slot_find_free__skips_those_in_use),
+		TEST(slot_release__frees_an_idle_slot),
+		TEST(slot_release__with_a_promise_is_busy),
+		TEST(slot_release__in_the_middle_of_its_rebuild_is_busy),
+		TEST(fence_settle__an_idle_owner_leaves_no_drift),
+		TEST(fence_settle__an_owner_in_a_call_makes_the_shard_dirty),
+		TEST(fence_settle__closes_only_the_dead_owners_blocks),
+		TEST(fence_settle__gives_admissions_back_once),
+		TEST(fence_settle__gives_back_no_more_than_is_out),
+		TEST(fence_settle__goes_on_from_a_fenced_slot),
+		TEST(fence_settle__makes_its_rebuild_ownerless),
+		TEST(fence_settle__owner_out_of_range),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* Both ends of a draw, without a tree below: tops that are made up. */
+#include "tests/support/test.h"
+
+#include <string.h>
+
+#include "ds/sumtree/place.h"
+
+#include "base/bits.h"
+#include "base/rng.h"
+
+#define TREES 4u
+#define NODES 64u
+
+struct scene {
+	struct sumtree trees[TREES];
+	struct epoch epochs[TREES];
+	struct forest from;
+	struct sumtree_tops tops;
+	struct sumtree_descent down;
+	struct rng rng;
+};
+
+/* Trees of one level of 64 nodes, of so much mass each. */
+static struct scene *set_up(const uint64_t mass[], uint32_t n)
+{
+	static struct scene s;
+
+	memset(&s, 0, sizeof(s));
+	s.from = (struct forest){ s.trees, s.epochs, n };
+	sumtree_tops_begin(&s.tops, &s.from);
+	for (uint32_t t = 0; t < n; t++) {
+		s.trees[t].geo.levels = 1;
+		s.trees[t].nodes[1] = NODES;
+		for (uint32_t k = 0; k < NODES; k++)
+			s.tops.kept[t][k] = mass[t];
+		s.tops.before[t + 1] = mass[t] * NODES;
+	}
+	sumtree_tops_end(&s.tops);
+	rng_seed(&s.rng, 5, 0);
+	s.down.from = &s.from;
+	s.down.rng = &s.rng;
+	return &s;
+}
+
+static void place(struct scene *s, const struct draw_opts *opts, uint32_t n)
+{
+	struct strata strata = strata_make(opts, n);
+
+	assert_int_equal(sumtree_place(&s->down, &s->tops, &strata, 0, n), 0);
+}
+
+static void count_nodes(const struct scene *s, uint32_t n, uint32_t seen[TREES][NODES])
+{
+	for (uint32_t i = 0; i < n; i++)
+		seen[s->down.shard[i]][s->down.lanes.node[i]]++;
+}
+
+static void sumtree_place__strata_fall_on_all_nodes_alike(void **state)
+{
+	static const uint64_t mass[] = { 1000, 1000 };
+	const struct draw_opts opts = { .stratified = true };
+
+	(void)state;
+	for (uint32_t n = 1; n <= 2; n++) {
+		struct scene *s = set_up(mass, n);
+		uint32_t seen[TREES][NODES] = { { 0 } };
+
+		place(s, &opts, DRAW_CHUNK);
+		count_nodes(s, DRAW_CHUNK, seen);
+		for (uint32_t k = 0; k < n * NODES; k++)
+			assert_int_equal(seen[k / NODES][k % NODES], DRAW_CHUNK / NODES / n);
+	}
+}
+
+static void sumtree_place__ranks_share_the_strata(void **state)
+{
+	static const uint64_t mass[] = { 1000 };
+	uint32_t seen[TREES][NODES] = { { 0 } };
+
+	(void)state;
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		const struct draw_opts opts = { .stratified = true, .rank = rank, .world_size = 2 };
+		struct scene *s = set_up(mass, 1);
+
+		place(s, &opts, NODES / 2);
+		count_nodes(s, NODES / 2, seen);
+	}
+	for (uint32_t k = 0; k < NODES; k++)
+		assert_int_equal(seen[0][k], 1);
+}
+
+static void sumtree_place__draws_keep_their_places_in_the_batch(void **state)
+{
+	static const uint64_t mass[] = { 10, 20, 30, 40 };
+	const struct draw_opts stratified = { .stratified = true };
+	struct scene *s = set_up(mass, TREES);
+	uint32_t falls = 0;
+
+	(void)state;
+	place(s, &stratified, DRAW_CHUNK);
+	for (uint32_t i = 1; i < DRAW_CHUNK; i++)
+		assert_true(s->down.shard[i - 1] <= s->down.shard[i]);
+	place(s, NULL, DRAW_CHUNK);
+	for (uint32_t i = 1; i < DRAW_CHUNK; i++)
+		falls += s->down.shard[i - 1] > s->down.shard[i];
+	assert_in_range(falls, DRAW_CHUNK / 5, DRAW_CHUNK / 2); /* 35 % of neighbours */
+}
+
+static void sumtree_place__lanes_name_a_point_within_their_node(void **state)
+{
+	static const uint64_t mass[] = { 3, 0, 700, 0 };
+	struct scene *s = set_up(mass, TREES);
+	uint32_t in_first = 0;
+
+	(void)state;
+	for (int round = 0; round < 40; round++) {
+		place(s, NULL, 250);
+		for (uint32_t i = 0; i < s->down.groups * DRAW_GROUP; i++) {
+			assert_true(mass[s->down.shard[i]] > 0);
+			assert_in_range(s->down.lanes.node[i], 0, NODES - 1);
+			assert_true(s->down.lanes.expected[i] == mass[s->down.shard[i]]);
+			assert_true(s->down.lanes.r[i] < s->down.lanes.expected[i]);
+			in_first += i < 250 && s->down.shard[i] == 0;
+		}
+	}
+	assert_in_range(in_first, 15, 80); /* 42.7 of 10,000 */
+}
+
+/* Sums up to 2^62 in each tree: 64 random bits do not reach every quantum of all. */
+static void sumtree_place__of_more_than_64_bits_of_mass(void **state)
+{
+	static const uint64_t mass[] = { UINT64_C(1) << 56, UINT64_C(1) << 56, UINT64_C(1) << 56,
+					 UINT64_C(1) << 56 };
+	const struct draw_opts opts = { .stratified = true };
+	struct scene *s = set_up(mass, TREES);
+	uint32_t seen[TREES][NODES] = { { 0 } };
+	uint64_t low_bits = 0;
+
+	(void)state;
+	assert_true(sumtree_tops_total(&s->tops) >> 60 != 0);
+	place(s, &opts, DRAW_CHUNK);
+	count_nodes(s, DRAW_CHUNK, seen);
+	for (uint32_t i = 0; i < DRAW_CHUNK; i++) {
+		assert_int_equal(seen[i / NODES][i % NODES], 1);
+		low_bits |= s->down.lanes.r[i];
+	}
+	assert_true((low_bits & 0xff) == 0xff);
+}
+
+/* Its top is not what it was when the masses were added up. */
+static void sumtree_place__a_tree_that_has_changed_is_drawn_anew_within(void **state)
+{
+	static const uint64_t mass[] = { 100, 100, 100 };
+	struct scene *s = set_up(mass, 3);
+	uint32_t n[3] = { 0 };
+
+	(void)state;
+	for (uint32_t k = 0; k < NODES; k++) {
+		s->tops.kept[1][k] = k == 7 ? 3200 : 0;
+		s->tops.kept[2][k] = 0;
+	}
+	place(s, NULL, DRAW_CHUNK);
+	for (uint32_t i = 0; i < DRAW_CHUNK; i++) {
+		bool lost = sumtree_descent_is_lost(&s->down, i);
+
+		n[lost ? 2 : s->down.shard[i]]++;
+		if (lost)
+			continue;
+		assert_true(s->down.ratio[i] == (s->down.shard[i] ? 2 : 1));
+		assert_true(s->down.shard[i] == 0 || s->down.lanes.node[i] == 7);
+	}
+	for (uint32_t t = 0; t < 3; t++)
+		assert_in_range(n[t], 50, 125);
+}
+
+static void sumtree_emit__probability_is_of_the_whole_mass(void **state)
+{
+	static const uint64_t mass[] = { 50, 50 };
+	uint32_t shard[8], slot[8];
+	uint64_t word[8];
+	double probability[8];
+	const struct draws out = { shard, slot, word, probability };
+	struct scene *s = set_up(mass, 2);
+
+	(void)state;
+	place(s, NULL, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		s->down.lanes.word[i] = leaf_make(LEAF_DONE, 1, 10 * (uint64_t)(i + 1));
+	s->down.ratio[3] = 0.5;
+	sumtree_emit(&s->down, &out, 2);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(shard[2 + i], s->down.shard[i]);
+		assert_int_equal(slot[2 + i], s->down.lanes.node[i]);
+		assert_true(word[2 + i] == s->down.lanes.word[i]);
+		assert_true(fabs(probability[2 + i] * 6400 - (i == 3 ? 20 : 10 * (double)(i + 1))) <
+			    1e-9);
+	}
+	sumtree_emit_one(&s->down, 1, &out, 7);
+	assert_true(probability[7] == probability[3] && slot[7] == slot[3]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sumtree_place__strata_fall_on_all_nodes_alike),
+		cmocka_unit_test(sumtree_place__ranks_share_the_strata),
+		cmocka_unit_test(sumtree_place__draws_keep_their_places_in_the_batch),
+		cmocka_unit_test(sumtree_place__lanes_name_a_point_within_their_node),
+		cmocka_unit_test(sumtree_place__of_more_than_64_bits_of_mass),
+		cmocka_unit_test(sumtree_place__a_tree_that_has_changed_is_drawn_anew_within),
+		cmocka_unit_test(sumtree_emit__probability_is_of_the_whole_mass),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

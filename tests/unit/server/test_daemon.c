@@ -1,0 +1,143 @@
+#include "tests/support/test.h"
+
+#include "server/daemon/daemon.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+
+static int set_name(void *ctx, int option, const char *value)
+{
+	const char **name = ctx;
+
+	*name = value;
+	return option == 1 ? 0 : -EINVAL;
+}
+
+static int parse_words(char **argv, int argc, const char **name)
+{
+	static const struct option options[] = {
+		{ "name", required_argument, NULL, 1 },
+		{ NULL, 0, NULL, 0 },
+	};
+	const struct daemon_program program = { "relive-x", "usage", options, set_name };
+
+	optind = 0; /* from the start again */
+	return daemon_parse(&program, argc, argv, name);
+}
+
+static void daemon_parse__own_option_goes_to_the_program(void **state)
+{
+	char *argv[] = { "relive-x", "--name", "n", NULL };
+	const char *name = NULL;
+
+	(void)state;
+	assert_int_equal(parse_words(argv, 3, &name), 0);
+	assert_string_equal(name, "n");
+}
+
+static void daemon_parse__refuses_a_bare_argument(void **state)
+{
+	char *argv[] = { "relive-x", "--name", "n", "stray", NULL };
+	const char *name = NULL;
+
+	(void)state;
+	assert_int_equal(parse_words(argv, 4, &name), -EINVAL);
+	assert_non_null(strstr(error_last(), "stray"));
+}
+
+static void daemon_parse_size__units(void **state)
+{
+	uint64_t bytes = 0;
+
+	(void)state;
+	assert_int_equal(daemon_parse_size("0", &bytes), 0);
+	assert_true(bytes == 0);
+	assert_int_equal(daemon_parse_size("4096", &bytes), 0);
+	assert_true(bytes == 4096);
+	assert_int_equal(daemon_parse_size("3k", &bytes), 0);
+	assert_true(bytes == 3072);
+	assert_int_equal(daemon_parse_size("5M", &bytes), 0);
+	assert_true(bytes == 5u << 20);
+	assert_int_equal(daemon_parse_size("2G", &bytes), 0);
+	assert_true(bytes == (uint64_t)2 << 30);
+	assert_int_equal(daemon_parse_size("1T", &bytes), 0);
+	assert_true(bytes == (uint64_t)1 << 40);
+}
+
+static void daemon_parse_size__refuses_what_is_none(void **state)
+{
+	static const char *const bad[] = {
+		"", "M", "-1", " 1", "1X", "1MB", "1 M", "18446744073709551616", "99999999T",
+	};
+	uint64_t bytes = 4711;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (daemon_parse_size(bad[i], &bytes) != -EINVAL)
+			fail_msg("size \"%s\" was taken", bad[i]);
+	assert_true(bytes == 4711);
+}
+
+static void daemon_parse_seconds__fractions(void **state)
+{
+	uint64_t ns = 0;
+
+	(void)state;
+	assert_int_equal(daemon_parse_seconds("0.25", &ns), 0);
+	assert_true(ns == 250000000);
+	assert_int_equal(daemon_parse_seconds("60", &ns), 0);
+	assert_true(ns == 60000000000);
+	assert_int_equal(daemon_parse_seconds("0", &ns), -EINVAL);
+	assert_int_equal(daemon_parse_seconds("-1", &ns), -EINVAL);
+	assert_int_equal(daemon_parse_seconds("nan", &ns), -EINVAL);
+	assert_int_equal(daemon_parse_seconds("1s", &ns), -EINVAL);
+}
+
+static void expect_address(const char *text, const char *host, uint16_t port)
+{
+	char got[256];
+	uint16_t got_port = 0;
+
+	assert_int_equal(daemon_parse_address(text, got, &got_port), 0);
+	assert_string_equal(got, host);
+	assert_int_equal(got_port, port);
+}
+
+static void daemon_parse_address__forms(void **state)
+{
+	(void)state;
+	expect_address(":7200", "", 7200);
+	expect_address("host:7200", "host", 7200);
+	expect_address("127.0.0.1:0", "127.0.0.1", 0);
+	expect_address("host", "host", 7117);
+	expect_address("[::1]:7200", "::1", 7200);
+	expect_address("relive://host:7200", "host", 7200);
+}
+
+static void daemon_parse_address__refuses_what_is_none(void **state)
+{
+	char host[256];
+	uint16_t port;
+
+	(void)state;
+	assert_int_equal(daemon_parse_address("host:", host, &port), -EINVAL);
+	assert_int_equal(daemon_parse_address("host:x", host, &port), -EINVAL);
+	assert_int_equal(daemon_parse_address("host:65536", host, &port), -EINVAL);
+	assert_int_equal(daemon_parse_address("[::1", host, &port), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(daemon_parse__own_option_goes_to_the_program),
+		cmocka_unit_test(daemon_parse__refuses_a_bare_argument),
+		cmocka_unit_test(daemon_parse_size__units),
+		cmocka_unit_test(daemon_parse_size__refuses_what_is_none),
+		cmocka_unit_test(daemon_parse_seconds__fractions),
+		cmocka_unit_test(daemon_parse_address__forms),
+		cmocka_unit_test(daemon_parse_address__refuses_what_is_none),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

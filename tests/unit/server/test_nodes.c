@@ -1,0 +1,534 @@
+/*
+ * Nodes under a clock of our own, over socket pairs whose other end is the test: what is heard of
+ * them, when they are down, and when they are lost.
+ */
+#include "tests/support/fake/fake_clock.h"
+#include "tests/support/test.h"
+
+#include "server/node/nodes.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LEASE_NS 1000000000u
+#define LOST_NS (5 * (uint64_t)LEASE_NS)
+
+struct fixture {
+	struct fake_clock clock;
+	struct store *store;
+	struct event_base *base;
+	struct nodes nodes;
+	struct channel peer; /* the node's end of the connection */
+	bool connected;
+	uint32_t downs, losses;
+	int answers; /* of a posted fence */
+	int code;
+	uint32_t result;
+};
+
+static void on_down(void *ctx, struct node *node)
+{
+	(void)node;
+	((struct fixture *)ctx)->downs++;
+}
+
+static void on_lost(void *ctx, struct node *node)
+{
+	(void)node;
+	((struct fixture *)ctx)->losses++;
+}
+
+static void on_news(void *ctx)
+{
+	(void)ctx;
+}
+
+static const struct nodes_ops ops = { on_down, on_lost, on_news };
+
+static void load(struct fixture *fx)
+{
+	fx->nodes = (struct nodes){
+		.base = fx->base,
+		.store = fx->store,
+		.clock = &fx->clock.clock,
+		.ops = &ops,
+		.ctx = fx,
+		.lease_ns = LEASE_NS,
+		.lost_ns = LOST_NS,
+	};
+	assert_int_equal(nodes_load(&fx->nodes), 0);
+}
+
+static int setup(void **state)
+{
+	static struct fixture fx;
+
+	memset(&fx, 0, sizeof(fx));
+	fake_clock_init(&fx.clock, 1000);
+	fx.base = event_base_new();
+	assert_non_null(fx.base);
+	assert_int_equal(store_open(":memory:", &fx.store), 0);
+	load(&fx);
+	*state = &fx;
+	return 0;
+}
+
+static void hang_up(struct fixture *fx)
+{
+	if (fx->connected)
+		channel_fini(&fx->peer);
+	fx->connected = false;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	nodes_fini(&fx->nodes);
+	hang_up(fx);
+	event_base_free(fx->base);
+	store_close(&fx->store);
+	return 0;
+}
+
+/* A node in memory, of that life. */
+static struct node_news news_of(uint64_t incarnation)
+{
+	return (struct node_news){
+		.name = "a",
+		.uri = "shm:/tmp/a",
+		.pages = "4k",
+		.incarnation = incarnation,
+		.pool_bytes = 1 << 20,
+	};
+}
+
+static struct node *join(struct fixture *fx, const struct node_news *news)
+{
+	struct node *node = NULL;
+	struct channel ch;
+	bool replaced;
+	int fds[2];
+
+	hang_up(fx);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	channel_init(&ch, fds[0], NULL);
+	channel_init(&fx->peer, fds[1], NULL);
+	fx->connected = true;
+	assert_int_equal(nodes_admit(&fx->nodes, news), 0);
+	assert_int_equal(nodes_join(&fx->nodes, news, &ch, &node, &replaced), 0);
+	return node;
+}
+
+static void advance(struct fixture *fx, uint64_t ns)
+{
+	fake_clock_advance(&fx->clock, ns);
+	(void)nodes_tick(&fx->nodes);
+}
+
+/* What the server has asked last, which is there already. */
+static struct frame_header take_request(struct fixture *fx)
+{
+	struct channel_frame frame;
+
+	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), &frame))
+		fail_msg("%s", error_last());
+	return frame.head;
+}
+
+static bool is_asked(struct fixture *fx)
+{
+	return channel_wait(&fx->peer, 0) == 0;
+}
+
+static void answer(struct fixture *fx, const struct frame_header *head,
+		   const ProtobufCMessage *message)
+{
+	assert_int_equal(channel_send(&fx->peer, (uint16_t)(head->type | FRAME_ANSWER),
+				      head->request_id, message,
+				      deadline_after(clock_monotonic(), CLOCK_NS_PER_S)),
+			 0);
+}
+
+static void answer_ping(struct fixture *fx)
+{
+	Relive__NodeStatsReply reply = RELIVE__NODE_STATS_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+	Relive__NodeInfo info = RELIVE__NODE_INFO__INIT;
+	struct frame_header head = take_request(fx);
+
+	assert_int_equal(head.type, RELIVE__TYPE__TYPE_NODE_STATS);
+	status.message = (char *)"";
+	info.name = info.uri = info.pages = info.transport = (char *)"x";
+	info.used_bytes = 4711;
+	info.agent_cpu_ns = 12;
+	reply.status = &status;
+	reply.info = &info;
+	answer(fx, &head, &reply.base);
+}
+
+static void nodes_tick__pings_and_hears(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	for (int i = 0; i < 20; i++) {
+		advance(fx, LEASE_NS / NODE_PINGS);
+		answer_ping(fx);
+	}
+	advance(fx, 0);
+	assert_true(node->up);
+	assert_int_equal(node->used_bytes, 4711);
+	assert_int_equal(node->agent_cpu_ns, 12);
+}
+
+static void nodes_tick__a_silent_node_is_down_after_its_lease(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	advance(fx, LEASE_NS); /* the first ping goes out */
+	advance(fx, LEASE_NS - 1);
+	assert_true(node->up);
+	advance(fx, 1);
+	assert_false(node->up);
+	assert_int_equal(fx->downs, 1);
+	advance(fx, LEASE_NS);
+	assert_int_equal(fx->downs, 1);
+}
+
+/* The server was stopped for long: the answer is there, and it is read before anybody is judged. */
+static void nodes_tick__an_answer_that_waits_is_heard_first(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	advance(fx, LEASE_NS);
+	answer_ping(fx);
+	advance(fx, 100 * (uint64_t)LEASE_NS);
+	assert_true(node->up);
+}
+
+static void nodes_tick__the_end_of_a_connection_is_down(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	hang_up(fx);
+	advance(fx, 1);
+	assert_false(node->up);
+	assert_int_equal(fx->downs, 1);
+}
+
+static void nodes_tick__garbage_is_the_end_of_a_connection(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+	const struct frame_header unasked = { .type = RELIVE__TYPE__TYPE_NODE_STATS,
+					      .request_id = 99 };
+	Relive__Empty nothing = RELIVE__EMPTY__INIT;
+
+	answer(fx, &unasked, &nothing.base);
+	advance(fx, 1);
+	assert_false(node->up);
+}
+
+static void nodes_tick__down_for_too_long_is_lost_once(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	hang_up(fx);
+	advance(fx, 1);
+	advance(fx, LOST_NS - 1);
+	assert_false(node->lost);
+	advance(fx, 1);
+	assert_true(node->lost);
+	advance(fx, LOST_NS);
+	assert_int_equal(fx->losses, 1);
+}
+
+/* What it holds lies on a disk. */
+static void nodes_tick__a_node_on_a_file_is_not_lost_by_time(void **state)
+{
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node;
+
+	news.persistent = true;
+	node = join(fx, &news);
+	hang_up(fx);
+	advance(fx, 1);
+	advance(fx, 100 * LOST_NS);
+	assert_false(node->lost);
+	assert_int_equal(nodes_drop(&fx->nodes, node), 0);
+	assert_true(node->lost);
+	assert_int_equal(fx->losses, 1);
+}
+
+static void nodes_tick__back_in_time_is_not_lost(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	const struct node *node = join(fx, &news);
+
+	hang_up(fx);
+	advance(fx, 1);
+	advance(fx, LOST_NS / 2);
+	(void)join(fx, &news);
+	assert_true(node->up);
+	hang_up(fx);
+	advance(fx, 1);
+	advance(fx, LOST_NS / 2 + 2);
+	assert_int_equal(fx->losses, 0);
+}
+
+static void nodes_load__known_ones_have_their_time_from_now(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+
+	(void)join(fx, &news);
+	nodes_fini(&fx->nodes);
+	fake_clock_advance(&fx->clock, 100 * LOST_NS);
+	load(fx);
+	advance(fx, LOST_NS - 1);
+	assert_int_equal(fx->losses, 0);
+	advance(fx, 1);
+	assert_int_equal(fx->losses, 1);
+	/* And once lost it is lost, also after a restart. */
+	nodes_fini(&fx->nodes);
+	load(fx);
+	advance(fx, LOST_NS);
+	assert_int_equal(fx->losses, 1);
+	assert_true(nodes_find(&fx->nodes, "a")->lost);
+}
+
+static void nodes_drop__one_that_is_up_gives_ebusy(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	assert_int_equal(nodes_drop(&fx->nodes, node), -EBUSY);
+	assert_false(node->lost);
+}
+
+static void nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life(void **state)
+{
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	assert_int_equal(nodes_set_draining(&fx->nodes, node, true), 0);
+	nodes_fini(&fx->nodes);
+	load(fx);
+	assert_true(nodes_find(&fx->nodes, "a")->draining);
+	assert_true(join(fx, &news)->draining);
+	hang_up(fx);
+	news.incarnation = 2;
+	assert_false(join(fx, &news)->draining);
+}
+
+static void nodes_is_witness__another_life_on_a_file_is_none(void **state)
+{
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	uint64_t before;
+	struct node *node;
+
+	news.persistent = true;
+	node = join(fx, &news);
+	before = fx->nodes.generation;
+	assert_true(nodes_is_witness(node, before));
+	hang_up(fx);
+	news.incarnation = 2;
+	node = join(fx, &news);
+	assert_false(nodes_is_witness(node, before));
+	assert_true(nodes_is_witness(node, fx->nodes.generation));
+	node->sole_opener = true;
+	assert_true(nodes_is_witness(node, before));
+}
+
+static void on_fenced(void *ctx, uint64_t tag, struct node *node, int code,
+		      const ProtobufCMessage *reply)
+{
+	struct fixture *fx = ctx;
+
+	(void)node;
+	assert_true(tag == 77);
+	fx->answers++;
+	fx->code = code;
+	fx->result = reply ? ((const Relive__NodeFenceReply *)reply)->result : 0;
+}
+
+/* It is one of that client, so hard. */
+static void expect_fence(struct fixture *fx, uint64_t client_id, enum fence_how how)
+{
+	Relive__NodeFenceRequest *request;
+	struct channel_frame frame;
+
+	if (channel_receive(&fx->peer, deadline_after(clock_monotonic(), CLOCK_NS_PER_S), &frame))
+		fail_msg("%s", error_last());
+	assert_int_equal(frame.head.type, RELIVE__TYPE__TYPE_NODE_FENCE);
+	request = (Relive__NodeFenceRequest *)channel_unpack(
+		&relive__node_fence_request__descriptor, &frame);
+	assert_non_null(request);
+	assert_true(request->client_id == client_id);
+	assert_int_equal(request->how, how);
+	relive__node_fence_request__free_unpacked(request, NULL);
+}
+
+static void answer_fence(struct fixture *fx)
+{
+	Relive__NodeFenceReply reply = RELIVE__NODE_FENCE_REPLY__INIT;
+	Relive__Status status = RELIVE__STATUS__INIT;
+	struct frame_header head = take_request(fx);
+
+	assert_int_equal(head.type, RELIVE__TYPE__TYPE_NODE_FENCE);
+	status.message = (char *)"";
+	reply.status = &status;
+	reply.result = FENCE_ALIVE;
+	answer(fx, &head, &reply.base);
+}
+
+/* To the end of an attempt, if one is made. */
+static int attach(struct node *node)
+{
+	const uint32_t id = 1;
+	struct region *region = NULL;
+	int ret = node_attach(node, &id, 1, &region);
+
+	while (ret == -EAGAIN && node_is_attaching(node)) {
+		(void)sched_yield();
+		ret = node_attach(node, &id, 1, &region);
+	}
+	assert_null(region);
+	return ret;
+}
+
+/* One that cannot be reached must not cost its timeout at every look. */
+static void node_attach__after_a_failure_is_not_tried_for_a_while(void **state)
+{
+	struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node;
+
+	news.uri = "shm:/nonexistent/socket";
+	node = join(fx, &news);
+	assert_int_equal(attach(node), -ECONNREFUSED);
+	assert_int_equal(attach(node), -EAGAIN);
+	fake_clock_advance(&fx->clock, LEASE_NS / 2);
+	assert_int_equal(attach(node), -ECONNREFUSED);
+	fake_clock_advance(&fx->clock, LEASE_NS / 2);
+	assert_int_equal(attach(node), -EAGAIN); /* the pause has doubled */
+}
+
+static void node_post_fence__is_told_once(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	assert_int_equal(node_post_fence(node, 77, FENCE_CUT, on_fenced, fx), 0);
+	assert_int_equal(fx->answers, 0);
+	answer_fence(fx);
+	node_read(node);
+	assert_int_equal(fx->answers, 0); /* not in the middle of somebody's call */
+	node_deliver(node);
+	node_deliver(node);
+	assert_int_equal(fx->answers, 1);
+	assert_int_equal(fx->code, 0);
+	assert_int_equal(fx->result, FENCE_ALIVE);
+}
+
+static void node_post_fence__ends_with_the_connection(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	assert_int_equal(node_post_fence(node, 77, FENCE_CUT, on_fenced, fx), 0);
+	hang_up(fx);
+	advance(fx, 1);
+	assert_int_equal(fx->answers, 1);
+	assert_int_equal(fx->code, -EHOSTDOWN);
+	assert_int_equal(node_post_fence(node, 77, FENCE_CUT, on_fenced, fx), -EHOSTDOWN);
+	assert_int_equal(fx->answers, 1);
+}
+
+/* Answers may come in any order, and one that is too late harms nobody. */
+static void node_post_fence__its_time_is_over(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+	struct frame_header late;
+	Relive__NodeFenceReply reply = RELIVE__NODE_FENCE_REPLY__INIT;
+
+	assert_int_equal(node_post_fence(node, 77, FENCE_CUT, on_fenced, fx), 0);
+	late = take_request(fx);
+	for (uint64_t t = 0; t <= NODE_DEATH_NS; t += LEASE_NS / 2) {
+		advance(fx, LEASE_NS / 2);
+		if (is_asked(fx))
+			answer_ping(fx);
+	}
+	assert_int_equal(fx->answers, 1);
+	assert_int_equal(fx->code, -ETIMEDOUT);
+	answer(fx, &late, &reply.base);
+	advance(fx, 1);
+	assert_true(node->up);
+	assert_int_equal(fx->answers, 1);
+}
+
+static void nodes_cut_former__asks_the_node_to_cut_it(void **state)
+{
+	const struct node_news news = news_of(1);
+	struct fixture *fx = *state;
+	struct node *node = join(fx, &news);
+
+	nodes_cut_former(&fx->nodes, node); /* there was none */
+	assert_false(is_asked(fx));
+	fx->nodes.former_client_id = 99;
+	nodes_cut_former(&fx->nodes, node);
+	expect_fence(fx, 99, FENCE_CUT);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(nodes_tick__pings_and_hears),
+		CASE(nodes_tick__a_silent_node_is_down_after_its_lease),
+		CASE(nodes_tick__an_answer_that_waits_is_heard_first),
+		CASE(nodes_tick__the_end_of_a_connection_is_down),
+		CASE(nodes_tick__garbage_is_the_end_of_a_connection),
+		CASE(nodes_tick__down_for_too_long_is_lost_once),
+		CASE(nodes_tick__a_node_on_a_file_is_not_lost_by_time),
+		CASE(nodes_tick__back_in_time_is_not_lost),
+		CASE(nodes_load__known_ones_have_their_time_from_now),
+		CASE(nodes_drop__one_that_is_up_gives_ebusy),
+		CASE(nodes_set_draining__holds_over_a_restart_but_not_over_a_new_life),
+		CASE(nodes_is_witness__another_life_on_a_file_is_none),
+		CASE(node_attach__after_a_failure_is_not_tried_for_a_while),
+		CASE(nodes_cut_former__asks_the_node_to_cut_it),
+		CASE(node_post_fence__is_told_once),
+		CASE(node_post_fence__ends_with_the_connection),
+		CASE(node_post_fence__its_time_is_over),
+	};
+
+	if (test_skips_msan("SQLite"))
+		return TEST_EXIT_SKIP;
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,610 @@
+#include "tests/support/fixture/shard_fixture.h"
+#include "tests/support/test.h"
+
+#include "server/catalog/slots.h"
+
+#include "ds/part/fence.h"
+#include "ds/part/slot.h"
+#include "ds/sumtree/rebuild.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct fixture {
+	struct shard_fixture shard, second;
+	struct shard *shards[2]; /* the second one: after with_second */
+	bool lost[2];
+	struct slots slots;
+	bool proved; /* of any client, in any shard */
+	uint32_t holders;
+	uint64_t last_holder;
+};
+
+static int setup(void **state)
+{
+	static struct fixture fx;
+
+	memset(&fx, 0, sizeof(fx));
+	shard_fixture_open(&fx.shard, NULL);
+	fx.shards[0] = fx.shard.shard;
+	assert_int_equal(slots_init(&fx.slots, &fx.shard.desc, fx.shards, fx.lost), 0);
+	fx.proved = true;
+	*state = &fx;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fx = *state;
+
+	slots_fini(&fx->slots);
+	shard_fixture_close(&fx->shard);
+	if (fx->second.shard)
+		shard_fixture_close(&fx->second);
+	return 0;
+}
+
+static void see(void *ctx, const struct slot_holder *holder)
+{
+	struct fixture *fx = ctx;
+
+	fx->holders++;
+	fx->last_holder = holder->client_id;
+}
+
+/* The table has two shards. */
+static void with_second(struct fixture *fx)
+{
+	shard_fixture_open(&fx->second, NULL);
+	fx->shards[1] = fx->second.shard;
+	fx->slots.n_shards = 2;
+}
+
+/* Its node is back; the server has attached it. */
+static void second_is_back(struct fixture *fx)
+{
+	fx->shards[1] = fx->second.shard;
+	assert_int_equal(slots_read(&fx->slots, 1, see, fx), 0);
+}
+
+static struct slot_holder holder_of(uint64_t client_id)
+{
+	struct slot_holder holder = { .client_id = client_id };
+
+	assert_int_equal(process_self(&holder.process), 0);
+	return holder;
+}
+
+static uint32_t get(struct fixture *fx, uint64_t client_id)
+{
+	const struct slot_holder holder = holder_of(client_id);
+	uint32_t owner = 0;
+
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+	return owner;
+}
+
+static bool is_proved(void *ctx, uint32_t shard)
+{
+	(void)shard;
+	return ((struct fixture *)ctx)->proved;
+}
+
+static int settle(struct fixture *fx, uint64_t client_id, bool *drift)
+{
+	const struct slots_dead dead = { client_id, is_proved, fx };
+
+	return slots_settle(&fx->slots, &dead, drift);
+}
+
+static struct slot_info info_of(struct fixture *fx, uint32_t shard, uint32_t owner)
+{
+	struct slot_info info;
+
+	assert_int_equal(slot_read(fx->shards[shard], owner - 1, &info), 0);
+	return info;
+}
+
+static enum slot_state state_of(struct fixture *fx, uint32_t owner)
+{
+	return info_of(fx, 0, owner).state;
+}
+
+static void slots_get__is_live_in_the_region(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct slot_info info;
+
+	assert_int_equal(slot_read(fx->shards[0], owner - 1, &info), 0);
+	assert_int_equal(info.state, SLOT_LIVE);
+	assert_true(info.lease == 77);
+	assert_true(slots_any(&fx->slots, 77));
+}
+
+static void slots_get__all_taken_gives_enospc(void **state)
+{
+	struct slot_holder holder = holder_of(1);
+	struct fixture *fx = *state;
+	uint32_t owner = 0, before;
+
+	for (uint32_t i = 0; i < fx->shard.desc.max_clients; i++) {
+		holder.client_id = 1 + i % 2;
+		holder.process.pid = 4711 + i % 2;
+		assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+	}
+	before = owner;
+	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -ENOSPC);
+	assert_non_null(strstr(error_last(), "all 16 (max_clients)"));
+	assert_non_null(strstr(error_last(), "most, 8, by client"));
+	assert_int_equal(owner, before);
+}
+
+/* Under as many leases as it likes: the last ones are for others. */
+static void slots_get__one_process_gets_seven_eighths(void **state)
+{
+	struct fixture *fx = *state;
+	struct slot_holder holder = holder_of(1), other = holder_of(99);
+	uint32_t n = fx->shard.desc.max_clients, owner = 0, first = 0;
+
+	other.process.pid = holder.process.pid + 1;
+	for (uint32_t i = 0; i < n - n / 8; i++) {
+		holder.client_id = 1 + i % 3;
+		assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+		first = first ? first : owner;
+	}
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), -ENOSPC);
+	assert_non_null(strstr(error_last(), "this process holds 14 of the 16 client slots"));
+	assert_int_equal(slots_get(&fx->slots, &other, 0, &owner), 0);
+	assert_int_equal(slots_put(&fx->slots, 1, first), 0);
+	holder.client_id = 1;
+	assert_int_equal(slots_get(&fx->slots, &holder, 0, &owner), 0);
+}
+
+static void slots_get__an_absent_shard_gives_ehostdown(void **state)
+{
+	const struct slot_holder holder = holder_of(1);
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
+}
+
+/* Who gave a slot back, and lives, may write its page still: it is nobody else's promise then. */
+static void slots_get__a_page_that_another_client_has_mapped_is_the_last(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t first = get(fx, 77), owner = 0;
+
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	assert_int_equal(get(fx, 77), first);
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	for (uint32_t i = 1; i <= fx->shard.desc.max_clients; i++) {
+		const struct slot_holder other = { .client_id = 100 + i }; /* of other hosts */
+
+		assert_int_equal(slots_get(&fx->slots, &other, 0, &owner), 0);
+		assert_int_equal(owner == first, i == fx->shard.desc.max_clients);
+	}
+	assert_int_equal(slots_put(&fx->slots, 101, first == 1 ? 2 : 1), 0);
+	slots_forget(&fx->slots, 101);
+	assert_int_equal(get(fx, 79), first == 1 ? 2 : 1);
+}
+
+static void slots_put__is_free_again(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
+	assert_int_equal(get(fx, 78), owner);
+}
+
+static void slots_put__anothers_gives_eacces(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	assert_int_equal(slots_put(&fx->slots, 78, owner), -EACCES);
+	assert_true(slots_any(&fx->slots, 77));
+}
+
+static void slots_put__no_such_owner_gives_einval(void **state)
+{
+	struct fixture *fx = *state;
+
+	assert_int_equal(slots_put(&fx->slots, 77, 0), -EINVAL);
+	assert_int_equal(slots_put(&fx->slots, 77, fx->shard.desc.max_clients + 1), -EINVAL);
+}
+
+/* It is in the middle of a call: only a fence may take its slot. */
+static void slots_put__not_idle_gives_ebusy(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct access acc;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), -EBUSY);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_int_equal(access_leave(&acc), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	access_close(&acc);
+}
+
+static void slots_read__finds_who_was_there_before(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	slots_fini(&fx->slots);
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(fx->holders, 1);
+	assert_true(fx->last_holder == 77);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_true(get(fx, 78) != owner);
+}
+
+static void slots_settle__an_idle_client_leaves_no_drift(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift = true;
+
+	(void)get(fx, 77);
+	(void)get(fx, 77);
+	(void)get(fx, 78);
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(drift);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_true(slots_any(&fx->slots, 78));
+}
+
+static void slots_settle__one_in_a_call_leaves_drift(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	struct access acc;
+	bool drift = false;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(access_enter(&acc), 0);
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_true(drift);
+	access_close(&acc);
+}
+
+static void slots_settle__an_absent_shard_is_settled_later(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	bool drift;
+
+	(void)get(fx, 77);
+	fx->shards[0] = NULL;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_true(slots_any(&fx->slots, 77));
+	fx->shards[0] = shard;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+static void slots_settle__nothing_is_touched_before_the_proof(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->proved = false;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
+	fx->proved = true;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+}
+
+static void slots_get__streams_of_all_writers_are_counted(void **state)
+{
+	struct fixture *fx = *state;
+	const struct slot_holder a = holder_of(77), b = holder_of(78);
+	uint32_t max = fx->shard.desc.max_writers, first, owner = 4711;
+
+	assert_int_equal(slots_get(&fx->slots, &a, max, &first), 0);
+	assert_int_equal(slots_get(&fx->slots, &b, 1, &owner), -ENOSPC);
+	assert_non_null(strstr(error_last(), "max_writers"));
+	assert_int_equal(owner, 4711);
+	assert_int_equal(slots_get(&fx->slots, &b, 0, &owner), 0); /* a sampler */
+	assert_int_equal(slots_put(&fx->slots, 77, first), 0);
+	assert_int_equal(slots_get(&fx->slots, &b, 1, &owner), 0);
+}
+
+static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner;
+
+	/* As if another shard had been there all the time. */
+	owner = get(fx, 77);
+	assert_int_equal(slot_release(shard, owner - 1), 0);
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+}
+
+static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77);
+
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	fx->shards[0] = shard;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* As an evaluator does with a sampler, after each restart of the server. */
+static void slots_put__is_free_again_while_a_shard_is_away(void **state)
+{
+	struct fixture *fx = *state;
+
+	with_second(fx);
+	fx->shards[1] = NULL;
+	for (uint32_t i = 0; i < 3 * fx->shard.desc.max_clients; i++)
+		assert_int_equal(slots_put(&fx->slots, 77, get(fx, 77)), 0);
+	second_is_back(fx);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_int_equal(info_of(fx, 1, 1).state, SLOT_FREE);
+}
+
+/* It was given back there; who has the id now is another. */
+static void slots_join__an_id_that_another_has_by_then(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	fx->shards[1] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
+	assert_int_equal(get(fx, 78), owner);
+	second_is_back(fx);
+	assert_true(info_of(fx, 1, owner).lease == 77);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_int_equal(info_of(fx, 1, owner).state, SLOT_LIVE);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+}
+
+/* Nothing is left of it, so that nobody watches over it for ever. */
+static void slots_settle__who_came_while_a_shard_was_away(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift;
+
+	with_second(fx);
+	fx->shards[1] = NULL;
+	(void)get(fx, 77);
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* The id of one who died is another's at once; the shard waits until the dead is settled there. */
+static void slots_settle__an_id_that_a_shard_still_has(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+	bool drift;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	fx->shards[1] = NULL;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(get(fx, 78), owner);
+	assert_true(slots_any(&fx->slots, 77));
+	second_is_back(fx);
+	fx->proved = false;
+	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
+	assert_int_equal(slots_join(&fx->slots, 1), -EAGAIN);
+	assert_true(info_of(fx, 1, owner).lease == 77);
+	fx->proved = true;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+	assert_int_equal(info_of(fx, 0, owner).state, SLOT_LIVE);
+	assert_true(info_of(fx, 0, owner).lease == 78);
+}
+
+/* Its shard is put right by a server that began anew, and that the slot's first holder outlived. */
+static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner;
+
+	with_second(fx);
+	owner = get(fx, 77);
+	slots_fini(&fx->slots);
+	fx->shards[1] = NULL;
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	fx->slots.n_shards = 2;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	slots_forget(&fx->slots, 77);
+	assert_int_equal(get(fx, 78), owner);
+	second_is_back(fx);
+	assert_int_equal(slots_join(&fx->slots, 1), 0);
+	assert_true(info_of(fx, 1, owner).lease == 78);
+}
+
+/* The server has begun anew, and the node has not come yet: when it does, nobody has the slot. */
+static void slots_put__before_its_shard_is_there(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77);
+
+	slots_fini(&fx->slots);
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	fx->shards[0] = shard;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(fx->holders, 0);
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+/* A stray's slot in a shard is not what the book's holder of that id gives back. */
+static void slots_put__leaves_a_stray_of_the_same_id_alone(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(slots_put(&fx->slots, 78, owner), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
+}
+
+/* Its connection ended before its shard's block was full, and then it closed what it had. */
+static void slots_join__what_who_left_had_open_is_closed(void **state)
+{
+	struct fixture *fx = *state;
+	struct shard *shard = fx->shards[0];
+	uint32_t owner = get(fx, 77), closed = 0;
+	struct ring_counters counters = { 0 };
+	struct access acc;
+	struct block blk;
+	bool drift = false;
+
+	shard_fixture_access(shard, owner, &acc);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	assert_int_equal(access_enter(&acc), 0);
+	fx->shards[0] = NULL;
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	fx->shards[0] = shard;
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_FREE);
+	assert_int_equal(sumtree_rebuild_needed(shard, &drift), 0);
+	assert_true(drift);
+	assert_int_equal(fence_close_blocks(shard, owner, &closed), 0);
+	assert_int_equal(closed, 0);
+	access_close(&acc);
+}
+
+static void slots_put__closes_what_is_open(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77), closed = 0;
+	struct ring_counters counters = { 0 };
+	struct access acc;
+	struct block blk;
+
+	shard_fixture_access(fx->shards[0], owner, &acc);
+	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
+	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
+	assert_int_equal(fence_close_blocks(fx->shards[0], owner, &closed), 0);
+	assert_int_equal(closed, 0);
+	access_close(&acc);
+}
+
+/* The book was lost and the id given to another before the shard came. */
+static void slots_join__waits_for_a_stray_to_be_settled(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_true(fx->last_holder == 77);
+	assert_int_equal(slots_join(&fx->slots, 0), -EAGAIN);
+	assert_true(slots_any(&fx->slots, 77));
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+	assert_int_equal(slots_join(&fx->slots, 0), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 78));
+}
+
+/* What is in the shard is the stray's: settling the other must not touch it. */
+static void slots_settle__leaves_a_stray_of_the_same_id_alone(void **state)
+{
+	struct fixture *fx = *state;
+	uint32_t owner = get(fx, 77);
+	bool drift;
+
+	fx->slots.entries[owner - 1].holder.client_id = 78;
+	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
+	assert_int_equal(settle(fx, 78, &drift), 0);
+	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
+	assert_true(slots_any(&fx->slots, 77));
+}
+
+static void slots_settle__a_lost_shard_needs_nothing(void **state)
+{
+	struct fixture *fx = *state;
+	bool drift;
+
+	(void)get(fx, 77);
+	fx->shards[0] = NULL;
+	fx->lost[0] = true;
+	assert_int_equal(settle(fx, 77, &drift), 0);
+	assert_false(slots_any(&fx->slots, 77));
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(slots_get__is_live_in_the_region),
+		CASE(slots_get__all_taken_gives_enospc),
+		CASE(slots_get__one_process_gets_seven_eighths),
+		CASE(slots_get__an_absent_shard_gives_ehostdown),
+		CASE(slots_get__a_page_that_another_client_has_mapped_is_the_last),
+		CASE(slots_put__is_free_again),
+		CASE(slots_put__anothers_gives_eacces),
+		CASE(slots_put__no_such_owner_gives_einval),
+		CASE(slots_put__not_idle_gives_ebusy),
+		CASE(slots_read__finds_who_was_there_before),
+		CASE(slots_settle__an_idle_client_leaves_no_drift),
+		CASE(slots_settle__one_in_a_call_leaves_drift),
+		CASE(slots_settle__an_absent_shard_is_settled_later),
+		CASE(slots_settle__a_lost_shard_needs_nothing),
+		CASE(slots_settle__nothing_is_touched_before_the_proof),
+		CASE(slots_settle__leaves_a_stray_of_the_same_id_alone),
+		CASE(slots_get__streams_of_all_writers_are_counted),
+		CASE(slots_join__a_shard_that_was_away_learns_who_came),
+		CASE(slots_join__a_shard_that_was_away_learns_who_left),
+		CASE(slots_join__what_who_left_had_open_is_closed),
+		CASE(slots_put__is_free_again_while_a_shard_is_away),
+		CASE(slots_join__an_id_that_another_has_by_then),
+		CASE(slots_settle__who_came_while_a_shard_was_away),
+		CASE(slots_settle__an_id_that_a_shard_still_has),
+		CASE(slots_put__of_before_a_restart_with_a_shard_away),
+		CASE(slots_put__before_its_shard_is_there),
+		CASE(slots_put__leaves_a_stray_of_the_same_id_alone),
+		CASE(slots_put__closes_what_is_open),
+		CASE(slots_join__waits_for_a_stray_to_be_settled),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+/*
+ * Chains of several transports at once, over wires: each in its order, all of them one phase,
+ * whatever their length; and what the wire itself does to code that looks too early.
+ */
+#include "tests/support/test.h"
+#include "tests/support/fake/wire_transport.h"
+
+#include "transport/fault/fault.h"
+#include "transport/transport.h"
+
+#include "wire/region.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define NODES 3
+#define CLIENT 5
+#define LONG 1000 /* operations */
+
+struct side {
+	struct transport_target *tg;
+	struct transport *fault;
+	struct transport *tr;
+	struct region *region;
+};
+
+static struct side sides[NODES];
+static struct transport_wr wrs[NODES][LONG];
+
+static void side_open(struct side *side)
+{
+	const struct target_opts opts = { .pool_bytes = 8u << 20, .private_memory = true };
+	struct target_region spec = { .role = REGION_ROWS, .size = 2u << 20 };
+	struct transport_opts tropts = { .client_id = CLIENT };
+	struct region_grant grant;
+
+	assert_int_equal(transport_target_open("shm", &opts, &side->tg), 0);
+	assert_int_equal(side->tg->ops->register_region(side->tg, &spec), 0);
+	assert_int_equal(transport_grant(side->tg, CLIENT, spec.id, RIGHT_ALL, &grant), 0);
+	tropts.target = side->tg;
+	assert_int_equal(transport_open("embed:", &tropts, &side->tr), 0);
+	assert_int_equal(fault_wrap(side->tr, NULL, &side->fault), 0);
+	side->tr = wire_wrap(side->fault);
+	assert_int_equal(transport_attach(side->tr, &grant, &side->region), 0);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	for (int i = 0; i < NODES; i++)
+		side_open(&sides[i]);
+	memset(wrs, 0, sizeof(wrs));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	for (int i = 0; i < NODES; i++) {
+		transport_detach(&sides[i].region);
+		transport_close(&sides[i].tr);
+		transport_target_close(&sides[i].tg);
+	}
+	return 0;
+}
+
+static uint64_t phases(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < NODES; i++)
+		sum += sides[i].tr->stats.phases;
+	return sum;
+}
+
+/* n additions of one to a word: each finds what those before it have left. */
+static struct transport_chain count_up(int side, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		wrs[side][i] = (struct transport_wr){
+			.verb = VERB_FAA,
+			.atomic = { .region = sides[side].region, .off = 64, .value = 1 },
+		};
+	return (struct transport_chain){ .tr = sides[side].tr, .wrs = wrs[side], .n = n };
+}
+
+static void transport_run__chains_of_any_length_are_one_phase(void **state)
+{
+	struct transport_chain chains[NODES];
+	uint64_t before = phases();
+
+	(void)state;
+	for (int i = 0; i < NODES; i++)
+		chains[i] = count_up(i, LONG);
+	assert_int_equal(transport_run(chains, NODES), 0);
+	assert_int_equal(phases() - before, 1);
+	for (int i = 0; i < NODES; i++)
+		for (uint64_t k = 0; k < LONG; k++) {
+			assert_int_equal(wrs[i][k].atomic.status, ATOMIC_DONE);
+			assert_int_equal(wrs[i][k].atomic.old, k);
+		}
+}
+
+static void transport_run__chains_of_one_transport_follow_each_other(void **state)
+{
+	struct transport_chain chains[2] = { count_up(0, 300) };
+	uint64_t word = 0;
+	struct transport_wr read = {
+		.verb = VERB_READ,
+		.io = { .region = sides[0].region, .off = 64, .dst = &word, .len = 8 },
+	};
+
+	(void)state;
+	chains[1] = (struct transport_chain){ .tr = sides[0].tr, .wrs = &read, .n = 1 };
+	assert_int_equal(transport_run(chains, 2), 0);
+	assert_int_equal(word, 300);
+}
+
+static void transport_run__a_full_queue_is_waited_for(void **state)
+{
+	struct transport_wr old[64];
+	struct transport_chain chain = count_up(0, 1);
+	uint64_t ticket;
+
+	(void)state;
+	for (int i = 0; i < 64; i++) {
+		old[i] = wrs[0][0];
+		while (transport_post(sides[0].tr, &old[i], 1, &ticket) == -EAGAIN)
+			fail_msg("the queue was full before");
+	}
+	assert_int_equal(transport_run(&chain, 1), 0);
+	assert_int_equal(wrs[0][0].atomic.old, 64);
+}
+
+static void transport_run__one_lost_connection_spoils_no_other(void **state)
+{
+	const struct fault_plan plan = { .cut_at = 1 };
+	struct transport_chain chains[NODES];
+
+	(void)state;
+	for (int i = 0; i < NODES; i++)
+		chains[i] = count_up(i, 3);
+	fault_set(sides[1].fault, &plan);
+	assert_int_equal(transport_run(chains, NODES), -ECONNRESET);
+	assert_int_equal(chains[0].ret, 0);
+	assert_int_equal(chains[1].ret, -ECONNRESET);
+	assert_int_equal(chains[2].ret, 0);
+	assert_int_equal(sides[1].tr->broken, -ECONNRESET);
+	assert_int_equal(wrs[2][2].atomic.old, 2);
+	assert_int_equal(wrs[1][0].atomic.status, ATOMIC_UNKNOWN);
+}
+
+static void transport_run__nothing_costs_nothing(void **state)
+{
+	struct transport_chain none = { .tr = sides[0].tr, .wrs = wrs[0], .n = 0 };
+	uint64_t before = phases();
+
+	(void)state;
+	assert_int_equal(transport_run(&none, 1), 0);
+	assert_int_equal(transport_run(NULL, 0), 0);
+	assert_int_equal(phases(), before);
+}
+
+/* -------- the wire -------- */
+
+static void wire__what_was_posted_is_garbage_until_it_is_polled(void **state)
+{
+	struct transport_chain chain = count_up(0, 1);
+	uint64_t ticket, early = 0;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(transport_post(sides[0].tr, chain.wrs, 1, &ticket), 0);
+		early += wrs[0][0].atomic.status != ATOMIC_UNKNOWN;
+		assert_int_equal(transport_poll(sides[0].tr, ticket, UINT64_MAX), 0);
+		assert_int_equal(wrs[0][0].atomic.status, ATOMIC_DONE);
+	}
+	assert_int_equal(early, 0);
+}
+
+/* How often of 100 times a write of zero behind an addition of one was there first. */
+static int overtaken(bool fence)
+{
+	const uint64_t zero = 0;
+	uint64_t word, ones = 0;
+
+	for (int i = 0; i < 100; i++) {
+		struct transport_chain chain = count_up(0, 2);
+
+		wrs[0][1] = (struct transport_wr){
+			.verb = VERB_WRITE,
+			.fence = fence,
+			.io = { .region = sides[0].region, .off = 64, .src = &zero, .len = 8 },
+		};
+		assert_int_equal(transport_run(&chain, 1), 0);
+		assert_int_equal(transport_load(sides[0].region, 64, &word), 0);
+		ones += word;
+		assert_int_equal(transport_store(sides[0].region, 64, &zero, 8), 0);
+	}
+	return (int)ones;
+}
+
+static void wire__a_write_passes_an_atomic_unless_it_is_fenced(void **state)
+{
+	(void)state;
+	assert_true(overtaken(false) > 10);
+	assert_int_equal(overtaken(true), 0);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(transport_run__chains_of_any_length_are_one_phase),
+		TEST(transport_run__chains_of_one_transport_follow_each_other),
+		TEST(transport_run__a_full_queue_is_waited_for),
+		TEST(transport_run__one_lost_connection_spoils_no_other),
+		TEST(transport_run__nothing_costs_nothing),
+		TEST(wire__what_was_posted_is_garbage_until_it_is_polled),
+		TEST(wire__a_write_passes_an_atomic_unless_it_is_fenced),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}

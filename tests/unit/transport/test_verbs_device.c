@@ -1,0 +1,237 @@
+/*
+ * test_verbs_device.c - one object for each device, the memory that it knows, and shares of it.
+ */
+#include "tests/support/fake/fake_verbs_state.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem/chunk.h"
+#include "transport/verbs/device.h"
+
+static const struct verbs_calls *calls;
+
+static int setup(void **state)
+{
+	struct verbs_device *device = NULL;
+
+	fake_verbs_begin();
+	assert_int_equal(verbs_calls_load(&calls), 0);
+	assert_int_equal(verbs_device_get(calls, fake_context(), &device), 0);
+	*state = device;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct verbs_device *device = *state;
+
+	verbs_device_put(&device);
+	verbs_device_put(&device); /* of none: nothing */
+	fake_verbs_end();
+	return 0;
+}
+
+static void get__of_one_context_is_one_device(void **state)
+{
+	struct verbs_device *device = *state, *again = NULL;
+	uint32_t live = fake_verbs_live();
+
+	assert_int_equal(verbs_device_get(calls, fake_context(), &again), 0);
+	assert_ptr_equal(again, device);
+	assert_int_equal(fake_verbs_live(), live);
+	verbs_device_put(&again);
+	assert_null(again);
+	assert_int_equal(fake_verbs_live(), live);
+}
+
+static void get__tells_what_the_device_can(void **state)
+{
+	const struct verbs_device *device = *state;
+
+	assert_int_equal(device->caps.reads, fake_verbs.reads);
+	assert_int_equal(device->caps.served_reads, fake_verbs.reads);
+	assert_int_equal(device->caps.wrs, fake_verbs.wrs);
+	assert_int_equal(device->caps.completions, fake_verbs.completions);
+	assert_true(device->caps.bound_windows);
+	assert_true(device->caps.parent_domains);
+	assert_string_equal(device->name, calls->get_device_name(fake_context()->device));
+}
+
+static void key__of_a_chunk_that_came_later(void **state)
+{
+	const struct verbs_device *device = *state;
+	uint8_t *chunk = chunk_alloc(64, 4096);
+	uint32_t key = 0, other = 0;
+
+	assert_true(verbs_device_key(device, chunk, 4096, &key));
+	assert_true(verbs_device_key(device, chunk + 4088, 8, &other));
+	assert_int_equal(key, other);
+	chunk_free(chunk, 4096);
+}
+
+static void key__of_a_chunk_that_was_there(void **state)
+{
+	struct verbs_device *device = *state;
+	uint8_t *chunk = chunk_alloc(64, 4096);
+	uint32_t key = 0;
+
+	verbs_device_put(&device);
+	assert_int_equal(verbs_device_get(calls, fake_context(), &device), 0);
+	*state = device;
+	assert_true(verbs_device_key(device, chunk, 4096, &key));
+	chunk_free(chunk, 4096);
+}
+
+static void key__of_other_memory(void **state)
+{
+	const struct verbs_device *device = *state;
+	uint8_t *chunk = chunk_alloc(64, 4096);
+	uint64_t word;
+	uint32_t key;
+
+	assert_false(verbs_device_key(device, &word, sizeof(word), &key));
+	assert_false(verbs_device_key(device, chunk, (size_t)CHUNK_UNIT + 1, &key));
+	chunk_free(chunk, 4096);
+	assert_false(verbs_device_key(device, chunk, 4096, &key));
+}
+
+static void key__of_a_chunk_that_could_not_be_registered(void **state)
+{
+	struct verbs_device *device = *state;
+	uint32_t qps, before, mrs, key;
+	uint8_t *chunk;
+
+	verbs_device_gauges(device, &qps, &before);
+	fake_verbs.fail_call = 1;
+	chunk = chunk_alloc(64, 4096);
+	assert_non_null(chunk);
+	assert_true(fake_verbs.fail_fired);
+	assert_false(verbs_device_key(device, chunk, 4096, &key));
+	verbs_device_gauges(device, &qps, &mrs);
+	assert_int_equal(mrs, before);
+	chunk_free(chunk, 4096);
+}
+
+static void register__counts_what_is_held(void **state)
+{
+	struct verbs_device *device = *state;
+	uint32_t qps, before, mrs;
+	struct ibv_mr *mr = NULL;
+	uint64_t words[8];
+
+	verbs_device_gauges(device, &qps, &before);
+	assert_int_equal(qps, 0);
+	assert_int_equal(
+		verbs_device_register(device, words, sizeof(words), IBV_ACCESS_LOCAL_WRITE, &mr),
+		0);
+	verbs_device_count_qps(device, 2);
+	verbs_device_gauges(device, &qps, &mrs);
+	assert_int_equal(mrs, before + 1);
+	assert_int_equal(qps, 2);
+	verbs_device_deregister(device, mr);
+	verbs_device_deregister(device, NULL);
+	verbs_device_count_qps(device, -2);
+	verbs_device_gauges(device, &qps, &mrs);
+	assert_int_equal(mrs, before);
+	assert_int_equal(qps, 0);
+}
+
+static void register__failure_names_the_device_and_the_size(void **state)
+{
+	struct verbs_device *device = *state;
+	struct ibv_mr *mr = NULL;
+	uint64_t word;
+
+	fake_verbs.fail_call = 1;
+	assert_int_equal(verbs_device_register(device, &word, sizeof(word), 0, &mr), -ENOMEM);
+	assert_non_null(strstr(error_last(), device->name));
+	assert_non_null(strstr(error_last(), "8 bytes"));
+	assert_non_null(strstr(error_last(), "ulimit -l"));
+	assert_null(mr);
+}
+
+static void register_dmabuf__where_there_is_no_such_call(void **state)
+{
+	struct verbs_dmabuf memory = { .fd = 3, .bytes = 4096 };
+	struct ibv_mr *mr = NULL;
+
+	assert_null(calls->reg_dmabuf_mr);
+	assert_int_equal(verbs_device_register_dmabuf(*state, &memory, 0, &mr), -ENOTSUP);
+	assert_null(mr);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): rdma-core says what its arguments are */
+static struct ibv_mr *reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
+{
+	static uint8_t memory[4096];
+
+	assert_int_equal(fd, 3);
+	assert_int_equal(offset, 64);
+	assert_int_equal(iova, 0); /* so that addresses in it are offsets */
+	return calls->reg_mr(pd, memory, length, access);
+}
+
+static void register_dmabuf__counts_like_other_memory(void **state)
+{
+	struct verbs_dmabuf memory = { .fd = 3, .off = 64, .bytes = 4096 };
+	struct verbs_device *device = *state;
+	struct verbs_calls more = *calls;
+	struct ibv_mr *mr = NULL;
+	uint32_t qps, before, mrs;
+
+	more.reg_dmabuf_mr = reg_dmabuf;
+	device->calls = &more;
+	verbs_device_gauges(device, &qps, &before);
+	assert_int_equal(verbs_device_register_dmabuf(device, &memory, 0, &mr), 0);
+	verbs_device_gauges(device, &qps, &mrs);
+	assert_int_equal(mrs, before + 1);
+	verbs_device_deregister(device, mr);
+	device->calls = calls;
+}
+
+static void reserve__gives_halves_of_what_is_left(void **state)
+{
+	struct verbs_device *device = *state;
+	uint32_t first = verbs_device_reserve(device, UINT32_MAX);
+	uint32_t second = verbs_device_reserve(device, UINT32_MAX);
+	uint32_t all[64];
+
+	assert_true(first >= 4 * VERBS_SHARE_MIN);
+	assert_int_equal(second, first / 2);
+	assert_int_equal(verbs_device_reserve(device, 32), 32);
+	for (int i = 0; i < 64; i++) {
+		all[i] = verbs_device_reserve(device, UINT32_MAX);
+		assert_true(all[i] >= VERBS_SHARE_MIN);
+	}
+	for (int i = 0; i < 64; i++)
+		verbs_device_unreserve(device, all[i]);
+	verbs_device_unreserve(device, 32);
+	verbs_device_unreserve(device, second);
+	verbs_device_unreserve(device, first);
+	assert_int_equal(verbs_device_reserve(device, UINT32_MAX), first);
+	verbs_device_unreserve(device, first);
+}
+
+#define DEVICE_TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DEVICE_TEST(get__of_one_context_is_one_device),
+		DEVICE_TEST(get__tells_what_the_device_can),
+		DEVICE_TEST(key__of_a_chunk_that_came_later),
+		DEVICE_TEST(key__of_a_chunk_that_was_there),
+		DEVICE_TEST(key__of_other_memory),
+		DEVICE_TEST(key__of_a_chunk_that_could_not_be_registered),
+		DEVICE_TEST(register__counts_what_is_held),
+		DEVICE_TEST(register__failure_names_the_device_and_the_size),
+		DEVICE_TEST(register_dmabuf__where_there_is_no_such_call),
+		DEVICE_TEST(register_dmabuf__counts_like_other_memory),
+		DEVICE_TEST(reserve__gives_halves_of_what_is_left),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
