@@ -145,7 +145,7 @@ static void open_tree(struct bench_tree *t, uint32_t leaves, const struct varian
 	place.inner_off[1] = off + geo.inner_bytes;
 	place.leaves_off = align_up(off + 2 * geo.inner_bytes, 4096);
 	open_region(t, place.leaves_off + sumtree_leaf_bytes(&geo));
-	check(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, promise), &idle,
+	check(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, pin), &idle,
 			      sizeof(idle)),
 	      "slot");
 	sumtree_init(&t->tree, t->region, &geo, &place);

@@ -193,7 +193,7 @@ WIRE_AT(client_slot, lease, 40);
 /*
  * What a client says of itself: a page that is granted to it alone. To all others it is input.
  *   offset size
- *        0    8  promise: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
+ *        0    8  pin: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
  *        8   56  reserved
  *       64  256  limits of the 8 views (the control shard's pages only)
  *      320 3776  reserved
@@ -202,13 +202,13 @@ WIRE_AT(client_slot, lease, 40);
 #define CLIENT_PAGE_BYTES 4096u
 
 struct client_page {
-	struct rword64_line promise;
+	struct rword64_line pin;
 	struct slot_limits limits[RING_MAX_VIEWS];
 	uint8_t reserved[3776];
 };
 
 WIRE_SIZE(client_page, CLIENT_PAGE_BYTES);
-WIRE_AT(client_page, promise, 0);
+WIRE_AT(client_page, pin, 0);
 WIRE_AT(client_page, limits, 64);
 WIRE_AT(client_page, reserved, 320);
 

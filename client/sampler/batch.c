@@ -191,7 +191,7 @@ static void choose_stores(struct rlv_sampler *sp)
 {
 	uint32_t n = sp->n_batches;
 
-	if (sp->grove.addressable && n > sp->opts.batches)
+	if (sp->trees.addressable && n > sp->opts.batches)
 		n = sp->opts.batches;
 	sp->plan.stream_stores = sp->batches[0]->bytes * n >= STREAM_STORES_FROM;
 }
@@ -253,7 +253,7 @@ struct batch *batch_find(struct rlv_sampler *sp)
 int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 {
 	bool full = count_held(sp) >= sp->opts.batches;
-	struct batch *batch = full ? NULL : ahead_buffer(sp, n);
+	struct batch *batch = full ? NULL : prefetch_buffer(sp, n);
 
 	if (!full && !batch)
 		batch = batch_find(sp);

@@ -45,8 +45,8 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 	const struct block_head head = sp->head;
 	uint32_t of_head = 0;
 
-	grove_see_sizes(&sp->grove);
-	grove_name_shards(&sp->grove, s->shard, n);
+	shard_trees_see_sizes(&sp->trees);
+	shard_trees_name_shards(&sp->trees, s->shard, n);
 #pragma GCC unroll 8
 	for (uint32_t i = 0; i < n; i++)
 		of_head += is_of_head(&head, s->slot[i]);
@@ -57,8 +57,8 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 /* Each is certain. */
 int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct round *round)
 {
-	const struct grove_items out = { s->shard, s->slot, s->word };
-	int ret = grove_find(&sp->grove, round->n, &out, &round->found);
+	const struct shard_trees_items out = { s->shard, s->slot, s->word };
+	int ret = shard_trees_find(&sp->trees, round->n, &out, &round->found);
 
 	for (uint32_t i = 0; ret == 0 && i < round->found; i++)
 		s->probability[i] = 1;
@@ -73,14 +73,14 @@ static int draw(struct rlv_sampler *sp, struct round *round)
 		.stratified = round->stratified,
 		.rank = sp->opts.rank,
 		.world_size = sp->opts.world_size,
-		.sizes_out = sp->grove.sizes,
+		.sizes_out = sp->trees.sizes,
 	};
 	const struct draws out = { s->shard, s->slot, s->word, s->probability };
 	int ret;
 
 	round->found = round->n;
 	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)
-			  : sumtree_draw(&sp->grove.forest, &opts, &sp->rng, round->n, &out);
+			  : sumtree_draw(&sp->trees.forest, &opts, &sp->rng, round->n, &out);
 	if (ret == 0)
 		sampler_name_draws(sp, s, round->found);
 	return ret;
@@ -160,11 +160,11 @@ static int round_in_flight(struct rlv_sampler *sp, struct round *round)
 
 	sp->now.s = &sp->scratch;
 	sp->now.draws = &sp->rng;
-	ret = flight_start(sp, &sp->now, round);
+	ret = async_sample_start(sp, &sp->now, round);
 	if (ret)
 		return ret;
 	do
-		ret = flight_wait(sp, &sp->now);
+		ret = async_sample_wait(sp, &sp->now);
 	while (ret == -EAGAIN);
 	round->found = sp->now.found;
 	return ret;
@@ -173,5 +173,5 @@ static int round_in_flight(struct rlv_sampler *sp, struct round *round)
 int sampler_round(struct rlv_sampler *sp, struct round *round)
 {
 	round->began_ns = clock_now_ns(sp->h.clock);
-	return sp->grove.addressable ? round_in_place(sp, round) : round_in_flight(sp, round);
+	return sp->trees.addressable ? round_in_place(sp, round) : round_in_flight(sp, round);
 }

@@ -3,7 +3,7 @@
  *
  *   admit     the limiter lets n items go, or the deadline passes
  *   draw      n leaves from the sum of all shards (ds/sumtree/sumtree.h): client/sampler/round.c, or ahead of the
- *             call: client/sampler/ahead.c
+ *             call: client/sampler/prefetch.c
  *   gather    the rows of their windows into the batch's columns (ds/window/window.h), if it has any
  *   verify    the leaves again: same generation, still an item; what fails is drawn anew (rule 5)
  *   take      views that count their samples: what others took first is drawn anew
@@ -125,7 +125,7 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 			       .stratified = first && !sp->opts.independent };
 	uint32_t failed;
 	bool late;
-	int ret = first && ahead_take(sp, &round) ? 0 : sampler_round(sp, &round);
+	int ret = first && prefetch_hand_over(sp, &round) ? 0 : sampler_round(sp, &round);
 
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
 	late = clock_now_ns(sp->h.clock) - round.began_ns > sampler_wrap_ns(sp->h.desc);
@@ -227,7 +227,7 @@ static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 static void finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
-	int64_t size = grove_items(&sp->grove);
+	int64_t size = shard_trees_items(&sp->trees);
 
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
@@ -413,7 +413,7 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (ret)
 		return ret;
 	batch->held = true;
-	ahead_refill(sampler, n);
+	prefetch_refill(sampler, n);
 	sampler->last = batch;
 	sampler->stats.calls++;
 	sampler->stats.items += batch->pub.n;
@@ -440,7 +440,7 @@ int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)
 	ret = node_set_check(&sampler->h.nodes);
 	if (ret && ret != -EHOSTDOWN) /* a call that may wait finds out more */
 		return ret;
-	ready = ahead_advance(sampler);
+	ready = prefetch_advance(sampler);
 	if (ready_out)
 		*ready_out = ready;
 	return 0;

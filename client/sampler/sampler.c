@@ -183,10 +183,10 @@ static int batches_init(struct rlv_sampler *sp)
 
 static void sampler_free(struct rlv_sampler *sp)
 {
-	ahead_fini(sp);
-	flight_fini(&sp->now, 0);
+	prefetch_fini(sp);
+	async_sample_fini(&sp->now, 0);
 	batch_free_all(sp);
-	grove_fini(&sp->grove);
+	shard_trees_fini(&sp->trees);
 	mem_free(sp->changes);
 	scratch_fini(&sp->scratch, sp->opts.batch_size);
 	mem_free(sp);
@@ -213,7 +213,7 @@ static int make_room(struct rlv_sampler *sp)
 static void leave_shard(struct handle *h, uint32_t shard)
 {
 	(void)shard;
-	ahead_cancel((struct rlv_sampler *)h);
+	prefetch_cancel((struct rlv_sampler *)h);
 }
 
 static int shards_moved(struct handle *h)
@@ -221,10 +221,10 @@ static int shards_moved(struct handle *h)
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
 	int ret = make_room(sp);
 
-	ahead_cancel(sp);
+	prefetch_cancel(sp);
 
 	if (ret == 0)
-		ret = grove_plant(&sp->grove, &h->nodes);
+		ret = shard_trees_build(&sp->trees, &h->nodes);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
@@ -237,7 +237,7 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 /* What is opened after the handle. */
 static int open_parts(struct rlv_sampler *sp)
 {
-	int ret = grove_init(&sp->grove, &sp->h.nodes, sp->view_index);
+	int ret = shard_trees_init(&sp->trees, &sp->h.nodes, sp->view_index);
 
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
@@ -249,19 +249,19 @@ static int open_parts(struct rlv_sampler *sp)
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)
-		ret = flight_init(&sp->now);
+		ret = async_sample_init(&sp->now);
 	if (ret == 0)
 		ret = batches_init(sp);
-	return ret ? ret : ahead_init(sp);
+	return ret ? ret : prefetch_init(sp);
 }
 
 /* Who only reads cannot count what it samples. */
 static int check_reader(const struct rlv_sampler *sp)
 {
-	const struct limit_desc *law = &sp->view->limit;
+	const struct limit_desc *bounds = &sp->view->limit;
 
-	if (!sp->view->max_times_sampled && law->min_diff == INT64_MIN &&
-	    law->max_diff == INT64_MAX)
+	if (!sp->view->max_times_sampled && bounds->min_diff == INT64_MIN &&
+	    bounds->max_diff == INT64_MAX)
 		return 0;
 	return error_set(
 		-EACCES,
@@ -356,7 +356,7 @@ int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_op
 	sampler->beta = opts->beta == 0 ? sampler->opts.beta : opts->beta;
 	if (n_step == sampler->plan.n_step && gamma == sampler->plan.gamma)
 		return 0;
-	ahead_cancel(sampler); /* its rows may be gathered already */
+	prefetch_cancel(sampler); /* its rows may be gathered already */
 	plan_return(sampler, n_step, gamma);
 	return 0;
 }
@@ -384,7 +384,7 @@ int rlv_sampler_close(struct rlv_sampler **sampler)
 		return 0;
 	sp = *sampler;
 	*sampler = NULL;
-	ahead_cancel(sp);
+	prefetch_cancel(sp);
 	ret = rlv_sampler_flush(sp);
 	ret = handle_close(&sp->h, ret);
 	sampler_free(sp);
@@ -402,7 +402,7 @@ int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
 				 sizeof(stats));
 	stats = sampler->stats;
 	stats.size = (uint32_t)sizeof(stats);
-	stats.items_lost = grove_items_lost(&sampler->grove, &sampler->h.nodes);
+	stats.items_lost = shard_trees_items_lost(&sampler->trees, &sampler->h.nodes);
 	handle_stats(&sampler->h, &stats);
 	*stats_out = stats;
 	return 0;

@@ -7,8 +7,8 @@
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
 
 #include "client/table/admission.h"
-#include "client/sampler/flight.h"
-#include "client/sampler/grove.h"
+#include "client/sampler/async_sample.h"
+#include "client/sampler/shard_trees.h"
 #include "client/sampler/scratch.h"
 
 #include "ds/replay/change.h"
@@ -57,7 +57,7 @@ struct rlv_sampler {
 	double beta;              /* of the samples from now on; n_step and gamma are the plan's */
 	struct alloc_hooks hooks; /* of batch buffers */
 	struct rng rng;
-	struct grove grove;
+	struct shard_trees trees;
 	bool ordered;     /* fifo or lifo */
 	uint32_t columns; /* a bit for each that batches have */
 	struct admission admission;
@@ -67,9 +67,9 @@ struct rlv_sampler {
 	struct batch *last; /* whose words an update may use */
 	uint32_t n_batches;
 	struct draw_scratch scratch;
-	struct flight now;     /* of the call in progress, into scratch */
-	struct flight **ahead; /* opts.prefetch of them: those under way first, oldest first */
-	uint32_t n_ahead;      /* under way, or done and not handed over */
+	struct async_sample now;     /* of the call in progress, into scratch */
+	struct async_sample **ahead; /* opts.prefetch of them: those under way first, oldest first */
+	uint32_t n_prefetched;       /* under way, or done and not handed over */
 	struct shard_change *changes; /* of an update or a take, one for each shard */
 	uint32_t room;                /* of them */
 	uint32_t newest_version;      /* policy version seen */
@@ -136,22 +136,22 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
  * Takes the oldest batch of n that is drawn ahead over for this call: waits until it is done, and
  * makes its scratch the sampler's. false: there is none, or it failed; then the call draws itself.
  */
-bool ahead_take(struct rlv_sampler *sp, struct round *round);
+bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round);
 
-/* The buffer that ahead_take will fill; NULL = none. Those of another size are forgotten. */
-struct batch *ahead_buffer(struct rlv_sampler *sp, uint32_t n);
+/* The buffer that prefetch_hand_over will fill; NULL = none. Those of another size are forgotten. */
+struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n);
 
 /* Begins as many as opts says, of n items. Errors only cost time: the calls meet them again. */
-void ahead_refill(struct rlv_sampler *sp, uint32_t n);
+void prefetch_refill(struct rlv_sampler *sp, uint32_t n);
 
 /* Moves on what has come; how many are done. Cost: local. */
-uint32_t ahead_advance(struct rlv_sampler *sp);
+uint32_t prefetch_advance(struct rlv_sampler *sp);
 
 /* Forgets all: waits for what is under way. */
-void ahead_cancel(struct rlv_sampler *sp);
+void prefetch_cancel(struct rlv_sampler *sp);
 
-RLV_MUST_CHECK int ahead_init(struct rlv_sampler *sp);
-void ahead_fini(struct rlv_sampler *sp);
+RLV_MUST_CHECK int prefetch_init(struct rlv_sampler *sp);
+void prefetch_fini(struct rlv_sampler *sp);
 
 /* Makes one more batch. -ENOMEM. */
 RLV_MUST_CHECK int batch_add(struct rlv_sampler *sp);

@@ -244,7 +244,7 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 	if (sp->view->selector != RLV_PRIORITIZED)
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_begin(&sp->h, 0);
-	ahead_advance(sp);                            /* its phases are under way with ours */
+	prefetch_advance(sp);                         /* its phases are under way with ours */
 	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
 		ret = check_keys(sp, in->keys, in->n);
 	if (ret == 0)
@@ -254,7 +254,7 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 		in->quanta(sp->view, in->values + done, now, sp->scratch.quanta, &clamped);
 		ret = update_all(sp, in->keys + done, now, &sum);
 	}
-	ahead_advance(sp);
+	prefetch_advance(sp);
 	sum.clamped = (uint32_t)clamped;
 	sp->stats.updates += sum.updated;
 	sp->stats.stale_updates += sum.stale;

@@ -12,13 +12,13 @@ static void bind(struct admission *adm, const struct handle *h)
 {
 	adm->control = h->nodes.control;
 	adm->owner = h->slot.owner;
-	adm->opened = h->nodes.seats[adm->control].opened;
+	adm->opened = h->nodes.statuses[adm->control].opened;
 	limiter_init(&adm->lim, h->nodes.shards[adm->control], adm->view, adm->owner);
 }
 
 void admission_init(struct admission *adm, const struct handle *h, uint32_t view)
 {
-	const struct limit_desc *law = &h->desc->views[view].limit;
+	const struct limit_desc *bounds = &h->desc->views[view].limit;
 
 	*adm = (struct admission){ .view = view, .control = h->nodes.control };
 	adm->here = node_set_has_control(&h->nodes);
@@ -26,10 +26,10 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 		bind(adm, h);
 		return;
 	}
-	adm->lim.bounded_insert = law->max_diff != INT64_MAX;
-	adm->lim.bounded_sample = law->min_diff != INT64_MIN;
+	adm->lim.bounded_insert = bounds->max_diff != INT64_MAX;
+	adm->lim.bounded_sample = bounds->min_diff != INT64_MIN;
 	/* That there is an item a draw sees itself. */
-	adm->lim.open_for_samples = law->min_size <= 1;
+	adm->lim.open_for_samples = bounds->min_size <= 1;
 }
 
 static int store_slot(const struct admission *adm, const struct limiter_words *mine)
@@ -90,7 +90,7 @@ static void wait_posted(struct admission *adm, const struct node_set *nodes)
 	struct transport *tr;
 
 	if (!adm->lim.ticket || !nodes->shards[adm->control] ||
-	    nodes->seats[adm->control].opened != adm->opened)
+	    nodes->statuses[adm->control].opened != adm->opened)
 		return;
 	tr = adm->lim.region->tr;
 	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
@@ -104,7 +104,7 @@ int admission_follow(struct admission *adm, const struct handle *h)
 	bool same = adm->control == nodes->control && adm->owner == h->slot.owner;
 
 	adm->here = node_set_has_control(nodes);
-	if (!adm->here || (same && adm->opened == nodes->seats[adm->control].opened))
+	if (!adm->here || (same && adm->opened == nodes->statuses[adm->control].opened))
 		return 0;
 	wait_posted(adm, nodes);
 	bind(adm, h);
@@ -211,7 +211,7 @@ static void name_bound(const struct limiter *lim, const char *name, int64_t boun
 	text[0] = 0;
 	if (bound != INT64_MIN && bound != INT64_MAX)
 		snprintf(text, LAW_BYTES, "; samples_per_insert %g, %s %g",
-			 of_law((int64_t)lim->law.spi), name, of_law(bound));
+			 of_law((int64_t)lim->bounds.spi), name, of_law(bound));
 }
 
 static const char *plural(uint64_t n)
@@ -223,7 +223,7 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 			      char *text)
 {
 	struct limiter_words now;
-	char law[LAW_BYTES];
+	char bounds[LAW_BYTES];
 	uint64_t lacks;
 
 	if (admission_read(adm, &now)) {
@@ -232,12 +232,12 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 		return;
 	}
 	lacks = limiter_lacks_samples(&adm->lim, &now, n);
-	name_bound(&adm->lim, "max_diff", adm->lim.law.max_diff, law);
+	name_bound(&adm->lim, "max_diff", adm->lim.bounds.max_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "append: the limiter of view %u of table %s waits for %" PRIu64
 		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
 		 adm->view, desc->name, lacks, plural(lacks), now.ins_committed, now.smp_committed,
-		 law);
+		 bounds);
 }
 
 void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,
@@ -245,7 +245,7 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 {
 	struct limiter_words now;
 	char lacks_text[40] = "inserts: no item is left to draw";
-	char law[LAW_BYTES];
+	char bounds[LAW_BYTES];
 	uint64_t lacks;
 
 	if (admission_read(adm, &now)) {
@@ -257,10 +257,10 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 	if (lacks)
 		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
 			 plural(lacks));
-	name_bound(&adm->lim, "min_diff", adm->lim.law.min_diff, law);
+	name_bound(&adm->lim, "min_diff", adm->lim.bounds.min_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64
 		 " items inserted, min_size %" PRIu64 ", %" PRIu64 " sampled%s)",
-		 n, adm->view, desc->name, lacks_text, now.ins_committed, adm->lim.law.min_size,
-		 now.smp_committed, law);
+		 n, adm->view, desc->name, lacks_text, now.ins_committed, adm->lim.bounds.min_size,
+		 now.smp_committed, bounds);
 }

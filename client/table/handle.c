@@ -91,7 +91,7 @@ static int tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot
 	uint32_t closed;
 	int ret = fence_close_blocks(shard, h->slot.owner, &closed);
 
-	if (ret == 0 && slot->promise != SLOT_IDLE)
+	if (ret == 0 && slot->pin != SLOT_IDLE)
 		ret = shard_mark_dirty(shard);
 	return ret;
 }
@@ -102,7 +102,7 @@ static int join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
 
 	if (ret == 0)
 		ret = open_access(h, s);
-	if (ret == 0 && slot->promise != SLOT_IDLE)
+	if (ret == 0 && slot->pin != SLOT_IDLE)
 		ret = epoch_leave(&h->access[s]->epoch);
 	if (ret)
 		close_access(h, s);
@@ -309,7 +309,7 @@ static bool is_tidy(struct handle *h)
 	if (node_set_heal(&h->nodes))
 		return true; /* nothing of it is there any more */
 	while (s < h->nodes.n_shards &&
-	       (h->nodes.seats[s].state != RLV_SHARD_DOWN || !h->nodes.seats[s].granted))
+	       (h->nodes.statuses[s].state != RLV_SHARD_DOWN || !h->nodes.statuses[s].granted))
 		s++;
 	return s == h->nodes.n_shards;
 }

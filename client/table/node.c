@@ -51,7 +51,7 @@ static void *grow_array(void *array, uint32_t from, uint32_t to, size_t size)
 int node_set_grow(struct node_set *set, uint32_t n_shards)
 {
 	struct shard **shards;
-	struct seat *seats;
+	struct shard_status *statuses;
 
 	if (n_shards <= set->n_shards)
 		return 0;
@@ -62,10 +62,10 @@ int node_set_grow(struct node_set *set, uint32_t n_shards)
 	if (!shards)
 		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
 	set->shards = shards;
-	seats = grow_array(set->seats, set->n_shards, n_shards, sizeof(struct seat));
-	if (!seats)
+	statuses = grow_array(set->statuses, set->n_shards, n_shards, sizeof(struct shard_status));
+	if (!statuses)
 		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
-	set->seats = seats;
+	set->statuses = statuses;
 	set->n_shards = n_shards;
 	return 0;
 }
@@ -136,7 +136,7 @@ static void disconnect(struct node_set *set, struct node *node)
 static void disconnect_if_idle(struct node_set *set, uint32_t n)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
-		if (set->shards[s] && set->seats[s].node == n)
+		if (set->shards[s] && set->statuses[s].node == n)
 			return;
 	disconnect(set, &set->nodes[n]);
 }
@@ -162,37 +162,37 @@ static int connect_node(struct node_set *set, struct node *node)
 
 int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
-	struct seat *seat = &set->seats[s];
+	struct shard_status *status = &set->statuses[s];
 	struct node *node;
 	int ret;
 
-	ret = node_set_node_of(set, place->node_uri, &seat->node);
+	ret = node_set_node_of(set, place->node_uri, &status->node);
 	if (ret)
 		return ret;
-	node = &set->nodes[seat->node];
+	node = &set->nodes[status->node];
 	ret = node->tr ? 0 : connect_node(set, node);
 	if (ret)
 		return ret;
 	ret = open_parts(set, node->tr, place, s, &set->shards[s]);
 	if (ret) {
-		disconnect_if_idle(set, seat->node);
+		disconnect_if_idle(set, status->node);
 		return ret;
 	}
 	set->n_up++;
-	seat->opened = ++set->version;
+	status->opened = ++set->version;
 	ret = set->hooks ? set->hooks->join(set->ctx, s) : 0;
 	if (ret) {
 		close_parts(set, s);
-		disconnect_if_idle(set, seat->node);
+		disconnect_if_idle(set, status->node);
 	}
 	return ret;
 }
 
 void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state state)
 {
-	uint32_t node = set->seats[s].node;
+	uint32_t node = set->statuses[s].node;
 
-	set->seats[s].state = state;
+	set->statuses[s].state = state;
 	if (!set->shards[s])
 		return;
 	if (set->hooks)
@@ -204,7 +204,7 @@ void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state
 
 int node_set_take_page(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
-	const struct node *node = &set->nodes[set->seats[s].node];
+	const struct node *node = &set->nodes[set->statuses[s].node];
 	struct region *page;
 	int ret = transport_attach(node->tr, &place->grants[SHARD_PAGE], &page);
 
@@ -220,7 +220,7 @@ void node_set_count(struct node_set *set)
 {
 	set->n_away = 0;
 	for (uint32_t s = 0; s < set->n_shards; s++)
-		set->n_away += set->seats[s].state == RLV_SHARD_DOWN;
+		set->n_away += set->statuses[s].state == RLV_SHARD_DOWN;
 }
 
 /* -------- open, close -------- */
@@ -248,7 +248,7 @@ static int open_first(struct node_set *set, uint32_t s, const struct meta_shard 
 		return ret;
 	log_warn("table %s shard %u down node %s: %s", set->desc->name, s, place->node,
 		 error_last());
-	set->seats[s].state = RLV_SHARD_DOWN;
+	set->statuses[s].state = RLV_SHARD_DOWN;
 	*away_out = true;
 	return 0;
 }
@@ -294,7 +294,7 @@ void node_set_close(struct node_set *set)
 		disconnect(set, &set->nodes[i]);
 	mem_free(set->nodes);
 	mem_free(set->shards);
-	mem_free(set->seats);
+	mem_free(set->statuses);
 	memset(set, 0, sizeof(*set));
 }
 
@@ -394,7 +394,7 @@ uint32_t node_set_drop(struct node_set *set)
 			continue;
 		gone = is_orphaned(set->shards[s]);
 		log_warn("table %s shard %u %s node %s", set->desc->name, s, gone ? "lost" : "down",
-			 set->seats[s].name);
+			 set->statuses[s].name);
 		node_set_close_shard(set, s, gone ? RLV_SHARD_LOST : RLV_SHARD_DOWN);
 		dropped++;
 	}

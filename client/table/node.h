@@ -33,7 +33,7 @@ struct node {
 };
 
 /* What is known of a shard, open or not. */
-struct seat {
+struct shard_status {
 	uint32_t state; /* enum rlv_shard_state as this user sees it */
 	uint32_t weight;
 	uint64_t weight_ns; /* when it was that */
@@ -57,7 +57,7 @@ struct node_set {
 	uint32_t n_away;       /* DOWN: may come back */
 	struct node *nodes;    /* one for each memory node */
 	struct shard **shards; /* NULL = not open */
-	struct seat *seats;
+	struct shard_status *statuses;
 	uint32_t control;  /* shard whose limiter words count */
 	uint64_t layout;   /* taken up */
 	uint64_t version;  /* rises with each change of all that */

@@ -20,38 +20,38 @@ static int see_address(struct node_set *set, uint32_t s, const char *uri)
 {
 	if (set->shards[s])
 		return 0;
-	set->seats[s].node = UINT32_MAX;
-	return *uri ? node_set_node_of(set, uri, &set->seats[s].node) : 0;
+	set->statuses[s].node = UINT32_MAX;
+	return *uri ? node_set_node_of(set, uri, &set->statuses[s].node) : 0;
 }
 
 int node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
-	struct seat *seat = &set->seats[s];
+	struct shard_status *status = &set->statuses[s];
 	int ret = see_address(set, s, place->node_uri);
 
 	if (ret)
 		return ret;
-	seat->state = place->state;
-	seat->weight = place->weight;
-	seat->weight_ns = clock_now_ns(set->clock);
-	seat->ramp_ns = place->ramp_ns;
-	seat->incarnation = place->incarnation;
-	seat->granted = node_state_is_usable(place->state);
-	snprintf(seat->name, sizeof(seat->name), "%s", place->node);
+	status->state = place->state;
+	status->weight = place->weight;
+	status->weight_ns = clock_now_ns(set->clock);
+	status->ramp_ns = place->ramp_ns;
+	status->incarnation = place->incarnation;
+	status->granted = node_state_is_usable(place->state);
+	snprintf(status->name, sizeof(status->name), "%s", place->node);
 	return 0;
 }
 
 uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns)
 {
-	const struct seat *seat = &set->seats[shard];
-	uint64_t past_ns = now_ns > seat->weight_ns ? now_ns - seat->weight_ns : 0;
+	const struct shard_status *status = &set->statuses[shard];
+	uint64_t past_ns = now_ns > status->weight_ns ? now_ns - status->weight_ns : 0;
 
-	if (!set->shards[shard] || seat->state != RLV_SHARD_ACTIVE)
+	if (!set->shards[shard] || status->state != RLV_SHARD_ACTIVE)
 		return 0;
-	if (seat->weight >= META_WEIGHT_FULL || past_ns >= seat->ramp_ns)
+	if (status->weight >= META_WEIGHT_FULL || past_ns >= status->ramp_ns)
 		return META_WEIGHT_FULL;
-	return seat->weight + (uint32_t)((double)(META_WEIGHT_FULL - seat->weight) *
-					 (double)past_ns / (double)seat->ramp_ns);
+	return status->weight + (uint32_t)((double)(META_WEIGHT_FULL - status->weight) *
+					   (double)past_ns / (double)status->ramp_ns);
 }
 
 /* -------- taking it up -------- */
@@ -63,7 +63,7 @@ uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t no
 static void close_what_went(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	bool reborn = node_state_is_usable(place->state) && place->incarnation &&
-		      place->incarnation != set->seats[s].incarnation;
+		      place->incarnation != set->statuses[s].incarnation;
 
 	if (!set->shards[s])
 		return;
@@ -79,7 +79,7 @@ static int open_what_came(struct node_set *set, uint32_t s, const struct meta_sh
 		return 0;
 	ret = node_set_open_shard(set, s, place);
 	if (ret) {
-		set->seats[s].state = RLV_SHARD_DOWN;
+		set->statuses[s].state = RLV_SHARD_DOWN;
 		log_info("table %s shard %u still down node %s: %s", set->desc->name, s,
 			 place->node, error_last());
 		return ret == -ECHILD ? ret : 0;
@@ -91,7 +91,7 @@ static int open_what_came(struct node_set *set, uint32_t s, const struct meta_sh
 
 static int take_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
-	uint32_t was = set->seats[s].state;
+	uint32_t was = set->statuses[s].state;
 	int ret;
 
 	close_what_went(set, s, place);
@@ -101,7 +101,7 @@ static int take_shard(struct node_set *set, uint32_t s, const struct meta_shard 
 	if (!set->shards[s])
 		return open_what_came(set, s, place);
 	if (place->state == RLV_SHARD_DOWN)
-		set->seats[s].state = was;
+		set->statuses[s].state = was;
 	return 0;
 }
 

@@ -222,7 +222,8 @@ static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rl
 
 static bool is_away(const struct node_set *nodes, uint32_t s)
 {
-	return nodes->seats[s].state == RLV_SHARD_DOWN || nodes->seats[s].state == RLV_SHARD_LOST;
+	return nodes->statuses[s].state == RLV_SHARD_DOWN ||
+	       nodes->statuses[s].state == RLV_SHARD_LOST;
 }
 
 /* A shard that is lost over it is left out. */
@@ -311,13 +312,13 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 
 static void info_seat(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
 {
-	const struct seat *seat = &nodes->seats[s];
+	const struct shard_status *status = &nodes->statuses[s];
 
-	*out = (struct rlv_shard_info){ .shard = s, .state = seat->state };
+	*out = (struct rlv_shard_info){ .shard = s, .state = status->state };
 	out->weight = node_set_weight(nodes, s, clock_now_ns(nodes->clock));
-	snprintf(out->node, sizeof(out->node), "%s", seat->name);
-	if (seat->node < nodes->n_nodes)
-		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[seat->node].uri);
+	snprintf(out->node, sizeof(out->node), "%s", status->name);
+	if (status->node < nodes->n_nodes)
+		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[status->node].uri);
 }
 
 int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t *n_inout)

@@ -1,5 +1,5 @@
 /*
- * The actor's path: steps of a call are put into blocks (client/writer/put.c) as room and limiters allow.
+ * The actor's path: steps of a call are put into blocks (client/writer/append_batch.c) as room and limiters allow.
  */
 #include "client/writer/append.h"
 

@@ -294,8 +294,8 @@ static int64_t items_lost(const struct rlv_writer *w)
 	uint64_t sum = 0;
 
 	for (uint32_t s = 0; s < w->room; s++)
-		if (nodes->seats[s].state == RLV_SHARD_DOWN ||
-		    nodes->seats[s].state == RLV_SHARD_LOST)
+		if (nodes->statuses[s].state == RLV_SHARD_DOWN ||
+		    nodes->statuses[s].state == RLV_SHARD_LOST)
 			sum += w->published[s] < most ? w->published[s] : most;
 	return (int64_t)sum;
 }

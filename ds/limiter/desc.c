@@ -41,7 +41,7 @@ static int spi_init(double spi, uint64_t *fixed_out)
 	return 0;
 }
 
-int limit_desc_init(struct limit_desc *law, uint64_t min_size, double spi, double min_diff,
+int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi, double min_diff,
 		    double max_diff)
 {
 	struct limit_desc full = { .min_size = min_size ? min_size : 1 };
@@ -61,7 +61,7 @@ int limit_desc_init(struct limit_desc *law, uint64_t min_size, double spi, doubl
 		return error_set(-EINVAL,
 				 "limiter samples_per_insert 0: bounds %g and %g need a ratio",
 				 min_diff, max_diff);
-	*law = full;
+	*bounds = full;
 	return 0;
 }
 
@@ -80,13 +80,13 @@ static __int128 greatest_divisor(__int128 a, __int128 b)
  * The difference moves by +spi and -1 from 0, so it is a multiple of their greatest common divisor.
  * Stuck = at one from which an insert passes max_diff and a sample min_diff.
  */
-static bool can_get_stuck(const struct limit_desc *law)
+static bool can_get_stuck(const struct limit_desc *bounds)
 {
-	__int128 step = greatest_divisor((__int128)law->spi, SPI_ONE);
-	__int128 above = (__int128)law->max_diff - (__int128)law->spi;
-	__int128 below = (__int128)law->min_diff + SPI_ONE, at;
+	__int128 step = greatest_divisor((__int128)bounds->spi, SPI_ONE);
+	__int128 above = (__int128)bounds->max_diff - (__int128)bounds->spi;
+	__int128 below = (__int128)bounds->min_diff + SPI_ONE, at;
 
-	if (law->min_diff == INT64_MIN || law->max_diff == INT64_MAX)
+	if (bounds->min_diff == INT64_MIN || bounds->max_diff == INT64_MAX)
 		return false;
 	at = above / step;
 	if (at * step > above)
@@ -94,33 +94,33 @@ static bool can_get_stuck(const struct limit_desc *law)
 	return (at + 1) * step < below;
 }
 
-int limit_desc_check(const struct limit_desc *law, uint64_t capacity)
+int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity)
 {
-	if (law->min_diff > law->max_diff ||
-	    (!law->spi && (law->min_diff != INT64_MIN || law->max_diff != INT64_MAX)))
+	if (bounds->min_diff > bounds->max_diff ||
+	    (!bounds->spi && (bounds->min_diff != INT64_MIN || bounds->max_diff != INT64_MAX)))
 		return error_set(-EINVAL, "limiter bounds %g and %g: do not fit the ratio %g",
-				 unscale(law->min_diff), unscale(law->max_diff),
-				 (double)law->spi / (double)SPI_ONE);
-	if (law->spi > (uint64_t)SPI_MAX << LIMIT_SPI_BITS)
+				 unscale(bounds->min_diff), unscale(bounds->max_diff),
+				 (double)bounds->spi / (double)SPI_ONE);
+	if (bounds->spi > (uint64_t)SPI_MAX << LIMIT_SPI_BITS)
 		return error_set(-EINVAL, "limiter samples_per_insert %g: at most %g",
-				 (double)law->spi / (double)SPI_ONE, SPI_MAX);
-	if (!law->min_size || law->min_size > capacity)
+				 (double)bounds->spi / (double)SPI_ONE, SPI_MAX);
+	if (!bounds->min_size || bounds->min_size > capacity)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": must be 1 to the capacity %" PRIu64,
-				 law->min_size, capacity);
-	if (law->max_diff != INT64_MAX &&
-	    (__int128)law->min_size * (__int128)law->spi > law->max_diff)
+				 bounds->min_size, capacity);
+	if (bounds->max_diff != INT64_MAX &&
+	    (__int128)bounds->min_size * (__int128)bounds->spi > bounds->max_diff)
 		return error_set(-EINVAL,
 				 "limiter min_size %" PRIu64 ": max_diff %g stops the inserts at "
 				 "%g items, with %g samples per insert and none sampled yet",
-				 law->min_size, unscale(law->max_diff),
-				 (double)law->max_diff / (double)law->spi,
-				 (double)law->spi / (double)SPI_ONE);
-	if (can_get_stuck(law))
+				 bounds->min_size, unscale(bounds->max_diff),
+				 (double)bounds->max_diff / (double)bounds->spi,
+				 (double)bounds->spi / (double)SPI_ONE);
+	if (can_get_stuck(bounds))
 		return error_set(-EINVAL,
 				 "limiter bounds %g and %g: too narrow, neither an insert (%g) nor "
 				 "a sample (1) may fit between them",
-				 unscale(law->min_diff), unscale(law->max_diff),
-				 (double)law->spi / (double)SPI_ONE);
+				 unscale(bounds->min_diff), unscale(bounds->max_diff),
+				 (double)bounds->spi / (double)SPI_ONE);
 	return 0;
 }

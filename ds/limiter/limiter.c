@@ -42,7 +42,7 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 	*lim = (struct limiter){
 		.region = control->limits,
 		.words_off = shard_limits_off(control, view),
-		.law = control->desc.views[view].limit,
+		.bounds = control->desc.views[view].limit,
 	};
 	if (owner) {
 		lim->page = control->pages;
@@ -50,8 +50,8 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 				offsetof(struct client_page, limits) +
 				view * sizeof(struct slot_limits);
 	}
-	lim->bounded_insert = lim->law.max_diff != INT64_MAX;
-	lim->bounded_sample = lim->law.min_diff != INT64_MIN;
+	lim->bounded_insert = lim->bounds.max_diff != INT64_MAX;
+	lim->bounded_sample = lim->bounds.min_diff != INT64_MIN;
 }
 
 /* -------- chains -------- */
@@ -170,16 +170,17 @@ static bool insert_fits(const struct limiter *lim, const struct limiter_words *n
 {
 	__int128 inserts = signed_count(now->ins_admitted) + n;
 
-	return inserts * (__int128)lim->law.spi - scaled(now->smp_committed) <= lim->law.max_diff;
+	return inserts * (__int128)lim->bounds.spi - scaled(now->smp_committed) <=
+	       lim->bounds.max_diff;
 }
 
 static bool sample_fits(const struct limiter *lim, const struct limiter_words *now, uint64_t n)
 {
 	__int128 inserts = (__int128)now->ins_committed;
 
-	return now->ins_committed >= lim->law.min_size &&
-	       inserts * (__int128)lim->law.spi - scaled(signed_count(now->smp_admitted) + n) >=
-		       lim->law.min_diff;
+	return now->ins_committed >= lim->bounds.min_size &&
+	       inserts * (__int128)lim->bounds.spi - scaled(signed_count(now->smp_admitted) + n) >=
+		       lim->bounds.min_diff;
 }
 
 static uint64_t steps_to(__int128 distance, __int128 step)
@@ -192,13 +193,14 @@ uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_w
 			       uint64_t n)
 {
 	__int128 inserts = (__int128)now->ins_committed;
-	uint64_t to_size = steps_to((__int128)lim->law.min_size - inserts, 1);
+	uint64_t to_size = steps_to((__int128)lim->bounds.min_size - inserts, 1);
 	uint64_t to_diff = 0;
 
 	if (lim->bounded_sample)
-		to_diff = steps_to(scaled(signed_count(now->smp_admitted) + n) + lim->law.min_diff -
-					   inserts * (__int128)lim->law.spi,
-				   (__int128)lim->law.spi);
+		to_diff =
+			steps_to(scaled(signed_count(now->smp_admitted) + n) +
+					 lim->bounds.min_diff - inserts * (__int128)lim->bounds.spi,
+				 (__int128)lim->bounds.spi);
 	return max_u64(to_size, to_diff);
 }
 
@@ -209,8 +211,8 @@ uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_w
 
 	if (!lim->bounded_insert)
 		return 0;
-	return steps_to(inserts * (__int128)lim->law.spi - scaled(now->smp_committed) -
-				lim->law.max_diff,
+	return steps_to(inserts * (__int128)lim->bounds.spi - scaled(now->smp_committed) -
+				lim->bounds.max_diff,
 			scaled(1));
 }
 
@@ -220,12 +222,13 @@ static int check_span(const struct limiter *lim, uint64_t n, __int128 move, cons
 	double one = (double)((uint64_t)1 << LIMIT_SPI_BITS);
 
 	if (!lim->bounded_insert || !lim->bounded_sample ||
-	    move <= (__int128)lim->law.max_diff - lim->law.min_diff)
+	    move <= (__int128)lim->bounds.max_diff - lim->bounds.min_diff)
 		return 0;
 	return error_set(-EINVAL,
 			 "%s of %" PRIu64 " items: the limiter's bounds %g and %g never allow so "
 			 "many at once",
-			 what, n, (double)lim->law.min_diff / one, (double)lim->law.max_diff / one);
+			 what, n, (double)lim->bounds.min_diff / one,
+			 (double)lim->bounds.max_diff / one);
 }
 
 /* -------- admission -------- */
@@ -336,7 +339,7 @@ int limiter_try_insert(struct limiter *lim, uint64_t n)
 
 	if (!side.bounded || !n)
 		return 0;
-	rc = check_span(lim, n, (__int128)n * (__int128)lim->law.spi, "insert");
+	rc = check_span(lim, n, (__int128)n * (__int128)lim->bounds.spi, "insert");
 	return rc ? rc : admit(lim, &side, insert_fits, n);
 }
 
@@ -350,7 +353,7 @@ static int check_min_size(struct limiter *lim)
 	rc = limiter_read(lim, &now);
 	if (rc)
 		return rc;
-	lim->open_for_samples = now.ins_committed >= lim->law.min_size;
+	lim->open_for_samples = now.ins_committed >= lim->bounds.min_size;
 	return lim->open_for_samples ? 0 : -EAGAIN;
 }
 

@@ -31,7 +31,7 @@ struct limiter {
 	uint64_t words_off;    /* struct view_limits */
 	struct region *page;   /* NULL = a reader, it admits nothing */
 	uint64_t slot_off;     /* struct slot_limits of this handle and view */
-	struct limit_desc law;
+	struct limit_desc bounds;
 	bool bounded_insert;       /* inserts can be refused */
 	bool bounded_sample;       /* samples can be refused beyond min_size */
 	bool open_for_samples;     /* min_size was reached once: it stays so */
@@ -71,7 +71,7 @@ RLV_MUST_CHECK int limiter_read(struct limiter *lim, struct limiter_words *out);
  * min_size of 0 means 1. -EINVAL: NaN, a negative samples_per_insert, min_diff > max_diff, not
  * representable in 1/65536ths, bounds without samples_per_insert.
  */
-RLV_MUST_CHECK int limit_desc_init(struct limit_desc *law, uint64_t min_size, double spi,
+RLV_MUST_CHECK int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi,
 				   double min_diff, double max_diff);
 
 /*
@@ -79,6 +79,6 @@ RLV_MUST_CHECK int limit_desc_init(struct limit_desc *law, uint64_t min_size, do
  * cannot hold or that max_diff keeps the inserts from; bounds so narrow that neither one insert nor
  * one sample fits between them.
  */
-RLV_MUST_CHECK int limit_desc_check(const struct limit_desc *law, uint64_t capacity);
+RLV_MUST_CHECK int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity);
 
 #endif

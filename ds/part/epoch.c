@@ -23,7 +23,7 @@ void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struc
 		.region = tree,
 		.word_off = words_off + offsetof(struct shard_words, epoch),
 		.page = page,
-		.promise_off = page_off + offsetof(struct client_page, promise),
+		.pin_off = page_off + offsetof(struct client_page, pin),
 		.mode = EPOCH_NORMAL,
 	};
 }
@@ -49,15 +49,15 @@ static bool stores_in_place(const struct epoch *ep)
  * promise or we see its swap.
  * E3 pairs with E4: our additions, then the promise is withdrawn.
  */
-static int store_promise(const struct epoch *ep, uint64_t promise)
+static int store_pin(const struct epoch *ep, uint64_t pin)
 {
 	int rc;
 
 	if (stores_in_place(ep)) {
-		rword64_announce(word_at(ep->page, ep->promise_off), promise);
+		rword64_announce(word_at(ep->page, ep->pin_off), pin);
 		return 0;
 	}
-	rc = transport_store(ep->page, ep->promise_off, &promise, sizeof(promise));
+	rc = transport_store(ep->page, ep->pin_off, &pin, sizeof(pin));
 	return rc ? rc : transport_order(ep->page->tr);
 }
 
@@ -75,7 +75,7 @@ static int recheck_entered(struct epoch *ep)
 
 	if (rc)
 		return rc;
-	if (epoch_number(word) != ep->promised)
+	if (epoch_number(word) != ep->pinned)
 		return -ESTALE;
 	see(ep, word);
 	return 0;
@@ -92,11 +92,11 @@ int epoch_enter(struct epoch *ep)
 		return recheck_entered(ep);
 	rc = load_word(ep, &word);
 	for (int i = 0; !rc && i < ENTER_TRIES; i++) {
-		ep->promised = epoch_number(word);
-		rc = store_promise(ep, ep->promised);
+		ep->pinned = epoch_number(word);
+		rc = store_pin(ep, ep->pinned);
 		if (!rc)
 			rc = load_word(ep, &word);
-		if (!rc && epoch_number(word) == ep->promised) {
+		if (!rc && epoch_number(word) == ep->pinned) {
 			see(ep, word);
 			ep->entered = true;
 			return 0;
@@ -121,7 +121,7 @@ int epoch_leave(struct epoch *ep)
 
 	if (!ep->page)
 		return 0;
-	rc = store_promise(ep, SLOT_IDLE);
+	rc = store_pin(ep, SLOT_IDLE);
 	if (!rc)
 		ep->entered = false;
 	return rc;
@@ -129,18 +129,18 @@ int epoch_leave(struct epoch *ep)
 
 /* -------- as chains -------- */
 
-static void write_promise(const struct epoch *ep, const uint64_t *word, struct transport_wr *wr)
+static void write_pin(const struct epoch *ep, const uint64_t *word, struct transport_wr *wr)
 {
 	*wr = (struct transport_wr){
 		.verb = VERB_WRITE,
-		.io = { .region = ep->page, .off = ep->promise_off, .src = word, .len = 8 },
+		.io = { .region = ep->page, .off = ep->pin_off, .src = word, .len = 8 },
 	};
 }
 
 /* Where the word can be read in place a queue pair orders nothing: a fence stands between them. */
 static int look_in_place(struct epoch *ep)
 {
-	int rc = epoch_send_promise(ep);
+	int rc = epoch_send_pin(ep);
 
 	if (!rc)
 		rc = transport_order(ep->region->tr);
@@ -148,7 +148,7 @@ static int look_in_place(struct epoch *ep)
 }
 
 /* E1 pairs with E2: the promise, then our look at the epoch behind it, on one queue pair. */
-static int look_behind_promise(struct epoch *ep)
+static int look_behind_pin(struct epoch *ep)
 {
 	uint64_t word = 0;
 	struct transport_wr wrs[2];
@@ -157,7 +157,7 @@ static int look_behind_promise(struct epoch *ep)
 
 	if (ep->region->base)
 		return look_in_place(ep);
-	if (epoch_promise(ep, &wrs[0]))
+	if (epoch_pin(ep, &wrs[0]))
 		chain.n++;
 	wrs[chain.n++] = (struct transport_wr){
 		.verb = VERB_READ,
@@ -176,33 +176,33 @@ int epoch_enter_chain(struct epoch *ep)
 	if (!ep->page)
 		return error_set(-EINVAL, "epoch: a handle without a slot cannot change leaves");
 	if (!ep->entered) {
-		ep->promised = ep->number;
+		ep->pinned = ep->number;
 		ep->stage = ep->number;
 		ep->due = true;
 		ep->entered = true;
-		return ep->known ? 0 : look_behind_promise(ep);
+		return ep->known ? 0 : look_behind_pin(ep);
 	}
 	if (!ep->known)
-		rc = look_behind_promise(ep);
-	return !rc && ep->number != ep->promised ? -ESTALE : rc;
+		rc = look_behind_pin(ep);
+	return !rc && ep->number != ep->pinned ? -ESTALE : rc;
 }
 
-bool epoch_promise(struct epoch *ep, struct transport_wr *wr_out)
+bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out)
 {
 	if (!ep->due)
 		return false;
 	ep->due = false;
 	ep->standing = true;
-	write_promise(ep, &ep->stage, wr_out);
+	write_pin(ep, &ep->stage, wr_out);
 	return true;
 }
 
-int epoch_send_promise(struct epoch *ep)
+int epoch_send_pin(struct epoch *ep)
 {
 	struct transport_wr wr;
 	struct transport_chain chain = { .tr = ep->region->tr, .wrs = &wr, .n = 1 };
 
-	return epoch_promise(ep, &wr) ? transport_run(&chain, 1) : 0;
+	return epoch_pin(ep, &wr) ? transport_run(&chain, 1) : 0;
 }
 
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
@@ -214,7 +214,7 @@ bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
 	ep->due = false;
 	ep->standing = false;
 	/* E3 pairs with E4: our additions, then the promise is withdrawn. */
-	write_promise(ep, &idle, wr_out);
+	write_pin(ep, &idle, wr_out);
 	wr_out->fence = true;
 	return standing;
 }
@@ -237,8 +237,8 @@ int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
 	return 0;
 }
 
-bool epoch_blocks_pass(uint64_t promise, uint32_t number)
+bool epoch_blocks_pass(uint64_t pin, uint32_t number)
 {
 	/* Serial numbers: an epoch that wrapped is still newer. */
-	return promise != SLOT_IDLE && (int32_t)((uint32_t)promise - number) < 0;
+	return pin != SLOT_IDLE && (int32_t)((uint32_t)pin - number) < 0;
 }

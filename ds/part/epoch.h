@@ -39,9 +39,9 @@ struct epoch {
 	struct region *region; /* tree region of the shard */
 	uint64_t word_off;     /* the shard's epoch word */
 	struct region *page; /* where this handle's promise is; NULL = a reader, it never announces */
-	uint64_t promise_off;
-	uint32_t number;   /* as last read */
-	uint32_t promised; /* in force while entered: number, or one less after a refresh */
+	uint64_t pin_off;
+	uint32_t number; /* as last read */
+	uint32_t pinned; /* in force while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
 	bool damaged; /* a leaf's tag was of no epoch: sums may be wrong, a rebuild is due */
@@ -94,16 +94,16 @@ RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint
 /* -------- as chains -------- */
 
 /*
- * Enters without waiting: what epoch_promise gives must go ahead of the first change. -ESTALE as
+ * Enters without waiting: what epoch_pin gives must go ahead of the first change. -ESTALE as
  * epoch_enter. Cost: none; 1 phase in the first call and after one that met a rebuild.
  */
 RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
 
 /* The promise, if it is due; false = there is nothing to send. ep stays where it is meanwhile. */
-bool epoch_promise(struct epoch *ep, struct transport_wr *wr_out);
+bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out);
 
 /* Sends it and waits, for changes that do not travel as chains. Cost: 1 phase if it is due. */
-RLV_MUST_CHECK int epoch_send_promise(struct epoch *ep);
+RLV_MUST_CHECK int epoch_send_pin(struct epoch *ep);
 
 /*
  * Idle again: the write that withdraws the promise, for the chain of the additions, behind them.
@@ -112,6 +112,6 @@ RLV_MUST_CHECK int epoch_send_promise(struct epoch *ep);
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out);
 
 /* Does promise (a word of a slot) hold back a pass that starts from epoch number? */
-bool epoch_blocks_pass(uint64_t promise, uint32_t number);
+bool epoch_blocks_pass(uint64_t pin, uint32_t number);
 
 #endif

@@ -217,8 +217,8 @@ static int set_free(struct shard *shard, uint32_t owner)
 {
 	uint64_t idle = SLOT_IDLE;
 	int rc = transport_store(shard->pages,
-				 page_off(shard, owner) + offsetof(struct client_page, promise),
-				 &idle, sizeof(idle));
+				 page_off(shard, owner) + offsetof(struct client_page, pin), &idle,
+				 sizeof(idle));
 
 	if (!rc)
 		rc = transport_order(shard->tree->tr);
@@ -237,7 +237,7 @@ int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *repor
 	if (!shard_has_page(shard, owner - 1))
 		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
 	rc = slot_read(shard, owner - 1, &info);
-	report.was_idle = !rc && (info.state == SLOT_FREE || info.promise == SLOT_IDLE);
+	report.was_idle = !rc && (info.state == SLOT_FREE || info.pin == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)
 		goto out;
 	/* D1 pairs with D2: dirty, before the slot stops holding passes back. */

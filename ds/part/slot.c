@@ -36,7 +36,7 @@ static int write_fields(struct shard *shard, uint32_t slot, const struct process
 	struct client_slot fields = { .pid = process->pid,
 				      .start_time = process->start_time,
 				      .lease = lease };
-	struct client_page page = { .promise.word.raw = SLOT_IDLE };
+	struct client_page page = { .pin.word.raw = SLOT_IDLE };
 	struct transport_io ios[] = {
 		{ .region = shard->slots,
 		  .off = shard_slot_off(shard, slot) + offsetof(struct client_slot, pid),
@@ -113,7 +113,7 @@ int slot_release(struct shard *shard, uint32_t slot)
 				    &word);
 	if (rc)
 		return rc;
-	if (info.state == SLOT_LIVE && info.promise != SLOT_IDLE)
+	if (info.state == SLOT_LIVE && info.pin != SLOT_IDLE)
 		return error_set(-EBUSY, "slot %u: a call is in progress or deltas are held", slot);
 	if (epoch_mode_of(word) != EPOCH_NORMAL && epoch_owner(word) == slot + 1)
 		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
@@ -155,14 +155,14 @@ int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_
 					      .dst = heads,
 					      .len = n * (uint32_t)sizeof(heads[0]) };
 	for (uint32_t i = 0; i < n; i++) {
-		infos_out[i].promise = SLOT_IDLE;
+		infos_out[i].pin = SLOT_IDLE;
 		if (shard_has_page(shard, first + i))
 			ios[n_ios++] = (struct transport_io){
 				.region = shard->pages,
 				.off = shard_page_off(shard, first + i) +
-				       offsetof(struct client_page, promise),
-				.dst = &infos_out[i].promise,
-				.len = sizeof(infos_out[i].promise),
+				       offsetof(struct client_page, pin),
+				.dst = &infos_out[i].pin,
+				.len = sizeof(infos_out[i].pin),
 			};
 	}
 	/* G2 pairs with G1: the fields of a slot that is live. */

@@ -29,7 +29,7 @@ struct slot_info {
 	enum slot_state state; /* the rest is garbage while it is SLOT_FREE */
 	struct process_id process;
 	uint64_t lease;
-	uint64_t promise; /* input: of its client's; SLOT_IDLE where its page is not attached */
+	uint64_t pin; /* input: of its client's; SLOT_IDLE where its page is not attached */
 };
 
 /*

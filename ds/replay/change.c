@@ -78,10 +78,10 @@ static void prepare_word(const struct access *acc, const struct word_op *op,
  */
 static void add_head(const struct shard_change *ch, struct wr_list *list)
 {
-	struct transport_wr promise;
+	struct transport_wr pin;
 
-	if (epoch_promise(&ch->acc->epoch, &promise))
-		*wr_list_add(list, NOTE_NONE) = promise;
+	if (epoch_pin(&ch->acc->epoch, &pin))
+		*wr_list_add(list, NOTE_NONE) = pin;
 	for (uint32_t i = 0; i < ch->n_rows; i++)
 		*wr_list_add(list, NOTE_NONE) =
 			(struct transport_wr){ .verb = VERB_WRITE, .io = ch->rows[i] };
@@ -315,8 +315,8 @@ static int change_in_place(enum change_verb verb, const struct shard_change *ch,
 		return sumtree_publish_ops(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
 	case CHANGE_UPDATE:
 		return sumtree_update(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
-	case CHANGE_TAKE:
-		return sumtree_take(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
+	case CHANGE_CONSUME:
+		return sumtree_consume(tree, &acc->epoch, ch->ops[v], ch->n[v], acc->deltas[v]);
 	}
 	return -EINVAL;
 }
@@ -337,7 +337,7 @@ static int raise_maxima(enum change_verb verb, const struct shard_change *ch)
 	const struct table_desc *desc = &ch->acc->shard->desc;
 	int ret = 0;
 
-	for (uint32_t v = 0; verb != CHANGE_TAKE && ret == 0 && v < desc->n_views; v++)
+	for (uint32_t v = 0; verb != CHANGE_CONSUME && ret == 0 && v < desc->n_views; v++)
 		if (ch->n[v] && desc->views[v].selector == SELECT_PRIORITIZED)
 			ret = access_raise_max(ch->acc, v, most_stored(ch->ops[v], ch->n[v]));
 	return ret;
@@ -424,7 +424,7 @@ int change_update(struct shard_change *changes, uint32_t n)
 	return run(CHANGE_UPDATE, changes, n);
 }
 
-int change_take(struct shard_change *changes, uint32_t n)
+int change_consume(struct shard_change *changes, uint32_t n)
 {
-	return run(CHANGE_TAKE, changes, n);
+	return run(CHANGE_CONSUME, changes, n);
 }

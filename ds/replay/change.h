@@ -41,6 +41,6 @@ struct shard_change {
  */
 RLV_MUST_CHECK int change_publish(struct shard_change *changes, uint32_t n);
 RLV_MUST_CHECK int change_update(struct shard_change *changes, uint32_t n);
-RLV_MUST_CHECK int change_take(struct shard_change *changes, uint32_t n);
+RLV_MUST_CHECK int change_consume(struct shard_change *changes, uint32_t n);
 
 #endif

@@ -33,7 +33,7 @@ static const struct priority_kernel *kernel(void)
 	return &priority_kernel_plain;
 }
 
-static struct priority_law law_of(const struct view_desc *view)
+static struct priority_law bounds_of(const struct view_desc *view)
 {
 	return (struct priority_law){
 		.add = view->eps,
@@ -45,31 +45,31 @@ static struct priority_law law_of(const struct view_desc *view)
 
 uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *clamped)
 {
-	struct priority_law law = law_of(view);
+	struct priority_law bounds = bounds_of(view);
 	const float none = 0;
 	uint64_t quanta;
 
-	law.add += td; /* doubles, too, go in whole */
-	*clamped += priority_kernel_plain.quanta(&law, &none, 1, &quanta);
+	bounds.add += td; /* doubles, too, go in whole */
+	*clamped += priority_kernel_plain.quanta(&bounds, &none, 1, &quanta);
 	return quanta;
 }
 
 void priority_from_td(const struct view_desc *view, const float *td, size_t n, uint64_t *quanta_out,
 		      uint64_t *clamped)
 {
-	const struct priority_law law = law_of(view);
+	const struct priority_law bounds = bounds_of(view);
 
-	*clamped += kernel()->quanta(&law, td, n, quanta_out);
+	*clamped += kernel()->quanta(&bounds, td, n, quanta_out);
 }
 
 void priority_from_value(const struct view_desc *view, const float *priorities, size_t n,
 			 uint64_t *quanta_out, uint64_t *clamped)
 {
-	struct priority_law law = law_of(view);
+	struct priority_law bounds = bounds_of(view);
 
-	law.add = 0;
-	law.power = 1;
-	*clamped += kernel()->quanta(&law, priorities, n, quanta_out);
+	bounds.add = 0;
+	bounds.power = 1;
+	*clamped += kernel()->quanta(&bounds, priorities, n, quanta_out);
 }
 
 void priority_to_value(const struct view_desc *view, const uint64_t *leaf_words, size_t n,

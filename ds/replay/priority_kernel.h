@@ -26,7 +26,7 @@ struct priority_law {
 
 struct priority_kernel {
 	/* Returns how many were beyond max. */
-	uint64_t (*quanta)(const struct priority_law *law, const float *values, size_t n,
+	uint64_t (*quanta)(const struct priority_law *bounds, const float *values, size_t n,
 			   uint64_t *out);
 	/* out[i] = (in[i] * factor)^power; in and factor > 0. */
 	void (*powers)(const double *in, size_t n, double factor, double power, float *out);
@@ -119,10 +119,10 @@ static inline uint64_t priority_ceil(double x)
 }
 
 #define PRIORITY_KERNEL(name) \
-	static uint64_t quanta(const struct priority_law *law, const float *values, size_t n, \
+	static uint64_t quanta(const struct priority_law *bounds, const float *values, size_t n, \
 			       uint64_t *out) \
 	{ \
-		const struct priority_law l = *law; \
+		const struct priority_law l = *bounds; \
 		uint64_t beyond = 0; \
 \
 		for (size_t i = 0; i < n; i++) { \

@@ -80,19 +80,19 @@ static int check_words(struct check *check)
 static void check_slot(struct check *check, const struct slot_info *info)
 {
 	struct shard_check_report *report = check->report;
-	uint32_t behind = report->epoch - (uint32_t)info->promise;
+	uint32_t behind = report->epoch - (uint32_t)info->pin;
 
 	if (info->state > SLOT_FENCED)
 		problem(check, &report->wrong_slots, "slot %u: state %d", info->slot,
 			(int)info->state);
 	if (info->state == SLOT_LIVE)
 		report->live_slots++;
-	if (info->state == SLOT_FREE || info->promise == SLOT_IDLE)
+	if (info->state == SLOT_FREE || info->pin == SLOT_IDLE)
 		return;
 	report->busy_slots++;
-	if (info->promise > UINT32_MAX || behind > 1)
+	if (info->pin > UINT32_MAX || behind > 1)
 		problem(check, &report->wrong_slots, "slot %u: promise %" PRIu64 " under epoch %u",
-			info->slot, info->promise, report->epoch);
+			info->slot, info->pin, report->epoch);
 }
 
 static int check_slots(struct check *check)

@@ -27,7 +27,7 @@ struct glimpse {
 static size_t add_chained(struct access *acc, struct transport_wr *wrs)
 {
 	const struct shard *shard = acc->shard;
-	size_t n = epoch_promise(&acc->epoch, wrs);
+	size_t n = epoch_pin(&acc->epoch, wrs);
 
 	for (uint32_t v = 0; v < shard->desc.n_views; v++)
 		wrs[n++] = (struct transport_wr){

@@ -22,7 +22,7 @@
 /* Every lost CAS is somebody else's won one; so many in a row are a bug, not contention. */
 #define CHANGE_ROUNDS 10000
 
-enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_TAKE };
+enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_CONSUME };
 
 /* One call of a verb. */
 struct change {

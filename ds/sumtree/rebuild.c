@@ -156,11 +156,11 @@ static bool find_blocker(const struct slot_info *infos, uint32_t n, uint32_t epo
 			 struct rebuild_wait *wait)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (infos[i].state != SLOT_LIVE || !epoch_blocks_pass(infos[i].promise, epoch))
+		if (infos[i].state != SLOT_LIVE || !epoch_blocks_pass(infos[i].pin, epoch))
 			continue;
 		*wait = (struct rebuild_wait){ .owner = infos[i].slot + 1,
 					       .pid = infos[i].process.pid,
-					       .promise = infos[i].promise,
+					       .pin = infos[i].pin,
 					       .epoch = epoch };
 		return true;
 	}
@@ -193,7 +193,7 @@ static int nap(void)
 	return 0;
 }
 
-static int wait_for_promises(struct pass *pass)
+static int wait_for_pins(struct pass *pass)
 {
 	const struct rebuild_opts *opts = pass->opts;
 	const struct clock *clock = opts->clock ? opts->clock : clock_monotonic();
@@ -244,7 +244,7 @@ static int zero_spare(struct pass *pass)
 	int rc = load_dirty(shard, &pass->dirty);
 
 	if (!rc)
-		rc = wait_for_promises(pass);
+		rc = wait_for_pins(pass);
 	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
 		rc = zero_array(&shard->trees[v], shard->trees[v].inner_off[(e + 1) & 1]);
 	if (!rc)

@@ -32,7 +32,7 @@
 struct rebuild_wait {
 	uint32_t owner;
 	uint32_t pid;
-	uint64_t promise;
+	uint64_t pin;
 	uint32_t epoch; /* that it would have to reach */
 };
 

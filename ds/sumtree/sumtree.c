@@ -200,7 +200,7 @@ static inline int change_by_vector(struct change *c, enum change_verb verb, stru
 				   uint32_t n)
 {
 	uint32_t left = n;
-	int ret = epoch_send_promise(c->ep);
+	int ret = epoch_send_pin(c->ep);
 
 	for (uint32_t i = 0; i < n; i++)
 		c->deltas->active[i] = (uint16_t)i;
@@ -518,12 +518,12 @@ int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op 
 	return change_ops(&c, CHANGE_UPDATE, ops, n);
 }
 
-int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
-		 struct tree_deltas *deltas)
+int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops, size_t n,
+		    struct tree_deltas *deltas)
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 
-	return change_ops(&c, CHANGE_TAKE, ops, n);
+	return change_ops(&c, CHANGE_CONSUME, ops, n);
 }
 
 /* How many of n ops one instruction publishes. */

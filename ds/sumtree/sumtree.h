@@ -152,8 +152,8 @@ RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, 
 				  size_t n, struct tree_deltas *deltas);
 
 /* Retires n distinct items: each is taken by at most one caller. Cost: as update. */
-RLV_MUST_CHECK int sumtree_take(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
-				size_t n, struct tree_deltas *deltas);
+RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
+				   struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
 /*
  * End of a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each

@@ -279,10 +279,11 @@ static int check_clash(const struct adoptee *table)
 			 table->id, by_id->desc.name);
 		return clashes(table, what);
 	}
-	for (const struct catalog_making *making = cat->makings; making; making = making->next)
-		if (making->table && making->is_new &&
-		    (making->table->desc.table_id == table->id ||
-		     strcmp(making->table->desc.name, table->desc.name) == 0))
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		if (provisioning->table && provisioning->is_new &&
+		    (provisioning->table->desc.table_id == table->id ||
+		     strcmp(provisioning->table->desc.name, table->desc.name) == 0))
 			return clashes(table, "a table of that name or number is being made");
 	return 0;
 }
@@ -519,8 +520,8 @@ static void regions_of(const struct survey *survey, const Relive__NodeRegion *tr
 /* Of no life of the node and no boot of its host that is known: all its rows are looked at. */
 static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
-	struct store *store = survey->cat->store;
-	struct store_shard stored = {
+	struct statedb *store = survey->cat->store;
+	struct statedb_shard stored = {
 		.table_id = tree->object,
 		.shard = tree->part,
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
@@ -529,10 +530,10 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 
 	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
-	ret = store_shard_put(store, &stored);
+	ret = statedb_shard_put(store, &stored);
 	return ret ? ret
-		   : store_lap_raise(store, tree->object, tree->part,
-				     tree->shard->head / desc_of(tree)->blocks + CATALOG_LAPS);
+		   : statedb_lap_raise(store, tree->object, tree->part,
+				       tree->shard->head / desc_of(tree)->blocks + CATALOG_LAPS);
 }
 
 static int adopt(struct taking *taking)
@@ -594,10 +595,11 @@ static void publish(struct taking *taking)
 
 static bool is_being_made_at(const struct catalog *cat, const struct node *node)
 {
-	for (const struct catalog_making *making = cat->makings; making; making = making->next)
-		for (uint32_t s = making->first; making->table && s < making->first + making->n;
-		     s++)
-			if (making->table->shards[s].node == node)
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		for (uint32_t s = provisioning->first;
+		     provisioning->table && s < provisioning->first + provisioning->n; s++)
+			if (provisioning->table->shards[s].node == node)
 				return true;
 	return false;
 }
@@ -605,12 +607,12 @@ static bool is_being_made_at(const struct catalog *cat, const struct node *node)
 static int put_leftover(struct catalog *cat, const struct node *node,
 			const Relive__NodeRegion *region)
 {
-	struct store_leftover left = { .region = region->region };
+	struct statedb_leftover left = { .region = region->region };
 
 	memcpy(left.node, node->name, sizeof(left.node));
 	if (region->uuid.len == sizeof(left.uuid))
 		memcpy(left.uuid, region->uuid.data, sizeof(left.uuid));
-	return store_leftover_put(cat->store, &left);
+	return statedb_leftover_put(cat->store, &left);
 }
 
 /* The node has said all that it has: what the store has noted of it is made anew. */
@@ -618,10 +620,10 @@ static int put_leftovers(const struct survey *survey)
 {
 	const struct node *node = survey->arrival->node;
 	struct catalog *cat = survey->cat;
-	int ret = store_leftovers_delete(cat->store, node->name);
+	int ret = statedb_leftovers_delete(cat->store, node->name);
 
 	if (ret == 0 && !is_being_made_at(cat, node))
-		ret = store_makings_delete(cat->store, node->name);
+		ret = statedb_makings_delete(cat->store, node->name);
 	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = survey->arrival->regions[i];
 
@@ -639,14 +641,14 @@ static int put_leftovers(const struct survey *survey)
 static int take(struct taking *taking)
 {
 	struct catalog *cat = taking->survey.cat;
-	int ret = store_begin(cat->store);
+	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
 	ret = adopt(taking);
 	if (ret == 0)
 		ret = put_leftovers(&taking->survey);
-	ret = store_end(cat->store, ret);
+	ret = statedb_end(cat->store, ret);
 	if (ret == 0)
 		publish(taking);
 	for (uint32_t id = 1; ret && id <= TABLE_MAX_ID; id++)

@@ -51,7 +51,7 @@ struct doomed {
 	bool ids[TABLE_MAX_ID + 1];
 };
 
-static int load_table(void *ctx, const struct store_table *stored)
+static int load_table(void *ctx, const struct statedb_table *stored)
 {
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
@@ -83,7 +83,7 @@ static bool is_stored_state(uint32_t state)
 	       state == RELIVE__SHARD_STATE__SHARD_GONE;
 }
 
-static int load_shard(void *ctx, const struct store_shard *stored)
+static int load_shard(void *ctx, const struct statedb_shard *stored)
 {
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
@@ -128,22 +128,22 @@ int catalog_load(struct catalog *cat)
 {
 	struct doomed doomed = { .cat = cat };
 	uint64_t last = 0;
-	int ret = store_each_table(cat->store, load_table, &doomed);
+	int ret = statedb_each_table(cat->store, load_table, &doomed);
 
-	store_ids(cat->store, &cat->ids);
+	statedb_ids(cat->store, &cat->ids);
 	if (ret == 0)
-		ret = store_each_shard(cat->store, load_shard, &doomed);
+		ret = statedb_each_shard(cat->store, load_shard, &doomed);
 	if (ret == 0)
-		ret = store_number(cat->store, "last_table", &last);
+		ret = statedb_number(cat->store, "last_table", &last);
 	if (ret == 0)
-		ret = store_number(cat->store, "layout", &cat->layout);
+		ret = statedb_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
 	/* What was half made is forgotten; its regions go when their nodes come. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = store_table_delete(cat->store,
-						 id); /* its makings stay until nodes come */
+			ret = statedb_table_delete(cat->store,
+						   id); /* its makings stay until nodes come */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (cat->tables[id])
 			finish_table(cat, cat->tables[id]);
@@ -152,7 +152,7 @@ int catalog_load(struct catalog *cat)
 
 void catalog_fini(struct catalog *cat)
 {
-	catalog_making_forget_all(cat);
+	catalog_provision_forget_all(cat);
 	catalog_retire_forget(cat);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		catalog_table_free(cat->tables[id]);
@@ -163,7 +163,7 @@ void catalog_fini(struct catalog *cat)
 /* -------- drop -------- */
 
 /* What is claimed after the look still lies below: one lap of slack. */
-static void remember_laps(struct store *store, const struct catalog_table *table)
+static void remember_laps(struct statedb *store, const struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {
 		const struct shard *shard = table->attached[s];
@@ -177,7 +177,7 @@ static void remember_laps(struct store *store, const struct catalog_table *table
 				     &head);
 		if (ret == 0) {
 			lap = (head & BLOCK_SEQ_MASK) / table->desc.blocks + 2;
-			ret = store_lap_raise(store, table->desc.table_id, s, lap);
+			ret = statedb_lap_raise(store, table->desc.table_id, s, lap);
 		}
 		if (ret)
 			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
@@ -187,19 +187,19 @@ static void remember_laps(struct store *store, const struct catalog_table *table
 int catalog_drop(struct catalog *cat, const char *name)
 {
 	struct catalog_table *table = catalog_find(cat, name);
-	struct catalog_making *making;
+	struct catalog_provisioning *provisioning;
 	int ret;
 
 	if (!table)
 		return error_set(-ENOENT, "no table %.64s in this store", name);
-	making = catalog_making_of(cat, table);
+	provisioning = catalog_provision_of(cat, table);
 	remember_laps(cat->store, table);
 	ret = catalog_give_up_table(cat, table);
 	if (ret)
 		return ret;
-	if (making) {
-		catalog_retire_shard(cat, table, making->first, REGION_DROPPED);
-		catalog_making_abandon(making);
+	if (provisioning) {
+		catalog_retire_shard(cat, table, provisioning->first, REGION_DROPPED);
+		catalog_provision_abandon(provisioning);
 	}
 	catalog_retire_table(cat, table);
 	cat->tables[table->desc.table_id] = NULL;
@@ -214,7 +214,7 @@ int catalog_drop(struct catalog *cat, const char *name)
 void catalog_changed(struct catalog *cat, struct catalog_table *table)
 {
 	table->layout = ++cat->layout;
-	if (store_number_put(cat->store, "layout", cat->layout))
+	if (statedb_number_put(cat->store, "layout", cat->layout))
 		log_error("table %s: layout: %s", table->desc.name, error_last());
 }
 

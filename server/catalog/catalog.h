@@ -19,7 +19,7 @@
  * one name. The table stays open over the rest.
  *
  *   catalog.c        find, load, drop, what clients are told
- *   catalog_make.c   create a table, add a shard; catalog_making.h: their regions
+ *   catalog_make.c   create a table, add a shard; catalog_provisioning.h: their regions
  *   catalog_plan.c   what a wish comes to
  *   catalog_nodes.c  nodes come, go, and are lost; catalog_regions.c: whose their regions are;
  *                    catalog_adopt.c: tables that come with a pool
@@ -32,7 +32,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/making.h"
+#include "server/catalog/provision.h"
 #include "server/catalog/regions.h"
 #include "server/catalog/table.h"
 #include "server/node/nodes.h"
@@ -61,7 +61,7 @@ struct catalog_ops {
 };
 
 struct catalog {
-	struct store *store;
+	struct statedb *store;
 	struct nodes *nodes;
 	const struct clock *clock;
 	const struct catalog_ops *ops;
@@ -70,9 +70,9 @@ struct catalog {
 	uint64_t ramp_ns;     /* 0 = CATALOG_RAMP_NS */
 	bool trust;           /* rows without checksums that may be torn are taken as they are */
 	uint64_t patience_ns; /* how long clients may take to learn of a layout */
-	struct store_ids ids;
+	struct statedb_ids ids;
 	struct catalog_table *tables[TABLE_MAX_ID + 1]; /* by id */
-	struct catalog_making *makings;
+	struct catalog_provisioning *provisionings;
 	uint32_t last_id;
 	uint32_t turn;        /* of placement */
 	uint64_t layout;      /* the newest of all tables */
@@ -118,13 +118,13 @@ bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_
 
 /*
  * A new shard of the table at the node, ACTIVE; if one is under way already, that one. leaves is kept
- * with it (catalog_making.h). -EAGAIN: as above. -ENOSPC: no room, or no number is left.
+ * with it (catalog_provisioning.h). -EAGAIN: as above. -ENOSPC: no room, or no number is left.
  */
 RLV_MUST_CHECK int catalog_add_shard(struct catalog *cat, struct catalog_table *table,
 				     struct node *node, struct node *leaves);
 
 /*
- * Formats and opens shard s, whose regions are there, for catalog_making.c. -EAGAIN: its node is asked,
+ * Formats and opens shard s, whose regions are there, for catalog_provisioning.c. -EAGAIN: its node is asked,
  * as in node_attach; so is one that could not be reached just now, which is -EHOSTDOWN here.
  */
 RLV_MUST_CHECK int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s);

@@ -23,7 +23,7 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 	int ret;
 
 	memcpy(ids.store_uuid, cat->ids.uuid, sizeof(ids.store_uuid));
-	ret = store_lap(cat->store, desc->table_id, s, &lap);
+	ret = statedb_lap(cat->store, desc->table_id, s, &lap);
 	if (ret)
 		return ret;
 	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
@@ -65,8 +65,10 @@ int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_
 
 static bool is_being_made(const struct catalog *cat, uint32_t id)
 {
-	for (const struct catalog_making *making = cat->makings; making; making = making->next)
-		if (making->table && making->is_new && making->table->desc.table_id == id)
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		if (provisioning->table && provisioning->is_new &&
+		    provisioning->table->desc.table_id == id)
 			return true;
 	return false;
 }
@@ -84,28 +86,28 @@ static int free_id(struct catalog *cat, uint32_t *id_out)
 	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
 }
 
-static int reserve_lap(struct store *store, uint32_t table_id, uint32_t shard)
+static int reserve_lap(struct statedb *store, uint32_t table_id, uint32_t shard)
 {
 	uint64_t first = 0;
-	int ret = store_lap(store, table_id, shard, &first);
+	int ret = statedb_lap(store, table_id, shard, &first);
 
-	return ret ? ret : store_lap_raise(store, table_id, shard, first + CATALOG_LAPS);
+	return ret ? ret : statedb_lap_raise(store, table_id, shard, first + CATALOG_LAPS);
 }
 
 /* Step 1: from now on the id and its laps are used. */
 static int reserve(struct catalog *cat, const struct catalog_table *table)
 {
-	const struct store_table stored = { .state = STORE_TABLE_CREATING, .desc = table->desc };
-	int ret = store_begin(cat->store);
+	const struct statedb_table stored = { .state = STORE_TABLE_CREATING, .desc = table->desc };
+	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
-	ret = store_number_put(cat->store, "last_table", table->desc.table_id);
+	ret = statedb_number_put(cat->store, "last_table", table->desc.table_id);
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
 		ret = reserve_lap(cat->store, table->desc.table_id, s);
 	if (ret == 0)
-		ret = store_table_put(cat->store, &stored);
-	return store_end(cat->store, ret);
+		ret = statedb_table_put(cat->store, &stored);
+	return statedb_end(cat->store, ret);
 }
 
 /* It is the table's from now on, and no making's any more. */
@@ -114,14 +116,14 @@ static int put_made(struct catalog *cat, const struct catalog_table *table, uint
 	int ret = catalog_table_put_shard(cat->store, table, s);
 
 	return ret ? ret
-		   : store_making_delete(cat->store, table->shards[s].node->name,
-					 table->desc.table_id, s);
+		   : statedb_making_delete(cat->store, table->shards[s].node->name,
+					   table->desc.table_id, s);
 }
 
 /* Step 4. */
 static int publish(struct catalog *cat, const struct catalog_table *table)
 {
-	int ret = store_begin(cat->store);
+	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
@@ -129,7 +131,7 @@ static int publish(struct catalog *cat, const struct catalog_table *table)
 		ret = put_made(cat, table, s);
 	if (ret == 0)
 		ret = catalog_table_put(cat->store, table);
-	return store_end(cat->store, ret);
+	return statedb_end(cat->store, ret);
 }
 
 /* The words of a failure outlive the clean-up. What cannot be freed now is noted as being made. */
@@ -139,7 +141,7 @@ static int give_up(struct catalog *cat, struct catalog_table *table, int code)
 
 	memcpy(words, error_last(), sizeof(words));
 	catalog_retire_table(cat, table);
-	if (store_table_delete(cat->store, table->desc.table_id))
+	if (statedb_table_delete(cat->store, table->desc.table_id))
 		log_warn("forget table %s: %s", table->desc.name, error_last());
 	catalog_table_free(table);
 	return error_set(code, "%s", words);
@@ -174,28 +176,28 @@ static int new_table(struct catalog *cat, const struct catalog_wish *wish,
 }
 
 static int begin_table(struct catalog *cat, const struct catalog_wish *wish,
-		       struct catalog_making **making_out)
+		       struct catalog_provisioning **provisioning_out)
 {
-	struct catalog_making like = { .is_new = true };
+	struct catalog_provisioning like = { .is_new = true };
 	int ret = new_table(cat, wish, &like.table);
 
 	if (ret)
 		return ret;
 	like.n = like.table->desc.n_shards;
 	cat->last_id = like.table->desc.table_id;
-	ret = catalog_making_begin(cat, &like, making_out);
+	ret = catalog_provision_begin(cat, &like, provisioning_out);
 	return ret ? give_up(cat, like.table, ret) : 0;
 }
 
-static int go_on_with_table(struct catalog *cat, struct catalog_making *making,
+static int go_on_with_table(struct catalog *cat, struct catalog_provisioning *provisioning,
 			    struct catalog_table **table_out)
 {
-	struct catalog_table *table = making->table;
-	int ret = catalog_making_run(making);
+	struct catalog_table *table = provisioning->table;
+	int ret = catalog_provision_run(provisioning);
 
 	if (ret == -EAGAIN)
 		return ret;
-	catalog_making_end(making);
+	catalog_provision_end(provisioning);
 	if (ret == 0)
 		ret = publish(cat, table);
 	if (ret)
@@ -211,7 +213,7 @@ static int go_on_with_table(struct catalog *cat, struct catalog_making *making,
 int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		   struct catalog_table **table_out)
 {
-	struct catalog_making *making;
+	struct catalog_provisioning *provisioning;
 	struct catalog_table *table;
 	int ret = table_desc_check(&wish->desc);
 
@@ -225,16 +227,16 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		*table_out = table;
 		return 0;
 	}
-	making = catalog_making_named(cat, wish->desc.name);
-	if (!making)
-		ret = begin_table(cat, wish, &making);
-	return ret ? ret : go_on_with_table(cat, making, table_out);
+	provisioning = catalog_provision_named(cat, wish->desc.name);
+	if (!provisioning)
+		ret = begin_table(cat, wish, &provisioning);
+	return ret ? ret : go_on_with_table(cat, provisioning, table_out);
 }
 
 /* -------- one more shard -------- */
 
-static int begin_shard(struct catalog *cat, const struct catalog_making *like,
-		       struct catalog_making **making_out)
+static int begin_shard(struct catalog *cat, const struct catalog_provisioning *like,
+		       struct catalog_provisioning **provisioning_out)
 {
 	const struct catalog_table *table = like->table;
 	int ret;
@@ -243,26 +245,26 @@ static int begin_shard(struct catalog *cat, const struct catalog_making *like,
 		return error_set(-ENOSPC, "table %s: all %u shard numbers of its life are used",
 				 table->desc.name, TABLE_MAX_SHARDS);
 	ret = reserve_lap(cat->store, table->desc.table_id, table->n_shards);
-	return ret ? ret : catalog_making_begin(cat, like, making_out);
+	return ret ? ret : catalog_provision_begin(cat, like, provisioning_out);
 }
 
 static int publish_shard(struct catalog *cat, const struct catalog_table *table, uint32_t s)
 {
-	int ret = store_begin(cat->store);
+	int ret = statedb_begin(cat->store);
 
-	return ret ? ret : store_end(cat->store, put_made(cat, table, s));
+	return ret ? ret : statedb_end(cat->store, put_made(cat, table, s));
 }
 
-static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
+static int go_on_with_shard(struct catalog *cat, struct catalog_provisioning *provisioning)
 {
-	struct catalog_table *table = making->table;
-	uint32_t s = making->first;
+	struct catalog_table *table = provisioning->table;
+	uint32_t s = provisioning->first;
 	char words[ERROR_TEXT_BYTES];
-	int ret = catalog_making_run(making);
+	int ret = catalog_provision_run(provisioning);
 
 	if (ret == -EAGAIN)
 		return ret;
-	catalog_making_end(making);
+	catalog_provision_end(provisioning);
 	if (ret == 0)
 		ret = publish_shard(cat, table, s);
 	if (ret) {
@@ -283,15 +285,15 @@ static int go_on_with_shard(struct catalog *cat, struct catalog_making *making)
 int catalog_add_shard(struct catalog *cat, struct catalog_table *table, struct node *node,
 		      struct node *leaves)
 {
-	const struct catalog_making like = {
+	const struct catalog_provisioning like = {
 		.table = table,
 		.first = table->n_shards,
 		.n = 1,
 		.only = node,
 		.leaves = leaves,
 	};
-	struct catalog_making *making = catalog_making_of(cat, table);
-	int ret = making ? 0 : begin_shard(cat, &like, &making);
+	struct catalog_provisioning *provisioning = catalog_provision_of(cat, table);
+	int ret = provisioning ? 0 : begin_shard(cat, &like, &provisioning);
 
-	return ret ? ret : go_on_with_shard(cat, making);
+	return ret ? ret : go_on_with_shard(cat, provisioning);
 }

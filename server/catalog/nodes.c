@@ -76,7 +76,7 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
 /* Shards of tables are detached before. */
 static void leave_memory(struct catalog *cat, struct node *node)
 {
-	catalog_making_detach(cat, node);
+	catalog_provision_detach(cat, node);
 	node_close_transport(node);
 }
 
@@ -421,7 +421,7 @@ int catalog_node_forget(struct catalog *cat, const struct node *node)
 				 "memory node %s is down and holds %u shards, which come back with "
 				 "it: start it again, then drain it (relive node drain)",
 				 node->name, n);
-	if (catalog_making_uses(cat, node))
+	if (catalog_provision_uses(cat, node))
 		return error_set(-EBUSY,
 				 "memory node %s: a table is being made there: ask again "
 				 "in a second",

@@ -103,15 +103,15 @@ static bool is_unused(const struct catalog_arrival *arrival, const Relive__NodeR
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {
-	struct store_making making = { .table_id = region->object, .shard = region->part };
+	struct statedb_making provisioning = { .table_id = region->object, .shard = region->part };
 	uint8_t uuid[16];
 	int ret;
 
-	snprintf(making.node, sizeof(making.node), "%s", arrival->news->name);
-	ret = store_making_find(cat->store, &making, was_out);
+	snprintf(provisioning.node, sizeof(provisioning.node), "%s", arrival->news->name);
+	ret = statedb_making_find(cat->store, &provisioning, was_out);
 	if (ret || !*was_out)
 		return ret;
-	shard_region_uuid(making.uuid, region->part, region->role, uuid);
+	shard_region_uuid(provisioning.uuid, region->part, region->role, uuid);
 	*was_out = region->kind == OBJECT_TABLE && has_uuid(region, uuid) &&
 		   is_unused(arrival, region);
 	return 0;
@@ -120,11 +120,11 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 static int was_given_up(const struct catalog *cat, const struct catalog_arrival *arrival,
 			const Relive__NodeRegion *region, bool *was_out)
 {
-	struct store_leftover left = { .region = region->region };
+	struct statedb_leftover left = { .region = region->region };
 	int ret;
 
 	snprintf(left.node, sizeof(left.node), "%s", arrival->news->name);
-	ret = store_leftover_find(cat->store, &left, was_out);
+	ret = statedb_leftover_find(cat->store, &left, was_out);
 	if (ret == 0 && *was_out)
 		*was_out = has_uuid(region, left.uuid);
 	return ret;
@@ -139,7 +139,7 @@ int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival
 	int ret;
 
 	*owner_out = shard ? owner_by(shard) : OWNER_TABLE;
-	if (shard || (arrival->node && catalog_making_owns(cat, arrival->node, region->region)))
+	if (shard || (arrival->node && catalog_provision_owns(cat, arrival->node, region->region)))
 		return 0;
 	ret = was_given_up(cat, arrival, region, &none);
 	if (ret == 0 && !none)
@@ -154,19 +154,19 @@ static int give_up(struct catalog *cat, const struct catalog_table *table, uint3
 		   uint32_t role)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	struct store_leftover left = { .region = place->ids[role] };
+	struct statedb_leftover left = { .region = place->ids[role] };
 
 	if (left.region == 0 || !place->node)
 		return 0;
 	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
 	shard_region_uuid(table->desc.uuid, s, role, left.uuid);
-	return store_leftover_put(cat->store, &left);
+	return statedb_leftover_put(cat->store, &left);
 }
 
 /* Shards that are lost or on their way, too: nobody knows of them once the table is forgotten. */
 int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table)
 {
-	int ret = store_begin(cat->store);
+	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
@@ -174,8 +174,8 @@ int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table
 		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
 			ret = give_up(cat, table, s, role);
 	if (ret == 0)
-		ret = store_table_delete(cat->store, table->desc.table_id);
-	return store_end(cat->store, ret);
+		ret = statedb_table_delete(cat->store, table->desc.table_id);
+	return statedb_end(cat->store, ret);
 }
 
 /* -------- freeing -------- */
@@ -190,7 +190,7 @@ static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
 	(void)reply;
 	node->freeing--;
 	node->kept |= code != 0;
-	if (node->freeing == 0 && !node->kept && store_leftovers_delete(cat->store, node->name))
+	if (node->freeing == 0 && !node->kept && statedb_leftovers_delete(cat->store, node->name))
 		log_warn("node %s: %s", node->name, error_last());
 	node_region_freed(node, region, code);
 }

@@ -62,7 +62,7 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
 		struct slot_info info;
 
 		if (table->attached[s] && slot_read(table->attached[s], slot, &info) == 0 &&
-		    info.state != SLOT_FREE && info.promise != SLOT_IDLE)
+		    info.state != SLOT_FREE && info.pin != SLOT_IDLE)
 			return true;
 	}
 	return false;

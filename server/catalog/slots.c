@@ -29,20 +29,20 @@ int slots_init(struct slots *slots, const struct table_desc *desc, struct shard 
 	return 0;
 }
 
-static void remove_stray(struct slots *slots, struct slot_stray *stray)
+static void remove_orphan(struct slots *slots, struct orphan_slot *orphan)
 {
-	struct slot_stray **link = &slots->strays;
+	struct orphan_slot **link = &slots->orphans;
 
-	while (*link != stray)
+	while (*link != orphan)
 		link = &(*link)->next;
-	*link = stray->next;
-	mem_free(stray);
+	*link = orphan->next;
+	mem_free(orphan);
 }
 
 void slots_fini(struct slots *slots)
 {
-	while (slots->strays)
-		remove_stray(slots, slots->strays);
+	while (slots->orphans)
+		remove_orphan(slots, slots->orphans);
 	mem_free(slots->entries);
 	mem_free(slots->reached);
 	memset(slots, 0, sizeof(*slots));
@@ -56,25 +56,25 @@ static bool is_away(const struct slots *slots, uint32_t shard)
 /* -------- strays -------- */
 
 /* client_id 0: anybody's. */
-static bool is_stray(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
+static bool is_orphan(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
 {
-	const struct slot_stray *stray = slots->strays;
+	const struct orphan_slot *orphan = slots->orphans;
 
-	while (stray && (stray->shard != shard || stray->slot != slot ||
-			 (client_id && stray->client_id != client_id)))
-		stray = stray->next;
-	return stray;
+	while (orphan && (orphan->shard != shard || orphan->slot != slot ||
+			  (client_id && orphan->client_id != client_id)))
+		orphan = orphan->next;
+	return orphan;
 }
 
-static int add_stray(struct slots *slots, const struct slot_stray *what)
+static int add_orphan(struct slots *slots, const struct orphan_slot *what)
 {
-	struct slot_stray *stray = mem_alloc(sizeof(*stray));
+	struct orphan_slot *orphan = mem_alloc(sizeof(*orphan));
 
-	if (!stray)
+	if (!orphan)
 		return error_set(-ENOMEM, "slots: no memory");
-	*stray = *what;
-	stray->next = slots->strays;
-	slots->strays = stray;
+	*orphan = *what;
+	orphan->next = slots->orphans;
+	slots->orphans = orphan;
 	return 0;
 }
 
@@ -82,12 +82,13 @@ static int add_stray(struct slots *slots, const struct slot_stray *what)
  * Shards that are away may have the slot as live; but not if it was given after they had gone: then
  * what they have is of who had it before, and on the list already.
  */
-static int add_strays(struct slots *slots, uint32_t slot, const struct slot_entry *entry, bool left)
+static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_entry *entry,
+		       bool left)
 {
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < slots->n_shards; s++) {
-		const struct slot_stray stray = {
+		const struct orphan_slot orphan = {
 			.shard = s,
 			.slot = slot,
 			.client_id = entry->holder.client_id,
@@ -95,8 +96,8 @@ static int add_strays(struct slots *slots, uint32_t slot, const struct slot_entr
 		};
 
 		if (is_away(slots, s) && entry->number <= slots->reached[s] &&
-		    !is_stray(slots, s, slot, 0))
-			ret = add_stray(slots, &stray);
+		    !is_orphan(slots, s, slot, 0))
+			ret = add_orphan(slots, &orphan);
 	}
 	return ret;
 }
@@ -105,7 +106,7 @@ static int add_strays(struct slots *slots, uint32_t slot, const struct slot_entr
 static int set_free(struct slots *slots, uint32_t slot, bool left)
 {
 	struct slot_entry *entry = &slots->entries[slot];
-	int ret = add_strays(slots, slot, entry, left);
+	int ret = add_orphans(slots, slot, entry, left);
 
 	if (ret == 0)
 		*entry = (struct slot_entry){ .last = left ? entry->holder.client_id : 0 };
@@ -117,14 +118,14 @@ static int set_free(struct slots *slots, uint32_t slot, bool left)
 static int note(struct slots *slots, uint32_t shard, const struct slot_info *info)
 {
 	struct slot_entry *entry = &slots->entries[info->slot];
-	const struct slot_stray stray = {
+	const struct orphan_slot orphan = {
 		.shard = shard,
 		.slot = info->slot,
 		.client_id = info->lease,
 	};
 
 	if (entry->taken)
-		return entry->holder.client_id == info->lease ? 0 : add_stray(slots, &stray);
+		return entry->holder.client_id == info->lease ? 0 : add_orphan(slots, &orphan);
 	*entry = (struct slot_entry){
 		.taken = true,
 		.holder = { .client_id = info->lease, .process = info->process },
@@ -147,7 +148,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 			struct slot_holder holder = { infos[i].lease, infos[i].process };
 
 			if (infos[i].state == SLOT_FREE ||
-			    is_stray(slots, shard, infos[i].slot, infos[i].lease))
+			    is_orphan(slots, shard, infos[i].slot, infos[i].lease))
 				continue;
 			fn(ctx, &holder);
 			ret = note(slots, shard, &infos[i]);
@@ -174,19 +175,20 @@ static int settle_of(struct shard *shard, uint32_t slot, uint64_t client_id,
  */
 static int settle_left(struct slots *slots, uint32_t shard)
 {
-	struct slot_stray *stray = slots->strays;
+	struct orphan_slot *orphan = slots->orphans;
 
-	while (stray) {
-		struct slot_stray *next = stray->next;
+	while (orphan) {
+		struct orphan_slot *next = orphan->next;
 		int ret = 0;
 
-		if (stray->left && stray->shard == shard)
-			ret = settle_of(slots->shards[shard], stray->slot, stray->client_id, NULL);
+		if (orphan->left && orphan->shard == shard)
+			ret = settle_of(slots->shards[shard], orphan->slot, orphan->client_id,
+					NULL);
 		if (ret)
 			return ret;
-		if (stray->left && (stray->shard == shard || slots->lost[stray->shard]))
-			remove_stray(slots, stray);
-		stray = next;
+		if (orphan->left && (orphan->shard == shard || slots->lost[orphan->shard]))
+			remove_orphan(slots, orphan);
+		orphan = next;
 	}
 	return 0;
 }
@@ -213,8 +215,9 @@ int slots_join(struct slots *slots, uint32_t shard)
 
 	if (shard >= slots->n_shards)
 		slots->n_shards = shard + 1;
-	for (const struct slot_stray *stray = slots->strays; ret == 0 && stray; stray = stray->next)
-		if (stray->shard == shard)
+	for (const struct orphan_slot *orphan = slots->orphans; ret == 0 && orphan;
+	     orphan = orphan->next)
+		if (orphan->shard == shard)
 			ret = -EAGAIN;
 	if (ret)
 		return ret;
@@ -414,7 +417,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	entry = &slots->entries[owner - 1];
 	/* It may be of before we began, in a shard that has not come yet. */
 	if (!entry->taken || entry->holder.client_id != client_id)
-		first = add_strays(slots, owner - 1, &unknown, true);
+		first = add_orphans(slots, owner - 1, &unknown, true);
 	if (first || !entry->taken)
 		return first;
 	if (entry->holder.client_id != client_id)
@@ -422,7 +425,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	for (uint32_t s = 0; s < slots->n_shards; s++) {
 		int ret = 0;
 
-		if (slots->shards[s] && !is_stray(slots, s, owner - 1, 0))
+		if (slots->shards[s] && !is_orphan(slots, s, owner - 1, 0))
 			ret = leave_shard(slots->shards[s], owner);
 		if (ret && ret != -ESTALE && !first)
 			first = ret;
@@ -464,24 +467,24 @@ static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t s
 	return first ? first : set_free(slots, slot, false);
 }
 
-static void settle_strays(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
+static void settle_orphans(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
-	struct slot_stray *stray = slots->strays;
+	struct orphan_slot *orphan = slots->orphans;
 
-	while (stray) {
-		struct slot_stray *next = stray->next;
+	while (orphan) {
+		struct orphan_slot *next = orphan->next;
 
-		if (stray->client_id == dead->client_id && !stray->left &&
-		    settle_in(slots, dead, stray->shard, stray->slot, drift_out) == 0)
-			remove_stray(slots, stray);
-		stray = next;
+		if (orphan->client_id == dead->client_id && !orphan->left &&
+		    settle_in(slots, dead, orphan->shard, orphan->slot, drift_out) == 0)
+			remove_orphan(slots, orphan);
+		orphan = next;
 	}
 }
 
 int slots_settle(struct slots *slots, const struct slots_dead *dead, bool *drift_out)
 {
 	*drift_out = false;
-	settle_strays(slots, dead, drift_out);
+	settle_orphans(slots, dead, drift_out);
 	for (uint32_t slot = 0; slot < slots->n; slot++) {
 		const struct slot_entry *entry = &slots->entries[slot];
 
@@ -508,8 +511,8 @@ bool slots_has(const struct slots *slots, uint64_t client_id, uint32_t owner)
 
 bool slots_any(const struct slots *slots, uint64_t client_id)
 {
-	for (const struct slot_stray *stray = slots->strays; stray; stray = stray->next)
-		if (stray->client_id == client_id && !stray->left)
+	for (const struct orphan_slot *orphan = slots->orphans; orphan; orphan = orphan->next)
+		if (orphan->client_id == client_id && !orphan->left)
 			return true;
 	for (uint32_t slot = 0; slot < slots->n; slot++)
 		if (slots->entries[slot].taken &&

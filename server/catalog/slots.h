@@ -41,8 +41,8 @@ struct slot_entry {
 };
 
 /* Slots of one shard that the book has nobody for, or somebody else. */
-struct slot_stray {
-	struct slot_stray *next;
+struct orphan_slot {
+	struct orphan_slot *next;
 	uint32_t shard;
 	uint32_t slot;
 	uint64_t client_id;
@@ -53,7 +53,7 @@ struct slots {
 	uint32_t n; /* max_clients */
 	uint32_t max_streams;
 	struct slot_entry *entries;
-	struct slot_stray *strays;
+	struct orphan_slot *orphans;
 	struct shard **shards; /* borrowed; NULL where not attached */
 	const bool *lost;      /* borrowed; for ever: its memory is gone */
 	uint64_t given;        /* number of the slot that was given last */

@@ -94,14 +94,14 @@ int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 {
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX], *to, *leaves = NULL;
-	const struct catalog_making *making = catalog_making_of(cat, table);
+	const struct catalog_provisioning *provisioning = catalog_provision_of(cat, table);
 	uint32_t n = catalog_places(cat, table, places, nodes);
 	struct placement_step step;
 	int ret;
 
-	if (making) {
-		to = making->only;
-		leaves = making->leaves;
+	if (provisioning) {
+		to = provisioning->only;
+		leaves = provisioning->leaves;
 	} else {
 		step = placement_next(places, n, wanted_shards(table, places, n));
 		if (step.kind == PLACEMENT_DONE)

@@ -131,22 +131,22 @@ int catalog_table_attach(struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
-int catalog_table_put(struct store *store, const struct catalog_table *table)
+int catalog_table_put(struct statedb *store, const struct catalog_table *table)
 {
-	const struct store_table stored = {
+	const struct statedb_table stored = {
 		.state = STORE_TABLE_LIVE,
 		.desc = table->desc,
 		.control = table->control,
 		.auto_shards = table->auto_shards,
 	};
 
-	return store_table_put(store, &stored);
+	return statedb_table_put(store, &stored);
 }
 
-int catalog_table_put_shard(struct store *store, const struct catalog_table *table, uint32_t s)
+int catalog_table_put_shard(struct statedb *store, const struct catalog_table *table, uint32_t s)
 {
 	const struct catalog_shard *place = &table->shards[s];
-	struct store_shard stored = {
+	struct statedb_shard stored = {
 		.table_id = table->desc.table_id,
 		.shard = s,
 		.incarnation = place->incarnation,
@@ -156,5 +156,5 @@ int catalog_table_put_shard(struct store *store, const struct catalog_table *tab
 	memcpy(stored.regions, place->ids, sizeof(stored.regions));
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
-	return store_shard_put(store, &stored);
+	return statedb_shard_put(store, &stored);
 }

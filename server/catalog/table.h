@@ -110,8 +110,8 @@ RLV_MUST_CHECK int catalog_attach_parts(struct node *node, const struct catalog_
 					struct shard_parts *out);
 
 /* Remembers the table, and shard s of it. */
-RLV_MUST_CHECK int catalog_table_put(struct store *store, const struct catalog_table *table);
-RLV_MUST_CHECK int catalog_table_put_shard(struct store *store, const struct catalog_table *table,
+RLV_MUST_CHECK int catalog_table_put(struct statedb *store, const struct catalog_table *table);
+RLV_MUST_CHECK int catalog_table_put_shard(struct statedb *store, const struct catalog_table *table,
 					   uint32_t s);
 
 #endif

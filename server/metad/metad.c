@@ -402,10 +402,10 @@ static int open_state(struct metad *md)
 		return error_set(-errno, "mkdir %s: %s", dir, strerror(errno));
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return error_set(-ENAMETOOLONG, "state directory: name too long");
-	ret = store_open(path, &md->store);
+	ret = statedb_open(path, &md->store);
 	if (ret)
 		return error_prefix(ret, "%s: ", path);
-	store_ids(md->store, &md->ids);
+	statedb_ids(md->store, &md->ids);
 	return process_self(&md->self);
 }
 
@@ -413,21 +413,21 @@ static int open_state(struct metad *md)
 static int take_client_id(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
-	int ret = store_number(md->store, "client", &nodes->former_client_id);
+	int ret = statedb_number(md->store, "client", &nodes->former_client_id);
 
 	if (ret)
 		return ret;
 	if (getrandom(&nodes->attach_client_id, sizeof(uint64_t), 0) != (ssize_t)sizeof(uint64_t))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
 	nodes->attach_client_id &= INT64_MAX;
-	return store_number_put(md->store, "client", nodes->attach_client_id);
+	return statedb_number_put(md->store, "client", nodes->attach_client_id);
 }
 
 /* Stores begin with the first. */
 static int load_epoch(struct metad *md)
 {
 	uint64_t epoch;
-	int ret = store_number(md->store, "epoch", &epoch);
+	int ret = statedb_number(md->store, "epoch", &epoch);
 
 	if (ret == 0)
 		md->epoch = epoch ? (uint32_t)epoch : 1;
@@ -624,7 +624,7 @@ void metad_close(struct metad **md_ptr)
 	nodes_fini(&md->nodes);
 	liveness_fini(&md->live);
 	free_events(md);
-	store_close(&md->store);
+	statedb_close(&md->store);
 	if (md->lock_fd >= 0)
 		runtime_dir_unlock(&md->dir, "metad", md->lock_fd);
 	mem_free(md);

@@ -59,9 +59,9 @@ struct metad {
 	char token[RUNTIME_TOKEN_BYTES];
 	uint32_t epoch; /* of tokens of roles */
 	uint16_t port;  /* bound, 0 = none */
-	struct store_ids ids;
+	struct statedb_ids ids;
 	struct process_id self;
-	struct store *store;
+	struct statedb *store;
 	struct event_base *base;
 	struct event *tick;
 	struct event *stop[2];

@@ -287,5 +287,5 @@ int metad_check_health(void *ctx)
 {
 	const struct metad *md = ctx;
 
-	return store_check(md->store);
+	return statedb_check(md->store);
 }

@@ -37,7 +37,7 @@ void rpc_backup_forget(struct metad *md, const struct conn *conn)
 			continue;
 		}
 		*link = backup->next;
-		store_backup_free(backup->bytes);
+		statedb_backup_free(backup->bytes);
 		mem_free(backup);
 	}
 }
@@ -50,7 +50,7 @@ static int begin(const struct call *call)
 	rpc_backup_forget(call->md, call->conn);
 	if (!backup)
 		return error_set(-ENOMEM, "backup: no memory");
-	ret = store_backup(call->md->store, &backup->bytes, &backup->len);
+	ret = statedb_backup(call->md->store, &backup->bytes, &backup->len);
 	if (ret) {
 		mem_free(backup);
 		return ret;

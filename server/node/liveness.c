@@ -86,7 +86,7 @@ static void suspect(struct liveness *live, struct client *client)
 
 /* -------- load -------- */
 
-static int load_one(void *ctx, const struct store_client *stored)
+static int load_one(void *ctx, const struct statedb_client *stored)
 {
 	struct slot_holder holder = { .client_id = stored->id, .process = stored->process };
 	struct liveness *live = ctx;
@@ -104,7 +104,7 @@ static int load_one(void *ctx, const struct store_client *stored)
 
 int liveness_load(struct liveness *live)
 {
-	return store_each_client(live->store, load_one, live);
+	return statedb_each_client(live->store, load_one, live);
 }
 
 void liveness_fini(struct liveness *live)
@@ -167,7 +167,7 @@ static bool may_resume(const struct client *client, const struct liveness_guest 
 static int newcomer(struct liveness *live, struct liveness_guest *guest, struct client **client_out)
 {
 	struct slot_holder holder = { .process = guest->process };
-	struct store_client stored = { .process = guest->process };
+	struct statedb_client stored = { .process = guest->process };
 	struct client *client;
 	int ret = new_id(live, &holder.client_id);
 
@@ -178,7 +178,7 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 	if (ret)
 		return ret;
 	stored.id = holder.client_id;
-	ret = store_client_put(live->store, &stored);
+	ret = statedb_client_put(live->store, &stored);
 	/* A server that comes after us takes it for a stranger then: it is back as a new client. */
 	if (ret == -ENOSPC || ret == -EIO)
 		log_warn("client %llu is not in the catalog: %s",
@@ -343,7 +343,7 @@ static void judge(const struct liveness *live, struct client *client)
 /* All of it is settled: as if it had never been. */
 static void bury(struct liveness *live, struct client *client)
 {
-	int ret = store_client_delete(live->store, client->holder.client_id);
+	int ret = statedb_client_delete(live->store, client->holder.client_id);
 
 	if (ret)
 		log_warn("forget client %llu: %s", (unsigned long long)client->holder.client_id,

@@ -75,7 +75,7 @@ struct liveness_ops {
 
 struct liveness {
 	const struct clock *clock;
-	struct store *store;
+	struct statedb *store;
 	struct nodes *nodes;
 	const struct liveness_ops *ops;
 	void *ctx;

@@ -55,7 +55,7 @@ static struct node *add(struct nodes *nodes, const char *name)
 	return node;
 }
 
-static int load_one(void *ctx, const struct store_node *stored)
+static int load_one(void *ctx, const struct statedb_node *stored)
 {
 	struct nodes *nodes = ctx;
 	struct node *node = nodes->n < NODES_MAX ? add(nodes, stored->name) : NULL;
@@ -73,7 +73,7 @@ static int load_one(void *ctx, const struct store_node *stored)
 
 int nodes_load(struct nodes *nodes)
 {
-	return store_each_node(nodes->store, load_one, nodes);
+	return statedb_each_node(nodes->store, load_one, nodes);
 }
 
 void nodes_fini(struct nodes *nodes)
@@ -88,7 +88,7 @@ void nodes_fini(struct nodes *nodes)
 
 static int remember(struct nodes *nodes, const struct node *node)
 {
-	struct store_node stored = {
+	struct statedb_node stored = {
 		.incarnation = node->incarnation,
 		.persistent = node->persistent,
 		.draining = node->draining,
@@ -98,7 +98,7 @@ static int remember(struct nodes *nodes, const struct node *node)
 	snprintf(stored.name, sizeof(stored.name), "%s", node->name);
 	snprintf(stored.uri, sizeof(stored.uri), "%s", node->uri);
 	memcpy(stored.pool, node->pool, sizeof(stored.pool));
-	return store_node_put(nodes->store, &stored);
+	return statedb_node_put(nodes->store, &stored);
 }
 
 /* -------- joining -------- */
@@ -313,7 +313,7 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 				 "ask again in a second",
 				 node->name);
 	(void)nodes_tick(nodes); /* whoever waits for an answer of it hears that there is none */
-	ret = store_node_delete(nodes->store, node->name);
+	ret = statedb_node_delete(nodes->store, node->name);
 	if (ret)
 		return ret;
 	while (*link && *link != node)

@@ -35,7 +35,7 @@ struct nodes_ops {
 struct nodes {
 	struct node *first;
 	struct event_base *base;
-	struct store *store;
+	struct statedb *store;
 	const struct clock *clock;
 	const struct nodes_ops *ops;
 	void *ctx;

@@ -96,24 +96,24 @@ static int copy(const char *file, const char *path)
  * Terms go on rising: memory nodes that live refuse a server of an earlier one than they have seen.
  * A server is not started more often than once a second for years.
  */
-static int raise_term(struct store *store)
+static int raise_term(struct statedb *store)
 {
-	struct store_ids ids;
+	struct statedb_ids ids;
 	uint64_t now = (uint64_t)time(NULL);
 
-	store_ids(store, &ids);
-	return store_number_put(store, "term", max_u64(ids.term, now));
+	statedb_ids(store, &ids);
+	return statedb_number_put(store, "term", max_u64(ids.term, now));
 }
 
 static int make_ready(const char *path)
 {
-	struct store *store;
-	int ret = store_open(path, &store);
+	struct statedb *store;
+	int ret = statedb_open(path, &store);
 
 	if (ret)
 		return ret;
 	ret = raise_term(store);
-	store_close(&store); /* writes its log into the file */
+	statedb_close(&store); /* writes its log into the file */
 	return ret;
 }
 
@@ -127,11 +127,11 @@ static int move(const char *from, const char *to)
 /* With its log, which is to be nobody else's. One that is whole has none once it was closed. */
 static int move_aside(const struct paths *paths)
 {
-	struct store *store;
+	struct statedb *store;
 	int ret;
 
-	if (access(paths->at[CATALOG], F_OK) == 0 && store_open(paths->at[CATALOG], &store) == 0)
-		store_close(&store);
+	if (access(paths->at[CATALOG], F_OK) == 0 && statedb_open(paths->at[CATALOG], &store) == 0)
+		statedb_close(&store);
 	(void)unlink(paths->at[REPLACED_LOG]);
 	ret = move(paths->at[CATALOG_LOG], paths->at[REPLACED_LOG]);
 	return ret ? ret : move(paths->at[CATALOG], paths->at[REPLACED]);

@@ -33,13 +33,13 @@ static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
 	sqlite3_result_int64(context, crc);
 }
 
-int store_sql_add_crc32c(struct store *store)
+int statedb_sql_add_crc32c(struct statedb *store)
 {
 	int rc = sqlite3_create_function(store->db, "crc32c", -1,
 					 SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, sql_crc32c, NULL,
 					 NULL);
 
-	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "setup");
+	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "setup");
 }
 
 /* -------- statements -------- */
@@ -69,7 +69,7 @@ static int code_of(int rc)
 }
 
 /* What a person can mend is said with the name of the file. */
-static int disk_failed(const struct store *store, int code)
+static int disk_failed(const struct statedb *store, int code)
 {
 	return error_set(code, "state database %s: its disk %s, and nothing was changed",
 			 sqlite3_db_filename(store->db, "main"),
@@ -77,7 +77,7 @@ static int disk_failed(const struct store *store, int code)
 					 : "cannot be written or read: see its limits and health");
 }
 
-int store_sql_failed(struct store *store, int rc, const char *what)
+int statedb_sql_failed(struct statedb *store, int rc, const char *what)
 {
 	if (store->db && ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR))
 		return disk_failed(store, code_of(rc));
@@ -85,7 +85,7 @@ int store_sql_failed(struct store *store, int rc, const char *what)
 			 store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(rc));
 }
 
-static int bind(sqlite3_stmt *stmt, int i, const struct store_sql_value *value)
+static int bind(sqlite3_stmt *stmt, int i, const struct statedb_sql_value *value)
 {
 	switch (value->kind) {
 	case SQL_VALUE_INT:
@@ -97,8 +97,8 @@ static int bind(sqlite3_stmt *stmt, int i, const struct store_sql_value *value)
 	}
 }
 
-int store_sql_prepare(struct store *store, const char *sql, const struct store_sql_value *values,
-		      size_t n, sqlite3_stmt **stmt_out)
+int statedb_sql_prepare(struct statedb *store, const char *sql,
+			const struct statedb_sql_value *values, size_t n, sqlite3_stmt **stmt_out)
 {
 	sqlite3_stmt *stmt = NULL;
 	int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
@@ -106,7 +106,7 @@ int store_sql_prepare(struct store *store, const char *sql, const struct store_s
 	for (size_t i = 0; rc == SQLITE_OK && i < n; i++)
 		rc = bind(stmt, (int)i + 1, &values[i]);
 	if (rc != SQLITE_OK) {
-		int ret = store_sql_failed(store, rc, sql);
+		int ret = statedb_sql_failed(store, rc, sql);
 
 		sqlite3_finalize(stmt);
 		return ret;
@@ -115,33 +115,33 @@ int store_sql_prepare(struct store *store, const char *sql, const struct store_s
 	return 0;
 }
 
-int store_sql_run(struct store *store, const char *sql, const struct store_sql_value *values,
-		  size_t n)
+int statedb_sql_run(struct statedb *store, const char *sql, const struct statedb_sql_value *values,
+		    size_t n)
 {
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = store_sql_prepare(store, sql, values, n, &stmt);
+	int rc, ret = statedb_sql_prepare(store, sql, values, n, &stmt);
 
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
 	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		ret = store_sql_failed(store, rc, sql);
+		ret = statedb_sql_failed(store, rc, sql);
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int store_sql_script(struct store *store, const char *sql)
+int statedb_sql_script(struct statedb *store, const char *sql)
 {
 	int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
 
-	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "setup");
+	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "setup");
 }
 
-int store_sql_each(struct store *store, const char *sql, int (*row)(void *ctx, sqlite3_stmt *stmt),
-		   void *ctx)
+int statedb_sql_each(struct statedb *store, const char *sql,
+		     int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx)
 {
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = store_sql_prepare(store, sql, NULL, 0, &stmt);
+	int rc, ret = statedb_sql_prepare(store, sql, NULL, 0, &stmt);
 
 	if (ret)
 		return ret;
@@ -151,29 +151,29 @@ int store_sql_each(struct store *store, const char *sql, int (*row)(void *ctx, s
 			break;
 	}
 	if (ret == 0 && rc != SQLITE_DONE)
-		ret = store_sql_failed(store, rc, sql);
+		ret = statedb_sql_failed(store, rc, sql);
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-uint64_t store_sql_column_u64(sqlite3_stmt *stmt, int column)
+uint64_t statedb_sql_column_u64(sqlite3_stmt *stmt, int column)
 {
 	return (uint64_t)sqlite3_column_int64(stmt, column);
 }
 
-uint32_t store_sql_column_u32(sqlite3_stmt *stmt, int column)
+uint32_t statedb_sql_column_u32(sqlite3_stmt *stmt, int column)
 {
 	return (uint32_t)sqlite3_column_int64(stmt, column);
 }
 
-void store_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
+void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room)
 {
 	const unsigned char *text = sqlite3_column_text(stmt, column);
 
 	snprintf(out, room, "%s", text ? (const char *)text : "");
 }
 
-int store_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)
+int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len)
 {
 	const void *blob = sqlite3_column_blob(stmt, column);
 

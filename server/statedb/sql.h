@@ -18,14 +18,14 @@
 
 #include "base/error.h"
 
-struct store {
+struct statedb {
 	sqlite3 *db;
-	struct store_ids ids;
+	struct statedb_ids ids;
 	bool has_uuid;
 };
 
 /* What stands for a ? of a statement. What ptr points to must outlive the statement. */
-struct store_sql_value {
+struct statedb_sql_value {
 	uint64_t number;
 	const void *ptr;
 	int len;
@@ -46,32 +46,32 @@ struct store_sql_value {
 	}
 
 /* Gives statements crc32c(...): over kind and content of all arguments. */
-RLV_MUST_CHECK int store_sql_add_crc32c(struct store *store);
+RLV_MUST_CHECK int statedb_sql_add_crc32c(struct statedb *store);
 
 /* Sets the error for a result of SQLite, and answers its code. what: the statement, or a word for it. */
-int store_sql_failed(struct store *store, int rc, const char *what);
+int statedb_sql_failed(struct statedb *store, int rc, const char *what);
 
 /* The caller finalizes the statement. */
-RLV_MUST_CHECK int store_sql_prepare(struct store *store, const char *sql,
-				     const struct store_sql_value *values, size_t n,
-				     sqlite3_stmt **stmt_out);
+RLV_MUST_CHECK int statedb_sql_prepare(struct statedb *store, const char *sql,
+				       const struct statedb_sql_value *values, size_t n,
+				       sqlite3_stmt **stmt_out);
 
 /* Runs a statement that gives no rows. */
-RLV_MUST_CHECK int store_sql_run(struct store *store, const char *sql,
-				 const struct store_sql_value *values, size_t n);
+RLV_MUST_CHECK int statedb_sql_run(struct statedb *store, const char *sql,
+				   const struct statedb_sql_value *values, size_t n);
 
 /* Runs several statements, none of which takes values. */
-RLV_MUST_CHECK int store_sql_script(struct store *store, const char *sql);
+RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *sql);
 
 /* Calls row for each row, until it answers non-zero, which is then the result. */
-RLV_MUST_CHECK int store_sql_each(struct store *store, const char *sql,
-				  int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
+RLV_MUST_CHECK int statedb_sql_each(struct statedb *store, const char *sql,
+				    int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
 
-uint64_t store_sql_column_u64(sqlite3_stmt *stmt, int column);
-uint32_t store_sql_column_u32(sqlite3_stmt *stmt, int column);
+uint64_t statedb_sql_column_u64(sqlite3_stmt *stmt, int column);
+uint32_t statedb_sql_column_u32(sqlite3_stmt *stmt, int column);
 /* Cut to the room there is; "" for NULL. */
-void store_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
+void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
 /* -EBADMSG: it has another length. */
-RLV_MUST_CHECK int store_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
+RLV_MUST_CHECK int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
 
 #endif

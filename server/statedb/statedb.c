@@ -25,7 +25,7 @@
 #define LAPS_COLUMNS "table_id, shard, first"
 #define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost, pool"
 #define CLIENTS_COLUMNS "id, pid, start_time, boot_id, secret"
-#define MAKINGS_COLUMNS "node, table_id, shard, uuid"
+#define PROVISIONINGS_COLUMNS "node, table_id, shard, uuid"
 #define LEFTOVERS_COLUMNS "node, region, uuid"
 
 /* How each version is made from the one before; a new database goes through all of them. */
@@ -81,7 +81,7 @@ static const char *const schemas[] = {
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
 	"UPDATE clients SET crc = crc32c(id, pid, start_time, boot_id);"
-	"UPDATE makings SET crc = crc32c(" MAKINGS_COLUMNS ");"
+	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_COLUMNS ");"
 	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
 	"PRAGMA user_version = 6;",
 	/* Leases that only their owners resume: nobody knows the secret of one of before. */
@@ -104,7 +104,7 @@ static const char *const checks[] = {
 	"SELECT table_id FROM laps WHERE crc IS NOT crc32c(" LAPS_COLUMNS ")",
 	"SELECT name FROM nodes WHERE crc IS NOT crc32c(" NODES_COLUMNS ")",
 	"SELECT id FROM clients WHERE crc IS NOT crc32c(" CLIENTS_COLUMNS ")",
-	"SELECT node FROM makings WHERE crc IS NOT crc32c(" MAKINGS_COLUMNS ")",
+	"SELECT node FROM makings WHERE crc IS NOT crc32c(" PROVISIONINGS_COLUMNS ")",
 	"SELECT node FROM leftovers WHERE crc IS NOT crc32c(" LEFTOVERS_COLUMNS ")",
 };
 
@@ -112,63 +112,63 @@ static const char *const checks[] = {
 
 /* -------- transactions -------- */
 
-int store_begin(struct store *store)
+int statedb_begin(struct statedb *store)
 {
-	return store_sql_run(store, "BEGIN IMMEDIATE", NULL, 0);
+	return statedb_sql_run(store, "BEGIN IMMEDIATE", NULL, 0);
 }
 
-int store_commit(struct store *store)
+int statedb_commit(struct statedb *store)
 {
-	int ret = store_sql_run(store, "COMMIT", NULL, 0);
+	int ret = statedb_sql_run(store, "COMMIT", NULL, 0);
 
 	if (ret)
-		store_rollback(store);
+		statedb_rollback(store);
 	return ret;
 }
 
-void store_rollback(struct store *store)
+void statedb_rollback(struct statedb *store)
 {
 	/* Some errors have rolled back already. */
 	if (!sqlite3_get_autocommit(store->db))
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-int store_end(struct store *store, int code)
+int statedb_end(struct statedb *store, int code)
 {
 	if (code == 0)
-		return store_commit(store);
-	store_rollback(store);
+		return statedb_commit(store);
+	statedb_rollback(store);
 	return code;
 }
 
 /* -------- meta -------- */
 
-int store_number(struct store *store, const char *key, uint64_t *value_out)
+int statedb_number(struct statedb *store, const char *key, uint64_t *value_out)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(key) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(key) };
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = store_sql_prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1,
-					&stmt);
+	int rc, ret = statedb_sql_prepare(store, "SELECT value FROM meta WHERE key = ?", values, 1,
+					  &stmt);
 
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW)
-		*value_out = store_sql_column_u64(stmt, 0);
+		*value_out = statedb_sql_column_u64(stmt, 0);
 	else if (rc == SQLITE_DONE)
 		*value_out = 0;
 	else
-		ret = store_sql_failed(store, rc, "read meta");
+		ret = statedb_sql_failed(store, rc, "read meta");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int store_number_put(struct store *store, const char *key, uint64_t value)
+int statedb_number_put(struct statedb *store, const char *key, uint64_t value)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(key), SQL_INT(value) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(key), SQL_INT(value) };
 
-	return store_sql_run(store, "INSERT OR REPLACE INTO meta VALUES (?1, ?2, crc32c(?1, ?2))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store, "INSERT OR REPLACE INTO meta VALUES (?1, ?2, crc32c(?1, ?2))",
+			       values, ARRAY_LEN(values));
 }
 
 /* -------- open -------- */
@@ -180,9 +180,9 @@ static int read_int(void *ctx, sqlite3_stmt *stmt)
 }
 
 /* Tables are numbered from anywhere on: those of two stores seldom have one number, and can be adopted. */
-static int make_ids(struct store *store)
+static int make_ids(struct statedb *store)
 {
-	struct store_sql_value values[] = { SQL_BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
+	struct statedb_sql_value values[] = { SQL_BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
 	uint8_t last_table;
 	int ret;
 
@@ -190,23 +190,23 @@ static int make_ids(struct store *store)
 		    (ssize_t)sizeof(store->ids.uuid) ||
 	    getrandom(&last_table, sizeof(last_table), 0) != (ssize_t)sizeof(last_table))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	ret = store_sql_run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))",
-			    values, 1);
-	return ret ? ret : store_number_put(store, "last_table", last_table);
+	ret = statedb_sql_run(store, "INSERT INTO meta VALUES ('uuid', ?1, crc32c('uuid', ?1))",
+			      values, 1);
+	return ret ? ret : statedb_number_put(store, "last_table", last_table);
 }
 
 static int read_uuid(void *ctx, sqlite3_stmt *stmt)
 {
-	struct store *store = ctx;
+	struct statedb *store = ctx;
 
 	store->has_uuid = true;
-	return store_sql_column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
+	return statedb_sql_column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
 }
 
-static int load_uuid(struct store *store)
+static int load_uuid(struct statedb *store)
 {
-	int ret = store_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid,
-				 store);
+	int ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid,
+				   store);
 
 	if (ret == 0 && !store->has_uuid)
 		ret = error_set(-EBADMSG, "state database: it has no uuid");
@@ -234,22 +234,22 @@ static int damaged_row(void *ctx, sqlite3_stmt *stmt)
 }
 
 /* Before anything of it is believed: SQLite sees what is wrong with pages, the crc what with rows. */
-static int check_content(struct store *store)
+static int check_content(struct statedb *store)
 {
-	int ret = store_sql_each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
+	int ret = statedb_sql_each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
 
 	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(checks); i++)
-		ret = store_sql_each(store, checks[i], damaged_row, NULL);
+		ret = statedb_sql_each(store, checks[i], damaged_row, NULL);
 	return ret;
 }
 
-static int check_schema(struct store *store, const char *path)
+static int check_schema(struct statedb *store, const char *path)
 {
 	int version = 0, application = 0;
-	int ret = store_sql_each(store, "PRAGMA user_version", read_int, &version);
+	int ret = statedb_sql_each(store, "PRAGMA user_version", read_int, &version);
 
 	if (ret == 0)
-		ret = store_sql_each(store, "PRAGMA application_id", read_int, &application);
+		ret = statedb_sql_each(store, "PRAGMA application_id", read_int, &application);
 	if (ret)
 		return ret;
 	if (application && (uint32_t)application != STORE_APPLICATION_ID)
@@ -258,7 +258,7 @@ static int check_schema(struct store *store, const char *path)
 		return error_set(-EPROTO, "state database %s: schema %d, this server knows %d",
 				 path, version, SCHEMA_VERSION);
 	for (int v = version; ret == 0 && v < SCHEMA_VERSION; v++)
-		ret = store_sql_script(store, schemas[v]);
+		ret = statedb_sql_script(store, schemas[v]);
 	if (ret)
 		return ret;
 	if (version == 0)
@@ -267,22 +267,22 @@ static int check_schema(struct store *store, const char *path)
 	return ret ? ret : load_uuid(store);
 }
 
-static int begin_term(struct store *store, const char *path)
+static int begin_term(struct statedb *store, const char *path)
 {
-	int ret = store_begin(store);
+	int ret = statedb_begin(store);
 
 	if (ret)
 		return ret;
 	ret = check_schema(store, path);
 	if (ret == 0)
-		ret = store_number(store, "term", &store->ids.term);
+		ret = statedb_number(store, "term", &store->ids.term);
 	if (ret == 0)
-		ret = store_number_put(store, "term", ++store->ids.term);
+		ret = statedb_number_put(store, "term", ++store->ids.term);
 	if (ret) {
-		store_rollback(store);
+		statedb_rollback(store);
 		return ret;
 	}
-	return store_commit(store);
+	return statedb_commit(store);
 }
 
 /*
@@ -290,23 +290,24 @@ static int begin_term(struct store *store, const char *path)
  * left behind when the file is copied, takes nothing with it. Until we know that the database is
  * whole nothing of the WAL is written back.
  */
-static int set_up(struct store *store)
+static int set_up(struct statedb *store)
 {
 	int rc = sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	int ret = rc == SQLITE_OK ? store_sql_add_crc32c(store)
-				  : store_sql_failed(store, rc, "setup");
+	int ret = rc == SQLITE_OK ? statedb_sql_add_crc32c(store)
+				  : statedb_sql_failed(store, rc, "setup");
 
 	if (ret)
 		return ret;
 	sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
-	return store_sql_script(store, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
-				       "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
-				       "PRAGMA cell_size_check = ON;");
+	return statedb_sql_script(store,
+				  "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
+				  "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1;"
+				  "PRAGMA cell_size_check = ON;");
 }
 
-int store_open(const char *path, struct store **store_out)
+int statedb_open(const char *path, struct statedb **statedb_out)
 {
-	struct store *store = mem_zalloc(sizeof(*store));
+	struct statedb *store = mem_zalloc(sizeof(*store));
 	int rc, ret;
 
 	if (!store)
@@ -314,19 +315,19 @@ int store_open(const char *path, struct store **store_out)
 	rc = sqlite3_open_v2(path, &store->db,
 			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 			     NULL);
-	ret = rc == SQLITE_OK ? set_up(store) : store_sql_failed(store, rc, path);
+	ret = rc == SQLITE_OK ? set_up(store) : statedb_sql_failed(store, rc, path);
 	if (ret == 0)
 		ret = begin_term(store, path);
 	if (ret) {
-		store_close(&store);
+		statedb_close(&store);
 		return ret;
 	}
 	(void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-	*store_out = store;
+	*statedb_out = store;
 	return 0;
 }
 
-void store_close(struct store **store)
+void statedb_close(struct statedb **store)
 {
 	if (!*store)
 		return;
@@ -335,12 +336,12 @@ void store_close(struct store **store)
 	*store = NULL;
 }
 
-void store_ids(const struct store *store, struct store_ids *out)
+void statedb_ids(const struct statedb *store, struct statedb_ids *out)
 {
 	*out = store->ids;
 }
 
-int store_check(const struct store *store)
+int statedb_check(const struct statedb *store)
 {
 	const char *path = sqlite3_db_filename(store->db, "main");
 	struct statvfs disk;
@@ -362,26 +363,26 @@ int store_check(const struct store *store)
 
 /* -------- copies -------- */
 
-static int copy_into(struct store *store, sqlite3 *to)
+static int copy_into(struct statedb *store, sqlite3 *to)
 {
 	sqlite3_backup *backup = sqlite3_backup_init(to, "main", store->db, "main");
 	int rc;
 
 	if (!backup)
-		return store_sql_failed(store, sqlite3_errcode(to), "backup");
+		return statedb_sql_failed(store, sqlite3_errcode(to), "backup");
 	(void)sqlite3_backup_step(backup, -1);
 	rc = sqlite3_backup_finish(backup);
-	return rc == SQLITE_OK ? 0 : store_sql_failed(store, rc, "backup");
+	return rc == SQLITE_OK ? 0 : statedb_sql_failed(store, rc, "backup");
 }
 
-int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
+int statedb_backup(struct statedb *store, uint8_t **bytes_out, size_t *len_out)
 {
 	uint8_t *bytes = NULL;
 	sqlite3_int64 len = 0;
 	sqlite3 *copy = NULL;
 	int rc = sqlite3_open(":memory:", &copy), ret;
 
-	ret = rc == SQLITE_OK ? copy_into(store, copy) : store_sql_failed(store, rc, "backup");
+	ret = rc == SQLITE_OK ? copy_into(store, copy) : statedb_sql_failed(store, rc, "backup");
 	if (ret == 0) {
 		bytes = sqlite3_serialize(copy, "main", &len, 0);
 		ret = bytes ? 0 : error_set(-ENOMEM, "state database: backup: no memory");
@@ -394,85 +395,85 @@ int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out)
 	return 0;
 }
 
-void store_backup_free(uint8_t *bytes)
+void statedb_backup_free(uint8_t *bytes)
 {
 	sqlite3_free(bytes);
 }
 
-int store_limit_pages(struct store *store, uint32_t pages)
+int statedb_limit_pages(struct statedb *store, uint32_t pages)
 {
 	char sql[64];
 
 	snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", pages);
-	return store_sql_script(store, sql);
+	return statedb_sql_script(store, sql);
 }
 
 /* -------- tables -------- */
 
-int store_table_put(struct store *store, const struct store_table *table)
+int statedb_table_put(struct statedb *store, const struct statedb_table *table)
 {
-	const struct store_sql_value values[] = {
+	const struct statedb_sql_value values[] = {
 		SQL_INT(table->desc.table_id), SQL_TEXT(table->desc.name),
 		SQL_INT(table->state),         SQL_BLOB(&table->desc, sizeof(table->desc)),
 		SQL_INT(table->control),       SQL_INT(table->auto_shards ? 1 : 0),
 	};
 
-	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+			       values, ARRAY_LEN(values));
 }
 
-int store_table_delete(struct store *store, uint32_t table_id)
+int statedb_table_delete(struct statedb *store, uint32_t table_id)
 {
-	const struct store_sql_value values[] = { SQL_INT(table_id) };
+	const struct statedb_sql_value values[] = { SQL_INT(table_id) };
 	bool alone = sqlite3_get_autocommit(store->db) != 0;
-	int ret = alone ? store_begin(store) : 0;
+	int ret = alone ? statedb_begin(store) : 0;
 
 	if (ret)
 		return ret;
-	ret = store_sql_run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
+	ret = statedb_sql_run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
 	if (ret == 0)
-		ret = store_sql_run(store, "DELETE FROM tables WHERE id = ?", values, 1);
+		ret = statedb_sql_run(store, "DELETE FROM tables WHERE id = ?", values, 1);
 	if (!alone)
 		return ret;
 	if (ret)
-		store_rollback(store);
-	return ret ? ret : store_commit(store);
+		statedb_rollback(store);
+	return ret ? ret : statedb_commit(store);
 }
 
 struct table_visit {
-	int (*fn)(void *ctx, const struct store_table *);
+	int (*fn)(void *ctx, const struct statedb_table *);
 	void *ctx;
 };
 
 static int visit_table(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct table_visit *visit = ctx;
-	struct store_table table;
-	int ret = store_sql_column_blob(stmt, 1, &table.desc, sizeof(table.desc));
+	struct statedb_table table;
+	int ret = statedb_sql_column_blob(stmt, 1, &table.desc, sizeof(table.desc));
 
-	table.state = store_sql_column_u32(stmt, 0);
-	table.control = store_sql_column_u32(stmt, 2);
-	table.auto_shards = store_sql_column_u32(stmt, 3) != 0;
+	table.state = statedb_sql_column_u32(stmt, 0);
+	table.control = statedb_sql_column_u32(stmt, 2);
+	table.auto_shards = statedb_sql_column_u32(stmt, 3) != 0;
 	return ret ? ret : visit->fn(visit->ctx, &table);
 }
 
-int store_each_table(struct store *store, int (*fn)(void *ctx, const struct store_table *),
-		     void *ctx)
+int statedb_each_table(struct statedb *store, int (*fn)(void *ctx, const struct statedb_table *),
+		       void *ctx)
 {
 	struct table_visit visit = { fn, ctx };
 
-	return store_sql_each(store,
-			      "SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
-			      visit_table, &visit);
+	return statedb_sql_each(store,
+				"SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
+				visit_table, &visit);
 }
 
 /* -------- shards -------- */
 
-int store_shard_put(struct store *store, const struct store_shard *shard)
+int statedb_shard_put(struct statedb *store, const struct statedb_shard *shard)
 {
-	const struct store_sql_value values[] = {
+	const struct statedb_sql_value values[] = {
 		SQL_INT(shard->table_id),
 		SQL_INT(shard->shard),
 		SQL_TEXT(shard->node),
@@ -484,73 +485,73 @@ int store_shard_put(struct store *store, const struct store_shard *shard)
 		SQL_INT(shard->regions[REGION_PAGES]),
 	};
 
-	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO shards (" SHARDS_COLUMNS ", crc)"
-			     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
-			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "INSERT OR REPLACE INTO shards (" SHARDS_COLUMNS ", crc)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9))",
+			       values, ARRAY_LEN(values));
 }
 
 struct shard_visit {
-	int (*fn)(void *ctx, const struct store_shard *);
+	int (*fn)(void *ctx, const struct statedb_shard *);
 	void *ctx;
 };
 
 static int visit_shard(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct shard_visit *visit = ctx;
-	struct store_shard shard = {
-		.table_id = store_sql_column_u32(stmt, 0),
-		.shard = store_sql_column_u32(stmt, 1),
-		.incarnation = store_sql_column_u64(stmt, 3),
-		.regions[REGION_TREE] = store_sql_column_u32(stmt, 4),
-		.regions[REGION_ROWS] = store_sql_column_u32(stmt, 5),
-		.regions[REGION_SLOTS] = store_sql_column_u32(stmt, 7),
-		.regions[REGION_PAGES] = store_sql_column_u32(stmt, 8),
-		.state = store_sql_column_u32(stmt, 6),
+	struct statedb_shard shard = {
+		.table_id = statedb_sql_column_u32(stmt, 0),
+		.shard = statedb_sql_column_u32(stmt, 1),
+		.incarnation = statedb_sql_column_u64(stmt, 3),
+		.regions[REGION_TREE] = statedb_sql_column_u32(stmt, 4),
+		.regions[REGION_ROWS] = statedb_sql_column_u32(stmt, 5),
+		.regions[REGION_SLOTS] = statedb_sql_column_u32(stmt, 7),
+		.regions[REGION_PAGES] = statedb_sql_column_u32(stmt, 8),
+		.state = statedb_sql_column_u32(stmt, 6),
 	};
 
-	store_sql_column_text(stmt, 2, shard.node, sizeof(shard.node));
+	statedb_sql_column_text(stmt, 2, shard.node, sizeof(shard.node));
 	return visit->fn(visit->ctx, &shard);
 }
 
-int store_each_shard(struct store *store, int (*fn)(void *ctx, const struct store_shard *),
-		     void *ctx)
+int statedb_each_shard(struct statedb *store, int (*fn)(void *ctx, const struct statedb_shard *),
+		       void *ctx)
 {
 	struct shard_visit visit = { fn, ctx };
 
-	return store_sql_each(store,
-			      "SELECT " SHARDS_COLUMNS " FROM shards ORDER BY table_id, shard",
-			      visit_shard, &visit);
+	return statedb_sql_each(store,
+				"SELECT " SHARDS_COLUMNS " FROM shards ORDER BY table_id, shard",
+				visit_shard, &visit);
 }
 
 /* -------- laps -------- */
 
-int store_lap(struct store *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
+int statedb_lap(struct statedb *store, uint32_t table_id, uint32_t shard, uint64_t *first_out)
 {
-	const struct store_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard) };
+	const struct statedb_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard) };
 	sqlite3_stmt *stmt = NULL;
-	int rc, ret = store_sql_prepare(store,
-					"SELECT first FROM laps WHERE table_id = ? AND shard = ?",
-					values, ARRAY_LEN(values), &stmt);
+	int rc, ret = statedb_sql_prepare(store,
+					  "SELECT first FROM laps WHERE table_id = ? AND shard = ?",
+					  values, ARRAY_LEN(values), &stmt);
 
 	if (ret)
 		return ret;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
-		*first_out = rc == SQLITE_ROW ? store_sql_column_u64(stmt, 0) : 0;
+		*first_out = rc == SQLITE_ROW ? statedb_sql_column_u64(stmt, 0) : 0;
 	else
-		ret = store_sql_failed(store, rc, "read laps");
+		ret = statedb_sql_failed(store, rc, "read laps");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard, uint64_t first)
+int statedb_lap_raise(struct statedb *store, uint32_t table_id, uint32_t shard, uint64_t first)
 {
-	const struct store_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard),
-						  SQL_INT(first) };
+	const struct statedb_sql_value values[] = { SQL_INT(table_id), SQL_INT(shard),
+						    SQL_INT(first) };
 
-	return store_sql_run(
+	return statedb_sql_run(
 		store,
 		"INSERT INTO laps VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3)) ON CONFLICT DO UPDATE"
 		" SET first = excluded.first, crc = excluded.crc WHERE excluded.first > first",
@@ -559,9 +560,9 @@ int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard, uint
 
 /* -------- nodes -------- */
 
-int store_node_put(struct store *store, const struct store_node *node)
+int statedb_node_put(struct statedb *store, const struct statedb_node *node)
 {
-	const struct store_sql_value values[] = {
+	const struct statedb_sql_value values[] = {
 		SQL_TEXT(node->name),
 		SQL_TEXT(node->uri),
 		SQL_INT(node->incarnation),
@@ -571,140 +572,144 @@ int store_node_put(struct store *store, const struct store_node *node)
 		SQL_BLOB(node->pool, sizeof(node->pool)),
 	};
 
-	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
-			     " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
+			       values, ARRAY_LEN(values));
 }
 
-int store_node_delete(struct store *store, const char *name)
+int statedb_node_delete(struct statedb *store, const char *name)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(name) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(name) };
 
-	return store_sql_run(store, "DELETE FROM nodes WHERE name = ?", values, 1);
+	return statedb_sql_run(store, "DELETE FROM nodes WHERE name = ?", values, 1);
 }
 
 struct node_visit {
-	int (*fn)(void *ctx, const struct store_node *);
+	int (*fn)(void *ctx, const struct statedb_node *);
 	void *ctx;
 };
 
 static int visit_node(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct node_visit *visit = ctx;
-	struct store_node node = {
-		.incarnation = store_sql_column_u64(stmt, 2),
-		.persistent = store_sql_column_u32(stmt, 3) != 0,
-		.draining = store_sql_column_u32(stmt, 4) != 0,
-		.lost = store_sql_column_u32(stmt, 5) != 0,
+	struct statedb_node node = {
+		.incarnation = statedb_sql_column_u64(stmt, 2),
+		.persistent = statedb_sql_column_u32(stmt, 3) != 0,
+		.draining = statedb_sql_column_u32(stmt, 4) != 0,
+		.lost = statedb_sql_column_u32(stmt, 5) != 0,
 	};
-	int ret = store_sql_column_blob(stmt, 6, node.pool, sizeof(node.pool));
+	int ret = statedb_sql_column_blob(stmt, 6, node.pool, sizeof(node.pool));
 
-	store_sql_column_text(stmt, 0, node.name, sizeof(node.name));
-	store_sql_column_text(stmt, 1, node.uri, sizeof(node.uri));
+	statedb_sql_column_text(stmt, 0, node.name, sizeof(node.name));
+	statedb_sql_column_text(stmt, 1, node.uri, sizeof(node.uri));
 	return ret ? ret : visit->fn(visit->ctx, &node);
 }
 
-int store_each_node(struct store *store, int (*fn)(void *ctx, const struct store_node *), void *ctx)
+int statedb_each_node(struct statedb *store, int (*fn)(void *ctx, const struct statedb_node *),
+		      void *ctx)
 {
 	struct node_visit visit = { fn, ctx };
 
-	return store_sql_each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
+	return statedb_sql_each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
 }
 
 /* -------- what is made and what is left over at nodes -------- */
 
-int store_making_put(struct store *store, const struct store_making *making)
+int statedb_making_put(struct statedb *store, const struct statedb_making *provisioning)
 {
-	const struct store_sql_value values[] = {
-		SQL_TEXT(making->node),
-		SQL_INT(making->table_id),
-		SQL_INT(making->shard),
-		SQL_BLOB(making->uuid, sizeof(making->uuid)),
+	const struct statedb_sql_value values[] = {
+		SQL_TEXT(provisioning->node),
+		SQL_INT(provisioning->table_id),
+		SQL_INT(provisioning->shard),
+		SQL_BLOB(provisioning->uuid, sizeof(provisioning->uuid)),
 	};
 
-	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
-			     " crc32c(?1, ?2, ?3, ?4))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
+			       " crc32c(?1, ?2, ?3, ?4))",
+			       values, ARRAY_LEN(values));
 }
 
-int store_making_delete(struct store *store, const char *node, uint32_t table_id, uint32_t shard)
+int statedb_making_delete(struct statedb *store, const char *node, uint32_t table_id,
+			  uint32_t shard)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(node), SQL_INT(table_id),
-						  SQL_INT(shard) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(node), SQL_INT(table_id),
+						    SQL_INT(shard) };
 
-	return store_sql_run(store,
-			     "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+			       values, ARRAY_LEN(values));
 }
 
 /* The uuid of the one row that there may be. */
-static int find_uuid(struct store *store, sqlite3_stmt *stmt, uint8_t uuid_out[16], bool *found_out)
+static int find_uuid(struct statedb *store, sqlite3_stmt *stmt, uint8_t uuid_out[16],
+		     bool *found_out)
 {
 	int rc = sqlite3_step(stmt), ret = 0;
 
 	*found_out = rc == SQLITE_ROW;
 	if (rc == SQLITE_ROW)
-		ret = store_sql_column_blob(stmt, 0, uuid_out, 16);
+		ret = statedb_sql_column_blob(stmt, 0, uuid_out, 16);
 	else if (rc != SQLITE_DONE)
-		ret = store_sql_failed(store, rc, "look for a region");
+		ret = statedb_sql_failed(store, rc, "look for a region");
 	sqlite3_finalize(stmt);
 	return ret;
 }
 
-int store_making_find(struct store *store, struct store_making *making, bool *found_out)
+int statedb_making_find(struct statedb *store, struct statedb_making *provisioning, bool *found_out)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(making->node), SQL_INT(making->table_id),
-						  SQL_INT(making->shard) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(provisioning->node),
+						    SQL_INT(provisioning->table_id),
+						    SQL_INT(provisioning->shard) };
 	sqlite3_stmt *stmt = NULL;
-	int ret = store_sql_prepare(
+	int ret = statedb_sql_prepare(
 		store, "SELECT uuid FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
 		values, ARRAY_LEN(values), &stmt);
 
-	return ret ? ret : find_uuid(store, stmt, making->uuid, found_out);
+	return ret ? ret : find_uuid(store, stmt, provisioning->uuid, found_out);
 }
 
-int store_makings_delete(struct store *store, const char *node)
+int statedb_makings_delete(struct statedb *store, const char *node)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(node) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(node) };
 
-	return store_sql_run(store, "DELETE FROM makings WHERE node = ?", values, 1);
+	return statedb_sql_run(store, "DELETE FROM makings WHERE node = ?", values, 1);
 }
 
-int store_leftover_put(struct store *store, const struct store_leftover *left)
+int statedb_leftover_put(struct statedb *store, const struct statedb_leftover *left)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region),
-						  SQL_BLOB(left->uuid, sizeof(left->uuid)) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region),
+						    SQL_BLOB(left->uuid, sizeof(left->uuid)) };
 
-	return store_sql_run(
+	return statedb_sql_run(
 		store, "INSERT OR REPLACE INTO leftovers VALUES (?1, ?2, ?3, crc32c(?1, ?2, ?3))",
 		values, ARRAY_LEN(values));
 }
 
-int store_leftover_find(struct store *store, struct store_leftover *left, bool *found_out)
+int statedb_leftover_find(struct statedb *store, struct statedb_leftover *left, bool *found_out)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(left->node), SQL_INT(left->region) };
 	sqlite3_stmt *stmt = NULL;
-	int ret = store_sql_prepare(store,
-				    "SELECT uuid FROM leftovers WHERE node = ? AND region = ?",
-				    values, ARRAY_LEN(values), &stmt);
+	int ret = statedb_sql_prepare(store,
+				      "SELECT uuid FROM leftovers WHERE node = ? AND region = ?",
+				      values, ARRAY_LEN(values), &stmt);
 
 	return ret ? ret : find_uuid(store, stmt, left->uuid, found_out);
 }
 
-int store_leftovers_delete(struct store *store, const char *node)
+int statedb_leftovers_delete(struct statedb *store, const char *node)
 {
-	const struct store_sql_value values[] = { SQL_TEXT(node) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(node) };
 
-	return store_sql_run(store, "DELETE FROM leftovers WHERE node = ?", values, 1);
+	return statedb_sql_run(store, "DELETE FROM leftovers WHERE node = ?", values, 1);
 }
 
 /* -------- clients -------- */
 
-int store_client_put(struct store *store, const struct store_client *client)
+int statedb_client_put(struct statedb *store, const struct statedb_client *client)
 {
-	const struct store_sql_value values[] = {
+	const struct statedb_sql_value values[] = {
 		SQL_INT(client->id),
 		SQL_INT(client->process.pid),
 		SQL_INT(client->process.start_time),
@@ -712,45 +717,45 @@ int store_client_put(struct store *store, const struct store_client *client)
 		SQL_BLOB(client->secret, sizeof(client->secret)),
 	};
 
-	return store_sql_run(store,
-			     "INSERT OR REPLACE INTO clients (" CLIENTS_COLUMNS ", crc)"
-			     " VALUES (?1, ?2, ?3, ?4, ?5, crc32c(?1, ?2, ?3, ?4, ?5))",
-			     values, ARRAY_LEN(values));
+	return statedb_sql_run(store,
+			       "INSERT OR REPLACE INTO clients (" CLIENTS_COLUMNS ", crc)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5, crc32c(?1, ?2, ?3, ?4, ?5))",
+			       values, ARRAY_LEN(values));
 }
 
-int store_client_delete(struct store *store, uint64_t id)
+int statedb_client_delete(struct statedb *store, uint64_t id)
 {
-	const struct store_sql_value values[] = { SQL_INT(id) };
+	const struct statedb_sql_value values[] = { SQL_INT(id) };
 
-	return store_sql_run(store, "DELETE FROM clients WHERE id = ?", values, 1);
+	return statedb_sql_run(store, "DELETE FROM clients WHERE id = ?", values, 1);
 }
 
 struct client_visit {
-	int (*fn)(void *ctx, const struct store_client *);
+	int (*fn)(void *ctx, const struct statedb_client *);
 	void *ctx;
 };
 
 static int visit_client(void *ctx, sqlite3_stmt *stmt)
 {
 	const struct client_visit *visit = ctx;
-	struct store_client client = {
-		.id = store_sql_column_u64(stmt, 0),
-		.process = { .pid = store_sql_column_u32(stmt, 1),
-			     .start_time = store_sql_column_u64(stmt, 2) },
+	struct statedb_client client = {
+		.id = statedb_sql_column_u64(stmt, 0),
+		.process = { .pid = statedb_sql_column_u32(stmt, 1),
+			     .start_time = statedb_sql_column_u64(stmt, 2) },
 	};
-	int ret = store_sql_column_blob(stmt, 3, client.process.boot_id,
-					sizeof(client.process.boot_id));
+	int ret = statedb_sql_column_blob(stmt, 3, client.process.boot_id,
+					  sizeof(client.process.boot_id));
 
 	if (ret == 0)
-		ret = store_sql_column_blob(stmt, 4, client.secret, sizeof(client.secret));
+		ret = statedb_sql_column_blob(stmt, 4, client.secret, sizeof(client.secret));
 	return ret ? ret : visit->fn(visit->ctx, &client);
 }
 
-int store_each_client(struct store *store, int (*fn)(void *ctx, const struct store_client *),
-		      void *ctx)
+int statedb_each_client(struct statedb *store, int (*fn)(void *ctx, const struct statedb_client *),
+			void *ctx)
 {
 	struct client_visit visit = { fn, ctx };
 
-	return store_sql_each(store, "SELECT " CLIENTS_COLUMNS " FROM clients ORDER BY id",
-			      visit_client, &visit);
+	return statedb_sql_each(store, "SELECT " CLIENTS_COLUMNS " FROM clients ORDER BY id",
+				visit_client, &visit);
 }

@@ -31,21 +31,21 @@
 #define STORE_APPLICATION "RLVC"
 #define STORE_APPLICATION_ID 0x524c5643u
 
-struct store;
+struct statedb;
 
-enum store_table_state {
+enum statedb_table_state {
 	STORE_TABLE_CREATING = 1, /* its regions are being made: gone after a restart */
 	STORE_TABLE_LIVE = 2,
 };
 
-struct store_table {
+struct statedb_table {
 	uint32_t state;
 	struct table_desc desc;
 	uint32_t control; /* number of the shard whose limiter words count */
 	bool auto_shards; /* it follows the nodes */
 };
 
-struct store_shard {
+struct statedb_shard {
 	uint32_t table_id;
 	uint32_t shard;
 	char node[STORE_NAME_BYTES];
@@ -54,7 +54,7 @@ struct store_shard {
 	uint32_t state;                 /* enum Relive__ShardState: ACTIVE, DRAINING, LOST, GONE */
 };
 
-struct store_node {
+struct statedb_node {
 	char name[STORE_NAME_BYTES];
 	char uri[STORE_URI_BYTES];
 	uint64_t incarnation;
@@ -68,7 +68,7 @@ struct store_node {
  * A node was asked for the regions of a shard, and may have made them: until the shard is published
  * there, or the node has said what it holds.
  */
-struct store_making {
+struct statedb_making {
 	char node[STORE_NAME_BYTES];
 	uint32_t table_id;
 	uint32_t shard;
@@ -76,19 +76,19 @@ struct store_making {
 };
 
 /* A region that the catalog gave up, and that its node may still have. It never comes back. */
-struct store_leftover {
+struct statedb_leftover {
 	char node[STORE_NAME_BYTES];
 	uint32_t region;
 	uint8_t uuid[16]; /* of its superblock, or zero: it was not formatted */
 };
 
-struct store_client {
+struct statedb_client {
 	uint64_t id;
 	struct process_id process;
 	uint8_t secret[32]; /* SHA-256 of what resumes the lease */
 };
 
-struct store_ids {
+struct statedb_ids {
 	uint8_t uuid[16];
 	uint64_t term;
 };
@@ -97,75 +97,79 @@ struct store_ids {
  * Opens or makes the database and begins a new term; one of an earlier schema is changed to this one.
  * -EPROTO: of another schema, or another program's. path ":memory:" for tests.
  */
-RLV_MUST_CHECK int store_open(const char *path, struct store **store_out);
-void store_close(struct store **store);
-void store_ids(const struct store *store, struct store_ids *out);
+RLV_MUST_CHECK int statedb_open(const char *path, struct statedb **statedb_out);
+void statedb_close(struct statedb **store);
+void statedb_ids(const struct statedb *store, struct statedb_ids *out);
 
 /* Could a commit work? -ENOENT: the file is not there any more; -ENOSPC; -EROFS. Writes nothing. */
-RLV_MUST_CHECK int store_check(const struct store *store);
+RLV_MUST_CHECK int statedb_check(const struct statedb *store);
 
-RLV_MUST_CHECK int store_begin(struct store *store);
-RLV_MUST_CHECK int store_commit(struct store *store);
-void store_rollback(struct store *store);
+RLV_MUST_CHECK int statedb_begin(struct statedb *store);
+RLV_MUST_CHECK int statedb_commit(struct statedb *store);
+void statedb_rollback(struct statedb *store);
 /* Commits if code is 0; else rolls back, and answers code. */
-RLV_MUST_CHECK int store_end(struct store *store, int code);
+RLV_MUST_CHECK int statedb_end(struct statedb *store, int code);
 
 /* A number of the meta table; 0 if it was never put. */
-RLV_MUST_CHECK int store_number(struct store *store, const char *key, uint64_t *value_out);
-RLV_MUST_CHECK int store_number_put(struct store *store, const char *key, uint64_t value);
+RLV_MUST_CHECK int statedb_number(struct statedb *store, const char *key, uint64_t *value_out);
+RLV_MUST_CHECK int statedb_number_put(struct statedb *store, const char *key, uint64_t value);
 
 /* Insert or replace, by (id), (table_id, shard), (name), (id). */
-RLV_MUST_CHECK int store_table_put(struct store *store, const struct store_table *table);
-RLV_MUST_CHECK int store_shard_put(struct store *store, const struct store_shard *shard);
-RLV_MUST_CHECK int store_node_put(struct store *store, const struct store_node *node);
-RLV_MUST_CHECK int store_node_delete(struct store *store, const char *name);
-RLV_MUST_CHECK int store_client_put(struct store *store, const struct store_client *client);
+RLV_MUST_CHECK int statedb_table_put(struct statedb *store, const struct statedb_table *table);
+RLV_MUST_CHECK int statedb_shard_put(struct statedb *store, const struct statedb_shard *shard);
+RLV_MUST_CHECK int statedb_node_put(struct statedb *store, const struct statedb_node *node);
+RLV_MUST_CHECK int statedb_node_delete(struct statedb *store, const char *name);
+RLV_MUST_CHECK int statedb_client_put(struct statedb *store, const struct statedb_client *client);
 
 /* The table and its shards; its laps stay. */
-RLV_MUST_CHECK int store_table_delete(struct store *store, uint32_t table_id);
-RLV_MUST_CHECK int store_client_delete(struct store *store, uint64_t id);
+RLV_MUST_CHECK int statedb_table_delete(struct statedb *store, uint32_t table_id);
+RLV_MUST_CHECK int statedb_client_delete(struct statedb *store, uint64_t id);
 
 /* Insert or replace by (node, table_id, shard). */
-RLV_MUST_CHECK int store_making_put(struct store *store, const struct store_making *making);
-RLV_MUST_CHECK int store_making_delete(struct store *store, const char *node, uint32_t table_id,
-				       uint32_t shard);
+RLV_MUST_CHECK int statedb_making_put(struct statedb *store,
+				      const struct statedb_making *provisioning);
+RLV_MUST_CHECK int statedb_making_delete(struct statedb *store, const char *node, uint32_t table_id,
+					 uint32_t shard);
 /* In: node, table_id, shard. Out, if found: uuid. */
-RLV_MUST_CHECK int store_making_find(struct store *store, struct store_making *making,
-				     bool *found_out);
-RLV_MUST_CHECK int store_makings_delete(struct store *store, const char *node);
+RLV_MUST_CHECK int statedb_making_find(struct statedb *store, struct statedb_making *provisioning,
+				       bool *found_out);
+RLV_MUST_CHECK int statedb_makings_delete(struct statedb *store, const char *node);
 
 /* Insert or replace by (node, region). */
-RLV_MUST_CHECK int store_leftover_put(struct store *store, const struct store_leftover *left);
+RLV_MUST_CHECK int statedb_leftover_put(struct statedb *store, const struct statedb_leftover *left);
 /* In: node, region. Out, if found: uuid. */
-RLV_MUST_CHECK int store_leftover_find(struct store *store, struct store_leftover *left,
-				       bool *found_out);
-RLV_MUST_CHECK int store_leftovers_delete(struct store *store, const char *node);
+RLV_MUST_CHECK int statedb_leftover_find(struct statedb *store, struct statedb_leftover *left,
+					 bool *found_out);
+RLV_MUST_CHECK int statedb_leftovers_delete(struct statedb *store, const char *node);
 
 /* 0 if (table id, shard) was never used. */
-RLV_MUST_CHECK int store_lap(struct store *store, uint32_t table_id, uint32_t shard,
-			     uint64_t *first_out);
+RLV_MUST_CHECK int statedb_lap(struct statedb *store, uint32_t table_id, uint32_t shard,
+			       uint64_t *first_out);
 /* Never lowers it. */
-RLV_MUST_CHECK int store_lap_raise(struct store *store, uint32_t table_id, uint32_t shard,
-				   uint64_t first);
+RLV_MUST_CHECK int statedb_lap_raise(struct statedb *store, uint32_t table_id, uint32_t shard,
+				     uint64_t first);
 
 /* Calls fn for each row, until it answers non-zero, which is then the result. */
-RLV_MUST_CHECK int store_each_table(struct store *store,
-				    int (*fn)(void *ctx, const struct store_table *), void *ctx);
-RLV_MUST_CHECK int store_each_shard(struct store *store,
-				    int (*fn)(void *ctx, const struct store_shard *), void *ctx);
-RLV_MUST_CHECK int store_each_node(struct store *store,
-				   int (*fn)(void *ctx, const struct store_node *), void *ctx);
-RLV_MUST_CHECK int store_each_client(struct store *store,
-				     int (*fn)(void *ctx, const struct store_client *), void *ctx);
+RLV_MUST_CHECK int statedb_each_table(struct statedb *store,
+				      int (*fn)(void *ctx, const struct statedb_table *),
+				      void *ctx);
+RLV_MUST_CHECK int statedb_each_shard(struct statedb *store,
+				      int (*fn)(void *ctx, const struct statedb_shard *),
+				      void *ctx);
+RLV_MUST_CHECK int statedb_each_node(struct statedb *store,
+				     int (*fn)(void *ctx, const struct statedb_node *), void *ctx);
+RLV_MUST_CHECK int statedb_each_client(struct statedb *store,
+				       int (*fn)(void *ctx, const struct statedb_client *),
+				       void *ctx);
 
 /*
  * A copy of the whole database as it is now, while it is in use; freed by store_backup_free.
  * -ENOMEM, -EIO, -EBADMSG.
  */
-RLV_MUST_CHECK int store_backup(struct store *store, uint8_t **bytes_out, size_t *len_out);
-void store_backup_free(uint8_t *bytes);
+RLV_MUST_CHECK int statedb_backup(struct statedb *store, uint8_t **bytes_out, size_t *len_out);
+void statedb_backup_free(uint8_t *bytes);
 
 /* For tests: no more than so many pages of 4 KiB, so that the disk is full. */
-RLV_MUST_CHECK int store_limit_pages(struct store *store, uint32_t pages);
+RLV_MUST_CHECK int statedb_limit_pages(struct statedb *store, uint32_t pages);
 
 #endif

@@ -441,7 +441,8 @@ static void update__of_a_retired_leaf_is_dropped(void **state)
 	(void)state;
 	must(prepare_access(NULL), "access");
 	must(access_enter(&victim_acc), "enter");
-	must(sumtree_take(&victim.shard->trees[0], &victim_acc.epoch, &op, 1, victim_acc.deltas[0]),
+	must(sumtree_consume(&victim.shard->trees[0], &victim_acc.epoch, &op, 1,
+			     victim_acc.deltas[0]),
 	     "take");
 	assert_int_equal(op.result, LEAF_DONE);
 	must(sumtree_update(&victim.shard->trees[0], &victim_acc.epoch, &op, 1,

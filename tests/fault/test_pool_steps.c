@@ -340,14 +340,14 @@ static int open_new(struct pool *pool)
 }
 
 static const struct change opening = { "open", open_new, true, check_opened };
-static const struct change making = { "make", make_region, false, check_made };
+static const struct change provisioning = { "make", make_region, false, check_made };
 static const struct change freeing = { "free", free_region, false, check_freed };
 static const struct change owning = { "own", own_pool, false, check_owned };
 
 static void killed__at_every_call(void **state)
 {
 	sweep(*state, &opening, 0);
-	sweep(*state, &making, 0);
+	sweep(*state, &provisioning, 0);
 	sweep(*state, &freeing, 0);
 	sweep(*state, &owning, 0);
 }
@@ -358,7 +358,7 @@ static void failed__at_every_call(void **state)
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		sweep(*state, &opening, codes[i]);
-		sweep(*state, &making, codes[i]);
+		sweep(*state, &provisioning, codes[i]);
 		sweep(*state, &freeing, codes[i]);
 		sweep(*state, &owning, codes[i]);
 	}

@@ -115,7 +115,7 @@ static void put_region_structs(FILE *out)
 	FIELD(client_slot, lease);
 	FIELD(client_slot, reserved1);
 	STRUCT(client_page);
-	FIELD(client_page, promise);
+	FIELD(client_page, pin);
 	FIELD(client_page, limits);
 	FIELD(client_page, reserved);
 	STRUCT(row_tail);

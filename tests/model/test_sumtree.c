@@ -129,7 +129,7 @@ static void do_change(struct world *w, bool take)
 	uint32_t n = make_ops(w, ops);
 
 	if (take)
-		assert_int_equal(sumtree_take(&w->h.tree, &w->h.ep, ops, n, w->h.deltas), 0);
+		assert_int_equal(sumtree_consume(&w->h.tree, &w->h.ep, ops, n, w->h.deltas), 0);
 	else
 		assert_int_equal(sumtree_update(&w->h.tree, &w->h.ep, ops, n, w->h.deltas), 0);
 	expect_results(w, ops, n, take);

@@ -230,7 +230,7 @@ static void change_some(struct client *c, bool take)
 
 	change.ops[v] = ops[v];
 	change.n[v] = choose(v);
-	must(take ? change_take(&change, 1) : change_update(&change, 1), "change");
+	must(take ? change_consume(&change, 1) : change_update(&change, 1), "change");
 	expect_results(v, change.n[v], take);
 	updated += !take;
 	taken += take;

@@ -120,7 +120,7 @@ static void change(struct actor *actor, bool take)
 	look(actor, view, ops);
 	expect(access_enter(&actor->acc), "enter");
 	if (take)
-		expect(sumtree_take(tree, &actor->acc.epoch, ops, 4, deltas), "take");
+		expect(sumtree_consume(tree, &actor->acc.epoch, ops, 4, deltas), "take");
 	else
 		expect(sumtree_update(tree, &actor->acc.epoch, ops, BATCH, deltas), "update");
 	for (uint32_t i = 0; i < (take ? 4 : BATCH); i++)

@@ -136,7 +136,7 @@ static void *run_learner(void *arg)
 
 		begin_call(w);
 		if (take)
-			expect(w, sumtree_take(&w->h.tree, &w->h.ep, ops, n, w->h.deltas) == 0,
+			expect(w, sumtree_consume(&w->h.tree, &w->h.ep, ops, n, w->h.deltas) == 0,
 			       "take");
 		else
 			expect(w, sumtree_update(&w->h.tree, &w->h.ep, ops, n, w->h.deltas) == 0,

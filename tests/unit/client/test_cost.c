@@ -54,7 +54,7 @@ static void writer_append__costs_one_phase_and_five_for_each_block(void **state)
 	}
 }
 
-static void writer_append__one_view_keeps_the_promise(void **state)
+static void writer_append__one_view_keeps_the_pin(void **state)
 {
 	const struct rlv_table_opts opts = { .block = 64, .max_writers = 2 };
 	struct replay_fixture fx;
@@ -152,7 +152,7 @@ static void sampler_update__costs_one_phase_for_a_batch_as_sampled(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writer_append__one_view_keeps_the_promise),
+		cmocka_unit_test(writer_append__one_view_keeps_the_pin),
 		cmocka_unit_test(writer_append__costs_one_phase_and_five_for_each_block),
 		cmocka_unit_test(sampler_sample__costs_three_phases_and_the_levels),
 		cmocka_unit_test(sampler_update__costs_one_phase_for_a_batch_as_sampled),

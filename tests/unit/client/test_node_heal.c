@@ -59,7 +59,7 @@ static void node_set_weight__rises_to_its_whole_within_the_ramp(void **state)
 	rig->nx.ramp_ns = RAMP_NS;
 	nodes_set(&rig->nx, 1, RLV_SHARD_ACTIVE, 200);
 	heal(rig);
-	now = rig->nodes.seats[1].weight_ns;
+	now = rig->nodes.statuses[1].weight_ns;
 	assert_int_equal(node_set_weight(&rig->nodes, 1, now), 200);
 	assert_int_equal(node_set_weight(&rig->nodes, 1, now + RAMP_NS / 2), 600);
 	assert_int_equal(node_set_weight(&rig->nodes, 1, now + RAMP_NS), META_WEIGHT_FULL);
@@ -88,16 +88,16 @@ static void node_set_weight__of_shards_that_take_no_blocks_is_0(void **state)
 static void node_set_heal__another_life_of_a_node_is_another_memory(void **state)
 {
 	struct rig *rig = open_rig();
-	uint64_t opened = rig->nodes.seats[1].opened, other = rig->nodes.seats[0].opened;
+	uint64_t opened = rig->nodes.statuses[1].opened, other = rig->nodes.statuses[0].opened;
 
 	(void)state;
 	heal(rig);
-	assert_int_equal(rig->nodes.seats[1].opened, opened);
+	assert_int_equal(rig->nodes.statuses[1].opened, opened);
 	rig->nx.nodes[1].target->incarnation++;
 	heal(rig);
 	assert_non_null(rig->nodes.shards[1]);
-	assert_true(rig->nodes.seats[1].opened > opened); /* closed, and opened anew */
-	assert_int_equal(rig->nodes.seats[0].opened, other);
+	assert_true(rig->nodes.statuses[1].opened > opened); /* closed, and opened anew */
+	assert_int_equal(rig->nodes.statuses[0].opened, other);
 	close_rig(rig);
 }
 
@@ -109,12 +109,12 @@ static void node_set_heal__what_the_server_cannot_reach_is_used_on(void **state)
 	nodes_set(&rig->nx, 1, RLV_SHARD_DOWN, 0);
 	heal(rig);
 	assert_non_null(rig->nodes.shards[1]);
-	assert_int_equal(rig->nodes.seats[1].state, RLV_SHARD_ACTIVE);
-	assert_false(rig->nodes.seats[1].granted);
+	assert_int_equal(rig->nodes.statuses[1].state, RLV_SHARD_ACTIVE);
+	assert_false(rig->nodes.statuses[1].granted);
 	nodes_set(&rig->nx, 1, RLV_SHARD_LOST, 0);
 	heal(rig);
 	assert_null(rig->nodes.shards[1]);
-	assert_int_equal(rig->nodes.seats[1].state, RLV_SHARD_LOST);
+	assert_int_equal(rig->nodes.statuses[1].state, RLV_SHARD_LOST);
 	close_rig(rig);
 }
 
@@ -146,7 +146,7 @@ static void node_set_is_due__only_when_there_is_something_to_ask(void **state)
 	atomic_store(&rig->nx.meta.layout, rig->nodes.layout);
 	nodes_set(&rig->nx, 1, RLV_SHARD_DOWN, 0);
 	nodes_cut(&rig->nx, 1, 1);
-	rig->nodes.nodes[rig->nodes.seats[1].node].tr->broken = -ECONNRESET;
+	rig->nodes.nodes[rig->nodes.statuses[1].node].tr->broken = -ECONNRESET;
 	assert_int_equal(node_set_drop(&rig->nodes), 1);
 	assert_true(node_set_is_due(&rig->nodes));
 	close_rig(rig);
@@ -160,7 +160,7 @@ static void node_set_heal__asks_less_and_less_while_shards_are_away(void **state
 
 	(void)state;
 	nodes_cut(&rig->nx, 1, 1);
-	rig->nodes.nodes[rig->nodes.seats[1].node].tr->broken = -ECONNRESET;
+	rig->nodes.nodes[rig->nodes.statuses[1].node].tr->broken = -ECONNRESET;
 	node_set_drop(&rig->nodes);
 	for (uint32_t i = 0; i < 10; i++) {
 		uint64_t pause;

@@ -72,7 +72,8 @@ static void take(uint32_t n)
 		ops[i] = (struct leaf_op){ .slot = first + i, .gen = leaf_gen(word) };
 	}
 	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(sumtree_take(&fx.shard->trees[0], &acc.epoch, ops, n, acc.deltas[0]), 0);
+	assert_int_equal(sumtree_consume(&fx.shard->trees[0], &acc.epoch, ops, n, acc.deltas[0]),
+			 0);
 	assert_int_equal(access_leave(&acc), 0);
 }
 

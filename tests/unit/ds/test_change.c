@@ -312,7 +312,7 @@ static void change_update__a_maximum_that_moved_is_raised_by_the_next_call(void 
 	assert_int_equal(most, 5u << 20);
 }
 
-static void change_take__each_item_once(void **state)
+static void change_consume__each_item_once(void **state)
 {
 	struct side *s = &sides[0];
 	struct shard_change change;
@@ -326,11 +326,11 @@ static void change_take__each_item_once(void **state)
 	for (uint32_t i = 0; i < 10; i++)
 		s->ops[0][i].word = leaf(s, 0, s->ops[0][i].slot);
 	before = phases();
-	assert_int_equal(change_take(&change, 1), 0);
+	assert_int_equal(change_consume(&change, 1), 0);
 	assert_int_equal(phases() - before, 1);
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(s->ops[0][i].result, LEAF_DONE);
-	assert_int_equal(change_take(&change, 1), 0);
+	assert_int_equal(change_consume(&change, 1), 0);
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(s->ops[0][i].result, LEAF_ABSENT);
 	close_block(s);
@@ -339,7 +339,7 @@ static void change_take__each_item_once(void **state)
 
 /* -------- what is posted -------- */
 
-static uint64_t promise(const struct side *s)
+static uint64_t pin(const struct side *s)
 {
 	return shard_fixture_load_at(s->fx.shard->pages, shard_page_off(s->fx.shard, ME - 1));
 }
@@ -353,7 +353,7 @@ static void access_leave__is_idle_when_the_additions_are_done(void **state)
 	for (uint32_t i = 0; i < 200; i++) {
 		publish_all(s, 100);
 		/* Whenever the promise is gone, so are the deltas. */
-		if (promise(s) == SLOT_IDLE)
+		if (pin(s) == SLOT_IDLE)
 			assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 		else
 			late = true;
@@ -361,7 +361,7 @@ static void access_leave__is_idle_when_the_additions_are_done(void **state)
 	}
 	assert_true(late);
 	assert_int_equal(access_flush(&s->acc), 0);
-	assert_int_equal(promise(s), SLOT_IDLE);
+	assert_int_equal(pin(s), SLOT_IDLE);
 	assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 }
 
@@ -520,7 +520,7 @@ int main(void)
 		TEST(change_update__says_what_became_of_each),
 		TEST(change_update__maxima_are_raised_by_what_was_stored),
 		TEST(change_update__a_maximum_that_moved_is_raised_by_the_next_call),
-		TEST(change_take__each_item_once),
+		TEST(change_consume__each_item_once),
 		TEST(access_leave__is_idle_when_the_additions_are_done),
 		TEST(access_enter__a_lost_addition_makes_the_shard_dirty),
 		TEST(change__after_rebuilds_finds_its_epoch_by_the_tags),

@@ -22,7 +22,7 @@ static void set_epoch(uint32_t number, enum epoch_mode mode)
 	assert_int_equal(transport_store(fx.conn.tree, word_off(), &word, 8), 0);
 }
 
-static uint64_t promise(void)
+static uint64_t pin(void)
 {
 	uint64_t word = 0;
 
@@ -59,9 +59,9 @@ static void epoch_enter__promises_the_epoch_of_the_shard(void **state)
 {
 	(void)state;
 	set_epoch(7, EPOCH_DUAL);
-	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(pin(), SLOT_IDLE);
 	assert_int_equal(epoch_enter(&ep), 0);
-	assert_int_equal(promise(), 7);
+	assert_int_equal(pin(), 7);
 	assert_int_equal(ep.number, 7);
 	assert_int_equal(ep.mode, EPOCH_DUAL);
 }
@@ -82,10 +82,10 @@ static void epoch_enter__again_under_a_new_epoch_is_stale(void **state)
 	set_epoch(1, EPOCH_NORMAL);
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
 	assert_int_equal(ep.number, 0);
-	assert_int_equal(promise(), 0);
+	assert_int_equal(pin(), 0);
 	assert_int_equal(epoch_leave(&ep), 0);
 	assert_int_equal(epoch_enter(&ep), 0);
-	assert_int_equal(promise(), 1);
+	assert_int_equal(pin(), 1);
 }
 
 static void epoch_enter__after_a_refresh_is_still_stale(void **state)
@@ -95,7 +95,7 @@ static void epoch_enter__after_a_refresh_is_still_stale(void **state)
 	set_epoch(1, EPOCH_NORMAL);
 	assert_int_equal(epoch_refresh(&ep), 0);
 	assert_int_equal(ep.number, 1);
-	assert_int_equal(promise(), 0); /* the older promise still holds back the next pass */
+	assert_int_equal(pin(), 0); /* the older promise still holds back the next pass */
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
 }
 
@@ -104,7 +104,7 @@ static void epoch_leave__is_idle(void **state)
 	(void)state;
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(epoch_leave(&ep), 0);
-	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(pin(), SLOT_IDLE);
 	assert_int_equal(epoch_leave(&ep), 0);
 }
 
@@ -114,7 +114,7 @@ static void epoch_read__announces_nothing(void **state)
 	set_epoch(9, EPOCH_NORMAL);
 	assert_int_equal(epoch_read(&ep), 0);
 	assert_int_equal(ep.number, 9);
-	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(pin(), SLOT_IDLE);
 }
 
 static void epoch_enter__without_a_slot_is_refused(void **state)
@@ -147,13 +147,13 @@ static void epoch_enter__over_a_wire_is_calls(void **state)
 	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
 		   shard_page_off(fx.shard, 2));
 	entered = epoch_enter(&ep);
-	seen = promise();
+	seen = pin();
 	left = epoch_leave(&ep);
 	memory_transport_fini(&wire);
 	assert_int_equal(entered, 0);
 	assert_int_equal(seen, 5);
 	assert_int_equal(left, 0);
-	assert_int_equal(promise(), SLOT_IDLE);
+	assert_int_equal(pin(), SLOT_IDLE);
 }
 
 static const struct transport_ops *plain_ops;
@@ -183,7 +183,7 @@ static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
 		   shard_page_off(fx.shard, 2));
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(ep.number, 10);
-	assert_int_equal(promise(), 10);
+	assert_int_equal(pin(), 10);
 	memory_transport_fini(&wire);
 }
 

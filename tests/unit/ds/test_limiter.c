@@ -22,9 +22,9 @@ static struct transport *break_it(struct transport *inner)
 	return tr;
 }
 
-static void open_with(const struct limit_desc *law)
+static void open_with(const struct limit_desc *bounds)
 {
-	struct shard_fixture_opts opts = { .limit = law };
+	struct shard_fixture_opts opts = { .limit = bounds };
 
 	shard_fixture_open(&fx, &opts);
 	shard_fixture_connect(&fx, wire_wrap, &wire);
@@ -37,22 +37,22 @@ static void open_with(const struct limit_desc *law)
 
 static int setup_free(void **state)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
 	(void)state;
-	assert_int_equal(limit_desc_init(&law, 10, 0, 0, 0), 0);
-	open_with(&law);
+	assert_int_equal(limit_desc_init(&bounds, 10, 0, 0, 0), 0);
+	open_with(&bounds);
 	return 0;
 }
 
 /* A queue of 8. */
 static int setup(void **state)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
 	(void)state;
-	assert_int_equal(limit_desc_init(&law, 1, 1, 0, 8), 0);
-	open_with(&law);
+	assert_int_equal(limit_desc_init(&bounds, 1, 1, 0, 8), 0);
+	open_with(&bounds);
 	return 0;
 }
 
@@ -97,46 +97,46 @@ static int64_t held(uint32_t owner, size_t admitted)
 #define INSERTS offsetof(struct slot_limits, ins_admitted)
 #define SAMPLES offsetof(struct slot_limits, smp_admitted)
 
-/* -------- the law from doubles -------- */
+/* -------- the bounds from doubles -------- */
 
 static void limit_desc_init__all_zero_is_free(void **state)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
 	(void)state;
-	assert_int_equal(limit_desc_init(&law, 0, 0, 0, 0), 0);
-	assert_int_equal(law.min_size, 1);
-	assert_true(law.min_diff == INT64_MIN);
-	assert_true(law.max_diff == INT64_MAX);
+	assert_int_equal(limit_desc_init(&bounds, 0, 0, 0, 0), 0);
+	assert_int_equal(bounds.min_size, 1);
+	assert_true(bounds.min_diff == INT64_MIN);
+	assert_true(bounds.max_diff == INT64_MAX);
 }
 
 static void limit_desc_init__fixed_point(void **state)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
 	(void)state;
-	assert_int_equal(limit_desc_init(&law, 5, 1.5, -2.25, 100), 0);
-	assert_int_equal(law.spi, 98304);
-	assert_true(law.min_diff == -147456);
-	assert_true(law.max_diff == 6553600);
+	assert_int_equal(limit_desc_init(&bounds, 5, 1.5, -2.25, 100), 0);
+	assert_int_equal(bounds.spi, 98304);
+	assert_true(bounds.min_diff == -147456);
+	assert_true(bounds.max_diff == 6553600);
 }
 
 static void limit_desc_init__huge_is_no_bound(void **state)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
 	(void)state;
-	assert_int_equal(limit_desc_init(&law, 5, 1, -DBL_MAX, (double)INFINITY), 0);
-	assert_true(law.min_diff == INT64_MIN);
-	assert_true(law.max_diff == INT64_MAX);
+	assert_int_equal(limit_desc_init(&bounds, 5, 1, -DBL_MAX, (double)INFINITY), 0);
+	assert_true(bounds.min_diff == INT64_MIN);
+	assert_true(bounds.max_diff == INT64_MAX);
 }
 
-static void assert_law_refused(double spi, double min_diff, double max_diff, const char *word)
+static void assert_bounds_refused(double spi, double min_diff, double max_diff, const char *word)
 {
-	struct limit_desc law = { .min_size = 77 };
+	struct limit_desc bounds = { .min_size = 77 };
 
-	assert_int_equal(limit_desc_init(&law, 1, spi, min_diff, max_diff), -EINVAL);
-	assert_int_equal(law.min_size, 77);
+	assert_int_equal(limit_desc_init(&bounds, 1, spi, min_diff, max_diff), -EINVAL);
+	assert_int_equal(bounds.min_size, 77);
 	if (!strstr(error_last(), word))
 		fail_msg("\"%s\" lacks \"%s\"", error_last(), word);
 }
@@ -144,23 +144,23 @@ static void assert_law_refused(double spi, double min_diff, double max_diff, con
 static void limit_desc_init__refuses(void **state)
 {
 	(void)state;
-	assert_law_refused((double)NAN, 0, 1, "samples_per_insert");
-	assert_law_refused(-1, 0, 1, "samples_per_insert -1");
-	assert_law_refused(1e12, 0, 1, "samples_per_insert 1e+12");
-	assert_law_refused(1e-9, 0, 1, "samples_per_insert 1e-09");
-	assert_law_refused(1, (double)NAN, 1, "min_diff");
-	assert_law_refused(1, 0, (double)NAN, "max_diff");
-	assert_law_refused(1, 3, 2, "min_diff 3");
-	assert_law_refused(1, 0, 1e15, "max_diff 1e+15");
-	assert_law_refused(0, 0, 5, "samples_per_insert 0");
+	assert_bounds_refused((double)NAN, 0, 1, "samples_per_insert");
+	assert_bounds_refused(-1, 0, 1, "samples_per_insert -1");
+	assert_bounds_refused(1e12, 0, 1, "samples_per_insert 1e+12");
+	assert_bounds_refused(1e-9, 0, 1, "samples_per_insert 1e-09");
+	assert_bounds_refused(1, (double)NAN, 1, "min_diff");
+	assert_bounds_refused(1, 0, (double)NAN, "max_diff");
+	assert_bounds_refused(1, 3, 2, "min_diff 3");
+	assert_bounds_refused(1, 0, 1e15, "max_diff 1e+15");
+	assert_bounds_refused(0, 0, 5, "samples_per_insert 0");
 }
 
 static int check(uint64_t min_size, double spi, double min_diff, double max_diff)
 {
-	struct limit_desc law;
+	struct limit_desc bounds;
 
-	assert_int_equal(limit_desc_init(&law, min_size, spi, min_diff, max_diff), 0);
-	return limit_desc_check(&law, 1000);
+	assert_int_equal(limit_desc_init(&bounds, min_size, spi, min_diff, max_diff), 0);
+	return limit_desc_check(&bounds, 1000);
 }
 
 static void limit_desc_check__what_works(void **state)
@@ -197,16 +197,16 @@ static void limit_desc_check__built_in_deadlocks(void **state)
 
 static void limit_desc_check__numbers_that_contradict(void **state)
 {
-	struct limit_desc law = { .min_size = 1, .spi = 65536, .min_diff = 5, .max_diff = 4 };
+	struct limit_desc bounds = { .min_size = 1, .spi = 65536, .min_diff = 5, .max_diff = 4 };
 
 	(void)state;
-	assert_int_equal(limit_desc_check(&law, 10), -EINVAL);
-	law = (struct limit_desc){ .min_size = 1, .max_diff = 4 };
-	assert_int_equal(limit_desc_check(&law, 10), -EINVAL);
-	law = (struct limit_desc){ 1, UINT64_MAX, INT64_MIN, INT64_MAX };
-	assert_int_equal(limit_desc_check(&law, 10), -EINVAL);
-	law = (struct limit_desc){ 0, 65536, INT64_MIN, INT64_MAX };
-	assert_int_equal(limit_desc_check(&law, 10), -EINVAL);
+	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
+	bounds = (struct limit_desc){ .min_size = 1, .max_diff = 4 };
+	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
+	bounds = (struct limit_desc){ 1, UINT64_MAX, INT64_MIN, INT64_MAX };
+	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
+	bounds = (struct limit_desc){ 0, 65536, INT64_MIN, INT64_MAX };
+	assert_int_equal(limit_desc_check(&bounds, 10), -EINVAL);
 }
 
 /* -------- no bounds -------- */
@@ -444,11 +444,11 @@ struct wanted {
 
 static void expect_lacks(const struct wanted *want, const struct limiter_words *now, uint64_t n)
 {
-	struct limiter law = { .bounded_insert = true, .bounded_sample = true };
+	struct limiter bounds = { .bounded_insert = true, .bounded_sample = true };
 	double inserts, samples;
 	uint64_t k;
 
-	assert_int_equal(limit_desc_init(&law.law, want->min_size, want->spi, want->min_diff,
+	assert_int_equal(limit_desc_init(&bounds.bounds, want->min_size, want->spi, want->min_diff,
 					 want->max_diff),
 			 0);
 	k = 0;
@@ -456,13 +456,13 @@ static void expect_lacks(const struct wanted *want, const struct limiter_words *
 	do
 		inserts = (double)now->ins_committed + (double)k++;
 	while (inserts < (double)want->min_size || inserts * want->spi - samples < want->min_diff);
-	assert_int_equal(limiter_lacks_inserts(&law, now, n), k - 1);
+	assert_int_equal(limiter_lacks_inserts(&bounds, now, n), k - 1);
 	k = 0;
 	inserts = (double)(now->ins_admitted + n);
 	do
 		samples = (double)now->smp_committed + (double)k++;
 	while (inserts * want->spi - samples > want->max_diff);
-	assert_int_equal(limiter_lacks_samples(&law, now, n), k - 1);
+	assert_int_equal(limiter_lacks_samples(&bounds, now, n), k - 1);
 }
 
 static void limiter_lacks__the_least_that_fits(void **state)
@@ -484,12 +484,12 @@ static void limiter_lacks__the_least_that_fits(void **state)
 
 static void limiter_lacks__without_bounds_only_min_size(void **state)
 {
-	const struct limiter law = { .law = { .min_size = 5 } };
+	const struct limiter bounds = { .bounds = { .min_size = 5 } };
 	const struct limiter_words now = { .ins_committed = 3, .smp_admitted = 1000 };
 
 	(void)state;
-	assert_int_equal(limiter_lacks_inserts(&law, &now, 100), 2);
-	assert_int_equal(limiter_lacks_samples(&law, &now, 100), 0);
+	assert_int_equal(limiter_lacks_inserts(&bounds, &now, 100), 2);
+	assert_int_equal(limiter_lacks_samples(&bounds, &now, 100), 0);
 }
 
 int main(void)

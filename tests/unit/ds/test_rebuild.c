@@ -48,9 +48,9 @@ static void set_epoch_word(uint32_t number, enum epoch_mode mode, uint32_t owner
 			    epoch_make(number, mode, owner));
 }
 
-static void set_promise(uint32_t owner, uint64_t promise)
+static void set_pin(uint32_t owner, uint64_t pin)
 {
-	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, owner - 1), promise);
+	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, owner - 1), pin);
 }
 
 static void mark_dirty(void)
@@ -151,7 +151,7 @@ static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
-	set_promise(3, 0); /* in a call of epoch 0; now is 1 */
+	set_pin(3, 0); /* in a call of epoch 0; now is 1 */
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EAGAIN);
 	assert_true(report.waiting);
 	assert_int_equal(report.wait.owner, 3);
@@ -159,7 +159,7 @@ static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
 	assert_string_equal(error_last(), "rebuild waits for owner 3 (pid 4711)");
 	assert_int_equal(epoch_word(), epoch_make(1, EPOCH_ZERO, REBUILDER));
 	shard_fixture_fill_block(&acc, 5); /* nobody else waits */
-	set_promise(3, SLOT_IDLE);
+	set_pin(3, SLOT_IDLE);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_true(report.clean);
 	assert_false(report.waiting);
@@ -172,7 +172,7 @@ static void rebuild_pass__a_promise_of_the_same_epoch_holds_nothing_back(void **
 	struct rebuild_report report = { 0 };
 
 	(void)state;
-	set_promise(1, 0);
+	set_pin(1, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_true(report.clean);
 }
@@ -185,7 +185,7 @@ static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
-	set_promise(3, 0);
+	set_pin(3, 0);
 	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 2), SLOT_FENCED);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 }
@@ -195,7 +195,7 @@ static int count_looks(void *ctx, const struct rebuild_wait *wait)
 	int *looks = ctx;
 
 	if (++*looks == 3)
-		set_promise(wait->owner, wait->epoch);
+		set_pin(wait->owner, wait->epoch);
 	return 0;
 }
 
@@ -217,13 +217,13 @@ static void rebuild_pass__calls_the_idle_hook_while_it_waits(void **state)
 
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
-	set_promise(1, 0);
+	set_pin(1, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(looks, 3);
-	set_promise(1, 0);
+	set_pin(1, 0);
 	opts.idle = stop_waiting;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EINTR);
-	set_promise(1, SLOT_IDLE);
+	set_pin(1, SLOT_IDLE);
 }
 
 static void rebuild_pass__a_live_rebuilder_is_left_alone(void **state)
@@ -306,7 +306,7 @@ static void rebuild_pass__a_fence_meanwhile_asks_for_another_pass(void **state)
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
-	set_promise(3, 0);
+	set_pin(3, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_false(report.clean);
 	assert_true(is_needed());

@@ -537,8 +537,8 @@ static void take_all(uint32_t first)
 		ops[i] = (struct leaf_op){ .slot = first + 1 + i, .gen = leaf_gen(word) };
 	}
 	assert_int_equal(access_enter(&other), 0);
-	assert_int_equal(sumtree_take(&fx.shard->trees[0], &other.epoch, ops, 31, other.deltas[0]),
-			 0);
+	assert_int_equal(
+		sumtree_consume(&fx.shard->trees[0], &other.epoch, ops, 31, other.deltas[0]), 0);
 	assert_int_equal(access_leave(&other), 0);
 }
 

@@ -366,7 +366,7 @@ static void shard_mark_dirty__counts(void **state)
 
 /* -------- access -------- */
 
-static uint64_t promise_of(uint32_t owner)
+static uint64_t pin_of(uint32_t owner)
 {
 	return load(fx.shard->pages, shard_page_off(fx.shard, owner - 1));
 }
@@ -378,9 +378,9 @@ static void access_enter__promises_until_leave(void **state)
 	(void)state;
 	shard_fixture_access(fx.shard, 3, &acc);
 	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(promise_of(3), 0);
+	assert_int_equal(pin_of(3), 0);
 	assert_int_equal(access_leave(&acc), 0);
-	assert_true(promise_of(3) == SLOT_IDLE);
+	assert_true(pin_of(3) == SLOT_IDLE);
 	access_close(&acc);
 }
 
@@ -404,7 +404,7 @@ static void access_open__no_such_view(void **state)
 }
 
 /* A handle that keeps deltas keeps its promise, and gives both up when the epoch moves. */
-static void access_leave__kept_deltas_keep_the_promise(void **state)
+static void access_leave__kept_deltas_keep_the_pin(void **state)
 {
 	struct tree_deltas_opts opts = { .defer_calls = 100,
 					 .defer_ns = UINT64_MAX,
@@ -422,13 +422,13 @@ static void access_leave__kept_deltas_keep_the_promise(void **state)
 		sumtree_publish(&fx.shard->trees[0], &acc.epoch, &run, priorities, acc.deltas[0]),
 		0);
 	assert_int_equal(access_leave(&acc), 0);
-	assert_int_equal(promise_of(3), 0);
+	assert_int_equal(pin_of(3), 0);
 	store(fx.conn.tree, epoch_off, epoch_make(1, EPOCH_NORMAL, 0));
 	assert_int_equal(access_enter(&acc), 0);
-	assert_int_equal(promise_of(3), 1);
+	assert_int_equal(pin_of(3), 1);
 	assert_int_equal(access_leave(&acc), 0);
 	assert_int_equal(access_flush(&acc), 0);
-	assert_true(promise_of(3) == SLOT_IDLE);
+	assert_true(pin_of(3) == SLOT_IDLE);
 	access_close(&acc);
 }
 
@@ -462,7 +462,7 @@ int main(void)
 		TEST(access_enter__promises_until_leave),
 		TEST(access_open__owner_out_of_range),
 		TEST(access_open__no_such_view),
-		TEST(access_leave__kept_deltas_keep_the_promise),
+		TEST(access_leave__kept_deltas_keep_the_pin),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -40,9 +40,9 @@ static uint64_t dirty(void)
 				  shard_word_off(fx.shard, offsetof(struct shard_words, dirty)));
 }
 
-static void set_promise(uint32_t slot, uint64_t promise)
+static void set_pin(uint32_t slot, uint64_t pin)
 {
-	shard_fixture_store_at(fx.shard->pages, page_off(slot, 0), promise);
+	shard_fixture_store_at(fx.shard->pages, page_off(slot, 0), pin);
 }
 
 static void slot_take__says_whose_it_is(void **state)
@@ -57,7 +57,7 @@ static void slot_take__says_whose_it_is(void **state)
 	assert_int_equal(info.process.start_time, 99);
 	assert_memory_equal(info.process.boot_id, someone.boot_id, sizeof(someone.boot_id));
 	assert_int_equal(info.lease, 77);
-	assert_int_equal(info.promise, SLOT_IDLE);
+	assert_int_equal(info.pin, SLOT_IDLE);
 }
 
 static void slot_take__a_live_slot_is_busy(void **state)
@@ -81,13 +81,13 @@ static void slot_take__over_a_half_written_one(void **state)
 	uint64_t limit = page_off(3, offsetof(struct client_page, limits));
 
 	(void)state;
-	set_promise(3, 0);
+	set_pin(3, 0);
 	shard_fixture_store_at(fx.shard->pages, limit, 12);
 	shard_fixture_store_at(fx.shard->slots, slot_off(3, offsetof(struct client_slot, lease)),
 			       5);
 	assert_int_equal(slot_take(fx.shard, 3, &someone, 9), 0);
 	assert_int_equal(slot_read(fx.shard, 3, &info), 0);
-	assert_int_equal(info.promise, SLOT_IDLE);
+	assert_int_equal(info.pin, SLOT_IDLE);
 	assert_int_equal(info.lease, 9);
 	assert_int_equal(shard_fixture_load_at(fx.shard->pages, limit), 0);
 }
@@ -122,7 +122,7 @@ static void slot_release__with_a_promise_is_busy(void **state)
 {
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	set_promise(0, 0);
+	set_pin(0, 0);
 	assert_int_equal(slot_release(fx.shard, 0), -EBUSY);
 }
 
@@ -156,13 +156,13 @@ static void fence_settle__an_owner_in_a_call_makes_the_shard_dirty(void **state)
 
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	set_promise(0, 0);
+	set_pin(0, 0);
 	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
 	assert_false(report.was_idle);
 	assert_int_equal(dirty(), 1);
 	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
 	assert_int_equal(info.state, SLOT_FREE);
-	assert_int_equal(info.promise, SLOT_IDLE);
+	assert_int_equal(info.pin, SLOT_IDLE);
 }
 
 static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
@@ -271,7 +271,7 @@ static void fence_settle__goes_on_from_a_fenced_slot(void **state)
 
 	(void)state;
 	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	set_promise(0, 0);
+	set_pin(0, 0);
 	shard_fixture_store_at(fx.shard->slots, slot_off(0, offsetof(struct client_slot, state)),
 			       SLOT_FENCED);
 	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);

@@ -338,15 +338,15 @@ static void sumtree_update__slot_outside_changes_nothing(void **state)
 	close_rig(&rig);
 }
 
-static void sumtree_take__once_only(void **state)
+static void sumtree_consume__once_only(void **state)
 {
 	struct leaf_op first = op_of(9, 0), second = op_of(9, 0);
 	struct rig rig;
 
 	(void)state;
 	open_rig(&rig, true, NULL);
-	assert_int_equal(sumtree_take(&rig.h.tree, &rig.h.ep, &first, 1, rig.h.deltas), 0);
-	assert_int_equal(sumtree_take(&rig.h.tree, &rig.h.ep, &second, 1, rig.h.deltas), 0);
+	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &first, 1, rig.h.deltas), 0);
+	assert_int_equal(sumtree_consume(&rig.h.tree, &rig.h.ep, &second, 1, rig.h.deltas), 0);
 	assert_int_equal(first.result, LEAF_DONE);
 	assert_int_equal(second.result, LEAF_ABSENT);
 	flush(&rig);
@@ -649,7 +649,7 @@ int main(void)
 		cmocka_unit_test(sumtree_update__unseen_word_is_looked_up),
 		cmocka_unit_test(sumtree_update__priority_is_clamped_into_range),
 		cmocka_unit_test(sumtree_update__slot_outside_changes_nothing),
-		cmocka_unit_test(sumtree_take__once_only),
+		cmocka_unit_test(sumtree_consume__once_only),
 		cmocka_unit_test(sumtree_update__many_unsorted),
 		cmocka_unit_test(sumtree_update__in_dual_counts_in_both_arrays),
 		cmocka_unit_test(sumtree_update__newer_tag_refreshes_the_view),

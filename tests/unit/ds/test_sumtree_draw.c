@@ -151,14 +151,14 @@ static void sumtree_draw__same_keys_at_every_vector_level(void **state)
 
 #define TREES 140u /* more than are kept as read */
 
-struct grove {
+struct shard_trees {
 	struct rig rig[TREES];
 	struct sumtree trees[TREES];
 	struct epoch epochs[TREES];
 	struct forest from;
 };
 
-static void open_grove(struct grove *g, uint32_t views_every)
+static void shard_trees_open(struct shard_trees *g, uint32_t views_every)
 {
 	for (uint32_t t = 0; t < TREES; t++) {
 		open_rig(&g->rig[t], !views_every || t % views_every);
@@ -168,7 +168,7 @@ static void open_grove(struct grove *g, uint32_t views_every)
 	g->from = (struct forest){ g->trees, g->epochs, TREES };
 }
 
-static void close_grove(struct grove *g)
+static void shard_trees_close(struct shard_trees *g)
 {
 	for (uint32_t t = 0; t < TREES; t++)
 		close_rig(&g->rig[t]);
@@ -178,7 +178,7 @@ static void sumtree_draw__one_distribution_over_many_trees(void **state)
 {
 	static const uint32_t kinds[] = { 0, 1, 3 }; /* in place, by views, both */
 	const struct draw_opts opts = { .stratified = true };
-	static struct grove g;
+	static struct shard_trees g;
 	double tree_mass = (double)LEAVES * (100 + (LEAVES - 1) / 2.0);
 
 	(void)state;
@@ -186,7 +186,7 @@ static void sumtree_draw__one_distribution_over_many_trees(void **state)
 		uint32_t per_tree[TREES] = { 0 };
 		struct rng rng;
 
-		open_grove(&g, kinds[k]);
+		shard_trees_open(&g, kinds[k]);
 		rng_seed(&rng, 6, 0);
 		assert_int_equal(sumtree_draw(&g.from, &opts, &rng, 2 * BATCH, &out), 0);
 		for (uint32_t i = 0; i < 2 * BATCH; i++) {
@@ -198,21 +198,21 @@ static void sumtree_draw__one_distribution_over_many_trees(void **state)
 		}
 		for (uint32_t t = 0; t < TREES; t++) /* 3.7 each, by strata */
 			assert_in_range(per_tree[t], 3, 5);
-		close_grove(&g);
+		shard_trees_close(&g);
 	}
 }
 
 /* Each tree has a transport of its own. */
 static void sumtree_draw__many_transports_share_the_phases(void **state)
 {
-	static struct grove g;
+	static struct shard_trees g;
 	int64_t sizes[100];
 	const struct draw_opts opts = { .stratified = true, .sizes_out = sizes };
 	uint64_t before = 0, after = 0;
 	struct rng rng;
 
 	(void)state;
-	open_grove(&g, 1);
+	shard_trees_open(&g, 1);
 	g.from.n = 100;
 	rng_seed(&rng, 6, 0);
 	for (uint32_t t = 0; t < TREES; t++)
@@ -223,7 +223,7 @@ static void sumtree_draw__many_transports_share_the_phases(void **state)
 	assert_int_equal(after - before, 1 + g.trees[0].geo.levels);
 	for (uint32_t t = 0; t < 100; t++)
 		assert_int_equal(sizes[t], LEAVES);
-	close_grove(&g);
+	shard_trees_close(&g);
 }
 
 static void sumtree_draw__bad_forest_is_refused(void **state)

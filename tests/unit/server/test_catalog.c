@@ -12,7 +12,7 @@
 
 struct fixture {
 	struct fake_clock clock;
-	struct store *store;
+	struct statedb *store;
 	struct nodes nodes;
 	struct catalog cat;
 };
@@ -39,9 +39,9 @@ static const struct catalog_ops ops = { on_holder, all_know, on_progress };
 
 static void load(struct fixture *fx)
 {
-	const struct store_node node = { .name = "a", .uri = "shm:/nowhere", .incarnation = 1 };
+	const struct statedb_node node = { .name = "a", .uri = "shm:/nowhere", .incarnation = 1 };
 
-	assert_int_equal(store_node_put(fx->store, &node), 0);
+	assert_int_equal(statedb_node_put(fx->store, &node), 0);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){
 		.store = fx->store,
@@ -65,7 +65,7 @@ static int setup(void **state)
 
 	memset(&fx, 0, sizeof(fx));
 	fake_clock_init(&fx.clock, 1000);
-	assert_int_equal(store_open(":memory:", &fx.store), 0);
+	assert_int_equal(statedb_open(":memory:", &fx.store), 0);
 	load(&fx);
 	*state = &fx;
 	return 0;
@@ -76,7 +76,7 @@ static int teardown(void **state)
 	struct fixture *fx = *state;
 
 	unload(fx);
-	store_close(&fx->store);
+	statedb_close(&fx->store);
 	return 0;
 }
 
@@ -114,9 +114,9 @@ static struct table_desc plan(const char *name, uint32_t table_id)
 
 static void put_planned(struct fixture *fx, const struct table_desc *desc, uint32_t state)
 {
-	struct store_table table = { .state = state, .desc = *desc };
+	struct statedb_table table = { .state = state, .desc = *desc };
 	uint32_t id = desc->table_id;
-	struct store_shard shard = {
+	struct statedb_shard shard = {
 		.table_id = id,
 		.node = "a",
 		.incarnation = 1,
@@ -126,9 +126,9 @@ static void put_planned(struct fixture *fx, const struct table_desc *desc, uint3
 
 	memset(table.desc.uuid, (int)id, sizeof(table.desc.uuid));
 	table_desc_seal(&table.desc, 0);
-	assert_int_equal(store_table_put(fx->store, &table), 0);
+	assert_int_equal(statedb_table_put(fx->store, &table), 0);
 	for (shard.shard = 0; shard.shard < 2; shard.shard++)
-		assert_int_equal(store_shard_put(fx->store, &shard), 0);
+		assert_int_equal(statedb_shard_put(fx->store, &shard), 0);
 }
 
 static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
@@ -145,7 +145,7 @@ static int create(struct fixture *fx, const struct table_desc *desc, struct cata
 	return catalog_create(&fx->cat, &wish, out);
 }
 
-static int count(void *ctx, const struct store_table *table)
+static int count(void *ctx, const struct statedb_table *table)
 {
 	(void)table;
 	(*(uint32_t *)ctx)++;
@@ -156,7 +156,7 @@ static uint32_t stored_tables(struct fixture *fx)
 {
 	uint32_t n = 0;
 
-	assert_int_equal(store_each_table(fx->store, count, &n), 0);
+	assert_int_equal(statedb_each_table(fx->store, count, &n), 0);
 	return n;
 }
 
@@ -197,7 +197,7 @@ static void catalog_create__laps_only_rise(void **state)
 	uint64_t first = 0;
 
 	assert_int_equal(create(fx, &desc, &table), -EHOSTDOWN);
-	assert_int_equal(store_lap(fx->store, fx->cat.last_id, 0, &first), 0);
+	assert_int_equal(statedb_lap(fx->store, fx->cat.last_id, 0, &first), 0);
 	assert_true(first > 0);
 }
 
@@ -235,11 +235,11 @@ static void catalog_load__half_made_is_forgotten(void **state)
 
 static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 {
-	struct store_table table = { .state = STORE_TABLE_LIVE, .desc = plan("t", 1) };
+	struct statedb_table table = { .state = STORE_TABLE_LIVE, .desc = plan("t", 1) };
 	struct fixture *fx = *state;
 
 	table.desc.crc ^= 1;
-	assert_int_equal(store_table_put(fx->store, &table), 0);
+	assert_int_equal(statedb_table_put(fx->store, &table), 0);
 	unload(fx);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,

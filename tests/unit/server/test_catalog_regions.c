@@ -53,8 +53,8 @@ static void restart_server(struct fleet *fx)
 static void forget_all(struct fleet *fx)
 {
 	stop_server(fx);
-	store_close(&fx->store);
-	must(store_open(":memory:", &fx->store));
+	statedb_close(&fx->store);
+	must(statedb_open(":memory:", &fx->store));
 	fleet_load(fx);
 }
 
@@ -80,11 +80,11 @@ static uint64_t items(struct fleet *fx)
 /* Is anything noted of the node? Then a restart would look for it. */
 static bool is_noted(struct fleet *fx, const char *node, uint32_t region)
 {
-	struct store_leftover left = { .region = region };
+	struct statedb_leftover left = { .region = region };
 	bool found;
 
 	snprintf(left.node, sizeof(left.node), "%s", node);
-	must(store_leftover_find(fx->store, &left, &found));
+	must(statedb_leftover_find(fx->store, &left, &found));
 	return found;
 }
 
@@ -237,15 +237,15 @@ static void catalog_admit__a_table_that_was_made_after_the_copy_is_refused(void 
 
 	fleet_start_on_file(fx, 0);
 	assert_int_equal(create(fx), -EAGAIN);
-	must(store_backup(fx->store, &bytes, &len));
+	must(statedb_backup(fx->store, &bytes, &len));
 	assert_int_equal(write(fd, bytes, len), len);
 	close(fd);
-	store_backup_free(bytes);
+	statedb_backup_free(bytes);
 	fleet_make_table(fx, 1, false);
 	put_block(fx);
 	stop_server(fx);
-	store_close(&fx->store);
-	must(store_open(path, &fx->store));
+	statedb_close(&fx->store);
+	must(statedb_open(path, &fx->store));
 	fleet_load(fx);
 	memory_node_restart(&fx->mem[0]);
 	expect_refused(fx, 0, "tables t");
@@ -332,7 +332,7 @@ static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
 	must(transport_load(
 		fx->table->attached[0]->tree,
 		shard_word_off(fx->table->attached[0], offsetof(struct shard_words, head)), &head));
-	must(store_lap(fx->store, fx->table->desc.table_id, 0, &lap));
+	must(statedb_lap(fx->store, fx->table->desc.table_id, 0, &lap));
 	assert_true(lap > (head & BLOCK_SEQ_MASK) / fx->table->desc.blocks);
 }
 
@@ -341,10 +341,10 @@ static void catalog_take__a_full_disk_adopts_nothing(void **state)
 	struct fleet *fx = *state;
 	uint64_t n = leave_a_table(fx);
 
-	must(store_limit_pages(fx->store, 1));
+	must(statedb_limit_pages(fx->store, 1));
 	assert_int_equal(fleet_claim(fx, 0, ADOPT), -ENOSPC);
 	assert_null(catalog_find(&fx->cat, "t"));
-	must(store_limit_pages(fx->store, 1000));
+	must(statedb_limit_pages(fx->store, 1000));
 	memory_node_hang_up(&fx->mem[0]);
 	(void)nodes_tick(&fx->nodes);
 	must(fleet_claim(fx, 0, ADOPT));

@@ -16,7 +16,7 @@
 
 struct fixture {
 	struct fake_clock clock;
-	struct store *store;
+	struct statedb *store;
 	struct nodes nodes;
 	struct node a, b;
 	enum { SILENT, DEAD, ALIVE, POWERLESS } says[2]; /* by number */
@@ -107,7 +107,7 @@ static int setup(void **state)
 
 	memset(&fx, 0, sizeof(fx));
 	fake_clock_init(&fx.clock, 1000);
-	assert_int_equal(store_open(":memory:", &fx.store), 0);
+	assert_int_equal(statedb_open(":memory:", &fx.store), 0);
 	snprintf(fx.a.name, sizeof(fx.a.name), "a");
 	snprintf(fx.b.name, sizeof(fx.b.name), "b");
 	fx.b.number = 1;
@@ -122,7 +122,7 @@ static int teardown(void **state)
 	struct fixture *fx = *state;
 
 	liveness_fini(&fx->live);
-	store_close(&fx->store);
+	statedb_close(&fx->store);
 	return 0;
 }
 

@@ -19,7 +19,7 @@
 
 struct fixture {
 	struct fake_clock clock;
-	struct store *store;
+	struct statedb *store;
 	struct event_base *base;
 	struct nodes nodes;
 	struct channel peer; /* the node's end of the connection */
@@ -71,7 +71,7 @@ static int setup(void **state)
 	fake_clock_init(&fx.clock, 1000);
 	fx.base = event_base_new();
 	assert_non_null(fx.base);
-	assert_int_equal(store_open(":memory:", &fx.store), 0);
+	assert_int_equal(statedb_open(":memory:", &fx.store), 0);
 	load(&fx);
 	*state = &fx;
 	return 0;
@@ -91,7 +91,7 @@ static int teardown(void **state)
 	nodes_fini(&fx->nodes);
 	hang_up(fx);
 	event_base_free(fx->base);
-	store_close(&fx->store);
+	statedb_close(&fx->store);
 	return 0;
 }
 

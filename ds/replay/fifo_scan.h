@@ -8,12 +8,12 @@
  *
  * Thread: owner.
  */
-#ifndef RLV_DS_REPLAY_ORDER_H
-#define RLV_DS_REPLAY_ORDER_H
+#ifndef RLV_DS_REPLAY_FIFO_SCAN_H
+#define RLV_DS_REPLAY_FIFO_SCAN_H
 
 #include "ds/replay/shard.h"
 
-struct order {
+struct fifo_scan {
 	struct shard *shard;
 	uint32_t view;
 	bool newest_first;
@@ -22,15 +22,15 @@ struct order {
 };
 
 /* -ENOMEM. */
-RLV_MUST_CHECK int order_init(struct order *order, struct shard *shard, uint32_t view,
-			      bool newest_first);
-void order_fini(struct order *order);
+RLV_MUST_CHECK int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view,
+				  bool newest_first);
+void fifo_scan_fini(struct fifo_scan *scan);
 
 /*
  * Finds up to n live items, in order. Errors: -ENODATA (none), those of the transport.
  * Cost: 1 phase for the headers (8 B a block), 1 for each block looked at.
  */
-RLV_MUST_CHECK int order_find(struct order *order, uint32_t n, uint32_t *slots_out,
-			      uint64_t *words_out, uint32_t *found_out);
+RLV_MUST_CHECK int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out,
+				  uint64_t *words_out, uint32_t *found_out);
 
 #endif

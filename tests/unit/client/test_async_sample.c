@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define BATCH 64u
-#define LEVELS(sampler) ((sampler)->grove.trees[0].geo.levels)
+#define LEVELS(sampler) ((sampler)->trees.trees[0].geo.levels)
 
 struct rig {
 	struct nodes_fixture nx;
@@ -70,19 +70,19 @@ static int start(struct rig *rig, uint32_t n)
 	sp->now.draws = &sp->rng;
 	for (uint32_t i = 0; i < n; i++)
 		sp->scratch.at[i] = n - 1 - i; /* anywhere in the batch */
-	return flight_start(sp, &sp->now, &round);
+	return async_sample_start(sp, &sp->now, &round);
 }
 
 /* How often somebody waits before it is done. */
 static uint32_t fly(struct rig *rig)
 {
 	uint32_t waits = 1;
-	int ret = flight_wait(rig->sampler, &rig->sampler->now);
+	int ret = async_sample_wait(rig->sampler, &rig->sampler->now);
 
 	for (; ret == -EAGAIN; waits++)
-		ret = flight_wait(rig->sampler, &rig->sampler->now);
+		ret = async_sample_wait(rig->sampler, &rig->sampler->now);
 	assert_int_equal(ret, 0);
-	assert_int_equal(rig->sampler->now.stage, FLIGHT_DONE);
+	assert_int_equal(rig->sampler->now.stage, ASYNC_DONE);
 	return waits;
 }
 
@@ -105,20 +105,20 @@ static void expect_rows(const struct rig *rig, uint32_t n)
 	}
 }
 
-static void flight__tops_levels_rows_leaves(void **state)
+static void async_sample__tops_levels_rows_leaves(void **state)
 {
 	struct rig *rig = open_rig(false);
 
 	(void)state;
 	assert_int_equal(start(rig, BATCH), 0);
-	assert_int_equal(rig->sampler->now.stage, FLIGHT_DRAW);
+	assert_int_equal(rig->sampler->now.stage, ASYNC_DRAW);
 	assert_int_equal(fly(rig), 1 + LEVELS(rig->sampler) + 2);
 	expect_rows(rig, BATCH);
 	close_rig(rig);
 }
 
 /* And where rows are many, or not small, they are copied while their leaves come. */
-static void flight__few_small_rows_and_their_leaves_are_one_wait(void **state)
+static void async_sample__few_small_rows_and_their_leaves_are_one_wait(void **state)
 {
 	struct rig *rig = open_rig_on(1, false, NULL);
 	uint32_t levels = LEVELS(rig->sampler);
@@ -136,7 +136,7 @@ static void flight__few_small_rows_and_their_leaves_are_one_wait(void **state)
 	close_rig(rig);
 }
 
-static void flight__with_seals_leaves_are_not_read_again(void **state)
+static void async_sample__with_seals_leaves_are_not_read_again(void **state)
 {
 	struct rig *rig = open_rig(true);
 
@@ -147,7 +147,7 @@ static void flight__with_seals_leaves_are_not_read_again(void **state)
 	close_rig(rig);
 }
 
-static void flight__without_columns_ends_with_the_leaves(void **state)
+static void async_sample__without_columns_ends_with_the_leaves(void **state)
 {
 	const char *const none = NULL;
 	struct rig *rig = open_rig_on(3, false, &none);
@@ -161,25 +161,25 @@ static void flight__without_columns_ends_with_the_leaves(void **state)
 	close_rig(rig);
 }
 
-static void flight_look__goes_on_with_what_has_come(void **state)
+static void async_sample_look__goes_on_with_what_has_come(void **state)
 {
 	struct rig *rig = open_rig(false);
 	uint32_t looks = 0;
 	int ret;
 
 	(void)state;
-	assert_int_equal(flight_look(rig->sampler, &rig->sampler->now), -EAGAIN); /* idle */
+	assert_int_equal(async_sample_look(rig->sampler, &rig->sampler->now), -EAGAIN); /* idle */
 	assert_int_equal(start(rig, BATCH), 0);
 	do
-		ret = flight_look(rig->sampler, &rig->sampler->now);
+		ret = async_sample_look(rig->sampler, &rig->sampler->now);
 	while (ret == -EAGAIN && ++looks < 10000);
 	assert_int_equal(ret, 0);
-	assert_int_equal(flight_look(rig->sampler, &rig->sampler->now), 0);
+	assert_int_equal(async_sample_look(rig->sampler, &rig->sampler->now), 0);
 	expect_rows(rig, BATCH);
 	close_rig(rig);
 }
 
-static void flight_cancel__at_any_stage_and_another_one_starts(void **state)
+static void async_sample_cancel__at_any_stage_and_another_one_starts(void **state)
 {
 	struct rig *rig = open_rig(false);
 	uint32_t stages = 1 + LEVELS(rig->sampler) + 2;
@@ -188,9 +188,10 @@ static void flight_cancel__at_any_stage_and_another_one_starts(void **state)
 	for (uint32_t n = 0; n < stages; n++) {
 		assert_int_equal(start(rig, 1 + n * 50), 0);
 		for (uint32_t i = 0; i < n; i++)
-			assert_int_equal(flight_wait(rig->sampler, &rig->sampler->now), -EAGAIN);
-		flight_cancel(&rig->sampler->now);
-		assert_int_equal(rig->sampler->now.stage, FLIGHT_IDLE);
+			assert_int_equal(async_sample_wait(rig->sampler, &rig->sampler->now),
+					 -EAGAIN);
+		async_sample_cancel(&rig->sampler->now);
+		assert_int_equal(rig->sampler->now.stage, ASYNC_IDLE);
 		assert_int_equal(rig->sampler->now.reads.n, 0);
 	}
 	assert_int_equal(start(rig, 256), 0);
@@ -199,7 +200,7 @@ static void flight_cancel__at_any_stage_and_another_one_starts(void **state)
 	close_rig(rig);
 }
 
-static void flight__a_lost_connection_ends_it_at_any_stage(void **state)
+static void async_sample__a_lost_connection_ends_it_at_any_stage(void **state)
 {
 	(void)state;
 	for (uint64_t call = 1; call < 400; call += 37) {
@@ -209,13 +210,13 @@ static void flight__a_lost_connection_ends_it_at_any_stage(void **state)
 		nodes_cut(&rig->nx, 1, call);
 		ret = start(rig, BATCH);
 		while (ret == 0 || ret == -EAGAIN) {
-			ret = flight_wait(rig->sampler, &rig->sampler->now);
+			ret = async_sample_wait(rig->sampler, &rig->sampler->now);
 			if (ret == 0) /* the cut comes later */
 				break;
 		}
 		if (ret) {
 			assert_int_equal(ret, -ECONNRESET);
-			assert_int_equal(rig->sampler->now.stage, FLIGHT_IDLE);
+			assert_int_equal(rig->sampler->now.stage, ASYNC_IDLE);
 		}
 		nodes_cut(&rig->nx, 1, 1);
 		nodes_return(&rig->nx, 1);
@@ -245,7 +246,7 @@ static void append_wide(struct rlv_writer *writer, uint32_t n)
 }
 
 /* 40 MB of rows: 32 MiB, then the rest, then all leaves. */
-static void flight__rows_beyond_a_phase_come_in_the_next(void **state)
+static void async_sample__rows_beyond_a_phase_come_in_the_next(void **state)
 {
 	const struct rlv_column column = { "wide", RLV_U64, RLV_PLAIN, 1, { WIDE / 8 } };
 	const struct rlv_view view = { .selector = RLV_UNIFORM };
@@ -293,14 +294,14 @@ static void flight__rows_beyond_a_phase_come_in_the_next(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(flight__tops_levels_rows_leaves),
-		cmocka_unit_test(flight__few_small_rows_and_their_leaves_are_one_wait),
-		cmocka_unit_test(flight__with_seals_leaves_are_not_read_again),
-		cmocka_unit_test(flight__without_columns_ends_with_the_leaves),
-		cmocka_unit_test(flight_look__goes_on_with_what_has_come),
-		cmocka_unit_test(flight_cancel__at_any_stage_and_another_one_starts),
-		cmocka_unit_test(flight__a_lost_connection_ends_it_at_any_stage),
-		cmocka_unit_test(flight__rows_beyond_a_phase_come_in_the_next),
+		cmocka_unit_test(async_sample__tops_levels_rows_leaves),
+		cmocka_unit_test(async_sample__few_small_rows_and_their_leaves_are_one_wait),
+		cmocka_unit_test(async_sample__with_seals_leaves_are_not_read_again),
+		cmocka_unit_test(async_sample__without_columns_ends_with_the_leaves),
+		cmocka_unit_test(async_sample_look__goes_on_with_what_has_come),
+		cmocka_unit_test(async_sample_cancel__at_any_stage_and_another_one_starts),
+		cmocka_unit_test(async_sample__a_lost_connection_ends_it_at_any_stage),
+		cmocka_unit_test(async_sample__rows_beyond_a_phase_come_in_the_next),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -13,8 +13,8 @@
  * Who wants the shards calls again and again while the answer is -EAGAIN; catalog_ops.on_progress
  * tells when. A making owns its regions: they are not freed when their node registers meanwhile.
  */
-#ifndef RLV_SERVER_CATALOG_MAKING_H
-#define RLV_SERVER_CATALOG_MAKING_H
+#ifndef RLV_SERVER_CATALOG_PROVISION_H
+#define RLV_SERVER_CATALOG_PROVISION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,8 +25,8 @@
 
 struct catalog;
 
-struct catalog_making {
-	struct catalog_making *next;
+struct catalog_provisioning {
+	struct catalog_provisioning *next;
 	struct catalog *cat;
 	struct catalog_table *table; /* that gets them; NULL = given up, a node owes an answer */
 	bool is_new;                 /* so is the table: it is not in the catalog yet */
@@ -41,33 +41,34 @@ struct catalog_making {
 };
 
 /* Takes it on the list. like: table, is_new, first, n, only, leaves. -ENOMEM. */
-RLV_MUST_CHECK int catalog_making_begin(struct catalog *cat, const struct catalog_making *like,
-					struct catalog_making **making_out);
+RLV_MUST_CHECK int catalog_provision_begin(struct catalog *cat,
+					   const struct catalog_provisioning *like,
+					   struct catalog_provisioning **provisioning_out);
 
 /* The one that is under way for the table, or for a new table of the name; NULL. */
-struct catalog_making *catalog_making_of(const struct catalog *cat,
-					 const struct catalog_table *table);
-struct catalog_making *catalog_making_named(const struct catalog *cat, const char *name);
+struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
+						  const struct catalog_table *table);
+struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, const char *name);
 
 /*
  * Asks for what is missing. 0: all shards are made, on nodes that are up; -EAGAIN: a node works on
  * it. Else it has failed: -EHOSTDOWN (no node is up), or why the last node could not (-ENOSPC, ..).
  */
-RLV_MUST_CHECK int catalog_making_run(struct catalog_making *making);
+RLV_MUST_CHECK int catalog_provision_run(struct catalog_provisioning *provisioning);
 
 /* It is over; the regions, if there are any, are the table's. */
-void catalog_making_end(struct catalog_making *making);
+void catalog_provision_end(struct catalog_provisioning *provisioning);
 /* The table goes away: what a node still makes for it is freed. */
-void catalog_making_abandon(struct catalog_making *making);
+void catalog_provision_abandon(struct catalog_provisioning *provisioning);
 /* All of them, without a word to anybody. */
-void catalog_making_forget_all(struct catalog *cat);
+void catalog_provision_forget_all(struct catalog *cat);
 
 /* Our connection to the node's memory ends: what is made there already is attached again later. */
-void catalog_making_detach(const struct catalog *cat, const struct node *node);
+void catalog_provision_detach(const struct catalog *cat, const struct node *node);
 
 /* Does a table or shard that is being made use this node? */
-bool catalog_making_uses(const struct catalog *cat, const struct node *node);
+bool catalog_provision_uses(const struct catalog *cat, const struct node *node);
 
-bool catalog_making_owns(const struct catalog *cat, const struct node *node, uint32_t region);
+bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region);
 
 #endif

@@ -43,72 +43,72 @@ static void close_rig(struct rig *rig)
 }
 
 /* Takes up what the server says. */
-static struct grove *enter(struct rig *rig)
+static struct shard_trees *enter(struct rig *rig)
 {
 	struct handle *h = &rig->sampler->h;
 
 	h->nodes.ask_ns = 0;
 	assert_int_equal(handle_begin(h, 0), 0);
-	return &rig->sampler->grove;
+	return &rig->sampler->trees;
 }
 
-static void grove_plant__all_shards_have_their_own_numbers(void **state)
+static void shard_trees_build__all_shards_have_their_own_numbers(void **state)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
-	uint32_t trees[] = { 2, 0, 1 };
-	struct grove *grove = enter(rig);
+	uint32_t shards[] = { 2, 0, 1 };
+	struct shard_trees *trees = enter(rig);
 
 	(void)state;
-	assert_int_equal(grove->forest.n, 3);
-	assert_false(grove->sparse);
-	assert_true(grove->addressable);
-	grove_name_shards(grove, trees, 3);
-	assert_int_equal(trees[0], 2);
-	assert_int_equal(trees[1], 0);
+	assert_int_equal(trees->forest.n, 3);
+	assert_false(trees->sparse);
+	assert_true(trees->addressable);
+	shard_trees_name_shards(trees, shards, 3);
+	assert_int_equal(shards[0], 2);
+	assert_int_equal(shards[1], 0);
 	close_rig(rig);
 }
 
-static void grove_plant__without_a_shard_later_ones_move_up(void **state)
+static void shard_trees_build__without_a_shard_later_ones_move_up(void **state)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, 3);
-	uint32_t trees[] = { 0, 1, 1 };
-	struct grove *grove;
+	uint32_t shards[] = { 0, 1, 1 };
+	struct shard_trees *trees;
 
 	(void)state;
 	nodes_set(&rig->nx, 1, RLV_SHARD_GONE, 0);
-	grove = enter(rig);
-	assert_int_equal(grove->forest.n, 2);
-	assert_true(grove->sparse);
-	grove_name_shards(grove, trees, 3);
-	assert_int_equal(trees[0], 0);
-	assert_int_equal(trees[1], 2);
-	assert_int_equal(trees[2], 2);
-	assert_ptr_equal(grove->trees[1].region, rig->sampler->h.nodes.shards[2]->tree);
+	trees = enter(rig);
+	assert_int_equal(trees->forest.n, 2);
+	assert_true(trees->sparse);
+	shard_trees_name_shards(trees, shards, 3);
+	assert_int_equal(shards[0], 0);
+	assert_int_equal(shards[1], 2);
+	assert_int_equal(shards[2], 2);
+	assert_ptr_equal(trees->trees[1].region, rig->sampler->h.nodes.shards[2]->tree);
 	nodes_set(&rig->nx, 1, RLV_SHARD_ACTIVE, META_WEIGHT_FULL);
-	grove = enter(rig);
-	assert_int_equal(grove->forest.n, 3);
-	assert_false(grove->sparse);
+	trees = enter(rig);
+	assert_int_equal(trees->forest.n, 3);
+	assert_false(trees->sparse);
 	close_rig(rig);
 }
 
-static void grove_items__those_away_are_counted_apart(void **state)
+static void shard_trees_items__those_away_are_counted_apart(void **state)
 {
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, 3);
-	struct grove *grove;
+	struct shard_trees *trees;
 	int64_t all, there;
 
 	(void)state;
 	replay_append_plain(&rig->nx.fx, rig->writer, 0, 900);
 	rlv_batch_release(rig->sampler, replay_sample(rig->sampler, 64));
-	grove = enter(rig);
-	all = grove_items(grove);
-	there = grove->items[1];
+	trees = enter(rig);
+	all = shard_trees_items(trees);
+	there = trees->items[1];
 	assert_true(there > 0 && all > there);
-	assert_int_equal(grove_items_lost(grove, &rig->sampler->h.nodes), 0);
+	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.nodes), 0);
 	nodes_cut(&rig->nx, 1, 1);
 	rlv_batch_release(rig->sampler, replay_sample(rig->sampler, 64));
-	assert_int_equal(grove_items(grove), all - there);
-	assert_int_equal(grove_items_lost(grove, &rig->sampler->h.nodes), there);
+	assert_int_equal(shard_trees_items(trees), all - there);
+	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.nodes), there);
 	nodes_return(&rig->nx, 1);
 	close_rig(rig);
 }
@@ -116,12 +116,12 @@ static void grove_items__those_away_are_counted_apart(void **state)
 /* -------- ordered views -------- */
 
 /* Up to 64 items of a table of one shard. */
-static int find(struct grove *grove, uint32_t n, uint32_t slot[64], uint32_t *found_out)
+static int find(struct shard_trees *trees, uint32_t n, uint32_t slot[64], uint32_t *found_out)
 {
 	uint32_t shard[64];
 	uint64_t word[64];
-	const struct grove_items out = { shard, slot, word };
-	int ret = grove_find(grove, n, &out, found_out);
+	const struct shard_trees_items out = { shard, slot, word };
+	int ret = shard_trees_find(trees, n, &out, found_out);
 
 	for (uint32_t i = 0; ret == 0 && i < *found_out; i++) {
 		assert_int_equal(shard[i], 0);
@@ -134,29 +134,29 @@ static void expect_order(enum rlv_selector selector)
 {
 	const struct rlv_view view = { .n_step = 1, .selector = selector };
 	struct rig *rig = open_rig(&view, NODES_WIRE, 1);
-	struct grove *grove = enter(rig);
+	struct shard_trees *trees = enter(rig);
 	uint32_t slot[64], found;
 
-	replay_expect(find(grove, 8, slot, &found), -ENODATA, "no item");
+	replay_expect(find(trees, 8, slot, &found), -ENODATA, "no item");
 	replay_append_plain(&rig->nx.fx, rig->writer, 0, 40); /* more than a block */
 	assert_int_equal(handle_flush(&rig->writer->h), 0);
-	assert_int_equal(find(grove, 64, slot, &found), 0);
+	assert_int_equal(find(trees, 64, slot, &found), 0);
 	assert_in_range(found, 36, 39);
 	for (uint32_t i = 1; i < found; i++)
 		assert_true(selector == RLV_FIFO ? slot[i] > slot[i - 1] : slot[i] < slot[i - 1]);
-	assert_int_equal(grove->sizes[0], found);
-	assert_int_equal(find(grove, 3, slot, &found), 0);
+	assert_int_equal(trees->sizes[0], found);
+	assert_int_equal(find(trees, 3, slot, &found), 0);
 	assert_int_equal(found, 3);
 	close_rig(rig);
 }
 
-static void grove_find__fifo_begins_with_the_oldest(void **state)
+static void shard_trees_find__fifo_begins_with_the_oldest(void **state)
 {
 	(void)state;
 	expect_order(RLV_FIFO);
 }
 
-static void grove_find__lifo_begins_with_the_newest(void **state)
+static void shard_trees_find__lifo_begins_with_the_newest(void **state)
 {
 	(void)state;
 	expect_order(RLV_LIFO);
@@ -165,11 +165,11 @@ static void grove_find__lifo_begins_with_the_newest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(grove_plant__all_shards_have_their_own_numbers),
-		cmocka_unit_test(grove_plant__without_a_shard_later_ones_move_up),
-		cmocka_unit_test(grove_items__those_away_are_counted_apart),
-		cmocka_unit_test(grove_find__fifo_begins_with_the_oldest),
-		cmocka_unit_test(grove_find__lifo_begins_with_the_newest),
+		cmocka_unit_test(shard_trees_build__all_shards_have_their_own_numbers),
+		cmocka_unit_test(shard_trees_build__without_a_shard_later_ones_move_up),
+		cmocka_unit_test(shard_trees_items__those_away_are_counted_apart),
+		cmocka_unit_test(shard_trees_find__fifo_begins_with_the_oldest),
+		cmocka_unit_test(shard_trees_find__lifo_begins_with_the_newest),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

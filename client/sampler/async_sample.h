@@ -14,8 +14,8 @@
  *
  * Thread: the sampler's.
  */
-#ifndef RLV_CLIENT_SAMPLER_FLIGHT_H
-#define RLV_CLIENT_SAMPLER_FLIGHT_H
+#ifndef RLV_CLIENT_SAMPLER_ASYNC_SAMPLE_H
+#define RLV_CLIENT_SAMPLER_ASYNC_SAMPLE_H
 
 #include <stdint.h>
 
@@ -32,17 +32,17 @@ struct rlv_sampler;
 struct round;
 struct batch;
 
-enum flight_stage {
-	FLIGHT_IDLE,
-	FLIGHT_DRAW,
-	FLIGHT_ROWS,
-	FLIGHT_LOOK,
-	FLIGHT_BOTH, /* rows, then leaves again */
-	FLIGHT_DONE,
+enum async_stage {
+	ASYNC_IDLE,
+	ASYNC_DRAW,
+	ASYNC_ROWS,
+	ASYNC_LOOK,
+	ASYNC_BOTH, /* rows, then leaves again */
+	ASYNC_DONE,
 };
 
-struct flight {
-	enum flight_stage stage;
+struct async_sample {
+	enum async_stage stage;
 	struct draw_scratch *s;  /* what it fills */
 	struct draw_scratch own; /* of one that is ahead */
 	struct batch *batch;
@@ -63,24 +63,24 @@ struct flight {
 };
 
 /* Zeroed before. -ENOMEM; fini may be called all the same. */
-RLV_MUST_CHECK int flight_init(struct flight *flight);
+RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
 /* It is idle or done. */
-void flight_fini(struct flight *flight, size_t batch_size);
+void async_sample_fini(struct async_sample *async, size_t batch_size);
 
 /*
  * Starts a round; the positions of its items are in flight->s->at. Any error leaves it idle. -ENOMEM:
- * only a flight that is larger than all before allocates. Cost: ordered views order_find.
+ * only a flight that is larger than all before allocates. Cost: ordered views fifo_scan_find.
  */
-RLV_MUST_CHECK int flight_start(struct rlv_sampler *sp, struct flight *flight,
-				const struct round *round);
+RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
+				      const struct round *round);
 
 /* Goes on as far as it can without waiting: 0 done, -EAGAIN not yet; after an error it is idle. */
-RLV_MUST_CHECK int flight_look(struct rlv_sampler *sp, struct flight *flight);
+RLV_MUST_CHECK int async_sample_look(struct rlv_sampler *sp, struct async_sample *async);
 
-/* Waits for the phase that is under way, and starts the next. Answers as flight_look. */
-RLV_MUST_CHECK int flight_wait(struct rlv_sampler *sp, struct flight *flight);
+/* Waits for the phase that is under way, and starts the next. Answers as async_sample_look. */
+RLV_MUST_CHECK int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async);
 
 /* Makes it idle: waits for what is under way. */
-void flight_cancel(struct flight *flight);
+void async_sample_cancel(struct async_sample *async);
 
 #endif

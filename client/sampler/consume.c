@@ -112,7 +112,7 @@ static int take_once(struct rlv_sampler *sp, uint32_t n_changes)
 {
 	int first = 0;
 
-	if (change_take(sp->changes, n_changes)) /* judged below, shard by shard */
+	if (change_consume(sp->changes, n_changes)) /* judged below, shard by shard */
 		log_debug("take: %s", error_last());
 	for (uint32_t i = 0; i < n_changes; i++) {
 		int ret = judge_taken(sp, &sp->changes[i]);
@@ -190,7 +190,7 @@ static int take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 		else if (ch.n[sp->view_index])
 			sp->changes[left++] = ch;
 	}
-	if (change_take(sp->changes, left)) /* judged below, shard by shard */
+	if (change_consume(sp->changes, left)) /* judged below, shard by shard */
 		log_debug("take: %s", error_last());
 	for (uint32_t i = 0; i < left; i++) {
 		const struct shard_change *ch = &sp->changes[i];

@@ -50,7 +50,7 @@ static void close_rig(struct rig *rig)
 	nodes_close(&rig->nx);
 }
 
-static struct rlv_sampler_opts ahead_opts(void)
+static struct rlv_sampler_opts prefetch_opts(void)
 {
 	return (struct rlv_sampler_opts){ .batch_size = 256, .prefetch = DEPTH, .seed = 7 };
 }
@@ -71,7 +71,7 @@ static uint32_t draw(struct rig *rig, uint32_t n, uint32_t shard)
 
 static void sample_ahead__every_batch_is_whole(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	float td[BATCH];
 
@@ -80,7 +80,7 @@ static void sample_ahead__every_batch_is_whole(void **state)
 		const struct rlv_batch *batch = replay_sample(rig->sampler, BATCH);
 		struct rlv_update_result result;
 
-		assert_int_equal(rig->sampler->n_ahead, DEPTH);
+		assert_int_equal(rig->sampler->n_prefetched, DEPTH);
 		replay_check_batch(&rig->nx.fx.oracle, &plain_view, &plain_look, batch);
 		for (uint32_t k = 0; k < BATCH; k++)
 			td[k] = (float)(batch->key[k] % 31);
@@ -95,7 +95,7 @@ static void sample_ahead__every_batch_is_whole(void **state)
 
 static void sample_ahead__holds_no_buffer_of_the_users(void **state)
 {
-	struct rlv_sampler_opts opts = ahead_opts();
+	struct rlv_sampler_opts opts = prefetch_opts();
 	const struct rlv_batch *held[2], *more;
 	struct rig *rig;
 
@@ -116,7 +116,7 @@ static void sample_ahead__holds_no_buffer_of_the_users(void **state)
 
 static void sample_ahead__of_another_return_begins_anew(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 
 	(void)state;
@@ -136,7 +136,7 @@ static void sample_ahead__of_another_return_begins_anew(void **state)
 /* Draws go on ahead of a user who holds whatever he got. */
 static void sample_ahead__of_as_many_as_are_held(void **state)
 {
-	struct rlv_sampler_opts opts = ahead_opts();
+	struct rlv_sampler_opts opts = prefetch_opts();
 	const struct rlv_batch *held[20];
 	struct rig *rig;
 
@@ -145,7 +145,7 @@ static void sample_ahead__of_as_many_as_are_held(void **state)
 	rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	for (uint32_t i = 0; i < 20; i++) {
 		held[i] = replay_sample(rig->sampler, BATCH);
-		assert_int_equal(rig->sampler->n_ahead, DEPTH);
+		assert_int_equal(rig->sampler->n_prefetched, DEPTH);
 	}
 	for (uint32_t i = 0; i < 20; i++)
 		replay_check_batch(&rig->nx.fx.oracle, &plain_view, &plain_look, held[i]);
@@ -155,26 +155,26 @@ static void sample_ahead__of_as_many_as_are_held(void **state)
 static void sample_ahead__of_another_size_begins_anew(void **state)
 {
 	static const uint32_t sizes[] = { 64, 64, 7, 256, 256, 1, 64 };
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 
 	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		draw(rig, sizes[i], 0);
-		assert_int_equal(rig->sampler->n_ahead, DEPTH);
+		assert_int_equal(rig->sampler->n_prefetched, DEPTH);
 	}
 	close_rig(rig);
 }
 
 static void sample_ahead__in_place_there_is_nothing_of_it(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_IN_PLACE, &opts);
 	uint32_t ready = 9;
 
 	(void)state;
 	draw(rig, BATCH, 0);
-	assert_int_equal(rig->sampler->n_ahead, 0);
+	assert_int_equal(rig->sampler->n_prefetched, 0);
 	assert_int_equal(rlv_sampler_poll(rig->sampler, &ready), 0);
 	assert_int_equal(ready, 0);
 	close_rig(rig);
@@ -182,7 +182,7 @@ static void sample_ahead__in_place_there_is_nothing_of_it(void **state)
 
 static void sampler_poll__finishes_all_without_waiting(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	struct rlv_stats before, after;
 	uint32_t ready = 0;
@@ -204,7 +204,7 @@ static void sampler_poll__finishes_all_without_waiting(void **state)
 
 static void sample_ahead__a_node_lost_at_any_call_is_left_out(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 
 	(void)state;
 	for (uint64_t call = 1; call < 120; call += 7) {
@@ -230,7 +230,7 @@ static void sample_ahead__a_node_lost_at_any_call_is_left_out(void **state)
 /* Each call that fails, n = 1, 2, ..: an error or none, and what comes is whole. */
 static void sample_ahead__any_call_may_fail(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	uint32_t failed = 0;
 
@@ -259,7 +259,7 @@ static void sample_ahead__any_call_may_fail(void **state)
 
 static void sample_ahead__longer_ago_than_generations_take_to_come_round(void **state)
 {
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&plain_view, NODES_WIRE, &opts);
 	uint64_t wrap_ns = sampler_wrap_ns(rig->sampler->h.desc);
 
@@ -311,7 +311,7 @@ static uint64_t drain(struct rlv_sampler *sampler, uint32_t most, bool seen[1024
 static void sample_ahead__items_are_taken_when_handed_over(void **state)
 {
 	const struct rlv_view once = { .n_step = 2, .stack = 2, .max_times_sampled = 1 };
-	const struct rlv_sampler_opts opts = ahead_opts(), plain = { .batch_size = BATCH };
+	const struct rlv_sampler_opts opts = prefetch_opts(), plain = { .batch_size = BATCH };
 	struct rig *rig = open_rig(&once, NODES_WIRE, &opts);
 	bool seen[1024] = { false };
 	uint64_t n;
@@ -320,7 +320,7 @@ static void sample_ahead__items_are_taken_when_handed_over(void **state)
 	assert_int_equal(handle_flush(&rig->writer->h), 0);
 	n = drain(rig->sampler, 5, seen);
 	assert_int_equal(n, 5 * BATCH);
-	assert_int_equal(rig->sampler->n_ahead, DEPTH);
+	assert_int_equal(rig->sampler->n_prefetched, DEPTH);
 	replay_sampler_done(&rig->sampler);
 	rig->sampler = replay_sampler(&rig->nx.fx, &plain);
 	n += drain(rig->sampler, UINT32_MAX, seen);
@@ -331,7 +331,7 @@ static void sample_ahead__items_are_taken_when_handed_over(void **state)
 static void sample_ahead__counted_views_hand_out_all_to_the_end(void **state)
 {
 	const struct rlv_view once = { .n_step = 2, .stack = 2, .max_times_sampled = 1 };
-	const struct rlv_sampler_opts opts = ahead_opts();
+	const struct rlv_sampler_opts opts = prefetch_opts();
 	struct rig *rig = open_rig(&once, NODES_WIRE, &opts);
 	bool seen[1024] = { false };
 

@@ -55,7 +55,7 @@ static void catalog_create__does_not_wait_for_a_node_at_work(void **state)
 	finish(fx, "t");
 	assert_ptr_equal(catalog_find(&fx->cat, "t"), fx->table);
 	assert_true(fx->progress > 0);
-	assert_null(fx->cat.makings);
+	assert_null(fx->cat.provisionings);
 }
 
 /* Two clients that want it at once, or one that asks again. */
@@ -97,7 +97,7 @@ static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
 	atomic_store(&fx->mem[0].hold, true);
 	atomic_store(&fx->mem[1].hold, true);
 	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
-	assert_ptr_equal(fx->cat.makings->table->shards[0].node, fx->node[0]);
+	assert_ptr_equal(fx->cat.provisionings->table->shards[0].node, fx->node[0]);
 	fleet_go_down(fx, 0);
 	atomic_store(&fx->mem[1].hold, false);
 	finish(fx, "t");
@@ -114,7 +114,7 @@ static void catalog_create__no_node_left_gives_ehostdown_and_leaves_nothing(void
 	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
 	fleet_go_down(fx, 0);
 	assert_int_equal(create(fx, "t", &fx->table), -EHOSTDOWN);
-	assert_null(fx->cat.makings);
+	assert_null(fx->cat.provisionings);
 	assert_null(catalog_find(&fx->cat, "t"));
 }
 
@@ -149,7 +149,7 @@ static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
 	must(catalog_drop(&fx->cat, "t"));
 	fleet_settle(fx);
 	assert_int_equal(regions_at(fx, 0), 0);
-	assert_null(fx->cat.makings);
+	assert_null(fx->cat.provisionings);
 }
 
 /* -------- rights -------- */

@@ -17,11 +17,11 @@ static char dir[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES + 16];
 
 static int setup(void **state)
 {
-	struct store *store;
+	struct statedb *store;
 
 	temp_dir_make(dir);
 	snprintf(path, sizeof(path), "%s/state.db", dir);
-	assert_int_equal(store_open(path, &store), 0);
+	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
 	return 0;
 }
@@ -29,10 +29,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	static const char *const tails[] = { "", "-wal", "-shm" };
-	struct store *store = *state;
+	struct statedb *store = *state;
 	char name[sizeof(path) + 4];
 
-	store_close(&store);
+	statedb_close(&store);
 	for (size_t i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%s%s", path, tails[i]);
 		(void)unlink(name);
@@ -40,19 +40,19 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-static struct store *reopen(void **state)
+static struct statedb *reopen(void **state)
 {
-	struct store *store = *state;
+	struct statedb *store = *state;
 
-	store_close(&store);
-	assert_int_equal(store_open(path, &store), 0);
+	statedb_close(&store);
+	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
 	return store;
 }
 
-static struct store_table make_table(uint32_t id, const char *name)
+static struct statedb_table make_table(uint32_t id, const char *name)
 {
-	struct store_table table = { .state = STORE_TABLE_LIVE };
+	struct statedb_table table = { .state = STORE_TABLE_LIVE };
 
 	table.desc.table_id = id;
 	snprintf(table.desc.name, sizeof(table.desc.name), "%s", name);
@@ -62,13 +62,13 @@ static struct store_table make_table(uint32_t id, const char *name)
 
 struct seen {
 	uint32_t n;
-	struct store_table table;
-	struct store_shard shard;
-	struct store_node node;
-	struct store_client client;
+	struct statedb_table table;
+	struct statedb_shard shard;
+	struct statedb_node node;
+	struct statedb_client client;
 };
 
-static int see_table(void *ctx, const struct store_table *table)
+static int see_table(void *ctx, const struct statedb_table *table)
 {
 	struct seen *seen = ctx;
 
@@ -77,7 +77,7 @@ static int see_table(void *ctx, const struct store_table *table)
 	return 0;
 }
 
-static int see_shard(void *ctx, const struct store_shard *shard)
+static int see_shard(void *ctx, const struct statedb_shard *shard)
 {
 	struct seen *seen = ctx;
 
@@ -86,7 +86,7 @@ static int see_shard(void *ctx, const struct store_shard *shard)
 	return 0;
 }
 
-static int see_node(void *ctx, const struct store_node *node)
+static int see_node(void *ctx, const struct statedb_node *node)
 {
 	struct seen *seen = ctx;
 
@@ -95,7 +95,7 @@ static int see_node(void *ctx, const struct store_node *node)
 	return 0;
 }
 
-static int see_client(void *ctx, const struct store_client *client)
+static int see_client(void *ctx, const struct statedb_client *client)
 {
 	struct seen *seen = ctx;
 
@@ -106,10 +106,10 @@ static int see_client(void *ctx, const struct store_client *client)
 
 static void store_open__same_uuid_and_next_term(void **state)
 {
-	struct store_ids first, second;
+	struct statedb_ids first, second;
 
-	store_ids(*state, &first);
-	store_ids(reopen(state), &second);
+	statedb_ids(*state, &first);
+	statedb_ids(reopen(state), &second);
 	assert_int_equal(first.term, 1);
 	assert_int_equal(second.term, 2);
 	assert_memory_equal(first.uuid, second.uuid, sizeof(first.uuid));
@@ -117,15 +117,15 @@ static void store_open__same_uuid_and_next_term(void **state)
 
 static void store_open__another_schema_gives_eproto(void **state)
 {
-	struct store *store = *state;
+	struct statedb *store = *state;
 	sqlite3 *db;
 
-	store_close(&store);
+	statedb_close(&store);
 	*state = NULL;
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
-	assert_int_equal(store_open(path, &store), -EPROTO);
+	assert_int_equal(statedb_open(path, &store), -EPROTO);
 	assert_non_null(strstr(error_last(), "99"));
 }
 
@@ -140,26 +140,26 @@ static void run_sql(const char *sql)
 
 static void store_open__of_another_program_gives_eproto(void **state)
 {
-	struct store *store = *state;
+	struct statedb *store = *state;
 
-	store_close(&store);
+	statedb_close(&store);
 	*state = NULL;
 	run_sql("PRAGMA application_id = 77;");
-	assert_int_equal(store_open(path, &store), -EPROTO);
+	assert_int_equal(statedb_open(path, &store), -EPROTO);
 	assert_non_null(strstr(error_last(), "another program"));
 }
 
 /* As a server of before the second schema left it. */
 static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 {
-	struct store *store = *state;
-	struct store_shard shard = { .table_id = 1, .shard = 2, .node = "a", .state = 4 };
-	struct store_node node = { .name = "a", .uri = "shm:/a", .incarnation = 5 };
+	struct statedb *store = *state;
+	struct statedb_shard shard = { .table_id = 1, .shard = 2, .node = "a", .state = 4 };
+	struct statedb_node node = { .name = "a", .uri = "shm:/a", .incarnation = 5 };
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_shard_put(store, &shard), 0);
-	assert_int_equal(store_node_put(store, &node), 0);
-	store_close(&store);
+	assert_int_equal(statedb_shard_put(store, &shard), 0);
+	assert_int_equal(statedb_node_put(store, &node), 0);
+	statedb_close(&store);
 	*state = NULL;
 	run_sql("ALTER TABLE meta DROP COLUMN crc;"
 		"ALTER TABLE tables DROP COLUMN crc;"
@@ -179,12 +179,12 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 		"DROP TABLE makings; DROP TABLE leftovers;"
 		"PRAGMA application_id = 0;"
 		"PRAGMA user_version = 1;");
-	assert_int_equal(store_open(path, &store), 0);
+	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
-	assert_int_equal(store_each_shard(store, see_shard, &seen), 0);
+	assert_int_equal(statedb_each_shard(store, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.shard.state, 1); /* all were active then */
-	assert_int_equal(store_each_node(store, see_node, &seen), 0);
+	assert_int_equal(statedb_each_node(store, see_node, &seen), 0);
 	assert_true(seen.node.incarnation == 5);
 	assert_false(seen.node.draining);
 	assert_false(seen.node.lost);
@@ -195,7 +195,7 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 #define FLIPS 200u
 
 /* crc32c of all that a visitor is told, in its order. */
-static int sum_table(void *ctx, const struct store_table *table)
+static int sum_table(void *ctx, const struct statedb_table *table)
 {
 	uint32_t *sum = ctx, words[] = { table->state, table->control, table->auto_shards };
 
@@ -203,7 +203,7 @@ static int sum_table(void *ctx, const struct store_table *table)
 	return 0;
 }
 
-static int sum_shard(void *ctx, const struct store_shard *shard)
+static int sum_shard(void *ctx, const struct statedb_shard *shard)
 {
 	uint64_t words[] = { shard->table_id,
 			     shard->shard,
@@ -219,7 +219,7 @@ static int sum_shard(void *ctx, const struct store_shard *shard)
 	return 0;
 }
 
-static int sum_node(void *ctx, const struct store_node *node)
+static int sum_node(void *ctx, const struct statedb_node *node)
 {
 	uint64_t words[] = { node->incarnation, node->persistent, node->draining, node->lost };
 	uint32_t *sum = ctx;
@@ -229,7 +229,7 @@ static int sum_node(void *ctx, const struct store_node *node)
 	return 0;
 }
 
-static int sum_client(void *ctx, const struct store_client *client)
+static int sum_client(void *ctx, const struct statedb_client *client)
 {
 	uint64_t words[] = { client->id, client->process.pid, client->process.start_time };
 	uint32_t *sum = ctx;
@@ -239,54 +239,54 @@ static int sum_client(void *ctx, const struct store_client *client)
 }
 
 /* Of all that a server reads; -errno. */
-static int sum_all(struct store *store, uint32_t *sum_out)
+static int sum_all(struct statedb *store, uint32_t *sum_out)
 {
 	uint32_t sum = 0;
 	uint64_t word = 0;
-	struct store_ids ids;
+	struct statedb_ids ids;
 	int ret;
 
-	store_ids(store, &ids);
+	statedb_ids(store, &ids);
 	sum = crc32c(sum, ids.uuid, sizeof(ids.uuid));
-	ret = store_each_table(store, sum_table, &sum);
+	ret = statedb_each_table(store, sum_table, &sum);
 	if (ret == 0)
-		ret = store_each_shard(store, sum_shard, &sum);
+		ret = statedb_each_shard(store, sum_shard, &sum);
 	if (ret == 0)
-		ret = store_each_node(store, sum_node, &sum);
+		ret = statedb_each_node(store, sum_node, &sum);
 	if (ret == 0)
-		ret = store_each_client(store, sum_client, &sum);
+		ret = statedb_each_client(store, sum_client, &sum);
 	for (uint32_t s = 0; ret == 0 && s < 4; s++) {
-		ret = store_lap(store, 7, s, &word);
+		ret = statedb_lap(store, 7, s, &word);
 		sum = crc32c(sum, &word, sizeof(word));
 	}
 	if (ret == 0)
-		ret = store_number(store, "layout", &word);
+		ret = statedb_number(store, "layout", &word);
 	*sum_out = crc32c(sum, &word, sizeof(word));
 	return ret;
 }
 
-static void fill(struct store *store)
+static void fill(struct statedb *store)
 {
-	const struct store_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
-	const struct store_client client = { .id = 99, .process = { .pid = 4711 } };
-	const struct store_table table = make_table(7, "replay");
+	const struct statedb_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
+	const struct statedb_client client = { .id = 99, .process = { .pid = 4711 } };
+	const struct statedb_table table = make_table(7, "replay");
 
-	assert_int_equal(store_table_put(store, &table), 0);
-	assert_int_equal(store_node_put(store, &node), 0);
-	assert_int_equal(store_client_put(store, &client), 0);
+	assert_int_equal(statedb_table_put(store, &table), 0);
+	assert_int_equal(statedb_node_put(store, &node), 0);
+	assert_int_equal(statedb_client_put(store, &client), 0);
 	for (uint32_t s = 0; s < 4; s++) {
-		const struct store_shard shard = { .table_id = 7,
-						   .shard = s,
-						   .node = "node-a",
-						   .regions = { 0, 4 * s + 1, 4 * s + 2, 4 * s + 3,
-								4 * s + 4 },
-						   .state = 1,
-						   .incarnation = 5 };
+		const struct statedb_shard shard = { .table_id = 7,
+						     .shard = s,
+						     .node = "node-a",
+						     .regions = { 0, 4 * s + 1, 4 * s + 2,
+								  4 * s + 3, 4 * s + 4 },
+						     .state = 1,
+						     .incarnation = 5 };
 
-		assert_int_equal(store_shard_put(store, &shard), 0);
-		assert_int_equal(store_lap_raise(store, 7, s, 65536), 0);
+		assert_int_equal(statedb_shard_put(store, &shard), 0);
+		assert_int_equal(statedb_lap_raise(store, 7, s, 65536), 0);
 	}
-	assert_int_equal(store_number_put(store, "layout", 12), 0);
+	assert_int_equal(statedb_number_put(store, "layout", 12), 0);
 }
 
 static size_t read_file(uint8_t *bytes, size_t room)
@@ -311,14 +311,14 @@ static void write_file(const uint8_t *bytes, size_t n)
 static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **state)
 {
 	static uint8_t image[1 << 18];
-	struct store *store = *state;
+	struct statedb *store = *state;
 	uint32_t want, got, refused = 0;
 	struct rng rng;
 	size_t n;
 
 	fill(store);
 	assert_int_equal(sum_all(store, &want), 0);
-	store_close(&store);
+	statedb_close(&store);
 	*state = NULL;
 	n = read_file(image, sizeof(image));
 	rng_seed(&rng, test_seed("flips of the state", 20261123), 0);
@@ -330,13 +330,13 @@ static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **sta
 		image[at] ^= mask;
 		write_file(image, n);
 		image[at] ^= mask;
-		ret = store_open(path, &store);
+		ret = statedb_open(path, &store);
 		refused += ret != 0;
 		if (ret == 0 && sum_all(store, &got) == 0 && got != want)
 			fail_msg("bit mask %#x at %zu goes unnoticed", mask, at);
 		if (ret && ret != -EBADMSG && ret != -EPROTO && ret != -EACCES)
 			fail_msg("bit mask %#x at %zu: %s", mask, at, error_last());
-		store_close(&store);
+		statedb_close(&store);
 	}
 	assert_true(refused > 0);
 }
@@ -344,46 +344,46 @@ static void store_open__with_bits_flipped_gives_an_error_or_all_of_it(void **sta
 /* Two servers on one state would each know half of it. */
 static void store_open__already_open_gives_ebusy(void **state)
 {
-	struct store *second = NULL;
+	struct statedb *second = NULL;
 
 	(void)state;
-	assert_int_equal(store_open(path, &second), -EBUSY);
+	assert_int_equal(statedb_open(path, &second), -EBUSY);
 	assert_null(second);
 }
 
 static void store_open__no_database_gives_ebadmsg(void **state)
 {
-	struct store *store = *state;
+	struct statedb *store = *state;
 	char garbage[8192];
 	int fd;
 
-	store_close(&store);
+	statedb_close(&store);
 	*state = NULL;
 	memset(garbage, 'x', sizeof(garbage));
 	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
 	assert_int_equal(write(fd, garbage, sizeof(garbage)), sizeof(garbage));
 	close(fd);
-	assert_int_equal(store_open(path, &store), -EBADMSG);
+	assert_int_equal(statedb_open(path, &store), -EBADMSG);
 }
 
 static void store_open__no_directory_gives_eacces(void **state)
 {
-	struct store *store = NULL;
+	struct statedb *store = NULL;
 
 	(void)state;
-	assert_int_equal(store_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
+	assert_int_equal(statedb_open("/tmp/rlv-no-such-dir/state.db", &store), -EACCES);
 	assert_null(store);
 }
 
 static void store_table_put__survives(void **state)
 {
-	struct store_table table = make_table(7, "t");
+	struct statedb_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 
 	table.control = 12;
 	table.auto_shards = true;
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
+	assert_int_equal(statedb_table_put(*state, &table), 0);
+	assert_int_equal(statedb_each_table(reopen(state), see_table, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.table.state, STORE_TABLE_LIVE);
 	assert_int_equal(seen.table.control, 12);
@@ -393,40 +393,40 @@ static void store_table_put__survives(void **state)
 
 static void store_table_put__replaces_the_state(void **state)
 {
-	struct store_table table = make_table(7, "t");
+	struct statedb_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_table_put(*state, &table), 0);
+	assert_int_equal(statedb_table_put(*state, &table), 0);
 	table.state = STORE_TABLE_CREATING;
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(statedb_table_put(*state, &table), 0);
+	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.table.state, STORE_TABLE_CREATING);
 }
 
 static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 {
-	const struct store_shard shard = {
+	const struct statedb_shard shard = {
 		.table_id = 7, .shard = 3, .node = "a", .regions = { 0, 1 }
 	};
-	const struct store_table table = make_table(7, "t");
+	const struct statedb_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 	uint64_t first = 0;
 
-	assert_int_equal(store_table_put(*state, &table), 0);
-	assert_int_equal(store_shard_put(*state, &shard), 0);
-	assert_int_equal(store_lap_raise(*state, 7, 3, 99), 0);
-	assert_int_equal(store_table_delete(*state, 7), 0);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
-	assert_int_equal(store_each_shard(*state, see_shard, &seen), 0);
+	assert_int_equal(statedb_table_put(*state, &table), 0);
+	assert_int_equal(statedb_shard_put(*state, &shard), 0);
+	assert_int_equal(statedb_lap_raise(*state, 7, 3, 99), 0);
+	assert_int_equal(statedb_table_delete(*state, 7), 0);
+	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(statedb_each_shard(*state, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 0);
-	assert_int_equal(store_lap(*state, 7, 3, &first), 0);
+	assert_int_equal(statedb_lap(*state, 7, 3, &first), 0);
 	assert_int_equal(first, 99);
 }
 
 static void store_shard_put__survives(void **state)
 {
-	const struct store_shard shard = {
+	const struct statedb_shard shard = {
 		.table_id = 255,
 		.shard = 1023,
 		.node = "node-1",
@@ -436,8 +436,8 @@ static void store_shard_put__survives(void **state)
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_shard_put(*state, &shard), 0);
-	assert_int_equal(store_each_shard(reopen(state), see_shard, &seen), 0);
+	assert_int_equal(statedb_shard_put(*state, &shard), 0);
+	assert_int_equal(statedb_each_shard(reopen(state), see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.shard.node, "node-1");
 	assert_true(seen.shard.incarnation == UINT64_MAX);
@@ -449,7 +449,7 @@ static void store_shard_put__survives(void **state)
 
 static void store_node_put__survives(void **state)
 {
-	const struct store_node node = {
+	const struct statedb_node node = {
 		.name = "a",
 		.uri = "shm:/x",
 		.incarnation = 1ull << 63,
@@ -459,9 +459,9 @@ static void store_node_put__survives(void **state)
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_node_put(*state, &node), 0);
-	assert_int_equal(store_node_put(*state, &node), 0);
-	assert_int_equal(store_each_node(reopen(state), see_node, &seen), 0);
+	assert_int_equal(statedb_node_put(*state, &node), 0);
+	assert_int_equal(statedb_node_put(*state, &node), 0);
+	assert_int_equal(statedb_each_node(reopen(state), see_node, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.node.name, "a");
 	assert_string_equal(seen.node.uri, "shm:/x");
@@ -473,24 +473,24 @@ static void store_node_put__survives(void **state)
 
 static void store_client_put__survives_until_deleted(void **state)
 {
-	const struct store_client client = {
+	const struct statedb_client client = {
 		.id = INT64_MAX,
 		.process = { .pid = 4711, .start_time = 17, .boot_id = { 1, 2, 3 } },
 		.secret = { 4, 5, 6 },
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_client_put(*state, &client), 0);
-	assert_int_equal(store_each_client(reopen(state), see_client, &seen), 0);
+	assert_int_equal(statedb_client_put(*state, &client), 0);
+	assert_int_equal(statedb_each_client(reopen(state), see_client, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_true(seen.client.id == INT64_MAX);
 	assert_int_equal(seen.client.process.pid, 4711);
 	assert_int_equal(seen.client.process.start_time, 17);
 	assert_memory_equal(seen.client.process.boot_id, client.process.boot_id, 16);
 	assert_memory_equal(seen.client.secret, client.secret, sizeof(client.secret));
-	assert_int_equal(store_client_delete(*state, INT64_MAX), 0);
+	assert_int_equal(statedb_client_delete(*state, INT64_MAX), 0);
 	seen.n = 0;
-	assert_int_equal(store_each_client(*state, see_client, &seen), 0);
+	assert_int_equal(statedb_each_client(*state, see_client, &seen), 0);
 	assert_int_equal(seen.n, 0);
 }
 
@@ -498,11 +498,11 @@ static void store_lap_raise__never_lowers(void **state)
 {
 	uint64_t first = 17;
 
-	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
+	assert_int_equal(statedb_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 0);
-	assert_int_equal(store_lap_raise(*state, 1, 0, 100), 0);
-	assert_int_equal(store_lap_raise(*state, 1, 0, 50), 0);
-	assert_int_equal(store_lap(*state, 1, 0, &first), 0);
+	assert_int_equal(statedb_lap_raise(*state, 1, 0, 100), 0);
+	assert_int_equal(statedb_lap_raise(*state, 1, 0, 50), 0);
+	assert_int_equal(statedb_lap(*state, 1, 0, &first), 0);
 	assert_int_equal(first, 100);
 }
 
@@ -510,22 +510,22 @@ static void store_number__absent_is_zero(void **state)
 {
 	uint64_t value = 1;
 
-	assert_int_equal(store_number(*state, "nothing", &value), 0);
+	assert_int_equal(statedb_number(*state, "nothing", &value), 0);
 	assert_int_equal(value, 0);
-	assert_int_equal(store_number_put(*state, "nothing", 5), 0);
-	assert_int_equal(store_number(reopen(state), "nothing", &value), 0);
+	assert_int_equal(statedb_number_put(*state, "nothing", 5), 0);
+	assert_int_equal(statedb_number(reopen(state), "nothing", &value), 0);
 	assert_int_equal(value, 5);
 }
 
 static void store_rollback__nothing_holds(void **state)
 {
-	const struct store_table table = make_table(7, "t");
+	const struct statedb_table table = make_table(7, "t");
 	struct seen seen = { 0 };
 
-	assert_int_equal(store_begin(*state), 0);
-	assert_int_equal(store_table_put(*state, &table), 0);
-	store_rollback(*state);
-	assert_int_equal(store_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(statedb_begin(*state), 0);
+	assert_int_equal(statedb_table_put(*state, &table), 0);
+	statedb_rollback(*state);
+	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
 	assert_int_equal(seen.n, 0);
 }
 
@@ -535,19 +535,19 @@ static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **sta
 	int ret = 0;
 	uint32_t id = 0;
 
-	assert_int_equal(store_limit_pages(*state, 24), 0);
+	assert_int_equal(statedb_limit_pages(*state, 24), 0);
 	while (ret == 0 && id < 255) {
-		const struct store_table table = make_table(++id, "t");
+		const struct statedb_table table = make_table(++id, "t");
 
-		ret = store_table_put(*state, &table);
+		ret = statedb_table_put(*state, &table);
 	}
 	assert_int_equal(ret, -ENOSPC);
 	assert_non_null(strstr(error_last(), "full"));
-	assert_int_equal(store_each_table(reopen(state), see_table, &seen), 0);
+	assert_int_equal(statedb_each_table(reopen(state), see_table, &seen), 0);
 	assert_int_equal(seen.n, id - 1);
 }
 
-static int stop_at_once(void *ctx, const struct store_table *table)
+static int stop_at_once(void *ctx, const struct statedb_table *table)
 {
 	(void)table;
 	(*(int *)ctx)++;
@@ -556,32 +556,32 @@ static int stop_at_once(void *ctx, const struct store_table *table)
 
 static void store_each_table__ends_with_the_visitors_code(void **state)
 {
-	const struct store_table a = make_table(1, "a"), b = make_table(2, "b");
+	const struct statedb_table a = make_table(1, "a"), b = make_table(2, "b");
 	int n = 0;
 
-	assert_int_equal(store_table_put(*state, &a), 0);
-	assert_int_equal(store_table_put(*state, &b), 0);
-	assert_int_equal(store_each_table(*state, stop_at_once, &n), -EINTR);
+	assert_int_equal(statedb_table_put(*state, &a), 0);
+	assert_int_equal(statedb_table_put(*state, &b), 0);
+	assert_int_equal(statedb_each_table(*state, stop_at_once, &n), -EINTR);
 	assert_int_equal(n, 1);
 }
 
 static void store_backup__is_what_was_there_when_it_began(void **state)
 {
-	struct store_table table = make_table(7, "t"), later = make_table(8, "later");
-	struct store *store = *state;
+	struct statedb_table table = make_table(7, "t"), later = make_table(8, "later");
+	struct statedb *store = *state;
 	struct seen seen = { 0 };
 	uint8_t *bytes;
 	size_t len;
 
-	assert_int_equal(store_table_put(store, &table), 0);
-	assert_int_equal(store_backup(store, &bytes, &len), 0);
-	assert_int_equal(store_table_put(store, &later), 0);
-	store_close(&store);
+	assert_int_equal(statedb_table_put(store, &table), 0);
+	assert_int_equal(statedb_backup(store, &bytes, &len), 0);
+	assert_int_equal(statedb_table_put(store, &later), 0);
+	statedb_close(&store);
 	write_file(bytes, len);
-	store_backup_free(bytes);
-	assert_int_equal(store_open(path, &store), 0);
+	statedb_backup_free(bytes);
+	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
-	assert_int_equal(store_each_table(store, see_table, &seen), 0);
+	assert_int_equal(statedb_each_table(store, see_table, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
 }

@@ -1,0 +1,365 @@
+#include "client/sampler/async_sample.h"
+
+#include "client/sampler/sampler.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/mem/chunk.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ROWS_BYTES ((size_t)32 << 20) /* of one phase, unless a single window is larger */
+
+/* Rows that are worth waiting for their leaves, instead of being copied while those are under way. */
+#define BOTH_ITEMS 8u
+#define BOTH_BYTES 4096u
+
+/* -------- memory -------- */
+
+int async_sample_init(struct async_sample *async)
+{
+	return sumtree_steps_open(&async->steps);
+}
+
+void async_sample_fini(struct async_sample *async, size_t batch_size)
+{
+	sumtree_steps_close(&async->steps);
+	scratch_fini(&async->own, batch_size);
+	mem_free(async->forest.epochs);
+	mem_free(async->sizes);
+	mem_free(async->io);
+	chunk_free(async->rows, async->room_rows);
+	*async = (struct async_sample){ 0 };
+}
+
+static int make_trees(struct async_sample *async, uint32_t n)
+{
+	if (n <= async->room_trees)
+		return 0;
+	mem_free(async->forest.epochs);
+	mem_free(async->sizes);
+	async->forest.epochs = mem_array(n, sizeof(struct epoch));
+	async->sizes = mem_array(n, sizeof(*async->sizes));
+	async->room_trees = async->forest.epochs && async->sizes ? n : 0;
+	return async->room_trees ? 0 : error_set(-ENOMEM, "sample: no memory for %u shards", n);
+}
+
+static int make_io(struct async_sample *async, size_t n)
+{
+	return mem_make_room(&async->io, &async->room_io, n, sizeof(*async->io))
+		       ? 0
+		       : error_set(-ENOMEM, "sample: no memory for %zu items", n);
+}
+
+static int make_rows(struct async_sample *async, size_t bytes)
+{
+	return chunk_make_room(&async->rows, &async->room_rows, bytes)
+		       ? 0
+		       : error_set(-ENOMEM, "sample: no memory for %zu bytes", bytes);
+}
+
+/* -------- rows -------- */
+
+/* READs of the rows of n items from rows_first on. */
+static int aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
+{
+	size_t bytes = sampler_window_bytes(sp);
+	int ret = make_rows(async, n * bytes);
+
+	for (uint32_t k = 0; ret == 0 && k < n; k++) {
+		uint32_t i = async->rows_first + k;
+
+		async->io[k] = (struct transport_io){
+			.region = sp->h.nodes.shards[async->s->shard[i]]->rows,
+			.off = sampler_window_off(sp, async->s, i),
+			.dst = async->rows + k * bytes,
+			.len = (uint32_t)bytes,
+		};
+		async->s->window[i] = async->rows + k * bytes;
+	}
+	async->rows_n = n;
+	return ret;
+}
+
+/* Rows of as many items as one phase takes, from rows_first on. */
+static int post_rows(struct rlv_sampler *sp, struct async_sample *async)
+{
+	size_t most = max_u64(ROWS_BYTES / max_u64(sampler_window_bytes(sp), 1), 1);
+	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
+	int ret = make_io(async, n);
+
+	if (ret == 0)
+		ret = aim_rows(sp, async, n);
+	if (ret)
+		return ret;
+	async->stage = ASYNC_ROWS;
+	return transport_reads_post(&async->reads, async->io, n);
+}
+
+/* What its writer sealed the row with says whether it is whole, and of which generation. */
+static bool row_is_whole(const struct window_plan *plan, const uint8_t *row, uint32_t gen)
+{
+	const uint32_t covered = plan->tail_off + (uint32_t)offsetof(struct row_tail, crc);
+	struct row_tail tail;
+
+	memcpy(&tail, row + plan->tail_off, sizeof(tail));
+	return tail.gen == gen && tail.crc == crc32c(0, row, covered);
+}
+
+static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
+{
+	const uint8_t *row = s->window[i];
+	uint32_t gen = leaf_gen(s->word[i]);
+	bool whole = true;
+
+	for (uint32_t r = 0; whole && r < sp->plan.stack + sp->plan.future; r++)
+		whole = row_is_whole(&sp->plan, row + (size_t)r * sp->plan.row_bytes, gen);
+	return whole;
+}
+
+/*
+ * Rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
+ * copied. Others may have changed since: there the leaf tells.
+ */
+static void check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++) {
+		if (sp->h.nodes.shards[s->shard[i]]->tree->base)
+			sampler_look_in_place(sp, s, i, 1);
+		else
+			s->again[i] = window_is_whole(sp, s, i) ? s->word[i] : 0;
+	}
+}
+
+/* -------- leaves again -------- */
+
+static void aim_look(struct rlv_sampler *sp, struct async_sample *async, struct transport_io *io)
+{
+	struct draw_scratch *s = async->s;
+
+	for (uint32_t i = 0; i < async->found; i++)
+		io[i] = (struct transport_io){
+			.region = sp->h.nodes.shards[s->shard[i]]->tree,
+			.off = sampler_leaf_off(sp, s, i),
+			.dst = &s->again[i],
+			.len = 8,
+		};
+}
+
+/* V2 pairs with C1: the rows have come, then this second look at their leaves is posted. */
+static int post_look(struct rlv_sampler *sp, struct async_sample *async)
+{
+	int ret = make_io(async, async->found);
+
+	if (ret)
+		return ret;
+	aim_look(sp, async, async->io);
+	async->stage = ASYNC_LOOK;
+	return transport_reads_post(&async->reads, async->io, async->found);
+}
+
+/* -------- both -------- */
+
+static bool looks_at_leaves(const struct rlv_sampler *sp)
+{
+	return sp->opts.verify != RLV_VERIFY_CRC;
+}
+
+/* Few, small, and over one wire: where there is none, or another, no fence orders them. */
+static bool are_posted_together(const struct rlv_sampler *sp, const struct async_sample *async)
+{
+	struct shard *const *shards = sp->h.nodes.shards;
+	uint32_t n = async->found;
+	bool together = looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
+			n * sampler_window_bytes(sp) <= BOTH_BYTES;
+
+	for (uint32_t i = 0; together && i < n; i++) {
+		const struct region *tree = shards[async->s->shard[i]]->tree;
+
+		together = !tree->base && tree->tr == shards[async->s->shard[0]]->tree->tr;
+	}
+	return together;
+}
+
+/* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
+static int post_both(struct rlv_sampler *sp, struct async_sample *async)
+{
+	uint32_t n = async->found;
+	int ret = make_io(async, 2 * (size_t)n);
+
+	if (ret == 0)
+		ret = aim_rows(sp, async, n);
+	if (ret)
+		return ret;
+	aim_look(sp, async, async->io + n);
+	async->io[n].fence = 1;
+	async->stage = ASYNC_BOTH;
+	return transport_reads_post(&async->reads, async->io, 2 * (size_t)n);
+}
+
+/* -------- from phase to phase -------- */
+
+static int begin_rows(struct rlv_sampler *sp, struct async_sample *async)
+{
+	async->rows_first = async->rows_n = 0;
+	if (!sampler_reads_rows(sp)) {
+		sampler_trust_leaves(async->s, async->found);
+		async->stage = ASYNC_DONE;
+		return 0;
+	}
+	return are_posted_together(sp, async) ? post_both(sp, async) : post_rows(sp, async);
+}
+
+static int next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
+{
+	const struct transport_io *io;
+	size_t n;
+	int ret = sumtree_steps_next(async->steps, &io, &n);
+
+	if (ret)
+		return ret;
+	if (n)
+		return transport_reads_post(&async->reads, io, n);
+	memcpy(sp->trees.sizes, async->sizes, async->forest.n * sizeof(*async->sizes));
+	sampler_name_draws(sp, async->s, async->found);
+	return begin_rows(sp, async);
+}
+
+/* The rows go into the batch while what comes next is under way. */
+static int next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
+{
+	uint32_t first = async->rows_first, n = async->rows_n;
+	bool by_leaf = looks_at_leaves(sp);
+	bool last = first + n == async->found;
+	int ret = by_leaf && last ? post_look(sp, async) : 0;
+
+	sampler_copy_rows(sp, async->s, async->batch, first, n);
+	if (!by_leaf)
+		check_seals(sp, async->s, first, n);
+	if (ret || (last && by_leaf))
+		return ret;
+	async->rows_first += n;
+	if (!last)
+		return post_rows(sp, async);
+	async->stage = ASYNC_DONE;
+	return 0;
+}
+
+/* What was under way has come. */
+static int go_on(struct rlv_sampler *sp, struct async_sample *async)
+{
+	switch (async->stage) {
+	case ASYNC_DRAW:
+		return next_of_draw(sp, async);
+	case ASYNC_ROWS:
+		return next_of_rows(sp, async);
+	case ASYNC_BOTH:
+		sampler_copy_rows(sp, async->s, async->batch, 0, async->found);
+		async->stage = ASYNC_DONE;
+		return 0;
+	case ASYNC_LOOK:
+		async->stage = ASYNC_DONE;
+		return 0;
+	case ASYNC_IDLE:
+	case ASYNC_DONE:
+		break;
+	}
+	return 0;
+}
+
+static int end(struct async_sample *async, int ret)
+{
+	if (ret) {
+		async_sample_cancel(async);
+		return ret;
+	}
+	return async->stage == ASYNC_DONE ? 0 : -EAGAIN;
+}
+
+void async_sample_cancel(struct async_sample *async)
+{
+	if (transport_reads_wait(&async->reads))
+		log_debug("sample: %s", error_last());
+	async->stage = ASYNC_IDLE;
+}
+
+int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
+{
+	int ret = 0;
+
+	while (ret == 0 && async->stage != ASYNC_DONE && async->stage != ASYNC_IDLE) {
+		ret = transport_reads_look(&async->reads);
+		if (ret == 0)
+			ret = go_on(sp, async);
+	}
+	return ret == -EAGAIN ? ret : end(async, ret);
+}
+
+int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async)
+{
+	int ret = transport_reads_wait(&async->reads);
+
+	return end(async, ret ? ret : go_on(sp, async));
+}
+
+/* -------- start -------- */
+
+static int begin_draw(struct rlv_sampler *sp, struct async_sample *async, bool stratified)
+{
+	const struct draw_opts opts = {
+		.stratified = stratified,
+		.rank = sp->opts.rank,
+		.world_size = sp->opts.world_size,
+		.sizes_out = async->sizes,
+	};
+	const struct steps_task task = {
+		.from = &async->forest,
+		.opts = &opts,
+		.rng = async->draws,
+		.n = async->n,
+		.out = { async->s->shard, async->s->slot, async->s->word, async->s->probability },
+	};
+	int ret = sumtree_steps_begin(async->steps, &task);
+
+	async->found = async->n;
+	async->stage = ASYNC_DRAW;
+	return ret ? ret : next_of_draw(sp, async);
+}
+
+static int begin_order(struct rlv_sampler *sp, struct async_sample *async,
+		       const struct round *round)
+{
+	struct round part = *round;
+	int ret = sampler_draw_in_order(sp, async->s, &part);
+
+	if (ret)
+		return ret;
+	async->found = part.found;
+	sampler_name_draws(sp, async->s, part.found);
+	return begin_rows(sp, async);
+}
+
+int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
+		       const struct round *round)
+{
+	const struct forest *from = &sp->trees.forest;
+	int ret = make_trees(async, from->n);
+
+	if (ret)
+		return ret;
+	async->forest.trees = from->trees;
+	async->forest.n = from->n;
+	memcpy(async->forest.epochs, from->epochs, from->n * sizeof(struct epoch));
+	async->batch = round->batch;
+	async->n = round->n;
+	async->began_ns = clock_now_ns(sp->h.clock);
+	async->reads.n = 0;
+	ret = sp->ordered ? begin_order(sp, async, round)
+			  : begin_draw(sp, async, round->stratified);
+	if (ret)
+		async_sample_cancel(async);
+	return ret;
+}

@@ -1,0 +1,169 @@
+/*
+ * Batches drawn ahead: flights that move on whenever the sampler is called.
+ *
+ *   ahead[]   under way or done, oldest first | idle
+ *             <---------- n_prefetched ---------->
+ *
+ * Drawn, gathered and verified ahead; admitted, taken and weighed when handed over, as a batch that
+ * the call itself drew. All are of one size, that of the last call. Whenever one of them meets an
+ * error, or shards come or go, they are forgotten: the call that follows draws itself, and meets the
+ * error itself if it is still there.
+ */
+#include "client/sampler/sampler.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+#include <errno.h>
+
+/* -------- memory -------- */
+
+static int make(struct rlv_sampler *sp, struct async_sample **async_sample_out)
+{
+	struct async_sample *async = mem_zalloc(sizeof(*async));
+	int ret;
+
+	if (!async)
+		return error_set(-ENOMEM, "sampler: no memory");
+	*async_sample_out = async;
+	async->s = &async->own;
+	async->draws = &async->rng;
+	ret = scratch_init(&async->own, sp->opts.batch_size);
+	return ret ? ret : async_sample_init(async);
+}
+
+int prefetch_init(struct rlv_sampler *sp)
+{
+	int ret = 0;
+
+	if (sp->opts.prefetch == 0)
+		return 0;
+	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample *));
+	if (!sp->ahead)
+		return error_set(-ENOMEM, "sampler: no memory");
+	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++)
+		ret = make(sp, &sp->ahead[i]);
+	return ret;
+}
+
+void prefetch_fini(struct rlv_sampler *sp)
+{
+	for (uint32_t i = 0; sp->ahead && i < sp->opts.prefetch; i++) {
+		if (!sp->ahead[i])
+			continue;
+		async_sample_fini(sp->ahead[i], sp->opts.batch_size);
+		mem_free(sp->ahead[i]);
+	}
+	mem_free(sp->ahead);
+	sp->ahead = NULL;
+}
+
+/* -------- forgetting -------- */
+
+void prefetch_cancel(struct rlv_sampler *sp)
+{
+	for (uint32_t i = 0; i < sp->n_prefetched; i++) {
+		async_sample_cancel(sp->ahead[i]);
+		sp->ahead[i]->batch->ahead = false;
+	}
+	sp->n_prefetched = 0;
+}
+
+/* The oldest goes to the end. */
+static struct async_sample *pop(struct rlv_sampler *sp)
+{
+	struct async_sample *async = sp->ahead[0];
+
+	sp->n_prefetched--;
+	for (uint32_t i = 0; i < sp->n_prefetched; i++)
+		sp->ahead[i] = sp->ahead[i + 1];
+	sp->ahead[sp->n_prefetched] = async;
+	async->batch->ahead = false;
+	return async;
+}
+
+/* -------- moving on -------- */
+
+static bool failed(struct rlv_sampler *sp, int ret)
+{
+	if (ret == 0 || ret == -EAGAIN)
+		return false;
+	log_debug("sample ahead: %s", error_last());
+	prefetch_cancel(sp);
+	return true;
+}
+
+uint32_t prefetch_advance(struct rlv_sampler *sp)
+{
+	uint32_t done = 0;
+
+	for (uint32_t i = 0; i < sp->n_prefetched; i++) {
+		int ret = async_sample_look(sp, sp->ahead[i]);
+
+		if (failed(sp, ret))
+			return 0;
+		done += ret == 0;
+	}
+	return done;
+}
+
+/* Waits for the oldest; the others move on meanwhile. false: it failed. */
+static bool wait_oldest(struct rlv_sampler *sp)
+{
+	prefetch_advance(sp);
+	while (sp->n_prefetched && sp->ahead[0]->stage != ASYNC_DONE) {
+		if (failed(sp, async_sample_wait(sp, sp->ahead[0])))
+			return false;
+		prefetch_advance(sp);
+	}
+	return sp->n_prefetched > 0;
+}
+
+struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n)
+{
+	if (sp->n_prefetched && sp->ahead[0]->n != n)
+		prefetch_cancel(sp);
+	return sp->n_prefetched ? sp->ahead[0]->batch : NULL;
+}
+
+bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
+{
+	struct draw_scratch mine = sp->scratch;
+	struct async_sample *async;
+
+	if (!sp->n_prefetched || sp->ahead[0]->batch != round->batch || sp->ahead[0]->n != round->n)
+		return false;
+	if (!wait_oldest(sp))
+		return false;
+	async = pop(sp);
+	async->stage = ASYNC_IDLE;
+	round->found = async->found;
+	round->began_ns = async->began_ns;
+	sp->scratch = async->own;
+	async->own = mine;
+	return true;
+}
+
+/* -------- beginning -------- */
+
+void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
+{
+	struct round round = { .n = n, .stratified = !sp->opts.independent };
+
+	while (sp->n_prefetched < sp->opts.prefetch && !sp->trees.addressable && !sp->ordered) {
+		struct async_sample *async = sp->ahead[sp->n_prefetched];
+
+		round.batch = batch_find(sp);
+		if (!round.batch)
+			return;
+		rng_seed(&async->rng, rng_next_u64(&sp->rng), sp->opts.rank);
+		for (uint32_t i = 0; i < n; i++)
+			async->own.at[i] = i;
+		if (async_sample_start(sp, async, &round)) {
+			log_debug("sample ahead: %s", error_last());
+			return;
+		}
+		round.batch->ahead = true;
+		sp->n_prefetched++;
+	}
+}

@@ -1,0 +1,167 @@
+#include "client/sampler/shard_trees.h"
+
+#include "base/mem/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void free_orders(struct shard_trees *trees)
+{
+	for (uint32_t t = 0; trees->orders && t < trees->room; t++)
+		fifo_scan_fini(&trees->orders[t]);
+	mem_free(trees->orders);
+	trees->orders = NULL;
+}
+
+static void free_trees(struct shard_trees *trees)
+{
+	free_orders(trees);
+	mem_free(trees->trees);
+	mem_free(trees->forest.epochs);
+	mem_free(trees->shard);
+	mem_free(trees->sizes);
+	trees->sizes = NULL;
+	trees->forest = (struct forest){ 0 };
+	trees->trees = NULL;
+	trees->shard = NULL;
+	trees->room = 0;
+}
+
+static int no_memory(uint32_t n)
+{
+	return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+}
+
+static int make_room(struct shard_trees *trees, uint32_t n)
+{
+	if (n <= trees->room)
+		return 0;
+	free_trees(trees);
+	trees->room = n;
+	trees->trees = mem_array(n, sizeof(struct sumtree));
+	trees->forest.trees = trees->trees;
+	trees->forest.epochs = mem_array(n, sizeof(struct epoch));
+	trees->shard = mem_array(n, sizeof(*trees->shard));
+	trees->sizes = mem_array(n, sizeof(*trees->sizes));
+	return trees->trees && trees->forest.epochs && trees->shard && trees->sizes ? 0
+										    : no_memory(n);
+}
+
+static int make_counts(struct shard_trees *trees, uint32_t n)
+{
+	int64_t *items;
+
+	if (n <= trees->n_items)
+		return 0;
+	items = mem_resize(trees->items, n * sizeof(*items));
+	if (!items)
+		return no_memory(n);
+	memset(items + trees->n_items, 0, (n - trees->n_items) * sizeof(*items));
+	trees->items = items;
+	trees->n_items = n;
+	return 0;
+}
+
+/* What orders remember of blocks is remembered anew. */
+static int plant_orders(struct shard_trees *trees, const struct node_set *nodes)
+{
+	uint32_t selector = nodes->desc->views[trees->view].selector;
+	int ret = 0;
+
+	if (selector != RLV_FIFO && selector != RLV_LIFO)
+		return 0;
+	free_orders(trees);
+	trees->orders = mem_array(trees->room, sizeof(struct fifo_scan));
+	if (!trees->orders)
+		return no_memory(trees->room);
+	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
+		ret = fifo_scan_init(&trees->orders[t], nodes->shards[trees->shard[t]], trees->view,
+				     selector == RLV_LIFO);
+	return ret;
+}
+
+static void plant_tree(struct shard_trees *trees, const struct node_set *nodes, uint32_t s)
+{
+	const struct shard *shard = nodes->shards[s];
+	uint32_t t = trees->forest.n++;
+
+	trees->trees[t] = shard->trees[trees->view];
+	epoch_init(&trees->forest.epochs[t], shard->tree, shard->desc.words_off, NULL, 0);
+	trees->shard[t] = s;
+	trees->sparse |= t != s;
+}
+
+int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes)
+{
+	int ret = make_room(trees, nodes->n_shards);
+
+	if (ret == 0)
+		ret = make_counts(trees, nodes->n_shards);
+	if (ret)
+		return ret;
+	trees->forest.n = 0;
+	trees->sparse = false;
+	trees->addressable = node_set_is_addressable(nodes);
+	for (uint32_t s = 0; s < nodes->n_shards; s++)
+		if (nodes->shards[s])
+			plant_tree(trees, nodes, s);
+	return plant_orders(trees, nodes);
+}
+
+int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes, uint32_t view)
+{
+	*trees = (struct shard_trees){ .view = view };
+	return shard_trees_build(trees, nodes);
+}
+
+void shard_trees_fini(struct shard_trees *trees)
+{
+	free_trees(trees);
+	mem_free(trees->items);
+	trees->items = NULL;
+	trees->n_items = 0;
+}
+
+static int count_trees(struct shard_trees *trees)
+{
+	int ret = 0;
+
+	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
+		ret = sumtree_size(&trees->trees[t], &trees->forest.epochs[t], &trees->sizes[t]);
+	return ret;
+}
+
+int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_trees_items *out,
+		     uint32_t *found_out)
+{
+	bool newest_first = trees->forest.n && trees->orders[0].newest_first;
+	uint32_t all = 0;
+
+	for (uint32_t i = 0; i < trees->forest.n && all < n; i++) {
+		uint32_t t = newest_first ? trees->forest.n - 1 - i : i;
+		uint32_t found = 0;
+		int ret = fifo_scan_find(&trees->orders[t], n - all, out->slot + all,
+					 out->word + all, &found);
+
+		if (ret && ret != -ENODATA)
+			return ret;
+		for (uint32_t k = all; k < all + found; k++)
+			out->shard[k] = t;
+		all += found;
+	}
+	*found_out = all;
+	if (all == 0)
+		return error_set(-ENODATA, "sample: no item is there");
+	return count_trees(trees);
+}
+
+int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes)
+{
+	int64_t sum = 0;
+
+	for (uint32_t s = 0; s < nodes->n_shards && s < trees->n_items; s++)
+		if (nodes->statuses[s].state == RLV_SHARD_DOWN ||
+		    nodes->statuses[s].state == RLV_SHARD_LOST)
+			sum += trees->items[s] > 0 ? trees->items[s] : 0;
+	return sum;
+}

@@ -1,0 +1,76 @@
+/*
+ * Grove: what a sampler draws from, the trees of its view in the shards that are open. It is
+ * planted anew when shards come and go; a tree's number in it is then not its shard's.
+ */
+#ifndef RLV_CLIENT_SAMPLER_SHARD_TREES_H
+#define RLV_CLIENT_SAMPLER_SHARD_TREES_H
+
+#include "client/table/node.h"
+
+#include "ds/replay/fifo_scan.h"
+
+struct shard_trees {
+	struct forest forest;
+	struct sumtree *trees;    /* the forest's */
+	uint32_t *shard;          /* of each tree */
+	struct fifo_scan *orders; /* fifo and lifo views: of each tree */
+	int64_t *sizes;           /* of each tree, by the last draw */
+	uint32_t room;            /* of the arrays above */
+	bool sparse;              /* tree t is not always of shard t */
+	bool addressable;         /* all of them */
+	uint32_t view;
+	int64_t *items; /* live ones of each shard as last seen, by its number */
+	uint32_t n_items;
+};
+
+/* Plants the first time. -ENOMEM; fini may be called all the same. */
+RLV_MUST_CHECK int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes,
+				    uint32_t view);
+void shard_trees_fini(struct shard_trees *trees);
+
+/* Trees of the shards that are open now. -ENOMEM. Cost: local. */
+RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes);
+
+/* Numbers of trees become numbers of shards. */
+static inline void shard_trees_name_shards(const struct shard_trees *trees, uint32_t *tree,
+					   uint32_t n)
+{
+	for (uint32_t i = 0; trees->sparse && i < n; i++)
+		tree[i] = trees->shard[tree[i]];
+}
+
+/*
+ * Up to n items of an ordered view as slots and words, and the tree of each: of a table whose only
+ * shard moves, those of the older one come first. Fills `sizes`, too. -ENODATA: none. Cost:
+ * fifo_scan_find of each tree, and 1 phase more over a wire.
+ */
+struct shard_trees_items {
+	uint32_t *shard;
+	uint32_t *slot;
+	uint64_t *word;
+};
+
+RLV_MUST_CHECK int shard_trees_find(struct shard_trees *trees, uint32_t n,
+				    const struct shard_trees_items *out, uint32_t *found_out);
+
+/* After a draw that filled `sizes`: remembers them by shard. */
+static inline void shard_trees_see_sizes(struct shard_trees *trees)
+{
+	for (uint32_t t = 0; t < trees->forest.n; t++)
+		trees->items[trees->shard[t]] = trees->sizes[t];
+}
+
+/* Live items of all trees, as last seen. */
+static inline int64_t shard_trees_items(const struct shard_trees *trees)
+{
+	int64_t sum = 0;
+
+	for (uint32_t t = 0; t < trees->forest.n; t++)
+		sum += trees->items[trees->shard[t]];
+	return sum;
+}
+
+/* Live items of the shards that are away, as last counted. */
+int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes);
+
+#endif

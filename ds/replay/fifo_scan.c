@@ -1,0 +1,149 @@
+#include "ds/replay/fifo_scan.h"
+
+#include "transport/barrier.h"
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include <errno.h>
+
+#define HEADERS_AT_ONCE 4096u
+#define NEVER_SPENT UINT64_MAX
+
+/* What a call has found so far. */
+struct found {
+	uint32_t *slots;
+	uint64_t *words;
+	uint32_t n, want;
+};
+
+int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view, bool newest_first)
+{
+	uint32_t blocks = shard->desc.blocks;
+
+	*scan = (struct fifo_scan){ .shard = shard, .view = view, .newest_first = newest_first };
+	scan->headers = mem_array(blocks, sizeof(*scan->headers));
+	scan->spent = mem_array(blocks, sizeof(*scan->spent));
+	if (!scan->headers || !scan->spent) {
+		fifo_scan_fini(scan);
+		return error_set(-ENOMEM, "order: no memory for %u blocks", blocks);
+	}
+	for (uint32_t b = 0; b < blocks; b++)
+		scan->spent[b] = NEVER_SPENT;
+	return 0;
+}
+
+void fifo_scan_fini(struct fifo_scan *scan)
+{
+	mem_free(scan->headers);
+	mem_free(scan->spent);
+	*scan = (struct fifo_scan){ 0 };
+}
+
+static int read_headers(struct fifo_scan *scan)
+{
+	struct region *tree = scan->shard->tree;
+	uint32_t blocks = scan->shard->desc.blocks;
+
+	for (uint32_t b = 0; b < blocks; b += HEADERS_AT_ONCE) {
+		struct transport_io io = {
+			.region = tree,
+			.off = shard_header_off(scan->shard, b),
+			.dst = scan->headers + b,
+			.len = (uint32_t)min_u64(HEADERS_AT_ONCE, blocks - b) * 8,
+		};
+		int ret = transport_read(tree->tr, &io, 1);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* The block that comes next after ticket `last` (before it, for lifo); false = none is left. */
+static bool next_block(const struct fifo_scan *scan, uint64_t last, bool first, uint32_t *block_out)
+{
+	uint64_t best = 0;
+	bool any = false;
+
+	for (uint32_t b = 0; b < scan->shard->desc.blocks; b++) {
+		uint64_t seq = block_seq(scan->headers[b]);
+		bool later = scan->newest_first ? seq < last : seq > last;
+		bool closer = scan->newest_first ? seq > best : seq < best;
+
+		if (scan->headers[b] == 0 || seq == scan->spent[b] || !(first || later))
+			continue;
+		if (any && !closer)
+			continue;
+		any = true;
+		best = seq;
+		*block_out = b;
+	}
+	return any;
+}
+
+/* Takes the live leaves of a block; false = it has none. */
+static bool take_leaves(const struct fifo_scan *scan, const struct rword64 *leaves, uint32_t block,
+			struct found *found)
+{
+	const struct table_desc *desc = &scan->shard->desc;
+	uint32_t gen = block_gen(block_seq(scan->headers[block]), desc->blocks);
+	uint32_t head = desc->views[scan->view].window - 1; /* no item's, whatever stands there */
+	bool any = false;
+
+	for (uint32_t k = 0; k < desc->block - head && found->n < found->want; k++) {
+		uint32_t i = scan->newest_first ? desc->block - 1 - k : head + k;
+		uint64_t word = rword64_load_acquire(&leaves[i]); /* V1 pairs with P1 */
+
+		if (leaf_priority(word) == 0 || leaf_gen(word) != gen)
+			continue;
+		any = true;
+		found->slots[found->n] = block * desc->block + i;
+		found->words[found->n++] = word;
+	}
+	return any;
+}
+
+static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
+{
+	struct transport *tr = scan->shard->tree->tr;
+	struct transport_view view = {
+		.region = scan->shard->tree,
+		.off = shard_leaf_off(scan->shard, scan->view, block * scan->shard->desc.block),
+		.len = scan->shard->desc.block * 8,
+	};
+	int ret = transport_view(tr, &view, 1);
+
+	if (ret)
+		return ret;
+	/*
+	 * B2 pairs with B1: the header, then its leaves. Closed then, it is closed now, or claimed
+	 * under another ticket.
+	 */
+	if (!take_leaves(scan, view.ptr, block, found) && !block_is_open(scan->headers[block]))
+		scan->spent[block] = block_seq(scan->headers[block]);
+	transport_view_end(tr);
+	return 0;
+}
+
+int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint64_t *words_out,
+		   uint32_t *found_out)
+{
+	struct found found = { .slots = slots_out, .words = words_out, .want = n };
+	uint64_t last = 0;
+	uint32_t block;
+	bool first = true;
+	int ret = read_headers(scan);
+
+	while (ret == 0 && found.n < n && next_block(scan, last, first, &block)) {
+		ret = look_at(scan, block, &found);
+		last = block_seq(scan->headers[block]);
+		first = false;
+	}
+	if (ret)
+		return ret;
+	if (found.n == 0)
+		return error_set(-ENODATA, "order: the view has no items");
+	*found_out = found.n;
+	return 0;
+}

@@ -1,0 +1,349 @@
+#include "server/catalog/provision.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/region.h"
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+
+#include "server/catalog/catalog.h"
+
+/* -------- the list -------- */
+
+int catalog_provision_begin(struct catalog *cat, const struct catalog_provisioning *like,
+			    struct catalog_provisioning **provisioning_out)
+{
+	struct catalog_provisioning *provisioning = mem_zalloc(sizeof(*provisioning));
+
+	if (!provisioning)
+		return error_set(-ENOMEM, "table %s: no memory", like->table->desc.name);
+	*provisioning = *like;
+	provisioning->cat = cat;
+	provisioning->at = provisioning->first;
+	provisioning->next = cat->provisionings;
+	cat->provisionings = provisioning;
+	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++)
+		provisioning->table->shards[s] = (struct catalog_shard){ .state = 0 };
+	*provisioning_out = provisioning;
+	return 0;
+}
+
+struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
+						  const struct catalog_table *table)
+{
+	struct catalog_provisioning *provisioning = cat->provisionings;
+
+	while (provisioning && provisioning->table != table)
+		provisioning = provisioning->next;
+	return provisioning;
+}
+
+struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, const char *name)
+{
+	struct catalog_provisioning *provisioning = cat->provisionings;
+
+	while (provisioning && !(provisioning->table && provisioning->is_new &&
+				 strcmp(provisioning->table->desc.name, name) == 0))
+		provisioning = provisioning->next;
+	return provisioning;
+}
+
+void catalog_provision_end(struct catalog_provisioning *provisioning)
+{
+	struct catalog_provisioning **link = &provisioning->cat->provisionings;
+
+	while (*link != provisioning)
+		link = &(*link)->next;
+	*link = provisioning->next;
+	mem_free(provisioning);
+}
+
+void catalog_provision_abandon(struct catalog_provisioning *provisioning)
+{
+	provisioning->table = NULL;
+	if (!provisioning->waiting)
+		catalog_provision_end(provisioning);
+}
+
+void catalog_provision_forget_all(struct catalog *cat)
+{
+	while (cat->provisionings) {
+		struct catalog_provisioning *provisioning = cat->provisionings;
+
+		if (provisioning->table && provisioning->is_new)
+			catalog_table_free(provisioning->table);
+		catalog_provision_end(provisioning);
+	}
+}
+
+/* -------- one region -------- */
+
+static struct catalog_shard *place_of(const struct catalog_provisioning *provisioning)
+{
+	return &provisioning->table->shards[provisioning->at];
+}
+
+static bool is_there(const struct catalog_shard *place)
+{
+	return place->node && place->node->up && place->incarnation == place->node->incarnation;
+}
+
+/* The first region that it lacks; REGION_ROLES = none. */
+static uint32_t missing_role(const struct catalog_shard *place)
+{
+	uint32_t role = REGION_TREE;
+
+	while (role < REGION_ROLES && place->ids[role])
+		role++;
+	return role;
+}
+
+/* What the node has of the shard is of no use alone. */
+static void leave_node(struct catalog_provisioning *provisioning)
+{
+	struct catalog *cat = provisioning->cat;
+	struct catalog_shard *place = place_of(provisioning);
+
+	catalog_table_detach(provisioning->table, provisioning->at);
+	if (!provisioning->is_new)
+		provisioning->table->slots.n_shards = provisioning->table->n_shards;
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (place->ids[role] && is_there(place))
+			catalog_free_region(cat, place->node, place->ids[role]);
+	*place = (struct catalog_shard){ .state = 0 };
+}
+
+/* Whatever ails a node is no reason not to ask another one. The words stand in error_last(). */
+static void cannot(struct catalog_provisioning *provisioning, const struct node *node, int code)
+{
+	provisioning->code = code;
+	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
+	log_warn("table %s shard %u is not made at node %s: %s", provisioning->table->desc.name,
+		 provisioning->at, node->name, provisioning->words);
+	provisioning->tried |= UINT64_C(1) << node->number;
+	leave_node(provisioning);
+}
+
+static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
+		      const ProtobufCMessage *reply)
+{
+	struct catalog_provisioning *provisioning = ctx;
+	struct catalog *cat = provisioning->cat;
+	uint32_t id = 0;
+	int ret = node_region_of(node, code, reply, &id);
+
+	(void)tag;
+	provisioning->waiting = false;
+	/* What it makes after all it frees, or we do, when it has registered again. */
+	if (ret == -ETIMEDOUT)
+		node_disconnect(node);
+	if (!provisioning->table) {
+		if (ret == 0)
+			catalog_free_region(cat, node, id);
+		catalog_provision_end(provisioning);
+		return;
+	}
+	if (ret)
+		cannot(provisioning, node, ret);
+	else
+		place_of(provisioning)->ids[missing_role(place_of(provisioning))] = id;
+	cat->ops->on_progress(cat->ctx);
+}
+
+/* -------- all of them -------- */
+
+static struct node *choose(const struct catalog_provisioning *provisioning)
+{
+	struct placement_node places[NODES_MAX];
+	struct node *nodes[NODES_MAX];
+	struct catalog *cat = provisioning->cat;
+	uint32_t n = catalog_places(cat, NULL, places, nodes), at;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool tried = (provisioning->tried >> nodes[i]->number) & 1;
+
+		if (provisioning->only)
+			places[i].takes = nodes[i] == provisioning->only && nodes[i]->up;
+		places[i].takes = places[i].takes && !tried;
+	}
+	at = placement_pick(places, n, &cat->turn);
+	return at < n ? nodes[at] : NULL;
+}
+
+/* Before the node is asked: a restart knows what it may find there. */
+static int put_provisioning(const struct catalog_provisioning *provisioning,
+			    const struct node *node)
+{
+	const struct table_desc *desc = &provisioning->table->desc;
+	struct statedb_making stored = { .table_id = desc->table_id, .shard = provisioning->at };
+
+	memcpy(stored.node, node->name, sizeof(stored.node));
+	memcpy(stored.uuid, desc->uuid, sizeof(stored.uuid));
+	return statedb_making_put(provisioning->cat->store, &stored);
+}
+
+static int choose_node(struct catalog_provisioning *provisioning)
+{
+	int ret;
+
+	struct catalog_shard *place = place_of(provisioning);
+	struct node *node = choose(provisioning);
+
+	if (!node && provisioning->code)
+		return error_set(provisioning->code, "%s", provisioning->words);
+	if (!node)
+		return error_set(-EHOSTDOWN, "no memory node is up");
+	ret = put_provisioning(provisioning, node);
+	if (ret)
+		return ret;
+	place->node = node;
+	place->incarnation = node->incarnation;
+	return 0;
+}
+
+static int ask(struct catalog_provisioning *provisioning)
+{
+	struct catalog_shard *place = place_of(provisioning);
+	const struct table_desc *desc = &provisioning->table->desc;
+	const struct target_region spec =
+		shard_region_spec(desc, provisioning->at, missing_role(place));
+	int ret = node_post_region_new(place->node, &spec, on_region, provisioning);
+
+	provisioning->waiting = ret == 0;
+	if (ret)
+		cannot(provisioning, place->node, ret);
+	return ret;
+}
+
+static int ask_for_shard(struct catalog_provisioning *provisioning)
+{
+	int ret = 0;
+
+	while (ret == 0 && !provisioning->waiting) {
+		ret = place_of(provisioning)->node ? 0 : choose_node(provisioning);
+		if (ret == 0)
+			(void)!ask(provisioning); /* on to the next node, if it could not be */
+	}
+	return ret;
+}
+
+/* The first shard that is not made yet, or whose node went since. */
+static void find_missing(struct catalog_provisioning *provisioning)
+{
+	uint32_t s = provisioning->first;
+
+	while (s < provisioning->first + provisioning->n) {
+		const struct catalog_shard *place = &provisioning->table->shards[s];
+
+		if (!place->joined || !is_there(place))
+			break;
+		s++;
+	}
+	if (s != provisioning->at) {
+		provisioning->at = s;
+		provisioning->tried = 0;
+		provisioning->code = 0;
+	}
+}
+
+static int at_work(const struct catalog_provisioning *provisioning)
+{
+	return error_set(-EAGAIN, "table %s: its memory is being made",
+			 provisioning->table->desc.name);
+}
+
+/* One shard: 0 when it is made. -EAGAIN: a node works on it. */
+static int make_one(struct catalog_provisioning *provisioning)
+{
+	struct catalog_shard *place = place_of(provisioning);
+	int ret;
+
+	if (place->node && !is_there(place))
+		leave_node(provisioning);
+	while (place->node && missing_role(place) == REGION_ROLES) {
+		ret = catalog_make_shard(provisioning->cat, provisioning->table, provisioning->at);
+		if (ret == 0 || ret == -EAGAIN)
+			return ret;
+		cannot(provisioning, place->node, ret);
+	}
+	ret = ask_for_shard(provisioning);
+	return ret ? ret : -EAGAIN;
+}
+
+int catalog_provision_run(struct catalog_provisioning *provisioning)
+{
+	int ret = 0;
+
+	if (provisioning->waiting)
+		return at_work(provisioning);
+	find_missing(provisioning);
+	while (ret == 0 && provisioning->at < provisioning->first + provisioning->n) {
+		ret = make_one(provisioning);
+		if (ret == 0)
+			find_missing(provisioning);
+	}
+	return ret == -EAGAIN ? at_work(provisioning) : ret;
+}
+
+void catalog_provision_detach(const struct catalog *cat, const struct node *node)
+{
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		for (uint32_t s = provisioning->first;
+		     provisioning->table && s < provisioning->first + provisioning->n; s++)
+			if (provisioning->table->shards[s].node == node)
+				catalog_table_detach(provisioning->table, s);
+}
+
+static bool has_region(const struct catalog_shard *place, uint32_t region)
+{
+	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+		if (place->ids[role] == region)
+			return true;
+	return false;
+}
+
+static bool owns(const struct catalog_provisioning *provisioning, const struct node *node,
+		 uint32_t region)
+{
+	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++) {
+		const struct catalog_shard *place = &provisioning->table->shards[s];
+
+		if (place->node == node && place->incarnation == node->incarnation &&
+		    has_region(place, region))
+			return true;
+	}
+	return false;
+}
+
+bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region)
+{
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		if (provisioning->table && owns(provisioning, node, region))
+			return true;
+	return false;
+}
+
+static bool uses(const struct catalog_provisioning *provisioning, const struct node *node)
+{
+	if (provisioning->only == node || provisioning->leaves == node)
+		return true;
+	for (uint32_t s = provisioning->first;
+	     provisioning->table && s < provisioning->first + provisioning->n; s++)
+		if (provisioning->table->shards[s].node == node)
+			return true;
+	return false;
+}
+
+bool catalog_provision_uses(const struct catalog *cat, const struct node *node)
+{
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		if (uses(provisioning, node))
+			return true;
+	return false;
+}
