@@ -61,8 +61,8 @@ void json_newline(struct json *json);
 int json_end(struct json *json) RLV_MUST_CHECK;
 
 /*
- * Everything closed and written? 0, -EINVAL (a call out of place, or something left open),
- * -EIO (the stream failed). Flushes the stream.
+ * Flushes the stream and returns its first error: -EINVAL (a call out of place, or an object left
+ * open), -EIO (the stream failed).
  */
 int json_finish(struct json *json) RLV_MUST_CHECK;
 

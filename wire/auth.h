@@ -30,8 +30,8 @@ struct auth_nonces {
 };
 
 /*
- * Can it hold AUTH_TOKEN_BITS of randomness? Hexadecimal digits hold 4 bits each, other characters 6.
- * -EINVAL. name: of the option or file, for the message.
+ * Checks that the token can hold AUTH_TOKEN_BITS of randomness. Hexadecimal digits hold 4 bits
+ * each, other characters 6. -EINVAL. name: of the option or file, for the message.
  */
 RLV_MUST_CHECK int auth_check_token(const char *name, const char *token);
 

@@ -189,7 +189,7 @@ static int make_room(struct channel *ch, size_t len)
 	return 0;
 }
 
-/* What a receive knows of its time, and learns of what it has to wait for. */
+/* Deadline of a receive, and the poll events that it has to wait for. */
 struct tries {
 	uint64_t deadline_ns;
 	short events;

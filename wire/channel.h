@@ -25,7 +25,7 @@ struct stream_ops {
 	int (*read)(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out);
 	int (*write)(struct stream *stream, const void *src, size_t len, size_t *n_out,
 		     short *events_out);
-	/* Is there something to read that poll does not see? */
+	/* True if bytes are buffered that poll does not report. */
 	bool (*pending)(const struct stream *stream);
 	void (*close)(struct stream *stream);
 };
@@ -83,7 +83,7 @@ RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const Protobu
 /* Waits until something can be received, or the peer is gone. -ETIMEDOUT. */
 RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
 
-/* Can something be received now, or is the peer gone? */
+/* True if a receive would not block: bytes are there, or the peer is gone. */
 bool channel_is_readable(const struct channel *ch);
 
 /* Unpacks a body; NULL and a message: not one. Free by protobuf_c_message_free_unpacked. */

@@ -46,7 +46,7 @@
 #define REGION_RO_COMPAT_KNOWN 0ull
 #define REGION_INCOMPAT_KNOWN 0ull
 
-/* What regions belong to: {kind, object, part} names the part that has them. */
+/* Kinds of objects: {kind, object, part} names the part that owns a region. */
 enum object_kind { OBJECT_TABLE = 1 };
 
 /* By who writes them (wire/ring_layout.h). Arrays of a shard's regions are indexed by role. */
@@ -58,7 +58,7 @@ enum region_role {
 	REGION_ROLES, /* one above the last */
 };
 
-/* Who changes the words of a region: CPUs of one host, or one NIC. Never both. */
+/* Which atomics change the words of a region: those of one host's CPUs or of one NIC, never both. */
 enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
 
 /* Several bits lie between any two: what is none of them is damaged, and no flip makes one another. */
@@ -71,12 +71,12 @@ enum region_state {
 
 /*
  * Rows may have been stored that are not durable: set, durably, before the first row is stored, and
- * cleared when rows, then tree, were persisted and nobody can store rows any more. Whoever opens a
- * shard alone and finds it set reads all rows. Any other value than 0 is this one, damaged.
+ * cleared when rows, then tree, were persisted and nobody can store rows any more. Who opens a
+ * shard exclusively and finds it set must check all rows. Any other value than 0 is this one, damaged.
  *
  * A memory node sets the mark when it opens its pool, which may be while clients still have it
- * mapped. They go on, and nobody repairs anything under their hands: only while the pool is
- * nobody else's does the node write opener and found, and the metadata server, when it has made the
+ * mapped. They go on, and no repair runs meanwhile: only when it is the pool's only
+ * user does the node write opener and found, and the metadata server, when it has made the
  * shard sound, recovered. Where recovered is not opener, that is still to be done.
  */
 #define REGION_MARKED UINT64_MAX

@@ -148,7 +148,7 @@ WIRE_AT(view_limits, smp_admitted, 128);
 WIRE_AT(view_limits, smp_committed, 192);
 
 /*
- * What a client admitted and committed in a view; the difference is given back after its fence.
+ * Items of a view that a client admitted and committed; the difference is given back after its fence.
  */
 struct slot_limits {
 	struct rword64 ins_admitted;
@@ -191,7 +191,7 @@ WIRE_AT(client_slot, boot_id, 24);
 WIRE_AT(client_slot, lease, 40);
 
 /*
- * What a client says of itself: a page that is granted to it alone. To all others it is input.
+ * A client's own page, granted to it alone. All others treat it as untrusted input.
  *   offset size
  *        0    8  pin: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
  *        8   56  reserved

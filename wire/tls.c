@@ -56,8 +56,8 @@ void tls_take_program(void)
 }
 
 /*
- * Linked into the object that we are in, so that its settings are nobody else's? In librelive.so it is; in
- * a program that links librelive.a it is the program's.
+ * True if OpenSSL is linked into our own object, so that its settings are ours. True in librelive.so; in
+ * a program that links librelive.a OpenSSL is the program's.
  */
 static bool openssl_is_own(void)
 {
@@ -185,7 +185,7 @@ static const char *why_of(const struct tls_state *state, unsigned long code)
 	return why ? why : "unknown";
 }
 
-/* What is refused stands behind what led to it. */
+/* The refusal is the last error in the queue. */
 static unsigned long take_errors(bool *refused_out)
 {
 	unsigned long first = ERR_peek_error(), code;

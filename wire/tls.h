@@ -60,8 +60,8 @@ bool stream_token(const struct stream *stream, struct token_id *id_out);
 RLV_MUST_CHECK int stream_init_tls(struct stream *stream, int fd, const struct tls *tls);
 
 /*
- * Has our side of the handshake said something? A server by token has not before its peer's first
- * message was made with the token. False for streams without TLS.
+ * True if our side of the handshake has sent bytes. A server with a token sends none before the peer's
+ * first message has proved the token. False for streams without TLS.
  */
 bool stream_tls_has_spoken(const struct stream *stream);
 

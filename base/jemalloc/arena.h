@@ -46,7 +46,7 @@ int arena_open(const struct arena_source *source, unsigned *index_out) RLV_MUST_
  */
 void *arena_alloc(const struct arena_source *source, size_t align, size_t bytes) RLV_MUST_CHECK;
 
-/* What arena_alloc gave, in any thread; NULL is a no-op. */
+/* Frees memory of arena_alloc, from any thread; NULL is a no-op. */
 void arena_free(void *ptr);
 
 #endif

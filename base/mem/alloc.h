@@ -77,7 +77,7 @@ struct pages {
 
 /*
  * Zeroed private memory on pages of the kind wanted or, where the host has none, of the next
- * lower kind; pages_out->kind says which. What is whole 2 MiB long starts on such a boundary.
+ * lower kind; pages_out->kind says which. Sizes that are multiples of 2 MiB are aligned to 2 MiB.
  * -EINVAL bytes 0, -EOVERFLOW, -ENOMEM.
  */
 int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out) RLV_MUST_CHECK;
@@ -85,7 +85,7 @@ int pages_alloc(size_t bytes, enum page_kind wanted, struct pages *pages_out) RL
 /* Unmaps and zeroes *pages; a second call is a no-op. */
 void pages_free(struct pages *pages);
 
-/* Does the kernel honour MADV_HUGEPAGE for private memory? Asked once. */
+/* True if the kernel honours MADV_HUGEPAGE for private memory. Looked up once. */
 bool pages_thp_allowed(void);
 
 /* "small", "thp", "hugetlb". Static. */

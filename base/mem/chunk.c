@@ -33,7 +33,7 @@ struct chunk {
 };
 
 /*
- * Who owns an address: 48 bits = 14 of the root, 13 of a leaf, 21 inside of a unit. An entry is the
+ * Index from address to chunk: 48 bits = 14 of the root, 13 of a leaf, 21 inside of a unit. An entry is the
  * index + 1 of the chunk that covers the unit. Leaves are made as needed and stay.
  */
 #define UNIT_BITS 21
@@ -62,8 +62,8 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int watch_ret;
 
 /*
- * Another thread may have been inside at the time of the fork, so nothing is taken over. What the
- * child has copies of stays where it is until the child ends.
+ * Another thread may have been inside at the time of the fork, so nothing is taken over. The
+ * child's copies stay allocated until it ends.
  */
 LOCK_UNCHECKED static void forget_in_child(void)
 {

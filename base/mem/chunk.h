@@ -56,9 +56,9 @@ void chunk_free(void *ptr, size_t bytes);
 extern const struct alloc_hooks chunk_hooks;
 
 /*
- * Does [ptr, ptr + len) lie in one chunk, and in which? len > 0. Meant for buffers that the caller
- * holds, and for memory that is none of ours. Thread: any, also while others make and drop chunks.
- * Cost: three loads.
+ * Finds the chunk that contains all of [ptr, ptr + len); false if none does. len > 0. Meant for
+ * buffers that the caller holds, and for memory that is none of ours. Thread: any, also while
+ * others make and drop chunks. Cost: three loads.
  */
 bool chunk_find(const void *ptr, size_t len, uint32_t *index_out);
 

@@ -4,7 +4,7 @@
  * A touch of a page that its file does not have any more, or that the disk cannot give, is a SIGBUS.
  * In a process that has installed the guard, the range's flag is set then, and from that page on the
  * range is private zeros: nothing that is read there means anything, nothing that is stored there
- * reaches the file. Whoever uses the range looks at the flag afterwards. A SIGBUS in no range, or one
+ * reaches the file. Users of the range check the flag after they have read. A SIGBUS in no range, or one
  * of broken memory, ends the process as ever.
  *
  * librelive never installs it: signals are its user's. There, guard_add is a no-op.

@@ -46,7 +46,7 @@ static inline bool deadline_expired(const struct clock *clk, uint64_t deadline_n
 /* 0 when over, INT64_MAX when it never comes. */
 int64_t deadline_left_ns(const struct clock *clk, uint64_t deadline_ns);
 
-/* What poll(2) and epoll_wait(2) take: ms rounded up, -1 when it never comes. */
+/* Timeout for poll(2) and epoll_wait(2): ms rounded up, -1 for DEADLINE_NEVER. */
 int deadline_left_ms(const struct clock *clk, uint64_t deadline_ns);
 
 #endif

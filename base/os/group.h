@@ -15,7 +15,7 @@
  */
 RLV_MUST_CHECK int group_find(const char *name, gid_t *gid_out);
 
-/* Is this process in it? Root is in those that it was put in, like others. Thread: any. */
+/* True if this process is a member. Root has no membership beyond its groups. Thread: any. */
 bool group_has_us(gid_t gid);
 
 #endif

@@ -8,7 +8,7 @@
 
 #ifndef NDEBUG
 
-/* What this thread holds, in the order it was taken. More than this many is a bug, too. */
+/* The locks of this thread, in the order of acquisition. More than HELD_MAX is a bug. */
 #define HELD_MAX 16
 
 static _Thread_local const struct lock_role *held[HELD_MAX];

@@ -80,7 +80,7 @@ bool lock_acquire_until(struct lock *lock, const struct lock_role *role, uint64_
 bool lock_try_acquire(struct lock *lock, const struct lock_role *role) LOCK_TRY_ACQUIRES(role);
 void lock_release(struct lock *lock, const struct lock_role *role) LOCK_RELEASES(role);
 
-/* Debug builds: may this thread take a lock of this role now? Release builds: true. */
+/* Debug builds: true if the rank rule lets this thread take a lock of this role now. Release builds: true. */
 bool lock_rank_allows(const struct lock_role *role);
 
 #endif

@@ -86,7 +86,7 @@ static int root_path(char out[RUNTIME_PATH_BYTES])
 	return geteuid() == 0 ? join(out, "/run", "relive") : join_uid(out, "/tmp");
 }
 
-/* Who looks at a directory. */
+/* On whose behalf a directory is checked. */
 enum role {
 	OWNER,
 	VISITOR, /* a client: another user's will do, if its group has us */
@@ -97,7 +97,8 @@ static bool is_welcome(const struct stat *st)
 	return (st->st_mode & S_IXGRP) && group_has_us(st->st_gid);
 }
 
-/* Who can write there can set a trap. Others may look at most, and of a group that was named. */
+/* Anybody with write permission could plant a socket. Others may have read permission at most, and only
+   as members of the store's group. */
 static int check_mode(const char *path, const struct stat *st)
 {
 	if ((st->st_mode & (S_IWGRP | S_IRWXO)) == 0)

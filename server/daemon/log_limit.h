@@ -23,7 +23,7 @@ struct log_limit {
 	struct log_kind kinds[LOG_KINDS]; /* those that do not fit share the last */
 };
 
-/* May a line of that kind be written now? If not, it is counted. */
+/* True if a line of that kind may be written now; else it is counted as suppressed. */
 bool log_limit_pass(struct log_limit *limit, const char *where, uint64_t now_ns);
 
 /* One kind of which lines were left out, whose count begins anew; NULL: there is none. */

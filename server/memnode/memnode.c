@@ -660,7 +660,7 @@ static void serve(struct memnode *node, struct channel *ch)
 	node->connections++;
 }
 
-/* What only a person can change is not asked about all the time. */
+/* Refusals that need an operator are retried rarely. */
 static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
 	uint32_t most = (uint32_t)RETRY_FIRST_MS << (round < 6 ? round : 6);

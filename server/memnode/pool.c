@@ -99,7 +99,7 @@ static int check_alone(struct transport_target *target, const struct pool_part *
 	return target->ops->alone(target, part->rows->id) ? 0 : -EBUSY;
 }
 
-/* Who maps it holds a lock that ends with the mapping; connections are ended by progress. */
+/* Every mapping holds a lock that ends with it; progress() ends the connections. */
 static void wait_until_alone(struct transport_target *target)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), MEMNODE_POOL_END_NS);

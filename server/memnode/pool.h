@@ -25,7 +25,7 @@ RLV_MUST_CHECK int memnode_pool_begin(struct transport_target *target);
 RLV_MUST_CHECK int memnode_pool_made(struct transport_target *target,
 				     const struct target_region *region);
 
-/* Waits a moment for those who are just letting go. What is still in use keeps its mark. */
+/* Waits briefly for clients that are closing. Regions still in use keep their mark. */
 void memnode_pool_end(struct transport_target *target);
 
 #endif

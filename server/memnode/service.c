@@ -188,7 +188,7 @@ int memnode_list_regions(struct transport_target *target, struct target_region *
 	return 0;
 }
 
-/* What is broken cannot be, and keeps nobody else from it: its shard is down. */
+/* Skips broken regions, which cannot be persisted: their shards are down. */
 static int persist_all(const struct memnode_service *svc, const struct target_region *regions,
 		       size_t n, bool rows)
 {

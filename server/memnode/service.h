@@ -29,7 +29,7 @@ struct memnode_service {
 	void *ctx;
 };
 
-/* What an answer is made of: its parts point at each other, so it stays where it is. */
+/* Parts of an answer. They point at each other, so the struct must not be moved. */
 struct memnode_answer {
 	Relive__Status status;
 	Relive__StatusReply plain;
@@ -56,7 +56,7 @@ void memnode_serve(const struct memnode_service *svc, const struct channel_frame
 void memnode_undo(const struct memnode_service *svc, const struct frame_header *head,
 		  const struct memnode_answer *answer);
 
-/* How long may it take, and what must not wait for it? */
+/* Queues of requests by how long they may take, so that short ones do not wait for long ones. */
 enum memnode_line {
 	MEMNODE_AT_ONCE, /* the control loop does it */
 	MEMNODE_WORK,    /* seconds: registers memory, waits for a death */

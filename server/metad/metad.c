@@ -409,7 +409,7 @@ static int open_state(struct metad *md)
 	return process_self(&md->self);
 }
 
-/* Who we are at the nodes; who comes after us ends what we leave open there. */
+/* Our client id at the memory nodes. The next server ends the connections that we leave open. */
 static int take_client_id(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;

@@ -89,7 +89,7 @@ void metad_close(struct metad **md);
 /* Something has changed: the tick comes at once. */
 void metad_hurry(struct metad *md);
 
-/* What /metrics and /healthz say; ctx is the metad. */
+/* Content of /metrics and /healthz; ctx is the metad. */
 void metad_write_metrics(void *ctx, struct metrics *m);
 /* 0: it serves, and the catalog can be written; else why not. */
 RLV_MUST_CHECK int metad_check_health(void *ctx);

@@ -251,7 +251,7 @@ static void node_register(const struct call *call, const ProtobufCMessage *messa
 
 /* -------- dispatch -------- */
 
-/* Who may ask what: the one place where a request meets the role of its token. */
+/* Permissions: the one place where a request is checked against the role of its token. */
 static const struct service {
 	uint16_t type;
 	enum conn_role role;

@@ -31,7 +31,7 @@ static int derive(const struct metad *md, const char *role, char token_out[TOKEN
 	return ret ? ret : token_derive(md->token, &id, token_out);
 }
 
-/* Who asks is answered before it is cut, if its own token is of the epoch that ends. */
+/* Answers before it cuts the connections of the old epoch: the requester's may be one of them. */
 void rpc_token(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TokenRequest *request = (const Relive__TokenRequest *)message;

@@ -236,7 +236,7 @@ int conn_detach(struct conn *conn, struct channel *ch_out)
 
 /* -------- answers -------- */
 
-/* Who does not take its answers, or waits for many, is asked for no more requests. */
+/* Stops reading requests of a peer that does not read its answers, or has many requests pending. */
 static bool may_ask(const struct conn *conn)
 {
 	return conn->phase != PHASE_LAST_WORDS && conn->owed < OWED_MAX &&
@@ -549,7 +549,7 @@ static void on_read(void *ctx)
 		conn_free(conn);
 }
 
-/* Who hangs up is no news, unless it was refused: by TLS, whose alert it is to hear. */
+/* Logs a hang-up only if TLS refused the peer, which gets the alert. */
 static void on_end(void *ctx, int code)
 {
 	struct conn *conn = ctx;

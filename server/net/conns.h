@@ -41,7 +41,7 @@ struct event_base;
 
 enum conn_role { CONN_CLIENT = 1, CONN_MEMNODE = 2 };
 
-/* Who is at the other end, once it has proved the token. */
+/* The authenticated peer. */
 struct conn_peer {
 	enum conn_role role;
 	struct token_id token; /* that it proved */

@@ -106,7 +106,7 @@ void flow_resume(struct flow *flow)
 	event_active(flow->readable, EV_READ, 0);
 }
 
-/* What came before the end is taken first: the end is told at the next turn. */
+/* Delivers received bytes before the end of the stream: the end follows at the next turn of the loop. */
 static void take(struct flow *flow)
 {
 	bool resumed = flow->resumed;

@@ -55,9 +55,9 @@ void flow_close(struct flow *flow);
 /* Sent when the loop gets to it. */
 void flow_write(struct flow *flow, const void *bytes, size_t len);
 
-/* Should the peer take its answers before it is asked for more requests? */
+/* True if output is above the mark: do not read more requests before the peer has read its answers. */
 bool flow_is_full(const struct flow *flow);
-/* Can an answer of so many bytes be kept for the peer? */
+/* True if an answer of len bytes fits below the output cap. */
 bool flow_has_room(const struct flow *flow, size_t len);
 /* Nothing is read until flow_resume, which calls on_read at the loop's next turn. */
 void flow_pause(struct flow *flow);

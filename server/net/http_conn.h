@@ -35,7 +35,7 @@ struct http_answer {
 	size_t bytes;
 };
 
-/* What a request wants: 200 and *path_out, or the code of a refusal. text: the head, 0-ended. */
+/* Parses a request head (0-terminated): 200 and *path_out, or the status code of the refusal. */
 int http_parse(const char *text, enum http_path *path_out);
 
 /* conns is zeroed; on_ask and ctx are set before the loop runs. -EADDRINUSE, ... */

@@ -71,7 +71,7 @@ static int grant_of(const struct node *node, int code, const Relive__NodeGrantRe
 	return 0;
 }
 
-/* Who asked may have been forgotten meanwhile. */
+/* The requester may be gone. */
 static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
@@ -201,7 +201,7 @@ static int begin_reach(struct node *node)
 	return error_set(-EAGAIN, "its memory is being reached");
 }
 
-/* Its thread has ended. What was opened for an address that the node has left is nothing. */
+/* The connecting thread has ended. A connection to a former address of the node is dropped. */
 static int end_reach(struct node *node)
 {
 	struct node_reach *reach = node->reach;

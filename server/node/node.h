@@ -66,7 +66,7 @@ struct node {
 	bool up;
 	bool told; /* whoever must know has heard that it is down */
 	uint64_t down_since;
-	/* What it said last. */
+	/* As last reported by the node. */
 	char pages[16];
 	char transport[16];
 	uint64_t pool_bytes, used_bytes;
@@ -100,7 +100,7 @@ struct node {
 	bool kept;
 };
 
-/* Is its memory mapped by who uses it? Else it is reached over a wire. */
+/* True if clients map its memory, false if they reach it over a wire. */
 static inline bool node_is_mapped(const struct node *node)
 {
 	return strncmp(node->uri, "shm:", strlen("shm:")) == 0;
@@ -184,7 +184,7 @@ void node_forget_asker(struct node *node, uint64_t asker);
  */
 RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t n,
 			       struct region **regions_out);
-/* Is an attachment that was asked for not finished yet? */
+/* True if a requested attachment is outstanding. */
 bool node_is_attaching(const struct node *node);
 /* Goes on with all of them. Returns when to call again. */
 uint64_t node_attach_watch(struct node *node);

@@ -48,7 +48,7 @@ struct nodes {
 	uint64_t numbers; /* in use, a bit each */
 };
 
-/* What a node says about itself. */
+/* What a node reports about itself when it registers. */
 struct node_news {
 	const char *name;
 	const char *uri;
@@ -67,7 +67,7 @@ void nodes_fini(struct nodes *nodes);
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * May a node of these news join? -EEXIST: one of that name is up; -EINVAL: name or address;
+ * Checks whether this node may join. -EEXIST: one of that name is up; -EINVAL: name or address;
  * -ENOSPC: the store knows NODES_MAX. A node whose connection has ended unnoticed is taken down
  * first.
  */
@@ -81,8 +81,8 @@ RLV_MUST_CHECK int nodes_join(struct nodes *nodes, const struct node_news *news,
 			      struct node **node_out, bool *replaced_out);
 
 /*
- * What we left open at the node in our life before this one is cut off, before anything of this one
- * is opened there: the power of our host may have failed. Posted; the node's register was answered.
+ * Cuts the connections that the server's previous life left at the node, before this life opens new
+ * ones: the host may have lost power. Posted; the node's register was answered.
  */
 void nodes_cut_former(const struct nodes *nodes, struct node *node);
 
@@ -103,9 +103,8 @@ RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
 RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);
 
 /*
- * Does the node know of everything that a client of that generation may have attached of its
- * memory? Not if it is another life on memory that outlived the one that the client may have
- * mapped.
+ * True if the node knows everything that a client of that generation may have attached of its memory.
+ * False for a restarted node whose memory outlived the life in which the client attached it.
  */
 bool nodes_is_witness(const struct node *node, uint64_t generation);
 

@@ -68,7 +68,7 @@ static int code_of(int rc)
 	}
 }
 
-/* What a person can mend is said with the name of the file. */
+/* Errors that an operator can repair name the file. */
 static int disk_failed(const struct statedb *store, int code)
 {
 	return error_set(code, "state database %s: its disk %s, and nothing was changed",

@@ -24,7 +24,7 @@ struct statedb {
 	bool has_uuid;
 };
 
-/* What stands for a ? of a statement. What ptr points to must outlive the statement. */
+/* A value bound to a ? of a statement. ptr is borrowed until the statement ends. */
 struct statedb_sql_value {
 	uint64_t number;
 	const void *ptr;

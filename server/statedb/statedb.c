@@ -17,7 +17,7 @@
 #define BUSY_TIMEOUT_MS 1000
 #define STORE_LEAST_BYTES (256 * 1024) /* free, for a commit and its WAL */
 
-/* What the crc of a row is made of, in the order of their schema. */
+/* Columns under a row's crc, in schema order. */
 #define META_COLUMNS "key, value"
 #define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
 #define SHARDS_BEFORE "table_id, shard, node, incarnation, tree, rows, state"
@@ -54,7 +54,7 @@ static const char *const schemas[] = {
 	"ALTER TABLE shards ADD COLUMN boot_id BLOB NOT NULL"
 	"  DEFAULT X'00000000000000000000000000000000';"
 	"PRAGMA user_version = 3;",
-	/* What they lose, their regions say themselves. */
+	/* The regions themselves hold the dropped columns. */
 	"ALTER TABLE shards DROP COLUMN boot_id;"
 	"PRAGMA user_version = 4;",
 	/* A file that says what it is (STORE_APPLICATION_ID), and what pools hold that is nobody's. */

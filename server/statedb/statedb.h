@@ -101,7 +101,10 @@ RLV_MUST_CHECK int statedb_open(const char *path, struct statedb **statedb_out);
 void statedb_close(struct statedb **store);
 void statedb_ids(const struct statedb *store, struct statedb_ids *out);
 
-/* Could a commit work? -ENOENT: the file is not there any more; -ENOSPC; -EROFS. Writes nothing. */
+/*
+ * Checks, without writing, that a commit could work. -ENOENT: the file is not there any more;
+ * -ENOSPC; -EROFS.
+ */
 RLV_MUST_CHECK int statedb_check(const struct statedb *store);
 
 RLV_MUST_CHECK int statedb_begin(struct statedb *store);
