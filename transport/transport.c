@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "transport/attach/backing.h"
 #include "transport/fork.h"
 #include "transport/shm/shm.h"
 #include "transport/start.h"
@@ -35,11 +36,11 @@ static int verbs_open(const char *rest, const struct transport_opts *opts,
 		rest);
 }
 
-static int verbs_target_open(const struct target_opts *opts, struct transport_target *inner,
+static int verbs_target_open(const struct target_opts *opts, struct transport_target *backing,
 			     struct transport_target **tg_out)
 {
 	(void)opts;
-	(void)inner;
+	(void)backing;
 	(void)tg_out;
 	return error_set(-ENOTSUP, "target kind \"verbs\": built without RDMA: install "
 				   "libibverbs-dev and librdmacm-dev, and build again");
@@ -613,14 +614,14 @@ int transport_store(struct region *region, uint64_t off, const void *src, uint32
 
 static int open_verbs_target(const struct target_opts *opts, struct transport_target **tg_out)
 {
-	struct transport_target *inner = NULL;
-	int ret = shm_target_open(opts, &inner);
+	struct transport_target *backing = NULL;
+	int ret = backing_open(opts, &backing);
 
 	if (ret)
 		return ret;
-	ret = verbs_target_open(opts, inner, tg_out);
+	ret = verbs_target_open(opts, backing, tg_out);
 	if (ret)
-		transport_target_close(&inner);
+		transport_target_close(&backing);
 	return ret;
 }
 
@@ -638,7 +639,7 @@ int transport_target_open(const char *kind, const struct target_opts *opts,
 	full = *opts;
 	if (!full.clock)
 		full.clock = clock_monotonic();
-	return verbs ? open_verbs_target(&full, tg_out) : shm_target_open(&full, tg_out);
+	return verbs ? open_verbs_target(&full, tg_out) : backing_open(&full, tg_out);
 }
 
 void transport_target_close(struct transport_target **tg)

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "transport/shm/packet.h"
+#include "transport/attach/packet.h"
 
 #define OTHER 50
 

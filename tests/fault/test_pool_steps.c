@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "transport/shm/region_name.h"
+#include "transport/pool/region_name.h"
 #include "transport/transport.h"
 #include "wire/pool_layout.h"
 

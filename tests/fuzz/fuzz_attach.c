@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/os/process.h"
-#include "transport/shm/map.h"
-#include "transport/shm/packet.h"
-#include "transport/shm/serve.h"
+#include "transport/pool/map.h"
+#include "transport/attach/packet.h"
+#include "transport/attach/serve.h"
 #include "transport/transport.h"
 #include "wire/region.h"
 

@@ -1,5 +1,5 @@
 /* Fuzzes names of files in a pool's directory: what is taken for a region has that name and no other. */
-#include "transport/shm/region_name.h"
+#include "transport/pool/region_name.h"
 #include "wire/rptr.h"
 
 #include <stddef.h>

@@ -9,8 +9,8 @@
 
 #include "base/crc32c.h"
 #include "ds/part/superblock.h"
-#include "transport/shm/extents.h"
-#include "transport/shm/pool_super.h"
+#include "transport/pool/extents.h"
+#include "transport/pool/pool_super.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

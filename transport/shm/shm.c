@@ -12,11 +12,11 @@
 
 #include "transport/barrier.h"
 #include "transport/fork.h"
-#include "transport/shm/attach.h"
-#include "transport/shm/durable.h"
-#include "transport/shm/map.h"
+#include "transport/attach/attach.h"
+#include "transport/pool/durable.h"
+#include "transport/pool/map.h"
 #include "transport/shm/shm.h"
-#include "transport/shm/target.h"
+#include "transport/attach/target.h"
 
 #define AHEAD 8
 #define SMALL_BYTES 64 /* up to here words are copied one by one, each atomically */

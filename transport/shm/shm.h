@@ -20,8 +20,4 @@ RLV_MUST_CHECK int shm_open_embed(const char *rest, const struct transport_opts 
 RLV_MUST_CHECK int shm_open_socket(const char *path, const struct transport_opts *opts,
 				   struct transport **tr_out);
 
-/* opts: complete, with a clock. */
-RLV_MUST_CHECK int shm_target_open(const struct target_opts *opts,
-				   struct transport_target **tg_out);
-
 #endif

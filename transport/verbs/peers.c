@@ -45,7 +45,7 @@ static int start(struct peers *peers, const struct peers_opts *opts)
 	if (ret == 0)
 		ret = verbs_device_get(opts->calls, opts->context, &peers->device);
 	if (ret == 0)
-		ret = rights_init(&peers->rights, peers->device, opts->inner, opts->windows);
+		ret = rights_init(&peers->rights, peers->device, opts->backing, opts->windows);
 	return ret ? ret : make_channel(peers);
 }
 
@@ -328,7 +328,7 @@ static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma
 	};
 
 	memcpy(message.welcome.boot_id, peers->boot_id, sizeof(message.welcome.boot_id));
-	if (inner_is_persistent(peers->rights.inner))
+	if (backing_is_persistent(peers->rights.backing))
 		message.welcome.flags = VERBS_PERSISTENT;
 	message_seal(&message, VERBS_WELCOME);
 	if (peers->device->calls->cm_accept(id, &mine))
@@ -423,7 +423,7 @@ uint32_t peers_count_clients(const struct peers *peers)
 	/* counted where it stands last */
 	for (const struct peer *peer = peers->first; peer; peer = peer->next)
 		n += !find_client(peer->next, peer->client_id) &&
-		     !inner_knows(peers->rights.inner, peer->client_id);
+		     !backing_knows(peers->rights.backing, peer->client_id);
 	return n;
 }
 

@@ -51,7 +51,7 @@ struct peers {
 struct peers_opts {
 	struct ibv_context *context;
 	const struct verbs_calls *calls;
-	struct transport_target *inner; /* borrowed */
+	struct transport_target *backing; /* borrowed */
 	const struct clock *clock;
 	uint64_t incarnation;
 	bool windows;                      /* wished for */
@@ -84,7 +84,7 @@ bool peers_fence(struct peers *peers, uint64_t client_id);
 
 bool peers_have(const struct peers *peers, uint64_t client_id);
 
-/* How many clients are here that inner does not know. */
+/* How many clients are here that the backing does not know. */
 uint32_t peers_count_clients(const struct peers *peers);
 
 /* Takes a region back from a client. */

@@ -107,11 +107,11 @@ static int open_region(struct peer *peer, const struct verbs_attach *ask,
 {
 	struct rights *rights = &peer->all->rights;
 	struct region_grant grant = { .bytes = ask->grant_bytes };
-	struct inner_region region = { 0 };
+	struct backing_region region = { 0 };
 	int ret;
 
 	memcpy(grant.data, ask->grant, ask->grant_bytes);
-	ret = inner_hold(rights->inner, peer->client_id, &grant, &region);
+	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
 	if (ret)
 		return ret;
 	prove(peer);
@@ -121,7 +121,7 @@ static int open_region(struct peer *peer, const struct verbs_attach *ask,
 	else
 		ret = rights_open(rights, peer->domain, peer->n_qps, &region, opening_out);
 	if (ret)
-		inner_release(rights->inner, &region);
+		backing_release(rights->backing, &region);
 	return ret;
 }
 

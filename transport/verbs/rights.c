@@ -18,10 +18,10 @@ struct rights_region {
 	bool removed; /* from the pool */
 };
 
-int rights_init(struct rights *rights, struct verbs_device *device, struct transport_target *inner,
-		bool windows)
+int rights_init(struct rights *rights, struct verbs_device *device,
+		struct transport_target *backing, bool windows)
 {
-	*rights = (struct rights){ .device = device, .inner = inner };
+	*rights = (struct rights){ .device = device, .backing = backing };
 	rights->windows = windows && device->caps.bound_windows;
 	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
 	if (!rights->regions)
@@ -144,7 +144,7 @@ static void end_registration(struct rights *rights, struct opening *opening)
 }
 
 int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
-		struct inner_region *region, struct opening **opening_out)
+		struct backing_region *region, struct opening **opening_out)
 {
 	struct opening *opening = mem_zalloc(sizeof(*opening));
 	int ret;
@@ -161,7 +161,7 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		return ret;
 	}
 	rights->regions[region->info.id].openings++;
-	*region = (struct inner_region){ 0 };
+	*region = (struct backing_region){ 0 };
 	*opening_out = opening;
 	return 0;
 }
@@ -199,7 +199,7 @@ void rights_close(struct rights *rights, struct opening *opening)
 	end_registration(rights, opening);
 	mine->openings--;
 	verbs_device_deregister(rights->device, take_unneeded(rights, mine));
-	inner_release(rights->inner, &opening->region);
+	backing_release(rights->backing, &opening->region);
 	mem_free(opening);
 }
 

@@ -8,8 +8,8 @@
  *             and each opening a registration in it. A key works on that peer's queue pairs alone.
  *
  * Either way the queue pairs of one peer cannot use the keys of another, and a key ends with its
- * opening. An opening holds its region (transport/inner.h), and is closed before the queue pairs
- * that it is open to are destroyed: a device may wait for the windows of a queue pair.
+ * opening. An opening holds its region (transport/attach/backing.h), and is closed before the queue
+ * pairs that it is open to are destroyed: a device may wait for the windows of a queue pair.
  *
  * Not locked: the target does that.
  */
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "transport/inner.h"
+#include "transport/attach/backing.h"
 #include "transport/verbs/device.h"
 #include "wire/verbs_layout.h"
 
@@ -27,7 +27,7 @@ struct rights_region;
 
 struct rights {
 	struct verbs_device *device; /* borrowed */
-	struct transport_target *inner;
+	struct transport_target *backing;
 	bool windows; /* else domains */
 	struct rights_region *regions;
 	uint32_t n_mrs, n_windows; /* held now */
@@ -37,7 +37,7 @@ struct rights {
 struct opening {
 	struct opening *next; /* of its peer: the peer's */
 	uint32_t request;
-	struct inner_region region;
+	struct backing_region region;
 	uint32_t n; /* queue pairs */
 	uint32_t keys[VERBS_LINK_QPS];
 	struct ibv_mw *windows[VERBS_LINK_QPS];
@@ -46,7 +46,7 @@ struct opening {
 
 /* windows: wished for; what the device cannot do it does not, and says so in the log. -ENOMEM. */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
-			       struct transport_target *inner, bool windows);
+			       struct transport_target *backing, bool windows);
 
 /* All openings are closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);
@@ -73,7 +73,7 @@ struct ibv_mr *rights_remove(struct rights *rights, uint32_t region);
  * On failure the region stays the caller's. -ENOMEM, -ENOSPC.
  */
 RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
-			       struct inner_region *region, struct opening **opening_out);
+			       struct backing_region *region, struct opening **opening_out);
 
 /* Starts to bind the i-th window, on its queue pair: done when its completion wr_id says so. */
 RLV_MUST_CHECK int rights_bind(struct rights *rights, struct opening *opening, uint32_t i,

@@ -1,5 +1,5 @@
 /*
- * target.c - the target's operations: the inner target's, and RDMA beside them.
+ * target.c - the target's operations: those of its backing, and RDMA beside them.
  */
 #include "transport/verbs/target.h"
 
@@ -25,7 +25,7 @@ struct verbs_target {
 	struct lock lock;
 	const struct clock *clock;
 	const struct verbs_calls *calls;
-	struct transport_target *inner;
+	struct transport_target *backing;
 	uint32_t forks; /* fork_generation of its birth */
 	bool windows;   /* wished for */
 	const struct alloc_hooks *buffers;
@@ -33,7 +33,7 @@ struct verbs_target {
 	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
 	int epoll LOCK_GUARDED_BY(role);                 /* -1 likewise */
 	int timer LOCK_GUARDED_BY(role);       /* of looks at links that are silent; -1 likewise */
-	uint64_t fences LOCK_GUARDED_BY(role); /* of clients that inner never saw */
+	uint64_t fences LOCK_GUARDED_BY(role); /* of clients that the backing never saw */
 	char uri[TRANSPORT_URI_BYTES];
 };
 
@@ -66,14 +66,14 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	ret = target->inner->ops->register_region(target->inner, &made);
+	ret = target->backing->ops->register_region(target->backing, &made);
 	if (ret)
 		return ret;
 	rights = rights_of(target);
 	if (rights)
 		ret = rights_register(rights, &made, &mr);
 	if (ret) {
-		(void)!target->inner->ops->unregister_region(target->inner, made.id);
+		(void)!target->backing->ops->unregister_region(target->backing, made.id);
 		return ret;
 	}
 	lock_acquire(&target->lock, &role);
@@ -94,7 +94,7 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 
 	if (fork_happened(target->forks))
 		return fork_error("target");
-	ret = target->inner->ops->unregister_region(target->inner, region);
+	ret = target->backing->ops->unregister_region(target->backing, region);
 	rights = rights_of(target);
 	if (ret || !rights)
 		return ret;
@@ -107,21 +107,21 @@ static int verbs_unregister(struct transport_target *tg, uint32_t region)
 
 static int verbs_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
 {
-	return of(tg)->inner->ops->list_regions(of(tg)->inner, regions, n_inout);
+	return of(tg)->backing->ops->list_regions(of(tg)->backing, regions, n_inout);
 }
 
 static int verbs_grant(struct transport_target *tg, uint64_t client_id,
 		       const struct region_range *range, uint32_t rights,
 		       struct region_grant *grant_out)
 {
-	return of(tg)->inner->ops->grant(of(tg)->inner, client_id, range, rights, grant_out);
+	return of(tg)->backing->ops->grant(of(tg)->backing, client_id, range, rights, grant_out);
 }
 
 /* The grants first: what a revoked one opened cannot be opened again. */
 static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
 	struct verbs_target *target = of(tg);
-	int ret = target->inner->ops->revoke(target->inner, client_id, region);
+	int ret = target->backing->ops->revoke(target->backing, client_id, region);
 
 	if (ret)
 		return ret;
@@ -145,7 +145,7 @@ static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
 	peers_serve(target->peers);
 }
 
-/* While it has a queue pair it is alive; else it is as alive as inner says. */
+/* While it has a queue pair it is alive; else it is as alive as the backing says. */
 static int ask(struct verbs_target *target, uint64_t client_id, enum fence_result *result_out)
 {
 	int ret = 0;
@@ -155,7 +155,8 @@ static int ask(struct verbs_target *target, uint64_t client_id, enum fence_resul
 	if (target->peers && peers_have(target->peers, client_id))
 		*result_out = FENCE_ALIVE;
 	else
-		ret = target->inner->ops->fence(target->inner, client_id, FENCE_ASK, result_out);
+		ret = target->backing->ops->fence(target->backing, client_id, FENCE_ASK,
+						  result_out);
 	lock_release(&target->lock, &role);
 	return ret;
 }
@@ -164,7 +165,7 @@ static void cut(struct verbs_target *target, uint64_t client_id)
 {
 	lock_acquire(&target->lock, &role);
 	if (target->peers) {
-		bool known = inner_knows(target->inner, client_id);
+		bool known = backing_knows(target->backing, client_id);
 
 		target->fences += peers_fence(target->peers, client_id) && !known;
 	}
@@ -184,12 +185,12 @@ static int verbs_fence(struct transport_target *tg, uint64_t client_id, enum fen
 		return ask(target, client_id, result_out);
 	/* it waits for a process to die: without our lock, and before a caller cuts off itself */
 	if (how == FENCE_KILL)
-		ret = target->inner->ops->fence(target->inner, client_id, how, &result);
+		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
 	if (ret == -EDEADLK)
 		return ret;
 	cut(target, client_id);
 	if (how == FENCE_CUT)
-		ret = target->inner->ops->fence(target->inner, client_id, how, &result);
+		ret = target->backing->ops->fence(target->backing, client_id, how, &result);
 	if (ret == 0)
 		*result_out = result;
 	return ret;
@@ -205,7 +206,7 @@ static int add_regions(struct verbs_target *target) LOCK_REQUIRES(role)
 
 	if (!regions)
 		return error_set(-ENOMEM, "no memory for a list of regions");
-	ret = target->inner->ops->list_regions(target->inner, regions, &n);
+	ret = target->backing->ops->list_regions(target->backing, regions, &n);
 	for (size_t i = 0; ret == 0 && i < n; i++) {
 		struct rights *rights = &target->peers->rights;
 		struct ibv_mr *mr = NULL;
@@ -225,7 +226,7 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 	struct peers_opts opts = {
 		.context = target->listener->context,
 		.calls = target->calls,
-		.inner = target->inner,
+		.backing = target->backing,
 		.clock = target->clock,
 		.incarnation = target->tg.incarnation,
 		.windows = target->windows,
@@ -253,7 +254,7 @@ static int watch(struct verbs_target *target) LOCK_REQUIRES(role)
 		target->timer,
 		target->listener->channel->fd,
 		target->peers->channel->fd,
-		target->inner->ops->poll_fd(target->inner),
+		target->backing->ops->poll_fd(target->backing),
 	};
 
 	target->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -299,7 +300,7 @@ static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES
 	if (ret == 0)
 		ret = listener_start(target->listener, target->peers);
 	if (ret == 0 && where.path[0])
-		ret = target->inner->ops->listen(target->inner, where.path);
+		ret = target->backing->ops->listen(target->backing, where.path);
 	if (ret == 0)
 		ret = start_timer(target);
 	if (ret == 0)
@@ -362,25 +363,25 @@ static int verbs_progress(struct transport_target *tg, uint64_t timeout_ns)
 	lock_acquire(&target->lock, &role);
 	serve(target);
 	lock_release(&target->lock, &role);
-	return target->inner->ops->progress(target->inner, 0);
+	return target->backing->ops->progress(target->backing, 0);
 }
 
 /* -------- the rest -------- */
 
 static int verbs_persist(struct transport_target *tg, uint32_t region, uint64_t off, uint64_t len)
 {
-	return of(tg)->inner->ops->persist(of(tg)->inner, region, off, len);
+	return of(tg)->backing->ops->persist(of(tg)->backing, region, off, len);
 }
 
 static int verbs_identity(struct transport_target *tg, struct pool_identity *out)
 {
-	return of(tg)->inner->ops->identity(of(tg)->inner, out);
+	return of(tg)->backing->ops->identity(of(tg)->backing, out);
 }
 
 static int verbs_own(struct transport_target *tg, const uint8_t store_uuid[16],
 		     const char *store_name)
 {
-	return of(tg)->inner->ops->own(of(tg)->inner, store_uuid, store_name);
+	return of(tg)->backing->ops->own(of(tg)->backing, store_uuid, store_name);
 }
 
 static bool verbs_alone(struct transport_target *tg, uint32_t region)
@@ -393,7 +394,7 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
 	lock_acquire(&target->lock, &role);
 	connected = target->peers && target->peers->first;
 	lock_release(&target->lock, &role);
-	return !connected && target->inner->ops->alone(target->inner, region);
+	return !connected && target->backing->ops->alone(target->backing, region);
 }
 
 /* An ATTACH counts here; that its client maps the region, too, does not. */
@@ -401,7 +402,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
 	struct verbs_target *target = of(tg);
 
-	target->inner->ops->stats(target->inner, out);
+	target->backing->ops->stats(target->backing, out);
 	if (fork_happened(target->forks))
 		return;
 	lock_acquire(&target->lock, &role);
@@ -429,7 +430,7 @@ static LOCK_UNCHECKED void verbs_close(struct transport_target *tg)
 		lock_acquire(&target->lock, &role);
 	end_listening(target, forked);
 	lock_release(&target->lock, &role);
-	transport_target_close(&target->inner);
+	transport_target_close(&target->backing);
 	lock_fini(&target->lock);
 	mem_free(target);
 }
@@ -455,21 +456,21 @@ static const struct transport_target_ops target_ops = {
 };
 
 static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_opts *opts,
-			       struct transport_target *inner)
+			       struct transport_target *backing)
 {
 	int ret = fork_watch(&target->forks);
 
 	target->tg.ops = &target_ops;
-	target->tg.incarnation = inner->incarnation;
+	target->tg.incarnation = backing->incarnation;
 	target->clock = opts->clock;
 	target->windows = !opts->no_windows;
 	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
-	target->inner = inner;
+	target->backing = backing;
 	target->epoll = target->timer = -1;
 	return ret ? ret : verbs_calls_load(&target->calls);
 }
 
-int verbs_target_open(const struct target_opts *opts, struct transport_target *inner,
+int verbs_target_open(const struct target_opts *opts, struct transport_target *backing,
 		      struct transport_target **tg_out)
 {
 	struct verbs_target *target = mem_zalloc(sizeof(*target));
@@ -477,7 +478,7 @@ int verbs_target_open(const struct target_opts *opts, struct transport_target *i
 
 	if (!target)
 		return error_set(-ENOMEM, "no memory for a target");
-	ret = fill(target, opts, inner);
+	ret = fill(target, opts, backing);
 	if (ret) {
 		mem_free(target);
 		return ret;

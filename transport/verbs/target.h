@@ -1,17 +1,17 @@
 /*
  * target.h - a memory node's regions, open to RDMA.
  *
- *   verbs target --+-- inner shm target: pool, regions, grants, forks, socket for this host's clients
+ *   verbs target --+-- backing: pool, regions, grants, socket for this host's clients (attach/backing.h)
  *                  +-- listener: one rdma_cm address, one device           (listen.h)
  *                  +-- peers: links of clients, their queue pairs          (peers.h)
  *                        +-- rights: what is open to which queue pair      (rights.h)
  *
  * This host's processor sees no data operation, only connections and ATTACH messages. A client on
- * this host also maps the regions, through the inner target's socket, to read and to write rows; its
+ * this host also maps the regions, through the socket of the backing, to read and to write rows; its
  * atomics come through the device like everybody's.
  *
- * Proof of a fence: the client's queue pairs are destroyed, and what it mapped here is the inner
- * target's to judge. A client whose queue pairs were cut is not let in again.
+ * Proof of a fence: the client's queue pairs are destroyed, and its mappings here are the
+ * backing's to judge. A client whose queue pairs were cut is not let in again.
  */
 #ifndef RLV_TRANSPORT_VERBS_TARGET_H
 #define RLV_TRANSPORT_VERBS_TARGET_H
@@ -19,10 +19,11 @@
 #include "transport/transport.h"
 
 /*
- * Takes inner, a target of kind shm, on success. A device is looked for when it listens. -ENOTSUP
+ * Takes backing on success. A device is looked for when it listens. -ENOTSUP
  * (no rdma-core).
  */
-RLV_MUST_CHECK int verbs_target_open(const struct target_opts *opts, struct transport_target *inner,
+RLV_MUST_CHECK int verbs_target_open(const struct target_opts *opts,
+				     struct transport_target *backing,
 				     struct transport_target **tg_out);
 
 #endif

@@ -18,7 +18,7 @@
 
 #include "relive/relive.h"
 
-#include "transport/shm/region_name.h"
+#include "transport/pool/region_name.h"
 #include "wire/region.h"
 
 #include "base/bits.h"

@@ -16,8 +16,8 @@
 #include "tests/support/attack/other_user.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
-#include "transport/shm/map.h"
-#include "transport/shm/packet.h"
+#include "transport/pool/map.h"
+#include "transport/attach/packet.h"
 #include "transport/transport.h"
 
 #define CLIENT 5

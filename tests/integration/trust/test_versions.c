@@ -8,7 +8,7 @@
 
 #include "relive/relive.h"
 
-#include "transport/shm/packet.h"
+#include "transport/attach/packet.h"
 
 #include "wire/auth.h"
 #include "wire/control.pb-c.h"

@@ -6,7 +6,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
-#include "transport/shm/region_name.h"
+#include "transport/pool/region_name.h"
 #include "wire/region.h"
 
 #include <fcntl.h>

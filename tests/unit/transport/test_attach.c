@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "base/os/process.h"
-#include "transport/shm/grants.h"
-#include "transport/shm/packet.h"
-#include "transport/shm/target.h"
+#include "transport/attach/grants.h"
+#include "transport/attach/packet.h"
+#include "transport/attach/target.h"
 #include "transport/transport.h"
 
 /* -------- packets -------- */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "transport/shm/extents.h"
-#include "transport/shm/pool_super.h"
+#include "transport/pool/extents.h"
+#include "transport/pool/pool_super.h"
 
 /* -------- the extent table -------- */
 

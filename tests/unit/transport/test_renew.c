@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "transport/shm/map.h"
+#include "transport/pool/map.h"
 #include "wire/region.h"
 
 /* Who has all of a region of pages, with all rights. */

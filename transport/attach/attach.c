@@ -1,0 +1,502 @@
+/*
+ * attach.c - the initiator's end of the unix socket.
+ */
+#include "transport/attach/attach.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/mem/guard.h"
+#include "base/os/process.h"
+
+#include "transport/pool/map.h"
+#include "transport/attach/packet.h"
+#include "transport/attach/pidfd.h"
+#include "wire/rptr.h"
+
+struct attach {
+	int sock; /* -1: the connection is dead */
+	const struct clock *clock;
+	uint64_t timeout_ns;
+	uint64_t incarnation;
+	uint32_t owed; /* answers that the target has not sent yet */
+};
+
+static uint64_t deadline_of(const struct attach *attach)
+{
+	return deadline_after(attach->clock, (int64_t)min_u64(attach->timeout_ns, INT64_MAX));
+}
+
+/* -------- one question, one answer -------- */
+
+static int wait_for(const struct attach *attach, short events, uint64_t deadline)
+{
+	struct pollfd ready = { .fd = attach->sock, .events = events };
+	int n;
+
+	do {
+		if (deadline_expired(attach->clock, deadline))
+			return error_set(-ETIMEDOUT, "target did not answer in time");
+		n = poll(&ready, 1, deadline_left_ms(attach->clock, deadline));
+	} while (n == 0 || (n < 0 && errno == EINTR));
+	return n < 0 ? error_set(-errno, "poll: %s", strerror(errno)) : 0;
+}
+
+/* After a failure of the socket it is closed. */
+static int hang_up(struct attach *attach, int ret)
+{
+	if (ret && ret != -EAGAIN) {
+		close(attach->sock);
+		attach->sock = -1;
+	}
+	return ret;
+}
+
+static int ask(struct attach *attach, const struct packet *packet)
+{
+	int ret;
+
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ret = packet_send(attach->sock, packet);
+	attach->owed += ret == 0;
+	return hang_up(attach, ret);
+}
+
+static bool has_more(const struct packet *packet)
+{
+	return packet->head.type == ATTACH_REGION_REPLY &&
+	       (packet->region_reply.flags & ATTACH_MORE) != 0;
+}
+
+/* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
+static int take(struct attach *attach, struct packet *packet, enum attach_type type)
+{
+	int ret;
+
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ret = packet_receive(attach->sock, packet);
+	while (ret == 0 && attach->owed > 1) {
+		attach->owed -= !has_more(packet);
+		packet_drop_fd(packet);
+		ret = packet_receive(attach->sock, packet);
+	}
+	if (ret == 0)
+		attach->owed -= !has_more(packet);
+	if (ret == 0 && packet->head.type != type) {
+		packet_drop_fd(packet);
+		ret = error_set(-EPROTO, "target answered with type %u, not %u", packet->head.type,
+				type);
+	}
+	return hang_up(attach, ret);
+}
+
+static int hear(struct attach *attach, struct packet *packet, enum attach_type reply)
+{
+	uint64_t deadline = deadline_of(attach);
+	int ret = take(attach, packet, reply);
+
+	while (ret == -EAGAIN) {
+		ret = hang_up(attach, wait_for(attach, POLLIN, deadline));
+		if (ret == 0)
+			ret = take(attach, packet, reply);
+	}
+	return ret;
+}
+
+static int exchange(struct attach *attach, struct packet *packet, enum attach_type reply)
+{
+	uint64_t deadline = deadline_of(attach);
+	int ret = ask(attach, packet);
+
+	while (ret == -EAGAIN) {
+		ret = hang_up(attach, wait_for(attach, POLLOUT, deadline));
+		if (ret == 0)
+			ret = ask(attach, packet);
+	}
+	return ret ? ret : hear(attach, packet, reply);
+}
+
+/* The target's refusal becomes our error, with its words. */
+static int refusal(int32_t status, const char *text)
+{
+	int code = status < 0 && status >= -4095 ? status : -EPROTO;
+
+	return error_set(code, "target: %.*s", ATTACH_TEXT_BYTES - 1, text);
+}
+
+/* -------- greeting -------- */
+
+static int connect_error(const char *path)
+{
+	int code = errno;
+
+	if (code == ENOENT)
+		code = ECONNREFUSED;
+	if (code == EPROTOTYPE)
+		code = EPROTO;
+	return error_set(-code, "connect to %s: %s", path, strerror(errno));
+}
+
+static int connect_to(struct attach *attach, const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const struct timespec pause = { .tv_nsec = CLOCK_NS_PER_MS };
+	uint64_t deadline = deadline_of(attach);
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return error_set(-ENAMETOOLONG, "socket path %s: longer than %zu bytes", path,
+				 sizeof(addr.sun_path) - 1);
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	attach->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (attach->sock < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	while (connect(attach->sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		if (errno != EAGAIN && errno != EINTR)
+			return connect_error(path);
+		/* its queue is full; a unix socket cannot be polled for room in it */
+		if (deadline_expired(attach->clock, deadline))
+			return error_set(-ETIMEDOUT, "connect to %s: target does not accept", path);
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+static int greet(struct attach *attach, uint64_t client_id, bool *persistent_out)
+{
+	struct packet packet = { .fd = -1 };
+	const struct attach_hello_reply *reply = &packet.hello_reply;
+	struct process_id self = { 0 };
+	int pidfd = -1, ret;
+
+	ret = pidfd_open_self(&pidfd);
+	if (ret)
+		return ret;
+	ret = process_self(&self);
+	if (ret == 0) {
+		packet.hello.client_id = client_id;
+		packet.hello.pid = self.pid;
+		packet.hello.start_time = self.start_time;
+		packet_seal(&packet, ATTACH_HELLO);
+		packet.fd = pidfd;
+		ret = exchange(attach, &packet, ATTACH_HELLO_REPLY);
+		if (ret == 0)
+			packet_drop_fd(&packet);
+	}
+	close(pidfd);
+	if (ret)
+		return ret;
+	if (reply->status)
+		return refusal(reply->status, reply->text);
+	attach->incarnation = reply->incarnation;
+	*persistent_out = (reply->flags & ATTACH_PERSISTENT) != 0;
+	return 0;
+}
+
+int attach_open(const char *path, const struct transport_opts *opts, struct attach **attach_out,
+		bool *persistent_out)
+{
+	struct attach *attach = mem_zalloc(sizeof(*attach));
+	int ret;
+
+	if (!attach)
+		return error_set(-ENOMEM, "no memory for a connection");
+	attach->sock = -1;
+	attach->clock = opts->clock;
+	attach->timeout_ns = opts->open_ns;
+	ret = connect_to(attach, path);
+	if (ret == 0)
+		ret = greet(attach, opts->client_id, persistent_out);
+	if (ret) {
+		map_close(attach->sock);
+		mem_free(attach);
+		return error_prefix(ret, "shm:%s: ", path);
+	}
+	attach->timeout_ns = opts->timeout_ns;
+	*attach_out = attach;
+	return 0;
+}
+
+void attach_close(struct attach *attach, bool forked)
+{
+	struct packet packet = { .fd = -1 };
+
+	if (!attach)
+		return;
+	if (attach->sock >= 0 && !forked) {
+		packet_seal(&packet, ATTACH_BYE);
+		/* lost, it costs the target a look at our pidfd */
+		(void)!packet_send(attach->sock, &packet);
+	}
+	map_close(attach->sock);
+	mem_free(attach);
+}
+
+/* -------- regions -------- */
+
+static int check_reply(const struct attach_region_reply *reply, int fd)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return error_set(-EPROTO, "target sent no descriptor of region %u", reply->region);
+	if (reply->region == 0 || reply->region > RPTR_MAX_REGION || reply->rights == 0 ||
+	    (reply->rights & ~(uint32_t)RIGHT_ALL) || reply->size == 0 ||
+	    reply->size > RPTR_MAX_OFFSET || !is_aligned(reply->size | reply->offset, page))
+		return error_set(-EPROTO, "target described region %u wrongly", reply->region);
+	if (!checked_add_u64(reply->offset, reply->size, &end) ||
+	    (!S_ISCHR(st.st_mode) && end > (uint64_t)st.st_size))
+		return error_set(-EPROTO, "region %u: ends behind its descriptor's %lld bytes",
+				 reply->region, (long long)st.st_size);
+	return 0;
+}
+
+/* Huge pages and devices are mapped whole or not at all: so is what a small range lies in. */
+static uint64_t unit_of(int fd, bool on_device)
+{
+	struct statfs fs;
+
+	if (on_device)
+		return MAP_HUGE_BYTES;
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC)
+		return (uint64_t)fs.f_bsize;
+	return 1;
+}
+
+static int map_range(const struct attach_region_reply *reply, int fd, struct attached *out)
+{
+	bool writable = (reply->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	struct stat st = { .st_mode = 0 };
+	uint64_t unit, before, size;
+	int ret;
+
+	out->on_device = fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
+	unit = unit_of(fd, out->on_device);
+	before = reply->offset % unit;
+	size = align_up(before + reply->size, unit);
+	ret = map_shared(fd, reply->offset - before, size,
+			 (writable ? MAP_WRITABLE : 0) |
+				 (reply->flags & ATTACH_HUGE ? MAP_HUGE : 0),
+			 &out->map);
+
+	if (ret)
+		return ret;
+	out->map_bytes = size;
+	out->region.base = out->map + before;
+	return 0;
+}
+
+static int map_reply(const struct attach_region_reply *reply, int fd, struct attached *out)
+{
+	struct region *region = &out->region;
+	int ret = map_range(reply, fd, out);
+
+	if (ret)
+		return ret;
+	region->id = reply->region;
+	region->rights = reply->rights;
+	region->size = reply->size;
+	region->incarnation = reply->incarnation;
+	out->flags = reply->flags;
+	/* a memfd is sealed */
+	ret = reply->flags & ATTACH_PERSISTENT
+		      ? guard_add(out->map, out->map_bytes, &region->broken)
+		      : 0;
+	if (ret)
+		map_release(out->map, out->map_bytes);
+	return ret;
+}
+
+/* -------- one question and its answer -------- */
+
+#define NO_MORE UINT32_MAX
+
+static void ask_for(const struct region_grant *grant, uint32_t page, struct packet *packet_out)
+{
+	*packet_out = (struct packet){ .fd = -1 };
+	packet_out->region.grant_bytes = grant->bytes;
+	packet_out->region.page = page;
+	memcpy(packet_out->region.grant, grant->data, grant->bytes);
+	packet_seal(packet_out, ATTACH_REGION);
+}
+
+static int check_page(const struct attach_region_reply *reply, int fd, const struct region *region)
+{
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size == ATTACH_PAGE_BYTES &&
+	    reply->size == ATTACH_PAGE_BYTES && reply->offset < region->size &&
+	    is_aligned(reply->offset, ATTACH_PAGE_BYTES))
+		return 0;
+	return error_set(-EPROTO, "target described a page of region %u wrongly", region->id);
+}
+
+/* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
+static int take_page(struct packet *packet, struct attached *at, uint64_t *off_out)
+{
+	const struct region *region = &at->region;
+	const struct attach_region_reply *reply = &packet->region_reply;
+	bool writable = (region->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+	int ret = 0;
+
+	*off_out = reply->size ? reply->offset : UINT64_MAX;
+	if (reply->status)
+		ret = refusal(reply->status, reply->text);
+	else if (reply->size)
+		ret = check_page(reply, packet->fd, region);
+	if (ret == 0 && packet->fd >= 0)
+		ret = map_over(packet->fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
+	packet_drop_fd(packet);
+	return ret;
+}
+
+/* *next_out: what is to be asked for behind it. */
+static int take_region(struct packet *packet, struct attached *out, uint32_t *next_out)
+{
+	const struct attach_region_reply *reply = &packet->region_reply;
+	int ret;
+
+	*next_out = NO_MORE;
+	if (reply->status)
+		ret = refusal(reply->status, reply->text);
+	else
+		ret = check_reply(reply, packet->fd);
+	if (ret == 0)
+		ret = map_reply(reply, packet->fd, out);
+	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
+		out->fd = packet->fd;
+		return 0;
+	}
+	if (ret == 0 && (reply->flags & ATTACH_PAGES))
+		*next_out = ATTACH_PAGE_NEXT;
+	packet_drop_fd(packet);
+	return ret;
+}
+
+/* The region first, then those of its pages that have memory of their own. */
+static int take_next(struct packet *packet, struct attached *out, uint32_t *next_out)
+{
+	uint64_t off = UINT64_MAX;
+	int ret;
+
+	if (!out->map)
+		return take_region(packet, out, next_out);
+	ret = take_page(packet, out, &off);
+	off = off == UINT64_MAX ? out->region.size : off + ATTACH_PAGE_BYTES;
+	*next_out = ret || off >= out->region.size
+			    ? NO_MORE
+			    : ATTACH_PAGE_NEXT | (uint32_t)(off / ATTACH_PAGE_BYTES);
+	return ret;
+}
+
+/* -------- regions, whole or a range -------- */
+
+void attach_release(struct attached *at)
+{
+	if (!at->map)
+		return;
+	guard_remove(at->map);
+	map_release(at->map, at->map_bytes);
+	at->map = NULL;
+}
+
+int attach_region(struct attach *attach, const struct region_grant *grant, struct attached *out)
+{
+	struct packet packet;
+	uint32_t next = 0;
+	int ret = 0;
+
+	out->grant = *grant;
+	while (ret == 0 && next != NO_MORE) {
+		bool more = next != 0 && has_more(&packet);
+
+		if (!more)
+			ask_for(grant, next, &packet);
+		ret = more ? hear(attach, &packet, ATTACH_REGION_REPLY)
+			   : exchange(attach, &packet, ATTACH_REGION_REPLY);
+		if (ret == 0)
+			ret = take_next(&packet, out, &next);
+	}
+	if (ret)
+		attach_release(out);
+	return ret;
+}
+
+int attach_region_begin(struct attach *attach, const struct region_grant *grant)
+{
+	struct packet packet;
+
+	ask_for(grant, 0, &packet);
+	return ask(attach, &packet);
+}
+
+int attach_region_end(struct attach *attach, const struct region_grant *grant, struct attached *out)
+{
+	struct packet packet = { .fd = -1 };
+	uint32_t next = NO_MORE;
+	int ret;
+
+	do {
+		ret = take(attach, &packet, ATTACH_REGION_REPLY);
+		if (ret == -EAGAIN)
+			return ret;
+		if (ret == 0)
+			ret = take_next(&packet, out, &next);
+	} while (ret == 0 && next != NO_MORE && has_more(&packet));
+	out->grant = *grant;
+	if (ret == 0 && next != NO_MORE) {
+		ask_for(grant, next, &packet);
+		ret = ask(attach, &packet);
+		ret = ret ? ret : -EAGAIN;
+	}
+	if (ret && ret != -EAGAIN)
+		attach_release(out);
+	return ret;
+}
+
+static int send_page(struct attach *attach, const struct attached *at, uint64_t off, int fd)
+{
+	struct packet packet;
+	int ret;
+
+	if (attach->sock < 0)
+		return error_set(-ECONNRESET, "connection to the target was lost before");
+	ask_for(&at->grant, (uint32_t)(off / ATTACH_PAGE_BYTES), &packet);
+	packet_seal(&packet, ATTACH_RENEW);
+	packet.fd = fd;
+	ret = packet_send(attach->sock, &packet);
+	if (ret == -EAGAIN)
+		return error_set(-EAGAIN, "region %u: its target takes no page now", at->region.id);
+	return hang_up(attach, ret);
+}
+
+int attach_renew(struct attach *attach, const struct attached *at, uint64_t off)
+{
+	int fd = -1, ret;
+
+	if (!(at->flags & ATTACH_CAN_RENEW))
+		return 0;
+	if (!(at->flags & ATTACH_MAY_RENEW))
+		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
+				 at->region.id);
+	ret = map_memfd(at->region.id, ATTACH_PAGE_BYTES, 0, &fd);
+	if (ret == 0)
+		ret = send_page(attach, at, off, fd);
+	if (ret == 0)
+		ret = map_over(fd, ATTACH_PAGE_BYTES, true, at->region.base + off);
+	map_close(fd);
+	return ret;
+}

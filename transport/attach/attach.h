@@ -1,0 +1,58 @@
+/*
+ * attach.h - the initiator's end of the unix socket (wire/attach_layout.h).
+ *
+ * It waits for each answer, at most for the transport's timeout, unless it is asked for in two steps.
+ * After any failure of the socket the connection is dead, and every later call answers -ECONNRESET.
+ */
+#ifndef RLV_TRANSPORT_ATTACH_ATTACH_H
+#define RLV_TRANSPORT_ATTACH_ATTACH_H
+
+#include <stdbool.h>
+
+#include "transport/transport.h"
+
+struct attach;
+
+/*
+ * Connects and greets. persistent_out: the pool survives a power failure. -ECONNREFUSED (nobody
+ * listens), -ETIMEDOUT, -EPROTO (no shm target, or of another version), -EEXIST (client id in use).
+ */
+RLV_MUST_CHECK int attach_open(const char *path, const struct transport_opts *opts,
+			       struct attach **attach_out, bool *persistent_out);
+
+/* A region, or the range of it that was granted, and the mapping that it lies in. */
+struct attached {
+	struct region region;
+	uint8_t *map;
+	uint64_t map_bytes;
+	struct region_grant grant;
+	uint32_t flags; /* enum attach_flags */
+	bool on_device; /* DAX: msync knows nothing of it */
+	int fd;         /* kept open: a pool file's shared lock; -1 = none */
+};
+
+/* Maps what grant names and fills out in; fd only where there is one. */
+RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_grant *grant,
+				 struct attached *out);
+
+/*
+ * Fresh memory for the page at off of a region attached whole; where it cannot be, 0. Does not wait: the
+ * target hears of it before it hears of anything that is asked later. -EAGAIN: it does not read.
+ */
+RLV_MUST_CHECK int attach_renew(struct attach *attach, const struct attached *at, uint64_t off);
+
+/*
+ * The same in two steps that do not wait. -EAGAIN: not yet. An answer that was not taken before the next
+ * begin is thrown away when it comes.
+ */
+RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct region_grant *grant);
+RLV_MUST_CHECK int attach_region_end(struct attach *attach, const struct region_grant *grant,
+				     struct attached *out);
+
+/* Unmaps it; nothing to do where it is not mapped. fd stays. */
+void attach_release(struct attached *at);
+
+/* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */
+void attach_close(struct attach *attach, bool forked);
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * grants.c - a table of grants, looked up by slot, changed by a walk (control plane).
+ */
+#include "transport/attach/grants.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/mem/alloc.h"
+#include "base/crc32c.h"
+
+#define FIRST_CAPACITY 64
+
+void grants_fini(struct grants *grants)
+{
+	mem_free(grants->slots);
+	*grants = (struct grants){ 0 };
+}
+
+/* The slot of an equal grant, else a free one, else the one behind the last. */
+static uint32_t choose(const struct grants *grants, const struct grant_slot *want)
+{
+	uint32_t empty = grants->n;
+
+	for (uint32_t i = grants->n; i-- > 0;) {
+		const struct grant_slot *slot = &grants->slots[i];
+
+		if (slot->region == want->region && slot->client_id == want->client_id &&
+		    slot->rights == want->rights && slot->off == want->off &&
+		    slot->len == want->len)
+			return i;
+		if (slot->region == 0)
+			empty = i;
+	}
+	return empty;
+}
+
+static int grow(struct grants *grants)
+{
+	uint32_t capacity = grants->capacity ? 2 * grants->capacity : FIRST_CAPACITY;
+	struct grant_slot *slots = mem_resize(grants->slots, capacity * sizeof(*slots));
+
+	if (!slots)
+		return error_set(-ENOMEM, "no memory for %u grants", capacity);
+	grants->slots = slots;
+	grants->capacity = capacity;
+	return 0;
+}
+
+static int fill(struct grant_slot *slot, const struct grant_slot *want)
+{
+	*slot = *want;
+	if (getrandom(slot->secret, sizeof(slot->secret), 0) == (ssize_t)sizeof(slot->secret))
+		return 0;
+	slot->region = 0;
+	return error_set(-EIO, "getrandom: %s", strerror(errno));
+}
+
+int grants_add(struct grants *grants, const struct grant_slot *want, struct region_grant *grant_out)
+{
+	uint32_t i = choose(grants, want);
+	struct shm_grant wire = { .magic = GRANT_MAGIC, .version = GRANT_VERSION };
+	int ret = 0;
+
+	if (i == grants->capacity)
+		ret = grow(grants);
+	if (ret == 0 && (i == grants->n || grants->slots[i].region == 0))
+		ret = fill(&grants->slots[i], want);
+	if (ret)
+		return ret;
+	if (i == grants->n)
+		grants->n++;
+	wire.region = want->region;
+	wire.rights = want->rights;
+	wire.client_id = want->client_id;
+	wire.incarnation = grants->incarnation;
+	wire.slot = i;
+	memcpy(wire.secret, grants->slots[i].secret, sizeof(wire.secret));
+	wire.crc = crc32c(0, &wire, offsetof(struct shm_grant, crc));
+	*grant_out = (struct region_grant){ .bytes = sizeof(wire) };
+	memcpy(grant_out->data, &wire, sizeof(wire));
+	return 0;
+}
+
+static int check_wire(const struct region_grant *grant, struct shm_grant *wire_out)
+{
+	if (grant->bytes != sizeof(*wire_out))
+		return error_set(-EPROTO, "grant of %u bytes: an shm grant has %zu", grant->bytes,
+				 sizeof(*wire_out));
+	memcpy(wire_out, grant->data, sizeof(*wire_out));
+	if (wire_out->magic != GRANT_MAGIC || wire_out->reserved ||
+	    wire_out->crc != crc32c(0, wire_out, offsetof(struct shm_grant, crc)))
+		return error_set(-EPROTO, "grant: not an shm grant, or damaged");
+	if (wire_out->version != GRANT_VERSION)
+		return error_set(-EPROTO, "grant of version %u: this node speaks %u",
+				 wire_out->version, GRANT_VERSION);
+	return 0;
+}
+
+/* All bytes are looked at, wherever they differ. */
+static bool secrets_equal(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t differ = 0;
+
+	for (size_t i = 0; i < GRANT_SECRET_BYTES; i++)
+		differ |= (uint8_t)(a[i] ^ b[i]);
+	return differ == 0;
+}
+
+int grants_check(const struct grants *grants, uint64_t client_id, const struct region_grant *grant,
+		 const struct grant_slot **slot_out)
+{
+	const struct grant_slot *slot;
+	struct shm_grant wire;
+	int ret = check_wire(grant, &wire);
+
+	if (ret)
+		return ret;
+	if (wire.incarnation != grants->incarnation)
+		return error_set(-ESTALE, "grant of region %u: of another life of this node",
+				 wire.region);
+	slot = wire.slot < grants->n ? &grants->slots[wire.slot] : NULL;
+	if (!slot || slot->region == 0 || !secrets_equal(slot->secret, wire.secret))
+		return error_set(-EACCES, "grant of region %u: revoked, or never given",
+				 wire.region);
+	if (slot->client_id != client_id || wire.client_id != client_id)
+		return error_set(-EACCES, "grant of region %u: is for client %llu, used by %llu",
+				 wire.region, (unsigned long long)slot->client_id,
+				 (unsigned long long)client_id);
+	*slot_out = slot;
+	return 0;
+}
+
+void grants_remove_client(struct grants *grants, uint64_t client_id, uint32_t region)
+{
+	for (uint32_t i = 0; i < grants->n; i++) {
+		struct grant_slot *slot = &grants->slots[i];
+
+		if (slot->client_id == client_id && (region == 0 || slot->region == region))
+			*slot = (struct grant_slot){ 0 };
+	}
+}
+
+void grants_remove_range(struct grants *grants, uint32_t region, uint64_t off, uint64_t len)
+{
+	for (uint32_t i = 0; i < grants->n; i++) {
+		struct grant_slot *slot = &grants->slots[i];
+
+		if (slot->region == region && slot->off == off && slot->len == len)
+			*slot = (struct grant_slot){ 0 };
+	}
+}
+
+void grants_remove_region(struct grants *grants, uint32_t region)
+{
+	for (uint32_t i = 0; i < grants->n; i++) {
+		if (grants->slots[i].region == region)
+			grants->slots[i] = (struct grant_slot){ 0 };
+	}
+}

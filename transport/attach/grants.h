@@ -1,0 +1,51 @@
+/*
+ * grants.h - what the target has allowed to whom.
+ *
+ * A grant names its slot in this table and carries the slot's 128-bit secret, so it can be neither
+ * guessed nor used after its slot was given away again. The same client, range and rights get the
+ * same grant. Not locked: the target that owns the table does that.
+ */
+#ifndef RLV_TRANSPORT_ATTACH_GRANTS_H
+#define RLV_TRANSPORT_ATTACH_GRANTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/attach_layout.h"
+
+#include "transport/transport.h"
+
+struct grant_slot {
+	uint64_t client_id;
+	uint32_t region; /* 0 = free */
+	uint32_t rights;
+	uint64_t off, len; /* the range of it; len 0 = all */
+	uint8_t secret[GRANT_SECRET_BYTES];
+};
+
+struct grants {
+	uint64_t incarnation;
+	struct grant_slot *slots;
+	uint32_t n, capacity;
+};
+
+void grants_fini(struct grants *grants);
+
+RLV_MUST_CHECK int grants_add(struct grants *grants, const struct grant_slot *want,
+			      struct region_grant *grant_out);
+
+/*
+ * Is it a grant of this table, for this client? -EACCES (forged, revoked, another's), -EPROTO (not
+ * a grant), -ESTALE (of an earlier life of this node). slot_out is borrowed until the next change.
+ */
+RLV_MUST_CHECK int grants_check(const struct grants *grants, uint64_t client_id,
+				const struct region_grant *grant,
+				const struct grant_slot **slot_out);
+
+/* region 0 = all of the client's. */
+void grants_remove_client(struct grants *grants, uint64_t client_id, uint32_t region);
+/* Of whomever: those of that range of a region, or of the region and its ranges. */
+void grants_remove_range(struct grants *grants, uint32_t region, uint64_t off, uint64_t len);
+void grants_remove_region(struct grants *grants, uint32_t region);
+
+#endif

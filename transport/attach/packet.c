@@ -1,0 +1,163 @@
+/*
+ * packet.c - sendmsg and recvmsg of sealed messages.
+ */
+#include "transport/attach/packet.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+
+#define FDS_MAX 8 /* room for more than is allowed, so that a surplus is seen and closed */
+
+size_t packet_size(uint16_t type)
+{
+	static const size_t sizes[] = {
+		[ATTACH_HELLO] = sizeof(struct attach_hello),
+		[ATTACH_HELLO_REPLY] = sizeof(struct attach_hello_reply),
+		[ATTACH_REGION] = sizeof(struct attach_region),
+		[ATTACH_REGION_REPLY] = sizeof(struct attach_region_reply),
+		[ATTACH_BYE] = sizeof(struct attach_bye),
+		[ATTACH_RENEW] = sizeof(struct attach_region),
+	};
+
+	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;
+}
+
+static uint32_t checksum(const struct packet *packet)
+{
+	struct attach_head head = packet->head;
+
+	head.crc = 0;
+	return crc32c(crc32c(0, &head, sizeof(head)), packet->bytes + sizeof(head),
+		      packet->head.bytes - sizeof(head));
+}
+
+void packet_seal(struct packet *packet, enum attach_type type)
+{
+	packet->head = (struct attach_head){
+		.magic = ATTACH_MAGIC,
+		.version = ATTACH_VERSION,
+		.type = (uint16_t)type,
+		.bytes = (uint32_t)packet_size((uint16_t)type),
+	};
+	packet->head.crc = checksum(packet);
+}
+
+int packet_check(const struct packet *packet, size_t n)
+{
+	const struct attach_head *head = &packet->head;
+
+	if (n < sizeof(*head) || head->magic != ATTACH_MAGIC)
+		return error_set(-EPROTO, "packet of %zu bytes: not of the shm transport", n);
+	if (head->version != ATTACH_VERSION)
+		return error_set(-EPROTO, "version %u of the shm transport: this program speaks %u",
+				 head->version, ATTACH_VERSION);
+	if (head->bytes != n || packet_size(head->type) != n)
+		return error_set(-EPROTO,
+				 "packet of type %u: has %zu bytes, says %u, must have %zu",
+				 head->type, n, head->bytes, packet_size(head->type));
+	if (head->crc != checksum(packet))
+		return error_set(-EPROTO, "packet of type %u: crc32c is wrong", head->type);
+	return 0;
+}
+
+static int socket_error(const char *call)
+{
+	int code = errno;
+
+	if (code == EAGAIN)
+		return -EAGAIN;
+	if (code == EPIPE || code == ECONNRESET || code == ENOTCONN)
+		code = ECONNRESET;
+	return error_set(-code, "%s: %s", call, strerror(code));
+}
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+int packet_send(int sock, const struct packet *packet)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)packet->bytes,
+			     .iov_len = packet->head.bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union control control = { 0 };
+	struct cmsghdr *cmsg;
+
+	if (packet->fd >= 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int));
+		cmsg = CMSG_FIRSTHDR(&msg);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cmsg), &packet->fd, sizeof(int));
+	}
+	if (sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return socket_error("sendmsg");
+	return 0;
+}
+
+void packet_drop_fd(struct packet *packet)
+{
+	if (packet->fd >= 0)
+		close(packet->fd);
+	packet->fd = -1;
+}
+
+/* Keeps the first descriptor, closes the others, and counts all. */
+static size_t take_fds(struct msghdr *msg, struct packet *packet)
+{
+	size_t seen = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++, seen++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (seen == 0)
+				packet->fd = fd;
+			else
+				close(fd);
+		}
+	}
+	return seen;
+}
+
+int packet_receive(int sock, struct packet *packet_out)
+{
+	struct iovec iov = { .iov_base = packet_out->bytes, .iov_len = PACKET_MAX };
+	union control control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.bytes,
+			      .msg_controllen = sizeof(control.bytes) };
+	ssize_t n;
+	size_t fds;
+	int ret;
+
+	packet_out->fd = -1;
+	n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return socket_error("recvmsg");
+	/* None although one was sent: we have no descriptor free. Whoever needs it misses it. */
+	fds = take_fds(&msg, packet_out);
+	if (n == 0)
+		ret = error_set(-ECONNRESET, "peer hung up");
+	else if (fds > 1 || (msg.msg_flags & MSG_TRUNC) ||
+		 (fds == 1 && (msg.msg_flags & MSG_CTRUNC)))
+		ret = error_set(-EPROTO, "packet is too long, or has %zu descriptors", fds);
+	else
+		ret = packet_check(packet_out, (size_t)n);
+	if (ret)
+		packet_drop_fd(packet_out);
+	return ret;
+}

@@ -1,0 +1,61 @@
+/*
+ * pidfd.c - pidfd system calls, and what /proc says about a pidfd.
+ */
+#include "transport/attach/pidfd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int pidfd_open_self(int *pidfd_out)
+{
+	long fd = syscall(SYS_pidfd_open, getpid(), 0);
+
+	if (fd < 0)
+		return error_set(errno == ENOSYS ? -ENOTSUP : -errno, "pidfd_open: %s",
+				 strerror(errno));
+	*pidfd_out = (int)fd;
+	return 0;
+}
+
+int pidfd_pid(int pidfd, pid_t *pid_out)
+{
+	char path[64], line[128];
+	int pid = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	file = fopen(path, "re");
+	if (!file)
+		return error_set(-EINVAL, "open %s: %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "Pid:", 4) == 0)
+			pid = (int)strtol(line + 4, NULL, 10);
+	}
+	fclose(file);
+	if (pid == 0)
+		return error_set(-EINVAL, "descriptor is no pidfd");
+	if (pid < 0)
+		return error_set(-ESRCH, "pidfd of a process that is gone");
+	*pid_out = pid;
+	return 0;
+}
+
+bool pidfd_is_dead(int pidfd, int timeout_ms)
+{
+	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&ready, 1, timeout_ms) == 1 && (ready.revents & POLLIN);
+}
+
+int pidfd_kill(int pidfd)
+{
+	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH)
+		return 0;
+	return error_set(-errno, "pidfd_send_signal: %s", strerror(errno));
+}

@@ -1,0 +1,24 @@
+/*
+ * pidfd.h - a descriptor that names one process for ever, and tells when it has ended.
+ */
+#ifndef RLV_TRANSPORT_ATTACH_PIDFD_H
+#define RLV_TRANSPORT_ATTACH_PIDFD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* Opens a pidfd on this process. -ENOTSUP where the kernel has none. */
+RLV_MUST_CHECK int pidfd_open_self(int *pidfd_out);
+
+/* The pid that a pidfd stands for. -EINVAL if it is no pidfd, -ESRCH if that process is gone. */
+RLV_MUST_CHECK int pidfd_pid(int pidfd, pid_t *pid_out);
+
+/* Has it ended, all threads and memory? Waits for that at most timeout_ms. */
+bool pidfd_is_dead(int pidfd, int timeout_ms);
+
+/* SIGKILL. -EPERM; 0 if it is dead already. */
+RLV_MUST_CHECK int pidfd_kill(int pidfd);
+
+#endif

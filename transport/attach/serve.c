@@ -1,0 +1,716 @@
+/*
+ * serve.c - the target's socket.
+ *
+ *   listener --accept--> conn (nameless, deadline) --HELLO--> conn of a client --ATTACH--> attached
+ *
+ * A lock file beside the socket says that a live process owns the name; the kernel drops the lock
+ * with the process, so a stale socket is known for one.
+ */
+#include "transport/attach/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+#include "base/os/process.h"
+
+#include "transport/fork.h"
+#include "transport/pool/map.h"
+#include "transport/attach/packet.h"
+#include "transport/attach/pidfd.h"
+
+#define HELLO_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+#define BACKLOG 128
+#define MAX_CONNS 4096
+#define MAX_NAMELESS 256 /* of them; then the oldest is dropped */
+#define DRAIN_PACKETS 64
+#define EVENTS 32
+
+struct conn {
+	struct conn *next;
+	int sock;
+	struct client *client; /* NULL until HELLO */
+	bool named;            /* it has said HELLO */
+	bool attached;
+	bool renews;       /* it has a region whose pages it may renew */
+	bool gone;         /* hung up; freed when no event can be of it */
+	uint64_t deadline; /* of HELLO */
+};
+
+struct serve {
+	struct target *target;
+	int epoll, listener, lock;
+	bool locked;
+	int spare; /* given up to accept, and hang up on, a peer when descriptors run out */
+	struct sockaddr_un addr;
+	struct stat st;     /* of the socket: what we unlink is ours */
+	struct conn *conns; /* newest first */
+	struct conn *gone;
+	uint32_t n;
+	uint32_t nameless; /* of them: without HELLO */
+};
+
+/* -------- connections -------- */
+
+/* What the peer still sent is taken, or the kernel tells it of a reset before our last answer. */
+static void drain(int sock)
+{
+	uint8_t byte;
+
+	for (int i = 0; i < DRAIN_PACKETS; i++)
+		if (recv(sock, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) <= 0)
+			return;
+}
+
+/*
+ * A child forked meanwhile has a copy of the descriptor, so closing ours neither hangs up nor takes
+ * it out of the epoll set. In that child it must do neither: both are shared with the parent.
+ */
+static void hang_up(const struct serve *serve, const struct conn *conn)
+{
+	if (!fork_happened(serve->target->forks)) {
+		(void)epoll_ctl(serve->epoll, EPOLL_CTL_DEL, conn->sock, NULL);
+		(void)shutdown(conn->sock, SHUT_RDWR);
+		drain(conn->sock);
+	}
+	close(conn->sock);
+}
+
+static void drop(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
+{
+	struct conn **link = &serve->conns;
+
+	while (*link != conn)
+		link = &(*link)->next;
+	*link = conn->next;
+	serve->n--;
+	serve->nameless -= !conn->named;
+	hang_up(serve, conn);
+	if (conn->client) {
+		conn->client->connected--;
+		clients_settle(&serve->target->clients, conn->client);
+	}
+	conn->gone = true;
+	conn->next = serve->gone;
+	serve->gone = conn;
+}
+
+static void free_gone(struct serve *serve)
+{
+	while (serve->gone) {
+		struct conn *conn = serve->gone;
+
+		serve->gone = conn->next;
+		mem_free(conn);
+	}
+}
+
+int serve_adopt(struct serve *serve, int sock)
+{
+	struct conn *conn = mem_zalloc(sizeof(*conn));
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = conn };
+
+	if (!conn)
+		return error_set(-ENOMEM, "no memory for a connection");
+	if (epoll_ctl(serve->epoll, EPOLL_CTL_ADD, sock, &event)) {
+		mem_free(conn);
+		return error_set(-errno, "epoll_ctl: %s", strerror(errno));
+	}
+	conn->sock = sock;
+	conn->deadline = deadline_after(serve->target->clock, HELLO_TIMEOUT_NS);
+	conn->next = serve->conns;
+	serve->conns = conn;
+	serve->n++;
+	serve->nameless++;
+	return 0;
+}
+
+static void refuse_one(struct serve *serve)
+{
+	int sock;
+
+	log_warn("accept %s %m", serve->addr.sun_path);
+	close(serve->spare);
+	sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC);
+	map_close(sock);
+	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void accept_all(struct serve *serve)
+{
+	for (int i = 0; i < EVENTS; i++) {
+		int sock = accept4(serve->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock < 0 && (errno == EMFILE || errno == ENFILE))
+			refuse_one(serve);
+		if (sock < 0)
+			return;
+		if (serve->n >= MAX_CONNS || serve_adopt(serve, sock)) {
+			log_warn("refuse connection, have %u", serve->n);
+			close(sock);
+		}
+	}
+}
+
+/* Whoever says nothing keeps nobody out. Not while events are taken: one may be of who is dropped. */
+static void bound_nameless(struct serve *serve) LOCK_REQUIRES(target_role)
+{
+	while (serve->nameless > MAX_NAMELESS) {
+		struct conn *oldest = NULL;
+
+		for (struct conn *conn = serve->conns; conn; conn = conn->next)
+			oldest = conn->named ? oldest : conn;
+		if (!oldest)
+			return;
+		drop(serve, oldest);
+	}
+}
+
+static void drop_late(struct serve *serve) LOCK_REQUIRES(target_role)
+{
+	struct conn *next;
+
+	for (struct conn *conn = serve->conns; conn; conn = next) {
+		next = conn->next;
+		if (!conn->client && deadline_expired(serve->target->clock, conn->deadline)) {
+			log_debug("drop peer that said no hello");
+			drop(serve, conn);
+		}
+	}
+}
+
+void serve_drop_client(struct serve *serve, struct client *client)
+{
+	struct conn *next;
+
+	for (struct conn *conn = serve->conns; conn; conn = next) {
+		next = conn->next;
+		if (conn->client != client)
+			continue;
+		conn->client = NULL; /* whose end is the caller's business */
+		drop(serve, conn);
+	}
+}
+
+/* -------- HELLO -------- */
+
+/* A pid means nothing there, and the node could neither find nor fence the client by its own. */
+static int other_namespace(uint32_t pid)
+{
+	return error_set(-EPERM,
+			 "process %u is in another pid namespace than its memory node: share one "
+			 "(shareProcessNamespace, docker --pid), or reach the node by RDMA",
+			 pid);
+}
+
+/* Is the peer who it says, and does the pidfd stand for it? */
+static int check_peer(int sock, const struct packet *packet)
+{
+	const struct attach_hello *hello = &packet->hello;
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+	struct process_id id = { 0 };
+	pid_t pid = 0;
+	int ret;
+
+	if (packet->fd < 0 || hello->reserved)
+		return error_set(-EPROTO, "hello without a pidfd");
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return error_set(-errno, "getsockopt peercred: %s", strerror(errno));
+	if (cred.pid == 0) /* the kernel has no number for it here */
+		return other_namespace(hello->pid);
+	ret = pidfd_pid(packet->fd, &pid);
+	if (ret)
+		return ret;
+	if (pid == cred.pid && hello->pid != (uint32_t)pid)
+		return other_namespace(hello->pid);
+	if (pid != cred.pid)
+		return error_set(-EPERM, "hello of process %u: the peer is %d, its pidfd's is %d",
+				 hello->pid, (int)cred.pid, (int)pid);
+	ret = process_read((uint32_t)pid, &id);
+	if (ret == -EACCES) /* of another user, and /proc hides it: its pidfd is proof enough */
+		return 0;
+	if (ret)
+		return ret;
+	if (id.start_time != hello->start_time)
+		return error_set(-EPERM, "hello of process %u: started at %llu, says %llu",
+				 hello->pid, (unsigned long long)id.start_time,
+				 (unsigned long long)hello->start_time);
+	return 0;
+}
+
+/* Finds the client, or makes it with the pidfd, which it then owns. */
+static int know_client(struct target *target, struct packet *packet, struct client **client_out)
+	LOCK_REQUIRES(target_role)
+{
+	const struct attach_hello *hello = &packet->hello;
+	struct client *client = clients_find(&target->clients, hello->client_id);
+	int ret;
+
+	if (client && (client->pidfd < 0 || client->pid != (pid_t)hello->pid ||
+		       client->start_time != hello->start_time))
+		return error_set(-EEXIST, "client %llu: in use by process %d",
+				 (unsigned long long)hello->client_id, (int)client->pid);
+	if (!client) {
+		ret = clients_add(&target->clients, hello->client_id, &client);
+		if (ret)
+			return ret;
+		client->pid = (pid_t)hello->pid;
+		client->start_time = hello->start_time;
+		client->pidfd = packet->fd;
+		packet->fd = -1;
+	}
+	client->connected++;
+	*client_out = client;
+	return 0;
+}
+
+static void put_text(char *text)
+{
+	(void)snprintf(text, ATTACH_TEXT_BYTES, "%.*s", ATTACH_TEXT_BYTES - 1, error_last());
+}
+
+/* Of whatever version: a peer of another one reads why. */
+static int refuse(const struct conn *conn, int code)
+{
+	struct packet reply = { .fd = -1 };
+
+	reply.hello_reply.status = code;
+	put_text(reply.hello_reply.text);
+	packet_seal(&reply, ATTACH_HELLO_REPLY);
+	return packet_send(conn->sock, &reply);
+}
+
+static int on_hello(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	struct packet reply = { .fd = -1 };
+	int ret = check_peer(conn->sock, packet);
+
+	if (ret == 0)
+		ret = know_client(serve->target, packet, &conn->client);
+	if (ret) {
+		(void)!refuse(conn, ret);
+		return ret;
+	}
+	conn->named = true;
+	serve->nameless--;
+	reply.hello_reply.incarnation = serve->target->tg.incarnation;
+	if (serve->target->pool->persistent)
+		reply.hello_reply.flags = ATTACH_PERSISTENT;
+	packet_seal(&reply, ATTACH_HELLO_REPLY);
+	return packet_send(conn->sock, &reply);
+}
+
+/* -------- ATTACH -------- */
+
+static bool is_writable(const struct target_map *map)
+{
+	return (map->rights & (RIGHT_WRITE | RIGHT_ATOMIC)) != 0;
+}
+
+static bool is_whole(const struct target_map *map)
+{
+	return map->off == 0 && map->size == map->region->info.size;
+}
+
+/* The file is of the user who renewed the page: another one cannot open it for writing again. */
+static int share_fd(const struct mempool_page *page, const struct target_map *map, int *fd_out)
+{
+	int copy;
+
+	if (!is_writable(map))
+		return map_reopen(page->fd, false, fd_out);
+	copy = fcntl(page->fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0)
+		return error_set(-errno, "dup: %s", strerror(errno));
+	*fd_out = copy;
+	return 0;
+}
+
+/* What was granted. Of a region whose pages have memory of their own: all of it, or one such page. */
+static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
+	LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	const struct mempool_page *page = mempool_page_from(map->region, map->off);
+
+	out->size = map->size;
+	if (map->region->by_pages && !is_whole(map)) {
+		if (!page || page->off != map->off || map->size != ATTACH_PAGE_BYTES)
+			return error_set(-EACCES, "region %u: is shared by pages of their own only",
+					 map->region->info.id);
+		return share_fd(page, map, &reply->fd);
+	}
+	out->offset = map->region->fd_off + map->off;
+	if (map->region->own_pages)
+		out->flags |= ATTACH_PAGES;
+	return target->pool->ops->share(target->pool, map->region, is_writable(map), &reply->fd);
+}
+
+/* For who has all of the region: the next page with memory of its own. */
+static int share_page(const struct target_map *map, uint32_t ask, struct packet *reply)
+{
+	uint64_t off = (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES;
+	struct attach_region_reply *out = &reply->region_reply;
+	const struct mempool_page *page = mempool_page_from(map->region, off);
+
+	if (!is_whole(map))
+		return error_set(-EACCES, "region %u: pages are for who has all of it",
+				 map->region->info.id);
+	if (!page)
+		return 0;
+	out->offset = page->off;
+	out->size = ATTACH_PAGE_BYTES;
+	if (page->next)
+		out->flags |= ATTACH_MORE;
+	return share_fd(page, map, &reply->fd);
+}
+
+static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
+		     struct target_map *map_out) LOCK_REQUIRES(target_role)
+{
+	struct region_grant grant = { .bytes = ask->grant_bytes };
+
+	if (ask->grant_bytes > ATTACH_GRANT_BYTES)
+		return error_set(-EPROTO, "grant of %u bytes", ask->grant_bytes);
+	memcpy(grant.data, ask->grant, ask->grant_bytes);
+	return target_check_grant(target, client_id, &grant, map_out);
+}
+
+static uint32_t flags_of(const struct target *target, const struct target_map *map)
+{
+	uint32_t flags = 0;
+
+	if (target->pool->persistent)
+		flags |= ATTACH_PERSISTENT;
+	if (target->pool->huge)
+		flags |= ATTACH_HUGE;
+	if (target->pool->ops->renew)
+		flags |= ATTACH_CAN_RENEW;
+	if (target_can_renew(target, map->region) && is_whole(map) && map->rights == RIGHT_ALL)
+		flags |= ATTACH_MAY_RENEW;
+	return flags;
+}
+
+static int share(struct target *target, uint64_t client_id, const struct attach_region *ask,
+		 struct packet *reply) LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	struct target_map map = { 0 };
+	int ret = check_ask(target, client_id, ask, &map);
+
+	if (ret == 0 && target->pool->undivided)
+		ret = error_set(-EACCES,
+				"region %u: it lies on a device, of which a descriptor opens all: "
+				"start its node with --trust-clients",
+				map.region->info.id);
+	if (ret)
+		return ret;
+	out->flags = flags_of(target, &map);
+	out->region = map.region->info.id;
+	out->rights = map.rights;
+	out->incarnation = target->tg.incarnation;
+	return ask->page ? share_page(&map, ask->page, reply) : share_range(target, &map, reply);
+}
+
+/* last: no page comes unasked behind this one. */
+static int answer(struct serve *serve, struct conn *conn, const struct attach_region *ask,
+		  bool last, struct packet *reply) LOCK_REQUIRES(target_role)
+{
+	struct attach_region_reply *out = &reply->region_reply;
+	int ret = share(serve->target, conn->client->id, ask, reply);
+
+	out->status = ret;
+	if (ret || last)
+		out->flags &= ~(uint32_t)ATTACH_MORE;
+	if (ret) {
+		put_text(out->text);
+	} else {
+		conn->renews |= (out->flags & ATTACH_MAY_RENEW) != 0;
+		conn->client->attached += !conn->attached;
+		conn->attached = true;
+	}
+	packet_seal(reply, ATTACH_REGION_REPLY);
+	ret = packet_send(conn->sock, reply);
+	packet_drop_fd(reply);
+	return ret;
+}
+
+/* A refused grant leaves the connection as it is. */
+static int on_attach(struct serve *serve, struct conn *conn, const struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	struct attach_region ask = packet->region;
+	uint32_t n = 0;
+	bool more = true;
+	int ret = 0;
+
+	/* Also what the last connection of the same peer has left. */
+	if (!conn->renews)
+		serve_renewals(serve);
+	while (ret == 0 && more) {
+		struct packet reply = { .fd = -1 };
+		const struct attach_region_reply *out = &reply.region_reply;
+
+		ret = answer(serve, conn, &ask, ++n == ATTACH_PAGES_MAX, &reply);
+		more = (out->flags & ATTACH_MORE) != 0;
+		ask.page = ATTACH_PAGE_NEXT | (uint32_t)(out->offset / ATTACH_PAGE_BYTES + 1);
+		serve->target->attaches += n == 1 && out->status == 0;
+	}
+	return ret;
+}
+
+/* Takes the descriptor over. */
+static int on_renew(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	const struct attach_region *ask = &packet->region;
+	struct target_map map = { 0 };
+	int ret = check_ask(serve->target, conn->client->id, ask, &map), fd = packet->fd;
+
+	if (ret)
+		return ret;
+	packet->fd = -1;
+	ret = target_renew(serve->target, &map, (uint64_t)ask->page * ATTACH_PAGE_BYTES, fd);
+	if (ret)
+		log_warn("client %llu: renew page %u: %s", (unsigned long long)conn->client->id,
+			 ask->page, error_last());
+	return ret;
+}
+
+static int on_bye(struct conn *conn)
+{
+	conn->client->attached -= conn->attached;
+	conn->attached = false;
+	return -ESHUTDOWN;
+}
+
+/* -------- events -------- */
+
+/* Anything but 0 ends the connection. */
+static int on_packet(struct serve *serve, struct conn *conn, struct packet *packet)
+	LOCK_REQUIRES(target_role)
+{
+	if (!conn->client && packet->head.type == ATTACH_HELLO)
+		return on_hello(serve, conn, packet);
+	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_REGION)
+		return on_attach(serve, conn, packet);
+	if (conn->client && packet->head.type == ATTACH_RENEW)
+		return on_renew(serve, conn, packet);
+	if (conn->client && packet->fd < 0 && packet->head.type == ATTACH_BYE)
+		return on_bye(conn);
+	return error_set(-EPROTO, "packet of type %u is out of place", packet->head.type);
+}
+
+/* Takes a packet. false: there is none. */
+static bool on_ready(struct serve *serve, struct conn *conn) LOCK_REQUIRES(target_role)
+{
+	struct packet packet = { .fd = -1 };
+	int ret = packet_receive(conn->sock, &packet);
+
+	if (ret == -EAGAIN)
+		return false;
+	if (ret == 0)
+		ret = on_packet(serve, conn, &packet);
+	else if (ret == -EPROTO && !conn->named && packet.head.magic == ATTACH_MAGIC)
+		(void)!refuse(conn, ret);
+	packet_drop_fd(&packet);
+	if (ret == 0)
+		return true;
+	if (ret != -ESHUTDOWN)
+		log_debug("drop peer: %s", error_last());
+	drop(serve, conn);
+	return true;
+}
+
+/* A connection may end by it: the list is looked at from its beginning then. */
+void serve_renewals(struct serve *serve)
+{
+	bool more = true;
+
+	while (more) {
+		more = false;
+		for (struct conn *conn = serve->conns; conn && !more; conn = conn->next)
+			more = conn->renews && on_ready(serve, conn);
+	}
+}
+
+int serve_progress(struct serve *serve)
+{
+	struct epoll_event events[EVENTS];
+	int n;
+
+	free_gone(serve);
+	n = epoll_wait(serve->epoll, events, EVENTS, 0);
+	if (n < 0 && errno != EINTR)
+		return error_set(-errno, "epoll_wait: %s", strerror(errno));
+	for (int i = 0; i < n; i++) {
+		struct conn *conn = events[i].data.ptr;
+
+		if (!conn)
+			accept_all(serve);
+		else if (!conn->gone)
+			(void)on_ready(serve, conn);
+	}
+	drop_late(serve);
+	bound_nameless(serve);
+	return 0;
+}
+
+int serve_poll_fd(const struct serve *serve)
+{
+	return serve->epoll;
+}
+
+/* -------- opening -------- */
+
+/* Whoever holds the lock owns the name. The file may have been unlinked while we waited for it. */
+static int lock_name(struct serve *serve, const char *path)
+{
+	char name[sizeof(serve->addr.sun_path) + 8];
+	struct stat mine, there;
+
+	(void)snprintf(name, sizeof(name), "%s.lock", path);
+	for (;;) {
+		serve->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (serve->lock < 0)
+			return error_set(-errno, "open %s: %s", name, strerror(errno));
+		if (flock(serve->lock, LOCK_EX | LOCK_NB))
+			return error_set(-EADDRINUSE, "listen on %s: in use by another process",
+					 path);
+		if (fstat(serve->lock, &mine) == 0 && stat(name, &there) == 0 &&
+		    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+			serve->locked = true;
+			return 0;
+		}
+		close(serve->lock);
+	}
+}
+
+/* Somebody without our lock file may listen there; what is no socket at all is left alone. */
+static int clear_stale(struct serve *serve)
+{
+	struct stat st;
+	int probe, live;
+
+	if (lstat(serve->addr.sun_path, &st))
+		return errno == ENOENT ? 0
+				       : error_set(-errno, "stat %s: %s", serve->addr.sun_path,
+						   strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return error_set(-EEXIST, "listen on %s: is there, and no socket",
+				 serve->addr.sun_path);
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (probe < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	live = connect(probe, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) == 0 ||
+	       errno != ECONNREFUSED;
+	close(probe);
+	if (live)
+		return error_set(-EADDRINUSE, "listen on %s: in use by another process",
+				 serve->addr.sun_path);
+	if (unlink(serve->addr.sun_path) && errno != ENOENT)
+		return error_set(-errno, "unlink %s: %s", serve->addr.sun_path, strerror(errno));
+	return 0;
+}
+
+/* The socket's own mode, set before bind, becomes that of its name: no moment of more rights. */
+static int bind_name(struct serve *serve)
+{
+	serve->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (serve->listener < 0)
+		return error_set(-errno, "socket: %s", strerror(errno));
+	if (fchmod(serve->listener, 0600) ||
+	    bind(serve->listener, (struct sockaddr *)&serve->addr, sizeof(serve->addr)) ||
+	    chmod(serve->addr.sun_path, 0600) || lstat(serve->addr.sun_path, &serve->st) ||
+	    listen(serve->listener, BACKLOG))
+		return error_set(-errno, "listen on %s: %s", serve->addr.sun_path, strerror(errno));
+	return 0;
+}
+
+static int start_events(struct serve *serve)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	serve->epoll = epoll_create1(EPOLL_CLOEXEC);
+	serve->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (serve->epoll < 0 || serve->spare < 0 ||
+	    epoll_ctl(serve->epoll, EPOLL_CTL_ADD, serve->listener, &event))
+		return error_set(-errno, "epoll: %s", strerror(errno));
+	return 0;
+}
+
+int serve_open(struct target *target, const char *path, struct serve **serve_out)
+{
+	struct serve *serve;
+	int ret;
+
+	if (!*path || strlen(path) >= sizeof(serve->addr.sun_path))
+		return error_set(-ENAMETOOLONG, "socket path \"%s\": must have 1 to %zu bytes",
+				 path, sizeof(serve->addr.sun_path) - 1);
+	serve = mem_zalloc(sizeof(*serve));
+	if (!serve)
+		return error_set(-ENOMEM, "no memory for a socket");
+	serve->target = target;
+	serve->epoll = serve->listener = serve->lock = serve->spare = -1;
+	serve->addr.sun_family = AF_UNIX;
+	(void)snprintf(serve->addr.sun_path, sizeof(serve->addr.sun_path), "%s", path);
+	ret = lock_name(serve, path);
+	if (ret == 0)
+		ret = clear_stale(serve);
+	if (ret == 0)
+		ret = bind_name(serve);
+	if (ret == 0)
+		ret = start_events(serve);
+	if (ret) {
+		serve_close(serve, false);
+		return ret;
+	}
+	*serve_out = serve;
+	return 0;
+}
+
+/* Takes the names away while we still hold the lock, and only if they are ours. */
+static void unlink_names(struct serve *serve)
+{
+	char name[sizeof(serve->addr.sun_path) + 8];
+	struct stat st;
+
+	if (!serve->locked)
+		return;
+	if (serve->st.st_ino && lstat(serve->addr.sun_path, &st) == 0 &&
+	    st.st_ino == serve->st.st_ino && st.st_dev == serve->st.st_dev)
+		unlink(serve->addr.sun_path);
+	(void)snprintf(name, sizeof(name), "%s.lock", serve->addr.sun_path);
+	unlink(name);
+}
+
+LOCK_UNCHECKED void serve_close(struct serve *serve, bool forked)
+{
+	if (!serve)
+		return;
+	while (serve->conns)
+		drop(serve, serve->conns);
+	free_gone(serve);
+	if (!forked) {
+		unlink_names(serve);
+		/* for the copies that forked children have */
+		(void)shutdown(serve->listener, SHUT_RDWR);
+		(void)flock(serve->lock, LOCK_UN);
+	}
+	map_close(serve->epoll);
+	map_close(serve->listener);
+	map_close(serve->spare);
+	map_close(serve->lock);
+	mem_free(serve);
+}

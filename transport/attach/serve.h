@@ -1,0 +1,36 @@
+/*
+ * serve.h - the target's socket: greets clients and hands them descriptors of regions.
+ *
+ * Nothing here waits: sockets do not block, every message is one packet, and a peer that sends
+ * anything else, too much, or nothing for too long is dropped.
+ */
+#ifndef RLV_TRANSPORT_ATTACH_SERVE_H
+#define RLV_TRANSPORT_ATTACH_SERVE_H
+
+#include <stdbool.h>
+
+#include "transport/attach/target.h"
+
+struct serve;
+
+/* Listens at path, mode 0600. -EADDRINUSE: a live process does. -EEXIST: no socket is there. */
+RLV_MUST_CHECK int serve_open(struct target *target, const char *path, struct serve **serve_out);
+
+/* In a forked child (forked) the socket's name stays. NULL is a no-op. */
+void serve_close(struct serve *serve, bool forked);
+
+/* Does what is pending now. */
+RLV_MUST_CHECK int serve_progress(struct serve *serve) LOCK_REQUIRES(target_role);
+
+/* Takes what those have sent who may renew pages: what they said before they asked for anything else. */
+void serve_renewals(struct serve *serve) LOCK_REQUIRES(target_role);
+
+/* Takes an accepted, non-blocking connection, which is then its own. -ENOMEM leaves it. */
+RLV_MUST_CHECK int serve_adopt(struct serve *serve, int sock);
+
+int serve_poll_fd(const struct serve *serve);
+
+/* Hangs up on all connections of a client. */
+void serve_drop_client(struct serve *serve, struct client *client) LOCK_REQUIRES(target_role);
+
+#endif

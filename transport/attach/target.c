@@ -1,0 +1,689 @@
+/*
+ * target.c - the passive end: regions, grants, fences. What goes over its socket is in serve.c.
+ */
+#include "transport/attach/target.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+
+#include "transport/fork.h"
+#include "transport/pool/map.h"
+#include "transport/attach/backing.h"
+#include "transport/attach/pidfd.h"
+#include "transport/attach/serve.h"
+#include "wire/region.h"
+
+#define KILL_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
+
+LOCK_ROLE(target_role, "shm target", LOCK_RANK_CHANNEL);
+static LOCK_ROLE(making_role, "regions of a target", LOCK_RANK_REGION);
+
+static struct target *of(struct transport_target *tg)
+{
+	return (struct target *)tg;
+}
+
+/* -------- life -------- */
+
+/*
+ * In a forked child a lock that another thread held at the fork stays held, and what it guards is
+ * as that thread left it: such a copy is not touched.
+ */
+static bool is_whole(struct target *target)
+{
+	if (!lock_try_acquire(&target->lock, &target_role))
+		return false;
+	lock_release(&target->lock, &target_role);
+	return true;
+}
+
+static LOCK_UNCHECKED void destroy(struct target *target)
+{
+	bool forked = fork_happened(target->forks);
+
+	if (forked && !is_whole(target))
+		return;
+	serve_close(target->serve, forked);
+	mempool_close(&target->pool, forked);
+	grants_fini(&target->grants);
+	clients_fini(&target->clients);
+	lock_fini(&target->lock);
+	lock_fini(&target->making);
+	mem_free(target);
+}
+
+/* R1 pairs with R1: what each holder did, then the last one destroys. */
+static void unref(struct target *target)
+{
+	if (atomic_fetch_sub_explicit(&target->refs, 1, memory_order_acq_rel) == 1)
+		destroy(target);
+}
+
+static void shm_target_close(struct transport_target *tg)
+{
+	struct target *target = of(tg);
+
+	if (!fork_happened(target->forks)) {
+		lock_acquire(&target->lock, &target_role);
+		target->closed = true;
+		serve_close(target->serve, false);
+		target->serve = NULL;
+		lock_release(&target->lock, &target_role);
+	}
+	unref(target);
+}
+
+/* -------- initiators of this process -------- */
+
+static int join(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
+{
+	struct client *client = clients_find(&target->clients, client_id);
+	int ret;
+
+	if (target->closed)
+		return error_set(-EHOSTDOWN, "target is closed");
+	if (client && !client->embedded)
+		return error_set(-EEXIST, "client %llu: in use by process %d",
+				 (unsigned long long)client_id, (int)client->pid);
+	if (!client) {
+		ret = clients_add(&target->clients, client_id, &client);
+		if (ret)
+			return ret;
+	}
+	client->embedded++;
+	atomic_fetch_add_explicit(&target->refs, 1, memory_order_relaxed);
+	return 0;
+}
+
+int target_join(struct target *target, uint64_t client_id)
+{
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = join(target, client_id);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+void target_leave(struct target *target, uint64_t client_id)
+{
+	struct client *client;
+
+	if (!fork_happened(target->forks)) {
+		lock_acquire(&target->lock, &target_role);
+		client = clients_find(&target->clients, client_id);
+		client->embedded--;
+		clients_settle(&target->clients, client);
+		lock_release(&target->lock, &target_role);
+	}
+	unref(target);
+}
+
+int target_check_grant(struct target *target, uint64_t client_id, const struct region_grant *grant,
+		       struct target_map *map_out)
+{
+	const struct grant_slot *slot = NULL;
+	int ret = grants_check(&target->grants, client_id, grant, &slot);
+
+	if (ret)
+		return ret;
+	map_out->rights = slot->rights;
+	map_out->region = mempool_find(target->pool, slot->region);
+	if (!map_out->region)
+		return -ENOENT;
+	map_out->off = slot->off;
+	map_out->size = slot->len ? slot->len : map_out->region->info.size;
+	return mempool_is_broken(map_out->region) ? mempool_refuse_broken(map_out->region) : 0;
+}
+
+bool target_can_renew(const struct target *target, const struct mempool_region *region)
+{
+	return target->pool->ops->renew && region->info.role == REGION_PAGES;
+}
+
+static int check_renewal(const struct target *target, const struct target_map *map, uint64_t off)
+{
+	uint32_t id = map->region->info.id;
+
+	if (map->rights != RIGHT_ALL || map->region->info.role != REGION_PAGES || map->off != 0 ||
+	    map->size != map->region->info.size)
+		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
+				 id);
+	if (off >= map->size || !is_aligned(off, TRANSPORT_RANGE_ALIGN))
+		return error_set(-EINVAL, "region %u: has no page at %llu", id,
+				 (unsigned long long)off);
+	if (!target_can_renew(target, map->region))
+		return error_set(-ENOTSUP, "region %u: its pages have no memory of their own", id);
+	return 0;
+}
+
+int target_renew(struct target *target, const struct target_map *map, uint64_t off, int fd)
+{
+	int ret = check_renewal(target, map, off);
+
+	if (ret) {
+		map_close(fd);
+		return ret;
+	}
+	grants_remove_range(&target->grants, map->region->info.id, off, TRANSPORT_RANGE_ALIGN);
+	return target->pool->ops->renew(target->pool, map->region, off, fd);
+}
+
+int target_attach(struct target *target, uint64_t client_id, const struct region_grant *grant,
+		  struct target_map *map_out)
+{
+	int ret;
+
+	lock_acquire(&target->lock, &target_role);
+	ret = target->closed ? error_set(-EHOSTDOWN, "target is closed")
+			     : target_check_grant(target, client_id, grant, map_out);
+	if (ret == 0) {
+		mempool_ref(map_out->region);
+		target->attaches++;
+	}
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+void target_detach(struct target *target, struct mempool_region *region)
+{
+	if (fork_happened(target->forks))
+		return;
+	lock_acquire(&target->lock, &target_role);
+	mempool_unref(target->pool, region);
+	lock_release(&target->lock, &target_role);
+}
+
+int target_persist(struct target *target, struct mempool_region *region, uint64_t off, uint64_t len)
+{
+	return target->pool->ops->persist(target->pool, region, off, len);
+}
+
+/* -------- regions and grants -------- */
+
+/*
+ * A metadata server renews pages over the socket, and asks for grants and the like over another connection:
+ * what it renewed before is renewed before.
+ */
+static void hear_renewals(struct target *target) LOCK_REQUIRES(target_role)
+{
+	if (target->serve)
+		serve_renewals(target->serve);
+}
+
+static int make_region(struct target *target, struct target_region *spec) LOCK_REQUIRES(making_role)
+{
+	struct mempool_region *region = NULL;
+	int ret;
+
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_begin(target->pool, spec, &region);
+	lock_release(&target->lock, &target_role);
+	if (ret)
+		return ret;
+	ret = mempool_clear(target->pool, region);
+	lock_acquire(&target->lock, &target_role);
+	ret = mempool_end(target->pool, region, ret, spec);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_register(struct transport_target *tg, struct target_region *spec)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->making, &making_role);
+	ret = make_region(target, spec);
+	lock_release(&target->making, &making_role);
+	return ret;
+}
+
+static int shm_unregister(struct transport_target *tg, uint32_t id)
+{
+	struct target *target = of(tg);
+	struct mempool_region *region = NULL;
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
+	ret = mempool_drop(target->pool, id, &region);
+	if (ret == 0)
+		grants_remove_region(&target->grants, id);
+	lock_release(&target->lock, &target_role);
+	if (ret)
+		return ret;
+	mempool_discard(target->pool, region);
+	lock_acquire(&target->lock, &target_role);
+	mempool_unref(target->pool, region);
+	lock_release(&target->lock, &target_role);
+	return 0;
+}
+
+static int list(struct target *target, struct target_region *regions, size_t *n_inout)
+	LOCK_REQUIRES(target_role)
+{
+	size_t room = *n_inout, n = 0;
+
+	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
+		const struct mempool_region *region = target->pool->regions[id];
+
+		if (!region || region->dropped)
+			continue;
+		if (n < room) {
+			regions[n] = region->info;
+			regions[n].broken = mempool_is_broken(region);
+		}
+		n++;
+	}
+	*n_inout = n;
+	if (n > room)
+		return error_set(-ENOSPC, "%zu regions: room for %zu", n, room);
+	return 0;
+}
+
+static int shm_list(struct transport_target *tg, struct target_region *regions, size_t *n_inout)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = list(target, regions, n_inout);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int check_range(const struct mempool_region *region, const struct grant_slot *want)
+{
+	uint64_t end, size = region->info.size;
+
+	if (want->off == 0 && want->len == 0)
+		return 0;
+	if (want->len != 0 && is_aligned(want->off | want->len, TRANSPORT_RANGE_ALIGN) &&
+	    checked_add_u64(want->off, want->len, &end) && end <= size)
+		return 0;
+	return error_set(-EINVAL, "grant of region %u: %llu bytes at %llu: it has %llu",
+			 want->region, (unsigned long long)want->len, (unsigned long long)want->off,
+			 (unsigned long long)size);
+}
+
+static int add_grant(struct target *target, const struct grant_slot *want,
+		     struct region_grant *grant_out) LOCK_REQUIRES(target_role)
+{
+	const struct mempool_region *region = mempool_find(target->pool, want->region);
+	int ret = region ? check_range(region, want) : -ENOENT;
+
+	return ret ? ret : grants_add(&target->grants, want, grant_out);
+}
+
+static int shm_grant(struct transport_target *tg, uint64_t client_id,
+		     const struct region_range *range, uint32_t rights,
+		     struct region_grant *grant_out)
+{
+	struct grant_slot want = { .client_id = client_id,
+				   .region = range->region,
+				   .rights = rights,
+				   .off = range->off,
+				   .len = range->len };
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (rights == 0 || (rights & ~(uint32_t)RIGHT_ALL))
+		return error_set(-EINVAL, "grant of region %u: rights %u: must be 1 to %u",
+				 range->region, rights, RIGHT_ALL);
+	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
+	ret = add_grant(target, &want, grant_out);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
+{
+	struct target *target = of(tg);
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (region == 0)
+		return error_set(-EINVAL, "revoke: region 0");
+	lock_acquire(&target->lock, &target_role);
+	hear_renewals(target);
+	grants_remove_client(&target->grants, client_id, region);
+	lock_release(&target->lock, &target_role);
+	return 0;
+}
+
+/* -------- fence -------- */
+
+/* Nothing of it is left: neither grants nor connections. */
+static void cut_off(struct target *target, uint64_t client_id) LOCK_REQUIRES(target_role)
+{
+	struct client *client = clients_find(&target->clients, client_id);
+
+	grants_remove_client(&target->grants, client_id, 0);
+	if (!client)
+		return;
+	if (target->serve)
+		serve_drop_client(target->serve, client);
+	clients_remove(&target->clients, client);
+	target->fences++;
+}
+
+static bool try_fence(struct target *target, uint64_t client_id, int *pidfd_out)
+	LOCK_REQUIRES(target_role)
+{
+	const struct client *client = clients_find(&target->clients, client_id);
+
+	*pidfd_out = -1;
+	if (client && client->embedded)
+		return false;
+	if (client && client->attached && !pidfd_is_dead(client->pidfd, 0)) {
+		*pidfd_out = client->pid == getpid() ? -1 : dup(client->pidfd);
+		return false;
+	}
+	cut_off(target, client_id);
+	return true;
+}
+
+static int kill_and_wait(uint64_t client_id, int pidfd, const struct clock *clock)
+{
+	uint64_t deadline = deadline_after(clock, KILL_TIMEOUT_NS);
+
+	int ret = pidfd_kill(pidfd);
+
+	if (ret)
+		return error_prefix(ret, "fence client %llu: ", (unsigned long long)client_id);
+	if (!pidfd_is_dead(pidfd, deadline_left_ms(clock, deadline)))
+		return error_set(-ETIMEDOUT, "fence client %llu: killed, but not dead after 5 s",
+				 (unsigned long long)client_id);
+	return 0;
+}
+
+static int shm_fence(struct transport_target *tg, uint64_t client_id, enum fence_how how,
+		     enum fence_result *result_out)
+{
+	struct target *target = of(tg);
+	int pidfd = -1, ret = 0;
+	bool dead;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	dead = try_fence(target, client_id, &pidfd);
+	lock_release(&target->lock, &target_role);
+	if (!dead && how == FENCE_KILL) {
+		if (pidfd < 0)
+			return error_set(-EDEADLK, "fence client %llu: it is this process",
+					 (unsigned long long)client_id);
+		ret = kill_and_wait(client_id, pidfd, target->clock);
+		if (ret == 0) {
+			lock_acquire(&target->lock, &target_role);
+			cut_off(target, client_id);
+			lock_release(&target->lock, &target_role);
+			dead = true;
+		}
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+	if (ret == 0)
+		*result_out = dead ? FENCE_DEAD : FENCE_ALIVE;
+	return ret;
+}
+
+/* -------- the rest -------- */
+
+/* The region, held until it is unreferenced. */
+static int hold_range(struct target *target, uint32_t id, uint64_t off, uint64_t len,
+		      struct mempool_region **region_out) LOCK_REQUIRES(target_role)
+{
+	struct mempool_region *region = mempool_find(target->pool, id);
+
+	if (!region)
+		return -ENOENT;
+	if (off > region->info.size || len > region->info.size - off)
+		return error_set(-EINVAL, "region %u: persist of offset %llu length %llu", id,
+				 (unsigned long long)off, (unsigned long long)len);
+	mempool_ref(region);
+	*region_out = region;
+	return 0;
+}
+
+static int shm_persist_region(struct transport_target *tg, uint32_t id, uint64_t off, uint64_t len)
+{
+	struct target *target = of(tg);
+	struct mempool_region *region = NULL;
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	ret = hold_range(target, id, off, len, &region);
+	lock_release(&target->lock, &target_role);
+	if (ret)
+		return ret;
+	ret = target_persist(target, region, off, len ? len : region->info.size - off);
+	target_detach(target, region);
+	return ret;
+}
+
+static int shm_identity(struct transport_target *tg, struct pool_identity *out)
+{
+	struct target *target = of(tg);
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	*out = target->pool->identity;
+	lock_release(&target->lock, &target_role);
+	return 0;
+}
+
+static int shm_own(struct transport_target *tg, const uint8_t store_uuid[16],
+		   const char *store_name)
+{
+	struct target *target = of(tg);
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	if (target->pool->ops->own)
+		ret = target->pool->ops->own(target->pool, store_uuid, store_name);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static bool shm_alone(struct transport_target *tg, uint32_t id)
+{
+	struct target *target = of(tg);
+	struct mempool_region *region;
+	bool alone;
+
+	if (fork_happened(target->forks))
+		return false;
+	lock_acquire(&target->lock, &target_role);
+	region = mempool_find(target->pool, id);
+	alone = region && region->refs == 1 && target->pool->ops->alone &&
+		target->pool->ops->alone(target->pool, region);
+	lock_release(&target->lock, &target_role);
+	return alone;
+}
+
+static int shm_listen(struct transport_target *tg, const char *address)
+{
+	struct target *target = of(tg);
+	int ret;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	if (!address)
+		return 0;
+	lock_acquire(&target->lock, &target_role);
+	if (!target->pool->shareable)
+		ret = error_set(-EINVAL, "listen on %s: the pool is for this process only",
+				address);
+	else if (target->serve)
+		ret = error_set(-EALREADY, "listen on %s: the target listens already", address);
+	else
+		ret = serve_open(target, address, &target->serve);
+	if (ret == 0)
+		snprintf(target->uri, sizeof(target->uri), "shm:%s", address);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static const char *shm_uri(struct transport_target *tg)
+{
+	return of(tg)->uri;
+}
+
+static int shm_progress(struct transport_target *tg, uint64_t timeout_ns)
+{
+	struct target *target = of(tg);
+	struct pollfd ready = { .fd = -1, .events = POLLIN };
+	int64_t most = timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)timeout_ns;
+	int ret = 0;
+
+	if (fork_happened(target->forks))
+		return fork_error("target");
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		ready.fd = serve_poll_fd(target->serve);
+	lock_release(&target->lock, &target_role);
+	if (timeout_ns)
+		(void)poll(&ready, 1,
+			   deadline_left_ms(target->clock, deadline_after(target->clock, most)));
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		ret = serve_progress(target->serve);
+	lock_release(&target->lock, &target_role);
+	return ret;
+}
+
+static int shm_poll_fd(struct transport_target *tg)
+{
+	struct target *target = of(tg);
+	int fd = -1;
+
+	if (fork_happened(target->forks))
+		return -1;
+	lock_acquire(&target->lock, &target_role);
+	if (target->serve)
+		fd = serve_poll_fd(target->serve);
+	lock_release(&target->lock, &target_role);
+	return fd;
+}
+
+static void shm_stats(struct transport_target *tg, struct target_stats *out)
+{
+	struct target *target = of(tg);
+
+	*out = (struct target_stats){ .page_kind = "" };
+	if (fork_happened(target->forks))
+		return;
+	lock_acquire(&target->lock, &target_role);
+	if (target->pool->ops->look)
+		target->pool->ops->look(target->pool);
+	*out = (struct target_stats){
+		.pool_bytes = target->pool->bytes,
+		.used_bytes = target->pool->used,
+		.regions = target->pool->n_regions,
+		.broken = target->pool->n_broken,
+		.clients = target->clients.n,
+		.attaches = target->attaches,
+		.fences = target->fences,
+		.sole_opener = target->pool->sole_opener,
+		.page_kind = target->pool->page_kind,
+	};
+	lock_release(&target->lock, &target_role);
+}
+
+static const struct transport_target_ops target_ops = {
+	.name = "shm",
+	.listen = shm_listen,
+	.uri = shm_uri,
+	.register_region = shm_register,
+	.unregister_region = shm_unregister,
+	.list_regions = shm_list,
+	.grant = shm_grant,
+	.revoke = shm_revoke,
+	.fence = shm_fence,
+	.persist = shm_persist_region,
+	.identity = shm_identity,
+	.own = shm_own,
+	.alone = shm_alone,
+	.progress = shm_progress,
+	.poll_fd = shm_poll_fd,
+	.stats = shm_stats,
+	.close = shm_target_close,
+};
+
+struct target *target_of(struct transport_target *tg)
+{
+	if (tg->ops == &target_ops)
+		return of(tg);
+	(void)error_set(-EINVAL, "target is of kind %s, not shm", tg->ops->name);
+	return NULL;
+}
+
+static int choose_incarnation(uint64_t *incarnation)
+{
+	while (*incarnation == 0) {
+		if (getrandom(incarnation, sizeof(*incarnation), 0) != sizeof(*incarnation))
+			return error_set(-EIO, "getrandom: %s", strerror(errno));
+	}
+	return 0;
+}
+
+static LOCK_UNCHECKED int fill(struct target *target, const struct target_opts *opts)
+{
+	int ret = fork_watch(&target->forks);
+
+	target->tg.ops = &target_ops;
+	target->tg.incarnation = opts->incarnation;
+	target->clock = opts->clock;
+	if (ret == 0)
+		ret = choose_incarnation(&target->tg.incarnation);
+	if (ret == 0)
+		ret = mempool_open(opts, &target->pool);
+	target->grants.incarnation = target->tg.incarnation;
+	return ret;
+}
+
+int backing_open(const struct target_opts *opts, struct transport_target **tg_out)
+{
+	struct target *target = mem_zalloc(sizeof(*target));
+	int ret;
+
+	if (!target)
+		return error_set(-ENOMEM, "no memory for a target");
+	ret = fill(target, opts);
+	if (ret) {
+		mem_free(target);
+		return ret;
+	}
+	snprintf(target->uri, sizeof(target->uri), "embed:");
+	lock_init(&target->lock, &target_role);
+	lock_init(&target->making, &making_role);
+	atomic_store_explicit(&target->refs, 1, memory_order_relaxed);
+	*tg_out = &target->tg;
+	return 0;
+}

@@ -1,0 +1,166 @@
+/*
+ * extents.c - checks and searches of the extent table.
+ */
+#include "transport/pool/extents.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/crc32c.h"
+
+/* -------- table -------- */
+
+static uint32_t checksum(const struct extent_table *table)
+{
+	return crc32c(crc32c(0, table, offsetof(struct extent_table, crc)), table->entries,
+		      table->n * sizeof(table->entries[0]));
+}
+
+void extents_make_table(struct extent_table *table, uint64_t extents)
+{
+	memset(table, 0, sizeof(*table));
+	table->magic = POOL_TABLE_MAGIC;
+	table->seq = 1;
+	table->extents = extents;
+}
+
+void extents_seal(struct extent_table *table)
+{
+	table->crc = checksum(table);
+}
+
+static bool is_zero(const struct extent_entry *entry)
+{
+	const struct extent_entry zero = { 0 };
+
+	return memcmp(entry, &zero, sizeof(zero)) == 0;
+}
+
+static int check_entry(const struct extent_table *table, const struct extent_entry *entry)
+{
+	if (entry->state == EXTENT_FREE)
+		return is_zero(entry) ? 0
+				      : error_set(-EBADMSG, "extent table: a free entry is used");
+	if (entry->state > EXTENT_QUARANTINE || entry->region == 0 ||
+	    entry->region > RPTR_MAX_REGION || entry->extents == 0 || entry->first == 0 ||
+	    entry->first >= table->extents || entry->extents > table->extents - entry->first)
+		return error_set(-EBADMSG, "extent table: the entry of region %u is damaged",
+				 entry->region);
+	return 0;
+}
+
+static bool overlap(const struct extent_entry *a, const struct extent_entry *b)
+{
+	return a->first < b->first + b->extents && b->first < a->first + a->extents;
+}
+
+static int check_pair(const struct extent_entry *a, const struct extent_entry *b)
+{
+	if (a->state == EXTENT_FREE || b->state == EXTENT_FREE)
+		return 0;
+	if (overlap(a, b))
+		return error_set(-EBADMSG, "extent table: regions %u and %u overlap", a->region,
+				 b->region);
+	if (a->region == b->region && a->state == EXTENT_LIVE && b->state == EXTENT_LIVE)
+		return error_set(-EBADMSG, "extent table: region %u is there twice", a->region);
+	return 0;
+}
+
+int extents_check_table(const struct extent_table *table, uint64_t file_extents)
+{
+	int ret = 0;
+
+	if (table->magic != POOL_TABLE_MAGIC || table->n > POOL_TABLE_ENTRIES)
+		return error_set(-EBADMSG, "extent table is damaged");
+	if (table->crc != checksum(table))
+		return error_set(-EBADMSG, "extent table is damaged: crc32c is wrong");
+	if (table->extents == 0 || table->extents > file_extents)
+		return error_set(-EPROTO, "pool has %llu extents, its file only %llu",
+				 (unsigned long long)table->extents,
+				 (unsigned long long)file_extents);
+	if (table->last_region > RPTR_MAX_REGION)
+		return error_set(-EBADMSG, "extent table: last region %u", table->last_region);
+	for (uint32_t i = 0; ret == 0 && i < table->n; i++) {
+		ret = check_entry(table, &table->entries[i]);
+		for (uint32_t j = 0; ret == 0 && j < i; j++)
+			ret = check_pair(&table->entries[i], &table->entries[j]);
+	}
+	return ret;
+}
+
+int extents_choose(const struct extent_table *copies[2], uint64_t file_extents)
+{
+	int broken0 = extents_check_table(copies[0], file_extents);
+	int broken1 = extents_check_table(copies[1], file_extents);
+
+	if (broken0 && broken1)
+		return error_prefix(broken1, "neither copy is whole: ");
+	if (broken0 || broken1)
+		return broken0 ? 1 : 0;
+	return copies[1]->seq > copies[0]->seq;
+}
+
+/* -------- searches -------- */
+
+/* The used entry with the lowest first extent that ends behind at. */
+static const struct extent_entry *next_used(const struct extent_table *table, uint64_t at)
+{
+	const struct extent_entry *next = NULL;
+
+	for (uint32_t i = 0; i < table->n; i++) {
+		const struct extent_entry *entry = &table->entries[i];
+
+		if (entry->state != EXTENT_FREE && entry->first + entry->extents > at &&
+		    (!next || entry->first < next->first))
+			next = entry;
+	}
+	return next;
+}
+
+uint64_t extents_find_run(const struct extent_table *table, uint64_t count, uint64_t *longest_out)
+{
+	uint64_t at = 1, longest = 0;
+
+	while (at < table->extents) {
+		const struct extent_entry *next = next_used(table, at);
+		uint64_t end = next ? next->first : table->extents;
+
+		if (end - at >= count)
+			return at;
+		longest = max_u64(longest, end - at);
+		at = next ? next->first + next->extents : table->extents;
+	}
+	*longest_out = longest;
+	return 0;
+}
+
+struct extent_entry *extents_take_entry(struct extent_table *table)
+{
+	for (uint32_t i = 0; i < table->n; i++) {
+		if (table->entries[i].state == EXTENT_FREE)
+			return &table->entries[i];
+	}
+	return table->n < POOL_TABLE_ENTRIES ? &table->entries[table->n++] : NULL;
+}
+
+struct extent_entry *extents_find(struct extent_table *table, uint64_t first)
+{
+	for (uint32_t i = 0; i < table->n; i++) {
+		struct extent_entry *entry = &table->entries[i];
+
+		if (entry->state != EXTENT_FREE && entry->first == first)
+			return entry;
+	}
+	return NULL;
+}
+
+uint64_t extents_used(const struct extent_table *table)
+{
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < table->n; i++)
+		used += table->entries[i].extents; /* 0 in a free one */
+	return used;
+}

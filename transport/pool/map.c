@@ -1,0 +1,153 @@
+/*
+ * map.c - mmap with the advice that every region gets.
+ */
+#include "transport/pool/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int map_protect(void *base, uint64_t size, bool huge)
+{
+	int saved;
+
+	if (madvise(base, size, MADV_DONTFORK)) {
+		saved = errno;
+		return error_set(-saved, "madvise dontfork of %llu bytes: %s",
+				 (unsigned long long)size, strerror(saved));
+	}
+	/* Advice only: refused where the kernel has no huge pages for this kind of memory. */
+	if (huge)
+		(void)madvise(base, size, MADV_HUGEPAGE);
+	return 0;
+}
+
+int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode, uint8_t **base_out)
+{
+	int prot = PROT_READ | (mode & MAP_WRITABLE ? PROT_WRITE : 0), saved, ret;
+	void *base = mmap(NULL, size, prot, MAP_SHARED, fd, (off_t)off);
+
+	if (base == MAP_FAILED) {
+		saved = errno;
+		return error_set(-saved, "mmap of %llu bytes: %s", (unsigned long long)size,
+				 strerror(saved));
+	}
+	ret = map_protect(base, size, (mode & MAP_HUGE) != 0);
+	if (ret) {
+		munmap(base, size);
+		return ret;
+	}
+	*base_out = base;
+	return 0;
+}
+
+int map_over(int fd, uint64_t size, bool writable, uint8_t *base)
+{
+	int prot = PROT_READ | (writable ? PROT_WRITE : 0), saved;
+
+	if (mmap(base, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		saved = errno;
+		return error_set(-saved, "mmap of %llu bytes: %s", (unsigned long long)size,
+				 strerror(saved));
+	}
+	return map_protect(base, size, false);
+}
+
+void map_release(uint8_t *base, uint64_t size)
+{
+	if (base)
+		munmap(base, size);
+}
+
+int map_persist(uint8_t *base, uint64_t off, uint64_t len)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = off & ~(page - 1);
+	int saved;
+
+	if (msync(base + start, len + (off - start), MS_SYNC)) {
+		saved = errno;
+		return error_set(-saved, "msync of %llu bytes: %s", (unsigned long long)len,
+				 strerror(saved));
+	}
+	return 0;
+}
+
+int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out)
+{
+	char name[64];
+	int fd, saved;
+
+	(void)snprintf(name, sizeof(name), "relive-region-%u", region);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	if (fd < 0) {
+		saved = errno;
+		return error_set(-saved, "memfd_create: %s", strerror(saved));
+	}
+	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		saved = errno;
+		close(fd);
+		return error_set(-saved, "memfd of %llu bytes: %s", (unsigned long long)bytes,
+				 strerror(saved));
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+int map_check_memfd(int fd, uint64_t bytes)
+{
+	struct stat st;
+	int seals;
+
+	if (fd < 0 || fstat(fd, &st))
+		return error_set(-EPROTO, "no descriptor of memory of %llu bytes",
+				 (unsigned long long)bytes);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes || (st.st_mode & 0077))
+		return error_set(-EPROTO, "memory of mode %o and %lld bytes: must be 600 and %llu",
+				 st.st_mode & 0777u, (long long)st.st_size,
+				 (unsigned long long)bytes);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set(-EPROTO, "memory of %llu bytes: must be sealed against shrinking",
+				 (unsigned long long)bytes);
+	return 0;
+}
+
+void map_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+bool map_thp_for_memfd(void)
+{
+	char text[128] = "";
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+	const char *chosen = NULL;
+
+	if (!file)
+		return false;
+	if (fgets(text, sizeof(text), file))
+		chosen = strchr(text, '[');
+	fclose(file);
+	return chosen && strncmp(chosen, "[never", 6) != 0 && strncmp(chosen, "[deny", 5) != 0;
+}
+
+int map_reopen(int fd, bool writable, int *fd_out)
+{
+	char path[64];
+	int copy, saved;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	copy = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (copy < 0) {
+		saved = errno;
+		return error_set(-saved, "open %s: %s", path, strerror(saved));
+	}
+	*fd_out = copy;
+	return 0;
+}

@@ -1,0 +1,183 @@
+/*
+ * mempool.c - numbers, sizes and references of regions; what backs them is behind mempool_ops.
+ */
+#include "transport/pool/mempool.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+
+#include "wire/pool_layout.h"
+
+int mempool_open(const struct target_opts *opts, struct mempool **pool_out)
+{
+	if (opts->path && opts->dir)
+		return mempool_open_dir(opts, pool_out);
+	if (opts->path)
+		return mempool_open_file(opts, pool_out);
+	return mempool_open_memory(opts, pool_out);
+}
+
+void mempool_close(struct mempool **pool, bool forked)
+{
+	struct mempool *p = *pool;
+
+	*pool = NULL;
+	for (uint32_t id = 1; id <= RPTR_MAX_REGION; id++) {
+		if (!p->regions[id])
+			continue;
+		p->ops->release(p, p->regions[id], forked);
+		mem_free(p->regions[id]);
+	}
+	p->ops->close(p, forked);
+	mem_free(p);
+}
+
+struct mempool_region *mempool_find(struct mempool *pool, uint32_t id)
+{
+	if (id == 0 || id > RPTR_MAX_REGION || !pool->regions[id] || pool->regions[id]->dropped) {
+		(void)error_set(-ENOENT, "region %u: no such region in the pool", id);
+		return NULL;
+	}
+	return pool->regions[id];
+}
+
+/* Numbers go round, so that a number comes back as late as possible. 0 = none is free. */
+static uint32_t free_id(const struct mempool *pool)
+{
+	uint32_t id = pool->last_id;
+
+	for (uint32_t i = 0; i < RPTR_MAX_REGION; i++) {
+		id = id % RPTR_MAX_REGION + 1;
+		if (!pool->regions[id])
+			return id;
+	}
+	return 0;
+}
+
+static int check_spec(struct mempool *pool, const struct target_region *spec, uint64_t *size_out)
+{
+	uint64_t size;
+
+	if (spec->size == 0 || spec->size > RPTR_MAX_OFFSET)
+		return error_set(-EINVAL, "region size %llu: must be 1 to %llu bytes",
+				 (unsigned long long)spec->size,
+				 (unsigned long long)RPTR_MAX_OFFSET);
+	size = align_up(spec->size, POOL_EXTENT_BYTES);
+	if (size > pool->bytes - pool->used && pool->ops->reclaim)
+		pool->ops->reclaim(pool);
+	if (size > pool->bytes - pool->used)
+		return error_set(
+			-ENOSPC,
+			"pool is full: a region of %llu bytes does not fit in the %llu left "
+			"of %llu",
+			(unsigned long long)size, (unsigned long long)(pool->bytes - pool->used),
+			(unsigned long long)pool->bytes);
+	*size_out = size;
+	return 0;
+}
+
+int mempool_begin(struct mempool *pool, const struct target_region *spec,
+		  struct mempool_region **region_out)
+{
+	uint32_t id = free_id(pool);
+	struct mempool_region *region;
+	uint64_t size = 0;
+	int ret = check_spec(pool, spec, &size);
+
+	if (ret)
+		return ret;
+	if (id == 0)
+		return error_set(-ENOSPC, "pool has %u regions: no number is free",
+				 pool->n_regions);
+	region = mem_zalloc(sizeof(*region));
+	if (!region)
+		return error_set(-ENOMEM, "no memory for a region's entry");
+	region->info = *spec;
+	region->info.id = id;
+	region->info.size = size;
+	region->info.sole = true;
+	region->fd = -1;
+	region->refs = 1;
+	ret = pool->ops->reserve ? pool->ops->reserve(pool, region) : 0;
+	if (ret) {
+		mem_free(region);
+		return ret;
+	}
+	*region_out = region;
+	return 0;
+}
+
+int mempool_clear(struct mempool *pool, struct mempool_region *region)
+{
+	return pool->ops->clear ? pool->ops->clear(pool, region) : 0;
+}
+
+int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
+		struct target_region *spec)
+{
+	uint32_t id = region->info.id;
+
+	if (ret == 0)
+		ret = pool->ops->alloc(pool, region);
+	if (ret) {
+		mem_free(region);
+		return ret;
+	}
+	pool->regions[id] = region;
+	pool->last_id = id;
+	pool->n_regions++;
+	*spec = region->info;
+	return 0;
+}
+
+int mempool_drop(struct mempool *pool, uint32_t id, struct mempool_region **region_out)
+{
+	struct mempool_region *region = mempool_find(pool, id);
+	int ret;
+
+	if (!region)
+		return -ENOENT;
+	ret = pool->ops->drop ? pool->ops->drop(pool, region) : 0;
+	if (ret)
+		return ret;
+	region->dropped = true;
+	pool->n_regions--;
+	*region_out = region;
+	return 0;
+}
+
+void mempool_discard(struct mempool *pool, struct mempool_region *region)
+{
+	if (pool->ops->discard)
+		pool->ops->discard(pool, region);
+}
+
+int mempool_refuse_broken(const struct mempool_region *region)
+{
+	return error_set(-EBADMSG, "region %u: its file was cut short, or cannot be read",
+			 region->info.id);
+}
+
+const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off)
+{
+	const struct mempool_page *page = region->own_pages;
+
+	while (page && page->off < off)
+		page = page->next;
+	return page;
+}
+
+void mempool_ref(struct mempool_region *region)
+{
+	region->refs++;
+}
+
+void mempool_unref(struct mempool *pool, struct mempool_region *region)
+{
+	if (--region->refs)
+		return;
+	pool->ops->release(pool, region, false);
+	pool->regions[region->info.id] = NULL;
+	mem_free(region);
+}

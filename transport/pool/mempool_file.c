@@ -1,0 +1,666 @@
+/*
+ * mempool_file.c - pools in a file or on a DAX device (wire/pool_layout.h).
+ *
+ * Two locks on the file. The owner's (byte 0, of the open file description): one target at a time.
+ * flock: shared by whoever maps the file, exclusive by a target while it is the only one. Every
+ * client gets a file description of its own that holds the shared lock, so that the kernel knows
+ * when the last mapper is gone; until then extents given back stay in quarantine.
+ */
+#include "transport/pool/mempool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+#include "transport/pool/durable.h"
+#include "transport/pool/extents.h"
+#include "transport/pool/map.h"
+#include "transport/pool/pool_super.h"
+
+struct filepool {
+	struct mempool pool;
+	int fd;
+	bool made; /* by us, just now */
+	bool is_device;
+	bool sole; /* we hold flock exclusive: nobody else maps the file */
+	struct durable map;
+	struct pool_superblock super;
+	int failed;                /* 0, or why the table could not be written */
+	struct extent_table table; /* what both copies have, and what is being changed */
+};
+
+static struct filepool *of(struct mempool *pool)
+{
+	return (struct filepool *)pool;
+}
+
+static struct extent_table *copy_at(const struct filepool *file, int copy)
+{
+	return (struct extent_table *)(void *)(file->map.base +
+					       (copy ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0));
+}
+
+static size_t table_bytes(const struct extent_table *table)
+{
+	return offsetof(struct extent_table, entries) + table->n * sizeof(struct extent_entry);
+}
+
+static int write_copy(const struct filepool *file, int copy)
+{
+	size_t bytes = table_bytes(&file->table);
+
+	memcpy(copy_at(file, copy), &file->table, bytes);
+	return durable_persist(&file->map, copy ? POOL_TABLE_OFF1 : POOL_TABLE_OFF0, bytes);
+}
+
+/*
+ * Makes the changed table hold: in copy 0, and when that is durable in copy 1. Wherever a crash
+ * ends this one copy is whole, and what the callers go on to use is in both. After a failure
+ * nobody knows which table the file has: nothing is changed until it is opened again.
+ */
+static int commit(struct filepool *file)
+{
+	int ret = file->failed;
+
+	if (ret)
+		return error_set(ret, "extent table: it could not be written before, the pool is "
+				      "to be opened again");
+	file->table.seq++;
+	extents_seal(&file->table);
+	for (int copy = 0; ret == 0 && copy < 2; copy++)
+		ret = write_copy(file, copy);
+	file->failed = ret;
+	if (ret)
+		return error_prefix(ret, "extent table: ");
+	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
+	return 0;
+}
+
+/* -------- superblock -------- */
+
+static const uint64_t super_offs[2] = { 0, POOL_SUPERBLOCK_OFF1 };
+
+/* A page by write is whole or not there when we are killed; a copy may be cut. */
+static int put_super(struct filepool *file, int copy)
+{
+	const struct pool_superblock *sb = &file->super;
+	uint64_t off = super_offs[copy];
+
+	if (file->is_device || pwrite(file->fd, sb, sizeof(*sb), (off_t)off) != sizeof(*sb))
+		memcpy(file->map.base + off, sb, sizeof(*sb));
+	return durable_persist(&file->map, off, sizeof(*sb));
+}
+
+/* One copy is whole at any moment, and copy 1 is never the older one. */
+static int put_supers(struct filepool *file, const struct pool_superblock *sb)
+{
+	int ret;
+
+	file->super = *sb;
+	ret = put_super(file, 1);
+	if (ret == 0)
+		ret = put_super(file, 0);
+	pool_super_identity(sb, &file->pool.identity);
+	return ret ? error_prefix(ret, "pool superblock: ") : 0;
+}
+
+static int file_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
+{
+	struct filepool *file = of(pool);
+	struct pool_superblock sb = file->super;
+
+	pool_super_own(&sb, store_uuid, store_name);
+	return put_supers(file, &sb);
+}
+
+/* The copy that does not hold is made the same. */
+static int load_super(struct filepool *file, const struct pool_superblock *const copies[2])
+{
+	int holds = pool_super_choose(copies, POOL_EXTENTS);
+
+	if (holds < 0)
+		return holds;
+	file->super = *copies[holds];
+	pool_super_identity(&file->super, &file->pool.identity);
+	return pool_super_same(copies) ? 0 : put_super(file, !holds);
+}
+
+/* -------- locks -------- */
+
+static int lock_owner(const struct filepool *file, const char *path)
+{
+	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+
+	if (fcntl(file->fd, F_OFD_SETLK, &owner) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return error_set(-EBUSY, "pool %s: in use by another process", path);
+	return error_set(-errno, "lock of pool %s: %s", path, strerror(errno));
+}
+
+/* Are we the only ones? If not, holds the shared lock. */
+static int lock_mappers(struct filepool *file)
+{
+	file->sole = flock(file->fd, LOCK_EX | LOCK_NB) == 0;
+	if (file->sole || flock(file->fd, LOCK_SH | LOCK_NB) == 0)
+		return 0;
+	return error_set(-EBUSY, "pool is in use by another process");
+}
+
+/* -------- regions -------- */
+
+static int end_quarantine(struct filepool *file)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < file->table.n; i++) {
+		struct extent_entry *entry = &file->table.entries[i];
+
+		/* what this process itself has attached stays where it is */
+		if (entry->state != EXTENT_QUARANTINE || file->pool.regions[entry->region])
+			continue;
+		*entry = (struct extent_entry){ 0 };
+		changed = true;
+	}
+	return changed ? commit(file) : 0;
+}
+
+static void file_reclaim(struct mempool *pool)
+{
+	struct filepool *file = of(pool);
+
+	if (lock_mappers(file) == 0 && file->sole)
+		(void)!end_quarantine(file);
+}
+
+static int find_room(struct filepool *file, const struct mempool_region *region,
+		     uint64_t *first_out)
+{
+	uint64_t count = region->info.size / POOL_EXTENT_BYTES, longest = 0;
+	uint64_t first = extents_find_run(&file->table, count, &longest);
+
+	if (first == 0) {
+		file_reclaim(&file->pool);
+		first = extents_find_run(&file->table, count, &longest);
+	}
+	if (first == 0)
+		return error_set(
+			-ENOSPC,
+			"pool is full: a region of %llu bytes does not fit, the longest free "
+			"run has %llu of %llu",
+			(unsigned long long)region->info.size,
+			(unsigned long long)(longest * POOL_EXTENT_BYTES),
+			(unsigned long long)file->pool.bytes);
+	*first_out = first;
+	return 0;
+}
+
+/* A hole reads as zeros; its blocks are taken again, so that no store ever finds the disk full. */
+static int zero_extents(const struct filepool *file, uint64_t off, uint64_t bytes)
+{
+	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, code;
+
+	if (!file->is_device && fallocate(file->fd, mode, (off_t)off, (off_t)bytes) == 0) {
+		code = posix_fallocate(file->fd, (off_t)off, (off_t)bytes);
+		return code ? error_set(-code, "fallocate of %llu bytes: %s",
+					(unsigned long long)bytes, strerror(code))
+			    : 0;
+	}
+	memset(file->map.base + off, 0, bytes);
+	return durable_persist(&file->map, off, bytes);
+}
+
+/* Only its maker takes room, so that what is found free stays so until it is taken. */
+static int file_reserve(struct mempool *pool, struct mempool_region *region)
+{
+	uint64_t first = 0;
+	int ret = find_room(of(pool), region, &first);
+
+	region->fd_off = first * POOL_EXTENT_BYTES;
+	return ret;
+}
+
+static int file_clear(struct mempool *pool, struct mempool_region *region)
+{
+	return zero_extents(of(pool), region->fd_off, region->info.size);
+}
+
+static int file_alloc(struct mempool *pool, struct mempool_region *region)
+{
+	struct filepool *file = of(pool);
+	struct extent_entry *entry = extents_take_entry(&file->table);
+	int ret;
+
+	if (!entry)
+		return error_set(-ENOSPC, "pool is full: its table has %u entries",
+				 POOL_TABLE_ENTRIES);
+	*entry = (struct extent_entry){
+		.region = region->info.id,
+		.kind = (uint16_t)region->info.kind,
+		.role = (uint16_t)region->info.role,
+		.object = region->info.object,
+		.part = region->info.part,
+		.first = region->fd_off / POOL_EXTENT_BYTES,
+		.extents = (uint32_t)(region->info.size / POOL_EXTENT_BYTES),
+		.state = EXTENT_LIVE,
+	};
+	file->table.last_region = region->info.id;
+	ret = commit(file);
+	if (ret) {
+		*entry = (struct extent_entry){ 0 };
+		return ret;
+	}
+	region->info.base = file->map.base + region->fd_off;
+	region->fd = file->fd;
+	return 0;
+}
+
+static struct extent_entry *entry_of(struct filepool *file, const struct mempool_region *region)
+{
+	return extents_find(&file->table, region->fd_off / POOL_EXTENT_BYTES);
+}
+
+static int file_drop(struct mempool *pool, struct mempool_region *region)
+{
+	struct filepool *file = of(pool);
+	struct extent_entry *entry = entry_of(file, region);
+
+	if (!entry)
+		return error_set(-EPROTO, "region %u: not in the extent table", region->info.id);
+	entry->state = EXTENT_QUARANTINE;
+	return commit(file);
+}
+
+/* Nobody of this process has it any more; if nobody else can have it either, it is free. */
+static void file_release(struct mempool *pool, struct mempool_region *region, bool forked)
+{
+	struct filepool *file = of(pool);
+	struct extent_entry *entry;
+
+	if (forked || !region->dropped || !file->sole)
+		return;
+	entry = entry_of(file, region);
+	if (!entry)
+		return;
+	*entry = (struct extent_entry){ 0 };
+	/* if this fails it stays in quarantine until the next open */
+	(void)!commit(file);
+}
+
+static int file_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
+			uint64_t len)
+{
+	return durable_persist(&of(pool)->map, region->fd_off + off, len);
+}
+
+/* One lock for all regions: nobody has any of them. */
+static bool file_alone(struct mempool *pool, struct mempool_region *region)
+{
+	(void)region;
+	return lock_mappers(of(pool)) == 0 && of(pool)->sole;
+}
+
+/* A file description of the client's own, which holds the shared lock while it has it open. */
+static int file_share(struct mempool *pool, struct mempool_region *region, bool writable,
+		      int *fd_out)
+{
+	struct filepool *file = of(pool);
+	int fd = -1, ret;
+
+	if (file->sole && flock(file->fd, LOCK_SH | LOCK_NB))
+		return error_set(-errno, "flock of the pool: %s", strerror(errno));
+	file->sole = false;
+	ret = map_reopen(file->fd, writable, &fd);
+	if (ret)
+		return ret;
+	if (flock(fd, LOCK_SH | LOCK_NB)) {
+		ret = error_set(-errno, "region %u: flock of the pool: %s", region->info.id,
+				strerror(errno));
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+/* Descriptors inherited by children share our locks, so they are given up, not only closed. */
+static void file_close(struct mempool *pool, bool forked)
+{
+	struct flock owner = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	struct filepool *file = of(pool);
+
+	if (!forked && file->map.base)
+		durable_unmap(&file->map);
+	if (!forked && file->fd >= 0) {
+		(void)flock(file->fd, LOCK_UN);
+		(void)fcntl(file->fd, F_OFD_SETLK, &owner);
+	}
+	map_close(file->fd);
+}
+
+static const struct mempool_ops file_ops = {
+	.reserve = file_reserve,
+	.clear = file_clear,
+	.alloc = file_alloc,
+	.reclaim = file_reclaim,
+	.drop = file_drop,
+	.own = file_own,
+	.release = file_release,
+	.persist = file_persist,
+	.alone = file_alone,
+	.share = file_share,
+	.close = file_close,
+};
+
+/* -------- making the file -------- */
+
+static int refuse_size(const char *path, uint64_t need, uint64_t left)
+{
+	return error_set(-ENOSPC, "pool %s: needs %llu bytes, %llu are left", path,
+			 (unsigned long long)need, (unsigned long long)left);
+}
+
+/* All blocks are taken now: a store into a hole on a full disk would be a SIGBUS. */
+static int make_size(const struct filepool *file, const char *path, uint64_t have, uint64_t want)
+{
+	struct statvfs fs;
+	struct rlimit limit;
+	uint64_t left;
+	int code;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && want > limit.rlim_cur)
+		return refuse_size(path, want, limit.rlim_cur);
+	if (fstatvfs(file->fd, &fs) == 0) {
+		left = (uint64_t)fs.f_bavail * fs.f_frsize;
+		if (want - have > left)
+			return refuse_size(path, want - have, left);
+	}
+	code = posix_fallocate(file->fd, 0, (off_t)want);
+	if (code == 0)
+		return 0;
+	(void)!ftruncate(file->fd, (off_t)have);
+	return error_set(-code, "pool %s: fallocate of %llu bytes: %s", path,
+			 (unsigned long long)want, strerror(code));
+}
+
+/* The size that the file has to have, extent 0 included. */
+static int wanted_size(const struct target_opts *opts, uint64_t have, uint64_t *want_out)
+{
+	uint64_t want = 0;
+
+	if (opts->pool_bytes &&
+	    (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &want) ||
+	     !checked_add_u64(want, POOL_EXTENT_BYTES, &want) || want > INT64_MAX))
+		return error_set(-EINVAL, "pool_bytes %llu: too many",
+				 (unsigned long long)opts->pool_bytes);
+	if (have == 0 && want == 0)
+		return error_set(-EINVAL, "pool %s: is new, so pool_bytes may not be 0",
+				 opts->path);
+	*want_out = max_u64(want, have);
+	return 0;
+}
+
+static void open_or_make(struct filepool *file, const struct target_opts *opts)
+{
+	file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+	if (file->fd >= 0 || errno != ENOENT || !opts->create)
+		return;
+	file->fd = open(opts->path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0600);
+	file->made = file->fd >= 0;
+	if (file->fd < 0 && errno == EEXIST) /* somebody else was faster */
+		file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
+}
+
+/* Nothing that was not there before stays behind a refusal. */
+static void unmake(const struct filepool *file, const char *path)
+{
+	struct stat mine, there;
+
+	if (file->made && fstat(file->fd, &mine) == 0 && lstat(path, &there) == 0 &&
+	    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+		(void)unlink(path);
+}
+
+static bool is_dax(const struct stat *st)
+{
+	char path[64], target[256];
+	const char *name;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev),
+		       minor(st->st_rdev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	name = strrchr(target, '/');
+	return name && strcmp(name, "/dax") == 0;
+}
+
+static int open_path(struct filepool *file, const struct target_opts *opts, uint64_t *have_out)
+{
+	struct stat st;
+
+	open_or_make(file, opts);
+	if (file->fd < 0)
+		return error_set(-errno, "open pool %s: %s", opts->path, strerror(errno));
+	if (fstat(file->fd, &st))
+		return error_set(-errno, "stat pool %s: %s", opts->path, strerror(errno));
+	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+		return error_set(-EINVAL, "pool %s: neither a file nor a device", opts->path);
+	file->is_device = S_ISCHR(st.st_mode);
+	if (file->is_device && !is_dax(&st))
+		return error_set(-ENODEV, "pool %s: a character device, but no DAX device",
+				 opts->path);
+	if (file->is_device && !durable_has_library())
+		return error_set(-ENOTSUP, "pool %s: devices need libpmem", opts->path);
+	*have_out = (uint64_t)st.st_size;
+	return 0;
+}
+
+/* -------- its content -------- */
+
+/* A file that was cut short must not grow again: its regions would read as zeros. */
+static int check_length(struct filepool *file, uint64_t have)
+{
+	static const off_t offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
+	int ret = 0;
+
+	for (int i = 0; i < 2; i++) {
+		memset(&file->table, 0, sizeof(file->table));
+		if (pread(file->fd, &file->table, sizeof(file->table), offs[i]) < 0)
+			return error_set(-errno, "read of the extent table: %s", strerror(errno));
+		ret = extents_check_table(&file->table, have / POOL_EXTENT_BYTES);
+		if (ret == 0)
+			break;
+	}
+	return ret;
+}
+
+static int too_short(uint64_t bytes)
+{
+	return error_set(-EPROTO, "not a pool: it has only %llu bytes", (unsigned long long)bytes);
+}
+
+/* Before anything is done to a file that is there: is it a pool, or blank and to be made one? */
+static int check_content(struct filepool *file, bool create, uint64_t have)
+{
+	struct pool_superblock pair[2] = { 0 };
+	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
+	int ret;
+
+	for (int i = 0; i < 2; i++)
+		if (pread(file->fd, &pair[i], sizeof(pair[i]), (off_t)super_offs[i]) < 0)
+			return error_set(-errno, "read of the superblock: %s", strerror(errno));
+	if (create && pool_super_is_blank(copies))
+		return 0;
+	if (have < 2 * POOL_EXTENT_BYTES)
+		return too_short(have);
+	ret = pool_super_choose(copies, POOL_EXTENTS);
+	return ret < 0 ? ret : check_length(file, have);
+}
+
+/* The superblock comes last: a crash before it leaves a blank file, which is formatted again. */
+static int format(struct filepool *file, uint64_t extents)
+{
+	struct pool_superblock sb;
+	int ret = pool_super_make(&sb, POOL_EXTENTS);
+
+	if (ret)
+		return ret;
+	extents_make_table(&file->table, extents);
+	ret = commit(file);
+	return ret ? ret : put_supers(file, &sb);
+}
+
+/* The other copy lacks the last commit, or is torn or damaged: both are to be equal. */
+static int mend_copy(const struct filepool *file, int copy)
+{
+	int ret = 0;
+
+	if (memcmp(copy_at(file, copy), &file->table, table_bytes(&file->table)) != 0)
+		ret = write_copy(file, copy);
+	return ret ? error_prefix(ret, "extent table: ") : 0;
+}
+
+static int load_table(struct filepool *file, uint64_t extents)
+{
+	const struct extent_table *copies[2] = { copy_at(file, 0), copy_at(file, 1) };
+	int ret = extents_choose(copies, extents);
+
+	if (ret < 0)
+		return ret;
+	memcpy(&file->table, copies[ret], sizeof(file->table));
+	ret = mend_copy(file, !ret);
+	if (ret == 0 && file->table.extents < extents) {
+		file->table.extents = extents;
+		ret = commit(file);
+	}
+	if (ret)
+		return ret;
+	return file->sole ? end_quarantine(file) : 0;
+}
+
+static int list_region(struct filepool *file, const struct extent_entry *entry)
+{
+	struct mempool_region *region = mem_zalloc(sizeof(*region));
+
+	if (!region)
+		return error_set(-ENOMEM, "no memory for a region's entry");
+	region->refs = 1;
+	region->fd = file->fd;
+	region->fd_off = entry->first * POOL_EXTENT_BYTES;
+	region->info = (struct target_region){
+		.id = entry->region,
+		.kind = entry->kind,
+		.role = entry->role,
+		.object = entry->object,
+		.part = entry->part,
+		.size = entry->extents * POOL_EXTENT_BYTES,
+		.base = file->map.base + region->fd_off,
+		.sole = file->sole,
+	};
+	file->pool.regions[entry->region] = region;
+	file->pool.n_regions++;
+	return 0;
+}
+
+static int load(struct filepool *file, const struct target_opts *opts, uint64_t size)
+{
+	uint64_t extents = size / POOL_EXTENT_BYTES;
+	const struct pool_superblock *const copies[2] = {
+		(const void *)file->map.base,
+		(const void *)(file->map.base + POOL_SUPERBLOCK_OFF1),
+	};
+	int ret;
+
+	if (pool_super_is_blank(copies) && opts->create)
+		ret = format(file, extents);
+	else
+		ret = load_super(file, copies);
+	if (ret == 0)
+		ret = load_table(file, extents);
+	for (uint32_t i = 0; ret == 0 && i < file->table.n; i++) {
+		if (file->table.entries[i].state == EXTENT_LIVE)
+			ret = list_region(file, &file->table.entries[i]);
+	}
+	file->pool.bytes = (file->table.extents - 1) * POOL_EXTENT_BYTES;
+	file->pool.used = extents_used(&file->table) * POOL_EXTENT_BYTES;
+	file->pool.last_id = file->table.last_region;
+	return ret;
+}
+
+static int size_and_map(struct filepool *file, const struct target_opts *opts, uint64_t have)
+{
+	uint64_t want = have;
+	int ret = have ? check_content(file, opts->create, have) : 0;
+
+	if (ret == 0 && !file->is_device) {
+		ret = wanted_size(opts, have, &want);
+		if (ret == 0 && want > have)
+			ret = make_size(file, opts->path, have, want);
+		if (ret == 0 && want < 2 * POOL_EXTENT_BYTES)
+			ret = too_short(want);
+	}
+	if (ret == 0)
+		ret = durable_map(file->fd, want, &file->map);
+	if (ret == 0)
+		ret = load(file, opts, file->map.size);
+	return ret;
+}
+
+static int prepare(struct filepool *file, const struct target_opts *opts)
+{
+	uint64_t have = 0;
+	int ret = open_path(file, opts, &have);
+
+	if (ret == 0)
+		ret = lock_owner(file, opts->path);
+	if (ret == 0)
+		ret = lock_mappers(file);
+	if (ret == 0 && opts->exclusive && !file->sole)
+		ret = error_set(-EBUSY, "in use by another process");
+	if (ret == 0)
+		ret = size_and_map(file, opts, have);
+	if (ret)
+		unmake(file, opts->path);
+	if (ret == -EPROTO || ret == -EBADMSG || ret == -EBUSY)
+		return error_prefix(ret, "pool %s: ", opts->path);
+	return ret;
+}
+
+int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out)
+{
+	struct filepool *file = mem_zalloc(sizeof(*file));
+	struct mempool *pool;
+	int ret;
+
+	if (!file)
+		return error_set(-ENOMEM, "no memory for a pool's table");
+	pool = &file->pool;
+	pool->ops = &file_ops;
+	pool->persistent = true;
+	pool->shareable = !opts->exclusive;
+	pool->huge = opts->page_kind != PAGE_SMALL;
+	file->fd = -1;
+	ret = prepare(file, opts);
+	if (ret) {
+		mempool_close(&pool, false);
+		return ret;
+	}
+	pool->undivided = file->is_device && !opts->trust_clients;
+	pool->sole_opener = file->sole;
+	pool->page_kind = file->map.is_pmem || file->is_device ? "dax" : "file";
+	*pool_out = pool;
+	return 0;
+}

@@ -1,0 +1,340 @@
+/*
+ * mempool_memory.c - pools in memory: a memfd for each region, or anonymous pages for one process.
+ *
+ * A memfd is used for one region only and sealed against shrinking, so that no mapping of it can
+ * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page. Its mode
+ * is 0600, not the 0777 of memfd_create: or a reader of another user would open /proc/self/fd/N again
+ * for writing.
+ */
+#include "transport/pool/mempool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "base/log.h"
+
+#include "transport/pool/map.h"
+#include "wire/attach_layout.h"
+#include "wire/pool_layout.h"
+#include "wire/region.h"
+
+#define SUPERBLOCK_KEPT 4096 /* what drop leaves of a region */
+
+static const char *const kind_names[] = {
+	[PAGE_SMALL] = "4k",
+	[PAGE_THP] = "thp",
+	[PAGE_HUGETLB] = "hugetlb",
+};
+
+/* The pool is as good as its worst region. */
+static void note_kind(struct mempool *pool, enum page_kind kind)
+{
+	if (pool->n_regions == 0 || strcmp(pool->page_kind, kind_names[PAGE_SMALL]) != 0)
+		pool->page_kind = kind_names[kind];
+}
+
+/* -------- memfd regions -------- */
+
+static int alloc_memfd(struct mempool *pool, struct mempool_region *region, bool hugetlb)
+{
+	const unsigned huge = MFD_HUGETLB | (unsigned)(21 << MAP_HUGE_SHIFT);
+	int fd = -1, ret;
+
+	ret = map_memfd(region->info.id, region->info.size, hugetlb ? huge : 0, &fd);
+
+	if (ret)
+		return ret;
+	ret = map_shared(fd, 0, region->info.size, MAP_WRITABLE | (pool->huge ? MAP_HUGE : 0),
+			 &region->info.base);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	region->fd = fd;
+	region->hugetlb = hugetlb;
+	return 0;
+}
+
+static int memory_alloc(struct mempool *pool, struct mempool_region *region)
+{
+	enum page_kind kind = PAGE_HUGETLB;
+	int ret = -ENOMEM;
+
+	/*
+	 * mmap of huge pages reserves them: it fails where too few are free. Pages of clients get
+	 * memory of their own, each of 4 KiB.
+	 */
+	if (pool->wanted == PAGE_HUGETLB && region->info.role != REGION_PAGES)
+		ret = alloc_memfd(pool, region, true);
+	if (ret) {
+		kind = pool->huge && map_thp_for_memfd() ? PAGE_THP : PAGE_SMALL;
+		ret = alloc_memfd(pool, region, false);
+	}
+	if (ret)
+		return ret;
+	if (region->info.role != REGION_PAGES)
+		note_kind(pool, kind);
+	pool->used += region->info.size;
+	return 0;
+}
+
+static int memory_drop(struct mempool *pool, struct mempool_region *region)
+{
+	pool->used -= region->info.size;
+	return 0;
+}
+
+/*
+ * What is not freed here is when the last mapping goes: reserved huge pages always, since a client that
+ * touched a hole again would be killed if there were none left.
+ */
+static void memory_discard(struct mempool *pool, struct mempool_region *region)
+{
+	off_t rest = (off_t)region->info.size - SUPERBLOCK_KEPT;
+
+	(void)pool;
+	if (!region->hugetlb && rest > 0 &&
+	    fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SUPERBLOCK_KEPT,
+		      rest))
+		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
+}
+
+/* The page's place in the list: the page itself is *link, if it is there. */
+static struct mempool_page **find_place(struct mempool_region *region, uint64_t off)
+{
+	struct mempool_page **link = &region->own_pages;
+
+	while (*link && (*link)->off < off)
+		link = &(*link)->next;
+	return link;
+}
+
+static int put_page(struct mempool_region *region, struct mempool_page **link, uint64_t off, int fd)
+{
+	struct mempool_page *page = mem_zalloc(sizeof(*page));
+	int ret;
+
+	if (!page)
+		return error_set(-ENOMEM, "no memory for a page's entry");
+	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
+	if (ret) {
+		mem_free(page);
+		return ret;
+	}
+	page->off = off;
+	page->fd = fd;
+	page->next = *link;
+	*link = page;
+	return 0;
+}
+
+/* What the page was is gone for all but those who have it mapped, also where the new one fails. */
+static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
+{
+	struct mempool_page **link = find_place(region, off), *page = *link;
+	int ret = map_check_memfd(fd, ATTACH_PAGE_BYTES);
+
+	(void)pool;
+	region->by_pages = true;
+	if (page && page->off == off) {
+		*link = page->next;
+		close(page->fd);
+		mem_free(page);
+	}
+	if (ret == 0)
+		ret = put_page(region, link, off, fd);
+	if (ret)
+		map_close(fd);
+	return ret;
+}
+
+static void free_pages(struct mempool_region *region)
+{
+	while (region->own_pages) {
+		struct mempool_page *page = region->own_pages;
+
+		region->own_pages = page->next;
+		close(page->fd);
+		mem_free(page);
+	}
+}
+
+static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
+{
+	(void)pool;
+	free_pages(region);
+	if (!forked)
+		map_release(region->info.base, region->info.size);
+	close(region->fd);
+}
+
+static int memory_share(struct mempool *pool, struct mempool_region *region, bool writable,
+			int *fd_out)
+{
+	(void)pool;
+	return map_reopen(region->fd, writable, fd_out);
+}
+
+/* -------- private regions -------- */
+
+static int private_alloc(struct mempool *pool, struct mempool_region *region)
+{
+	int ret = pages_alloc(region->info.size, pool->wanted, &region->pages);
+
+	if (ret)
+		return ret;
+	ret = map_protect(region->pages.ptr, region->info.size, false);
+	if (ret) {
+		pages_free(&region->pages);
+		return ret;
+	}
+	region->info.base = region->pages.ptr;
+	note_kind(pool, region->pages.kind);
+	pool->used += region->info.size;
+	return 0;
+}
+
+static void private_release(struct mempool *pool, struct mempool_region *region, bool forked)
+{
+	(void)pool;
+	if (!forked)
+		pages_free(&region->pages);
+}
+
+static int private_share(struct mempool *pool, struct mempool_region *region, bool writable,
+			 int *fd_out)
+{
+	(void)pool;
+	(void)writable;
+	(void)fd_out;
+	return error_set(-ENOTSUP, "region %u: private memory, for threads of its process only",
+			 region->info.id);
+}
+
+/* -------- pool -------- */
+
+static int memory_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
+			  uint64_t len)
+{
+	(void)pool;
+	(void)off;
+	(void)len;
+	return error_set(-ENOTSUP, "region %u: its pool is volatile memory", region->info.id);
+}
+
+static void memory_close(struct mempool *pool, bool forked)
+{
+	(void)forked;
+	(void)pool;
+}
+
+static const struct mempool_ops memory_ops = {
+	.alloc = memory_alloc,
+	.drop = memory_drop,
+	.discard = memory_discard,
+	.release = memory_release,
+	.persist = memory_persist,
+	.renew = memory_renew,
+	.share = memory_share,
+	.close = memory_close,
+};
+
+static const struct mempool_ops private_ops = {
+	.alloc = private_alloc,
+	.drop = memory_drop, /* its pages go when the last attachment does */
+	.release = private_release,
+	.persist = memory_persist,
+	.share = private_share,
+	.close = memory_close,
+};
+
+/* UINT64_MAX where /proc does not say. */
+static uint64_t memory_available(void)
+{
+	static const char name[] = "MemAvailable:";
+	uint64_t bytes = UINT64_MAX;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	if (!file)
+		return bytes;
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, name, sizeof(name) - 1) == 0)
+			bytes = strtoull(line + sizeof(name) - 1, NULL, 10) * 1024;
+	}
+	fclose(file);
+	return bytes;
+}
+
+#define POOL_MEMORY_MAX ((uint64_t)1 << 46) /* where /proc does not say what is free */
+
+/* Said now, with the numbers, rather than by the OOM killer once the pool fills up. */
+static int check_memory(uint64_t bytes, bool private_memory)
+{
+	struct rlimit limit;
+	uint64_t available = memory_available();
+
+	if (bytes > available)
+		return error_set(-ENOMEM, "pool of %llu bytes: only %llu bytes of memory are free",
+				 (unsigned long long)bytes, (unsigned long long)available);
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && bytes > limit.rlim_cur)
+		return error_set(-ENOMEM,
+				 "pool of %llu bytes: the address space is limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+	if (!private_memory && getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+		return error_set(-ENOMEM, "pool of %llu bytes: file sizes are limited to %llu",
+				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+	return 0;
+}
+
+/* What a pool without a size may grow to: all that is free when it is opened. */
+static uint64_t memory_free(void)
+{
+	struct rlimit limit;
+	uint64_t available = memory_available();
+
+	if (getrlimit(RLIMIT_AS, &limit) == 0)
+		available = min_u64(available, limit.rlim_cur);
+	return min_u64(available, POOL_MEMORY_MAX);
+}
+
+int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_out)
+{
+	bool private_memory = opts->private_memory;
+	struct mempool *pool;
+	uint64_t bytes;
+	int ret;
+
+	if (opts->pool_bytes == 0)
+		bytes = align_down(memory_free(), POOL_EXTENT_BYTES);
+	else if (!checked_align_up_u64(opts->pool_bytes, POOL_EXTENT_BYTES, &bytes))
+		return error_set(-EINVAL, "pool_bytes %llu: must be less than 2^64",
+				 (unsigned long long)opts->pool_bytes);
+	if (opts->page_kind > PAGE_HUGETLB)
+		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
+	/* What was free is not asked for again: by now it may be less. */
+	ret = opts->pool_bytes ? check_memory(bytes, private_memory) : 0;
+	if (ret)
+		return ret;
+	pool = mem_zalloc(sizeof(*pool));
+	if (!pool)
+		return error_set(-ENOMEM, "no memory for a pool's table");
+	pool->ops = private_memory ? &private_ops : &memory_ops;
+	pool->bytes = bytes;
+	pool->shareable = !private_memory;
+	pool->wanted = (enum page_kind)opts->page_kind;
+	pool->huge = pool->wanted != PAGE_SMALL;
+	pool->sole_opener = true;
+	pool->page_kind = kind_names[PAGE_SMALL];
+	*pool_out = pool;
+	return 0;
+}

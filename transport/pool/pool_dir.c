@@ -1,0 +1,286 @@
+/*
+ * pool_dir.c - directory, lock and head of a pool.
+ */
+#include "transport/pool/pool_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#include "transport/pool/map.h"
+#include "transport/pool/pool_super.h"
+#include "transport/pool/region_name.h"
+
+#define HEAD "pool"
+
+/* -------- the directory -------- */
+
+int pool_dir_sync(const struct pool_dir *dir)
+{
+	if (fsync(dir->fd))
+		return error_set(-errno, "fsync of directory %s: %s", dir->path, strerror(errno));
+	return 0;
+}
+
+/* The name of a new directory is durable when its parent is. */
+static int sync_parent(const struct pool_dir *dir)
+{
+	int parent = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+
+	if (parent < 0 || fsync(parent))
+		ret = error_set(-errno, "fsync of the directory above %s: %s", dir->path,
+				strerror(errno));
+	map_close(parent);
+	return ret;
+}
+
+static int open_dir(struct pool_dir *dir, bool create)
+{
+	if (create && mkdir(dir->path, 0700) == 0)
+		dir->made = true;
+	else if (create && errno != EEXIST)
+		return error_set(-errno, "make pool directory %s: %s", dir->path, strerror(errno));
+	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0)
+		return error_set(-errno, "open pool directory %s: %s", dir->path, strerror(errno));
+	return dir->made ? sync_parent(dir) : 0;
+}
+
+/* -------- the lock -------- */
+
+static int open_head(struct pool_dir *dir, bool create)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+
+	dir->made_head = false;
+	dir->head = openat(dir->fd, HEAD, flags);
+	if (dir->head < 0 && errno == ENOENT && create) {
+		dir->head = openat(dir->fd, HEAD, flags | O_CREAT | O_EXCL, 0600);
+		dir->made_head = dir->head >= 0;
+	}
+	if (dir->head >= 0)
+		return 0;
+	if (create && errno == EEXIST) /* somebody else was faster */
+		return -EAGAIN;
+	return error_set(-errno, "open %s/" HEAD ": %s", dir->path, strerror(errno));
+}
+
+/* Its name may have been taken away by who failed to make the pool: then it is no lock. */
+static bool is_named(const struct pool_dir *dir)
+{
+	struct stat mine, there;
+
+	return fstat(dir->head, &mine) == 0 &&
+	       fstatat(dir->fd, HEAD, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+static int lock_head(struct pool_dir *dir, bool create)
+{
+	struct flock owner = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	int ret;
+
+	for (;;) {
+		ret = open_head(dir, create);
+		if (ret == -EAGAIN)
+			continue;
+		if (ret)
+			return ret;
+		if (fcntl(dir->head, F_OFD_SETLK, &owner))
+			return errno == EAGAIN || errno == EACCES
+				       ? error_set(-EBUSY, "in use by another process")
+				       : error_set(-errno, "lock of %s/" HEAD ": %s", dir->path,
+						   strerror(errno));
+		if (is_named(dir))
+			return 0;
+		close(dir->head);
+		dir->head = -1;
+	}
+}
+
+/* -------- what lies in it -------- */
+
+static int each_name(const struct pool_dir *dir, int (*fn)(void *ctx, const char *name), void *ctx)
+{
+	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!stream) {
+		ret = error_set(-errno, "read directory %s: %s", dir->path, strerror(errno));
+		map_close(fd);
+		return ret;
+	}
+	errno = 0;
+	while (ret == 0 && (entry = readdir(stream)) != NULL) {
+		ret = fn(ctx, entry->d_name);
+		errno = 0;
+	}
+	if (ret == 0 && errno)
+		ret = error_set(-errno, "read directory %s: %s", dir->path, strerror(errno));
+	closedir(stream);
+	return ret;
+}
+
+static bool is_expected(const char *name)
+{
+	static const char *const names[] = { ".", "..", HEAD, "lost+found" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static int sweep_one(void *ctx, const char *name)
+{
+	struct pool_dir *dir = ctx;
+	struct target_region info;
+
+	if (is_expected(name))
+		return 0;
+	if (region_name_parse(name, &info)) {
+		dir->n_regions++;
+		return 0;
+	}
+	if (region_name_is_tmp(name)) {
+		log_info("remove %s/%s: it was being made", dir->path, name);
+		if (unlinkat(dir->fd, name, 0))
+			return error_set(-errno, "remove %s/%s: %s", dir->path, name,
+					 strerror(errno));
+		return 0;
+	}
+	if (dir->made_head)
+		return error_set(-EPROTO, "not a pool: the directory holds %s", name);
+	log_warn("pool %s holds %s, which is no file of a pool: left alone", dir->path, name);
+	return 0;
+}
+
+struct each {
+	int (*fn)(void *ctx, const char *name, const struct target_region *info);
+	void *ctx;
+};
+
+static int each_region(void *ctx, const char *name)
+{
+	const struct each *each = ctx;
+	struct target_region info;
+
+	return region_name_parse(name, &info) ? each->fn(each->ctx, name, &info) : 0;
+}
+
+int pool_dir_each(const struct pool_dir *dir,
+		  int (*fn)(void *ctx, const char *name, const struct target_region *info),
+		  void *ctx)
+{
+	struct each each = { .fn = fn, .ctx = ctx };
+
+	return each_name(dir, each_region, &each);
+}
+
+/* -------- the head -------- */
+
+static int put_copy(const struct pool_dir *dir, int copy)
+{
+	off_t off = copy ? POOL_DIRECTORY_OFF1 : 0;
+
+	if (pwrite(dir->head, &dir->super, sizeof(dir->super), off) != sizeof(dir->super) ||
+	    fdatasync(dir->head))
+		return error_set(errno ? -errno : -EIO, "write of %s/" HEAD ": %s", dir->path,
+				 strerror(errno));
+	return 0;
+}
+
+int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb)
+{
+	int ret;
+
+	dir->super = *sb;
+	ret = put_copy(dir, 1);
+	return ret ? ret : put_copy(dir, 0);
+}
+
+static int make_head(struct pool_dir *dir)
+{
+	struct pool_superblock sb;
+	int ret = pool_super_make(&sb, POOL_DIRECTORY);
+
+	if (ret == 0)
+		ret = pool_dir_put(dir, &sb);
+	return ret ? ret : pool_dir_sync(dir);
+}
+
+/* Copy 0 is written last. While it is blank nothing has been made in the directory. */
+static bool was_never_made(const struct pool_dir *dir, const struct pool_superblock *first)
+{
+	const struct pool_superblock *const twice[2] = { first, first };
+
+	return dir->n_regions == 0 && pool_super_is_blank(twice);
+}
+
+static int load_head(struct pool_dir *dir, bool create)
+{
+	struct pool_superblock pair[2] = { 0 };
+	const struct pool_superblock *const copies[2] = { &pair[0], &pair[1] };
+	int holds;
+
+	if (pread(dir->head, &pair[0], sizeof(pair[0]), 0) < 0 ||
+	    pread(dir->head, &pair[1], sizeof(pair[1]), POOL_DIRECTORY_OFF1) < 0)
+		return error_set(-errno, "read of %s/" HEAD ": %s", dir->path, strerror(errno));
+	if (create && was_never_made(dir, &pair[0]))
+		return make_head(dir);
+	if (pool_super_is_blank(copies))
+		return error_set(-EBADMSG, "its file " HEAD " is blank");
+	holds = pool_super_choose(copies, POOL_DIRECTORY);
+	if (holds < 0)
+		return holds;
+	dir->super = pair[holds];
+	return pool_super_same(copies) ? 0 : put_copy(dir, !holds);
+}
+
+/* -------- opening -------- */
+
+int pool_dir_open(struct pool_dir *dir, const char *path, bool create)
+{
+	int ret;
+
+	*dir = (struct pool_dir){ .fd = -1, .head = -1 };
+	if (strlen(path) >= sizeof(dir->path))
+		return error_set(-ENAMETOOLONG, "path of %zu bytes", strlen(path));
+	(void)snprintf(dir->path, sizeof(dir->path), "%s", path);
+	ret = open_dir(dir, create);
+	if (ret == 0)
+		ret = lock_head(dir, create);
+	if (ret == 0)
+		ret = each_name(dir, sweep_one, dir);
+	if (ret == 0 && dir->made_head && dir->n_regions)
+		ret = error_set(-EBADMSG, "holds %u regions, but its file " HEAD " is gone",
+				dir->n_regions);
+	return ret ? ret : load_head(dir, create);
+}
+
+void pool_dir_undo(const struct pool_dir *dir)
+{
+	if (dir->made_head && dir->head >= 0 && is_named(dir))
+		(void)unlinkat(dir->fd, HEAD, 0);
+	if (dir->made)
+		(void)rmdir(dir->path);
+}
+
+/* Descriptors inherited by children share our lock, so it is given up, not only closed. */
+void pool_dir_close(struct pool_dir *dir, bool forked)
+{
+	struct flock owner = { .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1 };
+
+	if (!forked && dir->head >= 0)
+		(void)fcntl(dir->head, F_OFD_SETLK, &owner);
+	map_close(dir->head);
+	map_close(dir->fd);
+	dir->head = dir->fd = -1;
+}

@@ -1,0 +1,51 @@
+/*
+ * pool_dir.h - a directory that holds a pool (wire/pool_layout.h): its lock, its head, what lies in it.
+ *
+ * The head, `pool`, is locked by the node that has the pool (a lock of the open file description), and
+ * changed in place, one copy after the other, so that its lock stays with it.
+ */
+#ifndef RLV_TRANSPORT_POOL_POOL_DIR_H
+#define RLV_TRANSPORT_POOL_POOL_DIR_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "wire/pool_layout.h"
+
+#include "base/error.h"
+#include "transport/transport.h"
+
+struct pool_dir {
+	char path[PATH_MAX];
+	int fd;   /* of the directory; -1 = none */
+	int head; /* of the file `pool`, locked; -1 = none */
+	bool made, made_head;
+	uint32_t n_regions; /* files of regions, when it was opened */
+	struct pool_superblock super;
+};
+
+/*
+ * Opens a directory and locks it; makes it, and a head, where create says so. Regions that were being
+ * made are removed, what is no file of a pool is left alone and logged. After an error the caller closes
+ * it, too. Errors: -ENOENT, -ENOTDIR, -EROFS, -EACCES, -EBUSY, -EPROTO (no pool, or of another format),
+ * -EBADMSG (damaged).
+ */
+RLV_MUST_CHECK int pool_dir_open(struct pool_dir *dir, const char *path, bool create);
+
+/* Removes what open made, where nothing else came to it. Before close. */
+void pool_dir_undo(const struct pool_dir *dir);
+
+void pool_dir_close(struct pool_dir *dir, bool forked);
+
+/* Makes a changed superblock hold: durable when it returns. */
+RLV_MUST_CHECK int pool_dir_put(struct pool_dir *dir, const struct pool_superblock *sb);
+
+/* fsync of the directory: names that were made or removed before are so for good. */
+RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
+
+/* Calls fn for each file of a region, until it returns other than 0, which is then returned. */
+RLV_MUST_CHECK int
+pool_dir_each(const struct pool_dir *dir,
+	      int (*fn)(void *ctx, const char *name, const struct target_region *info), void *ctx);
+
+#endif
