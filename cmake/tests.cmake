@@ -86,10 +86,12 @@ foreach(level ${RLV_LEVELS})
 	endforeach()
 endforeach()
 
-# Its store's transports are wrapped (see there).
-if(TARGET unit_test_cost_wire)
-	target_link_options(unit_test_cost_wire PRIVATE -Wl,--wrap=transport_open)
-endif()
+# Their stores' transports are wrapped (see there).
+foreach(target unit_test_cost_wire unit_test_costs)
+	if(TARGET ${target})
+		target_link_options(${target} PRIVATE -Wl,--wrap=transport_open)
+	endif()
+endforeach()
 
 # What runs in the guests beside the tests themselves.
 if(TARGET relive_support)

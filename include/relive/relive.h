@@ -38,7 +38,8 @@
  *   Threads   "any": any thread at any time. "owner": one thread at a time for each handle.
  *             "setup": while no other thread uses the handle. A handle does not survive fork():
  *             the child gets -ECHILD and opens its own.
- *   Cost      Dependent round trips (RT) of a remote transport, whatever the batch.
+ *   Cost      Dependent round trips (RT) of a remote transport, whatever the batch. A name after
+ *             RT is the call's in tests/unit/client/costs.def, where trees have two levels to read.
  */
 #ifndef RELIVE_RELIVE_H
 #define RELIVE_RELIVE_H
@@ -434,7 +435,7 @@ RLV_CHECKED int rlv_writer_open(struct rlv_table *table, const struct rlv_writer
  * Errors: -EINVAL (names the argument), -ETIMEDOUT (the limiter of the view named, or no block),
  * -EOWNERDEAD (this handle was fenced: open another), -ESTALE (table dropped), -ECHILD, -EHOSTDOWN
  * (until the deadline no shard, or not the one that keeps the limiter's counts, could be reached).
- * Thread: owner. Cost: <= 1 RT + 5 for each block claimed.
+ * Thread: owner. Cost: 1 RT (append), 5 RT (append_claim) for each block; 4 RT (append_limited).
  */
 RLV_CHECKED int rlv_writer_append(struct rlv_writer *writer, uint32_t stream,
 				  const struct rlv_steps *steps, uint32_t *appended_out);
@@ -577,8 +578,9 @@ RLV_CHECKED int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampl
  * With opts.prefetch the next batches of n are drawn, gathered and verified while this one is used;
  * this call, an update or rlv_sampler_poll advances them. Their priorities are those of the draw;
  * admission and consumption (max_times_sampled) happen at hand-over. A call with another n discards them.
- * Thread: owner. Cost: 3 + uncached levels RT, 2 + levels with RLV_VERIFY_CRC, whatever n, and one more
- * for each 32 MiB of rows; with opts.prefetch what is left of that, shared by all that are under way.
+ * Thread: owner. Cost: 5 RT (sample), 4 RT (sample_sealed), 8 RT (sample_limited), 6 RT (sample_fifo),
+ * 6 RT (take), whatever n; one for each level of the tree is in it. One more for each 32 MiB of rows. With
+ * opts.prefetch what is left of that, shared by all that are under way.
  */
 RLV_CHECKED int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 				   const struct rlv_batch **batch_out);
@@ -625,8 +627,8 @@ struct rlv_update_result {
  * value. Keys of overwritten items drop and are counted. *result_out may be NULL.
  * Errors: -EINVAL (NaN, infinite or negative value, key of another table or no key at all: checked
  * before anything changes; the message names the index. Or the view is not prioritized).
- * Thread: owner. Cost: 1 RT for keys of a batch of this sampler that is still held or was the last;
- * 2 otherwise.
+ * Thread: owner. Cost: 1 RT (update) for keys of a batch of this sampler that is still held or was the
+ * last; 2 RT (update_again) otherwise.
  */
 RLV_CHECKED int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys,
 				   const float *td_error, uint32_t n,
