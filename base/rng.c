@@ -132,18 +132,3 @@ void rng_fill_u64(struct rng *rng, uint64_t *out, size_t n)
 	if (n & 1)
 		out[n - 1] = rng_next_u64(rng);
 }
-
-void rng_save(const struct rng *rng, struct rng_state *state_out)
-{
-	*state_out = rng->state;
-}
-
-void rng_restore(struct rng *rng, const struct rng_state *state)
-{
-	uint64_t words[2] = { 0, 0 };
-
-	rng->state = *state;
-	if (state->pos & 1)
-		make_block(state, state->pos / 2, words);
-	rng->spare = words[1];
-}

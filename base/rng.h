@@ -5,8 +5,7 @@
  *   block i of a stream = philox(counter {i, stream}, key seed) = 4 x 32 bits = words 2i, 2i+1
  *
  * A stream is a pure function of (seed, stream, position): any part of it can be made by any
- * thread and any vector width, and three numbers save and restore it. Streams of one seed never
- * overlap. Not for secrets.
+ * thread and any vector width. Streams of one seed never overlap. Not for secrets.
  */
 #ifndef RLV_BASE_RNG_H
 #define RLV_BASE_RNG_H
@@ -14,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All of it, for checkpoints. */
 struct rng_state {
 	uint64_t seed;
 	uint64_t stream;
@@ -46,11 +44,6 @@ double rng_uniform_double(struct rng *rng);
  * Cost: about 1.3 ns a word with AVX-512, 2.5 with AVX2, 7 without, for n of 64 and more.
  */
 void rng_fill_u64(struct rng *rng, uint64_t *out, size_t n);
-
-void rng_save(const struct rng *rng, struct rng_state *state_out);
-
-/* Any state is valid; the next word is word state->pos of its stream. */
-void rng_restore(struct rng *rng, const struct rng_state *state);
 
 /* The bare block function, for the known-answer tests. */
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -40,7 +40,6 @@ struct variant {
 	const char *fanout; /* "16,8": leaves first */
 	enum page_kind pages;
 	enum cpu_level level;
-	bool no_prefetch;
 	bool evicted;
 	uint32_t defer;
 	uint32_t batch;
@@ -169,7 +168,7 @@ static void close_tree(struct bench_tree *t)
 static uint64_t timed_draw(struct bench_case *c)
 {
 	const struct forest from = { &c->tree->tree, &c->tree->ep, 1 };
-	const struct draw_opts opts = { .stratified = true, .no_prefetch = c->v.no_prefetch };
+	const struct draw_opts opts = { .stratified = true };
 	const struct draws out = { shard, slot, word, probability };
 	uint64_t start = bench_now_ns();
 
@@ -258,7 +257,7 @@ struct group {
 	struct bench_windows line, copy;
 };
 
-#define PARAMS 11u
+#define PARAMS 10u
 
 /* What a case is called. params: PARAMS of them. */
 static struct bench_result describe(const struct group *g, const struct variant *v,
@@ -274,7 +273,6 @@ static struct bench_result describe(const struct group *g, const struct variant 
 		{ .key = "seed", .number = g->b->seed },
 		{ .key = "pages", .text = page_kind_name(v->pages) },
 		{ .key = "vector", .text = cpu_level_name(v->level) },
-		{ .key = "prefetch", .number = !v->no_prefetch, .flag = true },
 		{ .key = "defer", .number = v->defer },
 	};
 
@@ -317,9 +315,6 @@ static void add_pairs(struct group *g, const struct variant *base)
 	static const char *const fanouts[] = { "8", "16", "16,8", "8,8,16", "8,32", "16,32" };
 	struct variant v;
 
-	v = *base;
-	v.no_prefetch = true;
-	add_case(g, &v, DRAW);
 	for (int level = CPU_PLAIN; level < CPU_AVX512; level++) {
 		v = *base;
 		v.level = (enum cpu_level)level;

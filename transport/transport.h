@@ -525,8 +525,6 @@ struct target_opts {
 	uint32_t page_kind;   /* enum page_kind of base/mem/alloc.h: huge pages wished for */
 	bool private_memory;  /* embed: anonymous memory, no descriptors, threads only */
 	uint64_t incarnation; /* 0 = random */
-	/* verbs: a protection domain for each link, as where the device has no memory windows */
-	bool no_windows;
 	/* verbs: where its messages with clients lie: memory of chunks (base/mem/chunk.h), by an allocator
 	   of the caller's; NULL = chunks themselves. Borrowed until close. */
 	const struct alloc_hooks *buffers;

@@ -105,7 +105,7 @@ static int draw_in_place(const struct forest *from, const struct draw_opts *opts
 	call.down.from = from;
 	call.down.rng = rng;
 	call.down.kernel = sumtree_kernel_get();
-	call.down.prefetch = !opts || !opts->no_prefetch;
+	call.down.prefetch = true;
 	call.down.in_copies = false;
 	call.tops.sizes = opts ? opts->sizes_out : NULL;
 	ret = sumtree_tops_read(&call.tops, from);

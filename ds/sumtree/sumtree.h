@@ -184,7 +184,6 @@ struct draw_opts {
 	bool stratified;     /* draw i falls in the i-th of n equal parts of the mass */
 	uint32_t rank;       /* this learner's part of world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
-	bool no_prefetch;    /* for benches that ask what the prefetches are worth */
 	int64_t *sizes_out;  /* live leaves of each tree, like sumtree_size; NULL = not asked */
 };
 

@@ -12,6 +12,10 @@
 
 #include "base/mem/alloc.h"
 
+#if RLV_HAVE_VERBS
+#include "transport/verbs/calls.h"
+#endif
+
 static const struct contract_kind *current;
 
 struct rig *rig_of(void **state)
@@ -82,11 +86,51 @@ static void listen_at(struct rig *rig)
 	rig->serving = true;
 }
 
+/* -------- a device without memory windows -------- */
+
+#if RLV_HAVE_VERBS
+static const struct verbs_calls *with_windows; /* NULL while no rig hides them */
+static struct verbs_calls without_windows;
+
+static int query_without_windows(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	int ret = with_windows->query_device(context, attr);
+
+	attr->max_mw = 0;
+	return ret;
+}
+
+static void hide_windows(void)
+{
+	assert_int_equal(verbs_calls_load(&with_windows), 0);
+	without_windows = *with_windows;
+	without_windows.query_device = query_without_windows;
+	verbs_calls_use(&without_windows);
+}
+
+static void show_windows(void)
+{
+	if (with_windows)
+		verbs_calls_use(with_windows);
+	with_windows = NULL;
+}
+#else
+static void hide_windows(void)
+{
+	fail_msg("this build has no verbs");
+}
+
+static void show_windows(void)
+{
+}
+#endif
+
+/* -------- the rig -------- */
+
 static void open_target(struct rig *rig)
 {
 	struct target_opts opts = { .pool_bytes = RIG_POOL,
 				    .private_memory = rig->kind->private_memory,
-				    .no_windows = rig->kind->no_windows,
 				    .exclusive = !rig->kind->listens };
 	const char *kind = rig->kind->target ? rig->kind->target : "shm";
 	char path[128];
@@ -112,6 +156,8 @@ int rig_setup(void **state)
 	assert_non_null(rig);
 	*state = rig;
 	rig->kind = current;
+	if (rig->kind->no_windows)
+		hide_windows();
 	temp_dir_make(rig->dir);
 	open_target(rig);
 	rig->spec = (struct target_region){
@@ -141,6 +187,7 @@ int rig_teardown(void **state)
 
 	transport_close(&rig->tr);
 	rig_close_target(rig);
+	show_windows();
 	(void)snprintf(path, sizeof(path), "%s/pool", rig->dir);
 	temp_dir_remove(path);
 	/* fails if the target left its socket or lock behind */

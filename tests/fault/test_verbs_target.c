@@ -65,11 +65,13 @@ static int use(struct transport_target *tg)
 
 static int run(bool no_windows)
 {
-	struct target_opts opts = { .pool_bytes = 8 << 20, .no_windows = no_windows };
+	struct target_opts opts = { .pool_bytes = 8 << 20 };
 	struct target_region early = { .kind = 1, .size = 2 << 20 };
 	struct transport_target *tg = NULL;
-	int ret = transport_target_open("verbs", &opts, &tg);
+	int ret;
 
+	fake_verbs.no_windows = no_windows;
+	ret = transport_target_open("verbs", &opts, &tg);
 	if (ret)
 		return ret;
 	fake_verbs.idle_ctx = tg;

@@ -277,7 +277,6 @@ static int take_welcome(struct link *link, uint32_t i, const struct rdma_cm_even
 	if (i && welcome->incarnation != link->incarnation)
 		return error_set(-ECONNRESET, "the target restarted while we connected");
 	link->incarnation = welcome->incarnation;
-	link->flags = welcome->flags;
 	memcpy(link->boot_id, welcome->boot_id, sizeof(link->boot_id));
 	log_debug("link qp %u of %u reads %u accepted of %u", i, link->n_qps, conn->initiator_depth,
 		  link->device->caps.reads);

@@ -58,7 +58,6 @@ struct link {
 
 	uint64_t number;      /* random: names it at the target */
 	uint64_t incarnation; /* of the target, as WELCOME says */
-	uint32_t flags;       /* enum verbs_flags */
 	uint8_t boot_id[16];
 
 	/* private */

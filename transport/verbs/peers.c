@@ -45,7 +45,7 @@ static int start(struct peers *peers, const struct peers_opts *opts)
 	if (ret == 0)
 		ret = verbs_device_get(opts->calls, opts->context, &peers->device);
 	if (ret == 0)
-		ret = rights_init(&peers->rights, peers->device, opts->backing, opts->windows);
+		ret = rights_init(&peers->rights, peers->device, opts->backing);
 	return ret ? ret : make_channel(peers);
 }
 

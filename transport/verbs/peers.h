@@ -54,7 +54,6 @@ struct peers_opts {
 	struct transport_target *backing; /* borrowed */
 	const struct clock *clock;
 	uint64_t incarnation;
-	bool windows;                      /* wished for */
 	const struct alloc_hooks *buffers; /* of chunks; borrowed */
 };
 

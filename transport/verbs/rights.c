@@ -19,16 +19,17 @@ struct rights_region {
 };
 
 int rights_init(struct rights *rights, struct verbs_device *device,
-		struct transport_target *backing, bool windows)
+		struct transport_target *backing)
 {
 	*rights = (struct rights){ .device = device, .backing = backing };
-	rights->windows = windows && device->caps.bound_windows;
+	rights->windows = device->caps.bound_windows;
 	rights->regions = mem_array(RPTR_MAX_REGION + 1, sizeof(*rights->regions));
 	if (!rights->regions)
 		return error_set(-ENOMEM, "no memory for a table of registered regions");
 	if (!rights->windows)
-		log_info("device %s protection domains instead of memory windows: %s", device->name,
-			 windows ? "it has none that are bound to a queue pair" : "as asked");
+		log_info("device %s protection domains instead of memory windows: it has none that "
+			 "are bound to a queue pair",
+			 device->name);
 	return 0;
 }
 

@@ -44,9 +44,9 @@ struct opening {
 	struct ibv_mr *mr; /* domains: its own */
 };
 
-/* windows: wished for; what the device cannot do it does not, and says so in the log. -ENOMEM. */
+/* By windows where the device has them; the log says where it has not. -ENOMEM. */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
-			       struct transport_target *backing, bool windows);
+			       struct transport_target *backing);
 
 /* All openings are closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);

@@ -27,7 +27,6 @@ struct verbs_target {
 	const struct verbs_calls *calls;
 	struct transport_target *backing;
 	uint32_t forks; /* fork_generation of its birth */
-	bool windows;   /* wished for */
 	const struct alloc_hooks *buffers;
 	struct listener *listener LOCK_GUARDED_BY(role); /* NULL until it listens */
 	struct peers *peers LOCK_GUARDED_BY(role);       /* likewise */
@@ -229,7 +228,6 @@ static int open_peers(struct verbs_target *target) LOCK_REQUIRES(role)
 		.backing = target->backing,
 		.clock = target->clock,
 		.incarnation = target->tg.incarnation,
-		.windows = target->windows,
 		.buffers = target->buffers,
 	};
 	int ret = peers_open(&opts, &target->peers);
@@ -463,7 +461,6 @@ static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_
 	target->tg.ops = &target_ops;
 	target->tg.incarnation = backing->incarnation;
 	target->clock = opts->clock;
-	target->windows = !opts->no_windows;
 	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
 	target->backing = backing;
 	target->epoll = target->timer = -1;
