@@ -13,7 +13,6 @@
 #include "base/os/clock.h"
 #include "base/os/futex.h"
 #include "cli/bench_table.h"
-#include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/host/spawn.h"
 
@@ -253,17 +252,12 @@ int bench_case_start(struct bench_case *c, const char *uri)
 {
 	int ret = bench_table_open(c, uri);
 
+	if (ret == 0 && bench_config_is_local(&c->config))
+		ret = start_roles(c);
 	if (ret)
 		return ret;
-	if (bench_config_is_local(&c->config))
-		ret = start_roles(c);
-	if (ret == 0) {
-		command(c, ROLE_OPEN);
-		ret = wait_all(c, ROLE_READY, OPEN_NS);
-	}
-	if (ret)
-		cli_fail_local(ret, "%s", c->config.label);
-	return ret;
+	command(c, ROLE_OPEN);
+	return wait_all(c, ROLE_READY, OPEN_NS);
 }
 
 int bench_case_run(struct bench_case *c)
@@ -288,15 +282,18 @@ uint64_t bench_case_live(const struct bench_case *c, enum role_op_kind op)
 	return sum;
 }
 
-void bench_case_close(struct bench_case *c)
+int bench_case_close(struct bench_case *c)
 {
+	int ret;
+
 	stop_roles(c);
-	bench_table_close(c);
+	ret = bench_table_close(c);
 	bench_data_close(&c->patterned);
 	bench_data_close(&c->vector);
 	if (c->shared)
 		munmap(c->shared, c->shared_bytes);
 	c->shared = NULL;
+	return ret;
 }
 
 /* -------- windows -------- */

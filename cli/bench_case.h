@@ -68,7 +68,7 @@ struct bench_case {
 int bench_case_open(struct bench_case *c, const struct bench_config *config,
 		    const struct bench_data *data) RLV_MUST_CHECK;
 
-/* Creates the table in the store, fills it, lets the roles open it. Says on stderr what fails. */
+/* Creates the table in the store and fills it; the roles open it. */
 int bench_case_start(struct bench_case *c, const char *uri) RLV_MUST_CHECK;
 
 /* Runs for ns and adds the figures to the series. */
@@ -88,7 +88,7 @@ int bench_case_look(struct bench_case *c) RLV_MUST_CHECK;
 /* Items of one operation so far, over all roles. */
 uint64_t bench_case_live(const struct bench_case *c, enum role_op_kind op);
 
-/* Ends the roles, drops the table. */
-void bench_case_close(struct bench_case *c);
+/* Ends the roles and drops the table: the first error of the two last steps. */
+int bench_case_close(struct bench_case *c);
 
 #endif

@@ -6,9 +6,6 @@
 
 #include "relive/relive.h"
 
-#include "base/bits.h"
-#include "cli/cli.h"
-
 void bench_config_init(struct bench_config *config)
 {
 	*config = (struct bench_config){
@@ -25,118 +22,6 @@ void bench_config_init(struct bench_config *config)
 		.seed = 1,
 		.duration_ns = 5000000000,
 	};
-}
-
-#define OPTION(name, value, help, field, kind) \
-	{ \
-		name, value, help, &config->field, kind \
-	}
-
-/* Everything that makes a case of its own, in the order of --help. */
-#define CASE_OPTIONS \
-	{ NULL, NULL, "What is replayed", NULL, ARG_HEADING }, \
-		OPTION("trace", "FILE", "recorded experience (.rlvt), round and round", trace, \
-		       ARG_TEXT), \
-		OPTION("shape", "SHAPE", \
-		       "cartpole (default), cartpole-next, atari, or\nNAME:dtype[dims],...", \
-		       shape, ARG_TEXT), \
-		OPTION("capacity", "N", "steps (default 2^20; 2^17 of rows over 1 KiB)", capacity, \
-		       ARG_COUNT), \
-		OPTION("prefill", "N", "steps inserted first (default: the whole ring)", prefill, \
-		       ARG_COUNT), \
-		OPTION("view", "STACK,NSTEP", "frames stacked, steps of the return (atari 4,1)", \
-		       view, ARG_TEXT), \
-		OPTION("shards", "S", "parts of the table (default 1)", shards, ARG_COUNT32), \
-		OPTION("block", "N", "rows that a stream claims at once (default: chosen)", block, \
-		       ARG_COUNT32), \
-		OPTION("spi", "X", "samples per insert that the limiter keeps", spi, ARG_NUMBER), \
-		{ NULL, NULL, "Who does it", NULL, ARG_HEADING }, \
-		OPTION("actors", "A", "inserting processes (default 1)", actors, ARG_COUNT32), \
-		OPTION("learners", "L", "sampling processes (default 1)", learners, ARG_COUNT32), \
-		OPTION("loop", NULL, "one thread that inserts, samples and updates in turn", loop, \
-		       ARG_FLAG), \
-		OPTION("threads", NULL, "threads over embed: instead of processes", threads, \
-		       ARG_FLAG), \
-		OPTION("processes", NULL, "processes, also where there is only one", processes, \
-		       ARG_FLAG), \
-		OPTION("store", "NAME", \
-		       "use this store, by name or URI (default: a private one, or\nembed:)", \
-		       store, ARG_TEXT), \
-		OPTION("pages", "auto|small|huge", "of embed:", pages, ARG_CHOICE), \
-		OPTION("pin", NULL, "pin each role to a CPU", pin, ARG_FLAG), \
-		{ NULL, NULL, "How", NULL, ARG_HEADING }, \
-		OPTION("insert-batch", "N", "steps of an append (default 64)", insert_batch, \
-		       ARG_COUNT32), \
-		OPTION("envs", "E", "append one step of each of E environments instead", envs, \
-		       ARG_COUNT32), \
-		OPTION("initial", "auto|max|given", \
-		       "priority of a new item: the largest so far, or the one that\ncomes with " \
-		       "it (auto: given with a trace)", \
-		       initial, ARG_CHOICE), \
-		OPTION("rate", "R", "steps/s of all actors together (default: flat out)", rate, \
-		       ARG_NUMBER), \
-		OPTION("batch", "B", "items of a sample (default 256)", batch, ARG_COUNT32), \
-		OPTION("layout", "dense|window", "of the columns of a batch", layout, ARG_CHOICE), \
-		OPTION("learn", "both|sample", "sample and update, or only sample", learn, \
-		       ARG_CHOICE), \
-		OPTION("inflight", "D", "batches held at once (default 1)", inflight, \
-		       ARG_COUNT32), \
-		OPTION("defer", "K", "add priorities to upper levels every K updates", defer, \
-		       ARG_COUNT32), \
-		OPTION("independent", NULL, "independent draws instead of stratified ones", \
-		       independent, ARG_FLAG), \
-		OPTION("check", NULL, \
-		       "verify every byte of every batch, and the distribution\nby a chi-square " \
-		       "test; exit 1 when one is wrong", \
-		       check, ARG_FLAG)
-
-int bench_config_parse(struct bench_config *config, int argc, char **argv, bool *given_out)
-{
-	static char store_uri[CLI_STORE_BYTES];
-	uint64_t seen = 0;
-	size_t n_case = 0;
-	const struct arg_option options[] = {
-		CASE_OPTIONS,
-		{ NULL, NULL, "How long, and what is printed", NULL, ARG_HEADING },
-		OPTION("seconds", "T", "of all windows together (default 5)", duration_ns,
-		       ARG_DURATION),
-		OPTION("windows", "N", "windows to find best, median and spread (default 5)",
-		       windows, ARG_COUNT32),
-		OPTION("seed", "N", "of draws and priorities (default 1)", seed, ARG_COUNT),
-		OPTION("json", NULL, "one JSON object a line and metric", json, ARG_FLAG),
-		OPTION("full", NULL, "without case options: longer, and more cases", full,
-		       ARG_FLAG),
-		OPTION("progress", NULL, "show progress without a terminal, too", progress,
-		       ARG_FLAG),
-	};
-	const struct args args = {
-		.usage = "bench replay [OPTIONS]",
-		.summary =
-			"Replays experience into a table while learners sample and update it, and "
-			"says how fast.\nWithout options: a set of standard cases, within two "
-			"minutes.",
-		.options = options,
-		.n_options = ARRAY_LEN(options),
-		.seen = &seen,
-		.examples = "relive bench replay --shape atari --learners 2 --json",
-		.notes =
-			"Yardsticks of the same run stand beside the figures: line ns = a load of a "
-			"random 64 B line\nof the same footprint; memcpy = the bytes of a batch from "
-			"that memory in sequence.",
-	};
-	int code;
-
-	bench_config_init(config);
-	code = cli_parse(&args, argc, argv);
-	if (code == CLI_CONTINUE && config->store)
-		config->store = cli_store_uri(config->store, store_uri);
-	/* What says how to run the standard cases, behind the last heading, makes no case. */
-	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-		if (options[i].kind == ARG_HEADING)
-			n_case = i;
-	}
-	*given_out = (seen & bits_mask((unsigned)n_case)) != 0;
-	return code;
 }
 
 static int parse_view(struct bench_config *config)

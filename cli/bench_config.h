@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "cli/args.h"
 
 #define BENCH_MAX_WINDOWS 64
 #define BENCH_MAX_ROLES 64
@@ -44,11 +43,6 @@ struct bench_config {
 #define BENCH_PREFILL_RING UINT64_MAX
 
 void bench_config_init(struct bench_config *config);
-
-/*
- * Reads the command line into config. CLI_CONTINUE, or the exit code. *given_out: any case option?
- */
-int bench_config_parse(struct bench_config *config, int argc, char **argv, bool *given_out);
 
 /* -EINVAL: the message names the options that do not agree. Fills stack and n_step from view. */
 int bench_config_check(struct bench_config *config) RLV_MUST_CHECK;

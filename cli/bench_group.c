@@ -9,12 +9,9 @@
 #include "cli/bench_report.h"
 #include "cli/bench_table.h"
 #include "cli/bench_yardstick.h"
-#include "cli/cli.h"
-#include "cli/host/host_store.h"
 
 #define WARM_NS (60 * CLOCK_NS_PER_MS)
 #define COPY_NS (60 * CLOCK_NS_PER_MS)
-#define UP_NS (20 * CLOCK_NS_PER_S)
 
 /* What is open while a group runs. */
 struct running {
@@ -23,10 +20,10 @@ struct running {
 	struct bench_data data[BENCH_GROUP_MAX];
 	const struct bench_data *data_of[BENCH_GROUP_MAX];
 	struct bench_case *cases;
-	uint32_t n_open; /* cases */
-	struct host_store store;
+	uint32_t n_open;                 /* cases */
+	const struct bench_place *place; /* NULL: of its own, or given */
 	struct yardstick yardstick;
-	char uri[256];
+	char uri[BENCH_URI_BYTES];
 };
 
 static void show(const struct running *r, double part, const char *what)
@@ -60,9 +57,8 @@ static int open_data(struct running *r)
 			continue;
 		ret = bench_data_open(config->trace, config->shape, config->seed, &r->data[i]);
 		if (ret)
-			return cli_fail_local(ret, "%s",
-					      config->trace ? config->trace : config->shape),
-			       ret;
+			return error_prefix(ret,
+					    "%s: ", config->trace ? config->trace : config->shape);
 		r->data_of[i] = &r->data[i];
 	}
 	return 0;
@@ -72,7 +68,6 @@ static int open_store(struct running *r)
 {
 	const struct bench_config *first = &r->group->cases[0];
 	uint64_t bytes = UINT64_C(64) << 20;
-	int ret;
 
 	if (first->store || bench_config_is_local(first)) {
 		snprintf(r->uri, sizeof(r->uri), "%s", first->store ? first->store : "embed:");
@@ -80,11 +75,8 @@ static int open_store(struct running *r)
 	}
 	for (uint32_t i = 0; i < r->group->n_cases; i++)
 		bytes += bench_table_bytes(&r->group->cases[i], r->data_of[i]);
-	ret = host_store_private(bytes, UP_NS, &r->store);
-	if (ret)
-		return cli_fail_local(ret, "bring up a private store"), ret;
-	snprintf(r->uri, sizeof(r->uri), "%s", r->store.uri);
-	return 0;
+	r->place = r->output->place;
+	return r->place->open(r->place->ctx, bytes, r->uri);
 }
 
 static int open_cases(struct running *r)
@@ -97,10 +89,11 @@ static int open_cases(struct running *r)
 		r->cases[i].progress = r->output->progress;
 		r->cases[i].progress_from = r->output->from;
 	}
-	if (ret)
-		return cli_fail_local(ret, "%s", r->group->title), ret;
-	for (uint32_t i = 0; i < r->n_open && ret == 0; i++)
+	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
 		ret = bench_case_start(&r->cases[i], r->uri);
+		if (ret)
+			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
+	}
 	return ret;
 }
 
@@ -119,7 +112,7 @@ static int open_yardstick(struct running *r)
 			batch = c->batch_bytes * c->config.inflight;
 	}
 	ret = yardstick_open(&r->yardstick, footprint, batch, local ? PAGE_THP : PAGE_SMALL);
-	return ret ? cli_fail_local(ret, "memory for the yardsticks"), ret : 0;
+	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
 }
 
 static void push(struct bench_series *series, double value)
@@ -134,7 +127,7 @@ static int one_window(struct running *r, struct bench_case *c)
 	int ret = bench_case_window(c, ns);
 
 	if (ret)
-		return cli_fail_local(ret, "%s", c->config.label), ret;
+		return error_prefix(ret, "%s: ", c->config.label);
 	push(&c->line_ns, yardstick_line_ns(&r->yardstick, c->footprint_bytes));
 	if (c->batch_bytes)
 		push(&c->memcpy_gbps, yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes,
@@ -148,7 +141,7 @@ static int warm_up(struct running *r)
 		int ret = bench_case_warm(&r->cases[i], WARM_NS);
 
 		if (ret)
-			return cli_fail_local(ret, "%s", r->cases[i].config.label), ret;
+			return error_prefix(ret, "%s: ", r->cases[i].config.label);
 	}
 	return 0;
 }
@@ -188,7 +181,7 @@ static int report(struct running *r, bool *ok_out)
 		struct bench_case *c = &r->cases[i];
 
 		if (json)
-			bench_report_json(c, r->store.metad ? "shm:private" : r->uri, json);
+			bench_report_json(c, r->place ? "shm:private" : r->uri, json);
 		if (c->config.check)
 			ret = bench_table_check(c, stdout, json);
 		if (!c->ok)
@@ -198,16 +191,28 @@ static int report(struct running *r, bool *ok_out)
 	return ret;
 }
 
-static void close_all(struct running *r)
+/* Keeps the first error, and its message. */
+static int close_all(struct running *r, int ret)
 {
+	char why[ERROR_TEXT_BYTES];
+
+	snprintf(why, sizeof(why), "%s", error_last());
 	yardstick_close(&r->yardstick);
-	for (uint32_t i = 0; i < r->n_open; i++)
-		bench_case_close(&r->cases[i]);
-	host_store_close(&r->store);
+	for (uint32_t i = 0; i < r->n_open; i++) {
+		int closed = bench_case_close(&r->cases[i]);
+
+		if (ret)
+			(void)error_set(ret, "%s", why);
+		else
+			ret = closed;
+	}
+	if (r->place)
+		r->place->close(r->place->ctx);
 	for (uint32_t i = 0; i < r->group->n_cases; i++)
 		bench_data_close(&r->data[i]);
 	mem_free(r->cases);
 	progress_clear(r->output->progress);
+	return ret;
 }
 
 int bench_group_run(const struct bench_group *group, const struct bench_output *output,
@@ -234,7 +239,7 @@ int bench_group_run(const struct bench_group *group, const struct bench_output *
 		ret = measure(r);
 	if (ret == 0)
 		ret = report(r, ok_out);
-	close_all(r);
+	ret = close_all(r, ret);
 	mem_free(r);
 	return ret;
 }

@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 
 #define BENCH_GROUP_MAX 8
+#define BENCH_URI_BYTES 256
 
 struct bench_group {
 	const char *title;
@@ -21,15 +22,23 @@ struct bench_group {
 	struct bench_config cases[BENCH_GROUP_MAX]; /* all local, or all of processes */
 };
 
+/* A store that cases of processes get where they name none. */
+struct bench_place {
+	/* The URI of one with pools of `bytes` in all. */
+	int (*open)(void *ctx, uint64_t bytes, char uri_out[BENCH_URI_BYTES]);
+	void (*close)(void *ctx); /* also after a failed open */
+	void *ctx;
+};
+
 struct bench_output {
 	struct json *json; /* NULL = text on stdout */
 	struct progress *progress;
 	double from, to; /* part of the progress that the group is */
+	const struct bench_place *place;
 };
 
 /*
- * Runs and reports a group. 0 also when a check failed, which *ok_out says; errors have been
- * printed. Thread: setup.
+ * Runs and reports a group. 0 also when a check failed: then *ok_out is false. Thread: setup.
  */
 int bench_group_run(const struct bench_group *group, const struct bench_output *output,
 		    bool *ok_out) RLV_MUST_CHECK;

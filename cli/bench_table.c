@@ -8,7 +8,6 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/clock.h"
-#include "cli/cli.h"
 #include "cli/interrupt.h"
 
 #define TIMEOUT_NS (10 * CLOCK_NS_PER_S)
@@ -18,6 +17,13 @@
 #define EXTENT_BYTES (UINT64_C(2) << 20)
 
 static uint32_t serial; /* of tables of this process */
+
+int bench_failed(int code, const char *what)
+{
+	const char *why = rlv_last_error();
+
+	return error_set(code, "%s: %s", what, *why ? why : strerror(-code));
+}
 
 uint64_t bench_table_capacity(const struct bench_config *config, const struct bench_data *data)
 {
@@ -77,10 +83,10 @@ static int create(struct bench_case *c)
 		 ++serial);
 	ret = rlv_table_create(c->store, c->shared->table, &opts, &c->table);
 	if (ret)
-		return cli_fail(ret, "%s: create the table", config->label), ret;
+		return bench_failed(ret, "create the table");
 	ret = rlv_table_info(c->table, &info);
 	if (ret)
-		return cli_fail(ret, "%s: read the table", config->label), ret;
+		return bench_failed(ret, "read the table");
 	c->footprint_bytes = info.rows_bytes + info.tree_bytes;
 	c->priority_alpha = info.views[0].view.alpha;
 	c->priority_eps = info.views[0].view.eps;
@@ -104,16 +110,18 @@ static int open_filler(struct filler *f, struct bench_case *c)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	const struct shape *shape = &c->data->shape;
+	int ret;
 
 	f->c = c;
 	f->number = pattern_first(0);
 	for (uint32_t i = 0; c->config.check && i < shape->n_columns; i++) {
 		f->made[i] = mem_array(FILL_ROWS, shape->bytes[i]);
 		if (!f->made[i])
-			return -ENOMEM;
+			return error_set(-ENOMEM, "fill the table: no memory");
 	}
 	opts.timeout_ns = TIMEOUT_NS;
-	return rlv_writer_open(c->table, &opts, &f->writer);
+	ret = rlv_writer_open(c->table, &opts, &f->writer);
+	return ret ? bench_failed(ret, "open a writer") : 0;
 }
 
 static int fill_some(struct filler *f, uint32_t n)
@@ -143,7 +151,7 @@ static int fill_some(struct filler *f, uint32_t n)
 	ret = rlv_writer_append(f->writer, 0, &steps, NULL);
 	f->number += n;
 	f->at = (f->at + n) % data->rows;
-	return ret;
+	return ret ? bench_failed(ret, "fill the table") : 0;
 }
 
 static int fill_all(struct filler *f)
@@ -170,17 +178,13 @@ static int fill(struct bench_case *c)
 	int ret, closed;
 
 	if (!f)
-		return -ENOMEM;
+		return error_set(-ENOMEM, "fill the table: no memory");
 	ret = open_filler(f, c);
 	if (ret == 0)
 		ret = fill_all(f);
-	if (ret && ret != -EINTR)
-		cli_fail(ret, "%s: fill the table", c->config.label);
 	closed = rlv_writer_close(&f->writer);
-	if (ret == 0 && closed) {
-		cli_fail(closed, "%s: close the writer", c->config.label);
-		ret = closed;
-	}
+	if (ret == 0 && closed)
+		ret = bench_failed(closed, "close the writer");
 	for (uint32_t i = 0; i < RLV_MAX_COLUMNS; i++)
 		mem_free(f->made[i]);
 	mem_free(f);
@@ -196,24 +200,29 @@ int bench_table_open(struct bench_case *c, const char *uri)
 	opts.timeout_ns = TIMEOUT_NS;
 	snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
 	ret = rlv_store_open(uri, &opts, &c->store);
-	if (ret) {
-		cli_fail(ret, "%s: open %s", c->config.label, uri);
-		return ret;
-	}
+	if (ret)
+		return bench_failed(ret, uri);
 	ret = create(c);
 	return ret ? ret : fill(c);
 }
 
-void bench_table_close(struct bench_case *c)
+int bench_table_close(struct bench_case *c)
 {
+	int ret = 0, closed;
+
 	if (!c->store)
-		return;
+		return 0;
 	if (c->table) {
-		cli_table_close(&c->table);
-		if (rlv_table_drop(c->store, c->shared->table))
-			cli_fail(-EBUSY, "%s: drop the table", c->config.label);
+		ret = rlv_table_close(&c->table);
+		if (ret == 0)
+			ret = rlv_table_drop(c->store, c->shared->table);
+		if (ret)
+			ret = bench_failed(ret, "drop the table");
 	}
-	cli_store_close(&c->store);
+	closed = rlv_store_close(&c->store);
+	if (ret == 0 && closed)
+		ret = bench_failed(closed, "close the store");
+	return ret;
 }
 
 /* -------- checks -------- */
@@ -225,11 +234,9 @@ static int verify(struct bench_case *c, struct rlv_verify_report *report)
 	memset(report, 0, sizeof(*report));
 	report->size = sizeof(*report);
 	ret = rlv_table_verify(c->table, report);
-	if (ret)
-		cli_fail(ret, "%s: verify the table", c->config.label);
 	if (report->problems)
 		c->ok = false;
-	return ret;
+	return ret ? bench_failed(ret, "verify the table") : 0;
 }
 
 /* What a class weighs in the tree. */

@@ -11,11 +11,14 @@
 #include "base/json.h"
 #include "cli/bench_case.h"
 
+/* Records what failed, and why by the last error of the library. Returns code. */
+int bench_failed(int code, const char *what);
+
 /* Opens the store, creates the table and fills it; the names go to the roles. */
 int bench_table_open(struct bench_case *c, const char *uri) RLV_MUST_CHECK;
 
-/* Drops the table and closes the store. */
-void bench_table_close(struct bench_case *c);
+/* Drops the table and closes the store: the first error. */
+int bench_table_close(struct bench_case *c);
 
 /*
  * --check: walks the table and tests each learner's draws against the priorities. Prints what it

@@ -247,17 +247,17 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		ret = bench_data_open(config.trace, config.shape, config.seed, data);
 	if (ret == 0)
 		ret = bench_case_open(c, &config, data);
-	if (ret)
-		cli_fail_local(ret, "%s", scene->title);
-	if (c && ret == 0) {
+	if (ret == 0) {
 		c->may_die = scene->kill_actor;
 		c->progress = &demo->progress;
 		ret = bench_case_start(c, config.store);
-		if (ret == 0)
-			ret = play_all(demo, c, scene);
 	}
-	if (c)
-		bench_case_close(c);
+	if (ret)
+		cli_fail_local(ret, "%s", scene->title);
+	else
+		ret = play_all(demo, c, scene);
+	if (c && bench_case_close(c) && ret == 0)
+		ret = (cli_fail_local(error_last_code(), "%s", scene->title), -EIO);
 	if (data)
 		bench_data_close(data);
 	mem_free(c);

@@ -1,4 +1,4 @@
-#include "cli/bench_config.h"
+#include "cli/bench.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,14 +15,14 @@ static int parse(struct bench_config *config, bool *given, int argc, const char 
 	*given = false;
 	for (int i = 0; i < argc; i++)
 		copy[i] = (char *)(uintptr_t)argv[i];
-	return bench_config_parse(config, argc, copy, given);
+	return bench_parse(config, argc, copy, given);
 }
 
 #define PARSE(config, given, ...) \
 	parse(config, given, (int)ARRAY_LEN(((const char *[]){ "replay", __VA_ARGS__ })), \
 	      (const char *[]){ "replay", __VA_ARGS__ })
 
-static void bench_config_parse__how_to_run_is_no_case(void **state)
+static void bench_parse__how_to_run_is_no_case(void **state)
 {
 	struct bench_config config;
 	bool given;
@@ -129,7 +129,7 @@ static void bench_standard_group__cases_are_sound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bench_config_parse__how_to_run_is_no_case),
+		cmocka_unit_test(bench_parse__how_to_run_is_no_case),
 		cmocka_unit_test(bench_config_check__view_is_stack_and_steps),
 		cmocka_unit_test(bench_config_check__what_does_not_agree_is_named),
 		cmocka_unit_test(bench_config_is_local__one_role_or_threads),

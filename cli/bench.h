@@ -1,0 +1,15 @@
+/*
+ * bench.h - the command line of `relive bench replay`.
+ */
+#ifndef RLV_CLI_BENCH_H
+#define RLV_CLI_BENCH_H
+
+#include "cli/bench_config.h"
+
+/*
+ * Reads the options into config. CLI_CONTINUE, or the exit code. *given_out: was any of them about the
+ * case to measure? If not, the standard cases run.
+ */
+int bench_parse(struct bench_config *config, int argc, char **argv, bool *given_out);
+
+#endif
