@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/bench.h"
+#include "bench/harness/micro.h"
 
 #define OPENS 100u /* of a window */
 

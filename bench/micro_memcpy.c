@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/harness/micro.h"
 
 #include "transport/barrier.h"
 

@@ -2,7 +2,7 @@
  * Gathering windows: CartPole-shaped rows in us for each batch, frames in GB/s written and as a
  * share of memcpy of as many bytes in the same window.
  */
-#include "bench/bench.h"
+#include "bench/harness/micro.h"
 
 #include "ds/window/window.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/harness/micro.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"

@@ -10,7 +10,7 @@
 #include "base/os/runtime_dir.h"
 #include "cli/cli.h"
 #include "cli/host/host_files.h"
-#include "cli/host/spawn.h"
+#include "program/spawn.h"
 
 static int print_done(bool as_json, const char *done, const char *store, const char *file)
 {

@@ -7,11 +7,11 @@
 #include "base/json.h"
 #include "base/os/clock.h"
 #include "cli/bench.h"
-#include "cli/bench_group.h"
-#include "cli/bench_standard.h"
+#include "bench/replay/group.h"
+#include "bench/replay/standard.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
+#include "program/interrupt.h"
 
 #define OPTION(name, value, help, field, kind) \
 	{ \

@@ -4,7 +4,7 @@
 #ifndef RLV_CLI_BENCH_H
 #define RLV_CLI_BENCH_H
 
-#include "cli/bench_config.h"
+#include "bench/replay/config.h"
 
 /*
  * Reads the options into config. CLI_CONTINUE, or the exit code. *given_out: was any of them about the

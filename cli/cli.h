@@ -10,7 +10,7 @@
 #include "relive/relive.h"
 
 #include "base/error.h"
-#include "cli/args.h"
+#include "program/args.h"
 
 enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 

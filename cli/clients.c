@@ -8,7 +8,7 @@
 #include "base/os/clock.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/text_table.h"
+#include "program/text_table.h"
 
 #define SOME 64u /* more than there are usually */
 

@@ -8,14 +8,14 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/clock.h"
-#include "cli/bench_case.h"
-#include "cli/bench_report.h"
-#include "cli/bench_table.h"
+#include "bench/replay/case.h"
+#include "bench/replay/report.h"
+#include "bench/replay/table.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
-#include "cli/text_table.h"
-#include "cli/units.h"
+#include "program/interrupt.h"
+#include "program/text_table.h"
+#include "program/units.h"
 
 #define UP_NS (20 * CLOCK_NS_PER_S)
 #define TICK_NS (100 * CLOCK_NS_PER_MS)

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
+#include "program/interrupt.h"
 
 #define LOOK_NS (200 * CLOCK_NS_PER_MS)
 #define DEFAULT_START_NS 20000000000

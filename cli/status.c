@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/health.h"
-#include "cli/text_table.h"
-#include "cli/units.h"
+#include "program/text_table.h"
+#include "program/units.h"
 #include "cli/why.h"
 
 #define DEFAULT_NS 5000000000

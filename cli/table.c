@@ -6,9 +6,9 @@
 #include "base/bits.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/shape.h"
+#include "program/shape.h"
 #include "cli/table_print.h"
-#include "cli/units.h"
+#include "program/units.h"
 
 #define MAX_TABLES 4096
 #define MAX_SHARDS 1024

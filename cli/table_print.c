@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "base/bits.h"
-#include "cli/shape.h"
-#include "cli/units.h"
+#include "program/shape.h"
+#include "program/units.h"
 
 static const char *const selectors[] = { "prioritized", "uniform", "fifo", "lifo" };
 static const char *const roles[] = { "plain", "obs", "reward", "next" };

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "cli/text_table.h"
+#include "program/text_table.h"
 
 void table_print_heading(struct text_table *list);
 void table_print_row(const struct rlv_table_info *info, struct text_table *list);

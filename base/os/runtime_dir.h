@@ -9,7 +9,7 @@
  *     metad.sock    control plane (0600, 0660)      metad.lock metad.pid
  *     NODE.sock     node's regions (0600, 0660)     NODE.lock  NODE.pid      (NODE = memnode-NAME)
  *     token         shared secret: 64 hexadecimal digits (0600)
- *     *.cmdline     how `relive` started a daemon (cli/cmdline.h)
+ *     *.cmdline     how `relive` started a daemon (cli/host/cmdline.h)
  *
  * Locks are those of fcntl(2): they end with their process, forked children do not have them, and
  * who holds one can be asked without taking it. A lock file may be removed by its holder only; who

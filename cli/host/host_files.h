@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
-#include "cli/cmdline.h"
+#include "cli/host/cmdline.h"
 
 #define HOST_FILES_MAX 32
 #define HOST_METAD "metad"

@@ -5,7 +5,7 @@
 #include "base/os/clock.h"
 #include "base/os/runtime_dir.h"
 #include "cli/cli.h"
-#include "cli/interrupt.h"
+#include "program/interrupt.h"
 
 #define POLL_NS (20 * CLOCK_NS_PER_MS)
 #define QUIET_NS (1 * CLOCK_NS_PER_S)

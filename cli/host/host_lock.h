@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "cli/progress.h"
+#include "program/progress.h"
 
 struct host_lock {
 	const char *store;

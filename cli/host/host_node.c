@@ -10,8 +10,8 @@
 #include "cli/host/host_lock.h"
 #include "cli/host/host_start.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
-#include "cli/host/spawn.h"
+#include "program/interrupt.h"
+#include "program/spawn.h"
 
 static int wait_node(const struct host_node_opts *opts, const struct runtime_dir *dir,
 		     const char *uri, struct host_daemon *daemon)

@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 #include "cli/cli.h"
-#include "cli/host/spawn.h"
+#include "program/spawn.h"
 
 #define DEFAULT_BYTES (UINT64_C(1) << 30)
 #define ASK_NS (500 * CLOCK_NS_PER_MS)

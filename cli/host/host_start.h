@@ -7,7 +7,7 @@
 #include "relive/relive.h"
 
 #include "base/error.h"
-#include "cli/cmdline.h"
+#include "cli/host/cmdline.h"
 #include "cli/host/host_files.h"
 #include "cli/host/host_store.h"
 

@@ -8,7 +8,7 @@
 
 #include "cli/host/host_files.h"
 #include "cli/host/host_start.h"
-#include "cli/host/spawn.h"
+#include "program/spawn.h"
 
 int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
 {

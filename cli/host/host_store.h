@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/os/runtime_dir.h"
 #include "cli/host/host_files.h"
-#include "cli/progress.h"
+#include "program/progress.h"
 
 #define HOST_STORE_MAX_NODES 16
 #define HOST_STORE_URI_BYTES 64

@@ -14,8 +14,8 @@
 #include "cli/host/host_lock.h"
 #include "cli/host/host_start.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
-#include "cli/host/spawn.h"
+#include "program/interrupt.h"
+#include "program/spawn.h"
 
 #define ADDRESS_BYTES 96
 

@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
-#include "cli/interrupt.h"
-#include "cli/units.h"
+#include "program/interrupt.h"
+#include "program/units.h"
 
 #define DEFAULT_TIMEOUT_NS 20000000000
 #define MIN_BYTES (UINT64_C(8) << 20)

@@ -2,7 +2,7 @@
  * Fuzzes the reader of traces. The header's checksum is put right first, or nothing but noise
  * would ever get past it; the chunks' checksums stay, so both outcomes are seen there.
  */
-#include "cli/trace/trace.h"
+#include "bench/trace/trace.h"
 
 #include <zlib.h>
 

@@ -1,6 +1,6 @@
 #include "tests/support/shard_shares.h"
 
-#include "cli/chi_square.h"
+#include "bench/replay/chi_square.h"
 
 #include "client/sampler/sampler.h"
 

@@ -24,7 +24,7 @@
 #include "tests/support/attack/kept.h"
 #include "tests/support/shard_shares.h"
 
-#include "cli/chi_square.h"
+#include "bench/replay/chi_square.h"
 
 #include "base/os/clock.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "cli/bench_standard.h"
+#include "bench/replay/standard.h"
 #include "cli/cli.h"
 #include "tests/support/test.h"
 

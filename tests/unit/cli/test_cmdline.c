@@ -1,4 +1,4 @@
-#include "cli/cmdline.h"
+#include "cli/host/cmdline.h"
 
 #include <errno.h>
 #include <stdint.h>

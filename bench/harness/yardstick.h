@@ -1,0 +1,32 @@
+/*
+ * yardstick.h - what the machine itself can do now, measured beside each window.
+ */
+#ifndef RLV_BENCH_HARNESS_YARDSTICK_H
+#define RLV_BENCH_HARNESS_YARDSTICK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem/alloc.h"
+#include "base/error.h"
+
+struct yardstick {
+	struct pages memory; /* as large as what is measured, at most a GiB */
+	struct pages target;
+	uint64_t random;
+	size_t next; /* of memory, to be copied */
+};
+
+/* footprint: of the largest table. batch: of the largest target. -ENOMEM. Touches all of it. */
+int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t batch,
+		   enum page_kind kind) RLV_MUST_CHECK;
+void yardstick_close(struct yardstick *yardstick);
+
+/* ns for a load of a random 64 B line of the footprint; the loads are independent. */
+double yardstick_line_ns(struct yardstick *yardstick, uint64_t footprint);
+
+/* GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn. */
+double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32_t targets,
+			     int64_t ns);
+
+#endif

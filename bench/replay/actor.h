@@ -1,0 +1,32 @@
+/*
+ * actor.h - appends rows round and round, flat out or paced.
+ */
+#ifndef RLV_BENCH_REPLAY_ACTOR_H
+#define RLV_BENCH_REPLAY_ACTOR_H
+
+#include "bench/replay/role.h"
+
+struct actor {
+	struct role *role;
+	struct rlv_writer *writer;
+	const struct bench_data *data; /* rows, or vectors of environments */
+	uint64_t at;                   /* next row */
+	uint64_t number;               /* of the next row of a pattern */
+	bool gives_priorities;
+	uint64_t due_ns;                /* when a paced actor appends next */
+	uint8_t *made[RLV_MAX_COLUMNS]; /* rows of a pattern */
+	uint16_t *made_flags;
+	double *made_td;
+	struct rlv_stats before;
+};
+
+int actor_open(struct actor *actor, struct role *role, struct rlv_table *table) RLV_MUST_CHECK;
+void actor_close(struct actor *actor);
+
+void actor_window_begin(struct actor *actor);
+int actor_window_end(struct actor *actor) RLV_MUST_CHECK;
+
+/* One append. */
+int actor_step(struct actor *actor) RLV_MUST_CHECK;
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * chi_square.h - Pearson's test: do counts follow the shares that they should?
+ */
+#ifndef RLV_BENCH_REPLAY_CHI_SQUARE_H
+#define RLV_BENCH_REPLAY_CHI_SQUARE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* P(X >= statistic) for X chi-square distributed with df > 0 degrees of freedom. */
+double chi_square_p(double statistic, double df);
+
+struct chi_square {
+	double statistic;
+	double df;
+	double p; /* 1 when there is nothing to compare */
+};
+
+/*
+ * n counts against shares in proportion to weight (not negative). A class of weight 0 that was
+ * seen makes the statistic infinite and p 0.
+ */
+struct chi_square chi_square_test(const uint64_t *seen, const double *weight, size_t n);
+
+#endif

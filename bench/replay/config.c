@@ -1,0 +1,110 @@
+#include "bench/replay/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "relive/relive.h"
+
+void bench_config_init(struct bench_config *config)
+{
+	*config = (struct bench_config){
+		.shape = "cartpole",
+		.actors = 1,
+		.learners = 1,
+		.shards = 1,
+		.batch = 256,
+		.insert_batch = 64,
+		.envs = 1,
+		.inflight = 1,
+		.windows = 5,
+		.prefill = BENCH_PREFILL_RING,
+		.seed = 1,
+		.duration_ns = 5000000000,
+	};
+}
+
+static int parse_view(struct bench_config *config)
+{
+	char *end;
+	unsigned long stack, n_step = 1;
+
+	if (!config->view)
+		return 0;
+	stack = strtoul(config->view, &end, 10);
+	if (end != config->view && *end == ',')
+		n_step = strtoul(end + 1, &end, 10);
+	if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
+		return error_set(-EINVAL, "--view %s: want STACK,NSTEP, like 4,1", config->view);
+	config->stack = (uint32_t)stack;
+	config->n_step = (uint32_t)n_step;
+	return 0;
+}
+
+static int check_sizes(const struct bench_config *config)
+{
+	if (config->windows == 0 || config->windows > BENCH_MAX_WINDOWS)
+		return error_set(-EINVAL, "--windows %u: 1 to %d", config->windows,
+				 BENCH_MAX_WINDOWS);
+	if (config->duration_ns / config->windows < 1000000)
+		return error_set(-EINVAL, "--seconds: under 1 ms for each of %u windows",
+				 config->windows);
+	if (config->batch == 0 || config->insert_batch == 0 || config->envs == 0 ||
+	    config->inflight == 0 || config->shards == 0)
+		return error_set(-EINVAL, "--batch, --insert-batch, --envs, --inflight, --shards: "
+					  "at least 1");
+	if (config->insert_batch > 1u << 20 || config->envs > 1u << 14 || config->inflight > 64)
+		return error_set(-EINVAL,
+				 "--insert-batch at most 2^20, --envs 2^14, --inflight 64");
+	if (config->rate < 0 || config->spi < 0)
+		return error_set(-EINVAL, "--rate, --spi: not negative");
+	return 0;
+}
+
+int bench_config_check(struct bench_config *config)
+{
+	uint32_t roles = config->actors + config->learners;
+	int ret = parse_view(config);
+
+	if (ret == 0)
+		ret = check_sizes(config);
+	if (ret)
+		return ret;
+	if (config->actors > BENCH_MAX_ROLES || config->learners > BENCH_MAX_ROLES ||
+	    roles > BENCH_MAX_ROLES || roles == 0)
+		return error_set(-EINVAL, "--actors + --learners: 1 to %d", BENCH_MAX_ROLES);
+	if (config->loop && (config->actors != 1 || config->learners != 1))
+		return error_set(-EINVAL, "--loop: one thread is actor and learner");
+	if (config->layout == RLV_WINDOW && config->n_step > 1)
+		return error_set(-EINVAL, "--layout window is for returns of one step");
+	if (config->check && config->initial == BENCH_INITIAL_MAX)
+		return error_set(-EINVAL, "--check gives priorities: leave --initial max out");
+	if (config->trace && config->check)
+		return error_set(-EINVAL, "--check writes rows of its own: use --shape");
+	if (config->check && config->envs > 1)
+		return error_set(-EINVAL, "--check appends steps of one stream: leave --envs out");
+	if (config->threads && config->store && strncmp(config->store, "embed:", 6) != 0)
+		return error_set(-EINVAL, "--threads is for embed:, not %s", config->store);
+	if (config->threads && config->processes)
+		return error_set(-EINVAL, "--threads, --processes: give one of them");
+	return 0;
+}
+
+bool bench_config_is_local(const struct bench_config *config)
+{
+	if (config->store)
+		return strncmp(config->store, "embed:", 6) == 0;
+	return config->threads || (bench_config_roles(config) == 1 && !config->processes);
+}
+
+bool bench_config_gives_priorities(const struct bench_config *config)
+{
+	if (config->initial == BENCH_INITIAL_AUTO)
+		return config->trace || config->check;
+	return config->initial == BENCH_INITIAL_GIVEN;
+}
+
+uint32_t bench_config_roles(const struct bench_config *config)
+{
+	return config->loop ? 1 : config->actors + config->learners;
+}

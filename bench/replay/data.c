@@ -1,0 +1,259 @@
+#include "bench/replay/data.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/rng.h"
+#include "bench/trace/trace.h"
+
+#define EPISODE_STEPS 200
+#define MAX_MADE_BYTES (UINT64_C(64) << 20)
+#define MAX_MADE_ROWS UINT64_C(8192) /* an actor hands over what it has just made: warm rows */
+
+/* Arrays beside the columns, cut from one allocation. */
+struct row_arrays {
+	double *td_error;
+	uint64_t *starts;
+	uint32_t *policy_version;
+	uint16_t *flags;
+	uint8_t *columns;
+};
+
+static int make_arrays(struct bench_data *data, uint64_t n_starts, size_t column_bytes,
+		       struct row_arrays *out)
+{
+	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t) + column_bytes;
+	size_t bytes = data->rows * per_row + n_starts * sizeof(uint64_t) + 256;
+
+	data->memory = mem_zalloc(bytes);
+	if (!data->memory)
+		return error_set(-ENOMEM, "no memory for %llu rows of experience",
+				 (unsigned long long)data->rows);
+	out->td_error = (double *)(void *)data->memory;
+	out->starts = (uint64_t *)(void *)(out->td_error + data->rows);
+	out->policy_version = (uint32_t *)(void *)(out->starts + n_starts);
+	out->flags = (uint16_t *)(void *)(out->policy_version + data->rows);
+	out->columns = data->memory +
+		       align_up((uint64_t)((uint8_t *)(out->flags + data->rows) - data->memory), 8);
+	data->td_error = out->td_error;
+	data->starts = out->starts;
+	data->n_starts = n_starts;
+	data->policy_version = out->policy_version;
+	data->flags = out->flags;
+	return 0;
+}
+
+static uint32_t dtype_of(const char *numpy)
+{
+	static const struct {
+		const char *numpy;
+		uint32_t dtype;
+	} names[] = { { "|b1", RLV_BOOL }, { "|u1", RLV_U8 },  { "|i1", RLV_I8 },
+		      { "<u2", RLV_U16 },  { "<i2", RLV_I16 }, { "<f2", RLV_F16 },
+		      { "<u4", RLV_U32 },  { "<i4", RLV_I32 }, { "<f4", RLV_F32 },
+		      { "<u8", RLV_U64 },  { "<i8", RLV_I64 }, { "<f8", RLV_F64 } };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		if (strcmp(names[i].numpy, numpy) == 0)
+			return names[i].dtype;
+	}
+	return 0;
+}
+
+static int shape_of_trace(const struct trace *trace, struct bench_data *data)
+{
+	size_t n;
+	const struct trace_column *columns = trace_columns(trace, &n);
+
+	memset(&data->shape, 0, sizeof(data->shape));
+	for (size_t c = 0; c < n; c++) {
+		int ret = shape_add(&data->shape, columns[c].name, dtype_of(columns[c].dtype),
+				    columns[c].ndim, columns[c].shape);
+
+		if (ret)
+			return ret;
+		data->column[c] = columns[c].data;
+	}
+	return 0;
+}
+
+static void rows_of_trace(const struct trace_rows *rows, uint64_t n, uint64_t episodes,
+			  const struct row_arrays *out)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		uint16_t flags = rows->flags[i];
+
+		out->flags[i] = (uint16_t)((flags & TRACE_TERMINATED ? RLV_TERMINATED : 0) |
+					   (flags & TRACE_TRUNCATED ? RLV_TRUNCATED : 0) |
+					   (flags & TRACE_FINAL ? RLV_FINAL : 0));
+		out->td_error[i] = (double)rows->priority[i];
+		out->policy_version[i] = rows->policy_version[i];
+	}
+	memcpy(out->starts, rows->episode_row, episodes * sizeof(*out->starts));
+}
+
+static int from_trace(const char *path, struct bench_data *data)
+{
+	struct row_arrays arrays = { 0 };
+	int ret = trace_open(path, &data->trace);
+
+	if (ret == 0)
+		ret = trace_load(data->trace);
+	if (ret == 0)
+		ret = shape_of_trace(data->trace, data);
+	if (ret)
+		return ret;
+
+	const struct trace_info *info = trace_info(data->trace);
+
+	data->rows = info->rows;
+	ret = make_arrays(data, info->episodes, 0, &arrays);
+	if (ret == 0)
+		rows_of_trace(trace_rows(data->trace), info->rows, info->episodes, &arrays);
+	return ret;
+}
+
+/* Values that are numbers in every dtype: floats in [-1, 1), small integers, bytes. */
+static void fill_column(const struct rlv_column *column, uint8_t *out, size_t bytes,
+			struct rng *rng)
+{
+	size_t item = shape_dtype_bytes(column->dtype), n = bytes / item;
+
+	if (column->dtype == RLV_U8) {
+		rng_fill_u64(rng, (uint64_t *)(void *)out, bytes / 8);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		double value = rng_uniform_double(rng) * 2 - 1;
+		float single = (float)value;
+
+		if (column->dtype == RLV_F32)
+			memcpy(out + i * item, &single, item);
+		else if (column->dtype == RLV_F64)
+			memcpy(out + i * item, &value, item);
+		else
+			out[i * item] = (uint8_t)(value > 0);
+	}
+}
+
+static void make_episodes(uint64_t rows, struct rng *rng, const struct row_arrays *out)
+{
+	for (uint64_t i = 0; i < rows; i++) {
+		uint64_t at = i % (EPISODE_STEPS + 1);
+		bool last = i + 1 == rows;
+
+		out->flags[i] = (uint16_t)(at == EPISODE_STEPS               ? RLV_FINAL
+					   : at + 1 == EPISODE_STEPS || last ? RLV_TERMINATED
+									     : 0);
+		out->td_error[i] = -log(1 - rng_uniform_double(rng));
+		if (at == 0)
+			out->starts[i / (EPISODE_STEPS + 1)] = i;
+	}
+}
+
+static int from_shape(const char *text, uint64_t seed, struct bench_data *data)
+{
+	struct row_arrays arrays = { 0 };
+	struct rng rng;
+	uint8_t *at;
+	int ret = shape_parse(text, &data->shape);
+
+	if (ret)
+		return ret;
+	data->rows = min_u64(MAX_MADE_ROWS, MAX_MADE_BYTES / data->shape.row_bytes + 1);
+	data->rows = max_u64(data->rows, 1024);
+	ret = make_arrays(data, div_up(data->rows, EPISODE_STEPS + 1),
+			  data->shape.row_bytes + sizeof(uint64_t) * data->shape.n_columns,
+			  &arrays);
+	if (ret)
+		return ret;
+	rng_seed(&rng, seed, 0xda7a);
+	make_episodes(data->rows, &rng, &arrays);
+	at = arrays.columns;
+	for (uint32_t c = 0; c < data->shape.n_columns; c++) {
+		size_t bytes = data->shape.bytes[c] * data->rows;
+
+		fill_column(&data->shape.columns[c], at, bytes, &rng);
+		data->column[c] = at;
+		at += align_up(bytes, 8);
+	}
+	return 0;
+}
+
+int bench_data_open(const char *trace, const char *shape, uint64_t seed,
+		    struct bench_data *data_out)
+{
+	int ret;
+
+	memset(data_out, 0, sizeof(*data_out));
+	ret = trace ? from_trace(trace, data_out) : from_shape(shape, seed, data_out);
+	if (ret)
+		bench_data_close(data_out);
+	return ret;
+}
+
+void bench_data_close(struct bench_data *data)
+{
+	trace_close(&data->trace);
+	mem_free(data->memory);
+	data->memory = NULL;
+}
+
+/* Copies row `from_row` to row `row`. */
+static void copy_row(const struct bench_data *from, uint64_t from_row, struct bench_data *data,
+		     const struct row_arrays *out, uint64_t row)
+{
+	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
+		size_t bytes = from->shape.bytes[c];
+		uint8_t *column = out->columns + (data->column[c] - out->columns);
+
+		memcpy(column + row * bytes, from->column[c] + from_row * bytes, bytes);
+	}
+	out->flags[row] = from->flags[from_row];
+	out->td_error[row] = from->td_error[from_row];
+	out->policy_version[row] = from->policy_version[from_row];
+}
+
+int bench_data_vector(const struct bench_data *from, uint32_t envs, struct bench_data *data_out)
+{
+	uint64_t steps = max_u64(from->rows / envs, 16);
+	struct row_arrays arrays = { 0 };
+	uint8_t *at;
+	int ret;
+
+	memset(data_out, 0, sizeof(*data_out));
+	data_out->rows = steps * envs;
+	ret = make_arrays(data_out, 1,
+			  from->shape.row_bytes + sizeof(uint64_t) * from->shape.n_columns,
+			  &arrays);
+	if (ret)
+		return ret;
+	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
+		ret = shape_add(&data_out->shape, from->shape.columns[c].name,
+				from->shape.columns[c].dtype, from->shape.columns[c].ndim,
+				from->shape.columns[c].shape);
+		if (ret) {
+			bench_data_close(data_out);
+			return ret;
+		}
+	}
+	at = arrays.columns;
+	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
+		data_out->column[c] = at;
+		at += align_up(from->shape.bytes[c] * data_out->rows, 8);
+	}
+	for (uint32_t e = 0; e < envs; e++) {
+		uint64_t start = from->starts[(uint64_t)e * from->n_starts / envs];
+
+		for (uint64_t t = 0; t < steps; t++)
+			copy_row(from, (start + t) % from->rows, data_out, &arrays, t * envs + e);
+		/* The round ends here: an episode must not go on at its beginning. */
+		if (!(arrays.flags[(steps - 1) * envs + e] & RLV_FINAL))
+			arrays.flags[(steps - 1) * envs + e] |= RLV_TRUNCATED;
+	}
+	return 0;
+}

@@ -1,0 +1,40 @@
+/*
+ * data.h - the rows that actors append round and round, ready before the clock starts: a
+ * recorded trace, or made-up episodes of a shape.
+ */
+#ifndef RLV_BENCH_REPLAY_DATA_H
+#define RLV_BENCH_REPLAY_DATA_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "program/shape.h"
+
+struct trace;
+
+struct bench_data {
+	struct shape shape;
+	uint64_t rows;
+	const uint8_t *column[RLV_MAX_COLUMNS];
+	const uint16_t *flags;          /* of enum rlv_step_flags */
+	const double *td_error;         /* of the recording, or drawn */
+	const uint32_t *policy_version; /* not falling */
+	const uint64_t *starts;         /* rows that begin an episode */
+	uint64_t n_starts;
+	struct trace *trace;
+	uint8_t *memory; /* what is not the trace's */
+};
+
+/* -EINVAL, -ENOMEM, what trace_open and trace_load say. */
+int bench_data_open(const char *trace, const char *shape, uint64_t seed,
+		    struct bench_data *data_out) RLV_MUST_CHECK;
+void bench_data_close(struct bench_data *data);
+
+/*
+ * The same rows for a vector of environments: rows t * envs .. + envs - 1 are one step of each.
+ * Each environment begins at another episode; its last row ends one. -ENOMEM.
+ */
+int bench_data_vector(const struct bench_data *from, uint32_t envs, struct bench_data *data_out)
+	RLV_MUST_CHECK;
+
+#endif

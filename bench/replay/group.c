@@ -1,0 +1,245 @@
+#include "bench/replay/group.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+#include "base/os/clock.h"
+#include "bench/replay/case.h"
+#include "bench/replay/report.h"
+#include "bench/replay/table.h"
+#include "bench/harness/yardstick.h"
+
+#define WARM_NS (60 * CLOCK_NS_PER_MS)
+#define COPY_NS (60 * CLOCK_NS_PER_MS)
+
+/* What is open while a group runs. */
+struct running {
+	const struct bench_group *group;
+	const struct bench_output *output;
+	struct bench_data data[BENCH_GROUP_MAX];
+	const struct bench_data *data_of[BENCH_GROUP_MAX];
+	struct bench_case *cases;
+	uint32_t n_open;                 /* cases */
+	const struct bench_place *place; /* NULL: of its own, or given */
+	struct yardstick yardstick;
+	char uri[BENCH_URI_BYTES];
+};
+
+static void show(const struct running *r, double part, const char *what)
+{
+	const struct bench_output *out = r->output;
+
+	progress_show(out->progress, out->from + (out->to - out->from) * part, "%s", what);
+}
+
+static bool same_data(const struct bench_config *a, const struct bench_config *b)
+{
+	if (a->trace || b->trace)
+		return a->trace && b->trace && strcmp(a->trace, b->trace) == 0;
+	return strcmp(a->shape, b->shape) == 0 && a->seed == b->seed;
+}
+
+/* Cases on the same rows share them. */
+static int open_data(struct running *r)
+{
+	const struct bench_group *group = r->group;
+
+	for (uint32_t i = 0; i < group->n_cases; i++) {
+		const struct bench_config *config = &group->cases[i];
+		int ret;
+
+		for (uint32_t j = 0; j < i && !r->data_of[i]; j++) {
+			if (same_data(&group->cases[j], config))
+				r->data_of[i] = r->data_of[j];
+		}
+		if (r->data_of[i])
+			continue;
+		ret = bench_data_open(config->trace, config->shape, config->seed, &r->data[i]);
+		if (ret)
+			return error_prefix(ret,
+					    "%s: ", config->trace ? config->trace : config->shape);
+		r->data_of[i] = &r->data[i];
+	}
+	return 0;
+}
+
+static int open_store(struct running *r)
+{
+	const struct bench_config *first = &r->group->cases[0];
+	uint64_t bytes = UINT64_C(64) << 20;
+
+	if (first->store || bench_config_is_local(first)) {
+		snprintf(r->uri, sizeof(r->uri), "%s", first->store ? first->store : "embed:");
+		return 0;
+	}
+	for (uint32_t i = 0; i < r->group->n_cases; i++)
+		bytes += bench_table_bytes(&r->group->cases[i], r->data_of[i]);
+	r->place = r->output->place;
+	return r->place->open(r->place->ctx, bytes, r->uri);
+}
+
+static int open_cases(struct running *r)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < r->group->n_cases && ret == 0; i++) {
+		ret = bench_case_open(&r->cases[i], &r->group->cases[i], r->data_of[i]);
+		r->n_open = i + 1;
+		r->cases[i].progress = r->output->progress;
+		r->cases[i].progress_from = r->output->from;
+	}
+	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
+		ret = bench_case_start(&r->cases[i], r->uri);
+		if (ret)
+			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
+	}
+	return ret;
+}
+
+static int open_yardstick(struct running *r)
+{
+	bool local = bench_config_is_local(&r->group->cases[0]);
+	uint64_t footprint = 0, batch = 0;
+	int ret;
+
+	for (uint32_t i = 0; i < r->n_open; i++) {
+		const struct bench_case *c = &r->cases[i];
+
+		if (c->footprint_bytes > footprint)
+			footprint = c->footprint_bytes;
+		if (c->batch_bytes * c->config.inflight > batch)
+			batch = c->batch_bytes * c->config.inflight;
+	}
+	ret = yardstick_open(&r->yardstick, footprint, batch, local ? PAGE_THP : PAGE_SMALL);
+	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
+}
+
+static void push(struct bench_series *series, double value)
+{
+	if (series->n < BENCH_MAX_WINDOWS)
+		series->value[series->n++] = value;
+}
+
+static int one_window(struct running *r, struct bench_case *c)
+{
+	int64_t ns = c->config.duration_ns / c->config.windows;
+	int ret = bench_case_window(c, ns);
+
+	if (ret)
+		return error_prefix(ret, "%s: ", c->config.label);
+	push(&c->line_ns, yardstick_line_ns(&r->yardstick, c->footprint_bytes));
+	if (c->batch_bytes)
+		push(&c->memcpy_gbps, yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes,
+							    c->config.inflight, COPY_NS));
+	return 0;
+}
+
+static int warm_up(struct running *r)
+{
+	for (uint32_t i = 0; i < r->n_open; i++) {
+		int ret = bench_case_warm(&r->cases[i], WARM_NS);
+
+		if (ret)
+			return error_prefix(ret, "%s: ", r->cases[i].config.label);
+	}
+	return 0;
+}
+
+static int measure(struct running *r)
+{
+	uint32_t windows = r->group->cases[0].windows;
+
+	for (uint32_t w = 0; w < windows; w++) {
+		for (uint32_t i = 0; i < r->n_open; i++) {
+			double part = (double)(w * r->n_open + i) / (windows * r->n_open);
+			struct bench_case *c = &r->cases[i];
+			int ret;
+
+			c->progress_from =
+				r->output->from + (r->output->to - r->output->from) * part;
+			show(r, part, c->config.label);
+			ret = one_window(r, c);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+static int report(struct running *r, bool *ok_out)
+{
+	struct json *json = r->output->json;
+	int ret = 0;
+
+	progress_clear(r->output->progress);
+	if (!json)
+		printf("\n%s\n", r->group->title);
+	if (!json && bench_report_text(r->cases, r->n_open, stdout))
+		return -EIO;
+	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
+		struct bench_case *c = &r->cases[i];
+
+		if (json)
+			bench_report_json(c, r->place ? "shm:private" : r->uri, json);
+		if (c->config.check)
+			ret = bench_table_check(c, stdout, json);
+		if (!c->ok)
+			*ok_out = false;
+	}
+	fflush(stdout);
+	return ret;
+}
+
+/* Keeps the first error, and its message. */
+static int close_all(struct running *r, int ret)
+{
+	char why[ERROR_TEXT_BYTES];
+
+	snprintf(why, sizeof(why), "%s", error_last());
+	yardstick_close(&r->yardstick);
+	for (uint32_t i = 0; i < r->n_open; i++) {
+		int closed = bench_case_close(&r->cases[i]);
+
+		if (ret)
+			(void)error_set(ret, "%s", why);
+		else
+			ret = closed;
+	}
+	if (r->place)
+		r->place->close(r->place->ctx);
+	for (uint32_t i = 0; i < r->group->n_cases; i++)
+		bench_data_close(&r->data[i]);
+	mem_free(r->cases);
+	progress_clear(r->output->progress);
+	return ret;
+}
+
+int bench_group_run(const struct bench_group *group, const struct bench_output *output,
+		    bool *ok_out)
+{
+	struct running *r = mem_zalloc(sizeof(*r));
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	r->group = group;
+	r->output = output;
+	r->cases = mem_array(group->n_cases, sizeof(*r->cases));
+	ret = r->cases ? open_data(r) : -ENOMEM;
+	if (ret == 0)
+		ret = open_store(r);
+	if (ret == 0)
+		ret = open_cases(r);
+	if (ret == 0)
+		ret = warm_up(r);
+	if (ret == 0)
+		ret = open_yardstick(r);
+	if (ret == 0)
+		ret = measure(r);
+	if (ret == 0)
+		ret = report(r, ok_out);
+	ret = close_all(r, ret);
+	mem_free(r);
+	return ret;
+}

@@ -1,0 +1,270 @@
+#include "bench/replay/pattern.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SEQ_NAME "seq"
+#define PERIOD (PATTERN_EPISODE + 1)
+#define ROW_MASK ((UINT64_C(1) << 40) - 1)
+#define REWARD_PERIOD 1000
+
+int pattern_shape(struct shape *shape)
+{
+	return shape_add(shape, SEQ_NAME, RLV_U64, 0, NULL);
+}
+
+static uint32_t episode_step(uint64_t number)
+{
+	return (uint32_t)((number & ROW_MASK) % PERIOD);
+}
+
+uint16_t pattern_flags(uint64_t number)
+{
+	uint32_t step = episode_step(number);
+
+	return step == PERIOD - 1 ? RLV_FINAL : step == PERIOD - 2 ? RLV_TERMINATED : 0;
+}
+
+/* 13 and 200 have no common factor: every class has its share of each place in an episode. */
+uint32_t pattern_class(uint64_t number)
+{
+	return (uint32_t)((number & ROW_MASK) % PATTERN_CLASSES);
+}
+
+double pattern_td(uint64_t number)
+{
+	return (double)(pattern_class(number) + 1) / 4;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+	return x ^ (x >> 31);
+}
+
+static uint64_t word_of(uint64_t number, uint32_t column, uint64_t word)
+{
+	return mix(number * 0x9e3779b97f4a7c15 + (uint64_t)column * 0xd6e8feb86659fd93 + word);
+}
+
+static double reward_of(uint64_t number)
+{
+	return (double)(number % REWARD_PERIOD);
+}
+
+static bool is_seq(const struct rlv_column *column)
+{
+	return strcmp(column->name, SEQ_NAME) == 0;
+}
+
+/* What column c of a row holds, in its `bytes` bytes. */
+static void fill_cell(const struct shape *shape, uint32_t c, uint64_t number, uint8_t *out)
+{
+	const struct rlv_column *column = &shape->columns[c];
+	size_t bytes = shape->bytes[c];
+	double reward = reward_of(number);
+	float single = (float)reward;
+
+	if (is_seq(column)) {
+		memcpy(out, &number, sizeof(number));
+	} else if (column->role == RLV_REWARD) {
+		if (column->dtype == RLV_F32)
+			memcpy(out, &single, sizeof(single));
+		else
+			memcpy(out, &reward, sizeof(reward));
+	} else {
+		for (size_t at = 0; at < bytes; at += 8) {
+			uint64_t word = word_of(number, c, at);
+			size_t left = bytes - at < 8 ? bytes - at : 8;
+
+			if (column->dtype == RLV_BOOL)
+				word &= 0x0101010101010101;
+			memcpy(out + at, &word, left);
+		}
+	}
+}
+
+static bool cell_is_right(const struct shape *shape, uint32_t c, uint64_t number,
+			  const uint8_t *got)
+{
+	bool is_bool = shape->columns[c].dtype == RLV_BOOL;
+	size_t bytes = shape->bytes[c];
+
+	for (size_t at = 0; at < bytes; at += 8) {
+		uint64_t word = word_of(number, c, at) &
+				(is_bool ? 0x0101010101010101 : UINT64_MAX);
+		size_t left = bytes - at < 8 ? bytes - at : 8;
+
+		if (memcmp(got + at, &word, left) != 0)
+			return false;
+	}
+	return true;
+}
+
+void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out)
+{
+	for (uint32_t c = 0; c < shape->n_columns; c++) {
+		for (uint32_t i = 0; i < n; i++)
+			fill_cell(shape, c, number + i, out[c] + i * shape->bytes[c]);
+	}
+}
+
+/* Steps of the return that begins at the row. */
+static uint32_t return_steps(const struct pattern_view *view, uint64_t number)
+{
+	uint32_t left = PERIOD - 1 - episode_step(number);
+
+	return left < view->n_step ? left : view->n_step;
+}
+
+/* The stack that ends `ahead` rows after the item's. */
+static bool stack_is_right(const struct pattern_view *view, uint32_t c, uint64_t number,
+			   const uint8_t *got)
+{
+	uint32_t step = episode_step(number);
+	size_t bytes = view->shape->bytes[c];
+
+	for (uint32_t s = 0; s < view->stack; s++) {
+		uint32_t back = view->stack - 1 - s;
+		uint64_t row = number - (back < step ? back : step);
+
+		if (!cell_is_right(view->shape, c, row, got + s * bytes))
+			return false;
+	}
+	return true;
+}
+
+static bool return_is_right(const struct pattern_view *view, uint32_t c, uint64_t number,
+			    const uint8_t *got)
+{
+	uint32_t k = return_steps(view, number);
+	double sum = 0, power = 1, value;
+	float single;
+
+	for (uint32_t i = 0; i < k; i++) {
+		sum += power * reward_of(number + i);
+		power *= view->gamma;
+	}
+	if (view->shape->columns[c].dtype == RLV_F64) {
+		memcpy(&value, got, sizeof(value));
+	} else {
+		memcpy(&single, got, sizeof(single));
+		value = (double)single;
+	}
+	return fabs(value - sum) <= 1e-5 * (1 + sum);
+}
+
+static const uint8_t *at(const struct rlv_array *array, uint32_t item)
+{
+	return (const uint8_t *)array->data + (int64_t)item * array->strides[0];
+}
+
+static const char *check_column(const struct pattern_view *view, uint32_t c, uint64_t number,
+				const struct rlv_array *arrays, uint32_t item)
+{
+	const struct rlv_column *column = &view->shape->columns[c];
+	uint32_t k = return_steps(view, number);
+	bool over = episode_step(number) + k == PERIOD - 1;
+	bool right;
+
+	if (is_seq(column))
+		return NULL;
+	switch (column->role) {
+	case RLV_OBS:
+		if (!stack_is_right(view, c, number, at(&arrays[0], item)))
+			return arrays[0].name;
+		/* After a terminated step nothing is bootstrapped from the next observation. */
+		right = over || stack_is_right(view, c, number + k, at(&arrays[1], item));
+		return right ? NULL : arrays[1].name;
+	case RLV_REWARD:
+		right = return_is_right(view, c, number, at(arrays, item));
+		break;
+	case RLV_NEXT:
+		right = cell_is_right(view->shape, c, number + k - 1, at(arrays, item));
+		break;
+	default:
+		right = cell_is_right(view->shape, c, number, at(arrays, item));
+	}
+	return right ? NULL : arrays[0].name;
+}
+
+static const struct rlv_array *find(const struct rlv_batch *batch, const char *name)
+{
+	for (uint32_t a = 0; a < batch->n_arrays; a++) {
+		if (strcmp(batch->arrays[a].name, name) == 0)
+			return &batch->arrays[a];
+	}
+	return NULL;
+}
+
+static uint64_t number_of(const struct rlv_array *seq, uint32_t item)
+{
+	uint64_t number;
+
+	memcpy(&number, at(seq, item), sizeof(number));
+	return number;
+}
+
+/* NULL, or the name of the array that is wrong. */
+static const char *check_item(const struct pattern_view *view, const struct rlv_batch *batch,
+			      uint64_t number, uint32_t item)
+{
+	const struct rlv_array *array = batch->arrays, *steps = find(batch, "steps");
+	uint32_t k = return_steps(view, number), got;
+
+	if (pattern_flags(number) & RLV_FINAL)
+		return "a final observation";
+	for (uint32_t c = 0; c < view->shape->n_columns; c++) {
+		const char *wrong = check_column(view, c, number, array, item);
+
+		if (wrong)
+			return wrong;
+		array += view->shape->columns[c].role == RLV_OBS ? 2 : 1;
+	}
+	if (steps) {
+		memcpy(&got, at(steps, item), sizeof(got));
+		if (got != k)
+			return "steps";
+	}
+	return NULL;
+}
+
+uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *batch,
+		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES])
+{
+	const struct rlv_array *seq = find(batch, SEQ_NAME);
+	uint32_t bad = 0;
+
+	if (!seq) {
+		snprintf(why, PATTERN_WHY_BYTES, "the batch has no column " SEQ_NAME);
+		return batch->n;
+	}
+	for (uint32_t i = 0; i < batch->n; i++) {
+		uint64_t number = number_of(seq, i);
+		const char *wrong = check_item(view, batch, number, i);
+
+		if (!wrong) {
+			classes[pattern_class(number)]++;
+			continue;
+		}
+		if (bad++ == 0)
+			snprintf(why, PATTERN_WHY_BYTES,
+				 "item %u, row %llu of writer %llu: wrong %s", i,
+				 (unsigned long long)(number & ROW_MASK),
+				 (unsigned long long)(number >> 40), wrong);
+	}
+	return bad;
+}
+
+void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out)
+{
+	const struct rlv_array *seq = find(batch, SEQ_NAME);
+
+	(void)view;
+	for (uint32_t i = 0; i < batch->n; i++)
+		td_out[i] = seq ? (float)pattern_td(number_of(seq, i)) : 1;
+}

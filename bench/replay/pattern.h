@@ -1,0 +1,57 @@
+/*
+ * pattern.h - rows whose every byte follows from their number, so that a torn or mixed row
+ * cannot pass, and whose priority follows from it, so that the draws can be tested.
+ *
+ *   number   writer << 40 | row of the writer's stream, kept in a column `seq` of its own
+ *   episode  PATTERN_EPISODE steps, the last terminated, then the final observation
+ *   class    row % PATTERN_CLASSES says the |TD error|
+ */
+#ifndef RLV_BENCH_REPLAY_PATTERN_H
+#define RLV_BENCH_REPLAY_PATTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "relive/relive.h"
+
+#include "base/error.h"
+#include "program/shape.h"
+
+#define PATTERN_EPISODE 199
+#define PATTERN_CLASSES 13
+
+/* Adds the column `seq`. -EINVAL: there is one already, or no room. */
+int pattern_shape(struct shape *shape) RLV_MUST_CHECK;
+
+/* Number of a writer's first row. */
+static inline uint64_t pattern_first(uint32_t writer)
+{
+	return (uint64_t)writer << 40;
+}
+
+uint16_t pattern_flags(uint64_t number);
+uint32_t pattern_class(uint64_t number);
+double pattern_td(uint64_t number);
+
+/* Writes n rows from number on; out[c] has room for n of column c. */
+void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out);
+
+/* How a sampler gathers. */
+struct pattern_view {
+	const struct shape *shape;
+	uint32_t stack, n_step;
+	double gamma;
+};
+
+/*
+ * How many items of the batch are not what they should be; the first of them in why. Counts the
+ * classes of the others into classes.
+ */
+#define PATTERN_WHY_BYTES 128
+uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *batch,
+		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES]);
+
+/* |TD errors| for an update: a function of the items alone. */
+void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out);
+
+#endif

@@ -1,0 +1,321 @@
+#include "bench/replay/table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem/alloc.h"
+#include "base/bits.h"
+#include "base/os/clock.h"
+#include "program/interrupt.h"
+
+#define TIMEOUT_NS (10 * CLOCK_NS_PER_S)
+#define FILL_ROWS 1024
+#define LARGE_ROW 1024
+#define P_MIN 1e-4 /* a right table fails one run in ten thousand */
+#define EXTENT_BYTES (UINT64_C(2) << 20)
+
+static uint32_t serial; /* of tables of this process */
+
+int bench_failed(int code, const char *what)
+{
+	const char *why = rlv_last_error();
+
+	return error_set(code, "%s: %s", what, *why ? why : strerror(-code));
+}
+
+uint64_t bench_table_capacity(const struct bench_config *config, const struct bench_data *data)
+{
+	if (config->capacity)
+		return config->capacity;
+	return UINT64_C(1) << (data->shape.row_bytes > LARGE_ROW ? 17 : 20);
+}
+
+uint64_t bench_table_bytes(const struct bench_config *config, const struct bench_data *data)
+{
+	uint64_t row = align_up(data->shape.row_bytes + 8, 8) + 32;
+	uint64_t streams = (uint64_t)config->actors * config->envs + 1;
+	uint64_t block = config->block ? config->block : 1024;
+	uint64_t slots = bench_table_capacity(config, data) + 4 * streams * block;
+
+	/* Both arrays of a view, leaves and counts stay under 32 B per slot. */
+	return align_up(slots * (row + 32), EXTENT_BYTES) + config->shards * (16 * EXTENT_BYTES);
+}
+
+static struct rlv_limiter limiter_of(const struct bench_config *config, uint64_t prefill)
+{
+	double buffer = 2 * (config->spi * (double)config->insert_batch * config->actors +
+			     (double)config->batch * config->learners);
+
+	if (config->spi > 0)
+		return rlv_limiter_sample_to_insert(config->spi, prefill, buffer);
+	return rlv_limiter_min_size(1);
+}
+
+/* With a limiter the fill must not run ahead of it, so the ring is half filled. */
+static uint64_t prefill_of(const struct bench_config *config)
+{
+	if (config->prefill != BENCH_PREFILL_RING)
+		return config->prefill;
+	return config->spi > 0 ? config->capacity / 2 : BENCH_PREFILL_RING;
+}
+
+static int create(struct bench_case *c)
+{
+	const struct bench_config *config = &c->config;
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+	struct rlv_view view = { .stack = config->stack, .n_step = config->n_step };
+	struct rlv_table_info info = { .size = sizeof(info) };
+	int ret;
+
+	view.limiter = limiter_of(config, prefill_of(config));
+	opts.n_columns = c->data->shape.n_columns;
+	opts.columns = c->data->shape.columns;
+	opts.capacity = config->capacity;
+	opts.views = &view;
+	opts.n_views = 1;
+	opts.shards = config->shards;
+	opts.block = config->block;
+	/* Four as by default, more where that many append; one is the filler's. */
+	opts.max_writers = (uint32_t)max_u64((uint64_t)config->actors * config->envs + 1, 4);
+	snprintf(c->shared->table, sizeof(c->shared->table), "bench-%d-%u", (int)getpid(),
+		 ++serial);
+	ret = rlv_table_create(c->store, c->shared->table, &opts, &c->table);
+	if (ret)
+		return bench_failed(ret, "create the table");
+	ret = rlv_table_info(c->table, &info);
+	if (ret)
+		return bench_failed(ret, "read the table");
+	c->footprint_bytes = info.rows_bytes + info.tree_bytes;
+	c->priority_alpha = info.views[0].view.alpha;
+	c->priority_eps = info.views[0].view.eps;
+	if (config->prefill == BENCH_PREFILL_RING)
+		c->config.prefill = config->spi > 0 ? prefill_of(config) : info.slots;
+	return 0;
+}
+
+/* -------- filling -------- */
+
+struct filler {
+	struct bench_case *c;
+	struct rlv_writer *writer;
+	uint64_t at, number;
+	uint8_t *made[RLV_MAX_COLUMNS];
+	uint16_t flags[FILL_ROWS];
+	double td[FILL_ROWS];
+};
+
+static int open_filler(struct filler *f, struct bench_case *c)
+{
+	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
+	const struct shape *shape = &c->data->shape;
+	int ret;
+
+	f->c = c;
+	f->number = pattern_first(0);
+	for (uint32_t i = 0; c->config.check && i < shape->n_columns; i++) {
+		f->made[i] = mem_array(FILL_ROWS, shape->bytes[i]);
+		if (!f->made[i])
+			return error_set(-ENOMEM, "fill the table: no memory");
+	}
+	opts.timeout_ns = TIMEOUT_NS;
+	ret = rlv_writer_open(c->table, &opts, &f->writer);
+	return ret ? bench_failed(ret, "open a writer") : 0;
+}
+
+static int fill_some(struct filler *f, uint32_t n)
+{
+	const struct bench_data *data = f->c->data;
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	const void *columns[RLV_MAX_COLUMNS];
+	int ret;
+
+	n = (uint32_t)min_u64(n, data->rows - f->at);
+	for (uint32_t i = 0; i < data->shape.n_columns; i++)
+		columns[i] = f->made[i] ? f->made[i]
+					: data->column[i] + f->at * data->shape.bytes[i];
+	steps.columns = columns;
+	steps.flags = data->flags + f->at;
+	steps.td_error = data->td_error + f->at;
+	if (f->c->config.check) {
+		pattern_fill(&data->shape, f->number, n, f->made);
+		for (uint32_t i = 0; i < n; i++) {
+			f->flags[i] = pattern_flags(f->number + i);
+			f->td[i] = pattern_td(f->number + i);
+		}
+		steps.flags = f->flags;
+		steps.td_error = f->td;
+	}
+	steps.n = n;
+	ret = rlv_writer_append(f->writer, 0, &steps, NULL);
+	f->number += n;
+	f->at = (f->at + n) % data->rows;
+	return ret ? bench_failed(ret, "fill the table") : 0;
+}
+
+static int fill_all(struct filler *f)
+{
+	const struct bench_case *c = f->c;
+	uint64_t n = c->config.prefill;
+	int ret = 0;
+
+	for (uint64_t done = 0; done < n && ret == 0; done = f->number) {
+		if (interrupt_pending())
+			return error_set(-EINTR, "interrupted");
+		ret = fill_some(f, (uint32_t)min_u64(FILL_ROWS, n - done));
+		if (c->progress)
+			progress_show(c->progress, c->progress_from, "%s: fill %llu of %llu",
+				      c->config.label, (unsigned long long)done,
+				      (unsigned long long)n);
+	}
+	return ret;
+}
+
+static int fill(struct bench_case *c)
+{
+	struct filler *f = mem_zalloc(sizeof(*f));
+	int ret, closed;
+
+	if (!f)
+		return error_set(-ENOMEM, "fill the table: no memory");
+	ret = open_filler(f, c);
+	if (ret == 0)
+		ret = fill_all(f);
+	closed = rlv_writer_close(&f->writer);
+	if (ret == 0 && closed)
+		ret = bench_failed(closed, "close the writer");
+	for (uint32_t i = 0; i < RLV_MAX_COLUMNS; i++)
+		mem_free(f->made[i]);
+	mem_free(f);
+	return ret;
+}
+
+int bench_table_open(struct bench_case *c, const char *uri)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	int ret;
+
+	opts.pages = c->config.pages;
+	opts.timeout_ns = TIMEOUT_NS;
+	snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
+	ret = rlv_store_open(uri, &opts, &c->store);
+	if (ret)
+		return bench_failed(ret, uri);
+	ret = create(c);
+	return ret ? ret : fill(c);
+}
+
+int bench_table_close(struct bench_case *c)
+{
+	int ret = 0, closed;
+
+	if (!c->store)
+		return 0;
+	if (c->table) {
+		ret = rlv_table_close(&c->table);
+		if (ret == 0)
+			ret = rlv_table_drop(c->store, c->shared->table);
+		if (ret)
+			ret = bench_failed(ret, "drop the table");
+	}
+	closed = rlv_store_close(&c->store);
+	if (ret == 0 && closed)
+		ret = bench_failed(closed, "close the store");
+	return ret;
+}
+
+/* -------- checks -------- */
+
+static int verify(struct bench_case *c, struct rlv_verify_report *report)
+{
+	int ret;
+
+	memset(report, 0, sizeof(*report));
+	report->size = sizeof(*report);
+	ret = rlv_table_verify(c->table, report);
+	if (report->problems)
+		c->ok = false;
+	return ret ? bench_failed(ret, "verify the table") : 0;
+}
+
+/* What a class weighs in the tree. */
+static struct chi_square test_draws(const struct bench_case *c, const struct role_slot *slot)
+{
+	double weight[PATTERN_CLASSES];
+
+	for (uint32_t i = 0; i < PATTERN_CLASSES; i++)
+		weight[i] = pow(pattern_td(i) + c->priority_eps, c->priority_alpha);
+	return chi_square_test(slot->classes, weight, PATTERN_CLASSES);
+}
+
+static void print_check(struct json *json, FILE *file, const struct bench_case *c,
+			const struct rlv_verify_report *report)
+{
+	if (!json) {
+		fprintf(file,
+			"check %s: %llu items looked at byte by byte, %llu wrong; %u broken "
+			"invariants%s%s\n",
+			c->config.label, (unsigned long long)c->items_checked,
+			(unsigned long long)c->items_wrong, report->problems,
+			report->problems ? ": " : "", report->first_problem);
+		return;
+	}
+	json_object_begin(json);
+	json_put_string(json, "bench", "replay");
+	json_put_string(json, "check", "content");
+	json_put_string(json, "case", c->config.label);
+	json_put_u64(json, "items_checked", c->items_checked);
+	json_put_u64(json, "items_wrong", c->items_wrong);
+	json_put_u64(json, "problems", report->problems);
+	json_put_u64(json, "redraws", c->redraws);
+	json_object_end(json);
+	json_newline(json);
+}
+
+static void print_draws(struct json *json, FILE *file, uint32_t role, const struct chi_square *chi)
+{
+	if (!json) {
+		fprintf(file,
+			"  learner %u: chi-square %.2f with %.0f degrees of freedom, p %.4g%s\n",
+			role, chi->statistic, chi->df, chi->p,
+			chi->p < P_MIN ? "  NOT the priorities' distribution" : "");
+		return;
+	}
+	json_object_begin(json);
+	json_put_string(json, "bench", "replay");
+	json_put_string(json, "check", "chi_square");
+	json_put_u64(json, "learner", role);
+	json_put_double(json, "statistic", chi->statistic);
+	json_put_double(json, "df", chi->df);
+	json_put_double(json, "p", chi->p);
+	json_object_end(json);
+	json_newline(json);
+}
+
+int bench_table_check(struct bench_case *c, FILE *file, struct json *json)
+{
+	struct rlv_verify_report report;
+	int ret = verify(c, &report);
+
+	if (ret)
+		return ret;
+	if (c->items_wrong || (c->config.learners && c->items_checked == 0))
+		c->ok = false;
+	print_check(json, file, c, &report);
+	for (uint32_t i = 0; i < c->n_roles; i++) {
+		const struct role_slot *slot = c->roles[i].slot;
+		struct chi_square chi;
+
+		if (!json && slot->why[0])
+			fprintf(file, "  first: %s\n", slot->why);
+		if (!c->roles[i].samples)
+			continue;
+		chi = test_draws(c, slot);
+		if (chi.p < P_MIN)
+			c->ok = false;
+		print_draws(json, file, c->roles[i].index - (c->config.loop ? 0 : c->config.actors),
+			    &chi);
+	}
+	return 0;
+}

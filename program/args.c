@@ -1,0 +1,193 @@
+#include "program/args.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "program/units.h"
+
+#define HELP_INDENT 30
+
+static int set_choice(const struct arg_option *option, const char *text)
+{
+	const char *at = option->value;
+	uint32_t index = 0;
+
+	for (;;) {
+		size_t len = strcspn(at, "|");
+
+		if (strlen(text) == len && strncmp(text, at, len) == 0) {
+			*(uint32_t *)option->out = index;
+			return 0;
+		}
+		if (!at[len])
+			return error_set(-EINVAL, "'%s' is none of %s", text, option->value);
+		at += len + 1;
+		index++;
+	}
+}
+
+static int set_count32(uint32_t *out, const char *text)
+{
+	uint64_t value;
+	int ret = units_parse_count(text, &value);
+
+	if (ret)
+		return ret;
+	if (value > UINT32_MAX)
+		return error_set(-ERANGE, "%s: too large", text);
+	*out = (uint32_t)value;
+	return 0;
+}
+
+static int set_value(const struct arg_option *option, const char *text)
+{
+	switch (option->kind) {
+	case ARG_TEXT:
+		*(const char **)option->out = text;
+		return 0;
+	case ARG_COUNT:
+		return units_parse_count(text, option->out);
+	case ARG_COUNT32:
+		return set_count32(option->out, text);
+	case ARG_BYTES:
+		return units_parse_bytes(text, option->out);
+	case ARG_NUMBER:
+		return units_parse_number(text, option->out);
+	case ARG_DURATION:
+		return units_parse_duration(text, option->out);
+	case ARG_CHOICE:
+		return set_choice(option, text);
+	case ARG_FLAG:
+	case ARG_HEADING:
+		break;
+	}
+	return error_set(-EINVAL, "takes no value");
+}
+
+static const struct arg_option *find(const struct args *args, const char *name, size_t len)
+{
+	for (size_t i = 0; i < args->n_options; i++) {
+		const struct arg_option *option = &args->options[i];
+
+		if (option->kind != ARG_HEADING && strlen(option->name) == len &&
+		    strncmp(option->name, name, len) == 0)
+			return option;
+	}
+	return NULL;
+}
+
+/* The option at argv[*i]; moves *i past its value. */
+static int parse_option(const struct args *args, int argc, char *const *argv, int *i)
+{
+	const char *name = argv[*i] + 2, *text;
+	size_t len = strcspn(name, "=");
+	const struct arg_option *option = find(args, name, len);
+	int ret;
+
+	if (!option)
+		return error_set(-EINVAL, "no option --%.*s", (int)(len < 60 ? len : 60), name);
+	if (args->seen && option - args->options < 64)
+		*args->seen |= UINT64_C(1) << (option - args->options);
+	if (option->kind == ARG_FLAG) {
+		if (name[len])
+			return error_set(-EINVAL, "--%s takes no value", option->name);
+		*(bool *)option->out = true;
+		return 0;
+	}
+	if (name[len]) {
+		text = name + len + 1;
+	} else {
+		if (*i + 1 >= argc)
+			return error_set(-EINVAL, "--%s needs a value (%s)", option->name,
+					 option->value);
+		text = argv[++*i];
+	}
+	ret = set_value(option, text);
+	return ret ? error_prefix(-EINVAL, "--%s: ", option->name) : 0;
+}
+
+static int take_positional(const struct args *args, size_t *n, const char *text)
+{
+	if (*n == args->max_positional)
+		return error_set(-EINVAL, "one argument too many: '%.60s'", text);
+	args->positional[(*n)++] = text;
+	return 0;
+}
+
+int args_parse(const struct args *args, int argc, char *const *argv)
+{
+	bool options_over = false;
+	size_t n = 0;
+
+	for (int i = 1; i < argc; i++) {
+		const char *text = argv[i];
+		int ret;
+
+		if (!options_over && strcmp(text, "--") == 0) {
+			options_over = true;
+			continue;
+		}
+		if (!options_over && (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0))
+			return ARGS_HELP;
+		if (!options_over && strncmp(text, "--", 2) == 0)
+			ret = parse_option(args, argc, argv, &i);
+		else if (!options_over && text[0] == '-' && text[1])
+			ret = error_set(-EINVAL, "no option %.60s; options are --name", text);
+		else
+			ret = take_positional(args, &n, text);
+		if (ret)
+			return ret;
+	}
+	if (n < args->min_positional)
+		return error_set(-EINVAL, "an argument is missing; usage: relive %s", args->usage);
+	return 0;
+}
+
+/* The first line is indented already. */
+static void print_indented(const char *text, int indent, FILE *file)
+{
+	for (const char *c = text; *c; c++) {
+		fputc(*c, file);
+		if (*c == '\n')
+			fprintf(file, "%*s", indent, "");
+	}
+	fputc('\n', file);
+}
+
+static void print_option(const struct arg_option *option, FILE *file)
+{
+	int width;
+
+	if (option->kind == ARG_HEADING) {
+		fprintf(file, "\n%s\n", option->help);
+		return;
+	}
+	if (option->value)
+		width = fprintf(file, "  --%s %s", option->name, option->value);
+	else
+		width = fprintf(file, "  --%s", option->name);
+	if (width + 2 > HELP_INDENT) {
+		fputc('\n', file);
+		width = 0;
+	}
+	fprintf(file, "%*s", HELP_INDENT - width, "");
+	print_indented(option->help, HELP_INDENT, file);
+}
+
+void args_print_help(const struct args *args, FILE *file)
+{
+	fprintf(file, "Usage: relive %s\n\n%s\n", args->usage, args->summary);
+	if (args->n_options && args->options[0].kind != ARG_HEADING)
+		fprintf(file, "\nOptions\n");
+	for (size_t i = 0; i < args->n_options; i++)
+		print_option(&args->options[i], file);
+	if (args->n_options == 0)
+		fprintf(file, "\nOptions\n");
+	fprintf(file, "  --help%*sthis page\n", HELP_INDENT - 8, "");
+	if (args->notes)
+		fprintf(file, "\n%s\n", args->notes);
+	if (args->examples) {
+		fputs("\nExamples\n  ", file);
+		print_indented(args->examples, 2, file);
+	}
+}

@@ -1,0 +1,48 @@
+/*
+ * shape.h - the columns of a step, written as text.
+ *
+ *   obs:f32[4],action:i64,reward:f32,done:u8          shape [84,84] may be written [84x84], too
+ *
+ * What sampling does with a column follows from its name: reward is summed to the n-step return,
+ * obs and obs_* are observations, next_* is a next observation stored by the actor; the others
+ * come as they are. A name without a colon is a ready shape (shape_names).
+ */
+#ifndef RLV_PROGRAM_SHAPE_H
+#define RLV_PROGRAM_SHAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "relive/relive.h"
+
+#include "base/error.h"
+
+struct shape {
+	uint32_t n_columns;
+	struct rlv_column columns[RLV_MAX_COLUMNS]; /* names point into names */
+	size_t bytes[RLV_MAX_COLUMNS];              /* of one step */
+	size_t row_bytes;                           /* of all columns */
+	char names[RLV_MAX_COLUMNS][RLV_NAME_BYTES];
+};
+
+/* -EINVAL: the message names what is wrong. shape_out must not move: columns point into it. */
+int shape_parse(const char *text, struct shape *shape_out) RLV_MUST_CHECK;
+
+/* Adds a column; its role follows from its name. -EINVAL. */
+int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t ndim,
+	      const uint32_t *dims) RLV_MUST_CHECK;
+
+/* "cartpole, cartpole-next, atari". Static. */
+const char *shape_names(void);
+
+/* "f32" of RLV_F32; "?" if it is none. Static. */
+const char *shape_dtype_name(uint32_t dtype);
+
+/* Of one element; 0 if dtype is none. */
+size_t shape_dtype_bytes(uint32_t dtype);
+
+/* "f32[84,84]" of a column. */
+#define SHAPE_TYPE_BYTES 96
+const char *shape_type_text(const struct rlv_column *column, char text[SHAPE_TYPE_BYTES]);
+
+#endif

@@ -1,0 +1,218 @@
+#include "program/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/os/clock.h"
+#include "program/interrupt.h"
+
+#define POLL_NS (10 * CLOCK_NS_PER_MS)
+#define TAIL_BYTES 2048
+#define TAIL_LINES 12
+
+/* PATH of the binary beside ours, or its bare name for execvp to look up. */
+static void beside(const char *binary, char path[PATH_MAX])
+{
+	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+
+	path[len > 0 ? len : 0] = 0;
+	slash = strrchr(path, '/');
+	if (slash && (size_t)(slash - path) + strlen(binary) + 2 < PATH_MAX) {
+		memcpy(slash + 1, binary, strlen(binary) + 1);
+		if (access(path, X_OK) == 0)
+			return;
+	}
+	snprintf(path, PATH_MAX, "%s", binary);
+}
+
+static int redirect(const char *log_path)
+{
+	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int out;
+
+	if (in < 0 || dup2(in, STDIN_FILENO) < 0)
+		return -errno;
+	if (!log_path)
+		return 0;
+	out = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+		return -errno;
+	return 0;
+}
+
+static void tie_to(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(CHAR_MAX); /* it was gone before the signal was asked for */
+}
+
+/* In the child: never returns. The reason of a failure goes up the pipe. */
+static void become(const struct spawn_daemon *daemon, const char *path, pid_t parent, int report)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+	char *argv[64] = { 0 };
+	int code;
+
+	setsid();
+	if (daemon->tied)
+		tie_to(parent);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_DFL);
+	for (size_t i = 0; daemon->argv[i] && i + 1 < sizeof(argv) / sizeof(argv[0]); i++)
+		argv[i] = strdup(daemon->argv[i]);
+	code = redirect(daemon->log_path);
+	if (code == 0) {
+		execvp(path, argv);
+		code = -errno;
+	}
+	if (write(report, &code, sizeof(code)) != sizeof(code))
+		_exit(126);
+	_exit(127);
+}
+
+int spawn_daemon(const struct spawn_daemon *daemon, pid_t *pid_out)
+{
+	pid_t parent = getpid(), pid;
+	char path[PATH_MAX];
+	int report[2], code = 0;
+
+	beside(daemon->binary, path);
+	if (pipe2(report, O_CLOEXEC))
+		return error_set(-errno, "pipe for %s: %m", daemon->binary);
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0) {
+		code = error_set(-errno, "fork for %s: %m", daemon->binary);
+		close(report[0]);
+		close(report[1]);
+		return code;
+	}
+	if (pid == 0)
+		become(daemon, path, parent, report[1]);
+	close(report[1]);
+
+	ssize_t got = read(report[0], &code, sizeof(code));
+
+	close(report[0]);
+	if (got == sizeof(code)) {
+		waitpid(pid, NULL, 0);
+		return error_set(code, "start %s: %s", path, strerror(-code));
+	}
+	*pid_out = pid;
+	return 0;
+}
+
+int spawn_fork(pid_t *pid_out)
+{
+	pid_t parent = getpid(), pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		return error_set(-errno, "fork: %m");
+	if (pid == 0) {
+		interrupt_ignore();
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(CHAR_MAX);
+	}
+	*pid_out = pid;
+	return 0;
+}
+
+bool spawn_ended(pid_t pid, int *status_out)
+{
+	pid_t got = waitpid(pid, status_out, WNOHANG);
+
+	if (got < 0 && errno != EINTR)
+		*status_out = 0;
+	return got == pid || (got < 0 && errno != EINTR);
+}
+
+int spawn_wait(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+/* A signal that waits for us must not cut the wait short: no interrupt_sleep here. */
+static bool wait_end(pid_t pid, int64_t timeout_ns)
+{
+	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
+	int status;
+
+	while (!spawn_ended(pid, &status)) {
+		if (deadline_expired(clock_monotonic(), deadline))
+			return false;
+		usleep(POLL_NS / CLOCK_NS_PER_US);
+	}
+	return true;
+}
+
+void spawn_stop(pid_t pid, int64_t grace_ns)
+{
+	int status;
+
+	if (pid <= 0 || spawn_ended(pid, &status))
+		return;
+	kill(pid, SIGTERM);
+	if (wait_end(pid, grace_ns))
+		return;
+	kill(pid, SIGKILL);
+	wait_end(pid, -1);
+}
+
+const char *spawn_status_text(int status, char text[SPAWN_STATUS_BYTES])
+{
+	const char *name;
+
+	if (WIFSIGNALED(status)) {
+		name = sigabbrev_np(WTERMSIG(status));
+		snprintf(text, SPAWN_STATUS_BYTES, "killed by SIG%s", name ? name : "?");
+	} else {
+		snprintf(text, SPAWN_STATUS_BYTES, "exit %d", WEXITSTATUS(status));
+	}
+	return text;
+}
+
+void spawn_log_tail(const char *log_path, FILE *file)
+{
+	char text[TAIL_BYTES + 1];
+	FILE *log = fopen(log_path, "re");
+	const char *start;
+	size_t len;
+	int lines = 0;
+
+	if (!log)
+		return;
+	if (fseek(log, -TAIL_BYTES, SEEK_END))
+		rewind(log);
+	len = fread(text, 1, TAIL_BYTES, log);
+	fclose(log);
+	while (len && text[len - 1] == '\n')
+		len--;
+	text[len] = 0;
+	for (start = text + len; start > text; start--) {
+		if (start[-1] == '\n' && ++lines == TAIL_LINES)
+			break;
+	}
+	fprintf(file, "  the end of %s:\n", log_path);
+	for (const char *line = start; *line;) {
+		size_t span = strcspn(line, "\n");
+
+		fprintf(file, "    %.*s\n", (int)span, line);
+		line += span + (line[span] == '\n');
+	}
+}

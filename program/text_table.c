@@ -1,0 +1,123 @@
+#include "program/text_table.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+
+#define CELL_BYTES 256
+
+/* Terminal columns: bytes that do not continue a UTF-8 character. */
+static size_t columns_of(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+static int grow(struct text_table *table)
+{
+	size_t capacity = table->capacity ? 2 * table->capacity : 64;
+	char **cells = mem_resize(table->cells, capacity * sizeof(*cells));
+
+	if (!cells)
+		return -ENOMEM;
+	table->cells = cells;
+	table->capacity = capacity;
+	return 0;
+}
+
+static void add(struct text_table *table, const char *text)
+{
+	size_t column, width = columns_of(text);
+	char *copy;
+
+	if (table->error || table->n_columns == 0)
+		return;
+	if (table->n_cells == table->capacity)
+		table->error = grow(table);
+	copy = table->error ? NULL : mem_strdup(text);
+	if (!copy) {
+		table->error = -ENOMEM;
+		return;
+	}
+	column = table->n_cells % table->n_columns;
+	table->cells[table->n_cells++] = copy;
+	if (width > table->width[column])
+		table->width[column] = width;
+}
+
+void text_table_init(struct text_table *table, const char *headings)
+{
+	const char *at = headings;
+	char text[CELL_BYTES];
+
+	memset(table, 0, sizeof(*table));
+	for (const char *c = headings; *c; c++)
+		table->n_columns += *c == '|';
+	table->n_columns++;
+	if (table->n_columns > TEXT_TABLE_MAX_COLUMNS)
+		table->n_columns = TEXT_TABLE_MAX_COLUMNS;
+	for (size_t i = 0; i < table->n_columns; i++) {
+		size_t len = strcspn(at, "|");
+
+		table->right[i] = *at == '>';
+		snprintf(text, sizeof(text), "%.*s", (int)len - table->right[i],
+			 at + table->right[i]);
+		add(table, text);
+		at += len + (at[len] == '|');
+	}
+}
+
+void text_table_fini(struct text_table *table)
+{
+	for (size_t i = 0; i < table->n_cells; i++)
+		mem_free(table->cells[i]);
+	mem_free(table->cells);
+	memset(table, 0, sizeof(*table));
+}
+
+void text_table_cell(struct text_table *table, const char *fmt, ...)
+{
+	char text[CELL_BYTES];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	add(table, text);
+}
+
+void text_table_row(struct text_table *table)
+{
+	while (!table->error && table->n_columns && table->n_cells % table->n_columns)
+		add(table, "");
+}
+
+static void pad(FILE *file, size_t n)
+{
+	while (n--)
+		fputc(' ', file);
+}
+
+int text_table_print(const struct text_table *table, FILE *file)
+{
+	if (table->error)
+		return table->error;
+	for (size_t i = 0; i < table->n_cells; i++) {
+		size_t column = i % table->n_columns;
+		bool last = column + 1 == table->n_columns;
+		size_t space = table->width[column] - columns_of(table->cells[i]);
+
+		if (table->right[column])
+			pad(file, space);
+		fputs(table->cells[i], file);
+		if (!last && !table->right[column])
+			pad(file, space);
+		fputs(last ? "\n" : "  ", file);
+	}
+	return fflush(file) || ferror(file) ? -EIO : 0;
+}

@@ -1,0 +1,41 @@
+/*
+ * units.h - numbers as people write and read them: sizes, counts, durations, rates.
+ */
+#ifndef RLV_PROGRAM_UNITS_H
+#define RLV_PROGRAM_UNITS_H
+
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define UNITS_TEXT_BYTES 24
+
+/*
+ * 4096, 64K, 2MiB, 1.5G: K M G T P are powers of 1024, with or without iB or B. -EINVAL, -ERANGE.
+ */
+int units_parse_bytes(const char *text, uint64_t *out) RLV_MUST_CHECK;
+
+/* 1000000, 1e6, 500k, 2M (powers of 1000), 64Ki (of 1024), 2^20. -EINVAL, -ERANGE. */
+int units_parse_count(const char *text, uint64_t *out) RLV_MUST_CHECK;
+
+/* 2, 1.5, 2s, 500ms, 50us, 3m: in ns; not negative. -EINVAL, -ERANGE. */
+int units_parse_duration(const char *text, int64_t *ns_out) RLV_MUST_CHECK;
+
+/* HOST, HOST:PORT, :PORT or [V6]:PORT, as the daemons take it for --listen. */
+bool units_is_address(const char *text);
+
+/* A finite number and nothing else. -EINVAL. */
+int units_parse_number(const char *text, double *out) RLV_MUST_CHECK;
+
+/* "43.1 M", "512", "0.50": three figures, powers of 1000. Returns text. */
+const char *units_format_si(double value, char text[UNITS_TEXT_BYTES]);
+
+/* "1.50 GiB", "64 B". */
+const char *units_format_bytes(uint64_t bytes, char text[UNITS_TEXT_BYTES]);
+
+/* Three figures without a prefix: "0.52", "11.9", "1204". */
+const char *units_format_number(double value, char text[UNITS_TEXT_BYTES]);
+
+#endif
