@@ -76,7 +76,7 @@
 		       "test; exit 1 when one is wrong", \
 		       check, ARG_FLAG)
 
-int bench_parse(struct bench_config *config, int argc, char **argv, bool *given_out)
+int bench_parse(struct replay_config *config, int argc, char **argv, bool *given_out)
 {
 	static char store_uri[CLI_STORE_BYTES];
 	uint64_t seen = 0;
@@ -112,7 +112,7 @@ int bench_parse(struct bench_config *config, int argc, char **argv, bool *given_
 	};
 	int code;
 
-	bench_config_init(config);
+	replay_config_init(config);
 	code = cli_parse(&args, argc, argv);
 	if (code == CLI_CONTINUE && config->store)
 		config->store = cli_store_uri(config->store, store_uri);
@@ -127,7 +127,7 @@ int bench_parse(struct bench_config *config, int argc, char **argv, bool *given_
 
 #define UP_NS (20 * CLOCK_NS_PER_S)
 
-static int open_private(void *ctx, uint64_t bytes, char uri_out[BENCH_URI_BYTES])
+static int open_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
 	struct host_store *store = ctx;
 	int ret = host_store_private(bytes, UP_NS, store);
@@ -135,7 +135,7 @@ static int open_private(void *ctx, uint64_t bytes, char uri_out[BENCH_URI_BYTES]
 	if (ret)
 		return error_set(ret, "start a private store: %s",
 				 error_last_code() == ret ? error_last() : strerror(-ret));
-	snprintf(uri_out, BENCH_URI_BYTES, "%s", store->uri);
+	snprintf(uri_out, REPLAY_URI_BYTES, "%s", store->uri);
 	return 0;
 }
 
@@ -144,9 +144,9 @@ static void close_private(void *ctx)
 	host_store_close(ctx);
 }
 
-static void describe(struct bench_config *config)
+static void describe(struct replay_config *config)
 {
-	char who[BENCH_LABEL_BYTES];
+	char who[REPLAY_LABEL_BYTES];
 
 	if (config->loop)
 		snprintf(who, sizeof(who), "loop");
@@ -158,9 +158,9 @@ static void describe(struct bench_config *config)
 }
 
 /* The one case of the command line. */
-static int run_given(struct bench_config *config, struct bench_output *output, bool *ok_out)
+static int run_given(struct replay_config *config, struct replay_output *output, bool *ok_out)
 {
-	struct bench_group *group = mem_zalloc(sizeof(*group));
+	struct replay_group *group = mem_zalloc(sizeof(*group));
 	int ret;
 
 	if (!group)
@@ -170,23 +170,23 @@ static int run_given(struct bench_config *config, struct bench_output *output, b
 	group->n_cases = 1;
 	group->cases[0] = *config;
 	output->to = 1;
-	ret = bench_group_run(group, output, ok_out);
+	ret = replay_group_run(group, output, ok_out);
 	mem_free(group);
 	return ret;
 }
 
-static int run_standard(const struct bench_config *config, struct bench_output *output,
+static int run_standard(const struct replay_config *config, struct replay_output *output,
 			bool *ok_out)
 {
-	uint32_t n = bench_standard_groups(config->full);
-	struct bench_group *group = mem_zalloc(sizeof(*group));
+	uint32_t n = replay_standard_groups(config->full);
+	struct replay_group *group = mem_zalloc(sizeof(*group));
 	int ret = group ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		output->from = (double)i / n;
 		output->to = (double)(i + 1) / n;
-		bench_standard_group(i, config, group);
-		ret = bench_group_run(group, output, ok_out);
+		replay_standard_group(i, config, group);
+		ret = replay_group_run(group, output, ok_out);
 	}
 	mem_free(group);
 	return ret;
@@ -195,9 +195,9 @@ static int run_standard(const struct bench_config *config, struct bench_output *
 static int replay(int argc, char **argv)
 {
 	struct host_store store = { .n_nodes = 0 };
-	const struct bench_place place = { open_private, close_private, &store };
-	struct bench_output output = { .place = &place };
-	struct bench_config config;
+	const struct replay_place place = { open_private, close_private, &store };
+	struct replay_output output = { .place = &place };
+	struct replay_config config;
 	struct progress progress;
 	struct json json;
 	bool given = false, ok = true;
@@ -205,7 +205,7 @@ static int replay(int argc, char **argv)
 
 	if (code != CLI_CONTINUE)
 		return code;
-	if (bench_config_check(&config)) {
+	if (replay_config_check(&config)) {
 		cli_error("%s", error_last());
 		cli_hint("relive bench replay --help");
 		return CLI_USAGE;

@@ -10,6 +10,6 @@
  * Reads the options into config. CLI_CONTINUE, or the exit code. *given_out: was any of them about the
  * case to measure? If not, the standard cases run.
  */
-int bench_parse(struct bench_config *config, int argc, char **argv, bool *given_out);
+int bench_parse(struct replay_config *config, int argc, char **argv, bool *given_out);
 
 #endif

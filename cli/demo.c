@@ -82,12 +82,12 @@ static int show_status(const struct demo *demo)
 	return cmd_status(2, argv) == CLI_OK ? 0 : -EIO;
 }
 
-static void show_rates(struct demo *demo, const struct bench_case *c, double done)
+static void show_rates(struct demo *demo, const struct replay_case *c, double done)
 {
 	char inserts[UNITS_TEXT_BYTES], samples[UNITS_TEXT_BYTES];
 	uint64_t now = clock_now_ns(clock_monotonic());
-	uint64_t inserted = bench_case_live(c, ROLE_INSERT);
-	uint64_t sampled = bench_case_live(c, ROLE_SAMPLE);
+	uint64_t inserted = replay_case_live(c, ROLE_INSERT);
+	uint64_t sampled = replay_case_live(c, ROLE_SAMPLE);
 	double seconds = (double)(now - demo->last_ns) / 1e9;
 
 	if (demo->last_ns && seconds > 0)
@@ -101,7 +101,7 @@ static void show_rates(struct demo *demo, const struct bench_case *c, double don
 	demo->last_sampled = sampled;
 }
 
-static void kill_actor(struct demo *demo, struct bench_case *c)
+static void kill_actor(struct demo *demo, struct replay_case *c)
 {
 	progress_clear(&demo->progress);
 	printf("   kill -9 %d: actor 0 is gone in the middle of its work\n", (int)c->roles[0].pid);
@@ -110,12 +110,13 @@ static void kill_actor(struct demo *demo, struct bench_case *c)
 }
 
 /* One window with rates on the way. */
-static int play(struct demo *demo, struct bench_case *c, const struct scene *scene, uint32_t window)
+static int play(struct demo *demo, struct replay_case *c, const struct scene *scene,
+		uint32_t window)
 {
 	bool murder = scene->kill_actor && window == 1;
 	int64_t total = scene->window_ns;
 	uint64_t start;
-	int ret = bench_case_run(c);
+	int ret = replay_case_run(c);
 
 	start = clock_now_ns(clock_monotonic());
 	demo->last_ns = 0;
@@ -131,14 +132,14 @@ static int play(struct demo *demo, struct bench_case *c, const struct scene *sce
 		show_rates(demo, c,
 			   (window + (double)spent / (double)total) / (double)scene->windows);
 		interrupt_sleep(TICK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : bench_case_look(c);
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : replay_case_look(c);
 	}
 	if (ret == 0)
-		ret = bench_case_pause(c);
-	return ret ? ret : bench_case_gather(c);
+		ret = replay_case_pause(c);
+	return ret ? ret : replay_case_gather(c);
 }
 
-static void add_figures(struct demo *demo, const struct bench_case *c, const struct scene *scene)
+static void add_figures(struct demo *demo, const struct replay_case *c, const struct scene *scene)
 {
 	static const char *const names[ROLE_OPS] = { "insert", "sample", "update" };
 
@@ -146,12 +147,12 @@ static void add_figures(struct demo *demo, const struct bench_case *c, const str
 		struct text_table *table = &demo->figures;
 		char text[UNITS_TEXT_BYTES];
 
-		if (c->series[op][BENCH_ITEMS].n == 0)
+		if (c->series[op][REPLAY_ITEMS].n == 0)
 			continue;
 		text_table_cell(table, "%s", scene->title);
 		text_table_cell(table, "%s", names[op]);
 		for (uint32_t w = 0; w < 2; w++) {
-			const struct bench_series *items = &c->series[op][BENCH_ITEMS];
+			const struct series *items = &c->series[op][REPLAY_ITEMS];
 
 			if (w < items->n)
 				text_table_cell(table, "%s",
@@ -160,21 +161,21 @@ static void add_figures(struct demo *demo, const struct bench_case *c, const str
 				text_table_cell(table, "-");
 		}
 		text_table_cell(table, "%.2f",
-				bench_spread_of(&c->series[op][BENCH_BYTES], true).best / 1e9);
+				series_spread(&c->series[op][REPLAY_BYTES], true).best / 1e9);
 		text_table_cell(
 			table, "%s",
-			units_format_number(bench_spread_of(&c->series[op][BENCH_P50], false).best,
+			units_format_number(series_spread(&c->series[op][REPLAY_P50], false).best,
 					    text));
 		text_table_cell(
 			table, "%s",
-			units_format_number(bench_spread_of(&c->series[op][BENCH_P99], false).best,
+			units_format_number(series_spread(&c->series[op][REPLAY_P99], false).best,
 					    text));
 		text_table_row(table);
 	}
 }
 
 /* The server settles what the dead actor held; then every sum is exact again. */
-static int wait_exact(struct demo *demo, struct bench_case *c)
+static int wait_exact(struct demo *demo, struct replay_case *c)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), REPAIR_NS);
 	struct rlv_verify_report report = { .size = sizeof(report) };
@@ -203,7 +204,7 @@ static int wait_exact(struct demo *demo, struct bench_case *c)
 	return 0;
 }
 
-static int play_all(struct demo *demo, struct bench_case *c, const struct scene *scene)
+static int play_all(struct demo *demo, struct replay_case *c, const struct scene *scene)
 {
 	int ret = 0;
 
@@ -221,14 +222,14 @@ static int play_all(struct demo *demo, struct bench_case *c, const struct scene 
 
 static int run_scene(struct demo *demo, const struct scene *scene)
 {
-	struct bench_case *c = mem_zalloc(sizeof(*c));
-	struct bench_data *data = mem_zalloc(sizeof(*data));
-	struct bench_config config;
+	struct replay_case *c = mem_zalloc(sizeof(*c));
+	struct replay_data *data = mem_zalloc(sizeof(*data));
+	struct replay_config config;
 	char path[PATH_MAX], text[160];
 	bool recorded = find_trace(scene->trace, path);
 	int ret = c && data ? 0 : -ENOMEM;
 
-	bench_config_init(&config);
+	replay_config_init(&config);
 	snprintf(config.label, sizeof(config.label), "%s", scene->title);
 	config.trace = recorded ? path : NULL;
 	config.shape = scene->shape;
@@ -244,22 +245,22 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		 scene->learners, scene->learners == 1 ? "" : "s");
 	say(demo, text);
 	if (ret == 0)
-		ret = bench_data_open(config.trace, config.shape, config.seed, data);
+		ret = replay_data_open(config.trace, config.shape, config.seed, data);
 	if (ret == 0)
-		ret = bench_case_open(c, &config, data);
+		ret = replay_case_open(c, &config, data);
 	if (ret == 0) {
 		c->may_die = scene->kill_actor;
 		c->progress = &demo->progress;
-		ret = bench_case_start(c, config.store);
+		ret = replay_case_start(c, config.store);
 	}
 	if (ret)
 		cli_fail_local(ret, "%s", scene->title);
 	else
 		ret = play_all(demo, c, scene);
-	if (c && bench_case_close(c) && ret == 0)
+	if (c && replay_case_close(c) && ret == 0)
 		ret = (cli_fail_local(error_last_code(), "%s", scene->title), -EIO);
 	if (data)
-		bench_data_close(data);
+		replay_data_close(data);
 	mem_free(c);
 	mem_free(data);
 	return ret;

@@ -14,7 +14,7 @@
 
 static int open_pattern(struct actor *actor)
 {
-	const struct bench_config *config = actor->role->config;
+	const struct replay_config *config = actor->role->config;
 	const struct shape *shape = &actor->data->shape;
 
 	for (uint32_t c = 0; c < shape->n_columns; c++) {
@@ -32,13 +32,13 @@ static int open_pattern(struct actor *actor)
 
 int actor_open(struct actor *actor, struct role *role, struct rlv_table *table)
 {
-	const struct bench_config *config = role->config;
+	const struct replay_config *config = role->config;
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	int ret;
 
 	memset(actor, 0, sizeof(*actor));
 	actor->role = role;
-	actor->gives_priorities = bench_config_gives_priorities(config);
+	actor->gives_priorities = replay_config_gives_priorities(config);
 	actor->data = config->envs > 1 ? role->vector : role->data;
 	actor->at =
 		actor->data->starts[(uint64_t)role->actor * actor->data->n_starts / config->actors];
@@ -95,7 +95,7 @@ int actor_window_end(struct actor *actor)
 /* Sleeps until the next append is due; one that is late by far gives the lost time up. */
 static void pace(struct actor *actor, uint32_t steps)
 {
-	const struct bench_config *config = actor->role->config;
+	const struct replay_config *config = actor->role->config;
 	uint64_t now = clock_now_ns(clock_monotonic());
 
 	if (actor->due_ns > now) {
@@ -112,8 +112,8 @@ static void pace(struct actor *actor, uint32_t steps)
 /* The next rows; returns how many. */
 static uint32_t next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
 {
-	const struct bench_config *config = actor->role->config;
-	const struct bench_data *data = actor->data;
+	const struct replay_config *config = actor->role->config;
+	const struct replay_data *data = actor->data;
 	uint32_t n = config->insert_batch;
 
 	steps->columns = columns;

@@ -9,9 +9,9 @@
 struct actor {
 	struct role *role;
 	struct rlv_writer *writer;
-	const struct bench_data *data; /* rows, or vectors of environments */
-	uint64_t at;                   /* next row */
-	uint64_t number;               /* of the next row of a pattern */
+	const struct replay_data *data; /* rows, or vectors of environments */
+	uint64_t at;                    /* next row */
+	uint64_t number;                /* of the next row of a pattern */
 	bool gives_priorities;
 	uint64_t due_ns;                /* when a paced actor appends next */
 	uint8_t *made[RLV_MAX_COLUMNS]; /* rows of a pattern */

@@ -51,7 +51,7 @@ static int start_process(struct role *role)
 	return 0;
 }
 
-static void command(struct bench_case *c, enum role_command what)
+static void command(struct replay_case *c, enum role_command what)
 {
 	/* relaxed: only this thread writes it */
 	uint32_t old = atomic_load_explicit(&c->shared->command, memory_order_relaxed);
@@ -59,7 +59,7 @@ static void command(struct bench_case *c, enum role_command what)
 
 	/* H1 pairs with H2: uri and table, then the command */
 	atomic_store_explicit(&c->shared->command, next, memory_order_release);
-	futex_wake(&c->shared->command, BENCH_MAX_ROLES);
+	futex_wake(&c->shared->command, REPLAY_MAX_ROLES);
 }
 
 static enum role_state state_of(const struct role *role)
@@ -68,7 +68,7 @@ static enum role_state state_of(const struct role *role)
 	return (enum role_state)atomic_load_explicit(&role->slot->state, memory_order_acquire);
 }
 
-static void set_states(struct bench_case *c, enum role_state state)
+static void set_states(struct replay_case *c, enum role_state state)
 {
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		/* relaxed: the role sleeps, the command word publishes it */
@@ -78,7 +78,7 @@ static void set_states(struct bench_case *c, enum role_state state)
 	}
 }
 
-static int role_died(struct bench_case *c, struct role *role, int status)
+static int role_died(struct replay_case *c, struct role *role, int status)
 {
 	char text[SPAWN_STATUS_BYTES];
 
@@ -93,7 +93,7 @@ static int role_died(struct bench_case *c, struct role *role, int status)
 }
 
 /* Processes that ended, by their own fault or killed; threads that failed. */
-int bench_case_look(struct bench_case *c)
+int replay_case_look(struct replay_case *c)
 {
 	int status, ret = 0;
 
@@ -110,7 +110,7 @@ int bench_case_look(struct bench_case *c)
 	return ret;
 }
 
-static bool all_at(const struct bench_case *c, enum role_state least)
+static bool all_at(const struct replay_case *c, enum role_state least)
 {
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		if (c->roles[i].alive && state_of(&c->roles[i]) < least)
@@ -119,7 +119,7 @@ static bool all_at(const struct bench_case *c, enum role_state least)
 	return true;
 }
 
-static int wait_all(struct bench_case *c, enum role_state state, int64_t timeout_ns)
+static int wait_all(struct replay_case *c, enum role_state state, int64_t timeout_ns)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
 	int ret = 0;
@@ -130,15 +130,15 @@ static int wait_all(struct bench_case *c, enum role_state state, int64_t timeout
 		if (deadline_expired(clock_monotonic(), deadline))
 			return error_set(-ETIMEDOUT, "actors and learners do not answer");
 		usleep(POLL_NS / CLOCK_NS_PER_US / 5);
-		ret = bench_case_look(c);
+		ret = replay_case_look(c);
 	}
-	return ret ? ret : bench_case_look(c);
+	return ret ? ret : replay_case_look(c);
 }
 
-static void place_role(struct bench_case *c, uint32_t i)
+static void place_role(struct replay_case *c, uint32_t i)
 {
 	struct role *role = &c->roles[i];
-	bool local = bench_config_is_local(&c->config);
+	bool local = replay_config_is_local(&c->config);
 
 	*role = (struct role){
 		.config = &c->config,
@@ -154,9 +154,9 @@ static void place_role(struct bench_case *c, uint32_t i)
 	};
 }
 
-static int start_roles(struct bench_case *c)
+static int start_roles(struct replay_case *c)
 {
-	bool local = bench_config_is_local(&c->config);
+	bool local = replay_config_is_local(&c->config);
 	int ret = 0;
 
 	for (uint32_t i = 0; i < c->n_roles && ret == 0; i++) {
@@ -166,7 +166,7 @@ static int start_roles(struct bench_case *c)
 	return ret;
 }
 
-static void stop_roles(struct bench_case *c)
+static void stop_roles(struct replay_case *c)
 {
 	if (!c->shared)
 		return;
@@ -193,24 +193,24 @@ static void stop_roles(struct bench_case *c)
 
 /* -------- the case -------- */
 
-static int open_data(struct bench_case *c, const struct bench_data *data)
+static int open_data(struct replay_case *c, const struct replay_data *data)
 {
 	int ret = 0;
 
 	c->data = data;
 	if (c->config.check) {
-		ret = bench_data_open(NULL, c->config.shape, c->config.seed, &c->patterned);
+		ret = replay_data_open(NULL, c->config.shape, c->config.seed, &c->patterned);
 		if (ret == 0)
 			ret = pattern_shape(&c->patterned.shape);
 		c->data = &c->patterned;
 	}
 	if (ret == 0 && c->config.envs > 1)
-		ret = bench_data_vector(data, c->config.envs, &c->vector);
+		ret = replay_data_vector(data, c->config.envs, &c->vector);
 	return ret;
 }
 
 /* What the shape suggests where nothing was said. */
-static void settle_view(struct bench_config *config, const struct bench_data *data)
+static void settle_view(struct replay_config *config, const struct replay_data *data)
 {
 	bool frames = data->shape.n_columns && data->shape.columns[0].role == RLV_OBS &&
 		      data->shape.columns[0].ndim >= 2;
@@ -220,11 +220,11 @@ static void settle_view(struct bench_config *config, const struct bench_data *da
 	if (config->n_step == 0)
 		config->n_step = 1;
 	if (config->capacity == 0)
-		config->capacity = bench_table_capacity(config, data);
+		config->capacity = replay_table_capacity(config, data);
 }
 
-int bench_case_open(struct bench_case *c, const struct bench_config *config,
-		    const struct bench_data *data)
+int replay_case_open(struct replay_case *c, const struct replay_config *config,
+		     const struct replay_data *data)
 {
 	int ret;
 
@@ -232,7 +232,7 @@ int bench_case_open(struct bench_case *c, const struct bench_config *config,
 	c->config = *config;
 	c->ok = true;
 	settle_view(&c->config, data);
-	c->n_roles = bench_config_roles(config);
+	c->n_roles = replay_config_roles(config);
 	c->shared_bytes = sizeof(*c->shared) + c->n_roles * sizeof(c->shared->slots[0]);
 	c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			 -1, 0);
@@ -243,16 +243,16 @@ int bench_case_open(struct bench_case *c, const struct bench_config *config,
 	}
 	ret = open_data(c, data);
 	/* Processes are forked before this one opens a store, threads when its store is open. */
-	if (ret == 0 && !bench_config_is_local(&c->config))
+	if (ret == 0 && !replay_config_is_local(&c->config))
 		ret = start_roles(c);
 	return ret;
 }
 
-int bench_case_start(struct bench_case *c, const char *uri)
+int replay_case_start(struct replay_case *c, const char *uri)
 {
-	int ret = bench_table_open(c, uri);
+	int ret = replay_table_open(c, uri);
 
-	if (ret == 0 && bench_config_is_local(&c->config))
+	if (ret == 0 && replay_config_is_local(&c->config))
 		ret = start_roles(c);
 	if (ret)
 		return ret;
@@ -260,20 +260,20 @@ int bench_case_start(struct bench_case *c, const char *uri)
 	return wait_all(c, ROLE_READY, OPEN_NS);
 }
 
-int bench_case_run(struct bench_case *c)
+int replay_case_run(struct replay_case *c)
 {
 	set_states(c, ROLE_READY);
 	command(c, ROLE_RUN);
 	return wait_all(c, ROLE_RUNNING, OPEN_NS);
 }
 
-int bench_case_pause(struct bench_case *c)
+int replay_case_pause(struct replay_case *c)
 {
 	command(c, ROLE_PAUSE);
 	return wait_all(c, ROLE_PAUSED, PAUSE_NS);
 }
 
-uint64_t bench_case_live(const struct bench_case *c, enum role_op_kind op)
+uint64_t replay_case_live(const struct replay_case *c, enum role_op_kind op)
 {
 	uint64_t sum = 0;
 
@@ -282,14 +282,14 @@ uint64_t bench_case_live(const struct bench_case *c, enum role_op_kind op)
 	return sum;
 }
 
-int bench_case_close(struct bench_case *c)
+int replay_case_close(struct replay_case *c)
 {
 	int ret;
 
 	stop_roles(c);
-	ret = bench_table_close(c);
-	bench_data_close(&c->patterned);
-	bench_data_close(&c->vector);
+	ret = replay_table_close(c);
+	replay_data_close(&c->patterned);
+	replay_data_close(&c->vector);
 	if (c->shared)
 		munmap(c->shared, c->shared_bytes);
 	c->shared = NULL;
@@ -298,16 +298,17 @@ int bench_case_close(struct bench_case *c)
 
 /* -------- windows -------- */
 
-static void push(struct bench_case *c, enum role_op_kind op, enum bench_metric metric, double value)
+static void push(struct replay_case *c, enum role_op_kind op, enum replay_metric metric,
+		 double value)
 {
-	struct bench_series *series = &c->series[op][metric];
+	struct series *series = &c->series[op][metric];
 
-	if (series->n < BENCH_MAX_WINDOWS)
+	if (series->n < SERIES_MAX)
 		series->value[series->n++] = value;
 }
 
 /* Bytes that one item of an operation is worth to its user. */
-static double item_bytes(const struct bench_case *c, enum role_op_kind op)
+static double item_bytes(const struct replay_case *c, enum role_op_kind op)
 {
 	if (op == ROLE_INSERT)
 		return (double)c->data->shape.row_bytes;
@@ -317,7 +318,7 @@ static double item_bytes(const struct bench_case *c, enum role_op_kind op)
 }
 
 /* One operation over all roles of the window that has just ended. */
-static void gather_op(struct bench_case *c, enum role_op_kind op, struct stats_hist *latency)
+static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_hist *latency)
 {
 	double items = 0, calls = 0, wall = 0, cpu = 0;
 	uint64_t counted = 0, phases = 0, moved = 0;
@@ -340,19 +341,19 @@ static void gather_op(struct bench_case *c, enum role_op_kind op, struct stats_h
 	}
 	if (calls == 0)
 		return;
-	push(c, op, BENCH_ITEMS, items);
-	push(c, op, BENCH_CALLS, calls);
-	push(c, op, BENCH_BYTES, items * item_bytes(c, op));
-	push(c, op, BENCH_P50, (double)stats_hist_quantile(latency, 0.5) / 1e3);
-	push(c, op, BENCH_P99, (double)stats_hist_quantile(latency, 0.99) / 1e3);
-	push(c, op, BENCH_CPU, cpu / wall);
+	push(c, op, REPLAY_ITEMS, items);
+	push(c, op, REPLAY_CALLS, calls);
+	push(c, op, REPLAY_BYTES, items * item_bytes(c, op));
+	push(c, op, REPLAY_P50, (double)stats_hist_quantile(latency, 0.5) / 1e3);
+	push(c, op, REPLAY_P99, (double)stats_hist_quantile(latency, 0.99) / 1e3);
+	push(c, op, REPLAY_CPU, cpu / wall);
 	if (counted) {
-		push(c, op, BENCH_ROUND_TRIPS, (double)phases / (double)counted);
-		push(c, op, BENCH_MOVED, (double)moved / (double)counted);
+		push(c, op, REPLAY_ROUND_TRIPS, (double)phases / (double)counted);
+		push(c, op, REPLAY_MOVED, (double)moved / (double)counted);
 	}
 }
 
-int bench_case_gather(struct bench_case *c)
+int replay_case_gather(struct replay_case *c)
 {
 	struct stats_hist *latency = mem_alloc(sizeof(*latency));
 
@@ -379,24 +380,24 @@ int bench_case_gather(struct bench_case *c)
 	return 0;
 }
 
-static int run_for(struct bench_case *c, int64_t ns)
+static int run_for(struct replay_case *c, int64_t ns)
 {
 	uint64_t end;
-	int ret = bench_case_run(c);
+	int ret = replay_case_run(c);
 
 	end = deadline_after(clock_monotonic(), ns);
 	while (ret == 0 && !deadline_expired(clock_monotonic(), end)) {
 		int64_t left = deadline_left_ns(clock_monotonic(), end);
 
 		interrupt_sleep(left < LOOK_NS ? left : LOOK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : bench_case_look(c);
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : replay_case_look(c);
 		if (c->progress)
 			progress_show(c->progress, c->progress_from, "%s", c->config.label);
 	}
-	return ret ? ret : bench_case_pause(c);
+	return ret ? ret : replay_case_pause(c);
 }
 
-int bench_case_warm(struct bench_case *c, int64_t ns)
+int replay_case_warm(struct replay_case *c, int64_t ns)
 {
 	int ret = run_for(c, ns);
 
@@ -407,9 +408,9 @@ int bench_case_warm(struct bench_case *c, int64_t ns)
 	return ret;
 }
 
-int bench_case_window(struct bench_case *c, int64_t ns)
+int replay_case_window(struct replay_case *c, int64_t ns)
 {
 	int ret = run_for(c, ns);
 
-	return ret ? ret : bench_case_gather(c);
+	return ret ? ret : replay_case_gather(c);
 }

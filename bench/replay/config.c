@@ -6,9 +6,9 @@
 
 #include "relive/relive.h"
 
-void bench_config_init(struct bench_config *config)
+void replay_config_init(struct replay_config *config)
 {
-	*config = (struct bench_config){
+	*config = (struct replay_config){
 		.shape = "cartpole",
 		.actors = 1,
 		.learners = 1,
@@ -18,13 +18,13 @@ void bench_config_init(struct bench_config *config)
 		.envs = 1,
 		.inflight = 1,
 		.windows = 5,
-		.prefill = BENCH_PREFILL_RING,
+		.prefill = REPLAY_PREFILL_RING,
 		.seed = 1,
 		.duration_ns = 5000000000,
 	};
 }
 
-static int parse_view(struct bench_config *config)
+static int parse_view(struct replay_config *config)
 {
 	char *end;
 	unsigned long stack, n_step = 1;
@@ -41,11 +41,10 @@ static int parse_view(struct bench_config *config)
 	return 0;
 }
 
-static int check_sizes(const struct bench_config *config)
+static int check_sizes(const struct replay_config *config)
 {
-	if (config->windows == 0 || config->windows > BENCH_MAX_WINDOWS)
-		return error_set(-EINVAL, "--windows %u: 1 to %d", config->windows,
-				 BENCH_MAX_WINDOWS);
+	if (config->windows == 0 || config->windows > SERIES_MAX)
+		return error_set(-EINVAL, "--windows %u: 1 to %d", config->windows, SERIES_MAX);
 	if (config->duration_ns / config->windows < 1000000)
 		return error_set(-EINVAL, "--seconds: under 1 ms for each of %u windows",
 				 config->windows);
@@ -61,7 +60,7 @@ static int check_sizes(const struct bench_config *config)
 	return 0;
 }
 
-int bench_config_check(struct bench_config *config)
+int replay_config_check(struct replay_config *config)
 {
 	uint32_t roles = config->actors + config->learners;
 	int ret = parse_view(config);
@@ -70,14 +69,14 @@ int bench_config_check(struct bench_config *config)
 		ret = check_sizes(config);
 	if (ret)
 		return ret;
-	if (config->actors > BENCH_MAX_ROLES || config->learners > BENCH_MAX_ROLES ||
-	    roles > BENCH_MAX_ROLES || roles == 0)
-		return error_set(-EINVAL, "--actors + --learners: 1 to %d", BENCH_MAX_ROLES);
+	if (config->actors > REPLAY_MAX_ROLES || config->learners > REPLAY_MAX_ROLES ||
+	    roles > REPLAY_MAX_ROLES || roles == 0)
+		return error_set(-EINVAL, "--actors + --learners: 1 to %d", REPLAY_MAX_ROLES);
 	if (config->loop && (config->actors != 1 || config->learners != 1))
 		return error_set(-EINVAL, "--loop: one thread is actor and learner");
 	if (config->layout == RLV_WINDOW && config->n_step > 1)
 		return error_set(-EINVAL, "--layout window is for returns of one step");
-	if (config->check && config->initial == BENCH_INITIAL_MAX)
+	if (config->check && config->initial == REPLAY_INITIAL_MAX)
 		return error_set(-EINVAL, "--check gives priorities: leave --initial max out");
 	if (config->trace && config->check)
 		return error_set(-EINVAL, "--check writes rows of its own: use --shape");
@@ -90,21 +89,21 @@ int bench_config_check(struct bench_config *config)
 	return 0;
 }
 
-bool bench_config_is_local(const struct bench_config *config)
+bool replay_config_is_local(const struct replay_config *config)
 {
 	if (config->store)
 		return strncmp(config->store, "embed:", 6) == 0;
-	return config->threads || (bench_config_roles(config) == 1 && !config->processes);
+	return config->threads || (replay_config_roles(config) == 1 && !config->processes);
 }
 
-bool bench_config_gives_priorities(const struct bench_config *config)
+bool replay_config_gives_priorities(const struct replay_config *config)
 {
-	if (config->initial == BENCH_INITIAL_AUTO)
+	if (config->initial == REPLAY_INITIAL_AUTO)
 		return config->trace || config->check;
-	return config->initial == BENCH_INITIAL_GIVEN;
+	return config->initial == REPLAY_INITIAL_GIVEN;
 }
 
-uint32_t bench_config_roles(const struct bench_config *config)
+uint32_t replay_config_roles(const struct replay_config *config)
 {
 	return config->loop ? 1 : config->actors + config->learners;
 }

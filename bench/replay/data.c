@@ -23,7 +23,7 @@ struct row_arrays {
 	uint8_t *columns;
 };
 
-static int make_arrays(struct bench_data *data, uint64_t n_starts, size_t column_bytes,
+static int make_arrays(struct replay_data *data, uint64_t n_starts, size_t column_bytes,
 		       struct row_arrays *out)
 {
 	size_t per_row = sizeof(double) + sizeof(uint32_t) + sizeof(uint16_t) + column_bytes;
@@ -64,7 +64,7 @@ static uint32_t dtype_of(const char *numpy)
 	return 0;
 }
 
-static int shape_of_trace(const struct trace *trace, struct bench_data *data)
+static int shape_of_trace(const struct trace *trace, struct replay_data *data)
 {
 	size_t n;
 	const struct trace_column *columns = trace_columns(trace, &n);
@@ -96,7 +96,7 @@ static void rows_of_trace(const struct trace_rows *rows, uint64_t n, uint64_t ep
 	memcpy(out->starts, rows->episode_row, episodes * sizeof(*out->starts));
 }
 
-static int from_trace(const char *path, struct bench_data *data)
+static int from_trace(const char *path, struct replay_data *data)
 {
 	struct row_arrays arrays = { 0 };
 	int ret = trace_open(path, &data->trace);
@@ -155,7 +155,7 @@ static void make_episodes(uint64_t rows, struct rng *rng, const struct row_array
 	}
 }
 
-static int from_shape(const char *text, uint64_t seed, struct bench_data *data)
+static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 {
 	struct row_arrays arrays = { 0 };
 	struct rng rng;
@@ -184,19 +184,19 @@ static int from_shape(const char *text, uint64_t seed, struct bench_data *data)
 	return 0;
 }
 
-int bench_data_open(const char *trace, const char *shape, uint64_t seed,
-		    struct bench_data *data_out)
+int replay_data_open(const char *trace, const char *shape, uint64_t seed,
+		     struct replay_data *data_out)
 {
 	int ret;
 
 	memset(data_out, 0, sizeof(*data_out));
 	ret = trace ? from_trace(trace, data_out) : from_shape(shape, seed, data_out);
 	if (ret)
-		bench_data_close(data_out);
+		replay_data_close(data_out);
 	return ret;
 }
 
-void bench_data_close(struct bench_data *data)
+void replay_data_close(struct replay_data *data)
 {
 	trace_close(&data->trace);
 	mem_free(data->memory);
@@ -204,7 +204,7 @@ void bench_data_close(struct bench_data *data)
 }
 
 /* Copies row `from_row` to row `row`. */
-static void copy_row(const struct bench_data *from, uint64_t from_row, struct bench_data *data,
+static void copy_row(const struct replay_data *from, uint64_t from_row, struct replay_data *data,
 		     const struct row_arrays *out, uint64_t row)
 {
 	for (uint32_t c = 0; c < from->shape.n_columns; c++) {
@@ -218,7 +218,7 @@ static void copy_row(const struct bench_data *from, uint64_t from_row, struct be
 	out->policy_version[row] = from->policy_version[from_row];
 }
 
-int bench_data_vector(const struct bench_data *from, uint32_t envs, struct bench_data *data_out)
+int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 {
 	uint64_t steps = max_u64(from->rows / envs, 16);
 	struct row_arrays arrays = { 0 };
@@ -237,7 +237,7 @@ int bench_data_vector(const struct bench_data *from, uint32_t envs, struct bench
 				from->shape.columns[c].dtype, from->shape.columns[c].ndim,
 				from->shape.columns[c].shape);
 		if (ret) {
-			bench_data_close(data_out);
+			replay_data_close(data_out);
 			return ret;
 		}
 	}

@@ -12,7 +12,7 @@
 
 struct trace;
 
-struct bench_data {
+struct replay_data {
 	struct shape shape;
 	uint64_t rows;
 	const uint8_t *column[RLV_MAX_COLUMNS];
@@ -26,15 +26,15 @@ struct bench_data {
 };
 
 /* -EINVAL, -ENOMEM, what trace_open and trace_load say. */
-int bench_data_open(const char *trace, const char *shape, uint64_t seed,
-		    struct bench_data *data_out) RLV_MUST_CHECK;
-void bench_data_close(struct bench_data *data);
+int replay_data_open(const char *trace, const char *shape, uint64_t seed,
+		     struct replay_data *data_out) RLV_MUST_CHECK;
+void replay_data_close(struct replay_data *data);
 
 /*
  * The same rows for a vector of environments: rows t * envs .. + envs - 1 are one step of each.
  * Each environment begins at another episode; its last row ends one. -ENOMEM.
  */
-int bench_data_vector(const struct bench_data *from, uint32_t envs, struct bench_data *data_out)
+int replay_data_vector(const struct replay_data *from, uint32_t envs, struct replay_data *data_out)
 	RLV_MUST_CHECK;
 
 #endif

@@ -15,25 +15,25 @@
 
 /* What is open while a group runs. */
 struct running {
-	const struct bench_group *group;
-	const struct bench_output *output;
-	struct bench_data data[BENCH_GROUP_MAX];
-	const struct bench_data *data_of[BENCH_GROUP_MAX];
-	struct bench_case *cases;
-	uint32_t n_open;                 /* cases */
-	const struct bench_place *place; /* NULL: of its own, or given */
+	const struct replay_group *group;
+	const struct replay_output *output;
+	struct replay_data data[REPLAY_GROUP_MAX];
+	const struct replay_data *data_of[REPLAY_GROUP_MAX];
+	struct replay_case *cases;
+	uint32_t n_open;                  /* cases */
+	const struct replay_place *place; /* NULL: of its own, or given */
 	struct yardstick yardstick;
-	char uri[BENCH_URI_BYTES];
+	char uri[REPLAY_URI_BYTES];
 };
 
 static void show(const struct running *r, double part, const char *what)
 {
-	const struct bench_output *out = r->output;
+	const struct replay_output *out = r->output;
 
 	progress_show(out->progress, out->from + (out->to - out->from) * part, "%s", what);
 }
 
-static bool same_data(const struct bench_config *a, const struct bench_config *b)
+static bool same_data(const struct replay_config *a, const struct replay_config *b)
 {
 	if (a->trace || b->trace)
 		return a->trace && b->trace && strcmp(a->trace, b->trace) == 0;
@@ -43,10 +43,10 @@ static bool same_data(const struct bench_config *a, const struct bench_config *b
 /* Cases on the same rows share them. */
 static int open_data(struct running *r)
 {
-	const struct bench_group *group = r->group;
+	const struct replay_group *group = r->group;
 
 	for (uint32_t i = 0; i < group->n_cases; i++) {
-		const struct bench_config *config = &group->cases[i];
+		const struct replay_config *config = &group->cases[i];
 		int ret;
 
 		for (uint32_t j = 0; j < i && !r->data_of[i]; j++) {
@@ -55,7 +55,7 @@ static int open_data(struct running *r)
 		}
 		if (r->data_of[i])
 			continue;
-		ret = bench_data_open(config->trace, config->shape, config->seed, &r->data[i]);
+		ret = replay_data_open(config->trace, config->shape, config->seed, &r->data[i]);
 		if (ret)
 			return error_prefix(ret,
 					    "%s: ", config->trace ? config->trace : config->shape);
@@ -66,15 +66,15 @@ static int open_data(struct running *r)
 
 static int open_store(struct running *r)
 {
-	const struct bench_config *first = &r->group->cases[0];
+	const struct replay_config *first = &r->group->cases[0];
 	uint64_t bytes = UINT64_C(64) << 20;
 
-	if (first->store || bench_config_is_local(first)) {
+	if (first->store || replay_config_is_local(first)) {
 		snprintf(r->uri, sizeof(r->uri), "%s", first->store ? first->store : "embed:");
 		return 0;
 	}
 	for (uint32_t i = 0; i < r->group->n_cases; i++)
-		bytes += bench_table_bytes(&r->group->cases[i], r->data_of[i]);
+		bytes += replay_table_bytes(&r->group->cases[i], r->data_of[i]);
 	r->place = r->output->place;
 	return r->place->open(r->place->ctx, bytes, r->uri);
 }
@@ -84,13 +84,13 @@ static int open_cases(struct running *r)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < r->group->n_cases && ret == 0; i++) {
-		ret = bench_case_open(&r->cases[i], &r->group->cases[i], r->data_of[i]);
+		ret = replay_case_open(&r->cases[i], &r->group->cases[i], r->data_of[i]);
 		r->n_open = i + 1;
 		r->cases[i].progress = r->output->progress;
 		r->cases[i].progress_from = r->output->from;
 	}
 	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
-		ret = bench_case_start(&r->cases[i], r->uri);
+		ret = replay_case_start(&r->cases[i], r->uri);
 		if (ret)
 			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
 	}
@@ -99,12 +99,12 @@ static int open_cases(struct running *r)
 
 static int open_yardstick(struct running *r)
 {
-	bool local = bench_config_is_local(&r->group->cases[0]);
+	bool local = replay_config_is_local(&r->group->cases[0]);
 	uint64_t footprint = 0, batch = 0;
 	int ret;
 
 	for (uint32_t i = 0; i < r->n_open; i++) {
-		const struct bench_case *c = &r->cases[i];
+		const struct replay_case *c = &r->cases[i];
 
 		if (c->footprint_bytes > footprint)
 			footprint = c->footprint_bytes;
@@ -115,16 +115,16 @@ static int open_yardstick(struct running *r)
 	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
 }
 
-static void push(struct bench_series *series, double value)
+static void push(struct series *series, double value)
 {
-	if (series->n < BENCH_MAX_WINDOWS)
+	if (series->n < SERIES_MAX)
 		series->value[series->n++] = value;
 }
 
-static int one_window(struct running *r, struct bench_case *c)
+static int one_window(struct running *r, struct replay_case *c)
 {
 	int64_t ns = c->config.duration_ns / c->config.windows;
-	int ret = bench_case_window(c, ns);
+	int ret = replay_case_window(c, ns);
 
 	if (ret)
 		return error_prefix(ret, "%s: ", c->config.label);
@@ -138,7 +138,7 @@ static int one_window(struct running *r, struct bench_case *c)
 static int warm_up(struct running *r)
 {
 	for (uint32_t i = 0; i < r->n_open; i++) {
-		int ret = bench_case_warm(&r->cases[i], WARM_NS);
+		int ret = replay_case_warm(&r->cases[i], WARM_NS);
 
 		if (ret)
 			return error_prefix(ret, "%s: ", r->cases[i].config.label);
@@ -153,7 +153,7 @@ static int measure(struct running *r)
 	for (uint32_t w = 0; w < windows; w++) {
 		for (uint32_t i = 0; i < r->n_open; i++) {
 			double part = (double)(w * r->n_open + i) / (windows * r->n_open);
-			struct bench_case *c = &r->cases[i];
+			struct replay_case *c = &r->cases[i];
 			int ret;
 
 			c->progress_from =
@@ -175,15 +175,15 @@ static int report(struct running *r, bool *ok_out)
 	progress_clear(r->output->progress);
 	if (!json)
 		printf("\n%s\n", r->group->title);
-	if (!json && bench_report_text(r->cases, r->n_open, stdout))
+	if (!json && replay_report_text(r->cases, r->n_open, stdout))
 		return -EIO;
 	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
-		struct bench_case *c = &r->cases[i];
+		struct replay_case *c = &r->cases[i];
 
 		if (json)
-			bench_report_json(c, r->place ? "shm:private" : r->uri, json);
+			replay_report_json(c, r->place ? "shm:private" : r->uri, json);
 		if (c->config.check)
-			ret = bench_table_check(c, stdout, json);
+			ret = replay_table_check(c, stdout, json);
 		if (!c->ok)
 			*ok_out = false;
 	}
@@ -199,7 +199,7 @@ static int close_all(struct running *r, int ret)
 	snprintf(why, sizeof(why), "%s", error_last());
 	yardstick_close(&r->yardstick);
 	for (uint32_t i = 0; i < r->n_open; i++) {
-		int closed = bench_case_close(&r->cases[i]);
+		int closed = replay_case_close(&r->cases[i]);
 
 		if (ret)
 			(void)error_set(ret, "%s", why);
@@ -209,14 +209,14 @@ static int close_all(struct running *r, int ret)
 	if (r->place)
 		r->place->close(r->place->ctx);
 	for (uint32_t i = 0; i < r->group->n_cases; i++)
-		bench_data_close(&r->data[i]);
+		replay_data_close(&r->data[i]);
 	mem_free(r->cases);
 	progress_clear(r->output->progress);
 	return ret;
 }
 
-int bench_group_run(const struct bench_group *group, const struct bench_output *output,
-		    bool *ok_out)
+int replay_group_run(const struct replay_group *group, const struct replay_output *output,
+		     bool *ok_out)
 {
 	struct running *r = mem_zalloc(sizeof(*r));
 	int ret;

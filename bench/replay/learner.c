@@ -19,8 +19,8 @@
 /* |TD errors| as they come: of the recording, else exponential. */
 static int make_td(struct learner *learner)
 {
-	const struct bench_config *config = learner->role->config;
-	const struct bench_data *data = learner->role->data;
+	const struct replay_config *config = learner->role->config;
+	const struct replay_data *data = learner->role->data;
 	struct rng rng;
 
 	learner->td = mem_array(TD_VALUES + config->batch, sizeof(float));
@@ -34,7 +34,7 @@ static int make_td(struct learner *learner)
 
 int learner_open(struct learner *learner, struct role *role, struct rlv_table *table)
 {
-	const struct bench_config *config = role->config;
+	const struct replay_config *config = role->config;
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	int ret;
 
@@ -173,7 +173,7 @@ static int update(struct learner *learner, const struct rlv_batch *batch)
 
 static int sample(struct learner *learner, const struct rlv_batch **batch_out)
 {
-	const struct bench_config *config = learner->role->config;
+	const struct replay_config *config = learner->role->config;
 	struct role_slot *slot = learner->role->slot;
 	struct role_op *op = &slot->window.op[ROLE_SAMPLE];
 	uint64_t start = clock_now_ns(clock_monotonic());
@@ -196,7 +196,7 @@ static int sample(struct learner *learner, const struct rlv_batch **batch_out)
 
 int learner_step(struct learner *learner)
 {
-	const struct bench_config *config = learner->role->config;
+	const struct replay_config *config = learner->role->config;
 	struct role_window *window = &learner->role->slot->window;
 	bool counted = window->op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
 	const struct rlv_batch *batch;
@@ -211,9 +211,9 @@ int learner_step(struct learner *learner)
 		ret = count(learner, &last, &window->op[ROLE_SAMPLE]);
 	if (config->check)
 		check_batch(learner, batch);
-	if (ret == 0 && config->learn == BENCH_LEARN_BOTH)
+	if (ret == 0 && config->learn == REPLAY_LEARN_BOTH)
 		ret = update(learner, batch);
-	if (ret == 0 && counted && config->learn == BENCH_LEARN_BOTH)
+	if (ret == 0 && counted && config->learn == REPLAY_LEARN_BOTH)
 		ret = count(learner, &last, &window->op[ROLE_UPDATE]);
 	hold(learner, batch);
 	return ret;

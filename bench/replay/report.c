@@ -14,21 +14,21 @@ static const struct {
 	const char *name;
 	const char *unit;
 	bool higher;
-} metrics[BENCH_METRICS] = {
-	[BENCH_ITEMS] = { "items_per_s", "1/s", true },
-	[BENCH_BYTES] = { "bytes_per_s", "B/s", true },
-	[BENCH_CALLS] = { "calls_per_s", "1/s", true },
-	[BENCH_P50] = { "p50_us", "us", false },
-	[BENCH_P99] = { "p99_us", "us", false },
-	[BENCH_ROUND_TRIPS] = { "round_trips_per_op", "1", false },
-	[BENCH_MOVED] = { "bytes_per_op", "B", false },
-	[BENCH_CPU] = { "cpu_per_wall", "1", true },
+} metrics[REPLAY_METRICS] = {
+	[REPLAY_ITEMS] = { "items_per_s", "1/s", true },
+	[REPLAY_BYTES] = { "bytes_per_s", "B/s", true },
+	[REPLAY_CALLS] = { "calls_per_s", "1/s", true },
+	[REPLAY_P50] = { "p50_us", "us", false },
+	[REPLAY_P99] = { "p99_us", "us", false },
+	[REPLAY_ROUND_TRIPS] = { "round_trips_per_op", "1", false },
+	[REPLAY_MOVED] = { "bytes_per_op", "B", false },
+	[REPLAY_CPU] = { "cpu_per_wall", "1", true },
 };
 
-struct bench_spread bench_spread_of(const struct bench_series *series, bool higher_is_better)
+struct spread series_spread(const struct series *series, bool higher_is_better)
 {
-	struct bench_spread spread = { (double)NAN, (double)NAN, (double)NAN, (double)NAN };
-	double sorted[BENCH_MAX_WINDOWS];
+	struct spread spread = { (double)NAN, (double)NAN, (double)NAN, (double)NAN };
+	double sorted[SERIES_MAX];
 
 	if (series->n == 0)
 		return spread;
@@ -44,9 +44,9 @@ struct bench_spread bench_spread_of(const struct bench_series *series, bool high
 	return spread;
 }
 
-static double best_of(const struct bench_case *c, enum role_op_kind op, enum bench_metric metric)
+static double best_of(const struct replay_case *c, enum role_op_kind op, enum replay_metric metric)
 {
-	return bench_spread_of(&c->series[op][metric], metrics[metric].higher).best;
+	return series_spread(&c->series[op][metric], metrics[metric].higher).best;
 }
 
 /* -------- text -------- */
@@ -65,32 +65,32 @@ static void cell_number(struct text_table *table, double value)
 	text_table_cell(table, "%s", units_format_number(value, text));
 }
 
-static void print_op(const struct bench_case *c, enum role_op_kind op, struct text_table *table)
+static void print_op(const struct replay_case *c, enum role_op_kind op, struct text_table *table)
 {
-	struct bench_spread items = bench_spread_of(&c->series[op][BENCH_ITEMS], true);
+	struct spread items = series_spread(&c->series[op][REPLAY_ITEMS], true);
 
-	if (c->series[op][BENCH_ITEMS].n == 0)
+	if (c->series[op][REPLAY_ITEMS].n == 0)
 		return;
 	text_table_cell(table, "%s", c->config.label);
 	text_table_cell(table, "%s", role_names[op]);
 	cell_si(table, items.best);
 	cell_si(table, items.median);
 	cell_si(table, items.min);
-	cell_si(table, best_of(c, op, BENCH_CALLS));
-	cell_number(table, best_of(c, op, BENCH_BYTES) / 1e9);
-	cell_number(table, best_of(c, op, BENCH_P50));
-	cell_number(table, best_of(c, op, BENCH_P99));
-	cell_number(table, bench_spread_of(&c->series[op][BENCH_ROUND_TRIPS], false).median);
-	cell_si(table, bench_spread_of(&c->series[op][BENCH_MOVED], false).median);
-	cell_number(table, bench_spread_of(&c->series[op][BENCH_CPU], true).median);
+	cell_si(table, best_of(c, op, REPLAY_CALLS));
+	cell_number(table, best_of(c, op, REPLAY_BYTES) / 1e9);
+	cell_number(table, best_of(c, op, REPLAY_P50));
+	cell_number(table, best_of(c, op, REPLAY_P99));
+	cell_number(table, series_spread(&c->series[op][REPLAY_ROUND_TRIPS], false).median);
+	cell_si(table, series_spread(&c->series[op][REPLAY_MOVED], false).median);
+	cell_number(table, series_spread(&c->series[op][REPLAY_CPU], true).median);
 	text_table_row(table);
 }
 
-static void print_notes(const struct bench_case *c, FILE *file)
+static void print_notes(const struct replay_case *c, FILE *file)
 {
-	struct bench_spread line = bench_spread_of(&c->line_ns, false);
-	struct bench_spread copy = bench_spread_of(&c->memcpy_gbps, true);
-	double sampled = best_of(c, ROLE_SAMPLE, BENCH_BYTES) / 1e9;
+	struct spread line = series_spread(&c->line_ns, false);
+	struct spread copy = series_spread(&c->memcpy_gbps, true);
+	double sampled = best_of(c, ROLE_SAMPLE, REPLAY_BYTES) / 1e9;
 	char bytes[UNITS_TEXT_BYTES];
 
 	fprintf(file, "  %s: %s, line %.1f ns", c->config.label,
@@ -98,7 +98,7 @@ static void print_notes(const struct bench_case *c, FILE *file)
 	if (c->memcpy_gbps.n)
 		fprintf(file, ", memcpy %.2f GB/s of %s", copy.best,
 			units_format_bytes(c->batch_bytes, bytes));
-	if (c->memcpy_gbps.n && sampled > 0 && c->config.learn == BENCH_LEARN_SAMPLE)
+	if (c->memcpy_gbps.n && sampled > 0 && c->config.learn == REPLAY_LEARN_SAMPLE)
 		fprintf(file, " (sample %.2f of it)", sampled / copy.best);
 	if (c->limiter_waits)
 		fprintf(file, ", limiter waits %llu (%.1f ms)",
@@ -112,7 +112,7 @@ static void print_notes(const struct bench_case *c, FILE *file)
 	fputc('\n', file);
 }
 
-int bench_report_text(const struct bench_case *cases, uint32_t n, FILE *file)
+int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 {
 	struct text_table table;
 	int ret;
@@ -134,7 +134,7 @@ int bench_report_text(const struct bench_case *cases, uint32_t n, FILE *file)
 /* -------- JSON -------- */
 
 struct line {
-	const struct bench_case *c;
+	const struct replay_case *c;
 	const char *store;
 	const char *role; /* NULL for yardsticks */
 	const char *metric;
@@ -144,7 +144,7 @@ struct line {
 
 static void params(struct json *json, const struct line *line)
 {
-	const struct bench_config *config = &line->c->config;
+	const struct replay_config *config = &line->c->config;
 
 	json_key(json, "params");
 	json_object_begin(json);
@@ -162,7 +162,7 @@ static void params(struct json *json, const struct line *line)
 	json_put_u64(json, "batch", config->batch);
 	json_put_u64(json, "insert_batch", config->insert_batch);
 	json_put_u64(json, "envs", config->envs);
-	json_put_string(json, "initial", bench_config_gives_priorities(config) ? "given" : "max");
+	json_put_string(json, "initial", replay_config_gives_priorities(config) ? "given" : "max");
 	json_put_u64(json, "block", config->block);
 	json_put_u64(json, "stack", config->stack);
 	json_put_u64(json, "n_step", config->n_step);
@@ -176,9 +176,9 @@ static void params(struct json *json, const struct line *line)
 	json_object_end(json);
 }
 
-static void put_line(struct json *json, const struct line *line, const struct bench_series *series)
+static void put_line(struct json *json, const struct line *line, const struct series *series)
 {
-	struct bench_spread spread = bench_spread_of(series, line->higher);
+	struct spread spread = series_spread(series, line->higher);
 
 	if (series->n == 0)
 		return;
@@ -199,7 +199,7 @@ static void put_line(struct json *json, const struct line *line, const struct be
 
 static void put_total(struct json *json, struct line line, const char *metric, uint64_t value)
 {
-	struct bench_series series = { .n = 1, .value = { (double)value } };
+	struct series series = { .n = 1, .value = { (double)value } };
 
 	line.metric = metric;
 	line.unit = "1";
@@ -208,12 +208,12 @@ static void put_total(struct json *json, struct line line, const char *metric, u
 	put_line(json, &line, &series);
 }
 
-void bench_report_json(const struct bench_case *c, const char *store, struct json *json)
+void replay_report_json(const struct replay_case *c, const char *store, struct json *json)
 {
 	struct line line = { .c = c, .store = store };
 
 	for (int op = 0; op < ROLE_OPS; op++) {
-		for (int m = 0; m < BENCH_METRICS; m++) {
+		for (int m = 0; m < REPLAY_METRICS; m++) {
 			line.role = role_names[op];
 			line.metric = metrics[m].name;
 			line.unit = metrics[m].unit;

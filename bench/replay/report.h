@@ -12,15 +12,15 @@
 #include "bench/replay/case.h"
 
 /* Best of a series: the largest, or the smallest where less is better. */
-struct bench_spread {
+struct spread {
 	double best, median, min, max;
 };
-struct bench_spread bench_spread_of(const struct bench_series *series, bool higher_is_better);
+struct spread series_spread(const struct series *series, bool higher_is_better);
 
 /* A row for each operation of each case, and the yardsticks below. -ENOMEM, -EIO. */
-int bench_report_text(const struct bench_case *cases, uint32_t n, FILE *file) RLV_MUST_CHECK;
+int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file) RLV_MUST_CHECK;
 
 /* Errors stick in json. */
-void bench_report_json(const struct bench_case *c, const char *store, struct json *json);
+void replay_report_json(const struct replay_case *c, const char *store, struct json *json);
 
 #endif

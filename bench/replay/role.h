@@ -69,9 +69,9 @@ struct role_shared {
 
 /* What a role knows from the start. */
 struct role {
-	const struct bench_config *config;
-	const struct bench_data *data;
-	const struct bench_data *vector; /* of environments, or NULL */
+	const struct replay_config *config;
+	const struct replay_data *data;
+	const struct replay_data *vector; /* of environments, or NULL */
 	struct role_shared *shared;
 	struct role_slot *slot;
 	struct rlv_store *store; /* of the process, for threads; NULL = open one */

@@ -14,25 +14,25 @@
 #define FULL_WINDOW_NS (2 * CLOCK_NS_PER_S)
 #define PACED 500000
 
-static struct bench_config *add(struct bench_group *group, const struct bench_config *base,
-				const char *label)
+static struct replay_config *add(struct replay_group *group, const struct replay_config *base,
+				 const char *label)
 {
-	struct bench_config *config = &group->cases[group->n_cases++];
+	struct replay_config *config = &group->cases[group->n_cases++];
 
 	*config = *base;
 	snprintf(config->label, sizeof(config->label), "%s", label);
 	return config;
 }
 
-static void set_roles(struct bench_config *config, uint32_t actors, uint32_t learners)
+static void set_roles(struct replay_config *config, uint32_t actors, uint32_t learners)
 {
 	config->actors = actors;
 	config->learners = learners;
 }
 
-static void one_thread(const struct bench_config *base, struct bench_group *group)
+static void one_thread(const struct replay_config *base, struct replay_group *group)
 {
-	struct bench_config *config;
+	struct replay_config *config;
 
 	group->title = "CartPole, one thread, embed:, capacity 2^20";
 	set_roles(add(group, base, "insert 64 steps"), 1, 0);
@@ -41,10 +41,10 @@ static void one_thread(const struct bench_config *base, struct bench_group *grou
 	config->envs = 64;
 	config = add(group, base, "sample 256");
 	set_roles(config, 0, 1);
-	config->learn = BENCH_LEARN_SAMPLE;
+	config->learn = REPLAY_LEARN_SAMPLE;
 	config = add(group, base, "sample 256, 4 KiB pages");
 	set_roles(config, 0, 1);
-	config->learn = BENCH_LEARN_SAMPLE;
+	config->learn = REPLAY_LEARN_SAMPLE;
 	config->pages = RLV_PAGES_SMALL;
 	add(group, base, "loop 64 + 256 + 256")->loop = true;
 	config = add(group, base, "loop, updates deferred by 16");
@@ -52,7 +52,7 @@ static void one_thread(const struct bench_config *base, struct bench_group *grou
 	config->defer = 16;
 }
 
-static void frames(const struct bench_config *base, struct bench_group *group)
+static void frames(const struct replay_config *base, struct replay_group *group)
 {
 	static const struct {
 		const char *label;
@@ -64,20 +64,20 @@ static void frames(const struct bench_config *base, struct bench_group *group)
 
 	group->title = "Atari, stack 4, one thread, embed:, batches of 256";
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct bench_config *config = add(group, base, cases[i].label);
+		struct replay_config *config = add(group, base, cases[i].label);
 
 		config->shape = "atari";
 		config->layout = cases[i].layout;
 		config->inflight = cases[i].inflight;
-		config->learn = BENCH_LEARN_SAMPLE;
+		config->learn = REPLAY_LEARN_SAMPLE;
 		config->capacity = UINT64_C(1) << (base->full ? 17 : 16);
 		set_roles(config, 0, 1);
 	}
 }
 
-static void processes(const struct bench_config *base, struct bench_group *group)
+static void processes(const struct replay_config *base, struct replay_group *group)
 {
-	struct bench_config *config;
+	struct replay_config *config;
 
 	group->title = "CartPole, processes over a private store, capacity 2^20";
 	config = add(group, base, "2 actors 500k/s, 1 learner");
@@ -89,13 +89,13 @@ static void processes(const struct bench_config *base, struct bench_group *group
 	config->check = true;
 }
 
-static void blocks(const struct bench_config *base, struct bench_group *group)
+static void blocks(const struct replay_config *base, struct replay_group *group)
 {
 	group->title = "CartPole, inserting processes over a private store";
 	for (uint32_t i = 0; i < 4; i++) {
 		uint32_t actors = 1 + i % 2;
-		char label[BENCH_LABEL_BYTES];
-		struct bench_config *config;
+		char label[REPLAY_LABEL_BYTES];
+		struct replay_config *config;
 
 		snprintf(label, sizeof(label), "%u actor%s, block %s", actors,
 			 actors == 1 ? "" : "s", i < 2 ? "as by default" : "1024");
@@ -106,9 +106,9 @@ static void blocks(const struct bench_config *base, struct bench_group *group)
 }
 
 /* Only when full. */
-static void learners(const struct bench_config *base, struct bench_group *group)
+static void learners(const struct replay_config *base, struct replay_group *group)
 {
-	struct bench_config *config;
+	struct replay_config *config;
 
 	group->title = "CartPole, learners over a private store";
 	set_roles(add(group, base, "1 learner"), 0, 1);
@@ -126,7 +126,7 @@ static void learners(const struct bench_config *base, struct bench_group *group)
 }
 
 static const struct {
-	void (*make)(const struct bench_config *base, struct bench_group *group);
+	void (*make)(const struct replay_config *base, struct replay_group *group);
 	int64_t window_ns;
 	bool of_processes;
 	bool only_full;
@@ -136,7 +136,7 @@ static const struct {
 	{ learners, FULL_WINDOW_NS, true, true },
 };
 
-uint32_t bench_standard_groups(bool full)
+uint32_t replay_standard_groups(bool full)
 {
 	uint32_t n = 0;
 
@@ -145,10 +145,10 @@ uint32_t bench_standard_groups(bool full)
 	return n;
 }
 
-void bench_standard_group(uint32_t index, const struct bench_config *base,
-			  struct bench_group *group_out)
+void replay_standard_group(uint32_t index, const struct replay_config *base,
+			   struct replay_group *group_out)
 {
-	struct bench_config config = *base;
+	struct replay_config config = *base;
 
 	memset(group_out, 0, sizeof(*group_out));
 	config.duration_ns =

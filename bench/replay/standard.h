@@ -10,10 +10,10 @@
 #include "bench/replay/group.h"
 
 /* How many groups there are; more of them when full. */
-uint32_t bench_standard_groups(bool full);
+uint32_t replay_standard_groups(bool full);
 
 /* Group `index`; base says seed, windows, and the length of a window for a change of it. */
-void bench_standard_group(uint32_t index, const struct bench_config *base,
-			  struct bench_group *group_out);
+void replay_standard_group(uint32_t index, const struct replay_config *base,
+			   struct replay_group *group_out);
 
 #endif

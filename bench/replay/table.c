@@ -18,32 +18,32 @@
 
 static uint32_t serial; /* of tables of this process */
 
-int bench_failed(int code, const char *what)
+int replay_failed(int code, const char *what)
 {
 	const char *why = rlv_last_error();
 
 	return error_set(code, "%s: %s", what, *why ? why : strerror(-code));
 }
 
-uint64_t bench_table_capacity(const struct bench_config *config, const struct bench_data *data)
+uint64_t replay_table_capacity(const struct replay_config *config, const struct replay_data *data)
 {
 	if (config->capacity)
 		return config->capacity;
 	return UINT64_C(1) << (data->shape.row_bytes > LARGE_ROW ? 17 : 20);
 }
 
-uint64_t bench_table_bytes(const struct bench_config *config, const struct bench_data *data)
+uint64_t replay_table_bytes(const struct replay_config *config, const struct replay_data *data)
 {
 	uint64_t row = align_up(data->shape.row_bytes + 8, 8) + 32;
 	uint64_t streams = (uint64_t)config->actors * config->envs + 1;
 	uint64_t block = config->block ? config->block : 1024;
-	uint64_t slots = bench_table_capacity(config, data) + 4 * streams * block;
+	uint64_t slots = replay_table_capacity(config, data) + 4 * streams * block;
 
 	/* Both arrays of a view, leaves and counts stay under 32 B per slot. */
 	return align_up(slots * (row + 32), EXTENT_BYTES) + config->shards * (16 * EXTENT_BYTES);
 }
 
-static struct rlv_limiter limiter_of(const struct bench_config *config, uint64_t prefill)
+static struct rlv_limiter limiter_of(const struct replay_config *config, uint64_t prefill)
 {
 	double buffer = 2 * (config->spi * (double)config->insert_batch * config->actors +
 			     (double)config->batch * config->learners);
@@ -54,16 +54,16 @@ static struct rlv_limiter limiter_of(const struct bench_config *config, uint64_t
 }
 
 /* With a limiter the fill must not run ahead of it, so the ring is half filled. */
-static uint64_t prefill_of(const struct bench_config *config)
+static uint64_t prefill_of(const struct replay_config *config)
 {
-	if (config->prefill != BENCH_PREFILL_RING)
+	if (config->prefill != REPLAY_PREFILL_RING)
 		return config->prefill;
-	return config->spi > 0 ? config->capacity / 2 : BENCH_PREFILL_RING;
+	return config->spi > 0 ? config->capacity / 2 : REPLAY_PREFILL_RING;
 }
 
-static int create(struct bench_case *c)
+static int create(struct replay_case *c)
 {
-	const struct bench_config *config = &c->config;
+	const struct replay_config *config = &c->config;
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
 	struct rlv_view view = { .stack = config->stack, .n_step = config->n_step };
 	struct rlv_table_info info = { .size = sizeof(info) };
@@ -83,14 +83,14 @@ static int create(struct bench_case *c)
 		 ++serial);
 	ret = rlv_table_create(c->store, c->shared->table, &opts, &c->table);
 	if (ret)
-		return bench_failed(ret, "create the table");
+		return replay_failed(ret, "create the table");
 	ret = rlv_table_info(c->table, &info);
 	if (ret)
-		return bench_failed(ret, "read the table");
+		return replay_failed(ret, "read the table");
 	c->footprint_bytes = info.rows_bytes + info.tree_bytes;
 	c->priority_alpha = info.views[0].view.alpha;
 	c->priority_eps = info.views[0].view.eps;
-	if (config->prefill == BENCH_PREFILL_RING)
+	if (config->prefill == REPLAY_PREFILL_RING)
 		c->config.prefill = config->spi > 0 ? prefill_of(config) : info.slots;
 	return 0;
 }
@@ -98,7 +98,7 @@ static int create(struct bench_case *c)
 /* -------- filling -------- */
 
 struct filler {
-	struct bench_case *c;
+	struct replay_case *c;
 	struct rlv_writer *writer;
 	uint64_t at, number;
 	uint8_t *made[RLV_MAX_COLUMNS];
@@ -106,7 +106,7 @@ struct filler {
 	double td[FILL_ROWS];
 };
 
-static int open_filler(struct filler *f, struct bench_case *c)
+static int open_filler(struct filler *f, struct replay_case *c)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	const struct shape *shape = &c->data->shape;
@@ -121,12 +121,12 @@ static int open_filler(struct filler *f, struct bench_case *c)
 	}
 	opts.timeout_ns = TIMEOUT_NS;
 	ret = rlv_writer_open(c->table, &opts, &f->writer);
-	return ret ? bench_failed(ret, "open a writer") : 0;
+	return ret ? replay_failed(ret, "open a writer") : 0;
 }
 
 static int fill_some(struct filler *f, uint32_t n)
 {
-	const struct bench_data *data = f->c->data;
+	const struct replay_data *data = f->c->data;
 	struct rlv_steps steps = RLV_STEPS_INIT;
 	const void *columns[RLV_MAX_COLUMNS];
 	int ret;
@@ -151,12 +151,12 @@ static int fill_some(struct filler *f, uint32_t n)
 	ret = rlv_writer_append(f->writer, 0, &steps, NULL);
 	f->number += n;
 	f->at = (f->at + n) % data->rows;
-	return ret ? bench_failed(ret, "fill the table") : 0;
+	return ret ? replay_failed(ret, "fill the table") : 0;
 }
 
 static int fill_all(struct filler *f)
 {
-	const struct bench_case *c = f->c;
+	const struct replay_case *c = f->c;
 	uint64_t n = c->config.prefill;
 	int ret = 0;
 
@@ -172,7 +172,7 @@ static int fill_all(struct filler *f)
 	return ret;
 }
 
-static int fill(struct bench_case *c)
+static int fill(struct replay_case *c)
 {
 	struct filler *f = mem_zalloc(sizeof(*f));
 	int ret, closed;
@@ -184,14 +184,14 @@ static int fill(struct bench_case *c)
 		ret = fill_all(f);
 	closed = rlv_writer_close(&f->writer);
 	if (ret == 0 && closed)
-		ret = bench_failed(closed, "close the writer");
+		ret = replay_failed(closed, "close the writer");
 	for (uint32_t i = 0; i < RLV_MAX_COLUMNS; i++)
 		mem_free(f->made[i]);
 	mem_free(f);
 	return ret;
 }
 
-int bench_table_open(struct bench_case *c, const char *uri)
+int replay_table_open(struct replay_case *c, const char *uri)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	int ret;
@@ -201,12 +201,12 @@ int bench_table_open(struct bench_case *c, const char *uri)
 	snprintf(c->shared->uri, sizeof(c->shared->uri), "%s", uri);
 	ret = rlv_store_open(uri, &opts, &c->store);
 	if (ret)
-		return bench_failed(ret, uri);
+		return replay_failed(ret, uri);
 	ret = create(c);
 	return ret ? ret : fill(c);
 }
 
-int bench_table_close(struct bench_case *c)
+int replay_table_close(struct replay_case *c)
 {
 	int ret = 0, closed;
 
@@ -217,17 +217,17 @@ int bench_table_close(struct bench_case *c)
 		if (ret == 0)
 			ret = rlv_table_drop(c->store, c->shared->table);
 		if (ret)
-			ret = bench_failed(ret, "drop the table");
+			ret = replay_failed(ret, "drop the table");
 	}
 	closed = rlv_store_close(&c->store);
 	if (ret == 0 && closed)
-		ret = bench_failed(closed, "close the store");
+		ret = replay_failed(closed, "close the store");
 	return ret;
 }
 
 /* -------- checks -------- */
 
-static int verify(struct bench_case *c, struct rlv_verify_report *report)
+static int verify(struct replay_case *c, struct rlv_verify_report *report)
 {
 	int ret;
 
@@ -236,11 +236,11 @@ static int verify(struct bench_case *c, struct rlv_verify_report *report)
 	ret = rlv_table_verify(c->table, report);
 	if (report->problems)
 		c->ok = false;
-	return ret ? bench_failed(ret, "verify the table") : 0;
+	return ret ? replay_failed(ret, "verify the table") : 0;
 }
 
 /* What a class weighs in the tree. */
-static struct chi_square test_draws(const struct bench_case *c, const struct role_slot *slot)
+static struct chi_square test_draws(const struct replay_case *c, const struct role_slot *slot)
 {
 	double weight[PATTERN_CLASSES];
 
@@ -249,7 +249,7 @@ static struct chi_square test_draws(const struct bench_case *c, const struct rol
 	return chi_square_test(slot->classes, weight, PATTERN_CLASSES);
 }
 
-static void print_check(struct json *json, FILE *file, const struct bench_case *c,
+static void print_check(struct json *json, FILE *file, const struct replay_case *c,
 			const struct rlv_verify_report *report)
 {
 	if (!json) {
@@ -293,7 +293,7 @@ static void print_draws(struct json *json, FILE *file, uint32_t role, const stru
 	json_newline(json);
 }
 
-int bench_table_check(struct bench_case *c, FILE *file, struct json *json)
+int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 {
 	struct rlv_verify_report report;
 	int ret = verify(c, &report);

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "tests/support/test.h"
 
-static int parse(struct bench_config *config, bool *given, int argc, const char *const *argv)
+static int parse(struct replay_config *config, bool *given, int argc, const char *const *argv)
 {
 	char *copy[20];
 
@@ -24,7 +24,7 @@ static int parse(struct bench_config *config, bool *given, int argc, const char 
 
 static void bench_parse__how_to_run_is_no_case(void **state)
 {
-	struct bench_config config;
+	struct replay_config config;
 	bool given;
 
 	(void)state;
@@ -38,22 +38,22 @@ static void bench_parse__how_to_run_is_no_case(void **state)
 	assert_true(given);
 }
 
-static void bench_config_check__view_is_stack_and_steps(void **state)
+static void replay_config_check__view_is_stack_and_steps(void **state)
 {
-	struct bench_config config;
+	struct replay_config config;
 	bool given;
 
 	(void)state;
 	assert_int_equal(PARSE(&config, &given, "--view", "4,3"), CLI_CONTINUE);
-	assert_int_equal(bench_config_check(&config), 0);
+	assert_int_equal(replay_config_check(&config), 0);
 	assert_int_equal(config.stack, 4);
 	assert_int_equal(config.n_step, 3);
 	config.view = "4";
-	assert_int_equal(bench_config_check(&config), 0);
+	assert_int_equal(replay_config_check(&config), 0);
 	assert_int_equal(config.n_step, 1);
 }
 
-static void bench_config_check__what_does_not_agree_is_named(void **state)
+static void replay_config_check__what_does_not_agree_is_named(void **state)
 {
 	static const struct {
 		const char *argv[4];
@@ -76,52 +76,52 @@ static void bench_config_check__what_does_not_agree_is_named(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-		struct bench_config config;
+		struct replay_config config;
 		bool given;
 
 		assert_int_equal(PARSE(&config, &given, bad[i].argv[0], bad[i].argv[1]),
 				 CLI_CONTINUE);
-		assert_int_equal(bench_config_check(&config), -EINVAL);
+		assert_int_equal(replay_config_check(&config), -EINVAL);
 		if (!strstr(error_last(), bad[i].word))
 			fail_msg("%s: message '%s'", bad[i].argv[0], error_last());
 	}
 }
 
-static void bench_config_is_local__one_role_or_threads(void **state)
+static void replay_config_is_local__one_role_or_threads(void **state)
 {
-	struct bench_config config;
+	struct replay_config config;
 
 	(void)state;
-	bench_config_init(&config);
-	assert_false(bench_config_is_local(&config));
+	replay_config_init(&config);
+	assert_false(replay_config_is_local(&config));
 	config.loop = true;
-	assert_true(bench_config_is_local(&config));
-	assert_int_equal(bench_config_roles(&config), 1);
+	assert_true(replay_config_is_local(&config));
+	assert_int_equal(replay_config_roles(&config), 1);
 	config.store = "shm:x";
-	assert_false(bench_config_is_local(&config));
+	assert_false(replay_config_is_local(&config));
 	config.store = "embed:file";
-	assert_true(bench_config_is_local(&config));
+	assert_true(replay_config_is_local(&config));
 }
 
 /* The cases that run without options must be sound, and all of a group of one kind. */
-static void bench_standard_group__cases_are_sound(void **state)
+static void replay_standard_group__cases_are_sound(void **state)
 {
-	struct bench_config base;
+	struct replay_config base;
 
 	(void)state;
-	bench_config_init(&base);
+	replay_config_init(&base);
 	base.full = true;
-	for (uint32_t g = 0; g < bench_standard_groups(true); g++) {
-		struct bench_group group;
+	for (uint32_t g = 0; g < replay_standard_groups(true); g++) {
+		struct replay_group group;
 
-		bench_standard_group(g, &base, &group);
+		replay_standard_group(g, &base, &group);
 		assert_non_null(group.title);
-		assert_in_range(group.n_cases, 1, BENCH_GROUP_MAX);
+		assert_in_range(group.n_cases, 1, REPLAY_GROUP_MAX);
 		for (uint32_t i = 0; i < group.n_cases; i++) {
-			assert_int_equal(bench_config_check(&group.cases[i]), 0);
+			assert_int_equal(replay_config_check(&group.cases[i]), 0);
 			assert_true(group.cases[i].label[0] != 0);
-			assert_true(bench_config_is_local(&group.cases[i]) ==
-				    bench_config_is_local(&group.cases[0]));
+			assert_true(replay_config_is_local(&group.cases[i]) ==
+				    replay_config_is_local(&group.cases[0]));
 		}
 	}
 }
@@ -130,10 +130,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bench_parse__how_to_run_is_no_case),
-		cmocka_unit_test(bench_config_check__view_is_stack_and_steps),
-		cmocka_unit_test(bench_config_check__what_does_not_agree_is_named),
-		cmocka_unit_test(bench_config_is_local__one_role_or_threads),
-		cmocka_unit_test(bench_standard_group__cases_are_sound),
+		cmocka_unit_test(replay_config_check__view_is_stack_and_steps),
+		cmocka_unit_test(replay_config_check__what_does_not_agree_is_named),
+		cmocka_unit_test(replay_config_is_local__one_role_or_threads),
+		cmocka_unit_test(replay_standard_group__cases_are_sound),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

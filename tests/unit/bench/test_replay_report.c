@@ -6,11 +6,11 @@
 #include "base/mem/alloc.h"
 #include "tests/support/test.h"
 
-static void bench_spread_of__best_follows_the_direction(void **state)
+static void series_spread__best_follows_the_direction(void **state)
 {
-	const struct bench_series series = { .n = 5, .value = { 3, 1, 5, 2, 4 } };
-	struct bench_spread up = bench_spread_of(&series, true);
-	struct bench_spread down = bench_spread_of(&series, false);
+	const struct series series = { .n = 5, .value = { 3, 1, 5, 2, 4 } };
+	struct spread up = series_spread(&series, true);
+	struct spread down = series_spread(&series, false);
 
 	(void)state;
 	assert_true(up.best == 5 && up.median == 3 && up.min == 1 && up.max == 5);
@@ -18,30 +18,30 @@ static void bench_spread_of__best_follows_the_direction(void **state)
 	assert_true(series.value[0] == 3);
 }
 
-static void bench_spread_of__nothing_is_nan(void **state)
+static void series_spread__nothing_is_nan(void **state)
 {
-	const struct bench_series series = { .n = 0 };
+	const struct series series = { .n = 0 };
 
 	(void)state;
-	assert_true(isnan(bench_spread_of(&series, true).best));
+	assert_true(isnan(series_spread(&series, true).best));
 }
 
-static struct bench_case *make_case(void)
+static struct replay_case *make_case(void)
 {
-	struct bench_case *c = mem_zalloc(sizeof(*c));
+	struct replay_case *c = mem_zalloc(sizeof(*c));
 
 	assert_non_null(c);
-	bench_config_init(&c->config);
+	replay_config_init(&c->config);
 	snprintf(c->config.label, sizeof(c->config.label), "a case");
-	c->series[ROLE_SAMPLE][BENCH_ITEMS] = (struct bench_series){ 2, { 1000, 2000 } };
-	c->series[ROLE_SAMPLE][BENCH_P50] = (struct bench_series){ 2, { 12, 11 } };
-	c->line_ns = (struct bench_series){ 1, { 9.5 } };
+	c->series[ROLE_SAMPLE][REPLAY_ITEMS] = (struct series){ 2, { 1000, 2000 } };
+	c->series[ROLE_SAMPLE][REPLAY_P50] = (struct series){ 2, { 12, 11 } };
+	c->line_ns = (struct series){ 1, { 9.5 } };
 	return c;
 }
 
-static void bench_report_json__one_object_a_metric(void **state)
+static void replay_report_json__one_object_a_metric(void **state)
 {
-	struct bench_case *c = make_case();
+	struct replay_case *c = make_case();
 	char text[16384] = "";
 	FILE *file = fmemopen(text, sizeof(text), "w");
 	struct json json;
@@ -49,7 +49,7 @@ static void bench_report_json__one_object_a_metric(void **state)
 	(void)state;
 	assert_non_null(file);
 	json_init(&json, file);
-	bench_report_json(c, "embed:", &json);
+	replay_report_json(c, "embed:", &json);
 	assert_int_equal(json_finish(&json), 0);
 	assert_non_null(strstr(text,
 			       "{\"bench\":\"replay\",\"metric\":\"items_per_s\",\"value\":2000,"
@@ -62,16 +62,16 @@ static void bench_report_json__one_object_a_metric(void **state)
 	mem_free(c);
 }
 
-static void bench_report_text__shows_what_was_measured(void **state)
+static void replay_report_text__shows_what_was_measured(void **state)
 {
-	struct bench_case *c = make_case();
+	struct replay_case *c = make_case();
 	char text[4096] = "";
 	FILE *file = fmemopen(text, sizeof(text), "w");
 
 	(void)state;
 	assert_non_null(file);
 	c->redraws = 3;
-	assert_int_equal(bench_report_text(c, 1, file), 0);
+	assert_int_equal(replay_report_text(c, 1, file), 0);
 	fclose(file);
 	assert_non_null(strstr(text, "a case  sample        2.00 k"));
 	assert_non_null(strstr(text, "corrupt reads caught 3"));
@@ -82,10 +82,10 @@ static void bench_report_text__shows_what_was_measured(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bench_spread_of__best_follows_the_direction),
-		cmocka_unit_test(bench_spread_of__nothing_is_nan),
-		cmocka_unit_test(bench_report_json__one_object_a_metric),
-		cmocka_unit_test(bench_report_text__shows_what_was_measured),
+		cmocka_unit_test(series_spread__best_follows_the_direction),
+		cmocka_unit_test(series_spread__nothing_is_nan),
+		cmocka_unit_test(replay_report_json__one_object_a_metric),
+		cmocka_unit_test(replay_report_text__shows_what_was_measured),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);

@@ -7,13 +7,13 @@
 
 #define SMALL_TRACE RLV_TEST_SOURCE_DIR "/tests/data/cartpole-small.rlvt"
 
-static void bench_data_open__trace_keeps_rows_and_flags(void **state)
+static void replay_data_open__trace_keeps_rows_and_flags(void **state)
 {
-	struct bench_data data;
+	struct replay_data data;
 	uint64_t finals = 0;
 
 	(void)state;
-	assert_int_equal(bench_data_open(SMALL_TRACE, NULL, 1, &data), 0);
+	assert_int_equal(replay_data_open(SMALL_TRACE, NULL, 1, &data), 0);
 	assert_int_equal(data.rows, 62);
 	assert_int_equal(data.n_starts, 2);
 	assert_int_equal(data.starts[0], 0);
@@ -26,44 +26,44 @@ static void bench_data_open__trace_keeps_rows_and_flags(void **state)
 	}
 	assert_int_equal(finals, 2);
 	assert_int_equal(data.flags[data.rows - 1], RLV_FINAL);
-	bench_data_close(&data);
+	replay_data_close(&data);
 }
 
-static void bench_data_open__made_up_rows_depend_on_the_seed_alone(void **state)
+static void replay_data_open__made_up_rows_depend_on_the_seed_alone(void **state)
 {
-	struct bench_data a, b, c;
+	struct replay_data a, b, c;
 	size_t bytes;
 
 	(void)state;
-	assert_int_equal(bench_data_open(NULL, "cartpole", 5, &a), 0);
-	assert_int_equal(bench_data_open(NULL, "cartpole", 5, &b), 0);
-	assert_int_equal(bench_data_open(NULL, "cartpole", 6, &c), 0);
+	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &a), 0);
+	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &b), 0);
+	assert_int_equal(replay_data_open(NULL, "cartpole", 6, &c), 0);
 	bytes = a.rows * a.shape.bytes[0];
 	assert_memory_equal(a.column[0], b.column[0], bytes);
 	assert_memory_not_equal(a.column[0], c.column[0], bytes);
 	assert_memory_equal(a.td_error, b.td_error, a.rows * sizeof(double));
-	bench_data_close(&a);
-	bench_data_close(&b);
-	bench_data_close(&c);
+	replay_data_close(&a);
+	replay_data_close(&b);
+	replay_data_close(&c);
 }
 
-static void bench_data_open__missing_trace_is_enoent(void **state)
+static void replay_data_open__missing_trace_is_enoent(void **state)
 {
-	struct bench_data data;
+	struct replay_data data;
 
 	(void)state;
-	assert_int_equal(bench_data_open("/nonexistent.rlvt", NULL, 1, &data), -ENOENT);
-	assert_int_equal(bench_data_open(NULL, "nonsense", 1, &data), -EINVAL);
+	assert_int_equal(replay_data_open("/nonexistent.rlvt", NULL, 1, &data), -ENOENT);
+	assert_int_equal(replay_data_open(NULL, "nonsense", 1, &data), -EINVAL);
 }
 
-static void bench_data_vector__each_environment_follows_the_rows(void **state)
+static void replay_data_vector__each_environment_follows_the_rows(void **state)
 {
-	struct bench_data data, vector;
+	struct replay_data data, vector;
 	const uint32_t envs = 4;
 
 	(void)state;
-	assert_int_equal(bench_data_open(NULL, "cartpole", 5, &data), 0);
-	assert_int_equal(bench_data_vector(&data, envs, &vector), 0);
+	assert_int_equal(replay_data_open(NULL, "cartpole", 5, &data), 0);
+	assert_int_equal(replay_data_vector(&data, envs, &vector), 0);
 	assert_int_equal(vector.rows % envs, 0);
 	for (uint32_t e = 0; e < envs; e++) {
 		uint64_t start = data.starts[e * data.n_starts / envs];
@@ -79,17 +79,17 @@ static void bench_data_vector__each_environment_follows_the_rows(void **state)
 		}
 		assert_true(vector.flags[last] & (RLV_FINAL | RLV_TRUNCATED));
 	}
-	bench_data_close(&vector);
-	bench_data_close(&data);
+	replay_data_close(&vector);
+	replay_data_close(&data);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bench_data_open__trace_keeps_rows_and_flags),
-		cmocka_unit_test(bench_data_open__made_up_rows_depend_on_the_seed_alone),
-		cmocka_unit_test(bench_data_open__missing_trace_is_enoent),
-		cmocka_unit_test(bench_data_vector__each_environment_follows_the_rows),
+		cmocka_unit_test(replay_data_open__trace_keeps_rows_and_flags),
+		cmocka_unit_test(replay_data_open__made_up_rows_depend_on_the_seed_alone),
+		cmocka_unit_test(replay_data_open__missing_trace_is_enoent),
+		cmocka_unit_test(replay_data_vector__each_environment_follows_the_rows),
 	};
 
 	return TEST_RUN(tests, NULL, NULL);
