@@ -31,6 +31,7 @@ struct contract_kind {
 	bool private_memory;
 	bool no_windows; /* verbs: rights by protection domains */
 	bool far;        /* verbs: its initiators map nothing, as from another host */
+	bool twice;      /* its initiators are two of its target's: each attachment counts as two */
 	bool apart; /* the target is in another process (tests/support/fixture/remote_target.h) */
 	/* NULL = transport_open of the rig's address */
 	int (*open)(struct rig *rig, uint64_t client_id, struct transport **tr_out);

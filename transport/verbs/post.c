@@ -147,9 +147,6 @@ static void fill_slot(struct slot *slot, const struct op *op, const struct ibv_s
 {
 	slot->kind = SLOT_PLAIN;
 	switch (op->opcode) {
-	case IBV_WR_RDMA_WRITE:
-		slot->kind = SLOT_WRITE;
-		return;
 	case IBV_WR_RDMA_READ:
 		if (sge->addr == (uintptr_t)op->local)
 			return;
@@ -223,7 +220,6 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 	sge.length = (uint32_t)*len_out;
 	slot = work_slot(&post->work, post->lane, post->lane->head);
 	fill_slot(slot, op, &sge);
-	post->work.writes += slot->kind == SLOT_WRITE;
 	wr = &post->wrs[post->listed];
 	*wr->sg_list = sge;
 	wr->opcode = op->opcode;
@@ -539,16 +535,6 @@ int post_drain(struct post *post)
 	while (ret == 0 && post->work.oldest != post->work.next)
 		ret = work_wait(&post->work, post->work.oldest, DEADLINE_NEVER);
 	return ret;
-}
-
-bool post_is_idle(const struct post *post)
-{
-	return post->work.oldest == post->work.next;
-}
-
-bool post_has_writes(const struct post *post)
-{
-	return post->work.writes != 0;
 }
 
 /* -------- opening -------- */

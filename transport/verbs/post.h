@@ -33,8 +33,7 @@ struct verbs_region {
 	struct verbs_region *next;
 	uint64_t address; /* of its first byte, in the target */
 	uint32_t keys[VERBS_LINK_QPS];
-	uint32_t request;      /* its ATTACH */
-	struct region *mapped; /* the same region through the node's socket, or NULL */
+	uint32_t request; /* its ATTACH */
 };
 
 struct post;
@@ -72,10 +71,6 @@ RLV_MUST_CHECK int post_wait(struct post *post, uint64_t ticket, uint64_t deadli
 
 /* Waits for all that is outstanding. */
 RLV_MUST_CHECK int post_drain(struct post *post);
-
-/* Chains whose work is not done yet, and WRITEs among it. */
-bool post_is_idle(const struct post *post);
-bool post_has_writes(const struct post *post);
 
 /* Ends the link, if it has not ended; code and text are what later calls answer. Returns code. */
 int post_fail(struct post *post, int code, const char *text);

@@ -1,5 +1,5 @@
 /*
- * verbs.c - the initiator: regions, and which way each operation goes.
+ * verbs.c - the initiator: calls, chains and regions.
  */
 #include "transport/verbs/verbs.h"
 
@@ -12,9 +12,9 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
-#include "base/os/process.h"
 
 #include "transport/fork.h"
+#include "transport/mapped.h"
 #include "transport/verbs/address.h"
 #include "transport/verbs/post.h"
 
@@ -24,7 +24,6 @@ struct verbs {
 	struct transport tr;
 	struct link *link;
 	struct post *post;
-	struct transport *inner; /* the mapping's, or NULL */
 	struct verbs_region *regions;
 	uint64_t started; /* ticket of the call that finish waits for; 0 = none */
 	uint32_t requests;
@@ -66,8 +65,9 @@ static int view_room(struct verbs *verbs, size_t bytes)
 	return 0;
 }
 
-static int view_wire(struct verbs *verbs, struct transport_view *views, size_t n)
+static int verbs_view(struct transport *tr, struct transport_view *views, size_t n)
 {
+	struct verbs *verbs = of(tr);
 	struct transport_io io[TRANSPORT_VECTOR];
 	size_t bytes = 0;
 	int ret;
@@ -89,27 +89,15 @@ static int view_wire(struct verbs *verbs, struct transport_view *views, size_t n
 	return post_read(verbs->post, io, n, &verbs->started);
 }
 
-static int verbs_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct verbs *verbs = of(tr);
-
-	if (!verbs->inner)
-		return view_wire(verbs, views, n);
-	return verbs->inner->ops->view(verbs->inner, views, n);
-}
-
 static void verbs_view_end(struct transport *tr)
 {
 	(void)tr;
 }
 
-/* The inner transport's data operations look at nothing of a region but its base. */
 static int verbs_read(struct transport *tr, const struct transport_io *io, size_t n)
 {
 	struct verbs *verbs = of(tr);
 
-	if (verbs->inner)
-		return verbs->inner->ops->read(verbs->inner, io, n);
 	return post_read(verbs->post, io, n, &verbs->started);
 }
 
@@ -117,8 +105,6 @@ static int verbs_write(struct transport *tr, const struct transport_io *io, size
 {
 	struct verbs *verbs = of(tr);
 
-	if (verbs->inner)
-		return verbs->inner->ops->write(verbs->inner, io, n);
 	return post_write(verbs->post, io, n, &verbs->started);
 }
 
@@ -138,53 +124,16 @@ static int verbs_faa(struct transport *tr, struct transport_atomic *ops, size_t 
 
 /* -------- chains -------- */
 
-/*
- * May the next operation of a chain be done in the mapping, ahead of what the device has not done
- * yet? A write without a fence may pass reads and atomics, not writes; a read passes nothing.
- */
-static bool may_go_ahead(const struct verbs *verbs, const struct transport_wr *wr)
-{
-	if (wr->verb == VERB_WRITE && !wr->fence)
-		return !post_has_writes(verbs->post);
-	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && post_is_idle(verbs->post);
-}
-
-/* How many of a chain's first operations were done in the mapping. */
-static size_t do_first(struct verbs *verbs, struct transport_wr *wrs, size_t n)
-{
-	struct transport *inner = verbs->inner;
-	size_t done = 0;
-
-	while (done < n && may_go_ahead(verbs, &wrs[done])) {
-		struct transport_io *io = &wrs[done].io;
-		int ret = wrs[done].verb == VERB_READ ? inner->ops->read(inner, io, 1)
-						      : inner->ops->write(inner, io, 1);
-
-		if (ret)
-			break;
-		done++;
-	}
-	return done;
-}
-
 static int verbs_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 		      uint64_t *ticket_out)
 {
-	struct verbs *verbs = of(tr);
-	size_t done = verbs->inner ? do_first(verbs, wrs, n) : 0;
-
-	return post_chain(verbs->post, wrs + done, n - done, ticket_out);
+	return post_chain(of(tr)->post, wrs, n, ticket_out);
 }
 
 static int verbs_post_read(struct transport *tr, const struct transport_io *io, size_t n,
 			   uint64_t *ticket_out)
 {
-	struct verbs *verbs = of(tr);
-
-	if (!verbs->inner)
-		return post_read(verbs->post, io, n, ticket_out);
-	*ticket_out = 0;
-	return verbs->inner->ops->read(verbs->inner, io, n);
+	return post_read(of(tr)->post, io, n, ticket_out);
 }
 
 static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -194,22 +143,16 @@ static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_n
 
 static int verbs_order(struct transport *tr)
 {
-	struct verbs *verbs = of(tr);
-	int ret = post_drain(verbs->post);
-
-	return ret == 0 && verbs->inner ? verbs->inner->ops->order(verbs->inner) : ret;
+	return post_drain(of(tr)->post);
 }
 
-/* Through a mapping; else it is the node's own work, asked for through the control plane. */
+/* It is the node's own work, asked for through the control plane. */
 static int verbs_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
 {
-	const struct verbs_region *mine = (const struct verbs_region *)region;
-
 	(void)tr;
-	if (!mine->mapped)
-		return error_set(-ENOTSUP, "region %u: only its node can make it durable",
-				 region->id);
-	return transport_persist(mine->mapped, off, len);
+	(void)off;
+	(void)len;
+	return error_set(-ENOTSUP, "region %u: only its node can make it durable", region->id);
 }
 
 /* -------- regions -------- */
@@ -276,20 +219,6 @@ static void tell_target(struct verbs *verbs, const struct verbs_region *mine)
 		log_debug("detach region %u: %s", mine->region.id, error_last());
 }
 
-static int map(struct verbs *verbs, const struct region_grant *grant, struct verbs_region *mine)
-{
-	int ret = transport_attach(verbs->inner, grant, &mine->mapped);
-
-	if (ret)
-		return ret;
-	if (mine->mapped->id != mine->region.id || mine->mapped->size != mine->region.size) {
-		transport_detach(&mine->mapped);
-		return error_set(-EPROTO, "region %u: its node maps another one", mine->region.id);
-	}
-	mine->region.base = mine->mapped->base;
-	return 0;
-}
-
 static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 			struct region **region_out)
 {
@@ -300,21 +229,14 @@ static int verbs_attach(struct transport *tr, const struct region_grant *grant,
 	if (!mine)
 		return error_set(-ENOMEM, "no memory for a region");
 	ret = ask_target(verbs, grant, mine);
-	if (ret)
-		goto err_free;
-	ret = verbs->inner ? map(verbs, grant, mine) : 0;
-	if (ret)
-		goto err_tell;
+	if (ret) {
+		mem_free(mine);
+		return ret;
+	}
 	mine->next = verbs->regions;
 	verbs->regions = mine;
 	*region_out = &mine->region;
 	return 0;
-
-err_tell:
-	tell_target(verbs, mine);
-err_free:
-	mem_free(mine);
-	return ret;
 }
 
 static void verbs_detach(struct transport *tr, struct region *region)
@@ -328,7 +250,6 @@ static void verbs_detach(struct transport *tr, struct region *region)
 	*at = mine->next;
 	if (!fork_happened(tr->forks))
 		tell_target(verbs, mine);
-	transport_detach(&mine->mapped);
 	mem_free(mine);
 }
 
@@ -347,10 +268,8 @@ static void verbs_close(struct transport *tr)
 		struct verbs_region *mine = verbs->regions;
 
 		verbs->regions = mine->next;
-		transport_detach(&mine->mapped);
 		mem_free(mine);
 	}
-	transport_close(&verbs->inner);
 	post_close(verbs->post);
 	chunk_free(verbs->view, verbs->view_bytes);
 	link_close(verbs->link, forked);
@@ -375,29 +294,6 @@ static const struct transport_ops verbs_ops = {
 	.order = verbs_order,
 	.close = verbs_close,
 };
-
-static bool is_our_host(const struct link *link)
-{
-	struct process_id self;
-
-	return process_self(&self) == 0 &&
-	       memcmp(self.boot_id, link->boot_id, sizeof(link->boot_id)) == 0;
-}
-
-/* Without a mapping everything goes through the device, as from another host. */
-static void open_inner(struct verbs *verbs, const char *path, const struct transport_opts *opts)
-{
-	char uri[TRANSPORT_URI_BYTES];
-	int n = snprintf(uri, sizeof(uri), "shm:%s", path);
-
-	if (!*path || !is_our_host(verbs->link) || n < 0 || (size_t)n >= sizeof(uri))
-		return;
-	if (transport_open(uri, opts, &verbs->inner)) {
-		log_info("node of this host is not mapped: %s", error_last());
-		return;
-	}
-	verbs->tr.caps |= TRANSPORT_ADDRESSABLE | (verbs->inner->caps & TRANSPORT_PERSISTENT);
-}
 
 static int number_of(const char *name, uint32_t max, uint32_t *value_out)
 {
@@ -440,6 +336,7 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 				  .timeout_ns = opts->open_ns,
 				  .client_id = opts->client_id };
 	struct verbs_address address;
+	struct mapped_node node = { .socket = address.path };
 	struct verbs *verbs = NULL;
 	int ret = verbs_address_parse(rest, &address);
 
@@ -464,9 +361,9 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	ret = post_open(verbs->link, &verbs->tr, &verbs->post);
 	if (ret)
 		goto err_close;
-	open_inner(verbs, address.path, opts);
 	verbs->tr.link = verbs->link->number;
-	*tr_out = &verbs->tr;
+	node.boot_id = verbs->link->boot_id;
+	*tr_out = mapped_over(&verbs->tr, &node, opts);
 	return 0;
 
 err_close:

@@ -7,9 +7,8 @@
  *   link    the connection: queue pairs made by rdma_cm      post    work on it: batches, lists
  *   device  what transports of the process share             work    what is outstanding
  *
- * On the node's own host regions are mapped through an inner shm transport with the same grant:
- * plain reads and writes go there. Every CAS and FAA goes through the device all the same, because
- * its atomics are atomic only among themselves; in a chain, so does all that must follow one.
+ * On the node's own host its regions are mapped, too (transport/mapped.h): plain reads and writes go
+ * there, and every CAS and FAA through the device.
  */
 #ifndef RLV_TRANSPORT_VERBS_VERBS_H
 #define RLV_TRANSPORT_VERBS_VERBS_H

@@ -70,9 +70,6 @@ static void hand_out(struct work *work, const struct lane *lane, const struct sl
 	switch ((enum slot_kind)slot->kind) {
 	case SLOT_PLAIN:
 		return;
-	case SLOT_WRITE:
-		work->writes--;
-		return;
 	case SLOT_COPY:
 		memcpy(slot->dst, slot->src, slot->len);
 		return;

@@ -23,7 +23,7 @@
 #define WORK_ID(lane_idx, seq) ((uint64_t)(lane_idx) << 56 | ((seq)&WORK_SEQ_MASK))
 #define WORK_SEQ_MASK (((uint64_t)1 << 56) - 1)
 
-enum slot_kind { SLOT_PLAIN, SLOT_WRITE, SLOT_COPY, SLOT_CAS, SLOT_FAA };
+enum slot_kind { SLOT_PLAIN, SLOT_COPY, SLOT_CAS, SLOT_FAA };
 
 /* A posted work request: what is left to do when it is done. */
 struct slot {
@@ -59,7 +59,6 @@ struct work {
 	struct batch batches[WORK_BATCHES];
 	uint64_t next;   /* ticket of the next batch */
 	uint64_t oldest; /* ticket of the oldest that is not done; next = all are */
-	uint64_t writes; /* WRITEs in slots */
 	uint8_t *arena;  /* registered, with the results and the message behind it */
 	size_t bytes;    /* of all that */
 	union verbs_any *message;

@@ -1,0 +1,327 @@
+/*
+ * mapped.c - which way each operation goes: through the mapping or over the wire.
+ */
+#include "transport/mapped.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem/alloc.h"
+#include "base/log.h"
+#include "base/os/process.h"
+
+#include "transport/fork.h"
+
+/* A region of the wire, and the same region in the mapping. */
+struct mapped_region {
+	struct mapped_region *next;
+	struct region *region;
+	struct region *near;
+};
+
+struct mapped {
+	struct transport tr;
+	struct transport *wire;
+	struct transport *near; /* over the node's socket */
+	struct mapped_region *regions;
+	uint64_t last;  /* ticket of the newest chain on the wire; 0 = all are done */
+	uint64_t write; /* the same, of those that write */
+	bool started;   /* the wire is to finish a call */
+};
+
+static struct mapped *of(struct transport *tr)
+{
+	return (struct mapped *)tr;
+}
+
+/* Its operations have the deadline of our caller's call. */
+static struct transport *wire_of(struct transport *tr)
+{
+	struct transport *wire = of(tr)->wire;
+
+	wire->deadline_ns = tr->deadline_ns;
+	return wire;
+}
+
+/* Passes ret on, and what the wire has found out: results of atomics, and its end. */
+static int mapped_learn(struct transport *tr, int ret)
+{
+	struct transport *wire = of(tr)->wire;
+
+	transport_account_cas(tr, wire->stats.cas_failed, wire->stats.unknown);
+	wire->stats = (struct transport_stats){ 0 };
+	if (wire->broken)
+		tr->broken = wire->broken;
+	return ret;
+}
+
+/* -------- calls -------- */
+
+/* The mapping's data operations look at nothing of a region but its base. */
+static int mapped_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	return of(tr)->near->ops->view(of(tr)->near, views, n);
+}
+
+static void mapped_view_end(struct transport *tr)
+{
+	of(tr)->near->ops->view_end(of(tr)->near);
+}
+
+static int mapped_read(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	return of(tr)->near->ops->read(of(tr)->near, io, n);
+}
+
+static int mapped_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	return of(tr)->near->ops->write(of(tr)->near, io, n);
+}
+
+static int mapped_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct transport *wire = wire_of(tr);
+	int ret = wire->ops->cas(wire, ops, n);
+
+	of(tr)->started = ret == 0 && wire->ops->finish;
+	return ret;
+}
+
+static int mapped_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	struct transport *wire = wire_of(tr);
+	int ret = wire->ops->faa(wire, ops, n);
+
+	of(tr)->started = ret == 0 && wire->ops->finish;
+	return ret;
+}
+
+static int mapped_finish(struct transport *tr)
+{
+	struct transport *wire = wire_of(tr);
+	bool started = of(tr)->started;
+
+	of(tr)->started = false;
+	return mapped_learn(tr, started ? wire->ops->finish(wire) : 0);
+}
+
+/* -------- chains -------- */
+
+/* Has the wire done all chains up to that ticket? */
+static bool is_done(struct mapped *mapped, uint64_t *ticket)
+{
+	if (*ticket && mapped->wire->ops->poll(mapped->wire, *ticket, 0) == 0)
+		*ticket = 0;
+	return *ticket == 0;
+}
+
+/*
+ * May the next operation of a chain be done in the mapping, ahead of what the wire has not done
+ * yet? A write without a fence may pass reads and atomics, not writes; a read passes nothing.
+ */
+static bool may_go_ahead(struct mapped *mapped, const struct transport_wr *wr)
+{
+	if (wr->verb == VERB_WRITE && !wr->fence)
+		return is_done(mapped, &mapped->write);
+	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && is_done(mapped, &mapped->last);
+}
+
+/* How many of a chain's first operations were done in the mapping. */
+static size_t do_first(struct mapped *mapped, struct transport_wr *wrs, size_t n)
+{
+	struct transport *near = mapped->near;
+	size_t done = 0;
+
+	while (done < n && may_go_ahead(mapped, &wrs[done])) {
+		struct transport_io *io = &wrs[done].io;
+		int ret = wrs[done].verb == VERB_READ ? near->ops->read(near, io, 1)
+						      : near->ops->write(near, io, 1);
+
+		if (ret)
+			break;
+		done++;
+	}
+	return done;
+}
+
+static int mapped_post(struct transport *tr, struct transport_wr *wrs, size_t n,
+		       uint64_t *ticket_out)
+{
+	struct mapped *mapped = of(tr);
+	struct transport *wire = wire_of(tr);
+	size_t done = do_first(mapped, wrs, n);
+	int ret = mapped_learn(tr, wire->ops->post(wire, wrs + done, n - done, ticket_out));
+
+	if (ret)
+		return ret;
+	mapped->last = wire->posted = *ticket_out;
+	for (size_t i = done; i < n; i++) {
+		if (wrs[i].verb == VERB_WRITE)
+			mapped->write = *ticket_out;
+	}
+	return 0;
+}
+
+static int mapped_post_read(struct transport *tr, const struct transport_io *io, size_t n,
+			    uint64_t *ticket_out)
+{
+	*ticket_out = 0;
+	return mapped_read(tr, io, n);
+}
+
+static int mapped_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
+{
+	struct transport *wire = wire_of(tr);
+
+	return mapped_learn(tr, wire->ops->poll(wire, ticket, deadline_ns));
+}
+
+static int mapped_order(struct transport *tr)
+{
+	struct transport *wire = wire_of(tr);
+	int ret = mapped_learn(tr, wire->ops->order(wire));
+
+	return ret ? ret : of(tr)->near->ops->order(of(tr)->near);
+}
+
+/* -------- regions -------- */
+
+static struct mapped_region **find_region(struct mapped *mapped, const struct region *region)
+{
+	struct mapped_region **at = &mapped->regions;
+
+	while ((*at)->region != region)
+		at = &(*at)->next;
+	return at;
+}
+
+static int mapped_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
+{
+	return transport_persist((*find_region(of(tr), region))->near, off, len);
+}
+
+/* mine->region is attached. */
+static int map_region(struct mapped *mapped, const struct region_grant *grant,
+		      struct mapped_region *mine)
+{
+	int ret = transport_attach(mapped->near, grant, &mine->near);
+
+	if (ret)
+		return ret;
+	if (mine->near->id != mine->region->id || mine->near->size != mine->region->size) {
+		transport_detach(&mine->near);
+		return error_set(-EPROTO, "region %u: its node maps another one", mine->region->id);
+	}
+	mine->region->base = mine->near->base;
+	return 0;
+}
+
+static int mapped_attach(struct transport *tr, const struct region_grant *grant,
+			 struct region **region_out)
+{
+	struct mapped *mapped = of(tr);
+	struct transport *wire = wire_of(tr);
+	struct mapped_region *mine = mem_zalloc(sizeof(*mine));
+	int ret;
+
+	if (!mine)
+		return error_set(-ENOMEM, "no memory for a region");
+	ret = wire->ops->attach(wire, grant, &mine->region);
+	if (ret)
+		goto err_free;
+	ret = map_region(mapped, grant, mine);
+	if (ret)
+		goto err_detach;
+	mine->next = mapped->regions;
+	mapped->regions = mine;
+	*region_out = mine->region;
+	return 0;
+
+err_detach:
+	mine->region->tr = wire;
+	transport_detach(&mine->region);
+err_free:
+	mem_free(mine);
+	return ret;
+}
+
+static void mapped_detach(struct transport *tr, struct region *region)
+{
+	struct transport *wire = wire_of(tr);
+	struct mapped_region **at = find_region(of(tr), region);
+	struct mapped_region *mine = *at;
+
+	*at = mine->next;
+	wire->ops->detach(wire, region);
+	transport_detach(&mine->near);
+	mem_free(mine);
+}
+
+/* -------- opening and closing -------- */
+
+static void mapped_close(struct transport *tr)
+{
+	struct mapped *mapped = of(tr);
+
+	mapped->wire->broken = tr->broken;
+	transport_close(&mapped->wire);
+	while (mapped->regions) {
+		struct mapped_region *mine = mapped->regions;
+
+		mapped->regions = mine->next;
+		transport_detach(&mine->near);
+		mem_free(mine);
+	}
+	transport_close(&mapped->near);
+	mem_free(mapped);
+}
+
+static const struct transport_ops mapped_ops = {
+	.name = "mapped",
+	.attach = mapped_attach,
+	.detach = mapped_detach,
+	.finish = mapped_finish,
+	.view = mapped_view,
+	.view_end = mapped_view_end,
+	.read = mapped_read,
+	.write = mapped_write,
+	.cas = mapped_cas,
+	.faa = mapped_faa,
+	.post = mapped_post,
+	.poll = mapped_poll,
+	.post_read = mapped_post_read,
+	.persist = mapped_persist,
+	.order = mapped_order,
+	.close = mapped_close,
+};
+
+static bool is_our_host(const uint8_t boot_id[16])
+{
+	struct process_id self;
+
+	return process_self(&self) == 0 && memcmp(self.boot_id, boot_id, 16) == 0;
+}
+
+struct transport *mapped_over(struct transport *wire, const struct mapped_node *node,
+			      const struct transport_opts *opts)
+{
+	char uri[TRANSPORT_URI_BYTES];
+	int n = snprintf(uri, sizeof(uri), "shm:%s", node->socket);
+	struct mapped *mapped;
+
+	if (!*node->socket || !is_our_host(node->boot_id) || n < 0 || (size_t)n >= sizeof(uri))
+		return wire;
+	mapped = mem_zalloc(sizeof(*mapped));
+	if (!mapped || transport_open(uri, opts, &mapped->near)) {
+		log_info("node of this host is not mapped: %s",
+			 mapped ? error_last() : "no memory");
+		mem_free(mapped);
+		return wire;
+	}
+	mapped->wire = wire;
+	mapped->tr = *wire; /* capabilities, clock, timeout, generation, link */
+	mapped->tr.ops = &mapped_ops;
+	mapped->tr.caps |= TRANSPORT_ADDRESSABLE | (mapped->near->caps & TRANSPORT_PERSISTENT);
+	return &mapped->tr;
+}
