@@ -8,7 +8,7 @@
  *   view read write cas faa post poll         revoke, fence a dead client, persist, stats
  *   persist order
  *
- *   ds, client ---- struct transport ----> [ shm | verbs | fault(over any) ] ----> region's bytes
+ *   ds, client ---- struct transport ----> [ shm | verbs | mapped(over any) ] ----> region's bytes
  *                                                                    passive; no code of the target
  *
  * Every data operation is vectored over (region, offset). Semantics are "RC minus":

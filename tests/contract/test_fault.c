@@ -3,7 +3,7 @@
  */
 #include "tests/contract/contract.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 static int open_wrapped(struct rig *rig, uint64_t client_id, struct transport **tr_out)
 {

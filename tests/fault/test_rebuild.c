@@ -5,7 +5,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include "ds/part/fence.h"
 #include "ds/sumtree/rebuild.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem/alloc.h"
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 #include "transport/transport.h"
 
 #define MOST 200 /* allocations of one scenario */

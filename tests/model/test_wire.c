@@ -12,7 +12,7 @@
 #include "ds/ring/ring.h"
 #include "ds/sumtree/rebuild.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include "base/bits.h"
 #include "base/rng.h"

@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 #include "transport/barrier.h"
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include "base/mem/alloc.h"
 #include "base/rng.h"

@@ -11,7 +11,7 @@
 #include "ds/ring/ring.h"
 #include "ds/sumtree/rebuild.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include <errno.h>
 #include <string.h>

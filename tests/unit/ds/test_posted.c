@@ -4,7 +4,7 @@
 
 #include "ds/part/posted.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include "base/mem/alloc.h"
 

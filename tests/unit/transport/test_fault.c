@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/support/fake/fake_clock.h"
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #define ALWAYS 65536u
 

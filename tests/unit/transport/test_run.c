@@ -5,7 +5,7 @@
 #include "tests/support/test.h"
 #include "tests/support/fake/wire_transport.h"
 
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 #include "transport/transport.h"
 
 #include "wire/region.h"

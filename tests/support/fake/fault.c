@@ -1,7 +1,7 @@
 /*
  * fault.c - decides for each call what goes wrong, and does the rest through the inner transport.
  */
-#include "transport/fault/fault.h"
+#include "tests/support/fake/fault.h"
 
 #include <errno.h>
 #include <string.h>

@@ -12,8 +12,8 @@
  * Calls are counted from 1 over view, read, write, cas, faa, post and persist. The same plan, seed
  * and calls give the same faults.
  */
-#ifndef RLV_TRANSPORT_FAULT_FAULT_H
-#define RLV_TRANSPORT_FAULT_FAULT_H
+#ifndef RLV_TESTS_SUPPORT_FAKE_FAULT_H
+#define RLV_TESTS_SUPPORT_FAKE_FAULT_H
 
 #include "transport/transport.h"
 
