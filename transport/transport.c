@@ -1,5 +1,5 @@
 /*
- * transport.c - the thin calls: check the ranges, count, forward; and opening by name.
+ * transport.c - the thin calls: check the ranges, count, forward.
  *
  * A vectored call of 256 atomics costs 2 us, so its check costs an add and a compare per operation:
  * faults are gathered in one flag, and only then looked for again to say which one it was.
@@ -7,80 +7,13 @@
 #include "transport/transport.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "transport/attach/backing.h"
 #include "transport/fork.h"
-#include "transport/shm/shm.h"
 #include "transport/start.h"
-#if RLV_HAVE_VERBS
-#include "transport/verbs/target.h"
-#include "transport/verbs/verbs.h"
-#endif
 
 #include "base/bits.h"
 
-#define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
 #define LEAST_NS ((uint64_t)CLOCK_NS_PER_S)
-
-#if !RLV_HAVE_VERBS
-static int verbs_open(const char *rest, const struct transport_opts *opts,
-		      struct transport **tr_out)
-{
-	(void)opts;
-	(void)tr_out;
-	return error_set(
-		-ENOTSUP,
-		"transport uri \"verbs:%s\": built without RDMA: install libibverbs-dev and "
-		"librdmacm-dev, and build again",
-		rest);
-}
-
-static int verbs_target_open(const struct target_opts *opts, struct transport_target *backing,
-			     struct transport_target **tg_out)
-{
-	(void)opts;
-	(void)backing;
-	(void)tg_out;
-	return error_set(-ENOTSUP, "target kind \"verbs\": built without RDMA: install "
-				   "libibverbs-dev and librdmacm-dev, and build again");
-}
-#endif
-
-static const struct {
-	const char *scheme;
-	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
-} schemes[] = {
-	{ "embed:", shm_open_embed },
-	{ "shm:", shm_open_socket },
-	{ "verbs:", verbs_open },
-};
-
-int transport_open(const char *uri, const struct transport_opts *opts, struct transport **tr_out)
-{
-	struct transport_opts full = opts ? *opts : (struct transport_opts){ 0 };
-
-	if (!uri)
-		return error_set(-EINVAL, "transport uri: NULL");
-	if (strnlen(uri, TRANSPORT_URI_BYTES) == TRANSPORT_URI_BYTES)
-		return error_set(-EINVAL, "transport uri: longer than %d bytes",
-				 TRANSPORT_URI_BYTES - 1);
-	if (!full.clock)
-		full.clock = clock_monotonic();
-	if (!full.timeout_ns)
-		full.timeout_ns = DEFAULT_TIMEOUT_NS;
-	if (!full.open_ns)
-		full.open_ns = full.timeout_ns;
-	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-		size_t len = strlen(schemes[i].scheme);
-
-		if (strncmp(uri, schemes[i].scheme, len) == 0)
-			return schemes[i].open(uri + len, &full, tr_out);
-	}
-	return error_set(
-		-EINVAL,
-		"transport uri \"%s\": the schemes are embed:, shm:PATH and verbs:HOST:PORT", uri);
-}
 
 /* What is closed because a call failed leaves that call its words. */
 void transport_close(struct transport **tr)
@@ -611,36 +544,6 @@ int transport_store(struct region *region, uint64_t off, const void *src, uint32
 }
 
 /* -------- targets -------- */
-
-static int open_verbs_target(const struct target_opts *opts, struct transport_target **tg_out)
-{
-	struct transport_target *backing = NULL;
-	int ret = backing_open(opts, &backing);
-
-	if (ret)
-		return ret;
-	ret = verbs_target_open(opts, backing, tg_out);
-	if (ret)
-		transport_target_close(&backing);
-	return ret;
-}
-
-int transport_target_open(const char *kind, const struct target_opts *opts,
-			  struct transport_target **tg_out)
-{
-	bool verbs = kind && strcmp(kind, "verbs") == 0;
-	struct target_opts full;
-
-	if (!verbs && (!kind || strcmp(kind, "shm") != 0))
-		return error_set(-EINVAL, "target kind \"%s\": must be shm or verbs",
-				 kind ? kind : "NULL");
-	if (!opts)
-		return error_set(-EINVAL, "target opts: NULL");
-	full = *opts;
-	if (!full.clock)
-		full.clock = clock_monotonic();
-	return verbs ? open_verbs_target(&full, tg_out) : backing_open(&full, tg_out);
-}
 
 void transport_target_close(struct transport_target **tg)
 {

@@ -453,30 +453,31 @@ static const struct transport_target_ops target_ops = {
 	.close = verbs_close,
 };
 
-static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_opts *opts,
-			       struct transport_target *backing)
+static LOCK_UNCHECKED int fill(struct verbs_target *target, const struct target_opts *opts)
 {
-	int ret = fork_watch(&target->forks);
+	int ret = backing_open(opts, &target->backing);
 
+	if (ret)
+		return ret;
 	target->tg.ops = &target_ops;
-	target->tg.incarnation = backing->incarnation;
+	target->tg.incarnation = target->backing->incarnation;
 	target->clock = opts->clock;
 	target->buffers = opts->buffers ? opts->buffers : &chunk_hooks;
-	target->backing = backing;
 	target->epoll = target->timer = -1;
+	ret = fork_watch(&target->forks);
 	return ret ? ret : verbs_calls_load(&target->calls);
 }
 
-int verbs_target_open(const struct target_opts *opts, struct transport_target *backing,
-		      struct transport_target **tg_out)
+int verbs_target_open(const struct target_opts *opts, struct transport_target **tg_out)
 {
 	struct verbs_target *target = mem_zalloc(sizeof(*target));
 	int ret;
 
 	if (!target)
 		return error_set(-ENOMEM, "no memory for a target");
-	ret = fill(target, opts, backing);
+	ret = fill(target, opts);
 	if (ret) {
+		transport_target_close(&target->backing);
 		mem_free(target);
 		return ret;
 	}

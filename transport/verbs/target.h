@@ -18,12 +18,8 @@
 
 #include "transport/transport.h"
 
-/*
- * Takes backing on success. A device is looked for when it listens. -ENOTSUP
- * (no rdma-core).
- */
+/* opts: complete. A device is looked for when it listens. -ENOTSUP (no rdma-core). */
 RLV_MUST_CHECK int verbs_target_open(const struct target_opts *opts,
-				     struct transport_target *backing,
 				     struct transport_target **tg_out);
 
 #endif

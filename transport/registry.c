@@ -1,0 +1,122 @@
+/*
+ * registry.c - the transports that there are, and opening by name. A new one is a line of the table.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "transport/attach/backing.h"
+#include "transport/shm/shm.h"
+#include "transport/transport.h"
+#if RLV_HAVE_VERBS
+#include "transport/verbs/target.h"
+#include "transport/verbs/verbs.h"
+#endif
+
+#define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
+
+#if !RLV_HAVE_VERBS
+#define NO_VERBS "built without RDMA: install libibverbs-dev and librdmacm-dev, and build again"
+
+static int verbs_open(const char *rest, const struct transport_opts *opts,
+		      struct transport **tr_out)
+{
+	(void)opts;
+	(void)tr_out;
+	return error_set(-ENOTSUP, "transport uri \"verbs:%s\": " NO_VERBS, rest);
+}
+
+static int verbs_target_open(const struct target_opts *opts, struct transport_target **tg_out)
+{
+	(void)opts;
+	(void)tg_out;
+	return error_set(-ENOTSUP, "target kind \"verbs\": " NO_VERBS);
+}
+#endif
+
+static const struct kind {
+	const char *name; /* of the target; a URI begins with it and a colon */
+	const char *rest; /* of a URI, for messages */
+	/* opts are complete; rest follows the colon. */
+	int (*open)(const char *rest, const struct transport_opts *opts, struct transport **tr_out);
+	/* opts are complete. NULL = none of its own. */
+	int (*target_open)(const struct target_opts *opts, struct transport_target **tg_out);
+} kinds[] = {
+	{ "embed", "", shm_open_embed, NULL },
+	{ "shm", "PATH", shm_open_socket, backing_open },
+	{ "verbs", "HOST:PORT", verbs_open, verbs_target_open },
+};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* The kind whose name is the first n bytes of text, or NULL. */
+static const struct kind *find_kind(const char *text, size_t n)
+{
+	for (size_t i = 0; i < KINDS; i++) {
+		if (strlen(kinds[i].name) == n && memcmp(kinds[i].name, text, n) == 0)
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+static int unknown_scheme(const char *uri)
+{
+	char known[128] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < KINDS && n < sizeof(known); i++)
+		n += (size_t)snprintf(known + n, sizeof(known) - n, " %s:%s", kinds[i].name,
+				      kinds[i].rest);
+	return error_set(-EINVAL, "transport uri \"%s\": the schemes are%s", uri, known);
+}
+
+static int unknown_target(const char *name)
+{
+	char known[128] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < KINDS && n < sizeof(known); i++) {
+		if (kinds[i].target_open)
+			n += (size_t)snprintf(known + n, sizeof(known) - n, " %s", kinds[i].name);
+	}
+	return error_set(-EINVAL, "target kind \"%s\": the kinds are%s", name ? name : "NULL",
+			 known);
+}
+
+int transport_open(const char *uri, const struct transport_opts *opts, struct transport **tr_out)
+{
+	struct transport_opts full = opts ? *opts : (struct transport_opts){ 0 };
+	const struct kind *kind;
+	size_t scheme;
+
+	if (!uri)
+		return error_set(-EINVAL, "transport uri: NULL");
+	if (strnlen(uri, TRANSPORT_URI_BYTES) == TRANSPORT_URI_BYTES)
+		return error_set(-EINVAL, "transport uri: longer than %d bytes",
+				 TRANSPORT_URI_BYTES - 1);
+	if (!full.clock)
+		full.clock = clock_monotonic();
+	if (!full.timeout_ns)
+		full.timeout_ns = DEFAULT_TIMEOUT_NS;
+	if (!full.open_ns)
+		full.open_ns = full.timeout_ns;
+	scheme = strcspn(uri, ":");
+	kind = uri[scheme] ? find_kind(uri, scheme) : NULL;
+	return kind ? kind->open(uri + scheme + 1, &full, tr_out) : unknown_scheme(uri);
+}
+
+int transport_target_open(const char *name, const struct target_opts *opts,
+			  struct transport_target **tg_out)
+{
+	const struct kind *kind = name ? find_kind(name, strlen(name)) : NULL;
+	struct target_opts full;
+
+	if (!kind || !kind->target_open)
+		return unknown_target(name);
+	if (!opts)
+		return error_set(-EINVAL, "target opts: NULL");
+	full = *opts;
+	if (!full.clock)
+		full.clock = clock_monotonic();
+	return kind->target_open(&full, tg_out);
+}
