@@ -67,41 +67,55 @@ struct copy_case {
 	const struct copy *copy;
 	size_t bytes;  /* of one copy */
 	bool rotating; /* over the whole pool, or the same place again */
-	struct bench_windows windows;
+	struct series windows;
 };
 
 struct run {
-	struct bench b;
+	struct micro b;
 	struct pages src, dst;
 	struct copy_case cases[CASES_MAX];
 	uint32_t n_cases;
-	struct bench_windows line, gbps;
+	struct series line, gbps;
 };
 
-static struct bench_result describe(const struct copy_case *c, struct bench_param params[3])
+static struct result describe(const struct copy_case *c, struct param params[3])
 {
-	params[0] = (struct bench_param){ .key = "copy", .text = c->copy->name };
-	params[1] = (struct bench_param){ .key = "bytes", .number = c->bytes };
-	params[2] = (struct bench_param){ .key = "rotating", .number = c->rotating, .flag = true };
-	return (struct bench_result){ "copy_gbps", "GB/s", true, params, 3 };
+	params[0] = (struct param){ .key = "copy", .text = c->copy->name };
+	params[1] = (struct param){ .key = "bytes", .number = c->bytes };
+	params[2] = (struct param){ .key = "rotating", .number = c->rotating, .kind = PARAM_FLAG };
+	return (struct result){ "copy_gbps", "GB/s", true, params, 3 };
 }
 
-static void run_window(struct run *r, struct copy_case *c)
+static void run_case(struct run *r, struct copy_case *c)
 {
 	const uint8_t *src = r->src.ptr;
 	uint8_t *dst = r->dst.ptr;
-	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns();
+	uint64_t start = time_wall_ns(), cpu = time_cpu_ns();
 	size_t done = 0, at = 0;
 
 	for (; done < WINDOW_BYTES; done += c->bytes) {
 		c->copy->run(dst + at, src + at, c->bytes);
 		at = c->rotating ? (at + c->bytes) % (POOL_BYTES - c->bytes) & ~(size_t)63 : 0;
 	}
-	start = bench_now_ns() - start;
-	bench_use(dst[0]);
-	bench_windows_add(&c->windows, (double)done / (double)start);
-	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
+	start = time_wall_ns() - start;
+	yardstick_use(dst);
+	series_add(&c->windows, (double)done / (double)start);
+	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
 	c->windows.wall_ns += (double)start;
+}
+
+/* The yardsticks come first, then the copies. */
+static int run_window(void *ctx, uint32_t index)
+{
+	struct run *r = ctx;
+
+	if (index > 0) {
+		run_case(r, &r->cases[index - 1]);
+		return 0;
+	}
+	series_add(&r->line, yardstick_line_ns(r->src.ptr, POOL_BYTES, r->b.seed + r->line.n));
+	series_add(&r->gbps, micro_memcpy_gbps(&r->b));
+	return 0;
 }
 
 static void add_cases(struct run *r)
@@ -113,8 +127,8 @@ static void add_cases(struct run *r)
 
 	for (size_t i = 0; i < n * ARRAY_LEN(copies); i++) {
 		struct copy_case c = { .copy = &copies[i % ARRAY_LEN(copies)] };
-		struct bench_param params[3];
-		struct bench_result what;
+		struct param params[3];
+		struct result what;
 
 		c.bytes = (r->b.full ? all : usual)[i / ARRAY_LEN(copies)];
 		if (c.bytes < 64 && c.copy->run != copy_memcpy)
@@ -122,7 +136,7 @@ static void add_cases(struct run *r)
 		for (int rotating = 0; rotating < 2 && r->n_cases < CASES_MAX; rotating++) {
 			c.rotating = rotating;
 			what = describe(&c, params);
-			if (bench_wants(&r->b, &what))
+			if (micro_wants(&r->b, &what))
 				r->cases[r->n_cases++] = c;
 		}
 	}
@@ -130,16 +144,16 @@ static void add_cases(struct run *r)
 
 static void print_all(struct run *r)
 {
-	const struct bench_result line = { "calib_line_ns", "ns", false, NULL, 0 };
-	const struct bench_result gbps = { "memcpy_gbps", "GB/s", true, NULL, 0 };
+	const struct result line = { "calib_line_ns", "ns", false, NULL, 0 };
+	const struct result gbps = { "memcpy_gbps", "GB/s", true, NULL, 0 };
 
-	bench_print(&r->b, &line, &r->line);
-	bench_print(&r->b, &gbps, &r->gbps);
+	micro_print(&r->b, &line, &r->line);
+	micro_print(&r->b, &gbps, &r->gbps);
 	for (uint32_t i = 0; i < r->n_cases; i++) {
-		struct bench_param params[3];
-		struct bench_result what = describe(&r->cases[i], params);
+		struct param params[3];
+		struct result what = describe(&r->cases[i], params);
 
-		bench_print(&r->b, &what, &r->cases[i].windows);
+		micro_print(&r->b, &what, &r->cases[i].windows);
 	}
 }
 
@@ -148,11 +162,13 @@ int main(int argc, char **argv)
 	static struct run r = {
 		.b = { .name = "micro_memcpy",
 		       .help = "Copies of several sizes, into the same place and into rotating "
-			       "ones, in GB/s.\n" },
+			       "ones, in GB/s." },
 	};
+	struct micro_cases cases = { .what = "copies", .run = run_window, .ctx = &r };
 	int status;
+	bool ok;
 
-	if (!bench_init(&r.b, argc, argv, &status))
+	if (!micro_init(&r.b, argc, argv, &status))
 		return status;
 	if (pages_alloc(POOL_BYTES, PAGE_THP, &r.src) ||
 	    pages_alloc(POOL_BYTES, PAGE_THP, &r.dst)) {
@@ -162,16 +178,11 @@ int main(int argc, char **argv)
 	memset(r.src.ptr, 1, POOL_BYTES);
 	memset(r.dst.ptr, 2, POOL_BYTES);
 	add_cases(&r);
-	for (uint32_t w = 0; w < r.b.windows; w++) {
-		bench_windows_add(&r.line, bench_line_ns(r.src.ptr, POOL_BYTES, r.b.seed + w));
-		bench_windows_add(&r.gbps, bench_memcpy_gbps());
-		for (uint32_t i = 0; i < r.n_cases; i++) {
-			bench_progress(&r.b, w * r.n_cases + i, r.b.windows * r.n_cases, "copies");
-			run_window(&r, &r.cases[i]);
-		}
-	}
-	print_all(&r);
+	cases.n = r.n_cases + 1;
+	ok = micro_run(&r.b, &cases) == 0;
+	if (ok)
+		print_all(&r);
 	pages_free(&r.src);
 	pages_free(&r.dst);
-	return bench_finish(&r.b, true);
+	return micro_finish(&r.b, ok);
 }

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 
 #define BATCH_MAX 1024u
+#define EVICT_BYTES ((size_t)6 << 20)
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
 #define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct shard_words))
@@ -45,7 +46,7 @@ struct variant {
 	uint32_t batch;
 };
 
-struct bench_tree {
+struct tree_bench {
 	const char *fanout;
 	enum page_kind pages;
 	struct transport_target *target;
@@ -56,12 +57,12 @@ struct bench_tree {
 	struct tree_deltas *deltas[2]; /* flushed in each call; deferred */
 };
 
-struct bench_case {
+struct tree_case {
 	struct variant v;
 	enum metric metric;
-	struct bench_tree *tree;
+	struct tree_bench *tree;
 	struct rng rng;
-	struct bench_windows windows;
+	struct series windows;
 };
 
 static uint32_t shard[BATCH_MAX], slot[BATCH_MAX];
@@ -88,7 +89,7 @@ static void parse_fanout(const char *text, uint16_t fanout[TREE_MAX_LEVELS + 1])
 		fanout[i] = (uint16_t)strtoul(text, &end, 10);
 }
 
-static void open_region(struct bench_tree *t, uint64_t bytes)
+static void open_region(struct tree_bench *t, uint64_t bytes)
 {
 	struct target_opts target_opts = { .pool_bytes = bytes,
 					   .page_kind = (uint32_t)t->pages,
@@ -105,7 +106,7 @@ static void open_region(struct bench_tree *t, uint64_t bytes)
 	check(transport_attach(t->tr, &grant, &t->region), "attach");
 }
 
-static void fill_tree(struct bench_tree *t, uint64_t seed)
+static void fill_tree(struct tree_bench *t, uint64_t seed)
 {
 	uint64_t priorities[BLOCK];
 	struct rng rng;
@@ -124,7 +125,7 @@ static void fill_tree(struct bench_tree *t, uint64_t seed)
 	check(epoch_leave(&t->ep), "epoch");
 }
 
-static void open_tree(struct bench_tree *t, uint32_t leaves, const struct variant *v, uint64_t seed)
+static void open_tree(struct tree_bench *t, uint32_t leaves, const struct variant *v, uint64_t seed)
 {
 	const struct tree_deltas_opts defer = { .defer_calls = 16 };
 	uint16_t fanout[TREE_MAX_LEVELS + 1];
@@ -154,7 +155,7 @@ static void open_tree(struct bench_tree *t, uint32_t leaves, const struct varian
 	fill_tree(t, seed);
 }
 
-static void close_tree(struct bench_tree *t)
+static void close_tree(struct tree_bench *t)
 {
 	tree_deltas_close(&t->deltas[0]);
 	tree_deltas_close(&t->deltas[1]);
@@ -165,19 +166,19 @@ static void close_tree(struct bench_tree *t)
 
 /* -------- one batch -------- */
 
-static uint64_t timed_draw(struct bench_case *c)
+static uint64_t timed_draw(struct tree_case *c)
 {
 	const struct forest from = { &c->tree->tree, &c->tree->ep, 1 };
 	const struct draw_opts opts = { .stratified = true };
 	const struct draws out = { shard, slot, word, probability };
-	uint64_t start = bench_now_ns();
+	uint64_t start = time_wall_ns();
 
 	check(sumtree_draw(&from, &opts, &c->rng, c->v.batch, &out), "draw");
-	return bench_now_ns() - start;
+	return time_wall_ns() - start;
 }
 
 /* The drawn items once each, with new priorities. */
-static size_t make_ops(struct bench_case *c)
+static size_t make_ops(struct tree_case *c)
 {
 	uint64_t random[BATCH_MAX];
 	size_t n = 0;
@@ -196,35 +197,50 @@ static size_t make_ops(struct bench_case *c)
 	return n;
 }
 
-static uint64_t timed_update(struct bench_case *c, size_t n)
+static uint64_t timed_update(struct tree_case *c, size_t n)
 {
-	struct bench_tree *t = c->tree;
+	struct tree_bench *t = c->tree;
 	struct tree_deltas *deltas = t->deltas[c->v.defer > 1];
-	uint64_t start = bench_now_ns();
+	uint64_t start = time_wall_ns();
 
 	check(epoch_enter(&t->ep), "epoch");
 	check(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
 	check(sumtree_flush(&t->tree, deltas, false), "flush");
 	if (tree_deltas_empty(deltas))
 		check(epoch_leave(&t->ep), "epoch");
-	return bench_now_ns() - start;
+	return time_wall_ns() - start;
 }
 
-static void settle_tree(struct bench_case *c)
+static void settle_tree(struct tree_case *c)
 {
 	check(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
 	check(epoch_leave(&c->tree->ep), "epoch");
 }
 
-/* ns per draw or key over one window. */
-static void run_window(struct bench_case *c)
+/* Reads what evicts the L2 cache. */
+static void evict(void)
 {
-	uint64_t begin = bench_now_ns(), cpu = bench_cpu_ns(), timed = 0, done = 0;
+	static struct pages pages;
+	const uint8_t *bytes;
+
+	if (!pages.ptr) {
+		check(pages_alloc(EVICT_BYTES, PAGE_THP, &pages), "memory that evicts the cache");
+		memset(pages.ptr, 1, EVICT_BYTES);
+	}
+	bytes = pages.ptr;
+	for (size_t i = 0; i < EVICT_BYTES; i += CACHE_LINE)
+		yardstick_use_u64(bytes[i]);
+}
+
+/* ns per draw or key over one window. */
+static void run_case(struct tree_case *c)
+{
+	uint64_t begin = time_wall_ns(), cpu = time_cpu_ns(), timed = 0, done = 0;
 
 	cpu_level_limit(c->v.level);
 	for (uint32_t i = 0; i < 8; i++) /* the caches are this case's again */
 		timed_draw(c);
-	while (timed < WINDOW_NS && (bench_now_ns() - begin < WINDOW_WALL_NS || done == 0)) {
+	while (timed < WINDOW_NS && (time_wall_ns() - begin < WINDOW_WALL_NS || done == 0)) {
 		uint64_t ns = 0;
 		size_t n = c->v.batch;
 
@@ -233,42 +249,42 @@ static void run_window(struct bench_case *c)
 			n = make_ops(c);
 		}
 		if (c->v.evicted)
-			bench_evict();
+			evict();
 		ns = c->metric == UPDATE ? timed_update(c, n) : timed_draw(c);
 		timed += ns;
 		done += n;
 	}
 	settle_tree(c);
 	cpu_level_limit(CPU_AVX512);
-	bench_windows_add(&c->windows, (double)timed / (double)done);
-	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
-	c->windows.wall_ns += (double)(bench_now_ns() - begin);
+	series_add(&c->windows, (double)timed / (double)done);
+	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
+	c->windows.wall_ns += (double)(time_wall_ns() - begin);
 }
 
 /* -------- cases -------- */
 
 struct group {
-	struct bench *b;
+	struct micro *b;
 	uint32_t leaves;
-	struct bench_tree trees[TREES_MAX];
+	struct tree_bench trees[TREES_MAX];
 	uint32_t n_trees;
-	struct bench_case cases[CASES_MAX];
+	struct tree_case cases[CASES_MAX];
 	uint32_t n_cases;
-	struct bench_windows line, copy;
+	struct series line, copy;
 };
 
 #define PARAMS 10u
 
 /* What a case is called. params: PARAMS of them. */
-static struct bench_result describe(const struct group *g, const struct variant *v,
-				    enum metric metric, struct bench_param *params)
+static struct result describe(const struct group *g, const struct variant *v, enum metric metric,
+			      struct param *params)
 {
-	const struct bench_param all[PARAMS] = {
+	const struct param all[PARAMS] = {
 		{ .key = "leaves", .number = g->leaves },
 		{ .key = "fanout", .text = v->fanout },
 		{ .key = "threads", .number = 1 },
 		{ .key = "batch", .number = v->batch },
-		{ .key = "evicted", .number = v->evicted, .flag = true },
+		{ .key = "evicted", .number = v->evicted, .kind = PARAM_FLAG },
 		{ .key = "transport", .text = "embed" },
 		{ .key = "seed", .number = g->b->seed },
 		{ .key = "pages", .text = page_kind_name(v->pages) },
@@ -277,13 +293,13 @@ static struct bench_result describe(const struct group *g, const struct variant 
 	};
 
 	memcpy(params, all, sizeof(all));
-	return (struct bench_result){ metric == DRAW ? "draw_ns" : "update_ns", "ns", false, params,
-				      PARAMS };
+	return (struct result){ metric == DRAW ? "draw_ns" : "update_ns", "ns", false, params,
+				PARAMS };
 }
 
-static struct bench_tree *find_tree(struct group *g, const struct variant *v)
+static struct tree_bench *find_tree(struct group *g, const struct variant *v)
 {
-	struct bench_tree *t = g->trees, *end = t + g->n_trees;
+	struct tree_bench *t = g->trees, *end = t + g->n_trees;
 
 	while (t < end && (strcmp(t->fanout, v->fanout) != 0 || t->pages != v->pages))
 		t++;
@@ -296,11 +312,11 @@ static struct bench_tree *find_tree(struct group *g, const struct variant *v)
 
 static void add_case(struct group *g, const struct variant *v, enum metric metric)
 {
-	struct bench_case *c = &g->cases[g->n_cases];
-	struct bench_param params[PARAMS];
-	struct bench_result what = describe(g, v, metric, params);
+	struct tree_case *c = &g->cases[g->n_cases];
+	struct param params[PARAMS];
+	struct result what = describe(g, v, metric, params);
 
-	if (v->level > cpu_level() || !bench_wants(g->b, &what))
+	if (v->level > cpu_level() || !micro_wants(g->b, &what))
 		return;
 	memset(c, 0, sizeof(*c));
 	c->v = *v;
@@ -341,46 +357,50 @@ static void add_pairs(struct group *g, const struct variant *base)
 
 static void print_yardsticks(struct group *g)
 {
-	const struct bench_param params[] = { { .key = "leaves", .number = g->leaves } };
-	const struct bench_result line = { "calib_line_ns", "ns", false, params, 1 };
-	const struct bench_result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
+	const struct param params[] = { { .key = "leaves", .number = g->leaves } };
+	const struct result line = { "calib_line_ns", "ns", false, params, 1 };
+	const struct result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
 
-	bench_print(g->b, &line, &g->line);
-	bench_print(g->b, &copy, &g->copy);
+	micro_print(g->b, &line, &g->line);
+	micro_print(g->b, &copy, &g->copy);
 }
 
-static void print_case(struct group *g, struct bench_case *c)
+static void print_case(struct group *g, struct tree_case *c)
 {
-	struct bench_param params[PARAMS];
-	struct bench_result result = describe(g, &c->v, c->metric, params);
+	struct param params[PARAMS];
+	struct result result = describe(g, &c->v, c->metric, params);
 
-	bench_print(g->b, &result, &c->windows);
+	micro_print(g->b, &result, &c->windows);
+}
+
+/* The yardsticks come first, then the cases. */
+static int run_window(void *ctx, uint32_t index)
+{
+	struct group *g = ctx;
+	const struct region *region = g->cases[0].tree->region;
+
+	if (index > 0) {
+		run_case(&g->cases[index - 1]);
+		return 0;
+	}
+	series_add(&g->line, yardstick_line_ns(region->base, region->size, g->b->seed + g->line.n));
+	series_add(&g->copy, micro_memcpy_gbps(g->b));
+	return 0;
 }
 
 static void run_group(struct group *g)
 {
 	char what[32];
+	const struct micro_cases cases = { what, g->n_cases + 1, run_window, g };
 
-	if (g->n_cases == 0) /* --only wants none of them */
-		return;
 	snprintf(what, sizeof(what), "%u leaves", g->leaves);
-	for (uint32_t w = 0; w < g->b->windows; w++) {
-		const struct region *region = g->cases[0].tree->region;
-
-		bench_windows_add(&g->line,
-				  bench_line_ns(region->base, region->size, g->b->seed + w));
-		bench_windows_add(&g->copy, bench_memcpy_gbps());
-		for (uint32_t i = 0; i < g->n_cases; i++) {
-			bench_progress(g->b, w * g->n_cases + i, g->b->windows * g->n_cases, what);
-			run_window(&g->cases[i]);
-		}
-	}
+	check(micro_run(g->b, &cases), "measure");
 	print_yardsticks(g);
 	for (uint32_t i = 0; i < g->n_cases; i++)
 		print_case(g, &g->cases[i]);
 }
 
-static void measure(struct bench *b, uint32_t leaves, bool pairs)
+static void measure(struct micro *b, uint32_t leaves, bool pairs)
 {
 	static struct group g;
 	struct variant v = { .fanout = DEFAULT_FANOUT,
@@ -411,18 +431,18 @@ int main(int argc, char **argv)
 	static const uint8_t usual[] = { 10, 16, 20, 24 };
 	static const uint8_t all[] = { 10, 12, 14, 16, 18, 20, 22, 24 };
 	/* static: so are the cases, which point to it */
-	static struct bench b = {
+	static struct micro b = {
 		.name = "micro_sumtree",
 		.help = "Draws and updates of one sum tree over embed:, in ns for each draw or key.",
 	};
 	int status;
 
-	if (!bench_init(&b, argc, argv, &status))
+	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	for (size_t i = 0; i < (b.full ? sizeof(all) : sizeof(usual)); i++) {
 		uint8_t bits = b.full ? all[i] : usual[i];
 
 		measure(&b, 1u << bits, b.full || bits >= 20);
 	}
-	return bench_finish(&b, true);
+	return micro_finish(&b, true);
 }

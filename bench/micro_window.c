@@ -69,14 +69,14 @@ static void number(uint32_t *at)
 /* -------- CartPole -------- */
 
 struct small {
-	struct bench *b;
+	struct micro *b;
 	struct pool pool;
 	struct window_output outputs[7];
 	struct window_plan plan;
 	uint8_t *out;
 	const uint8_t *windows[SMALL_BATCHES][BATCH];
 	uint32_t at[BATCH];
-	struct bench_windows gather, prefetch, line;
+	struct series gather, prefetch, line;
 };
 
 static void plan_small(struct small *s)
@@ -112,7 +112,7 @@ static void plan_small(struct small *s)
 /* us for each batch; the batches go round, so each finds its rows cold. */
 static double time_small(struct small *s, bool gather)
 {
-	uint64_t start = bench_now_ns();
+	uint64_t start = time_wall_ns();
 
 	for (uint32_t r = 0; r < SMALL_ROUNDS; r++)
 		for (uint32_t i = 0; i < SMALL_BATCHES; i++) {
@@ -121,33 +121,49 @@ static double time_small(struct small *s, bool gather)
 			else
 				window_prefetch(&s->plan, s->windows[i], BATCH);
 		}
-	bench_use(s->out[0]);
-	return (double)(bench_now_ns() - start) / (SMALL_ROUNDS * SMALL_BATCHES) / 1000;
+	yardstick_use(s->out);
+	return (double)(time_wall_ns() - start) / (SMALL_ROUNDS * SMALL_BATCHES) / 1000;
 }
 
 static void print_small(struct small *s)
 {
-	const struct bench_param params[] = {
+	const struct param params[] = {
 		{ .key = "shape", .text = "cartpole" },
 		{ .key = "batch", .number = BATCH },
 		{ .key = "capacity", .number = SMALL_SLOTS },
 		{ .key = "pages", .text = page_kind_name(s->pool.pages.kind) },
 		{ .key = "seed", .number = s->b->seed },
 	};
-	const struct bench_result gather = { "gather_us", "us", false, params, ARRAY_LEN(params) };
-	const struct bench_result load = { "load_us", "us", false, params, ARRAY_LEN(params) };
-	const struct bench_result line = { "calib_line_ns", "ns", false, params,
-					   ARRAY_LEN(params) };
+	const struct result gather = { "gather_us", "us", false, params, ARRAY_LEN(params) };
+	const struct result load = { "load_us", "us", false, params, ARRAY_LEN(params) };
+	const struct result line = { "calib_line_ns", "ns", false, params, ARRAY_LEN(params) };
 
-	bench_print(s->b, &line, &s->line);
-	bench_print(s->b, &load, &s->prefetch);
-	bench_print(s->b, &gather, &s->gather);
+	micro_print(s->b, &line, &s->line);
+	micro_print(s->b, &load, &s->prefetch);
+	micro_print(s->b, &gather, &s->gather);
 }
 
-static bool measure_small(struct bench *b, enum page_kind kind)
+static int small_window(void *ctx, uint32_t index)
+{
+	struct small *s = ctx;
+	struct rng rng;
+
+	(void)index;
+	rng_seed(&rng, s->b->seed, s->line.n);
+	for (uint32_t i = 0; i < SMALL_BATCHES; i++)
+		choose(&s->pool, &rng, 2, s->windows[i]);
+	series_add(&s->line, yardstick_line_ns(s->pool.pages.ptr, s->pool.pages.bytes,
+					       s->b->seed + s->line.n));
+	series_add(&s->prefetch, time_small(s, false));
+	series_add(&s->gather, time_small(s, true));
+	return 0;
+}
+
+static bool measure_small(struct micro *b, enum page_kind kind)
 {
 	static struct small s;
-	struct rng rng;
+	const struct micro_cases cases = { "cartpole rows", 1, small_window, &s };
+	bool ok;
 
 	memset(&s, 0, sizeof(s));
 	s.b = b;
@@ -158,20 +174,12 @@ static bool measure_small(struct bench *b, enum page_kind kind)
 	if (!s.out || !open_pool(&s.pool, kind))
 		return false;
 	plan_small(&s);
-	for (uint32_t w = 0; w < b->windows; w++) {
-		rng_seed(&rng, b->seed, w);
-		for (uint32_t i = 0; i < SMALL_BATCHES; i++)
-			choose(&s.pool, &rng, 2, s.windows[i]);
-		bench_progress(b, w, b->windows, "cartpole rows");
-		bench_windows_add(&s.line,
-				  bench_line_ns(s.pool.pages.ptr, s.pool.pages.bytes, b->seed + w));
-		bench_windows_add(&s.prefetch, time_small(&s, false));
-		bench_windows_add(&s.gather, time_small(&s, true));
-	}
-	print_small(&s);
+	ok = micro_run(b, &cases) == 0;
+	if (ok)
+		print_small(&s);
 	pages_free(&s.pool.pages);
 	mem_free(s.out);
-	return true;
+	return ok;
 }
 
 /* -------- frames -------- */
@@ -179,12 +187,13 @@ static bool measure_small(struct bench *b, enum page_kind kind)
 enum copy { BY_MEMCPY, BY_COPY, BY_STREAM, COPIES };
 
 struct frames {
-	struct bench *b;
+	struct micro *b;
 	struct pool pool;
 	struct pages buffers[BUFFERS_MAX];
 	uint32_t n_buffers;
 	bool dense;
-	struct bench_windows gbps[COPIES], share[COPIES];
+	struct rng rng;
+	struct series gbps[COPIES], share[COPIES];
 };
 
 static uint64_t frames_bytes(const struct frames *f)
@@ -231,13 +240,13 @@ static double time_frames(const struct frames *f, enum copy by, struct rng *rng)
 		uint64_t from = rng_uniform_u64(rng, f->pool.pages.bytes - bytes), start;
 
 		choose(&f->pool, rng, STACK + 1, windows);
-		start = bench_now_ns();
+		start = time_wall_ns();
 		if (by == BY_MEMCPY)
 			memcpy(out, rows + align_down(from, 64), bytes);
 		else
 			gather_frames(f, out, windows, by == BY_STREAM);
-		ns += bench_now_ns() - start;
-		bench_use(out[bytes - 1]);
+		ns += time_wall_ns() - start;
+		yardstick_use(out);
 	}
 	return (double)(bytes * FRAME_ROUNDS) / (double)ns;
 }
@@ -247,7 +256,7 @@ static void print_frames(struct frames *f)
 	static const char *const names[COPIES] = { "memcpy", "copy", "stream" };
 
 	for (uint32_t by = 0; by < COPIES; by++) {
-		const struct bench_param params[] = {
+		const struct param params[] = {
 			{ .key = "shape", .text = "atari" },
 			{ .key = "layout", .text = f->dense ? "dense" : "window" },
 			{ .key = "by", .text = names[by] },
@@ -256,21 +265,37 @@ static void print_frames(struct frames *f)
 			{ .key = "vector", .text = cpu_level_name(cpu_level()) },
 			{ .key = "seed", .number = f->b->seed },
 		};
-		const struct bench_result gbps = { "copy_gbps", "GB/s", true, params,
-						   ARRAY_LEN(params) };
-		const struct bench_result share = { "of_memcpy", "", true, params,
-						    ARRAY_LEN(params) };
+		const struct result gbps = { "copy_gbps", "GB/s", true, params, ARRAY_LEN(params) };
+		const struct result share = { "of_memcpy", "", true, params, ARRAY_LEN(params) };
 
-		bench_print(f->b, &gbps, &f->gbps[by]);
+		micro_print(f->b, &gbps, &f->gbps[by]);
 		if (by != BY_MEMCPY)
-			bench_print(f->b, &share, &f->share[by]);
+			micro_print(f->b, &share, &f->share[by]);
 	}
 }
 
-static bool measure_frames(struct bench *b, bool dense, uint32_t n_buffers)
+static int frames_window(void *ctx, uint32_t index)
+{
+	struct frames *f = ctx;
+	double memcpy_gbps = time_frames(f, BY_MEMCPY, &f->rng);
+
+	(void)index;
+	series_add(&f->gbps[BY_MEMCPY], memcpy_gbps);
+	for (uint32_t by = BY_COPY; by < COPIES; by++) {
+		double gbps = time_frames(f, (enum copy)by, &f->rng);
+
+		series_add(&f->gbps[by], gbps);
+		series_add(&f->share[by], gbps / memcpy_gbps);
+	}
+	return 0;
+}
+
+static bool measure_frames(struct micro *b, bool dense, uint32_t n_buffers)
 {
 	static struct frames f;
-	struct rng rng;
+	const struct micro_cases cases = { dense ? "dense frames" : "windows of frames", 1,
+					   frames_window, &f };
+	bool ok;
 
 	memset(&f, 0, sizeof(f));
 	f.b = b;
@@ -286,40 +311,30 @@ static bool measure_frames(struct bench *b, bool dense, uint32_t n_buffers)
 			return false;
 		memset(f.buffers[i].ptr, 1, frames_bytes(&f));
 	}
-	rng_seed(&rng, b->seed, 7);
-	for (uint32_t w = 0; w < b->windows; w++) {
-		double memcpy_gbps = time_frames(&f, BY_MEMCPY, &rng);
-
-		bench_progress(b, w, b->windows, dense ? "dense frames" : "windows of frames");
-		bench_windows_add(&f.gbps[BY_MEMCPY], memcpy_gbps);
-		for (uint32_t by = BY_COPY; by < COPIES; by++) {
-			double gbps = time_frames(&f, (enum copy)by, &rng);
-
-			bench_windows_add(&f.gbps[by], gbps);
-			bench_windows_add(&f.share[by], gbps / memcpy_gbps);
-		}
-	}
-	print_frames(&f);
+	rng_seed(&f.rng, b->seed, 7);
+	ok = micro_run(b, &cases) == 0;
+	if (ok)
+		print_frames(&f);
 	for (uint32_t i = 0; i < n_buffers; i++)
 		pages_free(&f.buffers[i]);
 	pages_free(&f.pool.pages);
-	return true;
+	return ok;
 }
 
 int main(int argc, char **argv)
 {
 	/* static: so are the cases, which point to it */
-	static struct bench b = {
+	static struct micro b = {
 		.name = "micro_window",
 		.help = "Gathers batches of windows from rows: CartPole in us, Atari against memcpy.",
 	};
 	bool ok = true;
 	int status;
 
-	if (!bench_init(&b, argc, argv, &status))
+	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	ok = measure_small(&b, PAGE_SMALL) && measure_small(&b, PAGE_THP);
 	for (int dense = 0; ok && dense < 2; dense++)
 		ok = measure_frames(&b, dense, 1) && measure_frames(&b, dense, BUFFERS_MAX);
-	return bench_finish(&b, ok);
+	return micro_finish(&b, ok);
 }

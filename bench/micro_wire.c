@@ -14,6 +14,7 @@
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
+#include "base/stats.h"
 
 #define WINDOW_NS 300000000u
 #define FRAME_BYTES 7056u
@@ -32,7 +33,7 @@ struct wire_case {
 	double (*value)(const struct rlv_stats *delta, double seconds);
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
-	struct bench_windows windows;
+	struct series windows;
 	struct rlv_stats all; /* of all windows, for the counts */
 };
 
@@ -105,7 +106,7 @@ static int append(struct rlv_writer *writer, const struct wire_case *c, uint64_t
 	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
 }
 
-static int fill(const struct bench *b, struct wire_case *c, uint64_t capacity)
+static int fill(const struct micro *b, struct wire_case *c, uint64_t capacity)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };
 	struct rlv_writer *writer;
@@ -119,7 +120,7 @@ static int fill(const struct bench *b, struct wire_case *c, uint64_t capacity)
 	return check(rlv_writer_close(&writer), "close the writer") ? -1 : ret;
 }
 
-static int open_case(const struct bench *b, struct rlv_store *store, struct wire_case *c)
+static int open_case(const struct micro *b, struct rlv_store *store, struct wire_case *c)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	uint64_t capacity = c->atari ? 1024 : b->full ? 1 << 20 : 16384;
@@ -144,26 +145,11 @@ static struct rlv_stats stats_of(struct rlv_sampler *sampler)
 	return stats;
 }
 
-static int compare_ns(const void *a, const void *b)
+static int run_case(struct wire_case *c)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median_us(uint64_t *calls, size_t n)
-{
-	size_t middle = n / 2;
-
-	qsort(calls, n, sizeof(*calls), compare_ns);
-	return (double)calls[middle] / 1e3;
-}
-
-static int run_window(struct wire_case *c)
-{
-	static uint64_t calls[CALLS];
+	static double calls_us[CALLS];
 	struct rlv_stats before = stats_of(c->sampler), delta;
-	uint64_t start = bench_now_ns(), cpu = bench_cpu_ns(), spent = 0, last;
+	uint64_t start = time_wall_ns(), cpu = time_cpu_ns(), spent = 0, last;
 	size_t n = 0;
 
 	do {
@@ -175,25 +161,32 @@ static int run_window(struct wire_case *c)
 			return ret;
 		rlv_batch_release(c->sampler, batch);
 		last = spent;
-		spent = bench_now_ns() - start;
-		calls[n++ % CALLS] = spent - last;
+		spent = time_wall_ns() - start;
+		calls_us[n++ % CALLS] = (double)(spent - last) / 1e3;
 	} while (spent < WINDOW_NS);
 	delta = stats_of(c->sampler);
 	c->all = delta;
 	delta.calls -= before.calls;
 	delta.reads -= before.reads;
 	delta.read_bytes -= before.read_bytes;
-	bench_windows_add(&c->windows, c->value ? c->value(&delta, (double)spent / 1e9)
-						: median_us(calls, n < CALLS ? n : CALLS));
-	c->windows.cpu_ns += (double)(bench_cpu_ns() - cpu);
+	series_add(&c->windows, c->value ? c->value(&delta, (double)spent / 1e9)
+					 : stats_median(calls_us, n < CALLS ? n : CALLS));
+	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
 	c->windows.wall_ns += (double)spent;
 	return 0;
 }
 
-static void print_case(struct bench *b, struct wire_case *c)
+static int run_window(void *ctx, uint32_t index)
+{
+	struct wire_case *c = (struct wire_case *)ctx + index;
+
+	return c->sampler ? run_case(c) : 0;
+}
+
+static void print_case(struct micro *b, struct wire_case *c)
 {
 	const uint64_t calls = c->all.calls ? c->all.calls : 1;
-	const struct bench_param params[] = {
+	const struct param params[] = {
 		{ .key = "store", .text = b->store },
 		{ .key = "batch", .number = c->batch },
 		{ .key = "ahead", .number = c->ahead },
@@ -201,32 +194,28 @@ static void print_case(struct bench *b, struct wire_case *c)
 		{ .key = "reads", .number = (c->all.reads + calls / 2) / calls },
 		{ .key = "read_bytes", .number = (c->all.read_bytes + calls / 2) / calls },
 	};
-	const struct bench_result result = { c->name, c->unit, c->higher, params,
-					     ARRAY_LEN(params) };
+	const struct result result = { c->name, c->unit, c->higher, params, ARRAY_LEN(params) };
 
-	bench_print(b, &result, &c->windows);
+	micro_print(b, &result, &c->windows);
 }
 
-static bool is_wanted(const struct bench *b, const struct wire_case *c)
+static bool is_wanted(const struct micro *b, const struct wire_case *c)
 {
-	const struct bench_result result = { c->name, c->unit, c->higher, NULL, 0 };
+	const struct result result = { c->name, c->unit, c->higher, NULL, 0 };
 
-	return bench_wants(b, &result);
+	return micro_wants(b, &result);
 }
 
-static int run(struct bench *b, struct rlv_store *store)
+static int run(struct micro *b, struct rlv_store *store)
 {
+	const struct micro_cases all = { "windows", ARRAY_LEN(cases), run_window, cases };
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++)
 		if (is_wanted(b, &cases[i]))
 			ret = open_case(b, store, &cases[i]);
-	for (uint32_t w = 0; ret == 0 && w < b->windows; w++) {
-		bench_progress(b, w, b->windows, "windows");
-		for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++)
-			if (cases[i].sampler)
-				ret = run_window(&cases[i]);
-	}
+	if (ret == 0)
+		ret = micro_run(b, &all);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		if (ret == 0 && cases[i].sampler)
 			print_case(b, &cases[i]);
@@ -238,22 +227,22 @@ static int run(struct bench *b, struct rlv_store *store)
 
 int main(int argc, char **argv)
 {
-	static struct bench b = {
+	static struct micro b = {
 		.name = "micro_wire",
 		.help = "What the wire under a table carries: MB/s of Atari windows, READs a "
 			"second of small\nitems, us of a sample of one item, alone and drawn "
 			"ahead. Tables wire_atari and\nwire_small are made and filled where they "
-			"are missing.\n",
+			"are missing.",
 		.store = "embed:",
 	};
 	struct rlv_store *store;
 	int status, ret;
 
-	if (!bench_init(&b, argc, argv, &status))
+	if (!micro_init(&b, argc, argv, &status))
 		return status;
 	if (check(rlv_store_open(b.store, NULL, &store), "open the store"))
 		return EXIT_FAILURE;
 	ret = run(&b, store);
 	ret = check(rlv_store_close(&store), "close the store") ? -1 : ret;
-	return bench_finish(&b, ret == 0);
+	return micro_finish(&b, ret == 0);
 }

@@ -114,6 +114,11 @@ static int take_positional(const struct args *args, size_t *n, const char *text)
 	return 0;
 }
 
+static const char *program_of(const struct args *args)
+{
+	return args->program ? args->program : "relive";
+}
+
 int args_parse(const struct args *args, int argc, char *const *argv)
 {
 	bool options_over = false;
@@ -139,7 +144,8 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 			return ret;
 	}
 	if (n < args->min_positional)
-		return error_set(-EINVAL, "an argument is missing; usage: relive %s", args->usage);
+		return error_set(-EINVAL, "an argument is missing; usage: %s %s", program_of(args),
+				 args->usage);
 	return 0;
 }
 
@@ -176,7 +182,7 @@ static void print_option(const struct arg_option *option, FILE *file)
 
 void args_print_help(const struct args *args, FILE *file)
 {
-	fprintf(file, "Usage: relive %s\n\n%s\n", args->usage, args->summary);
+	fprintf(file, "Usage: %s %s\n\n%s\n", program_of(args), args->usage, args->summary);
 	if (args->n_options && args->options[0].kind != ARG_HEADING)
 		fprintf(file, "\nOptions\n");
 	for (size_t i = 0; i < args->n_options; i++)

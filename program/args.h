@@ -36,6 +36,7 @@ struct arg_option {
 };
 
 struct args {
+	const char *program; /* NULL = "relive" */
 	const char *usage;   /* "status [URI]" */
 	const char *summary; /* a paragraph */
 	const struct arg_option *options;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/os/clock.h"
+#include "bench/harness/time.h"
 
 #define MOST_BYTES (UINT64_C(1) << 30)
 #define MOST_TARGET (UINT64_C(256) << 20)
@@ -27,7 +27,6 @@ int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t bat
 	}
 	memset(yardstick->memory.ptr, 1, yardstick->memory.bytes);
 	memset(yardstick->target.ptr, 1, yardstick->target.bytes);
-	yardstick->random = 1;
 	return 0;
 }
 
@@ -37,13 +36,13 @@ void yardstick_close(struct yardstick *yardstick)
 	pages_free(&yardstick->target);
 }
 
-double yardstick_line_ns(struct yardstick *yardstick, uint64_t footprint)
+double yardstick_line_ns(const void *memory, uint64_t bytes, uint64_t seed)
 {
-	const uint64_t *words = yardstick->memory.ptr;
-	uint64_t lines = min_u64(footprint, yardstick->memory.bytes) / CACHE_LINE;
-	uint64_t start = clock_now_ns(clock_monotonic()), x = yardstick->random, sum = 0;
+	const uint64_t *words = memory;
 	/* Addresses come from a counter, so that no load waits for another. */
 	const uint64_t step = 0x9e3779b97f4a7c15;
+	uint64_t lines = bytes / CACHE_LINE, start = time_wall_ns(), x = seed * LINES * step,
+		 sum = 0;
 
 	for (uint32_t i = 0; i < LINES; i += UNROLL) {
 		for (uint32_t j = 0; j < UNROLL; j++) {
@@ -56,9 +55,8 @@ double yardstick_line_ns(struct yardstick *yardstick, uint64_t footprint)
 			sum += words[line * (CACHE_LINE / sizeof(*words))];
 		}
 	}
-	/* The sum must not be optimised away. */
-	yardstick->random = x ^ (sum == 0);
-	return (double)(clock_now_ns(clock_monotonic()) - start) / LINES;
+	yardstick_use_u64(sum);
+	return (double)(time_wall_ns() - start) / LINES;
 }
 
 double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32_t targets,
@@ -66,7 +64,7 @@ double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32
 {
 	const uint8_t *from = yardstick->memory.ptr;
 	uint8_t *to = yardstick->target.ptr;
-	uint64_t start = clock_now_ns(clock_monotonic()), now, copied = 0, turn = 0;
+	uint64_t start = time_wall_ns(), now, copied = 0, turn = 0;
 
 	batch = min_u64(batch, yardstick->target.bytes / targets);
 	if (batch == 0)
@@ -75,11 +73,10 @@ double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32
 		if (yardstick->next + batch > yardstick->memory.bytes)
 			yardstick->next = 0;
 		memcpy(to + turn++ % targets * batch, from + yardstick->next, batch);
-		/* The copy must not be optimised away. */
-		__asm__ volatile("" : : "r"(to) : "memory");
+		yardstick_use(to);
 		yardstick->next += batch;
 		copied += batch;
-		now = clock_now_ns(clock_monotonic());
+		now = time_wall_ns();
 	} while (now - start < (uint64_t)ns);
 	return (double)copied / (double)(now - start);
 }

@@ -13,7 +13,6 @@
 struct yardstick {
 	struct pages memory; /* as large as what is measured, at most a GiB */
 	struct pages target;
-	uint64_t random;
 	size_t next; /* of memory, to be copied */
 };
 
@@ -22,11 +21,24 @@ int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t bat
 		   enum page_kind kind) RLV_MUST_CHECK;
 void yardstick_close(struct yardstick *yardstick);
 
-/* ns for a load of a random 64 B line of the footprint; the loads are independent. */
-double yardstick_line_ns(struct yardstick *yardstick, uint64_t footprint);
+/* ns for a load of a random 64 B line of the memory; the loads are independent. */
+double yardstick_line_ns(const void *memory, uint64_t bytes, uint64_t seed);
 
-/* GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn. */
+/*
+ * GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn;
+ * at least one.
+ */
 double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32_t targets,
 			     int64_t ns);
+
+/* Keeps what a bench computes from being optimised away. */
+static inline void yardstick_use(const void *memory)
+{
+	__asm__ volatile("" : : "r"(memory) : "memory");
+}
+static inline void yardstick_use_u64(uint64_t value)
+{
+	__asm__ volatile("" : : "r"(value));
+}
 
 #endif

@@ -298,13 +298,10 @@ int replay_case_close(struct replay_case *c)
 
 /* -------- windows -------- */
 
-static void push(struct replay_case *c, enum role_op_kind op, enum replay_metric metric,
-		 double value)
+static void add_figure(struct replay_case *c, enum role_op_kind op, enum replay_metric metric,
+		       double value)
 {
-	struct series *series = &c->series[op][metric];
-
-	if (series->n < SERIES_MAX)
-		series->value[series->n++] = value;
+	series_add(&c->series[op][metric], value);
 }
 
 /* Bytes that one item of an operation is worth to its user. */
@@ -341,15 +338,15 @@ static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_
 	}
 	if (calls == 0)
 		return;
-	push(c, op, REPLAY_ITEMS, items);
-	push(c, op, REPLAY_CALLS, calls);
-	push(c, op, REPLAY_BYTES, items * item_bytes(c, op));
-	push(c, op, REPLAY_P50, (double)stats_hist_quantile(latency, 0.5) / 1e3);
-	push(c, op, REPLAY_P99, (double)stats_hist_quantile(latency, 0.99) / 1e3);
-	push(c, op, REPLAY_CPU, cpu / wall);
+	add_figure(c, op, REPLAY_ITEMS, items);
+	add_figure(c, op, REPLAY_CALLS, calls);
+	add_figure(c, op, REPLAY_BYTES, items * item_bytes(c, op));
+	add_figure(c, op, REPLAY_P50, (double)stats_hist_quantile(latency, 0.5) / 1e3);
+	add_figure(c, op, REPLAY_P99, (double)stats_hist_quantile(latency, 0.99) / 1e3);
+	add_figure(c, op, REPLAY_CPU, cpu / wall);
 	if (counted) {
-		push(c, op, REPLAY_ROUND_TRIPS, (double)phases / (double)counted);
-		push(c, op, REPLAY_MOVED, (double)moved / (double)counted);
+		add_figure(c, op, REPLAY_ROUND_TRIPS, (double)phases / (double)counted);
+		add_figure(c, op, REPLAY_MOVED, (double)moved / (double)counted);
 	}
 }
 

@@ -14,17 +14,12 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "bench/harness/series.h"
 #include "bench/replay/config.h"
 #include "bench/replay/data.h"
 #include "bench/replay/role.h"
 #include "bench/replay/chi_square.h"
 #include "program/progress.h"
-
-/* One figure over the windows. */
-struct series {
-	uint32_t n;
-	double value[SERIES_MAX];
-};
 
 enum replay_metric {
 	REPLAY_ITEMS,       /* 1/s, of all roles */

@@ -6,6 +6,8 @@
 
 #include "relive/relive.h"
 
+#include "bench/harness/series.h"
+
 void replay_config_init(struct replay_config *config)
 {
 	*config = (struct replay_config){
@@ -44,7 +46,7 @@ static int parse_view(struct replay_config *config)
 static int check_sizes(const struct replay_config *config)
 {
 	if (config->windows == 0 || config->windows > SERIES_MAX)
-		return error_set(-EINVAL, "--windows %u: 1 to %d", config->windows, SERIES_MAX);
+		return error_set(-EINVAL, "--windows %u: 1 to %u", config->windows, SERIES_MAX);
 	if (config->duration_ns / config->windows < 1000000)
 		return error_set(-EINVAL, "--seconds: under 1 ms for each of %u windows",
 				 config->windows);

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 
-#define SERIES_MAX 64
 #define REPLAY_MAX_ROLES 64
 #define REPLAY_LABEL_BYTES 48
 

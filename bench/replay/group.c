@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/mem/alloc.h"
+#include "base/bits.h"
 #include "base/os/clock.h"
 #include "bench/replay/case.h"
 #include "bench/replay/report.h"
 #include "bench/replay/table.h"
+#include "bench/harness/windows.h"
 #include "bench/harness/yardstick.h"
 
 #define WARM_NS (60 * CLOCK_NS_PER_MS)
@@ -25,13 +27,6 @@ struct running {
 	struct yardstick yardstick;
 	char uri[REPLAY_URI_BYTES];
 };
-
-static void show(const struct running *r, double part, const char *what)
-{
-	const struct replay_output *out = r->output;
-
-	progress_show(out->progress, out->from + (out->to - out->from) * part, "%s", what);
-}
 
 static bool same_data(const struct replay_config *a, const struct replay_config *b)
 {
@@ -115,23 +110,25 @@ static int open_yardstick(struct running *r)
 	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
 }
 
-static void push(struct series *series, double value)
+static int run_window(void *ctx, uint32_t index, double done)
 {
-	if (series->n < SERIES_MAX)
-		series->value[series->n++] = value;
-}
-
-static int one_window(struct running *r, struct replay_case *c)
-{
+	struct running *r = ctx;
+	struct replay_case *c = &r->cases[index];
 	int64_t ns = c->config.duration_ns / c->config.windows;
-	int ret = replay_case_window(c, ns);
+	uint64_t footprint;
+	int ret;
 
+	c->progress_from = done;
+	progress_show(r->output->progress, done, "%s", c->config.label);
+	ret = replay_case_window(c, ns);
 	if (ret)
 		return error_prefix(ret, "%s: ", c->config.label);
-	push(&c->line_ns, yardstick_line_ns(&r->yardstick, c->footprint_bytes));
+	footprint = min_u64(c->footprint_bytes, r->yardstick.memory.bytes);
+	series_add(&c->line_ns,
+		   yardstick_line_ns(r->yardstick.memory.ptr, footprint, c->line_ns.n));
 	if (c->batch_bytes)
-		push(&c->memcpy_gbps, yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes,
-							    c->config.inflight, COPY_NS));
+		series_add(&c->memcpy_gbps, yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes,
+								  c->config.inflight, COPY_NS));
 	return 0;
 }
 
@@ -148,23 +145,16 @@ static int warm_up(struct running *r)
 
 static int measure(struct running *r)
 {
-	uint32_t windows = r->group->cases[0].windows;
+	const struct windows windows = {
+		.from = r->output->from,
+		.to = r->output->to,
+		.n = r->group->cases[0].windows,
+		.cases = r->n_open,
+		.run = run_window,
+		.ctx = r,
+	};
 
-	for (uint32_t w = 0; w < windows; w++) {
-		for (uint32_t i = 0; i < r->n_open; i++) {
-			double part = (double)(w * r->n_open + i) / (windows * r->n_open);
-			struct replay_case *c = &r->cases[i];
-			int ret;
-
-			c->progress_from =
-				r->output->from + (r->output->to - r->output->from) * part;
-			show(r, part, c->config.label);
-			ret = one_window(r, c);
-			if (ret)
-				return ret;
-		}
-	}
-	return 0;
+	return windows_run(&windows);
 }
 
 static int report(struct running *r, bool *ok_out)

@@ -1,9 +1,9 @@
 #include "bench/replay/report.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "bench/harness/result.h"
 #include "bench/replay/table.h"
 #include "program/text_table.h"
 #include "program/units.h"
@@ -24,25 +24,6 @@ static const struct {
 	[REPLAY_MOVED] = { "bytes_per_op", "B", false },
 	[REPLAY_CPU] = { "cpu_per_wall", "1", true },
 };
-
-struct spread series_spread(const struct series *series, bool higher_is_better)
-{
-	struct spread spread = { (double)NAN, (double)NAN, (double)NAN, (double)NAN };
-	double sorted[SERIES_MAX];
-
-	if (series->n == 0)
-		return spread;
-	memcpy(sorted, series->value, series->n * sizeof(*sorted));
-	spread.median = stats_median(sorted, series->n);
-	spread.min = sorted[0];
-	spread.max = sorted[0];
-	for (uint32_t i = 1; i < series->n; i++) {
-		spread.min = fmin(spread.min, sorted[i]);
-		spread.max = fmax(spread.max, sorted[i]);
-	}
-	spread.best = higher_is_better ? spread.max : spread.min;
-	return spread;
-}
 
 static double best_of(const struct replay_case *c, enum role_op_kind op, enum replay_metric metric)
 {
@@ -133,99 +114,79 @@ int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 
 /* -------- JSON -------- */
 
-struct line {
-	const struct replay_case *c;
-	const char *store;
-	const char *role; /* NULL for yardsticks */
-	const char *metric;
-	const char *unit;
-	bool higher;
-};
+#define PARAMS 23
 
-static void params(struct json *json, const struct line *line)
+/* The parameters of a case; role NULL = a figure of the whole case. Returns how many. */
+static uint32_t case_params(const struct replay_case *c, const char *store, const char *role,
+			    struct param params[PARAMS])
 {
-	const struct replay_config *config = &line->c->config;
+	const struct replay_config *config = &c->config;
+	const char *initial = replay_config_gives_priorities(config) ? "given" : "max";
+	const struct param all[PARAMS] = {
+		{ .key = "role", .text = role },
+		{ .key = "case", .text = config->label },
+		{ .key = "store", .text = store },
+		{ .key = config->trace ? "trace" : "shape",
+		  .text = config->trace ? config->trace : config->shape },
+		{ .key = "actors", .number = config->actors },
+		{ .key = "learners", .number = config->learners },
+		{ .key = "loop", .number = config->loop, .kind = PARAM_FLAG },
+		{ .key = "shards", .number = config->shards },
+		{ .key = "capacity", .number = config->capacity },
+		{ .key = "batch", .number = config->batch },
+		{ .key = "insert_batch", .number = config->insert_batch },
+		{ .key = "envs", .number = config->envs },
+		{ .key = "initial", .text = initial },
+		{ .key = "block", .number = config->block },
+		{ .key = "stack", .number = config->stack },
+		{ .key = "n_step", .number = config->n_step },
+		{ .key = "layout", .text = config->layout == RLV_WINDOW ? "window" : "dense" },
+		{ .key = "inflight", .number = config->inflight },
+		{ .key = "defer", .number = config->defer },
+		{ .key = "rate", .real = config->rate, .kind = PARAM_REAL },
+		{ .key = "spi", .real = config->spi, .kind = PARAM_REAL },
+		{ .key = "windows", .number = config->windows },
+		{ .key = "seed", .number = config->seed },
+	};
+	uint32_t skip = role ? 0 : 1, n = PARAMS - skip;
 
-	json_key(json, "params");
-	json_object_begin(json);
-	if (line->role)
-		json_put_string(json, "role", line->role);
-	json_put_string(json, "case", config->label);
-	json_put_string(json, "store", line->store);
-	json_put_string(json, config->trace ? "trace" : "shape",
-			config->trace ? config->trace : config->shape);
-	json_put_u64(json, "actors", config->actors);
-	json_put_u64(json, "learners", config->learners);
-	json_put_bool(json, "loop", config->loop);
-	json_put_u64(json, "shards", config->shards);
-	json_put_u64(json, "capacity", config->capacity);
-	json_put_u64(json, "batch", config->batch);
-	json_put_u64(json, "insert_batch", config->insert_batch);
-	json_put_u64(json, "envs", config->envs);
-	json_put_string(json, "initial", replay_config_gives_priorities(config) ? "given" : "max");
-	json_put_u64(json, "block", config->block);
-	json_put_u64(json, "stack", config->stack);
-	json_put_u64(json, "n_step", config->n_step);
-	json_put_string(json, "layout", config->layout == RLV_WINDOW ? "window" : "dense");
-	json_put_u64(json, "inflight", config->inflight);
-	json_put_u64(json, "defer", config->defer);
-	json_put_double(json, "rate", config->rate);
-	json_put_double(json, "spi", config->spi);
-	json_put_u64(json, "windows", config->windows);
-	json_put_u64(json, "seed", config->seed);
-	json_object_end(json);
+	memcpy(params, all + skip, n * sizeof(*params));
+	return n;
 }
 
-static void put_line(struct json *json, const struct line *line, const struct series *series)
+static void put_total(struct json *json, struct result result, const char *metric, uint64_t value)
 {
-	struct spread spread = series_spread(series, line->higher);
+	const struct series series = { .n = 1, .value = { (double)value } };
 
-	if (series->n == 0)
-		return;
-	json_object_begin(json);
-	json_put_string(json, "bench", "replay");
-	json_put_string(json, "metric", line->metric);
-	json_put_double(json, "value", spread.best);
-	json_put_string(json, "unit", line->unit);
-	params(json, line);
-	json_put_string(json, "commit", RLV_COMMIT);
-	json_put_double(json, "best", spread.best);
-	json_put_double(json, "median", spread.median);
-	json_put_double(json, "min", spread.min);
-	json_put_double(json, "max", spread.max);
-	json_object_end(json);
-	json_newline(json);
-}
-
-static void put_total(struct json *json, struct line line, const char *metric, uint64_t value)
-{
-	struct series series = { .n = 1, .value = { (double)value } };
-
-	line.metric = metric;
-	line.unit = "1";
-	line.higher = false;
-	line.role = NULL;
-	put_line(json, &line, &series);
+	result.metric = metric;
+	result.unit = "1";
+	result_json(json, "replay", &result, &series);
 }
 
 void replay_report_json(const struct replay_case *c, const char *store, struct json *json)
 {
-	struct line line = { .c = c, .store = store };
+	struct param params[PARAMS];
+	struct result result = { .params = params };
 
 	for (int op = 0; op < ROLE_OPS; op++) {
+		result.n_params = case_params(c, store, role_names[op], params);
 		for (int m = 0; m < REPLAY_METRICS; m++) {
-			line.role = role_names[op];
-			line.metric = metrics[m].name;
-			line.unit = metrics[m].unit;
-			line.higher = metrics[m].higher;
-			put_line(json, &line, &c->series[op][m]);
+			result.metric = metrics[m].name;
+			result.unit = metrics[m].unit;
+			result.higher = metrics[m].higher;
+			result_json(json, "replay", &result, &c->series[op][m]);
 		}
 	}
-	put_total(json, line, "limiter_waits", c->limiter_waits);
-	put_total(json, line, "stale_updates", c->stale_updates);
-	put_total(json, line, "redraws", c->redraws);
-	line = (struct line){ c, store, NULL, "calib_line_ns", "ns", false };
-	put_line(json, &line, &c->line_ns);
-	line = (struct line){ c, store, NULL, "memcpy_gbps", "GB/s", true };
-	put_line(json, &line, &c->memcpy_gbps);
+	result = (struct result){ .params = params };
+	result.n_params = case_params(c, store, NULL, params);
+	put_total(json, result, "limiter_waits", c->limiter_waits);
+	put_total(json, result, "stale_updates", c->stale_updates);
+	put_total(json, result, "redraws", c->redraws);
+	result.metric = "calib_line_ns";
+	result.unit = "ns";
+	result_json(json, "replay", &result, &c->line_ns);
+	result.metric = "memcpy_gbps";
+	result.unit = "GB/s";
+	result.higher = true;
+	result_json(json, "replay", &result, &c->memcpy_gbps);
 }

@@ -11,12 +11,6 @@
 #include "base/json.h"
 #include "bench/replay/case.h"
 
-/* Best of a series: the largest, or the smallest where less is better. */
-struct spread {
-	double best, median, min, max;
-};
-struct spread series_spread(const struct series *series, bool higher_is_better);
-
 /* A row for each operation of each case, and the yardsticks below. -ENOMEM, -EIO. */
 int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file) RLV_MUST_CHECK;
 

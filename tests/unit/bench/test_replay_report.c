@@ -33,9 +33,9 @@ static struct replay_case *make_case(void)
 	assert_non_null(c);
 	replay_config_init(&c->config);
 	snprintf(c->config.label, sizeof(c->config.label), "a case");
-	c->series[ROLE_SAMPLE][REPLAY_ITEMS] = (struct series){ 2, { 1000, 2000 } };
-	c->series[ROLE_SAMPLE][REPLAY_P50] = (struct series){ 2, { 12, 11 } };
-	c->line_ns = (struct series){ 1, { 9.5 } };
+	c->series[ROLE_SAMPLE][REPLAY_ITEMS] = (struct series){ .n = 2, .value = { 1000, 2000 } };
+	c->series[ROLE_SAMPLE][REPLAY_P50] = (struct series){ .n = 2, .value = { 12, 11 } };
+	c->line_ns = (struct series){ .n = 1, .value = { 9.5 } };
 	return c;
 }
 

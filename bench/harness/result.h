@@ -1,0 +1,43 @@
+/*
+ * result.h - a figure with the parameters that it was measured with, as a JSON object on a line.
+ */
+#ifndef RLV_BENCH_HARNESS_RESULT_H
+#define RLV_BENCH_HARNESS_RESULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "bench/harness/series.h"
+
+enum param_kind { PARAM_NUMBER, PARAM_FLAG, PARAM_REAL };
+
+/* A parameter of a case. text NULL = a value of the kind. */
+struct param {
+	const char *key;
+	const char *text;
+	uint64_t number;
+	double real;
+	enum param_kind kind;
+};
+
+struct result {
+	const char *metric;
+	const char *unit;
+	bool higher; /* larger values are better */
+	const struct param *params;
+	uint32_t n_params;
+};
+
+/*
+ * {"bench","metric","value","unit","params","commit","best","median","min","max","spread"} and
+ * "cpu_per_wall" where it was measured; value is the best, spread (max - min) / median. Nothing of
+ * an empty series. Errors stick in json.
+ */
+void result_json(struct json *json, const char *bench, const struct result *result,
+		 const struct series *series);
+
+/* Of the median; 0 where that is 0. */
+double spread_relative(const struct spread *spread);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * series.h - one figure over the windows of a case.
+ *
+ * The best window is what the machine can do; median and spread say how much to trust it.
+ */
+#ifndef RLV_BENCH_HARNESS_SERIES_H
+#define RLV_BENCH_HARNESS_SERIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SERIES_MAX 64u
+
+/* All zero: empty. */
+struct series {
+	uint32_t n;
+	double value[SERIES_MAX];
+	double cpu_ns, wall_ns; /* of all windows, 0 where it is not measured */
+};
+
+/* Values beyond SERIES_MAX are dropped. */
+void series_add(struct series *series, double value);
+
+/* All NaN for an empty series. best: max if higher_is_better, else min. */
+struct spread {
+	double best, median, min, max;
+};
+struct spread series_spread(const struct series *series, bool higher_is_better);
+
+#endif
