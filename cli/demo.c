@@ -104,9 +104,10 @@ static void show_rates(struct demo *demo, const struct replay_case *c, double do
 static void kill_actor(struct demo *demo, struct replay_case *c)
 {
 	progress_clear(&demo->progress);
-	printf("   kill -9 %d: actor 0 is gone in the middle of its work\n", (int)c->roles[0].pid);
+	printf("   kill -9 %d: actor 0 is gone in the middle of its work\n",
+	       (int)c->roles[0].worker.pid);
 	fflush(stdout);
-	kill(c->roles[0].pid, SIGKILL);
+	kill(c->roles[0].worker.pid, SIGKILL);
 }
 
 /* One window with rates on the way. */
@@ -116,7 +117,7 @@ static int play(struct demo *demo, struct replay_case *c, const struct scene *sc
 	bool murder = scene->kill_actor && window == 1;
 	int64_t total = scene->window_ns;
 	uint64_t start;
-	int ret = replay_case_run(c);
+	int ret = workers_run(&c->workers);
 
 	start = clock_now_ns(clock_monotonic());
 	demo->last_ns = 0;
@@ -132,10 +133,11 @@ static int play(struct demo *demo, struct replay_case *c, const struct scene *sc
 		show_rates(demo, c,
 			   (window + (double)spent / (double)total) / (double)scene->windows);
 		interrupt_sleep(TICK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : replay_case_look(c);
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
+					  : workers_look(&c->workers);
 	}
 	if (ret == 0)
-		ret = replay_case_pause(c);
+		ret = workers_pause(&c->workers);
 	return ret ? ret : replay_case_gather(c);
 }
 
@@ -249,7 +251,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	if (ret == 0)
 		ret = replay_case_open(c, &config, data);
 	if (ret == 0) {
-		c->may_die = scene->kill_actor;
+		c->workers.may_die = scene->kill_actor;
 		c->progress = &demo->progress;
 		ret = replay_case_start(c, config.store);
 	}

@@ -58,7 +58,7 @@ void actor_close(struct actor *actor)
 	int ret = rlv_writer_close(&actor->writer);
 
 	/* A table that the bench has dropped meanwhile is no failure of the actor. */
-	if (ret && ret != -ESTALE && actor->role->slot->error == 0)
+	if (ret && ret != -ESTALE && !role_failed(actor->role))
 		role_fail(actor->role, ret, "close the writer");
 	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++)
 		mem_free(actor->made[c]);

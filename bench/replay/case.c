@@ -1,194 +1,46 @@
 #include "bench/replay/case.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/clock.h"
-#include "base/os/futex.h"
 #include "bench/replay/table.h"
 #include "program/interrupt.h"
-#include "program/spawn.h"
 
-#define POLL_NS (1 * CLOCK_NS_PER_MS)
-#define OPEN_NS (30 * CLOCK_NS_PER_S)
-#define PAUSE_NS (20 * CLOCK_NS_PER_S)
 #define LOOK_NS (100 * CLOCK_NS_PER_MS)
 
 /* -------- roles -------- */
 
-static void *thread_main(void *arg)
-{
-	struct role *role = arg;
-
-	(void)!role_main(role);
-	return NULL;
-}
-
-static int start_thread(struct role *role)
-{
-	int ret = pthread_create(&role->thread, NULL, thread_main, role);
-
-	role->alive = ret == 0;
-	return ret ? error_set(-ret, "start a thread: %s", strerror(ret)) : 0;
-}
-
-static int start_process(struct role *role)
-{
-	int ret = spawn_fork(&role->pid);
-
-	if (ret)
-		return ret;
-	if (role->pid == 0)
-		_exit(role_main(role) ? 1 : 0);
-	role->alive = true;
-	return 0;
-}
-
-static void command(struct replay_case *c, enum role_command what)
-{
-	/* relaxed: only this thread writes it */
-	uint32_t old = atomic_load_explicit(&c->shared->command, memory_order_relaxed);
-	uint32_t next = ((old >> ROLE_COMMAND_BITS) + 1) << ROLE_COMMAND_BITS | (uint32_t)what;
-
-	/* H1 pairs with H2: uri and table, then the command */
-	atomic_store_explicit(&c->shared->command, next, memory_order_release);
-	futex_wake(&c->shared->command, REPLAY_MAX_ROLES);
-}
-
-static enum role_state state_of(const struct role *role)
-{
-	/* H4 pairs with H3: a role's state, then its figures */
-	return (enum role_state)atomic_load_explicit(&role->slot->state, memory_order_acquire);
-}
-
-static void set_states(struct replay_case *c, enum role_state state)
-{
-	for (uint32_t i = 0; i < c->n_roles; i++) {
-		/* relaxed: the role sleeps, the command word publishes it */
-		if (c->roles[i].alive)
-			atomic_store_explicit(&c->roles[i].slot->state, (uint32_t)state,
-					      memory_order_relaxed);
-	}
-}
-
-static int role_died(struct replay_case *c, struct role *role, int status)
-{
-	char text[SPAWN_STATUS_BYTES];
-
-	role->alive = false;
-	if (c->may_die && WIFSIGNALED(status))
-		return 0;
-	if (role->slot->error)
-		return error_set(role->slot->error, "%s %u: %s",
-				 role->appends ? "actor" : "learner", role->index, role->slot->why);
-	return error_set(-ECONNRESET, "%s %u ended: %s", role->appends ? "actor" : "learner",
-			 role->index, spawn_status_text(status, text));
-}
-
-/* Processes that ended, by their own fault or killed; threads that failed. */
-int replay_case_look(struct replay_case *c)
-{
-	int status, ret = 0;
-
-	for (uint32_t i = 0; i < c->n_roles && ret == 0; i++) {
-		struct role *role = &c->roles[i];
-
-		if (role->alive && role->pid > 0 && spawn_ended(role->pid, &status))
-			ret = role_died(c, role, status);
-		else if (role->alive && state_of(role) == ROLE_FAILED)
-			ret = error_set(role->slot->error, "%s %u: %s",
-					role->appends ? "actor" : "learner", role->index,
-					role->slot->why);
-	}
-	return ret;
-}
-
-static bool all_at(const struct replay_case *c, enum role_state least)
-{
-	for (uint32_t i = 0; i < c->n_roles; i++) {
-		if (c->roles[i].alive && state_of(&c->roles[i]) < least)
-			return false;
-	}
-	return true;
-}
-
-static int wait_all(struct replay_case *c, enum role_state state, int64_t timeout_ns)
-{
-	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);
-	int ret = 0;
-
-	while (ret == 0 && !all_at(c, state)) {
-		if (interrupt_pending())
-			return error_set(-EINTR, "interrupted");
-		if (deadline_expired(clock_monotonic(), deadline))
-			return error_set(-ETIMEDOUT, "actors and learners do not answer");
-		usleep(POLL_NS / CLOCK_NS_PER_US / 5);
-		ret = replay_case_look(c);
-	}
-	return ret ? ret : replay_case_look(c);
-}
-
-static void place_role(struct replay_case *c, uint32_t i)
-{
-	struct role *role = &c->roles[i];
-	bool local = replay_config_is_local(&c->config);
-
-	*role = (struct role){
-		.config = &c->config,
-		.data = c->data,
-		.vector = c->config.envs > 1 ? &c->vector : NULL,
-		.shared = c->shared,
-		.slot = &c->shared->slots[i],
-		.store = local ? c->store : NULL,
-		.appends = c->config.loop || i < c->config.actors,
-		.samples = c->config.loop || i >= c->config.actors,
-		.index = i,
-		.actor = i,
-	};
-}
-
 static int start_roles(struct replay_case *c)
 {
-	bool local = replay_config_is_local(&c->config);
+	const struct replay_config *config = &c->config;
+	bool local = replay_config_is_local(config);
 	int ret = 0;
 
 	for (uint32_t i = 0; i < c->n_roles && ret == 0; i++) {
-		place_role(c, i);
-		ret = local ? start_thread(&c->roles[i]) : start_process(&c->roles[i]);
+		bool appends = config->loop || i < config->actors;
+
+		c->roles[i] = (struct role){
+			.worker = { .ops = &role_ops,
+				    .name = appends ? "actor" : "learner",
+				    .pin = config->pin },
+			.config = config,
+			.data = c->data,
+			.vector = config->envs > 1 ? &c->vector : NULL,
+			.shared = c->shared,
+			.slot = &c->shared->slots[i],
+			.store = local ? c->store : NULL,
+			.appends = appends,
+			.samples = config->loop || !appends,
+			.actor = i,
+		};
+		ret = workers_start(&c->workers, &c->roles[i].worker, !local);
 	}
 	return ret;
-}
-
-static void stop_roles(struct replay_case *c)
-{
-	if (!c->shared)
-		return;
-	command(c, ROLE_QUIT);
-	for (uint32_t i = 0; i < c->n_roles; i++) {
-		struct role *role = &c->roles[i];
-		uint64_t deadline = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_S);
-		int status;
-
-		if (!role->alive)
-			continue;
-		if (role->pid == 0) {
-			pthread_join(role->thread, NULL);
-			continue;
-		}
-		while (!spawn_ended(role->pid, &status)) {
-			if (deadline_expired(clock_monotonic(), deadline))
-				kill(role->pid, SIGKILL);
-			usleep(POLL_NS / CLOCK_NS_PER_US);
-		}
-	}
-	c->n_roles = 0;
 }
 
 /* -------- the case -------- */
@@ -239,8 +91,9 @@ int replay_case_open(struct replay_case *c, const struct replay_config *config,
 	if (c->shared == MAP_FAILED) {
 		c->shared = NULL;
 		c->n_roles = 0;
-		return error_set(-ENOMEM, "shared memory of %zu bytes", c->shared_bytes);
+		return error_set(-ENOMEM, "cannot map %zu bytes of shared memory", c->shared_bytes);
 	}
+	c->workers.board = &c->shared->board;
 	ret = open_data(c, data);
 	/* Processes are forked before this one opens a store, threads when its store is open. */
 	if (ret == 0 && !replay_config_is_local(&c->config))
@@ -254,23 +107,7 @@ int replay_case_start(struct replay_case *c, const char *uri)
 
 	if (ret == 0 && replay_config_is_local(&c->config))
 		ret = start_roles(c);
-	if (ret)
-		return ret;
-	command(c, ROLE_OPEN);
-	return wait_all(c, ROLE_READY, OPEN_NS);
-}
-
-int replay_case_run(struct replay_case *c)
-{
-	set_states(c, ROLE_READY);
-	command(c, ROLE_RUN);
-	return wait_all(c, ROLE_RUNNING, OPEN_NS);
-}
-
-int replay_case_pause(struct replay_case *c)
-{
-	command(c, ROLE_PAUSE);
-	return wait_all(c, ROLE_PAUSED, PAUSE_NS);
+	return ret ? ret : workers_open(&c->workers);
 }
 
 uint64_t replay_case_live(const struct replay_case *c, enum role_op_kind op)
@@ -286,7 +123,8 @@ int replay_case_close(struct replay_case *c)
 {
 	int ret;
 
-	stop_roles(c);
+	workers_stop(&c->workers);
+	c->n_roles = 0;
 	ret = replay_table_close(c);
 	replay_data_close(&c->patterned);
 	replay_data_close(&c->vector);
@@ -322,18 +160,19 @@ static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_
 
 	stats_hist_init(latency);
 	for (uint32_t i = 0; i < c->n_roles; i++) {
-		const struct role_window *window = &c->roles[i].slot->window;
-		const struct role_op *at = &window->op[op];
+		const struct role_op *at = &c->roles[i].slot->window.op[op];
+		const struct worker *worker = &c->roles[i].worker;
+		double wall_ns = (double)worker->slot->wall_ns;
 
-		if (!c->roles[i].alive || at->calls == 0 || window->wall_ns == 0)
+		if (!worker->alive || at->calls == 0 || wall_ns == 0)
 			continue;
-		items += (double)at->items * 1e9 / (double)window->wall_ns;
-		calls += (double)at->calls * 1e9 / (double)window->wall_ns;
+		items += (double)at->items * 1e9 / wall_ns;
+		calls += (double)at->calls * 1e9 / wall_ns;
 		counted += at->counted;
 		phases += at->phases;
 		moved += at->moved_bytes;
-		wall += (double)window->wall_ns;
-		cpu += (double)window->cpu_ns;
+		wall += wall_ns;
+		cpu += (double)worker->slot->cpu_ns;
 		stats_hist_merge(latency, &at->latency_ns);
 	}
 	if (calls == 0)
@@ -359,7 +198,7 @@ int replay_case_gather(struct replay_case *c)
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		const struct role_slot *slot = c->roles[i].slot;
 
-		if (!c->roles[i].alive)
+		if (!c->roles[i].worker.alive)
 			continue;
 		c->limiter_waits += slot->window.limiter_waits;
 		c->limiter_wait_ns += slot->window.limiter_wait_ns;
@@ -380,18 +219,19 @@ int replay_case_gather(struct replay_case *c)
 static int run_for(struct replay_case *c, int64_t ns)
 {
 	uint64_t end;
-	int ret = replay_case_run(c);
+	int ret = workers_run(&c->workers);
 
 	end = deadline_after(clock_monotonic(), ns);
 	while (ret == 0 && !deadline_expired(clock_monotonic(), end)) {
 		int64_t left = deadline_left_ns(clock_monotonic(), end);
 
 		interrupt_sleep(left < LOOK_NS ? left : LOOK_NS);
-		ret = interrupt_pending() ? error_set(-EINTR, "interrupted") : replay_case_look(c);
+		ret = interrupt_pending() ? error_set(-EINTR, "interrupted")
+					  : workers_look(&c->workers);
 		if (c->progress)
 			progress_show(c->progress, c->progress_from, "%s", c->config.label);
 	}
-	return ret ? ret : replay_case_pause(c);
+	return ret ? ret : workers_pause(&c->workers);
 }
 
 int replay_case_warm(struct replay_case *c, int64_t ns)

@@ -41,8 +41,8 @@ struct replay_case {
 	struct role_shared *shared;
 	size_t shared_bytes;
 	uint32_t n_roles;
-	struct role roles[REPLAY_MAX_ROLES];
-	bool may_die;              /* a role that was killed is no failure */
+	struct role roles[WORKERS_MAX];
+	struct workers workers;    /* the roles as such: run, look at and pause them */
 	struct progress *progress; /* shown meanwhile, or NULL */
 	double progress_from;
 
@@ -72,13 +72,8 @@ int replay_case_window(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
 /* The same without the figures: caches, pages and the size of a batch. */
 int replay_case_warm(struct replay_case *c, int64_t ns) RLV_MUST_CHECK;
 
-/* Its parts, for who wants to do something in between: run, look now and then, pause, gather. */
-int replay_case_run(struct replay_case *c) RLV_MUST_CHECK;
-int replay_case_pause(struct replay_case *c) RLV_MUST_CHECK;
+/* Adds the figures of the window that workers_run and workers_pause made. */
 int replay_case_gather(struct replay_case *c) RLV_MUST_CHECK;
-
-/* Has a role failed, or ended before its time? */
-int replay_case_look(struct replay_case *c) RLV_MUST_CHECK;
 
 /* Items of one operation so far, over all roles. */
 uint64_t replay_case_live(const struct replay_case *c, enum role_op_kind op);

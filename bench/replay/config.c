@@ -7,6 +7,7 @@
 #include "relive/relive.h"
 
 #include "bench/harness/series.h"
+#include "bench/harness/worker.h"
 
 void replay_config_init(struct replay_config *config)
 {
@@ -71,9 +72,9 @@ int replay_config_check(struct replay_config *config)
 		ret = check_sizes(config);
 	if (ret)
 		return ret;
-	if (config->actors > REPLAY_MAX_ROLES || config->learners > REPLAY_MAX_ROLES ||
-	    roles > REPLAY_MAX_ROLES || roles == 0)
-		return error_set(-EINVAL, "--actors + --learners: 1 to %d", REPLAY_MAX_ROLES);
+	if (config->actors > WORKERS_MAX || config->learners > WORKERS_MAX || roles > WORKERS_MAX ||
+	    roles == 0)
+		return error_set(-EINVAL, "--actors + --learners: 1 to %d", WORKERS_MAX);
 	if (config->loop && (config->actors != 1 || config->learners != 1))
 		return error_set(-EINVAL, "--loop: one thread is actor and learner");
 	if (config->layout == RLV_WINDOW && config->n_step > 1)

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 
-#define REPLAY_MAX_ROLES 64
 #define REPLAY_LABEL_BYTES 48
 
 enum replay_initial { REPLAY_INITIAL_AUTO, REPLAY_INITIAL_MAX, REPLAY_INITIAL_GIVEN };

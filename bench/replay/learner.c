@@ -26,7 +26,7 @@ static int make_td(struct learner *learner)
 	learner->td = mem_array(TD_VALUES + config->batch, sizeof(float));
 	if (!learner->td)
 		return role_fail(learner->role, -ENOMEM, "TD errors");
-	rng_seed(&rng, config->seed, 0x7d00 + learner->role->index);
+	rng_seed(&rng, config->seed, 0x7d00 + learner->role->worker.index);
 	for (uint32_t i = 0; i < TD_VALUES + config->batch; i++)
 		learner->td[i] = (float)data->td_error[rng_uniform_u64(&rng, data->rows)];
 	return 0;
@@ -53,7 +53,7 @@ int learner_open(struct learner *learner, struct role *role, struct rlv_table *t
 	opts.layout = config->layout;
 	opts.batches = config->inflight + 1;
 	opts.defer_updates = config->defer;
-	opts.seed = config->seed * 1000 + role->index + 1;
+	opts.seed = config->seed * 1000 + role->worker.index + 1;
 	opts.independent = config->independent;
 	ret = rlv_sampler_open(table, &opts, &learner->sampler);
 	return ret ? role_fail(role, ret, "open a sampler") : 0;
@@ -63,7 +63,7 @@ void learner_close(struct learner *learner)
 {
 	int ret = rlv_sampler_close(&learner->sampler);
 
-	if (ret && ret != -ESTALE && learner->role->slot->error == 0)
+	if (ret && ret != -ESTALE && !role_failed(learner->role))
 		role_fail(learner->role, ret, "close the sampler");
 	mem_free(learner->td);
 }
@@ -140,7 +140,7 @@ static void check_batch(struct learner *learner, const struct rlv_batch *batch)
 
 	slot->window.items_checked += batch->n;
 	if (wrong && slot->window.items_wrong == 0)
-		snprintf(slot->why, sizeof(slot->why), "%s", why);
+		snprintf(learner->role->worker.slot->why, PATTERN_WHY_BYTES, "%s", why);
 	slot->window.items_wrong += wrong;
 	pattern_update(&learner->view, batch, learner->td);
 }

@@ -305,16 +305,18 @@ int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 	print_check(json, file, c, &report);
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		const struct role_slot *slot = c->roles[i].slot;
+		const char *why = c->roles[i].worker.slot->why;
 		struct chi_square chi;
 
-		if (!json && slot->why[0])
-			fprintf(file, "  first: %s\n", slot->why);
+		if (!json && why[0])
+			fprintf(file, "  first: %s\n", why);
 		if (!c->roles[i].samples)
 			continue;
 		chi = test_draws(c, slot);
 		if (chi.p < P_MIN)
 			c->ok = false;
-		print_draws(json, file, c->roles[i].index - (c->config.loop ? 0 : c->config.actors),
+		print_draws(json, file,
+			    c->roles[i].worker.index - (c->config.loop ? 0 : c->config.actors),
 			    &chi);
 	}
 	return 0;
