@@ -78,7 +78,7 @@ struct run {
 	struct series line, gbps;
 };
 
-static struct result describe(const struct copy_case *c, struct param params[3])
+static struct result result_of(const struct copy_case *c, struct param params[3])
 {
 	params[0] = (struct param){ .key = "copy", .text = c->copy->name };
 	params[1] = (struct param){ .key = "bytes", .number = c->bytes };
@@ -135,7 +135,7 @@ static void add_cases(struct run *r)
 			continue;
 		for (int rotating = 0; rotating < 2 && r->n_cases < CASES_MAX; rotating++) {
 			c.rotating = rotating;
-			what = describe(&c, params);
+			what = result_of(&c, params);
 			if (micro_wants(&r->b, &what))
 				r->cases[r->n_cases++] = c;
 		}
@@ -151,7 +151,7 @@ static void print_all(struct run *r)
 	micro_print(&r->b, &gbps, &r->gbps);
 	for (uint32_t i = 0; i < r->n_cases; i++) {
 		struct param params[3];
-		struct result what = describe(&r->cases[i], params);
+		struct result what = result_of(&r->cases[i], params);
 
 		micro_print(&r->b, &what, &r->cases[i].windows);
 	}

@@ -70,7 +70,7 @@ static uint64_t word[BATCH_MAX];
 static double probability[BATCH_MAX];
 static struct leaf_op ops[BATCH_MAX];
 
-static void check(int ret, const char *what)
+static void must(int ret, const char *what)
 {
 	if (ret == 0)
 		return;
@@ -98,12 +98,12 @@ static void open_region(struct tree_bench *t, uint64_t bytes)
 	struct target_region spec = { .kind = 1, .size = bytes };
 	struct region_grant grant;
 
-	check(transport_target_open("shm", &target_opts, &t->target), "target");
-	check(t->target->ops->register_region(t->target, &spec), "region");
+	must(transport_target_open("shm", &target_opts, &t->target), "target");
+	must(t->target->ops->register_region(t->target, &spec), "region");
 	opts.target = t->target;
-	check(transport_open("embed:", &opts, &t->tr), "transport");
-	check(transport_grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
-	check(transport_attach(t->tr, &grant, &t->region), "attach");
+	must(transport_open("embed:", &opts, &t->tr), "transport");
+	must(transport_grant(t->target, 1, spec.id, RIGHT_ALL, &grant), "grant");
+	must(transport_attach(t->tr, &grant, &t->region), "attach");
 }
 
 static void fill_tree(struct tree_bench *t, uint64_t seed)
@@ -112,17 +112,17 @@ static void fill_tree(struct tree_bench *t, uint64_t seed)
 	struct rng rng;
 
 	rng_seed(&rng, seed, 7);
-	check(epoch_enter(&t->ep), "epoch");
+	must(epoch_enter(&t->ep), "epoch");
 	for (uint32_t first = 0; first < t->tree.geo.leaves; first += BLOCK) {
 		struct leaf_run run = { first, BLOCK, 1 };
 
 		for (uint32_t i = 0; i < BLOCK; i++)
 			priorities[i] = 1 + (rng_next_u64(&rng) >> 43);
-		check(sumtree_claim(&t->tree, &t->ep, &run, t->deltas[0]), "claim");
-		check(sumtree_publish(&t->tree, &t->ep, &run, priorities, t->deltas[0]), "publish");
-		check(sumtree_flush(&t->tree, t->deltas[0], true), "flush");
+		must(sumtree_claim(&t->tree, &t->ep, &run, t->deltas[0]), "claim");
+		must(sumtree_publish(&t->tree, &t->ep, &run, priorities, t->deltas[0]), "publish");
+		must(sumtree_flush(&t->tree, t->deltas[0], true), "flush");
 	}
-	check(epoch_leave(&t->ep), "epoch");
+	must(epoch_leave(&t->ep), "epoch");
 }
 
 static void open_tree(struct tree_bench *t, uint32_t leaves, const struct variant *v, uint64_t seed)
@@ -136,22 +136,22 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct varian
 	t->fanout = v->fanout;
 	t->pages = v->pages;
 	parse_fanout(v->fanout, fanout);
-	check(sumtree_geometry_init(&geo, leaves, NULL), "geometry");
+	must(sumtree_geometry_init(&geo, leaves, NULL), "geometry");
 	usual = geo;
-	check(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
+	must(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
 	if (strcmp(v->fanout, DEFAULT_FANOUT) == 0 && memcmp(&geo, &usual, sizeof(geo)) != 0)
-		check(-EINVAL, "DEFAULT_FANOUT is not the default");
+		must(-EINVAL, "DEFAULT_FANOUT is not the default");
 	place.inner_off[0] = off;
 	place.inner_off[1] = off + geo.inner_bytes;
 	place.leaves_off = align_up(off + 2 * geo.inner_bytes, 4096);
 	open_region(t, place.leaves_off + sumtree_leaf_bytes(&geo));
-	check(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, pin), &idle,
-			      sizeof(idle)),
-	      "slot");
+	must(transport_store(t->region, PAGE_OFF + offsetof(struct client_page, pin), &idle,
+			     sizeof(idle)),
+	     "slot");
 	sumtree_init(&t->tree, t->region, &geo, &place);
 	epoch_init(&t->ep, t->region, WORDS_OFF, t->region, PAGE_OFF);
-	check(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
-	check(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
+	must(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
+	must(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
 	fill_tree(t, seed);
 }
 
@@ -173,7 +173,7 @@ static uint64_t timed_draw(struct tree_case *c)
 	const struct draws out = { shard, slot, word, probability };
 	uint64_t start = time_wall_ns();
 
-	check(sumtree_draw(&from, &opts, &c->rng, c->v.batch, &out), "draw");
+	must(sumtree_draw(&from, &opts, &c->rng, c->v.batch, &out), "draw");
 	return time_wall_ns() - start;
 }
 
@@ -203,18 +203,18 @@ static uint64_t timed_update(struct tree_case *c, size_t n)
 	struct tree_deltas *deltas = t->deltas[c->v.defer > 1];
 	uint64_t start = time_wall_ns();
 
-	check(epoch_enter(&t->ep), "epoch");
-	check(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
-	check(sumtree_flush(&t->tree, deltas, false), "flush");
+	must(epoch_enter(&t->ep), "epoch");
+	must(sumtree_update(&t->tree, &t->ep, ops, n, deltas), "update");
+	must(sumtree_flush(&t->tree, deltas, false), "flush");
 	if (tree_deltas_empty(deltas))
-		check(epoch_leave(&t->ep), "epoch");
+		must(epoch_leave(&t->ep), "epoch");
 	return time_wall_ns() - start;
 }
 
 static void settle_tree(struct tree_case *c)
 {
-	check(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
-	check(epoch_leave(&c->tree->ep), "epoch");
+	must(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
+	must(epoch_leave(&c->tree->ep), "epoch");
 }
 
 /* Reads what evicts the L2 cache. */
@@ -224,7 +224,7 @@ static void evict(void)
 	const uint8_t *bytes;
 
 	if (!pages.ptr) {
-		check(pages_alloc(EVICT_BYTES, PAGE_THP, &pages), "memory that evicts the cache");
+		must(pages_alloc(EVICT_BYTES, PAGE_THP, &pages), "memory that evicts the cache");
 		memset(pages.ptr, 1, EVICT_BYTES);
 	}
 	bytes = pages.ptr;
@@ -276,8 +276,8 @@ struct group {
 #define PARAMS 10u
 
 /* What a case is called. params: PARAMS of them. */
-static struct result describe(const struct group *g, const struct variant *v, enum metric metric,
-			      struct param *params)
+static struct result result_of(const struct group *g, const struct variant *v, enum metric metric,
+			       struct param *params)
 {
 	const struct param all[PARAMS] = {
 		{ .key = "leaves", .number = g->leaves },
@@ -314,7 +314,7 @@ static void add_case(struct group *g, const struct variant *v, enum metric metri
 {
 	struct tree_case *c = &g->cases[g->n_cases];
 	struct param params[PARAMS];
-	struct result what = describe(g, v, metric, params);
+	struct result what = result_of(g, v, metric, params);
 
 	if (v->level > cpu_level() || !micro_wants(g->b, &what))
 		return;
@@ -368,7 +368,7 @@ static void print_yardsticks(struct group *g)
 static void print_case(struct group *g, struct tree_case *c)
 {
 	struct param params[PARAMS];
-	struct result result = describe(g, &c->v, c->metric, params);
+	struct result result = result_of(g, &c->v, c->metric, params);
 
 	micro_print(g->b, &result, &c->windows);
 }
@@ -394,13 +394,13 @@ static void run_group(struct group *g)
 	const struct micro_cases cases = { what, g->n_cases + 1, run_window, g };
 
 	snprintf(what, sizeof(what), "%u leaves", g->leaves);
-	check(micro_run(g->b, &cases), "measure");
+	must(micro_run(g->b, &cases), "measure");
 	print_yardsticks(g);
 	for (uint32_t i = 0; i < g->n_cases; i++)
 		print_case(g, &g->cases[i]);
 }
 
-static void measure(struct micro *b, uint32_t leaves, bool pairs)
+static void measure_size(struct micro *b, uint32_t leaves, bool pairs)
 {
 	static struct group g;
 	struct variant v = { .fanout = DEFAULT_FANOUT,
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < (b.full ? sizeof(all) : sizeof(usual)); i++) {
 		uint8_t bits = b.full ? all[i] : usual[i];
 
-		measure(&b, 1u << bits, b.full || bits >= 20);
+		measure_size(&b, 1u << bits, b.full || bits >= 20);
 	}
 	return micro_finish(&b, true);
 }

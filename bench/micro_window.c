@@ -51,8 +51,8 @@ static bool open_pool(struct pool *pool, enum page_kind kind)
 	return true;
 }
 
-static void choose(const struct pool *pool, struct rng *rng, uint32_t window,
-		   const uint8_t **windows)
+static void choose_windows(const struct pool *pool, struct rng *rng, uint32_t window,
+			   const uint8_t **windows)
 {
 	const uint8_t *rows = pool->pages.ptr;
 
@@ -60,7 +60,7 @@ static void choose(const struct pool *pool, struct rng *rng, uint32_t window,
 		windows[i] = rows + rng_uniform_u64(rng, pool->slots - window) * pool->row_bytes;
 }
 
-static void number(uint32_t *at)
+static void number_items(uint32_t *at)
 {
 	for (uint32_t i = 0; i < BATCH; i++)
 		at[i] = i;
@@ -106,7 +106,7 @@ static void plan_small(struct small *s)
 					.gamma = 0.99,
 					.n_outputs = ARRAY_LEN(columns),
 					.outputs = s->outputs };
-	number(s->at);
+	number_items(s->at);
 }
 
 /* us for each batch; the batches go round, so each finds its rows cold. */
@@ -151,7 +151,7 @@ static int small_window(void *ctx, uint32_t index)
 	(void)index;
 	rng_seed(&rng, s->b->seed, s->line.n);
 	for (uint32_t i = 0; i < SMALL_BATCHES; i++)
-		choose(&s->pool, &rng, 2, s->windows[i]);
+		choose_windows(&s->pool, &rng, 2, s->windows[i]);
 	series_add(&s->line, yardstick_line_ns(s->pool.pages.ptr, s->pool.pages.bytes,
 					       s->b->seed + s->line.n));
 	series_add(&s->prefetch, time_small(s, false));
@@ -225,7 +225,7 @@ static void gather_frames(const struct frames *f, uint8_t *out, const uint8_t *c
 					  .outputs = f->dense ? dense : &all };
 	uint32_t at[BATCH];
 
-	number(at);
+	number_items(at);
 	window_gather(&plan, windows, at, BATCH);
 }
 
@@ -239,7 +239,7 @@ static double time_frames(const struct frames *f, enum copy by, struct rng *rng)
 		const uint8_t *windows[BATCH], *rows = f->pool.pages.ptr;
 		uint64_t from = rng_uniform_u64(rng, f->pool.pages.bytes - bytes), start;
 
-		choose(&f->pool, rng, STACK + 1, windows);
+		choose_windows(&f->pool, rng, STACK + 1, windows);
 		start = time_wall_ns();
 		if (by == BY_MEMCPY)
 			memcpy(out, rows + align_down(from, 64), bytes);

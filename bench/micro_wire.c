@@ -59,7 +59,7 @@ static struct wire_case cases[] = {
 	{ "sample_one_ahead_us", "us", false, 1, 4, false, microseconds, NULL, NULL, { 0 }, { 0 } },
 };
 
-static int check(int ret, const char *what)
+static int say_failure(int ret, const char *what)
 {
 	if (ret)
 		fprintf(stderr, "micro_wire: %s: %s (%s)\n", what, rlv_last_error(),
@@ -69,7 +69,7 @@ static int check(int ret, const char *what)
 
 /* -------- tables -------- */
 
-static int create(struct rlv_store *store, struct wire_case *c, uint64_t capacity)
+static int create_table(struct rlv_store *store, struct wire_case *c, uint64_t capacity)
 {
 	const struct rlv_column small[] = { { "obs", RLV_F32, RLV_OBS, 1, { 4 } },
 					    { "action", RLV_I32, RLV_PLAIN, 0, { 0 } },
@@ -86,12 +86,12 @@ static int create(struct rlv_store *store, struct wire_case *c, uint64_t capacit
 	opts.views = &view;
 	opts.n_views = 1;
 	opts.max_writers = 2;
-	return check(
+	return say_failure(
 		rlv_table_create(store, c->atari ? "wire_atari" : "wire_small", &opts, &c->table),
 		"create a table");
 }
 
-static int append(struct rlv_writer *writer, const struct wire_case *c, uint64_t seed)
+static int append_steps(struct rlv_writer *writer, const struct wire_case *c, uint64_t seed)
 {
 	static uint8_t frames[FILL_STEPS * FRAME_BYTES];
 	int32_t actions[FILL_STEPS] = { 0 };
@@ -103,35 +103,36 @@ static int append(struct rlv_writer *writer, const struct wire_case *c, uint64_t
 		frames[i] = (uint8_t)(seed + i);
 	steps.n = FILL_STEPS;
 	steps.columns = columns;
-	return check(rlv_writer_append(writer, 0, &steps, NULL), "append");
+	return say_failure(rlv_writer_append(writer, 0, &steps, NULL), "append");
 }
 
-static int fill(const struct micro *b, struct wire_case *c, uint64_t capacity)
+static int fill_table(const struct micro *b, struct wire_case *c, uint64_t capacity)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };
 	struct rlv_writer *writer;
-	int ret = check(rlv_table_info(c->table, &info), "ask for the table");
+	int ret = say_failure(rlv_table_info(c->table, &info), "ask for the table");
 
 	if (ret || info.views[0].items >= (int64_t)capacity / 2)
 		return ret;
-	ret = check(rlv_writer_open(c->table, NULL, &writer), "open a writer");
+	ret = say_failure(rlv_writer_open(c->table, NULL, &writer), "open a writer");
 	for (uint64_t done = 0; ret == 0 && done < capacity; done += FILL_STEPS)
-		ret = append(writer, c, b->seed + done);
-	return check(rlv_writer_close(&writer), "close the writer") ? -1 : ret;
+		ret = append_steps(writer, c, b->seed + done);
+	return say_failure(rlv_writer_close(&writer), "close the writer") ? -1 : ret;
 }
 
 static int open_case(const struct micro *b, struct rlv_store *store, struct wire_case *c)
 {
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
 	uint64_t capacity = c->atari ? 1024 : b->full ? 1 << 20 : 16384;
-	int ret = create(store, c, capacity);
+	int ret = create_table(store, c, capacity);
 
 	opts.batch_size = c->batch;
 	opts.prefetch = c->ahead;
 	opts.seed = b->seed;
 	if (ret == 0)
-		ret = fill(b, c, capacity);
-	return ret ? ret : check(rlv_sampler_open(c->table, &opts, &c->sampler), "open a sampler");
+		ret = fill_table(b, c, capacity);
+	return ret ? ret
+		   : say_failure(rlv_sampler_open(c->table, &opts, &c->sampler), "open a sampler");
 }
 
 /* -------- windows -------- */
@@ -154,8 +155,8 @@ static int run_case(struct wire_case *c)
 
 	do {
 		const struct rlv_batch *batch;
-		int ret =
-			check(rlv_sampler_sample(c->sampler, c->batch, WAIT_NS, &batch), "sample");
+		int ret = say_failure(rlv_sampler_sample(c->sampler, c->batch, WAIT_NS, &batch),
+				      "sample");
 
 		if (ret)
 			return ret;
@@ -206,7 +207,7 @@ static bool is_wanted(const struct micro *b, const struct wire_case *c)
 	return micro_wants(b, &result);
 }
 
-static int run(struct micro *b, struct rlv_store *store)
+static int run_cases(struct micro *b, struct rlv_store *store)
 {
 	const struct micro_cases all = { "windows", ARRAY_LEN(cases), run_window, cases };
 	int ret = 0;
@@ -219,8 +220,9 @@ static int run(struct micro *b, struct rlv_store *store)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		if (ret == 0 && cases[i].sampler)
 			print_case(b, &cases[i]);
-		ret = check(rlv_sampler_close(&cases[i].sampler), "close a sampler") ? -1 : ret;
-		ret = check(rlv_table_close(&cases[i].table), "close a table") ? -1 : ret;
+		ret = say_failure(rlv_sampler_close(&cases[i].sampler), "close a sampler") ? -1
+											   : ret;
+		ret = say_failure(rlv_table_close(&cases[i].table), "close a table") ? -1 : ret;
 	}
 	return ret;
 }
@@ -240,9 +242,9 @@ int main(int argc, char **argv)
 
 	if (!micro_init(&b, argc, argv, &status))
 		return status;
-	if (check(rlv_store_open(b.store, NULL, &store), "open the store"))
+	if (say_failure(rlv_store_open(b.store, NULL, &store), "open the store"))
 		return EXIT_FAILURE;
-	ret = run(&b, store);
-	ret = check(rlv_store_close(&store), "close the store") ? -1 : ret;
+	ret = run_cases(&b, store);
+	ret = say_failure(rlv_store_close(&store), "close the store") ? -1 : ret;
 	return micro_finish(&b, ret == 0);
 }

@@ -144,7 +144,7 @@ static void close_private(void *ctx)
 	host_store_close(ctx);
 }
 
-static void describe(struct replay_config *config)
+static void label_case(struct replay_config *config)
 {
 	char who[REPLAY_LABEL_BYTES];
 
@@ -165,7 +165,7 @@ static int run_given(struct replay_config *config, struct replay_output *output,
 
 	if (!group)
 		return -ENOMEM;
-	describe(config);
+	label_case(config);
 	group->title = config->trace ? config->trace : config->shape;
 	group->n_cases = 1;
 	group->cases[0] = *config;
@@ -192,7 +192,7 @@ static int run_standard(const struct replay_config *config, struct replay_output
 	return ret;
 }
 
-static int replay(int argc, char **argv)
+static int bench_replay(int argc, char **argv)
 {
 	struct host_store store = { .n_nodes = 0 };
 	const struct replay_place place = { open_private, close_private, &store };
@@ -228,9 +228,9 @@ static int replay(int argc, char **argv)
 int cmd_bench(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "replay") == 0)
-		return replay(argc - 1, argv + 1);
+		return bench_replay(argc - 1, argv + 1);
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-		return replay(argc, argv);
+		return bench_replay(argc, argv);
 	cli_error("bench: there is relive bench replay");
 	return CLI_USAGE;
 }

@@ -74,7 +74,7 @@ int cli_parse_store(const struct args *args, struct cli_common *common, size_t b
 }
 
 /* Appends, and puts "; " between; what does not fit is cut. */
-static void remember(char *text, size_t bytes, const char *words)
+static void remember_said(char *text, size_t bytes, const char *words)
 {
 	size_t len = strlen(text), n = strlen(words);
 
@@ -98,7 +98,7 @@ void cli_error(const char *fmt, ...)
 	va_end(args);
 	fflush(stdout);
 	fprintf(stderr, "relive: %s\n", text);
-	remember(said.message, sizeof(said.message), text);
+	remember_said(said.message, sizeof(said.message), text);
 }
 
 void cli_hint(const char *fmt, ...)
@@ -110,7 +110,7 @@ void cli_hint(const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	fprintf(stderr, "  try: %s\n", text);
-	remember(said.hint, sizeof(said.hint), text);
+	remember_said(said.hint, sizeof(said.hint), text);
 }
 
 static bool wants_json(int argc, char *const *argv)
@@ -154,7 +154,7 @@ int cli_finish(int exit_code, int argc, char *const *argv)
 	return json_finish(&json) ? CLI_FAILURE : exit_code;
 }
 
-static void report(const char *what, const char *why, int code)
+static void report_failure(const char *what, const char *why, int code)
 {
 	if (!said.code)
 		said.code = code;
@@ -169,7 +169,7 @@ int cli_fail(int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(what, sizeof(what), fmt, args);
 	va_end(args);
-	report(what, rlv_last_error(), code);
+	report_failure(what, rlv_last_error(), code);
 	return CLI_FAILURE;
 }
 
@@ -181,7 +181,7 @@ int cli_fail_local(int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(what, sizeof(what), fmt, args);
 	va_end(args);
-	report(what, error_last_code() == code ? error_last() : "", code);
+	report_failure(what, error_last_code() == code ? error_last() : "", code);
 	return CLI_FAILURE;
 }
 

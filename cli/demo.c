@@ -66,7 +66,7 @@ static bool find_trace(const char *name, char path[PATH_MAX])
 	return false;
 }
 
-static void say(struct demo *demo, const char *text)
+static void demo_say(struct demo *demo, const char *text)
 {
 	progress_clear(&demo->progress);
 	printf("\n== %s\n", text);
@@ -111,8 +111,8 @@ static void kill_actor(struct demo *demo, struct replay_case *c)
 }
 
 /* One window with rates on the way. */
-static int play(struct demo *demo, struct replay_case *c, const struct scene *scene,
-		uint32_t window)
+static int play_window(struct demo *demo, struct replay_case *c, const struct scene *scene,
+		       uint32_t window)
 {
 	bool murder = scene->kill_actor && window == 1;
 	int64_t total = scene->window_ns;
@@ -206,19 +206,19 @@ static int wait_exact(struct demo *demo, struct replay_case *c)
 	return 0;
 }
 
-static int play_all(struct demo *demo, struct replay_case *c, const struct scene *scene)
+static int play_scene(struct demo *demo, struct replay_case *c, const struct scene *scene)
 {
 	int ret = 0;
 
 	for (uint32_t w = 0; w < scene->windows && ret == 0; w++)
-		ret = play(demo, c, scene, w);
+		ret = play_window(demo, c, scene, w);
 	progress_clear(&demo->progress);
 	if (ret)
 		return cli_fail_local(ret, "%s", scene->title), ret;
 	add_figures(demo, c, scene);
 	if (scene->kill_actor)
 		printf("   the other actor and both learners went on\n");
-	say(demo, "Inspect: a walk over the whole table");
+	demo_say(demo, "Inspect: a walk over the whole table");
 	return wait_exact(demo, c);
 }
 
@@ -245,7 +245,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 		 scene->actors, scene->actors == 1 ? "" : "s",
 		 recorded ? "recorded experience" : "made-up experience (no recording here)",
 		 scene->learners, scene->learners == 1 ? "" : "s");
-	say(demo, text);
+	demo_say(demo, text);
 	if (ret == 0)
 		ret = replay_data_open(config.trace, config.shape, config.seed, data);
 	if (ret == 0)
@@ -258,7 +258,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	if (ret)
 		cli_fail_local(ret, "%s", scene->title);
 	else
-		ret = play_all(demo, c, scene);
+		ret = play_scene(demo, c, scene);
 	if (c && replay_case_close(c) && ret == 0)
 		ret = (cli_fail_local(error_last_code(), "%s", scene->title), -EIO);
 	if (data)
@@ -277,7 +277,7 @@ static int run_all(struct demo *demo, double speed)
 {
 	int ret;
 
-	say(demo, "A memory node and a metadata server start");
+	demo_say(demo, "A memory node and a metadata server start");
 	ret = host_store_private(UINT64_C(1) << 30, UP_NS, &demo->store);
 	if (ret)
 		return cli_fail_local(ret, "bring up a private store"), ret;
@@ -289,7 +289,7 @@ static int run_all(struct demo *demo, double speed)
 		ret = run_scene(demo, &scene);
 	}
 	if (ret == 0) {
-		say(demo, "Throughputs");
+		demo_say(demo, "Throughputs");
 		ret = text_table_print(&demo->figures, stdout);
 		printf("\nAll of it was on this machine alone; relive bench replay measures with care.\n");
 	}

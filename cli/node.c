@@ -44,7 +44,7 @@ static int print_added(const struct request *request, pid_t pid)
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
-static int add(const struct request *request)
+static int node_add(const struct request *request)
 {
 	struct host_node_opts opts = request->opts;
 	gid_t gid;
@@ -105,7 +105,7 @@ static int print_drain(const struct request *request, const struct rlv_drain_inf
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
-static int drain(struct rlv_store *store, const struct request *request)
+static int node_drain(struct rlv_store *store, const struct request *request)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), request->wait_ns);
 	struct rlv_drain_info info = { .size = sizeof(info) };
@@ -129,7 +129,7 @@ static int drain(struct rlv_store *store, const struct request *request)
 
 /* -------- drop -------- */
 
-static int print_end(const struct request *request, const char *what, const char *more)
+static int print_node_end(const struct request *request, const char *what, const char *more)
 {
 	struct json json;
 
@@ -145,25 +145,26 @@ static int print_end(const struct request *request, const char *what, const char
 	return json_end(&json);
 }
 
-static int drop(struct rlv_store *store, const struct request *request)
+static int node_drop(struct rlv_store *store, const struct request *request)
 {
 	int ret = rlv_store_drop_node(store, request->name);
 
 	if (ret)
 		return cli_fail(ret, "drop node %s", request->name);
-	return print_end(request, "dropped", ", and what it held is lost") ? CLI_FAILURE
-									   : forget_record(request);
+	return print_node_end(request, "dropped", ", and what it held is lost")
+		       ? CLI_FAILURE
+		       : forget_record(request);
 }
 
 /* -------- forget -------- */
 
-static int forget(struct rlv_store *store, const struct request *request)
+static int node_forget(struct rlv_store *store, const struct request *request)
 {
 	int ret = rlv_store_forget_node(store, request->name);
 
 	if (ret)
 		return cli_fail(ret, "forget node %s", request->name);
-	return print_end(request, "forgotten", "") ? CLI_FAILURE : forget_record(request);
+	return print_node_end(request, "forgotten", "") ? CLI_FAILURE : forget_record(request);
 }
 
 /* -------- command line -------- */
@@ -171,7 +172,7 @@ static int forget(struct rlv_store *store, const struct request *request)
 static const struct {
 	const char *name;
 	int (*run)(struct rlv_store *store, const struct request *request);
-} verbs[] = { { "drain", drain }, { "drop", drop }, { "forget", forget } };
+} verbs[] = { { "drain", node_drain }, { "drop", node_drop }, { "forget", node_forget } };
 
 static int run_verb(const char *verb, const struct request *request)
 {
@@ -187,11 +188,11 @@ static int run_verb(const char *verb, const struct request *request)
 		return CLI_USAGE;
 	}
 	if (strcmp(verb, "add") == 0)
-		return add(request);
+		return node_add(request);
 	while (i < ARRAY_LEN(verbs) && strcmp(verb, verbs[i].name) != 0)
 		i++;
 	if (i == ARRAY_LEN(verbs)) {
-		cli_error("node %.40s: there are add, drain, drop, forget", verb);
+		cli_error("node %.40s: there are add, node_drain, node_drop, forget", verb);
 		return CLI_USAGE;
 	}
 	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))

@@ -118,7 +118,7 @@ static int print_text(const struct rlv_store_info *info)
 	return ret ? CLI_FAILURE : CLI_OK;
 }
 
-static int show(struct rlv_store *store, const struct request *request)
+static int show_status(struct rlv_store *store, const struct request *request)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
 	static struct why why;
@@ -136,7 +136,7 @@ static int show(struct rlv_store *store, const struct request *request)
 	return code;
 }
 
-static int run(const struct request *request)
+static int run_status(const struct request *request)
 {
 	const int64_t timeout_ns = request->common.timeout_ns;
 	const struct health_opts health = {
@@ -153,7 +153,7 @@ static int run(const struct request *request)
 		return health_run(&health);
 	if (cli_store_open(request->uri, timeout_ns ? timeout_ns : DEFAULT_NS, true, &store))
 		return CLI_FAILURE;
-	code = show(store, request);
+	code = show_status(store, request);
 	cli_store_close(&store);
 	return code;
 }
@@ -215,5 +215,5 @@ int cmd_status(int argc, char **argv)
 		return CLI_USAGE;
 	if (!request.uri)
 		request.uri = CLI_DEFAULT_URI;
-	return run(&request);
+	return run_status(&request);
 }

@@ -29,8 +29,8 @@ struct request {
 };
 
 /* 0, or the code of what failed, which has been said. */
-static int describe(struct rlv_store *store, const char *name, const struct request *request,
-		    struct text_table *list)
+static int table_describe(struct rlv_store *store, const char *name, const struct request *request,
+			  struct text_table *list)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };
 	struct rlv_table *table;
@@ -64,7 +64,7 @@ static int list_names(struct rlv_store *store, const struct request *request,
 	if (request->common.json)
 		json_array_begin(request->json);
 	for (size_t i = 0; i < n && i < MAX_TABLES && !cli_is_away(ret); i++) {
-		ret = describe(store, names[i], request, &list);
+		ret = table_describe(store, names[i], request, &list);
 		code = ret ? CLI_FAILURE : code;
 	}
 	if (request->common.json)
@@ -75,7 +75,7 @@ static int list_names(struct rlv_store *store, const struct request *request,
 	return code;
 }
 
-static int do_list(struct rlv_store *store, const struct request *request)
+static int table_list(struct rlv_store *store, const struct request *request)
 {
 	char(*names)[RLV_NAME_BYTES] = mem_array(MAX_TABLES, RLV_NAME_BYTES);
 	int code;
@@ -87,9 +87,9 @@ static int do_list(struct rlv_store *store, const struct request *request)
 	return code;
 }
 
-static int do_info(struct rlv_store *store, const struct request *request)
+static int table_info(struct rlv_store *store, const struct request *request)
 {
-	return describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
+	return table_describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
 }
 
 static const char *shard_state_name(uint32_t state)
@@ -137,7 +137,7 @@ static void put_shards(const struct rlv_shard_info *shards, size_t n, struct jso
 	json_array_end(json);
 }
 
-static int do_shards(struct rlv_store *store, const struct request *request)
+static int table_shards(struct rlv_store *store, const struct request *request)
 {
 	struct rlv_shard_info *shards = mem_array(MAX_SHARDS, sizeof(*shards));
 	struct rlv_table *table;
@@ -161,7 +161,7 @@ static int do_shards(struct rlv_store *store, const struct request *request)
 	return code;
 }
 
-static int do_rebalance(struct rlv_store *store, const struct request *request)
+static int table_rebalance(struct rlv_store *store, const struct request *request)
 {
 	uint32_t added = 0, draining = 0;
 	int ret = rlv_table_rebalance(store, request->name, &added, &draining);
@@ -195,7 +195,7 @@ static int take_shards(const struct request *request, uint32_t *shards_out)
 	return ret;
 }
 
-static int do_create(struct rlv_store *store, const struct request *request)
+static int table_create(struct rlv_store *store, const struct request *request)
 {
 	struct rlv_table_opts opts = request->opts;
 	struct rlv_view view = request->view;
@@ -222,10 +222,10 @@ static int do_create(struct rlv_store *store, const struct request *request)
 	if (ret)
 		return cli_fail(ret, "create table %s", request->name);
 	cli_table_close(&table);
-	return describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
+	return table_describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
 }
 
-static int do_drop(struct rlv_store *store, const struct request *request)
+static int table_drop(struct rlv_store *store, const struct request *request)
 {
 	int ret = rlv_table_drop(store, request->name);
 
@@ -248,15 +248,15 @@ static const struct {
 	bool named;
 	bool writes;
 } verbs[] = {
-	{ "list", do_list, false, false },    { "info", do_info, true, false },
-	{ "create", do_create, true, true },  { "drop", do_drop, true, true },
-	{ "shards", do_shards, true, false }, { "rebalance", do_rebalance, true, true },
+	{ "list", table_list, false, false },    { "info", table_info, true, false },
+	{ "create", table_create, true, true },  { "drop", table_drop, true, true },
+	{ "shards", table_shards, true, false }, { "rebalance", table_rebalance, true, true },
 };
 
 /*
  * relive table VERB [URI] [NAME]: with one word after the verb, it is the name, if one is needed.
  */
-static int run(struct request *request, const char *const *words)
+static int run_verb(struct request *request, const char *const *words)
 {
 	struct rlv_store *store;
 	size_t v = 0;
@@ -346,5 +346,5 @@ int cmd_table(int argc, char **argv)
 
 	request.opts.capacity = DEFAULT_CAPACITY;
 	code = cli_parse_store(&args, &request.common, 1, argc, argv);
-	return code == CLI_CONTINUE ? run(&request, words) : code;
+	return code == CLI_CONTINUE ? run_verb(&request, words) : code;
 }

@@ -64,7 +64,7 @@ static int set_value(const struct arg_option *option, const char *text)
 	return error_set(-EINVAL, "takes no value");
 }
 
-static const struct arg_option *find(const struct args *args, const char *name, size_t len)
+static const struct arg_option *find_option(const struct args *args, const char *name, size_t len)
 {
 	for (size_t i = 0; i < args->n_options; i++) {
 		const struct arg_option *option = &args->options[i];
@@ -81,7 +81,7 @@ static int parse_option(const struct args *args, int argc, char *const *argv, in
 {
 	const char *name = argv[*i] + 2, *text;
 	size_t len = strcspn(name, "=");
-	const struct arg_option *option = find(args, name, len);
+	const struct arg_option *option = find_option(args, name, len);
 	int ret;
 
 	if (!option)

@@ -18,7 +18,7 @@
 #define TAIL_LINES 12
 
 /* PATH of the binary beside ours, or its bare name for execvp to look up. */
-static void beside(const char *binary, char path[PATH_MAX])
+static void path_beside_us(const char *binary, char path[PATH_MAX])
 {
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
 	char *slash;
@@ -85,7 +85,7 @@ int spawn_daemon(const struct spawn_daemon *daemon, pid_t *pid_out)
 	char path[PATH_MAX];
 	int report[2], code = 0;
 
-	beside(daemon->binary, path);
+	path_beside_us(daemon->binary, path);
 	if (pipe2(report, O_CLOEXEC))
 		return error_set(-errno, "pipe for %s: %m", daemon->binary);
 	fflush(NULL);

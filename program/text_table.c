@@ -30,7 +30,7 @@ static int grow(struct text_table *table)
 	return 0;
 }
 
-static void add(struct text_table *table, const char *text)
+static void add_cell(struct text_table *table, const char *text)
 {
 	size_t column, width = columns_of(text);
 	char *copy;
@@ -67,7 +67,7 @@ void text_table_init(struct text_table *table, const char *headings)
 		table->right[i] = *at == '>';
 		snprintf(text, sizeof(text), "%.*s", (int)len - table->right[i],
 			 at + table->right[i]);
-		add(table, text);
+		add_cell(table, text);
 		at += len + (at[len] == '|');
 	}
 }
@@ -88,13 +88,13 @@ void text_table_cell(struct text_table *table, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	add(table, text);
+	add_cell(table, text);
 }
 
 void text_table_row(struct text_table *table)
 {
 	while (!table->error && table->n_columns && table->n_cells % table->n_columns)
-		add(table, "");
+		add_cell(table, "");
 }
 
 static void pad(FILE *file, size_t n)

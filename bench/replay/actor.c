@@ -93,7 +93,7 @@ int actor_window_end(struct actor *actor)
 }
 
 /* Sleeps until the next append is due; one that is late by far gives the lost time up. */
-static void pace(struct actor *actor, uint32_t steps)
+static void actor_pace(struct actor *actor, uint32_t steps)
 {
 	const struct replay_config *config = actor->role->config;
 	uint64_t now = clock_now_ns(clock_monotonic());
@@ -110,7 +110,7 @@ static void pace(struct actor *actor, uint32_t steps)
 }
 
 /* The next rows; returns how many. */
-static uint32_t next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
+static uint32_t actor_next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
 {
 	const struct replay_config *config = actor->role->config;
 	const struct replay_data *data = actor->data;
@@ -138,7 +138,7 @@ static uint32_t next_rows(struct actor *actor, struct rlv_steps *steps, const vo
 	return n;
 }
 
-static void advance(struct actor *actor, uint32_t n)
+static void actor_advance(struct actor *actor, uint32_t n)
 {
 	struct role_op *op = &actor->role->slot->window.op[ROLE_INSERT];
 
@@ -150,7 +150,7 @@ static void advance(struct actor *actor, uint32_t n)
 	stats_counter_add(&actor->role->slot->live[ROLE_INSERT], n);
 }
 
-static int append(struct actor *actor, const struct rlv_steps *steps, uint32_t *done_out)
+static int actor_append(struct actor *actor, const struct rlv_steps *steps, uint32_t *done_out)
 {
 	int ret;
 
@@ -171,12 +171,12 @@ int actor_step(struct actor *actor)
 	uint32_t done = 0;
 	int ret;
 
-	steps.n = next_rows(actor, &steps, columns);
+	steps.n = actor_next_rows(actor, &steps, columns);
 	if (actor->role->config->rate > 0)
-		pace(actor, steps.n);
+		actor_pace(actor, steps.n);
 	if (timed)
 		start = clock_now_ns(clock_monotonic());
-	ret = append(actor, &steps, &done);
+	ret = actor_append(actor, &steps, &done);
 	if (timed)
 		stats_hist_record(&op->latency_ns, clock_now_ns(clock_monotonic()) - start);
 	op->calls++;
@@ -184,6 +184,6 @@ int actor_step(struct actor *actor)
 		actor->role->slot->window.timeouts++;
 		ret = 0;
 	}
-	advance(actor, done);
+	actor_advance(actor, done);
 	return ret ? role_fail(actor->role, ret, "append") : 0;
 }

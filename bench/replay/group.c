@@ -36,7 +36,7 @@ static bool same_data(const struct replay_config *a, const struct replay_config 
 }
 
 /* Cases on the same rows share them. */
-static int open_data(struct running *r)
+static int group_open_data(struct running *r)
 {
 	const struct replay_group *group = r->group;
 
@@ -59,7 +59,7 @@ static int open_data(struct running *r)
 	return 0;
 }
 
-static int open_store(struct running *r)
+static int group_open_store(struct running *r)
 {
 	const struct replay_config *first = &r->group->cases[0];
 	uint64_t bytes = UINT64_C(64) << 20;
@@ -74,7 +74,7 @@ static int open_store(struct running *r)
 	return r->place->open(r->place->ctx, bytes, r->uri);
 }
 
-static int open_cases(struct running *r)
+static int group_open_cases(struct running *r)
 {
 	int ret = 0;
 
@@ -92,7 +92,7 @@ static int open_cases(struct running *r)
 	return ret;
 }
 
-static int open_yardstick(struct running *r)
+static int group_open_yardstick(struct running *r)
 {
 	bool local = replay_config_is_local(&r->group->cases[0]);
 	uint64_t footprint = 0, batch = 0;
@@ -110,7 +110,7 @@ static int open_yardstick(struct running *r)
 	return ret ? error_prefix(ret, "memory for the yardsticks: ") : 0;
 }
 
-static int run_window(void *ctx, uint32_t index, double done)
+static int group_window(void *ctx, uint32_t index, double done)
 {
 	struct running *r = ctx;
 	struct replay_case *c = &r->cases[index];
@@ -132,7 +132,7 @@ static int run_window(void *ctx, uint32_t index, double done)
 	return 0;
 }
 
-static int warm_up(struct running *r)
+static int group_warm_up(struct running *r)
 {
 	for (uint32_t i = 0; i < r->n_open; i++) {
 		int ret = replay_case_warm(&r->cases[i], WARM_NS);
@@ -143,21 +143,21 @@ static int warm_up(struct running *r)
 	return 0;
 }
 
-static int measure(struct running *r)
+static int group_measure(struct running *r)
 {
 	const struct windows windows = {
 		.from = r->output->from,
 		.to = r->output->to,
 		.n = r->group->cases[0].windows,
 		.cases = r->n_open,
-		.run = run_window,
+		.run = group_window,
 		.ctx = r,
 	};
 
 	return windows_run(&windows);
 }
 
-static int report(struct running *r, bool *ok_out)
+static int group_report(struct running *r, bool *ok_out)
 {
 	struct json *json = r->output->json;
 	int ret = 0;
@@ -182,7 +182,7 @@ static int report(struct running *r, bool *ok_out)
 }
 
 /* Keeps the first error, and its message. */
-static int close_all(struct running *r, int ret)
+static int group_close(struct running *r, int ret)
 {
 	char why[ERROR_TEXT_BYTES];
 
@@ -216,20 +216,20 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 	r->group = group;
 	r->output = output;
 	r->cases = mem_array(group->n_cases, sizeof(*r->cases));
-	ret = r->cases ? open_data(r) : -ENOMEM;
+	ret = r->cases ? group_open_data(r) : -ENOMEM;
 	if (ret == 0)
-		ret = open_store(r);
+		ret = group_open_store(r);
 	if (ret == 0)
-		ret = open_cases(r);
+		ret = group_open_cases(r);
 	if (ret == 0)
-		ret = warm_up(r);
+		ret = group_warm_up(r);
 	if (ret == 0)
-		ret = open_yardstick(r);
+		ret = group_open_yardstick(r);
 	if (ret == 0)
-		ret = measure(r);
+		ret = group_measure(r);
 	if (ret == 0)
-		ret = report(r, ok_out);
-	ret = close_all(r, ret);
+		ret = group_report(r, ok_out);
+	ret = group_close(r, ret);
 	mem_free(r);
 	return ret;
 }

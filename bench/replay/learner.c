@@ -91,7 +91,7 @@ int learner_window_end(struct learner *learner)
 }
 
 /* Round trips and bytes since the last look, onto op. */
-static int count(struct learner *learner, struct rlv_stats *last, struct role_op *op)
+static int learner_count(struct learner *learner, struct rlv_stats *last, struct role_op *op)
 {
 	struct rlv_stats now = { .size = sizeof(now) };
 	int ret = rlv_sampler_stats(learner->sampler, &now);
@@ -146,7 +146,7 @@ static void check_batch(struct learner *learner, const struct rlv_batch *batch)
 }
 
 /* Keeps the newest `inflight` batches and gives the oldest back. */
-static void hold(struct learner *learner, const struct rlv_batch *batch)
+static void learner_hold(struct learner *learner, const struct rlv_batch *batch)
 {
 	uint32_t at = (uint32_t)(learner->loops++ % learner->role->config->inflight);
 
@@ -154,7 +154,7 @@ static void hold(struct learner *learner, const struct rlv_batch *batch)
 	learner->held[at] = batch;
 }
 
-static int update(struct learner *learner, const struct rlv_batch *batch)
+static int learner_update(struct learner *learner, const struct rlv_batch *batch)
 {
 	struct role_op *op = &learner->role->slot->window.op[ROLE_UPDATE];
 	bool checked = learner->role->config->check;
@@ -171,7 +171,7 @@ static int update(struct learner *learner, const struct rlv_batch *batch)
 	return 0;
 }
 
-static int sample(struct learner *learner, const struct rlv_batch **batch_out)
+static int learner_sample(struct learner *learner, const struct rlv_batch **batch_out)
 {
 	const struct replay_config *config = learner->role->config;
 	struct role_slot *slot = learner->role->slot;
@@ -201,20 +201,20 @@ int learner_step(struct learner *learner)
 	bool counted = window->op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
 	const struct rlv_batch *batch;
 	struct rlv_stats last = { .size = sizeof(last) };
-	int ret = counted ? count(learner, &last, NULL) : 0;
+	int ret = counted ? learner_count(learner, &last, NULL) : 0;
 
 	if (ret == 0)
-		ret = sample(learner, &batch);
+		ret = learner_sample(learner, &batch);
 	if (ret)
 		return ret == -ETIMEDOUT ? 0 : ret;
 	if (counted)
-		ret = count(learner, &last, &window->op[ROLE_SAMPLE]);
+		ret = learner_count(learner, &last, &window->op[ROLE_SAMPLE]);
 	if (config->check)
 		check_batch(learner, batch);
 	if (ret == 0 && config->learn == REPLAY_LEARN_BOTH)
-		ret = update(learner, batch);
+		ret = learner_update(learner, batch);
 	if (ret == 0 && counted && config->learn == REPLAY_LEARN_BOTH)
-		ret = count(learner, &last, &window->op[ROLE_UPDATE]);
-	hold(learner, batch);
+		ret = learner_count(learner, &last, &window->op[ROLE_UPDATE]);
+	learner_hold(learner, batch);
 	return ret;
 }

@@ -158,7 +158,7 @@ static bool return_is_right(const struct pattern_view *view, uint32_t c, uint64_
 	return fabs(value - sum) <= 1e-5 * (1 + sum);
 }
 
-static const uint8_t *at(const struct rlv_array *array, uint32_t item)
+static const uint8_t *array_item(const struct rlv_array *array, uint32_t item)
 {
 	return (const uint8_t *)array->data + (int64_t)item * array->strides[0];
 }
@@ -175,24 +175,24 @@ static const char *check_column(const struct pattern_view *view, uint32_t c, uin
 		return NULL;
 	switch (column->role) {
 	case RLV_OBS:
-		if (!stack_is_right(view, c, number, at(&arrays[0], item)))
+		if (!stack_is_right(view, c, number, array_item(&arrays[0], item)))
 			return arrays[0].name;
 		/* After a terminated step nothing is bootstrapped from the next observation. */
-		right = over || stack_is_right(view, c, number + k, at(&arrays[1], item));
+		right = over || stack_is_right(view, c, number + k, array_item(&arrays[1], item));
 		return right ? NULL : arrays[1].name;
 	case RLV_REWARD:
-		right = return_is_right(view, c, number, at(arrays, item));
+		right = return_is_right(view, c, number, array_item(arrays, item));
 		break;
 	case RLV_NEXT:
-		right = cell_is_right(view->shape, c, number + k - 1, at(arrays, item));
+		right = cell_is_right(view->shape, c, number + k - 1, array_item(arrays, item));
 		break;
 	default:
-		right = cell_is_right(view->shape, c, number, at(arrays, item));
+		right = cell_is_right(view->shape, c, number, array_item(arrays, item));
 	}
 	return right ? NULL : arrays[0].name;
 }
 
-static const struct rlv_array *find(const struct rlv_batch *batch, const char *name)
+static const struct rlv_array *find_array(const struct rlv_batch *batch, const char *name)
 {
 	for (uint32_t a = 0; a < batch->n_arrays; a++) {
 		if (strcmp(batch->arrays[a].name, name) == 0)
@@ -205,7 +205,7 @@ static uint64_t number_of(const struct rlv_array *seq, uint32_t item)
 {
 	uint64_t number;
 
-	memcpy(&number, at(seq, item), sizeof(number));
+	memcpy(&number, array_item(seq, item), sizeof(number));
 	return number;
 }
 
@@ -213,7 +213,7 @@ static uint64_t number_of(const struct rlv_array *seq, uint32_t item)
 static const char *check_item(const struct pattern_view *view, const struct rlv_batch *batch,
 			      uint64_t number, uint32_t item)
 {
-	const struct rlv_array *array = batch->arrays, *steps = find(batch, "steps");
+	const struct rlv_array *array = batch->arrays, *steps = find_array(batch, "steps");
 	uint32_t k = return_steps(view, number), got;
 
 	if (pattern_flags(number) & RLV_FINAL)
@@ -226,7 +226,7 @@ static const char *check_item(const struct pattern_view *view, const struct rlv_
 		array += view->shape->columns[c].role == RLV_OBS ? 2 : 1;
 	}
 	if (steps) {
-		memcpy(&got, at(steps, item), sizeof(got));
+		memcpy(&got, array_item(steps, item), sizeof(got));
 		if (got != k)
 			return "steps";
 	}
@@ -236,7 +236,7 @@ static const char *check_item(const struct pattern_view *view, const struct rlv_
 uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *batch,
 		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES])
 {
-	const struct rlv_array *seq = find(batch, SEQ_NAME);
+	const struct rlv_array *seq = find_array(batch, SEQ_NAME);
 	uint32_t bad = 0;
 
 	if (!seq) {
@@ -262,7 +262,7 @@ uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *
 
 void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out)
 {
-	const struct rlv_array *seq = find(batch, SEQ_NAME);
+	const struct rlv_array *seq = find_array(batch, SEQ_NAME);
 
 	(void)view;
 	for (uint32_t i = 0; i < batch->n; i++)

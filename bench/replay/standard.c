@@ -14,8 +14,8 @@
 #define FULL_WINDOW_NS (2 * CLOCK_NS_PER_S)
 #define PACED 500000
 
-static struct replay_config *add(struct replay_group *group, const struct replay_config *base,
-				 const char *label)
+static struct replay_config *add_case(struct replay_group *group, const struct replay_config *base,
+				      const char *label)
 {
 	struct replay_config *config = &group->cases[group->n_cases++];
 
@@ -30,29 +30,29 @@ static void set_roles(struct replay_config *config, uint32_t actors, uint32_t le
 	config->learners = learners;
 }
 
-static void one_thread(const struct replay_config *base, struct replay_group *group)
+static void cases_of_one_thread(const struct replay_config *base, struct replay_group *group)
 {
 	struct replay_config *config;
 
 	group->title = "CartPole, one thread, embed:, capacity 2^20";
-	set_roles(add(group, base, "insert 64 steps"), 1, 0);
-	config = add(group, base, "insert 64 environments");
+	set_roles(add_case(group, base, "insert 64 steps"), 1, 0);
+	config = add_case(group, base, "insert 64 environments");
 	set_roles(config, 1, 0);
 	config->envs = 64;
-	config = add(group, base, "sample 256");
+	config = add_case(group, base, "sample 256");
 	set_roles(config, 0, 1);
 	config->learn = REPLAY_LEARN_SAMPLE;
-	config = add(group, base, "sample 256, 4 KiB pages");
+	config = add_case(group, base, "sample 256, 4 KiB pages");
 	set_roles(config, 0, 1);
 	config->learn = REPLAY_LEARN_SAMPLE;
 	config->pages = RLV_PAGES_SMALL;
-	add(group, base, "loop 64 + 256 + 256")->loop = true;
-	config = add(group, base, "loop, updates deferred by 16");
+	add_case(group, base, "loop 64 + 256 + 256")->loop = true;
+	config = add_case(group, base, "loop, updates deferred by 16");
 	config->loop = true;
 	config->defer = 16;
 }
 
-static void frames(const struct replay_config *base, struct replay_group *group)
+static void cases_of_frames(const struct replay_config *base, struct replay_group *group)
 {
 	static const struct {
 		const char *label;
@@ -64,7 +64,7 @@ static void frames(const struct replay_config *base, struct replay_group *group)
 
 	group->title = "Atari, stack 4, one thread, embed:, batches of 256";
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct replay_config *config = add(group, base, cases[i].label);
+		struct replay_config *config = add_case(group, base, cases[i].label);
 
 		config->shape = "atari";
 		config->layout = cases[i].layout;
@@ -75,21 +75,21 @@ static void frames(const struct replay_config *base, struct replay_group *group)
 	}
 }
 
-static void processes(const struct replay_config *base, struct replay_group *group)
+static void cases_of_processes(const struct replay_config *base, struct replay_group *group)
 {
 	struct replay_config *config;
 
 	group->title = "CartPole, processes over a private store, capacity 2^20";
-	config = add(group, base, "2 actors 500k/s, 1 learner");
+	config = add_case(group, base, "2 actors 500k/s, 1 learner");
 	set_roles(config, 2, 1);
 	config->rate = PACED;
-	set_roles(add(group, base, "2 actors flat out, 1 learner"), 2, 1);
-	config = add(group, base, "2 actors, 1 learner, checked");
+	set_roles(add_case(group, base, "2 actors flat out, 1 learner"), 2, 1);
+	config = add_case(group, base, "2 actors, 1 learner, checked");
 	set_roles(config, 2, 1);
 	config->check = true;
 }
 
-static void blocks(const struct replay_config *base, struct replay_group *group)
+static void cases_of_blocks(const struct replay_config *base, struct replay_group *group)
 {
 	group->title = "CartPole, inserting processes over a private store";
 	for (uint32_t i = 0; i < 4; i++) {
@@ -99,28 +99,28 @@ static void blocks(const struct replay_config *base, struct replay_group *group)
 
 		snprintf(label, sizeof(label), "%u actor%s, block %s", actors,
 			 actors == 1 ? "" : "s", i < 2 ? "as by default" : "1024");
-		config = add(group, base, label);
+		config = add_case(group, base, label);
 		config->block = i < 2 ? 0 : 1024;
 		set_roles(config, actors, 0);
 	}
 }
 
 /* Only when full. */
-static void learners(const struct replay_config *base, struct replay_group *group)
+static void cases_of_learners(const struct replay_config *base, struct replay_group *group)
 {
 	struct replay_config *config;
 
 	group->title = "CartPole, learners over a private store";
-	set_roles(add(group, base, "1 learner"), 0, 1);
-	set_roles(add(group, base, "2 learners"), 0, 2);
-	config = add(group, base, "2 learners, deferred by 16");
+	set_roles(add_case(group, base, "1 learner"), 0, 1);
+	set_roles(add_case(group, base, "2 learners"), 0, 2);
+	config = add_case(group, base, "2 learners, deferred by 16");
 	set_roles(config, 0, 2);
 	config->defer = 16;
-	set_roles(add(group, base, "2 actors, 2 learners"), 2, 2);
-	config = add(group, base, "2 actors, 2 learners, 4 shards");
+	set_roles(add_case(group, base, "2 actors, 2 learners"), 2, 2);
+	config = add_case(group, base, "2 actors, 2 learners, 4 shards");
 	set_roles(config, 2, 2);
 	config->shards = 4;
-	config = add(group, base, "2 actors, 1 learner, 8 per insert");
+	config = add_case(group, base, "2 actors, 1 learner, 8 per insert");
 	set_roles(config, 2, 1);
 	config->spi = 8;
 }
@@ -131,9 +131,11 @@ static const struct {
 	bool of_processes;
 	bool only_full;
 } groups[] = {
-	{ one_thread, WINDOW_NS, false, false },       { frames, WINDOW_NS, false, false },
-	{ processes, PROCESS_WINDOW_NS, true, false }, { blocks, WINDOW_NS, true, false },
-	{ learners, FULL_WINDOW_NS, true, true },
+	{ cases_of_one_thread, WINDOW_NS, false, false },
+	{ cases_of_frames, WINDOW_NS, false, false },
+	{ cases_of_processes, PROCESS_WINDOW_NS, true, false },
+	{ cases_of_blocks, WINDOW_NS, true, false },
+	{ cases_of_learners, FULL_WINDOW_NS, true, true },
 };
 
 uint32_t replay_standard_groups(bool full)

@@ -61,7 +61,7 @@ static uint64_t prefill_of(const struct replay_config *config)
 	return config->spi > 0 ? config->capacity / 2 : REPLAY_PREFILL_RING;
 }
 
-static int create(struct replay_case *c)
+static int create_table(struct replay_case *c)
 {
 	const struct replay_config *config = &c->config;
 	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
@@ -106,7 +106,7 @@ struct filler {
 	double td[FILL_ROWS];
 };
 
-static int open_filler(struct filler *f, struct replay_case *c)
+static int filler_open(struct filler *f, struct replay_case *c)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
 	const struct shape *shape = &c->data->shape;
@@ -124,7 +124,7 @@ static int open_filler(struct filler *f, struct replay_case *c)
 	return ret ? replay_failed(ret, "open a writer") : 0;
 }
 
-static int fill_some(struct filler *f, uint32_t n)
+static int filler_append(struct filler *f, uint32_t n)
 {
 	const struct replay_data *data = f->c->data;
 	struct rlv_steps steps = RLV_STEPS_INIT;
@@ -154,7 +154,7 @@ static int fill_some(struct filler *f, uint32_t n)
 	return ret ? replay_failed(ret, "fill the table") : 0;
 }
 
-static int fill_all(struct filler *f)
+static int filler_run(struct filler *f)
 {
 	const struct replay_case *c = f->c;
 	uint64_t n = c->config.prefill;
@@ -163,7 +163,7 @@ static int fill_all(struct filler *f)
 	for (uint64_t done = 0; done < n && ret == 0; done = f->number) {
 		if (interrupt_pending())
 			return error_set(-EINTR, "interrupted");
-		ret = fill_some(f, (uint32_t)min_u64(FILL_ROWS, n - done));
+		ret = filler_append(f, (uint32_t)min_u64(FILL_ROWS, n - done));
 		if (c->progress)
 			progress_show(c->progress, c->progress_from, "%s: fill %llu of %llu",
 				      c->config.label, (unsigned long long)done,
@@ -172,16 +172,16 @@ static int fill_all(struct filler *f)
 	return ret;
 }
 
-static int fill(struct replay_case *c)
+static int fill_table(struct replay_case *c)
 {
 	struct filler *f = mem_zalloc(sizeof(*f));
 	int ret, closed;
 
 	if (!f)
 		return error_set(-ENOMEM, "fill the table: no memory");
-	ret = open_filler(f, c);
+	ret = filler_open(f, c);
 	if (ret == 0)
-		ret = fill_all(f);
+		ret = filler_run(f);
 	closed = rlv_writer_close(&f->writer);
 	if (ret == 0 && closed)
 		ret = replay_failed(closed, "close the writer");
@@ -202,8 +202,8 @@ int replay_table_open(struct replay_case *c, const char *uri)
 	ret = rlv_store_open(uri, &opts, &c->store);
 	if (ret)
 		return replay_failed(ret, uri);
-	ret = create(c);
-	return ret ? ret : fill(c);
+	ret = create_table(c);
+	return ret ? ret : fill_table(c);
 }
 
 int replay_table_close(struct replay_case *c)
@@ -227,7 +227,7 @@ int replay_table_close(struct replay_case *c)
 
 /* -------- checks -------- */
 
-static int verify(struct replay_case *c, struct rlv_verify_report *report)
+static int verify_table(struct replay_case *c, struct rlv_verify_report *report)
 {
 	int ret;
 
@@ -296,7 +296,7 @@ static void print_draws(struct json *json, FILE *file, uint32_t role, const stru
 int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 {
 	struct rlv_verify_report report;
-	int ret = verify(c, &report);
+	int ret = verify_table(c, &report);
 
 	if (ret)
 		return ret;

@@ -42,7 +42,7 @@ static void print_loss(const char *store, const struct host_loss *loss)
 }
 
 /* A person says y; without a terminal nobody can, and --force must have. */
-static bool confirm(void *ctx, const struct host_loss *loss)
+static bool ask_user(void *ctx, const struct host_loss *loss)
 {
 	const struct request *request = ctx;
 	char answer[16];
@@ -91,7 +91,7 @@ int cmd_down(int argc, char **argv)
 		.examples = "relive down --store replay",
 	};
 	int code = cli_parse(&args, argc, argv), ret;
-	struct host_down_opts opts = { .confirm = confirm, .ctx = &request };
+	struct host_down_opts opts = { .confirm = ask_user, .ctx = &request };
 	uint32_t stopped = 0;
 
 	if (code != CLI_CONTINUE)

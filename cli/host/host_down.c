@@ -8,8 +8,8 @@
 #include "cli/host/host_store.h"
 
 /* What ends nothing that somebody may miss needs no word. */
-static int confirm(const struct host_down_opts *opts, const struct runtime_dir *dir,
-		   const struct host_daemons *daemons)
+static int confirm_loss(const struct host_down_opts *opts, const struct runtime_dir *dir,
+			const struct host_daemons *daemons)
 {
 	bool keep = host_files_are_kept(dir);
 	struct host_loss loss;
@@ -38,7 +38,7 @@ static int bring_down(const struct host_down_opts *opts, struct host_daemons *da
 	if (ret == 0)
 		ret = host_files_look(&dir, daemons);
 	if (ret == 0)
-		ret = confirm(opts, &dir, daemons);
+		ret = confirm_loss(opts, &dir, daemons);
 	if (ret)
 		return ret;
 	*stopped_out = 0;

@@ -165,7 +165,7 @@ static int record_path(const struct runtime_dir *dir, const char *name,
 }
 
 /* A record that cannot be read is none. */
-static int look_at(const struct runtime_dir *dir, struct host_daemon *daemon)
+static int look_at_daemon(const struct runtime_dir *dir, struct host_daemon *daemon)
 {
 	char path[RUNTIME_PATH_BYTES];
 	int ret = record_path(dir, daemon->name, path);
@@ -182,7 +182,7 @@ static int look_at(const struct runtime_dir *dir, struct host_daemon *daemon)
 	return 0;
 }
 
-static int add(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
+static int add_daemon(const struct runtime_dir *dir, const char *file, struct host_daemons *daemons)
 {
 	struct host_daemon *daemon;
 	char name[sizeof(daemon->name)];
@@ -201,7 +201,7 @@ static int add(const struct runtime_dir *dir, const char *file, struct host_daem
 		return 0;
 	ret = host_daemons_add(daemons, name, &daemon);
 	if (ret == 0)
-		ret = look_at(dir, daemon);
+		ret = look_at_daemon(dir, daemon);
 	if (ret == 0 && !daemon->pid && !daemon->record.len)
 		daemons->n--; /* an old lock: nobody knows how it was started */
 	return ret;
@@ -222,7 +222,7 @@ int host_files_look(const struct runtime_dir *dir, struct host_daemons *daemons_
 	if (!folder)
 		return error_set(-errno, "open %s: %m", dir->path);
 	while (ret == 0 && (entry = readdir(folder)) != NULL)
-		ret = add(dir, entry->d_name, daemons_out);
+		ret = add_daemon(dir, entry->d_name, daemons_out);
 	closedir(folder);
 	qsort(daemons_out->at, daemons_out->n, sizeof(daemons_out->at[0]), by_name);
 	return ret;

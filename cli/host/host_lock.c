@@ -10,7 +10,7 @@
 #define POLL_NS (20 * CLOCK_NS_PER_MS)
 #define QUIET_NS (1 * CLOCK_NS_PER_S)
 
-static void say(const char *store, int pid, int64_t spent_ns, bool *said)
+static void say_who_holds_it(const char *store, int pid, int64_t spent_ns, bool *said)
 {
 	if (*said || spent_ns < QUIET_NS)
 		return;
@@ -43,7 +43,7 @@ int host_lock_take(const char *store, int64_t timeout_ns, struct progress *progr
 			progress_show(progress, (double)spent / (double)timeout_ns,
 				      "waiting for pid %d, which starts or stops store %s", pid,
 				      store);
-		say(store, pid, spent, &said);
+		say_who_holds_it(store, pid, spent, &said);
 		interrupt_sleep(POLL_NS);
 	}
 	return error_set(-ETIMEDOUT, "store %s: pid %d still starts or stops it after %.0f s",

@@ -60,8 +60,8 @@ static int node_line(const struct host_node_opts *opts, struct cmdline *line_out
 }
 
 /* Written down first: whoever comes after a kill knows of it. */
-static int add(const struct host_node_opts *opts, const struct runtime_dir *dir,
-	       struct host_daemon *daemon)
+static int add_node(const struct host_node_opts *opts, const struct runtime_dir *dir,
+		    struct host_daemon *daemon)
 {
 	char uri[RUNTIME_PATH_BYTES];
 	int ret = host_files_record(dir, daemon->name, &daemon->line);
@@ -106,7 +106,7 @@ static int add_if_absent(const struct host_node_opts *opts, struct host_daemons 
 	ret = node_line(opts, &daemon->line);
 	host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
 	if (ret == 0)
-		ret = add(opts, &dir, daemon);
+		ret = add_node(opts, &dir, daemon);
 	*pid_out = daemon->pid;
 	return ret;
 }

@@ -111,7 +111,7 @@ static bool options_agree(const struct host_store_opts *opts)
 	return false;
 }
 
-static int run(const struct host_store_opts *opts, bool as_json, bool bar)
+static int bring_up(const struct host_store_opts *opts, bool as_json, bool bar)
 {
 	struct progress progress;
 	struct host_store store;
@@ -141,14 +141,14 @@ static const char notes[] =
 	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
 	"once; with both, what cannot be\nadopted is erased.";
 
-static int check_and_run(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
+static int check_and_bring_up(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
 {
 	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
 		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
 		return CLI_USAGE;
 	}
 	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
-	return options_agree(opts) ? run(opts, as_json, bar) : CLI_USAGE;
+	return options_agree(opts) ? bring_up(opts, as_json, bar) : CLI_USAGE;
 }
 
 int cmd_up(int argc, char **argv)
@@ -228,5 +228,5 @@ int cmd_up(int argc, char **argv)
 	};
 	int code = cli_parse(&args, argc, argv);
 
-	return code != CLI_CONTINUE ? code : check_and_run(&opts, nodes, as_json, bar);
+	return code != CLI_CONTINUE ? code : check_and_bring_up(&opts, nodes, as_json, bar);
 }
