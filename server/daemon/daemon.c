@@ -2,14 +2,13 @@
 
 #include "server/daemon/log.h"
 #include "server/daemon/version.h"
+#include "server/net/http.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "wire/tls.h"
 
 #include "base/bits.h"
 #include "base/os/clock.h"
@@ -39,25 +38,112 @@ enum daemon_exit daemon_exit_of(int code)
 	}
 }
 
-static int set_option(const struct daemon_program *program, int option, const char *value,
-		      void *opts)
+/* -------- options of both -------- */
+
+enum {
+	OPT_LOG = 256,
+	OPT_LOG_LEVEL,
+	OPT_LOG_FORMAT,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_GROUP,
+	OPT_METRICS,
+	OPT_TLS_CERT,
+	OPT_TLS_KEY,
+	OPT_TLS_CA,
+};
+
+static const struct option common_options[] = {
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "metrics", required_argument, NULL, OPT_METRICS },
+	{ "tls-cert", required_argument, NULL, OPT_TLS_CERT },
+	{ "tls-key", required_argument, NULL, OPT_TLS_KEY },
+	{ "tls-ca", required_argument, NULL, OPT_TLS_CA },
+	{ "log", required_argument, NULL, OPT_LOG },
+	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
+	{ "log-format", required_argument, NULL, OPT_LOG_FORMAT },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static const char common_usage[] =
+	"  --group GROUP         let users of this group connect to the socket: the store's\n"
+	"                        directory gets mode 0750, the socket 0660 (default: the group\n"
+	"                        of the directory if it has that mode, else only this user)\n"
+	"  --metrics [IP:]PORT   serve http://IP:PORT/metrics (Prometheus) and /healthz (default\n"
+	"                        IP 127.0.0.1). They ask for no token: use trusted networks only\n"
+	"  --tls-cert FILE, --tls-key FILE, --tls-ca FILE\n"
+	"                        PEM files: both ends of a TCP connection must show a certificate\n"
+	"                        of this CA, beside the token. Give all three; without them the\n"
+	"                        token is the key of TLS\n"
+	"  --log FILE            append the log to FILE instead of stderr; at 8 MiB it is renamed\n"
+	"                        to FILE.1, which is overwritten; SIGHUP reopens FILE\n"
+	"  --log-level error|warn|info|debug\n"
+	"                        least severe level to log (default info)\n"
+	"  --log-format text|json\n"
+	"                        json: one object a line with time, level, where, message\n"
+	"  --help                print this page\n"
+	"  --version             print the version\n";
+
+static const char common_exit_codes[] = "Exit codes\n"
+					"  0  stopped by SIGTERM or SIGINT\n"
+					"  1  failed\n"
+					"  2  wrong usage\n";
+
+static const char common_environment[] =
+	"Environment\n"
+	"  RELIVE_RUNTIME_DIR  directory of sockets (default $XDG_RUNTIME_DIR/relive)\n";
+
+static int print_usage(const struct daemon_program *program)
+{
+	printf("%s%s\n%s%s\n%s%s\nExamples\n%s", program->usage, common_usage, common_exit_codes,
+	       program->exit_codes, common_environment, program->environment, program->examples);
+	return 1;
+}
+
+static int set_common(const struct daemon_program *program, int option, const char *value,
+		      struct daemon_common *common)
 {
 	switch (option) {
-	case DAEMON_OPT_LOG:
+	case OPT_LOG:
 		return daemon_log_open(value);
-	case DAEMON_OPT_LOG_LEVEL:
+	case OPT_LOG_LEVEL:
 		return daemon_log_set_level(value);
-	case DAEMON_OPT_LOG_FORMAT:
+	case OPT_LOG_FORMAT:
 		return daemon_log_set_format(value);
-	case DAEMON_OPT_HELP:
-		fputs(program->usage, stdout);
-		return 1;
-	case DAEMON_OPT_VERSION:
+	case OPT_HELP:
+		return print_usage(program);
+	case OPT_VERSION:
 		printf("%s %s\n", program->name, SERVER_VERSION);
 		return 1;
+	case OPT_GROUP:
+		common->group = value;
+		return 0;
+	case OPT_METRICS:
+		common->metrics = value;
+		return http_check_address(value);
+	case OPT_TLS_CERT:
+		common->tls.cert = value;
+		return 0;
+	case OPT_TLS_KEY:
+		common->tls.key = value;
+		return 0;
 	default:
-		return program->set(opts, option, value);
+		common->tls.ca = value;
+		return 0;
 	}
+}
+
+/* The program's options, then those of both. */
+static void join_options(const struct daemon_program *program,
+			 struct option all[DAEMON_OPTIONS_MAX + ARRAY_LEN(common_options)])
+{
+	size_t n = 0;
+
+	for (; n < DAEMON_OPTIONS_MAX && program->options[n].name; n++)
+		all[n] = program->options[n];
+	memcpy(all + n, common_options, sizeof(common_options));
 }
 
 static int wrong_option(char **argv, int option)
@@ -74,35 +160,27 @@ int daemon_refuse(const struct daemon_program *program)
 	return DAEMON_USAGE;
 }
 
-int daemon_parse(const struct daemon_program *program, int argc, char **argv, void *opts)
+int daemon_parse(const struct daemon_program *program, int argc, char **argv, void *opts,
+		 struct daemon_common *common_out)
 {
+	struct option all[DAEMON_OPTIONS_MAX + ARRAY_LEN(common_options)];
 	int option, ret = 0;
 
+	memset(common_out, 0, sizeof(*common_out));
+	join_options(program, all);
 	daemon_log_begin();
 	opterr = 0; /* it is we who say what is wrong */
-	while (ret == 0 && (option = getopt_long(argc, argv, ":", program->options, NULL)) != -1)
-		ret = option == '?' || option == ':' ? wrong_option(argv, option)
-						     : set_option(program, option, optarg, opts);
-	if (ret == 0 && optind < argc)
-		ret = error_set(-EINVAL, "%s: no argument is wanted", argv[optind]);
-	return ret;
-}
-
-int daemon_set_tls(struct tls_files *files, int option, const char *value)
-{
-	switch (option) {
-	case DAEMON_OPT_TLS_CERT:
-		files->cert = value;
-		return 0;
-	case DAEMON_OPT_TLS_KEY:
-		files->key = value;
-		return 0;
-	case DAEMON_OPT_TLS_CA:
-		files->ca = value;
-		return 0;
-	default:
-		return error_set(-EINVAL, "unknown option");
+	while (ret == 0 && (option = getopt_long(argc, argv, ":", all, NULL)) != -1) {
+		if (option == '?' || option == ':')
+			ret = wrong_option(argv, option);
+		else if (option >= OPT_LOG)
+			ret = set_common(program, option, optarg, common_out);
+		else
+			ret = program->set(opts, option, optarg);
 	}
+	if (ret == 0 && optind < argc)
+		ret = error_set(-EINVAL, "%s: takes no arguments, only options", argv[optind]);
+	return ret;
 }
 
 /* 0 = no such unit. */

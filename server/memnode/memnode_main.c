@@ -3,7 +3,6 @@
  */
 #include "server/daemon/daemon.h"
 #include "server/daemon/log.h"
-#include "server/net/http.h"
 #include "server/memnode/memnode.h"
 
 #include "wire/control.pb-c.h"
@@ -33,56 +32,46 @@ static void on_signal(int number)
 
 static const char usage[] =
 	"Usage: relive-memnode --name NAME --store STORE [options]\n"
-	"Offers memory to a Relive store, and is passive on the data path.\n\n"
+	"Serves a pool of memory to a Relive store. Passive on the data path.\n\n"
 	"Options\n"
-	"  --name NAME      of this node, one in its store\n"
-	"  --store STORE    the store that it belongs to\n"
-	"  --size BYTES     of the pool, with K, M, G or T (default 1G; of a pool that was made\n"
-	"                   before, as it was)\n"
-	"  --file PATH      keep the pool in the directory PATH, one file a region, which is made\n"
-	"                   if it is not there; or on a DAX device. Refused: a file (pools in one\n"
-	"                   file are for embed:FILE), a directory that holds other things, another\n"
-	"                   device, a read-only file system\n"
-	"  --dax PATH       the same, for a DAX device\n"
+	"  --name NAME           of this node, unique in its store\n"
+	"  --store STORE         the store that it belongs to\n"
+	"  --size BYTES          size of the pool, with K, M, G or T (default 1G; of a pool that\n"
+	"                        exists, its size)\n"
+	"  --file PATH           keep the pool in the directory PATH, which is created if missing,\n"
+	"                        one file per region; or on a DAX device. Refused: a regular file\n"
+	"                        (these are pools of embed:FILE), a directory that holds other\n"
+	"                        files, other devices, a read-only file system\n"
+	"  --dax PATH            the same, for a DAX device\n"
 	"  --pages auto|huge|small\n"
-	"                   of a pool in memory: transparent huge pages where the host grants\n"
-	"                   them (auto), reserved ones while there are any, or 4 KiB\n"
-	"  --trust-clients  clients of this host get descriptors of the DAX device, each of which\n"
-	"                   opens all of it. Without this they are refused: verbs alone serves\n"
-	"  --adopt          the pool is another store's, or holds tables that the store does not\n"
-	"                   know: those that are whole are taken into its catalog\n"
-	"  --discard        what the pool holds and the store does not know is erased; with\n"
-	"                   --adopt, what cannot be adopted. Without either such a pool is refused\n"
-	"  --metad URI      relive://HOST:PORT of the metadata server (default: the\n"
-	"                   store's socket on this host; token from RELIVE_TOKEN then)\n" DAEMON_TLS_USAGE
-	"                        (default RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)\n"
+	"                        pages of a pool in memory: transparent huge pages where the host\n"
+	"                        grants them (auto), reserved huge pages while there are any, or\n"
+	"                        4 KiB\n"
+	"  --trust-clients       give clients of this host descriptors of the DAX device, each of\n"
+	"                        which opens all of it. Without it they are refused, and only\n"
+	"                        verbs serves\n"
+	"  --adopt               the pool belongs to another store, or holds tables that this store\n"
+	"                        does not know: take those that are whole into the catalog\n"
+	"  --discard             erase what the pool holds and the store does not know; with\n"
+	"                        --adopt, what cannot be adopted. Without either such a pool is\n"
+	"                        refused\n"
+	"  --metad URI           relive://HOST:PORT of the metadata server, with the token in\n"
+	"                        RELIVE_TOKEN (default: the store's socket on this host)\n"
 	"  --transport auto|shm|verbs\n"
-	"                   how clients reach the memory (auto: verbs when the metadata\n"
-	"                   server is on another host or --listen is given, else shm)\n"
-	"  --listen HOST:PORT\n"
-	"                   verbs: RDMA address to accept clients at (default: any)\n"
-	"  --group GROUP    users of this host who are in it may connect to the socket: the store's\n"
-	"                   directory gets mode 0750, the socket 0660 (default: the directory's\n"
-	"                   group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
-	"  --log FILE       append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
-	"                   FILE.1, in place of the former one; SIGHUP opens it again\n"
-	"  --log-level error|warn|info|debug\n"
-	"                   the least that is logged (info)\n"
-	"  --log-format text|json\n"
-	"                   JSON: an object a line, with time, level, where, message\n"
-	"  --help           this page\n"
-	"  --version        of the program\n\n"
-	"Exit codes\n"
-	"  0  stopped by SIGTERM or SIGINT\n"
-	"  1  failed\n"
-	"  2  wrong usage\n"
-	"  3  the node runs already\n"
-	"  4  no memory, or no room for the pool\n"
-	"  5  refused by the metadata server\n\n" DAEMON_ENVIRONMENT_USAGE
-	"  RELIVE_TOKEN        of a store whose server is elsewhere\n"
+	"                        how clients reach the memory (default auto: verbs if the metadata\n"
+	"                        server is on another host or --listen is given, else shm)\n"
+	"  --listen HOST:PORT    verbs: RDMA address that accepts clients (default any)\n";
+
+static const char exit_codes[] = "  3  the node runs already\n"
+				 "  4  no memory, or no room for the pool\n"
+				 "  5  refused by the metadata server\n";
+
+static const char environment[] =
+	"  RELIVE_TOKEN        token of a store whose server is on another host\n"
 	"  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
-	"                      PEM files, where --tls-... are not given\n\n"
-	"Examples\n"
+	"                      PEM files, where --tls-... are not given\n";
+
+static const char examples[] =
 	"  relive-memnode --store replay --name a --size 8G\n"
 	"  relive-memnode --store replay --name b --metad relive://10.0.0.1:7117 --transport verbs\n";
 
@@ -97,7 +86,6 @@ enum {
 	OPT_LISTEN,
 	OPT_ADOPT,
 	OPT_DISCARD,
-	OPT_GROUP,
 	OPT_TRUST_CLIENTS,
 };
 
@@ -114,12 +102,6 @@ static const struct option options[] = {
 	{ "adopt", no_argument, NULL, OPT_ADOPT },
 	{ "discard", no_argument, NULL, OPT_DISCARD },
 	{ "metad", required_argument, NULL, OPT_METAD },
-	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
-	DAEMON_TLS_OPTIONS,
-	{ "group", required_argument, NULL, OPT_GROUP },
-	DAEMON_LOG_OPTIONS,
-	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
-	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -173,23 +155,18 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_TRANSPORT:
 		opts->transport = value;
 		return 0;
-	case OPT_LISTEN:
+	default: /* OPT_LISTEN */
 		opts->listen = value;
 		return 0;
-	case OPT_GROUP:
-		opts->group = value;
-		return 0;
-	case DAEMON_OPT_METRICS:
-		opts->metrics = value;
-		return http_check_address(value);
-	default:
-		return daemon_set_tls(&opts->tls, option, value);
 	}
 }
 
 static const struct daemon_program program = {
 	.name = "relive-memnode",
 	.usage = usage,
+	.exit_codes = exit_codes,
+	.environment = environment,
+	.examples = examples,
 	.options = options,
 	.set = set_option,
 };
@@ -219,16 +196,20 @@ int main(int argc, char **argv)
 {
 	struct memnode_opts opts = { .pages = PAGE_THP, .stop = &stop, .buffers = BUFFERS };
 	struct memnode *node = NULL;
-	int ret = daemon_parse(&program, argc, argv, &opts);
+	struct daemon_common common;
+	int ret = daemon_parse(&program, argc, argv, &opts, &common);
 
 	if (ret > 0)
 		return DAEMON_OK;
 	if (ret == 0 && (!opts.name || !opts.store))
 		ret = error_set(-EINVAL, "--name NAME or --store STORE is missing");
 	if (ret == 0 && opts.claim && !opts.path)
-		ret = error_set(-EINVAL, "--adopt, --discard: of a pool with --file or --dax");
+		ret = error_set(-EINVAL, "--adopt, --discard: need a pool with --file or --dax");
 	if (ret)
 		return daemon_refuse(&program);
+	opts.group = common.group;
+	opts.metrics = common.metrics;
+	opts.tls = common.tls;
 	tls_take_program();
 	catch_signals();
 	raise_descriptors();

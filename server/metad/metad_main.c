@@ -17,45 +17,36 @@
 
 static const char usage[] =
 	"Usage: relive-metad --store STORE [options]\n"
-	"Knows the tables, nodes and clients of a Relive store; never on a data path.\n\n"
+	"Keeps the catalog of a Relive store: tables, nodes, clients. Never on a data path.\n\n"
 	"Options\n"
 	"  --store STORE         name of the store\n"
-	"  --listen [HOST]:PORT  listen on TCP, too (default host 127.0.0.1, port 7117)\n" DAEMON_TLS_USAGE
-	"  --dir DIR             where STORE.db lies (default: the store's directory)\n"
-	"  --lease SECONDS       a client that is silent for so long is suspect (10)\n"
-	"  --node-lease SECONDS  a memory node that is silent for so long is down (1)\n"
-	"  --node-lost SECONDS   one in memory that is down for so long is lost with all it\n"
-	"                        held; 0 = never by itself (30)\n"
-	"  --slow-start SECONDS  until a new shard gets its full share of new blocks (10)\n"
-	"  --stalled wait|kill   what to do with a suspect that lives and holds slots (wait)\n"
+	"  --listen [HOST]:PORT  also listen on TCP (default host 127.0.0.1, port 7117)\n"
+	"  --dir DIR             directory of STORE.db (default: the store's directory)\n"
+	"  --lease SECONDS       a client that is silent for this long is suspect (default 10)\n"
+	"  --node-lease SECONDS  a memory node that is silent for this long is down (default 1)\n"
+	"  --node-lost SECONDS   a node in memory that is down for this long is lost with all its\n"
+	"                        items; 0 = never (default 30)\n"
+	"  --slow-start SECONDS  time until a new shard gets its full share of new blocks\n"
+	"                        (default 10)\n"
+	"  --stalled wait|kill   what to do with a suspect client that still runs and holds slots\n"
+	"                        (default wait)\n"
 	"  --stall-limit SECONDS\n"
-	"                        how long it may be suspect before it is killed (60)\n"
-	"  --trust               take rows without checksums (row_crc = 2) of a memory node that did\n"
-	"                        not end cleanly as they are: some may be torn by a power loss\n"
-	"  --max-conns N         clients at once (1024); an eighth of it, 64 at most, is for those\n"
-	"                        of this host\n"
-	"  --group GROUP         users of this host who are in it may connect to the socket: the\n"
-	"                        store's directory gets mode 0750, the socket 0660 (default: the\n"
-	"                        directory's group if it has that mode, else this user alone)\n" DAEMON_METRICS_USAGE
-	"  --restore FILE        put FILE, of relive backup, in the catalog's place and end\n"
-	"  --force               --restore: also when the store has a catalog\n"
-	"  --log FILE            append log lines to FILE instead of stderr; at 8 MiB it becomes\n"
-	"                        FILE.1, in place of the former one; SIGHUP opens it again\n"
-	"  --log-level error|warn|info|debug\n"
-	"                        the least that is logged (info)\n"
-	"  --log-format text|json\n"
-	"                        JSON: an object a line, with time, level, where, message\n"
-	"  --help                this page\n"
-	"  --version             of the program\n\n"
-	"Exit codes\n"
-	"  0  stopped by SIGTERM or SIGINT\n"
-	"  1  failed\n"
-	"  2  wrong usage\n"
-	"  3  the store has a server already, or the port is in use\n"
-	"  4  no memory, or the disk is full\n"
-	"  5  the state is of another version\n\n" DAEMON_ENVIRONMENT_USAGE
-	"  RELIVE_TOKEN        64 hexadecimal digits: the token of a store that is new\n\n"
-	"Examples\n"
+	"                        with --stalled kill: kill it after this time (default 60)\n"
+	"  --trust               accept rows without checksums (row_crc = 2) from a memory node\n"
+	"                        that did not shut down cleanly: a power loss may have torn some\n"
+	"  --max-conns N         connections at once (default 1024); an eighth of them, at most\n"
+	"                        64, is reserved for clients of this host\n"
+	"  --restore FILE        replace the catalog by FILE (of relive backup), then exit\n"
+	"  --force               with --restore: even if the store has a catalog\n";
+
+static const char exit_codes[] = "  3  another server runs for this store, or the port is in use\n"
+				 "  4  no memory, or the disk is full\n"
+				 "  5  the state is of another version\n";
+
+static const char environment[] =
+	"  RELIVE_TOKEN        64 hexadecimal digits: the token of a new store\n";
+
+static const char examples[] =
 	"  relive-metad --store replay --listen 0.0.0.0:7117 --log-format json\n";
 
 enum {
@@ -66,7 +57,6 @@ enum {
 	OPT_STALLED,
 	OPT_STALL_LIMIT,
 	OPT_MAX_CONNS,
-	OPT_GROUP,
 	OPT_NODE_LEASE,
 	OPT_NODE_LOST,
 	OPT_SLOW_START,
@@ -92,15 +82,9 @@ static const struct option options[] = {
 	{ "node-lost", required_argument, NULL, OPT_NODE_LOST },
 	{ "slow-start", required_argument, NULL, OPT_SLOW_START },
 	{ "trust", no_argument, NULL, OPT_TRUST },
-	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "max-conns", required_argument, NULL, OPT_MAX_CONNS },
-	{ "metrics", required_argument, NULL, DAEMON_OPT_METRICS },
 	{ "restore", required_argument, NULL, OPT_RESTORE },
 	{ "force", no_argument, NULL, OPT_FORCE },
-	DAEMON_TLS_OPTIONS,
-	DAEMON_LOG_OPTIONS,
-	{ "help", no_argument, NULL, DAEMON_OPT_HELP },
-	{ "version", no_argument, NULL, DAEMON_OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -171,22 +155,17 @@ static int set_option(void *ctx, int option, const char *value)
 	case OPT_TRUST:
 		opts->trust = true;
 		return 0;
-	case OPT_GROUP:
-		opts->group = value;
-		return 0;
-	case OPT_MAX_CONNS:
+	default: /* OPT_MAX_CONNS */
 		return set_max_conns(opts, value);
-	case DAEMON_OPT_METRICS:
-		opts->metrics = value;
-		return http_check_address(value);
-	default:
-		return daemon_set_tls(&opts->tls, option, value);
 	}
 }
 
 static const struct daemon_program program = {
 	.name = "relive-metad",
 	.usage = usage,
+	.exit_codes = exit_codes,
+	.environment = environment,
+	.examples = examples,
 	.options = options,
 	.set = set_option,
 };
@@ -244,16 +223,20 @@ static int restore(const struct request *request)
 int main(int argc, char **argv)
 {
 	struct request request = { .restore = NULL };
-	int ret = daemon_parse(&program, argc, argv, &request);
+	struct daemon_common common;
+	int ret = daemon_parse(&program, argc, argv, &request, &common);
 
 	if (ret > 0)
 		return DAEMON_OK;
 	if (ret == 0 && !request.metad.store)
 		ret = error_set(-EINVAL, "--store STORE is missing");
 	if (ret == 0 && request.force && !request.restore)
-		ret = error_set(-EINVAL, "--force: with --restore only");
+		ret = error_set(-EINVAL, "--force: needs --restore");
 	if (ret)
 		return daemon_refuse(&program);
+	request.metad.group = common.group;
+	request.metad.metrics = common.metrics;
+	request.metad.tls = common.tls;
 	umask(077);
 	ret = request.restore ? restore(&request) : serve(&request.metad);
 	return (int)daemon_exit_of(ret);
