@@ -192,7 +192,7 @@ static int run_verb(const char *verb, const struct request *request)
 	while (i < ARRAY_LEN(verbs) && strcmp(verb, verbs[i].name) != 0)
 		i++;
 	if (i == ARRAY_LEN(verbs)) {
-		cli_error("node %.40s: there are add, node_drain, node_drop, forget", verb);
+		cli_error("node %.40s: there are add, drain, drop, forget", verb);
 		return CLI_USAGE;
 	}
 	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))

@@ -14,16 +14,20 @@ static int set_name(void *ctx, int option, const char *value)
 	return option == 1 ? 0 : -EINVAL;
 }
 
+static struct daemon_common common;
+
 static int parse_words(char **argv, int argc, const char **name)
 {
 	static const struct option options[] = {
 		{ "name", required_argument, NULL, 1 },
 		{ NULL, 0, NULL, 0 },
 	};
-	const struct daemon_program program = { "relive-x", "usage", options, set_name };
+	const struct daemon_program program = {
+		.name = "relive-x", .usage = "usage", .options = options, .set = set_name
+	};
 
 	optind = 0; /* from the start again */
-	return daemon_parse(&program, argc, argv, name);
+	return daemon_parse(&program, argc, argv, name, &common);
 }
 
 static void daemon_parse__own_option_goes_to_the_program(void **state)
@@ -34,6 +38,20 @@ static void daemon_parse__own_option_goes_to_the_program(void **state)
 	(void)state;
 	assert_int_equal(parse_words(argv, 3, &name), 0);
 	assert_string_equal(name, "n");
+}
+
+static void daemon_parse__options_of_both_daemons_are_kept(void **state)
+{
+	char *argv[] = { "relive-x", "--group", "g", "--tls-key=k", "--metrics", "9117", NULL };
+	const char *name = NULL;
+
+	(void)state;
+	assert_int_equal(parse_words(argv, 6, &name), 0);
+	assert_null(name);
+	assert_string_equal(common.group, "g");
+	assert_string_equal(common.tls.key, "k");
+	assert_string_equal(common.metrics, "9117");
+	assert_null(common.tls.ca);
 }
 
 static void daemon_parse__refuses_a_bare_argument(void **state)
@@ -131,6 +149,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(daemon_parse__own_option_goes_to_the_program),
+		cmocka_unit_test(daemon_parse__options_of_both_daemons_are_kept),
 		cmocka_unit_test(daemon_parse__refuses_a_bare_argument),
 		cmocka_unit_test(daemon_parse_size__units),
 		cmocka_unit_test(daemon_parse_size__refuses_what_is_none),
