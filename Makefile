@@ -14,6 +14,7 @@
 #   make check-adaptors  the Python adaptors beside their libraries, from PyPI (8 GB)
 #   make learn-curves  learning with Relive, cpprb and without priorities: bench/learning (half an hour)
 #   make bench-peers  other replay buffers from PyPI, side by side: bench/peers (half an hour)
+#   make docs         the guide and both references as a site, into build/docs
 #   make format       clang-format over our sources
 #   make install      PREFIX=/usr/local [DESTDIR=]
 #
@@ -86,6 +87,11 @@ learn-curves: setup-learn
 bench-peers: all
 	@bench/peers/run.py
 
+docs: setup-test
+	@$(MAKE) --no-print-directory all
+	@PYTHONPATH=$(BUILD)/python sphinx-build -W --keep-going -q -b html -d $(BUILD)/docs/.doctrees docs $(BUILD)/docs
+	@echo $(BUILD)/docs/index.html
+
 format:
 	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
@@ -97,4 +103,4 @@ install: all
 clean:
 	@rm -rf $(BUILD)
 
-.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel format install clean
+.PHONY: all setup-build setup-test setup-learn setup-vm demo check check-learn check-wheel check-deep check-vm campaign-vm ratios-vm bench check-adaptors learn-curves bench-peers wheel docs format install clean

@@ -1,4 +1,4 @@
-"""Relive: a replay buffer and actor-learner store for reinforcement learning.
+"""Relive: a replay buffer and actor-learner store for reinforcement learning::
 
     import relive
 

@@ -41,8 +41,9 @@ class Sampler(_core.Sampler):
         held, or prefetch + 3 with pin_memory or an allocator. More are held: Busy.
     :param timeout: seconds that the iterator waits for a batch, then Timeout; None = until nothing has
         moved for the store's stall_timeout; ``float("inf")`` = for ever.
-    :param rank, world_size: data-parallel learners: this one's disjoint share of the strata of each
-        draw. Each learner draws batch_size items.
+    :param rank: data-parallel learners: number of this one, 0 to world_size - 1. It draws from its
+        disjoint share of the strata.
+    :param world_size: number of data-parallel learners. Each draws batch_size items.
     :param seed: of the draws; None = from the system.
     :param independent: draws independent of each other instead of stratified.
     :param short_batch: give fewer items rather than wait when items keep being overwritten.

@@ -108,7 +108,7 @@ def columns_of(spec: Any) -> list[Column]:
 
     ``spec``: a dict whose values are a dtype, ``(shape, dtype)``, a :class:`Column`, a gymnasium
     space or a dict of such; a numpy structured dtype; a ``gymnasium.spaces.Dict``; or columns.
-    Raises :class:`InvalidArgument`.
+    Raises :class:`relive.InvalidArgument`.
     """
     if isinstance(spec, (list, tuple)) and all(isinstance(item, Column) for item in spec):
         return list(spec)

@@ -184,8 +184,10 @@ def open(uri: str = "embed:", **options: Any) -> Store:
         it waits for; a writer or sampler does so once a minute at most.
     :param trust: ``embed:FILE``: also open tables made with ``row_crc=False`` of a file that was not
         closed: rows that a power loss has torn go unnoticed there.
-    :param tls_cert, tls_key, tls_ca: ``relive://`` of a server with certificates: names of PEM files;
-        None = RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA.
+    :param tls_cert: ``relive://`` of a server with certificates: name of a PEM file; None =
+        RELIVE_TLS_CERT.
+    :param tls_key: the key of that certificate, as a PEM file; None = RELIVE_TLS_KEY.
+    :param tls_ca: the CA of the server's certificate, as a PEM file; None = RELIVE_TLS_CA.
 
     ^C ends waits for steps, batches and room at once, and control calls (opening, creating, closing
     what is remote) after their timeout.
