@@ -88,7 +88,8 @@ bench-peers: all
 	@bench/peers/run.py
 
 docs: setup-test
-	@$(MAKE) --no-print-directory all
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target relive_python
 	@PYTHONPATH=$(BUILD)/python sphinx-build -W --keep-going -q -b html -d $(BUILD)/docs/.doctrees docs $(BUILD)/docs
 	@echo $(BUILD)/docs/index.html
 
