@@ -127,6 +127,9 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/tests/spin/run)
 	set_tests_properties(spin.full PROPERTIES TIMEOUT 1500)
 endif()
 
+# Instructions of the data path beside their baseline.
+rlv_add_test(calls.instructions calls ${PROJECT_SOURCE_DIR}/bench/calls/run --check ${PROJECT_BINARY_DIR})
+
 # A stage runs in guests and says in its head how many seconds it may take. Then it has a minute to end.
 file(GLOB stages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/vm/stages/*.sh)
 foreach(stage ${stages})
