@@ -1,0 +1,65 @@
+"""What takes long says how far it is: tools/progress.sh and tools/run-tests, without a terminal."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A FIFO that what is watched waits at."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def watch(*command):
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                            env=dict(environment, RLV_SILENCE="1"))
+
+
+def first_progress(process, mark):
+    for line in process.stdout:
+        if mark in line:
+            return line
+    pytest.fail("no line with %r" % mark)
+
+
+def test_with_progress__shows_the_last_line_and_keeps_the_status(tmp_path, gate):
+    script = ('. tools/progress.sh; with_progress build "$1" '
+              'sh -c \'echo "[3/9] half"; read -r line <"$0"; exit 7\' "$2"')
+    process = watch("bash", "-c", script, "progress", str(tmp_path / "log"), str(gate))
+    line = first_progress(process, "build ... ")
+    gate.write_text("go on\n")
+    process.stdout.read()
+    assert process.wait() == 7
+    assert line.rstrip().endswith("[3/9] half")
+    assert (tmp_path / "log").read_text() == "[3/9] half\n"
+
+
+@pytest.mark.skipif(not shutil.which("ctest"), reason="no ctest: run tools/setup")
+@pytest.mark.parametrize("serial", ["ON", "OFF"])
+def test_run_tests__names_the_test_that_runs_and_its_cases(tmp_path, gate, serial):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n"
+                       "echo '[ RUN      ] a'\necho '[       OK ] a'\n"
+                       "echo '[ RUN      ] b'\nread -r line <%s\necho '[       OK ] b'\n" % gate)
+    program.chmod(0o755)
+    (tmp_path / "CMakeCache.txt").write_text("")
+    (tmp_path / "CTestTestfile.cmake").write_text(
+        'add_test(unit.long "%s")\nset_tests_properties(unit.long PROPERTIES LABELS "unit" '
+        'RUN_SERIAL %s)\n' % (program, serial))
+    process = watch("tools/run-tests", str(tmp_path))
+    line = first_progress(process, "unit.long ... ")
+    gate.write_text("go on\n")
+    rest = process.stdout.read()
+    assert process.wait() == 0
+    assert line.startswith("[1/1] ")
+    assert line.rstrip().endswith("1 cases: [ RUN      ] b")
+    assert rest.endswith("2 passed, 0 failed, 0 skipped\n")
