@@ -19,7 +19,6 @@
 #include <string.h>
 
 #define REDRAWS 16         /* rounds in which failed items are drawn anew */
-#define LOSSES 64          /* nodes that one call may lose */
 #define FASTEST_ROW_NS 10u /* of a shard: no writers are faster */
 
 /* -------- what holds -------- */
@@ -114,18 +113,26 @@ uint64_t sampler_wrap_ns(const struct table_desc *desc)
 	return (uint64_t)desc->slots * LEAF_GEN_MASK * FASTEST_ROW_NS;
 }
 
-/*
- * Draws, gathers and verifies the *left items whose positions are in scratch.at. The first round of a
- * batch may have been made ahead.
- */
-static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, uint32_t *left)
+/* A call, which goes on where it was when a node was lost. */
+struct sample_call {
+	struct rlv_sampler *sp;
+	struct batch *batch; /* NULL before the first step */
+	uint32_t n;
+	uint32_t left; /* positions to fill: in scratch.at */
+	bool admitted; /* by the limiter: n, and none of them is counted yet */
+	bool first;    /* no round has been made */
+};
+
+/* Draws, gathers and verifies the items that are left. The first round may have been made ahead. */
+static int sampler_draw_round(struct sample_call *call)
 {
-	struct round round = { .batch = batch,
-			       .n = *left,
-			       .stratified = first && !sp->opts.independent };
+	struct rlv_sampler *sp = call->sp;
+	struct round round = { .batch = call->batch,
+			       .n = call->left,
+			       .stratified = call->first && !sp->opts.independent };
 	uint32_t failed;
 	bool late;
-	int ret = first && prefetch_hand_over(sp, &round) ? 0 : sampler_round(sp, &round);
+	int ret = call->first && prefetch_hand_over(sp, &round) ? 0 : sampler_round(sp, &round);
 
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
 	late = clock_now_ns(sp->h.clock) - round.began_ns > sampler_wrap_ns(sp->h.desc);
@@ -135,51 +142,16 @@ static int draw_round(struct rlv_sampler *sp, struct batch *batch, bool first, u
 		return ret;
 	if (late)
 		failed = round.found;
-	else if (first && keep_all(sp, batch, round.found))
+	else if (call->first && keep_all(sp, call->batch, round.found))
 		failed = 0;
 	else
-		failed = keep_whole(sp, batch, round.found);
+		failed = keep_whole(sp, call->batch, round.found);
 	sp->stats.redraws += failed;
 	memmove(sp->scratch.at + failed, sp->scratch.at + round.found,
-		(*left - round.found) * sizeof(*sp->scratch.at));
-	*left = failed + (*left - round.found);
+		(call->left - round.found) * sizeof(*sp->scratch.at));
+	call->left -= round.found - failed;
+	call->first = false;
 	return 0;
-}
-
-/* A round met an error. 0: a node was lost, and what is left is drawn from the others. */
-static int recover(struct rlv_sampler *sp, int error, uint32_t *lost)
-{
-	if ((*lost)++ == LOSSES)
-		return error;
-	return handle_recover(&sp->h, error);
-}
-
-/* Draws until n positions are filled or nothing more is to be had; the rest in scratch.at. */
-static int fill(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *left_out)
-{
-	/* In order, a second look finds the same items again, unless they were taken. */
-	uint32_t rounds = sp->ordered && !sp->view->max_times_sampled ? 1 : REDRAWS;
-	uint32_t left = n, lost = 0;
-	bool first = true;
-	int ret = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		sp->scratch.at[i] = i;
-	for (uint32_t round = 0; ret == 0 && left > 0 && round < rounds; round++) {
-		uint32_t before = left;
-
-		ret = draw_round(sp, batch, first, &left);
-		if (ret && ret != -ENODATA) {
-			ret = recover(sp, ret, &lost);
-			round = 0;
-			continue;
-		}
-		first = false;
-		if (sp->view->max_times_sampled && left < before)
-			round = 0; /* others take, too, but there is more to be had */
-	}
-	*left_out = left;
-	return ret;
 }
 
 /* -------- a short batch -------- */
@@ -224,11 +196,62 @@ static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, 
 
 /* -------- the call -------- */
 
-static void finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+static int sampler_admit(struct sample_call *call)
 {
+	int ret = admission_try_sample(&call->sp->admission, call->n);
+
+	if (ret)
+		return ret;
+	call->admitted = call->first = true;
+	call->left = call->n;
+	for (uint32_t i = 0; i < call->n; i++)
+		call->sp->scratch.at[i] = i;
+	return 0;
+}
+
+/*
+ * Draws until all positions are filled or nothing more is to be had. -EAGAIN: fewer than n, and a short
+ * batch is not wanted. -ENODATA: none at all. What a consuming view has taken is handed over in any
+ * case: nobody else can have it any more.
+ */
+static int sampler_fill(struct sample_call *call)
+{
+	struct rlv_sampler *sp = call->sp;
+	bool takes = sp->view->max_times_sampled;
+	/* In order, a second look finds the same items again, unless they were taken. */
+	uint32_t rounds = sp->ordered && !takes ? 1 : REDRAWS;
+	int ret = 0;
+
+	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
+		uint32_t before = call->left;
+
+		ret = sampler_draw_round(call);
+		if (takes && call->left < before)
+			round = 0; /* others take, too, but there is more to be had */
+	}
+	if (ret && (ret != -ENODATA || call->left == call->n))
+		return ret;
+	if (call->left == call->n)
+		return error_set(-EAGAIN, "sample: every item drawn was overwritten");
+	if (call->left > 0 && !sp->opts.short_batch && !takes)
+		return error_set(-EAGAIN,
+				 "sample: %u of %u items could not be had; "
+				 "opts.short_batch takes fewer",
+				 call->left, call->n);
+	return 0;
+}
+
+/* Weights, values and shapes of the items that are there. */
+static void sampler_finish(struct sample_call *call)
+{
+	struct rlv_sampler *sp = call->sp;
+	struct batch *batch = call->batch;
+	uint32_t n = call->n - call->left;
 	bool by_max = sp->opts.weights == RLV_WEIGHTS_BATCH;
 	int64_t size = shard_trees_items(&sp->trees);
 
+	if (call->left > 0)
+		close_gaps(sp, batch, call->n, call->left);
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
 			 sp->beta > 0 ? sp->beta : 0, batch->weight);
@@ -239,36 +262,10 @@ static void finish(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 }
 
 /*
- * -EAGAIN: fewer than n, and a short batch is not wanted. -ENODATA: none at all. What a consuming
- * view has taken is handed over in any case: nobody else can have it any more.
- */
-static int try_sample(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t *got_out)
-{
-	uint32_t left;
-	int ret = fill(sp, batch, n, &left);
-
-	if (ret && ret != -ENODATA)
-		return ret;
-	if (left == n)
-		return ret ? ret : error_set(-EAGAIN, "sample: every item drawn was overwritten");
-	if (left > 0) {
-		if (!sp->opts.short_batch && !sp->view->max_times_sampled)
-			return error_set(-EAGAIN,
-					 "sample: %u of %u items could not be had; "
-					 "opts.short_batch takes fewer",
-					 left, n);
-		close_gaps(sp, batch, n, left);
-	}
-	*got_out = n - left;
-	finish(sp, batch, *got_out);
-	return 0;
-}
-
-/*
  * Items that were taken and then found too old to hand over: they count as sampled, or a queue would
  * keep their room for ever. Where others hold all admissions now, the balance repairs it (ds/limiter/balance.h).
  */
-static int commit_expired(struct rlv_sampler *sp)
+static int sampler_commit_expired(struct rlv_sampler *sp)
 {
 	uint64_t n = sp->expired;
 	int ret;
@@ -282,121 +279,70 @@ static int commit_expired(struct rlv_sampler *sp)
 	return admission_commit_sample(&sp->admission, n, n);
 }
 
-/* Admission, draw, and the account of what was delivered. */
-static int sample_once(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+/* The account of what was delivered: after an error nothing was. */
+static int sampler_commit(struct sample_call *call, int error)
 {
-	uint32_t got = 0;
-	int committed;
-	int ret;
+	uint32_t got = error ? 0 : call->n - call->left;
+	int ret = admission_commit_sample(&call->sp->admission, call->n, got);
 
-	ret = admission_try_sample(&sp->admission, n);
+	call->admitted = false;
+	if (ret == 0)
+		ret = sampler_commit_expired(call->sp);
+	return error ? error : ret;
+}
+
+/* Admit, fill, weigh, commit. */
+static int sampler_step(void *ctx)
+{
+	struct sample_call *call = ctx;
+	int ret = call->batch ? 0 : batch_get(call->sp, call->n, &call->batch);
+
+	if (ret == 0 && !call->admitted)
+		ret = sampler_admit(call);
 	if (ret)
 		return ret;
-	ret = try_sample(sp, batch, n, &got);
-	if (ret)
-		got = 0;
-	committed = admission_commit_sample(&sp->admission, n, got);
-	if (committed == 0)
-		committed = commit_expired(sp);
-	return ret ? ret : committed;
+	ret = sampler_fill(call);
+	if (ret && ret != -EAGAIN && ret != -ENODATA)
+		return ret; /* still admitted: the rest may be drawn from other shards */
+	if (ret == 0)
+		sampler_finish(call);
+	return sampler_commit(call, ret);
 }
 
-struct wish {
-	struct rlv_sampler *sp;
-	uint32_t n;
-};
-
-static void explain(void *ctx, char *text)
+static uint32_t sampler_explain(void *ctx, char *text)
 {
-	const struct wish *wish = ctx;
+	const struct sample_call *call = ctx;
 
-	admission_explain_sample(&wish->sp->admission, wish->sp->h.desc, wish->n, text);
+	admission_explain_sample(&call->sp->admission, call->sp->h.desc, call->n, text);
+	return call->sp->view_index;
 }
 
-static int look_at_wait(struct rlv_sampler *sp, uint32_t n, struct rlv_watch *watch)
+static int sampler_late(void *ctx, int error)
 {
-	struct wish wish = { sp, n };
-	const struct watch_call call = { explain, &wish, sp->view_index };
-
-	return watch_wait(watch, &sp->h, &call);
-}
-
-static int wait_error(struct rlv_sampler *sp, uint32_t n, int why)
-{
+	struct sample_call *call = ctx;
+	struct rlv_sampler *sp = call->sp;
 	bool at_once = sp->h.wait_ns == 0;
-	struct wish wish = { sp, n };
 	char text[WATCH_TEXT_BYTES];
 	struct limiter_words words;
-	int ret;
+	int ret = admission_read(&sp->admission, &words);
 
-	ret = admission_read(&sp->admission, &words);
 	if (ret)
 		return ret;
-	if (at_once && (why == -ENODATA || words.ins_committed == 0))
+	if (at_once && (error == -ENODATA || words.ins_committed == 0))
 		return error_set(-ENODATA, "sample: view %u has no items", sp->view_index);
 	if (at_once && words.ins_committed < sp->view->limit.min_size)
 		return error_set(-ENODATA,
 				 "sample: view %u has had %" PRIu64 " items (min_size %" PRIu64 ")",
 				 sp->view_index, words.ins_committed, sp->view->limit.min_size);
-	explain(&wish, text);
+	sampler_explain(call, text);
 	return error_set(-ETIMEDOUT, "%s", text);
-}
-
-static bool may_wait(const struct rlv_sampler *sp, int ret)
-{
-	return ret == -EAGAIN || ret == -ENODATA || handle_may_heal(&sp->h, ret);
-}
-
-/* entered: what handle_begin said. stalls: it is given up where nothing moves. */
-static int sample_wait(struct rlv_sampler *sp, struct batch *batch, uint32_t n, int entered,
-		       bool stalls)
-{
-	struct backoff backoff = handle_backoff_init();
-	uint64_t began_ns = 0;
-	struct rlv_watch watch;
-	uint32_t lost = 0;
-	int ret = entered;
-	int stalled;
-
-	for (;;) {
-		if (ret == 0)
-			ret = sample_once(sp, batch, n);
-		if (ret == 0)
-			break;
-		ret = recover(sp, ret, &lost);
-		if (ret == 0)
-			continue;
-		if (!may_wait(sp, ret))
-			break;
-		if (!began_ns) {
-			began_ns = clock_now_ns(sp->h.clock);
-			sp->stats.limiter_waits++;
-			watch_begin(&watch);
-		}
-		if (handle_is_late(&sp->h)) {
-			if (ret == -EAGAIN || ret == -ENODATA)
-				ret = wait_error(sp, n, ret);
-			break;
-		}
-		stalled = look_at_wait(sp, n, &watch);
-		if (stalled && stalls) {
-			ret = ret == -EHOSTDOWN ? error_set(ret, "%s", watch.text) : stalled;
-			break;
-		}
-		handle_backoff(&sp->h, &backoff);
-		ret = handle_enter(&sp->h);
-		lost = 0;
-	}
-	if (began_ns)
-		sp->stats.limiter_wait_ns += clock_now_ns(sp->h.clock) - began_ns;
-	return ret;
 }
 
 int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_ns,
 		       const struct rlv_batch **batch_out)
 {
-	struct batch *batch;
-	int entered;
+	static const struct handle_call how = { sampler_step, sampler_explain, sampler_late };
+	struct sample_call call = { .sp = sampler, .n = n };
 	int ret;
 
 	if (!sampler || !batch_out)
@@ -404,30 +350,29 @@ int rlv_sampler_sample(struct rlv_sampler *sampler, uint32_t n, int64_t timeout_
 	if (n == 0 || n > sampler->opts.batch_size)
 		return error_set(-EINVAL, "n %u: want 1..%u (opts.batch_size)", n,
 				 sampler->opts.batch_size);
-	entered = handle_begin(&sampler->h, timeout_ns);
-	if (entered && !handle_may_heal(&sampler->h, entered))
-		return entered;
-	ret = batch_get(sampler, n, &batch);
-	if (ret == 0)
-		ret = sample_wait(sampler, batch, n, entered, timeout_ns == RLV_TIMEOUT_STALL);
+	handle_start(&sampler->h, timeout_ns);
+	ret = handle_run(&sampler->h, &how, &call);
+	if (call.admitted)
+		ret = sampler_commit(&call, ret);
 	if (ret)
 		return ret;
-	batch->held = true;
+	call.batch->held = true;
 	prefetch_refill(sampler, n);
-	sampler->last = batch;
+	sampler->last = call.batch;
 	sampler->stats.calls++;
-	sampler->stats.items += batch->pub.n;
-	*batch_out = &batch->pub;
+	sampler->stats.items += call.batch->pub.n;
+	*batch_out = &call.batch->pub;
 	return 0;
 }
 
 int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch *watch)
 {
+	struct sample_call call = { .sp = sampler, .n = n };
 	int ret = watch_check(watch);
 
 	if (ret == 0 && !sampler)
 		ret = error_set(-EINVAL, "sampler is NULL");
-	return ret ? ret : look_at_wait(sampler, n, watch);
+	return ret ? ret : watch_wait(watch, &sampler->h, sampler_explain, &call);
 }
 
 int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)

@@ -209,11 +209,13 @@ static int make_room(struct rlv_sampler *sp)
 	return 0;
 }
 
-/* What is drawn ahead borrows the shards. */
+/* Prefetched batches reference shards. */
 static void leave_shard(struct handle *h, uint32_t shard)
 {
-	(void)shard;
-	prefetch_cancel((struct rlv_sampler *)h);
+	struct rlv_sampler *sp = (struct rlv_sampler *)h;
+
+	prefetch_cancel(sp);
+	admission_leave(&sp->admission, shard);
 }
 
 static int shards_moved(struct handle *h)

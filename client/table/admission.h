@@ -11,7 +11,7 @@
 #ifndef RLV_CLIENT_TABLE_ADMISSION_H
 #define RLV_CLIENT_TABLE_ADMISSION_H
 
-#include "client/store/watch.h"
+#include "client/table/handle.h"
 
 #include "ds/limiter/limiter.h"
 
@@ -30,6 +30,12 @@ struct admission {
 /* The slot of h is fresh. */
 void admission_init(struct admission *adm, const struct handle *h, uint32_t view);
 
+/* A shard will be closed: nothing of it is touched any more. */
+static inline void admission_leave(struct admission *adm, uint32_t shard)
+{
+	adm->here = adm->here && shard != adm->control;
+}
+
 /* Shards or slot of h have changed. */
 RLV_MUST_CHECK int admission_follow(struct admission *adm, const struct handle *h);
 
@@ -47,7 +53,7 @@ RLV_MUST_CHECK int admission_commit_sample(struct admission *adm, uint64_t n, ui
 /* Counts what is held. */
 RLV_MUST_CHECK int admission_flush(struct admission *adm);
 
-/* What an insert or sample of n waits for, as watch_explain_fn. */
+/* Writes what an insert or sample of n waits for: at most WATCH_TEXT_BYTES. */
 void admission_explain_insert(struct admission *adm, const struct table_desc *desc, uint64_t n,
 			      char *text);
 void admission_explain_sample(struct admission *adm, const struct table_desc *desc, uint64_t n,

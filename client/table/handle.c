@@ -11,7 +11,7 @@
 
 #define BACKOFF_FIRST_NS 20000u
 #define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
-#define ENTER_TRIES 16
+#define LOSSES 64           /* nodes that a call may lose before it waits or fails */
 #define PUT_TRIES 3
 #define PATIENCE_PART 8 /* of a call's time, for one question to the server */
 #define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
@@ -395,7 +395,8 @@ static int tell_user(struct handle *h)
 	return 0;
 }
 
-static int enter_once(struct handle *h)
+/* Takes up what has changed, which may itself meet a node that goes. */
+static int handle_take_up(struct handle *h)
 {
 	int ret = 0;
 
@@ -413,27 +414,7 @@ static int enter_once(struct handle *h)
 					 h->desc->name, h->nodes.n_shards);
 }
 
-/* Taking up what has changed may itself meet a node that goes. */
-static int enter_slowly(struct handle *h)
-{
-	int ret = enter_once(h);
-
-	for (uint32_t i = 0; ret && i < ENTER_TRIES && node_set_has_broken(&h->nodes); i++)
-		ret = enter_once(h);
-	return ret;
-}
-
-int handle_begin(struct handle *h, int64_t timeout_ns)
-{
-	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
-	uint64_t deadline_ns = deadline_after(h->clock, network_ns);
-
-	h->wait_ns = timeout_ns ? deadline_ns : 0;
-	node_set_begin(&h->nodes, deadline_ns, patience(timeout_ns));
-	return handle_enter(h);
-}
-
-int handle_enter(struct handle *h)
+static int handle_enter(struct handle *h)
 {
 	int ret = node_set_check(&h->nodes);
 
@@ -441,18 +422,17 @@ int handle_enter(struct handle *h)
 		return ret;
 	if (ret == 0 && !node_set_is_due(&h->nodes) && !h->fenced && h->version == h->nodes.version)
 		return 0;
-	return enter_slowly(h);
+	return handle_take_up(h);
 }
 
-int handle_recover(struct handle *h, int error)
+void handle_start(struct handle *h, int64_t timeout_ns)
 {
-	if (error == 0 || error == -ECHILD || error == -ESTALE || !node_set_has_broken(&h->nodes))
-		return error;
-	/* The next call drops it: in this one there is no time to take that up. */
-	if (deadline_expired(h->clock, h->nodes.deadline_ns))
-		return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
-				    "no time is left to go on: ");
-	return enter_slowly(h);
+	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
+	uint64_t deadline_ns = deadline_after(h->clock, network_ns);
+
+	h->wait_ns = timeout_ns ? deadline_ns : 0;
+	h->stalls = timeout_ns == RLV_TIMEOUT_STALL;
+	node_set_begin(&h->nodes, deadline_ns, patience(timeout_ns));
 }
 
 bool handle_may_heal(const struct handle *h, int error)
@@ -460,6 +440,88 @@ bool handle_may_heal(const struct handle *h, int error)
 	if (error == -EOWNERDEAD)
 		return h->fenced;
 	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
+}
+
+/* What a call has come to that could not be done at once. */
+struct handle_wait {
+	uint32_t lost;     /* nodes since it last slept */
+	uint64_t began_ns; /* 0 = it has not waited, and the rest is unset */
+	struct backoff backoff;
+	struct rlv_watch watch;
+};
+
+/* Waits a little for what others do. 0: then the step is made again; else the error to return. */
+static int handle_wait(struct handle *h, const struct handle_call *call, void *ctx,
+		       struct handle_wait *wait, int error)
+{
+	bool heals = error != -EAGAIN && error != -ENODATA;
+	int stalled;
+
+	if (!wait->began_ns) {
+		wait->began_ns = clock_now_ns(h->clock);
+		wait->backoff = (struct backoff){ .first_ns = BACKOFF_FIRST_NS,
+						  .doublings = BACKOFF_DOUBLINGS };
+		watch_begin(&wait->watch);
+		h->waits++;
+	}
+	if (deadline_expired(h->clock, h->wait_ns))
+		return heals ? error : call->late(ctx, error);
+	stalled = watch_wait(&wait->watch, h, call->explain, ctx);
+	if (stalled && h->stalls)
+		return heals ? error_set(error, "%s", wait->watch.text) : stalled;
+	backoff_sleep(&wait->backoff, h->clock, h->wait_ns);
+	wait->lost = 0;
+	return 0;
+}
+
+/* Entering or the step failed. 0: both are made again; else the error to return. */
+static int handle_heal(struct handle *h, const struct handle_call *call, void *ctx,
+		       struct handle_wait *wait, int error)
+{
+	if (error == -ECHILD || error == -ESTALE)
+		return error;
+	if (node_set_has_broken(&h->nodes)) {
+		if (wait->lost++ == LOSSES)
+			return error;
+		/* The next call drops it: in this one there is no time to take that up. */
+		if (deadline_expired(h->clock, h->nodes.deadline_ns))
+			return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
+					    "no time is left to go on: ");
+		return 0;
+	}
+	if (!call->explain || (error != -EAGAIN && error != -ENODATA && !handle_may_heal(h, error)))
+		return error;
+	return handle_wait(h, call, ctx, wait, error);
+}
+
+int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
+{
+	struct handle_wait wait;
+	int ret;
+
+	wait.lost = 0;
+	wait.began_ns = 0;
+	do {
+		ret = handle_enter(h);
+		if (ret == 0)
+			ret = call->step(ctx);
+	} while (ret && (ret = handle_heal(h, call, ctx, &wait, ret)) == 0);
+	if (wait.began_ns)
+		h->waited_ns += clock_now_ns(h->clock) - wait.began_ns;
+	return ret;
+}
+static int enter_only(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+int handle_begin(struct handle *h, int64_t timeout_ns)
+{
+	static const struct handle_call call = { .step = enter_only };
+
+	handle_start(h, timeout_ns);
+	return handle_run(h, &call, NULL);
 }
 
 int handle_flush(struct handle *h)
@@ -485,21 +547,13 @@ int handle_failed(struct access *acc, int error)
 		      : error;
 }
 
-struct backoff handle_backoff_init(void)
-{
-	return (struct backoff){ .first_ns = BACKOFF_FIRST_NS, .doublings = BACKOFF_DOUBLINGS };
-}
-
-void handle_backoff(const struct handle *h, struct backoff *backoff)
-{
-	backoff_sleep(backoff, h->clock, h->wait_ns);
-}
-
 void handle_stats(const struct handle *h, struct rlv_stats *stats)
 {
 	struct transport_stats sum;
 
 	node_set_stats(&h->nodes, &sum);
+	stats->limiter_waits = h->waits;
+	stats->limiter_wait_ns = h->waited_ns;
 	stats->phases = sum.phases - sum.flush_phases;
 	stats->reads = sum.reads;
 	stats->writes = sum.writes;

@@ -1,17 +1,23 @@
 /*
  * Handle: what a writer and a sampler have in common: a client slot, connections and shards of
- * their own, and an access to each shard that is open.
+ * their own, and an access to each shard that is open. It owns every call's deadline, its waits, and
+ * what is done when shards go and come; a verb of the API is one step that does its work or returns a
+ * code.
  *
- * A call begins with handle_begin, which sets its one deadline: nothing that the call does after
- * waits longer. Where one of its steps fails, handle_recover says whether a node
- * is to blame: then its shards are closed, and the step is made again over the rest. A shard that
- * comes back is joined with the slot that we have there; if that is not ours any more, the handle
- * takes another slot in all of them (a fenced client is a new one).
+ *   handle_start   the call's one deadline: nothing that the call does later waits longer
+ *   handle_run     enter -> step -> done
+ *                    ^       | a node was lost: its shards are closed, those that are back are joined
+ *                    |       | -EAGAIN, -ENODATA, or nothing can be reached now: waits, with a
+ *                    +-------+ back-off, until the deadline
+ *
+ * A shard that comes back is joined with the slot that the handle has there; if that slot is another
+ * client's now, the handle takes another slot in all shards (a fenced client is a new one).
  */
 #ifndef RLV_CLIENT_TABLE_HANDLE_H
 #define RLV_CLIENT_TABLE_HANDLE_H
 
 #include "client/store/store.h"
+#include "client/table/watch.h"
 
 struct handle;
 
@@ -42,6 +48,9 @@ struct handle {
 	uint64_t lost;      /* shards that became unreachable */
 	uint64_t warned_ns; /* of a long wait, last */
 	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
+	bool stalls;        /* that call gives up where nothing moves */
+	uint64_t waits;     /* calls that waited, and for how long */
+	uint64_t waited_ns;
 	struct meta_watch watch;
 	const struct clock *clock;
 };
@@ -64,27 +73,35 @@ RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
  */
 RLV_MUST_CHECK int handle_close(struct handle *h, int error);
 
+/* A call begins, which may take timeout_ns; with 0 it waits for nobody, and for nodes at most as long as
+   control calls do. */
+void handle_start(struct handle *h, int64_t timeout_ns);
+
 /*
- * First line of every call on a handle, which may take timeout_ns; with 0 it waits for nobody, and for
- * nodes at most as long as control calls do. Answers as handle_enter.
+ * Starts a call and enters, waiting for nobody. -ECHILD in a forked child, -ESTALE dropped,
+ * -EHOSTDOWN: no shard can be reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one
+ * load for each addressable shard; while shards are away, now and then a question to the server, of a
+ * small part of the call's time.
  */
 RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
 
-/*
- * Goes on within a call: -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: no shard can be
- * reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one load for each addressable
- * shard; while something is away, now and then a question to the server, of a small part of the
- * call's time.
- */
-RLV_MUST_CHECK int handle_enter(struct handle *h);
+/* A call as a step, which is made again after a node was lost or after a wait. */
+struct handle_call {
+	/* 0, or a code: -EAGAIN and -ENODATA are waited out. What must not be done twice it keeps in ctx. */
+	int (*step)(void *ctx);
+	watch_explain_fn explain; /* what it waits for; NULL = it does not wait */
+	/* There is no time left to wait: the error to return for -EAGAIN or -ENODATA. */
+	int (*late)(void *ctx, int error);
+};
 
 /*
- * A step failed. 0: because of a node that is gone, and the rest goes on. Else an error: this one,
- * that of handle_enter, or -EHOSTDOWN: the call has no time left to go on.
+ * Enters, as handle_begin, and makes the step, until it is done, it fails for good, or the call has no
+ * time left. Errors: those of entering, of the step, and of call->late. -ETIMEDOUT: the call was
+ * started with RLV_TIMEOUT_STALL, and nothing moves.
  */
-RLV_MUST_CHECK int handle_recover(struct handle *h, int error);
+RLV_MUST_CHECK int handle_run(struct handle *h, const struct handle_call *call, void *ctx);
 
-/* May an error of the two be another in a moment? */
+/* True if retrying may succeed: -EOWNERDEAD while re-attaching, -EHOSTDOWN while shards are away. */
 bool handle_may_heal(const struct handle *h, int error);
 
 /* Adds what the accesses hold of updates to the trees. Shards that break meanwhile are left out. */
@@ -96,17 +113,7 @@ RLV_MUST_CHECK int handle_flush(struct handle *h);
  */
 RLV_MUST_CHECK int handle_failed(struct access *acc, int error);
 
-/* Has the call no more time to wait for others? */
-static inline bool handle_is_late(const struct handle *h)
-{
-	return deadline_expired(h->clock, h->wait_ns);
-}
-
-/* Sleeps before another look at a condition that others change: 20 us at first, 1 ms at last. */
-struct backoff handle_backoff_init(void);
-void handle_backoff(const struct handle *h, struct backoff *backoff);
-
-/* Fills the transport's part of the counters. */
+/* Fills the counters of waits and of the transport. */
 void handle_stats(const struct handle *h, struct rlv_stats *stats);
 
 #endif

@@ -7,18 +7,18 @@
 #include <math.h>
 #include <stdio.h>
 
-#define WRITE_BYTES ((uint32_t)1 << 30)
 #define USER_FLAGS (RLV_TERMINATED | RLV_TRUNCATED | RLV_FINAL)
 
 static_assert((int)RLV_TERMINATED == (int)ROW_TERMINATED &&
 		      (int)RLV_TRUNCATED == (int)ROW_TRUNCATED && (int)RLV_FINAL == (int)ROW_FINAL,
 	      "step flags are row flags");
 
-/* -------- one stream -------- */
+/* -------- one call -------- */
 
-static void explain(void *ctx, char *text)
+static uint32_t writer_explain(void *ctx, char *text)
 {
-	struct rlv_writer *w = ctx;
+	const struct put *put = ctx;
+	struct rlv_writer *w = put->w;
 	uint32_t v = w->waits_for;
 
 	if (v == WRITER_ROOM)
@@ -30,134 +30,70 @@ static void explain(void *ctx, char *text)
 	else
 		admission_explain_insert(&w->admissions[v], w->h.desc,
 					 w->items[v].n ? w->items[v].n : 1, text);
+	return v;
 }
 
-int writer_watch(struct rlv_writer *w, struct rlv_watch *watch)
+static int writer_late(void *ctx, int error)
 {
-	const struct watch_call call = { explain, w, w->waits_for };
-	int ret = watch_wait(watch, &w->h, &call);
-
-	return w->timeout_ns == RLV_TIMEOUT_STALL ? ret : 0;
-}
-
-static int limiter_timeout(struct rlv_writer *w)
-{
+	const struct put *put = ctx;
 	char text[WATCH_TEXT_BYTES];
 
-	explain(w, text);
+	(void)error;
+	if (put->w->waits_for == WRITER_ROOM)
+		return error_prefix(error_set(-ETIMEDOUT, "%s", error_last()), "append: ");
+	writer_explain(ctx, text);
 	return error_set(-ETIMEDOUT, "%s", text);
 }
 
-/* A node that is lost over it is met again by the rows. */
-static int read_maxima(struct rlv_writer *w)
+/* A limiter whose bounds are narrower than the rows of a call admits them in smaller parts. */
+static bool writer_put_fewer(struct put *put, int error)
 {
-	int ret = writer_read_maxima(w);
+	if (put->src.n == 1 || put->admitted || put->w->waits_for == WRITER_ROOM ||
+	    (error != -EAGAIN && error != -EINVAL))
+		return false;
+	put->src.n = (put->src.n + 1) / 2;
+	return true;
+}
+
+static int writer_step(void *ctx)
+{
+	struct put *put = ctx;
+	int ret = put->admitted ? 0 : writer_read_maxima(put->w);
 
 	if (ret)
-		ret = handle_recover(&w->h, ret);
-	return handle_may_heal(&w->h, ret) ? 0 : ret;
-}
-
-/* Time that a call spends waiting for the limiter, or for nodes. */
-struct wait {
-	uint64_t began_ns; /* 0 = it has not, and the rest is unset */
-	struct backoff backoff;
-	struct rlv_watch watch;
-};
-
-/* After a put that did not succeed. 0: try again now; else the error to return. */
-static int wait_again(struct rlv_writer *w, struct wait *wait, int error, uint32_t view)
-{
-	bool late = handle_is_late(&w->h);
-	int ret = handle_recover(&w->h, error);
-	int stalled;
-
-	if (ret == 0)
-		return 0;
-	if (ret != -EAGAIN && !handle_may_heal(&w->h, ret))
 		return ret;
-	if (!wait->began_ns) {
-		wait->began_ns = clock_now_ns(w->h.clock);
-		wait->backoff = handle_backoff_init();
-		w->stats.limiter_waits++;
-		watch_begin(&wait->watch);
-	}
-	w->waits_for = view;
-	if (late)
-		return ret == -EAGAIN ? limiter_timeout(w) : ret;
-	stalled = writer_watch(w, &wait->watch);
-	if (stalled)
-		return ret == -EAGAIN ? stalled : error_set(ret, "%s", wait->watch.text);
-	handle_backoff(&w->h, &wait->backoff);
-	ret = handle_enter(&w->h);
-	return handle_may_heal(&w->h, ret) ? 0 : ret;
+	do
+		ret = writer_put(put);
+	while (ret && writer_put_fewer(put, ret));
+	return ret;
 }
 
-static void end_wait(struct rlv_writer *w, const struct wait *wait)
+/* Puts src.n rows of each stream, or at least one, with what it has to wait for. */
+static int writer_run(struct put *put)
 {
-	if (wait->began_ns)
-		w->stats.limiter_wait_ns += clock_now_ns(w->h.clock) - wait->began_ns;
-}
-
-/* As many of the n rows as the stream's block takes, and one write. */
-static void fit(const struct rlv_writer *w, struct put *put, uint32_t n)
-{
-	uint32_t room = w->h.desc->block - put->streams->blk.used;
-	uint32_t most = WRITE_BYTES / w->h.desc->row_bytes;
-
-	if (n > room)
-		n = room;
-	if (n > most)
-		n = most ? most : 1;
-	put->src.n = n < WRITER_CHUNK ? n : WRITER_CHUNK;
-}
-
-/*
- * Puts as much of the source as the block and the limiter take, at least one row. A law narrower
- * than a chunk admits it row by row.
- */
-static int put_some(struct rlv_writer *w, struct put *put, uint32_t n)
-{
-	struct wait wait;
-	uint32_t view = 0;
+	static const struct handle_call call = { writer_step, writer_explain, writer_late };
+	struct rlv_writer *w = put->w;
 	int ret;
 
-	wait.began_ns = 0;
-	put->src.n = n;
-	for (;;) {
-		ret = writer_rooms(w, put);
-		if (ret)
-			break;
-		fit(w, put, put->src.n);
-		ret = writer_put(w, put, &view);
-		if (ret == 0)
-			break;
-		if (put->src.n > 1 && (ret == -EAGAIN || ret == -EINVAL)) {
-			put->src.n = (put->src.n + 1) / 2;
-			continue;
-		}
-		ret = wait_again(w, &wait, ret, view);
-		if (ret)
-			break;
-	}
-	end_wait(w, &wait);
+	put->admitted = false;
+	ret = handle_run(&w->h, &call, put);
+	if (ret == -EOWNERDEAD && !w->h.fenced)
+		w->dead = true;
 	return ret;
 }
 
 static int append_all(struct rlv_writer *w, uint32_t stream, const struct rlv_steps *steps,
 		      uint32_t n, uint32_t *done_out)
 {
-	struct put put = {
-		.streams = &w->streams[stream],
-		.n = 1,
-		.src = { .steps = steps },
-	};
-	int ret = read_maxima(w);
+	struct put put = { .w = w, .streams = &w->streams[stream], .n = 1 };
+	int ret = 0;
 
+	put.src.steps = steps;
 	*done_out = 0;
 	while (ret == 0 && *done_out < n) {
 		put.src.first = *done_out;
-		ret = put_some(w, &put, n - *done_out);
+		put.src.n = n - *done_out;
+		ret = writer_run(&put);
 		if (ret == 0)
 			*done_out += put.src.n;
 	}
@@ -213,14 +149,13 @@ static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps
 	return 0;
 }
 
-static int check_call(struct rlv_writer *w)
+/* Starts a call. */
+static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 {
-	int ret;
-
 	if (w->dead)
 		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
-	ret = handle_begin(&w->h, w->timeout_ns);
-	return handle_may_heal(&w->h, ret) ? 0 : ret;
+	handle_start(&w->h, w->timeout_ns);
+	return check_steps(w, steps);
 }
 
 int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct rlv_steps *steps,
@@ -234,9 +169,7 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 	if (stream >= writer->n_streams)
 		return error_set(-EINVAL, "stream %u: the writer has %u", stream,
 				 writer->n_streams);
-	ret = check_call(writer);
-	if (ret == 0)
-		ret = check_steps(writer, steps);
+	ret = writer_start(writer, steps);
 	if (ret)
 		return ret;
 	ret = append_all(writer, stream, steps, steps->n, &done);
@@ -247,33 +180,9 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 	return ret;
 }
 
-/* One row of every stream. */
-static int append_vector(struct rlv_writer *w, const struct rlv_steps *steps)
-{
-	const struct put put = {
-		.streams = w->streams,
-		.n = w->n_streams,
-		.src = { .steps = steps, .n = 1 },
-	};
-	struct wait wait;
-	uint32_t view = 0;
-	int ret = read_maxima(w);
-
-	wait.began_ns = 0;
-	while (ret == 0) {
-		ret = writer_rooms(w, &put);
-		if (ret == 0)
-			ret = writer_put(w, &put, &view);
-		if (ret == 0)
-			break;
-		ret = wait_again(w, &wait, ret, view);
-	}
-	end_wait(w, &wait);
-	return ret;
-}
-
 int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps)
 {
+	struct put put = { .w = writer, .src = { .steps = steps, .n = 1 } };
 	int ret;
 
 	if (!writer || !steps)
@@ -281,11 +190,11 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 	if (steps->n != writer->n_streams)
 		return error_set(-EINVAL, "steps->n %u: the writer has %u streams", steps->n,
 				 writer->n_streams);
-	ret = check_call(writer);
+	put.streams = writer->streams;
+	put.n = writer->n_streams;
+	ret = writer_start(writer, steps);
 	if (ret == 0)
-		ret = check_steps(writer, steps);
-	if (ret == 0)
-		ret = append_vector(writer, steps);
+		ret = writer_run(&put);
 	writer->stats.calls++;
 	if (ret == 0)
 		writer->stats.steps += steps->n;
@@ -294,13 +203,10 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 
 int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
 {
-	struct watch_call call = { .explain = explain, .ctx = writer };
+	struct put put = { .w = writer };
 	int ret = watch_check(watch);
 
 	if (ret == 0 && !writer)
 		ret = error_set(-EINVAL, "writer is NULL");
-	if (ret)
-		return ret;
-	call.view = writer->waits_for;
-	return watch_wait(watch, &writer->h, &call);
+	return ret ? ret : watch_wait(watch, &writer->h, writer_explain, &put);
 }

@@ -1,6 +1,6 @@
 /*
- * Writer: what append.c (calls), put.c (rows and items), stream.c (blocks) and writer.c (open,
- * close) share.
+ * Writer: what append.c (calls), append_batch.c (rows and items), stream.c (blocks) and writer.c
+ * (open, close) share.
  */
 #ifndef RLV_CLIENT_WRITER_APPEND_H
 #define RLV_CLIENT_WRITER_APPEND_H
@@ -82,32 +82,29 @@ struct source {
 
 /* Rows for n streams: src is the first one's, each other's begin one row later. */
 struct put {
+	struct rlv_writer *w;
 	struct stream *streams;
 	uint32_t n;
 	struct source src;
+	bool admitted; /* by all limiters: what is left of it is placed anew after a loss */
 };
 
-/* -------- put.c -------- */
+/* -------- append_batch.c -------- */
 
 /* What new items without a TD error get. */
 RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 
-/* Blocks with room for all streams. -ETIMEDOUT, -EHOSTDOWN. */
+/* Blocks with room for all streams. Errors as writer_room. */
 RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
 
 /*
- * Puts all rows, or none: every stream has room. -EAGAIN: the limiter of view *refused_view refuses
- * now; -EINVAL: it would never admit so many; those of handle_enter.
+ * Puts src.n rows of each stream, or as many as fit into its block, which are left in src.n; all or
+ * none. -EAGAIN: w->waits_for refuses now; -EINVAL: that view's limiter would never admit so many.
+ * After another error of a put that was admitted the call again puts what is left of it.
  */
-RLV_MUST_CHECK int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view);
+RLV_MUST_CHECK int writer_put(struct put *put);
 
 /* -------- append.c -------- */
-
-/*
- * A round of a wait for view w->waits_for, or for room: as watch_wait. 0 unless the writer was opened
- * with RLV_TIMEOUT_STALL.
- */
-RLV_MUST_CHECK int writer_watch(struct rlv_writer *w, struct rlv_watch *watch);
 
 /* Appends n filler rows, which complete the windows that wait for later steps. */
 RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n);
@@ -118,7 +115,7 @@ RLV_MUST_CHECK int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n
 RLV_MUST_CHECK int stream_init(const struct rlv_writer *w, struct stream *st);
 void stream_fini(struct stream *st);
 
-/* A block with room for at least one row. -ETIMEDOUT: no block became free in time. */
+/* Claims a block for a stream whose block is full. -EAGAIN: none is free now. */
 RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
 
 /* Closes the block that it has, if any. One whose shard is lost is lost with it. */

@@ -6,8 +6,8 @@
  *   admit     the limiters, all views or none
  *   publish   rows, where they were staged; CAS {gen, 0} -> {gen, p}; flush; commit
  *
- * When a node is lost on the way, the streams that had their blocks there claim others, where the
- * rows that are planned and not yet published are placed again; what was admitted stays so.
+ * When a node is lost on the way, the put is made again: the streams that had their blocks there claim
+ * others, where the rows that are planned and not yet published are placed; what was admitted stays so.
  */
 #include "client/writer/append.h"
 
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define PREFETCH_BYTES 4096
+#define WRITE_BYTES ((uint32_t)1 << 30)
 
 static uint32_t head_rows(const struct rlv_writer *w)
 {
@@ -363,8 +364,8 @@ static int place(struct rlv_writer *w, const struct put *put)
 
 /* -------- admit and publish -------- */
 
-/* Admits the collected items of every view, or of none. */
-static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
+/* Admits the collected items of every view, or of none; w->waits_for is the view that refuses. */
+static int try_admit(struct rlv_writer *w)
 {
 	uint32_t v;
 	int ret = 0;
@@ -377,7 +378,7 @@ static int try_admit(struct rlv_writer *w, uint32_t *refused_view)
 	}
 	if (ret == 0)
 		return 0;
-	*refused_view = v;
+	w->waits_for = v;
 	while (v-- > 0) {
 		int undo = w->items[v].n
 				   ? admission_commit_insert(&w->admissions[v], w->items[v].n, 0)
@@ -423,10 +424,7 @@ static int publish(struct rlv_writer *w)
 		else
 			ret = failed;
 	}
-	ret = ret ? ret : lost;
-	if (ret == -EOWNERDEAD)
-		w->dead = true;
-	return ret;
+	return ret ? ret : lost;
 }
 
 static int commit(struct rlv_writer *w)
@@ -437,6 +435,7 @@ static int commit(struct rlv_writer *w)
 		uint32_t n = w->admitted[v];
 		int ret = n ? admission_commit_insert(&w->admissions[v], n, n) : 0;
 
+		w->admitted[v] = 0; /* once, also when the step is made again */
 		w->stats.items += n;
 		first = first ? first : ret;
 	}
@@ -489,72 +488,58 @@ static void advance_all(struct rlv_writer *w, const struct put *put, bool lost)
 	}
 }
 
-/* Blocks for the streams that have none, or none with room: those that are lost meanwhile, too. */
 int writer_rooms(struct rlv_writer *w, const struct put *put)
 {
-	uint32_t i = 0;
+	int ret = 0;
 
-	while (i < put->n) {
-		struct stream *st = &put->streams[i++];
-		int ret;
-
-		if (stream_has_room(w, st))
-			continue;
-		ret = writer_room(w, st);
-		if (ret)
-			return ret;
-		i = 0;
-	}
-	return 0;
+	for (uint32_t i = 0; ret == 0 && i < put->n; i++)
+		if (!stream_has_room(w, &put->streams[i]))
+			ret = writer_room(w, &put->streams[i]);
+	if (ret)
+		w->waits_for = WRITER_ROOM;
+	return ret;
 }
 
-/*
- * A node was lost: 0 = what is planned can be placed anew. Nothing was, or an error that is none of
- * a node's: passed on.
- */
-static int go_on(struct rlv_writer *w, const struct put *put, int error)
+/* As many of the rows as the first stream's block takes, and one write. */
+static void fit(struct put *put)
 {
-	int ret = handle_recover(&w->h, error);
+	const struct table_desc *desc = put->w->h.desc;
+	uint32_t room = desc->block - put->streams->blk.used;
+	uint32_t most = WRITE_BYTES / desc->row_bytes;
+	uint32_t n = put->src.n < room ? put->src.n : room;
 
-	if (ret && !handle_may_heal(&w->h, ret))
-		return ret;
-	if (ret && handle_is_late(&w->h))
-		return ret;
-	return writer_rooms(w, put);
+	if (n > most)
+		n = most ? most : 1;
+	put->src.n = n < WRITER_CHUNK ? n : WRITER_CHUNK;
 }
 
-static bool is_planned(const struct put *put)
+static void plan(struct put *put)
 {
-	for (uint32_t i = 0; i < put->n; i++)
-		if (put->streams[i].planned)
-			return true;
-	return false;
-}
-
-int writer_put(struct rlv_writer *w, const struct put *put, uint32_t *refused_view)
-{
-	int ret;
-
-	w->planned_lost = 0;
+	fit(put);
+	put->w->planned_lost = 0;
 	for (uint32_t i = 0; i < put->n; i++) {
 		const struct source src = source_of(put, i);
 
-		plan_rows(w, &put->streams[i], &src);
+		plan_rows(put->w, &put->streams[i], &src);
 	}
-	do
-		ret = place(w, put);
-	while (ret && (ret = go_on(w, put, ret)) == 0);
-	if (ret == 0)
-		ret = try_admit(w, refused_view);
+}
+
+int writer_put(struct put *put)
+{
+	struct rlv_writer *w = put->w;
+	int ret = writer_rooms(w, put);
+
 	if (ret)
 		return ret;
-	for (;;) {
-		ret = publish(w);
-		advance_all(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
-		while (ret && (ret = go_on(w, put, ret)) == 0 && is_planned(put))
-			ret = place(w, put);
-		if (ret || !is_planned(put))
-			break;
-	}
+	if (!put->admitted)
+		plan(put);
+	ret = place(w, put);
+	if (ret == 0 && !put->admitted)
+		ret = try_admit(w);
+	if (ret)
+		return ret;
+	put->admitted = true;
+	ret = publish(w);
+	advance_all(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
 	return ret ? ret : commit(w);
 }

@@ -215,42 +215,10 @@ static int pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 	return 0;
 }
 
-static int claim_next(struct rlv_writer *w, struct stream *st)
+int writer_room(struct rlv_writer *w, struct stream *st)
 {
 	uint32_t s;
 	int ret = pick_shard(w, &s);
 
 	return ret ? ret : claim_in(w, st, s);
-}
-
-int writer_room(struct rlv_writer *w, struct stream *st)
-{
-	struct backoff backoff = handle_backoff_init();
-	struct rlv_watch watch;
-	int ret = 0;
-
-	watch_begin(&watch);
-	while (!stream_has_room(w, st)) {
-		if (ret == 0)
-			ret = claim_next(w, st);
-		if (ret == 0)
-			break;
-		if (ret == -EOWNERDEAD && !w->h.fenced)
-			w->dead = true;
-		ret = handle_recover(&w->h, ret);
-		if (ret == 0 && !handle_is_late(&w->h))
-			continue;
-		if (ret && ret != -EAGAIN && !handle_may_heal(&w->h, ret))
-			return ret;
-		if (handle_is_late(&w->h))
-			return error_prefix(
-				error_set(ret == -EAGAIN ? -ETIMEDOUT : ret, "%s", error_last()),
-				"append: ");
-		w->waits_for = WRITER_ROOM;
-		if (writer_watch(w, &watch))
-			return ret == -EAGAIN ? -ETIMEDOUT : error_set(ret, "%s", watch.text);
-		handle_backoff(&w->h, &backoff);
-		ret = handle_enter(&w->h);
-	}
-	return 0;
 }

@@ -113,7 +113,11 @@ static int make_stage(struct rlv_writer *w)
 
 static void leave_shard(struct handle *h, uint32_t shard)
 {
-	writer_drop_blocks((struct rlv_writer *)h, h->access[shard]);
+	struct rlv_writer *w = (struct rlv_writer *)h;
+
+	writer_drop_blocks(w, h->access[shard]);
+	for (uint32_t v = 0; v < h->desc->n_views; v++)
+		admission_leave(&w->admissions[v], shard);
 }
 
 static int shards_moved(struct handle *h)

@@ -676,6 +676,7 @@ struct rlv_stats {
 	uint64_t redraws; /* drawn items that failed their check: bytes never handed over */
 	uint64_t blocks_claimed, blocks_skipped;
 	uint64_t repeated_rows;
+	/* Calls that waited, for how long: for a limiter, a free block, or shards that were away. */
 	uint64_t limiter_waits, limiter_wait_ns;
 	uint64_t phases; /* dependent round trips; final additions to inner nodes apart */
 	uint64_t reads, writes, cas, faa, cas_failed;

@@ -34,7 +34,8 @@ static struct rig *open_rig(const struct rlv_view *views, uint32_t n_views, uint
 	rig.writer = replay_writer(&rig.fx, streams);
 	rig.steps = (struct rlv_steps)RLV_STEPS_INIT;
 	rig.steps.columns = replay_columns(&rig.fx, 0, 0, 16);
-	rig.put = (struct put){ .streams = rig.writer->streams,
+	rig.put = (struct put){ .w = rig.writer,
+				.streams = rig.writer->streams,
 				.n = streams,
 				.src = { .steps = &rig.steps } };
 	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
@@ -51,8 +52,14 @@ static void close_rig(struct rig *rig)
 
 static int put(struct rig *rig, uint32_t n, uint32_t *refused)
 {
+	int ret;
+
 	rig->put.src.n = n;
-	return writer_put(rig->writer, &rig->put, refused);
+	rig->put.admitted = false;
+	ret = writer_put(&rig->put);
+	if (ret)
+		*refused = rig->writer->waits_for;
+	return ret;
 }
 
 static void writer_rooms__each_stream_gets_a_block_of_its_own(void **state)

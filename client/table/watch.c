@@ -1,4 +1,6 @@
-#include "client/store/watch.h"
+#include "client/table/watch.h"
+
+#include "client/table/handle.h"
 
 #include "ds/limiter/limiter.h"
 #include "ds/ring/ring.h"
@@ -89,7 +91,7 @@ static void tell_server(const struct rlv_watch *watch, struct handle *h, uint32_
 		meta->ops->wait(meta, &h->watch, &wait);
 }
 
-int watch_wait(struct rlv_watch *watch, struct handle *h, const struct watch_call *call)
+int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
 {
 	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
 	uint64_t now_ns = clock_now_ns(h->clock);
@@ -101,8 +103,7 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, const struct watch_cal
 	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(LOOK_NS, stall_ns / LOOKS))
 		return 0;
 	look(watch, h, now_ns);
-	call->explain(call->ctx, watch->text);
-	tell_server(watch, h, call->view);
+	tell_server(watch, h, explain(ctx, watch->text));
 	warn(watch, h, now_ns);
 	if (now_ns - watch->moved_ns < stall_ns)
 		return 0;

@@ -4,14 +4,20 @@
  * Progress is read twice a second: the counts of all views, and the number of rows in open blocks, which
  * grows with each append, also before the first item is complete. Calls that do not wait pay nothing.
  */
-#ifndef RLV_CLIENT_STORE_WATCH_H
-#define RLV_CLIENT_STORE_WATCH_H
+#ifndef RLV_CLIENT_TABLE_WATCH_H
+#define RLV_CLIENT_TABLE_WATCH_H
 
-#include "client/table/handle.h"
+#include <stdint.h>
 
-/* Writes what the call waits for: at most WATCH_TEXT_BYTES. */
+#include "relive/relive.h"
+
+#include "base/error.h"
+
+struct handle;
+
+/* Writes what the call waits for: at most WATCH_TEXT_BYTES. Returns the view that it concerns. */
 #define WATCH_TEXT_BYTES sizeof(((struct rlv_watch *)0)->text)
-typedef void (*watch_explain_fn)(void *ctx, char *text);
+typedef uint32_t (*watch_explain_fn)(void *ctx, char *text);
 
 /* A wait begins. The text is left as it is. */
 static inline void watch_begin(struct rlv_watch *watch)
@@ -21,20 +27,13 @@ static inline void watch_begin(struct rlv_watch *watch)
 	watch->began_ns = 0;
 }
 
-/* Who waits. */
-struct watch_call {
-	watch_explain_fn explain;
-	void *ctx;
-	uint32_t view;
-};
-
 /*
  * Call it once in each round of a wait. -ETIMEDOUT: no progress for the store's stall_ns; the message
  * says what the call waits for. The server hears of it, too. Cost: one reading of the clock; twice a
  * second 1 phase for each view, and ring_trace of each shard.
  */
-RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h,
-			      const struct watch_call *call);
+RLV_MUST_CHECK int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain,
+			      void *ctx);
 
 /* Checks a watch of the caller's. -EINVAL. */
 RLV_MUST_CHECK int watch_check(const struct rlv_watch *watch);
