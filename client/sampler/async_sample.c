@@ -309,12 +309,7 @@ int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async)
 
 static int begin_draw(struct rlv_sampler *sp, struct async_sample *async, bool stratified)
 {
-	const struct draw_opts opts = {
-		.stratified = stratified,
-		.rank = sp->opts.rank,
-		.world_size = sp->opts.world_size,
-		.sizes_out = async->sizes,
-	};
+	const struct draw_opts opts = sampler_draw_opts(sp, stratified, async->sizes);
 	const struct steps_task task = {
 		.from = &async->forest,
 		.opts = &opts,

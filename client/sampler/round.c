@@ -65,27 +65,6 @@ int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct
 	return ret;
 }
 
-/* Draws n items by priority, or as many of them as come next in order. */
-static int draw(struct rlv_sampler *sp, struct round *round)
-{
-	struct draw_scratch *s = &sp->scratch;
-	const struct draw_opts opts = {
-		.stratified = round->stratified,
-		.rank = sp->opts.rank,
-		.world_size = sp->opts.world_size,
-		.sizes_out = sp->trees.sizes,
-	};
-	const struct draws out = { s->shard, s->slot, s->word, s->probability };
-	int ret;
-
-	round->found = round->n;
-	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)
-			  : sumtree_draw(&sp->trees.forest, &opts, &sp->rng, round->n, &out);
-	if (ret == 0)
-		sampler_name_draws(sp, s, round->found);
-	return ret;
-}
-
 /* -------- gather and verify -------- */
 
 static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
@@ -139,19 +118,6 @@ void sampler_trust_leaves(struct draw_scratch *s, uint32_t n)
 	memcpy(s->again, s->word, n * sizeof(*s->again));
 }
 
-static int round_in_place(struct rlv_sampler *sp, struct round *round)
-{
-	int ret = draw(sp, round);
-
-	if (ret)
-		return ret;
-	if (sampler_reads_rows(sp))
-		gather_in_place(sp, round);
-	else
-		sampler_trust_leaves(&sp->scratch, round->found);
-	return 0;
-}
-
 /* -------- over a wire -------- */
 
 static int round_in_flight(struct rlv_sampler *sp, struct round *round)
@@ -170,8 +136,39 @@ static int round_in_flight(struct rlv_sampler *sp, struct round *round)
 	return ret;
 }
 
+/* -------- the round -------- */
+
+struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
+				   int64_t *sizes_out)
+{
+	return (struct draw_opts){
+		.stratified = stratified,
+		.rank = sp->opts.rank,
+		.world_size = sp->opts.world_size,
+		.sizes_out = sizes_out,
+	};
+}
+
 int sampler_round(struct rlv_sampler *sp, struct round *round)
 {
+	struct draw_scratch *s = &sp->scratch;
+	const struct draws out = { s->shard, s->slot, s->word, s->probability };
+	struct draw_opts opts;
+	int ret;
+
 	round->began_ns = clock_now_ns(sp->h.clock);
-	return sp->trees.addressable ? round_in_place(sp, round) : round_in_flight(sp, round);
+	if (!sp->trees.addressable)
+		return round_in_flight(sp, round);
+	round->found = round->n;
+	opts = sampler_draw_opts(sp, round->stratified, sp->trees.sizes);
+	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)
+			  : sumtree_draw(&sp->trees.forest, &opts, &sp->rng, round->n, &out);
+	if (ret)
+		return ret;
+	sampler_name_draws(sp, s, round->found);
+	if (sampler_reads_rows(sp))
+		gather_in_place(sp, round);
+	else
+		sampler_trust_leaves(s, round->found);
+	return 0;
 }

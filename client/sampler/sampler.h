@@ -1,7 +1,7 @@
 /*
  * Sampler: what sampler.c (open, close), sample.c (the call), round.c (draw, gather, verify in
- * place), flight.c (the same over a wire), ahead.c (batches drawn ahead), batch.c (buffers), take.c
- * and update.c (priorities) share.
+ * place), async_sample.c (the same over a wire), prefetch.c (batches drawn ahead), batch.c (buffers),
+ * consume.c (items that are taken) and update.c (priorities) share.
  */
 #ifndef RLV_CLIENT_SAMPLER_SAMPLER_H
 #define RLV_CLIENT_SAMPLER_SAMPLER_H
@@ -93,6 +93,10 @@ struct round {
  * 0 if they were torn. Errors: -ENODATA, those of the transport.
  */
 RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
+
+/* How items are drawn by priority; the items of each tree go to sizes_out. */
+struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
+				   int64_t *sizes_out);
 
 /* Of an ordered view, and its probabilities: the next n items, or as many as there are. */
 RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s,
