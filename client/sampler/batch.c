@@ -24,7 +24,7 @@ struct cutter {
 	uint32_t n_arrays;
 };
 
-static void *cut(struct cutter *c, size_t bytes)
+static void *cutter_cut(struct cutter *c, size_t bytes)
 {
 	void *ptr = c->memory ? c->memory + c->used : NULL;
 
@@ -32,8 +32,8 @@ static void *cut(struct cutter *c, size_t bytes)
 	return ptr;
 }
 
-static void add_output(struct cutter *c, enum window_kind kind, const struct column_desc *col,
-		       void *out, uint64_t item_bytes)
+static void cutter_add_output(struct cutter *c, enum window_kind kind,
+			      const struct column_desc *col, void *out, uint64_t item_bytes)
 {
 	c->batch->outputs[c->batch->n_outputs++] = (struct window_output){
 		.kind = kind,
@@ -53,8 +53,8 @@ struct items {
 };
 
 /* Describes an array: [n, rows (if any), shape of the column]. */
-static void add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
-		      const struct items *items)
+static void cutter_add_array(struct cutter *c, const char *prefix, const struct column_desc *col,
+			     const struct items *items)
 {
 	struct rlv_array *a = &c->batch->arrays[c->n_arrays];
 	char *name = c->batch->names[c->n_arrays++];
@@ -77,56 +77,56 @@ static void add_array(struct cutter *c, const char *prefix, const struct column_
 	a->ndim = d;
 }
 
-static void add_packed(struct cutter *c, const char *prefix, const struct column_desc *col,
-		       enum window_kind kind, uint32_t rows)
+static void cutter_add_packed(struct cutter *c, const char *prefix, const struct column_desc *col,
+			      enum window_kind kind, uint32_t rows)
 {
 	uint64_t item_bytes = (uint64_t)rows * col->bytes;
-	void *data = cut(c, item_bytes * c->sp->opts.batch_size);
+	void *data = cutter_cut(c, item_bytes * c->sp->opts.batch_size);
 
-	add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
-	add_output(c, kind, col, data, item_bytes);
+	cutter_add_array(c, prefix, col, &(struct items){ data, item_bytes, rows });
+	cutter_add_output(c, kind, col, data, item_bytes);
 }
 
 /* One array of whole windows; obs and next_obs are views of it, next_at rows apart. */
-static void add_window(struct cutter *c, const struct column_desc *col)
+static void cutter_add_window(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
 	uint32_t next_at = window_next_at(stack, c->sp->plan.n_step);
 	uint64_t item_bytes = (uint64_t)window_all_rows(stack, c->sp->opts.n_step) * col->bytes;
-	uint8_t *data = cut(c, item_bytes * c->sp->opts.batch_size);
+	uint8_t *data = cutter_cut(c, item_bytes * c->sp->opts.batch_size);
 	struct items items = { data, item_bytes, stack };
 
-	add_array(c, "", col, &items);
+	cutter_add_array(c, "", col, &items);
 	items.data = data ? data + (uint64_t)next_at * col->bytes : NULL;
-	add_array(c, "next_", col, &items);
-	add_output(c, WINDOW_ALL, col, data, item_bytes);
+	cutter_add_array(c, "next_", col, &items);
+	cutter_add_output(c, WINDOW_ALL, col, data, item_bytes);
 }
 
-static void add_column(struct cutter *c, const struct column_desc *col)
+static void cutter_add_column(struct cutter *c, const struct column_desc *col)
 {
 	uint32_t stack = c->sp->plan.stack;
 
 	switch (col->role) {
 	case RLV_OBS:
 		if (c->sp->opts.layout == RLV_WINDOW) {
-			add_window(c, col);
+			cutter_add_window(c, col);
 			break;
 		}
-		add_packed(c, "", col, WINDOW_STACK, stack);
-		add_packed(c, "next_", col, WINDOW_NEXT, stack);
+		cutter_add_packed(c, "", col, WINDOW_STACK, stack);
+		cutter_add_packed(c, "next_", col, WINDOW_NEXT, stack);
 		break;
 	case RLV_REWARD:
-		add_packed(c, "", col, WINDOW_RETURN, 1);
+		cutter_add_packed(c, "", col, WINDOW_RETURN, 1);
 		break;
 	case RLV_NEXT:
-		add_packed(c, "", col, WINDOW_LAST, 1);
+		cutter_add_packed(c, "", col, WINDOW_LAST, 1);
 		break;
 	default:
-		add_packed(c, "", col, WINDOW_ANCHOR, 1);
+		cutter_add_packed(c, "", col, WINDOW_ANCHOR, 1);
 	}
 }
 
-static void cut_all(struct cutter *c)
+static void cutter_cut_all(struct cutter *c)
 {
 	static const struct column_desc discount = { .name = "discount",
 						     .dtype = RLV_F32,
@@ -139,27 +139,28 @@ static void cut_all(struct cutter *c)
 	b->n_outputs = 0;
 	for (uint32_t i = 0; i < desc->n_columns; i++)
 		if (c->sp->columns & 1u << i)
-			add_column(c, &desc->columns[i]);
+			cutter_add_column(c, &desc->columns[i]);
 	b->policy_version = NULL;
 	if (sampler_reads_rows(c->sp)) {
-		add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
-		add_packed(c, "", &steps, WINDOW_STEPS, 1);
-		b->policy_version = cut(c, n * sizeof(*b->policy_version));
-		add_output(c, WINDOW_VERSION, NULL, b->policy_version, sizeof(*b->policy_version));
+		cutter_add_packed(c, "", &discount, WINDOW_DISCOUNT, 1);
+		cutter_add_packed(c, "", &steps, WINDOW_STEPS, 1);
+		b->policy_version = cutter_cut(c, n * sizeof(*b->policy_version));
+		cutter_add_output(c, WINDOW_VERSION, NULL, b->policy_version,
+				  sizeof(*b->policy_version));
 	}
-	b->key = cut(c, n * sizeof(*b->key));
-	b->word = cut(c, n * sizeof(*b->word));
-	b->probability = cut(c, n * sizeof(*b->probability));
-	b->weight = cut(c, n * sizeof(*b->weight));
-	b->priority = cut(c, n * sizeof(*b->priority));
+	b->key = cutter_cut(c, n * sizeof(*b->key));
+	b->word = cutter_cut(c, n * sizeof(*b->word));
+	b->probability = cutter_cut(c, n * sizeof(*b->probability));
+	b->weight = cutter_cut(c, n * sizeof(*b->weight));
+	b->priority = cutter_cut(c, n * sizeof(*b->priority));
 }
 
 /* Describes the arrays: opts.n_step is the most that there is room for. */
-static uint32_t describe(const struct rlv_sampler *sp, struct batch *batch)
+static uint32_t batch_describe(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch, .memory = batch->memory };
 
-	cut_all(&c);
+	cutter_cut_all(&c);
 	batch->n_step = sp->plan.n_step;
 	return c.n_arrays;
 }
@@ -168,14 +169,14 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 {
 	struct cutter c = { .sp = sp, .batch = batch };
 
-	cut_all(&c);
+	cutter_cut_all(&c);
 	batch->bytes = c.used;
 	batch->memory = alloc_buffer(&sp->hooks, ARRAY_ALIGN, batch->bytes);
 	if (!batch->memory)
 		return error_set(-ENOMEM, "batch: cannot allocate %zu bytes", batch->bytes);
 	memset(batch->memory, 0, batch->bytes); /* touch it now, not in the first sample */
 	batch->pub = (struct rlv_batch){
-		.n_arrays = describe(sp, batch),
+		.n_arrays = batch_describe(sp, batch),
 		.arrays = batch->arrays,
 		.key = batch->key,
 		.weight = batch->weight,
@@ -187,7 +188,7 @@ static int batch_init(const struct rlv_sampler *sp, struct batch *batch)
 }
 
 /* Buffers together beyond the L2 cache are written past it. Nothing is drawn ahead in place. */
-static void choose_stores(struct rlv_sampler *sp)
+static void sampler_choose_stores(struct rlv_sampler *sp)
 {
 	uint32_t n = sp->n_batches;
 
@@ -214,7 +215,7 @@ int batch_add(struct rlv_sampler *sp)
 		return ret;
 	}
 	sp->batches[sp->n_batches++] = batch;
-	choose_stores(sp);
+	sampler_choose_stores(sp);
 	return 0;
 }
 
@@ -227,7 +228,7 @@ void batch_free_all(struct rlv_sampler *sp)
 	mem_free(sp->batches);
 }
 
-static uint32_t count_held(const struct rlv_sampler *sp)
+static uint32_t sampler_count_held(const struct rlv_sampler *sp)
 {
 	uint32_t held = 0;
 
@@ -246,13 +247,13 @@ struct batch *batch_find(struct rlv_sampler *sp)
 	if (!batch && sp->opts.batches == RLV_BATCHES_ANY && batch_add(sp) == 0)
 		batch = sp->batches[sp->n_batches - 1];
 	if (batch && batch->n_step != sp->plan.n_step)
-		describe(sp, batch);
+		batch_describe(sp, batch);
 	return batch;
 }
 
 int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out)
 {
-	bool full = count_held(sp) >= sp->opts.batches;
+	bool full = sampler_count_held(sp) >= sp->opts.batches;
 	struct batch *batch = full ? NULL : prefetch_buffer(sp, n);
 
 	if (!full && !batch)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Drops the items of scratch order[0, n) that were drawn twice in one round. */
-static void drop_twins(struct rlv_sampler *sp, uint32_t n)
+static void sampler_drop_twins(struct rlv_sampler *sp, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
 
@@ -24,20 +24,21 @@ static void drop_twins(struct rlv_sampler *sp, uint32_t n)
 	}
 }
 
-static bool is_candidate(const struct draw_scratch *s, uint64_t i)
+static bool item_is_candidate(const struct draw_scratch *s, uint64_t i)
 {
 	return leaf_priority(s->again[i]) != 0 && leaf_gen(s->again[i]) == leaf_gen(s->word[i]);
 }
 
 /* Candidates of one shard, order[first, end), as ops from `at` on; spare: where each came from. */
-static uint32_t add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end, uint32_t at)
+static uint32_t sampler_add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end,
+				       uint32_t at)
 {
 	struct draw_scratch *s = &sp->scratch;
 
 	for (uint32_t k = first; k < end; k++) {
 		uint64_t i = s->order[k];
 
-		if (!is_candidate(s, i))
+		if (!item_is_candidate(s, i))
 			continue;
 		s->ops[at] = (struct leaf_op){ .slot = s->slot[i],
 					       .gen = leaf_gen(s->word[i]),
@@ -48,7 +49,7 @@ static uint32_t add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t 
 }
 
 /* A change for each shard that has candidates among order[0, n). */
-static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n)
+static uint32_t sampler_make_takes(struct rlv_sampler *sp, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
 	uint32_t n_changes = 0, at = 0;
@@ -60,7 +61,7 @@ static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n)
 
 		for (end = first; end < n && s->shard[s->order[end]] == shard; end++)
 			;
-		at = add_candidates(sp, first, end, at);
+		at = sampler_add_candidates(sp, first, end, at);
 		if (at == from)
 			continue;
 		sp->changes[n_changes] = (struct shard_change){ .acc = sp->h.access[shard] };
@@ -71,51 +72,51 @@ static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n)
 }
 
 /* Somebody else has it, or its shard is lost. */
-static void give_up(struct rlv_sampler *sp, const struct leaf_op *op)
+static void sampler_give_up(struct rlv_sampler *sp, const struct leaf_op *op)
 {
 	sp->scratch.again[sp->scratch.spare[op - sp->scratch.ops]] = 0;
 }
 
-static bool is_lost(const struct shard_change *ch, int ret)
+static bool change_is_lost(const struct shard_change *ch, int ret)
 {
 	return ret && ch->acc->shard->tree->tr->broken;
 }
 
 /* Of a change that did not come to its end. */
-static void give_all_up(struct rlv_sampler *sp, const struct shard_change *ch)
+static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	for (uint32_t k = 0; k < ch->n[sp->view_index]; k++)
-		give_up(sp, &ch->ops[sp->view_index][k]);
+		sampler_give_up(sp, &ch->ops[sp->view_index][k]);
 }
 
 /* -------- once -------- */
 
 /* What was taken of a shard that is lost over it nobody has; the others' is ours all the same. */
-static int judge_taken(struct rlv_sampler *sp, const struct shard_change *ch)
+static int sampler_judge_taken(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	const struct leaf_op *ops = ch->ops[sp->view_index];
 
-	if (is_lost(ch, ch->ret)) {
-		give_all_up(sp, ch);
+	if (change_is_lost(ch, ch->ret)) {
+		sampler_give_all_up(sp, ch);
 		return 0;
 	}
 	if (ch->ret)
 		return handle_failed(ch->acc, ch->ret);
 	for (uint32_t k = 0; k < ch->n[sp->view_index]; k++)
 		if (ops[k].result != LEAF_DONE)
-			give_up(sp, &ops[k]);
+			sampler_give_up(sp, &ops[k]);
 	return 0;
 }
 
 /* T1 pairs with C1: their rows were copied, then they are taken. */
-static int take_once(struct rlv_sampler *sp, uint32_t n_changes)
+static int sampler_take_once(struct rlv_sampler *sp, uint32_t n_changes)
 {
 	int first = 0;
 
 	if (change_consume(sp->changes, n_changes)) /* judged below, shard by shard */
 		log_debug("take: %s", error_last());
 	for (uint32_t i = 0; i < n_changes; i++) {
-		int ret = judge_taken(sp, &sp->changes[i]);
+		int ret = sampler_judge_taken(sp, &sp->changes[i]);
 
 		first = first ? first : ret;
 	}
@@ -125,8 +126,8 @@ static int take_once(struct rlv_sampler *sp, uint32_t n_changes)
 /* -------- counted -------- */
 
 /* Judges the counts of n ops; packs those that this sample was the last of to the front. */
-static uint32_t judge_counts(struct rlv_sampler *sp, const struct transport_atomic *counts,
-			     struct leaf_op *ops, uint32_t n, struct leaf_op *last)
+static uint32_t sampler_judge_counts(struct rlv_sampler *sp, const struct transport_atomic *counts,
+				     struct leaf_op *ops, uint32_t n, struct leaf_op *last)
 {
 	uint32_t packed = 0;
 
@@ -137,7 +138,7 @@ static uint32_t judge_counts(struct rlv_sampler *sp, const struct transport_atom
 			    (uint32_t)old < sp->view->max_times_sampled;
 
 		if (!ours)
-			give_up(sp, &ops[k]);
+			sampler_give_up(sp, &ops[k]);
 		else if ((uint32_t)old + 1 == sp->view->max_times_sampled)
 			last[packed++] = op;
 	}
@@ -145,7 +146,7 @@ static uint32_t judge_counts(struct rlv_sampler *sp, const struct transport_atom
 }
 
 /* Leaves those in the change that are to be retired. */
-static int count_shard(struct rlv_sampler *sp, struct shard_change *ch)
+static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 {
 	struct region *tree = ch->acc->shard->tree;
 	struct leaf_op *ops = ch->ops[sp->view_index];
@@ -167,24 +168,24 @@ static int count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 		ret = transport_faa(tree->tr, counts, now);
 		if (ret)
 			return ret;
-		last += judge_counts(sp, counts, ops + done, now, ops + last);
+		last += sampler_judge_counts(sp, counts, ops + done, now, ops + last);
 	}
 	ch->n[sp->view_index] = last;
 	return 0;
 }
 
 /* An item is ours by its count, whatever becomes of the leaf that it was the last one of. */
-static int take_counted(struct rlv_sampler *sp, uint32_t n_changes)
+static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 {
 	uint32_t left = 0;
 	int first = 0;
 
 	for (uint32_t i = 0; i < n_changes; i++) {
 		struct shard_change ch = sp->changes[i];
-		int ret = count_shard(sp, &ch);
+		int ret = sampler_count_shard(sp, &ch);
 
-		if (is_lost(&ch, ret))
-			give_all_up(sp, &ch);
+		if (change_is_lost(&ch, ret))
+			sampler_give_all_up(sp, &ch);
 		else if (ret)
 			return ret;
 		else if (ch.n[sp->view_index])
@@ -194,7 +195,7 @@ static int take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 		log_debug("take: %s", error_last());
 	for (uint32_t i = 0; i < left; i++) {
 		const struct shard_change *ch = &sp->changes[i];
-		int ret = is_lost(ch, ch->ret) ? 0 : handle_failed(ch->acc, ch->ret);
+		int ret = change_is_lost(ch, ch->ret) ? 0 : handle_failed(ch->acc, ch->ret);
 
 		first = first ? first : ret;
 	}
@@ -209,8 +210,8 @@ int sampler_take(struct rlv_sampler *sp, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		s->quanta[i] = key_make(0, s->shard[i], 0, s->slot[i]);
 	sampler_order(sp, s->quanta, n);
-	drop_twins(sp, n);
-	n_changes = make_changes(sp, n);
-	return sp->view->max_times_sampled == 1 ? take_once(sp, n_changes)
-						: take_counted(sp, n_changes);
+	sampler_drop_twins(sp, n);
+	n_changes = sampler_make_takes(sp, n);
+	return sp->view->max_times_sampled == 1 ? sampler_take_once(sp, n_changes)
+						: sampler_take_counted(sp, n_changes);
 }

@@ -25,15 +25,15 @@ uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratc
 
 /* -------- draw -------- */
 
-static bool is_of_head(const struct block_head *head, uint32_t slot)
+static bool slot_is_of_head(const struct block_head *head, uint32_t slot)
 {
 	return slot * head->recip < head->limit;
 }
 
-static void drop_heads(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
+static void sampler_drop_heads(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (!is_of_head(&sp->head, s->slot[i]))
+		if (!slot_is_of_head(&sp->head, s->slot[i]))
 			continue;
 		s->slot[i] = sp->view->window - 1;
 		s->word[i] = 0;
@@ -49,9 +49,9 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 	shard_trees_name_shards(&sp->trees, s->shard, n);
 #pragma GCC unroll 8
 	for (uint32_t i = 0; i < n; i++)
-		of_head += is_of_head(&head, s->slot[i]);
+		of_head += slot_is_of_head(&head, s->slot[i]);
 	if (of_head)
-		drop_heads(sp, s, n);
+		sampler_drop_heads(sp, s, n);
 }
 
 /* Each is certain. */
@@ -67,7 +67,7 @@ int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct
 
 /* -------- gather and verify -------- */
 
-static void point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
+static void sampler_point_in_place(struct rlv_sampler *sp, uint32_t first, uint32_t n)
 {
 	struct draw_scratch *s = &sp->scratch;
 
@@ -100,14 +100,14 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 	transport_account(node_set_any(&sp->h.nodes), 1, n, 8 * (uint64_t)n);
 }
 
-static void gather_in_place(struct rlv_sampler *sp, const struct round *round)
+static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)
 {
 	uint32_t now;
 
 	for (uint32_t done = 0; done < round->found; done += now) {
 		now = round->found - done < TRANSPORT_VECTOR ? round->found - done
 							     : TRANSPORT_VECTOR;
-		point_in_place(sp, done, now);
+		sampler_point_in_place(sp, done, now);
 		sampler_copy_rows(sp, &sp->scratch, round->batch, done, now);
 		sampler_look_in_place(sp, &sp->scratch, done, now);
 	}
@@ -167,7 +167,7 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 		return ret;
 	sampler_name_draws(sp, s, round->found);
 	if (sampler_reads_rows(sp))
-		gather_in_place(sp, round);
+		sampler_gather_in_place(sp, round);
 	else
 		sampler_trust_leaves(s, round->found);
 	return 0;

@@ -23,7 +23,7 @@
 
 /* -------- what holds -------- */
 
-static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
+static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 {
 	if (version > sp->newest_version)
 		sp->newest_version = version;
@@ -31,14 +31,14 @@ static bool is_too_old(struct rlv_sampler *sp, uint32_t version)
 }
 
 /* An item by both looks at its leaf. No item has generation 0. */
-static bool is_whole(uint64_t word, uint64_t again)
+static bool item_is_whole(uint64_t word, uint64_t again)
 {
 	return leaf_gen(again) == leaf_gen(word) && leaf_gen(again) != 0 &&
 	       leaf_priority(again) != 0;
 }
 
 /* Loop by loop, and without a branch: so compilers make vectors of them. */
-static bool are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
+static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
 	const uint64_t gens = leaf_make(0, LEAF_GEN_MASK, 0), one = leaf_make(0, 1, 0);
 	uint64_t differ = 0, none = 0; /* its sign: a generation or priority was 0 */
@@ -50,8 +50,8 @@ static bool are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 	return differ == 0 && (int64_t)none >= 0;
 }
 
-static void make_keys(uint64_t *restrict key, uint32_t table_id, const struct draw_scratch *s,
-		      uint32_t n)
+static void sampler_make_keys(uint64_t *restrict key, uint32_t table_id,
+			      const struct draw_scratch *s, uint32_t n)
 {
 	const uint32_t *shard = s->shard, *slot = s->slot;
 	const uint64_t *word = s->word;
@@ -61,18 +61,18 @@ static void make_keys(uint64_t *restrict key, uint32_t table_id, const struct dr
 }
 
 /* The usual case: item i of [0, n) goes to position i, and all hold. */
-static bool keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+static bool sampler_keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	const struct draw_scratch *s = &sp->scratch;
 	bool old = false;
 
-	if (!are_whole(s->word, s->again, n)) /* versions of torn rows say nothing */
+	if (!items_are_whole(s->word, s->again, n)) /* versions of torn rows say nothing */
 		return false;
 	for (uint32_t i = 0; batch->policy_version && i < n; i++)
-		old |= is_too_old(sp, batch->policy_version[i]);
+		old |= sampler_is_stale(sp, batch->policy_version[i]);
 	if (old)
 		return false;
-	make_keys(batch->key, sp->h.desc->table_id, s, n);
+	sampler_make_keys(batch->key, sp->h.desc->table_id, s, n);
 	memcpy(batch->word, s->again, n * sizeof(*batch->word));
 	memcpy(batch->probability, s->probability, n * sizeof(*batch->probability));
 	return true;
@@ -82,16 +82,16 @@ static bool keep_all(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
  * Moves the items of [0, n) that hold to the batch and packs the positions of the others to the
  * front; how many those are.
  */
-static uint32_t keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
+static uint32_t sampler_keep_whole(struct rlv_sampler *sp, struct batch *batch, uint32_t n)
 {
 	const struct draw_scratch *s = &sp->scratch;
 	uint32_t failed = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = s->at[i];
-		bool whole = is_whole(s->word[i], s->again[i]);
+		bool whole = item_is_whole(s->word[i], s->again[i]);
 		bool old = whole && batch->policy_version &&
-			   is_too_old(sp, batch->policy_version[at]);
+			   sampler_is_stale(sp, batch->policy_version[at]);
 
 		if (!whole || old) {
 			sp->expired += old && sp->view->max_times_sampled;
@@ -142,10 +142,10 @@ static int sampler_draw_round(struct sample_call *call)
 		return ret;
 	if (late)
 		failed = round.found;
-	else if (call->first && keep_all(sp, call->batch, round.found))
+	else if (call->first && sampler_keep_all(sp, call->batch, round.found))
 		failed = 0;
 	else
-		failed = keep_whole(sp, call->batch, round.found);
+		failed = sampler_keep_whole(sp, call->batch, round.found);
 	sp->stats.redraws += failed;
 	memmove(sp->scratch.at + failed, sp->scratch.at + round.found,
 		(call->left - round.found) * sizeof(*sp->scratch.at));
@@ -157,7 +157,7 @@ static int sampler_draw_round(struct sample_call *call)
 /* -------- a short batch -------- */
 
 /* Copies item `from` over item `to` in every array of the batch. */
-static void move_item(struct batch *batch, uint32_t to, uint32_t from)
+static void batch_move_item(struct batch *batch, uint32_t to, uint32_t from)
 {
 	for (uint32_t i = 0; i < batch->n_outputs; i++) {
 		const struct window_output *o = &batch->outputs[i];
@@ -169,7 +169,7 @@ static void move_item(struct batch *batch, uint32_t to, uint32_t from)
 	batch->probability[to] = batch->probability[from];
 }
 
-static int compare_positions(const void *a, const void *b)
+static int position_compare(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a;
 	uint32_t y = *(const uint32_t *)b;
@@ -178,19 +178,19 @@ static int compare_positions(const void *a, const void *b)
 }
 
 /* Closes the gaps at the positions in scratch.at[0, left); left > 0. */
-static void close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
+static void batch_close_gaps(struct rlv_sampler *sp, struct batch *batch, uint32_t n, uint32_t left)
 {
 	uint32_t *gaps = sp->scratch.at;
 	uint32_t next = 0;
 	uint32_t to;
 
-	qsort(gaps, left, sizeof(*gaps), compare_positions);
+	qsort(gaps, left, sizeof(*gaps), position_compare);
 	to = gaps[0];
 	for (uint32_t from = gaps[0]; from < n; from++) {
 		if (next < left && gaps[next] == from)
 			next++;
 		else
-			move_item(batch, to++, from);
+			batch_move_item(batch, to++, from);
 	}
 }
 
@@ -251,7 +251,7 @@ static void sampler_finish(struct sample_call *call)
 	int64_t size = shard_trees_items(&sp->trees);
 
 	if (call->left > 0)
-		close_gaps(sp, batch, call->n, call->left);
+		batch_close_gaps(sp, batch, call->n, call->left);
 	priority_to_value(sp->view, batch->word, n, batch->priority);
 	priority_weights(batch->probability, n, by_max ? 0 : (double)(size > 0 ? size : 1),
 			 sp->beta > 0 ? sp->beta : 0, batch->weight);

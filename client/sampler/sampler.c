@@ -20,7 +20,7 @@
 
 /* -------- options -------- */
 
-static bool has_role(const struct table_desc *desc, uint32_t role)
+static bool table_has_role(const struct table_desc *desc, uint32_t role)
 {
 	for (uint32_t c = 0; c < desc->n_columns; c++)
 		if (desc->columns[c].role == role)
@@ -28,7 +28,7 @@ static bool has_role(const struct table_desc *desc, uint32_t role)
 	return false;
 }
 
-static int check_return(double gamma, double beta)
+static int sampler_check_return(double gamma, double beta)
 {
 	if (!(gamma >= 0 && gamma <= 1))
 		return error_set(-EINVAL, "opts.gamma %g: want 0 <= gamma <= 1", gamma);
@@ -37,7 +37,7 @@ static int check_return(double gamma, double beta)
 	return 0;
 }
 
-static int find_column(const struct table_desc *desc, const char *name)
+static int table_find_column(const struct table_desc *desc, const char *name)
 {
 	for (uint32_t c = 0; name && c < desc->n_columns; c++)
 		if (strcmp(desc->columns[c].name, name) == 0)
@@ -45,15 +45,15 @@ static int find_column(const struct table_desc *desc, const char *name)
 	return -1;
 }
 
-static int choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
-			  const struct rlv_sampler_opts *opts)
+static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
+				  const struct rlv_sampler_opts *opts)
 {
 	if (opts->n_columns && !opts->columns)
 		return error_set(-EINVAL, "opts.n_columns %u: opts.columns is NULL",
 				 opts->n_columns);
 	sp->columns = opts->columns ? 0 : UINT32_MAX;
 	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
-		int c = find_column(desc, opts->columns[i]);
+		int c = table_find_column(desc, opts->columns[i]);
 
 		if (c < 0)
 			return error_set(-EINVAL, "opts.columns[%u]: table %s has no column %s", i,
@@ -68,7 +68,7 @@ static int choose_columns(struct rlv_sampler *sp, const struct table_desc *desc,
 	return 0;
 }
 
-static int check_sizes(const struct rlv_sampler_opts *opts)
+static int sampler_check_sizes(const struct rlv_sampler_opts *opts)
 {
 	if (opts->batch_size > MAX_BATCH)
 		return error_set(-EINVAL, "opts.batch_size %u: at most %u", opts->batch_size,
@@ -110,11 +110,11 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 	if (opts->verify == RLV_VERIFY_CRC && !(desc->flags & TABLE_ROW_CRC))
 		return error_set(-EINVAL, "opts.verify: the rows of table %s carry no crc",
 				 desc->name);
-	ret = check_return(opts->gamma, opts->beta);
-	return ret ? ret : check_sizes(opts);
+	ret = sampler_check_return(opts->gamma, opts->beta);
+	return ret ? ret : sampler_check_sizes(opts);
 }
 
-static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
+static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *opts)
 {
 	struct rlv_sampler_opts *full = &sp->opts;
 
@@ -140,7 +140,7 @@ static int fill_defaults(struct rlv_sampler *sp, const struct rlv_sampler_opts *
 
 /* -------- parts -------- */
 
-static void plan_return(struct rlv_sampler *sp, uint32_t n_step, double gamma)
+static void sampler_plan_return(struct rlv_sampler *sp, uint32_t n_step, double gamma)
 {
 	uint32_t later = sp->view->n_step - n_step; /* rows that this return needs not */
 
@@ -149,7 +149,7 @@ static void plan_return(struct rlv_sampler *sp, uint32_t n_step, double gamma)
 	sp->plan.gamma = gamma;
 }
 
-static void plan_init(struct rlv_sampler *sp)
+static void sampler_plan_init(struct rlv_sampler *sp)
 {
 	const struct table_desc *desc = sp->h.desc;
 
@@ -157,12 +157,12 @@ static void plan_init(struct rlv_sampler *sp)
 		.row_bytes = desc->row_bytes,
 		.tail_off = desc->tail_off,
 		.stack = sp->view->stack,
-		.has_obs = has_role(desc, RLV_OBS),
+		.has_obs = table_has_role(desc, RLV_OBS),
 	};
-	plan_return(sp, sp->opts.n_step, sp->opts.gamma);
+	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 }
 
-static void head_init(struct rlv_sampler *sp)
+static void sampler_head_init(struct rlv_sampler *sp)
 {
 	uint32_t head = sp->view->window - 1;
 
@@ -170,7 +170,7 @@ static void head_init(struct rlv_sampler *sp)
 	sp->head.limit = head * sp->head.recip; /* less than a block has rows */
 }
 
-static int batches_init(struct rlv_sampler *sp)
+static int sampler_batches_init(struct rlv_sampler *sp)
 {
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
 	uint32_t n = (any ? DEFAULT_BATCHES : sp->opts.batches) + sp->opts.prefetch;
@@ -194,7 +194,7 @@ static void sampler_free(struct rlv_sampler *sp)
 
 /* -------- shards that come and go -------- */
 
-static int make_room(struct rlv_sampler *sp)
+static int sampler_make_room(struct rlv_sampler *sp)
 {
 	uint32_t n = sp->h.nodes.n_shards;
 	struct shard_change *changes;
@@ -210,7 +210,7 @@ static int make_room(struct rlv_sampler *sp)
 }
 
 /* Prefetched batches reference shards. */
-static void leave_shard(struct handle *h, uint32_t shard)
+static void sampler_leave_shard(struct handle *h, uint32_t shard)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
 
@@ -218,10 +218,10 @@ static void leave_shard(struct handle *h, uint32_t shard)
 	admission_leave(&sp->admission, shard);
 }
 
-static int shards_moved(struct handle *h)
+static int sampler_shards_moved(struct handle *h)
 {
 	struct rlv_sampler *sp = (struct rlv_sampler *)h;
-	int ret = make_room(sp);
+	int ret = sampler_make_room(sp);
 
 	prefetch_cancel(sp);
 
@@ -230,35 +230,36 @@ static int shards_moved(struct handle *h)
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
-static const struct handle_user sampler_user = { .leave = leave_shard, .moved = shards_moved };
+static const struct handle_user sampler_user = { .leave = sampler_leave_shard,
+						 .moved = sampler_shards_moved };
 
 static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the sampler");
 
 /* -------- the API -------- */
 
 /* What is opened after the handle. */
-static int open_parts(struct rlv_sampler *sp)
+static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	int ret = shard_trees_init(&sp->trees, &sp->h.nodes, sp->view_index);
 
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	admission_init(&sp->admission, &sp->h, sp->view_index);
-	plan_init(sp);
-	head_init(sp);
+	sampler_plan_init(sp);
+	sampler_head_init(sp);
 	if (ret == 0)
-		ret = make_room(sp);
+		ret = sampler_make_room(sp);
 	if (ret == 0)
 		ret = scratch_init(&sp->scratch, sp->opts.batch_size);
 	if (ret == 0)
 		ret = async_sample_init(&sp->now);
 	if (ret == 0)
-		ret = batches_init(sp);
+		ret = sampler_batches_init(sp);
 	return ret ? ret : prefetch_init(sp);
 }
 
 /* Who only reads cannot count what it samples. */
-static int check_reader(const struct rlv_sampler *sp)
+static int sampler_check_reader(const struct rlv_sampler *sp)
 {
 	const struct limit_desc *bounds = &sp->view->limit;
 
@@ -301,14 +302,14 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 		return error_set(-ENOMEM, "sampler: no memory");
 	sp->view_index = opts->view;
 	sp->view = &table->place.desc.views[opts->view];
-	ret = fill_defaults(sp, opts);
+	ret = sampler_fill_defaults(sp, opts);
 	if (ret == 0)
-		ret = choose_columns(sp, &table->place.desc, opts);
+		ret = sampler_choose_columns(sp, &table->place.desc, opts);
 	if (ret)
 		goto err_free;
 	how.reader = table->store->meta->reader;
 	if (how.reader)
-		ret = check_reader(sp);
+		ret = sampler_check_reader(sp);
 	if (ret)
 		goto err_free;
 	how.defer.defer_calls = opts->defer_updates;
@@ -316,7 +317,7 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	ret = handle_open(&sp->h, table, &how);
 	if (ret)
 		goto err_free;
-	ret = open_parts(sp);
+	ret = sampler_open_parts(sp);
 	if (ret)
 		goto err_close_handle;
 	*sampler_out = sp;
@@ -336,7 +337,7 @@ static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_samp
 	if (opts->n_step > sp->opts.n_step)
 		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
 				 opts->n_step, sp->opts.n_step);
-	return check_return(opts->gamma, opts->beta);
+	return sampler_check_return(opts->gamma, opts->beta);
 }
 
 int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)
@@ -359,7 +360,7 @@ int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_op
 	if (n_step == sampler->plan.n_step && gamma == sampler->plan.gamma)
 		return 0;
 	prefetch_cancel(sampler); /* its rows may be gathered already */
-	plan_return(sampler, n_step, gamma);
+	sampler_plan_return(sampler, n_step, gamma);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-static void free_orders(struct shard_trees *trees)
+static void shard_trees_free_orders(struct shard_trees *trees)
 {
 	for (uint32_t t = 0; trees->orders && t < trees->room; t++)
 		fifo_scan_fini(&trees->orders[t]);
@@ -13,9 +13,9 @@ static void free_orders(struct shard_trees *trees)
 	trees->orders = NULL;
 }
 
-static void free_trees(struct shard_trees *trees)
+static void shard_trees_free(struct shard_trees *trees)
 {
-	free_orders(trees);
+	shard_trees_free_orders(trees);
 	mem_free(trees->trees);
 	mem_free(trees->forest.epochs);
 	mem_free(trees->shard);
@@ -27,27 +27,28 @@ static void free_trees(struct shard_trees *trees)
 	trees->room = 0;
 }
 
-static int no_memory(uint32_t n)
+static int shard_trees_no_memory(uint32_t n)
 {
 	return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
 }
 
-static int make_room(struct shard_trees *trees, uint32_t n)
+static int shard_trees_make_room(struct shard_trees *trees, uint32_t n)
 {
 	if (n <= trees->room)
 		return 0;
-	free_trees(trees);
+	shard_trees_free(trees);
 	trees->room = n;
 	trees->trees = mem_array(n, sizeof(struct sumtree));
 	trees->forest.trees = trees->trees;
 	trees->forest.epochs = mem_array(n, sizeof(struct epoch));
 	trees->shard = mem_array(n, sizeof(*trees->shard));
 	trees->sizes = mem_array(n, sizeof(*trees->sizes));
-	return trees->trees && trees->forest.epochs && trees->shard && trees->sizes ? 0
-										    : no_memory(n);
+	return trees->trees && trees->forest.epochs && trees->shard && trees->sizes
+		       ? 0
+		       : shard_trees_no_memory(n);
 }
 
-static int make_counts(struct shard_trees *trees, uint32_t n)
+static int shard_trees_make_counts(struct shard_trees *trees, uint32_t n)
 {
 	int64_t *items;
 
@@ -55,7 +56,7 @@ static int make_counts(struct shard_trees *trees, uint32_t n)
 		return 0;
 	items = mem_resize(trees->items, n * sizeof(*items));
 	if (!items)
-		return no_memory(n);
+		return shard_trees_no_memory(n);
 	memset(items + trees->n_items, 0, (n - trees->n_items) * sizeof(*items));
 	trees->items = items;
 	trees->n_items = n;
@@ -63,24 +64,24 @@ static int make_counts(struct shard_trees *trees, uint32_t n)
 }
 
 /* What orders remember of blocks is remembered anew. */
-static int plant_orders(struct shard_trees *trees, const struct node_set *nodes)
+static int shard_trees_build_orders(struct shard_trees *trees, const struct node_set *nodes)
 {
 	uint32_t selector = nodes->desc->views[trees->view].selector;
 	int ret = 0;
 
 	if (selector != RLV_FIFO && selector != RLV_LIFO)
 		return 0;
-	free_orders(trees);
+	shard_trees_free_orders(trees);
 	trees->orders = mem_array(trees->room, sizeof(struct fifo_scan));
 	if (!trees->orders)
-		return no_memory(trees->room);
+		return shard_trees_no_memory(trees->room);
 	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
 		ret = fifo_scan_init(&trees->orders[t], nodes->shards[trees->shard[t]], trees->view,
 				     selector == RLV_LIFO);
 	return ret;
 }
 
-static void plant_tree(struct shard_trees *trees, const struct node_set *nodes, uint32_t s)
+static void shard_trees_add(struct shard_trees *trees, const struct node_set *nodes, uint32_t s)
 {
 	const struct shard *shard = nodes->shards[s];
 	uint32_t t = trees->forest.n++;
@@ -93,10 +94,10 @@ static void plant_tree(struct shard_trees *trees, const struct node_set *nodes, 
 
 int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes)
 {
-	int ret = make_room(trees, nodes->n_shards);
+	int ret = shard_trees_make_room(trees, nodes->n_shards);
 
 	if (ret == 0)
-		ret = make_counts(trees, nodes->n_shards);
+		ret = shard_trees_make_counts(trees, nodes->n_shards);
 	if (ret)
 		return ret;
 	trees->forest.n = 0;
@@ -104,8 +105,8 @@ int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes)
 	trees->addressable = node_set_is_addressable(nodes);
 	for (uint32_t s = 0; s < nodes->n_shards; s++)
 		if (nodes->shards[s])
-			plant_tree(trees, nodes, s);
-	return plant_orders(trees, nodes);
+			shard_trees_add(trees, nodes, s);
+	return shard_trees_build_orders(trees, nodes);
 }
 
 int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes, uint32_t view)
@@ -116,13 +117,13 @@ int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes, ui
 
 void shard_trees_fini(struct shard_trees *trees)
 {
-	free_trees(trees);
+	shard_trees_free(trees);
 	mem_free(trees->items);
 	trees->items = NULL;
 	trees->n_items = 0;
 }
 
-static int count_trees(struct shard_trees *trees)
+static int shard_trees_count(struct shard_trees *trees)
 {
 	int ret = 0;
 
@@ -152,7 +153,7 @@ int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_t
 	*found_out = all;
 	if (all == 0)
 		return error_set(-ENODATA, "sample: no item is there");
-	return count_trees(trees);
+	return shard_trees_count(trees);
 }
 
 int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes)

@@ -17,7 +17,7 @@
 /* -------- order -------- */
 
 /* What is compared: (shard, slot) of a key, in 34 bits; the generation does not count. */
-static uint64_t place_of(uint64_t key)
+static uint64_t key_place(uint64_t key)
 {
 	return (uint64_t)key_shard(key) << 24 | key_slot(key);
 }
@@ -27,20 +27,20 @@ static uint64_t place_of(uint64_t key)
 #define DIGITS 5 /* of a place */
 #define DIGIT_VALUES (1u << DIGIT_BITS)
 
-static uint32_t digit_of(uint64_t word, uint32_t digit)
+static uint32_t place_digit(uint64_t word, uint32_t digit)
 {
 	return (uint32_t)(word >> (INDEX_BITS + digit * DIGIT_BITS)) & (DIGIT_VALUES - 1);
 }
 
 /* One pass of a radix sort, from the last digit to the first; false = all have the same digit. */
-static bool sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t digit)
+static bool order_sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t digit)
 {
 	uint32_t at[DIGIT_VALUES] = { 0 };
 	uint32_t sum = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		at[digit_of(from[i], digit)]++;
-	if (at[digit_of(from[0], digit)] == n)
+		at[place_digit(from[i], digit)]++;
+	if (at[place_digit(from[0], digit)] == n)
 		return false;
 	for (uint32_t v = 0; v < DIGIT_VALUES; v++) {
 		uint32_t count = at[v];
@@ -49,7 +49,7 @@ static bool sort_digit(const uint64_t *from, uint64_t *to, uint32_t n, uint32_t 
 		sum += count;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		to[at[digit_of(from[i], digit)]++] = from[i];
+		to[at[place_digit(from[i], digit)]++] = from[i];
 	return true;
 }
 
@@ -60,11 +60,11 @@ void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 	bool sorted = true;
 
 	for (uint32_t i = 0; i < n; i++) {
-		order[i] = place_of(keys[i]) << INDEX_BITS | i;
+		order[i] = key_place(keys[i]) << INDEX_BITS | i;
 		sorted &= i == 0 || order[i - 1] < order[i];
 	}
 	for (uint32_t d = 0; !sorted && d < DIGITS; d++)
-		if (sort_digit(order, spare, n, d)) {
+		if (order_sort_digit(order, spare, n, d)) {
 			uint64_t *swap = order;
 
 			order = spare;
@@ -76,7 +76,7 @@ void sampler_order(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 
 /* -------- update -------- */
 
-static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
 	const struct table_desc *desc = sp->h.desc;
 
@@ -95,7 +95,8 @@ static int check_keys(const struct rlv_sampler *sp, const uint64_t *keys, uint32
 }
 
 /* The leaves as last seen, if these are the keys of a batch that is held or was the last. */
-static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+static const uint64_t *sampler_known_words(const struct rlv_sampler *sp, const uint64_t *keys,
+					   uint32_t n)
 {
 	for (uint32_t b = 0; b < sp->n_batches; b++) {
 		const struct batch *batch = sp->batches[b];
@@ -112,9 +113,9 @@ static const uint64_t *known_words(const struct rlv_sampler *sp, const uint64_t 
  * Makes the ops of distinct items in the order of their leaves; of equal keys the last counts.
  * end_out[s] = ops before it are of shards up to s.
  */
-static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
+static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n)
 {
-	const uint64_t *words = known_words(sp, keys, n);
+	const uint64_t *words = sampler_known_words(sp, keys, n);
 	const uint64_t *order = sp->scratch.order;
 	uint32_t m = 0;
 
@@ -122,7 +123,7 @@ static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t 
 		uint64_t k = order[i];
 		uint64_t key = keys[k];
 
-		if (i + 1 < n && place_of(keys[order[i + 1]]) == place_of(key) &&
+		if (i + 1 < n && key_place(keys[order[i + 1]]) == key_place(key) &&
 		    keys[order[i + 1]] == key)
 			continue;
 		sp->scratch.ops[m] = (struct leaf_op){
@@ -137,7 +138,8 @@ static uint32_t make_ops(struct rlv_sampler *sp, const uint64_t *keys, uint32_t 
 }
 
 /* Counts what became of n ops. -EIO: an answer was lost. */
-static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_update_result *result)
+static int update_count_results(const struct leaf_op *ops, uint32_t n,
+				struct rlv_update_result *result)
 {
 	bool unknown = false;
 
@@ -152,14 +154,15 @@ static int count_results(const struct leaf_op *ops, uint32_t n, struct rlv_updat
 }
 
 /* Items that nobody can reach: no more than if they had been overwritten. */
-static void count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
+static void update_count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
 {
 	result->stale += n;
 	sp->stats.updates_lost += n;
 }
 
 /* A change for each shard that can be reached; the ops of the others are lost. */
-static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
+static uint32_t update_make_changes(struct rlv_sampler *sp, uint32_t n,
+				    struct rlv_update_result *result)
 {
 	uint32_t n_changes = 0;
 	uint32_t end;
@@ -172,7 +175,7 @@ static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n, struct rlv_upda
 		for (end = first; end < n && sp->scratch.shard[end] == s; end++)
 			;
 		if (!acc) {
-			count_lost(sp, end - first, result);
+			update_count_lost(sp, end - first, result);
 			continue;
 		}
 		*ch = (struct shard_change){ .acc = acc };
@@ -184,33 +187,33 @@ static uint32_t make_changes(struct rlv_sampler *sp, uint32_t n, struct rlv_upda
 }
 
 /* A node that is lost over it takes its own updates along, and no others. */
-static int count_change(struct rlv_sampler *sp, const struct shard_change *ch,
-			struct rlv_update_result *result)
+static int update_count_change(struct rlv_sampler *sp, const struct shard_change *ch,
+			       struct rlv_update_result *result)
 {
 	uint32_t n = ch->n[sp->view_index];
 	int ret = ch->ret;
 
 	if (ret && ch->acc->shard->tree->tr->broken) {
-		count_lost(sp, n, result);
+		update_count_lost(sp, n, result);
 		return 0;
 	}
 	if (ret == 0)
-		ret = count_results(ch->ops[sp->view_index], n, result);
+		ret = update_count_results(ch->ops[sp->view_index], n, result);
 	return handle_failed(ch->acc, ret);
 }
 
-static int update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
-		      struct rlv_update_result *result)
+static int sampler_update_all(struct rlv_sampler *sp, const uint64_t *keys, uint32_t n,
+			      struct rlv_update_result *result)
 {
 	uint32_t m;
 	int first = 0;
 
 	sampler_order(sp, keys, n);
-	m = make_changes(sp, make_ops(sp, keys, n), result);
+	m = update_make_changes(sp, sampler_make_ops(sp, keys, n), result);
 	if (change_update(sp->changes, m)) /* judged below, shard by shard */
 		log_debug("update: %s", error_last());
 	for (uint32_t i = 0; i < m; i++) {
-		int ret = count_change(sp, &sp->changes[i], result);
+		int ret = update_count_change(sp, &sp->changes[i], result);
 
 		first = first ? first : ret;
 	}
@@ -226,8 +229,8 @@ struct feedback {
 		       uint64_t *quanta_out, uint64_t *clamped);
 };
 
-static int update(struct rlv_sampler *sp, const struct feedback *in,
-		  struct rlv_update_result *result_out)
+static int sampler_update(struct rlv_sampler *sp, const struct feedback *in,
+			  struct rlv_update_result *result_out)
 {
 	struct rlv_update_result sum = { 0 };
 	uint64_t clamped = 0;
@@ -246,13 +249,13 @@ static int update(struct rlv_sampler *sp, const struct feedback *in,
 	ret = handle_begin(&sp->h, 0);
 	prefetch_advance(sp);                         /* its phases are under way with ours */
 	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
-		ret = check_keys(sp, in->keys, in->n);
+		ret = sampler_check_keys(sp, in->keys, in->n);
 	if (ret == 0)
 		ret = priority_check(in->values, in->n);
 	for (uint32_t done = 0; ret == 0 && done < in->n; done += now) {
 		now = in->n - done < sp->opts.batch_size ? in->n - done : sp->opts.batch_size;
 		in->quanta(sp->view, in->values + done, now, sp->scratch.quanta, &clamped);
-		ret = update_all(sp, in->keys + done, now, &sum);
+		ret = sampler_update_all(sp, in->keys + done, now, &sum);
 	}
 	prefetch_advance(sp);
 	sum.clamped = (uint32_t)clamped;
@@ -269,7 +272,7 @@ int rlv_sampler_update(struct rlv_sampler *sampler, const uint64_t *keys, const 
 {
 	const struct feedback in = { keys, td_error, n, priority_from_td };
 
-	return update(sampler, &in, result_out);
+	return sampler_update(sampler, &in, result_out);
 }
 
 int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys,
@@ -278,5 +281,5 @@ int rlv_sampler_set_priorities(struct rlv_sampler *sampler, const uint64_t *keys
 {
 	const struct feedback in = { keys, priorities, n, priority_from_value };
 
-	return update(sampler, &in, result_out);
+	return sampler_update(sampler, &in, result_out);
 }

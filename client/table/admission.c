@@ -8,7 +8,7 @@
 
 #define HELD_CALLS 16
 
-static void bind(struct admission *adm, const struct handle *h)
+static void admission_bind(struct admission *adm, const struct handle *h)
 {
 	adm->control = h->nodes.control;
 	adm->owner = h->slot.owner;
@@ -23,7 +23,7 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 	*adm = (struct admission){ .view = view, .control = h->nodes.control };
 	adm->here = node_set_has_control(&h->nodes);
 	if (adm->here) {
-		bind(adm, h);
+		admission_bind(adm, h);
 		return;
 	}
 	adm->lim.bounded_insert = bounds->max_diff != INT64_MAX;
@@ -32,7 +32,7 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 	adm->lim.open_for_samples = bounds->min_size <= 1;
 }
 
-static int store_slot(const struct admission *adm, const struct limiter_words *mine)
+static int admission_store_slot(const struct admission *adm, const struct limiter_words *mine)
 {
 	const struct slot_limits words = {
 		.ins_admitted.raw = mine->ins_admitted,
@@ -44,7 +44,7 @@ static int store_slot(const struct admission *adm, const struct limiter_words *m
 	return transport_store(adm->lim.page, adm->lim.slot_off, &words, sizeof(words));
 }
 
-static int add_admitted(const struct admission *adm, size_t member, uint64_t delta)
+static int admission_add(const struct admission *adm, size_t member, uint64_t delta)
 {
 	uint64_t old;
 
@@ -56,7 +56,7 @@ static int add_admitted(const struct admission *adm, size_t member, uint64_t del
  * What is admitted and not committed must be what this call holds: less was settled with the
  * control shard before, and is taken again unasked; more was lost in a call that failed.
  */
-static int carry(struct admission *adm)
+static int admission_carry(struct admission *adm)
 {
 	struct limiter *lim = &adm->lim;
 	struct limiter_words mine = lim->mine;
@@ -72,20 +72,20 @@ static int carry(struct admission *adm)
 	mine.smp_admitted += samples;
 	gives = (int64_t)inserts < 0 || (int64_t)samples < 0;
 	if (!gives) /* promised before it is taken, said after it was given (ds/limiter/limiter.h) */
-		ret = store_slot(adm, &mine);
+		ret = admission_store_slot(adm, &mine);
 	if (ret == 0)
-		ret = add_admitted(adm, offsetof(struct view_limits, ins_admitted), inserts);
+		ret = admission_add(adm, offsetof(struct view_limits, ins_admitted), inserts);
 	if (ret == 0)
-		ret = add_admitted(adm, offsetof(struct view_limits, smp_admitted), samples);
+		ret = admission_add(adm, offsetof(struct view_limits, smp_admitted), samples);
 	if (ret == 0 && gives)
-		ret = store_slot(adm, &mine);
+		ret = admission_store_slot(adm, &mine);
 	if (ret == 0)
 		lim->mine = mine;
 	return ret;
 }
 
 /* The chain posted last lies in lim. A connection that was closed has done with it. */
-static void wait_posted(struct admission *adm, const struct node_set *nodes)
+static void admission_wait_posted(struct admission *adm, const struct node_set *nodes)
 {
 	struct transport *tr;
 
@@ -106,15 +106,15 @@ int admission_follow(struct admission *adm, const struct handle *h)
 	adm->here = node_set_has_control(nodes);
 	if (!adm->here || (same && adm->opened == nodes->statuses[adm->control].opened))
 		return 0;
-	wait_posted(adm, nodes);
-	bind(adm, h);
+	admission_wait_posted(adm, nodes);
+	admission_bind(adm, h);
 	adm->lim.open_for_samples = old.open_for_samples;
 	if (same) /* our counts stand in the slot: they go on */
 		adm->lim.mine = old.mine;
-	return adm->owner ? carry(adm) : 0;
+	return adm->owner ? admission_carry(adm) : 0;
 }
 
-static int away(const struct admission *adm)
+static int admission_away(const struct admission *adm)
 {
 	return error_set(-EHOSTDOWN,
 			 "shard %u, which keeps the counts of view %u, cannot be reached",
@@ -128,7 +128,7 @@ int admission_try_insert(struct admission *adm, uint64_t n)
 	if (adm->here)
 		ret = limiter_try_insert(&adm->lim, n);
 	else if (adm->lim.bounded_insert)
-		ret = away(adm);
+		ret = admission_away(adm);
 	adm->inserts = ret ? 0 : n;
 	return ret;
 }
@@ -140,13 +140,13 @@ int admission_try_sample(struct admission *adm, uint64_t n)
 	if (adm->here)
 		ret = limiter_try_sample(&adm->lim, n);
 	else if (adm->lim.bounded_sample || !adm->lim.open_for_samples)
-		ret = away(adm);
+		ret = admission_away(adm);
 	adm->samples = ret ? 0 : n;
 	return ret;
 }
 
 /* A connection that has ended is no error. Of an answer that was lost the chain itself says why. */
-static int unless_lost(const struct admission *adm, int ret)
+static int admission_unless_lost(const struct admission *adm, int ret)
 {
 	struct transport *tr = adm->lim.region->tr;
 
@@ -160,10 +160,10 @@ int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
 	adm->inserts = 0;
 	if (!adm->here)
 		return 0;
-	return unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
+	return admission_unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
 }
 
-static bool may_hold(const struct admission *adm)
+static bool admission_may_hold(const struct admission *adm)
 {
 	return !adm->lim.bounded_insert && !adm->lim.bounded_sample &&
 	       !transport_changes_in_place(adm->lim.region);
@@ -177,7 +177,7 @@ int admission_flush(struct admission *adm)
 		return 0;
 	adm->held = 0;
 	adm->held_calls = 0;
-	return unless_lost(adm, limiter_commit_sample(&adm->lim, n, n));
+	return admission_unless_lost(adm, limiter_commit_sample(&adm->lim, n, n));
 }
 
 int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
@@ -185,33 +185,33 @@ int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 	adm->samples = 0;
 	if (!adm->here || !adm->owner) /* who only reads counts nothing */
 		return 0;
-	if (!may_hold(adm))
-		return unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
+	if (!admission_may_hold(adm))
+		return admission_unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
 	adm->held += done;
 	return ++adm->held_calls < HELD_CALLS ? 0 : admission_flush(adm);
 }
 
 int admission_read(struct admission *adm, struct limiter_words *out)
 {
-	return adm->here ? limiter_read(&adm->lim, out) : away(adm);
+	return adm->here ? limiter_read(&adm->lim, out) : admission_away(adm);
 }
 
 /* -------- in words -------- */
 
 #define LAW_BYTES 80
 
-static double of_law(int64_t scaled)
+static double bound_value(int64_t scaled)
 {
 	return (double)scaled / (1 << LIMIT_SPI_BITS);
 }
 
 /* "" where there is no such bound. */
-static void name_bound(const struct limiter *lim, const char *name, int64_t bound, char *text)
+static void bound_explain(const struct limiter *lim, const char *name, int64_t bound, char *text)
 {
 	text[0] = 0;
 	if (bound != INT64_MIN && bound != INT64_MAX)
 		snprintf(text, LAW_BYTES, "; samples_per_insert %g, %s %g",
-			 of_law((int64_t)lim->bounds.spi), name, of_law(bound));
+			 bound_value((int64_t)lim->bounds.spi), name, bound_value(bound));
 }
 
 static const char *plural(uint64_t n)
@@ -232,7 +232,7 @@ void admission_explain_insert(struct admission *adm, const struct table_desc *de
 		return;
 	}
 	lacks = limiter_lacks_samples(&adm->lim, &now, n);
-	name_bound(&adm->lim, "max_diff", adm->lim.bounds.max_diff, bounds);
+	bound_explain(&adm->lim, "max_diff", adm->lim.bounds.max_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "append: the limiter of view %u of table %s waits for %" PRIu64
 		 " more sample%s (%" PRIu64 " items inserted, %" PRIu64 " sampled%s)",
@@ -257,7 +257,7 @@ void admission_explain_sample(struct admission *adm, const struct table_desc *de
 	if (lacks)
 		snprintf(lacks_text, sizeof(lacks_text), "%" PRIu64 " more insert%s", lacks,
 			 plural(lacks));
-	name_bound(&adm->lim, "min_diff", adm->lim.bounds.min_diff, bounds);
+	bound_explain(&adm->lim, "min_diff", adm->lim.bounds.min_diff, bounds);
 	snprintf(text, WATCH_TEXT_BYTES,
 		 "sample of %" PRIu64 " from view %u of table %s: waits for %s (%" PRIu64
 		 " items inserted, min_size %" PRIu64 ", %" PRIu64 " sampled%s)",

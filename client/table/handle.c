@@ -19,7 +19,7 @@
 
 /* -------- accesses -------- */
 
-static int make_room(struct handle *h)
+static int handle_make_room(struct handle *h)
 {
 	struct access **access;
 
@@ -35,7 +35,7 @@ static int make_room(struct handle *h)
 	return 0;
 }
 
-static int open_access(struct handle *h, uint32_t s)
+static int handle_open_access(struct handle *h, uint32_t s)
 {
 	struct access *acc = mem_alloc(sizeof(*acc));
 	int ret;
@@ -51,7 +51,7 @@ static int open_access(struct handle *h, uint32_t s)
 	return 0;
 }
 
-static void close_access(struct handle *h, uint32_t s)
+static void handle_close_access(struct handle *h, uint32_t s)
 {
 	if (s >= h->n_access || !h->access[s])
 		return;
@@ -60,20 +60,20 @@ static void close_access(struct handle *h, uint32_t s)
 	h->access[s] = NULL;
 }
 
-static int open_accesses(struct handle *h)
+static int handle_open_accesses(struct handle *h)
 {
-	int ret = make_room(h);
+	int ret = handle_make_room(h);
 
 	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
 		if (h->nodes.shards[s] && !h->access[s])
-			ret = open_access(h, s);
+			ret = handle_open_access(h, s);
 	return ret;
 }
 
-static void close_accesses(struct handle *h)
+static void handle_close_accesses(struct handle *h)
 {
 	for (uint32_t s = 0; s < h->n_access; s++)
-		close_access(h, s);
+		handle_close_access(h, s);
 	mem_free(h->access);
 	h->access = NULL;
 	h->n_access = 0;
@@ -85,7 +85,7 @@ static void close_accesses(struct handle *h)
  * What we left behind when the connection ended: blocks open in our name, which nobody else may
  * claim, and a call half done, whose additions to the sums are lost.
  */
-static int tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
+static int handle_tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
 {
 	struct shard *shard = h->nodes.shards[s];
 	uint32_t closed;
@@ -96,61 +96,61 @@ static int tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot
 	return ret;
 }
 
-static int join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
+static int handle_join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
 {
-	int ret = tidy_shard(h, s, slot);
+	int ret = handle_tidy_shard(h, s, slot);
 
 	if (ret == 0)
-		ret = open_access(h, s);
+		ret = handle_open_access(h, s);
 	if (ret == 0 && slot->pin != SLOT_IDLE)
 		ret = epoch_leave(&h->access[s]->epoch);
 	if (ret)
-		close_access(h, s);
+		handle_close_access(h, s);
 	return ret;
 }
 
-static int join(void *ctx, uint32_t s)
+static int handle_join(void *ctx, uint32_t s)
 {
 	struct handle *h = ctx;
 	struct slot_info slot;
-	int ret = make_room(h);
+	int ret = handle_make_room(h);
 
 	if (ret || h->fenced)
 		return ret;
 	if (h->reader)
-		return open_access(h, s);
+		return handle_open_access(h, s);
 	ret = slot_read(h->nodes.shards[s], h->slot.owner - 1, &slot);
 	if (ret)
 		return ret;
 	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
-		return join_with(h, s, &slot);
+		return handle_join_with(h, s, &slot);
 	h->fenced = true; /* here at least: then it gets another slot everywhere */
 	return 0;
 }
 
-static void leave_access(struct handle *h, uint32_t s)
+static void handle_leave_access(struct handle *h, uint32_t s)
 {
 	if (s >= h->n_access || !h->access[s])
 		return;
 	if (h->user->leave)
 		h->user->leave(h, s);
-	close_access(h, s);
+	handle_close_access(h, s);
 }
 
-static void leave(void *ctx, uint32_t s)
+static void handle_leave(void *ctx, uint32_t s)
 {
 	struct handle *h = ctx;
 
 	h->lost++;
-	leave_access(h, s);
+	handle_leave_access(h, s);
 }
 
-static const struct node_hooks hooks = { .join = join, .leave = leave };
+static const struct node_hooks hooks = { .join = handle_join, .leave = handle_leave };
 
 /* -------- a new slot -------- */
 
 /* Where we still are who we were, the old slot is left in order. */
-static void leave_all(struct handle *h)
+static void handle_leave_all(struct handle *h)
 {
 	for (uint32_t s = 0; s < h->n_access; s++) {
 		struct access *acc = h->access[s];
@@ -162,17 +162,17 @@ static void leave_all(struct handle *h)
 			h->user->leave(h, s);
 		if (access_flush(acc) || fence_close_blocks(acc->shard, acc->owner, &closed))
 			log_debug("leave shard %u: %s", s, error_last());
-		close_access(h, s);
+		handle_close_access(h, s);
 	}
 }
 
-static int reattach(struct handle *h)
+static int handle_reattach(struct handle *h)
 {
 	struct meta *meta = h->table->store->meta;
 	struct meta_slot old = h->slot;
 	int ret;
 
-	leave_all(h);
+	handle_leave_all(h);
 	h->slot.owner = 0;
 	if (old.owner && meta->ops->slot_put(meta, h->desc, &old, node_set_patience(&h->nodes)))
 		log_debug("put slot %u back: %s", old.owner, error_last());
@@ -183,9 +183,9 @@ static int reattach(struct handle *h)
 				    "this handle was fenced, and no new slot is to be had: ");
 	ret = node_set_move(&h->nodes, h->slot.owner);
 	if (ret == 0)
-		ret = open_accesses(h);
+		ret = handle_open_accesses(h);
 	if (ret && node_set_drop(&h->nodes)) /* another node went: over the rest */
-		ret = open_accesses(h);
+		ret = handle_open_accesses(h);
 	if (ret)
 		return ret;
 	h->fenced = false;
@@ -198,7 +198,7 @@ static int reattach(struct handle *h)
 /* -------- open, close -------- */
 
 /* With fresh grants: those of the table may be of another life of a node, or of us. */
-static int open_nodes(struct handle *h, uint64_t deadline_ns)
+static int handle_open_nodes(struct handle *h, uint64_t deadline_ns)
 {
 	const struct node_set like = {
 		.meta = h->table->store->meta,
@@ -216,7 +216,7 @@ static int open_nodes(struct handle *h, uint64_t deadline_ns)
 }
 
 /* A slot, for grants of its pages, then the nodes that have them. */
-static int open_slot(struct handle *h, uint64_t deadline_ns)
+static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 {
 	struct meta *meta = h->table->store->meta;
 	struct error_kept kept;
@@ -224,7 +224,7 @@ static int open_slot(struct handle *h, uint64_t deadline_ns)
 
 	if (ret)
 		return ret;
-	ret = open_nodes(h, deadline_ns);
+	ret = handle_open_nodes(h, deadline_ns);
 	if (ret == 0)
 		return 0;
 	error_keep(&kept);
@@ -236,7 +236,8 @@ static int open_slot(struct handle *h, uint64_t deadline_ns)
 	return ret;
 }
 
-static enum shard_access access_of(const struct rlv_table *table, const struct handle_opts *opts)
+static enum shard_access handle_access_kind(const struct rlv_table *table,
+					    const struct handle_opts *opts)
 {
 	if (table->store->read_only || opts->reader)
 		return SHARD_READS;
@@ -256,16 +257,16 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->view_mask = opts->view_mask;
 	h->streams = opts->streams;
 	h->reader = opts->reader;
-	h->access_kind = access_of(table, opts);
+	h->access_kind = handle_access_kind(table, opts);
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
 	do
-		ret = open_slot(h, wait.deadline_ns);
+		ret = handle_open_slot(h, wait.deadline_ns);
 	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	if (ret)
 		return ret;
-	ret = open_accesses(h);
+	ret = handle_open_accesses(h);
 	if (ret)
 		goto err_put_slot;
 	h->nodes.hooks = &hooks;
@@ -279,7 +280,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 
 err_put_slot:
 	error_keep(&kept);
-	close_accesses(h);
+	handle_close_accesses(h);
 	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
 		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
 			 error_last());
@@ -288,7 +289,7 @@ err_put_slot:
 	return ret;
 }
 
-static bool is_forked(const struct handle *h)
+static bool handle_is_forked(const struct handle *h)
 {
 	const struct transport *tr = node_set_any(&h->nodes);
 
@@ -300,7 +301,7 @@ static bool is_forked(const struct handle *h)
  * are closed by rejoining the shard, or else with all that this process leaves. What the server
  * cannot reach either it settles when it can.
  */
-static bool is_tidy(struct handle *h)
+static bool handle_is_tidy(struct handle *h)
 {
 	uint32_t s = 0;
 
@@ -314,7 +315,7 @@ static bool is_tidy(struct handle *h)
 	return s == h->nodes.n_shards;
 }
 
-static int put_slot(struct handle *h, bool tidy)
+static int handle_put_slot(struct handle *h, bool tidy)
 {
 	struct meta *meta = h->table->store->meta;
 
@@ -331,15 +332,15 @@ static int put_slot(struct handle *h, bool tidy)
  * -EBUSY: the server reaches a shard where a call of ours is half done, since a connection ended with
  * what was posted last, or the shard has come back this moment. It is looked for once more.
  */
-static int leave_slot(struct handle *h)
+static int handle_leave_slot(struct handle *h)
 {
 	int ret = -EBUSY;
 
 	for (uint32_t i = 0; ret == -EBUSY && i < PUT_TRIES; i++) {
-		bool tidy = is_tidy(h);
+		bool tidy = handle_is_tidy(h);
 
-		close_accesses(h); /* what was posted is done then: the slot is idle */
-		ret = put_slot(h, tidy);
+		handle_close_accesses(h); /* what was posted is done then: the slot is idle */
+		ret = handle_put_slot(h, tidy);
 	}
 	return ret;
 }
@@ -354,12 +355,12 @@ int handle_close(struct handle *h, int error)
 	h->nodes.patience_ns = PATIENCE_MOST_NS;
 	if (meta->ops->unwatch)
 		meta->ops->unwatch(meta, &h->watch);
-	if (is_forked(h)) {
-		close_accesses(h);
+	if (handle_is_forked(h)) {
+		handle_close_accesses(h);
 		ret = error_set(-ECHILD,
 				"this handle was opened before fork(): it is the parent's");
 	} else {
-		ret = leave_slot(h);
+		ret = handle_leave_slot(h);
 	}
 	node_set_close(&h->nodes);
 	if (ret && error)
@@ -372,7 +373,7 @@ int handle_close(struct handle *h, int error)
 
 /* -------- calls -------- */
 
-static int64_t patience(int64_t timeout_ns)
+static int64_t handle_patience(int64_t timeout_ns)
 {
 	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / PATIENCE_PART;
 
@@ -381,9 +382,9 @@ static int64_t patience(int64_t timeout_ns)
 	return part < PATIENCE_MOST_NS ? part : PATIENCE_MOST_NS;
 }
 
-static int tell_user(struct handle *h)
+static int handle_tell_user(struct handle *h)
 {
-	int ret = make_room(h);
+	int ret = handle_make_room(h);
 
 	if (ret == 0)
 		ret = h->user->moved(h);
@@ -404,9 +405,9 @@ static int handle_take_up(struct handle *h)
 	if (node_set_is_due(&h->nodes))
 		ret = node_set_heal(&h->nodes);
 	if (ret == 0 && h->fenced && h->nodes.n_up > 0)
-		ret = reattach(h);
+		ret = handle_reattach(h);
 	if (ret == 0 && h->version != h->nodes.version)
-		ret = tell_user(h);
+		ret = handle_tell_user(h);
 	if (ret)
 		return ret;
 	return h->nodes.n_up ? 0
@@ -432,7 +433,7 @@ void handle_start(struct handle *h, int64_t timeout_ns)
 
 	h->wait_ns = timeout_ns ? deadline_ns : 0;
 	h->stalls = timeout_ns == RLV_TIMEOUT_STALL;
-	node_set_begin(&h->nodes, deadline_ns, patience(timeout_ns));
+	node_set_begin(&h->nodes, deadline_ns, handle_patience(timeout_ns));
 }
 
 bool handle_may_heal(const struct handle *h, int error)
@@ -510,7 +511,7 @@ int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
 		h->waited_ns += clock_now_ns(h->clock) - wait.began_ns;
 	return ret;
 }
-static int enter_only(void *ctx)
+static int handle_enter_only(void *ctx)
 {
 	(void)ctx;
 	return 0;
@@ -518,7 +519,7 @@ static int enter_only(void *ctx)
 
 int handle_begin(struct handle *h, int64_t timeout_ns)
 {
-	static const struct handle_call call = { .step = enter_only };
+	static const struct handle_call call = { .step = handle_enter_only };
 
 	handle_start(h, timeout_ns);
 	return handle_run(h, &call, NULL);

@@ -15,7 +15,7 @@
 
 /* -------- statistics -------- */
 
-static void add_stats(struct transport_stats *sum, const struct transport_stats *in)
+static void stats_add(struct transport_stats *sum, const struct transport_stats *in)
 {
 	sum->phases += in->phases;
 	sum->flush_phases += in->flush_phases;
@@ -34,7 +34,7 @@ void node_set_stats(const struct node_set *set, struct transport_stats *out)
 	*out = set->past;
 	for (uint32_t i = 0; i < set->n_nodes; i++)
 		if (set->nodes[i].tr)
-			add_stats(out, &set->nodes[i].tr->stats);
+			stats_add(out, &set->nodes[i].tr->stats);
 }
 
 /* -------- room -------- */
@@ -91,8 +91,8 @@ int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 
 /* -------- one shard -------- */
 
-static int attach_parts(struct transport *tr, const struct meta_shard *place,
-			struct shard_parts *parts)
+static int node_attach_regions(struct transport *tr, const struct meta_shard *place,
+			       struct shard_parts *parts)
 {
 	int ret = 0;
 
@@ -103,12 +103,12 @@ static int attach_parts(struct transport *tr, const struct meta_shard *place,
 }
 
 /* What its regions say of it must be what the server said. */
-static int open_parts(const struct node_set *set, struct transport *tr,
-		      const struct meta_shard *place, uint32_t s, struct shard **shard_out)
+static int node_open_regions(const struct node_set *set, struct transport *tr,
+			     const struct meta_shard *place, uint32_t s, struct shard **shard_out)
 {
 	struct shard_parts parts = { .owner = set->access.owner };
 	struct table_desc want = *set->desc;
-	int ret = attach_parts(tr, place, &parts);
+	int ret = node_attach_regions(tr, place, &parts);
 
 	table_desc_seal(&want, s);
 	if (ret == 0)
@@ -118,32 +118,32 @@ static int open_parts(const struct node_set *set, struct transport *tr,
 	return ret;
 }
 
-static void close_parts(struct node_set *set, uint32_t s)
+static void node_close_shard(struct node_set *set, uint32_t s)
 {
 	shard_close(&set->shards[s]);
 	set->n_up--;
 }
 
-static void disconnect(struct node_set *set, struct node *node)
+static void node_disconnect(struct node_set *set, struct node *node)
 {
 	if (!node->tr)
 		return;
-	add_stats(&set->past, &node->tr->stats);
+	stats_add(&set->past, &node->tr->stats);
 	transport_close(&node->tr);
 }
 
 /* No shard of it is open: the connection is of no use. */
-static void disconnect_if_idle(struct node_set *set, uint32_t n)
+static void node_disconnect_if_idle(struct node_set *set, uint32_t n)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
 		if (set->shards[s] && set->statuses[s].node == n)
 			return;
-	disconnect(set, &set->nodes[n]);
+	node_disconnect(set, &set->nodes[n]);
 }
 
 /* Once for all shards that are on it. Z2 pairs with Z1: what the last connection sent lands before
    anything is repeated on this one, or never. */
-static int connect_node(struct node_set *set, struct node *node)
+static int node_connect(struct node_set *set, struct node *node)
 {
 	int ret;
 
@@ -170,20 +170,20 @@ int node_set_open_shard(struct node_set *set, uint32_t s, const struct meta_shar
 	if (ret)
 		return ret;
 	node = &set->nodes[status->node];
-	ret = node->tr ? 0 : connect_node(set, node);
+	ret = node->tr ? 0 : node_connect(set, node);
 	if (ret)
 		return ret;
-	ret = open_parts(set, node->tr, place, s, &set->shards[s]);
+	ret = node_open_regions(set, node->tr, place, s, &set->shards[s]);
 	if (ret) {
-		disconnect_if_idle(set, status->node);
+		node_disconnect_if_idle(set, status->node);
 		return ret;
 	}
 	set->n_up++;
 	status->opened = ++set->version;
 	ret = set->hooks ? set->hooks->join(set->ctx, s) : 0;
 	if (ret) {
-		close_parts(set, s);
-		disconnect_if_idle(set, status->node);
+		node_close_shard(set, s);
+		node_disconnect_if_idle(set, status->node);
 	}
 	return ret;
 }
@@ -197,8 +197,8 @@ void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state
 		return;
 	if (set->hooks)
 		set->hooks->leave(set->ctx, s);
-	close_parts(set, s);
-	disconnect_if_idle(set, node);
+	node_close_shard(set, s);
+	node_disconnect_if_idle(set, node);
 	set->version++;
 }
 
@@ -226,15 +226,15 @@ void node_set_count(struct node_set *set)
 /* -------- open, close -------- */
 
 /* Not a node that is away, but one that is wrong, or us. */
-static bool is_fatal(int code)
+static bool error_is_fatal(int code)
 {
 	return code == -ENOMEM || code == -EINVAL || code == -EPROTO || code == -EBADMSG ||
 	       code == -ECHILD || code == -EPERM;
 }
 
 /* Opens what the server gave grants for. *away_out: set when its node could not be reached. */
-static int open_first(struct node_set *set, uint32_t s, const struct meta_shard *place,
-		      bool *away_out)
+static int node_open_first(struct node_set *set, uint32_t s, const struct meta_shard *place,
+			   bool *away_out)
 {
 	int ret = node_set_see(set, s, place);
 
@@ -244,7 +244,7 @@ static int open_first(struct node_set *set, uint32_t s, const struct meta_shard 
 	if (ret == 0)
 		return 0;
 	error_prefix(ret, "table %s shard %u: ", set->desc->name, s);
-	if (is_fatal(ret))
+	if (error_is_fatal(ret))
 		return ret;
 	log_warn("table %s shard %u down node %s: %s", set->desc->name, s, place->node,
 		 error_last());
@@ -271,7 +271,7 @@ int node_set_open(const struct node_set *like, const struct meta_table *place, u
 	int ret = node_set_grow(&set, place->n_shards);
 
 	for (uint32_t s = 0; ret == 0 && s < place->n_shards; s++)
-		ret = open_first(&set, s, &place->shards[s], &away);
+		ret = node_open_first(&set, s, &place->shards[s], &away);
 	if (ret == 0 && set.n_up == 0)
 		ret = away ? error_set(-EHOSTDOWN, "%s", error_last())
 			   : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
@@ -289,9 +289,9 @@ void node_set_close(struct node_set *set)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
 		if (set->shards[s])
-			close_parts(set, s);
+			node_close_shard(set, s);
 	for (uint32_t i = 0; i < set->n_nodes; i++)
-		disconnect(set, &set->nodes[i]);
+		node_disconnect(set, &set->nodes[i]);
 	mem_free(set->nodes);
 	mem_free(set->shards);
 	mem_free(set->statuses);
@@ -365,20 +365,20 @@ bool node_set_is_addressable(const struct node_set *set)
 
 /* -------- dropping -------- */
 
-static bool is_orphaned(const struct shard *shard)
+static bool shard_is_orphaned(const struct shard *shard)
 {
 	return shard->slots->base && shard_state(shard) == -EHOSTDOWN;
 }
 
-static bool is_broken(const struct shard *shard)
+static bool node_is_broken(const struct shard *shard)
 {
-	return shard->tree->tr->broken || is_orphaned(shard);
+	return shard->tree->tr->broken || shard_is_orphaned(shard);
 }
 
 bool node_set_has_broken(const struct node_set *set)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
-		if (set->shards[s] && is_broken(set->shards[s]))
+		if (set->shards[s] && node_is_broken(set->shards[s]))
 			return true;
 	return false;
 }
@@ -390,9 +390,9 @@ uint32_t node_set_drop(struct node_set *set)
 	for (uint32_t s = 0; s < set->n_shards; s++) {
 		bool gone;
 
-		if (!set->shards[s] || !is_broken(set->shards[s]))
+		if (!set->shards[s] || !node_is_broken(set->shards[s]))
 			continue;
-		gone = is_orphaned(set->shards[s]);
+		gone = shard_is_orphaned(set->shards[s]);
 		log_warn("table %s shard %u %s node %s", set->desc->name, s, gone ? "lost" : "down",
 			 set->statuses[s].name);
 		node_set_close_shard(set, s, gone ? RLV_SHARD_LOST : RLV_SHARD_DOWN);

@@ -16,7 +16,7 @@
 /* -------- what the server says -------- */
 
 /* A shard that is open is where we have it open. */
-static int see_address(struct node_set *set, uint32_t s, const char *uri)
+static int shard_see_address(struct node_set *set, uint32_t s, const char *uri)
 {
 	if (set->shards[s])
 		return 0;
@@ -27,7 +27,7 @@ static int see_address(struct node_set *set, uint32_t s, const char *uri)
 int node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	struct shard_status *status = &set->statuses[s];
-	int ret = see_address(set, s, place->node_uri);
+	int ret = shard_see_address(set, s, place->node_uri);
 
 	if (ret)
 		return ret;
@@ -60,7 +60,7 @@ uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t no
  * A shard that is open and that the server cannot reach is used on: our connection is alive. One
  * that it has in another life of its node is another memory.
  */
-static void close_what_went(struct node_set *set, uint32_t s, const struct meta_shard *place)
+static void shard_close_gone(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	bool reborn = node_state_is_usable(place->state) && place->incarnation &&
 		      place->incarnation != set->statuses[s].incarnation;
@@ -71,7 +71,7 @@ static void close_what_went(struct node_set *set, uint32_t s, const struct meta_
 		node_set_close_shard(set, s, place->state);
 }
 
-static int open_what_came(struct node_set *set, uint32_t s, const struct meta_shard *place)
+static int shard_open_returned(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	int ret;
 
@@ -89,28 +89,28 @@ static int open_what_came(struct node_set *set, uint32_t s, const struct meta_sh
 	return 0;
 }
 
-static int take_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
+static int node_set_take_shard(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
 	uint32_t was = set->statuses[s].state;
 	int ret;
 
-	close_what_went(set, s, place);
+	shard_close_gone(set, s, place);
 	ret = node_set_see(set, s, place);
 	if (ret)
 		return ret;
 	if (!set->shards[s])
-		return open_what_came(set, s, place);
+		return shard_open_returned(set, s, place);
 	if (place->state == RLV_SHARD_DOWN)
 		set->statuses[s].state = was;
 	return 0;
 }
 
-static int take_place(struct node_set *set, const struct meta_table *place)
+static int node_set_take_place(struct node_set *set, const struct meta_table *place)
 {
 	int ret = node_set_grow(set, place->n_shards);
 
 	for (uint32_t s = 0; ret == 0 && s < place->n_shards; s++)
-		ret = take_shard(set, s, &place->shards[s]);
+		ret = node_set_take_shard(set, s, &place->shards[s]);
 	if (ret)
 		return ret;
 	set->control = place->control;
@@ -122,7 +122,7 @@ static int take_place(struct node_set *set, const struct meta_table *place)
 /* -------- another slot -------- */
 
 /* A shard that the server cannot reach has no grant: what is open of it cannot be used any more. */
-static int move_shard(struct node_set *set, uint32_t s, const struct meta_table *place)
+static int node_set_move_shard(struct node_set *set, uint32_t s, const struct meta_table *place)
 {
 	if (!set->shards[s])
 		return 0;
@@ -143,7 +143,7 @@ int node_set_move(struct node_set *set, uint32_t owner)
 	if (ret)
 		return ret;
 	for (uint32_t s = 0; ret == 0 && s < set->n_shards; s++)
-		ret = move_shard(set, s, &place);
+		ret = node_set_move_shard(set, s, &place);
 	meta_table_fini(&place);
 	node_set_count(set);
 	return ret;
@@ -152,7 +152,7 @@ int node_set_move(struct node_set *set, uint32_t owner)
 /* -------- when to ask -------- */
 
 /* Half of the time to all of it, so that the clients of a dead node do not come in step. */
-static uint64_t next_pause(const struct node_set *set, uint64_t now_ns)
+static uint64_t node_set_next_pause(const struct node_set *set, uint64_t now_ns)
 {
 	uint32_t doublings = set->asked < ASK_DOUBLINGS ? set->asked : ASK_DOUBLINGS;
 	uint64_t most = ASK_FIRST_NS << doublings;
@@ -168,7 +168,7 @@ void node_set_ask_soon(struct node_set *set)
 	set->ask_ns = set->asked_ns ? set->asked_ns + ASK_FIRST_NS / 2 : 0;
 }
 
-static bool has_news(const struct node_set *set)
+static bool node_set_has_news(const struct node_set *set)
 {
 	/* Relaxed: a hint. What it stands for comes with the answer. */
 	return atomic_load_explicit(&set->meta->layout, memory_order_relaxed) > set->layout;
@@ -176,7 +176,8 @@ static bool has_news(const struct node_set *set)
 
 bool node_set_is_due(const struct node_set *set)
 {
-	if (set->n_away == 0 && set->n_up > 0 && node_set_has_control(set) && !has_news(set))
+	if (set->n_away == 0 && set->n_up > 0 && node_set_has_control(set) &&
+	    !node_set_has_news(set))
 		return false;
 	return clock_now_ns(set->clock) >= set->ask_ns;
 }
@@ -190,7 +191,7 @@ int node_set_heal(struct node_set *set)
 	set->questions++;
 	ret = meta->ops->refresh(meta, set->desc, &set->access, node_set_patience(set), &place);
 	if (ret == 0) {
-		ret = take_place(set, &place);
+		ret = node_set_take_place(set, &place);
 		meta_table_fini(&place);
 		node_set_count(set);
 	} else {
@@ -201,6 +202,6 @@ int node_set_heal(struct node_set *set)
 	else
 		set->asked++;
 	set->asked_ns = clock_now_ns(set->clock);
-	set->ask_ns = set->asked_ns + next_pause(set, set->asked_ns);
+	set->ask_ns = set->asked_ns + node_set_next_pause(set, set->asked_ns);
 	return ret == -ESTALE || ret == -ECHILD ? ret : 0;
 }

@@ -173,7 +173,7 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 /* -------- info -------- */
 
 /* As handle_begin, for the table's own connections, but not in a hurry. Under table_lock. */
-static int look(struct rlv_table *table)
+static int table_look(struct rlv_table *table)
 {
 	uint64_t deadline_ns = deadline_after(table->nodes.clock, table->store->timeout_ns);
 	int ret = node_set_check(&table->nodes);
@@ -192,7 +192,8 @@ static int look(struct rlv_table *table)
 }
 
 /* Words of one view of a shard, added to the others'. */
-static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rlv_view_info *out)
+static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
+			    struct rlv_view_info *out)
 {
 	const struct view_desc *view = &table->place.desc.views[v];
 	const double scale = (double)view->scale;
@@ -220,30 +221,30 @@ static int info_shard(struct rlv_table *table, uint32_t s, uint32_t v, struct rl
 	return 0;
 }
 
-static bool is_away(const struct node_set *nodes, uint32_t s)
+static bool shard_is_away(const struct node_set *nodes, uint32_t s)
 {
 	return nodes->statuses[s].state == RLV_SHARD_DOWN ||
 	       nodes->statuses[s].state == RLV_SHARD_LOST;
 }
 
 /* A shard that is lost over it is left out. */
-static int info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+static int table_info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
 	struct node_set *nodes = &table->nodes;
 
 	for (uint32_t s = 0; s < nodes->n_shards; s++) {
-		int ret = nodes->shards[s] ? info_shard(table, s, v, out) : 0;
+		int ret = nodes->shards[s] ? table_info_shard(table, s, v, out) : 0;
 
 		if (ret && node_set_drop(nodes) == 0)
 			return ret;
-		if (is_away(nodes, s))
+		if (shard_is_away(nodes, s))
 			out->items_lost += table->seen->items[s][v];
 	}
 	return 0;
 }
 
 /* While the control shard is away: as they were. */
-static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
+static int table_info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
 	struct limiter_words *counts = &table->seen->counts[v];
 	struct limiter lim;
@@ -260,7 +261,7 @@ static int info_limiter(struct rlv_table *table, uint32_t v, struct rlv_view_inf
 	return 0;
 }
 
-static void info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
+static void table_info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
 {
 	snprintf(info->name, sizeof(info->name), "%s", desc->name);
 	info->capacity = desc->capacity;
@@ -276,7 +277,7 @@ static void info_sizes(const struct table_desc *desc, struct rlv_table_info *inf
 		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
 }
 
-static void info_shards(const struct node_set *nodes, struct rlv_table_info *info)
+static void table_info_shards(const struct node_set *nodes, struct rlv_table_info *info)
 {
 	info->shards = nodes->n_shards;
 	info->shards_up = nodes->n_up;
@@ -296,21 +297,21 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 				 sizeof(info));
 	signature_decode(&table->place.desc, &info);
 	lock_acquire(&table->lock, &table_lock);
-	ret = look(table);
+	ret = table_look(table);
 	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
-		ret = info_view(table, v, &info.views[v]);
+		ret = table_info_view(table, v, &info.views[v]);
 		if (ret == 0)
-			ret = info_limiter(table, v, &info.views[v]);
+			ret = table_info_limiter(table, v, &info.views[v]);
 	}
-	info_sizes(&table->place.desc, &info);
-	info_shards(&table->nodes, &info);
+	table_info_sizes(&table->place.desc, &info);
+	table_info_shards(&table->nodes, &info);
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
 		*info_out = info;
 	return ret;
 }
 
-static void info_seat(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
+static void table_info_status(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
 {
 	const struct shard_status *status = &nodes->statuses[s];
 
@@ -328,11 +329,11 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 	if (!table || !n_inout || (*n_inout && !shards))
 		return error_set(-EINVAL, "table, shards or n_inout is NULL");
 	lock_acquire(&table->lock, &table_lock);
-	ret = look(table);
+	ret = table_look(table);
 	if (ret == -EHOSTDOWN) /* that is what it says then */
 		ret = 0;
 	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards && s < *n_inout; s++)
-		info_seat(&table->nodes, s, &shards[s]);
+		table_info_status(&table->nodes, s, &shards[s]);
 	if (ret == 0)
 		*n_inout = table->nodes.n_shards;
 	lock_release(&table->lock, &table_lock);
@@ -341,7 +342,7 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 
 /* -------- verify -------- */
 
-static void add_report(struct rlv_verify_report *sum, const struct shard_check_report *one,
+static void report_add(struct rlv_verify_report *sum, const struct shard_check_report *one,
 		       uint32_t n_views)
 {
 	if (sum->problems == 0 && one->n_texts)
@@ -372,14 +373,14 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
 	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
-	ret = look(table);
+	ret = table_look(table);
 	opts.control = table->nodes.control;
 	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
 		if (!table->nodes.shards[s])
 			continue;
 		ret = shard_check(table->nodes.shards[s], &opts, &one);
 		if (ret == 0)
-			add_report(&sum, &one, table->place.desc.n_views);
+			report_add(&sum, &one, table->place.desc.n_views);
 		else if (node_set_drop(&table->nodes))
 			ret = 0; /* it is lost: nothing can be said of it */
 	}

@@ -17,7 +17,7 @@
 
 /* -------- what moves -------- */
 
-static int trace_counts(const struct handle *h, uint64_t *trace)
+static int watch_trace_counts(const struct handle *h, uint64_t *trace)
 {
 	const struct shard *control = h->nodes.shards[h->nodes.control];
 	int ret = 0;
@@ -36,10 +36,10 @@ static int trace_counts(const struct handle *h, uint64_t *trace)
 }
 
 /* A hash of the counts and rows of all reachable shards: every insert, sample and row changes it. */
-static int trace_all(const struct handle *h, uint64_t *trace_out)
+static int watch_trace(const struct handle *h, uint64_t *trace_out)
 {
 	uint64_t trace = 1;
-	int ret = node_set_has_control(&h->nodes) ? trace_counts(h, &trace) : 0;
+	int ret = node_set_has_control(&h->nodes) ? watch_trace_counts(h, &trace) : 0;
 
 	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
 		if (h->nodes.shards[s])
@@ -50,11 +50,11 @@ static int trace_all(const struct handle *h, uint64_t *trace_out)
 }
 
 /* The first look counts as progress; a failed one does not. */
-static void look(struct rlv_watch *watch, const struct handle *h, uint64_t now_ns)
+static void watch_look(struct rlv_watch *watch, const struct handle *h, uint64_t now_ns)
 {
 	uint64_t trace = watch->seen;
 
-	if (trace_all(h, &trace))
+	if (watch_trace(h, &trace))
 		log_debug("table %s: %s", h->desc->name, error_last());
 	if (trace != watch->seen)
 		watch->moved_ns = now_ns;
@@ -64,7 +64,7 @@ static void look(struct rlv_watch *watch, const struct handle *h, uint64_t now_n
 
 /* -------- the wait -------- */
 
-static void warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
+static void watch_warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
 {
 	if (watch->warned || now_ns - watch->began_ns < WARN_NS ||
 	    (h->warned_ns && now_ns - h->warned_ns < WARN_AGAIN_NS))
@@ -75,7 +75,7 @@ static void warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
 }
 
 /* For `relive status --why`. */
-static void tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
+static void watch_tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
 {
 	struct meta *meta = h->table->store->meta;
 	const struct meta_wait wait = {
@@ -102,9 +102,9 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 	}
 	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(LOOK_NS, stall_ns / LOOKS))
 		return 0;
-	look(watch, h, now_ns);
-	tell_server(watch, h, explain(ctx, watch->text));
-	warn(watch, h, now_ns);
+	watch_look(watch, h, now_ns);
+	watch_tell_server(watch, h, explain(ctx, watch->text));
+	watch_warn(watch, h, now_ns);
 	if (now_ns - watch->moved_ns < stall_ns)
 		return 0;
 	return error_set(-ETIMEDOUT, "%s: nothing moved for %g s", watch->text,

@@ -82,8 +82,8 @@ static int writer_run(struct put *put)
 	return ret;
 }
 
-static int append_all(struct rlv_writer *w, uint32_t stream, const struct rlv_steps *steps,
-		      uint32_t n, uint32_t *done_out)
+static int writer_append(struct rlv_writer *w, uint32_t stream, const struct rlv_steps *steps,
+			 uint32_t n, uint32_t *done_out)
 {
 	struct put put = { .w = w, .streams = &w->streams[stream], .n = 1 };
 	int ret = 0;
@@ -104,12 +104,12 @@ int writer_fill(struct rlv_writer *w, uint32_t stream, uint32_t n)
 {
 	uint32_t done;
 
-	return append_all(w, stream, NULL, n, &done);
+	return writer_append(w, stream, NULL, n, &done);
 }
 
 /* -------- the API -------- */
 
-static bool has_unknown_flag(const struct rlv_steps *steps)
+static bool steps_have_unknown_flag(const struct rlv_steps *steps)
 {
 	uint16_t any = 0;
 
@@ -118,7 +118,7 @@ static bool has_unknown_flag(const struct rlv_steps *steps)
 	return any & ~USER_FLAGS;
 }
 
-static int unknown_flag(const struct rlv_steps *steps)
+static int steps_unknown_flag(const struct rlv_steps *steps)
 {
 	uint32_t i = 0;
 
@@ -127,7 +127,7 @@ static int unknown_flag(const struct rlv_steps *steps)
 	return error_set(-EINVAL, "steps->flags[%u] 0x%x: not rlv_step_flags", i, steps->flags[i]);
 }
 
-static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)
+static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)
 {
 	const struct table_desc *desc = w->h.desc;
 
@@ -139,8 +139,8 @@ static int check_steps(const struct rlv_writer *w, const struct rlv_steps *steps
 		if (!steps->columns[c])
 			return error_set(-EINVAL, "steps->columns[%u] (%s) is NULL", c,
 					 desc->columns[c].name);
-	if (has_unknown_flag(steps))
-		return unknown_flag(steps);
+	if (steps_have_unknown_flag(steps))
+		return steps_unknown_flag(steps);
 	for (uint32_t i = 0; steps->td_error && i < steps->n; i++)
 		if (!(steps->td_error[i] >= 0 && isfinite(steps->td_error[i])))
 			return error_set(-EINVAL,
@@ -155,7 +155,7 @@ static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 	if (w->dead)
 		return error_set(-EOWNERDEAD, "this writer was fenced: open another one");
 	handle_start(&w->h, w->timeout_ns);
-	return check_steps(w, steps);
+	return writer_check_steps(w, steps);
 }
 
 int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct rlv_steps *steps,
@@ -172,7 +172,7 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 	ret = writer_start(writer, steps);
 	if (ret)
 		return ret;
-	ret = append_all(writer, stream, steps, steps->n, &done);
+	ret = writer_append(writer, stream, steps, steps->n, &done);
 	writer->stats.calls++;
 	writer->stats.steps += done;
 	if (appended_out && (ret == 0 || done))

@@ -31,7 +31,7 @@ static uint32_t head_rows(const struct rlv_writer *w)
 /* -------- plan -------- */
 
 /* How many of n rows, from the first on, have no flag. */
-static uint32_t unflagged(const uint16_t *flags, uint32_t n)
+static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
 {
 	uint64_t four = 0;
 	uint32_t i = 0;
@@ -49,27 +49,21 @@ static uint32_t unflagged(const uint16_t *flags, uint32_t n)
 }
 
 /* Rows in the midst of an episode, as most are. */
-static void plan_run(const struct row_meta *meta, uint32_t at, uint32_t n, uint32_t step)
+static void stream_plan_run(const struct row_meta *meta, uint32_t at, uint32_t n, uint32_t step)
 {
 	memset(meta->flags + at, 0, n * sizeof(*meta->flags));
 	for (uint32_t i = 0; i < n; i++)
 		meta->steps[at + i] = step + i;
 }
 
-static void plan_errors(const struct row_meta *meta, uint32_t at, uint32_t n, const double *td)
-{
-	for (uint32_t i = 0; i < n; i++)
-		meta->td[at + i] = td ? td[i] : -1;
-}
-
 /* True if a row with flags f shows that the step before it got no final observation. */
-static bool loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
+static bool writer_loses_truncated(const struct rlv_writer *w, uint16_t before, uint16_t f)
 {
 	return w->has_obs && (before & (ROW_TERMINATED | ROW_TRUNCATED)) == ROW_TRUNCATED &&
 	       !(f & ROW_FINAL);
 }
 
-static void plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
+static void stream_plan_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct rlv_steps *steps = src->steps;
 	const uint16_t *flags = steps && steps->flags ? steps->flags + src->first : NULL;
@@ -79,14 +73,16 @@ static void plan_rows(struct rlv_writer *w, struct stream *st, const struct sour
 	uint32_t step = st->step;
 	bool in_episode = st->in_episode;
 
-	plan_errors(&st->meta, head, src->n, td);
+	for (uint32_t i = 0; i < src->n; i++)
+		st->meta.td[head + i] = td ? td[i] : -1;
 	for (uint32_t i = 0, run; i < src->n; i += run) {
 		uint16_t f = steps ? 0 : ROW_FILLER;
 
-		run = steps && in_episode ? unflagged(flags ? flags + i : NULL, src->n - i) : 0;
+		run = steps && in_episode ? rows_unflagged(flags ? flags + i : NULL, src->n - i)
+					  : 0;
 		run = run < UINT32_MAX - step ? run : UINT32_MAX - step;
 		if (run) {
-			plan_run(&st->meta, head + i, run, step);
+			stream_plan_run(&st->meta, head + i, run, step);
 			step += run;
 			continue;
 		}
@@ -98,7 +94,8 @@ static void plan_rows(struct rlv_writer *w, struct stream *st, const struct sour
 			step = 0;
 		}
 		if (!in_episode && head)
-			w->planned_lost += loses_truncated(w, st->meta.flags[head + i - 1], f);
+			w->planned_lost +=
+				writer_loses_truncated(w, st->meta.flags[head + i - 1], f);
 		st->meta.flags[head + i] = f;
 		st->meta.steps[head + i] = step;
 		in_episode = !(f & ends);
@@ -110,7 +107,7 @@ static void plan_rows(struct rlv_writer *w, struct stream *st, const struct sour
 }
 
 /* Adds the items of view v that the planned rows complete. Without a flag in its window a row is. */
-static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
+static void stream_collect_items(struct rlv_writer *w, const struct stream *st, uint32_t v)
 {
 	const struct view_desc *view = &w->h.desc->views[v];
 	struct view_items *items = &w->items[v];
@@ -140,18 +137,10 @@ static void collect_items(struct rlv_writer *w, const struct stream *st, uint32_
 	items->n = (uint32_t)(op - items->ops);
 }
 
-static void begin_items(struct rlv_writer *w)
-{
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		w->items[v].n = w->items[v].taken = 0;
-	w->n_rows = 0;
-	w->n_changes = 0;
-}
-
 /* -------- priorities of new items -------- */
 
 /* In place as they are now, over a wire as the access has seen them last. */
-static int read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
+static int access_read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
 {
 	if (!acc->chained)
 		return priority_max_read(acc->shard, v, word_out);
@@ -167,7 +156,8 @@ int writer_read_maxima(struct rlv_writer *w)
 
 		for (uint32_t s = 0; s < w->h.n_access; s++) {
 			uint64_t word = 0;
-			int ret = w->h.access[s] ? read_maximum(w->h.access[s], v, &word) : 0;
+			int ret = w->h.access[s] ? access_read_maximum(w->h.access[s], v, &word)
+						 : 0;
 
 			if (ret)
 				return ret;
@@ -180,8 +170,8 @@ int writer_read_maxima(struct rlv_writer *w)
 
 /* -------- rows -------- */
 
-static inline void scatter_each(uint8_t *dst, size_t stride, const uint8_t *src, size_t bytes,
-				uint32_t n)
+static inline void column_scatter_each(uint8_t *dst, size_t stride, const uint8_t *src,
+				       size_t bytes, uint32_t n)
 {
 #pragma GCC unroll 4
 	for (uint32_t i = 0; i < n; i++, dst += stride, src += bytes)
@@ -189,28 +179,29 @@ static inline void scatter_each(uint8_t *dst, size_t stride, const uint8_t *src,
 }
 
 /* n elements of `bytes` from a packed column to rows `stride` apart. */
-static void scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes, uint32_t n)
+static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint32_t bytes,
+			   uint32_t n)
 {
 	switch (bytes) {
 	case 1:
-		scatter_each(dst, stride, src, 1, n);
+		column_scatter_each(dst, stride, src, 1, n);
 		break;
 	case 4:
-		scatter_each(dst, stride, src, 4, n);
+		column_scatter_each(dst, stride, src, 4, n);
 		break;
 	case 8:
-		scatter_each(dst, stride, src, 8, n);
+		column_scatter_each(dst, stride, src, 8, n);
 		break;
 	case 16:
-		scatter_each(dst, stride, src, 16, n);
+		column_scatter_each(dst, stride, src, 16, n);
 		break;
 	default:
-		scatter_each(dst, stride, src, bytes, n);
+		column_scatter_each(dst, stride, src, bytes, n);
 	}
 }
 
 /* In whole words, each from a register: a tail put together in memory would wait for its parts. */
-static inline void store_tail(uint8_t *dst, const struct row_tail *tail)
+static inline void row_store_tail(uint8_t *dst, const struct row_tail *tail)
 {
 	uint64_t version = (uint64_t)tail->step << 32 | tail->policy_version;
 	uint64_t stream = (uint64_t)tail->flags << 16 | tail->stream;
@@ -222,8 +213,8 @@ static inline void store_tail(uint8_t *dst, const struct row_tail *tail)
 	memcpy(dst + 16, &gen, 8);
 }
 
-static void write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
-			const struct source *src)
+static void stream_write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
+			       const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
 	const uint16_t *flags = st->meta.flags + head_rows(w);
@@ -241,14 +232,14 @@ static void write_tails(const struct rlv_writer *w, const struct stream *st, uin
 
 		tail.step = steps[i];
 		tail.flags = flags[i];
-		store_tail(to, &tail);
+		row_store_tail(to, &tail);
 	}
 	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
 		writer_seal_row(desc, rows + i * row_bytes);
 }
 
-static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
-		      const struct source *src)
+static void stream_fill_rows(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
+			     const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
 
@@ -256,22 +247,22 @@ static void fill_rows(const struct rlv_writer *w, const struct stream *st, uint8
 		const struct column_desc *col = &desc->columns[c];
 
 		if (src->steps)
-			scatter(rows + col->offset, desc->row_bytes,
-				(const uint8_t *)src->steps->columns[c] +
-					(size_t)src->first * col->bytes,
-				col->bytes, src->n);
+			column_scatter(rows + col->offset, desc->row_bytes,
+				       (const uint8_t *)src->steps->columns[c] +
+					       (size_t)src->first * col->bytes,
+				       col->bytes, src->n);
 	}
 	if (!src->steps)
 		for (uint32_t i = 0; i < src->n; i++)
 			memset(rows + (size_t)i * desc->row_bytes, 0, desc->tail_off);
-	write_tails(w, st, rows, src);
+	stream_write_tails(w, st, rows, src);
 }
 
 /*
  * Rows that were staged: over a wire they travel with the CASes that publish them, else (under
  * TSan) they are written now.
  */
-static int send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
+static int stream_send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
 {
 	const struct shard *shard = st->blk.acc->shard;
 	const uint8_t *rows = w->stage + (size_t)st->staged * w->h.desc->row_bytes;
@@ -287,28 +278,22 @@ static int send_rows(struct rlv_writer *w, const struct stream *st, const struct
 	return 0;
 }
 
-static int write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
+static int stream_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	uint32_t row_bytes = w->h.desc->row_bytes;
 
 	if (!st->direct) {
-		fill_rows(w, st, w->stage + (size_t)st->staged * row_bytes, src);
-		return send_rows(w, st, src);
+		stream_fill_rows(w, st, w->stage + (size_t)st->staged * row_bytes, src);
+		return stream_send_rows(w, st, src);
 	}
-	fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
+	stream_fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
 	transport_account_write(st->blk.acc->shard->rows->tr, src->n, (uint64_t)src->n * row_bytes);
 	return 0;
 }
 
 /* -------- place -------- */
 
-static void collect_stream(struct rlv_writer *w, const struct stream *st)
-{
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		collect_items(w, st, v);
-}
-
-static struct source source_of(const struct put *put, uint32_t i)
+static struct source put_source(const struct put *put, uint32_t i)
 {
 	struct source src = put->src;
 
@@ -317,7 +302,7 @@ static struct source source_of(const struct put *put, uint32_t i)
 }
 
 /* What of the call belongs to shard s: the items and rows since `before`. */
-static void end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
+static void writer_end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
 {
 	struct shard_change *ch = &w->changes[w->n_changes];
 	uint32_t n = w->n_rows - rows_before;
@@ -337,11 +322,14 @@ static void end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
 }
 
 /* Rows and items of the streams that have some planned, shard by shard. */
-static int place(struct rlv_writer *w, const struct put *put)
+static int writer_place(struct rlv_writer *w, const struct put *put)
 {
 	int ret = 0;
 
-	begin_items(w);
+	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+		w->items[v].n = w->items[v].taken = 0;
+	w->n_rows = 0;
+	w->n_changes = 0;
 	for (uint32_t s = 0; s < w->h.n_access; s++) {
 		uint32_t rows_before = w->n_rows;
 
@@ -349,15 +337,16 @@ static int place(struct rlv_writer *w, const struct put *put)
 			continue;
 		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
 			struct stream *st = &put->streams[i];
-			const struct source src = source_of(put, i);
+			const struct source src = put_source(put, i);
 
 			if (!st->planned || st->blk.acc != w->h.access[s])
 				continue;
 			st->staged = i;
-			collect_stream(w, st);
-			ret = write_rows(w, st, &src);
+			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+				stream_collect_items(w, st, v);
+			ret = stream_write_rows(w, st, &src);
 		}
-		end_shard(w, s, rows_before);
+		writer_end_shard(w, s, rows_before);
 	}
 	return ret;
 }
@@ -365,7 +354,7 @@ static int place(struct rlv_writer *w, const struct put *put)
 /* -------- admit and publish -------- */
 
 /* Admits the collected items of every view, or of none; w->waits_for is the view that refuses. */
-static int try_admit(struct rlv_writer *w)
+static int writer_admit(struct rlv_writer *w)
 {
 	uint32_t v;
 	int ret = 0;
@@ -389,12 +378,12 @@ static int try_admit(struct rlv_writer *w)
 	return ret;
 }
 
-static bool is_broken(const struct access *acc)
+static bool access_is_broken(const struct access *acc)
 {
 	return acc->shard->tree->tr->broken != 0;
 }
 
-static uint32_t items_of(const struct rlv_writer *w, const struct shard_change *ch)
+static uint32_t change_items(const struct rlv_writer *w, const struct shard_change *ch)
 {
 	uint32_t n = 0;
 
@@ -407,7 +396,7 @@ static uint32_t items_of(const struct rlv_writer *w, const struct shard_change *
  * Of all shards, also when one is lost. An error of a shard that is there comes first. -EEXIST: noise
  * stood in a leaf of ours; its item is there, and so are all others.
  */
-static int publish(struct rlv_writer *w)
+static int writer_publish(struct rlv_writer *w)
 {
 	int ret = 0, lost = 0;
 
@@ -418,8 +407,8 @@ static int publish(struct rlv_writer *w)
 		int failed = handle_failed(ch->acc, ch->ret);
 
 		if (ch->ret == 0 || ch->ret == -EEXIST)
-			w->published[ch->acc->shard->desc.shard] += items_of(w, ch);
-		else if (is_broken(ch->acc))
+			w->published[ch->acc->shard->desc.shard] += change_items(w, ch);
+		else if (access_is_broken(ch->acc))
 			lost = lost ? lost : failed;
 		else
 			ret = failed;
@@ -427,7 +416,7 @@ static int publish(struct rlv_writer *w)
 	return ret ? ret : lost;
 }
 
-static int commit(struct rlv_writer *w)
+static int writer_commit(struct rlv_writer *w)
 {
 	int first = 0;
 
@@ -444,7 +433,7 @@ static int commit(struct rlv_writer *w)
 }
 
 /* Asks for the lines that the next call of this size will write: they have left the cache. */
-static void prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
+static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
 {
 	const struct table_desc *desc = w->h.desc;
 	uint32_t room = desc->block - st->blk.used;
@@ -456,7 +445,7 @@ static void prefetch_rows(const struct rlv_writer *w, const struct stream *st, u
 }
 
 /* The planned rows are in: they become the stream's past. */
-static void advance(struct rlv_writer *w, struct stream *st)
+static void stream_advance(struct rlv_writer *w, struct stream *st)
 {
 	uint32_t head = head_rows(w);
 	uint32_t n = st->planned;
@@ -468,7 +457,7 @@ static void advance(struct rlv_writer *w, struct stream *st)
 		writer_keep_head(w, st, n);
 	st->blk.used += n;
 	if (st->direct)
-		prefetch_rows(w, st, n);
+		stream_prefetch_rows(w, st, n);
 	st->step = st->plan_step;
 	st->in_episode = st->plan_in_episode;
 	st->open_window = true;
@@ -478,13 +467,13 @@ static void advance(struct rlv_writer *w, struct stream *st)
 /* -------- the whole -------- */
 
 /* Streams whose rows and items are in their shard: all but those of a shard that was lost. */
-static void advance_all(struct rlv_writer *w, const struct put *put, bool lost)
+static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
 {
 	for (uint32_t i = 0; i < put->n; i++) {
 		struct stream *st = &put->streams[i];
 
-		if (st->planned && !(lost && (!st->blk.acc || is_broken(st->blk.acc))))
-			advance(w, st);
+		if (st->planned && !(lost && (!st->blk.acc || access_is_broken(st->blk.acc))))
+			stream_advance(w, st);
 	}
 }
 
@@ -501,7 +490,7 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 }
 
 /* As many of the rows as the first stream's block takes, and one write. */
-static void fit(struct put *put)
+static void put_fit(struct put *put)
 {
 	const struct table_desc *desc = put->w->h.desc;
 	uint32_t room = desc->block - put->streams->blk.used;
@@ -513,14 +502,14 @@ static void fit(struct put *put)
 	put->src.n = n < WRITER_CHUNK ? n : WRITER_CHUNK;
 }
 
-static void plan(struct put *put)
+static void writer_plan(struct put *put)
 {
-	fit(put);
+	put_fit(put);
 	put->w->planned_lost = 0;
 	for (uint32_t i = 0; i < put->n; i++) {
-		const struct source src = source_of(put, i);
+		const struct source src = put_source(put, i);
 
-		plan_rows(put->w, &put->streams[i], &src);
+		stream_plan_rows(put->w, &put->streams[i], &src);
 	}
 }
 
@@ -532,14 +521,14 @@ int writer_put(struct put *put)
 	if (ret)
 		return ret;
 	if (!put->admitted)
-		plan(put);
-	ret = place(w, put);
+		writer_plan(put);
+	ret = writer_place(w, put);
 	if (ret == 0 && !put->admitted)
-		ret = try_admit(w);
+		ret = writer_admit(w);
 	if (ret)
 		return ret;
 	put->admitted = true;
-	ret = publish(w);
-	advance_all(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
-	return ret ? ret : commit(w);
+	ret = writer_publish(w);
+	writer_advance(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
+	return ret ? ret : writer_commit(w);
 }

@@ -73,7 +73,7 @@ void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n)
 }
 
 /* The stream's last window_max-1 rows, or NULL if it has none yet. */
-static const uint8_t *last_rows(const struct rlv_writer *w, const struct stream *st)
+static const uint8_t *stream_last_rows(const struct rlv_writer *w, const struct stream *st)
 {
 	if (st->blk.acc && st->direct)
 		return ring_row(&st->blk, st->blk.used - head_rows(w));
@@ -81,9 +81,9 @@ static const uint8_t *last_rows(const struct rlv_writer *w, const struct stream 
 }
 
 /* Where the next block is not direct, or there is none. A stream without rows has filler rows. */
-static void save_head(const struct rlv_writer *w, struct stream *st)
+static void stream_save_head(const struct rlv_writer *w, struct stream *st)
 {
-	const uint8_t *from = last_rows(w, st);
+	const uint8_t *from = stream_last_rows(w, st);
 
 	if (!from)
 		from = w->stage;
@@ -98,24 +98,25 @@ void writer_drop_blocks(struct rlv_writer *w, const struct access *acc)
 
 		if (st->blk.acc != acc)
 			continue;
-		save_head(w, st);
+		stream_save_head(w, st);
 		st->blk.acc = NULL;
 	}
 }
 
 /* Are rows of the shard built in place? Under TSan they are not: such stores race by design. */
-static bool is_direct(const struct access *acc)
+static bool access_is_direct(const struct access *acc)
 {
 	return !BARRIER_TSAN && acc->shard->rows->base;
 }
 
 /* Repeats the stream's last rows at the head of its next block, or fills it: see table_layout.h. */
-static int write_head(struct rlv_writer *w, const struct stream *st, const struct block *next)
+static int stream_write_head(struct rlv_writer *w, const struct stream *st,
+			     const struct block *next)
 {
 	const struct table_desc *desc = w->h.desc;
 	uint32_t head = head_rows(w);
-	const uint8_t *from = last_rows(w, st);
-	bool direct = is_direct(next->acc);
+	const uint8_t *from = stream_last_rows(w, st);
+	bool direct = access_is_direct(next->acc);
 	uint8_t *rows = direct ? ring_row(next, 0) : w->stage;
 
 	for (uint32_t i = 0; i < head; i++) {
@@ -152,9 +153,9 @@ int stream_close_block(struct stream *st)
 }
 
 /* Takes the new block for the one that it has, which is closed. */
-static int exchange(struct rlv_writer *w, struct stream *st, struct block *next)
+static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct block *next)
 {
-	int ret = write_head(w, st, next);
+	int ret = stream_write_head(w, st, next);
 
 	if (ret) {
 		if (ring_close(next))
@@ -162,17 +163,17 @@ static int exchange(struct rlv_writer *w, struct stream *st, struct block *next)
 		return ret;
 	}
 	next->used = head_rows(w);
-	if (!is_direct(next->acc))
-		save_head(w, st);
+	if (!access_is_direct(next->acc))
+		stream_save_head(w, st);
 	ret = stream_close_block(st);
 	st->blk = *next;
-	st->direct = is_direct(next->acc);
+	st->direct = access_is_direct(next->acc);
 	st->has_past = true;
 	return ret;
 }
 
 /* One try to give the stream a block in shard s. */
-static int claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
+static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 {
 	struct access *acc = w->h.access[s];
 	struct block next = { 0 };
@@ -186,11 +187,11 @@ static int claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 	ret = access_leave(acc);
 	if (claimed || ret)
 		return handle_failed(acc, claimed ? claimed : ret);
-	return exchange(w, st, &next);
+	return stream_exchange_block(w, st, &next);
 }
 
 /* The shard whose turn it is: each gains its weight, and the chosen one pays for all. */
-static int pick_shard(struct rlv_writer *w, uint32_t *shard_out)
+static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
 	uint32_t n = w->h.nodes.n_shards;
 	uint64_t now_ns = clock_now_ns(w->h.clock);
@@ -218,7 +219,7 @@ static int pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 int writer_room(struct rlv_writer *w, struct stream *st)
 {
 	uint32_t s;
-	int ret = pick_shard(w, &s);
+	int ret = writer_pick_shard(w, &s);
 
-	return ret ? ret : claim_in(w, st, s);
+	return ret ? ret : stream_claim_in(w, st, s);
 }

@@ -29,7 +29,7 @@ static int check_opts(const struct rlv_table *table, const struct rlv_writer_opt
 	return 0;
 }
 
-static int items_init(struct rlv_writer *w)
+static int writer_items_init(struct rlv_writer *w)
 {
 	uint32_t most = w->n_streams > WRITER_CHUNK ? w->n_streams : WRITER_CHUNK;
 
@@ -46,7 +46,7 @@ static int items_init(struct rlv_writer *w)
 	return 0;
 }
 
-static int streams_init(struct rlv_writer *w)
+static int writer_streams_init(struct rlv_writer *w)
 {
 	const struct table_desc *desc = w->h.desc;
 	int ret = 0;
@@ -64,7 +64,7 @@ static int streams_init(struct rlv_writer *w)
 
 /* -------- shards that come and go -------- */
 
-static int grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
+static int array_grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
 {
 	uint8_t *grown;
 	void *array;
@@ -78,7 +78,7 @@ static int grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
 	return 0;
 }
 
-static int make_room(struct rlv_writer *w)
+static int writer_make_room(struct rlv_writer *w)
 {
 	uint32_t from = w->room;
 	uint32_t to = w->h.nodes.n_shards;
@@ -86,18 +86,18 @@ static int make_room(struct rlv_writer *w)
 
 	if (to <= from)
 		return 0;
-	ret = grow(&w->credit, from, to, sizeof(*w->credit));
+	ret = array_grow(&w->credit, from, to, sizeof(*w->credit));
 	if (ret == 0)
-		ret = grow(&w->published, from, to, sizeof(*w->published));
+		ret = array_grow(&w->published, from, to, sizeof(*w->published));
 	if (ret == 0)
-		ret = grow(&w->changes, from, to, sizeof(*w->changes));
+		ret = array_grow(&w->changes, from, to, sizeof(*w->changes));
 	if (ret == 0)
 		w->room = to;
 	return ret;
 }
 
 /* Rows are staged where they cannot be built in place. */
-static int make_stage(struct rlv_writer *w)
+static int writer_make_stage(struct rlv_writer *w)
 {
 	const struct table_desc *desc = w->h.desc;
 	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
@@ -111,7 +111,7 @@ static int make_stage(struct rlv_writer *w)
 	return w->stage ? 0 : error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
 }
 
-static void leave_shard(struct handle *h, uint32_t shard)
+static void writer_leave_shard(struct handle *h, uint32_t shard)
 {
 	struct rlv_writer *w = (struct rlv_writer *)h;
 
@@ -120,19 +120,20 @@ static void leave_shard(struct handle *h, uint32_t shard)
 		admission_leave(&w->admissions[v], shard);
 }
 
-static int shards_moved(struct handle *h)
+static int writer_shards_moved(struct handle *h)
 {
 	struct rlv_writer *w = (struct rlv_writer *)h;
-	int ret = make_room(w);
+	int ret = writer_make_room(w);
 
 	if (ret == 0)
-		ret = make_stage(w);
+		ret = writer_make_stage(w);
 	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++)
 		ret = admission_follow(&w->admissions[v], h);
 	return ret;
 }
 
-static const struct handle_user writer_user = { .leave = leave_shard, .moved = shards_moved };
+static const struct handle_user writer_user = { .leave = writer_leave_shard,
+						.moved = writer_shards_moved };
 
 static_assert(offsetof(struct rlv_writer, h) == 0, "a writer's handle is the writer");
 
@@ -154,15 +155,15 @@ static void writer_free(struct rlv_writer *w)
 }
 
 /* What is opened after the handle. */
-static int open_parts(struct rlv_writer *w)
+static int writer_open_parts(struct rlv_writer *w)
 {
-	int ret = make_room(w);
+	int ret = writer_make_room(w);
 
 	if (ret == 0)
-		ret = make_stage(w);
+		ret = writer_make_stage(w);
 	if (ret == 0)
-		ret = streams_init(w);
-	return ret ? ret : items_init(w);
+		ret = writer_streams_init(w);
+	return ret ? ret : writer_items_init(w);
 }
 
 int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
@@ -195,7 +196,7 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	ret = handle_open(&w->h, table, &how);
 	if (ret)
 		goto err_free;
-	ret = open_parts(w);
+	ret = writer_open_parts(w);
 	if (ret)
 		goto err_close_handle;
 	*writer_out = w;
@@ -211,7 +212,7 @@ err_free:
 /* -------- end -------- */
 
 /* Rows that windows wait for: a final observation is one of them already. */
-static uint32_t rows_missing(const struct rlv_writer *w, const struct stream *st)
+static uint32_t stream_rows_missing(const struct rlv_writer *w, const struct stream *st)
 {
 	uint32_t head = w->h.desc->window_max - 1;
 	bool has_final = head && st->meta.flags[head - 1] & ROW_FINAL;
@@ -220,13 +221,13 @@ static uint32_t rows_missing(const struct rlv_writer *w, const struct stream *st
 }
 
 /* Completes the windows that wait for later steps. */
-static int complete(struct rlv_writer *w, uint32_t stream)
+static int writer_complete(struct rlv_writer *w, uint32_t stream)
 {
 	struct stream *st = &w->streams[stream];
 	int ret = 0;
 
 	if (st->open_window)
-		ret = writer_fill(w, stream, rows_missing(w, st));
+		ret = writer_fill(w, stream, stream_rows_missing(w, st));
 	if (ret == 0) {
 		st->open_window = false;
 		st->in_episode = false;
@@ -260,12 +261,12 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 	}
 	if (ret)
 		return ret;
-	return complete(writer, stream);
+	return writer_complete(writer, stream);
 }
 
-static int close_stream(struct rlv_writer *w, uint32_t stream)
+static int writer_close_stream(struct rlv_writer *w, uint32_t stream)
 {
-	int ret = complete(w, stream);
+	int ret = writer_complete(w, stream);
 	int closed = stream_close_block(&w->streams[stream]);
 
 	return ret ? ret : closed;
@@ -282,7 +283,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 	*writer = NULL;
 	ret = w->dead ? 0 : handle_begin(&w->h, w->timeout_ns);
 	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
-		ret = close_stream(w, i);
+		ret = writer_close_stream(w, i);
 	if (ret == 0 && !w->dead)
 		ret = handle_flush(&w->h);
 	ret = handle_close(&w->h, ret);
@@ -291,7 +292,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 }
 
 /* What we published there, or what there was room for. */
-static int64_t items_lost(const struct rlv_writer *w)
+static int64_t writer_items_lost(const struct rlv_writer *w)
 {
 	const struct node_set *nodes = &w->h.nodes;
 	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
@@ -317,7 +318,7 @@ int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
 	stats.size = (uint32_t)sizeof(stats);
 	stats.blocks_claimed = writer->ring.claimed;
 	stats.blocks_skipped = writer->ring.skipped;
-	stats.items_lost = items_lost(writer);
+	stats.items_lost = writer_items_lost(writer);
 	handle_stats(&writer->h, &stats);
 	*stats_out = stats;
 	return 0;
