@@ -35,7 +35,7 @@ void async_sample_fini(struct async_sample *async, size_t batch_size)
 	*async = (struct async_sample){ 0 };
 }
 
-static int make_trees(struct async_sample *async, uint32_t n)
+static int async_make_trees(struct async_sample *async, uint32_t n)
 {
 	if (n <= async->room_trees)
 		return 0;
@@ -47,14 +47,14 @@ static int make_trees(struct async_sample *async, uint32_t n)
 	return async->room_trees ? 0 : error_set(-ENOMEM, "sample: no memory for %u shards", n);
 }
 
-static int make_io(struct async_sample *async, size_t n)
+static int async_make_io(struct async_sample *async, size_t n)
 {
 	return mem_make_room(&async->io, &async->room_io, n, sizeof(*async->io))
 		       ? 0
 		       : error_set(-ENOMEM, "sample: no memory for %zu items", n);
 }
 
-static int make_rows(struct async_sample *async, size_t bytes)
+static int async_make_rows(struct async_sample *async, size_t bytes)
 {
 	return chunk_make_room(&async->rows, &async->room_rows, bytes)
 		       ? 0
@@ -64,10 +64,10 @@ static int make_rows(struct async_sample *async, size_t bytes)
 /* -------- rows -------- */
 
 /* READs of the rows of n items from rows_first on. */
-static int aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
+static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
 {
 	size_t bytes = sampler_window_bytes(sp);
-	int ret = make_rows(async, n * bytes);
+	int ret = async_make_rows(async, n * bytes);
 
 	for (uint32_t k = 0; ret == 0 && k < n; k++) {
 		uint32_t i = async->rows_first + k;
@@ -85,14 +85,14 @@ static int aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t
 }
 
 /* Rows of as many items as one phase takes, from rows_first on. */
-static int post_rows(struct rlv_sampler *sp, struct async_sample *async)
+static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	size_t most = max_u64(ROWS_BYTES / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
-	int ret = make_io(async, n);
+	int ret = async_make_io(async, n);
 
 	if (ret == 0)
-		ret = aim_rows(sp, async, n);
+		ret = async_aim_rows(sp, async, n);
 	if (ret)
 		return ret;
 	async->stage = ASYNC_ROWS;
@@ -124,7 +124,8 @@ static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scra
  * Rows that came over a wire lie in a buffer of our own, so that their seals hold for what was
  * copied. Others may have changed since: there the leaf tells.
  */
-static void check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first, uint32_t n)
+static void async_check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
+			      uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++) {
 		if (sp->h.nodes.shards[s->shard[i]]->tree->base)
@@ -136,7 +137,8 @@ static void check_seals(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 
 /* -------- leaves again -------- */
 
-static void aim_look(struct rlv_sampler *sp, struct async_sample *async, struct transport_io *io)
+static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
+			   struct transport_io *io)
 {
 	struct draw_scratch *s = async->s;
 
@@ -150,30 +152,30 @@ static void aim_look(struct rlv_sampler *sp, struct async_sample *async, struct 
 }
 
 /* V2 pairs with C1: the rows have come, then this second look at their leaves is posted. */
-static int post_look(struct rlv_sampler *sp, struct async_sample *async)
+static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 {
-	int ret = make_io(async, async->found);
+	int ret = async_make_io(async, async->found);
 
 	if (ret)
 		return ret;
-	aim_look(sp, async, async->io);
+	async_aim_look(sp, async, async->io);
 	async->stage = ASYNC_LOOK;
 	return transport_reads_post(&async->reads, async->io, async->found);
 }
 
 /* -------- both -------- */
 
-static bool looks_at_leaves(const struct rlv_sampler *sp)
+static bool sampler_looks_at_leaves(const struct rlv_sampler *sp)
 {
 	return sp->opts.verify != RLV_VERIFY_CRC;
 }
 
 /* Few, small, and over one wire: where there is none, or another, no fence orders them. */
-static bool are_posted_together(const struct rlv_sampler *sp, const struct async_sample *async)
+static bool async_posts_together(const struct rlv_sampler *sp, const struct async_sample *async)
 {
 	struct shard *const *shards = sp->h.nodes.shards;
 	uint32_t n = async->found;
-	bool together = looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
+	bool together = sampler_looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
 			n * sampler_window_bytes(sp) <= BOTH_BYTES;
 
 	for (uint32_t i = 0; together && i < n; i++) {
@@ -185,16 +187,16 @@ static bool are_posted_together(const struct rlv_sampler *sp, const struct async
 }
 
 /* V2 pairs with C1: the queue pair starts the second look when the rows have come. */
-static int post_both(struct rlv_sampler *sp, struct async_sample *async)
+static int async_post_both(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t n = async->found;
-	int ret = make_io(async, 2 * (size_t)n);
+	int ret = async_make_io(async, 2 * (size_t)n);
 
 	if (ret == 0)
-		ret = aim_rows(sp, async, n);
+		ret = async_aim_rows(sp, async, n);
 	if (ret)
 		return ret;
-	aim_look(sp, async, async->io + n);
+	async_aim_look(sp, async, async->io + n);
 	async->io[n].fence = 1;
 	async->stage = ASYNC_BOTH;
 	return transport_reads_post(&async->reads, async->io, 2 * (size_t)n);
@@ -202,7 +204,7 @@ static int post_both(struct rlv_sampler *sp, struct async_sample *async)
 
 /* -------- from phase to phase -------- */
 
-static int begin_rows(struct rlv_sampler *sp, struct async_sample *async)
+static int async_begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	async->rows_first = async->rows_n = 0;
 	if (!sampler_reads_rows(sp)) {
@@ -210,10 +212,11 @@ static int begin_rows(struct rlv_sampler *sp, struct async_sample *async)
 		async->stage = ASYNC_DONE;
 		return 0;
 	}
-	return are_posted_together(sp, async) ? post_both(sp, async) : post_rows(sp, async);
+	return async_posts_together(sp, async) ? async_post_both(sp, async)
+					       : async_post_rows(sp, async);
 }
 
-static int next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
+static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
 {
 	const struct transport_io *io;
 	size_t n;
@@ -225,37 +228,37 @@ static int next_of_draw(struct rlv_sampler *sp, struct async_sample *async)
 		return transport_reads_post(&async->reads, io, n);
 	memcpy(sp->trees.sizes, async->sizes, async->forest.n * sizeof(*async->sizes));
 	sampler_name_draws(sp, async->s, async->found);
-	return begin_rows(sp, async);
+	return async_begin_rows(sp, async);
 }
 
 /* The rows go into the batch while what comes next is under way. */
-static int next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
+static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t first = async->rows_first, n = async->rows_n;
-	bool by_leaf = looks_at_leaves(sp);
+	bool by_leaf = sampler_looks_at_leaves(sp);
 	bool last = first + n == async->found;
-	int ret = by_leaf && last ? post_look(sp, async) : 0;
+	int ret = by_leaf && last ? async_post_look(sp, async) : 0;
 
 	sampler_copy_rows(sp, async->s, async->batch, first, n);
 	if (!by_leaf)
-		check_seals(sp, async->s, first, n);
+		async_check_seals(sp, async->s, first, n);
 	if (ret || (last && by_leaf))
 		return ret;
 	async->rows_first += n;
 	if (!last)
-		return post_rows(sp, async);
+		return async_post_rows(sp, async);
 	async->stage = ASYNC_DONE;
 	return 0;
 }
 
 /* What was under way has come. */
-static int go_on(struct rlv_sampler *sp, struct async_sample *async)
+static int async_next_phase(struct rlv_sampler *sp, struct async_sample *async)
 {
 	switch (async->stage) {
 	case ASYNC_DRAW:
-		return next_of_draw(sp, async);
+		return async_next_of_draw(sp, async);
 	case ASYNC_ROWS:
-		return next_of_rows(sp, async);
+		return async_next_of_rows(sp, async);
 	case ASYNC_BOTH:
 		sampler_copy_rows(sp, async->s, async->batch, 0, async->found);
 		async->stage = ASYNC_DONE;
@@ -270,7 +273,7 @@ static int go_on(struct rlv_sampler *sp, struct async_sample *async)
 	return 0;
 }
 
-static int end(struct async_sample *async, int ret)
+static int async_end(struct async_sample *async, int ret)
 {
 	if (ret) {
 		async_sample_cancel(async);
@@ -293,21 +296,21 @@ int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
 	while (ret == 0 && async->stage != ASYNC_DONE && async->stage != ASYNC_IDLE) {
 		ret = transport_reads_look(&async->reads);
 		if (ret == 0)
-			ret = go_on(sp, async);
+			ret = async_next_phase(sp, async);
 	}
-	return ret == -EAGAIN ? ret : end(async, ret);
+	return ret == -EAGAIN ? ret : async_end(async, ret);
 }
 
 int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async)
 {
 	int ret = transport_reads_wait(&async->reads);
 
-	return end(async, ret ? ret : go_on(sp, async));
+	return async_end(async, ret ? ret : async_next_phase(sp, async));
 }
 
 /* -------- start -------- */
 
-static int begin_draw(struct rlv_sampler *sp, struct async_sample *async, bool stratified)
+static int async_begin_draw(struct rlv_sampler *sp, struct async_sample *async, bool stratified)
 {
 	const struct draw_opts opts = sampler_draw_opts(sp, stratified, async->sizes);
 	const struct steps_task task = {
@@ -321,11 +324,11 @@ static int begin_draw(struct rlv_sampler *sp, struct async_sample *async, bool s
 
 	async->found = async->n;
 	async->stage = ASYNC_DRAW;
-	return ret ? ret : next_of_draw(sp, async);
+	return ret ? ret : async_next_of_draw(sp, async);
 }
 
-static int begin_order(struct rlv_sampler *sp, struct async_sample *async,
-		       const struct round *round)
+static int async_begin_order(struct rlv_sampler *sp, struct async_sample *async,
+			     const struct round *round)
 {
 	struct round part = *round;
 	int ret = sampler_draw_in_order(sp, async->s, &part);
@@ -334,14 +337,14 @@ static int begin_order(struct rlv_sampler *sp, struct async_sample *async,
 		return ret;
 	async->found = part.found;
 	sampler_name_draws(sp, async->s, part.found);
-	return begin_rows(sp, async);
+	return async_begin_rows(sp, async);
 }
 
 int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 		       const struct round *round)
 {
 	const struct forest *from = &sp->trees.forest;
-	int ret = make_trees(async, from->n);
+	int ret = async_make_trees(async, from->n);
 
 	if (ret)
 		return ret;
@@ -352,8 +355,8 @@ int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 	async->n = round->n;
 	async->began_ns = clock_now_ns(sp->h.clock);
 	async->reads.n = 0;
-	ret = sp->ordered ? begin_order(sp, async, round)
-			  : begin_draw(sp, async, round->stratified);
+	ret = sp->ordered ? async_begin_order(sp, async, round)
+			  : async_begin_draw(sp, async, round->stratified);
 	if (ret)
 		async_sample_cancel(async);
 	return ret;

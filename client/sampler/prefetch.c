@@ -18,7 +18,7 @@
 
 /* -------- memory -------- */
 
-static int make(struct rlv_sampler *sp, struct async_sample **async_sample_out)
+static int prefetch_make(struct rlv_sampler *sp, struct async_sample **async_sample_out)
 {
 	struct async_sample *async = mem_zalloc(sizeof(*async));
 	int ret;
@@ -42,7 +42,7 @@ int prefetch_init(struct rlv_sampler *sp)
 	if (!sp->ahead)
 		return error_set(-ENOMEM, "sampler: no memory");
 	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++)
-		ret = make(sp, &sp->ahead[i]);
+		ret = prefetch_make(sp, &sp->ahead[i]);
 	return ret;
 }
 
@@ -70,7 +70,7 @@ void prefetch_cancel(struct rlv_sampler *sp)
 }
 
 /* The oldest goes to the end. */
-static struct async_sample *pop(struct rlv_sampler *sp)
+static struct async_sample *prefetch_pop(struct rlv_sampler *sp)
 {
 	struct async_sample *async = sp->ahead[0];
 
@@ -84,7 +84,7 @@ static struct async_sample *pop(struct rlv_sampler *sp)
 
 /* -------- moving on -------- */
 
-static bool failed(struct rlv_sampler *sp, int ret)
+static bool prefetch_failed(struct rlv_sampler *sp, int ret)
 {
 	if (ret == 0 || ret == -EAGAIN)
 		return false;
@@ -100,7 +100,7 @@ uint32_t prefetch_advance(struct rlv_sampler *sp)
 	for (uint32_t i = 0; i < sp->n_prefetched; i++) {
 		int ret = async_sample_look(sp, sp->ahead[i]);
 
-		if (failed(sp, ret))
+		if (prefetch_failed(sp, ret))
 			return 0;
 		done += ret == 0;
 	}
@@ -108,11 +108,11 @@ uint32_t prefetch_advance(struct rlv_sampler *sp)
 }
 
 /* Waits for the oldest; the others move on meanwhile. false: it failed. */
-static bool wait_oldest(struct rlv_sampler *sp)
+static bool prefetch_wait_oldest(struct rlv_sampler *sp)
 {
 	prefetch_advance(sp);
 	while (sp->n_prefetched && sp->ahead[0]->stage != ASYNC_DONE) {
-		if (failed(sp, async_sample_wait(sp, sp->ahead[0])))
+		if (prefetch_failed(sp, async_sample_wait(sp, sp->ahead[0])))
 			return false;
 		prefetch_advance(sp);
 	}
@@ -133,9 +133,9 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 
 	if (!sp->n_prefetched || sp->ahead[0]->batch != round->batch || sp->ahead[0]->n != round->n)
 		return false;
-	if (!wait_oldest(sp))
+	if (!prefetch_wait_oldest(sp))
 		return false;
-	async = pop(sp);
+	async = prefetch_pop(sp);
 	async->stage = ASYNC_IDLE;
 	round->found = async->found;
 	round->began_ns = async->began_ns;
