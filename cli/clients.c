@@ -116,7 +116,7 @@ static struct rlv_client_info *read_clients(struct rlv_store *store, size_t *n_o
 		mem_free(clients);
 		room = n;
 		clients = mem_array(room, sizeof(*clients));
-		*code = clients ? rlv_store_clients(store, clients, &n) : -ENOMEM;
+		*code = clients ? rlv_store_clients(store, clients, sizeof(*clients), &n) : -ENOMEM;
 		if (*code)
 			break;
 	}

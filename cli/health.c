@@ -6,10 +6,10 @@
 
 #include "relive/relive.h"
 
-#include "base/bits.h"
 #include "base/os/clock.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/store_status.h"
 
 #define STORE_NS (3 * CLOCK_NS_PER_S)
 #define DAEMON_NS (4 * CLOCK_NS_PER_S)
@@ -17,53 +17,46 @@
 
 /* -------- memory nodes -------- */
 
-static bool is_up(const struct rlv_node_info *node)
-{
-	return node->state == RLV_NODE_UP || node->state == RLV_NODE_DRAINING;
-}
-
 static const char *state_of(const struct rlv_node_info *node)
 {
 	return node->state == RLV_NODE_LOST ? "lost" : "down";
 }
 
-static int check_node(const struct rlv_store_info *info, const char *name, char *words)
+static int check_node(const struct store_status *status, const char *name, char *words)
 {
-	for (uint32_t i = 0; i < info->n_nodes && i < ARRAY_LEN(info->nodes); i++) {
-		const struct rlv_node_info *node = &info->nodes[i];
+	const struct rlv_node_info *node = store_status_find(status, name);
 
-		if (strcmp(node->name, name) != 0)
-			continue;
-		if (is_up(node) && node->broken == 0)
-			snprintf(words, WORDS_BYTES, "memory node %s is up", name);
-		else if (is_up(node))
-			snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", name,
-				 node->broken);
-		else
-			snprintf(words, WORDS_BYTES, "memory node %s is %s", name, state_of(node));
-		return is_up(node) && node->broken == 0 ? 0 : -EHOSTDOWN;
+	if (!node) {
+		snprintf(words, WORDS_BYTES, "the store knows no memory node %s", name);
+		return -ENOENT;
 	}
-	snprintf(words, WORDS_BYTES, "the store knows no memory node %s", name);
-	return -ENOENT;
+	if (!store_node_is_up(node))
+		snprintf(words, WORDS_BYTES, "memory node %s is %s", name, state_of(node));
+	else if (node->broken)
+		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", name,
+			 node->broken);
+	else
+		snprintf(words, WORDS_BYTES, "memory node %s is up", name);
+	return store_node_is_up(node) && node->broken == 0 ? 0 : -EHOSTDOWN;
 }
 
 /* The first one that is not as it should be. Those that were given up are not missed any more. */
-static const struct rlv_node_info *find_ill(const struct rlv_store_info *info)
+static const struct rlv_node_info *find_ill(const struct store_status *status)
 {
-	for (uint32_t i = 0; i < info->n_nodes && i < ARRAY_LEN(info->nodes); i++)
-		if (info->nodes[i].state == RLV_NODE_DOWN || info->nodes[i].broken)
-			return &info->nodes[i];
+	for (size_t i = 0; i < status->n_nodes; i++)
+		if (status->nodes[i].state == RLV_NODE_DOWN || status->nodes[i].broken)
+			return &status->nodes[i];
 	return NULL;
 }
 
-static int check_all(const struct rlv_store_info *info, char *words)
+static int check_all(const struct store_status *status, char *words)
 {
-	const struct rlv_node_info *ill = find_ill(info);
+	const struct rlv_node_info *ill = find_ill(status);
 	uint32_t up = 0, known = 0;
 
-	for (uint32_t i = 0; i < info->n_nodes && i < ARRAY_LEN(info->nodes); i++) {
-		known += info->nodes[i].state != RLV_NODE_LOST;
-		up += is_up(&info->nodes[i]);
+	for (size_t i = 0; i < status->n_nodes; i++) {
+		known += status->nodes[i].state != RLV_NODE_LOST;
+		up += store_node_is_up(&status->nodes[i]);
 	}
 	if (ill && ill->broken)
 		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", ill->name,
@@ -73,14 +66,14 @@ static int check_all(const struct rlv_store_info *info, char *words)
 			 ill->name);
 	else
 		snprintf(words, WORDS_BYTES, "%u of %u memory nodes are up, %u tables", up, known,
-			 info->n_tables);
+			 status->info.n_tables);
 	return ill || up == 0 ? -EHOSTDOWN : 0;
 }
 
 /* -------- the store -------- */
 
 /* Half of the time each for the connection and the question. */
-static int ask_store(const struct health_opts *opts, struct rlv_store_info *info)
+static int ask_store(const struct health_opts *opts, struct store_status *status)
 {
 	struct rlv_store_opts store_opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store;
@@ -91,7 +84,7 @@ static int ask_store(const struct health_opts *opts, struct rlv_store_info *info
 	ret = rlv_store_open(opts->uri, &store_opts, &store);
 	if (ret)
 		return ret;
-	ret = rlv_store_info(store, info);
+	ret = store_status_read(store, status);
 	if (ret == 0)
 		return rlv_store_close(&store);
 	(void)!rlv_store_close(&store);
@@ -100,14 +93,14 @@ static int ask_store(const struct health_opts *opts, struct rlv_store_info *info
 
 static int check_store(const struct health_opts *opts, char *words)
 {
-	struct rlv_store_info info = { .size = sizeof(info) };
-	int ret = ask_store(opts, &info);
+	struct store_status status;
+	int ret = ask_store(opts, &status);
 
 	if (ret) {
 		snprintf(words, WORDS_BYTES, "%s", rlv_last_error());
 		return ret;
 	}
-	return opts->node ? check_node(&info, opts->node, words) : check_all(&info, words);
+	return opts->node ? check_node(&status, opts->node, words) : check_all(&status, words);
 }
 
 static int check_daemon(const struct health_opts *opts, char *words)

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/health.h"
+#include "cli/store_status.h"
 #include "program/text_table.h"
 #include "program/units.h"
 #include "cli/why.h"
@@ -49,8 +50,9 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 }
 
 /* why: NULL unless it was asked for. */
-static int print_json(const struct rlv_store_info *info, const struct why *why)
+static int print_json(const struct store_status *status, const struct why *why)
 {
+	const struct rlv_store_info *info = &status->info;
 	struct json json;
 
 	json_init(&json, stdout);
@@ -64,8 +66,8 @@ static int print_json(const struct rlv_store_info *info, const struct why *why)
 	json_put_string(&json, "waiting", info->waiting);
 	json_key(&json, "nodes");
 	json_array_begin(&json);
-	for (uint32_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++)
-		json_node(&json, &info->nodes[i]);
+	for (size_t i = 0; i < status->n_nodes; i++)
+		json_node(&json, &status->nodes[i]);
 	json_array_end(&json);
 	if (why)
 		why_json(&json, why);
@@ -82,8 +84,9 @@ static void put_state(struct text_table *table, const struct rlv_node_info *node
 		text_table_cell(table, "%s", state_name(node->state));
 }
 
-static int print_text(const struct rlv_store_info *info)
+static int print_text(const struct store_status *status)
 {
+	const struct rlv_store_info *info = &status->info;
 	char pool[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
 	struct text_table table;
 	int ret;
@@ -94,8 +97,8 @@ static int print_text(const struct rlv_store_info *info)
 	text_table_init(&table,
 			"node|state|>pool|>used|>shards|>clients|>qps|>mrs|>windows|>agent cpu|"
 			"pages|address");
-	for (uint32_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++) {
-		const struct rlv_node_info *node = &info->nodes[i];
+	for (size_t i = 0; i < status->n_nodes; i++) {
+		const struct rlv_node_info *node = &status->nodes[i];
 
 		text_table_cell(&table, "%s", node->name);
 		put_state(&table, node);
@@ -120,17 +123,17 @@ static int print_text(const struct rlv_store_info *info)
 
 static int show_status(struct rlv_store *store, const struct request *request)
 {
-	struct rlv_store_info info = { .size = sizeof(info) };
+	struct store_status status;
 	static struct why why;
-	int code, ret = rlv_store_info(store, &info);
+	int code, ret = store_status_read(store, &status);
 
 	if (ret == 0 && request->why)
 		ret = why_ask(store, &why);
 	if (ret)
 		return cli_fail(ret, "status of %s", request->uri);
 	if (request->common.json)
-		return print_json(&info, request->why ? &why : NULL);
-	code = print_text(&info);
+		return print_json(&status, request->why ? &why : NULL);
+	code = print_text(&status);
 	if (request->why)
 		why_print(&why);
 	return code;

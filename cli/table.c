@@ -148,7 +148,7 @@ static int table_shards(struct rlv_store *store, const struct request *request)
 		return cli_fail_local(-ENOMEM, "shards");
 	ret = rlv_table_open(store, request->name, &table);
 	if (ret == 0) {
-		ret = rlv_table_shards(table, shards, &n);
+		ret = rlv_table_shards(table, shards, sizeof(*shards), &n);
 		cli_table_close(&table);
 	}
 	if (ret)

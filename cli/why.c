@@ -10,7 +10,7 @@
 int why_ask(struct rlv_store *store, struct why *why)
 {
 	why->n = WHY_MAX;
-	return rlv_store_waits(store, why->waits, &why->n);
+	return rlv_store_waits(store, why->waits, sizeof(why->waits[0]), &why->n);
 }
 
 static const char *kind_name(uint32_t kind)

@@ -9,6 +9,7 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/os/clock.h"
+#include "cli/store_status.h"
 
 #define ASK_NS (3 * CLOCK_NS_PER_S)
 #define COUNT_NS (10 * CLOCK_NS_PER_S)
@@ -24,7 +25,7 @@ struct inquest {
 	bool keep;
 	struct host_loss *loss;
 	struct rlv_store *store;
-	struct rlv_store_info info;
+	struct store_status status;
 	struct rlv_shard_info shards[MAX_SHARDS];
 	struct rlv_table_info table;
 	char names[MAX_TABLES][RLV_NAME_BYTES];
@@ -38,15 +39,6 @@ static bool holds_memory(const struct host_daemon *daemon)
 static bool is_of(const struct inquest *q, const struct host_daemon *daemon)
 {
 	return q->only ? daemon == q->only : !host_daemon_is_elsewhere(daemon);
-}
-
-static const struct rlv_node_info *find_node(const struct inquest *q, const char *name)
-{
-	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes); i++) {
-		if (strcmp(q->info.nodes[i].name, name) == 0)
-			return &q->info.nodes[i];
-	}
-	return NULL;
 }
 
 static bool is_pool_on_file(const struct rlv_node_info *node)
@@ -69,10 +61,10 @@ static bool is_at_stake(const struct inquest *q, const char *node)
 
 static bool any_at_stake(const struct inquest *q)
 {
-	bool any = q->info.n_nodes > ARRAY_LEN(q->info.nodes);
+	bool any = false;
 
-	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes); i++)
-		any |= is_at_stake(q, q->info.nodes[i].name);
+	for (size_t i = 0; i < q->status.n_nodes; i++)
+		any |= is_at_stake(q, q->status.nodes[i].name);
 	return any;
 }
 
@@ -94,7 +86,7 @@ static void check_nodes(struct inquest *q)
 
 		if (!holds_memory(daemon) || !is_of(q, daemon))
 			continue;
-		node = find_node(q, name);
+		node = store_status_find(&q->status, name);
 		if (node && node->state == RLV_NODE_DOWN) {
 			snprintf(why, sizeof(why), "memory node %.60s runs and does not answer",
 				 name);
@@ -141,7 +133,7 @@ static void count_table(struct inquest *q, const char *name)
 		return;
 	}
 	q->table = (struct rlv_table_info){ .size = sizeof(q->table) };
-	ret = rlv_table_shards(table, q->shards, &n);
+	ret = rlv_table_shards(table, q->shards, sizeof(q->shards[0]), &n);
 	if (ret == 0 && has_shard_at_stake(q, n)) {
 		ret = rlv_table_info(table, &q->table);
 		items = ret ? 0 : most_items(&q->table);
@@ -159,14 +151,13 @@ static int count_tables(struct inquest *q)
 	size_t n = MAX_TABLES;
 	int ret;
 
-	q->info = (struct rlv_store_info){ .size = sizeof(q->info) };
-	ret = rlv_store_info(q->store, &q->info);
+	ret = store_status_read(q->store, &q->status);
 	if (ret == 0)
 		ret = rlv_store_tables(q->store, q->names, &n);
 	if (ret)
 		return ret;
-	for (uint32_t i = 0; i < q->info.n_nodes && i < ARRAY_LEN(q->info.nodes) && !q->only; i++)
-		q->keep |= is_pool_on_file(&q->info.nodes[i]);
+	for (size_t i = 0; i < q->status.n_nodes && !q->only; i++)
+		q->keep |= is_pool_on_file(&q->status.nodes[i]);
 	if (n == 0 || !any_at_stake(q))
 		return 0;
 	check_nodes(q);

@@ -17,7 +17,7 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 		     const char *uri, struct host_daemon *daemon)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), opts->timeout_ns);
-	struct rlv_store_info info;
+	struct store_status store;
 	int status, asked = 0;
 
 	while (!deadline_expired(clock_monotonic(), deadline)) {
@@ -28,8 +28,8 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 			host_report_end(dir, daemon, status);
 			return error_set(-ECONNREFUSED, "node %s did not start", opts->name);
 		}
-		asked = host_ask(uri, &info);
-		if (asked == 0 && host_node_is_up(&info, opts->name))
+		asked = host_ask(uri, &store);
+		if (asked == 0 && host_node_is_up(&store, opts->name))
 			return 0;
 		interrupt_sleep(HOST_POLL_NS);
 	}

@@ -212,30 +212,25 @@ int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daem
 
 /* -------- the server's view -------- */
 
-int host_ask(const char *uri, struct rlv_store_info *info_out)
+int host_ask(const char *uri, struct store_status *status_out)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	struct rlv_store *store;
 	int ret;
 
-	*info_out = (struct rlv_store_info){ .size = sizeof(*info_out) };
 	opts.timeout_ns = ASK_NS;
 	ret = rlv_store_open(uri, &opts, &store);
 	if (ret)
 		return ret;
-	ret = rlv_store_info(store, info_out);
+	ret = store_status_read(store, status_out);
 	if (rlv_store_close(&store) && ret == 0)
 		ret = -EBUSY;
 	return ret;
 }
 
-bool host_node_is_up(const struct rlv_store_info *info, const char *name)
+bool host_node_is_up(const struct store_status *status, const char *name)
 {
-	for (uint32_t i = 0; i < info->n_nodes && i < ARRAY_LEN(info->nodes); i++) {
-		const struct rlv_node_info *node = &info->nodes[i];
+	const struct rlv_node_info *node = store_status_find(status, name);
 
-		if (strcmp(node->name, name) == 0)
-			return node->state == RLV_NODE_UP || node->state == RLV_NODE_DRAINING;
-	}
-	return info->n_nodes > ARRAY_LEN(info->nodes);
+	return node && store_node_is_up(node);
 }

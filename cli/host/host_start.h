@@ -10,6 +10,7 @@
 #include "cli/host/cmdline.h"
 #include "cli/host/host_files.h"
 #include "cli/host/host_store.h"
+#include "cli/store_status.h"
 
 #define HOST_POLL_NS 20000000
 #define HOST_GRACE_NS 5000000000
@@ -38,9 +39,9 @@ int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daem
 		  int64_t timeout_ns) RLV_MUST_CHECK;
 
 /* What the metadata server says of the store's nodes. Negative = it cannot be asked. */
-int host_ask(const char *uri, struct rlv_store_info *info_out) RLV_MUST_CHECK;
+int host_ask(const char *uri, struct store_status *status_out) RLV_MUST_CHECK;
 
-/* Is the node up by that answer? Where there are more nodes than fit in it: yes, if it is not there. */
-bool host_node_is_up(const struct rlv_store_info *info, const char *name);
+/* True if the node is up by that answer. */
+bool host_node_is_up(const struct store_status *status, const char *name);
 
 #endif

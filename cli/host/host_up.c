@@ -300,11 +300,11 @@ static int start(struct up *up, struct host_daemon *daemon)
 static void wait_down(const struct up *up, const struct host_daemon *daemon)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), HOST_GRACE_NS);
-	struct rlv_store_info info;
+	struct store_status status;
 
 	while (!interrupt_pending() && !deadline_expired(clock_monotonic(), deadline)) {
-		if (host_ask(up->store->uri, &info) || info.n_nodes > ARRAY_LEN(info.nodes) ||
-		    !host_node_is_up(&info, node_name(daemon)))
+		if (host_ask(up->store->uri, &status) ||
+		    !host_node_is_up(&status, node_name(daemon)))
 			return;
 		interrupt_sleep(HOST_POLL_NS);
 	}
@@ -376,13 +376,13 @@ static int look_at_all(struct up *up)
 }
 
 /* The first node that is not up, NULL if all are. */
-static const struct host_daemon *find_absent(const struct up *up, const struct rlv_store_info *info)
+static const struct host_daemon *find_absent(const struct up *up, const struct store_status *status)
 {
 	for (uint32_t i = 0; i < up->daemons.n; i++) {
 		const struct host_daemon *daemon = &up->daemons.at[i];
 
 		if (host_daemon_is_node(daemon) && is_part(daemon) &&
-		    !host_node_is_up(info, node_name(daemon)))
+		    !host_node_is_up(status, node_name(daemon)))
 			return daemon;
 	}
 	return NULL;
@@ -392,7 +392,7 @@ static int wait_ready(struct up *up)
 {
 	uint64_t begin = clock_now_ns(clock_monotonic());
 	const struct host_daemon *absent = NULL;
-	struct rlv_store_info info;
+	struct store_status status;
 	int64_t spent = 0;
 	int ret, asked = 0;
 
@@ -400,8 +400,8 @@ static int wait_ready(struct up *up)
 		ret = look_at_all(up);
 		if (ret)
 			return ret;
-		asked = host_ask(up->store->uri, &info);
-		absent = asked ? NULL : find_absent(up, &info);
+		asked = host_ask(up->store->uri, &status);
+		absent = asked ? NULL : find_absent(up, &status);
 		if (asked == 0 && !absent)
 			return 0;
 		spent = (int64_t)(clock_now_ns(clock_monotonic()) - begin);

@@ -513,10 +513,7 @@ static int embed_slot_put(struct meta *meta, const struct table_desc *desc,
 static int embed_info(struct meta *meta, struct rlv_store_info *out)
 {
 	struct embed *embed = embed_of(meta);
-	struct rlv_node_info *node = &out->nodes[0];
-	struct target_stats stats;
 
-	meta->target->ops->stats(meta->target, &stats);
 	lock_acquire(&embed->lock, &embed_lock);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 		out->n_tables += embed->tables[id] != NULL;
@@ -524,6 +521,18 @@ static int embed_info(struct meta *meta, struct rlv_store_info *out)
 	snprintf(out->server_version, sizeof(out->server_version), "%s", rlv_version());
 	out->n_nodes = 1;
 	out->n_clients = 1;
+	return 0;
+}
+
+static int embed_nodes(struct meta *meta, struct rlv_node_info *node, size_t *n_inout)
+{
+	struct target_stats stats;
+	size_t room = *n_inout;
+
+	*n_inout = 1;
+	if (!room)
+		return 0;
+	meta->target->ops->stats(meta->target, &stats);
 	snprintf(node->name, sizeof(node->name), "embed");
 	snprintf(node->address, sizeof(node->address), "embed:");
 	snprintf(node->pages, sizeof(node->pages), "%s", stats.page_kind);
@@ -614,6 +623,7 @@ static const struct meta_ops embed_ops = {
 	.slot_get = embed_slot_get,
 	.slot_put = embed_slot_put,
 	.info = embed_info,
+	.nodes = embed_nodes,
 	.persist = embed_persist,
 	.close = embed_close,
 };

@@ -49,7 +49,7 @@ static void take_waiting(const Relive__StoreInfoReply *info, struct rlv_store_in
 	}
 }
 
-int meta_info(struct rpc *rpc, struct rlv_store_info *out)
+static int ask_info(struct rpc *rpc, ProtobufCMessage **reply_out)
 {
 	Relive__StoreInfoRequest request = RELIVE__STORE_INFO_REQUEST__INIT;
 	struct rpc_call call = {
@@ -57,10 +57,16 @@ int meta_info(struct rpc *rpc, struct rlv_store_info *out)
 		.request = &request.base,
 		.reply = &relive__store_info_reply__descriptor,
 	};
+
+	return rpc_ask(rpc, &call, reply_out);
+}
+
+int meta_info(struct rpc *rpc, struct rlv_store_info *out)
+{
 	const Relive__StoreInfoReply *info;
 	struct rpc_lease lease;
 	ProtobufCMessage *reply;
-	int ret = rpc_ask(rpc, &call, &reply);
+	int ret = ask_info(rpc, &reply);
 
 	if (ret)
 		return ret;
@@ -72,9 +78,23 @@ int meta_info(struct rpc *rpc, struct rlv_store_info *out)
 	out->n_clients = info->clients;
 	out->rebuilds = info->rebuilds;
 	out->n_nodes = (uint32_t)info->n_nodes;
-	for (size_t i = 0; i < info->n_nodes && i < RLV_NODES_MAX; i++)
-		take_node(info->nodes[i], &out->nodes[i]);
 	take_waiting(info, out);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+int meta_nodes(struct rpc *rpc, struct rlv_node_info *nodes, size_t *n_inout)
+{
+	const Relive__StoreInfoReply *info;
+	ProtobufCMessage *reply;
+	int ret = ask_info(rpc, &reply);
+
+	if (ret)
+		return ret;
+	info = (const Relive__StoreInfoReply *)reply;
+	for (size_t i = 0; i < info->n_nodes && i < *n_inout; i++)
+		take_node(info->nodes[i], &nodes[i]);
+	*n_inout = info->n_nodes;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return 0;
 }

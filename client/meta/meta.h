@@ -132,7 +132,10 @@ struct meta_ops {
 	int (*token)(struct meta *meta, const char *role, bool rotate, char *token_out,
 		     uint32_t *epoch_out);
 
+	/* Into *out, which is zeroed. */
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
+	/* Fills nodes[0..*n_inout); out: how many there are. */
+	int (*nodes)(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
 

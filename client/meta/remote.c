@@ -503,6 +503,11 @@ static int remote_info(struct meta *meta, struct rlv_store_info *out)
 	return meta_info(remote_of(meta)->rpc, out);
 }
 
+static int remote_nodes(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout)
+{
+	return meta_nodes(remote_of(meta)->rpc, nodes, n_inout);
+}
+
 static int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout)
 {
 	return meta_waits_ask(remote_of(meta)->rpc, waits, n_inout);
@@ -685,6 +690,7 @@ static const struct meta_ops remote_ops = {
 	.backup = remote_backup,
 	.token = remote_token,
 	.info = remote_info,
+	.nodes = remote_nodes,
 	.persist = remote_persist,
 	.close = remote_close,
 	.watch = remote_watch,

@@ -372,7 +372,7 @@ int rlv_sampler_watch(struct rlv_sampler *sampler, uint32_t n, struct rlv_watch 
 
 	if (ret == 0 && !sampler)
 		ret = error_set(-EINVAL, "sampler is NULL");
-	return ret ? ret : watch_wait(watch, &sampler->h, sampler_explain, &call);
+	return ret ? ret : watch_user_wait(watch, &sampler->h, sampler_explain, &call);
 }
 
 int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)

@@ -96,8 +96,6 @@ static int check_opts(const struct table_desc *desc, const struct rlv_sampler_op
 	const struct view_desc *view;
 	int ret;
 
-	if (opts->size < sizeof(*opts))
-		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLER_OPTS_INIT", opts->size);
 	if (opts->view >= desc->n_views)
 		return error_set(-EINVAL, "opts.view %u: table %s has %u", opts->view, desc->name,
 				 desc->n_views);
@@ -273,10 +271,9 @@ static int sampler_check_reader(const struct rlv_sampler *sp)
 		sp->view_index);
 }
 
-int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
-		     struct rlv_sampler **sampler_out)
+static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+			struct rlv_sampler **sampler_out)
 {
-	static const struct rlv_sampler_opts defaults = RLV_SAMPLER_OPTS_INIT;
 	struct handle_opts how = {
 		.defer = { .defer_ns = DEFER_AGE_NS, .clock = clock_monotonic() },
 		.user = &sampler_user,
@@ -284,10 +281,6 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	struct rlv_sampler *sp;
 	int ret;
 
-	if (!table || !sampler_out)
-		return error_set(-EINVAL, "table or sampler_out is NULL");
-	if (!opts)
-		opts = &defaults;
 	ret = check_opts(&table->place.desc, opts);
 	if (ret)
 		return ret;
@@ -330,10 +323,20 @@ err_free:
 	return ret;
 }
 
+int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opts,
+		     struct rlv_sampler **sampler_out)
+{
+	struct rlv_sampler_opts full = RLV_SAMPLER_OPTS_INIT;
+	int ret;
+
+	if (!table || !sampler_out)
+		return error_set(-EINVAL, "table or sampler_out is NULL");
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	return ret ? ret : open_sampler(table, &full, sampler_out);
+}
+
 static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_sample_opts *opts)
 {
-	if (opts->size < sizeof(*opts))
-		return error_set(-EINVAL, "opts.size %u: use RLV_SAMPLE_OPTS_INIT", opts->size);
 	if (opts->n_step > sp->opts.n_step)
 		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
 				 opts->n_step, sp->opts.n_step);
@@ -342,21 +345,21 @@ static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_samp
 
 int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)
 {
-	static const struct rlv_sample_opts as_opened = RLV_SAMPLE_OPTS_INIT;
+	struct rlv_sample_opts full = RLV_SAMPLE_OPTS_INIT;
 	uint32_t n_step;
 	double gamma;
 	int ret;
 
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
-	if (!opts)
-		opts = &as_opened;
-	ret = check_sample_opts(sampler, opts);
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret == 0)
+		ret = check_sample_opts(sampler, &full);
 	if (ret)
 		return ret;
-	n_step = opts->n_step ? opts->n_step : sampler->opts.n_step;
-	gamma = opts->gamma == 0 ? sampler->opts.gamma : opts->gamma;
-	sampler->beta = opts->beta == 0 ? sampler->opts.beta : opts->beta;
+	n_step = full.n_step ? full.n_step : sampler->opts.n_step;
+	gamma = full.gamma == 0 ? sampler->opts.gamma : full.gamma;
+	sampler->beta = full.beta == 0 ? sampler->opts.beta : full.beta;
 	if (n_step == sampler->plan.n_step && gamma == sampler->plan.gamma)
 		return 0;
 	prefetch_cancel(sampler); /* its rows may be gathered already */
@@ -397,16 +400,16 @@ int rlv_sampler_close(struct rlv_sampler **sampler)
 int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
 {
 	struct rlv_stats stats;
+	int ret;
 
 	if (!sampler || !stats_out)
 		return error_set(-EINVAL, "sampler or stats_out is NULL");
-	if (stats_out->size < sizeof(stats))
-		return error_set(-EINVAL, "stats_out->size %u: want %zu", stats_out->size,
-				 sizeof(stats));
+	ret = abi_check(stats_out, "stats_out->");
+	if (ret)
+		return ret;
 	stats = sampler->stats;
-	stats.size = (uint32_t)sizeof(stats);
 	stats.items_lost = shard_trees_items_lost(&sampler->trees, &sampler->h.nodes);
 	handle_stats(&sampler->h, &stats);
-	*stats_out = stats;
+	abi_write(stats_out, &stats, sizeof(stats));
 	return 0;
 }

@@ -21,16 +21,18 @@ static int check(const struct rlv_store *store, const char *name)
 
 int rlv_store_drain_node(struct rlv_store *store, const char *node, struct rlv_drain_info *info_out)
 {
-	struct rlv_drain_info info = { .size = sizeof(info) };
+	struct rlv_drain_info info = { 0 };
 	int ret = check(store, node);
 
 	if (ret)
 		return ret;
-	if (!info_out || info_out->size < sizeof(info))
-		return error_set(-EINVAL, "info_out: NULL, or of another size");
-	ret = store->meta->ops->drain_node(store->meta, node, &info);
+	if (!info_out)
+		return error_set(-EINVAL, "info_out is NULL");
+	ret = abi_check(info_out, "info_out->");
 	if (ret == 0)
-		*info_out = info;
+		ret = store->meta->ops->drain_node(store->meta, node, &info);
+	if (ret == 0)
+		abi_write(info_out, &info, sizeof(info));
 	return ret;
 }
 
@@ -41,13 +43,25 @@ int rlv_store_drop_node(struct rlv_store *store, const char *node)
 	return ret ? ret : store->meta->ops->drop_node(store->meta, node);
 }
 
-int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, size_t *n_inout)
+int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, size_t size,
+		      size_t *n_inout)
 {
+	struct abi_array array = { .theirs = clients, .size = size };
+	size_t n;
+	int ret;
+
 	if (!store || !n_inout || (*n_inout && !clients))
 		return error_set(-EINVAL, "store, clients or n_inout is NULL");
 	if (!store->meta->ops->clients)
 		return error_set(-ENOTSUP, "an embedded store has one client: this process");
-	return store->meta->ops->clients(store->meta, clients, n_inout);
+	n = array.room = *n_inout;
+	ret = abi_array_begin(&array, sizeof(*clients), "clients");
+	if (ret == 0)
+		ret = store->meta->ops->clients(store->meta, array.ours, &n);
+	ret = abi_array_end(&array, ret, n);
+	if (ret == 0)
+		*n_inout = n;
+	return ret;
 }
 
 int rlv_store_forget_node(struct rlv_store *store, const char *node)

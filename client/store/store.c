@@ -64,8 +64,6 @@ void rlv_log_set(void (*fn)(void *ctx, enum rlv_log_level level, const char *lin
 
 static int check_opts(const struct rlv_store_opts *opts)
 {
-	if (opts->size < sizeof(*opts))
-		return error_set(-EINVAL, "opts.size %u: use RLV_STORE_OPTS_INIT", opts->size);
 	if (opts->stall_ns < 0)
 		return error_set(-EINVAL, "opts.stall_ns %" PRId64 ": want 0 or more",
 				 opts->stall_ns);
@@ -90,13 +88,15 @@ static int open_meta(struct rlv_store *store, const struct rlv_store_opts *opts)
 int rlv_store_open(const char *uri, const struct rlv_store_opts *opts, struct rlv_store **store_out)
 {
 	static const struct rlv_store_opts defaults = RLV_STORE_OPTS_INIT;
-	struct rlv_store_opts full = opts ? *opts : defaults;
+	struct rlv_store_opts full = defaults;
 	struct rlv_store *store;
 	int ret;
 
 	if (!store_out)
 		return error_set(-EINVAL, "store_out is NULL");
-	ret = check_opts(&full);
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret == 0)
+		ret = check_opts(&full);
 	if (ret)
 		return ret;
 	if (full.timeout_ns == 0)
@@ -195,23 +195,51 @@ int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out)
 
 	if (!store || !info_out)
 		return error_set(-EINVAL, "store or info_out is NULL");
-	if (info_out->size < sizeof(info))
-		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
-				 sizeof(info));
-	ret = store->meta->ops->info(store->meta, &info);
+	ret = abi_check(info_out, "info_out->");
+	if (ret == 0)
+		ret = store->meta->ops->info(store->meta, &info);
 	if (ret)
 		return ret;
-	info.size = (uint32_t)sizeof(info);
 	snprintf(info.uri, sizeof(info.uri), "%s", store->uri_text);
-	*info_out = info;
+	abi_write(info_out, &info, sizeof(info));
 	return 0;
 }
 
-int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t *n_inout)
+int rlv_store_nodes(struct rlv_store *store, struct rlv_node_info *nodes, size_t size,
+		    size_t *n_inout)
 {
+	struct abi_array array = { .theirs = nodes, .size = size };
+	size_t n;
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !nodes))
+		return error_set(-EINVAL, "store, nodes or n_inout is NULL");
+	n = array.room = *n_inout;
+	ret = abi_array_begin(&array, sizeof(*nodes), "nodes");
+	if (ret == 0)
+		ret = store->meta->ops->nodes(store->meta, array.ours, &n);
+	ret = abi_array_end(&array, ret, n);
+	if (ret == 0)
+		*n_inout = n;
+	return ret;
+}
+
+int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size, size_t *n_inout)
+{
+	struct abi_array array = { .theirs = waits, .size = size };
+	size_t n;
+	int ret;
+
 	if (!store || !n_inout || (*n_inout && !waits))
 		return error_set(-EINVAL, "store, waits or n_inout is NULL");
 	if (!store->meta->ops->waits)
 		return error_set(-ENOTSUP, "%s: nobody but this process uses it", store->uri_text);
-	return store->meta->ops->waits(store->meta, waits, n_inout);
+	n = array.room = *n_inout;
+	ret = abi_array_begin(&array, sizeof(*waits), "waits");
+	if (ret == 0)
+		ret = store->meta->ops->waits(store->meta, array.ours, &n);
+	ret = abi_array_end(&array, ret, n);
+	if (ret == 0)
+		*n_inout = n;
+	return ret;
 }

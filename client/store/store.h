@@ -4,6 +4,7 @@
 #ifndef RLV_CLIENT_STORE_STORE_H
 #define RLV_CLIENT_STORE_STORE_H
 
+#include "client/store/abi.h"
 #include "client/store/backoff.h"
 #include "client/meta/meta.h"
 #include "client/table/node.h"

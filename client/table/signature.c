@@ -132,8 +132,6 @@ static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *
 
 static int check_sizes(const struct rlv_table_opts *opts)
 {
-	if (opts->size < sizeof(*opts))
-		return error_set(-EINVAL, "opts.size %u: use RLV_TABLE_OPTS_INIT", opts->size);
 	if (opts->n_columns == 0 || opts->n_columns > RLV_MAX_COLUMNS || !opts->columns)
 		return error_set(-EINVAL, "opts.n_columns %u: want 1..%u and columns",
 				 opts->n_columns, RLV_MAX_COLUMNS);

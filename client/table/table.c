@@ -79,8 +79,8 @@ err_fini_place:
 	return ret;
 }
 
-int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
-		     struct rlv_table **table_out)
+static int create_table(struct rlv_store *store, const char *name,
+			const struct rlv_table_opts *opts, struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wishes again = { 0 };
@@ -89,8 +89,6 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 	struct meta_table place;
 	int ret;
 
-	if (!store || !opts || !table_out)
-		return error_set(-EINVAL, "store, opts or table_out is NULL");
 	if (store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	ret = signature_encode(name, opts, store_is_file(store), &desc);
@@ -112,6 +110,18 @@ int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv
 			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	return ret;
+}
+
+int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
+		     struct rlv_table **table_out)
+{
+	struct rlv_table_opts full;
+	int ret;
+
+	if (!store || !opts || !table_out)
+		return error_set(-EINVAL, "store, opts or table_out is NULL");
+	ret = abi_read(&full, sizeof(full), opts, "opts.");
+	return ret ? ret : create_table(store, name, &full, table_out);
 }
 
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
@@ -287,14 +297,14 @@ static void table_info_shards(const struct node_set *nodes, struct rlv_table_inf
 
 int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 {
-	struct rlv_table_info info = { .size = sizeof(info) };
+	struct rlv_table_info info = { 0 };
 	int ret;
 
 	if (!table || !info_out)
 		return error_set(-EINVAL, "table or info_out is NULL");
-	if (info_out->size < sizeof(info))
-		return error_set(-EINVAL, "info_out->size %u: want %zu", info_out->size,
-				 sizeof(info));
+	ret = abi_check(info_out, "info_out->");
+	if (ret)
+		return ret;
 	signature_decode(&table->place.desc, &info);
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
@@ -307,7 +317,7 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 	table_info_shards(&table->nodes, &info);
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
-		*info_out = info;
+		abi_write(info_out, &info, sizeof(info));
 	return ret;
 }
 
@@ -322,21 +332,32 @@ static void table_info_status(const struct node_set *nodes, uint32_t s, struct r
 		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[status->node].uri);
 }
 
-int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t *n_inout)
+int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t size,
+		     size_t *n_inout)
 {
+	struct abi_array array = { .theirs = shards, .size = size };
+	struct rlv_shard_info *ours;
+	size_t n = 0;
 	int ret;
 
 	if (!table || !n_inout || (*n_inout && !shards))
 		return error_set(-EINVAL, "table, shards or n_inout is NULL");
+	array.room = *n_inout;
+	ret = abi_array_begin(&array, sizeof(*shards), "shards");
+	if (ret)
+		return ret;
+	ours = array.ours;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
 	if (ret == -EHOSTDOWN) /* that is what it says then */
 		ret = 0;
-	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards && s < *n_inout; s++)
-		table_info_status(&table->nodes, s, &shards[s]);
-	if (ret == 0)
-		*n_inout = table->nodes.n_shards;
+	n = table->nodes.n_shards;
+	for (uint32_t s = 0; ret == 0 && s < n && s < array.room; s++)
+		table_info_status(&table->nodes, s, &ours[s]);
 	lock_release(&table->lock, &table_lock);
+	ret = abi_array_end(&array, ret, n);
+	if (ret == 0)
+		*n_inout = n;
 	return ret;
 }
 
@@ -360,16 +381,16 @@ static void report_add(struct rlv_verify_report *sum, const struct shard_check_r
 
 int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_out)
 {
-	struct rlv_verify_report sum = { .size = sizeof(sum) };
+	struct rlv_verify_report sum = { 0 };
 	struct shard_check_opts opts = { .rows = true };
 	struct shard_check_report one;
 	int ret;
 
 	if (!table || !report_out)
 		return error_set(-EINVAL, "table or report_out is NULL");
-	if (report_out->size < sizeof(sum))
-		return error_set(-EINVAL, "report_out->size %u: want %zu", report_out->size,
-				 sizeof(sum));
+	ret = abi_check(report_out, "report_out->");
+	if (ret)
+		return ret;
 	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
 	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
@@ -386,6 +407,6 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 	}
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
-		*report_out = sum;
+		abi_write(report_out, &sum, sizeof(sum));
 	return ret;
 }

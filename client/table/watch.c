@@ -113,9 +113,17 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 
 int watch_check(const struct rlv_watch *watch)
 {
-	if (!watch)
-		return error_set(-EINVAL, "watch is NULL");
-	if (watch->size < sizeof(*watch))
-		return error_set(-EINVAL, "watch->size %u: use RLV_WATCH_INIT", watch->size);
-	return 0;
+	return watch ? abi_check(watch, "watch->") : error_set(-EINVAL, "watch is NULL");
+}
+
+int watch_user_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
+{
+	struct rlv_watch ours;
+	int ret = abi_read(&ours, sizeof(ours), watch, "watch->");
+
+	if (ret)
+		return ret;
+	ret = watch_wait(&ours, h, explain, ctx);
+	abi_write(watch, &ours, sizeof(ours));
+	return ret;
 }

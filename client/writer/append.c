@@ -131,8 +131,6 @@ static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps
 {
 	const struct table_desc *desc = w->h.desc;
 
-	if (steps->size < sizeof(*steps))
-		return error_set(-EINVAL, "steps->size %u: use RLV_STEPS_INIT", steps->size);
 	if (!steps->columns)
 		return error_set(-EINVAL, "steps->columns is NULL");
 	for (uint32_t c = 0; c < desc->n_columns; c++)
@@ -149,6 +147,18 @@ static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps
 	return 0;
 }
 
+/* The program's steps, or what this library knows of them, in *room. */
+static int writer_read_steps(const struct rlv_steps **steps, struct rlv_steps *room)
+{
+	int ret;
+
+	if ((*steps)->size == sizeof(*room))
+		return 0;
+	ret = abi_read(room, sizeof(*room), *steps, "steps->");
+	*steps = room;
+	return ret;
+}
+
 /* Starts a call. */
 static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 {
@@ -161,6 +171,7 @@ static int writer_start(struct rlv_writer *w, const struct rlv_steps *steps)
 int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct rlv_steps *steps,
 		      uint32_t *appended_out)
 {
+	struct rlv_steps room;
 	uint32_t done = 0;
 	int ret;
 
@@ -169,7 +180,9 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 	if (stream >= writer->n_streams)
 		return error_set(-EINVAL, "stream %u: the writer has %u", stream,
 				 writer->n_streams);
-	ret = writer_start(writer, steps);
+	ret = writer_read_steps(&steps, &room);
+	if (ret == 0)
+		ret = writer_start(writer, steps);
 	if (ret)
 		return ret;
 	ret = writer_append(writer, stream, steps, steps->n, &done);
@@ -182,7 +195,8 @@ int rlv_writer_append(struct rlv_writer *writer, uint32_t stream, const struct r
 
 int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *steps)
 {
-	struct put put = { .w = writer, .src = { .steps = steps, .n = 1 } };
+	struct rlv_steps room;
+	struct put put = { .w = writer };
 	int ret;
 
 	if (!writer || !steps)
@@ -192,7 +206,10 @@ int rlv_writer_append_vector(struct rlv_writer *writer, const struct rlv_steps *
 				 writer->n_streams);
 	put.streams = writer->streams;
 	put.n = writer->n_streams;
-	ret = writer_start(writer, steps);
+	ret = writer_read_steps(&steps, &room);
+	put.src = (struct source){ .steps = steps, .n = 1 };
+	if (ret == 0)
+		ret = writer_start(writer, steps);
 	if (ret == 0)
 		ret = writer_run(&put);
 	writer->stats.calls++;
@@ -208,5 +225,5 @@ int rlv_writer_watch(struct rlv_writer *writer, struct rlv_watch *watch)
 
 	if (ret == 0 && !writer)
 		ret = error_set(-EINVAL, "writer is NULL");
-	return ret ? ret : watch_wait(watch, &writer->h, writer_explain, &put);
+	return ret ? ret : watch_user_wait(watch, &writer->h, writer_explain, &put);
 }

@@ -19,8 +19,6 @@ static int check_opts(const struct rlv_table *table, const struct rlv_writer_opt
 {
 	const struct table_desc *desc = &table->place.desc;
 
-	if (opts->size < sizeof(*opts))
-		return error_set(-EINVAL, "opts.size %u: use RLV_WRITER_OPTS_INIT", opts->size);
 	if (opts->streams > desc->max_writers)
 		return error_set(
 			-ENOSPC,
@@ -169,28 +167,29 @@ static int writer_open_parts(struct rlv_writer *w)
 int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		    struct rlv_writer **writer_out)
 {
-	static const struct rlv_writer_opts defaults = RLV_WRITER_OPTS_INIT;
+	struct rlv_writer_opts full = RLV_WRITER_OPTS_INIT;
 	struct handle_opts how = { .user = &writer_user };
 	struct rlv_writer *w;
 	int ret;
 
 	if (!table || !writer_out)
 		return error_set(-EINVAL, "table or writer_out is NULL");
-	if (!opts)
-		opts = &defaults;
+	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
+	if (ret)
+		return ret;
 	if (table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	if (table->store->meta->reader)
 		return error_set(-EACCES, "writer: wants a token of role write, this one is of "
 					  "role read");
-	ret = check_opts(table, opts);
+	ret = check_opts(table, &full);
 	if (ret)
 		return ret;
 	w = mem_zalloc(sizeof(*w));
 	if (!w)
 		return error_set(-ENOMEM, "writer: no memory");
-	w->n_streams = opts->streams ? opts->streams : 1;
-	w->timeout_ns = opts->timeout_ns ? opts->timeout_ns : DEFAULT_TIMEOUT_NS;
+	w->n_streams = full.streams ? full.streams : 1;
+	w->timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
 	how.view_mask = (1u << table->place.desc.n_views) - 1;
 	how.streams = w->n_streams;
 	ret = handle_open(&w->h, table, &how);
@@ -247,11 +246,14 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 		return error_set(-EINVAL, "stream %u: the writer has %u", stream,
 				 writer->n_streams);
 	if (final) {
-		struct rlv_steps step = *final;
+		struct rlv_steps step;
 
-		if (final->n != 1)
+		ret = abi_read(&step, sizeof(step), final, "final->");
+		if (ret)
+			return ret;
+		if (step.n != 1)
 			return error_set(-EINVAL, "final->n %u: want the one last observation",
-					 final->n);
+					 step.n);
 		step.flags = &final_flag;
 		ret = rlv_writer_append(writer, stream, &step, NULL);
 	} else {
@@ -308,18 +310,18 @@ static int64_t writer_items_lost(const struct rlv_writer *w)
 int rlv_writer_stats(struct rlv_writer *writer, struct rlv_stats *stats_out)
 {
 	struct rlv_stats stats;
+	int ret;
 
 	if (!writer || !stats_out)
 		return error_set(-EINVAL, "writer or stats_out is NULL");
-	if (stats_out->size < sizeof(stats))
-		return error_set(-EINVAL, "stats_out->size %u: want %zu", stats_out->size,
-				 sizeof(stats));
+	ret = abi_check(stats_out, "stats_out->");
+	if (ret)
+		return ret;
 	stats = writer->stats;
-	stats.size = (uint32_t)sizeof(stats);
 	stats.blocks_claimed = writer->ring.claimed;
 	stats.blocks_skipped = writer->ring.skipped;
 	stats.items_lost = writer_items_lost(writer);
 	handle_stats(&writer->h, &stats);
-	*stats_out = stats;
+	abi_write(stats_out, &stats, sizeof(stats));
 	return 0;
 }

@@ -12,7 +12,7 @@ extern "C" {
 
 /*
  * Forgets a node that is down and holds nothing that could come back: its name is free for another one,
- * and it counts no more among the RLV_NODES_MAX of a store. Errors: -ENOENT, -EBUSY (it is up, or it
+ * and it counts no more among the 64 of a store. Errors: -ENOENT, -EBUSY (it is up, or it
  * holds shards that come back with it: start it and drain it), -ENOTSUP. Thread: any. Cost: control
  * plane.
  */
@@ -41,11 +41,11 @@ struct rlv_client_info {
 };
 
 /*
- * Who holds what: *n_inout entries of room, in the order of their ids; *n_inout says how many there
- * are. Errors: -ENOTSUP (embed:). Thread: any. Cost: control plane.
+ * Who holds what, in the order of their ids: in clients[0..*n_inout), size = sizeof(*clients); out: how
+ * many there are. Errors: -ENOTSUP (embed:). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients,
-				  size_t *n_inout);
+				  size_t size, size_t *n_inout);
 
 /* -------- who waits for what -------- */
 
@@ -76,10 +76,11 @@ struct rlv_wait {
 /*
  * What is waited for in a store, as its server knows it: calls that have waited for half a second, by
  * the word of their clients, once a second; rebuilds; drains; stopped processes of the server's host.
- * Fills waits[0..*n_inout); out: how many there are. -ENOTSUP (embed:). Thread: any. Cost: control
+ * Fills waits[0..*n_inout), size = sizeof(*waits); out: how many there are. -ENOTSUP (embed:). Thread: any. Cost: control
  * plane.
  */
-RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t *n_inout);
+RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size,
+				size_t *n_inout);
 
 #ifdef __cplusplus
 }

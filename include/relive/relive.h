@@ -25,6 +25,12 @@
  *             answers of the server; only rlv_store_open returns -ENOENT without it: no such store on
  *             this host. append, sample and update go on without a server.
  *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
+ *   Versions  A program goes on with a newer library: fields are only added, at the end of structs that
+ *             begin with their size, and what the program does not know of is 0. With an older
+ *             library it goes on, too, but for fields that the library does not know: not 0 is
+ *             -EINVAL. A call that fills a struct fills as much as its size, set by the caller,
+ *             says. One that fills an array of structs has the size of an element as an argument.
+ *             Structs without a size that lie in others do not grow; their reserved members are 0.
  *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
  *             the whole call, however often it tries anew; a connection whose node does not answer
  *             is given up after half of what is left, but not within its first second. Calls
@@ -353,11 +359,11 @@ struct rlv_shard_info {
 };
 
 /*
- * Where the shards of a table are, in shards[0..*n_inout); out: how many there are. Thread: any.
- * Cost: none, or a question to the server while some are away.
+ * Where the shards of a table are, in shards[0..*n_inout), size = sizeof(*shards); out: how many there
+ * are. Thread: any. Cost: none, or a question to the server while some are away.
  */
 RLV_CHECKED int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards,
-				 size_t *n_inout);
+				 size_t size, size_t *n_inout);
 
 struct rlv_verify_report {
 	uint32_t size;
@@ -721,7 +727,6 @@ struct rlv_node_info {
 	uint32_t broken; /* regions of them whose files were cut short or cannot be read */
 };
 
-#define RLV_NODES_MAX 64 /* memory nodes of a store */
 struct rlv_store_info {
 	uint32_t size;
 	char uri[256];
@@ -729,12 +734,18 @@ struct rlv_store_info {
 	uint64_t term;
 	uint32_t n_nodes, n_tables, n_clients;
 	uint32_t rebuilds; /* online rebuilds done since the server started */
-	struct rlv_node_info nodes[RLV_NODES_MAX];
 	char waiting[256]; /* what rebuilds wait for before sums are exact again, in words */
 };
 
 /* Thread: any. Cost: control plane. */
 RLV_CHECKED int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out);
+
+/*
+ * The memory nodes of a store, in nodes[0..*n_inout), size = sizeof(*nodes); out: how many there are. An
+ * embedded store has one. Thread: any. Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_nodes(struct rlv_store *store, struct rlv_node_info *nodes, size_t size,
+				size_t *n_inout);
 
 /*
  * Writes the catalog as it is now into a file: tables, and where their shards are; no items. The

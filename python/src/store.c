@@ -180,13 +180,13 @@ static PyObject *node_info(const struct rlv_node_info *node)
 			     node->state ? Py_True : Py_False, "pages", node->pages);
 }
 
-static PyObject *info_dict(const struct rlv_store_info *info)
+static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_node_info *at,
+			   size_t n)
 {
-	size_t shown = sizeof(info->nodes) / sizeof(info->nodes[0]);
 	PyObject *nodes = PyList_New(0);
 
-	for (size_t i = 0; nodes && i < info->n_nodes && i < shown; i++) {
-		PyObject *node = node_info(&info->nodes[i]);
+	for (size_t i = 0; nodes && i < n; i++) {
+		PyObject *node = node_info(&at[i]);
 
 		if (!node || PyList_Append(nodes, node))
 			Py_CLEAR(nodes);
@@ -200,18 +200,49 @@ static PyObject *info_dict(const struct rlv_store_info *info)
 			     "waiting", info->waiting, "nodes", nodes);
 }
 
+/* All nodes, *n_out of them, for free(); NULL = no memory. There may become more while we ask. */
+static struct rlv_node_info *read_nodes(struct store *self, size_t *n_out, int *ret_out)
+{
+	struct rlv_node_info *nodes = NULL;
+	size_t n = 8, room = 0;
+
+	*ret_out = 0;
+	while (room < n && *ret_out == 0) {
+		free(nodes);
+		room = n;
+		nodes = calloc(room, sizeof(*nodes));
+		if (!nodes)
+			return NULL;
+		*ret_out = rlv_store_nodes(self->store, nodes, sizeof(*nodes), &n);
+	}
+	*n_out = n;
+	return nodes;
+}
+
 static PyObject *store_info(PyObject *object, PyObject *unused)
 {
 	struct store *self = (struct store *)object;
 	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_node_info *nodes = NULL;
+	PyObject *dict = NULL;
+	size_t n = 0;
 	int ret;
 
 	(void)unused;
 	if (handle_enter(&self->h))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_info(self->store, &info);
+	if (ret == 0)
+		nodes = read_nodes(self, &n, &ret);
 	Py_END_ALLOW_THREADS handle_leave(&self->h);
-	return ret ? error_raise(ret) : info_dict(&info);
+	if (ret)
+		error_raise(ret);
+	else if (nodes)
+		dict = info_dict(&info, nodes, n);
+	else
+		PyErr_NoMemory();
+	free(nodes);
+	return dict;
 }
 
 static PyObject *store_is_open(PyObject *object, void *unused)

@@ -95,7 +95,7 @@ static int call_waits(struct fixture *fx)
 {
 	size_t n = 0;
 
-	return rlv_store_waits(fx->store, NULL, &n);
+	return rlv_store_waits(fx->store, NULL, sizeof(struct rlv_wait), &n);
 }
 
 static int call_drain_node(struct fixture *fx)
@@ -220,7 +220,7 @@ static int call_table_shards(struct fixture *fx)
 	struct rlv_shard_info shards[4];
 	size_t n = ARRAY_LEN(shards);
 
-	return rlv_table_shards(fx->table, shards, &n);
+	return rlv_table_shards(fx->table, shards, sizeof(shards[0]), &n);
 }
 
 static int call_table_verify(struct fixture *fx)

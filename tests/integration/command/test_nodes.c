@@ -5,6 +5,7 @@
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -71,14 +72,10 @@ static struct rlv_store_info store_info(struct fixture *fx)
 
 static struct rlv_node_info node_info(struct fixture *fx, uint32_t n)
 {
-	struct rlv_store_info info = store_info(fx);
 	char name[8];
 
 	snprintf(name, sizeof(name), "%u", n);
-	for (uint32_t i = 0; i < info.n_nodes && i < ARRAY_LEN(info.nodes); i++)
-		if (strcmp(info.nodes[i].name, name) == 0)
-			return info.nodes[i];
-	return (struct rlv_node_info){ .state = UINT32_MAX };
+	return store_node_named(fx->store, name);
 }
 
 struct node_wish {
@@ -199,7 +196,7 @@ static uint32_t shards_in(struct fixture *fx, uint32_t state, uint32_t n)
 	snprintf(name, sizeof(name), "%u", n);
 	must(rlv_store_open("shm:s", NULL, &store), "open as another");
 	must(rlv_table_open(store, "t", &table), "open the table as another");
-	must(rlv_table_shards(table, shards, &count), "shards");
+	must(rlv_table_shards(table, shards, sizeof(shards[0]), &count), "shards");
 	for (size_t i = 0; i < count; i++)
 		found += shards[i].state == state &&
 			 (n == MAX_NODES || strcmp(shards[i].node, name) == 0);

@@ -15,6 +15,7 @@
 #include "tests/support/attack/kept.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -155,7 +156,7 @@ static bool node_is_up(struct rlv_store *store)
 	struct rlv_store_info info = { .size = sizeof(info) };
 
 	return rlv_store_info(store, &info) == 0 && info.n_nodes == 1 &&
-	       info.nodes[0].state == RLV_NODE_UP;
+	       store_node_at(store, 0).state == RLV_NODE_UP;
 }
 
 /* What was mended stays so. */

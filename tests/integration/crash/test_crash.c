@@ -4,6 +4,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -442,9 +443,10 @@ static int churn(const char *path)
 static bool is_empty(void *ctx)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
+	const struct rlv_node_info node = store_node_at(ctx, 0);
 
 	return rlv_store_info(ctx, &info) == 0 && info.n_tables == 0 && info.n_nodes == 1 &&
-	       info.nodes[0].state == 1 && info.nodes[0].used_bytes == 0;
+	       node.state == RLV_NODE_UP && node.used_bytes == 0;
 }
 
 static void metad_killed__between_the_steps_of_create_and_drop_leaves_no_leak(void **state)

@@ -180,7 +180,7 @@ static int use_rest_of_a(void *ctx)
 
 	(void)ctx;
 	if (ret == 0)
-		ret = rlv_table_shards(table, shards, &n);
+		ret = rlv_table_shards(table, shards, sizeof(shards[0]), &n);
 	if (ret)
 		return 3;
 	if (n != 2 ||

@@ -5,6 +5,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/attack/relay.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -276,12 +277,11 @@ static void metad__full_of_tcp_clients_takes_unix_clients_and_nodes(void **state
 	assert_null(strstr(rlv_last_error(), "start it on its host")); /* it runs */
 	expect(try_open("shm:s", &edge->stores[15]), 0);
 	(void)processes_memnode(&edge->ps, "s", "a", node);
-	for (n = 0; n < 500 && (info.n_nodes == 0 || info.nodes[0].state != RLV_NODE_UP); n++) {
+	for (n = 0; n < 500 && store_node_at(edge->stores[15], 0).state != RLV_NODE_UP; n++)
 		processes_sleep_ns(10 * CLOCK_NS_PER_MS);
-		expect(rlv_store_info(edge->stores[15], &info), 0);
-	}
+	expect(rlv_store_info(edge->stores[15], &info), 0);
 	assert_int_equal(info.n_nodes, 1);
-	assert_int_equal(info.nodes[0].state, RLV_NODE_UP);
+	assert_int_equal(store_node_at(edge->stores[15], 0).state, RLV_NODE_UP);
 }
 
 /* The kernel's list of TCP connections says which timer runs: 02 is that of keepalive. */

@@ -6,6 +6,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -523,7 +524,7 @@ static bool has_two_nodes(void *ctx)
 	struct rlv_store_info info = { .size = sizeof(info) };
 
 	expect(rlv_store_info(ctx, &info), 0);
-	return info.n_nodes == 2 && info.nodes[1].state == RLV_NODE_UP;
+	return info.n_nodes == 2 && store_node_at(ctx, 1).state == RLV_NODE_UP;
 }
 
 static void node__registers_by_its_own_role_only(void **state)

@@ -5,6 +5,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
 
@@ -76,10 +77,7 @@ static void fill_table(struct fixture *fx)
 
 static uint32_t node_state(struct fixture *fx)
 {
-	struct rlv_store_info info = { .size = sizeof(info) };
-
-	must(rlv_store_info(fx->store, &info), "info");
-	return info.nodes[0].state;
+	return store_node_at(fx->store, 0).state;
 }
 
 static bool is_down(void *ctx)

@@ -3,6 +3,7 @@
  */
 #include "tests/support/fixture/replay_fixture.h"
 #include "tests/support/test.h"
+#include "tests/support/store_nodes.h"
 
 #include "relive/admin.h"
 
@@ -19,6 +20,7 @@ static const struct rlv_table_opts plain = { 0 };
 static void store__null_arguments(void **state)
 {
 	struct rlv_store_info info = { .size = sizeof(info) };
+	struct rlv_node_info node;
 	struct replay_fixture fx;
 	size_t n = 1;
 
@@ -29,8 +31,10 @@ static void store__null_arguments(void **state)
 	EXPECT_EINVAL(rlv_store_persist(NULL), "store");
 	EXPECT_EINVAL(rlv_store_tables(fx.store, NULL, &n), "names");
 	EXPECT_EINVAL(rlv_store_tables(NULL, NULL, &n), "store");
-	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, &n), "waits");
-	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, NULL), "n_inout");
+	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, sizeof(struct rlv_wait), &n), "waits");
+	EXPECT_EINVAL(rlv_store_waits(fx.store, NULL, sizeof(struct rlv_wait), NULL), "n_inout");
+	EXPECT_EINVAL(rlv_store_nodes(fx.store, NULL, sizeof(struct rlv_node_info), &n), "nodes");
+	EXPECT_EINVAL(rlv_store_nodes(fx.store, &node, 4, &n), "nodes: size 4");
 	EXPECT_EINVAL(rlv_store_info(NULL, &info), "store");
 	EXPECT_EINVAL(rlv_store_info(fx.store, NULL), "info_out");
 	info.size = 8;
@@ -109,14 +113,16 @@ static void bad_expect(const struct bad_create *bad, const char *word)
 			      after = { .size = sizeof(after) };
 	struct rlv_table *table = NULL;
 	struct replay_fixture fx;
+	uint64_t used;
 
 	replay_open(&fx, &plain);
 	assert_int_equal(rlv_store_info(fx.store, &before), 0);
+	used = store_node_at(fx.store, 0).used_bytes;
 	EXPECT_EINVAL(rlv_table_create(fx.store, bad->name, &bad->opts, &table), word);
 	assert_null(table);
 	assert_int_equal(rlv_store_info(fx.store, &after), 0);
 	assert_int_equal(after.n_tables, before.n_tables);
-	assert_int_equal(after.nodes[0].used_bytes, before.nodes[0].used_bytes);
+	assert_int_equal(store_node_at(fx.store, 0).used_bytes, used);
 	replay_close(&fx);
 }
 
@@ -511,7 +517,8 @@ static void counts__without_their_pointer_give_einval(void **state)
 	EXPECT_EINVAL(rlv_table_create(fx.store, "x", &table, &none), "opts.n_columns 0");
 	assert_null(none);
 	EXPECT_EINVAL(rlv_store_tables(fx.store, NULL, &n), "names");
-	EXPECT_EINVAL(rlv_table_shards(fx.table, NULL, &n), "shards");
+	EXPECT_EINVAL(rlv_table_shards(fx.table, NULL, sizeof(struct rlv_shard_info), &n),
+		      "shards");
 	writer = replay_writer(&fx, 1);
 	steps.n = 1;
 	EXPECT_EINVAL(rlv_writer_append(writer, 0, &steps, NULL), "steps->columns");

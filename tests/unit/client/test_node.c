@@ -49,7 +49,7 @@ static struct rlv_shard_info shard_info(struct nodes_fixture *nx, uint32_t shard
 	struct rlv_shard_info shards[NODES_SHARDS];
 	size_t n = NODES_SHARDS;
 
-	assert_int_equal(rlv_table_shards(nx->fx.table, shards, &n), 0);
+	assert_int_equal(rlv_table_shards(nx->fx.table, shards, sizeof(shards[0]), &n), 0);
 	assert_int_equal(n, nx->n_shards);
 	assert_int_equal(shards[shard].shard, shard);
 	return shards[shard];
@@ -134,7 +134,7 @@ static void table_shards__says_where_a_shard_that_is_down_was_last(void **state)
 	nodes_cut(&nx, 2, 1);
 	nodes_move_control(&nx, 1);
 	assert_int_equal(rlv_table_open(nx.fx.store, "t", &again), 0);
-	assert_int_equal(rlv_table_shards(again, shards, &n), 0);
+	assert_int_equal(rlv_table_shards(again, shards, sizeof(shards[0]), &n), 0);
 	assert_int_equal(shards[0].state, RLV_SHARD_DOWN);
 	assert_string_equal(shards[0].address, "node:0");
 	assert_int_equal(shards[1].state, RLV_SHARD_ACTIVE);

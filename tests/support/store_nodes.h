@@ -1,0 +1,13 @@
+/*
+ * store_nodes.h - the memory nodes of a store, one by one.
+ */
+#ifndef RLV_TESTS_STORE_NODES_H
+#define RLV_TESTS_STORE_NODES_H
+
+#include <relive/relive.h>
+
+/* Node i of the store, or of that name. state UINT32_MAX: there is none, or nobody answers. */
+struct rlv_node_info store_node_at(struct rlv_store *store, size_t i);
+struct rlv_node_info store_node_named(struct rlv_store *store, const char *name);
+
+#endif
