@@ -174,9 +174,9 @@ static void watch__wrong_arguments(void **state)
 	(void)state;
 	replay_expect(rlv_sampler_watch(NULL, 1, &rig->watch), -EINVAL, "sampler");
 	replay_expect(rlv_sampler_watch(rig->sampler, 1, NULL), -EINVAL, "watch is NULL");
-	replay_expect(rlv_sampler_watch(rig->sampler, 1, &none), -EINVAL, "RLV_WATCH_INIT");
+	replay_expect(rlv_sampler_watch(rig->sampler, 1, &none), -EINVAL, "_INIT macro");
 	replay_expect(rlv_writer_watch(NULL, &rig->watch), -EINVAL, "writer");
-	replay_expect(rlv_writer_watch(rig->writer, &none), -EINVAL, "RLV_WATCH_INIT");
+	replay_expect(rlv_writer_watch(rig->writer, &none), -EINVAL, "_INIT macro");
 	close_rig(rig);
 }
 
