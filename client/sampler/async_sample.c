@@ -44,21 +44,23 @@ static int async_make_trees(struct async_sample *async, uint32_t n)
 	async->forest.epochs = mem_array(n, sizeof(struct epoch));
 	async->sizes = mem_array(n, sizeof(*async->sizes));
 	async->room_trees = async->forest.epochs && async->sizes ? n : 0;
-	return async->room_trees ? 0 : error_set(-ENOMEM, "sample: no memory for %u shards", n);
+	return async->room_trees
+		       ? 0
+		       : error_set(-ENOMEM, "sample: cannot allocate memory for %u shards", n);
 }
 
 static int async_make_io(struct async_sample *async, size_t n)
 {
 	return mem_make_room(&async->io, &async->room_io, n, sizeof(*async->io))
 		       ? 0
-		       : error_set(-ENOMEM, "sample: no memory for %zu items", n);
+		       : error_set(-ENOMEM, "sample: cannot allocate memory for %zu items", n);
 }
 
 static int async_make_rows(struct async_sample *async, size_t bytes)
 {
 	return chunk_make_room(&async->rows, &async->room_rows, bytes)
 		       ? 0
-		       : error_set(-ENOMEM, "sample: no memory for %zu bytes", bytes);
+		       : error_set(-ENOMEM, "sample: cannot allocate %zu bytes", bytes);
 }
 
 /* -------- rows -------- */

@@ -208,7 +208,7 @@ int batch_add(struct rlv_sampler *sp)
 		sp->batches = batches;
 	batch = batches ? mem_zalloc(sizeof(*batch)) : NULL;
 	if (!batch)
-		return error_set(-ENOMEM, "sampler: no memory for %zu batches", n);
+		return error_set(-ENOMEM, "sampler: cannot allocate memory for %zu batches", n);
 	ret = batch_init(sp, batch);
 	if (ret) {
 		mem_free(batch);

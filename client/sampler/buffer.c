@@ -21,7 +21,7 @@ int rlv_buffer_alloc(size_t align, size_t bytes, void **buffer_out)
 		return error_set(-EINVAL, "bytes 0: must be at least 1");
 	buffer = chunk_alloc(align, bytes);
 	if (!buffer)
-		return error_set(-ENOMEM, "buffer: no %zu bytes", bytes);
+		return error_set(-ENOMEM, "buffer: cannot allocate %zu bytes", bytes);
 	*buffer_out = buffer;
 	return 0;
 }

@@ -71,7 +71,7 @@ static uint32_t sampler_make_takes(struct rlv_sampler *sp, uint32_t n)
 	return n_changes;
 }
 
-/* Somebody else has it, or its shard is lost. */
+/* Another client took the item, or its shard is lost. */
 static void sampler_give_up(struct rlv_sampler *sp, const struct leaf_op *op)
 {
 	sp->scratch.again[sp->scratch.spare[op - sp->scratch.ops]] = 0;
@@ -82,7 +82,7 @@ static bool change_is_lost(const struct shard_change *ch, int ret)
 	return ret && ch->acc->shard->tree->tr->broken;
 }
 
-/* Of a change that did not come to its end. */
+/* After a change that failed. */
 static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	for (uint32_t k = 0; k < ch->n[sp->view_index]; k++)
@@ -91,7 +91,7 @@ static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_chang
 
 /* -------- once -------- */
 
-/* What was taken of a shard that is lost over it nobody has; the others' is ours all the same. */
+/* Items taken in a shard that was lost meanwhile are nobody's; those of other shards are ours. */
 static int sampler_judge_taken(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	const struct leaf_op *ops = ch->ops[sp->view_index];
@@ -114,7 +114,7 @@ static int sampler_take_once(struct rlv_sampler *sp, uint32_t n_changes)
 	int first = 0;
 
 	if (change_consume(sp->changes, n_changes)) /* judged below, shard by shard */
-		log_debug("take: %s", error_last());
+		log_debug("consume: %s", error_last());
 	for (uint32_t i = 0; i < n_changes; i++) {
 		int ret = sampler_judge_taken(sp, &sp->changes[i]);
 
@@ -145,7 +145,7 @@ static uint32_t sampler_judge_counts(struct rlv_sampler *sp, const struct transp
 	return packed;
 }
 
-/* Leaves those in the change that are to be retired. */
+/* Counts the samples of a shard's items; the change keeps the ops of items to retire. */
 static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 {
 	struct region *tree = ch->acc->shard->tree;
@@ -192,7 +192,7 @@ static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 			sp->changes[left++] = ch;
 	}
 	if (change_consume(sp->changes, left)) /* judged below, shard by shard */
-		log_debug("take: %s", error_last());
+		log_debug("consume: %s", error_last());
 	for (uint32_t i = 0; i < left; i++) {
 		const struct shard_change *ch = &sp->changes[i];
 		int ret = change_is_lost(ch, ch->ret) ? 0 : handle_failed(ch->acc, ch->ret);

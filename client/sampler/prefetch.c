@@ -24,7 +24,7 @@ static int prefetch_make(struct rlv_sampler *sp, struct async_sample **async_sam
 	int ret;
 
 	if (!async)
-		return error_set(-ENOMEM, "sampler: no memory");
+		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
 	*async_sample_out = async;
 	async->s = &async->own;
 	async->draws = &async->rng;
@@ -40,7 +40,7 @@ int prefetch_init(struct rlv_sampler *sp)
 		return 0;
 	sp->ahead = mem_array(sp->opts.prefetch, sizeof(struct async_sample *));
 	if (!sp->ahead)
-		return error_set(-ENOMEM, "sampler: no memory");
+		return error_set(-ENOMEM, "sampler: cannot allocate memory for prefetched batches");
 	for (uint32_t i = 0; ret == 0 && i < sp->opts.prefetch; i++)
 		ret = prefetch_make(sp, &sp->ahead[i]);
 	return ret;
@@ -88,7 +88,7 @@ static bool prefetch_failed(struct rlv_sampler *sp, int ret)
 {
 	if (ret == 0 || ret == -EAGAIN)
 		return false;
-	log_debug("sample ahead: %s", error_last());
+	log_debug("prefetch: %s", error_last());
 	prefetch_cancel(sp);
 	return true;
 }
@@ -160,7 +160,7 @@ void prefetch_refill(struct rlv_sampler *sp, uint32_t n)
 		for (uint32_t i = 0; i < n; i++)
 			async->own.at[i] = i;
 		if (async_sample_start(sp, async, &round)) {
-			log_debug("sample ahead: %s", error_last());
+			log_debug("prefetch: %s", error_last());
 			return;
 		}
 		round.batch->ahead = true;

@@ -235,9 +235,9 @@ static int sampler_fill(struct sample_call *call)
 		return error_set(-EAGAIN, "sample: every item drawn was overwritten");
 	if (call->left > 0 && !sp->opts.short_batch && !takes)
 		return error_set(-EAGAIN,
-				 "sample: %u of %u items could not be had; "
-				 "opts.short_batch takes fewer",
-				 call->left, call->n);
+				 "sample: only %u of %u items are available; set opts.short_batch "
+				 "to accept fewer",
+				 call->n - call->left, call->n);
 	return 0;
 }
 

@@ -62,8 +62,8 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 	}
 	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
 		return error_set(-EINVAL,
-				 "opts.columns: view %u has max_staleness, so that rows "
-				 "must be read",
+				 "opts.columns: view %u has max_staleness, which is "
+				 "read from rows: choose at least one column",
 				 sp->view_index);
 	return 0;
 }
@@ -132,7 +132,7 @@ static int sampler_fill_defaults(struct rlv_sampler *sp, const struct rlv_sample
 	full->world_size = opts->world_size ? opts->world_size : 1;
 	if (full->seed == 0 &&
 	    getrandom(&full->seed, sizeof(full->seed), 0) != (ssize_t)sizeof(full->seed))
-		return error_set(-EIO, "getrandom: no seed");
+		return error_set(-EIO, "getrandom returned no seed: set opts.seed");
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static int sampler_make_room(struct rlv_sampler *sp)
 		return 0;
 	changes = mem_resize(sp->changes, n * sizeof(*changes));
 	if (!changes)
-		return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+		return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
 	sp->changes = changes;
 	sp->room = n;
 	return 0;
@@ -267,7 +267,7 @@ static int sampler_check_reader(const struct rlv_sampler *sp)
 	return error_set(
 		-EACCES,
 		"sampler: view %u counts its samples (max_times_sampled, or a limiter with "
-		"bounds): that wants a token of role learn, this one is of role read",
+		"bounds): this needs a token of role learn, the token in use has role read",
 		sp->view_index);
 }
 
@@ -292,7 +292,7 @@ static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *
 			opts->view);
 	sp = mem_zalloc(sizeof(*sp));
 	if (!sp)
-		return error_set(-ENOMEM, "sampler: no memory");
+		return error_set(-ENOMEM, "sampler: cannot allocate memory");
 	sp->view_index = opts->view;
 	sp->view = &table->place.desc.views[opts->view];
 	ret = sampler_fill_defaults(sp, opts);

@@ -145,13 +145,13 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round);
 /* The buffer that prefetch_hand_over will fill; NULL = none. Those of another size are forgotten. */
 struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n);
 
-/* Begins as many as opts says, of n items. Errors only cost time: the calls meet them again. */
+/* Starts prefetches of n items up to opts.prefetch. Errors only cost time: the next call meets them. */
 void prefetch_refill(struct rlv_sampler *sp, uint32_t n);
 
-/* Moves on what has come; how many are done. Cost: local. */
+/* Starts the next phase of batches whose reads completed; how many batches are done. Cost: local. */
 uint32_t prefetch_advance(struct rlv_sampler *sp);
 
-/* Forgets all: waits for what is under way. */
+/* Drops all prefetched batches: waits for reads in flight. */
 void prefetch_cancel(struct rlv_sampler *sp);
 
 RLV_MUST_CHECK int prefetch_init(struct rlv_sampler *sp);
@@ -170,7 +170,7 @@ struct batch *batch_find(struct rlv_sampler *sp);
 /* A buffer for a sample of n: of a batch that is drawn ahead, or a free one. -EBUSY: all are held. */
 RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **batch_out);
 
-/* No generation comes round sooner (rule 1h), however slow the wire under a batch is. */
+/* The shortest time in which a generation can repeat (rule 1h). */
 uint64_t sampler_wrap_ns(const struct table_desc *desc);
 
 /*

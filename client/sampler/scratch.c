@@ -20,7 +20,7 @@ int scratch_init(struct draw_scratch *s, size_t n)
 	s->quanta = mem_array(n, sizeof(*s->quanta));
 	if (!s->shard || !s->slot || !s->word || !s->probability || !s->at || !s->window ||
 	    !s->again || !s->ops || !s->order || !s->spare || !s->quanta)
-		return error_set(-ENOMEM, "sampler: no memory for batches of %zu", n);
+		return error_set(-ENOMEM, "sampler: cannot allocate memory for batches of %zu", n);
 	return 0;
 }
 

@@ -29,7 +29,7 @@ static void shard_trees_free(struct shard_trees *trees)
 
 static int shard_trees_no_memory(uint32_t n)
 {
-	return error_set(-ENOMEM, "sampler: no memory for %u shards", n);
+	return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
 }
 
 static int shard_trees_make_room(struct shard_trees *trees, uint32_t n)
@@ -152,7 +152,7 @@ int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_t
 	}
 	*found_out = all;
 	if (all == 0)
-		return error_set(-ENODATA, "sample: no item is there");
+		return error_set(-ENODATA, "sample: the view has no items");
 	return shard_trees_count(trees);
 }
 

@@ -16,7 +16,7 @@
 
 /* -------- order -------- */
 
-/* What is compared: (shard, slot) of a key, in 34 bits; the generation does not count. */
+/* The sort key: (shard, slot) of a key, in 34 bits, without the generation. */
 static uint64_t key_place(uint64_t key)
 {
 	return (uint64_t)key_shard(key) << 24 | key_slot(key);
@@ -150,10 +150,12 @@ static int update_count_results(const struct leaf_op *ops, uint32_t n,
 		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
 		unknown |= ops[i].result == LEAF_UNKNOWN;
 	}
-	return unknown ? error_set(-EIO, "update: an answer was lost") : 0;
+	return unknown ? error_set(-EIO,
+				   "update: an answer was lost: some priorities may not be set")
+		       : 0;
 }
 
-/* Items that nobody can reach: no more than if they had been overwritten. */
+/* Items in shards that are away count as stale, as if they had been overwritten. */
 static void update_count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
 {
 	result->stale += n;
@@ -186,7 +188,7 @@ static uint32_t update_make_changes(struct rlv_sampler *sp, uint32_t n,
 	return n_changes;
 }
 
-/* A node that is lost over it takes its own updates along, and no others. */
+/* A lost node loses its own updates and no others. */
 static int update_count_change(struct rlv_sampler *sp, const struct shard_change *ch,
 			       struct rlv_update_result *result)
 {
@@ -242,8 +244,8 @@ static int sampler_update(struct rlv_sampler *sp, const struct feedback *in,
 	if (sp->h.table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	if (sp->h.reader)
-		return error_set(-EACCES, "update: wants a token of role learn, this one is of "
-					  "role read");
+		return error_set(-EACCES, "update: needs a token of role learn, the token in use "
+					  "has role read");
 	if (sp->view->selector != RLV_PRIORITIZED)
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_begin(&sp->h, 0);

@@ -28,7 +28,7 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 	}
 	adm->lim.bounded_insert = bounds->max_diff != INT64_MAX;
 	adm->lim.bounded_sample = bounds->min_diff != INT64_MIN;
-	/* That there is an item a draw sees itself. */
+	/* A draw finds out itself whether there is an item. */
 	adm->lim.open_for_samples = bounds->min_size <= 1;
 }
 
@@ -53,8 +53,9 @@ static int admission_add(const struct admission *adm, size_t member, uint64_t de
 }
 
 /*
- * What is admitted and not committed must be what this call holds: less was settled with the
- * control shard before, and is taken again unasked; more was lost in a call that failed.
+ * Makes the reservations in the slot those of this call. Missing ones were settled with the old control
+ * shard: they are reserved again, without asking the limiter. Excess ones are of a call that failed:
+ * they are given back.
  */
 static int admission_carry(struct admission *adm)
 {
@@ -71,7 +72,7 @@ static int admission_carry(struct admission *adm)
 	mine.ins_admitted += inserts;
 	mine.smp_admitted += samples;
 	gives = (int64_t)inserts < 0 || (int64_t)samples < 0;
-	if (!gives) /* promised before it is taken, said after it was given (ds/limiter/limiter.h) */
+	if (!gives) /* the slot first when reserving, last when giving back (ds/limiter/limiter.h) */
 		ret = admission_store_slot(adm, &mine);
 	if (ret == 0)
 		ret = admission_add(adm, offsetof(struct view_limits, ins_admitted), inserts);
@@ -145,7 +146,7 @@ int admission_try_sample(struct admission *adm, uint64_t n)
 	return ret;
 }
 
-/* A connection that has ended is no error. Of an answer that was lost the chain itself says why. */
+/* A connection that has ended is no error; after a lost answer the chain's own error is returned. */
 static int admission_unless_lost(const struct admission *adm, int ret)
 {
 	struct transport *tr = adm->lim.region->tr;
@@ -183,7 +184,7 @@ int admission_flush(struct admission *adm)
 int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 {
 	adm->samples = 0;
-	if (!adm->here || !adm->owner) /* who only reads counts nothing */
+	if (!adm->here || !adm->owner) /* readers count nothing */
 		return 0;
 	if (!admission_may_hold(adm))
 		return admission_unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));

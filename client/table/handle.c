@@ -27,7 +27,8 @@ static int handle_make_room(struct handle *h)
 		return 0;
 	access = mem_resize(h->access, h->nodes.n_shards * sizeof(struct access *));
 	if (!access)
-		return error_set(-ENOMEM, "%u shards: no memory", h->nodes.n_shards);
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards",
+				 h->nodes.n_shards);
 	for (uint32_t s = h->n_access; s < h->nodes.n_shards; s++)
 		access[s] = NULL;
 	h->access = access;
@@ -41,7 +42,7 @@ static int handle_open_access(struct handle *h, uint32_t s)
 	int ret;
 
 	if (!acc)
-		return error_set(-ENOMEM, "shard %u: no memory", s);
+		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
 	ret = access_open(acc, h->nodes.shards[s], h->slot.owner, h->view_mask, &h->defer);
 	if (ret) {
 		mem_free(acc);
@@ -82,8 +83,9 @@ static void handle_close_accesses(struct handle *h)
 /* -------- shards that come and go -------- */
 
 /*
- * What we left behind when the connection ended: blocks open in our name, which nobody else may
- * claim, and a call half done, whose additions to the sums are lost.
+ * Cleans up after a connection that ended: closes blocks that are open in our name, which nobody else
+ * may claim, and marks the shard for a rebuild if a call was interrupted, whose additions to the sums
+ * are lost.
  */
 static int handle_tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
 {
@@ -124,7 +126,7 @@ static int handle_join(void *ctx, uint32_t s)
 		return ret;
 	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
 		return handle_join_with(h, s, &slot);
-	h->fenced = true; /* here at least: then it gets another slot everywhere */
+	h->fenced = true; /* in this shard at least: it gets another slot in all */
 	return 0;
 }
 
@@ -149,7 +151,7 @@ static const struct node_hooks hooks = { .join = handle_join, .leave = handle_le
 
 /* -------- a new slot -------- */
 
-/* Where we still are who we were, the old slot is left in order. */
+/* Leaves the old slot in order in shards where it is still ours. */
 static void handle_leave_all(struct handle *h)
 {
 	for (uint32_t s = 0; s < h->n_access; s++) {
@@ -180,7 +182,7 @@ static int handle_reattach(struct handle *h)
 				  &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
-				    "this handle was fenced, and no new slot is to be had: ");
+				    "this handle was fenced, and no new slot is available: ");
 	ret = node_set_move(&h->nodes, h->slot.owner);
 	if (ret == 0)
 		ret = handle_open_accesses(h);
@@ -197,7 +199,7 @@ static int handle_reattach(struct handle *h)
 
 /* -------- open, close -------- */
 
-/* With fresh grants: those of the table may be of another life of a node, or of us. */
+/* Asks for fresh grants: those of the table may be older than a restart of a node or a fence. */
 static int handle_open_nodes(struct handle *h, uint64_t deadline_ns)
 {
 	const struct node_set like = {
@@ -230,7 +232,7 @@ static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 	error_keep(&kept);
 	node_set_close(&h->nodes);
 	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
 			 error_last());
 	error_restore(&kept);
 	return ret;
@@ -282,7 +284,7 @@ err_put_slot:
 	error_keep(&kept);
 	handle_close_accesses(h);
 	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		log_warn("table %s: slot %u was not given back: %s", h->desc->name, h->slot.owner,
+		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
 			 error_last());
 	node_set_close(&h->nodes);
 	error_restore(&kept);
@@ -297,9 +299,9 @@ static bool handle_is_forked(const struct handle *h)
 }
 
 /*
- * May the slot be put back? Where the server is, too, blocks of ours would stay open for ever: they
- * are closed by rejoining the shard, or else with all that this process leaves. What the server
- * cannot reach either it settles when it can.
+ * True if the slot may be returned. In a shard that the server reaches and we do not, our open blocks
+ * would stay open for ever: rejoining the shard closes them, or else the end of this process does. A
+ * shard that the server cannot reach either is settled when it returns.
  */
 static bool handle_is_tidy(struct handle *h)
 {
@@ -308,7 +310,7 @@ static bool handle_is_tidy(struct handle *h)
 	if (node_set_drop(&h->nodes) + h->nodes.n_away == 0)
 		return true;
 	if (node_set_heal(&h->nodes))
-		return true; /* nothing of it is there any more */
+		return true; /* the table is gone */
 	while (s < h->nodes.n_shards &&
 	       (h->nodes.statuses[s].state != RLV_SHARD_DOWN || !h->nodes.statuses[s].granted))
 		s++;
@@ -329,8 +331,8 @@ static int handle_put_slot(struct handle *h, bool tidy)
 }
 
 /*
- * -EBUSY: the server reaches a shard where a call of ours is half done, since a connection ended with
- * what was posted last, or the shard has come back this moment. It is looked for once more.
+ * Retries -EBUSY: the server reaches a shard where a call of ours was interrupted, because a connection
+ * ended before its last posted operations, or the shard has just returned.
  */
 static int handle_leave_slot(struct handle *h)
 {
@@ -410,9 +412,10 @@ static int handle_take_up(struct handle *h)
 		ret = handle_tell_user(h);
 	if (ret)
 		return ret;
-	return h->nodes.n_up ? 0
-			     : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
-					 h->desc->name, h->nodes.n_shards);
+	return h->nodes.n_up
+		       ? 0
+		       : error_set(-EHOSTDOWN, "table %s: none of its %u shards can be reached",
+				   h->desc->name, h->nodes.n_shards);
 }
 
 static int handle_enter(struct handle *h)
@@ -443,7 +446,7 @@ bool handle_may_heal(const struct handle *h, int error)
 	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
 }
 
-/* What a call has come to that could not be done at once. */
+/* The state of a call that could not be done at once. */
 struct handle_wait {
 	uint32_t lost;     /* nodes since it last slept */
 	uint64_t began_ns; /* 0 = it has not waited, and the rest is unset */
@@ -451,7 +454,7 @@ struct handle_wait {
 	struct rlv_watch watch;
 };
 
-/* Waits a little for what others do. 0: then the step is made again; else the error to return. */
+/* Sleeps a little. 0: the step is made again; else the error to return. */
 static int handle_wait(struct handle *h, const struct handle_call *call, void *ctx,
 		       struct handle_wait *wait, int error)
 {
@@ -487,7 +490,7 @@ static int handle_heal(struct handle *h, const struct handle_call *call, void *c
 		/* The next call drops it: in this one there is no time to take that up. */
 		if (deadline_expired(h->clock, h->nodes.deadline_ns))
 			return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
-					    "no time is left to go on: ");
+					    "no time is left to retry: ");
 		return 0;
 	}
 	if (!call->explain || (error != -EAGAIN && error != -ENODATA && !handle_may_heal(h, error)))

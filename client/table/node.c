@@ -56,15 +56,15 @@ int node_set_grow(struct node_set *set, uint32_t n_shards)
 	if (n_shards <= set->n_shards)
 		return 0;
 	if (n_shards > TABLE_MAX_SHARDS)
-		return error_set(-EPROTO, "table %s: %u shards, %u are the most", set->desc->name,
-				 n_shards, TABLE_MAX_SHARDS);
+		return error_set(-EPROTO, "table %s: %u shards: at most %u are supported",
+				 set->desc->name, n_shards, TABLE_MAX_SHARDS);
 	shards = grow_array(set->shards, set->n_shards, n_shards, sizeof(struct shard *));
 	if (!shards)
-		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n_shards);
 	set->shards = shards;
 	statuses = grow_array(set->statuses, set->n_shards, n_shards, sizeof(struct shard_status));
 	if (!statuses)
-		return error_set(-ENOMEM, "%u shards: no memory", n_shards);
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n_shards);
 	set->statuses = statuses;
 	set->n_shards = n_shards;
 	return 0;
@@ -82,7 +82,7 @@ int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 		return 0;
 	nodes = grow_array(set->nodes, set->n_nodes, set->n_nodes + 1, sizeof(struct node));
 	if (!nodes)
-		return error_set(-ENOMEM, "%u nodes: no memory", set->n_nodes + 1);
+		return error_set(-ENOMEM, "cannot allocate memory for %u nodes", set->n_nodes + 1);
 	set->nodes = nodes;
 	set->n_nodes++;
 	snprintf(nodes[i].uri, sizeof(nodes[i].uri), "%s", uri);
@@ -274,7 +274,7 @@ int node_set_open(const struct node_set *like, const struct meta_table *place, u
 		ret = node_open_first(&set, s, &place->shards[s], &away);
 	if (ret == 0 && set.n_up == 0)
 		ret = away ? error_set(-EHOSTDOWN, "%s", error_last())
-			   : error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+			   : error_set(-EHOSTDOWN, "table %s: none of its %u shards can be reached",
 				       like->desc->name, place->n_shards);
 	if (ret) {
 		node_set_close(&set);

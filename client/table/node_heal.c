@@ -1,5 +1,5 @@
 /*
- * Where shards are now, from the metadata server: asked by calls, never by a thread, and seldom.
+ * Asks the metadata server where shards are now: from calls, never from a thread, and seldom.
  */
 #include "client/table/node.h"
 #include "client/table/node_shard.h"
@@ -13,9 +13,9 @@
 #define ASK_DOUBLINGS 6 /* 2 s at most, when jittered */
 #define ASK_LAST_NS (2 * (uint64_t)CLOCK_NS_PER_S)
 
-/* -------- what the server says -------- */
+/* -------- the answer of the server -------- */
 
-/* A shard that is open is where we have it open. */
+/* The address of an open shard is that of its connection. */
 static int shard_see_address(struct node_set *set, uint32_t s, const char *uri)
 {
 	if (set->shards[s])
@@ -54,11 +54,11 @@ uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t no
 					   (double)past_ns / (double)status->ramp_ns);
 }
 
-/* -------- taking it up -------- */
+/* -------- applying it -------- */
 
 /*
- * A shard that is open and that the server cannot reach is used on: our connection is alive. One
- * that it has in another life of its node is another memory.
+ * An open shard that the server cannot reach stays in use: our connection is alive. After a restart of
+ * its node it is other memory, so it is closed.
  */
 static void shard_close_gone(struct node_set *set, uint32_t s, const struct meta_shard *place)
 {
@@ -195,7 +195,7 @@ int node_set_heal(struct node_set *set)
 		meta_table_fini(&place);
 		node_set_count(set);
 	} else {
-		log_debug("table %s: where is it now? %s", set->desc->name, error_last());
+		log_debug("table %s: placement query failed: %s", set->desc->name, error_last());
 	}
 	if (set->n_away == 0 && ret == 0)
 		set->asked = 0;

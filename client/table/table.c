@@ -52,14 +52,14 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 	int ret = -ENOMEM;
 
 	if (!table) {
-		error_set(ret, "table: no memory");
+		error_set(ret, "table: cannot allocate memory");
 		goto err_fini_place;
 	}
 	table->store = store;
 	table->place = *place;
 	table->seen = mem_zalloc(sizeof(*table->seen));
 	if (!table->seen) {
-		error_set(ret, "table: no memory");
+		error_set(ret, "table: cannot allocate memory");
 		goto err_free;
 	}
 	like.desc = &table->place.desc;
@@ -196,7 +196,7 @@ static int table_look(struct rlv_table *table)
 	if (node_set_is_due(&table->nodes))
 		ret = node_set_heal(&table->nodes);
 	if (ret == 0 && table->nodes.n_up == 0)
-		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards is there",
+		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards can be reached",
 				table->place.desc.name, table->nodes.n_shards);
 	return ret;
 }

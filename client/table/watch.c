@@ -15,7 +15,7 @@
 #define WARN_NS ((uint64_t)2 * CLOCK_NS_PER_S)
 #define WARN_AGAIN_NS ((uint64_t)60 * CLOCK_NS_PER_S)
 
-/* -------- what moves -------- */
+/* -------- progress -------- */
 
 static int watch_trace_counts(const struct handle *h, uint64_t *trace)
 {

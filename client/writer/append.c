@@ -124,7 +124,8 @@ static int steps_unknown_flag(const struct rlv_steps *steps)
 
 	while (!(steps->flags[i] & ~USER_FLAGS))
 		i++;
-	return error_set(-EINVAL, "steps->flags[%u] 0x%x: not rlv_step_flags", i, steps->flags[i]);
+	return error_set(-EINVAL, "steps->flags[%u] 0x%x: has bits that are not rlv_step_flags", i,
+			 steps->flags[i]);
 }
 
 static int writer_check_steps(const struct rlv_writer *w, const struct rlv_steps *steps)

@@ -139,7 +139,7 @@ static void stream_collect_items(struct rlv_writer *w, const struct stream *st, 
 
 /* -------- priorities of new items -------- */
 
-/* In place as they are now, over a wire as the access has seen them last. */
+/* In place the current value, over a wire the last one that the access has seen. */
 static int access_read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
 {
 	if (!acc->chained)
@@ -301,7 +301,7 @@ static struct source put_source(const struct put *put, uint32_t i)
 	return src;
 }
 
-/* What of the call belongs to shard s: the items and rows since `before`. */
+/* The change of shard s: the items and rows that were added since `before`. */
 static void writer_end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_before)
 {
 	struct shard_change *ch = &w->changes[w->n_changes];
@@ -393,8 +393,8 @@ static uint32_t change_items(const struct rlv_writer *w, const struct shard_chan
 }
 
 /*
- * Of all shards, also when one is lost. An error of a shard that is there comes first. -EEXIST: noise
- * stood in a leaf of ours; its item is there, and so are all others.
+ * Publishes in all shards, also when one is lost; an error of a reachable shard is returned first.
+ * -EEXIST: a leaf of ours held noise; its item and all others are published.
  */
 static int writer_publish(struct rlv_writer *w)
 {
@@ -466,7 +466,7 @@ static void stream_advance(struct rlv_writer *w, struct stream *st)
 
 /* -------- the whole -------- */
 
-/* Streams whose rows and items are in their shard: all but those of a shard that was lost. */
+/* Advances the streams whose rows are published: all but those of a lost shard. */
 static void writer_advance(struct rlv_writer *w, const struct put *put, bool lost)
 {
 	for (uint32_t i = 0; i < put->n; i++) {

@@ -33,7 +33,7 @@ int stream_init(const struct rlv_writer *w, struct stream *st)
 	if (head)
 		st->head = mem_array(head, w->h.desc->row_bytes);
 	if (!st->meta.flags || !st->meta.steps || !st->meta.td || (head && !st->head))
-		return error_set(-ENOMEM, "stream: no memory for %zu rows", metas);
+		return error_set(-ENOMEM, "stream: cannot allocate memory for %zu rows", metas);
 	for (uint32_t i = 0; i < head; i++) {
 		st->meta.flags[i] = ROW_FILLER;
 		st->meta.td[i] = -1;
@@ -80,7 +80,7 @@ static const uint8_t *stream_last_rows(const struct rlv_writer *w, const struct 
 	return st->has_past ? st->head : NULL;
 }
 
-/* Where the next block is not direct, or there is none. A stream without rows has filler rows. */
+/* For a next block that is not direct, or none. A stream without rows saves filler rows. */
 static void stream_save_head(const struct rlv_writer *w, struct stream *st)
 {
 	const uint8_t *from = stream_last_rows(w, st);
@@ -152,7 +152,7 @@ int stream_close_block(struct stream *st)
 	return ret && acc->shard->tree->tr->broken ? 0 : ret;
 }
 
-/* Takes the new block for the one that it has, which is closed. */
+/* Replaces the stream's block, which is closed, with the new one. */
 static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct block *next)
 {
 	int ret = stream_write_head(w, st, next);
@@ -190,7 +190,7 @@ static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 	return stream_exchange_block(w, st, &next);
 }
 
-/* The shard whose turn it is: each gains its weight, and the chosen one pays for all. */
+/* Weighted round robin: each shard gains its weight, the chosen one pays for all. */
 static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
 	uint32_t n = w->h.nodes.n_shards;

@@ -36,7 +36,7 @@ static int writer_items_init(struct rlv_writer *w)
 
 		w->items[v].ops = mem_array(most, sizeof(struct leaf_op));
 		if (!w->items[v].ops)
-			return error_set(-ENOMEM, "writer: no memory");
+			return error_set(-ENOMEM, "writer: cannot allocate memory");
 		admission_init(&w->admissions[v], &w->h, v);
 		if (view->future > w->future_max)
 			w->future_max = view->future;
@@ -54,7 +54,8 @@ static int writer_streams_init(struct rlv_writer *w)
 	w->rows = mem_array(w->n_streams, sizeof(*w->rows));
 	w->streams = mem_array(w->n_streams, sizeof(struct stream));
 	if (!w->streams || !w->rows)
-		return error_set(-ENOMEM, "%u streams: no memory", w->n_streams);
+		return error_set(-ENOMEM, "writer: cannot allocate memory for %u streams",
+				 w->n_streams);
 	for (uint32_t i = 0; ret == 0 && i < w->n_streams; i++)
 		ret = stream_init(w, &w->streams[i]);
 	return ret;
@@ -70,7 +71,7 @@ static int array_grow(void *array_inout, uint32_t from, uint32_t to, size_t size
 	memcpy(&array, array_inout, sizeof(array));
 	grown = mem_resize(array, to * size);
 	if (!grown)
-		return error_set(-ENOMEM, "writer: no memory for %u shards", to);
+		return error_set(-ENOMEM, "writer: cannot allocate memory for %u shards", to);
 	memset(grown + from * size, 0, (to - from) * size);
 	memcpy(array_inout, &grown, sizeof(grown));
 	return 0;
@@ -106,7 +107,9 @@ static int writer_make_stage(struct rlv_writer *w)
 		rows = w->n_streams;
 	w->stage = chunk_array(rows, desc->row_bytes);
 	w->stage_bytes = (size_t)rows * desc->row_bytes;
-	return w->stage ? 0 : error_set(-ENOMEM, "writer: no memory to stage %u rows", rows);
+	return w->stage ? 0
+			: error_set(-ENOMEM, "writer: cannot allocate memory to stage %u rows",
+				    rows);
 }
 
 static void writer_leave_shard(struct handle *h, uint32_t shard)
@@ -180,14 +183,14 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	if (table->store->read_only)
 		return error_set(-EACCES, "store was opened read-only");
 	if (table->store->meta->reader)
-		return error_set(-EACCES, "writer: wants a token of role write, this one is of "
-					  "role read");
+		return error_set(-EACCES, "writer: needs a token of role write, the token in use "
+					  "has role read");
 	ret = check_opts(table, &full);
 	if (ret)
 		return ret;
 	w = mem_zalloc(sizeof(*w));
 	if (!w)
-		return error_set(-ENOMEM, "writer: no memory");
+		return error_set(-ENOMEM, "writer: cannot allocate memory");
 	w->n_streams = full.streams ? full.streams : 1;
 	w->timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
 	how.view_mask = (1u << table->place.desc.n_views) - 1;
@@ -252,7 +255,7 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 		if (ret)
 			return ret;
 		if (step.n != 1)
-			return error_set(-EINVAL, "final->n %u: want the one last observation",
+			return error_set(-EINVAL, "final->n %u: want 1, the last observation",
 					 step.n);
 		step.flags = &final_flag;
 		ret = rlv_writer_append(writer, stream, &step, NULL);
