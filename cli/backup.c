@@ -60,7 +60,7 @@ int cmd_backup(int argc, char **argv)
 		return CLI_FAILURE;
 	ret = rlv_store_backup(store, file);
 	code = ret ? cli_fail(ret, "backup of %s", uri)
-		   : print_done(common.json, "its catalog is in", uri, file);
+		   : print_done(common.json, "its catalog is saved in", uri, file);
 	cli_store_close(&store);
 	return code;
 }
@@ -97,16 +97,16 @@ int cmd_restore(int argc, char **argv)
 	bool force = false;
 	const struct arg_option options[] = {
 		{ "force", NULL,
-		  "also when the store has a catalog, which stays as NAME.db.replaced", &force,
+		  "even if the store has a catalog, which is kept as NAME.db.replaced", &force,
 		  ARG_FLAG },
 		CLI_OPTION_JSON(common),
 	};
 	const struct args args = {
 		.usage = "restore STORE FILE [OPTIONS]",
 		.summary =
-			"Puts a catalog that relive backup has copied into FILE in the place of that "
-			"of STORE, a store\nof this host that is down. A damaged FILE changes nothing. "
-			"Start the store with relive up.",
+			"Replaces the catalog of STORE, a stopped store of this host, by FILE, which "
+			"relive backup made.\nA damaged FILE changes nothing. Then start the store with "
+			"relive up.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive restore replay /srv/replay.catalog && relive up --store replay",
@@ -114,8 +114,8 @@ int cmd_restore(int argc, char **argv)
 		.min_positional = 2,
 		.max_positional = 2,
 		.notes =
-			"A memory node whose pool holds tables that the copy does not know is refused "
-			"until it is\nstarted with --adopt, which takes them into the catalog.",
+			"If the pool of a memory node holds tables that are not in FILE, the node is "
+			"refused until it\nis started with --adopt, which adds them to the catalog.",
 	};
 	int code = cli_parse(&args, argc, argv), status = 0, ret;
 
@@ -123,11 +123,12 @@ int cmd_restore(int argc, char **argv)
 		return code;
 	ret = run_restore(words[0], words[1], force, &status);
 	if (ret == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
-		cli_error("restore %s: relive-metad has refused %s", words[0], words[1]);
+		cli_error("restore %s: relive-metad refused %s (its message is above)", words[0],
+			  words[1]);
 		return CLI_FAILURE;
 	}
 	if (ret == 0)
 		ret = keep(words[0]);
 	return ret ? cli_fail_local(ret, "restore %s", words[0])
-		   : print_done(common.json, "its catalog is that of", words[0], words[1]);
+		   : print_done(common.json, "its catalog was replaced by", words[0], words[1]);
 }

@@ -20,60 +20,64 @@
 
 /* Everything that makes a case of its own, in the order of --help. */
 #define CASE_OPTIONS \
-	{ NULL, NULL, "What is replayed", NULL, ARG_HEADING }, \
-		OPTION("trace", "FILE", "recorded experience (.rlvt), round and round", trace, \
-		       ARG_TEXT), \
+	{ NULL, NULL, "Data and table", NULL, ARG_HEADING }, \
+		OPTION("trace", "FILE", "recorded experience (.rlvt), repeated", trace, ARG_TEXT), \
 		OPTION("shape", "SHAPE", \
 		       "cartpole (default), cartpole-next, atari, or\nNAME:dtype[dims],...", \
 		       shape, ARG_TEXT), \
 		OPTION("capacity", "N", "steps (default 2^20; 2^17 of rows over 1 KiB)", capacity, \
 		       ARG_COUNT), \
-		OPTION("prefill", "N", "steps inserted first (default: the whole ring)", prefill, \
+		OPTION("prefill", "N", \
+		       "steps inserted before the clock starts (default: a full table)", prefill, \
 		       ARG_COUNT), \
-		OPTION("view", "STACK,NSTEP", "frames stacked, steps of the return (atari 4,1)", \
-		       view, ARG_TEXT), \
-		OPTION("shards", "S", "parts of the table (default 1)", shards, ARG_COUNT32), \
-		OPTION("block", "N", "rows that a stream claims at once (default: chosen)", block, \
+		OPTION("view", "STACK,NSTEP", \
+		       "frames stacked, steps of the return (default 1,1; atari 4,1)", view, \
+		       ARG_TEXT), \
+		OPTION("shards", "S", "shards of the table (default 1)", shards, ARG_COUNT32), \
+		OPTION("block", "N", \
+		       "rows that a stream claims at once (default: by the row size)", block, \
 		       ARG_COUNT32), \
-		OPTION("spi", "X", "samples per insert that the limiter keeps", spi, ARG_NUMBER), \
-		{ NULL, NULL, "Who does it", NULL, ARG_HEADING }, \
+		OPTION("spi", "X", "samples per insert, kept by the rate limiter", spi, \
+		       ARG_NUMBER), \
+		{ NULL, NULL, "Processes", NULL, ARG_HEADING }, \
 		OPTION("actors", "A", "inserting processes (default 1)", actors, ARG_COUNT32), \
 		OPTION("learners", "L", "sampling processes (default 1)", learners, ARG_COUNT32), \
-		OPTION("loop", NULL, "one thread that inserts, samples and updates in turn", loop, \
+		OPTION("loop", NULL, "one thread inserts, samples and updates in turn", loop, \
 		       ARG_FLAG), \
-		OPTION("threads", NULL, "threads over embed: instead of processes", threads, \
-		       ARG_FLAG), \
-		OPTION("processes", NULL, "processes, also where there is only one", processes, \
+		OPTION("threads", NULL, "threads on an embed: store instead of processes", \
+		       threads, ARG_FLAG), \
+		OPTION("processes", NULL, "processes, even if there is only one", processes, \
 		       ARG_FLAG), \
 		OPTION("store", "NAME", \
-		       "use this store, by name or URI (default: a private one, or\nembed:)", \
+		       "store to use, by name or URI (default: a private store, or\nembed:)", \
 		       store, ARG_TEXT), \
-		OPTION("pages", "auto|small|huge", "of embed:", pages, ARG_CHOICE), \
+		OPTION("pages", "auto|small|huge", "pages of an embed: store", pages, ARG_CHOICE), \
 		OPTION("pin", NULL, "pin each role to a CPU", pin, ARG_FLAG), \
-		{ NULL, NULL, "How", NULL, ARG_HEADING }, \
-		OPTION("insert-batch", "N", "steps of an append (default 64)", insert_batch, \
+		{ NULL, NULL, "Operations", NULL, ARG_HEADING }, \
+		OPTION("insert-batch", "N", "steps per append (default 64)", insert_batch, \
 		       ARG_COUNT32), \
 		OPTION("envs", "E", "append one step of each of E environments instead", envs, \
 		       ARG_COUNT32), \
 		OPTION("initial", "auto|max|given", \
-		       "priority of a new item: the largest so far, or the one that\ncomes with " \
-		       "it (auto: given with a trace)", \
+		       "priority of a new item: the largest so far (max), or the\nrecorded " \
+		       "one (given); auto: given with a trace", \
 		       initial, ARG_CHOICE), \
 		OPTION("rate", "R", "steps/s of all actors together (default: flat out)", rate, \
 		       ARG_NUMBER), \
-		OPTION("batch", "B", "items of a sample (default 256)", batch, ARG_COUNT32), \
-		OPTION("layout", "dense|window", "of the columns of a batch", layout, ARG_CHOICE), \
-		OPTION("learn", "both|sample", "sample and update, or only sample", learn, \
-		       ARG_CHOICE), \
+		OPTION("batch", "B", "items per sample (default 256)", batch, ARG_COUNT32), \
+		OPTION("layout", "dense|window", "memory layout of a batch (default dense)", \
+		       layout, ARG_CHOICE), \
+		OPTION("learn", "both|sample", "sample and update (default), or only sample", \
+		       learn, ARG_CHOICE), \
 		OPTION("inflight", "D", "batches held at once (default 1)", inflight, \
 		       ARG_COUNT32), \
-		OPTION("defer", "K", "add priorities to upper levels every K updates", defer, \
+		OPTION("defer", "K", "update upper tree levels every K calls only", defer, \
 		       ARG_COUNT32), \
-		OPTION("independent", NULL, "independent draws instead of stratified ones", \
+		OPTION("independent", NULL, "independent draws instead of stratified draws", \
 		       independent, ARG_FLAG), \
 		OPTION("check", NULL, \
-		       "verify every byte of every batch, and the distribution\nby a chi-square " \
-		       "test; exit 1 when one is wrong", \
+		       "verify every byte of every batch, and the distribution\nof draws by a " \
+		       "chi-square test; exit code 1 if one is wrong", \
 		       check, ARG_FLAG)
 
 int bench_parse(struct replay_config *config, int argc, char **argv, bool *given_out)
@@ -83,32 +87,30 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 	size_t n_case = 0;
 	const struct arg_option options[] = {
 		CASE_OPTIONS,
-		{ NULL, NULL, "How long, and what is printed", NULL, ARG_HEADING },
-		OPTION("seconds", "T", "of all windows together (default 5)", duration_ns,
+		{ NULL, NULL, "Duration and output", NULL, ARG_HEADING },
+		OPTION("seconds", "T", "time of all windows together (default 5)", duration_ns,
 		       ARG_DURATION),
-		OPTION("windows", "N", "windows to find best, median and spread (default 5)",
-		       windows, ARG_COUNT32),
-		OPTION("seed", "N", "of draws and priorities (default 1)", seed, ARG_COUNT),
-		OPTION("json", NULL, "one JSON object a line and metric", json, ARG_FLAG),
-		OPTION("full", NULL, "without case options: longer, and more cases", full,
-		       ARG_FLAG),
-		OPTION("progress", NULL, "show progress without a terminal, too", progress,
+		OPTION("windows", "N", "measuring windows per case (default 5)", windows,
+		       ARG_COUNT32),
+		OPTION("seed", "N", "seed of draws and priorities (default 1)", seed, ARG_COUNT),
+		OPTION("json", NULL, "print one JSON object per metric and line", json, ARG_FLAG),
+		OPTION("full", NULL, "longer windows and more standard cases", full, ARG_FLAG),
+		OPTION("progress", NULL, "show progress even without a terminal", progress,
 		       ARG_FLAG),
 	};
 	const struct args args = {
 		.usage = "bench replay [OPTIONS]",
 		.summary =
-			"Replays experience into a table while learners sample and update it, and "
-			"says how fast.\nWithout options: a set of standard cases, within two "
-			"minutes.",
+			"Measures a table: actors append experience while learners sample and update "
+			"it.\nWithout case options it runs a set of standard cases, within two minutes.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.seen = &seen,
 		.examples = "relive bench replay --shape atari --learners 2 --json",
 		.notes =
-			"Yardsticks of the same run stand beside the figures: line ns = a load of a "
-			"random 64 B line\nof the same footprint; memcpy = the bytes of a batch from "
-			"that memory in sequence.",
+			"Two yardsticks of the machine are measured beside each window: line, the ns "
+			"to load a random\n64 B line of as much memory; memcpy, the GB/s to copy as many "
+			"bytes as a batch has.",
 	};
 	int code;
 
@@ -231,6 +233,6 @@ int cmd_bench(int argc, char **argv)
 		return bench_replay(argc - 1, argv + 1);
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return bench_replay(argc, argv);
-	cli_error("bench: there is relive bench replay");
+	cli_error("bench: give the name of a bench: relive bench replay");
 	return CLI_USAGE;
 }

@@ -193,14 +193,14 @@ static void hint_store(const char *uri, int code)
 	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive up --store %s", uri + 4);
 	else if (down)
-		cli_hint("relive up --store NAME on that host: it starts what is missing");
+		cli_hint("relive up --store NAME on that host starts missing daemons");
 	else if (code == -ETIMEDOUT)
-		cli_hint("--timeout 30s, or look at the log of relive-metad");
+		cli_hint("--timeout 30s; see the log of relive-metad");
 	else if (code == -EINVAL)
 		cli_hint("shm:NAME, relive://HOST:PORT or embed:FILE");
 	else if (code == -EACCES && !old && strncmp(uri, "relive:", 7) == 0)
 		cli_hint(
-			"RELIVE_TOKEN=TOKEN, the words in the file `token` of the store's directory on "
+			"set RELIVE_TOKEN to the content of the file `token` in the store's directory on "
 			"its host");
 	else if (code == -EACCES && !old)
 		cli_hint("run as the user who started the store");

@@ -31,12 +31,12 @@ struct cli_common {
 	}
 #define CLI_OPTION_JSON(common) \
 	{ \
-		"json", NULL, "JSON on stdout, for programs: an object, or an array of them", \
+		"json", NULL, "print JSON: an object, or an array of objects", \
 			&(common).json, ARG_FLAG \
 	}
 #define CLI_OPTION_STORE(common) \
 	{ \
-		"store", "NAME", "name of a store on this host, as of relive up; or a URI", \
+		"store", "NAME", "the store: a name given to relive up on this host, or a URI", \
 			&(common).store, ARG_TEXT \
 	}
 #define CLI_OPTION_TIMEOUT(common) \

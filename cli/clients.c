@@ -135,10 +135,10 @@ int cmd_clients(int argc, char **argv)
 	const struct args args = {
 		.usage = "clients [URI] [OPTIONS]",
 		.summary =
-			"Says who has a store open (default " CLI_DEFAULT_URI
-			"), since when, how long its lease still\nlasts, and how many client slots "
-			"(max_clients) and streams (max_writers) of which\ntables it holds: each "
-			"open of a store is a client of its own. The command is one, too.",
+			"Lists the clients of a store (default " CLI_DEFAULT_URI
+			"): since when each is connected, how long its\nlease lasts, and how many "
+			"client slots (max_clients) and streams (max_writers) of which\ntables it "
+			"holds. Each open of a store is a client; this command is one, too.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.positional = &uri,

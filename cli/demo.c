@@ -243,7 +243,7 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 	snprintf(text, sizeof(text),
 		 "%s: %u actor%s insert %s, %u learner%s sample and reprioritise", scene->title,
 		 scene->actors, scene->actors == 1 ? "" : "s",
-		 recorded ? "recorded experience" : "made-up experience (no recording here)",
+		 recorded ? "recorded experience" : "generated experience (no recording found)",
 		 scene->learners, scene->learners == 1 ? "" : "s");
 	demo_say(demo, text);
 	if (ret == 0)
@@ -280,7 +280,7 @@ static int run_all(struct demo *demo, double speed)
 	demo_say(demo, "A memory node and a metadata server start");
 	ret = host_store_private(UINT64_C(1) << 30, UP_NS, &demo->store);
 	if (ret)
-		return cli_fail_local(ret, "bring up a private store"), ret;
+		return cli_fail_local(ret, "start a private store"), ret;
 	ret = show_status(demo);
 	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
 		struct scene scene = scenes[i];
@@ -291,7 +291,7 @@ static int run_all(struct demo *demo, double speed)
 	if (ret == 0) {
 		demo_say(demo, "Throughputs");
 		ret = text_table_print(&demo->figures, stdout);
-		printf("\nAll of it was on this machine alone; relive bench replay measures with care.\n");
+		printf("\nAll of this ran on one machine. For measurements use relive bench replay.\n");
 	}
 	return ret;
 }
@@ -300,7 +300,7 @@ int cmd_demo(int argc, char **argv)
 {
 	int64_t duration_ns = DEFAULT_NS;
 	const struct arg_option options[] = {
-		{ "seconds", "T", "how long actors and learners work (default 11)", &duration_ns,
+		{ "seconds", "T", "how long actors and learners run (default 11)", &duration_ns,
 		  ARG_DURATION },
 	};
 	const struct args args = {
@@ -308,9 +308,9 @@ int cmd_demo(int argc, char **argv)
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.summary =
-			"Shows what Relive does, within a minute: a memory node and a metadata server\n"
-			"start, actors insert recorded experience, learners sample and reprioritise it,\n"
-			"an actor is killed, and everything is found exact. Nothing is left behind.",
+			"A tour of Relive within a minute: starts a memory node and a metadata server,\n"
+			"lets actors insert recorded experience and learners sample and update it, kills\n"
+			"an actor, and checks every invariant. Nothing is left behind.",
 	};
 	int code = cli_parse(&args, argc, argv), ret;
 	struct demo *demo;
@@ -318,7 +318,7 @@ int cmd_demo(int argc, char **argv)
 	if (code != CLI_CONTINUE)
 		return code;
 	if (duration_ns < DEFAULT_NS / 10 || duration_ns > 10 * DEFAULT_NS) {
-		cli_error("--seconds: 1.1 to 110");
+		cli_error("--seconds: give 1.1 to 110");
 		return CLI_USAGE;
 	}
 	demo = mem_zalloc(sizeof(*demo));

@@ -96,12 +96,13 @@ int cmd_inspect(int argc, char **argv)
 	const struct args args = {
 		.usage = "inspect [URI [TABLE]] [OPTIONS]",
 		.summary =
-			"Walks a table, or all of them, and checks every invariant: sums, leaves, "
-			"blocks, rows,\ncounters. Exit code 1 when one is broken.",
+			"Walks one table, or all tables, and checks every invariant of sums, leaves, "
+			"blocks, rows and\ncounters. Exit code 1 if one is broken.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive inspect --store replay frames",
-		.notes = "Exact while nobody writes; beside writers it may see a change half done.",
+		.notes =
+			"Stop writers and learners for an exact answer: a change in progress looks broken.",
 		.positional = what,
 		.max_positional = 2,
 	};

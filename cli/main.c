@@ -13,50 +13,49 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *summary;
 } commands[] = {
-	{ "up", cmd_up,
-	  "start what is missing of a store on this host: memory nodes, metadata server" },
-	{ "down", cmd_down, "stop it" },
+	{ "up", cmd_up, "start a store on this host, or those of its daemons that are missing" },
+	{ "down", cmd_down, "stop a store on this host" },
 	{ "status", cmd_status, "nodes, tables and clients of a store" },
-	{ "clients", cmd_clients, "who has a store open, and holds what of it" },
-	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a store that runs" },
-	{ "table", cmd_table, "list, describe, create, spread and drop tables" },
-	{ "token", cmd_token, "tokens of roles: read, learn, write, node, admin" },
-	{ "backup", cmd_backup, "copy the catalog of a store that runs into a file" },
-	{ "restore", cmd_restore, "put such a copy back" },
-	{ "inspect", cmd_inspect, "walk tables and check every invariant" },
-	{ "bench", cmd_bench, "measure: relive bench replay" },
-	{ "demo", cmd_demo, "all of it in a minute, on recorded experience" },
-	{ "version", cmd_version, "version and commit" },
+	{ "clients", cmd_clients, "clients of a store, with the slots and streams that they hold" },
+	{ "node", cmd_node, "add, drain, drop and forget memory nodes of a running store" },
+	{ "table", cmd_table, "list, describe, create, rebalance and drop tables" },
+	{ "token", cmd_token, "print tokens of roles: read, learn, write, node, admin" },
+	{ "backup", cmd_backup, "copy the catalog of a running store into a file" },
+	{ "restore", cmd_restore, "replace the catalog of a stopped store by such a copy" },
+	{ "inspect", cmd_inspect, "check every invariant of tables" },
+	{ "bench", cmd_bench, "measure throughput and latency: relive bench replay" },
+	{ "demo", cmd_demo, "a tour in one minute, on recorded experience" },
+	{ "version", cmd_version, "print version and commit" },
 };
 
 static void print_help(FILE *file)
 {
 	fputs("Usage: relive COMMAND [OPTIONS]\n\n"
-	      "Relive keeps the experience of reinforcement learning in memory that neither actors\n"
-	      "nor learners own. Each command has a --help.\n\n"
+	      "Relive is a replay store for reinforcement learning: actors append steps and learners\n"
+	      "sample them, in memory that outlives both. Each command has a --help.\n\n"
 	      "Commands\n",
 	      file);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nWith --json, stdout is JSON: one object, an array of them for a list, or, of bench, an\n"
-	      "object a line. A command that fails ends with\n"
-	      "{\"error\":{\"code\",\"name\",\"message\",\"hint\"}}, and the words stand on stderr, too.\n"
+	fputs("\nWith --json, stdout is JSON: one object; an array of objects for lists; one object a\n"
+	      "line for bench. A command that fails prints\n"
+	      "{\"error\":{\"code\",\"name\",\"message\",\"hint\"}}, and the message on stderr.\n"
 	      "\nExit codes\n"
 	      "  0  done\n"
 	      "  1  failed\n"
 	      "  2  wrong usage\n"
-	      "  3  down would lose items\n"
+	      "  3  refused: down would lose items\n"
 	      "\nEnvironment\n"
 	      "  RELIVE_RUNTIME_DIR  where daemons put sockets, logs and tokens (default\n"
 	      "                      $XDG_RUNTIME_DIR/relive)\n"
-	      "  RELIVE_TOKEN        the token of a store elsewhere, or one of a role; as 64 hexadecimal\n"
-	      "                      digits, that of a store that is new here\n"
+	      "  RELIVE_TOKEN        the token of a store on another host, or of a role. For a new store\n"
+	      "                      on this host: the token to give it, 64 hexadecimal digits\n"
 	      "  RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA\n"
-	      "                      PEM files, where the server of a store elsewhere wants certificates\n"
+	      "                      PEM files, if the server on another host asks for certificates\n"
 	      "\nFiles\n"
-	      "  RELIVE_RUNTIME_DIR/STORE/token     of the store\n"
+	      "  RELIVE_RUNTIME_DIR/STORE/token     token of the store\n"
 	      "  RELIVE_RUNTIME_DIR/STORE/STORE.db  its catalog\n"
-	      "  RELIVE_RUNTIME_DIR/STORE/*.log     of its daemons\n"
+	      "  RELIVE_RUNTIME_DIR/STORE/*.log     logs of its daemons\n"
 	      "\nExamples\n"
 	      "  relive up --size 8G\n"
 	      "  relive table create frames --columns atari --stack 4 --n-step 3\n"

@@ -73,7 +73,9 @@ static int forget_record(const struct request *request)
 	int ret = host_store_forget_node(request->uri, request->name);
 
 	return ret && ret != -ENOENT
-		       ? cli_fail_local(ret, "relive up may start node %s again", request->name)
+		       ? cli_fail_local(
+				 ret, "remove the record of node %s; relive up may start it again",
+				 request->name)
 		       : CLI_OK;
 }
 
@@ -84,13 +86,12 @@ static int print_drain(const struct request *request, const struct rlv_drain_inf
 	struct json json;
 
 	if (!request->common.json && info->shards == 0) {
-		printf("node %s holds nothing: it may be stopped\n", request->name);
+		printf("node %s is empty: it can be stopped\n", request->name);
 		return CLI_OK;
 	}
 	if (!request->common.json) {
-		printf("node %s drains: %u shards are there, %llu of %llu items are to be "
-		       "overwritten elsewhere\n",
-		       request->name, info->shards, (unsigned long long)info->items_left,
+		printf("node %s drains: %u shards and %llu of %llu items are left\n", request->name,
+		       info->shards, (unsigned long long)info->items_left,
 		       (unsigned long long)info->items_begin);
 		return CLI_OK;
 	}
@@ -151,9 +152,8 @@ static int node_drop(struct rlv_store *store, const struct request *request)
 
 	if (ret)
 		return cli_fail(ret, "drop node %s", request->name);
-	return print_node_end(request, "dropped", ", and what it held is lost")
-		       ? CLI_FAILURE
-		       : forget_record(request);
+	return print_node_end(request, "dropped", ", its items are lost") ? CLI_FAILURE
+									  : forget_record(request);
 }
 
 /* -------- forget -------- */
@@ -182,9 +182,8 @@ static int run_verb(const char *verb, const struct request *request)
 
 	if ((request->opts.adopt || request->opts.discard || request->opts.trust_clients) &&
 	    !request->opts.file) {
-		cli_error(
-			"--adopt, --discard, --trust-clients: of a pool on a file or device, give "
-			"--file");
+		cli_error("--adopt, --discard and --trust-clients need a pool on a file or device: "
+			  "add --file PATH");
 		return CLI_USAGE;
 	}
 	if (strcmp(verb, "add") == 0)
@@ -192,7 +191,7 @@ static int run_verb(const char *verb, const struct request *request)
 	while (i < ARRAY_LEN(verbs) && strcmp(verb, verbs[i].name) != 0)
 		i++;
 	if (i == ARRAY_LEN(verbs)) {
-		cli_error("node %.40s: there are add, drain, drop, forget", verb);
+		cli_error("node %.40s: use add, drain, drop or forget", verb);
 		return CLI_USAGE;
 	}
 	if (cli_store_open(request->uri, request->common.timeout_ns, false, &store))
@@ -214,32 +213,34 @@ int cmd_node(int argc, char **argv)
 		CLI_OPTION_JSON(request.common),
 		CLI_OPTION_TIMEOUT(request.common),
 		{ NULL, NULL, "Options of drain", NULL, ARG_HEADING },
-		{ "wait", "TIME", "wait until it may be stopped; exit code 1 if it may not by then",
+		{ "wait", "TIME",
+		  "wait until the node can be stopped; exit code 1 if it cannot by then",
 		  &request.wait_ns, ARG_DURATION },
 		{ NULL, NULL, "Options of add", NULL, ARG_HEADING },
-		{ "size", "BYTES", "its pool (default 1G, or as it was made)", &request.opts.bytes,
-		  ARG_BYTES },
+		{ "size", "BYTES", "size of its pool (default 1G; of an existing pool, its size)",
+		  &request.opts.bytes, ARG_BYTES },
 		{ "file", "PATH",
-		  "keep the pool in the directory PATH or on a DAX device, which survives",
+		  "keep the pool in the directory PATH or on a DAX device: it survives",
 		  &request.opts.file, ARG_TEXT },
 		{ "trust-clients", NULL,
-		  "hand the device to clients of this host, each of whom can map all of it",
+		  "give clients of this host the device; each can map all of it",
 		  &request.opts.trust_clients, ARG_FLAG },
-		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
+		{ "adopt", NULL, "add tables of the pool that the catalog does not know",
 		  &request.opts.adopt, ARG_FLAG },
-		{ "discard", NULL, "erase what that pool holds and the catalog does not know",
+		{ "discard", NULL, "erase what the pool holds and the catalog does not know",
 		  &request.opts.discard, ARG_FLAG },
-		{ "pages", "auto|huge|small", "of a pool in memory (default auto; huge: reserved)",
-		  &request.opts.pages, ARG_CHOICE },
+		{ "pages", "auto|huge|small",
+		  "pages of a pool in memory (default auto; huge: reserved)", &request.opts.pages,
+		  ARG_CHOICE },
 		{ "transport", "auto|shm|verbs", "how clients reach it (default auto)",
 		  &request.opts.transport, ARG_TEXT },
 		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
 		  &request.opts.rdma_listen, ARG_TEXT },
-		{ "group", "GROUP", "users in it may connect, too (default: as the store here)",
+		{ "group", "GROUP", "let users of this group connect (default: as the store here)",
 		  &request.opts.group, ARG_TEXT },
-		{ "log-level", "error|warn|info|debug", "the least that it logs (default info)",
+		{ "log-level", "error|warn|info|debug", "least severe level to log (default info)",
 		  &request.opts.log_level, ARG_CHOICE },
-		{ "log-format", "text|json", "of its log lines (default text)",
+		{ "log-format", "text|json", "format of its log (default text)",
 		  &request.opts.log_format, ARG_CHOICE },
 		{ "metrics", "[IP:]PORT", "serve /metrics and /healthz (default IP 127.0.0.1)",
 		  &request.opts.metrics, ARG_TEXT },
@@ -247,15 +248,14 @@ int cmd_node(int argc, char **argv)
 	const struct args args = {
 		.usage = "node add|drain|drop|forget [URI] NAME [OPTIONS]",
 		.summary =
-			"Memory nodes of a store that runs (default " CLI_DEFAULT_URI
-			"). add starts one on this host, also for a\nstore elsewhere "
-			"(relive://HOST:PORT, token from RELIVE_TOKEN). drain moves what it "
-			"holds\nto the others, and says when it may be stopped. drop declares "
-			"one that is down lost. forget\nremoves one from the catalog that is down "
-			"and holds nothing which comes back with it.\n\nA pool of another store, or with tables that the "
-			"catalog does not know, is refused by add\nand left as it is, unless --adopt or "
-			"--discard says otherwise, this once; with both, what\ncannot be adopted is "
-			"erased.",
+			"Manages the memory nodes of a running store (default " CLI_DEFAULT_URI
+			").\nadd starts a node on this host, also for a store on another host "
+			"(relive://HOST:PORT, with its\ntoken in RELIVE_TOKEN). drain gives new blocks "
+			"to the other nodes only, until the items of this\none are overwritten and it "
+			"can be stopped. drop declares a node lost that is down. forget\nremoves a node "
+			"from the catalog that is down and holds no data.\n\nadd refuses a pool of another "
+			"store, or with tables that the catalog does not know, and leaves\nit unchanged; "
+			"--adopt or --discard allow it once. With both, what cannot be adopted is erased.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive node add --store replay extra --size 8G\n"

@@ -166,11 +166,11 @@ static bool options_agree(const struct request *request)
 	if (request->health && request->why)
 		cli_error("--health, --why: give one of them");
 	else if ((request->node || request->daemon) && !request->health)
-		cli_error("--node, --daemon: of --health");
+		cli_error("--node and --daemon need --health");
 	else if (request->node && request->daemon)
 		cli_error("--node, --daemon: give one of them");
 	else if (request->daemon && request->uri)
-		cli_error("--daemon asks no store: leave its name out");
+		cli_error("--daemon checks one daemon: leave the store out");
 	else
 		return true;
 	return false;
@@ -184,23 +184,23 @@ int cmd_status(int argc, char **argv)
 		CLI_OPTION_JSON(request.common),
 		{ "timeout", "TIME", "longest wait for an answer (default 5s; --health: 3s)",
 		  &request.common.timeout_ns, ARG_DURATION },
-		{ "why", NULL, "who waits for what: limiters, rebuilds, drains, stopped processes",
+		{ "why", NULL,
+		  "what is waiting, and for what: limiters, rebuilds, drains, stopped processes",
 		  &request.why, ARG_FLAG },
 		{ "health", NULL,
-		  "one line, for probes: exit code 0 if the server answers and all nodes are up",
+		  "for probes: print one line; exit code 0 if the server answers and all nodes are up",
 		  &request.health, ARG_FLAG },
-		{ "node", "NAME", "--health: of this memory node, as the server sees it",
+		{ "node", "NAME", "with --health: check this memory node, as the server sees it",
 		  &request.node, ARG_TEXT },
 		{ "daemon", "[HOST:]PORT",
-		  "--health: of one daemon, by the /healthz that it serves with --metrics",
+		  "with --health: check one daemon by the /healthz that it serves with --metrics",
 		  &request.daemon, ARG_TEXT },
 	};
 	const struct args args = {
 		.usage = "status [URI] [OPTIONS]",
-		.summary = "Says which memory nodes, tables and clients a store has (default "
+		.summary = "Shows the memory nodes, tables and clients of a store (default "
 			   "" CLI_DEFAULT_URI
-			   "), and what exact sums wait for. Exit code 1 when it "
-			   "does not answer.",
+			   "), and which rebuilds are pending.\nExit code 1 if it does not answer.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples = "relive status\n"

@@ -40,7 +40,7 @@ static int table_describe(struct rlv_store *store, const char *name, const struc
 		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_info(table, &info);
 	if (ret)
-		cli_fail(ret, "table %s", name);
+		cli_fail(ret, "read table %s", name);
 	else if (request->common.json)
 		table_put_json(&info, request->json);
 	else if (list)
@@ -152,7 +152,7 @@ static int table_shards(struct rlv_store *store, const struct request *request)
 		cli_table_close(&table);
 	}
 	if (ret)
-		code = cli_fail(ret, "shards of table %s", request->name);
+		code = cli_fail(ret, "list the shards of table %s", request->name);
 	else if (request->common.json)
 		put_shards(shards, n, request->json);
 	else
@@ -167,7 +167,7 @@ static int table_rebalance(struct rlv_store *store, const struct request *reques
 	int ret = rlv_table_rebalance(store, request->name, &added, &draining);
 
 	if (ret)
-		return cli_fail(ret, "spread table %s", request->name);
+		return cli_fail(ret, "rebalance table %s", request->name);
 	if (!request->common.json) {
 		printf("table %s: %u new shards, %u drain\n", request->name, added, draining);
 		return CLI_OK;
@@ -190,7 +190,7 @@ static int take_shards(const struct request *request, uint32_t *shards_out)
 	else if (request->shards)
 		ret = units_parse_count(request->shards, &n);
 	if (ret == 0 && n > RLV_SHARDS_AUTO)
-		ret = error_set(-EINVAL, "%s: too many", request->shards);
+		ret = error_set(-EINVAL, "%s: too many shards", request->shards);
 	*shards_out = (uint32_t)n;
 	return ret;
 }
@@ -265,7 +265,7 @@ static int run_verb(struct request *request, const char *const *words)
 	while (v < ARRAY_LEN(verbs) && strcmp(words[0], verbs[v].verb) != 0)
 		v++;
 	if (v == ARRAY_LEN(verbs)) {
-		cli_error("table %.40s: there are list, info, create, drop, shards, rebalance",
+		cli_error("table %.40s: use list, info, create, drop, shards or rebalance",
 			  words[0]);
 		return CLI_USAGE;
 	}
@@ -276,7 +276,8 @@ static int run_verb(struct request *request, const char *const *words)
 		request->name = words[1];
 	}
 	if (verbs[v].named != (request->name != NULL)) {
-		cli_error(verbs[v].named ? "table %s: which table?" : "table %s takes no name",
+		cli_error(verbs[v].named ? "table %s: give the NAME of a table"
+					 : "table %s takes no name",
 			  words[0]);
 		return CLI_USAGE;
 	}
@@ -305,10 +306,10 @@ int cmd_table(int argc, char **argv)
 		{ NULL, NULL, "Options of create", NULL, ARG_HEADING },
 		{ "columns", "SHAPE", "obs:f32[4],action:i64,... or cartpole, cartpole-next, atari",
 		  &request.shape, ARG_TEXT },
-		{ "capacity", "N", "steps that stay drawable (default 2^20)",
-		  &request.opts.capacity, ARG_COUNT },
+		{ "capacity", "N", "steps that it keeps (default 2^20)", &request.opts.capacity,
+		  ARG_COUNT },
 		{ "shards", "N|auto",
-		  "parts, spread over the memory nodes; auto: one for each (default 1)",
+		  "shards, spread over the memory nodes; auto: one for each node (default 1)",
 		  &request.shards, ARG_TEXT },
 		{ "stack", "N", "observations stacked in an item (default 1)", &request.view.stack,
 		  ARG_COUNT32 },
@@ -318,21 +319,24 @@ int cmd_table(int argc, char **argv)
 		  &request.view.selector, ARG_CHOICE },
 		{ "alpha", "X", "priority exponent (default 0.6)", &request.view.alpha,
 		  ARG_NUMBER },
-		{ "max-writers", "N", "environments that append at once (default 4)",
+		{ "max-writers", "N", "environments that can append at once (default 4)",
 		  &request.opts.max_writers, ARG_COUNT32 },
-		{ "max-clients", "N", "handles open at once (default 64)",
+		{ "max-clients", "N", "handles that can be open at once (default 64)",
 		  &request.opts.max_clients, ARG_COUNT32 },
-		{ "block", "N", "rows that a stream claims at once (default: chosen)",
+		{ "block", "N", "rows that a stream claims at once (default: by the row size)",
 		  &request.opts.block, ARG_COUNT32 },
-		{ "min-size", "N", "nothing is sampled before so many items", &request.min_size,
+		{ "min-size", "N", "do not sample before the table has N items", &request.min_size,
 		  ARG_COUNT },
-		{ "spi", "X", "samples per insert that the limiter keeps", &request.spi,
+		{ "spi", "X", "samples per insert, kept by the rate limiter", &request.spi,
 		  ARG_NUMBER },
 	};
 	const struct args args = {
 		.usage = "table list|info|create|drop|shards|rebalance [URI] [NAME] [OPTIONS]",
-		.summary = "Lists, describes, creates and drops tables (default store "
-			   "" CLI_DEFAULT_URI ").",
+		.summary =
+			"Lists, describes, creates, drops and rebalances tables (default store "
+			"" CLI_DEFAULT_URI
+			").\nshards lists the shards of a table with their nodes; rebalance gives new nodes "
+			"their share.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.examples =

@@ -72,7 +72,7 @@ static int rotate(struct rlv_store *store, const struct request *request)
 	if (ret)
 		return cli_fail(ret, "token rotate");
 	if (!request->common.json) {
-		printf("tokens of roles are of epoch %u now, earlier ones are refused\n", epoch);
+		printf("role tokens are now of epoch %u; older ones are refused\n", epoch);
 		return CLI_OK;
 	}
 	json_init(&json, stdout);
@@ -88,7 +88,7 @@ int cmd_token(int argc, char **argv)
 	struct request request = { .common = CLI_COMMON_INIT };
 	const char *words[2] = { NULL, NULL };
 	const struct arg_option options[] = {
-		{ "out", "FILE", "write the token to FILE, which must not exist, with mode 0600",
+		{ "out", "FILE", "write the token to FILE (mode 0600), which must not exist",
 		  &request.out, ARG_TEXT },
 		CLI_OPTION_STORE(request.common),
 		CLI_OPTION_JSON(request.common),
@@ -97,21 +97,20 @@ int cmd_token(int argc, char **argv)
 	const struct args args = {
 		.usage = "token [URI] read|learn|write|node|admin|rotate [OPTIONS]",
 		.summary =
-			"Prints the token of a role of a store that runs (default " CLI_DEFAULT_URI
-			"), to be given where\nthe store's own is: RELIVE_TOKEN, opts.token, token= "
-			"in Python. read samples views that do not\ncount samples; learn samples all "
-			"and updates priorities; write appends, too; node registers\nmemory nodes; "
-			"admin creates and drops tables and may do everything else.",
+			"Prints the token of a role for a running store (default " CLI_DEFAULT_URI
+			"). Use it in place of the\nstore's own token: RELIVE_TOKEN, opts.token, or "
+			"token= in Python. read: sample views that do\nnot count samples. learn: sample "
+			"all views, update priorities. write: also append. node:\nregister memory nodes. "
+			"admin: everything, as creating and dropping tables.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.notes =
-			"rotate begins a new epoch: tokens of roles that were printed before are "
-			"refused from then on,\nand clients that use them cut off. Memory that a "
-			"process of this host has mapped stays mapped\nuntil it ends; nodes that have "
-			"registered stay, and want a new token when they connect again.\nThe store's "
-			"own token stays as it is. To replace it, stop the store with relive down, "
-			"remove the\nfile token in its directory, if there is one still, and start it "
-			"again: all tokens are new then.",
+			"rotate starts a new epoch: older role tokens are refused and clients that "
+			"use them are\ndisconnected. Memory that a process of this host has mapped "
+			"stays mapped until it ends. Nodes\nstay registered, and need a new token to "
+			"reconnect. The store's own token does not change: to\nreplace it, run relive "
+			"down, remove the file `token` in the store's directory if it is still\nthere, "
+			"and start the store again; then all tokens are new.",
 		.positional = words,
 		.min_positional = 1,
 		.max_positional = 2,

@@ -137,7 +137,7 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 		if (!options_over && strncmp(text, "--", 2) == 0)
 			ret = parse_option(args, argc, argv, &i);
 		else if (!options_over && text[0] == '-' && text[1])
-			ret = error_set(-EINVAL, "no option %.60s; options are --name", text);
+			ret = error_set(-EINVAL, "no option %.60s; options start with --", text);
 		else
 			ret = take_positional(args, &n, text);
 		if (ret)

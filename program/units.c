@@ -76,7 +76,7 @@ int units_parse_bytes(const char *text, uint64_t *out)
 	if (whole_number(text, out))
 		return 0;
 	if (leading_number(text, &value, &rest))
-		return error_set(-EINVAL, "%s: no size; write 4096, 64K, 512MiB or 2G", text);
+		return error_set(-EINVAL, "%s: not a size; write 4096, 64K, 512MiB or 2G", text);
 	if (scale_of(*rest, 1024) > 0) {
 		value *= scale_of(*rest, 1024);
 		rest += rest[1] == 'i' ? 2 : 1;
@@ -84,7 +84,7 @@ int units_parse_bytes(const char *text, uint64_t *out)
 	if (*rest == 'B')
 		rest++;
 	if (*rest)
-		return error_set(-EINVAL, "%s: no size; write 4096, 64K, 512MiB or 2G", text);
+		return error_set(-EINVAL, "%s: not a size; write 4096, 64K, 512MiB or 2G", text);
 	return to_integer(text, value, out);
 }
 
@@ -94,11 +94,11 @@ static int parse_power(const char *text, const char *caret, uint64_t *out)
 	uint64_t base, exponent, value = 1;
 
 	if ((size_t)(caret - text) >= sizeof(base_text))
-		return error_set(-EINVAL, "%s: no count", text);
+		return error_set(-EINVAL, "%s: not a count", text);
 	memcpy(base_text, text, (size_t)(caret - text));
 	base_text[caret - text] = 0;
 	if (!whole_number(base_text, &base) || !whole_number(caret + 1, &exponent))
-		return error_set(-EINVAL, "%s: no count; powers are written 2^20", text);
+		return error_set(-EINVAL, "%s: not a count; powers are written 2^20", text);
 	if (exponent > 64)
 		return error_set(-ERANGE, "%s: too large", text);
 	while (exponent--) {
@@ -119,14 +119,16 @@ int units_parse_count(const char *text, uint64_t *out)
 	if (whole_number(text, out))
 		return 0;
 	if (leading_number(text, &value, &rest))
-		return error_set(-EINVAL, "%s: no count; write 1000, 500k, 2M, 64Ki or 2^20", text);
+		return error_set(-EINVAL, "%s: not a count; write 1000, 500k, 2M, 64Ki or 2^20",
+				 text);
 	if (*rest) {
 		bool binary = rest[1] == 'i';
 		double scale = scale_of(*rest, binary ? 1024 : 1000);
 
 		if (scale == 0 || rest[binary ? 2 : 1])
 			return error_set(-EINVAL,
-					 "%s: no count; write 1000, 500k, 2M, 64Ki or 2^20", text);
+					 "%s: not a count; write 1000, 500k, 2M, 64Ki or 2^20",
+					 text);
 		value *= scale;
 	}
 	return to_integer(text, value, out);
@@ -143,7 +145,7 @@ int units_parse_duration(const char *text, int64_t *ns_out)
 	double value;
 
 	if (leading_number(text, &value, &rest))
-		return error_set(-EINVAL, "%s: no duration; write 2, 1.5s, 500ms or 3m", text);
+		return error_set(-EINVAL, "%s: not a duration; write 2, 1.5s, 500ms or 3m", text);
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
 		if (strcmp(rest, units[i].unit) != 0)
 			continue;
@@ -152,7 +154,7 @@ int units_parse_duration(const char *text, int64_t *ns_out)
 		*ns_out = (int64_t)(value * units[i].ns);
 		return 0;
 	}
-	return error_set(-EINVAL, "%s: no duration; write 2, 1.5s, 500ms or 3m", text);
+	return error_set(-EINVAL, "%s: not a duration; write 2, 1.5s, 500ms or 3m", text);
 }
 
 int units_parse_number(const char *text, double *out)
@@ -162,7 +164,7 @@ int units_parse_number(const char *text, double *out)
 	double value;
 
 	if (leading_number(text + negative, &value, &rest) || *rest)
-		return error_set(-EINVAL, "%s: no number", text);
+		return error_set(-EINVAL, "%s: not a number", text);
 	*out = negative ? -value : value;
 	return 0;
 }

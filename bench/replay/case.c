@@ -194,7 +194,7 @@ int replay_case_gather(struct replay_case *c)
 	struct stats_hist *latency = mem_alloc(sizeof(*latency));
 
 	if (!latency)
-		return error_set(-ENOMEM, "a histogram");
+		return error_set(-ENOMEM, "gather the figures: cannot allocate a histogram");
 	for (uint32_t i = 0; i < c->n_roles; i++) {
 		const struct role_slot *slot = c->roles[i].slot;
 

@@ -38,7 +38,7 @@ static int parse_view(struct replay_config *config)
 	if (end != config->view && *end == ',')
 		n_step = strtoul(end + 1, &end, 10);
 	if (*end || stack == 0 || stack > 64 || n_step == 0 || n_step > 256)
-		return error_set(-EINVAL, "--view %s: want STACK,NSTEP, like 4,1", config->view);
+		return error_set(-EINVAL, "--view %s: give STACK,NSTEP, as in 4,1", config->view);
 	config->stack = (uint32_t)stack;
 	config->n_step = (uint32_t)n_step;
 	return 0;
@@ -47,19 +47,21 @@ static int parse_view(struct replay_config *config)
 static int check_sizes(const struct replay_config *config)
 {
 	if (config->windows == 0 || config->windows > SERIES_MAX)
-		return error_set(-EINVAL, "--windows %u: 1 to %u", config->windows, SERIES_MAX);
+		return error_set(-EINVAL, "--windows %u: give 1 to %u", config->windows,
+				 SERIES_MAX);
 	if (config->duration_ns / config->windows < 1000000)
-		return error_set(-EINVAL, "--seconds: under 1 ms for each of %u windows",
+		return error_set(-EINVAL,
+				 "--seconds: less than 1 ms for each of %u windows; give more",
 				 config->windows);
 	if (config->batch == 0 || config->insert_batch == 0 || config->envs == 0 ||
 	    config->inflight == 0 || config->shards == 0)
 		return error_set(-EINVAL, "--batch, --insert-batch, --envs, --inflight, --shards: "
-					  "at least 1");
+					  "give at least 1");
 	if (config->insert_batch > 1u << 20 || config->envs > 1u << 14 || config->inflight > 64)
 		return error_set(-EINVAL,
-				 "--insert-batch at most 2^20, --envs 2^14, --inflight 64");
+				 "--insert-batch: at most 2^20; --envs: 2^14; --inflight: 64");
 	if (config->rate < 0 || config->spi < 0)
-		return error_set(-EINVAL, "--rate, --spi: not negative");
+		return error_set(-EINVAL, "--rate, --spi: give 0 or more");
 	return 0;
 }
 
@@ -74,19 +76,25 @@ int replay_config_check(struct replay_config *config)
 		return ret;
 	if (config->actors > WORKERS_MAX || config->learners > WORKERS_MAX || roles > WORKERS_MAX ||
 	    roles == 0)
-		return error_set(-EINVAL, "--actors + --learners: 1 to %d", WORKERS_MAX);
+		return error_set(-EINVAL, "--actors + --learners: give 1 to %d in all",
+				 WORKERS_MAX);
 	if (config->loop && (config->actors != 1 || config->learners != 1))
-		return error_set(-EINVAL, "--loop: one thread is actor and learner");
+		return error_set(
+			-EINVAL,
+			"--loop: runs one actor and one learner; leave --actors and --learners out");
 	if (config->layout == RLV_WINDOW && config->n_step > 1)
-		return error_set(-EINVAL, "--layout window is for returns of one step");
+		return error_set(-EINVAL,
+				 "--layout window: needs one-step returns; give --view STACK,1");
 	if (config->check && config->initial == REPLAY_INITIAL_MAX)
-		return error_set(-EINVAL, "--check gives priorities: leave --initial max out");
+		return error_set(-EINVAL, "--check: sets priorities; leave --initial max out");
 	if (config->trace && config->check)
-		return error_set(-EINVAL, "--check writes rows of its own: use --shape");
+		return error_set(-EINVAL,
+				 "--check: generates its rows; give --shape instead of --trace");
 	if (config->check && config->envs > 1)
-		return error_set(-EINVAL, "--check appends steps of one stream: leave --envs out");
+		return error_set(-EINVAL, "--check: appends to one stream; leave --envs out");
 	if (config->threads && config->store && strncmp(config->store, "embed:", 6) != 0)
-		return error_set(-EINVAL, "--threads is for embed:, not %s", config->store);
+		return error_set(-EINVAL, "--threads: needs an embed: store, not %s",
+				 config->store);
 	if (config->threads && config->processes)
 		return error_set(-EINVAL, "--threads, --processes: give one of them");
 	return 0;

@@ -31,7 +31,7 @@ static int make_arrays(struct replay_data *data, uint64_t n_starts, size_t colum
 
 	data->memory = mem_zalloc(bytes);
 	if (!data->memory)
-		return error_set(-ENOMEM, "no memory for %llu rows of experience",
+		return error_set(-ENOMEM, "cannot allocate %llu rows of experience",
 				 (unsigned long long)data->rows);
 	out->td_error = (double *)(void *)data->memory;
 	out->starts = (uint64_t *)(void *)(out->td_error + data->rows);

@@ -117,7 +117,8 @@ static int filler_open(struct filler *f, struct replay_case *c)
 	for (uint32_t i = 0; c->config.check && i < shape->n_columns; i++) {
 		f->made[i] = mem_array(FILL_ROWS, shape->bytes[i]);
 		if (!f->made[i])
-			return error_set(-ENOMEM, "fill the table: no memory");
+			return error_set(-ENOMEM,
+					 "fill the table: cannot allocate a block of rows");
 	}
 	opts.timeout_ns = TIMEOUT_NS;
 	ret = rlv_writer_open(c->table, &opts, &f->writer);
@@ -178,7 +179,7 @@ static int fill_table(struct replay_case *c)
 	int ret, closed;
 
 	if (!f)
-		return error_set(-ENOMEM, "fill the table: no memory");
+		return error_set(-ENOMEM, "fill the table: cannot allocate a block of rows");
 	ret = filler_open(f, c);
 	if (ret == 0)
 		ret = filler_run(f);
@@ -254,7 +255,7 @@ static void print_check(struct json *json, FILE *file, const struct replay_case 
 {
 	if (!json) {
 		fprintf(file,
-			"check %s: %llu items looked at byte by byte, %llu wrong; %u broken "
+			"check %s: %llu items checked byte by byte, %llu wrong; %u broken "
 			"invariants%s%s\n",
 			c->config.label, (unsigned long long)c->items_checked,
 			(unsigned long long)c->items_wrong, report->problems,
@@ -279,7 +280,7 @@ static void print_draws(struct json *json, FILE *file, uint32_t role, const stru
 		fprintf(file,
 			"  learner %u: chi-square %.2f with %.0f degrees of freedom, p %.4g%s\n",
 			role, chi->statistic, chi->df, chi->p,
-			chi->p < P_MIN ? "  NOT the priorities' distribution" : "");
+			chi->p < P_MIN ? "  the draws do NOT follow the priorities" : "");
 		return;
 	}
 	json_object_begin(json);

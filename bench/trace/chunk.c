@@ -40,11 +40,11 @@ static int inflate_body(const struct trace_chunk *chunk, uint8_t *raw, uint32_t 
 		(void)inflateEnd(&z);
 	}
 	if (code == Z_MEM_ERROR)
-		return error_set(-ENOMEM, "chunk: no memory to inflate");
+		return error_set(-ENOMEM, "chunk: cannot allocate memory to inflate it");
 	if (code != Z_STREAM_END || z.avail_in || z.avail_out)
 		return error_set(-EBADMSG, "chunk: does not inflate to %u bytes", size);
 	if (crc32_z(0, raw, size) != chunk->crc)
-		return error_set(-EBADMSG, "chunk: checksum");
+		return error_set(-EBADMSG, "chunk: wrong checksum");
 	return 0;
 }
 
@@ -84,7 +84,7 @@ int trace_chunk_decode(const struct trace_chunk *chunk, uint8_t *data)
 	if (chunk->filter & TRACE_FILTER_TRANSPOSE) {
 		raw = mem_zalloc(size);
 		if (!raw)
-			return error_set(-ENOMEM, "chunk: no memory for %u bytes", size);
+			return error_set(-ENOMEM, "chunk: cannot allocate %u bytes", size);
 	}
 	err = inflate_body(chunk, raw, size);
 	if (!err && raw != data)

@@ -137,8 +137,8 @@ static int check_envelope(const uint8_t *bytes, size_t size, struct trace_header
 	if (size < FIXED_BYTES + CRC_BYTES || memcmp(bytes, MAGIC, 8) != 0)
 		return error_set(-EPROTO, "not a trace");
 	if (trace_get16(bytes + 8) != FORMAT_MAJOR)
-		return error_set(-EPROTO, "format %u, this reader knows %d", trace_get16(bytes + 8),
-				 FORMAT_MAJOR);
+		return error_set(-EPROTO, "format %u; this reader knows %d only",
+				 trace_get16(bytes + 8), FORMAT_MAJOR);
 	h->bytes = trace_get32(bytes + 12);
 	count = trace_get32(bytes + 48);
 	if (count > TRACE_MAX_COLUMNS || h->bytes > size ||
@@ -146,7 +146,7 @@ static int check_envelope(const uint8_t *bytes, size_t size, struct trace_header
 		return error_set(-EPROTO, "header of %u bytes with %u columns in %zu bytes",
 				 h->bytes, count, size);
 	if (crc32_z(0, bytes, h->bytes - CRC_BYTES) != trace_get32(bytes + h->bytes - CRC_BYTES))
-		return error_set(-EBADMSG, "header checksum");
+		return error_set(-EBADMSG, "header: wrong checksum");
 	h->fields_count = count;
 	return 0;
 }

@@ -178,7 +178,7 @@ static struct trace *alloc_trace(const char *name, uint64_t size)
 	if (t)
 		t->bytes = mem_alloc(size);
 	if (!t || !t->bytes) {
-		error_set(-ENOMEM, "no memory for %ju bytes", (uintmax_t)size);
+		error_set(-ENOMEM, "cannot allocate %ju bytes", (uintmax_t)size);
 		mem_free(t);
 		return NULL;
 	}
@@ -310,12 +310,12 @@ static int alloc_data(struct trace *t)
 {
 	t->episode_row = mem_array(t->info.episodes + 1, sizeof(*t->episode_row));
 	if (!t->episode_row)
-		return error_set(-ENOMEM, "no memory for %ju episodes",
+		return error_set(-ENOMEM, "cannot allocate %ju episodes",
 				 (uintmax_t)t->info.episodes);
 	for (uint32_t i = 0; i < t->header.fields_count; i++) {
 		t->data[i] = mem_array(t->info.rows, t->header.fields[i].row_bytes);
 		if (!t->data[i])
-			return error_set(-ENOMEM, "no memory for column %s",
+			return error_set(-ENOMEM, "cannot allocate column %s",
 					 t->header.fields[i].name);
 	}
 	return 0;

@@ -33,11 +33,12 @@ struct request {
 static void print_loss(const char *store, const struct host_loss *loss)
 {
 	if (loss->items)
-		cli_error("store %s holds %llu items in %u table%s in memory, and they end with it",
-			  store, (unsigned long long)loss->items, loss->tables,
-			  loss->tables == 1 ? "" : "s");
+		cli_error(
+			"store %s holds %llu items in %u table%s in memory; stopping it loses them",
+			store, (unsigned long long)loss->items, loss->tables,
+			loss->tables == 1 ? "" : "s");
 	if (loss->unknown[0])
-		cli_error("store %s: cannot know what its memory nodes hold: %s", store,
+		cli_error("store %s: cannot tell what its memory nodes hold: %s", store,
 			  loss->unknown);
 }
 
@@ -51,10 +52,11 @@ static bool ask_user(void *ctx, const struct host_loss *loss)
 		return true;
 	print_loss(request->store, loss);
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-		cli_error("nothing was stopped: no terminal can answer; --force loses them");
+		cli_error("nothing was stopped: there is no terminal to ask (see --force)");
 		if (loss->unknown[0])
-			cli_hint("relive up --store %s starts what is missing: then down can count",
-				 request->store);
+			cli_hint(
+				"relive up --store %s, which starts missing daemons, so that down can count",
+				request->store);
 		return false;
 	}
 	fprintf(stderr, "Stop it and lose them? [y/N] ");
@@ -73,21 +75,22 @@ int cmd_down(int argc, char **argv)
 		  ARG_TEXT },
 		CLI_OPTION_JSON(common),
 		{ "timeout", "TIME",
-		  "how long daemons may take before they are killed (default 5s)",
+		  "time that daemons have to stop before they are killed (default 5s)",
 		  &common.timeout_ns, ARG_DURATION },
-		{ "force", NULL, "also if items in memory end with it; nobody is asked",
+		{ "force", NULL, "stop even if items in memory are lost; do not ask",
 		  &request.force, ARG_FLAG },
 	};
 	const struct args args = {
 		.usage = "down [OPTIONS]",
 		.summary =
 			"Stops the daemons of a store on this host and removes their sockets, logs "
-			"and token.\nWhat was in memory is gone; a pool in a directory or on a device stays, "
-			"with the catalog for it.",
+			"and token.\nItems in memory are lost; a pool in a directory or on a device is kept, "
+			"with its catalog.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
-		.notes = "If memory nodes hold items, or nobody can tell, it says so and asks on a "
-			 "terminal; elsewhere\nit wants --force, and its exit code is 3.",
+		.notes =
+			"If memory nodes hold items, or that cannot be told, it asks on a terminal; "
+			"without one it stops\nnothing unless --force is given, and exits with 3.",
 		.examples = "relive down --store replay",
 	};
 	int code = cli_parse(&args, argc, argv), ret;

@@ -64,7 +64,7 @@ int host_store_down(const struct host_down_opts *opts, uint32_t *stopped_out)
 		return ret;
 	daemons = mem_zalloc(sizeof(*daemons));
 	if (!daemons)
-		return error_set(-ENOMEM, "down: no memory");
+		return error_set(-ENOMEM, "down: cannot allocate memory");
 	ret = host_lock_take(opts->store, HOST_STORE_LOCK_NS, NULL, &lock);
 	if (ret == 0) {
 		ret = bring_down(opts, daemons, stopped_out, &gone);

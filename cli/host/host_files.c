@@ -144,7 +144,7 @@ int host_daemons_add(struct host_daemons *daemons, const char *name,
 	struct host_daemon *daemon = host_daemons_find(daemons, name);
 
 	if (!daemon && daemons->n == HOST_FILES_MAX)
-		return error_set(-E2BIG, "%s: more than %d daemons of a store on one host", name,
+		return error_set(-E2BIG, "%s: a store has at most %d daemons on one host", name,
 				 HOST_FILES_MAX);
 	if (!daemon) {
 		daemon = &daemons->at[daemons->n++];

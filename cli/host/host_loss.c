@@ -237,7 +237,7 @@ int host_loss_count(const char *store, const struct host_daemons *daemons, bool 
 	struct inquest *q = mem_zalloc(sizeof(*q));
 
 	if (!q)
-		return error_set(-ENOMEM, "count items: no memory");
+		return error_set(-ENOMEM, "count items: cannot allocate memory");
 	*loss_out = (struct host_loss){ 0 };
 	q->daemons = daemons;
 	q->keep = *keep;

@@ -118,7 +118,7 @@ int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out)
 	int ret;
 
 	if (!daemons)
-		return error_set(-ENOMEM, "add a node: no memory");
+		return error_set(-ENOMEM, "add a node: cannot allocate memory");
 	ret = host_lock_take(opts->store, HOST_STORE_LOCK_NS, NULL, &lock);
 	if (ret == 0) {
 		ret = add_if_absent(opts, daemons, pid_out);

@@ -31,7 +31,7 @@ int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *st
 		tmp = "/tmp";
 	snprintf(root, sizeof(root), "%s/relive-XXXXXX", tmp);
 	if (!mkdtemp(root))
-		return error_set(-errno, "make %s: %m", root);
+		return error_set(-errno, "create directory %s: %m", root);
 	if (setenv("RELIVE_RUNTIME_DIR", root, 1)) {
 		rmdir(root);
 		return error_set(-ENOMEM, "set RELIVE_RUNTIME_DIR");

@@ -291,7 +291,7 @@ static int start(struct up *up, struct host_daemon *daemon)
 		return ret;
 	up->store->started++;
 	if (up->runs)
-		cli_error("store %s: %s was not running, and is started", up->store->name,
+		cli_error("store %s: %s was not running and is started", up->store->name,
 			  daemon->name);
 	return 0;
 }
@@ -413,7 +413,7 @@ static int wait_ready(struct up *up)
 	if (asked)
 		return error_set(-ETIMEDOUT, "store %s does not answer: %s", up->store->name,
 				 rlv_last_error());
-	return error_set(-ETIMEDOUT, "store %s: %s, pid %d, runs and is not up", up->store->name,
+	return error_set(-ETIMEDOUT, "store %s: %s, pid %d, runs but is not up", up->store->name,
 			 absent ? absent->name : "a node", absent ? (int)absent->pid : 0);
 }
 
@@ -512,10 +512,11 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	int ret;
 
 	if (opts->nodes > HOST_STORE_MAX_NODES)
-		return error_set(-EINVAL, "%u nodes: 1 to %d", opts->nodes, HOST_STORE_MAX_NODES);
+		return error_set(-EINVAL, "--nodes %u: give 1 to %d", opts->nodes,
+				 HOST_STORE_MAX_NODES);
 	up = mem_zalloc(sizeof(*up));
 	if (!up)
-		return error_set(-ENOMEM, "up: no memory");
+		return error_set(-ENOMEM, "up: cannot allocate memory");
 	up->opts = opts;
 	up->progress = progress;
 	up->store = &store;

@@ -86,26 +86,27 @@ static bool options_agree(const struct host_store_opts *opts)
 	if (opts->file && opts->dax)
 		cli_error("--file and --dax: give one of them");
 	else if ((opts->file || opts->dax) && opts->nodes > 1)
-		cli_error("--nodes %u: a directory or device holds the pool of one node",
+		cli_error("--nodes %u: --file or --dax holds the pool of one node only",
 			  opts->nodes);
 	else if (opts->rdma_listen && opts->nodes > 1)
 		cli_error(
-			"--rdma-listen: one node can have the address; add others by relive node");
+			"--rdma-listen: only one node can listen there; start others by relive node "
+			"add");
 	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
 		cli_error(
-			"--adopt, --discard: of a pool on a file or device, give --file or --dax");
+			"--adopt and --discard need a pool on a file or device: add --file or --dax");
 	else if (opts->listen && !units_is_address(opts->listen))
-		cli_error("--listen %.64s: want HOST:PORT or :PORT, with a port up to 65535",
+		cli_error("--listen %.64s: give HOST:PORT or :PORT, with a port up to 65535",
 			  opts->listen);
 	else if (opts->trust_clients && !opts->dax)
-		cli_error("--trust-clients: of a pool on a device, give --dax");
+		cli_error("--trust-clients needs a pool on a device: add --dax");
 	else if (!tls_agrees(opts))
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
 	else if (opts->metrics && !has_port(opts->metrics))
-		cli_error("--metrics %.64s: want [IP:]PORT, as 9117 or 0.0.0.0:9117",
+		cli_error("--metrics %.64s: give [IP:]PORT, as 9117 or 0.0.0.0:9117",
 			  opts->metrics);
 	else if (opts->bytes && opts->bytes < MIN_BYTES)
-		cli_error("--size: at least 8M, the pool is cut in extents of 2M");
+		cli_error("--size: give at least 8M");
 	else
 		return group_is_usable(opts->group);
 	return false;
@@ -126,25 +127,26 @@ static int bring_up(const struct host_store_opts *opts, bool as_json, bool bar)
 }
 
 static const char notes[] =
-	"Options may be left out for a store that is known: they are then as they "
-	"were. One that\ncontradicts what runs is an error. Sockets, logs, the token and "
-	"the daemons' command lines\nare in RELIVE_RUNTIME_DIR/NAME, which nobody else "
-	"may enter.\n\n"
-	"With --group, which is a name or number, users of this host who are in it reach "
-	"the store: both\ndirectories get mode 0750, the sockets 0660. They set the same "
-	"RELIVE_RUNTIME_DIR, and\nRELIVE_TOKEN, whose rights they have: the file with the "
-	"token stays this user's. Within one\nuser rights stop mistakes, not attackers.\n\n"
-	"A descriptor of a DAX device opens all of it, so clients of this host are refused "
-	"(those over\nRDMA are not), unless --trust-clients says otherwise, at each start of "
-	"the node.\n\n"
+	"A store that was started before keeps its options where they are not given "
+	"again. An option\nthat contradicts a running daemon is an error. Sockets, logs, "
+	"the token and the daemons' command\nlines are in RELIVE_RUNTIME_DIR/NAME, which "
+	"only this user can enter.\n\n"
+	"With --group (a name or number) the users of that group can connect: both "
+	"directories get mode\n0750, the sockets 0660. They set the same "
+	"RELIVE_RUNTIME_DIR, and a token of their own in\nRELIVE_TOKEN: the token file "
+	"stays private to this user. Between processes of one user, roles stop\nmistakes, "
+	"not attackers.\n\n"
+	"A descriptor of a DAX device opens all of it, so clients of this host are "
+	"refused and only RDMA\nclients served, unless --trust-clients is given at each "
+	"start of the node.\n\n"
 	"A pool of another store, or with tables that the catalog does not know, is "
-	"refused and left\nas it is, unless --adopt or --discard says otherwise, this "
-	"once; with both, what cannot be\nadopted is erased.";
+	"refused and left\nunchanged; --adopt or --discard allow it once. With both, what "
+	"cannot be adopted is erased.";
 
 static int check_and_bring_up(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
 {
 	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
-		cli_error("--nodes %u: 1 to %d", nodes, HOST_STORE_MAX_NODES);
+		cli_error("--nodes %u: give 1 to %d", nodes, HOST_STORE_MAX_NODES);
 		return CLI_USAGE;
 	}
 	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
@@ -163,63 +165,68 @@ int cmd_up(int argc, char **argv)
 	uint32_t nodes = HOST_STORE_UNSET;
 	const struct arg_option options[] = {
 		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
-		{ "size", "BYTES", "pool of each memory node (default 1G, or as it was made)",
+		{ "size", "BYTES",
+		  "size of the pool of each memory node (default 1G; of an existing pool, its size)",
 		  &opts.bytes, ARG_BYTES },
-		{ "file", "PATH", "keep the pool in the directory PATH, which survives", &opts.file,
+		{ "file", "PATH", "keep the pool in the directory PATH: it survives", &opts.file,
 		  ARG_TEXT },
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
 		{ "trust-clients", NULL,
-		  "hand the device to clients of this host, each of whom can map all of it",
+		  "give clients of this host the device; each can map all of it",
 		  &opts.trust_clients, ARG_FLAG },
-		{ "adopt", NULL, "take tables of that pool into the catalog that it does not know",
+		{ "adopt", NULL, "add tables of the pool that the catalog does not know",
 		  &opts.adopt, ARG_FLAG },
-		{ "discard", NULL, "erase what that pool holds and the catalog does not know",
+		{ "discard", NULL, "erase what the pool holds and the catalog does not know",
 		  &opts.discard, ARG_FLAG },
 		{ "pages", "auto|huge|small",
-		  "of pools in memory (default auto; huge: reserved ones)", &opts.pages,
+		  "pages of pools in memory (default auto; huge: reserved ones)", &opts.pages,
 		  ARG_CHOICE },
-		{ "listen", "HOST:PORT", "serve relive://HOST:PORT, too", &opts.listen, ARG_TEXT },
+		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts.listen, ARG_TEXT },
 		{ "metrics", "[IP:]PORT",
-		  "/metrics and /healthz of the server; of the nodes at the next ports",
+		  "serve /metrics and /healthz of the server; of the nodes at the next ports",
 		  &opts.metrics, ARG_TEXT },
-		{ "tls-cert", "FILE", "PEM: TCP connections prove certificates, beside the token",
+		{ "tls-cert", "FILE", "PEM: certificate for TCP connections, beside the token",
 		  &opts.tls_cert, ARG_TEXT },
 		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
-		{ "tls-ca", "FILE", "PEM: CA of all certificates", &opts.tls_ca, ARG_TEXT },
-		{ "group", "GROUP", "users in that group may connect, too, with a token",
-		  &opts.group, ARG_TEXT },
+		{ "tls-ca", "FILE", "PEM: CA that signs all certificates", &opts.tls_ca, ARG_TEXT },
+		{ "group", "GROUP", "let users of this group connect, with a token", &opts.group,
+		  ARG_TEXT },
 		{ "stalled", "wait|kill",
-		  "what becomes of a stopped process that holds blocks (default wait)",
+		  "wait for a stopped process that holds blocks, or kill it (default wait)",
 		  &opts.stalled, ARG_CHOICE },
-		{ "nodes", "N", "memory nodes (default 1)", &nodes, ARG_COUNT32 },
+		{ "nodes", "N", "number of memory nodes (default 1)", &nodes, ARG_COUNT32 },
 		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)",
 		  &opts.transport, ARG_TEXT },
 		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
 		  &opts.rdma_listen, ARG_TEXT },
-		{ "node-lease", "TIME", "a node silent for so long is down (default 1s)",
+		{ "node-lease", "TIME", "a node that is silent for this long is down (default 1s)",
 		  &opts.node_lease_ns, ARG_DURATION },
-		{ "node-lost", "TIME", "a node in memory down for so long is lost (default 30s)",
+		{ "node-lost", "TIME",
+		  "a node in memory that is down for this long is lost (default 30s)",
 		  &opts.node_lost_ns, ARG_DURATION },
-		{ "slow-start", "TIME", "until a new shard gets its full share (default 10s)",
+		{ "slow-start", "TIME",
+		  "time until a new shard gets its full share of blocks (default 10s)",
 		  &opts.slow_start_ns, ARG_DURATION },
-		{ "log-level", "error|warn|info|debug", "the least that daemons log (default info)",
-		  &opts.log_level, ARG_CHOICE },
-		{ "log-format", "text|json", "of their log lines (default text)", &opts.log_format,
+		{ "log-level", "error|warn|info|debug",
+		  "least severe level that daemons log (default info)", &opts.log_level,
 		  ARG_CHOICE },
+		{ "log-format", "text|json", "format of their logs (default text)",
+		  &opts.log_format, ARG_CHOICE },
 		{ "trust", NULL,
-		  "take rows without checksums as they are where a power loss may have torn them",
+		  "accept rows without checksums even if a power loss may have torn them",
 		  &opts.trust, ARG_FLAG },
-		{ "timeout", "TIME", "longest wait until they are ready (default 20s)",
+		{ "timeout", "TIME", "longest wait until all daemons are ready (default 20s)",
 		  &opts.timeout_ns, ARG_DURATION },
-		{ "json", NULL, "one JSON object, for programs", &as_json, ARG_FLAG },
-		{ "progress", NULL, "show progress without a terminal, too", &bar, ARG_FLAG },
+		{ "json", NULL, "print one JSON object", &as_json, ARG_FLAG },
+		{ "progress", NULL, "show progress even without a terminal", &bar, ARG_FLAG },
 	};
 	const struct args args = {
 		.usage = "up [OPTIONS]",
 		.summary =
-			"Starts what is missing of a store on this host, relive-metad and relive-memnode, "
-			"waits until\nall of it is ready and prints the URI. What runs is left alone; what "
-			"ended is started as it was\nbefore, `relive node add` included.",
+			"Starts a store on this host: relive-metad and relive-memnode. Waits until they "
+			"are ready and\nprints the URI. Running daemons are left alone; those that "
+			"ended are started with the options\nthat they had, nodes of `relive node add` "
+			"included.",
 		.options = options,
 		.n_options = ARRAY_LEN(options),
 		.notes = notes,

@@ -117,7 +117,7 @@ static void relive_node__add_drain_and_drop(void **state)
 	cli_expect(f, "node drain shm:n nobody", 1);
 	cli_expect_words(f->err, "nobody");
 	cli_expect(f, "node drain shm:n 0 --wait 60s", 0);
-	cli_expect_words(f->out, "it may be stopped");
+	cli_expect_words(f->out, "it can be stopped");
 	cli_expect(f, "status shm:n", 0);
 	cli_expect_words(f->out, "draining");
 	cli_expect(f, "table shards shm:n t", 0);
