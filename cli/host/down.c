@@ -38,7 +38,7 @@ static void print_loss(const char *store, const struct host_loss *loss)
 			store, (unsigned long long)loss->items, loss->tables,
 			loss->tables == 1 ? "" : "s");
 	if (loss->unknown[0])
-		cli_error("store %s: cannot tell what its memory nodes hold: %s", store,
+		cli_error("store %s: cannot know what its memory nodes hold: %s", store,
 			  loss->unknown);
 }
 
