@@ -253,6 +253,7 @@ static void mapped_detach(struct transport *tr, struct region *region)
 	struct mapped_region *mine = *at;
 
 	*at = mine->next;
+	region->base = NULL; /* the wire knows nothing of it */
 	wire->ops->detach(wire, region);
 	transport_detach(&mine->near);
 	mem_free(mine);
@@ -265,6 +266,8 @@ static void mapped_close(struct transport *tr)
 	struct mapped *mapped = of(tr);
 
 	mapped->wire->broken = tr->broken;
+	for (const struct mapped_region *mine = mapped->regions; mine; mine = mine->next)
+		mine->region->base = NULL;
 	transport_close(&mapped->wire);
 	while (mapped->regions) {
 		struct mapped_region *mine = mapped->regions;

@@ -18,6 +18,7 @@
 struct wire_region {
 	struct region region; /* what the user sees */
 	struct region *inner;
+	struct wire_region *next;
 };
 
 /* A chain, or a vector made one (`any`): then the operations may be done in any order. */
@@ -34,6 +35,7 @@ struct item {
 struct wire {
 	struct transport tr;
 	struct transport *inner;
+	struct wire_region *regions;
 	struct rng rng;
 	bool mapped;
 	bool lockstep;
@@ -434,13 +436,20 @@ static int wire_attach(struct transport *tr, const struct region_grant *grant,
 	wr->region.base = NULL;
 	if (of(tr)->mapped)
 		assert_int_equal(map_region(wr), 0);
+	wr->next = of(tr)->regions;
+	of(tr)->regions = wr;
 	*region_out = &wr->region;
 	return 0;
 }
 
 static void wire_detach(struct transport *tr, struct region *region)
 {
+	struct wire_region **at = &of(tr)->regions;
+
 	run_items(of(tr), of(tr)->n_items);
+	while (&(*at)->region != region)
+		at = &(*at)->next;
+	*at = (*at)->next;
 	if (region->base && region->base != inner_of(region)->base)
 		munmap(region->base, region->size);
 	transport_detach(&((struct wire_region *)region)->inner);
@@ -462,6 +471,8 @@ static int wire_order(struct transport *tr)
 static void wire_close(struct transport *tr)
 {
 	run_items(of(tr), of(tr)->n_items);
+	while (of(tr)->regions)
+		wire_detach(tr, &of(tr)->regions->region);
 	transport_close(&of(tr)->inner);
 	mem_free(tr);
 }
