@@ -40,9 +40,11 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 	json_put_string(json, "pages", node->pages);
 	json_put_u64(json, "shards", node->shards);
 	json_put_u64(json, "clients", node->clients);
-	json_put_u64(json, "qps", node->qps);
-	json_put_u64(json, "mrs", node->mrs);
-	json_put_u64(json, "windows", node->windows);
+	json_key(json, "gauges");
+	json_object_begin(json);
+	for (uint32_t i = 0; i < node->n_gauges; i++)
+		json_put_u64(json, node->gauges[i].name, node->gauges[i].value);
+	json_object_end(json);
 	json_put_u64(json, "agent_cpu_ns", node->agent_cpu_ns);
 	json_put_u64(json, "process_cpu_ns", node->process_cpu_ns);
 	json_put_u64(json, "silent_ns", node->silent_ns);
@@ -84,6 +86,18 @@ static void put_state(struct text_table *table, const struct rlv_node_info *node
 		text_table_cell(table, "%s", state_name(node->state));
 }
 
+static void put_gauges(struct text_table *table, const struct rlv_node_info *node)
+{
+	char text[2 * sizeof(node->gauges)] = ""; /* a number has 20 digits */
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < node->n_gauges; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s", i ? ", " : "",
+				      (unsigned long long)node->gauges[i].value,
+				      node->gauges[i].name);
+	text_table_cell(table, "%s", text);
+}
+
 static int print_text(const struct store_status *status)
 {
 	const struct rlv_store_info *info = &status->info;
@@ -94,9 +108,8 @@ static int print_text(const struct store_status *status)
 	printf("%s  version %s  term %llu  tables %u  clients %u  rebuilds %u\n", info->uri,
 	       info->server_version, (unsigned long long)info->term, info->n_tables,
 	       info->n_clients, info->rebuilds);
-	text_table_init(&table,
-			"node|state|>pool|>used|>shards|>clients|>qps|>mrs|>windows|>agent cpu|"
-			"pages|address");
+	text_table_init(&table, "node|state|>pool|>used|>shards|>clients|gauges|>agent cpu|"
+				"pages|address");
 	for (size_t i = 0; i < status->n_nodes; i++) {
 		const struct rlv_node_info *node = &status->nodes[i];
 
@@ -106,9 +119,7 @@ static int print_text(const struct store_status *status)
 		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
 		text_table_cell(&table, "%u", node->shards);
 		text_table_cell(&table, "%u", node->clients);
-		text_table_cell(&table, "%u", node->qps);
-		text_table_cell(&table, "%u", node->mrs);
-		text_table_cell(&table, "%u", node->windows);
+		put_gauges(&table, node);
 		text_table_cell(&table, "%.1f ms", (double)node->agent_cpu_ns / 1e6);
 		text_table_cell(&table, "%s", node->pages);
 		text_table_cell(&table, "%s", node->address);

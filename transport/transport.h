@@ -437,12 +437,22 @@ struct target_region {
 	uint8_t *base; /* where the target itself sees it */
 };
 
+/* Something that a kind of transport holds now, by its name: "qps" of an RDMA device. */
+#define TARGET_GAUGES 8
+#define TARGET_GAUGE_BYTES 16 /* of a name, with its end */
+
+struct target_gauge {
+	const char *name; /* lives as long as the program */
+	uint64_t value;
+};
+
 struct target_stats {
 	uint64_t pool_bytes, used_bytes;
 	uint32_t regions, clients;
 	uint32_t broken; /* regions of them that nobody can attach any more */
 	uint64_t attaches, fences;
-	uint32_t qps, mrs, windows; /* of the RDMA device, held now */
+	uint32_t n_gauges;
+	struct target_gauge gauges[TARGET_GAUGES];
 	bool sole_opener; /* pool that stays: nobody had anything of it mapped: recovery may run */
 	const char *page_kind; /* what backs the pool: "thp", "hugetlb", "4k", "file", "dax" */
 };

@@ -28,9 +28,12 @@ static void take_node(const Relive__NodeInfo *in, struct rlv_node_info *out)
 	out->state = in->state;
 	out->shards = in->shards;
 	out->clients = in->clients;
-	out->qps = in->qps;
-	out->mrs = in->mrs;
-	out->windows = in->windows;
+	out->n_gauges = (uint32_t)min_u64(in->n_gauges, ARRAY_LEN(out->gauges));
+	for (uint32_t i = 0; i < out->n_gauges; i++) {
+		snprintf(out->gauges[i].name, sizeof(out->gauges[i].name), "%s",
+			 in->gauges[i]->name);
+		out->gauges[i].value = in->gauges[i]->value;
+	}
 	out->agent_cpu_ns = in->agent_cpu_ns;
 	out->process_cpu_ns = in->process_cpu_ns;
 	out->silent_ns = in->silent_ns;

@@ -714,17 +714,21 @@ struct rlv_node_info {
 	uint64_t pool_bytes, used_bytes;
 	uint64_t incarnation;
 	uint32_t regions;
-	uint32_t state;             /* enum rlv_node_state */
-	char pages[16];             /* what backs the pool: thp, hugetlb, small, file, dax */
-	char transport[16];         /* shm, verbs */
-	uint32_t shards;            /* of all tables that it has */
-	uint32_t clients;           /* attached */
-	uint32_t qps, mrs, windows; /* of its RDMA device, held now */
-	uint64_t agent_cpu_ns;      /* CPU time of its thread that serves clients: no append, sample
+	uint32_t state;     /* enum rlv_node_state */
+	char pages[16];     /* what backs the pool: thp, hugetlb, small, file, dax */
+	char transport[16]; /* shm, verbs */
+	uint32_t shards;    /* of all tables that it has */
+	uint32_t clients;   /* attached */
+	uint32_t n_gauges;
+	struct {
+		char name[16]; /* verbs has qps, mrs and windows of its RDMA device */
+		uint64_t value;
+	} gauges[8];             /* what its transport holds now */
+	uint64_t agent_cpu_ns;   /* CPU time of its thread that serves clients: no append, sample
 				       or update adds to it */
-	uint64_t process_cpu_ns;    /* and of the whole node */
-	uint64_t silent_ns;         /* since the server heard of it last */
-	uint32_t broken; /* regions of them whose files were cut short or cannot be read */
+	uint64_t process_cpu_ns; /* and of the whole node */
+	uint64_t silent_ns;      /* since the server heard of it last */
+	uint32_t broken;         /* regions of them whose files were cut short or cannot be read */
 };
 
 struct rlv_store_info {

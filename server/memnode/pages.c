@@ -56,17 +56,24 @@ static void put_counts(const struct memnode_state *state, const struct target_st
 		  now->attaches },
 		{ "relive_memnode_fences_total", METRICS_COUNTER, "Requests to cut a client off.",
 		  now->fences },
-		{ "relive_memnode_rdma_queue_pairs", METRICS_GAUGE,
-		  "Queue pairs of the RDMA device that are held now.", now->qps },
-		{ "relive_memnode_rdma_memory_regions", METRICS_GAUGE,
-		  "Memory regions registered with the RDMA device now.", now->mrs },
-		{ "relive_memnode_rdma_memory_windows", METRICS_GAUGE,
-		  "Memory windows of the RDMA device that are bound now.", now->windows },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
 		metrics_family(m, families[i].name, families[i].kind, families[i].help);
 		metrics_u64(m, families[i].value, NULL);
+	}
+}
+
+static void put_gauges(const struct target_stats *now, struct metrics *m)
+{
+	if (now->n_gauges == 0)
+		return;
+	metrics_family(m, "relive_memnode_transport", METRICS_GAUGE,
+		       "What the transport holds now, as queue pairs (qps) of an RDMA device.");
+	for (uint32_t i = 0; i < now->n_gauges; i++) {
+		const struct metrics_label labels[] = { { "gauge", now->gauges[i].name }, { 0 } };
+
+		metrics_u64(m, now->gauges[i].value, labels);
 	}
 }
 
@@ -77,5 +84,6 @@ void memnode_write_metrics(const struct memnode_state *state, struct metrics *m)
 	state->target->ops->stats(state->target, &now);
 	put_info(state, now.page_kind, m);
 	put_counts(state, &now, m);
+	put_gauges(&now, m);
 	put_times(state, m);
 }

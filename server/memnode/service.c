@@ -137,6 +137,18 @@ static void list_broken(const struct memnode_service *svc, struct memnode_answer
 	out->info.broken = (ProtobufCBinaryData){ sizeof(out->broken), out->broken };
 }
 
+static void list_gauges(const struct target_stats *now, struct memnode_answer *out)
+{
+	out->info.n_gauges = now->n_gauges;
+	out->info.gauges = out->gauge_list;
+	for (uint32_t i = 0; i < now->n_gauges; i++) {
+		relive__gauge__init(&out->gauges[i]);
+		out->gauges[i].name = (char *)now->gauges[i].name;
+		out->gauges[i].value = now->gauges[i].value;
+		out->gauge_list[i] = &out->gauges[i];
+	}
+}
+
 static int stats(const struct memnode_service *svc, const ProtobufCMessage *message,
 		 struct memnode_answer *out)
 {
@@ -156,9 +168,7 @@ static int stats(const struct memnode_service *svc, const ProtobufCMessage *mess
 	out->info.pages = (char *)now.page_kind;
 	out->info.transport = (char *)svc->target->ops->name;
 	out->info.clients = now.clients;
-	out->info.qps = now.qps;
-	out->info.mrs = now.mrs;
-	out->info.windows = now.windows;
+	list_gauges(&now, out);
 	out->info.agent_cpu_ns = svc->agent_cpu_ns ? svc->agent_cpu_ns(svc->ctx) : 0;
 	out->info.process_cpu_ns = process_cpu_ns();
 	if (now.broken)

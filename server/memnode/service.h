@@ -39,6 +39,8 @@ struct memnode_answer {
 	Relive__NodeGrantReply grant_reply;
 	Relive__NodeFenceReply fence_reply;
 	Relive__NodeInfo info;
+	Relive__Gauge gauges[TARGET_GAUGES];
+	Relive__Gauge *gauge_list[TARGET_GAUGES];
 	Relive__NodeStatsReply stats_reply;
 	uint8_t broken[RPTR_MAX_REGION / 8 + 1];
 	char words[ERROR_TEXT_BYTES]; /* of a failure */

@@ -74,9 +74,30 @@ static uint32_t state_of(const struct node *node)
 	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
 }
 
-/* As its last ping said: nobody is asked. */
-static void fill_node(const struct metad *md, struct node *node, Relive__NodeInfo *info)
+/* A node in an answer, and what that points to. */
+struct node_row {
+	Relive__NodeInfo info;
+	Relive__Gauge gauges[TARGET_GAUGES];
+	Relive__Gauge *gauge_list[TARGET_GAUGES];
+};
+
+static void fill_gauges(struct node *node, struct node_row *row)
 {
+	row->info.n_gauges = node->n_gauges;
+	row->info.gauges = row->gauge_list;
+	for (uint32_t i = 0; i < node->n_gauges; i++) {
+		relive__gauge__init(&row->gauges[i]);
+		row->gauges[i].name = node->gauges[i].name;
+		row->gauges[i].value = node->gauges[i].value;
+		row->gauge_list[i] = &row->gauges[i];
+	}
+}
+
+/* As its last ping said: nobody is asked. */
+static void fill_node(const struct metad *md, struct node *node, struct node_row *row)
+{
+	Relive__NodeInfo *info = &row->info;
+
 	relive__node_info__init(info);
 	info->name = node->name;
 	info->uri = node->uri;
@@ -88,9 +109,7 @@ static void fill_node(const struct metad *md, struct node *node, Relive__NodeInf
 	info->pages = node->pages;
 	info->transport = node->transport;
 	info->clients = node->clients;
-	info->qps = node->qps;
-	info->mrs = node->mrs;
-	info->windows = node->windows;
+	fill_gauges(node, row);
 	info->broken = (ProtobufCBinaryData){ sizeof(node->broken), node->broken };
 	info->agent_cpu_ns = node->agent_cpu_ns;
 	info->process_cpu_ns = node->process_cpu_ns;
@@ -117,11 +136,11 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	Relive__StoreInfoReply reply = RELIVE__STORE_INFO_REPLY__INIT;
 	struct metad *md = call->md;
 	uint32_t n = nodes_count(&md->nodes, false);
-	Relive__NodeInfo *infos = mem_array(n + 1, sizeof(*infos));
+	struct node_row *rows = mem_array(n + 1, sizeof(*rows));
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
 	char *waiting[TABLE_MAX_ID];
 	Relive__Status status;
-	int ret = infos && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
+	int ret = rows && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
 
 	if (ret == 0 && ((const Relive__StoreInfoRequest *)message)->why)
 		ret = waits_fill(md, &reply);
@@ -129,14 +148,14 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	reply.status = &status;
 	fill_info(md, &reply, waiting);
 	for (struct node *node = md->nodes.first; ret == 0 && node; node = node->next) {
-		fill_node(md, node, &infos[reply.n_nodes]);
-		list[reply.n_nodes] = &infos[reply.n_nodes];
+		fill_node(md, node, &rows[reply.n_nodes]);
+		list[reply.n_nodes] = &rows[reply.n_nodes].info;
 		reply.n_nodes++;
 	}
 	reply.nodes = list;
 	conn_answer(call->conn, call->head, &reply.base);
 	waits_free(&reply);
-	mem_free(infos);
+	mem_free(rows);
 	mem_free(list);
 }
 

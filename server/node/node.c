@@ -219,9 +219,13 @@ static void take_info(struct node *node, const Relive__NodeInfo *info)
 	node->used_bytes = info->used_bytes;
 	node->regions = info->regions;
 	node->clients = info->clients;
-	node->qps = info->qps;
-	node->mrs = info->mrs;
-	node->windows = info->windows;
+	node->n_gauges = (uint32_t)min_u64(info->n_gauges, TARGET_GAUGES);
+	for (uint32_t i = 0; i < node->n_gauges; i++) {
+		struct node_gauge *gauge = &node->gauges[i];
+
+		snprintf(gauge->name, sizeof(gauge->name), "%s", info->gauges[i]->name);
+		gauge->value = info->gauges[i]->value;
+	}
 	node->agent_cpu_ns = info->agent_cpu_ns;
 	node->process_cpu_ns = info->process_cpu_ns;
 	memset(node->broken, 0, sizeof(node->broken));

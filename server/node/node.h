@@ -71,7 +71,11 @@ struct node {
 	char transport[16];
 	uint64_t pool_bytes, used_bytes;
 	uint64_t agent_cpu_ns, process_cpu_ns;
-	uint32_t regions, clients, qps, mrs, windows;
+	uint32_t regions, clients, n_gauges;
+	struct node_gauge {
+		char name[TARGET_GAUGE_BYTES];
+		uint64_t value;
+	} gauges[TARGET_GAUGES];
 	uint8_t broken[RPTR_MAX_REGION / 8 + 1]; /* a bit each: regions that nobody can attach */
 	/* The connection, while up. */
 	struct channel channel;

@@ -11,6 +11,7 @@
 
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/fake/raw_verbs.h"
+#include "tests/support/gauge.h"
 
 #include "transport/verbs/peers.h"
 
@@ -38,11 +39,11 @@ static struct target_stats stats_of(struct transport_target *tg)
 }
 
 /* A hang-up may still be on its way. */
-static void assert_qps(struct transport_target *tg, uint32_t want)
+static void assert_qps(struct transport_target *tg, uint64_t want)
 {
-	for (int i = 0; i < 2000 && stats_of(tg).qps != want; i++)
+	for (int i = 0; i < 2000 && gauge_of(stats_of(tg), "qps") != want; i++)
 		(void)tg->ops->progress(tg, (uint64_t)CLOCK_NS_PER_MS);
-	assert_int_equal(stats_of(tg).qps, want);
+	assert_int_equal(gauge_of(stats_of(tg), "qps"), want);
 }
 
 /* The client that was there before notices nothing. */
@@ -81,7 +82,7 @@ static void hello__that_is_none_is_refused(void **state)
 {
 	struct rig *rig = rig_of(state);
 	union verbs_any good = raw_hello(OTHER, ++links, 0, 1), bad;
-	uint32_t qps = stats_of(rig->tg).qps;
+	uint64_t qps = gauge_of(stats_of(rig->tg), "qps");
 
 	assert_int_equal(refusal_of(rig, NULL, 0), -EPROTO);
 	assert_int_equal(refusal_of(rig, good.bytes, 20), -EPROTO);
@@ -96,7 +97,7 @@ static void hello__that_is_none_is_refused(void **state)
 	assert_int_equal(refusal_of(rig, bad.bytes, sizeof(bad.hello)), -EPROTO);
 	bad = raw_hello(OTHER, links, 0, 0);
 	assert_int_equal(refusal_of(rig, bad.bytes, sizeof(bad.hello)), -EPROTO);
-	assert_int_equal(stats_of(rig->tg).qps, qps);
+	assert_int_equal(gauge_of(stats_of(rig->tg), "qps"), qps);
 	assert_serves(rig);
 }
 
@@ -117,7 +118,7 @@ static void hello__that_does_not_fit_its_link_is_refused(void **state)
 
 static void hangs_up_on(struct rig *rig, const void *bytes, size_t n)
 {
-	uint32_t qps = stats_of(rig->tg).qps;
+	uint64_t qps = gauge_of(stats_of(rig->tg), "qps");
 	struct raw *raw = join(rig, 1);
 
 	(void)raw_send(raw, bytes, n);
@@ -300,10 +301,10 @@ static void connect__without_a_grant_ends_in_time(void **state)
 	fake_clock_advance(&clock, PEERS_PROOF_NS - 1);
 	assert_int_equal(tg->ops->progress(tg, 0), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(stats_of(tg).qps, 1);
+	assert_int_equal(gauge_of(stats_of(tg), "qps"), 1);
 	fake_clock_advance(&clock, 1);
 	assert_int_equal(tg->ops->progress(tg, 0), 0);
-	assert_int_equal(stats_of(tg).qps, 0);
+	assert_int_equal(gauge_of(stats_of(tg), "qps"), 0);
 	raw_wait_hang_up(joining.raw);
 	raw_close(joining.raw);
 	transport_target_close(&tg);

@@ -8,6 +8,7 @@
  *   test_verbs_process node                          says URI, GRANT of a region of its own
  */
 #include "tests/contract/contract.h"
+#include "tests/support/gauge.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -175,9 +176,9 @@ static void assert_same_gauges(struct rig *rig, const struct target_stats *befor
 {
 	struct target_stats now = stats_of(rig);
 
-	assert_int_equal(now.qps, before->qps);
-	assert_int_equal(now.mrs, before->mrs);
-	assert_int_equal(now.windows, before->windows);
+	assert_int_equal(gauge_of(now, "qps"), gauge_of(*before, "qps"));
+	assert_int_equal(gauge_of(now, "mrs"), gauge_of(*before, "mrs"));
+	assert_int_equal(gauge_of(now, "windows"), gauge_of(*before, "windows"));
 	assert_int_equal(now.clients, before->clients);
 }
 
@@ -201,7 +202,7 @@ static void fence__of_a_killed_process(void **state)
 	struct process peer = start_peer(rig, "forever");
 
 	assert_int_equal(fence(rig, FENCE_ASK), FENCE_ALIVE);
-	assert_true(stats_of(rig).qps > before.qps);
+	assert_true(gauge_of(stats_of(rig), "qps") > gauge_of(before, "qps"));
 	end(&peer);
 	assert_dead_soon(rig);
 	assert_same_gauges(rig, &before);
@@ -218,7 +219,7 @@ static void fence__cut_of_a_stopped_process(void **state)
 	assert_int_equal(kill(peer.pid, SIGSTOP), 0);
 	assert_int_equal(fence(rig, FENCE_ASK), FENCE_ALIVE); /* stopped is not dead */
 	assert_int_equal(fence(rig, FENCE_CUT), rig->kind->far ? FENCE_DEAD : FENCE_ALIVE);
-	assert_int_equal(stats_of(rig).qps, before.qps);
+	assert_int_equal(gauge_of(stats_of(rig), "qps"), gauge_of(before, "qps"));
 	count = rig_load(rig->region, WORD);
 	assert_int_equal(kill(peer.pid, SIGCONT), 0);
 	assert_int_equal(wait_for(&peer), EXIT_CUT);

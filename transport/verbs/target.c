@@ -395,6 +395,15 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
 	return !connected && target->backing->ops->alone(target->backing, region);
 }
 
+/* What is held of the device; nothing before it listens. */
+static void fill_gauges(const struct peers *peers, struct target_stats *out)
+{
+	out->n_gauges = 3;
+	out->gauges[0] = (struct target_gauge){ "qps", peers->n_qps };
+	out->gauges[1] = (struct target_gauge){ "mrs", peers->n_mrs + peers->rights.n_mrs };
+	out->gauges[2] = (struct target_gauge){ "windows", peers->rights.n_windows };
+}
+
 /* An ATTACH counts here; that its client maps the region, too, does not. */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
@@ -409,9 +418,7 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 	if (target->peers) {
 		out->clients += peers_count_clients(target->peers);
 		out->attaches = target->peers->attaches;
-		out->qps = target->peers->n_qps;
-		out->mrs = target->peers->n_mrs + target->peers->rights.n_mrs;
-		out->windows = target->peers->rights.n_windows;
+		fill_gauges(target->peers, out);
 	}
 	lock_release(&target->lock, &role);
 }

@@ -14,6 +14,7 @@
 
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/fake/fake_verbs.h"
+#include "tests/support/gauge.h"
 
 #include "transport/transport.h"
 #include "transport/verbs/peers.h"
@@ -130,7 +131,7 @@ static void listen__of_no_address_is_for_this_process(void **state)
 	assert_int_equal(node->tg->ops->poll_fd(node->tg), -1);
 	assert_int_equal(node->tg->ops->progress(node->tg, 0), 0);
 	assert_int_equal(fake_verbs_live(), 0);
-	assert_int_equal(stats_of(node).mrs, 0);
+	assert_int_equal(gauge_of(stats_of(node), "mrs"), 0);
 	assert_string_equal(node->tg->ops->uri(node->tg), "");
 }
 
@@ -183,13 +184,14 @@ static void register__pins_each_region_once(void **state)
 	struct target_region spec = { .kind = 1, .size = REGION };
 
 	listen_far(node);
-	assert_int_equal(stats_of(node).mrs, 1); /* the one from before */
+	assert_int_equal(gauge_of(stats_of(node), "mrs"), 1); /* the one from before */
 	assert_int_equal(node->tg->ops->register_region(node->tg, &spec), 0);
-	assert_int_equal(stats_of(node).mrs, 2);
+	assert_int_equal(gauge_of(stats_of(node), "mrs"), 2);
 	assert_int_equal(node->tg->ops->unregister_region(node->tg, spec.id), 0);
-	assert_int_equal(stats_of(node).mrs, 1);
+	assert_int_equal(gauge_of(stats_of(node), "mrs"), 1);
 	assert_int_equal(attach(node, CLIENT), 0);
-	assert_int_equal(stats_of(node).mrs, 1); /* the link's messages lie in a chunk */
+	assert_int_equal(gauge_of(stats_of(node), "mrs"),
+			 1); /* the link's messages lie in a chunk */
 }
 
 static void register__that_cannot_be_pinned_is_undone(void **state)
@@ -296,8 +298,8 @@ static void fence__of_itself_leaves_its_connections(void **state)
 	assert_int_equal(transport_faa_word(node->region, 64, 1, &old), 0);
 	/* what it maps it still can touch, but not through the device */
 	assert_int_equal(fence(node, CLIENT, FENCE_CUT), FENCE_ALIVE);
-	assert_int_equal(stats_of(node).qps, 0);
-	assert_int_equal(stats_of(node).windows, 0);
+	assert_int_equal(gauge_of(stats_of(node), "qps"), 0);
+	assert_int_equal(gauge_of(stats_of(node), "windows"), 0);
 	assert_true(transport_faa_word(node->region, 64, 1, &old) < 0);
 	assert_int_equal(node->tr->broken, -ECONNRESET);
 }
@@ -322,10 +324,10 @@ static void revoke__takes_the_windows_back(void **state)
 
 	listen_far(node);
 	assert_int_equal(attach(node, CLIENT), 0);
-	assert_true(stats_of(node).windows > 0);
+	assert_true(gauge_of(stats_of(node), "windows") > 0);
 	assert_int_equal(node->tg->ops->revoke(node->tg, CLIENT, node->spec.id), 0);
-	assert_int_equal(stats_of(node).windows, 0);
-	assert_true(stats_of(node).qps > 0);
+	assert_int_equal(gauge_of(stats_of(node), "windows"), 0);
+	assert_true(gauge_of(stats_of(node), "qps") > 0);
 	assert_true(transport_faa_word(node->region, 64, 1, &old) < 0);
 }
 
@@ -339,8 +341,8 @@ static void close__of_the_client_ends_its_link(void **state)
 	transport_close(&node->tr);
 	fake_verbs.idle = NULL;
 	assert_int_equal(fence(node, CLIENT, FENCE_ASK), FENCE_DEAD); /* it looks first */
-	assert_int_equal(stats_of(node).qps, 0);
-	assert_int_equal(stats_of(node).windows, 0);
+	assert_int_equal(gauge_of(stats_of(node), "qps"), 0);
+	assert_int_equal(gauge_of(stats_of(node), "windows"), 0);
 	assert_int_equal(stats_of(node).clients, 0);
 }
 
@@ -365,10 +367,10 @@ static void probe__finds_a_client_that_is_gone(void **state)
 	fake_verbs.lose_goodbyes = true; /* as while the network is down */
 	transport_close(&node->tr);
 	look_later(node, PROBE_NS - 1);
-	assert_true(stats_of(node).qps > 0);
+	assert_true(gauge_of(stats_of(node), "qps") > 0);
 	look_later(node, 1);
-	assert_int_equal(stats_of(node).qps, 0);
-	assert_int_equal(stats_of(node).windows, 0);
+	assert_int_equal(gauge_of(stats_of(node), "qps"), 0);
+	assert_int_equal(gauge_of(stats_of(node), "windows"), 0);
 	assert_int_equal(stats_of(node).clients, 0);
 }
 
@@ -381,7 +383,7 @@ static void probe__leaves_a_client_that_is_there(void **state)
 	assert_int_equal(attach(node, CLIENT), 0);
 	for (int i = 0; i < 3; i++)
 		look_later(node, PROBE_LIMIT_NS);
-	assert_true(stats_of(node).qps > 0);
+	assert_true(gauge_of(stats_of(node), "qps") > 0);
 	assert_int_equal(transport_faa_word(node->region, 64, 1, &old), 0);
 }
 
@@ -395,9 +397,9 @@ static void probe__without_an_answer_has_a_limit(void **state)
 	fake_verbs.hold_passive = true;
 	look_later(node, PROBE_NS);
 	look_later(node, PROBE_LIMIT_NS - 1);
-	assert_true(stats_of(node).qps > 0);
+	assert_true(gauge_of(stats_of(node), "qps") > 0);
 	look_later(node, 1);
-	assert_int_equal(stats_of(node).qps, 0);
+	assert_int_equal(gauge_of(stats_of(node), "qps"), 0);
 }
 
 /* The target's own descriptor wakes its thread for that. */
@@ -427,7 +429,7 @@ static int use_in_child(struct node *node)
 	    node->tg->ops->revoke(node->tg, CLIENT, node->spec.id) != -ECHILD ||
 	    node->tg->ops->fence(node->tg, CLIENT, FENCE_CUT, &result) != -ECHILD ||
 	    node->tg->ops->listen(node->tg, ":0") != -ECHILD ||
-	    node->tg->ops->progress(node->tg, 0) != -ECHILD || stats.qps ||
+	    node->tg->ops->progress(node->tg, 0) != -ECHILD || gauge_of(stats, "qps") ||
 	    node->tg->ops->poll_fd(node->tg) != -1)
 		return 1;
 	transport_target_close(&node->tg);

@@ -185,7 +185,7 @@ check_survivor() { # name
 gauges_are_small() {
 	local now=$1 guest qps mrs regions
 	for guest in "${nodes[@]}"; do
-		[[ $now =~ \"name\":\"n$guest\",[^}]*\"regions\":([0-9]+)[^}]*\"qps\":([0-9]+),\"mrs\":([0-9]+),\"windows\":([0-9]+) ]]
+		[[ $now =~ \"name\":\"n$guest\",[^}]*\"regions\":([0-9]+)[^}]*\"gauges\":\{\"qps\":([0-9]+),\"mrs\":([0-9]+),\"windows\":([0-9]+) ]]
 		regions=${BASH_REMATCH[1]}
 		assert_le "queue pairs of node $guest" "${BASH_REMATCH[2]}" 1
 		assert_le "windows of node $guest" "${BASH_REMATCH[4]}" "$regions"
