@@ -243,8 +243,14 @@ int transport_settle(struct transport *tr, int started)
 /* Whoever waits for a call has waited for the chains that were posted before it, too. */
 static void count_phase(struct transport *tr)
 {
-	tr->stats.phases++;
+	tr->stats.phases += (tr->caps & TRANSPORT_ASYNC) != 0; /* in place there is no round trip */
 	tr->waited = tr->posted;
+}
+
+static void count_reads(struct transport *tr, uint64_t reads, uint64_t bytes)
+{
+	tr->stats.reads += reads;
+	tr->stats.read_bytes += bytes;
 }
 
 int transport_start_view(struct transport *tr, struct transport_view *views, size_t n)
@@ -269,7 +275,7 @@ int transport_start_view(struct transport *tr, struct transport_view *views, siz
 		bytes += views[i].len;
 	}
 	count_phase(tr);
-	transport_account(tr, 0, n, bytes);
+	count_reads(tr, n, bytes);
 	ret = tr->ops->view(tr, views, n);
 	tr->viewing = ret == 0;
 	return ret;
@@ -283,7 +289,7 @@ int transport_start_read(struct transport *tr, const struct transport_io *io, si
 	if (ret)
 		return ret;
 	count_phase(tr);
-	transport_account(tr, 0, n, bytes);
+	count_reads(tr, n, bytes);
 	return tr->ops->read(tr, io, n);
 }
 
@@ -433,7 +439,7 @@ int transport_post_read(struct transport *tr, const struct transport_io *io, siz
 
 	if (ret)
 		return ret;
-	transport_account(tr, 0, n, bytes);
+	count_reads(tr, n, bytes);
 	*ticket_out = 0;
 	if (!tr->ops->post_read) {
 		count_phase(tr);

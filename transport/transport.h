@@ -20,9 +20,12 @@
  *     operation is never repeated by the transport.
  * A word is the target of CAS and FAA, or of write, never of both.
  *
- * Cost is counted in `stats`: phases are dependent round trips, one for each call; wrs are work
- * requests; bytes are payload either way. Code that reads an addressable region in place
- * counts by transport_account() what the same reads would cost as calls.
+ * There are two data paths. *In place*: regions that this CPU may address and change by its own atomics
+ * (shm, embed) are read and changed through region->base, by plain code on the mapping. *Chained*:
+ * over a wire, work requests are posted and waited for. ds and client have code for both, and no third.
+ *
+ * Cost is counted in `stats`: phases are dependent round trips of a wire, one for each wait, and in place
+ * there are none; wrs are work requests that came through the calls below; bytes are payload either way.
  *
  * Thread: a struct transport belongs to one thread at a time; a target may be used by any.
  * Errors: -ETIMEDOUT (deadline), -ECONNRESET (this connection is dead), -EHOSTDOWN (the node is
@@ -146,8 +149,7 @@ struct transport_wr {
 };
 
 struct transport_stats {
-	uint64_t phases;       /* dependent round trips */
-	uint64_t flush_phases; /* those of them that add to inner nodes: on a wire nobody waits */
+	uint64_t phases; /* dependent round trips of a wire; 0 in place */
 	uint64_t reads, writes, cas, faa;
 	uint64_t read_bytes, write_bytes;
 	uint64_t cas_failed; /* CAS that found another word */
@@ -370,31 +372,6 @@ RLV_MUST_CHECK int transport_faa_word(struct region *region, uint64_t off, uint6
 /* Writes bytes of words that nobody may change by CAS or FAA at that time (format, barrier). */
 RLV_MUST_CHECK int transport_store(struct region *region, uint64_t off, const void *src,
 				   uint32_t len);
-
-/* Counts reads made in place through region->base as the calls that they stand for. */
-static inline void transport_account(struct transport *tr, uint64_t phases, uint64_t reads,
-				     uint64_t bytes)
-{
-	tr->stats.phases += phases;
-	tr->stats.reads += reads;
-	tr->stats.read_bytes += bytes;
-}
-
-/* Counts rows that were built in place: they travel in the chain of the atomics that follow. */
-static inline void transport_account_write(struct transport *tr, uint64_t writes, uint64_t bytes)
-{
-	tr->stats.writes += writes;
-	tr->stats.write_bytes += bytes;
-}
-
-/* The same for words changed in place, where that is allowed (TRANSPORT_CPU_ATOMIC). */
-static inline void transport_account_atomics(struct transport *tr, uint64_t phases, uint64_t cas,
-					     uint64_t faa)
-{
-	tr->stats.phases += phases;
-	tr->stats.cas += cas;
-	tr->stats.faa += faa;
-}
 
 /* May words of the region be changed in place? Asked once a call. */
 static inline bool transport_changes_in_place(const struct region *region)

@@ -76,7 +76,6 @@ static void sampler_point_in_place(struct rlv_sampler *sp, uint32_t first, uint3
 
 		s->window[i] = rows->base + sampler_window_off(sp, s, i);
 	}
-	transport_account(node_set_any(&sp->h.nodes), 1, n, (uint64_t)n * sampler_window_bytes(sp));
 }
 
 void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
@@ -97,7 +96,6 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 		/* V2 pairs with C1: rows before the second look at their leaf. */
 		s->again[i] = transport_read_validate(leaf);
 	}
-	transport_account(node_set_any(&sp->h.nodes), 1, n, 8 * (uint64_t)n);
 }
 
 static void sampler_gather_in_place(struct rlv_sampler *sp, const struct round *round)

@@ -558,7 +558,7 @@ void handle_stats(const struct handle *h, struct rlv_stats *stats)
 	node_set_stats(&h->nodes, &sum);
 	stats->limiter_waits = h->waits;
 	stats->limiter_wait_ns = h->waited_ns;
-	stats->phases = sum.phases - sum.flush_phases;
+	stats->phases = sum.phases;
 	stats->reads = sum.reads;
 	stats->writes = sum.writes;
 	stats->cas = sum.cas;

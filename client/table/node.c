@@ -15,26 +15,30 @@
 
 /* -------- statistics -------- */
 
-static void stats_add(struct transport_stats *sum, const struct transport_stats *in)
+static void stats_add(struct transport_stats *sum, const struct transport *tr)
 {
+	const struct transport_stats *in = &tr->stats;
+
+	sum->cas_failed += in->cas_failed;
+	sum->unknown += in->unknown;
+	if (!(tr->caps & TRANSPORT_ASYNC))
+		return;
 	sum->phases += in->phases;
-	sum->flush_phases += in->flush_phases;
 	sum->reads += in->reads;
 	sum->writes += in->writes;
 	sum->cas += in->cas;
 	sum->faa += in->faa;
 	sum->read_bytes += in->read_bytes;
 	sum->write_bytes += in->write_bytes;
-	sum->cas_failed += in->cas_failed;
-	sum->unknown += in->unknown;
 }
 
+/* Of connections in place only the CAS that failed: what else is done there never travels. */
 void node_set_stats(const struct node_set *set, struct transport_stats *out)
 {
 	*out = set->past;
 	for (uint32_t i = 0; i < set->n_nodes; i++)
 		if (set->nodes[i].tr)
-			stats_add(out, &set->nodes[i].tr->stats);
+			stats_add(out, set->nodes[i].tr);
 }
 
 /* -------- room -------- */
@@ -128,7 +132,7 @@ static void node_disconnect(struct node_set *set, struct node *node)
 {
 	if (!node->tr)
 		return;
-	stats_add(&set->past, &node->tr->stats);
+	stats_add(&set->past, node->tr);
 	transport_close(&node->tr);
 }
 

@@ -287,7 +287,6 @@ static int stream_write_rows(struct rlv_writer *w, struct stream *st, const stru
 		return stream_send_rows(w, st, src);
 	}
 	stream_fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
-	transport_account_write(st->blk.acc->shard->rows->tr, src->n, (uint64_t)src->n * row_bytes);
 	return 0;
 }
 

@@ -134,7 +134,6 @@ int limiter_read(struct limiter *lim, struct limiter_words *out)
 
 	if (at) {
 		at = lim->region->base + lim->words_off;
-		transport_account(lim->region->tr, 1, 1, WORDS_BYTES);
 	} else {
 		struct transport_io io = { .region = lim->region,
 					   .off = lim->words_off,

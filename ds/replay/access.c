@@ -90,17 +90,6 @@ static int flush_views(struct access *acc, bool force, bool *held_out)
 	return first;
 }
 
-/* A sum whose addition may or may not have happened is wrong until the next rebuild. */
-static int lost_answer(struct access *acc, int rc)
-{
-	int marked;
-
-	if (rc != -EIO)
-		return rc;
-	marked = shard_mark_dirty(acc->shard);
-	return marked && marked != -EIO ? marked : rc;
-}
-
 /* -------- in place -------- */
 
 static int enter_in_place(struct access *acc)
@@ -119,8 +108,6 @@ static int leave_in_place(struct access *acc, bool force)
 	bool held;
 	int rc = flush_views(acc, force, &held);
 
-	if (rc)
-		rc = lost_answer(acc, rc);
 	if (!held && (!force || acc->epoch.entered)) {
 		int left = epoch_leave(&acc->epoch);
 

@@ -1,6 +1,6 @@
 /*
- * change.h - private to ds/: how a word of a leaf becomes another, whatever carries it: a
- * vector, an instruction in place (ds/sumtree/sumtree.c), or a chain (ds/replay/change.c).
+ * change.h - private to ds/: how a word of a leaf becomes another, whatever carries it: an
+ * instruction in place (ds/sumtree/sumtree.c), or a chain over a wire (ds/replay/change.c).
  */
 #ifndef RLV_DS_SUMTREE_CHANGE_H
 #define RLV_DS_SUMTREE_CHANGE_H

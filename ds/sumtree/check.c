@@ -35,7 +35,6 @@ static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *wor
 	off = node_size_off(tree, ep->number & 1);
 	if (tree->region->base) { /* beside the tops, which somebody has just read */
 		*word_out = rword64_load_relaxed((const void *)(tree->region->base + off));
-		transport_account(tree->region->tr, 0, 1, sizeof(*word_out));
 	} else {
 		ret = transport_load(tree->region, off, word_out);
 	}

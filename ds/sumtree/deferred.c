@@ -85,30 +85,6 @@ bool tree_deltas_empty(const struct tree_deltas *deltas)
 
 /* -------- FAAs -------- */
 
-static int send_faas(const struct sumtree *tree, struct tree_deltas *deltas)
-{
-	uint32_t n = deltas->n_faa, unknown = 0;
-	int ret;
-
-	deltas->n_faa = 0;
-	if (n == 0)
-		return 0;
-	tree->region->tr->stats.flush_phases += div_up(n, TRANSPORT_VECTOR);
-	if (deltas->in_place) { /* done already */
-		transport_account_atomics(tree->region->tr, div_up(n, TRANSPORT_VECTOR), 0, n);
-		return 0;
-	}
-	ret = transport_faa(tree->region->tr, deltas->atomics, n);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < n; i++)
-		unknown += deltas->atomics[i].status != ATOMIC_DONE;
-	if (unknown)
-		return error_set(-EIO, "sum tree: the answers of %u of %u additions were lost",
-				 unknown, n);
-	return 0;
-}
-
 static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
 {
 	return (struct rword64 *)(void *)(tree->region->base + off);
@@ -127,24 +103,15 @@ static int sink_faa(const struct sumtree *tree, struct wr_list *sink, uint64_t o
 	return 0;
 }
 
-static int queue_faa(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
-		     int64_t value)
+static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		    int64_t value)
 {
 	if (value == 0)
 		return 0;
 	if (deltas->sink)
 		return sink_faa(tree, deltas->sink, off, value);
-	if (deltas->in_place) {
-		rword64_add(word_at(tree, off), (uint64_t)value);
-		deltas->n_faa++;
-		return 0;
-	}
-	deltas->atomics[deltas->n_faa] = (struct transport_atomic){
-		.region = tree->region,
-		.off = off,
-		.value = (uint64_t)value,
-	};
-	return ++deltas->n_faa == TRANSPORT_VECTOR ? send_faas(tree, deltas) : 0;
+	rword64_add(word_at(tree, off), (uint64_t)value);
+	return 0;
 }
 
 /* -------- combining -------- */
@@ -217,8 +184,7 @@ static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t
 /* -------- applying -------- */
 
 /* Adds in place; the locked instructions take most of a flush's time, so nothing else is here. */
-static void add_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
-		    const struct delta_run *run)
+static void add_run(const struct sumtree *tree, uint64_t off, const struct delta_run *run)
 {
 	const struct rword64 *words = word_at(tree, off);
 
@@ -228,20 +194,19 @@ static void add_run(const struct sumtree *tree, struct tree_deltas *deltas, uint
 		if (run->sum[i] == 0)
 			continue;
 		rword64_add(&words[run->node[i]], (uint64_t)run->sum[i]);
-		deltas->n_faa++;
 	}
 }
 
-/* Queues FAAs for the run's nodes of a level, whose first word is at off. */
-static int queue_run(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+/* FAAs for the run's nodes of a level, whose first word is at off. */
+static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		     const struct delta_run *run)
 {
 	int ret = 0;
 
-	if (deltas->in_place)
-		add_run(tree, deltas, off, run);
-	for (uint32_t i = 0; !deltas->in_place && ret == 0 && i < run->n; i++)
-		ret = queue_faa(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
+	if (!deltas->sink)
+		add_run(tree, off, run);
+	for (uint32_t i = 0; deltas->sink && ret == 0 && i < run->n; i++)
+		ret = add_word(tree, deltas, off + (uint64_t)run->node[i] * 8, run->sum[i]);
 	return ret;
 }
 
@@ -271,7 +236,7 @@ static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, 
 	int ret = 0;
 
 	for (uint32_t l = range.from; ret == 0 && l < range.end; l++) {
-		ret = queue_run(tree, deltas, inner_off + tree->level_off[l], run);
+		ret = add_level(tree, deltas, inner_off + tree->level_off[l], run);
 		if (l < tree->geo.levels)
 			climb(tree, l, run);
 	}
@@ -289,7 +254,7 @@ static void hold_run(struct delta_side *side, const struct delta_run *run)
 	side->held = true;
 }
 
-/* Sends what the list holds to all levels, or to those that are not held. */
+/* Adds what the list holds to all levels, or to those that are not held. */
 static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
 {
 	struct delta_side *side = &deltas->side[parity];
@@ -363,14 +328,17 @@ static int apply_all(const struct sumtree *tree, struct tree_deltas *deltas, uin
 
 	side->size = 0;
 	if (ret == 0 && err == 0)
-		err = queue_faa(tree, deltas, node_size_off(tree, parity), size);
+		err = add_word(tree, deltas, node_size_off(tree, parity), size);
 	return ret ? ret : err;
 }
 
-static int begin_changes(const struct sumtree *tree, struct tree_deltas *deltas)
+static int begin_changes(const struct sumtree *tree, const struct tree_deltas *deltas)
 {
-	deltas->in_place = transport_changes_in_place(tree->region);
-	if (deltas->in_place && transport_is_forked(tree->region->tr))
+	if (deltas->sink)
+		return 0;
+	if (!transport_changes_in_place(tree->region))
+		return error_set(-ENOTSUP, "sum tree: its words cannot be changed in place");
+	if (transport_is_forked(tree->region->tr))
 		return error_set(-ECHILD, "sum tree: opened before a fork");
 	return 0;
 }
@@ -382,7 +350,7 @@ int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas, 
 	for (uint32_t p = 0; ret == 0 && p < 2; p++)
 		if (deltas->side[p].list.n + n > DELTA_MAX)
 			ret = apply_list(tree, deltas, p);
-	return ret ? ret : send_faas(tree, deltas);
+	return ret;
 }
 
 static bool may_hold(struct tree_deltas *deltas)
@@ -413,7 +381,5 @@ int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas, bool f
 	}
 	if (!hold)
 		deltas->calls = 0;
-	if (ret) /* what was queued is part of what is lost */
-		deltas->n_faa = 0;
-	return ret ? ret : send_faas(tree, deltas);
+	return ret;
 }

@@ -42,24 +42,19 @@ struct delta_side {
 
 struct tree_deltas {
 	struct tree_deltas_opts opts;
-	struct wr_list *sink; /* additions go to the end of this chain, unsent; NULL = are sent */
+	struct wr_list *sink; /* additions go to the end of this chain, unsent; NULL = in place */
 	uint32_t dense_level; /* 0 = nothing is held over calls */
 	uint32_t calls;       /* held since the last full flush */
 	uint64_t since_ns;    /* when the first of them came */
 	struct delta_side side[2];
 
 	/* Scratch of the calls, here because 256 of them are 12 KiB. */
-	bool in_place;  /* words may be changed where they are: nothing is queued, only counted */
-	uint32_t n_faa; /* queued, or done and not yet counted */
-	struct transport_atomic atomics[TRANSPORT_VECTOR];
 	struct leaf_op ops[TRANSPORT_VECTOR];
-	uint16_t active[TRANSPORT_VECTOR];
-	bool look[TRANSPORT_VECTOR]; /* this CAS only looks */
 	uint32_t sorted_node[DELTA_MAX];
 	int64_t sorted_sum[DELTA_MAX];
 };
 
-/* Makes room for n more changes, n <= TRANSPORT_VECTOR. */
+/* Makes room for n more changes, n <= TRANSPORT_VECTOR. -ENOTSUP: the words are not in place. */
 RLV_MUST_CHECK int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas,
 				       uint32_t n);
 

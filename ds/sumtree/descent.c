@@ -200,36 +200,16 @@ static void find_trees(struct sumtree_descent *down)
 	const struct forest *from = down->from;
 	uint64_t inner[TABLE_MAX_SHARDS], leaves[TABLE_MAX_SHARDS];
 
-	down->one_transport = true;
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
 		uint64_t base = (uintptr_t)tree->region->base;
 
 		inner[t] = base + tree->inner_off[from->epochs[t].number & 1];
 		leaves[t] = base + tree->leaves_off;
-		down->one_transport &= tree->region->tr == from->trees[0].region->tr;
 	}
 	for (uint32_t i = 0; from->n > 1 && i < down->groups * DRAW_GROUP; i++) {
 		down->lanes.inner_at[i] = inner[down->shard[i]] - inner[0];
 		down->lanes.leaves_at[i] = leaves[down->shard[i]] - leaves[0];
-	}
-}
-
-/* What the same reads would cost as calls: one vector for each transport. */
-static void account_level(const struct sumtree_descent *down, uint32_t level)
-{
-	struct transport *tr = down->from->trees[0].region->tr;
-	uint64_t bytes = down->from->trees[0].geo.fanout[level - 1] * 8u;
-	struct transport_set used;
-
-	if (down->one_transport) {
-		transport_account(tr, 1, down->n, down->n * bytes);
-		return;
-	}
-	used.n = 0;
-	for (uint32_t i = 0; i < down->n; i++) {
-		tr = down->from->trees[down->shard[i]].region->tr;
-		transport_account(tr, transport_set_add(&used, tr), 1, bytes);
 	}
 }
 
@@ -244,10 +224,8 @@ void sumtree_descent_run(struct sumtree_descent *down)
 
 	find_trees(down);
 	step[levels] = make_step(down, levels);
-	for (uint32_t l = levels; l > 0; l--) {
+	for (uint32_t l = levels; l > 0; l--)
 		step[l - 1] = make_step(down, l - 1);
-		account_level(down, l);
-	}
 	for (uint32_t t = 0; t < down->groups + levels * APART; t++) {
 		if (t < down->groups)
 			draw_aim(&down->lanes, t, &step[levels]);

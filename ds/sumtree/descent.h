@@ -37,13 +37,11 @@ struct sumtree_descent {
 	uint32_t shard[DRAW_CHUNK];
 	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differed */
 	struct draw_lanes lanes;
-	bool one_transport; /* of all trees; in place only */
 };
 
 /*
  * Takes draws whose lanes name nodes of the top levels down to leaves: lanes.node is the slot then,
  * lanes.word the leaf. Lanes behind the last draw do as lane 0 does. All regions are addressable.
- * Cost: 1 phase for each level.
  */
 void sumtree_descent_run(struct sumtree_descent *down);
 

@@ -62,23 +62,4 @@ static inline int64_t node_size(const struct sumtree *tree, uint64_t word)
 	return size < tree->geo.leaves ? size : tree->geo.leaves;
 }
 
-/* Transports that a call has used: each counts one phase for all its operations of a level. */
-#define TRANSPORT_SET_MAX 64u
-
-struct transport_set {
-	uint32_t n;
-	struct transport *tr[TRANSPORT_SET_MAX];
-};
-
-/* True = it was not in the set. Behind 64 transports some count more than once. */
-static inline bool transport_set_add(struct transport_set *set, struct transport *tr)
-{
-	for (uint32_t i = 0; i < set->n; i++)
-		if (set->tr[i] == tr)
-			return false;
-	if (set->n < TRANSPORT_SET_MAX)
-		set->tr[set->n++] = tr;
-	return true;
-}
-
 #endif

@@ -1,11 +1,9 @@
 /*
- * Geometry, and the four verbs that change leaves. All of them are one loop: CAS a vector of leaves
- * from the words as last seen, take the deltas of those that succeeded from the words that they
- * replaced, judge the others by the words found, repeat with what is left.
+ * Geometry, and the four verbs that change leaves in place. All of them are one loop: CAS a leaf from
+ * the word as last seen; if it succeeds, count the difference to the word that it replaced, else judge
+ * the op by the word found and repeat. A leaf of which no usable word is known is read first.
  *
- * A leaf of which no usable word is known is looked at by a CAS that changes nothing (expected ==
- * value): it gives the word in the same vector as the others' real ones. Where words may be changed
- * in place, the same is done leaf by leaf, and counted as the vectors would be.
+ * Over a wire the same ops travel as chains (ds/replay/change.c).
  */
 #include "ds/sumtree/sumtree.h"
 
@@ -154,91 +152,19 @@ uint64_t sumtree_max_prio(uint32_t leaves)
 
 /* -------- changes -------- */
 
-/* -------- by vectors -------- */
-
-/* Prepares the CAS of the n active ops. */
-static inline void prepare(const struct change *c, enum change_verb verb, const struct leaf_op *ops,
-			   uint32_t n)
-{
-	struct tree_deltas *deltas = c->deltas;
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct leaf_op *op = &ops[deltas->active[i]];
-		struct transport_atomic *cas = &deltas->atomics[i];
-
-		cas->region = c->tree->region;
-		cas->off = leaf_off(c->tree, op->slot);
-		cas->expected = op->word;
-		cas->value = wanted_word(c, verb, op, &deltas->look[i]);
-	}
-}
-
-/* Takes the answers of the n active ops; how many are active now. */
-static inline uint32_t digest(struct change *c, enum change_verb verb, struct leaf_op *ops,
-			      uint32_t n)
-{
-	struct tree_deltas *deltas = c->deltas;
-	uint32_t left = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct leaf_op *op = &ops[deltas->active[i]];
-		const struct transport_atomic *cas = &deltas->atomics[i];
-
-		if (cas->status != ATOMIC_DONE) {
-			op->result = LEAF_UNKNOWN;
-		} else if (cas->old == cas->expected && !deltas->look[i]) {
-			op->result = LEAF_DONE;
-			count_swap(c, op->slot, counted_word(c, cas->expected), cas->value);
-		} else if (judge(c, verb, op, cas->old)) {
-			deltas->active[left++] = deltas->active[i];
-		}
-	}
-	return left;
-}
-
-static inline int change_by_vector(struct change *c, enum change_verb verb, struct leaf_op *ops,
-				   uint32_t n)
-{
-	uint32_t left = n;
-	int ret = epoch_send_pin(c->ep);
-
-	for (uint32_t i = 0; i < n; i++)
-		c->deltas->active[i] = (uint16_t)i;
-	for (int round = 0; ret == 0 && left > 0; round++) {
-		if (round == CHANGE_ROUNDS)
-			return too_many_rounds(&ops[c->deltas->active[0]]);
-		prepare(c, verb, ops, left);
-		ret = transport_cas(c->tree->region->tr, c->deltas->atomics, left);
-		if (ret)
-			break;
-		left = digest(c, verb, ops, left);
-		ret = refresh_view(c);
-	}
-	return ret;
-}
-
-/* -------- in place -------- */
-
-/* What the same tries would have cost as vectors. */
-struct tries {
-	uint64_t rounds; /* of the op that took most */
-	uint64_t cas, failed;
-};
-
 /* An op of which no usable word is known, or whose word was not the leaf. */
-static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op,
-			 struct tries *sum)
+static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op)
 {
 	const struct rword64 *leaf = leaf_at(c->tree, op->slot);
-	uint64_t tries = 0;
+	uint64_t failed = 0;
 	bool again = true;
 	int ret = 0;
 
-	while (ret == 0 && again) {
+	for (int round = 0; ret == 0 && again; round++) {
 		uint64_t found = op->word, wanted;
 		bool look;
 
-		if (tries++ == CHANGE_ROUNDS)
+		if (round == CHANGE_ROUNDS)
 			return too_many_rounds(op);
 		wanted = wanted_word(c, verb, op, &look);
 		if (look) {
@@ -248,20 +174,18 @@ static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op
 			count_swap(c, op->slot, counted_word(c, op->word), wanted);
 			break;
 		}
-		sum->failed += found != op->word;
+		failed += found != op->word;
 		again = judge(c, verb, op, found);
 		ret = refresh_view(c);
 	}
 	c->damaged = false; /* of this one */
-	sum->cas += tries;
-	sum->rounds = max_u64(sum->rounds, tries);
+	transport_account_cas(c->tree->region->tr, failed, 0);
 	return ret;
 }
 
 static inline int change_in_place(struct change *c, enum change_verb verb, struct leaf_op *ops,
 				  uint32_t n)
 {
-	struct tries sum = { .rounds = 1 };
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < n; i++) {
@@ -276,13 +200,10 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 		if (__builtin_expect(!look, 1) && rword64_cas(leaf, &found, wanted)) {
 			op->result = LEAF_DONE;
 			count_swap(c, op->slot, op->word, wanted);
-			sum.cas++;
 		} else {
-			ret = change_slowly(c, verb, op, &sum);
+			ret = change_slowly(c, verb, op);
 		}
 	}
-	transport_account_atomics(c->tree->region->tr, sum.rounds, sum.cas, 0);
-	transport_account_cas(c->tree->region->tr, sum.failed, 0);
 	return ret;
 }
 
@@ -295,11 +216,7 @@ static inline int change_some(struct change *c, enum change_verb verb, struct le
 {
 	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
 
-	if (ret)
-		return ret;
-	if (c->deltas->in_place)
-		return change_in_place(c, verb, ops, n);
-	return change_by_vector(c, verb, ops, n);
+	return ret ? ret : change_in_place(c, verb, ops, n);
 }
 
 /* -------- the verbs -------- */
@@ -315,32 +232,21 @@ static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 }
 
 /* Ops for consecutive leaves as they are now, so that the first CAS of each is likely to succeed. */
-static int see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
+static void see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
 {
-	struct transport_view view = {
-		.region = tree->region,
-		.off = leaf_off(tree, run->first),
-		.len = run->n * 8,
-	};
-	int ret = transport_view(tree->region->tr, &view, 1);
-
-	if (ret)
-		return ret;
 	for (uint32_t i = 0; i < run->n; i++)
 		ops[i] = (struct leaf_op){
 			.slot = run->first + i,
 			.gen = run->gen,
-			.word = rword64_load_relaxed((const struct rword64 *)view.ptr + i),
+			.word = rword64_load_relaxed(leaf_at(tree, run->first + i)),
 			.result = LEAF_UNKNOWN,
 		};
-	transport_view_end(tree->region->tr);
-	return 0;
 }
 
-/* Words in place, and one epoch alone. */
+/* One epoch alone. */
 static bool goes_steadily(const struct change *c)
 {
-	return c->deltas->in_place && c->ep->mode != EPOCH_DUAL;
+	return c->ep->mode != EPOCH_DUAL;
 }
 
 /* How many leaves from `slot` on one instruction swaps, of `left`; two have one parent. */
@@ -382,14 +288,12 @@ static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
 }
 
 /*
- * The usual claim: words in place, of the epoch that we see, and nobody else at them. Stops at the
- * first leaf that is not so; how many are done. Costs as much as looking at the leaves and swapping
- * them by vectors.
+ * The usual claim: words of the epoch that we see, and nobody else at them. Stops at the first leaf
+ * that is not so; how many are done.
  */
 static uint32_t claim_steadily(const struct change *c, const struct leaf_run *run)
 {
 	const struct sumtree *tree = c->tree;
-	struct transport *tr = tree->region->tr;
 	uint64_t claimed = leaf_make(c->steady, run->gen, 0);
 	const uint64_t to[2] = { claimed, claimed };
 	struct node_sum sum = { .side = &c->deltas->side[c->steady & 1],
@@ -411,8 +315,6 @@ static uint32_t claim_steadily(const struct change *c, const struct leaf_run *ru
 		sum.side->size -= (leaf_priority(from[0]) != 0) + (leaf_priority(from[1]) != 0);
 	}
 	sum_end(&sum);
-	transport_account(tr, 1, 1, (uint64_t)i * 8);
-	transport_account_atomics(tr, 1, i, 0);
 	return i;
 }
 
@@ -421,7 +323,6 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 {
 	struct change c = { tree, ep, deltas, steady_tag(ep), false, false };
 	struct leaf_op *ops = deltas->ops;
-	bool unknown = false;
 	int ret = check_run(tree, run);
 
 	for (uint32_t done = 0, n; ret == 0 && done < run->n; done += n) {
@@ -435,16 +336,9 @@ int sumtree_claim(const struct sumtree *tree, struct epoch *ep, const struct lea
 		if (n)
 			continue;
 		n = part.n;
-		ret = see_leaves(tree, &part, ops);
-		if (ret)
-			break;
-		ret = change_some(&c, CHANGE_CLAIM, ops, n);
-		for (uint32_t i = 0; i < n; i++)
-			unknown |= ops[i].result == LEAF_UNKNOWN;
+		see_leaves(tree, &part, ops);
+		ret = change_in_place(&c, CHANGE_CLAIM, ops, n);
 	}
-	if (ret == 0 && unknown)
-		return error_set(-EIO, "claim of %u leaves from slot %u: an answer was lost",
-				 run->n, run->first);
 	return ret;
 }
 
@@ -536,7 +430,7 @@ static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf
 }
 
 /*
- * The usual publish: leaves in place, claimed under the epoch that we see. Stops at the first leaf
+ * The usual publish: leaves claimed under the epoch that we see. Stops at the first leaf
  * that is not so; how many are done.
  */
 static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
@@ -564,10 +458,8 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 		sum_add(&sum, node_parent(tree, 0, op->slot), priority[0] + priority[1]);
 		sum.side->size += (priority[0] != 0) + (priority[1] != 0);
 	}
-	if (i) {
+	if (i)
 		sum_end(&sum);
-		transport_account_atomics(tree->region->tr, 1, i, 0);
-	}
 	return i;
 }
 

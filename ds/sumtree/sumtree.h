@@ -76,8 +76,8 @@ uint64_t sumtree_max_prio(uint32_t leaves);
 /*
  * -------- changes --------
  *
- * Of one tree, by vectors: over a wire a phase for each, and one for a promise that is due. Clients
- * change all trees of all shards in one phase by ds/replay/change.h.
+ * Of one tree whose words this CPU may change in place (transport_changes_in_place); -ENOTSUP
+ * elsewhere. Over a wire clients change all trees of all shards in one phase by ds/replay/change.h.
  */
 
 struct tree_deltas; /* changes of one tree not yet added to its ancestors */
@@ -120,17 +120,16 @@ enum leaf_result {
 
 /*
  * Claims the leaves of a run for its gen. They are the caller's by its block header (rule 1), so
- * every word found is replaced. Cost: 2 phases (read, CAS); a CAS that loses against a learner
- * repeats. Errors: -ERANGE (leaves outside the tree), -EIO (an answer was lost: the shard is
- * dirty).
+ * every word found is replaced; a CAS that loses against a learner repeats. Errors: -ERANGE (leaves
+ * outside the tree).
  */
 RLV_MUST_CHECK int sumtree_claim(const struct sumtree *tree, struct epoch *ep,
 				 const struct leaf_run *run, struct tree_deltas *deltas);
 
 /*
  * Publishes the leaves of a run: priorities[i] in quanta, 0 = leave that one unpublished.
- * Cost: 1 phase. Errors: -EOWNERDEAD (a leaf has another generation, so we were fenced), -EEXIST (a
- * leaf is published already), -ERANGE, -EIO. All others are published all the same.
+ * Errors: -EOWNERDEAD (a leaf has another generation, so we were fenced), -EEXIST (a leaf is published
+ * already), -ERANGE. All others are published all the same.
  */
 RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep,
 				   const struct leaf_run *run, const uint64_t *priorities,
@@ -138,27 +137,26 @@ RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep,
 
 /*
  * The same for n leaves anywhere, each with its generation and a priority > 0: those that a vector
- * of environments completes in one step. Cost and errors as sumtree_publish.
+ * of environments completes in one step. Errors as sumtree_publish.
  */
 RLV_MUST_CHECK int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep,
 				       struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
 /*
- * Sets new priorities of n distinct items. What became of each is its result; an error means that
- * the transport failed, and then the ops without an answer are LEAF_UNKNOWN.
- * Cost: 1 phase when `word` is still the leaf, 2 when it was not seen.
+ * Sets new priorities of n distinct items. What became of each is its result; after an error the
+ * ops that were not reached are LEAF_UNKNOWN.
  */
 RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
 				  size_t n, struct tree_deltas *deltas);
 
-/* Retires n distinct items: each is taken by at most one caller. Cost: as update. */
+/* Retires n distinct items: each is taken by at most one caller. */
 RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
 				   struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
 /*
  * End of a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
- * distinct node, sizes too), or keeps them if the options allow. force = add them now.
- * An FAA with an unknown result makes the shard dirty: -EIO.
+ * distinct node, sizes too), or keeps them if the options allow. force = add them now. Over a wire
+ * they are listed in the chain that the access sends next (ds/part/posted.h).
  */
 RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas,
 				 bool force);

@@ -185,19 +185,15 @@ void sumtree_tops_end(struct sumtree_tops *tops)
 
 int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 {
-	struct transport_set used;
 	uint64_t spare[TREE_TOP_MAX];
 
 	sumtree_tops_begin(tops, from);
-	used.n = 0;
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
 
 		if (transport_is_forked(tree->region->tr))
 			return error_set(-ECHILD, "sum tree: opened before a fork");
 		note_top(tops, t, top_in_place(tree, &from->epochs[t], kept_top(tops, t, spare)));
-		transport_account(tree->region->tr, transport_set_add(&used, tree->region->tr),
-				  TOPS_READS, 8 + (uint64_t)head_bytes(tree));
 	}
 	sumtree_tops_end(tops);
 	return 0;

@@ -684,8 +684,10 @@ struct rlv_stats {
 	uint64_t repeated_rows;
 	/* Calls that waited, for how long: for a limiter, a free block, or shards that were away. */
 	uint64_t limiter_waits, limiter_wait_ns;
-	uint64_t phases; /* dependent round trips; final additions to inner nodes apart */
-	uint64_t reads, writes, cas, faa, cas_failed;
+	/* Of memory nodes that are reached over a network; 0 for those of this host. */
+	uint64_t phases; /* dependent round trips */
+	uint64_t reads, writes, cas, faa;
+	uint64_t cas_failed; /* compare-and-swaps that found another word: of this host, too */
 	uint64_t read_bytes, write_bytes;
 	uint64_t shards_lost;  /* times that a shard became unreachable */
 	uint64_t updates_lost; /* stale_updates of items in shards that are away */

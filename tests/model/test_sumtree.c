@@ -200,7 +200,6 @@ static void expect_leaves(struct world *w)
 struct shape {
 	uint32_t leaves;
 	uint16_t fanout[4];
-	bool in_place;
 	uint32_t defer_calls;
 };
 
@@ -209,7 +208,7 @@ static void open_world(struct world *w, const struct shape *shape, uint64_t seed
 	const struct tree_deltas_opts opts = { .defer_calls = shape->defer_calls };
 
 	tree_fixture_open(&w->fx, shape->leaves, shape->fanout[0] ? shape->fanout : NULL);
-	tree_handle_open(&w->h, &w->fx, 0, shape->in_place, &opts);
+	tree_handle_open(&w->h, &w->fx, 0, true, &opts);
 	rng_seed(&w->rng, seed, shape->leaves);
 	w->next_gen = 1;
 	w->o.leaves = shape->leaves;
@@ -258,14 +257,14 @@ static void run_shape(const struct shape *shape, uint64_t seed)
 static void sumtree__agrees_with_an_array_in_every_shape(void **state)
 {
 	static const struct shape shapes[] = {
-		{ 1, { 8 }, true, 1 },          { 7, { 8 }, true, 1 },
-		{ 8, { 16 }, false, 1 },        { 65, { 8 }, true, 1 },
-		{ 512, { 8 }, true, 1 },        { 513, { 8 }, false, 4 },
-		{ 1000, { 16, 8 }, true, 1 },   { 4096, { 16, 8 }, true, 5 },
-		{ 3000, { 8 }, true, 3 },       { 5000, { 24, 8, 40 }, true, 1 },
-		{ 2222, { 24 }, false, 2 },     { 9999, { 1024 }, true, 1 },
-		{ 20000, { 64, 8 }, true, 16 }, { 70000, { 8 }, true, 16 },
-		{ 131072, { 0 }, true, 7 },
+		{ 1, { 8 }, 1 },          { 7, { 8 }, 1 },
+		{ 8, { 16 }, 1 },         { 65, { 8 }, 1 },
+		{ 512, { 8 }, 1 },        { 513, { 8 }, 4 },
+		{ 1000, { 16, 8 }, 1 },   { 4096, { 16, 8 }, 5 },
+		{ 3000, { 8 }, 3 },       { 5000, { 24, 8, 40 }, 1 },
+		{ 2222, { 24 }, 2 },      { 9999, { 1024 }, 1 },
+		{ 20000, { 64, 8 }, 16 }, { 70000, { 8 }, 16 },
+		{ 131072, { 0 }, 7 },
 	};
 	uint64_t seed = test_seed("sumtree model", 20260001);
 

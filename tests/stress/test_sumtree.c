@@ -154,7 +154,7 @@ static void *run_learner(void *arg)
 	return NULL;
 }
 
-static void run_world(bool in_place, uint32_t defer_calls, uint64_t seed)
+static void run_world(uint32_t defer_calls, uint64_t seed)
 {
 	const struct tree_deltas_opts opts = { .defer_calls = defer_calls };
 	static struct worker workers[WRITERS + LEARNERS];
@@ -169,7 +169,7 @@ static void run_world(bool in_place, uint32_t defer_calls, uint64_t seed)
 		w->world = &world;
 		w->index = i;
 		w->seed = seed;
-		tree_handle_open(&w->h, &world.fx, i, in_place, &opts);
+		tree_handle_open(&w->h, &world.fx, i, true, &opts);
 		assert_int_equal(
 			pthread_create(&w->thread, NULL, i < WRITERS ? run_writer : run_learner, w),
 			0);
@@ -190,8 +190,7 @@ static void sumtree__threads_leave_exact_sums(void **state)
 	uint64_t seed = test_seed("sumtree stress", 99);
 
 	(void)state;
-	run_world(true, 1, seed);
-	run_world(false, 1, seed);
+	run_world(1, seed);
 }
 
 static void sumtree__threads_with_deferred_sums_leave_exact_sums(void **state)
@@ -199,8 +198,8 @@ static void sumtree__threads_with_deferred_sums_leave_exact_sums(void **state)
 	uint64_t seed = test_seed("deferred sumtree stress", 100);
 
 	(void)state;
-	run_world(true, 16, seed);
-	run_world(false, 5, seed);
+	run_world(5, seed);
+	run_world(16, seed);
 }
 
 int main(void)

@@ -198,7 +198,7 @@ void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t si
 {
 	memset(mt, 0, sizeof(*mt));
 	mt->tr.ops = &memory_ops;
-	mt->tr.caps = TRANSPORT_CPU_ATOMIC | (in_place ? TRANSPORT_ADDRESSABLE : 0);
+	mt->tr.caps = TRANSPORT_CPU_ATOMIC | (in_place ? TRANSPORT_ADDRESSABLE : TRANSPORT_ASYNC);
 	mt->tr.clock = clock_monotonic();
 	if (fork_watch(&mt->tr.forks))
 		abort();

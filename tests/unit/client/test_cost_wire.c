@@ -112,6 +112,36 @@ static void writer_append__is_one_phase_and_four_for_each_block(void **state)
 		expect_append_costs(&opts, 4); /* 3, and the repeated head rows */
 }
 
+/* The rows that the last item needs are filled in, and only once. */
+static void writer_end_episode__writes_three_rows_and_nothing_twice(void **state)
+{
+	const struct rlv_view view = { .selector = RLV_UNIFORM, .n_step = 3 };
+	const struct rlv_table_opts opts = { .n_views = 1, .views = &view };
+	const bool final[] = { false, true };
+	struct replay_fixture fx;
+	struct rlv_writer *writer;
+	struct rlv_stats cost;
+
+	(void)state;
+	replay_open(&fx, &opts);
+	writer = replay_writer(&fx, 1);
+	for (uint32_t i = 0; i < 2; i++) {
+		replay_append_episode(&fx, writer, 0, 7, RLV_TERMINATED, false);
+		cost = replay_writer_stats(writer);
+		assert_int_equal(replay_end_episode(&fx, writer, 0, final[i]), 0);
+		cost = minus(replay_writer_stats(writer), cost);
+		/* The rest are promises, which are smaller than a row. */
+		assert_int_equal(cost.write_bytes / replay_info(fx.table).row_bytes, 3);
+	}
+	replay_append_plain(&fx, writer, 0, 5);
+	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
+	cost = replay_writer_stats(writer);
+	assert_int_equal(replay_end_episode(&fx, writer, 0, false), 0);
+	assert_int_equal(minus(replay_writer_stats(writer), cost).writes, 0);
+	replay_writer_done(&writer);
+	replay_close(&fx);
+}
+
 /* Additions: a word for each node over the items, on each level, and the size. */
 static void writer_append__adds_once_to_each_node(void **state)
 {
@@ -403,6 +433,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writer_append__is_one_phase_and_four_for_each_block),
+		cmocka_unit_test(writer_end_episode__writes_three_rows_and_nothing_twice),
 		cmocka_unit_test(writer_append__adds_once_to_each_node),
 		cmocka_unit_test(sampler_sample__of_256_at_2_20_is_five_phases),
 		cmocka_unit_test(sampler_sample__of_16_calls_are_counted_at_once),

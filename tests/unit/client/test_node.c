@@ -345,15 +345,18 @@ static uint64_t sample_phases(struct rlv_sampler *sampler)
 	return replay_sampler_stats(sampler).phases - before;
 }
 
-/* Whatever the number of nodes: tops, levels, rows, and the leaves again or their seals. */
+/* Whatever the number of nodes: tops, levels, rows, and the leaves again or their seals. No columns, no
+   rows. */
 static void sample__phases_do_not_grow_with_the_nodes(void **state)
 {
 	const struct rlv_sampler_opts by_leaf = { .batch_size = BATCH };
 	const struct rlv_sampler_opts by_crc = { .batch_size = BATCH, .verify = RLV_VERIFY_CRC };
+	const char *const none = NULL;
+	const struct rlv_sampler_opts keys = { .batch_size = BATCH, .columns = &none };
 	struct nodes_opts opts = { .reach = NODES_WIRE, .table = { .row_crc = 1 } };
 	struct nodes_fixture nx;
 	struct rlv_writer *writer;
-	struct rlv_sampler *leaf, *crc;
+	struct rlv_sampler *leaf, *crc, *bare;
 
 	(void)state;
 	for (opts.nodes = 1; opts.nodes <= NODES_MAX; opts.nodes++) {
@@ -364,14 +367,18 @@ static void sample__phases_do_not_grow_with_the_nodes(void **state)
 		levels = nx.desc.tree.levels;
 		leaf = replay_sampler(&nx.fx, &by_leaf);
 		crc = replay_sampler(&nx.fx, &by_crc);
+		bare = replay_sampler(&nx.fx, &keys);
 		sample_phases(leaf); /* min_size is asked for once */
 		sample_phases(crc);
+		sample_phases(bare);
 		for (uint32_t i = 0; i < 5; i++) {
 			assert_int_equal(sample_phases(leaf), 3 + levels);
 			assert_int_equal(sample_phases(crc), 2 + levels);
+			assert_int_equal(sample_phases(bare), 1 + levels);
 		}
 		replay_sampler_done(&leaf);
 		replay_sampler_done(&crc);
+		replay_sampler_done(&bare);
 		nodes_close(&nx);
 	}
 }

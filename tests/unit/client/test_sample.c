@@ -247,7 +247,6 @@ static void sampler_sample__no_columns_read_no_rows(void **state)
 	const struct rlv_sampler_opts keys = { .seed = 7, .columns = &none };
 	const struct rlv_batch *whole, *batch;
 	struct rlv_update_result result;
-	struct rlv_stats full, less;
 	float td[128] = { 0 };
 	struct pair pair;
 
@@ -259,10 +258,6 @@ static void sampler_sample__no_columns_read_no_rows(void **state)
 	assert_null(batch->policy_version);
 	assert_memory_equal(whole->weight, batch->weight, 128 * sizeof(float));
 	assert_memory_equal(whole->priority, batch->priority, 128 * sizeof(float));
-	full = replay_sampler_stats(pair.samplers[0]);
-	less = replay_sampler_stats(pair.samplers[1]);
-	assert_int_equal(less.phases, full.phases - 2); /* rows, and leaves again */
-	assert_int_equal(less.reads, full.reads - 2 * 128);
 	assert_int_equal(rlv_sampler_update(pair.samplers[1], batch->key, td, 128, &result), 0);
 	assert_int_equal(result.stale, 0);
 	assert_in_range(result.updated, 100, 128); /* some were drawn twice */
