@@ -20,20 +20,20 @@ static void read_file(const char *path, char *text)
 	fclose(file);
 }
 
-static int run(struct command *command, const char *line)
+int command_shell(const struct processes *ps, const char *line, char *out, char *err)
 {
-	char out[PROCESSES_PATH + 64], err[PROCESSES_PATH + 64], shell[2 * LINE_BYTES];
+	char out_path[PROCESSES_PATH + 64], err_path[PROCESSES_PATH + 64], shell[2 * LINE_BYTES];
 	const char *bin = getenv("RLV_BIN_DIR");
 	int status;
 
-	processes_path(command->ps, "out", out);
-	processes_path(command->ps, "err", err);
+	processes_path(ps, "out", out_path);
+	processes_path(ps, "err", err_path);
 	snprintf(shell, sizeof(shell), "exec timeout 120 %s/relive %s >%s 2>%s </dev/null",
-		 bin ? bin : "bin", line, out, err);
+		 bin ? bin : "bin", line, out_path, err_path);
 	fflush(NULL);
 	status = system(shell); /* NOLINT(cert-env33-c): the words are ours */
-	read_file(out, command->out);
-	read_file(err, command->err);
+	read_file(out_path, out);
+	read_file(err_path, err);
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
 }
@@ -46,7 +46,7 @@ int command_run(struct command *command, const char *fmt, ...)
 	va_start(args, fmt);
 	(void)vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	return run(command, line);
+	return command_shell(command->ps, line, command->out, command->err);
 }
 
 void command_expect(struct command *command, int status, const char *fmt, ...)
@@ -58,7 +58,7 @@ void command_expect(struct command *command, int status, const char *fmt, ...)
 	va_start(args, fmt);
 	(void)vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	got = run(command, line);
+	got = command_shell(command->ps, line, command->out, command->err);
 	if (got != status)
 		fail_msg("relive %s: exit %d, not %d\n%s%s", line, got, status, command->out,
 			 command->err);

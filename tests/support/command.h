@@ -14,7 +14,13 @@ struct command {
 	char err[COMMAND_BYTES];
 };
 
-/* Runs `relive LINE` by the shell: its exit status. */
+/*
+ * Runs `relive LINE` by the shell, without a terminal: its exit status. out and err have
+ * COMMAND_BYTES each, for what it prints.
+ */
+int command_shell(const struct processes *ps, const char *line, char *out, char *err);
+
+/* The same with a format. */
 int command_run(struct command *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -332,3 +332,18 @@ uint16_t processes_free_port(void)
 	close(fd);
 	return ntohs(address.sin_port);
 }
+
+void processes_token(const struct processes *ps, const char *store, char *token)
+{
+	char path[2 * PROCESSES_PATH];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%.64s/token", ps->dir, store);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	n = read(fd, token, PROCESSES_TOKEN_BYTES - 1);
+	close(fd);
+	assert_int_equal(n, PROCESSES_TOKEN_BYTES - 1);
+	token[n] = '\0';
+}

@@ -60,4 +60,8 @@ void processes_path(const struct processes *ps, const char *name, char out[PROCE
 /* A TCP port that nobody listens on right now. */
 uint16_t processes_free_port(void);
 
+/* The token of a store whose server has run: 64 digits and a 0. */
+#define PROCESSES_TOKEN_BYTES 65
+void processes_token(const struct processes *ps, const char *store, char *token);
+
 #endif

@@ -257,21 +257,6 @@ static void store_open__wrong_token_gives_eacces(void **state)
 	expect(rlv_store_open(uri, &opts, &store), -EACCES);
 }
 
-static void read_token(const struct control *control, char token[80])
-{
-	char path[PROCESSES_PATH + 64];
-	ssize_t n;
-	int fd;
-
-	processes_path(&control->ps, "s/token", path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	n = read(fd, token, 64);
-	close(fd);
-	assert_int_equal(n, 64);
-	token[64] = '\0';
-}
-
 static void store_open__over_tcp_with_the_token(void **state)
 {
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
@@ -279,7 +264,7 @@ static void store_open__over_tcp_with_the_token(void **state)
 	struct rlv_table *table;
 	char uri[64], token[80];
 
-	read_token(control, token);
+	processes_token(&control->ps, "s", token);
 	opts.token = token;
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", control->port);
 	expect(rlv_store_open(uri, &opts, &control->store), 0);
@@ -338,7 +323,7 @@ static void memnode__second_of_the_name_is_refused_by_the_server(void **state)
 	pid_t second;
 
 	(void)open_store(control);
-	read_token(control, token);
+	processes_token(&control->ps, "s", token);
 	snprintf(uri, sizeof(uri), "relive://127.0.0.1:%u", control->port);
 	processes_path(&control->ps, "other", other);
 	setenv("RELIVE_RUNTIME_DIR", other, 1);

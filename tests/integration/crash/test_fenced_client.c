@@ -150,19 +150,6 @@ static uint64_t join(struct fixture *fx, uint64_t wanted_id)
 
 /* -------- fixture -------- */
 
-static void read_token(struct fixture *fx)
-{
-	char path[PROCESSES_PATH + 64];
-	FILE *file;
-
-	processes_path(&fx->ps, "s/token", path);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	assert_non_null(fgets(fx->token, sizeof(fx->token), file));
-	fx->token[strcspn(fx->token, "\n")] = '\0';
-	fclose(file);
-}
-
 static int setup(void **state)
 {
 	static struct fixture fx;
@@ -176,7 +163,7 @@ static int setup(void **state)
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fx.port);
 	(void)processes_metad(&fx.ps, "s", server);
 	(void)processes_memnode(&fx.ps, "s", "a", node);
-	read_token(&fx);
+	processes_token(&fx.ps, "s", fx.token);
 	*state = &fx;
 	return 0;
 }

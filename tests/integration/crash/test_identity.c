@@ -48,21 +48,15 @@ static void must(int ret)
 static int setup(void **state)
 {
 	static struct fixture fx;
-	char path[PROCESSES_PATH + 64], listen[32];
+	char listen[32];
 	const char *const args[] = { "--listen", listen, NULL };
-	FILE *file;
 
 	memset(&fx, 0, sizeof(fx));
 	processes_init(&fx.ps);
 	fx.port = processes_free_port();
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fx.port);
 	fx.metad = processes_metad(&fx.ps, STORE, args);
-	processes_path(&fx.ps, STORE "/token", path);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	assert_non_null(fgets(fx.own, sizeof(fx.own), file));
-	fx.own[strcspn(fx.own, "\n")] = '\0';
-	assert_int_equal(fclose(file), 0);
+	processes_token(&fx.ps, STORE, fx.own);
 	assert_int_equal(rlv_store_open("shm:" STORE, NULL, &fx.store), 0);
 	assert_int_equal(rlv_store_token(fx.store, "read", fx.read), 0);
 	*state = &fx;

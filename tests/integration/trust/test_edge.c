@@ -38,7 +38,7 @@ struct edge {
 	uint16_t port;
 	char listen[32];
 	char uri[64];
-	char token[80];
+	char token[PROCESSES_TOKEN_BYTES];
 	int slow[SLOW];
 	uint32_t n_slow;
 	struct rlv_store *stores[16];
@@ -89,27 +89,13 @@ static void expect(int got, int want)
 			 rlv_error_name(want));
 }
 
-static void read_token(struct edge *edge)
-{
-	char path[PROCESSES_PATH + 64];
-	ssize_t n;
-	int fd;
-
-	processes_path(&edge->ps, "s/token", path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	n = read(fd, edge->token, 64);
-	close(fd);
-	assert_int_equal(n, 64);
-	setenv("RELIVE_TOKEN", edge->token, 1);
-}
-
 static void start(struct edge *edge, const char *option, const char *value)
 {
 	const char *const args[] = { "--listen", edge->listen, option, value, NULL };
 
 	edge->metad = processes_metad(&edge->ps, "s", args);
-	read_token(edge);
+	processes_token(&edge->ps, "s", edge->token);
+	setenv("RELIVE_TOKEN", edge->token, 1);
 }
 
 static int try_open(const char *uri, struct rlv_store **store)

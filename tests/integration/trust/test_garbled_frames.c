@@ -43,7 +43,7 @@ struct tally {
 struct fixture {
 	struct processes ps;
 	uint16_t port;
-	char token[80];
+	char token[PROCESSES_TOKEN_BYTES];
 	pid_t metad, honest, rogue;
 	struct garbler garbler;
 	struct tally *tally;
@@ -71,21 +71,6 @@ static void expect(int got, int want)
 			 rlv_error_name(want));
 }
 
-static void read_token(struct fixture *fx)
-{
-	char path[PROCESSES_PATH + 64];
-	ssize_t n;
-	int fd;
-
-	processes_path(&fx->ps, "s/token", path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	n = read(fd, fx->token, 64);
-	close(fd);
-	assert_int_equal(n, 64);
-	setenv("RELIVE_TOKEN", fx->token, 1);
-}
-
 static int setup(void **state)
 {
 	static struct fixture fx;
@@ -99,7 +84,8 @@ static int setup(void **state)
 	fx.port = processes_free_port();
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", fx.port);
 	fx.metad = processes_metad(&fx.ps, "s", args);
-	read_token(&fx);
+	processes_token(&fx.ps, "s", fx.token);
+	setenv("RELIVE_TOKEN", fx.token, 1);
 	fx.honest = processes_memnode(&fx.ps, "s", "honest", node);
 	fx.tally = mmap(NULL, sizeof(*fx.tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);

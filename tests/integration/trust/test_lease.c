@@ -25,19 +25,12 @@ struct fixture {
 static int setup(void **state)
 {
 	static struct fixture fx;
-	char path[PROCESSES_PATH + 64];
-	FILE *file;
 
 	memset(&fx, 0, sizeof(fx));
 	processes_init(&fx.ps);
 	(void)processes_metad(&fx.ps, STORE, NULL);
 	processes_path(&fx.ps, STORE "/metad.sock", fx.socket);
-	processes_path(&fx.ps, STORE "/token", path);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	assert_non_null(fgets(fx.token, sizeof(fx.token), file));
-	fx.token[strcspn(fx.token, "\n")] = '\0';
-	assert_int_equal(fclose(file), 0);
+	processes_token(&fx.ps, STORE, fx.token);
 	*state = &fx;
 	return 0;
 }

@@ -135,15 +135,8 @@ static int teardown(void **state)
 /* The token of a role; "own" = the store's. */
 static void token_of(struct fixture *fx, const char *role, char token_out[TOKEN_ROOM])
 {
-	char path[PROCESSES_PATH + 64];
-	FILE *file;
-
 	if (strcmp(role, "own") == 0) {
-		processes_path(&fx->ps, STORE "/token", path);
-		file = fopen(path, "re");
-		assert_non_null(file);
-		assert_non_null(fgets(token_out, TOKEN_ROOM, file));
-		assert_int_equal(fclose(file), 0);
+		processes_token(&fx->ps, STORE, token_out);
 	} else {
 		command_expect(&fx->cmd, 0, "token shm:" STORE " %s", role);
 		snprintf(token_out, TOKEN_ROOM, "%.*s", TOKEN_ROOM - 1, fx->cmd.out);

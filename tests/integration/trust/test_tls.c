@@ -30,7 +30,7 @@ struct fixture {
 	struct processes ps;
 	char dir[TEMP_DIR_BYTES];
 	char uri[64];
-	char token[80];
+	char token[PROCESSES_TOKEN_BYTES];
 	uint16_t port;
 	pid_t metad;
 	struct rlv_store *store;
@@ -72,21 +72,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void read_token(struct fixture *fx)
-{
-	char path[PROCESSES_PATH + 64];
-	ssize_t n;
-	int fd;
-
-	processes_path(&fx->ps, STORE "/token", path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	n = read(fd, fx->token, 64);
-	close(fd);
-	assert_int_equal(n, 64);
-	setenv("RELIVE_TOKEN", fx->token, 1);
-}
-
 /* A server, and a memory node that dials it over TCP. certs: NULL = by token. */
 static void start(struct fixture *fx, const struct certificates *certs)
 {
@@ -104,7 +89,8 @@ static void start(struct fixture *fx, const struct certificates *certs)
 	};
 
 	fx->metad = processes_metad(&fx->ps, STORE, metad);
-	read_token(fx);
+	processes_token(&fx->ps, STORE, fx->token);
+	setenv("RELIVE_TOKEN", fx->token, 1);
 	if (certs) {
 		setenv("RELIVE_TLS_CERT", certs->cert, 1);
 		setenv("RELIVE_TLS_KEY", certs->key, 1);
