@@ -31,8 +31,8 @@ struct cli_common {
 	}
 #define CLI_OPTION_JSON(common) \
 	{ \
-		"json", NULL, "print JSON: an object, or an array of objects", \
-			&(common).json, ARG_FLAG \
+		"json", NULL, "print JSON: an object, or an array of objects", &(common).json, \
+			ARG_FLAG \
 	}
 #define CLI_OPTION_STORE(common) \
 	{ \
