@@ -56,57 +56,7 @@ static int mapped_learn(struct transport *tr, int ret)
 	return ret;
 }
 
-/* -------- calls -------- */
-
-/* The mapping's data operations look at nothing of a region but its base. */
-static int mapped_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	return of(tr)->near->ops->view(of(tr)->near, views, n);
-}
-
-static void mapped_view_end(struct transport *tr)
-{
-	of(tr)->near->ops->view_end(of(tr)->near);
-}
-
-static int mapped_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return of(tr)->near->ops->read(of(tr)->near, io, n);
-}
-
-static int mapped_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return of(tr)->near->ops->write(of(tr)->near, io, n);
-}
-
-static int mapped_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct transport *wire = wire_of(tr);
-	int ret = wire->ops->cas(wire, ops, n);
-
-	of(tr)->started = ret == 0 && wire->ops->finish;
-	return ret;
-}
-
-static int mapped_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct transport *wire = wire_of(tr);
-	int ret = wire->ops->faa(wire, ops, n);
-
-	of(tr)->started = ret == 0 && wire->ops->finish;
-	return ret;
-}
-
-static int mapped_finish(struct transport *tr)
-{
-	struct transport *wire = wire_of(tr);
-	bool started = of(tr)->started;
-
-	of(tr)->started = false;
-	return mapped_learn(tr, started ? wire->ops->finish(wire) : 0);
-}
-
-/* -------- chains -------- */
+/* -------- work requests -------- */
 
 /* Has the wire done all chains up to that ticket? */
 static bool is_done(struct mapped *mapped, uint64_t *ticket)
@@ -127,35 +77,48 @@ static bool may_go_ahead(struct mapped *mapped, const struct transport_wr *wr)
 	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && is_done(mapped, &mapped->last);
 }
 
+/* One request, in the mapping, whose operations look at nothing of a region but its base. */
+static int do_near(struct mapped *mapped, struct transport_wr *wr)
+{
+	uint64_t ticket;
+
+	return mapped->near->ops->submit(mapped->near, wr, 1, SUBMIT_ORDERED, &ticket);
+}
+
 /* How many of a chain's first operations were done in the mapping. */
 static size_t do_first(struct mapped *mapped, struct transport_wr *wrs, size_t n)
 {
-	struct transport *near = mapped->near;
 	size_t done = 0;
 
-	while (done < n && may_go_ahead(mapped, &wrs[done])) {
-		struct transport_io *io = &wrs[done].io;
-		int ret = wrs[done].verb == VERB_READ ? near->ops->read(near, io, 1)
-						      : near->ops->write(near, io, 1);
-
-		if (ret)
-			break;
+	while (done < n && may_go_ahead(mapped, &wrs[done]) && do_near(mapped, &wrs[done]) == 0)
 		done++;
-	}
 	return done;
 }
 
-static int mapped_post(struct transport *tr, struct transport_wr *wrs, size_t n,
-		       uint64_t *ticket_out)
+static int submit_wire(struct transport *tr, struct transport_wr *wrs, size_t n,
+		       enum submit_order order, uint64_t *ticket_out)
+{
+	struct transport *wire = wire_of(tr);
+	int ret = 0;
+
+	*ticket_out = 0;
+	if (n)
+		ret = mapped_learn(tr, wire->ops->submit(wire, wrs, n, order, ticket_out));
+	if (ret == 0 && *ticket_out)
+		wire->posted = *ticket_out;
+	return ret;
+}
+
+static int submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+			uint64_t *ticket_out)
 {
 	struct mapped *mapped = of(tr);
-	struct transport *wire = wire_of(tr);
 	size_t done = do_first(mapped, wrs, n);
-	int ret = mapped_learn(tr, wire->ops->post(wire, wrs + done, n - done, ticket_out));
+	int ret = submit_wire(tr, wrs + done, n - done, SUBMIT_ORDERED, ticket_out);
 
-	if (ret)
+	if (ret || *ticket_out == 0)
 		return ret;
-	mapped->last = wire->posted = *ticket_out;
+	mapped->last = *ticket_out;
 	for (size_t i = done; i < n; i++) {
 		if (wrs[i].verb == VERB_WRITE)
 			mapped->write = *ticket_out;
@@ -163,11 +126,19 @@ static int mapped_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 	return 0;
 }
 
-static int mapped_post_read(struct transport *tr, const struct transport_io *io, size_t n,
-			    uint64_t *ticket_out)
+/* Reads and writes are done at once; from the first atomic on all goes over the wire. */
+static int mapped_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			 enum submit_order order, uint64_t *ticket_out)
 {
-	*ticket_out = 0;
-	return mapped_read(tr, io, n);
+	size_t done = 0;
+	int ret = 0;
+
+	if (order == SUBMIT_ORDERED)
+		return submit_chain(tr, wrs, n, ticket_out);
+	while (ret == 0 && done < n &&
+	       (wrs[done].verb == VERB_READ || wrs[done].verb == VERB_WRITE))
+		ret = do_near(of(tr), &wrs[done++]);
+	return ret ? ret : submit_wire(tr, wrs + done, n - done, order, ticket_out);
 }
 
 static int mapped_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -284,16 +255,8 @@ static const struct transport_ops mapped_ops = {
 	.name = "mapped",
 	.attach = mapped_attach,
 	.detach = mapped_detach,
-	.finish = mapped_finish,
-	.view = mapped_view,
-	.view_end = mapped_view_end,
-	.read = mapped_read,
-	.write = mapped_write,
-	.cas = mapped_cas,
-	.faa = mapped_faa,
-	.post = mapped_post,
+	.submit = mapped_submit,
 	.poll = mapped_poll,
-	.post_read = mapped_post_read,
 	.persist = mapped_persist,
 	.order = mapped_order,
 	.close = mapped_close,

@@ -1,7 +1,7 @@
 /*
  * mapped.h - a transport over a wire that also maps its regions, where the node is on this host.
  *
- *   read, write, view, persist  ->  the mapping, by the node's socket
+ *   read, write, persist        ->  the mapping, by the node's socket
  *   CAS, FAA                    ->  the wire, whose atomics are atomic only among themselves
  *   a chain                     ->  the mapping as far as order allows; from the first operation
  *                                   that must follow an atomic on, the wire

@@ -1,17 +1,16 @@
 /*
  * transport.c - the thin calls: check the ranges, count, forward.
  *
- * A vectored call of 256 atomics costs 2 us, so its check costs an add and a compare per operation:
- * faults are gathered in one flag, and only then looked for again to say which one it was.
+ * Whatever moves bytes or words is a submit and a poll; the calls that wait are small helpers above.
  */
 #include "transport/transport.h"
 
 #include <errno.h>
 
 #include "transport/fork.h"
-#include "transport/start.h"
 
 #include "base/bits.h"
+#include "base/mem/chunk.h"
 
 #define LEAST_NS ((uint64_t)CLOCK_NS_PER_S)
 
@@ -23,6 +22,7 @@ void transport_close(struct transport **tr)
 	if (!tr || !*tr)
 		return;
 	error_keep(&kept);
+	chunk_free((*tr)->view, (*tr)->view_bytes);
 	(*tr)->ops->close(*tr);
 	error_restore(&kept);
 	*tr = NULL;
@@ -114,58 +114,6 @@ static int check_atomic(const struct transport *tr, const struct transport_atomi
 	return range_is_bad(op->region, op->off, 8) ? range_error(op->region, op->off, 8) : 0;
 }
 
-static int check_ios(const struct transport *tr, const struct transport_io *io, size_t n,
-		     uint32_t right, uint64_t *bytes_out)
-{
-	const struct region *last = NULL;
-	uint64_t bytes = 0;
-	bool bad = false;
-	int ret = check_call(tr, n);
-
-	if (ret)
-		return ret;
-	for (size_t i = 0; i < n && !bad; i++) {
-		if (!last || io[i].region != last) {
-			ret = check_region(tr, io[i].region, right);
-			if (ret)
-				return ret;
-			last = io[i].region;
-		}
-		bad = range_is_bad(last, io[i].off, io[i].len) || ((uintptr_t)io[i].src & 7);
-		bytes += io[i].len;
-		if (bad)
-			return check_io(tr, &io[i], right);
-	}
-	*bytes_out = bytes;
-	return 0;
-}
-
-static int check_atomics(const struct transport *tr, const struct transport_atomic *ops, size_t n)
-{
-	const struct region *last = NULL;
-	uint64_t limit = 0, bad = 0;
-	int ret = check_call(tr, n);
-
-	if (ret)
-		return ret;
-	for (size_t i = 0; i < n; i++) {
-		if (__builtin_expect(!last || ops[i].region != last, 0)) {
-			ret = check_region(tr, ops[i].region, RIGHT_ATOMIC);
-			if (ret)
-				return ret;
-			last = ops[i].region;
-			limit = last->size - 8;
-		}
-		bad |= (uint64_t)(ops[i].off > limit) | (ops[i].off & 7);
-	}
-	for (size_t i = 0; __builtin_expect(bad != 0, 0) && i < n; i++) {
-		ret = check_atomic(tr, &ops[i]);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 /* -------- regions -------- */
 
 static int check_grant(struct transport *tr, const struct region_grant *grant)
@@ -234,146 +182,6 @@ static int note_end(struct transport *tr, int ret)
 	return ret;
 }
 
-/* After start: waits where there is something to wait for. */
-int transport_settle(struct transport *tr, int started)
-{
-	return note_end(tr, started == 0 && tr->ops->finish ? tr->ops->finish(tr) : started);
-}
-
-/* Whoever waits for a call has waited for the chains that were posted before it, too. */
-static void count_phase(struct transport *tr)
-{
-	tr->stats.phases += (tr->caps & TRANSPORT_ASYNC) != 0; /* in place there is no round trip */
-	tr->waited = tr->posted;
-}
-
-static void count_reads(struct transport *tr, uint64_t reads, uint64_t bytes)
-{
-	tr->stats.reads += reads;
-	tr->stats.read_bytes += bytes;
-}
-
-int transport_start_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	const struct region *last = NULL;
-	uint64_t bytes = 0;
-	int ret = check_call(tr, n);
-
-	if (ret)
-		return ret;
-	if (tr->viewing)
-		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
-	for (size_t i = 0; i < n; i++) {
-		if (!last || views[i].region != last) {
-			ret = check_region(tr, views[i].region, RIGHT_READ);
-			if (ret)
-				return ret;
-			last = views[i].region;
-		}
-		if (range_is_bad(last, views[i].off, views[i].len))
-			return range_error(last, views[i].off, views[i].len);
-		bytes += views[i].len;
-	}
-	count_phase(tr);
-	count_reads(tr, n, bytes);
-	ret = tr->ops->view(tr, views, n);
-	tr->viewing = ret == 0;
-	return ret;
-}
-
-int transport_start_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	uint64_t bytes = 0;
-	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
-
-	if (ret)
-		return ret;
-	count_phase(tr);
-	count_reads(tr, n, bytes);
-	return tr->ops->read(tr, io, n);
-}
-
-int transport_start_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	uint64_t bytes = 0;
-	int ret = check_ios(tr, io, n, RIGHT_WRITE, &bytes);
-
-	if (ret)
-		return ret;
-	count_phase(tr);
-	tr->stats.writes += n;
-	tr->stats.write_bytes += bytes;
-	return tr->ops->write(tr, io, n);
-}
-
-int transport_start_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	int ret = check_atomics(tr, ops, n);
-
-	if (ret)
-		return ret;
-	count_phase(tr);
-	tr->stats.cas += n;
-	return tr->ops->cas(tr, ops, n);
-}
-
-int transport_start_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	int ret = check_atomics(tr, ops, n);
-
-	if (ret)
-		return ret;
-	count_phase(tr);
-	tr->stats.faa += n;
-	return tr->ops->faa(tr, ops, n);
-}
-
-/* n = 0 starts nothing, but a transport of before a fork is refused all the same. */
-int transport_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	int ret;
-
-	if (n == 0)
-		return check_call(tr, 0);
-	ret = transport_start_view(tr, views, n);
-	if (ret)
-		return transport_settle(tr, ret);
-	ret = transport_settle(tr, 0);
-	if (ret)
-		transport_view_end(tr);
-	return ret;
-}
-
-void transport_view_end(struct transport *tr)
-{
-	if (!tr->viewing)
-		return;
-	tr->viewing = false;
-	tr->ops->view_end(tr);
-}
-
-int transport_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return n ? transport_settle(tr, transport_start_read(tr, io, n)) : check_call(tr, 0);
-}
-
-int transport_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return n ? transport_settle(tr, transport_start_write(tr, io, n)) : check_call(tr, 0);
-}
-
-int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	return n ? transport_settle(tr, transport_start_cas(tr, ops, n)) : check_call(tr, 0);
-}
-
-int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	return n ? transport_settle(tr, transport_start_faa(tr, ops, n)) : check_call(tr, 0);
-}
-
-/* -------- chains -------- */
-
 static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 {
 	switch (wr->verb) {
@@ -408,69 +216,226 @@ static void count_wr(struct transport_stats *stats, const struct transport_wr *w
 	}
 }
 
-int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
+int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+		     enum submit_order order, uint64_t *ticket_out)
 {
-	uint64_t ticket;
+	uint64_t ticket = 0; /* done already */
 	int ret = check_call(tr, n);
 
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ret = check_wr(tr, &wrs[i]);
-	if (ret)
-		return ret;
-	if (n == 0) {
-		*ticket_out = 0; /* done already */
-		return 0;
-	}
-	ret = note_end(tr, tr->ops->post(tr, wrs, n, &ticket));
+	if (ret == 0 && n)
+		ret = note_end(tr, tr->ops->submit(tr, wrs, n, order, &ticket));
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < n; i++)
 		count_wr(&tr->stats, &wrs[i]);
-	tr->posted = ticket;
+	if (ticket)
+		tr->posted = ticket;
 	*ticket_out = ticket;
 	return 0;
 }
 
-int transport_post_read(struct transport *tr, const struct transport_io *io, size_t n,
-			uint64_t *ticket_out)
-{
-	uint64_t bytes = 0;
-	int ret = check_ios(tr, io, n, RIGHT_READ, &bytes);
-
-	if (ret)
-		return ret;
-	count_reads(tr, n, bytes);
-	*ticket_out = 0;
-	if (!tr->ops->post_read) {
-		count_phase(tr);
-		return transport_settle(tr, tr->ops->read(tr, io, n));
-	}
-	ret = note_end(tr, tr->ops->post_read(tr, io, n, ticket_out));
-	if (ret == 0 && *ticket_out)
-		tr->posted = *ticket_out;
-	return ret;
-}
-
-int transport_look(struct transport *tr, uint64_t ticket)
+int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
 	int ret = check_call(tr, 0);
 
-	return ret ? ret : note_end(tr, tr->ops->poll(tr, ticket, 0));
+	if (ret || ticket == 0)
+		return ret;
+	if (ticket > tr->posted)
+		return error_set(-EINVAL, "ticket %llu: none such was given out",
+				 (unsigned long long)ticket);
+	return note_end(tr, tr->ops->poll(tr, ticket, deadline_ns));
+}
+
+bool transport_count_wait(struct transport *tr, uint64_t ticket, uint64_t phases)
+{
+	bool counts = ticket > tr->waited;
+
+	if (!counts)
+		return false;
+	tr->stats.phases += phases;
+	tr->waited = tr->posted;
+	return true;
 }
 
 int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 {
-	int ret = check_call(tr, 0);
+	if (ticket <= tr->posted)
+		(void)transport_count_wait(tr, ticket, 1);
+	return transport_look(tr, ticket, deadline_ns);
+}
+
+int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+			   struct transport_span *span)
+{
+	size_t now;
+	int ret = 0;
+
+	*span = (struct transport_span){ 0 };
+	for (size_t done = 0; ret == 0 && done < n; done += now) {
+		uint64_t ticket = 0;
+
+		now = min_u64(n - done, TRANSPORT_VECTOR);
+		ret = transport_submit(tr, wrs + done, now, SUBMIT_ORDERED, &ticket);
+		if (ret == -EAGAIN) {
+			ret = transport_order(tr);
+			if (ret == 0)
+				ret = transport_submit(tr, wrs + done, now, SUBMIT_ORDERED,
+						       &ticket);
+		}
+		if (ticket && !span->first)
+			span->first = ticket;
+		if (ticket)
+			span->last = ticket;
+	}
+	return ret;
+}
+
+int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n)
+{
+	struct transport_span span;
+	int ret = transport_submit_chain(tr, wrs, n, &span);
+
+	for (uint64_t t = span.first; t && t <= span.last; t++) {
+		int done = transport_poll(tr, t, DEADLINE_NEVER);
+
+		ret = ret ? ret : done;
+	}
+	return ret;
+}
+
+/* -------- calls that wait -------- */
+
+/* In no order among themselves: one phase, if anything is under way. */
+static int call(struct transport *tr, struct transport_wr *wrs, size_t n)
+{
+	uint64_t ticket;
+	int ret = transport_submit(tr, wrs, n, SUBMIT_UNORDERED, &ticket);
+
+	return ret ? ret : transport_poll(tr, ticket, DEADLINE_NEVER);
+}
+
+static int call_io(struct transport *tr, enum transport_verb verb, const struct transport_io *io,
+		   size_t n)
+{
+	struct transport_wr wrs[TRANSPORT_VECTOR];
+	int ret = check_call(tr, n);
+
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		wrs[i] = (struct transport_wr){ .verb = verb, .io = io[i] };
+	return ret ? ret : call(tr, wrs, n);
+}
+
+static int call_atomics(struct transport *tr, enum transport_verb verb,
+			struct transport_atomic *ops, size_t n)
+{
+	struct transport_wr wrs[TRANSPORT_VECTOR];
+	int ret = check_call(tr, n);
 
 	if (ret)
 		return ret;
-	if (ticket > tr->posted)
-		return error_set(-EINVAL, "ticket %llu: none such was posted",
-				 (unsigned long long)ticket);
-	if (ticket > tr->waited)
-		count_phase(tr);
-	return ticket ? note_end(tr, tr->ops->poll(tr, ticket, deadline_ns)) : 0;
+	for (size_t i = 0; i < n; i++)
+		wrs[i] = (struct transport_wr){ .verb = verb, .atomic = ops[i] };
+	ret = call(tr, wrs, n);
+	for (size_t i = 0; i < n; i++)
+		ops[i] = wrs[i].atomic;
+	return ret;
 }
+
+int transport_read(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	return call_io(tr, VERB_READ, io, n);
+}
+
+int transport_write(struct transport *tr, const struct transport_io *io, size_t n)
+{
+	return call_io(tr, VERB_WRITE, io, n);
+}
+
+int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	return call_atomics(tr, VERB_CAS, ops, n);
+}
+
+int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
+{
+	return call_atomics(tr, VERB_FAA, ops, n);
+}
+
+/* -------- views -------- */
+
+static int view_room(struct transport *tr, size_t bytes)
+{
+	return chunk_make_room(&tr->view, &tr->view_bytes, bytes)
+		       ? 0
+		       : error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
+}
+
+/* Copies, one behind the other. */
+static int view_copies(struct transport *tr, struct transport_view *views, size_t n)
+{
+	struct transport_io io[TRANSPORT_VECTOR];
+	size_t bytes = 0;
+	int ret;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += views[i].len;
+	ret = view_room(tr, bytes);
+	if (ret)
+		return ret;
+	bytes = 0;
+	for (size_t i = 0; i < n; i++) {
+		views[i].ptr = tr->view + bytes;
+		io[i] = (struct transport_io){ .region = views[i].region,
+					       .off = views[i].off,
+					       .dst = tr->view + bytes,
+					       .len = views[i].len };
+		bytes += views[i].len;
+	}
+	return transport_read(tr, io, n);
+}
+
+static int view_in_place(struct transport *tr, struct transport_view *views, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		views[i].ptr = views[i].region->base + views[i].off;
+		tr->stats.read_bytes += views[i].len;
+	}
+	tr->stats.reads += n;
+	return 0;
+}
+
+int transport_view(struct transport *tr, struct transport_view *views, size_t n)
+{
+	bool addressable = true;
+	int ret = check_call(tr, n);
+
+	if (ret || n == 0)
+		return ret;
+	if (tr->viewing)
+		return error_set(-EBUSY, "a view is open: transport_view_end comes first");
+	for (size_t i = 0; i < n; i++) {
+		const struct region *region = views[i].region;
+
+		ret = check_region(tr, region, RIGHT_READ);
+		if (ret)
+			return ret;
+		if (range_is_bad(region, views[i].off, views[i].len))
+			return range_error(region, views[i].off, views[i].len);
+		addressable &= region->base != NULL;
+	}
+	ret = addressable ? view_in_place(tr, views, n) : view_copies(tr, views, n);
+	tr->viewing = ret == 0;
+	return ret;
+}
+
+void transport_view_end(struct transport *tr)
+{
+	tr->viewing = false;
+}
+
+/* -------- the rest -------- */
 
 int transport_persist(struct region *region, uint64_t off, uint64_t len)
 {

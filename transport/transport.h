@@ -5,19 +5,26 @@
  *
  *   initiator (struct transport_ops)          target (struct transport_target_ops)
  *   attach a granted region, then             listen, register a region, grant it to a client,
- *   view read write cas faa post poll         revoke, fence a dead client, persist, stats
- *   persist order
+ *   submit, poll, persist, order              revoke, fence a dead client, persist, stats
  *
  *   ds, client ---- struct transport ----> [ shm | verbs | mapped(over any) ] ----> region's bytes
  *                                                                    passive; no code of the target
  *
- * Every data operation is vectored over (region, offset). Semantics are "RC minus":
+ * One primitive moves everything: submit starts up to TRANSPORT_VECTOR work requests on ranges of
+ * regions and gives a ticket, poll asks for it or waits. read, write, cas, faa and view are helpers that
+ * submit and wait; a wait set (transport/wait_set.h) waits for what several transports have under way.
+ * Semantics are "RC minus":
  *   - 8 aligned bytes are atomic, nothing larger is; there is no order inside one write;
- *   - operations of one call are unordered; one call returns after all of its completions;
- *   - operations of one post run in their order (an atomic that follows a write sees it placed);
- *   - a completion means visible to all, not durable: persist() makes durable;
+ *   - SUBMIT_ORDERED: requests run in their order, behind all that was submitted in order before, as if
+ *     all were one chain (an atomic that follows a write sees it placed); only a write that follows a
+ *     read or an atomic needs its fence flag for that;
+ *   - SUBMIT_UNORDERED: in no order with anything, and among themselves in that of their fences;
+ *   - a ticket that is done means visible to all, not durable: persist() makes durable;
+ *   - ticket 0 is done already; tickets of one transport rise;
  *   - CAS and FAA return the old value, or *unknown*: done or not done, nobody can tell. An unknown
- *     operation is never repeated by the transport.
+ *     operation is never repeated by the transport;
+ *   - a request that waits for longer than its time (transport_give_up_ns) ends its connection, and with
+ *     it all that is under way there, so nothing writes into the caller's memory later.
  * A word is the target of CAS and FAA, or of write, never of both.
  *
  * There are two data paths. *In place*: regions that this CPU may address and change by its own atomics
@@ -108,7 +115,7 @@ struct transport_io {
 		const void *src;
 	};
 	uint32_t len;
-	uint32_t fence; /* of reads that are posted: not before all earlier ones of the call are done */
+	uint32_t fence; /* of wait_set_read: not before all earlier reads of the call are done */
 };
 
 enum atomic_status {
@@ -138,10 +145,13 @@ struct transport_view {
 
 enum transport_verb { VERB_READ, VERB_WRITE, VERB_CAS, VERB_FAA };
 
-/* One element of a posted chain. io or atomic by verb; the caller keeps it until completion. */
+/*
+ * A work request. io or atomic by verb. The memory that io names, and an atomic itself, are the caller's
+ * until the ticket is done; a request that reads or writes may be used again when submit returns.
+ */
 struct transport_wr {
 	enum transport_verb verb;
-	bool fence; /* do not start before all earlier reads and atomics of the chain are done */
+	bool fence; /* do not start before all earlier reads and atomics are done */
 	union {
 		struct transport_io io;
 		struct transport_atomic atomic;
@@ -155,6 +165,8 @@ struct transport_stats {
 	uint64_t cas_failed; /* CAS that found another word */
 	uint64_t unknown;    /* atomics without a known result */
 };
+
+enum submit_order { SUBMIT_ORDERED, SUBMIT_UNORDERED };
 
 enum persist_kind { PERSIST_RANGE, PERSIST_REGION };
 
@@ -175,46 +187,17 @@ struct transport_ops {
 	void (*detach)(struct transport *tr, struct region *region);
 
 	/*
-	 * Waits for what the last of the five calls below has started; NULL = they are done when
-	 * they return. On TRANSPORT_ASYNC they may return before that, and then bytes read, old
-	 * words and statuses mean nothing before finish, which is always called. One call at a time.
-	 * At the deadline of an operation its connection is given up, so that nothing writes into
-	 * the caller's memory later.
+	 * Starts 1 <= n <= TRANSPORT_VECTOR requests; 0 in *ticket_out: they are done. -EAGAIN: too much is
+	 * outstanding, nothing was started; of SUBMIT_ORDERED only, others wait for room themselves. After
+	 * another error requests are done, not done, or half written: the caller repeats a write, and asks
+	 * the words about the rest.
 	 */
-	int (*finish)(struct transport *tr);
-
-	/* Reads many ranges and gives pointers: into the pool where it is addressable (no copy),
-	   else into the transport's buffer. What is read may change underneath: validate after the
-	   gather. One view at a time (-EBUSY). Cost: 1 phase. */
-	int (*view)(struct transport *tr, struct transport_view *views, size_t n);
-	void (*view_end)(struct transport *tr);
-
-	/* Cost: 1 phase each. n <= TRANSPORT_VECTOR. An error leaves operations of the call done,
-	   not done, or half written: the caller repeats a write, and asks the words about the
-	   rest. */
-	int (*read)(struct transport *tr, const struct transport_io *io, size_t n);
-	int (*write)(struct transport *tr, const struct transport_io *io, size_t n);
-	int (*cas)(struct transport *tr, struct transport_atomic *ops, size_t n);
-	int (*faa)(struct transport *tr, struct transport_atomic *ops, size_t n);
-
-	/* Starts a chain whose operations run in order; *ticket_out names it for poll. Chains follow
-	   each other in the order of their posts, as if they were one; only a write that follows a
-	   read or an atomic needs its fence flag for that. -EAGAIN: too much outstanding, poll
-	   first. Cost: 1 phase when somebody waits for it, which it shares with all chains posted
-	   before that wait. */
-	int (*post)(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out);
-	/* Waits until the chain is done, at most until the deadline (-ETIMEDOUT: it goes on), and no
-	   longer than for an operation that starts now. Deadline 0 only looks: -EAGAIN, not yet. The
-	   chain's first error. */
+	int (*submit)(struct transport *tr, struct transport_wr *wrs, size_t n,
+		      enum submit_order order, uint64_t *ticket_out);
+	/* Waits until the ticket, not 0, is done, at most until the deadline (-ETIMEDOUT: it goes on), and
+	   no longer than for an operation that starts now. Deadline 0 only looks: -EAGAIN, not yet.
+	   The first error of its requests. */
 	int (*poll)(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
-
-	/*
-	 * Starts reads, in no order with others, and among themselves in that of their fences;
-	 * *ticket_out names them for poll, 0 = they are done. n <= TRANSPORT_VECTOR. Of io only what
-	 * is read into is needed from then on. NULL: as read, at once.
-	 */
-	int (*post_read)(struct transport *tr, const struct transport_io *io, size_t n,
-			 uint64_t *ticket_out);
 
 	/*
 	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
@@ -242,6 +225,8 @@ struct transport {
 	uint64_t posted;      /* last ticket given out; tickets rise */
 	uint64_t waited;      /* last ticket that a counted wait covers */
 	struct transport_stats stats;
+	uint8_t *view; /* what views are copied to, where regions are not addressable */
+	size_t view_bytes;
 	uint64_t link; /* names its connection to one that replaces it; 0 = need not be named */
 };
 
@@ -292,6 +277,11 @@ RLV_MUST_CHECK int transport_attach_begin(struct transport *tr, const struct reg
 RLV_MUST_CHECK int transport_attach_end(struct transport *tr, const struct region_grant *grant,
 					struct region **region_out);
 void transport_detach(struct region **region);
+/*
+ * Calls that wait. A view gives pointers: into the region where it is addressable (no copy), else into a
+ * buffer of the transport's. What is read may change underneath: validate after the gather. One
+ * view at a time (-EBUSY). Cost: 1 phase each over a wire.
+ */
 RLV_MUST_CHECK int transport_view(struct transport *tr, struct transport_view *views, size_t n);
 void transport_view_end(struct transport *tr);
 RLV_MUST_CHECK int transport_read(struct transport *tr, const struct transport_io *io, size_t n);
@@ -299,58 +289,31 @@ RLV_MUST_CHECK int transport_write(struct transport *tr, const struct transport_
 RLV_MUST_CHECK int transport_cas(struct transport *tr, struct transport_atomic *ops, size_t n);
 RLV_MUST_CHECK int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n);
 
-/* As transport_post, but it waits for all that is outstanding where there is no room. */
-RLV_MUST_CHECK int transport_post_wait(struct transport *tr, struct transport_wr *wrs, size_t n,
-				       uint64_t *ticket_out);
-
-/* A chain to run with others. In: tr, wrs, n, of any length. Out: ret. */
-struct transport_chain {
-	struct transport *tr;
-	struct transport_wr *wrs;
-	size_t n;
-	int ret; /* its first error */
-};
-
-/*
- * Posts all chains, longer ones than TRANSPORT_VECTOR in pieces, then waits for all: one phase,
- * counted at the first. The first error; the other chains are done all the same. Up to 64 pieces
- * are under way at a time: more cost a phase more.
- */
-RLV_MUST_CHECK int transport_run(struct transport_chain *chains, size_t n);
-
-/*
- * Reads under way: any number, over regions of any transports. Zero = none. They cost one phase, when
- * somebody waits for them, and none when they were found done; more of more than 256 transports. Those
- * with fences are of one transport and at most TRANSPORT_VECTOR: each fence is one phase more.
- */
-#define TRANSPORT_LEGS 256u
-
-struct transport_reads {
-	uint32_t n;
-	int error; /* the first met */
-	struct transport_leg {
-		struct transport *tr;
-		uint64_t first, last; /* tickets */
-		uint32_t fences;
-	} legs[TRANSPORT_LEGS];
-};
-
-/*
- * Starts them; those of before are over. Of io only what is read into is needed from then on. After
- * an error some may be under way: they are waited for all the same.
- */
-RLV_MUST_CHECK int transport_reads_post(struct transport_reads *reads,
-					const struct transport_io *io, size_t n);
-
-/* Are they over? 0 or their first error; -EAGAIN: not yet. Cost: local. */
-RLV_MUST_CHECK int transport_reads_look(struct transport_reads *reads);
-
-/* Waits until they are. Their first error. */
-RLV_MUST_CHECK int transport_reads_wait(struct transport_reads *reads);
-
-RLV_MUST_CHECK int transport_post(struct transport *tr, struct transport_wr *wrs, size_t n,
-				  uint64_t *ticket_out);
+/* As the ops of these names: checked, and counted. n = 0 is done. */
+RLV_MUST_CHECK int transport_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+				    enum submit_order order, uint64_t *ticket_out);
+/* Cost: a phase, which it shares with all that was submitted before it. */
 RLV_MUST_CHECK int transport_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+
+/* What a chain of several pieces has under way: first 0 = nothing. */
+struct transport_span {
+	uint64_t first, last;
+};
+
+/*
+ * Submits a chain of any length in order, in pieces; it waits for all that is outstanding where there is
+ * no room. After an error what is in the span is under way all the same.
+ */
+RLV_MUST_CHECK int transport_submit_chain(struct transport *tr, struct transport_wr *wrs, size_t n,
+					  struct transport_span *span);
+
+/* The same, and waits: one phase. Its first error. */
+RLV_MUST_CHECK int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n);
+
+/* For wait sets: poll that counts nothing, and the count. False: an earlier wait covers the ticket. */
+RLV_MUST_CHECK int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns);
+bool transport_count_wait(struct transport *tr, uint64_t ticket, uint64_t phases);
+
 RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64_t len);
 /*
  * The page of 4 KiB at off of a region of which all was granted, with all rights: it gets fresh memory of

@@ -98,7 +98,7 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	if (ret)
 		return ret;
 	async->stage = ASYNC_ROWS;
-	return transport_reads_post(&async->reads, async->io, n);
+	return wait_set_read(&async->reads, async->io, n);
 }
 
 /* What its writer sealed the row with says whether it is whole, and of which generation. */
@@ -162,7 +162,7 @@ static int async_post_look(struct rlv_sampler *sp, struct async_sample *async)
 		return ret;
 	async_aim_look(sp, async, async->io);
 	async->stage = ASYNC_LOOK;
-	return transport_reads_post(&async->reads, async->io, async->found);
+	return wait_set_read(&async->reads, async->io, async->found);
 }
 
 /* -------- both -------- */
@@ -201,7 +201,7 @@ static int async_post_both(struct rlv_sampler *sp, struct async_sample *async)
 	async_aim_look(sp, async, async->io + n);
 	async->io[n].fence = 1;
 	async->stage = ASYNC_BOTH;
-	return transport_reads_post(&async->reads, async->io, 2 * (size_t)n);
+	return wait_set_read(&async->reads, async->io, 2 * (size_t)n);
 }
 
 /* -------- from phase to phase -------- */
@@ -227,7 +227,7 @@ static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async
 	if (ret)
 		return ret;
 	if (n)
-		return transport_reads_post(&async->reads, io, n);
+		return wait_set_read(&async->reads, io, n);
 	memcpy(sp->trees.sizes, async->sizes, async->forest.n * sizeof(*async->sizes));
 	sampler_name_draws(sp, async->s, async->found);
 	return async_begin_rows(sp, async);
@@ -286,7 +286,7 @@ static int async_end(struct async_sample *async, int ret)
 
 void async_sample_cancel(struct async_sample *async)
 {
-	if (transport_reads_wait(&async->reads))
+	if (wait_set_wait(&async->reads))
 		log_debug("sample: %s", error_last());
 	async->stage = ASYNC_IDLE;
 }
@@ -296,7 +296,7 @@ int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
 	int ret = 0;
 
 	while (ret == 0 && async->stage != ASYNC_DONE && async->stage != ASYNC_IDLE) {
-		ret = transport_reads_look(&async->reads);
+		ret = wait_set_look(&async->reads);
 		if (ret == 0)
 			ret = async_next_phase(sp, async);
 	}
@@ -305,7 +305,7 @@ int async_sample_look(struct rlv_sampler *sp, struct async_sample *async)
 
 int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async)
 {
-	int ret = transport_reads_wait(&async->reads);
+	int ret = wait_set_wait(&async->reads);
 
 	return async_end(async, ret ? ret : async_next_phase(sp, async));
 }

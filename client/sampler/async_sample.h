@@ -24,6 +24,7 @@
 #include "ds/sumtree/steps.h"
 
 #include "transport/transport.h"
+#include "transport/wait_set.h"
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -54,7 +55,7 @@ struct async_sample {
 	uint32_t room_trees;
 	int64_t *sizes;
 	struct sumtree_steps *steps;
-	struct transport_reads reads;
+	struct wait_set reads;
 	struct transport_io *io;
 	size_t room_io;
 	uint8_t *rows; /* read, to be copied into the batch */

@@ -74,8 +74,10 @@ static int wait_posted(struct limiter *lim)
 
 static int post(struct limiter *lim, size_t n)
 {
-	int rc = transport_post_wait(lim->region->tr, lim->wrs, n, &lim->ticket);
+	struct transport_span span;
+	int rc = transport_submit_chain(lim->region->tr, lim->wrs, n, &span);
 
+	lim->ticket = span.last;
 	if (rc || lim->region->tr->caps & TRANSPORT_ASYNC)
 		return rc;
 	for (size_t i = 0; i < n; i++)
@@ -251,7 +253,6 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 {
 	uint64_t copy[WORDS_BYTES / sizeof(uint64_t)];
 	struct transport_wr wrs[2];
-	struct transport_chain chain = { .tr = lim->region->tr, .wrs = wrs, .n = 2 };
 	int rc;
 
 	*side->admitted += n;
@@ -271,7 +272,7 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 			.dst = copy,
 			.len = WORDS_BYTES },
 	};
-	rc = transport_run(&chain, 1);
+	rc = transport_run(lim->region->tr, wrs, 2);
 	if (!rc)
 		take_words(copy, now);
 	return rc;

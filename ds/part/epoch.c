@@ -152,18 +152,18 @@ static int look_behind_pin(struct epoch *ep)
 {
 	uint64_t word = 0;
 	struct transport_wr wrs[2];
-	struct transport_chain chain = { .tr = ep->region->tr, .wrs = wrs };
+	size_t n = 0;
 	int rc;
 
 	if (ep->region->base)
 		return look_in_place(ep);
 	if (epoch_pin(ep, &wrs[0]))
-		chain.n++;
-	wrs[chain.n++] = (struct transport_wr){
+		n++;
+	wrs[n++] = (struct transport_wr){
 		.verb = VERB_READ,
 		.io = { .region = ep->region, .off = ep->word_off, .dst = &word, .len = 8 },
 	};
-	rc = transport_run(&chain, 1);
+	rc = transport_run(ep->region->tr, wrs, n);
 	if (!rc)
 		see(ep, word);
 	return rc;
@@ -200,9 +200,8 @@ bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out)
 int epoch_send_pin(struct epoch *ep)
 {
 	struct transport_wr wr;
-	struct transport_chain chain = { .tr = ep->region->tr, .wrs = &wr, .n = 1 };
 
-	return epoch_pin(ep, &wr) ? transport_run(&chain, 1) : 0;
+	return epoch_pin(ep, &wr) ? transport_run(ep->region->tr, &wr, 1) : 0;
 }
 
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)

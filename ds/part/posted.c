@@ -106,23 +106,11 @@ int posted_next(struct posted *posted, struct wr_list **list_out)
 	return rc;
 }
 
-/* In pieces of what one post takes; the last one's ticket is the chain's. */
-static int post_list(struct posted *posted, const struct wr_list *list, uint64_t *ticket)
-{
-	uint32_t n;
-	int rc = 0;
-
-	for (uint32_t done = 0; rc == 0 && done < list->n; done += n) {
-		n = (uint32_t)min_u64(list->n - done, TRANSPORT_VECTOR);
-		rc = transport_post_wait(posted->tr, list->wrs + done, n, ticket);
-	}
-	return rc;
-}
-
 int posted_send(struct posted *posted)
 {
 	uint32_t i = posted->next;
 	struct wr_list *list = &posted->chains[i].list;
+	struct transport_span span;
 	int rc;
 
 	posted->open = false;
@@ -131,7 +119,8 @@ int posted_send(struct posted *posted)
 	for (uint32_t k = 0; k < list->n; k++)
 		if (list->wrs[k].verb == VERB_CAS || list->wrs[k].verb == VERB_FAA)
 			list->wrs[k].atomic.status = ATOMIC_UNKNOWN;
-	rc = post_list(posted, list, &posted->chains[i].ticket);
+	rc = transport_submit_chain(posted->tr, list->wrs, list->n, &span);
+	posted->chains[i].ticket = span.last;
 	posted->next = (i + 1) % POSTED_CHAINS;
 	if (rc)
 		posted->lost = true;

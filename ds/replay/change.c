@@ -4,6 +4,8 @@
 #include "ds/replay/priority.h"
 #include "ds/sumtree/change.h"
 
+#include "transport/wait_set.h"
+
 #include "wire/ring_layout.h"
 #include "wire/table_layout.h"
 
@@ -258,25 +260,24 @@ static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
 
 void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n)
 {
-	struct transport_chain chains[CHANGE_SHARDS];
+	struct wait_set set;
 	uint32_t which[CHANGE_SHARDS], m = 1;
 	int failed;
 
 	for (int round = 0; m > 0; round++) {
 		m = 0;
+		wait_set_begin(&set);
 		for (uint32_t i = 0; i < n; i++) {
 			struct access *acc = ccs[i].change->acc;
 
 			if (!prepare_round(verb, &ccs[i], round))
 				continue;
-			which[m] = i;
-			chains[m++] = (struct transport_chain){ .tr = acc->shard->tree->tr,
-								.wrs = acc->chain.wrs,
-								.n = acc->chain.n };
+			which[m++] = i;
+			wait_set_chain(&set, acc->shard->tree->tr, acc->chain.wrs, acc->chain.n);
 		}
-		failed = transport_run(chains, m);
+		failed = wait_set_wait(&set);
 		for (uint32_t k = 0; k < m; k++)
-			end_round(verb, &ccs[which[k]], failed ? chains[k].ret : 0);
+			end_round(verb, &ccs[which[k]], failed ? set.legs[k].error : 0);
 	}
 }
 

@@ -123,21 +123,22 @@ int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 {
 	struct access *acc = blk->acc;
 	struct transport_wr wrs[2 * RING_MAX_VIEWS + 1];
-	struct transport_chain chain = { .tr = acc->shard->tree->tr, .wrs = wrs };
+	struct transport *tr = acc->shard->tree->tr;
 	struct transport_atomic *cas;
+	size_t n;
 	int rc = make_buffers(acc);
 
 	if (rc)
 		return rc;
-	chain.n = add_reads(blk, wrs);
+	n = add_reads(blk, wrs);
 	if (has_queue(&acc->shard->desc)) {
-		rc = transport_run(&chain, 1);
+		rc = transport_run(tr, wrs, n);
 		if (rc || holds_items(blk))
 			return rc ? rc : -EAGAIN;
-		chain.n = 0;
+		n = 0;
 	}
-	cas = &wrs[chain.n].atomic;
-	wrs[chain.n++] = (struct transport_wr){
+	cas = &wrs[n].atomic;
+	wrs[n++] = (struct transport_wr){
 		.verb = VERB_CAS,
 		.atomic = { .region = acc->shard->tree,
 			    .off = shard_header_off(acc->shard, blk->index),
@@ -145,7 +146,7 @@ int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 			    .value = block_make(true, acc->owner, blk->seq),
 			    .status = ATOMIC_UNKNOWN },
 	};
-	rc = transport_run(&chain, 1);
+	rc = transport_run(tr, wrs, n);
 	if (rc)
 		return rc;
 	if (cas->status != ATOMIC_DONE)

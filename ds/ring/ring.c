@@ -50,7 +50,6 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 	struct transport_wr wrs[3 + RING_MAX_VIEWS];
 	size_t first = acc->chained ? add_chained(acc, wrs) : 0;
 	struct transport_wr *faa = &wrs[first], *look = &wrs[first + 1];
-	struct transport_chain chain = { .tr = shard->tree->tr, .wrs = wrs, .n = first + 2 };
 	int rc;
 
 	near->first = (uint32_t)(acc->next_ticket % shard->desc.blocks);
@@ -68,7 +67,7 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 			.dst = near->words,
 			.len = near->n * (uint32_t)sizeof(near->words[0]) },
 	};
-	rc = transport_run(&chain, 1);
+	rc = transport_run(shard->tree->tr, wrs, first + 2);
 	if (rc)
 		return rc;
 	if (faa->atomic.status != ATOMIC_DONE)
@@ -332,7 +331,7 @@ static int post_close(const struct block *blk, uint64_t *old_out)
 	wr.atomic.off = shard_header_off(acc->shard, blk->index);
 	wr.atomic.expected = block_make(true, acc->owner, blk->seq);
 	wr.atomic.value = block_make(false, acc->owner, blk->seq);
-	rc = transport_post(tree->tr, &wr, 1, &ticket);
+	rc = transport_submit(tree->tr, &wr, 1, SUBMIT_ORDERED, &ticket);
 	if (rc)
 		return rc;
 	if (wr.atomic.status != ATOMIC_DONE)

@@ -13,6 +13,8 @@
 
 #include "wire/table_layout.h"
 
+#include "transport/wait_set.h"
+
 #include "base/bits.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -119,7 +121,7 @@ static int draw_in_place(const struct forest *from, const struct draw_opts *opts
 
 static int draw_by_steps(const struct steps_task *task)
 {
-	struct transport_reads reads;
+	struct wait_set reads;
 	struct sumtree_steps *steps;
 	const struct transport_io *io;
 	size_t n_io;
@@ -129,9 +131,9 @@ static int draw_by_steps(const struct steps_task *task)
 		return ret;
 	ret = sumtree_steps_begin(steps, task);
 	while (ret == 0 && (ret = sumtree_steps_next(steps, &io, &n_io)) == 0 && n_io > 0) {
-		int posted = transport_reads_post(&reads, io, n_io);
+		int posted = wait_set_read(&reads, io, n_io);
 
-		ret = transport_reads_wait(&reads);
+		ret = wait_set_wait(&reads);
 		ret = posted ? posted : ret;
 	}
 	sumtree_steps_close(&steps);

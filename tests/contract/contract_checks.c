@@ -166,9 +166,9 @@ static void post__with_one_bad_element_does_nothing(void **state)
 	};
 	uint64_t ticket = 0;
 
-	assert_error(transport_post(rig->tr, wrs, 2, &ticket), -EINVAL);
+	assert_error(transport_submit(rig->tr, wrs, 2, SUBMIT_ORDERED, &ticket), -EINVAL);
 	wrs[1].verb = (enum transport_verb)9;
-	assert_error(transport_post(rig->tr, wrs, 2, &ticket), -EINVAL);
+	assert_error(transport_submit(rig->tr, wrs, 2, SUBMIT_ORDERED, &ticket), -EINVAL);
 	assert_int_equal(rig_load(rig->region, 64), 0);
 	assert_int_equal(rig->tr->stats.faa, 0);
 }
@@ -187,7 +187,8 @@ static void calls__of_257_operations(void **state)
 	assert_error(transport_cas(tr, ops, TRANSPORT_VECTOR + 1), -EINVAL);
 	assert_error(transport_faa(tr, ops, TRANSPORT_VECTOR + 1), -EINVAL);
 	assert_error(transport_view(tr, views, TRANSPORT_VECTOR + 1), -EINVAL);
-	assert_error(transport_post(tr, wrs, TRANSPORT_VECTOR + 1, &ticket), -EINVAL);
+	assert_error(transport_submit(tr, wrs, TRANSPORT_VECTOR + 1, SUBMIT_ORDERED, &ticket),
+		     -EINVAL);
 }
 
 static void calls__of_nothing_count_nothing(void **state)
@@ -215,7 +216,7 @@ static void rights__read_only(void **state)
 	assert_error(transport_store(region, 64, &word, 8), -EACCES);
 	assert_error(transport_cas_word(region, 64, 5, 6, &word), -EACCES);
 	assert_error(transport_faa_word(region, 64, 1, &word), -EACCES);
-	assert_error(transport_post(rig->tr, &wr, 1, &ticket), -EACCES);
+	assert_error(transport_submit(rig->tr, &wr, 1, SUBMIT_ORDERED, &ticket), -EACCES);
 	assert_int_equal(rig_load(rig->region, 64), 5);
 	transport_detach(&region);
 	assert_null(region);
@@ -272,7 +273,7 @@ static int use_in_child(struct rig *rig)
 	wrong += transport_read(rig->tr, &io, 1) != -ECHILD;
 	wrong += transport_write(rig->tr, &io, 1) != -ECHILD;
 	wrong += transport_view(rig->tr, &view, 1) != -ECHILD;
-	wrong += transport_post(rig->tr, &wr, 1, &ticket) != -ECHILD;
+	wrong += transport_submit(rig->tr, &wr, 1, SUBMIT_ORDERED, &ticket) != -ECHILD;
 	wrong += transport_poll(rig->tr, 0, 0) != -ECHILD;
 	wrong += transport_order(rig->tr) != -ECHILD;
 	wrong += transport_attach(rig->tr, &grant, &region) != -ECHILD;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "transport/barrier.h"
+#include "transport/wait_set.h"
 
 #define THREADS 3
 #define ADDS 3000
@@ -212,7 +213,7 @@ static void reads__posted_have_come_when_waited_for(void **state)
 	enum { N = 3 * TRANSPORT_VECTOR + 5 };
 	static struct transport_io io[N];
 	static uint64_t out[N], in[N];
-	struct transport_reads reads;
+	struct wait_set reads;
 	struct rig *rig = rig_of(state);
 	int ret;
 
@@ -225,9 +226,9 @@ static void reads__posted_have_come_when_waited_for(void **state)
 	}
 	for (uint32_t way = 0; way < 2; way++) {
 		memset(in, 0, sizeof(in));
-		assert_int_equal(transport_reads_post(&reads, io, N), 0);
+		assert_int_equal(wait_set_read(&reads, io, N), 0);
 		do
-			ret = way ? transport_reads_look(&reads) : transport_reads_wait(&reads);
+			ret = way ? wait_set_look(&reads) : wait_set_wait(&reads);
 		while (ret == -EAGAIN);
 		assert_int_equal(ret, 0);
 		assert_memory_equal(in, out, sizeof(in));
@@ -238,7 +239,7 @@ static void reads__posted_have_come_when_waited_for(void **state)
 static void reads__posted_go_on_beside_other_calls(void **state)
 {
 	static uint64_t in[4][64];
-	struct transport_reads reads[4];
+	struct wait_set reads[4];
 	struct rig *rig = rig_of(state);
 	uint64_t old;
 
@@ -249,12 +250,12 @@ static void reads__posted_go_on_beside_other_calls(void **state)
 		uint64_t word = k + 9;
 
 		assert_int_equal(transport_store(rig->region, io.off + 504, &word, 8), 0);
-		assert_int_equal(transport_reads_post(&reads[k], &io, 1), 0);
+		assert_int_equal(wait_set_read(&reads[k], &io, 1), 0);
 		assert_int_equal(transport_faa_word(rig->region, 64, 1, &old), 0);
 		assert_int_equal(old, k);
 	}
 	for (uint32_t k = 4; k-- > 0;) { /* in any order */
-		assert_int_equal(transport_reads_wait(&reads[k]), 0);
+		assert_int_equal(wait_set_wait(&reads[k]), 0);
 		assert_int_equal(in[k][63], k + 9);
 	}
 	assert_int_equal(rig_load(rig->region, 64), 4);
@@ -275,7 +276,7 @@ static void post__runs_in_order(void **state)
 		  .io = { .region = rig->region, .off = 64, .dst = &seen, .len = 8 } },
 	};
 
-	assert_int_equal(transport_post(rig->tr, wrs, 4, &ticket), 0);
+	assert_int_equal(transport_submit(rig->tr, wrs, 4, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), 0);
 	assert_int_equal(wrs[1].atomic.old, 5);
 	assert_int_equal(wrs[2].atomic.old, 7);
@@ -300,9 +301,9 @@ static void post__chains_follow_each_other(void **state)
 
 	for (int i = 0; i < 50; i++) {
 		seen = 0;
-		assert_int_equal(transport_post(rig->tr, wrs, 2, &ticket), 0);
-		assert_int_equal(transport_post(rig->tr, wrs + 2, 1, &ticket), 0);
-		assert_int_equal(transport_post(rig->tr, wrs + 3, 1, &ticket), 0);
+		assert_int_equal(transport_submit(rig->tr, wrs, 2, SUBMIT_ORDERED, &ticket), 0);
+		assert_int_equal(transport_submit(rig->tr, wrs + 2, 1, SUBMIT_ORDERED, &ticket), 0);
+		assert_int_equal(transport_submit(rig->tr, wrs + 3, 1, SUBMIT_ORDERED, &ticket), 0);
 		assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), 0);
 		assert_int_equal(seen, 2);
 	}
@@ -325,8 +326,8 @@ static void post__atomics_see_the_writes_before_them(void **state)
 	for (uint64_t i = 1; i <= 20; i++) {
 		rows[4095] = i;
 		wrs[1].atomic.expected = i;
-		assert_int_equal(transport_post(rig->tr, wrs, 1, &ticket), 0);
-		assert_int_equal(transport_post(rig->tr, wrs + 1, 1, &ticket), 0);
+		assert_int_equal(transport_submit(rig->tr, wrs, 1, SUBMIT_ORDERED, &ticket), 0);
+		assert_int_equal(transport_submit(rig->tr, wrs + 1, 1, SUBMIT_ORDERED, &ticket), 0);
 		assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), 0);
 		assert_int_equal(wrs[1].atomic.old, i);
 	}
@@ -344,7 +345,7 @@ static void post__of_nothing_is_done_at_once(void **state)
 	struct rig *rig = rig_of(state);
 	uint64_t ticket = 9;
 
-	assert_int_equal(transport_post(rig->tr, NULL, 0, &ticket), 0);
+	assert_int_equal(transport_submit(rig->tr, NULL, 0, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(rig->tr, ticket, 0), 0);
 	assert_int_equal(rig->tr->stats.phases, 0);
 }
@@ -373,7 +374,8 @@ static void stats__count_every_call_exactly(void **state)
 	assert_int_equal(transport_faa_word(rig->region, 64, 1, &old), 0);
 	assert_int_equal(transport_view(rig->tr, &view, 1), 0);
 	transport_view_end(rig->tr);
-	assert_int_equal(stats->phases, trips(rig, 6));
+	/* What the mapping does is none. */
+	assert_int_equal(stats->phases, trips(rig, rig->region->base ? 3 : 6));
 	assert_int_equal(stats->writes, 2);
 	assert_int_equal(stats->write_bytes, 136);
 	assert_int_equal(stats->reads, 2);
@@ -393,14 +395,14 @@ static void stats__chains_that_one_wait_covers_are_one_phase(void **state)
 	};
 	uint64_t first, second, third;
 
-	assert_int_equal(transport_post(rig->tr, &wrs[0], 1, &first), 0);
-	assert_int_equal(transport_post(rig->tr, &wrs[1], 1, &second), 0);
+	assert_int_equal(transport_submit(rig->tr, &wrs[0], 1, SUBMIT_ORDERED, &first), 0);
+	assert_int_equal(transport_submit(rig->tr, &wrs[1], 1, SUBMIT_ORDERED, &second), 0);
 	assert_int_equal(rig->tr->stats.phases, 0); /* nobody waits yet */
 	assert_int_equal(transport_poll(rig->tr, first, DEADLINE_NEVER), 0);
 	assert_int_equal(transport_poll(rig->tr, second, DEADLINE_NEVER), 0);
 	assert_int_equal(transport_poll(rig->tr, second, DEADLINE_NEVER), 0);
 	assert_int_equal(rig->tr->stats.phases, trips(rig, 1));
-	assert_int_equal(transport_post(rig->tr, &wrs[0], 1, &third), 0);
+	assert_int_equal(transport_submit(rig->tr, &wrs[0], 1, SUBMIT_ORDERED, &third), 0);
 	assert_int_equal(transport_poll(rig->tr, third, DEADLINE_NEVER), 0);
 	assert_int_equal(rig->tr->stats.phases, trips(rig, 2));
 	assert_int_equal(rig->tr->stats.faa, 3);

@@ -144,7 +144,7 @@ static void killed__every_call_gives_econnreset(void **state)
 	assert_int_equal(tr->broken, -ECONNRESET);
 	assert_error(transport_store(node->region, 64, &word, 8), -ECONNRESET);
 	assert_error(transport_view(tr, &view, 1), -ECONNRESET);
-	assert_error(transport_post(tr, &wr, 1, &ticket), -ECONNRESET);
+	assert_error(transport_submit(tr, &wr, 1, SUBMIT_ORDERED, &ticket), -ECONNRESET);
 	assert_error(transport_order(tr), -ECONNRESET);
 	assert_error(transport_attach(tr, &node->place.grants[1], &again), -ECONNRESET);
 	assert_null(again);

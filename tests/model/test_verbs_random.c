@@ -340,7 +340,8 @@ static int post_one(struct chain *chain)
 	}
 	chain->outstanding = true;
 	do {
-		ret = transport_post(pair.tr, chain->wrs, chain->n, &chain->ticket);
+		ret = transport_submit(pair.tr, chain->wrs, chain->n, SUBMIT_ORDERED,
+				       &chain->ticket);
 		if (ret == -EAGAIN && transport_order(pair.tr))
 			ret = -ECONNRESET; /* nothing of it was posted, nor of others any more */
 	} while (ret == -EAGAIN);

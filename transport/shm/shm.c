@@ -1,11 +1,12 @@
 /*
  * shm.c - the initiator: operations on mapped words and bytes.
  *
- * The loops of atomics are the product's hottest code. Each locked instruction waits for its line,
- * so lines are fetched for writing AHEAD operations early.
+ * Each locked instruction waits for its line, so lines are fetched AHEAD operations early.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "base/mem/alloc.h"
 #include "base/mem/guard.h"
@@ -92,78 +93,32 @@ static inline void faa_one(struct transport_atomic *op)
 	op->status = ATOMIC_DONE;
 }
 
-static inline void fetch_ahead(const struct transport_atomic *ops, size_t i, size_t n)
+/* Regions and offsets of all requests lie at the same place. */
+static inline void fetch_ahead(const struct transport_wr *wrs, size_t i, size_t n)
 {
-	if (i + AHEAD < n)
-		__builtin_prefetch(word_at(ops[i + AHEAD].region, ops[i + AHEAD].off), 1, 3);
+	if (i >= n)
+		return;
+	if (wrs[i].verb == VERB_READ)
+		__builtin_prefetch(wrs[i].io.region->base + wrs[i].io.off, 0, 3);
+	else
+		__builtin_prefetch(wrs[i].io.region->base + wrs[i].io.off, 1, 3);
 }
 
-static void fetch_first(const struct transport_atomic *ops, size_t n)
-{
-	for (size_t i = 0; i < n && i < AHEAD; i++)
-		__builtin_prefetch(word_at(ops[i].region, ops[i].off), 1, 3);
-}
+static_assert(offsetof(struct transport_io, region) == offsetof(struct transport_atomic, region) &&
+		      offsetof(struct transport_io, off) == offsetof(struct transport_atomic, off),
+	      "what is fetched ahead");
 
-static int shm_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	(void)tr;
-	for (size_t i = 0; i < n; i++)
-		views[i].ptr = views[i].region->base + views[i].off;
-	return 0;
-}
-
-static void shm_view_end(struct transport *tr)
-{
-	(void)tr;
-}
-
-static int shm_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	(void)tr;
-	for (size_t i = 0; i < n; i++) {
-		if (i + AHEAD < n)
-			__builtin_prefetch(io[i + AHEAD].region->base + io[i + AHEAD].off, 0, 3);
-		read_one(&io[i]);
-	}
-	return 0;
-}
-
-static int shm_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	(void)tr;
-	for (size_t i = 0; i < n; i++)
-		write_one(&io[i]);
-	return 0;
-}
-
-static int shm_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+/* In order and at once. */
+static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+		      enum submit_order order, uint64_t *ticket_out)
 {
 	uint64_t failed = 0;
 
-	fetch_first(ops, n);
+	(void)order;
+	for (size_t i = 0; i < AHEAD; i++)
+		fetch_ahead(wrs, i, n);
 	for (size_t i = 0; i < n; i++) {
-		fetch_ahead(ops, i, n);
-		failed += !cas_one(&ops[i]);
-	}
-	transport_account_cas(tr, failed, 0);
-	return 0;
-}
-
-static int shm_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	(void)tr;
-	fetch_first(ops, n);
-	for (size_t i = 0; i < n; i++) {
-		fetch_ahead(ops, i, n);
-		faa_one(&ops[i]);
-	}
-	return 0;
-}
-
-/* In order and at once, so that a ticket is only a number. */
-static int shm_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
-{
-	for (size_t i = 0; i < n; i++) {
+		fetch_ahead(wrs, i + AHEAD, n);
 		switch (wrs[i].verb) {
 		case VERB_READ:
 			read_one(&wrs[i].io);
@@ -172,14 +127,15 @@ static int shm_post(struct transport *tr, struct transport_wr *wrs, size_t n, ui
 			write_one(&wrs[i].io);
 			break;
 		case VERB_CAS:
-			transport_account_cas(tr, !cas_one(&wrs[i].atomic), 0);
+			failed += !cas_one(&wrs[i].atomic);
 			break;
 		case VERB_FAA:
 			faa_one(&wrs[i].atomic);
 			break;
 		}
 	}
-	*ticket_out = tr->posted + 1;
+	transport_account_cas(tr, failed, 0);
+	*ticket_out = 0;
 	return 0;
 }
 
@@ -372,13 +328,7 @@ static const struct transport_ops shm_ops = {
 	.attach_begin = shm_attach_begin,
 	.attach_end = shm_attach_end,
 	.detach = shm_detach,
-	.view = shm_view,
-	.view_end = shm_view_end,
-	.read = shm_read,
-	.write = shm_write,
-	.cas = shm_cas,
-	.faa = shm_faa,
-	.post = shm_post,
+	.submit = shm_submit,
 	.poll = shm_poll,
 	.persist = shm_persist,
 	.renew = shm_renew,

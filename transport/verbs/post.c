@@ -298,85 +298,68 @@ static int end(struct post *post, int ret, uint64_t *ticket_out)
 	return ret;
 }
 
-/* Operations [first, last) of a call. */
-typedef int (*part_fn)(struct post *post, const void *ops, size_t first, size_t last);
-
 /* The usual READ: it fits into one work request, and lands where it is wanted. */
-static bool read_at_once(struct post *post, const struct transport_io *io)
+static bool read_at_once(struct post *post, const struct transport_wr *read)
 {
+	const struct transport_io *io = &read->io;
 	const struct verbs_region *region = region_of(io->region);
 	struct ibv_send_wr *wr = &post->wrs[post->listed];
 	struct slot *slot;
 	uint32_t key;
 
-	if (io->len == 0 || io->len > PLACE_MAX || !has_place(post) ||
+	if (read->verb != VERB_READ || io->len == 0 || io->len > PLACE_MAX || !has_place(post) ||
 	    !verbs_device_key(post->work.link->device, io->dst, io->len, &key))
 		return false;
 	slot = work_slot(&post->work, post->lane, post->lane->head);
 	slot->kind = SLOT_PLAIN;
 	*wr->sg_list = (struct ibv_sge){ (uintptr_t)io->dst, io->len, key };
 	wr->opcode = IBV_WR_RDMA_READ;
-	wr->send_flags = io->fence ? IBV_SEND_FENCE : 0;
+	wr->send_flags = read->fence ? IBV_SEND_FENCE : 0;
 	wr->wr.rdma.remote_addr = region->address + io->off;
 	wr->wr.rdma.rkey = region->keys[post->lane_idx];
 	add(post, wr, slot);
 	return true;
 }
 
-static int read_part(struct post *post, const void *ops, size_t first, size_t last)
+static struct op op_of_wr(struct transport_wr *wr)
 {
-	const struct transport_io *io = ops;
+	struct op op;
+
+	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
+		op = op_of_atomic(wr->verb, &wr->atomic);
+	else
+		op = op_of_io(wr->verb == VERB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+			      &wr->io);
+	op.fence = wr->fence;
+	return op;
+}
+
+static int list_wrs(struct post *post, struct transport_wr *wrs, size_t n)
+{
 	int ret = 0;
 
-	for (size_t i = first; ret == 0 && i < last; i++) {
+	for (size_t i = 0; ret == 0 && i < n; i++) {
 		struct op op;
 
-		if (read_at_once(post, &io[i]))
+		if (read_at_once(post, &wrs[i]))
 			continue;
-		op = op_of_io(IBV_WR_RDMA_READ, &io[i]);
+		op = op_of_wr(&wrs[i]);
 		ret = list(post, &op);
 	}
 	return ret;
 }
 
-static int write_part(struct post *post, const void *ops, size_t first, size_t last)
+/* Nobody knows of them before they are done. Do fences keep them in one lane? */
+static bool begin_wrs(struct transport_wr *wrs, size_t n)
 {
-	const struct transport_io *io = ops;
-	int ret = 0;
+	bool fenced = false;
 
-	for (size_t i = first; ret == 0 && i < last; i++) {
-		struct op op = op_of_io(IBV_WR_RDMA_WRITE, &io[i]);
-
-		ret = list(post, &op);
+	for (size_t i = 0; i < n; i++) {
+		fenced |= wrs[i].fence;
+		if (wrs[i].verb == VERB_CAS || wrs[i].verb == VERB_FAA)
+			wrs[i].atomic.status = ATOMIC_UNKNOWN;
 	}
-	return ret;
-}
-
-/* The operations are the caller's and not const: only their type is lost on the way. */
-static int cas_part(struct post *post, const void *ops, size_t first, size_t last)
-{
-	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
-	int ret = 0;
-
-	for (size_t i = first; ret == 0 && i < last; i++) {
-		struct op op = op_of_atomic(VERB_CAS, &atomics[i]);
-
-		ret = list(post, &op);
-	}
-	return ret;
-}
-
-static int faa_part(struct post *post, const void *ops, size_t first, size_t last)
-{
-	struct transport_atomic *atomics = (struct transport_atomic *)(uintptr_t)ops;
-	int ret = 0;
-
-	for (size_t i = first; ret == 0 && i < last; i++) {
-		struct op op = op_of_atomic(VERB_FAA, &atomics[i]);
-
-		ret = list(post, &op);
-	}
-	return ret;
+	return fenced;
 }
 
 /* One with nothing outstanding is as good as the next, and the device has it at hand. */
@@ -387,56 +370,23 @@ static void choose_next_lane(struct post *post)
 		choose_lane(post, ++post->first_lane);
 }
 
-struct call {
-	part_fn part;
-	const void *ops;
-	size_t n;
-	bool in_order;
-};
-
-/* The call's operations in as many parts as lanes are worth it, each through a lane of its own. */
-static int spread(struct post *post, const struct call *call, uint64_t *ticket_out)
+/* In as many parts as lanes are worth it, each through a lane of its own. */
+int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
 {
-	size_t lanes = call->in_order ? 1 : post->work.link->n_qps;
-	size_t parts = min_u64(lanes, div_up(call->n, LANE_SHARE));
+	size_t lanes = begin_wrs(wrs, n) ? 1 : post->work.link->n_qps;
+	size_t parts = min_u64(lanes, div_up(n, LANE_SHARE));
 	int ret = begin(post);
 
 	if (ret)
 		return ret;
 	for (size_t left = parts, first = 0, last; ret == 0 && left; left--, first = last) {
-		last = left > 1 ? first + (call->n - first) / left : call->n;
+		last = left > 1 ? first + (n - first) / left : n;
 		choose_next_lane(post);
-		ret = call->part(post, call->ops, first, last);
+		ret = list_wrs(post, wrs + first, last - first);
 		if (ret == 0 && left > 1)
 			ret = flush(post);
 	}
 	return end(post, ret, ticket_out);
-}
-
-int post_read(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
-{
-	struct call call = { read_part, io, n, false };
-
-	for (size_t i = 0; i < n; i++)
-		call.in_order |= io[i].fence != 0;
-	return spread(post, &call, ticket_out);
-}
-
-int post_write(struct post *post, const struct transport_io *io, size_t n, uint64_t *ticket_out)
-{
-	const struct call call = { write_part, io, n, false };
-
-	return spread(post, &call, ticket_out);
-}
-
-int post_atomic(struct post *post, enum transport_verb verb, struct transport_atomic *ops, size_t n,
-		uint64_t *ticket_out)
-{
-	const struct call call = { verb == VERB_CAS ? cas_part : faa_part, ops, n, false };
-
-	for (size_t i = 0; i < n; i++)
-		ops[i].status = ATOMIC_UNKNOWN;
-	return spread(post, &call, ticket_out);
 }
 
 /* -------- chains -------- */
@@ -462,27 +412,12 @@ static bool has_room(const struct post *post, uint64_t requests)
 	       (used == 0 || used + requests <= post->work.link->depth);
 }
 
-static struct op op_of_wr(struct transport_wr *wr)
-{
-	struct op op;
-
-	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
-		op = op_of_atomic(wr->verb, &wr->atomic);
-	else
-		op = op_of_io(wr->verb == VERB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-			      &wr->io);
-	op.fence = wr->fence;
-	return op;
-}
-
 int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
 {
 	uint64_t requests = requests_of(wrs, n);
 	int ret = 0;
 
-	for (size_t i = 0; i < n; i++)
-		if (wrs[i].verb == VERB_CAS || wrs[i].verb == VERB_FAA)
-			wrs[i].atomic.status = ATOMIC_UNKNOWN;
+	(void)begin_wrs(wrs, n);
 	if (!has_room(post, requests))
 		ret = work_reap(&post->work);
 	if (ret < 0)
@@ -493,12 +428,7 @@ int post_chain(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *
 	if (ret)
 		return ret;
 	choose_lane(post, 0);
-	for (size_t i = 0; ret == 0 && i < n; i++) {
-		struct op op = op_of_wr(&wrs[i]);
-
-		ret = list(post, &op);
-	}
-	return end(post, ret, ticket_out);
+	return end(post, list_wrs(post, wrs, n), ticket_out);
 }
 
 int post_message(struct post *post, const union verbs_any *message)

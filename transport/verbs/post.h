@@ -45,16 +45,11 @@ RLV_MUST_CHECK int post_open(struct link *link, struct transport *tr, struct pos
 void post_close(struct post *post);
 
 /*
- * Start a call of n operations, n <= TRANSPORT_VECTOR; *ticket_out is waited for. They wait
- * themselves where queues or the arena are full.
+ * Starts n <= TRANSPORT_VECTOR requests in no order but that of their fences; it waits itself where
+ * queues or the arena are full.
  */
-RLV_MUST_CHECK int post_read(struct post *post, const struct transport_io *io, size_t n,
-			     uint64_t *ticket_out);
-RLV_MUST_CHECK int post_write(struct post *post, const struct transport_io *io, size_t n,
-			      uint64_t *ticket_out);
-/* verb: VERB_CAS or VERB_FAA. */
-RLV_MUST_CHECK int post_atomic(struct post *post, enum transport_verb verb,
-			       struct transport_atomic *ops, size_t n, uint64_t *ticket_out);
+RLV_MUST_CHECK int post_spread(struct post *post, struct transport_wr *wrs, size_t n,
+			       uint64_t *ticket_out);
 
 /* Starts a chain. -EAGAIN: no room, and something outstanding that can be waited for. */
 RLV_MUST_CHECK int post_chain(struct post *post, struct transport_wr *wrs, size_t n,

@@ -1,5 +1,5 @@
 /*
- * verbs.c - the initiator: calls, chains and regions.
+ * verbs.c - the initiator: work requests and regions.
  */
 #include "transport/verbs/verbs.h"
 
@@ -18,17 +18,12 @@
 #include "transport/verbs/address.h"
 #include "transport/verbs/post.h"
 
-#define VIEW_BYTES ((size_t)64 << 10)
-
 struct verbs {
 	struct transport tr;
 	struct link *link;
 	struct post *post;
 	struct verbs_region *regions;
-	uint64_t started; /* ticket of the call that finish waits for; 0 = none */
 	uint32_t requests;
-	uint8_t *view; /* what a view is read into */
-	size_t view_bytes;
 };
 
 static struct verbs *of(struct transport *tr)
@@ -36,104 +31,15 @@ static struct verbs *of(struct transport *tr)
 	return (struct verbs *)tr;
 }
 
-/* -------- data -------- */
+/* -------- work requests -------- */
 
-static int verbs_finish(struct transport *tr)
+static int verbs_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			enum submit_order order, uint64_t *ticket_out)
 {
-	struct verbs *verbs = of(tr);
-	uint64_t ticket = verbs->started;
+	struct post *post = of(tr)->post;
 
-	verbs->started = 0;
-	return ticket ? post_wait(verbs->post, ticket, DEADLINE_NEVER) : 0;
-}
-
-static int view_room(struct verbs *verbs, size_t bytes)
-{
-	size_t room = verbs->view_bytes ? verbs->view_bytes : VIEW_BYTES;
-	uint8_t *view;
-
-	if (bytes <= verbs->view_bytes)
-		return 0;
-	while (room < bytes)
-		room *= 2;
-	view = chunk_alloc(64, room);
-	if (!view)
-		return error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
-	chunk_free(verbs->view, verbs->view_bytes);
-	verbs->view = view;
-	verbs->view_bytes = room;
-	return 0;
-}
-
-static int verbs_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct verbs *verbs = of(tr);
-	struct transport_io io[TRANSPORT_VECTOR];
-	size_t bytes = 0;
-	int ret;
-
-	for (size_t i = 0; i < n; i++)
-		bytes += views[i].len;
-	ret = view_room(verbs, bytes);
-	if (ret)
-		return ret;
-	bytes = 0;
-	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = verbs->view + bytes;
-		io[i] = (struct transport_io){ .region = views[i].region,
-					       .off = views[i].off,
-					       .dst = verbs->view + bytes,
-					       .len = views[i].len };
-		bytes += views[i].len;
-	}
-	return post_read(verbs->post, io, n, &verbs->started);
-}
-
-static void verbs_view_end(struct transport *tr)
-{
-	(void)tr;
-}
-
-static int verbs_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	struct verbs *verbs = of(tr);
-
-	return post_read(verbs->post, io, n, &verbs->started);
-}
-
-static int verbs_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	struct verbs *verbs = of(tr);
-
-	return post_write(verbs->post, io, n, &verbs->started);
-}
-
-static int verbs_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct verbs *verbs = of(tr);
-
-	return post_atomic(verbs->post, VERB_CAS, ops, n, &verbs->started);
-}
-
-static int verbs_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct verbs *verbs = of(tr);
-
-	return post_atomic(verbs->post, VERB_FAA, ops, n, &verbs->started);
-}
-
-/* -------- chains -------- */
-
-static int verbs_post(struct transport *tr, struct transport_wr *wrs, size_t n,
-		      uint64_t *ticket_out)
-{
-	return post_chain(of(tr)->post, wrs, n, ticket_out);
-}
-
-static int verbs_post_read(struct transport *tr, const struct transport_io *io, size_t n,
-			   uint64_t *ticket_out)
-{
-	return post_read(of(tr)->post, io, n, ticket_out);
+	return order == SUBMIT_ORDERED ? post_chain(post, wrs, n, ticket_out)
+				       : post_spread(post, wrs, n, ticket_out);
 }
 
 static int verbs_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -271,7 +177,6 @@ static void verbs_close(struct transport *tr)
 		mem_free(mine);
 	}
 	post_close(verbs->post);
-	chunk_free(verbs->view, verbs->view_bytes);
 	link_close(verbs->link, forked);
 	mem_free(verbs);
 }
@@ -280,16 +185,8 @@ static const struct transport_ops verbs_ops = {
 	.name = "verbs",
 	.attach = verbs_attach,
 	.detach = verbs_detach,
-	.finish = verbs_finish,
-	.view = verbs_view,
-	.view_end = verbs_view_end,
-	.read = verbs_read,
-	.write = verbs_write,
-	.cas = verbs_cas,
-	.faa = verbs_faa,
-	.post = verbs_post,
+	.submit = verbs_submit,
 	.poll = verbs_poll,
-	.post_read = verbs_post_read,
 	.persist = verbs_persist,
 	.order = verbs_order,
 	.close = verbs_close,

@@ -9,8 +9,6 @@
 #include "base/mem/alloc.h"
 #include "base/rng.h"
 
-#include "transport/start.h"
-
 #define RATE_ONE 65536u
 #define RESULTS 64 /* failed chains whose result nobody has asked for yet */
 
@@ -24,8 +22,7 @@ struct fault {
 		uint64_t ticket;
 		int code;
 	} results[RESULTS];
-	struct transport_io io[TRANSPORT_VECTOR];
-	struct transport_atomic atomics[TRANSPORT_VECTOR];
+	struct transport_wr wrs[TRANSPORT_VECTOR];
 	uint16_t order[TRANSPORT_VECTOR];
 };
 
@@ -115,21 +112,42 @@ static void take_counts(struct fault *fault, const struct transport_stats *befor
 			      after->unknown - before->unknown);
 }
 
-/* -------- reads and writes -------- */
+/* The inner transport's requests are waited for at once: here a call is done when it returns. */
+static int run_inner(struct fault *fault, struct transport_wr *wrs, size_t n)
+{
+	struct transport *inner = fault->inner;
+	struct transport_stats before = inner->stats;
+	uint64_t ticket = 0;
+	int ret = inner->ops->submit(inner, wrs, n, SUBMIT_UNORDERED, &ticket);
 
-/* A random number of the call's 8-byte units, in the order chosen. n of operations left in io. */
+	if (ret == 0 && ticket) {
+		inner->posted = ticket;
+		ret = inner->ops->poll(inner, ticket, DEADLINE_NEVER);
+	}
+	take_counts(fault, &before);
+	return ret;
+}
+
+static bool is_atomic(const struct transport_wr *wr)
+{
+	return wr->verb == VERB_CAS || wr->verb == VERB_FAA;
+}
+
+/* -------- requests in no order -------- */
+
+/* A random number of the call's 8-byte units, in the order chosen. n of requests left in wrs. */
 static size_t cut_io(struct fault *fault, size_t n)
 {
 	uint64_t units = 0, kept;
 
 	for (size_t i = 0; i < n; i++)
-		units += fault->io[i].len / 8;
+		units += fault->wrs[i].io.len / 8;
 	kept = rng_uniform_u64(&fault->rng, units ? units : 1);
 	for (size_t i = 0; i < n; i++) {
-		uint64_t mine = fault->io[i].len / 8;
+		uint64_t mine = fault->wrs[i].io.len / 8;
 
 		if (kept < mine) {
-			fault->io[i].len = (uint32_t)(kept * 8);
+			fault->wrs[i].io.len = (uint32_t)(kept * 8);
 			return kept ? i + 1 : i;
 		}
 		kept -= mine;
@@ -137,64 +155,15 @@ static size_t cut_io(struct fault *fault, size_t n)
 	return n;
 }
 
-static size_t gather_io(struct fault *fault, const struct transport_io *io, size_t n, bool tear)
+static int do_io(struct fault *fault, const struct transport_wr *wrs, size_t n, bool tear)
 {
 	choose_order(fault, n);
 	for (size_t i = 0; i < n; i++)
-		fault->io[i] = io[fault->order[i]];
-	return tear ? cut_io(fault, n) : n;
+		fault->wrs[i] = wrs[fault->order[i]];
+	if (tear)
+		n = cut_io(fault, n);
+	return n ? run_inner(fault, fault->wrs, n) : 0;
 }
-
-/* The inner transport's calls are waited for at once: here a call is done when it returns. */
-static int settle(struct fault *fault, int started)
-{
-	return transport_settle(fault->inner, started);
-}
-
-static int fault_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	struct fault *fault = of(tr);
-	int ret = 0, done = 0;
-	enum verdict verdict = decide(fault, true, &ret);
-
-	if (verdict == STOP)
-		return ret;
-	n = gather_io(fault, io, n, verdict == TEAR);
-	if (n)
-		done = settle(fault, fault->inner->ops->read(fault->inner, fault->io, n));
-	return ret ? ret : done;
-}
-
-static int fault_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	struct fault *fault = of(tr);
-	int ret = 0, done = 0;
-	enum verdict verdict = decide(fault, true, &ret);
-
-	if (verdict == STOP)
-		return ret;
-	n = gather_io(fault, io, n, verdict == TEAR);
-	if (n)
-		done = settle(fault, fault->inner->ops->write(fault->inner, fault->io, n));
-	return ret ? ret : done;
-}
-
-static int fault_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct fault *fault = of(tr);
-	int ret = 0;
-
-	if (decide(fault, false, &ret) == STOP)
-		return ret;
-	return settle(fault, fault->inner->ops->view(fault->inner, views, n));
-}
-
-static void fault_view_end(struct transport *tr)
-{
-	of(tr)->inner->ops->view_end(of(tr)->inner);
-}
-
-/* -------- atomics -------- */
 
 /* true: it is to be done after all */
 static bool is_done(struct fault *fault)
@@ -218,12 +187,9 @@ static void lose(struct fault *fault, struct transport_atomic *op)
 	op->old = 0;
 }
 
-typedef int (*atomic_fn)(struct transport *tr, struct transport_atomic *ops, size_t n);
-
 /* Does all but those whose request is lost, then forgets the results of those whose answer is. */
-static int do_atomics(struct fault *fault, atomic_fn fn, struct transport_atomic *ops, size_t n)
+static int do_atomics(struct fault *fault, struct transport_wr *wrs, size_t n)
 {
-	struct transport_stats before = fault->inner->stats;
 	bool lost[TRANSPORT_VECTOR] = { false };
 	size_t doing = 0;
 	int ret;
@@ -235,66 +201,41 @@ static int do_atomics(struct fault *fault, atomic_fn fn, struct transport_atomic
 		lost[at] = chance(fault, fault->plan.unknown_rate);
 		if (lost[at] && !is_done(fault))
 			continue;
-		fault->atomics[doing] = ops[at];
+		fault->wrs[doing] = wrs[at];
 		fault->order[doing++] = at;
 	}
-	ret = doing ? settle(fault, fn(fault->inner, fault->atomics, doing)) : 0;
-	take_counts(fault, &before);
+	ret = doing ? run_inner(fault, fault->wrs, doing) : 0;
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < doing; i++)
-		ops[fault->order[i]] = fault->atomics[i];
+		wrs[fault->order[i]].atomic = fault->wrs[i].atomic;
 	for (size_t i = 0; i < n; i++) {
 		if (lost[i])
-			lose(fault, &ops[i]);
+			lose(fault, &wrs[i].atomic);
 	}
 	return 0;
 }
 
-static int fault_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+/* All of one verb. */
+static int submit_unordered(struct fault *fault, struct transport_wr *wrs, size_t n)
 {
-	struct fault *fault = of(tr);
-	int ret = 0;
+	bool atomic = is_atomic(&wrs[0]);
+	int ret = 0, done;
+	enum verdict verdict = decide(fault, !atomic, &ret);
 
-	if (decide(fault, false, &ret) == STOP)
+	if (verdict == STOP)
 		return ret;
-	return do_atomics(fault, fault->inner->ops->cas, ops, n);
-}
-
-static int fault_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct fault *fault = of(tr);
-	int ret = 0;
-
-	if (decide(fault, false, &ret) == STOP)
-		return ret;
-	return do_atomics(fault, fault->inner->ops->faa, ops, n);
+	done = atomic ? do_atomics(fault, wrs, n) : do_io(fault, wrs, n, verdict == TEAR);
+	return ret ? ret : done;
 }
 
 /* -------- chains -------- */
-
-static int do_wr(struct fault *fault, struct transport_wr *wr)
-{
-	const struct transport_ops *ops = fault->inner->ops;
-
-	switch (wr->verb) {
-	case VERB_READ:
-		return ops->read(fault->inner, &wr->io, 1);
-	case VERB_WRITE:
-		return ops->write(fault->inner, &wr->io, 1);
-	case VERB_CAS:
-		return do_atomics(fault, ops->cas, &wr->atomic, 1);
-	case VERB_FAA:
-		return do_atomics(fault, ops->faa, &wr->atomic, 1);
-	}
-	return -EINVAL;
-}
 
 /* After a fault nobody can tell what of the chain happened: its atomics are unknown. */
 static void lose_chain(struct fault *fault, struct transport_wr *wrs, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (wrs[i].verb == VERB_CAS || wrs[i].verb == VERB_FAA)
+		if (is_atomic(&wrs[i]))
 			lose(fault, &wrs[i].atomic);
 	}
 }
@@ -306,10 +247,9 @@ static void keep_result(struct fault *fault, uint64_t ticket, int code)
 }
 
 /* Torn: done up to a random element. As on a network, poll is who says so. */
-static int fault_post(struct transport *tr, struct transport_wr *wrs, size_t n,
-		      uint64_t *ticket_out)
+static int submit_chain(struct fault *fault, struct transport_wr *wrs, size_t n,
+			uint64_t *ticket_out)
 {
-	struct fault *fault = of(tr);
 	int ret = 0, done = 0;
 	enum verdict verdict = decide(fault, true, &ret);
 	size_t kept = verdict == GO_ON ? n : 0;
@@ -317,12 +257,23 @@ static int fault_post(struct transport *tr, struct transport_wr *wrs, size_t n,
 	if (verdict == TEAR)
 		kept = rng_uniform_u64(&fault->rng, n);
 	for (size_t i = 0; i < kept && done == 0; i++)
-		done = do_wr(fault, &wrs[i]);
+		done = is_atomic(&wrs[i]) ? do_atomics(fault, &wrs[i], 1)
+					  : run_inner(fault, &wrs[i], 1);
 	if (ret)
 		lose_chain(fault, wrs, n);
-	*ticket_out = tr->posted + 1;
-	keep_result(fault, *ticket_out, ret ? ret : done);
+	if (ret || done) {
+		*ticket_out = fault->tr.posted + 1;
+		keep_result(fault, *ticket_out, ret ? ret : done);
+	}
 	return 0;
+}
+
+static int fault_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			enum submit_order order, uint64_t *ticket_out)
+{
+	*ticket_out = 0;
+	return order == SUBMIT_ORDERED ? submit_chain(of(tr), wrs, n, ticket_out)
+				       : submit_unordered(of(tr), wrs, n);
 }
 
 static int fault_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -330,7 +281,7 @@ static int fault_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_n
 	struct fault *fault = of(tr);
 	int code = fault->results[ticket % RESULTS].code;
 
-	(void)deadline_ns; /* done_wr waited for each already */
+	(void)deadline_ns; /* each was waited for already */
 	if (fault->results[ticket % RESULTS].ticket != ticket || code == 0)
 		return 0;
 	return error_set(code, "fault: chain %llu failed", (unsigned long long)ticket);
@@ -383,13 +334,7 @@ static const struct transport_ops fault_ops = {
 	.name = "fault",
 	.attach = fault_attach,
 	.detach = fault_detach,
-	.view = fault_view,
-	.view_end = fault_view_end,
-	.read = fault_read,
-	.write = fault_write,
-	.cas = fault_cas,
-	.faa = fault_faa,
-	.post = fault_post,
+	.submit = fault_submit,
 	.poll = fault_poll,
 	.persist = fault_persist,
 	.renew = fault_renew,

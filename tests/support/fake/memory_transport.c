@@ -8,6 +8,8 @@
 #include "transport/barrier.h"
 #include "transport/fork.h"
 
+#include "base/mem/chunk.h"
+
 static struct memory_transport *of(struct transport *tr)
 {
 	return (struct memory_transport *)tr;
@@ -37,126 +39,71 @@ static void read_words(struct memory_transport *mt, const struct transport_io *i
 			word_at(mt, io->region, io->off + i), memory_order_acquire);
 }
 
-static int memory_view(struct transport *tr, struct transport_view *views, size_t n)
+static void write_words(struct memory_transport *mt, const struct transport_io *io)
 {
-	struct memory_transport *mt = of(tr);
-	size_t bytes = 0;
+	for (uint32_t i = 0; i < io->len; i += 8)
+		atomic_store_explicit(word_at(mt, io->region, io->off + i),
+				      ((const uint64_t *)io->src)[i / 8], memory_order_release);
+}
 
-	if (strikes(&mt->fail_call))
-		return -ECONNRESET;
-	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = bytes_at(mt, views[i].region, views[i].off);
-		bytes += views[i].len;
+static void do_cas(struct memory_transport *mt, struct transport_atomic *op)
+{
+	op->old = op->expected;
+	if (!atomic_compare_exchange_strong_explicit(word_at(mt, op->region, op->off), &op->old,
+						     op->value, memory_order_acq_rel,
+						     memory_order_acquire))
+		transport_account_cas(&mt->tr, 1, 0);
+}
+
+static void do_atomic(struct memory_transport *mt, struct transport_wr *wr)
+{
+	struct transport_atomic *op = &wr->atomic;
+	bool lost = strikes(&mt->lose_atomic);
+
+	op->status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
+	if (lost && mt->lose_undone)
+		return;
+	if (wr->verb == VERB_CAS)
+		do_cas(mt, op);
+	else
+		op->old = atomic_fetch_add_explicit(word_at(mt, op->region, op->off), op->value,
+						    memory_order_acq_rel);
+}
+
+static void do_wr(struct memory_transport *mt, struct transport_wr *wr)
+{
+	switch (wr->verb) {
+	case VERB_READ:
+		read_words(mt, &wr->io);
+		break;
+	case VERB_WRITE:
+		write_words(mt, &wr->io);
+		break;
+	case VERB_CAS:
+	case VERB_FAA:
+		do_atomic(mt, wr);
+		break;
 	}
-	if (mt->region.base)
-		return 0;
-	mt->view = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	if (!mt->view)
-		return -ENOMEM;
-	bytes = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct transport_io io = { .region = views[i].region,
-					   .off = views[i].off,
-					   .dst = mt->view + bytes,
-					   .len = views[i].len };
-
-		read_words(mt, &io);
-		views[i].ptr = mt->view + bytes;
-		bytes += views[i].len;
-	}
-	return 0;
 }
 
-static void memory_view_end(struct transport *tr)
-{
-	free(of(tr)->view);
-	of(tr)->view = NULL;
-}
-
-static int memory_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	if (strikes(&of(tr)->fail_call))
-		return -ECONNRESET;
-	for (size_t i = 0; i < n; i++)
-		read_words(of(tr), &io[i]);
-	return 0;
-}
-
-static int memory_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	if (strikes(&of(tr)->fail_call))
-		return -ECONNRESET;
-	for (size_t i = 0; i < n; i++)
-		for (uint32_t k = 0; k < io[i].len; k += 8)
-			atomic_store_explicit(word_at(of(tr), io[i].region, io[i].off + k),
-					      ((const uint64_t *)io[i].src)[k / 8],
-					      memory_order_release);
-	return 0;
-}
-
-static int memory_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
+/*
+ * In order and at once; over a wire somebody waits for it all the same. An error leaves the rest of a
+ * chain undone, and all of a call that has no order.
+ */
+static int memory_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+			 enum submit_order order, uint64_t *ticket_out)
 {
 	struct memory_transport *mt = of(tr);
 
-	if (strikes(&mt->fail_call))
+	if (order == SUBMIT_UNORDERED && strikes(&mt->fail_call))
 		return -ECONNRESET;
 	for (size_t i = 0; i < n; i++) {
-		bool lost = strikes(&mt->lose_atomic);
-
-		ops[i].status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
-		if (lost && mt->lose_undone)
-			continue;
-		ops[i].old = ops[i].expected;
-		if (!atomic_compare_exchange_strong_explicit(
-			    word_at(mt, ops[i].region, ops[i].off), &ops[i].old, ops[i].value,
-			    memory_order_acq_rel, memory_order_acquire))
-			transport_account_cas(tr, 1, 0);
+		if (order == SUBMIT_ORDERED && strikes(&mt->fail_call))
+			return -ECONNRESET;
+		do_wr(mt, &wrs[i]);
 	}
+	*ticket_out = mt->region.base ? 0 : tr->posted + 1;
 	return 0;
-}
-
-static int memory_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	struct memory_transport *mt = of(tr);
-
-	if (strikes(&mt->fail_call))
-		return -ECONNRESET;
-	for (size_t i = 0; i < n; i++) {
-		bool lost = strikes(&mt->lose_atomic);
-
-		ops[i].status = lost ? ATOMIC_UNKNOWN : ATOMIC_DONE;
-		if (!lost || !mt->lose_undone)
-			ops[i].old =
-				atomic_fetch_add_explicit(word_at(mt, ops[i].region, ops[i].off),
-							  ops[i].value, memory_order_acq_rel);
-	}
-	return 0;
-}
-
-/* In order and at once. An error leaves the rest of the chain undone. */
-static int memory_post(struct transport *tr, struct transport_wr *wrs, size_t n,
-		       uint64_t *ticket_out)
-{
-	int rc = 0;
-
-	for (size_t i = 0; !rc && i < n; i++) {
-		switch (wrs[i].verb) {
-		case VERB_READ:
-			rc = memory_read(tr, &wrs[i].io, 1);
-			break;
-		case VERB_WRITE:
-			rc = memory_write(tr, &wrs[i].io, 1);
-			break;
-		case VERB_CAS:
-			rc = memory_cas(tr, &wrs[i].atomic, 1);
-			break;
-		case VERB_FAA:
-			rc = memory_faa(tr, &wrs[i].atomic, 1);
-			break;
-		}
-	}
-	*ticket_out = ++tr->posted;
-	return rc;
 }
 
 static int memory_poll(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
@@ -183,13 +130,7 @@ static void memory_detach(struct transport *tr, struct region *region)
 static const struct transport_ops memory_ops = {
 	.name = "memory",
 	.detach = memory_detach,
-	.view = memory_view,
-	.view_end = memory_view_end,
-	.read = memory_read,
-	.write = memory_write,
-	.cas = memory_cas,
-	.faa = memory_faa,
-	.post = memory_post,
+	.submit = memory_submit,
 	.poll = memory_poll,
 	.order = memory_fence,
 };
@@ -241,6 +182,6 @@ void memory_transport_shard(struct memory_transport *mt, const struct shard_part
 
 void memory_transport_fini(struct memory_transport *mt)
 {
-	free(mt->view);
-	mt->view = NULL;
+	chunk_free(mt->tr.view, mt->tr.view_bytes);
+	mt->tr.view = NULL;
 }

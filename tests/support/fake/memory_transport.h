@@ -21,7 +21,6 @@ struct memory_transport {
 	struct region more[MEMORY_MORE]; /* what memory_transport_add gave */
 	uint8_t *more_bytes[MEMORY_MORE];
 	uint32_t n_more;
-	uint8_t *view;        /* what the open view has copied */
 	uint64_t lose_atomic; /* the n-th atomic from now on loses its answer; 0 = none */
 	bool lose_undone;     /* and was not done either */
 	uint64_t fail_call;   /* the n-th call from now on gives -ECONNRESET; 0 = none */

@@ -5,8 +5,6 @@
 #include "base/mem/alloc.h"
 #include "base/rng.h"
 
-#include "transport/start.h"
-
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,13 +19,13 @@ struct wire_region {
 	struct wire_region *next;
 };
 
-/* A chain, or a vector made one (`any`): then the operations may be done in any order. */
+/* What one submit has under way. */
 struct item {
-	struct transport_wr *wrs;
+	struct transport_wr *wrs;  /* a copy: the caller may use those that read or write again */
+	struct transport_wr *user; /* the caller's, for answers of atomics */
 	size_t n;
-	uint64_t ticket;          /* 0 = the vector that finish waits for */
-	struct transport_wr *own; /* wrs, of posted reads */
-	size_t done;              /* of order[] */
+	uint64_t ticket;
+	size_t done; /* of order[] */
 	int code;
 	uint16_t order[TRANSPORT_VECTOR];
 };
@@ -45,12 +43,6 @@ struct wire {
 		uint64_t ticket;
 		int code;
 	} results[RESULTS];
-	/* The vector under way: as a chain, and where its atomics' answers go. */
-	struct transport_wr vector[TRANSPORT_VECTOR];
-	struct transport_atomic *answers;
-	bool under_way;
-	int vector_code;
-	uint8_t *view;
 };
 
 static struct wire *of(struct transport *tr)
@@ -70,34 +62,44 @@ static bool coin(struct wire *w)
 
 /* -------- one operation -------- */
 
-static int run_io(struct wire *w, const struct transport_io *io, bool write)
+static int run_inner(struct wire *w, struct transport_wr *wr)
 {
-	struct transport_io inner = *io;
+	struct transport *inner = w->inner;
+	uint64_t ticket = 0;
+	int rc = inner->ops->submit(inner, wr, 1, SUBMIT_ORDERED, &ticket);
 
-	inner.region = inner_of(io->region);
-	return transport_settle(w->inner, write ? w->inner->ops->write(w->inner, &inner, 1)
-						: w->inner->ops->read(w->inner, &inner, 1));
+	if (rc || ticket == 0)
+		return rc;
+	inner->posted = ticket;
+	return inner->ops->poll(inner, ticket, DEADLINE_NEVER);
 }
 
-static int run_atomic(struct wire *w, struct transport_atomic *op, bool cas)
+static int run_io(struct wire *w, const struct transport_wr *wr)
+{
+	struct transport_wr inner = *wr;
+
+	inner.io.region = inner_of(wr->io.region);
+	return run_inner(w, &inner);
+}
+
+static int run_atomic(struct wire *w, const struct transport_wr *wr, struct transport_wr *user)
 {
 	struct transport_stats before = w->inner->stats;
-	struct transport_atomic inner = *op;
+	struct transport_wr inner = *wr;
 	int rc;
 
-	inner.region = inner_of(op->region);
-	rc = transport_settle(w->inner, cas ? w->inner->ops->cas(w->inner, &inner, 1)
-					    : w->inner->ops->faa(w->inner, &inner, 1));
+	inner.atomic.region = inner_of(wr->atomic.region);
+	rc = run_inner(w, &inner);
 	transport_account_cas(&w->tr, w->inner->stats.cas_failed - before.cas_failed,
 			      w->inner->stats.unknown - before.unknown);
 	if (rc)
 		return rc;
-	op->old = inner.old;
-	op->status = inner.status;
+	user->atomic.old = inner.atomic.old;
+	user->atomic.status = inner.atomic.status;
 	return 0;
 }
 
-static int run_wr(struct wire *w, struct transport_wr *wr)
+static int run_wr(struct wire *w, const struct transport_wr *wr, struct transport_wr *user)
 {
 	int rc;
 
@@ -105,12 +107,12 @@ static int run_wr(struct wire *w, struct transport_wr *wr)
 	case VERB_READ:
 		/* On a wire it never passes a write before it, as a CPU's load might. */
 		rc = w->inner->ops->order(w->inner);
-		return rc ? rc : run_io(w, &wr->io, false);
+		return rc ? rc : run_io(w, wr);
 	case VERB_WRITE:
-		return run_io(w, &wr->io, true);
+		return run_io(w, wr);
 	case VERB_CAS:
 	case VERB_FAA:
-		return run_atomic(w, &wr->atomic, wr->verb == VERB_CAS);
+		return run_atomic(w, wr, user);
 	}
 	return -EINVAL;
 }
@@ -173,20 +175,17 @@ static void shuffle(struct wire *w, struct item *item)
 /* What comes after an error is not done. */
 static void run_next(struct wire *w, struct item *item)
 {
+	uint16_t at = item->order[item->done++];
+
 	if (item->code == 0)
-		item->code = run_wr(w, &item->wrs[item->order[item->done]]);
-	item->done++;
+		item->code = run_wr(w, &item->wrs[at], &item->user[at]);
 }
 
 static void end_item(struct wire *w, const struct item *item)
 {
-	mem_free(item->own);
-	if (item->ticket) {
-		w->results[item->ticket % RESULTS].ticket = item->ticket;
-		w->results[item->ticket % RESULTS].code = item->code;
-	} else {
-		w->vector_code = item->code;
-	}
+	mem_free(item->wrs);
+	w->results[item->ticket % RESULTS].ticket = item->ticket;
+	w->results[item->ticket % RESULTS].code = item->code;
 }
 
 static void drop_items(struct wire *w, uint32_t n)
@@ -227,153 +226,35 @@ static void pass(struct wire *w)
 	drop_items(w, ended);
 }
 
-static void add_item(struct wire *w, struct transport_wr *wrs, size_t n, uint64_t ticket)
+static void add_item(struct wire *w, struct transport_wr *wrs, size_t n, enum submit_order order)
 {
+	struct item *item = &w->items[w->n_items++];
+
 	for (size_t i = 0; i < n; i++)
 		spoil(&wrs[i]);
-	w->items[w->n_items] = (struct item){ .wrs = wrs, .n = n, .ticket = ticket };
-	if (ticket)
-		order_chain(w, &w->items[w->n_items]);
+	*item = (struct item){
+		.wrs = mem_array(n, sizeof(*wrs)), .user = wrs, .n = n, .ticket = w->tr.posted + 1
+	};
+	assert_non_null(item->wrs);
+	memcpy(item->wrs, wrs, n * sizeof(*wrs));
+	if (order == SUBMIT_ORDERED)
+		order_chain(w, item);
 	else
-		shuffle(w, &w->items[w->n_items]);
-	w->n_items++;
+		shuffle(w, item);
 }
 
-/* -------- vectors -------- */
-
-static void begin_vector(struct wire *w)
-{
-	assert_false(w->under_way); /* one call at a time, and each is finished */
-	pass(w);
-	if (w->n_items == ITEMS_MAX)
-		run_items(w, 1);
-	w->answers = NULL;
-	w->under_way = true;
-}
-
-static int wire_finish(struct transport *tr)
-{
-	struct wire *w = of(tr);
-	size_t n = w->n_items ? w->items[w->n_items - 1].n : 0;
-
-	assert_true(w->under_way);
-	w->under_way = false;
-	run_items(w, w->n_items);
-	for (size_t i = 0; w->answers && i < n; i++)
-		w->answers[i] = w->vector[i].atomic;
-	return w->vector_code;
-}
-
-static int start_io(struct transport *tr, const struct transport_io *io, size_t n,
-		    enum transport_verb verb)
+static int wire_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
+		       enum submit_order order, uint64_t *ticket_out)
 {
 	struct wire *w = of(tr);
 
-	begin_vector(w);
-	for (size_t i = 0; i < n; i++)
-		w->vector[i] = (struct transport_wr){ .verb = verb, .io = io[i] };
-	add_item(w, w->vector, n, 0);
-	return 0;
-}
-
-static int start_atomics(struct transport *tr, struct transport_atomic *ops, size_t n,
-			 enum transport_verb verb)
-{
-	struct wire *w = of(tr);
-
-	begin_vector(w);
-	for (size_t i = 0; i < n; i++)
-		w->vector[i] = (struct transport_wr){ .verb = verb, .atomic = ops[i] };
-	add_item(w, w->vector, n, 0);
-	for (size_t i = 0; i < n; i++)
-		ops[i] = w->vector[i].atomic; /* spoiled */
-	w->answers = ops;
-	return 0;
-}
-
-static int wire_read(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return start_io(tr, io, n, VERB_READ);
-}
-
-static int wire_write(struct transport *tr, const struct transport_io *io, size_t n)
-{
-	return start_io(tr, io, n, VERB_WRITE);
-}
-
-static int wire_cas(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	return start_atomics(tr, ops, n, VERB_CAS);
-}
-
-static int wire_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
-{
-	return start_atomics(tr, ops, n, VERB_FAA);
-}
-
-static void wire_view_end(struct transport *tr)
-{
-	mem_free(of(tr)->view);
-	of(tr)->view = NULL;
-}
-
-static int wire_view(struct transport *tr, struct transport_view *views, size_t n)
-{
-	struct wire *w = of(tr);
-	struct transport_io io[TRANSPORT_VECTOR];
-	size_t bytes = 0, at = 0;
-
-	for (size_t i = 0; i < n; i++)
-		bytes += views[i].len;
-	w->view = mem_aligned(64, bytes + 64);
-	if (!w->view)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = w->view + at;
-		io[i] = (struct transport_io){ .region = views[i].region,
-					       .off = views[i].off,
-					       .dst = w->view + at,
-					       .len = views[i].len };
-		at += views[i].len;
-	}
-	return start_io(tr, io, n, VERB_READ);
-}
-
-/* -------- chains -------- */
-
-static int wire_post(struct transport *tr, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
-{
-	struct wire *w = of(tr);
-
-	assert_false(w->under_way);
-	if (w->n_items == ITEMS_MAX)
+	if (order == SUBMIT_ORDERED && w->n_items == ITEMS_MAX)
 		return -EAGAIN;
 	pass(w);
-	*ticket_out = tr->posted + 1;
-	add_item(w, wrs, n, *ticket_out);
-	return 0;
-}
-
-/* Reads are unordered but for their fences: they need no place in the chain of chains. */
-static int wire_post_read(struct transport *tr, const struct transport_io *io, size_t n,
-			  uint64_t *ticket_out)
-{
-	struct wire *w = of(tr);
-	struct transport_wr *wrs = mem_array(n, sizeof(*wrs));
-
-	assert_false(w->under_way);
-	assert_non_null(wrs);
-	pass(w);
 	if (w->n_items == ITEMS_MAX)
 		run_items(w, 1);
-	for (size_t i = 0; i < n; i++)
-		wrs[i] = (struct transport_wr){ .verb = VERB_READ,
-						.fence = io[i].fence,
-						.io = io[i] };
+	add_item(w, wrs, n, order);
 	*ticket_out = tr->posted + 1;
-	add_item(w, wrs, n, *ticket_out);
-	w->items[w->n_items - 1].own = wrs;
-	shuffle(w, &w->items[w->n_items - 1]);
 	return 0;
 }
 
@@ -481,16 +362,8 @@ static const struct transport_ops wire_ops = {
 	.name = "wire",
 	.attach = wire_attach,
 	.detach = wire_detach,
-	.finish = wire_finish,
-	.view = wire_view,
-	.view_end = wire_view_end,
-	.read = wire_read,
-	.write = wire_write,
-	.cas = wire_cas,
-	.faa = wire_faa,
-	.post = wire_post,
+	.submit = wire_submit,
 	.poll = wire_poll,
-	.post_read = wire_post_read,
 	.persist = wire_persist,
 	.order = wire_order,
 	.close = wire_close,
@@ -544,7 +417,7 @@ void wire_lockstep(struct transport *tr)
 void wire_forget(struct transport *tr)
 {
 	for (uint32_t i = 0; i < of(tr)->n_items; i++)
-		mem_free(of(tr)->items[i].own);
+		mem_free(of(tr)->items[i].wrs);
 	of(tr)->n_items = 0;
 }
 

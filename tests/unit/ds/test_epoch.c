@@ -160,11 +160,12 @@ static const struct transport_ops *plain_ops;
 static uint32_t moves_left;
 
 /* A pass ends between the look at the epoch and the announcement of it. */
-static int write_after_a_pass(struct transport *tr, const struct transport_io *io, size_t n)
+static int write_after_a_pass(struct transport *tr, struct transport_wr *wrs, size_t n,
+			      enum submit_order order, uint64_t *ticket_out)
 {
-	if (moves_left)
+	if (wrs[0].verb == VERB_WRITE && moves_left)
 		set_epoch(10 - --moves_left, EPOCH_NORMAL);
-	return plain_ops->write(tr, io, n);
+	return plain_ops->submit(tr, wrs, n, order, ticket_out);
 }
 
 static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
@@ -176,7 +177,7 @@ static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
 	wire_open(&wire);
 	plain_ops = wire.tr.ops;
 	ops = *plain_ops;
-	ops.write = write_after_a_pass;
+	ops.submit = write_after_a_pass;
 	wire.tr.ops = &ops;
 	moves_left = 3;
 	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],

@@ -7,6 +7,8 @@
 
 #include "ds/sumtree/steps.h"
 
+#include "transport/wait_set.h"
+
 #include "base/bits.h"
 #include "base/rng.h"
 
@@ -58,10 +60,10 @@ static void close_rig(struct rig *rig)
 
 static void make_reads(const struct transport_io *io, size_t n)
 {
-	struct transport_reads reads;
+	struct wait_set reads;
 
-	assert_int_equal(transport_reads_post(&reads, io, n), 0);
-	assert_int_equal(transport_reads_wait(&reads), 0);
+	assert_int_equal(wait_set_read(&reads, io, n), 0);
+	assert_int_equal(wait_set_wait(&reads), 0);
 }
 
 /* One step. The number of its reads, 0 = done. */

@@ -260,9 +260,9 @@ static void post__that_fails_says_so_at_poll(void **state)
 	uint64_t first, second;
 
 	fault_set(rig->tr, &plan);
-	assert_int_equal(transport_post(rig->tr, &wr, 1, &first), 0);
+	assert_int_equal(transport_submit(rig->tr, &wr, 1, SUBMIT_ORDERED, &first), 0);
 	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
-	assert_int_equal(transport_post(rig->tr, &wr, 1, &second), 0);
+	assert_int_equal(transport_submit(rig->tr, &wr, 1, SUBMIT_ORDERED, &second), 0);
 	assert_int_equal(transport_poll(rig->tr, first, DEADLINE_NEVER), -ETIMEDOUT);
 	assert_int_equal(transport_poll(rig->tr, second, DEADLINE_NEVER), 0);
 	assert_int_equal(word(rig, 64), 1);
@@ -281,7 +281,7 @@ static void post__that_is_torn_ends_early(void **state)
 			.verb = VERB_FAA,
 			.atomic = { .region = rig->region, .off = 4096 + 8 * i, .value = 1 }
 		};
-	assert_int_equal(transport_post(rig->tr, wrs, 16, &ticket), 0);
+	assert_int_equal(transport_submit(rig->tr, wrs, 16, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(rig->tr, ticket, DEADLINE_NEVER), -ETIMEDOUT);
 	for (uint64_t i = 0; i < 16; i++) {
 		assert_int_equal(wrs[i].atomic.status, ATOMIC_UNKNOWN);

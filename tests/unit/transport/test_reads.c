@@ -7,6 +7,7 @@
 
 #include "tests/support/fake/fault.h"
 #include "transport/transport.h"
+#include "transport/wait_set.h"
 
 #include "wire/region.h"
 
@@ -27,7 +28,7 @@ struct rig {
 	struct side sides[NODES];
 	struct transport_io io[NODES * WORDS];
 	uint64_t got[NODES * WORDS];
-	struct transport_reads reads;
+	struct wait_set reads;
 };
 
 static uint64_t word_of(uint32_t node, uint64_t i)
@@ -108,8 +109,8 @@ static void reads_wait__any_number_over_all_transports_is_one_phase(void **state
 		struct rig *rig = open_rig(wire);
 		uint64_t before = phases(rig);
 
-		assert_int_equal(transport_reads_post(&rig->reads, rig->io, NODES * WORDS), 0);
-		assert_int_equal(transport_reads_wait(&rig->reads), 0);
+		assert_int_equal(wait_set_read(&rig->reads, rig->io, NODES * WORDS), 0);
+		assert_int_equal(wait_set_wait(&rig->reads), 0);
 		expect_words(rig, NODES);
 		if (wire) /* in place each of a call's 256 is a phase of its own */
 			assert_int_equal(phases(rig) - before, 1);
@@ -125,17 +126,17 @@ static void reads_look__says_not_yet_and_counts_nothing(void **state)
 	uint64_t before = phases(rig), word;
 
 	(void)state;
-	assert_int_equal(transport_reads_post(&rig->reads, rig->io, NODES * WORDS), 0);
-	assert_int_equal(transport_reads_look(&rig->reads), -EAGAIN);
-	assert_int_equal(transport_reads_look(&rig->reads), -EAGAIN);
+	assert_int_equal(wait_set_read(&rig->reads, rig->io, NODES * WORDS), 0);
+	assert_int_equal(wait_set_look(&rig->reads), -EAGAIN);
+	assert_int_equal(wait_set_look(&rig->reads), -EAGAIN);
 	assert_int_equal(phases(rig), before);
 	for (uint32_t n = 0; n < NODES; n++) /* somebody else waits: time passes */
 		assert_int_equal(transport_load(rig->sides[n].region, 0, &word), 0);
 	before = phases(rig);
-	assert_int_equal(transport_reads_look(&rig->reads), 0);
+	assert_int_equal(wait_set_look(&rig->reads), 0);
 	assert_int_equal(phases(rig), before);
 	expect_words(rig, NODES);
-	assert_int_equal(transport_reads_look(&rig->reads), 0); /* there is nothing more */
+	assert_int_equal(wait_set_look(&rig->reads), 0); /* there is nothing more */
 	close_rig(rig);
 }
 
@@ -153,8 +154,8 @@ static void reads__behind_a_fence_come_after_those_before_it(void **state)
 	}
 	io[3].fence = 1;
 	for (uint32_t i = 0; i < 64; i++) {
-		assert_int_equal(transport_reads_post(&rig->reads, io, 4), 0);
-		assert_int_equal(transport_reads_wait(&rig->reads), 0);
+		assert_int_equal(wait_set_read(&rig->reads, io, 4), 0);
+		assert_int_equal(wait_set_wait(&rig->reads), 0);
 		assert_int_equal(got[0], word_of(0, 3));
 	}
 	assert_int_equal(phases(rig) - before, 2 * 64);
@@ -163,12 +164,12 @@ static void reads__behind_a_fence_come_after_those_before_it(void **state)
 
 static void reads__of_nothing_are_done(void **state)
 {
-	struct transport_reads reads = { 0 };
+	struct wait_set reads = { 0 };
 
 	(void)state;
-	assert_int_equal(transport_reads_wait(&reads), 0);
-	assert_int_equal(transport_reads_post(&reads, NULL, 0), 0);
-	assert_int_equal(transport_reads_look(&reads), 0);
+	assert_int_equal(wait_set_wait(&reads), 0);
+	assert_int_equal(wait_set_read(&reads, NULL, 0), 0);
+	assert_int_equal(wait_set_look(&reads), 0);
 }
 
 static void reads__one_lost_connection_spoils_nothing_of_the_others(void **state)
@@ -182,10 +183,10 @@ static void reads__one_lost_connection_spoils_nothing_of_the_others(void **state
 		int ret;
 
 		fault_set(rig->sides[1].fault, &cut);
-		assert_int_equal(transport_reads_post(&rig->reads, rig->io, NODES * WORDS), 0);
+		assert_int_equal(wait_set_read(&rig->reads, rig->io, NODES * WORDS), 0);
 		for (uint32_t n = 0; look && n < NODES; n++)
 			(void)!transport_load(rig->sides[n].region, 0, &word);
-		ret = look ? transport_reads_look(&rig->reads) : transport_reads_wait(&rig->reads);
+		ret = look ? wait_set_look(&rig->reads) : wait_set_wait(&rig->reads);
 		assert_int_equal(ret, -ECONNRESET);
 		assert_int_equal(rig->sides[1].tr->broken, -ECONNRESET);
 		assert_int_equal(rig->sides[0].tr->broken, 0);
@@ -200,8 +201,8 @@ static void reads_post__of_a_bad_range_is_refused(void **state)
 
 	(void)state;
 	rig->io[4].off = 3;
-	assert_int_equal(transport_reads_post(&rig->reads, rig->io, 9), -EINVAL);
-	assert_int_equal(transport_reads_wait(&rig->reads), -EINVAL);
+	assert_int_equal(wait_set_read(&rig->reads, rig->io, 9), -EINVAL);
+	assert_int_equal(wait_set_wait(&rig->reads), -EINVAL);
 	assert_int_equal(rig->reads.n, 0);
 	close_rig(rig);
 }

@@ -38,7 +38,7 @@ static void expect_lost(struct fake_pair *pair)
 	assert_int_equal(transport_faa(pair->tr, &op, 1), -ECONNRESET);
 	assert_int_equal(op.status, ATOMIC_UNKNOWN);
 	wr.atomic.status = ATOMIC_DONE;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), -ECONNRESET);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), -ECONNRESET);
 	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
 	assert_int_equal(transport_order(pair->tr), -ECONNRESET);
 	assert_non_null(strstr(error_last(), "lost"));
@@ -65,7 +65,7 @@ static uint64_t word_after_a_late_addition(struct fake_pair *pair, uint64_t repl
 
 	fake_verbs.hold = true;
 	fake_verbs.hold_first = fake_verbs.connected;
-	assert_int_equal(transport_post(pair->tr, &late, 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &late, 1, SUBMIT_ORDERED, &ticket), 0);
 	if (transport_open(pair->tg->ops->uri(pair->tg), &opts, &second))
 		fail_msg("%s", error_last());
 	fake_verbs.hold = false;
@@ -213,8 +213,8 @@ static void poll__chain_that_fails_half_way(void **state)
 	struct transport_wr late = wrs[2];
 
 	fail_next(IBV_WR_ATOMIC_CMP_AND_SWP, 0, IBV_WC_REM_OP_ERR, false);
-	assert_int_equal(transport_post(pair->tr, wrs, 3, &ticket), 0);
-	assert_int_equal(transport_post(pair->tr, &late, 1, &other), 0);
+	assert_int_equal(transport_submit(pair->tr, wrs, 3, SUBMIT_ORDERED, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &late, 1, SUBMIT_ORDERED, &other), 0);
 	assert_int_equal(transport_poll(pair->tr, other, DEADLINE_NEVER), -ECONNRESET);
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), -ECONNRESET);
 	assert_int_equal(*fake_pair_word(pair, 64), 6);
@@ -253,7 +253,7 @@ static void post__device_takes_nothing(void **state)
 	uint64_t ticket = 0;
 
 	fake_verbs.fail_call = 1;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), -ECONNRESET);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), -ECONNRESET);
 	assert_int_equal(*fake_pair_word(pair, 64), 0);
 	expect_lost(pair);
 }
@@ -333,7 +333,7 @@ static void poll__callers_deadline_leaves_the_chain_outstanding(void **state)
 	uint64_t ticket = 0, now = clock_now_ns(&pair->clock.clock);
 
 	fake_verbs.hold = true;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(pair->tr, ticket, now), -ETIMEDOUT);
 	assert_int_equal(pair->tr->broken, 0);
 	fake_verbs.hold = false;
@@ -350,7 +350,7 @@ static void poll__chains_own_deadline_ends_the_connection(void **state)
 	uint64_t ticket = 0;
 
 	fake_verbs.hold = true;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), 0);
 	let_time_pass(pair);
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), -ETIMEDOUT);
 	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
@@ -366,7 +366,7 @@ static void read__behind_a_chain_that_is_late(void **state)
 	uint64_t ticket = 0, word = 0;
 
 	fake_verbs.hold = true;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), 0);
 	let_time_pass(pair);
 	assert_int_equal(transport_load(pair->region, 64, &word), -ETIMEDOUT);
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), -ECONNRESET);
@@ -381,7 +381,7 @@ static void close__of_what_hangs_ends_at_the_deadline(void **state)
 	uint64_t ticket = 0;
 
 	fake_verbs.hold = true;
-	assert_int_equal(transport_post(pair->tr, &wr, 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket), 0);
 	let_time_pass(pair);
 	transport_close(&pair->tr);
 	assert_int_equal(fake_verbs.destroyed, fake_verbs.connected);
@@ -415,13 +415,17 @@ static void open__target_that_does_not_answer(void **state)
 static void faa__target_hangs_up_meanwhile(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	struct transport_atomic op = { .region = pair->region, .off = 64, .value = 1 };
+	struct transport_wr wr = {
+		.verb = VERB_FAA,
+		.atomic = { .region = pair->region, .off = 64, .value = 1 },
+	};
+	uint64_t ticket;
 
 	fake_verbs.hold = true;
-	assert_int_equal(pair->tr->ops->faa(pair->tr, &op, 1), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_UNORDERED, &ticket), 0);
 	fake_verbs_event(RDMA_CM_EVENT_DISCONNECTED);
-	assert_int_equal(pair->tr->ops->finish(pair->tr), -ECONNRESET);
-	assert_int_equal(op.status, ATOMIC_UNKNOWN);
+	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), -ECONNRESET);
+	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
 	expect_lost(pair);
 }
 
@@ -429,13 +433,17 @@ static void faa__target_hangs_up_meanwhile(void **state)
 static void faa__device_is_removed_meanwhile(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	struct transport_atomic op = { .region = pair->region, .off = 64, .value = 1 };
+	struct transport_wr wr = {
+		.verb = VERB_FAA,
+		.atomic = { .region = pair->region, .off = 64, .value = 1 },
+	};
+	uint64_t ticket;
 
 	fake_verbs.hold = true;
-	assert_int_equal(pair->tr->ops->faa(pair->tr, &op, 1), 0);
+	assert_int_equal(transport_submit(pair->tr, &wr, 1, SUBMIT_UNORDERED, &ticket), 0);
 	fake_verbs_event(RDMA_CM_EVENT_DEVICE_REMOVAL);
-	assert_int_equal(pair->tr->ops->finish(pair->tr), -ECONNRESET);
-	assert_int_equal(op.status, ATOMIC_UNKNOWN);
+	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), -ECONNRESET);
+	assert_int_equal(wr.atomic.status, ATOMIC_UNKNOWN);
 	assert_int_equal(*fake_pair_word(pair, 64), 0);
 	expect_lost(pair);
 }
@@ -460,7 +468,7 @@ static int live(struct fake_pair *pair)
 	if (ret == 0)
 		ret = transport_cas(pair->tr, &op, 1);
 	if (ret == 0)
-		ret = transport_post(pair->tr, &wr, 1, &ticket);
+		ret = transport_submit(pair->tr, &wr, 1, SUBMIT_ORDERED, &ticket);
 	if (ret == 0)
 		ret = transport_poll(pair->tr, ticket, DEADLINE_NEVER);
 	if (pair->region)

@@ -10,6 +10,7 @@
 #include "base/mem/chunk.h"
 
 #include "transport/verbs/link.h"
+#include "transport/wait_set.h"
 
 #include <errno.h>
 #include <string.h>
@@ -109,26 +110,28 @@ static void cas__of_a_vector_gives_each_its_own_old_word(void **state)
 	assert_int_equal(pair->tr->stats.cas_failed, VECTOR / 2);
 }
 
-static void finish__completions_of_queue_pairs_in_any_order(void **state)
+static void poll__completions_of_queue_pairs_in_any_order(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	struct transport_atomic ops[VECTOR];
+	struct transport_wr wrs[VECTOR];
+	uint64_t ticket;
 
 	for (uint64_t i = 0; i < VECTOR; i++) {
 		*fake_pair_word(pair, 8 * i) = i;
-		ops[i] = (struct transport_atomic){ .region = pair->region,
-						    .off = 8 * i,
-						    .value = 1000 };
+		wrs[i] = (struct transport_wr){
+			.verb = VERB_FAA,
+			.atomic = { .region = pair->region, .off = 8 * i, .value = 1000 },
+		};
 	}
 	fake_verbs.backwards = true;
 	fake_verbs.hold = true;
 	fake_verbs.hold_first = 1;
-	assert_int_equal(pair->tr->ops->faa(pair->tr, ops, VECTOR), 0);
+	assert_int_equal(transport_submit(pair->tr, wrs, VECTOR, SUBMIT_UNORDERED, &ticket), 0);
 	fake_verbs.hold = false;
-	assert_int_equal(pair->tr->ops->finish(pair->tr), 0);
+	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), 0);
 	for (uint64_t i = 0; i < VECTOR; i++) {
-		assert_int_equal(ops[i].status, ATOMIC_DONE);
-		assert_int_equal(ops[i].old, i);
+		assert_int_equal(wrs[i].atomic.status, ATOMIC_DONE);
+		assert_int_equal(wrs[i].atomic.old, i);
 	}
 }
 
@@ -137,7 +140,7 @@ static void finish__completions_of_queue_pairs_in_any_order(void **state)
 static void reads__with_a_fence_are_on_one_queue_pair(void **state)
 {
 	struct fake_pair *pair = pair_of(state);
-	struct transport_reads reads = { 0 };
+	struct wait_set reads = { 0 };
 	struct transport_io io[20];
 	uint64_t words[20];
 
@@ -147,8 +150,8 @@ static void reads__with_a_fence_are_on_one_queue_pair(void **state)
 		io[i] = io_at(pair, 64 * i, &words[i], 8);
 	}
 	io[10].fence = 1;
-	assert_int_equal(transport_reads_post(&reads, io, 20), 0);
-	assert_int_equal(transport_reads_wait(&reads), 0);
+	assert_int_equal(wait_set_read(&reads, io, 20), 0);
+	assert_int_equal(wait_set_wait(&reads), 0);
 	assert_int_equal(fake_verbs.doorbells, 1);
 	assert_int_equal(fake_verbs.n_sent, 20);
 	for (uint32_t i = 0; i < 20; i++) {
@@ -169,7 +172,7 @@ static void post__chain_is_in_order_on_one_queue_pair(void **state)
 		{ .verb = VERB_FAA, .atomic = { .region = pair->region, .off = 128, .value = 2 } },
 	};
 
-	assert_int_equal(transport_post(pair->tr, wrs, 4, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, wrs, 4, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), 0);
 	assert_int_equal(seen, 9);
 	assert_int_equal(wrs[3].atomic.old, 1);
@@ -194,7 +197,8 @@ static void post__chains_share_the_queue_pair_in_order(void **state)
 			.verb = VERB_FAA,
 			.atomic = { .region = pair->region, .off = 256, .value = 1 }
 		};
-		assert_int_equal(transport_post(pair->tr, &wrs[i], 1, &tickets[i]), 0);
+		assert_int_equal(
+			transport_submit(pair->tr, &wrs[i], 1, SUBMIT_ORDERED, &tickets[i]), 0);
 	}
 	assert_int_equal(transport_poll(pair->tr, tickets[19], DEADLINE_NEVER), 0);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -220,7 +224,7 @@ static void post__too_many_chains_give_eagain(void **state)
 			.atomic = { .region = pair->region, .off = 256, .value = 1 }
 		};
 		last = ticket;
-		ret = transport_post(pair->tr, &wrs[n], 1, &ticket);
+		ret = transport_submit(pair->tr, &wrs[n], 1, SUBMIT_ORDERED, &ticket);
 	}
 	assert_int_equal(ret, -EAGAIN);
 	assert_int_equal(ticket, last);
@@ -228,7 +232,7 @@ static void post__too_many_chains_give_eagain(void **state)
 	fake_verbs.hold = false;
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), 0);
 	assert_int_equal(*fake_pair_word(pair, 256), n - 1);
-	assert_int_equal(transport_post(pair->tr, &wrs[n - 1], 1, &ticket), 0);
+	assert_int_equal(transport_submit(pair->tr, &wrs[n - 1], 1, SUBMIT_ORDERED, &ticket), 0);
 	assert_int_equal(transport_poll(pair->tr, ticket, DEADLINE_NEVER), 0);
 	assert_int_equal(wrs[n - 1].atomic.old, n - 1);
 }
@@ -550,7 +554,7 @@ int main(void)
 		PAIR_TEST(read__of_one_is_one_doorbell_and_one_completion),
 		PAIR_TEST(read__of_a_vector_is_one_doorbell_for_each_queue_pair),
 		PAIR_TEST(cas__of_a_vector_gives_each_its_own_old_word),
-		PAIR_TEST(finish__completions_of_queue_pairs_in_any_order),
+		PAIR_TEST(poll__completions_of_queue_pairs_in_any_order),
 		PAIR_TEST(reads__with_a_fence_are_on_one_queue_pair),
 		PAIR_TEST(post__chain_is_in_order_on_one_queue_pair),
 		PAIR_TEST(post__chains_share_the_queue_pair_in_order),

@@ -7,6 +7,7 @@
 
 #include "tests/support/fake/fault.h"
 #include "transport/transport.h"
+#include "transport/wait_set.h"
 
 #include "wire/region.h"
 
@@ -26,6 +27,7 @@ struct side {
 
 static struct side sides[NODES];
 static struct transport_wr wrs[NODES][LONG];
+static struct wait_set set;
 
 static void side_open(struct side *side)
 {
@@ -74,25 +76,26 @@ static uint64_t phases(void)
 }
 
 /* n additions of one to a word: each finds what those before it have left. */
-static struct transport_chain count_up(int side, size_t n)
+static void count_up(int side, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		wrs[side][i] = (struct transport_wr){
 			.verb = VERB_FAA,
 			.atomic = { .region = sides[side].region, .off = 64, .value = 1 },
 		};
-	return (struct transport_chain){ .tr = sides[side].tr, .wrs = wrs[side], .n = n };
 }
 
-static void transport_run__chains_of_any_length_are_one_phase(void **state)
+static void wait_set__chains_of_any_length_are_one_phase(void **state)
 {
-	struct transport_chain chains[NODES];
 	uint64_t before = phases();
 
 	(void)state;
-	for (int i = 0; i < NODES; i++)
-		chains[i] = count_up(i, LONG);
-	assert_int_equal(transport_run(chains, NODES), 0);
+	wait_set_begin(&set);
+	for (int i = 0; i < NODES; i++) {
+		count_up(i, LONG);
+		wait_set_chain(&set, sides[i].tr, wrs[i], LONG);
+	}
+	assert_int_equal(wait_set_wait(&set), 0);
 	assert_int_equal(phases() - before, 1);
 	for (int i = 0; i < NODES; i++)
 		for (uint64_t k = 0; k < LONG; k++) {
@@ -101,9 +104,8 @@ static void transport_run__chains_of_any_length_are_one_phase(void **state)
 		}
 }
 
-static void transport_run__chains_of_one_transport_follow_each_other(void **state)
+static void wait_set__chains_of_one_transport_follow_each_other(void **state)
 {
-	struct transport_chain chains[2] = { count_up(0, 300) };
 	uint64_t word = 0;
 	struct transport_wr read = {
 		.verb = VERB_READ,
@@ -111,40 +113,46 @@ static void transport_run__chains_of_one_transport_follow_each_other(void **stat
 	};
 
 	(void)state;
-	chains[1] = (struct transport_chain){ .tr = sides[0].tr, .wrs = &read, .n = 1 };
-	assert_int_equal(transport_run(chains, 2), 0);
+	count_up(0, 300);
+	wait_set_begin(&set);
+	wait_set_chain(&set, sides[0].tr, wrs[0], 300);
+	wait_set_chain(&set, sides[0].tr, &read, 1);
+	assert_int_equal(wait_set_wait(&set), 0);
 	assert_int_equal(word, 300);
 }
 
 static void transport_run__a_full_queue_is_waited_for(void **state)
 {
 	struct transport_wr old[64];
-	struct transport_chain chain = count_up(0, 1);
 	uint64_t ticket;
 
 	(void)state;
+	count_up(0, 1);
 	for (int i = 0; i < 64; i++) {
 		old[i] = wrs[0][0];
-		while (transport_post(sides[0].tr, &old[i], 1, &ticket) == -EAGAIN)
+		while (transport_submit(sides[0].tr, &old[i], 1, SUBMIT_ORDERED, &ticket) ==
+		       -EAGAIN)
 			fail_msg("the queue was full before");
 	}
-	assert_int_equal(transport_run(&chain, 1), 0);
+	assert_int_equal(transport_run(sides[0].tr, wrs[0], 1), 0);
 	assert_int_equal(wrs[0][0].atomic.old, 64);
 }
 
-static void transport_run__one_lost_connection_spoils_no_other(void **state)
+static void wait_set__one_lost_connection_spoils_no_other(void **state)
 {
 	const struct fault_plan plan = { .cut_at = 1 };
-	struct transport_chain chains[NODES];
 
 	(void)state;
-	for (int i = 0; i < NODES; i++)
-		chains[i] = count_up(i, 3);
 	fault_set(sides[1].fault, &plan);
-	assert_int_equal(transport_run(chains, NODES), -ECONNRESET);
-	assert_int_equal(chains[0].ret, 0);
-	assert_int_equal(chains[1].ret, -ECONNRESET);
-	assert_int_equal(chains[2].ret, 0);
+	wait_set_begin(&set);
+	for (int i = 0; i < NODES; i++) {
+		count_up(i, 3);
+		wait_set_chain(&set, sides[i].tr, wrs[i], 3);
+	}
+	assert_int_equal(wait_set_wait(&set), -ECONNRESET);
+	assert_int_equal(set.legs[0].error, 0);
+	assert_int_equal(set.legs[1].error, -ECONNRESET);
+	assert_int_equal(set.legs[2].error, 0);
 	assert_int_equal(sides[1].tr->broken, -ECONNRESET);
 	assert_int_equal(wrs[2][2].atomic.old, 2);
 	assert_int_equal(wrs[1][0].atomic.status, ATOMIC_UNKNOWN);
@@ -152,12 +160,13 @@ static void transport_run__one_lost_connection_spoils_no_other(void **state)
 
 static void transport_run__nothing_costs_nothing(void **state)
 {
-	struct transport_chain none = { .tr = sides[0].tr, .wrs = wrs[0], .n = 0 };
 	uint64_t before = phases();
 
 	(void)state;
-	assert_int_equal(transport_run(&none, 1), 0);
-	assert_int_equal(transport_run(NULL, 0), 0);
+	assert_int_equal(transport_run(sides[0].tr, wrs[0], 0), 0);
+	wait_set_begin(&set);
+	wait_set_chain(&set, sides[0].tr, NULL, 0);
+	assert_int_equal(wait_set_wait(&set), 0);
 	assert_int_equal(phases(), before);
 }
 
@@ -165,12 +174,13 @@ static void transport_run__nothing_costs_nothing(void **state)
 
 static void wire__what_was_posted_is_garbage_until_it_is_polled(void **state)
 {
-	struct transport_chain chain = count_up(0, 1);
 	uint64_t ticket, early = 0;
 
 	(void)state;
+	count_up(0, 1);
 	for (int i = 0; i < 100; i++) {
-		assert_int_equal(transport_post(sides[0].tr, chain.wrs, 1, &ticket), 0);
+		assert_int_equal(transport_submit(sides[0].tr, wrs[0], 1, SUBMIT_ORDERED, &ticket),
+				 0);
 		early += wrs[0][0].atomic.status != ATOMIC_UNKNOWN;
 		assert_int_equal(transport_poll(sides[0].tr, ticket, UINT64_MAX), 0);
 		assert_int_equal(wrs[0][0].atomic.status, ATOMIC_DONE);
@@ -185,14 +195,13 @@ static int overtaken(bool fence)
 	uint64_t word, ones = 0;
 
 	for (int i = 0; i < 100; i++) {
-		struct transport_chain chain = count_up(0, 2);
-
+		count_up(0, 2);
 		wrs[0][1] = (struct transport_wr){
 			.verb = VERB_WRITE,
 			.fence = fence,
 			.io = { .region = sides[0].region, .off = 64, .src = &zero, .len = 8 },
 		};
-		assert_int_equal(transport_run(&chain, 1), 0);
+		assert_int_equal(transport_run(sides[0].tr, wrs[0], 2), 0);
 		assert_int_equal(transport_load(sides[0].region, 64, &word), 0);
 		ones += word;
 		assert_int_equal(transport_store(sides[0].region, 64, &zero, 8), 0);
@@ -212,10 +221,10 @@ static void wire__a_write_passes_an_atomic_unless_it_is_fenced(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(transport_run__chains_of_any_length_are_one_phase),
-		TEST(transport_run__chains_of_one_transport_follow_each_other),
+		TEST(wait_set__chains_of_any_length_are_one_phase),
+		TEST(wait_set__chains_of_one_transport_follow_each_other),
 		TEST(transport_run__a_full_queue_is_waited_for),
-		TEST(transport_run__one_lost_connection_spoils_no_other),
+		TEST(wait_set__one_lost_connection_spoils_no_other),
 		TEST(transport_run__nothing_costs_nothing),
 		TEST(wire__what_was_posted_is_garbage_until_it_is_polled),
 		TEST(wire__a_write_passes_an_atomic_unless_it_is_fenced),

@@ -1,0 +1,140 @@
+/*
+ * wait_set.c - a leg is what one addition has under way on one transport. Pieces of reads are done in any
+ * order, so each ticket of a leg is asked for.
+ */
+#include "transport/wait_set.h"
+
+#include <errno.h>
+
+static void note(struct wait_set *set, struct wait_leg *leg, int ret)
+{
+	if (leg->error == 0)
+		leg->error = ret;
+	if (set->error == 0)
+		set->error = ret;
+}
+
+static struct wait_leg *add_leg(struct wait_set *set, struct transport *tr)
+{
+	struct wait_leg *leg;
+
+	if (set->n == WAIT_LEGS && wait_set_wait(set))
+		set->n = 0; /* the error stays in the set */
+	leg = &set->legs[set->n++];
+	*leg = (struct wait_leg){ .tr = tr };
+	return leg;
+}
+
+void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport_wr *wrs, size_t n)
+{
+	struct wait_leg *leg = add_leg(set, tr);
+
+	note(set, leg, transport_submit_chain(tr, wrs, n, &leg->span));
+}
+
+/* -------- reads -------- */
+
+/* At most TRANSPORT_VECTOR of one transport. */
+static int submit_piece(struct wait_leg *leg, struct transport_wr *wrs, size_t n)
+{
+	uint64_t ticket;
+	int ret = transport_submit(leg->tr, wrs, n, SUBMIT_UNORDERED, &ticket);
+
+	if (ret || ticket == 0)
+		return ret;
+	if (leg->span.first == 0)
+		leg->span.first = ticket;
+	leg->span.last = ticket;
+	for (size_t i = 0; i < n; i++)
+		leg->fences += wrs[i].fence;
+	return 0;
+}
+
+/* Those of the leg's transport, among others'. */
+static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n)
+{
+	struct transport_wr piece[TRANSPORT_VECTOR];
+	size_t in_piece = 0;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++) {
+		if (io[i].region->tr != leg->tr)
+			continue;
+		piece[in_piece++] = (struct transport_wr){ .verb = VERB_READ,
+							   .fence = io[i].fence != 0,
+							   .io = io[i] };
+		if (in_piece == TRANSPORT_VECTOR) {
+			ret = submit_piece(leg, piece, in_piece);
+			in_piece = 0;
+		}
+	}
+	return ret || in_piece == 0 ? ret : submit_piece(leg, piece, in_piece);
+}
+
+/* Has an earlier leg the reads of that transport? Many shards of one node follow each other. */
+static bool has_leg(const struct wait_set *set, const struct transport *tr)
+{
+	for (uint32_t l = 0; l < set->n; l++)
+		if (set->legs[l].tr == tr)
+			return true;
+	return false;
+}
+
+int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
+{
+	const struct transport *last = NULL;
+
+	wait_set_begin(set);
+	for (size_t i = 0; i < n; i++) {
+		struct transport *tr = io[i].region->tr;
+		struct wait_leg *leg;
+
+		if (tr == last || has_leg(set, tr))
+			continue;
+		last = tr;
+		leg = add_leg(set, tr);
+		note(set, leg, submit_reads(leg, io + i, n - i));
+	}
+	return set->error;
+}
+
+/* -------- waiting -------- */
+
+/* Passes over what is done of a leg. -EAGAIN: not all is. */
+static int look_leg(struct wait_set *set, struct wait_leg *leg)
+{
+	for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {
+		int ret = transport_look(leg->tr, leg->span.first, 0);
+
+		if (ret == -EAGAIN)
+			return ret;
+		note(set, leg, ret);
+	}
+	return 0;
+}
+
+int wait_set_look(struct wait_set *set)
+{
+	for (uint32_t l = 0; l < set->n; l++)
+		if (look_leg(set, &set->legs[l]))
+			return -EAGAIN;
+	set->n = 0;
+	return set->error;
+}
+
+int wait_set_wait(struct wait_set *set)
+{
+	bool counted = false;
+
+	for (uint32_t l = 0; l < set->n; l++) {
+		struct wait_leg *leg = &set->legs[l];
+
+		if (leg->span.first && leg->span.first <= leg->span.last)
+			counted |= transport_count_wait(leg->tr, leg->span.last,
+							counted ? 0 : 1 + leg->fences);
+		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++)
+			note(set, leg, transport_look(leg->tr, leg->span.first, DEADLINE_NEVER));
+	}
+	set->n = 0;
+	return set->error;
+}
