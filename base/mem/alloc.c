@@ -96,6 +96,20 @@ void *mem_resize(void *ptr, size_t bytes)
 	return mem_fail_now() ? NULL : realloc(ptr, at_least_one(bytes));
 }
 
+bool mem_grow(void *array_inout, size_t from, size_t to, size_t size)
+{
+	uint8_t *grown;
+	void *array;
+
+	memcpy(&array, array_inout, sizeof(array)); /* whatever it points to */
+	grown = mem_resize(array, to * size);
+	if (!grown)
+		return false;
+	memset(grown + from * size, 0, (to - from) * size);
+	memcpy(array_inout, &grown, sizeof(grown));
+	return true;
+}
+
 char *mem_strdup(const char *text)
 {
 	size_t bytes = strlen(text) + 1;

@@ -28,6 +28,9 @@ void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
  */
 bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_MUST_CHECK;
 
+/* Grows an array from `from` to `to` elements, the new ones zero. false: it is as it was. */
+bool mem_grow(void *array_inout, size_t from, size_t to, size_t size) RLV_MUST_CHECK;
+
 /* align: a power of two, at least sizeof(void *). Not zeroed. */
 void *mem_aligned(size_t align, size_t bytes) RLV_MUST_CHECK;
 

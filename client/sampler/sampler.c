@@ -195,14 +195,11 @@ static void sampler_free(struct rlv_sampler *sp)
 static int sampler_make_room(struct rlv_sampler *sp)
 {
 	uint32_t n = sp->h.nodes.n_shards;
-	struct shard_change *changes;
 
 	if (n <= sp->room)
 		return 0;
-	changes = mem_resize(sp->changes, n * sizeof(*changes));
-	if (!changes)
+	if (!mem_grow(&sp->changes, sp->room, n, sizeof(*sp->changes)))
 		return error_set(-ENOMEM, "sampler: cannot allocate memory for %u shards", n);
-	sp->changes = changes;
 	sp->room = n;
 	return 0;
 }

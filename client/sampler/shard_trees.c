@@ -48,21 +48,6 @@ static int shard_trees_make_room(struct shard_trees *trees, uint32_t n)
 		       : shard_trees_no_memory(n);
 }
 
-static int shard_trees_make_counts(struct shard_trees *trees, uint32_t n)
-{
-	int64_t *items;
-
-	if (n <= trees->n_items)
-		return 0;
-	items = mem_resize(trees->items, n * sizeof(*items));
-	if (!items)
-		return shard_trees_no_memory(n);
-	memset(items + trees->n_items, 0, (n - trees->n_items) * sizeof(*items));
-	trees->items = items;
-	trees->n_items = n;
-	return 0;
-}
-
 /* What orders remember of blocks is remembered anew. */
 static int shard_trees_build_orders(struct shard_trees *trees, const struct node_set *nodes)
 {
@@ -96,10 +81,14 @@ int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes)
 {
 	int ret = shard_trees_make_room(trees, nodes->n_shards);
 
-	if (ret == 0)
-		ret = shard_trees_make_counts(trees, nodes->n_shards);
 	if (ret)
 		return ret;
+	if (nodes->n_shards > trees->n_items) {
+		if (!mem_grow(&trees->items, trees->n_items, nodes->n_shards,
+			      sizeof(*trees->items)))
+			return shard_trees_no_memory(nodes->n_shards);
+		trees->n_items = nodes->n_shards;
+	}
 	trees->forest.n = 0;
 	trees->sparse = false;
 	trees->addressable = node_set_is_addressable(nodes);

@@ -21,18 +21,13 @@
 
 static int handle_make_room(struct handle *h)
 {
-	struct access **access;
+	uint32_t n = h->nodes.n_shards;
 
-	if (h->n_access >= h->nodes.n_shards)
+	if (h->n_access >= n)
 		return 0;
-	access = mem_resize(h->access, h->nodes.n_shards * sizeof(struct access *));
-	if (!access)
-		return error_set(-ENOMEM, "cannot allocate memory for %u shards",
-				 h->nodes.n_shards);
-	for (uint32_t s = h->n_access; s < h->nodes.n_shards; s++)
-		access[s] = NULL;
-	h->access = access;
-	h->n_access = h->nodes.n_shards;
+	if (!mem_grow(&h->access, h->n_access, n, sizeof(struct access *)))
+		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n);
+	h->n_access = n;
 	return 0;
 }
 
@@ -217,11 +212,25 @@ static int handle_open_nodes(struct handle *h, uint64_t deadline_ns)
 	return ret ? ret : node_set_check(&h->nodes);
 }
 
+/* Opening failed: closes what is open and returns the slot. Keeps the error. */
+static void handle_abandon(struct handle *h)
+{
+	struct meta *meta = h->table->store->meta;
+	struct error_kept kept;
+
+	error_keep(&kept);
+	handle_close_accesses(h);
+	node_set_close(&h->nodes);
+	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
+			 error_last());
+	error_restore(&kept);
+}
+
 /* A slot, for grants of its pages, then the nodes that have them. */
 static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 {
 	struct meta *meta = h->table->store->meta;
-	struct error_kept kept;
 	int ret = h->reader ? 0 : meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
 
 	if (ret)
@@ -229,12 +238,7 @@ static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 	ret = handle_open_nodes(h, deadline_ns);
 	if (ret == 0)
 		return 0;
-	error_keep(&kept);
-	node_set_close(&h->nodes);
-	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
-			 error_last());
-	error_restore(&kept);
+	handle_abandon(h);
 	return ret;
 }
 
@@ -250,7 +254,6 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 {
 	struct meta *meta = table->store->meta;
 	struct store_wait wait = store_wait_begin(table->store);
-	struct error_kept kept;
 	int ret;
 
 	memset(h, 0, sizeof(*h));
@@ -269,8 +272,10 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	if (ret)
 		return ret;
 	ret = handle_open_accesses(h);
-	if (ret)
-		goto err_put_slot;
+	if (ret) {
+		handle_abandon(h);
+		return ret;
+	}
 	h->nodes.hooks = &hooks;
 	h->nodes.ctx = h;
 	h->version = h->nodes.version;
@@ -279,16 +284,6 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 		meta->ops->watch(meta, &h->watch);
 	table_handle_get(table);
 	return 0;
-
-err_put_slot:
-	error_keep(&kept);
-	handle_close_accesses(h);
-	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
-		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
-			 error_last());
-	node_set_close(&h->nodes);
-	error_restore(&kept);
-	return ret;
 }
 
 static bool handle_is_forked(const struct handle *h)

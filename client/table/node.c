@@ -43,40 +43,22 @@ void node_set_stats(const struct node_set *set, struct transport_stats *out)
 
 /* -------- room -------- */
 
-static void *grow_array(void *array, uint32_t from, uint32_t to, size_t size)
-{
-	uint8_t *grown = mem_resize(array, to * size);
-
-	if (grown)
-		memset(grown + from * size, 0, (to - from) * size);
-	return grown;
-}
-
 int node_set_grow(struct node_set *set, uint32_t n_shards)
 {
-	struct shard **shards;
-	struct shard_status *statuses;
-
 	if (n_shards <= set->n_shards)
 		return 0;
 	if (n_shards > TABLE_MAX_SHARDS)
 		return error_set(-EPROTO, "table %s: %u shards: at most %u are supported",
 				 set->desc->name, n_shards, TABLE_MAX_SHARDS);
-	shards = grow_array(set->shards, set->n_shards, n_shards, sizeof(struct shard *));
-	if (!shards)
+	if (!mem_grow(&set->shards, set->n_shards, n_shards, sizeof(struct shard *)) ||
+	    !mem_grow(&set->statuses, set->n_shards, n_shards, sizeof(struct shard_status)))
 		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n_shards);
-	set->shards = shards;
-	statuses = grow_array(set->statuses, set->n_shards, n_shards, sizeof(struct shard_status));
-	if (!statuses)
-		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n_shards);
-	set->statuses = statuses;
 	set->n_shards = n_shards;
 	return 0;
 }
 
 int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 {
-	struct node *nodes;
 	uint32_t i = 0;
 
 	while (i < set->n_nodes && strcmp(set->nodes[i].uri, uri) != 0)
@@ -84,12 +66,10 @@ int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 	*node_out = i;
 	if (i < set->n_nodes)
 		return 0;
-	nodes = grow_array(set->nodes, set->n_nodes, set->n_nodes + 1, sizeof(struct node));
-	if (!nodes)
+	if (!mem_grow(&set->nodes, set->n_nodes, set->n_nodes + 1, sizeof(struct node)))
 		return error_set(-ENOMEM, "cannot allocate memory for %u nodes", set->n_nodes + 1);
-	set->nodes = nodes;
 	set->n_nodes++;
-	snprintf(nodes[i].uri, sizeof(nodes[i].uri), "%s", uri);
+	snprintf(set->nodes[i].uri, sizeof(set->nodes[i].uri), "%s", uri);
 	return 0;
 }
 

@@ -63,36 +63,19 @@ static int writer_streams_init(struct rlv_writer *w)
 
 /* -------- shards that come and go -------- */
 
-static int array_grow(void *array_inout, uint32_t from, uint32_t to, size_t size)
-{
-	uint8_t *grown;
-	void *array;
-
-	memcpy(&array, array_inout, sizeof(array));
-	grown = mem_resize(array, to * size);
-	if (!grown)
-		return error_set(-ENOMEM, "writer: cannot allocate memory for %u shards", to);
-	memset(grown + from * size, 0, (to - from) * size);
-	memcpy(array_inout, &grown, sizeof(grown));
-	return 0;
-}
-
 static int writer_make_room(struct rlv_writer *w)
 {
 	uint32_t from = w->room;
 	uint32_t to = w->h.nodes.n_shards;
-	int ret;
 
 	if (to <= from)
 		return 0;
-	ret = array_grow(&w->credit, from, to, sizeof(*w->credit));
-	if (ret == 0)
-		ret = array_grow(&w->published, from, to, sizeof(*w->published));
-	if (ret == 0)
-		ret = array_grow(&w->changes, from, to, sizeof(*w->changes));
-	if (ret == 0)
-		w->room = to;
-	return ret;
+	if (!mem_grow(&w->credit, from, to, sizeof(*w->credit)) ||
+	    !mem_grow(&w->published, from, to, sizeof(*w->published)) ||
+	    !mem_grow(&w->changes, from, to, sizeof(*w->changes)))
+		return error_set(-ENOMEM, "writer: cannot allocate memory for %u shards", to);
+	w->room = to;
+	return 0;
 }
 
 /* Rows are staged where they cannot be built in place. */

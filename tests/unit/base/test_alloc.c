@@ -37,6 +37,27 @@ static void mem_array__product_that_does_not_fit_is_null(void **state)
 	assert_null(mem_array(SIZE_MAX, SIZE_MAX));
 }
 
+static void mem_grow__keeps_the_old_and_zeroes_the_new(void **state)
+{
+	uint32_t *array = NULL;
+
+	(void)state;
+	assert_true(mem_grow(&array, 0, 2, sizeof(*array)));
+	assert_int_equal(array[0] | array[1], 0);
+	array[0] = 7;
+	array[1] = 8;
+	assert_true(mem_grow(&array, 2, 100, sizeof(*array)));
+	assert_int_equal(array[0], 7);
+	assert_int_equal(array[1], 8);
+	for (uint32_t i = 2; i < 100; i++)
+		assert_int_equal(array[i], 0);
+	mem_fail_after(1);
+	assert_false(mem_grow(&array, 100, 200, sizeof(*array)));
+	mem_fail_after(0);
+	assert_int_equal(array[1], 8);
+	mem_free(array);
+}
+
 static void mem_make_room__grows_and_says_when_it_cannot(void **state)
 {
 	uint32_t *array = NULL, *first;
@@ -280,6 +301,7 @@ int main(void)
 		cmocka_unit_test(mem_alloc__zero_bytes_is_a_pointer),
 		cmocka_unit_test(mem_array__product_that_does_not_fit_is_null),
 		cmocka_unit_test(mem_array__is_zeroed),
+		cmocka_unit_test(mem_grow__keeps_the_old_and_zeroes_the_new),
 		cmocka_unit_test(mem_make_room__grows_and_says_when_it_cannot),
 		cmocka_unit_test(mem_aligned__is_aligned),
 		cmocka_unit_test_teardown(mem_resize__failure_leaves_the_block, disarm),
