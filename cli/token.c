@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+
+#include "relive/admin.h"
 #include "base/json.h"
 #include "cli/cli.h"
 

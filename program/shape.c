@@ -20,6 +20,7 @@ static const struct {
 	{ "u16", 2, RLV_U16 },   { "i16", 2, RLV_I16 }, { "u32", 4, RLV_U32 },
 	{ "i32", 4, RLV_I32 },   { "u64", 8, RLV_U64 }, { "i64", 8, RLV_I64 },
 	{ "f16", 2, RLV_F16 },   { "f32", 4, RLV_F32 }, { "f64", 8, RLV_F64 },
+	{ "bf16", 2, RLV_BF16 },
 };
 
 static const struct {
@@ -176,7 +177,7 @@ static int parse_column(const char **at, struct shape *shape)
 	if (dtype == 0)
 		return error_set(-EINVAL,
 				 "column %s: no dtype '%.*s'; there are bool u8 i8 u16 i16 u32 i32 "
-				 "u64 i64 f16 f32 f64",
+				 "u64 i64 f16 bf16 f32 f64",
 				 name, (int)(type_len < 20 ? type_len : 20), text);
 	text += type_len;
 	if (*text == '[') {

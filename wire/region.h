@@ -37,7 +37,7 @@
 #include "wire/le.h"
 
 #define REGION_MAGIC 0x314e474552564c52ull /* "RLVREGN1" read as little-endian */
-#define REGION_FORMAT_MAJOR 3
+#define REGION_FORMAT_MAJOR 4
 #define REGION_FORMAT_MINOR 0
 #define REGION_SUPERBLOCK_BYTES 4096
 #define REGION_EXTENT_BYTES ((uint64_t)2 << 20)

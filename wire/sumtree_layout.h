@@ -32,7 +32,7 @@
 #define TREE_MAX_LEVELS 8  /* inner levels */
 #define TREE_MIN_FANOUT 8u /* and a multiple of it: a line of words */
 #define TREE_MAX_FANOUT 1024u
-#define TREE_TOP_MAX 64u          /* nodes of the top level */
+#define TREE_TOP_MAX 8192u        /* nodes of the top level; a library may draw from fewer */
 #define TREE_SUM_HEADROOM_BITS 62 /* rule 9: leaves x max_prio stays below 2^62 */
 
 static inline uint64_t leaf_make(uint32_t tag, uint32_t gen, uint64_t priority)
@@ -64,15 +64,17 @@ static inline uint32_t leaf_tag(uint64_t word)
  *        4    4  inner levels, 1..8
  *        8   16  fanout[l]: children per node of level l+1, a multiple of 8
  *       24    8  bytes of one inner array
+ *       32   32  reserved
  */
 struct tree_geometry {
 	uint32_t leaves;
 	uint32_t levels;
 	uint16_t fanout[TREE_MAX_LEVELS];
 	uint64_t inner_bytes;
+	uint8_t reserved[32];
 };
 
-WIRE_SIZE(tree_geometry, 32);
+WIRE_SIZE(tree_geometry, 64);
 WIRE_AT(tree_geometry, leaves, 0);
 WIRE_AT(tree_geometry, levels, 4);
 WIRE_AT(tree_geometry, fanout, 8);

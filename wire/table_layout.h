@@ -1,6 +1,7 @@
 /*
  * Table descriptor: what every shard's tree region says about its table, at offset DESC_OFF.
- * Immutable after the region is live; crc32c over everything before the crc field.
+ * Immutable after the region is live; crc32c over everything but the crc field. Columns come last, so that
+ * messages leave those out that the table does not have (table_desc_used_bytes).
  *
  * Key of an item (u64):  slot:24 (low) | gen:22 | shard:10 | table:8 (top)
  *
@@ -21,7 +22,7 @@
 #include "wire/ring_layout.h"
 
 #define TABLE_DESC_MAGIC 0x31454c4241544c52ull
-#define TABLE_MAX_COLUMNS 32
+#define TABLE_MAX_COLUMNS 256
 #define TABLE_MAX_DIMS 6
 #define TABLE_NAME_BYTES 64
 #define TABLE_MAX_ID 255u
@@ -66,6 +67,7 @@ enum column_dtype {
 	DTYPE_F16,
 	DTYPE_F32,
 	DTYPE_F64,
+	DTYPE_BF16,
 };
 
 enum column_role { ROLE_PLAIN = 0, ROLE_OBS = 1, ROLE_REWARD = 2, ROLE_NEXT = 3 };
@@ -80,7 +82,7 @@ enum view_selector {
 /* Bytes of one element; 0 = no such dtype. */
 static inline uint32_t dtype_bytes(uint32_t dtype)
 {
-	static const uint8_t bytes[] = { 0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8 };
+	static const uint8_t bytes[] = { 0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2 };
 
 	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
 }
@@ -214,19 +216,18 @@ WIRE_AT(view_desc, counts_off, 128);
  *      148    4  max_clients: client slots
  *      152    4  flags: enum table_flags
  *      156    4  reserved
- *      160   32  tree geometry, the same for all views
- *      192    8  words_off
- *      200    8  slots_off
- *      208    8  headers_off
- *      216    8  bytes of the tree region
- *      224    8  bytes of the rows region
- *      232    8  bytes of the slots region
- *      240    8  bytes of the pages region
- *      248    8  reserved
- *      256 4096  columns
- *     4352 1536  views
- *     5888  252  reserved
- *     6140    4  crc32c
+ *      160   64  tree geometry, the same for all views
+ *      224    8  words_off
+ *      232    8  slots_off
+ *      240    8  headers_off
+ *      248    8  bytes of the tree region
+ *      256    8  bytes of the rows region
+ *      264    8  bytes of the slots region
+ *      272    8  bytes of the pages region
+ *      280  228  reserved
+ *      508    4  crc32c
+ *      512 1536  views
+ *     2048 32768 columns
  */
 enum table_flags { TABLE_ROW_CRC = 1 };
 
@@ -259,14 +260,13 @@ struct table_desc {
 	uint64_t rows_bytes;
 	uint64_t slots_bytes;
 	uint64_t pages_bytes;
-	uint8_t reserved1[8];
-	struct column_desc columns[TABLE_MAX_COLUMNS];
-	struct view_desc views[RING_MAX_VIEWS];
-	uint8_t reserved2[252];
+	uint8_t reserved1[228];
 	uint32_t crc;
+	struct view_desc views[RING_MAX_VIEWS];
+	struct column_desc columns[TABLE_MAX_COLUMNS];
 };
 
-WIRE_SIZE(table_desc, 6144);
+WIRE_SIZE(table_desc, 34816);
 WIRE_AT(table_desc, table_id, 12);
 WIRE_AT(table_desc, uuid, 16);
 WIRE_AT(table_desc, name, 32);
@@ -285,16 +285,16 @@ WIRE_AT(table_desc, max_writers, 144);
 WIRE_AT(table_desc, max_clients, 148);
 WIRE_AT(table_desc, flags, 152);
 WIRE_AT(table_desc, tree, 160);
-WIRE_AT(table_desc, words_off, 192);
-WIRE_AT(table_desc, slots_off, 200);
-WIRE_AT(table_desc, headers_off, 208);
-WIRE_AT(table_desc, tree_bytes, 216);
-WIRE_AT(table_desc, rows_bytes, 224);
-WIRE_AT(table_desc, slots_bytes, 232);
-WIRE_AT(table_desc, pages_bytes, 240);
-WIRE_AT(table_desc, columns, 256);
-WIRE_AT(table_desc, views, 4352);
-WIRE_AT(table_desc, crc, 6140);
+WIRE_AT(table_desc, words_off, 224);
+WIRE_AT(table_desc, slots_off, 232);
+WIRE_AT(table_desc, headers_off, 240);
+WIRE_AT(table_desc, tree_bytes, 248);
+WIRE_AT(table_desc, rows_bytes, 256);
+WIRE_AT(table_desc, slots_bytes, 264);
+WIRE_AT(table_desc, pages_bytes, 272);
+WIRE_AT(table_desc, crc, 508);
+WIRE_AT(table_desc, views, 512);
+WIRE_AT(table_desc, columns, 2048);
 
 /* Bytes of the shard's region of that role; 0 = there is none. */
 static inline uint64_t table_region_bytes(const struct table_desc *desc, uint32_t role)

@@ -9,6 +9,8 @@
 
 #include "wire/dial.h"
 
+#include "relive/admin.h"
+
 #include "base/error.h"
 
 struct rpc;

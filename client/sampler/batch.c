@@ -138,7 +138,7 @@ static void cutter_cut_all(struct cutter *c)
 
 	b->n_outputs = 0;
 	for (uint32_t i = 0; i < desc->n_columns; i++)
-		if (c->sp->columns & 1u << i)
+		if (c->sp->columns[i])
 			cutter_add_column(c, &desc->columns[i]);
 	b->policy_version = NULL;
 	if (sampler_reads_rows(c->sp)) {

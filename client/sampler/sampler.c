@@ -51,14 +51,16 @@ static int sampler_choose_columns(struct rlv_sampler *sp, const struct table_des
 	if (opts->n_columns && !opts->columns)
 		return error_set(-EINVAL, "opts.n_columns %u: opts.columns is NULL",
 				 opts->n_columns);
-	sp->columns = opts->columns ? 0 : UINT32_MAX;
+	sp->reads_rows = !opts->columns || opts->n_columns;
+	for (uint32_t c = 0; c < desc->n_columns; c++)
+		sp->columns[c] = !opts->columns;
 	for (uint32_t i = 0; opts->columns && i < opts->n_columns; i++) {
 		int c = table_find_column(desc, opts->columns[i]);
 
 		if (c < 0)
 			return error_set(-EINVAL, "opts.columns[%u]: table %s has no column %s", i,
 					 desc->name, opts->columns[i] ? opts->columns[i] : "NULL");
-		sp->columns |= 1u << c;
+		sp->columns[c] = true;
 	}
 	if (!sampler_reads_rows(sp) && sp->view->max_staleness)
 		return error_set(-EINVAL,

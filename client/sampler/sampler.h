@@ -58,8 +58,9 @@ struct rlv_sampler {
 	struct alloc_hooks hooks; /* of batch buffers */
 	struct rng rng;
 	struct shard_trees trees;
-	bool ordered;     /* fifo or lifo */
-	uint32_t columns; /* a bit for each that batches have */
+	bool ordered;                    /* fifo or lifo */
+	bool reads_rows;                 /* batches have columns ... */
+	bool columns[TABLE_MAX_COLUMNS]; /* ... these */
 	struct admission admission;
 	struct window_plan plan;
 	struct block_head head;
@@ -116,7 +117,7 @@ static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
 /* Without any column only leaves are read. */
 static inline bool sampler_reads_rows(const struct rlv_sampler *sp)
 {
-	return sp->columns != 0;
+	return sp->reads_rows;
 }
 
 /* Where the window of item i begins in its rows region. */

@@ -3,6 +3,8 @@
  */
 #include "client/store/store.h"
 
+#include "relive/admin.h"
+
 #include <errno.h>
 
 static int check(const struct rlv_store *store)

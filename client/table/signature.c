@@ -17,14 +17,13 @@
 #define PRIORITY_SCALE ((uint64_t)1 << 20)
 #define MAX_STEP_BYTES ((uint64_t)1 << 26)
 
-uint32_t signature_dtype_bytes(uint32_t dtype)
+static bool is_zero(const void *ptr, size_t n)
 {
-	static const uint8_t bytes[] = {
-		[RLV_BOOL] = 1, [RLV_U8] = 1,  [RLV_I8] = 1,  [RLV_U16] = 2,
-		[RLV_I16] = 2,  [RLV_U32] = 4, [RLV_I32] = 4, [RLV_U64] = 8,
-		[RLV_I64] = 8,  [RLV_F16] = 2, [RLV_F32] = 4, [RLV_F64] = 8,
-	};
-	return dtype < ARRAY_LEN(bytes) ? bytes[dtype] : 0;
+	const uint8_t *bytes = ptr;
+
+	while (n && !bytes[n - 1])
+		n--;
+	return n == 0;
 }
 
 /* Names of columns become JSON keys and Python attributes. */
@@ -47,7 +46,7 @@ static bool name_is_valid(const char *name)
 
 static int encode_shape(const struct rlv_column *in, uint32_t c, struct column_desc *out)
 {
-	uint64_t bytes = signature_dtype_bytes(in->dtype);
+	uint64_t bytes = dtype_bytes(in->dtype);
 
 	if (in->ndim > RLV_MAX_DIMS)
 		return error_set(-EINVAL, "columns[%u].ndim %u: at most %u", c, in->ndim,
@@ -80,7 +79,7 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 		if (strcmp(desc->columns[i].name, in->name) == 0)
 			return error_set(-EINVAL, "columns[%u].name \"%s\" is also columns[%u]'s",
 					 c, in->name, i);
-	if (signature_dtype_bytes(in->dtype) == 0)
+	if (dtype_bytes(in->dtype) == 0)
 		return error_set(-EINVAL, "columns[%u].dtype %u: not an rlv_dtype", c, in->dtype);
 	if (in->role > RLV_NEXT)
 		return error_set(-EINVAL, "columns[%u].role %u: not an rlv_role", c, in->role);
@@ -108,6 +107,8 @@ static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *
 	double alpha = in->alpha == 0 ? DEFAULT_ALPHA : in->alpha;
 	double eps = in->eps == 0 ? DEFAULT_EPS : in->eps;
 
+	if (!is_zero(in->reserved, sizeof(in->reserved)))
+		return error_set(-EINVAL, "views[%u].reserved: want 0, or a newer library", v);
 	if (in->selector > RLV_LIFO)
 		return error_set(-EINVAL, "views[%u].selector %u: not an rlv_selector", v,
 				 in->selector);

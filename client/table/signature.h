@@ -20,7 +20,4 @@ RLV_MUST_CHECK int signature_encode(const char *name, const struct rlv_table_opt
 /* The reverse, for rlv_table_info. Column names point into desc. */
 void signature_decode(const struct table_desc *desc, struct rlv_table_info *info);
 
-/* Bytes of one element, 0 for no dtype. */
-uint32_t signature_dtype_bytes(uint32_t dtype);
-
 #endif

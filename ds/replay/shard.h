@@ -60,6 +60,12 @@ bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 /* Sets desc->shard and the crc over all. */
 void table_desc_seal(struct table_desc *desc, uint32_t shard);
 
+/* Bytes of a descriptor that a message carries: the columns that it lacks are left out. */
+size_t table_desc_used_bytes(const struct table_desc *desc);
+
+/* The other way round; false = there are too few or too many. What they say is still to be checked. */
+bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out);
+
 /* The region of that role that shard needs, for register_region. */
 struct target_region shard_region_spec(const struct table_desc *desc, uint32_t shard,
 				       uint32_t role);

@@ -147,7 +147,7 @@ static bool is_zero(const void *ptr, size_t n)
 static int reserved_check(const struct table_desc *desc)
 {
 	bool zero = !desc->reserved0 && is_zero(desc->reserved1, sizeof(desc->reserved1)) &&
-		    is_zero(desc->reserved2, sizeof(desc->reserved2)) &&
+		    is_zero(desc->tree.reserved, sizeof(desc->tree.reserved)) &&
 		    is_zero(&desc->columns[desc->n_columns],
 			    (TABLE_MAX_COLUMNS - desc->n_columns) * sizeof(desc->columns[0])) &&
 		    is_zero(&desc->views[desc->n_views],
@@ -337,10 +337,31 @@ void table_layout_regions(struct table_desc *desc)
 
 /* -------- a descriptor from elsewhere -------- */
 
+static uint32_t desc_crc(const struct table_desc *desc)
+{
+	uint32_t crc = crc32c(0, desc, offsetof(struct table_desc, crc));
+
+	return crc32c(crc, desc->views, sizeof(*desc) - offsetof(struct table_desc, views));
+}
+
 void table_desc_seal(struct table_desc *desc, uint32_t shard)
 {
 	desc->shard = shard;
-	desc->crc = crc32c(0, desc, offsetof(struct table_desc, crc));
+	desc->crc = desc_crc(desc);
+}
+
+size_t table_desc_used_bytes(const struct table_desc *desc)
+{
+	return offsetof(struct table_desc, columns) + desc->n_columns * sizeof(desc->columns[0]);
+}
+
+bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out)
+{
+	if (len < offsetof(struct table_desc, columns) || len > sizeof(*out))
+		return false;
+	memcpy(out, bytes, len);
+	memset((uint8_t *)out + len, 0, sizeof(*out) - len);
+	return true;
 }
 
 /* By bytes, as the crc sees them: a NaN equals itself, and there is no padding. */
@@ -385,7 +406,7 @@ int table_desc_check(const struct table_desc *desc)
 
 	if (desc->magic != TABLE_DESC_MAGIC || desc->bytes != sizeof(*desc))
 		return error_set(-EPROTO, "table descriptor: another format");
-	if (desc->crc != crc32c(0, desc, offsetof(struct table_desc, crc)))
+	if (desc->crc != desc_crc(desc))
 		return error_set(-EBADMSG, "table descriptor crc: its bytes have changed");
 	rc = table_wishes_check(desc);
 	if (!rc)

@@ -164,7 +164,7 @@ static uint16_t remote_group(const struct plan *plan)
 	uint32_t group = TREE_MIN_FANOUT;
 
 	while (group < REMOTE_GROUP && group * 2 <= most &&
-	       (uint64_t)group * TREE_TOP_MAX < plan->share)
+	       (uint64_t)group * SUMTREE_TOP_MAX < plan->share)
 		group *= 2;
 	return (uint16_t)group;
 }
@@ -173,16 +173,16 @@ static uint16_t remote_group(const struct plan *plan)
 static void remote_upper(struct plan *plan, uint64_t slots)
 {
 	uint64_t groups = div_up(slots, plan->group);
-	uint64_t wide = round_up(div_up(groups, TREE_TOP_MAX), 8);
+	uint64_t wide = round_up(div_up(groups, SUMTREE_TOP_MAX), 8);
 
-	if (plan->fanout != plan->remote || groups <= TREE_TOP_MAX)
+	if (plan->fanout != plan->remote || groups <= SUMTREE_TOP_MAX)
 		return;
 	if (wide <= REMOTE_WIDE) {
 		plan->remote[1] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 		return;
 	}
 	plan->remote[1] = REMOTE_NARROW;
-	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), TREE_TOP_MAX), 8);
+	wide = round_up(div_up(div_up(groups, REMOTE_NARROW), SUMTREE_TOP_MAX), 8);
 	plan->remote[2] = (uint16_t)max_u64(wide, REMOTE_NARROW);
 }
 
@@ -197,7 +197,7 @@ static int leaf_group(struct plan *plan)
 		plan->remote[0] = remote_group(plan);
 		plan->fanout = plan->remote;
 	}
-	rc = sumtree_geometry_init(&geo, TREE_TOP_MAX, plan->fanout);
+	rc = sumtree_geometry_init(&geo, SUMTREE_TOP_MAX, plan->fanout);
 	if (!rc)
 		plan->group = geo.fanout[0];
 	return rc;

@@ -54,7 +54,7 @@ int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out
 int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out)
 {
 	uint32_t top = tree->geo.levels, n = tree->nodes[top];
-	uint64_t words[TREE_TOP_MAX] = { 0 }, total = 0;
+	uint64_t words[SUMTREE_TOP_MAX] = { 0 }, total = 0;
 	int ret = epoch_read(ep);
 
 	if (ret == 0)

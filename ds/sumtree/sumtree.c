@@ -88,7 +88,7 @@ int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint
 		left = div_up(left, *fanout);
 		if (fanout[1])
 			fanout++;
-	} while (left > TREE_TOP_MAX);
+	} while (left > SUMTREE_TOP_MAX);
 	new.inner_bytes = lay_out(&new, nodes, off);
 	*geo = new;
 	return 0;
@@ -114,9 +114,11 @@ int sumtree_geometry_check(const struct tree_geometry *geo)
 			return error_set(-EPROTO, "tree geometry: fanout[%u] is %u", l,
 					 geo->fanout[l]);
 	bytes = lay_out(geo, nodes, off);
-	if (nodes[geo->levels] > TREE_TOP_MAX)
-		return error_set(-EPROTO, "tree geometry: %u nodes in the top level",
-				 nodes[geo->levels]);
+	if (nodes[geo->levels] > SUMTREE_TOP_MAX)
+		return error_set(-EPROTO,
+				 "tree geometry: %u nodes in the top level, this library draws "
+				 "from at most %u",
+				 nodes[geo->levels], SUMTREE_TOP_MAX);
 	if (bytes != geo->inner_bytes)
 		return error_set(-EPROTO, "tree geometry: inner array of %llu bytes, not %llu",
 				 (unsigned long long)geo->inner_bytes, (unsigned long long)bytes);

@@ -33,6 +33,8 @@
 
 #include "base/rng.h"
 
+#define SUMTREE_TOP_MAX 64u /* nodes of the top level that trees are made with and drawn from */
+
 struct sumtree {
 	struct region *region;
 	struct tree_geometry geo;
@@ -47,7 +49,7 @@ struct sumtree {
 
 /*
  * Fills geo for a tree of `leaves` (1..2^24). fanout: one for each level from the leaves up,
- * zero-terminated, the last repeated until TREE_TOP_MAX nodes are left; NULL = the default for CPU
+ * zero-terminated, the last repeated until SUMTREE_TOP_MAX nodes are left; NULL = the default for CPU
  * transports. Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves, levels).
  */
 RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves,

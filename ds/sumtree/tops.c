@@ -165,7 +165,7 @@ static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
 bool sumtree_tops_take(struct sumtree_tops *tops, uint32_t tree, const uint8_t *buffer, bool last)
 {
 	const struct forest *from = tops->from;
-	uint64_t spare[TREE_TOP_MAX];
+	uint64_t spare[SUMTREE_TOP_MAX];
 	bool same = see_epoch(&from->epochs[tree], rword64_load_acquire(words_at(buffer, 0)));
 
 	if (!same && !last)
@@ -185,7 +185,7 @@ void sumtree_tops_end(struct sumtree_tops *tops)
 
 int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 {
-	uint64_t spare[TREE_TOP_MAX];
+	uint64_t spare[SUMTREE_TOP_MAX];
 
 	sumtree_tops_begin(tops, from);
 	for (uint32_t t = 0; t < from->n; t++) {
@@ -217,7 +217,7 @@ int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
 		ret = view_top(tree, &tops->from->epochs[shard], tops->value, &top);
 	if (ret)
 		return ret;
-	for (uint32_t k = 0; k <= TREE_TOP_MAX; k++) {
+	for (uint32_t k = 0; k <= SUMTREE_TOP_MAX; k++) {
 		tops->prefix[k] = k < n ? total : UINT64_MAX;
 		total += k < n ? tops->value[k] : 0;
 	}

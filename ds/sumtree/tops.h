@@ -19,13 +19,13 @@ struct sumtree_tops {
 	/* Mass of the shards before each, 2^62 x 2^10 at most; the last is all of it. */
 	unsigned __int128 before[TABLE_MAX_SHARDS + 1];
 	int64_t *sizes; /* live leaves of each tree, by the size words; NULL = not asked */
-	uint64_t kept[TOPS_KEPT][TREE_TOP_MAX];
+	uint64_t kept[TOPS_KEPT][SUMTREE_TOP_MAX];
 
 	/* The shard that the last draw fell in. */
 	uint32_t shard;
-	uint64_t total;                    /* its sum, now */
-	uint64_t prefix[TREE_TOP_MAX + 1]; /* before node k; UINT64_MAX behind the last node */
-	uint64_t value[TREE_TOP_MAX];
+	uint64_t total;                       /* its sum, now */
+	uint64_t prefix[SUMTREE_TOP_MAX + 1]; /* before node k; UINT64_MAX behind the last node */
+	uint64_t value[SUMTREE_TOP_MAX];
 };
 
 /* Looks at all tops and sizes and refreshes the epochs; all are addressable. Counted as 1 phase. */
@@ -77,10 +77,10 @@ static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64
 	if (tops->prefix[near] <= r) {
 		if (r < tops->prefix[near + 1])
 			return near;
-		if (near + 2 <= TREE_TOP_MAX && r < tops->prefix[near + 2])
+		if (near + 2 <= SUMTREE_TOP_MAX && r < tops->prefix[near + 2])
 			return near + 1;
 	}
-	for (uint32_t step = TREE_TOP_MAX / 2; step > 0; step /= 2)
+	for (uint32_t step = SUMTREE_TOP_MAX / 2; step > 0; step /= 2)
 		k += tops->prefix[k + step] <= r ? step : 0;
 	return k;
 }

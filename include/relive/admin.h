@@ -22,6 +22,7 @@ struct rlv_client_table {
 	char name[RLV_NAME_BYTES];
 	uint32_t slots;   /* writers and samplers */
 	uint32_t streams; /* that its writers may fill at once */
+	uint32_t reserved[2];
 };
 
 /* A process that has the store open, once for each time; or had, and may still hold something. */
@@ -81,6 +82,21 @@ struct rlv_wait {
  */
 RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size,
 				size_t *n_inout);
+
+/* -------- tokens of roles -------- */
+
+#define RLV_TOKEN_BYTES 128 /* of one of a role, the final NUL included */
+
+/*
+ * The token of a role: "read" samples views that do not count samples, "learn" samples all and updates
+ * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. What a role
+ * does not allow is -EACCES in every call. Errors: -EACCES, -EINVAL (role), -ENOTSUP (embed:). Thread: any.
+ * Cost: control plane.
+ */
+RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
+				char token_out[RLV_TOKEN_BYTES]);
+/* Begins a new epoch: tokens of roles of before are refused, and clients that use them cut off. */
+RLV_CHECKED int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@
  *             library it goes on, too, but for fields that the library does not know: not 0 is
  *             -EINVAL. A call that fills a struct fills as much as its size, set by the caller,
  *             says. One that fills an array of structs has the size of an element as an argument.
- *             Structs without a size that lie in others do not grow; their reserved members are 0.
+ *             Structs without a size do not grow; their reserved members are 0.
  *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
  *             the whole call, however often it tries anew; a connection whose node does not answer
  *             is given up after half of what is left, but not within its first second. Calls
@@ -83,7 +83,7 @@ extern "C" {
 #define RLV_VERSION_MINOR 1
 #define RLV_VERSION_PATCH 0
 
-#define RLV_MAX_COLUMNS 32
+#define RLV_MAX_COLUMNS 256
 #define RLV_MAX_DIMS 6
 #define RLV_MAX_VIEWS 8
 #define RLV_NAME_BYTES 64 /* of a table or column, the final NUL included */
@@ -173,14 +173,16 @@ enum rlv_dtype {
 	RLV_F16,
 	RLV_F32,
 	RLV_F64,
+	RLV_BF16, /* bfloat16: the upper half of an f32 */
 };
 
 /* What sampling does with a column. */
 enum rlv_role {
-	RLV_PLAIN = 0,  /* as stored at the anchor step: action, mask, ... */
-	RLV_OBS = 1,    /* stacked; also given as next_<name> n steps later, read from later rows */
-	RLV_REWARD = 2, /* scalar RLV_F32 or RLV_F64: summed to the n-step return */
-	RLV_NEXT = 3,   /* next observation stored by the actor: of the return's last step */
+	RLV_PLAIN = 0, /* as stored at the anchor step: action, mask, ... */
+	RLV_OBS = 1,   /* stacked; also given as next_<name> n steps later, read from later rows */
+	RLV_REWARD =
+		2,    /* scalar RLV_F32 or RLV_F64, no 16-bit float: summed to the n-step return */
+	RLV_NEXT = 3, /* next observation stored by the actor: of the return's last step */
 };
 
 struct rlv_column {
@@ -250,6 +252,7 @@ struct rlv_view {
 	double alpha;               /* priority exponent; 0 with RLV_PRIORITIZED = 0.6 */
 	double eps;                 /* added to |TD error|; 0 = 1e-6 */
 	struct rlv_limiter limiter;
+	uint64_t reserved[4]; /* 0 */
 };
 
 #define RLV_SHARDS_AUTO UINT32_MAX /* of now, and of those that join later; embed: 1 */
@@ -314,6 +317,7 @@ struct rlv_view_info {
 	double max_priority;
 	uint64_t overhead_bytes; /* leaves, inner levels and counts */
 	int64_t items_lost; /* live items of shards that are away, as last seen by this handle */
+	uint64_t reserved[4];
 };
 
 struct rlv_table_info {
@@ -544,6 +548,7 @@ struct rlv_array {
 	uint32_t ndim; /* batch dimension included */
 	int64_t shape[RLV_MAX_DIMS + 2];
 	int64_t strides[RLV_MAX_DIMS + 2]; /* bytes */
+	uint64_t reserved[2];
 };
 
 #define RLV_MAX_ARRAYS (2 * RLV_MAX_COLUMNS + 4)
@@ -626,6 +631,7 @@ struct rlv_update_result {
 	uint32_t updated;
 	uint32_t stale;   /* dropped: the item was overwritten or retired, or is on a lost node */
 	uint32_t clamped; /* outside the view's range, stored as the nearest */
+	uint32_t reserved[5];
 };
 
 /*
@@ -760,20 +766,6 @@ RLV_CHECKED int rlv_store_nodes(struct rlv_store *store, struct rlv_node_info *n
  * and other errors of the file. Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_backup(struct rlv_store *store, const char *path);
-
-/* -------- tokens of roles -------- */
-
-#define RLV_TOKEN_BYTES 128 /* of one of a role, the final NUL included */
-
-/*
- * The token of a role: "read" samples views that do not count samples, "learn" samples all and updates
- * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. What a role
- * does not allow is -EACCES in every call. Errors: -EACCES, -EINVAL (role), -ENOTSUP (embed:). Thread: any. Cost: control plane.
- */
-RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
-				char token_out[RLV_TOKEN_BYTES]);
-/* Begins a new epoch: tokens of roles of before are refused, and clients that use them cut off. */
-RLV_CHECKED int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out);
 
 /* -------- memory nodes that leave and join -------- */
 

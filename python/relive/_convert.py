@@ -2,13 +2,16 @@
 
 import numpy as np
 
-from . import errors
+from . import _bfloat16, errors
 
 _KIND = {"b": "bool", "i": "integers", "u": "integers", "f": "floats"}
 
 
 def _host_array(value, name):
     """Any array of any library, without a copy where that can be."""
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
+        import torch
+        return value.detach().view(torch.int16).numpy().view(np.uint16)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         try:
             if hasattr(value, "detach"):  # a torch tensor that wants a gradient
@@ -93,6 +96,8 @@ def _cast(array, dtype, name, checked, rows=None):
 def column(value, dtype, shape, name, checked=True):
     """``value`` as a packed array of dtype and shape; not checked: whatever its numbers become."""
     array = _host_array(value, name)
+    if dtype == _bfloat16.NAME:
+        array, dtype = _bfloat16.bits(array, name, checked), np.uint16
     dtype = np.dtype(dtype)
     if name == "keys" and array.dtype == np.int64:
         array = array.view(np.uint64)  # torch has little use for unsigned integers
@@ -113,5 +118,7 @@ def final_rows(value, ended, name, dtype, checked):
             raise errors.InvalidArgument(
                 "final_%s[%d] is None, but the episode of environment %d ended" % (name, i, i))
     stacked = np.stack([_host_array(row, "final_" + name) for row in rows])
+    if dtype == _bfloat16.NAME:
+        return _bfloat16.bits(stacked, "final_" + name, checked)
     return stacked if stacked.dtype == dtype else _cast(stacked, np.dtype(dtype), "final_" + name,
                                                         checked, ended)

@@ -51,7 +51,7 @@ from typing import Any
 
 import numpy as np
 
-from . import errors
+from . import _bfloat16, errors
 from .signature import Column, columns_of
 from .writer import with_finals
 
@@ -82,7 +82,7 @@ class Writer:
         self._is_vector = num_envs is not None
         number = self._writer.num_envs
         self._others = {"final_" + column.name: np.zeros(
-            (number, *column.shape)[not self._is_vector:], column.dtype)
+            (number, *column.shape)[not self._is_vector:], _bfloat16.numpy_dtype(column.dtype))
             for column in table.columns if column.role == "obs"}
         self._resets_next = self._writer.autoreset == "next_step"
         self._step = np.zeros(number, np.uint32)

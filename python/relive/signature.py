@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, _nested, errors
+from . import _bfloat16, _core, _nested, errors
 
 ROLES = ("plain", "obs", "reward", "next")
 
@@ -31,7 +31,7 @@ RESERVED = frozenset((
 class Column:
     """One value of a step.
 
-    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64) are those of
+    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16) are those of
     one step of one environment. ``role`` says what sampling does with it:
 
     * ``"plain"``: as stored at the step, such as an action;
@@ -62,7 +62,7 @@ class Column:
     @property
     def nbytes(self) -> int:
         """Bytes of one step."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return int(np.prod(self.shape, dtype=np.int64)) * _bfloat16.numpy_dtype(self.dtype).itemsize
 
     def _core_tuple(self):
         return (self.name, _core.dtypes[self.dtype], ROLES.index(self.role), self.shape)
@@ -91,7 +91,7 @@ def _dtype(dtype, name):
     try:
         text = np.dtype(dtype).newbyteorder("=").name
     except TypeError:
-        text = str(dtype)
+        text = str(dtype).removeprefix("torch.")
     if text not in _core.dtypes:
         raise errors.InvalidArgument(
             "column %s: dtype %s, want one of %s" % (name, text, ", ".join(_core.dtypes)))

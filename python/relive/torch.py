@@ -5,7 +5,7 @@ import os
 import numpy as np
 import torch
 
-from . import errors
+from . import _bfloat16, errors
 from .store import Store
 
 _SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with unsigned integers
@@ -14,12 +14,15 @@ _SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with u
 def tensors(batch):
     """The arrays of a batch as a dict of tensors on its memory. ``key`` is copied, and becomes
     int64 of the same bits, which update_priorities takes; other unsigned integers become larger
-    signed ones."""
+    signed ones. Columns of bfloat16 become torch.bfloat16, without a copy."""
     result = {}
     for name in batch.names:
         array = batch[name]
         if array.dtype == np.uint64:
             array = array.view(np.int64).copy()
+        elif _bfloat16.is_bfloat16(array.dtype):
+            result[name] = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+            continue
         elif array.dtype.name in _SIGNED:
             array = array.astype(_SIGNED[array.dtype.name])
         result[name] = torch.from_numpy(array)

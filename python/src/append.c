@@ -132,11 +132,10 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 /* Those that are kept. 0, or -1 with an exception: the call's own rows are not in. */
 static int put_kept_finals(struct writer *w, struct wait *wait)
 {
-	const void *finals[RLV_MAX_COLUMNS] = { 0 };
+	const void *finals[RLV_MAX_COLUMNS];
 
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (w->obs_columns & 1u << c)
-			finals[c] = w->stage[c];
+		finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
 	return raise_of(put_finals(w, wait, finals));
 }
 
@@ -160,7 +159,7 @@ static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 {
 	if (!call->flags || call->flags[i] & RLV_FINAL || !row_ended(call, i))
 		return call->flags && call->flags[i] & RLV_FINAL;
-	if (w->obs_columns && call->finals[__builtin_ctz(w->obs_columns)])
+	if (w->n_obs && call->finals[w->first_obs])
 		return w->final_env == w->n_envs;
 	return call->flags[i] & RLV_TERMINATED && w->autoreset != AUTORESET_NEXT_STEP &&
 	       !call->values[KEY_FINAL];
@@ -233,7 +232,7 @@ static int after_step(struct writer *w, struct wait *wait, const struct call *ca
 		return 0;
 	for (uint32_t i = 0; i < call->n; i++)
 		w->ended[i] = row_ended(call, i);
-	if (w->obs_columns && call->finals[__builtin_ctz(w->obs_columns)]) {
+	if (w->n_obs && call->finals[w->first_obs]) {
 		w->final_env = 0;
 		if (put_finals(w, wait, call->finals) > 0)
 			return -1;
@@ -244,14 +243,14 @@ static int after_step(struct writer *w, struct wait *wait, const struct call *ca
 	return warn_of_lost(w);
 }
 
-static void put_of_call(const struct call *call, struct put *put)
+static void put_of_call(const struct writer *w, const struct call *call, struct put *put)
 {
 	put->steps = (struct rlv_steps)RLV_STEPS_INIT;
 	put->steps.n = call->n;
 	put->steps.flags = call->flags;
 	put->steps.td_error = call->td_error;
 	put->steps.policy_version = call->policy_version;
-	memcpy(put->columns, call->columns, sizeof(put->columns));
+	memcpy(put->columns, call->columns, w->n_columns * sizeof(put->columns[0]));
 	put->end = false;
 }
 
@@ -275,7 +274,7 @@ int append_step(struct writer *w, struct call *call)
 	call->flags = has_ends(w, call, false) ? w->flags : NULL;
 	if ((call->flags && autoreset_flags(w, call, false)) || call_bind_finals(w, call))
 		return -1;
-	put_of_call(call, &put);
+	put_of_call(w, call, &put);
 	put.stream = w->n_envs == 1 ? 0 : -1;
 	return put_rows(w, &wait, &put) || after_step(w, &wait, call) ? -1 : 0;
 }
@@ -323,7 +322,7 @@ int append_rows(struct writer *w, struct call *call)
 	uint32_t done;
 	int ret;
 
-	if (call_refuse(w, call, KEY_FINAL_OF, KEY_TERMINATED, no_finals) ||
+	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, no_finals) ||
 	    call_refuse(w, call, KEY_INFOS, KEY_INFOS + 1, no_infos) || read_env(w, call) ||
 	    read_length(w, call))
 		return -1;
@@ -338,7 +337,7 @@ int append_rows(struct writer *w, struct call *call)
 		if (!call->flags || autoreset_flags(w, call, true))
 			return -1;
 	}
-	put_of_call(call, &put);
+	put_of_call(w, call, &put);
 	put.stream = call->env;
 	ret = put_rows(w, &wait, &put);
 	done = ret ? call->n - put.steps.n : call->n;
@@ -357,9 +356,11 @@ static int refuse_others(const struct writer *w, const struct call *call)
 	static const char why[] = "end_episode takes env and the columns of the observation";
 
 	for (int c = 0; c < (int)w->n_columns; c++)
-		if (!(w->obs_columns & 1u << c) && call_refuse(w, call, c, c + 1, why))
+		if (!w->columns[c].is_obs && call_refuse(w, call, c, c + 1, why))
 			return -1;
-	return call_refuse(w, call, KEY_FINAL_OF, KEY_ENV, why);
+	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, why))
+		return -1;
+	return call_refuse(w, call, KEY_TERMINATED, KEY_ENV, why);
 }
 
 static int put_last(struct writer *w, struct wait *wait, struct call *call)

@@ -74,7 +74,14 @@ int array_init(void)
 
 PyObject *array_dtype(const char *name)
 {
-	return PyObject_CallFunction(dtype_class, "s", name);
+	PyObject *args, *dtype;
+
+	if (strcmp(name, "bfloat16") != 0)
+		return PyObject_CallFunction(dtype_class, "s", name);
+	args = PyTuple_New(0);
+	dtype = args ? python_call("relive._bfloat16", "numpy_dtype", args) : NULL;
+	Py_XDECREF(args);
+	return dtype;
 }
 
 PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner)

@@ -24,7 +24,7 @@ void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env
 	if (w->has_first[env])
 		return;
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (w->obs_columns & 1u << c)
+		if (w->columns[c].is_obs)
 			memcpy(w->firsts[c] + (size_t)env * w->columns[c].bytes,
 			       observation(w, call, c, row), w->columns[c].bytes);
 	w->has_first[env] = true;
@@ -34,17 +34,17 @@ void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env
 static bool is_first(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
 {
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (w->obs_columns & 1u << c &&
+		if (w->columns[c].is_obs &&
 		    memcmp(w->firsts[c] + (size_t)env * w->columns[c].bytes,
 			   observation(w, call, c, row), w->columns[c].bytes) != 0)
 			return false;
-	return w->obs_columns && w->has_first[env];
+	return w->n_obs && w->has_first[env];
 }
 
 static bool has_reward(const struct writer *w, const struct call *call, uint32_t row)
 {
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		if (w->reward_columns & 1u << c &&
+		if (w->columns[c].is_reward &&
 		    column_number(&w->columns[c], call->columns[c], row) != 0)
 			return true;
 	return false;

@@ -23,7 +23,7 @@ static int key_of(const struct writer *w, PyObject *name)
 /* Numbers of the names of a call, which the interpreter keeps as one tuple for each call site. */
 static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 {
-	uint8_t keys[KEYS];
+	uint16_t keys[KEYS];
 	PyObject *old;
 
 	for (Py_ssize_t i = 0; i < n; i++) {
@@ -35,7 +35,7 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 				     ((struct table *)w->h.parent)->info->name);
 		if (key < 0)
 			return -1;
-		keys[i] = (uint8_t)key;
+		keys[i] = (uint16_t)key;
 	}
 	memcpy(w->last_keys, keys, sizeof(keys[0]) * (size_t)n);
 	old = w->last_names;
@@ -77,7 +77,7 @@ static bool same_names(const struct writer *w, PyObject *names, Py_ssize_t n)
 	return true;
 }
 
-static void give(struct call *call, uint8_t key, PyObject *value)
+static void give(struct call *call, uint16_t key, PyObject *value)
 {
 	call->values[key] = value == Py_None ? NULL : value;
 	if (value == Py_None && key >= KEY_FINAL_OF && key < KEY_TERMINATED)
@@ -105,6 +105,18 @@ static int number_dict(struct writer *w, PyObject *values)
 
 	Py_XDECREF(names);
 	return ret;
+}
+
+void call_clear(const struct writer *w, struct call *call)
+{
+	const size_t columns = w->n_columns * sizeof(void *);
+
+	memset(call->values, 0, columns);
+	memset(call->values + KEY_FINAL_OF, 0, columns);
+	memset(call->values + KEY_TERMINATED, 0, (KEYS - KEY_TERMINATED) * sizeof(void *));
+	memset(call->columns, 0, columns);
+	memset(call->finals, 0, columns);
+	memset(call->ends, 0, offsetof(struct call, sources) - offsetof(struct call, ends));
 }
 
 int call_read_dict(struct writer *w, struct call *call, PyObject *values)
@@ -248,12 +260,10 @@ void *call_scratch(struct call *call, size_t bytes)
 /* Sums and losses of a single reward that is no number are none. */
 static int check_rewards(const struct writer *w, const struct call *call, bool batched)
 {
-	uint32_t left = w->unchecked ? 0 : w->reward_columns;
-
-	for (; left; left &= left - 1) {
-		const struct column *col = &w->columns[__builtin_ctz(left)];
-		const void *data = call->columns[__builtin_ctz(left)];
-		uint32_t i = column_find_nonfinite(col, data, call->n);
+	for (uint32_t c = 0; !w->unchecked && c < w->n_columns; c++) {
+		const struct column *col = &w->columns[c];
+		const void *data = call->columns[c];
+		uint32_t i = col->is_reward ? column_find_nonfinite(col, data, call->n) : call->n;
 		PyObject *number, *at;
 
 		if (i == call->n)
@@ -334,8 +344,8 @@ int call_has_observation(const struct writer *w, const struct call *call, uint32
 	uint32_t given = 0;
 
 	for (uint32_t c = 0; c < w->n_columns; c++)
-		given |= call->values[first_key + c] ? 1u << c : 0;
-	if (given == 0 || given == w->obs_columns)
+		given += call->values[first_key + c] != NULL;
+	if (given == 0 || given == w->n_obs)
 		return given != 0;
 	error_format(-EINVAL, "final observation of some columns only: want all or none");
 	return -1;
@@ -385,7 +395,7 @@ int call_bind_finals(struct writer *w, struct call *call)
 		return 0;
 	ended = ended_list(call);
 	for (uint32_t c = 0; ended && PyList_Size(ended) > 0 && c < w->n_columns; c++)
-		if (w->obs_columns & 1u << c && bind_final_rows(w, call, c, ended))
+		if (w->columns[c].is_obs && bind_final_rows(w, call, c, ended))
 			Py_CLEAR(ended);
 	Py_XDECREF(ended);
 	return ended ? 0 : -1;

@@ -5,12 +5,13 @@
 #include <string.h>
 
 static const struct dtype dtypes[] = {
-	[RLV_BOOL] = { "bool", "?", 1 },   [RLV_U8] = { "uint8", "B", 1 },
-	[RLV_I8] = { "int8", "b", 1 },     [RLV_U16] = { "uint16", "H", 2 },
-	[RLV_I16] = { "int16", "h", 2 },   [RLV_U32] = { "uint32", "I", 4 },
-	[RLV_I32] = { "int32", "i", 4 },   [RLV_U64] = { "uint64", "Q", 8 },
-	[RLV_I64] = { "int64", "q", 8 },   [RLV_F16] = { "float16", "e", 2 },
-	[RLV_F32] = { "float32", "f", 4 }, [RLV_F64] = { "float64", "d", 8 },
+	[RLV_BOOL] = { "bool", "?", 1 },     [RLV_U8] = { "uint8", "B", 1 },
+	[RLV_I8] = { "int8", "b", 1 },       [RLV_U16] = { "uint16", "H", 2 },
+	[RLV_I16] = { "int16", "h", 2 },     [RLV_U32] = { "uint32", "I", 4 },
+	[RLV_I32] = { "int32", "i", 4 },     [RLV_U64] = { "uint64", "Q", 8 },
+	[RLV_I64] = { "int64", "q", 8 },     [RLV_F16] = { "float16", "e", 2 },
+	[RLV_F32] = { "float32", "f", 4 },   [RLV_F64] = { "float64", "d", 8 },
+	[RLV_BF16] = { "bfloat16", "H", 2 },
 };
 
 const struct dtype *dtype_of(uint32_t code)
@@ -19,12 +20,21 @@ const struct dtype *dtype_of(uint32_t code)
 									      : NULL;
 }
 
+static bool is_reward(const struct rlv_column *col)
+{
+	bool is_number = (col->dtype == RLV_F32 || col->dtype == RLV_F64) && col->ndim == 0;
+
+	return is_number && (col->role == RLV_REWARD || strcmp(col->name, "reward") == 0);
+}
+
 void column_of(const struct rlv_column *in, struct column *out)
 {
 	*out = (struct column){ .name = in->name,
 				.dtype = in->dtype,
 				.bytes = dtype_of(in->dtype)->bytes,
-				.ndim = (int)in->ndim };
+				.ndim = (int)in->ndim,
+				.is_obs = in->role == RLV_OBS,
+				.is_reward = is_reward(in) };
 	for (uint32_t d = 0; d < in->ndim; d++) {
 		out->shape[d] = in->shape[d];
 		out->bytes *= in->shape[d];

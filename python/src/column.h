@@ -10,7 +10,7 @@
 
 struct dtype {
 	const char *name;   /* numpy's */
-	const char *format; /* struct module's */
+	const char *format; /* struct module's; bfloat16: of its bits */
 	uint32_t bytes;
 };
 
@@ -22,6 +22,8 @@ struct column {
 	uint32_t dtype;
 	uint32_t bytes; /* of one step */
 	int ndim;       /* of one step */
+	bool is_obs;    /* role RLV_OBS */
+	bool is_reward; /* floats of role RLV_REWARD, or named reward: sequences stack them */
 	Py_ssize_t shape[RLV_MAX_DIMS];
 };
 

@@ -3,6 +3,8 @@
  */
 #include "python/src/core.h"
 
+#include "relive/admin.h"
+
 #include <stdlib.h>
 
 PyTypeObject *store_type;

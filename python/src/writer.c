@@ -32,7 +32,7 @@ static int make_keys(struct writer *w)
 		return -1;
 	for (uint32_t c = 0; ret == 0 && c < w->n_columns; c++) {
 		ret = add_key(w->keys, "", w->columns[c].name, (int)c);
-		if (ret == 0 && w->obs_columns & 1u << c)
+		if (ret == 0 && w->columns[c].is_obs)
 			ret = add_key(w->keys, "final_", w->columns[c].name,
 				      (int)(KEY_FINAL_OF + c));
 	}
@@ -66,18 +66,11 @@ static size_t cut_memory(struct writer *w, uint8_t *memory)
 	w->flags = cut(&at, n * sizeof(*w->flags));
 	w->ended = cut(&at, n * sizeof(*w->ended));
 	for (uint32_t c = 0; w->assumed && c < w->n_columns; c++)
-		if (w->obs_columns & 1u << c)
+		if (w->columns[c].is_obs)
 			w->firsts[c] = cut(&at, n * w->columns[c].bytes);
 	w->has_first = cut(&at, n * sizeof(*w->has_first));
 	w->ended_at_first = cut(&at, n * sizeof(*w->ended_at_first));
 	return (size_t)(at - memory);
-}
-
-static bool is_reward(const struct rlv_column *col)
-{
-	bool is_number = (col->dtype == RLV_F32 || col->dtype == RLV_F64) && col->ndim == 0;
-
-	return is_number && (col->role == RLV_REWARD || strcmp(col->name, "reward") == 0);
 }
 
 static int prepare(struct writer *w, const struct table *table)
@@ -87,10 +80,10 @@ static int prepare(struct writer *w, const struct table *table)
 	w->n_columns = info->n_columns;
 	for (uint32_t c = 0; c < info->n_columns; c++) {
 		column_of(&info->columns[c], &w->columns[c]);
-		w->obs_columns |= info->columns[c].role == RLV_OBS ? 1u << c : 0;
-		w->reward_columns |= is_reward(&info->columns[c]) ? 1u << c : 0;
+		if (w->columns[c].is_obs && w->n_obs++ == 0)
+			w->first_obs = c;
 	}
-	w->waits = w->obs_columns != 0;
+	w->waits = w->n_obs != 0;
 	for (uint32_t v = 0; v < info->n_views; v++)
 		w->waits |= info->views[v].view.n_step > 1 || info->views[v].view.period > 1;
 	w->memory = calloc(1, cut_memory(w, (uint8_t *)16));
@@ -178,7 +171,7 @@ static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_pos
 				    "columns are given by keyword, or as one dict of them");
 	if (w->busy)
 		return error_format(-EBUSY, "another thread is in a call of this writer");
-	memset(&call, 0, offsetof(struct call, sources));
+	call_clear(w, &call);
 	w->busy = true;
 	if (read_values(w, &call, values, n_positional, names) == 0)
 		ret = body(w, &call);

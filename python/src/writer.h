@@ -42,14 +42,13 @@ struct writer {
 	bool assumed; /* nobody gave the mode, which is next_step: what refutes it is an error */
 	enum autoreset autoreset;
 	uint32_t n_columns;
-	uint32_t obs_columns;    /* bits: role RLV_OBS */
-	uint32_t reward_columns; /* floats of role RLV_REWARD, or named reward: sequences stack them */
+	uint32_t n_obs, first_obs; /* columns that are */
 	struct column columns[RLV_MAX_COLUMNS];
-	PyObject *keys;          /* keyword -> number */
-	PyObject *timeout;       /* None or seconds */
-	PyObject *last_names;    /* keywords of the last call ... */
-	uint8_t last_keys[KEYS]; /* ... and their numbers */
-	uint8_t *memory;         /* of all below */
+	PyObject *keys;           /* keyword -> number */
+	PyObject *timeout;        /* None or seconds */
+	PyObject *last_names;     /* keywords of the last call ... */
+	uint16_t last_keys[KEYS]; /* ... and their numbers */
+	uint8_t *memory;          /* of all below */
 	uint8_t *stage[RLV_MAX_COLUMNS];
 	uint8_t *zeros;   /* a step of the largest column */
 	uint8_t *ends[3]; /* terminated, truncated, final */
@@ -65,7 +64,7 @@ struct writer {
 	uint32_t final_env;
 };
 
-/* One call: what it was given. Zeroed up to the sources. */
+/* One call: what it was given. Arrays by column have no more than the table. */
 struct call {
 	PyObject *values[KEYS]; /* borrowed, or held; NULL = not given */
 	const void *columns[RLV_MAX_COLUMNS];
@@ -84,6 +83,9 @@ struct call {
 };
 
 /* -------- call.c -------- */
+
+/* Zeroes what this writer uses of a call: most tables have few of RLV_MAX_COLUMNS. */
+void call_clear(const struct writer *w, struct call *call);
 
 /* The values of a dict, before the keywords are read. 0, or -1 with an exception. */
 int call_read_dict(struct writer *w, struct call *call, PyObject *values);

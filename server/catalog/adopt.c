@@ -184,6 +184,11 @@ static int check_beside(const struct table_desc *desc, const Relive__NodeRegion 
 	return region->sole ? 0 : error_set(-EBUSY, "a process has it mapped, end that first");
 }
 
+static bool unpack_desc(const Relive__NodeRegion *tree, struct table_desc *desc_out)
+{
+	return table_desc_unpack(tree->shard->desc.data, tree->shard->desc.len, desc_out);
+}
+
 /* Is the shard of that tree whole? *desc_out: what it says of itself. */
 static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tree,
 		       struct table_desc *desc_out)
@@ -193,9 +198,8 @@ static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tr
 
 	if (tree->flaw[0])
 		return error_set(-EPROTO, "%s", tree->flaw);
-	if (!tree->shard || tree->shard->desc.len != sizeof(*desc_out) || tree->uuid.len != 16)
+	if (!tree->shard || tree->uuid.len != 16 || !unpack_desc(tree, desc_out))
 		return error_set(-EPROTO, "it has no descriptor");
-	memcpy(desc_out, tree->shard->desc.data, sizeof(*desc_out));
 	ret = check_desc(table, tree, desc_out);
 	for (uint32_t role = REGION_ROWS; ret == 0 && role < REGION_ROLES; role++)
 		ret = check_beside(desc_out,
@@ -479,19 +483,16 @@ static bool is_adopted_tree(const struct survey *survey, size_t i)
 	       survey->arrival->regions[i]->role == REGION_TREE;
 }
 
-static const struct table_desc *desc_of(const Relive__NodeRegion *tree)
-{
-	return (const struct table_desc *)(const void *)tree->shard->desc.data;
-}
-
 /* The shard whose limiter counted is the control shard: the others have counted nothing. */
 static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 {
 	const struct catalog_arrival *arrival = taking->survey.arrival;
-	struct table_desc desc = *desc_of(tree);
 	struct catalog_table *table;
+	struct table_desc desc;
 	uint64_t most = 0;
 
+	if (!unpack_desc(tree, &desc))
+		return -EPROTO;
 	table_desc_seal(&desc, 0);
 	table = catalog_table_new(&desc);
 	if (!table)
@@ -526,14 +527,17 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 		.shard = tree->part,
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
+	struct table_desc desc;
 	int ret;
 
+	if (!unpack_desc(tree, &desc))
+		return -EPROTO;
 	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
 	ret = statedb_shard_put(store, &stored);
 	return ret ? ret
 		   : statedb_lap_raise(store, tree->object, tree->part,
-				       tree->shard->head / desc_of(tree)->blocks + CATALOG_LAPS);
+				       tree->shard->head / desc.blocks + CATALOG_LAPS);
 }
 
 static int adopt(struct taking *taking)

@@ -92,7 +92,8 @@ static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
 	if (!out->desc)
 		return error_set(-ENOMEM, "regions: no memory");
 	*out->desc = *desc;
-	out->shard.desc = (ProtobufCBinaryData){ sizeof(*desc), (uint8_t *)out->desc };
+	out->shard.desc =
+		(ProtobufCBinaryData){ table_desc_used_bytes(desc), (uint8_t *)out->desc };
 	return 0;
 }
 

@@ -88,6 +88,7 @@ static void put_region_structs(FILE *out)
 	FIELD(tree_geometry, levels);
 	FIELD(tree_geometry, fanout);
 	FIELD(tree_geometry, inner_bytes);
+	FIELD(tree_geometry, reserved);
 	STRUCT(shard_words);
 	FIELD(shard_words, head);
 	FIELD(shard_words, dirty);
@@ -195,10 +196,9 @@ static void put_table_structs(FILE *out)
 	FIELD(table_desc, slots_bytes);
 	FIELD(table_desc, pages_bytes);
 	FIELD(table_desc, reserved1);
-	FIELD(table_desc, columns);
-	FIELD(table_desc, views);
-	FIELD(table_desc, reserved2);
 	FIELD(table_desc, crc);
+	FIELD(table_desc, views);
+	FIELD(table_desc, columns);
 }
 
 static void put_pool_structs(FILE *out)

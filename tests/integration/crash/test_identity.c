@@ -7,6 +7,7 @@
 #include "tests/support/test.h"
 
 #include "relive/relive.h"
+#include "relive/admin.h"
 
 #include "wire/auth.h"
 #include "wire/channel.h"

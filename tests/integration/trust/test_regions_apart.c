@@ -194,7 +194,7 @@ static void descriptor__that_a_client_changed_is_not_used(void **state)
 
 	memcpy(&desc, tree_of(fx) + DESC_OFF, sizeof(desc));
 	desc.views[0].eps = 0.5;
-	desc.crc = crc32c(0, &desc, offsetof(struct table_desc, crc));
+	table_desc_seal(&desc, desc.shard);
 	memcpy(tree_of(fx) + DESC_OFF, &desc, sizeof(desc));
 	assert_int_equal(rlv_table_open(fx->store, "t", &again), -EBADMSG);
 	assert_non_null(strstr(rlv_last_error(), "descriptor"));

@@ -188,8 +188,8 @@ static void table_create__bad_columns(void **state)
 	bad.columns[2].dtype = 0;
 	bad_expect(&bad, "columns[2].dtype 0");
 	bad_init(&bad);
-	bad.columns[2].dtype = RLV_F64 + 1;
-	bad_expect(&bad, "columns[2].dtype 13");
+	bad.columns[2].dtype = RLV_BF16 + 1;
+	bad_expect(&bad, "columns[2].dtype 14");
 	bad_init(&bad);
 	bad.columns[2].role = 9;
 	bad_expect(&bad, "columns[2].role 9");
@@ -216,7 +216,7 @@ static void table_create__bad_columns(void **state)
 	bad_expect(&bad, "opts.n_columns 0");
 	bad_init(&bad);
 	bad.opts.n_columns = RLV_MAX_COLUMNS + 1;
-	bad_expect(&bad, "opts.n_columns 33");
+	bad_expect(&bad, "opts.n_columns 257");
 	bad_init(&bad);
 	bad.opts.columns = NULL;
 	bad_expect(&bad, "columns");

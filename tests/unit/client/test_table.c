@@ -29,6 +29,52 @@ static struct rlv_table_opts usual(void)
 	return opts;
 }
 
+/* -------- the most columns -------- */
+
+/* Steps of 256 columns, every other one bfloat16, come back as they went in. */
+static void table__of_the_most_columns(void **state)
+{
+	static struct rlv_column columns[RLV_MAX_COLUMNS];
+	static char names[RLV_MAX_COLUMNS][8];
+	static uint16_t values[RLV_MAX_COLUMNS];
+	static const void *data[RLV_MAX_COLUMNS];
+	struct rlv_table_opts opts = { .columns = columns, .n_columns = RLV_MAX_COLUMNS };
+	const struct rlv_sampler_opts sampler_opts = { .size = sizeof(sampler_opts),
+						       .batch_size = 1 };
+	struct rlv_steps steps = RLV_STEPS_INIT;
+	const struct rlv_batch *batch = NULL;
+	struct rlv_sampler *sampler = NULL;
+	struct rlv_writer *writer = NULL;
+	struct replay_fixture fx;
+
+	(void)state;
+	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++) {
+		(void)snprintf(names[c], sizeof(names[c]), "c%u", c);
+		columns[c] = (struct rlv_column){ .name = names[c],
+						  .dtype = c % 2 ? RLV_BF16 : RLV_U16 };
+		values[c] = (uint16_t)(0x3f80 + c);
+		data[c] = &values[c];
+	}
+	replay_open(&fx, &opts);
+	assert_int_equal(replay_info(fx.table).n_columns, RLV_MAX_COLUMNS);
+	assert_int_equal(rlv_writer_open(fx.table, NULL, &writer), 0);
+	steps.n = 1;
+	steps.columns = data;
+	assert_int_equal(rlv_writer_append(writer, 0, &steps, NULL), 0);
+	assert_int_equal(rlv_writer_end_episode(writer, 0, NULL), 0);
+	assert_int_equal(rlv_sampler_open(fx.table, &sampler_opts, &sampler), 0);
+	assert_int_equal(rlv_sampler_sample(sampler, 1, 0, &batch), 0);
+	assert_int_equal(batch->n_arrays, RLV_MAX_COLUMNS + 2);
+	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++) {
+		assert_string_equal(batch->arrays[c].name, names[c]);
+		assert_int_equal(batch->arrays[c].dtype, columns[c].dtype);
+		assert_memory_equal(batch->arrays[c].data, &values[c], 2);
+	}
+	assert_int_equal(rlv_sampler_close(&sampler), 0);
+	assert_int_equal(rlv_writer_close(&writer), 0);
+	replay_close(&fx);
+}
+
 /* -------- what is there -------- */
 
 static void table_info__says_what_was_asked_for(void **state)
@@ -284,6 +330,7 @@ static void table_create__full_pool_gives_enospc_and_leaves_nothing(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(table__of_the_most_columns),
 		cmocka_unit_test(table_info__says_what_was_asked_for),
 		cmocka_unit_test(table_create__defaults),
 		cmocka_unit_test(table_create__again_with_the_same_options_opens_it),

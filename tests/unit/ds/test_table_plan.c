@@ -124,7 +124,7 @@ static void table_plan__regions_by_hand(void **state)
 	desc.views[1].max_times_sampled = 3;
 	assert_plans();
 	inner = (desc.tree.inner_bytes + 63) / 64 * 64;
-	off = 4096 + 6144;
+	off = 4096 + 34816;
 	assert_int_equal(desc.words_off, off);
 	assert_int_equal(desc.views[0].words_off, off += 256);
 	assert_int_equal(desc.views[0].inner_off[0], off += 128);
@@ -346,7 +346,7 @@ static uint32_t remote_levels(uint64_t capacity)
 		assert_true(l == 0 || desc.tree.fanout[l] >= 64);
 		nodes = (nodes + desc.tree.fanout[l] - 1) / desc.tree.fanout[l];
 	}
-	assert_true(nodes <= TREE_TOP_MAX);
+	assert_true(nodes <= SUMTREE_TOP_MAX);
 	return desc.tree.levels;
 }
 
@@ -417,9 +417,9 @@ static void table_plan__counts_of_things(void **state)
 	assert_refuses(&defaults, "max_clients 1025", "1024");
 	setup(state);
 	desc.n_columns = 0;
-	assert_refuses(&defaults, "columns: 0", "32");
-	desc.n_columns = 33;
-	assert_refuses(&defaults, "columns: 33", "32");
+	assert_refuses(&defaults, "columns: 0", "256");
+	desc.n_columns = 257;
+	assert_refuses(&defaults, "columns: 257", "256");
 	setup(state);
 	desc.n_views = 9;
 	assert_refuses(&defaults, "views: 9", "8");
@@ -468,8 +468,8 @@ static void table_plan__next_observation_of_the_same_name(void **state)
 static void table_plan__column_shapes(void **state)
 {
 	(void)state;
-	desc.columns[0].dtype = 13;
-	assert_refuses(&defaults, "\"obs\" dtype 13", "");
+	desc.columns[0].dtype = 14;
+	assert_refuses(&defaults, "\"obs\" dtype 14", "");
 	setup(state);
 	desc.columns[0].role = 4;
 	assert_refuses(&defaults, "\"obs\" role 4", "");
@@ -492,6 +492,10 @@ static void table_plan__column_shapes(void **state)
 	assert_refuses(&defaults, "\"obs\" shape", "");
 	setup(state);
 	desc.columns[2].dtype = DTYPE_I32;
+	assert_refuses(&defaults, "\"reward\"", "scalar");
+	setup(state);
+	desc.columns[2].dtype = DTYPE_BF16;
+	desc.columns[2].bytes = 2;
 	assert_refuses(&defaults, "\"reward\"", "scalar");
 }
 
