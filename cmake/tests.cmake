@@ -93,6 +93,25 @@ foreach(target unit_test_cost_wire unit_test_costs)
 	endif()
 endforeach()
 
+# One program against an earlier relive.h and a later one, with the library of today.
+set(newer ${PROJECT_BINARY_DIR}/gen/newer/relive/relive.h)
+add_custom_command(OUTPUT ${newer}
+	COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/gen/newer/relive
+	COMMAND awk -f ${PROJECT_SOURCE_DIR}/tests/abi/newer.awk
+		${PROJECT_SOURCE_DIR}/include/relive/relive.h > ${newer}
+	DEPENDS ${PROJECT_SOURCE_DIR}/tests/abi/newer.awk ${PROJECT_SOURCE_DIR}/include/relive/relive.h
+	VERBATIM)
+foreach(age older newer)
+	add_executable(abi_${age} ${PROJECT_SOURCE_DIR}/tests/abi/program.c)
+	target_link_libraries(abi_${age} PRIVATE relive)
+	add_dependencies(tests_unit abi_${age})
+	rlv_add_test(unit.abi_${age} unit abi_${age})
+endforeach()
+target_include_directories(abi_older BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/abi/older)
+target_include_directories(abi_newer BEFORE PRIVATE ${PROJECT_BINARY_DIR}/gen/newer)
+target_sources(abi_newer PRIVATE ${newer})
+target_compile_definitions(abi_newer PRIVATE NEWER)
+
 # What runs in the guests beside the tests themselves.
 if(TARGET relive_support)
 	add_executable(vm_traffic ${PROJECT_SOURCE_DIR}/tests/vm/traffic.c)
