@@ -155,7 +155,7 @@ def test_create__the_same_again_opens(store):
 @pytest.mark.parametrize("change", [
     dict(capacity=0), dict(name="a/b"), dict(name="x" * 64), dict(shards=10_000),
     dict(max_writers=1000), dict(views=[relive.View()] * 9), dict(views=[relive.View(alpha=9)]),
-    dict(signature={"c%d" % i: "int8" for i in range(33)}), dict(signature={}),
+    dict(signature={"c%d" % i: "int8" for i in range(257)}), dict(signature={}),
     dict(signature={"Upper": "int8"}), dict(signature={"a": ((1,) * 7, "int8")}),
     dict(signature={"a": ((0,), "int8")}),
 ])
