@@ -28,7 +28,7 @@
 #define EVICT_BYTES ((size_t)6 << 20)
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
-#define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct shard_words))
+#define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct part_words))
 #define WINDOW_NS 3000000u /* of timed work: short ones find a quiet moment */
 #define WINDOW_WALL_NS 40000000u
 #define CASES_MAX 40u
@@ -131,6 +131,7 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct varian
 	uint16_t fanout[TREE_MAX_LEVELS + 1];
 	struct tree_geometry geo, usual;
 	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
+	struct part part = { .words_off = WORDS_OFF, .pages_off = PAGE_OFF };
 	uint64_t idle = SLOT_IDLE, off = align_up(PAGE_OFF + sizeof(struct client_page), 4096);
 
 	t->fanout = v->fanout;
@@ -149,7 +150,8 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct varian
 			     sizeof(idle)),
 	     "slot");
 	sumtree_init(&t->tree, t->region, &geo, &place);
-	epoch_init(&t->ep, t->region, WORDS_OFF, t->region, PAGE_OFF);
+	part.tree = part.pages = t->region;
+	epoch_init(&t->ep, &part, 1);
 	must(tree_deltas_open(&t->tree, NULL, &t->deltas[0]), "deltas");
 	must(tree_deltas_open(&t->tree, &defer, &t->deltas[1]), "deltas");
 	fill_tree(t, seed);

@@ -1,6 +1,6 @@
 /*
- * Ring of a shard: mutable words, client slots, block headers, rows. A shard has four regions, by who
- * writes them; each begins with a superblock (wire/region.h).
+ * Ring of a shard: mutable words, block headers, rows. A shard is a part (wire/part_layout.h): it has
+ * four regions, each of which begins with a superblock (wire/region.h).
  *
  * The tree region, written by whoever changes priorities, read by all:
  *   4096             table descriptor (wire/table_layout.h), immutable
@@ -22,23 +22,22 @@
  * Block header (u64, CAS):  seq:48 (low) | owner:15 | open:1 (top bit)
  *   seq is a ticket of the shard's head: block = seq mod blocks, lap = seq div blocks,
  *   gen = 1 + lap mod (2^22 - 1). owner = 1 + client slot.
- *
- * Epoch word (u64, CAS):    owner:15 (low) | mode:2 at bit 16 | epoch:32 at bit 32
  */
 #ifndef RLV_WIRE_RING_LAYOUT_H
 #define RLV_WIRE_RING_LAYOUT_H
 
 #include <stdbool.h>
 
+#include "wire/part_layout.h"
 #include "wire/sumtree_layout.h"
 
 #define BLOCK_SEQ_BITS 48
 #define BLOCK_SEQ_MASK (((uint64_t)1 << BLOCK_SEQ_BITS) - 1)
-#define BLOCK_OWNER_MASK 0x7fffu
+#define BLOCK_OWNER_MASK PART_OWNER_MASK
 #define BLOCK_OPEN ((uint64_t)1 << 63)
 
 #define RING_MAX_VIEWS 8
-#define RING_MAX_CLIENTS 1024 /* slots of a shard; owner ids are 1..max_clients */
+#define RING_MAX_CLIENTS 1024 /* of a table */
 
 static inline uint64_t block_make(bool open, uint32_t owner, uint64_t seq)
 {
@@ -67,48 +66,20 @@ static inline uint32_t block_gen(uint64_t seq, uint32_t blocks)
 	return 1 + (uint32_t)(seq / blocks % LEAF_GEN_MASK);
 }
 
-enum epoch_mode { EPOCH_NORMAL = 0, EPOCH_ZERO = 1, EPOCH_DUAL = 2 };
-
-static inline uint64_t epoch_make(uint32_t epoch, enum epoch_mode mode, uint32_t owner)
-{
-	return (uint64_t)epoch << 32 | (uint64_t)mode << 16 | (owner & BLOCK_OWNER_MASK);
-}
-
-static inline uint32_t epoch_number(uint64_t word)
-{
-	return (uint32_t)(word >> 32);
-}
-
-static inline enum epoch_mode epoch_mode_of(uint64_t word)
-{
-	return (enum epoch_mode)(word >> 16 & 3u);
-}
-
-static inline uint32_t epoch_owner(uint64_t word)
-{
-	return (uint32_t)word & BLOCK_OWNER_MASK;
-}
-
 /*
  * Mutable words of a shard.
  *   offset size
  *        0   64  head: next ticket (FAA)
- *       64   64  dirty: fences of clients whose slot was not idle (FAA, after the fence holds)
- *      128   64  epoch word (CAS)
- *      192   64  clean: value of dirty that the last clean rebuild saw (written by the rebuilder)
+ *       64  192  words of the part
  */
 struct shard_words {
 	struct rword64_line head;
-	struct rword64_line dirty;
-	struct rword64_line epoch;
-	struct rword64_line clean;
+	struct part_words part;
 };
 
 WIRE_SIZE(shard_words, 256);
 WIRE_AT(shard_words, head, 0);
-WIRE_AT(shard_words, dirty, 64);
-WIRE_AT(shard_words, epoch, 128);
-WIRE_AT(shard_words, clean, 192);
+WIRE_AT(shard_words, part, 64);
 
 /*
  * Mutable words of a view in the tree.
@@ -157,50 +128,15 @@ struct slot_limits {
 	struct rword64 smp_committed;
 };
 
-/*
- * Client slot: one for each writer or sampler handle, in each shard; owner id = 1 + index. Written by
- * whoever hands slots out; clients read it.
- *   offset size
- *        0    8  state: 0 free, 1 live, 2 fenced
- *        8    4  pid
- *       12    4  reserved
- *       16    8  start time of the process (clock ticks since boot)
- *       24   16  boot id of the host
- *       40    8  lease id
- *       48   16  reserved
- */
-
-enum slot_state { SLOT_FREE = 0, SLOT_LIVE = 1, SLOT_FENCED = 2 };
-
-struct client_slot {
-	struct rword64 state;
-	uint32_t pid;
-	uint32_t reserved0;
-	uint64_t start_time;
-	uint8_t boot_id[16];
-	uint64_t lease;
-	uint8_t reserved1[16];
-};
-
 WIRE_SIZE(slot_limits, 32);
-WIRE_SIZE(client_slot, 64);
-WIRE_AT(client_slot, state, 0);
-WIRE_AT(client_slot, pid, 8);
-WIRE_AT(client_slot, start_time, 16);
-WIRE_AT(client_slot, boot_id, 24);
-WIRE_AT(client_slot, lease, 40);
 
 /*
- * A client's own page, granted to it alone. All others treat it as untrusted input.
+ * A client's page (struct part_page), as a table uses it.
  *   offset size
- *        0    8  pin: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
- *        8   56  reserved
+ *        0   64  pin
  *       64  256  limits of the 8 views (the control shard's pages only)
  *      320 3776  reserved
  */
-#define SLOT_IDLE UINT64_MAX
-#define CLIENT_PAGE_BYTES 4096u
-
 struct client_page {
 	struct rword64_line pin;
 	struct slot_limits limits[RING_MAX_VIEWS];
@@ -259,8 +195,6 @@ static inline uint64_t count_make(uint32_t gen, uint32_t count)
 }
 
 #define ROWS_OFF 4096u
-#define LIMITS_OFF 4096u /* in the pages region: a page of its own ... */
-#define PAGES_OFF 8192u  /* ... and those of the clients behind it */
 #define DESC_OFF 4096u
 
 #endif

@@ -58,14 +58,14 @@ int embed_attach(struct embed *embed, uint32_t id, struct region **region_out)
 }
 
 /* What is left of a shard that came to nothing: rows that are blank were never a table's. */
-static void forget_regions(struct embed *embed, struct shard_parts *parts)
+static void forget_regions(struct embed *embed, struct part_regions *regions)
 {
 	struct transport_target *target = embed->base.target;
 	uint32_t ids[REGION_ROLES] = { 0 };
 
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		ids[role] = parts->at[role] ? parts->at[role]->id : 0;
-	shard_parts_detach(parts);
+		ids[role] = regions->at[role] ? regions->at[role]->id : 0;
+	part_regions_detach(regions);
 	/* They are ours and known: nothing is left to do if the pool refuses. */
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (ids[role])
@@ -76,7 +76,8 @@ static int make_region(struct embed *embed, const struct table_desc *desc, uint3
 		       struct region **region_out)
 {
 	struct transport_target *target = embed->base.target;
-	struct target_region spec = shard_region_spec(desc, desc->shard, role);
+	struct part_spec part = shard_spec(desc);
+	struct target_region spec = part_region_spec(&part, role);
 	int ret;
 
 	ret = target->ops->register_region(target, &spec);
@@ -92,23 +93,23 @@ static int make_shard(struct embed *embed, struct table_desc *desc, uint32_t s,
 		      struct shard **shard_out)
 {
 	struct shard_ids ids = {
-		.incarnation = embed->base.target->incarnation,
+		.origin.incarnation = embed->base.target->incarnation,
 		/* Only the generation of a lap counts, and above it there is room for tickets. */
 		.first_ticket = embed->first_lap[desc->table_id] % LEAF_GEN_MASK * desc->blocks,
 	};
-	struct shard_parts parts = { .owner = 0 };
+	struct part_regions regions = { .owner = 0 };
 	int ret = 0;
 
-	memcpy(ids.store_uuid, embed->store_uuid, sizeof(ids.store_uuid));
+	memcpy(ids.origin.store_uuid, embed->store_uuid, sizeof(ids.origin.store_uuid));
 	table_desc_seal(desc, s);
 	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		ret = make_region(embed, desc, role, &parts.at[role]);
+		ret = make_region(embed, desc, role, &regions.at[role]);
 	if (ret == 0)
-		ret = shard_format(&parts, desc, &ids);
+		ret = shard_format(&regions, desc, &ids);
 	if (ret == 0)
-		ret = shard_open(&parts, desc, shard_out);
+		ret = shard_open(&regions, desc, shard_out);
 	if (ret)
-		forget_regions(embed, &parts);
+		forget_regions(embed, &regions);
 	return ret;
 }
 
@@ -143,11 +144,12 @@ void embed_table_free(struct embed_table *table)
 
 static int set_dropped(struct shard *shard)
 {
-	int ret = shard_set_state(shard, REGION_DROPPED);
+	int ret = part_set_state(&shard->part, REGION_DROPPED);
 
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (ret == 0 && (shard->tree->tr->caps & TRANSPORT_PERSISTENT))
-			ret = transport_persist(shard->parts.at[role], 0, REGION_SUPERBLOCK_BYTES);
+			ret = transport_persist(shard->part.regions.at[role], 0,
+						REGION_SUPERBLOCK_BYTES);
 	return ret;
 }
 
@@ -164,8 +166,8 @@ void embed_table_destroy(struct embed *embed, struct embed_table *table)
 		if (!table->shards[s])
 			continue;
 		for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-			(void)target->ops->unregister_region(target,
-							     table->shards[s]->parts.at[role]->id);
+			(void)target->ops->unregister_region(
+				target, table->shards[s]->part.regions.at[role]->id);
 	}
 	embed_table_free(table);
 }
@@ -177,15 +179,15 @@ static int grant_shard(struct embed *embed, const struct shard *shard,
 	struct transport_target *target = embed->base.target;
 	int ret = 0;
 
-	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++) {
+	for (uint32_t at = REGION_TREE; ret == 0 && at < PART_PLACES; at++) {
 		struct region_range range;
 		uint32_t rights;
-		uint32_t role = shard_grant_of(access->kind, access->owner, part, &range, &rights);
+		uint32_t role = part_grant_of(access->kind, access->owner, at, &range, &rights);
 
 		if (!role)
 			continue;
-		range.region = shard->parts.at[role]->id;
-		ret = target->ops->grant(target, EMBED_CLIENT, &range, rights, &out->grants[part]);
+		range.region = shard->part.regions.at[role]->id;
+		ret = target->ops->grant(target, EMBED_CLIENT, &range, rights, &out->grants[at]);
 	}
 	return ret;
 }
@@ -398,7 +400,7 @@ static int mark_table(struct embed_table *table)
 	int ret = 0;
 
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = shard_mark(table->shards[s]);
+		ret = part_mark(&table->shards[s]->part);
 	table->marked = ret == 0;
 	return ret ? error_prefix(ret, "table %s: mark of its rows: ", table->desc.name) : 0;
 }
@@ -414,11 +416,11 @@ static int slot_get_locked(struct embed *embed, struct embed_table *table, uint3
 		ret = mark_table(table);
 	if (ret)
 		return ret;
-	ret = slot_find_free(table->shards[0], &slot);
+	ret = slot_find_free(&table->shards[0]->part, &slot);
 	if (ret)
 		return ret;
 	for (s = 0; s < table->desc.n_shards; s++) {
-		ret = slot_take(table->shards[s], slot, &embed->self, EMBED_CLIENT);
+		ret = slot_take(&table->shards[s]->part, slot, &embed->self, EMBED_CLIENT);
 		if (ret)
 			goto err_release;
 	}
@@ -428,7 +430,7 @@ static int slot_get_locked(struct embed *embed, struct embed_table *table, uint3
 
 err_release:
 	while (s-- > 0)
-		if (slot_release(table->shards[s], slot))
+		if (slot_release(&table->shards[s]->part, slot))
 			error_prefix(ret, "slot %u of shard %u stays taken: ", slot, s);
 	return ret;
 }
@@ -439,7 +441,7 @@ static int slot_put_locked(const struct embed_table *table, uint32_t owner)
 
 	table->streams[owner - 1] = 0;
 	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
-		int ret = slot_release(table->shards[s], owner - 1);
+		int ret = slot_release(&table->shards[s]->part, owner - 1);
 
 		if (ret && !first)
 			first = ret;
@@ -553,7 +555,7 @@ static int persist_shard(struct embed *embed, const struct shard *shard)
 
 	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
 		if (role != REGION_ROWS)
-			ret = target->ops->persist(target, shard->parts.at[role]->id, 0, 0);
+			ret = target->ops->persist(target, shard->part.regions.at[role]->id, 0, 0);
 	return ret;
 }
 
@@ -576,7 +578,7 @@ static int persist_table(struct embed *embed, struct embed_table *table)
 		return ret;
 	table->marked = false;
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
-		ret = shard_unmark(table->shards[s]);
+		ret = part_unmark(&table->shards[s]->part);
 	return ret;
 }
 

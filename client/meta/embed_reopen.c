@@ -26,13 +26,13 @@ struct listing {
 };
 
 /* What the extent table lists of a shard, by role; NULL = not there. */
-struct part {
+struct found_part {
 	const struct target_region *of[REGION_ROLES];
 };
 
-static struct part part_of(const struct listing *list, const struct target_region *like)
+static struct found_part part_of(const struct listing *list, const struct target_region *like)
 {
-	struct part part = { .of = { NULL } };
+	struct found_part part = { .of = { NULL } };
 
 	for (size_t i = 0; i < list->n; i++) {
 		const struct target_region *region = &list->regions[i];
@@ -46,17 +46,17 @@ static struct part part_of(const struct listing *list, const struct target_regio
 
 /* -------- what the file holds -------- */
 
-static int open_shard(struct embed *embed, const struct part *part, struct shard **shard_out)
+static int open_shard(struct embed *embed, const struct found_part *part, struct shard **shard_out)
 {
-	struct shard_parts parts = { .owner = 0 };
+	struct part_regions regions = { .owner = 0 };
 	int ret = 0;
 
 	for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-		ret = embed_attach(embed, part->of[role]->id, &parts.at[role]);
+		ret = embed_attach(embed, part->of[role]->id, &regions.at[role]);
 	if (ret == 0)
-		ret = shard_open(&parts, NULL, shard_out);
+		ret = shard_open(&regions, NULL, shard_out);
 	if (ret)
-		shard_parts_detach(&parts);
+		part_regions_detach(&regions);
 	return ret;
 }
 
@@ -106,14 +106,14 @@ static bool is_blank(const struct target_region *region)
  * stored a row before that. A page that reads as zeros for another reason would look alike but for the
  * rows.
  */
-static bool was_never_complete(const struct part *part)
+static bool was_never_complete(const struct found_part *part)
 {
 	return state_of(part->of[REGION_SLOTS]) == REGION_FORMATTING &&
 	       is_blank(part->of[REGION_ROWS]);
 }
 
 /* A drop says so in all regions of the table before it gives the first one back. */
-static bool was_dropped(const struct part *part)
+static bool was_dropped(const struct found_part *part)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (state_of(part->of[role]) == REGION_DROPPED)
@@ -121,7 +121,7 @@ static bool was_dropped(const struct part *part)
 	return false;
 }
 
-static bool is_whole(const struct part *part)
+static bool is_whole(const struct found_part *part)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (state_of(part->of[role]) == REGION_FORMATTING)
@@ -130,7 +130,8 @@ static bool is_whole(const struct part *part)
 }
 
 /* Opens a part as a shard of its table, unless nothing is to be kept of it. Changes nothing. */
-static int take_part(struct embed *embed, const struct part *part, const struct target_region *any)
+static int take_part(struct embed *embed, const struct found_part *part,
+		     const struct target_region *any)
 {
 	struct shard *shard;
 	int ret;
@@ -152,7 +153,7 @@ static int take_part(struct embed *embed, const struct part *part, const struct 
 }
 
 /* Is it the first of its part that is there? Each part is taken once. */
-static bool is_first(const struct part *part, const struct target_region *region)
+static bool is_first(const struct found_part *part, const struct target_region *region)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (part->of[role])
@@ -165,7 +166,7 @@ static int take_all(struct embed *embed, const struct listing *list)
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < list->n; i++) {
-		struct part part = part_of(list, &list->regions[i]);
+		struct found_part part = part_of(list, &list->regions[i]);
 
 		if (is_first(&part, &list->regions[i]))
 			ret = take_part(embed, &part, &list->regions[i]);
@@ -178,7 +179,7 @@ static int take_all(struct embed *embed, const struct listing *list)
 static bool has_region(const struct shard *shard, uint32_t id)
 {
 	for (uint32_t role = REGION_TREE; shard && role < REGION_ROLES; role++)
-		if (shard->parts.at[role]->id == id)
+		if (shard->part.regions.at[role]->id == id)
 			return true;
 	return false;
 }
@@ -252,7 +253,7 @@ static int check_trust(struct embed *embed, struct shard *shard)
 	bool marked;
 	int ret;
 
-	ret = shard_is_marked(shard, &marked);
+	ret = part_is_marked(&shard->part, &marked);
 	if (ret || !marked || embed->trust || (shard->desc.flags & TABLE_ROW_CRC))
 		return ret;
 	return error_set(
@@ -270,7 +271,7 @@ static int recover(struct embed *embed, struct shard *shard)
 	int ret;
 
 	(void)embed;
-	ret = shard_is_marked(shard, &opts.scan_rows);
+	ret = part_is_marked(&shard->part, &opts.scan_rows);
 	if (ret == 0)
 		ret = recover_shard(shard, &opts, &report);
 	if (ret == 0)

@@ -20,8 +20,8 @@
 struct meta_shard {
 	char node_uri[META_NODE_URI_BYTES]; /* for connect; shards of one node share it */
 	char node[RLV_NAME_BYTES];          /* its name, for people */
-	/* by enum region_role and shard_part; bytes 0 = not given */
-	struct region_grant grants[SHARD_PARTS];
+	/* by enum region_role and part_place; bytes 0 = not given */
+	struct region_grant grants[PART_PLACES];
 	uint32_t state;       /* enum rlv_shard_state; without grants unless ACTIVE or DRAINING */
 	uint32_t weight;      /* now; rises to META_WEIGHT_FULL ... */
 	uint64_t ramp_ns;     /* ... within so long */
@@ -46,11 +46,11 @@ struct meta_wishes {
 
 /* What grants are asked for: a client with a slot gets its page. */
 struct meta_access {
-	enum shard_access kind;
+	enum part_access kind;
 	uint32_t owner; /* 0 = none: to look alone */
 };
 
-#define META_LOOKS (&(const struct meta_access){ .kind = SHARD_READS })
+#define META_LOOKS (&(const struct meta_access){ .kind = PART_READS })
 
 /* A client slot: whose it is stands in every shard. */
 struct meta_slot {

@@ -94,12 +94,12 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 /* The page of a slot comes only to who has one. */
 static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 {
-	const ProtobufCBinaryData *grants[SHARD_PARTS] = {
+	const ProtobufCBinaryData *grants[PART_PLACES] = {
 		[REGION_TREE] = &place->tree_grant,
 		[REGION_ROWS] = &place->rows_grant,
 		[REGION_SLOTS] = &place->slots_grant,
-		[SHARD_LIMITS] = &place->limits_grant,
-		[SHARD_PAGE] = place->page_grant.len ? &place->page_grant : NULL,
+		[PART_LIMITS] = &place->limits_grant,
+		[PART_PAGE] = place->page_grant.len ? &place->page_grant : NULL,
 	};
 	int ret = 0;
 
@@ -116,9 +116,9 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 	out->incarnation = place->incarnation;
 	if (out->state > RLV_SHARD_DRAINING) /* no grants are given */
 		return 0;
-	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++)
-		if (grants[part])
-			ret = take_grant(grants[part], &out->grants[part]);
+	for (uint32_t at = REGION_TREE; ret == 0 && at < PART_PLACES; at++)
+		if (grants[at])
+			ret = take_grant(grants[at], &out->grants[at]);
 	return ret;
 }
 

@@ -72,7 +72,7 @@ static void shard_trees_add(struct shard_trees *trees, const struct node_set *no
 	uint32_t t = trees->forest.n++;
 
 	trees->trees[t] = shard->trees[trees->view];
-	epoch_init(&trees->forest.epochs[t], shard->tree, shard->desc.words_off, NULL, 0);
+	epoch_init(&trees->forest.epochs[t], &shard->part, 0);
 	trees->shard[t] = s;
 	trees->sparse |= t != s;
 }

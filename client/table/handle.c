@@ -1,6 +1,6 @@
 #include "client/table/handle.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
@@ -86,10 +86,10 @@ static int handle_tidy_shard(struct handle *h, uint32_t s, const struct slot_inf
 {
 	struct shard *shard = h->nodes.shards[s];
 	uint32_t closed;
-	int ret = fence_close_blocks(shard, h->slot.owner, &closed);
+	int ret = shard_close_blocks(shard, h->slot.owner, &closed);
 
 	if (ret == 0 && slot->pin != SLOT_IDLE)
-		ret = shard_mark_dirty(shard);
+		ret = part_mark_dirty(&shard->part);
 	return ret;
 }
 
@@ -116,7 +116,7 @@ static int handle_join(void *ctx, uint32_t s)
 		return ret;
 	if (h->reader)
 		return handle_open_access(h, s);
-	ret = slot_read(h->nodes.shards[s], h->slot.owner - 1, &slot);
+	ret = slot_read(&h->nodes.shards[s]->part, h->slot.owner - 1, &slot);
 	if (ret)
 		return ret;
 	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
@@ -157,7 +157,7 @@ static void handle_leave_all(struct handle *h)
 			continue;
 		if (h->user->leave)
 			h->user->leave(h, s);
-		if (access_flush(acc) || fence_close_blocks(acc->shard, acc->owner, &closed))
+		if (access_flush(acc) || shard_close_blocks(acc->shard, acc->owner, &closed))
 			log_debug("leave shard %u: %s", s, error_last());
 		handle_close_access(h, s);
 	}
@@ -242,12 +242,12 @@ static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 	return ret;
 }
 
-static enum shard_access handle_access_kind(const struct rlv_table *table,
-					    const struct handle_opts *opts)
+static enum part_access handle_access_kind(const struct rlv_table *table,
+					   const struct handle_opts *opts)
 {
 	if (table->store->read_only || opts->reader)
-		return SHARD_READS;
-	return opts->streams ? SHARD_WRITES : SHARD_LEARNS;
+		return PART_READS;
+	return opts->streams ? PART_WRITES : PART_LEARNS;
 }
 
 int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
@@ -539,7 +539,7 @@ int handle_flush(struct handle *h)
 
 int handle_failed(struct access *acc, int error)
 {
-	int marked = error == -EIO ? shard_mark_dirty(acc->shard) : 0;
+	int marked = error == -EIO ? part_mark_dirty(&acc->shard->part) : 0;
 
 	return marked ? error_prefix(marked,
 				     "shard %u may need a rebuild: ", acc->shard->desc.shard)

@@ -40,7 +40,7 @@ struct handle {
 	uint32_t streams;      /* blocks that it may hold at once */
 	bool reader;           /* has no slot, and changes nothing */
 	bool fenced;           /* the slot is not ours any more */
-	enum shard_access access_kind;
+	enum part_access access_kind;
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
 	const struct handle_user *user;

@@ -76,13 +76,13 @@ int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out)
 /* -------- one shard -------- */
 
 static int node_attach_regions(struct transport *tr, const struct meta_shard *place,
-			       struct shard_parts *parts)
+			       struct part_regions *regions)
 {
 	int ret = 0;
 
-	for (uint32_t part = REGION_TREE; ret == 0 && part < SHARD_PARTS; part++)
-		if (place->grants[part].bytes)
-			ret = transport_attach(tr, &place->grants[part], &parts->at[part]);
+	for (uint32_t at = REGION_TREE; ret == 0 && at < PART_PLACES; at++)
+		if (place->grants[at].bytes)
+			ret = transport_attach(tr, &place->grants[at], &regions->at[at]);
 	return ret;
 }
 
@@ -90,15 +90,15 @@ static int node_attach_regions(struct transport *tr, const struct meta_shard *pl
 static int node_open_regions(const struct node_set *set, struct transport *tr,
 			     const struct meta_shard *place, uint32_t s, struct shard **shard_out)
 {
-	struct shard_parts parts = { .owner = set->access.owner };
+	struct part_regions regions = { .owner = set->access.owner };
 	struct table_desc want = *set->desc;
-	int ret = node_attach_regions(tr, place, &parts);
+	int ret = node_attach_regions(tr, place, &regions);
 
 	table_desc_seal(&want, s);
 	if (ret == 0)
-		ret = shard_open(&parts, &want, shard_out);
+		ret = shard_open(&regions, &want, shard_out);
 	if (ret)
-		shard_parts_detach(&parts);
+		part_regions_detach(&regions);
 	return ret;
 }
 
@@ -190,11 +190,11 @@ int node_set_take_page(struct node_set *set, uint32_t s, const struct meta_shard
 {
 	const struct node *node = &set->nodes[set->statuses[s].node];
 	struct region *page;
-	int ret = transport_attach(node->tr, &place->grants[SHARD_PAGE], &page);
+	int ret = transport_attach(node->tr, &place->grants[PART_PAGE], &page);
 
 	if (ret)
 		return ret;
-	ret = shard_take_page(set->shards[s], page, set->access.owner);
+	ret = part_take_page(&set->shards[s]->part, page, set->access.owner);
 	if (ret)
 		transport_detach(&page);
 	return ret;
@@ -331,8 +331,8 @@ int node_set_check(const struct node_set *set)
 
 		if (shard && shard->tree->tr->broken)
 			ret = -EHOSTDOWN;
-		else if (shard && shard->slots->base)
-			ret = shard_state(shard);
+		else if (shard && shard->part.slots->base)
+			ret = part_state(&shard->part);
 	}
 	return ret;
 }
@@ -351,7 +351,7 @@ bool node_set_is_addressable(const struct node_set *set)
 
 static bool shard_is_orphaned(const struct shard *shard)
 {
-	return shard->slots->base && shard_state(shard) == -EHOSTDOWN;
+	return shard->part.slots->base && part_state(&shard->part) == -EHOSTDOWN;
 }
 
 static bool node_is_broken(const struct shard *shard)

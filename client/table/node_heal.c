@@ -126,7 +126,7 @@ static int node_set_move_shard(struct node_set *set, uint32_t s, const struct me
 {
 	if (!set->shards[s])
 		return 0;
-	if (s < place->n_shards && place->shards[s].grants[SHARD_PAGE].bytes)
+	if (s < place->n_shards && place->shards[s].grants[PART_PAGE].bytes)
 		return node_set_take_page(set, s, &place->shards[s]);
 	node_set_close_shard(set, s, RLV_SHARD_DOWN);
 	return 0;

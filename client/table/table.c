@@ -214,7 +214,7 @@ static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 	int64_t size;
 	int ret;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	epoch_init(&ep, &shard->part, 0);
 	ret = sumtree_size(&shard->trees[v], &ep, &size);
 	if (ret == 0)
 		ret = sumtree_total(&shard->trees[v], &ep, &total);

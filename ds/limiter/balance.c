@@ -30,7 +30,7 @@ bool balance_applies(const struct view_desc *view)
 static int read_words(struct shard *shard, uint32_t view, struct limiter_words *out)
 {
 	struct view_limits words;
-	struct transport_io io = { .region = shard->limits,
+	struct transport_io io = { .region = shard->part.limits,
 				   .off = shard_limits_off(shard, view),
 				   .dst = &words,
 				   .len = sizeof(words) };
@@ -68,19 +68,19 @@ static int read_slots(struct shard *shard, uint32_t view, uint32_t first,
 	uint32_t n = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
 	struct transport_io ios[1 + SLOTS_AT_ONCE];
 
-	ios[0] = (struct transport_io){ .region = shard->slots,
-					.off = shard_slot_off(shard, first),
+	ios[0] = (struct transport_io){ .region = shard->part.slots,
+					.off = part_slot_off(&shard->part, first),
 					.dst = slots,
 					.len = n * (uint32_t)sizeof(slots[0]) };
 	for (uint32_t i = 0; i < n; i++)
 		ios[1 + i] = (struct transport_io){
-			.region = shard->pages,
-			.off = shard_page_off(shard, first + i) +
+			.region = shard->part.pages,
+			.off = part_page_off(&shard->part, first + i) +
 			       offsetof(struct client_page, limits) + view * sizeof(limits[0]),
 			.dst = &limits[i],
 			.len = sizeof(limits[0]),
 		};
-	return transport_read(shard->slots->tr, ios, 1 + n);
+	return transport_read(shard->part.slots->tr, ios, 1 + n);
 }
 
 static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
@@ -110,10 +110,10 @@ static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, i
 		bool needed = false;
 		struct epoch ep;
 
-		rc = sumtree_rebuild_needed(shard, &needed);
+		rc = part_rebuild_needed(&shard->part, &needed);
 		if (!rc && needed)
 			rc = -EAGAIN;
-		epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+		epoch_init(&ep, &shard->part, 0);
 		if (!rc)
 			rc = epoch_read(&ep);
 		if (!rc)
@@ -157,8 +157,8 @@ static int add(struct shard *control, uint32_t view, size_t member, uint64_t val
 
 	if (!value)
 		return 0;
-	return transport_faa_word(control->limits, shard_limits_off(control, view) + member, value,
-				  &old);
+	return transport_faa_word(control->part.limits, shard_limits_off(control, view) + member,
+				  value, &old);
 }
 
 /*

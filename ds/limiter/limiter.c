@@ -40,13 +40,13 @@ static struct side sample_side(struct limiter *lim)
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner)
 {
 	*lim = (struct limiter){
-		.region = control->limits,
+		.region = control->part.limits,
 		.words_off = shard_limits_off(control, view),
 		.bounds = control->desc.views[view].limit,
 	};
 	if (owner) {
-		lim->page = control->pages;
-		lim->slot_off = shard_page_off(control, owner - 1) +
+		lim->page = control->part.pages;
+		lim->slot_off = part_page_off(&control->part, owner - 1) +
 				offsetof(struct client_page, limits) +
 				view * sizeof(struct slot_limits);
 	}

@@ -3,7 +3,7 @@
 #include "transport/barrier.h"
 #include "transport/transport.h"
 
-#include "wire/ring_layout.h"
+#include "wire/part_layout.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -16,16 +16,17 @@ static struct rword64 *word_at(const struct region *region, uint64_t off)
 	return (struct rword64 *)(void *)(region->base + off);
 }
 
-void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struct region *page,
-		uint64_t page_off)
+void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner)
 {
 	*ep = (struct epoch){
-		.region = tree,
-		.word_off = words_off + offsetof(struct shard_words, epoch),
-		.page = page,
-		.pin_off = page_off + offsetof(struct client_page, pin),
+		.region = part->tree,
+		.word_off = part_word_off(part, offsetof(struct part_words, epoch)),
 		.mode = EPOCH_NORMAL,
 	};
+	if (owner) {
+		ep->page = part->pages;
+		ep->pin_off = part_page_off(part, owner - 1) + offsetof(struct part_page, pin);
+	}
 }
 
 /* E6 pairs with E5: the epoch word, then the arrays that it names. */

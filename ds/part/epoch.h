@@ -29,15 +29,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ds/part/part.h"
+
 #include "transport/transport.h"
 
-#include "wire/ring_layout.h"
+#include "wire/part_layout.h"
 
 #include "base/error.h"
 
 struct epoch {
-	struct region *region; /* tree region of the shard */
-	uint64_t word_off;     /* the shard's epoch word */
+	struct region *region; /* tree region of the part */
+	uint64_t word_off;     /* the part's epoch word */
 	struct region *page; /* where this handle's promise is; NULL = a reader, it never announces */
 	uint64_t pin_off;
 	uint32_t number; /* as last read */
@@ -54,11 +56,10 @@ struct epoch {
 };
 
 /*
- * page, page_off: the handle's struct client_page, over the tree's transport; NULL for a reader.
- * Thread: owner, for all functions of this file.
+ * owner: whose page is attached, and says what this handle promises; 0 = a reader. Thread: owner, for
+ * all functions of this file.
  */
-void epoch_init(struct epoch *ep, struct region *tree, uint64_t words_off, struct region *page,
-		uint64_t page_off);
+void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
 
 /*
  * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads;

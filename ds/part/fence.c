@@ -5,254 +5,71 @@
 #include "transport/barrier.h"
 #include "transport/transport.h"
 
-#include "wire/ring_layout.h"
-
-#include "base/bits.h"
-
 #include <errno.h>
 #include <stddef.h>
 
-static uint64_t page_off(const struct shard *shard, uint32_t owner)
-{
-	return shard_page_off(shard, owner - 1);
-}
-
-/* -------- open blocks -------- */
-
-static bool is_open_of(uint64_t header, uint32_t owner)
-{
-	return block_is_open(header) && (owner == 0 || block_owner(header) == owner);
-}
-
-/* The owner's open ones among n headers, as what closes them. How many. */
-static uint32_t prepare(const struct shard *shard, uint32_t owner, uint32_t first,
-			struct transport_atomic *ops, uint32_t n)
-{
-	uint32_t n_ops = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t header = ops[i].expected;
-
-		if (is_open_of(header, owner))
-			ops[n_ops++] = (struct transport_atomic){
-				.region = shard->tree,
-				.off = shard_header_off(shard, first + i),
-				.expected = header,
-				.value = header & ~BLOCK_OPEN,
-			};
-	}
-	return n_ops;
-}
-
-static int read_headers(struct shard *shard, uint32_t first, struct transport_atomic *ops,
-			uint32_t n)
-{
-	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
-	struct transport_io io = { .region = shard->tree,
-				   .off = shard_header_off(shard, first),
-				   .dst = headers,
-				   .len = n * 8 };
-	int rc = transport_read(shard->tree->tr, &io, 1);
-
-	for (uint32_t i = 0; !rc && i < n; i++)
-		ops[i].expected = headers[i];
-	return rc;
-}
-
-/* A header that changed meanwhile belongs to somebody else: seq never recurs. */
-static int close_headers(struct shard *shard, struct transport_atomic *ops, uint32_t n,
-			 uint32_t *closed)
-{
-	int rc = transport_cas(shard->tree->tr, ops, n);
-
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		if (ops[i].status != ATOMIC_DONE)
-			return error_set(-EIO, "close of a dead owner's block: no answer");
-		*closed += ops[i].old == ops[i].expected;
-	}
-	return rc;
-}
-
-int fence_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
-{
-	struct transport_atomic ops[TRANSPORT_VECTOR];
-	uint32_t closed = 0, blocks = shard->desc.blocks;
-
-	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
-		uint32_t n = blocks - first < TRANSPORT_VECTOR ? blocks - first : TRANSPORT_VECTOR;
-		int rc = read_headers(shard, first, ops, n);
-
-		if (!rc)
-			rc = close_headers(shard, ops, prepare(shard, owner, first, ops, n),
-					   &closed);
-		if (rc)
-			return rc;
-	}
-	*closed_out = closed;
-	return 0;
-}
-
-/* -------- admissions -------- */
-
-/* One side of one view: the counters of all, and the pair of counts in the page. */
-struct side {
-	uint64_t all_admitted_off, all_committed_off;
-	uint64_t admitted_off;
-	uint64_t admitted;
-	uint64_t committed;
-};
-
-/*
- * What all clients have admitted and not committed. Committed first: both grow meanwhile, and what the
- * dead has out must not be missed.
- */
-static int read_outstanding(struct shard *shard, const struct side *side, int64_t *out)
-{
-	uint64_t admitted, committed;
-	int rc = transport_load(shard->limits, side->all_committed_off, &committed);
-
-	if (!rc)
-		rc = transport_load(shard->limits, side->all_admitted_off, &admitted);
-	if (!rc)
-		*out = (int64_t)(admitted - committed);
-	return rc;
-}
-
-/*
- * A page that committed more than it admitted was cut between two stores: nothing is owed. It is its
- * client's, so that it may say anything: no more goes back than all of them together have out.
- */
-static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
-{
-	uint64_t rest = side->admitted - side->committed, old;
-	int64_t outstanding = 0;
-	int rc;
-
-	if (side->admitted <= side->committed)
-		return 0;
-	rc = read_outstanding(shard, side, &outstanding);
-	rest = outstanding > 0 ? min_u64(rest, (uint64_t)outstanding) : 0;
-	if (!rc && rest)
-		rc = transport_faa_word(shard->limits, side->all_admitted_off, 0 - rest, &old);
-	if (!rc)
-		rc = transport_store(shard->pages, side->admitted_off, &side->committed, 8);
-	if (!rc)
-		*given += rest;
-	return rc;
-}
-
-static int give_view_back(struct shard *shard, uint32_t view, const struct slot_limits *limits,
-			  uint64_t slot_off, uint64_t given[2])
-{
-	uint64_t all = shard_limits_off(shard, view);
-	struct side ins = {
-		.all_admitted_off = all + offsetof(struct view_limits, ins_admitted),
-		.all_committed_off = all + offsetof(struct view_limits, ins_committed),
-		.admitted_off = slot_off + offsetof(struct slot_limits, ins_admitted),
-		.admitted = rword64_load_relaxed(&limits->ins_admitted),
-		.committed = rword64_load_relaxed(&limits->ins_committed),
-	};
-	struct side smp = {
-		.all_admitted_off = all + offsetof(struct view_limits, smp_admitted),
-		.all_committed_off = all + offsetof(struct view_limits, smp_committed),
-		.admitted_off = slot_off + offsetof(struct slot_limits, smp_admitted),
-		.admitted = rword64_load_relaxed(&limits->smp_admitted),
-		.committed = rword64_load_relaxed(&limits->smp_committed),
-	};
-	int rc = give_side_back(shard, &ins, &given[0]);
-
-	return rc ? rc : give_side_back(shard, &smp, &given[1]);
-}
-
-/* L2 pairs with L1: the view's count as its CAS left it, with the page's that was there before. */
-static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
-{
-	struct slot_limits limits[RING_MAX_VIEWS];
-	uint64_t off = page_off(shard, owner) + offsetof(struct client_page, limits);
-	struct transport_io io = {
-		.region = shard->pages, .off = off, .dst = limits, .len = sizeof(limits)
-	};
-	int rc = transport_read(shard->pages->tr, &io, 1);
-
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = give_view_back(shard, v, &limits[v], off + v * sizeof(limits[0]), given);
-	return rc;
-}
-
-/* -------- the rest -------- */
-
-static int mark_dirty(struct shard *shard)
-{
-	uint64_t old;
-
-	return transport_faa_word(
-		shard->tree, shard_word_off(shard, offsetof(struct shard_words, dirty)), 1, &old);
-}
-
 /* {e, mode, dead} -> {e, mode, 0}: nobody else changes it while its owner is there. */
-static int orphan_rebuild(struct shard *shard, uint32_t owner, bool *had_out)
+static int orphan_rebuild(struct part *part, uint32_t owner, bool *had_out)
 {
-	uint64_t off = shard_word_off(shard, offsetof(struct shard_words, epoch)), word, old;
-	int rc = transport_load(shard->tree, off, &word);
+	uint64_t off = part_word_off(part, offsetof(struct part_words, epoch)), word, old;
+	int rc = transport_load(part->tree, off, &word);
 
 	if (rc || epoch_mode_of(word) == EPOCH_NORMAL || epoch_owner(word) != owner)
 		return rc;
 	*had_out = true;
-	return transport_cas_word(shard->tree, off, word,
+	return transport_cas_word(part->tree, off, word,
 				  epoch_make(epoch_number(word), epoch_mode_of(word), 0), &old);
 }
 
-static int swap_state(struct shard *shard, uint32_t owner, enum slot_state from, enum slot_state to)
+static int swap_state(struct part *part, uint32_t owner, enum slot_state from, enum slot_state to)
 {
 	uint64_t old;
 
-	return transport_cas_word(shard->slots,
-				  shard_slot_off(shard, owner - 1) +
-					  offsetof(struct client_slot, state),
-				  from, to, &old);
+	return transport_cas_word(
+		part->slots, part_slot_off(part, owner - 1) + offsetof(struct client_slot, state),
+		from, to, &old);
 }
 
 /* G3 pairs with G4: the promise withdrawn for the dead, then the slot is free. */
-static int set_free(struct shard *shard, uint32_t owner)
+static int set_free(struct part *part, uint32_t owner)
 {
 	uint64_t idle = SLOT_IDLE;
-	int rc = transport_store(shard->pages,
-				 page_off(shard, owner) + offsetof(struct client_page, pin), &idle,
-				 sizeof(idle));
+	int rc = transport_store(part->pages,
+				 part_page_off(part, owner - 1) + offsetof(struct part_page, pin),
+				 &idle, sizeof(idle));
 
 	if (!rc)
-		rc = transport_order(shard->tree->tr);
-	return rc ? rc : swap_state(shard, owner, SLOT_FENCED, SLOT_FREE);
+		rc = transport_order(part->tree->tr);
+	return rc ? rc : swap_state(part, owner, SLOT_FENCED, SLOT_FREE);
 }
 
-int fence_settle(struct shard *shard, uint32_t owner, struct fence_report *report_out)
+int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kind,
+		 struct fence_report *report_out)
 {
 	struct fence_report report = { 0 };
 	struct slot_info info;
 	int rc;
 
-	if (owner == 0 || owner > shard->desc.max_clients)
+	if (owner == 0 || owner > part->max_clients)
 		return error_set(-EINVAL, "owner %u: the table has owners 1 to %u", owner,
-				 shard->desc.max_clients);
-	if (!shard_has_page(shard, owner - 1))
+				 part->max_clients);
+	if (!part_has_page(part, owner - 1))
 		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
-	rc = slot_read(shard, owner - 1, &info);
+	rc = slot_read(part, owner - 1, &info);
 	report.was_idle = !rc && (info.state == SLOT_FREE || info.pin == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)
 		goto out;
 	/* D1 pairs with D2: dirty, before the slot stops holding passes back. */
 	if (!report.was_idle)
-		rc = mark_dirty(shard);
+		rc = part_mark_dirty(part);
 	if (!rc)
-		rc = swap_state(shard, owner, SLOT_LIVE, SLOT_FENCED);
+		rc = swap_state(part, owner, SLOT_LIVE, SLOT_FENCED);
 	if (!rc)
-		rc = orphan_rebuild(shard, owner, &report.had_rebuild);
+		rc = orphan_rebuild(part, owner, &report.had_rebuild);
 	if (!rc)
-		rc = fence_close_blocks(shard, owner, &report.closed);
+		rc = kind->settle(kind->ctx, part, owner);
 	if (!rc)
-		rc = give_back(shard, owner, report.given_back);
-	if (!rc)
-		rc = set_free(shard, owner);
+		rc = set_free(part, owner);
 out:
 	if (!rc && report_out)
 		*report_out = report;

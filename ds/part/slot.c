@@ -10,19 +10,19 @@
 static_assert(sizeof(((struct client_slot *)0)->boot_id) == PROCESS_BOOT_ID_BYTES,
 	      "a slot keeps the whole boot id");
 
-static int check_slot(const struct shard *shard, uint32_t slot)
+static int check_slot(const struct part *part, uint32_t slot)
 {
-	if (slot < shard->desc.max_clients)
+	if (slot < part->max_clients)
 		return 0;
 	return error_set(-EINVAL, "slot %u: the table has %u client slots", slot,
-			 shard->desc.max_clients);
+			 part->max_clients);
 }
 
-static int swap_state(struct shard *shard, uint32_t slot, enum slot_state from, enum slot_state to,
+static int swap_state(struct part *part, uint32_t slot, enum slot_state from, enum slot_state to,
 		      uint64_t *old_out)
 {
-	return transport_cas_word(shard->slots,
-				  shard_slot_off(shard, slot) + offsetof(struct client_slot, state),
+	return transport_cas_word(part->slots,
+				  part_slot_off(part, slot) + offsetof(struct client_slot, state),
 				  from, to, old_out);
 }
 
@@ -30,65 +30,65 @@ static int swap_state(struct shard *shard, uint32_t slot, enum slot_state from, 
  * Everything but the state, and what its last client has left in the page. Nobody reads a free slot's
  * fields, nor changes its words.
  */
-static int write_fields(struct shard *shard, uint32_t slot, const struct process_id *process,
+static int write_fields(struct part *part, uint32_t slot, const struct process_id *process,
 			uint64_t lease)
 {
 	struct client_slot fields = { .pid = process->pid,
 				      .start_time = process->start_time,
 				      .lease = lease };
-	struct client_page page = { .pin.word.raw = SLOT_IDLE };
+	struct part_page page = { .pin.word.raw = SLOT_IDLE };
 	struct transport_io ios[] = {
-		{ .region = shard->slots,
-		  .off = shard_slot_off(shard, slot) + offsetof(struct client_slot, pid),
+		{ .region = part->slots,
+		  .off = part_slot_off(part, slot) + offsetof(struct client_slot, pid),
 		  .src = (const uint8_t *)&fields + offsetof(struct client_slot, pid),
 		  .len = (uint32_t)(sizeof(fields) - offsetof(struct client_slot, pid)) },
-		{ .region = shard->pages,
-		  .off = shard_page_off(shard, slot),
+		{ .region = part->pages,
+		  .off = part_page_off(part, slot),
 		  .src = &page,
-		  .len = offsetof(struct client_page, reserved) },
+		  .len = sizeof(page) },
 	};
 
-	if (!shard_has_page(shard, slot))
+	if (!part_has_page(part, slot))
 		return error_set(-EINVAL, "slot %u: its page is not attached", slot);
 	memcpy(fields.boot_id, process->boot_id, sizeof(fields.boot_id));
-	return transport_write(shard->slots->tr, ios, 2);
+	return transport_write(part->slots->tr, ios, 2);
 }
 
-int slot_take(struct shard *shard, uint32_t slot, const struct process_id *process, uint64_t lease)
+int slot_take(struct part *part, uint32_t slot, const struct process_id *process, uint64_t lease)
 {
 	struct slot_info info;
 	uint64_t old;
-	int rc = slot_read(shard, slot, &info);
+	int rc = slot_read(part, slot, &info);
 
 	if (rc)
 		return rc;
 	if (info.state != SLOT_FREE)
 		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
 	/* Whoever had it may still have its page mapped: not the next one's. */
-	if (shard_has_page(shard, slot))
-		rc = transport_renew(shard->pages, shard_page_off(shard, slot));
+	if (part_has_page(part, slot))
+		rc = transport_renew(part->pages, part_page_off(part, slot));
 	if (rc)
 		return rc;
 	/* G4 pairs with G3: seen free, then the fields are ours to write. */
-	rc = write_fields(shard, slot, process, lease);
+	rc = write_fields(part, slot, process, lease);
 	/* G1 pairs with G2: who has the slot, then the slot is live. */
 	if (!rc)
-		rc = transport_order(shard->tree->tr);
+		rc = transport_order(part->tree->tr);
 	if (!rc)
-		rc = swap_state(shard, slot, SLOT_FREE, SLOT_LIVE, &old);
+		rc = swap_state(part, slot, SLOT_FREE, SLOT_LIVE, &old);
 	if (!rc && old != SLOT_FREE)
 		return error_set(-EBUSY, "slot %u: taken at the same time", slot);
 	return rc;
 }
 
-int slot_find_free(struct shard *shard, uint32_t *slot_out)
+int slot_find_free(struct part *part, uint32_t *slot_out)
 {
 	struct slot_info infos[SLOT_READ_MAX];
-	uint32_t all = shard->desc.max_clients;
+	uint32_t all = part->max_clients;
 
 	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
 		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
-		int rc = slot_read_many(shard, first, n, infos);
+		int rc = slot_read_many(part, first, n, infos);
 
 		if (rc)
 			return rc;
@@ -101,23 +101,22 @@ int slot_find_free(struct shard *shard, uint32_t *slot_out)
 	return error_set(-ENOSPC, "client slots: all %u of the table are in use", all);
 }
 
-int slot_release(struct shard *shard, uint32_t slot)
+int slot_release(struct part *part, uint32_t slot)
 {
 	struct slot_info info;
 	uint64_t word, old;
-	int rc = slot_read(shard, slot, &info);
+	int rc = slot_read(part, slot, &info);
 
 	if (!rc)
-		rc = transport_load(shard->tree,
-				    shard_word_off(shard, offsetof(struct shard_words, epoch)),
-				    &word);
+		rc = transport_load(part->tree,
+				    part_word_off(part, offsetof(struct part_words, epoch)), &word);
 	if (rc)
 		return rc;
 	if (info.state == SLOT_LIVE && info.pin != SLOT_IDLE)
 		return error_set(-EBUSY, "slot %u: a call is in progress or deltas are held", slot);
 	if (epoch_mode_of(word) != EPOCH_NORMAL && epoch_owner(word) == slot + 1)
 		return error_set(-EBUSY, "slot %u: its rebuild is not finished", slot);
-	rc = swap_state(shard, slot, SLOT_LIVE, SLOT_FREE, &old);
+	rc = swap_state(part, slot, SLOT_LIVE, SLOT_FREE, &old);
 	if (!rc && old != SLOT_LIVE)
 		return error_set(-ESTALE, "slot %u: not live", slot);
 	return rc;
@@ -132,41 +131,41 @@ static void decode(const struct client_slot *from, uint32_t slot, struct slot_in
 	info_out->lease = from->lease;
 }
 
-int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out)
+int slot_read(struct part *part, uint32_t slot, struct slot_info *info_out)
 {
-	return slot_read_many(shard, slot, 1, info_out);
+	return slot_read_many(part, slot, 1, info_out);
 }
 
-int slot_read_many(struct shard *shard, uint32_t first, uint32_t n, struct slot_info *infos_out)
+int slot_read_many(struct part *part, uint32_t first, uint32_t n, struct slot_info *infos_out)
 {
 	struct client_slot heads[SLOT_READ_MAX];
 	struct transport_io ios[1 + SLOT_READ_MAX] = { 0 };
 	size_t n_ios = 0;
-	int rc = n ? check_slot(shard, first) : 0;
+	int rc = n ? check_slot(part, first) : 0;
 
 	if (!rc && n)
-		rc = check_slot(shard, first + n - 1);
+		rc = check_slot(part, first + n - 1);
 	if (!rc && n > SLOT_READ_MAX)
 		rc = error_set(-EINVAL, "%u slots at once: at most %u", n, SLOT_READ_MAX);
 	if (rc || !n)
 		return rc;
-	ios[n_ios++] = (struct transport_io){ .region = shard->slots,
-					      .off = shard_slot_off(shard, first),
+	ios[n_ios++] = (struct transport_io){ .region = part->slots,
+					      .off = part_slot_off(part, first),
 					      .dst = heads,
 					      .len = n * (uint32_t)sizeof(heads[0]) };
 	for (uint32_t i = 0; i < n; i++) {
 		infos_out[i].pin = SLOT_IDLE;
-		if (shard_has_page(shard, first + i))
+		if (part_has_page(part, first + i))
 			ios[n_ios++] = (struct transport_io){
-				.region = shard->pages,
-				.off = shard_page_off(shard, first + i) +
-				       offsetof(struct client_page, pin),
+				.region = part->pages,
+				.off = part_page_off(part, first + i) +
+				       offsetof(struct part_page, pin),
 				.dst = &infos_out[i].pin,
 				.len = sizeof(infos_out[i].pin),
 			};
 	}
 	/* G2 pairs with G1: the fields of a slot that is live. */
-	rc = transport_read(shard->slots->tr, ios, n_ios);
+	rc = transport_read(part->slots->tr, ios, n_ios);
 	for (uint32_t i = 0; !rc && i < n; i++)
 		decode(&heads[i], first + i, &infos_out[i]);
 	return rc;

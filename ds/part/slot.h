@@ -1,6 +1,7 @@
 /*
- * Slot: who a client of a shard is (struct client_slot of wire/ring_layout.h), as the server says, and
- * what it has promised, as its page does (struct client_page). A handle has the same slot in every shard of its table; owner = 1 + slot.
+ * Slot: who a client of a part is (struct client_slot of wire/part_layout.h), as the server says, and
+ * what it has promised, as its page does (struct part_page). A handle has the same slot in every part of
+ * its object; owner = 1 + slot.
  *
  *   take      the fields are written while the state is still FREE, then FREE -> LIVE by CAS: a
  *             giver that dies half-way leaves a free slot, and the next take writes all of it again
@@ -15,9 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ds/replay/shard.h"
-
-#include "wire/ring_layout.h"
+#include "ds/part/part.h"
 
 #include "base/error.h"
 #include "base/os/process.h"
@@ -37,23 +36,23 @@ struct slot_info {
  * the transport; after one the slot is free, or live if the last answer was lost (-EIO): release
  * it. Cost: 3 phases. Thread: setup.
  */
-RLV_MUST_CHECK int slot_take(struct shard *shard, uint32_t slot, const struct process_id *process,
+RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);
 
 /* -ENOSPC: all max_clients are in use. Cost: 1 phase for 64 slots. Thread: setup. */
-RLV_MUST_CHECK int slot_find_free(struct shard *shard, uint32_t *slot_out);
+RLV_MUST_CHECK int slot_find_free(struct part *part, uint32_t *slot_out);
 
 /*
  * Frees a live slot. The owner has closed its blocks and given its admissions back. -EBUSY: it
  * still holds a promise or runs a rebuild; -ESTALE: it is not live. Cost: 3 phases. Thread: setup.
  */
-RLV_MUST_CHECK int slot_release(struct shard *shard, uint32_t slot);
+RLV_MUST_CHECK int slot_release(struct part *part, uint32_t slot);
 
 /* Cost: 1 phase. Thread: any, for the rest. */
-RLV_MUST_CHECK int slot_read(struct shard *shard, uint32_t slot, struct slot_info *info_out);
+RLV_MUST_CHECK int slot_read(struct part *part, uint32_t slot, struct slot_info *info_out);
 
 /* n <= SLOT_READ_MAX slots from `first`; how one walks over all of them. Cost: 1 phase. */
-RLV_MUST_CHECK int slot_read_many(struct shard *shard, uint32_t first, uint32_t n,
+RLV_MUST_CHECK int slot_read_many(struct part *part, uint32_t first, uint32_t n,
 				  struct slot_info *infos_out);
 
 #endif

@@ -67,15 +67,16 @@ static int check_format(const struct region_superblock *sb)
 	return 0;
 }
 
-int superblock_check(const struct region_superblock *sb, uint32_t role, uint64_t region_bytes)
+int superblock_check(const struct region_superblock *sb, uint32_t kind, uint32_t role,
+		     uint64_t region_bytes)
 {
 	int rc = check_format(sb);
 
 	if (rc)
 		return rc;
-	if (sb->kind != OBJECT_TABLE || sb->role != role)
+	if (sb->kind != kind || sb->role != role)
 		return error_set(-EPROTO, "superblock kind %u role %u: expected kind %u role %u",
-				 sb->kind, sb->role, OBJECT_TABLE, role);
+				 sb->kind, sb->role, kind, role);
 	if (sb->size > region_bytes)
 		return error_set(-EPROTO,
 				 "superblock size %" PRIu64 ": the region has %" PRIu64 " bytes",

@@ -34,12 +34,12 @@ void superblock_init(struct region_superblock *sb, const struct region *region,
 		     const struct superblock_owner *owner);
 
 /*
- * Is sb a live superblock of that role for a region of region_bytes? Errors: -EPROTO (no magic,
+ * Is sb a live superblock of that kind and role for a region of region_bytes? Errors: -EPROTO (no magic,
  * another format, unknown incompat bit, wrong role or size; the message says which), -EBADMSG
  * (crc, state), -ESTALE (being formatted or dropped), -EHOSTDOWN (orphaned). Thread: any.
  */
-RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t role,
-				    uint64_t region_bytes);
+RLV_MUST_CHECK int superblock_check(const struct region_superblock *sb, uint32_t kind,
+				    uint32_t role, uint64_t region_bytes);
 
 /*
  * May words be changed the way in which region is attached? Else they would be by two kinds of

@@ -39,10 +39,9 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 	acc->shard = shard;
 	acc->owner = owner;
 	acc->view_mask = view_mask;
-	if (owner && !shard_has_page(shard, owner - 1))
+	if (owner && !part_has_page(&shard->part, owner - 1))
 		return error_set(-EINVAL, "owner %u: its page is not attached", owner);
-	epoch_init(&acc->epoch, shard->tree, desc->words_off, owner ? shard->pages : NULL,
-		   owner ? shard_page_off(shard, owner - 1) : 0);
+	epoch_init(&acc->epoch, &shard->part, owner);
 	rc = transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
 			    &head);
 	acc->next_ticket = head;
@@ -121,7 +120,7 @@ static int leave_in_place(struct access *acc, bool force)
 /* What earlier chains have come to. */
 static int judge_posted(struct access *acc)
 {
-	int rc = acc->posted.lost ? shard_mark_dirty(acc->shard) : 0;
+	int rc = acc->posted.lost ? part_mark_dirty(&acc->shard->part) : 0;
 
 	if (rc)
 		return rc;
@@ -230,7 +229,7 @@ int access_enter(struct access *acc)
 /* What its sums make of such a leaf nobody knows. */
 static int mark_damage(struct access *acc)
 {
-	int rc = shard_mark_dirty(acc->shard);
+	int rc = part_mark_dirty(&acc->shard->part);
 
 	acc->epoch.damaged = rc != 0;
 	return rc;

@@ -366,9 +366,9 @@ static int end_view(struct recovery *rec)
 static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t committed_off)
 {
 	uint64_t committed;
-	int rc = transport_load(shard->limits, committed_off, &committed);
+	int rc = transport_load(shard->part.limits, committed_off, &committed);
 
-	return rc ? rc : transport_store(shard->limits, admitted_off, &committed, 8);
+	return rc ? rc : transport_store(shard->part.limits, admitted_off, &committed, 8);
 }
 
 static int settle_limiter(struct shard *shard, uint32_t view)
@@ -388,7 +388,7 @@ static int clear_slots(struct shard *shard)
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
-		rc = transport_store(shard->slots, shard_slot_off(shard, i), &nobody,
+		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
 				     sizeof(nobody));
 	return rc;
 }
@@ -396,9 +396,9 @@ static int clear_slots(struct shard *shard)
 /* The tree and the slots; recovery does not write rows. */
 static int persist_slots(struct shard *shard)
 {
-	int rc = transport_persist(shard->slots, 0, 0);
+	int rc = transport_persist(shard->part.slots, 0, 0);
 
-	return rc ? rc : transport_persist(shard->pages, 0, 0);
+	return rc ? rc : transport_persist(shard->part.pages, 0, 0);
 }
 
 static int read_epoch(struct recovery *rec)
@@ -413,11 +413,11 @@ static int read_epoch(struct recovery *rec)
 
 	if (rc)
 		return rc;
-	word = rword64_load_relaxed(&words.epoch.word);
+	word = rword64_load_relaxed(&words.part.epoch.word);
 	rec->epoch = epoch_number(word);
 	rec->report.was_dirty = epoch_mode_of(word) != EPOCH_NORMAL ||
-				rword64_load_relaxed(&words.dirty.word) !=
-					rword64_load_relaxed(&words.clean.word);
+				rword64_load_relaxed(&words.part.dirty.word) !=
+					rword64_load_relaxed(&words.part.clean.word);
 	return 0;
 }
 
@@ -426,18 +426,21 @@ static int write_epoch(struct recovery *rec)
 	struct shard *shard = rec->shard;
 	uint64_t word = epoch_make(rec->epoch, EPOCH_NORMAL, 0), dirty;
 	int rc = transport_load(shard->tree,
-				shard_word_off(shard, offsetof(struct shard_words, dirty)), &dirty);
+				shard_word_off(shard, offsetof(struct shard_words, part.dirty)),
+				&dirty);
 
 	if (!rc)
-		rc = transport_store(shard->tree,
-				     shard_word_off(shard, offsetof(struct shard_words, clean)),
-				     &dirty, sizeof(dirty));
+		rc = transport_store(
+			shard->tree,
+			shard_word_off(shard, offsetof(struct shard_words, part.clean)), &dirty,
+			sizeof(dirty));
 	if (!rc)
 		rc = transport_order(shard->tree->tr);
 	if (!rc)
-		rc = transport_store(shard->tree,
-				     shard_word_off(shard, offsetof(struct shard_words, epoch)),
-				     &word, sizeof(word));
+		rc = transport_store(
+			shard->tree,
+			shard_word_off(shard, offsetof(struct shard_words, part.epoch)), &word,
+			sizeof(word));
 	return rc;
 }
 

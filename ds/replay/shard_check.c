@@ -64,11 +64,11 @@ static int check_words(struct check *check)
 
 	if (rc)
 		return rc;
-	epoch = rword64_load_relaxed(&words.epoch.word);
+	epoch = rword64_load_relaxed(&words.part.epoch.word);
 	report->epoch = epoch_number(epoch);
 	report->head = rword64_load_relaxed(&words.head.word);
-	report->dirty = rword64_load_relaxed(&words.dirty.word) !=
-			rword64_load_relaxed(&words.clean.word);
+	report->dirty = rword64_load_relaxed(&words.part.dirty.word) !=
+			rword64_load_relaxed(&words.part.clean.word);
 	if (epoch_mode_of(epoch) != EPOCH_NORMAL) {
 		report->dirty = true;
 		problem(check, &report->wrong_tags, "epoch %u: a rebuild by owner %u is in mode %d",
@@ -102,7 +102,7 @@ static int check_slots(struct check *check)
 
 	for (uint32_t first = 0; first < all; first += SLOT_READ_MAX) {
 		uint32_t n = (uint32_t)min_u64(SLOT_READ_MAX, all - first);
-		int rc = slot_read_many(check->shard, first, n, infos);
+		int rc = slot_read_many(&check->shard->part, first, n, infos);
 
 		if (rc)
 			return rc;
@@ -122,7 +122,7 @@ static int check_open_owner(struct check *check, uint32_t block, uint32_t owner)
 	check->report->open_blocks++;
 	if (owner == 0 || owner > check->shard->desc.max_clients)
 		return 0; /* said already */
-	rc = slot_read(check->shard, owner - 1, &info);
+	rc = slot_read(&check->shard->part, owner - 1, &info);
 	if (!rc && info.state == SLOT_FREE)
 		problem(check, &check->report->wrong_headers,
 			"block %u: open, but its owner's slot %u is free", block, owner - 1);
@@ -282,7 +282,7 @@ static int check_sums(struct check *check, uint32_t view)
 	struct epoch ep;
 	int rc;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	epoch_init(&ep, &shard->part, 0);
 	rc = epoch_read(&ep);
 	if (!rc)
 		rc = sumtree_check(&shard->trees[view], &ep, &sums);
@@ -319,11 +319,11 @@ static int check_limits(struct check *check, uint32_t view)
 	const struct view_desc *desc = &check->shard->desc.views[view];
 	struct view_limits words;
 	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
-	struct transport_io io = { .region = check->shard->limits,
+	struct transport_io io = { .region = check->shard->part.limits,
 				   .off = shard_limits_off(check->shard, view),
 				   .dst = &words,
 				   .len = sizeof(words) };
-	int rc = transport_read(check->shard->limits->tr, &io, 1);
+	int rc = transport_read(check->shard->part.limits->tr, &io, 1);
 
 	if (rc)
 		return rc;

@@ -297,7 +297,7 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 		return rc;
 	rc = acc->chained ? ring_claim_chained(&mine) : claim_leaves(&mine);
 	if (rc == -EIO) {
-		int marked = shard_mark_dirty(acc->shard);
+		int marked = part_mark_dirty(&acc->shard->part);
 
 		rc = marked ? marked : rc;
 	}

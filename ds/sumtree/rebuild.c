@@ -29,14 +29,10 @@ struct pass {
 	uint64_t lost;  /* answers in this pass */
 };
 
-static uint64_t word_off(const struct shard *shard, size_t member)
-{
-	return shard_word_off(shard, member);
-}
-
 static int load_dirty(struct shard *shard, uint64_t *dirty_out)
 {
-	return transport_load(shard->tree, word_off(shard, offsetof(struct shard_words, dirty)),
+	return transport_load(shard->tree,
+			      part_word_off(&shard->part, offsetof(struct part_words, dirty)),
 			      dirty_out);
 }
 
@@ -48,13 +44,15 @@ static int raise_dirty(struct shard *shard)
 
 	for (int i = 0; rc == -EIO && i < SEIZE_TRIES; i++)
 		rc = transport_faa_word(
-			shard->tree, word_off(shard, offsetof(struct shard_words, dirty)), 1, &old);
+			shard->tree,
+			part_word_off(&shard->part, offsetof(struct part_words, dirty)), 1, &old);
 	return rc;
 }
 
 static int load_epoch(struct shard *shard, uint64_t *word_out)
 {
-	return transport_load(shard->tree, word_off(shard, offsetof(struct shard_words, epoch)),
+	return transport_load(shard->tree,
+			      part_word_off(&shard->part, offsetof(struct part_words, epoch)),
 			      word_out);
 }
 
@@ -65,7 +63,7 @@ static int load_epoch(struct shard *shard, uint64_t *word_out)
  */
 static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 {
-	uint64_t off = word_off(shard, offsetof(struct shard_words, epoch)), old;
+	uint64_t off = part_word_off(&shard->part, offsetof(struct part_words, epoch)), old;
 	int rc = transport_cas_word(shard->tree, off, from, to, &old);
 
 	for (int i = 0; rc == -EIO && i < SEIZE_TRIES; i++) {
@@ -74,23 +72,6 @@ static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 			return 0;
 	}
 	return rc ? rc : (old == from ? 0 : -EAGAIN);
-}
-
-int sumtree_rebuild_needed(struct shard *shard, bool *needed_out)
-{
-	struct shard_words words;
-	struct transport_io io = { .region = shard->tree,
-				   .off = shard->desc.words_off,
-				   .dst = &words,
-				   .len = sizeof(words) };
-	int rc = transport_read(shard->tree->tr, &io, 1);
-
-	if (rc)
-		return rc;
-	*needed_out = epoch_mode_of(rword64_load_relaxed(&words.epoch.word)) != EPOCH_NORMAL ||
-		      rword64_load_relaxed(&words.dirty.word) !=
-			      rword64_load_relaxed(&words.clean.word);
-	return 0;
 }
 
 /* -------- becoming the rebuilder -------- */
@@ -103,7 +84,7 @@ static int check_owner_dead(struct pass *pass, uint32_t owner)
 
 	if (owner == 0 || owner > pass->shard->desc.max_clients)
 		return 0;
-	rc = slot_read(pass->shard, owner - 1, &info);
+	rc = slot_read(&pass->shard->part, owner - 1, &info);
 	if (rc || info.state != SLOT_LIVE)
 		return rc;
 	return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner, info.process.pid);
@@ -175,7 +156,7 @@ static int look_at_slots(struct pass *pass, bool *blocked_out)
 	*blocked_out = false;
 	for (uint32_t first = 0; !*blocked_out && first < all; first += SLOT_READ_MAX) {
 		uint32_t n = all - first < SLOT_READ_MAX ? all - first : SLOT_READ_MAX;
-		int rc = slot_read_many(pass->shard, first, n, infos);
+		int rc = slot_read_many(&pass->shard->part, first, n, infos);
 
 		if (rc)
 			return rc;
@@ -293,9 +274,10 @@ static int flip(struct pass *pass)
 		return rc;
 	clean = !pass->lost && pass->dirty != NO_DIRTY && dirty == pass->dirty;
 	if (clean)
-		rc = transport_store(shard->tree,
-				     word_off(shard, offsetof(struct shard_words, clean)), &dirty,
-				     sizeof(dirty));
+		rc = transport_store(
+			shard->tree,
+			part_word_off(&shard->part, offsetof(struct part_words, clean)), &dirty,
+			sizeof(dirty));
 	if (!rc)
 		rc = transport_order(shard->tree->tr);
 	if (!rc)

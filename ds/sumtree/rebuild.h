@@ -58,9 +58,6 @@ struct rebuild_report {
 	uint64_t lost_answers;  /* atomics without a result: another pass follows */
 };
 
-/* Is a pass needed: dirty != clean, or one was begun? Cost: 1 phase. Thread: any. */
-RLV_MUST_CHECK int sumtree_rebuild_needed(struct shard *shard, bool *needed_out);
-
 /*
  * One pass from where the shard stands. *report is added to, so the caller zeroes it once.
  * Errors: -EINVAL (owner), -EBUSY (another live owner runs it; the message says who), -EAGAIN

@@ -157,7 +157,7 @@ static int check_desc(const struct adoptee *table, const Relive__NodeRegion *tre
 
 	if (ret)
 		return ret;
-	shard_region_uuid(desc->uuid, tree->part, REGION_TREE, uuid);
+	part_region_uuid(desc->uuid, tree->part, REGION_TREE, uuid);
 	if (desc->table_id != tree->object || desc->shard != tree->part ||
 	    desc->tree_bytes > tree->size || memcmp(tree->uuid.data, uuid, 16) != 0)
 		return error_set(-EPROTO, "its descriptor is of another region");
@@ -177,7 +177,7 @@ static int check_beside(const struct table_desc *desc, const Relive__NodeRegion 
 		return error_set(-ENOENT, "its %s are not there", what);
 	if (region->flaw[0])
 		return error_set(-EPROTO, "its %s: %s", what, region->flaw);
-	shard_region_uuid(desc->uuid, region->part, role, uuid);
+	part_region_uuid(desc->uuid, region->part, role, uuid);
 	if (region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) != 0 ||
 	    table_region_bytes(desc, role) > region->size)
 		return error_set(-EPROTO, "its %s are of another table", what);

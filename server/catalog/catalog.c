@@ -272,15 +272,15 @@ int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_
 	struct node_wish wish = { .asker = guest->asker, .client_id = guest->client_id };
 	int first = 0;
 
-	for (uint32_t part = REGION_TREE; part < SHARD_PARTS; part++) {
-		uint32_t role = shard_grant_of((enum shard_access)guest->access, guest->owner, part,
-					       &wish.range, &wish.rights);
+	for (uint32_t at = REGION_TREE; at < PART_PLACES; at++) {
+		uint32_t role = part_grant_of((enum part_access)guest->access, guest->owner, at,
+					      &wish.range, &wish.rights);
 		int ret = 0;
 
-		out->parts[part] = (struct region_grant){ .bytes = 0 };
+		out->places[at] = (struct region_grant){ .bytes = 0 };
 		wish.range.region = place->ids[role];
 		if (role)
-			ret = node_grant(place->node, &wish, &out->parts[part]);
+			ret = node_grant(place->node, &wish, &out->places[at]);
 		if (ret && (first == 0 || first == -EAGAIN))
 			first = ret;
 	}

@@ -145,19 +145,19 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
 			uint64_t *ramp_ns_out);
 
 struct catalog_grants {
-	struct region_grant parts[SHARD_PARTS]; /* by enum region_role and shard_part */
+	struct region_grant places[PART_PLACES]; /* by enum region_role and part_place */
 };
 
 /* Who wants rights; asker as in struct node_wish. */
 struct catalog_guest {
 	uint64_t asker;
 	uint64_t client_id;
-	Relive__TableAccess access; /* as enum shard_access */
+	Relive__TableAccess access; /* as enum part_access */
 	uint32_t owner;             /* client slot of its own, 0 = none */
 };
 
 /*
- * Rights for a client on one shard, as shard_grant_of says. -EAGAIN: its node was asked, call again.
+ * Rights for a client on one shard, as part_grant_of says. -EAGAIN: its node was asked, call again.
  * -EHOSTDOWN: its node is down.
  */
 RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard,

@@ -43,7 +43,7 @@ void catalog_control_read(struct catalog_table *table)
 		return;
 	}
 	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
-	if (atomic_load_explicit(&shard->limits->broken, memory_order_relaxed))
+	if (atomic_load_explicit(&shard->part.limits->broken, memory_order_relaxed))
 		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++)
 		table->words[v] = words[v];
@@ -54,7 +54,7 @@ void catalog_control_read(struct catalog_table *table)
 
 static int store_word(struct shard *shard, uint32_t view, size_t member, uint64_t value)
 {
-	return transport_store(shard->limits, shard_limits_off(shard, view) + member, &value,
+	return transport_store(shard->part.limits, shard_limits_off(shard, view) + member, &value,
 			       sizeof(value));
 }
 
@@ -120,7 +120,7 @@ static int add_word(struct shard *shard, uint32_t view, size_t member, uint64_t 
 
 	if (value == 0)
 		return 0;
-	return transport_faa_word(shard->limits, shard_limits_off(shard, view) + member, value,
+	return transport_faa_word(shard->part.limits, shard_limits_off(shard, view) + member, value,
 				  &old);
 }
 

@@ -15,29 +15,29 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 {
 	struct catalog_shard *place = &table->shards[s];
 	struct shard_ids ids = {
-		.ms_term = cat->ids.term,
-		.incarnation = place->incarnation,
+		.origin.ms_term = cat->ids.term,
+		.origin.incarnation = place->incarnation,
 	};
 	uint64_t lap = 0;
-	struct shard_parts parts;
+	struct part_regions regions;
 	int ret;
 
-	memcpy(ids.store_uuid, cat->ids.uuid, sizeof(ids.store_uuid));
+	memcpy(ids.origin.store_uuid, cat->ids.uuid, sizeof(ids.origin.store_uuid));
 	ret = statedb_lap(cat->store, desc->table_id, s, &lap);
 	if (ret)
 		return ret;
 	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
 	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc->blocks;
-	ret = catalog_attach_parts(place->node, place, &parts);
+	ret = catalog_attach_parts(place->node, place, &regions);
 	if (ret == -EAGAIN && !node_is_attaching(place->node))
 		ret = -EHOSTDOWN;
 	if (ret)
 		return ret;
-	ret = shard_format(&parts, desc, &ids);
+	ret = shard_format(&regions, desc, &ids);
 	if (ret == 0)
-		ret = shard_open(&parts, desc, &table->attached[s]);
+		ret = shard_open(&regions, desc, &table->attached[s]);
 	if (ret)
-		shard_parts_detach(&parts);
+		part_regions_detach(&regions);
 	return ret;
 }
 

@@ -88,7 +88,7 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 	(void)arrival;
 	log_error("table %s shard %u: lost with the memory of node %s", table->desc.name, s,
 		  table->shards[s].node->name);
-	if (table->attached[s] && shard_set_state(table->attached[s], REGION_ORPHANED))
+	if (table->attached[s] && part_set_state(&table->attached[s]->part, REGION_ORPHANED))
 		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
@@ -163,7 +163,7 @@ static int recover_slice(struct catalog *cat, struct catalog_table *table, uint3
 		 " blocks closed %u%s",
 		 table->desc.name, s, report.items, report.retired, report.closed,
 		 place->life.marked ? ", all rows read" : "");
-	return shard_set_sound(table->attached[s], &place->life);
+	return part_set_sound(&table->attached[s]->part, &place->life);
 }
 
 /*
@@ -176,7 +176,7 @@ static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t
 	int ret = 0;
 
 	if (!place->recovering) {
-		ret = shard_life(table->attached[s], &place->life);
+		ret = part_life(&table->attached[s]->part, &place->life);
 		if (ret == 0 && !place->life.is_sound)
 			ret = begin_recovery(cat, table, s);
 	}
@@ -198,7 +198,7 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	if (ret == 0)
 		ret = slots_read(&table->slots, s, cat->ops->on_holder, cat->ctx);
 	if (ret == 0)
-		ret = sumtree_rebuild_needed(table->attached[s], &place->drift);
+		ret = part_rebuild_needed(&table->attached[s]->part, &place->drift);
 	return ret;
 }
 
@@ -206,7 +206,7 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 static uint32_t find_cut(const struct catalog_shard *place, const struct shard *shard)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		const struct region *region = shard ? shard->parts.at[role] : NULL;
+		const struct region *region = shard ? shard->part.regions.at[role] : NULL;
 
 		/* relaxed: it is set by the thread that meets it, which is this one */
 		if (node_is_broken(place->node, place->ids[role]) ||
@@ -242,7 +242,7 @@ static int join(struct catalog_table *table, uint32_t s)
 	int ret = slots_join(&table->slots, s);
 
 	if (ret == 0)
-		ret = sumtree_rebuild_needed(table->attached[s], &table->shards[s].drift);
+		ret = part_rebuild_needed(&table->attached[s]->part, &table->shards[s].drift);
 	table->shards[s].joined = ret == 0;
 	return ret;
 }

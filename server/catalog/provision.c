@@ -207,10 +207,13 @@ static int choose_node(struct catalog_provisioning *provisioning)
 static int ask(struct catalog_provisioning *provisioning)
 {
 	struct catalog_shard *place = place_of(provisioning);
-	const struct table_desc *desc = &provisioning->table->desc;
-	const struct target_region spec =
-		shard_region_spec(desc, provisioning->at, missing_role(place));
-	int ret = node_post_region_new(place->node, &spec, on_region, provisioning);
+	struct part_spec part = shard_spec(&provisioning->table->desc);
+	struct target_region region;
+	int ret;
+
+	part.part = provisioning->at;
+	region = part_region_spec(&part, missing_role(place));
+	ret = node_post_region_new(place->node, &region, on_region, provisioning);
 
 	provisioning->waiting = ret == 0;
 	if (ret)

@@ -23,7 +23,7 @@ static bool is_of_shard(const Relive__NodeRegion *region, const struct table_des
 {
 	uint8_t uuid[16];
 
-	shard_region_uuid(desc->uuid, s, region->role, uuid);
+	part_region_uuid(desc->uuid, s, region->role, uuid);
 	return region->kind == OBJECT_TABLE && region->object == desc->table_id &&
 	       region->part == s && has_uuid(region, uuid);
 }
@@ -111,7 +111,7 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 	ret = statedb_making_find(cat->store, &provisioning, was_out);
 	if (ret || !*was_out)
 		return ret;
-	shard_region_uuid(provisioning.uuid, region->part, region->role, uuid);
+	part_region_uuid(provisioning.uuid, region->part, region->role, uuid);
 	*was_out = region->kind == OBJECT_TABLE && has_uuid(region, uuid) &&
 		   is_unused(arrival, region);
 	return 0;
@@ -159,7 +159,7 @@ static int give_up(struct catalog *cat, const struct catalog_table *table, uint3
 	if (left.region == 0 || !place->node)
 		return 0;
 	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
-	shard_region_uuid(table->desc.uuid, s, role, left.uuid);
+	part_region_uuid(table->desc.uuid, s, role, left.uuid);
 	return statedb_leftover_put(cat->store, &left);
 }
 
@@ -314,7 +314,7 @@ void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint
 {
 	struct catalog_shard *place = &table->shards[s];
 
-	if (table->attached[s] && shard_set_state(table->attached[s], state))
+	if (table->attached[s] && part_set_state(&table->attached[s]->part, state))
 		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)

@@ -61,7 +61,7 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
 	for (uint32_t s = 0; s < table->n_shards; s++) {
 		struct slot_info info;
 
-		if (table->attached[s] && slot_read(table->attached[s], slot, &info) == 0 &&
+		if (table->attached[s] && slot_read(&table->attached[s]->part, slot, &info) == 0 &&
 		    info.state != SLOT_FREE && info.pin != SLOT_IDLE)
 			return true;
 	}

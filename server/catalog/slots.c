@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 
 #include "base/mem/alloc.h"
@@ -143,7 +143,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 	for (uint32_t first = 0; ret == 0 && first < slots->n; first += SLOT_READ_MAX) {
 		uint32_t n = (uint32_t)min_u64(slots->n - first, SLOT_READ_MAX);
 
-		ret = slot_read_many(slots->shards[shard], first, n, infos);
+		ret = slot_read_many(&slots->shards[shard]->part, first, n, infos);
 		for (uint32_t i = 0; ret == 0 && i < n; i++) {
 			struct slot_holder holder = { infos[i].lease, infos[i].process };
 
@@ -159,14 +159,14 @@ int slots_read(struct slots *slots, uint32_t shard,
 
 /* Only what is that client's: a slot that is live in a shard may be somebody else's. */
 static int settle_of(struct shard *shard, uint32_t slot, uint64_t client_id,
-		     struct fence_report *report_out)
+		     struct shard_settled *report_out)
 {
 	struct slot_info info;
-	int ret = slot_read(shard, slot, &info);
+	int ret = slot_read(&shard->part, slot, &info);
 
 	if (ret || info.state == SLOT_FREE || info.lease != client_id)
 		return ret;
-	return fence_settle(shard, slot + 1, report_out);
+	return shard_settle(shard, slot + 1, report_out);
 }
 
 /*
@@ -202,10 +202,10 @@ static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 
 	if (!entry->taken)
 		return 0;
-	ret = slot_read(slots->shards[shard], slot, &info);
+	ret = slot_read(&slots->shards[shard]->part, slot, &info);
 	if (ret || info.state != SLOT_FREE)
 		return ret;
-	return slot_take(slots->shards[shard], slot, &entry->holder.process,
+	return slot_take(&slots->shards[shard]->part, slot, &entry->holder.process,
 			 entry->holder.client_id);
 }
 
@@ -232,7 +232,7 @@ int slots_join(struct slots *slots, uint32_t shard)
 static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 {
 	for (uint32_t s = 0; s < n_shards; s++) {
-		int ret = slots->shards[s] ? slot_release(slots->shards[s], slot) : 0;
+		int ret = slots->shards[s] ? slot_release(&slots->shards[s]->part, slot) : 0;
 
 		if (ret && ret != -ESTALE)
 			log_warn("release slot %u shard %u: %s", slot, s, error_last());
@@ -245,7 +245,7 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 		int ret = 0;
 
 		if (slots->shards[s])
-			ret = slot_take(slots->shards[s], slot, &holder->process,
+			ret = slot_take(&slots->shards[s]->part, slot, &holder->process,
 					holder->client_id);
 		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be down */
 			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
@@ -401,9 +401,9 @@ int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 static int leave_shard(struct shard *shard, uint32_t owner)
 {
 	uint32_t closed;
-	int ret = fence_close_blocks(shard, owner, &closed);
+	int ret = shard_close_blocks(shard, owner, &closed);
 
-	return ret ? ret : slot_release(shard, owner - 1);
+	return ret ? ret : slot_release(&shard->part, owner - 1);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
@@ -438,7 +438,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_t shard,
 		     uint32_t slot, bool *drift_out)
 {
-	struct fence_report report = { .was_idle = true };
+	struct shard_settled report = { .fence.was_idle = true };
 	int ret;
 
 	if (!slots->shards[shard])
@@ -446,7 +446,7 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 	if (!dead->is_proved(dead->ctx, shard))
 		return -EAGAIN;
 	ret = settle_of(slots->shards[shard], slot, dead->client_id, &report);
-	*drift_out |= !report.was_idle || report.had_rebuild;
+	*drift_out |= !report.fence.was_idle || report.fence.had_rebuild;
 	return ret;
 }
 

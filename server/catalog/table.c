@@ -89,7 +89,7 @@ int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
 	int64_t size = 0;
 	int ret;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	epoch_init(&ep, &shard->part, 0);
 	ret = sumtree_size(&shard->trees[view], &ep, &size);
 	if (ret == 0)
 		*items_out = size > 0 ? (uint64_t)size : 0;
@@ -103,15 +103,15 @@ void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
 }
 
 int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
-			 struct shard_parts *out)
+			 struct part_regions *out)
 {
-	struct shard_parts parts = { .owner = 0 };
+	struct part_regions regions = { .owner = 0 };
 	int ret = node_attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
-			      &parts.at[REGION_TREE]);
+			      &regions.at[REGION_TREE]);
 
 	if (ret)
 		return ret;
-	*out = parts;
+	*out = regions;
 	return 0;
 }
 
@@ -119,15 +119,15 @@ int catalog_table_attach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
 	struct table_desc want = table->desc;
-	struct shard_parts parts;
-	int ret = catalog_attach_parts(place->node, place, &parts);
+	struct part_regions regions;
+	int ret = catalog_attach_parts(place->node, place, &regions);
 
 	if (ret)
 		return ret;
 	table_desc_seal(&want, s);
-	ret = shard_open(&parts, &want, &table->attached[s]);
+	ret = shard_open(&regions, &want, &table->attached[s]);
 	if (ret)
-		shard_parts_detach(&parts);
+		part_regions_detach(&regions);
 	return ret;
 }
 

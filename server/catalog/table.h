@@ -52,7 +52,7 @@ struct catalog_shard {
 	/* It is being made sound, and is not attached until it is. */
 	struct recovery *recovery;
 	struct shard *recovering;
-	struct shard_life life; /* that it was found in */
+	struct part_life life; /* that it was found in */
 };
 
 struct catalog_table {
@@ -107,7 +107,7 @@ void catalog_table_detach(struct catalog_table *table, uint32_t s);
 
 /* Attaches the regions of a shard, formatted or not. -EAGAIN: as above. */
 RLV_MUST_CHECK int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
-					struct shard_parts *out);
+					struct part_regions *out);
 
 /* Remembers the table, and shard s of it. */
 RLV_MUST_CHECK int catalog_table_put(struct statedb *store, const struct catalog_table *table);

@@ -47,7 +47,7 @@ static void take_superblock(const struct target_region *from, struct memnode_reg
 
 	memcpy(&sb, from->base, sizeof(sb));
 	sb.state.word.raw = load_word(from, offsetof(struct region_superblock, state));
-	ret = superblock_check(&sb, from->role, from->size);
+	ret = superblock_check(&sb, from->kind, from->role, from->size);
 	if (ret)
 		snprintf(out->flaw, sizeof(out->flaw), "%s", error_last());
 	if (sb.magic != REGION_MAGIC ||

@@ -74,7 +74,7 @@ static void look_for_drift(struct catalog_table *table)
 
 		if (!table->attached[s])
 			continue;
-		if (sumtree_rebuild_needed(table->attached[s], &needed))
+		if (part_rebuild_needed(&table->attached[s]->part, &needed))
 			log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
 		table->shards[s].drift |= needed;
 	}

@@ -81,11 +81,11 @@ static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* it is asked for again soon */
 		return 0;
 	}
-	place->tree_grant = grant_bytes(&out->grants[s].parts[REGION_TREE]);
-	place->rows_grant = grant_bytes(&out->grants[s].parts[REGION_ROWS]);
-	place->slots_grant = grant_bytes(&out->grants[s].parts[REGION_SLOTS]);
-	place->limits_grant = grant_bytes(&out->grants[s].parts[SHARD_LIMITS]);
-	place->page_grant = grant_bytes(&out->grants[s].parts[SHARD_PAGE]);
+	place->tree_grant = grant_bytes(&out->grants[s].places[REGION_TREE]);
+	place->rows_grant = grant_bytes(&out->grants[s].places[REGION_ROWS]);
+	place->slots_grant = grant_bytes(&out->grants[s].places[REGION_SLOTS]);
+	place->limits_grant = grant_bytes(&out->grants[s].places[PART_LIMITS]);
+	place->page_grant = grant_bytes(&out->grants[s].places[PART_PAGE]);
 	if (place->state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
 		place->weight = catalog_weight(&answer->call->md->catalog, shard, &place->ramp_ns);
 	return ret;

@@ -9,7 +9,7 @@
 #include "tests/support/test.h"
 
 #include "ds/replay/change.h"
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/limiter/limiter.h"
 #include "ds/replay/recover.h"
 #include "ds/replay/shard_check.h"
@@ -59,24 +59,24 @@ static uint64_t region_bytes(uint32_t role)
 }
 
 /* The regions one behind the other. */
-static struct shard_parts make_parts(struct memory_transport *mt, uint8_t *memory, bool in_place)
+static struct part_regions make_parts(struct memory_transport *mt, uint8_t *memory, bool in_place)
 {
-	struct shard_parts parts = { .owner = 0 };
+	struct part_regions regions = { .owner = 0 };
 
 	memory_transport_init(mt, memory, region_bytes(REGION_TREE), in_place);
-	parts.at[REGION_TREE] = &mt->region;
+	regions.at[REGION_TREE] = &mt->region;
 	for (uint32_t role = REGION_ROWS; role < REGION_ROLES; role++) {
 		memory += region_bytes(role - 1);
-		parts.at[role] = memory_transport_add(mt, memory, region_bytes(role));
+		regions.at[role] = memory_transport_add(mt, memory, region_bytes(role));
 	}
-	return parts;
+	return regions;
 }
 
 static int connect_to(struct handle_to *to, uint8_t *memory, bool in_place)
 {
-	const struct shard_parts parts = make_parts(&to->mt, memory, in_place);
+	const struct part_regions regions = make_parts(&to->mt, memory, in_place);
 
-	return shard_open(&parts, &scene.desc, &to->shard);
+	return shard_open(&regions, &scene.desc, &to->shard);
 }
 
 static void disconnect(struct handle_to *to)
@@ -120,7 +120,7 @@ static void open_scene(bool over_a_wire)
 	struct shard_ids ids = { .first_ticket = 1000 };
 	struct shard_fixture fx;
 	struct handle_to here;
-	struct shard_parts parts;
+	struct part_regions regions;
 
 	memset(&scene, 0, sizeof(scene));
 	shard_fixture_open(&fx, &opts);
@@ -130,9 +130,9 @@ static void open_scene(bool over_a_wire)
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		scene.bytes += region_bytes(role);
 	scene.memory = crash_step_memory(scene.bytes);
-	parts = make_parts(&here.mt, scene.memory, true);
-	must(shard_format(&parts, &scene.desc, &ids), "format");
-	must(shard_open(&parts, &scene.desc, &here.shard), "open");
+	regions = make_parts(&here.mt, scene.memory, true);
+	must(shard_format(&regions, &scene.desc, &ids), "format");
+	must(shard_open(&regions, &scene.desc, &here.shard), "open");
 	for (uint32_t owner = VICTIM; owner <= REBUILDER; owner++)
 		shard_fixture_take_slot(here.shard, owner);
 	fill(here.shard, SURVIVOR, FILLED);
@@ -185,7 +185,7 @@ static void rebuild(struct shard *shard)
 	struct rebuild_report report = { 0 };
 	bool needed = false;
 
-	must(sumtree_rebuild_needed(shard, &needed), "rebuild_needed");
+	must(part_rebuild_needed(&shard->part, &needed), "rebuild_needed");
 	if (needed)
 		must(sumtree_rebuild_until_clean(shard, &opts, 4, &report), "rebuild");
 }
@@ -245,7 +245,7 @@ static void survive(void *ctx, uint8_t *memory)
 	(void)ctx;
 	keep_first(&was);
 	must(connect_to(&to, memory, true), "connect");
-	must(fence_settle(to.shard, VICTIM, NULL), "settle");
+	must(shard_settle(to.shard, VICTIM, NULL), "settle");
 	rebuild(to.shard);
 	go_on(&to);
 	shard_fixture_take_slot(to.shard, VICTIM);
@@ -345,7 +345,7 @@ static int pass(void *ctx)
 static int settle(void *ctx)
 {
 	(void)ctx;
-	return fence_settle(victim.shard, VICTIM, NULL);
+	return shard_settle(victim.shard, VICTIM, NULL);
 }
 
 static int recover(void *ctx)

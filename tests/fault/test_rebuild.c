@@ -7,7 +7,7 @@
 
 #include "tests/support/fake/fault.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/sumtree/rebuild.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static void break_sums(void)
 					 tree->inner_off[acc.epoch.number & 1] + tree->level_off[1],
 					 &junk, sizeof(junk)),
 			 0);
-	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 }
 
 static void finish(uint32_t owner)
@@ -92,7 +92,7 @@ static void rebuild_pass__fails_anywhere_and_another_takes_over(void **state)
 	shard_fixture_connect(&fx, wrap, &conn);
 	for (; fail_at(&conn, n); n++) {
 		shard_fixture_fill_block(&acc, 5 + n); /* in whatever mode it was left */
-		assert_int_equal(fence_settle(fx.shard, FIRST, NULL), 0);
+		assert_int_equal(shard_settle(fx.shard, FIRST, NULL), 0);
 		finish(SECOND);
 		shard_fixture_take_slot(fx.shard, FIRST);
 	}
@@ -160,10 +160,10 @@ static void fence_settle__fails_anywhere_and_is_done_again(void **state)
 		assert_int_equal(ring_claim(&dead, &blk, &counters), 0);
 		access_close(&dead); /* it dies with a block open and deltas in hand */
 		fault_set(faulty, &plan);
-		rc = fence_settle(conn.shard, 3, NULL);
+		rc = shard_settle(conn.shard, 3, NULL);
 		fault_set(faulty, NULL);
 		assert_true(rc == 0 || rc == -ETIMEDOUT);
-		assert_int_equal(fence_settle(fx.shard, 3, NULL), 0);
+		assert_int_equal(shard_settle(fx.shard, 3, NULL), 0);
 		finish(SECOND);
 	}
 	shard_fixture_disconnect(&conn);
@@ -197,11 +197,11 @@ static void rebuild_pass__after_clients_that_lost_answers(void **state)
 		fault_set(faulty, NULL);
 		assert_true(rc == 0 || rc == -EIO);
 		if (rc) /* what a client does about an answer that its leaves lost */
-			assert_int_equal(shard_mark_dirty(fx.shard), 0);
+			assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 		if (i % 2) /* the others die in the middle of the call */
 			assert_int_equal(access_leave(&client), 0);
 		access_close(&client);
-		assert_int_equal(fence_settle(fx.shard, 3, NULL), 0);
+		assert_int_equal(shard_settle(fx.shard, 3, NULL), 0);
 		finish(SECOND);
 	}
 	shard_fixture_disconnect(&conn);

@@ -29,10 +29,10 @@ static void fuzz_region(const uint8_t *data, size_t size)
 	struct region_superblock sb;
 
 	take(&sb, sizeof(sb), &data, &size);
-	(void)!superblock_check(&sb, REGION_TREE, (uint64_t)4 << 20);
+	(void)!superblock_check(&sb, OBJECT_TABLE, REGION_TREE, (uint64_t)4 << 20);
 	sb.magic = REGION_MAGIC;
 	sb.crc = crc32c(0, &sb, offsetof(struct region_superblock, crc));
-	(void)!superblock_check(&sb, REGION_TREE, (uint64_t)4 << 20);
+	(void)!superblock_check(&sb, OBJECT_TABLE, REGION_TREE, (uint64_t)4 << 20);
 }
 
 static void fuzz_pool(const uint8_t *data, size_t size)

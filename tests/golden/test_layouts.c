@@ -91,9 +91,9 @@ static void put_region_structs(FILE *out)
 	FIELD(tree_geometry, reserved);
 	STRUCT(shard_words);
 	FIELD(shard_words, head);
-	FIELD(shard_words, dirty);
-	FIELD(shard_words, epoch);
-	FIELD(shard_words, clean);
+	FIELD(shard_words, part.dirty);
+	FIELD(shard_words, part.epoch);
+	FIELD(shard_words, part.clean);
 	STRUCT(view_words);
 	FIELD(view_words, max_priority);
 	FIELD(view_words, reserved);

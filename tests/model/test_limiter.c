@@ -4,7 +4,7 @@
  */
 #include "ds/limiter/limiter.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
@@ -102,7 +102,7 @@ static void commit(struct handle *h)
 
 static void die(uint32_t h)
 {
-	assert_int_equal(fence_settle(fx.shard, owner_of(h), NULL), 0);
+	assert_int_equal(shard_settle(fx.shard, owner_of(h), NULL), 0);
 	model.ia -= (int64_t)handles[h].inserting;
 	model.sa -= (int64_t)handles[h].sampling;
 	attach(h);

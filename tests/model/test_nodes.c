@@ -161,9 +161,9 @@ static void rebuild(struct model *m, uint32_t s)
 	struct process_id self;
 
 	assert_int_equal(process_self(&self), 0);
-	assert_int_equal(slot_take(m->nx.shards[s], opts.owner - 1, &self, 1), 0);
+	assert_int_equal(slot_take(&m->nx.shards[s]->part, opts.owner - 1, &self, 1), 0);
 	replay_expect(sumtree_rebuild_until_clean(m->nx.shards[s], &opts, 4, &report), 0, NULL);
-	assert_int_equal(slot_release(m->nx.shards[s], opts.owner - 1), 0);
+	assert_int_equal(slot_release(&m->nx.shards[s]->part, opts.owner - 1), 0);
 }
 
 static uint64_t priority_of(struct model *m, uint32_t s, uint32_t slot)

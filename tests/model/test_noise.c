@@ -12,7 +12,7 @@
 #include "tests/support/test.h"
 
 #include "ds/limiter/balance.h"
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/replay/recover.h"
 #include "ds/replay/shard_check.h"
 #include "ds/part/slot.h"
@@ -287,7 +287,7 @@ static void open_scene(enum nodes_reach reach, uint64_t seed)
 	nodes_open(&sc.nx, &opts);
 	sc.owner = CLIENTS;
 	for (uint32_t s = 0; s < sc.nx.n_shards; s++)
-		assert_int_equal(slot_take(sc.nx.shards[s], sc.owner - 1,
+		assert_int_equal(slot_take(&sc.nx.shards[s]->part, sc.owner - 1,
 					   &(struct process_id){ .pid = 1 }, 1),
 				 0);
 }

@@ -104,7 +104,7 @@ static void open_scene(shard_fixture_wrap format, const shard_fixture_wrap wraps
 			wire_seed(c->conn.tr, seed * CLIENTS + i);
 		shard_fixture_take_slot(c->conn.shard, i + 1);
 		shard_fixture_access(c->conn.shard, i + 1, &c->acc);
-		epoch_init(&c->reader, c->conn.tree, fx.desc.words_off, NULL, 0);
+		epoch_init(&c->reader, &c->conn.shard->part, 0);
 	}
 }
 
@@ -292,7 +292,7 @@ static void expect_leaves(void)
 
 static void settle(void)
 {
-	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, dirty)), word;
+	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, part.dirty)), word;
 	bool needed = false;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -304,10 +304,10 @@ static void settle(void)
 	}
 	word = shard_fixture_load(&fx, off);
 	assert_true(word == dirty || cuts > 0); /* no client ever asks for a pass */
-	must(sumtree_rebuild_needed(fx.shard, &needed), "needed");
+	must(part_rebuild_needed(&fx.shard->part, &needed), "needed");
 	for (int i = 0; needed && i < 4; i++) {
 		rebuild(false);
-		must(sumtree_rebuild_needed(fx.shard, &needed), "needed");
+		must(part_rebuild_needed(&fx.shard->part, &needed), "needed");
 	}
 	dirty = shard_fixture_load(&fx, off);
 	cuts = 0;

@@ -5,7 +5,7 @@
  */
 #include "ds/limiter/limiter.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
@@ -54,7 +54,7 @@ static void rise(struct worker *w)
 /* Killed here; the server fences and settles it, and another takes the slot. */
 static void die(struct worker *w)
 {
-	expect(fence_settle(w->conn.shard, w->owner, NULL) == 0, "settle");
+	expect(shard_settle(w->conn.shard, w->owner, NULL) == 0, "settle");
 	w->deaths++;
 	rise(w);
 }

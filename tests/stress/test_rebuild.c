@@ -5,7 +5,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
 
@@ -65,7 +65,7 @@ static void close_actor(struct actor *actor)
 {
 	expect(access_flush(&actor->acc), "flush");
 	access_close(&actor->acc);
-	expect(slot_release(actor->conn.shard, actor->owner - 1), "release");
+	expect(slot_release(&actor->conn.shard->part, actor->owner - 1), "release");
 	shard_fixture_disconnect(&actor->conn);
 }
 
@@ -146,7 +146,7 @@ static void *die_often(void *arg)
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) { /* a hint to end */
 		change(actor, false);
 		access_close(&actor->acc); /* its deltas are lost */
-		expect(fence_settle(actor->conn.shard, actor->owner, NULL), "settle");
+		expect(shard_settle(actor->conn.shard, actor->owner, NULL), "settle");
 		shard_fixture_take_slot(actor->conn.shard, actor->owner);
 		shard_fixture_access(actor->conn.shard, actor->owner, &actor->acc);
 	}

@@ -3,7 +3,7 @@
  * word of a row says which slot and generation it was written for, so a wrong byte is seen. Two
  * controls leave a rule out and must find wrong bytes.
  */
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/ring/ring.h"
 
 #include "tests/support/fixture/shard_fixture.h"
@@ -388,7 +388,7 @@ static void ring__a_block_taken_from_a_live_writer_is_seen(void **state)
 	expect(access_enter(&stopper.acc), "enter");
 	expect(ring_claim(&stopper.acc, &blk, &stopper.counters), "claim");
 	expect(write_rows(&blk, 0, 5), "rows");
-	assert_int_equal(fence_close_blocks(fx.shard, stopper.owner, &closed), 0);
+	assert_int_equal(shard_close_blocks(fx.shard, stopper.owner, &closed), 0);
 	assert_int_equal(closed, 1);
 	for (uint32_t i = 0; i < 2 * fx.desc.blocks; i++)
 		expect(write_block(&other), "go round");

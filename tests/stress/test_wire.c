@@ -223,7 +223,7 @@ static void *learn_on(void *arg)
 	struct epoch reader;
 	struct drawn drawn;
 
-	epoch_init(&reader, w->conn.tree, fx.desc.words_off, NULL, 0);
+	epoch_init(&reader, &w->conn.shard->part, 0);
 	while (atomic_load_explicit(&writing, memory_order_relaxed) > 0 && go_on())
 		expect(learn(w, &reader, &drawn), "learn");
 	expect(access_flush(&w->acc), "flush");
@@ -296,7 +296,7 @@ static void run(shard_fixture_wrap first, shard_fixture_wrap others)
 	for (uint32_t i = WRITERS; i < WRITERS + LEARNERS; i++)
 		verified += workers[i].verified;
 	assert_true(verified > 100);
-	assert_int_equal(sumtree_rebuild_needed(fx.shard, &begun), 0);
+	assert_int_equal(part_rebuild_needed(&fx.shard->part, &begun), 0);
 	if (!begun)
 		assert_int_equal(shard_fixture_problems(fx.shard), 0);
 	/* A pass that was under way is finished; nothing made another one necessary. */

@@ -15,7 +15,7 @@ static bool read_mass(const struct shard *shard, double *mass_out)
 	struct epoch ep;
 	uint64_t total;
 
-	epoch_init(&ep, shard->tree, shard->desc.words_off, NULL, 0);
+	epoch_init(&ep, &shard->part, 0);
 	if (sumtree_total(&shard->trees[0], &ep, &total))
 		return false;
 	*mass_out = (double)total;

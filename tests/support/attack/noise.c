@@ -37,9 +37,9 @@ static uint32_t any_slot(struct rng *rng, const struct table_desc *desc)
 static uint64_t any_shard_word(struct rng *rng)
 {
 	static const size_t members[] = { offsetof(struct shard_words, head),
-					  offsetof(struct shard_words, dirty),
-					  offsetof(struct shard_words, epoch),
-					  offsetof(struct shard_words, clean) };
+					  offsetof(struct shard_words, part.dirty),
+					  offsetof(struct shard_words, part.epoch),
+					  offsetof(struct shard_words, part.clean) };
 
 	return members[below(rng, 4)];
 }
@@ -47,11 +47,12 @@ static uint64_t any_shard_word(struct rng *rng)
 /* Of a page that this process has: its promise, or a count. */
 static struct noise_place any_page_word(struct rng *rng, const struct shard *shard)
 {
-	struct noise_place place = { .region = shard->pages };
+	struct noise_place place = { .region = shard->part.pages };
 
-	if (!shard->n_pages)
+	if (!shard->part.n_pages)
 		return (struct noise_place){ .region = NULL };
-	place.off = shard_page_off(shard, shard->page_first + (uint32_t)below(rng, shard->n_pages));
+	place.off = part_page_off(&shard->part, shard->part.page_first +
+							(uint32_t)below(rng, shard->part.n_pages));
 	if (below(rng, 2))
 		place.off += offsetof(struct client_page, limits) +
 			     8 * below(rng, sizeof(struct slot_limits[RING_MAX_VIEWS]) / 8);
@@ -65,7 +66,7 @@ static struct noise_place any_view_word(struct rng *rng, const struct shard *sha
 	uint64_t line = below(rng, 5);
 
 	if (line < 4)
-		return (struct noise_place){ shard->limits,
+		return (struct noise_place){ shard->part.limits,
 					     shard_limits_off(shard, v) + WIRE_LINE * line };
 	return (struct noise_place){ shard->tree, shard->desc.views[v].words_off };
 }

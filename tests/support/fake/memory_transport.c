@@ -167,16 +167,16 @@ struct region *memory_transport_add(struct memory_transport *mt, void *bytes, ui
 	return &mt->more[i];
 }
 
-void memory_transport_shard(struct memory_transport *mt, const struct shard_parts *of,
-			    bool in_place, struct shard_parts *parts_out)
+void memory_transport_shard(struct memory_transport *mt, const struct part_regions *of,
+			    bool in_place, struct part_regions *regions_out)
 {
 	const struct region *tree = of->at[REGION_TREE];
 
-	*parts_out = (struct shard_parts){ .owner = 0 };
+	*regions_out = (struct part_regions){ .owner = 0 };
 	memory_transport_init(mt, tree->base, tree->size, in_place);
-	parts_out->at[REGION_TREE] = &mt->region;
+	regions_out->at[REGION_TREE] = &mt->region;
 	for (uint32_t role = REGION_ROWS; role < REGION_ROLES; role++)
-		parts_out->at[role] =
+		regions_out->at[role] =
 			memory_transport_add(mt, of->at[role]->base, of->at[role]->size);
 }
 

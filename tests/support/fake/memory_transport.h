@@ -30,9 +30,9 @@ struct memory_transport {
 void memory_transport_init(struct memory_transport *mt, void *bytes, uint64_t size, bool in_place);
 /* Another region, for shards, which have four. */
 struct region *memory_transport_add(struct memory_transport *mt, void *bytes, uint64_t size);
-/* Init over the tree of a shard whose regions are addressable, and all of them in parts_out. */
-void memory_transport_shard(struct memory_transport *mt, const struct shard_parts *of,
-			    bool in_place, struct shard_parts *parts_out);
+/* Init over the tree of a shard whose regions are addressable, and all of them in regions_out. */
+void memory_transport_shard(struct memory_transport *mt, const struct part_regions *of,
+			    bool in_place, struct part_regions *regions_out);
 void memory_transport_fini(struct memory_transport *mt);
 
 #endif

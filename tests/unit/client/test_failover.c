@@ -261,7 +261,7 @@ static void handles__that_were_fenced_leave_each_other_alone(void **state)
 	replay_append_plain(&nx.fx, writers[1], 0, 100);
 	replay_append_plain(&nx.fx, writers[0], 0, 100);
 	for (uint32_t i = 0; i < 2 * 2; i++) {
-		assert_int_equal(slot_read(nx.shards[i / 2], i % 2, &info), 0);
+		assert_int_equal(slot_read(&nx.shards[i / 2]->part, i % 2, &info), 0);
 		assert_int_equal(info.state, SLOT_LIVE);
 		assert_int_equal(info.lease, nx.lease);
 	}

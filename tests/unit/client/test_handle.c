@@ -211,7 +211,7 @@ static void sampler_close__a_node_comes_back_meanwhile(void **state)
 		for (uint32_t s = 0; s < rig->nx.n_shards; s++) {
 			struct slot_info info;
 
-			assert_int_equal(slot_read(rig->nx.shards[s], slot, &info), 0);
+			assert_int_equal(slot_read(&rig->nx.shards[s]->part, slot, &info), 0);
 			assert_int_equal(info.state, SLOT_FREE);
 		}
 		rig->sampler = replay_sampler(&rig->nx.fx, NULL);

@@ -109,7 +109,7 @@ static void balance__takes_slack_away(void **state)
 
 	(void)state;
 	(void)balance();
-	assert_int_equal(transport_faa_word(fx.shard->limits,
+	assert_int_equal(transport_faa_word(fx.shard->part.limits,
 					    shard_limits_off(fx.shard, 0) +
 						    offsetof(struct view_limits, ins_admitted),
 					    (uint64_t)-7, &old),
@@ -135,7 +135,7 @@ static void balance__sums_that_wait_for_a_rebuild_give_eagain(void **state)
 	int64_t moved;
 
 	(void)state;
-	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 	assert_int_equal(balance_view(&fx.shard, 1, 0, &moved), -EAGAIN);
 }
 

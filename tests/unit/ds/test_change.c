@@ -87,8 +87,8 @@ static uint64_t phases(void)
 
 static uint64_t dirty(const struct side *s)
 {
-	return shard_fixture_load(&s->fx,
-				  shard_word_off(s->fx.shard, offsetof(struct shard_words, dirty)));
+	return shard_fixture_load(
+		&s->fx, shard_word_off(s->fx.shard, offsetof(struct shard_words, part.dirty)));
 }
 
 static uint64_t leaf(const struct side *s, uint32_t view, uint32_t slot)
@@ -341,7 +341,8 @@ static void change_consume__each_item_once(void **state)
 
 static uint64_t pin(const struct side *s)
 {
-	return shard_fixture_load_at(s->fx.shard->pages, shard_page_off(s->fx.shard, ME - 1));
+	return shard_fixture_load_at(s->fx.shard->part.pages,
+				     part_page_off(&s->fx.shard->part, ME - 1));
 }
 
 static void access_leave__is_idle_when_the_additions_are_done(void **state)
@@ -418,7 +419,7 @@ static void change__after_rebuilds_finds_its_epoch_by_the_tags(void **state)
 
 static void set_mode(struct side *s, enum epoch_mode mode)
 {
-	uint64_t off = shard_word_off(s->fx.shard, offsetof(struct shard_words, epoch));
+	uint64_t off = shard_word_off(s->fx.shard, offsetof(struct shard_words, part.epoch));
 	uint64_t word = shard_fixture_load(&s->fx, off);
 
 	shard_fixture_store(&s->fx, off, epoch_make(epoch_number(word), mode, REBUILDER));

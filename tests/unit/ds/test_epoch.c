@@ -12,7 +12,7 @@ static struct epoch ep;
 
 static uint64_t word_off(void)
 {
-	return shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+	return shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch));
 }
 
 static void set_epoch(uint32_t number, enum epoch_mode mode)
@@ -26,16 +26,26 @@ static uint64_t pin(void)
 {
 	uint64_t word = 0;
 
-	assert_int_equal(transport_load(fx.shard->pages, shard_page_off(fx.shard, 2), &word), 0);
+	assert_int_equal(
+		transport_load(fx.shard->part.pages, part_page_off(&fx.shard->part, 2), &word), 0);
 	return word;
 }
 
 static void wire_open(struct memory_transport *wire)
 {
-	const struct region *pages = fx.shard->pages;
+	const struct region *pages = fx.shard->part.pages;
 
 	memory_transport_init(wire, fx.conn.tree->base, fx.conn.tree->size, false);
 	(void)memory_transport_add(wire, pages->base, pages->size);
+}
+
+static void init_over(struct memory_transport *wire)
+{
+	struct part part = fx.shard->part;
+
+	part.tree = &wire->region;
+	part.pages = &wire->more[0];
+	epoch_init(&ep, &part, 3);
 }
 
 static int setup(void **state)
@@ -43,8 +53,7 @@ static int setup(void **state)
 	(void)state;
 	shard_fixture_open(&fx, NULL);
 	shard_fixture_take_slot(fx.shard, 3);
-	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, fx.shard->pages,
-		   shard_page_off(fx.shard, 2));
+	epoch_init(&ep, &fx.shard->part, 3);
 	return 0;
 }
 
@@ -120,7 +129,7 @@ static void epoch_read__announces_nothing(void **state)
 static void epoch_enter__without_a_slot_is_refused(void **state)
 {
 	(void)state;
-	epoch_init(&ep, fx.conn.tree, fx.desc.words_off, NULL, 0);
+	epoch_init(&ep, &fx.shard->part, 0);
 	assert_int_equal(epoch_enter(&ep), -EINVAL);
 	assert_int_equal(epoch_read(&ep), 0);
 }
@@ -144,8 +153,7 @@ static void epoch_enter__over_a_wire_is_calls(void **state)
 	(void)state;
 	set_epoch(5, EPOCH_NORMAL);
 	wire_open(&wire);
-	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
-		   shard_page_off(fx.shard, 2));
+	init_over(&wire);
 	entered = epoch_enter(&ep);
 	seen = pin();
 	left = epoch_leave(&ep);
@@ -180,8 +188,7 @@ static void epoch_enter__the_epoch_moves_while_it_announces(void **state)
 	ops.submit = write_after_a_pass;
 	wire.tr.ops = &ops;
 	moves_left = 3;
-	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
-		   shard_page_off(fx.shard, 2));
+	init_over(&wire);
 	assert_int_equal(epoch_enter(&ep), 0);
 	assert_int_equal(ep.number, 10);
 	assert_int_equal(pin(), 10);
@@ -195,8 +202,7 @@ static void epoch_enter__a_failed_call_is_reported(void **state)
 
 	(void)state;
 	wire_open(&wire);
-	epoch_init(&ep, &wire.region, fx.desc.words_off, &wire.more[0],
-		   shard_page_off(fx.shard, 2));
+	init_over(&wire);
 	for (uint64_t n = 1; n <= 3; n++) {
 		wire.fail_call = n;
 		assert_int_equal(epoch_enter(&ep), -ECONNRESET);

@@ -86,11 +86,12 @@ static void assert_words(uint64_t ia, uint64_t ic, uint64_t sa, uint64_t sc)
 /* What the slot of the owner says is admitted and not committed. */
 static int64_t held(uint32_t owner, size_t admitted)
 {
-	uint64_t off = shard_page_off(fx.shard, owner - 1) + offsetof(struct client_page, limits);
+	uint64_t off =
+		part_page_off(&fx.shard->part, owner - 1) + offsetof(struct client_page, limits);
 	uint64_t a = 0, c = 0;
 
-	assert_int_equal(transport_load(fx.shard->pages, off + admitted, &a), 0);
-	assert_int_equal(transport_load(fx.shard->pages, off + admitted + 8, &c), 0);
+	assert_int_equal(transport_load(fx.shard->part.pages, off + admitted, &a), 0);
+	assert_int_equal(transport_load(fx.shard->part.pages, off + admitted + 8, &c), 0);
 	return (int64_t)(a - c);
 }
 
@@ -416,8 +417,8 @@ static void limiter_try_insert__counts_beyond_64_bits(void **state)
 	uint64_t sc = big - 3;
 
 	(void)state;
-	assert_int_equal(transport_store(fx.shard->limits, off, &big, 8), 0);
-	assert_int_equal(transport_store(fx.shard->limits,
+	assert_int_equal(transport_store(fx.shard->part.limits, off, &big, 8), 0);
+	assert_int_equal(transport_store(fx.shard->part.limits,
 					 off + offsetof(struct view_limits, smp_committed), &sc, 8),
 			 0);
 	assert_int_equal(limiter_try_insert(&lim, 6), -EAGAIN);
@@ -431,7 +432,8 @@ static void limiter_try_insert__a_count_below_zero(void **state)
 
 	(void)state;
 	assert_int_equal(
-		transport_store(fx.shard->limits, shard_limits_off(fx.shard, 0), &below, 8), 0);
+		transport_store(fx.shard->part.limits, shard_limits_off(fx.shard, 0), &below, 8),
+		0);
 	assert_int_equal(limiter_try_insert(&lim, 8), 0);
 	assert_int_equal(limiter_try_insert(&lim, 3), -EAGAIN);
 	assert_int_equal(limiter_try_insert(&lim, 2), 0);

@@ -81,11 +81,11 @@ static void rebuild(void)
 	bool needed = false;
 
 	replay_writer_done(&writer);
-	assert_int_equal(sumtree_rebuild_needed(the_shard(), &needed), 0);
+	assert_int_equal(part_rebuild_needed(&the_shard()->part, &needed), 0);
 	assert_true(needed);
-	assert_int_equal(slot_take(the_shard(), 7, &self, 1), 0);
+	assert_int_equal(slot_take(&the_shard()->part, 7, &self, 1), 0);
 	replay_expect(sumtree_rebuild_until_clean(the_shard(), &how, 3, &report), 0, NULL);
-	assert_int_equal(slot_release(the_shard(), 7), 0);
+	assert_int_equal(slot_release(&the_shard()->part, 7), 0);
 }
 
 static int teardown(void **state)
@@ -183,7 +183,7 @@ static void writer_append__claims_a_block_with_tags_of_no_epoch(void **state)
 
 static void rebuild__a_mode_that_is_none_begins_anew(void **state)
 {
-	const uint64_t off = shard_word_off(the_shard(), offsetof(struct shard_words, epoch));
+	const uint64_t off = shard_word_off(the_shard(), offsetof(struct shard_words, part.epoch));
 
 	(void)state;
 	set(off, epoch_make(epoch_number(word_of(off)), (enum epoch_mode)3, 8));

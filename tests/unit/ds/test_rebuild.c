@@ -2,7 +2,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
 
@@ -38,24 +38,25 @@ static int teardown(void **state)
 
 static uint64_t epoch_word(void)
 {
-	return shard_fixture_load(&fx,
-				  shard_word_off(fx.shard, offsetof(struct shard_words, epoch)));
+	return shard_fixture_load(
+		&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)));
 }
 
 static void set_epoch_word(uint32_t number, enum epoch_mode mode, uint32_t owner)
 {
-	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)),
 			    epoch_make(number, mode, owner));
 }
 
 static void set_pin(uint32_t owner, uint64_t pin)
 {
-	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, owner - 1), pin);
+	shard_fixture_store_at(fx.shard->part.pages, part_page_off(&fx.shard->part, owner - 1),
+			       pin);
 }
 
 static void mark_dirty(void)
 {
-	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 }
 
 /* Drift, as a client leaves that died with deltas in hand. */
@@ -72,7 +73,7 @@ static bool is_needed(void)
 {
 	bool needed = false;
 
-	assert_int_equal(sumtree_rebuild_needed(fx.shard, &needed), 0);
+	assert_int_equal(part_rebuild_needed(&fx.shard->part, &needed), 0);
 	return needed;
 }
 
@@ -150,7 +151,7 @@ static void rebuild_pass__waits_for_an_older_promise_and_names_it(void **state)
 
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
-	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0); /* in a call of epoch 0; now is 1 */
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), -EAGAIN);
 	assert_true(report.waiting);
@@ -184,9 +185,10 @@ static void rebuild_pass__a_fenced_slot_holds_nothing_back(void **state)
 
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
-	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0);
-	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 2), SLOT_FENCED);
+	shard_fixture_store_at(fx.shard->part.slots, part_slot_off(&fx.shard->part, 2),
+			       SLOT_FENCED);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 }
 
@@ -246,7 +248,7 @@ static void rebuild_pass__takes_over_in_zero_after_the_fence(void **state)
 	(void)state;
 	set_epoch_word(0, EPOCH_ZERO, REBUILDER);
 	shard_fixture_store(&fx, fx.shard->trees[0].inner_off[1] + 64, 999); /* half zeroed */
-	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
+	assert_int_equal(shard_settle(fx.shard, REBUILDER, NULL), 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_int_equal(report.takeovers, 1);
 	assert_true(report.clean);
@@ -266,7 +268,7 @@ static void rebuild_pass__takeover_in_dual_asks_for_another_pass(void **state)
 		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
 	set_epoch_word(0, EPOCH_DUAL, REBUILDER);
-	assert_int_equal(fence_settle(fx.shard, REBUILDER, NULL), 0);
+	assert_int_equal(shard_settle(fx.shard, REBUILDER, NULL), 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_false(report.clean);
 	assert_true(is_needed());
@@ -292,7 +294,7 @@ static void rebuild_pass__its_own_earlier_life_is_a_takeover(void **state)
 static int fence_somebody(void *ctx, const struct rebuild_wait *wait)
 {
 	(void)ctx;
-	return fence_settle(fx.shard, wait->owner, NULL);
+	return shard_settle(fx.shard, wait->owner, NULL);
 }
 
 /* A fence in the middle of a pass: its deltas may be missing from either array. */
@@ -305,7 +307,7 @@ static void rebuild_pass__a_fence_meanwhile_asks_for_another_pass(void **state)
 
 	(void)state;
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
-	assert_int_equal(slot_take(fx.shard, 2, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 2, &someone, 1), 0);
 	set_pin(3, 0);
 	assert_int_equal(sumtree_rebuild_pass(fx.shard, &opts, &report), 0);
 	assert_false(report.clean);
@@ -369,15 +371,15 @@ static void rebuild_pass__over_a_wire(void **state)
 	struct rebuild_opts opts = { .owner = REBUILDER };
 	struct rebuild_report report = { 0 };
 	struct memory_transport wire;
-	struct shard_parts parts;
+	struct part_regions regions;
 	struct shard *shard = NULL;
 	int opened, passed = -1;
 
 	(void)state;
 	break_sums(0);
 	mark_dirty();
-	memory_transport_shard(&wire, &fx.conn.parts, false, &parts);
-	opened = shard_open(&parts, NULL, &shard);
+	memory_transport_shard(&wire, &fx.conn.regions, false, &regions);
+	opened = shard_open(&regions, NULL, &shard);
 	if (!opened)
 		passed = sumtree_rebuild_until_clean(shard, &opts, 1, &report);
 	shard_close(&shard);
@@ -397,11 +399,11 @@ static void rebuild_pass__a_lost_answer_makes_the_shard_dirty(void **state)
 	for (uint64_t n = 1; n < 600; n += 7) {
 		struct rebuild_report report = { 0 };
 		struct memory_transport here;
-		struct shard_parts parts;
+		struct part_regions regions;
 		struct shard *shard = NULL;
 
-		memory_transport_shard(&here, &fx.conn.parts, true, &parts);
-		assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+		memory_transport_shard(&here, &fx.conn.regions, true, &regions);
+		assert_int_equal(shard_open(&regions, NULL, &shard), 0);
 		here.lose_atomic = n;
 		here.lose_undone = n & 1;
 		assert_int_equal(sumtree_rebuild_pass(shard, &opts, &report), 0);

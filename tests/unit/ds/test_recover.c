@@ -86,7 +86,7 @@ static void recover_shard__closes_what_the_dead_held(void **state)
 	report = recover(false);
 	assert_int_equal(report.closed, 1);
 	assert_int_equal(report.items, 2 * 5 * items_of_a_block());
-	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(slot_read(&fx.shard->part, 0, &info), 0);
 	assert_int_equal(info.state, SLOT_FREE);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
@@ -97,7 +97,7 @@ static void recover_shard__makes_lost_sums_exact(void **state)
 	for (uint32_t v = 0; v < fx.desc.n_views; v++)
 		for (uint64_t off = 0; off < fx.desc.tree.inner_bytes; off += 8)
 			shard_fixture_store(&fx, fx.shard->trees[v].inner_off[0] + off, off * 77);
-	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, dirty)), 4);
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, part.dirty)), 4);
 	assert_true(recover(false).was_dirty);
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
@@ -110,11 +110,12 @@ static void recover_shard__a_rebuild_cut_short_is_forgotten(void **state)
 
 		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
-	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, epoch)),
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_DUAL, 9));
 	assert_true(recover(false).was_dirty);
-	assert_int_equal(shard_fixture_load(&fx, word_off(offsetof(struct shard_words, epoch))),
-			 epoch_make(0, EPOCH_NORMAL, 0));
+	assert_int_equal(
+		shard_fixture_load(&fx, word_off(offsetof(struct shard_words, part.epoch))),
+		epoch_make(0, EPOCH_NORMAL, 0));
 	assert_int_equal(shard_fixture_problems(fx.shard), 0);
 }
 
@@ -317,19 +318,19 @@ static void recover_shard__settles_the_limiter(void **state)
 	uint64_t words = shard_limits_off(fx.shard, 1);
 
 	(void)state;
-	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, ins_admitted),
-			       90);
-	shard_fixture_store_at(fx.shard->limits,
+	shard_fixture_store_at(fx.shard->part.limits,
+			       words + offsetof(struct view_limits, ins_admitted), 90);
+	shard_fixture_store_at(fx.shard->part.limits,
 			       words + offsetof(struct view_limits, ins_committed), 70);
-	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, smp_admitted),
-			       9);
-	shard_fixture_store_at(fx.shard->limits,
+	shard_fixture_store_at(fx.shard->part.limits,
+			       words + offsetof(struct view_limits, smp_admitted), 9);
+	shard_fixture_store_at(fx.shard->part.limits,
 			       words + offsetof(struct view_limits, smp_committed), 10);
 	recover(false);
-	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.limits,
 					       words + offsetof(struct view_limits, ins_admitted)),
 			 70);
-	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.limits,
 					       words + offsetof(struct view_limits, smp_admitted)),
 			 10);
 }
@@ -349,15 +350,15 @@ static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
 
 		shard_fixture_store(&fx, off, leaf_make(1, leaf_gen(word), leaf_priority(word)));
 	}
-	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, epoch)),
+	shard_fixture_store(&fx, word_off(offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_DUAL, 9));
 	do {
 		struct memory_transport here;
-		struct shard_parts parts;
+		struct part_regions regions;
 		struct shard *shard = NULL;
 
-		memory_transport_shard(&here, &fx.conn.parts, true, &parts);
-		assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+		memory_transport_shard(&here, &fx.conn.regions, true, &regions);
+		assert_int_equal(shard_open(&regions, NULL, &shard), 0);
 		here.fail_call = n += 5;
 		rc = recover_shard(shard, &(struct recover_opts){ .scan_rows = true }, &report);
 		shard_close(&shard);
@@ -372,8 +373,8 @@ static void recover_shard__may_be_cut_anywhere_and_run_again(void **state)
 
 static void recover_shard__no_memory_changes_nothing(void **state)
 {
-	uint64_t off = word_off(offsetof(struct shard_words, dirty));
-	uint64_t clean_off = word_off(offsetof(struct shard_words, clean));
+	uint64_t off = word_off(offsetof(struct shard_words, part.dirty));
+	uint64_t clean_off = word_off(offsetof(struct shard_words, part.clean));
 	int rc = -ENOMEM;
 
 	(void)state;

@@ -45,13 +45,13 @@ static void store(struct region *region, uint64_t off, uint64_t word)
 static int open_again(void)
 {
 	struct memory_transport here;
-	struct shard_parts parts;
+	struct part_regions regions;
 	struct shard *shard = NULL;
 	int rc;
 
-	memory_transport_shard(&here, &fx.conn.parts, true, &parts);
-	parts.at[REGION_TREE]->rights = fx.conn.tree->rights;
-	rc = shard_open(&parts, &fx.desc, &shard);
+	memory_transport_shard(&here, &fx.conn.regions, true, &regions);
+	regions.at[REGION_TREE]->rights = fx.conn.tree->rights;
+	rc = shard_open(&regions, &fx.desc, &shard);
 	if (rc)
 		assert_null(shard);
 	else
@@ -70,11 +70,11 @@ static void shard_format__words_as_new(void **state)
 	(void)state;
 	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, head))),
 			 1000);
-	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, epoch))),
+	assert_int_equal(load(s->tree, shard_word_off(s, offsetof(struct shard_words, part.epoch))),
 			 epoch_make(0, EPOCH_NORMAL, 0));
 	assert_int_equal(load(s->tree, prio), 1 << 20);
 	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++)
-		assert_true(load(s->slots, shard_slot_off(s, i)) == SLOT_FREE);
+		assert_true(load(s->part.slots, part_slot_off(&s->part, i)) == SLOT_FREE);
 }
 
 static void shard_format__region_too_small_names_the_bytes(void **state)
@@ -83,12 +83,12 @@ static void shard_format__region_too_small_names_the_bytes(void **state)
 
 	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		struct region small = *fx.conn.parts.at[role];
-		struct shard_parts parts = fx.conn.parts;
+		struct region small = *fx.conn.regions.at[role];
+		struct part_regions regions = fx.conn.regions;
 
 		small.size = 4096;
-		parts.at[role] = &small;
-		assert_int_equal(shard_format(&parts, &fx.desc, &ids), -EINVAL);
+		regions.at[role] = &small;
+		assert_int_equal(shard_format(&regions, &fx.desc, &ids), -EINVAL);
 		assert_non_null(strstr(error_last(), "4096"));
 	}
 }
@@ -199,13 +199,13 @@ static void shard_open__read_only_compat_bit_wants_no_right_to_write(void **stat
 
 static void shard_open__regions_swapped(void **state)
 {
-	struct shard_parts parts = fx.conn.parts;
+	struct part_regions regions = fx.conn.regions;
 	struct shard *shard = NULL;
 
 	(void)state;
-	parts.at[REGION_TREE] = fx.conn.rows;
-	parts.at[REGION_ROWS] = fx.conn.tree;
-	assert_int_equal(shard_open(&parts, NULL, &shard), -EPROTO);
+	regions.at[REGION_TREE] = fx.conn.rows;
+	regions.at[REGION_ROWS] = fx.conn.tree;
+	assert_int_equal(shard_open(&regions, NULL, &shard), -EPROTO);
 	assert_non_null(strstr(error_last(), "kind"));
 }
 
@@ -234,7 +234,7 @@ static void shard_open__a_region_of_another_table_or_store(void **state)
 {
 	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		struct region *region = fx.conn.parts.at[role];
+		struct region *region = fx.conn.regions.at[role];
 		const struct region_superblock good = superblock_of(region);
 		struct region_superblock sb = good;
 
@@ -257,10 +257,10 @@ static void shard_open__state_words_of_other_regions_do_not_count(void **state)
 	(void)state;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (role != REGION_SLOTS)
-			store(fx.conn.parts.at[role], offsetof(struct region_superblock, state),
+			store(fx.conn.regions.at[role], offsetof(struct region_superblock, state),
 			      REGION_DROPPED);
 	assert_int_equal(open_again(), 0);
-	assert_int_equal(shard_state(fx.shard), 0);
+	assert_int_equal(part_state(&fx.shard->part), 0);
 }
 
 /* Which of in place, over a wire, mapped and over a wire by NIC may open the shard. */
@@ -296,7 +296,7 @@ static void shard_open__words_have_one_kind_of_atomics_for_life(void **state)
 static void shard_open__half_formatted(void **state)
 {
 	(void)state;
-	store(fx.shard->slots, offsetof(struct region_superblock, state), REGION_FORMATTING);
+	store(fx.shard->part.slots, offsetof(struct region_superblock, state), REGION_FORMATTING);
 	assert_int_equal(open_again(), -ESTALE);
 }
 
@@ -314,13 +314,13 @@ static void shard_open__larger_than_its_region(void **state)
 
 static void shard_state__of_each(struct shard *shard)
 {
-	assert_int_equal(shard_state(shard), 0);
-	assert_int_equal(shard_set_state(fx.shard, REGION_DROPPED), 0);
-	assert_int_equal(shard_state(shard), -ESTALE);
-	assert_int_equal(shard_set_state(fx.shard, REGION_ORPHANED), 0);
-	assert_int_equal(shard_state(shard), -EHOSTDOWN);
-	store(fx.shard->slots, offsetof(struct region_superblock, state), 77);
-	assert_int_equal(shard_state(shard), -EBADMSG);
+	assert_int_equal(part_state(&shard->part), 0);
+	assert_int_equal(part_set_state(&fx.shard->part, REGION_DROPPED), 0);
+	assert_int_equal(part_state(&shard->part), -ESTALE);
+	assert_int_equal(part_set_state(&fx.shard->part, REGION_ORPHANED), 0);
+	assert_int_equal(part_state(&shard->part), -EHOSTDOWN);
+	store(fx.shard->part.slots, offsetof(struct region_superblock, state), 77);
+	assert_int_equal(part_state(&shard->part), -EBADMSG);
 }
 
 static void shard_state__in_place(void **state)
@@ -328,7 +328,7 @@ static void shard_state__in_place(void **state)
 	uint64_t phases = fx.conn.tr->stats.phases;
 
 	(void)state;
-	assert_int_equal(shard_state(fx.shard), 0);
+	assert_int_equal(part_state(&fx.shard->part), 0);
 	assert_int_equal(fx.conn.tr->stats.phases, phases);
 	shard_state__of_each(fx.shard);
 }
@@ -342,25 +342,25 @@ static void shard_state__over_a_wire(void **state)
 static void shard_close__twice(void **state)
 {
 	struct memory_transport here;
-	struct shard_parts parts;
+	struct part_regions regions;
 	struct shard *shard = NULL;
 
 	(void)state;
-	memory_transport_shard(&here, &fx.conn.parts, true, &parts);
-	assert_int_equal(shard_open(&parts, NULL, &shard), 0);
+	memory_transport_shard(&here, &fx.conn.regions, true, &regions);
+	assert_int_equal(shard_open(&regions, NULL, &shard), 0);
 	shard_close(&shard);
 	assert_null(shard);
 	shard_close(&shard);
 	memory_transport_fini(&here);
 }
 
-static void shard_mark_dirty__counts(void **state)
+static void part_mark_dirty__counts(void **state)
 {
-	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, dirty));
+	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, part.dirty));
 
 	(void)state;
-	assert_int_equal(shard_mark_dirty(fx.shard), 0);
-	assert_int_equal(shard_mark_dirty(wire.shard), 0);
+	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
+	assert_int_equal(part_mark_dirty(&wire.shard->part), 0);
 	assert_int_equal(load(fx.conn.tree, off), 2);
 }
 
@@ -368,7 +368,7 @@ static void shard_mark_dirty__counts(void **state)
 
 static uint64_t pin_of(uint32_t owner)
 {
-	return load(fx.shard->pages, shard_page_off(fx.shard, owner - 1));
+	return load(fx.shard->part.pages, part_page_off(&fx.shard->part, owner - 1));
 }
 
 static void access_enter__promises_until_leave(void **state)
@@ -409,7 +409,7 @@ static void access_leave__kept_deltas_keep_the_pin(void **state)
 	struct tree_deltas_opts opts = { .defer_calls = 100,
 					 .defer_ns = UINT64_MAX,
 					 .clock = fx.conn.tr->clock };
-	uint64_t epoch_off = shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
+	uint64_t epoch_off = shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch));
 	struct leaf_run run = { .first = 0, .n = 8, .gen = 1 };
 	uint64_t priorities[8] = { 5, 5, 5, 5, 5, 5, 5, 5 };
 	struct access acc;
@@ -458,7 +458,7 @@ int main(void)
 		TEST(shard_state__in_place),
 		TEST(shard_state__over_a_wire),
 		TEST(shard_close__twice),
-		TEST(shard_mark_dirty__counts),
+		TEST(part_mark_dirty__counts),
 		TEST(access_enter__promises_until_leave),
 		TEST(access_open__owner_out_of_range),
 		TEST(access_open__no_such_view),

@@ -101,7 +101,7 @@ static void shard_check__a_wrong_sum_of_a_dirty_shard_is_drift(void **state)
 
 	(void)state;
 	shard_fixture_store(&fx, off, shard_fixture_load(&fx, off) + 1);
-	assert_int_equal(shard_mark_dirty(fx.shard), 0);
+	assert_int_equal(part_mark_dirty(&fx.shard->part), 0);
 	report = check();
 	assert_int_equal(report.problems, 0);
 	assert_true(report.dirty);
@@ -124,7 +124,7 @@ static void shard_check__an_unfinished_rebuild(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_ZERO, 4));
 	report = check();
 	expect_one(&report, "a rebuild by owner 4");
@@ -326,7 +326,7 @@ static void shard_check__more_committed_than_admitted(void **state)
 	assert_int_equal(teardown(NULL), 0);
 	first = shard_fixture_open_filled(&fx, &opts, 3, &acc);
 	shard_fixture_store_at(
-		fx.shard->limits,
+		fx.shard->part.limits,
 		shard_limits_off(fx.shard, 0) + offsetof(struct view_limits, smp_committed), 3);
 	report = check();
 	expect_one(&report, "3 samples committed, only 0 admitted");
@@ -339,7 +339,7 @@ static void shard_check__a_promise_of_no_possible_epoch(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	shard_fixture_store_at(fx.shard->pages, shard_page_off(fx.shard, 0), 5);
+	shard_fixture_store_at(fx.shard->part.pages, part_page_off(&fx.shard->part, 0), 5);
 	report = check();
 	expect_one(&report, "promise 5 under epoch 0");
 	assert_int_equal(report.busy_slots, 1);
@@ -350,7 +350,7 @@ static void shard_check__an_unknown_slot_state(void **state)
 	struct shard_check_report report;
 
 	(void)state;
-	shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, 7), 9);
+	shard_fixture_store_at(fx.shard->part.slots, part_slot_off(&fx.shard->part, 7), 9);
 	report = check();
 	expect_one(&report, "slot 7: state 9");
 }
@@ -361,7 +361,7 @@ static void shard_check__keeps_the_words_of_the_first_problems_only(void **state
 
 	(void)state;
 	for (uint32_t i = 1; i < SHARD_FIXTURE_CLIENTS; i++)
-		shard_fixture_store_at(fx.shard->slots, shard_slot_off(fx.shard, i), 9);
+		shard_fixture_store_at(fx.shard->part.slots, part_slot_off(&fx.shard->part, i), 9);
 	report = check();
 	assert_int_equal(report.problems, SHARD_FIXTURE_CLIENTS - 1);
 	assert_int_equal(report.n_texts, SHARD_CHECK_TEXTS);

@@ -1,7 +1,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 
 #include <errno.h>
@@ -26,23 +26,23 @@ static int teardown(void **state)
 
 static uint64_t slot_off(uint32_t slot, size_t member)
 {
-	return shard_slot_off(fx.shard, slot) + member;
+	return part_slot_off(&fx.shard->part, slot) + member;
 }
 
 static uint64_t page_off(uint32_t slot, size_t member)
 {
-	return shard_page_off(fx.shard, slot) + member;
+	return part_page_off(&fx.shard->part, slot) + member;
 }
 
 static uint64_t dirty(void)
 {
-	return shard_fixture_load(&fx,
-				  shard_word_off(fx.shard, offsetof(struct shard_words, dirty)));
+	return shard_fixture_load(
+		&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.dirty)));
 }
 
 static void set_pin(uint32_t slot, uint64_t pin)
 {
-	shard_fixture_store_at(fx.shard->pages, page_off(slot, 0), pin);
+	shard_fixture_store_at(fx.shard->part.pages, page_off(slot, 0), pin);
 }
 
 static void slot_take__says_whose_it_is(void **state)
@@ -50,8 +50,8 @@ static void slot_take__says_whose_it_is(void **state)
 	struct slot_info info;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 5, &someone, 77), 0);
-	assert_int_equal(slot_read(fx.shard, 5, &info), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 77), 0);
+	assert_int_equal(slot_read(&fx.shard->part, 5, &info), 0);
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_int_equal(info.process.pid, 4711);
 	assert_int_equal(info.process.start_time, 99);
@@ -63,14 +63,14 @@ static void slot_take__says_whose_it_is(void **state)
 static void slot_take__a_live_slot_is_busy(void **state)
 {
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 5, &someone, 77), 0);
-	assert_int_equal(slot_take(fx.shard, 5, &someone, 78), -EBUSY);
+	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 77), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 5, &someone, 78), -EBUSY);
 }
 
 static void slot_take__no_such_slot_names_the_number(void **state)
 {
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, SHARD_FIXTURE_CLIENTS, &someone, 1), -EINVAL);
+	assert_int_equal(slot_take(&fx.shard->part, SHARD_FIXTURE_CLIENTS, &someone, 1), -EINVAL);
 	assert_non_null(strstr(error_last(), "16"));
 }
 
@@ -82,14 +82,14 @@ static void slot_take__over_a_half_written_one(void **state)
 
 	(void)state;
 	set_pin(3, 0);
-	shard_fixture_store_at(fx.shard->pages, limit, 12);
-	shard_fixture_store_at(fx.shard->slots, slot_off(3, offsetof(struct client_slot, lease)),
-			       5);
-	assert_int_equal(slot_take(fx.shard, 3, &someone, 9), 0);
-	assert_int_equal(slot_read(fx.shard, 3, &info), 0);
+	shard_fixture_store_at(fx.shard->part.pages, limit, 12);
+	shard_fixture_store_at(fx.shard->part.slots,
+			       slot_off(3, offsetof(struct client_slot, lease)), 5);
+	assert_int_equal(slot_take(&fx.shard->part, 3, &someone, 9), 0);
+	assert_int_equal(slot_read(&fx.shard->part, 3, &info), 0);
 	assert_int_equal(info.pin, SLOT_IDLE);
 	assert_int_equal(info.lease, 9);
-	assert_int_equal(shard_fixture_load_at(fx.shard->pages, limit), 0);
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.pages, limit), 0);
 }
 
 static void slot_find_free__skips_those_in_use(void **state)
@@ -98,11 +98,11 @@ static void slot_find_free__skips_those_in_use(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < SHARD_FIXTURE_CLIENTS; i++) {
-		assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+		assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
 		assert_int_equal(slot, i);
-		assert_int_equal(slot_take(fx.shard, slot, &someone, 1), 0);
+		assert_int_equal(slot_take(&fx.shard->part, slot, &someone, 1), 0);
 	}
-	assert_int_equal(slot_find_free(fx.shard, &slot), -ENOSPC);
+	assert_int_equal(slot_find_free(&fx.shard->part, &slot), -ENOSPC);
 	assert_int_equal(slot, SHARD_FIXTURE_CLIENTS - 1);
 }
 
@@ -111,63 +111,63 @@ static void slot_release__frees_an_idle_slot(void **state)
 	uint32_t slot;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	assert_int_equal(slot_release(fx.shard, 0), 0);
-	assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
+	assert_int_equal(slot_release(&fx.shard->part, 0), 0);
+	assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
 	assert_int_equal(slot, 0);
-	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
+	assert_int_equal(slot_release(&fx.shard->part, 0), -ESTALE);
 }
 
 static void slot_release__with_a_promise_is_busy(void **state)
 {
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
-	assert_int_equal(slot_release(fx.shard, 0), -EBUSY);
+	assert_int_equal(slot_release(&fx.shard->part, 0), -EBUSY);
 }
 
 static void slot_release__in_the_middle_of_its_rebuild_is_busy(void **state)
 {
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
-	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, epoch)),
+	assert_int_equal(slot_take(&fx.shard->part, 4, &someone, 1), 0);
+	shard_fixture_store(&fx, shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch)),
 			    epoch_make(0, EPOCH_ZERO, 5));
-	assert_int_equal(slot_release(fx.shard, 4), -EBUSY);
+	assert_int_equal(slot_release(&fx.shard->part, 4), -EBUSY);
 }
 
 static void fence_settle__an_idle_owner_leaves_no_drift(void **state)
 {
-	struct fence_report report;
+	struct shard_settled report;
 	uint32_t slot;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
-	assert_true(report.was_idle);
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
+	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
+	assert_true(report.fence.was_idle);
 	assert_int_equal(dirty(), 0);
-	assert_int_equal(slot_find_free(fx.shard, &slot), 0);
+	assert_int_equal(slot_find_free(&fx.shard->part, &slot), 0);
 	assert_int_equal(slot, 0);
 }
 
 static void fence_settle__an_owner_in_a_call_makes_the_shard_dirty(void **state)
 {
-	struct fence_report report;
+	struct shard_settled report;
 	struct slot_info info;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
-	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
-	assert_false(report.was_idle);
+	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
+	assert_false(report.fence.was_idle);
 	assert_int_equal(dirty(), 1);
-	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(slot_read(&fx.shard->part, 0, &info), 0);
 	assert_int_equal(info.state, SLOT_FREE);
 	assert_int_equal(info.pin, SLOT_IDLE);
 }
 
 static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
 {
-	struct fence_report report;
+	struct shard_settled report;
 	struct ring_counters counters = { 0 };
 	struct block mine, theirs;
 	struct access acc[2];
@@ -182,7 +182,7 @@ static void fence_settle__closes_only_the_dead_owners_blocks(void **state)
 	assert_int_equal(ring_claim(&acc[1], &theirs, &counters), 0);
 	for (uint32_t i = 0; i < 2; i++)
 		assert_int_equal(access_leave(&acc[i]), 0);
-	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
 	assert_int_equal(report.closed, 1);
 	assert_int_equal(ring_close(&mine), 0); /* as its header says: closed, by this owner */
 	assert_true(
@@ -198,34 +198,34 @@ static void fence_settle__gives_admissions_back_once(void **state)
 	uint64_t limits = page_off(0, offsetof(struct client_page, limits)) +
 			  sizeof(struct slot_limits); /* of view 1 */
 	uint64_t words = shard_limits_off(fx.shard, 1);
-	struct fence_report report;
+	struct shard_settled report;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
-	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, ins_admitted),
-			       100);
-	shard_fixture_store_at(fx.shard->limits, words + offsetof(struct view_limits, smp_admitted),
-			       50);
-	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, ins_admitted),
-			       30);
-	shard_fixture_store_at(fx.shard->pages,
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
+	shard_fixture_store_at(fx.shard->part.limits,
+			       words + offsetof(struct view_limits, ins_admitted), 100);
+	shard_fixture_store_at(fx.shard->part.limits,
+			       words + offsetof(struct view_limits, smp_admitted), 50);
+	shard_fixture_store_at(fx.shard->part.pages,
+			       limits + offsetof(struct slot_limits, ins_admitted), 30);
+	shard_fixture_store_at(fx.shard->part.pages,
 			       limits + offsetof(struct slot_limits, ins_committed), 20);
-	shard_fixture_store_at(fx.shard->pages, limits + offsetof(struct slot_limits, smp_admitted),
-			       8);
-	shard_fixture_store_at(fx.shard->pages,
+	shard_fixture_store_at(fx.shard->part.pages,
+			       limits + offsetof(struct slot_limits, smp_admitted), 8);
+	shard_fixture_store_at(fx.shard->part.pages,
 			       limits + offsetof(struct slot_limits, smp_committed),
 			       9); /* cut between stores */
-	assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+	assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
 	assert_int_equal(report.given_back[0], 10);
 	assert_int_equal(report.given_back[1], 0);
-	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.limits,
 					       words + offsetof(struct view_limits, ins_admitted)),
 			 90);
-	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.limits,
 					       words + offsetof(struct view_limits, smp_admitted)),
 			 50);
-	assert_int_equal(fence_settle(fx.shard, 1, &report), 0); /* again: the slot is free */
-	assert_int_equal(shard_fixture_load_at(fx.shard->limits,
+	assert_int_equal(shard_settle(fx.shard, 1, &report), 0); /* again: the slot is free */
+	assert_int_equal(shard_fixture_load_at(fx.shard->part.limits,
 					       words + offsetof(struct view_limits, ins_admitted)),
 			 90);
 }
@@ -236,23 +236,23 @@ static void fence_settle__gives_back_no_more_than_is_out(void **state)
 	const uint64_t noise[] = { UINT64_MAX, UINT64_MAX / 2, 1000, 0x5a5a5a5a5a5a5a5a };
 	uint64_t limits = page_off(0, offsetof(struct client_page, limits));
 	uint64_t words = shard_limits_off(fx.shard, 0);
-	struct region *all = fx.shard->limits;
-	struct fence_report report;
+	struct region *all = fx.shard->part.limits;
+	struct shard_settled report;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(noise) / sizeof(noise[0]); i++) {
-		assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+		assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_admitted),
 				       107);
 		shard_fixture_store_at(all, words + offsetof(struct view_limits, ins_committed),
 				       100);
-		shard_fixture_store_at(fx.shard->pages,
+		shard_fixture_store_at(fx.shard->part.pages,
 				       limits + offsetof(struct slot_limits, ins_admitted),
 				       noise[i]);
-		shard_fixture_store_at(fx.shard->pages,
+		shard_fixture_store_at(fx.shard->part.pages,
 				       limits + offsetof(struct slot_limits, smp_admitted),
 				       noise[i]);
-		assert_int_equal(fence_settle(fx.shard, 1, &report), 0);
+		assert_int_equal(shard_settle(fx.shard, 1, &report), 0);
 		assert_int_equal(report.given_back[0], 7);
 		assert_int_equal(report.given_back[1], 0);
 		assert_int_equal(shard_fixture_load_at(
@@ -270,35 +270,35 @@ static void fence_settle__goes_on_from_a_fenced_slot(void **state)
 	struct slot_info info;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 0, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 0, &someone, 1), 0);
 	set_pin(0, 0);
-	shard_fixture_store_at(fx.shard->slots, slot_off(0, offsetof(struct client_slot, state)),
-			       SLOT_FENCED);
-	assert_int_equal(slot_release(fx.shard, 0), -ESTALE);
-	assert_int_equal(fence_settle(fx.shard, 1, NULL), 0);
+	shard_fixture_store_at(fx.shard->part.slots,
+			       slot_off(0, offsetof(struct client_slot, state)), SLOT_FENCED);
+	assert_int_equal(slot_release(&fx.shard->part, 0), -ESTALE);
+	assert_int_equal(shard_settle(fx.shard, 1, NULL), 0);
 	assert_int_equal(dirty(), 1);
-	assert_int_equal(slot_read(fx.shard, 0, &info), 0);
+	assert_int_equal(slot_read(&fx.shard->part, 0, &info), 0);
 	assert_int_equal(info.state, SLOT_FREE);
 }
 
 static void fence_settle__makes_its_rebuild_ownerless(void **state)
 {
-	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, epoch));
-	struct fence_report report;
+	uint64_t off = shard_word_off(fx.shard, offsetof(struct shard_words, part.epoch));
+	struct shard_settled report;
 
 	(void)state;
-	assert_int_equal(slot_take(fx.shard, 4, &someone, 1), 0);
+	assert_int_equal(slot_take(&fx.shard->part, 4, &someone, 1), 0);
 	shard_fixture_store(&fx, off, epoch_make(6, EPOCH_DUAL, 5));
-	assert_int_equal(fence_settle(fx.shard, 5, &report), 0);
-	assert_true(report.had_rebuild);
+	assert_int_equal(shard_settle(fx.shard, 5, &report), 0);
+	assert_true(report.fence.had_rebuild);
 	assert_int_equal(shard_fixture_load(&fx, off), epoch_make(6, EPOCH_DUAL, 0));
 }
 
 static void fence_settle__owner_out_of_range(void **state)
 {
 	(void)state;
-	assert_int_equal(fence_settle(fx.shard, 0, NULL), -EINVAL);
-	assert_int_equal(fence_settle(fx.shard, SHARD_FIXTURE_CLIENTS + 1, NULL), -EINVAL);
+	assert_int_equal(shard_settle(fx.shard, 0, NULL), -EINVAL);
+	assert_int_equal(shard_settle(fx.shard, SHARD_FIXTURE_CLIENTS + 1, NULL), -EINVAL);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -58,7 +58,7 @@ static void set_epoch(struct rig *rig, uint32_t number, enum epoch_mode mode)
 {
 	uint64_t value = epoch_make(number, mode, mode == EPOCH_NORMAL ? 0 : 1);
 
-	memcpy(rig->fx.bytes + WORDS_OFF + offsetof(struct shard_words, epoch), &value,
+	memcpy(rig->fx.bytes + WORDS_OFF + offsetof(struct shard_words, part.epoch), &value,
 	       sizeof(value));
 }
 

@@ -151,7 +151,7 @@ static void use_rows(struct fleet *fx, struct user *user)
 
 	must(fleet_grant(fx, 0, &guest, &grants));
 	must(transport_open(fx->node[0]->uri, &opts, &user->tr));
-	must(transport_attach(user->tr, &grants.parts[REGION_ROWS], &user->rows));
+	must(transport_attach(user->tr, &grants.places[REGION_ROWS], &user->rows));
 }
 
 static void let_go(struct user *user)
@@ -187,12 +187,12 @@ static void catalog_node_up__what_is_in_use_is_left_alone_until_it_is_not(void *
 static void catalog_load__what_was_made_sound_is_not_again(void **state)
 {
 	struct fleet *fx = *state;
-	struct shard_life life;
+	struct part_life life;
 
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 1, false);
 	begin_anew(fx);
-	must(shard_life(fx->table->attached[0], &life));
+	must(part_life(&fx->table->attached[0]->part, &life));
 	assert_true(life.is_sound);
 	assert_true(life.opener == fx->mem[0].target->incarnation);
 }
@@ -269,8 +269,8 @@ static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
 
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 2, false);
-	must(shard_mark_dirty(fx->table->attached[0])); /* until its sums are made anew */
-	must(shard_mark_dirty(fx->table->attached[1]));
+	must(part_mark_dirty(&fx->table->attached[0]->part)); /* until its sums are made anew */
+	must(part_mark_dirty(&fx->table->attached[1]->part));
 	mapper = map_rows(fx, 0);
 	fleet_go_down(fx, 0);
 	catalog_node_down(&fx->cat, fx->node[0]); /* the server's own mappings */

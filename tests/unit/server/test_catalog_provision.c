@@ -166,9 +166,9 @@ static uint32_t rights_of(struct transport *tr, const struct region_grant *grant
 	return rights;
 }
 
-/* Of a client with slot 3: by enum region_role and shard_part. */
+/* Of a client with slot 3: by enum region_role and part_place. */
 static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAccess access,
-			  const uint32_t rights[SHARD_PARTS])
+			  const uint32_t rights[PART_PLACES])
 {
 	const struct transport_opts opts = { .clock = clock_monotonic(),
 					     .timeout_ns = CLOCK_NS_PER_S,
@@ -179,11 +179,11 @@ static void expect_rights(struct fleet *fx, uint64_t client_id, Relive__TableAcc
 
 	must(fleet_grant(fx, 0, &guest, &grants));
 	must(transport_open(fx->mem[0].target->ops->uri(fx->mem[0].target), &opts, &tr));
-	for (uint32_t part = REGION_TREE; part < SHARD_PARTS; part++) {
-		if (rights[part])
-			assert_int_equal(rights_of(tr, &grants.parts[part]), rights[part]);
+	for (uint32_t at = REGION_TREE; at < PART_PLACES; at++) {
+		if (rights[at])
+			assert_int_equal(rights_of(tr, &grants.places[at]), rights[at]);
 		else
-			assert_int_equal(grants.parts[part].bytes, 0);
+			assert_int_equal(grants.places[at].bytes, 0);
 	}
 	transport_close(&tr);
 }
@@ -193,9 +193,9 @@ static void catalog_grant__rights_are_those_of_the_access(void **state)
 	const struct slot_holder holder = { .client_id = 70 };
 	struct fleet *fx = *state;
 	uint32_t owner = 0;
-	uint32_t rights[SHARD_PARTS] = {
+	uint32_t rights[PART_PLACES] = {
 		[REGION_TREE] = RIGHT_READ, [REGION_ROWS] = RIGHT_READ, [REGION_SLOTS] = RIGHT_READ,
-		[REGION_PAGES] = 0,         [SHARD_LIMITS] = RIGHT_ALL, [SHARD_PAGE] = RIGHT_ALL
+		[REGION_PAGES] = 0,         [PART_LIMITS] = RIGHT_ALL,  [PART_PAGE] = RIGHT_ALL
 	};
 
 	fleet_start(fx, 0);

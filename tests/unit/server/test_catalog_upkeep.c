@@ -38,7 +38,7 @@ static uint64_t word(struct fleet *fx, uint32_t s, size_t member)
 	const struct shard *shard = fx->table->attached[s];
 	uint64_t value;
 
-	must(transport_load(shard->limits, shard_limits_off(shard, 0) + member, &value));
+	must(transport_load(shard->part.limits, shard_limits_off(shard, 0) + member, &value));
 	return value;
 }
 
@@ -47,7 +47,8 @@ static void count(struct fleet *fx, uint32_t s, size_t member, uint64_t value)
 	const struct shard *shard = fx->table->attached[s];
 	uint64_t old;
 
-	must(transport_faa_word(shard->limits, shard_limits_off(shard, 0) + member, value, &old));
+	must(transport_faa_word(shard->part.limits, shard_limits_off(shard, 0) + member, value,
+				&old));
 }
 
 /* Blocks are claimed in shard s. */
@@ -226,7 +227,7 @@ static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
 	fleet_make_table(fx, 1, false);
 	must(slots_get(&fx->table->slots, &holder, 1, &owner));
 	must(fleet_add_shard(fx, 0));
-	must(slot_read(fx->table->attached[1], owner - 1, &info));
+	must(slot_read(&fx->table->attached[1]->part, owner - 1, &info));
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_true(info.lease == 77);
 }

@@ -3,7 +3,7 @@
 
 #include "server/catalog/slots.h"
 
-#include "ds/part/fence.h"
+#include "ds/replay/settle.h"
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
 
@@ -101,7 +101,7 @@ static struct slot_info info_of(struct fixture *fx, uint32_t shard, uint32_t own
 {
 	struct slot_info info;
 
-	assert_int_equal(slot_read(fx->shards[shard], owner - 1, &info), 0);
+	assert_int_equal(slot_read(&fx->shards[shard]->part, owner - 1, &info), 0);
 	return info;
 }
 
@@ -116,7 +116,7 @@ static void slots_get__is_live_in_the_region(void **state)
 	uint32_t owner = get(fx, 77);
 	struct slot_info info;
 
-	assert_int_equal(slot_read(fx->shards[0], owner - 1, &info), 0);
+	assert_int_equal(slot_read(&fx->shards[0]->part, owner - 1, &info), 0);
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_true(info.lease == 77);
 	assert_true(slots_any(&fx->slots, 77));
@@ -332,7 +332,7 @@ static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
 
 	/* As if another shard had been there all the time. */
 	owner = get(fx, 77);
-	assert_int_equal(slot_release(shard, owner - 1), 0);
+	assert_int_equal(slot_release(&shard->part, owner - 1), 0);
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(state_of(fx, owner), SLOT_LIVE);
@@ -502,9 +502,9 @@ static void slots_join__what_who_left_had_open_is_closed(void **state)
 	fx->shards[0] = shard;
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(state_of(fx, owner), SLOT_FREE);
-	assert_int_equal(sumtree_rebuild_needed(shard, &drift), 0);
+	assert_int_equal(part_rebuild_needed(&shard->part, &drift), 0);
 	assert_true(drift);
-	assert_int_equal(fence_close_blocks(shard, owner, &closed), 0);
+	assert_int_equal(shard_close_blocks(shard, owner, &closed), 0);
 	assert_int_equal(closed, 0);
 	access_close(&acc);
 }
@@ -520,7 +520,7 @@ static void slots_put__closes_what_is_open(void **state)
 	shard_fixture_access(fx->shards[0], owner, &acc);
 	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
-	assert_int_equal(fence_close_blocks(fx->shards[0], owner, &closed), 0);
+	assert_int_equal(shard_close_blocks(fx->shards[0], owner, &closed), 0);
 	assert_int_equal(closed, 0);
 	access_close(&acc);
 }

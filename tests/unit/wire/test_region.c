@@ -34,7 +34,7 @@ static int check(struct region_superblock *sb, bool reseal)
 {
 	if (reseal)
 		sb->crc = crc32c(0, sb, offsetof(struct region_superblock, crc));
-	return superblock_check(sb, REGION_TREE, BYTES);
+	return superblock_check(sb, OBJECT_TABLE, REGION_TREE, BYTES);
 }
 
 static void superblock_check__of_a_good_one(void **state)
@@ -119,7 +119,8 @@ static void superblock_check__of_every_state(void **state)
 		assert_int_equal(check(&sb, true), 0);
 		sb.role = REGION_SLOTS;
 		sb.crc = crc32c(0, &sb, offsetof(struct region_superblock, crc));
-		assert_int_equal(superblock_check(&sb, REGION_SLOTS, BYTES), states[i].expected);
+		assert_int_equal(superblock_check(&sb, OBJECT_TABLE, REGION_SLOTS, BYTES),
+				 states[i].expected);
 		assert_int_equal(superblock_state_check(states[i].state), states[i].expected);
 	}
 }

@@ -1,0 +1,36 @@
+/*
+ * Settle: what a dead owner leaves in a shard, beside its slot (ds/part/fence.h).
+ *
+ *   its open blocks -> closed       leaves untouched: what it published stays
+ *   per view, both sides: admitted -= what its page says is not committed, at most what all clients
+ *      have admitted and not committed; then the page says so. A server killed between these two gives
+ *      one reservation back twice: slack by it, as for a client killed between its own two. The other
+ *      order would lose it, and a queue would wait for ever.
+ */
+#ifndef RLV_DS_REPLAY_SETTLE_H
+#define RLV_DS_REPLAY_SETTLE_H
+
+#include <stdint.h>
+
+#include "ds/part/fence.h"
+#include "ds/replay/shard.h"
+
+#include "base/error.h"
+
+struct shard_settled {
+	struct fence_report fence;
+	uint32_t closed;        /* blocks */
+	uint64_t given_back[2]; /* admissions of inserts and of samples, all views */
+};
+
+/*
+ * fence_settle of a shard; the same errors. report_out may be NULL. Cost: 6 phases, 4 for each side of a
+ * view that owes, and one for each 256 blocks. Thread: setup.
+ */
+RLV_MUST_CHECK int shard_settle(struct shard *shard, uint32_t owner,
+				struct shard_settled *report_out);
+
+/* Closes open blocks of the owner; 0 = of anybody (recovery). Cost: one phase for each 256 blocks. */
+RLV_MUST_CHECK int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out);
+
+#endif
