@@ -367,7 +367,7 @@ struct pool_identity {
 /* A region as its target knows it. */
 struct target_region {
 	uint32_t id;
-	uint32_t kind; /* enum object_kind: whose it is ... */
+	uint32_t kind; /* enum kind_id: whose it is ... */
 	uint32_t object;
 	uint32_t part;
 	uint32_t role; /* ... and enum region_role: which of its regions */

@@ -1,5 +1,5 @@
 /*
- * Part: what belongs together on one memory node, of whatever kind (enum object_kind). It has four
+ * Part: what belongs together on one memory node, of whatever kind (enum kind_id). It has four
  * regions, by who writes them:
  *
  *   tree    the part's words and the structure of its kind; written by clients that change it

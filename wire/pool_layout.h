@@ -117,7 +117,7 @@ WIRE_AT(pool_superblock, crc, 252);
  * Entry of the extent table.
  *   offset size
  *        0    4  region number, 1..4095
- *        4    2  kind of the object that owns it: enum object_kind
+ *        4    2  kind of the object that owns it: enum kind_id
  *        6    2  role within the part: enum region_role
  *        8    4  number of the object: table id
  *       12    4  its part: shard

@@ -5,7 +5,7 @@
  *        0    8  magic "RLVREGN1"
  *        8    2  format major: a reader refuses another one
  *       10    2  format minor
- *       12    4  kind of the object that owns it: enum object_kind
+ *       12    4  kind of the object that owns it: enum kind_id
  *       16    8  compat features: may be ignored
  *       24    8  read-only-compat features: unknown bit = open for reading only
  *       32    8  incompat features: unknown bit = refuse
@@ -47,7 +47,7 @@
 #define REGION_INCOMPAT_KNOWN 0ull
 
 /* Kinds of objects: {kind, object, part} names the part that owns a region. */
-enum object_kind { OBJECT_TABLE = 1 };
+enum kind_id { OBJECT_TABLE = 1 };
 
 /* By who writes them (wire/ring_layout.h). Arrays of a shard's regions are indexed by role. */
 enum region_role {

@@ -23,7 +23,7 @@
 
 /* What the kind's descriptor says of a part. */
 struct part_spec {
-	uint32_t kind; /* enum object_kind */
+	uint32_t kind; /* enum kind_id */
 	uint32_t object;
 	uint32_t part;
 	uint8_t uuid[16];             /* of the object */

@@ -15,7 +15,7 @@
 
 /* What an object says about itself in its regions. */
 struct superblock_owner {
-	uint32_t kind; /* enum object_kind */
+	uint32_t kind; /* enum kind_id */
 	uint32_t object;
 	uint32_t part;
 	uint32_t role;          /* enum region_role */

@@ -175,9 +175,9 @@ static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
 
 /* -------- both -------- */
 
-static int settle_shard(void *ctx, struct part *part, uint32_t owner)
+int shard_settle_dead(void *ctx, struct part *part, uint32_t owner)
 {
-	struct shard_settled *report = ctx;
+	struct shard_settled nobody_asks = { .closed = 0 }, *report = ctx ? ctx : &nobody_asks;
 	int rc = shard_close_blocks(shard_of(part), owner, &report->closed);
 
 	return rc ? rc : give_back(shard_of(part), owner, report->given_back);
@@ -186,7 +186,7 @@ static int settle_shard(void *ctx, struct part *part, uint32_t owner)
 int shard_settle(struct shard *shard, uint32_t owner, struct shard_settled *report_out)
 {
 	struct shard_settled report = { .closed = 0 };
-	const struct fence_kind kind = { settle_shard, &report };
+	const struct fence_kind kind = { shard_settle_dead, &report };
 	int rc = fence_settle(&shard->part, owner, &kind, &report.fence);
 
 	if (!rc && report_out)

@@ -30,6 +30,9 @@ struct shard_settled {
 RLV_MUST_CHECK int shard_settle(struct shard *shard, uint32_t owner,
 				struct shard_settled *report_out);
 
+/* As struct fence_kind says; ctx: struct shard_settled, or NULL. */
+RLV_MUST_CHECK int shard_settle_dead(void *ctx, struct part *part, uint32_t owner);
+
 /* Closes open blocks of the owner; 0 = of anybody (recovery). Cost: one phase for each 256 blocks. */
 RLV_MUST_CHECK int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out);
 

@@ -568,7 +568,7 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 		table->lost[s] = true;
 	}
 	table->n_shards = table->n_shards > tree->part ? table->n_shards : tree->part + 1;
-	table->slots.n_shards = table->n_shards;
+	table->slots.n_parts = table->n_shards;
 	table->lost[tree->part] = false;
 	table->shards[tree->part] = (struct catalog_shard){
 		.node = survey->arrival->node,

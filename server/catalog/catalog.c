@@ -73,7 +73,7 @@ static int load_table(void *ctx, const struct statedb_table *stored)
 		return -ENOMEM;
 	table->control = stored->control;
 	table->auto_shards = stored->auto_shards;
-	table->n_shards = table->slots.n_shards = stored->desc.n_shards;
+	table->n_shards = table->slots.n_parts = stored->desc.n_shards;
 	return 0;
 }
 
@@ -97,7 +97,7 @@ static int load_shard(void *ctx, const struct statedb_shard *stored)
 		return error_set(-EBADMSG, "state database: shard %u of table %s", stored->shard,
 				 table->desc.name);
 	if (stored->shard >= table->n_shards)
-		table->n_shards = table->slots.n_shards = stored->shard + 1;
+		table->n_shards = table->slots.n_parts = stored->shard + 1;
 	shard = &table->shards[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
@@ -162,28 +162,6 @@ void catalog_fini(struct catalog *cat)
 
 /* -------- drop -------- */
 
-/* What is claimed after the look still lies below: one lap of slack. */
-static void remember_laps(struct statedb *store, const struct catalog_table *table)
-{
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		const struct shard *shard = table->attached[s];
-		uint64_t head, lap;
-		int ret;
-
-		if (!shard)
-			continue;
-		ret = transport_load(shard->tree,
-				     shard_word_off(shard, offsetof(struct shard_words, head)),
-				     &head);
-		if (ret == 0) {
-			lap = (head & BLOCK_SEQ_MASK) / table->desc.blocks + 2;
-			ret = statedb_lap_raise(store, table->desc.table_id, s, lap);
-		}
-		if (ret)
-			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
-	}
-}
-
 int catalog_drop(struct catalog *cat, const char *name)
 {
 	struct catalog_table *table = catalog_find(cat, name);
@@ -193,7 +171,8 @@ int catalog_drop(struct catalog *cat, const char *name)
 	if (!table)
 		return error_set(-ENOENT, "no table %.64s in this store", name);
 	provisioning = catalog_provision_of(cat, table);
-	remember_laps(cat->store, table);
+	if (table->kind->drop)
+		table->kind->drop(cat, table);
 	ret = catalog_give_up_table(cat, table);
 	if (ret)
 		return ret;
@@ -297,7 +276,8 @@ static bool keep_up(struct catalog *cat, struct catalog_table *table)
 	catalog_attach_tick(cat, table);
 	if (is_in_grace(cat))
 		return true;
-	catalog_control_tick(cat, table);
+	if (table->kind->tick)
+		table->kind->tick(cat, table);
 	busy = catalog_spread_tick(cat, table);
 	catalog_drain_tick(cat, table);
 	catalog_refresh(cat, table);
@@ -318,8 +298,8 @@ uint64_t catalog_tick(struct catalog *cat)
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
 		if (!cat->tables[id])
 			continue;
-		if (reading)
-			catalog_control_read(cat->tables[id]);
+		if (reading && cat->tables[id]->kind->look)
+			cat->tables[id]->kind->look(cat->tables[id]);
 		busy |= keep_up(cat, cat->tables[id]);
 		recovers |= catalog_table_is_recovering(cat->tables[id]);
 	}

@@ -23,6 +23,7 @@
  *   catalog_plan.c   what a wish comes to
  *   catalog_nodes.c  nodes come, go, and are lost; catalog_regions.c: whose their regions are;
  *                    catalog_adopt.c: tables that come with a pool
+ *   kind.h           what only the kind of an object knows; kind_table.c: replay tables
  *   catalog_control.c catalog_drain.c catalog_spread.c   upkeep: the control shard, shards that
  *                    leave, and where shards should be
  */
@@ -225,13 +226,13 @@ bool catalog_retire_tick(struct catalog *cat);
 /* Attaches shards whose node is there; a shard whose connection broke is attached again. */
 void catalog_attach_tick(struct catalog *cat, struct catalog_table *table);
 
+/* The control shard of a table: hooks of its kind (kind_table.c). */
 void catalog_control_read(struct catalog_table *table);
 void catalog_control_tick(struct catalog *cat, struct catalog_table *table);
-/* A shard other than `not` that clients can use; n_shards = none. */
-uint32_t catalog_control_pick(const struct catalog_table *table, uint32_t not_this);
-/* Makes shard `to` the control shard, with these words, admitted := committed. */
-RLV_MUST_CHECK int catalog_control_move(struct catalog *cat, struct catalog_table *table,
-					uint32_t to, const struct limiter_words *words);
+/* The words of shard s, if it is the control shard, are another's from now on: 1, else 0. -EAGAIN: no
+   other is there. */
+RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_table *table,
+					     uint32_t s);
 /* What was counted at `from` since it was handed over is counted at the control shard, too. */
 RLV_MUST_CHECK int catalog_control_settle(struct catalog_table *table, uint32_t from);
 

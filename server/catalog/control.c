@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "ds/limiter/balance.h"
 
@@ -34,16 +35,16 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 void catalog_control_read(struct catalog_table *table)
 {
 	struct limiter_words words[RING_MAX_VIEWS];
-	struct shard *shard = table->attached[table->control];
+	struct part *part = table->attached[table->control];
 
-	if (!shard || !table->shards[table->control].node->up)
+	if (!part || !table->shards[table->control].node->up)
 		return;
-	if (read_words(shard, words)) {
+	if (read_words(shard_of(part), words)) {
 		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
 		return;
 	}
 	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
-	if (atomic_load_explicit(&shard->part.limits->broken, memory_order_relaxed))
+	if (atomic_load_explicit(&part->limits->broken, memory_order_relaxed))
 		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++)
 		table->words[v] = words[v];
@@ -74,7 +75,8 @@ static int store_view(struct shard *shard, uint32_t view, const struct limiter_w
 				words->smp_committed);
 }
 
-uint32_t catalog_control_pick(const struct catalog_table *table, uint32_t not_this)
+/* A shard other than `not_this` that clients can use; n_shards = none. */
+static uint32_t pick(const struct catalog_table *table, uint32_t not_this)
 {
 	uint32_t best = table->n_shards;
 
@@ -91,14 +93,15 @@ uint32_t catalog_control_pick(const struct catalog_table *table, uint32_t not_th
 	return best;
 }
 
-int catalog_control_move(struct catalog *cat, struct catalog_table *table, uint32_t to,
-			 const struct limiter_words *words)
+/* Makes shard `to` the control shard, with these words, admitted := committed. */
+static int move(struct catalog *cat, struct catalog_table *table, uint32_t to,
+		const struct limiter_words *words)
 {
 	uint32_t from = table->control;
 	int ret = 0;
 
 	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++)
-		ret = store_view(table->attached[to], v, &words[v]);
+		ret = store_view(shard_of(table->attached[to]), v, &words[v]);
 	if (ret)
 		return ret;
 	table->control = to;
@@ -110,6 +113,22 @@ int catalog_control_move(struct catalog *cat, struct catalog_table *table, uint3
 	log_info("table %s: shard %u is the control shard", table->desc.name, to);
 	catalog_changed(cat, table);
 	return 0;
+}
+
+int catalog_control_hand_over(struct catalog *cat, struct catalog_table *table, uint32_t s)
+{
+	struct limiter_words *handed = table->shards[s].drain.handed;
+	uint32_t to = pick(table, s);
+	int ret;
+
+	if (s != table->control)
+		return 0;
+	if (to == table->n_shards)
+		return error_set(-EAGAIN, "no other shard is there");
+	catalog_control_read(table);
+	memcpy(handed, table->words, sizeof(table->words));
+	ret = move(cat, table, to, table->words);
+	return ret ? ret : 1;
 }
 
 /* -------- settle -------- */
@@ -141,13 +160,13 @@ int catalog_control_settle(struct catalog_table *table, uint32_t from)
 {
 	struct limiter_words *handed = table->shards[from].drain.handed;
 	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
-	struct shard *control = table->attached[table->control];
+	struct part *control = table->attached[table->control];
 	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
 
 	if (control && table->attached[from])
-		ret = read_words(table->attached[from], now);
+		ret = read_words(shard_of(table->attached[from]), now);
 	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++) {
-		ret = add_view(control, v, now[v].ins_committed - handed[v].ins_committed,
+		ret = add_view(shard_of(control), v, now[v].ins_committed - handed[v].ins_committed,
 			       now[v].smp_committed - handed[v].smp_committed);
 		if (ret == 0)
 			handed[v] = now[v];
@@ -161,11 +180,11 @@ int catalog_control_settle(struct catalog_table *table, uint32_t from)
 static int words_from_items(struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {
-		struct shard *shard = table->attached[s];
+		struct part *part = table->attached[s];
 
-		for (uint32_t v = 0; shard && v < table->desc.n_views; v++) {
+		for (uint32_t v = 0; part && v < table->desc.n_views; v++) {
 			uint64_t items;
-			int ret = catalog_shard_items(shard, v, &items);
+			int ret = catalog_shard_items(shard_of(part), v, &items);
 
 			if (ret)
 				return ret;
@@ -183,13 +202,13 @@ void catalog_control_tick(struct catalog *cat, struct catalog_table *table)
 
 	if (!table->lost[table->control])
 		return;
-	to = catalog_control_pick(table, table->control);
+	to = pick(table, table->control);
 	if (to == table->n_shards)
 		return;
 	if (!table->words_known)
 		ret = words_from_items(table);
 	if (ret == 0)
-		ret = catalog_control_move(cat, table, to, table->words);
+		ret = move(cat, table, to, table->words);
 	if (ret)
 		log_warn("table %s: move its control shard: %s", table->desc.name, error_last());
 }

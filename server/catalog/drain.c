@@ -13,99 +13,29 @@
 #include "server/catalog/catalog.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "wire/region.h"
 
-#include "base/bits.h"
 #include "base/log.h"
-
-#define HEADERS_AT_ONCE 256u
-
-/* -------- measures -------- */
-
-/* Items of the view that has most. */
-static int count_items(struct shard *shard, uint64_t *items_out)
-{
-	uint64_t most = 0;
-
-	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
-		uint64_t items;
-		int ret = catalog_shard_items(shard, v, &items);
-
-		if (ret)
-			return ret;
-		most = max_u64(most, items);
-	}
-	*items_out = most;
-	return 0;
-}
-
-static int count_open_blocks(struct shard *shard, uint32_t *open_out)
-{
-	uint32_t blocks = shard->desc.blocks, open = 0;
-
-	for (uint32_t first = 0; first < blocks; first += HEADERS_AT_ONCE) {
-		uint32_t n = blocks - first < HEADERS_AT_ONCE ? blocks - first : HEADERS_AT_ONCE;
-		uint64_t headers[HEADERS_AT_ONCE] = { 0 };
-		struct transport_io io = { .region = shard->tree,
-					   .off = shard_header_off(shard, first),
-					   .dst = headers,
-					   .len = n * 8 };
-		int ret = transport_read(shard->tree->tr, &io, 1);
-
-		if (ret)
-			return ret;
-		for (uint32_t i = 0; i < n; i++)
-			open += block_is_open(headers[i]);
-	}
-	*open_out = open;
-	return 0;
-}
-
-/* Rows of the blocks that were claimed in a shard since the last look. */
-static uint64_t rows_claimed(struct catalog_table *table, uint32_t s)
-{
-	struct catalog_shard *place = &table->shards[s];
-	const struct shard *shard = table->attached[s];
-	uint64_t head = 0, before = place->head;
-
-	if (transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
-			   &head))
-		return 0;
-	place->head = (head & BLOCK_SEQ_MASK) + 1; /* 0 = not known */
-	return before ? (place->head - before) * table->desc.block : 0;
-}
-
-static uint64_t taken_in(struct catalog_table *table)
-{
-	uint64_t rows = 0;
-
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (catalog_shard_view(table, s) == RELIVE__SHARD_STATE__SHARD_ACTIVE)
-			rows += rows_claimed(table, s);
-	return rows;
-}
 
 /* -------- phases -------- */
 
-static int hand_over(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static uint64_t taken_in(struct catalog_table *table)
 {
-	struct shard_drain *drain = &table->shards[s].drain;
-	uint32_t to = catalog_control_pick(table, s);
-	int ret;
+	uint64_t items = 0;
 
-	if (to == table->n_shards)
-		return error_set(-EAGAIN, "no other shard is there");
-	catalog_control_read(table);
-	memcpy(drain->handed, table->words, sizeof(drain->handed));
-	ret = catalog_control_move(cat, table, to, table->words);
-	if (ret)
-		return ret;
-	drain->phase = DRAIN_HANDING;
+	for (uint32_t s = 0; s < table->n_shards; s++)
+		if (catalog_shard_view(table, s) == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+			items += table->kind->taken_in(table->attached[s], &table->shards[s].seen);
+	return items;
+}
+
+/* Clients have to know the layout of now before the next phase. */
+static void announce(const struct catalog *cat, const struct catalog_table *table,
+		     struct shard_drain *drain)
+{
 	drain->announced = table->layout;
 	drain->announced_at = clock_now_ns(cat->clock);
-	return 0;
 }
 
 static int leave(struct catalog *cat, struct catalog_table *table, uint32_t s)
@@ -122,8 +52,7 @@ static int leave(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_GONE);
 	catalog_refresh(cat, table);
 	drain->phase = DRAIN_LEAVING;
-	drain->announced = table->layout;
-	drain->announced_at = clock_now_ns(cat->clock);
+	announce(cat, table, drain);
 	return 0;
 }
 
@@ -138,10 +67,11 @@ static void free_shard(struct catalog *cat, struct catalog_table *table, uint32_
 static int fill(struct catalog *cat, struct catalog_table *table, uint32_t s, uint64_t taken)
 {
 	struct shard_drain *drain = &table->shards[s].drain;
-	struct shard *shard = table->attached[s];
-	uint32_t open = 0;
+	const struct object_kind *kind = table->kind;
+	struct part *part = table->attached[s];
 	uint64_t items = 0;
-	int ret = count_items(shard, &items);
+	bool is_open;
+	int ret = kind->items(part, &items);
 
 	if (ret)
 		return ret;
@@ -153,10 +83,15 @@ static int fill(struct catalog *cat, struct catalog_table *table, uint32_t s, ui
 	}
 	if (items && drain->taken < drain->items)
 		return 0;
-	ret = count_open_blocks(shard, &open);
-	if (ret || open)
+	ret = kind->is_open(part, &is_open);
+	if (ret || is_open)
 		return ret;
-	return s == table->control ? hand_over(cat, table, s) : leave(cat, table, s);
+	ret = kind->hand_over ? kind->hand_over(cat, table, s) : 0;
+	if (ret <= 0)
+		return ret ? ret : leave(cat, table, s);
+	drain->phase = DRAIN_HANDING;
+	announce(cat, table, drain);
+	return 0;
 }
 
 static int drain_step(struct catalog *cat, struct catalog_table *table, uint32_t s, uint64_t taken)
@@ -172,7 +107,7 @@ static int drain_step(struct catalog *cat, struct catalog_table *table, uint32_t
 		free_shard(cat, table, s);
 		return 0;
 	}
-	ret = catalog_control_settle(table, s);
+	ret = table->kind->handed(table, s);
 	return ret ? ret : leave(cat, table, s);
 }
 

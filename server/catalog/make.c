@@ -10,32 +10,19 @@
 
 /* -------- one shard -------- */
 
-static int format_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-			const struct table_desc *desc)
+static int format_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct shard_ids ids = {
-		.origin.ms_term = cat->ids.term,
-		.origin.incarnation = place->incarnation,
-	};
-	uint64_t lap = 0;
 	struct part_regions regions;
-	int ret;
+	int ret = catalog_attach_regions(place->node, place, &regions);
 
-	memcpy(ids.origin.store_uuid, cat->ids.uuid, sizeof(ids.origin.store_uuid));
-	ret = statedb_lap(cat->store, desc->table_id, s, &lap);
-	if (ret)
-		return ret;
-	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
-	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc->blocks;
-	ret = catalog_attach_parts(place->node, place, &regions);
 	if (ret == -EAGAIN && !node_is_attaching(place->node))
 		ret = -EHOSTDOWN;
 	if (ret)
 		return ret;
-	ret = shard_format(&regions, desc, &ids);
+	ret = table->kind->format(cat, table, s, &regions);
 	if (ret == 0)
-		ret = shard_open(&regions, desc, &table->attached[s]);
+		ret = table->kind->open(table, s, &regions, &table->attached[s]);
 	if (ret)
 		part_regions_detach(&regions);
 	return ret;
@@ -45,12 +32,10 @@ static int format_shard(struct catalog *cat, struct catalog_table *table, uint32
 int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct table_desc desc = table->desc;
 	int ret;
 
-	table_desc_seal(&desc, s);
 	/* It may be made, but its node has not taken the pages of all slots yet. */
-	ret = table->attached[s] ? 0 : format_shard(cat, table, s, &desc);
+	ret = table->attached[s] ? 0 : format_shard(cat, table, s);
 	if (ret == -EAGAIN)
 		return ret;
 	place->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
@@ -58,7 +43,7 @@ int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_
 		ret = slots_join(&table->slots, s);
 	place->joined = ret == 0;
 	place->announced = place->joined ? place->state : 0;
-	return ret ? error_prefix(ret, "table %s shard %u: ", desc.name, s) : 0;
+	return ret ? error_prefix(ret, "table %s shard %u: ", table->desc.name, s) : 0;
 }
 
 /* -------- a table -------- */
@@ -271,7 +256,7 @@ static int go_on_with_shard(struct catalog *cat, struct catalog_provisioning *pr
 		memcpy(words, error_last(), sizeof(words));
 		catalog_retire_shard(cat, table, s, REGION_DROPPED);
 		table->shards[s] = (struct catalog_shard){ .state = 0 };
-		table->slots.n_shards = table->n_shards;
+		table->slots.n_parts = table->n_shards;
 		return error_set(ret, "%s", words);
 	}
 	table->n_shards = s + 1;

@@ -4,13 +4,9 @@
 #include "server/catalog/catalog.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "ds/replay/recover.h"
-#include "ds/sumtree/rebuild.h"
 
 #include "wire/region.h"
 
@@ -88,7 +84,7 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 	(void)arrival;
 	log_error("table %s shard %u: lost with the memory of node %s", table->desc.name, s,
 		  table->shards[s].node->name);
-	if (table->attached[s] && part_set_state(&table->attached[s]->part, REGION_ORPHANED))
+	if (table->attached[s] && part_set_state(table->attached[s], REGION_ORPHANED))
 		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
@@ -108,19 +104,6 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 
 /* -------- attach -------- */
 
-/* Rows that may be torn, and nothing tells which: only a person may say that none is. */
-static int check_trust(const struct catalog *cat, const struct catalog_table *table, uint32_t s)
-{
-	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
-		return 0;
-	return error_set(
-		-EBADMSG,
-		"node %s did not end cleanly, and the rows have no checksums (row_crc = 2), "
-		"so a power loss meanwhile would go unnoticed: start the metadata server with "
-		"--trust (relive up --trust) if there was none",
-		table->shards[s].node->name);
-}
-
 /*
  * Nothing of the shard is in anybody's hands, and nobody gets it before it is sound: until then it
  * counts as not attached. A slice of the work, so that others are served in between.
@@ -128,11 +111,8 @@ static int check_trust(const struct catalog *cat, const struct catalog_table *ta
 static int begin_recovery(const struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	const struct recover_opts opts = { .scan_rows = place->life.marked };
-	int ret = opts.scan_rows ? check_trust(cat, table, s) : 0;
+	int ret = table->kind->recover_begin(cat, table, s, &place->recovery);
 
-	if (ret == 0)
-		ret = recover_begin(table->attached[s], &opts, &place->recovery);
 	if (ret)
 		return ret;
 	place->recovering = table->attached[s];
@@ -144,26 +124,24 @@ static int recover_slice(struct catalog *cat, struct catalog_table *table, uint3
 {
 	struct catalog_shard *place = &table->shards[s];
 	uint64_t now = clock_now_ns(clock_monotonic());
-	struct recover_report report;
+	char found[KIND_TEXT_BYTES] = "";
 	int ret;
 
 	if (cat->slice_until == 0)
 		cat->slice_until = now + SLICE_NS;
 	if (now >= cat->slice_until)
 		return -EAGAIN;
-	ret = recover_go_on(place->recovery, cat->slice_until, &report);
+	ret = table->kind->recover_go_on(place->recovery, cat->slice_until, found);
 	if (ret == -EAGAIN)
 		return ret;
 	table->attached[s] = place->recovering;
 	place->recovering = NULL;
-	recover_end(&place->recovery);
+	table->kind->recover_end(&place->recovery);
 	if (ret)
 		return ret;
-	log_info("recover table %s shard %u: items %" PRIu64 " retired %" PRIu64
-		 " blocks closed %u%s",
-		 table->desc.name, s, report.items, report.retired, report.closed,
+	log_info("recover table %s shard %u: %s%s", table->desc.name, s, found,
 		 place->life.marked ? ", all rows read" : "");
-	return part_set_sound(&table->attached[s]->part, &place->life);
+	return part_set_sound(table->attached[s], &place->life);
 }
 
 /*
@@ -176,7 +154,7 @@ static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t
 	int ret = 0;
 
 	if (!place->recovering) {
-		ret = part_life(&table->attached[s]->part, &place->life);
+		ret = part_life(table->attached[s], &place->life);
 		if (ret == 0 && !place->life.is_sound)
 			ret = begin_recovery(cat, table, s);
 	}
@@ -198,15 +176,15 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	if (ret == 0)
 		ret = slots_read(&table->slots, s, cat->ops->on_holder, cat->ctx);
 	if (ret == 0)
-		ret = part_rebuild_needed(&table->attached[s]->part, &place->drift);
+		ret = part_rebuild_needed(table->attached[s], &place->drift);
 	return ret;
 }
 
 /* The region of the shard whose file is gone; 0 = none. */
-static uint32_t find_cut(const struct catalog_shard *place, const struct shard *shard)
+static uint32_t find_cut(const struct catalog_shard *place, const struct part *part)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
-		const struct region *region = shard ? shard->part.regions.at[role] : NULL;
+		const struct region *region = part ? part->regions.at[role] : NULL;
 
 		/* relaxed: it is set by the thread that meets it, which is this one */
 		if (node_is_broken(place->node, place->ids[role]) ||
@@ -223,8 +201,8 @@ static uint32_t find_cut(const struct catalog_shard *place, const struct shard *
 static bool is_broken(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	const struct shard *shard = place->recovering ? place->recovering : table->attached[s];
-	uint32_t cut = place->broken ? 0 : find_cut(place, shard);
+	const struct part *part = place->recovering ? place->recovering : table->attached[s];
+	uint32_t cut = place->broken ? 0 : find_cut(place, part);
 
 	if (cut) {
 		place->broken = true;
@@ -242,7 +220,7 @@ static int join(struct catalog_table *table, uint32_t s)
 	int ret = slots_join(&table->slots, s);
 
 	if (ret == 0)
-		ret = part_rebuild_needed(&table->attached[s]->part, &table->shards[s].drift);
+		ret = part_rebuild_needed(table->attached[s], &table->shards[s].drift);
 	table->shards[s].joined = ret == 0;
 	return ret;
 }

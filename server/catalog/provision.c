@@ -109,7 +109,7 @@ static void leave_node(struct catalog_provisioning *provisioning)
 
 	catalog_table_detach(provisioning->table, provisioning->at);
 	if (!provisioning->is_new)
-		provisioning->table->slots.n_shards = provisioning->table->n_shards;
+		provisioning->table->slots.n_parts = provisioning->table->n_shards;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (place->ids[role] && is_there(place))
 			catalog_free_region(cat, place->node, place->ids[role]);
@@ -207,11 +207,12 @@ static int choose_node(struct catalog_provisioning *provisioning)
 static int ask(struct catalog_provisioning *provisioning)
 {
 	struct catalog_shard *place = place_of(provisioning);
-	struct part_spec part = shard_spec(&provisioning->table->desc);
+	const struct catalog_table *table = provisioning->table;
 	struct target_region region;
+	struct part_spec part;
 	int ret;
 
-	part.part = provisioning->at;
+	table->kind->plan(table, provisioning->at, &part);
 	region = part_region_spec(&part, missing_role(place));
 	ret = node_post_region_new(place->node, &region, on_region, provisioning);
 

@@ -314,7 +314,7 @@ void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint
 {
 	struct catalog_shard *place = &table->shards[s];
 
-	if (table->attached[s] && part_set_state(&table->attached[s]->part, state))
+	if (table->attached[s] && part_set_state(table->attached[s], state))
 		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)

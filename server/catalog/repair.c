@@ -1,10 +1,8 @@
 #include "server/catalog/repair.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ds/limiter/balance.h"
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
 
@@ -61,7 +59,7 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
 	for (uint32_t s = 0; s < table->n_shards; s++) {
 		struct slot_info info;
 
-		if (table->attached[s] && slot_read(&table->attached[s]->part, slot, &info) == 0 &&
+		if (table->attached[s] && slot_read(table->attached[s], slot, &info) == 0 &&
 		    info.state != SLOT_FREE && info.pin != SLOT_IDLE)
 			return true;
 	}
@@ -124,7 +122,7 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 {
 	struct rebuild_opts opts = { .owner = table->slots.own, .clock = repair->clock };
 	struct rebuild_report report = { 0 };
-	int ret = sumtree_rebuild_pass(table->attached[s], &opts, &report);
+	int ret = table->kind->rebuild(table->attached[s], &opts, &report);
 
 	if (report.waiting) {
 		note_wait(repair, table, s, &report.wait);
@@ -145,48 +143,6 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	return true;
 }
 
-/* All shards that are not lost, the control shard first. 0: one of them is away. */
-static uint32_t all_shards(const struct catalog_table *table, struct shard **shards)
-{
-	uint32_t n = 0;
-
-	if (!table->attached[table->control])
-		return 0;
-	shards[n++] = table->attached[table->control];
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		if (s == table->control || table->lost[s])
-			continue;
-		if (!table->attached[s])
-			return 0;
-		shards[n++] = table->attached[s];
-	}
-	return n;
-}
-
-/* What kills left of the counts of queues. -EAGAIN is usual: somebody is in a call right now. */
-static void balance(struct catalog_table *table)
-{
-	struct shard *shards[TABLE_MAX_SHARDS];
-	uint32_t n = all_shards(table, shards);
-
-	if (n == 0)
-		return;
-	for (uint32_t v = 0; v < table->desc.n_views; v++) {
-		int64_t moved = 0;
-		int ret;
-
-		if (!balance_applies(&table->desc.views[v]))
-			continue;
-		ret = balance_view(shards, n, v, &moved);
-		if (ret && ret != -EAGAIN)
-			log_warn("table %s view %u: balance: %s", table->desc.name, v,
-				 error_last());
-		if (ret == 0 && moved)
-			log_info("table %s view %u: the dead left the count of items %lld off",
-				 table->desc.name, v, (long long)moved);
-	}
-}
-
 static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 {
 	uint32_t s = find_drift(table);
@@ -195,7 +151,8 @@ static uint64_t work_on(struct repair *repair, struct catalog_table *table)
 		give_slot(repair, table);
 		if (!note_debtor(repair, table))
 			end_wait(repair, table->desc.table_id);
-		balance(table);
+		if (table->kind->tick_clean)
+			table->kind->tick_clean(table);
 		return IDLE_NS;
 	}
 	if (take_slot(repair, table))

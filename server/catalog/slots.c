@@ -3,30 +3,31 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ds/replay/settle.h"
+#include "ds/part/fence.h"
 #include "ds/part/slot.h"
+
+#include "wire/table_layout.h"
 
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 
-int slots_init(struct slots *slots, const struct table_desc *desc, struct shard **shards,
-	       const bool *lost)
+int slots_init(struct slots *slots, const struct slots_opts *opts)
 {
-	memset(slots, 0, sizeof(*slots));
-	slots->entries = mem_array(desc->max_clients, sizeof(struct slot_entry));
-	slots->reached = mem_array(TABLE_MAX_SHARDS, sizeof(uint64_t));
-	if (!slots->entries || !slots->reached) {
-		slots_fini(slots);
-		return error_set(-ENOMEM, "table %s: no memory for %u slots", desc->name,
-				 desc->max_clients);
-	}
-	slots->n = desc->max_clients;
-	slots->max_streams = desc->max_writers;
-	slots->n_shards = desc->n_shards;
-	slots->shards = shards;
-	slots->lost = lost;
-	return 0;
+	*slots = (struct slots){
+		.kind = opts->kind,
+		.n = opts->n,
+		.max_streams = opts->max_streams,
+		.parts = opts->parts,
+		.lost = opts->lost,
+		.n_parts = opts->n_parts,
+		.entries = mem_array(opts->n, sizeof(struct slot_entry)),
+		.reached = mem_array(TABLE_MAX_SHARDS, sizeof(uint64_t)),
+	};
+	if (slots->entries && slots->reached)
+		return 0;
+	slots_fini(slots);
+	return error_set(-ENOMEM, "no memory for %u client slots", opts->n);
 }
 
 static void remove_orphan(struct slots *slots, struct orphan_slot *orphan)
@@ -50,7 +51,7 @@ void slots_fini(struct slots *slots)
 
 static bool is_away(const struct slots *slots, uint32_t shard)
 {
-	return !slots->shards[shard] && !slots->lost[shard];
+	return !slots->parts[shard] && !slots->lost[shard];
 }
 
 /* -------- strays -------- */
@@ -87,7 +88,7 @@ static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_ent
 {
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < slots->n_shards; s++) {
+	for (uint32_t s = 0; ret == 0 && s < slots->n_parts; s++) {
 		const struct orphan_slot orphan = {
 			.shard = s,
 			.slot = slot,
@@ -143,7 +144,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 	for (uint32_t first = 0; ret == 0 && first < slots->n; first += SLOT_READ_MAX) {
 		uint32_t n = (uint32_t)min_u64(slots->n - first, SLOT_READ_MAX);
 
-		ret = slot_read_many(&slots->shards[shard]->part, first, n, infos);
+		ret = slot_read_many(slots->parts[shard], first, n, infos);
 		for (uint32_t i = 0; ret == 0 && i < n; i++) {
 			struct slot_holder holder = { infos[i].lease, infos[i].process };
 
@@ -157,16 +158,18 @@ int slots_read(struct slots *slots, uint32_t shard,
 	return ret;
 }
 
-/* Only what is that client's: a slot that is live in a shard may be somebody else's. */
-static int settle_of(struct shard *shard, uint32_t slot, uint64_t client_id,
-		     struct shard_settled *report_out)
+/* Only what is that client's: a slot that is live in a part may be somebody else's. */
+static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id,
+		     struct fence_report *report_out)
 {
+	const struct fence_kind kind = { slots->kind->settle_dead, NULL };
+	struct part *part = slots->parts[shard];
 	struct slot_info info;
-	int ret = slot_read(&shard->part, slot, &info);
+	int ret = slot_read(part, slot, &info);
 
 	if (ret || info.state == SLOT_FREE || info.lease != client_id)
 		return ret;
-	return shard_settle(shard, slot + 1, report_out);
+	return fence_settle(part, slot + 1, &kind, report_out);
 }
 
 /*
@@ -182,8 +185,7 @@ static int settle_left(struct slots *slots, uint32_t shard)
 		int ret = 0;
 
 		if (orphan->left && orphan->shard == shard)
-			ret = settle_of(slots->shards[shard], orphan->slot, orphan->client_id,
-					NULL);
+			ret = settle_of(slots, shard, orphan->slot, orphan->client_id, NULL);
 		if (ret)
 			return ret;
 		if (orphan->left && (orphan->shard == shard || slots->lost[orphan->shard]))
@@ -202,10 +204,10 @@ static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 
 	if (!entry->taken)
 		return 0;
-	ret = slot_read(&slots->shards[shard]->part, slot, &info);
+	ret = slot_read(slots->parts[shard], slot, &info);
 	if (ret || info.state != SLOT_FREE)
 		return ret;
-	return slot_take(&slots->shards[shard]->part, slot, &entry->holder.process,
+	return slot_take(slots->parts[shard], slot, &entry->holder.process,
 			 entry->holder.client_id);
 }
 
@@ -213,8 +215,8 @@ int slots_join(struct slots *slots, uint32_t shard)
 {
 	int ret = settle_left(slots, shard);
 
-	if (shard >= slots->n_shards)
-		slots->n_shards = shard + 1;
+	if (shard >= slots->n_parts)
+		slots->n_parts = shard + 1;
 	for (const struct orphan_slot *orphan = slots->orphans; ret == 0 && orphan;
 	     orphan = orphan->next)
 		if (orphan->shard == shard)
@@ -232,7 +234,7 @@ int slots_join(struct slots *slots, uint32_t shard)
 static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 {
 	for (uint32_t s = 0; s < n_shards; s++) {
-		int ret = slots->shards[s] ? slot_release(&slots->shards[s]->part, slot) : 0;
+		int ret = slots->parts[s] ? slot_release(slots->parts[s], slot) : 0;
 
 		if (ret && ret != -ESTALE)
 			log_warn("release slot %u shard %u: %s", slot, s, error_last());
@@ -241,12 +243,11 @@ static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 
 static int take(struct slots *slots, uint32_t slot, const struct slot_holder *holder)
 {
-	for (uint32_t s = 0; s < slots->n_shards; s++) {
+	for (uint32_t s = 0; s < slots->n_parts; s++) {
 		int ret = 0;
 
-		if (slots->shards[s])
-			ret = slot_take(&slots->shards[s]->part, slot, &holder->process,
-					holder->client_id);
+		if (slots->parts[s])
+			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
 		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be down */
 			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
 		if (ret) {
@@ -323,8 +324,8 @@ static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder
 		.number = ++slots->given,
 		.holder = *holder,
 	};
-	for (uint32_t s = 0; s < slots->n_shards; s++)
-		if (slots->shards[s])
+	for (uint32_t s = 0; s < slots->n_parts; s++)
+		if (slots->parts[s])
 			slots->reached[s] = slots->given;
 	return 0;
 }
@@ -377,8 +378,8 @@ int slots_get(struct slots *slots, const struct slot_holder *holder, uint32_t st
 	uint64_t in_use = streams_in_use(slots);
 	uint32_t attached = 0;
 
-	for (uint32_t s = 0; s < slots->n_shards; s++)
-		attached += slots->shards[s] != NULL;
+	for (uint32_t s = 0; s < slots->n_parts; s++)
+		attached += slots->parts[s] != NULL;
 	if (attached == 0)
 		return error_set(-EHOSTDOWN, "no shard of the table is there: its memory nodes are "
 					     "down");
@@ -398,12 +399,11 @@ int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 }
 
 /* It may not have reached a shard that has just come back. */
-static int leave_shard(struct shard *shard, uint32_t owner)
+static int leave_part(const struct slots *slots, uint32_t s, uint32_t owner)
 {
-	uint32_t closed;
-	int ret = shard_close_blocks(shard, owner, &closed);
+	int ret = slots->kind->leave(slots->parts[s], owner);
 
-	return ret ? ret : slot_release(&shard->part, owner - 1);
+	return ret ? ret : slot_release(slots->parts[s], owner - 1);
 }
 
 int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
@@ -422,11 +422,11 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 		return first;
 	if (entry->holder.client_id != client_id)
 		return error_set(-EACCES, "owner %u: not yours", owner);
-	for (uint32_t s = 0; s < slots->n_shards; s++) {
+	for (uint32_t s = 0; s < slots->n_parts; s++) {
 		int ret = 0;
 
-		if (slots->shards[s] && !is_orphan(slots, s, owner - 1, 0))
-			ret = leave_shard(slots->shards[s], owner);
+		if (slots->parts[s] && !is_orphan(slots, s, owner - 1, 0))
+			ret = leave_part(slots, s, owner);
 		if (ret && ret != -ESTALE && !first)
 			first = ret;
 	}
@@ -438,15 +438,15 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_t shard,
 		     uint32_t slot, bool *drift_out)
 {
-	struct shard_settled report = { .fence.was_idle = true };
+	struct fence_report report = { .was_idle = true };
 	int ret;
 
-	if (!slots->shards[shard])
+	if (!slots->parts[shard])
 		return is_away(slots, shard) ? -EAGAIN : 0;
 	if (!dead->is_proved(dead->ctx, shard))
 		return -EAGAIN;
-	ret = settle_of(slots->shards[shard], slot, dead->client_id, &report);
-	*drift_out |= !report.fence.was_idle || report.fence.had_rebuild;
+	ret = settle_of(slots, shard, slot, dead->client_id, &report);
+	*drift_out |= !report.was_idle || report.had_rebuild;
 	return ret;
 }
 
@@ -456,10 +456,10 @@ static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t s
 {
 	int first = 0;
 
-	for (uint32_t s = 0; s < slots->n_shards; s++) {
+	for (uint32_t s = 0; s < slots->n_parts; s++) {
 		int ret = 0;
 
-		if (slots->shards[s])
+		if (slots->parts[s])
 			ret = settle_in(slots, dead, s, slot, drift_out);
 		if (ret && !first)
 			first = ret;

@@ -21,7 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ds/replay/shard.h"
+#include "ds/part/part.h"
+
+#include "server/catalog/kind.h"
 
 #include "base/error.h"
 #include "base/os/process.h"
@@ -54,17 +56,26 @@ struct slots {
 	uint32_t max_streams;
 	struct slot_entry *entries;
 	struct orphan_slot *orphans;
-	struct shard **shards; /* borrowed; NULL where not attached */
-	const bool *lost;      /* borrowed; for ever: its memory is gone */
-	uint64_t given;        /* number of the slot that was given last */
-	uint64_t *reached;     /* the same, when the shard was last there */
-	uint32_t n_shards;
+	const struct object_kind *kind;
+	struct part **parts; /* borrowed; NULL where not attached */
+	const bool *lost;    /* borrowed; for ever: its memory is gone */
+	uint64_t given;      /* number of the slot that was given last */
+	uint64_t *reached;   /* the same, when the shard was last there */
+	uint32_t n_parts;
 	uint32_t own; /* owner id of the server itself, 0 = none */
 };
 
-/* shards and lost have room for TABLE_MAX_SHARDS. */
-RLV_MUST_CHECK int slots_init(struct slots *slots, const struct table_desc *desc,
-			      struct shard **shards, const bool *lost);
+/* Of how many clients the book is, and where it finds their slots. */
+struct slots_opts {
+	const struct object_kind *kind;
+	uint32_t n;           /* client slots */
+	uint32_t max_streams; /* of all clients together */
+	struct part **parts;  /* borrowed, as lost: room for TABLE_MAX_SHARDS */
+	const bool *lost;
+	uint32_t n_parts;
+};
+
+RLV_MUST_CHECK int slots_init(struct slots *slots, const struct slots_opts *opts);
 void slots_fini(struct slots *slots);
 
 /*

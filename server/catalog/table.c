@@ -11,15 +11,16 @@
 void catalog_table_detach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct shard *shard = place->recovering ? place->recovering : table->attached[s];
+	struct part *part = place->recovering ? place->recovering : table->attached[s];
 
-	if (!shard)
+	if (!part)
 		return;
-	recover_end(&place->recovery);
+	if (place->recovery)
+		table->kind->recover_end(&place->recovery);
 	place->recovering = NULL;
-	table->attached[s] = shard;
+	table->attached[s] = NULL;
 	place->joined = false;
-	shard_close(&table->attached[s]);
+	table->kind->close(&part);
 }
 
 void catalog_table_free(struct catalog_table *table)
@@ -38,15 +39,25 @@ void catalog_table_free(struct catalog_table *table)
 struct catalog_table *catalog_table_new(const struct table_desc *desc)
 {
 	struct catalog_table *table = mem_zalloc(sizeof(*table));
+	struct slots_opts opts;
 
 	if (!table)
 		goto err;
+	table->kind = object_kind_find(OBJECT_TABLE);
 	table->desc = *desc;
 	table->shards = mem_array(TABLE_MAX_SHARDS, sizeof(struct catalog_shard));
-	table->attached = mem_array(TABLE_MAX_SHARDS, sizeof(struct shard *));
+	table->attached = mem_array(TABLE_MAX_SHARDS, sizeof(struct part *));
 	table->lost = mem_array(TABLE_MAX_SHARDS, sizeof(bool));
+	opts = (struct slots_opts){
+		.kind = table->kind,
+		.n = desc->max_clients,
+		.max_streams = desc->max_writers,
+		.parts = table->attached,
+		.lost = table->lost,
+		.n_parts = desc->n_shards,
+	};
 	if (table->shards && table->attached && table->lost &&
-	    slots_init(&table->slots, desc, table->attached, table->lost) == 0)
+	    slots_init(&table->slots, &opts) == 0)
 		return table;
 err:
 	catalog_table_free(table);
@@ -83,27 +94,14 @@ const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s)
 		       : node->uri;
 }
 
-int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
-{
-	struct epoch ep;
-	int64_t size = 0;
-	int ret;
-
-	epoch_init(&ep, &shard->part, 0);
-	ret = sumtree_size(&shard->trees[view], &ep, &size);
-	if (ret == 0)
-		*items_out = size > 0 ? (uint64_t)size : 0;
-	return ret;
-}
-
 void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state)
 {
 	table->shards[s].state = state;
 	table->lost[s] = true;
 }
 
-int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
-			 struct part_regions *out)
+int catalog_attach_regions(struct node *node, const struct catalog_shard *place,
+			   struct part_regions *out)
 {
 	struct part_regions regions = { .owner = 0 };
 	int ret = node_attach(node, &place->ids[REGION_TREE], REGION_ROLES - REGION_TREE,
@@ -118,14 +116,12 @@ int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
 int catalog_table_attach(struct catalog_table *table, uint32_t s)
 {
 	struct catalog_shard *place = &table->shards[s];
-	struct table_desc want = table->desc;
 	struct part_regions regions;
-	int ret = catalog_attach_parts(place->node, place, &regions);
+	int ret = catalog_attach_regions(place->node, place, &regions);
 
 	if (ret)
 		return ret;
-	table_desc_seal(&want, s);
-	ret = shard_open(&regions, &want, &table->attached[s]);
+	ret = table->kind->open(table, s, &regions, &table->attached[s]);
 	if (ret)
 		part_regions_detach(&regions);
 	return ret;

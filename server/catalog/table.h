@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #include "ds/limiter/limiter.h"
-#include "ds/replay/recover.h"
 #include "ds/replay/shard.h"
 
 #include "server/node/node.h"
+#include "server/catalog/kind.h"
 #include "server/catalog/slots.h"
 #include "server/statedb/statedb.h"
 
@@ -47,15 +47,16 @@ struct catalog_shard {
 	bool drift;   /* its sums may be off: repair.h looks */
 	bool broken;  /* they are not whole any more; until its node registers again */
 	uint64_t since; /* ACTIVE: when clients could first use it, 0 = long ago */
-	uint64_t head;  /* its ring's, at the last look; 0 = none yet */
+	uint64_t seen;  /* of its kind: see object_kind.taken_in */
 	struct shard_drain drain;
 	/* It is being made sound, and is not attached until it is. */
-	struct recovery *recovery;
-	struct shard *recovering;
+	void *recovery; /* of its kind */
+	struct part *recovering;
 	struct part_life life; /* that it was found in */
 };
 
 struct catalog_table {
+	const struct object_kind *kind;
 	struct table_desc desc;       /* shard 0's */
 	uint32_t n_shards;            /* numbers used so far */
 	uint32_t control;             /* number of the shard whose limiter words count */
@@ -65,7 +66,7 @@ struct catalog_table {
 	uint64_t spread_pause;        /* after the next failure; ns */
 	uint64_t layout;              /* version of what clients are told */
 	struct catalog_shard *shards; /* by number, and the following, too */
-	struct shard **attached;      /* NULL where not */
+	struct part **attached;       /* NULL where not */
 	bool *lost;                   /* LOST or GONE: nothing is to be settled there */
 	struct slots slots;
 	int refusal; /* why a shard of it was refused last, and in words */
@@ -94,7 +95,7 @@ static inline bool catalog_state_is_usable(uint32_t state)
 	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
 
-/* Live items of a view in an attached shard, as its sums say. */
+/* Live items of a view in a shard, as its sums say. */
 RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
 
 /* Sets the state, which is LOST or GONE for ever. Does not store it. */
@@ -106,8 +107,8 @@ RLV_MUST_CHECK int catalog_table_attach(struct catalog_table *table, uint32_t s)
 void catalog_table_detach(struct catalog_table *table, uint32_t s);
 
 /* Attaches the regions of a shard, formatted or not. -EAGAIN: as above. */
-RLV_MUST_CHECK int catalog_attach_parts(struct node *node, const struct catalog_shard *place,
-					struct part_regions *out);
+RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_shard *place,
+					  struct part_regions *out);
 
 /* Remembers the table, and shard s of it. */
 RLV_MUST_CHECK int catalog_table_put(struct statedb *store, const struct catalog_table *table);

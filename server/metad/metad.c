@@ -74,7 +74,7 @@ static void look_for_drift(struct catalog_table *table)
 
 		if (!table->attached[s])
 			continue;
-		if (part_rebuild_needed(&table->attached[s]->part, &needed))
+		if (part_rebuild_needed(table->attached[s], &needed))
 			log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
 		table->shards[s].drift |= needed;
 	}

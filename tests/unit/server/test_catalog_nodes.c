@@ -44,7 +44,7 @@ static void end_and_begin_anew(struct fleet *fx)
 /* A block of items in shard 0, of which the bytes of the last row are not as they were sealed. */
 static uint32_t put_block_with_a_torn_row(struct fleet *fx)
 {
-	struct shard *shard = fx->table->attached[0];
+	struct shard *shard = shard_of(fx->table->attached[0]);
 	struct access acc;
 	uint32_t first;
 
@@ -58,7 +58,7 @@ static uint32_t put_block_with_a_torn_row(struct fleet *fx)
 
 static uint32_t live_items(struct fleet *fx)
 {
-	const struct shard *shard = fx->table->attached[0];
+	const struct shard *shard = shard_of(fx->table->attached[0]);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < shard->desc.slots; i++) {
@@ -192,7 +192,7 @@ static void catalog_load__what_was_made_sound_is_not_again(void **state)
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 1, false);
 	begin_anew(fx);
-	must(part_life(&fx->table->attached[0]->part, &life));
+	must(part_life(fx->table->attached[0], &life));
 	assert_true(life.is_sound);
 	assert_true(life.opener == fx->mem[0].target->incarnation);
 }
@@ -269,8 +269,8 @@ static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
 
 	fleet_start_on_file(fx, 0);
 	fleet_make_table(fx, 2, false);
-	must(part_mark_dirty(&fx->table->attached[0]->part)); /* until its sums are made anew */
-	must(part_mark_dirty(&fx->table->attached[1]->part));
+	must(part_mark_dirty(fx->table->attached[0])); /* until its sums are made anew */
+	must(part_mark_dirty(fx->table->attached[1]));
 	mapper = map_rows(fx, 0);
 	fleet_go_down(fx, 0);
 	catalog_node_down(&fx->cat, fx->node[0]); /* the server's own mappings */

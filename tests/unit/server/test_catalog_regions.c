@@ -60,7 +60,7 @@ static void forget_all(struct fleet *fx)
 
 static void put_block(struct fleet *fx)
 {
-	struct shard *shard = fx->table->attached[0];
+	struct shard *shard = shard_of(fx->table->attached[0]);
 	struct access acc;
 
 	shard_fixture_take_slot(shard, 1);
@@ -73,7 +73,7 @@ static uint64_t items(struct fleet *fx)
 {
 	uint64_t n = 0;
 
-	must(catalog_shard_items(fx->table->attached[0], 0, &n));
+	must(catalog_shard_items(shard_of(fx->table->attached[0]), 0, &n));
 	return n;
 }
 
@@ -329,9 +329,10 @@ static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
 	(void)leave_a_table(fx);
 	must(fleet_claim(fx, 0, ADOPT));
 	fx->table = catalog_find(&fx->cat, "t");
-	must(transport_load(
-		fx->table->attached[0]->tree,
-		shard_word_off(fx->table->attached[0], offsetof(struct shard_words, head)), &head));
+	must(transport_load(fx->table->attached[0]->tree,
+			    shard_word_off(shard_of(fx->table->attached[0]),
+					   offsetof(struct shard_words, head)),
+			    &head));
 	must(statedb_lap(fx->store, fx->table->desc.table_id, 0, &lap));
 	assert_true(lap > (head & BLOCK_SEQ_MASK) / fx->table->desc.blocks);
 }

@@ -35,7 +35,7 @@ static void add(struct fleet *fx, uint32_t s, uint64_t off, uint64_t value)
 
 static uint64_t word(struct fleet *fx, uint32_t s, size_t member)
 {
-	const struct shard *shard = fx->table->attached[s];
+	const struct shard *shard = shard_of(fx->table->attached[s]);
 	uint64_t value;
 
 	must(transport_load(shard->part.limits, shard_limits_off(shard, 0) + member, &value));
@@ -44,7 +44,7 @@ static uint64_t word(struct fleet *fx, uint32_t s, size_t member)
 
 static void count(struct fleet *fx, uint32_t s, size_t member, uint64_t value)
 {
-	const struct shard *shard = fx->table->attached[s];
+	const struct shard *shard = shard_of(fx->table->attached[s]);
 	uint64_t old;
 
 	must(transport_faa_word(shard->part.limits, shard_limits_off(shard, 0) + member, value,
@@ -54,7 +54,7 @@ static void count(struct fleet *fx, uint32_t s, size_t member, uint64_t value)
 /* Blocks are claimed in shard s. */
 static void claim(struct fleet *fx, uint32_t s, uint64_t blocks)
 {
-	const struct shard *shard = fx->table->attached[s];
+	const struct shard *shard = shard_of(fx->table->attached[s]);
 
 	add(fx, s, shard_word_off(shard, offsetof(struct shard_words, head)), blocks);
 }
@@ -62,7 +62,7 @@ static void claim(struct fleet *fx, uint32_t s, uint64_t blocks)
 /* n items are in shard s, as its sums say. */
 static void put_items(struct fleet *fx, uint32_t s, uint64_t n)
 {
-	const struct sumtree *tree = &fx->table->attached[s]->trees[0];
+	const struct sumtree *tree = &shard_of(fx->table->attached[s])->trees[0];
 
 	add(fx, s, node_size_off(tree, 0), n);
 	add(fx, s, node_size_off(tree, 1), n);
@@ -164,7 +164,7 @@ static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **stat
 	assert_int_equal(fleet_view(fx, 1), ACTIVE);
 	assert_ptr_equal(fx->table->shards[1].node, fx->node[1]);
 	assert_true(fx->table->layout > layout);
-	assert_int_equal(fx->table->attached[1]->desc.shard, 1);
+	assert_int_equal(shard_of(fx->table->attached[1])->desc.shard, 1);
 	/* It gets its full share of new blocks by and by. */
 	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 100);
 	assert_true(ramp == FLEET_RAMP_NS);
@@ -227,7 +227,7 @@ static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
 	fleet_make_table(fx, 1, false);
 	must(slots_get(&fx->table->slots, &holder, 1, &owner));
 	must(fleet_add_shard(fx, 0));
-	must(slot_read(&fx->table->attached[1]->part, owner - 1, &info));
+	must(slot_read(fx->table->attached[1], owner - 1, &info));
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_true(info.lease == 77);
 }
@@ -248,7 +248,7 @@ static void catalog_add_shard__no_room_leaves_nothing(void **state)
 	fx->mem[0].target->ops->stats(fx->mem[0].target, &after);
 	assert_true(after.used_bytes == before.used_bytes);
 	assert_true(fx->table->n_shards > 2);
-	assert_int_equal(fx->table->slots.n_shards, fx->table->n_shards);
+	assert_int_equal(fx->table->slots.n_parts, fx->table->n_shards);
 }
 
 /* -------- nodes that go and come -------- */
@@ -466,7 +466,7 @@ static void catalog_drain__an_open_block_is_waited_for(void **state)
 	fleet_start(fx, 0);
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
-	shard = fx->table->attached[1];
+	shard = shard_of(fx->table->attached[1]);
 	must(transport_cas_word(shard->tree, shard_header_off(shard, 3), 0, block_make(true, 1, 3),
 				&old));
 	must(catalog_drain(&fx->cat, fx->table, 1));

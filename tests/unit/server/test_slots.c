@@ -12,7 +12,7 @@
 
 struct fixture {
 	struct shard_fixture shard, second;
-	struct shard *shards[2]; /* the second one: after with_second */
+	struct part *parts[2]; /* the second one: after with_second */
 	bool lost[2];
 	struct slots slots;
 	bool proved; /* of any client, in any shard */
@@ -20,14 +20,28 @@ struct fixture {
 	uint64_t last_holder;
 };
 
+static int init_slots(struct fixture *fx)
+{
+	const struct slots_opts opts = {
+		.kind = &kind_table,
+		.n = fx->shard.desc.max_clients,
+		.max_streams = fx->shard.desc.max_writers,
+		.parts = fx->parts,
+		.lost = fx->lost,
+		.n_parts = fx->shard.desc.n_shards,
+	};
+
+	return slots_init(&fx->slots, &opts);
+}
+
 static int setup(void **state)
 {
 	static struct fixture fx;
 
 	memset(&fx, 0, sizeof(fx));
 	shard_fixture_open(&fx.shard, NULL);
-	fx.shards[0] = fx.shard.shard;
-	assert_int_equal(slots_init(&fx.slots, &fx.shard.desc, fx.shards, fx.lost), 0);
+	fx.parts[0] = &fx.shard.shard->part;
+	assert_int_equal(init_slots(&fx), 0);
 	fx.proved = true;
 	*state = &fx;
 	return 0;
@@ -56,14 +70,14 @@ static void see(void *ctx, const struct slot_holder *holder)
 static void with_second(struct fixture *fx)
 {
 	shard_fixture_open(&fx->second, NULL);
-	fx->shards[1] = fx->second.shard;
-	fx->slots.n_shards = 2;
+	fx->parts[1] = &fx->second.shard->part;
+	fx->slots.n_parts = 2;
 }
 
 /* Its node is back; the server has attached it. */
 static void second_is_back(struct fixture *fx)
 {
-	fx->shards[1] = fx->second.shard;
+	fx->parts[1] = &fx->second.shard->part;
 	assert_int_equal(slots_read(&fx->slots, 1, see, fx), 0);
 }
 
@@ -101,7 +115,7 @@ static struct slot_info info_of(struct fixture *fx, uint32_t shard, uint32_t own
 {
 	struct slot_info info;
 
-	assert_int_equal(slot_read(&fx->shards[shard]->part, owner - 1, &info), 0);
+	assert_int_equal(slot_read(fx->parts[shard], owner - 1, &info), 0);
 	return info;
 }
 
@@ -116,7 +130,7 @@ static void slots_get__is_live_in_the_region(void **state)
 	uint32_t owner = get(fx, 77);
 	struct slot_info info;
 
-	assert_int_equal(slot_read(&fx->shards[0]->part, owner - 1, &info), 0);
+	assert_int_equal(slot_read(fx->parts[0], owner - 1, &info), 0);
 	assert_int_equal(info.state, SLOT_LIVE);
 	assert_true(info.lease == 77);
 	assert_true(slots_any(&fx->slots, 77));
@@ -167,7 +181,7 @@ static void slots_get__an_absent_shard_gives_ehostdown(void **state)
 	struct fixture *fx = *state;
 	uint32_t owner;
 
-	fx->shards[0] = NULL;
+	fx->parts[0] = NULL;
 	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
 }
 
@@ -227,7 +241,7 @@ static void slots_put__not_idle_gives_ebusy(void **state)
 	uint32_t owner = get(fx, 77);
 	struct access acc;
 
-	shard_fixture_access(fx->shards[0], owner, &acc);
+	shard_fixture_access(shard_of(fx->parts[0]), owner, &acc);
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), -EBUSY);
 	assert_true(slots_any(&fx->slots, 77));
@@ -242,7 +256,7 @@ static void slots_read__finds_who_was_there_before(void **state)
 	uint32_t owner = get(fx, 77);
 
 	slots_fini(&fx->slots);
-	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	assert_int_equal(init_slots(fx), 0);
 	assert_false(slots_any(&fx->slots, 77));
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(fx->holders, 1);
@@ -272,7 +286,7 @@ static void slots_settle__one_in_a_call_leaves_drift(void **state)
 	struct access acc;
 	bool drift = false;
 
-	shard_fixture_access(fx->shards[0], owner, &acc);
+	shard_fixture_access(shard_of(fx->parts[0]), owner, &acc);
 	assert_int_equal(access_enter(&acc), 0);
 	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_true(drift);
@@ -282,14 +296,14 @@ static void slots_settle__one_in_a_call_leaves_drift(void **state)
 static void slots_settle__an_absent_shard_is_settled_later(void **state)
 {
 	struct fixture *fx = *state;
-	struct shard *shard = fx->shards[0];
+	struct shard *shard = shard_of(fx->parts[0]);
 	bool drift;
 
 	(void)get(fx, 77);
-	fx->shards[0] = NULL;
+	fx->parts[0] = NULL;
 	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
 	assert_true(slots_any(&fx->slots, 77));
-	fx->shards[0] = shard;
+	fx->parts[0] = &shard->part;
 	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));
 }
@@ -327,7 +341,7 @@ static void slots_get__streams_of_all_writers_are_counted(void **state)
 static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
 {
 	struct fixture *fx = *state;
-	struct shard *shard = fx->shards[0];
+	struct shard *shard = shard_of(fx->parts[0]);
 	uint32_t owner;
 
 	/* As if another shard had been there all the time. */
@@ -341,13 +355,13 @@ static void slots_join__a_shard_that_was_away_learns_who_came(void **state)
 static void slots_join__a_shard_that_was_away_learns_who_left(void **state)
 {
 	struct fixture *fx = *state;
-	struct shard *shard = fx->shards[0];
+	struct shard *shard = shard_of(fx->parts[0]);
 	uint32_t owner = get(fx, 77);
 
-	fx->shards[0] = NULL;
+	fx->parts[0] = NULL;
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
 	assert_false(slots_any(&fx->slots, 77));
-	fx->shards[0] = shard;
+	fx->parts[0] = &shard->part;
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(state_of(fx, owner), SLOT_FREE);
@@ -360,7 +374,7 @@ static void slots_put__is_free_again_while_a_shard_is_away(void **state)
 	struct fixture *fx = *state;
 
 	with_second(fx);
-	fx->shards[1] = NULL;
+	fx->parts[1] = NULL;
 	for (uint32_t i = 0; i < 3 * fx->shard.desc.max_clients; i++)
 		assert_int_equal(slots_put(&fx->slots, 77, get(fx, 77)), 0);
 	second_is_back(fx);
@@ -377,7 +391,7 @@ static void slots_join__an_id_that_another_has_by_then(void **state)
 
 	with_second(fx);
 	owner = get(fx, 77);
-	fx->shards[1] = NULL;
+	fx->parts[1] = NULL;
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
 	slots_forget(&fx->slots, 77);
 	assert_int_equal(get(fx, 78), owner);
@@ -396,7 +410,7 @@ static void slots_settle__who_came_while_a_shard_was_away(void **state)
 	bool drift;
 
 	with_second(fx);
-	fx->shards[1] = NULL;
+	fx->parts[1] = NULL;
 	(void)get(fx, 77);
 	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));
@@ -411,7 +425,7 @@ static void slots_settle__an_id_that_a_shard_still_has(void **state)
 
 	with_second(fx);
 	owner = get(fx, 77);
-	fx->shards[1] = NULL;
+	fx->parts[1] = NULL;
 	assert_int_equal(settle(fx, 77, &drift), -EAGAIN);
 	assert_int_equal(get(fx, 78), owner);
 	assert_true(slots_any(&fx->slots, 77));
@@ -437,9 +451,9 @@ static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
 	with_second(fx);
 	owner = get(fx, 77);
 	slots_fini(&fx->slots);
-	fx->shards[1] = NULL;
-	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
-	fx->slots.n_shards = 2;
+	fx->parts[1] = NULL;
+	assert_int_equal(init_slots(fx), 0);
+	fx->slots.n_parts = 2;
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
@@ -454,15 +468,15 @@ static void slots_put__of_before_a_restart_with_a_shard_away(void **state)
 static void slots_put__before_its_shard_is_there(void **state)
 {
 	struct fixture *fx = *state;
-	struct shard *shard = fx->shards[0];
+	struct shard *shard = shard_of(fx->parts[0]);
 	uint32_t owner = get(fx, 77);
 
 	slots_fini(&fx->slots);
-	fx->shards[0] = NULL;
-	assert_int_equal(slots_init(&fx->slots, &fx->shard.desc, fx->shards, fx->lost), 0);
+	fx->parts[0] = NULL;
+	assert_int_equal(init_slots(fx), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
-	fx->shards[0] = shard;
+	fx->parts[0] = &shard->part;
 	assert_int_equal(slots_read(&fx->slots, 0, see, fx), 0);
 	assert_int_equal(fx->holders, 0);
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
@@ -487,7 +501,7 @@ static void slots_put__leaves_a_stray_of_the_same_id_alone(void **state)
 static void slots_join__what_who_left_had_open_is_closed(void **state)
 {
 	struct fixture *fx = *state;
-	struct shard *shard = fx->shards[0];
+	struct shard *shard = shard_of(fx->parts[0]);
 	uint32_t owner = get(fx, 77), closed = 0;
 	struct ring_counters counters = { 0 };
 	struct access acc;
@@ -497,9 +511,9 @@ static void slots_join__what_who_left_had_open_is_closed(void **state)
 	shard_fixture_access(shard, owner, &acc);
 	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
 	assert_int_equal(access_enter(&acc), 0);
-	fx->shards[0] = NULL;
+	fx->parts[0] = NULL;
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
-	fx->shards[0] = shard;
+	fx->parts[0] = &shard->part;
 	assert_int_equal(slots_join(&fx->slots, 0), 0);
 	assert_int_equal(state_of(fx, owner), SLOT_FREE);
 	assert_int_equal(part_rebuild_needed(&shard->part, &drift), 0);
@@ -517,10 +531,10 @@ static void slots_put__closes_what_is_open(void **state)
 	struct access acc;
 	struct block blk;
 
-	shard_fixture_access(fx->shards[0], owner, &acc);
+	shard_fixture_access(shard_of(fx->parts[0]), owner, &acc);
 	assert_int_equal(ring_claim(&acc, &blk, &counters), 0);
 	assert_int_equal(slots_put(&fx->slots, 77, owner), 0);
-	assert_int_equal(shard_close_blocks(fx->shards[0], owner, &closed), 0);
+	assert_int_equal(shard_close_blocks(shard_of(fx->parts[0]), owner, &closed), 0);
 	assert_int_equal(closed, 0);
 	access_close(&acc);
 }
@@ -564,7 +578,7 @@ static void slots_settle__a_lost_shard_needs_nothing(void **state)
 	bool drift;
 
 	(void)get(fx, 77);
-	fx->shards[0] = NULL;
+	fx->parts[0] = NULL;
 	fx->lost[0] = true;
 	assert_int_equal(settle(fx, 77, &drift), 0);
 	assert_false(slots_any(&fx->slots, 77));

@@ -1,0 +1,293 @@
+/*
+ * kind_table.c - replay tables: their parts are shards, rings of rows with sum trees.
+ */
+#include "server/catalog/catalog.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ds/limiter/balance.h"
+#include "ds/replay/recover.h"
+#include "ds/replay/settle.h"
+#include "ds/sumtree/rebuild.h"
+
+#include "base/bits.h"
+#include "base/log.h"
+
+#define HEADERS_AT_ONCE 256u
+
+/* -------- a shard -------- */
+
+static void table_plan_part(const struct catalog_table *table, uint32_t s,
+			    struct part_spec *spec_out)
+{
+	*spec_out = shard_spec(&table->desc);
+	spec_out->part = s;
+}
+
+static int table_format(struct catalog *cat, const struct catalog_table *table, uint32_t s,
+			const struct part_regions *regions)
+{
+	struct table_desc desc = table->desc;
+	struct shard_ids ids = {
+		.origin.ms_term = cat->ids.term,
+		.origin.incarnation = table->shards[s].incarnation,
+	};
+	uint64_t lap = 0;
+	int ret = statedb_lap(cat->store, desc.table_id, s, &lap);
+
+	if (ret)
+		return ret;
+	memcpy(ids.origin.store_uuid, cat->ids.uuid, sizeof(ids.origin.store_uuid));
+	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
+	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc.blocks;
+	table_desc_seal(&desc, s);
+	return shard_format(regions, &desc, &ids);
+}
+
+static int table_open(const struct catalog_table *table, uint32_t s,
+		      const struct part_regions *regions, struct part **part_out)
+{
+	struct table_desc want = table->desc;
+	struct shard *shard;
+	int ret;
+
+	table_desc_seal(&want, s);
+	ret = shard_open(regions, &want, &shard);
+	if (ret == 0)
+		*part_out = &shard->part;
+	return ret;
+}
+
+static void table_close(struct part **part)
+{
+	struct shard *shard = shard_of(*part);
+
+	shard_close(&shard);
+	*part = NULL;
+}
+
+static int table_leave(struct part *part, uint32_t owner)
+{
+	uint32_t closed;
+
+	return shard_close_blocks(shard_of(part), owner, &closed);
+}
+
+static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
+			 struct rebuild_report *report_out)
+{
+	return sumtree_rebuild_pass(shard_of(part), opts, report_out);
+}
+
+/* -------- recovery -------- */
+
+/* Rows that may be torn, and nothing tells which: only a person may say that none is. */
+static int check_trust(const struct catalog *cat, const struct catalog_table *table, uint32_t s)
+{
+	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
+		return 0;
+	return error_set(
+		-EBADMSG,
+		"node %s did not end cleanly, and the rows have no checksums (row_crc = 2), "
+		"so a power loss meanwhile would go unnoticed: start the metadata server with "
+		"--trust (relive up --trust) if there was none",
+		table->shards[s].node->name);
+}
+
+static int table_recover_begin(const struct catalog *cat, struct catalog_table *table, uint32_t s,
+			       void **recovery_out)
+{
+	const struct recover_opts opts = { .scan_rows = table->shards[s].life.marked };
+	struct recovery *recovery = NULL;
+	int ret = opts.scan_rows ? check_trust(cat, table, s) : 0;
+
+	if (ret == 0)
+		ret = recover_begin(shard_of(table->attached[s]), &opts, &recovery);
+	*recovery_out = recovery;
+	return ret;
+}
+
+static int table_recover_go_on(void *recovery, uint64_t until_ns, char text_out[KIND_TEXT_BYTES])
+{
+	struct recover_report report;
+	int ret = recover_go_on(recovery, until_ns, &report);
+
+	if (ret == 0)
+		snprintf(text_out, KIND_TEXT_BYTES,
+			 "items %" PRIu64 " retired %" PRIu64 " blocks closed %u", report.items,
+			 report.retired, report.closed);
+	return ret;
+}
+
+static void table_recover_end(void **recovery)
+{
+	struct recovery *rec = *recovery;
+
+	recover_end(&rec);
+	*recovery = NULL;
+}
+
+/* -------- drain -------- */
+
+int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
+{
+	struct epoch ep;
+	int64_t size = 0;
+	int ret;
+
+	epoch_init(&ep, &shard->part, 0);
+	ret = sumtree_size(&shard->trees[view], &ep, &size);
+	if (ret == 0)
+		*items_out = size > 0 ? (uint64_t)size : 0;
+	return ret;
+}
+
+/* Items of the view that has most. */
+static int table_items(struct part *part, uint64_t *items_out)
+{
+	struct shard *shard = shard_of(part);
+	uint64_t most = 0;
+
+	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
+		uint64_t items;
+		int ret = catalog_shard_items(shard, v, &items);
+
+		if (ret)
+			return ret;
+		most = max_u64(most, items);
+	}
+	*items_out = most;
+	return 0;
+}
+
+/* Rows of the blocks that were claimed. */
+static uint64_t table_taken_in(struct part *part, uint64_t *seen)
+{
+	const struct shard *shard = shard_of(part);
+	uint64_t head = 0, before = *seen;
+
+	if (transport_load(shard->tree, shard_word_off(shard, offsetof(struct shard_words, head)),
+			   &head))
+		return 0;
+	*seen = (head & BLOCK_SEQ_MASK) + 1;
+	return before ? (*seen - before) * shard->desc.block : 0;
+}
+
+static int table_is_open(struct part *part, bool *is_open_out)
+{
+	const struct shard *shard = shard_of(part);
+	uint32_t blocks = shard->desc.blocks;
+
+	*is_open_out = false;
+	for (uint32_t first = 0; first < blocks; first += HEADERS_AT_ONCE) {
+		uint32_t n = blocks - first < HEADERS_AT_ONCE ? blocks - first : HEADERS_AT_ONCE;
+		uint64_t headers[HEADERS_AT_ONCE] = { 0 };
+		struct transport_io io = { .region = shard->tree,
+					   .off = shard_header_off(shard, first),
+					   .dst = headers,
+					   .len = n * 8 };
+		int ret = transport_read(shard->tree->tr, &io, 1);
+
+		if (ret)
+			return ret;
+		for (uint32_t i = 0; i < n; i++)
+			*is_open_out |= block_is_open(headers[i]);
+	}
+	return 0;
+}
+
+/* -------- balance -------- */
+
+/* All shards that are not lost, the control shard first. 0: one of them is away. */
+static uint32_t all_shards(const struct catalog_table *table, struct shard **shards)
+{
+	uint32_t n = 0;
+
+	if (!table->attached[table->control])
+		return 0;
+	shards[n++] = shard_of(table->attached[table->control]);
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		if (s == table->control || table->lost[s])
+			continue;
+		if (!table->attached[s])
+			return 0;
+		shards[n++] = shard_of(table->attached[s]);
+	}
+	return n;
+}
+
+/* What kills left of the counts of queues. -EAGAIN is usual: somebody is in a call right now. */
+static void table_balance(struct catalog_table *table)
+{
+	struct shard *shards[TABLE_MAX_SHARDS];
+	uint32_t n = all_shards(table, shards);
+
+	if (n == 0)
+		return;
+	for (uint32_t v = 0; v < table->desc.n_views; v++) {
+		int64_t moved = 0;
+		int ret;
+
+		if (!balance_applies(&table->desc.views[v]))
+			continue;
+		ret = balance_view(shards, n, v, &moved);
+		if (ret && ret != -EAGAIN)
+			log_warn("table %s view %u: balance: %s", table->desc.name, v,
+				 error_last());
+		if (ret == 0 && moved)
+			log_info("table %s view %u: the dead left the count of items %lld off",
+				 table->desc.name, v, (long long)moved);
+	}
+}
+
+/* -------- drop -------- */
+
+/* What is claimed after the look still lies below: one lap of slack. */
+static void table_drop(struct catalog *cat, const struct catalog_table *table)
+{
+	for (uint32_t s = 0; s < table->n_shards; s++) {
+		uint64_t head, lap;
+		const struct shard *shard;
+		int ret;
+
+		if (!table->attached[s])
+			continue;
+		shard = shard_of(table->attached[s]);
+		ret = transport_load(shard->tree,
+				     shard_word_off(shard, offsetof(struct shard_words, head)),
+				     &head);
+		if (ret == 0) {
+			lap = (head & BLOCK_SEQ_MASK) / table->desc.blocks + 2;
+			ret = statedb_lap_raise(cat->store, table->desc.table_id, s, lap);
+		}
+		if (ret)
+			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
+	}
+}
+
+const struct object_kind kind_table = {
+	.name = "table",
+	.id = OBJECT_TABLE,
+	.plan = table_plan_part,
+	.format = table_format,
+	.open = table_open,
+	.close = table_close,
+	.settle_dead = shard_settle_dead,
+	.leave = table_leave,
+	.rebuild = table_rebuild,
+	.recover_begin = table_recover_begin,
+	.recover_go_on = table_recover_go_on,
+	.recover_end = table_recover_end,
+	.items = table_items,
+	.taken_in = table_taken_in,
+	.is_open = table_is_open,
+	.hand_over = catalog_control_hand_over,
+	.handed = catalog_control_settle,
+	.look = catalog_control_read,
+	.tick = catalog_control_tick,
+	.tick_clean = table_balance,
+	.drop = table_drop,
+};
