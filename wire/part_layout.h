@@ -96,17 +96,20 @@ WIRE_AT(client_slot, lease, 40);
  *   offset size
  *        0    8  pin: SLOT_IDLE, or v = "I make no delta computed under an epoch < v"
  *        8   56  reserved
- *       64 4032  as the kind says
+ *       64  256  as the kind says
+ *      320 3776  reserved
  */
 #define SLOT_IDLE UINT64_MAX
 #define CLIENT_PAGE_BYTES 4096u
 
 struct part_page {
 	struct rword64_line pin;
-	uint8_t kind[4032];
+	uint8_t kind[256];
+	uint8_t reserved[3776];
 };
 
 WIRE_SIZE(part_page, CLIENT_PAGE_BYTES);
 WIRE_AT(part_page, pin, 0);
+WIRE_AT(part_page, reserved, 320);
 
 #endif

@@ -45,7 +45,7 @@ static int write_fields(struct part *part, uint32_t slot, const struct process_i
 		{ .region = part->pages,
 		  .off = part_page_off(part, slot),
 		  .src = &page,
-		  .len = sizeof(page) },
+		  .len = offsetof(struct part_page, reserved) },
 	};
 
 	if (!part_has_page(part, slot))
