@@ -205,9 +205,9 @@ static int check_owner(const struct region_superblock *sb, const struct part_spe
 	return 0;
 }
 
-/* All of it, against what the slots region says of the store. */
+/* All of it. The slots region comes first, and says of which store the others must be. */
 static int check_region(const struct part_regions *regions, const struct part_spec *spec,
-			uint32_t role, const uint8_t *store_uuid)
+			uint32_t role, uint8_t store_uuid[16])
 {
 	struct region_superblock sb = { .magic = 0 };
 	struct region *region = regions->at[role];
@@ -218,6 +218,8 @@ static int check_region(const struct part_regions *regions, const struct part_sp
 	rc = load_superblock(region, spec->kind, role, &sb);
 	if (!rc)
 		rc = check_owner(&sb, spec, role);
+	if (!rc && role == REGION_SLOTS)
+		memcpy(store_uuid, sb.store_uuid, sizeof(sb.store_uuid));
 	if (!rc && memcmp(sb.store_uuid, store_uuid, sizeof(sb.store_uuid)) != 0)
 		rc = error_set(-EBADMSG, "region %u: of another store than its shard's slots",
 			       region->id);
@@ -258,11 +260,12 @@ static int find_pages(struct part *part)
 
 int part_open(struct part *part, const struct part_regions *regions, const struct part_spec *spec)
 {
-	struct region_superblock slots = { .magic = 0 };
-	int rc = load_superblock(regions->at[REGION_SLOTS], spec->kind, REGION_SLOTS, &slots);
+	uint8_t store_uuid[16] = { 0 };
+	int rc = check_region(regions, spec, REGION_SLOTS, store_uuid);
 
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
-		rc = check_region(regions, spec, role, slots.store_uuid);
+		if (role != REGION_SLOTS)
+			rc = check_region(regions, spec, role, store_uuid);
 	if (rc)
 		return rc;
 	*part = (struct part){
