@@ -16,25 +16,21 @@
  *               the handle  -EOWNERDEAD (fenced) -ECHILD (made before fork) -EBADF
  *               connection  -ECONNRESET -ECONNREFUSED -EPROTO
  *               node        -EHOSTDOWN
- *   Server    Calls that need the metadata server, when it gives no answer (any phase of a restart):
- *               -ECONNREFUSED  the request was not sent: the server is away, does not
- *                              answer, or has as many clients as it takes
+ *   Server    Calls that need the metadata server, when it gives no answer:
+ *               -ECONNREFUSED  the request was not sent: the server is away, silent, or full of clients
  *               -ETIMEDOUT     sent, no answer within the store's timeout: outcome unknown
  *               -ECONNRESET    sent, then the connection ended: outcome unknown
- *             -ENOENT (no such object), -ESTALE (table dropped) and -EHOSTDOWN (memory nodes down) are
- *             answers of the server; only rlv_store_open returns -ENOENT without it: no such store on
- *             this host. append, sample and update go on without a server.
+ *             The server itself answers -ENOENT, -ESTALE (table dropped), -EHOSTDOWN (memory nodes
+ *             down); -ENOENT of rlv_store_open: no such store on this host. append, sample and update
+ *             go on without a server.
  *   Options   Structs with a `size` member, set by the _INIT macros; zero means the default.
- *   Versions  A program goes on with a newer library: fields are only added, at the end of structs that
- *             begin with their size, and what the program does not know of is 0. With an older
- *             library it goes on, too, but for fields that the library does not know: not 0 is
- *             -EINVAL. A call that fills a struct fills as much as its size, set by the caller,
- *             says. One that fills an array of structs has the size of an element as an argument.
+ *   Versions  Program and library may differ: structs that begin with their size grow at the end.
+ *             Fields that the library does not know must be 0 (else -EINVAL); answers are filled up
+ *             to the size that the caller set; calls that fill arrays take the size of an element.
  *             Structs without a size do not grow; their reserved members are 0.
  *   Time      Nanoseconds. A timeout of 0 never waits, a negative one waits for ever. It bounds
- *             the whole call, however often it tries anew; a connection whose node does not answer
- *             is given up after half of what is left, but not within its first second. Calls
- *             without a timeout of their own, or with 0, have the store's for nodes that are silent.
+ *             the whole call, retries included; a connection to a silent node is given up after half
+ *             of what is left, at least 1 s. Calls without a timeout, or with 0, use the store's.
  *             RLV_TIMEOUT_STALL waits until the store's stall_ns have passed without progress: no
  *             step appended to the table and no item sampled. A call that waits for 2 s logs a
  *             warning that says what it waits for; each handle logs one a minute at most.
@@ -119,11 +115,9 @@ struct rlv_store_opts {
 	uint32_t pages;      /* embed: enum rlv_pages */
 	uint64_t pool_bytes; /* embed: most memory, or size of a new file; 0 = all
 				 memory that is free, or a file of 1 GiB */
-	int64_t timeout_ns;  /* of connecting and of every control call; 0 = 5 s. So long open and
-				create also wait for memory nodes to be there */
-	const char *
-		token; /* the store's or a role's; NULL = RELIVE_TOKEN, and for a store on this host,
-				unless that is a role's, the file `token` of its directory */
+	int64_t timeout_ns;  /* of control calls, and open's and create's wait for nodes; 0 = 5 s */
+	/* The store's or a role's; NULL = RELIVE_TOKEN, else, for a store on this host, its file `token` */
+	const char *token;
 	bool read_only;   /* learners that only look: no append, no update, no view with
 				max_times_sampled (-EACCES) */
 	int64_t stall_ns; /* of RLV_TIMEOUT_STALL; 0 = 60 s */
@@ -151,7 +145,7 @@ struct rlv_store_opts {
 RLV_CHECKED int rlv_store_open(const char *uri, const struct rlv_store_opts *opts,
 			       struct rlv_store **store_out);
 
-/* Closes, and sets the pointer to NULL; NULL is a no-op. -EBUSY: tables of it are open. Thread: setup. */
+/* Closes; sets the pointer to NULL (a no-op if it is). -EBUSY: tables are open. Thread: setup. */
 RLV_CHECKED int rlv_store_close(struct rlv_store **store);
 
 /* Makes earlier appends durable (embed:FILE, nodes on files). Without an open writer, FILE is then as after
@@ -178,11 +172,10 @@ enum rlv_dtype {
 
 /* What sampling does with a column. */
 enum rlv_role {
-	RLV_PLAIN = 0, /* as stored at the anchor step: action, mask, ... */
-	RLV_OBS = 1,   /* stacked; also given as next_<name> n steps later, read from later rows */
-	RLV_REWARD =
-		2,    /* scalar RLV_F32 or RLV_F64, no 16-bit float: summed to the n-step return */
-	RLV_NEXT = 3, /* next observation stored by the actor: of the return's last step */
+	RLV_PLAIN = 0,  /* as stored at the anchor step: action, mask, ... */
+	RLV_OBS = 1,    /* stacked; also given as next_<name> n steps later, read from later rows */
+	RLV_REWARD = 2, /* scalar RLV_F32 or RLV_F64: summed to the n-step return */
+	RLV_NEXT = 3,   /* next observation stored by the actor: of the return's last step */
 };
 
 struct rlv_column {
