@@ -192,8 +192,7 @@ enum rlv_selector { RLV_PRIORITIZED = 0, RLV_UNIFORM = 1, RLV_FIFO = 2, RLV_LIFO
  * Rate limiter: a sample of n items is admitted when
  *     inserts * samples_per_insert - samples - n >= min_diff
  * an insert of n when the same expression with it stays <= max_diff, and nothing is sampled before
- * min_size items were ever committed. All zero = min_size 1 and no other limit.
- * Presets below set all fields.
+ * min_size items were ever committed. All zero = min_size 1 and no other limit. Presets set all fields.
  *
  * Slack after a kill: the admission of a call whose process was killed (items of an append, for a
  * vector those of all streams; n of a sample) is given back even if the call had taken effect, and once
