@@ -1,7 +1,7 @@
 /*
  * test_embed.c - the contract suite within one process, in private memory.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_embed_file.c - the contract suite over an initiator and a target of one process, in a file.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_embed_memfd.c - the contract suite within one process, in memory that could be shared.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_fault.c - the contract suite over the fault decorator without faults.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include "tests/support/fake/fault.h"
 

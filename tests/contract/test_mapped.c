@@ -1,7 +1,7 @@
 /*
  * test_mapped.c - the contract suite over a wire whose regions are mapped, too.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_shm.c - the contract suite over a socket and memfds.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_shm_file.c - the contract suite over a socket and a pool file.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

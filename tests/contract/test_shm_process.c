@@ -1,7 +1,7 @@
 /*
  * test_shm_process.c - shm with real processes: who is dead, who may write, who does not answer.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <poll.h>

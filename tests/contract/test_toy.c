@@ -1,7 +1,7 @@
 /*
  * test_toy.c - the contract suite over a transport made after the recipe of docs/architecture.md.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/toy/toy.h"
 
 static int open_toy(struct rig *rig, uint64_t client_id, struct transport **tr_out)

@@ -1,7 +1,7 @@
 /*
  * test_verbs.c - the contract suite over RDMA, with the target in the same process.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_verbs_apart.c - the contract suite over RDMA alone, with the target in another process.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/fixture/remote_target.h"
 
 int main(int argc, char **argv)

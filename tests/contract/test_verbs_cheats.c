@@ -1,7 +1,7 @@
 /*
  * test_verbs_cheats.c - clients that cheat, and bad input, over a fake of rdma-core.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fake_verbs.h"
 
 int main(void)

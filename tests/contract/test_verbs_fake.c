@@ -1,7 +1,7 @@
 /*
  * test_verbs_fake.c - the contract suite over a fake of rdma-core: the verbs transport on every host.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fake_verbs.h"
 
 int main(void)

@@ -1,7 +1,7 @@
 /*
  * test_verbs_fake_far.c - the same by initiators that map nothing.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fake_verbs.h"
 
 int main(void)

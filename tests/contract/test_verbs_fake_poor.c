@@ -1,7 +1,7 @@
 /*
  * test_verbs_fake_poor.c - the same over a device that lacks what others have.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/fake/fake_verbs.h"
 
 int main(void)

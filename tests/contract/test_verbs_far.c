@@ -2,7 +2,7 @@
  * test_verbs_far.c - the contract suite over RDMA by initiators that map nothing, as on another host:
  * through one queue pair, and through several of few work requests each.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

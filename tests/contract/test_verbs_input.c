@@ -1,7 +1,7 @@
 /*
  * test_verbs_input.c - bad input over a real device.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 int main(void)
 {

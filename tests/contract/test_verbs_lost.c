@@ -2,7 +2,7 @@
  * test_verbs_lost.c - an initiator whose target is killed, stopped, or not there. The target is this
  * program again (with an argument), because rdma-core does not survive a fork.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/temp_dir.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  *   test_verbs_process peer once|forever URI GRANT   attaches, counts at WORD, says "x"
  *   test_verbs_process node                          says URI, GRANT of a region of its own
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 #include "tests/support/gauge.h"
 
 #include <errno.h>

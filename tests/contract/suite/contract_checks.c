@@ -1,7 +1,7 @@
 /*
  * contract_checks.c - what is refused, with nothing done.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <string.h>

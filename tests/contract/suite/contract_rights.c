@@ -3,7 +3,7 @@
  *
  * All of it twice: with memory windows, and with a protection domain for each link.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #if RLV_HAVE_VERBS
 

@@ -1,7 +1,7 @@
 /*
  * contract.c - builds the rig around each test and runs the suite.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * contract_target.c - regions, grants, fences, and the order of closing.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  *
  * A transport adds one file test_<name>.c: a struct contract_kind and one call of contract_run.
  */
-#ifndef RLV_TESTS_CONTRACT_CONTRACT_H
-#define RLV_TESTS_CONTRACT_CONTRACT_H
+#ifndef RLV_TESTS_CONTRACT_SUITE_CONTRACT_H
+#define RLV_TESTS_CONTRACT_SUITE_CONTRACT_H
 
 #include <pthread.h>
 #include <stdatomic.h>

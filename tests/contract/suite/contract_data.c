@@ -1,7 +1,7 @@
 /*
  * contract_data.c - what the data operations do.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
  * contract_input.c - what a node over RDMA may get to hear from anybody: it hangs up, and others
  * are served as before.
  */
-#include "tests/contract/contract.h"
+#include "tests/contract/suite/contract.h"
 
 #if RLV_HAVE_VERBS
 
