@@ -132,7 +132,7 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 /* Those that are kept. 0, or -1 with an exception: the call's own rows are not in. */
 static int put_kept_finals(struct writer *w, struct wait *wait)
 {
-	const void *finals[RLV_MAX_COLUMNS];
+	const void *finals[RLV_MAX_COLUMNS] = { NULL };
 
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
