@@ -2,8 +2,8 @@
  * Named orderings. Code of ds/ and client/ uses no bare fence and no plain access to remote words:
  * each helper has one narrow use, and docs/memory-model.md lists both ends of every edge.
  *
- * Under TSan the copies of rows, which race by design, become relaxed 8-byte atomics, and the
- * fence before the second look at a leaf becomes an acquire read-modify-write that TSan can see.
+ * Under TSan the copies of rows, which race by design, become relaxed 8-byte atomics, and the fence
+ * before the second read of a leaf becomes an acquire read-modify-write that TSan can see.
  */
 #ifndef RLV_TRANSPORT_BARRIER_H
 #define RLV_TRANSPORT_BARRIER_H
@@ -34,22 +34,22 @@ static inline _Atomic uint64_t *rword64_atomic(const struct rword64 *word)
 	return (_Atomic uint64_t *)(uintptr_t)&word->raw;
 }
 
-/* Hint or counter: nothing is published by it. */
+/* For hints and counters that publish nothing. */
 static inline uint64_t rword64_load_relaxed(const struct rword64 *word)
 {
 	return atomic_load_explicit(rword64_atomic(word), memory_order_relaxed);
 }
 
-/* First look at a leaf, header or epoch: what its writer stored before is visible after. */
+/* First read of a leaf, header or epoch: its writer's earlier stores are visible afterwards. */
 static inline uint64_t rword64_load_acquire(const struct rword64 *word)
 {
 	return atomic_load_explicit(rword64_atomic(word), memory_order_acquire);
 }
 
 /*
- * An announcement and the look that must come after it (ds/part/epoch.h): both, the rebuilder's swap of
- * the epoch word and its look at the announcements stand in one total order. The word announced in
- * is a target of stores only.
+ * Announces an epoch pin before the epoch word is read again (ds/part/epoch.h). This store, that
+ * read, the rebuilder's swap of the epoch word and its reads of the announcements have one total
+ * order (seq_cst). The announcement word is a target of stores only.
  */
 static inline void rword64_announce(const struct rword64 *word, uint64_t value)
 {
@@ -62,9 +62,9 @@ static inline uint64_t rword64_load_ordered(const struct rword64 *word)
 }
 
 /*
- * Changes in place, for regions of which transport_changes_in_place() says yes: the same
- * instructions and orders as transport_cas and transport_faa, without a vector around them.
- * True, or false and *expected_inout is what the word holds.
+ * CAS in place, for regions where transport_changes_in_place() is true: the same instructions and
+ * orders as transport_cas and transport_faa, without a vector. Returns false if the word differs;
+ * *expected_inout is then its value.
  */
 static inline bool rword64_cas(const struct rword64 *word, uint64_t *expected_inout, uint64_t value)
 {
@@ -73,8 +73,9 @@ static inline bool rword64_cas(const struct rword64 *word, uint64_t *expected_in
 }
 
 /*
- * Two neighbours at once, both or none, where BARRIER_PAIRS: word[0] is 16-aligned, and the CPU has
- * the instruction (cpu_has_cas16). It locks the line, as the CAS of one word does.
+ * CAS of two adjacent words, both or none, where BARRIER_PAIRS is defined. word[0] is 16-aligned
+ * and the CPU has the instruction (cpu_has_cas16). It locks the cache line, as the CAS of one word
+ * does.
  */
 #if defined(__x86_64__) && !BARRIER_TSAN
 #define BARRIER_PAIRS 1
@@ -107,8 +108,8 @@ static inline void rword64_add(const struct rword64 *word, uint64_t value)
 }
 
 /*
- * Copies n bytes (a multiple of 8, both ends 8-aligned) that the other side may be changing. The
- * only place with that race; what was copied means nothing before transport_read_validate().
+ * Copies n bytes (a multiple of 8, both ends 8-aligned) that a writer may be changing. The only
+ * place with that race; the copy is meaningless before transport_read_validate().
  */
 static inline void transport_copy_racy(void *dst, const void *src, size_t n)
 {
@@ -125,8 +126,8 @@ static inline void transport_copy_racy(void *dst, const void *src, size_t n)
 }
 
 /*
- * After a large READ by copies: what comes next looks after it, as it does after a small one, whose
- * loads are acquires. x86 keeps the order of loads anyway.
+ * Acquire fence after a large READ made by copies: later loads come after it, as they do after a
+ * small READ, whose loads are acquires. x86 keeps the order of loads anyway.
  */
 static inline void transport_read_done(void)
 {
@@ -136,8 +137,8 @@ static inline void transport_read_done(void)
 }
 
 /*
- * The same for any n and any ends: a column of a row. The 8-byte words that src touches lie inside
- * the row. dst is the caller's own.
+ * transport_copy_racy for any n and alignment, for one column of a row. The 8-byte words that src
+ * touches lie inside the row. dst is private to the caller.
  */
 static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t n)
 {
@@ -161,7 +162,7 @@ static inline void transport_copy_racy_bytes(void *dst, const void *src, size_t 
 }
 
 /*
- * Second look at a leaf, after the rows were copied: the copies are performed before it (rule 5).
+ * Second read of a leaf, after its rows were copied: the copies are performed before it (rule 5).
  */
 static inline uint64_t transport_read_validate(const struct rword64 *leaf)
 {

@@ -1,10 +1,10 @@
 /*
- * fork.h - has this process been forked since?
+ * fork.h - detects that a handle was made before a fork.
  *
  * Pool mappings do not reach a forked child (MADV_DONTFORK): a child that wrote on after its parent
- * was fenced would break the proof. So whoever owns a mapping or a connection keeps the count
- * of its birth, and another count now means "I am a child that inherited this struct". Such a child
- * frees its memory and closes its descriptors, but unmaps, unlinks and unlocks nothing.
+ * was fenced would break the proof. So the owner of a mapping or a connection stores the fork count
+ * at open; if the count differs later, the process is a child that inherited the struct. Such a
+ * child frees its memory and closes its descriptors, but unmaps, unlinks and unlocks nothing.
  */
 #ifndef RLV_TRANSPORT_FORK_H
 #define RLV_TRANSPORT_FORK_H
@@ -17,16 +17,19 @@
 
 extern _Atomic uint32_t fork_generation;
 
-/* Starts the counting; the present count. Thread: any. */
+/* Starts counting forks; *generation_out is the current count. Thread: any. */
 RLV_MUST_CHECK int fork_watch(uint32_t *generation_out);
 
-/* Relaxed: only the child's own first thread writes it, before any other exists. */
+/*
+ * True in a forked child. Relaxed: only the child's first thread writes the count, before any other
+ * exists.
+ */
 static inline bool fork_happened(uint32_t generation)
 {
 	return atomic_load_explicit(&fork_generation, memory_order_relaxed) != generation;
 }
 
-/* -ECHILD and its message. */
+/* Records the message of -ECHILD and returns it. */
 int fork_error(const char *what);
 
 #endif

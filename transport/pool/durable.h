@@ -2,7 +2,7 @@
  * durable.h - a mapped pool file whose bytes can be made to survive a power failure.
  *
  * libpmem is opened by dlopen: on persistent memory it flushes cache lines (pmem_persist), else it
- * calls msync (pmem_msync). Without the library: mmap and msync, which is right everywhere.
+ * calls msync (pmem_msync). Without the library: mmap and msync, which are correct everywhere.
  */
 #ifndef RLV_TRANSPORT_POOL_DURABLE_H
 #define RLV_TRANSPORT_POOL_DURABLE_H
@@ -19,10 +19,10 @@ struct durable {
 	bool is_pmem;    /* stores are durable once flushed from the caches */
 };
 
-/* Is libpmem there? Thread: any. */
+/* True if libpmem can be loaded. Thread: any. */
 bool durable_has_library(void);
 
-/* Maps the whole file, size bytes, not inherited by a fork. */
+/* Maps the whole file, size bytes; forked children do not inherit the mapping. */
 RLV_MUST_CHECK int durable_map(int fd, uint64_t size, struct durable *map_out);
 void durable_unmap(struct durable *map);
 

@@ -1,7 +1,7 @@
 /*
- * extents.h - the extent table of a pool file: is it whole, which copy holds, where is room.
+ * extents.h - the extent table of a pool file: validation, choice of the current copy, free runs.
  *
- * Nothing here touches a file. What is read from one is untrusted: the checks come before any use.
+ * Nothing here touches a file. Tables read from a file are untrusted: check them before any use.
  */
 #ifndef RLV_TRANSPORT_POOL_EXTENTS_H
 #define RLV_TRANSPORT_POOL_EXTENTS_H
@@ -10,28 +10,33 @@
 
 #include "base/error.h"
 
-/* A table without regions over so many extents, seq 1, not sealed. */
+/* Makes a table without regions over that many extents; seq 1, not sealed. */
 void extents_make_table(struct extent_table *table, uint64_t extents);
 
 /* Computes the crc. */
 void extents_seal(struct extent_table *table);
 
-/* -EBADMSG: it is not whole. -EPROTO: its file had more extents once: it was cut short. */
+/*
+ * -EBADMSG: torn or damaged. -EPROTO: the table counts more extents than the file: it was
+ * truncated.
+ */
 RLV_MUST_CHECK int extents_check_table(const struct extent_table *table, uint64_t file_extents);
 
 /*
- * Which of two copies holds, 0 or 1: the newer of those that are whole, which has at least what was
- * used. -EBADMSG, -EPROTO: neither is.
+ * The current copy, 0 or 1: the newer valid one, which holds every committed change. -EBADMSG,
+ * -EPROTO: neither copy is valid.
  */
 RLV_MUST_CHECK int extents_choose(const struct extent_table *copies[2], uint64_t file_extents);
 
-/* The first run of count free extents; 0 if there is none, and then the longest in *longest_out. */
+/*
+ * The first run of count free extents. 0: none; *longest_out is then the length of the longest run.
+ */
 uint64_t extents_find_run(const struct extent_table *table, uint64_t count, uint64_t *longest_out);
 
-/* An unused entry, NULL if all are taken. Counts it in. */
+/* An unused entry, which it adds to the table's count; NULL if all are in use. */
 struct extent_entry *extents_take_entry(struct extent_table *table);
 
-/* The used entry of the run that begins there, or NULL. */
+/* The used entry whose run begins at extent first, or NULL. */
 struct extent_entry *extents_find(struct extent_table *table, uint64_t first);
 
 /* Extents that are live or in quarantine. */

@@ -1,5 +1,5 @@
 /*
- * map.h - mappings of region memory: shared, not inherited by a fork, on huge pages if they can be.
+ * map.h - mappings of region memory: shared, not inherited by a fork, on huge pages where possible.
  */
 #ifndef RLV_TRANSPORT_POOL_MAP_H
 #define RLV_TRANSPORT_POOL_MAP_H
@@ -17,16 +17,16 @@ enum map_mode {
 };
 
 /*
- * Maps size bytes of fd from off. -ENOMEM, -EACCES, -EINVAL with the call that
- * failed. Thread: any.
+ * Maps size bytes of fd from off. -ENOMEM, -EACCES, -EINVAL; the message names the failed call.
+ * Thread: any.
  */
 RLV_MUST_CHECK int map_shared(int fd, uint64_t off, uint64_t size, uint32_t mode,
 			      uint8_t **base_out);
 
-/* Maps the first size bytes of fd in the place of what is mapped at base, and as writable as told. */
+/* Maps the first size bytes of fd over the existing mapping at base; read-only unless writable. */
 RLV_MUST_CHECK int map_over(int fd, uint64_t size, bool writable, uint8_t *base);
 
-/* Keeps a mapping from forked children, and asks for huge pages if told. */
+/* Sets MADV_DONTFORK on a mapping, and MADV_HUGEPAGE if huge. */
 RLV_MUST_CHECK int map_protect(void *base, uint64_t size, bool huge);
 
 void map_release(uint8_t *base, uint64_t size);
@@ -35,18 +35,18 @@ void map_release(uint8_t *base, uint64_t size);
 RLV_MUST_CHECK int map_persist(uint8_t *base, uint64_t off, uint64_t len);
 
 /*
- * Memory of a region, or of a page of one, of mode 0600 and sealed: no mapping of it ever faults. flags:
- * those of memfd_create beside the usual ones.
+ * Makes a memfd for a region or for one of its pages: mode 0600 and sealed against shrinking, so no
+ * mapping of it ever faults. flags: added to the usual flags of memfd_create.
  */
 RLV_MUST_CHECK int map_memfd(uint32_t region, uint64_t bytes, unsigned flags, int *fd_out);
 
-/* Is what a peer sent such memory? -EPROTO. */
+/* Checks a descriptor that a peer sent. -EPROTO: not a memfd as map_memfd makes it. */
 RLV_MUST_CHECK int map_check_memfd(int fd, uint64_t bytes);
 
-/* -1 is a no-op. */
+/* Closes fd; -1 is a no-op. */
 void map_close(int fd);
 
-/* Does /sys/kernel/mm/transparent_hugepage/shmem_enabled let MADV_HUGEPAGE work on a memfd? */
+/* True if /sys/kernel/mm/transparent_hugepage/shmem_enabled lets MADV_HUGEPAGE work on a memfd. */
 bool map_thp_for_memfd(void);
 
 /* A new descriptor of the same file, with an open file description of its own. -errno. */

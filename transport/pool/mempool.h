@@ -1,14 +1,14 @@
 /*
  * mempool.h - the memory of a target, cut in extents of 2 MiB and handed out as regions.
  *
- *   memory   one memfd for each region, never used for two      (mempool_memory.c)
+ *   memory one memfd for each region, never reused      (mempool_memory.c)
  *   private  anonymous pages, for threads of one process        (mempool_memory.c)
  *   file     a file or DAX device: superblock, extent table, extents          (mempool_file.c)
  *   dir      a directory: one file a region                                   (mempool_dir.c)
  *
- * A region has a count of references: one of the pool, one for each attachment within the process.
- * Its mapping goes with the last. Not locked: the target that owns the pool does that. What takes
- * long, some GiB of it, is made a step of its own, for which the target lets go of its lock.
+ * A region has a reference count: one for the pool, one for each attachment within the process. The
+ * last reference unmaps it. Thread: the target that owns the pool locks it. Slow work on some GiB
+ * (clear, discard, persist) is a separate step, which the target calls without its lock.
  */
 #ifndef RLV_TRANSPORT_POOL_MEMPOOL_H
 #define RLV_TRANSPORT_POOL_MEMPOOL_H
@@ -25,9 +25,11 @@
 
 struct mempool;
 
-/* A page of a region with memory of its own, in the place of the region's (wire/attach_layout.h). */
+/*
+ * A page of a region that has its own memfd instead of the region's memory (wire/attach_layout.h).
+ */
 struct mempool_page {
-	struct mempool_page *next; /* by off */
+	struct mempool_page *next; /* in order of off */
 	uint64_t off;
 	int fd;
 };
@@ -35,48 +37,53 @@ struct mempool_page {
 struct mempool_region {
 	struct target_region info;
 	int fd;             /* -1: private memory */
-	uint64_t fd_off;    /* where the region begins in it */
+	uint64_t fd_off;    /* offset of the region in fd */
 	struct pages pages; /* private memory */
-	struct durable map; /* a file of its own */
+	struct durable map; /* the mapping, if the region has its own file */
 	struct mempool_page *own_pages;
-	bool by_pages;       /* pages were renewed: no other page of it is shared for itself */
-	_Atomic bool broken; /* that file was cut short, or cannot be read */
+	bool by_pages;       /* pages were renewed: no other page of it is shared on its own */
+	_Atomic bool broken; /* its file was truncated or cannot be read */
 	bool hugetlb;
-	bool dropped; /* given back; lives on for those who have it attached */
+	bool dropped; /* given back; stays while attached */
 	uint32_t refs;
 };
 
 struct mempool_ops {
-	/* Finds room; info.size is whole extents. NULL = there is some. */
+	/* Finds room; info.size is whole extents. NULL: always room. */
 	int (*reserve)(struct mempool *pool, struct mempool_region *region);
-	/* Zeroes it, or makes its memory, without the lock; NULL = it is zero. */
+	/* Zeroes the region, or makes its memory, without the lock. NULL: already zero. */
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
-	/* Takes it: base, fd and fd_off are filled in then. */
+	/* Allocates the region and fills in base, fd and fd_off. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
-	/* Frees what was kept back and is not needed any more; NULL = nothing ever is. */
+	/* Frees quarantined extents that nobody maps any more. NULL: nothing is quarantined. */
 	void (*reclaim)(struct mempool *pool);
-	/* Finds out what others did to it: regions that are broken, n_broken. NULL = nothing. */
+	/*
+	 * Finds regions that others truncated or damaged: sets broken and n_broken. NULL:
+	 * impossible.
+	 */
 	void (*look)(struct mempool *pool);
-	/* Nobody may attach it any more; NULL = nothing to note. */
+	/* Records that nobody may attach the region any more. NULL: nothing to record. */
 	int (*drop)(struct mempool *pool, struct mempool_region *region);
-	/* Then frees what memory it can, without the lock; NULL = none before the last reference
-	   goes. */
+	/* After drop: frees memory early, without the lock. NULL: memory stays until the last
+	   unref. */
 	void (*discard)(struct mempool *pool, struct mempool_region *region);
-	/* Notes for good that the pool belongs to that store; NULL = it does not outlive us. */
+	/* Durably records the store that owns the pool. NULL: the pool ends with this process. */
 	int (*own)(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name);
-	/* The last reference is gone: unmap, except in a forked child, which has no mapping. */
+	/* Called after the last unref: unmaps, except in a forked child, which has no mapping. */
 	void (*release)(struct mempool *pool, struct mempool_region *region, bool forked);
 	/* Without the lock. */
 	int (*persist)(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len);
-	/* Has no other process it mapped? NULL = nobody can tell. */
+	/* True if no other process maps the region. NULL: unknown. */
 	bool (*alone)(struct mempool *pool, struct mempool_region *region);
-	/* The page at off is from now on the memory of fd, which it takes over. NULL = it cannot. */
+	/*
+	 * Replaces the page at off by the memory of fd; takes ownership of fd. NULL: unsupported.
+	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
-	/* A descriptor to send to another process. */
+	/* Makes a descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
-	/* In a forked child (forked): frees memory and descriptors only. */
+	/* forked: in a forked child, frees memory and descriptors only. */
 	void (*close)(struct mempool *pool, bool forked);
 };
 
@@ -88,12 +95,12 @@ struct mempool {
 	uint32_t last_id;
 	bool persistent;
 	bool shareable; /* other processes may map it */
-	bool huge;      /* huge pages are wished for */
+	bool huge;      /* huge pages are requested */
 	enum page_kind wanted;
-	bool undivided; /* each descriptor maps all of it, and not every client may: none is given */
-	bool sole_opener; /* file: nobody had it mapped at open */
+	bool undivided; /* a descriptor would map the whole pool, and clients are not trusted: give none */
+	bool sole_opener; /* file: nobody else had it mapped at open */
 	const char *page_kind;
-	struct pool_identity identity; /* zeros, of a pool that does not outlive us */
+	struct pool_identity identity; /* zeros: the pool ends with this process */
 	struct mempool_region *regions[RPTR_MAX_REGION + 1];
 };
 
@@ -103,13 +110,13 @@ RLV_MUST_CHECK int mempool_open_memory(const struct target_opts *opts, struct me
 RLV_MUST_CHECK int mempool_open_file(const struct target_opts *opts, struct mempool **pool_out);
 RLV_MUST_CHECK int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out);
 
-/* Regions that are still attached elsewhere must be gone. */
+/* All attachments must have ended. */
 void mempool_close(struct mempool **pool, bool forked);
 
 /*
- * A new region: begin, clear, end, by one maker at a time. spec in: all but id and base; out, of end:
- * the rest. Where end is told of an error, or meets one, the region is gone. clear needs no
- * lock. -ENOSPC, -ENOMEM, -EINVAL.
+ * Makes a region in three steps: begin, clear, end; one region at a time. spec: the caller sets all
+ * but id and base, which end fills in. If end gets an error as argument, or fails, it frees the
+ * region. clear needs no lock. -ENOSPC, -ENOMEM, -EINVAL.
  */
 RLV_MUST_CHECK int mempool_begin(struct mempool *pool, const struct target_region *spec,
 				 struct mempool_region **region_out);
@@ -117,24 +124,24 @@ RLV_MUST_CHECK int mempool_clear(struct mempool *pool, struct mempool_region *re
 RLV_MUST_CHECK int mempool_end(struct mempool *pool, struct mempool_region *region, int ret,
 			       struct target_region *spec);
 
-/* Gives a region back: drop, discard, unref. discard needs no lock. */
+/* Gives a region back in three steps: drop, discard, unref. discard needs no lock. */
 RLV_MUST_CHECK int mempool_drop(struct mempool *pool, uint32_t id,
 				struct mempool_region **region_out);
 void mempool_discard(struct mempool *pool, struct mempool_region *region);
 
-/* NULL and a message if there is none of that number. */
+/* NULL and a message if no region has that id. */
 struct mempool_region *mempool_find(struct mempool *pool, uint32_t id);
 
 static inline bool mempool_is_broken(const struct mempool_region *region)
 {
-	/* relaxed: nothing is published with it */
+	/* relaxed: publishes nothing */
 	return atomic_load_explicit(&region->broken, memory_order_relaxed);
 }
 
-/* -EBADMSG, with words, for a region that is broken. */
+/* -EBADMSG and a message if the region is broken. */
 RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
-/* The first page with memory of its own from off on, or NULL. */
+/* The first page at or after off that has its own memory, or NULL. */
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
 
 void mempool_ref(struct mempool_region *region);

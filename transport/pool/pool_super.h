@@ -1,7 +1,7 @@
 /*
- * pool_super.h - the superblock of a pool and its two copies: is one whole, and what does it say.
+ * pool_super.h - the superblock of a pool and its two copies: making, validation, choice of a copy.
  *
- * Nothing here touches a file. What is read from one is untrusted: the checks come before any use.
+ * Nothing here touches a file. Superblocks read from a file are untrusted: check them before use.
  */
 #ifndef RLV_TRANSPORT_POOL_POOL_SUPER_H
 #define RLV_TRANSPORT_POOL_POOL_SUPER_H
@@ -13,30 +13,29 @@
 #include "base/error.h"
 #include "transport/transport.h"
 
-/* Of a pool with a random uuid that belongs to no store yet. -EIO. */
+/* Makes the superblock of a new pool: random uuid, no store yet. -EIO: no random bytes. */
 RLV_MUST_CHECK int pool_super_make(struct pool_superblock *sb, enum pool_layout layout);
 
-/* Bytes that the regions of a directory may take together. */
+/* Sets the total bytes that the regions of a directory may take. */
 void pool_super_set_bytes(struct pool_superblock *sb, uint64_t bytes);
 
-/* The pool belongs to that store from now on; a longer name is cut. */
+/* Records the store that owns the pool; a name that is too long is cut. */
 void pool_super_own(struct pool_superblock *sb, const uint8_t store_uuid[16],
 		    const char *store_name);
 
 void pool_super_identity(const struct pool_superblock *sb, struct pool_identity *out);
 
-/* -EPROTO: no pool, of a format that this library does not know, or laid out otherwise. -EBADMSG:
-   damaged. */
+/* -EPROTO: no pool, an unknown format, or another layout. -EBADMSG: damaged. */
 RLV_MUST_CHECK int pool_super_check(const struct pool_superblock *sb, enum pool_layout layout);
 
-/* Which of two copies holds: 0 or 1. -EBADMSG: damaged, both; -EPROTO as above, both. */
+/* The current copy, 0 or 1. If neither is valid, -EBADMSG or -EPROTO as above. */
 RLV_MUST_CHECK int pool_super_choose(const struct pool_superblock *const copies[2],
 				     enum pool_layout layout);
 
-/* Do both copies say the same? */
+/* True if both copies are equal. */
 bool pool_super_same(const struct pool_superblock *const copies[2]);
 
-/* Both copies are zero: no pool was made here yet. */
+/* True if both copies are zero: no pool was made here yet. */
 bool pool_super_is_blank(const struct pool_superblock *const copies[2]);
 
 #endif

@@ -9,15 +9,15 @@
 #include "transport/transport.h"
 
 #define REGION_NAME_BYTES 80
-#define REGION_NAME_TMP ".tmp" /* behind the name of what is being made */
+#define REGION_NAME_TMP ".tmp" /* suffix while a region is being made */
 
-/* The name of a region's file, by its id, kind, object, part and role. */
+/* Formats the name of a region's file from its id, kind, object, part and role. */
 void region_name_format(const struct target_region *info, char name[REGION_NAME_BYTES]);
 
-/* The other way round; false: no such name, and *info_out is untouched. */
+/* Parses such a name. False: not one, and *info_out is untouched. */
 bool region_name_parse(const char *name, struct target_region *info_out);
 
-/* Is it the name of a region that was being made? */
+/* True for the temporary name of a region that was being made. */
 bool region_name_is_tmp(const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * shm.h - transport over memory that processes of one host share, and within one process.
+ * shm.h - transport over memory shared by processes of one host, and within one process.
  *
  *   embed:      initiator ---------- calls ---------> target      regions: the target's mapping
- *   shm:PATH    initiator -- unix socket, fds -----> target      regions: a mapping of one's own
+ *   shm:PATH    initiator -- unix socket, fds -----> target      regions: the initiator's mapping
  *
  * Data operations are C11 atomics and copies on the mapped region: the target runs no code for
  * them.
@@ -12,7 +12,7 @@
 
 #include "transport/transport.h"
 
-/* rest: what follows the scheme; "" here. opts->target is borrowed until close. */
+/* rest: the URI after the scheme, "" here. opts->target is borrowed until close. */
 RLV_MUST_CHECK int shm_open_embed(const char *rest, const struct transport_opts *opts,
 				  struct transport **tr_out);
 
