@@ -104,6 +104,9 @@ add_custom_command(OUTPUT ${newer}
 foreach(age older newer)
 	add_executable(abi_${age} ${PROJECT_SOURCE_DIR}/tests/abi/program.c)
 	target_link_libraries(abi_${age} PRIVATE relive)
+	if(RLV_SANITIZE) # the runtime has to come first
+		target_link_options(abi_${age} PRIVATE -fsanitize=${RLV_SANITIZE})
+	endif()
 	add_dependencies(tests_unit abi_${age})
 	rlv_add_test(unit.abi_${age} unit abi_${age})
 endforeach()
