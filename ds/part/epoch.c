@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* A pass moves the epoch once and takes longer than an announcement: more than a few are a bug. */
+/* A pass moves the epoch once and takes longer than a pin: many retries indicate a bug. */
 #define ENTER_TRIES 1000
 
 static struct rword64 *word_at(const struct region *region, uint64_t off)
@@ -29,7 +29,7 @@ void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner)
 	}
 }
 
-/* E6 pairs with E5: the epoch word, then the arrays that it names. */
+/* E6 pairs with E5: load the epoch word, then the arrays that it names. */
 static int load_word(const struct epoch *ep, uint64_t *word_out)
 {
 	if (!ep->region->base)
@@ -38,17 +38,16 @@ static int load_word(const struct epoch *ep, uint64_t *word_out)
 	return 0;
 }
 
-/* May words of the page be stored where they are? Not where others' writes to it are under way. */
+/* True if words of the page may be stored in place: false where NIC writes may be outstanding. */
 static bool stores_in_place(const struct epoch *ep)
 {
 	return transport_changes_in_place(ep->page);
 }
 
 /*
- * E1 pairs with E2: our promise, then our second look at the epoch; the rebuilder's swap of the
- * epoch, then its look at the promises. All four stand in one total order, so either it sees the
- * promise or we see its swap.
- * E3 pairs with E4: our additions, then the promise is withdrawn.
+ * E1 pairs with E2: we store our pin, then re-read the epoch; the rebuilder swaps the epoch,
+ * then reads the pins. All four are in one total order: it sees the pin, or we see its swap.
+ * E3 pairs with E4: our additions, then the pin is withdrawn.
  */
 static int store_pin(const struct epoch *ep, uint64_t pin)
 {
@@ -138,7 +137,7 @@ static void write_pin(const struct epoch *ep, const uint64_t *word, struct trans
 	};
 }
 
-/* Where the word can be read in place a queue pair orders nothing: a fence stands between them. */
+/* A queue pair does not order a read in place behind its writes, so a fence separates the two. */
 static int look_in_place(struct epoch *ep)
 {
 	int rc = epoch_send_pin(ep);
@@ -148,7 +147,7 @@ static int look_in_place(struct epoch *ep)
 	return rc ? rc : epoch_refresh(ep);
 }
 
-/* E1 pairs with E2: the promise, then our look at the epoch behind it, on one queue pair. */
+/* E1 pairs with E2: the pin, then the epoch read behind it, on one queue pair. */
 static int look_behind_pin(struct epoch *ep)
 {
 	uint64_t word = 0;
@@ -213,7 +212,7 @@ bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out)
 	ep->entered = false;
 	ep->due = false;
 	ep->standing = false;
-	/* E3 pairs with E4: our additions, then the promise is withdrawn. */
+	/* E3 pairs with E4: our additions, then the pin is withdrawn. */
 	write_pin(ep, &idle, wr_out);
 	wr_out->fence = true;
 	return standing;
@@ -239,6 +238,6 @@ int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out)
 
 bool epoch_blocks_pass(uint64_t pin, uint32_t number)
 {
-	/* Serial numbers: an epoch that wrapped is still newer. */
+	/* Serial-number comparison: an epoch that wrapped is still newer. */
 	return pin != SLOT_IDLE && (int32_t)((uint32_t)pin - number) < 0;
 }

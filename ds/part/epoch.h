@@ -1,27 +1,27 @@
 /*
- * Epoch: which of the two inner arrays a change is counted in, and the promise that lets a
- * rebuild prove that nobody still holds a change counted under an older epoch (rule 7).
+ * Epoch: selects which of the two inner arrays counts a change, and the pin that lets a rebuild
+ * prove that no client still holds a change counted under an older epoch (rule 7).
  *
- * One struct epoch for each handle (writer or sampler) and shard. Every call that changes leaves
- * runs between enter and leave:
+ * One struct epoch per handle (writer or sampler) and shard. Every call that changes leaves runs
+ * between enter and leave:
  *
- *   enter   page.promise = e; seq_cst; re-read e, repeat if it moved
- *   ...     swap leaves; buffer deltas under the epoch that the swapped tags say
- *   leave   after the flush: page.promise = SLOT_IDLE. Deltas kept across calls keep the promise.
+ *   enter   page.pin = e; seq_cst; re-read e, repeat if it moved
+ *   ...     swap leaves; buffer deltas under the epoch of the swapped tags
+ *   leave   after the flush: page.pin = SLOT_IDLE. Deltas kept across calls keep the pin.
  *
- * Delta targets (fixed at the CAS by the tags of the words it swapped, never by the mode at flush):
+ * Delta targets (fixed at the CAS by the tags of the swapped words, never by the mode at flush):
  *   e   -> e     arr[e]   += new - old
  *   e   -> e+1   arr[e]   += new - old,  arr[e+1] += new      (DUAL: the leaf migrates)
  *   e+1 -> e+1   arr[e+1] += new - old,  arr[e] too while DUAL
  *
- * A promise v means "I hold and will make no delta computed under an epoch < v". A pass from e to
- * e+1 waits for every promise >= e, so the shard is never more than one epoch ahead of a promise.
+ * A pin v means "I hold and will make no delta computed under an epoch < v". A pass from e to e+1
+ * waits for every pin >= e, so the shard is never more than one epoch ahead of a pin.
  *
- * Where changes travel as chains nobody waits for the promise: it is a write at the head of the
- * chain whose CASes it covers, and its end a write behind the additions, with a fence flag. The view
- * of the epoch is the one of the last call, unchecked: a CAS that finds the tag it expects has
- * proved what the view said, and another tag has it read again. Only in a view that is DUAL a tag
- * proves too little, so that is read anew behind the promise (docs/memory-model.md, "Chains").
+ * Chains do not wait for the pin: a write at the head of the chain sets it before the CASes that it
+ * covers, and a fenced write behind the additions clears it. A chain uses the epoch view of the
+ * last call, unchecked: a CAS that finds the expected tag proves the view, and any other tag makes
+ * the handle read the epoch again. In a DUAL view the tag proves too little, so the epoch is
+ * re-read behind the pin (docs/memory-model.md, "Chains").
  */
 #ifndef RLV_DS_PART_EPOCH_H
 #define RLV_DS_PART_EPOCH_H
@@ -40,79 +40,79 @@
 struct epoch {
 	struct region *region; /* tree region of the part */
 	uint64_t word_off;     /* the part's epoch word */
-	struct region *page; /* where this handle's promise is; NULL = a reader, it never announces */
+	struct region *page;   /* holds this handle's pin; NULL = a reader, which never pins */
 	uint64_t pin_off;
 	uint32_t number; /* as last read */
-	uint32_t pinned; /* in force while entered: number, or one less after a refresh */
+	uint32_t pinned; /* value of the pin while entered: number, or one less after a refresh */
 	enum epoch_mode mode;
 	bool entered;
-	bool damaged; /* a leaf's tag was of no epoch: sums may be wrong, a rebuild is due */
+	bool damaged; /* a leaf's tag matched no epoch: sums may be wrong, a rebuild is due */
 
 	/* Chains only. */
-	bool known;     /* the view may be used without another look */
-	bool due;       /* the promise has not been handed out yet */
-	bool standing;  /* it has been, and was not withdrawn */
-	uint64_t stage; /* what that write carries */
+	bool known;     /* the view may be used without a re-read */
+	bool due;       /* the pin must still be written */
+	bool standing;  /* the pin was written and is not withdrawn */
+	uint64_t stage; /* source buffer of the pin write */
 };
 
 /*
- * owner: whose page is attached, and says what this handle promises; 0 = a reader. Thread: owner, for
- * all functions of this file.
+ * owner: the owner id whose page holds the pin; 0 = a reader.
+ * Thread: owner, for all functions of this file.
  */
 void epoch_init(struct epoch *ep, const struct part *part, uint32_t owner);
 
 /*
- * Announces the epoch and rechecks it. While entered (deltas kept across calls) it only re-reads;
- * when the epoch moved past the promise it answers -ESTALE and changes nothing: flush, leave, enter
- * again.
+ * Pins the epoch and rechecks it. While already entered (deltas kept across calls) it only
+ * re-reads; if the epoch moved past the pin it returns -ESTALE and changes nothing: flush, leave
+ * and enter again.
  * Errors: -EINVAL (no slot), -EAGAIN (the epoch kept moving), -ETIMEDOUT, -ECONNRESET, -EHOSTDOWN;
- * after an error the handle is not entered, and its promise may stand until the next leave.
- * Cost: 2 phases over a wire, none counted on a CPU transport beyond the two words.
+ * after an error the handle is not entered, and its pin may stand until the next leave.
+ * Cost: 2 phases over a wire; on a CPU transport none is counted beyond the two words.
  */
 RLV_MUST_CHECK int epoch_enter(struct epoch *ep);
 
 /*
- * Re-reads the word in the middle of a call, after a tag outside the view was met. The older
- * promise stays: it promises less. Cost: 1 phase over a wire.
+ * Re-reads the epoch word during a call, after a tag outside the view. The older pin stays, which
+ * is safe: it promises less. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_refresh(struct epoch *ep);
 
 /*
- * Idle again. The caller has flushed every delta. May be repeated; on an error the promise stands
- * and the handle is still entered. Cost: 1 phase over a wire.
+ * Withdraws the pin. The caller has flushed every delta. May be repeated; on an error the pin
+ * stands and the handle is still entered. Cost: 1 phase over a wire.
  */
 RLV_MUST_CHECK int epoch_leave(struct epoch *ep);
 
-/* Epoch for readers: no announcement. Cost: as refresh. */
+/* Epoch for readers: no pin. Cost: as refresh. */
 RLV_MUST_CHECK int epoch_read(struct epoch *ep);
 
 /*
- * The tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE = the tag is
- * of another epoch: refresh and try again.
+ * Computes the tag that a CAS must write over a word tagged old_tag, under ep's view. -ESTALE: the
+ * tag belongs to another epoch; refresh and try again.
  */
 RLV_MUST_CHECK int epoch_next_tag(const struct epoch *ep, uint32_t old_tag, uint32_t *tag_out);
 
 /* -------- as chains -------- */
 
 /*
- * Enters without waiting: what epoch_pin gives must go ahead of the first change. -ESTALE as
- * epoch_enter. Cost: none; 1 phase in the first call and after one that met a rebuild.
+ * Enters without waiting. The caller sends the write from epoch_pin ahead of the first change.
+ * -ESTALE as epoch_enter. Cost: none; 1 phase in the first call and after one that met a rebuild.
  */
 RLV_MUST_CHECK int epoch_enter_chain(struct epoch *ep);
 
-/* The promise, if it is due; false = there is nothing to send. ep stays where it is meanwhile. */
+/* Builds the pin write if it is due; false = nothing to send. ep must not move until it is sent. */
 bool epoch_pin(struct epoch *ep, struct transport_wr *wr_out);
 
-/* Sends it and waits, for changes that do not travel as chains. Cost: 1 phase if it is due. */
+/* Sends the pin and waits, for changes outside of chains. Cost: 1 phase if it is due. */
 RLV_MUST_CHECK int epoch_send_pin(struct epoch *ep);
 
 /*
- * Idle again: the write that withdraws the promise, for the chain of the additions, behind them.
- * false = there is nothing to send.
+ * Builds the write that withdraws the pin; it goes behind the additions of the chain. false =
+ * nothing to send.
  */
 bool epoch_withdraw(struct epoch *ep, struct transport_wr *wr_out);
 
-/* Does promise (a word of a slot) hold back a pass that starts from epoch number? */
+/* True if pin (a word of a client page) blocks a pass that starts from epoch number. */
 bool epoch_blocks_pass(uint64_t pin, uint32_t number);
 
 #endif

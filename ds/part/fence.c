@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* {e, mode, dead} -> {e, mode, 0}: nobody else changes it while its owner is there. */
+/* {e, mode, dead} -> {e, mode, 0}: only its owner changes the word while the owner is live. */
 static int orphan_rebuild(struct part *part, uint32_t owner, bool *had_out)
 {
 	uint64_t off = part_word_off(part, offsetof(struct part_words, epoch)), word, old;
@@ -30,7 +30,7 @@ static int swap_state(struct part *part, uint32_t owner, enum slot_state from, e
 		from, to, &old);
 }
 
-/* G3 pairs with G4: the promise withdrawn for the dead, then the slot is free. */
+/* G3 pairs with G4: the dead client's pin is withdrawn, then the slot is free. */
 static int set_free(struct part *part, uint32_t owner)
 {
 	uint64_t idle = SLOT_IDLE;
@@ -59,7 +59,7 @@ int fence_settle(struct part *part, uint32_t owner, const struct fence_kind *kin
 	report.was_idle = !rc && (info.state == SLOT_FREE || info.pin == SLOT_IDLE);
 	if (rc || info.state == SLOT_FREE)
 		goto out;
-	/* D1 pairs with D2: dirty, before the slot stops holding passes back. */
+	/* D1 pairs with D2: dirty is raised before the slot stops blocking passes. */
 	if (!report.was_idle)
 		rc = part_mark_dirty(part);
 	if (!rc)

@@ -65,7 +65,7 @@ uint32_t part_grant_of(enum part_access access, uint32_t owner, uint32_t place,
 		range_out->off = PAGES_OFF + (uint64_t)(owner - 1) * CLIENT_PAGE_BYTES;
 		range_out->len = CLIENT_PAGE_BYTES;
 		return REGION_PAGES;
-	default: /* the region of pages: all of it is the server's */
+	default: /* the whole pages region is the server's */
 		return 0;
 	}
 }
@@ -99,7 +99,7 @@ static int store_superblock(struct region *region, const struct part_spec *spec,
 	memcpy(owner.store_uuid, origin->store_uuid, sizeof(owner.store_uuid));
 	part_region_uuid(spec->uuid, spec->part, role, owner.uuid);
 	superblock_init(&sb, region, &owner);
-	/* The mutable words behind are zero, or what the region's node has set. */
+	/* The mutable words behind it are zero, or already set by the memory node. */
 	return transport_store(region, 0, &sb, offsetof(struct region_superblock, state));
 }
 
@@ -112,7 +112,7 @@ int part_format(const struct part_regions *regions, const struct part_spec *spec
 		rc = check_size(regions->at[role], spec, role, -EINVAL);
 	for (uint32_t role = REGION_TREE; !rc && role < REGION_ROLES; role++)
 		rc = store_superblock(regions->at[role], spec, origin, role);
-	/* A client is to get a descriptor of this page alone. */
+	/* Clients get a file descriptor of this page alone. */
 	return rc ? rc : transport_renew(regions->at[REGION_PAGES], LIMITS_OFF);
 }
 
@@ -138,7 +138,7 @@ static int set_live(struct region *region)
 	return rc ? rc : persist(region, REGION_SUPERBLOCK_BYTES);
 }
 
-/* A power loss leaves no live part that is not whole: the word of the slots is the last. */
+/* The slots region goes live last: a part that is live after a power loss is whole. */
 int part_publish(const struct part_regions *regions)
 {
 	static const uint32_t order[] = { REGION_ROWS, REGION_TREE, REGION_PAGES, REGION_SLOTS };
@@ -187,7 +187,7 @@ int part_check_live(const struct part_regions *regions, uint32_t kind)
 	return rc ? rc : load_superblock(regions->at[REGION_TREE], kind, REGION_TREE, &sb);
 }
 
-/* Of the part that spec names, by number and uuid. */
+/* Checks that the region belongs to the part of spec, by number and uuid. */
 static int check_owner(const struct region_superblock *sb, const struct part_spec *spec,
 		       uint32_t role)
 {
@@ -205,7 +205,7 @@ static int check_owner(const struct region_superblock *sb, const struct part_spe
 	return 0;
 }
 
-/* All of it. The slots region comes first, and says of which store the others must be. */
+/* All checks of one region. The slots region is first: its store uuid is that of the part. */
 static int check_region(const struct part_regions *regions, const struct part_spec *spec,
 			uint32_t role, uint8_t store_uuid[16])
 {
@@ -233,7 +233,7 @@ static int check_page(const struct region *page)
 	return error_set(-EPROTO, "region %u: a page of %" PRIu64 " bytes", page->id, page->size);
 }
 
-/* All pages of the server, or those that a client has. */
+/* Finds all pages on the server; the limits page and its own on a client. */
 static int find_pages(struct part *part)
 {
 	struct region *const *at = part->regions.at;
@@ -306,7 +306,7 @@ int part_state(const struct part *part)
 	int rc;
 
 	if (sb) {
-		state = rword64_load_relaxed(&sb->state.word); /* hint: nothing hangs on it */
+		state = rword64_load_relaxed(&sb->state.word); /* a hint: needs no order */
 		return state == REGION_LIVE ? 0 : superblock_state_check(state);
 	}
 	rc = transport_load(part->slots, offsetof(struct region_superblock, state), &state);

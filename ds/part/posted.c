@@ -67,7 +67,7 @@ static int judge_chain(struct posted *posted, struct wr_list *list)
 
 /* -------- chains -------- */
 
-/* Whatever happens, the chain is over afterwards: its memory may be used again. */
+/* Ends the chain even on an error: its memory may be reused. */
 static int wait_for(struct posted *posted, uint32_t i)
 {
 	struct wr_list *list = &posted->chains[i].list;

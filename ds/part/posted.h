@@ -1,14 +1,14 @@
 /*
- * Posted: chains of one access that nobody waits for when they are posted: additions to inner
- * nodes, the end of a promise, the close of a block, a raised maximum. Each lives in a list of its
- * own until it has been polled, at the latest when its list is needed again. Then its answers say:
+ * Posted: unwaited chains of one access: additions to inner nodes, the withdrawal of a pin, the
+ * close of a block, a raised maximum. Each keeps its list until it is polled, at the latest when
+ * the list is needed again. Its answers then mean:
  *
- *   an addition without one    `lost`: the shard is to be marked dirty
- *   a close that found another word    `fenced`
- *   a close without one        is made again: its ticket never comes back
- *   a maximum                  what stands there now
+ *   addition, no answer        `lost`: the shard must be marked dirty
+ *   close found another word   `fenced`
+ *   close, no answer           retried: its ticket is never reused
+ *   maximum                    max_seen = the value now stored
  *
- * The first error of a chain is told once, by the call that finds it.
+ * The first error of a chain is reported once, by the call that finds it.
  */
 #ifndef RLV_DS_PART_POSTED_H
 #define RLV_DS_PART_POSTED_H
@@ -22,36 +22,37 @@
 
 #include "base/error.h"
 
-#define POSTED_CHAINS 4u /* of an access, at a time */
+#define POSTED_CHAINS 4u /* outstanding chains of one access */
 
 struct posted {
 	struct transport *tr;
 	struct {
 		struct wr_list list;
-		uint64_t ticket; /* 0 = not under way */
+		uint64_t ticket; /* 0 = not outstanding */
 	} chains[POSTED_CHAINS];
 	uint32_t next;
 	bool open; /* chains[next] is being filled */
 	bool lost;
 	bool fenced;
-	uint64_t *max_seen; /* of each view; the access's */
+	uint64_t *max_seen; /* of each view; borrowed from the access */
 };
 
 /* max_seen is borrowed. Thread: owner, for all. */
 void posted_init(struct posted *posted, struct transport *tr, uint64_t *max_seen);
-/* Waits for all, and forgets what became of them. */
+/* Waits for all chains and discards their results. */
 void posted_fini(struct posted *posted);
 
 /*
- * The list of the next chain: empty, or as it was left when it has not been sent yet. Errors: those
- * of the chain that was in it, which is over then. Cost: none, unless POSTED_CHAINS are under way.
+ * Gives the list of the next chain: empty, or partly filled if not sent yet. Errors: those of the
+ * chain that used the list before, which has ended. Cost: none, unless POSTED_CHAINS are
+ * outstanding.
  */
 RLV_MUST_CHECK int posted_next(struct posted *posted, struct wr_list **list_out);
 
-/* Posts what the list that posted_next gave holds now; an empty one is not posted. */
+/* Posts the list from posted_next; an empty list is not posted. */
 RLV_MUST_CHECK int posted_send(struct posted *posted);
 
-/* Waits for all that is under way. Its first error. Cost: 1 phase if something is. */
+/* Waits for all chains. Returns the first error. Cost: 1 phase if any is outstanding. */
 RLV_MUST_CHECK int posted_wait(struct posted *posted);
 
 #endif

@@ -27,8 +27,8 @@ static int swap_state(struct part *part, uint32_t slot, enum slot_state from, en
 }
 
 /*
- * Everything but the state, and what its last client has left in the page. Nobody reads a free slot's
- * fields, nor changes its words.
+ * Writes all fields but the state, and resets the words that the last client left in the page. No
+ * client reads the fields or changes the words of a free slot.
  */
 static int write_fields(struct part *part, uint32_t slot, const struct process_id *process,
 			uint64_t lease)
@@ -64,14 +64,14 @@ int slot_take(struct part *part, uint32_t slot, const struct process_id *process
 		return rc;
 	if (info.state != SLOT_FREE)
 		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
-	/* Whoever had it may still have its page mapped: not the next one's. */
+	/* The previous client may still have this page mapped: give the next one fresh memory. */
 	if (part_has_page(part, slot))
 		rc = transport_renew(part->pages, part_page_off(part, slot));
 	if (rc)
 		return rc;
-	/* G4 pairs with G3: seen free, then the fields are ours to write. */
+	/* G4 pairs with G3: the slot is seen free, then we may write its fields. */
 	rc = write_fields(part, slot, process, lease);
-	/* G1 pairs with G2: who has the slot, then the slot is live. */
+	/* G1 pairs with G2: the fields of the slot, then its state LIVE. */
 	if (!rc)
 		rc = transport_order(part->tree->tr);
 	if (!rc)
@@ -164,7 +164,7 @@ int slot_read_many(struct part *part, uint32_t first, uint32_t n, struct slot_in
 				.len = sizeof(infos_out[i].pin),
 			};
 	}
-	/* G2 pairs with G1: the fields of a slot that is live. */
+	/* G2 pairs with G1: the state LIVE, then the fields of the slot. */
 	rc = transport_read(part->slots->tr, ios, n_ios);
 	for (uint32_t i = 0; !rc && i < n; i++)
 		decode(&heads[i], first + i, &infos_out[i]);

@@ -1,14 +1,14 @@
 /*
- * Slot: who a client of a part is (struct client_slot of wire/part_layout.h), as the server says, and
- * what it has promised, as its page does (struct part_page). A handle has the same slot in every part of
- * its object; owner = 1 + slot.
+ * Slot: identity of a client of a part, written by the server (struct client_slot of
+ * wire/part_layout.h), and its pin, written by the client in its own page (struct part_page). A
+ * handle has the same slot in every part of its object; owner = 1 + slot.
  *
- *   take      the fields are written while the state is still FREE, then FREE -> LIVE by CAS: a
- *             giver that dies half-way leaves a free slot, and the next take writes all of it again
+ *   take      writes the fields while the state is still FREE, then CAS FREE -> LIVE: a server that
+ *             dies half-way leaves a free slot, and the next take rewrites all fields
  *   release   by its owner, idle, with no block open: LIVE -> FREE
- *   fence     LIVE -> FENCED, and only ds/part/fence.h makes it free again
+ *   fence     LIVE -> FENCED; only ds/part/fence.h frees it again
  *
- * Only one party at a time hands slots out: the metadata server, or embed's store under its lock.
+ * Only one party at a time assigns slots: the metadata server, or embed's store under its lock.
  */
 #ifndef RLV_DS_PART_SLOT_H
 #define RLV_DS_PART_SLOT_H
@@ -21,20 +21,20 @@
 #include "base/error.h"
 #include "base/os/process.h"
 
-#define SLOT_READ_MAX 64u /* slots that one slot_read_many takes */
+#define SLOT_READ_MAX 64u /* most slots of one slot_read_many */
 
 struct slot_info {
 	uint32_t slot;
-	enum slot_state state; /* the rest is garbage while it is SLOT_FREE */
+	enum slot_state state; /* the other fields are undefined while it is SLOT_FREE */
 	struct process_id process;
 	uint64_t lease;
-	uint64_t pin; /* input: of its client's; SLOT_IDLE where its page is not attached */
+	uint64_t pin; /* untrusted, written by the client; SLOT_IDLE if its page is not attached */
 };
 
 /*
- * Gives the slot to a process. Errors: -EINVAL (no such slot), -EBUSY (it is not free), those of
- * the transport; after one the slot is free, or live if the last answer was lost (-EIO): release
- * it. Cost: 3 phases. Thread: setup.
+ * Assigns the slot to a process. Errors: -EINVAL (no such slot), -EBUSY (not free), those of the
+ * transport. After an error the slot is free; after -EIO (the last answer was lost) it may be live:
+ * release it. Cost: 3 phases. Thread: setup.
  */
 RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);
@@ -43,15 +43,15 @@ RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct proc
 RLV_MUST_CHECK int slot_find_free(struct part *part, uint32_t *slot_out);
 
 /*
- * Frees a live slot. The owner has closed its blocks and given its admissions back. -EBUSY: it
- * still holds a promise or runs a rebuild; -ESTALE: it is not live. Cost: 3 phases. Thread: setup.
+ * Frees a live slot. The owner has closed its blocks and returned its admissions. -EBUSY: it still
+ * holds a pin or runs a rebuild; -ESTALE: it is not live. Cost: 3 phases. Thread: setup.
  */
 RLV_MUST_CHECK int slot_release(struct part *part, uint32_t slot);
 
-/* Cost: 1 phase. Thread: any, for the rest. */
+/* Reads one slot. Cost: 1 phase. Thread: any, for this and the next. */
 RLV_MUST_CHECK int slot_read(struct part *part, uint32_t slot, struct slot_info *info_out);
 
-/* n <= SLOT_READ_MAX slots from `first`; how one walks over all of them. Cost: 1 phase. */
+/* Reads n <= SLOT_READ_MAX slots from `first`. Cost: 1 phase. */
 RLV_MUST_CHECK int slot_read_many(struct part *part, uint32_t first, uint32_t n,
 				  struct slot_info *infos_out);
 

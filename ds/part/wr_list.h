@@ -1,6 +1,6 @@
 /*
- * Work requests under construction: a chain that grows, and for each request a number that says
- * what its answer is for. It stays where it is from the post to the poll.
+ * Work requests of a chain under construction, with a note per request that says what its answer is
+ * for. The list must not move from the post to the poll.
  */
 #ifndef RLV_DS_PART_WR_LIST_H
 #define RLV_DS_PART_WR_LIST_H
@@ -11,11 +11,11 @@
 
 #include "base/error.h"
 
-/* Notes. Those of changes of leaves are below all of these (ds/replay/change.c). */
+/* Notes. Notes of leaf changes are below all of these (ds/replay/change.c). */
 #define NOTE_MAX UINT32_C(0xffffff00)   /* + view: raises its running maximum */
 #define NOTE_CLOSE UINT32_C(0xfffffffd) /* closes a block */
 #define NOTE_SUM UINT32_C(0xfffffffe)   /* adds to an inner node */
-#define NOTE_NONE UINT32_MAX            /* nobody asks for its answer */
+#define NOTE_NONE UINT32_MAX            /* its answer is ignored */
 
 struct wr_list {
 	struct transport_wr *wrs;
@@ -23,11 +23,11 @@ struct wr_list {
 	uint32_t n, room;
 };
 
-/* Room for n requests in all; those that are there stay. -ENOMEM. Thread: owner, for all. */
+/* Makes room for n requests in all, keeping those present. -ENOMEM. Thread: owner, for all. */
 RLV_MUST_CHECK int wr_list_reserve(struct wr_list *list, uint32_t n);
 void wr_list_fini(struct wr_list *list);
 
-/* Room was reserved. */
+/* Appends a request; room was reserved. */
 static inline struct transport_wr *wr_list_add(struct wr_list *list, uint32_t note)
 {
 	list->notes[list->n] = note;
