@@ -1,4 +1,4 @@
-/* Claims and closes of blocks over a wire; see ring_chain.h. */
+/* Claims and closes blocks over a wire; see ds/ring/chain.h. */
 #include "ds/ring/chain.h"
 
 #include "ds/replay/change_chain.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Words of a block in all views as read, and what is made of them; block-sized arrays. */
+/* Words of a block in all views as read, and the ops on them; block-sized arrays. */
 struct claim_buffers {
 	struct leaf_op *ops[RING_MAX_VIEWS];
 	uint64_t *leaves[RING_MAX_VIEWS];
@@ -26,7 +26,7 @@ static uint32_t count_counted(const struct table_desc *desc)
 	return n;
 }
 
-/* One block of memory, by need of its alignment: all parts are multiples of 8. */
+/* One allocation, parts in order of alignment: all are multiples of 8. */
 static int make_buffers(struct access *acc)
 {
 	const struct table_desc *desc = &acc->shard->desc;
@@ -76,7 +76,7 @@ static struct transport_wr read_words(const struct block *blk, uint64_t off, uin
 	};
 }
 
-/* Reads of the leaves, and of the counts, of every view; how many. */
+/* Adds reads of the leaves and counts of every view. Returns how many. */
 static uint32_t add_reads(const struct block *blk, struct transport_wr *wrs)
 {
 	const struct claim_buffers *buf = blk->acc->claim;
@@ -99,7 +99,7 @@ static bool has_queue(const struct table_desc *desc)
 	return false;
 }
 
-/* Has a queue an item left in the block, as read? What stands at the block's head is none. */
+/* True if a queue has an item in the block, as read. Rows before the first window hold none. */
 static bool holds_items(const struct block *blk)
 {
 	const struct table_desc *desc = &blk->acc->shard->desc;
@@ -116,7 +116,7 @@ static bool holds_items(const struct block *blk)
 }
 
 /*
- * A queue's leaves are looked at before the header's CAS: in a closed block nobody turns one
+ * The leaves of a queue are read before the CAS of the header: no leaf of a closed block becomes
  * non-zero, and if the block is claimed in between the CAS fails.
  */
 int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
@@ -155,7 +155,7 @@ int ring_open_chained(struct block *blk, uint64_t seen, uint64_t *old_out)
 	return 0;
 }
 
-/* What is known of the leaves and counts as ops. */
+/* Builds ops from the leaves and counts as read. */
 static void make_ops(const struct block *blk, struct shard_change *change, struct chain_change *cc)
 {
 	struct claim_buffers *buf = blk->acc->claim;

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define HEADERS_AHEAD 8 /* read with the ticket: one line, so that a few other writers do no harm */
+#define HEADERS_AHEAD 8 /* read with the ticket: one line covers a few concurrent writers */
 #define WRITE_BYTES ((uint32_t)1 << 30)
 #define CLOSE_TRIES 4
 
@@ -23,7 +23,7 @@ struct glimpse {
 
 /* -------- ticket -------- */
 
-/* The promise ahead of a chained claim, and the maxima that its items will be given. */
+/* Adds the pin ahead of a chained claim, and reads of the maxima for its items. */
 static size_t add_chained(struct access *acc, struct transport_wr *wrs)
 {
 	const struct shard *shard = acc->shard;
@@ -41,8 +41,8 @@ static size_t add_chained(struct access *acc, struct transport_wr *wrs)
 }
 
 /*
- * Draws a ticket, and reads the headers near the block that it is likely to be for in the same
- * phase, so that the claim's CAS usually knows the word that it replaces.
+ * Draws a ticket. The same phase reads the headers near its expected block, so that the CAS of
+ * the claim usually knows the word that it replaces.
  */
 static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *near)
 {
@@ -89,7 +89,7 @@ static int load_header(const struct access *acc, uint32_t index, const struct gl
 
 /* -------- queue -------- */
 
-/* Items of a view that is a queue: what stands at the block's head is none. */
+/* Checks the leaves of a queue; rows before the first window hold no item. */
 static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out)
 {
 	const struct access *acc = blk->acc;
@@ -120,8 +120,8 @@ static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out
 }
 
 /*
- * Asked before the header's CAS: in a closed block nobody turns a leaf non-zero, and if the block
- * is claimed in between the CAS fails.
+ * Runs before the CAS of the header: no leaf of a closed block becomes non-zero, and if the
+ * block is claimed in between the CAS fails.
  */
 static int block_is_taken(const struct block *blk, bool *taken_out)
 {
@@ -138,8 +138,8 @@ static int block_is_taken(const struct block *blk, bool *taken_out)
 /* -------- claim -------- */
 
 /*
- * A ticket never comes back, so this CAS may be repeated when its answer is lost. *old_out is the
- * word that stands, or stood, there.
+ * Tickets are never reused, so this CAS may be repeated when its answer is lost. *old_out: the
+ * word that the header holds, or held.
  */
 static int close_header(const struct block *blk, uint64_t *old_out)
 {
@@ -168,7 +168,7 @@ static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
 				  block_make(true, acc->owner, blk->seq), old_out);
 }
 
-/* Opens the header for us. -EAGAIN: it is open, or newer, or holds items of a queue. */
+/* Opens the header for us. -EAGAIN: it is open or newer, or a queue has items in the block. */
 static int open_header(const struct access *acc, struct block *blk, uint64_t seen)
 {
 	for (;;) {
@@ -213,7 +213,7 @@ static int take_block(struct access *acc, struct block *blk, struct ring_counter
 			 desc->shard);
 }
 
-/* CAS from whatever stands there: samplers may still count on the words of the last lap. */
+/* Retries from the word found: samplers may still count on words of the last lap. */
 static int swap_counts(struct transport *tr, struct transport_atomic *ops, uint32_t n)
 {
 	while (n) {
@@ -303,21 +303,21 @@ int ring_claim(struct access *acc, struct block *blk, struct ring_counters *coun
 	}
 	if (rc)
 		goto err_close_block;
-	/* C1 pairs with V2 and T1: all leaves claimed, then the first row. */
+	/* C1 pairs with V2 and T1: all leaves are claimed, then the first row is written. */
 	transport_claim_before_rows();
 	counters->claimed++;
 	*blk = mine;
 	return 0;
 
 err_close_block:
-	/* No row was written, so what is old in it stays whole. */
+	/* No row was written, so older rows in it stay whole. */
 	close_header(&mine, &old);
 	return rc;
 }
 
 /*
- * Nobody needs the answer before the next claim. Where a post has its answer at once it is looked
- * at, but no round trip is waited for.
+ * Posts the close: its answer is needed only by the next claim. A transport that completes on
+ * post gives it at once; a round trip is never waited for.
  */
 static int post_close(const struct block *blk, uint64_t *old_out)
 {
@@ -340,7 +340,7 @@ static int post_close(const struct block *blk, uint64_t *old_out)
 	return 0;
 }
 
-/* B1 pairs with B2: the block's items, then it is closed. */
+/* B1 pairs with B2: the items of the block, then its close. */
 int ring_close(struct block *blk)
 {
 	const struct access *acc = blk->acc;
@@ -402,7 +402,7 @@ int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n
 
 #define HEADERS_AT_ONCE 512
 
-/* Is row i of an open block written? Those before it are, too. */
+/* True if row i of an open block is written; all rows before it are, too. */
 static int row_is_written(const struct shard *shard, uint32_t block, uint64_t header, uint32_t i,
 			  bool *written_out)
 {

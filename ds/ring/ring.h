@@ -1,5 +1,5 @@
 /*
- * Ring: blocks of rows, claimed, written and published by one stream at a time (rule 1).
+ * Ring: blocks of rows, each claimed, written and published by one stream at a time (rule 1).
  *
  *   claim    ticket = FAA head; CAS header {closed, *, older} -> {open, me, ticket}; set every leaf
  *            of the block in every view to {tag, gen, 0}
@@ -7,8 +7,8 @@
  *   publish  CAS leaf {gen, 0} -> {gen, p} where a window is complete
  *   close    CAS header {open, me, ticket} -> {closed, me, ticket}
  *
- * A block found open, or with a later ticket, is never waited for and never taken over: draw
- * another ticket. Thread: the owner of the access.
+ * A claim never waits for a block that is open or has a later ticket, and never takes it over:
+ * it draws another ticket. Thread: the owner of the access.
  */
 #ifndef RLV_DS_RING_RING_H
 #define RLV_DS_RING_RING_H
@@ -31,26 +31,28 @@ struct ring_counters {
 };
 
 /*
- * Claims a block, in all views. Between access_enter and access_leave. A view that is a queue (its
- * items are sampled once and its limiter bounds the inserts) keeps a block until all of its items
- * were taken. Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO
- * (an answer was lost); after an error no block is held.
- * Cost: over a wire 3 phases whatever views there are: FAA with a look at the header, header CAS
- * with leaf read, leaf CAS; 1 more with queues; 2 for each skipped block. In place 4 are counted:
- * header CAS and leaf read apart, and the last two again for each further view, 1 more for each
- * queue, 2 for each view with counts.
+ * Claims a block in all views. Between access_enter and access_leave. A view that is a queue
+ * (items are sampled once, the limiter bounds inserts) keeps a block until all of its items are
+ * consumed.
+ * Errors: -EAGAIN (no block is free after as many tickets as there are blocks), -EIO (an answer
+ * was lost); after an error no block is held.
+ * Cost: over a wire 3 phases for any number of views: FAA with header read, header CAS with leaf
+ * read, leaf CAS; 1 more with queues; 2 for each skipped block. In place 4 are counted: header
+ * CAS and leaf read apart, the last two again for each further view, 1 more for each queue, 2
+ * for each view with counts.
  */
 RLV_MUST_CHECK int ring_claim(struct access *acc, struct block *blk,
 			      struct ring_counters *counters);
 
 /*
- * After its rows and leaves are written. -EOWNERDEAD: the metadata server closed it, so we were
- * fenced; the block is gone then, too, and still held after any other error. Over a wire the next
- * access_enter or access_flush finds that out. Cost: none that is waited for.
+ * Closes the block after its rows and leaves are written. -EOWNERDEAD: the metadata server
+ * closed it, so this handle was fenced, and the block is no longer held; after any other error
+ * it is still held. Over a wire the next access_enter or access_flush reports the fence. Cost:
+ * posted, not waited for.
  */
 RLV_MUST_CHECK int ring_close(struct block *blk);
 
-/* Where row i of the block may be built: in the pool if addressable, else NULL (use ring_write). */
+/* Address of row i for building it in place; NULL if not addressable (use ring_write). */
 uint8_t *ring_row(const struct block *blk, uint32_t i);
 
 static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
@@ -59,13 +61,13 @@ static inline uint64_t ring_mix(uint64_t trace, uint64_t value)
 }
 
 /*
- * Hashes the number of rows in each open block into *trace_inout, so that every append changes it, also
- * one that completes no item. For cold paths. Cost: 1 phase for each 512 blocks, and log2(rows) phases
- * for each open block. Thread: any.
+ * Hashes the row count of each open block into *trace_inout, so that every append changes it,
+ * also an append that completes no item. For cold paths. Cost: 1 phase for each 512 blocks, and
+ * log2(rows) phases for each open block. Thread: any.
  */
 RLV_MUST_CHECK int ring_trace(const struct shard *shard, uint64_t *trace_inout);
 
-/* Writes n rows from a staging buffer at rows i.. of the block. Cost: 1 phase. */
+/* Writes n rows from a staging buffer to rows i.. of the block. Cost: 1 phase. */
 RLV_MUST_CHECK int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n);
 
 #endif

@@ -13,7 +13,7 @@
 #define SCAN_BYTES ((uint64_t)1 << 20) /* whole rows in one call */
 #define SMALL_ROW 256u                 /* read whole: one range instead of a tail of each row */
 
-/* The crc covers the row up to its own field; 0 is one like any other. */
+/* The crc covers the row up to its own field; a crc of 0 is valid. */
 static bool is_torn(const struct shard *shard, const uint8_t *row, const struct row_tail *tail)
 {
 	return tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
@@ -24,7 +24,7 @@ static struct row_info info_of(const struct row_tail *tail)
 	return (struct row_info){ .gen = tail->gen, .step = tail->step, .flags = tail->flags };
 }
 
-/* Rows lie one behind the other. */
+/* Reads consecutive rows as one range. */
 static int scan_rows(struct shard *shard, uint32_t first, uint32_t n, bool crc,
 		     struct row_info *infos_out)
 {
