@@ -1,6 +1,6 @@
 /*
- * Copies of large columns by non-temporal stores, for batches that would only push the tree and
- * the rows out of the cache. Private to ds/window*.c.
+ * Copies large columns by non-temporal stores, for batches that would evict tree and rows from
+ * the cache. Private to ds/window*.c.
  */
 #ifndef RLV_DS_WINDOW_STREAM_H
 #define RLV_DS_WINDOW_STREAM_H
@@ -10,7 +10,7 @@
 
 #include "transport/barrier.h"
 
-/* TSan cannot see vector intrinsics, so there everything goes by transport_copy_racy_bytes. */
+/* TSan does not see vector intrinsics: with it all copies use transport_copy_racy_bytes. */
 #if defined(__x86_64__) && !BARRIER_TSAN
 #define WINDOW_STREAM 1
 #else
@@ -19,10 +19,10 @@
 
 typedef void (*window_copy_fn)(uint8_t *dst, const uint8_t *src, size_t n);
 
-/* The widest that this CPU has; an ordinary copy where there is none. */
+/* The widest variant of this CPU; an ordinary copy without non-temporal stores. */
 window_copy_fn window_stream_copy(void);
 
-/* After the last copy: the stores are visible before whatever comes next. */
+/* Orders the non-temporal stores before later stores. Call after the last copy. */
 void window_stream_end(void);
 
 #if WINDOW_STREAM
@@ -32,8 +32,8 @@ void window_stream_avx512(uint8_t *dst, const uint8_t *src, size_t n);
 #include <emmintrin.h>
 
 /*
- * The ends of a copy that are no whole lines, in 16-byte pieces where dst allows: the next row's
- * copy fills the rest of the line while it is still being combined.
+ * Copies the partial lines at the ends, in 16-byte pieces where dst is aligned: the copy of the
+ * next row fills the rest of the line while it is still being combined.
  */
 static inline size_t window_stream_ends(uint8_t *dst, const uint8_t *src, size_t n)
 {
@@ -47,7 +47,7 @@ static inline size_t window_stream_ends(uint8_t *dst, const uint8_t *src, size_t
 	return n;
 }
 
-/* Bytes up to dst's next line, at most n. */
+/* Bytes up to the next line of dst, at most n. */
 static inline size_t window_stream_head(const uint8_t *dst, size_t n)
 {
 	size_t head = (WIRE_LINE - ((uintptr_t)dst & (WIRE_LINE - 1))) & (WIRE_LINE - 1);

@@ -1,8 +1,8 @@
 /*
- * The hot path of sampling. First the tails of all rows say, for each item, how many steps its
- * return has and which row its episode begins with; then one column at a time is copied in a loop
- * that knows its size, and large columns (frames) item by item, so that what two arrays share is
- * read from the cache the second time.
+ * The hot path of sampling. The row tails give, per item, the steps of the return and the first
+ * row of the episode. Then each small column is copied in a loop specialised for its size, and
+ * large columns (frames) item by item, so that rows shared by two arrays are cached for the
+ * second copy.
  */
 #include "ds/window/window.h"
 
@@ -15,9 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#define LOT 32            /* items handled together: their rows stay in the first cache and TLB */
-#define LARGE_BYTES 512   /* columns from here on are copied item by item */
-#define SMALL_WINDOW 1024 /* windows up to here are prefetched whole */
+#define LOT 32            /* items per lot: their rows stay in the L1 cache and TLB */
+#define LARGE_BYTES 512   /* columns of at least this size are copied item by item */
+#define SMALL_WINDOW 1024 /* windows up to this size are prefetched whole */
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -52,7 +52,7 @@ static uint32_t row_step(const struct window_plan *plan, const uint8_t *window, 
 	return (uint32_t)(tail_word(plan, window, row, 0) >> 32);
 }
 
-/* How a return that has come to `flags`, with `next` in the row behind, goes on. */
+/* How a return continues after a row with `flags` followed by a row with `next`. */
 enum ending { GOES_ON, ENDS_HERE, ENDS_BEFORE, TERMINATES };
 
 static enum ending step_ending(const struct window_plan *plan, uint32_t flags, uint32_t next)
@@ -66,7 +66,7 @@ static enum ending step_ending(const struct window_plan *plan, uint32_t flags, u
 	return GOES_ON;
 }
 
-/* Steps of the return; *terminated_out: it ends in a terminated step. */
+/* Counts the steps of the return; *terminated_out: it ends in a terminated step. */
 static uint32_t count_steps(const struct window_plan *plan, const uint8_t *window,
 			    bool *terminated_out)
 {
@@ -81,7 +81,7 @@ static uint32_t count_steps(const struct window_plan *plan, const uint8_t *windo
 
 		*terminated_out = ending == TERMINATES;
 		if (ending == ENDS_BEFORE)
-			return i ? i : 1; /* 0: no item's rows, so they are torn or noise */
+			return i ? i : 1; /* 0: rows of no item: torn or overwritten */
 		if (ending != GOES_ON)
 			return i + 1;
 		flags = next;
@@ -89,7 +89,7 @@ static uint32_t count_steps(const struct window_plan *plan, const uint8_t *windo
 	return plan->n_step;
 }
 
-/* Of one step: it is an item, so there is one step. */
+/* n_step 1: the return of an item has exactly one step. */
 static void judge_single(struct lot *lot)
 {
 	const struct window_plan *plan = lot->plan;
@@ -142,7 +142,7 @@ struct source {
 ALWAYS_INLINE void copy_items(const struct lot *lot, const struct window_output *o,
 			      struct source from, size_t bytes)
 {
-	/* Locals: the stores could change anything that is read through lot. */
+	/* Locals: stores through dst may alias anything read through lot. */
 	const uint8_t *const *windows = lot->windows;
 	uint64_t item_bytes = o->item_bytes;
 	uint8_t *dst = o->out + lot->at[0] * item_bytes;
@@ -157,7 +157,7 @@ ALWAYS_INLINE void copy_items(const struct lot *lot, const struct window_output 
 	}
 }
 
-/* Redrawn items lie anywhere in the batch; there are few. */
+/* Redrawn items are few and lie anywhere in the batch. */
 static void copy_scattered(const struct lot *lot, const struct window_output *o, struct source from,
 			   size_t bytes)
 {
@@ -173,7 +173,7 @@ static void copy_scattered(const struct lot *lot, const struct window_output *o,
 ALWAYS_INLINE void copy_sized(const struct lot *lot, const struct window_output *o,
 			      struct source from, size_t bytes)
 {
-	/* The loop is made twice, so that the usual one does not look at k. */
+	/* Two instances of the loop: the usual one does not read k. */
 	if (from.by_k)
 		copy_items(lot, o, (struct source){ from.base, true }, bytes);
 	else
@@ -211,7 +211,7 @@ static void copy_column(const struct lot *lot, const struct window_output *o, st
 	}
 }
 
-/* The row of the window that stands at place p of an output of several rows. */
+/* Row of the window for place p of an output of several rows. */
 ALWAYS_INLINE uint32_t source_row(const struct lot *lot, enum window_kind kind, uint32_t i,
 				  uint32_t p)
 {
@@ -370,7 +370,7 @@ static void gather_large(const struct lot *lot, window_copy_fn copy)
 				copy_item_rows(lot, &plan->outputs[c], i, copy);
 }
 
-/* Bytes of a window that its outputs need: from the first to behind the last. */
+/* Byte range of a window that the outputs need. */
 static void needed_bytes(const struct window_plan *plan, size_t *first_out, size_t *end_out)
 {
 	size_t anchor = (plan->stack - 1) * (size_t)plan->row_bytes;
@@ -400,7 +400,7 @@ static void prefetch_lines(const uint8_t *from, const uint8_t *end)
 		__builtin_prefetch(from);
 }
 
-/* What to load of a window, and whether some of its columns are large. */
+/* Byte range to prefetch of a window, and whether it has large columns. */
 struct reach {
 	size_t first, end;
 	bool whole, has_large;
@@ -410,7 +410,7 @@ static struct reach find_reach(const struct window_plan *plan, size_t n)
 {
 	struct reach r = { .has_large = false };
 
-	if (n > 1) /* a single one is copied before it could be loaded ahead */
+	if (n > 1) /* a single window is copied before a prefetch could help */
 		needed_bytes(plan, &r.first, &r.end);
 	r.whole = r.end - r.first <= SMALL_WINDOW;
 	for (uint32_t c = 0; c < plan->n_outputs; c++)
@@ -418,7 +418,7 @@ static struct reach find_reach(const struct window_plan *plan, size_t n)
 	return r;
 }
 
-/* Long rows are streamed by the hardware; their tails are not. */
+/* The hardware prefetcher streams long rows, but not their tails. */
 static void prefetch_tails(const struct window_plan *plan, const uint8_t *window)
 {
 	for (uint32_t row = plan->stack - 1; row < plan->stack + plan->future; row++)
@@ -453,8 +453,8 @@ static bool is_in_order(const uint32_t *at, uint32_t n)
 }
 
 /*
- * Gathers a lot while the windows of the next one are loaded, some after each column: the few line
- * buffers of a core are refilled while it copies what is there.
+ * Gathers a lot and prefetches the windows of the next one, some after each column: the few line
+ * fill buffers of a core refill while it copies cached rows.
  */
 static void gather_lot(struct lot *lot, const struct reach *reach, size_t ahead,
 		       window_copy_fn large)
@@ -485,7 +485,7 @@ void window_gather(const struct window_plan *plan, const uint8_t *const *windows
 	struct reach reach = find_reach(plan, n);
 	struct lot lot;
 
-	lot.plan = plan; /* the rest is filled in for each lot */
+	lot.plan = plan; /* the other members are set for each lot */
 	prefetch_windows(plan, &reach, windows, min_u64(n, LOT));
 	for (size_t done = 0; done < n; done += lot.n) {
 		lot.windows = windows + done;

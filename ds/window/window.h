@@ -1,26 +1,26 @@
 /*
- * Window: columns of a batch from the rows of its items.
+ * Window: gathers the columns of a batch from the rows of its items.
  *
  *   rows of an item:   [ past = stack-1 | anchor | future ]      (wire/table_layout.h)
  *
- *   PLAIN     the anchor's
- *   OBS       `stack` rows that end at the anchor; rows before the episode's first step are
- *             replaced by that first step's; and next_<name>: the same k steps later
+ *   PLAIN     the column of the anchor
+ *   OBS       `stack` rows that end at the anchor; rows before the first step of the episode are
+ *             replaced by that first step; next_<name>: the same k steps later
  *   REWARD    sum of gamma^i r_i over the k steps of the return
- *   NEXT      the one stored with the last step of the return
- *   discount  gamma^k, or 0 when the return ended in a terminated step
+ *   NEXT      the column stored with the last step of the return
+ *   discount  gamma^k, or 0 if the return ended in a terminated step
  *
  * k = n_step, or fewer where the episode ends:
  *
- *   terminated                         the last reward is in; what follows does not count
- *   truncated, then a ROW_FINAL        the last reward is in; bootstraps from that observation
- *   truncated without one, or the      next observations are rows: ends one step before, and
- *   rows just stop (filler, ROW_FIRST) bootstraps from the last step's own observation;
- *                                      next observations are stored: the last reward is in
+ *   terminated                         includes the last reward; later rows do not count
+ *   truncated, then a ROW_FINAL        includes the last reward; bootstraps from that observation
+ *   truncated without one, or the      next observations are rows: ends one step earlier, and
+ *   rows just stop (filler, ROW_FIRST) bootstraps from the observation of the last step;
+ *                                      next observations are stored: includes the last reward
  *
- * Rows may be overwritten while they are copied. All reads go through transport/barrier.h; what is
- * read chooses only among rows of the same window, whatever it is, and the caller throws the item away
- * unless its leaf is unchanged afterwards (rule 5).
+ * Rows may be overwritten during the copy. All reads go through transport/barrier.h. Any value
+ * read selects only among rows of the same window, and the caller discards the item unless its
+ * leaf is unchanged afterwards (rule 5).
  */
 #ifndef RLV_DS_WINDOW_WINDOW_H
 #define RLV_DS_WINDOW_WINDOW_H
@@ -45,7 +45,7 @@ enum window_kind {
 	WINDOW_VERSION,  /* out[i] = u32 policy version of the anchor */
 };
 
-/* One output array: item i's part is at out + i * item_bytes. */
+/* One output array: item i starts at out + i * item_bytes. */
 struct window_output {
 	enum window_kind kind;
 	uint32_t offset; /* of the column in the row */
@@ -67,8 +67,8 @@ struct window_plan {
 };
 
 /*
- * Rows of WINDOW_ALL: the next stack begins at row window_next_at(), window_all_rows() in all. The
- * two stacks share rows where every return has the same length, or they do not overlap anyway.
+ * Rows of WINDOW_ALL: the next stack begins at row window_next_at() of window_all_rows(). The
+ * two stacks share rows if every return has the same length or they do not overlap anyway.
  */
 static inline uint32_t window_next_at(uint32_t stack, uint32_t n_step)
 {
@@ -81,21 +81,21 @@ static inline uint32_t window_all_rows(uint32_t stack, uint32_t n_step)
 }
 
 /*
- * Starts loading the rows of n windows. window_gather does so itself, a few items ahead; a caller
- * that has something else to do first may call it before. Cost: local. Thread: any.
+ * Prefetches the rows of n windows. window_gather prefetches a few items ahead itself; a caller
+ * with other work in between may call this first. Cost: local. Thread: any.
  */
 void window_prefetch(const struct window_plan *plan, const uint8_t *const *windows, size_t n);
 
 /*
- * Gathers items [0, n): windows[i] points to the first row of item i's window (in the pool or in a
+ * Gathers items [0, n): windows[i] points to the first row of window i (in the pool or in a
  * buffer, 8-aligned), at[i] is its index in the output arrays. Cost: local. Thread: any.
  */
 void window_gather(const struct window_plan *plan, const uint8_t *const *windows,
 		   const uint32_t *at, size_t n);
 
-#define WINDOW_STOPS (ROW_FIRST | ROW_FILLER) /* the rows before it ended without a word */
+#define WINDOW_STOPS (ROW_FIRST | ROW_FILLER) /* rows before it end without a final row */
 
-/* Has the step of row_flags[0] a return, by the row behind it? has_next: some column has role OBS. */
+/* True if the step of row_flags[0] has a return; reads the next row. has_next: a column is OBS. */
 static inline bool window_has_return(const uint16_t *row_flags, bool has_next)
 {
 	if (row_flags[0] & (ROW_FINAL | ROW_FILLER))
@@ -105,7 +105,7 @@ static inline bool window_has_return(const uint16_t *row_flags, bool has_next)
 	return !(row_flags[0] & ROW_TRUNCATED) && !(row_flags[1] & WINDOW_STOPS);
 }
 
-/* Is this step, which has a return, the last one of its episode that has? By two rows behind it. */
+/* True if this step with a return is the last of its episode with one; reads two more rows. */
 static inline bool window_is_last(const uint16_t *row_flags, bool has_next)
 {
 	if (row_flags[0] & (ROW_TERMINATED | ROW_TRUNCATED))
@@ -116,7 +116,7 @@ static inline bool window_is_last(const uint16_t *row_flags, bool has_next)
 }
 
 /*
- * Does the window that ends at a new row stand for an item of the view? For the writer at publish.
+ * True if the window that ends at a new row is an item of the view. For the writer at publish.
  * With a period the items of an episode are the windows that begin at a multiple of it, and one
  * that ends with the episode:
  *
@@ -126,8 +126,8 @@ static inline bool window_is_last(const uint16_t *row_flags, bool has_next)
  *                                      |------|
  *                                         |------|    ends with the last step, 18
  *
- * Where an episode is shorter than the stack, that one is all it has, and begins with padding.
- * has_next: some column has role OBS. Thread: any.
+ * An episode shorter than the stack has only the last one, which begins with padding. has_next:
+ * some column has role OBS. Thread: any.
  */
 struct window_flags {
 	const uint16_t *flags; /* row flags of the window, oldest first */
@@ -146,7 +146,7 @@ static inline bool window_is_item(const struct view_desc *view, const struct win
 	if (view->period <= 1 || window_is_last(rows->flags + anchor, has_next))
 		return true;
 	return rows->steps[anchor] >= past &&
-	       (rows->steps[anchor] - past) % view->period == 0; /* a division a step */
+	       (rows->steps[anchor] - past) % view->period == 0; /* one division per step */
 }
 
 #endif
