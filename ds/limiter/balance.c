@@ -13,7 +13,7 @@
 
 #define SLOTS_AT_ONCE 32u
 
-/* Everything that a call of a client changes, as a number. */
+/* Snapshot of all counts that a call of a client changes. */
 struct look {
 	struct limiter_words words;
 	uint64_t admitted, committed; /* sums over the slots, both sides */
@@ -60,7 +60,7 @@ static int add_slot(struct look *look, const struct slot_limits *limits)
 	return 0;
 }
 
-/* Slots from `first`, with their counts, in one phase. */
+/* Reads slots from `first` and their counts, in one phase. */
 static int read_slots(struct shard *shard, uint32_t view, uint32_t first,
 		      struct client_slot slots[SLOTS_AT_ONCE], struct slot_limits *limits)
 {
@@ -99,7 +99,7 @@ static int look_at_slots(struct shard *shard, uint32_t view, struct look *look)
 	return rc;
 }
 
-/* Live items, at most all slots; -EAGAIN: the sums are not exact now. */
+/* Counts live items. -EAGAIN: the sums are not exact now. */
 static int count_items(struct shard *const *shards, uint32_t n, uint32_t view, int64_t *items_out)
 {
 	int64_t items = 0, size;
@@ -162,8 +162,8 @@ static int add(struct shard *control, uint32_t view, size_t member, uint64_t val
 }
 
 /*
- * The committed side first: whoever is killed between two of these leaves counts that the next
- * balance finds wrong again. Reservations that a kill gave back twice go, too.
+ * Corrects committed before admitted: a kill between two of these additions leaves counts that
+ * the next balance finds wrong again. Also removes reservations that a kill gave back twice.
  */
 static int correct(struct shard *control, uint32_t view, const struct limiter_words *words,
 		   int64_t moved)

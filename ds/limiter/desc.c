@@ -77,8 +77,8 @@ static __int128 greatest_divisor(__int128 a, __int128 b)
 }
 
 /*
- * The difference moves by +spi and -1 from 0, so it is a multiple of their greatest common divisor.
- * Stuck = at one from which an insert passes max_diff and a sample min_diff.
+ * The difference starts at 0 and moves by +spi and -1: it is a multiple of their greatest common
+ * divisor. Stuck = a value where an insert exceeds max_diff and a sample falls below min_diff.
  */
 static bool can_get_stuck(const struct limit_desc *bounds)
 {

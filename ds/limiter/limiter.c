@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Which of the two sides: the offsets of its words, and its counts in the slot. */
+/* One of the two sides: the offsets of its words, and its counts in the slot. */
 struct side {
 	uint64_t admitted_off, committed_off;
 	uint64_t *admitted, *committed;
@@ -56,7 +56,7 @@ void limiter_init(struct limiter *lim, const struct shard *control, uint32_t vie
 
 /* -------- chains -------- */
 
-/* The chain posted last lies in lim->wrs: it must be done before they are used again. */
+/* lim->wrs holds the last posted chain: it must complete before they are reused. */
 static int wait_posted(struct limiter *lim)
 {
 	struct transport *tr = lim->region->tr;
@@ -94,7 +94,7 @@ static struct transport_wr faa(const struct limiter *lim, uint64_t off, uint64_t
 	};
 }
 
-/* Behind counts that were given (fence), or ahead of what is taken. */
+/* Writes the slot: behind the FAA that gives counts back (fence), or ahead of the reserving CAS. */
 static struct transport_wr write_slot(struct limiter *lim, bool fence)
 {
 	lim->stage.ins_admitted.raw = lim->mine.ins_admitted;
@@ -128,7 +128,7 @@ static void take_words(const void *at, struct limiter_words *out)
 	out->smp_committed = word(at, offsetof(struct view_limits, smp_committed));
 }
 
-/* L4 pairs with L3: the counts of commits, then the leaves that the caller looks at. */
+/* L4 pairs with L3: the committed counts, then the leaves that the caller reads. */
 int limiter_read(struct limiter *lim, struct limiter_words *out)
 {
 	const void *at = lim->region->base;
@@ -151,11 +151,11 @@ int limiter_read(struct limiter *lim, struct limiter_words *out)
 	return 0;
 }
 
-/* -------- the law -------- */
+/* -------- the bounds -------- */
 
 /*
- * Admitted counts are signed: a kill between the slot and the CAS has a reservation given back that
- * was never taken, which may leave the count below zero.
+ * Admitted counts are signed: a kill between slot write and CAS gives back a reservation that
+ * was never made, which may leave the count below zero.
  */
 static __int128 signed_count(uint64_t admitted)
 {
@@ -189,7 +189,7 @@ static uint64_t steps_to(__int128 distance, __int128 step)
 	return distance <= 0 ? 0 : (uint64_t)((distance + step - 1) / step);
 }
 
-/* A law with bounds has samples_per_insert. */
+/* Bounds imply samples_per_insert > 0. */
 uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n)
 {
@@ -244,9 +244,9 @@ static void announce_in_place(struct limiter *lim, const struct side *side)
 }
 
 /*
- * The slot's count, with n more, and the view's words as they are then.
- * L1 pairs with L2: the slot's count before the CAS of the view's. Whoever dies between the two
- * costs one reservation of slack.
+ * Writes the slot's count, with n more, then reads the words of the view. L1 pairs with L2: the
+ * slot's count, then the CAS of the view's count. A client that dies between the two costs one
+ * reservation of slack.
  */
 static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 		    struct limiter_words *now)
@@ -256,7 +256,7 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 	int rc;
 
 	*side->admitted += n;
-	/* Where a NIC changes words, our own write of the slot may be under way. */
+	/* Where a NIC changes words, our last write of the slot may be outstanding. */
 	if (transport_changes_in_place(lim->region)) {
 		announce_in_place(lim, side);
 		return limiter_read(lim, now);
@@ -278,7 +278,7 @@ static int announce(struct limiter *lim, const struct side *side, uint64_t n,
 	return rc;
 }
 
-/* n was not taken after all. */
+/* Removes n from the slot: the reservation was refused. */
 static int withdraw(struct limiter *lim, const struct side *side, uint64_t n)
 {
 	int rc;
@@ -297,7 +297,7 @@ static int withdraw(struct limiter *lim, const struct side *side, uint64_t n)
 
 typedef bool (*law_fn)(const struct limiter *lim, const struct limiter_words *now, uint64_t n);
 
-/* What a CAS finds is newer; the words of the other side only grow, so old ones are safe. */
+/* A failed CAS returns the newer count; words of the other side only grow, so old ones are safe. */
 static int take(struct limiter *lim, const struct side *side, law_fn fits, uint64_t n,
 		struct limiter_words *now)
 {
@@ -327,7 +327,7 @@ static int admit(struct limiter *lim, const struct side *side, law_fn fits, uint
 	if (!rc)
 		rc = take(lim, side, fits, n, &now);
 	if (rc != -EAGAIN)
-		return rc; /* taken, or nobody knows: then the slot says so until the fence */
+		return rc; /* reserved, or unknown: the slot holds it until the fence */
 	undone = withdraw(lim, side, n);
 	return undone ? undone : rc;
 }
@@ -372,7 +372,7 @@ int limiter_try_sample(struct limiter *lim, uint64_t n)
 
 /* -------- commit -------- */
 
-/* L3 pairs with L4: what was published or taken, then the count that admits others to it. */
+/* L3 pairs with L4: items are published or consumed, then the count that admits others to them. */
 static int commit(struct limiter *lim, const struct side *side, uint64_t n, uint64_t done)
 {
 	size_t count = 0;

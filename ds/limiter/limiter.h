@@ -1,6 +1,6 @@
 /*
- * Limiter: Reverb's samples-per-insert law for one table and view (rule 8), in words that every
- * client changes one-sided.
+ * Limiter: Reverb's samples-per-insert limiter for one table and view (rule 8), in words that
+ * every client changes one-sided.
  *
  *   insert of n   CAS ins_admitted += n   if (ins_admitted + n) SPI - smp_committed <= max_diff
  *   sample of n   CAS smp_admitted += n   if ins_committed SPI - smp_admitted - n   >= min_diff
@@ -8,20 +8,21 @@
  *   commit        FAA ins_committed / smp_committed after publish / delivery
  *   give back     FAA -n on admitted: a call that ends early
  *
- * The other side only grows, so check-then-CAS cannot overshoot. A side without a bound is not
- * admitted, only committed.
+ * The counts of the other side only grow, so check-then-CAS cannot overshoot. An unbounded side
+ * skips admission and only commits.
  *
- * A handle's page keeps the same counts of its bounded sides, so that whoever fenced it gives
- * admitted - committed back. It promises before it takes (slot, then CAS) and confesses after it
- * gave (FAA, then slot): a kill in between gives one reservation back that was not taken, which is
- * slack. The other order would lose one, and a queue would wait for ever.
+ * The page of a handle keeps the same counts of its bounded sides, so that a fence can give
+ * admitted - committed back. The handle writes its slot before it reserves (slot, then CAS) and
+ * after it gives back (FAA, then slot): a kill in between returns one reservation that was not
+ * made, which is slack. The other order would lose a reservation, and a queue would wait for
+ * ever.
  */
 #ifndef RLV_DS_LIMITER_LIMITER_H
 #define RLV_DS_LIMITER_LIMITER_H
 
 #include "ds/replay/shard.h"
 
-/* Words as they are, for messages and info. */
+/* Snapshot of the words, for messages and info. */
 struct limiter_words {
 	uint64_t ins_admitted, ins_committed, smp_admitted, smp_committed;
 };
@@ -29,55 +30,55 @@ struct limiter_words {
 struct limiter {
 	struct region *region; /* of the control shard */
 	uint64_t words_off;    /* struct view_limits */
-	struct region *page;   /* NULL = a reader, it admits nothing */
+	struct region *page;   /* NULL = a reader, which admits nothing */
 	uint64_t slot_off;     /* struct slot_limits of this handle and view */
 	struct limit_desc bounds;
 	bool bounded_insert;       /* inserts can be refused */
 	bool bounded_sample;       /* samples can be refused beyond min_size */
-	bool open_for_samples;     /* min_size was reached once: it stays so */
-	struct limiter_words mine; /* as in the slot: only this handle writes it */
-	uint64_t ticket;           /* of the last chain posted */
-	struct slot_limits stage;  /* what that chain writes to the slot */
+	bool open_for_samples;     /* min_size was reached; it stays reached */
+	struct limiter_words mine; /* as in the slot, which only this handle writes */
+	uint64_t ticket;           /* of the last posted chain */
+	struct slot_limits stage;  /* source buffer of its slot write */
 	struct transport_wr wrs[3];
 };
 
-/* owner 0: a reader. The page is fresh: its counts are 0. Thread: owner, for all. */
+/* owner 0: a reader. The page is fresh: all counts are 0. Thread: owner, for all. */
 void limiter_init(struct limiter *lim, const struct shard *control, uint32_t view, uint32_t owner);
 
 /*
- * Admit n, or say why not: -EAGAIN (not now), -EINVAL (never: n larger than the law's span; the
- * message has the numbers), -EIO (the answer was lost). After any error but the first two n may be
- * taken: it stands in the slot until the fence.
+ * Admits n. Errors: -EAGAIN (not now), -EINVAL (never: n exceeds the span of the bounds; the
+ * message has the numbers), -EIO (the answer was lost). After any error but the first two n may
+ * be reserved: it stays in the slot until the fence.
  * Cost: 0 RT if unbounded (samples: 1 until min_size is reached), else 2 (read, CAS).
  */
 RLV_MUST_CHECK int limiter_try_insert(struct limiter *lim, uint64_t n);
 RLV_MUST_CHECK int limiter_try_sample(struct limiter *lim, uint64_t n);
 
-/* done of the admitted n happened; the rest is given back. Cost: posted, not waited for. */
+/* Commits `done` of n admitted and gives the rest back. Cost: posted, not waited for. */
 RLV_MUST_CHECK int limiter_commit_insert(struct limiter *lim, uint64_t n, uint64_t done);
 RLV_MUST_CHECK int limiter_commit_sample(struct limiter *lim, uint64_t n, uint64_t done);
 
-/* How many more inserts let a sample of n in, or samples an insert of n; 0 = it fits as it is. */
+/* Inserts missing before a sample of n fits, or samples before an insert of n; 0 = it fits now. */
 uint64_t limiter_lacks_inserts(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n);
 uint64_t limiter_lacks_samples(const struct limiter *lim, const struct limiter_words *now,
 			       uint64_t n);
 
-/* Cost: 1 phase. */
+/* Reads the four words. Cost: 1 phase. */
 RLV_MUST_CHECK int limiter_read(struct limiter *lim, struct limiter_words *out);
 
 /*
- * Law from the user's doubles. All zero but min_size = no bounds; an infinite bound = none; a
- * min_size of 0 means 1. -EINVAL: NaN, a negative samples_per_insert, min_diff > max_diff, not
- * representable in 1/65536ths, bounds without samples_per_insert.
+ * Builds the limiter bounds from the user's doubles. All zero but min_size = no bounds; an
+ * infinite bound = none; a min_size of 0 means 1. -EINVAL: NaN, a negative samples_per_insert,
+ * min_diff > max_diff, not representable in 1/65536ths, bounds without samples_per_insert.
  */
 RLV_MUST_CHECK int limit_desc_init(struct limit_desc *bounds, uint64_t min_size, double spi,
 				   double min_diff, double max_diff);
 
 /*
- * Built-in deadlocks, refused at create with their numbers (-EINVAL): a min_size that the table
- * cannot hold or that max_diff keeps the inserts from; bounds so narrow that neither one insert nor
- * one sample fits between them.
+ * Refuses built-in deadlocks at create, with their numbers (-EINVAL): a min_size beyond the
+ * capacity or unreachable under max_diff; bounds so narrow that neither one insert nor one
+ * sample fits.
  */
 RLV_MUST_CHECK int limit_desc_check(const struct limit_desc *bounds, uint64_t capacity);
 
