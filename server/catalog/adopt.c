@@ -1,10 +1,10 @@
 /*
- * adopt.c - nodes whose pools hold what the catalog does not know: they are refused, or, on a
- * person's word, tables that are there whole are taken into the catalog, and the rest is given up.
+ * adopt.c - nodes whose pools hold regions unknown to the catalog. Such a node is refused; if an
+ * operator so decides, tables that are whole are adopted and the other regions are given up.
  *
- * A table is whole if all regions of each shard that the pool has of it are sound, and the catalog knows
- * it, or the pool has as many shards as its capacity is cut into. Its number is in the keys of its items
- * and in its regions, so that it keeps it: one that another table has is not adopted.
+ * A table is whole if all regions of each of its shards in the pool are sound, and either the
+ * catalog knows the table or the pool has all shards that its capacity is cut into. A table keeps
+ * its id, which is part of its item keys and regions: one whose id is in use is not adopted.
  */
 #include "server/catalog/catalog.h"
 
@@ -21,7 +21,7 @@
 
 #define WORDS_BYTES 160
 
-/* What an arrival brings, and what is to become of it. */
+/* An arrival, and the decision for each of its regions and tables. */
 struct survey {
 	struct catalog *cat;
 	const struct catalog_arrival *arrival;
@@ -120,7 +120,7 @@ static int refuse_unknown(const struct survey *survey)
 		survey->arrival->news->persistent ? ", or take them in by --adopt" : "");
 }
 
-/* A store of the same name is the same one by another catalog, as far as a person is concerned. */
+/* To an operator, a store of the same name is the same store with another catalog. */
 static int refuse_foreign(const struct survey *survey)
 {
 	const struct catalog *cat = survey->cat;
@@ -144,9 +144,9 @@ static int refuse_foreign(const struct survey *survey)
 struct adoptee {
 	const struct survey *survey;
 	uint32_t id;
-	struct table_desc desc; /* of its first shard that is whole */
-	uint32_t whole;         /* shards */
-	char flaw[WORDS_BYTES]; /* of the first one that is not; "" = none */
+	struct table_desc desc; /* of its first whole shard */
+	uint32_t whole;         /* number of whole shards */
+	char flaw[WORDS_BYTES]; /* flaw of the first shard that is not whole; "" = none */
 };
 
 static int check_desc(const struct adoptee *table, const Relive__NodeRegion *tree,
@@ -167,7 +167,7 @@ static int check_desc(const struct adoptee *table, const Relive__NodeRegion *tre
 	return 0;
 }
 
-/* One region beside the tree; what: for words. */
+/* Check one region other than the tree; what: its name in messages. */
 static int check_beside(const struct table_desc *desc, const Relive__NodeRegion *region,
 			uint32_t role, const char *what)
 {
@@ -189,7 +189,7 @@ static bool unpack_desc(const Relive__NodeRegion *tree, struct table_desc *desc_
 	return table_desc_unpack(tree->shard->desc.data, tree->shard->desc.len, desc_out);
 }
 
-/* Is the shard of that tree whole? *desc_out: what it says of itself. */
+/* Check that the tree's shard is whole. *desc_out: the descriptor stored in it. */
 static int check_shard(const struct adoptee *table, const Relive__NodeRegion *tree,
 		       struct table_desc *desc_out)
 {
@@ -230,7 +230,7 @@ static void find_flaw(struct adoptee *table, const Relive__NodeRegion *tree)
 	}
 }
 
-/* Other regions without a tree are of nobody. */
+/* Regions without a tree belong to no shard. */
 static void look_at_table(struct adoptee *table)
 {
 	const struct survey *survey = table->survey;
@@ -257,7 +257,7 @@ static const struct catalog_table *find_known(const struct adoptee *table)
 				 sizeof(table->desc.uuid));
 }
 
-/* -------- may it be adopted -------- */
+/* -------- adoption checks -------- */
 
 static int clashes(const struct adoptee *table, const char *what)
 {
@@ -268,7 +268,7 @@ static int clashes(const struct adoptee *table, const char *what)
 			 table->survey->arrival->news->name, table->desc.name, what);
 }
 
-/* A number or name that another table has. */
+/* -EEXIST if another table has its id or name. */
 static int check_clash(const struct adoptee *table)
 {
 	const struct catalog *cat = table->survey->cat;
@@ -292,7 +292,7 @@ static int check_clash(const struct adoptee *table)
 	return 0;
 }
 
-/* A shard is at one node: another one of its number is a copy of the pool, or the first is one. */
+/* A shard is at one node: a second one of the same number is a copy of the pool, or is copied. */
 static int check_shards(const struct adoptee *table, const struct catalog_table *known)
 {
 	const struct survey *survey = table->survey;
@@ -307,7 +307,7 @@ static int check_shards(const struct adoptee *table, const struct catalog_table 
 	return 0;
 }
 
-/* The message says what it lacks. */
+/* The error message names the missing parts. */
 static int check_whole(const struct adoptee *table)
 {
 	const struct catalog_table *known = table->whole ? find_known(table) : NULL;
@@ -358,7 +358,7 @@ static bool has_table(const struct survey *survey, uint32_t id)
 	return false;
 }
 
-/* With the word to discard, what is not whole stays unknown. */
+/* With the claim "discard", a table that is not whole stays unknown. */
 static int plan_table(const struct survey *survey, uint32_t id)
 {
 	struct adoptee *table;
@@ -408,7 +408,8 @@ static bool is_zero(const uint8_t uuid[16])
 	return memcmp(uuid, zero, sizeof(zero)) == 0;
 }
 
-/* What is in the pool that the node had would be taken for lost. It may be given up by a person. */
+/* Joining with another pool would lose the shards in the node's known pool. An operator may
+   allow it. */
 static int check_pool(const struct catalog *cat, const struct catalog_arrival *arrival)
 {
 	const struct node_news *news = arrival->news;
@@ -433,7 +434,7 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 			 uuid_text(news->pool, theirs));
 }
 
-/* Of a store of our name it may be empty: a catalog that was never kept has taken it. */
+/* A pool of a store with our name may be empty: it was taken by a catalog that was not kept. */
 static bool is_foreign(const struct survey *survey)
 {
 	const struct catalog_arrival *arrival = survey->arrival;
@@ -471,7 +472,7 @@ int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
 
 /* -------- taking in -------- */
 
-/* Tables that are new to the catalog, by id, until they are in it. */
+/* Tables new to the catalog, by id, until they are added to it. */
 struct taking {
 	struct survey survey;
 	struct catalog_table *fresh[TABLE_MAX_ID + 1];
@@ -483,7 +484,7 @@ static bool is_adopted_tree(const struct survey *survey, size_t i)
 	       survey->arrival->regions[i]->role == REGION_TREE;
 }
 
-/* The shard whose limiter counted is the control shard: the others have counted nothing. */
+/* The control shard is the shard whose limiter has counted; the others have counted nothing. */
 static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 {
 	const struct catalog_arrival *arrival = taking->survey.arrival;
@@ -518,7 +519,7 @@ static void regions_of(const struct survey *survey, const Relive__NodeRegion *tr
 		ids[role] = catalog_regions_find(survey->arrival, tree, role)->region;
 }
 
-/* Of no life of the node and no boot of its host that is known: all its rows are looked at. */
+/* Its node incarnation and boot id are stored as unknown, so that recovery checks all its rows. */
 static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
 	struct statedb *store = survey->cat->store;
@@ -558,7 +559,7 @@ static int adopt(struct taking *taking)
 	return ret;
 }
 
-/* Numbers in between that nobody knows of are lost. */
+/* Unknown shard numbers in between are LOST. */
 static void place_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
 	struct catalog_table *table = survey->cat->tables[tree->object];
@@ -619,7 +620,7 @@ static int put_leftover(struct catalog *cat, const struct node *node,
 	return statedb_leftover_put(cat->store, &left);
 }
 
-/* The node has said all that it has: what the store has noted of it is made anew. */
+/* The node has reported all its regions: rewrite the store's records of that node. */
 static int put_leftovers(const struct survey *survey)
 {
 	const struct node *node = survey->arrival->node;

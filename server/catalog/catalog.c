@@ -10,7 +10,7 @@
 
 #define TICK_NS (100 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
-#define READING_NS ((uint64_t)CLOCK_NS_PER_S) /* between two readings of limiter words */
+#define READING_NS ((uint64_t)CLOCK_NS_PER_S) /* interval between two readings of limiter words */
 #define GRACE_NS (3 * (uint64_t)CLOCK_NS_PER_S)
 #define WEIGHT_FIRST 100u /* of RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL */
 
@@ -106,7 +106,7 @@ static int load_shard(void *ctx, const struct statedb_shard *stored)
 	return 0;
 }
 
-/* What clients were told before we started is taken to be what the store says. */
+/* Clients are assumed to know the layout that the store has. */
 static void finish_table(struct catalog *cat, struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {
@@ -139,11 +139,12 @@ int catalog_load(struct catalog *cat)
 		ret = statedb_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
-	/* What was half made is forgotten; its regions go when their nodes come. */
+	/* Forget half-created tables; their regions are freed when the nodes register. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = statedb_table_delete(cat->store,
-						   id); /* its makings stay until nodes come */
+			ret = statedb_table_delete(
+				cat->store,
+				id); /* its provisioning records stay until nodes register */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (cat->tables[id])
 			finish_table(cat, cat->tables[id]);
@@ -187,9 +188,9 @@ int catalog_drop(struct catalog *cat, const char *name)
 	return 0;
 }
 
-/* -------- what clients are told -------- */
+/* -------- layouts for clients -------- */
 
-/* A version that a restart forgot would hide a change from those who know a newer one. */
+/* A version lost in a restart would hide later changes from clients that know a newer one. */
 void catalog_changed(struct catalog *cat, struct catalog_table *table)
 {
 	table->layout = ++cat->layout;
@@ -268,7 +269,7 @@ int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_
 
 /* -------- upkeep -------- */
 
-/* true: there is more to do soon. */
+/* True if there is more to do soon. */
 static bool keep_up(struct catalog *cat, struct catalog_table *table)
 {
 	bool busy;

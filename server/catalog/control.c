@@ -1,13 +1,14 @@
 /*
- * control.c - the control shard of a table: the one whose limiter words count (protocol
+ * control.c - the control shard of a table: its limiter words are the ones that count (protocol
  * rule 8).
  *
- * Its words are read once a second. When it is lost, another shard is named, and gets the last
- * reading, with admitted := committed: who had admitted something admits again. What was counted
- * after the reading is not known; for queues the balance of repair.h corrects it by the items.
+ * The words are read once a second. When the control shard is lost, another one is chosen and gets
+ * the last reading, with admitted := committed: clients with admitted operations admit again.
+ * Counts made after the last reading are unknown; for queues the balance of repair.h corrects them
+ * from the items.
  *
- * When it is drained, its words are handed over as they are, and when all clients count at the new
- * one, what was counted at the old one meanwhile is added there.
+ * When it is drained, its words are handed over unchanged. Once all clients count at the new
+ * control shard, the counts made meanwhile at the old one are added to it.
  */
 #include "server/catalog/catalog.h"
 
@@ -43,7 +44,8 @@ void catalog_control_read(struct catalog_table *table)
 		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
 		return;
 	}
-	/* relaxed: it is set by the thread that meets it. What was read then were zeros. */
+	/* relaxed: set by the thread that meets the failure, i.e. this one. The words read were
+	   zeros. */
 	if (atomic_load_explicit(&part->limits->broken, memory_order_relaxed))
 		return;
 	for (uint32_t v = 0; v < table->desc.n_views; v++)
@@ -75,7 +77,7 @@ static int store_view(struct shard *shard, uint32_t view, const struct limiter_w
 				words->smp_committed);
 }
 
-/* A shard other than `not_this` that clients can use; n_shards = none. */
+/* A usable shard other than `not_this`; n_shards = none. */
 static uint32_t pick(const struct catalog_table *table, uint32_t not_this)
 {
 	uint32_t best = table->n_shards;
@@ -93,7 +95,7 @@ static uint32_t pick(const struct catalog_table *table, uint32_t not_this)
 	return best;
 }
 
-/* Makes shard `to` the control shard, with these words, admitted := committed. */
+/* Make shard `to` the control shard, with these words and admitted := committed. */
 static int move(struct catalog *cat, struct catalog_table *table, uint32_t to,
 		const struct limiter_words *words)
 {
@@ -143,7 +145,7 @@ static int add_word(struct shard *shard, uint32_t view, size_t member, uint64_t 
 				  &old);
 }
 
-/* Both words of a side: what was committed there had been admitted there. */
+/* Add to both words of a side: every committed count was admitted there. */
 static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint64_t sampled)
 {
 	int ret = add_word(shard, view, offsetof(struct view_limits, ins_admitted), inserted);
@@ -176,7 +178,7 @@ int catalog_control_settle(struct catalog_table *table, uint32_t from)
 
 /* -------- tick -------- */
 
-/* Never read: as many were inserted as are there, and none of those was handed over. */
+/* Words never read: inserted := number of items present; none of them was handed over. */
 static int words_from_items(struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {

@@ -1,14 +1,14 @@
 /*
- * drain.c - shards that leave their node: no block is claimed there any more, and when the
- * others have taken in as many items as it held, which is when its items would have been
- * overwritten, it goes.
+ * drain.c - shards that leave their node. No new block is claimed in a draining shard. It leaves
+ * when the other shards have taken in as many items as it held: by then its items would have been
+ * overwritten.
  *
- *   FILLING   until that, or until it holds nothing, and no block is open there
- *   HANDING   only if it is the control shard: its words are another's now; until clients know
+ *   FILLING   until then, or until it is empty; and until no block is open in it
+ *   HANDING   control shard only: its words were handed over; until clients know
  *   LEAVING   it is GONE; until clients know; then its memory is freed
  *
- * Clients that are dead or stopped are not waited for longer than the catalog's patience: they find
- * the region's state when they come back.
+ * Dead or stopped clients are waited for no longer than the catalog's patience: when they return
+ * they read the region's state word.
  */
 #include "server/catalog/catalog.h"
 
@@ -30,7 +30,7 @@ static uint64_t taken_in(struct catalog_table *table)
 	return items;
 }
 
-/* Clients have to know the layout of now before the next phase. */
+/* Clients must adopt the current layout before the next phase. */
 static void announce(const struct catalog *cat, const struct catalog_table *table,
 		     struct shard_drain *drain)
 {

@@ -1,6 +1,4 @@
-/*
- * kind_table.c - replay tables: their parts are shards, rings of rows with sum trees.
- */
+/* kind_table.c - replay tables: their parts are shards, rings of rows with sum trees. */
 #include "server/catalog/catalog.h"
 
 #include <errno.h>
@@ -41,7 +39,8 @@ static int table_format(struct catalog *cat, const struct catalog_table *table, 
 	if (ret)
 		return ret;
 	memcpy(ids.origin.store_uuid, cat->ids.uuid, sizeof(ids.origin.store_uuid));
-	/* Set aside by reserve_lap(). Only the generation counts, which repeats after so many. */
+	/* Reserved by reserve_lap(). Only the generation matters; it wraps around at
+	   LEAF_GEN_MASK. */
 	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc.blocks;
 	table_desc_seal(&desc, s);
 	return shard_format(regions, &desc, &ids);
@@ -84,7 +83,7 @@ static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
 
 /* -------- recovery -------- */
 
-/* Rows that may be torn, and nothing tells which: only a person may say that none is. */
+/* Rows may be torn and have no checksum: only an operator may declare them intact. */
 static int check_trust(const struct catalog *cat, const struct catalog_table *table, uint32_t s)
 {
 	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
@@ -145,7 +144,7 @@ int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
 	return ret;
 }
 
-/* Items of the view that has most. */
+/* Number of items in the view that has most. */
 static int table_items(struct part *part, uint64_t *items_out)
 {
 	struct shard *shard = shard_of(part);
@@ -163,7 +162,7 @@ static int table_items(struct part *part, uint64_t *items_out)
 	return 0;
 }
 
-/* Rows of the blocks that were claimed. */
+/* Counts the rows of the claimed blocks. */
 static uint64_t table_taken_in(struct part *part, uint64_t *seen)
 {
 	const struct shard *shard = shard_of(part);
@@ -201,7 +200,7 @@ static int table_is_open(struct part *part, bool *is_open_out)
 
 /* -------- balance -------- */
 
-/* All shards that are not lost, the control shard first. 0: one of them is away. */
+/* All shards that are not lost, the control shard first. 0: a shard is away. */
 static uint32_t all_shards(const struct catalog_table *table, struct shard **shards)
 {
 	uint32_t n = 0;
@@ -219,7 +218,7 @@ static uint32_t all_shards(const struct catalog_table *table, struct shard **sha
 	return n;
 }
 
-/* What kills left of the counts of queues. -EAGAIN is usual: somebody is in a call right now. */
+/* Correct queue counts after kills. -EAGAIN is normal: a client is inside a call. */
 static void table_balance(struct catalog_table *table)
 {
 	struct shard *shards[TABLE_MAX_SHARDS];
@@ -245,7 +244,7 @@ static void table_balance(struct catalog_table *table)
 
 /* -------- drop -------- */
 
-/* What is claimed after the look still lies below: one lap of slack. */
+/* One lap of slack: tickets claimed after this look stay below it. */
 static void table_drop(struct catalog *cat, const struct catalog_table *table)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {

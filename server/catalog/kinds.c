@@ -1,6 +1,4 @@
-/*
- * kinds.c - the kinds of objects that this server knows.
- */
+/* kinds.c - the object kinds of this server. */
 #include "server/catalog/kind.h"
 
 #include <stddef.h>

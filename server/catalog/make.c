@@ -34,7 +34,7 @@ int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_
 	struct catalog_shard *place = &table->shards[s];
 	int ret;
 
-	/* It may be made, but its node has not taken the pages of all slots yet. */
+	/* It may be formatted, while its node has not taken the pages of all slots yet. */
 	ret = table->attached[s] ? 0 : format_shard(cat, table, s);
 	if (ret == -EAGAIN)
 		return ret;
@@ -79,7 +79,7 @@ static int reserve_lap(struct statedb *store, uint32_t table_id, uint32_t shard)
 	return ret ? ret : statedb_lap_raise(store, table_id, shard, first + CATALOG_LAPS);
 }
 
-/* Step 1: from now on the id and its laps are used. */
+/* Step 1: reserves the table's id and laps. */
 static int reserve(struct catalog *cat, const struct catalog_table *table)
 {
 	const struct statedb_table stored = { .state = STORE_TABLE_CREATING, .desc = table->desc };
@@ -95,7 +95,7 @@ static int reserve(struct catalog *cat, const struct catalog_table *table)
 	return statedb_end(cat->store, ret);
 }
 
-/* It is the table's from now on, and no making's any more. */
+/* The shard becomes the table's: its provisioning record is deleted. */
 static int put_made(struct catalog *cat, const struct catalog_table *table, uint32_t s)
 {
 	int ret = catalog_table_put_shard(cat->store, table, s);
@@ -119,7 +119,8 @@ static int publish(struct catalog *cat, const struct catalog_table *table)
 	return statedb_end(cat->store, ret);
 }
 
-/* The words of a failure outlive the clean-up. What cannot be freed now is noted as being made. */
+/* Keeps the error message over the clean-up. Regions that cannot be freed now keep their
+   provisioning record. */
 static int give_up(struct catalog *cat, struct catalog_table *table, int code)
 {
 	char words[ERROR_TEXT_BYTES];

@@ -1,6 +1,4 @@
-/*
- * nodes.c - what happens to tables when memory nodes come and go.
- */
+/* nodes.c - updates tables when memory nodes join and leave. */
 #include "server/catalog/catalog.h"
 
 #include <errno.h>
@@ -12,14 +10,14 @@
 
 #include "base/log.h"
 
-#define SLICE_NS (20 * (uint64_t)CLOCK_NS_PER_MS) /* of a turn of the loop */
+#define SLICE_NS (20 * (uint64_t)CLOCK_NS_PER_MS) /* time slice in one turn of the loop */
 
 /* -------- all shards of a node -------- */
 
 typedef void (*shard_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
 			 struct catalog_table *table, uint32_t s);
 
-/* Also those that are lost or gone. */
+/* Includes shards that are LOST or GONE. */
 static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
@@ -55,7 +53,7 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
 			const struct catalog_shard *shard = &table->shards[s];
 			const struct shard_drain *drain = &shard->drain;
 
-			/* One that is GONE counts until its memory is free. */
+			/* A GONE shard counts until its memory is freed. */
 			if (shard->node != node || (table->lost[s] && !table->attached[s]))
 				continue;
 			n++;
@@ -69,7 +67,7 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
 	return n;
 }
 
-/* Shards of tables are detached before. */
+/* Shards of tables must be detached before. */
 static void leave_memory(struct catalog *cat, struct node *node)
 {
 	catalog_provision_detach(cat, node);
@@ -88,7 +86,8 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
-	if (catalog_table_put_shard(cat->store, table, s)) /* it is lost again after a restart */
+	if (catalog_table_put_shard(cat->store, table,
+				    s)) /* if this fails, a restart finds it lost again */
 		log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
 	if (table->auto_shards)
 		catalog_spread_soon(table);
@@ -105,8 +104,9 @@ void catalog_node_lost(struct catalog *cat, struct node *node)
 /* -------- attach -------- */
 
 /*
- * Nothing of the shard is in anybody's hands, and nobody gets it before it is sound: until then it
- * counts as not attached. A slice of the work, so that others are served in between.
+ * Starts recovery of a shard that no client has; clients get it when it is sound. Until then it
+ * counts as not attached. Recovery runs in time slices, so that other requests are served in
+ * between.
  */
 static int begin_recovery(const struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
@@ -145,8 +145,8 @@ static int recover_slice(struct catalog *cat, struct catalog_table *table, uint3
 }
 
 /*
- * The node began anew. Where somebody had the pool mapped all the while, the shard is in use and is
- * left alone; else it says itself what is to be done (wire/region.h).
+ * The node restarted. If another process kept the pool mapped, the shard is in use and left alone;
+ * otherwise its superblock says which recovery is needed (wire/region.h).
  */
 static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
 {
@@ -180,13 +180,13 @@ static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
-/* The region of the shard whose file is gone; 0 = none. */
+/* Region of the shard whose file is damaged; 0 = none. */
 static uint32_t find_cut(const struct catalog_shard *place, const struct part *part)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
 		const struct region *region = part ? part->regions.at[role] : NULL;
 
-		/* relaxed: it is set by the thread that meets it, which is this one */
+		/* relaxed: set by the thread that meets the failure, i.e. this one */
 		if (node_is_broken(place->node, place->ids[role]) ||
 		    (region && atomic_load_explicit(&region->broken, memory_order_relaxed)))
 			return place->ids[role];
@@ -195,8 +195,8 @@ static uint32_t find_cut(const struct catalog_shard *place, const struct part *p
 }
 
 /*
- * Was a file of its regions cut short, or can it not be read? The node says so, or we have met it
- * ourselves. Nothing of the shard is used then until its node registers again.
+ * True if a file of the shard's regions was truncated or cannot be read, as reported by the node or
+ * met by this server. The shard is not used until its node registers again.
  */
 static bool is_broken(struct catalog_table *table, uint32_t s)
 {
@@ -214,7 +214,7 @@ static bool is_broken(struct catalog_table *table, uint32_t s)
 	return place->broken;
 }
 
-/* Who left while it was away may have left a call half done. */
+/* A client that left while the shard was away may have left a call half done. */
 static int join(struct catalog_table *table, uint32_t s)
 {
 	int ret = slots_join(&table->slots, s);
@@ -225,7 +225,7 @@ static int join(struct catalog_table *table, uint32_t s)
 	return ret;
 }
 
-/* Damage stays: whoever opens the table hears of it. */
+/* Damage is permanent: clients that open the table get the error. */
 static void refuse(struct catalog_table *table, uint32_t s, int code)
 {
 	table->shards[s].refused = true;
@@ -240,7 +240,7 @@ static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s
 
 	if (ret == 0 && !place->joined)
 		ret = join(table, s);
-	/* A slot of it is to be settled first, or its node could not be reached just now. */
+	/* Retry later: an orphan slot is unsettled, or the node was unreachable */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
 	log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
@@ -294,7 +294,7 @@ static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arr
 		take_up(cat, table, s);
 }
 
-/* What is attached belongs to the node's earlier life. */
+/* Detaches the shards, which are attached to the node's earlier incarnation. */
 static void leave_life(struct catalog *cat, const struct catalog_arrival *arrival,
 		       struct catalog_table *table, uint32_t s)
 {
@@ -304,7 +304,7 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 		lose(cat, arrival, table, s);
 }
 
-/* What clients are to see in a region that is freed: that its table was dropped, or only this. */
+/* Last state word of a freed region: DROPPED if its table was dropped, else the shard's own. */
 static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
 {
 	bool table_is_there = region->object <= TABLE_MAX_ID && cat->tables[region->object];
@@ -362,8 +362,8 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 
 /* -------- a node goes -------- */
 
-/* A file pool is to be opened by somebody alone; connections of another kind have ended. Mapped
-   memory stays: it is where users find the word that says what became of it. */
+/* Only a single opener may open a file pool; connections of other transports have ended. Mapped
+   memory stays: clients read the state word there. */
 void catalog_node_down(struct catalog *cat, struct node *node)
 {
 	const struct catalog_arrival gone = { .node = node };
@@ -404,7 +404,7 @@ int catalog_node_forget(struct catalog *cat, const struct node *node)
 				 "memory node %s: a table is being made there: ask again "
 				 "in a second",
 				 node->name);
-	(void)catalog_retire_tick(cat); /* of a node that is down nothing is freed any more */
+	(void)catalog_retire_tick(cat); /* a down node's pending retirements are dropped */
 	each_of(cat, &gone, leave_nowhere);
 	return 0;
 }

@@ -1,6 +1,7 @@
 #include "server/catalog/placement.h"
 
-#define ROOM_PARTS 16 /* nodes whose room differs by less than a part of the most are equals */
+#define ROOM_PARTS \
+	16 /* nodes whose free memory differs by less than 1/16 of the maximum are equal */
 
 /* -------- one shard -------- */
 
@@ -32,7 +33,7 @@ uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t
 
 /* -------- the whole table -------- */
 
-/* The node that has fewest; of those, most room. n = none takes any. */
+/* Node with fewest shards; of equals, the one with most room. n = no node takes shards. */
 static uint32_t emptiest(const struct placement_node *nodes, uint32_t n)
 {
 	uint32_t best = n;
@@ -47,7 +48,7 @@ static uint32_t emptiest(const struct placement_node *nodes, uint32_t n)
 	return best;
 }
 
-/* The node that has most; of those, least room. n = none has any. */
+/* Node with most shards; of equals, the one with least room. n = no node has any. */
 static uint32_t fullest(const struct placement_node *nodes, uint32_t n)
 {
 	uint32_t best = n;

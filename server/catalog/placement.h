@@ -1,10 +1,10 @@
 /*
- * Placement: on which node a shard goes, and which shard should be elsewhere. Numbers in, a
- * decision out; nothing is done here.
+ * Placement: chooses the node for a shard, and shards that should move. Pure decisions on numbers;
+ * no side effects.
  *
- * A table is spread when no node has two shards more than another, nodes that leave have none, and
- * the table has as many as it wants. placement_next() names one step towards that; repeated, it
- * comes to an end, and moves no more shards than it must.
+ * A table is evenly spread when the shard counts of any two nodes differ by at most one, draining
+ * nodes have none, and it has the wanted number of shards. placement_next() returns one step
+ * towards that; repeated, it terminates and moves no more shards than necessary.
  */
 #ifndef RLV_SERVER_CATALOG_PLACEMENT_H
 #define RLV_SERVER_CATALOG_PLACEMENT_H
@@ -13,17 +13,17 @@
 #include <stdint.h>
 
 struct placement_node {
-	uint64_t free;   /* bytes of the pool */
-	uint32_t shards; /* of the table that take new blocks */
-	bool takes;      /* up, and not leaving: may be given shards */
-	bool leaves;     /* its shards must go elsewhere */
+	uint64_t free;   /* free bytes of the pool */
+	uint32_t shards; /* the table's shards that take new blocks */
+	bool takes;      /* up and not draining: may get shards */
+	bool leaves;     /* draining: its shards must move */
 };
 
 enum placement_kind {
-	PLACEMENT_DONE,  /* as it should be, or nothing can be done */
-	PLACEMENT_ADD,   /* a new shard at `to` */
-	PLACEMENT_MOVE,  /* a new shard at `to`, and one at `from` is drained */
-	PLACEMENT_STUCK, /* shards must leave `from`, and nobody takes them */
+	PLACEMENT_DONE,  /* evenly spread, or no step is possible */
+	PLACEMENT_ADD,   /* add a shard at `to` */
+	PLACEMENT_MOVE,  /* add a shard at `to`, drain one at `from` */
+	PLACEMENT_STUCK, /* shards must leave `from`, but no node takes them */
 };
 
 struct placement_step {
@@ -32,12 +32,12 @@ struct placement_step {
 };
 
 /*
- * The node for one new shard: the one with most room; of those that have about as much, the one
- * whose turn it is. n = none takes any. *turn is the caller's, at first anything.
+ * Picks the node for one new shard: the one with most free memory; nodes with about as much take
+ * turns. Returns n if no node takes shards. *turn belongs to the caller, any initial value.
  */
 uint32_t placement_pick(const struct placement_node *nodes, uint32_t n, uint32_t *turn);
 
-/* wanted: shards that the table should have on all nodes together, those that are down included. */
+/* wanted: target number of shards over all nodes, down nodes included. */
 struct placement_step placement_next(const struct placement_node *nodes, uint32_t n,
 				     uint32_t wanted);
 

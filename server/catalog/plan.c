@@ -1,9 +1,7 @@
-/*
- * plan.c - from what a client wishes to the descriptor of a table, for the nodes of now.
- */
+/* plan.c - computes a table's descriptor from a client's wish and the nodes that are up. */
 #include "server/catalog/catalog.h"
 
-/* The wish, planned for so many shards, and for clients that reach them over a wire or not. */
+/* Plan the wish for n_shards shards, for remote or local clients. */
 static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool remote,
 		    struct table_desc *out)
 {
@@ -20,7 +18,7 @@ static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool rem
 	return ret;
 }
 
-/* As many shards as there are nodes, or fewer where the capacity is too small for that. */
+/* One shard per node, or fewer if the capacity is too small for that. */
 static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool remote,
 			  struct table_desc *out)
 {
@@ -31,7 +29,7 @@ static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool
 	return n_shards > wish->desc.n_shards ? 0 : plan_for(wish, n_shards, remote, out);
 }
 
-/* Wide nodes are for wires; where they do not fit they are not. */
+/* Wide tree nodes suit networks; plan narrow ones if wide ones do not fit. */
 int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish, struct table_desc *out)
 {
 	struct placement_node places[NODES_MAX];

@@ -91,7 +91,7 @@ static bool is_there(const struct catalog_shard *place)
 	return place->node && place->node->up && place->incarnation == place->node->incarnation;
 }
 
-/* The first region that it lacks; REGION_ROLES = none. */
+/* First missing region; REGION_ROLES = none. */
 static uint32_t missing_role(const struct catalog_shard *place)
 {
 	uint32_t role = REGION_TREE;
@@ -101,7 +101,7 @@ static uint32_t missing_role(const struct catalog_shard *place)
 	return role;
 }
 
-/* What the node has of the shard is of no use alone. */
+/* A part of a shard at a node is useless alone: free it. */
 static void leave_node(struct catalog_provisioning *provisioning)
 {
 	struct catalog *cat = provisioning->cat;
@@ -116,7 +116,7 @@ static void leave_node(struct catalog_provisioning *provisioning)
 	*place = (struct catalog_shard){ .state = 0 };
 }
 
-/* Whatever ails a node is no reason not to ask another one. The words stand in error_last(). */
+/* Any error of a node means that the next node is tried. The message is in error_last(). */
 static void cannot(struct catalog_provisioning *provisioning, const struct node *node, int code)
 {
 	provisioning->code = code;
@@ -137,7 +137,8 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 
 	(void)tag;
 	provisioning->waiting = false;
-	/* What it makes after all it frees, or we do, when it has registered again. */
+	/* The node frees a region that it still creates, or we free it when the node registers
+	   again */
 	if (ret == -ETIMEDOUT)
 		node_disconnect(node);
 	if (!provisioning->table) {
@@ -173,7 +174,7 @@ static struct node *choose(const struct catalog_provisioning *provisioning)
 	return at < n ? nodes[at] : NULL;
 }
 
-/* Before the node is asked: a restart knows what it may find there. */
+/* Recorded before the node is asked, so that a restart knows the regions it may find there. */
 static int put_provisioning(const struct catalog_provisioning *provisioning,
 			    const struct node *node)
 {
@@ -229,12 +230,13 @@ static int ask_for_shard(struct catalog_provisioning *provisioning)
 	while (ret == 0 && !provisioning->waiting) {
 		ret = place_of(provisioning)->node ? 0 : choose_node(provisioning);
 		if (ret == 0)
-			(void)!ask(provisioning); /* on to the next node, if it could not be */
+			(void)!ask(
+				provisioning); /* on to the next node if this one could not be asked */
 	}
 	return ret;
 }
 
-/* The first shard that is not made yet, or whose node went since. */
+/* First shard that is not made yet, or whose node left since. */
 static void find_missing(struct catalog_provisioning *provisioning)
 {
 	uint32_t s = provisioning->first;
@@ -259,7 +261,7 @@ static int at_work(const struct catalog_provisioning *provisioning)
 			 provisioning->table->desc.name);
 }
 
-/* One shard: 0 when it is made. -EAGAIN: a node works on it. */
+/* Provision one shard: 0 when made. -EAGAIN: waiting for a node. */
 static int make_one(struct catalog_provisioning *provisioning)
 {
 	struct catalog_shard *place = place_of(provisioning);

@@ -11,9 +11,9 @@
 
 #include "server/catalog/catalog.h"
 
-/* -------- whose -------- */
+/* -------- ownership -------- */
 
-/* A damaged superblock names nobody: then the numbers count. */
+/* A damaged superblock has no uuid: then the numbers decide. */
 static bool has_uuid(const Relive__NodeRegion *region, const uint8_t uuid[16])
 {
 	return region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) == 0;
@@ -65,7 +65,7 @@ const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arr
 	return NULL;
 }
 
-/* The shard in the catalog whose region it is, or was; NULL. */
+/* The catalog shard that has or had the region; NULL: none. */
 static const struct catalog_shard *find_shard(const struct catalog *cat, const struct node *node,
 					      const Relive__NodeRegion *region)
 {
@@ -82,7 +82,7 @@ static const struct catalog_shard *find_shard(const struct catalog *cat, const s
 											 : NULL;
 }
 
-/* What a file has of a lost shard stays: it was not drained, and may be adopted again. */
+/* The file of a lost shard is kept: it was not drained, and may be adopted again. */
 static enum region_owner owner_by(const struct catalog_shard *shard)
 {
 	if (catalog_state_is_usable(shard->state))
@@ -92,7 +92,7 @@ static enum region_owner owner_by(const struct catalog_shard *shard)
 		       : OWNER_UNKNOWN;
 }
 
-/* Nobody ever put anything there: not formatted, or without a block that was ever opened. */
+/* True if the region was never used: not formatted, or no block was ever opened. */
 static bool is_unused(const struct catalog_arrival *arrival, const Relive__NodeRegion *region)
 {
 	const Relive__NodeRegion *tree = catalog_regions_find(arrival, region, REGION_TREE);
@@ -163,7 +163,8 @@ static int give_up(struct catalog *cat, const struct catalog_table *table, uint3
 	return statedb_leftover_put(cat->store, &left);
 }
 
-/* Shards that are lost or on their way, too: nobody knows of them once the table is forgotten. */
+/* Includes lost shards and shards being provisioned: once the table is deleted nothing else
+   records them. */
 int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table)
 {
 	int ret = statedb_begin(cat->store);
@@ -180,8 +181,8 @@ int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table
 
 /* -------- freeing -------- */
 
-/* When a node has freed all that it was asked to, nothing is left over there: whatever is noted while a
-   node is up is asked for at once. */
+/* When a node has freed all requested regions, it has no leftovers: while it is up, each
+   recorded leftover is requested at once. */
 static void on_freed(void *ctx, uint64_t region, struct node *node, int code,
 		     const ProtobufCMessage *reply)
 {
@@ -205,16 +206,17 @@ void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id)
 	log_warn("free region %u of node %s: %s", id, node->name, error_last());
 }
 
-/* One that is to be freed when its users can be told. The node counts it as being freed all the while. */
+/* A region to free once its users can be told. The node counts it as being freed meanwhile. */
 struct catalog_retirement {
 	struct catalog_retirement *next;
 	struct node *node;
-	uint64_t incarnation; /* of the node */
+	uint64_t incarnation; /* incarnation of the node */
 	uint32_t id;
 	uint32_t state;
 };
 
-/* Users see the word in a mapping that they keep; then the memory goes. -EAGAIN: its node is asked. */
+/* Sets the state word that mapped users read, then frees the memory. -EAGAIN: waiting for its
+   node. */
 static int retire(struct catalog *cat, const struct catalog_retirement *gone)
 {
 	const uint64_t word = gone->state;
@@ -252,7 +254,8 @@ bool catalog_retire_tick(struct catalog *cat)
 			link = &gone->next;
 			continue;
 		}
-		if (!is_of_this_life(gone)) { /* it is given up still when its node comes again */
+		if (!is_of_this_life(
+			    gone)) { /* otherwise it is still recorded as given up when the node returns */
 			gone->node->freeing--;
 			gone->node->kept = true;
 		}
@@ -301,7 +304,7 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 		mem_free(gone);
 }
 
-/* A pool that outlives its node has the same regions in each of its lives. */
+/* A persistent pool has the same regions in each incarnation of its node. */
 static bool has_it(const struct catalog_shard *place)
 {
 	const struct node *node = place->node;

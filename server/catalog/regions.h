@@ -1,15 +1,16 @@
 /*
- * Regions: whose the regions are that a node reports, and what becomes of those that are nobody's.
+ * Regions: ownership of the regions that a node reports, and retirement of unowned ones.
  *
- *   a shard's or a making's   kept
- *   given up by this catalog  freed: that stands in the store before anything of it is freed or asked
- *                             for: a shard that is GONE, or LOST in memory; of tables that were
- *                             dropped, the regions (leftovers); shards on their way (makings)
- *   unknown                   never freed unasked: the node is refused, until a person says what
- *                             becomes of it (catalog_adopt.c)
+ *   of a shard or a provisioning   kept
+ *   given up by this catalog       freed. The store records it before anything is freed or requested:
+ *                                  shards that are GONE, or LOST in memory; regions of dropped tables
+ *                                  (leftovers); shards being provisioned
+ *   unknown                        never freed unasked: the node is refused until an operator decides
+ *                                  (adopt.c)
  *
- * A making that a restart has cut short proves nothing about a region in which a block was ever opened:
- * the shard may have been published after the copy of a catalog was taken. That one is unknown, too.
+ * A provisioning that a restart cut short does not prove that a region with opened blocks is
+ * unused: the shard may have been published after the restored copy of the catalog was taken. Such
+ * a region is unknown.
  */
 #ifndef RLV_SERVER_CATALOG_REGIONS_H
 #define RLV_SERVER_CATALOG_REGIONS_H
@@ -26,48 +27,48 @@ struct catalog_arrival;
 struct catalog_table;
 
 enum region_owner {
-	OWNER_TABLE, /* a shard has it, or one that is being made */
+	OWNER_TABLE, /* owned by a shard or a provisioning */
 	OWNER_NONE,  /* given up */
 	OWNER_UNKNOWN,
-	OWNER_ADOPTED, /* unknown, and to be taken in: catalog_adopt.c */
+	OWNER_ADOPTED, /* unknown, and to be adopted: adopt.c */
 };
 
-/* Of region i of the arrival. Errors of the store. */
+/* Owner of region i of the arrival. Store errors. */
 RLV_MUST_CHECK int catalog_region_owner(const struct catalog *cat,
 					const struct catalog_arrival *arrival, size_t i,
 					enum region_owner *owner_out);
 
-/* Does the node have all regions of the shard? */
+/* True if the node has all regions of the shard. */
 bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
 			      const struct catalog_table *table, uint32_t s);
 
-/* The region of that role of a shard among those of the arrival; NULL. */
+/* Find the arrival's region of that role in the same shard as `like`; NULL: none. */
 const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
 					       const Relive__NodeRegion *like, uint32_t role);
 
 /*
- * Forgets a table in the store, and notes its regions as given up: before they are retired. After an
- * error, one of the store, nothing has changed.
+ * Deletes a table from the store and records its regions as given up, before they are retired.
+ * After a store error nothing has changed.
  */
 RLV_MUST_CHECK int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table);
 
 /*
- * Frees a region that was given up: first the word that its users look at (enum region_state), in a
- * mapping that they keep, then, posted, the memory: now, or by catalog_retire_tick, where the node has
- * to be asked. id 0 is a no-op. Failures are logged: the node's next registration brings it up again.
+ * Frees a region that was given up: first sets the state word that mapped users read (enum
+ * region_state), then posts the free: now, or in catalog_retire_tick if the node must be asked
+ * first. id 0 is a no-op. Failures are logged; the node's next registration retries.
  */
 void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, uint32_t state);
 
-/* Forgets what is still to be freed. */
+/* Drop all pending retirements. */
 void catalog_retire_forget(struct catalog *cat);
 
-/* The regions of a shard, where its node is up; detached before. */
+/* Retire the regions of a detached shard if its node is up. */
 void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
 			  uint32_t state);
-/* All of the table. */
+/* Retire all shards of the table. */
 void catalog_retire_table(struct catalog *cat, struct catalog_table *table);
 
-/* The memory alone, of what was never formatted. */
+/* Free the memory of a region that was never formatted. */
 void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);
 
 #endif

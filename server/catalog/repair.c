@@ -12,7 +12,7 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* A shard of the table to work on; table->n_shards = none. */
+/* A shard of the table that needs a rebuild; table->n_shards = none. */
 static uint32_t find_drift(const struct catalog_table *table)
 {
 	uint32_t s = 0;
@@ -22,7 +22,7 @@ static uint32_t find_drift(const struct catalog_table *table)
 	return s;
 }
 
-/* The wait of a table, which begins now unless it was there. Words are the caller's to write. */
+/* The table's wait record, started now unless it exists. The caller writes the words. */
 static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_table *table)
 {
 	struct repair_wait *wait = &repair->waiting[table->desc.table_id];
@@ -53,7 +53,7 @@ static void note_wait(struct repair *repair, const struct catalog_table *table, 
 	wait->shard = s;
 }
 
-/* It is in the middle of a call, or holds deltas, in some shard. */
+/* True if the slot is inside a call, or holds deltas, in some shard. */
 static bool owes(const struct catalog_table *table, uint32_t slot)
 {
 	for (uint32_t s = 0; s < table->n_shards; s++) {
@@ -67,8 +67,8 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
 }
 
 /*
- * Who is missing and owes something: as long as it may come back no rebuild is due, and the sums lack
- * what it owes.
+ * Finds a missing client with unapplied changes: no rebuild runs while it may return, so the sums
+ * lack its changes.
  */
 static bool note_debtor(struct repair *repair, const struct catalog_table *table)
 {
@@ -117,7 +117,7 @@ static void give_slot(struct repair *repair, struct catalog_table *table)
 		table->slots.own = 0;
 }
 
-/* One pass of one shard. true: there is more to do at once. */
+/* One pass over one shard. True if more work is due now. */
 static bool rebuild_slice(struct repair *repair, struct catalog_table *table, uint32_t s)
 {
 	struct rebuild_opts opts = { .owner = table->slots.own, .clock = repair->clock };
@@ -131,7 +131,7 @@ static bool rebuild_slice(struct repair *repair, struct catalog_table *table, ui
 	end_wait(repair, table->desc.table_id);
 	if (ret) {
 		log_warn("rebuild table %s shard %u: %s", table->desc.name, s, error_last());
-		give_slot(repair, table); /* it may be of before the shard was attached */
+		give_slot(repair, table); /* Our slot may predate the attachment of the shard */
 		return false;
 	}
 	if (report.clean) {
@@ -177,7 +177,7 @@ uint64_t repair_tick(struct repair *repair)
 		one = work_on(repair, table);
 		if (one < pause)
 			pause = one;
-		if (one == BUSY_NS) /* a slice was done: let the loop have its turn */
+		if (one == BUSY_NS) /* a slice was done: return to the event loop */
 			break;
 	}
 	return clock_now_ns(repair->clock) + pause;

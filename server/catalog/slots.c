@@ -54,9 +54,9 @@ static bool is_away(const struct slots *slots, uint32_t shard)
 	return !slots->parts[shard] && !slots->lost[shard];
 }
 
-/* -------- strays -------- */
+/* -------- orphans -------- */
 
-/* client_id 0: anybody's. */
+/* client_id 0: of any client. */
 static bool is_orphan(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id)
 {
 	const struct orphan_slot *orphan = slots->orphans;
@@ -80,8 +80,8 @@ static int add_orphan(struct slots *slots, const struct orphan_slot *what)
 }
 
 /*
- * Shards that are away may have the slot as live; but not if it was given after they had gone: then
- * what they have is of who had it before, and on the list already.
+ * A shard that is away may have the slot live, except when the slot was assigned after the shard
+ * left: then the shard has an earlier holder's slot, which is on the list already.
  */
 static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_entry *entry,
 		       bool left)
@@ -103,7 +103,7 @@ static int add_orphans(struct slots *slots, uint32_t slot, const struct slot_ent
 	return ret;
 }
 
-/* From now on, wherever it is still live. */
+/* Free the slot now; orphans remain in shards where it is live. */
 static int set_free(struct slots *slots, uint32_t slot, bool left)
 {
 	struct slot_entry *entry = &slots->entries[slot];
@@ -134,7 +134,7 @@ static int note(struct slots *slots, uint32_t shard, const struct slot_info *inf
 	return 0;
 }
 
-/* What is on the list is known already, and watched, if somebody has to be. */
+/* An orphan is known already, and its holder is watched if needed. */
 int slots_read(struct slots *slots, uint32_t shard,
 	       void (*fn)(void *ctx, const struct slot_holder *), void *ctx)
 {
@@ -158,7 +158,7 @@ int slots_read(struct slots *slots, uint32_t shard,
 	return ret;
 }
 
-/* Only what is that client's: a slot that is live in a part may be somebody else's. */
+/* Only that client's state: the same slot of a part may be live for another client. */
 static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, uint64_t client_id,
 		     struct fence_report *report_out)
 {
@@ -173,8 +173,8 @@ static int settle_of(const struct slots *slots, uint32_t shard, uint32_t slot, u
 }
 
 /*
- * Who gave its slot back could not reach this shard then: it left blocks open here, perhaps in the
- * middle of a call, and its connection has ended. In a shard that was lost it left nothing.
+ * A client that returned its slot could not reach this shard: its blocks may be open here, perhaps
+ * inside a call, and its connection has ended. In a lost shard nothing remains.
  */
 static int settle_left(struct slots *slots, uint32_t shard)
 {
@@ -195,7 +195,7 @@ static int settle_left(struct slots *slots, uint32_t shard)
 	return 0;
 }
 
-/* One slot of a shard as the book says. */
+/* Make one slot of a shard match the book. */
 static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 {
 	const struct slot_entry *entry = &slots->entries[slot];
@@ -248,7 +248,7 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 
 		if (slots->parts[s])
 			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
-		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be down */
+		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be marked down */
 			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
 		if (ret) {
 			release(slots, slot, s + (ret == -EIO));
@@ -258,7 +258,7 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 	return 0;
 }
 
-/* By lease, and on one host by process: it may have several stores open. */
+/* Same lease, or same process on one host: a process may have several stores open. */
 static bool is_same_holder(const struct slot_holder *a, const struct slot_holder *b)
 {
 	return a->client_id == b->client_id ||
@@ -310,7 +310,7 @@ static int check_quota(const struct slots *slots, const struct slot_holder *hold
 			 held, slots->n);
 }
 
-/* -EBUSY: it is somebody's in the region, if not in the book. */
+/* -EBUSY: live in the region, though free in the book. */
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)
 {
@@ -330,13 +330,13 @@ static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder
 	return 0;
 }
 
-/* Has it a page that a client maps which lives, and is another one? */
+/* True if another live client maps its page. */
 static bool is_anothers(const struct slot_entry *entry, const struct slot_holder *holder)
 {
 	return entry->last != 0 && entry->last != holder->client_id;
 }
 
-/* Of those that are another's, or of the rest. -EBUSY: there is none. */
+/* Get a slot whose page another client maps (anothers), or any other. -EBUSY: none. */
 static int get_of(struct slots *slots, bool anothers, const struct slot_holder *holder,
 		  uint32_t streams, uint32_t *owner_out)
 {
@@ -398,7 +398,7 @@ int slots_get_own(struct slots *slots, const struct slot_holder *holder)
 	return slots->own ? 0 : get(slots, holder, 0, &slots->own);
 }
 
-/* It may not have reached a shard that has just come back. */
+/* It may not have reached a shard that has just returned. */
 static int leave_part(const struct slots *slots, uint32_t s, uint32_t owner)
 {
 	int ret = slots->kind->leave(slots->parts[s], owner);
@@ -415,7 +415,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	if (owner == 0 || owner > slots->n)
 		return error_set(-EINVAL, "owner %u: the table has 1 to %u", owner, slots->n);
 	entry = &slots->entries[owner - 1];
-	/* It may be of before we began, in a shard that has not come yet. */
+	/* It may date from before our start, in a shard that is still away. */
 	if (!entry->taken || entry->holder.client_id != client_id)
 		first = add_orphans(slots, owner - 1, &unknown, true);
 	if (first || !entry->taken)
@@ -433,7 +433,7 @@ int slots_put(struct slots *slots, uint64_t client_id, uint32_t owner)
 	return first ? first : set_free(slots, owner - 1, true);
 }
 
-/* -------- the dead -------- */
+/* -------- dead clients -------- */
 
 static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_t shard,
 		     uint32_t slot, bool *drift_out)
@@ -450,7 +450,7 @@ static int settle_in(struct slots *slots, const struct slots_dead *dead, uint32_
 	return ret;
 }
 
-/* In every shard that is there. */
+/* In every attached shard. */
 static int settle(struct slots *slots, const struct slots_dead *dead, uint32_t slot,
 		  bool *drift_out)
 {

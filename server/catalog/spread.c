@@ -1,6 +1,6 @@
 /*
- * spread.c - does what placement.h decides: new shards on nodes that have too few, shards
- * of nodes that have too many, or that leave, drained.
+ * spread.c - carries out the decisions of placement.h: adds shards on nodes that have too few,
+ * drains shards of nodes that have too many or are draining.
  */
 #include "server/catalog/catalog.h"
 
@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-/* A node that could not take a shard may soon. */
+/* A node that could not take a shard may be able to soon. */
 #define AGAIN_FIRST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define AGAIN_LAST_NS (64 * (uint64_t)CLOCK_NS_PER_S)
 
@@ -42,7 +42,8 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *t
 	return n;
 }
 
-/* Shards that there should be: what the capacity was cut into; one for each node, if so wished. */
+/* Target number of shards: the number that the capacity was cut into, or one per node if
+   requested. */
 static uint32_t wanted_shards(const struct catalog_table *table,
 			      const struct placement_node *places, uint32_t n)
 {
@@ -53,7 +54,7 @@ static uint32_t wanted_shards(const struct catalog_table *table,
 	return table->auto_shards && takers > table->desc.n_shards ? takers : table->desc.n_shards;
 }
 
-/* The one with the highest number: it has been there for the shortest time. */
+/* The shard with the highest number: it was added last. */
 static uint32_t shard_at(const struct catalog_table *table, const struct node *node)
 {
 	uint32_t s = table->n_shards;
@@ -81,7 +82,7 @@ static int drain_one(struct catalog *cat, struct catalog_table *table, const str
 	return s < table->n_shards ? catalog_drain(cat, table, s) : 0; /* it may be lost by now */
 }
 
-/* Who leaves goes without a successor, if there is no room, but never the last one. */
+/* A leaving shard goes without a successor if no node has room, unless it is the last shard. */
 static bool may_leave(const struct catalog_table *table, const struct node *leaves, int added)
 {
 	bool no_room = added == -ENOSPC || added == -ENOMEM;

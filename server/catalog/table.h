@@ -1,9 +1,9 @@
 /*
- * Catalog table: one table of the catalog, its shards and our attachment to their regions.
+ * Catalog table: one table of the catalog, its shards, and our attachment to their regions.
  *
- * Shards have numbers 0.., which are in their items' keys and never used again within the table's
- * life: a shard that moved to another node is a new shard with a new number, and the old one is
- * GONE when its items have been overwritten. So the list only grows, to TABLE_MAX_SHARDS.
+ * Shards have numbers 0.., which are part of item keys and never reused within the table's life. A
+ * shard that moves to another node is a new shard with a new number; the old one is GONE when its
+ * items have been overwritten. The list only grows, up to TABLE_MAX_SHARDS.
  */
 #ifndef RLV_SERVER_CATALOG_TABLE_H
 #define RLV_SERVER_CATALOG_TABLE_H
@@ -20,97 +20,98 @@
 #include "server/statedb/statedb.h"
 
 enum drain_phase {
-	DRAIN_FILLING, /* the others take in what it holds */
+	DRAIN_FILLING, /* the other shards take in as many items as it holds */
 	DRAIN_HANDING, /* it was the control shard; clients learn of the new one */
 	DRAIN_LEAVING, /* GONE; clients learn of it, then its memory is freed */
 };
 
-/* How far a shard's draining is. After a restart of ours it is counted afresh. */
+/* Progress of a shard's drain. Restarted from zero when the server restarts. */
 struct shard_drain {
 	enum drain_phase phase;
-	bool begun;         /* items is known */
-	uint64_t items;     /* live ones when it began */
-	uint64_t taken;     /* that the others took in since */
-	uint64_t announced; /* layout that clients must know before the next phase */
+	bool begun;         /* items is valid */
+	uint64_t items;     /* live items at the start */
+	uint64_t taken;     /* items added to other shards since */
+	uint64_t announced; /* layout that clients must adopt before the next phase */
 	uint64_t announced_at;
-	struct limiter_words handed[RING_MAX_VIEWS]; /* the words as given to the new control */
+	struct limiter_words handed[RING_MAX_VIEWS]; /* words given to the new control shard */
 };
 
 struct catalog_shard {
-	struct node *node;          /* NULL: forgotten, with state LOST or GONE */
-	uint64_t incarnation;       /* of the node that has the regions */
-	uint32_t ids[REGION_ROLES]; /* of its regions, by role; 0 = not made */
+	struct node *node;          /* NULL: the node was forgotten; state is LOST or GONE */
+	uint64_t incarnation;       /* incarnation of the node that has the regions */
+	uint32_t ids[REGION_ROLES]; /* region ids, by role; 0 = not made */
 	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
-	uint32_t announced; /* as the table's layout says */
-	bool joined;        /* attached, and its client slots are as the book says */
-	bool refused; /* damaged, or not to be trusted: not tried again in this life of its node */
-	bool drift;   /* its sums may be off: repair.h looks */
-	bool broken;  /* they are not whole any more; until its node registers again */
-	uint64_t since; /* ACTIVE: when clients could first use it, 0 = long ago */
-	uint64_t seen;  /* of its kind: see object_kind.taken_in */
+	uint32_t announced; /* state published in the table's layout */
+	bool joined;        /* attached, and its client slots match the book */
+	bool refused;   /* damaged or not trusted: not retried in this incarnation of its node */
+	bool drift;     /* sums may be inexact: handled by repair.h */
+	bool broken;    /* a region's file is damaged; until its node registers again */
+	uint64_t since; /* ACTIVE: time of first use by clients, 0 = long ago */
+	uint64_t seen;  /* used by its kind: object_kind.taken_in */
 	struct shard_drain drain;
-	/* It is being made sound, and is not attached until it is. */
-	void *recovery; /* of its kind */
+	/* Recovery in progress; not attached until it ends. */
+	void *recovery; /* owned by its kind */
 	struct part *recovering;
-	struct part_life life; /* that it was found in */
+	struct part_life life; /* life recorded in the part when found */
 };
 
 struct catalog_table {
 	const struct object_kind *kind;
-	struct table_desc desc;       /* shard 0's */
-	uint32_t n_shards;            /* numbers used so far */
-	uint32_t control;             /* number of the shard whose limiter words count */
-	bool auto_shards;             /* one for each node, at least */
-	bool spread_due;              /* placement is to be looked at */
-	uint64_t spread_after;        /* not before, since it failed; ns */
-	uint64_t spread_pause;        /* after the next failure; ns */
-	uint64_t layout;              /* version of what clients are told */
-	struct catalog_shard *shards; /* by number, and the following, too */
-	struct part **attached;       /* NULL where not */
-	bool *lost;                   /* LOST or GONE: nothing is to be settled there */
+	struct table_desc desc;       /* of shard 0 */
+	uint32_t n_shards;            /* shard numbers used so far */
+	uint32_t control;             /* number of the control shard */
+	bool auto_shards;             /* at least one shard per node */
+	bool spread_due;              /* placement must be checked */
+	uint64_t spread_after;        /* no spread before then, after a failure; ns */
+	uint64_t spread_pause;        /* back-off after the next failure; ns */
+	uint64_t layout;              /* version of the layout */
+	struct catalog_shard *shards; /* by number, as are attached and lost */
+	struct part **attached;       /* NULL where not attached */
+	bool *lost;                   /* LOST or GONE: nothing to settle there */
 	struct slots slots;
-	int refusal; /* why a shard of it was refused last, and in words */
+	int refusal; /* last reason for refusing a shard, as code and text */
 	char refusal_text[ERROR_TEXT_BYTES];
 	bool words_known;
-	struct limiter_words words[RING_MAX_VIEWS]; /* of the control shard, as last read */
+	struct limiter_words words[RING_MAX_VIEWS]; /* last reading from the control shard */
 };
 
-/* Without shards. NULL and a message: no memory. */
+/* New table without shards. NULL and an error message: no memory. */
 struct catalog_table *catalog_table_new(const struct table_desc *desc);
-/* Detaches all; NULL is a no-op. */
+/* Detach all shards and free; NULL is a no-op. */
 void catalog_table_free(struct catalog_table *table);
 
-/* What clients are told of the shard now: enum Relive__ShardState. */
+/* State of the shard as told to clients: enum Relive__ShardState. */
 uint32_t catalog_shard_view(const struct catalog_table *table, uint32_t s);
-/* Where it is, or was: of one that was lost with a life of its node, where that life was. */
+/* Address of the shard's node; for a shard lost with an earlier incarnation, the address of that
+   one. */
 const char *catalog_shard_uri(const struct catalog_table *table, uint32_t s);
 
-/* Is a shard of it being made sound? */
+/* True if a shard of the table is being recovered. */
 bool catalog_table_is_recovering(const struct catalog_table *table);
 
-/* May clients read and change what is in a shard of that state? */
+/* True if clients may read and change the contents of a shard in that state. */
 static inline bool catalog_state_is_usable(uint32_t state)
 {
 	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
 	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
 
-/* Live items of a view in a shard, as its sums say. */
+/* Live items of a view in a shard, from its sums. */
 RLV_MUST_CHECK int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
 
-/* Sets the state, which is LOST or GONE for ever. Does not store it. */
+/* Set the final state, LOST or GONE. Does not write to the store. */
 void catalog_shard_end(struct catalog_table *table, uint32_t s, uint32_t state);
 
-/* Opens shard s, whose regions are formatted (-EAGAIN: its node is asked, as in node_attach), and closes
-   it. */
+/* Open shard s, whose regions are formatted (-EAGAIN: waiting for its node, as in node_attach),
+   and close it. */
 RLV_MUST_CHECK int catalog_table_attach(struct catalog_table *table, uint32_t s);
 void catalog_table_detach(struct catalog_table *table, uint32_t s);
 
-/* Attaches the regions of a shard, formatted or not. -EAGAIN: as above. */
+/* Attach the regions of a shard, formatted or not. -EAGAIN: as above. */
 RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_shard *place,
 					  struct part_regions *out);
 
-/* Remembers the table, and shard s of it. */
+/* Write the table to the store, and one shard of it. */
 RLV_MUST_CHECK int catalog_table_put(struct statedb *store, const struct catalog_table *table);
 RLV_MUST_CHECK int catalog_table_put_shard(struct statedb *store, const struct catalog_table *table,
 					   uint32_t s);
