@@ -1,12 +1,12 @@
 /*
- * attach.c - grants for clients, and regions that we attach ourselves: asked for, and taken when
- * they are there. Nothing here waits but node_attach_fini.
+ * attach.c - grants for clients, and the server's own attachments: requested, then collected when
+ * complete. Nothing here blocks except node_attach_fini.
  *
- *   node_attach ---> want: grants asked for, by the control connection  --+--> regions, one after
- *                          transport opened, by a thread (reach)        --+    another, over it
+ *   node_attach ---> want: grants requested over the control connection --+--> regions attached, one
+ *                          transport opened by a thread (reach)         --+    after the other
  *
- * A want is one attempt at some regions. It ends, one way or the other, within the node's lease, and
- * keeps what came of it for a while until somebody takes it.
+ * A want is one attempt to attach some regions. It ends within the node's lease, by success or
+ * error, and keeps its result for a while until the caller collects it.
  */
 #include "server/node/node.h"
 
@@ -23,9 +23,9 @@
 
 #define PAUSE_FIRST_NS (500 * (uint64_t)CLOCK_NS_PER_MS)
 #define PAUSE_LAST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
-#define KEEP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* what nobody takes */
+#define KEEP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* lifetime of an uncollected result */
 #define LOOK_FIRST_NS ((uint64_t)CLOCK_NS_PER_MS)
-#define LOOK_PART 4 /* a look when a want is older by a part of its age: some 20 in a second */
+#define LOOK_PART 4 /* next look after 1/4 of the want's age: some 20 looks in a second */
 #define ASKER_WANT (UINT64_C(1) << 63)
 
 /* -------- grants -------- */
@@ -86,7 +86,8 @@ static void on_grant(void *ctx, uint64_t tag, struct node *node, int code,
 	if (asked->code)
 		snprintf(asked->words, sizeof(asked->words), "%s", error_last());
 	asked->ended = true;
-	/* A want looks itself: a node that refuses at once must not have us ask again at once. */
+	/* A want polls by itself: if news were set, a node that refuses at once would be asked
+	   again at once. */
 	node->news |= !(asked->wish.asker & ASKER_WANT);
 }
 
@@ -230,7 +231,7 @@ static int reach_memory(struct node *node)
 	return end_reach(node);
 }
 
-/* -------- regions for ourselves -------- */
+/* -------- the server's own attachments -------- */
 
 struct node_want {
 	struct node_want *next;
@@ -239,7 +240,7 @@ struct node_want {
 	struct region *regions[NODE_ATTACH_MAX];
 	uint32_t n, attached;
 	uint64_t asker;
-	uint64_t begun, ended; /* 0 = under way */
+	uint64_t begun, ended; /* 0 = in progress */
 	int code;
 	char words[ERROR_TEXT_BYTES];
 };
@@ -257,7 +258,7 @@ static int get_grants(struct node *node, struct node_want *want)
 		};
 		int ret = node_grant(node, &wish, &want->grants[i]);
 
-		if (!node->up) /* hung up on: the want is gone */
+		if (!node->up) /* disconnected: the want was freed */
 			return ret;
 		if (ret && (first == 0 || first == -EAGAIN))
 			first = ret;
@@ -295,7 +296,7 @@ static int try(struct node *node, struct node_want *want)
 
 	if (reached && reached != -EAGAIN)
 		return reached;
-	granted = get_grants(node, want); /* both at the same time */
+	granted = get_grants(node, want); /* advance both at the same time */
 	if (reached || granted)
 		return reached ? -EAGAIN : granted;
 	return get_regions(node, want);
@@ -350,7 +351,7 @@ static void go_on(struct node *node, struct node_want *want)
 	if (want->ended)
 		return;
 	ret = try(node, want);
-	if (!node->up) /* so is the want */
+	if (!node->up) /* the want is gone, too */
 		return;
 	if (ret == -EAGAIN && node_now(node) >= want->begun + node->lease_ns)
 		ret = error_set(-ETIMEDOUT, "its memory cannot be attached: no answer in %llu ms",
@@ -401,7 +402,7 @@ int node_attach(struct node *node, const uint32_t *ids, uint32_t n, struct regio
 		return ret;
 	want = find_want(node, ids, n);
 	go_on(node, want);
-	if (!node->up) /* it was hung up on, and the want went with it */
+	if (!node->up) /* disconnected: the want was freed with it */
 		return node_error_down(node);
 	if (!want->ended)
 		return error_set(-EAGAIN, "memory node %s: its memory is being attached",

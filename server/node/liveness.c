@@ -13,7 +13,7 @@
 #define LOOK_FIRST_NS (10 * (uint64_t)CLOCK_NS_PER_MS)
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define LOOK_DOUBLINGS 7u
-#define LOOKS_MISSING 4u /* 150 ms: a process that is killed has ended by then */
+#define LOOKS_MISSING 4u /* 150 ms: a killed process has ended by then */
 
 /* -------- the list -------- */
 
@@ -65,7 +65,7 @@ static uint64_t now(const struct liveness *live)
 	return clock_now_ns(live->clock);
 }
 
-/* It is looked at from lease_until on. */
+/* Next look: at lease_until. */
 static void grant_time(struct liveness *live, struct client *client)
 {
 	client->lease_until = now(live) + live->lease_ns;
@@ -97,7 +97,7 @@ static int load_one(void *ctx, const struct statedb_client *stored)
 	client->has_process = stored->process.pid != 0;
 	memcpy(client->secret, stored->secret, sizeof(client->secret));
 	grant_time(live, client);
-	if (client->has_process) /* it may have ended while nobody looked */
+	if (client->has_process) /* it may have ended while no server ran */
 		client->next_look = now(live);
 	return 0;
 }
@@ -128,7 +128,7 @@ void liveness_watch(struct liveness *live, const struct slot_holder *holder)
 		 holder->process.pid);
 	client->has_process = holder->process.pid != 0;
 	grant_time(live, client);
-	/* Nobody of that id can come back: it is not in the store. */
+	/* No client can resume that id: it is not in the store. */
 	suspect(live, client);
 }
 
@@ -153,7 +153,7 @@ static bool is_same_process(const struct process_id *a, const struct process_id 
 	       memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
 }
 
-/* Id and process stand in shared memory: only the secret proves the owner. */
+/* Id and process are readable in shared memory: only the secret proves the owner. */
 static bool may_resume(const struct client *client, const struct liveness_guest *guest)
 {
 	uint8_t hash[AUTH_HASH_BYTES];
@@ -179,7 +179,8 @@ static int newcomer(struct liveness *live, struct liveness_guest *guest, struct 
 		return ret;
 	stored.id = holder.client_id;
 	ret = statedb_client_put(live->store, &stored);
-	/* A server that comes after us takes it for a stranger then: it is back as a new client. */
+	/* Not stored: the next server would treat it as unknown, and it would join as a new
+	   client. */
 	if (ret == -ENOSPC || ret == -EIO)
 		log_warn("client %llu is not in the catalog: %s",
 			 (unsigned long long)holder.client_id, error_last());
@@ -265,7 +266,7 @@ static enum fence_how how_to_fence(const struct liveness *live, const struct cli
 	return client->fenced ? FENCE_CUT : FENCE_ASK;
 }
 
-/* Asks every node that is up and has not proved it yet. */
+/* Ask every node that is up and has not proved it yet. */
 static void ask_nodes(struct liveness *live, struct client *client)
 {
 	enum fence_how how = how_to_fence(live, client);
@@ -293,7 +294,7 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	if (code)
 		log_warn("fence client %llu by node %s: %s", (unsigned long long)client_id,
 			 node->name, error_name(code));
-	/* It may have come back meanwhile: then nothing is to be proved. */
+	/* It may have reconnected meanwhile: then nothing is to be proved. */
 	if (code == 0 && result == FENCE_DEAD && client->suspect_since &&
 	    nodes_is_witness(node, client->generation)) {
 		client->proved |= bit_of(node);
@@ -301,8 +302,8 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	}
 }
 
-/* Does every node that can be asked say that it has nothing? Those that are away count when its
-   lease is not over: it may have all there. */
+/* True if every node that can be asked has proved it. Nodes that are away count while the
+   client's lease runs: it may have all its attachments there. */
 static bool is_proved_everywhere(const struct liveness *live, const struct client *client)
 {
 	bool any = !live->nodes->first;
@@ -340,7 +341,7 @@ static void judge(const struct liveness *live, struct client *client)
 		fence_it(client, "no node knows it");
 }
 
-/* All of it is settled: as if it had never been. */
+/* All its slots are settled: forget it. */
 static void bury(struct liveness *live, struct client *client)
 {
 	int ret = statedb_client_delete(live->store, client->holder.client_id);
@@ -363,7 +364,7 @@ static void look_again(struct liveness *live, struct client *client)
 	client->next_look = now(live) + min_u64(LOOK_FIRST_NS << doublings, LOOK_LAST_NS);
 }
 
-/* No node that is up could still let it in. */
+/* True if no node that is up could still admit it. */
 static bool is_cut_off(const struct liveness *live, const struct client *client)
 {
 	for (const struct node *node = live->nodes->first; node; node = node->next)
@@ -372,7 +373,7 @@ static bool is_cut_off(const struct liveness *live, const struct client *client)
 	return true;
 }
 
-/* It was here before we were, lives, and may still come back: nothing is asked of it. */
+/* It joined before our start, is alive, and may still reconnect: it is not suspect yet. */
 static bool is_on_its_way(const struct liveness *live, const struct client *client)
 {
 	return client->has_process && !client->conn && client->suspect_since == 0 &&
@@ -388,7 +389,7 @@ static void look(struct liveness *live, struct client *client)
 	}
 	suspect(live, client);
 	judge(live, client);
-	ask_nodes(live, client); /* of a dead process, too: they forget it then */
+	ask_nodes(live, client); /* also for a dead process: the nodes then forget it */
 	if (client->fenced && live->ops->on_dead(live->ctx, client) == 0 &&
 	    is_cut_off(live, client))
 		bury(live, client);
@@ -409,7 +410,7 @@ bool liveness_all_know(const struct liveness *live, uint64_t layout)
 	return true;
 }
 
-/* Renewals that came while we were away have not been read yet. */
+/* Renewals that arrived while the server was stopped are still unread. */
 static void forgive(struct liveness *live)
 {
 	uint64_t until = now(live) + live->lease_ns / 2;

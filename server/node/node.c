@@ -12,7 +12,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-/* A request under way; in the node's list until its end was delivered. */
+/* An outstanding request; in the node's list until its result is delivered. */
 struct node_call {
 	struct node_call *next;
 	struct node_post post;
@@ -130,7 +130,7 @@ int node_post(struct node *node, const struct node_post *post)
 	return 0;
 }
 
-/* The Status in front of every answer. */
+/* The Status, first field of every answer. */
 static int code_of(const ProtobufCMessage *reply)
 {
 	const ProtobufCFieldDescriptor *field =
@@ -141,7 +141,7 @@ static int code_of(const ProtobufCMessage *reply)
 	return dial_status(status);
 }
 
-/* An answer to nothing is one that came too late. -EPROTO: not an answer. */
+/* An answer without a request is a late one: ignored. -EPROTO: not an answer. */
 static int take_answer(struct node *node, const struct channel_frame *frame)
 {
 	struct node_call *call = node->calls;
@@ -163,7 +163,7 @@ static int take_answer(struct node *node, const struct channel_frame *frame)
 	return 0;
 }
 
-/* Frames that have come whole; what is there of the next one stays with the channel. */
+/* Read complete frames; a partial frame stays with the channel. */
 void node_read(struct node *node)
 {
 	while (node->up) {
@@ -273,7 +273,7 @@ uint64_t node_watch(struct node *node)
 {
 	uint64_t pause = node->lease_ns / NODE_PINGS;
 
-	node_read(node); /* we may have been away ourselves */
+	node_read(node); /* the server itself may have been stopped */
 	if (node->up && node->asked && node_now(node) - node->asked >= node->lease_ns) {
 		log_warn("node %s: silent for %llu ms", node->name,
 			 (unsigned long long)((node_now(node) - node->heard) / CLOCK_NS_PER_MS));
@@ -327,7 +327,7 @@ int node_region_of(struct node *node, int code, const ProtobufCMessage *reply, u
 	return 0;
 }
 
-/* How much is free now decides where the next shard goes. */
+/* Refreshes the free memory, which decides the node of the next shard. */
 void node_region_freed(struct node *node, uint64_t region, int code)
 {
 	if (code)

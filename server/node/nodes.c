@@ -202,7 +202,7 @@ int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel
 		return error_set(-ENOMEM, "nodes: no memory");
 	take_news(node, news);
 	node->lost = false;
-	node->draining = node->draining && !replaced; /* it left, and here it is again */
+	node->draining = node->draining && !replaced; /* it left and has returned */
 	ret = remember(nodes, node);
 	if (ret)
 		return ret;
@@ -240,7 +240,7 @@ void nodes_cut_former(const struct nodes *nodes, struct node *node)
 static void lose(struct nodes *nodes, struct node *node)
 {
 	node->lost = true;
-	if (remember(nodes, node)) /* it is declared so again after a restart */
+	if (remember(nodes, node)) /* if this fails, it is declared lost again after a restart */
 		log_warn("node %s: %s", node->name, error_last());
 	nodes->ops->on_lost(nodes->ctx, node);
 }
@@ -312,7 +312,7 @@ int nodes_forget(struct nodes *nodes, struct node *node)
 				 "memory node %s: its address is still being tried: "
 				 "ask again in a second",
 				 node->name);
-	(void)nodes_tick(nodes); /* whoever waits for an answer of it hears that there is none */
+	(void)nodes_tick(nodes); /* callers waiting for its answers get -EHOSTDOWN */
 	ret = statedb_node_delete(nodes->store, node->name);
 	if (ret)
 		return ret;

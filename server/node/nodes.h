@@ -1,16 +1,16 @@
 /*
- * Nodes: all memory nodes that the store knows.
+ * Nodes: all memory nodes known to the store.
  *
  *                 registers                     silent for a lease, or its connection ends
  *   (unknown) ----------------> up ------------------------------------------> down
  *                               ^  \                                            |  |
  *                               |   draining: gets no new shards                |  | lost_ns,
- *                               +------- registers: the same life, or another --+  | or by hand
+ *                               +------- registers, any incarnation ------------+  | or by hand
  *                               +--------------- registers, empty ------- lost <---+
  *
- * A life of a node is its incarnation. The same one again has all that it had; another one has
- * only what a file or device kept. A node on a file or device is never declared lost by time: what
- * it has is not gone with it.
+ * An incarnation is one life of a node. The same incarnation returns with all its regions; a new
+ * one has only regions kept in a file or device. A node on a file or device is never declared lost
+ * by timeout: its data survives it.
  */
 #ifndef RLV_SERVER_NODE_NODES_H
 #define RLV_SERVER_NODE_NODES_H
@@ -20,15 +20,15 @@
 
 struct event_base;
 
-#define NODES_MAX 64u /* names that a store knows */
+#define NODES_MAX 64u /* names in a store */
 #define NODES_LOST_NS (30 * (uint64_t)CLOCK_NS_PER_S)
 
 struct nodes_ops {
-	/* It hung up, or was hung up on. It is in the list still, and down. */
+	/* It disconnected or was disconnected. It is still in the list, as down. */
 	void (*on_down)(void *ctx, struct node *node);
 	/* Its shards are lost from now on. */
 	void (*on_lost)(void *ctx, struct node *node);
-	/* Something was heard of a node, or not any more: look at everything soon. */
+	/* A node answered, joined or went down: look at everything soon. */
 	void (*on_news)(void *ctx);
 };
 
@@ -40,15 +40,15 @@ struct nodes {
 	const struct nodes_ops *ops;
 	void *ctx;
 	uint64_t lease_ns;         /* 0 = NODE_LEASE_NS */
-	uint64_t lost_ns;          /* 0 = NODES_LOST_NS, UINT64_MAX = never by itself */
-	uint64_t attach_client_id; /* of ours, at every node */
-	uint64_t former_client_id; /* the same in our life before this one; 0 = none */
-	uint64_t generation;       /* one more when a node came back as another one */
+	uint64_t lost_ns;          /* 0 = NODES_LOST_NS, UINT64_MAX = only by hand */
+	uint64_t attach_client_id; /* our client id at every node */
+	uint64_t former_client_id; /* our client id in the server's former life; 0 = none */
+	uint64_t generation;       /* incremented when a node returns as a new incarnation */
 	uint32_t n;
-	uint64_t numbers; /* in use, a bit each */
+	uint64_t numbers; /* node numbers in use, bit set */
 };
 
-/* What a node reports about itself when it registers. */
+/* Values that a node reports when it registers. */
 struct node_news {
 	const char *name;
 	const char *uri;
@@ -57,49 +57,50 @@ struct node_news {
 	uint64_t pool_bytes;
 	bool persistent;
 	bool sole_opener;
-	uint8_t pool[16]; /* uuid of a pool that survives it, or zero */
+	uint8_t pool[16]; /* uuid of a persistent pool, or zero */
 };
 
-/* Takes the known ones from the store, all down since now. nodes is zeroed but for base to ctx. */
+/* Load the known nodes from the store, all down. The caller has set the fields base to ctx and
+   zeroed the others. */
 RLV_MUST_CHECK int nodes_load(struct nodes *nodes);
 void nodes_fini(struct nodes *nodes);
 
 struct node *nodes_find(const struct nodes *nodes, const char *name);
 
 /*
- * Checks whether this node may join. -EEXIST: one of that name is up; -EINVAL: name or address;
- * -ENOSPC: the store knows NODES_MAX. A node whose connection has ended unnoticed is taken down
- * first.
+ * Checks whether the node may join. -EEXIST: a node of that name is up; -EINVAL: name or address;
+ * -ENOSPC: the store has NODES_MAX names. A node whose connection has ended unnoticed is marked
+ * down first.
  */
 RLV_MUST_CHECK int nodes_admit(struct nodes *nodes, const struct node_news *news);
 
 /*
- * It is up now; takes the channel over. *replaced_out: the regions that we know of it are those
- * of an earlier life.
+ * Marks it up and takes the channel over. *replaced_out: its known regions belong to an earlier
+ * incarnation.
  */
 RLV_MUST_CHECK int nodes_join(struct nodes *nodes, const struct node_news *news, struct channel *ch,
 			      struct node **node_out, bool *replaced_out);
 
 /*
- * Cuts the connections that the server's previous life left at the node, before this life opens new
- * ones: the host may have lost power. Posted; the node's register was answered.
+ * Cuts the connections of the server's former life at the node, before this life opens new ones:
+ * the host may have lost power. Posted after the node's registration was answered.
  */
 void nodes_cut_former(const struct nodes *nodes, struct node *node);
 
 /*
- * Pings, hears, and notices who is down or lost, however that came about. Returns when to call
- * again, at the latest.
+ * Pings nodes, reads their frames, and detects nodes that are down or lost. Returns the latest time
+ * of the next call.
  */
 uint64_t nodes_tick(struct nodes *nodes);
 
 /*
- * By hand: there is no such node any more, and another one may have its number. Nothing refers to it.
- * -EBUSY: it is up, or its address is being tried.
+ * By hand: forgets a node that nothing refers to; its number may be reused. -EBUSY: it is up, or
+ * its address is being tried.
  */
 RLV_MUST_CHECK int nodes_forget(struct nodes *nodes, struct node *node);
-/* By hand. -EBUSY: it is up: stop it, or drain it. Tells on_lost. */
+/* By hand: declare it lost; calls on_lost. -EBUSY: it is up: stop it, or drain it. */
 RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
-/* It gets no new shards from now on, or gets some again. */
+/* Start or stop draining: a draining node gets no new shards. */
 RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);
 
 /*

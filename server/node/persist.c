@@ -9,10 +9,10 @@ struct persist_round {
 	struct persist_round *next;
 	struct persist *persist;
 	uint64_t id;
-	struct conn *conn; /* NULL = it hung up */
+	struct conn *conn; /* NULL = disconnected */
 	struct frame_header head;
-	uint32_t waiting; /* nodes that owe an answer, and one while they are asked */
-	int code;         /* the first failure */
+	uint32_t waiting; /* number of nodes that owe an answer, plus one while they are asked */
+	int code;         /* first error */
 	char words[ERROR_TEXT_BYTES];
 };
 

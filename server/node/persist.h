@@ -1,10 +1,9 @@
 /*
- * Persist: makes what all nodes hold durable, for clients that wait for it, without the loop
- * waiting.
+ * Persist: makes the contents of all nodes durable for clients that wait, without blocking the
+ * event loop.
  *
- * Every request begins a round of its own over all nodes that are up; a node works on one at a
- * time. A node that is down, or goes down meanwhile, fails the round: what it holds may not be
- * durable.
+ * Each request starts its own round over all nodes that are up; a node works on one at a time. A
+ * node that is down, or goes down during the round, fails it: its contents may not be durable.
  */
 #ifndef RLV_SERVER_NODE_PERSIST_H
 #define RLV_SERVER_NODE_PERSIST_H
@@ -20,10 +19,10 @@ struct persist {
 	uint64_t last_id;
 };
 
-/* Answers the request when all nodes have. */
+/* Answers the request when all nodes have answered. */
 void persist_begin(struct persist *persist, struct conn *conn, const struct frame_header *head);
 
-/* The connection ends: nobody is to be answered there. */
+/* The connection closes: drop its pending answers. */
 void persist_forget(struct persist *persist, const struct conn *conn);
 
 void persist_fini(struct persist *persist);
