@@ -142,9 +142,8 @@ int catalog_load(struct catalog *cat)
 	/* Forget half-created tables; their regions are freed when the nodes register. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = statedb_table_delete(
-				cat->store,
-				id); /* its provisioning records stay until nodes register */
+			ret = statedb_table_delete(cat->store,
+						   id); /* keeps its provisioning records */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (cat->tables[id])
 			finish_table(cat, cat->tables[id]);

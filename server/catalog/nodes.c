@@ -86,8 +86,7 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
 	catalog_table_detach(table, s);
 	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
-	if (catalog_table_put_shard(cat->store, table,
-				    s)) /* if this fails, a restart finds it lost again */
+	if (catalog_table_put_shard(cat->store, table, s)) /* it is lost again after a restart */
 		log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
 	if (table->auto_shards)
 		catalog_spread_soon(table);

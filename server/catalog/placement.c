@@ -1,7 +1,6 @@
 #include "server/catalog/placement.h"
 
-#define ROOM_PARTS \
-	16 /* nodes whose free memory differs by less than 1/16 of the maximum are equal */
+#define ROOM_PARTS 16 /* nodes whose room differs by under 1/16 of the most are equals */
 
 /* -------- one shard -------- */
 

@@ -230,8 +230,7 @@ static int ask_for_shard(struct catalog_provisioning *provisioning)
 	while (ret == 0 && !provisioning->waiting) {
 		ret = place_of(provisioning)->node ? 0 : choose_node(provisioning);
 		if (ret == 0)
-			(void)!ask(
-				provisioning); /* on to the next node if this one could not be asked */
+			(void)!ask(provisioning); /* on to the next node if not asked */
 	}
 	return ret;
 }

@@ -254,8 +254,7 @@ bool catalog_retire_tick(struct catalog *cat)
 			link = &gone->next;
 			continue;
 		}
-		if (!is_of_this_life(
-			    gone)) { /* otherwise it is still recorded as given up when the node returns */
+		if (!is_of_this_life(gone)) { /* else it stays a leftover */
 			gone->node->freeing--;
 			gone->node->kept = true;
 		}

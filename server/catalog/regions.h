@@ -2,11 +2,11 @@
  * Regions: ownership of the regions that a node reports, and retirement of unowned ones.
  *
  *   of a shard or a provisioning   kept
- *   given up by this catalog       freed. The store records it before anything is freed or requested:
- *                                  shards that are GONE, or LOST in memory; regions of dropped tables
+ *   given up by this catalog       freed. The store records it before anything is freed or asked for:
+ *                                  shards GONE, or LOST in memory; regions of dropped tables
  *                                  (leftovers); shards being provisioned
- *   unknown                        never freed unasked: the node is refused until an operator decides
- *                                  (adopt.c)
+ *   unknown                        never freed unasked: the node is refused until an operator
+ *                                  decides (adopt.c)
  *
  * A provisioning that a restart cut short does not prove that a region with opened blocks is
  * unused: the shard may have been published after the restored copy of the catalog was taken. Such

@@ -43,20 +43,19 @@ struct waits_said;
 struct client {
 	struct client *next;
 	struct slot_holder holder;
-	uint8_t secret
-		[AUTH_HASH_BYTES]; /* hash of the secret that resumes the lease; zero: not resumable */
-	bool has_process;          /* on this host: holder.process is valid */
-	bool fenced;               /* none of its requests is accepted any more */
-	bool gone;                 /* fenced, and proved for all nodes */
-	uint64_t proved;           /* bit set of node numbers that proved it */
-	uint64_t waiting;          /* bit set of node numbers that owe an answer */
-	uint64_t generation;       /* nodes->generation when it joined */
-	uint64_t layout;           /* newest layout that it has adopted */
-	struct conn *conn;         /* NULL = not connected */
-	struct waits_said *waits; /* its waiting calls; NULL = none */
-	uint64_t since;           /* time when it joined or was found */
-	uint64_t lease_until;     /* all times are of liveness->clock */
-	uint64_t suspect_since;   /* 0 = not suspect */
+	uint8_t secret[AUTH_HASH_BYTES]; /* hash of the resume secret; zero: not resumable */
+	bool has_process;                /* on this host: holder.process is valid */
+	bool fenced;                     /* none of its requests is accepted any more */
+	bool gone;                       /* fenced, and proved for all nodes */
+	uint64_t proved;                 /* bit set of node numbers that proved it */
+	uint64_t waiting;                /* bit set of node numbers that owe an answer */
+	uint64_t generation;             /* nodes->generation when it joined */
+	uint64_t layout;                 /* newest layout that it has adopted */
+	struct conn *conn;               /* NULL = not connected */
+	struct waits_said *waits;        /* its waiting calls; NULL = none */
+	uint64_t since;                  /* time when it joined or was found */
+	uint64_t lease_until;            /* all times are of liveness->clock */
+	uint64_t suspect_since;          /* 0 = not suspect */
 	uint64_t next_look;
 	uint32_t looks;
 };
