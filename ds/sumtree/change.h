@@ -1,5 +1,5 @@
 /*
- * change.h - private to ds/: how a word of a leaf becomes another, whatever carries it: an
+ * change.h - private to ds/: how a leaf word is changed, independent of the carrier: an
  * instruction in place (ds/sumtree/sumtree.c), or a chain over a wire (ds/replay/change.c).
  */
 #ifndef RLV_DS_SUMTREE_CHANGE_H
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Every lost CAS is somebody else's won one; so many in a row are a bug, not contention. */
+/* Every lost CAS is another client's success; this many in a row are a bug, not contention. */
 #define CHANGE_ROUNDS 10000
 
 enum change_verb { CHANGE_CLAIM, CHANGE_PUBLISH, CHANGE_UPDATE, CHANGE_CONSUME };
@@ -29,12 +29,12 @@ struct change {
 	const struct sumtree *tree;
 	struct epoch *ep;
 	struct tree_deltas *deltas;
-	uint32_t steady; /* the tag that most leaves have and keep, or none */
-	bool refresh;    /* a tag outside our view of the epoch was met */
-	bool damaged;    /* and the view was the epoch all the time: it is of none */
+	uint32_t steady; /* the tag that most leaves have and keep; UINT32_MAX = none */
+	bool refresh;    /* a tag outside our view of the epoch was found */
+	bool damaged;    /* the view was current, so the tag belongs to no epoch */
 };
 
-/* May the verb replace this word? */
+/* True if the verb may replace this word. */
 static inline bool word_fits(enum change_verb verb, const struct leaf_op *op, uint64_t word)
 {
 	if (verb == CHANGE_CLAIM)
@@ -48,8 +48,8 @@ static inline uint32_t steady_tag(const struct epoch *ep)
 }
 
 /*
- * Counts the swap under the epochs that its tags name (rule 7). The view's mode says only whether
- * a leaf that has migrated already is still counted in the older array, too.
+ * Counts the swap under the epochs of its tags (rule 7). The mode of the view only tells whether
+ * a migrated leaf is still counted in the older array, too.
  */
 static inline void count_swap(const struct change *c, uint32_t slot, uint64_t from, uint64_t to)
 {
@@ -63,7 +63,7 @@ static inline void count_swap(const struct change *c, uint32_t slot, uint64_t fr
 	if (__builtin_expect(c->ep->mode != EPOCH_DUAL, 1))
 		return;
 	side = &c->deltas->side[~tag & 1];
-	if (tag != leaf_tag(to)) { /* it migrates: all of it is new to the other array */
+	if (tag != leaf_tag(to)) { /* it migrates: all of it is new there */
 		sum = (int64_t) new;
 		size = new != 0;
 	}
@@ -71,15 +71,16 @@ static inline void count_swap(const struct change *c, uint32_t slot, uint64_t fr
 	side->size += size;
 }
 
-/* The tag of what is written now. */
+/* The tag of words written now. */
 static inline uint32_t tag_now(const struct epoch *ep)
 {
 	return (ep->number + (ep->mode == EPOCH_DUAL)) & 3u;
 }
 
 /*
- * Which tag goes over `*tag`; false: none that we know of. One of no epoch is damage, which a rebuild
- * would move on like any other (ds/sumtree/migrate.c); so does whoever changes that leaf.
+ * Finds the tag to write over `*tag`; false if the view has none. A tag of no epoch is damage: a
+ * rebuild moves it on like any other (ds/sumtree/migrate.c), and so does a client that changes
+ * the leaf.
  */
 static inline bool find_tag(const struct change *c, uint32_t *tag)
 {
@@ -89,7 +90,7 @@ static inline bool find_tag(const struct change *c, uint32_t *tag)
 	return c->damaged;
 }
 
-/* The word under which a leaf was counted: a damaged tag says nothing, the sums may be wrong. */
+/* The word as counted in the sums. A damaged tag carries no information: the sums may be wrong. */
 static inline uint64_t counted_word(const struct change *c, uint64_t word)
 {
 	uint32_t tag = leaf_tag(word);
@@ -99,7 +100,7 @@ static inline uint64_t counted_word(const struct change *c, uint64_t word)
 	return leaf_make(c->ep->number, leaf_gen(word), leaf_priority(word));
 }
 
-/* The word that an op asks for in place of op->word. *look_out: none, it only looks. */
+/* The word that an op writes over op->word. *look_out: it writes nothing and only reads. */
 static inline uint64_t wanted_word(const struct change *c, enum change_verb verb,
 				   const struct leaf_op *op, bool *look_out)
 {
@@ -116,7 +117,7 @@ static inline uint64_t wanted_word(const struct change *c, enum change_verb verb
 	return leaf_make(tag, op->gen, priority);
 }
 
-/* Judges the word found by an op that has changed nothing. True = try again with it. */
+/* Judges the word found by an op that changed nothing. True = retry with that word. */
 static inline bool judge(struct change *c, enum change_verb verb, struct leaf_op *op,
 			 uint64_t found)
 {
@@ -127,14 +128,14 @@ static inline bool judge(struct change *c, enum change_verb verb, struct leaf_op
 		op->result = leaf_gen(found) != op->gen ? LEAF_STALE : LEAF_ABSENT;
 		return false;
 	}
-	/* It was as expected and still could not be changed: its tag is outside our view. */
+	/* The word was as expected but not replaceable: its tag is outside our view. */
 	c->refresh |= as_seen;
 	return true;
 }
 
 /*
- * After a word was seen whose tag is outside the view. *damaged_out: the view was the epoch before the
- * word was read, and is it still, so that no epoch has that tag.
+ * Re-reads the epoch after a tag outside the view. *damaged_out: the view was and still is
+ * current, so the tag belongs to no epoch.
  */
 static inline int see_epoch_again(struct epoch *ep, bool *damaged_out)
 {
@@ -162,15 +163,13 @@ static inline int too_many_rounds(const struct leaf_op *op)
 			 CHANGE_ROUNDS);
 }
 
-/*
- * The word that a publish should find: claimed, most likely, under the epoch that we see now.
- */
+/* The word that a publish expects: usually claimed under the epoch of the view. */
 static inline uint64_t claimed_word(const struct epoch *ep, uint32_t gen)
 {
 	return leaf_make(tag_now(ep), gen, 0);
 }
 
-/* The worst thing that happened to one of n published leaves. */
+/* Returns the worst result of n published leaves. */
 RLV_MUST_CHECK int sumtree_publish_result(const struct leaf_op *ops, size_t n);
 
 #endif

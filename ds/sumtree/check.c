@@ -1,4 +1,4 @@
-/* Walks a whole tree: totals, sizes, and a proof that sums are sums. Cold code. */
+/* Walks a whole tree: totals, sizes, and a check of all sums. Cold code. */
 #include "ds/sumtree/sumtree.h"
 
 #include "ds/sumtree/nodes.h"
@@ -33,7 +33,7 @@ static int read_size(const struct sumtree *tree, struct epoch *ep, uint64_t *wor
 	if (ret)
 		return ret;
 	off = node_size_off(tree, ep->number & 1);
-	if (tree->region->base) { /* beside the tops, which somebody has just read */
+	if (tree->region->base) { /* beside the tops, which were just read */
 		*word_out = rword64_load_relaxed((const void *)(tree->region->base + off));
 	} else {
 		ret = transport_load(tree->region, off, word_out);
@@ -83,7 +83,7 @@ static bool tag_is_known(const struct epoch *ep, uint32_t tag)
 	       (ep->mode == EPOCH_DUAL && tag == ((ep->number + 1) & 3u));
 }
 
-/* Turns leaf words into priorities, counting. */
+/* Counts leaf words and replaces them by their priorities. */
 static void see_leaves(struct walk *walk, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -96,7 +96,7 @@ static void see_leaves(struct walk *walk, uint32_t n)
 	}
 }
 
-/* Compares nodes first.. of level with the sums of their n children, now in walk->children. */
+/* Compares nodes first.. of level with the sums of their n children in walk->children. */
 static int compare_parents(struct walk *walk, uint32_t level, uint32_t first, uint32_t n)
 {
 	const struct sumtree *tree = walk->tree;

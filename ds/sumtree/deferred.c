@@ -1,4 +1,4 @@
-/* From deltas of leaves to FAAs of their ancestors; see sumtree_deferred.h. */
+/* Turns deltas of leaves into FAAs of their ancestors; see ds/sumtree/deferred.h. */
 #include "ds/sumtree/deferred.h"
 
 #include "ds/sumtree/sumtree.h"
@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define AHEAD 8u /* lines asked for before they are written */
+#define AHEAD 8u /* lines prefetched ahead of the write */
 #define RADIX_BITS 8u
 #define NODE_BITS 24u
 
@@ -116,14 +116,14 @@ static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint
 
 /* -------- combining -------- */
 
-/* A run of deltas of one level, nodes rising. */
+/* A run of deltas of one level, in ascending order of nodes. */
 struct delta_run {
 	uint32_t *node;
 	int64_t *sum;
 	uint32_t n;
 };
 
-/* Adds neighbours of the same node together, in place. Nobody guesses a branch wrong here. */
+/* Combines neighbours of the same node, in place, without unpredictable branches. */
 static void combine(struct delta_run *run)
 {
 	uint32_t last = run->node[0], k = 0;
@@ -167,7 +167,7 @@ static void sort_pass(const struct delta_run *from, const struct delta_run *to, 
 	}
 }
 
-/* Sorts by radix; leaves the result in run, whichever of the two it ends in. */
+/* Radix sort; *run then names the buffer of the two that holds the result. */
 static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
 {
 	struct delta_run other = { deltas->sorted_node, deltas->sorted_sum, run->n };
@@ -183,7 +183,7 @@ static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t
 
 /* -------- applying -------- */
 
-/* Adds in place; the locked instructions take most of a flush's time, so nothing else is here. */
+/* Adds in place. Kept minimal: the locked instructions dominate a flush. */
 static void add_run(const struct sumtree *tree, uint64_t off, const struct delta_run *run)
 {
 	const struct rword64 *words = word_at(tree, off);
@@ -197,7 +197,7 @@ static void add_run(const struct sumtree *tree, uint64_t off, const struct delta
 	}
 }
 
-/* FAAs for the run's nodes of a level, whose first word is at off. */
+/* Adds the run to the nodes of a level, whose first word is at off. */
 static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
 		     const struct delta_run *run)
 {
@@ -210,7 +210,7 @@ static int add_level(const struct sumtree *tree, struct tree_deltas *deltas, uin
 	return ret;
 }
 
-/* The run one level up: parents instead of nodes, neighbours of one parent together. */
+/* Moves the run one level up: parents instead of nodes, combined by parent. */
 static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *run)
 {
 	const uint64_t recip = tree->recip[level];
@@ -229,7 +229,7 @@ static void climb(const struct sumtree *tree, uint32_t level, struct delta_run *
 	run->n = k + 1;
 }
 
-/* FAAs for a range of levels; leaves the run at its end, where there is such a level. */
+/* Adds the run to a range of levels; leaves it at level range.end, if the tree has one. */
 static int apply_levels(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t inner_off,
 			struct level_range range, struct delta_run *run)
 {
@@ -254,7 +254,7 @@ static void hold_run(struct delta_side *side, const struct delta_run *run)
 	side->held = true;
 }
 
-/* Adds what the list holds to all levels, or to those that are not held. */
+/* Adds the list to all levels, or to the levels that are not held. */
 static int apply_list(const struct sumtree *tree, struct tree_deltas *deltas, uint32_t parity)
 {
 	struct delta_side *side = &deltas->side[parity];

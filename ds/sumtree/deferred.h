@@ -1,13 +1,13 @@
 /*
- * deferred.h - private to ds/sumtree*.c: what has changed in the leaves and is not yet in
- * the sums above them.
+ * deferred.h - private to ds/sumtree/: changes of leaves that are not yet in the sums above
+ * them.
  *
  *   leaf CAS -> list of {level-1 node, sum}  one for each inner array, adjacent nodes combined
  *            -> flush: FAA each node, combine to parents, FAA, ...
  *
- * When deltas are held over calls, levels of more than DENSE_MAX nodes still get theirs in each
- * call (hardly any would combine); the first level that is smaller collects its own in a
- * private array, with a bit for each node that has one, and those above follow from it.
+ * If deltas are held over calls, levels of more than DENSE_MAX nodes are still updated in each
+ * call (hardly any deltas would combine). The first smaller level collects its deltas in a
+ * private array, with a dirty bit for each node; the levels above are derived from it.
  */
 #ifndef RLV_DS_SUMTREE_DEFERRED_H
 #define RLV_DS_SUMTREE_DEFERRED_H
@@ -20,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DELTA_MAX 1024u /* entries of a list; applied when there is no room for a vector more */
+#define DELTA_MAX 1024u /* entries of a list; applied when another vector does not fit */
 #define DENSE_MAX 8192u
 
-/* Level-1 nodes and what to add to them, in the order of the changes. */
+/* Level-1 nodes and their deltas, in the order of the changes. */
 struct delta_list {
 	uint32_t n;
 	bool unsorted;
@@ -36,29 +36,29 @@ struct delta_side {
 	struct delta_list list;
 	int64_t size;    /* change of the number of live leaves */
 	int64_t *dense;  /* [nodes of dense_level], or NULL */
-	uint64_t *dirty; /* a bit for each entry of dense that is not 0 */
-	bool held;       /* dense holds something */
+	uint64_t *dirty; /* a bit for each non-zero entry of dense */
+	bool held;       /* dense is not empty */
 };
 
 struct tree_deltas {
 	struct tree_deltas_opts opts;
-	struct wr_list *sink; /* additions go to the end of this chain, unsent; NULL = in place */
+	struct wr_list *sink; /* additions are appended to this chain, unsent; NULL = in place */
 	uint32_t dense_level; /* 0 = nothing is held over calls */
-	uint32_t calls;       /* held since the last full flush */
-	uint64_t since_ns;    /* when the first of them came */
+	uint32_t calls;       /* calls held since the last full flush */
+	uint64_t since_ns;    /* time of the first held call */
 	struct delta_side side[2];
 
-	/* Scratch of the calls, here because 256 of them are 12 KiB. */
+	/* Scratch memory of the calls, too large for the stack: 256 ops are 12 KiB. */
 	struct leaf_op ops[TRANSPORT_VECTOR];
 	uint32_t sorted_node[DELTA_MAX];
 	int64_t sorted_sum[DELTA_MAX];
 };
 
-/* Makes room for n more changes, n <= TRANSPORT_VECTOR. -ENOTSUP: the words are not in place. */
+/* Makes room for n more changes, n <= TRANSPORT_VECTOR. -ENOTSUP: words not changeable in place. */
 RLV_MUST_CHECK int tree_deltas_reserve(const struct sumtree *tree, struct tree_deltas *deltas,
 				       uint32_t n);
 
-/* Room was reserved. */
+/* Adds a delta; room was reserved. */
 static inline void tree_deltas_add(struct delta_side *side, uint32_t node, int64_t sum)
 {
 	struct delta_list *list = &side->list;

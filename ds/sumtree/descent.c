@@ -1,4 +1,4 @@
-/* Down the levels of a forest; see sumtree_descent.h. */
+/* Moves draws down the levels of a forest; see ds/sumtree/descent.h. */
 #include "ds/sumtree/descent.h"
 
 #include <stddef.h>
@@ -43,7 +43,7 @@ static inline uint64_t mass_of(uint64_t word, bool leaves)
 
 #define FAMILY TREE_MIN_FANOUT /* children that are summed together */
 
-/* Children in place change while they are looked at: what is looked at is a copy. */
+/* Copies the children: in place they change while they are read. */
 static inline void copy_children(uint64_t *to, const uint64_t *at, uint32_t fanout)
 {
 	const struct rword64 *from = (const struct rword64 *)(const void *)at;
@@ -52,7 +52,7 @@ static inline void copy_children(uint64_t *to, const uint64_t *at, uint32_t fano
 		to[k] = rword64_load_acquire(&from[k]); /* V1 pairs with P1 */
 }
 
-/* What is negative counts as nothing, but that is rare. */
+/* Sums a family; negative words count as 0, but they are rare. */
 ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
 {
 	uint64_t mass = 0, any = 0;
@@ -69,7 +69,7 @@ ALWAYS_INLINE uint64_t sum_family(const uint64_t *words, bool leaves)
 	return mass;
 }
 
-/* Fills in the masses of the families and returns their sum. fanout: at least FAMILY. */
+/* Computes the mass of each family; returns their sum. fanout: at least FAMILY. */
 ALWAYS_INLINE uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool leaves,
 				    uint64_t *masses)
 {
@@ -83,7 +83,7 @@ ALWAYS_INLINE uint64_t sum_families(const uint64_t *words, uint32_t fanout, bool
 	return total;
 }
 
-/* The child that has mass at *r_inout, which is less than the sum; out: what is left within it. */
+/* Finds the child with mass at *r_inout < the sum; out: the remainder within it. */
 static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses, uint32_t fanout,
 				  bool leaves, uint64_t *r_inout)
 {
@@ -102,7 +102,7 @@ static inline uint32_t find_child(const uint64_t *words, const uint64_t *masses,
 	return k;
 }
 
-/* Rule 6 for one draw. Leaves and sums get code of their own. */
+/* Rule 6 for one draw. Inlined separately for leaves and sums. */
 ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct draw_step *step,
 			  bool leaves)
 {
@@ -128,7 +128,7 @@ ALWAYS_INLINE void settle(struct sumtree_descent *down, uint32_t i, const struct
 	lanes->word[i] = words[child];
 	lanes->expected[i] = mass_of(lanes->word[i], leaves);
 	lanes->r[i] = r;
-	/* Only a broken region has mass behind its last node. */
+	/* Only a damaged region has mass behind its last node. */
 	if (total == 0 || lanes->node[i] >= step->limit)
 		sumtree_descent_lose(down, i);
 }
@@ -143,7 +143,7 @@ static void settle_leaf(struct sumtree_descent *down, uint32_t i, const struct d
 	settle(down, i, step, true);
 }
 
-/* One group one level down. */
+/* Moves one group one level down. */
 static inline void step_down(struct sumtree_descent *down, uint32_t group,
 			     const struct draw_step *step, bool leaves)
 {
@@ -173,7 +173,7 @@ static inline void step_down(struct sumtree_descent *down, uint32_t group,
 
 /* -------- in place -------- */
 
-/* The step from level + 1 to level; the step to the top level comes from nowhere. */
+/* The step from level + 1 to level; for the top level only its children are set. */
 static struct draw_step make_step(const struct sumtree_descent *down, uint32_t level)
 {
 	const struct sumtree *tree = &down->from->trees[0];
@@ -194,7 +194,7 @@ static struct draw_step make_step(const struct sumtree_descent *down, uint32_t l
 	return step;
 }
 
-/* Which tree each lane is in, as distances from the first tree's arrays. */
+/* Sets the tree of each lane, as distances from the first tree. */
 static void find_trees(struct sumtree_descent *down)
 {
 	const struct forest *from = down->from;
@@ -214,8 +214,8 @@ static void find_trees(struct sumtree_descent *down)
 }
 
 /*
- * Groups follow each other down like a staircase, APART groups between two levels: so the lines
- * that one group waits for come while others compute.
+ * Groups descend like a staircase, APART groups between two levels: the cache lines of one group
+ * arrive while others compute.
  */
 void sumtree_descent_run(struct sumtree_descent *down)
 {
@@ -232,7 +232,7 @@ void sumtree_descent_run(struct sumtree_descent *down)
 		for (uint32_t l = levels; l > 0; l--) {
 			uint32_t g = t - (levels - l + 1) * APART;
 
-			if (g < down->groups) /* there, and not through yet */
+			if (g < down->groups) /* started and not finished */
 				step_down(down, g, &step[l - 1], l == 1);
 		}
 	}
@@ -258,7 +258,7 @@ void sumtree_descent_step(struct sumtree_descent *down, uint32_t level)
 
 	step.next_base = NULL;
 	for (uint32_t i = down->n; down->n > DRAWS_FEW && i < down->groups * DRAW_GROUP; i++)
-		down->lanes.children[i] = down->lanes.children[0]; /* kernels do whole groups */
+		down->lanes.children[i] = down->lanes.children[0]; /* for whole groups */
 	for (uint32_t g = 0; g < down->groups; g++)
 		step_down(down, g, &step, level == 1);
 }

@@ -1,13 +1,13 @@
 /*
- * descent.h - private to ds/sumtree*.c: draws of one chunk on their way from nodes of the
- * top levels down to leaves.
+ * descent.h - private to ds/sumtree/: moves the draws of one chunk from nodes of the top
+ * levels down to leaves.
  *
- *   [ aim: addresses of the children, lines asked for | kernel: pick ] x levels
+ *   [ aim: addresses of the children, prefetch | kernel: pick ] x levels
  *
- * Regions that are addressable are looked at in place; of others the caller reads each level into a
- * buffer (sumtree_steps.h). The kernels see pointers either way. A draw that the kernel could not
- * settle is looked at again alone: most often somebody's deltas are under way between two levels. One
- * that finds nothing left below its node is lost: it must begin again.
+ * Addressable regions are read in place; for others the caller reads each level into a buffer
+ * (ds/sumtree/steps.h). The kernels see pointers either way. A draw that the kernel could not
+ * settle is handled alone: usually a delta is in progress between two levels. A draw that finds
+ * no mass below its node is lost and must restart.
  */
 #ifndef RLV_DS_SUMTREE_DESCENT_H
 #define RLV_DS_SUMTREE_DESCENT_H
@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-/* So many draws are sooner looked at one by one than by kernels and tables that serve many. */
+/* Up to this many draws go one by one: kernels and tables only pay for more. */
 #define DRAWS_FEW 3u
 
 struct sumtree_descent {
@@ -29,27 +29,28 @@ struct sumtree_descent {
 	struct rng *rng;
 	const struct sumtree_kernel *kernel;
 	bool prefetch;                  /* in place only */
-	bool in_copies;                 /* lanes.children point to what nobody else changes */
-	double per_quantum;             /* 1 / the whole mass */
+	bool in_copies;                 /* lanes.children point to private copies */
+	double per_quantum;             /* 1 / total mass */
 	uint32_t n;                     /* draws */
-	uint32_t groups;                /* of lanes that hold them */
-	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each draw that found nothing */
+	uint32_t groups;                /* groups of lanes in use */
+	uint64_t lost[DRAW_CHUNK / 64]; /* a bit for each lost draw */
 	uint32_t shard[DRAW_CHUNK];
-	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differed */
+	double ratio[DRAW_CHUNK]; /* product of expected / found, where they differ */
 	struct draw_lanes lanes;
 };
 
 /*
- * Takes draws whose lanes name nodes of the top levels down to leaves: lanes.node is the slot then,
- * lanes.word the leaf. Lanes behind the last draw do as lane 0 does. All regions are addressable.
+ * Moves draws whose lanes name nodes of the top levels down to leaves: then lanes.node is the
+ * slot and lanes.word the leaf. Lanes behind the last draw repeat lane 0. All regions are
+ * addressable.
  */
 void sumtree_descent_run(struct sumtree_descent *down);
 
-/* Where the children of draw i, which is on `level`, are: region, off and len of *io. */
+/* Sets region, off and len of *io to the children of draw i on `level`. */
 void sumtree_descent_aim(const struct sumtree_descent *down, uint32_t i, uint32_t level,
 			 struct transport_io *io);
 
-/* All draws down from `level` to the next: lanes.children of the draws point to copies. */
+/* Moves all draws from `level` to the next; lanes.children of the draws point to copies. */
 void sumtree_descent_step(struct sumtree_descent *down, uint32_t level);
 
 static inline void sumtree_descent_lose(struct sumtree_descent *down, uint32_t i)
@@ -57,7 +58,7 @@ static inline void sumtree_descent_lose(struct sumtree_descent *down, uint32_t i
 	down->lost[i / 64] |= (uint64_t)1 << i % 64;
 	down->lanes.node[i] = 0;
 	down->lanes.r[i] = 0;
-	down->lanes.expected[i] = UINT64_MAX; /* so that no kernel settles it */
+	down->lanes.expected[i] = UINT64_MAX; /* no kernel settles this value */
 }
 
 static inline bool sumtree_descent_is_lost(const struct sumtree_descent *down, uint32_t i)

@@ -1,7 +1,7 @@
 /*
- * Draws: points of the whole mass become nodes of the top levels (sumtree_place.h), and these become
- * leaves (sumtree_descent.h). A draw that is lost on the way begins again from the tops, re-read,
- * over everything, when the others are done. Over a wire: sumtree_steps.h.
+ * Draws: maps points of the total mass to nodes of the top levels (ds/sumtree/place.h), and
+ * these to leaves (descent.h). A lost draw restarts from the re-read tops, over all trees, after
+ * the others are done. Over a wire: steps.h.
  */
 #include "ds/sumtree/sumtree.h"
 
@@ -27,7 +27,7 @@ struct draw_call {
 	struct sumtree_tops tops;
 };
 
-/* Draws one anew over everything, tops re-read, until it is found. */
+/* Repeats one draw over all trees, tops re-read, until it finds a leaf. */
 static int restart(struct draw_call *call, const struct draws *out, size_t to)
 {
 	const struct strata independent = { 0 };
@@ -80,7 +80,7 @@ static int draw_chunk(struct draw_call *call, const struct strata *strata, const
 	return 0;
 }
 
-/* Are all regions addressable, and the trees of one shape? */
+/* Checks that the trees have one shape. *in_place: all regions are addressable. */
 static int check_forest(const struct forest *from, bool *in_place)
 {
 	*in_place = true;

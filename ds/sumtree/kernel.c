@@ -1,4 +1,4 @@
-/* Chooses the picks for this CPU; see sumtree_kernel.h. */
+/* Chooses the kernel for this CPU; see ds/sumtree/kernel.h. */
 #include "ds/sumtree/kernel.h"
 
 #include "transport/barrier.h"
@@ -8,7 +8,7 @@
 const struct sumtree_kernel *sumtree_kernel_get(void)
 {
 #if defined(__x86_64__) && !BARRIER_TSAN
-	/* Their loads are not C11 atomics, which is all that ThreadSanitizer could check. */
+	/* Vector loads are not C11 atomics, and ThreadSanitizer checks only these. */
 	switch (cpu_level()) {
 	case CPU_AVX512:
 		return &sumtree_kernel_avx512;

@@ -1,6 +1,6 @@
 /*
- * Picks, four draws at a time; as in sumtree_kernel_avx512.c. Sums are below 2^63, and where they
- * are not, the draw is looked at again anyway: so signed comparisons will do.
+ * Kernel for four draws at a time; otherwise as kernel_avx512.c. Sums are below 2^63, and a
+ * larger one sends the draw back to the caller anyway: signed comparisons suffice.
  */
 #include "ds/sumtree/kernel.h"
 
@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
-/* So that each fan-out, and leaves and sums, get code of their own. */
+/* Separate code for each fan-out, and for leaves and sums. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define LANES 4u
 
@@ -46,7 +46,7 @@ static ALWAYS_INLINE void load_columns(const uint64_t *const *children, uint32_t
 
 static ALWAYS_INLINE void consider(struct picks *p, __m256i word, bool leaves)
 {
-	__m256i beyond = _mm256_cmpgt_epi64(p->prefix, p->r); /* -1 where it begins behind r */
+	__m256i beyond = _mm256_cmpgt_epi64(p->prefix, p->r); /* -1 where it is beyond r */
 
 	p->below = _mm256_blendv_epi8(p->prefix, p->below, beyond);
 	p->word = _mm256_blendv_epi8(word, p->word, beyond);
@@ -65,7 +65,7 @@ static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uin
 	struct picks p = { load_words(&lanes->r[i]), zero, zero, zero, zero, zero };
 	__m256i c[LANES];
 
-	p.child = _mm256_set1_epi64x(-1); /* the first child counts, too */
+	p.child = _mm256_set1_epi64x(-1); /* the first child is always counted */
 	for (uint32_t at = 0; at < fanout; at += LANES) {
 		load_columns(&lanes->children[i], at, c);
 		for (uint32_t k = 0; k < LANES; k++)
@@ -79,7 +79,7 @@ static ALWAYS_INLINE void store_words(uint64_t *to, __m256i value, __m256i where
 	_mm256_maskstore_epi64((long long *)to, where, value);
 }
 
-/* Returns the lanes to look at again. */
+/* Returns a bit for each lane that the caller must settle. */
 static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
 					  const struct picks *p, const struct draw_step *step,
 					  bool leaves)
@@ -117,7 +117,7 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 	return redo;
 }
 
-/* The usual fan-outs as constants, so that their loops unroll. */
+/* Constants for the usual fan-outs, so that their loops unroll. */
 static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
 					     const struct draw_step *step, bool leaves)
 {

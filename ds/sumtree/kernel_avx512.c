@@ -1,10 +1,10 @@
 /*
- * Picks, eight draws at a time. The eight children of each of eight draws are one load each;
- * transposed, they are one vector for each child, and prefixes are plain additions of vectors.
+ * Kernel for eight draws at a time. One load reads eight children of a draw; transposed, there
+ * is one vector for each child, and prefixes are vector additions.
  *
- * An aligned 8-byte word inside a vector load is read at once on every CPU that has AVX-512, and
- * in order before what the caller reads after (x86-64 does not reorder loads): V1 pairs with P1 here,
- * too, without an acquire.
+ * Every CPU with AVX-512 reads an aligned 8-byte word of a vector load at once, and before later
+ * reads of the caller (x86-64 does not reorder loads): V1 pairs with P1 here, too, without an
+ * acquire.
  */
 #include "ds/sumtree/kernel.h"
 
@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
-/* So that each fan-out, and leaves and sums, get code of their own. */
+/* Separate code for each fan-out, and for leaves and sums. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define LANES 8u
 
@@ -28,7 +28,7 @@ struct picks {
 	__m512i any;    /* all words of inner nodes or-ed: negative if one is */
 };
 
-/* Nodes that eight draws land on, if they are below limit. */
+/* Target nodes of eight draws, valid if below limit. */
 struct target {
 	__m512i node;
 	uint32_t limit;
@@ -104,7 +104,7 @@ static ALWAYS_INLINE struct picks pick_group(const struct draw_lanes *lanes, uin
 	return p;
 }
 
-/* Returns the lanes to look at again. */
+/* Returns a bit for each lane that the caller must settle. */
 static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
 					  const struct picks *p, struct target to, bool leaves)
 {
@@ -124,7 +124,7 @@ static ALWAYS_INLINE uint32_t store_group(struct draw_lanes *lanes, uint32_t i,
 	return (uint8_t)~good;
 }
 
-/* As draw_aim, of nodes still in a register. */
+/* As draw_aim, for nodes still in a register. */
 static ALWAYS_INLINE void aim(struct draw_lanes *lanes, uint32_t i, __m512i node,
 			      const struct draw_step *step)
 {
@@ -160,7 +160,7 @@ static ALWAYS_INLINE uint32_t pick_eight(struct draw_lanes *lanes, uint32_t grou
 	return redo;
 }
 
-/* The usual fan-outs as constants, so that their loops unroll. */
+/* Constants for the usual fan-outs, so that their loops unroll. */
 static ALWAYS_INLINE uint32_t pick_by_fanout(struct draw_lanes *lanes, uint32_t group,
 					     const struct draw_step *step, bool leaves)
 {

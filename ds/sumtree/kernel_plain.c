@@ -1,4 +1,4 @@
-/* The picks in plain C, for CPUs without vectors and for ThreadSanitizer. */
+/* Kernel in plain C, for CPUs without vectors and for ThreadSanitizer. */
 #include "ds/sumtree/kernel.h"
 
 #include "transport/barrier.h"
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Takes one lane down; false = it needs another look. */
+/* Moves one lane down; false = the caller must settle it. */
 static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_step *step,
 			bool leaves)
 {
@@ -16,7 +16,7 @@ static inline bool pick(struct draw_lanes *lanes, uint32_t i, const struct draw_
 	uint64_t below = 0, word = 0, node = lanes->node[i] * step->fanout, child = 0;
 
 	for (uint32_t k = 0; k < step->fanout; k++) {
-		/* V1 pairs with P1: whoever sees a leaf published sees its rows (rule 5). */
+		/* V1 pairs with P1: a reader of a published leaf sees its rows (rule 5). */
 		uint64_t w = leaves ? rword64_load_acquire(&children[k])
 				    : rword64_load_relaxed(&children[k]);
 		bool here = prefix <= r;

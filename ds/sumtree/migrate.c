@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /*
- * Sums on their way up: at each level one open node; when the walk leaves it, it is added to the
+ * Running sums: each level has one open node. When the walk leaves it, its sum is added to the
  * array and to the open node above.
  */
 struct walk {
@@ -57,7 +57,7 @@ static int add_to_node(struct walk *walk, uint32_t level, uint32_t node, uint64_
 	return rc;
 }
 
-/* Goes up one level for each level: at most TREE_MAX_LEVELS deep. */
+/* Recurses up one level at a time: at most TREE_MAX_LEVELS deep. */
 static int close_node(struct walk *walk, uint32_t level)
 {
 	uint64_t sum = walk->sum[level];
@@ -86,9 +86,9 @@ static int count_leaf(struct walk *walk, uint32_t leaf, uint64_t word)
 }
 
 /*
- * One try at the leaves of words[] that do not have the new tag yet. Those that changed meanwhile
- * keep the word found, for the next try. A tag of no current epoch is damage; nobody can hold a
- * delta for it, so it is moved on like any other.
+ * Tries once to move the leaves of words[] that lack the new tag. Leaves that changed meanwhile
+ * keep the word found, for the next try. A tag of no current epoch is damage; no client can hold
+ * a delta for it, so it is moved on like any other.
  */
 static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint32_t n,
 		       uint32_t *left_out)
@@ -122,7 +122,7 @@ static int try_migrate(struct walk *walk, uint32_t first, uint64_t *words, uint3
 			rc = count_leaf(walk, first + which[i], ops[i].old);
 			continue;
 		}
-		/* Without an answer: try again from what we know; it was ours or it was not. */
+		/* No answer: retry from the known word; the CAS may have succeeded or not. */
 		walk->counts->lost_answers += !answered;
 		words[which[i]] = answered ? ops[i].old : ops[i].expected;
 		(*left_out)++;
@@ -146,8 +146,8 @@ static int migrate_chunk(struct walk *walk, uint32_t first, uint32_t n)
 }
 
 /*
- * The running maximum becomes the largest live leaf, unless somebody raises it meanwhile. An
- * empty view keeps what it has.
+ * Lowers the running maximum to the largest live leaf, unless a client raises it meanwhile. An
+ * empty view keeps its maximum.
  */
 static int lower_max(struct walk *walk, uint64_t max_off, uint64_t before)
 {
@@ -157,7 +157,7 @@ static int lower_max(struct walk *walk, uint64_t max_off, uint64_t before)
 	if (walk->max == 0 || walk->max >= before)
 		return 0;
 	rc = transport_cas_word(walk->tree->region, max_off, before, walk->max, &old);
-	return rc == -EIO ? 0 : rc; /* done or not: both are a maximum */
+	return rc == -EIO ? 0 : rc; /* done or not: both values are a valid maximum */
 }
 
 static int finish_sums(struct walk *walk)

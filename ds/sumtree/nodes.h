@@ -1,6 +1,4 @@
-/*
- * nodes.h - private to ds/sumtree*.c: where the words of a tree are.
- */
+/* nodes.h - private to ds/sumtree/: offsets of the words of a tree. */
 #ifndef RLV_DS_SUMTREE_NODES_H
 #define RLV_DS_SUMTREE_NODES_H
 
@@ -12,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * i / fanout for i < 2^24: the reciprocal is too large by less than 2^10 / 2^40 of a unit, and so
- * the product by less than 2^34 / 2^40.
+ * i / fanout for i < 2^24: the reciprocal is too large by less than 2^10 / 2^40 of a unit, so
+ * the product is by less than 2^34 / 2^40.
  */
 #define NODE_RECIP_SHIFT 40
 
@@ -28,7 +26,7 @@ static inline uint64_t leaf_off(const struct sumtree *tree, uint32_t slot)
 	return tree->leaves_off + (uint64_t)slot * 8;
 }
 
-/* Where the region is addressable. */
+/* Address of a leaf; the region is addressable. */
 static inline const struct rword64 *leaf_at(const struct sumtree *tree, uint32_t slot)
 {
 	const uint8_t *leaf = tree->region->base + leaf_off(tree, slot);
@@ -54,7 +52,7 @@ static inline uint64_t node_size_off(const struct sumtree *tree, uint32_t parity
 	return tree->inner_off[parity];
 }
 
-/* Live leaves by that word: between none and all, whatever it says. */
+/* Number of live leaves from that word, clamped to 0..leaves. */
 static inline int64_t node_size(const struct sumtree *tree, uint64_t word)
 {
 	int64_t size = (int64_t)word > 0 ? (int64_t)word : 0;

@@ -1,4 +1,4 @@
-/* From fractions of the whole mass to nodes of the tops, and from leaves to results. */
+/* Maps fractions of the total mass to nodes of the tops, and leaves to results. */
 #include "ds/sumtree/place.h"
 
 #include "wire/sumtree_layout.h"
@@ -7,7 +7,7 @@
 
 /* -------- points -------- */
 
-/* The point at a fraction x / 2^64 of the mass. A second word fills in what 64 bits cannot say. */
+/* The point at x / 2^64 of the mass. Above 2^60 a second random word refines it. */
 static unsigned __int128 point_at(const struct sumtree_tops *tops, struct rng *rng, uint64_t x)
 {
 	unsigned __int128 total = sumtree_tops_total(tops), low, fine, point;
@@ -34,7 +34,7 @@ struct strata strata_make(const struct draw_opts *opts, size_t n)
 	s.step = opts->world_size > 1 ? opts->world_size : 1;
 	s.rank = opts->rank % s.step;
 	s.n = n * s.step;
-	if (s.n == 1) /* a single stratum is none */
+	if (s.n == 1) /* one stratum = independent draws */
 		return s;
 	s.width = UINT64_MAX / s.n;
 	s.rest = UINT64_MAX % s.n + 1;
@@ -59,7 +59,7 @@ static inline uint64_t stratum_point(const struct strata *s, uint64_t i, uint64_
 
 #define LIST_END UINT16_MAX
 
-/* Draws by the tree that they fall into; each list in the order of the batch. */
+/* Draws grouped by tree; each list in batch order. */
 struct piles {
 	uint16_t first[TABLE_MAX_SHARDS], next[DRAW_CHUNK];
 };
@@ -76,7 +76,7 @@ static void sort_by_tree(const struct sumtree_tops *tops, const unsigned __int12
 	}
 }
 
-/* A draw's place within its tree. */
+/* Sets the position of a draw within its tree. */
 static inline void put(struct sumtree_descent *down, uint32_t i, uint32_t node, uint64_t r,
 		       uint64_t expected)
 {
@@ -86,7 +86,7 @@ static inline void put(struct sumtree_descent *down, uint32_t i, uint32_t node, 
 	down->lanes.expected[i] = expected;
 }
 
-/* Draw i falls into the loaded tree. `near` is the node of one before it. Returns its node. */
+/* Places draw i in the loaded tree. `near`: node of an earlier draw. Returns the node. */
 static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct sumtree_tops *tops,
 				   uint32_t i, uint64_t r, uint32_t near)
 {
@@ -97,7 +97,7 @@ static inline uint32_t put_in_tree(struct sumtree_descent *down, const struct su
 	return node;
 }
 
-/* The tree's sum is not what it was: it is drawn anew within. */
+/* The sum of the tree has changed: repeats the draw within it. */
 static void put_anew(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
 		     uint64_t expected)
 {
@@ -146,7 +146,7 @@ static int place_in_trees(struct sumtree_descent *down, struct sumtree_tops *top
 	return ret;
 }
 
-/* The same for one of a few: the top as it was read is walked, not summed up for a search. */
+/* As put_in_tree for few draws: scans the top as read instead of building prefix sums. */
 static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *tops, uint32_t i,
 		      uint64_t r)
 {
@@ -159,7 +159,7 @@ static void put_alone(struct sumtree_descent *down, const struct sumtree_tops *t
 	put(down, i, node, r, value[node]);
 }
 
-/* All draws fall into the one tree there is. Its sum is at most 2^62. */
+/* Places all draws in the only tree. Its sum is at most 2^62. */
 static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops, const uint64_t *x)
 {
 	uint64_t total = (uint64_t)sumtree_tops_total(tops);
@@ -178,7 +178,7 @@ static int place_in_tree(struct sumtree_descent *down, struct sumtree_tops *tops
 	return ret;
 }
 
-/* Lanes behind the last draw, so that there are whole groups. */
+/* Fills lanes behind the last draw, so that groups are whole. */
 static void pad_lanes(struct sumtree_descent *down)
 {
 	for (uint32_t i = down->n; i < down->groups * DRAW_GROUP; i++) {
@@ -209,7 +209,7 @@ int sumtree_place(struct sumtree_descent *down, struct sumtree_tops *tops,
 
 /* -------- results -------- */
 
-/* Loop by loop: so compilers make vectors of them. */
+/* Separate loops, so that compilers vectorise them. */
 void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, size_t to)
 {
 	uint32_t n = down->n;
@@ -218,7 +218,7 @@ void sumtree_emit(const struct sumtree_descent *down, const struct draws *out, s
 	memcpy(out->word + to, down->lanes.word, n * sizeof(out->word[0]));
 	for (uint32_t i = 0; i < n; i++)
 		out->slot[to + i] = (uint32_t)down->lanes.node[i];
-	/* Signed: 40 bits, and CPUs convert them faster. */
+	/* Signed: 40 bits fit, and CPUs convert signed words faster. */
 	for (uint32_t i = 0; i < n; i++)
 		out->probability[to + i] = down->ratio[i] * down->per_quantum *
 					   (double)(int64_t)leaf_priority(down->lanes.word[i]);

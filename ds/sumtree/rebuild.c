@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <time.h>
 
-#define SEIZE_TRIES 1000 /* swaps of a word that few parties change */
+#define SEIZE_TRIES 1000 /* CAS retries on a word that few parties change */
 #define NAP_NS 200000
 #define ZERO_BYTES 32768u
-#define NO_DIRTY UINT64_MAX /* a pass that cannot be clean */
+#define NO_DIRTY UINT64_MAX /* this pass cannot be clean */
 
 static const uint8_t zeros[ZERO_BYTES];
 
@@ -24,9 +24,9 @@ struct pass {
 	struct shard *shard;
 	const struct rebuild_opts *opts;
 	struct rebuild_report *report;
-	uint64_t word;  /* the epoch word that is ours */
+	uint64_t word;  /* the epoch word as we own it */
 	uint64_t dirty; /* when the waiting began */
-	uint64_t lost;  /* answers in this pass */
+	uint64_t lost;  /* answers lost in this pass */
 };
 
 static int load_dirty(struct shard *shard, uint64_t *dirty_out)
@@ -36,7 +36,7 @@ static int load_dirty(struct shard *shard, uint64_t *dirty_out)
 			      dirty_out);
 }
 
-/* An answer that is lost leaves dirty raised or not: raise it again, too much does no harm. */
+/* After a lost answer dirty may be raised or not: raising it again does no harm. */
 static int raise_dirty(struct shard *shard)
 {
 	uint64_t old;
@@ -57,9 +57,9 @@ static int load_epoch(struct shard *shard, uint64_t *word_out)
 }
 
 /*
- * E5 pairs with E6: an array zeroed, or whole, then the epoch word that names it.
- * Swaps that word; -EAGAIN = it was something else. The target names us and a state that
- * nobody else can make, so after a lost answer the word itself says whether it was done.
+ * E5 pairs with E6: an array is zeroed, or whole, then the epoch word names it. Swaps that word;
+ * -EAGAIN = it held another value. The target names us and a state that nobody else writes, so
+ * after a lost answer the word itself shows whether the swap was done.
  */
 static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 {
@@ -76,7 +76,10 @@ static int swap_epoch(struct shard *shard, uint64_t from, uint64_t to)
 
 /* -------- becoming the rebuilder -------- */
 
-/* May we take the word from its owner? A live slot says no: only a fence makes it otherwise. */
+/*
+ * Checks that the owner may be replaced: -EBUSY while its slot is live; only a fence changes
+ * that.
+ */
 static int check_owner_dead(struct pass *pass, uint32_t owner)
 {
 	struct slot_info info;
@@ -90,7 +93,7 @@ static int check_owner_dead(struct pass *pass, uint32_t owner)
 	return error_set(-EBUSY, "rebuild is run by owner %u (pid %u)", owner, info.process.pid);
 }
 
-/* A mode that is none is begun from the start. */
+/* An invalid mode restarts the pass from ZERO. */
 static int take_over(struct pass *pass, uint64_t word)
 {
 	enum epoch_mode mode = epoch_mode_of(word) == EPOCH_DUAL ? EPOCH_DUAL : EPOCH_ZERO;
@@ -100,7 +103,7 @@ static int take_over(struct pass *pass, uint64_t word)
 
 	if (!rc && word != mine)
 		rc = swap_epoch(pass->shard, word, mine);
-	/* Whoever walked had additions in hand: they are lost, and nothing else may say so. */
+	/* The predecessor held unposted additions, now lost: only dirty records that. */
 	if (!rc && mode == EPOCH_DUAL)
 		rc = raise_dirty(pass->shard);
 	if (rc)
@@ -131,7 +134,7 @@ static int seize(struct pass *pass)
 	return error_set(-EAGAIN, "rebuild: the epoch word kept changing");
 }
 
-/* -------- waiting for promises -------- */
+/* -------- waiting for pins -------- */
 
 static bool find_blocker(const struct slot_info *infos, uint32_t n, uint32_t epoch,
 			 struct rebuild_wait *wait)
@@ -181,8 +184,8 @@ static int wait_for_pins(struct pass *pass)
 	const struct rebuild_wait *wait = &pass->report->wait;
 	bool blocked;
 	/*
-	 * E2 pairs with E1: our swap of the epoch, then our look at the promises.
-	 * E8 pairs with E7: the leaves of the pass before, all moved, then the promises.
+	 * E2 pairs with E1: our swap of the epoch, then our read of the pins.
+	 * E8 pairs with E7: the leaves of the previous pass, all moved, then the pins.
 	 */
 	int rc = transport_order(pass->shard->tree->tr);
 
@@ -254,8 +257,8 @@ static int migrate_views(struct pass *pass)
 }
 
 /*
- * `clean` is written while the word is still ours: one writer at a time. If we die before the flip,
- * the successor raises dirty, which takes it back.
+ * Writes `clean` while the word is still ours: one writer at a time. If we die before the flip,
+ * the successor raises dirty, which revokes it.
  */
 static int flip(struct pass *pass)
 {
@@ -267,7 +270,7 @@ static int flip(struct pass *pass)
 
 	if (!rc && pass->lost)
 		rc = raise_dirty(shard);
-	/* D2 pairs with D1: slots seen that hold nothing back, then dirty. */
+	/* D2 pairs with D1: we see slots that block nothing, then read dirty. */
 	if (!rc)
 		rc = load_dirty(shard, &dirty);
 	if (rc)

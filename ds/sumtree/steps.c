@@ -1,4 +1,4 @@
-/* Draws as steps; see sumtree_steps.h. */
+/* Draws as steps; see ds/sumtree/steps.h. */
 #include "ds/sumtree/steps.h"
 
 #include "ds/sumtree/descent.h"
@@ -15,30 +15,30 @@
 #include <errno.h>
 #include <string.h>
 
-#define TURNS 3u /* reads of a top whose epoch names another array each time */
+#define TURNS 3u /* most reads of a top whose epoch names another array each time */
 
 enum stage { STAGE_IDLE, STAGE_BEGUN, STAGE_TOPS, STAGE_LEVEL };
 
 struct sumtree_steps {
 	const struct forest *from;
 	struct rng *rng;
-	struct strata strata; /* of the first try; later ones are independent */
+	struct strata strata; /* for the first try; later tries are independent */
 	struct draws out;
 	enum stage stage;
-	uint32_t level; /* that all draws are on */
-	uint32_t tries; /* from the tops on */
+	uint32_t level; /* level of all draws */
+	uint32_t tries; /* starts from the tops */
 	uint32_t turns;
 	struct sumtree_tops tops;
 
-	uint32_t *todo; /* draws that are not found yet */
+	uint32_t *todo; /* draws without a result yet */
 	size_t n_todo;
-	struct sumtree_descent *downs; /* of DRAW_CHUNK of them each */
-	uint32_t *trees;               /* whose tops are being read */
+	struct sumtree_descent *downs; /* one for each DRAW_CHUNK of them */
+	uint32_t *trees;               /* trees whose tops are being read */
 	uint32_t n_trees;
 
 	struct transport_io *io;
 	size_t n_io;
-	uint8_t *bytes; /* that they are read into */
+	uint8_t *bytes; /* target of the reads */
 
 	size_t room_draws, room_downs, room_trees, room_io, room_bytes;
 };
@@ -118,7 +118,7 @@ static int begin_tops(struct sumtree_steps *s)
 	return aim_tops(s);
 }
 
-/* Those that are to be read once more stay in the list. */
+/* Trees to be read again stay in the list. */
 static void take_tops(struct sumtree_steps *s)
 {
 	uint32_t bytes = (uint32_t)align_up(sumtree_tops_bytes(s->from), WIRE_LINE);
@@ -161,7 +161,7 @@ static bool same_node(const struct sumtree_descent *down, uint32_t a, uint32_t b
 	return down->shard[a] == down->shard[b] && down->lanes.node[a] == down->lanes.node[b];
 }
 
-/* Draws that lie side by side often have the same node: then they share its read. */
+/* Neighbouring draws often have the same node: they share its read. */
 static void aim_chunk(struct sumtree_steps *s, struct sumtree_descent *down)
 {
 	uint32_t bytes = s->from->trees[0].geo.fanout[s->level - 1] * 8u;
@@ -192,7 +192,7 @@ static int aim_level(struct sumtree_steps *s)
 	return ret;
 }
 
-/* Results of the draws that are at their leaves; those that were lost stay to be done. */
+/* Emits the draws that reached their leaves; lost draws stay in the list. */
 static void collect(struct sumtree_steps *s)
 {
 	size_t left = 0;
@@ -238,7 +238,7 @@ int sumtree_steps_begin(struct sumtree_steps *steps, const struct steps_task *ta
 	return 0;
 }
 
-/* All tops are there. Nothing to draw may be so for a moment only. */
+/* All tops are read. A total of 0 may be transient: retry. */
 static int leave_tops(struct sumtree_steps *s)
 {
 	int ret;

@@ -1,14 +1,14 @@
 /*
- * steps.h - draws as steps, whose reads the caller makes: all draws of a step share one
- * phase, whatever transports the trees are on, and between two steps the caller may do other things.
+ * steps.h - draws as steps whose reads the caller executes: all draws of a step share one phase,
+ * over any mix of transports, and the caller may do other work between two steps.
  *
- *   begin --> next: reads --- the caller has them made ---> next: reads --> ... --> next: none, done
+ *   begin --> next: reads --- the caller runs them ---> next: reads --> ... --> next: none, done
  *
  *   1. the tops, sizes and epochs of all trees; again those whose epoch names another array
- *   2. a level for all draws; neighbours of one node share its read
- *   3. draws that were lost on the way: from 1 on, over everything, all together
+ *   2. one level for all draws; neighbours with the same node share its read
+ *   3. lost draws: from 1 on, over all trees, all together
  *
- * What is read is drawn from as ds/sumtree/sumtree.h says of sumtree_draw. Thread: owner.
+ * Draw semantics: sumtree_draw in ds/sumtree/sumtree.h. Thread: owner.
  */
 #ifndef RLV_DS_SUMTREE_STEPS_H
 #define RLV_DS_SUMTREE_STEPS_H
@@ -17,12 +17,12 @@
 
 struct sumtree_steps;
 
-/* -ENOMEM. */
+/* Allocates the steps. -ENOMEM. */
 RLV_MUST_CHECK int sumtree_steps_open(struct sumtree_steps **steps_out);
-/* Nothing of it is under way. NULL is a no-op. */
+/* Frees the steps; no reads are outstanding. NULL is a no-op. */
 void sumtree_steps_close(struct sumtree_steps **steps);
 
-/* What is to be drawn, as of sumtree_draw. All but opts is borrowed until the end. */
+/* One draw, as for sumtree_draw. All but opts is borrowed until the end. */
 struct steps_task {
 	const struct forest *from; /* trees of one shape */
 	const struct draw_opts *opts;
@@ -32,14 +32,15 @@ struct steps_task {
 };
 
 /*
- * Begins; what was begun before is forgotten. -ENOMEM. Allocates only where n, or the forest, is
+ * Begins a draw and drops an unfinished one. -ENOMEM. Allocates only if n, or the forest, is
  * larger than ever before.
  */
 RLV_MUST_CHECK int sumtree_steps_begin(struct sumtree_steps *steps, const struct steps_task *task);
 
 /*
- * Takes what the reads of the last step brought, and says which come next, into memory of the steps
- * that devices know: valid until the next call. *n_out 0: all is drawn. Errors: -ENODATA, -ENOMEM.
+ * Consumes the results of the last reads and returns the next reads, into memory of the steps
+ * that devices know: valid until the next call. *n_out 0: all is drawn. Errors: -ENODATA,
+ * -ENOMEM.
  */
 RLV_MUST_CHECK int sumtree_steps_next(struct sumtree_steps *steps,
 				      const struct transport_io **io_out, size_t *n_out);

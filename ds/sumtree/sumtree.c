@@ -1,7 +1,7 @@
 /*
- * Geometry, and the four verbs that change leaves in place. All of them are one loop: CAS a leaf from
- * the word as last seen; if it succeeds, count the difference to the word that it replaced, else judge
- * the op by the word found and repeat. A leaf of which no usable word is known is read first.
+ * Geometry, and the four verbs that change leaves in place. All verbs share one loop: CAS a leaf
+ * from the word last seen; on success count the difference to the word replaced, else judge the
+ * op by the word found and repeat. A leaf without a usable word is read first.
  *
  * Over a wire the same ops travel as chains (ds/replay/change.c).
  */
@@ -23,11 +23,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define AHEAD 8u /* leaves asked for before they are changed */
+#define AHEAD 8u /* leaves prefetched ahead of the change */
 
 /*
- * Leaves in groups of a line, since that is what a draw has to fetch; wider above, since each level
- * of more nodes than a batch has keys costs an update one locked addition a key.
+ * Leaves in groups of one line, the unit that a draw fetches. Wider above: each level with more
+ * nodes than a batch has keys costs an update one locked addition per key.
  */
 static const uint16_t default_fanout[] = { 8, 16, 0 };
 
@@ -38,7 +38,7 @@ static uint32_t fanout_at(const struct tree_geometry *geo, uint32_t level)
 	return geo->fanout[level];
 }
 
-/* Words that a level takes in an inner array: whole lines and whole groups of its parents. */
+/* Words of a level in an inner array: whole lines and whole groups of its parents. */
 static uint64_t level_words(const struct tree_geometry *geo, uint32_t level, uint32_t nodes)
 {
 	return round_up(nodes, level < geo->levels ? fanout_at(geo, level) : WIRE_LINE / 8);
@@ -154,7 +154,7 @@ uint64_t sumtree_max_prio(uint32_t leaves)
 
 /* -------- changes -------- */
 
-/* An op of which no usable word is known, or whose word was not the leaf. */
+/* Handles an op without a usable word, or whose word was not the leaf. */
 static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op *op)
 {
 	const struct rword64 *leaf = leaf_at(c->tree, op->slot);
@@ -180,7 +180,7 @@ static int change_slowly(struct change *c, enum change_verb verb, struct leaf_op
 		again = judge(c, verb, op, found);
 		ret = refresh_view(c);
 	}
-	c->damaged = false; /* of this one */
+	c->damaged = false; /* damage was of this leaf only */
 	transport_account_cas(c->tree->region->tr, failed, 0);
 	return ret;
 }
@@ -210,8 +210,8 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 }
 
 /*
- * Runs ops to their end, n <= TRANSPORT_VECTOR. Made for each verb apart. Results are LEAF_UNKNOWN
- * before, and stay so where an error ends the call.
+ * Completes n <= TRANSPORT_VECTOR ops; inlined for each verb. Results are LEAF_UNKNOWN before,
+ * and stay so if an error ends the call.
  */
 static inline int change_some(struct change *c, enum change_verb verb, struct leaf_op *ops,
 			      uint32_t n)
@@ -233,7 +233,7 @@ static int check_run(const struct sumtree *tree, const struct leaf_run *run)
 	return 0;
 }
 
-/* Ops for consecutive leaves as they are now, so that the first CAS of each is likely to succeed. */
+/* Builds ops from consecutive leaves as read now, so that the first CAS usually succeeds. */
 static void see_leaves(const struct sumtree *tree, const struct leaf_run *run, struct leaf_op *ops)
 {
 	for (uint32_t i = 0; i < run->n; i++)
@@ -245,19 +245,19 @@ static void see_leaves(const struct sumtree *tree, const struct leaf_run *run, s
 		};
 }
 
-/* One epoch alone. */
+/* True if the view is of a single epoch. */
 static bool goes_steadily(const struct change *c)
 {
 	return c->ep->mode != EPOCH_DUAL;
 }
 
-/* How many leaves from `slot` on one instruction swaps, of `left`; two have one parent. */
+/* Leaves from `slot` on that one instruction swaps, of `left`: 1, or 2 with one parent. */
 static inline uint32_t pair_at(const struct sumtree *tree, uint32_t slot, uint32_t left)
 {
 	return tree->pairs && slot % 2 == 0 && left > 1 ? 2 : 1;
 }
 
-/* One leaf or a pair of them: both or none. */
+/* Swaps one leaf, or a pair: both or none. */
 static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32_t n,
 			       const uint64_t from[2], const uint64_t to[2])
 {
@@ -267,7 +267,7 @@ static inline bool swap_leaves(const struct sumtree *tree, uint32_t slot, uint32
 	return n == 2 ? rword64_cas_pair(leaf, from, to) : rword64_cas(leaf, &found, to[0]);
 }
 
-/* What consecutive changes add to one node. */
+/* Sum of consecutive changes below one node. */
 struct node_sum {
 	struct delta_side *side;
 	uint32_t node;
@@ -290,8 +290,8 @@ static inline void sum_add(struct node_sum *s, uint32_t node, uint64_t delta)
 }
 
 /*
- * The usual claim: words of the epoch that we see, and nobody else at them. Stops at the first leaf
- * that is not so; how many are done.
+ * The usual claim: all words are of our epoch and nobody else changes them. Stops at the first
+ * other leaf; returns the number done.
  */
 static uint32_t claim_steadily(const struct change *c, const struct leaf_run *run)
 {
@@ -377,7 +377,7 @@ int sumtree_publish_result(const struct leaf_op *ops, size_t n)
 	return ret;
 }
 
-/* Before any of them is changed. */
+/* Checks and resets all ops before the first change. */
 static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -422,7 +422,7 @@ int sumtree_consume(const struct sumtree *tree, struct epoch *ep, struct leaf_op
 	return change_ops(&c, CHANGE_CONSUME, ops, n);
 }
 
-/* How many of n ops one instruction publishes. */
+/* Number of ops, of n, that one instruction publishes. */
 static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf_op *ops,
 				   uint32_t n)
 {
@@ -432,8 +432,8 @@ static inline uint32_t ops_at_once(const struct sumtree *tree, const struct leaf
 }
 
 /*
- * The usual publish: leaves claimed under the epoch that we see. Stops at the first leaf
- * that is not so; how many are done.
+ * The usual publish: leaves claimed under our epoch. Stops at the first other leaf; returns the
+ * number done.
  */
 static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, uint32_t n)
 {
@@ -465,7 +465,7 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 	return i;
 }
 
-/* How many of n ops, a vector at most, the usual way has published; *ret_out: no room for deltas. */
+/* Publishes up to a vector of ops the usual way; returns how many. *ret_out: no room for deltas. */
 static uint32_t try_steadily(const struct change *c, struct leaf_op *ops, uint32_t n, int *ret_out)
 {
 	*ret_out = tree_deltas_reserve(c->tree, c->deltas, n);
@@ -479,7 +479,7 @@ static int publish_others(struct change *c, struct leaf_op *ops, size_t n)
 	return change_all(c, CHANGE_PUBLISH, ops, n);
 }
 
-/* P1 pairs with V1: the caller's rows, then the leaf that says they are whole. */
+/* P1 pairs with V1: the caller's rows, then the leaf that publishes them. */
 static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
 {
 	uint32_t part;
@@ -503,7 +503,7 @@ int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep, struct lea
 	return ret ? ret : sumtree_publish_result(ops, n);
 }
 
-/* Takes up to a vector of leaves to publish from *next_inout on; how many. */
+/* Collects up to a vector of leaves to publish from *next_inout on; returns how many. */
 static uint32_t gather_publish(const struct leaf_run *run, const uint64_t *priorities,
 			       uint32_t *next_inout, struct leaf_op *ops)
 {

@@ -6,21 +6,21 @@
  *   level 1  [ s s s s s s s s | ... ]
  *   leaves   [ tag gen priority ] ...       the truth; the sums are a cache of them
  *
- * A K-ary tree with cache-line groups and deferred ancestor writes follows PAL (Zhang et al., arXiv
- * 2110.01101, sections IV and V); sums are integers, so that they commute and never drift, and
- * no lock is held on the way up. Leaves change by CAS only, and only by the four verbs below:
+ * The K-ary tree with cache-line groups and deferred ancestor writes follows PAL (Zhang et al.,
+ * arXiv 2110.01101, sections IV and V). Sums are integers, so additions commute and never drift,
+ * and no lock is held on the way up. Leaves change by CAS only, and only by these four verbs:
  *
  *   claim    {tag, *, *}      -> {tag', gen, 0}   the owner of the block, before its first row
  *   publish  {tag, gen, 0}    -> {tag', gen, p}   the owner of the block
- *   update   {tag, gen, p>0}  -> {tag', gen, p'}  anybody who knows the generation
- *   take     {tag, gen, p>0}  -> {tag', gen, 0}   consumers
+ *   update   {tag, gen, p>0}  -> {tag', gen, p'}  any client that knows the generation
+ *   consume  {tag, gen, p>0}  -> {tag', gen, 0}   consumers
  *
- * Every delta is taken from the word that the successful CAS replaced, counted under the epoch that
- * the tags say (ds/part/epoch.h), buffered in a struct tree_deltas and added to the ancestors by
- * sumtree_flush: one FAA for each distinct node.
+ * Every delta is computed from the word that the successful CAS replaced, counted under the
+ * epoch of its tags (ds/part/epoch.h), buffered in a struct tree_deltas and added to the
+ * ancestors by sumtree_flush: one FAA for each distinct node.
  *
- * Thread: a struct sumtree is read-only after init and may be shared; epochs and deltas belong to
- * one handle.
+ * Thread: a struct sumtree is read-only after init and may be shared; epochs and deltas belong
+ * to one handle.
  */
 #ifndef RLV_DS_SUMTREE_SUMTREE_H
 #define RLV_DS_SUMTREE_SUMTREE_H
@@ -33,7 +33,7 @@
 
 #include "base/rng.h"
 
-#define SUMTREE_TOP_MAX 64u /* nodes of the top level that trees are made with and drawn from */
+#define SUMTREE_TOP_MAX 64u /* most nodes of the top level */
 
 struct sumtree {
 	struct region *region;
@@ -41,7 +41,7 @@ struct sumtree {
 	uint64_t leaves_off;
 	uint64_t inner_off[2];
 	uint64_t max_prio; /* rule 9: larger priorities are clamped */
-	bool pairs;        /* leaves 2i and 2i + 1 may be changed at once, in place */
+	bool pairs;        /* leaves 2i and 2i + 1 may be changed by one CAS, in place */
 	uint32_t nodes[TREE_MAX_LEVELS + 1];     /* of each level; [0] = leaves */
 	uint64_t level_off[TREE_MAX_LEVELS + 1]; /* inside an inner array; [0] unused */
 	uint64_t recip[TREE_MAX_LEVELS]; /* 2^40 / fanout, rounded up: parents without a division */
@@ -58,21 +58,21 @@ RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t lea
 /* Bytes of the leaves: leaves x 8, padded to whole groups. */
 uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo);
 
-/* Checks geo as read from a region. -EPROTO names what is wrong. */
+/* Checks geo as read from a region. -EPROTO: the message names the field. */
 RLV_MUST_CHECK int sumtree_geometry_check(const struct tree_geometry *geo);
 
-/* Where the tree of one view lies in its region: from the table descriptor. */
+/* Offsets of the tree of one view in its region, from the table descriptor. */
 struct tree_place {
 	uint64_t leaves_off;   /* sumtree_leaf_bytes() of leaves */
 	uint64_t inner_off[2]; /* geo.inner_bytes each */
 	uint64_t max_prio;
 };
 
-/* Opens a tree whose geometry was checked. Everything is copied but the region. */
+/* Initialises a tree whose geometry was checked. Copies all but the region. */
 void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
 		  const struct tree_place *place);
 
-/* min(2^40-1, 2^62 / leaves), rule 9. */
+/* Largest priority: min(2^40-1, 2^62 / leaves), rule 9. */
 uint64_t sumtree_max_prio(uint32_t leaves);
 
 /*
@@ -82,19 +82,19 @@ uint64_t sumtree_max_prio(uint32_t leaves);
  * elsewhere. Over a wire clients change all trees of all shards in one phase by ds/replay/change.h.
  */
 
-struct tree_deltas; /* changes of one tree not yet added to its ancestors */
+struct tree_deltas; /* deltas of one tree not yet added to its ancestors */
 
 struct tree_deltas_opts {
-	uint32_t defer_calls; /* flush when so many calls are held; 0 or 1 = in every call */
-	uint64_t defer_ns;    /* and at the latest when the oldest is this old */
+	uint32_t defer_calls; /* flush when this many calls are held; 0 or 1 = in every call */
+	uint64_t defer_ns;    /* and at the latest at this age of the oldest */
 	const struct clock *clock;
 };
 
 RLV_MUST_CHECK int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *opts,
 				    struct tree_deltas **deltas_out);
-void tree_deltas_close(struct tree_deltas **deltas); /* what is in it is lost: flush first */
+void tree_deltas_close(struct tree_deltas **deltas); /* drops its deltas: flush first */
 
-/* Nothing held: the promise may be dropped. */
+/* True if no delta is held: the pin may be withdrawn. */
 bool tree_deltas_empty(const struct tree_deltas *deltas);
 
 struct leaf_op {
@@ -121,92 +121,92 @@ enum leaf_result {
 };
 
 /*
- * Claims the leaves of a run for its gen. They are the caller's by its block header (rule 1), so
- * every word found is replaced; a CAS that loses against a learner repeats. Errors: -ERANGE (leaves
- * outside the tree).
+ * Claims the leaves of a run for its gen. The block header makes them the caller's (rule 1), so
+ * every word found is replaced; a CAS that loses against a learner repeats. Errors: -ERANGE
+ * (leaves outside the tree).
  */
 RLV_MUST_CHECK int sumtree_claim(const struct sumtree *tree, struct epoch *ep,
 				 const struct leaf_run *run, struct tree_deltas *deltas);
 
 /*
  * Publishes the leaves of a run: priorities[i] in quanta, 0 = leave that one unpublished.
- * Errors: -EOWNERDEAD (a leaf has another generation, so we were fenced), -EEXIST (a leaf is published
- * already), -ERANGE. All others are published all the same.
+ * Errors: -EOWNERDEAD (a leaf has another generation: this handle was fenced), -EEXIST (a leaf
+ * is already published), -ERANGE. The other leaves are still published.
  */
 RLV_MUST_CHECK int sumtree_publish(const struct sumtree *tree, struct epoch *ep,
 				   const struct leaf_run *run, const uint64_t *priorities,
 				   struct tree_deltas *deltas);
 
 /*
- * The same for n leaves anywhere, each with its generation and a priority > 0: those that a vector
- * of environments completes in one step. Errors as sumtree_publish.
+ * As sumtree_publish for n leaves anywhere, each with its generation and a priority > 0: the
+ * items that a vector of environments completes in one step. Errors: as sumtree_publish.
  */
 RLV_MUST_CHECK int sumtree_publish_ops(const struct sumtree *tree, struct epoch *ep,
 				       struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
 /*
- * Sets new priorities of n distinct items. What became of each is its result; after an error the
- * ops that were not reached are LEAF_UNKNOWN.
+ * Sets new priorities of n distinct items. Each op has its result; after an error the ops not
+ * reached are LEAF_UNKNOWN.
  */
 RLV_MUST_CHECK int sumtree_update(const struct sumtree *tree, struct epoch *ep, struct leaf_op *ops,
 				  size_t n, struct tree_deltas *deltas);
 
-/* Retires n distinct items: each is taken by at most one caller. */
+/* Consumes n distinct items: at most one caller gets each. */
 RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
 				   struct leaf_op *ops, size_t n, struct tree_deltas *deltas);
 
 /*
- * End of a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
- * distinct node, sizes too), or keeps them if the options allow. force = add them now. Over a wire
- * they are listed in the chain that the access sends next (ds/part/posted.h).
+ * Ends a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
+ * distinct node, sizes too), or keeps them if the options allow; force = add now. Over a wire
+ * they go into the chain that the access sends next (ds/part/posted.h).
  */
 RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas,
 				 bool force);
 
 /* -------- draws -------- */
 
-/* What to draw from: one view's tree in each shard, and this handle's epochs of the shards. */
+/* Trees to draw from: one view's tree in each shard, with this handle's epochs. */
 struct forest {
 	const struct sumtree *trees;
 	struct epoch *epochs; /* refreshed by the draw */
 	uint32_t n;           /* all of the same geometry */
 };
 
-/* Result of a draw, in arrays of the caller, n long. */
+/* Results of a draw, in arrays of the caller of n entries. */
 struct draws {
 	uint32_t *shard; /* index into the forest */
 	uint32_t *slot;
 	uint64_t *word;      /* the leaf as read */
-	double *probability; /* product of the ratios used: exact under any drift */
+	double *probability; /* product of the ratios used: exact despite drift */
 };
 
 struct draw_opts {
 	bool stratified;     /* draw i falls in the i-th of n equal parts of the mass */
-	uint32_t rank;       /* this learner's part of world_size interleaved parts */
+	uint32_t rank;       /* index of this learner among world_size interleaved parts */
 	uint32_t world_size; /* 0 or 1 = all */
-	int64_t *sizes_out;  /* live leaves of each tree, like sumtree_size; NULL = not asked */
+	int64_t *sizes_out;  /* live leaves of each tree, as sumtree_size; NULL = not wanted */
 };
 
 /*
- * Draws n leaves with replacement from the sum of the forest's trees, rule 6: at each node the
- * children as read are clamped at 0 and summed; a sum as expected carries the remainder on, another
- * one draws afresh inside; nothing there restarts from the top over everything. A leaf of
- * priority 0 is never chosen.
- * Same seed, same tree, same keys, whatever the vector width (cpu_level()).
+ * Draws n leaves with replacement from the sum of the trees (rule 6). At each node the children
+ * are clamped at 0 and summed: if the sum is as expected the remainder carries on, else the draw
+ * is repeated inside the node; a sum of 0 restarts from the top over all trees. A leaf of
+ * priority 0 is never chosen. Same seed and same tree give the same keys at any vector width
+ * (cpu_level()).
  * Errors: -ENODATA (nothing to draw after a bounded number of restarts), -EINVAL (no tree, too
  * many, or trees of different shapes).
- * Cost: 1 phase for the tops and sizes, 1 for each level below, however many draws, and whatever
- * transports the trees are on; neighbouring draws of one node share its read. Over a wire it allocates:
- * ds/sumtree/steps.h is for those who draw often.
+ * Cost: 1 phase for the tops and sizes, 1 for each level below, for any number of draws and mix
+ * of transports; neighbouring draws of one node share its read. Over a wire it allocates:
+ * frequent callers use ds/sumtree/steps.h.
  * Thread: owner of rng.
  */
 RLV_MUST_CHECK int sumtree_draw(const struct forest *from, const struct draw_opts *opts,
 				struct rng *rng, size_t n, const struct draws *out);
 
-/* Live leaves by the size word of the current array (approximate under deferred writes): 0 to all. */
+/* Live leaves, 0 to all, by the current size word (approximate under deferred writes). */
 RLV_MUST_CHECK int sumtree_size(const struct sumtree *tree, struct epoch *ep, int64_t *size_out);
 
-/* Sum over the top level, negatives clamped. Cost: 1 phase. */
+/* Sum over the top level, negative sums as 0. Cost: 1 phase. */
 RLV_MUST_CHECK int sumtree_total(const struct sumtree *tree, struct epoch *ep, uint64_t *total_out);
 
 /* -------- checking -------- */
@@ -214,12 +214,12 @@ RLV_MUST_CHECK int sumtree_total(const struct sumtree *tree, struct epoch *ep, u
 struct sumtree_report {
 	uint64_t live_leaves;
 	uint64_t total;       /* sum of the leaves */
-	uint64_t wrong_nodes; /* inner nodes that are not the sum of their children */
-	uint64_t wrong_tags;  /* leaves whose tag is not of the epoch */
+	uint64_t wrong_nodes; /* inner nodes that differ from the sum of their children */
+	uint64_t wrong_tags;  /* leaves with a tag of another epoch */
 	int64_t size_error;   /* size word minus live leaves */
 };
 
-/* Walks the whole tree. Exact only while nobody writes. */
+/* Checks the whole tree. Exact only without concurrent writers. */
 RLV_MUST_CHECK int sumtree_check(const struct sumtree *tree, struct epoch *ep,
 				 struct sumtree_report *report_out);
 

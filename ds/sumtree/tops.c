@@ -1,4 +1,4 @@
-/* The top levels of a forest; see sumtree_tops.h. */
+/* The top levels of a forest; see ds/sumtree/tops.h. */
 #include "ds/sumtree/tops.h"
 
 #include "ds/sumtree/sumtree.h"
@@ -20,7 +20,7 @@ static const struct rword64 *words_at(const uint8_t *base, uint64_t off)
 	return (const struct rword64 *)(const void *)(base + off);
 }
 
-/* E6 pairs with E5. The epoch word goes into ep; true = it names the same array as before. */
+/* E6 pairs with E5. Stores the epoch word in ep; true = it names the same array as before. */
 static bool see_epoch(struct epoch *ep, uint64_t word)
 {
 	uint32_t parity = ep->number & 1;
@@ -49,7 +49,7 @@ static uint32_t top_nodes(const struct sumtree *tree)
 	return tree->nodes[tree->geo.levels];
 }
 
-/* The size word, a line, the top level: from here on. */
+/* The head of an inner array, from here on: size word, rest of its line, top level. */
 static uint64_t head_off(const struct sumtree *tree, const struct epoch *ep)
 {
 	return node_size_off(tree, ep->number & 1);
@@ -60,13 +60,13 @@ static uint32_t head_bytes(const struct sumtree *tree)
 	return (uint32_t)tree->level_off[tree->geo.levels] + top_nodes(tree) * 8;
 }
 
-/* What a tree says about itself. */
+/* Sum and size of one tree, by its head. */
 struct top {
 	uint64_t total;
 	int64_t size;
 };
 
-/* From the first bytes of an inner array. */
+/* Reads the head of an inner array; copies the top level to `to`. */
 static struct top take_head(const struct sumtree *tree, const void *head, uint64_t *to)
 {
 	const uint8_t *bytes = head;
@@ -94,7 +94,7 @@ static struct top top_in_place(const struct sumtree *tree, struct epoch *ep, uin
 
 /* -------- through the transport -------- */
 
-/* The epoch word; the size and the top of the array that it names. */
+/* Views of the epoch word, and of size and top of the array that it named last. */
 static void aim_views(struct transport_view views[TOPS_READS], const struct sumtree *tree,
 		      const struct epoch *ep)
 {
@@ -106,7 +106,7 @@ static void aim_views(struct transport_view views[TOPS_READS], const struct sumt
 	};
 }
 
-/* One tree; once more when the epoch word names the other array. */
+/* Reads one tree; again if the epoch word names the other array. */
 static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, struct top *top_out)
 {
 	for (int tries = 0; tries < 3; tries++) {
@@ -127,7 +127,7 @@ static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, 
 	return 0;
 }
 
-/* -------- by reads of others -------- */
+/* -------- by reads of the caller -------- */
 
 void sumtree_tops_begin(struct sumtree_tops *tops, const struct forest *from)
 {
@@ -154,7 +154,7 @@ void sumtree_tops_aim(const struct forest *from, uint32_t tree, uint8_t *buffer,
 					       .len = views[i].len };
 }
 
-/* Until all are known before[t + 1] is the mass of tree t alone. */
+/* Until sumtree_tops_end before[t + 1] is the mass of tree t alone. */
 static void note_top(struct sumtree_tops *tops, uint32_t t, struct top top)
 {
 	tops->before[t + 1] = top.total;

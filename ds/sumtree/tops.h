@@ -1,6 +1,6 @@
 /*
- * tops.h - private to ds/sumtree*.c: the top levels of a forest, as read at the beginning
- * of a draw, and the first step down: from a point of the whole mass to a node of a top.
+ * tops.h - private to ds/sumtree/: the top levels of a forest, as read at the beginning of a
+ * draw, and the first step down: from a point of the total mass to a node of a top.
  */
 #ifndef RLV_DS_SUMTREE_TOPS_H
 #define RLV_DS_SUMTREE_TOPS_H
@@ -12,29 +12,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TOPS_KEPT 128u /* shards whose top is kept as read; of more, it is read again */
+#define TOPS_KEPT 128u /* shards whose top is kept as read; for further shards it is re-read */
 
 struct sumtree_tops {
 	const struct forest *from;
-	/* Mass of the shards before each, 2^62 x 2^10 at most; the last is all of it. */
+	/* Prefix mass before each shard, 2^62 x 2^10 at most; the last entry is the total. */
 	unsigned __int128 before[TABLE_MAX_SHARDS + 1];
-	int64_t *sizes; /* live leaves of each tree, by the size words; NULL = not asked */
+	int64_t *sizes; /* live leaves of each tree, by the size words; NULL = not wanted */
 	uint64_t kept[TOPS_KEPT][SUMTREE_TOP_MAX];
 
-	/* The shard that the last draw fell in. */
+	/* The loaded shard (sumtree_tops_load). */
 	uint32_t shard;
-	uint64_t total;                       /* its sum, now */
+	uint64_t total;                       /* its current sum */
 	uint64_t prefix[SUMTREE_TOP_MAX + 1]; /* before node k; UINT64_MAX behind the last node */
 	uint64_t value[SUMTREE_TOP_MAX];
 };
 
-/* Looks at all tops and sizes and refreshes the epochs; all are addressable. Counted as 1 phase. */
+/* Reads all tops and sizes and refreshes the epochs; all are addressable. Counted as 1 phase. */
 RLV_MUST_CHECK int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from);
 
 /*
- * The same for those who read themselves: begin; of each tree what TOPS_READS reads bring, one after
- * the other in a buffer of sumtree_tops_bytes() (`aim` says where from and to); end. `take` is false
- * when the epoch names another array: `last` takes what was read all the same, else aim again.
+ * The same for callers that execute the reads: begin; aim (sets the TOPS_READS reads of one
+ * tree, into a buffer of sumtree_tops_bytes()); take; end. take returns false if the epoch names
+ * another array: aim again. With `last` it accepts the data anyway.
  */
 #define TOPS_READS 2u
 
@@ -50,7 +50,7 @@ static inline unsigned __int128 sumtree_tops_total(const struct sumtree_tops *to
 	return tops->before[tops->from->n];
 }
 
-/* The last tree whose mass begins at or before the point, which is below the total. */
+/* The last tree whose mass begins at or before the point `at`, which is below the total. */
 static inline uint32_t sumtree_tops_find_tree(const struct sumtree_tops *tops, unsigned __int128 at)
 {
 	uint32_t tree = 0, half;
@@ -62,13 +62,13 @@ static inline uint32_t sumtree_tops_find_tree(const struct sumtree_tops *tops, u
 	return tree;
 }
 
-/* Makes prefix and value those of a shard. */
+/* Loads prefix and value of a shard. */
 RLV_MUST_CHECK int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard);
 
 /*
- * The last node of the loaded shard whose mass begins at or before r < total. Rising points find
- * theirs at or right behind the last one, `near`, by guesses of the CPU that are mostly right; others in
- * six steps without a branch to guess.
+ * The last node of the loaded shard whose mass begins at or before r < total. Rising points
+ * usually hit `near`, the last node found, or the one behind it: well-predicted branches. Other
+ * points take six steps without branches.
  */
 static inline uint32_t sumtree_tops_find(const struct sumtree_tops *tops, uint64_t r, uint32_t near)
 {
