@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What a chained handle must know beforehand: nobody waits for it in a call. */
+/* Reads the epoch and maxima in advance: a chained call does not wait for them. */
 static int open_chained(struct access *acc)
 {
 	struct shard *shard = acc->shard;
@@ -69,7 +69,7 @@ void access_close(struct access *acc)
 	acc->shard = NULL;
 }
 
-/* Adds deltas to their ancestors, or keeps them where force is off; *held_out: some were kept. */
+/* Adds deltas to their ancestors, or keeps them if force is off; *held_out: some were kept. */
 static int flush_views(struct access *acc, bool force, bool *held_out)
 {
 	int first = 0;
@@ -97,7 +97,7 @@ static int enter_in_place(struct access *acc)
 
 	if (rc != -ESTALE)
 		return rc;
-	/* A rebuild waits for the deltas that we kept. */
+	/* A rebuild waits for our kept deltas. */
 	rc = access_flush(acc);
 	return rc ? rc : epoch_enter(&acc->epoch);
 }
@@ -117,7 +117,7 @@ static int leave_in_place(struct access *acc, bool force)
 
 /* -------- by chains -------- */
 
-/* What earlier chains have come to. */
+/* Reports the results of earlier chains. */
 static int judge_posted(struct access *acc)
 {
 	int rc = acc->posted.lost ? part_mark_dirty(&acc->shard->part) : 0;
@@ -131,7 +131,7 @@ static int judge_posted(struct access *acc)
 	return 0;
 }
 
-/* An error of a chain: the promise may not have been withdrawn at its end, so it is once more. */
+/* After an error of a chain its pin withdrawal may be lost: schedules it again. */
 static int note_lost(struct access *acc, int rc)
 {
 	if (rc)
@@ -139,7 +139,7 @@ static int note_lost(struct access *acc, int rc)
 	return rc;
 }
 
-/* Additions of the call go to the next chain from now on. */
+/* Directs the additions of the call to the next chain. */
 static int open_sink(struct access *acc)
 {
 	struct wr_list *sink;
@@ -190,7 +190,7 @@ static int leave_chained(struct access *acc, bool force)
 	bool held;
 	int rc = flush_views(acc, force, &held), sent;
 
-	if (rc) /* the additions that did not get into the chain */
+	if (rc) /* some additions did not get into the chain */
 		acc->posted.lost = true;
 	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
 	if (!sent)
@@ -226,7 +226,7 @@ int access_enter(struct access *acc)
 	return acc->chained ? enter_chained(acc) : enter_in_place(acc);
 }
 
-/* What its sums make of such a leaf nobody knows. */
+/* A leaf with a damaged tag makes its sums unreliable. */
 static int mark_damage(struct access *acc)
 {
 	int rc = part_mark_dirty(&acc->shard->part);

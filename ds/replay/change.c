@@ -13,8 +13,8 @@
 #include <string.h>
 
 /*
- * What a request of a chain is for: a leaf op of a view, which may only look, or a word op. Its
- * notes are below NOTE_MAX.
+ * Note of a request: a leaf op of a view, which may only read (LOOK), or a word op. All are
+ * below NOTE_MAX.
  */
 #define INDEX_BITS 26
 #define INDEX_MASK ((UINT32_C(1) << INDEX_BITS) - 1)
@@ -74,9 +74,9 @@ static void prepare_word(const struct access *acc, const struct word_op *op,
 }
 
 /*
- * Promise and rows: once, ahead of all.
- * E7 pairs with E8: the promise, then the CASes that it covers.
- * P1 pairs with V1: the rows, then the leaves that say they are whole.
+ * Adds pin and rows, once, ahead of all changes.
+ * E7 pairs with E8: the pin, then the CASes that it covers.
+ * P1 pairs with V1: the rows, then the leaves that publish them.
  */
 static void add_head(const struct shard_change *ch, struct wr_list *list)
 {
@@ -89,7 +89,7 @@ static void add_head(const struct shard_change *ch, struct wr_list *list)
 			(struct transport_wr){ .verb = VERB_WRITE, .io = ch->rows[i] };
 }
 
-/* Updates read the maxima that they may have to raise. */
+/* Updates read the maxima, which they may have to raise. */
 static void add_maxima(enum change_verb verb, const struct shard_change *ch, struct wr_list *list)
 {
 	struct access *acc = ch->acc;
@@ -137,13 +137,13 @@ static int first_round(enum change_verb verb, struct chain_change *cc)
 	return 0;
 }
 
-/* The word op that a note names; NULL = it names a leaf's. */
+/* The word op of a note; NULL = the note is of a leaf. */
 static struct word_op *word_of(const struct chain_change *cc, uint32_t note)
 {
 	return cc->words && (note & WORD_OP) ? &cc->words[note & INDEX_MASK] : NULL;
 }
 
-/* The ops that are left, in place of those that were there: their notes are at the front. */
+/* Rebuilds the chain from the remaining ops, whose notes are at the front. */
 static void next_round(enum change_verb verb, struct chain_change *cc)
 {
 	struct shard_change *ch = cc->change;
@@ -165,18 +165,18 @@ static void next_round(enum change_verb verb, struct chain_change *cc)
 	}
 }
 
-/* True = again. */
+/* True = retry. */
 static bool digest_word(struct word_op *op, const struct transport_atomic *cas)
 {
 	if (cas->status != ATOMIC_DONE)
-		return true; /* from the same word: it holds that, or what is wanted, or another's */
+		return true; /* retry from the same word: all outcomes are safe */
 	if (cas->old == cas->expected)
 		return false;
 	op->seen = cas->old;
 	return true;
 }
 
-/* Takes the answer of a leaf's CAS. True = again. */
+/* Handles the answer of a leaf's CAS. True = retry. */
 static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op *op,
 			const struct transport_atomic *cas, bool look)
 {
@@ -191,7 +191,7 @@ static bool digest_leaf(struct change *c, enum change_verb verb, struct leaf_op 
 	return false;
 }
 
-/* Takes all answers; the notes of what is left go to the front. */
+/* Handles all answers; moves the notes of remaining ops to the front. */
 static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 {
 	struct shard_change *ch = cc->change;
@@ -229,7 +229,7 @@ static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 
 /* -------- all rounds -------- */
 
-/* The next chain of this change; false = it is at its end. */
+/* Prepares the next chain of this change; false = it is finished. */
 static bool prepare_round(enum change_verb verb, struct chain_change *cc, int round)
 {
 	struct shard_change *ch = cc->change;
@@ -250,7 +250,7 @@ static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
 	struct shard_change *ch = cc->change;
 	bool refresh = false;
 
-	if (ret) /* some may be done: nobody can count them */
+	if (ret) /* some may be done, but uncounted */
 		ch->acc->posted.lost = true;
 	ch->ret = ret ? ret : digest(verb, cc, &refresh);
 	cc->damaged = false;
@@ -322,7 +322,7 @@ static int change_in_place(enum change_verb verb, const struct shard_change *ch,
 	return -EINVAL;
 }
 
-/* The largest priority that a view has stored; 0 = none. */
+/* The largest priority stored in a view; 0 = none. */
 static uint64_t most_stored(const struct leaf_op *ops, uint32_t n)
 {
 	uint64_t most = 0;
@@ -348,14 +348,14 @@ static int end_shard(enum change_verb verb, const struct shard_change *ch)
 {
 	int ret = ch->ret, left;
 
-	/* In place sumtree_publish_ops has looked at them. */
+	/* In place sumtree_publish_ops has checked them. */
 	for (uint32_t v = 0; ret == 0 && verb == CHANGE_PUBLISH && ch->acc->chained &&
 			     v < ch->acc->shard->desc.n_views;
 	     v++)
 		ret = sumtree_publish_result(ch->ops[v], ch->n[v]);
 	if (ch->ret == 0 && ret == 0)
 		ret = raise_maxima(verb, ch);
-	left = access_leave(ch->acc); /* else its promise would hold the next rebuild up */
+	left = access_leave(ch->acc); /* otherwise its pin would block the next rebuild */
 	return ret ? ret : left;
 }
 
@@ -374,7 +374,7 @@ static int run_in_place(enum change_verb verb, struct shard_change *ch)
 
 /* -------- the call -------- */
 
-/* Those of changes[0, n) that are chained, n <= CHANGE_SHARDS. */
+/* Runs the chained ones of changes[0, n), n <= CHANGE_SHARDS. */
 static void run_chained(enum change_verb verb, struct shard_change *changes, uint32_t n)
 {
 	struct chain_change ccs[CHANGE_SHARDS];

@@ -1,6 +1,4 @@
-/*
- * change_chain.h - private to ds/: rounds of chains that change leaves, without enter and leave.
- */
+/* change_chain.h - private to ds/: rounds of chains that change leaves, without enter and leave. */
 #ifndef RLV_DS_REPLAY_CHANGE_CHAIN_H
 #define RLV_DS_REPLAY_CHANGE_CHAIN_H
 
@@ -9,7 +7,7 @@
 
 #define CHANGE_SHARDS 64u /* chains that run together */
 
-/* A word that is no leaf, to be set whatever it holds: counts. Claims only. */
+/* A word that is not a leaf (a count), to be set whatever it holds. Claims only. */
 struct word_op {
 	uint64_t off;
 	uint64_t seen; /* as last read */
@@ -20,12 +18,12 @@ struct chain_change {
 	struct shard_change *change;
 	struct word_op *words;
 	uint32_t n_words;
-	bool damaged; /* the last round met tags of no epoch */
+	bool damaged; /* the last round found tags of no epoch */
 };
 
 /*
- * Runs n <= CHANGE_SHARDS of them to their end, of entered and chained accesses; those whose ret is
- * not 0 are left out. What happened is in ret and in the results.
+ * Completes n <= CHANGE_SHARDS changes of entered, chained accesses; skips changes with a
+ * non-zero ret. Sets ret and the results.
  */
 void change_by_chains(enum change_verb verb, struct chain_change *ccs, uint32_t n);
 

@@ -10,7 +10,7 @@
 #define HEADERS_AT_ONCE 4096u
 #define NEVER_SPENT UINT64_MAX
 
-/* What a call has found so far. */
+/* Results of a call so far. */
 struct found {
 	uint32_t *slots;
 	uint64_t *words;
@@ -60,7 +60,7 @@ static int read_headers(struct fifo_scan *scan)
 	return 0;
 }
 
-/* The block that comes next after ticket `last` (before it, for lifo); false = none is left. */
+/* The next block after ticket `last` (before it, for lifo); false = none is left. */
 static bool next_block(const struct fifo_scan *scan, uint64_t last, bool first, uint32_t *block_out)
 {
 	uint64_t best = 0;
@@ -82,13 +82,13 @@ static bool next_block(const struct fifo_scan *scan, uint64_t last, bool first, 
 	return any;
 }
 
-/* Takes the live leaves of a block; false = it has none. */
+/* Collects the live leaves of a block; false = it has none. */
 static bool take_leaves(const struct fifo_scan *scan, const struct rword64 *leaves, uint32_t block,
 			struct found *found)
 {
 	const struct table_desc *desc = &scan->shard->desc;
 	uint32_t gen = block_gen(block_seq(scan->headers[block]), desc->blocks);
-	uint32_t head = desc->views[scan->view].window - 1; /* no item's, whatever stands there */
+	uint32_t head = desc->views[scan->view].window - 1; /* rows before it hold no item */
 	bool any = false;
 
 	for (uint32_t k = 0; k < desc->block - head && found->n < found->want; k++) {
@@ -117,8 +117,8 @@ static int look_at(struct fifo_scan *scan, uint32_t block, struct found *found)
 	if (ret)
 		return ret;
 	/*
-	 * B2 pairs with B1: the header, then its leaves. Closed then, it is closed now, or claimed
-	 * under another ticket.
+	 * B2 pairs with B1: the header, then its leaves. A block that was closed then is still
+	 * closed, or claimed under another ticket.
 	 */
 	if (!take_leaves(scan, view.ptr, block, found) && !block_is_open(scan->headers[block]))
 		scan->spent[block] = block_seq(scan->headers[block]);

@@ -1,10 +1,10 @@
 /*
- * Order: which items a fifo or lifo view hands out next.
+ * FIFO scan: finds the next items of a fifo or lifo view.
  *
  * Items of one writer come in the order of its rows; blocks of different writers in the order of
- * their tickets, which their headers hold. A closed block without a live leaf stays so until it is
- * claimed under a later ticket: each handle remembers those and never looks at them again. Nobody
- * waits for an open block of a dead or slow writer: it is looked at, passed, and returned to.
+ * their tickets, which their headers hold. A closed block without a live leaf stays empty until
+ * it is claimed under a later ticket: each handle remembers such blocks and skips them. An open
+ * block of a dead or slow writer is never waited for: it is read, passed, and read again later.
  *
  * Thread: owner.
  */
@@ -21,14 +21,14 @@ struct fifo_scan {
 	uint64_t *spent;   /* ticket under which each block was seen closed and empty */
 };
 
-/* -ENOMEM. */
+/* Allocates the arrays. -ENOMEM. */
 RLV_MUST_CHECK int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view,
 				  bool newest_first);
 void fifo_scan_fini(struct fifo_scan *scan);
 
 /*
  * Finds up to n live items, in order. Errors: -ENODATA (none), those of the transport.
- * Cost: 1 phase for the headers (8 B a block), 1 for each block looked at.
+ * Cost: 1 phase for the headers (8 B a block), 1 for each block read.
  */
 RLV_MUST_CHECK int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out,
 				  uint64_t *words_out, uint32_t *found_out);

@@ -49,7 +49,7 @@ uint64_t priority_quanta_one(const struct view_desc *view, double td, uint64_t *
 	const float none = 0;
 	uint64_t quanta;
 
-	bounds.add += td; /* doubles, too, go in whole */
+	bounds.add += td; /* keeps the full double */
 	*clamped += priority_kernel_plain.quanta(&bounds, &none, 1, &quanta);
 	return quanta;
 }
@@ -87,7 +87,7 @@ void priority_weights(const double *probability, size_t n, double items, double 
 	bool by_max = items <= 0;
 	double least = INFINITY;
 
-	/* The largest weight is that of the smallest probability. */
+	/* The smallest probability has the largest weight. */
 	for (size_t i = 0; by_max && i < n; i++)
 		least = probability[i] < least ? probability[i] : least;
 	kernel()->powers(probability, n, by_max ? 1 / least : items, -beta, weights_out);

@@ -1,10 +1,10 @@
 /*
- * priority_kernel.h - private to ds/priority*.c: powers of arrays, in loops that compilers make
- * vectors of.
+ * priority_kernel.h - private to ds/replay/priority*.c: powers of arrays, in loops that
+ * compilers vectorise.
  *
- * Each priority_<level>.c includes PRIORITY_KERNEL once, compiled for its instructions. The source
- * is one, nothing is fused (-ffp-contract=off) and every operation is IEEE 754's, so that all
- * levels give the same bits. x^y = 2^(y log2 x) with errors of about 1e-12, relative:
+ * Each priority_<level>.c includes PRIORITY_KERNEL once, compiled for its instructions. There is
+ * one source, nothing is fused (-ffp-contract=off) and every operation is IEEE 754, so all
+ * levels give the same bits. x^y = 2^(y log2 x) with relative errors of about 1e-12:
  *
  *   log2   x = 2^e m, m in [sqrt(1/2), sqrt(2)); f = (m-1)/(m+1); 2/ln2 (f + f^3/3 + f^5/5 + ..)
  *   exp2   y = n + g, |g| <= 1/2; the series of e^(g ln2), its exponent raised by n
@@ -25,7 +25,7 @@ struct priority_law {
 };
 
 struct priority_kernel {
-	/* Returns how many were beyond max. */
+	/* Returns the number of values beyond max. */
 	uint64_t (*quanta)(const struct priority_law *bounds, const float *values, size_t n,
 			   uint64_t *out);
 	/* out[i] = (in[i] * factor)^power; in and factor > 0. */
@@ -39,7 +39,7 @@ extern const struct priority_kernel priority_kernel_avx512;
 #define PRIORITY_SQRT_HALF UINT64_C(0x3fe6a09e667f3bcd)
 #define PRIORITY_ONE UINT64_C(0x3ff0000000000000)
 #define PRIORITY_2_52 0x1p52
-#define PRIORITY_EXP_MAX 1000.0 /* no float is so large or small */
+#define PRIORITY_EXP_MAX 1000.0 /* beyond the range of float */
 
 static inline uint64_t priority_bits(double x)
 {
@@ -83,7 +83,7 @@ static inline double priority_exp2(double y)
 
 	y = y > PRIORITY_EXP_MAX ? PRIORITY_EXP_MAX : y;
 	y = y < -PRIORITY_EXP_MAX ? -PRIORITY_EXP_MAX : y;
-	shifted = y + 1.5 * PRIORITY_2_52; /* its low bits are the nearest integer */
+	shifted = y + 1.5 * PRIORITY_2_52; /* low bits = the nearest integer */
 	z = (y - (shifted - 1.5 * PRIORITY_2_52)) * 0.6931471805599453;
 	sum = 1.0 / 3628800;
 	sum = sum * z + 1.0 / 362880;

@@ -16,31 +16,31 @@
 #include <stddef.h>
 #include <string.h>
 
-#define CHUNK_WORDS 4096u                 /* leaves, headers or zeros in one read or write */
-#define PERSIST_BYTES ((uint64_t)4 << 20) /* at once */
+#define CHUNK_WORDS 4096u                 /* leaves, headers or zeros per read or write */
+#define PERSIST_BYTES ((uint64_t)4 << 20) /* bytes made durable at once */
 #define HEAD_MAX (BLOCK_SEQ_MASK >> 1)    /* tickets never come near: 2^47 blocks */
 
 enum recover_step {
 	RECOVER_BEGIN,
 	RECOVER_BLOCKS, /* at: block */
 	RECOVER_HEADERS,
-	RECOVER_SUM,   /* of a view; at: leaf */
-	RECOVER_SPARE, /* at: byte, and the next one, too */
+	RECOVER_SUM,   /* one view; at: leaf */
+	RECOVER_SPARE, /* at: byte; RECOVER_ZERO likewise */
 	RECOVER_ZERO,
 	RECOVER_LEVELS, /* at: level - 1 */
-	RECOVER_VIEW,   /* the rest of it */
+	RECOVER_VIEW,   /* size word and maximum */
 	RECOVER_WORDS,
 	RECOVER_PERSIST, /* at: byte */
 	RECOVER_DONE,
 };
 
-/* What the first inner level is made from. */
+/* Totals of the leaves, collected with the first inner level. */
 struct leaf_totals {
 	uint64_t live;
 	uint64_t max;
 };
 
-/* The node that the next leaf adds to, and how many leaves it still has. */
+/* The node of the next leaf, and the number of leaves that it still has. */
 struct node_place {
 	uint64_t *node;
 	uint32_t fanout;
@@ -51,15 +51,15 @@ struct recovery {
 	struct shard *shard;
 	enum recover_step step;
 	uint32_t view;
-	uint64_t at; /* where it goes on within the step */
+	uint64_t at; /* position within the step */
 	struct leaf_totals totals;
 	struct node_place place;
 	struct recover_report report;
 	uint32_t epoch;
 	uint64_t *headers;      /* of all blocks */
 	uint64_t *words;        /* CHUNK_WORDS */
-	uint64_t *sums[2];      /* of two levels, that read and that made */
-	struct row_info *infos; /* of the block below; NULL = rows are not looked at */
+	uint64_t *sums[2];      /* two levels: source and result */
+	struct row_info *infos; /* rows of block `scanned`; NULL = rows are not checked */
 	uint32_t scanned;       /* block whose rows infos describes */
 };
 
@@ -70,7 +70,7 @@ static int read_words(struct shard *shard, uint64_t off, uint64_t *words, uint32
 	return transport_read(shard->tree->tr, &io, 1);
 }
 
-/* Any number of words, in pieces that a transport takes. */
+/* Copies any number of words, in pieces that a transport accepts. */
 static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64_t n, bool write)
 {
 	for (uint64_t i = 0; i < n; i += CHUNK_WORDS) {
@@ -86,7 +86,7 @@ static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64
 
 /* -------- headers -------- */
 
-/* The ticket of a header, or of the block's first lap when it was never claimed or is garbage. */
+/* The ticket of a header; the first lap if the block was never claimed or the header is damaged. */
 static uint64_t header_seq(struct recovery *rec, uint32_t block)
 {
 	uint64_t seq = block_seq(rec->headers[block]);
@@ -95,8 +95,8 @@ static uint64_t header_seq(struct recovery *rec, uint32_t block)
 }
 
 /*
- * A leaf that is newer than its header: the header's page was lost with the power. Its ticket must
- * never come again, so the header follows the leaf.
+ * Handles a leaf newer than its header: the page of the header was lost in a power loss. The
+ * ticket must not be reused, so the header follows the leaf.
  */
 static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 {
@@ -105,13 +105,13 @@ static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 	uint32_t ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
 
 	if (rec->headers[block] && (ahead == 0 || ahead > LEAF_GEN_MASK / 2))
-		return; /* without a header nothing says that the leaf is older */
+		return; /* without a header the leaf cannot be older */
 	seq += (uint64_t)ahead * blocks;
-	rec->headers[block] = block_make(false, seq == 0, seq); /* never 0, which is no header */
+	rec->headers[block] = block_make(false, seq == 0, seq); /* never 0, which means no header */
 	rec->report.repaired++;
 }
 
-/* Closed; without its owner, if that is nobody; 0 if its ticket is none of that block's. */
+/* Closes a header; clears an invalid owner. 0 if the ticket is not of that block. */
 static uint64_t sound_header(const struct table_desc *desc, uint32_t block, uint64_t header)
 {
 	if (block_seq(header) % desc->blocks != block || block_seq(header) >= HEAD_MAX)
@@ -158,7 +158,7 @@ static int write_headers(struct recovery *rec)
 
 /* -------- leaves -------- */
 
-/* Can a leaf with a priority be at row i of a block that is at this generation? */
+/* True if a leaf with a priority is possible at row i of the block. */
 static bool can_live(const struct recovery *rec, const struct view_desc *view, uint32_t i,
 		     uint64_t word)
 {
@@ -167,7 +167,7 @@ static bool can_live(const struct recovery *rec, const struct view_desc *view, u
 	return !rec->infos || row_scan_is_item(rec->infos, i, view, leaf_gen(word));
 }
 
-/* Row i of the block. */
+/* Sound word of the leaf at row i of the block. */
 static uint64_t sound_leaf(struct recovery *rec, uint32_t view, uint32_t i, uint64_t word)
 {
 	const struct view_desc *desc = &rec->shard->desc.views[view];
@@ -188,7 +188,7 @@ static bool has_item(const uint64_t *words, uint32_t n)
 	return false;
 }
 
-/* Rows without an item are not read, and one scan of a block serves all views. */
+/* Rows are read only for items; one scan of a block serves all views. */
 static int scan_block(struct recovery *rec, uint32_t block)
 {
 	int rc;
@@ -200,12 +200,12 @@ static int scan_block(struct recovery *rec, uint32_t block)
 	return rc;
 }
 
-/* Leaves of a block by pieces. */
+/* Makes some leaves of a block sound. */
 static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uint32_t n)
 {
 	uint32_t block = first / rec->shard->desc.block, row = first % rec->shard->desc.block;
 	uint64_t off = shard_leaf_off(rec->shard, view, first), changed = 0;
-	uint32_t followed = 0; /* generation; most leaves have that of the one before */
+	uint32_t followed = 0; /* generation; usually that of the previous leaf */
 	int rc = read_words(rec->shard, off, rec->words, n);
 
 	if (!rc && has_item(rec->words, n))
@@ -255,7 +255,7 @@ static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_
 	}
 }
 
-/* A piece of the step is done: on to the next one, of this step or from its beginning. */
+/* Moves to the beginning of a step. */
 static void go_to(struct recovery *rec, enum recover_step step)
 {
 	rec->step = step;
@@ -296,7 +296,7 @@ static int sum_leaves(struct recovery *rec)
 	return 0;
 }
 
-/* A piece of an array of inner nodes. */
+/* Zeros a piece of an array of inner nodes. */
 static int zero_array(struct recovery *rec, uint64_t off, enum recover_step next)
 {
 	uint64_t bytes = tree_of(rec)->geo.inner_bytes;
@@ -318,7 +318,7 @@ static uint64_t array_off(const struct recovery *rec, uint32_t epoch)
 	return tree_of(rec)->inner_off[epoch & 1];
 }
 
-/* One level; sums[0] holds those of level 1. */
+/* Writes one level; sums[0] first holds level 1. */
 static int write_level(struct recovery *rec)
 {
 	const struct sumtree *tree = tree_of(rec);
@@ -362,7 +362,7 @@ static int end_view(struct recovery *rec)
 
 /* -------- words -------- */
 
-/* committed into admitted, of one side. */
+/* Sets admitted := committed, for one side. */
 static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t committed_off)
 {
 	uint64_t committed;
@@ -393,7 +393,7 @@ static int clear_slots(struct shard *shard)
 	return rc;
 }
 
-/* The tree and the slots; recovery does not write rows. */
+/* Makes slots and pages durable; recovery does not write rows. */
 static int persist_slots(struct shard *shard)
 {
 	int rc = transport_persist(shard->part.slots, 0, 0);

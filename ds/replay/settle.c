@@ -17,7 +17,7 @@ static bool is_open_of(uint64_t header, uint32_t owner)
 	return block_is_open(header) && (owner == 0 || block_owner(header) == owner);
 }
 
-/* The owner's open ones among n headers, as what closes them. How many. */
+/* Builds the CASes that close the owner's open blocks among n headers. Returns how many. */
 static uint32_t prepare(const struct shard *shard, uint32_t owner, uint32_t first,
 			struct transport_atomic *ops, uint32_t n)
 {
@@ -52,7 +52,7 @@ static int read_headers(struct shard *shard, uint32_t first, struct transport_at
 	return rc;
 }
 
-/* A header that changed meanwhile belongs to somebody else: seq never recurs. */
+/* A header that changed meanwhile belongs to another owner: seq never recurs. */
 static int close_headers(struct shard *shard, struct transport_atomic *ops, uint32_t n,
 			 uint32_t *closed)
 {
@@ -87,7 +87,7 @@ int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out
 
 /* -------- admissions -------- */
 
-/* One side of one view: the counters of all, and the pair of counts in the page. */
+/* One side of one view: the shared counters, and the pair of counts in the page. */
 struct side {
 	uint64_t all_admitted_off, all_committed_off;
 	uint64_t admitted_off;
@@ -96,8 +96,8 @@ struct side {
 };
 
 /*
- * What all clients have admitted and not committed. Committed first: both grow meanwhile, and what the
- * dead has out must not be missed.
+ * Sum that all clients have admitted and not committed. Reads committed first: both grow
+ * meanwhile, and the share of the dead client must not be missed.
  */
 static int read_outstanding(struct shard *shard, const struct side *side, int64_t *out)
 {
@@ -112,8 +112,8 @@ static int read_outstanding(struct shard *shard, const struct side *side, int64_
 }
 
 /*
- * A page that committed more than it admitted was cut between two stores: nothing is owed. It is its
- * client's, so that it may say anything: no more goes back than all of them together have out.
+ * A page with committed > admitted was cut between two stores: it owes nothing. The client could
+ * write any value there: no more is given back than all clients together have outstanding.
  */
 static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
 {
@@ -157,7 +157,7 @@ static int give_view_back(struct shard *shard, uint32_t view, const struct slot_
 	return rc ? rc : give_side_back(shard, &smp, &given[1]);
 }
 
-/* L2 pairs with L1: the view's count as its CAS left it, with the page's that was there before. */
+/* L2 pairs with L1: the view's count after its CAS includes the count that the page held before. */
 static int give_back(struct shard *shard, uint32_t owner, uint64_t given[2])
 {
 	struct slot_limits limits[RING_MAX_VIEWS];

@@ -1,11 +1,12 @@
 /*
- * Settle: what a dead owner leaves in a shard, beside its slot (ds/part/fence.h).
+ * Settle: cleans up the state of a dead owner in a shard, besides its slot (ds/part/fence.h).
  *
- *   its open blocks -> closed       leaves untouched: what it published stays
- *   per view, both sides: admitted -= what its page says is not committed, at most what all clients
- *      have admitted and not committed; then the page says so. A server killed between these two gives
- *      one reservation back twice: slack by it, as for a client killed between its own two. The other
- *      order would lose it, and a queue would wait for ever.
+ *   open blocks -> closed   leaves untouched: published items stay
+ *   admitted -= rest        per view and side: rest = uncommitted admissions of its page, at most
+ *                           those outstanding of all clients; then the page is updated
+ *
+ * A server killed between these two gives one reservation back twice: slack, as for a client
+ * killed between its own two. The other order would lose it, and a queue would wait for ever.
  */
 #ifndef RLV_DS_REPLAY_SETTLE_H
 #define RLV_DS_REPLAY_SETTLE_H
@@ -24,16 +25,16 @@ struct shard_settled {
 };
 
 /*
- * fence_settle of a shard; the same errors. report_out may be NULL. Cost: 6 phases, 4 for each side of a
- * view that owes, and one for each 256 blocks. Thread: setup.
+ * Runs fence_settle for a shard; same errors. report_out may be NULL. Cost: 6 phases, 4 for each
+ * side of a view that owes, and one for each 256 blocks. Thread: setup.
  */
 RLV_MUST_CHECK int shard_settle(struct shard *shard, uint32_t owner,
 				struct shard_settled *report_out);
 
-/* As struct fence_kind says; ctx: struct shard_settled, or NULL. */
+/* The settle hook of struct fence_kind; ctx: struct shard_settled, or NULL. */
 RLV_MUST_CHECK int shard_settle_dead(void *ctx, struct part *part, uint32_t owner);
 
-/* Closes open blocks of the owner; 0 = of anybody (recovery). Cost: one phase for each 256 blocks. */
+/* Closes open blocks of the owner; 0 = of all (recovery). Cost: one phase for each 256 blocks. */
 RLV_MUST_CHECK int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out);
 
 #endif

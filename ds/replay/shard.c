@@ -26,7 +26,7 @@ struct part_spec shard_spec(const struct table_desc *desc)
 	return spec;
 }
 
-/* Words that do not start as zero. Pages are made when their slots are taken. */
+/* Stores the words that do not start as zero. slot_take initialises the pages. */
 static int store_words(struct region *tree, const struct table_desc *desc,
 		       const struct shard_ids *ids)
 {
@@ -82,7 +82,7 @@ static int load_desc(struct shard *shard, const struct table_desc *want)
 	return rc;
 }
 
-/* The state first, by the word that counts: a shard that is gone is not looked at. */
+/* Checks the state first, by the authoritative word: a dropped shard is not read further. */
 static int load_shard(struct shard *shard, const struct part_regions *regions,
 		      const struct table_desc *want)
 {

@@ -1,11 +1,11 @@
 /*
- * Shard: one part of a table (ds/part/part.h), which has a ring of rows and a tree for each view
+ * Shard: one part of a table (ds/part/part.h), with a ring of rows and a tree for each view
  * (wire/ring_layout.h), and the access of one handle to it.
  *
- *   table_plan      signature and wishes -> complete descriptor with every offset, or a refusal
+ *   table_plan      signature and wishes -> complete descriptor with every offset, or an error
  *   shard_format    writes descriptor and words into fresh regions (the metadata server, embed)
- *   shard_open      attaches to formatted regions, checks all that was read
- *   access_*        a handle's slot, epoch and deltas in that shard
+ *   shard_open      attaches to formatted regions and checks everything read
+ *   access_*        slot, epoch and deltas of a handle in that shard
  */
 #ifndef RLV_DS_REPLAY_SHARD_H
 #define RLV_DS_REPLAY_SHARD_H
@@ -23,56 +23,58 @@
 struct table_plan_opts {
 	uint32_t block;         /* wish, 0 = default; rounded up to whole leaf groups */
 	const uint16_t *fanout; /* as sumtree_geometry_init; NULL = by `remote` */
-	/* Its clients reach it over a wire: wide nodes, so that 2^20 steps need two levels below the
-	   top, and 2^24 three. Else as sumtree_geometry_init's default. */
+	/*
+	 * Clients reach it over a wire: wide nodes, so that 2^20 steps need 2 levels below the
+	 * top, and 2^24 need 3. Else the default of sumtree_geometry_init.
+	 */
 	bool remote;
 };
 
 /*
- * Completes a descriptor. In: name, table_id, uuid, capacity, n_shards, columns (name, dtype, role,
- * ndim, shape, bytes), views (selector, stack, n_step, period, limits, alpha, eps, scale, limit; a
- * stack, n_step, period of 0 means 1, a scale of 0 means 2^20), max_writers, max_clients, flags.
- * Out: everything else, shard = 0, crc; on failure nothing.
+ * Completes a descriptor. In: name, table_id, uuid, capacity, n_shards, columns (name, dtype,
+ * role, ndim, shape, bytes), views (selector, stack, n_step, period, limits, alpha, eps, scale,
+ * limit; a stack, n_step, period of 0 means 1, a scale of 0 means 2^20), max_writers,
+ * max_clients, flags. Out: all other fields, shard = 0, crc; unchanged on failure.
  *
- * The default block is max(256, 8 windows), at most capacity / (16 x writers) of a shard, in whole
- * leaf groups, and never under 2 windows. A shard has the blocks that hold its share of the
- * capacity beside the repeated head rows, and two more for each stream. All open blocks together
- * stay under 1/8 of a shard.
- * Errors: -EINVAL; the message names the field, and the numbers where sizes do not fit.
+ * The default block is max(256, 8 windows), at most capacity / (16 x writers) of a shard, in
+ * whole leaf groups, and never under 2 windows. A shard has the blocks that hold its share of
+ * the capacity besides the repeated head rows, and two more for each stream. All open blocks
+ * together stay under 1/8 of a shard.
+ * Errors: -EINVAL; the message names the field, and the numbers if sizes do not fit.
  */
 RLV_MUST_CHECK int table_plan(struct table_desc *desc, const struct table_plan_opts *opts);
 
 /*
- * May a table be called so? Names become file names, JSON keys and Python attributes: the same rule for
- * the library, the server and all that is read from regions. -EINVAL. Thread: any.
+ * Checks a table name. Names become file names, JSON keys and Python attributes: one rule for
+ * the library, the server and names read from regions. -EINVAL. Thread: any.
  */
 RLV_MUST_CHECK int table_name_check(const char *name);
 
 /*
- * Checks a descriptor read from a region or frame: every offset and size in it follows from its
+ * Checks a descriptor read from a region or frame: every offset and size must follow from its
  * wishes, block and geometry. -EPROTO or -EBADMSG; the message names the field.
  */
 RLV_MUST_CHECK int table_desc_check(const struct table_desc *desc);
 
-/* Same signature and options: may a second create open it? Ignores ids, uuid and offsets. */
+/* True if signature and options are equal. Ignores ids, uuid and offsets. */
 bool table_desc_same(const struct table_desc *a, const struct table_desc *b);
 
 /* Sets desc->shard and the crc over all. */
 void table_desc_seal(struct table_desc *desc, uint32_t shard);
 
-/* Bytes of a descriptor that a message carries: the columns that it lacks are left out. */
+/* Bytes of a descriptor in a message: without the unused columns. */
 size_t table_desc_used_bytes(const struct table_desc *desc);
 
-/* The other way round; false = there are too few or too many. What they say is still to be checked. */
+/* Reverses it; false = len is out of range. The contents are still unchecked. */
 bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out);
 
-/* What the descriptor, sealed for its shard, says of the part. */
+/* The part described by a descriptor sealed for its shard. */
 struct part_spec shard_spec(const struct table_desc *desc);
 
-/* Who makes a shard. */
+/* Creator of a shard. */
 struct shard_ids {
 	struct part_origin origin;
-	uint64_t first_ticket; /* above any used before under that (table, shard) */
+	uint64_t first_ticket; /* above any ticket used before under that (table, shard) */
 };
 
 /*
@@ -96,19 +98,20 @@ static inline struct shard *shard_of(struct part *part)
 }
 
 /*
- * Reads and checks superblocks and descriptor. want: what they must say, as the catalog knows it,
- * sealed for the shard; NULL where the regions are the catalog. Sizes and offsets are taken from it,
- * never from words that others write. The regions are the shard's until it is closed, or the caller's
- * after an error. Errors: -EPROTO (another format, unknown incompat bit, wrong sizes, another atomic
- * domain), -EBADMSG (crc, state word, a descriptor or uuid that differs from want), -ESTALE (dropped),
+ * Reads and checks superblocks and descriptor. want: the descriptor as the catalog has it,
+ * sealed for the shard; NULL if the regions are the catalog. Sizes and offsets come from it,
+ * never from words that others write. The shard owns the regions until shard_close; after an
+ * error the caller does.
+ * Errors: -EPROTO (another format, unknown incompat bit, wrong sizes, another atomic domain),
+ * -EBADMSG (crc, state word, a descriptor or uuid that differs from want), -ESTALE (dropped),
  * -EHOSTDOWN (orphaned).
  */
 RLV_MUST_CHECK int shard_open(const struct part_regions *regions, const struct table_desc *want,
 			      struct shard **shard_out);
-/* Detaches its regions, too. */
+/* Also detaches its regions. */
 void shard_close(struct shard **shard);
 
-/* A member of struct shard_words, in the tree region. */
+/* Offset of a member of struct shard_words, in the tree region. */
 static inline uint64_t shard_word_off(const struct shard *shard, size_t member)
 {
 	return shard->desc.words_off + member;
@@ -129,7 +132,7 @@ static inline uint64_t shard_row_off(const struct shard *shard, uint32_t slot)
 	return ROWS_OFF + (uint64_t)slot * shard->desc.row_bytes;
 }
 
-/* Of struct view_limits, in the part's limits. */
+/* Offset of struct view_limits, in part.limits. */
 static inline uint64_t shard_limits_off(const struct shard *shard, uint32_t view)
 {
 	return shard->part.limits_off + view * sizeof(struct view_limits);
@@ -145,45 +148,39 @@ struct access {
 	uint32_t view_mask;   /* views that this handle changes; a writer changes all */
 	uint64_t next_ticket; /* guess of the next ticket, for ring_claim */
 
-	/* Where words cannot be changed in place: changes travel as chains. */
+	/* If words cannot be changed in place: changes travel as chains. */
 	bool chained;
-	struct wr_list chain;              /* of the call in progress */
-	struct posted posted;              /* what nobody waits for */
+	struct wr_list chain;              /* chain of the call in progress */
+	struct posted posted;              /* unwaited chains */
 	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
-	uint64_t max_raise[RING_MAX_VIEWS]; /* what they should be at least; sent by leave */
+	uint64_t max_raise[RING_MAX_VIEWS]; /* their required minimum; sent by leave */
 	struct claim_buffers *claim;        /* of ds/ring/chain.c */
 };
 
-/* owner's slot is live already (ds/part/slot.h); 0: none, to read only. Thread: owner, for all. Cost: control plane. */
+/*
+ * Opens an access. The slot of owner is live (ds/part/slot.h); 0 = no slot, read only. Thread:
+ * owner, for all. Cost: control plane.
+ */
 RLV_MUST_CHECK int access_open(struct access *acc, struct shard *shard, uint32_t owner,
 			       uint32_t view_mask, const struct tree_deltas_opts *opts);
-/*
- * What is buffered is lost: access_flush first. Waits for what was posted. Cost: 1 phase if that is
- * not done yet.
- */
+/* Drops buffered deltas: flush first. Waits for posted chains. Cost: 1 phase if any. */
 void access_close(struct access *acc);
 
 /*
- * Around every call that changes leaves. Leave flushes, or keeps deltas and promise if allowed; it
- * is called after an error, too. Over a wire it posts the additions, with the end of the promise
- * behind them, and does not wait: what becomes of them is found out by a later call.
- * -EIO: an answer was lost, and the shard was marked dirty; -EOWNERDEAD: a block that this handle
- * had closed was closed by another before, so it was fenced.
+ * Enclose every call that changes leaves. Leave flushes, or keeps deltas and pin if allowed; it
+ * is called after an error, too. Over a wire it posts the additions, with the withdrawal of the
+ * pin behind them, and does not wait: a later call reports their errors. -EIO: an answer was
+ * lost, and the shard was marked dirty; -EOWNERDEAD: another party had closed a block before
+ * this handle did, so the handle was fenced.
  * Cost: none that is waited for; 1 phase in a call after one that met a rebuild.
  */
 RLV_MUST_CHECK int access_enter(struct access *acc);
 RLV_MUST_CHECK int access_leave(struct access *acc);
 
-/*
- * Adds all that was kept and withdraws the promise, and waits for all of it. Outside of enter and
- * leave.
- */
+/* Adds all kept deltas, withdraws the pin, and waits for both. Outside of enter and leave. */
 RLV_MUST_CHECK int access_flush(struct access *acc);
 
-/*
- * The running maximum of a view is quanta at least. Between enter and leave; over a wire sent by
- * leave.
- */
+/* Raises the running maximum of a view to quanta, between enter and leave; chained: by leave. */
 RLV_MUST_CHECK int access_raise_max(struct access *acc, uint32_t view, uint64_t quanta);
 
 #endif

@@ -25,10 +25,10 @@ struct check {
 	struct shard_check_opts opts;
 	struct shard_check_report *report;
 	uint64_t *headers;      /* of all blocks */
-	struct row_info *infos; /* of one block; NULL = rows are not looked at */
+	struct row_info *infos; /* of one block; NULL = rows are not checked */
 };
 
-/* Counts a problem, and keeps its words if it is among the first. */
+/* Counts a problem, and keeps the message if it is among the first. */
 RLV_PRINTF(3, 4)
 static void problem(struct check *check, uint64_t *count, const char *fmt, ...)
 {
@@ -121,7 +121,7 @@ static int check_open_owner(struct check *check, uint32_t block, uint32_t owner)
 
 	check->report->open_blocks++;
 	if (owner == 0 || owner > check->shard->desc.max_clients)
-		return 0; /* said already */
+		return 0; /* reported already */
 	rc = slot_read(&check->shard->part, owner - 1, &info);
 	if (!rc && info.state == SLOT_FREE)
 		problem(check, &check->report->wrong_headers,
@@ -148,7 +148,7 @@ static int check_header(struct check *check, uint32_t block)
 		problem(check, &report->wrong_headers,
 			"block %u: ticket %" PRIu64 ", but head is at %" PRIu64, block, seq,
 			report->head);
-	/* Recovery writes owner 0 into a header that it had to move. */
+	/* Recovery writes owner 0 into a header that it changed. */
 	if (owner > desc->max_clients || (open && owner == 0))
 		problem(check, &report->wrong_headers, "block %u: %s by owner %u of %u", block,
 			open ? "open" : "closed", owner, desc->max_clients);
@@ -179,7 +179,7 @@ struct item {
 	uint64_t word;
 };
 
-/* A claim that was cut short leaves items of older laps under a newer header. */
+/* An interrupted claim leaves items of older laps under a newer header. */
 static bool gen_fits(const struct check *check, const struct item *item)
 {
 	uint64_t header = check->headers[item->block];
@@ -220,7 +220,7 @@ static void check_window(struct check *check, const struct item *item)
 	const struct row_info *row = &check->infos[item->row], *anchor;
 
 	if (item->row + 1 < view->window)
-		return; /* said already */
+		return; /* reported already */
 	anchor = row - view->future;
 	if (!row_scan_is_whole(check->infos, item->row, view->window, leaf_gen(item->word)))
 		problem(check, &report->wrong_rows,
@@ -306,7 +306,7 @@ static int check_sums(struct check *check, uint32_t view)
 static void check_side(struct check *check, uint32_t view, const char *side, uint64_t admitted,
 		       uint64_t committed)
 {
-	int64_t missing = (int64_t)(committed - admitted); /* admitted may be below zero, too */
+	int64_t missing = (int64_t)(committed - admitted); /* admitted may be negative, too */
 
 	if (missing > 0 && (uint64_t)missing > check->opts.limit_slack)
 		problem(check, &check->report->wrong_limits,
@@ -338,7 +338,7 @@ static int check_limits(struct check *check, uint32_t view)
 				view, check->shard->desc.shard);
 		return 0;
 	}
-	/* A side without a bound counts what it commits, and admits nothing. */
+	/* An unbounded side counts commits but no admissions. */
 	if (desc->limit.max_diff != INT64_MAX)
 		check_side(check, view, "inserts", ins_admitted, ins_committed);
 	if (desc->limit.min_diff != INT64_MIN)

@@ -119,7 +119,7 @@ static int column_check(const struct column_desc *col, uint32_t i)
 	return 0;
 }
 
-/* Do two columns give arrays of one name? */
+/* Rejects two columns that give arrays of one name. */
 static int columns_differ(const struct column_desc *a, const struct column_desc *b)
 {
 	if (strcmp(a->name, b->name) == 0)
@@ -143,7 +143,7 @@ static bool is_zero(const void *ptr, size_t n)
 	return true;
 }
 
-/* What nobody uses is zero, so that a later format can give it a meaning. */
+/* Unused fields must be 0, so that a later format can use them. */
 static int reserved_check(const struct table_desc *desc)
 {
 	bool zero = !desc->reserved0 && is_zero(desc->reserved1, sizeof(desc->reserved1)) &&
@@ -248,7 +248,7 @@ uint32_t table_view_window(const struct table_desc *desc, const struct view_desc
 		if (desc->columns[i].role == ROLE_OBS)
 			next = 1;
 	future = view->n_step - 1u + next;
-	if (view->period > 1) /* whether the step behind the anchor is an item (window_is_last) */
+	if (view->period > 1) /* window_is_last reads one more step */
 		future = max_u64(future, next + 1);
 	return view->stack + (uint32_t)future;
 }
@@ -335,7 +335,7 @@ void table_layout_regions(struct table_desc *desc)
 	desc->pages_bytes = PAGES_OFF + (uint64_t)desc->max_clients * CLIENT_PAGE_BYTES;
 }
 
-/* -------- a descriptor from elsewhere -------- */
+/* -------- a received descriptor -------- */
 
 static uint32_t desc_crc(const struct table_desc *desc)
 {
@@ -364,7 +364,7 @@ bool table_desc_unpack(const void *bytes, size_t len, struct table_desc *out)
 	return true;
 }
 
-/* By bytes, as the crc sees them: a NaN equals itself, and there is no padding. */
+/* Compares bytes, as the crc does: a NaN equals itself, and there is no padding. */
 static bool same_bytes(const void *a, const void *b, size_t n)
 {
 	return memcmp(a, b, n) == 0;
@@ -417,7 +417,7 @@ int table_desc_check(const struct table_desc *desc)
 	if (rc)
 		return error_prefix(-EPROTO, "table descriptor: ");
 	table_layout_regions(&again);
-	/* Every offset follows from the rest. */
+	/* Every offset must follow from the other fields. */
 	if (desc->shard >= TABLE_MAX_SHARDS || !same_bytes(&again, desc, sizeof(again)))
 		return error_set(-EPROTO, "table descriptor: its offsets do not fit its sizes");
 	if (desc->block < table_block_min(desc, desc->tree.fanout[0]))

@@ -10,18 +10,18 @@
 
 #define BLOCK_DEFAULT 256u
 #define BLOCK_WINDOWS 8u
-#define BLOCK_SHARE 16u /* a block is at most its writer's share of the shard, over this */
-#define OPEN_SHARE 8u   /* all open blocks together: 1/8 of a shard */
+#define BLOCK_SHARE 16u /* a block is at most the writer's share of the shard / 16 */
+#define OPEN_SHARE 8u   /* all open blocks together: at most 1/8 of a shard */
 #define SCALE_DEFAULT ((uint64_t)1 << 20)
 #define SLACK_BLOCKS 2u /* for each stream: one open, one claimed or just closed */
 
-/* Over a wire a level is a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
+/* Over a wire a level costs a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
 #define REMOTE_LEVELS 4 /* with the terminator */
 #define REMOTE_GROUP 128u
 #define REMOTE_NARROW 64u
 #define REMOTE_WIDE 256u
 
-/* What sizes are chosen from. */
+/* Inputs for the choice of sizes. */
 struct plan {
 	struct table_desc *desc;
 	const struct table_plan_opts *opts;
@@ -94,7 +94,7 @@ static int choose_block(const struct plan *plan, uint64_t *block_out)
 	return 0;
 }
 
-/* Shards that the capacity needs when each holds at most max_slots slots; 0 = none can do. */
+/* Shards needed for the capacity with at most max_slots slots each; 0 = impossible. */
 static uint64_t shards_needed(const struct plan *plan, uint64_t block, uint64_t max_slots)
 {
 	uint64_t blocks = max_slots / block;
@@ -155,8 +155,8 @@ static void set_defaults(struct table_desc *desc)
 /* -------- geometry -------- */
 
 /*
- * Leaves under one node, which is the least that a block has: as many as make one level of a small
- * shard, but so few that open blocks of this size stay under 1/8 of it.
+ * Leaves under one node, the minimum of a block: enough for a small shard to have one level, but
+ * so few that open blocks of this size stay under 1/8 of the shard.
  */
 static uint16_t remote_group(const struct plan *plan)
 {
@@ -169,7 +169,7 @@ static uint16_t remote_group(const struct plan *plan)
 	return (uint16_t)group;
 }
 
-/* What is above the groups: one level while it is narrow enough, else two. */
+/* Levels above the groups: one while it is narrow enough, else two. */
 static void remote_upper(struct plan *plan, uint64_t slots)
 {
 	uint64_t groups = div_up(slots, plan->group);
