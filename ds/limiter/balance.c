@@ -45,7 +45,7 @@ static int read_words(struct shard *shard, uint32_t view, struct limiter_words *
 	return 0;
 }
 
-/* -EAGAIN: this client is in a call. */
+/* Adds the counts of one slot. -EAGAIN: its client is in a call. */
 static int add_slot(struct look *look, const struct slot_limits *limits)
 {
 	uint64_t ins_admitted = rword64_load_relaxed(&limits->ins_admitted);

@@ -39,7 +39,7 @@ struct slot_info {
 RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);
 
-/* -ENOSPC: all max_clients are in use. Cost: 1 phase for 64 slots. Thread: setup. */
+/* Finds a free slot. -ENOSPC: all are in use. Cost: 1 phase for 64 slots. Thread: setup. */
 RLV_MUST_CHECK int slot_find_free(struct part *part, uint32_t *slot_out);
 
 /*

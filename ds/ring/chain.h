@@ -1,5 +1,5 @@
 /*
- * chain.h - private to ds/ring*.c: the steps of a claim as chains.
+ * chain.h - private to ds/ring/: the steps of a claim as chains.
  */
 #ifndef RLV_DS_RING_CHAIN_H
 #define RLV_DS_RING_CHAIN_H

@@ -15,7 +15,7 @@
 #define WRITE_BYTES ((uint32_t)1 << 30)
 #define CLOSE_TRIES 4
 
-/* Block headers as read with the ticket. */
+/* Block headers read with the ticket. */
 struct glimpse {
 	uint32_t first, n;
 	uint64_t words[HEADERS_AHEAD];

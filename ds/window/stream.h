@@ -1,6 +1,6 @@
 /*
  * Copies large columns by non-temporal stores, for batches that would evict tree and rows from
- * the cache. Private to ds/window*.c.
+ * the cache. Private to ds/window/.
  */
 #ifndef RLV_DS_WINDOW_STREAM_H
 #define RLV_DS_WINDOW_STREAM_H
