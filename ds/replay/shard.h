@@ -78,8 +78,8 @@ struct shard_ids {
 };
 
 /*
- * Formats the part, writes descriptor and words, and makes it live (part_format, part_publish). desc is
- * sealed for the shard. Errors and cost: those of part_format.
+ * Formats the part (part_format), writes descriptor and words, and makes it live (part_publish).
+ * desc is sealed for the shard. Errors and cost: those of part_format.
  */
 RLV_MUST_CHECK int shard_format(const struct part_regions *regions, const struct table_desc *desc,
 				const struct shard_ids *ids);

@@ -49,8 +49,9 @@ struct sumtree {
 
 /*
  * Fills geo for a tree of `leaves` (1..2^24). fanout: one for each level from the leaves up,
- * zero-terminated, the last repeated until SUMTREE_TOP_MAX nodes are left; NULL = the default for CPU
- * transports. Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves, levels).
+ * zero-terminated, the last repeated until SUMTREE_TOP_MAX nodes are left; NULL = the default
+ * for CPU transports. Errors: -EINVAL (fan-out not a multiple of 8 in 8..1024), -ERANGE (leaves,
+ * levels).
  */
 RLV_MUST_CHECK int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves,
 					 const uint16_t *fanout);
