@@ -80,7 +80,7 @@ static void look_for_drift(struct catalog_table *table)
 	}
 }
 
-/* Which shards of a table a dead client can no longer touch. */
+/* The shards of a table that a dead client provably can no longer access. */
 struct proof {
 	const struct catalog_table *table;
 	const struct client *client;
@@ -123,7 +123,7 @@ static void on_cut(void *ctx, struct conn *conn)
 	conn_drop(conn);
 }
 
-/* Whatever it still asks is answered by -EOWNERDEAD (rpc.c). */
+/* Its further requests are answered by -EOWNERDEAD (rpc.c). */
 static void on_buried(void *ctx, struct conn *conn)
 {
 	(void)ctx;
@@ -154,7 +154,7 @@ static const struct liveness_ops live_ops = {
 	.on_buried = on_buried,
 };
 
-/* A slot in a region that was just attached. Our own are ours. */
+/* A slot of a newly attached shard. The server's own slots need no watch. */
 static void on_holder(void *ctx, const struct slot_holder *holder)
 {
 	struct metad *md = ctx;
@@ -284,7 +284,7 @@ static void refuse(struct metad *md, struct channel *ch, uint64_t request_id, in
 	(void)!answer_register(ch, md, request_id, code);
 }
 
-/* The channel is ours: joins, answers, then takes up what the node has. */
+/* The channel is taken over: joins the node, answers, then takes in its regions. */
 static void join(struct metad *md, struct channel *ch, uint64_t request_id,
 		 struct catalog_arrival *arrival)
 {
@@ -314,7 +314,7 @@ static void join(struct metad *md, struct channel *ch, uint64_t request_id,
 	metad_hurry(md);
 }
 
-/* A uuid that is not there is zero. */
+/* A missing uuid is zero. */
 static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t out[16])
 {
 	if (uuid->len != 0 && uuid->len != 16)
@@ -409,7 +409,7 @@ static int open_state(struct metad *md)
 	return process_self(&md->self);
 }
 
-/* Our client id at the memory nodes. The next server ends the connections that we leave open. */
+/* Our client id at the memory nodes. The next server cuts connections that this one leaves open. */
 static int take_client_id(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
@@ -423,7 +423,7 @@ static int take_client_id(struct metad *md)
 	return statedb_number_put(md->store, "client", nodes->attach_client_id);
 }
 
-/* Stores begin with the first. */
+/* The default is the first epoch, 1. */
 static int load_epoch(struct metad *md)
 {
 	uint64_t epoch;

@@ -1,14 +1,14 @@
 /*
  * Metad: the metadata server. One event loop; never on a data path.
  *
- *   conns     who dials in                 rpc        what they ask
+ *   conns     connections                  rpc        requests
  *   nodes     memory nodes                 catalog    tables and their shards
- *   liveness  leases and fences            repair     sums of shards where somebody died
- *   persist   rounds over all nodes          store      what a restart must know
+ *   liveness  leases and fences            repair     rebuild of sums after deaths
+ *   persist   rounds over all nodes        statedb    durable state
  *   http      /metrics and /healthz
  *
- * A restart, also after kill -9, reads the store, waits for the nodes to dial in again, attaches
- * their regions, reads the client slots there, and goes on: the data path never notices.
+ * A restart, also after kill -9, reads the state database, waits for the nodes to register again,
+ * attaches their regions, reads the client slots there, and serves. The data path is not affected.
  */
 #ifndef RLV_SERVER_METAD_METAD_H
 #define RLV_SERVER_METAD_METAD_H
@@ -35,20 +35,20 @@ struct rpc_parked;
 
 struct metad_opts {
 	const char *store;
-	const char *dir;        /* of the state database; NULL = the store's directory */
-	bool listen;            /* on TCP, too */
+	const char *dir;        /* folder of the state database; NULL = the store's directory */
+	bool listen;            /* also on TCP */
 	const char *host;       /* NULL = loopback */
 	uint16_t port;          /* 0 = any */
-	struct tls_files tls;   /* of TCP; none: the token is the PSK */
+	struct tls_files tls;   /* for TCP; none: the token is the PSK */
 	uint64_t lease_ns;      /* 0 = 10 s */
 	uint64_t node_lease_ns; /* 0 = 1 s */
-	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = never by itself */
-	uint64_t ramp_ns;       /* slow start of a new shard; 0 = 10 s */
+	uint64_t node_lost_ns;  /* 0 = 30 s, UINT64_MAX = only by hand */
+	uint64_t ramp_ns;       /* ramp-up time of a new shard; 0 = 10 s */
 	uint64_t stall_ns;      /* 0 = 60 s */
 	bool kill_stalled;
 	bool trust;         /* as in struct catalog */
 	uint32_t max_conns; /* 0 = 1024 */
-	const char *group;  /* of users who may connect to the socket; NULL = as the directory is */
+	const char *group;  /* user group with access to the socket; NULL = that of the directory */
 	const char *metrics; /* [IP:]PORT of /metrics and /healthz; NULL = none */
 };
 
@@ -57,8 +57,8 @@ struct metad {
 	struct runtime_dir dir;
 	int lock_fd;
 	char token[RUNTIME_TOKEN_BYTES];
-	uint32_t epoch; /* of tokens of roles */
-	uint16_t port;  /* bound, 0 = none */
+	uint32_t epoch; /* token epoch */
+	uint16_t port;  /* bound port, 0 = none */
 	struct statedb_ids ids;
 	struct process_id self;
 	struct statedb *store;
@@ -66,7 +66,7 @@ struct metad {
 	struct event *tick;
 	struct event *stop[2];
 	struct conns *conns;
-	struct http *http; /* NULL = no pages */
+	struct http *http; /* NULL = not served */
 	struct event *page;
 	struct nodes nodes;
 	struct catalog catalog;
@@ -74,27 +74,27 @@ struct metad {
 	struct repair repair;
 	struct persist persist;
 	struct rpc_parked *parked;  /* requests that wait for nodes: rpc_table.c */
-	uint64_t last_asker;        /* of them, at the nodes */
-	struct rpc_backup *backups; /* copies of the catalog that are being sent: rpc_backup.c */
+	uint64_t last_asker;        /* last asker number given to a parked request */
+	struct rpc_backup *backups; /* copies of the catalog in transfer: rpc_backup.c */
 };
 
-/* -EBUSY: the store has a server (the message says its pid); those of what it is made of. */
+/* -EBUSY: the store has a server (the message has its pid); errors of its components. */
 RLV_MUST_CHECK int metad_open(const struct metad_opts *opts, struct metad **md_out);
 
-/* Serves until SIGTERM or SIGINT: 0. */
+/* Serves until SIGTERM or SIGINT, then returns 0. */
 RLV_MUST_CHECK int metad_run(struct metad *md);
 
 void metad_close(struct metad **md);
 
-/* Something has changed: the tick comes at once. */
+/* Schedule the next tick immediately, after a change. */
 void metad_hurry(struct metad *md);
 
 /* Content of /metrics and /healthz; ctx is the metad. */
 void metad_write_metrics(void *ctx, struct metrics *m);
-/* 0: it serves, and the catalog can be written; else why not. */
+/* 0: it serves and the catalog is writable; else the error. */
 RLV_MUST_CHECK int metad_check_health(void *ctx);
 
-/* A node has dialled in over conn and says what it is: answers, and takes it in. */
+/* A node registers over conn: answers, and takes the node in. */
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
 		    const Relive__NodeRegisterRequest *request);
 

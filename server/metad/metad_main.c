@@ -176,7 +176,7 @@ static int failed(int code)
 	return code;
 }
 
-/* Connections take one each, and hosts allow 1024 unless asked. */
+/* Each connection needs a descriptor, and the default limit is 1024. */
 static void allow_descriptors(void)
 {
 	struct rlimit limit;

@@ -1,6 +1,6 @@
 /*
- * pages.c - what /metrics and /healthz of the metadata server say. Nothing is asked of nodes or
- * read from regions for it: counts of items are those of the last look, once a second.
+ * pages.c - content of /metrics and /healthz of the metadata server. It asks no node and reads no
+ * region: item counts are those of the last look, once a second.
  */
 #include "server/metad/metad.h"
 
@@ -180,7 +180,7 @@ static void put_tables(const struct metad *md, struct metrics *m)
 	}
 }
 
-/* Numbers of shards that left are never used again: LOST and GONE ones are counted, too. */
+/* Shard numbers are not reused: LOST and GONE shards are counted as well. */
 static void put_shards(const struct metad *md, struct metrics *m)
 {
 	static const char *const states[] = { NULL, "active", "draining", "down", "lost", "gone" };
@@ -211,7 +211,7 @@ static uint64_t words_sampled(const struct limiter_words *words)
 	return words->smp_committed;
 }
 
-/* A side without a bound is not admitted, and a clean end gives back what it did not use. */
+/* A side without a bound is not admitted, and a clean close returns unused admissions. */
 static uint64_t pending(uint64_t admitted, uint64_t committed)
 {
 	return admitted > committed ? admitted - committed : 0;
@@ -256,7 +256,7 @@ static void put_views(const struct catalog_table *table, size_t family, struct m
 	}
 }
 
-/* Of a table whose control shard was not there yet nothing is known. */
+/* Counts are unknown until the control shard was attached. */
 static void put_items(const struct metad *md, struct metrics *m)
 {
 	for (size_t i = 0; i < ARRAY_LEN(view_families); i++) {

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-/* A request that is a node's is for the node's token; else the least that will do. */
+/* Role named in the error: node for node requests, else the least sufficient role. */
 static const char *wanted(uint32_t allowed)
 {
 	return token_role_name((enum token_role)(allowed & -allowed));

@@ -74,7 +74,7 @@ static uint32_t state_of(const struct node *node)
 	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
 }
 
-/* A node in an answer, and what that points to. */
+/* A node in an answer, with the objects that it points to. */
 struct node_row {
 	Relive__NodeInfo info;
 	Relive__Gauge gauges[TARGET_GAUGES];
@@ -93,7 +93,7 @@ static void fill_gauges(struct node *node, struct node_row *row)
 	}
 }
 
-/* As its last ping said: nobody is asked. */
+/* From its last ping: no node is asked. */
 static void fill_node(const struct metad *md, struct node *node, struct node_row *row)
 {
 	Relive__NodeInfo *info = &row->info;
@@ -171,7 +171,7 @@ static void lease_renew(const struct call *call, const ProtobufCMessage *message
 	Relive__LeaseRenewReply reply = RELIVE__LEASE_RENEW_REPLY__INIT;
 	Relive__Status status;
 
-	/* Every frame renews. */
+	/* Each frame renews the lease. */
 	call->client->layout = request->layout;
 	waits_say(&call->client->waits, (const Relive__Waiting *const *)request->waits,
 		  request->n_waits, clock_now_ns(call->md->live.clock));
@@ -194,7 +194,7 @@ static struct node *node_of(const struct call *call, const ProtobufCMessage *mes
 	return node;
 }
 
-/* All of its shards are to go elsewhere. -EHOSTDOWN: nobody takes those of some table. */
+/* Start moving all its shards. -EHOSTDOWN: no other node can take the shards of some table. */
 static int begin_drain(struct metad *md, struct node *node)
 {
 	int ret;
@@ -252,7 +252,7 @@ static void node_forget(const struct call *call, const ProtobufCMessage *message
 	struct node *node = node_of(call, message, &ret);
 
 	if (node && node->up)
-		node_read(node); /* it may have hung up just now */
+		node_read(node); /* it may have disconnected just now */
 	if (node && !node->up)
 		ret = catalog_node_forget(&md->catalog, node);
 	if (node && ret == 0) {
@@ -274,7 +274,7 @@ static void node_register(const struct call *call, const ProtobufCMessage *messa
 static const struct service {
 	uint16_t type;
 	enum conn_role role;
-	uint32_t roles; /* of tokens */
+	uint32_t roles; /* permitted token roles */
 	const char *name;
 	const ProtobufCMessageDescriptor *kind;
 	void (*serve)(const struct call *call, const ProtobufCMessage *message);

@@ -1,6 +1,6 @@
 /*
- * rpc_backup.c - copies of the catalog for who asks, in pieces that fit a frame. The copy is made when
- * the first piece is asked for, and kept with the connection until the last one was sent.
+ * rpc_backup.c - sends a copy of the catalog in pieces that fit a frame. The copy is made for the
+ * first piece, and kept with the connection until the last piece was sent.
  */
 #include "server/metad/rpc_call.h"
 

@@ -1,6 +1,4 @@
-/*
- * rpc_call.h - one request on its way to its answer. Private to server/rpc*.c.
- */
+/* rpc_call.h - one request until its answer. Private to server/metad/rpc*.c. */
 #ifndef RLV_SERVER_METAD_RPC_CALL_H
 #define RLV_SERVER_METAD_RPC_CALL_H
 
@@ -10,17 +8,17 @@
 struct call {
 	struct metad *md;
 	struct conn *conn;
-	struct client *client; /* NULL: a memory node */
+	struct client *client; /* NULL: the peer is a memory node */
 	const struct frame_header *head;
 };
 
-/* The words are error_last(): good until the next error. */
+/* The message is error_last(): valid until the next error. */
 void rpc_set_status(Relive__Status *status, int code);
 
-/* Of a client's call: -EOWNERDEAD, it was fenced. */
+/* For a client's request. -EOWNERDEAD: the client was fenced. */
 RLV_MUST_CHECK int rpc_check_client(const struct call *call);
 
-/* Each answers, now or when nodes have done their part. */
+/* Handlers: each answers, now or after nodes have answered. */
 void rpc_table_create(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_open(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message);

@@ -1,6 +1,6 @@
 /*
- * rpc_clients.c - who holds what: all leases, with the client slots that they have in each table.
- * Answers are bounded; who wants more asks again, behind the last id.
+ * rpc_clients.c - lists all leases, with each client's slots in each table. Answers are bounded;
+ * the next request starts after the last id.
  */
 #include "server/metad/rpc_call.h"
 
@@ -10,8 +10,8 @@
 #include "base/mem/alloc.h"
 #include "base/bits.h"
 
-#define AT_ONCE 64u /* clients in one answer */
-#define TABLES 16u  /* of one of them */
+#define AT_ONCE 64u /* clients per answer */
+#define TABLES 16u  /* tables per client */
 #define ADDRESS_BYTES 96
 
 struct entry {
@@ -82,7 +82,7 @@ static int by_id(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Those above, in order. Room for all. */
+/* Clients with a greater id, sorted. clients has room for all. */
 static uint32_t sort_clients(const struct liveness *live, uint64_t after,
 			     const struct client **clients)
 {

@@ -1,6 +1,6 @@
 /*
- * rpc_table.c - what is asked about tables. What nodes need longer for than a moment is put aside, and
- * answered when they have done it; the server goes on meanwhile.
+ * rpc_table.c - requests about tables. A request that waits for nodes is parked, and answered when
+ * they have answered; the server continues meanwhile.
  */
 #include "server/metad/rpc_call.h"
 
@@ -10,9 +10,9 @@
 
 #include "base/mem/alloc.h"
 
-#define MAX_FANOUT 16u /* levels that a wish may name */
+#define MAX_FANOUT 16u /* maximum number of levels in a wish */
 
-/* -------- what is said of a table -------- */
+/* -------- table answers -------- */
 
 struct places {
 	Relive__ShardPlace *places;
@@ -43,7 +43,7 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 	return (ProtobufCBinaryData){ grant->bytes, grant->data };
 }
 
-/* An answer about a table, for whom, and whether nodes owe something for it. */
+/* An answer about a table, its recipient, and whether grants are outstanding. */
 struct answer {
 	const struct call *call;
 	struct catalog_table *table;
@@ -51,14 +51,14 @@ struct answer {
 	bool waits;
 };
 
-/* True if the next ticks of the catalog are about to make the shard usable: its node is up. */
+/* True if the catalog's next ticks will make the shard usable: its node is up. */
 static bool is_on_its_way(const struct catalog_shard *shard)
 {
 	return catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
 	       !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
 }
 
-/* What is said of a shard: its grants, too, where it can be used. */
+/* Fills in a shard, with its grants if it is usable. */
 static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 {
 	struct catalog_table *table = answer->table;
@@ -78,7 +78,8 @@ static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 	ret = catalog_grant(table, s, &answer->guest, &out->grants[s]);
 	answer->waits |= ret == -EAGAIN;
 	if (ret == -EHOSTDOWN || ret == -EAGAIN || ret == -ETIMEDOUT) {
-		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* it is asked for again soon */
+		place->state =
+			RELIVE__SHARD_STATE__SHARD_DOWN; /* the client asks for it again soon */
 		return 0;
 	}
 	place->tree_grant = grant_bytes(&out->grants[s].places[REGION_TREE]);
@@ -137,22 +138,22 @@ static void send_table(const struct answer *answer, const struct places *places,
 	conn_answer(answer->call->conn, answer->call->head, &reply.base);
 }
 
-/* -------- put aside -------- */
+/* -------- parked requests -------- */
 
-/* A request whose answer waits for nodes. It is brought to its end also when nobody waits any more. */
+/* A request whose answer waits for nodes. It is completed even if its client has left. */
 struct rpc_parked {
 	struct rpc_parked *next;
-	struct conn *conn; /* NULL = it hung up, or was fenced */
+	struct conn *conn; /* NULL = disconnected or fenced */
 	struct frame_header head;
-	/* Does what can be done now, and answers at the end: 0. -EAGAIN: not yet. */
+	/* Advances the request and answers it when complete: 0. -EAGAIN: not yet. */
 	int (*go_on)(const struct call *call, struct rpc_parked *parked);
-	uint64_t asker; /* at the nodes, for grants */
-	uint64_t until; /* those that have not answered then are left out; 0 = not asked yet */
-	struct catalog_wish wish; /* to create */
+	uint64_t asker; /* its asker number, for grants */
+	uint64_t until; /* deadline; nodes without an answer by then are left out; 0 = not started */
+	struct catalog_wish wish; /* for create */
 	uint16_t fanout[MAX_FANOUT];
-	char name[TABLE_NAME_BYTES]; /* to open, to rebalance */
-	Relive__TableAccess access;  /* of a client that opens or creates */
-	uint32_t owner;              /* its slot, 0 = none */
+	char name[TABLE_NAME_BYTES]; /* for open and rebalance */
+	Relive__TableAccess access;  /* for open and create: the client's access */
+	uint32_t owner;              /* its client slot, 0 = none */
 	uint32_t added, draining;
 };
 
@@ -187,7 +188,7 @@ static void begin(const struct call *call, struct rpc_parked *parked)
 	call->md->parked = parked;
 }
 
-/* Who waits for us is not silent. */
+/* A client that waits for us counts as alive. */
 static bool goes_on(struct metad *md, struct rpc_parked *parked)
 {
 	struct call call = { .md = md, .conn = parked->conn, .head = &parked->head };
@@ -244,8 +245,8 @@ void rpc_fini(struct metad *md)
 /* -------- answers with grants -------- */
 
 /*
- * All nodes are asked at once, and have the lease of one to answer. Who has not by then is left out: the
- * client goes on over the others, and asks again. -EAGAIN: not yet.
+ * Asks all nodes at once; they have one node lease to answer. A node without an answer by then is
+ * left out: the client uses the other shards, and asks again. -EAGAIN: not yet.
  */
 static int answer_table(const struct call *call, struct rpc_parked *parked,
 			struct catalog_table *table)
@@ -272,7 +273,7 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 		places_fini(&places);
 		return -EAGAIN;
 	}
-	/* A node may have gone while we asked: the version is that of what is said. */
+	/* A node may have left meanwhile: the version must match the answer. */
 	catalog_refresh(&md->catalog, table);
 	send_table(&answer, &places, ret);
 	places_fini(&places);
@@ -328,7 +329,8 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 		mem_free(parked);
 		return;
 	}
-	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* who works opens it again */
+	parked->access =
+		RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* a worker opens it again with more access */
 	parked->go_on = go_on_creating;
 	begin(call, parked);
 }
@@ -368,7 +370,7 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	return 0;
 }
 
-/* About the table of that name, which was checked. */
+/* Park a request about the table of that name, which was checked. */
 static struct rpc_parked *new_named(const struct call *call, const char *name)
 {
 	struct rpc_parked *parked = new_parked(call);
@@ -403,7 +405,7 @@ static int no_table(const char *name)
 	return error_set(-ENOENT, "no table %.64s in this store", name);
 }
 
-/* A slot that the client had lost or given back meanwhile is not its own any more. */
+/* The slot must still be the client's: it may have lost or returned it meanwhile. */
 static int check_owner(const struct call *call, const struct catalog_table *table,
 		       const struct rpc_parked *parked)
 {

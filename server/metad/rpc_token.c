@@ -1,6 +1,4 @@
-/*
- * rpc_token.c - tokens of roles for the store's owner, and epochs.
- */
+/* rpc_token.c - role tokens for the store's owner, and token epochs. */
 #include "server/metad/rpc_call.h"
 
 #include <errno.h>
@@ -31,7 +29,7 @@ static int derive(const struct metad *md, const char *role, char token_out[TOKEN
 	return ret ? ret : token_derive(md->token, &id, token_out);
 }
 
-/* Answers before it cuts the connections of the old epoch: the requester's may be one of them. */
+/* Answers before cutting connections of the old epoch, which may include the requester's. */
 void rpc_token(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__TokenRequest *request = (const Relive__TokenRequest *)message;
@@ -41,7 +39,7 @@ void rpc_token(const struct call *call, const ProtobufCMessage *message)
 	Relive__Status status;
 	int ret = 0;
 
-	if (*request->role || !request->rotate) /* a role that there is not rotates nothing */
+	if (*request->role || !request->rotate) /* an unknown role rotates nothing */
 		ret = derive(md, request->role, token);
 	if (ret == 0 && request->rotate)
 		ret = rotate(md);

@@ -11,11 +11,11 @@
 #include "server/metad/metad.h"
 
 #define DRAIN_WORDS_BYTES 160
-#define FRESH_NS (4 * (uint64_t)CLOCK_NS_PER_S) /* it is said once a second */
+#define FRESH_NS (4 * (uint64_t)CLOCK_NS_PER_S) /* clients report once a second */
 
 struct said {
 	uint32_t view, slot;
-	uint64_t since; /* on the server's clock */
+	uint64_t since; /* time of the server's clock */
 	char table[TABLE_NAME_BYTES];
 	char words[WAITS_WORDS_BYTES];
 };
@@ -26,9 +26,9 @@ struct waits_said {
 	struct said at[WAITS_CLIENT];
 };
 
-/* -------- what clients say -------- */
+/* -------- reports of clients -------- */
 
-/* It is shown on somebody's terminal. */
+/* The text is shown on a terminal: keep printable characters only. */
 static void take_text(char *out, size_t room, const char *text)
 {
 	snprintf(out, room, "%s", text);
@@ -63,7 +63,7 @@ void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, si
 	}
 }
 
-/* How many of its calls wait, as far as that was said lately. */
+/* Number of its waiting calls, from a recent report. */
 static uint32_t waits_of_client(const struct client *client, uint64_t now_ns)
 {
 	if (!client->waits || client->fenced || now_ns > client->waits->at_ns + FRESH_NS)
@@ -73,7 +73,7 @@ static uint32_t waits_of_client(const struct client *client, uint64_t now_ns)
 
 /* -------- the answer -------- */
 
-/* One entry of it, with room for what its pointers name. */
+/* One entry of the answer, with storage for its pointers. */
 struct entry {
 	Relive__Waiting waiting;
 	char words[WAITS_WORDS_BYTES];
@@ -86,7 +86,7 @@ struct list {
 	uint64_t now_ns;
 };
 
-/* NULL: there is no room, and it was counted. */
+/* NULL: no room; the omission was counted. */
 static struct entry *add(struct list *list, uint32_t kind, const struct catalog_table *table)
 {
 	Relive__StoreInfoReply *reply = list->reply;
@@ -293,7 +293,7 @@ int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 		reply->waits = NULL;
 		return error_set(-ENOMEM, "waits: no memory");
 	}
-	/* The first of the array is what waits_free has to free: it is there from now on. */
+	/* waits_free frees the first entry's array: it is set from now on. */
 	reply->waits[0] = &list.entries[0].waiting;
 	for (const struct client *client = md->live.first; client; client = client->next)
 		if (client->has_process && !client->fenced &&

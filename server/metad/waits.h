@@ -1,12 +1,12 @@
 /*
- * Waits: who waits for what, for `relive status --why`.
+ * Waits: pending waits and their causes, for `relive status --why`.
  *
- *   limiter   said by clients with their lease, while a call waits; kept with the client, newest only
- *   rebuild   what repair.h met
+ *   limiter   reported by clients with their lease while a call waits; only the newest is kept
+ *   rebuild   recorded by repair.h
  *   drain     shards that leave their node
- *   stopped   processes of this host in state T, and the slots that they hold: looked up when asked
+ *   stopped   processes of this host in state T, and their slots: looked up on request
  *
- * All of it is bounded: a client says WAITS_CLIENT, an answer holds WAITS_MAX.
+ * All of it is bounded: a client reports at most WAITS_CLIENT, an answer has at most WAITS_MAX.
  */
 #ifndef RLV_SERVER_METAD_WAITS_H
 #define RLV_SERVER_METAD_WAITS_H
@@ -24,9 +24,9 @@
 
 struct client;
 struct metad;
-struct waits_said; /* of one client */
+struct waits_said; /* reports of one client */
 
-/* The newest word of a client replaces the one before. Without memory nothing is kept of it. */
+/* Replace a client's report by its newest. Out of memory: no report is kept. */
 void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, size_t n,
 	       uint64_t now_ns);
 void waits_forget(struct waits_said **said);
@@ -35,10 +35,10 @@ struct waits_counts {
 	uint64_t limiter, rebuild, drain;
 };
 
-/* As many as there are of each kind; stopped processes are not looked for. */
+/* Count waits of each kind; stopped processes are not looked up. */
 void waits_count(const struct metad *md, struct waits_counts *out);
 
-/* All waits, for STORE_INFO. waits_free takes what it made. -ENOMEM. */
+/* Fill in all waits, for STORE_INFO; freed by waits_free. -ENOMEM. */
 RLV_MUST_CHECK int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply);
 void waits_free(Relive__StoreInfoReply *reply);
 
