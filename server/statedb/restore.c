@@ -14,18 +14,18 @@
 
 #include "server/statedb/statedb.h"
 
-/* Of a SQLite file: its magic, and what PRAGMA application_id has set. */
+/* Header of a SQLite file: its magic, and the id set by PRAGMA application_id. */
 #define HEAD_BYTES 100
 #define HEAD_MAGIC "SQLite format 3"
 #define HEAD_APPLICATION_OFF 68
 
-/* FILE and FILE-wal: what is not in the file yet. */
+/* FILE, and FILE-wal with changes that are not in FILE yet. */
 enum place { CATALOG, CATALOG_LOG, READY, READY_LOG, REPLACED, REPLACED_LOG, N_PLACES };
 
 static const char *const tails[N_PLACES] = {
-	[CATALOG] = "",           [CATALOG_LOG] = "-wal",       /* that of the store */
+	[CATALOG] = "",           [CATALOG_LOG] = "-wal",       /* the store's catalog */
 	[READY] = ".restore",     [READY_LOG] = ".restore-wal", /* the copy, until it is checked */
-	[REPLACED] = ".replaced", [REPLACED_LOG] = ".replaced-wal", /* the one that was there */
+	[REPLACED] = ".replaced", [REPLACED_LOG] = ".replaced-wal", /* the previous catalog */
 };
 
 struct paths {
@@ -93,8 +93,8 @@ static int copy(const char *file, const char *path)
 }
 
 /*
- * Terms go on rising: memory nodes that live refuse a server of an earlier one than they have seen.
- * A server is not started more often than once a second for years.
+ * Raises the term to the Unix time: running memory nodes refuse a server with a lower term than
+ * they have seen, and a server starts less often than once a second.
  */
 static int raise_term(struct statedb *store)
 {
@@ -113,18 +113,19 @@ static int make_ready(const char *path)
 	if (ret)
 		return ret;
 	ret = raise_term(store);
-	statedb_close(&store); /* writes its log into the file */
+	statedb_close(&store); /* writes its WAL into the file */
 	return ret;
 }
 
-/* -------- the catalog that is there -------- */
+/* -------- the existing catalog -------- */
 
 static int move(const char *from, const char *to)
 {
 	return rename(from, to) && errno != ENOENT ? failed("rename", from) : 0;
 }
 
-/* With its log, which is to be nobody else's. One that is whole has none once it was closed. */
+/* Moves the catalog with its WAL, which must not be applied to another file. A catalog that was
+   closed cleanly has none. */
 static int move_aside(const struct paths *paths)
 {
 	struct statedb *store;

@@ -1,10 +1,10 @@
 /*
- * Restore: puts a copy of a catalog (store_backup) in the place of a store's catalog, while no server
- * runs. The copy is checked and made ready beside it, then renamed; the catalog that it replaces stays
- * as STORE.db.replaced.
+ * Restore: replaces a store's catalog by a copy (statedb_backup) while no server runs. The copy is
+ * checked and prepared beside the catalog, then renamed; the replaced catalog is kept as
+ * STORE.db.replaced.
  *
- * What pools hold that the copy does not know is theirs: their nodes are refused until a person says
- * what becomes of it.
+ * Regions in pools that the copy does not know stay untouched: their nodes are refused until an
+ * operator decides.
  */
 #ifndef RLV_SERVER_STATEDB_RESTORE_H
 #define RLV_SERVER_STATEDB_RESTORE_H
@@ -15,15 +15,15 @@
 
 struct restore_opts {
 	const char *store;
-	const char *dir;  /* of the state database; NULL = the store's directory */
+	const char *dir;  /* folder of the state database; NULL = the store's directory */
 	const char *file; /* the copy */
-	bool force;       /* also when the store has a catalog */
+	bool force;       /* also replace an existing catalog */
 };
 
 /*
- * Errors, after which the catalog is as it was: -EBUSY (the store has a server; the message says its
- * pid), -EEXIST (it has a catalog), -ENOENT, -EBADMSG (the copy is damaged), -EPROTO (no copy of a
- * catalog, or of another version), those of files.
+ * Errors leave the catalog unchanged: -EBUSY (the store has a server; the message has its pid),
+ * -EEXIST (a catalog exists), -ENOENT, -EBADMSG (the copy is damaged), -EPROTO (not a catalog copy,
+ * or another version), file errors.
  */
 RLV_MUST_CHECK int restore_catalog(const struct restore_opts *opts);
 

@@ -23,7 +23,7 @@ static uint32_t crc_of(uint32_t crc, sqlite3_value *value)
 	return n ? crc32c(crc, bytes, n) : crc;
 }
 
-/* crc32c(...): over kind and content of all arguments. */
+/* crc32c(...): over type and content of all arguments. */
 static void sql_crc32c(sqlite3_context *context, int n, sqlite3_value **values)
 {
 	uint32_t crc = 0;
@@ -56,7 +56,7 @@ static int code_of(int rc)
 		return -EBUSY;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-	case SQLITE_ERROR: /* our statements are right, so the schema that they name is not */
+	case SQLITE_ERROR: /* our statements are valid, so the schema lacks an object */
 		return -EBADMSG;
 	case SQLITE_CANTOPEN:
 	case SQLITE_PERM:
@@ -68,7 +68,7 @@ static int code_of(int rc)
 	}
 }
 
-/* Errors that an operator can repair name the file. */
+/* The message of an error that an operator can repair names the file. */
 static int disk_failed(const struct statedb *store, int code)
 {
 	return error_set(code, "state database %s: its disk %s, and nothing was changed",

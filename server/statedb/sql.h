@@ -1,8 +1,8 @@
 /*
- * sql.h - the statements of the state database: SQLite's calls, with our errors. Private to
- * server/store*.c.
+ * sql.h - statements of the state database: SQLite calls with our error codes. Private to
+ * server/statedb/.
  *
- * All answer the codes of store.h. The text of an error says what SQLite says and what was asked.
+ * Error codes are those of statedb.h. The error message has SQLite's message and the statement.
  * Thread: owner.
  */
 #ifndef RLV_SERVER_STATEDB_SQL_H
@@ -45,10 +45,10 @@ struct statedb_sql_value {
 		.kind = SQL_VALUE_BLOB, .ptr = (x), .len = (int)(n) \
 	}
 
-/* Gives statements crc32c(...): over kind and content of all arguments. */
+/* Add the SQL function crc32c(...): over type and content of all arguments. */
 RLV_MUST_CHECK int statedb_sql_add_crc32c(struct statedb *store);
 
-/* Sets the error for a result of SQLite, and answers its code. what: the statement, or a word for it. */
+/* Set the error for an SQLite result and return its code. what: the statement, or its name. */
 int statedb_sql_failed(struct statedb *store, int rc, const char *what);
 
 /* The caller finalizes the statement. */
@@ -56,22 +56,22 @@ RLV_MUST_CHECK int statedb_sql_prepare(struct statedb *store, const char *sql,
 				       const struct statedb_sql_value *values, size_t n,
 				       sqlite3_stmt **stmt_out);
 
-/* Runs a statement that gives no rows. */
+/* Run a statement without result rows. */
 RLV_MUST_CHECK int statedb_sql_run(struct statedb *store, const char *sql,
 				   const struct statedb_sql_value *values, size_t n);
 
-/* Runs several statements, none of which takes values. */
+/* Run several statements without bound values. */
 RLV_MUST_CHECK int statedb_sql_script(struct statedb *store, const char *sql);
 
-/* Calls row for each row, until it answers non-zero, which is then the result. */
+/* Call row for each row until it returns non-zero, which is then the result. */
 RLV_MUST_CHECK int statedb_sql_each(struct statedb *store, const char *sql,
 				    int (*row)(void *ctx, sqlite3_stmt *stmt), void *ctx);
 
 uint64_t statedb_sql_column_u64(sqlite3_stmt *stmt, int column);
 uint32_t statedb_sql_column_u32(sqlite3_stmt *stmt, int column);
-/* Cut to the room there is; "" for NULL. */
+/* Truncated to room; "" for NULL. */
 void statedb_sql_column_text(sqlite3_stmt *stmt, int column, char *out, size_t room);
-/* -EBADMSG: it has another length. */
+/* -EBADMSG: its length differs from len. */
 RLV_MUST_CHECK int statedb_sql_column_blob(sqlite3_stmt *stmt, int column, void *out, size_t len);
 
 #endif

@@ -15,9 +15,9 @@
 #include "server/statedb/sql.h"
 
 #define BUSY_TIMEOUT_MS 1000
-#define STORE_LEAST_BYTES (256 * 1024) /* free, for a commit and its WAL */
+#define STORE_LEAST_BYTES (256 * 1024) /* free bytes needed for a commit and its WAL */
 
-/* Columns under a row's crc, in schema order. */
+/* Columns covered by a row's crc, in schema order. */
 #define META_COLUMNS "key, value"
 #define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
 #define SHARDS_BEFORE "table_id, shard, node, incarnation, tree, rows, state"
@@ -28,7 +28,7 @@
 #define PROVISIONINGS_COLUMNS "node, table_id, shard, uuid"
 #define LEFTOVERS_COLUMNS "node, region, uuid"
 
-/* How each version is made from the one before; a new database goes through all of them. */
+/* Migration from each version to the next; a new database runs all of them. */
 static const char *const schemas[] = {
 	"CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
 	"CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state INTEGER NOT NULL,"
@@ -43,21 +43,21 @@ static const char *const schemas[] = {
 	"CREATE TABLE clients (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL,"
 	"  start_time INTEGER NOT NULL, boot_id BLOB NOT NULL);"
 	"PRAGMA user_version = 1;",
-	/* Tables over nodes that come and go. */
+	/* Version: nodes that join and leave. */
 	"ALTER TABLE tables ADD COLUMN control INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE tables ADD COLUMN auto_shards INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE shards ADD COLUMN state INTEGER NOT NULL DEFAULT 1;"
 	"ALTER TABLE nodes ADD COLUMN draining INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE nodes ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;"
 	"PRAGMA user_version = 2;",
-	/* Hosts that lose their power. */
+	/* Version: recovery after a power loss of the host. */
 	"ALTER TABLE shards ADD COLUMN boot_id BLOB NOT NULL"
 	"  DEFAULT X'00000000000000000000000000000000';"
 	"PRAGMA user_version = 3;",
-	/* The regions themselves hold the dropped columns. */
+	/* The regions store the dropped columns themselves. */
 	"ALTER TABLE shards DROP COLUMN boot_id;"
 	"PRAGMA user_version = 4;",
-	/* A file that says what it is (STORE_APPLICATION_ID), and what pools hold that is nobody's. */
+	/* Version: a file that identifies itself (STORE_APPLICATION_ID), and leftovers in pools. */
 	"PRAGMA application_id = 1380734531;"
 	"ALTER TABLE nodes ADD COLUMN pool BLOB NOT NULL"
 	"  DEFAULT X'00000000000000000000000000000000';"
@@ -66,7 +66,7 @@ static const char *const schemas[] = {
 	"CREATE TABLE leftovers (node TEXT, region INTEGER, uuid BLOB NOT NULL,"
 	"  PRIMARY KEY (node, region)) WITHOUT ROWID;"
 	"PRAGMA user_version = 5;",
-	/* Rows that say whether they are whole. */
+	/* Version: row checksums. */
 	"ALTER TABLE meta ADD COLUMN crc INTEGER;"
 	"ALTER TABLE tables ADD COLUMN crc INTEGER;"
 	"ALTER TABLE shards ADD COLUMN crc INTEGER;"
@@ -84,19 +84,19 @@ static const char *const schemas[] = {
 	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_COLUMNS ");"
 	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
 	"PRAGMA user_version = 6;",
-	/* Leases that only their owners resume: nobody knows the secret of one of before. */
+	/* Version: leases resumable only by their owners: older leases have no known secret. */
 	"ALTER TABLE clients ADD COLUMN secret BLOB NOT NULL DEFAULT"
 	"  X'0000000000000000000000000000000000000000000000000000000000000000';"
 	"UPDATE clients SET crc = crc32c(" CLIENTS_COLUMNS ");"
 	"PRAGMA user_version = 7;",
-	/* Regions by who writes them. */
+	/* Version: regions by writer. */
 	"ALTER TABLE shards ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE shards ADD COLUMN pages INTEGER NOT NULL DEFAULT 0;"
 	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
 	"PRAGMA user_version = 8;",
 };
 
-/* Says so if there is one that is not whole. */
+/* Each query reports a damaged row, if any. */
 static const char *const checks[] = {
 	"SELECT key FROM meta WHERE crc IS NOT crc32c(" META_COLUMNS ")",
 	"SELECT id FROM tables WHERE crc IS NOT crc32c(" TABLES_COLUMNS ")",
@@ -128,7 +128,7 @@ int statedb_commit(struct statedb *store)
 
 void statedb_rollback(struct statedb *store)
 {
-	/* Some errors have rolled back already. */
+	/* Some errors have already rolled back. */
 	if (!sqlite3_get_autocommit(store->db))
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
@@ -179,7 +179,7 @@ static int read_int(void *ctx, sqlite3_stmt *stmt)
 	return 0;
 }
 
-/* Tables are numbered from anywhere on: those of two stores seldom have one number, and can be adopted. */
+/* Table ids start at a random number: tables of two stores rarely collide, and can be adopted. */
 static int make_ids(struct statedb *store)
 {
 	struct statedb_sql_value values[] = { SQL_BLOB(store->ids.uuid, sizeof(store->ids.uuid)) };
@@ -233,7 +233,7 @@ static int damaged_row(void *ctx, sqlite3_stmt *stmt)
 			 sqlite3_column_name(stmt, 0), key ? key : "");
 }
 
-/* Before anything of it is believed: SQLite sees what is wrong with pages, the crc what with rows. */
+/* Run before any content is used: SQLite checks its pages, the crc checks rows. */
 static int check_content(struct statedb *store)
 {
 	int ret = statedb_sql_each(store, "PRAGMA integrity_check(1)", damaged_page, NULL);
@@ -286,9 +286,8 @@ static int begin_term(struct statedb *store, const char *path)
 }
 
 /*
- * All that a commit changes is in the database itself when it returns, so a WAL that is damaged, or
- * left behind when the file is copied, takes nothing with it. Until we know that the database is
- * whole nothing of the WAL is written back.
+ * A commit checkpoints the WAL before it returns. So a WAL that is damaged, or missing in a copy of
+ * the file, loses nothing. No WAL content is written back before the database was checked.
  */
 static int set_up(struct statedb *store)
 {
@@ -614,7 +613,7 @@ int statedb_each_node(struct statedb *store, int (*fn)(void *ctx, const struct s
 	return statedb_sql_each(store, "SELECT * FROM nodes ORDER BY name", visit_node, &visit);
 }
 
-/* -------- what is made and what is left over at nodes -------- */
+/* -------- provisioning records and leftovers at nodes -------- */
 
 int statedb_making_put(struct statedb *store, const struct statedb_making *provisioning)
 {
@@ -642,7 +641,7 @@ int statedb_making_delete(struct statedb *store, const char *node, uint32_t tabl
 			       values, ARRAY_LEN(values));
 }
 
-/* The uuid of the one row that there may be. */
+/* Read the uuid of the only row, if any. */
 static int find_uuid(struct statedb *store, sqlite3_stmt *stmt, uint8_t uuid_out[16],
 		     bool *found_out)
 {
