@@ -8,7 +8,7 @@
 
 #include "base/mem/alloc.h"
 
-#define JOB_BYTES ((ssize_t)sizeof(struct memnode_job *)) /* what goes through a pipe */
+#define JOB_BYTES ((ssize_t)sizeof(struct memnode_job *)) /* a pipe carries pointers to jobs */
 
 struct memnode_jobs {
 	int todo[2]; /* pipes of pointers: read end, write end */
@@ -57,7 +57,7 @@ int memnode_jobs_open(struct memnode_jobs **jobs_out)
 	jobs->todo[0] = jobs->todo[1] = jobs->done[0] = jobs->done[1] = -1;
 	if (pipe2(jobs->todo, O_CLOEXEC) || pipe2(jobs->done, O_CLOEXEC))
 		ret = error_set(-errno, "pipe: %s", strerror(errno));
-	/* Neither end of the control loop's may block it. */
+	/* The control loop must not block on its pipe ends. */
 	if (ret == 0 && (fcntl(jobs->todo[1], F_SETFL, O_NONBLOCK) ||
 			 fcntl(jobs->done[0], F_SETFL, O_NONBLOCK)))
 		ret = error_set(-errno, "pipe: %s", strerror(errno));

@@ -33,32 +33,33 @@
 #include "server/daemon/version.h"
 
 #define DEFAULT_POOL_BYTES ((uint64_t)1 << 30)
-#define LOOK_NS (100 * CLOCK_NS_PER_MS)  /* how soon a stop is noticed */
-#define SILENCE_NS (10 * CLOCK_NS_PER_S) /* of the server, or two leases: it is gone */
-#define DIAL_NS (3 * MEMNODE_CALL_NS)    /* a connection: its handshake, and a registration */
+#define LOOK_NS (100 * CLOCK_NS_PER_MS)  /* latency of noticing a stop */
+#define SILENCE_NS (10 * CLOCK_NS_PER_S) /* silence limit of the server, or two leases */
+#define DIAL_NS (3 * MEMNODE_CALL_NS)    /* deadline of connect, handshake and registration */
 #define RETRY_FIRST_MS 20
 #define RETRY_LAST_MS 1000
 #define RETRY_REFUSED_MS 5000
-#define REFUSED_NS (3 * CLOCK_NS_PER_S) /* how long a name may still be in use by our former self */
+#define REFUSED_NS (3 * CLOCK_NS_PER_S) /* our former process may hold the name */
 
 struct memnode {
 	struct memnode_opts opts;
 	struct runtime_dir dir;
-	char role_name[64]; /* memnode-NAME: of lock, pid file and socket */
+	char role_name[64]; /* memnode-NAME: for lock, pid file and socket */
 	int lock_fd;
 	struct transport_target *target;
 	pthread_t agent;
 	bool serving;
-	int stop_agent;                            /* eventfd: readable = the agent ends */
-	int bell;                                  /* eventfd: the agent shows that it turns */
-	_Atomic uint64_t rung_ns;                  /* when, unless it has; relaxed: a time only */
-	struct http *http;                         /* NULL = no pages */
-	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; none at once */
-	uint64_t silence_ns;  /* of the server, after which it is dialled again */
-	uint64_t connections; /* to the server, that have ended */
-	uint64_t term;        /* highest seen: a lower one is a zombie's */
-	bool registered;      /* once at least */
-	bool connected;       /* to the server, and registered there */
+	int stop_agent;           /* eventfd: readable = stop the agent */
+	int bell;                 /* eventfd: the agent reads it to show that it runs */
+	_Atomic uint64_t rung_ns; /* time of an unanswered ring, 0 = none; relaxed: a time only */
+	struct http *http;        /* NULL = not served */
+	struct memnode_jobs
+		*lines[MEMNODE_LINES]; /* by enum memnode_line; MEMNODE_AT_ONCE has none */
+	uint64_t silence_ns;           /* the server is dialled again after so much silence */
+	uint64_t connections;          /* number of ended connections to the server */
+	uint64_t term;                 /* highest term seen: a lower one is from a stale server */
+	bool registered;               /* registered at least once */
+	bool connected;                /* connected to the server and registered */
 	uint64_t registrations;
 };
 
@@ -101,7 +102,7 @@ static int check_memory(uint64_t bytes)
 			 bytes >> 20, available >> 20);
 }
 
-/* Only an address of ours can be bound to. */
+/* Binding works only for a local address. */
 static bool is_of_this_host(const char *host)
 {
 	struct addrinfo wanted = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
@@ -121,7 +122,7 @@ static bool is_of_this_host(const char *host)
 	return is;
 }
 
-/* The kind of target. NULL: no such transport. */
+/* Target kind. NULL: unknown transport. */
 static const char *choose_kind(const struct memnode_opts *opts)
 {
 	const char *wish = opts->transport ? opts->transport : "auto";
@@ -136,8 +137,8 @@ static const char *choose_kind(const struct memnode_opts *opts)
 }
 
 /*
- * shm: the socket's path; verbs: HOST:PORT;PATH, but without PATH for a device, which clients of this
- * host then reach like others.
+ * Target name. shm: socket path; verbs: HOST:PORT;PATH, or HOST:PORT for a device, which clients of
+ * this host then reach over the network, too.
  */
 static int listen_address(const struct memnode *node, const struct target_opts *opts,
 			  const char *kind, char address[TRANSPORT_URI_BYTES])
@@ -161,7 +162,7 @@ static int listen_address(const struct memnode *node, const struct target_opts *
 	return 0;
 }
 
-/* A device has none over verbs. */
+/* A device over verbs has no socket. */
 static int share_socket(const struct memnode *node)
 {
 	char file[RUNTIME_PATH_BYTES];
@@ -173,8 +174,8 @@ static int share_socket(const struct memnode *node)
 }
 
 /*
- * A pool is a directory, or a device. In one file, every client would have a descriptor of what all
- * others have. A path that cannot be looked at is the pool's to say.
+ * A pool is a directory or a device. A pool in one file would give each client a descriptor of all
+ * other clients' data. Errors of looking at the path are left to the pool.
  */
 static int choose_path(const struct memnode_opts *opts, struct target_opts *target)
 {
@@ -225,7 +226,7 @@ static int open_target(struct memnode *node)
 
 /* -------- the agent -------- */
 
-/* Sleeps until a client wants something: a target without a descriptor is asked now and then. */
+/* Sleep until a client needs service: a target without a descriptor is polled periodically. */
 static void wait_for_work(const struct memnode *node)
 {
 	int fd = node->target->ops->poll_fd(node->target);
@@ -236,7 +237,7 @@ static void wait_for_work(const struct memnode *node)
 	(void)poll(ready, 3, fd < 0 ? LOOK_NS / CLOCK_NS_PER_MS : -1);
 }
 
-/* Somebody asks whether the agent turns (check_agent). */
+/* Answers the liveness ring of check_agent. */
 static void answer_bell(struct memnode *node)
 {
 	uint64_t n;
@@ -325,7 +326,7 @@ static void write_metrics(void *ctx, struct metrics *m)
 	memnode_write_metrics(&state, m);
 }
 
-/* Rings, and looks whether the bell of the last time was answered. */
+/* Rings, and checks that the previous ring was answered. */
 static int check_agent(struct memnode *node)
 {
 	uint64_t now = clock_now_ns(clock_monotonic());
@@ -341,7 +342,7 @@ static int check_agent(struct memnode *node)
 	return 0;
 }
 
-/* A server that is away is no reason: clients go on, and a restart would lose a pool in memory. */
+/* Healthy without the server: clients continue, and a restart would lose a pool in memory. */
 static int check_health(void *ctx)
 {
 	struct memnode *node = ctx;
@@ -438,7 +439,7 @@ void memnode_close(struct memnode **node_ptr)
 
 /* -------- the control connection -------- */
 
-/* Answers of the present connection, ch; those of connections that have ended are undone. */
+/* Send the answers of the current connection, ch; undo jobs of ended connections. */
 static int send_done(const struct memnode *node, struct memnode_jobs *jobs, struct channel *ch)
 {
 	struct memnode_job *job;
@@ -454,7 +455,7 @@ static int send_done(const struct memnode *node, struct memnode_jobs *jobs, stru
 	return ret;
 }
 
-/* Before anything of it is served, a pool names the store that has accepted it. */
+/* Before serving, record in the pool the store that accepted it. */
 static int own_pool(struct memnode *node, const struct pool_identity *pool,
 		    const Relive__NodeRegisterReply *reply)
 {
@@ -468,7 +469,7 @@ static int own_pool(struct memnode *node, const struct pool_identity *pool,
 	return node->target->ops->own(node->target, reply->store_uuid.data, name);
 }
 
-/* A person's word is for one registration: until it has been accepted. */
+/* An operator's claim is valid until the first accepted registration. */
 static uint32_t claim_of(const struct memnode *node)
 {
 	return node->registered ? RELIVE__POOL_CLAIM__POOL_KEEP : node->opts.claim;
@@ -519,7 +520,8 @@ static int send_registration(struct memnode *node, struct channel *ch,
 static int announce(struct memnode *node, struct channel *ch)
 {
 	struct memnode_regions regions;
-	int ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* for nobody: undone */
+	int ret = send_done(node, node->lines[MEMNODE_WORK],
+			    NULL); /* no recipient: jobs are undone */
 
 	if (ret == 0)
 		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);
@@ -535,7 +537,7 @@ static const char *file_or_env(const char *path, const char *variable)
 	return path ? path : getenv(variable);
 }
 
-/* RELIVE_TOKEN is for a server elsewhere; that of this host has a token file. */
+/* Finds the token: RELIVE_TOKEN, or the token file of the store on this host. */
 static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_BYTES],
 		      const char **token)
 {
@@ -544,7 +546,7 @@ static int find_token(const struct memnode *node, char token_out[RUNTIME_TOKEN_B
 	bool given = env && *env;
 	int ret = given ? token_parse("RELIVE_TOKEN", env, &id) : 0;
 
-	/* The store's own is for stores elsewhere: here its file says it. */
+	/* On this host the store's own token comes from the file, role tokens from RELIVE_TOKEN. */
 	if (given && (node->opts.host || id.epoch)) {
 		*token = env;
 		return ret;
@@ -590,7 +592,7 @@ static int connect_server(struct memnode *node, struct channel *ch)
 	return ret;
 }
 
-/* One request: answered at once, or put in line. An error is the end of the connection. */
+/* Answers one request, at once or by a job. An error ends the connection. */
 static int take_request(struct memnode *node, const struct memnode_service *svc, struct channel *ch)
 {
 	struct memnode_answer answer;
@@ -633,7 +635,7 @@ static int serve_once(struct memnode *node, const struct memnode_service *svc, s
 	return ret;
 }
 
-/* Answers until the connection ends or we are stopped. */
+/* Serve until the connection ends or the node is stopped. */
 static void serve(struct memnode *node, struct channel *ch)
 {
 	const struct memnode_service svc = {
@@ -650,7 +652,7 @@ static void serve(struct memnode *node, struct channel *ch)
 
 	while (!stopped(node) && ret == 0) {
 		ret = serve_once(node, &svc, ch, &heard);
-		/* A host without power says no goodbye. */
+		/* A host that loses power does not close its connections. */
 		if (ret == 0 && clock_now_ns(clock_monotonic()) - heard > node->silence_ns)
 			ret = error_set(-ETIMEDOUT, "the server is silent");
 	}
@@ -660,7 +662,7 @@ static void serve(struct memnode *node, struct channel *ch)
 	node->connections++;
 }
 
-/* Refusals that need an operator are retried rarely. */
+/* Refusals that need an operator are retried after a long pause. */
 static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 {
 	uint32_t most = (uint32_t)RETRY_FIRST_MS << (round < 6 ? round : 6);
@@ -679,7 +681,7 @@ static void pause_jittered(const struct memnode *node, int code, uint32_t round)
 	}
 }
 
-/* Refused at the first attempt, and not for want of a server. */
+/* True if refused at the first registration for a reason other than an unreachable server. */
 static bool is_final(const struct memnode *node, int code, uint64_t patience)
 {
 	if (node->registered)

@@ -171,7 +171,7 @@ static const struct daemon_program program = {
 	.set = set_option,
 };
 
-/* Each client slot that was taken has a descriptor of its page. */
+/* Each client slot in use needs a descriptor for its page. */
 static void raise_descriptors(void)
 {
 	struct rlimit limit;

@@ -1,6 +1,4 @@
-/*
- * Memnode pages: what /metrics of a memory node says.
- */
+/* Memnode pages: content of a memory node's /metrics. */
 #ifndef RLV_SERVER_MEMNODE_PAGES_H
 #define RLV_SERVER_MEMNODE_PAGES_H
 
@@ -16,7 +14,7 @@ struct memnode_state {
 	const char *store;
 	struct transport_target *target;
 	bool registered;        /* the metadata server is connected */
-	uint64_t registrations; /* so far */
+	uint64_t registrations; /* number so far */
 	uint64_t agent_cpu_ns;
 };
 

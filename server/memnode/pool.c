@@ -11,9 +11,9 @@
 
 #include "server/memnode/service.h"
 
-#define WAIT_NS (10 * CLOCK_NS_PER_MS) /* between two looks at who is still there */
+#define WAIT_NS (10 * CLOCK_NS_PER_MS) /* polling interval for users of the pool */
 
-/* The regions of a part, by role: its rows, and the others or NULL. */
+/* Regions of a part, by role: its rows, and the others or NULL. */
 struct pool_part {
 	const struct target_region *rows;
 	const struct target_region *of[REGION_ROLES];
@@ -31,7 +31,7 @@ static struct pool_part part_of(const struct target_region *regions, size_t n,
 	return part;
 }
 
-/* Can be read, and is formatted: what is not is nobody's yet. */
+/* True if readable and formatted: an unformatted region has no user yet. */
 static bool is_rows(const struct target_region *region)
 {
 	return !region->broken && region->base && superblock_is_of_rows((const void *)region->base);
@@ -62,7 +62,7 @@ static int persist_mark(struct transport_target *target, const struct target_reg
 	return target->ops->persist(target, rows->id, off, sizeof(uint64_t));
 }
 
-/* Also when it is set: whoever set it may have been killed before it was durable. */
+/* Persisted even if set: its setter may have been killed before persisting it. */
 static int set_mark(struct transport_target *target, const struct target_region *rows)
 {
 	superblock_set_mark((void *)rows->base);
@@ -99,7 +99,7 @@ static int check_alone(struct transport_target *target, const struct pool_part *
 	return target->ops->alone(target, part->rows->id) ? 0 : -EBUSY;
 }
 
-/* Every mapping holds a lock that ends with it; progress() ends the connections. */
+/* Each mapping holds a lock that ends with it; progress() ends the connections. */
 static void wait_until_alone(struct transport_target *target)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), MEMNODE_POOL_END_NS);
@@ -120,7 +120,7 @@ static int persist_all(struct transport_target *target, const struct pool_part *
 	return ret;
 }
 
-/* From here on nobody is served any more: who has it not, does not get it. Never fails. */
+/* From here on no new client is served. Never fails. */
 static int end(struct transport_target *target, const struct pool_part *part)
 {
 	int ret;

@@ -1,15 +1,14 @@
 /*
- * Memnode pool: what a node says in the rows of a pool that it keeps (wire/region.h): who has it, and
- * that rows may be stored which are not durable.
+ * Memnode pool: marks in the row regions of a persistent pool (wire/region.h) that say whether the
+ * pool is in use and may hold rows that are not durable.
  *
- *   begin   before anybody is served: the mark that is found is kept for who makes the shards sound,
- *           and set, durably; while others still have the pool mapped, they go on
- *   made    a new region: its mark is set, durably, before anybody hears of it
- *   end     after the last: where nobody has the rows any more, rows, then tree, are made durable, and
- *           the mark is cleared, if the shard was made sound meanwhile. So the next life need not
- *           read them
+ *   begin   before any client is served: keeps the found mark for recovery, and sets it, durably;
+ *           other processes that have the pool mapped continue
+ *   made    new region: sets its mark, durably, before the region is announced
+ *   end     after the last client: if no process maps the rows, makes rows, then tree, durable, and
+ *           clears the mark if the shard was recovered: the next life need not read the rows
  *
- * Thread: setup; made by one at a time.
+ * Thread: setup; one caller at a time.
  */
 #ifndef RLV_SERVER_MEMNODE_POOL_H
 #define RLV_SERVER_MEMNODE_POOL_H
@@ -18,7 +17,7 @@
 
 #include "base/error.h"
 
-#define MEMNODE_POOL_END_NS (500 * CLOCK_NS_PER_MS) /* that others may take to let go */
+#define MEMNODE_POOL_END_NS (500 * CLOCK_NS_PER_MS) /* time for other processes to unmap */
 
 /* Errors: those of persist; -ENOMEM. */
 RLV_MUST_CHECK int memnode_pool_begin(struct transport_target *target);

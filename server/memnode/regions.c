@@ -1,7 +1,6 @@
 /*
- * regions.c - what the regions of a pool say of themselves, as the node tells the server when
- * it registers: whose they are, and whether anybody can open them. Their bytes are input: clients and
- * files may have made anything of them.
+ * regions.c - describes the pool's regions for the registration: owner, and whether they can be
+ * opened. The content of regions is untrusted input: clients and files may have changed it.
  */
 #include "server/memnode/service.h"
 
@@ -33,7 +32,7 @@ struct memnode_region {
 	struct table_desc *desc;
 };
 
-/* Others may change it right now. */
+/* Other processes may change it concurrently. */
 static uint64_t load_word(const struct target_region *from, uint64_t off)
 {
 	return __atomic_load_n((const uint64_t *)(const void *)(from->base + off),
@@ -57,7 +56,7 @@ static void take_superblock(const struct target_region *from, struct memnode_reg
 	out->region.uuid = (ProtobufCBinaryData){ sizeof(out->uuid), out->uuid };
 }
 
-/* The region of pages of the tree's shard, if it is whole; NULL. */
+/* Page region of the tree's shard, if intact; NULL. */
 static const struct target_region *pages_of(const struct listed *all,
 					    const struct target_region *tree)
 {
@@ -80,7 +79,7 @@ static void take_words(const struct listed *all, const struct target_region *fro
 
 	out->head = load_word(from, desc->words_off + offsetof(struct shard_words, head)) &
 		    BLOCK_SEQ_MASK;
-	out->used = load_word(from, desc->headers_off) != 0; /* the ring begins with it */
+	out->used = load_word(from, desc->headers_off) != 0; /* the ring's head is its first word */
 	if (pages)
 		out->inserted =
 			load_word(pages, LIMITS_OFF + offsetof(struct view_limits, ins_committed));
@@ -97,7 +96,7 @@ static int keep_desc(const struct table_desc *desc, struct memnode_region *out)
 	return 0;
 }
 
-/* Only -ENOMEM: a descriptor that is none is a flaw. */
+/* Returns only -ENOMEM: an invalid descriptor is recorded as a flaw. */
 static int take_desc(const struct listed *all, const struct target_region *from,
 		     struct memnode_region *out)
 {

@@ -16,7 +16,7 @@
 
 #define MAX_REGIONS 4096u
 
-/* Without its mark nobody may have it. */
+/* A region must not be used before its mark is set. */
 static int keep_region(const struct memnode_service *svc, const struct target_region *region)
 {
 	int ret = memnode_pool_made(svc->target, region);
@@ -224,7 +224,7 @@ static int persist(const struct memnode_service *svc, const ProtobufCMessage *me
 	ret = memnode_list_regions(svc->target, &regions, &n);
 	if (ret)
 		return ret;
-	/* Rows first: a leaf must not outlive what it stands for. */
+	/* Rows first: a durable leaf must never refer to rows that are not durable. */
 	ret = persist_all(svc, regions, n, true);
 	if (ret == 0)
 		ret = persist_all(svc, regions, n, false);
