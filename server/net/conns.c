@@ -27,17 +27,17 @@
 #include "server/daemon/version.h"
 
 #define MAX_LISTENERS 2
-#define AUTH_BODY_MAX 4096u /* before the proof */
+#define AUTH_BODY_MAX 4096u /* before authentication */
 #define BACKLOG 1024
-#define QUEUE_MAX 256u       /* connections in each queue but that of those that are ready */
-#define ACCEPTS_MAX 16u      /* then those that were accepted have their turn */
-#define OWED_MAX 64u         /* requests of one connection that wait for their answers */
-#define RESERVED_MAX 64u     /* of max_conns, for clients at the unix socket */
-#define READY_NODES_MAX 128u /* beside max_conns; they stay until they have registered */
+#define QUEUE_MAX 256u       /* connections per queue, except the ready queue */
+#define ACCEPTS_MAX 16u      /* accepts per turn, then accepted connections are served */
+#define OWED_MAX 64u         /* pending requests per connection */
+#define RESERVED_MAX 64u     /* part of max_conns reserved for the unix socket */
+#define READY_NODES_MAX 128u /* in addition to max_conns; nodes leave at registration */
 
 enum conn_phase { PHASE_HELLO, PHASE_AUTH, PHASE_READY, PHASE_LAST_WORDS };
 
-/* In this order they give way when descriptors run out. */
+/* Eviction order when descriptors run out. */
 enum conn_queue { QUEUE_TCP, QUEUE_LAST_WORDS, QUEUE_LOCAL, QUEUE_READY };
 #define QUEUES 4
 
@@ -46,12 +46,12 @@ struct conn {
 	struct conns *conns;
 	struct flow flow;
 	enum conn_phase phase;
-	uint32_t owed; /* answers */
-	bool dropped;  /* freed when the callback is over */
+	uint32_t owed; /* pending answers */
+	bool dropped;  /* freed when the callback returns */
 	bool detached;
 	bool busy; /* in a callback */
 	struct auth_nonces nonces;
-	char token[TOKEN_TEXT_BYTES]; /* that is to be proved */
+	char token[TOKEN_TEXT_BYTES]; /* token to be proved */
 	struct conn_peer peer;
 	void *user;
 };
@@ -60,10 +60,10 @@ struct conns {
 	struct conns_opts opts;
 	struct tls *tls; /* NULL: no TCP */
 	struct timed_queue queues[QUEUES];
-	struct event *sweep; /* when the first of a queue ends */
-	struct event *again; /* accepts go on */
-	uint32_t accepted;   /* since then */
-	uint32_t n_nodes;    /* that are ready */
+	struct event *sweep; /* timer of the next queue deadline */
+	struct event *again; /* timer to resume accepting */
+	uint32_t accepted;   /* accepts in this turn */
+	uint32_t n_nodes;    /* ready connections of memory nodes */
 	struct evconnlistener *listeners[MAX_LISTENERS];
 	uint32_t n_listeners;
 	char socket_path[108]; /* "" = none */
@@ -162,13 +162,13 @@ static void refuse(struct conn *conn, const char *why)
 	conn_drop(conn);
 }
 
-/* On its way to the proof, as far as we can tell: a flood of newcomers does not drop it. */
+/* Probably authenticating: a flood of new connections must not evict it. */
 static bool is_proving(const struct conn *conn)
 {
 	return conn->phase == PHASE_AUTH || stream_tls_has_spoken(&conn->flow.stream);
 }
 
-/* Makes room: false = there is nobody. */
+/* Evict one connection. False = none to evict. */
 static bool drop_oldest(struct conns *conns, enum conn_queue number)
 {
 	struct timed_link *oldest = conns->queues[number].first;
@@ -192,7 +192,7 @@ static void bound_queue(struct conns *conns, enum conn_queue number)
 		(void)drop_oldest(conns, number);
 }
 
-/* It has been told why, or is: what it still sends is dropped, and then it is. */
+/* A refused connection: its further input is discarded until it closes. */
 static void last_words(struct conn *conn, bool broken)
 {
 	part(conn);
@@ -409,7 +409,7 @@ static int check_auth(struct conn *conn, const struct channel_frame *frame)
 	return ret;
 }
 
-/* Clients at the unix socket and memory nodes find room when clients over TCP have taken theirs. */
+/* Reserves room for the unix socket and memory nodes when TCP clients use the rest. */
 static int find_room(const struct conn *conn)
 {
 	const struct conns *conns = conn->conns;
@@ -492,7 +492,8 @@ static int check_head(const struct conn *conn, const struct frame_header *head)
 	return 0;
 }
 
-/* Every version has type and request id where ours has them, so it hears of it. */
+/* Type and request id have the same place in each version, so a peer of another version gets an
+   answer. */
 static int refuse_head(struct conn *conn, const uint8_t bytes[FRAME_HEADER_BYTES], int code)
 {
 	struct frame_header head;
@@ -503,7 +504,7 @@ static int refuse_head(struct conn *conn, const uint8_t bytes[FRAME_HEADER_BYTES
 	return 0;
 }
 
-/* 0: a frame was taken; -EAGAIN: not all of it is there; else the stream is broken. */
+/* 0: a frame was read; -EAGAIN: incomplete frame; else the stream is broken. */
 static int read_frame(struct conn *conn)
 {
 	struct evbuffer *in = conn->flow.in;
@@ -582,7 +583,7 @@ static uint32_t peer_pid(int fd)
 	return (uint32_t)cred.pid;
 }
 
-/* The kernel vouches for who is at a unix socket; all else is TLS. */
+/* The kernel identifies peers of a unix socket; other connections use TLS. */
 static int begin(struct conn *conn, evutil_socket_t fd)
 {
 	struct stream stream;
@@ -637,7 +638,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	(void)evtimer_add(conns->again, &soon);
 }
 
-/* Behind what was ready, so that those that were accepted come to say something. */
+/* Resume after ready events, so that accepted connections are served first. */
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
 	struct conns *conns = arg;
@@ -649,7 +650,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 		(void)evconnlistener_enable(conns->listeners[i]);
 }
 
-/* Out of descriptors, mostly: one that has proved nothing gives its own, or the loop would spin. */
+/* Usually out of descriptors: evict an unauthenticated connection, or the loop would spin. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
 	struct conns *conns = arg;
@@ -689,7 +690,7 @@ int conns_listen_socket(struct conns *conns, const char *path)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(-errno, "socket: %s", strerror(errno));
-	/* The caller holds the lock of the name: whoever bound it before is gone. */
+	/* The caller holds the lock of the name: the socket's former owner is gone. */
 	(void)unlink(path);
 	mask = umask(0177);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;

@@ -1,20 +1,19 @@
 /*
- * Conns: connections of those who dial in, on one libevent loop: frames, and the proof of the
- * token.
+ * Conns: incoming connections on one libevent loop: frames and authentication by token.
  *
  *   accept -> TLS (over TCP) -> HELLO -> AUTH -> ready: frames go to on_frame
  *
- * Everything a peer sends is input. Before the proof it may send two small frames within
- * CONN_AUTH_SECONDS of its accept; anything else, and later any frame that is not one of ours, is
- * refused, logged, and harms nobody else. The refusal is an answer, which the peer can read: the
- * connection ends when the peer has ended it, or CONN_LAST_WORDS_SECONDS later.
+ * All input of a peer is untrusted. Before authentication a peer may send two small frames within
+ * CONN_AUTH_SECONDS of its accept. Anything else, and later any invalid frame, is refused and
+ * logged without effect on other peers. The refusal is an answer that the peer can read: the
+ * connection ends when the peer closes it, or CONN_LAST_WORDS_SECONDS later.
  *
- * Connections without proof have room of their own, over TCP and at the unix socket each: when it is
- * full, the oldest is dropped, but none that was answered while there are others. max_conns are
- * clients that have proved the token; some of it is for those at the unix socket. Memory nodes come on
- * top. TCP connections are kept alive by the kernel from the proof on.
+ * Unauthenticated connections have limits of their own, one for TCP and one for the unix socket. At
+ * the limit the oldest is dropped, unanswered ones first. max_conns limits authenticated clients;
+ * part of it is reserved for the unix socket. Memory nodes come on top. The kernel keeps
+ * authenticated TCP connections alive.
  *
- * A peer that does not take its answers, or waits for too many, is not read from until it has; after
+ * A peer that does not read its answers, or has too many pending, is not read from meanwhile; after
  * FLOW_WRITE_SECONDS it is cut.
  */
 #ifndef RLV_SERVER_NET_CONNS_H
@@ -44,12 +43,12 @@ enum conn_role { CONN_CLIENT = 1, CONN_MEMNODE = 2 };
 /* The authenticated peer. */
 struct conn_peer {
 	enum conn_role role;
-	struct token_id token; /* that it proved */
-	bool local;            /* over the unix socket: the kernel vouches for the pid */
-	bool has_process;      /* of this host: process names it */
+	struct token_id token; /* token that it proved */
+	bool local;            /* over the unix socket: the kernel gives the pid */
+	bool has_process;      /* on this host: process is valid */
 	struct process_id process;
-	uint64_t wanted_id;                /* the lease it wants to go on with; 0 = a new one */
-	uint8_t secret[AUTH_SECRET_BYTES]; /* of that lease, as it says */
+	uint64_t wanted_id;                /* lease to resume; 0 = a new one */
+	uint8_t secret[AUTH_SECRET_BYTES]; /* claimed secret of that lease */
 };
 
 struct conn_lease {
@@ -59,10 +58,10 @@ struct conn_lease {
 };
 
 struct conn_ops {
-	/* The peer proved the token: gives it a lease, or refuses. */
+	/* The peer is authenticated: grants it a lease, or refuses. */
 	int (*on_ready)(void *ctx, struct conn *conn, struct conn_lease *lease_out);
 	void (*on_frame)(void *ctx, struct conn *conn, const struct channel_frame *frame);
-	/* The last word about conn. */
+	/* Last callback about conn. */
 	void (*on_close)(void *ctx, struct conn *conn);
 };
 
@@ -70,9 +69,9 @@ struct conns_opts {
 	struct event_base *base;
 	const struct conn_ops *ops;
 	void *ctx;
-	const char *token;      /* the store's own; borrowed */
-	uint32_t epoch;         /* of tokens of roles */
-	struct tls_files tls;   /* of TCP; none: the token is the PSK */
+	const char *token;      /* the store's token; borrowed */
+	uint32_t epoch;         /* token epoch */
+	struct tls_files tls;   /* for TCP; none: the token is the PSK */
 	const char *store_name; /* borrowed */
 	uint8_t store_uuid[16];
 	uint64_t term;
@@ -82,34 +81,36 @@ struct conns_opts {
 RLV_MUST_CHECK int conns_open(const struct conns_opts *opts, struct conns **conns_out);
 void conns_close(struct conns **conns);
 
-/* A unix socket, mode 0600; a file of that name that nobody listens on is replaced. */
+/* Listen on a unix socket, mode 0600. A stale socket file is replaced. */
 RLV_MUST_CHECK int conns_listen_socket(struct conns *conns, const char *path);
-/* host NULL or "" = loopback. -EADDRINUSE; those of tls_open. *port_out: as bound, for port 0. */
+/* Listen on TCP. host NULL or "" = loopback. -EADDRINUSE; errors of tls_open. *port_out: bound
+   port. */
 RLV_MUST_CHECK int conns_listen_tcp(struct conns *conns, const char *host, uint16_t port,
 				    uint16_t *port_out);
 
 const struct conn_peer *conn_peer(const struct conn *conn);
-/* Where it comes from: "unix", or HOST:PORT in numbers. */
+/* Peer address: "unix", or numeric HOST:PORT. */
 void conn_address(const struct conn *conn, char *text, size_t bytes);
-/* Whatever the owner of ops wants to keep with it. */
+/* User data of the owner of ops. */
 void conn_set_user(struct conn *conn, void *user);
 void *conn_user(const struct conn *conn);
 
-/* Answers the request that head came from. */
+/* Answers the request with header head. */
 void conn_answer(struct conn *conn, const struct frame_header *head,
 		 const ProtobufCMessage *message);
-/* An answer of nothing but a status: code, and error_last() if it is not 0. */
+/* Answers with a status only: code, and error_last() if code is not 0. */
 void conn_answer_status(struct conn *conn, const struct frame_header *head, int code);
 
-/* Tokens of roles of other epochs are refused from now on; who has proved one is sent what waits and cut. */
+/* Refuse role tokens of other epochs from now on; their connections get pending answers, then
+   are cut. */
 void conns_set_epoch(struct conns *conns, uint32_t epoch);
 
-/* Closes when the current callback is over. */
+/* Closes when the current callback returns. */
 void conn_drop(struct conn *conn);
-/* The same with words: answers code and error_last(), which the peer can read first. */
+/* Refuse: answers code and error_last(), which the peer can read, then closes. */
 void conn_refuse(struct conn *conn, const struct frame_header *head, int code);
 
-/* Makes a channel of the connection, which is gone for us: no on_close. -EPROTO: more was sent. */
+/* Convert the connection into a channel; on_close is not called. -EPROTO: unread input remains. */
 RLV_MUST_CHECK int conn_detach(struct conn *conn, struct channel *ch_out);
 
 #endif

@@ -7,8 +7,8 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 
-#define READ_BYTES 16384 /* a record of TLS, so that the stream keeps nothing back */
-#define READS_MAX 4      /* then others have their turn */
+#define READ_BYTES 16384 /* a TLS record, so that the stream keeps nothing back */
+#define READS_MAX 4      /* reads per turn, for fairness */
 #define OUT_LOW (64u << 10)
 #define OUT_HIGH (256u << 10)
 #define OUT_MAX (4u << 20)
@@ -64,7 +64,7 @@ static int write_some(struct flow *flow)
 	return ret;
 }
 
-/* Some of it goes, but too slowly. */
+/* Output drains, but too slowly. */
 static bool is_too_slow(const struct flow *flow)
 {
 	return flow->full_since && clock_now_ns(clock_monotonic()) - flow->full_since >
@@ -106,7 +106,7 @@ void flow_resume(struct flow *flow)
 	event_active(flow->readable, EV_READ, 0);
 }
 
-/* Delivers received bytes before the end of the stream: the end follows at the next turn of the loop. */
+/* Deliver received bytes before the end of the stream: the end follows at the loop's next turn. */
 static void take(struct flow *flow)
 {
 	bool resumed = flow->resumed;
@@ -132,9 +132,9 @@ static void go_on(struct flow *flow)
 		flow->ops->on_drained(flow->ctx);
 }
 
-/* -------- last words -------- */
+/* -------- lingering close -------- */
 
-/* 0: the peer may send more; else it has ended its side, or sent more than we wait for. */
+/* 0: the peer may send more; else it has closed its side, or exceeded the limit. */
 static int drop_input(struct flow *flow)
 {
 	uint8_t bytes[READ_BYTES];

@@ -1,8 +1,8 @@
 /*
- * Flow: a stream on the event loop, with buffers for what came and for what is to go.
+ * Flow: a stream on the event loop with input and output buffers.
  *
- * Output is bounded: an owner that sees flow_is_full() pauses reading until on_drained. Output that
- * stands for FLOW_WRITE_SECONDS, or is not back below the mark by then, ends the flow.
+ * Output is bounded: an owner that sees flow_is_full() pauses reading until on_drained. The flow
+ * ends if output makes no progress for FLOW_WRITE_SECONDS, or is not back below the mark by then.
  */
 #ifndef RLV_SERVER_NET_FLOW_H
 #define RLV_SERVER_NET_FLOW_H
@@ -21,56 +21,56 @@ struct event;
 struct event_base;
 
 struct flow_ops {
-	/* More bytes are in flow->in, or reading was resumed. May close the flow. */
+	/* flow->in has more bytes, or reading was resumed. May close the flow. */
 	void (*on_read)(void *ctx);
-	/* Reading is paused, and there is room for answers again. */
+	/* Reading is paused, and answers fit again. */
 	void (*on_drained)(void *ctx);
 	/*
-	 * The stream ended: error_last() says why. -ETIMEDOUT: a limit passed. Closes the flow, or
-	 * it is told again.
+	 * The stream ended; reason in error_last(). -ETIMEDOUT: a time limit passed. Must close the
+	 * flow, or is called again.
 	 */
 	void (*on_end)(void *ctx, int code);
 };
 
 struct flow {
 	struct stream stream;
-	struct evbuffer *in; /* on_read takes from it; not more than one frame waits in it */
+	struct evbuffer *in; /* on_read consumes it; at most one frame waits in it */
 	struct evbuffer *out;
 	struct event *readable, *writable;
-	uint64_t full_since; /* of clock_monotonic(); 0 = it is not */
-	uint32_t dropped;    /* bytes, while it lingers */
+	uint64_t full_since; /* time of clock_monotonic(); 0 = not full */
+	uint32_t dropped;    /* bytes discarded while lingering */
 	bool paused;
-	bool resumed; /* on_read is to look at what is there already */
+	bool resumed; /* on_read is due for buffered input */
 	bool lingers;
-	bool shut; /* our side of the connection has ended */
+	bool shut; /* our sending side is closed */
 	const struct flow_ops *ops;
 	void *ctx;
 };
 
-/* Owns the stream, also when it fails. ops and ctx are set before. -ENOMEM. */
+/* Takes the stream, also on failure. The caller has set ops and ctx. -ENOMEM. */
 RLV_MUST_CHECK int flow_open(struct flow *flow, struct event_base *base,
 			     const struct stream *stream);
 void flow_close(struct flow *flow);
 
-/* Sent when the loop gets to it. */
+/* Sent at the next turn of the loop. */
 void flow_write(struct flow *flow, const void *bytes, size_t len);
 
-/* True if output is above the mark: do not read more requests before the peer has read its answers. */
+/* True if output is above the mark: read no more requests before the peer has read its answers. */
 bool flow_is_full(const struct flow *flow);
 /* True if an answer of len bytes fits below the output cap. */
 bool flow_has_room(const struct flow *flow, size_t len);
-/* Nothing is read until flow_resume, which calls on_read at the loop's next turn. */
+/* Pause reading until flow_resume, which calls on_read at the loop's next turn. */
 void flow_pause(struct flow *flow);
 void flow_resume(struct flow *flow);
 
 /*
- * The last words: sends what is left to send, ends our side, and drops what the peer still sends, so
- * that the kernel does not throw those words away. on_end comes when the peer has ended its side.
- * broken: nothing can be sent by the stream.
+ * Lingering close: sends pending output, closes our side, and discards further input, so that the
+ * kernel does not drop the output. on_end comes when the peer has closed its side. broken: the
+ * stream cannot send.
  */
 void flow_linger(struct flow *flow, bool broken);
 
-/* Gives the stream away; the flow is closed. */
+/* Detach the stream; the flow is closed. */
 struct stream flow_detach(struct flow *flow);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "wire/region.h"
 
-/* Over TLS by token, the one that it was made with. */
+/* Over TLS by token, it must be the token of the handshake. */
 static int check_identity(const char *identity, const struct stream *stream, uint32_t epoch,
 			  struct token_id *id)
 {
@@ -19,7 +19,7 @@ static int check_identity(const char *identity, const struct stream *stream, uin
 	return token_check_epoch(id, epoch);
 }
 
-/* A process of this host, as it says: that boot id it can only have read here. */
+/* A process of this host, as claimed: its boot id can only be read on this host. */
 static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *peer)
 {
 	struct process_id self;
@@ -34,7 +34,7 @@ static void take_its_word(const Relive__HelloRequest *hello, struct conn_peer *p
 	peer->has_process = true;
 }
 
-/* A unix socket's peer is known by the kernel, even where /proc hides other users' processes. */
+/* The kernel gives the peer of a unix socket, even where /proc hides other users' processes. */
 static void identify(const Relive__HelloRequest *hello, struct conn_peer *peer)
 {
 	int ret = peer->local ? process_read(peer->process.pid, &peer->process) : -EACCES;

@@ -20,7 +20,7 @@
 
 static LOCK_ROLE(http_role, "pages", LOCK_RANK_SERVER);
 
-/* A page as it was made last; text is of malloc. */
+/* The last version of a page; text is malloc'ed. */
 struct made {
 	int code; /* 0 = none since the last look */
 	char *text;
@@ -34,12 +34,12 @@ struct http {
 	int ask_fd;  /* thread -> loop */
 	int made_fd; /* loop -> thread */
 	int stop_fd;
-	struct event_base *base; /* the thread's, and the following */
+	struct event_base *base; /* used by the thread, as are the following */
 	struct event *on_made, *on_stop;
 	struct http_conns conns;
 	struct lock lock;
 	uint32_t wanted LOCK_GUARDED_BY(http_role);     /* 1 << enum http_path */
-	uint64_t lent_until LOCK_GUARDED_BY(http_role); /* 0 = the turn is the loop's */
+	uint64_t lent_until LOCK_GUARDED_BY(http_role); /* 0 = the loop makes pages */
 	struct made made[HTTP_PATHS] LOCK_GUARDED_BY(http_role);
 };
 
@@ -121,7 +121,7 @@ void http_turn(struct http *http)
 		ring(http->made_fd);
 }
 
-/* The loop waits for somebody, and for the lock when it goes on. */
+/* The loop's wait is over; it takes the lock to continue. */
 static void make_lent(struct http *http) LOCK_REQUIRES(http_role)
 {
 	if (clock_now_ns(clock_monotonic()) >= http->lent_until)
@@ -154,7 +154,7 @@ void http_take(struct http *http)
 	lock_acquire(&http->lock, &http_role);
 	http->lent_until = 0;
 	lock_release(&http->lock, &http_role);
-	ring(http->ask_fd); /* what was asked for since the loan was over */
+	ring(http->ask_fd); /* requests that arrived after the loan */
 }
 
 /* -------- the thread -------- */
@@ -212,7 +212,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The daemon's signals are not for this thread. */
+/* The daemon's signals are not delivered to this thread. */
 static int start(struct http *http)
 {
 	sigset_t all, old;
@@ -244,7 +244,7 @@ static int parse_address(const char *text, struct sockaddr_storage *out, int *le
 				 "--metrics %.64s: want [IP:]PORT, as 9117, 0.0.0.0:9117 or "
 				 "[::]:9117",
 				 text);
-	/* Of both families at the same place. */
+	/* The port is at the same offset in both address families. */
 	memcpy(&port, (const char *)out + 2, sizeof(port));
 	return port ? 0 : error_set(-EINVAL, "--metrics %.64s: want a port", text);
 }

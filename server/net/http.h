@@ -1,5 +1,5 @@
 /*
- * Http: GET /metrics and GET /healthz of a daemon, from a thread and an event loop of their own.
+ * Http: GET /metrics and GET /healthz of a daemon, in a thread with its own event loop.
  *
  *        thread                                    the daemon's loop
  *        accept, read, check the request
@@ -7,13 +7,13 @@
  *        sends them <------------------------------ rings
  *        or 503 after HTTP_PATIENCE_NS
  *
- * Pages are made by the loop, which may read the daemon's state, and only when one is asked for. A loop
- * that is stuck does not make its page: a probe hears of it by the 503, within 5 s. A loop that is
- * about to wait for somebody else, for a bounded time, lends its turn to the thread meanwhile.
+ * The daemon's loop makes the pages, because it may read the daemon's state, and only on request.
+ * If the loop is stuck, a probe gets a 503 within 5 s. A loop that is about to block for a bounded
+ * time lends its turn to the thread.
  *
- * Everything that a peer sends is input. A request has HTTP_HEAD_BYTES and HTTP_LIMIT_S, a connection
- * is for one request, and HTTP_MAX_CONNS are open at once: the oldest gives way to a new one, so
- * that peers who say nothing keep nobody out. Nothing here touches the control plane's connections.
+ * All input of a peer is untrusted. A request is limited to HTTP_HEAD_BYTES and HTTP_LIMIT_S, a
+ * connection to one request. HTTP_MAX_CONNS are open at once: the oldest is dropped for a new one,
+ * so that silent peers block nobody. Nothing here touches connections of the control plane.
  */
 #ifndef RLV_SERVER_NET_HTTP_H
 #define RLV_SERVER_NET_HTTP_H
@@ -28,33 +28,34 @@
 
 #define HTTP_MAX_CONNS 32u
 #define HTTP_HEAD_BYTES 4096u
-#define HTTP_LIMIT_S 5 /* for the request, and again for reading the answer */
+#define HTTP_LIMIT_S 5 /* for the request, and again for the answer */
 #define HTTP_PATIENCE_NS (3 * (uint64_t)CLOCK_NS_PER_S)
 
 struct http;
 
 struct http_opts {
-	const char *address; /* [IP:]PORT; without IP the loopback */
-	/* Both are called by whoever has the turn. */
+	const char *address; /* [IP:]PORT; default IP: loopback */
+	/* Called by the loop or, during a loan, by the thread. */
 	void (*metrics)(void *ctx, struct metrics *m);
-	int (*health)(void *ctx); /* 0, or a code with error_last() */
+	int (*health)(void *ctx); /* 0, or an error with error_last() */
 	void *ctx;
 };
 
-/* Checks [IP:]PORT, IPv6 in brackets. -EINVAL. */
+/* Check [IP:]PORT, IPv6 in brackets. -EINVAL. */
 RLV_MUST_CHECK int http_check_address(const char *text);
 
-/* Listens, and starts the thread. -EINVAL, -EADDRINUSE, -ENOMEM. */
+/* Listen and start the thread. -EINVAL, -EADDRINUSE, -ENOMEM. */
 RLV_MUST_CHECK int http_open(const struct http_opts *opts, struct http **http_out);
 /* NULL is a no-op. */
 void http_close(struct http **http);
 
-/* Readable: it is time for http_turn. -1 where http is NULL. */
+/* Readable when http_turn is due. -1 if http is NULL. */
 int http_fd(const struct http *http);
-/* Makes the pages that are asked for. http may be NULL. Thread: the daemon's loop, and the next two. */
+/* Makes the requested pages. http may be NULL. Thread: the daemon's loop, also for the next two. */
 void http_turn(struct http *http);
 
-/* Until then, or http_take, the thread makes pages itself: the loop touches nothing that they show. */
+/* Lends the turn until then or http_take: the thread makes pages, and the loop must not touch
+   their data. */
 void http_lend(struct http *http, uint64_t until_ns);
 void http_take(struct http *http);
 

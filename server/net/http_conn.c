@@ -17,7 +17,7 @@
 #include "base/log.h"
 
 #define BACKLOG 64
-#define PAUSE_US 10000 /* after an accept that failed: mostly out of descriptors */
+#define PAUSE_US 10000 /* pause after a failed accept, usually out of descriptors */
 
 enum state { READING, ASKING, SENDING, CLOSING };
 
@@ -27,8 +27,8 @@ struct http_conn {
 	struct bufferevent *bev;
 	struct event *timer;
 	enum state state;
-	enum http_path path; /* ASKING */
-	bool half;           /* the peer sends no more */
+	enum http_path path; /* state ASKING only */
+	bool half;           /* the peer has closed its side */
 };
 
 /* -------- the request -------- */
@@ -163,7 +163,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 	ev_ssize_t n;
 
 	if (conn->state !=
-	    READING) { /* nobody reads it: what lies there would cut the answer off */
+	    READING) { /* unread input would reset the connection and lose the answer */
 		(void)evbuffer_drain(in, evbuffer_get_length(in));
 		return;
 	}
@@ -187,7 +187,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 		drop(conn);
 		return;
 	}
-	conn->state = CLOSING; /* the peer hangs up first, or its answer could be lost */
+	conn->state = CLOSING; /* the peer closes first, or its answer could be lost */
 	(void)shutdown(bufferevent_getfd(bev), SHUT_WR);
 }
 

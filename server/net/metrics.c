@@ -70,7 +70,7 @@ void metrics_seconds(struct metrics *m, uint64_t ns, const struct metrics_label 
 
 /* -------- the process -------- */
 
-/* The second number of statm, in pages. */
+/* Second field of statm, in pages. */
 static uint64_t resident_bytes(void)
 {
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -95,7 +95,7 @@ static uint64_t open_descriptors(void)
 
 	if (!dir)
 		return 0;
-	while (readdir(dir)) /* NOLINT(concurrency-mt-unsafe): a stream of our own */
+	while (readdir(dir)) /* NOLINT(concurrency-mt-unsafe): a private stream */
 		n++;
 	closedir(dir);
 	return n < 3 ? 0 : n - 3; /* ".", ".." and the directory itself */

@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define KEEPALIVE_SECONDS 30   /* of silence, then probes */
-#define PROBE_SECONDS 10       /* between them */
-#define PROBES 3               /* that nobody answers end the connection */
-#define UNHEARD_MS (60 * 1000) /* and so does what we sent and nobody confirmed */
+#define KEEPALIVE_SECONDS 30   /* idle time before probes */
+#define PROBE_SECONDS 10       /* probe interval */
+#define PROBES 3               /* unanswered probes that end the connection */
+#define UNHEARD_MS (60 * 1000) /* limit for unacknowledged data */
 
 static int bind_at(const struct addrinfo *at, int *fd_out)
 {

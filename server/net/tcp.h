@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 
-/* Bound, to be listened on. host NULL or "" = loopback. *port_out: as bound, for port 0. */
+/* Socket bound to an address. host NULL or "" = loopback. *port_out: bound port. */
 RLV_MUST_CHECK int tcp_bind(const char *host, uint16_t port, int *fd_out, uint16_t *port_out);
 
-/* Small frames go at once. */
+/* Send small frames without delay. */
 void tcp_set_no_delay(int fd);
-/* A host that lost its power, or its link, says no goodbye: the kernel asks after it. */
+/* Enable keep-alive probes: a host that lost power or link does not close connections. */
 void tcp_keep_alive(int fd);
 
 #endif

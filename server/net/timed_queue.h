@@ -1,6 +1,4 @@
-/*
- * Timed queue: things that all may last equally long, oldest first, which is the order of their ends.
- */
+/* Timed queue: entries with the same time limit, oldest first, i.e. in order of their deadlines. */
 #ifndef RLV_SERVER_NET_TIMED_QUEUE_H
 #define RLV_SERVER_NET_TIMED_QUEUE_H
 
@@ -8,26 +6,26 @@
 
 struct timed_queue;
 
-/* Part of a thing that stands in at most one queue. */
+/* Embedded in an entry; it is in at most one queue. */
 struct timed_link {
 	struct timed_link *next, *prev;
-	struct timed_queue *queue; /* NULL = it is in none */
-	uint64_t until;            /* of clock_monotonic() */
+	struct timed_queue *queue; /* NULL = in no queue */
+	uint64_t until;            /* deadline of clock_monotonic() */
 };
 
 struct timed_queue {
-	int64_t limit_ns; /* 0 = for ever */
+	int64_t limit_ns; /* 0 = unlimited */
 	struct timed_link *first, *last;
 	uint32_t n;
 };
 
-/* Takes it from the queue in which it is. Its time begins. */
+/* Move it to the end of queue, out of its former one. Its time starts now. */
 void timed_queue_add(struct timed_queue *queue, struct timed_link *link);
 void timed_queue_remove(struct timed_link *link);
 
-/* One whose time is over, or NULL. */
+/* An expired entry, or NULL. */
 struct timed_link *timed_queue_ended(const struct timed_queue *queue);
-/* When the next one ends; UINT64_MAX = never. */
+/* Next deadline; UINT64_MAX = none. */
 uint64_t timed_queue_end(const struct timed_queue *queue);
 
 #endif
