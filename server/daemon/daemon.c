@@ -38,7 +38,7 @@ enum daemon_exit daemon_exit_of(int code)
 	}
 }
 
-/* -------- options of both -------- */
+/* -------- common options -------- */
 
 enum {
 	OPT_LOG = 256,
@@ -135,7 +135,7 @@ static int set_common(const struct daemon_program *program, int option, const ch
 	}
 }
 
-/* The program's options, then those of both. */
+/* Joins the program's options and the common ones. */
 static void join_options(const struct daemon_program *program,
 			 struct option all[DAEMON_OPTIONS_MAX + ARRAY_LEN(common_options)])
 {
@@ -169,7 +169,7 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 	memset(common_out, 0, sizeof(*common_out));
 	join_options(program, all);
 	daemon_log_begin();
-	opterr = 0; /* it is we who say what is wrong */
+	opterr = 0; /* errors are reported here */
 	while (ret == 0 && (option = getopt_long(argc, argv, ":", all, NULL)) != -1) {
 		if (option == '?' || option == ':')
 			ret = wrong_option(argv, option);
@@ -183,7 +183,7 @@ int daemon_parse(const struct daemon_program *program, int argc, char **argv, vo
 	return ret;
 }
 
-/* 0 = no such unit. */
+/* Bytes of a unit; 0 = unknown unit. */
 static uint64_t unit_bytes(const char *unit)
 {
 	static const char units[] = "KMGTkmgt";

@@ -1,6 +1,4 @@
-/*
- * Daemon: what both mains share: the command line, the log, exit codes.
- */
+/* Daemon: code that both daemons share: command line, log, exit codes. */
 #ifndef RLV_SERVER_DAEMON_DAEMON_H
 #define RLV_SERVER_DAEMON_DAEMON_H
 
@@ -17,13 +15,14 @@ enum daemon_exit {
 	DAEMON_USAGE = 2,
 	DAEMON_BUSY = 3,      /* another process has the name */
 	DAEMON_NO_MEMORY = 4, /* or no room for the pool */
-	DAEMON_REFUSED = 5,   /* by the metadata server, for good */
+	DAEMON_REFUSED = 5,   /* refused by the metadata server, for good */
 };
 
-/* The exit code for an error. */
+/* Exit code of an error. */
 enum daemon_exit daemon_exit_of(int code);
 
-/* What both daemons take: --group, --metrics, --tls-...; beside them --log..., --help, --version. */
+/* Common options of both daemons: --group, --metrics, --tls-...; also --log..., --help,
+   --version. */
 struct daemon_common {
 	const char *group;
 	const char *metrics;
@@ -35,29 +34,29 @@ struct daemon_common {
 
 struct option;
 
-/* --help prints usage, the options of both daemons, exit codes, environment, examples. */
+/* --help prints usage, common options, exit codes, environment, examples. */
 struct daemon_program {
 	const char *name;
 	const char *usage;      /* up to its own options */
 	const char *exit_codes; /* from 3 on */
 	const char *environment;
 	const char *examples;
-	const struct option *options; /* its own; a name of NULL ends them */
+	const struct option *options; /* its own options; a NULL name ends the list */
 	int (*set)(void *opts, int option, const char *value);
 };
 
 /*
- * Gives the program's options to its set and keeps those of both in *common_out, whose strings are
- * argv's; opens the log (default stderr). 1: --help or --version was there and is answered, so the
+ * Passes the program's options to its set callback and stores the common ones in *common_out, whose
+ * strings point into argv; opens the log (default stderr). 1: --help or --version was handled, the
  * program ends. -EINVAL.
  */
 RLV_MUST_CHECK int daemon_parse(const struct daemon_program *program, int argc, char **argv,
 				void *opts, struct daemon_common *common_out);
 
-/* Says the last error and where help is, on stderr. DAEMON_USAGE. */
+/* Prints the last error and a reference to --help on stderr. Returns DAEMON_USAGE. */
 int daemon_refuse(const struct daemon_program *program);
 
-/* BYTES with K, M, G or T behind. -EINVAL. */
+/* BYTES with suffix K, M, G or T. -EINVAL. */
 RLV_MUST_CHECK int daemon_parse_size(const char *text, uint64_t *bytes_out);
 /* Seconds, with a fraction. -EINVAL. */
 RLV_MUST_CHECK int daemon_parse_seconds(const char *text, uint64_t *ns_out);

@@ -22,14 +22,14 @@
 #define STAMP_BYTES 40
 #define FILE_BYTES ((off_t)8 << 20)
 
-/* Written by setup and, the descriptors, by the handler of SIGHUP. */
+/* Written by setup; the descriptors also by the handler of SIGHUP. */
 static struct {
 	FILE *file;
 	char path[PATH_MAX]; /* "" = stderr */
-	int fds[3];          /* all that are this file, -1 = none */
+	int fds[3];          /* all descriptors of this file, -1 = none */
 	enum log_level level;
 	bool json;
-	pthread_mutex_t mutex; /* of whoever writes */
+	pthread_mutex_t mutex; /* held while writing */
 	struct log_limit limit;
 } to = { .fds = { -1, -1, -1 }, .level = LOG_LEVEL_INFO, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
@@ -47,7 +47,7 @@ static void put_stamp(char stamp[STAMP_BYTES])
 	snprintf(stamp + len, STAMP_BYTES - len, ".%03ldZ", ts.tv_nsec / 1000000);
 }
 
-/* A disk that is full loses lines, and nothing else. */
+/* A full disk loses log lines only. */
 static void write_json(FILE *file, const char *stamp, const char *const words[3])
 {
 	struct json json;
@@ -79,8 +79,8 @@ static void write_line(enum log_level level, const char *where, const char *text
 /* -------- the file -------- */
 
 /*
- * Opens it by its name and puts it in the place of the old one, descriptor by descriptor: what another
- * thread writes meanwhile is whole in one of them. Where it cannot be opened, the old one goes on.
+ * Opens the file by name and replaces each old descriptor by dup2: a concurrent write goes whole to
+ * one of the files. If the open fails, the old file stays in use.
  */
 static void open_again(int number)
 {
@@ -102,8 +102,8 @@ static void open_again(int number)
 }
 
 /*
- * A file of FILE_BYTES becomes FILE.1, in place of the former one: beside the catalog or wherever it is,
- * a log never has more than twice as much.
+ * Renames a file of FILE_BYTES to FILE.1, replacing the former one: a log never uses more than
+ * twice FILE_BYTES.
  */
 static void bound_file(void)
 {
@@ -117,7 +117,7 @@ static void bound_file(void)
 		open_again(0);
 }
 
-/* Others may make us speak as often as they like. */
+/* Rate-limited: peers can trigger any number of log lines. */
 static void on_line(void *ctx, enum log_level level, const char *where, const char *text)
 {
 	const char *silenced;

@@ -1,6 +1,4 @@
-/*
- * Version of the daemons, for people who read a log or `relive status`.
- */
+/* Version of the daemons, shown in logs and by `relive status`. */
 #ifndef RLV_SERVER_DAEMON_VERSION_H
 #define RLV_SERVER_DAEMON_VERSION_H
 
