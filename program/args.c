@@ -76,7 +76,7 @@ static const struct arg_option *find_option(const struct args *args, const char 
 	return NULL;
 }
 
-/* The option at argv[*i]; moves *i past its value. */
+/* Parse the option at argv[*i]; moves *i past its value. */
 static int parse_option(const struct args *args, int argc, char *const *argv, int *i)
 {
 	const char *name = argv[*i] + 2, *text;
@@ -149,7 +149,7 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 	return 0;
 }
 
-/* The first line is indented already. */
+/* The caller has indented the first line. */
 static void print_indented(const char *text, int indent, FILE *file)
 {
 	for (const char *c = text; *c; c++) {

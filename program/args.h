@@ -1,9 +1,9 @@
 /*
- * args.h - command lines: options from a table, from which --help is made, too, and from that the man
- * page (tools/help2man).
+ * args.h - parses command lines by a table of options. --help is generated from the same table, and
+ * the man page from --help (tools/help2man).
  *
- * Options may stand anywhere: --name VALUE, --name=VALUE; "--" ends them. What is not an option
- * is positional. An option that is not given leaves its variable alone.
+ * Options may stand anywhere: --name VALUE, --name=VALUE; "--" ends them. Other arguments are
+ * positional. The variable of an absent option is unchanged.
  */
 #ifndef RLV_PROGRAM_ARGS_H
 #define RLV_PROGRAM_ARGS_H
@@ -29,7 +29,7 @@ enum arg_kind {
 
 struct arg_option {
 	const char *name;  /* without dashes */
-	const char *value; /* what --help calls the value; the list of an ARG_CHOICE */
+	const char *value; /* name of the value in --help; the choices of an ARG_CHOICE */
 	const char *help;
 	void *out;
 	enum arg_kind kind;
@@ -41,10 +41,10 @@ struct args {
 	const char *summary; /* a paragraph */
 	const struct arg_option *options;
 	size_t n_options;
-	uint64_t *seen;          /* bit i is set when options[i] is given, i < 64; or NULL */
+	uint64_t *seen;          /* bit i is set if options[i] was given, i < 64; or NULL */
 	const char *notes;       /* a paragraph after the options, or NULL */
-	const char *examples;    /* lines of a shell, or NULL */
-	const char **positional; /* max_positional of them, NULL where none is given */
+	const char *examples;    /* shell lines, or NULL */
+	const char **positional; /* array of max_positional, NULL where absent */
 	size_t min_positional;
 	size_t max_positional;
 };

@@ -1,22 +1,20 @@
-/*
- * interrupt.h - SIGINT, SIGTERM and SIGHUP ask the command to clean up and end.
- */
+/* interrupt.h - clean shutdown of a command on SIGINT, SIGTERM and SIGHUP. */
 #ifndef RLV_PROGRAM_INTERRUPT_H
 #define RLV_PROGRAM_INTERRUPT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on the three signals only set a flag; waits are interrupted. Thread: setup. */
+/* Makes the three signals set a flag and interrupt waits. Thread: setup. */
 void interrupt_install(void);
 
-/* For a child whose parent tells it when to stop: Ctrl-C of the terminal does not end it. */
+/* For a child that its parent stops: Ctrl-C of the terminal does not end it. */
 void interrupt_ignore(void);
 
-/* The signal that came first, 0 if none. Thread: any. */
+/* The first signal received, 0 if none. Thread: any. */
 int interrupt_pending(void);
 
-/* Sleeps at most ns, less when a signal comes. */
+/* Sleeps for ns, or until a signal arrives. */
 void interrupt_sleep(int64_t ns);
 
 #endif

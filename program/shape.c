@@ -127,7 +127,7 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 	return 0;
 }
 
-/* "[84,84]" at *at, which moves past it. */
+/* Parse "[84,84]" at *at, which moves past it. */
 static int parse_dims(const char **at, const char *name, uint32_t *ndim_out, uint32_t *dims)
 {
 	const char *text = *at + 1;
@@ -152,7 +152,7 @@ static int parse_dims(const char **at, const char *name, uint32_t *ndim_out, uin
 	return 0;
 }
 
-/* One "name:dtype[dims]" at *at, which moves to the comma or the end. */
+/* Parse one "name:dtype[dims]" at *at, which moves to the comma or the end. */
 static int parse_column(const char **at, struct shape *shape)
 {
 	const char *text = *at;

@@ -1,11 +1,11 @@
 /*
- * shape.h - the columns of a step, written as text.
+ * shape.h - columns of a step, written as text.
  *
  *   obs:f32[4],action:i64,reward:f32,done:u8          shape [84,84] may be written [84x84], too
  *
- * What sampling does with a column follows from its name: reward is summed to the n-step return,
- * obs and obs_* are observations, next_* is a next observation stored by the actor; the others
- * come as they are. A name without a colon is a ready shape (shape_names).
+ * The name of a column defines its role in sampling: reward is summed to the n-step return, obs and
+ * obs_* are observations, next_* is a next observation stored by the actor; other columns are
+ * returned unchanged. A name without a colon is a predefined shape (shape_names).
  */
 #ifndef RLV_PROGRAM_SHAPE_H
 #define RLV_PROGRAM_SHAPE_H
@@ -20,12 +20,12 @@
 struct shape {
 	uint32_t n_columns;
 	struct rlv_column columns[RLV_MAX_COLUMNS]; /* names point into names */
-	size_t bytes[RLV_MAX_COLUMNS];              /* of one step */
-	size_t row_bytes;                           /* of all columns */
+	size_t bytes[RLV_MAX_COLUMNS];              /* bytes of one step */
+	size_t row_bytes;                           /* sum over all columns */
 	char names[RLV_MAX_COLUMNS][RLV_NAME_BYTES];
 };
 
-/* -EINVAL: the message names what is wrong. shape_out must not move: columns point into it. */
+/* -EINVAL: the message names the error. shape_out must not move: columns point into it. */
 int shape_parse(const char *text, struct shape *shape_out) RLV_MUST_CHECK;
 
 /* Adds a column; its role follows from its name. -EINVAL. */
@@ -35,13 +35,13 @@ int shape_add(struct shape *shape, const char *name, uint32_t dtype, uint32_t nd
 /* "cartpole, cartpole-next, atari". Static. */
 const char *shape_names(void);
 
-/* "f32" of RLV_F32; "?" if it is none. Static. */
+/* Name of a dtype, "f32" of RLV_F32; "?" if unknown. Static. */
 const char *shape_dtype_name(uint32_t dtype);
 
-/* Of one element; 0 if dtype is none. */
+/* Bytes of one element; 0 if dtype is unknown. */
 size_t shape_dtype_bytes(uint32_t dtype);
 
-/* "f32[84,84]" of a column. */
+/* Text of a column's type, as "f32[84,84]". */
 #define SHAPE_TYPE_BYTES 96
 const char *shape_type_text(const struct rlv_column *column, char text[SHAPE_TYPE_BYTES]);
 

@@ -17,7 +17,7 @@
 #define TAIL_BYTES 2048
 #define TAIL_LINES 12
 
-/* PATH of the binary beside ours, or its bare name for execvp to look up. */
+/* Path of the binary in our own folder, or its bare name for execvp to look up. */
 static void path_beside_us(const char *binary, char path[PATH_MAX])
 {
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -52,10 +52,10 @@ static void tie_to(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
-		_exit(CHAR_MAX); /* it was gone before the signal was asked for */
+		_exit(CHAR_MAX); /* the parent had ended before prctl */
 }
 
-/* In the child: never returns. The reason of a failure goes up the pipe. */
+/* Runs in the child; never returns. An error is sent through the pipe. */
 static void become(const struct spawn_daemon *daemon, const char *path, pid_t parent, int report)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
@@ -147,7 +147,7 @@ int spawn_wait(pid_t pid)
 	return status;
 }
 
-/* A signal that waits for us must not cut the wait short: no interrupt_sleep here. */
+/* A pending signal must not shorten the wait: interrupt_sleep is not used. */
 static bool wait_end(pid_t pid, int64_t timeout_ns)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), timeout_ns);

@@ -1,11 +1,11 @@
 /*
- * text_table.h - a table of text in columns as wide as their widest cell.
+ * text_table.h - prints a table of text; each column is as wide as its widest cell.
  *
  *   text_table_init(&t, "case|role|>items/s"); text_table_cell(&t, "%s", name); ...
  *   text_table_row(&t); text_table_print(&t, stdout); text_table_fini(&t);
  *
- * A heading that starts with '>' makes its column flush right. Errors stick: printing says what
- * went wrong first.
+ * A heading that starts with '>' right-aligns its column. The first error is kept and returned by
+ * text_table_print.
  */
 #ifndef RLV_PROGRAM_TEXT_TABLE_H
 #define RLV_PROGRAM_TEXT_TABLE_H
@@ -22,23 +22,23 @@ struct text_table {
 	size_t n_columns;
 	bool right[TEXT_TABLE_MAX_COLUMNS];
 	size_t width[TEXT_TABLE_MAX_COLUMNS];
-	char **cells; /* n_columns to a row; the first row is the heading */
+	char **cells; /* n_columns per row; the first row is the heading */
 	size_t n_cells;
 	size_t capacity;
 	int error;
 };
 
-/* Headings with | between; more than TEXT_TABLE_MAX_COLUMNS are left out. Thread: owner. */
+/* Headings separated by |; those beyond TEXT_TABLE_MAX_COLUMNS are dropped. Thread: owner. */
 void text_table_init(struct text_table *table, const char *headings);
 void text_table_fini(struct text_table *table);
 
-/* The next cell from the left. */
+/* Add the next cell of the row. */
 void text_table_cell(struct text_table *table, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* Ends the row; cells that were not given are empty. */
+/* End the row; missing cells are empty. */
 void text_table_row(struct text_table *table);
 
-/* -ENOMEM, or -EIO when the stream failed. */
+/* -ENOMEM, or -EIO if the stream failed. */
 int text_table_print(const struct text_table *table, FILE *file) RLV_MUST_CHECK;
 
 #endif

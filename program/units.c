@@ -38,7 +38,7 @@ static int leading_number(const char *text, double *out, const char **rest_out)
 	return 0;
 }
 
-/* Whole numbers keep all their digits, which a double would lose beyond 2^53. */
+/* Parses integers without a double, which is exact only up to 2^53. */
 static bool whole_number(const char *text, uint64_t *out)
 {
 	char *end;
@@ -60,7 +60,7 @@ static int to_integer(const char *text, double value, uint64_t *out)
 	return 0;
 }
 
-/* The power of base that a prefix letter stands for, 0 if it is none. */
+/* Factor of a prefix letter, 0 if unknown. */
 static double scale_of(char letter, double base)
 {
 	const char *at = letter ? strchr(prefixes, toupper((unsigned char)letter)) : NULL;

@@ -1,6 +1,4 @@
-/*
- * units.h - numbers as people write and read them: sizes, counts, durations, rates.
- */
+/* units.h - parses and prints sizes, counts, durations and rates. */
 #ifndef RLV_PROGRAM_UNITS_H
 #define RLV_PROGRAM_UNITS_H
 
@@ -23,19 +21,19 @@ int units_parse_count(const char *text, uint64_t *out) RLV_MUST_CHECK;
 /* 2, 1.5, 2s, 500ms, 50us, 3m: in ns; not negative. -EINVAL, -ERANGE. */
 int units_parse_duration(const char *text, int64_t *ns_out) RLV_MUST_CHECK;
 
-/* HOST, HOST:PORT, :PORT or [V6]:PORT, as the daemons take it for --listen. */
+/* True for HOST, HOST:PORT, :PORT or [V6]:PORT, as accepted by --listen of the daemons. */
 bool units_is_address(const char *text);
 
-/* A finite number and nothing else. -EINVAL. */
+/* A finite number without suffix. -EINVAL. */
 int units_parse_number(const char *text, double *out) RLV_MUST_CHECK;
 
-/* "43.1 M", "512", "0.50": three figures, powers of 1000. Returns text. */
+/* "43.1 M", "512", "0.50": three digits, powers of 1000. Returns text. */
 const char *units_format_si(double value, char text[UNITS_TEXT_BYTES]);
 
 /* "1.50 GiB", "64 B". */
 const char *units_format_bytes(uint64_t bytes, char text[UNITS_TEXT_BYTES]);
 
-/* Three figures without a prefix: "0.52", "11.9", "1204". */
+/* Three digits without a prefix: "0.52", "11.9", "1204". */
 const char *units_format_number(double value, char text[UNITS_TEXT_BYTES]);
 
 #endif
