@@ -2,8 +2,8 @@
  * Regions: ownership of the regions that a node reports, and retirement of unowned ones.
  *
  *   of a shard or a provisioning   kept
- *   given up by this catalog       freed. The store records it before anything is freed or asked for:
- *                                  shards GONE, or LOST in memory; regions of dropped tables
+ *   given up by this catalog       freed. The store records it before anything is freed or asked
+ *                                  for: shards GONE, or LOST in memory; regions of dropped tables
  *                                  (leftovers); shards being provisioned
  *   unknown                        never freed unasked: the node is refused until an operator
  *                                  decides (adopt.c)

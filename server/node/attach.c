@@ -2,8 +2,8 @@
  * attach.c - grants for clients, and the server's own attachments: requested, then collected when
  * complete. Nothing here blocks except node_attach_fini.
  *
- *   node_attach ---> want: grants requested over the control connection --+--> regions attached, one
- *                          transport opened by a thread (reach)         --+    after the other
+ *   node_attach ---> want: grants requested over the control connection --+--> regions attached,
+ *                          transport opened by a thread (reach)         --+    one after the other
  *
  * A want is one attempt to attach some regions. It ends within the node's lease, by success or
  * error, and keeps its result for a while until the caller collects it.
