@@ -1,6 +1,4 @@
-/*
- * relive backup and restore: the catalog of a store, in a file and back.
- */
+/* relive backup and restore: copies the catalog of a store to a file and back. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -67,7 +65,7 @@ int cmd_backup(int argc, char **argv)
 
 /* -------- restore -------- */
 
-/* The server's program does it: the catalog is its file. What it says is on our stderr. */
+/* Runs the server's program, which owns the catalog. Its messages go to our stderr. */
 static int run_restore(const char *store, const char *file, bool force, int *status_out)
 {
 	const char *const argv[] = { "relive-metad",           "--store", store, "--restore", file,
@@ -81,7 +79,7 @@ static int run_restore(const char *store, const char *file, bool force, int *sta
 	return ret;
 }
 
-/* The catalog stays when the store goes down: it was wanted back. */
+/* Keep the catalog when the store stops: it was restored on purpose. */
 static int keep(const char *store)
 {
 	struct runtime_dir dir;

@@ -18,7 +18,7 @@
 		name, value, help, &config->field, kind \
 	}
 
-/* Everything that makes a case of its own, in the order of --help. */
+/* Options that define a case, in the order of --help. */
 #define CASE_OPTIONS \
 	{ NULL, NULL, "Data and table", NULL, ARG_HEADING }, \
 		OPTION("trace", "FILE", "recorded experience (.rlvt), repeated", trace, ARG_TEXT), \
@@ -118,7 +118,7 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 	code = cli_parse(&args, argc, argv);
 	if (code == CLI_CONTINUE && config->store)
 		config->store = cli_store_uri(config->store, store_uri);
-	/* What says how to run the standard cases, behind the last heading, makes no case. */
+	/* Options of the standard cases, after the last heading, do not define a case. */
 	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
 		if (options[i].kind == ARG_HEADING)
 			n_case = i;
@@ -159,7 +159,7 @@ static void label_case(struct replay_config *config)
 	memcpy(config->label, who, sizeof(config->label));
 }
 
-/* The one case of the command line. */
+/* Build the case of the command line. */
 static int run_given(struct replay_config *config, struct replay_output *output, bool *ok_out)
 {
 	struct replay_group *group = mem_zalloc(sizeof(*group));

@@ -7,8 +7,8 @@
 #include "bench/replay/config.h"
 
 /*
- * Reads the options into config. CLI_CONTINUE, or the exit code. *given_out: was any of them about the
- * case to measure? If not, the standard cases run.
+ * Reads the options into config. CLI_CONTINUE, or the exit code. *given_out: true if an option
+ * describes a case to measure; otherwise the standard cases run.
  */
 int bench_parse(struct replay_config *config, int argc, char **argv, bool *given_out);
 

@@ -7,14 +7,14 @@
 
 #include "base/json.h"
 
-/* What this process has said on stderr, for the object that --json prints at the end. */
+/* Errors printed on stderr, for the object that --json prints at the end. */
 static struct {
-	int code;           /* the first that was given, 0 = none */
-	char message[1024]; /* all of them, in order */
+	int code;           /* the first code, 0 = none */
+	char message[1024]; /* all messages, in order */
 	char hint[256];
 } said;
 
-/* Length of "bench replay" in "bench replay [OPTIONS]": the words without alternatives. */
+/* Length of "bench replay" in "bench replay [OPTIONS]": the leading words. */
 static int command_length(const char *usage)
 {
 	size_t len = 0;
@@ -48,7 +48,7 @@ int cli_parse(const struct args *args, int argc, char *const *argv)
 	return CLI_CONTINUE;
 }
 
-/* A name of `relive up --store` is on this host. */
+/* True if a store of that `relive up --store` name is on this host. */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES])
 {
 	snprintf(uri_out, CLI_STORE_BYTES, "%s%s", strchr(store, ':') ? "" : "shm:", store);
@@ -73,7 +73,7 @@ int cli_parse_store(const struct args *args, struct cli_common *common, size_t b
 	return CLI_CONTINUE;
 }
 
-/* Appends, and puts "; " between; what does not fit is cut. */
+/* Append, separated by "; ", truncated to the room. */
 static void remember_said(char *text, size_t bytes, const char *words)
 {
 	size_t len = strlen(text), n = strlen(words);
@@ -187,8 +187,9 @@ int cli_fail_local(int code, const char *fmt, ...)
 
 static void hint_store(const char *uri, int code)
 {
-	bool old = strstr(rlv_last_error(), "ask its owner") != NULL; /* that is the remedy */
-	bool down = code == -ECONNREFUSED || code == -ECONNRESET;     /* ended just now */
+	bool old = strstr(rlv_last_error(), "ask its owner") !=
+		   NULL;                                          /* the message has the remedy */
+	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* the server has just ended */
 
 	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)
 		cli_hint("relive up --store %s", uri + 4);

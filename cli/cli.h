@@ -1,6 +1,4 @@
-/*
- * cli.h - what the subcommands share: exit codes, messages, options that all of them have.
- */
+/* cli.h - shared code of the subcommands: exit codes, messages, common options. */
 #ifndef RLV_CLI_CLI_H
 #define RLV_CLI_CLI_H
 
@@ -18,12 +16,12 @@ enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
 #define CLI_CONTINUE (-1)
 #define CLI_STORE_BYTES 384
 
-/* Options of every subcommand that talks to a store. */
+/* Options of each subcommand that uses a store. */
 struct cli_common {
 	bool json;
 	int64_t timeout_ns;
-	const char *store;         /* as --store has it, or NULL */
-	char uri[CLI_STORE_BYTES]; /* of it */
+	const char *store;         /* value of --store, or NULL */
+	char uri[CLI_STORE_BYTES]; /* the URI for it */
 };
 #define CLI_COMMON_INIT \
 	{ \
@@ -45,45 +43,45 @@ struct cli_common {
 			&(common).timeout_ns, ARG_DURATION \
 	}
 
-/* Parses; CLI_CONTINUE, or the exit code when --help or an error has been printed. */
+/* Parse options. CLI_CONTINUE, or the exit code if --help or an error was printed. */
 int cli_parse(const struct args *args, int argc, char *const *argv);
 
-/* The URI of a store that is given by name, as of `relive up --store`, or by its URI. */
+/* URI of a store given by URI, or by name as for `relive up --store`. */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
 
 /*
- * The same for a command with CLI_OPTION_STORE: the URI of --store takes its place among the words,
- * where the command's own words are before it.
+ * The same for a command with CLI_OPTION_STORE: inserts the URI of --store among the positional
+ * words, after the command's own words.
  */
 int cli_parse_store(const struct args *args, struct cli_common *common, size_t before, int argc,
 		    char *const *argv);
 
 /*
- * The end of every command, with the exit code that it returns: where it failed and --json was given,
- * one object on stdout, {"error":{"code","name","message","hint"}}, of what stands on stderr.
+ * Ends a command: returns its exit code. After a failure with --json it prints one object on stdout
+ * with the messages of stderr: {"error":{"code","name","message","hint"}}.
  */
 int cli_finish(int exit_code, int argc, char *const *argv);
 
-/* "relive: ..." on stderr. */
+/* Print "relive: ..." on stderr. */
 void cli_error(const char *fmt, ...) RLV_PRINTF(1, 2);
 
-/* What to do about it, on a line of its own. */
+/* Print a remedy on a line of its own. */
 void cli_hint(const char *fmt, ...) RLV_PRINTF(1, 2);
 
-/* Prints the library's last error with its code, and a hint where there is one. CLI_FAILURE. */
+/* Print the library's last error with its code, and a hint if there is one. Returns CLI_FAILURE. */
 int cli_fail(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* The same with the message of base (error_last): of files, options and daemons. */
+/* The same for the error of base (error_last): files, options and daemons. */
 int cli_fail_local(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
-/* Opens a store with a deadline; on failure says so, with what to do. Code of the library. */
+/* Opens a store with a deadline; prints failures with a remedy. Returns a library code. */
 int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 		   struct rlv_store **store_out) RLV_MUST_CHECK;
 
-/* The server does not answer, so that other questions need not be asked. */
+/* True if the server does not answer: further requests are useless. */
 bool cli_is_away(int code);
 
-/* Closes, and says when that fails. */
+/* Close the store, and print a failure. */
 void cli_store_close(struct rlv_store **store);
 void cli_table_close(struct rlv_table **table);
 

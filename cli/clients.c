@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "program/text_table.h"
 
-#define SOME 64u /* more than there are usually */
+#define SOME 64u /* initial room, more than usual */
 
 static void json_client(struct json *json, const struct rlv_client_info *client)
 {
@@ -106,7 +106,7 @@ static int print_text(const struct rlv_client_info *clients, size_t n)
 	return ret ? CLI_FAILURE : CLI_OK;
 }
 
-/* All of them; freed by the caller. They may become more while we ask. */
+/* Get all clients; freed by the caller. Their number may grow during the requests. */
 static struct rlv_client_info *read_clients(struct rlv_store *store, size_t *n_out, int *code)
 {
 	struct rlv_client_info *clients = NULL;

@@ -24,16 +24,16 @@
 #define CAPACITY (UINT64_C(1) << 18)
 #define FRAME_CAPACITY (UINT64_C(1) << 14)
 
-/* One scene: a table with its actors and learners. */
+/* A scene: a table with its actors and learners. */
 struct scene {
 	const char *title;
 	const char *trace; /* name in tests/data */
-	const char *shape; /* where the trace is not installed */
+	const char *shape; /* used if the trace is not installed */
 	uint32_t actors, learners;
 	uint64_t capacity;
 	int64_t window_ns;
 	uint32_t windows;
-	bool kill_actor; /* in the middle of the second window */
+	bool kill_actor; /* kill it in the middle of the second window */
 };
 
 struct demo {
@@ -43,7 +43,7 @@ struct demo {
 	uint64_t last_ns, last_inserted, last_sampled;
 };
 
-/* Recordings lie in the source tree, or where `make install` puts data. */
+/* Traces are in the source tree, or in the data folder of `make install`. */
 static bool find_trace(const char *name, char path[PATH_MAX])
 {
 	static const char *const folders[] = { "tests/data", "../share/relive", "../tests/data",
@@ -110,7 +110,7 @@ static void kill_actor(struct demo *demo, struct replay_case *c)
 	kill(c->roles[0].worker.pid, SIGKILL);
 }
 
-/* One window with rates on the way. */
+/* Runs one window and prints rates meanwhile. */
 static int play_window(struct demo *demo, struct replay_case *c, const struct scene *scene,
 		       uint32_t window)
 {
@@ -176,7 +176,7 @@ static void add_figures(struct demo *demo, const struct replay_case *c, const st
 	}
 }
 
-/* The server settles what the dead actor held; then every sum is exact again. */
+/* Waits until the server has settled the dead actor: then every sum is exact again. */
 static int wait_exact(struct demo *demo, struct replay_case *c)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), REPAIR_NS);

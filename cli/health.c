@@ -40,7 +40,7 @@ static int check_node(const struct store_status *status, const char *name, char 
 	return store_node_is_up(node) && node->broken == 0 ? 0 : -EHOSTDOWN;
 }
 
-/* The first one that is not as it should be. Those that were given up are not missed any more. */
+/* First unhealthy node. Nodes declared lost are ignored. */
 static const struct rlv_node_info *find_ill(const struct store_status *status)
 {
 	for (size_t i = 0; i < status->n_nodes; i++)
@@ -72,7 +72,7 @@ static int check_all(const struct store_status *status, char *words)
 
 /* -------- the store -------- */
 
-/* Half of the time each for the connection and the question. */
+/* Half of the time for the connection, half for the request. */
 static int ask_store(const struct health_opts *opts, struct store_status *status)
 {
 	struct rlv_store_opts store_opts = RLV_STORE_OPTS_INIT;
@@ -113,7 +113,7 @@ static int check_daemon(const struct health_opts *opts, char *words)
 	return ret;
 }
 
-/* -------- the answer -------- */
+/* -------- report -------- */
 
 static int print_json(const char *of, bool healthy, const char *words)
 {

@@ -12,18 +12,18 @@
 
 struct health_opts {
 	const char *uri;
-	const char *node;   /* only this memory node counts; NULL = all */
-	const char *daemon; /* [HOST:]PORT: its /healthz is asked, and no store; or NULL */
-	int64_t timeout_ns; /* of all of it; 0 = 3 s, and 4 s for a daemon, which has 3 s itself */
+	const char *node;   /* check only this memory node; NULL = all */
+	const char *daemon; /* [HOST:]PORT: query its /healthz instead of a store; or NULL */
+	int64_t timeout_ns; /* total deadline; 0 = 3 s, and 4 s for a daemon, which has 3 s itself */
 	bool json;
 };
 
-/* CLI_OK: it is healthy; CLI_FAILURE. */
+/* CLI_OK: healthy; else CLI_FAILURE. */
 int health_run(const struct health_opts *opts) RLV_MUST_CHECK;
 
 /*
- * GET /healthz: its words, up to a line's end. 0: 200; -EHOSTDOWN: another answer; -ETIMEDOUT;
- * -EINVAL (address); -EPROTO; those of connect(2).
+ * GET /healthz: its body up to a line end. 0: 200; -EHOSTDOWN: another status; -ETIMEDOUT; -EINVAL
+ * (address); -EPROTO; errors of connect(2).
  */
 int health_get(const char *address, int64_t timeout_ns, char *words_out, size_t room)
 	RLV_MUST_CHECK;

@@ -25,7 +25,7 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 	return error_set(-ETIMEDOUT, "no answer in time");
 }
 
-/* Without a host it is the loopback's. */
+/* The default host is the loopback. */
 static int look_up(const char *address, struct addrinfo **found_out)
 {
 	const struct addrinfo wish = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
@@ -66,7 +66,7 @@ static int connect_to(const char *address, uint64_t deadline_ns, int *fd_out)
 	return ret;
 }
 
-/* Until the peer ends it, or room is over. */
+/* Read until the peer closes or the buffer is full. */
 static int receive(int fd, uint64_t deadline_ns, char answer[ANSWER_BYTES])
 {
 	size_t len = 0;

@@ -39,7 +39,7 @@ static void print_text(const char *name, const struct rlv_verify_report *report)
 	       report->first_problem);
 }
 
-/* json: NULL = as text. -EBADMSG: the table is not as it should be. What failed has been said. */
+/* json: NULL = print text. -EBADMSG: the table is damaged. The failure was printed. */
 static int inspect(struct rlv_store *store, const char *name, struct json *json)
 {
 	struct rlv_verify_report report = { .size = sizeof(report) };

@@ -16,7 +16,7 @@
 #define DEFAULT_START_NS 20000000000
 #define DEFAULT_BYTES (UINT64_C(1) << 30)
 
-/* What `relive node ...` was asked to do. */
+/* Arguments of `relive node ...`. */
 struct request {
 	struct cli_common common;
 	const char *uri;

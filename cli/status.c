@@ -51,7 +51,7 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 	json_object_end(json);
 }
 
-/* why: NULL unless it was asked for. */
+/* why: NULL unless requested. */
 static int print_json(const struct store_status *status, const struct why *why)
 {
 	const struct rlv_store_info *info = &status->info;
@@ -88,7 +88,7 @@ static void put_state(struct text_table *table, const struct rlv_node_info *node
 
 static void put_gauges(struct text_table *table, const struct rlv_node_info *node)
 {
-	char text[2 * sizeof(node->gauges)] = ""; /* a number has 20 digits */
+	char text[2 * sizeof(node->gauges)] = ""; /* up to 20 digits per number */
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < node->n_gauges; i++)

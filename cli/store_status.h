@@ -1,6 +1,4 @@
-/*
- * store_status.h - what a store says of itself and of its memory nodes.
- */
+/* store_status.h - status of a store and its memory nodes. */
 #ifndef RLV_CLI_STORE_STATUS_H
 #define RLV_CLI_STORE_STATUS_H
 
@@ -8,7 +6,7 @@
 
 #include "base/error.h"
 
-#define STORE_NODES 64 /* a metadata server registers no more */
+#define STORE_NODES 64 /* limit of the metadata server */
 
 struct store_status {
 	struct rlv_store_info info;
@@ -16,13 +14,13 @@ struct store_status {
 	struct rlv_node_info nodes[STORE_NODES];
 };
 
-/* Asks the store's server: two requests. The message is rlv_last_error(). */
+/* Query the store's server: two requests. The error message is rlv_last_error(). */
 RLV_MUST_CHECK int store_status_read(struct rlv_store *store, struct store_status *out);
 
-/* NULL: the store knows no node of that name. */
+/* NULL: unknown node name. */
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name);
 
-/* True for a node that answers its server, also while it is drained. */
+/* True if the node answers its server, also while draining. */
 bool store_node_is_up(const struct rlv_node_info *node);
 
 #endif

@@ -14,7 +14,7 @@
 #define MAX_SHARDS 1024
 #define DEFAULT_CAPACITY (UINT64_C(1) << 20)
 
-/* What `relive table ...` was asked to do. */
+/* Arguments of `relive table ...`. */
 struct request {
 	struct cli_common common;
 	const char *uri;
@@ -25,10 +25,10 @@ struct request {
 	struct rlv_view view;
 	double spi;
 	uint64_t min_size;
-	struct json *json; /* with --json, for all that is printed */
+	struct json *json; /* output of --json */
 };
 
-/* 0, or the code of what failed, which has been said. */
+/* 0, or the code of a failure that was printed. */
 static int table_describe(struct rlv_store *store, const char *name, const struct request *request,
 			  struct text_table *list)
 {
@@ -179,7 +179,7 @@ static int table_rebalance(struct rlv_store *store, const struct request *reques
 	return CLI_OK;
 }
 
-/* "auto", a number, or nothing. */
+/* "auto", a number, or empty. */
 static int take_shards(const struct request *request, uint32_t *shards_out)
 {
 	uint64_t n = 0;
@@ -254,7 +254,7 @@ static const struct {
 };
 
 /*
- * relive table VERB [URI] [NAME]: with one word after the verb, it is the name, if one is needed.
+ * relive table VERB [URI] [NAME]: a single word after the verb is the name if the verb needs one.
  */
 static int run_verb(struct request *request, const char *const *words)
 {

@@ -1,6 +1,4 @@
-/*
- * table_print.h - what a table is, as text, as a line of a list, and as JSON.
- */
+/* table_print.h - prints a table as text, as a line of a list, and as JSON. */
 #ifndef RLV_CLI_TABLE_PRINT_H
 #define RLV_CLI_TABLE_PRINT_H
 
@@ -17,10 +15,10 @@ void table_print_row(const struct rlv_table_info *info, struct text_table *list)
 
 /* -EIO, -ENOMEM. */
 int table_print_text(const struct rlv_table_info *info, FILE *file) RLV_MUST_CHECK;
-/* One object. */
+/* One JSON object. */
 void table_put_json(const struct rlv_table_info *info, struct json *json);
 
-/* "prioritized", .. Static. */
+/* Name of a sampler: "prioritized", .. Static. */
 const char *table_selector_name(uint32_t selector);
 
 #endif

@@ -1,6 +1,4 @@
-/*
- * relive token: tokens of roles of a store, and their epochs.
- */
+/* relive token: role tokens of a store, and token epochs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,7 +34,7 @@ static int print_token(const struct request *request, const char *token)
 	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
 }
 
-/* A file of that name is not written over: its mode may be another. */
+/* Never overwrites a file, whose mode could be too open. */
 static int write_token(const char *path, const char *token)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -1,6 +1,4 @@
-/*
- * why.h - `relive status --why`: who waits for what in a store.
- */
+/* why.h - `relive status --why`: pending waits of a store and their causes. */
 #ifndef RLV_CLI_WHY_H
 #define RLV_CLI_WHY_H
 
@@ -14,15 +12,15 @@
 
 struct why {
 	struct rlv_wait waits[WHY_MAX];
-	size_t n; /* that there are: may be more */
+	size_t n; /* total number: may exceed the array */
 };
 
-/* Asks the store. Code of the library. */
+/* Queries the store. Returns a library code. */
 int why_ask(struct rlv_store *store, struct why *why) RLV_MUST_CHECK;
 
-/* A line for each wait. */
+/* Print one line per wait. */
 void why_print(const struct why *why);
-/* A member "waits" of the object that is open. */
+/* Add a member "waits" to the open object. */
 void why_json(struct json *json, const struct why *why);
 
 #endif

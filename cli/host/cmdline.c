@@ -41,7 +41,7 @@ static const char *cmdline_find(const struct cmdline *line, const char *name)
 	return arg;
 }
 
-/* Who starts a daemon by hand may also say --name=value. */
+/* A daemon started by hand may also have --name=value. */
 const char *cmdline_get(const struct cmdline *line, const char *name)
 {
 	const char *arg = cmdline_find(line, name);

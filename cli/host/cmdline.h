@@ -1,8 +1,8 @@
 /*
- * cmdline.h - command line of a daemon as one text: built, compared, written down and read again.
+ * cmdline.h - command line of a daemon as one text: built, compared, written and read.
  *
- * The format is that of /proc/PID/cmdline: each argument ends with a 0. The first one is the
- * program; after it every option has a value: --name value.
+ * The format is that of /proc/PID/cmdline: each argument ends with a 0 byte. The first argument is
+ * the program; each further option has a value: --name value.
  */
 #ifndef RLV_CLI_HOST_CMDLINE_H
 #define RLV_CLI_HOST_CMDLINE_H
@@ -17,13 +17,13 @@
 #define CMDLINE_BYTES 8192
 #define CMDLINE_MAX_ARGS 48
 
-/* All zero: empty. */
+/* Zero-initialized: empty. */
 struct cmdline {
 	size_t len;
 	char text[CMDLINE_BYTES];
 };
 
-/* Appends an argument. -E2BIG. */
+/* Append an argument. -E2BIG. */
 int cmdline_add(struct cmdline *line, const char *arg) RLV_MUST_CHECK;
 
 /* The argument after this one; NULL: the first one. NULL at the end. */
@@ -32,27 +32,27 @@ const char *cmdline_next(const struct cmdline *line, const char *arg);
 /* Value of --name, or NULL. */
 const char *cmdline_get(const struct cmdline *line, const char *name);
 
-/* Replaces or appends --name value. A value of NULL changes nothing. -E2BIG. */
+/* Replace or append --name value. A NULL value changes nothing. -E2BIG. */
 int cmdline_set(struct cmdline *line, const char *name, const char *value) RLV_MUST_CHECK;
 int cmdline_set_bytes(struct cmdline *line, const char *name, uint64_t bytes) RLV_MUST_CHECK;
-/* In seconds; INT64_MAX is 0. Both: a value of 0 changes nothing. */
+/* Value in seconds; INT64_MAX is written as 0. Both functions: a value of 0 changes nothing. */
 int cmdline_set_ns(struct cmdline *line, const char *name, int64_t ns) RLV_MUST_CHECK;
-/* The path from the root, whether it exists or not. */
+/* Absolute path, of an existing file or not. */
 int cmdline_set_path(struct cmdline *line, const char *name, const char *path) RLV_MUST_CHECK;
 
-/* Every option of `other` into line. */
+/* Copy every option of `other` into line. */
 int cmdline_merge(struct cmdline *line, const struct cmdline *other) RLV_MUST_CHECK;
 
 bool cmdline_equals(const struct cmdline *a, const struct cmdline *b);
 
-/* argv of it, NULL at the end, which points into line; how many. */
+/* Fill argv, NULL at the end, with pointers into line; returns the count. */
 size_t cmdline_argv(const struct cmdline *line, const char *argv[CMDLINE_MAX_ARGS + 1]);
 
-/* Of a file that cmdline_write wrote, or of a process. -ENOENT, -EPROTO: no command line. */
+/* Read a file of cmdline_write, or of a process. -ENOENT, -EPROTO: not a command line. */
 int cmdline_read(const char *path, struct cmdline *line_out) RLV_MUST_CHECK;
 int cmdline_of_process(pid_t pid, struct cmdline *line_out) RLV_MUST_CHECK;
 
-/* All of it or nothing, whenever the process is killed. */
+/* Atomic: a kill leaves the old or the new file. */
 int cmdline_write(const char *path, const struct cmdline *line) RLV_MUST_CHECK;
 
 #endif

@@ -42,7 +42,7 @@ static void print_loss(const char *store, const struct host_loss *loss)
 			  loss->unknown);
 }
 
-/* A person says y; without a terminal nobody can, and --force must have. */
+/* Asks for confirmation on the terminal; without a terminal --force is required. */
 static bool ask_user(void *ctx, const struct host_loss *loss)
 {
 	const struct request *request = ctx;

@@ -7,7 +7,7 @@
 #include "cli/host/host_start.h"
 #include "cli/host/host_store.h"
 
-/* What ends nothing that somebody may miss needs no word. */
+/* No confirmation is needed if no data would be lost. */
 static int confirm_loss(const struct host_down_opts *opts, const struct runtime_dir *dir,
 			const struct host_daemons *daemons)
 {

@@ -86,7 +86,7 @@ static bool ends_with(const char *name, const char *end)
 	return a > b && strcmp(name + a - b, end) == 0;
 }
 
-/* Locks stay: a daemon that somebody starts just now may have one already. */
+/* Locks stay: a daemon that is starting may hold one. */
 bool host_files_clean(const struct runtime_dir *dir)
 {
 	char path[RUNTIME_PATH_BYTES];
@@ -164,7 +164,7 @@ static int record_path(const struct runtime_dir *dir, const char *name,
 	return runtime_dir_file(dir, file, path);
 }
 
-/* A record that cannot be read is none. */
+/* An unreadable record counts as missing. */
 static int look_at_daemon(const struct runtime_dir *dir, struct host_daemon *daemon)
 {
 	char path[RUNTIME_PATH_BYTES];
@@ -203,7 +203,7 @@ static int add_daemon(const struct runtime_dir *dir, const char *file, struct ho
 	if (ret == 0)
 		ret = look_at_daemon(dir, daemon);
 	if (ret == 0 && !daemon->pid && !daemon->record.len)
-		daemons->n--; /* an old lock: nobody knows how it was started */
+		daemons->n--; /* an old lock, without a record */
 	return ret;
 }
 

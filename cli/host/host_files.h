@@ -1,8 +1,8 @@
 /*
- * host_files.h - what daemons leave on disk: their directories, how they were started, who runs.
+ * host_files.h - files of daemons: directories, recorded command lines, locks of running daemons.
  *
- * `relive` writes down the command line of each daemon before it starts it (NAME.cmdline), nodes
- * first, the server last: where the server's is, all are.
+ * `relive` records the command line of each daemon (NAME.cmdline) before it starts it, nodes first,
+ * the server last: if the server's record exists, all exist.
  */
 #ifndef RLV_CLI_HOST_HOST_FILES_H
 #define RLV_CLI_HOST_HOST_FILES_H
@@ -17,45 +17,45 @@
 
 #define HOST_FILES_MAX 32
 #define HOST_METAD "metad"
-#define HOST_NODE "memnode-" /* and the node's name */
+#define HOST_NODE "memnode-" /* followed by the node's name */
 
-/* Removes a directory with all in it; symbolic links are not followed. What cannot go stays. */
+/* Removes a directory recursively; symbolic links are not followed. Undeletable files stay. */
 void host_files_remove(const char *path);
 
 /*
- * Removes what daemons that have ended leave in the directory of a store; true: with the directory.
- * Where a pool is on a file or device (host_files_keep), the catalog, the token, the command lines
- * and the logs stay for the next start.
+ * Removes files of ended daemons from a store's directory; true: and the directory. If a pool is on
+ * a file or device (host_files_keep), the catalog, the token, the command lines and the logs stay
+ * for the next start.
  */
 bool host_files_clean(const struct runtime_dir *dir);
 
-/* A pool of the store survives its daemons. */
+/* Mark: a pool of the store outlives its daemons. */
 int host_files_keep(const struct runtime_dir *dir) RLV_MUST_CHECK;
 bool host_files_are_kept(const struct runtime_dir *dir);
 
 /*
- * Its daemons are being stopped: until host_files_clean, some that run have been told to end, and
- * nobody can tell which.
+ * Mark: its daemons are being stopped. Until host_files_clean, running daemons may have been told
+ * to end.
  */
 int host_files_end(const struct runtime_dir *dir) RLV_MUST_CHECK;
 bool host_files_are_ending(const struct runtime_dir *dir);
 
-/* True if the directory holds the catalog of a metadata server. */
+/* True if the directory has the catalog of a metadata server. */
 bool host_files_have_catalog(const struct runtime_dir *dir, const char *store);
 
 struct host_daemon {
 	char name[64];         /* metad, memnode-0, .. */
-	pid_t pid;             /* of the process that holds its lock, 0 = not running */
-	bool ours;             /* we started it */
-	struct cmdline line;   /* of the process, else as written down; empty = unknown */
-	struct cmdline record; /* as written down; empty = it is not */
-	const char *once[3];   /* options for this start alone, never written down; or NULL */
+	pid_t pid;             /* process that holds its lock, 0 = not running */
+	bool ours;             /* started by us */
+	struct cmdline line;   /* of the process, else the record; empty = unknown */
+	struct cmdline record; /* recorded command line; empty = none */
+	const char *once[3];   /* options of this start only, not recorded; or NULL */
 };
 
 bool host_daemon_is_node(const struct host_daemon *daemon);
-/* Its pool is on a file or device. */
+/* True if its pool is on a file or device. */
 bool host_daemon_is_on_file(const struct host_daemon *daemon);
-/* A node of a store whose metadata server is asked over TCP. */
+/* True for a node of a store whose metadata server is reached over TCP. */
 bool host_daemon_is_elsewhere(const struct host_daemon *daemon);
 
 struct host_daemons {
@@ -63,17 +63,17 @@ struct host_daemons {
 	struct host_daemon at[HOST_FILES_MAX];
 };
 
-/* Those that run there, and those that `relive` started or was to start, by name. -E2BIG. */
+/* Running daemons and recorded ones, by name. -E2BIG. */
 int host_files_look(const struct runtime_dir *dir, struct host_daemons *daemons_out) RLV_MUST_CHECK;
 
-/* The one of that name, or NULL. */
+/* Find by name, or NULL. */
 struct host_daemon *host_daemons_find(struct host_daemons *daemons, const char *name);
 
-/* The same, added if it is not there. -E2BIG. */
+/* Find by name; added if missing. -E2BIG. */
 int host_daemons_add(struct host_daemons *daemons, const char *name,
 		     struct host_daemon **daemon_out) RLV_MUST_CHECK;
 
-/* How a daemon is started next; an empty line: not at all. */
+/* Record the command line for the next start; an empty line: do not start it. */
 int host_files_record(const struct runtime_dir *dir, const char *name, const struct cmdline *line)
 	RLV_MUST_CHECK;
 

@@ -1,6 +1,6 @@
 /*
- * host_lock.h - one command at a time starts or stops daemons of a store. The lock ends with its
- * process, however that ends.
+ * host_lock.h - serializes commands that start or stop daemons of a store. The lock ends with its
+ * process.
  */
 #ifndef RLV_CLI_HOST_HOST_LOCK_H
 #define RLV_CLI_HOST_HOST_LOCK_H
@@ -17,13 +17,13 @@ struct host_lock {
 };
 
 /*
- * Waits until no other command has it, and says on stderr for whom it waits. progress may be NULL.
+ * Waits for the lock, and prints on stderr which command holds it. progress may be NULL.
  * -ETIMEDOUT, -EINTR, errors of runtime_store_lock.
  */
 int host_lock_take(const char *store, int64_t timeout_ns, struct progress *progress,
 		   struct host_lock *lock_out) RLV_MUST_CHECK;
 
-/* gone: nothing of the store is left on this host. */
+/* gone: no file of the store is left on this host. */
 void host_lock_give(struct host_lock *lock, bool gone);
 
 #endif

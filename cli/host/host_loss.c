@@ -16,12 +16,12 @@
 #define MAX_TABLES 4096
 #define MAX_SHARDS 1024
 
-/* One metadata server, and the nodes whose memory is at stake. */
+/* A metadata server, and the nodes with memory at stake. */
 struct inquest {
 	const char *uri;
 	const struct host_daemons *daemons;
 	const struct host_daemon
-		*only; /* of a store elsewhere: this node; NULL = the store is here */
+		*only; /* store on another host: this node; NULL = the store is here */
 	bool keep;
 	struct host_loss *loss;
 	struct rlv_store *store;
@@ -46,7 +46,8 @@ static bool is_pool_on_file(const struct rlv_node_info *node)
 	return strcmp(node->pages, "file") == 0 || strcmp(node->pages, "dax") == 0;
 }
 
-/* A node here goes with its process; one on another host, with the catalog, which alone names it. */
+/* A local node ends with its process; a remote node becomes unusable without the catalog that
+   names it. */
 static bool is_at_stake(const struct inquest *q, const char *node)
 {
 	for (uint32_t i = 0; i < q->daemons->n; i++) {
@@ -74,7 +75,7 @@ static void unknown(struct inquest *q, const char *why)
 		snprintf(q->loss->unknown, sizeof(q->loss->unknown), "%.150s", why);
 }
 
-/* Every node whose memory is at stake answers, or what it holds cannot be counted. */
+/* The count is complete only if each node with memory at stake answers. */
 static void check_nodes(struct inquest *q)
 {
 	char why[160];
@@ -118,7 +119,7 @@ static int64_t most_items(const struct rlv_table_info *info)
 	return most;
 }
 
-/* A table none of whose shards is there has nothing to lose here. */
+/* A table without a shard here has nothing to lose. */
 static void count_table(struct inquest *q, const char *name)
 {
 	struct rlv_table *table;
@@ -187,7 +188,7 @@ static void ask(struct inquest *q)
 		(void)!rlv_store_close(&q->store);
 }
 
-/* Nodes of other stores, each asked for by itself. */
+/* Nodes of stores on other hosts, each queried by itself. */
 static void ask_elsewhere(struct inquest *q)
 {
 	for (uint32_t i = 0; i < q->daemons->n; i++) {

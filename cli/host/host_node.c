@@ -59,7 +59,7 @@ static int node_line(const struct host_node_opts *opts, struct cmdline *line_out
 	return ret ? ret : cmdline_set(line_out, "--metad", opts->metad);
 }
 
-/* Written down first: whoever comes after a kill knows of it. */
+/* The command line is recorded first, so that it is known after a kill. */
 static int add_node(const struct host_node_opts *opts, const struct runtime_dir *dir,
 		    struct host_daemon *daemon)
 {
@@ -81,7 +81,7 @@ static int add_node(const struct host_node_opts *opts, const struct runtime_dir 
 	return ret;
 }
 
-/* Its lock is held; else the one that runs would be taken for the new one. */
+/* Checks the node's lock, so that a running node is not mistaken for the new one. */
 static int add_if_absent(const struct host_node_opts *opts, struct host_daemons *daemons,
 			 pid_t *pid_out)
 {

@@ -137,13 +137,13 @@ int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool t
 		return ret;
 	n = cmdline_argv(&daemon->line, argv);
 	if (!cmdline_get(&daemon->line, "--log")) {
-		argv[n++] = "--log"; /* so that SIGHUP knows its name */
+		argv[n++] = "--log"; /* a named file can be reopened by SIGHUP */
 		argv[n++] = log;
 	}
 	for (size_t i = 0; i < ARRAY_LEN(daemon->once); i++)
 		if (daemon->once[i])
 			argv[n++] = daemon->once[i];
-	argv[n++] = "--log"; /* which is bounded, and stderr is not */
+	argv[n++] = "--log"; /* rotated, unlike stderr */
 	argv[n++] = log;
 	argv[n] = NULL;
 	spawn.binary = argv[0];
@@ -164,7 +164,7 @@ void host_report_end(const struct runtime_dir *dir, const struct host_daemon *da
 		spawn_log_tail(path, stderr);
 }
 
-/* Holding its lock proves that the pid is the daemon's and not a later process's. */
+/* Holding the lock proves that the pid is the daemon's, not a later process's. */
 static void signal_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		       int number)
 {

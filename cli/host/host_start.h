@@ -1,6 +1,4 @@
-/*
- * host_start.h - how daemons of a store are started and stopped.
- */
+/* host_start.h - starts and stops the daemons of a store. */
 #ifndef RLV_CLI_HOST_HOST_START_H
 #define RLV_CLI_HOST_HOST_START_H
 
@@ -15,33 +13,33 @@
 #define HOST_POLL_NS 20000000
 #define HOST_GRACE_NS 5000000000
 
-/* The options that the caller gave, and no others. */
+/* Command line of the given options only. */
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
 int host_node_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
 
-/* Whole command lines: `given` over the defaults. */
+/* Complete command lines: `given` over the defaults. */
 int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
 	RLV_MUST_CHECK;
 int host_node_line(const char *store, const char *name, const struct cmdline *given,
 		   struct cmdline *line_out) RLV_MUST_CHECK;
 
-/* A person's words on what the node's pool holds and the store does not know: of its next start alone. */
+/* Options of the node's next start only: the operator's claim on regions unknown to the store. */
 void host_claim(struct host_daemon *daemon, bool adopt, bool discard, bool trust_clients);
 
-/* Starts it by its line, with NAME.log for its output; pid and ours are set. */
+/* Starts it with its command line, output to NAME.log; sets pid and ours. */
 int host_start(const struct runtime_dir *dir, struct host_daemon *daemon, bool tied) RLV_MUST_CHECK;
 
-/* Says on stderr how it ended, with the end of its log. */
+/* Print on stderr how it ended, with the end of its log. */
 void host_report_end(const struct runtime_dir *dir, const struct host_daemon *daemon, int status);
 
-/* SIGTERM, then SIGKILL after timeout_ns, and waits. -ETIMEDOUT: some do not end. */
+/* SIGTERM, then SIGKILL after timeout_ns, and waits. -ETIMEDOUT: some did not end. */
 int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		  int64_t timeout_ns) RLV_MUST_CHECK;
 
-/* What the metadata server says of the store's nodes. Negative = it cannot be asked. */
+/* Query the metadata server for the store's nodes. Negative = no answer. */
 int host_ask(const char *uri, struct store_status *status_out) RLV_MUST_CHECK;
 
-/* True if the node is up by that answer. */
+/* True if the answer lists the node as up. */
 bool host_node_is_up(const struct store_status *status, const char *name);
 
 #endif

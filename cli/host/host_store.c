@@ -26,7 +26,7 @@ int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *st
 	char root[RUNTIME_PATH_BYTES];
 	int ret;
 
-	/* The name of a socket has 108 bytes, so a deep TMPDIR cannot be used. */
+	/* A socket name is limited to 108 bytes, so a deep TMPDIR is unusable. */
 	if (!tmp || !*tmp || strlen(tmp) > 40)
 		tmp = "/tmp";
 	snprintf(root, sizeof(root), "%s/relive-XXXXXX", tmp);

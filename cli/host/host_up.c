@@ -24,14 +24,14 @@ struct up {
 	struct progress *progress;
 	struct host_store *store;
 	struct host_daemons daemons;
-	struct cmdline metad, node; /* the options that the caller gave */
-	bool runs;                  /* something of the store ran before */
-	bool occupied;              /* some daemon, or what an earlier time has left, was there */
+	struct cmdline metad, node; /* options given by the caller */
+	bool runs;                  /* a daemon of the store ran before */
+	bool occupied;              /* a running daemon, or leftovers of an earlier run, exist */
 };
 
-/* -------- what there is to be -------- */
+/* -------- daemons to start -------- */
 
-/* Of this store, and to be there when it is up. */
+/* True if the daemon belongs to this store and must run when it is up. */
 static bool is_part(const struct host_daemon *daemon)
 {
 	return daemon->line.len && !host_daemon_is_elsewhere(daemon);
@@ -42,7 +42,7 @@ static const char *node_name(const struct host_daemon *daemon)
 	return daemon->name + strlen(HOST_NODE);
 }
 
-/* One of those that `up` makes, which its options are for; others were added. */
+/* True for nodes that `up` creates, which its options apply to; other nodes were added. */
 static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
 {
 	char *end;
@@ -79,7 +79,7 @@ static int contradiction(const struct up *up, const struct host_daemon *daemon, 
 			 up->store->name, name, now, daemon->name, (int)daemon->pid, name, value);
 }
 
-/* Each option that was given is one that it runs with. */
+/* True if each given option matches that of the running daemon. */
 static int check_agrees(const struct up *up, const struct host_daemon *daemon,
 			const struct cmdline *given)
 {
@@ -96,7 +96,7 @@ static int check_agrees(const struct up *up, const struct host_daemon *daemon,
 	return 0;
 }
 
-/* Runs: the options agree. Else it is started with what is written down, and with the options. */
+/* Running: checks the options. Otherwise: starts with the recorded options and the given ones. */
 static int plan_daemon(const struct up *up, struct host_daemon *daemon, const struct cmdline *given)
 {
 	return daemon->pid ? check_agrees(up, daemon, given) : cmdline_merge(&daemon->line, given);
@@ -138,7 +138,7 @@ static int plan_new_node(struct up *up, uint32_t index)
 	return host_node_line(up->store->name, node_name(daemon), &up->node, &daemon->line);
 }
 
-/* How many are numbered: as given, as they are, or one for a store that is new. */
+/* Number of numbered nodes: as given, as existing, or one for a new store. */
 static int plan_nodes(struct up *up, bool known)
 {
 	uint32_t now = numbered(up), wanted = up->opts->nodes, index;
@@ -166,7 +166,7 @@ static int plan_nodes(struct up *up, bool known)
 	return ret;
 }
 
-/* Ports follow the server's. A node that runs keeps what it has. */
+/* Ports follow the server's. A running node keeps its port. */
 static int plan_pages(struct up *up)
 {
 	const char *given = up->opts->metrics;
@@ -190,7 +190,7 @@ static int plan_pages(struct up *up)
 	return 0;
 }
 
-/* The pool that --file or --dax names is that of node 0, which is to start now. */
+/* --file or --dax name the pool of node 0, which must start now. */
 static int plan_claim(struct up *up)
 {
 	const struct host_store_opts *opts = up->opts;
@@ -213,7 +213,7 @@ static int plan_claim(struct up *up)
 	return 0;
 }
 
-/* Without the server's record the others are of an `up` that was killed before it began. */
+/* Without the server's record, other records are of an `up` that was killed early. */
 static int plan(struct up *up)
 {
 	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
@@ -254,7 +254,7 @@ static int record(const struct up *up, const struct host_daemon *daemon)
 	return host_files_record(&up->store->dir, daemon->name, &daemon->line);
 }
 
-/* Before anything is started, so that whoever comes after a kill knows what was to be. */
+/* Records are written before any start, so that they are known after a kill. */
 static int record_all(struct up *up)
 {
 	int ret = 0;
@@ -270,7 +270,7 @@ static int record_all(struct up *up)
 	return ret ? ret : record(up, host_daemons_find(&up->daemons, HOST_METAD));
 }
 
-/* What did not start is written down as it was before. */
+/* Restores the former record of daemons that did not start. */
 static void unrecord(struct up *up)
 {
 	for (uint32_t i = 0; i < up->daemons.n; i++) {
@@ -296,7 +296,7 @@ static int start(struct up *up, struct host_daemon *daemon)
 	return 0;
 }
 
-/* The server of a node that was killed just now may not know that yet: then it would still be up. */
+/* The server may not have noticed the end of a node that was killed just now. */
 static void wait_down(const struct up *up, const struct host_daemon *daemon)
 {
 	uint64_t deadline = deadline_after(clock_monotonic(), HOST_GRACE_NS);
@@ -328,7 +328,7 @@ static int start_missing(struct up *up)
 	return ret;
 }
 
-/* One that ran before and has ended since is missing, too. */
+/* Includes a daemon that ran before and has ended since. */
 static int look_at_other(struct up *up, struct host_daemon *daemon)
 {
 	if (runtime_dir_holder(&up->store->dir, daemon->name))
@@ -342,7 +342,7 @@ static int look_at_other(struct up *up, struct host_daemon *daemon)
 	return start(up, daemon);
 }
 
-/* One of ours may end because another one runs, which an `up` that was killed had started. */
+/* Our daemon may end because another one runs, started by an `up` that was killed. */
 static int look_at_ours(struct up *up, struct host_daemon *daemon)
 {
 	int status;
@@ -358,7 +358,7 @@ static int look_at_ours(struct up *up, struct host_daemon *daemon)
 	up->store->started--;
 	daemon->record = daemon->line;
 	if (cmdline_of_process(daemon->pid, &daemon->line))
-		return 0; /* it ended just now, as the next look finds */
+		return 0; /* it ended just now; the next look detects it */
 	return check_agrees(up, daemon, host_daemon_is_node(daemon) ? &up->node : &up->metad);
 }
 
@@ -375,7 +375,7 @@ static int look_at_all(struct up *up)
 	return ret;
 }
 
-/* The first node that is not up, NULL if all are. */
+/* First node that is not up, NULL if all are. */
 static const struct host_daemon *find_absent(const struct up *up, const struct store_status *status)
 {
 	for (uint32_t i = 0; i < up->daemons.n; i++) {
@@ -417,7 +417,7 @@ static int wait_ready(struct up *up)
 			 absent ? absent->name : "a node", absent ? (int)absent->pid : 0);
 }
 
-/* -------- all of it -------- */
+/* -------- up -------- */
 
 static void fill_store(const struct up *up)
 {
@@ -437,7 +437,8 @@ static void fill_store(const struct up *up)
 	}
 }
 
-/* Where something ran, what was started helps it; else all of it ends. True: no files are left. */
+/* After a failure: keep started daemons if the store ran before; else stop all. True: no files
+   remain. */
 static bool undo(struct up *up)
 {
 	for (uint32_t i = 0; i < up->daemons.n && !up->runs; i++) {
@@ -455,7 +456,7 @@ static bool undo(struct up *up)
 	return true;
 }
 
-/* A `down` that was killed: what it has told to end would end under whoever uses it. */
+/* Completes a `down` that was killed: daemons that it told to end must not end while in use. */
 static int finish_down(struct up *up)
 {
 	int ret = host_stop_all(&up->store->dir, &up->daemons, HOST_GRACE_NS);

@@ -71,7 +71,7 @@ static bool group_is_usable(const char *group)
 	return false;
 }
 
-/* [IP:]PORT: the rest of it the daemons check. */
+/* [IP:]PORT: the daemons check the rest. */
 static bool has_port(const char *address)
 {
 	const char *colon = strrchr(address, ':');
