@@ -1,6 +1,6 @@
 /*
- * Time to open and close a store: connect, TLS over TCP, proof of the token. The
- * median of a window; nothing of it is on the data path.
+ * Time to open and close a store: connect, TLS over TCP, proof of the token. Median of a window;
+ * none of it is on the data path.
  */
 #include <relive/relive.h>
 
@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "bench/harness/micro.h"
 
-#define OPENS 100u /* of a window */
+#define OPENS 100u /* per window */
 
 static int time_open(const char *uri, double *ms_out)
 {

@@ -1,6 +1,6 @@
 /*
- * Copies of several sizes: memcpy, a loop of 8-byte words, and stores that go around the caches.
- * The last pay when a destination is not read soon: many batches in flight.
+ * Copies of several sizes: memcpy, a loop of 8-byte words, and non-temporal stores. The last pay
+ * off if the destination is not read soon: many batches in flight.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void copy_memcpy(uint8_t *dst, const uint8_t *src, size_t n)
 	memcpy(dst, src, n);
 }
 
-/* What rows are copied by where the race must be seen: relaxed atomic words. */
+/* Row copy of builds that must show races: relaxed atomic words. */
 static void copy_words(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	for (size_t i = 0; i < n; i += 8) {
@@ -65,8 +65,8 @@ static const struct copy copies[] = {
 
 struct copy_case {
 	const struct copy *copy;
-	size_t bytes;  /* of one copy */
-	bool rotating; /* over the whole pool, or the same place again */
+	size_t bytes;  /* of each copy */
+	bool rotating; /* over the whole pool, or always the same place */
 	struct series windows;
 };
 
@@ -104,7 +104,7 @@ static void run_case(struct run *r, struct copy_case *c)
 	c->windows.wall_ns += (double)start;
 }
 
-/* The yardsticks come first, then the copies. */
+/* Yardsticks first, then the copies. */
 static int run_window(void *ctx, uint32_t index)
 {
 	struct run *r = ctx;

@@ -1,9 +1,9 @@
 /*
  * Draws and updates of one sum tree over embed:, one thread, batches of 256.
  *
- * Where the time goes is shown by pairs that differ in one thing: prefetches, page size, fan-outs,
- * vector width, deferred sums, caches warm or evicted. Updates are timed as a learner makes them:
- * keys of the last draw, in their order, with the leaf words that it saw.
+ * Pairs of cases that differ in one property show its cost: prefetches, page size, fan-outs, vector
+ * width, deferred sums, warm or evicted caches. Updates are timed as in a learner: keys of the last
+ * draw, in their order, with the leaf words that it read.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,11 +29,11 @@
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
 #define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct part_words))
-#define WINDOW_NS 3000000u /* of timed work: short ones find a quiet moment */
+#define WINDOW_NS 3000000u /* timed work per window: short windows find a quiet moment */
 #define WINDOW_WALL_NS 40000000u
 #define CASES_MAX 40u
 #define TREES_MAX 10u
-#define DEFAULT_FANOUT "8,16" /* what sumtree_geometry_init takes by itself: checked */
+#define DEFAULT_FANOUT "8,16" /* default of sumtree_geometry_init; checked */
 
 enum metric { DRAW, UPDATE };
 
@@ -54,7 +54,7 @@ struct tree_bench {
 	struct region *region;
 	struct sumtree tree;
 	struct epoch ep;
-	struct tree_deltas *deltas[2]; /* flushed in each call; deferred */
+	struct tree_deltas *deltas[2]; /* deferred mode: flushed in each call */
 };
 
 struct tree_case {
@@ -179,7 +179,7 @@ static uint64_t timed_draw(struct tree_case *c)
 	return time_wall_ns() - start;
 }
 
-/* The drawn items once each, with new priorities. */
+/* Each drawn item once, with a new priority. */
 static size_t make_ops(struct tree_case *c)
 {
 	uint64_t random[BATCH_MAX];
@@ -219,7 +219,7 @@ static void settle_tree(struct tree_case *c)
 	must(epoch_leave(&c->tree->ep), "epoch");
 }
 
-/* Reads what evicts the L2 cache. */
+/* Read a buffer that evicts the L2 cache. */
 static void evict(void)
 {
 	static struct pages pages;
@@ -375,7 +375,7 @@ static void print_case(struct group *g, struct tree_case *c)
 	micro_print(g->b, &result, &c->windows);
 }
 
-/* The yardsticks come first, then the cases. */
+/* Yardsticks first, then the cases. */
 static int run_window(void *ctx, uint32_t index)
 {
 	struct group *g = ctx;
@@ -432,7 +432,7 @@ int main(int argc, char **argv)
 {
 	static const uint8_t usual[] = { 10, 16, 20, 24 };
 	static const uint8_t all[] = { 10, 12, 14, 16, 18, 20, 22, 24 };
-	/* static: so are the cases, which point to it */
+	/* static: the cases, which are static, point to it */
 	static struct micro b = {
 		.name = "micro_sumtree",
 		.help = "Draws and updates of one sum tree over embed:, in ns for each draw or key.",

@@ -1,6 +1,6 @@
 /*
- * Gathering windows: CartPole-shaped rows in us for each batch, frames in GB/s written and as a
- * share of memcpy of as many bytes in the same window.
+ * Gathering windows: CartPole-shaped rows in us per batch; frames in GB/s written, and relative to
+ * memcpy of the same number of bytes in the same window.
  */
 #include "bench/harness/micro.h"
 
@@ -16,7 +16,7 @@
 
 #define BATCH 256u
 #define SMALL_SLOTS (1u << 20)
-#define SMALL_BATCHES 512u /* their rows are 16 MiB: no batch finds its own in the L2 cache */
+#define SMALL_BATCHES 512u /* their rows are 16 MiB: never in the L2 cache */
 #define SMALL_ROUNDS 2u
 #define FRAME_SLOTS (1u << 14)
 #define FRAME_ROUNDS 8u
@@ -109,7 +109,7 @@ static void plan_small(struct small *s)
 	number_items(s->at);
 }
 
-/* us for each batch; the batches go round, so each finds its rows cold. */
+/* us per batch; the batches rotate, so that each finds its rows cold. */
 static double time_small(struct small *s, bool gather)
 {
 	uint64_t start = time_wall_ns();
@@ -323,7 +323,7 @@ static bool measure_frames(struct micro *b, bool dense, uint32_t n_buffers)
 
 int main(int argc, char **argv)
 {
-	/* static: so are the cases, which point to it */
+	/* static: the cases, which are static, point to it */
 	static struct micro b = {
 		.name = "micro_window",
 		.help = "Gathers batches of windows from rows: CartPole in us, Atari against memcpy.",

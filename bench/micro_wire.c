@@ -1,8 +1,8 @@
 /*
- * What the wire under a table carries: bytes a second of Atari windows, READs a second of small
- * items, and the time of a sample of one item, alone (the median call: stalls of the host are nobody's
- * latency) and drawn ahead (on average), each with the exact count of round trips and operations beside
- * it, so that the same wire's own tools (perftest) give the limits.
+ * Limits of the network under a table: B/s of Atari windows, READs/s of small items, and the
+ * latency of a sample of one item: blocking (median call, which excludes stalls of the host) and
+ * prefetched (mean). Each result has the exact number of round trips and operations, to compare
+ * with perftest on the same network.
  */
 #include <relive/relive.h>
 
@@ -20,21 +20,21 @@
 #define FRAME_BYTES 7056u
 #define FILL_STEPS 64u
 #define WAIT_NS ((int64_t)10 * 1000000000)
-#define CALLS 65536u /* of a window, of which the time is kept */
+#define CALLS 65536u /* calls per window with a recorded time */
 
 struct wire_case {
 	const char *name;
 	const char *unit;
 	bool higher;
 	uint32_t batch;
-	uint32_t ahead; /* batches that are drawn ahead */
+	uint32_t ahead; /* number of prefetched batches */
 	bool atari;
-	/* The value of a window from what the sampler counted in it; NULL = us of its median call. */
+	/* Result of a window from the sampler's counters; NULL = us of its median call. */
 	double (*value)(const struct rlv_stats *delta, double seconds);
 	struct rlv_table *table;
 	struct rlv_sampler *sampler;
 	struct series windows;
-	struct rlv_stats all; /* of all windows, for the counts */
+	struct rlv_stats all; /* sum of all windows */
 };
 
 static double megabytes(const struct rlv_stats *delta, double seconds)

@@ -1,8 +1,8 @@
 /*
- * calls.c - append, sample and update of one thread, for bench/calls/run to count their instructions.
+ * calls.c - append, sample and update in one thread; bench/calls/run counts their instructions.
  *
- * CartPole-like steps in `embed:`, batches of 256 with weights, 1-step returns; everything is seeded,
- * so that two runs execute the same instructions but for addresses.
+ * CartPole-like steps in `embed:`, batches of 256 with weights, 1-step returns. All randomness is
+ * seeded, so that two runs execute the same instructions except for addresses.
  */
 #include <relive/relive.h>
 

@@ -70,7 +70,7 @@ int micro_finish(struct micro *m, bool ok)
 
 /* -------- results -------- */
 
-/* " key=text", " key=number", or " key" of a flag that is on; nothing of one that is off. */
+/* " key=text", " key=number", or " key" for a set flag; nothing for an unset flag. */
 static void append_param(char *row, size_t size, const struct param *p)
 {
 	size_t len = strlen(row);

@@ -1,9 +1,9 @@
 /*
- * micro.h - the main of a micro bench: options, windows, a table or JSON lines.
+ * micro.h - the main program of a micro bench: options, windows, a table or JSON lines.
  *
- *   micro_init -> micro_run (or windows of one's own) -> micro_print .. -> micro_finish
+ *   micro_init -> micro_run (or own windows) -> micro_print .. -> micro_finish
  *
- * Every bench prints the machine's own yardsticks beside its figures.
+ * Each bench prints the machine's yardsticks beside its results.
  */
 #ifndef RLV_BENCH_HARNESS_MICRO_H
 #define RLV_BENCH_HARNESS_MICRO_H
@@ -21,45 +21,47 @@
 
 struct micro {
 	const char *name;
-	const char *help; /* what it measures, for --help */
+	const char *help; /* description for --help */
 	bool json;
 	bool full;
 	uint64_t seed;
-	uint32_t windows;  /* of each case, >= 5 */
+	uint32_t windows;  /* per case, >= 5 */
 	const char *only;  /* measure only cases whose row contains this; NULL = all */
-	const char *store; /* --store URI, for benches that set it to a default before */
+	const char *store; /* --store URI; the bench sets a default before */
 
 	struct json out;
 	struct progress progress;
 	struct yardstick copy; /* of micro_memcpy_gbps */
-	uint32_t printed;      /* rows of the table */
+	uint32_t printed;      /* number of table rows printed */
 };
 
 /*
- * Reads --json --full --seed --windows --only --store --help. True = go on; false = *exit_out is the
- * exit status. m holds name, help and store, nothing else.
+ * Parses --json --full --seed --windows --only --store --help. True = continue; false = *exit_out
+ * is the exit status. The caller has set name, help and store, and zeroed the others.
  */
 bool micro_init(struct micro *m, int argc, char **argv, int *exit_out);
 
-/* Ends the output; the exit status. */
+/* End the output; returns the exit status. */
 int micro_finish(struct micro *m, bool ok);
 
-/* Does --only ask for it? Its text is the metric and the parameters as in a row of the table. */
+/* True if --only selects the row: its text is in the metric and parameters as printed in the
+   table. */
 bool micro_wants(const struct micro *m, const struct result *result);
 
-/* Prints one JSON object on a line, or a row of the table. */
+/* Print one JSON object on a line, or a row of the table. */
 void micro_print(struct micro *m, const struct result *result, const struct series *series);
 
-/* run(ctx, 0) .. run(ctx, cases - 1) once a window, under a progress bar. The first error. */
+/* Call run(ctx, 0) .. run(ctx, cases - 1) once per window, with a progress bar. Returns the
+   first error. */
 struct micro_cases {
-	const char *what; /* beside the bar */
+	const char *what; /* text beside the bar */
 	uint32_t n;
 	int (*run)(void *ctx, uint32_t index);
 	void *ctx;
 };
 int micro_run(struct micro *m, const struct micro_cases *cases) RLV_MUST_CHECK;
 
-/* GB/s of memcpy of 64 MiB, which no cache holds. The buffers are made at the first call. */
+/* GB/s of memcpy of 64 MiB, more than any cache. The first call allocates the buffers. */
 double micro_memcpy_gbps(struct micro *m);
 
 #endif

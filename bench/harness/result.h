@@ -1,6 +1,4 @@
-/*
- * result.h - a figure with the parameters that it was measured with, as a JSON object on a line.
- */
+/* result.h - a measured value with its parameters, as a JSON object on a line. */
 #ifndef RLV_BENCH_HARNESS_RESULT_H
 #define RLV_BENCH_HARNESS_RESULT_H
 
@@ -12,7 +10,7 @@
 
 enum param_kind { PARAM_NUMBER, PARAM_FLAG, PARAM_REAL };
 
-/* A parameter of a case. text NULL = a value of the kind. */
+/* A parameter of a case. text NULL = use value. */
 struct param {
 	const char *key;
 	const char *text;
@@ -31,13 +29,13 @@ struct result {
 
 /*
  * {"bench","metric","value","unit","params","commit","best","median","min","max","spread"} and
- * "cpu_per_wall" where it was measured; value is the best, spread (max - min) / median. Nothing of
- * an empty series. Errors stick in json.
+ * "cpu_per_wall" if measured; value is the best, spread (max - min) / median. An empty series
+ * prints nothing. json keeps the first error.
  */
 void result_json(struct json *json, const char *bench, const struct result *result,
 		 const struct series *series);
 
-/* Of the median; 0 where that is 0. */
+/* Relative to the median; 0 if the median is 0. */
 double spread_relative(const struct spread *spread);
 
 #endif

@@ -19,7 +19,7 @@ struct spread series_spread(const struct series *series, bool higher_is_better)
 	if (series->n == 0)
 		return spread;
 	memcpy(sorted, series->value, series->n * sizeof(*sorted));
-	spread.median = stats_median(sorted, series->n); /* sorts */
+	spread.median = stats_median(sorted, series->n); /* sorts the array */
 	spread.min = sorted[0];
 	spread.max = sorted[series->n - 1];
 	spread.best = higher_is_better ? spread.max : spread.min;

@@ -1,7 +1,7 @@
 /*
- * series.h - one figure over the windows of a case.
+ * series.h - one metric over the windows of a case.
  *
- * The best window is what the machine can do; median and spread say how much to trust it.
+ * The best window shows the machine's capability; median and spread show the reliability.
  */
 #ifndef RLV_BENCH_HARNESS_SERIES_H
 #define RLV_BENCH_HARNESS_SERIES_H
@@ -15,7 +15,7 @@
 struct series {
 	uint32_t n;
 	double value[SERIES_MAX];
-	double cpu_ns, wall_ns; /* of all windows, 0 where it is not measured */
+	double cpu_ns, wall_ns; /* sum over all windows, 0 if not measured */
 };
 
 /* Values beyond SERIES_MAX are dropped. */

@@ -1,6 +1,6 @@
 /*
- * windows.h - the windows of several cases in turn, so that a slow second of the machine hits all of
- * them and not one.
+ * windows.h - alternates the windows of several cases, so that a slow second of the machine affects
+ * all of them equally.
  */
 #ifndef RLV_BENCH_HARNESS_WINDOWS_H
 #define RLV_BENCH_HARNESS_WINDOWS_H
@@ -10,10 +10,10 @@
 #include "base/error.h"
 
 struct windows {
-	double from, to; /* part of the progress bar that the windows are */
-	uint32_t n;      /* of each case */
+	double from, to; /* section of the progress bar for the windows */
+	uint32_t n;      /* windows per case */
 	uint32_t cases;
-	/* Runs one window of a case, whose first moment is at `done` of the bar. */
+	/* Run one window of a case, which starts at `done` of the bar. */
 	int (*run)(void *ctx, uint32_t index, double done);
 	void *ctx;
 };

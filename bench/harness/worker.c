@@ -54,7 +54,7 @@ static void worker_set_state(struct worker *worker, enum worker_state state)
 	futex_wake((_Atomic uint32_t *)&worker->slot->state, 1);
 }
 
-/* The next word after `last`. */
+/* Wait for the next command word after `last`. */
 static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 {
 	for (;;) {
@@ -70,7 +70,7 @@ static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 
 static bool window_is_open(const struct worker *worker)
 {
-	/* relaxed: one more step does no harm */
+	/* relaxed: one more step is harmless */
 	uint32_t word = atomic_load_explicit(&worker->board->command, memory_order_relaxed);
 
 	return command_of(word) == WORKER_RUN;
@@ -105,7 +105,7 @@ static int worker_run_window(struct worker *worker)
 	return ret ? ret : worker->ops->end(worker);
 }
 
-/* Until WORKER_QUIT, or an error. */
+/* Runs until WORKER_QUIT, or an error. */
 static int worker_obey(struct worker *worker)
 {
 	uint32_t word = worker_wait_command(worker, WORKER_HOLD);

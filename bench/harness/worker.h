@@ -1,11 +1,11 @@
 /*
- * worker.h - what a bench lets run, each in a process or thread of its own, and the shared memory
- * through which the bench commands it.
+ * worker.h - workers of a bench, each a process or a thread, and the shared memory that commands
+ * them.
  *
  *   bench:    workers_start .. workers_open .. (workers_run .. workers_pause) .. workers_stop
  *   worker:   opens its handles, then steps while a window is open
  *
- * The command word is a sequence number and a command; workers sleep on it between windows, so that
+ * The command word is a sequence number and a command. Workers sleep on it between windows, so that
  * windows of several cases can alternate.
  */
 #ifndef RLV_BENCH_HARNESS_WORKER_H
@@ -23,10 +23,10 @@
 
 struct worker;
 
-/* What a worker does. Each returns 0 or an error that worker_fail recorded. */
+/* Operations of a worker. Each returns 0 or an error that worker_fail recorded. */
 struct worker_ops {
 	int (*open)(struct worker *worker);
-	void (*begin)(struct worker *worker); /* a window */
+	void (*begin)(struct worker *worker); /* start of a window */
 	int (*step)(struct worker *worker);
 	int (*end)(struct worker *worker);
 	void (*close)(struct worker *worker); /* also after a failed open */
@@ -36,21 +36,21 @@ struct worker_slot {
 	_Atomic uint32_t state; /* enum worker_state */
 	int error;
 	char why[256];
-	uint64_t wall_ns, cpu_ns; /* of the last window, valid while paused */
+	uint64_t wall_ns, cpu_ns; /* for the last window, valid while paused */
 };
 
-/* In memory that all processes share, zeroed. */
+/* In zeroed memory shared by all processes. */
 struct worker_board {
 	_Atomic uint32_t command; /* sequence << 3 | enum worker_command */
 	struct worker_slot slots[WORKERS_MAX];
 };
 
-/* Embedded in what the ops know it as. */
+/* Embedded in the structure used by the ops. */
 struct worker {
 	const struct worker_ops *ops;
 	const char *name; /* "actor" */
-	bool pin;         /* to a CPU */
-	uint32_t index;   /* the rest is set by workers_start */
+	bool pin;         /* pin it to a CPU */
+	uint32_t index;   /* this and the rest are set by workers_start */
 	struct worker_board *board;
 	struct worker_slot *slot;
 	pid_t pid; /* 0 = a thread */
@@ -62,24 +62,25 @@ struct workers {
 	struct worker_board *board;
 	uint32_t n;
 	struct worker *worker[WORKERS_MAX];
-	bool may_die; /* one that was killed is no failure */
+	bool may_die; /* its kill is not a failure */
 };
 
 /* Adds a worker and forks it, or starts a thread. Thread: setup, for all of these. */
 int workers_start(struct workers *workers, struct worker *worker, bool process) RLV_MUST_CHECK;
 
-/* Let all of them open, run, pause; each waits until they do. -ETIMEDOUT, -EINTR, what failed. */
+/* Command all workers to open, run, or pause; each call waits for all. -ETIMEDOUT, -EINTR, a
+   worker's error. */
 int workers_open(struct workers *workers) RLV_MUST_CHECK;
 int workers_run(struct workers *workers) RLV_MUST_CHECK;
 int workers_pause(struct workers *workers) RLV_MUST_CHECK;
 
-/* Has one failed, or ended before its time? */
+/* True if a worker has failed or ended early. */
 int workers_look(struct workers *workers) RLV_MUST_CHECK;
 
-/* Ends all of them; a process that does not end is killed. */
+/* Stop all workers; a process that does not end is killed. */
 void workers_stop(struct workers *workers);
 
-/* Records an error: what failed, and why. Returns code. Thread: the worker's. */
+/* Record an error and the failed operation. Returns code. Thread: the worker's. */
 int worker_fail(struct worker *worker, int code, const char *what, const char *why);
 
 #endif

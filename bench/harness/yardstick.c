@@ -39,7 +39,7 @@ void yardstick_close(struct yardstick *yardstick)
 double yardstick_line_ns(const void *memory, uint64_t bytes, uint64_t seed)
 {
 	const uint64_t *words = memory;
-	/* Addresses come from a counter, so that no load waits for another. */
+	/* Addresses come from a counter, so that no load depends on another. */
 	const uint64_t step = 0x9e3779b97f4a7c15;
 	uint64_t lines = bytes / CACHE_LINE, start = time_wall_ns(), x = seed * LINES * step,
 		 sum = 0;

@@ -1,6 +1,4 @@
-/*
- * yardstick.h - what the machine itself can do now, measured beside each window.
- */
+/* yardstick.h - current memory performance of the machine, measured beside each window. */
 #ifndef RLV_BENCH_HARNESS_YARDSTICK_H
 #define RLV_BENCH_HARNESS_YARDSTICK_H
 
@@ -11,27 +9,28 @@
 #include "base/error.h"
 
 struct yardstick {
-	struct pages memory; /* as large as what is measured, at most a GiB */
+	struct pages memory; /* as large as the measured data, at most 1 GiB */
 	struct pages target;
-	size_t next; /* of memory, to be copied */
+	size_t next; /* next offset in memory to copy */
 };
 
-/* footprint: of the largest table. batch: of the largest target. -ENOMEM. Touches all of it. */
+/* footprint: size of the largest table. batch: size of the largest target. -ENOMEM. Touches all
+   pages. */
 int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t batch,
 		   enum page_kind kind) RLV_MUST_CHECK;
 void yardstick_close(struct yardstick *yardstick);
 
-/* ns for a load of a random 64 B line of the memory; the loads are independent. */
+/* ns per load of a random 64 B line of the memory; the loads are independent. */
 double yardstick_line_ns(const void *memory, uint64_t bytes, uint64_t seed);
 
 /*
- * GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn;
- * at least one.
+ * GB/s of memcpy of batch bytes, in sequence from the footprint, into `targets` buffers in turn, at
+ * least one.
  */
 double yardstick_memcpy_gbps(struct yardstick *yardstick, uint64_t batch, uint32_t targets,
 			     int64_t ns);
 
-/* Keeps what a bench computes from being optimised away. */
+/* Keeps the compiler from removing a benchmark's computation. */
 static inline void yardstick_use(const void *memory)
 {
 	__asm__ volatile("" : : "r"(memory) : "memory");

@@ -9,7 +9,7 @@
 #include "base/os/clock.h"
 
 #define WAIT_NS (100 * CLOCK_NS_PER_MS)
-#define TIMED_EVERY 8 /* reading the clock twice costs a 30th of the shortest append */
+#define TIMED_EVERY 8 /* reading the clock twice costs 1/30 of the shortest append */
 #define LATE_NS (100 * CLOCK_NS_PER_MS)
 
 static int open_pattern(struct actor *actor)
@@ -57,7 +57,7 @@ void actor_close(struct actor *actor)
 {
 	int ret = rlv_writer_close(&actor->writer);
 
-	/* A table that the bench has dropped meanwhile is no failure of the actor. */
+	/* If the bench has dropped the table, the actor did not fail. */
 	if (ret && ret != -ESTALE && !role_failed(actor->role))
 		role_fail(actor->role, ret, "close the writer");
 	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++)
@@ -92,7 +92,7 @@ int actor_window_end(struct actor *actor)
 	return 0;
 }
 
-/* Sleeps until the next append is due; one that is late by far gives the lost time up. */
+/* Sleep until the next append is due; if very late, skip the lost time. */
 static void actor_pace(struct actor *actor, uint32_t steps)
 {
 	const struct replay_config *config = actor->role->config;
@@ -109,7 +109,7 @@ static void actor_pace(struct actor *actor, uint32_t steps)
 	actor->due_ns += (uint64_t)(steps * 1e9 * config->actors / config->rate);
 }
 
-/* The next rows; returns how many. */
+/* Next rows; returns their number. */
 static uint32_t actor_next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
 {
 	const struct replay_config *config = actor->role->config;

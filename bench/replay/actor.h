@@ -1,6 +1,4 @@
-/*
- * actor.h - appends rows round and round, flat out or paced.
- */
+/* actor.h - appends rows cyclically, at full speed or paced. */
 #ifndef RLV_BENCH_REPLAY_ACTOR_H
 #define RLV_BENCH_REPLAY_ACTOR_H
 
@@ -11,10 +9,10 @@ struct actor {
 	struct rlv_writer *writer;
 	const struct replay_data *data; /* rows, or vectors of environments */
 	uint64_t at;                    /* next row */
-	uint64_t number;                /* of the next row of a pattern */
+	uint64_t number;                /* number of the next pattern row */
 	bool gives_priorities;
-	uint64_t due_ns;                /* when a paced actor appends next */
-	uint8_t *made[RLV_MAX_COLUMNS]; /* rows of a pattern */
+	uint64_t due_ns;                /* time of a paced actor's next append */
+	uint8_t *made[RLV_MAX_COLUMNS]; /* pattern rows */
 	uint16_t *made_flags;
 	double *made_td;
 	struct rlv_stats before;

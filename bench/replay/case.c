@@ -61,7 +61,7 @@ static int open_data(struct replay_case *c, const struct replay_data *data)
 	return ret;
 }
 
-/* What the shape suggests where nothing was said. */
+/* Defaults from the shape. */
 static void settle_view(struct replay_config *config, const struct replay_data *data)
 {
 	bool frames = data->shape.n_columns && data->shape.columns[0].role == RLV_OBS &&
@@ -95,7 +95,7 @@ int replay_case_open(struct replay_case *c, const struct replay_config *config,
 	}
 	c->workers.board = &c->shared->board;
 	ret = open_data(c, data);
-	/* Processes are forked before this one opens a store, threads when its store is open. */
+	/* Processes are forked before this process opens a store; threads start afterwards. */
 	if (ret == 0 && !replay_config_is_local(&c->config))
 		ret = start_roles(c);
 	return ret;
@@ -142,7 +142,7 @@ static void add_figure(struct replay_case *c, enum role_op_kind op, enum replay_
 	series_add(&c->series[op][metric], value);
 }
 
-/* Bytes that one item of an operation is worth to its user. */
+/* Useful bytes of one item of an operation. */
 static double item_bytes(const struct replay_case *c, enum role_op_kind op)
 {
 	if (op == ROLE_INSERT)
@@ -152,7 +152,7 @@ static double item_bytes(const struct replay_case *c, enum role_op_kind op)
 	return (double)c->batch_bytes / c->config.batch;
 }
 
-/* One operation over all roles of the window that has just ended. */
+/* Sum up one operation over all roles for the last window. */
 static void gather_op(struct replay_case *c, enum role_op_kind op, struct stats_hist *latency)
 {
 	double items = 0, calls = 0, wall = 0, cpu = 0;

@@ -6,7 +6,7 @@
 #define PRECISION 1e-15
 #define TINY 1e-300
 
-/* Lower incomplete gamma, regularised, by its power series: good for x < a + 1. */
+/* Regularised lower incomplete gamma function, by its power series: accurate for x < a + 1. */
 static double gamma_series(double a, double x)
 {
 	double term = 1 / a, sum = term;
@@ -18,7 +18,7 @@ static double gamma_series(double a, double x)
 	return sum * exp(a * log(x) - x - lgamma(a));
 }
 
-/* Upper incomplete gamma, regularised, by its continued fraction (modified Lentz). */
+/* Regularised upper incomplete gamma function, by its continued fraction (modified Lentz). */
 static double gamma_fraction(double a, double x)
 {
 	double b = x + 1 - a, c = 1 / TINY, d = 1 / b, value = d;

@@ -1,6 +1,4 @@
-/*
- * chi_square.h - Pearson's test: do counts follow the shares that they should?
- */
+/* chi_square.h - Pearson's chi-squared test of counts against expected shares. */
 #ifndef RLV_BENCH_REPLAY_CHI_SQUARE_H
 #define RLV_BENCH_REPLAY_CHI_SQUARE_H
 
@@ -13,12 +11,12 @@ double chi_square_p(double statistic, double df);
 struct chi_square {
 	double statistic;
 	double df;
-	double p; /* 1 when there is nothing to compare */
+	double p; /* 1 if there is nothing to compare */
 };
 
 /*
- * n counts against shares in proportion to weight (not negative). A class of weight 0 that was
- * seen makes the statistic infinite and p 0.
+ * Tests n counts against shares proportional to weight (not negative). A class of weight 0 with a
+ * count makes the statistic infinite and p 0.
  */
 struct chi_square chi_square_test(const uint64_t *seen, const double *weight, size_t n);
 

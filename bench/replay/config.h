@@ -1,6 +1,4 @@
-/*
- * config.h - what one case of `relive bench replay` measures.
- */
+/* config.h - configuration of one case of `relive bench replay`. */
 #ifndef RLV_BENCH_REPLAY_CONFIG_H
 #define RLV_BENCH_REPLAY_CONFIG_H
 
@@ -42,13 +40,13 @@ struct replay_config {
 
 void replay_config_init(struct replay_config *config);
 
-/* -EINVAL: the message names the options that do not agree. Fills stack and n_step from view. */
+/* -EINVAL: the message names the conflicting options. Fills stack and n_step from view. */
 int replay_config_check(struct replay_config *config) RLV_MUST_CHECK;
 
-/* Roles are threads of this process over embed:. */
+/* True if the roles are threads of this process over embed:. */
 bool replay_config_is_local(const struct replay_config *config);
 
-/* Do actors give priorities, or do new items take the running maximum? */
+/* True if actors set priorities; false if new items get the running maximum. */
 bool replay_config_gives_priorities(const struct replay_config *config);
 
 uint32_t replay_config_roles(const struct replay_config *config);

@@ -12,9 +12,9 @@
 
 #define EPISODE_STEPS 200
 #define MAX_MADE_BYTES (UINT64_C(64) << 20)
-#define MAX_MADE_ROWS UINT64_C(8192) /* an actor hands over what it has just made: warm rows */
+#define MAX_MADE_ROWS UINT64_C(8192) /* cache-warm, as rows just made by an actor */
 
-/* Arrays beside the columns, cut from one allocation. */
+/* Arrays besides the columns, in one allocation. */
 struct row_arrays {
 	double *td_error;
 	uint64_t *starts;
@@ -117,7 +117,7 @@ static int from_trace(const char *path, struct replay_data *data)
 	return ret;
 }
 
-/* Values that are numbers in every dtype: floats in [-1, 1), small integers, bytes. */
+/* Values valid in each dtype: floats in [-1, 1), small integers, bytes. */
 static void fill_column(const struct rlv_column *column, uint8_t *out, size_t bytes,
 			struct rng *rng)
 {
@@ -251,7 +251,7 @@ int replay_data_vector(const struct replay_data *from, uint32_t envs, struct rep
 
 		for (uint64_t t = 0; t < steps; t++)
 			copy_row(from, (start + t) % from->rows, data_out, &arrays, t * envs + e);
-		/* The round ends here: an episode must not go on at its beginning. */
+		/* End of the round: an episode must not continue at its beginning. */
 		if (!(arrays.flags[(steps - 1) * envs + e] & RLV_FINAL))
 			arrays.flags[(steps - 1) * envs + e] |= RLV_TRUNCATED;
 	}

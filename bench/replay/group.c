@@ -15,7 +15,7 @@
 #define WARM_NS (60 * CLOCK_NS_PER_MS)
 #define COPY_NS (60 * CLOCK_NS_PER_MS)
 
-/* What is open while a group runs. */
+/* Resources of a running group. */
 struct running {
 	const struct replay_group *group;
 	const struct replay_output *output;
@@ -23,7 +23,7 @@ struct running {
 	const struct replay_data *data_of[REPLAY_GROUP_MAX];
 	struct replay_case *cases;
 	uint32_t n_open;                  /* cases */
-	const struct replay_place *place; /* NULL: of its own, or given */
+	const struct replay_place *place; /* NULL: embed: or a given store */
 	struct yardstick yardstick;
 	char uri[REPLAY_URI_BYTES];
 };
@@ -35,7 +35,7 @@ static bool same_data(const struct replay_config *a, const struct replay_config 
 	return strcmp(a->shape, b->shape) == 0 && a->seed == b->seed;
 }
 
-/* Cases on the same rows share them. */
+/* Cases with the same rows share them. */
 static int group_open_data(struct running *r)
 {
 	const struct replay_group *group = r->group;
@@ -181,7 +181,7 @@ static int group_report(struct running *r, bool *ok_out)
 	return ret;
 }
 
-/* Keeps the first error, and its message. */
+/* Keep the first error and its message. */
 static int group_close(struct running *r, int ret)
 {
 	char why[ERROR_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /*
- * group.h - cases whose windows alternate, so that a slow second of the machine hits all of
- * them and not one; with the store they need.
+ * group.h - cases with alternating windows, so that a slow second of the machine affects all of
+ * them equally; and their store.
  */
 #ifndef RLV_BENCH_REPLAY_GROUP_H
 #define RLV_BENCH_REPLAY_GROUP_H
@@ -22,9 +22,9 @@ struct replay_group {
 	struct replay_config cases[REPLAY_GROUP_MAX]; /* all local, or all of processes */
 };
 
-/* A store that cases of processes get where they name none. */
+/* Provider of a store for cases of processes without a store URI. */
 struct replay_place {
-	/* The URI of one with pools of `bytes` in all. */
+	/* URI of a store with pools of `bytes` in total. */
 	int (*open)(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES]);
 	void (*close)(void *ctx); /* also after a failed open */
 	void *ctx;
@@ -33,12 +33,12 @@ struct replay_place {
 struct replay_output {
 	struct json *json; /* NULL = text on stdout */
 	struct progress *progress;
-	double from, to; /* part of the progress that the group is */
+	double from, to; /* section of the progress bar for the group */
 	const struct replay_place *place;
 };
 
 /*
- * Runs and reports a group. 0 also when a check failed: then *ok_out is false. Thread: setup.
+ * Runs and reports a group. Returns 0 also if a check failed: then *ok_out is false. Thread: setup.
  */
 int replay_group_run(const struct replay_group *group, const struct replay_output *output,
 		     bool *ok_out) RLV_MUST_CHECK;

@@ -12,11 +12,11 @@
 
 #define WAIT_NS (100 * CLOCK_NS_PER_MS)
 #define TD_VALUES 65536
-#define COUNTED_EVERY 64 /* operations whose round trips are read off the counters */
+#define COUNTED_EVERY 64 /* round trips are read from the counters once in so many operations */
 #define GAMMA 0.99
 #define KEY_BYTES 8
 
-/* |TD errors| as they come: of the recording, else exponential. */
+/* |TD errors| in order: from the recording, else exponentially distributed. */
 static int make_td(struct learner *learner)
 {
 	const struct replay_config *config = learner->role->config;
@@ -90,7 +90,7 @@ int learner_window_end(struct learner *learner)
 	return 0;
 }
 
-/* Round trips and bytes since the last look, onto op. */
+/* Add the round trips and bytes since the last call to op. */
 static int learner_count(struct learner *learner, struct rlv_stats *last, struct role_op *op)
 {
 	struct rlv_stats now = { .size = sizeof(now) };
@@ -110,11 +110,11 @@ static int learner_count(struct learner *learner, struct rlv_stats *last, struct
 
 static uint64_t array_bytes(const struct rlv_array *array, uint32_t n)
 {
-	/* Strided views of one window array: the item's stride covers obs and next_obs. */
+	/* Strided views of one window array: the item stride covers obs and next_obs. */
 	return (uint64_t)array->strides[0] * n;
 }
 
-/* Bytes that a sample writes, views of the same memory counted once. */
+/* Bytes that a sample writes; views of the same memory count once. */
 static uint64_t batch_bytes(const struct rlv_batch *batch, bool windows)
 {
 	uint64_t sum = batch->n * (KEY_BYTES + sizeof(float) * 2 + sizeof(double) + 4);
@@ -145,7 +145,7 @@ static void check_batch(struct learner *learner, const struct rlv_batch *batch)
 	pattern_update(&learner->view, batch, learner->td);
 }
 
-/* Keeps the newest `inflight` batches and gives the oldest back. */
+/* Keep the newest `inflight` batches and return the oldest. */
 static void learner_hold(struct learner *learner, const struct rlv_batch *batch)
 {
 	uint32_t at = (uint32_t)(learner->loops++ % learner->role->config->inflight);

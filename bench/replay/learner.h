@@ -1,7 +1,4 @@
-/*
- * learner.h - samples batches, updates their priorities and, with --check, looks at each
- * byte.
- */
+/* learner.h - samples batches, updates their priorities and, with --check, checks each byte. */
 #ifndef RLV_BENCH_REPLAY_LEARNER_H
 #define RLV_BENCH_REPLAY_LEARNER_H
 
@@ -15,7 +12,7 @@ struct learner {
 	struct pattern_view view;
 	const struct rlv_batch *held[LEARNER_MAX_HELD]; /* a ring of `inflight` batches */
 	uint64_t loops;
-	float *td; /* values that updates take in turn, TD_VALUES + batch of them */
+	float *td; /* values for updates, used in turn: TD_VALUES + batch of them */
 	struct rlv_stats before;
 };
 

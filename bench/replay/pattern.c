@@ -28,7 +28,7 @@ uint16_t pattern_flags(uint64_t number)
 	return step == PERIOD - 1 ? RLV_FINAL : step == PERIOD - 2 ? RLV_TERMINATED : 0;
 }
 
-/* 13 and 200 have no common factor: every class has its share of each place in an episode. */
+/* 13 and 200 are coprime: each class occurs at each place of an episode. */
 uint32_t pattern_class(uint64_t number)
 {
 	return (uint32_t)((number & ROW_MASK) % PATTERN_CLASSES);
@@ -61,7 +61,7 @@ static bool is_seq(const struct rlv_column *column)
 	return strcmp(column->name, SEQ_NAME) == 0;
 }
 
-/* What column c of a row holds, in its `bytes` bytes. */
+/* Expected content of column c of a row, `bytes` bytes. */
 static void fill_cell(const struct shape *shape, uint32_t c, uint64_t number, uint8_t *out)
 {
 	const struct rlv_column *column = &shape->columns[c];
@@ -113,7 +113,7 @@ void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_
 	}
 }
 
-/* Steps of the return that begins at the row. */
+/* Number of steps in the return that begins at the row. */
 static uint32_t return_steps(const struct pattern_view *view, uint64_t number)
 {
 	uint32_t left = PERIOD - 1 - episode_step(number);
@@ -121,7 +121,7 @@ static uint32_t return_steps(const struct pattern_view *view, uint64_t number)
 	return left < view->n_step ? left : view->n_step;
 }
 
-/* The stack that ends `ahead` rows after the item's. */
+/* Check the frame stack that ends `ahead` rows after the item's row. */
 static bool stack_is_right(const struct pattern_view *view, uint32_t c, uint64_t number,
 			   const uint8_t *got)
 {
@@ -177,7 +177,7 @@ static const char *check_column(const struct pattern_view *view, uint32_t c, uin
 	case RLV_OBS:
 		if (!stack_is_right(view, c, number, array_item(&arrays[0], item)))
 			return arrays[0].name;
-		/* After a terminated step nothing is bootstrapped from the next observation. */
+		/* After a terminated step the next observation is not used for bootstrapping. */
 		right = over || stack_is_right(view, c, number + k, array_item(&arrays[1], item));
 		return right ? NULL : arrays[1].name;
 	case RLV_REWARD:
@@ -209,7 +209,7 @@ static uint64_t number_of(const struct rlv_array *seq, uint32_t item)
 	return number;
 }
 
-/* NULL, or the name of the array that is wrong. */
+/* NULL, or the name of a wrong array. */
 static const char *check_item(const struct pattern_view *view, const struct rlv_batch *batch,
 			      uint64_t number, uint32_t item)
 {

@@ -1,10 +1,10 @@
 /*
- * pattern.h - rows whose every byte follows from their number, so that a torn or mixed row
- * cannot pass, and whose priority follows from it, so that the draws can be tested.
+ * pattern.h - rows in which each byte is a function of the row's number, so that torn or mixed rows
+ * are detected; the priority is one too, so that draws can be tested.
  *
- *   number   writer << 40 | row of the writer's stream, kept in a column `seq` of its own
+ *   number   writer << 40 | row of the writer's stream, stored in a column `seq`
  *   episode  PATTERN_EPISODE steps, the last terminated, then the final observation
- *   class    row % PATTERN_CLASSES says the |TD error|
+ *   class    row % PATTERN_CLASSES selects the |TD error|
  */
 #ifndef RLV_BENCH_REPLAY_PATTERN_H
 #define RLV_BENCH_REPLAY_PATTERN_H
@@ -20,7 +20,7 @@
 #define PATTERN_EPISODE 199
 #define PATTERN_CLASSES 13
 
-/* Adds the column `seq`. -EINVAL: there is one already, or no room. */
+/* Add the column `seq`. -EINVAL: it exists already, or no room. */
 int pattern_shape(struct shape *shape) RLV_MUST_CHECK;
 
 /* Number of a writer's first row. */
@@ -33,10 +33,10 @@ uint16_t pattern_flags(uint64_t number);
 uint32_t pattern_class(uint64_t number);
 double pattern_td(uint64_t number);
 
-/* Writes n rows from number on; out[c] has room for n of column c. */
+/* Write n rows from number on; out[c] has room for n rows of column c. */
 void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out);
 
-/* How a sampler gathers. */
+/* Window options of a sampler. */
 struct pattern_view {
 	const struct shape *shape;
 	uint32_t stack, n_step;
@@ -44,14 +44,14 @@ struct pattern_view {
 };
 
 /*
- * How many items of the batch are not what they should be; the first of them in why. Counts the
- * classes of the others into classes.
+ * Returns the number of wrong items in the batch, with the first one in why. Adds the classes of
+ * the other items to classes.
  */
 #define PATTERN_WHY_BYTES 128
 uint32_t pattern_check(const struct pattern_view *view, const struct rlv_batch *batch,
 		       uint64_t classes[PATTERN_CLASSES], char why[PATTERN_WHY_BYTES]);
 
-/* |TD errors| for an update: a function of the items alone. */
+/* |TD errors| for an update: a function of the items only. */
 void pattern_update(const struct pattern_view *view, const struct rlv_batch *batch, float *td_out);
 
 #endif

@@ -116,7 +116,7 @@ int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file)
 
 #define PARAMS 23
 
-/* The parameters of a case; role NULL = a figure of the whole case. Returns how many. */
+/* Parameters of a case; role NULL = for a metric of the whole case. Returns their number. */
 static uint32_t case_params(const struct replay_case *c, const char *store, const char *role,
 			    struct param params[PARAMS])
 {

@@ -1,6 +1,4 @@
-/*
- * report.h - the figures of cases, as a table for people or as JSON lines for programs.
- */
+/* report.h - prints the results of cases, as a table or as JSON lines. */
 #ifndef RLV_BENCH_REPLAY_REPORT_H
 #define RLV_BENCH_REPLAY_REPORT_H
 
@@ -11,10 +9,10 @@
 #include "base/json.h"
 #include "bench/replay/case.h"
 
-/* A row for each operation of each case, and the yardsticks below. -ENOMEM, -EIO. */
+/* One row per operation of each case, then the yardsticks. -ENOMEM, -EIO. */
 int replay_report_text(const struct replay_case *cases, uint32_t n, FILE *file) RLV_MUST_CHECK;
 
-/* Errors stick in json. */
+/* json keeps the first error. */
 void replay_report_json(const struct replay_case *c, const char *store, struct json *json);
 
 #endif

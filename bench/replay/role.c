@@ -11,7 +11,7 @@
 #define OPEN_TIMEOUT_NS (10 * CLOCK_NS_PER_S)
 
 struct hands {
-	struct rlv_store *store; /* its own, NULL for a thread */
+	struct rlv_store *store; /* NULL for a thread, which shares the store */
 	struct rlv_table *table;
 	struct actor actor;
 	struct learner learner;

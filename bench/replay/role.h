@@ -1,6 +1,6 @@
 /*
- * role.h - an actor, a learner, or both in turn: a worker (bench/harness/worker.h) of a case, and its
- * figures in shared memory.
+ * role.h - an actor, a learner, or both in turn: a worker (bench/harness/worker.h) of a case, with
+ * its results in shared memory.
  */
 #ifndef RLV_BENCH_REPLAY_ROLE_H
 #define RLV_BENCH_REPLAY_ROLE_H
@@ -22,7 +22,7 @@ enum role_op_kind { ROLE_INSERT, ROLE_SAMPLE, ROLE_UPDATE, ROLE_OPS };
 struct role_op {
 	uint64_t calls;
 	uint64_t items;
-	uint64_t counted;     /* calls of which the next two are known */
+	uint64_t counted;     /* calls counted in the next two */
 	uint64_t phases;      /* dependent round trips */
 	uint64_t moved_bytes; /* read and written by one-sided operations */
 	struct stats_hist latency_ns;
@@ -36,9 +36,9 @@ struct role_window {
 };
 
 struct role_slot {
-	uint64_t batch_bytes;                /* that a sample writes */
+	uint64_t batch_bytes;                /* written by one sample */
 	struct stats_counter live[ROLE_OPS]; /* items so far */
-	uint64_t classes[PATTERN_CLASSES];   /* of all windows */
+	uint64_t classes[PATTERN_CLASSES];   /* over all windows */
 	struct role_window window;           /* the last one, valid while paused */
 };
 
@@ -51,26 +51,26 @@ struct role_shared {
 
 struct hands;
 
-/* What a role knows from the start. */
+/* Configuration of a role. */
 struct role {
-	struct worker worker; /* first, so that the one is the other */
+	struct worker worker; /* first member: pointers convert to each other */
 	const struct replay_config *config;
 	const struct replay_data *data;
-	const struct replay_data *vector; /* of environments, or NULL */
+	const struct replay_data *vector; /* rows for environments, or NULL */
 	struct role_shared *shared;
 	struct role_slot *slot;
-	struct rlv_store *store; /* of the process, for threads; NULL = open one */
+	struct rlv_store *store; /* the process's store, for threads; NULL = open one */
 	bool appends, samples;
-	uint32_t actor;      /* among the actors of the case */
-	struct hands *hands; /* what it has open */
+	uint32_t actor;      /* index among the actors of the case */
+	struct hands *hands; /* its open handles */
 };
 
 extern const struct worker_ops role_ops;
 
-/* Records an error of the library, and what failed. Returns code. */
+/* Record the library's last error and the failed operation. Returns code. */
 int role_fail(struct role *role, int code, const char *what);
 
-/* Has it failed already? Then the first error counts. */
+/* True if it has failed before: the first error is kept. */
 static inline bool role_failed(const struct role *role)
 {
 	return role->worker.slot->error != 0;

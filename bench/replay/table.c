@@ -13,10 +13,10 @@
 #define TIMEOUT_NS (10 * CLOCK_NS_PER_S)
 #define FILL_ROWS 1024
 #define LARGE_ROW 1024
-#define P_MIN 1e-4 /* a right table fails one run in ten thousand */
+#define P_MIN 1e-4 /* a correct table fails one run in ten thousand */
 #define EXTENT_BYTES (UINT64_C(2) << 20)
 
-static uint32_t serial; /* of tables of this process */
+static uint32_t serial; /* table number in this process */
 
 int replay_failed(int code, const char *what)
 {
@@ -39,7 +39,7 @@ uint64_t replay_table_bytes(const struct replay_config *config, const struct rep
 	uint64_t block = config->block ? config->block : 1024;
 	uint64_t slots = replay_table_capacity(config, data) + 4 * streams * block;
 
-	/* Both arrays of a view, leaves and counts stay under 32 B per slot. */
+	/* Both arrays of a view, leaves and counts use less than 32 B per slot. */
 	return align_up(slots * (row + 32), EXTENT_BYTES) + config->shards * (16 * EXTENT_BYTES);
 }
 
@@ -53,7 +53,7 @@ static struct rlv_limiter limiter_of(const struct replay_config *config, uint64_
 	return rlv_limiter_min_size(1);
 }
 
-/* With a limiter the fill must not run ahead of it, so the ring is half filled. */
+/* With a limiter, prefill must not run ahead of it: half of the ring is filled. */
 static uint64_t prefill_of(const struct replay_config *config)
 {
 	if (config->prefill != REPLAY_PREFILL_RING)
@@ -77,7 +77,7 @@ static int create_table(struct replay_case *c)
 	opts.n_views = 1;
 	opts.shards = config->shards;
 	opts.block = config->block;
-	/* Four as by default, more where that many append; one is the filler's. */
+	/* Default: four; more for many appenders. One is the filler's. */
 	opts.max_writers = (uint32_t)max_u64((uint64_t)config->actors * config->envs + 1, 4);
 	snprintf(c->shared->table, sizeof(c->shared->table), "bench-%d-%u", (int)getpid(),
 		 ++serial);
@@ -240,7 +240,7 @@ static int verify_table(struct replay_case *c, struct rlv_verify_report *report)
 	return ret ? replay_failed(ret, "verify the table") : 0;
 }
 
-/* What a class weighs in the tree. */
+/* Weight of a class in the tree. */
 static struct chi_square test_draws(const struct replay_case *c, const struct role_slot *slot)
 {
 	double weight[PATTERN_CLASSES];

@@ -1,6 +1,4 @@
-/*
- * chunk.c - see trace_chunk.h.
- */
+/* chunk.c - see chunk.h. */
 #include "bench/trace/chunk.h"
 
 #include "base/mem/alloc.h"
@@ -11,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* zlib's allocations go where ours go, so that failing them is tested too. */
+/* zlib allocates through our allocator, so that tests can inject allocation failures. */
 static void *zlib_alloc(void *ctx, unsigned int n, unsigned int size)
 {
 	(void)ctx;
@@ -24,7 +22,7 @@ static void zlib_free(void *ctx, void *ptr)
 	mem_free(ptr);
 }
 
-/* Inflates to exactly size bytes, using up every stored byte. */
+/* Inflate to exactly size bytes and consume all stored bytes. */
 static int inflate_body(const struct trace_chunk *chunk, uint8_t *raw, uint32_t size)
 {
 	z_stream z = { .next_in = chunk->body,
@@ -62,7 +60,7 @@ static void undo_xor(uint8_t *data, size_t size, size_t row_bytes)
 		data[i] ^= data[i - row_bytes];
 }
 
-/* Little-endian, so the low bytes of a sum in 64 bits are the sum in fewer. */
+/* Little-endian: the low bytes of a 64-bit sum are the narrower sum. */
 static void undo_delta(uint8_t *data, size_t size, size_t row_bytes, size_t item_bytes)
 {
 	for (size_t i = row_bytes; i < size; i += item_bytes) {

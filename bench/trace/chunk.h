@@ -1,6 +1,6 @@
 /*
- * chunk.h - one column of a run of rows, as a trace file stores it: filtered, then
- * deflated. Knows nothing of the file around it.
+ * chunk.h - one column of a run of rows as stored in a trace file: filtered, then deflated.
+ * Independent of the file format around it.
  */
 #ifndef RLV_BENCH_TRACE_CHUNK_H
 #define RLV_BENCH_TRACE_CHUNK_H
@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 
-/* How the bytes were changed before deflate: XOR or DELTA first, then TRANSPOSE. */
+/* Filters applied before deflate: XOR or DELTA first, then TRANSPOSE. */
 enum trace_filter {
-	TRACE_FILTER_XOR = 1,       /* byte ^= that of the row before */
-	TRACE_FILTER_DELTA = 2,     /* element -= that of the row before, modulo 2^bits */
+	TRACE_FILTER_XOR = 1,       /* byte ^= same byte of the row before */
+	TRACE_FILTER_DELTA = 2,     /* element -= same element of the row before, modulo 2^bits */
 	TRACE_FILTER_TRANSPOSE = 4, /* byte 0 of every row, then byte 1 of every row, .. */
 	TRACE_FILTERS = 7,
 };
@@ -29,8 +29,8 @@ struct trace_chunk {
 };
 
 /*
- * Fills rows * row_bytes bytes of data, a product below 2^32. -EBADMSG when the body inflates to
- * anything else or the checksum differs, -ENOMEM; data is then undefined. Thread: any.
+ * Decodes into data, rows * row_bytes bytes, a product below 2^32. -EBADMSG if the body inflates to
+ * another size or the checksum differs, -ENOMEM; data is then undefined. Thread: any.
  */
 int trace_chunk_decode(const struct trace_chunk *chunk, uint8_t *data) RLV_MUST_CHECK;
 

@@ -1,8 +1,8 @@
 /*
- * header.c - see trace_header.h.
+ * header.c - see header.h.
  *
- * The header comes under its own crc32, so what is refused below was written so, and every field
- * is still compared with a constant before anything is computed from it.
+ * The header has its own crc32, so an invalid value below was written that way. Even so, each field
+ * is compared with a constant before use in a computation.
  */
 #include "bench/trace/header.h"
 
@@ -51,7 +51,7 @@ static bool name_ok(const char *name)
 	       name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
 }
 
-/* Bytes of an element, 0 for a dtype that is not known. */
+/* Bytes of an element, 0 for an unknown dtype. */
 static uint32_t dtype_bytes(const char *dtype)
 {
 	static const char known[][4] = { "|b1", "|u1", "|i1", "<u2", "<i2", "<f2",
@@ -91,7 +91,8 @@ static int decode_shape(const uint8_t *record, uint32_t chunk_rows, struct trace
 	return 0;
 }
 
-/* Names differ; flags, priority and policy version each come at most once and have one type. */
+/* Names must differ; flags, priority and policy version each occur at most once, with one fixed
+   dtype. */
 static int check_field(const struct trace_header *h, const struct trace_field *f)
 {
 	static const char types[TRACE_ROLES][4] = { "", "<u2", "<f4", "<u4" };
@@ -129,7 +130,7 @@ static int decode_field(const uint8_t *record, struct trace_header *h, struct tr
 	return check_field(h, f);
 }
 
-/* Magic, version, size and checksum: after this the header's bytes are as they were written. */
+/* Check magic, version, size and checksum: the header's bytes are then intact. */
 static int check_envelope(const uint8_t *bytes, size_t size, struct trace_header *h)
 {
 	uint32_t count;

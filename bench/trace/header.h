@@ -1,6 +1,6 @@
 /*
- * header.h - the header of a trace file: what is recorded, how many rows, which columns.
- * The offsets are on docs/trace-format.md.
+ * header.h - the header of a trace file: description, number of rows, columns. The offsets are in
+ * docs/trace-format.md.
  */
 #ifndef RLV_BENCH_TRACE_HEADER_H
 #define RLV_BENCH_TRACE_HEADER_H
@@ -51,12 +51,12 @@ struct trace_header {
 	char env[TRACE_ENV_BYTES + 1];
 	char versions[TRACE_VERSIONS_BYTES + 1];
 	struct trace_field fields[TRACE_MAX_COLUMNS];
-	uint32_t by_role[TRACE_ROLES]; /* index of the field of a role that comes once */
+	uint32_t by_role[TRACE_ROLES]; /* index of the field of each role that occurs once */
 };
 
 /*
- * From the first bytes of a file of size bytes. -EPROTO no trace, another version or nonsense;
- * -EBADMSG the checksum; -EOVERFLOW a row or chunk that is too large. Thread: any.
+ * Parses the first bytes of a file of size bytes. -EPROTO: not a trace, another version or invalid;
+ * -EBADMSG: the checksum; -EOVERFLOW: a row or chunk is too large. Thread: any.
  */
 int trace_header_decode(const uint8_t *bytes, size_t size, struct trace_header *header_out)
 	RLV_MUST_CHECK;

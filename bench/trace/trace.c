@@ -1,9 +1,9 @@
 /*
- * trace.c - see trace.h; the layout is on docs/trace-format.md.
+ * trace.c - see trace.h; the layout is in docs/trace-format.md.
  *
  * Opening reads the header and walks the chunks; loading inflates them. Both walk by next_chunk,
- * which compares every size of a chunk with the header's promise and with what is left of the
- * file. trace_chunk.c and trace_header.c do not know the file's name: it is put in front here.
+ * which checks each size in a chunk against the header and the rest of the file. chunk.c and
+ * header.c do not know the file's name: this file adds it to error messages.
  */
 #include "bench/trace/trace.h"
 
@@ -26,7 +26,7 @@
 
 #define CHUNK_MAGIC "RLVC"
 #define CHUNK_BYTES 24u /* chunk header */
-#define MAX_RATIO 1032u /* of deflate: 258 bytes from 2 bits */
+#define MAX_RATIO 1032u /* maximum of deflate: 258 bytes from 2 bits */
 
 struct trace {
 	uint8_t *bytes; /* the file */
@@ -42,7 +42,7 @@ struct trace {
 	char name[]; /* path, for messages */
 };
 
-/* The chunk at *off of a field, whose rows start at row; moves *off behind it. */
+/* Parse the chunk at *off of a field, whose rows start at row; moves *off past it. */
 static int next_chunk(const struct trace *t, uint32_t idx, uint64_t row, size_t *off,
 		      struct trace_chunk *chunk_out)
 {
@@ -94,8 +94,8 @@ static int visit_chunk(struct trace *t, uint32_t idx, uint64_t row, size_t *off)
 }
 
 /*
- * Over all chunks, to the end of the file. Before anything is allocated for the data, a walk has
- * shown that what the header promises is in proportion to the file.
+ * Walks all chunks to the end of the file. The first walk precedes any allocation of data: it
+ * bounds the sizes in the header by the size of the file.
  */
 static int walk_chunks(struct trace *t)
 {
@@ -114,7 +114,7 @@ static int walk_chunks(struct trace *t)
 	return 0;
 }
 
-/* What trace_info and trace_columns show, from the header. */
+/* Fill in trace_info and trace_columns from the header. */
 static void publish(struct trace *t)
 {
 	const struct trace_header *h = &t->header;
@@ -187,7 +187,7 @@ static struct trace *alloc_trace(const char *name, uint64_t size)
 	return t;
 }
 
-/* The file as it is; *trace_out is set on success only. */
+/* Read the whole file; *trace_out is set on success only. */
 static int read_file(int fd, const char *path, struct trace **trace_out)
 {
 	struct trace *t;
@@ -209,7 +209,7 @@ static int read_file(int fd, const char *path, struct trace **trace_out)
 	return err;
 }
 
-/* Checks the bytes of t and hands it over, or closes it. */
+/* Check the bytes of t; pass it to the caller, or close it on error. */
 static int finish_open(struct trace *t, struct trace **trace_out)
 {
 	int err = trace_header_decode(t->bytes, t->size, &t->header);
@@ -227,7 +227,7 @@ static int finish_open(struct trace *t, struct trace **trace_out)
 
 int trace_open(const char *path, struct trace **trace_out)
 {
-	/* Not blocking: the path may name a FIFO that nobody writes. */
+	/* Non-blocking: the path may name a FIFO without a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct trace *t = NULL;
 	int err;
@@ -265,7 +265,7 @@ const struct trace_column *trace_columns(const struct trace *trace, size_t *coun
 	return trace->columns;
 }
 
-/* What flags may follow those of the row before: see the picture in trace.h. */
+/* Check flags against those of the previous row: see the picture in trace.h. */
 static bool flags_follow(unsigned int before, unsigned int flags)
 {
 	if (flags & ~(unsigned int)TRACE_FLAGS)
@@ -275,7 +275,7 @@ static bool flags_follow(unsigned int before, unsigned int flags)
 	return !(flags & TRACE_FINAL) && !(flags & TRACE_FIRST) == !(before & TRACE_FINAL);
 }
 
-/* Finds the episodes, and that the rows are those of so many whole ones. */
+/* Index the episodes, and check that the rows form whole episodes. */
 static int check_rows(const struct trace_info *info, const struct trace_rows *rows,
 		      uint64_t *episode_row)
 {
@@ -331,7 +331,7 @@ static void drop_data(struct trace *t)
 	t->episode_row = NULL;
 }
 
-/* The arrays that are no columns of the signature. */
+/* Arrays of roles outside the signature. */
 static struct trace_rows rows_of(const struct trace *t)
 {
 	const uint32_t *by_role = t->header.by_role;

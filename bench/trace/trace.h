@@ -1,17 +1,17 @@
 /*
  * trace.h - recorded experience, read from a trace file (docs/trace-format.md).
  *
- * A trace holds the steps that an agent really took: columns of fixed shape, the flags, the
- * priority and the policy version of each row, all as arrays over the rows of the recording:
+ * A trace has the steps of a real agent: columns of fixed shape, and the flags, priority and policy
+ * version of each row, all as arrays over the rows of the recording:
  *
  *   row        0      1      2    ..    n-1           n       n+1    ..
- *   what       step   step   step       step          final   step
+ *   content    step   step   step       step          final   step
  *   flags      FIRST  0      0          TERMINATED    FINAL   FIRST
  *   episode    |------------------ 0 ------------------|      |---- 1
  *
- * Every episode is: one or more steps, the first flagged FIRST and the last TERMINATED and/or
- * TRUNCATED, then one FINAL row that holds nothing but the observation after the last step.
- * trace_load refuses a file in which that is not so, so that a reader need not check it.
+ * Each episode is one or more steps, the first flagged FIRST and the last TERMINATED and/or
+ * TRUNCATED, then one FINAL row with only the observation after the last step. trace_load rejects
+ * any other file, so readers need not check.
  *
  * The file is not trusted: no input makes these functions crash, hang, read out of bounds or
  * allocate more than deflate's largest ratio (about 1032) times its size.
@@ -34,8 +34,8 @@
 enum trace_flag {
 	TRACE_FIRST = 1,      /* first step of its episode */
 	TRACE_TERMINATED = 2, /* the step ended the episode: no return follows it */
-	TRACE_TRUNCATED = 4,  /* the step was the last one recorded of an episode that goes on */
-	TRACE_FINAL = 8,      /* no step: the observation after the episode's last step */
+	TRACE_TRUNCATED = 4,  /* last recorded step of an episode that continues */
+	TRACE_FINAL = 8,      /* not a step: the observation after the episode's last step */
 	TRACE_FLAGS = 15,
 };
 
@@ -63,22 +63,22 @@ struct trace_column {
 	const void *data;   /* rows * row_bytes, row after row; NULL before trace_load */
 };
 
-/* What the trace knows about its rows; the arrays have info.rows elements. */
+/* Per-row data of the trace; the arrays have info.rows elements. */
 struct trace_rows {
 	const uint16_t *flags;          /* of enum trace_flag */
 	const float *priority;          /* |TD error|, finite and >= 0; 0 in a final row */
-	const uint32_t *policy_version; /* that chose the action */
+	const uint32_t *policy_version; /* version of the policy that chose the action */
 	const uint64_t *episode_row;    /* info.episodes + 1: first row of each, then info.rows */
 };
 
 /*
- * Reads the file into memory and checks its header and framing; inflates nothing.
- * -EPROTO no trace, another version, or broken framing; -EBADMSG a checksum; -EOVERFLOW too
- * large; -EINVAL no regular file; -ENOMEM; else from open(2) and read(2). Thread: any.
+ * Reads the file into memory and checks its header and framing; inflates nothing. -EPROTO: not a
+ * trace, another version, or broken framing; -EBADMSG: a checksum; -EOVERFLOW: too large; -EINVAL:
+ * not a regular file; -ENOMEM; errors of open(2) and read(2). Thread: any.
  */
 int trace_open(const char *path, struct trace **trace_out) RLV_MUST_CHECK;
 
-/* The same from memory, which is copied; name stands for the path in messages. */
+/* The same from memory, which is copied; name replaces the path in messages. */
 int trace_open_bytes(const char *name, const void *bytes, size_t size, struct trace **trace_out)
 	RLV_MUST_CHECK;
 
@@ -87,8 +87,8 @@ const struct trace_info *trace_info(const struct trace *trace);
 const struct trace_column *trace_columns(const struct trace *trace, size_t *count_out);
 
 /*
- * Inflates every column and checks checksums, episodes and priorities. A second call is a no-op.
- * On error the trace is as before. -EBADMSG, -EPROTO, -ENOMEM. Thread: owner.
+ * Inflates all columns and checks checksums, episodes and priorities. A second call is a no-op.
+ * After an error the trace is unchanged. -EBADMSG, -EPROTO, -ENOMEM. Thread: owner.
  */
 int trace_load(struct trace *trace) RLV_MUST_CHECK;
 
