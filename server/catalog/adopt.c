@@ -434,7 +434,7 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 			 uuid_text(news->pool, theirs));
 }
 
-/* A pool of a store with our name may be empty: it was taken by a catalog that was not kept. */
+/* An empty pool of a store with our name is not foreign: a catalog that was not kept took it. */
 static bool is_foreign(const struct survey *survey)
 {
 	const struct catalog_arrival *arrival = survey->arrival;

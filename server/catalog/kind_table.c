@@ -1,4 +1,6 @@
-/* kind_table.c - replay tables: their parts are shards, rings of rows with sum trees. */
+/*
+ * kind_table.c - replay tables: their parts are shards, rings of rows with sum trees.
+ */
 #include "server/catalog/catalog.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* kinds.c - the object kinds of this server. */
+/*
+ * kinds.c - the object kinds of this server.
+ */
 #include "server/catalog/kind.h"
 
 #include <stddef.h>

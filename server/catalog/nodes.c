@@ -1,4 +1,6 @@
-/* nodes.c - updates tables when memory nodes join and leave. */
+/*
+ * nodes.c - updates tables when memory nodes join and leave.
+ */
 #include "server/catalog/catalog.h"
 
 #include <errno.h>
@@ -303,7 +305,7 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 		lose(cat, arrival, table, s);
 }
 
-/* Last state word of a freed region: DROPPED if its table was dropped, else the shard's own. */
+/* Last state word of a freed region: ORPHANED if its table exists, else DROPPED. */
 static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
 {
 	bool table_is_there = region->object <= TABLE_MAX_ID && cat->tables[region->object];

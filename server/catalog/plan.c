@@ -1,4 +1,6 @@
-/* plan.c - computes a table's descriptor from a client's wish and the nodes that are up. */
+/*
+ * plan.c - computes a table's descriptor from a client's wish and the nodes that are up.
+ */
 #include "server/catalog/catalog.h"
 
 /* Plan the wish for n_shards shards, for remote or local clients. */

@@ -28,16 +28,15 @@ struct catalog;
 struct catalog_provisioning {
 	struct catalog_provisioning *next;
 	struct catalog *cat;
-	struct catalog_table
-		*table;    /* receives the shards; NULL = abandoned, a node still owes an answer */
-	bool is_new;       /* the table is new: not in the catalog yet */
-	uint32_t first, n; /* shard numbers */
-	struct node *only; /* required node; NULL = chosen by placement */
-	struct node *leaves; /* node that a shard leaves afterwards, or NULL */
-	uint32_t at;         /* shard whose regions are being requested */
-	uint64_t tried;      /* bit set of node numbers that cannot take it */
-	bool waiting;        /* a node owes an answer */
-	int code;            /* error of the last such node */
+	struct catalog_table *table; /* gets the shards; NULL = given up, a node owes an answer */
+	bool is_new;                 /* the table is new: not in the catalog yet */
+	uint32_t first, n;           /* shard numbers */
+	struct node *only;           /* required node; NULL = chosen by placement */
+	struct node *leaves;         /* node that a shard leaves afterwards, or NULL */
+	uint32_t at;                 /* shard whose regions are being requested */
+	uint64_t tried;              /* bit set of node numbers that cannot take it */
+	bool waiting;                /* a node owes an answer */
+	int code;                    /* error of the last such node */
 	char words[ERROR_TEXT_BYTES];
 };
 

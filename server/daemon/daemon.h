@@ -1,4 +1,6 @@
-/* Daemon: code that both daemons share: command line, log, exit codes. */
+/*
+ * Daemon: code that both daemons share: command line, log, exit codes.
+ */
 #ifndef RLV_SERVER_DAEMON_DAEMON_H
 #define RLV_SERVER_DAEMON_DAEMON_H
 

@@ -1,4 +1,6 @@
-/* Version of the daemons, shown in logs and by `relive status`. */
+/*
+ * Version of the daemons, shown in logs and by `relive status`.
+ */
 #ifndef RLV_SERVER_DAEMON_VERSION_H
 #define RLV_SERVER_DAEMON_VERSION_H
 

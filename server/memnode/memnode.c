@@ -53,13 +53,12 @@ struct memnode {
 	int bell;                 /* eventfd: the agent reads it to show that it runs */
 	_Atomic uint64_t rung_ns; /* time of an unanswered ring, 0 = none; relaxed: a time only */
 	struct http *http;        /* NULL = not served */
-	struct memnode_jobs
-		*lines[MEMNODE_LINES]; /* by enum memnode_line; MEMNODE_AT_ONCE has none */
-	uint64_t silence_ns;           /* the server is dialled again after so much silence */
-	uint64_t connections;          /* number of ended connections to the server */
-	uint64_t term;                 /* highest term seen: a lower one is from a stale server */
-	bool registered;               /* registered at least once */
-	bool connected;                /* connected to the server and registered */
+	struct memnode_jobs *lines[MEMNODE_LINES]; /* by enum memnode_line; [0] is NULL */
+	uint64_t silence_ns;  /* the server is dialled again after so much silence */
+	uint64_t connections; /* number of ended connections to the server */
+	uint64_t term;        /* highest term seen: a lower one is from a stale server */
+	bool registered;      /* registered at least once */
+	bool connected;       /* connected to the server and registered */
 	uint64_t registrations;
 };
 
@@ -520,8 +519,7 @@ static int send_registration(struct memnode *node, struct channel *ch,
 static int announce(struct memnode *node, struct channel *ch)
 {
 	struct memnode_regions regions;
-	int ret = send_done(node, node->lines[MEMNODE_WORK],
-			    NULL); /* no recipient: jobs are undone */
+	int ret = send_done(node, node->lines[MEMNODE_WORK], NULL); /* no recipient: undone */
 
 	if (ret == 0)
 		ret = memnode_regions_open(node->target, claim_of(node) != 0, &regions);

@@ -1,4 +1,6 @@
-/* Memnode pages: content of a memory node's /metrics. */
+/*
+ * Memnode pages: content of a memory node's /metrics.
+ */
 #ifndef RLV_SERVER_MEMNODE_PAGES_H
 #define RLV_SERVER_MEMNODE_PAGES_H
 

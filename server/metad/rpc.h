@@ -1,4 +1,6 @@
-/* Rpc: requests to the metadata server: decode, dispatch, encode. */
+/*
+ * Rpc: requests to the metadata server: decode, dispatch, encode.
+ */
 #ifndef RLV_SERVER_METAD_RPC_H
 #define RLV_SERVER_METAD_RPC_H
 

@@ -1,4 +1,6 @@
-/* rpc_call.h - one request until its answer. Private to server/metad/rpc*.c. */
+/*
+ * rpc_call.h - one request until its answer. Private to server/metad/rpc*.c.
+ */
 #ifndef RLV_SERVER_METAD_RPC_CALL_H
 #define RLV_SERVER_METAD_RPC_CALL_H
 

@@ -78,8 +78,7 @@ static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 	ret = catalog_grant(table, s, &answer->guest, &out->grants[s]);
 	answer->waits |= ret == -EAGAIN;
 	if (ret == -EHOSTDOWN || ret == -EAGAIN || ret == -ETIMEDOUT) {
-		place->state =
-			RELIVE__SHARD_STATE__SHARD_DOWN; /* the client asks for it again soon */
+		place->state = RELIVE__SHARD_STATE__SHARD_DOWN; /* asked for again soon */
 		return 0;
 	}
 	place->tree_grant = grant_bytes(&out->grants[s].places[REGION_TREE]);
@@ -329,8 +328,7 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 		mem_free(parked);
 		return;
 	}
-	parked->access =
-		RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* a worker opens it again with more access */
+	parked->access = RELIVE__TABLE_ACCESS__TABLE_ACCESS_READ; /* reopened for work */
 	parked->go_on = go_on_creating;
 	begin(call, parked);
 }

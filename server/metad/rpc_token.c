@@ -1,4 +1,6 @@
-/* rpc_token.c - role tokens for the store's owner, and token epochs. */
+/*
+ * rpc_token.c - role tokens for the store's owner, and token epochs.
+ */
 #include "server/metad/rpc_call.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* hello.h - the identity that a peer claims in the first frame of a connection. */
+/*
+ * hello.h - the identity that a peer claims in the first frame of a connection.
+ */
 #ifndef RLV_SERVER_NET_HELLO_H
 #define RLV_SERVER_NET_HELLO_H
 

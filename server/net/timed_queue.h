@@ -1,4 +1,6 @@
-/* Timed queue: entries with the same time limit, oldest first, i.e. in order of their deadlines. */
+/*
+ * Timed queue: entries with the same time limit, oldest first, i.e. in order of their deadlines.
+ */
 #ifndef RLV_SERVER_NET_TIMED_QUEUE_H
 #define RLV_SERVER_NET_TIMED_QUEUE_H
 

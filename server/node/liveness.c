@@ -302,8 +302,8 @@ void liveness_answer(struct liveness *live, uint64_t client_id, const struct nod
 	}
 }
 
-/* True if every node that can be asked has proved it. Nodes that are away count while the
-   client's lease runs: it may have all its attachments there. */
+/* True if every node that is up has proved it. A node that is away prevents this while the
+   client's lease runs: the client may have all its attachments there. */
 static bool is_proved_everywhere(const struct liveness *live, const struct client *client)
 {
 	bool any = !live->nodes->first;

@@ -104,8 +104,9 @@ RLV_MUST_CHECK int nodes_drop(struct nodes *nodes, struct node *node);
 RLV_MUST_CHECK int nodes_set_draining(struct nodes *nodes, struct node *node, bool draining);
 
 /*
- * True if the node knows everything that a client of that generation may have attached of its memory.
- * False for a restarted node whose memory outlived the life in which the client attached it.
+ * True if the node knows everything that a client of that generation may have attached of its
+ * memory. False for a restarted node whose memory outlived the life in which the client attached
+ * it.
  */
 bool nodes_is_witness(const struct node *node, uint64_t generation);
 
