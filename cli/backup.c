@@ -1,4 +1,6 @@
-/* relive backup and restore: copies the catalog of a store to a file and back. */
+/*
+ * relive backup and restore: copies the catalog of a store to a file and back.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/wait.h>

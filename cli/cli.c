@@ -187,8 +187,7 @@ int cli_fail_local(int code, const char *fmt, ...)
 
 static void hint_store(const char *uri, int code)
 {
-	bool old = strstr(rlv_last_error(), "ask its owner") !=
-		   NULL;                                          /* the message has the remedy */
+	bool old = strstr(rlv_last_error(), "ask its owner") != NULL; /* it has the remedy */
 	bool down = code == -ECONNREFUSED || code == -ECONNRESET; /* the server has just ended */
 
 	if ((code == -ENOENT || down) && strncmp(uri, "shm:", 4) == 0)

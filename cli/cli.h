@@ -1,4 +1,6 @@
-/* cli.h - shared code of the subcommands: exit codes, messages, common options. */
+/*
+ * cli.h - shared code of the subcommands: exit codes, messages, common options.
+ */
 #ifndef RLV_CLI_CLI_H
 #define RLV_CLI_CLI_H
 

@@ -1,4 +1,6 @@
-/* store_status.h - status of a store and its memory nodes. */
+/*
+ * store_status.h - status of a store and its memory nodes.
+ */
 #ifndef RLV_CLI_STORE_STATUS_H
 #define RLV_CLI_STORE_STATUS_H
 

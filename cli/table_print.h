@@ -1,4 +1,6 @@
-/* table_print.h - prints a table as text, as a line of a list, and as JSON. */
+/*
+ * table_print.h - prints a table as text, as a line of a list, and as JSON.
+ */
 #ifndef RLV_CLI_TABLE_PRINT_H
 #define RLV_CLI_TABLE_PRINT_H
 

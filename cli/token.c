@@ -1,4 +1,6 @@
-/* relive token: role tokens of a store, and token epochs. */
+/*
+ * relive token: role tokens of a store, and token epochs.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

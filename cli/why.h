@@ -1,4 +1,6 @@
-/* why.h - `relive status --why`: pending waits of a store and their causes. */
+/*
+ * why.h - `relive status --why`: pending waits of a store and their causes.
+ */
 #ifndef RLV_CLI_WHY_H
 #define RLV_CLI_WHY_H
 

@@ -1,4 +1,6 @@
-/* host_loss.h - data that would be lost with the daemons of a store on this host. */
+/*
+ * host_loss.h - data that would be lost with the daemons of a store on this host.
+ */
 #ifndef RLV_CLI_HOST_HOST_LOSS_H
 #define RLV_CLI_HOST_HOST_LOSS_H
 

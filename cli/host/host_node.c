@@ -81,7 +81,7 @@ static int add_node(const struct host_node_opts *opts, const struct runtime_dir 
 	return ret;
 }
 
-/* Checks the node's lock, so that a running node is not mistaken for the new one. */
+/* The caller holds the store's lock, so a running node cannot be mistaken for the new one. */
 static int add_if_absent(const struct host_node_opts *opts, struct host_daemons *daemons,
 			 pid_t *pid_out)
 {

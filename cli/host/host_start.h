@@ -1,4 +1,6 @@
-/* host_start.h - starts and stops the daemons of a store. */
+/*
+ * host_start.h - starts and stops the daemons of a store.
+ */
 #ifndef RLV_CLI_HOST_HOST_START_H
 #define RLV_CLI_HOST_HOST_START_H
 
