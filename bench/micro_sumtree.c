@@ -277,7 +277,7 @@ struct group {
 
 #define PARAMS 10u
 
-/* What a case is called. params: PARAMS of them. */
+/* Labels of a case. params: room for PARAMS. */
 static struct result result_of(const struct group *g, const struct variant *v, enum metric metric,
 			       struct param *params)
 {

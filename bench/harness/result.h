@@ -1,4 +1,6 @@
-/* result.h - a measured value with its parameters, as a JSON object on a line. */
+/*
+ * result.h - a measured value with its parameters, as a JSON object on a line.
+ */
 #ifndef RLV_BENCH_HARNESS_RESULT_H
 #define RLV_BENCH_HARNESS_RESULT_H
 

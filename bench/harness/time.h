@@ -1,5 +1,5 @@
 /*
- * time.h - the two clocks of a bench.
+ * time.h - wall clock and CPU clock of a bench.
  */
 #ifndef RLV_BENCH_HARNESS_TIME_H
 #define RLV_BENCH_HARNESS_TIME_H

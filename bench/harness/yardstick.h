@@ -1,4 +1,6 @@
-/* yardstick.h - current memory performance of the machine, measured beside each window. */
+/*
+ * yardstick.h - current memory performance of the machine, measured beside each window.
+ */
 #ifndef RLV_BENCH_HARNESS_YARDSTICK_H
 #define RLV_BENCH_HARNESS_YARDSTICK_H
 

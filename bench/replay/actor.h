@@ -1,4 +1,6 @@
-/* actor.h - appends rows cyclically, at full speed or paced. */
+/*
+ * actor.h - appends rows cyclically, at full speed or paced.
+ */
 #ifndef RLV_BENCH_REPLAY_ACTOR_H
 #define RLV_BENCH_REPLAY_ACTOR_H
 

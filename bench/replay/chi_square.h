@@ -1,4 +1,6 @@
-/* chi_square.h - Pearson's chi-squared test of counts against expected shares. */
+/*
+ * chi_square.h - Pearson's chi-squared test of counts against expected shares.
+ */
 #ifndef RLV_BENCH_REPLAY_CHI_SQUARE_H
 #define RLV_BENCH_REPLAY_CHI_SQUARE_H
 

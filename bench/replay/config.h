@@ -1,4 +1,6 @@
-/* config.h - configuration of one case of `relive bench replay`. */
+/*
+ * config.h - configuration of one case of `relive bench replay`.
+ */
 #ifndef RLV_BENCH_REPLAY_CONFIG_H
 #define RLV_BENCH_REPLAY_CONFIG_H
 
@@ -30,7 +32,7 @@ struct replay_config {
 	uint64_t prefill;  /* REPLAY_PREFILL_RING = every row of the ring once */
 	uint64_t seed;
 	int64_t duration_ns; /* of all windows together */
-	double rate;         /* steps/s of all actors, 0 = flat out */
+	double rate;         /* steps/s of all actors, 0 = unlimited */
 	double spi;          /* samples per insert, 0 = no limiter */
 	bool pin, threads, processes, loop, check, independent;
 	bool json, full, progress;

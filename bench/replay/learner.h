@@ -1,4 +1,6 @@
-/* learner.h - samples batches, updates their priorities and, with --check, checks each byte. */
+/*
+ * learner.h - samples batches, updates their priorities and, with --check, checks each byte.
+ */
 #ifndef RLV_BENCH_REPLAY_LEARNER_H
 #define RLV_BENCH_REPLAY_LEARNER_H
 

@@ -1,4 +1,6 @@
-/* report.h - prints the results of cases, as a table or as JSON lines. */
+/*
+ * report.h - prints the results of cases, as a table or as JSON lines.
+ */
 #ifndef RLV_BENCH_REPLAY_REPORT_H
 #define RLV_BENCH_REPLAY_REPORT_H
 

@@ -1,4 +1,6 @@
-/* standard.h - the default cases of `relive bench replay`. */
+/*
+ * standard.h - the default cases of `relive bench replay`.
+ */
 #ifndef RLV_BENCH_REPLAY_STANDARD_H
 #define RLV_BENCH_REPLAY_STANDARD_H
 

@@ -1,4 +1,6 @@
-/* chunk.c - see chunk.h. */
+/*
+ * chunk.c - see chunk.h.
+ */
 #include "bench/trace/chunk.h"
 
 #include "base/mem/alloc.h"
