@@ -1,4 +1,6 @@
-/* interrupt.h - clean shutdown of a command on SIGINT, SIGTERM and SIGHUP. */
+/*
+ * interrupt.h - clean shutdown of a command on SIGINT, SIGTERM and SIGHUP.
+ */
 #ifndef RLV_PROGRAM_INTERRUPT_H
 #define RLV_PROGRAM_INTERRUPT_H
 

@@ -1,4 +1,6 @@
-/* spawn.h - child processes: starts daemons from our own folder, stops them, prints their logs. */
+/*
+ * spawn.h - child processes: starts daemons from our own folder, stops them, prints their logs.
+ */
 #ifndef RLV_PROGRAM_SPAWN_H
 #define RLV_PROGRAM_SPAWN_H
 

@@ -1,4 +1,6 @@
-/* units.h - parses and prints sizes, counts, durations and rates. */
+/*
+ * units.h - parses and prints sizes, counts, durations and rates.
+ */
 #ifndef RLV_PROGRAM_UNITS_H
 #define RLV_PROGRAM_UNITS_H
 
