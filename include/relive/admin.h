@@ -1,5 +1,5 @@
 /*
- * Relive: what only those need who run a store.
+ * Relive: calls for operators of a store.
  */
 #ifndef RELIVE_ADMIN_H
 #define RELIVE_ADMIN_H
@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 /*
- * Forgets a node that is down and holds nothing that could come back: its name is free for another one,
- * and it counts no more among the 64 of a store. Errors: -ENOENT, -EBUSY (it is up, or it
- * holds shards that come back with it: start it and drain it), -ENOTSUP. Thread: any. Cost: control
+ * Forgets a node that is down and holds no shard that could return: its name is free for another
+ * node, and it no longer counts among the 64 of a store. Errors: -ENOENT, -EBUSY (it is up, or
+ * holds shards that return with it: start it and drain it), -ENOTSUP. Thread: any. Cost: control
  * plane.
  */
 RLV_CHECKED int rlv_store_forget_node(struct rlv_store *store, const char *node);
@@ -21,81 +21,83 @@ RLV_CHECKED int rlv_store_forget_node(struct rlv_store *store, const char *node)
 struct rlv_client_table {
 	char name[RLV_NAME_BYTES];
 	uint32_t slots;   /* writers and samplers */
-	uint32_t streams; /* that its writers may fill at once */
+	uint32_t streams; /* most streams that its writers append at once */
 	uint32_t reserved[2];
 };
 
-/* A process that has the store open, once for each time; or had, and may still hold something. */
+/* A client: a process with the store open (one entry per open), or a former one that may still hold
+   slots. */
 struct rlv_client_info {
 	uint64_t id;
-	uint32_t pid;      /* on the server's host; 0 = it is on another one */
-	uint32_t fenced;   /* 1 = dead, or cut off: what it holds is being settled */
-	char role[16];     /* of its token: read, learn, write, admin; "" = it is not connected */
-	char address[64];  /* "unix", "HOST:PORT"; "" = it is not connected */
-	uint64_t age_ns;   /* since it came, or the server found it */
-	uint64_t lease_ns; /* that is left; 0 = over */
+	uint32_t pid;      /* of the server's host; 0 = the client is on another host */
+	uint32_t fenced;   /* 1 = dead or cut off; its slots are being settled */
+	char role[16];     /* of its token: read, learn, write, admin; "" = not connected */
+	char address[64];  /* "unix", "HOST:PORT"; "" = not connected */
+	uint64_t age_ns;   /* since it connected, or the server found it */
+	uint64_t lease_ns; /* time left of its lease; 0 = expired */
 	uint32_t slots;    /* client slots (max_clients) in all tables */
 	uint32_t streams;  /* max_writers */
-	uint32_t n_tables; /* where it has slots, those that are not shown included */
+	uint32_t n_tables; /* tables where it has slots, also those not in tables[] */
 	uint32_t reserved;
 	struct rlv_client_table tables[16];
 };
 
 /*
- * Who holds what, in the order of their ids: in clients[0..*n_inout), size = sizeof(*clients); out: how
- * many there are. Errors: -ENOTSUP (embed:). Thread: any. Cost: control plane.
+ * Lists clients and their slots by id in clients[0..*n_inout), size = sizeof(*clients); *n_inout
+ * becomes their number. Errors: -ENOTSUP (embed:). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients,
 				  size_t size, size_t *n_inout);
 
-/* -------- who waits for what -------- */
+/* -------- waits of clients and of the server -------- */
 
 enum rlv_wait_kind {
-	RLV_WAIT_LIMITER = 1, /* a sampler or writer: for inserts, samples or room */
-	RLV_WAIT_REBUILD = 2, /* exact sums: for a client in the middle of a call */
-	RLV_WAIT_DRAIN = 3,   /* a shard that leaves its node: for items, or for clients */
-	RLV_WAIT_STOPPED =
-		4, /* a process in state T (SIGSTOP, a debugger), and a slot that it holds */
+	RLV_WAIT_LIMITER = 1, /* a sampler or writer waits for inserts, samples or room */
+	RLV_WAIT_REBUILD = 2, /* a rebuild of exact sums waits for a client inside a call */
+	RLV_WAIT_DRAIN = 3,   /* a shard that is drained waits for items or clients */
+	RLV_WAIT_STOPPED = 4, /* a process with a slot is in state T (SIGSTOP, a debugger) */
 };
 
-/* Who waits for what. Members that a kind does not have are 0 or "". */
+/* A wait. Members that its kind does not use are 0 or "". */
 struct rlv_wait {
 	uint32_t kind; /* enum rlv_wait_kind */
-	uint32_t pid; /* who waits, or is waited for; 0 = none, or of another host than the server's */
+	uint32_t pid;  /* of the waiting or blocking process; 0 = none, or not on the server's
+			 host */
 	uint64_t client_id;
-	uint32_t slot;     /* that it holds in the table, 1.. */
-	uint32_t view;     /* RLV_WAIT_LIMITER; UINT32_MAX: for room in the table */
+	uint32_t slot;     /* its client slot in the table, 1.. */
+	uint32_t view;     /* RLV_WAIT_LIMITER; UINT32_MAX: waits for room in the table */
 	uint32_t shard;    /* RLV_WAIT_REBUILD, RLV_WAIT_DRAIN */
 	uint32_t stopped;  /* 1: that process is in state T */
-	uint64_t since_ns; /* for how long; 0 = not known */
-	uint64_t left;     /* RLV_WAIT_DRAIN: items that are to be overwritten elsewhere */
+	uint64_t since_ns; /* duration of the wait; 0 = unknown */
+	uint64_t left;     /* RLV_WAIT_DRAIN: items that other shards must still take in */
 	char table[RLV_NAME_BYTES];
 	char node[RLV_NAME_BYTES]; /* RLV_WAIT_DRAIN */
 	char words[384];
 };
 
 /*
- * What is waited for in a store, as its server knows it: calls that have waited for half a second, by
- * the word of their clients, once a second; rebuilds; drains; stopped processes of the server's host.
- * Fills waits[0..*n_inout), size = sizeof(*waits); out: how many there are. -ENOTSUP (embed:). Thread: any. Cost: control
- * plane.
+ * Lists the waits that the server knows: calls that have waited for half a second, as their clients
+ * report once a second; rebuilds; drains; stopped processes on the server's host.
+ * Fills waits[0..*n_inout), size = sizeof(*waits); *n_inout becomes their number. -ENOTSUP
+ * (embed:). Thread: any. Cost: control plane.
  */
 RLV_CHECKED int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size,
 				size_t *n_inout);
 
 /* -------- tokens of roles -------- */
 
-#define RLV_TOKEN_BYTES 128 /* of one of a role, the final NUL included */
+#define RLV_TOKEN_BYTES 128 /* size of a role's token, with the final NUL */
 
 /*
- * The token of a role: "read" samples views that do not count samples, "learn" samples all and updates
- * priorities, "write" appends, too, "node" registers memory nodes, "admin" may do everything. What a role
- * does not allow is -EACCES in every call. Errors: -EACCES, -EINVAL (role), -ENOTSUP (embed:). Thread: any.
+ * Gives the token of a role: "read" samples views that do not count samples; "learn" samples all
+ * views and updates priorities; "write" also appends; "node" registers memory nodes; "admin" may do
+ * everything. A call that the role does not allow gives -EACCES. Errors: -EACCES, -EINVAL (role),
+ * -ENOTSUP (embed:). Thread: any.
  * Cost: control plane.
  */
 RLV_CHECKED int rlv_store_token(struct rlv_store *store, const char *role,
 				char token_out[RLV_TOKEN_BYTES]);
-/* Begins a new epoch: tokens of roles of before are refused, and clients that use them cut off. */
+/* Begins a new epoch: older role tokens are refused, and clients that use them are cut off. */
 RLV_CHECKED int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out);
 
 #ifdef __cplusplus

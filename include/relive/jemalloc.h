@@ -2,13 +2,14 @@
  * Relive: registered memory by jemalloc, for C programs that link librelive-jemalloc beside
  * librelive (pkg-config relive-jemalloc).
  *
- * Buffers as rlv_buffer_alloc gives them, known to every RDMA device that this process uses, at the
- * speed of malloc and in any number: they come from a jemalloc arena whose extents are such buffers.
+ * It gives buffers as rlv_buffer_alloc does, registered with every RDMA device of this process, at
+ * the speed of malloc and in any number: they come from a jemalloc arena whose extents are such
+ * buffers.
  *
- * Linking this library makes jemalloc the program's malloc. What loads librelive at run time, as
- * Python does, cannot load it: Debian's libjemalloc wants to be there from the start (static TLS).
+ * Linking this library makes jemalloc the program's malloc. A program that loads librelive at run
+ * time, as Python does, cannot load it: Debian's libjemalloc must be loaded at start (static TLS).
  *
- * After fork() the child has an arena of its own. It must neither use nor free what was allocated
+ * After fork() the child has an arena of its own. It must neither use nor free memory allocated
  * before.
  */
 #ifndef RELIVE_JEMALLOC_H
@@ -21,20 +22,21 @@ extern "C" {
 #endif
 
 /*
- * Not zeroed; inside one registration. align: a power of two, at most 2 MiB. A size of 0 gives a
- * unique pointer. NULL: no memory, or another align. Thread: any. Cost: as malloc.
+ * Allocates memory inside one registration, not zeroed. align: a power of two, at most 2 MiB. A
+ * size of 0 gives a unique pointer. NULL: no memory, or another align. Thread: any. Cost: as
+ * malloc.
  */
 RLV_API void *rlv_dma_alloc(size_t align, size_t bytes);
 
-/* In any thread; NULL is a no-op. */
+/* Frees memory of rlv_dma_alloc; NULL is a no-op. Thread: any. */
 RLV_API void rlv_dma_free(void *buffer);
 
-/* The same for opts.memory of a sampler. Static. */
+/* Gives this allocator as opts.memory of a sampler. Static. */
 RLV_API const struct rlv_memory *rlv_dma_memory(void);
 
 /*
- * The arena's number, for mallocx with MALLOCX_ARENA and MALLOCX_TCACHE_NONE (the thread's own cache
- * holds memory of other arenas). -ENOMEM; no message is set. Thread: any.
+ * Gives the arena's number, for mallocx with MALLOCX_ARENA and MALLOCX_TCACHE_NONE (the thread's
+ * cache holds memory of other arenas). -ENOMEM; no message is set. Thread: any.
  */
 RLV_CHECKED int rlv_dma_arena(unsigned *arena_out);
 
