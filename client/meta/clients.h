@@ -1,5 +1,5 @@
 /*
- * clients.h - who holds what, as the server says it. Private to client/meta_remote*.c.
+ * clients.h - lists clients and their slots from the server. Private to client/meta/remote.c.
  */
 #ifndef RLV_CLIENT_META_CLIENTS_H
 #define RLV_CLIENT_META_CLIENTS_H

@@ -1,5 +1,5 @@
 /*
- * info.h - a store as its server says it. Private to client/meta/remote.c.
+ * info.h - describes a store from its server. Private to client/meta/remote.c.
  */
 #ifndef RLV_CLIENT_META_INFO_H
 #define RLV_CLIENT_META_INFO_H

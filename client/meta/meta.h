@@ -14,45 +14,45 @@
 #include <stdatomic.h>
 
 #define META_NODE_URI_BYTES 256
-#define META_WEIGHT_FULL 1000u /* of a shard that takes its whole share of new blocks */
+#define META_WEIGHT_FULL 1000u /* weight of a shard that takes its full share of new blocks */
 
-/* Where one shard lives and what lets this client attach its parts. */
+/* Placement of one shard, and the grants to attach its regions. */
 struct meta_shard {
 	char node_uri[META_NODE_URI_BYTES]; /* for connect; shards of one node share it */
-	char node[RLV_NAME_BYTES];          /* its name, for people */
+	char node[RLV_NAME_BYTES];          /* its name, for messages */
 	/* by enum region_role and part_place; bytes 0 = not given */
 	struct region_grant grants[PART_PLACES];
 	uint32_t state;       /* enum rlv_shard_state; without grants unless ACTIVE or DRAINING */
-	uint32_t weight;      /* now; rises to META_WEIGHT_FULL ... */
-	uint64_t ramp_ns;     /* ... within so long */
-	uint64_t incarnation; /* of the node's life that has it */
+	uint32_t weight;      /* current weight; rises to META_WEIGHT_FULL ... */
+	uint64_t ramp_ns;     /* ... within this time */
+	uint64_t incarnation; /* of the node that holds it */
 };
 
 struct meta_table {
 	struct table_desc desc;    /* shard 0's */
-	uint32_t n_shards;         /* numbers ever used: may be more than desc.n_shards */
+	uint32_t n_shards;         /* shard numbers ever used: may exceed desc.n_shards */
 	struct meta_shard *shards; /* owned: meta_table_fini */
-	uint32_t control;          /* shard whose limiter words count */
-	uint64_t layout;           /* up to this version of all tables all that is known */
+	uint32_t control;          /* shard that keeps the limiter's counts */
+	uint64_t layout;           /* this place includes all changes up to this version */
 };
 
-/* What of a table's plan the server may have to do again. */
+/* Plan options that the server applies again later. */
 struct meta_wishes {
 	bool auto_shards;  /* one for each memory node */
-	bool crc_by_nodes; /* rows get checksums if one of them is persistent */
+	bool crc_by_nodes; /* rows get checksums if any node is persistent */
 	uint32_t block;
 	const uint16_t *fanout;
 };
 
-/* What grants are asked for: a client with a slot gets its page. */
+/* The grants wanted: a client with a slot also gets its page. */
 struct meta_access {
 	enum part_access kind;
-	uint32_t owner; /* 0 = none: to look alone */
+	uint32_t owner; /* 0 = none: read only */
 };
 
 #define META_LOOKS (&(const struct meta_access){ .kind = PART_READS })
 
-/* A client slot: whose it is stands in every shard. */
+/* A client slot; every shard records its owner. */
 struct meta_slot {
 	uint32_t owner; /* 1.. */
 	uint64_t lease; /* as the slot names it */
@@ -60,7 +60,7 @@ struct meta_slot {
 
 #define META_WORDS_BYTES 384
 
-/* What a call of a handle waits for: all is borrowed. */
+/* A wait of a handle's call; all pointers are borrowed. */
 struct meta_wait {
 	const char *table;
 	const char *words;
@@ -70,11 +70,11 @@ struct meta_wait {
 	uint64_t said_ns;
 };
 
-/* A handle. It takes layouts up, and the server hears of the oldest one in use; and it may wait. */
+/* A handle as the server tracks it: the oldest layout in use, and its current wait. */
 struct meta_watch {
 	struct meta_watch *next;
 	_Atomic uint64_t layout;
-	/* Of the last wait; the list's owner guards them. */
+	/* Of the last wait; guarded by the list's owner. */
 	uint32_t view, slot;
 	uint64_t began_ns, said_ns; /* 0 = none yet */
 	char table[RLV_NAME_BYTES], words[META_WORDS_BYTES];
@@ -89,32 +89,32 @@ struct meta_ops {
 	int (*create)(struct meta *meta, const struct table_desc *desc,
 		      const struct meta_wishes *wishes, struct meta_table *out);
 	int (*open)(struct meta *meta, const char *name, struct meta_table *out);
-	/* As open, for who has the table open: fresh grants, and where things are now. Never waits
-	   longer, nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped;
-	   -EACCES: not the owner's lease. */
+	/* Refreshes an open table: new grants and placement. Never waits longer than the timeout,
+	   nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped; -EACCES:
+	   not the owner's lease. */
 	int (*refresh)(struct meta *meta, const struct table_desc *desc,
 		       const struct meta_access *access, int64_t timeout_ns,
 		       struct meta_table *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
-	/* A connection to a memory node; timeout_ns is for connecting. replaces: link of the one before,
-	   0 = none; nothing of that lands behind what is done on this one. */
+	/* Connects to a memory node; timeout_ns limits connecting. replaces: link of the previous
+	   connection, 0 = none; none of its operations land after operations on the new one. */
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 		       uint64_t replaces, struct transport **tr_out);
 
-	/* A client slot for one handle, live in all shards that are up when this returns. streams:
-	   blocks that it will hold at once. -ENOSPC: all slots are taken, or all streams
+	/* Gets a client slot for one handle, live in all shards that are up on return. streams:
+	   most blocks that it holds at once. -ENOSPC: all slots are taken, or all streams
 	   (max_writers). timeout_ns 0 = as open. */
 	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
 			int64_t timeout_ns, struct meta_slot *slot_out);
-	/* The handle closed cleanly: its slot is free again. Of one whose lease is over nothing is left
-	   to put back: whoever fenced it settles it. -ECONNREFUSED: it is put back when the server is
-	   there again. timeout_ns 0 = as open. */
+	/* Returns the slot of a handle that closed cleanly. If its lease has expired, nothing is
+	   returned: the fencing side settles it. -ECONNREFUSED: it is returned when the server is
+	   reachable again. timeout_ns 0 = as open. */
 	int (*slot_put)(struct meta *meta, const struct table_desc *desc,
 			const struct meta_slot *slot, int64_t timeout_ns);
 
-	/* Of memory nodes; NULL where there are none. */
+	/* For memory nodes; NULL for stores without them. */
 	int (*drain_node)(struct meta *meta, const char *node, struct rlv_drain_info *out);
 	int (*drop_node)(struct meta *meta, const char *node);
 	int (*clients)(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout);
@@ -122,31 +122,31 @@ struct meta_ops {
 	int (*rebalance)(struct meta *meta, const char *table, uint32_t *added_out,
 			 uint32_t *draining_out);
 
-	/* Gives the catalog as it is now to take, in pieces; NULL where the pool has it. What take
-	   answers, if it is not 0, ends it. */
+	/* Passes the current catalog to take, in pieces; NULL where the pool holds it. A result of
+	   take other than 0 ends the copy. */
 	int (*backup)(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
 		      void *ctx);
 
-	/* Of tokens of roles: either out may be NULL, and role where no token is wanted. NULL where
-	   there are none. */
+	/* Role tokens. Either out may be NULL; role is NULL if no token is wanted. NULL for stores
+	   without roles. */
 	int (*token)(struct meta *meta, const char *role, bool rotate, char *token_out,
 		     uint32_t *epoch_out);
 
 	/* Into *out, which is zeroed. */
 	int (*info)(struct meta *meta, struct rlv_store_info *out);
-	/* Fills nodes[0..*n_inout); out: how many there are. */
+	/* Fills nodes[0..*n_inout); out: their number. */
 	int (*nodes)(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout);
 	int (*persist)(struct meta *meta);
 	void (*close)(struct meta *meta);
 
-	/* Puts a watch on the list and takes it off; NULL where layouts never change. */
+	/* Add a watch to the list, and remove it; NULL where layouts never change. */
 	void (*watch)(struct meta *meta, struct meta_watch *watch);
 	void (*unwatch)(struct meta *meta, struct meta_watch *watch);
-	/* A call of a watch that is on the list waits: said twice a second, as long as it does. NULL
-	   where nobody is to hear of it. */
+	/* Reports that a call of a listed watch waits: called twice a second while it does. NULL
+	   where no server needs the report. */
 	void (*wait)(struct meta *meta, struct meta_watch *watch, const struct meta_wait *wait);
 
-	/* Fills waits[0..*n_inout); out: how many there are. NULL where nobody else is. */
+	/* Fills waits[0..*n_inout); out: their number. NULL for stores without other clients. */
 	int (*waits)(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
 };
 
@@ -154,10 +154,10 @@ struct meta_ops {
 struct meta {
 	const struct meta_ops *ops;
 	struct transport_target *target; /* embed; else NULL */
-	bool reader; /* by its token it only reads: it has no client slots, and writes nothing */
+	bool reader;                /* its token only allows reads: no client slots, no writes */
 	_Atomic uint64_t client_id; /* the newest lease at the server; relaxed: a node that was
 					    not told of it says no, and is asked for anew */
-	_Atomic uint64_t layout;    /* the newest heard of: a hint to ask, relaxed */
+	_Atomic uint64_t layout;    /* newest known version: a hint to ask, relaxed */
 };
 
 RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts *opts,

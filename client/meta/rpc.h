@@ -21,14 +21,14 @@ struct rpc_opts {
 	uint16_t port;
 	const char *token;    /* NULL: the token file of a store on this host; else RELIVE_TOKEN */
 	struct tls_files tls; /* each NULL: RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA */
-	int64_t timeout_ns;   /* of a call; negative = for ever */
+	int64_t timeout_ns;   /* per call; negative = for ever */
 };
 
-/* What a call carries and wants back. */
+/* A request and the type of its reply. */
 struct rpc_call {
 	uint16_t type;
-	bool once;    /* not to be sent again when the connection broke: -ECONNRESET then */
-	bool no_wait; /* while another call is under way: -EAGAIN */
+	bool once;    /* do not resend after the connection broke: -ECONNRESET */
+	bool no_wait; /* -EAGAIN while another call is in progress */
 	const ProtobufCMessage *request;
 	const ProtobufCMessageDescriptor *reply; /* its field 1 is a Status */
 	int64_t timeout_ns;                      /* 0 = that of the connection */
@@ -49,7 +49,8 @@ RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
 			   ProtobufCMessage **reply_out);
 
-/* Gives a copy of the server's catalog to take, in pieces. What take answers, if it is not 0, ends it. */
+/* Passes a copy of the server's catalog to take, in pieces. A result of take other than 0 ends the
+   copy. */
 RLV_MUST_CHECK int rpc_backup(struct rpc *rpc,
 			      int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
 
@@ -58,7 +59,7 @@ struct rpc_lease {
 	uint64_t client_id;
 	uint64_t lease_ns;
 	uint64_t term;
-	enum token_role role; /* of the token: what the server lets us do */
+	enum token_role role; /* of the token: sets which calls are allowed */
 };
 
 void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
@@ -75,7 +76,7 @@ struct rpc_token_wish {
 RLV_MUST_CHECK int rpc_token(struct rpc *rpc, const struct rpc_token_wish *wish, char *token_out,
 			     uint32_t *epoch_out);
 
-/* Opened before a fork, in the parent? */
+/* True if it was opened before a fork, by the parent. */
 bool rpc_is_forked(const struct rpc *rpc);
 
 void rpc_close(struct rpc **rpc);

@@ -1,6 +1,6 @@
 /*
- * Meta waits: what calls wait for, as a client tells its server with the lease, and as the server tells
- * of all clients.
+ * Meta waits: waits of calls, as a client reports them with lease renewals, and as the server lists
+ * them for all clients.
  */
 #ifndef RLV_CLIENT_META_WAITS_H
 #define RLV_CLIENT_META_WAITS_H
@@ -14,16 +14,17 @@
 struct rpc;
 struct rlv_wait;
 
-/* Copies of watches, and the messages that point into them: it stays where it is. */
+/* Copies of watches, and messages that point into them: must not be moved. */
 struct meta_waits {
 	uint32_t n;
 	struct meta_watch at[META_WAITS_SENT];
 	Relive__Waiting waits[META_WAITS_SENT], *list[META_WAITS_SENT];
 };
 
-/* Notes a wait. true: it is the first word for a while. The watch's list is locked, for both. */
+/* Records a wait. True if it is the first report for a while. The caller holds the lock of the
+   watch list, here and in meta_waits_collect. */
 bool meta_waits_note(struct meta_watch *watch, const struct meta_wait *wait);
-/* The first of the list whose calls wait now. */
+/* Collects the listed watches whose calls wait now, up to the room. */
 void meta_waits_collect(const struct meta_watch *first, struct meta_waits *out);
 
 /* As rlv_store_waits. */

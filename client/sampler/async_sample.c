@@ -13,7 +13,7 @@
 
 #define ROWS_BYTES ((size_t)32 << 20) /* of one phase, unless a single window is larger */
 
-/* Rows that are worth waiting for their leaves, instead of being copied while those are under way. */
+/* Most rows posted together with their leaves, rather than copied while the leaves are read. */
 #define BOTH_ITEMS 8u
 #define BOTH_BYTES 4096u
 
@@ -101,7 +101,7 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	return wait_set_read(&async->reads, async->io, n);
 }
 
-/* What its writer sealed the row with says whether it is whole, and of which generation. */
+/* The writer's seal tells whether the row is complete, and its generation. */
 static bool row_is_whole(const struct window_plan *plan, const uint8_t *row, uint32_t gen)
 {
 	const uint32_t covered = plan->tail_off + (uint32_t)offsetof(struct row_tail, crc);
@@ -233,7 +233,7 @@ static int async_next_of_draw(struct rlv_sampler *sp, struct async_sample *async
 	return async_begin_rows(sp, async);
 }
 
-/* The rows go into the batch while what comes next is under way. */
+/* Copies rows into the batch while the next phase is in progress. */
 static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
 	uint32_t first = async->rows_first, n = async->rows_n;
@@ -253,7 +253,7 @@ static int async_next_of_rows(struct rlv_sampler *sp, struct async_sample *async
 	return 0;
 }
 
-/* What was under way has come. */
+/* Outstanding reads completed: run the next stage. */
 static int async_next_phase(struct rlv_sampler *sp, struct async_sample *async)
 {
 	switch (async->stage) {

@@ -1,6 +1,6 @@
 /*
- * Flight: a round of a sample over a wire as a sequence of phases, of which one at a time is under
- * way. Somebody waits for it, or only looks whether it has come and goes on.
+ * Async sample: one round of a sample over a wire as a sequence of phases, one in progress at a
+ * time. The caller waits for a phase, or polls it.
  *
  *   start --> draw: tops, levels --> rows --> leaves again --> done
  *             (ds/sumtree/steps.h)   32 MiB a phase    (not with RLV_VERIFY_CRC)
@@ -9,8 +9,8 @@
  * are waited for once.
  *
  * It has epochs, sizes and random numbers of its own, so that flights do not depend on each other.
- * What it reads goes into memory of its own: nothing of it is under way once it is idle or done.
- * It borrows trees and shards of its sampler, so it is cancelled before these change.
+ * What it reads goes into memory of its own: nothing of it is under way once it is idle or done. It
+ * borrows trees and shards of its sampler, so it is cancelled before these change.
  *
  * Thread: the sampler's.
  */
@@ -44,13 +44,13 @@ enum async_stage {
 
 struct async_sample {
 	enum async_stage stage;
-	struct draw_scratch *s;  /* what it fills */
-	struct draw_scratch own; /* of one that is ahead */
+	struct draw_scratch *s;  /* scratch that it fills */
+	struct draw_scratch own; /* scratch of a prefetched round */
 	struct batch *batch;
 	uint32_t n, found;
 	uint64_t began_ns;
 	struct rng rng;
-	struct rng *draws; /* that it draws with: its own, or the sampler's */
+	struct rng *draws; /* its own generator, or the sampler's */
 	struct forest forest;
 	uint32_t room_trees;
 	int64_t *sizes;
@@ -63,9 +63,9 @@ struct async_sample {
 	uint32_t rows_first, rows_n; /* items whose rows are being read */
 };
 
-/* Zeroed before. -ENOMEM; fini may be called all the same. */
+/* Takes a zeroed struct. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
-/* It is idle or done. */
+/* The async sample must be idle or done. */
 void async_sample_fini(struct async_sample *async, size_t batch_size);
 
 /*
@@ -75,13 +75,14 @@ void async_sample_fini(struct async_sample *async, size_t batch_size);
 RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,
 				      const struct round *round);
 
-/* Goes on as far as it can without waiting: 0 done, -EAGAIN not yet; after an error it is idle. */
+/* Advances as far as possible without waiting. 0: done. -EAGAIN: not yet. After an error it is
+   idle. */
 RLV_MUST_CHECK int async_sample_look(struct rlv_sampler *sp, struct async_sample *async);
 
-/* Waits for the phase that is under way, and starts the next. Answers as async_sample_look. */
+/* Waits for the phase in progress and starts the next one. Returns as async_sample_look. */
 RLV_MUST_CHECK int async_sample_wait(struct rlv_sampler *sp, struct async_sample *async);
 
-/* Makes it idle: waits for what is under way. */
+/* Waits for the phase in progress, then makes it idle. */
 void async_sample_cancel(struct async_sample *async);
 
 #endif

@@ -91,7 +91,7 @@ static void sampler_give_all_up(struct rlv_sampler *sp, const struct shard_chang
 
 /* -------- once -------- */
 
-/* Items taken in a shard that was lost meanwhile are nobody's; those of other shards are ours. */
+/* Items consumed in a shard that was lost meanwhile are dropped; those of other shards are ours. */
 static int sampler_judge_taken(struct rlv_sampler *sp, const struct shard_change *ch)
 {
 	const struct leaf_op *ops = ch->ops[sp->view_index];
@@ -174,7 +174,7 @@ static int sampler_count_shard(struct rlv_sampler *sp, struct shard_change *ch)
 	return 0;
 }
 
-/* An item is ours by its count, whatever becomes of the leaf that it was the last one of. */
+/* An item is ours by its count, even if retiring its leaf fails. */
 static int sampler_take_counted(struct rlv_sampler *sp, uint32_t n_changes)
 {
 	uint32_t left = 0;

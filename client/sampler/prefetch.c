@@ -1,13 +1,13 @@
 /*
- * Batches drawn ahead: flights that move on whenever the sampler is called.
+ * Prefetched batches: async samples that advance whenever the sampler is called.
  *
  *   ahead[]   under way or done, oldest first | idle
  *             <---------- n_prefetched ---------->
  *
  * Drawn, gathered and verified ahead; admitted, taken and weighed when handed over, as a batch that
  * the call itself drew. All are of one size, that of the last call. Whenever one of them meets an
- * error, or shards come or go, they are forgotten: the call that follows draws itself, and meets the
- * error itself if it is still there.
+ * error, or shards come or go, they are forgotten: the call that follows draws itself, and meets
+ * the error itself if it is still there.
  */
 #include "client/sampler/sampler.h"
 
@@ -69,7 +69,7 @@ void prefetch_cancel(struct rlv_sampler *sp)
 	sp->n_prefetched = 0;
 }
 
-/* The oldest goes to the end. */
+/* Moves the oldest to the end. */
 static struct async_sample *prefetch_pop(struct rlv_sampler *sp)
 {
 	struct async_sample *async = sp->ahead[0];

@@ -1,6 +1,6 @@
 /*
  * One round of a sample: draw, gather, verify. Where all is addressable, in place, part by part so
- * that rows stay in the cache for their second look; else as a flight that is waited for.
+ * that rows stay in the cache for their second look; else as an async sample that is waited for.
  */
 #include "client/sampler/sampler.h"
 
@@ -54,7 +54,7 @@ void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t
 		sampler_drop_heads(sp, s, n);
 }
 
-/* Each is certain. */
+/* Each draw has probability 1. */
 int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s, struct round *round)
 {
 	const struct shard_trees_items out = { s->shard, s->slot, s->word };

@@ -30,7 +30,7 @@ static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
 	return sp->view->max_staleness && sp->newest_version - version > sp->view->max_staleness;
 }
 
-/* An item by both looks at its leaf. No item has generation 0. */
+/* True if both reads of the leaf show the same item. No item has generation 0. */
 static bool item_is_whole(uint64_t word, uint64_t again)
 {
 	return leaf_gen(again) == leaf_gen(word) && leaf_gen(again) != 0 &&
@@ -41,7 +41,7 @@ static bool item_is_whole(uint64_t word, uint64_t again)
 static bool items_are_whole(const uint64_t *word, const uint64_t *again, uint32_t n)
 {
 	const uint64_t gens = leaf_make(0, LEAF_GEN_MASK, 0), one = leaf_make(0, 1, 0);
-	uint64_t differ = 0, none = 0; /* its sign: a generation or priority was 0 */
+	uint64_t differ = 0, none = 0; /* sign bit set: a generation or priority was 0 */
 
 	for (uint32_t i = 0; i < n; i++) {
 		differ |= (word[i] ^ again[i]) & gens;
@@ -113,7 +113,7 @@ uint64_t sampler_wrap_ns(const struct table_desc *desc)
 	return (uint64_t)desc->slots * LEAF_GEN_MASK * FASTEST_ROW_NS;
 }
 
-/* A call, which goes on where it was when a node was lost. */
+/* State of a call, kept when a node is lost and the step repeats. */
 struct sample_call {
 	struct rlv_sampler *sp;
 	struct batch *batch; /* NULL before the first step */
@@ -123,7 +123,7 @@ struct sample_call {
 	bool first;    /* no round has been made */
 };
 
-/* Draws, gathers and verifies the items that are left. The first round may have been made ahead. */
+/* Draws, gathers and verifies the remaining items. The first round may be a prefetched one. */
 static int sampler_draw_round(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
@@ -218,7 +218,7 @@ static int sampler_fill(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
 	bool takes = sp->view->max_times_sampled;
-	/* In order, a second look finds the same items again, unless they were taken. */
+	/* FIFO and LIFO: a second round finds the same items, unless they were consumed. */
 	uint32_t rounds = sp->ordered && !takes ? 1 : REDRAWS;
 	int ret = 0;
 
@@ -241,7 +241,7 @@ static int sampler_fill(struct sample_call *call)
 	return 0;
 }
 
-/* Weights, values and shapes of the items that are there. */
+/* Computes weights, values and shapes of the items found. */
 static void sampler_finish(struct sample_call *call)
 {
 	struct rlv_sampler *sp = call->sp;
@@ -279,7 +279,7 @@ static int sampler_commit_expired(struct rlv_sampler *sp)
 	return admission_commit_sample(&sp->admission, n, n);
 }
 
-/* The account of what was delivered: after an error nothing was. */
+/* Counts the delivered items: after an error, none. */
 static int sampler_commit(struct sample_call *call, int error)
 {
 	uint32_t got = error ? 0 : call->n - call->left;

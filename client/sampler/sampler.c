@@ -255,7 +255,7 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	return ret ? ret : prefetch_init(sp);
 }
 
-/* Who only reads cannot count what it samples. */
+/* A reader cannot count its samples. */
 static int sampler_check_reader(const struct rlv_sampler *sp)
 {
 	const struct limit_desc *bounds = &sp->view->limit;

@@ -23,8 +23,8 @@
 struct batch {
 	struct rlv_batch pub; /* first: rlv_batch_release gets a pointer to it */
 	bool held;            /* by the user */
-	bool ahead;           /* by a flight */
-	uint32_t n_step;      /* that its arrays are described for */
+	bool ahead;           /* by a prefetch in progress */
+	uint32_t n_step;      /* n_step of its array descriptions */
 	struct rlv_array arrays[RLV_MAX_ARRAYS];
 	char names[RLV_MAX_ARRAYS][RLV_NAME_BYTES + 8];
 	struct window_output outputs[BATCH_OUTPUTS];
@@ -40,13 +40,13 @@ struct batch {
 };
 
 /*
- * Slots whose window would begin before their block: no item's. slot / block has a fraction below
- * (window - 1) / block; as in Lemire et al., Faster remainder by direct computation, it is the low
- * word of slot * recip, exact for slots and blocks below 2^32.
+ * Head slots of a block: their window would begin before the block, so they hold no item. slot /
+ * block has a fraction below (window - 1) / block; as in Lemire et al., Faster remainder by direct
+ * computation, it is the low word of slot recip, exact for slots and blocks below 2^32.
  */
 struct block_head {
 	uint64_t recip; /* 2^64 / block, rounded up */
-	uint64_t limit; /* fractions below are of the head */
+	uint64_t limit; /* lower fractions belong to the head */
 };
 
 struct rlv_sampler {
@@ -54,8 +54,8 @@ struct rlv_sampler {
 	const struct view_desc *view;
 	uint32_t view_index;
 	struct rlv_sampler_opts opts; /* as opened */
-	double beta;              /* of the samples from now on; n_step and gamma are the plan's */
-	struct alloc_hooks hooks; /* of batch buffers */
+	double beta;                  /* for later samples; n_step and gamma are the plan's */
+	struct alloc_hooks hooks;     /* of batch buffers */
 	struct rng rng;
 	struct shard_trees trees;
 	bool ordered;                    /* fifo or lifo */
@@ -65,27 +65,27 @@ struct rlv_sampler {
 	struct window_plan plan;
 	struct block_head head;
 	struct batch **batches;
-	struct batch *last; /* whose words an update may use */
+	struct batch *last; /* its leaf words may serve an update */
 	uint32_t n_batches;
 	struct draw_scratch scratch;
 	struct async_sample now;     /* of the call in progress, into scratch */
 	struct async_sample **ahead; /* opts.prefetch of them: those under way first, oldest first */
 	uint32_t n_prefetched;       /* under way, or done and not handed over */
-	struct shard_change *changes; /* of an update or a take, one for each shard */
+	struct shard_change *changes; /* of an update or consumption, one for each shard */
 	uint32_t room;                /* of them */
 	uint32_t newest_version;      /* policy version seen */
-	uint64_t expired;             /* taken in this call, and too old to hand over */
+	uint64_t expired;             /* consumed in this call, but too old to return */
 	struct rlv_stats stats;
 };
 
-/* -------- one round: n items drawn, gathered and looked at twice -------- */
+/* -------- one round: draw, gather and verify n items -------- */
 
-/* What a round is to do; the positions of its items are in scratch.at. */
+/* Request of a round; the positions of its items are in scratch.at. */
 struct round {
 	struct batch *batch;
 	uint32_t n;
 	bool stratified;
-	uint32_t found;    /* out: items that there are, n at most */
+	uint32_t found;    /* out: items found, at most n */
 	uint64_t began_ns; /* out */
 };
 
@@ -95,17 +95,17 @@ struct round {
  */
 RLV_MUST_CHECK int sampler_round(struct rlv_sampler *sp, struct round *round);
 
-/* How items are drawn by priority; the items of each tree go to sizes_out. */
+/* Options of a prioritized draw; it writes each tree's item count to sizes_out. */
 struct draw_opts sampler_draw_opts(const struct rlv_sampler *sp, bool stratified,
 				   int64_t *sizes_out);
 
-/* Of an ordered view, and its probabilities: the next n items, or as many as there are. */
+/* Draws the next n items of an ordered view, or all that exist, and their probabilities. */
 RLV_MUST_CHECK int sampler_draw_in_order(struct rlv_sampler *sp, struct draw_scratch *s,
 					 struct round *round);
 
 /*
- * The trees' numbers of a draw become shards', and its sizes are remembered. What is drawn of a block's
- * head is no item, whatever its leaf says: it becomes the leaf 0 of a slot that can be read.
+ * Maps the tree numbers of a draw to shard numbers and stores its sizes. A drawn head slot of a
+ * block is not an item, whatever its leaf says: it becomes leaf 0 of a readable slot.
  */
 void sampler_name_draws(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t n);
 
@@ -114,13 +114,13 @@ static inline uint32_t sampler_window_bytes(const struct rlv_sampler *sp)
 	return (sp->plan.stack + sp->plan.future) * sp->plan.row_bytes;
 }
 
-/* Without any column only leaves are read. */
+/* True if rows are read: without columns only leaves are. */
 static inline bool sampler_reads_rows(const struct rlv_sampler *sp)
 {
 	return sp->reads_rows;
 }
 
-/* Where the window of item i begins in its rows region. */
+/* Offset of item i's window in its rows region. */
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
 uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i);
 
@@ -128,25 +128,26 @@ uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratc
 void sampler_copy_rows(struct rlv_sampler *sp, const struct draw_scratch *s, struct batch *batch,
 		       uint32_t first, uint32_t n);
 
-/* Instead of a second look, where no row was read in between. */
+/* Accepts leaves without a second read; valid if no row was read in between. */
 void sampler_trust_leaves(struct draw_scratch *s, uint32_t n);
 
-/* The second look at leaves of addressable shards. */
+/* Reads the leaves of addressable shards again. */
 void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint32_t first,
 			   uint32_t n);
 
 /* -------- batches drawn ahead -------- */
 
 /*
- * Takes the oldest batch of n that is drawn ahead over for this call: waits until it is done, and
- * makes its scratch the sampler's. false: there is none, or it failed; then the call draws itself.
+ * Uses the oldest prefetched batch of n for this call: waits until it is done and makes its scratch
+ * the sampler's. False: none exists, or it failed; the call then draws itself.
  */
 bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round);
 
-/* The buffer that prefetch_hand_over will fill; NULL = none. Those of another size are forgotten. */
+/* The buffer that prefetch_hand_over will fill; NULL = none. Discards batches of another size. */
 struct batch *prefetch_buffer(struct rlv_sampler *sp, uint32_t n);
 
-/* Starts prefetches of n items up to opts.prefetch. Errors only cost time: the next call meets them. */
+/* Starts prefetches of n items up to opts.prefetch. Errors are dropped: the next call meets
+   them. */
 void prefetch_refill(struct rlv_sampler *sp, uint32_t n);
 
 /* Starts the next phase of batches whose reads completed; how many batches are done. Cost: local. */
@@ -163,8 +164,8 @@ RLV_MUST_CHECK int batch_add(struct rlv_sampler *sp);
 void batch_free_all(struct rlv_sampler *sp);
 
 /*
- * A buffer that is neither held nor ahead, described for the plan's n_step; made, if there is none and
- * opts.batches is RLV_BATCHES_ANY. NULL: none.
+ * Finds a buffer that is neither held nor prefetched, described for the plan's n_step; allocates
+ * one if none is free and opts.batches is RLV_BATCHES_ANY. NULL: none.
  */
 struct batch *batch_find(struct rlv_sampler *sp);
 
@@ -175,8 +176,8 @@ RLV_MUST_CHECK int batch_get(struct rlv_sampler *sp, uint32_t n, struct batch **
 uint64_t sampler_wrap_ns(const struct table_desc *desc);
 
 /*
- * Views that count their samples: takes the n drawn and verified items of the scratch; of an item
- * that somebody else had first `again` becomes 0. Cost: 1 phase, 2 with counts.
+ * Consumes the n drawn and verified items of the scratch, for views that count samples. If another
+ * client consumed an item first, its `again` becomes 0. Cost: 1 phase, 2 with counts.
  */
 RLV_MUST_CHECK int sampler_take(struct rlv_sampler *sp, uint32_t n);
 

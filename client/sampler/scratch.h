@@ -1,5 +1,5 @@
 /*
- * scratch.h - what a round of a sample knows of its items.
+ * scratch.h - arrays of one draw, by item.
  */
 #ifndef RLV_CLIENT_SAMPLER_SCRATCH_H
 #define RLV_CLIENT_SAMPLER_SCRATCH_H
@@ -18,14 +18,14 @@ struct draw_scratch {
 	double *probability;
 	uint32_t *at;           /* position in the batch */
 	const uint8_t **window; /* first row */
-	uint64_t *again;        /* second look at the leaf */
+	uint64_t *again;        /* leaf as read the second time */
 	struct leaf_op *ops;
 	uint64_t *order; /* update: (shard, slot, index) packed for sorting */
 	uint64_t *spare;
 	uint64_t *quanta;
 };
 
-/* -ENOMEM; fini may be called all the same. */
+/* Allocates the arrays. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int scratch_init(struct draw_scratch *s, size_t n);
 void scratch_fini(struct draw_scratch *s, size_t n);
 

@@ -1,6 +1,6 @@
 /*
- * Grove: what a sampler draws from, the trees of its view in the shards that are open. It is
- * planted anew when shards come and go; a tree's number in it is then not its shard's.
+ * Shard trees: the trees of a sampler's view in the open shards. They are rebuilt when shards come
+ * and go, so a tree's number can differ from its shard's.
  */
 #ifndef RLV_CLIENT_SAMPLER_SHARD_TREES_H
 #define RLV_CLIENT_SAMPLER_SHARD_TREES_H
@@ -11,27 +11,27 @@
 
 struct shard_trees {
 	struct forest forest;
-	struct sumtree *trees;    /* the forest's */
+	struct sumtree *trees;    /* trees of the open shards */
 	uint32_t *shard;          /* of each tree */
 	struct fifo_scan *orders; /* fifo and lifo views: of each tree */
 	int64_t *sizes;           /* of each tree, by the last draw */
 	uint32_t room;            /* of the arrays above */
-	bool sparse;              /* tree t is not always of shard t */
+	bool sparse;              /* tree numbers differ from shard numbers */
 	bool addressable;         /* all of them */
 	uint32_t view;
 	int64_t *items; /* live ones of each shard as last seen, by its number */
 	uint32_t n_items;
 };
 
-/* Plants the first time. -ENOMEM; fini may be called all the same. */
+/* Builds the trees the first time. -ENOMEM; fini may be called after an error. */
 RLV_MUST_CHECK int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes,
 				    uint32_t view);
 void shard_trees_fini(struct shard_trees *trees);
 
-/* Trees of the shards that are open now. -ENOMEM. Cost: local. */
+/* Rebuilds the trees of the open shards. -ENOMEM. Cost: local. */
 RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes);
 
-/* Numbers of trees become numbers of shards. */
+/* Maps tree numbers to shard numbers. */
 static inline void shard_trees_name_shards(const struct shard_trees *trees, uint32_t *tree,
 					   uint32_t n)
 {
@@ -53,7 +53,7 @@ struct shard_trees_items {
 RLV_MUST_CHECK int shard_trees_find(struct shard_trees *trees, uint32_t n,
 				    const struct shard_trees_items *out, uint32_t *found_out);
 
-/* After a draw that filled `sizes`: remembers them by shard. */
+/* Stores `sizes` of the last draw by shard. */
 static inline void shard_trees_see_sizes(struct shard_trees *trees)
 {
 	for (uint32_t t = 0; t < trees->forest.n; t++)
@@ -70,7 +70,7 @@ static inline int64_t shard_trees_items(const struct shard_trees *trees)
 	return sum;
 }
 
-/* Live items of the shards that are away, as last counted. */
+/* Live items of unreachable shards, as last counted. */
 int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * backoff.h - sleeps between looks at what others change.
+ * backoff.h - sleeps between polls of shared state.
  */
 #ifndef RLV_CLIENT_STORE_BACKOFF_H
 #define RLV_CLIENT_STORE_BACKOFF_H

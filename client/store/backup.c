@@ -91,6 +91,6 @@ int rlv_store_backup(struct rlv_store *store, const char *path)
 		ret = finish(&copy, path);
 	close(copy.fd);
 	if (ret)
-		(void)unlink(copy.path); /* of that name no more, once it was renamed */
+		(void)unlink(copy.path); /* already renamed on success */
 	return ret;
 }

@@ -1,5 +1,5 @@
 /*
- * Store and table handles: what the verbs of the API share.
+ * Store and table handles, shared by the calls of the API.
  */
 #ifndef RLV_CLIENT_STORE_STORE_H
 #define RLV_CLIENT_STORE_STORE_H
@@ -22,7 +22,8 @@ struct rlv_store {
 	uint32_t open_tables;
 };
 
-struct table_seen; /* what info has seen of shards that may be away now: client/table/table.c */
+struct table_seen; /* last counts of shards, used while they are unreachable:
+                      client/table/table.c */
 
 struct rlv_table {
 	struct rlv_store *store;
@@ -36,7 +37,8 @@ struct rlv_table {
 /* Counts a table of the store in (1) and out (-1). */
 void store_table_count(struct rlv_store *store, int delta);
 
-/* A call that needs memory nodes to be there, within the store's timeout. Those of embed: never come. */
+/* State of a call that waits for memory nodes, within the store's timeout. Nodes of embed: never
+   arrive. */
 struct store_wait {
 	uint64_t deadline_ns;
 	struct backoff backoff;
@@ -45,12 +47,12 @@ struct store_wait {
 struct store_wait store_wait_begin(const struct rlv_store *store);
 
 /*
- * What the call met. 0: nodes were away, it has slept a little: try again. Else the error to
- * return: none of theirs, or they have not come in time.
+ * Handles the call's error. 0: nodes were unreachable and it slept: retry. Else the error to
+ * return: not a node error, or the nodes did not come in time.
  */
 RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
-/* Does the store keep its rows in a file? Then rows carry a crc by default. */
+/* True if the store keeps its rows in a file: rows then carry a crc by default. */
 bool store_is_file(const struct rlv_store *store);
 
 /* Counts a handle of the table in and out, so that close can refuse. */

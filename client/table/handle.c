@@ -146,7 +146,7 @@ static const struct node_hooks hooks = { .join = handle_join, .leave = handle_le
 
 /* -------- a new slot -------- */
 
-/* Leaves the old slot in order in shards where it is still ours. */
+/* Closes the state of the old slot in shards where it is still ours. */
 static void handle_leave_all(struct handle *h)
 {
 	for (uint32_t s = 0; s < h->n_access; s++) {
@@ -227,7 +227,7 @@ static void handle_abandon(struct handle *h)
 	error_restore(&kept);
 }
 
-/* A slot, for grants of its pages, then the nodes that have them. */
+/* Gets a slot, needed for grants of its pages, then opens the nodes. */
 static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 {
 	struct meta *meta = h->table->store->meta;
@@ -393,7 +393,7 @@ static int handle_tell_user(struct handle *h)
 	return 0;
 }
 
-/* Takes up what has changed, which may itself meet a node that goes. */
+/* Applies changes, during which another node may be lost. */
 static int handle_take_up(struct handle *h)
 {
 	int ret = 0;
@@ -441,7 +441,7 @@ bool handle_may_heal(const struct handle *h, int error)
 	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
 }
 
-/* The state of a call that could not be done at once. */
+/* State of a call that waits. */
 struct handle_wait {
 	uint32_t lost;     /* nodes since it last slept */
 	uint64_t began_ns; /* 0 = it has not waited, and the rest is unset */

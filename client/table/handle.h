@@ -21,12 +21,13 @@
 
 struct handle;
 
-/* What a writer or sampler does when shards come and go. */
+/* Hooks of a writer or sampler for shards that come and go. */
 struct handle_user {
-	/* The shard's access ends here: let go of blocks in it. Addressable rows can be read.
-	   NULL = there are none. */
+	/* Called before the shard's access ends: release blocks in it. Addressable rows can be
+	   read. NULL = there are none. */
 	void (*leave)(struct handle *h, uint32_t shard);
-	/* Open shards, the control shard or the slot changed: what was derived is made anew. */
+	/* Called after the open shards, the control shard or the slot changed: rebuild derived
+	   state. */
 	int (*moved)(struct handle *h);
 };
 
@@ -38,8 +39,8 @@ struct handle {
 	uint32_t n_access;
 	struct meta_slot slot; /* owner 0 = none: fenced, or a reader */
 	uint32_t streams;      /* blocks that it may hold at once */
-	bool reader;           /* has no slot, and changes nothing */
-	bool fenced;           /* the slot is not ours any more */
+	bool reader;           /* has no slot, and writes nothing */
+	bool fenced;           /* the slot was taken from this handle */
 	enum part_access access_kind;
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
@@ -48,7 +49,7 @@ struct handle {
 	uint64_t lost;      /* shards that became unreachable */
 	uint64_t warned_ns; /* of a long wait, last */
 	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
-	bool stalls;        /* that call gives up where nothing moves */
+	bool stalls;        /* that call fails when there is no progress */
 	uint64_t waits;     /* calls that waited, and for how long */
 	uint64_t waited_ns;
 	struct meta_watch watch;
@@ -63,53 +64,54 @@ struct handle_opts {
 	const struct handle_user *user;
 };
 
-/* h is where it will stay. -ENOSPC: every client slot is taken, or streams (max_writers). */
+/* h must not move afterwards. -ENOSPC: every client slot is taken, or streams (max_writers). */
 RLV_MUST_CHECK int handle_open(struct handle *h, struct rlv_table *table,
 			       const struct handle_opts *opts);
 
 /*
- * Gives the slot back. error: what the caller, who has flushed, has come to so far; it is returned with
- * its words, else the first error of closing. Always closes.
+ * Closes the handle in any case and returns the slot. error: the caller's result of flushing; it is
+ * returned with its message, else the first error of closing.
  */
 RLV_MUST_CHECK int handle_close(struct handle *h, int error);
 
-/* A call begins, which may take timeout_ns; with 0 it waits for nobody, and for nodes at most as long as
-   control calls do. */
+/* Starts a call with the deadline timeout_ns. With 0 it waits for no client, and for nodes at most
+   as long as control calls do. */
 void handle_start(struct handle *h, int64_t timeout_ns);
 
 /*
- * Starts a call and enters, waiting for nobody. -ECHILD in a forked child, -ESTALE dropped,
- * -EHOSTDOWN: no shard can be reached now, -EOWNERDEAD: fenced, and there is no new slot yet. Cost: one
- * load for each addressable shard; while shards are away, now and then a question to the server, of a
- * small part of the call's time.
+ * Starts a call and enters without waiting for other clients. -ECHILD in a forked child, -ESTALE
+ * dropped, -EHOSTDOWN: no shard is reachable now, -EOWNERDEAD: fenced, and no new slot yet. Cost:
+ * one load for each addressable shard; while shards are unreachable, an occasional request to the
+ * server that takes a small part of the call's time.
  */
 RLV_MUST_CHECK int handle_begin(struct handle *h, int64_t timeout_ns);
 
-/* A call as a step, which is made again after a node was lost or after a wait. */
+/* A call as a step that is repeated after a lost node or a wait. */
 struct handle_call {
-	/* 0, or a code: -EAGAIN and -ENODATA are waited out. What must not be done twice it keeps in ctx. */
+	/* Returns 0 or an error; -EAGAIN and -ENODATA are waited out. State that must not be
+	   repeated is kept in ctx. */
 	int (*step)(void *ctx);
-	watch_explain_fn explain; /* what it waits for; NULL = it does not wait */
-	/* There is no time left to wait: the error to return for -EAGAIN or -ENODATA. */
+	watch_explain_fn explain; /* explains its wait; NULL = it does not wait */
+	/* Called when no time is left: gives the error to return for -EAGAIN or -ENODATA. */
 	int (*late)(void *ctx, int error);
 };
 
 /*
- * Enters, as handle_begin, and makes the step, until it is done, it fails for good, or the call has no
+ * Enters as handle_begin and runs the step until it is done, fails for good, or the call has no
  * time left. Errors: those of entering, of the step, and of call->late. -ETIMEDOUT: the call was
- * started with RLV_TIMEOUT_STALL, and nothing moves.
+ * started with RLV_TIMEOUT_STALL, and there is no progress.
  */
 RLV_MUST_CHECK int handle_run(struct handle *h, const struct handle_call *call, void *ctx);
 
 /* True if retrying may succeed: -EOWNERDEAD while re-attaching, -EHOSTDOWN while shards are away. */
 bool handle_may_heal(const struct handle *h, int error);
 
-/* Adds what the accesses hold of updates to the trees. Shards that break meanwhile are left out. */
+/* Adds the updates that accesses hold to the trees. Shards that break meanwhile are skipped. */
 RLV_MUST_CHECK int handle_flush(struct handle *h);
 
 /*
- * Passes the result of a change on. A lost answer (-EIO) may be a change that the sums never hear
- * of: the shard is marked, and the next rebuild repairs it.
+ * Returns the result of a change. After a lost answer (-EIO) the sums may miss the change: the
+ * shard is marked, and the next rebuild repairs it.
  */
 RLV_MUST_CHECK int handle_failed(struct access *acc, int error);
 

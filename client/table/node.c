@@ -116,7 +116,7 @@ static void node_disconnect(struct node_set *set, struct node *node)
 	transport_close(&node->tr);
 }
 
-/* No shard of it is open: the connection is of no use. */
+/* Disconnects a node without open shards. */
 static void node_disconnect_if_idle(struct node_set *set, uint32_t n)
 {
 	for (uint32_t s = 0; s < set->n_shards; s++)
@@ -209,7 +209,7 @@ void node_set_count(struct node_set *set)
 
 /* -------- open, close -------- */
 
-/* Not a node that is away, but one that is wrong, or us. */
+/* True if the node or this process is at fault, not only unreachable. */
 static bool error_is_fatal(int code)
 {
 	return code == -ENOMEM || code == -EINVAL || code == -EPROTO || code == -EBADMSG ||
@@ -293,7 +293,7 @@ void node_set_begin(struct node_set *set, uint64_t deadline_ns, int64_t patience
 			set->nodes[i].tr->deadline_ns = deadline_ns;
 }
 
-/* Half of what is left: so one that does not answer leaves time for others. */
+/* Half of the remaining time, so that a silent node leaves time for others. */
 int64_t node_set_patience(const struct node_set *set)
 {
 	int64_t least = set->patience_ns > OPEN_LEAST_NS ? OPEN_LEAST_NS : ASK_LEAST_NS;

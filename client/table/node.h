@@ -1,8 +1,8 @@
 /*
- * Nodes: the connections and shards that one user of a table holds, and what becomes of them when
- * memory nodes go and come. Each handle has its own, because a transport belongs to one thread.
+ * Nodes: the connections and shards that one user of a table holds while memory nodes come and go.
+ * Each handle has its own, because a transport belongs to one thread.
  *
- *   shards[s]   open, or NULL: then seats[s].state says why
+ *   shards[s]   open, or NULL: then status[s].state says why
  *
  *   ACTIVE, DRAINING --- its connection ended, or its memory was orphaned ---> DOWN or LOST, closed
  *          ^                                                                      |
@@ -17,11 +17,11 @@
 
 #include "client/meta/meta.h"
 
-/* What the user of a set does when a shard comes or goes. */
+/* Hooks of the user of a set for shards that come and go. */
 struct node_hooks {
-	/* The shard was opened: take it into use. After an error it is closed again. */
+	/* Called after the shard was opened. After an error it is closed again. */
 	int (*join)(void *ctx, uint32_t shard);
-	/* It will be closed: let go of it. What is addressable of it can still be read. */
+	/* Called before it is closed: release it. Its addressable memory can still be read. */
 	void (*leave)(void *ctx, uint32_t shard);
 };
 
@@ -29,26 +29,26 @@ struct node {
 	char uri[META_NODE_URI_BYTES];
 	struct transport *tr; /* NULL = not connected */
 	uint64_t link;        /* of the last connection; the next one replaces it */
-	uint32_t failed;      /* question after which connecting failed */
+	uint32_t failed;      /* number of the request after which connecting failed */
 };
 
-/* What is known of a shard, open or not. */
+/* State of a shard, open or not. */
 struct shard_status {
 	uint32_t state; /* enum rlv_shard_state as this user sees it */
 	uint32_t weight;
-	uint64_t weight_ns; /* when it was that */
+	uint64_t weight_ns; /* time of that weight */
 	uint64_t ramp_ns;
 	uint64_t incarnation;
 	uint64_t opened; /* the set's version then */
 	uint32_t node;   /* index in nodes, where it is or was last; n_nodes and above = unknown */
-	bool granted;    /* the server can reach it */
+	bool granted;    /* the server reaches it */
 	char name[RLV_NAME_BYTES];
 };
 
 struct node_set {
 	struct meta *meta;
 	const struct table_desc *desc; /* of the table */
-	struct meta_access access;     /* what is asked for */
+	struct meta_access access;     /* the grants wanted */
 	const struct clock *clock;
 	const struct node_hooks *hooks; /* NULL = none */
 	void *ctx;
@@ -58,15 +58,15 @@ struct node_set {
 	struct node *nodes;    /* one for each memory node */
 	struct shard **shards; /* NULL = not open */
 	struct shard_status *statuses;
-	uint32_t control;  /* shard whose limiter words count */
+	uint32_t control;  /* shard that keeps the limiter's counts */
 	uint64_t layout;   /* taken up */
 	uint64_t version;  /* rises with each change of all that */
-	uint64_t ask_ns;   /* the server is not asked before */
-	uint64_t asked_ns; /* when it was asked last */
-	uint32_t asked;    /* in a row, without getting all back */
+	uint64_t ask_ns;   /* earliest time of the next request */
+	uint64_t asked_ns; /* time of the last request */
+	uint32_t asked;    /* requests in a row that left shards missing */
 	uint32_t questions;
-	uint64_t deadline_ns;        /* of the call in progress: nothing waits longer */
-	int64_t patience_ns;         /* most that it waits for the server, or for one connection */
+	uint64_t deadline_ns;        /* deadline of the call in progress */
+	int64_t patience_ns;         /* longest wait for the server, or for one connection */
 	struct transport_stats past; /* of connections that were closed */
 };
 
@@ -79,41 +79,41 @@ RLV_MUST_CHECK int node_set_open(const struct node_set *like, const struct meta_
 				 uint64_t deadline_ns, struct node_set *out);
 void node_set_close(struct node_set *set);
 
-/* A call begins: so long it may take, and so long each question to the server or a node. */
+/* Starts a call: its deadline, and the longest wait per request to the server or a node. */
 void node_set_begin(struct node_set *set, uint64_t deadline_ns, int64_t patience_ns);
 
-/* Time for the next such question. */
+/* Time for the next such request. */
 int64_t node_set_patience(const struct node_set *set);
 
 /*
- * May its regions be looked at? -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the memory
- * of some shard was orphaned, a connection has ended, or nothing is open. Cost: one load for each
- * shard that is addressable.
+ * 0 if its regions can be accessed. -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the
+ * memory of some shard was orphaned, a connection has ended, or nothing is open. Cost: one load for
+ * each shard that is addressable.
  */
 RLV_MUST_CHECK int node_set_check(const struct node_set *set);
 
-/* Is there a connection that has ended, or an orphaned shard? */
+/* True if a connection has ended or a shard is orphaned. */
 bool node_set_has_broken(const struct node_set *set);
 
-/* Closes what that is. How many shards. */
+/* Closes those connections and shards; returns the number of shards. */
 uint32_t node_set_drop(struct node_set *set);
 
-/* Is it worth asking the server where things are? Cost: one load, and the clock if so. */
+/* True if the server should be asked for the placement. Cost: one load, and the clock if so. */
 bool node_set_is_due(const struct node_set *set);
 
 /*
- * Asks, and takes up what it says, with the patience of the call for the question and for each node
- * that is connected to. -ESTALE, -ECHILD; anything else is no error: asked again later.
+ * Asks the server and applies its answer, with the patience of the call for the request and for
+ * each connection. -ESTALE, -ECHILD; after any other failure it asks again later.
  */
 RLV_MUST_CHECK int node_set_heal(struct node_set *set);
 
 /*
- * The handle has another slot: its pages are attached in place of those of the old one, where shards are
- * open. After an error a shard may still have the old one.
+ * Moves the set to another slot: attaches its pages in place of the old ones in open shards. After
+ * an error a shard may still have the old page.
  */
 RLV_MUST_CHECK int node_set_move(struct node_set *set, uint32_t owner);
 
-/* Share of new blocks that the shard takes now: 0..META_WEIGHT_FULL. */
+/* Current share of new blocks of a shard: 0..META_WEIGHT_FULL. */
 uint32_t node_set_weight(const struct node_set *set, uint32_t shard, uint64_t now_ns);
 
 static inline bool node_set_has_control(const struct node_set *set)
@@ -121,7 +121,7 @@ static inline bool node_set_has_control(const struct node_set *set)
 	return set->control < set->n_shards && set->shards[set->control];
 }
 
-/* Are all open shards addressable? */
+/* True if all open shards are addressable. */
 bool node_set_is_addressable(const struct node_set *set);
 
 /* The first transport that is connected, or NULL. */

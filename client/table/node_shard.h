@@ -17,24 +17,24 @@ RLV_MUST_CHECK int node_set_grow(struct node_set *set, uint32_t n_shards);
 /* The index of the node at that address, which need not be connected. -ENOMEM. */
 RLV_MUST_CHECK int node_set_node_of(struct node_set *set, const char *uri, uint32_t *node_out);
 
-/* Remembers what the server says of a shard. -ENOMEM. */
+/* Stores the server's description of a shard. -ENOMEM. */
 RLV_MUST_CHECK int node_set_see(struct node_set *set, uint32_t s, const struct meta_shard *place);
 
-/* Connects to its node if need be, opens the shard, has it joined. It is not open. */
+/* Connects to the node if needed, opens a closed shard and calls the join hook. */
 RLV_MUST_CHECK int node_set_open_shard(struct node_set *set, uint32_t s,
 				       const struct meta_shard *place);
 
-/* Attaches the page of the slot that the set has now, in an open shard. */
+/* Attaches the page of the set's slot in an open shard. */
 RLV_MUST_CHECK int node_set_take_page(struct node_set *set, uint32_t s,
 				      const struct meta_shard *place);
 
-/* Has it left, closes it, and its connection when nothing else is open over it. */
+/* Calls the leave hook, closes the shard, and its connection if no other shard uses it. */
 void node_set_close_shard(struct node_set *set, uint32_t s, enum rlv_shard_state state);
 
-/* Counts n_away anew. */
+/* Recomputes n_away. */
 void node_set_count(struct node_set *set);
 
-/* There is news to ask for: at once, unless the server has just been asked. */
+/* Makes the next request due now, unless the server has just been asked. */
 void node_set_ask_soon(struct node_set *set);
 
 #endif

@@ -43,7 +43,7 @@ void table_handle_put(struct rlv_table *table)
 
 /* -------- open and close -------- */
 
-/* Takes place over, also when it fails. */
+/* Takes ownership of place, also on failure. */
 static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_t deadline_ns,
 		      struct rlv_table **table_out)
 {
@@ -237,7 +237,7 @@ static bool shard_is_away(const struct node_set *nodes, uint32_t s)
 	       nodes->statuses[s].state == RLV_SHARD_LOST;
 }
 
-/* A shard that is lost over it is left out. */
+/* Skips a shard that is lost meanwhile. */
 static int table_info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
 	struct node_set *nodes = &table->nodes;
@@ -349,7 +349,7 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 	ours = array.ours;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
-	if (ret == -EHOSTDOWN) /* that is what it says then */
+	if (ret == -EHOSTDOWN) /* info then reports no shard */
 		ret = 0;
 	n = table->nodes.n_shards;
 	for (uint32_t s = 0; ret == 0 && s < n && s < array.room; s++)

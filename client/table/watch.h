@@ -15,11 +15,11 @@
 
 struct handle;
 
-/* Writes what the call waits for: at most WATCH_TEXT_BYTES. Returns the view that it concerns. */
+/* Writes the reason for the wait: at most WATCH_TEXT_BYTES. Returns the view concerned. */
 #define WATCH_TEXT_BYTES sizeof(((struct rlv_watch *)0)->text)
 typedef uint32_t (*watch_explain_fn)(void *ctx, char *text);
 
-/* A wait begins. The text is left as it is. */
+/* Begins a wait. The text stays as it is. */
 static inline void watch_begin(struct rlv_watch *watch)
 {
 	watch->size = (uint32_t)sizeof(*watch);

@@ -12,9 +12,9 @@
 #include "ds/ring/ring.h"
 
 #define WRITER_ROOM UINT32_MAX
-#define WRITER_CHUNK TRANSPORT_VECTOR /* rows that one round of an append takes at most */
+#define WRITER_CHUNK TRANSPORT_VECTOR /* most rows per round of an append */
 
-/* What is remembered of a row until every window that covers it is complete. */
+/* Metadata of a row, kept until every window that covers it is complete. */
 struct row_meta {
 	uint16_t *flags;
 	uint32_t *steps;
@@ -52,7 +52,7 @@ struct rlv_writer {
 	uint32_t n_streams;
 	uint32_t future_max;
 	bool has_obs;       /* next observations come from later rows */
-	bool dead;          /* fenced, and it was too late for another slot */
+	bool dead;          /* fenced, and no time for another slot */
 	uint32_t waits_for; /* the view whose limiter refused last, or WRITER_ROOM */
 	int64_t timeout_ns;
 	uint8_t *stage; /* rows under construction where not direct */
@@ -73,28 +73,28 @@ struct rlv_writer {
 	struct rlv_stats stats;
 };
 
-/* Steps of a call: rows [first, first + n) of the source. */
+/* Source of a call's steps: rows [first, first + n). */
 struct source {
 	const struct rlv_steps *steps; /* NULL = filler rows */
 	uint32_t first;
 	uint32_t n;
 };
 
-/* Rows for n streams: src is the first one's, each other's begin one row later. */
+/* Rows for n streams: src is the first stream's; each next one's begins one row later. */
 struct put {
 	struct rlv_writer *w;
 	struct stream *streams;
 	uint32_t n;
 	struct source src;
-	bool admitted; /* by all limiters: what is left of it is placed anew after a loss */
+	bool admitted; /* by all limiters: the rest is placed again after a loss */
 };
 
 /* -------- append_batch.c -------- */
 
-/* What new items without a TD error get. */
+/* Reads the default priorities of new items without a TD error. */
 RLV_MUST_CHECK int writer_read_maxima(struct rlv_writer *w);
 
-/* Blocks with room for all streams. Errors as writer_room. */
+/* Claims blocks with room for all streams. Errors as writer_room. */
 RLV_MUST_CHECK int writer_rooms(struct rlv_writer *w, const struct put *put);
 
 /*
@@ -118,7 +118,7 @@ void stream_fini(struct stream *st);
 /* Claims a block for a stream whose block is full. -EAGAIN: none is free now. */
 RLV_MUST_CHECK int writer_room(struct rlv_writer *w, struct stream *st);
 
-/* Closes the block that it has, if any. One whose shard is lost is lost with it. */
+/* Closes the stream's block, if any. A block of a lost shard is lost with it. */
 RLV_MUST_CHECK int stream_close_block(struct stream *st);
 
 static inline bool stream_has_room(const struct rlv_writer *w, const struct stream *st)
@@ -126,13 +126,13 @@ static inline bool stream_has_room(const struct rlv_writer *w, const struct stre
 	return st->blk.acc && st->blk.used < w->h.desc->block;
 }
 
-/* Lets go of blocks in a shard, without closing them; what windows still need of them is kept. */
+/* Drops blocks in a shard without closing them; keeps the rows that windows still need. */
 void writer_drop_blocks(struct rlv_writer *w, const struct access *acc);
 
 /* Stores the crc of a complete row. */
 void writer_seal_row(const struct table_desc *desc, uint8_t *row);
 
-/* Not direct: remembers the last window_max-1 rows, n of them staged. */
+/* If not direct, keeps the last window_max-1 rows, n of them staged. */
 void writer_keep_head(const struct rlv_writer *w, struct stream *st, uint32_t n);
 
 #endif

@@ -30,7 +30,7 @@ static uint32_t head_rows(const struct rlv_writer *w)
 
 /* -------- plan -------- */
 
-/* How many of n rows, from the first on, have no flag. */
+/* Number of rows, from the first of n on, that have no flag. */
 static uint32_t rows_unflagged(const uint16_t *flags, uint32_t n)
 {
 	uint64_t four = 0;
@@ -431,7 +431,7 @@ static int writer_commit(struct rlv_writer *w)
 	return first;
 }
 
-/* Asks for the lines that the next call of this size will write: they have left the cache. */
+/* Prefetches the lines that the next call of this size will write: they have left the cache. */
 static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream *st, uint32_t n)
 {
 	const struct table_desc *desc = w->h.desc;
@@ -443,7 +443,7 @@ static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream
 		__builtin_prefetch(rows + off, 1);
 }
 
-/* The planned rows are in: they become the stream's past. */
+/* Makes the planned rows the stream's past. */
 static void stream_advance(struct rlv_writer *w, struct stream *st)
 {
 	uint32_t head = head_rows(w);

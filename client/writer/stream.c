@@ -103,7 +103,8 @@ void writer_drop_blocks(struct rlv_writer *w, const struct access *acc)
 	}
 }
 
-/* Are rows of the shard built in place? Under TSan they are not: such stores race by design. */
+/* True if rows of the shard are built in place. Under TSan they are not: such stores race by
+   design. */
 static bool access_is_direct(const struct access *acc)
 {
 	return !BARRIER_TSAN && acc->shard->rows->base;
@@ -172,7 +173,7 @@ static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct
 	return ret;
 }
 
-/* One try to give the stream a block in shard s. */
+/* Tries once to claim a block for the stream in shard s. */
 static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 {
 	struct access *acc = w->h.access[s];
