@@ -8,8 +8,8 @@
  * A few small rows and their leaves are posted together, the leaves behind a fence: two phases that
  * are waited for once.
  *
- * It has epochs, sizes and random numbers of its own, so that flights do not depend on each other.
- * What it reads goes into memory of its own: nothing of it is under way once it is idle or done. It
+ * It has epochs, sizes and random numbers of its own, so that async samples do not depend on each
+ * other. It reads into its own memory: no request is in progress once it is idle or done. It
  * borrows trees and shards of its sampler, so it is cancelled before these change.
  *
  * Thread: the sampler's.

@@ -4,10 +4,10 @@
  *   ahead[]   under way or done, oldest first | idle
  *             <---------- n_prefetched ---------->
  *
- * Drawn, gathered and verified ahead; admitted, taken and weighed when handed over, as a batch that
- * the call itself drew. All are of one size, that of the last call. Whenever one of them meets an
- * error, or shards come or go, they are forgotten: the call that follows draws itself, and meets
- * the error itself if it is still there.
+ * They are drawn, gathered and verified ahead; admitted, consumed and weighed when returned, as a
+ * batch that the call itself drew. All are of one size, that of the last call. After an error in
+ * one of them, or when shards come or go, all are discarded: the next call draws itself, and meets
+ * the error if it persists.
  */
 #include "client/sampler/sampler.h"
 

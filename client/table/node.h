@@ -2,15 +2,15 @@
  * Nodes: the connections and shards that one user of a table holds while memory nodes come and go.
  * Each handle has its own, because a transport belongs to one thread.
  *
- *   shards[s]   open, or NULL: then status[s].state says why
+ *   shards[s]   open, or NULL: then statuses[s].state says why
  *
  *   ACTIVE, DRAINING --- its connection ended, or its memory was orphaned ---> DOWN or LOST, closed
  *          ^                                                                      |
  *          +---- the server grants it anew: connected, opened, joined ------------+
  *
  * Nothing here runs in a thread of its own. A call that meets a dead connection drops the node's
- * shards (node_set_drop) and goes on; while shards are away, or the server has spoken of a newer
- * layout, calls ask it now and then (node_set_heal), at most once in a back-off time.
+ * shards (node_set_drop) and goes on; while shards are unreachable, or the server has announced a
+ * newer layout, calls ask it (node_set_heal), at most once per back-off time.
  */
 #ifndef RLV_CLIENT_TABLE_NODE_H
 #define RLV_CLIENT_TABLE_NODE_H

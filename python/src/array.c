@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Places in numpy's table. */
+/* Indices in numpy's table. */
 enum {
 	API_ABI_VERSION = 0,
 	API_ARRAY_TYPE = 2,
@@ -88,7 +88,7 @@ PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner)
 {
 	PyObject *array;
 
-	Py_INCREF(spec->dtype); /* new_from_descr takes it, whatever comes */
+	Py_INCREF(spec->dtype); /* new_from_descr consumes it, also on failure */
 	array = new_from_descr(array_type, spec->dtype, spec->ndim, spec->shape, spec->strides,
 			       data, spec->read_only ? 0 : FLAG_WRITEABLE, NULL);
 	if (!array)

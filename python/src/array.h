@@ -10,20 +10,20 @@
 
 #include "python/src/core.h"
 
-/* Finds numpy. 0, or -1 with an exception: ImportError for an ABI that is not known. */
+/* Finds numpy. 0, or -1 with an exception: ImportError for an unknown ABI. */
 int array_init(void);
 
 /* numpy's dtype of a name. NULL with an exception. */
 PyObject *array_dtype(const char *name);
 
 struct array_spec {
-	PyObject *dtype; /* of array_dtype */
+	PyObject *dtype; /* from array_dtype */
 	int ndim;
 	const Py_ssize_t *shape, *strides; /* in elements and in bytes */
 	bool read_only;
 };
 
-/* An array on data, which stays as long as `owner` does: the array refers to it. NULL with an
+/* Makes an array on data. It holds a reference to `owner`, which keeps data valid. NULL with an
    exception. */
 PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner);
 

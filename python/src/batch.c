@@ -234,7 +234,7 @@ static PyObject *get_array(struct batch *batch, Py_ssize_t number)
 	return *made;
 }
 
-/* The array of a number, or a dict of what a dict of numbers names. */
+/* Gives the array of a number, or a dict of arrays for a dict of numbers. */
 static PyObject *get_entry(struct batch *batch, PyObject *entry)
 {
 	PyObject *result, *name, *inner;
@@ -321,7 +321,7 @@ static PyObject *batch_copy(PyObject *object, PyObject *unused)
 	return copy;
 }
 
-/* A batch that goes to another process is a copy there. */
+/* Pickles a batch as a copy. */
 static PyObject *batch_reduce(PyObject *object, PyObject *unused)
 {
 	PyObject *args = PyTuple_Pack(1, object);

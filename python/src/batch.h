@@ -1,5 +1,5 @@
 /*
- * Batch: what a sample gave, as numpy arrays made when they are asked for.
+ * Batch: the result of a sample, as numpy arrays made on first access.
  */
 #ifndef RLV_PYTHON_SRC_BATCH_H
 #define RLV_PYTHON_SRC_BATCH_H
@@ -11,7 +11,7 @@
 #define LAYOUT_ARRAYS (RLV_MAX_ARRAYS + LAYOUT_EXTRAS)
 #define LAYOUT_DIMS (RLV_MAX_DIMS + 2)
 
-/* One array, the same in all batches of a sampler that have the same n_step. */
+/* Layout of one array, the same in all batches of a sampler with the same n_step. */
 struct array_layout {
 	size_t offset;            /* in the slot's memory */
 	PyObject *dtype;          /* numpy's ... */
@@ -23,7 +23,7 @@ struct array_layout {
 	char name[RLV_NAME_BYTES + 8]; /* next_<column> */
 };
 
-/* Counted, under the interpreter lock. */
+/* Reference-counted, under the interpreter lock. */
 struct layout {
 	unsigned refs;
 	uint32_t n_arrays; /* extras included */
@@ -33,16 +33,17 @@ struct layout {
 };
 
 /*
- * Of the batch in a slot, to which the caller has a reference. NULL with an exception. Other threads
- * run meanwhile; the batch is read before.
+ * Makes the layout of the batch in a slot, to which the caller has a reference. NULL with an
+ * exception. Other threads run meanwhile; the batch is read before.
  */
 struct layout *layout_open(const struct slot *slot);
 
-/* Do the arrays of the batch in a slot lie so? Where they lie depends on n_step. */
+/* True if the batch in a slot has this layout, which depends on n_step. */
 bool layout_fits(const struct layout *layout, const struct slot *slot);
 void layout_put(struct layout *layout);
 
-/* A Batch on what the slot holds. NULL with an exception: then the slot is returned already. */
+/* Makes a Batch of the slot's contents. NULL with an exception: the slot is then already
+   returned. */
 PyObject *batch_make(struct layout *layout, struct slot *slot);
 
 #endif

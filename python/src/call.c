@@ -64,7 +64,8 @@ static int read_version(struct call *call)
 	return 0;
 }
 
-/* Are these the names of the last call? append(**row) makes a new tuple of the same strings. */
+/* True if these are the names of the last call. append(**row) makes a new tuple of the same
+   strings. */
 static bool same_names(const struct writer *w, PyObject *names, Py_ssize_t n)
 {
 	if (names == w->last_names)
@@ -84,7 +85,7 @@ static void give(struct call *call, uint16_t key, PyObject *value)
 		call->finals_are_none = true;
 }
 
-/* Are the names of the dict those of the last call, in their order? */
+/* True if the dict's names are those of the last call, in their order. */
 static bool has_same_names(const struct writer *w, PyObject *values)
 {
 	Py_ssize_t at = 0;
@@ -257,7 +258,7 @@ void *call_scratch(struct call *call, size_t bytes)
 	return memory;
 }
 
-/* Sums and losses of a single reward that is no number are none. */
+/* A single non-finite reward makes sums and losses non-finite. */
 static int check_rewards(const struct writer *w, const struct call *call, bool batched)
 {
 	for (uint32_t c = 0; !w->unchecked && c < w->n_columns; c++) {
@@ -297,7 +298,7 @@ int call_bind(struct writer *w, struct call *call, bool batched)
 
 /* -------- final observations -------- */
 
-/* Of the environments whose episode ended: packed, in their order. */
+/* Binds the rows of the environments whose episode ended: packed, in their order. */
 static int bind_final_rows(struct writer *w, struct call *call, uint32_t c, PyObject *ended)
 {
 	const struct column *col = &w->columns[c];

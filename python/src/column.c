@@ -166,7 +166,7 @@ static bool has_shape(const struct column *col, const Py_buffer *view, const str
 	return PyBuffer_IsContiguous(view, 'C');
 }
 
-/* Are the buffer's elements those of the column as they are? Bytes of 0 and 1 are bools. */
+/* True if the buffer's elements need no conversion. Bytes of 0 and 1 are bools. */
 static bool is_same(const struct column *col, uint32_t dtype, const Py_buffer *view)
 {
 	const uint8_t *bytes = view->buf;
@@ -201,7 +201,7 @@ static int bind_buffer(const struct column *col, PyObject *value, const struct d
 	uint32_t dtype;
 
 	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
-		PyErr_Clear(); /* numpy's words about it are better */
+		PyErr_Clear(); /* numpy's message is better */
 		source_init(source);
 		return 0;
 	}

@@ -32,7 +32,7 @@ void column_of(const struct rlv_column *in, struct column *out);
 /* Element i of a column of scalar floats, f32 or f64. */
 double column_number(const struct column *col, const void *data, uint32_t i);
 
-/* The first of n such elements that is NaN or infinite; n = none is. */
+/* Index of the first of n such elements that is NaN or infinite; n = none is. */
 uint32_t column_find_nonfinite(const struct column *col, const void *data, uint32_t n);
 
 /* -------- convert.c -------- */
@@ -59,18 +59,18 @@ struct source {
 	Py_buffer view; /* held if .obj */
 };
 
-/* What source_release may be called with. */
+/* Makes source_release valid on it. */
 static inline void source_init(struct source *source)
 {
 	source->own = NULL;
 	source->view.obj = NULL;
 }
 
-/* How many elements are wanted, and where they may be converted. */
+/* The number of elements wanted, and the memory for conversion. */
 struct demand {
 	uint32_t n;
 	bool batched;   /* the value has a first dimension of n; else n is 1 and it has not */
-	bool unchecked; /* numbers that do not fit become what numpy makes of them */
+	bool unchecked; /* numbers that do not fit are converted as numpy does */
 	void *stage;    /* n * column.bytes, or NULL: allocated where it is needed */
 };
 

@@ -34,7 +34,7 @@
 
 /* -------- error.c -------- */
 
-/* Finds the exception classes in relive.errors. 0, or -1 with an exception set. */
+/* Looks up the exception classes in relive.errors. 0, or -1 with an exception set. */
 int error_init(void);
 
 /* Raises the exception of a code with the library's message of this thread. Returns NULL. */
@@ -48,17 +48,18 @@ PyObject *error_format(int code, const char *format, ...);
 /* First members of every type that owns a handle of the library. */
 struct handle {
 	PyObject_HEAD PyObject
-		*parent;      /* whose handle must stay open: the table of a writer; or NULL */
+		*parent;      /* object whose handle must stay open: the table of a writer; or
+		                 NULL */
 	pthread_mutex_t lock; /* held inside the library */
 	unsigned forks;       /* of this process when it was opened */
 	unsigned waiters;     /* for the lock; guarded by the interpreter lock, as closers */
-	unsigned closers;     /* those of them who close */
+	unsigned closers;     /* waiters that close */
 	bool open;            /* only false -> true -> false */
 };
 
 int handle_init_forks(void);
 
-/* Of a new object: a lock, and a reference to the parent. Cannot fail. */
+/* Initialises a new object: its lock, and a reference to the parent. Cannot fail. */
 void handle_init(struct handle *h, PyObject *parent);
 void handle_fini(struct handle *h);
 
@@ -66,33 +67,33 @@ void handle_fini(struct handle *h);
 int handle_enter(struct handle *h);
 void handle_leave(struct handle *h);
 
-/* Between two calls of one wait: lets those who wait for the lock have it. */
+/* Called between two calls of one wait: lets waiters have the lock. */
 void handle_yield(const struct handle *h);
 
 /* Locks for closing: 1; 0 when there is nothing to close (closed, or the parent's); -1 interrupted. */
 int handle_enter_close(struct handle *h);
 
-/* Was the handle opened by this process, and not before a fork? */
+/* True if this process opened the handle, not its parent before a fork. */
 bool handle_is_ours(const struct handle *h);
 
 /* Frees an object of a type made by PyType_FromSpec. */
 void object_free(void *self);
 
 /*
- * A wait in slices, between which signals are looked at. timeout: None until all stalls, else seconds,
- * infinity for ever. 0, or -1 with an exception.
+ * A wait in slices; signals are checked between them. timeout: None until no progress, else
+ * seconds, infinity for ever. 0, or -1 with an exception.
  */
 struct wait {
 	int64_t deadline_ns;    /* -1 = none */
-	int64_t left_ns;        /* of the next slice; 0 = look once: a timeout of 0 */
-	bool stalls;            /* it ends where nothing moves */
-	int stalled;            /* what the library said of the watch last */
-	bool told;              /* of a long wait */
-	struct rlv_watch watch; /* for the library, after each slice that was in vain */
+	int64_t left_ns;        /* of the next slice; 0 = poll once: a timeout of 0 */
+	bool stalls;            /* it ends when there is no progress */
+	int stalled;            /* last result of the library's watch */
+	bool told;              /* the long wait was reported */
+	struct rlv_watch watch; /* for the library, after each slice that timed out */
 };
 int wait_start(struct wait *wait, PyObject *timeout);
 
-/* Is it a code of a slice that was in vain? */
+/* True if the code means that a slice timed out. */
 bool wait_is_over_time(int code);
 
 /*
@@ -121,13 +122,14 @@ struct table {
 	struct handle h;
 	struct rlv_table *table;
 	struct rlv_table_info *info;   /* as opened: the counters in it are old */
-	char (*names)[RLV_NAME_BYTES]; /* of the columns in info: theirs end with the handle */
+	char (*names)[RLV_NAME_BYTES]; /* names of the columns in info: those in info end with
+	                                  the handle */
 };
 
 /* Makes a type from its spec and adds it to the module. NULL with an exception. */
 PyTypeObject *type_add(PyObject *module, PyType_Spec *spec);
 
-/* The counters of a writer or sampler as a dict. */
+/* Makes a dict of a writer's or sampler's counters. */
 PyObject *stats_dict(const struct rlv_stats *stats);
 
 /* Calls a function of one of the package's Python modules. Steals nothing. */

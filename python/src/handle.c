@@ -5,7 +5,7 @@
 #include <time.h>
 
 #define NS_PER_S INT64_C(1000000000)
-#define SLICE_NS (NS_PER_S / 20) /* a signal waits this long at most */
+#define SLICE_NS (NS_PER_S / 20) /* longest delay of a signal */
 
 /* -------- fork -------- */
 

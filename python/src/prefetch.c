@@ -56,7 +56,7 @@ static int try_sample(struct sampler *s, struct slot **slot_out)
 	return ret;
 }
 
-/* Not now, but perhaps later. */
+/* True if a later try may succeed. */
 static bool is_passing(int code)
 {
 	return code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN || code == -EBUSY;
@@ -142,7 +142,7 @@ struct prefetch *prefetch_open(struct sampler *s)
 
 enum taken { TAKEN, EMPTY, STOPPED, FAILED, HELD };
 
-/* Takes a batch, or waits for one for ns at most. */
+/* Takes a batch, or waits for one for at most ns. */
 static enum taken take(struct prefetch *p, int64_t ns, struct slot **slot_out)
 {
 	enum taken what = EMPTY;
@@ -216,7 +216,7 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 		int again;
 
 		Py_BEGIN_ALLOW_THREADS what = take(p, wait->left_ns, slot_out);
-		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the slot is gone, too */
+		Py_END_ALLOW_THREADS if (p->stop) what = STOPPED; /* the slot is freed, too */
 		if (what == TAKEN)
 			return 0;
 		if (what != EMPTY)

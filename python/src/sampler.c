@@ -18,7 +18,7 @@ void sampler_reclaim(struct sampler *s)
 	for (uint32_t i = 0; i < s->n_slots; i++) {
 		struct slot *slot = s->slots[i];
 
-		/* relaxed: a look, so that the usual case changes nothing */
+		/* relaxed: a poll, so that the usual case changes nothing */
 		if (!atomic_load_explicit(&slot->returned, memory_order_relaxed))
 			continue;
 		/* acquire, with the release of lease_dealloc */
@@ -35,7 +35,7 @@ bool sampler_has_returned(const struct sampler *s)
 	return false;
 }
 
-/* The one that the batch lies in: every buffer came from memory_alloc. */
+/* The slot of a batch: every buffer came from memory_alloc. */
 static struct slot *slot_of(const struct sampler *s, const struct rlv_batch *batch)
 {
 	const uint8_t *data = (const uint8_t *)batch->key;
@@ -213,7 +213,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	return NULL;
 }
 
-/* From prefetch_stop on nobody takes a batch that is ahead; from !open on none is sampled. */
+/* After prefetch_stop no prefetched batch is taken; after !open none is sampled. */
 static int close_locked(struct sampler *s)
 {
 	int ret;
@@ -283,7 +283,7 @@ static struct layout *layout_for(struct sampler *s, const struct slot *slot)
 	return layout;
 }
 
-/* The Python object of the batch that the library left in a slot. No close has begun. */
+/* Makes the Python object of the batch that the library left in a slot. No close has begun. */
 static PyObject *wrap(struct sampler *s, struct slot *slot)
 {
 	PyObject *object = NULL;

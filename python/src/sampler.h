@@ -1,5 +1,5 @@
 /*
- * Sampler: a handle of the library, the slots its batches lie in, and the thread that samples ahead.
+ * Sampler: a handle of the library, the slots of its batches, and the prefetch thread.
  */
 #ifndef RLV_PYTHON_SRC_SAMPLER_H
 #define RLV_PYTHON_SRC_SAMPLER_H
@@ -14,12 +14,12 @@ struct sampler {
 	struct handle h;
 	struct rlv_sampler *sampler;
 	uint32_t batch_size;
-	uint32_t depth;             /* batches sampled ahead; 0 = none */
-	double beta;                /* of samples that do not say; guarded by the handle's lock */
-	struct rlv_sample_opts set; /* as the library has them now; guarded by the same */
+	uint32_t depth;             /* prefetched batches; 0 = none */
+	double beta;                /* default of samples; guarded by the handle's lock */
+	struct rlv_sample_opts set; /* current options in the library; guarded by the same */
 	PyObject *timeout;          /* of the iterator */
 	PyObject *allocator;        /* None, or bytes -> writable buffer; while it is opened */
-	struct slot **slots;        /* more by and by; guarded by the handle's lock */
+	struct slot **slots;        /* grows on demand; guarded by the handle's lock */
 	uint32_t n_slots;
 	struct layout *layout;     /* of the last batch; NULL until the first */
 	struct prefetch *prefetch; /* NULL until the first next() */
@@ -28,21 +28,21 @@ struct sampler {
 struct draw {
 	uint32_t n;
 	uint32_t n_step; /* 0 = as opened; so is gamma */
-	double gamma;    /* these two as the library wants them */
+	double gamma;    /* these two in the library's units */
 	double beta;
 	int64_t timeout_ns;
 };
 
 /*
- * One try. 0, with the slot that the batch lies in, or a code. The handle is locked, the interpreter
- * lock is not held.
+ * Tries to sample once. 0 with the slot of the batch, or an error code. The handle is locked, the
+ * interpreter lock is not held.
  */
 int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out);
 
-/* Gives buffers whose arrays are gone back to the library. The handle is locked. */
+/* Returns buffers whose arrays are gone to the library. The handle is locked. */
 void sampler_reclaim(struct sampler *s);
 
-/* Is a buffer on its way back? */
+/* True if a returned buffer waits to be reclaimed. */
 bool sampler_has_returned(const struct sampler *s);
 
 /* -------- update.c -------- */
@@ -58,18 +58,19 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs);
 struct prefetch *prefetch_open(struct sampler *s);
 
 /*
- * The slot of the oldest batch: 0, or -1 with an exception. Waits in slices. The slot is there until
- * the caller lets other threads run: then one may close the sampler.
+ * Takes the slot of the oldest batch: 0, or -1 with an exception. Waits in slices. The slot is
+ * valid until the caller lets other threads run: then one may close the sampler.
  */
 int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out);
 
-/* Tells the thread to end; from now on prefetch_take gives an exception. */
+/* Tells the thread to end; afterwards prefetch_take gives an exception. */
 void prefetch_stop(struct prefetch *p);
 
-/* Waits for its end, after prefetch_stop and without the handle's lock. A second call is a no-op. */
+/* Waits for the thread's end, after prefetch_stop and without the handle's lock. A second call is a
+   no-op. */
 void prefetch_join(struct prefetch *p);
 
-/* After prefetch_join, or in a forked child; NULL is a no-op. */
+/* Frees it after prefetch_join, or in a forked child; NULL is a no-op. */
 void prefetch_free(struct prefetch *p);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum autoreset { AUTORESET_NEXT_STEP, AUTORESET_SAME_STEP, AUTORESET_DISABLED };
 
-/* What a keyword means: a column, final_<column>, or one of the others. */
+/* Numbers of keywords: a column, final_<column>, or one of the others. */
 enum {
 	KEY_FINAL_OF = RLV_MAX_COLUMNS,
 	KEY_TERMINATED = 2 * RLV_MAX_COLUMNS,
@@ -34,12 +34,13 @@ struct writer {
 	struct rlv_writer *writer;
 	uint32_t n_envs;
 	bool batched;     /* values have a first dimension of n_envs */
-	bool busy;        /* in a call: guarded by the interpreter lock */
-	bool follows_end; /* a row of this call may be behind a truncated step that is lost by it */
-	bool warned;      /* of such steps */
+	bool busy;        /* a call is in progress: guarded by the interpreter lock */
+	bool follows_end; /* a row of this call may follow a truncated step, which it loses */
+	bool warned;      /* lost truncated steps were reported */
 	bool waits;       /* some items have later rows in their windows */
 	bool unchecked;   /* rewards may be NaN, numbers need not fit */
-	bool assumed; /* nobody gave the mode, which is next_step: what refutes it is an error */
+	bool assumed;     /* no mode was given, so next_step is assumed: contradicting rows are an
+	                 error */
 	enum autoreset autoreset;
 	uint32_t n_columns;
 	uint32_t n_obs, first_obs; /* columns that are */
@@ -64,7 +65,7 @@ struct writer {
 	uint32_t final_env;
 };
 
-/* One call: what it was given. Arrays by column have no more than the table. */
+/* The arguments of one call. Arrays by column have no more than the table. */
 struct call {
 	PyObject *values[KEYS]; /* borrowed, or held; NULL = not given */
 	const void *columns[RLV_MAX_COLUMNS];
@@ -84,13 +85,13 @@ struct call {
 
 /* -------- call.c -------- */
 
-/* Zeroes what this writer uses of a call: most tables have few of RLV_MAX_COLUMNS. */
+/* Zeroes the part of a call that this writer uses: most tables have few of RLV_MAX_COLUMNS. */
 void call_clear(const struct writer *w, struct call *call);
 
-/* The values of a dict, before the keywords are read. 0, or -1 with an exception. */
+/* Reads the values of a dict, before the keywords. 0, or -1 with an exception. */
 int call_read_dict(struct writer *w, struct call *call, PyObject *values);
 
-/* A zeroed call with the keywords read. 0, or -1 with an exception. */
+/* Reads the keywords into a zeroed call. 0, or -1 with an exception. */
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names);
 
 /* Refuses the keywords numbered [from, to). 0, or -1 with an exception that names the one given. */
@@ -100,45 +101,45 @@ int call_refuse(const struct writer *w, const struct call *call, int from, int t
 int call_bind(struct writer *w, struct call *call, bool batched);
 
 /*
- * Is the observation given whose columns have the keywords from first_key on, 0 or KEY_FINAL_OF? -1
- * with an exception: some of its columns are.
+ * True if the observation is given whose columns have the keywords from first_key on, 0 or
+ * KEY_FINAL_OF. -1 with an exception: only some of its columns are.
  */
 int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key);
 
 /* Binds final_<column> for the rows that end an episode, if they are given. */
 int call_bind_finals(struct writer *w, struct call *call);
 
-/* `bytes` for each row, until call_release. NULL with an exception. */
+/* Gives `bytes` for each row, until call_release. NULL with an exception. */
 void *call_scratch(struct call *call, size_t bytes);
 
 void call_release(struct call *call);
 
 /* -------- autoreset.c -------- */
 
-/* Keeps an environment's first observation, if it is to be compared with. */
+/* Keeps an environment's first observation, if it is compared later. */
 void autoreset_see_first(struct writer *w, const struct call *call, uint32_t env, uint32_t row);
 
 /*
- * Flags of call->n rows: of one step of each environment, or of consecutive steps of one. 0, or -1 with
- * an exception: the mode was assumed, and is another.
+ * Sets the flags of call->n rows: one step of each environment, or consecutive steps of one. 0, or
+ * -1 with an exception: the assumed mode is wrong.
  */
 int autoreset_flags(struct writer *w, struct call *call, bool consecutive);
 
-/* given: the call has final observations. 0, or -1 with an exception: the mode is another. */
+/* given: the call has final observations. 0, or -1 with an exception: the mode is another one. */
 int autoreset_check_finals(const struct writer *w, const struct call *call, bool given);
 
 /* -------- append.c: with the keywords read; 0, or -1 with an exception -------- */
 
-/* One step of each environment. */
+/* Appends one step of each environment. */
 int append_step(struct writer *w, struct call *call);
 
-/* Consecutive steps of one environment. */
+/* Appends consecutive steps of one environment. */
 int append_rows(struct writer *w, struct call *call);
 
-/* The end of one environment's episode. */
+/* Ends one environment's episode. */
 int append_end(struct writer *w, struct call *call);
 
-/* Completes what waits for later steps, in all environments. */
+/* Completes items that wait for later steps, in all environments. */
 int append_complete(struct writer *w);
 
 #endif
