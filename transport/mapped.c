@@ -1,6 +1,4 @@
-/*
- * mapped.c - which way each operation goes: through the mapping or over the wire.
- */
+/* mapped.c - routes each operation through the mapping or over the wire. */
 #include "transport/mapped.h"
 
 #include <errno.h>
@@ -35,7 +33,7 @@ static struct mapped *of(struct transport *tr)
 	return (struct mapped *)tr;
 }
 
-/* Its operations have the deadline of our caller's call. */
+/* The wire, with the deadline of the public call. */
 static struct transport *wire_of(struct transport *tr)
 {
 	struct transport *wire = of(tr)->wire;
@@ -44,7 +42,7 @@ static struct transport *wire_of(struct transport *tr)
 	return wire;
 }
 
-/* Passes ret on, and what the wire has found out: results of atomics, and its end. */
+/* Copies counters of atomics and the end of the connection from the wire; returns ret. */
 static int mapped_learn(struct transport *tr, int ret)
 {
 	struct transport *wire = of(tr)->wire;
@@ -58,7 +56,7 @@ static int mapped_learn(struct transport *tr, int ret)
 
 /* -------- work requests -------- */
 
-/* Has the wire done all chains up to that ticket? */
+/* True if the wire has done all chains up to *ticket; then sets it to 0. */
 static bool is_done(struct mapped *mapped, uint64_t *ticket)
 {
 	if (*ticket && mapped->wire->ops->poll(mapped->wire, *ticket, 0) == 0)
@@ -67,8 +65,8 @@ static bool is_done(struct mapped *mapped, uint64_t *ticket)
 }
 
 /*
- * May the next operation of a chain be done in the mapping, ahead of what the wire has not done
- * yet? A write without a fence may pass reads and atomics, not writes; a read passes nothing.
+ * True if the next operation of a chain may be done in the mapping ahead of outstanding work on the
+ * wire. A write without a fence may pass reads and atomics, not writes; a read passes nothing.
  */
 static bool may_go_ahead(struct mapped *mapped, const struct transport_wr *wr)
 {
@@ -85,7 +83,7 @@ static int do_near(struct mapped *mapped, struct transport_wr *wr)
 	return mapped->near->ops->submit(mapped->near, wr, 1, SUBMIT_ORDERED, &ticket);
 }
 
-/* How many of a chain's first operations were done in the mapping. */
+/* Does the first operations of a chain in the mapping; returns how many. */
 static size_t do_first(struct mapped *mapped, struct transport_wr *wrs, size_t n)
 {
 	size_t done = 0;
@@ -224,7 +222,7 @@ static void mapped_detach(struct transport *tr, struct region *region)
 	struct mapped_region *mine = *at;
 
 	*at = mine->next;
-	region->base = NULL; /* the wire knows nothing of it */
+	region->base = NULL; /* the wire does not own the mapping */
 	wire->ops->detach(wire, region);
 	transport_detach(&mine->near);
 	mem_free(mine);

@@ -1,7 +1,8 @@
 /*
  * transport.c - the thin calls: check the ranges, count, forward.
  *
- * Whatever moves bytes or words is a submit and a poll; the calls that wait are small helpers above.
+ * Whatever moves bytes or words is a submit and a poll; the calls that wait are small helpers
+ * above.
  */
 #include "transport/transport.h"
 
@@ -14,7 +15,7 @@
 
 #define LEAST_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* What is closed because a call failed leaves that call its words. */
+/* Keeps the error message of a failed call that closes the transport. */
 void transport_close(struct transport **tr)
 {
 	struct error_kept kept;
@@ -174,7 +175,7 @@ void transport_detach(struct region **region)
 
 /* -------- data -------- */
 
-/* Passes ret on, and notes a connection that has ended. */
+/* Records a connection that has ended; returns ret. */
 static int note_end(struct transport *tr, int ret)
 {
 	if (ret == -ECONNRESET || ret == -EHOSTDOWN)

@@ -1,6 +1,6 @@
 /*
- * wait_set.c - a leg is what one addition has under way on one transport. Pieces of reads are done in any
- * order, so each ticket of a leg is asked for.
+ * wait_set.c - a leg is what one addition has under way on one transport. Pieces of reads are done
+ * in any order, so each ticket of a leg is asked for.
  */
 #include "transport/wait_set.h"
 
@@ -71,7 +71,7 @@ static int submit_reads(struct wait_leg *leg, const struct transport_io *io, siz
 	return ret || in_piece == 0 ? ret : submit_piece(leg, piece, in_piece);
 }
 
-/* Has an earlier leg the reads of that transport? Many shards of one node follow each other. */
+/* True if a leg has the reads of that transport; shards of one node are often adjacent. */
 static bool has_leg(const struct wait_set *set, const struct transport *tr)
 {
 	for (uint32_t l = 0; l < set->n; l++)

@@ -1,10 +1,11 @@
 /*
- * wait_set.h - what is under way on several transports, waited for together.
+ * wait_set.h - waits together for outstanding work on several transports.
  *
  *   submit a chain on A, a chain on B, reads on both ----> wait: one phase, counted at the first
  *
- * Cost: one phase when somebody waits, none when all was found done; each fence of the reads of the
- * transport that the phase is counted at is one more. Past WAIT_LEGS additions a phase more each time.
+ * Cost: one phase when it has to wait, none when all was found done; one more for each fence in the
+ * reads of the transport that counts the phase. Every further WAIT_LEGS additions cost one more
+ * phase.
  */
 #ifndef RLV_TRANSPORT_WAIT_SET_H
 #define RLV_TRANSPORT_WAIT_SET_H
@@ -18,7 +19,7 @@
 
 #define WAIT_LEGS 256u
 
-/* Zero = nothing is under way. */
+/* Zeroed = nothing is outstanding. */
 struct wait_set {
 	uint32_t n;
 	int error; /* the first met */
@@ -26,31 +27,35 @@ struct wait_set {
 		struct transport *tr;
 		struct transport_span span;
 		uint32_t fences;
-		int error; /* the leg's first: stays when the set has been waited for */
+		int error; /* the leg's first; kept after the wait */
 	} legs[WAIT_LEGS];
 };
 
-/* Forgets what was: nothing may be under way. */
+/* Empties the set; nothing may be outstanding. */
 static inline void wait_set_begin(struct wait_set *set)
 {
 	set->n = 0;
 	set->error = 0;
 }
 
-/* Adds a chain of any length, in order: leg set->n of before. Its error is the leg's, too. */
+/*
+ * Submits a chain of any length, in order, as a new leg: its index is the old set->n. The leg keeps
+ * its error.
+ */
 void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport_wr *wrs, size_t n);
 
 /*
- * Begins anew with any number of reads, over regions of any transports, in no order but that of their
- * fences. Those with fences are of one transport and at most TRANSPORT_VECTOR. Of io only what is read
- * into is needed from then on. After an error some may be under way: they are waited for all the same.
+ * Empties the set and submits any number of reads, over regions of any transports, ordered only by
+ * their fences. Reads with fences belong to one transport and are at most TRANSPORT_VECTOR. On
+ * return io may be reused; its destinations may not. After an error some reads may be outstanding:
+ * wait for them all the same.
  */
 RLV_MUST_CHECK int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n);
 
-/* Is all of it over? 0 or the first error; -EAGAIN: not yet. Cost: local. */
+/* Tests the set: 0 or the first error when all is done; -EAGAIN: not yet. Cost: local. */
 RLV_MUST_CHECK int wait_set_look(struct wait_set *set);
 
-/* Waits until it is. The first error. */
+/* Waits until all is done. Returns the first error. */
 RLV_MUST_CHECK int wait_set_wait(struct wait_set *set);
 
 #endif

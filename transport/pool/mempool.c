@@ -42,7 +42,7 @@ struct mempool_region *mempool_find(struct mempool *pool, uint32_t id)
 	return pool->regions[id];
 }
 
-/* Numbers go round, so that a number comes back as late as possible. 0 = none is free. */
+/* Ids are used in rotation, so that an id is reused as late as possible. 0: none is free. */
 static uint32_t free_id(const struct mempool *pool)
 {
 	uint32_t id = pool->last_id;

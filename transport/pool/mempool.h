@@ -55,7 +55,7 @@ struct mempool_ops {
 	int (*clear)(struct mempool *pool, struct mempool_region *region);
 	/* Allocates the region and fills in base, fd and fd_off. */
 	int (*alloc)(struct mempool *pool, struct mempool_region *region);
-	/* Frees quarantined extents that nobody maps any more. NULL: nothing is quarantined. */
+	/* Frees dropped regions that nobody maps any more. NULL: drop frees at once. */
 	void (*reclaim)(struct mempool *pool);
 	/*
 	 * Finds regions that others truncated or damaged: sets broken and n_broken. NULL:
@@ -97,7 +97,7 @@ struct mempool {
 	bool shareable; /* other processes may map it */
 	bool huge;      /* huge pages are requested */
 	enum page_kind wanted;
-	bool undivided; /* a descriptor would map the whole pool, and clients are not trusted: give none */
+	bool undivided;   /* a descriptor would map the whole pool: clients get none */
 	bool sole_opener; /* file: nobody else had it mapped at open */
 	const char *page_kind;
 	struct pool_identity identity; /* zeros: the pool ends with this process */

@@ -64,9 +64,9 @@ static int write_copy(const struct filepool *file, int copy)
 }
 
 /*
- * Makes the changed table hold: in copy 0, and when that is durable in copy 1. Wherever a crash
- * ends this one copy is whole, and what the callers go on to use is in both. After a failure
- * nobody knows which table the file has: nothing is changed until it is opened again.
+ * Commits the changed table: writes copy 0, makes it durable, then copy 1. After a crash at any
+ * point one copy is valid, and a committed change is in both. After a failure the file's table is
+ * unknown: all later changes fail until the pool is reopened.
  */
 static int commit(struct filepool *file)
 {
@@ -148,7 +148,7 @@ static int lock_owner(const struct filepool *file, const char *path)
 	return error_set(-errno, "lock of pool %s: %s", path, strerror(errno));
 }
 
-/* Are we the only ones? If not, holds the shared lock. */
+/* Sets sole if nobody else maps the file; otherwise takes the shared lock. */
 static int lock_mappers(struct filepool *file)
 {
 	file->sole = flock(file->fd, LOCK_EX | LOCK_NB) == 0;
@@ -220,7 +220,7 @@ static int zero_extents(const struct filepool *file, uint64_t off, uint64_t byte
 	return durable_persist(&file->map, off, bytes);
 }
 
-/* Only its maker takes room, so that what is found free stays so until it is taken. */
+/* One region is made at a time, so free extents found here stay free until file_alloc. */
 static int file_reserve(struct mempool *pool, struct mempool_region *region)
 {
 	uint64_t first = 0;
@@ -281,7 +281,7 @@ static int file_drop(struct mempool *pool, struct mempool_region *region)
 	return commit(file);
 }
 
-/* Nobody of this process has it any more; if nobody else can have it either, it is free. */
+/* No attachment in this process is left; frees the extents if no other process can map them. */
 static void file_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	struct filepool *file = of(pool);
@@ -303,7 +303,7 @@ static int file_persist(struct mempool *pool, struct mempool_region *region, uin
 	return durable_persist(&of(pool)->map, region->fd_off + off, len);
 }
 
-/* One lock for all regions: nobody has any of them. */
+/* One lock covers all regions: true if nobody else maps any of them. */
 static bool file_alone(struct mempool *pool, struct mempool_region *region)
 {
 	(void)region;
@@ -421,7 +421,7 @@ static void open_or_make(struct filepool *file, const struct target_opts *opts)
 		file->fd = open(opts->path, O_RDWR | O_CLOEXEC);
 }
 
-/* Nothing that was not there before stays behind a refusal. */
+/* Removes a file that we made when the open fails. */
 static void unmake(const struct filepool *file, const char *path)
 {
 	struct stat mine, there;
@@ -470,7 +470,7 @@ static int open_path(struct filepool *file, const struct target_opts *opts, uint
 
 /* -------- its content -------- */
 
-/* A file that was cut short must not grow again: its regions would read as zeros. */
+/* Refuses a truncated file: grown again, its regions would read as zeros. */
 static int check_length(struct filepool *file, uint64_t have)
 {
 	static const off_t offs[2] = { POOL_TABLE_OFF0, POOL_TABLE_OFF1 };
@@ -492,7 +492,7 @@ static int too_short(uint64_t bytes)
 	return error_set(-EPROTO, "not a pool: it has only %llu bytes", (unsigned long long)bytes);
 }
 
-/* Before anything is done to a file that is there: is it a pool, or blank and to be made one? */
+/* Checks an existing file before any change: it must be a pool, or blank and create set. */
 static int check_content(struct filepool *file, bool create, uint64_t have)
 {
 	struct pool_superblock pair[2] = { 0 };
@@ -523,7 +523,7 @@ static int format(struct filepool *file, uint64_t extents)
 	return ret ? ret : put_supers(file, &sb);
 }
 
-/* The other copy lacks the last commit, or is torn or damaged: both are to be equal. */
+/* Rewrites the other copy, which lacks the last commit or is torn or damaged. */
 static int mend_copy(const struct filepool *file, int copy)
 {
 	int ret = 0;

@@ -2,9 +2,9 @@
  * mempool_memory.c - pools in memory: a memfd for each region, or anonymous pages for one process.
  *
  * A memfd is used for one region only and sealed against shrinking, so that no mapping of it can
- * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page. Its mode
- * is 0600, not the 0777 of memfd_create: or a reader of another user would open /proc/self/fd/N again
- * for writing.
+ * ever fault. Its memory is given back by punching a hole, which leaves the superblock's page. Its
+ * mode is 0600, not the 0777 of memfd_create: or a reader of another user would open
+ * /proc/self/fd/N again for writing.
  */
 #include "transport/pool/mempool.h"
 
@@ -35,7 +35,7 @@ static const char *const kind_names[] = {
 	[PAGE_HUGETLB] = "hugetlb",
 };
 
-/* The pool is as good as its worst region. */
+/* The pool reports the smallest page kind of its regions. */
 static void note_kind(struct mempool *pool, enum page_kind kind)
 {
 	if (pool->n_regions == 0 || strcmp(pool->page_kind, kind_names[PAGE_SMALL]) != 0)
@@ -94,8 +94,8 @@ static int memory_drop(struct mempool *pool, struct mempool_region *region)
 }
 
 /*
- * What is not freed here is when the last mapping goes: reserved huge pages always, since a client that
- * touched a hole again would be killed if there were none left.
+ * Memory not freed here is freed with the last mapping. Reserved huge pages always wait for that: a
+ * client that touched a hole would be killed if no huge page were left.
  */
 static void memory_discard(struct mempool *pool, struct mempool_region *region)
 {
@@ -137,7 +137,7 @@ static int put_page(struct mempool_region *region, struct mempool_page **link, u
 	return 0;
 }
 
-/* What the page was is gone for all but those who have it mapped, also where the new one fails. */
+/* The old page memory is dropped even if the new one fails; existing mappings keep it. */
 static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
 	struct mempool_page **link = find_place(region, off), *page = *link;
@@ -277,7 +277,7 @@ static uint64_t memory_available(void)
 
 #define POOL_MEMORY_MAX ((uint64_t)1 << 46) /* where /proc does not say what is free */
 
-/* Said now, with the numbers, rather than by the OOM killer once the pool fills up. */
+/* Fails at open with the numbers, instead of by the OOM killer when the pool fills up. */
 static int check_memory(uint64_t bytes, bool private_memory)
 {
 	struct rlimit limit;
@@ -296,7 +296,7 @@ static int check_memory(uint64_t bytes, bool private_memory)
 	return 0;
 }
 
-/* What a pool without a size may grow to: all that is free when it is opened. */
+/* Size limit of a pool without a size: the memory free when it is opened. */
 static uint64_t memory_free(void)
 {
 	struct rlimit limit;
@@ -321,7 +321,7 @@ int mempool_open_memory(const struct target_opts *opts, struct mempool **pool_ou
 				 (unsigned long long)opts->pool_bytes);
 	if (opts->page_kind > PAGE_HUGETLB)
 		return error_set(-EINVAL, "page_kind %u: unknown", opts->page_kind);
-	/* What was free is not asked for again: by now it may be less. */
+	/* A size from memory_free is not checked again: less may be free by now. */
 	ret = opts->pool_bytes ? check_memory(bytes, private_memory) : 0;
 	if (ret)
 		return ret;

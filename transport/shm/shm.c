@@ -73,7 +73,7 @@ static inline void write_one(const struct transport_io *io)
 				      ((const uint64_t *)io->src)[i / 8], memory_order_release);
 }
 
-/* Did the word hold what was expected? */
+/* True if the word held the expected value. */
 static inline bool cas_one(struct transport_atomic *op)
 {
 	uint64_t expected = op->expected;
@@ -218,7 +218,7 @@ static struct shm_region *new_region(void)
 	return mine;
 }
 
-/* Takes mine over, whatever ret is. */
+/* Takes ownership of mine, whatever ret is. */
 static int add_region(struct shm *shm, struct shm_region *mine, int ret, struct region **region_out)
 {
 	if (ret) {
@@ -245,7 +245,7 @@ static int shm_attach(struct transport *tr, const struct region_grant *grant,
 	return add_region(shm, mine, ret, region_out);
 }
 
-/* What came of one that was begun before. */
+/* Drops the region of an earlier shm_attach_begin. */
 static void forget_coming(struct shm *shm)
 {
 	if (shm->coming) {

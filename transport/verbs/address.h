@@ -1,7 +1,7 @@
 /*
- * address.h - "HOST:PORT[;SOCKET-PATH]": where a node with RDMA is reached.
+ * address.h - "HOST:PORT[;SOCKET-PATH]": the address of a node with RDMA.
  *
- * A host that is an IPv6 address stands in brackets.
+ * An IPv6 address stands in brackets.
  */
 #ifndef RLV_TRANSPORT_VERBS_ADDRESS_H
 #define RLV_TRANSPORT_VERBS_ADDRESS_H
@@ -16,10 +16,10 @@ struct verbs_address {
 	char path[TRANSPORT_URI_BYTES]; /* "" = none given */
 };
 
-/* -EINVAL, and the message says what is wrong with it. */
+/* -EINVAL: malformed; the message says why. */
 RLV_MUST_CHECK int verbs_address_parse(const char *text, struct verbs_address *address_out);
 
-/* The same as text, without a scheme. -ENAMETOOLONG. */
+/* Formats an address, without a scheme. -ENAMETOOLONG. */
 RLV_MUST_CHECK int verbs_address_format(const struct verbs_address *address, char *text_out,
 					size_t room);
 

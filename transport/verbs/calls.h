@@ -21,7 +21,7 @@
 
 #include "base/error.h"
 
-#define VERBS_CALLS_VERSION 1 /* of the table: a module of another one is refused */
+#define VERBS_CALLS_VERSION 1 /* of the table; a module of another version is refused */
 
 struct verbs_calls {
 	uint32_t version;
@@ -88,7 +88,7 @@ typedef const struct verbs_calls *(*verbs_calls_fn)(void);
  */
 RLV_MUST_CHECK int verbs_calls_load(const struct verbs_calls **calls_out);
 
-/* From now on this one, for tests; NULL = the module's again. Thread: setup. */
+/* For tests: replaces the table; NULL restores the module's. Thread: setup. */
 void verbs_calls_use(const struct verbs_calls *calls);
 
 #endif

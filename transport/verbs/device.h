@@ -2,12 +2,12 @@
  * device.h - one RDMA device as this process uses it: shared by all its transports and targets.
  *
  * There is one object for each ibv_context, counted by references, because memory is registered
- * with a protection domain and should be so only once. Whoever holds a reference may use its
- * fields, which never change.
+ * with a protection domain and should be so only once. A holder of a reference may use its fields,
+ * which never change.
  *
- * The chunks of base/mem/chunk.h are registered as they come and go; the key of a buffer in one is found
- * by its address. Registering memory pins it and costs a system call and about 0.1 us a page: at
- * opening and when buffers grow, never per operation.
+ * The chunks of base/mem/chunk.h are registered as they come and go; the key of a buffer in one is
+ * found by its address. Registering memory pins it and costs a system call and about 0.1 us a page:
+ * at opening and when buffers grow, never per operation.
  */
 #ifndef RLV_TRANSPORT_VERBS_DEVICE_H
 #define RLV_TRANSPORT_VERBS_DEVICE_H
@@ -24,7 +24,7 @@
 
 struct verbs_caps {
 	uint32_t reads;        /* READs and atomics in flight from one queue pair */
-	uint32_t served_reads; /* and towards one */
+	uint32_t served_reads; /* READs and atomics served for one queue pair */
 	uint32_t wrs;          /* work requests in a send queue */
 	uint32_t completions;  /* in a completion queue */
 	uint32_t windows;      /* memory windows; 0 = none */
@@ -49,13 +49,13 @@ struct verbs_device {
 };
 
 /*
- * The device of that context, as an rdma_cm id names it. -ENOTSUP: it has no atomics, on which
- * everything here rests. -ENOMEM. Thread: any.
+ * Takes a reference to the device of that context, as an rdma_cm id names it. -ENOTSUP: it has no
+ * atomics, which are required. -ENOMEM. Thread: any.
  */
 RLV_MUST_CHECK int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,
 				    struct verbs_device **device_out);
 
-/* All that was made from it is gone. NULL is a no-op. Thread: any. */
+/* Drops a reference; all objects made from it must be gone. NULL is a no-op. Thread: any. */
 void verbs_device_put(struct verbs_device **device);
 
 /* access: IBV_ACCESS_*. -ENOMEM with the kernel's word (RLIMIT_MEMLOCK). Thread: any. */
@@ -69,7 +69,7 @@ struct verbs_dmabuf {
 	size_t bytes;
 };
 
-/* The same for it; addresses in it are offsets. -ENOTSUP: this rdma-core has no such call. */
+/* Registers a dma-buf; addresses in it are offsets. -ENOTSUP: this rdma-core has no such call. */
 RLV_MUST_CHECK int verbs_device_register_dmabuf(struct verbs_device *device,
 						const struct verbs_dmabuf *memory, int access,
 						struct ibv_mr **mr_out);
@@ -96,19 +96,19 @@ static inline bool verbs_device_key(const struct verbs_device *device, const voi
 }
 
 /*
- * A share of the work requests that this process lets one device have outstanding: what is wanted,
- * or half of what is left, but at least VERBS_SHARE_MIN, also when nothing is left: a link that has
- * come so far is slow rather than refused, and the bound is exceeded by so many for each. All of it
- * is given back, in parts if need be.
+ * Reserves a share of the work requests that this process may have outstanding on the device:
+ * wanted, at most half of the rest, at least VERBS_SHARE_MIN even if nothing is left. So a late
+ * link is slow, not refused; each may exceed the bound by VERBS_SHARE_MIN. The caller returns all
+ * of it, in parts if need be.
  */
 #define VERBS_SHARE_MIN 16
 uint32_t verbs_device_reserve(struct verbs_device *device, uint32_t wanted);
 void verbs_device_unreserve(struct verbs_device *device, uint32_t n);
 
-/* Counts queue pairs: n more, or fewer. */
+/* Adds n to the count of queue pairs. */
 void verbs_device_count_qps(struct verbs_device *device, int n);
 
-/* What this process holds of the device now. */
+/* Queue pairs and registrations that this process holds now. */
 void verbs_device_gauges(const struct verbs_device *device, uint32_t *qps_out, uint32_t *mrs_out);
 
 #endif

@@ -2,9 +2,9 @@
  * link.h - the connection of one transport: one or more RC queue pairs to one target, made by
  * rdma_cm and used together.
  *
- *   link_open    resolve address -> resolve route -> queue pair -> connect HELLO -> WELCOME, for each
- *                queue pair in turn, all before one deadline
- *   link_cut     the queue pairs are destroyed: the device writes nothing into our memory any more
+ *   link_open    resolve address -> resolve route -> queue pair -> connect HELLO -> WELCOME, for
+ *                each queue pair in turn, all before one deadline
+ *   link_cut     destroys the queue pairs: the device writes nothing into our memory any more
  *
  * Queue pair 0 receives messages, too. Device, port, GID and MTU are what rdma_cm and the routing
  * table choose for the address; the choice is logged.
@@ -22,9 +22,9 @@
 #include "base/os/clock.h"
 
 /*
- * A peer is given up when it has not acknowledged a packet for 7 times 4.096 us << 14 (67 ms): half
- * a second, more than a pause of its scheduler. Software RDMA takes 7 retries as endless, so 6.
- * The same number for answers of the target that find no receive here.
+ * A peer is given up after it has not acknowledged a packet for 7 times 4.096 us << 14 (67 ms):
+ * half a second, longer than a pause of its scheduler. Software RDMA treats 7 retries as endless,
+ * so 6. Also the retries of the target's answers that find no receive here.
  */
 #define LINK_ACK_TIMEOUT 14
 #define LINK_ACK_TIMEOUT_MAX 20 /* half a minute */
@@ -35,7 +35,7 @@ struct link_opts {
 	const struct clock *clock;
 	uint64_t timeout_ns; /* for all of it */
 	uint64_t client_id;
-	uint64_t replaces;    /* link whose place it takes; 0 = none */
+	uint64_t replaces;    /* link that it replaces; 0 = none */
 	uint32_t qps;         /* 0 = what the device needs for enough READs in flight; or fewer */
 	uint32_t depth;       /* of a send queue; 0 = usual */
 	uint32_t ack_timeout; /* 4.096 us << it; 0 = LINK_ACK_TIMEOUT */
@@ -53,16 +53,16 @@ struct link {
 	struct ibv_qp *qps[VERBS_LINK_QPS]; /* NULL after link_cut */
 	uint32_t n_qps;
 	uint32_t depth;        /* work requests in each send queue */
-	uint32_t inline_bytes; /* that a work request can carry itself */
+	uint32_t inline_bytes; /* inline data of a work request, at most */
 	bool cut;
 
-	uint64_t number;      /* random: names it at the target */
+	uint64_t number;      /* random: identifies the link at the target */
 	uint64_t incarnation; /* of the target, as WELCOME says */
 	uint8_t boot_id[16];
 
 	/* private */
 	struct ibv_td *td;
-	uint8_t *buffers; /* for messages that come; registered */
+	uint8_t *buffers; /* for incoming messages; registered */
 	uint32_t key;     /* of buffers */
 	uint32_t share;   /* of the device's outstanding work: depth * n_qps */
 	uint64_t client_id, replaces;
@@ -71,14 +71,14 @@ struct link {
 };
 
 /*
- * -ECONNREFUSED (nobody listens there, or no way), -ETIMEDOUT, -EPROTO (peer of another version),
- * -ENOTSUP (no rdma-core, no RDMA device for the address, or one without atomics), -ENOENT (no such
- * host), and what the target refuses with, in its words. Names of hosts are looked up by the system,
- * which has time limits of its own.
+ * -ECONNREFUSED (no listener or no route), -ETIMEDOUT, -EPROTO (peer of another version), -ENOTSUP
+ * (no rdma-core, no RDMA device for the address, or one without atomics), -ENOENT (no such host),
+ * and the target's refusals with their messages. The system resolves host names, with time limits
+ * of its own.
  */
 RLV_MUST_CHECK int link_open(const struct link_opts *opts, struct link **link_out);
 
-/* Has the target hung up? 0, or -ECONNRESET. Cost: a system call. */
+/* 0, or -ECONNRESET if the target has hung up. Cost: a system call. */
 RLV_MUST_CHECK int link_check(struct link *link);
 
 /* Waits for one message. -ETIMEDOUT, -ECONNRESET, -EPROTO. */
@@ -88,8 +88,10 @@ RLV_MUST_CHECK int link_receive(struct link *link, union verbs_any *message_out,
 /* Hangs up at once. A second call is a no-op. */
 void link_cut(struct link *link);
 
-/* Hangs up, if need be, and frees. A forked child (forked) only frees: the queue pairs are its
-   parent's. NULL is a no-op. */
+/*
+ * Cuts the link if needed and frees it. forked: a child only frees; the queue pairs are its
+ * parent's. NULL is a no-op.
+ */
 void link_close(struct link *link, bool forked);
 
 #endif

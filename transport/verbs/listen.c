@@ -81,7 +81,7 @@ static bool is_internet(const struct ifaddrs *at)
 		!IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr));
 }
 
-/* Has a device this address? Then clients get to hear it. */
+/* Tries to bind the address: true if a device has it; it becomes the clients' address. */
 static bool try_address(struct listener *listener, const struct ifaddrs *at)
 {
 	bool v6 = at->ifa_addr->sa_family == AF_INET6;
@@ -113,7 +113,7 @@ static bool find_address(struct listener *listener, const struct ifaddrs *all, u
 	return false;
 }
 
-/* One that other hosts reach, if there is any. */
+/* Finds a device, preferably at an address that other hosts reach. */
 static int find_device(struct listener *listener)
 {
 	struct ifaddrs *all = NULL;

@@ -1,9 +1,9 @@
 /*
- * listen.h - a target's rdma_cm address: which device it is on, who asks to connect, who hangs up.
+ * listen.h - a target's rdma_cm listener: address, device, connect and disconnect events.
  *
- * A node uses one device, because the atomics of two know nothing of each other. With a host that is
- * the device of that address; without, the one of the first address that has one, and who comes by
- * another is refused.
+ * A node uses one device, because atomics of two devices are not atomic to each other. With a host
+ * it is the device of that address; without, the device of the first address that has one.
+ * Connections through other devices are refused.
  */
 #ifndef RLV_TRANSPORT_VERBS_LISTEN_H
 #define RLV_TRANSPORT_VERBS_LISTEN_H
@@ -18,26 +18,26 @@ struct listener {
 	struct rdma_event_channel *channel; /* its descriptor does not block */
 	struct rdma_cm_id *id;
 	struct ibv_context *context;  /* the device */
-	struct verbs_address address; /* what clients use: host and port are real ones */
+	struct verbs_address address; /* for clients: the resolved host and port */
 	struct peers *peers;          /* borrowed */
 };
 
 /*
- * Takes the address, lets nobody in yet. -ENOENT (no such host), -ENODEV (no RDMA device has it, or
- * there is none), -EADDRINUSE, -EADDRNOTAVAIL (in use, or no address of this host). Names of hosts
- * are looked up by the system, with limits of its own.
+ * Binds the address; accepts nothing yet. -ENOENT (no such host), -ENODEV (no RDMA device has it,
+ * or there is none), -EADDRINUSE, -EADDRNOTAVAIL (in use, or no address of this host). The system
+ * resolves host names, with time limits of its own.
  */
 RLV_MUST_CHECK int listener_open(const struct verbs_calls *calls,
 				 const struct verbs_address *address,
 				 struct listener **listener_out);
 
-/* From now on clients may come: they are peers'. */
+/* Starts to accept clients; peers owns their connections. */
 RLV_MUST_CHECK int listener_start(struct listener *listener, struct peers *peers);
 
-/* Does what is pending; never waits. */
+/* Serves pending events; never waits. */
 void listener_serve(struct listener *listener);
 
-/* The peers are closed. In a forked child (forked) only frees. NULL is a no-op. */
+/* Call after peers_close. forked: a child only frees. NULL is a no-op. */
 void listener_close(struct listener *listener, bool forked);
 
 #endif

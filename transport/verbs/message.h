@@ -2,8 +2,8 @@
  * message.h - makes and checks the messages of wire/verbs_layout.h.
  *
  * A message is sealed by whoever sends it, after its body is complete, and checked by whoever
- * receives it, before anything else looks at it: size, type, checksum, zero in what is reserved, and
- * texts that end.
+ * receives it, before anything else looks at it: size, type, checksum, zero in what is reserved,
+ * and texts that end.
  */
 #ifndef RLV_TRANSPORT_VERBS_MESSAGE_H
 #define RLV_TRANSPORT_VERBS_MESSAGE_H
@@ -25,20 +25,20 @@ union verbs_any {
 	uint8_t bytes[VERBS_MESSAGE_MAX];
 };
 
-/* Size of a message of that type, 0 if there is none. */
+/* Size of a message of that type; 0: unknown type. */
 size_t message_size(uint16_t type);
 
 /* Fills in the head of a message whose body is complete. */
 void message_seal(union verbs_any *message, enum verbs_message type);
 
 /*
- * Copies a message of that type, which the n bytes begin with (rdma_cm pads private data with
- * zeros), and checks it. -EPROTO, the message says what is wrong.
+ * Copies and checks a message of that type from the start of n bytes (rdma_cm pads private data
+ * with zeros). -EPROTO: the message says why.
  */
 RLV_MUST_CHECK int message_read(union verbs_any *message_out, enum verbs_message type,
 				const void *bytes, size_t n);
 
-/* The same for any type that comes by SEND: exactly n bytes. */
+/* The same for any type that arrives by SEND, of exactly n bytes. */
 RLV_MUST_CHECK int message_receive(union verbs_any *message_out, const void *bytes, size_t n);
 
 #endif

@@ -21,7 +21,7 @@
 /* Work requests of a link, by wr_id: receives have the number of their buffer. */
 enum { PEER_ID_SEND = PEER_RECEIVES, PEER_ID_BIND, PEER_ID_PROBE };
 
-/* What the device reads and writes. */
+/* Message buffers that the device reads and writes. */
 struct peer_buffers {
 	uint8_t in[PEER_RECEIVES][VERBS_MESSAGE_MAX];
 	union verbs_any out;
@@ -41,7 +41,7 @@ struct peer {
 	struct ibv_pd *domain;
 	struct ibv_cq *completions;
 	struct peer_buffers *buffers; /* in a chunk */
-	struct ibv_mr *mr;            /* of them, in a domain of the link's own */
+	struct ibv_mr *mr;            /* of buffers, in the link's own domain */
 	uint32_t key;                 /* of them, in its domain */
 	struct opening *openings;
 	uint32_t n_openings;
@@ -56,10 +56,10 @@ struct peer {
 	uint32_t head, waiting;
 };
 
-/* Makes queue pair 0 of it ready for messages, before it is accepted. */
+/* Prepares queue pair 0 for messages, before it is accepted. */
 RLV_MUST_CHECK int requests_start(struct peer *peer);
 
-/* Serves its completions. Anything but 0 ends the link, with the message why. */
+/* Serves its completions. An error ends the link; the message says why. */
 RLV_MUST_CHECK int requests_serve(struct peer *peer);
 
 #endif

@@ -420,14 +420,14 @@ uint32_t peers_count_clients(const struct peers *peers)
 {
 	uint32_t n = 0;
 
-	/* counted where it stands last */
+	/* each client is counted at its last link */
 	for (const struct peer *peer = peers->first; peer; peer = peer->next)
 		n += !find_client(peer->next, peer->client_id) &&
 		     !backing_knows(peers->rights.backing, peer->client_id);
 	return n;
 }
 
-/* An ATTACH of it that is under way ends the link: no key of it may come to be. */
+/* A pending ATTACH of the region ends the link, so that no key of it becomes valid. */
 static void revoke_one(struct peers *peers, struct peer *peer, uint32_t region)
 {
 	struct opening **at = &peer->openings;

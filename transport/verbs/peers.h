@@ -29,7 +29,7 @@
 #define PEERS_UNPROVED_MAX 256               /* of them, without a good grant so far */
 #define PEERS_PROOF_NS (30 * CLOCK_NS_PER_S) /* time for it */
 #define PEERS_LOOK_NS (2 * CLOCK_NS_PER_S)
-#define PEERS_FENCED_MAX 4096 /* clients refused; of more, the latest */
+#define PEERS_FENCED_MAX 4096 /* fenced clients to refuse: the latest ones */
 
 struct peer;
 
@@ -45,7 +45,7 @@ struct peers {
 	uint32_t n, n_unproved, n_qps, n_mrs;
 	uint64_t attaches;
 	uint64_t fenced[PEERS_FENCED_MAX];
-	uint64_t n_fenced; /* ever; the latest stand in fenced */
+	uint64_t n_fenced; /* total; fenced holds the latest */
 };
 
 struct peers_opts {
@@ -59,7 +59,7 @@ struct peers_opts {
 
 RLV_MUST_CHECK int peers_open(const struct peers_opts *opts, struct peers **peers_out);
 
-/* Takes everything down; in a forked child (forked) only frees. NULL is a no-op. */
+/* Takes all links down. forked: a child only frees. NULL is a no-op. */
 void peers_close(struct peers *peers, bool forked);
 
 /*
@@ -75,22 +75,24 @@ RLV_MUST_CHECK int peers_connect(struct peers *peers, struct rdma_cm_id *id,
 /* Takes down a link: nothing that it started can land when this returns. */
 void peers_drop(struct peers *peers, struct peer *peer);
 
-/* Those of a client. Were there any? */
+/* Takes down the links of a client. True if there were any. */
 bool peers_drop_client(struct peers *peers, uint64_t client_id);
 
-/* And lets it in no more. */
+/* The same, and refuses the client from now on. */
 bool peers_fence(struct peers *peers, uint64_t client_id);
 
 bool peers_have(const struct peers *peers, uint64_t client_id);
 
-/* How many clients are here that the backing does not know. */
+/* Number of connected clients that the backing does not know. */
 uint32_t peers_count_clients(const struct peers *peers);
 
 /* Takes a region back from a client. */
 void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region);
 
-/* Does what its completion channel has, asks links whether they are still there (probe.h), and hangs
-   up on those whose time for a proof is over. Called at least every PEERS_LOOK_NS. */
+/*
+ * Serves the completion channel, probes silent links (probe.h), and takes down links whose deadline
+ * for a proof has passed. Called at least every PEERS_LOOK_NS.
+ */
 void peers_serve(struct peers *peers);
 
 #endif

@@ -229,7 +229,7 @@ static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 	return 0;
 }
 
-/* Uses op up. */
+/* Lists work requests until all of op is covered. */
 static int list(struct post *post, struct op *op)
 {
 	int ret = 0;
@@ -349,7 +349,7 @@ static int list_wrs(struct post *post, struct transport_wr *wrs, size_t n)
 	return ret;
 }
 
-/* Nobody knows of them before they are done. Do fences keep them in one lane? */
+/* Marks the atomics unknown until they are done. True if a fence keeps all in one lane. */
 static bool begin_wrs(struct transport_wr *wrs, size_t n)
 {
 	bool fenced = false;
@@ -362,7 +362,7 @@ static bool begin_wrs(struct transport_wr *wrs, size_t n)
 	return fenced;
 }
 
-/* One with nothing outstanding is as good as the next, and the device has it at hand. */
+/* Keeps the lane if nothing is outstanding there: the device has its state cached. */
 static void choose_next_lane(struct post *post)
 {
 	choose_lane(post, post->first_lane);

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-/* Where the queue pair takes none, nothing is learned. */
+/* False: the queue pair is full; the probe is skipped. */
 static bool post(struct ibv_qp *qp)
 {
 	struct ibv_send_wr wr = { .wr_id = PEER_ID_PROBE,

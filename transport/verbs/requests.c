@@ -139,7 +139,7 @@ static int bind_keys(struct peer *peer, struct opening *opening)
 	return 0;
 }
 
-/* A grant that is not good leaves the link as it is. */
+/* An invalid grant is refused; the link stays. */
 static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 {
 	struct opening *opening = NULL;
@@ -159,7 +159,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	return peer->all->rights.windows ? bind_keys(peer, opening) : answer(peer, opening);
 }
 
-/* What is not open any more was taken back meanwhile. */
+/* No-op if the opening was revoked meanwhile. */
 static void on_detach(struct peer *peer, const struct verbs_detach *ask)
 {
 	struct opening **at = find(peer, ask->request);

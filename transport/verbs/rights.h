@@ -33,7 +33,7 @@ struct rights {
 	uint32_t n_mrs, n_windows; /* held now */
 };
 
-/* What one ATTACH opened. */
+/* A region that one ATTACH opened to the queue pairs of a peer. */
 struct opening {
 	struct opening *next; /* of its peer: the peer's */
 	uint32_t request;
@@ -44,45 +44,45 @@ struct opening {
 	struct ibv_mr *mr; /* domains: its own */
 };
 
-/* By windows where the device has them; the log says where it has not. -ENOMEM. */
+/* Uses windows if the device has them; otherwise logs that and uses domains. -ENOMEM. */
 RLV_MUST_CHECK int rights_init(struct rights *rights, struct verbs_device *device,
 			       struct transport_target *backing);
 
-/* All openings are closed. A second call is a no-op. */
+/* All openings must be closed. A second call is a no-op. */
 void rights_fini(struct rights *rights);
 
 /*
- * A registration for a new region of the pool, NULL where none is needed; without the lock, since it
+ * Registers a new region of the pool; NULL if none is needed. Called without the lock, since it
  * pins the memory, which takes a second for some GiB. -ENOMEM.
  */
 RLV_MUST_CHECK int rights_register(const struct rights *rights, const struct target_region *region,
 				   struct ibv_mr **mr_out);
 
-/* Knows the region from now on; the registration is ours. */
+/* Adds the region; takes ownership of its registration. */
 void rights_add(struct rights *rights, uint32_t region, struct ibv_mr *mr);
 
 /*
- * The pool has given it back. Returns its registration for the caller to end without the lock; NULL:
- * there is none, or it ends when nobody has the region open any more.
+ * Removes a region that the pool has given back. Returns its registration for the caller to end
+ * without the lock; NULL: there is none, or it ends with the last opening.
  */
 struct ibv_mr *rights_remove(struct rights *rights, uint32_t region);
 
 /*
- * Opens a region, which is then the opening's (region is zeroed), to n queue pairs. The keys are good
- * once rights_bind has been done for each of them, where windows are in use. domain: the peer's.
- * On failure the region stays the caller's. -ENOMEM, -ENOSPC.
+ * Opens a region, which is then the opening's (region is zeroed), to n queue pairs. The keys are
+ * good once rights_bind has been done for each of them, where windows are in use. domain: the
+ * peer's. On failure the region stays the caller's. -ENOMEM, -ENOSPC.
  */
 RLV_MUST_CHECK int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 			       struct backing_region *region, struct opening **opening_out);
 
-/* Starts to bind the i-th window, on its queue pair: done when its completion wr_id says so. */
+/* Starts to bind the i-th window, on its queue pair; done at the completion with wr_id. */
 RLV_MUST_CHECK int rights_bind(struct rights *rights, struct opening *opening, uint32_t i,
 			       struct ibv_qp *qp, uint64_t wr_id);
 
-/* The keys are worth nothing any more when this returns. */
+/* Closes an opening; its keys are invalid on return. */
 void rights_close(struct rights *rights, struct opening *opening);
 
-/* A protection domain for a peer's queue pairs. */
+/* Makes a protection domain for a peer's queue pairs. */
 RLV_MUST_CHECK int rights_domain(struct rights *rights, struct ibv_pd **domain_out);
 void rights_domain_end(struct rights *rights, struct ibv_pd *domain);
 

@@ -83,7 +83,7 @@ static int verbs_register(struct transport_target *tg, struct target_region *spe
 	return 0;
 }
 
-/* First the pool: then nobody opens it any more. */
+/* The pool drops the region first, so that nobody opens it any more. */
 static int verbs_unregister(struct transport_target *tg, uint32_t region)
 {
 	struct verbs_target *target = of(tg);
@@ -116,7 +116,7 @@ static int verbs_grant(struct transport_target *tg, uint64_t client_id,
 	return of(tg)->backing->ops->grant(of(tg)->backing, client_id, range, rights, grant_out);
 }
 
-/* The grants first: what a revoked one opened cannot be opened again. */
+/* Revokes grants first, so that a closed opening cannot be opened again. */
 static int verbs_revoke(struct transport_target *tg, uint64_t client_id, uint32_t region)
 {
 	struct verbs_target *target = of(tg);
@@ -144,7 +144,7 @@ static void serve(struct verbs_target *target) LOCK_REQUIRES(role)
 	peers_serve(target->peers);
 }
 
-/* While it has a queue pair it is alive; else it is as alive as the backing says. */
+/* Alive while it has a queue pair; otherwise the backing decides. */
 static int ask(struct verbs_target *target, uint64_t client_id, enum fence_result *result_out)
 {
 	int ret = 0;

@@ -52,7 +52,7 @@ static int verbs_order(struct transport *tr)
 	return post_drain(of(tr)->post);
 }
 
-/* It is the node's own work, asked for through the control plane. */
+/* The node persists its regions itself, on request through the control plane. */
 static int verbs_persist(struct transport *tr, struct region *region, uint64_t off, uint64_t len)
 {
 	(void)tr;
@@ -69,8 +69,10 @@ static int refusal(const struct verbs_attached *attached)
 	return error_set(attached->status, "target: %s", attached->text);
 }
 
-/* One question, one answer. Whatever goes wrong with them ends the link: a late answer must not be
-   taken for that of the next question. */
+/*
+ * Sends a request and waits for its answer. Any failure ends the link, so that a late answer is not
+ * taken for the answer to the next request.
+ */
 static int exchange(struct verbs *verbs, union verbs_any *message)
 {
 	uint64_t deadline = transport_give_up_ns(&verbs->tr);

@@ -1,6 +1,4 @@
-/*
- * work.c - hands out what completes, waits for it, and ends the link when it must.
- */
+/* work.c - retires completed work, waits for it, and ends the link on errors. */
 #include "transport/verbs/work.h"
 
 #include <errno.h>
@@ -110,7 +108,7 @@ static int take(struct work *work, const struct ibv_wc *wc)
 	return work_fail(work, -ECONNRESET, work->link->calls->wc_status_str(wc->status));
 }
 
-/* How many completions there were, or what ended the link. */
+/* Returns the number of completions, or the error that ended the link. */
 int work_reap(struct work *work)
 {
 	struct ibv_wc wcs[REAP];

@@ -1,5 +1,5 @@
 /*
- * work.h - what is outstanding on a link: slots, batches, the arena, and the end of it all.
+ * work.h - outstanding work of a link: slots, batches, the arena, completion and failure.
  *
  *   lane     a queue pair's sending side: a ring of slots, one for each posted work request
  *   batch    what one call or chain has outstanding; tickets are consecutive and start at 1
@@ -25,7 +25,7 @@
 
 enum slot_kind { SLOT_PLAIN, SLOT_COPY, SLOT_CAS, SLOT_FAA };
 
-/* A posted work request: what is left to do when it is done. */
+/* A posted work request, with the copy to make at its completion. */
 struct slot {
 	union {
 		struct transport_atomic *atomic; /* CAS, FAA: gets the result */
@@ -68,7 +68,7 @@ struct work {
 	char text[WORK_TEXT_BYTES];
 };
 
-/* A wait for something: the batch gives up at its own deadline, the caller looks away at `until`. */
+/* State of a wait: the batch ends the link at its own deadline, the caller returns at `until`. */
 struct work_wait {
 	struct batch *batch;
 	uint64_t until;
@@ -77,25 +77,25 @@ struct work_wait {
 
 /* Zeroed before. link and tr are borrowed until work_fini. -ENOMEM: nothing is left behind. */
 RLV_MUST_CHECK int work_init(struct work *work, struct link *link, struct transport *tr);
-/* The link is cut, or nothing is outstanding. */
+/* The link must be cut, or nothing outstanding. */
 void work_fini(struct work *work);
 
-/* Ends the link, if it has not ended; text is what later calls say. Returns code. */
+/* Ends the link, if it has not ended; later calls return code with text. Returns code. */
 int work_fail(struct work *work, int code, const char *text);
-/* The error of a link that has ended, with its words. */
+/* The error of a link that has ended, with its message. */
 int work_lost(const struct work *work);
 
-/* Hands out what has completed: how many completions there were, or why the link has ended. */
+/* Retires completed work. Returns the number of completions, or the error that ended the link. */
 RLV_MUST_CHECK int work_reap(struct work *work);
 
-/* The same, for a loop that waits: 0, or -ETIMEDOUT after wait->until, or the end of the link. */
+/* One step of a waiting loop: 0, -ETIMEDOUT after wait->until, or the error that ended the link. */
 RLV_MUST_CHECK int work_look(struct work *work, struct work_wait *wait);
 
 /* Opens a batch that may grow until work_close_batch; there is room for it. Returns its ticket. */
 uint64_t work_open_batch(struct work *work);
 void work_close_batch(struct work *work, uint64_t ticket);
 
-/* Waits for a batch; until 0 only looks: -EAGAIN. */
+/* Waits for a batch; until 0 only tests: -EAGAIN: not done. */
 RLV_MUST_CHECK int work_wait(struct work *work, uint64_t ticket, uint64_t until);
 
 static inline struct batch *work_batch(struct work *work, uint64_t ticket)
