@@ -1,5 +1,5 @@
 /*
- * What an shm initiator and its target say over a unix socket (SOCK_SEQPACKET), and the grant.
+ * Messages between an shm initiator and its target over a unix socket (SOCK_SEQPACKET); the grant.
  *
  *   initiator                                  target
  *     HELLO   client, pid, start + own pidfd ->
@@ -13,7 +13,7 @@
  *     BYE     "everything is unmapped"      ->
  *
  * Every message is one packet of its exact size, with a crc32c; one descriptor where a "+" stands,
- * else none. Whoever gets anything else hangs up. A connection without BYE leaves the client
+ * else none. A receiver of anything else hangs up. A connection without BYE leaves the client
  * "attached": only its death, seen through the pidfd, proves that it can write no more.
  *
  * Head of every message:
@@ -44,7 +44,7 @@ enum attach_type {
 
 enum attach_flags {
 	ATTACH_PERSISTENT = 1, /* the pool is a file: msync makes it durable */
-	ATTACH_HUGE = 2,       /* ask for huge pages where you map it */
+	ATTACH_HUGE = 2,       /* ask for huge pages when mapping it */
 	ATTACH_PAGES = 4,      /* some pages of it have memory of their own: ask for them */
 	ATTACH_CAN_RENEW = 8,  /* pages of its pool may have memory of their own ... */
 	ATTACH_MAY_RENEW = 16, /* ... and who attached it may give it to them */
@@ -52,16 +52,16 @@ enum attach_flags {
 };
 
 /*
- * A page of 4 KiB may have memory of its own, so that who is granted it gets no descriptor of what lies
- * beside it. Who was granted all of the region, with all rights, makes that memory, a memfd that is sealed
- * against shrinking, and sends it as the page of a number. Who is granted all of it asks for its pages
- * by number, and maps them in their places.
+ * A 4 KiB page may have its own memory, so that a grant of the page gives no descriptor of its
+ * neighbours. A client with a grant of the whole region and all rights makes that memory, a memfd
+ * sealed against shrinking, and sends it with the page number. A client with a grant of the whole
+ * region requests such pages by number and maps them in place.
  */
 #define ATTACH_PAGE_BYTES 4096u
 #define ATTACH_PAGE_MAX (UINT32_MAX >> 2)
 #define ATTACH_PAGE_NEXT \
 	0x40000000u         /* | page: the first one from there on; size 0 = there is none */
-#define ATTACH_PAGES_MAX 64 /* that answer one question */
+#define ATTACH_PAGES_MAX 64 /* answers to one request */
 
 struct attach_head {
 	uint32_t magic;
@@ -123,7 +123,7 @@ WIRE_AT(attach_hello_reply, incarnation, 24);
 WIRE_AT(attach_hello_reply, text, 32);
 
 /*
- * A grant, as carried in struct region_grant. Nobody but the target reads it.
+ * A grant, as carried in struct region_grant. Only the target reads it.
  *   offset size
  *        0    4  magic "RLVG"
  *        4    2  version: 1

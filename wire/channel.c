@@ -123,7 +123,7 @@ bool channel_is_readable(const struct channel *ch)
 	return ch->stream.ops->pending(&ch->stream) || poll(&ready, 1, 0) > 0;
 }
 
-/* Bytes that come or go one by one make no new time: a deadline is that of all of them. */
+/* The deadline covers the whole transfer: single bytes that arrive do not extend it. */
 static int check_time(const struct channel *ch, uint64_t deadline_ns)
 {
 	return deadline_expired(ch->clock, deadline_ns)
@@ -195,7 +195,7 @@ struct tries {
 	short events;
 };
 
-/* Reads on until so many bytes of the frame are there. */
+/* Reads until end bytes of the frame are there. */
 static int read_to(struct channel *ch, uint8_t *bytes, size_t end, struct tries *tries)
 {
 	while (ch->got < end) {

@@ -1,9 +1,9 @@
 /*
- * Channel: frames over one connected stream, sent and received with a deadline. Used by whoever
- * dials (clients, memory nodes) and by the metadata server towards its nodes.
+ * Channel: frames over one connected stream, sent and received with a deadline. Used by diallers
+ * (clients, memory nodes) and by the metadata server towards its nodes.
  *
- * After any error but -EOVERFLOW of a message that is too long, the channel is dead: what was sent
- * may or may not have been acted on.
+ * After any error except -EOVERFLOW (message too long) the channel is dead: requests already sent
+ * may or may not have been executed.
  *
  * struct stream is the seam for TLS (wire/tls.h): another table of the same functions.
  */
@@ -58,7 +58,7 @@ struct channel_frame {
 
 /* Owns fd, which is made non-blocking. Thread: owner, for all. */
 void channel_init(struct channel *ch, int fd, const struct clock *clock);
-/* The same over any stream, which becomes the channel's. */
+/* The same over any stream; takes ownership of it. */
 void channel_init_stream(struct channel *ch, const struct stream *stream);
 void channel_fini(struct channel *ch);
 
@@ -70,12 +70,12 @@ RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t requ
 RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
 
-/* The same without waiting. -EAGAIN: it has not come whole; what has come is kept. */
+/* Receives without waiting. -EAGAIN: the frame is incomplete; received bytes are kept. */
 RLV_MUST_CHECK int channel_take(struct channel *ch, struct channel_frame *frame_out);
 
 /*
- * Asks, and waits for the answer of that type and id. frame_out->head.term is the peer's term.
- * -EPROTO: anything else came.
+ * Sends a request and waits for the answer of that type and id. frame_out->head.term is the peer's
+ * term. -EPROTO: anything else came.
  */
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);
@@ -86,7 +86,7 @@ RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
 /* True if a receive would not block: bytes are there, or the peer is gone. */
 bool channel_is_readable(const struct channel *ch);
 
-/* Unpacks a body; NULL and a message: not one. Free by protobuf_c_message_free_unpacked. */
+/* Unpacks a body. NULL and a message: malformed. Free by protobuf_c_message_free_unpacked. */
 ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
 				 const struct channel_frame *frame);
 

@@ -20,15 +20,15 @@ struct dial_opts {
 	struct tls_files tls;  /* of TCP; none: the token is the PSK */
 	const char *role;      /* "client" or "memnode" */
 	const char *software;  /* version of ours, for people */
-	uint64_t client_id;    /* of an earlier connection to resume, 0 = new */
+	uint64_t client_id;    /* lease of an earlier connection to resume, 0 = new */
 	const uint8_t *secret; /* of that lease, AUTH_SECRET_BYTES; unused for a new one */
 	uint64_t deadline_ns;  /* on clock_monotonic(); a name server's own time comes on top */
 };
 
 struct dial_peer {
-	uint64_t client_id; /* lease; another one than asked for: the earlier one was fenced */
+	uint64_t client_id; /* lease; if not the requested one, that was fenced */
 	uint64_t lease_ns;
-	uint8_t secret[AUTH_SECRET_BYTES]; /* of the lease; zero: of a memory node, which has none */
+	uint8_t secret[AUTH_SECRET_BYTES]; /* of the lease; zero for memory nodes */
 	uint64_t term;
 	uint8_t store_uuid[16];
 	char store[DIAL_TEXT_BYTES];
@@ -42,7 +42,7 @@ struct dial_peer {
 RLV_MUST_CHECK int dial_open(const struct dial_opts *opts, struct channel *ch_out,
 			     struct dial_peer *peer_out);
 
-/* The Status of an answer as a code of ours, its words recorded. */
+/* Converts the Status of an answer to an error code, and records its message. */
 RLV_MUST_CHECK int dial_status(const Relive__Status *status);
 
 #endif

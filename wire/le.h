@@ -2,8 +2,8 @@
  * Byte order and assertion helpers of the wire layer.
  *
  * Every layout of this folder is little-endian and made of fixed-width integers, so that on a
- * little-endian host a struct is its own encoding. Big-endian hosts are refused at compile time:
- * no RDMA host that we know of is one, and byte swaps on words under remote atomics cannot work.
+ * little-endian host a struct is its own encoding. Big-endian hosts are refused at compile time: no
+ * known RDMA host is big-endian, and byte swaps on words under remote atomics cannot work.
  */
 #ifndef RLV_WIRE_LE_H
 #define RLV_WIRE_LE_H
@@ -20,8 +20,8 @@
 
 /*
  * A word of a region that others may change by CAS or FAA at any time. It is a struct so that plain
- * reads, assignments and arithmetic do not compile; only transport_* and transport/barrier.h
- * touch `raw`.
+ * reads, assignments and arithmetic do not compile; only transport_* and transport/barrier.h touch
+ * `raw`.
  */
 struct rword64 {
 	uint64_t raw;

@@ -1,6 +1,6 @@
 /*
- * Part: what belongs together on one memory node, of whatever kind (enum kind_id). It has four
- * regions, by who writes them:
+ * Part: the regions of one object shard on one memory node, of any kind (enum kind_id). It has four
+ * regions, divided by writer:
  *
  *   tree    the part's words and the structure of its kind; written by clients that change it
  *   rows    bulk data of the kind; written by clients that may write
@@ -60,8 +60,8 @@ WIRE_AT(part_words, epoch, 64);
 WIRE_AT(part_words, clean, 128);
 
 /*
- * Client slot: one for each writer or sampler handle, in each part; owner id = 1 + index. Written by
- * whoever hands slots out; clients read it.
+ * Client slot: one for each writer or sampler handle, in each part; owner id = 1 + index. Written
+ * by whoever hands slots out; clients read it.
  *   offset size
  *        0    8  state: 0 free, 1 live, 2 fenced
  *        8    4  pid

@@ -8,15 +8,15 @@
  *   278528     zeros
  *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
  *
- * A region is a run of extents and never moves. A change of the table, with the next sequence number
- * and a crc32c, is written to copy 0 and made durable, then to copy 1, and used when it is in both.
- * So one copy is whole after a crash anywhere, and either has all that was used: one that is torn,
- * damaged or older is written anew from the other when the pool is opened.
- * A pool grows by a table that counts more extents, in a file that was made longer before.
+ * A region is a run of extents and never moves. A change of the table, with the next sequence
+ * number and a crc32c, is written to copy 0 and made durable, then to copy 1, and used when it is
+ * in both. So after a crash at any point one copy is whole, and each whole copy has every change in
+ * use. When the pool is opened, a torn, damaged or older copy is rewritten from the other. A pool
+ * grows by a table that counts more extents, in a file that was made longer before.
  *
- * The superblock is written when the pool is made, and when it gets another store: to copy 1, then
- * to copy 0, each made durable. So one of them is always whole, and copy 1 holds if it is: it is never
- * older. A pool with two blank copies is not made yet.
+ * The superblock is written when the pool is made and when its store changes: to copy 1, then to
+ * copy 0, each made durable. So one copy is always whole; copy 1 is never older and is used if it
+ * is whole. A pool with two blank copies is not made yet.
  *
  * Superblock:
  *   offset size
@@ -40,17 +40,17 @@
  *      252    4  crc32c of bytes 0..251
  *      256 3840  zeros
  *
- * A pool in a directory: one file a region, and the file `pool`, which holds the superblock, copy 1 at
- * 4096. It has no extent table, so its offsets and entries are zero.
+ * A pool in a directory: one file per region, and the file `pool`, which holds the superblock, copy
+ * 1 at 4096. It has no extent table, so its offsets and entries are zero.
  *
  *   pool                          superblock, twice; locked by the node that has the pool
  *   region-0007.table.3.0.tree    region 7, of {kind, object, part}, and its role
  *   *.tmp                         a region that was being made
  *
- * A region is made as a temporary file whose blocks are all taken, renamed when it is durable; it is
- * given back by unlinking. Its size is the file's. Words of the name: `table` or the number of another
- * kind; `tree`, `rows` or the number of another role; nothing has leading zeros but the region's
- * number, which has four digits.
+ * A region is made as a temporary file with all blocks allocated and renamed when it is durable; it
+ * is given back by unlinking. Its size is the file's. Words of the name: `table` or the number of
+ * another kind; `tree`, `rows` or the number of another role; nothing has leading zeros but the
+ * region's number, which has four digits.
  */
 #ifndef RLV_WIRE_POOL_LAYOUT_H
 #define RLV_WIRE_POOL_LAYOUT_H

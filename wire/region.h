@@ -49,7 +49,10 @@
 /* Kinds of objects: {kind, object, part} names the part that owns a region. */
 enum kind_id { OBJECT_TABLE = 1 };
 
-/* By who writes them (wire/ring_layout.h). Arrays of a shard's regions are indexed by role. */
+/*
+ * Roles divide regions by writer (wire/ring_layout.h). Arrays of a shard's regions are indexed by
+ * role.
+ */
 enum region_role {
 	REGION_TREE = 1,
 	REGION_ROWS = 2,
@@ -58,12 +61,16 @@ enum region_role {
 	REGION_ROLES, /* one above the last */
 };
 
-/* Which atomics change the words of a region: those of one host's CPUs or of one NIC, never both. */
+/*
+ * Which atomics change the words of a region: those of one host's CPUs or of one NIC, never both.
+ */
 enum atomic_domain { ATOMIC_DOMAIN_CPU = 1, ATOMIC_DOMAIN_NIC = 2 };
 
-/* Several bits lie between any two: what is none of them is damaged, and no flip makes one another. */
+/*
+ * Any two states differ in several bits: other values are damage; no single flip makes one another.
+ */
 enum region_state {
-	REGION_FORMATTING = 0, /* not to be opened yet */
+	REGION_FORMATTING = 0, /* must not be opened yet */
 	REGION_LIVE = 0x4556494c,
 	REGION_DROPPED = 0x504f5244,  /* its object was dropped: every call answers -ESTALE */
 	REGION_ORPHANED = 0x4e50524f, /* its memory node died and was replaced: -EHOSTDOWN */
@@ -71,13 +78,14 @@ enum region_state {
 
 /*
  * Rows may have been stored that are not durable: set, durably, before the first row is stored, and
- * cleared when rows, then tree, were persisted and nobody can store rows any more. Who opens a
- * shard exclusively and finds it set must check all rows. Any other value than 0 is this one, damaged.
+ * cleared when rows, then tree, were persisted and nobody can store rows any more. A process that
+ * opens a shard exclusively and finds the mark set must check all rows. Any other nonzero value
+ * is a damaged mark and counts as set.
  *
  * A memory node sets the mark when it opens its pool, which may be while clients still have it
- * mapped. They go on, and no repair runs meanwhile: only when it is the pool's only
- * user does the node write opener and found, and the metadata server, when it has made the
- * shard sound, recovered. Where recovered is not opener, that is still to be done.
+ * mapped. They continue, and no repair runs meanwhile: the node writes opener and found only when
+ * it is the pool's only user; the metadata server writes recovered after it has repaired the shard.
+ * If recovered differs from opener, the repair is still to be done.
  */
 #define REGION_MARKED UINT64_MAX
 

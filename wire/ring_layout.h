@@ -1,8 +1,8 @@
 /*
- * Ring of a shard: mutable words, block headers, rows. A shard is a part (wire/part_layout.h): it has
- * four regions, each of which begins with a superblock (wire/region.h).
+ * Ring of a shard: mutable words, block headers, rows. A shard is a part (wire/part_layout.h): it
+ * has four regions, each of which begins with a superblock (wire/region.h).
  *
- * The tree region, written by whoever changes priorities, read by all:
+ * The tree region, written by clients that change priorities, read by all:
  *   4096             table descriptor (wire/table_layout.h), immutable
  *   desc.words_off   struct shard_words: head, dirty, epoch
  *   view.words_off   struct view_words of each view
@@ -12,12 +12,12 @@
  *   desc.headers_off block headers, one word for each block
  * The rows region, written by writers:
  *   4096             rows
- * The slots region, written by the metadata server alone (embed: by the store); its superblock has the
- * state word that counts for the shard:
+ * The slots region, written by the metadata server alone (embed: by the store); its superblock has
+ * the state word that counts for the shard:
  *   desc.slots_off   struct client_slot [max_clients]: who has which slot
- * The pages region, of which a client gets two pages, and the server all:
+ * The pages region; a client is granted two pages of it, the server all:
  *   4096             struct view_limits [8]: the limiter words of each view
- *   8192             struct client_page [max_clients]: what a client has promised and admitted
+ *   8192             struct client_page [max_clients]: a client's pin and its admitted items
  *
  * Block header (u64, CAS):  seq:48 (low) | owner:15 | open:1 (top bit)
  *   seq is a ticket of the shard's head: block = seq mod blocks, lap = seq div blocks,
@@ -97,8 +97,8 @@ WIRE_AT(view_words, max_priority, 0);
 WIRE_AT(view_words, reserved, 64);
 
 /*
- * The limiter's words of a view (rule 8), in force on the control shard only (0, until that is lost or
- * leaves). Noise in them stalls that view.
+ * The limiter's words of a view (rule 8), used on the control shard only (shard 0, until that is
+ * lost or drained). Garbage in them stalls that view only.
  *   offset size
  *        0   64  ins_admitted (CAS)
  *       64   64  ins_committed (FAA)
@@ -119,7 +119,7 @@ WIRE_AT(view_limits, smp_admitted, 128);
 WIRE_AT(view_limits, smp_committed, 192);
 
 /*
- * Items of a view that a client admitted and committed; the difference is given back after its fence.
+ * Items of a view that a client admitted and committed; the difference is returned after its fence.
  */
 struct slot_limits {
 	struct rword64 ins_admitted;

@@ -7,10 +7,9 @@
  *   bits 62..63  tag       epoch of the inner array that this leaf is counted in, modulo 4
  *
  * Inner nodes (int64, FAA only) are plain sums of their children's priorities. Level 0 are the
- * leaves; level l > 0 has nodes(l) = ceil(nodes(l-1) / fanout[l-1]) sums. The top level has at
- * most TREE_TOP_MAX nodes and no parent: its sum is added up by whoever draws, so that no word is
- * hit by every writer. There are two inner arrays, one for each parity of the rebuild epoch. An
- * array is:
+ * leaves; level l > 0 has nodes(l) = ceil(nodes(l-1) / fanout[l-1]) sums. The top level has at most
+ * TREE_TOP_MAX nodes and no parent: the sampler adds up its nodes, so that no word is written by
+ * every writer. There are two inner arrays, one for each parity of the rebuild epoch. An array is:
  *
  *   one line: word 0 = size, the number of leaves with priority > 0 (same deltas, same epoch)
  *   level top | level top-1 | ... | level 1      each padded to whole lines, and to whole groups

@@ -1,7 +1,7 @@
 /*
  * Table descriptor: what every shard's tree region says about its table, at offset DESC_OFF.
- * Immutable after the region is live; crc32c over everything but the crc field. Columns come last, so that
- * messages leave those out that the table does not have (table_desc_used_bytes).
+ * Immutable after the region is live; crc32c over everything but the crc field. Columns come last,
+ * so that messages leave those out that the table does not have (table_desc_used_bytes).
  *
  * Key of an item (u64):  slot:24 (low) | gen:22 | shard:10 | table:8 (top)
  *
@@ -118,8 +118,8 @@ WIRE_AT(column_desc, bytes, 96);
 WIRE_AT(column_desc, offset, 100);
 
 /*
- * Limiter law of a view (rule 8), in fixed point: samples-per-insert is spi / 2^LIMIT_SPI_BITS and
- * the bounds are scaled alike. INT64_MIN / INT64_MAX = no bound.
+ * Limiter bounds of a view (rule 8), in fixed point: samples-per-insert is spi / 2^LIMIT_SPI_BITS
+ * and the bounds have the same scale. INT64_MIN / INT64_MAX = no bound.
  *   offset size
  *        0    8  min_size: items ever committed before the first sample
  *        8    8  spi
@@ -145,8 +145,8 @@ WIRE_SIZE(limit_desc, 32);
  *        6    2  flags, zero
  *        8    4  window: rows of an item
  *       12    4  future: rows after the anchor
- *       16    4  period: anchors at step stack-1 of the episode, at every period-th one from there, and
- *                at the last one; 1 = every step
+ *       16    4  period: anchors at step stack-1 of the episode, every period-th from there, and
+ *                the last one; 1 = every step
  *       20    4  max_times_sampled, 0 = no limit
  *       24    4  max_staleness in policy versions, 0 = no limit
  *       28    4  reserved

@@ -56,8 +56,8 @@ void tls_take_program(void)
 }
 
 /*
- * True if OpenSSL is linked into our own object, so that its settings are ours. True in librelive.so; in
- * a program that links librelive.a OpenSSL is the program's.
+ * True if OpenSSL is linked into our own object, so that its settings are ours. True in
+ * librelive.so; in a program that links librelive.a OpenSSL is the program's.
  */
 static bool openssl_is_own(void)
 {
@@ -271,7 +271,7 @@ static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out,
 	return ret == 1 ? 0 : failed(state, ret, errno, events_out);
 }
 
-/* A peer that refuses us may have hung up before we were done: its alert waits to be read. */
+/* A peer that refuses us may hang up before our handshake ends: reads its pending alert. */
 static int last_words(struct tls_state *state, int code)
 {
 	char words[ERROR_TEXT_BYTES];
@@ -464,8 +464,8 @@ static int derive_key(const char *store_token, const struct token_id *id,
 }
 
 /*
- * An identity that is not known goes on without PSK, and there is no certificate: it fails. One of another
- * epoch is let through to HELLO, which says so.
+ * An unknown identity continues without PSK and fails, since there is no certificate. A token of
+ * another epoch passes, so that HELLO can report it.
  */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session_out)
 {

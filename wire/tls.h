@@ -1,13 +1,14 @@
 /*
  * TLS: TLS 1.3 around a stream (wire/channel.h). All TCP connections of the control plane use it.
  *
- *   by default       external PSK with (EC)DHE: HKDF-SHA256 of a token of the store (wire/token.h). The
- *                    PSK's identity names its role and epoch; nobody has a certificate.
- *   with tls_files   mutual certificates of one CA, no PSK. The token is proved inside (wire/auth.h).
+ *   by default       external PSK with (EC)DHE: HKDF-SHA256 of a token (wire/token.h). The PSK's
+ *                    identity names its role and epoch; nobody has a certificate.
+ *   with tls_files   mutual certificates of one CA, no PSK; token proved inside (wire/auth.h)
  *
- * The suites are those with SHA-256, because a PSK is bound to one hash. There are no tickets, no early
- * data and no settings of the system's openssl.cnf. The end of a connection sends no close_notify:
- * a forked child would end its parent's connection with it, and frames carry their length.
+ * The suites are those with SHA-256, because a PSK is bound to one hash. There are no tickets, no
+ * early data and no settings of the system's openssl.cnf. The end of a connection sends no
+ * close_notify: a forked child would end its parent's connection with it, and frames carry their
+ * length.
  */
 #ifndef RLV_WIRE_TLS_H
 #define RLV_WIRE_TLS_H
@@ -36,32 +37,37 @@ struct tls_opts {
 struct tls;
 
 /*
- * Settings of one side. -EINVAL: some of the files are missing, or one cannot be used; -EIO: OpenSSL
- * failed. Thread: any, for all.
+ * Settings of one side. -EINVAL: some of the files are missing, or one cannot be used; -EIO:
+ * OpenSSL failed. Thread: any, for all.
  */
 RLV_MUST_CHECK int tls_open(const struct tls_opts *opts, struct tls **tls_out);
-/* Streams whose handshake is over go on. */
+/* Streams whose handshake is complete stay usable. */
 void tls_close(struct tls **tls);
 
-/* This program is one of ours: the OpenSSL in it, if there is one, reads no openssl.cnf. Thread: setup. */
+/*
+ * For Relive's own programs: an OpenSSL linked into the program reads no openssl.cnf. Thread:
+ * setup.
+ */
 void tls_take_program(void);
 
-/* HKDF-SHA256 by an OpenSSL that reads nobody's settings. -EIO. Thread: any. */
+/* HKDF-SHA256 by an OpenSSL that reads no settings file. -EIO. Thread: any. */
 RLV_MUST_CHECK int tls_derive(const char *key, const char *salt, const char *info,
 			      uint8_t key_out[TLS_KEY_BYTES]);
 
-/* At a server, after the handshake: the token that the peer proved; false: none, by certificates. */
+/*
+ * At a server, after the handshake: the token that the peer proved; false: none, by certificates.
+ */
 bool stream_token(const struct stream *stream, struct token_id *id_out);
 
 /*
- * Owns fd, also when it fails. The first read or write begins the handshake. Its errors: -EACCES (the
- * token, or a certificate), -EPROTO (the peer speaks no TLS 1.3), -ECONNRESET. -ENOMEM.
+ * Owns fd, also when it fails. The first read or write begins the handshake. Its errors: -EACCES
+ * (the token, or a certificate), -EPROTO (the peer speaks no TLS 1.3), -ECONNRESET. -ENOMEM.
  */
 RLV_MUST_CHECK int stream_init_tls(struct stream *stream, int fd, const struct tls *tls);
 
 /*
- * True if our side of the handshake has sent bytes. A server with a token sends none before the peer's
- * first message has proved the token. False for streams without TLS.
+ * True if our side of the handshake has sent bytes. A server with a token sends none before the
+ * peer's first message has proved the token. False for streams without TLS.
  */
 bool stream_tls_has_spoken(const struct stream *stream);
 

@@ -1,15 +1,16 @@
 /*
- * Token: what proves who may do what at a store, as users pass it.
+ * Token: the credential of a role at a store, as users pass it.
  *
  *   64 hexadecimal digits       the store's own: may do everything, is never rotated
- *   relive-ROLE-EPOCH-DIGITS    of a role: HKDF-SHA256 of the store's own, for the role and the epoch. A
- *                               store has one epoch, and tokens of another one are refused
+ *   relive-ROLE-EPOCH-DIGITS    of a role: HKDF-SHA256 of the store's own, for the role and the
+ *                               epoch; tokens of another epoch than the store's are refused
  *
  * The server derives the token that a peer names by its identity, "relive:1:ROLE:EPOCH", and has it
- * proved: as the key of TLS (wire/tls.h), and by HELLO and AUTH (wire/auth.h). The identity of the store's
- * own is "relive:1:admin:0".
+ * proved: as the key of TLS (wire/tls.h), and by HELLO and AUTH (wire/auth.h). The identity of the
+ * store's own is "relive:1:admin:0".
  *
- * A token is known to two sides: who holds one of a role can also play the server to others who hold it.
+ * Tokens are symmetric: a holder of a role's token can impersonate the server to other holders of
+ * it.
  */
 #ifndef RLV_WIRE_TOKEN_H
 #define RLV_WIRE_TOKEN_H
@@ -37,13 +38,13 @@ struct token_id {
 	uint32_t epoch; /* 0: the store's own token */
 };
 
-/* The role that is named so. -EINVAL: the message lists them. */
+/* Looks up a role by name. -EINVAL: unknown; the message lists the roles. */
 RLV_MUST_CHECK int token_role_find(const char *name, enum token_role *role_out);
 const char *token_role_name(enum token_role role);
 
 /*
- * Which token it is. -EINVAL: malformed, or it cannot hold 128 bits of randomness. name: of the option or
- * file, for the message.
+ * Parses a token into role and epoch. -EINVAL: malformed, or it cannot hold 128 bits of randomness.
+ * name: of the option or file, for the message.
  */
 RLV_MUST_CHECK int token_parse(const char *name, const char *token, struct token_id *id_out);
 

@@ -1,5 +1,5 @@
 /*
- * What an RDMA initiator and its target say before one-sided operations can begin.
+ * Messages between an RDMA initiator and its target before one-sided operations can begin.
  *
  *   initiator                                        target
  *     connect, private data HELLO: client, link,
@@ -12,8 +12,8 @@
  *     DETACH  region, number of its ATTACH        ->
  *     disconnect of any of them = goodbye of all
  *
- * A link that takes the place of another one names it, and is accepted when that one has been taken
- * down: nothing that was sent by it lands any more, however late it comes.
+ * A link that replaces another one names it, and is accepted after the old link has been taken
+ * down: no operation sent through the old link takes effect afterwards, however late it arrives.
  *
  * A link is all queue pairs of one transport (one thread of a client). A queue pair alone can touch
  * nothing: only a grant, checked as over shm (wire/attach_layout.h), opens a region to the link's
@@ -190,7 +190,7 @@ WIRE_AT(verbs_attached, key, 48);
 WIRE_AT(verbs_attached, text, 80);
 
 /*
- * Takes back what one ATTACH gave: a link may have a region more than once, with other rights. The
+ * Ends the keys of one ATTACH: a link may have a region more than once, with different rights. The
  * initiator has no operation on those keys outstanding.
  *   offset size
  *        0   16  head
