@@ -1,5 +1,5 @@
 /*
- * error.h - what an error code means, and the words that go with it.
+ * error.h - the meaning of error codes, and the message of the last error.
  *
  * Every fallible function returns 0 or -errno. A code says what is dead afterwards, so that a
  * caller can act on it without knowing where it came from:
@@ -62,7 +62,7 @@ static inline int error_same(int recorded, int code)
 	return code;
 }
 
-/* Puts more words in front of the message: "open table replay: " + what was there. */
+/* Prefixes the recorded message, as in "open table replay: " + message. */
 int error_prefix(int code, const char *fmt, ...) RLV_PRINTF(2, 3);
 
 /* The last message of this thread, "" if none. Borrowed until the thread's next error_*. */
@@ -73,10 +73,7 @@ int error_last_code(void);
 
 void error_clear(void);
 
-/*
- * The message, over what must not change it: closing and freeing what a failed call had, which may
- * fail, too, and record that.
- */
+/* Saves the message of a failed call during its cleanup, whose own failures would overwrite it. */
 struct error_kept {
 	int code;
 	char text[ERROR_TEXT_BYTES];

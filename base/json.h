@@ -4,8 +4,8 @@
  *   json_object_begin(&j); json_key(&j, "ns"); json_double(&j, 41.2); json_object_end(&j);
  *   json_newline(&j); ret = json_finish(&j);
  *
- * Errors stick: the calls return nothing, json_finish says what went wrong first. The writer
- * places commas and checks that keys, values and ends come where they may.
+ * Errors stick: the calls return nothing, json_finish returns the first error. The writer places
+ * commas and checks that keys, values and ends come where they may.
  */
 #ifndef RLV_BASE_JSON_H
 #define RLV_BASE_JSON_H

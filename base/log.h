@@ -1,5 +1,5 @@
 /*
- * log.h - what the library says, to a callback that the user sets. By default: nothing.
+ * log.h - log messages of the library, to a callback that the user sets. Default: none.
  *
  * Log once, where it is first detected: the call that failed and %m, never the presumed cause.
  * `key value` pairs, lower case: log_warn("fence client %u pid %d", slot, pid). Nothing above
@@ -27,8 +27,8 @@ enum log_level {
 typedef void (*log_fn)(void *ctx, enum log_level level, const char *where, const char *text);
 
 /*
- * From now on, messages up to level go to fn; fn NULL or LOG_LEVEL_NONE: to nobody. A message
- * that is under way on another thread may still reach the callback set before. Thread: any.
+ * Sends messages up to level to fn from now on; fn NULL or LOG_LEVEL_NONE: to nobody. A message in
+ * progress on another thread may still reach the earlier callback. Thread: any.
  */
 void log_set(log_fn fn, void *ctx, enum log_level level);
 

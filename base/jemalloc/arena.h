@@ -8,12 +8,12 @@
  *   arena_alloc -> cache of the thread -> arena -> extents -> chunks -> one registration each
  *
  * The arena's own data lie elsewhere: a device that writes astray cannot harm them, and a forked
- * child, which does not have the chunks, can still run jemalloc. The child gets an arena of its own
- * when it first asks; what it inherited it neither uses nor gives back.
+ * child, which does not have the chunks, can still run jemalloc. The child gets its own arena at
+ * first use; it neither uses nor frees inherited buffers.
  *
- * The arena is made at first use and stays, and so does what it has taken from the source: it is as
- * large as its largest use was. (jemalloc cuts what it takes and keeps the rest, so that what it
- * gave back would be too small to be taken again.)
+ * The arena is made at first use and stays, with all extents taken from the source: its size is its
+ * peak use. (jemalloc splits extents and keeps the rest, so returned pieces would be too small to
+ * reuse.)
  */
 #ifndef RLV_BASE_JEMALLOC_ARENA_H
 #define RLV_BASE_JEMALLOC_ARENA_H
@@ -27,7 +27,7 @@
 /* Where extents come from; the same one in all calls. Called from any thread. */
 struct arena_source {
 	void *(*alloc)(size_t align, size_t bytes);    /* NULL when there is none */
-	bool (*is_one)(const void *ptr, size_t bytes); /* all of it one registration */
+	bool (*is_one)(const void *ptr, size_t bytes); /* one registration covers it */
 };
 
 /* Chunks of this copy of base/: for daemons, for which these are the two calls below as hooks. */

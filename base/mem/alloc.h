@@ -23,8 +23,8 @@ void *mem_zalloc(size_t bytes) RLV_MUST_CHECK;
 void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
 
 /*
- * Makes the array that *array_inout (a pointer to any object) points to one of n zeroed elements, where
- * it has *room for fewer; nothing of the old one is kept. false, with room for none: no memory.
+ * If *room < n, replaces the array at *array_inout (a pointer to any object) by one of n zeroed
+ * elements; old elements are not kept. false: no memory; *room is then 0.
  */
 bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_MUST_CHECK;
 
@@ -51,7 +51,7 @@ void mem_free(void *ptr);
 void mem_fail_after(uint64_t n);
 bool mem_fail_fired(void);
 
-/* For other sources of memory (mappings, memfds): true = this one is to fail. */
+/* For other sources of memory (mappings, memfds): true if this allocation must fail. */
 bool mem_fail_now(void);
 
 /* Where handed-out buffers come from. Both calls: any thread. */
@@ -68,8 +68,8 @@ void alloc_buffer_free(const struct alloc_hooks *hooks, void *ptr, size_t bytes)
 /* Larger is better; the order matters. */
 enum page_kind {
 	PAGE_SMALL,   /* the system's page, 4 KiB on x86 */
-	PAGE_THP,     /* 2 MiB by MADV_HUGEPAGE: asked for and allowed, not promised */
-	PAGE_HUGETLB, /* 2 MiB from the reserved pool, promised */
+	PAGE_THP,     /* 2 MiB by MADV_HUGEPAGE: requested and allowed, not guaranteed */
+	PAGE_HUGETLB, /* 2 MiB from the reserved pool, guaranteed */
 };
 
 struct pages {

@@ -33,8 +33,8 @@ struct chunk {
 };
 
 /*
- * Index from address to chunk: 48 bits = 14 of the root, 13 of a leaf, 21 inside of a unit. An entry is the
- * index + 1 of the chunk that covers the unit. Leaves are made as needed and stay.
+ * Index from address to chunk: 48 bits = 14 of the root, 13 of a leaf, 21 inside of a unit. An
+ * entry is the index + 1 of the chunk that covers the unit. Leaves are made as needed and stay.
  */
 #define UNIT_BITS 21
 #define LEAF_BITS 13
@@ -62,7 +62,7 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int watch_ret;
 
 /*
- * Another thread may have been inside at the time of the fork, so nothing is taken over. The
+ * Another thread may have held the lock at the fork, so the child starts with no chunks. The
  * child's copies stay allocated until it ends.
  */
 LOCK_UNCHECKED static void forget_in_child(void)

@@ -1,12 +1,12 @@
 /*
- * chunk.h - memory that RDMA devices may know: buffers that the library hands out, stages rows in or
- * reads into.
+ * chunk.h - memory that RDMA devices may know: buffers that the library hands out, stages rows in
+ * or reads into.
  *
- * A chunk is a private mapping of one or more whole 2 MiB, on huge pages where the host has them. It
- * is cut in units of a cache line by first fit over a bitmap that lies outside of it, so that nothing
- * that a device writes can harm the allocator. A device listens: it is told of every chunk, registers
- * it, and keeps its key under the chunk's index. So a chunk is one registration for each device,
- * and a buffer's key is found by its address:
+ * A chunk is a private mapping of one or more whole 2 MiB, on huge pages where the host has them.
+ * It is cut in units of a cache line by first fit over a bitmap that lies outside of it, so that
+ * nothing that a device writes can harm the allocator. A device listens: it is told of every chunk,
+ * registers it, and keeps its key under the chunk's index. So a chunk is one registration for each
+ * device, and a buffer's key is found by its address:
  *
  *   chunk_find(ptr) -> index -> key that the device keeps
  *
@@ -33,7 +33,8 @@
 
 /*
  * A buffer inside one chunk; not zeroed. align: a power of two, at most CHUNK_UNIT (a cache line is
- * the least). NULL: no memory, or CHUNK_MAX chunks. A size of 0 gives a unique pointer. Thread: any.
+ * the least). NULL: no memory, or CHUNK_MAX chunks. A size of 0 gives a unique pointer. Thread:
+ * any.
  */
 void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
 
@@ -41,8 +42,8 @@ void *chunk_alloc(size_t align, size_t bytes) RLV_MUST_CHECK;
 void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
 
 /*
- * Makes a buffer of *room bytes hold as many as these at least; what it held is not kept. false: no
- * memory, and there is none (NULL, room 0). *buffer is given back by chunk_free(*buffer, *room).
+ * Makes *buffer at least bytes long; its content is not kept. false: no memory; *buffer is NULL and
+ * *room 0. Free it by chunk_free(*buffer, *room).
  */
 bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHECK;
 
@@ -52,13 +53,13 @@ bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHEC
  */
 void chunk_free(void *ptr, size_t bytes);
 
-/* The two for alloc_buffer. */
+/* chunk_alloc and chunk_free as hooks of alloc_buffer. */
 extern const struct alloc_hooks chunk_hooks;
 
 /*
- * Finds the chunk that contains all of [ptr, ptr + len); false if none does. len > 0. Meant for
- * buffers that the caller holds, and for memory that is none of ours. Thread: any, also while
- * others make and drop chunks. Cost: three loads.
+ * Finds the chunk that contains all of [ptr, ptr + len); false if none does. len > 0. For buffers
+ * that the caller holds, and for memory outside all chunks. Thread: any, also while others make and
+ * drop chunks. Cost: three loads.
  */
 bool chunk_find(const void *ptr, size_t len, uint32_t *index_out);
 
@@ -73,13 +74,12 @@ struct chunk_listener {
 };
 
 /*
- * From now on the listener hears of every chunk before anybody has a buffer in it; of those that are
- * there it hears before this returns. Borrowed until chunk_unlisten. -ENOSPC: CHUNK_LISTENERS_MAX.
- * Thread: any.
+ * Calls `added` for all present chunks before it returns, and for each new chunk before a buffer is
+ * allocated in it. Borrowed until chunk_unlisten. -ENOSPC: CHUNK_LISTENERS_MAX. Thread: any.
  */
 int chunk_listen(const struct chunk_listener *listener) RLV_MUST_CHECK;
 
-/* Hears `removed` of all chunks, and then nothing more. One that does not listen: a no-op. */
+/* Calls `removed` for all chunks and removes the listener. No-op if it does not listen. */
 void chunk_unlisten(const struct chunk_listener *listener);
 
 struct chunk_usage {

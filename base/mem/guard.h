@@ -1,13 +1,13 @@
 /*
- * guard.h - mapped files that somebody else may cut short: a daemon outlives that.
+ * guard.h - lets a daemon survive that somebody else truncates a file that it has mapped.
  *
- * A touch of a page that its file does not have any more, or that the disk cannot give, is a SIGBUS.
- * In a process that has installed the guard, the range's flag is set then, and from that page on the
- * range is private zeros: nothing that is read there means anything, nothing that is stored there
- * reaches the file. Users of the range check the flag after they have read. A SIGBUS in no range, or one
- * of broken memory, ends the process as ever.
+ * Access to a page that the file no longer has, or that the disk cannot read, raises SIGBUS. In a
+ * process with the guard installed this sets the range's flag and replaces the range from that page
+ * on by private zeros: reads there are meaningless, stores do not reach the file. Users of the
+ * range check the flag after they have read. A SIGBUS outside all ranges, or from broken memory,
+ * ends the process as usual.
  *
- * librelive never installs it: signals are its user's. There, guard_add is a no-op.
+ * librelive never installs the guard: signals belong to its user. There, guard_add is a no-op.
  */
 #ifndef RLV_BASE_MEM_GUARD_H
 #define RLV_BASE_MEM_GUARD_H
@@ -17,13 +17,13 @@
 
 #include "base/error.h"
 
-/* Of this process, for good. Before ranges are added. Thread: setup. */
+/* Installs the guard permanently; call it before guard_add. Thread: setup. */
 RLV_MUST_CHECK int guard_install(void);
 
-/* *broken becomes true when a page of the range could not be had. -ENOMEM. Thread: any. */
+/* *broken becomes true when a page of the range could not be read. -ENOMEM. Thread: any. */
 RLV_MUST_CHECK int guard_add(const void *base, uint64_t size, _Atomic bool *broken);
 
-/* Before it is unmapped. A range that was not added is a no-op. Thread: any. */
+/* Call it before the range is unmapped. A range that was not added is a no-op. Thread: any. */
 void guard_remove(const void *base);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * cpu.h - which vector code this CPU can run, asked once.
+ * cpu.h - the vector instructions of this CPU, detected once.
  *
  * A function with vector variants has one entry that looks at cpu_level() and one variant per
  * level; all variants give identical results. Variants live in files *_avx2.c and *_avx512.c,

@@ -69,18 +69,21 @@ struct lock {
 /* role is borrowed until lock_fini. Thread: setup. */
 void lock_init(struct lock *lock, const struct lock_role *role);
 
-/* Nobody holds it. */
+/* Nobody may hold the lock. */
 void lock_fini(struct lock *lock);
 
 /* Thread: any. */
 void lock_acquire(struct lock *lock, const struct lock_role *role) LOCK_ACQUIRES(role);
-/* False: it was not free before deadline_ns of clock_monotonic(). */
+/* False: not acquired before deadline_ns of clock_monotonic(). */
 bool lock_acquire_until(struct lock *lock, const struct lock_role *role, uint64_t deadline_ns)
 	LOCK_TRY_ACQUIRES(role);
 bool lock_try_acquire(struct lock *lock, const struct lock_role *role) LOCK_TRY_ACQUIRES(role);
 void lock_release(struct lock *lock, const struct lock_role *role) LOCK_RELEASES(role);
 
-/* Debug builds: true if the rank rule lets this thread take a lock of this role now. Release builds: true. */
+/*
+ * Debug builds: true if the rank rule lets this thread take a lock of this role now. Release
+ * builds: true.
+ */
 bool lock_rank_allows(const struct lock_role *role);
 
 #endif

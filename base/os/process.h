@@ -1,5 +1,5 @@
 /*
- * process.h - which process of which boot: a name that no later process can have.
+ * process.h - a process identity that no later process can have: pid, start time, boot.
  *
  * A pid alone is reused. With its start time (clock ticks since boot) and the boot id of the host
  * it names one process for ever. Both sides must be in one pid namespace.

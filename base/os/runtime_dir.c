@@ -59,7 +59,9 @@ static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 	return join(out, folder, name);
 }
 
-/* A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours alone. */
+/*
+ * A volume that everybody may write to, as an emptyDir of Kubernetes, gets a folder of ours alone.
+ */
 static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
 {
 	struct stat st;
@@ -97,8 +99,10 @@ static bool is_welcome(const struct stat *st)
 	return (st->st_mode & S_IXGRP) && group_has_us(st->st_gid);
 }
 
-/* Anybody with write permission could plant a socket. Others may have read permission at most, and only
-   as members of the store's group. */
+/*
+ * Anybody with write permission could plant a socket. Others may have read permission at most, and
+ * only as members of the store's group.
+ */
 static int check_mode(const char *path, const struct stat *st)
 {
 	if ((st->st_mode & (S_IWGRP | S_IRWXO)) == 0)
@@ -169,7 +173,10 @@ int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out
 	return 0;
 }
 
-/* A name under /tmp that anybody can take proves nothing; one that the user gave does. */
+/*
+ * A directory of another user is trusted only if RELIVE_RUNTIME_DIR names it: anybody can create a
+ * name under /tmp.
+ */
 int runtime_dir_visit(const char *store, struct runtime_dir *dir_out)
 {
 	const char *own = getenv("RELIVE_RUNTIME_DIR");
@@ -431,7 +438,7 @@ static bool is_file_of(int fd, const char *path)
 	       held.st_dev == named.st_dev;
 }
 
-/* Until the file that is locked is the one of that name: it may have been removed in between. */
+/* Retries until the locked file is the one at path: it may have been removed in between. */
 static int lock_path(const char *path, int *fd_out, int *pid_out)
 {
 	for (;;) {

@@ -1,22 +1,23 @@
 /*
- * runtime_dir.h - where the daemons of a host meet their clients: sockets, locks and tokens.
+ * runtime_dir.h - the directory of sockets, locks and tokens, shared by daemons and clients of a
+ * host.
  *
  *   ROOT            RELIVE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/relive, else /run/relive for root,
  *                   else /tmp/relive-UID. Where RELIVE_RUNTIME_DIR is writable for everybody, as
  *                   a volume of Kubernetes is, ROOT is its folder relive-UID, which is ours alone
  *   ROOT/.STORE.lock  held by the one command that starts or stops daemons of the store
- *   ROOT/STORE      one directory for each store, mode 0700; ROOT and it 0750 where a group may come in
+ *   ROOT/STORE      one directory for each store, mode 0700; with a group, ROOT and it 0750
  *     metad.sock    control plane (0600, 0660)      metad.lock metad.pid
  *     NODE.sock     node's regions (0600, 0660)     NODE.lock  NODE.pid      (NODE = memnode-NAME)
  *     token         shared secret: 64 hexadecimal digits (0600)
  *     *.cmdline     how `relive` started a daemon (cli/host/cmdline.h)
  *
  * Locks are those of fcntl(2): they end with their process, forked children do not have them, and
- * who holds one can be asked without taking it. A lock file may be removed by its holder only; who
- * locked a file that was removed meanwhile tries again.
+ * the holder can be queried without taking the lock. Only the holder may remove a lock file; a
+ * process that locked a file removed meanwhile tries again.
  *
- * A directory where others may write is refused: who can put a socket there can take the place of a
- * daemon. So is one of another user, but for clients: those of its group may visit it, where
+ * A directory writable by others is refused: anyone who can put a socket there can impersonate a
+ * daemon. A directory of another user is refused too, except to clients in its group if
  * RELIVE_RUNTIME_DIR names it.
  */
 #ifndef RLV_BASE_OS_RUNTIME_DIR_H
@@ -51,12 +52,12 @@ RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runti
 RLV_MUST_CHECK int runtime_dir_visit(const char *store, struct runtime_dir *dir_out);
 
 /*
- * Lets a group in, of that name or number; NULL changes nothing. Errors: those of group_find, -EBUSY
- * (ROOT is another group's already). Thread: setup.
+ * Gives a group access, by name or number; NULL changes nothing. Errors: those of group_find,
+ * -EBUSY (ROOT is another group's already). Thread: setup.
  */
 RLV_MUST_CHECK int runtime_dir_share(struct runtime_dir *dir, const char *group);
 
-/* The directory's group, if it has one, may connect to that socket. Thread: any. */
+/* Lets the directory's group, if any, connect to that socket. Thread: any. */
 RLV_MUST_CHECK int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file);
 
 /* PATH/file. -ENAMETOOLONG. Thread: any. */
@@ -82,7 +83,7 @@ RLV_MUST_CHECK int runtime_dir_token_make(const struct runtime_dir *dir,
 RLV_MUST_CHECK int runtime_dir_lock(const struct runtime_dir *dir, const char *name, int *fd_out,
 				    int *pid_out);
 
-/* Removes the pid file and gives the lock back. */
+/* Removes the pid file and releases the lock. */
 void runtime_dir_unlock(const struct runtime_dir *dir, const char *name, int fd);
 
 /* Pid of the process that has `NAME.lock`; 0 = nobody. Takes and creates nothing. Thread: any. */
@@ -94,7 +95,7 @@ int runtime_dir_holder(const struct runtime_dir *dir, const char *name);
  */
 RLV_MUST_CHECK int runtime_store_lock(const char *store, int *fd_out, int *pid_out);
 
-/* Gives it back; with `gone` its file is removed, for a store that is no more. Thread: setup. */
+/* Releases the lock; gone: removes its file, for a store that no longer exists. Thread: setup. */
 void runtime_store_unlock(const char *store, int fd, bool gone);
 
 #endif
