@@ -60,7 +60,7 @@ static int open_shard(struct embed *embed, const struct found_part *part, struct
 	return ret;
 }
 
-/* Puts a shard into its table, which its first shard makes. */
+/* Adds a shard to its table, which its first shard creates. */
 static int adopt(struct embed *embed, struct shard *shard)
 {
 	uint32_t id = shard->desc.table_id;
@@ -152,7 +152,7 @@ static int take_part(struct embed *embed, const struct found_part *part,
 	return ret;
 }
 
-/* Is it the first of its part that is there? Each part is taken once. */
+/* True if it is the first listed region of its part: each part is taken once. */
 static bool is_first(const struct found_part *part, const struct target_region *region)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
@@ -247,7 +247,7 @@ static int for_each_shard(struct embed *embed, int (*fn)(struct embed *embed, st
 	return ret;
 }
 
-/* Rows that may be torn, and nothing tells which. */
+/* Refuses rows that may be torn and have no checksums. */
 static int check_trust(struct embed *embed, struct shard *shard)
 {
 	bool marked;
@@ -282,7 +282,7 @@ static int recover(struct embed *embed, struct shard *shard)
 	return ret;
 }
 
-/* Nobody else is there yet, so that the counts of queues can be put right at once. */
+/* Repairs the counts of queues at once: no other client is attached yet. */
 static int balance_tables(struct embed *embed)
 {
 	int ret = 0;

@@ -29,8 +29,8 @@
 #define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
 #define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
 #define RENEW_WAITING_NS CLOCK_NS_PER_S /* while calls wait */
-#define BELL_STOP 1u                    /* the keeper is to end */
-#define BELL_RING 2u                    /* added: it is to renew at once */
+#define BELL_STOP 1u                    /* the keeper thread must end */
+#define BELL_RING 2u                    /* added: renew at once */
 
 static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
 
@@ -60,7 +60,7 @@ static struct remote *remote_of(struct meta *meta)
 
 /* -------- calls -------- */
 
-/* Asks; the answer is nothing but a status. */
+/* Sends a request whose reply is only a status. */
 static int tell_call(struct remote *remote, struct rpc_call *call)
 {
 	ProtobufCMessage *reply;
@@ -155,7 +155,7 @@ static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 	return 0;
 }
 
-/* There is a layout of this version. */
+/* Records that a layout of this version exists. */
 static void hear_of(struct remote *remote, uint64_t layout)
 {
 	_Atomic uint64_t *newest = &remote->base.layout;

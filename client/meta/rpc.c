@@ -154,7 +154,7 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 		return 0;
 	}
 	if (ret == -ENOENT && rpc->is_open)
-		return ret; /* it was there: the store is down */
+		return ret; /* its directory existed: the store is down */
 	if (ret && !rpc->store[0])
 		return no_token(rpc);
 	return ret == -ENOENT ? no_store(rpc->store) : ret;
@@ -214,7 +214,7 @@ static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 	rpc->connected = false;
 }
 
-/* We were fenced: nobody with this id is let in again. */
+/* We were fenced: this id is never admitted again. */
 static void forget_lease(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 {
 	hang_up(rpc);
@@ -236,7 +236,7 @@ static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 
-/* Nothing ever comes unasked: what is readable now is the end. */
+/* The server sends nothing unasked: readable now means closed. */
 static void notice_loss(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 {
 	if (rpc->connected && channel_is_readable(&rpc->channel))

@@ -125,7 +125,7 @@ static int sampler_take_once(struct rlv_sampler *sp, uint32_t n_changes)
 
 /* -------- counted -------- */
 
-/* Judges the counts of n ops; packs those that this sample was the last of to the front. */
+/* Checks the counts of n ops; packs those whose last sample this was to the front. */
 static uint32_t sampler_judge_counts(struct rlv_sampler *sp, const struct transport_atomic *counts,
 				     struct leaf_op *ops, uint32_t n, struct leaf_op *last)
 {

@@ -137,7 +137,7 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 	return m;
 }
 
-/* Counts what became of n ops. -EIO: an answer was lost. */
+/* Counts the results of n ops. -EIO: an answer was lost. */
 static int update_count_results(const struct leaf_op *ops, uint32_t n,
 				struct rlv_update_result *result)
 {
@@ -250,7 +250,8 @@ static int sampler_update(struct rlv_sampler *sp, const struct feedback *in,
 		return error_set(-EINVAL, "sampler: view %u is not prioritized", sp->view_index);
 	ret = handle_begin(&sp->h, 0);
 	prefetch_advance(sp);                         /* its phases are under way with ours */
-	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all are lost, which is no error */
+	if (ret == 0 || handle_may_heal(&sp->h, ret)) /* then all updates are lost, which is no
+	                                                 error */
 		ret = sampler_check_keys(sp, in->keys, in->n);
 	if (ret == 0)
 		ret = priority_check(in->values, in->n);

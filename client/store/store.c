@@ -13,7 +13,7 @@
 
 #define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
 #define DEFAULT_STALL_NS (60 * CLOCK_NS_PER_S)
-#define WAIT_FIRST_NS (10 * CLOCK_NS_PER_MS) /* for nodes that are away ... */
+#define WAIT_FIRST_NS (10 * CLOCK_NS_PER_MS) /* for unreachable nodes ... */
 #define WAIT_DOUBLINGS 4                     /* ... to 160 ms */
 
 static LOCK_ROLE(store_lock, "store", LOCK_RANK_STORE);

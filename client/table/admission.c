@@ -28,7 +28,7 @@ void admission_init(struct admission *adm, const struct handle *h, uint32_t view
 	}
 	adm->lim.bounded_insert = bounds->max_diff != INT64_MAX;
 	adm->lim.bounded_sample = bounds->min_diff != INT64_MIN;
-	/* A draw finds out itself whether there is an item. */
+	/* A draw detects by itself whether an item exists. */
 	adm->lim.open_for_samples = bounds->min_size <= 1;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Asks the metadata server where shards are now: from calls, never from a thread, and seldom.
+ * Asks the metadata server for shard placement: from calls, never from a thread, and seldom.
  */
 #include "client/table/node.h"
 #include "client/table/node_shard.h"

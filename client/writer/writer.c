@@ -279,7 +279,7 @@ int rlv_writer_close(struct rlv_writer **writer)
 	return ret;
 }
 
-/* What we published there, or what there was room for. */
+/* Items published there, or the room there was for them. */
 static int64_t writer_items_lost(const struct rlv_writer *w)
 {
 	const struct node_set *nodes = &w->h.nodes;
