@@ -50,7 +50,7 @@ static bool has_reward(const struct writer *w, const struct call *call, uint32_t
 	return false;
 }
 
-/* 0 if the row after an end may be only a reset. -1 with an exception: it is a step of its own. */
+/* Is the row, which follows an end, a step of its own? 0, or -1 with an exception. */
 static int refute(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
 {
 	const char *what = NULL;
