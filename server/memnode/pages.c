@@ -47,7 +47,7 @@ static void put_counts(const struct memnode_state *state, const struct target_st
 		{ "relive_memnode_used_bytes", METRICS_GAUGE, "Of the pool, in bytes.",
 		  now->used_bytes },
 		{ "relive_memnode_regions", METRICS_GAUGE,
-		  "Regions of the pool: two for each shard.", now->regions },
+		  "Regions of the pool: four for each shard.", now->regions },
 		{ "relive_memnode_regions_broken", METRICS_GAUGE,
 		  "Regions whose file was cut short or cannot be read.", now->broken },
 		{ "relive_memnode_clients", METRICS_GAUGE, "Clients that have something attached.",
