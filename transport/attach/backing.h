@@ -28,13 +28,13 @@ RLV_MUST_CHECK int backing_hold(struct transport_target *tg, uint64_t client_id,
 				const struct region_grant *grant,
 				struct backing_region *region_out);
 
-/* What was held is out of every device's reach. A second call is a no-op. */
+/* Memory that devices held is out of their reach when it returns. A second call is a no-op. */
 void backing_release(struct transport_target *tg, struct backing_region *region);
 
-/* Does it know the client: as one of this process, or by its socket? */
+/* True if the client is known: it is of this process, or has a socket. */
 bool backing_knows(struct transport_target *tg, uint64_t client_id);
 
-/* Is the pool a file or device? */
+/* True if the pool is a file or a device. */
 bool backing_is_persistent(struct transport_target *tg);
 
 #endif

@@ -395,7 +395,7 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
 	return !connected && target->backing->ops->alone(target->backing, region);
 }
 
-/* What is held of the device; nothing before it listens. */
+/* Gauges of the device; none before the target listens. */
 static void fill_gauges(const struct peers *peers, struct target_stats *out)
 {
 	out->n_gauges = 3;
