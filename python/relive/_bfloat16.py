@@ -1,6 +1,8 @@
 """bfloat16, which numpy does not have: that of ml_dtypes where it is installed, else the bits as
 uint16, with {"dtype": "bfloat16"} as the metadata of the numpy dtype."""
 
+import functools
+
 import numpy as np
 
 from . import errors
@@ -8,16 +10,20 @@ from . import errors
 NAME = "bfloat16"
 _BITS = np.dtype(np.uint16)
 
-try:
-    import ml_dtypes
-    _NUMPY = np.dtype(ml_dtypes.bfloat16)
-except ImportError:
-    _NUMPY = np.dtype(np.uint16, metadata={"dtype": NAME})
+
+@functools.cache
+def _numpy_bfloat16():
+    """Asked for at the first such column: ml_dtypes is an extension, slow to load."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype(np.uint16, metadata={"dtype": NAME})
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 def numpy_dtype(name=NAME):
     """The numpy dtype of arrays of a column of dtype ``name``."""
-    return _NUMPY if name == NAME else np.dtype(name)
+    return _numpy_bfloat16() if name == NAME else np.dtype(name)
 
 
 def is_bfloat16(dtype):
