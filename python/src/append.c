@@ -129,35 +129,27 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 	return ret;
 }
 
-/* Those that are kept. 0, or -1 with an exception: the call's own rows are not in. */
-static int put_kept_finals(struct writer *w, struct wait *wait)
+/* Starts a call's wait and appends kept final rows, before anything of the call is bound. 0, or -1 with
+   an exception: none of the call's own rows is in. */
+static int begin(struct writer *w, struct wait *wait)
 {
-	const void *finals[RLV_MAX_COLUMNS] = { NULL };
+	const void *finals[RLV_MAX_COLUMNS];
 
+	if (wait_start(wait, w->timeout))
+		return -1;
+	if (w->final_env == w->n_envs)
+		return 0;
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
 	return raise_of(put_finals(w, wait, finals));
 }
 
-/* Before anything of a call is bound. 0, or -1 with an exception. */
-static int begin(struct writer *w, struct wait *wait)
-{
-	if (wait_start(wait, w->timeout))
-		return -1;
-	return w->final_env < w->n_envs ? put_kept_finals(w, wait) : 0;
-}
-
 /* -------- ends of episodes -------- */
 
-static bool row_ended(const struct call *call, uint32_t i)
-{
-	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
-}
-
-/* Is row i the last one of its episode? With `final` in the call its user gives that row, too. */
+/* True if row i is the last one of its episode. A call with `final` gives the final row itself. */
 static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 {
-	if (!call->flags || call->flags[i] & RLV_FINAL || !row_ended(call, i))
+	if (!call->flags || call->flags[i] & RLV_FINAL || !call_row_ended(call, i))
 		return call->flags && call->flags[i] & RLV_FINAL;
 	if (w->n_obs && call->finals[w->first_obs])
 		return w->final_env == w->n_envs;
@@ -231,7 +223,7 @@ static int after_step(struct writer *w, struct wait *wait, const struct call *ca
 	if (!call->flags)
 		return 0;
 	for (uint32_t i = 0; i < call->n; i++)
-		w->ended[i] = row_ended(call, i);
+		w->ended[i] = call_row_ended(call, i);
 	if (w->n_obs && call->finals[w->first_obs]) {
 		w->final_env = 0;
 		if (put_finals(w, wait, call->finals) > 0)
@@ -284,27 +276,20 @@ int append_step(struct writer *w, struct call *call)
 static int read_env(const struct writer *w, struct call *call)
 {
 	PyObject *value = call->values[KEY_ENV];
-	PyObject *index = value ? PyNumber_Index(value) : NULL;
-	unsigned long env = index ? PyLong_AsUnsignedLong(index) : 0;
 
-	Py_XDECREF(index);
-	if (PyErr_Occurred() || env >= w->n_envs) {
-		PyErr_Clear();
-		error_format(-EINVAL, "env %R: the writer has %u", value, (unsigned int)w->n_envs);
-		return -1;
-	}
-	call->env = (uint32_t)env;
-	return 0;
+	if (!value || (uint32_of(value, &call->env) && call->env < w->n_envs))
+		return 0;
+	error_format(-EINVAL, "env %R: the writer has %u", value, (unsigned int)w->n_envs);
+	return -1;
 }
 
 /* Rows of the call: as many as the first column has. */
 static int read_length(const struct writer *w, struct call *call)
 {
-	Py_ssize_t n = call->values[0] ? PyObject_Size(call->values[0]) : 0;
+	Py_ssize_t n = call->values[0] ? PyObject_Size(call->values[0]) : -1;
 
-	if (n < 0 || n > INT32_MAX)
+	if (n < 0 || n > INT32_MAX) {
 		PyErr_Clear();
-	if (n < 0 || n > INT32_MAX || !call->values[0]) {
 		error_format(-EINVAL, "extend: column %s is missing, or is no array",
 			     w->columns[0].name);
 		return -1;
@@ -342,7 +327,7 @@ int append_rows(struct writer *w, struct call *call)
 	ret = put_rows(w, &wait, &put);
 	done = ret ? call->n - put.steps.n : call->n;
 	if (done)
-		w->ended[call->env] = row_ended(call, done - 1);
+		w->ended[call->env] = call_row_ended(call, done - 1);
 	if (ret == 0 && is_over(w, call, call->n - 1))
 		ret = complete_over(w, call->env);
 	return ret ? ret : warn_of_lost(w);
@@ -350,46 +335,24 @@ int append_rows(struct writer *w, struct call *call)
 
 /* -------- end_episode -------- */
 
-/* Nothing but observations. */
-static int refuse_others(const struct writer *w, const struct call *call)
-{
-	static const char why[] = "end_episode takes env and the columns of the observation";
-
-	for (int c = 0; c < (int)w->n_columns; c++)
-		if (!w->columns[c].is_obs && call_refuse(w, call, c, c + 1, why))
-			return -1;
-	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + (int)w->n_columns, why))
-		return -1;
-	return call_refuse(w, call, KEY_TERMINATED, KEY_ENV, why);
-}
-
-static int put_last(struct writer *w, struct wait *wait, struct call *call)
-{
-	const struct demand one = { .n = 1, .unchecked = w->unchecked };
-
-	for (uint32_t c = 0; c < w->n_columns; c++) {
-		struct source *source = &call->sources[call->n_sources];
-
-		if (!call->values[c])
-			continue;
-		source_init(source);
-		if (column_bind(&w->columns[c], call->values[c], &one, source))
-			return -1;
-		call->n_sources++;
-		call->finals[c] = source->data;
-	}
-	return raise_of(put_final(w, wait, call->env, call->finals, 0));
-}
-
 int append_end(struct writer *w, struct call *call)
 {
+	static const char why[] = "end_episode takes env and the columns of the observation";
+	int n_columns = (int)w->n_columns;
 	struct wait wait;
 	int given;
 
-	if (refuse_others(w, call) || read_env(w, call) || begin(w, &wait))
+	for (int c = 0; c < n_columns; c++)
+		if (!w->columns[c].is_obs && call_refuse(w, call, c, c + 1, why))
+			return -1;
+	if (call_refuse(w, call, KEY_FINAL_OF, KEY_FINAL_OF + n_columns, why) ||
+	    call_refuse(w, call, KEY_TERMINATED, KEY_ENV, why) || read_env(w, call) ||
+	    begin(w, &wait))
 		return -1;
 	given = call_has_observation(w, call, 0);
-	if (given < 0 || (given && put_last(w, &wait, call)))
+	if (given < 0 || (given && call_bind_last(w, call)))
+		return -1;
+	if (given && raise_of(put_final(w, &wait, call->env, call->finals, 0)))
 		return -1;
 	w->follows_end |= w->ended[call->env];
 	w->ended[call->env] = false;

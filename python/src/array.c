@@ -10,8 +10,9 @@ enum {
 	API_SET_BASE_OBJECT = 282,
 };
 
+enum { FLAG_WRITEABLE = 0x0400 };
+
 #define ABI_MAJOR(version) ((version) >> 24)
-#define FLAG_WRITEABLE 0x0400
 
 typedef unsigned int abi_version_fn(void);
 typedef PyObject *new_from_descr_fn(PyTypeObject *type, PyObject *dtype, int ndim,
@@ -74,14 +75,9 @@ int array_init(void)
 
 PyObject *array_dtype(const char *name)
 {
-	PyObject *args, *dtype;
-
-	if (strcmp(name, "bfloat16") != 0)
-		return PyObject_CallFunction(dtype_class, "s", name);
-	args = PyTuple_New(0);
-	dtype = args ? python_call("relive._bfloat16", "numpy_dtype", args) : NULL;
-	Py_XDECREF(args);
-	return dtype;
+	if (strcmp(name, "bfloat16") == 0)
+		return python_call("relive._bfloat16", "numpy_dtype", "()");
+	return PyObject_CallFunction(dtype_class, "s", name);
 }
 
 PyObject *array_make(const struct array_spec *spec, void *data, PyObject *owner)

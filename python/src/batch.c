@@ -11,18 +11,6 @@ static PyTypeObject *batch_type, *lease_type;
 
 /* -------- layout -------- */
 
-static void read_array(struct array_layout *to, const struct rlv_array *from, const uint8_t *memory)
-{
-	snprintf(to->name, sizeof(to->name), "%s", from->name);
-	to->type = dtype_of(from->dtype);
-	to->offset = (size_t)((const uint8_t *)from->data - memory);
-	to->ndim = (int)from->ndim;
-	for (uint32_t d = 0; d < from->ndim; d++) {
-		to->shape[d] = from->shape[d];
-		to->strides[d] = from->strides[d];
-	}
-}
-
 /* The arrays that are members of struct rlv_batch; the last may not be there. */
 static void read_extras(struct layout *layout, const struct rlv_batch *batch, const uint8_t *memory)
 {
@@ -50,29 +38,6 @@ static void read_extras(struct layout *layout, const struct rlv_batch *batch, co
 	}
 }
 
-static int make_dtypes(struct layout *layout)
-{
-	for (uint32_t a = 0; a < layout->n_arrays; a++) {
-		layout->arrays[a].dtype = array_dtype(layout->arrays[a].type->name);
-		if (!layout->arrays[a].dtype)
-			return -1;
-	}
-	return 0;
-}
-
-static PyObject *names_tuple(const struct layout *layout)
-{
-	PyObject *names = PyTuple_New(layout->n_arrays);
-
-	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
-		PyObject *name = PyUnicode_FromString(layout->arrays[a].name);
-
-		if (!name || PyTuple_SetItem(names, a, name))
-			Py_CLEAR(names);
-	}
-	return names;
-}
-
 bool layout_fits(const struct layout *layout, const struct slot *slot)
 {
 	const struct rlv_array *arrays = slot->batch->arrays;
@@ -88,21 +53,38 @@ struct layout *layout_open(const struct slot *slot)
 {
 	struct layout *layout = calloc(1, sizeof(*layout));
 	const struct rlv_batch *batch = slot->batch;
-	PyObject *args;
+	PyObject *names;
 
 	if (!layout) {
 		PyErr_NoMemory();
 		return NULL;
 	}
 	layout->refs = 1;
-	for (uint32_t a = 0; a < batch->n_arrays; a++)
-		read_array(&layout->arrays[layout->n_arrays++], &batch->arrays[a], slot->memory);
+	for (uint32_t a = 0; a < batch->n_arrays; a++) {
+		struct array_layout *to = &layout->arrays[layout->n_arrays++];
+		const struct rlv_array *from = &batch->arrays[a];
+
+		snprintf(to->name, sizeof(to->name), "%s", from->name);
+		to->type = dtype_of(from->dtype);
+		to->offset = (size_t)((const uint8_t *)from->data - slot->memory);
+		to->ndim = (int)from->ndim;
+		for (uint32_t d = 0; d < from->ndim; d++) {
+			to->shape[d] = from->shape[d];
+			to->strides[d] = from->strides[d];
+		}
+	}
 	read_extras(layout, batch, slot->memory);
 	/* from here on Python runs, and a close may free the batch */
-	layout->names = make_dtypes(layout) ? NULL : names_tuple(layout);
-	args = layout->names ? PyTuple_Pack(1, layout->names) : NULL;
-	layout->index = args ? python_call("relive._nested", "index", args) : NULL;
-	Py_XDECREF(args);
+	names = PyList_New(0);
+	for (uint32_t a = 0; names && a < layout->n_arrays; a++) {
+		struct array_layout *to = &layout->arrays[a];
+
+		to->dtype = array_dtype(to->type->name);
+		list_add(&names, to->dtype ? PyUnicode_FromString(to->name) : NULL);
+	}
+	layout->names = tuple_of_list(names);
+	if (layout->names)
+		layout->index = python_call("relive._nested", "index", "(O)", layout->names);
 	if (!layout->index) {
 		layout_put(layout);
 		return NULL;
@@ -112,7 +94,7 @@ struct layout *layout_open(const struct slot *slot)
 
 void layout_put(struct layout *layout)
 {
-	if (--layout->refs)
+	if (!layout || --layout->refs)
 		return;
 	for (uint32_t a = 0; a < layout->n_arrays; a++)
 		Py_XDECREF(layout->arrays[a].dtype);
@@ -128,23 +110,6 @@ struct lease {
 	struct slot *slot;
 	uint32_t n;
 };
-
-static PyObject *lease_make(struct layout *layout, struct slot *slot)
-{
-	allocfunc alloc = (allocfunc)PyType_GetSlot(lease_type, Py_tp_alloc);
-	struct lease *lease = (struct lease *)alloc(lease_type, 0);
-
-	if (!lease) {
-		atomic_store_explicit(&slot->returned, true, memory_order_release);
-		return NULL;
-	}
-	slot_get(slot);
-	lease->slot = slot;
-	layout->refs++;
-	lease->layout = layout;
-	lease->n = slot->n;
-	return (PyObject *)lease;
-}
 
 static void lease_dealloc(PyObject *object)
 {
@@ -165,22 +130,6 @@ static PyType_Spec lease_spec = {
 	.slots = lease_slots,
 };
 
-static PyObject *make_array(struct lease *lease, const struct array_layout *array)
-{
-	Py_ssize_t shape[LAYOUT_DIMS];
-	const struct array_spec spec = {
-		.dtype = array->dtype,
-		.ndim = array->ndim,
-		.shape = shape,
-		.strides = array->strides,
-		.read_only = array->read_only,
-	};
-
-	memcpy(shape, array->shape, sizeof(shape));
-	shape[0] = lease->n;
-	return array_make(&spec, lease->slot->memory + array->offset, (PyObject *)lease);
-}
-
 /* -------- batch -------- */
 
 struct batch {
@@ -192,15 +141,24 @@ struct batch {
 
 PyObject *batch_make(struct layout *layout, struct slot *slot)
 {
-	PyObject *lease = lease_make(layout, slot);
-	allocfunc alloc = (allocfunc)PyType_GetSlot(batch_type, Py_tp_alloc);
-	struct batch *batch = lease ? (struct batch *)alloc(batch_type, 0) : NULL;
+	struct lease *lease = object_alloc(lease_type);
+	struct batch *batch;
 
-	if (!batch) {
-		Py_XDECREF(lease);
+	if (!lease) {
+		atomic_store_explicit(&slot->returned, true, memory_order_release);
 		return NULL;
 	}
-	batch->lease = (struct lease *)lease;
+	slot_get(slot);
+	lease->slot = slot;
+	layout->refs++;
+	lease->layout = layout;
+	lease->n = slot->n;
+	batch = object_alloc(batch_type);
+	if (!batch) {
+		Py_DECREF((PyObject *)lease);
+		return NULL;
+	}
+	batch->lease = lease;
 	batch->n = slot->n;
 	batch->table_size = slot->table_size;
 	return (PyObject *)batch;
@@ -226,10 +184,23 @@ static void batch_dealloc(PyObject *object)
 
 static PyObject *get_array(struct batch *batch, Py_ssize_t number)
 {
+	struct lease *lease = batch->lease;
+	const struct array_layout *array = &lease->layout->arrays[number];
 	PyObject **made = &batch->made[number];
+	Py_ssize_t shape[LAYOUT_DIMS];
+	const struct array_spec spec = {
+		.dtype = array->dtype,
+		.ndim = array->ndim,
+		.shape = shape,
+		.strides = array->strides,
+		.read_only = array->read_only,
+	};
 
-	if (!*made)
-		*made = make_array(batch->lease, &batch->lease->layout->arrays[number]);
+	if (!*made) {
+		memcpy(shape, array->shape, sizeof(shape));
+		shape[0] = lease->n;
+		*made = array_make(&spec, lease->slot->memory + array->offset, (PyObject *)lease);
+	}
 	Py_XINCREF(*made);
 	return *made;
 }
@@ -313,23 +284,15 @@ static PyObject *batch_exit(PyObject *object, PyObject *args)
 
 static PyObject *batch_copy(PyObject *object, PyObject *unused)
 {
-	PyObject *args = PyTuple_Pack(1, object);
-	PyObject *copy = args ? python_call("relive.batch", "copy_of", args) : NULL;
-
 	(void)unused;
-	Py_XDECREF(args);
-	return copy;
+	return python_call("relive.batch", "copy_of", "(O)", object);
 }
 
 /* Pickles a batch as a copy. */
 static PyObject *batch_reduce(PyObject *object, PyObject *unused)
 {
-	PyObject *args = PyTuple_Pack(1, object);
-	PyObject *reduced = args ? python_call("relive.batch", "reduce", args) : NULL;
-
 	(void)unused;
-	Py_XDECREF(args);
-	return reduced;
+	return python_call("relive.batch", "reduce", "(O)", object);
 }
 
 static PyObject *batch_names(PyObject *object, void *unused)
@@ -343,18 +306,6 @@ static PyObject *batch_names(PyObject *object, void *unused)
 	names = batch->lease->layout->names;
 	Py_INCREF(names);
 	return names;
-}
-
-static PyObject *batch_n(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyLong_FromUnsignedLong(((struct batch *)object)->n);
-}
-
-static PyObject *batch_table_size(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyLong_FromLongLong(((struct batch *)object)->table_size);
 }
 
 static const char batch_doc[] =
@@ -381,10 +332,15 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyGetSetDef members[] = {
+static PyMemberDef members[] = {
+	{ "n", T_UINT, offsetof(struct batch, n), READONLY, "items" },
+	{ "table_size", T_LONGLONG, offsetof(struct batch, table_size), READONLY,
+	  "live items of the view when drawn" },
+	{ 0 },
+};
+
+static PyGetSetDef attributes[] = {
 	{ "names", batch_names, NULL, "names of the arrays, a tuple", NULL },
-	{ "n", batch_n, NULL, "items", NULL },
-	{ "table_size", batch_table_size, NULL, "live items of the view when drawn", NULL },
 	{ 0 },
 };
 
@@ -395,7 +351,8 @@ static PyType_Slot slots[] = {
 	{ Py_mp_subscript, batch_subscript },
 	{ Py_mp_length, batch_length },
 	{ Py_tp_methods, methods },
-	{ Py_tp_getset, members },
+	{ Py_tp_members, members },
+	{ Py_tp_getset, attributes },
 	{ 0, NULL },
 };
 

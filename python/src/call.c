@@ -10,16 +10,6 @@
 
 /* -------- keywords -------- */
 
-/* The number of a keyword; -1 = none of that name, -2 = an exception. */
-static int key_of(const struct writer *w, PyObject *name)
-{
-	PyObject *number = PyDict_GetItemWithError(w->keys, name);
-
-	if (number)
-		return (int)PyLong_AsLong(number);
-	return PyErr_Occurred() ? -2 : -1;
-}
-
 /* Numbers of the names of a call, which the interpreter keeps as one tuple for each call site. */
 static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 {
@@ -28,39 +18,20 @@ static int number_names(struct writer *w, PyObject *names, Py_ssize_t n)
 
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *name = PyTuple_GetItem(names, i);
-		int key = n <= KEYS ? key_of(w, name) : -1;
+		PyObject *key = n <= KEYS ? PyDict_GetItemWithError(w->keys, name) : NULL;
 
-		if (key == -1)
+		if (!key && !PyErr_Occurred())
 			error_format(-EINVAL, "append: no column or option %R in table %s", name,
 				     ((struct table *)w->h.parent)->info->name);
-		if (key < 0)
+		if (!key)
 			return -1;
-		keys[i] = (uint16_t)key;
+		keys[i] = (uint16_t)PyLong_AsLong(key);
 	}
 	memcpy(w->last_keys, keys, sizeof(keys[0]) * (size_t)n);
 	old = w->last_names;
 	Py_INCREF(names);
 	w->last_names = names;
 	Py_XDECREF(old);
-	return 0;
-}
-
-static int read_version(struct call *call)
-{
-	PyObject *value = call->values[KEY_POLICY_VERSION];
-	PyObject *index = value ? PyNumber_Index(value) : NULL;
-	unsigned long version;
-
-	if (!value)
-		return 0;
-	version = index ? PyLong_AsUnsignedLong(index) : 0;
-	Py_XDECREF(index);
-	if (PyErr_Occurred() || version > UINT32_MAX) {
-		PyErr_Clear();
-		error_format(-EINVAL, "policy_version %R: want 0 to 2^32 - 1", value);
-		return -1;
-	}
-	call->policy_version = (uint32_t)version;
 	return 0;
 }
 
@@ -99,15 +70,6 @@ static bool has_same_names(const struct writer *w, PyObject *values)
 	return true;
 }
 
-static int number_dict(struct writer *w, PyObject *values)
-{
-	PyObject *names = PySequence_Tuple(values);
-	int ret = names ? number_names(w, names, PyTuple_Size(names)) : -1;
-
-	Py_XDECREF(names);
-	return ret;
-}
-
 void call_clear(const struct writer *w, struct call *call)
 {
 	const size_t columns = w->n_columns * sizeof(void *);
@@ -122,10 +84,16 @@ void call_clear(const struct writer *w, struct call *call)
 
 int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 {
+	PyObject *value, *names;
 	Py_ssize_t at = 0;
-	PyObject *value;
+	int ret = 0;
 
-	if (PyDict_Size(values) > 0 && !has_same_names(w, values) && number_dict(w, values))
+	if (PyDict_Size(values) > 0 && !has_same_names(w, values)) {
+		names = PySequence_Tuple(values);
+		ret = names ? number_names(w, names, PyTuple_Size(names)) : -1;
+		Py_XDECREF(names);
+	}
+	if (ret)
 		return -1;
 	for (Py_ssize_t i = 0; PyDict_Next(values, &at, NULL, &value); i++) {
 		Py_INCREF(value);
@@ -138,33 +106,32 @@ int call_read_dict(struct writer *w, struct call *call, PyObject *values)
 int call_read(struct writer *w, struct call *call, PyObject *const *values, PyObject *names)
 {
 	Py_ssize_t n = names ? PyTuple_Size(names) : 0;
+	PyObject *version;
 
 	if (n > 0 && !same_names(w, names, n) && number_names(w, names, n))
 		return -1;
 	for (Py_ssize_t i = 0; i < n; i++)
 		give(call, w->last_keys[i], values[i]);
-	return read_version(call);
-}
-
-static PyObject *name_of(const struct writer *w, int key)
-{
-	PyObject *name, *number;
-	Py_ssize_t at = 0;
-
-	while (PyDict_Next(w->keys, &at, &name, &number))
-		if (PyLong_AsLong(number) == key)
-			return name;
-	return Py_None;
+	version = call->values[KEY_POLICY_VERSION];
+	if (!version || uint32_of(version, &call->policy_version))
+		return 0;
+	error_format(-EINVAL, "policy_version %R: want 0 to 2^32 - 1", version);
+	return -1;
 }
 
 int call_refuse(const struct writer *w, const struct call *call, int from, int to, const char *why)
 {
-	for (int key = from; key < to; key++)
-		if (call->values[key]) {
-			error_format(-EINVAL, "%S: %s", name_of(w, key), why);
-			return -1;
-		}
-	return 0;
+	PyObject *name = Py_None, *number;
+	Py_ssize_t at = 0;
+
+	while (from < to && !call->values[from])
+		from++;
+	if (from == to)
+		return 0;
+	while (PyDict_Next(w->keys, &at, &name, &number) && PyLong_AsLong(number) != from)
+		;
+	error_format(-EINVAL, "%S: %s", name, why);
+	return -1;
 }
 
 /* -------- values -------- */
@@ -306,38 +273,18 @@ static int bind_final_rows(struct writer *w, struct call *call, uint32_t c, PyOb
 				 .batched = w->batched,
 				 .unchecked = w->unchecked };
 	PyObject *value = call->values[KEY_FINAL_OF + c];
-	PyObject *args, *rows;
+	PyObject *rows;
 	int ret;
 
 	if (!w->batched)
 		return bind(call, col, value, &demand, &call->finals[c]);
-	args = Py_BuildValue("(OOssi)", value, ended, col->name, dtype_of(col->dtype)->name,
-			     !w->unchecked);
-	rows = args ? python_call("relive._convert", "final_rows", args) : NULL;
-	Py_XDECREF(args);
+	rows = python_call("relive._convert", "final_rows", "(OOssi)", value, ended, col->name,
+			   dtype_of(col->dtype)->name, !w->unchecked);
 	if (!rows)
 		return -1;
 	ret = bind(call, col, rows, &demand, &call->finals[c]);
 	Py_DECREF(rows); /* the source's buffer keeps it */
 	return ret;
-}
-
-/* Numbers of the environments whose episode ends in this call. */
-static PyObject *ended_list(const struct call *call)
-{
-	PyObject *list = PyList_New(0);
-
-	for (uint32_t i = 0; list && i < call->n; i++) {
-		PyObject *number;
-
-		if (!call->flags || !(call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED)))
-			continue;
-		number = PyLong_FromUnsignedLong(i);
-		if (!number || PyList_Append(list, number))
-			Py_CLEAR(list);
-		Py_XDECREF(number);
-	}
-	return list;
 }
 
 int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key)
@@ -394,12 +341,26 @@ int call_bind_finals(struct writer *w, struct call *call)
 		return -1;
 	if (!given)
 		return 0;
-	ended = ended_list(call);
+	ended = PyList_New(0); /* numbers of the environments whose episode ends in this call */
+	for (uint32_t i = 0; ended && i < call->n; i++)
+		if (call_row_ended(call, i))
+			list_add(&ended, PyLong_FromUnsignedLong(i));
 	for (uint32_t c = 0; ended && PyList_Size(ended) > 0 && c < w->n_columns; c++)
 		if (w->columns[c].is_obs && bind_final_rows(w, call, c, ended))
 			Py_CLEAR(ended);
 	Py_XDECREF(ended);
 	return ended ? 0 : -1;
+}
+
+int call_bind_last(struct writer *w, struct call *call)
+{
+	const struct demand one = { .n = 1, .unchecked = w->unchecked };
+
+	for (uint32_t c = 0; c < w->n_columns; c++)
+		if (call->values[c] &&
+		    bind(call, &w->columns[c], call->values[c], &one, &call->finals[c]))
+			return -1;
+	return 0;
 }
 
 void call_release(struct call *call)

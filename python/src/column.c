@@ -87,29 +87,18 @@ uint32_t column_find_nonfinite(const struct column *col, const void *data, uint3
 
 /* -------- numbers -------- */
 
-/* A Python number in place of a scalar: 1; 0 = leave it to numpy; -1 = it does not fit. */
-static int store_float(uint32_t dtype, PyObject *value, void *to)
+/* Stores a Python number as a scalar. false: numpy converts it, or says why not. */
+static bool store_number(const struct column *col, PyObject *value, void *to)
 {
-	double number = PyFloat_AsDouble(value);
-
-	if (number == -1 && PyErr_Occurred())
-		return -1;
-	return convert_float(dtype, number, to);
-}
-
-static int store_integer(uint32_t dtype, PyObject *value, void *to)
-{
+	long long integer;
 	int overflow;
-	long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
 
-	return !overflow && convert_integer(dtype, number, to);
-}
-
-static int store_number(const struct column *col, PyObject *value, void *to)
-{
 	if (PyFloat_Check(value))
-		return store_float(col->dtype, value, to);
-	return PyLong_Check(value) ? store_integer(col->dtype, value, to) : 0;
+		return convert_float(col->dtype, PyFloat_AsDouble(value), to);
+	if (!PyLong_Check(value))
+		return false;
+	integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+	return !overflow && convert_integer(col->dtype, integer, to);
 }
 
 /* -------- buffers -------- */
@@ -194,58 +183,47 @@ static bool convert_buffer(const struct column *col, uint32_t dtype, const struc
 				      (size_t)(source->view.len / source->view.itemsize));
 }
 
-/* 1 = bound; 0 = another dtype or shape; -1 = an exception. */
-static int bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
-		       struct source *source)
+/* Binds a value with a buffer. false: numpy converts its dtype or shape, or says why not. */
+static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
+			struct source *source)
 {
 	uint32_t dtype;
 
 	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
 		PyErr_Clear(); /* numpy's message is better */
 		source_init(source);
-		return 0;
+		return false;
 	}
 	dtype = has_format(col, &source->view) ? col->dtype : dtype_of_buffer(&source->view);
 	if (has_shape(col, &source->view, demand)) {
 		source->data = source->view.buf;
 		if (is_same(col, dtype, &source->view) ||
 		    (dtype && convert_buffer(col, dtype, demand, source)))
-			return 1;
+			return true;
 	}
 	source_release(source);
 	source_init(source);
-	return 0;
+	return false;
 }
 
 /* -------- numpy -------- */
 
-static PyObject *wanted_shape(const struct column *col, const struct demand *demand)
-{
-	int batch = demand->batched ? 1 : 0;
-	PyObject *shape = PyTuple_New(col->ndim + batch);
-
-	for (int d = 0; shape && d < col->ndim + batch; d++) {
-		Py_ssize_t size = d < batch ? (Py_ssize_t)demand->n : col->shape[d - batch];
-		PyObject *number = PyLong_FromSsize_t(size);
-
-		if (!number || PyTuple_SetItem(shape, d, number))
-			Py_CLEAR(shape);
-	}
-	return shape;
-}
-
 static int bind_by_numpy(const struct column *col, PyObject *value, const struct demand *demand,
 			 struct source *source)
 {
-	PyObject *shape = wanted_shape(col, demand);
-	PyObject *args, *array;
+	PyObject *shape = PyList_New(0), *array;
 	int ret;
 
-	args = shape ? Py_BuildValue("(OsNsi)", value, dtype_of(col->dtype)->name, shape, col->name,
-				     !demand->unchecked)
-		     : NULL;
-	array = args ? python_call("relive._convert", "column", args) : NULL;
-	Py_XDECREF(args);
+	if (shape && demand->batched)
+		list_add(&shape, PyLong_FromUnsignedLong(demand->n));
+	for (int d = 0; shape && d < col->ndim; d++)
+		list_add(&shape, PyLong_FromSsize_t(col->shape[d]));
+	shape = tuple_of_list(shape);
+	if (!shape)
+		return -1;
+	array = python_call("relive._convert", "column", "(OsOsi)", value,
+			    dtype_of(col->dtype)->name, shape, col->name, !demand->unchecked);
+	Py_DECREF(shape);
 	if (!array)
 		return -1;
 	ret = PyObject_GetBuffer(array, &source->view, PyBUF_RECORDS_RO);
@@ -261,17 +239,13 @@ static int bind_by_numpy(const struct column *col, PyObject *value, const struct
 int column_bind(const struct column *col, PyObject *value, const struct demand *demand,
 		struct source *source)
 {
-	int done = 0;
-
-	if (!demand->batched && col->ndim == 0 && demand->stage) {
-		done = store_number(col, value, demand->stage);
-		if (done > 0)
-			source->data = demand->stage;
+	if (!demand->batched && col->ndim == 0 && demand->stage &&
+	    store_number(col, value, demand->stage)) {
+		source->data = demand->stage;
+		return 0;
 	}
-	if (done == 0 && PyObject_CheckBuffer(value))
-		done = bind_buffer(col, value, demand, source);
-	if (done)
-		return done < 0 ? -1 : 0;
+	if (PyObject_CheckBuffer(value) && bind_buffer(col, value, demand, source))
+		return 0;
 	return bind_by_numpy(col, value, demand, source);
 }
 

@@ -6,11 +6,11 @@
  *   error.c     negative errno -> exception            writer.c    writer; call.c its keywords,
  *   handle.c    locks, fork, waits that ^C ends                    append.c rows into the table,
  *                                                                  autoreset.c ends of episodes
- *   module.c    the module                             sampler.c   sampler; update.c priorities,
- *   store.c     store                                              prefetch.c a thread ahead
- *   table.c     table, options, information            batch.c     batches; array.c numpy's arrays
- *   column.c    Python values -> packed columns        slot.c      memory of batches
- *   convert.c   elements of other dtypes
+ *   object.c    objects, lists, calls of Python        sampler.c   sampler; update.c priorities,
+ *   module.c    the module                                         prefetch.c a thread ahead
+ *   store.c     store                                  batch.c     batches; array.c numpy's arrays
+ *   table.c     table, options, information            slot.c      memory of batches
+ *   column.c    Python values -> packed columns        convert.c   elements of other dtypes
  *
  * Invariants
  *   A handle of the library is inside one call at a time: its lock says so, and the interpreter lock
@@ -25,6 +25,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
 #include <relive/relive.h>
 
@@ -40,8 +41,38 @@ int error_init(void);
 /* Raises the exception of a code with the library's message of this thread. Returns NULL. */
 PyObject *error_raise(int code);
 
-/* The same with a message of our own; as PyErr_Format. */
+/* The result of a method that returns None: error_raise for a code other than 0. */
+PyObject *error_or_none(int code);
+
+/* As error_raise, with a message of our own; format as for PyErr_Format. */
 PyObject *error_format(int code, const char *format, ...);
+
+/* -------- object.c -------- */
+
+/* A method that takes keywords, as PyMethodDef wants it. */
+#define METHOD(function) ((PyCFunction)(void (*)(void))(function))
+
+/* Makes a type from its spec and adds it to the module. NULL with an exception. */
+PyTypeObject *type_add(PyObject *module, PyType_Spec *spec);
+
+/* Allocates a zeroed object of a type made by PyType_FromSpec. NULL with an exception. */
+void *object_alloc(PyTypeObject *type);
+void object_free(void *self);
+
+/* Calls a function of one of the package's Python modules; format, of a tuple, as Py_BuildValue's. */
+PyObject *python_call(const char *module, const char *function, const char *format, ...);
+
+/* Appends an item, which it consumes. NULL as item, or a failure, frees the list and sets it NULL. */
+void list_add(PyObject **list, PyObject *item);
+
+/* The list as a tuple. Consumes the list; NULL gives NULL. */
+PyObject *tuple_of_list(PyObject *list);
+
+/* Reads an integer of 0 to 2^32 - 1. false for any other value, without an exception. */
+bool uint32_of(PyObject *value, uint32_t *out);
+
+/* Makes a dict of a writer's or sampler's counters. */
+PyObject *stats_dict(const struct rlv_stats *stats);
 
 /* -------- handle.c -------- */
 
@@ -70,14 +101,17 @@ void handle_leave(struct handle *h);
 /* Called between two calls of one wait: lets waiters have the lock. */
 void handle_yield(const struct handle *h);
 
+/*
+ * Closes a handle by a function that unlocks it and returns a code, unless it is closed already or the
+ * parent's of a fork. None, or NULL with an exception.
+ */
+PyObject *handle_close(struct handle *h, int (*close_locked)(struct handle *h));
+
 /* Locks for closing: 1; 0 when there is nothing to close (closed, or the parent's); -1 interrupted. */
 int handle_enter_close(struct handle *h);
 
 /* True if this process opened the handle, not its parent before a fork. */
 bool handle_is_ours(const struct handle *h);
-
-/* Frees an object of a type made by PyType_FromSpec. */
-void object_free(void *self);
 
 /*
  * A wait in slices; signals are checked between them. timeout: None until no progress, else
@@ -125,14 +159,5 @@ struct table {
 	char (*names)[RLV_NAME_BYTES]; /* names of the columns in info: those in info end with
 	                                  the handle */
 };
-
-/* Makes a type from its spec and adds it to the module. NULL with an exception. */
-PyTypeObject *type_add(PyObject *module, PyType_Spec *spec);
-
-/* Makes a dict of a writer's or sampler's counters. */
-PyObject *stats_dict(const struct rlv_stats *stats);
-
-/* Calls a function of one of the package's Python modules. Steals nothing. */
-PyObject *python_call(const char *module, const char *function, PyObject *args);
 
 #endif

@@ -39,6 +39,13 @@ PyObject *error_raise(int code)
 	return raise(code, PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
 }
 
+PyObject *error_or_none(int code)
+{
+	if (code)
+		return error_raise(code);
+	Py_RETURN_NONE;
+}
+
 PyObject *error_format(int code, const char *format, ...)
 {
 	PyObject *message;

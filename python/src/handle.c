@@ -18,13 +18,10 @@ static void count_fork(void)
 
 int handle_init_forks(void)
 {
-	int ret = pthread_atfork(NULL, NULL, count_fork);
-
-	if (ret) {
-		PyErr_SetString(PyExc_OSError, "pthread_atfork failed");
-		return -1;
-	}
-	return 0;
+	if (pthread_atfork(NULL, NULL, count_fork) == 0)
+		return 0;
+	PyErr_SetString(PyExc_OSError, "pthread_atfork failed");
+	return -1;
 }
 
 bool handle_is_ours(const struct handle *h)
@@ -50,15 +47,6 @@ void handle_fini(struct handle *h)
 	Py_CLEAR(h->parent);
 }
 
-void object_free(void *self)
-{
-	PyTypeObject *type = Py_TYPE(self);
-	freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
-	free_object(self);
-	Py_DECREF(type);
-}
-
 /* -------- lock -------- */
 
 static bool lock_for_slice(pthread_mutex_t *lock)
@@ -74,22 +62,19 @@ static bool lock_for_slice(pthread_mutex_t *lock)
 	return pthread_mutex_timedlock(lock, &until) == 0;
 }
 
-static int lock_slowly(struct handle *h)
-{
-	bool locked, interrupted = false;
-
-	h->waiters++;
-	do {
-		Py_BEGIN_ALLOW_THREADS locked = lock_for_slice(&h->lock);
-		Py_END_ALLOW_THREADS if (!locked) interrupted = PyErr_CheckSignals();
-	} while (!locked && !interrupted);
-	h->waiters--;
-	return locked ? 0 : -1;
-}
-
 static int lock_handle(struct handle *h)
 {
-	return pthread_mutex_trylock(&h->lock) == 0 ? 0 : lock_slowly(h);
+	bool locked = pthread_mutex_trylock(&h->lock) == 0, interrupted = false;
+
+	if (locked)
+		return 0;
+	h->waiters++;
+	while (!locked && !interrupted) {
+		Py_BEGIN_ALLOW_THREADS locked = lock_for_slice(&h->lock);
+		Py_END_ALLOW_THREADS if (!locked) interrupted = PyErr_CheckSignals();
+	}
+	h->waiters--;
+	return locked ? 0 : -1;
 }
 
 static void pause_shortly(void)
@@ -98,16 +83,6 @@ static void pause_shortly(void)
 
 	Py_BEGIN_ALLOW_THREADS nanosleep(&time, NULL);
 	Py_END_ALLOW_THREADS
-}
-
-/*
- * A mutex is not fair: those who call in slices would have it again before a closer wakes. They let it
- * have some slices of time; not more, as this may be a signal's handler in the closer's own thread.
- */
-static void give_way(const struct handle *h)
-{
-	for (int i = 0; h->closers && i < 200; i++)
-		pause_shortly();
 }
 
 void handle_yield(const struct handle *h)
@@ -122,7 +97,10 @@ int handle_enter(struct handle *h)
 		error_format(-ECHILD, "opened before fork(): a child opens its own");
 		return -1;
 	}
-	give_way(h);
+	/* A mutex is not fair: callers in slices would lock again before a closer wakes. Let a closer
+	   have 200 ms; not more, as this may be a signal handler in the closer's own thread. */
+	for (int i = 0; h->closers && i < 200; i++)
+		pause_shortly();
 	if (lock_handle(h))
 		return -1;
 	if (h->open)
@@ -152,6 +130,15 @@ int handle_enter_close(struct handle *h)
 		return 1;
 	handle_leave(h);
 	return 0;
+}
+
+PyObject *handle_close(struct handle *h, int (*close_locked)(struct handle *h))
+{
+	int entered = handle_enter_close(h);
+
+	if (entered < 0)
+		return NULL;
+	return error_or_none(entered ? close_locked(h) : 0);
 }
 
 /* -------- waits -------- */
@@ -206,29 +193,23 @@ bool wait_is_over_time(int code)
 	return code == -ETIMEDOUT || code == -ENODATA || code == -EAGAIN;
 }
 
-/* The warning of a long wait, once. -1: it is an exception here. */
-static int tell(struct wait *wait)
-{
-	PyObject *args, *result;
-
-	if (wait->told || !wait->watch.warned)
-		return 0;
-	wait->told = true;
-	args = Py_BuildValue("(s)", wait->watch.text);
-	result = args ? python_call("relive.errors", "warn_of_wait", args) : NULL;
-	Py_XDECREF(args);
-	Py_XDECREF(result);
-	return result ? 0 : -1;
-}
-
 int wait_again(struct wait *wait, int code)
 {
+	PyObject *result;
+
 	if (!wait_is_over_time(code) || wait->left_ns == 0)
 		return 0;
 	if (wait->stalls && wait->stalled)
 		return 0;
-	if (PyErr_CheckSignals() || tell(wait))
+	if (PyErr_CheckSignals())
 		return -1;
+	if (!wait->told && wait->watch.warned) {
+		wait->told = true;
+		result = python_call("relive.errors", "warn_of_wait", "(s)", wait->watch.text);
+		Py_XDECREF(result);
+		if (!result) /* warnings are errors here */
+			return -1;
+	}
 	next_slice(wait);
 	return wait->left_ns > 0;
 }

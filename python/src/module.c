@@ -7,14 +7,17 @@ static PyObject *limiter_tuple(struct rlv_limiter l)
 	return Py_BuildValue("(Kddd)", l.min_size, l.samples_per_insert, l.min_diff, l.max_diff);
 }
 
-static PyObject *limiter_min_size(PyObject *module, PyObject *args)
+static PyObject *limiter_of_size(PyObject *size, struct rlv_limiter (*make)(uint64_t size))
 {
-	unsigned long long min_size;
+	unsigned long long items = PyLong_AsUnsignedLongLong(size);
 
+	return PyErr_Occurred() ? NULL : limiter_tuple(make(items));
+}
+
+static PyObject *limiter_min_size(PyObject *module, PyObject *size)
+{
 	(void)module;
-	if (!PyArg_ParseTuple(args, "K", &min_size))
-		return NULL;
-	return limiter_tuple(rlv_limiter_min_size(min_size));
+	return limiter_of_size(size, rlv_limiter_min_size);
 }
 
 static PyObject *limiter_sample_to_insert(PyObject *module, PyObject *args)
@@ -28,24 +31,16 @@ static PyObject *limiter_sample_to_insert(PyObject *module, PyObject *args)
 	return limiter_tuple(rlv_limiter_sample_to_insert(ratio, min_size, error_buffer));
 }
 
-static PyObject *limiter_queue(PyObject *module, PyObject *args)
+static PyObject *limiter_queue(PyObject *module, PyObject *size)
 {
-	unsigned long long size;
-
 	(void)module;
-	if (!PyArg_ParseTuple(args, "K", &size))
-		return NULL;
-	return limiter_tuple(rlv_limiter_queue(size));
+	return limiter_of_size(size, rlv_limiter_queue);
 }
 
-static PyObject *limiter_stack(PyObject *module, PyObject *args)
+static PyObject *limiter_stack(PyObject *module, PyObject *size)
 {
-	unsigned long long size;
-
 	(void)module;
-	if (!PyArg_ParseTuple(args, "K", &size))
-		return NULL;
-	return limiter_tuple(rlv_limiter_stack(size));
+	return limiter_of_size(size, rlv_limiter_stack);
 }
 
 static PyObject *build_info(PyObject *module, PyObject *unused)
@@ -58,46 +53,13 @@ static PyObject *build_info(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-	{ "limiter_min_size", limiter_min_size, METH_VARARGS, NULL },
+	{ "limiter_min_size", limiter_min_size, METH_O, NULL },
 	{ "limiter_sample_to_insert", limiter_sample_to_insert, METH_VARARGS, NULL },
-	{ "limiter_queue", limiter_queue, METH_VARARGS, NULL },
-	{ "limiter_stack", limiter_stack, METH_VARARGS, NULL },
+	{ "limiter_queue", limiter_queue, METH_O, NULL },
+	{ "limiter_stack", limiter_stack, METH_O, NULL },
 	{ "build_info", build_info, METH_NOARGS, NULL },
 	{ 0 },
 };
-
-PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
-{
-	PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
-
-	if (type && PyModule_AddType(module, type))
-		Py_CLEAR(type);
-	return type;
-}
-
-PyObject *python_call(const char *module, const char *function, PyObject *args)
-{
-	PyObject *from = PyImport_ImportModule(module);
-	PyObject *callable = from ? PyObject_GetAttrString(from, function) : NULL;
-	PyObject *result = callable ? PyObject_CallObject(callable, args) : NULL;
-
-	Py_XDECREF(callable);
-	Py_XDECREF(from);
-	return result;
-}
-
-PyObject *stats_dict(const struct rlv_stats *s)
-{
-	return Py_BuildValue(
-		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
-		"calls", s->calls, "steps", s->steps, "items", s->items, "updates", s->updates,
-		"stale_updates", s->stale_updates, "clamped", s->clamped, "redraws", s->redraws,
-		"blocks_claimed", s->blocks_claimed, "blocks_skipped", s->blocks_skipped,
-		"repeated_rows", s->repeated_rows, "limiter_waits", s->limiter_waits,
-		"limiter_wait_ns", s->limiter_wait_ns, "phases", s->phases, "reads", s->reads,
-		"writes", s->writes, "cas", s->cas, "faa", s->faa, "read_bytes", s->read_bytes,
-		"write_bytes", s->write_bytes, "truncated_lost", s->truncated_lost);
-}
 
 /* dtypes: numpy's name -> rlv_dtype. */
 static int add_dtypes(PyObject *module)

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #define NS_PER_S INT64_C(1000000000)
-#define SLICE_NS (NS_PER_S / 20)
 #define POLL_FIRST_NS 20000
 #define POLL_MOST_NS 1000000
 
@@ -56,20 +55,18 @@ static int try_sample(struct sampler *s, struct slot **slot_out)
 	return ret;
 }
 
-/* True if a later try may succeed. */
-static bool is_passing(int code)
-{
-	return code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN || code == -EBUSY;
-}
-
+/* Keeps the result of a try: its batch, or its error, which is final unless a later try may succeed. */
 static void settle(struct prefetch *p, int code, struct slot *slot)
 {
+	bool is_passing = code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN ||
+			  code == -EBUSY;
+
 	if (code == 0)
 		p->ring[(p->first + p->count++) % SAMPLER_MOST_AHEAD] = slot;
 	else
 		snprintf(p->text, sizeof(p->text), "%s", rlv_last_error());
 	p->code = code;
-	p->failed = code && !is_passing(code);
+	p->failed = code && !is_passing;
 	if (code == 0 || p->failed || code == -EBUSY)
 		pthread_cond_signal(&p->filled);
 }
@@ -85,7 +82,7 @@ static void *run(void *context)
 		int code;
 
 		if (p->count == p->sampler->depth) {
-			wait_some(p, &p->taken, SLICE_NS);
+			wait_some(p, &p->taken, NS_PER_S / 20);
 			continue;
 		}
 		pthread_mutex_unlock(&p->lock);
@@ -102,25 +99,14 @@ static void *run(void *context)
 	return NULL;
 }
 
-/* Signals are for the threads that run Python. */
-static int start_thread(struct prefetch *p)
-{
-	sigset_t all, before;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&p->thread, NULL, run, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
-}
-
 /* -------- the other side -------- */
 
 struct prefetch *prefetch_open(struct sampler *s)
 {
 	struct prefetch *p = calloc(1, sizeof(*p));
 	pthread_condattr_t monotonic;
+	sigset_t all, before;
+	int ret;
 
 	if (!p) {
 		PyErr_NoMemory();
@@ -133,7 +119,11 @@ struct prefetch *prefetch_open(struct sampler *s)
 	pthread_cond_init(&p->filled, &monotonic);
 	pthread_cond_init(&p->taken, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	if (start_thread(p) == 0)
+	sigfillset(&all); /* signals are for the threads that run Python */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&p->thread, NULL, run, p);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (ret == 0)
 		return p;
 	free(p);
 	PyErr_SetString(PyExc_RuntimeError, "no thread to sample ahead");
@@ -180,18 +170,6 @@ static int look(struct sampler *s, struct wait *wait, bool at_once)
 	return 0;
 }
 
-/* No batch came in time. */
-static int time_is_over(struct prefetch *p, struct wait *wait)
-{
-	if (wait->stalls) {
-		error_raise(-ETIMEDOUT); /* look has said why */
-		return -1;
-	}
-	if (look(p->sampler, wait, true) == 0)
-		error_format(-ETIMEDOUT, "%s", wait->watch.text);
-	return -1;
-}
-
 /* The exception for what take gave. */
 static int take_failed(struct prefetch *p, enum taken what)
 {
@@ -224,10 +202,13 @@ int prefetch_take(struct prefetch *p, struct wait *wait, struct slot **slot_out)
 		if (look(p->sampler, wait, false))
 			return -1;
 		again = wait_again(wait, -ETIMEDOUT);
-		if (again == 0)
-			return time_is_over(p, wait);
-		if (again < 0)
-			return -1;
+		if (again > 0)
+			continue;
+		if (again == 0 && wait->stalls)
+			error_raise(-ETIMEDOUT); /* look has said why */
+		else if (again == 0 && look(p->sampler, wait, true) == 0)
+			error_format(-ETIMEDOUT, "%s", wait->watch.text);
+		return -1;
 	}
 }
 

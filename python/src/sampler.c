@@ -49,31 +49,27 @@ static struct slot *slot_of(const struct sampler *s, const struct rlv_batch *bat
 	return *slot;
 }
 
-/* An allocator's, while the sampler is opened; the library's own takes no interpreter lock. */
-static struct slot *new_slot(const struct sampler *s, size_t align, size_t bytes)
-{
-	PyGILState_STATE state;
-	struct slot *slot;
-
-	if (!s->allocator || s->allocator == Py_None)
-		return slot_open(align, bytes);
-	state = PyGILState_Ensure();
-	slot = slot_open_given(s->allocator, align, bytes);
-	PyGILState_Release(state);
-	return slot;
-}
-
-/* The library asks for the memory of a batch buffer. The handle is locked, or nobody else has it. */
+/*
+ * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else in the
+ * library's memory, without the interpreter lock. The handle is locked, or no other thread knows it.
+ */
 static void *memory_alloc(void *context, size_t align, size_t bytes)
 {
 	struct sampler *s = context;
 	struct slot **slots = realloc(s->slots, (s->n_slots + 1) * sizeof(struct slot *));
+	PyGILState_STATE state;
 	struct slot *slot;
 
 	if (!slots)
 		return NULL;
 	s->slots = slots;
-	slot = new_slot(s, align, bytes);
+	if (s->allocator && s->allocator != Py_None) {
+		state = PyGILState_Ensure();
+		slot = slot_open_given(s->allocator, align, bytes);
+		PyGILState_Release(state);
+	} else {
+		slot = slot_open(align, bytes);
+	}
 	if (!slot)
 		return NULL;
 	s->slots[s->n_slots++] = slot;
@@ -120,46 +116,6 @@ static int parse_columns(PyObject *given, const char **names, struct rlv_sampler
 	return 0;
 }
 
-struct given {
-	PyObject *table, *columns; /* borrowed */
-};
-
-static int parse(PyObject *args, PyObject *kwargs, struct rlv_sampler_opts *opts,
-		 struct given *given, struct sampler *out)
-{
-	static char *names[] = { "table",      "view",          "batch_size",  "n_step",
-				 "gamma",      "beta",          "layout",      "weights",
-				 "batches",    "defer_updates", "seed",        "rank",
-				 "world_size", "independent",   "short_batch", "prefetch",
-				 "timeout",    "allocator",     "columns",     NULL };
-	unsigned int u[10];
-	unsigned long long seed;
-	int independent, short_batch;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIKIIppIOOO", names, table_type,
-					 &given->table, &u[0], &u[1], &u[2], &opts->gamma,
-					 &opts->beta, &u[3], &u[4], &u[5], &u[6], &seed, &u[7],
-					 &u[8], &independent, &short_batch, &u[9], &out->timeout,
-					 &out->allocator, &given->columns))
-		return -1;
-	opts->view = u[0];
-	opts->batch_size = u[1];
-	opts->n_step = u[2];
-	opts->layout = u[3];
-	opts->weights = u[4];
-	opts->batches = u[5];
-	opts->defer_updates = u[6];
-	opts->seed = seed;
-	opts->rank = u[7];
-	opts->world_size = u[8];
-	opts->independent = independent;
-	opts->short_batch = short_batch;
-	out->batch_size = u[1];
-	out->depth = u[9];
-	out->beta = opts->beta;
-	return 0;
-}
-
 static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampler_opts opts)
 {
 	const struct rlv_memory memory = { memory_alloc, memory_free, s };
@@ -184,38 +140,53 @@ static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampl
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
+	static char *names[] = { "table",      "view",          "batch_size",  "n_step",
+				 "gamma",      "beta",          "layout",      "weights",
+				 "batches",    "defer_updates", "seed",        "rank",
+				 "world_size", "independent",   "short_batch", "prefetch",
+				 "timeout",    "allocator",     "columns",     NULL };
 	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
-	const char *columns[RLV_MAX_COLUMNS];
-	struct sampler parsed = { 0 };
-	struct given given;
+	PyObject *table, *timeout, *allocator, *columns;
+	const char *column_names[RLV_MAX_COLUMNS];
+	int independent, short_batch;
+	unsigned long long seed;
 	struct sampler *s;
+	uint32_t depth;
 	int ret;
 
-	if (parse(args, kwargs, &opts, &given, &parsed) ||
-	    parse_columns(given.columns, columns, &opts))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!IIIddIIIIKIIppIOOO", names, table_type,
+					 &table, &opts.view, &opts.batch_size, &opts.n_step,
+					 &opts.gamma, &opts.beta, &opts.layout, &opts.weights,
+					 &opts.batches, &opts.defer_updates, &seed, &opts.rank,
+					 &opts.world_size, &independent, &short_batch, &depth,
+					 &timeout, &allocator, &columns) ||
+	    parse_columns(columns, column_names, &opts))
 		return NULL;
-	s = (struct sampler *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+	opts.seed = seed;
+	opts.independent = independent;
+	opts.short_batch = short_batch;
+	s = object_alloc(type);
 	if (!s)
 		return NULL;
-	handle_init(&s->h, given.table);
-	s->batch_size = parsed.batch_size;
-	s->depth = parsed.depth;
-	s->beta = parsed.beta;
-	Py_INCREF(parsed.timeout);
-	s->timeout = parsed.timeout;
-	Py_INCREF(parsed.allocator);
-	s->allocator = parsed.allocator;
-	ret = open_sampler(s, (struct table *)given.table, opts);
-	Py_CLEAR(s->allocator); /* it may refer to what refers to the sampler */
+	handle_init(&s->h, table);
+	s->batch_size = opts.batch_size;
+	s->depth = depth;
+	s->beta = opts.beta;
+	Py_INCREF(timeout);
+	s->timeout = timeout;
+	s->allocator = allocator;
+	ret = open_sampler(s, (struct table *)table, opts);
+	s->allocator = NULL; /* it may refer to what refers to the sampler */
 	if (ret == 0)
 		return (PyObject *)s;
 	Py_DECREF(s);
 	return NULL;
 }
 
-/* After prefetch_stop no prefetched batch is taken; after !open none is sampled. */
-static int close_locked(struct sampler *s)
+/* For handle_close. After prefetch_stop no prefetched batch is taken; after !open none is sampled. */
+static int close_locked(struct handle *h)
 {
+	struct sampler *s = (struct sampler *)h;
 	int ret;
 
 	if (s->prefetch)
@@ -231,18 +202,8 @@ static int close_locked(struct sampler *s)
 
 static PyObject *sampler_close(PyObject *object, PyObject *unused)
 {
-	struct sampler *s = (struct sampler *)object;
-	int entered;
-	int ret;
-
 	(void)unused;
-	entered = handle_enter_close(&s->h);
-	if (entered < 0)
-		return NULL;
-	ret = entered ? close_locked(s) : 0;
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return handle_close((struct handle *)object, close_locked);
 }
 
 static void sampler_dealloc(PyObject *object)
@@ -254,11 +215,10 @@ static void sampler_dealloc(PyObject *object)
 		prefetch_join(s->prefetch);
 	}
 	if (s->sampler && handle_enter_close(&s->h) == 1)
-		(void)close_locked(s);
+		(void)close_locked(&s->h);
 	prefetch_free(s->prefetch);
 	put_slots(s);
-	if (s->layout)
-		layout_put(s->layout);
+	layout_put(s->layout);
 	Py_CLEAR(s->timeout);
 	handle_fini(&s->h);
 	object_free(s);
@@ -266,32 +226,22 @@ static void sampler_dealloc(PyObject *object)
 
 /* -------- sample -------- */
 
-/* Counted for the caller; NULL with an exception. Other threads run in layout_open. */
-static struct layout *layout_for(struct sampler *s, const struct slot *slot)
-{
-	struct layout *layout = s->layout;
-
-	if (!layout || !layout_fits(layout, slot)) {
-		layout = layout_open(slot);
-		if (!layout)
-			return NULL;
-		if (s->layout)
-			layout_put(s->layout);
-		s->layout = layout;
-	}
-	layout->refs++;
-	return layout;
-}
-
 /* Makes the Python object of the batch that the library left in a slot. No close has begun. */
 static PyObject *wrap(struct sampler *s, struct slot *slot)
 {
+	struct layout *layout = s->layout;
 	PyObject *object = NULL;
-	struct layout *layout;
 
-	slot_get(slot); /* a close may come in layout_for */
-	layout = layout_for(s, slot);
+	slot_get(slot); /* other threads run in layout_open: one may close the sampler */
+	if (!layout || !layout_fits(layout, slot)) {
+		layout = layout_open(slot);
+		if (layout) {
+			layout_put(s->layout);
+			s->layout = layout;
+		}
+	}
 	if (layout) {
+		layout->refs++; /* of this call: another thread may replace s->layout */
 		object = batch_make(layout, slot);
 		layout_put(layout);
 	} else {
@@ -301,40 +251,27 @@ static PyObject *wrap(struct sampler *s, struct slot *slot)
 	return object;
 }
 
-static int set_opts(struct sampler *s, const struct draw *draw)
-{
-	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
-	int ret;
-
-	if (draw->beta == s->set.beta && draw->gamma == s->set.gamma &&
-	    draw->n_step == s->set.n_step)
-		return 0;
-	opts.n_step = draw->n_step;
-	opts.gamma = draw->gamma;
-	opts.beta = draw->beta;
-	ret = rlv_sampler_set_opts(s->sampler, &opts);
-	if (ret == 0)
-		s->set = opts;
-	return ret;
-}
-
 int sampler_try(struct sampler *s, const struct draw *draw, struct slot **slot_out)
 {
+	struct rlv_sample_opts opts = RLV_SAMPLE_OPTS_INIT;
 	const struct rlv_batch *batch;
-	int ret = set_opts(s, draw);
+	int ret = 0;
 
+	if (draw->beta != s->set.beta || draw->gamma != s->set.gamma ||
+	    draw->n_step != s->set.n_step) {
+		opts.n_step = draw->n_step;
+		opts.gamma = draw->gamma;
+		opts.beta = draw->beta;
+		ret = rlv_sampler_set_opts(s->sampler, &opts);
+		if (ret == 0)
+			s->set = opts;
+	}
 	sampler_reclaim(s);
 	if (ret == 0)
 		ret = rlv_sampler_sample(s->sampler, draw->n, draw->timeout_ns, &batch);
 	if (ret == 0)
 		*slot_out = slot_of(s, batch);
 	return ret;
-}
-
-/* Where others want the handle, a wait lets them have it often. */
-static int64_t slice_of(const struct sampler *s, const struct wait *wait)
-{
-	return s->h.waiters && wait->left_ns > SHORT_SLICE_NS ? SHORT_SLICE_NS : wait->left_ns;
 }
 
 static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
@@ -347,7 +284,9 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 	if (wait_start(&wait, timeout))
 		return NULL;
 	do {
-		draw.timeout_ns = slice_of(s, &wait);
+		draw.timeout_ns = wait.left_ns;
+		if (s->h.waiters && wait.left_ns > SHORT_SLICE_NS) /* others want the handle */
+			draw.timeout_ns = SHORT_SLICE_NS;
 		if (handle_enter(&s->h))
 			return NULL;
 		Py_BEGIN_ALLOW_THREADS ret = sampler_try(s, &draw, &slot);
@@ -362,33 +301,17 @@ static PyObject *sample(struct sampler *s, struct draw draw, PyObject *timeout)
 	return again < 0 ? NULL : error_raise(ret);
 }
 
-/* The library takes 0 for what it was opened with. No weights are a negative exponent there. */
+/* The library's exponent: its 0 means the exponent at open, and a negative one no weights. */
 static double library_beta(double beta)
 {
 	return beta == 0 ? -1 : beta;
 }
 
-static double library_gamma(double gamma)
-{
-	return gamma == 0 ? DBL_TRUE_MIN : gamma;
-}
-
 /* None leaves *count_out as it is. */
 static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 {
-	PyObject *index;
-	long long count;
-
-	if (value == Py_None)
+	if (value == Py_None || (uint32_of(value, count_out) && *count_out > 0))
 		return 0;
-	index = PyNumber_Index(value);
-	count = index ? PyLong_AsLongLong(index) : -1;
-	Py_XDECREF(index);
-	if (!PyErr_Occurred() && count >= 1 && count <= UINT32_MAX) {
-		*count_out = (uint32_t)count;
-		return 0;
-	}
-	PyErr_Clear();
 	error_format(-EINVAL, "%s %R: want a number, 1 or more", name, value);
 	return -1;
 }
@@ -427,7 +350,7 @@ static PyObject *sampler_sample(PyObject *object, PyObject *args, PyObject *kwar
 	if (beta != Py_None)
 		draw.beta = library_beta(draw.beta);
 	if (gamma != Py_None)
-		draw.gamma = library_gamma(draw.gamma);
+		draw.gamma = draw.gamma == 0 ? DBL_TRUE_MIN : draw.gamma; /* 0 = as opened */
 	return sample(s, draw, timeout);
 }
 
@@ -468,9 +391,7 @@ static PyObject *sampler_flush(PyObject *object, PyObject *unused)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_sampler_flush(s->sampler);
 	Py_END_ALLOW_THREADS handle_leave(&s->h);
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return error_or_none(ret);
 }
 
 static PyObject *sampler_stats(PyObject *object, PyObject *unused)
@@ -485,18 +406,6 @@ static PyObject *sampler_stats(PyObject *object, PyObject *unused)
 	ret = rlv_sampler_stats(s->sampler, &stats);
 	handle_leave(&s->h);
 	return ret ? error_raise(ret) : stats_dict(&stats);
-}
-
-static PyObject *sampler_is_open(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyBool_FromLong(((struct sampler *)object)->h.open);
-}
-
-static PyObject *sampler_get_batch_size(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyLong_FromUnsignedLong(((struct sampler *)object)->batch_size);
 }
 
 static PyObject *sampler_get_beta(PyObject *object, void *unused)
@@ -559,31 +468,30 @@ static const char stats_doc[] =
 	"limiter_waits, limiter_wait_ns, ...\n";
 
 static PyMethodDef methods[] = {
-	{ "sample", (PyCFunction)(void (*)(void))sampler_sample, METH_VARARGS | METH_KEYWORDS,
-	  sample_doc },
-	{ "update_priorities", (PyCFunction)(void (*)(void))sampler_update,
-	  METH_VARARGS | METH_KEYWORDS, update_doc },
+	{ "sample", METHOD(sampler_sample), METH_VARARGS | METH_KEYWORDS, sample_doc },
+	{ "update_priorities", METHOD(sampler_update), METH_VARARGS | METH_KEYWORDS, update_doc },
 	{ "flush", sampler_flush, METH_NOARGS, flush_doc },
 	{ "close", sampler_close, METH_NOARGS, close_doc },
 	{ "stats", sampler_stats, METH_NOARGS, stats_doc },
 	{ 0 },
 };
 
-static PyGetSetDef members[] = {
-	{ "is_open", sampler_is_open, NULL, NULL, NULL },
-	{ "batch_size", sampler_get_batch_size, NULL, NULL, NULL },
+static PyMemberDef members[] = {
+	{ "is_open", T_BOOL, offsetof(struct sampler, h.open), READONLY, NULL },
+	{ "batch_size", T_UINT, offsetof(struct sampler, batch_size), READONLY, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef attributes[] = {
 	{ "beta", sampler_get_beta, sampler_set_beta, NULL, NULL },
 	{ 0 },
 };
 
 static PyType_Slot slots[] = {
-	{ Py_tp_new, sampler_new },
-	{ Py_tp_dealloc, sampler_dealloc },
-	{ Py_tp_iter, sampler_iter },
-	{ Py_tp_iternext, sampler_next },
-	{ Py_tp_methods, methods },
-	{ Py_tp_getset, members },
-	{ 0, NULL },
+	{ Py_tp_new, sampler_new },   { Py_tp_dealloc, sampler_dealloc },
+	{ Py_tp_iter, sampler_iter }, { Py_tp_iternext, sampler_next },
+	{ Py_tp_methods, methods },   { Py_tp_members, members },
+	{ Py_tp_getset, attributes }, { 0, NULL },
 };
 
 static PyType_Spec spec = {

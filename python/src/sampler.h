@@ -18,8 +18,8 @@ struct sampler {
 	double beta;                /* default of samples; guarded by the handle's lock */
 	struct rlv_sample_opts set; /* current options in the library; guarded by the same */
 	PyObject *timeout;          /* of the iterator */
-	PyObject *allocator;        /* None, or bytes -> writable buffer; while it is opened */
-	struct slot **slots;        /* grows on demand; guarded by the handle's lock */
+	PyObject *allocator; /* None, or bytes -> writable buffer; borrowed, while it is opened */
+	struct slot **slots; /* grows on demand; guarded by the handle's lock */
 	uint32_t n_slots;
 	struct layout *layout;     /* of the last batch; NULL until the first */
 	struct prefetch *prefetch; /* NULL until the first next() */

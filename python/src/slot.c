@@ -3,30 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* -------- memory of Python's -------- */
-
-static int given_memory(struct slot *slot, PyObject *allocator, size_t align, size_t bytes)
-{
-	PyObject *buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
-	int ret;
-
-	if (!buffer)
-		return -1;
-	ret = PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG);
-	Py_DECREF(buffer);
-	if (ret)
-		return -1;
-	slot->memory = slot->view.buf;
-	slot->bytes = (size_t)slot->view.len;
-	if (slot->bytes >= bytes && (uintptr_t)slot->memory % align == 0)
-		return 0;
-	error_format(-EINVAL, "allocator: %zu bytes at %p, want %zu aligned to %zu", slot->bytes,
-		     (void *)slot->memory, bytes, align);
-	return -1;
-}
-
-/* -------- life -------- */
-
 static void slot_free(struct slot *slot)
 {
 	if (slot->view.obj)
@@ -55,14 +31,26 @@ struct slot *slot_open(size_t align, size_t bytes)
 
 struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
 {
+	PyObject *buffer = PyObject_CallFunction(allocator, "n", (Py_ssize_t)bytes);
 	struct slot *slot = calloc(1, sizeof(*slot));
 
-	if (!slot) {
-		PyErr_NoMemory();
+	if (!buffer || !slot) {
+		if (buffer)
+			PyErr_NoMemory();
+		Py_XDECREF(buffer);
+		free(slot);
 		return NULL;
 	}
 	slot->refs = 1;
-	if (given_memory(slot, allocator, align, bytes) == 0)
+	if (PyObject_GetBuffer(buffer, &slot->view, PyBUF_CONTIG) == 0) {
+		slot->memory = slot->view.buf;
+		slot->bytes = (size_t)slot->view.len;
+		if (slot->bytes < bytes || (uintptr_t)slot->memory % align != 0)
+			error_format(-EINVAL, "allocator: %zu bytes at %p, want %zu aligned to %zu",
+				     slot->bytes, (void *)slot->memory, bytes, align);
+	}
+	Py_DECREF(buffer);
+	if (!PyErr_Occurred())
 		return slot;
 	slot_free(slot);
 	return NULL;

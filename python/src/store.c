@@ -18,18 +18,16 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	struct rlv_store *handle = NULL;
 	long long timeout_ns = 0, stall_ns = 0;
 	unsigned long long pool_bytes = 0;
-	unsigned int pages = 0;
 	int read_only = 0, trust = 0;
 	const char *uri;
 	struct store *self;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLpzzz", names, &uri, &pages,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|IKLzpLpzzz", names, &uri, &opts.pages,
 					 &pool_bytes, &timeout_ns, &opts.token, &read_only,
 					 &stall_ns, &trust, &opts.tls_cert, &opts.tls_key,
 					 &opts.tls_ca))
 		return NULL;
-	opts.pages = pages;
 	opts.pool_bytes = pool_bytes;
 	opts.timeout_ns = timeout_ns;
 	opts.stall_ns = stall_ns;
@@ -37,7 +35,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	opts.trust = trust;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_open(uri, &opts, &handle);
 	Py_END_ALLOW_THREADS if (ret) return error_raise(ret);
-	self = (struct store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+	self = object_alloc(type);
 	if (!self) {
 		if (rlv_store_close(&handle)) /* without tables it cannot fail */
 			PyErr_NoMemory();
@@ -49,9 +47,10 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return (PyObject *)self;
 }
 
-/* 0, or a code. The caller has locked; the lock is given up. */
-static int close_locked(struct store *self)
+/* For handle_close. */
+static int close_locked(struct handle *h)
 {
+	struct store *self = (struct store *)h;
 	int ret;
 
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_close(&self->store);
@@ -62,18 +61,8 @@ static int close_locked(struct store *self)
 
 static PyObject *store_close(PyObject *object, PyObject *unused)
 {
-	struct store *self = (struct store *)object;
-	int entered = handle_enter_close(&self->h);
-	int ret = 0;
-
 	(void)unused;
-	if (entered < 0)
-		return NULL;
-	if (entered)
-		ret = close_locked(self);
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return handle_close((struct handle *)object, close_locked);
 }
 
 static void store_dealloc(PyObject *object)
@@ -81,7 +70,7 @@ static void store_dealloc(PyObject *object)
 	struct store *self = (struct store *)object;
 
 	if (self->store && handle_enter_close(&self->h) == 1)
-		(void)close_locked(self); /* tables hold a reference: none is open */
+		(void)close_locked(&self->h); /* tables hold a reference: none is open */
 	handle_fini(&self->h);
 	object_free(self);
 }
@@ -96,9 +85,7 @@ static PyObject *store_persist(PyObject *object, PyObject *unused)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_store_persist(self->store);
 	Py_END_ALLOW_THREADS handle_leave(&self->h);
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return error_or_none(ret);
 }
 
 static PyObject *store_drop(PyObject *object, PyObject *name)
@@ -111,14 +98,12 @@ static PyObject *store_drop(PyObject *object, PyObject *name)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS ret = rlv_table_drop(self->store, text);
 	Py_END_ALLOW_THREADS handle_leave(&self->h);
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return error_or_none(ret);
 }
 
 /* -------- tables -------- */
 
-/* As many names as there are; *n_out of them. NULL: no memory, or *ret_out says why. */
+/* Reads all names, *n_out of them, for free(). NULL: no memory, or *ret_out is the error. */
 static char (*read_names(struct store *self, size_t *n_out, int *ret_out))[RLV_NAME_BYTES]
 {
 	char(*names)[RLV_NAME_BYTES] = NULL;
@@ -133,19 +118,6 @@ static char (*read_names(struct store *self, size_t *n_out, int *ret_out))[RLV_N
 			return names;
 		room = *n_out;
 	}
-}
-
-static PyObject *list_of_names(char (*names)[RLV_NAME_BYTES], size_t n)
-{
-	PyObject *list = PyList_New((Py_ssize_t)n);
-
-	for (size_t i = 0; list && i < n; i++) {
-		PyObject *name = PyUnicode_FromString(names[i]);
-
-		if (!name || PyList_SetItem(list, (Py_ssize_t)i, name))
-			Py_CLEAR(list);
-	}
-	return list;
 }
 
 static PyObject *store_tables(PyObject *object, PyObject *unused)
@@ -166,7 +138,9 @@ static PyObject *store_tables(PyObject *object, PyObject *unused)
 	else if (ret)
 		error_raise(ret);
 	else
-		list = list_of_names(names, n);
+		list = PyList_New(0);
+	for (size_t i = 0; list && i < n; i++)
+		list_add(&list, PyUnicode_FromString(names[i]));
 	free(names);
 	return list;
 }
@@ -187,13 +161,8 @@ static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_n
 {
 	PyObject *nodes = PyList_New(0);
 
-	for (size_t i = 0; nodes && i < n; i++) {
-		PyObject *node = node_info(&at[i]);
-
-		if (!node || PyList_Append(nodes, node))
-			Py_CLEAR(nodes);
-		Py_XDECREF(node);
-	}
+	for (size_t i = 0; nodes && i < n; i++)
+		list_add(&nodes, node_info(&at[i]));
 	if (!nodes)
 		return NULL;
 	return Py_BuildValue("{s:s,s:s,s:K,s:I,s:I,s:I,s:s,s:N}", "uri", info->uri,
@@ -202,7 +171,7 @@ static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_n
 			     "waiting", info->waiting, "nodes", nodes);
 }
 
-/* All nodes, *n_out of them, for free(); NULL = no memory. There may become more while we ask. */
+/* Reads all nodes, *n_out of them, for free(). NULL = no memory. Nodes may join meanwhile: it reads again. */
 static struct rlv_node_info *read_nodes(struct store *self, size_t *n_out, int *ret_out)
 {
 	struct rlv_node_info *nodes = NULL;
@@ -247,12 +216,6 @@ static PyObject *store_info(PyObject *object, PyObject *unused)
 	return dict;
 }
 
-static PyObject *store_is_open(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyBool_FromLong(((struct store *)object)->h.open);
-}
-
 static PyObject *store_token(PyObject *object, PyObject *role)
 {
 	struct store *self = (struct store *)object;
@@ -292,8 +255,8 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyGetSetDef members[] = {
-	{ "is_open", store_is_open, NULL, NULL, NULL },
+static PyMemberDef members[] = {
+	{ "is_open", T_BOOL, offsetof(struct store, h.open), READONLY, NULL },
 	{ 0 },
 };
 
@@ -301,7 +264,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_new, store_new },
 	{ Py_tp_dealloc, store_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_getset, members },
+	{ Py_tp_members, members },
 	{ 0, NULL },
 };
 

@@ -23,13 +23,11 @@ static PyObject *item(PyObject *sequence, Py_ssize_t n)
 static int parse_column(PyObject *tuple, struct rlv_column *out)
 {
 	PyObject *shape;
-	unsigned int dtype, role;
 	Py_ssize_t ndim;
 
-	if (!PyArg_ParseTuple(tuple, "sIIO!", &out->name, &dtype, &role, &PyTuple_Type, &shape))
+	if (!PyArg_ParseTuple(tuple, "sIIO!", &out->name, &out->dtype, &out->role, &PyTuple_Type,
+			      &shape))
 		return -1;
-	out->dtype = dtype;
-	out->role = role;
 	ndim = PyTuple_Size(shape);
 	out->ndim = ndim > UINT16_MAX ? UINT16_MAX : (uint32_t)ndim;
 	for (Py_ssize_t d = 0; d < ndim && d < RLV_MAX_DIMS; d++) {
@@ -45,18 +43,12 @@ static int parse_column(PyObject *tuple, struct rlv_column *out)
 static int parse_view(PyObject *tuple, struct rlv_view *out)
 {
 	unsigned long long min_size;
-	unsigned int u[6];
 
-	if (!PyArg_ParseTuple(tuple, "IIIIIIddKddd", &u[0], &u[1], &u[2], &u[3], &u[4], &u[5],
+	if (!PyArg_ParseTuple(tuple, "IIIIIIddKddd", &out->stack, &out->n_step, &out->selector,
+			      &out->period, &out->max_times_sampled, &out->max_staleness,
 			      &out->alpha, &out->eps, &min_size, &out->limiter.samples_per_insert,
 			      &out->limiter.min_diff, &out->limiter.max_diff))
 		return -1;
-	out->stack = u[0];
-	out->n_step = u[1];
-	out->selector = u[2];
-	out->period = u[3];
-	out->max_times_sampled = u[4];
-	out->max_staleness = u[5];
 	out->limiter.min_size = min_size;
 	return 0;
 }
@@ -116,8 +108,7 @@ static int read_info(struct table *self)
 /* A Table of a store: created if wishes are given, else opened. */
 static PyObject *make(struct store *store, const char *name, const struct wishes *wishes)
 {
-	allocfunc alloc = (allocfunc)PyType_GetSlot(table_type, Py_tp_alloc);
-	struct table *self = (struct table *)alloc(table_type, 0);
+	struct table *self = object_alloc(table_type);
 	int ret;
 
 	if (!self)
@@ -146,23 +137,19 @@ static PyObject *table_create(PyObject *class, PyObject *args, PyObject *kwargs)
 				 "capacity", "shards",  "max_writers", "max_clients",
 				 "block",    "row_crc", NULL };
 	struct wishes wishes = { .opts = RLV_TABLE_OPTS_INIT };
+	struct rlv_table_opts *opts = &wishes.opts;
 	unsigned long long capacity;
 	PyObject *store, *columns, *views;
-	unsigned int u[5];
 	const char *name;
 
 	(void)class;
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!sOOKIIIII", names, store_type, &store,
-					 &name, &columns, &views, &capacity, &u[0], &u[1], &u[2],
-					 &u[3], &u[4]) ||
+					 &name, &columns, &views, &capacity, &opts->shards,
+					 &opts->max_writers, &opts->max_clients, &opts->block,
+					 &opts->row_crc) ||
 	    parse_lists(&wishes, columns, views))
 		return NULL;
-	wishes.opts.capacity = capacity;
-	wishes.opts.shards = u[0];
-	wishes.opts.max_writers = u[1];
-	wishes.opts.max_clients = u[2];
-	wishes.opts.block = u[3];
-	wishes.opts.row_crc = u[4];
+	opts->capacity = capacity;
 	return make((struct store *)store, name, &wishes);
 }
 
@@ -177,9 +164,10 @@ static PyObject *table_open(PyObject *class, PyObject *args)
 	return make((struct store *)store, name, NULL);
 }
 
-/* As store.c's. */
-static int close_locked(struct table *self)
+/* For handle_close. */
+static int close_locked(struct handle *h)
 {
+	struct table *self = (struct table *)h;
 	int ret;
 
 	Py_BEGIN_ALLOW_THREADS ret = rlv_table_close(&self->table);
@@ -190,18 +178,8 @@ static int close_locked(struct table *self)
 
 static PyObject *table_close(PyObject *object, PyObject *unused)
 {
-	struct table *self = (struct table *)object;
-	int entered = handle_enter_close(&self->h);
-	int ret = 0;
-
 	(void)unused;
-	if (entered < 0)
-		return NULL;
-	if (entered)
-		ret = close_locked(self);
-	if (ret)
-		return error_raise(ret);
-	Py_RETURN_NONE;
+	return handle_close((struct handle *)object, close_locked);
 }
 
 static void table_dealloc(PyObject *object)
@@ -209,7 +187,7 @@ static void table_dealloc(PyObject *object)
 	struct table *self = (struct table *)object;
 
 	if (self->table && handle_enter_close(&self->h) == 1)
-		(void)close_locked(self); /* its handles hold a reference: none is open */
+		(void)close_locked(&self->h); /* its handles hold a reference: none is open */
 	free(self->info);
 	free(self->names);
 	handle_fini(&self->h);
@@ -220,15 +198,11 @@ static void table_dealloc(PyObject *object)
 
 static PyObject *shape_tuple(const struct rlv_column *column)
 {
-	PyObject *shape = PyTuple_New(column->ndim);
+	PyObject *shape = PyList_New(0);
 
-	for (uint32_t d = 0; shape && d < column->ndim; d++) {
-		PyObject *size = PyLong_FromUnsignedLong(column->shape[d]);
-
-		if (!size || PyTuple_SetItem(shape, d, size))
-			Py_CLEAR(shape);
-	}
-	return shape;
+	for (uint32_t d = 0; shape && d < column->ndim; d++)
+		list_add(&shape, PyLong_FromUnsignedLong(column->shape[d]));
+	return tuple_of_list(shape);
 }
 
 static PyObject *columns_list(const struct rlv_table_info *info)
@@ -237,12 +211,9 @@ static PyObject *columns_list(const struct rlv_table_info *info)
 
 	for (uint32_t c = 0; list && c < info->n_columns; c++) {
 		const struct rlv_column *col = &info->columns[c];
-		PyObject *one =
-			Py_BuildValue("(sIIN)", col->name, col->dtype, col->role, shape_tuple(col));
 
-		if (!one || PyList_Append(list, one))
-			Py_CLEAR(list);
-		Py_XDECREF(one);
+		list_add(&list, Py_BuildValue("(sIIN)", col->name, col->dtype, col->role,
+					      shape_tuple(col)));
 	}
 	return list;
 }
@@ -260,25 +231,13 @@ static PyObject *view_dict(const struct rlv_view_info *info)
 		info->max_priority, "overhead_bytes", info->overhead_bytes);
 }
 
-static PyObject *views_list(const struct rlv_table_info *info)
-{
-	PyObject *list = PyList_New(0);
-
-	for (uint32_t v = 0; list && v < info->n_views; v++) {
-		PyObject *one = view_dict(&info->views[v]);
-
-		if (!one || PyList_Append(list, one))
-			Py_CLEAR(list);
-		Py_XDECREF(one);
-	}
-	return list;
-}
-
 static PyObject *info_dict(const struct rlv_table_info *info)
 {
 	PyObject *columns = columns_list(info);
-	PyObject *views = columns ? views_list(info) : NULL;
+	PyObject *views = columns ? PyList_New(0) : NULL;
 
+	for (uint32_t v = 0; views && v < info->n_views; v++)
+		list_add(&views, view_dict(&info->views[v]));
 	if (!views) {
 		Py_XDECREF(columns);
 		return NULL;
@@ -329,12 +288,6 @@ static PyObject *table_verify(PyObject *object, PyObject *unused)
 			     r.open_blocks, "first_problem", r.first_problem);
 }
 
-static PyObject *table_is_open(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyBool_FromLong(((struct table *)object)->h.open);
-}
-
 static PyObject *table_name(PyObject *object, void *unused)
 {
 	(void)unused;
@@ -348,8 +301,7 @@ static PyObject *table_columns(PyObject *object, void *unused)
 }
 
 static PyMethodDef methods[] = {
-	{ "create", (PyCFunction)(void (*)(void))table_create,
-	  METH_VARARGS | METH_KEYWORDS | METH_CLASS, NULL },
+	{ "create", METHOD(table_create), METH_VARARGS | METH_KEYWORDS | METH_CLASS, NULL },
 	{ "open", table_open, METH_VARARGS | METH_CLASS, NULL },
 	{ "close", table_close, METH_NOARGS, NULL },
 	{ "info", table_info, METH_NOARGS, NULL },
@@ -357,8 +309,12 @@ static PyMethodDef methods[] = {
 	{ 0 },
 };
 
-static PyGetSetDef members[] = {
-	{ "is_open", table_is_open, NULL, NULL, NULL },
+static PyMemberDef members[] = {
+	{ "is_open", T_BOOL, offsetof(struct table, h.open), READONLY, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef attributes[] = {
 	{ "name", table_name, NULL, NULL, NULL },
 	{ "columns", table_columns, NULL, NULL, NULL },
 	{ 0 },
@@ -367,7 +323,8 @@ static PyGetSetDef members[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_dealloc, table_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_getset, members },
+	{ Py_tp_members, members },
+	{ Py_tp_getset, attributes },
 	{ 0, NULL },
 };
 

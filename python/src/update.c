@@ -64,26 +64,18 @@ static int bind_values(struct update *u, PyObject *td_error, PyObject *prioritie
 	return column_bind(&column, values, &demand, &u->values);
 }
 
-/* The library wants |TD errors|. */
-static const float *values_of(struct update *u)
-{
-	float value;
-
-	if (!u->is_td_error)
-		return u->values.data;
-	for (uint32_t i = 0; i < u->n; i++) {
-		memcpy(&value, (const char *)u->values.data + i * sizeof(value), sizeof(value));
-		u->scratch[i] = fabsf(value);
-	}
-	return u->scratch;
-}
-
 static int run_update(struct sampler *s, struct update *u, struct rlv_update_result *result)
 {
 	const uint64_t *keys = u->keys.data;
-	const float *values = values_of(u);
+	const float *values = u->values.data;
+	float value;
 	int ret;
 
+	for (uint32_t i = 0; u->is_td_error && i < u->n; i++) { /* the library wants |TD errors| */
+		memcpy(&value, (const char *)u->values.data + i * sizeof(value), sizeof(value));
+		u->scratch[i] = fabsf(value);
+		values = u->scratch;
+	}
 	if (handle_enter(&s->h))
 		return 1;
 	Py_BEGIN_ALLOW_THREADS if (u->is_td_error)
@@ -101,27 +93,12 @@ static PyObject *result_tuple(const struct rlv_update_result *result)
 	for (int i = 0; tuple && i < 3; i++) {
 		PyObject *count = PyLong_FromUnsignedLong(counts[i]);
 
-		if (!count) {
-			Py_DECREF(tuple);
-			return NULL;
-		}
-		PyStructSequence_SetItem(tuple, i, count);
+		if (count)
+			PyStructSequence_SetItem(tuple, i, count);
+		else
+			Py_CLEAR(tuple);
 	}
 	return tuple;
-}
-
-static PyObject *finish_update(const struct rlv_update_result *result, int strict)
-{
-	PyObject *tuple = result_tuple(result);
-	PyObject *args, *raised;
-
-	if (!tuple || !strict || result->stale == 0)
-		return tuple;
-	args = PyTuple_Pack(1, tuple);
-	Py_DECREF(tuple);
-	raised = args ? python_call("relive.errors", "raise_stale", args) : NULL;
-	Py_XDECREF(args);
-	return raised;
 }
 
 PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -129,6 +106,7 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 	static char *names[] = { "keys", "td_error", "priorities", "strict", NULL };
 	struct sampler *s = (struct sampler *)object;
 	PyObject *keys, *td_error = Py_None, *priorities = Py_None;
+	PyObject *tuple, *raised;
 	struct rlv_update_result result = { 0 };
 	struct update u;
 	int strict = 0;
@@ -148,7 +126,12 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 		free(u.scratch);
 	if (ret)
 		return ret < 0 ? error_raise(ret) : NULL;
-	return finish_update(&result, strict);
+	tuple = result_tuple(&result);
+	if (!tuple || !strict || result.stale == 0)
+		return tuple;
+	raised = python_call("relive.errors", "raise_stale", "(O)", tuple);
+	Py_DECREF(tuple);
+	return raised;
 }
 
 static PyStructSequence_Field updated_fields[] = {

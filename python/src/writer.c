@@ -129,7 +129,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 					 &n_envs, &batched, &autoreset, &assumed, &checked,
 					 &timeout))
 		return NULL;
-	w = (struct writer *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+	w = object_alloc(type);
 	if (!w)
 		return NULL;
 	handle_init(&w->h, table);
@@ -150,16 +150,10 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* -------- methods -------- */
 
-/* One dict may stand in front of the keywords; of a name in both the keyword counts. */
-static int read_values(struct writer *w, struct call *call, PyObject *const *values,
-		       Py_ssize_t n_positional, PyObject *names)
-{
-	if (n_positional && call_read_dict(w, call, values[0]))
-		return -1;
-	return call_read(w, call, values + n_positional, names);
-}
-
-/* Reads what is given and runs one of the above; no two threads, and no signal handler, at once. */
+/*
+ * Reads the values, at most one dict in front of the keywords, and runs a verb of append.c with them. Of
+ * a name in both the keyword counts. -EBUSY for a second thread, or a signal's handler in such a call.
+ */
 static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
 		     PyObject *names, int (*body)(struct writer *w, struct call *call))
 {
@@ -173,7 +167,8 @@ static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_pos
 		return error_format(-EBUSY, "another thread is in a call of this writer");
 	call_clear(w, &call);
 	w->busy = true;
-	if (read_values(w, &call, values, n_positional, names) == 0)
+	if ((n_positional == 0 || call_read_dict(w, &call, values[0]) == 0) &&
+	    call_read(w, &call, values + n_positional, names) == 0)
 		ret = body(w, &call);
 	call_release(&call);
 	w->busy = false;
@@ -263,18 +258,6 @@ static PyObject *writer_stats(PyObject *object, PyObject *unused)
 	return ret ? error_raise(ret) : stats_dict(&s);
 }
 
-static PyObject *writer_is_open(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyBool_FromLong(((struct writer *)object)->h.open);
-}
-
-static PyObject *writer_num_envs(PyObject *object, void *unused)
-{
-	(void)unused;
-	return PyLong_FromUnsignedLong(((struct writer *)object)->n_envs);
-}
-
 static const char append_doc[] =
 	"append($self, steps={}, /, **values)\n"
 	"--\n"
@@ -326,21 +309,19 @@ static const char stats_doc[] =
 	"Counters since it was opened, as a dict: calls, steps, items, blocks_claimed, limiter_waits,\n"
 	"limiter_wait_ns, ...\n";
 
-#define FUNCTION(function) ((PyCFunction)(void (*)(void))(function))
-
 static PyMethodDef methods[] = {
-	{ "append", FUNCTION(writer_append), METH_FASTCALL | METH_KEYWORDS, append_doc },
-	{ "extend", FUNCTION(writer_extend), METH_FASTCALL | METH_KEYWORDS, extend_doc },
-	{ "end_episode", FUNCTION(writer_end_episode), METH_FASTCALL | METH_KEYWORDS,
+	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, append_doc },
+	{ "extend", METHOD(writer_extend), METH_FASTCALL | METH_KEYWORDS, extend_doc },
+	{ "end_episode", METHOD(writer_end_episode), METH_FASTCALL | METH_KEYWORDS,
 	  end_episode_doc },
-	{ "close", FUNCTION(writer_close), METH_VARARGS | METH_KEYWORDS, close_doc },
+	{ "close", METHOD(writer_close), METH_VARARGS | METH_KEYWORDS, close_doc },
 	{ "stats", writer_stats, METH_NOARGS, stats_doc },
 	{ 0 },
 };
 
-static PyGetSetDef members[] = {
-	{ "is_open", writer_is_open, NULL, NULL, NULL },
-	{ "num_envs", writer_num_envs, NULL, NULL, NULL },
+static PyMemberDef members[] = {
+	{ "is_open", T_BOOL, offsetof(struct writer, h.open), READONLY, NULL },
+	{ "num_envs", T_UINT, offsetof(struct writer, n_envs), READONLY, NULL },
 	{ 0 },
 };
 
@@ -348,7 +329,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_new, writer_new },
 	{ Py_tp_dealloc, writer_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_getset, members },
+	{ Py_tp_members, members },
 	{ 0, NULL },
 };
 

@@ -106,6 +106,15 @@ int call_bind(struct writer *w, struct call *call, bool batched);
  */
 int call_has_observation(const struct writer *w, const struct call *call, uint32_t first_key);
 
+/* Binds the one row of observations that is given by column into call->finals. 0, or -1. */
+int call_bind_last(struct writer *w, struct call *call);
+
+/* True if row i is the last step of an episode. */
+static inline bool call_row_ended(const struct call *call, uint32_t i)
+{
+	return call->flags && call->flags[i] & (RLV_TERMINATED | RLV_TRUNCATED);
+}
+
 /* Binds final_<column> for the rows that end an episode, if they are given. */
 int call_bind_finals(struct writer *w, struct call *call);
 

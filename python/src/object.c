@@ -1,0 +1,88 @@
+#include "python/src/core.h"
+
+#include <stdarg.h>
+
+PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
+{
+	PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+
+	if (type && PyModule_AddType(module, type))
+		Py_CLEAR(type);
+	return type;
+}
+
+void *object_alloc(PyTypeObject *type)
+{
+	allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+
+	return alloc(type, 0);
+}
+
+void object_free(void *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	free_object(self);
+	Py_DECREF(type);
+}
+
+PyObject *python_call(const char *module, const char *function, const char *format, ...)
+{
+	PyObject *from = PyImport_ImportModule(module);
+	PyObject *callable = from ? PyObject_GetAttrString(from, function) : NULL;
+	PyObject *args = NULL, *result;
+	va_list values;
+
+	va_start(values, format);
+	if (callable)
+		args = Py_VaBuildValue(format, values);
+	va_end(values);
+	result = args ? PyObject_CallObject(callable, args) : NULL;
+	Py_XDECREF(args);
+	Py_XDECREF(callable);
+	Py_XDECREF(from);
+	return result;
+}
+
+void list_add(PyObject **list, PyObject *item)
+{
+	if (!item || PyList_Append(*list, item))
+		Py_CLEAR(*list);
+	Py_XDECREF(item);
+}
+
+PyObject *tuple_of_list(PyObject *list)
+{
+	PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+
+	Py_XDECREF(list);
+	return tuple;
+}
+
+bool uint32_of(PyObject *value, uint32_t *out)
+{
+	PyObject *index = PyNumber_Index(value);
+	unsigned long number = index ? PyLong_AsUnsignedLong(index) : 0;
+
+	Py_XDECREF(index);
+	if (PyErr_Occurred() || number > UINT32_MAX) {
+		PyErr_Clear();
+		return false;
+	}
+	*out = (uint32_t)number;
+	return true;
+}
+
+PyObject *stats_dict(const struct rlv_stats *s)
+{
+	return Py_BuildValue(
+		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}",
+		"calls", s->calls, "steps", s->steps, "items", s->items, "updates", s->updates,
+		"stale_updates", s->stale_updates, "clamped", s->clamped, "redraws", s->redraws,
+		"blocks_claimed", s->blocks_claimed, "blocks_skipped", s->blocks_skipped,
+		"repeated_rows", s->repeated_rows, "limiter_waits", s->limiter_waits,
+		"limiter_wait_ns", s->limiter_wait_ns, "phases", s->phases, "reads", s->reads,
+		"writes", s->writes, "cas", s->cas, "faa", s->faa, "read_bytes", s->read_bytes,
+		"write_bytes", s->write_bytes, "truncated_lost", s->truncated_lost);
+}
