@@ -251,7 +251,7 @@ static void look_at_table(struct adoptee *table)
 			 others);
 }
 
-static const struct catalog_table *find_known(const struct adoptee *table)
+static const struct catalog_object *find_known(const struct adoptee *table)
 {
 	return catalog_find_same(table->survey->cat, table->id, table->desc.uuid,
 				 sizeof(table->desc.uuid));
@@ -272,8 +272,8 @@ static int clashes(const struct adoptee *table, const char *what)
 static int check_clash(const struct adoptee *table)
 {
 	const struct catalog *cat = table->survey->cat;
-	const struct catalog_table *known = find_known(table), *by_id = cat->tables[table->id];
-	const struct catalog_table *by_name = catalog_find(cat, table->desc.name);
+	const struct catalog_object *known = find_known(table), *by_id = cat->objects[table->id];
+	const struct catalog_object *by_name = catalog_find(cat, table->desc.name);
 	char what[WORDS_BYTES];
 
 	if (by_name && by_name != known)
@@ -285,24 +285,24 @@ static int check_clash(const struct adoptee *table)
 	}
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
-		if (provisioning->table && provisioning->is_new &&
-		    (provisioning->table->desc.table_id == table->id ||
-		     strcmp(provisioning->table->desc.name, table->desc.name) == 0))
+		if (provisioning->object && provisioning->is_new &&
+		    (provisioning->object->desc.table_id == table->id ||
+		     strcmp(provisioning->object->desc.name, table->desc.name) == 0))
 			return clashes(table, "a table of that name or number is being made");
 	return 0;
 }
 
 /* A shard is at one node: a second one of the same number is a copy of the pool, or is copied. */
-static int check_shards(const struct adoptee *table, const struct catalog_table *known)
+static int check_shards(const struct adoptee *table, const struct catalog_object *known)
 {
 	const struct survey *survey = table->survey;
 
 	for (size_t i = 0; i < survey->arrival->n_regions; i++) {
 		uint32_t s = survey->arrival->regions[i]->part;
 
-		if (!is_unknown_of(survey, i, table->id) || s >= known->n_shards || known->lost[s])
+		if (!is_unknown_of(survey, i, table->id) || s >= known->n_parts || known->lost[s])
 			continue;
-		return error_set(-EPROTO, "shard %u is at node %s", s, known->shards[s].node->name);
+		return error_set(-EPROTO, "shard %u is at node %s", s, known->parts[s].node->name);
 	}
 	return 0;
 }
@@ -310,7 +310,7 @@ static int check_shards(const struct adoptee *table, const struct catalog_table 
 /* The error message names the missing parts. */
 static int check_whole(const struct adoptee *table)
 {
-	const struct catalog_table *known = table->whole ? find_known(table) : NULL;
+	const struct catalog_object *known = table->whole ? find_known(table) : NULL;
 
 	if (table->flaw[0])
 		return error_set(-EPROTO, "%s", table->flaw);
@@ -414,7 +414,7 @@ static int check_pool(const struct catalog *cat, const struct catalog_arrival *a
 {
 	const struct node_news *news = arrival->news;
 	const struct node *node = arrival->node;
-	uint32_t shards = node && node->persistent ? catalog_shards_of(cat, node, NULL) : 0;
+	uint32_t shards = node && node->persistent ? catalog_parts_of(cat, node, NULL) : 0;
 	char theirs[33], ours[33];
 
 	if (shards == 0 || arrival->claim || is_zero(node->pool) ||
@@ -475,7 +475,7 @@ int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival)
 /* Tables new to the catalog, by id, until they are added to it. */
 struct taking {
 	struct survey survey;
-	struct catalog_table *fresh[TABLE_MAX_ID + 1];
+	struct catalog_object *fresh[TABLE_MAX_ID + 1];
 };
 
 static bool is_adopted_tree(const struct survey *survey, size_t i)
@@ -488,14 +488,14 @@ static bool is_adopted_tree(const struct survey *survey, size_t i)
 static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 {
 	const struct catalog_arrival *arrival = taking->survey.arrival;
-	struct catalog_table *table;
+	struct catalog_object *table;
 	struct table_desc desc;
 	uint64_t most = 0;
 
 	if (!unpack_desc(tree, &desc))
 		return -EPROTO;
 	table_desc_seal(&desc, 0);
-	table = catalog_table_new(&desc);
+	table = catalog_object_new(&desc);
 	if (!table)
 		return -ENOMEM;
 	table->control = tree->part;
@@ -509,7 +509,7 @@ static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 		table->control = other->part;
 	}
 	taking->fresh[desc.table_id] = table;
-	return catalog_table_put(taking->survey.cat->store, table);
+	return catalog_object_put(taking->survey.cat->store, table);
 }
 
 static void regions_of(const struct survey *survey, const Relive__NodeRegion *tree,
@@ -551,7 +551,7 @@ static int adopt(struct taking *taking)
 
 		if (!is_adopted_tree(survey, i))
 			continue;
-		if (!survey->cat->tables[tree->object] && !taking->fresh[tree->object])
+		if (!survey->cat->objects[tree->object] && !taking->fresh[tree->object])
 			ret = new_table(taking, tree);
 		if (ret == 0)
 			ret = put_shard(survey, tree);
@@ -562,20 +562,20 @@ static int adopt(struct taking *taking)
 /* Unknown shard numbers in between are LOST. */
 static void place_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
-	struct catalog_table *table = survey->cat->tables[tree->object];
+	struct catalog_object *table = survey->cat->objects[tree->object];
 
-	for (uint32_t s = table->n_shards; s < tree->part; s++) {
-		table->shards[s].state = RELIVE__SHARD_STATE__SHARD_LOST;
+	for (uint32_t s = table->n_parts; s < tree->part; s++) {
+		table->parts[s].state = RELIVE__SHARD_STATE__SHARD_LOST;
 		table->lost[s] = true;
 	}
-	table->n_shards = table->n_shards > tree->part ? table->n_shards : tree->part + 1;
-	table->slots.n_parts = table->n_shards;
+	table->n_parts = table->n_parts > tree->part ? table->n_parts : tree->part + 1;
+	table->slots.n_parts = table->n_parts;
 	table->lost[tree->part] = false;
-	table->shards[tree->part] = (struct catalog_shard){
+	table->parts[tree->part] = (struct catalog_part){
 		.node = survey->arrival->node,
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
-	regions_of(survey, tree, table->shards[tree->part].ids);
+	regions_of(survey, tree, table->parts[tree->part].ids);
 	log_info("adopt table %s shard %u from node %s", table->desc.name, tree->part,
 		 survey->arrival->node->name);
 }
@@ -587,7 +587,7 @@ static void publish(struct taking *taking)
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
 		if (taking->fresh[id])
-			cat->tables[id] = taking->fresh[id];
+			cat->objects[id] = taking->fresh[id];
 	for (size_t i = 0; i < survey->arrival->n_regions; i++)
 		if (is_adopted_tree(survey, i))
 			place_shard(survey, survey->arrival->regions[i]);
@@ -603,8 +603,8 @@ static bool is_being_made_at(const struct catalog *cat, const struct node *node)
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
 		for (uint32_t s = provisioning->first;
-		     provisioning->table && s < provisioning->first + provisioning->n; s++)
-			if (provisioning->table->shards[s].node == node)
+		     provisioning->object && s < provisioning->first + provisioning->n; s++)
+			if (provisioning->object->parts[s].node == node)
 				return true;
 	return false;
 }
@@ -657,7 +657,7 @@ static int take(struct taking *taking)
 	if (ret == 0)
 		publish(taking);
 	for (uint32_t id = 1; ret && id <= TABLE_MAX_ID; id++)
-		catalog_table_free(taking->fresh[id]);
+		catalog_object_free(taking->fresh[id]);
 	return ret;
 }
 

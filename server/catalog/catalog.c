@@ -16,22 +16,22 @@
 
 /* -------- find -------- */
 
-struct catalog_table *catalog_find(const struct catalog *cat, const char *name)
+struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id] && strcmp(cat->tables[id]->desc.name, name) == 0)
-			return cat->tables[id];
+		if (cat->objects[id] && strcmp(cat->objects[id]->desc.name, name) == 0)
+			return cat->objects[id];
 	return NULL;
 }
 
-struct catalog_table *catalog_find_same(const struct catalog *cat, uint32_t id, const uint8_t *uuid,
-					size_t uuid_len)
+struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
+					 const uint8_t *uuid, size_t uuid_len)
 {
-	struct catalog_table *table = id <= TABLE_MAX_ID ? cat->tables[id] : NULL;
+	struct catalog_object *object = id <= TABLE_MAX_ID ? cat->objects[id] : NULL;
 
-	if (table && uuid_len == sizeof(table->desc.uuid) &&
-	    memcmp(table->desc.uuid, uuid, uuid_len) == 0)
-		return table;
+	if (object && uuid_len == sizeof(object->desc.uuid) &&
+	    memcmp(object->desc.uuid, uuid, uuid_len) == 0)
+		return object;
 	return NULL;
 }
 
@@ -40,7 +40,7 @@ uint32_t catalog_count(const struct catalog *cat)
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		n += cat->tables[id] != NULL;
+		n += cat->objects[id] != NULL;
 	return n;
 }
 
@@ -51,12 +51,12 @@ struct doomed {
 	bool ids[TABLE_MAX_ID + 1];
 };
 
-static int load_table(void *ctx, const struct statedb_table *stored)
+static int load_object(void *ctx, const struct statedb_table *stored)
 {
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
 	uint32_t id = stored->desc.table_id;
-	struct catalog_table *table;
+	struct catalog_object *object;
 	int ret = table_desc_check(&stored->desc);
 
 	if (ret == 0 && (id == 0 || id > TABLE_MAX_ID || stored->control >= TABLE_MAX_SHARDS))
@@ -67,13 +67,13 @@ static int load_table(void *ctx, const struct statedb_table *stored)
 		doomed->ids[id] = true;
 		return 0;
 	}
-	table = catalog_table_new(&stored->desc);
-	cat->tables[id] = table;
-	if (!table)
+	object = catalog_object_new(&stored->desc);
+	cat->objects[id] = object;
+	if (!object)
 		return -ENOMEM;
-	table->control = stored->control;
-	table->auto_shards = stored->auto_shards;
-	table->n_shards = table->slots.n_parts = stored->desc.n_shards;
+	object->control = stored->control;
+	object->auto_shards = stored->auto_shards;
+	object->n_parts = object->slots.n_parts = stored->desc.n_shards;
 	return 0;
 }
 
@@ -83,22 +83,22 @@ static bool is_stored_state(uint32_t state)
 	       state == RELIVE__SHARD_STATE__SHARD_GONE;
 }
 
-static int load_shard(void *ctx, const struct statedb_shard *stored)
+static int load_part(void *ctx, const struct statedb_shard *stored)
 {
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
-	struct catalog_table *table =
-		stored->table_id <= TABLE_MAX_ID ? cat->tables[stored->table_id] : NULL;
-	struct catalog_shard *shard;
+	struct catalog_object *object =
+		stored->table_id <= TABLE_MAX_ID ? cat->objects[stored->table_id] : NULL;
+	struct catalog_part *shard;
 
-	if (!table)
+	if (!object)
 		return 0;
 	if (stored->shard >= TABLE_MAX_SHARDS || !is_stored_state(stored->state))
 		return error_set(-EBADMSG, "state database: shard %u of table %s", stored->shard,
-				 table->desc.name);
-	if (stored->shard >= table->n_shards)
-		table->n_shards = table->slots.n_parts = stored->shard + 1;
-	shard = &table->shards[stored->shard];
+				 object->desc.name);
+	if (stored->shard >= object->n_parts)
+		object->n_parts = object->slots.n_parts = stored->shard + 1;
+	shard = &object->parts[stored->shard];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
 	memcpy(shard->ids, stored->regions, sizeof(shard->ids));
@@ -107,46 +107,46 @@ static int load_shard(void *ctx, const struct statedb_shard *stored)
 }
 
 /* Clients are assumed to know the layout that the store has. */
-static void finish_table(struct catalog *cat, struct catalog_table *table)
+static void finish_object(struct catalog *cat, struct catalog_object *object)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		struct catalog_shard *shard = &table->shards[s];
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		struct catalog_part *shard = &object->parts[s];
 
 		if (shard->state != RELIVE__SHARD_STATE__SHARD_GONE && !shard->node)
 			shard->state = RELIVE__SHARD_STATE__SHARD_LOST;
 		if (shard->state == RELIVE__SHARD_STATE__SHARD_LOST ||
 		    shard->state == RELIVE__SHARD_STATE__SHARD_GONE)
-			table->lost[s] = true;
+			object->lost[s] = true;
 		shard->announced = shard->state;
 	}
-	table->layout = cat->layout;
-	if (table->auto_shards)
-		catalog_spread_soon(table);
+	object->layout = cat->layout;
+	if (object->auto_shards)
+		catalog_spread_soon(object);
 }
 
 int catalog_load(struct catalog *cat)
 {
 	struct doomed doomed = { .cat = cat };
 	uint64_t last = 0;
-	int ret = statedb_each_table(cat->store, load_table, &doomed);
+	int ret = statedb_each_table(cat->store, load_object, &doomed);
 
 	statedb_ids(cat->store, &cat->ids);
 	if (ret == 0)
-		ret = statedb_each_shard(cat->store, load_shard, &doomed);
+		ret = statedb_each_shard(cat->store, load_part, &doomed);
 	if (ret == 0)
 		ret = statedb_number(cat->store, "last_table", &last);
 	if (ret == 0)
 		ret = statedb_number(cat->store, "layout", &cat->layout);
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
-	/* Forget half-created tables; their regions are freed when the nodes register. */
+	/* Forget half-created objects; their regions are freed when the nodes register. */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
 		if (doomed.ids[id])
 			ret = statedb_table_delete(cat->store,
 						   id); /* keeps its provisioning records */
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id])
-			finish_table(cat, cat->tables[id]);
+		if (cat->objects[id])
+			finish_object(cat, cat->objects[id]);
 	return ret;
 }
 
@@ -155,8 +155,8 @@ void catalog_fini(struct catalog *cat)
 	catalog_provision_forget_all(cat);
 	catalog_retire_forget(cat);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		catalog_table_free(cat->tables[id]);
-		cat->tables[id] = NULL;
+		catalog_object_free(cat->objects[id]);
+		cat->objects[id] = NULL;
 	}
 }
 
@@ -164,52 +164,52 @@ void catalog_fini(struct catalog *cat)
 
 int catalog_drop(struct catalog *cat, const char *name)
 {
-	struct catalog_table *table = catalog_find(cat, name);
+	struct catalog_object *object = catalog_find(cat, name);
 	struct catalog_provisioning *provisioning;
 	int ret;
 
-	if (!table)
+	if (!object)
 		return error_set(-ENOENT, "no table %.64s in this store", name);
-	provisioning = catalog_provision_of(cat, table);
-	if (table->kind->drop)
-		table->kind->drop(cat, table);
-	ret = catalog_give_up_table(cat, table);
+	provisioning = catalog_provision_of(cat, object);
+	if (object->kind->drop)
+		object->kind->drop(cat, object);
+	ret = catalog_give_up_object(cat, object);
 	if (ret)
 		return ret;
 	if (provisioning) {
-		catalog_retire_shard(cat, table, provisioning->first, REGION_DROPPED);
+		catalog_retire_part(cat, object, provisioning->first, REGION_DROPPED);
 		catalog_provision_abandon(provisioning);
 	}
-	catalog_retire_table(cat, table);
-	cat->tables[table->desc.table_id] = NULL;
-	log_info("drop table %s id %u", table->desc.name, table->desc.table_id);
-	catalog_table_free(table);
+	catalog_retire_object(cat, object);
+	cat->objects[object->desc.table_id] = NULL;
+	log_info("drop table %s id %u", object->desc.name, object->desc.table_id);
+	catalog_object_free(object);
 	return 0;
 }
 
 /* -------- layouts for clients -------- */
 
 /* A version lost in a restart would hide later changes from clients that know a newer one. */
-void catalog_changed(struct catalog *cat, struct catalog_table *table)
+void catalog_changed(struct catalog *cat, struct catalog_object *object)
 {
-	table->layout = ++cat->layout;
+	object->layout = ++cat->layout;
 	if (statedb_number_put(cat->store, "layout", cat->layout))
-		log_error("table %s: layout: %s", table->desc.name, error_last());
+		log_error("table %s: layout: %s", object->desc.name, error_last());
 }
 
-void catalog_refresh(struct catalog *cat, struct catalog_table *table)
+void catalog_refresh(struct catalog *cat, struct catalog_object *object)
 {
 	bool changed = false;
 
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		struct catalog_shard *shard = &table->shards[s];
-		uint32_t view = catalog_shard_view(table, s);
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		struct catalog_part *shard = &object->parts[s];
+		uint32_t view = catalog_part_view(object, s);
 
 		changed |= shard->announced != view;
 		shard->announced = view;
 	}
 	if (changed)
-		catalog_changed(cat, table);
+		catalog_changed(cat, object);
 }
 
 static bool is_in_grace(const struct catalog *cat)
@@ -228,7 +228,7 @@ bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since
 	       clock_now_ns(cat->clock) >= since + cat->patience_ns;
 }
 
-uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *shard,
+uint32_t catalog_weight(const struct catalog *cat, const struct catalog_part *shard,
 			uint64_t *ramp_ns_out)
 {
 	const uint32_t full = RELIVE__SHARD_WEIGHT__SHARD_WEIGHT_FULL;
@@ -244,10 +244,10 @@ uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *s
 	       (uint32_t)((double)(full - WEIGHT_FIRST) * (double)age / (double)ramp);
 }
 
-int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_guest *guest,
+int catalog_grant(struct catalog_object *object, uint32_t s, const struct catalog_guest *guest,
 		  struct catalog_grants *out)
 {
-	const struct catalog_shard *place = &table->shards[s];
+	const struct catalog_part *place = &object->parts[s];
 	struct node_wish wish = { .asker = guest->asker, .client_id = guest->client_id };
 	int first = 0;
 
@@ -269,21 +269,21 @@ int catalog_grant(struct catalog_table *table, uint32_t s, const struct catalog_
 /* -------- upkeep -------- */
 
 /* True if there is more to do soon. */
-static bool keep_up(struct catalog *cat, struct catalog_table *table)
+static bool keep_up(struct catalog *cat, struct catalog_object *object)
 {
 	bool busy;
 
-	catalog_attach_tick(cat, table);
+	catalog_attach_tick(cat, object);
 	if (is_in_grace(cat))
 		return true;
-	if (table->kind->tick)
-		table->kind->tick(cat, table);
-	busy = catalog_spread_tick(cat, table);
-	catalog_drain_tick(cat, table);
-	catalog_refresh(cat, table);
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		busy |= table->shards[s].drain.phase != DRAIN_FILLING ||
-			table->shards[s].state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+	if (object->kind->tick)
+		object->kind->tick(cat, object);
+	busy = catalog_spread_tick(cat, object);
+	catalog_drain_tick(cat, object);
+	catalog_refresh(cat, object);
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		busy |= object->parts[s].drain.phase != DRAIN_FILLING ||
+			object->parts[s].state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 	return busy;
 }
 
@@ -296,12 +296,12 @@ uint64_t catalog_tick(struct catalog *cat)
 		return cat->next_tick;
 	cat->slice_until = 0;
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		if (!cat->tables[id])
+		if (!cat->objects[id])
 			continue;
-		if (reading && cat->tables[id]->kind->look)
-			cat->tables[id]->kind->look(cat->tables[id]);
-		busy |= keep_up(cat, cat->tables[id]);
-		recovers |= catalog_table_is_recovering(cat->tables[id]);
+		if (reading && cat->objects[id]->kind->look)
+			cat->objects[id]->kind->look(cat->objects[id]);
+		busy |= keep_up(cat, cat->objects[id]);
+		recovers |= catalog_object_is_recovering(cat->objects[id]);
 	}
 	if (reading)
 		cat->next_reading = now + READING_NS;

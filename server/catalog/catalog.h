@@ -35,7 +35,7 @@
 
 #include "server/catalog/provision.h"
 #include "server/catalog/regions.h"
-#include "server/catalog/table.h"
+#include "server/catalog/object.h"
 #include "server/node/nodes.h"
 #include "server/catalog/placement.h"
 #include "server/statedb/statedb.h"
@@ -44,16 +44,16 @@
 
 #include "base/os/clock.h"
 
-#define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* default ramp-up time of a new shard */
+#define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* default ramp-up time of a new part */
 
 /*
- * Laps of the ring reserved for one life of a table: keys of two lives never collide, even if the
+ * Laps of the ring reserved for one life of an object: keys of two lives never collide, even if the
  * server did not see the end of the first. catalog_drop() records the laps really used.
  */
 #define CATALOG_LAPS ((uint64_t)1 << 16)
 
 struct catalog_ops {
-	/* A newly attached shard has a slot held by this holder. */
+	/* A newly attached part has a slot held by this holder. */
 	void (*on_holder)(void *ctx, const struct slot_holder *holder);
 	/* True if every live client has adopted the layout. */
 	bool (*all_know)(void *ctx, uint64_t layout);
@@ -72,14 +72,14 @@ struct catalog {
 	bool trust;           /* accept rows without checksums that may be torn */
 	uint64_t patience_ns; /* time for clients to adopt a layout */
 	struct statedb_ids ids;
-	struct catalog_table *tables[TABLE_MAX_ID + 1]; /* by id */
+	struct catalog_object *objects[TABLE_MAX_ID + 1]; /* by id */
 	struct catalog_provisioning *provisionings;
 	uint32_t last_id;
 	uint32_t turn;        /* round-robin counter of placement */
-	uint64_t layout;      /* newest version over all tables */
+	uint64_t layout;      /* newest version over all objects */
 	uint64_t grace_until; /* until then, nodes may still be reconnecting after our start */
 	uint64_t next_tick, next_reading;
-	uint64_t slice_until; /* end of this turn's time slice for recovering shards; 0 = none used */
+	uint64_t slice_until; /* end of this turn's time slice for recovering parts; 0 = none used */
 	struct catalog_retirement *retirements; /* regions.c */
 };
 
@@ -88,63 +88,64 @@ struct catalog {
 RLV_MUST_CHECK int catalog_load(struct catalog *cat);
 void catalog_fini(struct catalog *cat);
 
-struct catalog_table *catalog_find(const struct catalog *cat, const char *name);
+struct catalog_object *catalog_find(const struct catalog *cat, const char *name);
 /* Look up by id and uuid. NULL: dropped. */
-struct catalog_table *catalog_find_same(const struct catalog *cat, uint32_t id, const uint8_t *uuid,
-					size_t uuid_len);
+struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
+					 const uint8_t *uuid, size_t uuid_len);
 uint32_t catalog_count(const struct catalog *cat);
 
 /* -------- create and drop -------- */
 
 struct catalog_wish {
 	struct table_desc desc; /* validated here */
-	bool auto_shards;  /* the number of shards follows the nodes; desc is planned for one */
-	bool crc_by_nodes; /* add row checksums if a node is persistent */
+	bool auto_shards;       /* the number of parts follows the nodes; desc is planned for one */
+	bool crc_by_nodes;      /* add row checksums if a node is persistent */
 	struct table_plan_opts opts; /* remote is computed from the nodes */
 };
 
 /*
- * Creates the table, or returns the existing one of the same name and signature. -EAGAIN: waiting
+ * Creates the object, or returns the existing one of the same name and signature. -EAGAIN: waiting
  * for nodes; call again after on_progress, until another result. -EEXIST; -ENOSPC: no node has room
  * (the message says how much is needed); -EHOSTDOWN: no node is up; -EPROTO; -EBADMSG: invalid
  * descriptor; store errors.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
-				  struct catalog_table **table_out);
+				  struct catalog_object **object_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
 
-/* Compute the descriptor of a new table for the nodes that are up now. */
+/* Compute the descriptor of a new object for the nodes that are up now. */
 RLV_MUST_CHECK int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish,
 				struct table_desc *out);
-/* True if the table's descriptor results from this wish, for any number of shards. */
-bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_wish *wish);
+/* True if the object's descriptor results from this wish, for any number of parts. */
+bool catalog_is_wish_of(const struct catalog_object *object, const struct catalog_wish *wish);
 
 /*
- * Adds an ACTIVE shard at the node, or returns the one already being provisioned. leaves: node that
- * a shard then leaves (provision.h). -EAGAIN: as above. -ENOSPC: no room, or no shard number left.
+ * Adds an ACTIVE part at the node, or returns the one already being provisioned. leaves: node that
+ * a part then leaves (provision.h). -EAGAIN: as above. -ENOSPC: no room, or no part number left.
  */
-RLV_MUST_CHECK int catalog_add_shard(struct catalog *cat, struct catalog_table *table,
-				     struct node *node, struct node *leaves);
+RLV_MUST_CHECK int catalog_add_part(struct catalog *cat, struct catalog_object *object,
+				    struct node *node, struct node *leaves);
 
 /*
- * Formats and opens shard s, whose regions exist; for provision.c. -EAGAIN: waiting for its node,
+ * Formats and opens part s, whose regions exist; for provision.c. -EAGAIN: waiting for its node,
  * as in node_attach; unlike there, an unreachable node is -EHOSTDOWN.
  */
-RLV_MUST_CHECK int catalog_make_shard(struct catalog *cat, struct catalog_table *table, uint32_t s);
+RLV_MUST_CHECK int catalog_make_part(struct catalog *cat, struct catalog_object *object,
+				     uint32_t s);
 
 /* -------- layouts for clients -------- */
 
-/* Update the table's layout from its shards and nodes. */
-void catalog_refresh(struct catalog *cat, struct catalog_table *table);
+/* Update the object's layout from its parts and nodes. */
+void catalog_refresh(struct catalog *cat, struct catalog_object *object);
 /* Publish a change outside the layout's shards: the control shard. */
-void catalog_changed(struct catalog *cat, struct catalog_table *table);
+void catalog_changed(struct catalog *cat, struct catalog_object *object);
 /* Newest layout that clients should adopt; 0 for a grace period after our start. */
 uint64_t catalog_newest_layout(const struct catalog *cat);
 /* True if all clients have adopted the layout, or the time to adopt it has passed since then. */
 bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since);
 
-/* Current weight of an ACTIVE shard, and the time until it reaches full weight. */
-uint32_t catalog_weight(const struct catalog *cat, const struct catalog_shard *shard,
+/* Current weight of an ACTIVE part, and the time until it reaches full weight. */
+uint32_t catalog_weight(const struct catalog *cat, const struct catalog_part *shard,
 			uint64_t *ramp_ns_out);
 
 struct catalog_grants {
@@ -160,10 +161,10 @@ struct catalog_guest {
 };
 
 /*
- * Requests a client's grants on one shard, as defined by part_grant_of. -EAGAIN: waiting for its
+ * Requests a client's grants on one part, as defined by part_grant_of. -EAGAIN: waiting for its
  * node, call again. -EHOSTDOWN: its node is down.
  */
-RLV_MUST_CHECK int catalog_grant(struct catalog_table *table, uint32_t shard,
+RLV_MUST_CHECK int catalog_grant(struct catalog_object *object, uint32_t shard,
 				 const struct catalog_guest *guest, struct catalog_grants *out);
 
 /* -------- nodes -------- */
@@ -183,12 +184,12 @@ struct catalog_arrival {
 /*
  * Checks whether the node may join with its pool. Changes nothing. -EPERM: the pool belongs to
  * another store, holds regions unknown to the catalog, or is not this node's pool; the message
- * names it. -EEXIST: a table to adopt has the name or id of another table. Store errors.
+ * names it. -EEXIST: an object to adopt has the name or id of another object. Store errors.
  */
 RLV_MUST_CHECK int catalog_admit(struct catalog *cat, const struct catalog_arrival *arrival);
 
 /*
- * Takes in a node that has joined: adopts tables and records regions to free, in one transaction.
+ * Takes in a node that has joined: adopts objects and records regions to free, in one transaction.
  * After a store error nothing has changed.
  */
 RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arrival *arrival);
@@ -197,22 +198,22 @@ RLV_MUST_CHECK int catalog_take(struct catalog *cat, const struct catalog_arriva
    are logged. */
 void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival);
 /*
- * A down node is about to be forgotten: its shards, which are LOST or GONE, no longer refer to it.
- * -EBUSY: some shards would return with it, or are being provisioned there.
+ * A down node is about to be forgotten: its parts, which are LOST or GONE, no longer refer to it.
+ * -EBUSY: some parts would return with it, or are being provisioned there.
  */
 RLV_MUST_CHECK int catalog_node_forget(struct catalog *cat, const struct node *node);
 /* The node disconnected: detach the regions that need its connection. */
 void catalog_node_down(struct catalog *cat, struct node *node);
-/* Mark the node's shards LOST. */
+/* Mark the node's parts LOST. */
 void catalog_node_lost(struct catalog *cat, struct node *node);
 
-/* Number of the node's existing shards, over all tables; leaving_out: drain progress, or NULL. */
+/* Number of the node's existing parts, over all objects; leaving_out: drain progress, or NULL. */
 struct catalog_leaving {
 	uint64_t items_left, items_begin;
 };
 
-uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
-			   struct catalog_leaving *leaving_out);
+uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
+			  struct catalog_leaving *leaving_out);
 
 /* -------- upkeep -------- */
 
@@ -225,36 +226,36 @@ uint64_t catalog_tick(struct catalog *cat);
 /* Frees given-up regions whose nodes had to be asked first. True if some remain. */
 bool catalog_retire_tick(struct catalog *cat);
 
-/* Attach shards whose node is up, including shards whose connection broke. */
-void catalog_attach_tick(struct catalog *cat, struct catalog_table *table);
+/* Attach parts whose node is up, including parts whose connection broke. */
+void catalog_attach_tick(struct catalog *cat, struct catalog_object *object);
 
 /* The control shard of a table: hooks of its kind (kind_table.c). */
-void catalog_control_read(struct catalog_table *table);
-void catalog_control_tick(struct catalog *cat, struct catalog_table *table);
+void catalog_control_read(struct catalog_object *object);
+void catalog_control_tick(struct catalog *cat, struct catalog_object *object);
 /* If shard s is the control shard, hand its limiter words to another: 1, else 0. -EAGAIN: no
    other shard is available. */
-RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_table *table,
+RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_object *object,
 					     uint32_t s);
 /* Add the counts made at `from` since its hand-over to the control shard. */
-RLV_MUST_CHECK int catalog_control_settle(struct catalog_table *table, uint32_t from);
+RLV_MUST_CHECK int catalog_control_settle(struct catalog_object *object, uint32_t from);
 
-/* Start draining shard s: it takes no new blocks. */
-RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_table *table, uint32_t s);
-void catalog_drain_tick(struct catalog *cat, struct catalog_table *table);
+/* Start draining part s: it takes no new blocks. */
+RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s);
+void catalog_drain_tick(struct catalog *cat, struct catalog_object *object);
 
 /* Fill in the nodes as input of placement, in list order. Returns their number. */
-uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *table,
+uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX]);
 
 /*
- * One step towards an evenly spread table. 1: done; 0: no step needed; -EAGAIN: in progress, call
+ * One step towards an evenly spread object. 1: done; 0: no step needed; -EAGAIN: in progress, call
  * again after on_progress; else the error of the step. kind_out may be NULL.
  */
-RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 				       enum placement_kind *kind_out);
 /* Start spreading at the next tick; retries after a pause if a step fails. */
-void catalog_spread_soon(struct catalog_table *table);
+void catalog_spread_soon(struct catalog_object *object);
 /* True if more steps are due now. */
-bool catalog_spread_tick(struct catalog *cat, struct catalog_table *table);
+bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object);
 
 #endif

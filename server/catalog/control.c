@@ -33,12 +33,12 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 	return ret;
 }
 
-void catalog_control_read(struct catalog_table *table)
+void catalog_control_read(struct catalog_object *table)
 {
 	struct limiter_words words[RING_MAX_VIEWS];
 	struct part *part = table->attached[table->control];
 
-	if (!part || !table->shards[table->control].node->up)
+	if (!part || !table->parts[table->control].node->up)
 		return;
 	if (read_words(shard_of(part), words)) {
 		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
@@ -78,25 +78,25 @@ static int store_view(struct shard *shard, uint32_t view, const struct limiter_w
 }
 
 /* A usable shard other than `not_this`; n_shards = none. */
-static uint32_t pick(const struct catalog_table *table, uint32_t not_this)
+static uint32_t pick(const struct catalog_object *table, uint32_t not_this)
 {
-	uint32_t best = table->n_shards;
+	uint32_t best = table->n_parts;
 
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		uint32_t view = catalog_shard_view(table, s);
+	for (uint32_t s = 0; s < table->n_parts; s++) {
+		uint32_t view = catalog_part_view(table, s);
 
 		if (s == not_this)
 			continue;
 		if (view == RELIVE__SHARD_STATE__SHARD_ACTIVE)
 			return s;
-		if (view == RELIVE__SHARD_STATE__SHARD_DRAINING && best == table->n_shards)
+		if (view == RELIVE__SHARD_STATE__SHARD_DRAINING && best == table->n_parts)
 			best = s;
 	}
 	return best;
 }
 
 /* Make shard `to` the control shard, with these words and admitted := committed. */
-static int move(struct catalog *cat, struct catalog_table *table, uint32_t to,
+static int move(struct catalog *cat, struct catalog_object *table, uint32_t to,
 		const struct limiter_words *words)
 {
 	uint32_t from = table->control;
@@ -107,7 +107,7 @@ static int move(struct catalog *cat, struct catalog_table *table, uint32_t to,
 	if (ret)
 		return ret;
 	table->control = to;
-	ret = catalog_table_put(cat->store, table);
+	ret = catalog_object_put(cat->store, table);
 	if (ret) {
 		table->control = from;
 		return ret;
@@ -117,15 +117,15 @@ static int move(struct catalog *cat, struct catalog_table *table, uint32_t to,
 	return 0;
 }
 
-int catalog_control_hand_over(struct catalog *cat, struct catalog_table *table, uint32_t s)
+int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table, uint32_t s)
 {
-	struct limiter_words *handed = table->shards[s].drain.handed;
+	struct limiter_words *handed = table->parts[s].drain.handed;
 	uint32_t to = pick(table, s);
 	int ret;
 
 	if (s != table->control)
 		return 0;
-	if (to == table->n_shards)
+	if (to == table->n_parts)
 		return error_set(-EAGAIN, "no other shard is there");
 	catalog_control_read(table);
 	memcpy(handed, table->words, sizeof(table->words));
@@ -158,9 +158,9 @@ static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint6
 		   : add_word(shard, view, offsetof(struct view_limits, smp_committed), sampled);
 }
 
-int catalog_control_settle(struct catalog_table *table, uint32_t from)
+int catalog_control_settle(struct catalog_object *table, uint32_t from)
 {
-	struct limiter_words *handed = table->shards[from].drain.handed;
+	struct limiter_words *handed = table->parts[from].drain.handed;
 	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
 	struct part *control = table->attached[table->control];
 	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
@@ -179,14 +179,14 @@ int catalog_control_settle(struct catalog_table *table, uint32_t from)
 /* -------- tick -------- */
 
 /* Words never read: inserted := number of items present; none of them was handed over. */
-static int words_from_items(struct catalog_table *table)
+static int words_from_items(struct catalog_object *table)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_parts; s++) {
 		struct part *part = table->attached[s];
 
 		for (uint32_t v = 0; part && v < table->desc.n_views; v++) {
 			uint64_t items;
-			int ret = catalog_shard_items(shard_of(part), v, &items);
+			int ret = table_shard_items(shard_of(part), v, &items);
 
 			if (ret)
 				return ret;
@@ -197,7 +197,7 @@ static int words_from_items(struct catalog_table *table)
 	return 0;
 }
 
-void catalog_control_tick(struct catalog *cat, struct catalog_table *table)
+void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 {
 	uint32_t to;
 	int ret = 0;
@@ -205,7 +205,7 @@ void catalog_control_tick(struct catalog *cat, struct catalog_table *table)
 	if (!table->lost[table->control])
 		return;
 	to = pick(table, table->control);
-	if (to == table->n_shards)
+	if (to == table->n_parts)
 		return;
 	if (!table->words_known)
 		ret = words_from_items(table);

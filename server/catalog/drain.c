@@ -20,55 +20,56 @@
 
 /* -------- phases -------- */
 
-static uint64_t taken_in(struct catalog_table *table)
+static uint64_t taken_in(struct catalog_object *object)
 {
 	uint64_t items = 0;
 
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (catalog_shard_view(table, s) == RELIVE__SHARD_STATE__SHARD_ACTIVE)
-			items += table->kind->taken_in(table->attached[s], &table->shards[s].seen);
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		if (catalog_part_view(object, s) == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+			items +=
+				object->kind->taken_in(object->attached[s], &object->parts[s].seen);
 	return items;
 }
 
 /* Clients must adopt the current layout before the next phase. */
-static void announce(const struct catalog *cat, const struct catalog_table *table,
-		     struct shard_drain *drain)
+static void announce(const struct catalog *cat, const struct catalog_object *object,
+		     struct part_drain *drain)
 {
-	drain->announced = table->layout;
+	drain->announced = object->layout;
 	drain->announced_at = clock_now_ns(cat->clock);
 }
 
-static int leave(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct shard_drain *drain = &table->shards[s].drain;
+	struct part_drain *drain = &object->parts[s].drain;
 	int ret;
 
-	table->shards[s].state = RELIVE__SHARD_STATE__SHARD_GONE;
-	ret = catalog_table_put_shard(cat->store, table, s);
+	object->parts[s].state = RELIVE__SHARD_STATE__SHARD_GONE;
+	ret = catalog_object_put_part(cat->store, object, s);
 	if (ret) {
-		table->shards[s].state = RELIVE__SHARD_STATE__SHARD_DRAINING;
+		object->parts[s].state = RELIVE__SHARD_STATE__SHARD_DRAINING;
 		return ret;
 	}
-	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_GONE);
-	catalog_refresh(cat, table);
+	catalog_part_end(object, s, RELIVE__SHARD_STATE__SHARD_GONE);
+	catalog_refresh(cat, object);
 	drain->phase = DRAIN_LEAVING;
-	announce(cat, table, drain);
+	announce(cat, object, drain);
 	return 0;
 }
 
-static void free_shard(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static void free_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	log_info("table %s shard %u: drained from node %s", table->desc.name, s,
-		 table->shards[s].node->name);
-	catalog_retire_shard(cat, table, s, REGION_ORPHANED);
-	table->shards[s].drain = (struct shard_drain){ .phase = DRAIN_FILLING };
+	log_info("table %s shard %u: drained from node %s", object->desc.name, s,
+		 object->parts[s].node->name);
+	catalog_retire_part(cat, object, s, REGION_ORPHANED);
+	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
 }
 
-static int fill(struct catalog *cat, struct catalog_table *table, uint32_t s, uint64_t taken)
+static int fill(struct catalog *cat, struct catalog_object *object, uint32_t s, uint64_t taken)
 {
-	struct shard_drain *drain = &table->shards[s].drain;
-	const struct object_kind *kind = table->kind;
-	struct part *part = table->attached[s];
+	struct part_drain *drain = &object->parts[s].drain;
+	const struct object_kind *kind = object->kind;
+	struct part *part = object->attached[s];
 	uint64_t items = 0;
 	bool is_open;
 	int ret = kind->items(part, &items);
@@ -86,66 +87,67 @@ static int fill(struct catalog *cat, struct catalog_table *table, uint32_t s, ui
 	ret = kind->is_open(part, &is_open);
 	if (ret || is_open)
 		return ret;
-	ret = kind->hand_over ? kind->hand_over(cat, table, s) : 0;
+	ret = kind->hand_over ? kind->hand_over(cat, object, s) : 0;
 	if (ret <= 0)
-		return ret ? ret : leave(cat, table, s);
+		return ret ? ret : leave(cat, object, s);
 	drain->phase = DRAIN_HANDING;
-	announce(cat, table, drain);
+	announce(cat, object, drain);
 	return 0;
 }
 
-static int drain_step(struct catalog *cat, struct catalog_table *table, uint32_t s, uint64_t taken)
+static int drain_step(struct catalog *cat, struct catalog_object *object, uint32_t s,
+		      uint64_t taken)
 {
-	struct shard_drain *drain = &table->shards[s].drain;
+	struct part_drain *drain = &object->parts[s].drain;
 	int ret;
 
 	if (drain->phase == DRAIN_FILLING)
-		return fill(cat, table, s, taken);
+		return fill(cat, object, s, taken);
 	if (!catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
 	if (drain->phase == DRAIN_LEAVING) {
-		free_shard(cat, table, s);
+		free_part(cat, object, s);
 		return 0;
 	}
-	ret = table->kind->handed(table, s);
-	return ret ? ret : leave(cat, table, s);
+	ret = object->kind->handed(object, s);
+	return ret ? ret : leave(cat, object, s);
 }
 
-static bool is_draining(const struct catalog_table *table, uint32_t s)
+static bool is_draining(const struct catalog_object *object, uint32_t s)
 {
-	const struct catalog_shard *shard = &table->shards[s];
+	const struct catalog_part *shard = &object->parts[s];
 
 	return shard->drain.phase == DRAIN_LEAVING ||
-	       catalog_shard_view(table, s) == RELIVE__SHARD_STATE__SHARD_DRAINING;
+	       catalog_part_view(object, s) == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
 
-void catalog_drain_tick(struct catalog *cat, struct catalog_table *table)
+void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
 {
 	uint64_t taken = UINT64_MAX;
 
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		if (!is_draining(table, s))
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		if (!is_draining(object, s))
 			continue;
 		if (taken == UINT64_MAX)
-			taken = taken_in(table);
-		if (drain_step(cat, table, s, taken))
-			log_warn("drain table %s shard %u: %s", table->desc.name, s, error_last());
+			taken = taken_in(object);
+		if (drain_step(cat, object, s, taken))
+			log_warn("drain table %s shard %u: %s", object->desc.name, s, error_last());
 	}
 }
 
-int catalog_drain(struct catalog *cat, struct catalog_table *table, uint32_t s)
+int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *shard = &table->shards[s];
+	struct catalog_part *shard = &object->parts[s];
 	int ret;
 
 	shard->state = RELIVE__SHARD_STATE__SHARD_DRAINING;
-	shard->drain = (struct shard_drain){ .phase = DRAIN_FILLING };
-	ret = catalog_table_put_shard(cat->store, table, s);
+	shard->drain = (struct part_drain){ .phase = DRAIN_FILLING };
+	ret = catalog_object_put_part(cat->store, object, s);
 	if (ret) {
 		shard->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
 		return ret;
 	}
-	log_info("table %s shard %u: drains from node %s", table->desc.name, s, shard->node->name);
-	catalog_refresh(cat, table);
+	log_info("table %s shard %u: drains from node %s", object->desc.name, s, shard->node->name);
+	catalog_refresh(cat, object);
 	return 0;
 }

@@ -18,7 +18,7 @@
 #include "base/error.h"
 
 struct catalog;
-struct catalog_table;
+struct catalog_object;
 struct rebuild_opts;
 struct rebuild_report;
 
@@ -29,12 +29,12 @@ struct object_kind {
 	uint32_t id;      /* enum kind_id */
 
 	/* Describe the regions of part s. */
-	void (*plan)(const struct catalog_table *object, uint32_t s, struct part_spec *spec_out);
+	void (*plan)(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out);
 	/* Format part s in its fresh regions and make it live. */
-	int (*format)(struct catalog *cat, const struct catalog_table *object, uint32_t s,
+	int (*format)(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		      const struct part_regions *regions);
 	/* Takes ownership of the regions; after an error they stay the caller's. */
-	int (*open)(const struct catalog_table *object, uint32_t s,
+	int (*open)(const struct catalog_object *object, uint32_t s,
 		    const struct part_regions *regions, struct part **part_out);
 	/* Detaches its regions as well. */
 	void (*close)(struct part **part);
@@ -51,7 +51,7 @@ struct object_kind {
 	 * Recovers part s in slices after its node restarted (struct part_life); nobody else uses
 	 * the part. As recover_begin, recover_go_on and recover_end. text_out: the findings.
 	 */
-	int (*recover_begin)(const struct catalog *cat, struct catalog_table *object, uint32_t s,
+	int (*recover_begin)(const struct catalog *cat, struct catalog_object *object, uint32_t s,
 			     void **recovery_out);
 	int (*recover_go_on)(void *recovery, uint64_t until_ns, char text_out[KIND_TEXT_BYTES]);
 	void (*recover_end)(void **recovery);
@@ -65,16 +65,16 @@ struct object_kind {
 	int (*is_open)(struct part *part, bool *is_open_out);
 	/* Drain, once nobody writes: hand the part's duty to another part. 1 = clients must
 	   learn of it first, then `handed` is called; 0 = the part may leave. May be NULL. */
-	int (*hand_over)(struct catalog *cat, struct catalog_table *object, uint32_t s);
-	int (*handed)(struct catalog_table *object, uint32_t s);
+	int (*hand_over)(struct catalog *cat, struct catalog_object *object, uint32_t s);
+	int (*handed)(struct catalog_object *object, uint32_t s);
 
 	/* Upkeep, may be NULL: once a second; each tick; each tick when no part waits for a
 	   rebuild. */
-	void (*look)(struct catalog_table *object);
-	void (*tick)(struct catalog *cat, struct catalog_table *object);
-	void (*tick_clean)(struct catalog_table *object);
+	void (*look)(struct catalog_object *object);
+	void (*tick)(struct catalog *cat, struct catalog_object *object);
+	void (*tick_clean)(struct catalog_object *object);
 	/* Called before the object is forgotten. May be NULL. */
-	void (*drop)(struct catalog *cat, const struct catalog_table *object);
+	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };
 
 extern const struct object_kind kind_table;

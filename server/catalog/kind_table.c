@@ -20,20 +20,20 @@
 
 /* -------- a shard -------- */
 
-static void table_plan_part(const struct catalog_table *table, uint32_t s,
+static void table_plan_part(const struct catalog_object *table, uint32_t s,
 			    struct part_spec *spec_out)
 {
 	*spec_out = shard_spec(&table->desc);
 	spec_out->part = s;
 }
 
-static int table_format(struct catalog *cat, const struct catalog_table *table, uint32_t s,
+static int table_format(struct catalog *cat, const struct catalog_object *table, uint32_t s,
 			const struct part_regions *regions)
 {
 	struct table_desc desc = table->desc;
 	struct shard_ids ids = {
 		.origin.ms_term = cat->ids.term,
-		.origin.incarnation = table->shards[s].incarnation,
+		.origin.incarnation = table->parts[s].incarnation,
 	};
 	uint64_t lap = 0;
 	int ret = statedb_lap(cat->store, desc.table_id, s, &lap);
@@ -48,7 +48,7 @@ static int table_format(struct catalog *cat, const struct catalog_table *table, 
 	return shard_format(regions, &desc, &ids);
 }
 
-static int table_open(const struct catalog_table *table, uint32_t s,
+static int table_open(const struct catalog_object *table, uint32_t s,
 		      const struct part_regions *regions, struct part **part_out)
 {
 	struct table_desc want = table->desc;
@@ -86,7 +86,7 @@ static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
 /* -------- recovery -------- */
 
 /* Rows may be torn and have no checksum: only an operator may declare them intact. */
-static int check_trust(const struct catalog *cat, const struct catalog_table *table, uint32_t s)
+static int check_trust(const struct catalog *cat, const struct catalog_object *table, uint32_t s)
 {
 	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
 		return 0;
@@ -95,13 +95,13 @@ static int check_trust(const struct catalog *cat, const struct catalog_table *ta
 		"node %s did not end cleanly, and the rows have no checksums (row_crc = 2), "
 		"so a power loss meanwhile would go unnoticed: start the metadata server with "
 		"--trust (relive up --trust) if there was none",
-		table->shards[s].node->name);
+		table->parts[s].node->name);
 }
 
-static int table_recover_begin(const struct catalog *cat, struct catalog_table *table, uint32_t s,
+static int table_recover_begin(const struct catalog *cat, struct catalog_object *table, uint32_t s,
 			       void **recovery_out)
 {
-	const struct recover_opts opts = { .scan_rows = table->shards[s].life.marked };
+	const struct recover_opts opts = { .scan_rows = table->parts[s].life.marked };
 	struct recovery *recovery = NULL;
 	int ret = opts.scan_rows ? check_trust(cat, table, s) : 0;
 
@@ -133,7 +133,7 @@ static void table_recover_end(void **recovery)
 
 /* -------- drain -------- */
 
-int catalog_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
+int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out)
 {
 	struct epoch ep;
 	int64_t size = 0;
@@ -154,7 +154,7 @@ static int table_items(struct part *part, uint64_t *items_out)
 
 	for (uint32_t v = 0; v < shard->desc.n_views; v++) {
 		uint64_t items;
-		int ret = catalog_shard_items(shard, v, &items);
+		int ret = table_shard_items(shard, v, &items);
 
 		if (ret)
 			return ret;
@@ -203,14 +203,14 @@ static int table_is_open(struct part *part, bool *is_open_out)
 /* -------- balance -------- */
 
 /* All shards that are not lost, the control shard first. 0: a shard is away. */
-static uint32_t all_shards(const struct catalog_table *table, struct shard **shards)
+static uint32_t all_shards(const struct catalog_object *table, struct shard **shards)
 {
 	uint32_t n = 0;
 
 	if (!table->attached[table->control])
 		return 0;
 	shards[n++] = shard_of(table->attached[table->control]);
-	for (uint32_t s = 0; s < table->n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_parts; s++) {
 		if (s == table->control || table->lost[s])
 			continue;
 		if (!table->attached[s])
@@ -221,7 +221,7 @@ static uint32_t all_shards(const struct catalog_table *table, struct shard **sha
 }
 
 /* Correct queue counts after kills. -EAGAIN is normal: a client is inside a call. */
-static void table_balance(struct catalog_table *table)
+static void table_balance(struct catalog_object *table)
 {
 	struct shard *shards[TABLE_MAX_SHARDS];
 	uint32_t n = all_shards(table, shards);
@@ -247,9 +247,9 @@ static void table_balance(struct catalog_table *table)
 /* -------- drop -------- */
 
 /* One lap of slack: tickets claimed after this look stay below it. */
-static void table_drop(struct catalog *cat, const struct catalog_table *table)
+static void table_drop(struct catalog *cat, const struct catalog_object *table)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_parts; s++) {
 		uint64_t head, lap;
 		const struct shard *shard;
 		int ret;

@@ -1,5 +1,5 @@
 /*
- * nodes.c - updates tables when memory nodes join and leave.
+ * nodes.c - updates objects when memory nodes join and leave.
  */
 #include "server/catalog/catalog.h"
 
@@ -14,49 +14,49 @@
 
 #define SLICE_NS (20 * (uint64_t)CLOCK_NS_PER_MS) /* time slice in one turn of the loop */
 
-/* -------- all shards of a node -------- */
+/* -------- all parts of a node -------- */
 
-typedef void (*shard_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
-			 struct catalog_table *table, uint32_t s);
+typedef void (*part_fn)(struct catalog *cat, const struct catalog_arrival *arrival,
+			struct catalog_object *object, uint32_t s);
 
-/* Includes shards that are LOST or GONE. */
-static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
+/* Includes parts that are LOST or GONE. */
+static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = cat->tables[id];
+		struct catalog_object *object = cat->objects[id];
 
-		for (uint32_t s = 0; table && s < table->n_shards; s++)
-			if (table->shards[s].node == arrival->node)
-				fn(cat, arrival, table, s);
+		for (uint32_t s = 0; object && s < object->n_parts; s++)
+			if (object->parts[s].node == arrival->node)
+				fn(cat, arrival, object, s);
 	}
 }
 
-static void each_shard_of(struct catalog *cat, const struct catalog_arrival *arrival, shard_fn fn)
+static void each_part_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
 {
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = cat->tables[id];
+		struct catalog_object *object = cat->objects[id];
 
-		for (uint32_t s = 0; table && s < table->n_shards; s++)
-			if (table->shards[s].node == arrival->node && !table->lost[s])
-				fn(cat, arrival, table, s);
+		for (uint32_t s = 0; object && s < object->n_parts; s++)
+			if (object->parts[s].node == arrival->node && !object->lost[s])
+				fn(cat, arrival, object, s);
 	}
 }
 
-uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
-			   struct catalog_leaving *leaving_out)
+uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
+			  struct catalog_leaving *leaving_out)
 {
 	struct catalog_leaving leaving = { 0 };
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = cat->tables[id];
+		const struct catalog_object *object = cat->objects[id];
 
-		for (uint32_t s = 0; table && s < table->n_shards; s++) {
-			const struct catalog_shard *shard = &table->shards[s];
-			const struct shard_drain *drain = &shard->drain;
+		for (uint32_t s = 0; object && s < object->n_parts; s++) {
+			const struct catalog_part *shard = &object->parts[s];
+			const struct part_drain *drain = &shard->drain;
 
-			/* A GONE shard counts until its memory is freed. */
-			if (shard->node != node || (table->lost[s] && !table->attached[s]))
+			/* A GONE part counts until its memory is freed. */
+			if (shard->node != node || (object->lost[s] && !object->attached[s]))
 				continue;
 			n++;
 			leaving.items_begin += drain->items;
@@ -69,7 +69,7 @@ uint32_t catalog_shards_of(const struct catalog *cat, const struct node *node,
 	return n;
 }
 
-/* Shards of tables must be detached before. */
+/* Parts of objects must be detached before. */
 static void leave_memory(struct catalog *cat, struct node *node)
 {
 	catalog_provision_detach(cat, node);
@@ -79,51 +79,51 @@ static void leave_memory(struct catalog *cat, struct node *node)
 /* -------- lost -------- */
 
 static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
-		 struct catalog_table *table, uint32_t s)
+		 struct catalog_object *object, uint32_t s)
 {
 	(void)arrival;
-	log_error("table %s shard %u: lost with the memory of node %s", table->desc.name, s,
-		  table->shards[s].node->name);
-	if (table->attached[s] && part_set_state(table->attached[s], REGION_ORPHANED))
-		log_warn("orphan table %s shard %u: %s", table->desc.name, s, error_last());
-	catalog_table_detach(table, s);
-	catalog_shard_end(table, s, RELIVE__SHARD_STATE__SHARD_LOST);
-	if (catalog_table_put_shard(cat->store, table, s)) /* it is lost again after a restart */
-		log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
-	if (table->auto_shards)
-		catalog_spread_soon(table);
+	log_error("table %s shard %u: lost with the memory of node %s", object->desc.name, s,
+		  object->parts[s].node->name);
+	if (object->attached[s] && part_set_state(object->attached[s], REGION_ORPHANED))
+		log_warn("orphan table %s shard %u: %s", object->desc.name, s, error_last());
+	catalog_part_detach(object, s);
+	catalog_part_end(object, s, RELIVE__SHARD_STATE__SHARD_LOST);
+	if (catalog_object_put_part(cat->store, object, s)) /* it is lost again after a restart */
+		log_warn("table %s shard %u: %s", object->desc.name, s, error_last());
+	if (object->auto_shards)
+		catalog_spread_soon(object);
 }
 
 void catalog_node_lost(struct catalog *cat, struct node *node)
 {
 	const struct catalog_arrival gone = { .node = node };
 
-	each_shard_of(cat, &gone, lose);
+	each_part_of(cat, &gone, lose);
 	leave_memory(cat, node);
 }
 
 /* -------- attach -------- */
 
 /*
- * Starts recovery of a shard that no client has; clients get it when it is sound. Until then it
+ * Starts recovery of a part that no client has; clients get it when it is sound. Until then it
  * counts as not attached. Recovery runs in time slices, so that other requests are served in
  * between.
  */
-static int begin_recovery(const struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int begin_recovery(const struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
-	int ret = table->kind->recover_begin(cat, table, s, &place->recovery);
+	struct catalog_part *place = &object->parts[s];
+	int ret = object->kind->recover_begin(cat, object, s, &place->recovery);
 
 	if (ret)
 		return ret;
-	place->recovering = table->attached[s];
-	table->attached[s] = NULL;
+	place->recovering = object->attached[s];
+	object->attached[s] = NULL;
 	return 0;
 }
 
-static int recover_slice(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int recover_slice(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
+	struct catalog_part *place = &object->parts[s];
 	uint64_t now = clock_now_ns(clock_monotonic());
 	char found[KIND_TEXT_BYTES] = "";
 	int ret;
@@ -132,57 +132,57 @@ static int recover_slice(struct catalog *cat, struct catalog_table *table, uint3
 		cat->slice_until = now + SLICE_NS;
 	if (now >= cat->slice_until)
 		return -EAGAIN;
-	ret = table->kind->recover_go_on(place->recovery, cat->slice_until, found);
+	ret = object->kind->recover_go_on(place->recovery, cat->slice_until, found);
 	if (ret == -EAGAIN)
 		return ret;
-	table->attached[s] = place->recovering;
+	object->attached[s] = place->recovering;
 	place->recovering = NULL;
-	table->kind->recover_end(&place->recovery);
+	object->kind->recover_end(&place->recovery);
 	if (ret)
 		return ret;
-	log_info("recover table %s shard %u: %s%s", table->desc.name, s, found,
+	log_info("recover table %s shard %u: %s%s", object->desc.name, s, found,
 		 place->life.marked ? ", all rows read" : "");
-	return part_set_sound(table->attached[s], &place->life);
+	return part_set_sound(object->attached[s], &place->life);
 }
 
 /*
- * The node restarted. If another process kept the pool mapped, the shard is in use and left alone;
+ * The node restarted. If another process kept the pool mapped, the part is in use and left alone;
  * otherwise its superblock says which recovery is needed (wire/region.h).
  */
-static int renew_life(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int renew_life(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
+	struct catalog_part *place = &object->parts[s];
 	int ret = 0;
 
 	if (!place->recovering) {
-		ret = part_life(table->attached[s], &place->life);
+		ret = part_life(object->attached[s], &place->life);
 		if (ret == 0 && !place->life.is_sound)
-			ret = begin_recovery(cat, table, s);
+			ret = begin_recovery(cat, object, s);
 	}
 	if (ret == 0 && place->recovering)
-		ret = recover_slice(cat, table, s);
+		ret = recover_slice(cat, object, s);
 	if (ret)
 		return ret;
 	place->incarnation = place->node->incarnation;
-	return catalog_table_put_shard(cat->store, table, s);
+	return catalog_object_put_part(cat->store, object, s);
 }
 
-static int attach(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static int attach(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
-	int ret = place->recovering ? 0 : catalog_table_attach(table, s);
+	struct catalog_part *place = &object->parts[s];
+	int ret = place->recovering ? 0 : catalog_part_attach(object, s);
 
 	if (ret == 0 && place->incarnation != place->node->incarnation)
-		ret = renew_life(cat, table, s);
+		ret = renew_life(cat, object, s);
 	if (ret == 0)
-		ret = slots_read(&table->slots, s, cat->ops->on_holder, cat->ctx);
+		ret = slots_read(&object->slots, s, cat->ops->on_holder, cat->ctx);
 	if (ret == 0)
-		ret = part_rebuild_needed(table->attached[s], &place->drift);
+		ret = part_rebuild_needed(object->attached[s], &place->drift);
 	return ret;
 }
 
-/* Region of the shard whose file is damaged; 0 = none. */
-static uint32_t find_cut(const struct catalog_shard *place, const struct part *part)
+/* Region of the part whose file is damaged; 0 = none. */
+static uint32_t find_cut(const struct catalog_part *place, const struct part *part)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++) {
 		const struct region *region = part ? part->regions.at[role] : NULL;
@@ -196,121 +196,121 @@ static uint32_t find_cut(const struct catalog_shard *place, const struct part *p
 }
 
 /*
- * True if a file of the shard's regions was truncated or cannot be read, as reported by the node or
- * met by this server. The shard is not used until its node registers again.
+ * True if a file of the part's regions was truncated or cannot be read, as reported by the node or
+ * met by this server. The part is not used until its node registers again.
  */
-static bool is_broken(struct catalog_table *table, uint32_t s)
+static bool is_broken(struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
-	const struct part *part = place->recovering ? place->recovering : table->attached[s];
+	struct catalog_part *place = &object->parts[s];
+	const struct part *part = place->recovering ? place->recovering : object->attached[s];
 	uint32_t cut = place->broken ? 0 : find_cut(place, part);
 
 	if (cut) {
 		place->broken = true;
 		log_error("table %s shard %u is down: the file of its region %u on node %s was "
 			  "cut short, or cannot be read",
-			  table->desc.name, s, cut, place->node->name);
-		catalog_table_detach(table, s);
+			  object->desc.name, s, cut, place->node->name);
+		catalog_part_detach(object, s);
 	}
 	return place->broken;
 }
 
-/* A client that left while the shard was away may have left a call half done. */
-static int join(struct catalog_table *table, uint32_t s)
+/* A client that left while the part was away may have left a call half done. */
+static int join(struct catalog_object *object, uint32_t s)
 {
-	int ret = slots_join(&table->slots, s);
+	int ret = slots_join(&object->slots, s);
 
 	if (ret == 0)
-		ret = part_rebuild_needed(table->attached[s], &table->shards[s].drift);
-	table->shards[s].joined = ret == 0;
+		ret = part_rebuild_needed(object->attached[s], &object->parts[s].drift);
+	object->parts[s].joined = ret == 0;
 	return ret;
 }
 
-/* Damage is permanent: clients that open the table get the error. */
-static void refuse(struct catalog_table *table, uint32_t s, int code)
+/* Damage is permanent: clients that open the object get the error. */
+static void refuse(struct catalog_object *object, uint32_t s, int code)
 {
-	table->shards[s].refused = true;
-	table->refusal = error_prefix(code, "table %s shard %u: ", table->desc.name, s);
-	snprintf(table->refusal_text, sizeof(table->refusal_text), "%s", error_last());
+	object->parts[s].refused = true;
+	object->refusal = error_prefix(code, "table %s shard %u: ", object->desc.name, s);
+	snprintf(object->refusal_text, sizeof(object->refusal_text), "%s", error_last());
 }
 
-static void take_up(struct catalog *cat, struct catalog_table *table, uint32_t s)
+static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
-	int ret = table->attached[s] ? 0 : attach(cat, table, s);
+	struct catalog_part *place = &object->parts[s];
+	int ret = object->attached[s] ? 0 : attach(cat, object, s);
 
 	if (ret == 0 && !place->joined)
-		ret = join(table, s);
+		ret = join(object, s);
 	/* Retry later: an orphan slot is unsettled, or the node was unreachable */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
-	log_error("attach table %s shard %u: %s", table->desc.name, s, error_last());
+	log_error("attach table %s shard %u: %s", object->desc.name, s, error_last());
 	if (ret == -EBADMSG || ret == -EPROTO)
-		refuse(table, s, ret);
-	catalog_table_detach(table, s);
+		refuse(object, s, ret);
+	catalog_part_detach(object, s);
 }
 
-static void leave_shard(struct catalog *cat, const struct catalog_arrival *arrival,
-			struct catalog_table *table, uint32_t s)
+static void leave_part(struct catalog *cat, const struct catalog_arrival *arrival,
+		       struct catalog_object *object, uint32_t s)
 {
 	(void)cat;
 	(void)arrival;
-	catalog_table_detach(table, s);
+	catalog_part_detach(object, s);
 }
 
-void catalog_attach_tick(struct catalog *cat, struct catalog_table *table)
+void catalog_attach_tick(struct catalog *cat, struct catalog_object *object)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		const struct catalog_shard *place = &table->shards[s];
+	for (uint32_t s = 0; s < object->n_parts; s++) {
+		const struct catalog_part *place = &object->parts[s];
 		struct catalog_arrival again = { .node = place->node };
 
-		if (table->lost[s] || !place->node->up)
+		if (object->lost[s] || !place->node->up)
 			continue;
 		if (place->node->tr && place->node->tr->broken) {
 			log_warn("node %s: our connection to its memory broke", place->node->name);
-			each_shard_of(cat, &again, leave_shard);
+			each_part_of(cat, &again, leave_part);
 			leave_memory(cat, place->node);
 		}
-		if (!is_broken(table, s) && !place->joined && !place->refused)
-			take_up(cat, table, s);
+		if (!is_broken(object, s) && !place->joined && !place->refused)
+			take_up(cat, object, s);
 	}
 }
 
 /* -------- a node comes -------- */
 
-static void node_up_shard(struct catalog *cat, const struct catalog_arrival *arrival,
-			  struct catalog_table *table, uint32_t s)
+static void node_up_part(struct catalog *cat, const struct catalog_arrival *arrival,
+			 struct catalog_object *object, uint32_t s)
 {
-	struct catalog_shard *place = &table->shards[s];
+	struct catalog_part *place = &object->parts[s];
 	const struct node *node = arrival->node;
 
 	place->refused = false;
-	if (!catalog_regions_of_shard(arrival, table, s) ||
+	if (!catalog_regions_of_part(arrival, object, s) ||
 	    (place->incarnation != node->incarnation && !node->persistent)) {
-		lose(cat, arrival, table, s);
+		lose(cat, arrival, object, s);
 		return;
 	}
 	place->broken = false;
-	if (!is_broken(table, s))
-		take_up(cat, table, s);
+	if (!is_broken(object, s))
+		take_up(cat, object, s);
 }
 
-/* Detaches the shards, which are attached to the node's earlier incarnation. */
+/* Detaches the parts, which are attached to the node's earlier incarnation. */
 static void leave_life(struct catalog *cat, const struct catalog_arrival *arrival,
-		       struct catalog_table *table, uint32_t s)
+		       struct catalog_object *object, uint32_t s)
 {
 	if (arrival->node->persistent)
-		catalog_table_detach(table, s);
+		catalog_part_detach(object, s);
 	else
-		lose(cat, arrival, table, s);
+		lose(cat, arrival, object, s);
 }
 
-/* Last state word of a freed region: ORPHANED if its table exists, else DROPPED. */
+/* Last state word of a freed region: ORPHANED if its object exists, else DROPPED. */
 static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
 {
-	bool table_is_there = region->object <= TABLE_MAX_ID && cat->tables[region->object];
+	bool object_is_there = region->object <= TABLE_MAX_ID && cat->objects[region->object];
 
-	return table_is_there ? REGION_ORPHANED : REGION_DROPPED;
+	return object_is_there ? REGION_ORPHANED : REGION_DROPPED;
 }
 
 static bool is_given_up(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i)
@@ -348,16 +348,16 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 		if (arrival->regions[i]->broken)
 			node_note_broken(node, arrival->regions[i]->region);
 	if (arrival->replaced && node->tr) {
-		each_shard_of(cat, arrival, leave_life);
+		each_part_of(cat, arrival, leave_life);
 		leave_memory(cat, node);
 	}
-	each_shard_of(cat, arrival, node_up_shard);
+	each_part_of(cat, arrival, node_up_part);
 	free_regions(cat, arrival);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = cat->tables[id];
+		struct catalog_object *object = cat->objects[id];
 
-		if (table && (table->auto_shards || table->spread_due))
-			catalog_spread_soon(table);
+		if (object && (object->auto_shards || object->spread_due))
+			catalog_spread_soon(object);
 	}
 }
 
@@ -371,20 +371,20 @@ void catalog_node_down(struct catalog *cat, struct node *node)
 
 	if (!node->persistent && node_is_mapped(node))
 		return;
-	each_shard_of(cat, &gone, leave_shard);
+	each_part_of(cat, &gone, leave_part);
 	leave_memory(cat, node);
 }
 
 /* -------- a node is forgotten -------- */
 
 static void leave_nowhere(struct catalog *cat, const struct catalog_arrival *arrival,
-			  struct catalog_table *table, uint32_t s)
+			  struct catalog_object *object, uint32_t s)
 {
 	(void)cat;
 	(void)arrival;
-	catalog_table_detach(table, s);
-	table->shards[s].node = NULL;
-	table->shards[s].drain = (struct shard_drain){ .phase = DRAIN_FILLING };
+	catalog_part_detach(object, s);
+	object->parts[s].node = NULL;
+	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
 }
 
 int catalog_node_forget(struct catalog *cat, const struct node *node)
@@ -393,8 +393,8 @@ int catalog_node_forget(struct catalog *cat, const struct node *node)
 	uint32_t n = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		for (uint32_t s = 0; cat->tables[id] && s < cat->tables[id]->n_shards; s++)
-			n += cat->tables[id]->shards[s].node == node && !cat->tables[id]->lost[s];
+		for (uint32_t s = 0; cat->objects[id] && s < cat->objects[id]->n_parts; s++)
+			n += cat->objects[id]->parts[s].node == node && !cat->objects[id]->lost[s];
 	if (n)
 		return error_set(-EBUSY,
 				 "memory node %s is down and holds %u shards, which come back with "

@@ -51,7 +51,7 @@ int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish, str
 	return plan_for_nodes(&mine, takers, false, out);
 }
 
-bool catalog_is_wish_of(const struct catalog_table *table, const struct catalog_wish *wish)
+bool catalog_is_wish_of(const struct catalog_object *table, const struct catalog_wish *wish)
 {
 	bool follows = wish->auto_shards && table->auto_shards;
 	uint32_t n_shards = follows ? table->desc.n_shards : wish->desc.n_shards;

@@ -19,24 +19,24 @@ int catalog_provision_begin(struct catalog *cat, const struct catalog_provisioni
 	struct catalog_provisioning *provisioning = mem_zalloc(sizeof(*provisioning));
 
 	if (!provisioning)
-		return error_set(-ENOMEM, "table %s: no memory", like->table->desc.name);
+		return error_set(-ENOMEM, "table %s: no memory", like->object->desc.name);
 	*provisioning = *like;
 	provisioning->cat = cat;
 	provisioning->at = provisioning->first;
 	provisioning->next = cat->provisionings;
 	cat->provisionings = provisioning;
 	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++)
-		provisioning->table->shards[s] = (struct catalog_shard){ .state = 0 };
+		provisioning->object->parts[s] = (struct catalog_part){ .state = 0 };
 	*provisioning_out = provisioning;
 	return 0;
 }
 
 struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
-						  const struct catalog_table *table)
+						  const struct catalog_object *object)
 {
 	struct catalog_provisioning *provisioning = cat->provisionings;
 
-	while (provisioning && provisioning->table != table)
+	while (provisioning && provisioning->object != object)
 		provisioning = provisioning->next;
 	return provisioning;
 }
@@ -45,8 +45,8 @@ struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, 
 {
 	struct catalog_provisioning *provisioning = cat->provisionings;
 
-	while (provisioning && !(provisioning->table && provisioning->is_new &&
-				 strcmp(provisioning->table->desc.name, name) == 0))
+	while (provisioning && !(provisioning->object && provisioning->is_new &&
+				 strcmp(provisioning->object->desc.name, name) == 0))
 		provisioning = provisioning->next;
 	return provisioning;
 }
@@ -63,7 +63,7 @@ void catalog_provision_end(struct catalog_provisioning *provisioning)
 
 void catalog_provision_abandon(struct catalog_provisioning *provisioning)
 {
-	provisioning->table = NULL;
+	provisioning->object = NULL;
 	if (!provisioning->waiting)
 		catalog_provision_end(provisioning);
 }
@@ -73,26 +73,26 @@ void catalog_provision_forget_all(struct catalog *cat)
 	while (cat->provisionings) {
 		struct catalog_provisioning *provisioning = cat->provisionings;
 
-		if (provisioning->table && provisioning->is_new)
-			catalog_table_free(provisioning->table);
+		if (provisioning->object && provisioning->is_new)
+			catalog_object_free(provisioning->object);
 		catalog_provision_end(provisioning);
 	}
 }
 
 /* -------- one region -------- */
 
-static struct catalog_shard *place_of(const struct catalog_provisioning *provisioning)
+static struct catalog_part *place_of(const struct catalog_provisioning *provisioning)
 {
-	return &provisioning->table->shards[provisioning->at];
+	return &provisioning->object->parts[provisioning->at];
 }
 
-static bool is_there(const struct catalog_shard *place)
+static bool is_there(const struct catalog_part *place)
 {
 	return place->node && place->node->up && place->incarnation == place->node->incarnation;
 }
 
 /* First missing region; REGION_ROLES = none. */
-static uint32_t missing_role(const struct catalog_shard *place)
+static uint32_t missing_role(const struct catalog_part *place)
 {
 	uint32_t role = REGION_TREE;
 
@@ -101,19 +101,19 @@ static uint32_t missing_role(const struct catalog_shard *place)
 	return role;
 }
 
-/* A part of a shard at a node is useless alone: free it. */
+/* A part of a part at a node is useless alone: free it. */
 static void leave_node(struct catalog_provisioning *provisioning)
 {
 	struct catalog *cat = provisioning->cat;
-	struct catalog_shard *place = place_of(provisioning);
+	struct catalog_part *place = place_of(provisioning);
 
-	catalog_table_detach(provisioning->table, provisioning->at);
+	catalog_part_detach(provisioning->object, provisioning->at);
 	if (!provisioning->is_new)
-		provisioning->table->slots.n_parts = provisioning->table->n_shards;
+		provisioning->object->slots.n_parts = provisioning->object->n_parts;
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (place->ids[role] && is_there(place))
 			catalog_free_region(cat, place->node, place->ids[role]);
-	*place = (struct catalog_shard){ .state = 0 };
+	*place = (struct catalog_part){ .state = 0 };
 }
 
 /* Any error of a node means that the next node is tried. The message is in error_last(). */
@@ -121,7 +121,7 @@ static void cannot(struct catalog_provisioning *provisioning, const struct node 
 {
 	provisioning->code = code;
 	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
-	log_warn("table %s shard %u is not made at node %s: %s", provisioning->table->desc.name,
+	log_warn("table %s shard %u is not made at node %s: %s", provisioning->object->desc.name,
 		 provisioning->at, node->name, provisioning->words);
 	provisioning->tried |= UINT64_C(1) << node->number;
 	leave_node(provisioning);
@@ -141,7 +141,7 @@ static void on_region(void *ctx, uint64_t tag, struct node *node, int code,
 	   again */
 	if (ret == -ETIMEDOUT)
 		node_disconnect(node);
-	if (!provisioning->table) {
+	if (!provisioning->object) {
 		if (ret == 0)
 			catalog_free_region(cat, node, id);
 		catalog_provision_end(provisioning);
@@ -178,7 +178,7 @@ static struct node *choose(const struct catalog_provisioning *provisioning)
 static int put_provisioning(const struct catalog_provisioning *provisioning,
 			    const struct node *node)
 {
-	const struct table_desc *desc = &provisioning->table->desc;
+	const struct table_desc *desc = &provisioning->object->desc;
 	struct statedb_making stored = { .table_id = desc->table_id, .shard = provisioning->at };
 
 	memcpy(stored.node, node->name, sizeof(stored.node));
@@ -190,7 +190,7 @@ static int choose_node(struct catalog_provisioning *provisioning)
 {
 	int ret;
 
-	struct catalog_shard *place = place_of(provisioning);
+	struct catalog_part *place = place_of(provisioning);
 	struct node *node = choose(provisioning);
 
 	if (!node && provisioning->code)
@@ -207,13 +207,13 @@ static int choose_node(struct catalog_provisioning *provisioning)
 
 static int ask(struct catalog_provisioning *provisioning)
 {
-	struct catalog_shard *place = place_of(provisioning);
-	const struct catalog_table *table = provisioning->table;
+	struct catalog_part *place = place_of(provisioning);
+	const struct catalog_object *object = provisioning->object;
 	struct target_region region;
 	struct part_spec part;
 	int ret;
 
-	table->kind->plan(table, provisioning->at, &part);
+	object->kind->plan(object, provisioning->at, &part);
 	region = part_region_spec(&part, missing_role(place));
 	ret = node_post_region_new(place->node, &region, on_region, provisioning);
 
@@ -223,7 +223,7 @@ static int ask(struct catalog_provisioning *provisioning)
 	return ret;
 }
 
-static int ask_for_shard(struct catalog_provisioning *provisioning)
+static int ask_for_part(struct catalog_provisioning *provisioning)
 {
 	int ret = 0;
 
@@ -235,13 +235,13 @@ static int ask_for_shard(struct catalog_provisioning *provisioning)
 	return ret;
 }
 
-/* First shard that is not made yet, or whose node left since. */
+/* First part that is not made yet, or whose node left since. */
 static void find_missing(struct catalog_provisioning *provisioning)
 {
 	uint32_t s = provisioning->first;
 
 	while (s < provisioning->first + provisioning->n) {
-		const struct catalog_shard *place = &provisioning->table->shards[s];
+		const struct catalog_part *place = &provisioning->object->parts[s];
 
 		if (!place->joined || !is_there(place))
 			break;
@@ -257,24 +257,24 @@ static void find_missing(struct catalog_provisioning *provisioning)
 static int at_work(const struct catalog_provisioning *provisioning)
 {
 	return error_set(-EAGAIN, "table %s: its memory is being made",
-			 provisioning->table->desc.name);
+			 provisioning->object->desc.name);
 }
 
-/* Provision one shard: 0 when made. -EAGAIN: waiting for a node. */
+/* Provision one part: 0 when made. -EAGAIN: waiting for a node. */
 static int make_one(struct catalog_provisioning *provisioning)
 {
-	struct catalog_shard *place = place_of(provisioning);
+	struct catalog_part *place = place_of(provisioning);
 	int ret;
 
 	if (place->node && !is_there(place))
 		leave_node(provisioning);
 	while (place->node && missing_role(place) == REGION_ROLES) {
-		ret = catalog_make_shard(provisioning->cat, provisioning->table, provisioning->at);
+		ret = catalog_make_part(provisioning->cat, provisioning->object, provisioning->at);
 		if (ret == 0 || ret == -EAGAIN)
 			return ret;
 		cannot(provisioning, place->node, ret);
 	}
-	ret = ask_for_shard(provisioning);
+	ret = ask_for_part(provisioning);
 	return ret ? ret : -EAGAIN;
 }
 
@@ -298,12 +298,12 @@ void catalog_provision_detach(const struct catalog *cat, const struct node *node
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
 		for (uint32_t s = provisioning->first;
-		     provisioning->table && s < provisioning->first + provisioning->n; s++)
-			if (provisioning->table->shards[s].node == node)
-				catalog_table_detach(provisioning->table, s);
+		     provisioning->object && s < provisioning->first + provisioning->n; s++)
+			if (provisioning->object->parts[s].node == node)
+				catalog_part_detach(provisioning->object, s);
 }
 
-static bool has_region(const struct catalog_shard *place, uint32_t region)
+static bool has_region(const struct catalog_part *place, uint32_t region)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
 		if (place->ids[role] == region)
@@ -315,7 +315,7 @@ static bool owns(const struct catalog_provisioning *provisioning, const struct n
 		 uint32_t region)
 {
 	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++) {
-		const struct catalog_shard *place = &provisioning->table->shards[s];
+		const struct catalog_part *place = &provisioning->object->parts[s];
 
 		if (place->node == node && place->incarnation == node->incarnation &&
 		    has_region(place, region))
@@ -328,7 +328,7 @@ bool catalog_provision_owns(const struct catalog *cat, const struct node *node, 
 {
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
-		if (provisioning->table && owns(provisioning, node, region))
+		if (provisioning->object && owns(provisioning, node, region))
 			return true;
 	return false;
 }
@@ -338,8 +338,8 @@ static bool uses(const struct catalog_provisioning *provisioning, const struct n
 	if (provisioning->only == node || provisioning->leaves == node)
 		return true;
 	for (uint32_t s = provisioning->first;
-	     provisioning->table && s < provisioning->first + provisioning->n; s++)
-		if (provisioning->table->shards[s].node == node)
+	     provisioning->object && s < provisioning->first + provisioning->n; s++)
+		if (provisioning->object->parts[s].node == node)
 			return true;
 	return false;
 }

@@ -1,8 +1,8 @@
 /*
- * Provisioning: creates the regions of new shards. Nodes are asked for one region after the other
+ * Provisioning: creates the regions of new parts. Nodes are asked for one region after the other
  * without blocking the server, because zeroing and pinning take time in proportion to size.
  *
- *   begun ---> region requested --> answer ---+--> attached, formatted ---> all shards made: the
+ *   begun ---> region requested --> answer ---+--> attached, formatted ---> all parts made: the
  *                    ^                        |           |                 caller publishes them
  *                    +--- next region; or the +-----------+                 (make.c)
  *                         next node, if this
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/catalog/table.h"
+#include "server/catalog/object.h"
 
 #include "base/error.h"
 
@@ -28,37 +28,37 @@ struct catalog;
 struct catalog_provisioning {
 	struct catalog_provisioning *next;
 	struct catalog *cat;
-	struct catalog_table *table; /* gets the shards; NULL = given up, a node owes an answer */
-	bool is_new;                 /* the table is new: not in the catalog yet */
-	uint32_t first, n;           /* shard numbers */
-	struct node *only;           /* required node; NULL = chosen by placement */
-	struct node *leaves;         /* node that a shard leaves afterwards, or NULL */
-	uint32_t at;                 /* shard whose regions are being requested */
-	uint64_t tried;              /* bit set of node numbers that cannot take it */
-	bool waiting;                /* a node owes an answer */
-	int code;                    /* error of the last such node */
+	struct catalog_object *object; /* gets the parts; NULL = given up, a node owes an answer */
+	bool is_new;                   /* the object is new: not in the catalog yet */
+	uint32_t first, n;             /* part numbers */
+	struct node *only;             /* required node; NULL = chosen by placement */
+	struct node *leaves;           /* node that a part leaves afterwards, or NULL */
+	uint32_t at;                   /* part whose regions are being requested */
+	uint64_t tried;                /* bit set of node numbers that cannot take it */
+	bool waiting;                  /* a node owes an answer */
+	int code;                      /* error of the last such node */
 	char words[ERROR_TEXT_BYTES];
 };
 
-/* Start a provisioning. Reads from like: table, is_new, first, n, only, leaves. -ENOMEM. */
+/* Start a provisioning. Reads from like: object, is_new, first, n, only, leaves. -ENOMEM. */
 RLV_MUST_CHECK int catalog_provision_begin(struct catalog *cat,
 					   const struct catalog_provisioning *like,
 					   struct catalog_provisioning **provisioning_out);
 
-/* Find the provisioning of a table, or of a new table by name; NULL: none. */
+/* Find the provisioning of an object, or of a new object by name; NULL: none. */
 struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
-						  const struct catalog_table *table);
+						  const struct catalog_object *object);
 struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, const char *name);
 
 /*
- * Requests the missing regions. 0: all shards are made, on nodes that are up; -EAGAIN: waiting for
+ * Requests the missing regions. 0: all parts are made, on nodes that are up; -EAGAIN: waiting for
  * a node. Failed: -EHOSTDOWN (no node is up), or the error of the last node (-ENOSPC, ..).
  */
 RLV_MUST_CHECK int catalog_provision_run(struct catalog_provisioning *provisioning);
 
-/* Finish; the regions, if any, now belong to the table. */
+/* Finish; the regions, if any, now belong to the object. */
 void catalog_provision_end(struct catalog_provisioning *provisioning);
-/* The table is removed: free regions that a node still makes for it. */
+/* The object is removed: free regions that a node still makes for it. */
 void catalog_provision_abandon(struct catalog_provisioning *provisioning);
 /* Drop all provisionings; no node is told. */
 void catalog_provision_forget_all(struct catalog *cat);

@@ -19,7 +19,7 @@ static bool has_uuid(const Relive__NodeRegion *region, const uint8_t uuid[16])
 	return region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) == 0;
 }
 
-static bool is_of_shard(const Relive__NodeRegion *region, const struct table_desc *desc, uint32_t s)
+static bool is_of_part(const Relive__NodeRegion *region, const struct table_desc *desc, uint32_t s)
 {
 	uint8_t uuid[16];
 
@@ -35,19 +35,19 @@ static const Relive__NodeRegion *find_region(const struct catalog_arrival *arriv
 	for (size_t i = 0; i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
-		if (region->region == id && region->role == role && is_of_shard(region, desc, s))
+		if (region->region == id && region->role == role && is_of_part(region, desc, s))
 			return region;
 	}
 	return NULL;
 }
 
-bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
-			      const struct catalog_table *table, uint32_t s)
+bool catalog_regions_of_part(const struct catalog_arrival *arrival,
+			     const struct catalog_object *object, uint32_t s)
 {
-	const struct catalog_shard *place = &table->shards[s];
+	const struct catalog_part *place = &object->parts[s];
 
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (!find_region(arrival, place->ids[role], role, &table->desc, s))
+		if (!find_region(arrival, place->ids[role], role, &object->desc, s))
 			return false;
 	return true;
 }
@@ -65,28 +65,28 @@ const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arr
 	return NULL;
 }
 
-/* The catalog shard that has or had the region; NULL: none. */
-static const struct catalog_shard *find_shard(const struct catalog *cat, const struct node *node,
-					      const Relive__NodeRegion *region)
+/* The catalog part that has or had the region; NULL: none. */
+static const struct catalog_part *find_part(const struct catalog *cat, const struct node *node,
+					    const Relive__NodeRegion *region)
 {
-	const struct catalog_table *table =
-		region->object <= TABLE_MAX_ID ? cat->tables[region->object] : NULL;
-	const struct catalog_shard *place;
+	const struct catalog_object *object =
+		region->object <= TABLE_MAX_ID ? cat->objects[region->object] : NULL;
+	const struct catalog_part *place;
 
-	if (!node || !table || region->part >= table->n_shards)
+	if (!node || !object || region->part >= object->n_parts)
 		return NULL;
-	place = &table->shards[region->part];
-	if (place->node != node || !is_of_shard(region, &table->desc, region->part))
+	place = &object->parts[region->part];
+	if (place->node != node || !is_of_part(region, &object->desc, region->part))
 		return NULL;
 	return region->role < REGION_ROLES && region->region == place->ids[region->role] ? place
 											 : NULL;
 }
 
-/* The file of a lost shard is kept: it was not drained, and may be adopted again. */
-static enum region_owner owner_by(const struct catalog_shard *shard)
+/* The file of a lost part is kept: it was not drained, and may be adopted again. */
+static enum region_owner owner_by(const struct catalog_part *shard)
 {
 	if (catalog_state_is_usable(shard->state))
-		return OWNER_TABLE;
+		return OWNER_PART;
 	return shard->state == RELIVE__SHARD_STATE__SHARD_GONE || !shard->node->persistent
 		       ? OWNER_NONE
 		       : OWNER_UNKNOWN;
@@ -134,11 +134,11 @@ int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival
 			 enum region_owner *owner_out)
 {
 	const Relive__NodeRegion *region = arrival->regions[i];
-	const struct catalog_shard *shard = find_shard(cat, arrival->node, region);
+	const struct catalog_part *shard = find_part(cat, arrival->node, region);
 	bool none = false;
 	int ret;
 
-	*owner_out = shard ? owner_by(shard) : OWNER_TABLE;
+	*owner_out = shard ? owner_by(shard) : OWNER_PART;
 	if (shard || (arrival->node && catalog_provision_owns(cat, arrival->node, region->region)))
 		return 0;
 	ret = was_given_up(cat, arrival, region, &none);
@@ -150,22 +150,22 @@ int catalog_region_owner(const struct catalog *cat, const struct catalog_arrival
 
 /* -------- giving up -------- */
 
-static int give_up(struct catalog *cat, const struct catalog_table *table, uint32_t s,
+static int give_up(struct catalog *cat, const struct catalog_object *object, uint32_t s,
 		   uint32_t role)
 {
-	const struct catalog_shard *place = &table->shards[s];
+	const struct catalog_part *place = &object->parts[s];
 	struct statedb_leftover left = { .region = place->ids[role] };
 
 	if (left.region == 0 || !place->node)
 		return 0;
 	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
-	part_region_uuid(table->desc.uuid, s, role, left.uuid);
+	part_region_uuid(object->desc.uuid, s, role, left.uuid);
 	return statedb_leftover_put(cat->store, &left);
 }
 
-/* Includes lost shards and shards being provisioned: once the table is deleted nothing else
+/* Includes lost parts and parts being provisioned: once the object is deleted nothing else
    records them. */
-int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table)
+int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object)
 {
 	int ret = statedb_begin(cat->store);
 
@@ -173,9 +173,9 @@ int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table
 		return ret;
 	for (uint32_t s = 0; s < TABLE_MAX_SHARDS; s++)
 		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
-			ret = give_up(cat, table, s, role);
+			ret = give_up(cat, object, s, role);
 	if (ret == 0)
-		ret = statedb_table_delete(cat->store, table->desc.table_id);
+		ret = statedb_table_delete(cat->store, object->desc.table_id);
 	return statedb_end(cat->store, ret);
 }
 
@@ -304,28 +304,28 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 }
 
 /* A persistent pool has the same regions in each incarnation of its node. */
-static bool has_it(const struct catalog_shard *place)
+static bool has_it(const struct catalog_part *place)
 {
 	const struct node *node = place->node;
 
 	return node && node->up && (node->persistent || place->incarnation == node->incarnation);
 }
 
-void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-			  uint32_t state)
+void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
+			 uint32_t state)
 {
-	struct catalog_shard *place = &table->shards[s];
+	struct catalog_part *place = &object->parts[s];
 
-	if (table->attached[s] && part_set_state(table->attached[s], state))
-		log_warn("retire table %s shard %u: %s", table->desc.name, s, error_last());
-	catalog_table_detach(table, s);
+	if (object->attached[s] && part_set_state(object->attached[s], state))
+		log_warn("retire table %s shard %u: %s", object->desc.name, s, error_last());
+	catalog_part_detach(object, s);
 	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
 		catalog_retire_region(cat, place->node, place->ids[role], state);
 }
 
-void catalog_retire_table(struct catalog *cat, struct catalog_table *table)
+void catalog_retire_object(struct catalog *cat, struct catalog_object *object)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (!table->lost[s] || table->shards[s].drain.phase == DRAIN_LEAVING)
-			catalog_retire_shard(cat, table, s, REGION_DROPPED);
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		if (!object->lost[s] || object->parts[s].drain.phase == DRAIN_LEAVING)
+			catalog_retire_part(cat, object, s, REGION_DROPPED);
 }

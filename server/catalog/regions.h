@@ -1,15 +1,15 @@
 /*
  * Regions: ownership of the regions that a node reports, and retirement of unowned ones.
  *
- *   of a shard or a provisioning   kept
+ *   of a part or a provisioning   kept
  *   given up by this catalog       freed. The store records it before anything is freed or asked
- *                                  for: shards GONE, or LOST in memory; regions of dropped tables
- *                                  (leftovers); shards being provisioned
+ *                                  for: parts GONE, or LOST in memory; regions of dropped objects
+ *                                  (leftovers); parts being provisioned
  *   unknown                        never freed unasked: the node is refused until an operator
  *                                  decides (adopt.c)
  *
  * A provisioning that a restart cut short does not prove that a region with opened blocks is
- * unused: the shard may have been published after the restored copy of the catalog was taken. Such
+ * unused: the part may have been published after the restored copy of the catalog was taken. Such
  * a region is unknown.
  */
 #ifndef RLV_SERVER_CATALOG_REGIONS_H
@@ -24,11 +24,11 @@
 
 struct catalog;
 struct catalog_arrival;
-struct catalog_table;
+struct catalog_object;
 
 enum region_owner {
-	OWNER_TABLE, /* owned by a shard or a provisioning */
-	OWNER_NONE,  /* given up */
+	OWNER_PART, /* owned by a part or a provisioning */
+	OWNER_NONE, /* given up */
 	OWNER_UNKNOWN,
 	OWNER_ADOPTED, /* unknown, and to be adopted: adopt.c */
 };
@@ -38,19 +38,19 @@ RLV_MUST_CHECK int catalog_region_owner(const struct catalog *cat,
 					const struct catalog_arrival *arrival, size_t i,
 					enum region_owner *owner_out);
 
-/* True if the node has all regions of the shard. */
-bool catalog_regions_of_shard(const struct catalog_arrival *arrival,
-			      const struct catalog_table *table, uint32_t s);
+/* True if the node has all regions of the part. */
+bool catalog_regions_of_part(const struct catalog_arrival *arrival,
+			     const struct catalog_object *object, uint32_t s);
 
-/* Find the arrival's region of that role in the same shard as `like`; NULL: none. */
+/* Find the arrival's region of that role in the same part as `like`; NULL: none. */
 const Relive__NodeRegion *catalog_regions_find(const struct catalog_arrival *arrival,
 					       const Relive__NodeRegion *like, uint32_t role);
 
 /*
- * Deletes a table from the store and records its regions as given up, before they are retired.
+ * Deletes an object from the store and records its regions as given up, before they are retired.
  * After a store error nothing has changed.
  */
-RLV_MUST_CHECK int catalog_give_up_table(struct catalog *cat, const struct catalog_table *table);
+RLV_MUST_CHECK int catalog_give_up_object(struct catalog *cat, const struct catalog_object *object);
 
 /*
  * Frees a region that was given up: first sets the state word that mapped users read (enum
@@ -62,11 +62,11 @@ void catalog_retire_region(struct catalog *cat, struct node *node, uint32_t id, 
 /* Drop all pending retirements. */
 void catalog_retire_forget(struct catalog *cat);
 
-/* Retire the regions of a detached shard if its node is up. */
-void catalog_retire_shard(struct catalog *cat, struct catalog_table *table, uint32_t s,
-			  uint32_t state);
-/* Retire all shards of the table. */
-void catalog_retire_table(struct catalog *cat, struct catalog_table *table);
+/* Retire the regions of a detached part if its node is up. */
+void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uint32_t s,
+			 uint32_t state);
+/* Retire all parts of the object. */
+void catalog_retire_object(struct catalog *cat, struct catalog_object *object);
 
 /* Free the memory of a region that was never formatted. */
 void catalog_free_region(struct catalog *cat, struct node *node, uint32_t id);

@@ -12,20 +12,20 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* A shard of the table that needs a rebuild; table->n_shards = none. */
-static uint32_t find_drift(const struct catalog_table *table)
+/* A part of the object that needs a rebuild; object->n_shards = none. */
+static uint32_t find_drift(const struct catalog_object *object)
 {
 	uint32_t s = 0;
 
-	while (s < table->n_shards && !(table->attached[s] && table->shards[s].drift))
+	while (s < object->n_parts && !(object->attached[s] && object->parts[s].drift))
 		s++;
 	return s;
 }
 
-/* The table's wait record, started now unless it exists. The caller writes the words. */
-static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_table *table)
+/* The object's wait record, started now unless it exists. The caller writes the words. */
+static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_object *object)
 {
-	struct repair_wait *wait = &repair->waiting[table->desc.table_id];
+	struct repair_wait *wait = &repair->waiting[object->desc.table_id];
 
 	if (!wait->since)
 		wait->since = clock_now_ns(repair->clock);
@@ -39,27 +39,27 @@ static void end_wait(struct repair *repair, uint32_t table_id)
 	repair->waiting[table_id].since = 0;
 }
 
-static void note_wait(struct repair *repair, const struct catalog_table *table, uint32_t s,
+static void note_wait(struct repair *repair, const struct catalog_object *object, uint32_t s,
 		      const struct rebuild_wait *whom)
 {
-	struct repair_wait *wait = begin_wait(repair, table);
+	struct repair_wait *wait = begin_wait(repair, object);
 
 	if (!wait->words[0])
-		log_info("table %s: rebuild waits for pid %u", table->desc.name, whom->pid);
+		log_info("table %s: rebuild waits for pid %u", object->desc.name, whom->pid);
 	snprintf(wait->words, sizeof(wait->words), "table %s: rebuild waits for pid %u",
-		 table->desc.name, whom->pid);
+		 object->desc.name, whom->pid);
 	wait->pid = whom->pid;
 	wait->owner = whom->owner;
 	wait->shard = s;
 }
 
-/* True if the slot is inside a call, or holds deltas, in some shard. */
-static bool owes(const struct catalog_table *table, uint32_t slot)
+/* True if the slot is inside a call, or holds deltas, in some part. */
+static bool owes(const struct catalog_object *object, uint32_t slot)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
+	for (uint32_t s = 0; s < object->n_parts; s++) {
 		struct slot_info info;
 
-		if (table->attached[s] && slot_read(table->attached[s], slot, &info) == 0 &&
+		if (object->attached[s] && slot_read(object->attached[s], slot, &info) == 0 &&
 		    info.state != SLOT_FREE && info.pin != SLOT_IDLE)
 			return true;
 	}
@@ -70,23 +70,23 @@ static bool owes(const struct catalog_table *table, uint32_t slot)
  * Finds a missing client with unapplied changes: no rebuild runs while it may return, so the sums
  * lack its changes.
  */
-static bool note_debtor(struct repair *repair, const struct catalog_table *table)
+static bool note_debtor(struct repair *repair, const struct catalog_object *object)
 {
-	for (uint32_t slot = 0; slot < table->slots.n; slot++) {
-		const struct slot_entry *entry = &table->slots.entries[slot];
+	for (uint32_t slot = 0; slot < object->slots.n; slot++) {
+		const struct slot_entry *entry = &object->slots.entries[slot];
 		const struct client *client;
 		struct repair_wait *wait;
 
-		if (!entry->taken || slot + 1 == table->slots.own)
+		if (!entry->taken || slot + 1 == object->slots.own)
 			continue;
 		client = liveness_find(repair->live, entry->holder.client_id);
-		if (!client || !liveness_is_missing(client) || !owes(table, slot))
+		if (!client || !liveness_is_missing(client) || !owes(object, slot))
 			continue;
-		wait = begin_wait(repair, table);
+		wait = begin_wait(repair, object);
 		snprintf(wait->words, sizeof(wait->words),
 			 "table %s: rebuild waits for pid %u, which is away and not known to be "
 			 "dead",
-			 table->desc.name, entry->holder.process.pid);
+			 object->desc.name, entry->holder.process.pid);
 		wait->pid = entry->holder.process.pid;
 		wait->owner = slot + 1;
 		return true;
@@ -94,70 +94,70 @@ static bool note_debtor(struct repair *repair, const struct catalog_table *table
 	return false;
 }
 
-static int take_slot(struct repair *repair, struct catalog_table *table)
+static int take_slot(struct repair *repair, struct catalog_object *object)
 {
-	int ret = slots_get_own(&table->slots, &repair->self);
+	int ret = slots_get_own(&object->slots, &repair->self);
 
 	if (ret)
-		snprintf(begin_wait(repair, table)->words, REPAIR_WORDS_BYTES,
-			 "table %s: rebuild waits for a client slot", table->desc.name);
+		snprintf(begin_wait(repair, object)->words, REPAIR_WORDS_BYTES,
+			 "table %s: rebuild waits for a client slot", object->desc.name);
 	return ret;
 }
 
-static void give_slot(struct repair *repair, struct catalog_table *table)
+static void give_slot(struct repair *repair, struct catalog_object *object)
 {
 	int ret;
 
-	if (!table->slots.own)
+	if (!object->slots.own)
 		return;
-	ret = slots_put(&table->slots, repair->self.client_id, table->slots.own);
+	ret = slots_put(&object->slots, repair->self.client_id, object->slots.own);
 	if (ret)
-		log_warn("table %s: give own slot back: %s", table->desc.name, error_last());
+		log_warn("table %s: give own slot back: %s", object->desc.name, error_last());
 	else
-		table->slots.own = 0;
+		object->slots.own = 0;
 }
 
-/* One pass over one shard. True if more work is due now. */
-static bool rebuild_slice(struct repair *repair, struct catalog_table *table, uint32_t s)
+/* One pass over one part. True if more work is due now. */
+static bool rebuild_slice(struct repair *repair, struct catalog_object *object, uint32_t s)
 {
-	struct rebuild_opts opts = { .owner = table->slots.own, .clock = repair->clock };
+	struct rebuild_opts opts = { .owner = object->slots.own, .clock = repair->clock };
 	struct rebuild_report report = { 0 };
-	int ret = table->kind->rebuild(table->attached[s], &opts, &report);
+	int ret = object->kind->rebuild(object->attached[s], &opts, &report);
 
 	if (report.waiting) {
-		note_wait(repair, table, s, &report.wait);
+		note_wait(repair, object, s, &report.wait);
 		return false;
 	}
-	end_wait(repair, table->desc.table_id);
+	end_wait(repair, object->desc.table_id);
 	if (ret) {
-		log_warn("rebuild table %s shard %u: %s", table->desc.name, s, error_last());
-		give_slot(repair, table); /* Our slot may predate the attachment of the shard */
+		log_warn("rebuild table %s shard %u: %s", object->desc.name, s, error_last());
+		give_slot(repair, object); /* Our slot may predate the attachment of the part */
 		return false;
 	}
 	if (report.clean) {
-		table->shards[s].drift = false;
+		object->parts[s].drift = false;
 		repair->done++;
-		log_info("rebuilt table %s shard %u epoch %u leaves %llu", table->desc.name, s,
+		log_info("rebuilt table %s shard %u epoch %u leaves %llu", object->desc.name, s,
 			 report.epoch, (unsigned long long)report.live_leaves);
 	}
 	return true;
 }
 
-static uint64_t work_on(struct repair *repair, struct catalog_table *table)
+static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 {
-	uint32_t s = find_drift(table);
+	uint32_t s = find_drift(object);
 
-	if (s == table->n_shards) {
-		give_slot(repair, table);
-		if (!note_debtor(repair, table))
-			end_wait(repair, table->desc.table_id);
-		if (table->kind->tick_clean)
-			table->kind->tick_clean(table);
+	if (s == object->n_parts) {
+		give_slot(repair, object);
+		if (!note_debtor(repair, object))
+			end_wait(repair, object->desc.table_id);
+		if (object->kind->tick_clean)
+			object->kind->tick_clean(object);
 		return IDLE_NS;
 	}
-	if (take_slot(repair, table))
+	if (take_slot(repair, object))
 		return WAIT_NS;
-	return rebuild_slice(repair, table, s) ? BUSY_NS : WAIT_NS;
+	return rebuild_slice(repair, object, s) ? BUSY_NS : WAIT_NS;
 }
 
 uint64_t repair_tick(struct repair *repair)
@@ -166,15 +166,15 @@ uint64_t repair_tick(struct repair *repair)
 
 	for (uint32_t i = 0; i < TABLE_MAX_ID; i++) {
 		uint64_t one;
-		struct catalog_table *table;
+		struct catalog_object *object;
 
 		repair->table_id = repair->table_id % TABLE_MAX_ID + 1;
-		table = repair->cat->tables[repair->table_id];
-		if (!table) {
+		object = repair->cat->objects[repair->table_id];
+		if (!object) {
 			end_wait(repair, repair->table_id);
 			continue;
 		}
-		one = work_on(repair, table);
+		one = work_on(repair, object);
 		if (one < pause)
 			pause = one;
 		if (one == BUSY_NS) /* a slice was done: return to the event loop */

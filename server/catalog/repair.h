@@ -1,8 +1,8 @@
 /*
- * Repair: rebuilds the sums of shards in which a client died inside a call. Each call does one pass
- * over one shard, so that the event loop stays responsive.
+ * Repair: rebuilds the sums of parts in which a client died inside a call. Each call does one pass
+ * over one part, so that the event loop stays responsive.
  *
- * During a rebuild the server is an ordinary owner, with its own client slot in that table.
+ * During a rebuild the server is an ordinary owner, with its own client slot in that object.
  */
 #ifndef RLV_SERVER_CATALOG_REPAIR_H
 #define RLV_SERVER_CATALOG_REPAIR_H
@@ -17,7 +17,7 @@
 
 #define REPAIR_WORDS_BYTES 160
 
-/* The reason why a table's rebuild waits, as of the last look; words "" = none. */
+/* The reason why an object's rebuild waits, as of the last look; words "" = none. */
 struct repair_wait {
 	char words[REPAIR_WORDS_BYTES];
 	uint32_t pid;
@@ -32,8 +32,8 @@ struct repair {
 	const struct clock *clock;
 	struct slot_holder self;                      /* client id of our attachments */
 	uint32_t done;                                /* number of rebuilds, for STORE_INFO */
-	uint32_t table_id;                            /* table at which the next look starts */
-	struct repair_wait waiting[TABLE_MAX_ID + 1]; /* indexed by table id */
+	uint32_t table_id;                            /* object at which the next look starts */
+	struct repair_wait waiting[TABLE_MAX_ID + 1]; /* indexed by object id */
 };
 
 /* Do one slice of work, if any. Returns the latest time of the next call. */

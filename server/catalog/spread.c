@@ -1,6 +1,6 @@
 /*
- * spread.c - carries out the decisions of placement.h: adds shards on nodes that have too few,
- * drains shards of nodes that have too many or are draining.
+ * spread.c - carries out the decisions of placement.h: adds parts on nodes that have too few,
+ * drains parts of nodes that have too many or are draining.
  */
 #include "server/catalog/catalog.h"
 
@@ -9,21 +9,21 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-/* A node that could not take a shard may be able to soon. */
+/* A node that could not take a part may be able to soon. */
 #define AGAIN_FIRST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define AGAIN_LAST_NS (64 * (uint64_t)CLOCK_NS_PER_S)
 
-static uint32_t active_shards(const struct catalog_table *table, const struct node *node)
+static uint32_t active_parts(const struct catalog_object *object, const struct node *node)
 {
 	uint32_t n = 0;
 
-	for (uint32_t s = 0; table && s < table->n_shards; s++)
-		n += table->shards[s].node == node &&
-		     table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	for (uint32_t s = 0; object && s < object->n_parts; s++)
+		n += object->parts[s].node == node &&
+		     object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
 	return n;
 }
 
-uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *table,
+uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,
 			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX])
 {
 	uint32_t n = 0;
@@ -33,7 +33,7 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *t
 
 		nodes[n] = node;
 		places[n++] = (struct placement_node){
-			.shards = active_shards(table, node),
+			.shards = active_parts(object, node),
 			.free = node->pool_bytes - used,
 			.takes = node->up && !node->draining,
 			.leaves = node->draining,
@@ -42,61 +42,62 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_table *t
 	return n;
 }
 
-/* Target number of shards: the number that the capacity was cut into, or one per node if
+/* Target number of parts: the number that the capacity was cut into, or one per node if
    requested. */
-static uint32_t wanted_shards(const struct catalog_table *table,
-			      const struct placement_node *places, uint32_t n)
+static uint32_t wanted_parts(const struct catalog_object *object,
+			     const struct placement_node *places, uint32_t n)
 {
 	uint32_t takers = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		takers += places[i].takes;
-	return table->auto_shards && takers > table->desc.n_shards ? takers : table->desc.n_shards;
+	return object->auto_shards && takers > object->desc.n_shards ? takers
+								     : object->desc.n_shards;
 }
 
-/* The shard with the highest number: it was added last. */
-static uint32_t shard_at(const struct catalog_table *table, const struct node *node)
+/* The part with the highest number: it was added last. */
+static uint32_t part_at(const struct catalog_object *object, const struct node *node)
 {
-	uint32_t s = table->n_shards;
+	uint32_t s = object->n_parts;
 
 	while (s-- > 0)
-		if (table->shards[s].node == node &&
-		    table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
+		if (object->parts[s].node == node &&
+		    object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE)
 			break;
 	return s;
 }
 
-static uint32_t all_active(const struct catalog_table *table)
+static uint32_t all_active(const struct catalog_object *object)
 {
 	uint32_t n = 0;
 
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		n += table->shards[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
+	for (uint32_t s = 0; s < object->n_parts; s++)
+		n += object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
 	return n;
 }
 
-static int drain_one(struct catalog *cat, struct catalog_table *table, const struct node *node)
+static int drain_one(struct catalog *cat, struct catalog_object *object, const struct node *node)
 {
-	uint32_t s = shard_at(table, node);
+	uint32_t s = part_at(object, node);
 
-	return s < table->n_shards ? catalog_drain(cat, table, s) : 0; /* it may be lost by now */
+	return s < object->n_parts ? catalog_drain(cat, object, s) : 0; /* it may be lost by now */
 }
 
-/* A leaving shard goes without a successor if no node has room, unless it is the last shard. */
-static bool may_leave(const struct catalog_table *table, const struct node *leaves, int added)
+/* A leaving part goes without a successor if no node has room, unless it is the last part. */
+static bool may_leave(const struct catalog_object *object, const struct node *leaves, int added)
 {
 	bool no_room = added == -ENOSPC || added == -ENOMEM;
 
-	return leaves && (added == 0 || (no_room && leaves->draining && all_active(table) > 1));
+	return leaves && (added == 0 || (no_room && leaves->draining && all_active(object) > 1));
 }
 
-int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
+int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 			enum placement_kind *kind_out)
 {
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX], *to, *leaves = NULL;
-	const struct catalog_provisioning *provisioning = catalog_provision_of(cat, table);
-	uint32_t n = catalog_places(cat, table, places, nodes);
+	const struct catalog_provisioning *provisioning = catalog_provision_of(cat, object);
+	uint32_t n = catalog_places(cat, object, places, nodes);
 	struct placement_step step;
 	int ret;
 
@@ -104,7 +105,7 @@ int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 		to = provisioning->only;
 		leaves = provisioning->leaves;
 	} else {
-		step = placement_next(places, n, wanted_shards(table, places, n));
+		step = placement_next(places, n, wanted_parts(object, places, n));
 		if (step.kind == PLACEMENT_DONE)
 			return 0;
 		if (step.kind == PLACEMENT_STUCK)
@@ -113,39 +114,39 @@ int catalog_spread_step(struct catalog *cat, struct catalog_table *table,
 		if (step.kind == PLACEMENT_MOVE)
 			leaves = nodes[step.from];
 	}
-	ret = catalog_add_shard(cat, table, to, leaves);
+	ret = catalog_add_part(cat, object, to, leaves);
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret)
-		log_warn("spread table %s: %s", table->desc.name, error_last());
-	if (may_leave(table, leaves, ret))
-		ret = drain_one(cat, table, leaves);
+		log_warn("spread table %s: %s", object->desc.name, error_last());
+	if (may_leave(object, leaves, ret))
+		ret = drain_one(cat, object, leaves);
 	if (kind_out)
 		*kind_out = leaves ? PLACEMENT_MOVE : PLACEMENT_ADD;
 	return ret ? ret : 1;
 }
 
-void catalog_spread_soon(struct catalog_table *table)
+void catalog_spread_soon(struct catalog_object *object)
 {
-	table->spread_due = true;
-	table->spread_after = 0;
-	table->spread_pause = AGAIN_FIRST_NS;
+	object->spread_due = true;
+	object->spread_after = 0;
+	object->spread_pause = AGAIN_FIRST_NS;
 }
 
-bool catalog_spread_tick(struct catalog *cat, struct catalog_table *table)
+bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object)
 {
 	uint64_t now = clock_now_ns(cat->clock);
 	int ret;
 
-	if (!table->spread_due || now < table->spread_after)
+	if (!object->spread_due || now < object->spread_after)
 		return false;
-	ret = catalog_spread_step(cat, table, NULL);
-	table->spread_due = ret != 0;
+	ret = catalog_spread_step(cat, object, NULL);
+	object->spread_due = ret != 0;
 	if (ret >= 0 || ret == -EAGAIN) {
-		table->spread_pause = AGAIN_FIRST_NS;
+		object->spread_pause = AGAIN_FIRST_NS;
 		return ret != 0;
 	}
-	table->spread_after = now + table->spread_pause;
-	table->spread_pause = min_u64(2 * table->spread_pause, AGAIN_LAST_NS);
+	object->spread_after = now + object->spread_pause;
+	object->spread_pause = min_u64(2 * object->spread_pause, AGAIN_LAST_NS);
 	return false;
 }

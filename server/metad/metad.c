@@ -62,27 +62,28 @@ static bool holds(void *ctx, uint64_t client_id)
 	const struct metad *md = ctx;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (md->catalog.tables[id] && slots_any(&md->catalog.tables[id]->slots, client_id))
+		if (md->catalog.objects[id] &&
+		    slots_any(&md->catalog.objects[id]->slots, client_id))
 			return true;
 	return false;
 }
 
-static void look_for_drift(struct catalog_table *table)
+static void look_for_drift(struct catalog_object *table)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
+	for (uint32_t s = 0; s < table->n_parts; s++) {
 		bool needed = true;
 
 		if (!table->attached[s])
 			continue;
 		if (part_rebuild_needed(table->attached[s], &needed))
 			log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
-		table->shards[s].drift |= needed;
+		table->parts[s].drift |= needed;
 	}
 }
 
 /* The shards of a table that a dead client provably can no longer access. */
 struct proof {
-	const struct catalog_table *table;
+	const struct catalog_object *table;
 	const struct client *client;
 };
 
@@ -90,7 +91,7 @@ static bool is_proved(void *ctx, uint32_t shard)
 {
 	const struct proof *proof = ctx;
 
-	return liveness_is_proved(proof->client, proof->table->shards[shard].node);
+	return liveness_is_proved(proof->client, proof->table->parts[shard].node);
 }
 
 static int on_dead(void *ctx, const struct client *client)
@@ -99,7 +100,7 @@ static int on_dead(void *ctx, const struct client *client)
 	int first = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		struct catalog_table *table = md->catalog.tables[id];
+		struct catalog_object *table = md->catalog.objects[id];
 		struct proof proof = { table, client };
 		const struct slots_dead dead = { client->holder.client_id, is_proved, &proof };
 		bool drift = false;

@@ -113,7 +113,7 @@ static uint64_t node_used(const struct metad *md, const struct node *node)
 
 static uint64_t node_shards(const struct metad *md, const struct node *node)
 {
-	return catalog_shards_of(&md->catalog, node, NULL);
+	return catalog_parts_of(&md->catalog, node, NULL);
 }
 
 static const struct {
@@ -139,17 +139,17 @@ static void put_nodes(const struct metad *md, struct metrics *m)
 
 /* -------- tables -------- */
 
-static uint64_t table_capacity(const struct catalog_table *table)
+static uint64_t table_capacity(const struct catalog_object *table)
 {
 	return table->desc.capacity;
 }
 
-static uint64_t table_slots(const struct catalog_table *table)
+static uint64_t table_slots(const struct catalog_object *table)
 {
 	return table->slots.n;
 }
 
-static uint64_t table_slots_used(const struct catalog_table *table)
+static uint64_t table_slots_used(const struct catalog_object *table)
 {
 	uint64_t n = 0;
 
@@ -160,7 +160,7 @@ static uint64_t table_slots_used(const struct catalog_table *table)
 
 static const struct {
 	const char *name, *help;
-	uint64_t (*get)(const struct catalog_table *table);
+	uint64_t (*get)(const struct catalog_object *table);
 } table_families[] = {
 	{ "relive_table_capacity_steps", "Steps that the table holds at most.", table_capacity },
 	{ "relive_table_slots", "Client slots: writers and samplers that may be open at once.",
@@ -173,10 +173,10 @@ static void put_tables(const struct metad *md, struct metrics *m)
 	for (size_t i = 0; i < ARRAY_LEN(table_families); i++) {
 		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
 		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-			if (md->catalog.tables[id])
-				metrics_u64(m, table_families[i].get(md->catalog.tables[id]),
+			if (md->catalog.objects[id])
+				metrics_u64(m, table_families[i].get(md->catalog.objects[id]),
 					    METRICS_LABELS({ "table",
-							     md->catalog.tables[id]->desc.name }));
+							     md->catalog.objects[id]->desc.name }));
 	}
 }
 
@@ -189,11 +189,11 @@ static void put_shards(const struct metad *md, struct metrics *m)
 		m, "relive_table_shards", METRICS_GAUGE,
 		"Shards of a table by state; gone and lost ones have numbers that are used up.");
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = md->catalog.tables[id];
+		const struct catalog_object *table = md->catalog.objects[id];
 		uint64_t n[ARRAY_LEN(states)] = { 0 };
 
-		for (uint32_t s = 0; table && s < table->n_shards; s++)
-			n[catalog_shard_view(table, s)]++;
+		for (uint32_t s = 0; table && s < table->n_parts; s++)
+			n[catalog_part_view(table, s)]++;
 		for (size_t i = 1; table && i < ARRAY_LEN(states); i++)
 			metrics_u64(m, n[i],
 				    METRICS_LABELS({ "table", table->desc.name },
@@ -245,7 +245,7 @@ static const struct {
 	  words_sampling },
 };
 
-static void put_views(const struct catalog_table *table, size_t family, struct metrics *m)
+static void put_views(const struct catalog_object *table, size_t family, struct metrics *m)
 {
 	for (uint32_t v = 0; v < table->desc.n_views; v++) {
 		char number[NUMBER_BYTES];
@@ -263,8 +263,8 @@ static void put_items(const struct metad *md, struct metrics *m)
 		metrics_family(m, view_families[i].name, view_families[i].kind,
 			       view_families[i].help);
 		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-			if (md->catalog.tables[id] && md->catalog.tables[id]->words_known)
-				put_views(md->catalog.tables[id], i, m);
+			if (md->catalog.objects[id] && md->catalog.objects[id]->words_known)
+				put_views(md->catalog.objects[id], i, m);
 	}
 }
 

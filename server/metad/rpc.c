@@ -26,7 +26,7 @@ int rpc_check_client(const struct call *call)
 
 /* -------- slots -------- */
 
-static struct catalog_table *table_of(const struct call *call, const Relive__SlotRequest *request)
+static struct catalog_object *table_of(const struct call *call, const Relive__SlotRequest *request)
 {
 	return catalog_find_same(&call->md->catalog, request->table_id, request->table_uuid.data,
 				 request->table_uuid.len);
@@ -35,7 +35,7 @@ static struct catalog_table *table_of(const struct call *call, const Relive__Slo
 static void slot_get(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
-	struct catalog_table *table = table_of(call, request);
+	struct catalog_object *table = table_of(call, request);
 	Relive__SlotReply reply = RELIVE__SLOT_REPLY__INIT;
 	Relive__Status status;
 	int ret = 0;
@@ -55,7 +55,7 @@ static void slot_get(const struct call *call, const ProtobufCMessage *message)
 static void slot_put(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
-	struct catalog_table *table = table_of(call, request);
+	struct catalog_object *table = table_of(call, request);
 	uint64_t client_id = call->client->holder.client_id;
 	int ret = 0;
 
@@ -115,7 +115,7 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->process_cpu_ns = node->process_cpu_ns;
 	info->silent_ns =
 		clock_now_ns(md->live.clock) - (node->heard ? node->heard : node->down_since);
-	info->shards = catalog_shards_of(&md->catalog, node, NULL);
+	info->shards = catalog_parts_of(&md->catalog, node, NULL);
 }
 
 static void fill_info(struct metad *md, Relive__StoreInfoReply *reply, char **waiting)
@@ -202,15 +202,15 @@ static int begin_drain(struct metad *md, struct node *node)
 	if (!node->up)
 		return error_set(-EHOSTDOWN, "memory node %s is down: drop it, or wait for it",
 				 node->name);
-	if (nodes_count(&md->nodes, true) == 1 && catalog_shards_of(&md->catalog, node, NULL))
+	if (nodes_count(&md->nodes, true) == 1 && catalog_parts_of(&md->catalog, node, NULL))
 		return error_set(-EHOSTDOWN,
 				 "memory node %s is the only one that is up: what it "
 				 "holds has nowhere to go",
 				 node->name);
 	ret = nodes_set_draining(&md->nodes, node, true);
 	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
-		if (md->catalog.tables[id])
-			catalog_spread_soon(md->catalog.tables[id]);
+		if (md->catalog.objects[id])
+			catalog_spread_soon(md->catalog.objects[id]);
 	metad_hurry(md);
 	return ret;
 }
@@ -226,7 +226,7 @@ static void node_drain(const struct call *call, const ProtobufCMessage *message)
 	if (node && !(node->up && node->draining))
 		ret = begin_drain(call->md, node);
 	if (node)
-		reply.shards = catalog_shards_of(&call->md->catalog, node, &leaving);
+		reply.shards = catalog_parts_of(&call->md->catalog, node, &leaving);
 	reply.items_left = leaving.items_left;
 	reply.items_begin = leaving.items_begin;
 	rpc_set_status(&status, ret);

@@ -16,7 +16,7 @@
 
 struct entry {
 	Relive__ClientInfo info;
-	Relive__ClientTable tables[TABLES];
+	Relive__ClientTable objects[TABLES];
 	Relive__ClientTable *list[TABLES];
 	char address[ADDRESS_BYTES];
 };
@@ -26,7 +26,7 @@ struct page {
 	Relive__ClientInfo *list[AT_ONCE];
 };
 
-static void add_table(struct entry *entry, const struct catalog_table *table, uint64_t client_id)
+static void add_table(struct entry *entry, const struct catalog_object *table, uint64_t client_id)
 {
 	Relive__ClientTable count = RELIVE__CLIENT_TABLE__INIT;
 
@@ -47,8 +47,8 @@ static void add_table(struct entry *entry, const struct catalog_table *table, ui
 		return;
 	}
 	count.name = (char *)table->desc.name;
-	entry->tables[entry->info.n_tables] = count;
-	entry->list[entry->info.n_tables] = &entry->tables[entry->info.n_tables];
+	entry->objects[entry->info.n_tables] = count;
+	entry->list[entry->info.n_tables] = &entry->objects[entry->info.n_tables];
 	entry->info.n_tables++;
 }
 
@@ -70,8 +70,8 @@ static void fill(const struct metad *md, const struct client *client, struct ent
 		conn_address(client->conn, entry->address, sizeof(entry->address));
 	}
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (md->catalog.tables[id])
-			add_table(entry, md->catalog.tables[id], info->client_id);
+		if (md->catalog.objects[id])
+			add_table(entry, md->catalog.objects[id], info->client_id);
 }
 
 static int by_id(const void *a, const void *b)

@@ -46,13 +46,13 @@ static ProtobufCBinaryData grant_bytes(struct region_grant *grant)
 /* An answer about a table, its recipient, and whether grants are outstanding. */
 struct answer {
 	const struct call *call;
-	struct catalog_table *table;
+	struct catalog_object *table;
 	struct catalog_guest guest;
 	bool waits;
 };
 
 /* True if the catalog's next ticks will make the shard usable: its node is up. */
-static bool is_on_its_way(const struct catalog_shard *shard)
+static bool is_on_its_way(const struct catalog_part *shard)
 {
 	return catalog_state_is_usable(shard->state) && shard->node && shard->node->up &&
 	       !shard->joined && !shard->refused && !shard->broken && !shard->recovering;
@@ -61,16 +61,16 @@ static bool is_on_its_way(const struct catalog_shard *shard)
 /* Fills in a shard, with its grants if it is usable. */
 static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 {
-	struct catalog_table *table = answer->table;
-	const struct catalog_shard *shard = &table->shards[s];
+	struct catalog_object *table = answer->table;
+	const struct catalog_part *shard = &table->parts[s];
 	Relive__ShardPlace *place = &out->places[s];
 	int ret;
 
 	relive__shard_place__init(place);
 	out->list[s] = place;
-	place->state = catalog_shard_view(table, s);
+	place->state = catalog_part_view(table, s);
 	place->node = shard->node ? shard->node->name : (char *)"";
-	place->node_uri = (char *)catalog_shard_uri(table, s);
+	place->node_uri = (char *)catalog_part_uri(table, s);
 	place->incarnation = shard->incarnation;
 	answer->waits |= is_on_its_way(shard);
 	if (!catalog_state_is_usable(place->state))
@@ -91,28 +91,28 @@ static int fill_place(struct answer *answer, uint32_t s, struct places *out)
 	return ret;
 }
 
-static int no_shard(const struct catalog_table *table)
+static int no_shard(const struct catalog_object *table)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++)
-		if (table->shards[s].refused)
+	for (uint32_t s = 0; s < table->n_parts; s++)
+		if (table->parts[s].refused)
 			return error_set(table->refusal, "%s", table->refusal_text);
-	if (catalog_table_is_recovering(table))
+	if (catalog_object_is_recovering(table))
 		return error_set(-EHOSTDOWN,
 				 "table %s: all rows are being read, since a memory node did not "
 				 "end cleanly: try again soon",
 				 table->desc.name);
 	return error_set(-EHOSTDOWN,
 			 "table %s: none of its %u shards is there: memory nodes are down or lost",
-			 table->desc.name, table->n_shards);
+			 table->desc.name, table->n_parts);
 }
 
 static int fill_places(struct answer *answer, struct places *out)
 {
-	struct catalog_table *table = answer->table;
+	struct catalog_object *table = answer->table;
 	bool any = false;
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < table->n_shards; s++) {
+	for (uint32_t s = 0; ret == 0 && s < table->n_parts; s++) {
 		ret = fill_place(answer, s, out);
 		any |= ret == 0 && catalog_state_is_usable(out->places[s].state);
 	}
@@ -121,7 +121,7 @@ static int fill_places(struct answer *answer, struct places *out)
 
 static void send_table(const struct answer *answer, const struct places *places, int code)
 {
-	const struct catalog_table *table = answer->table;
+	const struct catalog_object *table = answer->table;
 	Relive__TableReply reply = RELIVE__TABLE_REPLY__INIT;
 	Relive__Status status;
 
@@ -129,7 +129,7 @@ static void send_table(const struct answer *answer, const struct places *places,
 	reply.status = &status;
 	if (code == 0) {
 		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
-		reply.n_shards = table->n_shards;
+		reply.n_shards = table->n_parts;
 		reply.shards = places->list;
 		reply.control = table->control;
 		reply.layout = table->layout;
@@ -248,7 +248,7 @@ void rpc_fini(struct metad *md)
  * left out: the client uses the other shards, and asks again. -EAGAIN: not yet.
  */
 static int answer_table(const struct call *call, struct rpc_parked *parked,
-			struct catalog_table *table)
+			struct catalog_object *table)
 {
 	struct metad *md = call->md;
 	struct answer answer = {
@@ -259,7 +259,7 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 	};
 	uint64_t now = clock_now_ns(clock_monotonic());
 	struct places places;
-	int ret = places_init(&places, table->n_shards);
+	int ret = places_init(&places, table->n_parts);
 
 	if (ret) {
 		conn_answer_status(call->conn, call->head, ret);
@@ -302,7 +302,7 @@ static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parke
 
 static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 {
-	struct catalog_table *table;
+	struct catalog_object *table;
 	int ret = catalog_create(&call->md->catalog, &parked->wish, &table);
 
 	if (ret == -EAGAIN)
@@ -350,7 +350,7 @@ static void answer_rebalance(const struct call *call, const struct rpc_parked *p
 static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 {
 	struct catalog *cat = &call->md->catalog;
-	struct catalog_table *table = catalog_find(cat, parked->name);
+	struct catalog_object *table = catalog_find(cat, parked->name);
 	enum placement_kind kind;
 	int ret = 0, step = 0;
 
@@ -404,7 +404,7 @@ static int no_table(const char *name)
 }
 
 /* The slot must still be the client's: it may have lost or returned it meanwhile. */
-static int check_owner(const struct call *call, const struct catalog_table *table,
+static int check_owner(const struct call *call, const struct catalog_object *table,
 		       const struct rpc_parked *parked)
 {
 	if (!parked->owner ||
@@ -416,7 +416,7 @@ static int check_owner(const struct call *call, const struct catalog_table *tabl
 
 static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 {
-	struct catalog_table *table = catalog_find(&call->md->catalog, parked->name);
+	struct catalog_object *table = catalog_find(&call->md->catalog, parked->name);
 	int ret;
 
 	if (!call->conn)
@@ -473,7 +473,7 @@ void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
 	reply.status = &status;
 	reply.names = names;
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->tables[id])
-			names[reply.n_names++] = cat->tables[id]->desc.name;
+		if (cat->objects[id])
+			names[reply.n_names++] = cat->objects[id]->desc.name;
 	conn_answer(call->conn, call->head, &reply.base);
 }

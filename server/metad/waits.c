@@ -87,7 +87,7 @@ struct list {
 };
 
 /* NULL: no room; the omission was counted. */
-static struct entry *add(struct list *list, uint32_t kind, const struct catalog_table *table)
+static struct entry *add(struct list *list, uint32_t kind, const struct catalog_object *table)
 {
 	Relive__StoreInfoReply *reply = list->reply;
 	struct entry *entry = &list->entries[reply->n_waits];
@@ -133,7 +133,7 @@ static void add_limiters(struct list *list, const struct client *client)
 
 /* -------- rebuilds -------- */
 
-static bool is_stopped(const struct catalog_table *table, uint32_t owner)
+static bool is_stopped(const struct catalog_object *table, uint32_t owner)
 {
 	return owner > 0 && owner <= table->slots.n && table->slots.entries[owner - 1].taken &&
 	       process_is_stopped(&table->slots.entries[owner - 1].holder.process);
@@ -148,7 +148,7 @@ static void explain_rebuild(const struct repair_wait *wait, bool stopped, char *
 		snprintf(words, WAITS_WORDS_BYTES, "%s", wait->words);
 }
 
-static void add_rebuild(struct list *list, const struct catalog_table *table)
+static void add_rebuild(struct list *list, const struct catalog_object *table)
 {
 	const struct repair_wait *wait = &list->md->repair.waiting[table->desc.table_id];
 	struct entry *entry;
@@ -170,7 +170,7 @@ static void add_rebuild(struct list *list, const struct catalog_table *table)
 
 /* -------- drains -------- */
 
-static void explain_drain(const struct shard_drain *drain, uint64_t left, char *words)
+static void explain_drain(const struct part_drain *drain, uint64_t left, char *words)
 {
 	if (drain->phase == DRAIN_HANDING)
 		snprintf(words, DRAIN_WORDS_BYTES,
@@ -190,17 +190,17 @@ static void explain_drain(const struct shard_drain *drain, uint64_t left, char *
 			 "a writer has a block open there, and fills or closes it first");
 }
 
-static bool drains(const struct catalog_shard *shard)
+static bool drains(const struct catalog_part *shard)
 {
 	return shard->node && (shard->drain.phase == DRAIN_LEAVING ||
 			       shard->state == RELIVE__SHARD_STATE__SHARD_DRAINING);
 }
 
-static void add_drains(struct list *list, const struct catalog_table *table)
+static void add_drains(struct list *list, const struct catalog_object *table)
 {
-	for (uint32_t s = 0; s < table->n_shards; s++) {
-		const struct catalog_shard *shard = &table->shards[s];
-		const struct shard_drain *drain = &shard->drain;
+	for (uint32_t s = 0; s < table->n_parts; s++) {
+		const struct catalog_part *shard = &table->parts[s];
+		const struct part_drain *drain = &shard->drain;
 		uint64_t left = drain->items > drain->taken ? drain->items - drain->taken : 0;
 		struct entry *entry;
 		char words[DRAIN_WORDS_BYTES];
@@ -223,7 +223,7 @@ static void add_drains(struct list *list, const struct catalog_table *table)
 /* -------- stopped processes -------- */
 
 static void add_stopped(struct list *list, const struct client *client,
-			const struct catalog_table *table, uint32_t slot)
+			const struct catalog_object *table, uint32_t slot)
 {
 	struct entry *entry = add(list, RELIVE__WAIT_KIND__WAIT_STOPPED, table);
 	uint32_t pid = client->holder.process.pid;
@@ -250,7 +250,7 @@ static void add_slots(struct list *list, const struct client *client)
 	uint32_t found = 0;
 
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = list->md->catalog.tables[id];
+		const struct catalog_object *table = list->md->catalog.objects[id];
 
 		for (uint32_t i = 0; table && i < table->slots.n; i++)
 			if (table->slots.entries[i].taken &&
@@ -273,11 +273,11 @@ void waits_count(const struct metad *md, struct waits_counts *out)
 	for (const struct client *client = md->live.first; client; client = client->next)
 		out->limiter += waits_of_client(client, now_ns);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		const struct catalog_table *table = md->catalog.tables[id];
+		const struct catalog_object *table = md->catalog.objects[id];
 
 		out->rebuild += md->repair.waiting[id].words[0] != '\0';
-		for (uint32_t s = 0; table && s < table->n_shards; s++)
-			out->drain += drains(&table->shards[s]);
+		for (uint32_t s = 0; table && s < table->n_parts; s++)
+			out->drain += drains(&table->parts[s]);
 	}
 }
 
@@ -300,10 +300,10 @@ int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 		    process_is_stopped(&client->holder.process))
 			add_slots(&list, client);
 	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
-		if (!md->catalog.tables[id])
+		if (!md->catalog.objects[id])
 			continue;
-		add_rebuild(&list, md->catalog.tables[id]);
-		add_drains(&list, md->catalog.tables[id]);
+		add_rebuild(&list, md->catalog.objects[id]);
+		add_drains(&list, md->catalog.objects[id]);
 	}
 	for (const struct client *client = md->live.first; client; client = client->next)
 		add_limiters(&list, client);

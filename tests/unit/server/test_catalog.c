@@ -138,7 +138,7 @@ static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_
 	put_planned(fx, &desc, state);
 }
 
-static int create(struct fixture *fx, const struct table_desc *desc, struct catalog_table **out)
+static int create(struct fixture *fx, const struct table_desc *desc, struct catalog_object **out)
 {
 	const struct catalog_wish wish = { .desc = *desc };
 
@@ -163,7 +163,7 @@ static uint32_t stored_tables(struct fixture *fx)
 static void catalog_create__no_node_gives_ehostdown_and_leaves_nothing(void **state)
 {
 	const struct table_desc desc = plan("t", 0);
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
 	assert_int_equal(create(fx, &desc, &table), -EHOSTDOWN);
@@ -176,7 +176,7 @@ static void catalog_create__no_node_gives_ehostdown_and_leaves_nothing(void **st
 static void catalog_create__changed_descriptor_is_refused(void **state)
 {
 	struct table_desc desc = plan("t", 0);
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
 	desc.capacity++;
@@ -192,7 +192,7 @@ static void catalog_create__changed_descriptor_is_refused(void **state)
 static void catalog_create__laps_only_rise(void **state)
 {
 	const struct table_desc desc = plan("t", 0);
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 	uint64_t first = 0;
 
@@ -204,7 +204,7 @@ static void catalog_create__laps_only_rise(void **state)
 static void catalog_load__live_tables_are_there(void **state)
 {
 	struct fixture *fx = *state;
-	struct catalog_table *table;
+	struct catalog_object *table;
 
 	put_table(fx, "t", 9, STORE_TABLE_LIVE);
 	unload(fx);
@@ -251,7 +251,7 @@ static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 static void catalog_create__same_signature_finds_the_table(void **state)
 {
 	const struct table_desc desc = plan("t", 0);
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
 	put_table(fx, "t", 9, STORE_TABLE_LIVE);
@@ -266,7 +266,7 @@ static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void
 {
 	const struct table_plan_opts remote = { .remote = true };
 	const struct table_desc made = plan_with("t", 9, &remote), desc = plan("t", 0);
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
 	assert_int_not_equal(made.tree.fanout[0], desc.tree.fanout[0]);
@@ -279,7 +279,7 @@ static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void
 
 static void catalog_create__another_signature_gives_eexist(void **state)
 {
-	struct catalog_table *table = NULL;
+	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 	struct table_desc desc;
 

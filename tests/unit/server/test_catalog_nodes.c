@@ -216,7 +216,7 @@ static void catalog_node_up__rows_without_checksums_are_refused_until_trusted(vo
 	items = put_block_with_a_torn_row(fx);
 	begin_anew(fx);
 	assert_int_equal(fleet_view(fx, 0), RELIVE__SHARD_STATE__SHARD_DOWN);
-	assert_true(fx->table->shards[0].refused);
+	assert_true(fx->table->parts[0].refused);
 	assert_int_equal(fx->table->refusal, -EBADMSG);
 	assert_non_null(strstr(fx->table->refusal_text, "table t shard 0"));
 	assert_non_null(strstr(fx->table->refusal_text, "--trust"));
@@ -244,7 +244,7 @@ static void catalog_node_up__rows_without_checksums_of_a_clean_end(void **state)
 static int map_rows(const struct fleet *fx, uint32_t s)
 {
 	const struct target_region region = {
-		.id = fx->table->shards[s].ids[REGION_ROWS],
+		.id = fx->table->parts[s].ids[REGION_ROWS],
 		.kind = OBJECT_TABLE,
 		.object = fx->table->desc.table_id,
 		.part = s,
@@ -276,8 +276,8 @@ static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
 	catalog_node_down(&fx->cat, fx->node[0]); /* the server's own mappings */
 	memory_node_restart(&fx->mem[0]);
 	fleet_join(fx, 0);
-	assert_true(fx->table->shards[0].drift);
-	assert_false(fx->table->shards[1].drift);
+	assert_true(fx->table->parts[0].drift);
+	assert_false(fx->table->parts[1].drift);
 	close(mapper);
 }
 

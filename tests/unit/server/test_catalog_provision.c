@@ -21,7 +21,7 @@ static uint32_t regions_at(struct fleet *fx, uint32_t n)
 	return stats.regions;
 }
 
-static int create(struct fleet *fx, const char *name, struct catalog_table **table_out)
+static int create(struct fleet *fx, const char *name, struct catalog_object **table_out)
 {
 	struct catalog_wish wish = fleet_wish(1, false);
 
@@ -61,7 +61,7 @@ static void catalog_create__does_not_wait_for_a_node_at_work(void **state)
 /* Two clients that want it at once, or one that asks again. */
 static void catalog_create__twice_is_one_table(void **state)
 {
-	struct catalog_table *first = NULL;
+	struct catalog_object *first = NULL;
 	struct fleet *fx = *state;
 
 	fleet_start(fx, 0);
@@ -76,7 +76,7 @@ static void catalog_create__twice_is_one_table(void **state)
 
 static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
 {
-	struct catalog_table *first;
+	struct catalog_object *first;
 	struct fleet *fx = *state;
 
 	fleet_start(fx, 0);
@@ -97,11 +97,11 @@ static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)
 	atomic_store(&fx->mem[0].hold, true);
 	atomic_store(&fx->mem[1].hold, true);
 	assert_int_equal(create(fx, "t", &fx->table), -EAGAIN);
-	assert_ptr_equal(fx->cat.provisionings->table->shards[0].node, fx->node[0]);
+	assert_ptr_equal(fx->cat.provisionings->object->parts[0].node, fx->node[0]);
 	fleet_go_down(fx, 0);
 	atomic_store(&fx->mem[1].hold, false);
 	finish(fx, "t");
-	assert_ptr_equal(fx->table->shards[0].node, fx->node[1]);
+	assert_ptr_equal(fx->table->parts[0].node, fx->node[1]);
 	assert_int_equal(regions_at(fx, 1), REGION_ROLES - 1);
 }
 
@@ -144,7 +144,7 @@ static void catalog_drop__frees_what_is_still_made_for_the_table(void **state)
 	fleet_start(fx, 0);
 	finish(fx, "t");
 	atomic_store(&fx->mem[0].hold, true);
-	assert_int_equal(catalog_add_shard(&fx->cat, fx->table, fx->node[0], NULL), -EAGAIN);
+	assert_int_equal(catalog_add_part(&fx->cat, fx->table, fx->node[0], NULL), -EAGAIN);
 	atomic_store(&fx->mem[0].hold, false);
 	must(catalog_drop(&fx->cat, "t"));
 	fleet_settle(fx);

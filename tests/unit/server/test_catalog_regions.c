@@ -73,7 +73,7 @@ static uint64_t items(struct fleet *fx)
 {
 	uint64_t n = 0;
 
-	must(catalog_shard_items(shard_of(fx->table->attached[0]), 0, &n));
+	must(table_shard_items(shard_of(fx->table->attached[0]), 0, &n));
 	return n;
 }
 
@@ -145,7 +145,7 @@ static void catalog_admit__another_table_of_the_same_numbers_is_not_ours(void **
 	forget_all(fx);
 	fleet_start(fx, 1);
 	make_table_1(fx);
-	snprintf(fx->table->shards[0].node->name, NODE_NAME_BYTES, "0");
+	snprintf(fx->table->parts[0].node->name, NODE_NAME_BYTES, "0");
 	memory_node_hang_up(&fx->mem[1]);
 	(void)nodes_tick(&fx->nodes);
 	expect_refused(fx, 0, "tables t");

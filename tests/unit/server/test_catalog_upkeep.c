@@ -77,20 +77,20 @@ static void catalog_create__shards_go_round(void **state)
 	fleet_start(fx, 0);
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 4, false);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[0], NULL), 2);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 2);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[0], NULL), 2);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 2);
 }
 
 static void catalog_create__auto_is_one_for_each_node(void **state)
 {
 	const struct catalog_wish wish = fleet_wish(1, true);
 	struct fleet *fx = *state;
-	struct catalog_table *again = NULL;
+	struct catalog_object *again = NULL;
 
 	fleet_start(fx, 0);
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 1, true);
-	assert_int_equal(fx->table->n_shards, 2);
+	assert_int_equal(fx->table->n_parts, 2);
 	assert_int_equal(fx->table->desc.n_shards, 2);
 	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
@@ -106,7 +106,7 @@ static void catalog_create__auto_takes_fewer_where_the_capacity_is_small(void **
 	wish.desc.capacity = 200;
 	must(table_plan(&wish.desc, &wish.opts));
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_in_range(fx->table->n_shards, 1, 2);
+	assert_in_range(fx->table->n_parts, 1, 2);
 }
 
 /* As its address says; our own attachments are there already. */
@@ -126,7 +126,7 @@ static void catalog_create__over_rdma_the_tree_is_wide(void **state)
 {
 	const struct catalog_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
-	struct catalog_table *again = NULL;
+	struct catalog_object *again = NULL;
 
 	fleet_start(fx, 0);
 	reach_by_rdma(fx, 0);
@@ -160,18 +160,18 @@ static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **stat
 	layout = fx->table->layout;
 	fleet_start(fx, 1);
 	fleet_tick(fx, 1);
-	assert_int_equal(fx->table->n_shards, 2);
+	assert_int_equal(fx->table->n_parts, 2);
 	assert_int_equal(fleet_view(fx, 1), ACTIVE);
-	assert_ptr_equal(fx->table->shards[1].node, fx->node[1]);
+	assert_ptr_equal(fx->table->parts[1].node, fx->node[1]);
 	assert_true(fx->table->layout > layout);
 	assert_int_equal(shard_of(fx->table->attached[1])->desc.shard, 1);
 	/* It gets its full share of new blocks by and by. */
-	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 100);
+	assert_int_equal(catalog_weight(&fx->cat, &fx->table->parts[1], &ramp), 100);
 	assert_true(ramp == FLEET_RAMP_NS);
 	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
-	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 550);
+	assert_int_equal(catalog_weight(&fx->cat, &fx->table->parts[1], &ramp), 550);
 	fake_clock_advance(&fx->clock, FLEET_RAMP_NS / 2);
-	assert_int_equal(catalog_weight(&fx->cat, &fx->table->shards[1], &ramp), 1000);
+	assert_int_equal(catalog_weight(&fx->cat, &fx->table->parts[1], &ramp), 1000);
 	assert_true(ramp == 0);
 }
 
@@ -205,15 +205,15 @@ static void catalog_spread_step__what_failed_is_tried_again(void **state)
 	fleet_start(fx, 1);
 	n = fill_up(fx->mem[1].target, ids);
 	fleet_tick(fx, 1);
-	assert_int_equal(fx->table->n_shards, 1);
+	assert_int_equal(fx->table->n_parts, 1);
 	asked = atomic_load(&fx->mem[1].requests);
 	fleet_tick(fx, CLOCK_NS_PER_S / 2);
 	assert_int_equal(atomic_load(&fx->mem[1].requests), asked);
 	while (n-- > 0)
 		must(fx->mem[1].target->ops->unregister_region(fx->mem[1].target, ids[n]));
 	fleet_tick(fx, CLOCK_NS_PER_S);
-	assert_int_equal(fx->table->n_shards, 2);
-	assert_ptr_equal(fx->table->shards[1].node, fx->node[1]);
+	assert_int_equal(fx->table->n_parts, 2);
+	assert_ptr_equal(fx->table->parts[1].node, fx->node[1]);
 }
 
 static void catalog_add_shard__who_holds_a_slot_has_it_there(void **state)
@@ -247,8 +247,8 @@ static void catalog_add_shard__no_room_leaves_nothing(void **state)
 	assert_int_equal(ret, -ENOSPC);
 	fx->mem[0].target->ops->stats(fx->mem[0].target, &after);
 	assert_true(after.used_bytes == before.used_bytes);
-	assert_true(fx->table->n_shards > 2);
-	assert_int_equal(fx->table->slots.n_parts, fx->table->n_shards);
+	assert_true(fx->table->n_parts > 2);
+	assert_int_equal(fx->table->slots.n_parts, fx->table->n_parts);
 }
 
 /* -------- nodes that go and come -------- */
@@ -285,14 +285,14 @@ static void catalog_node_up__another_life_in_memory_has_lost_its_shards(void **s
 	fleet_make_table(fx, 2, false);
 	snprintf(was, sizeof(was), "%s", fx->node[1]->uri);
 	fleet_go_down(fx, 1);
-	assert_string_equal(catalog_shard_uri(fx->table, 1), was);
+	assert_string_equal(catalog_part_uri(fx->table, 1), was);
 	memory_node_close(&fx->mem[1]);
 	fleet_start(fx, 1);
 	assert_string_not_equal(fx->node[1]->uri, was);
-	assert_string_equal(catalog_shard_uri(fx->table, 1), was);
+	assert_string_equal(catalog_part_uri(fx->table, 1), was);
 	assert_int_equal(fleet_view(fx, 1), LOST);
 	assert_int_equal(fleet_view(fx, 0), ACTIVE);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
 }
 
 /* It was declared lost, and comes back with all it had: nobody wants that any more. */
@@ -333,7 +333,7 @@ static void catalog_load__lost_and_added_shards_are_remembered(void **state)
 	fleet_load(fx);
 	fleet_join(fx, 0);
 	fx->table = catalog_find(&fx->cat, "t");
-	assert_int_equal(fx->table->n_shards, 3);
+	assert_int_equal(fx->table->n_parts, 3);
 	assert_int_equal(fleet_view(fx, 0), ACTIVE);
 	assert_int_equal(fleet_view(fx, 1), LOST);
 	assert_int_equal(fleet_view(fx, 2), ACTIVE);
@@ -410,7 +410,7 @@ static void catalog_drain__empty_goes_when_clients_know(void **state)
 	assert_null(fx->table->attached[1]);
 	fx->mem[1].target->ops->stats(fx->mem[1].target, &stats);
 	assert_int_equal(stats.regions, 0);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
 }
 
 static void catalog_drain__clients_that_are_stopped_have_their_time(void **state)
@@ -445,7 +445,7 @@ static void catalog_drain__goes_when_the_others_took_in_as_much(void **state)
 	claim(fx, 0, 2);
 	fleet_tick(fx, 1);
 	assert_int_equal(fleet_view(fx, 1), DRAINING);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], &leaving), 1);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], &leaving), 1);
 	assert_true(leaving.items_begin == 3 * block);
 	assert_true(leaving.items_left == block);
 	claim(fx, 1, 5); /* of its own do not count */
@@ -517,8 +517,8 @@ static void catalog_spread_step__a_node_that_leaves_hands_all_on(void **state)
 	catalog_spread_soon(fx->table);
 	for (int i = 0; i < 10; i++)
 		fleet_tick(fx, (uint64_t)CLOCK_NS_PER_S);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[1], NULL), 0);
-	assert_int_equal(catalog_shards_of(&fx->cat, fx->node[0], NULL), 2);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[1], NULL), 0);
+	assert_int_equal(catalog_parts_of(&fx->cat, fx->node[0], NULL), 2);
 	assert_int_equal(fleet_view(fx, 1), GONE);
 	assert_int_equal(fleet_view(fx, 2), ACTIVE);
 }

@@ -1,0 +1,119 @@
+/*
+ * Catalog object: one object of the catalog, its parts, and our attachment to their regions.
+ *
+ * Parts have numbers 0.., which are part of item keys and never reused within the object's life. A
+ * part that moves to another node is a new part with a new number; the old one is GONE when its
+ * items have been overwritten. The list only grows, up to TABLE_MAX_SHARDS.
+ */
+#ifndef RLV_SERVER_CATALOG_OBJECT_H
+#define RLV_SERVER_CATALOG_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ds/limiter/limiter.h"
+#include "ds/replay/shard.h"
+
+#include "server/node/node.h"
+#include "server/catalog/kind.h"
+#include "server/catalog/slots.h"
+#include "server/statedb/statedb.h"
+
+enum drain_phase {
+	DRAIN_FILLING, /* the other parts take in as many items as it holds */
+	DRAIN_HANDING, /* it was the control shard; clients learn of the new one */
+	DRAIN_LEAVING, /* GONE; clients learn of it, then its memory is freed */
+};
+
+/* Progress of a part's drain. Restarted from zero when the server restarts. */
+struct part_drain {
+	enum drain_phase phase;
+	bool begun;         /* items is valid */
+	uint64_t items;     /* live items at the start */
+	uint64_t taken;     /* items added to other parts since */
+	uint64_t announced; /* layout that clients must adopt before the next phase */
+	uint64_t announced_at;
+	struct limiter_words handed[RING_MAX_VIEWS]; /* words given to the new control shard */
+};
+
+struct catalog_part {
+	struct node *node;          /* NULL: the node was forgotten; state is LOST or GONE */
+	uint64_t incarnation;       /* incarnation of the node that has the regions */
+	uint32_t ids[REGION_ROLES]; /* region ids, by role; 0 = not made */
+	uint32_t state;     /* enum Relive__ShardState as stored: never DOWN; NONE = not made yet */
+	uint32_t announced; /* state published in the object's layout */
+	bool joined;        /* attached, and its client slots match the book */
+	bool refused;   /* damaged or not trusted: not retried in this incarnation of its node */
+	bool drift;     /* sums may be inexact: handled by repair.h */
+	bool broken;    /* a region's file is damaged; until its node registers again */
+	uint64_t since; /* ACTIVE: time of first use by clients, 0 = long ago */
+	uint64_t seen;  /* used by its kind: object_kind.taken_in */
+	struct part_drain drain;
+	/* Recovery in progress; not attached until it ends. */
+	void *recovery; /* owned by its kind */
+	struct part *recovering;
+	struct part_life life; /* life recorded in the part when found */
+};
+
+struct catalog_object {
+	const struct object_kind *kind;
+	struct table_desc desc;     /* of part 0 */
+	uint32_t n_parts;           /* part numbers used so far */
+	uint32_t control;           /* number of the control shard */
+	bool auto_shards;           /* at least one part per node */
+	bool spread_due;            /* placement must be checked */
+	uint64_t spread_after;      /* no spread before then, after a failure; ns */
+	uint64_t spread_pause;      /* back-off after the next failure; ns */
+	uint64_t layout;            /* version of the layout */
+	struct catalog_part *parts; /* by number, as are attached and lost */
+	struct part **attached;     /* NULL where not attached */
+	bool *lost;                 /* LOST or GONE: nothing to settle there */
+	struct slots slots;
+	int refusal; /* last reason for refusing a part, as code and text */
+	char refusal_text[ERROR_TEXT_BYTES];
+	bool words_known;
+	struct limiter_words words[RING_MAX_VIEWS]; /* last reading from the control shard */
+};
+
+/* New object without parts. NULL and an error message: no memory. */
+struct catalog_object *catalog_object_new(const struct table_desc *desc);
+/* Detach all parts and free; NULL is a no-op. */
+void catalog_object_free(struct catalog_object *object);
+
+/* State of the part as told to clients: enum Relive__ShardState. */
+uint32_t catalog_part_view(const struct catalog_object *object, uint32_t s);
+/* Address of the part's node; for a part lost with an earlier incarnation, the address of that
+   one. */
+const char *catalog_part_uri(const struct catalog_object *object, uint32_t s);
+
+/* True if a part of the object is being recovered. */
+bool catalog_object_is_recovering(const struct catalog_object *object);
+
+/* True if clients may read and change the contents of a part in that state. */
+static inline bool catalog_state_is_usable(uint32_t state)
+{
+	return state == RELIVE__SHARD_STATE__SHARD_ACTIVE ||
+	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
+}
+
+/* Live items of a view in a part, from its sums. */
+RLV_MUST_CHECK int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
+
+/* Set the final state, LOST or GONE. Does not write to the store. */
+void catalog_part_end(struct catalog_object *object, uint32_t s, uint32_t state);
+
+/* Open part s, whose regions are formatted (-EAGAIN: waiting for its node, as in node_attach),
+   and close it. */
+RLV_MUST_CHECK int catalog_part_attach(struct catalog_object *object, uint32_t s);
+void catalog_part_detach(struct catalog_object *object, uint32_t s);
+
+/* Attach the regions of a part, formatted or not. -EAGAIN: as above. */
+RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_part *place,
+					  struct part_regions *out);
+
+/* Write the object to the store, and one part of it. */
+RLV_MUST_CHECK int catalog_object_put(struct statedb *store, const struct catalog_object *object);
+RLV_MUST_CHECK int catalog_object_put_part(struct statedb *store,
+					   const struct catalog_object *object, uint32_t s);
+
+#endif
