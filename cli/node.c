@@ -10,10 +10,10 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
+#include "cli/host/node_options.h"
 #include "program/interrupt.h"
 
 #define LOOK_NS (200 * CLOCK_NS_PER_MS)
-#define DEFAULT_START_NS 20000000000
 #define DEFAULT_BYTES (UINT64_C(1) << 30)
 
 /* Arguments of `relive node ...`. */
@@ -52,7 +52,6 @@ static int node_add(const struct request *request)
 	int ret;
 
 	opts.name = request->name;
-	opts.timeout_ns = DEFAULT_START_NS;
 	if (strncmp(request->uri, "shm:", 4) == 0)
 		opts.store = request->uri + 4;
 	else
@@ -203,10 +202,7 @@ static int run_verb(const char *verb, const struct request *request)
 
 int cmd_node(int argc, char **argv)
 {
-	struct request request = { .common = CLI_COMMON_INIT,
-				   .opts = { .store = "default",
-					     .log_level = HOST_STORE_UNSET,
-					     .log_format = HOST_STORE_UNSET } };
+	struct request request = { .common = CLI_COMMON_INIT, .opts = HOST_NODE_OPTS_INIT };
 	const char *words[3] = { NULL, NULL, NULL };
 	const struct arg_option options[] = {
 		CLI_OPTION_STORE(request.common),
@@ -217,31 +213,7 @@ int cmd_node(int argc, char **argv)
 		  "wait until the node can be stopped; exit code 1 if it cannot by then",
 		  &request.wait_ns, ARG_DURATION },
 		{ NULL, NULL, "Options of add", NULL, ARG_HEADING },
-		{ "size", "BYTES", "size of its pool (default 1G; of an existing pool, its size)",
-		  &request.opts.bytes, ARG_BYTES },
-		{ "file", "PATH",
-		  "keep the pool in the directory PATH or on a DAX device: it survives",
-		  &request.opts.file, ARG_TEXT },
-		{ "trust-clients", NULL,
-		  "give clients of this host the device; each can map all of it",
-		  &request.opts.trust_clients, ARG_FLAG },
-		{ "adopt", NULL, "add tables of the pool that the catalog does not know",
-		  &request.opts.adopt, ARG_FLAG },
-		{ "discard", NULL, "erase what the pool holds and the catalog does not know",
-		  &request.opts.discard, ARG_FLAG },
-		{ "pages", "auto|huge|small",
-		  "pages of a pool in memory (default auto; huge: reserved)", &request.opts.pages,
-		  ARG_CHOICE },
-		{ "transport", "auto|shm|verbs", "how clients reach it (default auto)",
-		  &request.opts.transport, ARG_TEXT },
-		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
-		  &request.opts.rdma_listen, ARG_TEXT },
-		{ "group", "GROUP", "let users of this group connect (default: as the store here)",
-		  &request.opts.group, ARG_TEXT },
-		{ "log-level", "error|warn|info|debug", "least severe level to log (default info)",
-		  &request.opts.log_level, ARG_CHOICE },
-		{ "log-format", "text|json", "format of its log (default text)",
-		  &request.opts.log_format, ARG_CHOICE },
+		HOST_NODE_OPTIONS(request.opts),
 		{ "metrics", "[IP:]PORT", "serve /metrics and /healthz (default IP 127.0.0.1)",
 		  &request.opts.metrics, ARG_TEXT },
 	};

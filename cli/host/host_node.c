@@ -39,18 +39,8 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 
 static int node_line(const struct host_node_opts *opts, struct cmdline *line_out)
 {
-	const struct host_store_opts of_store = {
-		.bytes = opts->bytes,
-		.file = opts->file,
-		.pages = opts->pages,
-		.transport = opts->transport,
-		.rdma_listen = opts->rdma_listen,
-		.group = opts->group,
-		.log_level = opts->log_level,
-		.log_format = opts->log_format,
-	};
 	struct cmdline given;
-	int ret = host_node_options(&of_store, &given);
+	int ret = host_node_options(opts, &given);
 
 	if (ret == 0)
 		ret = host_node_line(opts->store, opts->name, &given, line_out);

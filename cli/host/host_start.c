@@ -16,7 +16,7 @@
 
 /* -------- command lines -------- */
 
-static int set_log(const struct host_store_opts *opts, struct cmdline *line)
+static int set_log(const struct host_node_opts *opts, struct cmdline *line)
 {
 	static const char *const levels[] = { "error", "warn", "info", "debug" };
 	static const char *const formats[] = { "text", "json" };
@@ -41,7 +41,7 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 	if (ret == 0)
 		ret = cmdline_set(line, "--listen", opts->listen);
 	if (ret == 0)
-		ret = cmdline_set(line, "--metrics", opts->metrics);
+		ret = cmdline_set(line, "--metrics", opts->node.metrics);
 	if (ret == 0)
 		ret = cmdline_set_path(line, "--tls-cert", opts->tls_cert);
 	if (ret == 0)
@@ -49,17 +49,17 @@ int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_
 	if (ret == 0)
 		ret = cmdline_set_path(line, "--tls-ca", opts->tls_ca);
 	if (ret == 0)
-		ret = cmdline_set(line, "--group", opts->group);
+		ret = cmdline_set(line, "--group", opts->node.group);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
 	if (ret == 0)
 		ret = cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
-	return ret ? ret : set_log(opts, line);
+	return ret ? ret : set_log(&opts->node, line);
 }
 
-int host_node_options(const struct host_store_opts *opts, struct cmdline *line_out)
+int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out)
 {
 	static const char *const pages[] = { "auto", "huge", "small" };
 	struct cmdline *line = line_out;
@@ -68,7 +68,7 @@ int host_node_options(const struct host_store_opts *opts, struct cmdline *line_o
 	line->len = 0;
 	ret = cmdline_set_bytes(line, "--size", opts->bytes);
 	if (ret == 0)
-		ret = cmdline_set_path(line, "--file", opts->file ? opts->file : opts->dax);
+		ret = cmdline_set_path(line, "--file", opts->file);
 	if (ret == 0)
 		ret = cmdline_set(line, "--pages",
 				  opts->pages < ARRAY_LEN(pages) ? pages[opts->pages] : NULL);

@@ -17,7 +17,7 @@
 
 /* Command line of the given options only. */
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
-int host_node_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
+int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
 
 /* Complete command lines: `given` over the defaults. */
 int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)

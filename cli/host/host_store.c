@@ -12,20 +12,16 @@
 
 int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
 {
-	struct host_store_opts opts = {
-		.store = "private",
-		.bytes = bytes,
-		.pages = HOST_STORE_UNSET,
-		.stalled = HOST_STORE_UNSET,
-		.log_level = HOST_STORE_UNSET,
-		.log_format = HOST_STORE_UNSET,
-		.tied = true,
-		.timeout_ns = timeout_ns,
-	};
+	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT,
+					.stalled = HOST_STORE_UNSET,
+					.tied = true };
 	const char *tmp = getenv("TMPDIR");
 	char root[RUNTIME_PATH_BYTES];
 	int ret;
 
+	opts.node.store = "private";
+	opts.node.bytes = bytes;
+	opts.node.timeout_ns = timeout_ns;
 	/* A socket name is limited to 108 bytes, so a deep TMPDIR is unusable. */
 	if (!tmp || !*tmp || strlen(tmp) > 40)
 		tmp = "/tmp";

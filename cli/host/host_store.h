@@ -21,34 +21,48 @@
 #define HOST_STORE_UNSET UINT32_MAX
 #define HOST_STORE_LOCK_NS 20000000000 /* longest wait for the lock */
 
-/* Options. 0, NULL or HOST_STORE_UNSET: not given, so unchanged, or the default. */
-struct host_store_opts {
+/* Options of a memory node. 0, NULL or HOST_STORE_UNSET: not given, so unchanged, or the default. */
+struct host_node_opts {
 	const char *store;
-	uint64_t bytes;       /* pool size per node (default 1G, or as created) */
-	const char *file;     /* directory of the pool */
-	const char *dax;      /* DAX device of the pool */
-	uint32_t pages;       /* pages of memory: 0 auto, 1 huge, 2 small, or UNSET */
+	const char *name;        /* only host_store_add_node reads this and the next one */
+	const char *metad;       /* relive://HOST:PORT; NULL = the store is on this host */
+	uint64_t bytes;          /* pool size (default 1G, or as created) */
+	const char *file;        /* directory or DAX device of the pool */
+	uint32_t pages;          /* pages of memory: 0 auto, 1 huge, 2 small, or UNSET */
+	const char *transport;   /* "auto", "shm", "verbs" */
+	const char *rdma_listen; /* HOST:PORT at which the node's RDMA device accepts */
+	const char *metrics;     /* [IP:]PORT of /metrics */
+	const char *group;       /* user group with access to the sockets */
+	uint32_t log_level;      /* 0 error, 1 warn, 2 info, 3 debug, or UNSET */
+	uint32_t log_format;     /* 0 text, 1 JSON, or UNSET */
+	bool adopt;              /* adopt tables in the pool that the store does not know */
+	bool discard;            /* discard regions in the pool that the store does not know */
+	bool trust_clients;      /* a device: each client of this host may map all of it */
+	int64_t timeout_ns;      /* must be set */
+};
+
+#define HOST_NODE_OPTS_INIT \
+	{ \
+		.store = "default", .pages = HOST_STORE_UNSET, .log_level = HOST_STORE_UNSET, \
+		.log_format = HOST_STORE_UNSET, .timeout_ns = 20000000000 \
+	}
+
+/* Options of a store, those of its nodes included. */
+struct host_store_opts {
+	/* Group and log options are those of the server too; metrics: node N has PORT + 1 + N. */
+	struct host_node_opts node;
+	const char *dax;      /* a device in place of node.file; the command copies it there */
 	const char *listen;   /* HOST:PORT of the metadata server */
-	const char *metrics;  /* [IP:]PORT of the server's /metrics; node N has PORT + 1 + N */
 	const char *tls_cert; /* PEM files for the server's TCP connections */
 	const char *tls_key;
 	const char *tls_ca;
-	const char *group;       /* user group with access to all sockets */
-	const char *transport;   /* transport of the nodes: "auto", "shm", "verbs" */
-	const char *rdma_listen; /* HOST:PORT at which the node's RDMA device accepts */
-	int64_t node_lease_ns;   /* for the server, as are the next two */
-	int64_t node_lost_ns;    /* INT64_MAX = only by hand */
+	int64_t node_lease_ns; /* for the server, as are the next two */
+	int64_t node_lost_ns;  /* INT64_MAX = only by hand */
 	int64_t slow_start_ns;
-	uint32_t stalled;    /* 0 wait, 1 kill, or UNSET */
-	uint32_t log_level;  /* for all daemons: 0 error, 1 warn, 2 info, 3 debug, or UNSET */
-	uint32_t log_format; /* 0 text, 1 JSON, or UNSET */
-	bool trust;          /* accept rows that may be torn and have no checksums */
-	bool adopt;          /* adopt tables in the pool that the store does not know */
-	bool discard;        /* discard regions in the pool that the store does not know */
-	bool trust_clients;  /* a device: each client of this host may map all of it */
-	bool tied;           /* the daemons end with this process */
+	uint32_t stalled; /* 0 wait, 1 kill, or UNSET */
+	bool trust;       /* accept rows that may be torn and have no checksums */
+	bool tied;        /* the daemons end with this process */
 	uint32_t nodes;
-	int64_t timeout_ns; /* must be set */
 };
 
 struct host_store {
@@ -79,29 +93,10 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
 	RLV_MUST_CHECK;
 
-/* A further memory node for a running store, here or on another host. */
-struct host_node_opts {
-	const char *store;
-	const char *name;
-	const char *metad; /* relive://HOST:PORT; NULL = the store is on this host */
-	uint64_t bytes;    /* this and the following as in host_store_opts */
-	const char *file;
-	uint32_t pages;
-	const char *transport;
-	const char *rdma_listen;
-	const char *group;
-	uint32_t log_level;
-	uint32_t log_format;
-	const char *metrics; /* [IP:]PORT */
-	bool adopt;
-	bool discard;
-	bool trust_clients;
-	int64_t timeout_ns;
-};
-
 /*
- * Starts it and waits until the store reports it as up. On failure prints the reason on stderr,
- * with the end of its log, and stops it. -EBUSY: such a node runs here; -ETIMEDOUT; -EINTR.
+ * Starts a further memory node, for a store here or on another host, and waits until the store
+ * reports it as up. On failure prints the reason on stderr, with the end of its
+ * log, and stops it. -EBUSY: such a node runs here; -ETIMEDOUT; -EINTR.
  * Thread: setup.
  */
 int host_store_add_node(const struct host_node_opts *opts, pid_t *pid_out) RLV_MUST_CHECK;

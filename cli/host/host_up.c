@@ -169,7 +169,7 @@ static int plan_nodes(struct up *up, bool known)
 /* Ports follow the server's. A running node keeps its port. */
 static int plan_pages(struct up *up)
 {
-	const char *given = up->opts->metrics;
+	const char *given = up->opts->node.metrics;
 	const char *colon = given ? strrchr(given, ':') : NULL;
 	const char *port = colon ? colon + 1 : given;
 	uint32_t index;
@@ -193,7 +193,7 @@ static int plan_pages(struct up *up)
 /* --file or --dax name the pool of node 0, which must start now. */
 static int plan_claim(struct up *up)
 {
-	const struct host_store_opts *opts = up->opts;
+	const struct host_node_opts *opts = &up->opts->node;
 	bool any = opts->adopt || opts->discard || opts->trust_clients;
 	uint32_t index;
 
@@ -218,7 +218,7 @@ static int plan(struct up *up)
 {
 	struct host_daemon *metad = host_daemons_find(&up->daemons, HOST_METAD);
 	bool known = metad && metad->line.len;
-	int ret = 0;
+	int ret;
 
 	for (uint32_t i = 0; i < up->daemons.n; i++) {
 		const struct host_daemon *daemon = &up->daemons.at[i];
@@ -232,10 +232,9 @@ static int plan(struct up *up)
 		if (is_part(&up->daemons.at[i]))
 			up->daemons.at[i].line.len = 0;
 	}
+	ret = host_metad_options(up->opts, &up->metad);
 	if (ret == 0)
-		ret = host_metad_options(up->opts, &up->metad);
-	if (ret == 0)
-		ret = host_node_options(up->opts, &up->node);
+		ret = host_node_options(&up->opts->node, &up->node);
 	if (ret == 0)
 		ret = plan_metad(up);
 	if (ret == 0)
@@ -396,7 +395,7 @@ static int wait_ready(struct up *up)
 	int64_t spent = 0;
 	int ret, asked = 0;
 
-	while (spent <= up->opts->timeout_ns) {
+	while (spent <= up->opts->node.timeout_ns) {
 		ret = look_at_all(up);
 		if (ret)
 			return ret;
@@ -406,7 +405,8 @@ static int wait_ready(struct up *up)
 			return 0;
 		spent = (int64_t)(clock_now_ns(clock_monotonic()) - begin);
 		if (up->progress)
-			progress_show(up->progress, (double)spent / (double)up->opts->timeout_ns,
+			progress_show(up->progress,
+				      (double)spent / (double)up->opts->node.timeout_ns,
 				      "waiting for store %s", up->store->name);
 		interrupt_sleep(HOST_POLL_NS);
 	}
@@ -488,11 +488,11 @@ static int bring_up_locked(struct up *up)
 	const struct host_store_opts *opts = up->opts;
 	struct host_lock lock;
 	bool gone = false;
-	int ret = host_lock_take(opts->store, opts->timeout_ns, up->progress, &lock);
+	int ret = host_lock_take(opts->node.store, opts->node.timeout_ns, up->progress, &lock);
 
 	if (ret)
 		return ret;
-	ret = runtime_dir_open(opts->store, true, &up->store->dir);
+	ret = runtime_dir_open(opts->node.store, true, &up->store->dir);
 	if (ret == 0) {
 		ret = bring_up(up);
 		gone = ret && undo(up);
@@ -521,8 +521,8 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	up->opts = opts;
 	up->progress = progress;
 	up->store = &store;
-	snprintf(store.name, sizeof(store.name), "%s", opts->store);
-	snprintf(store.uri, sizeof(store.uri), "shm:%s", opts->store);
+	snprintf(store.name, sizeof(store.name), "%s", opts->node.store);
+	snprintf(store.uri, sizeof(store.uri), "shm:%s", opts->node.store);
 	ret = bring_up_locked(up);
 	mem_free(up);
 	if (ret == 0)

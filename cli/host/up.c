@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
+#include "cli/host/node_options.h"
 #include "program/interrupt.h"
 #include "program/units.h"
 
-#define DEFAULT_TIMEOUT_NS 20000000000
 #define MIN_BYTES (UINT64_C(8) << 20)
 
 static void print_text(const struct host_store *store, const struct host_store_opts *opts)
@@ -21,9 +21,9 @@ static void print_text(const struct host_store *store, const struct host_store_o
 	if (store->was_up && store->started == 0)
 		fprintf(stderr, "store %s is up already: %u memory node%s\n", store->name,
 			store->n_nodes, plural);
-	else if (opts->bytes)
+	else if (opts->node.bytes)
 		fprintf(stderr, "store %s is up: %u memory node%s of %s\n", store->name,
-			store->n_nodes, plural, units_format_bytes(opts->bytes, bytes));
+			store->n_nodes, plural, units_format_bytes(opts->node.bytes, bytes));
 	else
 		fprintf(stderr, "store %s is up: %u memory node%s\n", store->name, store->n_nodes,
 			plural);
@@ -83,32 +83,32 @@ static bool has_port(const char *address)
 
 static bool options_agree(const struct host_store_opts *opts)
 {
-	if (opts->file && opts->dax)
+	if (opts->node.file && opts->dax)
 		cli_error("--file and --dax: give one of them");
-	else if ((opts->file || opts->dax) && opts->nodes > 1)
+	else if ((opts->node.file || opts->dax) && opts->nodes > 1)
 		cli_error("--nodes %u: --file or --dax holds the pool of one node only",
 			  opts->nodes);
-	else if (opts->rdma_listen && opts->nodes > 1)
+	else if (opts->node.rdma_listen && opts->nodes > 1)
 		cli_error(
 			"--rdma-listen: only one node can listen there; start others by relive node "
 			"add");
-	else if ((opts->adopt || opts->discard) && !opts->file && !opts->dax)
+	else if ((opts->node.adopt || opts->node.discard) && !opts->node.file && !opts->dax)
 		cli_error(
 			"--adopt and --discard need a pool on a file or device: add --file or --dax");
 	else if (opts->listen && !units_is_address(opts->listen))
 		cli_error("--listen %.64s: give HOST:PORT or :PORT, with a port up to 65535",
 			  opts->listen);
-	else if (opts->trust_clients && !opts->dax)
+	else if (opts->node.trust_clients && !opts->dax)
 		cli_error("--trust-clients needs a pool on a device: add --dax");
 	else if (!tls_agrees(opts))
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
-	else if (opts->metrics && !has_port(opts->metrics))
+	else if (opts->node.metrics && !has_port(opts->node.metrics))
 		cli_error("--metrics %.64s: give [IP:]PORT, as 9117 or 0.0.0.0:9117",
-			  opts->metrics);
-	else if (opts->bytes && opts->bytes < MIN_BYTES)
+			  opts->node.metrics);
+	else if (opts->node.bytes && opts->node.bytes < MIN_BYTES)
 		cli_error("--size: give at least 8M");
 	else
-		return group_is_usable(opts->group);
+		return group_is_usable(opts->node.group);
 	return false;
 }
 
@@ -150,55 +150,35 @@ static int check_and_bring_up(struct host_store_opts *opts, uint32_t nodes, bool
 		return CLI_USAGE;
 	}
 	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
-	return options_agree(opts) ? bring_up(opts, as_json, bar) : CLI_USAGE;
+	if (!options_agree(opts))
+		return CLI_USAGE;
+	if (opts->dax)
+		opts->node.file = opts->dax;
+	return bring_up(opts, as_json, bar);
 }
 
 int cmd_up(int argc, char **argv)
 {
-	struct host_store_opts opts = { .store = "default",
-					.pages = HOST_STORE_UNSET,
-					.stalled = HOST_STORE_UNSET,
-					.log_level = HOST_STORE_UNSET,
-					.log_format = HOST_STORE_UNSET,
-					.timeout_ns = DEFAULT_TIMEOUT_NS };
+	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT, .stalled = HOST_STORE_UNSET };
 	bool as_json = false, bar = false;
 	uint32_t nodes = HOST_STORE_UNSET;
 	const struct arg_option options[] = {
-		{ "store", "NAME", "name of the store (default: default)", &opts.store, ARG_TEXT },
-		{ "size", "BYTES",
-		  "size of the pool of each memory node (default 1G; of an existing pool, its size)",
-		  &opts.bytes, ARG_BYTES },
-		{ "file", "PATH", "keep the pool in the directory PATH: it survives", &opts.file,
+		{ "store", "NAME", "name of the store (default: default)", &opts.node.store,
 		  ARG_TEXT },
+		HOST_NODE_OPTIONS(opts.node),
 		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
-		{ "trust-clients", NULL,
-		  "give clients of this host the device; each can map all of it",
-		  &opts.trust_clients, ARG_FLAG },
-		{ "adopt", NULL, "add tables of the pool that the catalog does not know",
-		  &opts.adopt, ARG_FLAG },
-		{ "discard", NULL, "erase what the pool holds and the catalog does not know",
-		  &opts.discard, ARG_FLAG },
-		{ "pages", "auto|huge|small",
-		  "pages of pools in memory (default auto; huge: reserved ones)", &opts.pages,
-		  ARG_CHOICE },
 		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts.listen, ARG_TEXT },
 		{ "metrics", "[IP:]PORT",
 		  "serve /metrics and /healthz of the server; of the nodes at the next ports",
-		  &opts.metrics, ARG_TEXT },
+		  &opts.node.metrics, ARG_TEXT },
 		{ "tls-cert", "FILE", "PEM: certificate for TCP connections, beside the token",
 		  &opts.tls_cert, ARG_TEXT },
 		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
 		{ "tls-ca", "FILE", "PEM: CA that signs all certificates", &opts.tls_ca, ARG_TEXT },
-		{ "group", "GROUP", "let users of this group connect, with a token", &opts.group,
-		  ARG_TEXT },
 		{ "stalled", "wait|kill",
 		  "wait for a stopped process that holds blocks, or kill it (default wait)",
 		  &opts.stalled, ARG_CHOICE },
 		{ "nodes", "N", "number of memory nodes (default 1)", &nodes, ARG_COUNT32 },
-		{ "transport", "auto|shm|verbs", "how clients reach the memory (default auto)",
-		  &opts.transport, ARG_TEXT },
-		{ "rdma-listen", "HOST:PORT", "verbs: address of the RDMA device (default any)",
-		  &opts.rdma_listen, ARG_TEXT },
 		{ "node-lease", "TIME", "a node that is silent for this long is down (default 1s)",
 		  &opts.node_lease_ns, ARG_DURATION },
 		{ "node-lost", "TIME",
@@ -207,16 +187,11 @@ int cmd_up(int argc, char **argv)
 		{ "slow-start", "TIME",
 		  "time until a new shard gets its full share of blocks (default 10s)",
 		  &opts.slow_start_ns, ARG_DURATION },
-		{ "log-level", "error|warn|info|debug",
-		  "least severe level that daemons log (default info)", &opts.log_level,
-		  ARG_CHOICE },
-		{ "log-format", "text|json", "format of their logs (default text)",
-		  &opts.log_format, ARG_CHOICE },
 		{ "trust", NULL,
 		  "accept rows without checksums even if a power loss may have torn them",
 		  &opts.trust, ARG_FLAG },
 		{ "timeout", "TIME", "longest wait until all daemons are ready (default 20s)",
-		  &opts.timeout_ns, ARG_DURATION },
+		  &opts.node.timeout_ns, ARG_DURATION },
 		{ "json", NULL, "print one JSON object", &as_json, ARG_FLAG },
 		{ "progress", NULL, "show progress even without a terminal", &bar, ARG_FLAG },
 	};
