@@ -129,19 +129,23 @@ static int put_finals(struct writer *w, struct wait *wait, const void *const *fi
 	return ret;
 }
 
-/* Starts a call's wait and appends kept final rows, before anything of the call is bound. 0, or -1 with
-   an exception: none of the call's own rows is in. */
-static int begin(struct writer *w, struct wait *wait)
+/* Appends the final rows that are kept. 0, or -1 with an exception. */
+static int put_kept_finals(struct writer *w, struct wait *wait)
 {
-	const void *finals[RLV_MAX_COLUMNS];
+	const void *finals[RLV_MAX_COLUMNS] = { NULL };
 
-	if (wait_start(wait, w->timeout))
-		return -1;
-	if (w->final_env == w->n_envs)
-		return 0;
 	for (uint32_t c = 0; c < w->n_columns; c++)
 		finals[c] = w->columns[c].is_obs ? w->stage[c] : NULL;
 	return raise_of(put_finals(w, wait, finals));
+}
+
+/* Starts a call's wait, before anything of the call is bound. 0, or -1 with an exception: none of the
+   call's own rows is in. */
+static int begin(struct writer *w, struct wait *wait)
+{
+	if (wait_start(wait, w->timeout))
+		return -1;
+	return w->final_env < w->n_envs ? put_kept_finals(w, wait) : 0;
 }
 
 /* -------- ends of episodes -------- */

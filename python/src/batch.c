@@ -275,13 +275,6 @@ static PyObject *batch_enter(PyObject *object, PyObject *unused)
 	return object;
 }
 
-static PyObject *batch_exit(PyObject *object, PyObject *args)
-{
-	(void)args;
-	forget((struct batch *)object);
-	Py_RETURN_NONE;
-}
-
 static PyObject *batch_copy(PyObject *object, PyObject *unused)
 {
 	(void)unused;
@@ -327,7 +320,7 @@ static PyMethodDef methods[] = {
 	{ "release", batch_release, METH_NOARGS, release_doc },
 	{ "copy", batch_copy, METH_NOARGS, copy_doc },
 	{ "__enter__", batch_enter, METH_NOARGS, NULL },
-	{ "__exit__", batch_exit, METH_VARARGS, NULL },
+	{ "__exit__", batch_release, METH_VARARGS, NULL },
 	{ "__reduce__", batch_reduce, METH_NOARGS, NULL },
 	{ 0 },
 };

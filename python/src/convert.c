@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_ELEMENTS 16384
+enum { MOST_ELEMENTS = 16384 };
 
 #define STORE(type, value) \
 	do { \
@@ -68,22 +68,11 @@ bool convert_integer(uint32_t dtype, int64_t number, void *to)
 	}
 }
 
-static bool is_float(uint32_t dtype)
-{
-	return dtype == RLV_F32 || dtype == RLV_F64;
-}
-
 static double load_float(uint32_t dtype, const char *from)
 {
 	if (dtype == RLV_F32)
 		LOAD(float);
 	LOAD(double);
-}
-
-/* Of the integers, U64 is left out: it may be more than the result holds. */
-static bool is_integer(uint32_t dtype)
-{
-	return dtype == RLV_BOOL || (dtype >= RLV_U8 && dtype <= RLV_I64 && dtype != RLV_U64);
 }
 
 static int64_t load_integer(uint32_t dtype, const char *from)
@@ -110,13 +99,16 @@ static int64_t load_integer(uint32_t dtype, const char *from)
 bool convert_elements(uint32_t from_dtype, const void *from, uint32_t to_dtype, void *to, size_t n)
 {
 	size_t step = dtype_of(from_dtype)->bytes, width = dtype_of(to_dtype)->bytes;
-	bool fits = n <= MOST_ELEMENTS && (is_integer(from_dtype) || is_float(from_dtype));
+	bool is_float = from_dtype == RLV_F32 || from_dtype == RLV_F64;
+	/* not U64: it may be more than an int64_t holds */
+	bool is_integer = from_dtype == RLV_BOOL ||
+			  (from_dtype >= RLV_U8 && from_dtype <= RLV_I64 && from_dtype != RLV_U64);
+	bool fits = n <= MOST_ELEMENTS && (is_integer || is_float);
 	const char *at = from;
 	char *put = to;
 
 	for (size_t i = 0; fits && i < n; i++, at += step, put += width)
-		fits = is_float(from_dtype)
-			       ? convert_float(to_dtype, load_float(from_dtype, at), put)
-			       : convert_integer(to_dtype, load_integer(from_dtype, at), put);
+		fits = is_float ? convert_float(to_dtype, load_float(from_dtype, at), put)
+				: convert_integer(to_dtype, load_integer(from_dtype, at), put);
 	return fits;
 }

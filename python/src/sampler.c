@@ -72,7 +72,7 @@ static void *memory_alloc(void *context, size_t align, size_t bytes)
 	}
 	if (!slot)
 		return NULL;
-	s->slots[s->n_slots++] = slot;
+	slots[s->n_slots++] = slot;
 	return slot->memory;
 }
 
@@ -86,10 +86,11 @@ static void memory_free(void *context, void *memory, size_t bytes)
 
 static void put_slots(struct sampler *s)
 {
-	while (s->n_slots)
-		slot_put(s->slots[--s->n_slots]);
+	for (uint32_t i = 0; i < s->n_slots; i++)
+		slot_put(s->slots[i]);
 	free(s->slots);
 	s->slots = NULL;
+	s->n_slots = 0;
 }
 
 /* -------- life -------- */
