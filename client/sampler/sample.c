@@ -123,33 +123,27 @@ struct sample_call {
 	bool first;    /* no round has been made */
 };
 
-/* Draws, gathers and verifies the remaining items. The first round may be a prefetched one. */
-static int sampler_draw_round(struct sample_call *call)
+/* Verifies the items of a round: those that hold go to the batch, the others are drawn again. */
+static int sampler_keep_round(struct sample_call *call, const struct round *round)
 {
 	struct rlv_sampler *sp = call->sp;
-	struct round round = { .batch = call->batch,
-			       .n = call->left,
-			       .stratified = call->first && !sp->opts.independent };
-	uint32_t failed;
-	bool late;
-	int ret = call->first && prefetch_hand_over(sp, &round) ? 0 : sampler_round(sp, &round);
-
 	/* After a long sleep a generation may have come round: nothing of it is kept. */
-	late = clock_now_ns(sp->h.clock) - round.began_ns > sampler_wrap_ns(sp->h.desc);
-	if (ret == 0 && !late && sp->view->max_times_sampled)
-		ret = sampler_take(sp, round.found);
+	bool late = clock_now_ns(sp->h.clock) - round->began_ns > sampler_wrap_ns(sp->h.desc);
+	uint32_t failed;
+	int ret = !late && sp->view->max_times_sampled ? sampler_take(sp, round->found) : 0;
+
 	if (ret)
 		return ret;
 	if (late)
-		failed = round.found;
-	else if (call->first && sampler_keep_all(sp, call->batch, round.found))
+		failed = round->found;
+	else if (call->first && sampler_keep_all(sp, call->batch, round->found))
 		failed = 0;
 	else
-		failed = sampler_keep_whole(sp, call->batch, round.found);
+		failed = sampler_keep_whole(sp, call->batch, round->found);
 	sp->stats.redraws += failed;
-	memmove(sp->scratch.at + failed, sp->scratch.at + round.found,
-		(call->left - round.found) * sizeof(*sp->scratch.at));
-	call->left -= round.found - failed;
+	memmove(sp->scratch.at + failed, sp->scratch.at + round->found,
+		(call->left - round->found) * sizeof(*sp->scratch.at));
+	call->left -= round->found - failed;
 	call->first = false;
 	return 0;
 }
@@ -224,8 +218,14 @@ static int sampler_fill(struct sample_call *call)
 
 	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {
 		uint32_t before = call->left;
+		struct round drawn = { .batch = call->batch,
+				       .n = call->left,
+				       .stratified = call->first && !sp->opts.independent };
 
-		ret = sampler_draw_round(call);
+		/* The first round may be a prefetched one. */
+		ret = call->first && prefetch_hand_over(sp, &drawn) ? 0 : sampler_round(sp, &drawn);
+		if (ret == 0)
+			ret = sampler_keep_round(call, &drawn);
 		if (takes && call->left < before)
 			round = 0; /* others take, too, but there is more to be had */
 	}

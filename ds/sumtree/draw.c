@@ -97,26 +97,6 @@ static int check_forest(const struct forest *from, bool *in_place)
 	return 0;
 }
 
-static int draw_in_place(const struct forest *from, const struct draw_opts *opts, struct rng *rng,
-			 size_t n, const struct draws *out)
-{
-	struct strata strata = strata_make(opts, n);
-	struct draw_call call;
-	int ret;
-
-	call.down.from = from;
-	call.down.rng = rng;
-	call.down.kernel = sumtree_kernel_get();
-	call.down.prefetch = true;
-	call.down.in_copies = false;
-	call.tops.sizes = opts ? opts->sizes_out : NULL;
-	ret = sumtree_tops_read(&call.tops, from);
-	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)
-		ret = draw_chunk(&call, &strata, out, first,
-				 (uint32_t)min_u64(DRAW_CHUNK, n - first));
-	return ret;
-}
-
 /* -------- over a wire -------- */
 
 static int draw_by_steps(const struct steps_task *task)
@@ -140,14 +120,30 @@ static int draw_by_steps(const struct steps_task *task)
 	return ret;
 }
 
+/* -------- both -------- */
+
 int sumtree_draw(const struct forest *from, const struct draw_opts *opts, struct rng *rng, size_t n,
 		 const struct draws *out)
 {
-	const struct steps_task task = { from, opts, rng, n, *out };
+	struct strata strata;
+	struct draw_call call;
 	bool in_place;
 	int ret = check_forest(from, &in_place);
 
 	if (ret || n == 0)
 		return ret;
-	return in_place ? draw_in_place(from, opts, rng, n, out) : draw_by_steps(&task);
+	if (!in_place)
+		return draw_by_steps(&(struct steps_task){ from, opts, rng, n, *out });
+	strata = strata_make(opts, n);
+	call.down.from = from;
+	call.down.rng = rng;
+	call.down.kernel = sumtree_kernel_get();
+	call.down.prefetch = true;
+	call.down.in_copies = false;
+	call.tops.sizes = opts ? opts->sizes_out : NULL;
+	ret = sumtree_tops_read(&call.tops, from);
+	for (size_t first = 0; ret == 0 && first < n; first += DRAW_CHUNK)
+		ret = draw_chunk(&call, &strata, out, first,
+				 (uint32_t)min_u64(DRAW_CHUNK, n - first));
+	return ret;
 }

@@ -30,20 +30,6 @@ static bool see_epoch(struct epoch *ep, uint64_t word)
 	return (ep->number & 1) == parity;
 }
 
-/* Copies n sums, negative ones as 0; returns their total. */
-static uint64_t copy_clamped(uint64_t *to, const struct rword64 *from, uint32_t n)
-{
-	uint64_t total = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t word = rword64_load_relaxed(&from[i]);
-
-		to[i] = (int64_t)word > 0 ? word : 0;
-		total += to[i];
-	}
-	return total;
-}
-
 static uint32_t top_nodes(const struct sumtree *tree)
 {
 	return tree->nodes[tree->geo.levels];
@@ -66,30 +52,25 @@ struct top {
 	int64_t size;
 };
 
-/* Reads the head of an inner array; copies the top level to `to`. */
+/* Reads the head of an inner array; copies the top level to `to`, negative sums as 0. */
 static struct top take_head(const struct sumtree *tree, const void *head, uint64_t *to)
 {
-	const uint8_t *bytes = head;
 	const struct rword64 *size = head;
-	uint64_t top_off = tree->level_off[tree->geo.levels];
+	const struct rword64 *sums = words_at(head, tree->level_off[tree->geo.levels]);
+	struct top top = { .size = node_size(tree, rword64_load_relaxed(size)) };
 
-	return (struct top){ .total = copy_clamped(to, words_at(bytes, top_off), top_nodes(tree)),
-			     .size = node_size(tree, rword64_load_relaxed(size)) };
+	for (uint32_t i = 0; i < top_nodes(tree); i++) {
+		uint64_t word = rword64_load_relaxed(&sums[i]);
+
+		to[i] = (int64_t)word > 0 ? word : 0;
+		top.total += to[i];
+	}
+	return top;
 }
 
 static uint64_t *kept_top(struct sumtree_tops *tops, uint32_t shard, uint64_t *spare)
 {
 	return shard < TOPS_KEPT ? tops->kept[shard] : spare;
-}
-
-/* -------- in place -------- */
-
-static struct top top_in_place(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
-{
-	const uint8_t *base = tree->region->base;
-
-	see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
-	return take_head(tree, base + head_off(tree, ep), to);
 }
 
 /* -------- through the transport -------- */
@@ -107,7 +88,7 @@ static void aim_views(struct transport_view views[TOPS_READS], const struct sumt
 }
 
 /* Reads one tree; again if the epoch word names the other array. */
-static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, struct top *top_out)
+static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to)
 {
 	for (int tries = 0; tries < 3; tries++) {
 		struct transport_view views[TOPS_READS];
@@ -119,7 +100,7 @@ static int view_top(const struct sumtree *tree, struct epoch *ep, uint64_t *to, 
 		if (ret)
 			return ret;
 		same = see_epoch(ep, rword64_load_acquire(views[0].ptr));
-		*top_out = take_head(tree, views[1].ptr, to);
+		take_head(tree, views[1].ptr, to);
 		transport_view_end(tree->region->tr);
 		if (same)
 			break;
@@ -190,10 +171,14 @@ int sumtree_tops_read(struct sumtree_tops *tops, const struct forest *from)
 	sumtree_tops_begin(tops, from);
 	for (uint32_t t = 0; t < from->n; t++) {
 		const struct sumtree *tree = &from->trees[t];
+		struct epoch *ep = &from->epochs[t];
 
 		if (transport_is_forked(tree->region->tr))
 			return error_set(-ECHILD, "sum tree: opened before a fork");
-		note_top(tops, t, top_in_place(tree, &from->epochs[t], kept_top(tops, t, spare)));
+		see_epoch(ep, rword64_load_acquire(words_at(ep->region->base, ep->word_off)));
+		note_top(tops, t,
+			 take_head(tree, tree->region->base + head_off(tree, ep),
+				   kept_top(tops, t, spare)));
 	}
 	sumtree_tops_end(tops);
 	return 0;
@@ -204,17 +189,14 @@ int sumtree_tops_load(struct sumtree_tops *tops, uint32_t shard)
 	const struct sumtree *tree = &tops->from->trees[shard];
 	uint32_t n = top_nodes(tree);
 	uint64_t total = 0;
-	struct top top;
 	int ret = 0;
 
 	if (tops->shard == shard)
 		return 0;
 	if (shard < TOPS_KEPT)
 		memcpy(tops->value, tops->kept[shard], n * sizeof(tops->value[0]));
-	else if (tree->region->base)
-		top_in_place(tree, &tops->from->epochs[shard], tops->value);
 	else
-		ret = view_top(tree, &tops->from->epochs[shard], tops->value, &top);
+		ret = view_top(tree, &tops->from->epochs[shard], tops->value);
 	if (ret)
 		return ret;
 	for (uint32_t k = 0; k <= SUMTREE_TOP_MAX; k++) {
