@@ -174,7 +174,7 @@ void embed_table_destroy(struct embed *embed, struct embed_table *table)
 
 /* As the metadata server does it (server/catalog/catalog.c): threads of one process share what they map. */
 static int grant_shard(struct embed *embed, const struct shard *shard,
-		       const struct meta_access *access, struct meta_shard *out)
+		       const struct meta_access *access, struct meta_part *out)
 {
 	struct transport_target *target = embed->base.target;
 	int ret = 0;
@@ -193,31 +193,37 @@ static int grant_shard(struct embed *embed, const struct shard *shard,
 }
 
 static int fill_place(struct embed *embed, const struct embed_table *table,
-		      const struct meta_access *access, struct meta_table *out)
+		      const struct meta_access *access, struct meta_place *out)
 {
 	struct transport_target *target = embed->base.target;
-	struct meta_table place = { .desc = table->desc, .n_shards = table->desc.n_shards };
+	struct meta_place place = { .n_parts = table->desc.n_shards };
 	int ret = 0;
 
-	place.shards = mem_array(place.n_shards, sizeof(struct meta_shard));
-	if (!place.shards)
-		return error_set(-ENOMEM, "%u shards: no memory", place.n_shards);
-	for (uint32_t s = 0; ret == 0 && s < place.n_shards; s++) {
-		struct meta_shard *shard = &place.shards[s];
+	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
+	if (!place.parts)
+		return error_set(-ENOMEM, "%u shards: no memory", place.n_parts);
+	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++) {
+		struct meta_part *part = &place.parts[s];
 
-		strcpy(shard->node_uri, "embed:");
-		strcpy(shard->node, "embed");
-		shard->state = RLV_SHARD_ACTIVE;
-		shard->weight = META_WEIGHT_FULL;
-		shard->incarnation = target->incarnation;
-		ret = grant_shard(embed, table->shards[s], access, shard);
+		strcpy(part->node_uri, "embed:");
+		strcpy(part->node, "embed");
+		part->state = RLV_SHARD_ACTIVE;
+		part->weight = META_WEIGHT_FULL;
+		part->incarnation = target->incarnation;
+		ret = grant_shard(embed, table->shards[s], access, part);
 	}
 	if (ret) {
-		meta_table_fini(&place);
+		meta_place_fini(&place);
 		return ret;
 	}
 	*out = place;
 	return 0;
+}
+
+static int fill_table(struct embed *embed, const struct embed_table *table, struct meta_table *out)
+{
+	out->desc = table->desc;
+	return fill_place(embed, table, META_LOOKS, &out->place);
 }
 
 static int free_id(const struct embed *embed, uint32_t *id_out)
@@ -268,7 +274,7 @@ static int create_locked(struct embed *embed, const struct table_desc *desc, str
 				 desc->name);
 	if (!table)
 		ret = make_table(embed, desc, &table);
-	return ret ? ret : fill_place(embed, table, META_LOOKS, out);
+	return ret ? ret : fill_table(embed, table, out);
 }
 
 static int embed_create(struct meta *meta, const struct table_desc *desc,
@@ -292,7 +298,7 @@ static int embed_open_table(struct meta *meta, const char *name, struct meta_tab
 
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_by_name(embed, name);
-	ret = table ? fill_place(embed, table, META_LOOKS, out)
+	ret = table ? fill_table(embed, table, out)
 		    : error_set(-ENOENT, "no table %s in this store", name);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
@@ -450,19 +456,19 @@ static int slot_put_locked(const struct embed_table *table, uint32_t owner)
 }
 
 /* NULL if the table was dropped, or another one has its id now. */
-static struct embed_table *find_same(const struct embed *embed, const struct table_desc *desc)
+static struct embed_table *find_same(const struct embed *embed, const struct meta_object *object)
 {
-	struct embed_table *table = embed->tables[desc->table_id];
+	struct embed_table *table = embed->tables[object->number];
 
-	if (table && memcmp(table->desc.uuid, desc->uuid, sizeof(table->desc.uuid)) == 0)
+	if (table && memcmp(table->desc.uuid, object->uuid, sizeof(table->desc.uuid)) == 0)
 		return table;
 	return NULL;
 }
 
 /* Nothing of it ever moves, but it may have been dropped. */
-static int embed_refresh(struct meta *meta, const struct table_desc *desc,
+static int embed_refresh(struct meta *meta, const struct meta_object *object,
 			 const struct meta_access *access, int64_t timeout_ns,
-			 struct meta_table *out)
+			 struct meta_place *out)
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
@@ -470,14 +476,14 @@ static int embed_refresh(struct meta *meta, const struct table_desc *desc,
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_same(embed, desc);
+	table = find_same(embed, object);
 	ret = table ? fill_place(embed, table, access, out)
-		    : error_set(-ESTALE, "table %s was dropped", desc->name);
+		    : error_set(-ESTALE, "table %s was dropped", object->name);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
 
-static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
+static int embed_slot_get(struct meta *meta, const struct meta_object *object, uint32_t streams,
 			  int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	struct embed *embed = embed_of(meta);
@@ -486,15 +492,15 @@ static int embed_slot_get(struct meta *meta, const struct table_desc *desc, uint
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_same(embed, desc);
+	table = find_same(embed, object);
 	ret = table ? slot_get_locked(embed, table, streams, &slot_out->owner)
-		    : error_set(-ESTALE, "table %s was dropped", desc->name);
+		    : error_set(-ESTALE, "table %s was dropped", object->name);
 	lock_release(&embed->lock, &embed_lock);
 	slot_out->lease = EMBED_CLIENT;
 	return ret;
 }
 
-static int embed_slot_put(struct meta *meta, const struct table_desc *desc,
+static int embed_slot_put(struct meta *meta, const struct meta_object *object,
 			  const struct meta_slot *slot, int64_t timeout_ns)
 {
 	struct embed *embed = embed_of(meta);
@@ -503,7 +509,7 @@ static int embed_slot_put(struct meta *meta, const struct table_desc *desc,
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
-	table = find_same(embed, desc);
+	table = find_same(embed, object);
 	if (table)
 		ret = slot_put_locked(table, slot->owner);
 	lock_release(&embed->lock, &embed_lock);

@@ -14,11 +14,19 @@
 #include <stdatomic.h>
 
 #define META_NODE_URI_BYTES 256
-#define META_WEIGHT_FULL 1000u /* weight of a shard that takes its full share of new blocks */
+#define META_WEIGHT_FULL 1000u /* weight of a part that takes its full share of new data */
 
-/* Placement of one shard, and the grants to attach its regions. */
-struct meta_shard {
-	char node_uri[META_NODE_URI_BYTES]; /* for connect; shards of one node share it */
+/* An object of the store, of any kind, as requests name it. */
+struct meta_object {
+	uint32_t number;
+	uint32_t max_clients;
+	uint8_t uuid[16];
+	char name[RLV_NAME_BYTES];
+};
+
+/* Placement of one part, and the grants to attach its regions. */
+struct meta_part {
+	char node_uri[META_NODE_URI_BYTES]; /* for connect; parts of one node share it */
 	char node[RLV_NAME_BYTES];          /* its name, for messages */
 	/* by enum region_role and part_place; bytes 0 = not given */
 	struct region_grant grants[PART_PLACES];
@@ -28,12 +36,16 @@ struct meta_shard {
 	uint64_t incarnation; /* of the node that holds it */
 };
 
+struct meta_place {
+	uint32_t n_parts;        /* part numbers ever used: may exceed those of the descriptor */
+	struct meta_part *parts; /* owned: meta_place_fini */
+	uint32_t control;        /* part that keeps the words shared by all parts */
+	uint64_t layout;         /* this place includes all changes up to this version */
+};
+
 struct meta_table {
-	struct table_desc desc;    /* shard 0's */
-	uint32_t n_shards;         /* shard numbers ever used: may exceed desc.n_shards */
-	struct meta_shard *shards; /* owned: meta_table_fini */
-	uint32_t control;          /* shard that keeps the limiter's counts */
-	uint64_t layout;           /* this place includes all changes up to this version */
+	struct table_desc desc; /* shard 0's */
+	struct meta_place place;
 };
 
 /* Plan options that the server applies again later. */
@@ -52,7 +64,7 @@ struct meta_access {
 
 #define META_LOOKS (&(const struct meta_access){ .kind = PART_READS })
 
-/* A client slot; every shard records its owner. */
+/* A client slot; every part records its owner. */
 struct meta_slot {
 	uint32_t owner; /* 1.. */
 	uint64_t lease; /* as the slot names it */
@@ -89,12 +101,12 @@ struct meta_ops {
 	int (*create)(struct meta *meta, const struct table_desc *desc,
 		      const struct meta_wishes *wishes, struct meta_table *out);
 	int (*open)(struct meta *meta, const char *name, struct meta_table *out);
-	/* Refreshes an open table: new grants and placement. Never waits longer than the timeout,
+	/* Refreshes an open object: new grants and placement. Never waits longer than the timeout,
 	   nor for another call (-EAGAIN); timeout_ns 0 = as open. -ESTALE: it was dropped; -EACCES:
 	   not the owner's lease. */
-	int (*refresh)(struct meta *meta, const struct table_desc *desc,
+	int (*refresh)(struct meta *meta, const struct meta_object *object,
 		       const struct meta_access *access, int64_t timeout_ns,
-		       struct meta_table *out);
+		       struct meta_place *out);
 	int (*drop)(struct meta *meta, const char *name);
 	int (*list)(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout);
 
@@ -103,15 +115,15 @@ struct meta_ops {
 	int (*connect)(struct meta *meta, const char *node_uri, int64_t timeout_ns,
 		       uint64_t replaces, struct transport **tr_out);
 
-	/* Gets a client slot for one handle, live in all shards that are up on return. streams:
+	/* Gets a client slot for one handle, live in all parts that are up on return. streams:
 	   most blocks that it holds at once. -ENOSPC: all slots are taken, or all streams
 	   (max_writers). timeout_ns 0 = as open. */
-	int (*slot_get)(struct meta *meta, const struct table_desc *desc, uint32_t streams,
+	int (*slot_get)(struct meta *meta, const struct meta_object *object, uint32_t streams,
 			int64_t timeout_ns, struct meta_slot *slot_out);
 	/* Returns the slot of a handle that closed cleanly. If its lease has expired, nothing is
 	   returned: the fencing side settles it. -ECONNREFUSED: it is returned when the server is
 	   reachable again. timeout_ns 0 = as open. */
-	int (*slot_put)(struct meta *meta, const struct table_desc *desc,
+	int (*slot_put)(struct meta *meta, const struct meta_object *object,
 			const struct meta_slot *slot, int64_t timeout_ns);
 
 	/* For memory nodes; NULL for stores without them. */
@@ -165,6 +177,8 @@ RLV_MUST_CHECK int meta_embed_open(const char *path, const struct rlv_store_opts
 RLV_MUST_CHECK int meta_remote_open(const char *uri, const struct rlv_store_opts *opts,
 				    struct meta **meta_out);
 
-void meta_table_fini(struct meta_table *table);
+struct meta_object meta_object_of(const struct table_desc *desc);
+
+void meta_place_fini(struct meta_place *place);
 
 #endif

@@ -37,7 +37,7 @@ static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
 /* A slot of a handle that is closed: the server does not know that yet. */
 struct owed_slot {
 	struct owed_slot *next;
-	struct table_desc desc;
+	struct meta_object object;
 	struct meta_slot slot;
 };
 
@@ -92,7 +92,7 @@ static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out
 }
 
 /* The page of a slot comes only to who has one. */
-static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
+static int take_shard(const Relive__ShardPlace *place, struct meta_part *out)
 {
 	const ProtobufCBinaryData *grants[PART_PLACES] = {
 		[REGION_TREE] = &place->tree_grant,
@@ -124,34 +124,34 @@ static int take_shard(const Relive__ShardPlace *place, struct meta_shard *out)
 
 static int take_table(const Relive__TableReply *reply, struct meta_table *out)
 {
-	struct meta_table table = {
-		.n_shards = (uint32_t)reply->n_shards,
+	struct meta_place place = {
+		.n_parts = (uint32_t)reply->n_shards,
 		.control = reply->control,
 		.layout = reply->layout,
 	};
 	int ret;
 
-	if (reply->desc.len != sizeof(table.desc))
+	if (reply->desc.len != sizeof(out->desc))
 		return error_set(-EPROTO, "table: descriptor of %zu bytes, want %zu",
-				 reply->desc.len, sizeof(table.desc));
-	memcpy(&table.desc, reply->desc.data, sizeof(table.desc));
-	ret = table_desc_check(&table.desc);
+				 reply->desc.len, sizeof(out->desc));
+	memcpy(&out->desc, reply->desc.data, sizeof(out->desc));
+	ret = table_desc_check(&out->desc);
 	if (ret)
 		return ret;
-	if (reply->n_shards < table.desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
+	if (reply->n_shards < out->desc.n_shards || reply->n_shards > TABLE_MAX_SHARDS ||
 	    reply->control >= reply->n_shards)
 		return error_set(-EPROTO, "table: %zu shards, control %u, its descriptor says %u",
-				 reply->n_shards, reply->control, table.desc.n_shards);
-	table.shards = mem_array(table.n_shards, sizeof(struct meta_shard));
-	if (!table.shards)
-		return error_set(-ENOMEM, "%u shards: no memory", table.n_shards);
-	for (uint32_t s = 0; ret == 0 && s < table.n_shards; s++)
-		ret = take_shard(reply->shards[s], &table.shards[s]);
+				 reply->n_shards, reply->control, out->desc.n_shards);
+	place.parts = mem_array(place.n_parts, sizeof(struct meta_part));
+	if (!place.parts)
+		return error_set(-ENOMEM, "%u shards: no memory", place.n_parts);
+	for (uint32_t s = 0; ret == 0 && s < place.n_parts; s++)
+		ret = take_shard(reply->shards[s], &place.parts[s]);
 	if (ret) {
-		meta_table_fini(&table);
+		meta_place_fini(&place);
 		return ret;
 	}
-	*out = table;
+	out->place = place;
 	return 0;
 }
 
@@ -181,9 +181,9 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 	ret = take_table((const Relive__TableReply *)reply, out);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	if (ret == 0) {
-		hear_of(remote, out->layout);
+		hear_of(remote, out->place.layout);
 		/* It may have been another table's change that we had heard of. */
-		out->layout = max_u64(out->layout, known);
+		out->place.layout = max_u64(out->place.layout, known);
 	}
 	/* The grants are for the lease of now. */
 	rpc_lease(remote->rpc, &lease);
@@ -240,22 +240,22 @@ static int remote_open_table(struct meta *meta, const char *name, struct meta_ta
 	return open_table(remote_of(meta), name, META_LOOKS, 0, out);
 }
 
-static int remote_refresh(struct meta *meta, const struct table_desc *desc,
+static int remote_refresh(struct meta *meta, const struct meta_object *object,
 			  const struct meta_access *access, int64_t timeout_ns,
-			  struct meta_table *out)
+			  struct meta_place *out)
 {
-	struct meta_table place;
-	int ret = open_table(remote_of(meta), desc->name, access, timeout_ns, &place);
+	struct meta_table table;
+	int ret = open_table(remote_of(meta), object->name, access, timeout_ns, &table);
 
 	if (ret == -ENOENT)
-		return error_set(-ESTALE, "table %s was dropped", desc->name);
+		return error_set(-ESTALE, "table %s was dropped", object->name);
 	if (ret)
 		return ret;
-	if (memcmp(place.desc.uuid, desc->uuid, sizeof(desc->uuid)) != 0) {
-		meta_table_fini(&place);
-		return error_set(-ESTALE, "table %s was dropped, and made anew", desc->name);
+	if (memcmp(table.desc.uuid, object->uuid, sizeof(object->uuid)) != 0) {
+		meta_place_fini(&table.place);
+		return error_set(-ESTALE, "table %s was dropped, and made anew", object->name);
 	}
-	*out = place;
+	*out = table.place;
 	return 0;
 }
 
@@ -302,15 +302,17 @@ static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t 
 	return 0;
 }
 
-static void fill_slot(Relive__SlotRequest *request, const struct table_desc *desc, uint32_t owner)
+static void fill_slot(Relive__SlotRequest *request, const struct meta_object *object,
+		      uint32_t owner)
 {
 	relive__slot_request__init(request);
-	request->table_id = desc->table_id;
+	request->table_id = object->number;
 	request->owner = owner;
-	request->table_uuid = (ProtobufCBinaryData){ sizeof(desc->uuid), (uint8_t *)desc->uuid };
+	request->table_uuid =
+		(ProtobufCBinaryData){ sizeof(object->uuid), (uint8_t *)object->uuid };
 }
 
-static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uint32_t streams,
+static int remote_slot_get(struct meta *meta, const struct meta_object *object, uint32_t streams,
 			   int64_t timeout_ns, struct meta_slot *slot_out)
 {
 	Relive__SlotRequest request;
@@ -325,21 +327,21 @@ static int remote_slot_get(struct meta *meta, const struct table_desc *desc, uin
 	uint32_t owner;
 	int ret;
 
-	fill_slot(&request, desc, 0);
+	fill_slot(&request, object, 0);
 	request.streams = streams;
 	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
 	if (ret)
 		return ret;
 	owner = ((const Relive__SlotReply *)reply)->owner;
 	protobuf_c_message_free_unpacked(reply, NULL);
-	if (owner == 0 || owner > desc->max_clients)
-		return error_set(-EPROTO, "slot: owner %u of %u", owner, desc->max_clients);
+	if (owner == 0 || owner > object->max_clients)
+		return error_set(-EPROTO, "slot: owner %u of %u", owner, object->max_clients);
 	rpc_lease(remote_of(meta)->rpc, &lease);
 	*slot_out = (struct meta_slot){ .owner = owner, .lease = lease.client_id };
 	return 0;
 }
 
-static int put_slot(struct remote *remote, const struct table_desc *desc,
+static int put_slot(struct remote *remote, const struct meta_object *object,
 		    const struct meta_slot *slot, int64_t timeout_ns)
 {
 	Relive__SlotRequest request;
@@ -349,7 +351,7 @@ static int put_slot(struct remote *remote, const struct table_desc *desc,
 		.timeout_ns = timeout_ns,
 	};
 
-	fill_slot(&request, desc, slot->owner);
+	fill_slot(&request, object, slot->owner);
 	request.lease = slot->lease;
 	return tell_call(remote, &call);
 }
@@ -378,15 +380,15 @@ static struct owed_slot *take_owed(struct remote *remote)
  * If the request was not sent, the slot is put back when the server is there again. A request that was
  * sent is not repeated: it may be done, and the slot may belong to another handle of this client.
  */
-static int remote_slot_put(struct meta *meta, const struct table_desc *desc,
+static int remote_slot_put(struct meta *meta, const struct meta_object *object,
 			   const struct meta_slot *slot, int64_t timeout_ns)
 {
-	int ret = put_slot(remote_of(meta), desc, slot, timeout_ns);
+	int ret = put_slot(remote_of(meta), object, slot, timeout_ns);
 	struct owed_slot *owed = ret == -ECONNREFUSED ? mem_alloc(sizeof(*owed)) : NULL;
 
 	if (!owed)
 		return ret;
-	owed->desc = *desc;
+	owed->object = *object;
 	owed->slot = *slot;
 	owe(remote_of(meta), owed);
 	return ret;
@@ -398,10 +400,10 @@ static void put_owed(struct remote *remote)
 	struct owed_slot *owed = take_owed(remote);
 
 	while (owed) {
-		int ret = put_slot(remote, &owed->desc, &owed->slot, RENEW_TIMEOUT_NS);
+		int ret = put_slot(remote, &owed->object, &owed->slot, RENEW_TIMEOUT_NS);
 
 		if (ret)
-			log_warn("table %s: slot %u: %s", owed->desc.name, owed->slot.owner,
+			log_warn("table %s: slot %u: %s", owed->object.name, owed->slot.owner,
 				 error_last());
 		if (ret == -ECONNREFUSED) {
 			owe(remote, owed);

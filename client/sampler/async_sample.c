@@ -75,7 +75,7 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 		uint32_t i = async->rows_first + k;
 
 		async->io[k] = (struct transport_io){
-			.region = sp->h.nodes.shards[async->s->shard[i]]->rows,
+			.region = handle_shard(&sp->h, async->s->shard[i])->rows,
 			.off = sampler_window_off(sp, async->s, i),
 			.dst = async->rows + k * bytes,
 			.len = (uint32_t)bytes,
@@ -130,7 +130,7 @@ static void async_check_seals(struct rlv_sampler *sp, struct draw_scratch *s, ui
 			      uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++) {
-		if (sp->h.nodes.shards[s->shard[i]]->tree->base)
+		if (handle_shard(&sp->h, s->shard[i])->tree->base)
 			sampler_look_in_place(sp, s, i, 1);
 		else
 			s->again[i] = window_is_whole(sp, s, i) ? s->word[i] : 0;
@@ -146,7 +146,7 @@ static void async_aim_look(struct rlv_sampler *sp, struct async_sample *async,
 
 	for (uint32_t i = 0; i < async->found; i++)
 		io[i] = (struct transport_io){
-			.region = sp->h.nodes.shards[s->shard[i]]->tree,
+			.region = handle_shard(&sp->h, s->shard[i])->tree,
 			.off = sampler_leaf_off(sp, s, i),
 			.dst = &s->again[i],
 			.len = 8,
@@ -175,15 +175,16 @@ static bool sampler_looks_at_leaves(const struct rlv_sampler *sp)
 /* Few, small, and over one wire: where there is none, or another, no fence orders them. */
 static bool async_posts_together(const struct rlv_sampler *sp, const struct async_sample *async)
 {
-	struct shard *const *shards = sp->h.nodes.shards;
+	const struct transport *tr = NULL;
 	uint32_t n = async->found;
 	bool together = sampler_looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
 			n * sampler_window_bytes(sp) <= BOTH_BYTES;
 
 	for (uint32_t i = 0; together && i < n; i++) {
-		const struct region *tree = shards[async->s->shard[i]]->tree;
+		const struct region *tree = handle_shard(&sp->h, async->s->shard[i])->tree;
 
-		together = !tree->base && tree->tr == shards[async->s->shard[0]]->tree->tr;
+		tr = tr ? tr : tree->tr;
+		together = !tree->base && tree->tr == tr;
 	}
 	return together;
 }

@@ -64,7 +64,8 @@ static uint32_t sampler_make_takes(struct rlv_sampler *sp, uint32_t n)
 		at = sampler_add_candidates(sp, first, end, at);
 		if (at == from)
 			continue;
-		sp->changes[n_changes] = (struct shard_change){ .acc = sp->h.access[shard] };
+		sp->changes[n_changes] =
+			(struct shard_change){ .acc = handle_access(&sp->h, shard) };
 		sp->changes[n_changes].ops[sp->view_index] = s->ops + from;
 		sp->changes[n_changes++].n[sp->view_index] = at - from;
 	}

@@ -13,14 +13,14 @@
 
 uint64_t sampler_window_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
 {
-	const struct shard *shard = sp->h.nodes.shards[s->shard[i]];
+	const struct shard *shard = handle_shard(&sp->h, s->shard[i]);
 
 	return shard_row_off(shard, s->slot[i] + 1 - sp->view->window);
 }
 
 uint64_t sampler_leaf_off(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
 {
-	return shard_leaf_off(sp->h.nodes.shards[s->shard[i]], sp->view_index, s->slot[i]);
+	return shard_leaf_off(handle_shard(&sp->h, s->shard[i]), sp->view_index, s->slot[i]);
 }
 
 /* -------- draw -------- */
@@ -72,7 +72,7 @@ static void sampler_point_in_place(struct rlv_sampler *sp, uint32_t first, uint3
 	struct draw_scratch *s = &sp->scratch;
 
 	for (uint32_t i = first; i < first + n; i++) {
-		struct region *rows = sp->h.nodes.shards[s->shard[i]]->rows;
+		struct region *rows = handle_shard(&sp->h, s->shard[i])->rows;
 
 		s->window[i] = rows->base + sampler_window_off(sp, s, i);
 	}
@@ -90,7 +90,7 @@ void sampler_look_in_place(struct rlv_sampler *sp, struct draw_scratch *s, uint3
 			   uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++) {
-		const uint8_t *base = sp->h.nodes.shards[s->shard[i]]->tree->base;
+		const uint8_t *base = handle_shard(&sp->h, s->shard[i])->tree->base;
 		const void *leaf = base + sampler_leaf_off(sp, s, i);
 
 		/* V2 pairs with C1: rows before the second look at their leaf. */

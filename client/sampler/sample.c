@@ -382,7 +382,7 @@ int rlv_sampler_poll(struct rlv_sampler *sampler, uint32_t *ready_out)
 
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
-	ret = node_set_check(&sampler->h.nodes);
+	ret = part_set_check(&sampler->h.set);
 	if (ret && ret != -EHOSTDOWN) /* a call that may wait finds out more */
 		return ret;
 	ready = prefetch_advance(sampler);

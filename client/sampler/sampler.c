@@ -196,7 +196,7 @@ static void sampler_free(struct rlv_sampler *sp)
 
 static int sampler_make_room(struct rlv_sampler *sp)
 {
-	uint32_t n = sp->h.nodes.n_shards;
+	uint32_t n = sp->h.set.n_parts;
 
 	if (n <= sp->room)
 		return 0;
@@ -223,7 +223,7 @@ static int sampler_shards_moved(struct handle *h)
 	prefetch_cancel(sp);
 
 	if (ret == 0)
-		ret = shard_trees_build(&sp->trees, &h->nodes);
+		ret = shard_trees_build(&sp->trees, &h->set);
 	return ret ? ret : admission_follow(&sp->admission, h);
 }
 
@@ -237,7 +237,7 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 /* What is opened after the handle. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
-	int ret = shard_trees_init(&sp->trees, &sp->h.nodes, sp->view_index);
+	int ret = shard_trees_init(&sp->trees, &sp->h.set, sp->view_index);
 
 	sp->ordered = sp->view->selector == RLV_FIFO || sp->view->selector == RLV_LIFO;
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
@@ -280,10 +280,10 @@ static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *
 	struct rlv_sampler *sp;
 	int ret;
 
-	ret = check_opts(&table->place.desc, opts);
+	ret = check_opts(&table->desc, opts);
 	if (ret)
 		return ret;
-	if (table->store->read_only && table->place.desc.views[opts->view].max_times_sampled)
+	if (table->store->read_only && table->desc.views[opts->view].max_times_sampled)
 		return error_set(
 			-EACCES,
 			"sampler: view %u takes items out (max_times_sampled), and the store "
@@ -293,10 +293,10 @@ static int open_sampler(struct rlv_table *table, const struct rlv_sampler_opts *
 	if (!sp)
 		return error_set(-ENOMEM, "sampler: cannot allocate memory");
 	sp->view_index = opts->view;
-	sp->view = &table->place.desc.views[opts->view];
+	sp->view = &table->desc.views[opts->view];
 	ret = sampler_fill_defaults(sp, opts);
 	if (ret == 0)
-		ret = sampler_choose_columns(sp, &table->place.desc, opts);
+		ret = sampler_choose_columns(sp, &table->desc, opts);
 	if (ret)
 		goto err_free;
 	how.reader = table->store->meta->reader;
@@ -407,7 +407,7 @@ int rlv_sampler_stats(struct rlv_sampler *sampler, struct rlv_stats *stats_out)
 	if (ret)
 		return ret;
 	stats = sampler->stats;
-	stats.items_lost = shard_trees_items_lost(&sampler->trees, &sampler->h.nodes);
+	stats.items_lost = shard_trees_items_lost(&sampler->trees, &sampler->h.set);
 	handle_stats(&sampler->h, &stats);
 	abi_write(stats_out, &stats, sizeof(stats));
 	return 0;

@@ -49,9 +49,9 @@ static int shard_trees_make_room(struct shard_trees *trees, uint32_t n)
 }
 
 /* What orders remember of blocks is remembered anew. */
-static int shard_trees_build_orders(struct shard_trees *trees, const struct node_set *nodes)
+static int shard_trees_build_orders(struct shard_trees *trees, const struct part_set *set)
 {
-	uint32_t selector = nodes->desc->views[trees->view].selector;
+	uint32_t selector = ((const struct table_desc *)set->desc)->views[trees->view].selector;
 	int ret = 0;
 
 	if (selector != RLV_FIFO && selector != RLV_LIFO)
@@ -61,14 +61,14 @@ static int shard_trees_build_orders(struct shard_trees *trees, const struct node
 	if (!trees->orders)
 		return shard_trees_no_memory(trees->room);
 	for (uint32_t t = 0; ret == 0 && t < trees->forest.n; t++)
-		ret = fifo_scan_init(&trees->orders[t], nodes->shards[trees->shard[t]], trees->view,
-				     selector == RLV_LIFO);
+		ret = fifo_scan_init(&trees->orders[t], shard_of(set->parts[trees->shard[t]]),
+				     trees->view, selector == RLV_LIFO);
 	return ret;
 }
 
-static void shard_trees_add(struct shard_trees *trees, const struct node_set *nodes, uint32_t s)
+static void shard_trees_add(struct shard_trees *trees, const struct part_set *set, uint32_t s)
 {
-	const struct shard *shard = nodes->shards[s];
+	const struct shard *shard = shard_of(set->parts[s]);
 	uint32_t t = trees->forest.n++;
 
 	trees->trees[t] = shard->trees[trees->view];
@@ -77,31 +77,30 @@ static void shard_trees_add(struct shard_trees *trees, const struct node_set *no
 	trees->sparse |= t != s;
 }
 
-int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes)
+int shard_trees_build(struct shard_trees *trees, const struct part_set *set)
 {
-	int ret = shard_trees_make_room(trees, nodes->n_shards);
+	int ret = shard_trees_make_room(trees, set->n_parts);
 
 	if (ret)
 		return ret;
-	if (nodes->n_shards > trees->n_items) {
-		if (!mem_grow(&trees->items, trees->n_items, nodes->n_shards,
-			      sizeof(*trees->items)))
-			return shard_trees_no_memory(nodes->n_shards);
-		trees->n_items = nodes->n_shards;
+	if (set->n_parts > trees->n_items) {
+		if (!mem_grow(&trees->items, trees->n_items, set->n_parts, sizeof(*trees->items)))
+			return shard_trees_no_memory(set->n_parts);
+		trees->n_items = set->n_parts;
 	}
 	trees->forest.n = 0;
 	trees->sparse = false;
-	trees->addressable = node_set_is_addressable(nodes);
-	for (uint32_t s = 0; s < nodes->n_shards; s++)
-		if (nodes->shards[s])
-			shard_trees_add(trees, nodes, s);
-	return shard_trees_build_orders(trees, nodes);
+	trees->addressable = part_set_is_addressable(set);
+	for (uint32_t s = 0; s < set->n_parts; s++)
+		if (set->parts[s])
+			shard_trees_add(trees, set, s);
+	return shard_trees_build_orders(trees, set);
 }
 
-int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes, uint32_t view)
+int shard_trees_init(struct shard_trees *trees, const struct part_set *set, uint32_t view)
 {
 	*trees = (struct shard_trees){ .view = view };
-	return shard_trees_build(trees, nodes);
+	return shard_trees_build(trees, set);
 }
 
 void shard_trees_fini(struct shard_trees *trees)
@@ -145,13 +144,12 @@ int shard_trees_find(struct shard_trees *trees, uint32_t n, const struct shard_t
 	return shard_trees_count(trees);
 }
 
-int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes)
+int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct part_set *set)
 {
 	int64_t sum = 0;
 
-	for (uint32_t s = 0; s < nodes->n_shards && s < trees->n_items; s++)
-		if (nodes->statuses[s].state == RLV_SHARD_DOWN ||
-		    nodes->statuses[s].state == RLV_SHARD_LOST)
+	for (uint32_t s = 0; s < set->n_parts && s < trees->n_items; s++)
+		if (part_set_is_away(set, s))
 			sum += trees->items[s] > 0 ? trees->items[s] : 0;
 	return sum;
 }

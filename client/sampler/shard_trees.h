@@ -5,7 +5,7 @@
 #ifndef RLV_CLIENT_SAMPLER_SHARD_TREES_H
 #define RLV_CLIENT_SAMPLER_SHARD_TREES_H
 
-#include "client/table/node.h"
+#include "client/part/part_set.h"
 
 #include "ds/replay/fifo_scan.h"
 
@@ -24,12 +24,12 @@ struct shard_trees {
 };
 
 /* Builds the trees the first time. -ENOMEM; fini may be called after an error. */
-RLV_MUST_CHECK int shard_trees_init(struct shard_trees *trees, const struct node_set *nodes,
+RLV_MUST_CHECK int shard_trees_init(struct shard_trees *trees, const struct part_set *set,
 				    uint32_t view);
 void shard_trees_fini(struct shard_trees *trees);
 
 /* Rebuilds the trees of the open shards. -ENOMEM. Cost: local. */
-RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct node_set *nodes);
+RLV_MUST_CHECK int shard_trees_build(struct shard_trees *trees, const struct part_set *set);
 
 /* Maps tree numbers to shard numbers. */
 static inline void shard_trees_name_shards(const struct shard_trees *trees, uint32_t *tree,
@@ -71,6 +71,6 @@ static inline int64_t shard_trees_items(const struct shard_trees *trees)
 }
 
 /* Live items of unreachable shards, as last counted. */
-int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct node_set *nodes);
+int64_t shard_trees_items_lost(const struct shard_trees *trees, const struct part_set *set);
 
 #endif

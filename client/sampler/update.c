@@ -86,7 +86,7 @@ static int sampler_check_keys(const struct rlv_sampler *sp, const uint64_t *keys
 		if (key_table(key) != desc->table_id)
 			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": not of table %s", i,
 					 key, desc->name);
-		if (key_shard(key) >= sp->h.nodes.n_shards || key_slot(key) >= desc->slots ||
+		if (key_shard(key) >= sp->h.set.n_parts || key_slot(key) >= desc->slots ||
 		    key_gen(key) == 0)
 			return error_set(-EINVAL, "keys[%u] 0x%016" PRIx64 ": no key of table %s",
 					 i, key, desc->name);
@@ -171,7 +171,7 @@ static uint32_t update_make_changes(struct rlv_sampler *sp, uint32_t n,
 
 	for (uint32_t first = 0; first < n; first = end) {
 		uint32_t s = sp->scratch.shard[first];
-		struct access *acc = sp->h.access[s];
+		struct access *acc = handle_access(&sp->h, s);
 		struct shard_change *ch = &sp->changes[n_changes];
 
 		for (end = first; end < n && sp->scratch.shard[end] == s; end++)

@@ -1,5 +1,5 @@
 /*
- * Store and table handles, shared by the calls of the API.
+ * An open store, as the calls of the API share it.
  */
 #ifndef RLV_CLIENT_STORE_STORE_H
 #define RLV_CLIENT_STORE_STORE_H
@@ -7,7 +7,6 @@
 #include "client/store/abi.h"
 #include "client/store/backoff.h"
 #include "client/meta/meta.h"
-#include "client/table/node.h"
 #include "client/store/uri.h"
 
 #include "base/os/lock.h"
@@ -20,18 +19,6 @@ struct rlv_store {
 	bool read_only;
 	struct lock lock; /* role store_lock: open_tables */
 	uint32_t open_tables;
-};
-
-struct table_seen; /* last counts of shards, used while they are unreachable:
-                      client/table/table.c */
-
-struct rlv_table {
-	struct rlv_store *store;
-	struct meta_table place;
-	struct lock lock;      /* role table_lock: all below */
-	struct node_set nodes; /* for info and verify */
-	struct table_seen *seen;
-	uint32_t open_handles;
 };
 
 /* Counts a table of the store in (1) and out (-1). */
@@ -54,9 +41,5 @@ RLV_MUST_CHECK int store_wait_nodes(struct store_wait *wait, int error);
 
 /* True if the store keeps its rows in a file: rows then carry a crc by default. */
 bool store_is_file(const struct rlv_store *store);
-
-/* Counts a handle of the table in and out, so that close can refuse. */
-void table_handle_get(struct rlv_table *table);
-void table_handle_put(struct rlv_table *table);
 
 #endif

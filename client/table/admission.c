@@ -10,18 +10,18 @@
 
 static void admission_bind(struct admission *adm, const struct handle *h)
 {
-	adm->control = h->nodes.control;
+	adm->control = h->set.control;
 	adm->owner = h->slot.owner;
-	adm->opened = h->nodes.statuses[adm->control].opened;
-	limiter_init(&adm->lim, h->nodes.shards[adm->control], adm->view, adm->owner);
+	adm->opened = h->set.statuses[adm->control].opened;
+	limiter_init(&adm->lim, handle_shard(h, adm->control), adm->view, adm->owner);
 }
 
 void admission_init(struct admission *adm, const struct handle *h, uint32_t view)
 {
 	const struct limit_desc *bounds = &h->desc->views[view].limit;
 
-	*adm = (struct admission){ .view = view, .control = h->nodes.control };
-	adm->here = node_set_has_control(&h->nodes);
+	*adm = (struct admission){ .view = view, .control = h->set.control };
+	adm->here = part_set_has_control(&h->set);
 	if (adm->here) {
 		admission_bind(adm, h);
 		return;
@@ -86,12 +86,12 @@ static int admission_carry(struct admission *adm)
 }
 
 /* The chain posted last lies in lim. A connection that was closed has done with it. */
-static void admission_wait_posted(struct admission *adm, const struct node_set *nodes)
+static void admission_wait_posted(struct admission *adm, const struct part_set *set)
 {
 	struct transport *tr;
 
-	if (!adm->lim.ticket || !nodes->shards[adm->control] ||
-	    nodes->statuses[adm->control].opened != adm->opened)
+	if (!adm->lim.ticket || !set->parts[adm->control] ||
+	    set->statuses[adm->control].opened != adm->opened)
 		return;
 	tr = adm->lim.region->tr;
 	if (transport_poll(tr, adm->lim.ticket, DEADLINE_NEVER))
@@ -100,14 +100,14 @@ static void admission_wait_posted(struct admission *adm, const struct node_set *
 
 int admission_follow(struct admission *adm, const struct handle *h)
 {
-	const struct node_set *nodes = &h->nodes;
+	const struct part_set *set = &h->set;
 	const struct limiter old = adm->lim;
-	bool same = adm->control == nodes->control && adm->owner == h->slot.owner;
+	bool same = adm->control == set->control && adm->owner == h->slot.owner;
 
-	adm->here = node_set_has_control(nodes);
-	if (!adm->here || (same && adm->opened == nodes->statuses[adm->control].opened))
+	adm->here = part_set_has_control(set);
+	if (!adm->here || (same && adm->opened == set->statuses[adm->control].opened))
 		return 0;
-	admission_wait_posted(adm, nodes);
+	admission_wait_posted(adm, set);
 	admission_bind(adm, h);
 	adm->lim.open_for_samples = old.open_for_samples;
 	if (same) /* our counts stand in the slot: they go on */

@@ -17,199 +17,171 @@
 #define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
 #define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
 
-/* -------- accesses -------- */
+/* -------- shards that come and go -------- */
 
-static int handle_make_room(struct handle *h)
-{
-	uint32_t n = h->nodes.n_shards;
-
-	if (h->n_access >= n)
-		return 0;
-	if (!mem_grow(&h->access, h->n_access, n, sizeof(struct access *)))
-		return error_set(-ENOMEM, "cannot allocate memory for %u shards", n);
-	h->n_access = n;
-	return 0;
-}
-
-static int handle_open_access(struct handle *h, uint32_t s)
+static int handle_open_access(struct handle *h, uint32_t s, void **access_out)
 {
 	struct access *acc = mem_alloc(sizeof(*acc));
 	int ret;
 
 	if (!acc)
 		return error_set(-ENOMEM, "shard %u: cannot allocate memory", s);
-	ret = access_open(acc, h->nodes.shards[s], h->slot.owner, h->view_mask, &h->defer);
+	ret = access_open(acc, handle_shard(h, s), h->slot.owner, h->view_mask, &h->defer);
 	if (ret) {
 		mem_free(acc);
 		return ret;
 	}
-	h->access[s] = acc;
+	*access_out = acc;
 	return 0;
 }
 
-static void handle_close_access(struct handle *h, uint32_t s)
+static void handle_close_access(void *ctx, uint32_t s, void *access)
 {
-	if (s >= h->n_access || !h->access[s])
-		return;
-	access_close(h->access[s]);
-	mem_free(h->access[s]);
-	h->access[s] = NULL;
+	(void)ctx;
+	(void)s;
+	access_close(access);
+	mem_free(access);
 }
-
-static int handle_open_accesses(struct handle *h)
-{
-	int ret = handle_make_room(h);
-
-	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
-		if (h->nodes.shards[s] && !h->access[s])
-			ret = handle_open_access(h, s);
-	return ret;
-}
-
-static void handle_close_accesses(struct handle *h)
-{
-	for (uint32_t s = 0; s < h->n_access; s++)
-		handle_close_access(h, s);
-	mem_free(h->access);
-	h->access = NULL;
-	h->n_access = 0;
-}
-
-/* -------- shards that come and go -------- */
 
 /*
- * Cleans up after a connection that ended: closes blocks that are open in our name, which nobody else
- * may claim, and marks the shard for a rebuild if a call was interrupted, whose additions to the sums
- * are lost.
+ * Rejoins a shard in which the slot is still ours, after a connection that ended: closes blocks that are
+ * open in our name, which nobody else may claim, and marks the shard for a rebuild if a call was
+ * interrupted, whose additions to the sums are lost.
  */
-static int handle_tidy_shard(struct handle *h, uint32_t s, const struct slot_info *slot)
+static int handle_rejoin(struct handle *h, uint32_t s, bool interrupted, void **access_out)
 {
-	struct shard *shard = h->nodes.shards[s];
+	struct shard *shard = handle_shard(h, s);
 	uint32_t closed;
 	int ret = shard_close_blocks(shard, h->slot.owner, &closed);
 
-	if (ret == 0 && slot->pin != SLOT_IDLE)
+	if (ret == 0 && interrupted)
 		ret = part_mark_dirty(&shard->part);
-	return ret;
-}
-
-static int handle_join_with(struct handle *h, uint32_t s, const struct slot_info *slot)
-{
-	int ret = handle_tidy_shard(h, s, slot);
-
 	if (ret == 0)
-		ret = handle_open_access(h, s);
-	if (ret == 0 && slot->pin != SLOT_IDLE)
-		ret = epoch_leave(&h->access[s]->epoch);
-	if (ret)
-		handle_close_access(h, s);
+		ret = handle_open_access(h, s, access_out);
+	if (ret || !interrupted)
+		return ret;
+	ret = epoch_leave(&((struct access *)*access_out)->epoch);
+	if (ret) {
+		handle_close_access(h, s, *access_out);
+		*access_out = NULL;
+	}
 	return ret;
 }
 
-static int handle_join(void *ctx, uint32_t s)
+static int handle_attach(void *ctx, uint32_t s, bool returned, void **access_out)
 {
 	struct handle *h = ctx;
 	struct slot_info slot;
-	int ret = handle_make_room(h);
+	int ret;
 
-	if (ret || h->fenced)
-		return ret;
-	if (h->reader)
-		return handle_open_access(h, s);
-	ret = slot_read(&h->nodes.shards[s]->part, h->slot.owner - 1, &slot);
+	if (!returned || h->reader)
+		return handle_open_access(h, s, access_out);
+	if (h->fenced)
+		return 0;
+	ret = slot_read(&handle_shard(h, s)->part, h->slot.owner - 1, &slot);
 	if (ret)
 		return ret;
 	if (slot.state == SLOT_LIVE && slot.lease == h->slot.lease)
-		return handle_join_with(h, s, &slot);
+		return handle_rejoin(h, s, slot.pin != SLOT_IDLE, access_out);
 	h->fenced = true; /* in this shard at least: it gets another slot in all */
 	return 0;
 }
 
-static void handle_leave_access(struct handle *h, uint32_t s)
-{
-	if (s >= h->n_access || !h->access[s])
-		return;
-	if (h->user->leave)
-		h->user->leave(h, s);
-	handle_close_access(h, s);
-}
-
-static void handle_leave(void *ctx, uint32_t s)
+static void handle_detach(void *ctx, uint32_t s, void *access)
 {
 	struct handle *h = ctx;
 
-	h->lost++;
-	handle_leave_access(h, s);
+	if (h->user->leave)
+		h->user->leave(h, s);
+	handle_close_access(h, s, access);
 }
 
-static const struct node_hooks hooks = { .join = handle_join, .leave = handle_leave };
-
-/* -------- a new slot -------- */
-
-/* Closes the state of the old slot in shards where it is still ours. */
-static void handle_leave_all(struct handle *h)
+/* Closes the state of the old slot in a shard where it is still ours. */
+static void handle_leave_shard(void *ctx, uint32_t s, void *access)
 {
-	for (uint32_t s = 0; s < h->n_access; s++) {
-		struct access *acc = h->access[s];
-		uint32_t closed;
+	struct handle *h = ctx;
+	struct access *acc = access;
+	uint32_t closed;
 
-		if (!acc)
-			continue;
-		if (h->user->leave)
-			h->user->leave(h, s);
-		if (access_flush(acc) || shard_close_blocks(acc->shard, acc->owner, &closed))
-			log_debug("leave shard %u: %s", s, error_last());
-		handle_close_access(h, s);
-	}
+	if (h->user->leave)
+		h->user->leave(h, s);
+	if (access_flush(acc) || shard_close_blocks(acc->shard, acc->owner, &closed))
+		log_debug("leave shard %u: %s", s, error_last());
+	handle_close_access(h, s, acc);
 }
 
-static int handle_reattach(struct handle *h)
+static int handle_take_another_slot(struct handle *h)
 {
-	struct meta *meta = h->table->store->meta;
+	struct meta *meta = h->set.meta;
+	const struct meta_object *object = &h->set.object;
 	struct meta_slot old = h->slot;
 	int ret;
 
-	handle_leave_all(h);
+	part_set_detach(&h->set, handle_leave_shard);
 	h->slot.owner = 0;
-	if (old.owner && meta->ops->slot_put(meta, h->desc, &old, node_set_patience(&h->nodes)))
+	if (old.owner && meta->ops->slot_put(meta, object, &old, part_set_patience(&h->set)))
 		log_debug("put slot %u back: %s", old.owner, error_last());
-	ret = meta->ops->slot_get(meta, h->desc, h->streams, node_set_patience(&h->nodes),
-				  &h->slot);
+	ret = meta->ops->slot_get(meta, object, h->streams, part_set_patience(&h->set), &h->slot);
 	if (ret)
 		return error_prefix(error_set(-EOWNERDEAD, "%s", error_last()),
 				    "this handle was fenced, and no new slot is available: ");
-	ret = node_set_move(&h->nodes, h->slot.owner);
+	ret = part_set_move(&h->set, h->slot.owner);
 	if (ret == 0)
-		ret = handle_open_accesses(h);
-	if (ret && node_set_drop(&h->nodes)) /* another node went: over the rest */
-		ret = handle_open_accesses(h);
+		ret = part_set_attach(&h->set);
+	if (ret && part_set_drop(&h->set)) /* another node went: over the rest */
+		ret = part_set_attach(&h->set);
 	if (ret)
 		return ret;
 	h->fenced = false;
-	h->nodes.version++;
+	h->set.version++;
 	log_warn("table %s: slot %u was fenced, going on with slot %u", h->desc->name, old.owner,
 		 h->slot.owner);
 	return 0;
 }
 
+static int handle_moved(void *ctx)
+{
+	struct handle *h = ctx;
+	int ret = 0;
+
+	if (h->fenced && h->set.n_up > 0)
+		ret = handle_take_another_slot(h);
+	if (ret == 0)
+		ret = h->user->moved(h);
+	/* Relaxed: the server learns that we have taken it up, a moment later or sooner. */
+	if (ret == 0)
+		atomic_store_explicit(&h->watch.layout, h->set.layout, memory_order_relaxed);
+	return ret;
+}
+
+static const struct part_hooks hooks = {
+	.attach = handle_attach,
+	.detach = handle_detach,
+	.moved = handle_moved,
+};
+
 /* -------- open, close -------- */
 
 /* Asks for fresh grants: those of the table may be older than a restart of a node or a fence. */
-static int handle_open_nodes(struct handle *h, uint64_t deadline_ns)
+static int handle_open_set(struct handle *h, uint64_t deadline_ns)
 {
-	const struct node_set like = {
+	const struct part_set like = {
 		.meta = h->table->store->meta,
+		.object = h->table->set.object,
+		.kind = &table_kind,
 		.desc = h->desc,
 		.access = { .kind = h->access_kind, .owner = h->slot.owner },
+		.hooks = &hooks,
+		.ctx = h,
 	};
-	struct meta_table place;
-	int ret = like.meta->ops->refresh(like.meta, h->desc, &like.access, 0, &place);
+	struct meta_place place;
+	int ret = like.meta->ops->refresh(like.meta, &like.object, &like.access, 0, &place);
 
 	if (ret)
 		return ret;
-	ret = node_set_open(&like, &place, deadline_ns, &h->nodes);
-	meta_table_fini(&place);
-	return ret ? ret : node_set_check(&h->nodes);
+	ret = part_set_open(&like, &place, deadline_ns, &h->set);
+	meta_place_fini(&place);
+	return ret ? ret : part_set_check(&h->set);
 }
 
 /* Opening failed: closes what is open and returns the slot. Keeps the error. */
@@ -219,26 +191,27 @@ static void handle_abandon(struct handle *h)
 	struct error_kept kept;
 
 	error_keep(&kept);
-	handle_close_accesses(h);
-	node_set_close(&h->nodes);
-	if (h->slot.owner && meta->ops->slot_put(meta, h->desc, &h->slot, 0))
+	part_set_detach(&h->set, handle_close_access);
+	part_set_close(&h->set);
+	if (h->slot.owner && meta->ops->slot_put(meta, &h->table->set.object, &h->slot, 0))
 		log_warn("table %s: cannot return slot %u: %s", h->desc->name, h->slot.owner,
 			 error_last());
 	error_restore(&kept);
 }
 
-/* Gets a slot, needed for grants of its pages, then opens the nodes. */
+/* Gets a slot, needed for grants of its pages, then opens the shards. */
 static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 {
 	struct meta *meta = h->table->store->meta;
-	int ret = h->reader ? 0 : meta->ops->slot_get(meta, h->desc, h->streams, 0, &h->slot);
+	int ret = 0;
 
+	if (!h->reader)
+		ret = meta->ops->slot_get(meta, &h->table->set.object, h->streams, 0, &h->slot);
 	if (ret)
 		return ret;
-	ret = handle_open_nodes(h, deadline_ns);
-	if (ret == 0)
-		return 0;
-	handle_abandon(h);
+	ret = handle_open_set(h, deadline_ns);
+	if (ret)
+		handle_abandon(h);
 	return ret;
 }
 
@@ -258,7 +231,7 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 
 	memset(h, 0, sizeof(*h));
 	h->table = table;
-	h->desc = &table->place.desc;
+	h->desc = &table->desc;
 	h->view_mask = opts->view_mask;
 	h->streams = opts->streams;
 	h->reader = opts->reader;
@@ -271,26 +244,16 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	if (ret)
 		return ret;
-	ret = handle_open_accesses(h);
+	ret = part_set_attach(&h->set);
 	if (ret) {
 		handle_abandon(h);
 		return ret;
 	}
-	h->nodes.hooks = &hooks;
-	h->nodes.ctx = h;
-	h->version = h->nodes.version;
-	atomic_init(&h->watch.layout, h->nodes.layout);
+	atomic_init(&h->watch.layout, h->set.layout);
 	if (meta->ops->watch)
 		meta->ops->watch(meta, &h->watch);
 	table_handle_get(table);
 	return 0;
-}
-
-static bool handle_is_forked(const struct handle *h)
-{
-	const struct transport *tr = node_set_any(&h->nodes);
-
-	return tr && transport_is_forked(tr);
 }
 
 /*
@@ -302,14 +265,14 @@ static bool handle_is_tidy(struct handle *h)
 {
 	uint32_t s = 0;
 
-	if (node_set_drop(&h->nodes) + h->nodes.n_away == 0)
+	if (part_set_drop(&h->set) + h->set.n_away == 0)
 		return true;
-	if (node_set_heal(&h->nodes))
+	if (part_set_heal(&h->set))
 		return true; /* the table is gone */
-	while (s < h->nodes.n_shards &&
-	       (h->nodes.statuses[s].state != RLV_SHARD_DOWN || !h->nodes.statuses[s].granted))
+	while (s < h->set.n_parts &&
+	       (h->set.statuses[s].state != RLV_SHARD_DOWN || !h->set.statuses[s].granted))
 		s++;
-	return s == h->nodes.n_shards;
+	return s == h->set.n_parts;
 }
 
 static int handle_put_slot(struct handle *h, bool tidy)
@@ -319,7 +282,7 @@ static int handle_put_slot(struct handle *h, bool tidy)
 	if (!h->slot.owner)
 		return 0;
 	if (tidy)
-		return meta->ops->slot_put(meta, h->desc, &h->slot, 0);
+		return meta->ops->slot_put(meta, &h->set.object, &h->slot, 0);
 	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
 		 h->desc->name, h->slot.owner);
 	return 0;
@@ -336,7 +299,9 @@ static int handle_leave_slot(struct handle *h)
 	for (uint32_t i = 0; ret == -EBUSY && i < PUT_TRIES; i++) {
 		bool tidy = handle_is_tidy(h);
 
-		handle_close_accesses(h); /* what was posted is done then: the slot is idle */
+		part_set_detach(
+			&h->set,
+			handle_close_access); /* what was posted is done then: the slot is idle */
 		ret = handle_put_slot(h, tidy);
 	}
 	return ret;
@@ -349,17 +314,17 @@ int handle_close(struct handle *h, int error)
 	int ret;
 
 	error_keep(&kept);
-	h->nodes.patience_ns = PATIENCE_MOST_NS;
+	h->set.patience_ns = PATIENCE_MOST_NS;
 	if (meta->ops->unwatch)
 		meta->ops->unwatch(meta, &h->watch);
-	if (handle_is_forked(h)) {
-		handle_close_accesses(h);
+	if (part_set_is_forked(&h->set)) {
+		part_set_detach(&h->set, handle_close_access);
 		ret = error_set(-ECHILD,
 				"this handle was opened before fork(): it is the parent's");
 	} else {
 		ret = handle_leave_slot(h);
 	}
-	node_set_close(&h->nodes);
+	part_set_close(&h->set);
 	if (ret && error)
 		log_warn("table %s: close: %s", h->desc->name, error_last());
 	table_handle_put(h->table);
@@ -379,51 +344,6 @@ static int64_t handle_patience(int64_t timeout_ns)
 	return part < PATIENCE_MOST_NS ? part : PATIENCE_MOST_NS;
 }
 
-static int handle_tell_user(struct handle *h)
-{
-	int ret = handle_make_room(h);
-
-	if (ret == 0)
-		ret = h->user->moved(h);
-	if (ret)
-		return ret;
-	h->version = h->nodes.version;
-	/* Relaxed: the server learns that we have taken it up, a moment later or sooner. */
-	atomic_store_explicit(&h->watch.layout, h->nodes.layout, memory_order_relaxed);
-	return 0;
-}
-
-/* Applies changes, during which another node may be lost. */
-static int handle_take_up(struct handle *h)
-{
-	int ret = 0;
-
-	node_set_drop(&h->nodes);
-	if (node_set_is_due(&h->nodes))
-		ret = node_set_heal(&h->nodes);
-	if (ret == 0 && h->fenced && h->nodes.n_up > 0)
-		ret = handle_reattach(h);
-	if (ret == 0 && h->version != h->nodes.version)
-		ret = handle_tell_user(h);
-	if (ret)
-		return ret;
-	return h->nodes.n_up
-		       ? 0
-		       : error_set(-EHOSTDOWN, "table %s: none of its %u shards can be reached",
-				   h->desc->name, h->nodes.n_shards);
-}
-
-static int handle_enter(struct handle *h)
-{
-	int ret = node_set_check(&h->nodes);
-
-	if (ret && ret != -EHOSTDOWN)
-		return ret;
-	if (ret == 0 && !node_set_is_due(&h->nodes) && !h->fenced && h->version == h->nodes.version)
-		return 0;
-	return handle_take_up(h);
-}
-
 void handle_start(struct handle *h, int64_t timeout_ns)
 {
 	int64_t network_ns = timeout_ns ? timeout_ns : h->table->store->timeout_ns;
@@ -431,14 +351,14 @@ void handle_start(struct handle *h, int64_t timeout_ns)
 
 	h->wait_ns = timeout_ns ? deadline_ns : 0;
 	h->stalls = timeout_ns == RLV_TIMEOUT_STALL;
-	node_set_begin(&h->nodes, deadline_ns, handle_patience(timeout_ns));
+	part_set_begin(&h->set, deadline_ns, handle_patience(timeout_ns));
 }
 
 bool handle_may_heal(const struct handle *h, int error)
 {
 	if (error == -EOWNERDEAD)
 		return h->fenced;
-	return error == -EHOSTDOWN && (h->nodes.n_away > 0 || h->nodes.n_up > 0);
+	return error == -EHOSTDOWN && (h->set.n_away > 0 || h->set.n_up > 0);
 }
 
 /* State of a call that waits. */
@@ -479,11 +399,11 @@ static int handle_heal(struct handle *h, const struct handle_call *call, void *c
 {
 	if (error == -ECHILD || error == -ESTALE)
 		return error;
-	if (node_set_has_broken(&h->nodes)) {
+	if (part_set_has_broken(&h->set)) {
 		if (wait->lost++ == LOSSES)
 			return error;
 		/* The next call drops it: in this one there is no time to take that up. */
-		if (deadline_expired(h->clock, h->nodes.deadline_ns))
+		if (deadline_expired(h->clock, h->set.deadline_ns))
 			return error_prefix(error_set(-EHOSTDOWN, "%s", error_last()),
 					    "no time is left to retry: ");
 		return 0;
@@ -501,7 +421,7 @@ int handle_run(struct handle *h, const struct handle_call *call, void *ctx)
 	wait.lost = 0;
 	wait.began_ns = 0;
 	do {
-		ret = handle_enter(h);
+		ret = part_set_enter(&h->set);
 		if (ret == 0)
 			ret = call->step(ctx);
 	} while (ret && (ret = handle_heal(h, call, ctx, &wait, ret)) == 0);
@@ -527,11 +447,13 @@ int handle_flush(struct handle *h)
 {
 	int ret = 0;
 
-	for (uint32_t s = 0; ret == 0 && s < h->n_access; s++) {
-		if (!h->access[s])
+	for (uint32_t s = 0; ret == 0 && s < h->set.n_parts; s++) {
+		struct access *acc = handle_access(h, s);
+
+		if (!acc)
 			continue;
-		ret = access_flush(h->access[s]);
-		if (ret && h->access[s]->shard->tree->tr->broken)
+		ret = access_flush(acc);
+		if (ret && acc->shard->tree->tr->broken)
 			ret = 0;
 	}
 	return ret;
@@ -550,7 +472,7 @@ void handle_stats(const struct handle *h, struct rlv_stats *stats)
 {
 	struct transport_stats sum;
 
-	node_set_stats(&h->nodes, &sum);
+	part_set_stats(&h->set, &sum);
 	stats->limiter_waits = h->waits;
 	stats->limiter_wait_ns = h->waited_ns;
 	stats->phases = sum.phases;
@@ -561,5 +483,5 @@ void handle_stats(const struct handle *h, struct rlv_stats *stats)
 	stats->cas_failed = sum.cas_failed;
 	stats->read_bytes = sum.read_bytes;
 	stats->write_bytes = sum.write_bytes;
-	stats->shards_lost = h->lost;
+	stats->shards_lost = h->set.lost;
 }

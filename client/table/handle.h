@@ -16,7 +16,7 @@
 #ifndef RLV_CLIENT_TABLE_HANDLE_H
 #define RLV_CLIENT_TABLE_HANDLE_H
 
-#include "client/store/store.h"
+#include "client/table/table.h"
 #include "client/table/watch.h"
 
 struct handle;
@@ -34,19 +34,15 @@ struct handle_user {
 struct handle {
 	struct rlv_table *table;
 	const struct table_desc *desc; /* shard 0's */
-	struct node_set nodes;
-	struct access **access; /* by shard; NULL where it is not open */
-	uint32_t n_access;
-	struct meta_slot slot; /* owner 0 = none: fenced, or a reader */
-	uint32_t streams;      /* blocks that it may hold at once */
-	bool reader;           /* has no slot, and writes nothing */
-	bool fenced;           /* the slot was taken from this handle */
+	struct part_set set;           /* shards; their states are accesses */
+	struct meta_slot slot;         /* owner 0 = none: fenced, or a reader */
+	uint32_t streams;              /* blocks that it may hold at once */
+	bool reader;                   /* has no slot, and writes nothing */
+	bool fenced;                   /* the slot was taken from this handle */
 	enum part_access access_kind;
 	uint32_t view_mask;
 	struct tree_deltas_opts defer;
 	const struct handle_user *user;
-	uint64_t version;   /* of nodes, that `moved` was told of */
-	uint64_t lost;      /* shards that became unreachable */
 	uint64_t warned_ns; /* of a long wait, last */
 	uint64_t wait_ns;   /* until then the call in progress waits for what others do */
 	bool stalls;        /* that call fails when there is no progress */
@@ -55,6 +51,18 @@ struct handle {
 	struct meta_watch watch;
 	const struct clock *clock;
 };
+
+/* NULL where it is not open. */
+static inline struct shard *handle_shard(const struct handle *h, uint32_t s)
+{
+	return shard_of(h->set.parts[s]);
+}
+
+/* NULL where the shard is not open, or the handle is fenced. */
+static inline struct access *handle_access(const struct handle *h, uint32_t s)
+{
+	return h->set.states[s];
+}
 
 struct handle_opts {
 	uint32_t view_mask; /* views whose leaves this handle changes */

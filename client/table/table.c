@@ -1,4 +1,4 @@
-#include "client/store/store.h"
+#include "client/table/table.h"
 
 #include "client/table/signature.h"
 
@@ -21,11 +21,35 @@ struct table_seen {
 	struct limiter_words counts[RING_MAX_VIEWS];
 };
 
-void meta_table_fini(struct meta_table *table)
+/* What its regions say of it must be what the server said. */
+static int table_open_shard(const void *desc, uint32_t s, const struct part_regions *regions,
+			    struct part **part_out)
 {
-	mem_free(table->shards);
-	memset(table, 0, sizeof(*table));
+	struct table_desc want = *(const struct table_desc *)desc;
+	struct shard *shard;
+	int ret;
+
+	table_desc_seal(&want, s);
+	ret = shard_open(regions, &want, &shard);
+	if (ret == 0)
+		*part_out = &shard->part;
+	return ret;
 }
+
+static void table_close_shard(struct part *part)
+{
+	struct shard *shard = shard_of(part);
+
+	shard_close(&shard);
+}
+
+const struct part_kind table_kind = {
+	.object = "table",
+	.part = "shard",
+	.max_parts = TABLE_MAX_SHARDS,
+	.open = table_open_shard,
+	.close = table_close_shard,
+};
 
 void table_handle_get(struct rlv_table *table)
 {
@@ -48,35 +72,28 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 		      struct rlv_table **table_out)
 {
 	struct rlv_table *table = mem_zalloc(sizeof(*table));
-	struct node_set like = { .meta = store->meta, .access = *META_LOOKS };
-	int ret = -ENOMEM;
+	struct table_seen *seen = mem_zalloc(sizeof(*seen));
+	struct part_set like = { .meta = store->meta, .kind = &table_kind, .access = *META_LOOKS };
+	int ret = table && seen ? 0 : error_set(-ENOMEM, "table: cannot allocate memory");
 
-	if (!table) {
-		error_set(ret, "table: cannot allocate memory");
-		goto err_fini_place;
+	if (ret == 0) {
+		table->store = store;
+		table->seen = seen;
+		table->desc = place->desc;
+		like.object = meta_object_of(&table->desc);
+		like.desc = &table->desc;
+		ret = part_set_open(&like, &place->place, deadline_ns, &table->set);
 	}
-	table->store = store;
-	table->place = *place;
-	table->seen = mem_zalloc(sizeof(*table->seen));
-	if (!table->seen) {
-		error_set(ret, "table: cannot allocate memory");
-		goto err_free;
+	meta_place_fini(&place->place);
+	if (ret) {
+		mem_free(seen);
+		mem_free(table);
+		return ret;
 	}
-	like.desc = &table->place.desc;
-	ret = node_set_open(&like, &table->place, deadline_ns, &table->nodes);
-	if (ret)
-		goto err_free;
 	lock_init(&table->lock, &table_lock);
 	store_table_count(store, 1);
 	*table_out = table;
 	return 0;
-
-err_free:
-	mem_free(table->seen);
-	mem_free(table);
-err_fini_place:
-	meta_table_fini(place);
-	return ret;
 }
 
 static int create_table(struct rlv_store *store, const char *name,
@@ -157,9 +174,8 @@ int rlv_table_close(struct rlv_table **table)
 	lock_release(&t->lock, &table_lock);
 	if (open)
 		return error_set(-EBUSY, "table %s: %u writers or samplers of it are open",
-				 t->place.desc.name, open);
-	node_set_close(&t->nodes);
-	meta_table_fini(&t->place);
+				 t->desc.name, open);
+	part_set_close(&t->set);
 	store_table_count(t->store, -1);
 	lock_fini(&t->lock);
 	mem_free(t->seen);
@@ -185,29 +201,19 @@ int rlv_table_drop(struct rlv_store *store, const char *name)
 /* As handle_begin, for the table's own connections, but not in a hurry. Under table_lock. */
 static int table_look(struct rlv_table *table)
 {
-	uint64_t deadline_ns = deadline_after(table->nodes.clock, table->store->timeout_ns);
-	int ret = node_set_check(&table->nodes);
+	uint64_t deadline_ns = deadline_after(table->set.clock, table->store->timeout_ns);
 
-	if (ret && ret != -EHOSTDOWN)
-		return ret;
-	node_set_begin(&table->nodes, deadline_ns, INT64_MAX);
-	node_set_drop(&table->nodes);
-	ret = 0;
-	if (node_set_is_due(&table->nodes))
-		ret = node_set_heal(&table->nodes);
-	if (ret == 0 && table->nodes.n_up == 0)
-		ret = error_set(-EHOSTDOWN, "table %s: none of its %u shards can be reached",
-				table->place.desc.name, table->nodes.n_shards);
-	return ret;
+	part_set_begin(&table->set, deadline_ns, INT64_MAX);
+	return part_set_enter(&table->set);
 }
 
 /* Words of one view of a shard, added to the others'. */
 static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 			    struct rlv_view_info *out)
 {
-	const struct view_desc *view = &table->place.desc.views[v];
+	const struct view_desc *view = &table->desc.views[v];
 	const double scale = (double)view->scale;
-	struct shard *shard = table->nodes.shards[s];
+	struct shard *shard = shard_of(table->set.parts[s]);
 	uint64_t max_priority;
 	struct epoch ep;
 	uint64_t total;
@@ -231,23 +237,17 @@ static int table_info_shard(struct rlv_table *table, uint32_t s, uint32_t v,
 	return 0;
 }
 
-static bool shard_is_away(const struct node_set *nodes, uint32_t s)
-{
-	return nodes->statuses[s].state == RLV_SHARD_DOWN ||
-	       nodes->statuses[s].state == RLV_SHARD_LOST;
-}
-
 /* Skips a shard that is lost meanwhile. */
 static int table_info_view(struct rlv_table *table, uint32_t v, struct rlv_view_info *out)
 {
-	struct node_set *nodes = &table->nodes;
+	struct part_set *set = &table->set;
 
-	for (uint32_t s = 0; s < nodes->n_shards; s++) {
-		int ret = nodes->shards[s] ? table_info_shard(table, s, v, out) : 0;
+	for (uint32_t s = 0; s < set->n_parts; s++) {
+		int ret = set->parts[s] ? table_info_shard(table, s, v, out) : 0;
 
-		if (ret && node_set_drop(nodes) == 0)
+		if (ret && part_set_drop(set) == 0)
 			return ret;
-		if (shard_is_away(nodes, s))
+		if (part_set_is_away(set, s))
 			out->items_lost += table->seen->items[s][v];
 	}
 	return 0;
@@ -260,11 +260,11 @@ static int table_info_limiter(struct rlv_table *table, uint32_t v, struct rlv_vi
 	struct limiter lim;
 	int ret = 0;
 
-	if (node_set_has_control(&table->nodes)) {
-		limiter_init(&lim, table->nodes.shards[table->nodes.control], v, 0);
+	if (part_set_has_control(&table->set)) {
+		limiter_init(&lim, shard_of(table->set.parts[table->set.control]), v, 0);
 		ret = limiter_read(&lim, counts);
 	}
-	if (ret && node_set_drop(&table->nodes) == 0)
+	if (ret && part_set_drop(&table->set) == 0)
 		return ret;
 	out->inserted = counts->ins_committed;
 	out->sampled = counts->smp_committed;
@@ -287,12 +287,12 @@ static void table_info_sizes(const struct table_desc *desc, struct rlv_table_inf
 		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
 }
 
-static void table_info_shards(const struct node_set *nodes, struct rlv_table_info *info)
+static void table_info_shards(const struct part_set *set, struct rlv_table_info *info)
 {
-	info->shards = nodes->n_shards;
-	info->shards_up = nodes->n_up;
-	info->control = nodes->control;
-	info->layout = nodes->layout;
+	info->shards = set->n_parts;
+	info->shards_up = set->n_up;
+	info->control = set->control;
+	info->layout = set->layout;
 }
 
 int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
@@ -305,7 +305,7 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 	ret = abi_check(info_out, "info_out->");
 	if (ret)
 		return ret;
-	signature_decode(&table->place.desc, &info);
+	signature_decode(&table->desc, &info);
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
 	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
@@ -313,23 +313,23 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 		if (ret == 0)
 			ret = table_info_limiter(table, v, &info.views[v]);
 	}
-	table_info_sizes(&table->place.desc, &info);
-	table_info_shards(&table->nodes, &info);
+	table_info_sizes(&table->desc, &info);
+	table_info_shards(&table->set, &info);
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
 		abi_write(info_out, &info, sizeof(info));
 	return ret;
 }
 
-static void table_info_status(const struct node_set *nodes, uint32_t s, struct rlv_shard_info *out)
+static void table_info_status(const struct part_set *set, uint32_t s, struct rlv_shard_info *out)
 {
-	const struct shard_status *status = &nodes->statuses[s];
+	const struct part_status *status = &set->statuses[s];
 
 	*out = (struct rlv_shard_info){ .shard = s, .state = status->state };
-	out->weight = node_set_weight(nodes, s, clock_now_ns(nodes->clock));
+	out->weight = part_set_weight(set, s, clock_now_ns(set->clock));
 	snprintf(out->node, sizeof(out->node), "%s", status->name);
-	if (status->node < nodes->n_nodes)
-		snprintf(out->address, sizeof(out->address), "%s", nodes->nodes[status->node].uri);
+	if (status->node < set->n_nodes)
+		snprintf(out->address, sizeof(out->address), "%s", set->nodes[status->node].uri);
 }
 
 int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t size,
@@ -351,9 +351,9 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 	ret = table_look(table);
 	if (ret == -EHOSTDOWN) /* info then reports no shard */
 		ret = 0;
-	n = table->nodes.n_shards;
+	n = table->set.n_parts;
 	for (uint32_t s = 0; ret == 0 && s < n && s < array.room; s++)
-		table_info_status(&table->nodes, s, &ours[s]);
+		table_info_status(&table->set, s, &ours[s]);
 	lock_release(&table->lock, &table_lock);
 	ret = abi_array_end(&array, ret, n);
 	if (ret == 0)
@@ -391,18 +391,18 @@ int rlv_table_verify(struct rlv_table *table, struct rlv_verify_report *report_o
 	ret = abi_check(report_out, "report_out->");
 	if (ret)
 		return ret;
-	opts.crc = (table->place.desc.flags & TABLE_ROW_CRC) != 0;
-	opts.limit_slack = (uint64_t)table->place.desc.max_clients * TRANSPORT_VECTOR;
+	opts.crc = (table->desc.flags & TABLE_ROW_CRC) != 0;
+	opts.limit_slack = (uint64_t)table->desc.max_clients * TRANSPORT_VECTOR;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
-	opts.control = table->nodes.control;
-	for (uint32_t s = 0; ret == 0 && s < table->nodes.n_shards; s++) {
-		if (!table->nodes.shards[s])
+	opts.control = table->set.control;
+	for (uint32_t s = 0; ret == 0 && s < table->set.n_parts; s++) {
+		if (!table->set.parts[s])
 			continue;
-		ret = shard_check(table->nodes.shards[s], &opts, &one);
+		ret = shard_check(shard_of(table->set.parts[s]), &opts, &one);
 		if (ret == 0)
-			report_add(&sum, &one, table->place.desc.n_views);
-		else if (node_set_drop(&table->nodes))
+			report_add(&sum, &one, table->desc.n_views);
+		else if (part_set_drop(&table->set))
 			ret = 0; /* it is lost: nothing can be said of it */
 	}
 	lock_release(&table->lock, &table_lock);

@@ -19,7 +19,7 @@
 
 static int watch_trace_counts(const struct handle *h, uint64_t *trace)
 {
-	const struct shard *control = h->nodes.shards[h->nodes.control];
+	const struct shard *control = handle_shard(h, h->set.control);
 	int ret = 0;
 
 	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++) {
@@ -39,11 +39,11 @@ static int watch_trace_counts(const struct handle *h, uint64_t *trace)
 static int watch_trace(const struct handle *h, uint64_t *trace_out)
 {
 	uint64_t trace = 1;
-	int ret = node_set_has_control(&h->nodes) ? watch_trace_counts(h, &trace) : 0;
+	int ret = part_set_has_control(&h->set) ? watch_trace_counts(h, &trace) : 0;
 
-	for (uint32_t s = 0; ret == 0 && s < h->nodes.n_shards; s++)
-		if (h->nodes.shards[s])
-			ret = ring_trace(h->nodes.shards[s], &trace);
+	for (uint32_t s = 0; ret == 0 && s < h->set.n_parts; s++)
+		if (h->set.parts[s])
+			ret = ring_trace(handle_shard(h, s), &trace);
 	if (ret == 0)
 		*trace_out = trace;
 	return ret;

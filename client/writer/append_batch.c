@@ -154,10 +154,11 @@ int writer_read_maxima(struct rlv_writer *w)
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
 		uint64_t most = 0;
 
-		for (uint32_t s = 0; s < w->h.n_access; s++) {
+		for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
 			uint64_t word = 0;
-			int ret = w->h.access[s] ? access_read_maximum(w->h.access[s], v, &word)
-						 : 0;
+			int ret = handle_access(&w->h, s)
+					  ? access_read_maximum(handle_access(&w->h, s), v, &word)
+					  : 0;
 
 			if (ret)
 				return ret;
@@ -306,7 +307,7 @@ static void writer_end_shard(struct rlv_writer *w, uint32_t s, uint32_t rows_bef
 	struct shard_change *ch = &w->changes[w->n_changes];
 	uint32_t n = w->n_rows - rows_before;
 
-	*ch = (struct shard_change){ .acc = w->h.access[s],
+	*ch = (struct shard_change){ .acc = handle_access(&w->h, s),
 				     .rows = w->rows + rows_before,
 				     .n_rows = n };
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
@@ -329,16 +330,16 @@ static int writer_place(struct rlv_writer *w, const struct put *put)
 		w->items[v].n = w->items[v].taken = 0;
 	w->n_rows = 0;
 	w->n_changes = 0;
-	for (uint32_t s = 0; s < w->h.n_access; s++) {
+	for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
 		uint32_t rows_before = w->n_rows;
 
-		if (!w->h.access[s])
+		if (!handle_access(&w->h, s))
 			continue;
 		for (uint32_t i = 0; ret == 0 && i < put->n; i++) {
 			struct stream *st = &put->streams[i];
 			const struct source src = put_source(put, i);
 
-			if (!st->planned || st->blk.acc != w->h.access[s])
+			if (!st->planned || st->blk.acc != handle_access(&w->h, s))
 				continue;
 			st->staged = i;
 			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
@@ -528,6 +529,6 @@ int writer_put(struct put *put)
 		return ret;
 	put->admitted = true;
 	ret = writer_publish(w);
-	writer_advance(w, put, ret != 0 && node_set_has_broken(&w->h.nodes));
+	writer_advance(w, put, ret != 0 && part_set_has_broken(&w->h.set));
 	return ret ? ret : writer_commit(w);
 }

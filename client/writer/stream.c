@@ -176,7 +176,7 @@ static int stream_exchange_block(struct rlv_writer *w, struct stream *st, struct
 /* Tries once to claim a block for the stream in shard s. */
 static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 {
-	struct access *acc = w->h.access[s];
+	struct access *acc = handle_access(&w->h, s);
 	struct block next = { 0 };
 	int claimed;
 	int ret;
@@ -194,16 +194,16 @@ static int stream_claim_in(struct rlv_writer *w, struct stream *st, uint32_t s)
 /* Weighted round robin: each shard gains its weight, the chosen one pays for all. */
 static int writer_pick_shard(struct rlv_writer *w, uint32_t *shard_out)
 {
-	uint32_t n = w->h.nodes.n_shards;
+	uint32_t n = w->h.set.n_parts;
 	uint64_t now_ns = clock_now_ns(w->h.clock);
 	uint32_t best = UINT32_MAX;
 	int64_t sum = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t s = (i + w->h.slot.owner) % n;
-		uint32_t weight = node_set_weight(&w->h.nodes, s, now_ns);
+		uint32_t weight = part_set_weight(&w->h.set, s, now_ns);
 
-		if (!weight || !w->h.access[s])
+		if (!weight || !handle_access(&w->h, s))
 			continue;
 		w->credit[s] += weight;
 		sum += weight;

@@ -17,7 +17,7 @@
 
 static int check_opts(const struct rlv_table *table, const struct rlv_writer_opts *opts)
 {
-	const struct table_desc *desc = &table->place.desc;
+	const struct table_desc *desc = &table->desc;
 
 	if (opts->streams > desc->max_writers)
 		return error_set(
@@ -66,7 +66,7 @@ static int writer_streams_init(struct rlv_writer *w)
 static int writer_make_room(struct rlv_writer *w)
 {
 	uint32_t from = w->room;
-	uint32_t to = w->h.nodes.n_shards;
+	uint32_t to = w->h.set.n_parts;
 
 	if (to <= from)
 		return 0;
@@ -84,7 +84,7 @@ static int writer_make_stage(struct rlv_writer *w)
 	const struct table_desc *desc = w->h.desc;
 	uint32_t rows = desc->window_max > WRITER_CHUNK ? desc->window_max : WRITER_CHUNK;
 
-	if (w->stage || (node_set_is_addressable(&w->h.nodes) && !BARRIER_TSAN))
+	if (w->stage || (part_set_is_addressable(&w->h.set) && !BARRIER_TSAN))
 		return 0;
 	if (rows < w->n_streams)
 		rows = w->n_streams;
@@ -99,7 +99,7 @@ static void writer_leave_shard(struct handle *h, uint32_t shard)
 {
 	struct rlv_writer *w = (struct rlv_writer *)h;
 
-	writer_drop_blocks(w, h->access[shard]);
+	writer_drop_blocks(w, handle_access(h, shard));
 	for (uint32_t v = 0; v < h->desc->n_views; v++)
 		admission_leave(&w->admissions[v], shard);
 }
@@ -176,7 +176,7 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		return error_set(-ENOMEM, "writer: cannot allocate memory");
 	w->n_streams = full.streams ? full.streams : 1;
 	w->timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
-	how.view_mask = (1u << table->place.desc.n_views) - 1;
+	how.view_mask = (1u << table->desc.n_views) - 1;
 	how.streams = w->n_streams;
 	ret = handle_open(&w->h, table, &how);
 	if (ret)
@@ -282,13 +282,12 @@ int rlv_writer_close(struct rlv_writer **writer)
 /* Items published there, or the room there was for them. */
 static int64_t writer_items_lost(const struct rlv_writer *w)
 {
-	const struct node_set *nodes = &w->h.nodes;
+	const struct part_set *set = &w->h.set;
 	uint64_t most = (uint64_t)w->h.desc->slots * w->h.desc->n_views;
 	uint64_t sum = 0;
 
 	for (uint32_t s = 0; s < w->room; s++)
-		if (nodes->statuses[s].state == RLV_SHARD_DOWN ||
-		    nodes->statuses[s].state == RLV_SHARD_LOST)
+		if (part_set_is_away(set, s))
 			sum += w->published[s] < most ? w->published[s] : most;
 	return (int64_t)sum;
 }

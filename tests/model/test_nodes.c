@@ -150,7 +150,7 @@ static bool is_whole(const struct model *m)
 {
 	uint32_t n = m->nx.n_shards;
 
-	return m->writer->h.nodes.n_up == n && m->sampler->h.nodes.n_up == n;
+	return m->writer->h.set.n_up == n && m->sampler->h.set.n_up == n;
 }
 
 /* As the server does when it finds a shard dirty. */

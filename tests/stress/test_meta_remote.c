@@ -109,7 +109,7 @@ static void *work(void *arg)
 
 		if (meta->ops->open(meta, "t", &place))
 			return (void *)1;
-		meta_table_fini(&place);
+		meta_place_fini(&place.place);
 		/* Its options have been read when it finds that there is no such node. */
 		if (meta->ops->connect(meta, "nowhere:", 1, 0, &tr) != -EINVAL)
 			return (void *)1;

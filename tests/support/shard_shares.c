@@ -22,16 +22,16 @@ static bool read_mass(const struct shard *shard, double *mass_out)
 	return true;
 }
 
-static void look_at(const struct node_set *set, struct shard_look *look)
+static void look_at(const struct part_set *set, struct shard_look *look)
 {
 	double sum = 0;
 
 	look->version = set->version;
-	look->whole = set->n_shards <= SHARD_SHARES_MAX;
-	for (uint32_t s = 0; look->whole && s < set->n_shards; s++) {
-		if (!set->shards[s])
+	look->whole = set->n_parts <= SHARD_SHARES_MAX;
+	for (uint32_t s = 0; look->whole && s < set->n_parts; s++) {
+		if (!set->parts[s])
 			continue;
-		look->whole = read_mass(set->shards[s], &look->share[s]);
+		look->whole = read_mass(shard_of(set->parts[s]), &look->share[s]);
 		sum += look->share[s];
 	}
 	look->whole &= sum > 0;
@@ -55,7 +55,7 @@ void shard_shares_look(struct shard_shares *shares, struct rlv_sampler *sampler)
 {
 	struct shard_look now = { .whole = false };
 
-	look_at(&sampler->h.nodes, &now);
+	look_at(&sampler->h.set, &now);
 	if (shares->pending && shares->last.whole && now.whole &&
 	    shares->last.version == now.version)
 		add_batch(shares, &now);

@@ -503,9 +503,9 @@ static void calls__ask_the_server_once_when_another_table_changes(void **state)
 	start_nodes(fx, 2);
 	make_table(fx, 2, 12288);
 	append_for(fx, 200 * MS);
-	asked = fx->writer->h.nodes.questions;
+	asked = fx->writer->h.set.questions;
 	append_for(fx, 500 * MS);
-	assert_int_equal(fx->writer->h.nodes.questions, asked);
+	assert_int_equal(fx->writer->h.set.questions, asked);
 	for (uint32_t i = 0; i < 3; i++) {
 		uint64_t before = newest_layout(fx);
 
@@ -515,7 +515,7 @@ static void calls__ask_the_server_once_when_another_table_changes(void **state)
 		assert_true(newest_layout(fx) > before);
 		append_for(fx, 1000 * MS);
 	}
-	assert_in_range(fx->writer->h.nodes.questions, asked + 1, asked + 2 * 3);
+	assert_in_range(fx->writer->h.set.questions, asked + 1, asked + 2 * 3);
 }
 
 static void memnode__that_joins_gets_its_share(void **state)

@@ -226,7 +226,7 @@ static void make_noise(const struct handle *h, uint64_t seed)
 	rng_seed(&rng, seed, 0);
 	for (;;) {
 		const struct shard *shard =
-			h->nodes.shards[rng_uniform_u64(&rng, h->nodes.n_shards)];
+			handle_shard(h, (uint32_t)rng_uniform_u64(&rng, h->set.n_parts));
 
 		if (shard && write_word(&rng, shard))
 			atomic_fetch_add(&shared->noise.words, 1);

@@ -73,7 +73,7 @@ static int teardown(void **state)
 /* The tree as a client has it that changes priorities. */
 static uint8_t *tree_of(struct fixture *fx)
 {
-	return fx->writer->h.nodes.shards[0]->tree->base;
+	return handle_shard(&fx->writer->h, 0)->tree->base;
 }
 
 /* -------- identities -------- */
@@ -153,7 +153,7 @@ static void client__cannot_write_who_has_a_slot(void **state)
 static void rows__of_who_learns_are_read_only(void **state)
 {
 	struct fixture *fx = *state;
-	uint8_t *rows = fx->sampler->h.nodes.shards[0]->rows->base;
+	uint8_t *rows = handle_shard(&fx->sampler->h, 0)->rows->base;
 
 	assert_int_equal(mprotect(rows, 4096, PROT_READ | PROT_WRITE), -1);
 	assert_int_equal(errno, EACCES);
@@ -162,7 +162,7 @@ static void rows__of_who_learns_are_read_only(void **state)
 static void tree__of_who_looks_is_read_only(void **state)
 {
 	struct fixture *fx = *state;
-	uint8_t *tree = fx->table->nodes.shards[0]->tree->base;
+	uint8_t *tree = shard_of(fx->table->set.parts[0])->tree->base;
 
 	assert_int_equal(mprotect(tree, 4096, PROT_READ | PROT_WRITE), -1);
 	assert_int_equal(errno, EACCES);

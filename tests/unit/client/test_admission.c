@@ -73,7 +73,7 @@ static void admission_follow__what_a_failed_call_left_is_given_back(void **state
 	assert_int_equal(admission_try_insert(rig.bounded, 9), 0);
 	rig.bounded->inserts = 0; /* as where the answer to the CAS was lost */
 	nodes_cut(&rig.nx, 0, 1);
-	rig.writer->h.nodes.nodes[0].tr->broken = -ECONNRESET;
+	rig.writer->h.set.nodes[0].tr->broken = -ECONNRESET;
 	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	assert_false(rig.bounded->here);
 	nodes_return(&rig.nx, 0);
@@ -94,7 +94,7 @@ static void admission_try_insert__away_only_what_is_bounded_waits(void **state)
 	(void)state;
 	rig_open(&rig);
 	nodes_cut(&rig.nx, 0, 1);
-	rig.writer->h.nodes.nodes[0].tr->broken = -ECONNRESET;
+	rig.writer->h.set.nodes[0].tr->broken = -ECONNRESET;
 	assert_int_equal(handle_begin(&rig.writer->h, 0), 0);
 	replay_expect(admission_try_insert(rig.bounded, 1), -EHOSTDOWN, "view 0");
 	assert_int_equal(admission_try_insert(rig.free, 1), 0);

@@ -210,7 +210,7 @@ static void append__blocks_left_behind_are_closed_when_the_node_returns(void **s
 	asked = nx.refreshes;
 	while (nx.refreshes == asked) /* the server is asked again soon */
 		replay_append_plain(&nx.fx, writer, 0, 1);
-	assert_true(writer->h.nodes.shards[node] != NULL);
+	assert_true(writer->h.set.parts[node] != NULL);
 	replay_writer_done(&writer);
 	assert_int_equal(open_blocks(&nx, node), 0);
 	nodes_close(&nx);

@@ -47,7 +47,7 @@ static struct shard_trees *enter(struct rig *rig)
 {
 	struct handle *h = &rig->sampler->h;
 
-	h->nodes.ask_ns = 0;
+	h->set.ask_ns = 0;
 	assert_int_equal(handle_begin(h, 0), 0);
 	return &rig->sampler->trees;
 }
@@ -83,7 +83,7 @@ static void shard_trees_build__without_a_shard_later_ones_move_up(void **state)
 	assert_int_equal(shards[0], 0);
 	assert_int_equal(shards[1], 2);
 	assert_int_equal(shards[2], 2);
-	assert_ptr_equal(trees->trees[1].region, rig->sampler->h.nodes.shards[2]->tree);
+	assert_ptr_equal(trees->trees[1].region, handle_shard(&rig->sampler->h, 2)->tree);
 	nodes_set(&rig->nx, 1, RLV_SHARD_ACTIVE, META_WEIGHT_FULL);
 	trees = enter(rig);
 	assert_int_equal(trees->forest.n, 3);
@@ -104,11 +104,11 @@ static void shard_trees_items__those_away_are_counted_apart(void **state)
 	all = shard_trees_items(trees);
 	there = trees->items[1];
 	assert_true(there > 0 && all > there);
-	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.nodes), 0);
+	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.set), 0);
 	nodes_cut(&rig->nx, 1, 1);
 	rlv_batch_release(rig->sampler, replay_sample(rig->sampler, 64));
 	assert_int_equal(shard_trees_items(trees), all - there);
-	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.nodes), there);
+	assert_int_equal(shard_trees_items_lost(trees, &rig->sampler->h.set), there);
 	nodes_return(&rig->nx, 1);
 	close_rig(rig);
 }

@@ -6,7 +6,7 @@
 #include "tests/support/test.h"
 
 #include "client/meta/embed.h"
-#include "client/store/store.h"
+#include "client/table/table.h"
 
 #include "ds/part/slot.h"
 #include "ds/sumtree/rebuild.h"
@@ -54,7 +54,7 @@ static struct shard *the_shard(void)
 {
 	const struct embed *embed = (const struct embed *)fx.store->meta;
 
-	return embed->tables[fx.table->place.desc.table_id]->shards[0];
+	return embed->tables[fx.table->desc.table_id]->shards[0];
 }
 
 static struct rword64 *word_at(uint64_t off)

@@ -1,0 +1,436 @@
+/*
+ * What calls do about parts that go and come. The metadata server is asked for the placement from
+ * calls, never from a thread, and seldom.
+ */
+#include "client/part/part_set.h"
+
+#include "client/part/part_link.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t ask_first_ns = 50 * (uint64_t)CLOCK_NS_PER_MS;
+
+static bool state_is_usable(uint32_t state)
+{
+	return state == RLV_SHARD_ACTIVE || state == RLV_SHARD_DRAINING;
+}
+
+static int part_set_none_up(const struct part_set *set)
+{
+	return error_set(-EHOSTDOWN, "%s %s: none of its %u %ss can be reached", set->kind->object,
+			 set->object.name, set->n_parts, set->kind->part);
+}
+
+/* -------- looking -------- */
+
+static const struct transport *part_set_any(const struct part_set *set)
+{
+	uint32_t i = 0;
+
+	while (i < set->n_nodes && !set->nodes[i].tr)
+		i++;
+	return i < set->n_nodes ? set->nodes[i].tr : NULL;
+}
+
+bool part_set_is_forked(const struct part_set *set)
+{
+	const struct transport *tr = part_set_any(set);
+
+	return tr && transport_is_forked(tr);
+}
+
+int part_set_check(const struct part_set *set)
+{
+	const struct transport *tr = part_set_any(set);
+	int ret = 0;
+
+	if (!tr)
+		return part_set_none_up(set);
+	if (transport_is_forked(tr))
+		return error_set(-ECHILD,
+				 "this handle was opened before fork(): open one in the child");
+	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++) {
+		const struct part *part = set->parts[p];
+
+		if (part && part->tree->tr->broken)
+			ret = -EHOSTDOWN;
+		else if (part && part->slots->base)
+			ret = part_state(part);
+	}
+	return ret;
+}
+
+bool part_set_is_addressable(const struct part_set *set)
+{
+	bool addressable = true;
+
+	for (uint32_t p = 0; p < set->n_parts; p++)
+		if (set->parts[p])
+			addressable &= transport_is_addressable(set->parts[p]->tree->tr);
+	return addressable;
+}
+
+static bool part_is_orphaned(const struct part *part)
+{
+	return part->slots->base && part_state(part) == -EHOSTDOWN;
+}
+
+static bool part_is_broken(const struct part *part)
+{
+	return part && (part->tree->tr->broken || part_is_orphaned(part));
+}
+
+bool part_set_has_broken(const struct part_set *set)
+{
+	uint32_t p = 0;
+
+	while (p < set->n_parts && !part_is_broken(set->parts[p]))
+		p++;
+	return p < set->n_parts;
+}
+
+uint32_t part_set_weight(const struct part_set *set, uint32_t p, uint64_t now_ns)
+{
+	const struct part_status *status = &set->statuses[p];
+	uint64_t past_ns = now_ns > status->weight_ns ? now_ns - status->weight_ns : 0;
+
+	if (!set->parts[p] || status->state != RLV_SHARD_ACTIVE)
+		return 0;
+	if (status->weight >= META_WEIGHT_FULL || past_ns >= status->ramp_ns)
+		return META_WEIGHT_FULL;
+	return status->weight + (uint32_t)((double)(META_WEIGHT_FULL - status->weight) *
+					   (double)past_ns / (double)status->ramp_ns);
+}
+
+static void part_set_count_away(struct part_set *set)
+{
+	set->n_away = 0;
+	for (uint32_t p = 0; p < set->n_parts; p++)
+		set->n_away += set->statuses[p].state == RLV_SHARD_DOWN;
+}
+
+/* -------- states -------- */
+
+static int part_set_attach_part(struct part_set *set, uint32_t p, bool returned)
+{
+	if (!set->hooks || !set->hooks->attach)
+		return 0;
+	return set->hooks->attach(set->ctx, p, returned, &set->states[p]);
+}
+
+int part_set_attach(struct part_set *set)
+{
+	int ret = 0;
+
+	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++)
+		if (set->parts[p] && !set->states[p])
+			ret = part_set_attach_part(set, p, false);
+	return ret;
+}
+
+void part_set_detach(struct part_set *set, void (*end)(void *ctx, uint32_t p, void *state))
+{
+	for (uint32_t p = 0; p < set->n_parts; p++) {
+		if (set->states[p])
+			end(set->ctx, p, set->states[p]);
+		set->states[p] = NULL;
+	}
+}
+
+/* -------- parts that go -------- */
+
+static void part_set_lose(struct part_set *set, uint32_t p, enum rlv_shard_state state)
+{
+	set->statuses[p].state = state;
+	if (!set->parts[p])
+		return;
+	if (set->states[p])
+		set->hooks->detach(set->ctx, p, set->states[p]);
+	set->states[p] = NULL;
+	part_link_close(set, p);
+	set->lost++;
+	set->version++;
+}
+
+uint32_t part_set_drop(struct part_set *set)
+{
+	uint32_t dropped = 0;
+
+	for (uint32_t p = 0; p < set->n_parts; p++) {
+		bool gone;
+
+		if (!part_is_broken(set->parts[p]))
+			continue;
+		gone = part_is_orphaned(set->parts[p]);
+		log_warn("%s %s %s %u %s node %s", set->kind->object, set->object.name,
+			 set->kind->part, p, gone ? "lost" : "down", set->statuses[p].name);
+		part_set_lose(set, p, gone ? RLV_SHARD_LOST : RLV_SHARD_DOWN);
+		dropped++;
+	}
+	if (dropped) {
+		part_set_count_away(set);
+		/* The next request is due now, unless the server has just been asked. */
+		set->asked = 0;
+		set->ask_ns = set->asked_ns ? set->asked_ns + ask_first_ns / 2 : 0;
+	}
+	return dropped;
+}
+
+/* -------- the answer of the server -------- */
+
+/* Stores the server's description. The address of an open part is that of its connection. */
+static int part_set_see(struct part_set *set, uint32_t p, const struct meta_part *place)
+{
+	struct part_status *status = &set->statuses[p];
+	int ret = 0;
+
+	if (!set->parts[p]) {
+		status->node = UINT32_MAX;
+		if (*place->node_uri)
+			ret = part_link_node_of(set, place->node_uri, &status->node);
+	}
+	if (ret)
+		return ret;
+	status->state = place->state;
+	status->weight = place->weight;
+	status->weight_ns = clock_now_ns(set->clock);
+	status->ramp_ns = place->ramp_ns;
+	status->incarnation = place->incarnation;
+	status->granted = state_is_usable(place->state);
+	snprintf(status->name, sizeof(status->name), "%s", place->node);
+	return 0;
+}
+
+/* Opens what the server gave grants for. *away_out: set when its node could not be reached. */
+static int part_set_open_first(struct part_set *set, uint32_t p, const struct meta_part *place,
+			       bool *away_out)
+{
+	const struct part_kind *kind = set->kind;
+	int ret = part_set_see(set, p, place);
+
+	if (ret || !state_is_usable(place->state))
+		return ret;
+	ret = part_link_open(set, p, place);
+	if (ret == 0)
+		return 0;
+	error_prefix(ret, "%s %s %s %u: ", kind->object, set->object.name, kind->part, p);
+	/* The node or this process is at fault, not only unreachable. */
+	if (ret == -ENOMEM || ret == -EINVAL || ret == -EPROTO || ret == -EBADMSG ||
+	    ret == -ECHILD || ret == -EPERM)
+		return ret;
+	log_warn("%s %s %s %u down node %s: %s", kind->object, set->object.name, kind->part, p,
+		 place->node, error_last());
+	set->statuses[p].state = RLV_SHARD_DOWN;
+	*away_out = true;
+	return 0;
+}
+
+/* A part that the server grants anew. */
+static int part_set_open_returned(struct part_set *set, uint32_t p, const struct meta_part *place)
+{
+	const struct part_kind *kind = set->kind;
+	int ret = part_link_open(set, p, place);
+
+	if (ret == 0) {
+		ret = part_set_attach_part(set, p, true);
+		if (ret)
+			part_link_close(set, p);
+	}
+	if (ret) {
+		set->statuses[p].state = RLV_SHARD_DOWN;
+		log_info("%s %s %s %u still down node %s: %s", kind->object, set->object.name,
+			 kind->part, p, place->node, error_last());
+		return ret == -ECHILD ? ret : 0;
+	}
+	set->version++;
+	log_info("%s %s %s %u up node %s", kind->object, set->object.name, kind->part, p,
+		 place->node);
+	return 0;
+}
+
+/*
+ * An open part that the server cannot reach stays in use: our connection is alive. After a restart of
+ * its node it is other memory, so it is closed.
+ */
+static int part_set_take_part(struct part_set *set, uint32_t p, const struct meta_part *place)
+{
+	uint32_t was = set->statuses[p].state;
+	bool reborn = state_is_usable(place->state) && place->incarnation &&
+		      place->incarnation != set->statuses[p].incarnation;
+	int ret;
+
+	if (set->parts[p] &&
+	    (place->state == RLV_SHARD_LOST || place->state == RLV_SHARD_GONE || reborn))
+		part_set_lose(set, p, place->state);
+	ret = part_set_see(set, p, place);
+	if (ret)
+		return ret;
+	if (!set->parts[p])
+		return state_is_usable(place->state) ? part_set_open_returned(set, p, place) : 0;
+	if (place->state == RLV_SHARD_DOWN)
+		set->statuses[p].state = was;
+	return 0;
+}
+
+static int part_set_take_place(struct part_set *set, const struct meta_place *place)
+{
+	int ret = part_link_grow(set, place->n_parts);
+
+	for (uint32_t p = 0; ret == 0 && p < place->n_parts; p++)
+		ret = part_set_take_part(set, p, &place->parts[p]);
+	if (ret)
+		return ret;
+	set->control = place->control;
+	set->layout = place->layout;
+	set->version++;
+	return 0;
+}
+
+/* -------- open, close -------- */
+
+int part_set_open(const struct part_set *like, const struct meta_place *place, uint64_t deadline_ns,
+		  struct part_set *out)
+{
+	struct part_set set = *like;
+	bool away = false;
+	int ret;
+
+	set.clock = clock_monotonic();
+	set.control = place->control;
+	set.layout = place->layout;
+	set.questions = 1;
+	set.deadline_ns = deadline_ns;
+	set.patience_ns = 5 * CLOCK_NS_PER_S; /* for one connection */
+	ret = part_link_grow(&set, place->n_parts);
+	for (uint32_t p = 0; ret == 0 && p < place->n_parts; p++)
+		ret = part_set_open_first(&set, p, &place->parts[p], &away);
+	if (ret == 0 && set.n_up == 0)
+		ret = away ? error_set(-EHOSTDOWN, "%s", error_last()) : part_set_none_up(&set);
+	if (ret) {
+		part_set_close(&set);
+		return ret;
+	}
+	part_set_count_away(&set);
+	set.told = set.version;
+	*out = set;
+	return 0;
+}
+
+void part_set_close(struct part_set *set)
+{
+	part_link_close_all(set);
+	memset(set, 0, sizeof(*set));
+}
+
+/* -------- calls -------- */
+
+void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience_ns)
+{
+	set->deadline_ns = deadline_ns;
+	set->patience_ns = patience_ns;
+	for (uint32_t i = 0; i < set->n_nodes; i++)
+		if (set->nodes[i].tr)
+			set->nodes[i].tr->deadline_ns = deadline_ns;
+}
+
+bool part_set_is_due(const struct part_set *set)
+{
+	/* Relaxed: a hint. What it stands for comes with the answer. */
+	if (set->n_away == 0 && set->n_up > 0 && part_set_has_control(set) &&
+	    atomic_load_explicit(&set->meta->layout, memory_order_relaxed) <= set->layout)
+		return false;
+	return clock_now_ns(set->clock) >= set->ask_ns;
+}
+
+/* Half of the time to all of it, so that the clients of a dead node do not come in step. */
+static uint64_t part_set_next_pause(const struct part_set *set, uint64_t now_ns)
+{
+	enum { DOUBLINGS = 6 }; /* 2 s at most */
+	const uint64_t last_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
+	uint64_t most = ask_first_ns << (set->asked < DOUBLINGS ? set->asked : DOUBLINGS);
+
+	if (most > last_ns)
+		most = last_ns;
+	return most / 2 + (now_ns ^ (uintptr_t)set) % (most / 2);
+}
+
+int part_set_heal(struct part_set *set)
+{
+	struct meta *meta = set->meta;
+	struct meta_place place;
+	int ret;
+
+	set->questions++;
+	ret = meta->ops->refresh(meta, &set->object, &set->access, part_set_patience(set), &place);
+	if (ret == 0) {
+		ret = part_set_take_place(set, &place);
+		meta_place_fini(&place);
+		part_set_count_away(set);
+	} else {
+		log_debug("%s %s: placement query failed: %s", set->kind->object, set->object.name,
+			  error_last());
+	}
+	if (set->n_away == 0 && ret == 0)
+		set->asked = 0;
+	else
+		set->asked++;
+	set->asked_ns = clock_now_ns(set->clock);
+	set->ask_ns = set->asked_ns + part_set_next_pause(set, set->asked_ns);
+	return ret == -ESTALE || ret == -ECHILD ? ret : 0;
+}
+
+/* Applies changes, during which another node may be lost. */
+static int part_set_take_up(struct part_set *set)
+{
+	int ret = 0;
+
+	part_set_drop(set);
+	if (part_set_is_due(set))
+		ret = part_set_heal(set);
+	if (ret == 0 && set->told != set->version && set->hooks && set->hooks->moved)
+		ret = set->hooks->moved(set->ctx);
+	if (ret)
+		return ret;
+	set->told = set->version;
+	return set->n_up ? 0 : part_set_none_up(set);
+}
+
+int part_set_enter(struct part_set *set)
+{
+	int ret = part_set_check(set);
+
+	if (ret && ret != -EHOSTDOWN)
+		return ret;
+	if (ret == 0 && set->told == set->version && !part_set_is_due(set))
+		return 0;
+	return part_set_take_up(set);
+}
+
+/* -------- another slot -------- */
+
+int part_set_move(struct part_set *set, uint32_t owner)
+{
+	struct meta *meta = set->meta;
+	struct meta_place place;
+	int ret;
+
+	set->access.owner = owner;
+	ret = meta->ops->refresh(meta, &set->object, &set->access, part_set_patience(set), &place);
+	if (ret)
+		return ret;
+	for (uint32_t p = 0; ret == 0 && p < set->n_parts; p++) {
+		bool granted = p < place.n_parts && place.parts[p].grants[PART_PAGE].bytes;
+
+		if (set->parts[p] && granted)
+			ret = part_link_take_page(set, p, &place.parts[p]);
+		else if (set->parts[p]) /* the server cannot reach it: of no use any more */
+			part_set_lose(set, p, RLV_SHARD_DOWN);
+	}
+	meta_place_fini(&place);
+	part_set_count_away(set);
+	return ret;
+}

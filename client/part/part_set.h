@@ -1,0 +1,178 @@
+/*
+ * Part set: the parts of one object, of any kind, that one user has open while memory nodes come and
+ * go, with the connections to their nodes. Each handle has its own, because a transport belongs to one
+ * thread.
+ *
+ *   parts[p]    open, or NULL: then statuses[p].state says why
+ *   states[p]   what the user keeps of an open part: made and ended by its hooks
+ *
+ *   ACTIVE, DRAINING --- its connection ended, or its memory was orphaned ---> DOWN or LOST, closed
+ *          ^                                                                      |
+ *          +---- the server grants it anew: connected, opened, attached ----------+
+ *
+ * Nothing here runs in a thread of its own. A call that meets a dead connection drops the node's
+ * parts (part_set_drop) and goes on; while parts are unreachable, or the server has announced a newer
+ * layout, calls ask it (part_set_heal), at most once per back-off time.
+ */
+#ifndef RLV_CLIENT_PART_PART_SET_H
+#define RLV_CLIENT_PART_PART_SET_H
+
+#include "client/meta/meta.h"
+
+#include "ds/part/part.h"
+
+/* A kind of object, as a client opens it. */
+struct part_kind {
+	const char *object, *part; /* words of messages: "table", "shard" */
+	uint32_t max_parts;
+	/* Opens part p of the object with that descriptor, over its regions, which it owns then. */
+	int (*open)(const void *desc, uint32_t p, const struct part_regions *regions,
+		    struct part **part_out);
+	void (*close)(struct part *part);
+};
+
+/* Hooks of the user of a set. All may be NULL. */
+struct part_hooks {
+	/* Makes the state of an open part; it may leave it NULL. returned: the part was away. After
+	   an error the part is closed again. */
+	int (*attach)(void *ctx, uint32_t p, bool returned, void **state_out);
+	/* Ends the state, not NULL, before the part is closed. Addressable memory can still be
+	   read. */
+	void (*detach)(void *ctx, uint32_t p, void *state);
+	/* Called after the open parts, the control part or the slot changed. After an error it is
+	   called again. */
+	int (*moved)(void *ctx);
+};
+
+struct part_node {
+	char uri[META_NODE_URI_BYTES];
+	struct transport *tr; /* NULL = not connected */
+	uint64_t link;        /* of the last connection; the next one replaces it */
+	uint32_t failed;      /* number of the request after which connecting failed */
+};
+
+/* State of a part, open or not. */
+struct part_status {
+	uint32_t state; /* enum rlv_shard_state as this user sees it */
+	uint32_t weight;
+	uint64_t weight_ns; /* time of that weight */
+	uint64_t ramp_ns;
+	uint64_t incarnation;
+	uint64_t opened; /* the set's version then */
+	uint32_t node;   /* index in nodes, where it is or was last; n_nodes and above = unknown */
+	bool granted;    /* the server reaches it */
+	char name[RLV_NAME_BYTES];
+};
+
+struct part_set {
+	struct meta *meta;
+	struct meta_object object;
+	const struct part_kind *kind;
+	const void *desc;          /* of the object, as the kind knows it */
+	struct meta_access access; /* the grants wanted */
+	const struct clock *clock;
+	const struct part_hooks *hooks; /* NULL = none */
+	void *ctx;
+	uint32_t n_nodes, n_parts;
+	uint32_t n_up;           /* parts that are open */
+	uint32_t n_away;         /* DOWN: may come back */
+	struct part_node *nodes; /* one for each memory node */
+	struct part **parts;     /* NULL = not open */
+	void **states;           /* NULL = not attached */
+	struct part_status *statuses;
+	uint32_t control;  /* part that keeps the words shared by all parts */
+	uint64_t layout;   /* taken up */
+	uint64_t version;  /* rises with each change of all that */
+	uint64_t told;     /* version that `moved` was last called for */
+	uint64_t lost;     /* parts that became unreachable */
+	uint64_t ask_ns;   /* earliest time of the next request */
+	uint64_t asked_ns; /* time of the last request */
+	uint32_t asked;    /* requests in a row that left parts missing */
+	uint32_t questions;
+	uint64_t deadline_ns;        /* deadline of the call in progress */
+	int64_t patience_ns;         /* longest wait for the server, or for one connection */
+	struct transport_stats past; /* of connections that were closed */
+};
+
+/*
+ * Connects to every node of the object and opens its parts, without states; those that cannot be
+ * reached are DOWN, with a warning in the log. -EHOSTDOWN if none can; an error if one is not what it
+ * should be. like: meta, object, kind, desc, access, hooks, ctx. place is borrowed until return, desc
+ * until close. Cost: control plane.
+ */
+RLV_MUST_CHECK int part_set_open(const struct part_set *like, const struct meta_place *place,
+				 uint64_t deadline_ns, struct part_set *out);
+/* Closes all; states are ended before, by part_set_detach. */
+void part_set_close(struct part_set *set);
+
+/* Attaches states to open parts that have none. */
+RLV_MUST_CHECK int part_set_attach(struct part_set *set);
+
+/* Ends all states by that function, in place of the hook. */
+void part_set_detach(struct part_set *set, void (*end)(void *ctx, uint32_t p, void *state));
+
+/* Starts a call: its deadline, and the longest wait per request to the server or a node. */
+void part_set_begin(struct part_set *set, uint64_t deadline_ns, int64_t patience_ns);
+
+/*
+ * Enters a call: drops what is broken, asks the server when that is due, and tells the user of
+ * changes. -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: nothing can be reached; errors of
+ * `moved`. Cost: that of part_set_check while nothing changes.
+ */
+RLV_MUST_CHECK int part_set_enter(struct part_set *set);
+
+/* Time for the next such request. */
+int64_t part_set_patience(const struct part_set *set);
+
+/*
+ * 0 if its regions can be accessed. -ECHILD in a forked child, -ESTALE dropped, -EHOSTDOWN: the
+ * memory of some part was orphaned, a connection has ended, or nothing is open. Cost: one load for
+ * each part that is addressable.
+ */
+RLV_MUST_CHECK int part_set_check(const struct part_set *set);
+
+/* True if a connection has ended or a part is orphaned. */
+bool part_set_has_broken(const struct part_set *set);
+
+/* Closes those connections and parts; returns the number of parts. */
+uint32_t part_set_drop(struct part_set *set);
+
+/* True if the server should be asked for the placement. Cost: one load, and the clock if so. */
+bool part_set_is_due(const struct part_set *set);
+
+/*
+ * Asks the server and applies its answer, with the patience of the call for the request and for
+ * each connection. -ESTALE, -ECHILD; after any other failure it asks again later.
+ */
+RLV_MUST_CHECK int part_set_heal(struct part_set *set);
+
+/*
+ * Moves the set to another slot: attaches its pages in place of the old ones in open parts. After
+ * an error a part may still have the old page.
+ */
+RLV_MUST_CHECK int part_set_move(struct part_set *set, uint32_t owner);
+
+/* Current share of new data of a part: 0..META_WEIGHT_FULL. */
+uint32_t part_set_weight(const struct part_set *set, uint32_t p, uint64_t now_ns);
+
+static inline bool part_set_has_control(const struct part_set *set)
+{
+	return set->control < set->n_parts && set->parts[set->control];
+}
+
+/* True if the part holds data that cannot be reached now. */
+static inline bool part_set_is_away(const struct part_set *set, uint32_t p)
+{
+	return set->statuses[p].state == RLV_SHARD_DOWN || set->statuses[p].state == RLV_SHARD_LOST;
+}
+
+/* True if all open parts are addressable. */
+bool part_set_is_addressable(const struct part_set *set);
+
+/* True in a child that was forked after a connection was made. */
+bool part_set_is_forked(const struct part_set *set);
+
+/* Adds the counters of all connections, closed ones too. */
+void part_set_stats(const struct part_set *set, struct transport_stats *out);
+
+#endif

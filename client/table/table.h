@@ -1,0 +1,28 @@
+/*
+ * Table: an open table, as its handles and the calls of the API share it.
+ */
+#ifndef RLV_CLIENT_TABLE_TABLE_H
+#define RLV_CLIENT_TABLE_TABLE_H
+
+#include "client/part/part_set.h"
+#include "client/store/store.h"
+
+struct table_seen; /* last counts of shards, used while they are unreachable: table.c */
+
+struct rlv_table {
+	struct rlv_store *store;
+	struct table_desc desc; /* shard 0's */
+	struct lock lock;       /* role table_lock: all below */
+	struct part_set set;    /* for info and verify */
+	struct table_seen *seen;
+	uint32_t open_handles;
+};
+
+/* The parts of a table are shards; descriptors are struct table_desc. */
+extern const struct part_kind table_kind;
+
+/* Counts a handle of the table in and out, so that close can refuse. */
+void table_handle_get(struct rlv_table *table);
+void table_handle_put(struct rlv_table *table);
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * What a set of nodes takes up of what the server says, when it asks, and what share of new blocks a
+ * shard has meanwhile.
+ */
+#include "tests/support/fixture/nodes_fixture.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define RAMP_NS ((uint64_t)1000 * CLOCK_NS_PER_S)
+#define PATIENCE_NS (20 * CLOCK_NS_PER_MS)
+
+struct rig {
+	struct nodes_fixture nx;
+	struct part_set set;
+	struct fake_clock clock;
+};
+
+static struct rig *open_rig(void)
+{
+	const struct nodes_opts opts = { .nodes = 2 };
+	struct part_set like = { .access = *META_LOOKS };
+	static struct rig rig;
+	struct meta_place place;
+
+	memset(&rig, 0, sizeof(rig));
+	nodes_open(&rig.nx, &opts);
+	like.meta = &rig.nx.meta;
+	like.object = meta_object_of(&rig.nx.desc);
+	like.kind = &table_kind;
+	like.desc = &rig.nx.desc;
+	assert_int_equal(like.meta->ops->refresh(like.meta, &like.object, &like.access, 1, &place),
+			 0);
+	assert_int_equal(part_set_open(&like, &place, DEADLINE_NEVER, &rig.set), 0);
+	meta_place_fini(&place);
+	fake_clock_init(&rig.clock, (uint64_t)1 << 62);
+	rig.set.clock = &rig.clock.clock;
+	part_set_begin(&rig.set, DEADLINE_NEVER, PATIENCE_NS);
+	return &rig;
+}
+
+static void close_rig(struct rig *rig)
+{
+	part_set_close(&rig->set);
+	nodes_close(&rig->nx);
+}
+
+static void heal(struct rig *rig)
+{
+	assert_int_equal(part_set_heal(&rig->set), 0);
+}
+
+/* -------- shares -------- */
+
+static void part_set_weight__rises_to_its_whole_within_the_ramp(void **state)
+{
+	struct rig *rig = open_rig();
+	uint64_t now;
+
+	(void)state;
+	rig->nx.ramp_ns = RAMP_NS;
+	nodes_set(&rig->nx, 1, RLV_SHARD_ACTIVE, 200);
+	heal(rig);
+	now = rig->set.statuses[1].weight_ns;
+	assert_int_equal(part_set_weight(&rig->set, 1, now), 200);
+	assert_int_equal(part_set_weight(&rig->set, 1, now + RAMP_NS / 2), 600);
+	assert_int_equal(part_set_weight(&rig->set, 1, now + RAMP_NS), META_WEIGHT_FULL);
+	assert_int_equal(part_set_weight(&rig->set, 1, now + 9 * RAMP_NS), META_WEIGHT_FULL);
+	assert_int_equal(part_set_weight(&rig->set, 1, now - 1), 200); /* another CPU's clock */
+	close_rig(rig);
+}
+
+static void part_set_weight__of_shards_that_take_no_blocks_is_0(void **state)
+{
+	struct rig *rig = open_rig();
+
+	(void)state;
+	nodes_set(&rig->nx, 0, RLV_SHARD_DRAINING, META_WEIGHT_FULL);
+	nodes_set(&rig->nx, 1, RLV_SHARD_GONE, META_WEIGHT_FULL);
+	heal(rig);
+	assert_non_null(rig->set.parts[0]);
+	assert_null(rig->set.parts[1]);
+	assert_int_equal(part_set_weight(&rig->set, 0, 0), 0);
+	assert_int_equal(part_set_weight(&rig->set, 1, 0), 0);
+	close_rig(rig);
+}
+
+/* -------- taking up -------- */
+
+static void part_set_heal__another_life_of_a_node_is_another_memory(void **state)
+{
+	struct rig *rig = open_rig();
+	uint64_t opened = rig->set.statuses[1].opened, other = rig->set.statuses[0].opened;
+
+	(void)state;
+	heal(rig);
+	assert_int_equal(rig->set.statuses[1].opened, opened);
+	rig->nx.nodes[1].target->incarnation++;
+	heal(rig);
+	assert_non_null(rig->set.parts[1]);
+	assert_true(rig->set.statuses[1].opened > opened); /* closed, and opened anew */
+	assert_int_equal(rig->set.statuses[0].opened, other);
+	close_rig(rig);
+}
+
+static void part_set_heal__what_the_server_cannot_reach_is_used_on(void **state)
+{
+	struct rig *rig = open_rig();
+
+	(void)state;
+	nodes_set(&rig->nx, 1, RLV_SHARD_DOWN, 0);
+	heal(rig);
+	assert_non_null(rig->set.parts[1]);
+	assert_int_equal(rig->set.statuses[1].state, RLV_SHARD_ACTIVE);
+	assert_false(rig->set.statuses[1].granted);
+	nodes_set(&rig->nx, 1, RLV_SHARD_LOST, 0);
+	heal(rig);
+	assert_null(rig->set.parts[1]);
+	assert_int_equal(rig->set.statuses[1].state, RLV_SHARD_LOST);
+	close_rig(rig);
+}
+
+static void part_set_heal__a_dropped_table_is_an_error(void **state)
+{
+	struct rig *rig = open_rig();
+
+	(void)state;
+	rig->nx.server_away = true; /* and this is none */
+	assert_int_equal(part_set_heal(&rig->set), 0);
+	assert_int_equal(rig->set.asked, 1);
+	rig->nx.server_away = false;
+	rig->nx.dropped = true;
+	assert_int_equal(part_set_heal(&rig->set), -ESTALE);
+	rig->nx.dropped = false;
+	close_rig(rig);
+}
+
+/* -------- when to ask -------- */
+
+static void part_set_is_due__only_when_there_is_something_to_ask(void **state)
+{
+	struct rig *rig = open_rig();
+
+	(void)state;
+	assert_false(part_set_is_due(&rig->set));
+	atomic_store(&rig->nx.meta.layout, rig->set.layout + 1); /* heard with a lease */
+	assert_true(part_set_is_due(&rig->set));
+	atomic_store(&rig->nx.meta.layout, rig->set.layout);
+	nodes_set(&rig->nx, 1, RLV_SHARD_DOWN, 0);
+	nodes_cut(&rig->nx, 1, 1);
+	rig->set.nodes[rig->set.statuses[1].node].tr->broken = -ECONNRESET;
+	assert_int_equal(part_set_drop(&rig->set), 1);
+	assert_true(part_set_is_due(&rig->set));
+	close_rig(rig);
+}
+
+/* Half of 50 ms to all of it, then twice that, and 2 s at most. */
+static void part_set_heal__asks_less_and_less_while_shards_are_away(void **state)
+{
+	struct rig *rig = open_rig();
+	uint64_t most = 50 * CLOCK_NS_PER_MS;
+
+	(void)state;
+	nodes_cut(&rig->nx, 1, 1);
+	rig->set.nodes[rig->set.statuses[1].node].tr->broken = -ECONNRESET;
+	part_set_drop(&rig->set);
+	for (uint32_t i = 0; i < 10; i++) {
+		uint64_t pause;
+
+		heal(rig);
+		most = 2 * most < 2 * (uint64_t)CLOCK_NS_PER_S ? 2 * most
+							       : 2 * (uint64_t)CLOCK_NS_PER_S;
+		pause = rig->set.ask_ns - rig->set.asked_ns;
+		assert_in_range(pause, most / 2, most);
+		assert_false(part_set_is_due(&rig->set));
+		fake_clock_advance(&rig->clock, pause);
+		assert_true(part_set_is_due(&rig->set));
+	}
+	nodes_return(&rig->nx, 1);
+	heal(rig);
+	assert_int_equal(rig->set.n_away, 0);
+	assert_int_equal(rig->set.asked, 0);
+	assert_false(part_set_is_due(&rig->set));
+	close_rig(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(part_set_weight__rises_to_its_whole_within_the_ramp),
+		cmocka_unit_test(part_set_weight__of_shards_that_take_no_blocks_is_0),
+		cmocka_unit_test(part_set_heal__another_life_of_a_node_is_another_memory),
+		cmocka_unit_test(part_set_heal__what_the_server_cannot_reach_is_used_on),
+		cmocka_unit_test(part_set_heal__a_dropped_table_is_an_error),
+		cmocka_unit_test(part_set_is_due__only_when_there_is_something_to_ask),
+		cmocka_unit_test(part_set_heal__asks_less_and_less_while_shards_are_away),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
