@@ -49,6 +49,9 @@
 /* Kinds of objects: {kind, object, part} names the part that owns a region. */
 enum kind_id { OBJECT_TABLE = 1 };
 
+#define OBJECT_MAX_ID 255u     /* objects of all kinds have numbers 1.. in one sequence */
+#define OBJECT_MAX_PARTS 1024u /* part numbers of an object, over its life */
+
 /*
  * Roles divide regions by writer (wire/ring_layout.h). Arrays of a shard's regions are indexed by
  * role.

@@ -25,8 +25,8 @@
 #define TABLE_MAX_COLUMNS 256
 #define TABLE_MAX_DIMS 6
 #define TABLE_NAME_BYTES 64
-#define TABLE_MAX_ID 255u
-#define TABLE_MAX_SHARDS 1024u
+#define TABLE_MAX_ID OBJECT_MAX_ID
+#define TABLE_MAX_SHARDS OBJECT_MAX_PARTS
 
 static inline uint64_t key_make(uint32_t table, uint32_t shard, uint32_t gen, uint32_t slot)
 {

@@ -6,7 +6,7 @@
  * catalog knows the table or the pool has all shards that its capacity is cut into. A table keeps
  * its id, which is part of its item keys and regions: one whose id is in use is not adopted.
  */
-#include "server/catalog/catalog.h"
+#include "server/catalog/kind_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -280,14 +280,14 @@ static int check_clash(const struct adoptee *table)
 		return clashes(table, "the store has another table of that name");
 	if (by_id && by_id != known) {
 		snprintf(what, sizeof(what), "its number in the keys of items, %u, is table %s's",
-			 table->id, by_id->desc.name);
+			 table->id, by_id->name);
 		return clashes(table, what);
 	}
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
 		if (provisioning->object && provisioning->is_new &&
-		    (provisioning->object->desc.table_id == table->id ||
-		     strcmp(provisioning->object->desc.name, table->desc.name) == 0))
+		    (provisioning->object->id == table->id ||
+		     strcmp(provisioning->object->name, table->desc.name) == 0))
 			return clashes(table, "a table of that name or number is being made");
 	return 0;
 }
@@ -491,13 +491,14 @@ static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 	struct catalog_object *table;
 	struct table_desc desc;
 	uint64_t most = 0;
+	int ret;
 
 	if (!unpack_desc(tree, &desc))
 		return -EPROTO;
 	table_desc_seal(&desc, 0);
-	table = catalog_object_new(&desc);
-	if (!table)
-		return -ENOMEM;
+	ret = catalog_object_new(&kind_table, desc.table_id, &desc, sizeof(desc), &table);
+	if (ret)
+		return ret;
 	table->control = tree->part;
 	for (size_t i = 0; i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *other = arrival->regions[i];
@@ -509,7 +510,7 @@ static int new_table(struct taking *taking, const Relive__NodeRegion *tree)
 		table->control = other->part;
 	}
 	taking->fresh[desc.table_id] = table;
-	return catalog_object_put(taking->survey.cat->store, table);
+	return catalog_object_put(taking->survey.cat->store, table, STORE_OBJECT_LIVE);
 }
 
 static void regions_of(const struct survey *survey, const Relive__NodeRegion *tree,
@@ -523,9 +524,10 @@ static void regions_of(const struct survey *survey, const Relive__NodeRegion *tr
 static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree)
 {
 	struct statedb *store = survey->cat->store;
-	struct statedb_shard stored = {
-		.table_id = tree->object,
-		.shard = tree->part,
+	struct statedb_part stored = {
+		.kind = OBJECT_TABLE,
+		.object = tree->object,
+		.part = tree->part,
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
 	struct table_desc desc;
@@ -535,10 +537,10 @@ static int put_shard(const struct survey *survey, const Relive__NodeRegion *tree
 		return -EPROTO;
 	regions_of(survey, tree, stored.regions);
 	memcpy(stored.node, survey->arrival->node->name, sizeof(stored.node));
-	ret = statedb_shard_put(store, &stored);
+	ret = statedb_part_put(store, &stored);
 	return ret ? ret
 		   : statedb_lap_raise(store, tree->object, tree->part,
-				       tree->shard->head / desc.blocks + CATALOG_LAPS);
+				       tree->shard->head / desc.blocks + TABLE_LAPS);
 }
 
 static int adopt(struct taking *taking)
@@ -576,7 +578,7 @@ static void place_shard(const struct survey *survey, const Relive__NodeRegion *t
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
 	regions_of(survey, tree, table->parts[tree->part].ids);
-	log_info("adopt table %s shard %u from node %s", table->desc.name, tree->part,
+	log_info("adopt %s shard %u from node %s", table->text, tree->part,
 		 survey->arrival->node->name);
 }
 

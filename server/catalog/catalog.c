@@ -18,8 +18,8 @@
 
 struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->objects[id] && strcmp(cat->objects[id]->desc.name, name) == 0)
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (cat->objects[id] && strcmp(cat->objects[id]->name, name) == 0)
 			return cat->objects[id];
 	return NULL;
 }
@@ -27,20 +27,19 @@ struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len)
 {
-	struct catalog_object *object = id <= TABLE_MAX_ID ? cat->objects[id] : NULL;
+	struct catalog_object *object = id <= OBJECT_MAX_ID ? cat->objects[id] : NULL;
 
-	if (object && uuid_len == sizeof(object->desc.uuid) &&
-	    memcmp(object->desc.uuid, uuid, uuid_len) == 0)
+	if (object && uuid_len == sizeof(object->uuid) && memcmp(object->uuid, uuid, uuid_len) == 0)
 		return object;
 	return NULL;
 }
 
-uint32_t catalog_count(const struct catalog *cat)
+uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind)
 {
 	uint32_t n = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		n += cat->objects[id] != NULL;
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		n += cat->objects[id] && cat->objects[id]->kind == kind;
 	return n;
 }
 
@@ -48,32 +47,32 @@ uint32_t catalog_count(const struct catalog *cat)
 
 struct doomed {
 	struct catalog *cat;
-	bool ids[TABLE_MAX_ID + 1];
+	bool ids[OBJECT_MAX_ID + 1];
 };
 
-static int load_object(void *ctx, const struct statedb_table *stored)
+static int load_object(void *ctx, const struct statedb_object *stored)
 {
+	const struct object_kind *kind = object_kind_find(stored->kind);
 	struct doomed *doomed = ctx;
-	struct catalog *cat = doomed->cat;
-	uint32_t id = stored->desc.table_id;
 	struct catalog_object *object;
-	int ret = table_desc_check(&stored->desc);
+	uint32_t id = stored->object;
+	int ret;
 
-	if (ret == 0 && (id == 0 || id > TABLE_MAX_ID || stored->control >= TABLE_MAX_SHARDS))
-		ret = error_set(-EBADMSG, "table id %u, control shard %u", id, stored->control);
+	if (!kind || id == 0 || id > OBJECT_MAX_ID || stored->control >= OBJECT_MAX_PARTS)
+		return error_set(-EBADMSG, "state database: object %u of kind %u, control part %u",
+				 id, stored->kind, stored->control);
+	ret = catalog_object_new(kind, id, stored->desc, stored->desc_len, &object);
 	if (ret)
 		return error_prefix(ret, "state database: ");
-	if (stored->state != STORE_TABLE_LIVE) {
+	if (stored->state != STORE_OBJECT_LIVE) {
 		doomed->ids[id] = true;
+		catalog_object_free(object);
 		return 0;
 	}
-	object = catalog_object_new(&stored->desc);
-	cat->objects[id] = object;
-	if (!object)
-		return -ENOMEM;
+	doomed->cat->objects[id] = object;
 	object->control = stored->control;
-	object->auto_shards = stored->auto_shards;
-	object->n_parts = object->slots.n_parts = stored->desc.n_shards;
+	object->auto_parts = stored->auto_parts;
+	object->n_parts = object->slots.n_parts = object->n_cut;
 	return 0;
 }
 
@@ -83,22 +82,22 @@ static bool is_stored_state(uint32_t state)
 	       state == RELIVE__SHARD_STATE__SHARD_GONE;
 }
 
-static int load_part(void *ctx, const struct statedb_shard *stored)
+static int load_part(void *ctx, const struct statedb_part *stored)
 {
 	struct doomed *doomed = ctx;
 	struct catalog *cat = doomed->cat;
 	struct catalog_object *object =
-		stored->table_id <= TABLE_MAX_ID ? cat->objects[stored->table_id] : NULL;
+		stored->object <= OBJECT_MAX_ID ? cat->objects[stored->object] : NULL;
 	struct catalog_part *shard;
 
 	if (!object)
 		return 0;
-	if (stored->shard >= TABLE_MAX_SHARDS || !is_stored_state(stored->state))
-		return error_set(-EBADMSG, "state database: shard %u of table %s", stored->shard,
-				 object->desc.name);
-	if (stored->shard >= object->n_parts)
-		object->n_parts = object->slots.n_parts = stored->shard + 1;
-	shard = &object->parts[stored->shard];
+	if (stored->part >= OBJECT_MAX_PARTS || !is_stored_state(stored->state))
+		return error_set(-EBADMSG, "state database: shard %u of %s", stored->part,
+				 object->text);
+	if (stored->part >= object->n_parts)
+		object->n_parts = object->slots.n_parts = stored->part + 1;
+	shard = &object->parts[stored->part];
 	shard->node = nodes_find(cat->nodes, stored->node);
 	shard->incarnation = stored->incarnation;
 	memcpy(shard->ids, stored->regions, sizeof(shard->ids));
@@ -120,7 +119,7 @@ static void finish_object(struct catalog *cat, struct catalog_object *object)
 		shard->announced = shard->state;
 	}
 	object->layout = cat->layout;
-	if (object->auto_shards)
+	if (object->auto_parts)
 		catalog_spread_soon(object);
 }
 
@@ -128,11 +127,11 @@ int catalog_load(struct catalog *cat)
 {
 	struct doomed doomed = { .cat = cat };
 	uint64_t last = 0;
-	int ret = statedb_each_table(cat->store, load_object, &doomed);
+	int ret = statedb_each_object(cat->store, load_object, &doomed);
 
 	statedb_ids(cat->store, &cat->ids);
 	if (ret == 0)
-		ret = statedb_each_shard(cat->store, load_part, &doomed);
+		ret = statedb_each_part(cat->store, load_part, &doomed);
 	if (ret == 0)
 		ret = statedb_number(cat->store, "last_table", &last);
 	if (ret == 0)
@@ -140,11 +139,11 @@ int catalog_load(struct catalog *cat)
 	cat->last_id = (uint32_t)last;
 	cat->grace_until = clock_now_ns(cat->clock) + GRACE_NS;
 	/* Forget half-created objects; their regions are freed when the nodes register. */
-	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
 		if (doomed.ids[id])
-			ret = statedb_table_delete(cat->store,
-						   id); /* keeps its provisioning records */
-	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
+			ret = statedb_object_delete(cat->store,
+						    id); /* keeps its provisioning records */
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
 		if (cat->objects[id])
 			finish_object(cat, cat->objects[id]);
 	return ret;
@@ -154,7 +153,7 @@ void catalog_fini(struct catalog *cat)
 {
 	catalog_provision_forget_all(cat);
 	catalog_retire_forget(cat);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		catalog_object_free(cat->objects[id]);
 		cat->objects[id] = NULL;
 	}
@@ -181,8 +180,8 @@ int catalog_drop(struct catalog *cat, const char *name)
 		catalog_provision_abandon(provisioning);
 	}
 	catalog_retire_object(cat, object);
-	cat->objects[object->desc.table_id] = NULL;
-	log_info("drop table %s id %u", object->desc.name, object->desc.table_id);
+	cat->objects[object->id] = NULL;
+	log_info("drop %s id %u", object->text, object->id);
 	catalog_object_free(object);
 	return 0;
 }
@@ -194,7 +193,7 @@ void catalog_changed(struct catalog *cat, struct catalog_object *object)
 {
 	object->layout = ++cat->layout;
 	if (statedb_number_put(cat->store, "layout", cat->layout))
-		log_error("table %s: layout: %s", object->desc.name, error_last());
+		log_error("%s: layout: %s", object->text, error_last());
 }
 
 void catalog_refresh(struct catalog *cat, struct catalog_object *object)
@@ -295,7 +294,7 @@ uint64_t catalog_tick(struct catalog *cat)
 	if (now < cat->next_tick)
 		return cat->next_tick;
 	cat->slice_until = 0;
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		if (!cat->objects[id])
 			continue;
 		if (reading && cat->objects[id]->kind->look)

@@ -1,31 +1,30 @@
 /*
- * Catalog: tables, the placement of their shards, and the server's own attachment to each shard.
+ * Catalog: objects, the placement of their parts, and the server's own attachment to each part.
  *
- * Creating a table takes four steps. A kill at any step can only leak memory:
+ * Creating an object takes four steps. A kill at any step can only leak memory:
  *
- *   1. store: table CREATING, its laps reserved      a restart forgets the table
- *   2. for each shard: store: a provisioning record  a restart frees regions that are unused
+ *   1. store: object CREATING, what its kind        a restart forgets the object
+ *      reserves
+ *   2. for each part: store: a provisioning record  a restart frees regions that are unused
  *      for the node; node: creates the regions
  *   3. regions: formatted, live
- *   4. store: shards and table LIVE, provisioning    the table exists from here on
+ *   4. store: parts and object LIVE, provisioning   the object exists from here on
  *      records deleted
  *
- * Dropping a table: store: table deleted, its regions recorded as leftovers; regions: state
- * DROPPED, freed; store: leftovers deleted. Adding a shard repeats steps 2, 3 and 4 for that shard.
+ * Dropping an object: store: object deleted, its regions recorded as leftovers; regions: state
+ * DROPPED, freed; store: leftovers deleted. Adding a part repeats steps 2, 3 and 4 for that part.
  * If a node reports a region that is neither in use nor recorded as given up, the catalog must not
  * free it: it refuses the node (regions.h).
  *
- * A shard is LOST when its node returns with empty memory or was declared lost. Its old memory,
+ * A part is LOST when its node returns with empty memory or was declared lost. Its old memory,
  * which the server and clients may still have mapped, is marked ORPHANED. Two pools never share a
- * name. The table stays open over its other shards.
+ * name. The object stays open over its other parts.
  *
  *   catalog.c        find, load, drop, layouts for clients
- *   make.c           create a table, add a shard; provision.h: their regions
- *   plan.c           descriptor of a new table
- *   nodes.c          nodes join, leave, and are lost; regions.c: ownership of their regions;
- *                    adopt.c: tables that a pool brings
- *   kind.h           operations of one object kind; kind_table.c: replay tables
- *   control.c drain.c spread.c   upkeep: the control shard, draining shards, placement
+ *   make.c           create an object, add a part; provision.h: their regions
+ *   nodes.c          nodes join, leave, and are lost; regions.c: ownership of their regions
+ *   kind.h           operations of one object kind; kinds.c: registry; kind_table.h: replay tables
+ *   drain.c spread.c upkeep: draining parts, placement
  */
 #ifndef RLV_SERVER_CATALOG_CATALOG_H
 #define RLV_SERVER_CATALOG_CATALOG_H
@@ -45,12 +44,6 @@
 #include "base/os/clock.h"
 
 #define CATALOG_RAMP_NS (10 * (uint64_t)CLOCK_NS_PER_S) /* default ramp-up time of a new part */
-
-/*
- * Laps of the ring reserved for one life of an object: keys of two lives never collide, even if the
- * server did not see the end of the first. catalog_drop() records the laps really used.
- */
-#define CATALOG_LAPS ((uint64_t)1 << 16)
 
 struct catalog_ops {
 	/* A newly attached part has a slot held by this holder. */
@@ -72,7 +65,7 @@ struct catalog {
 	bool trust;           /* accept rows without checksums that may be torn */
 	uint64_t patience_ns; /* time for clients to adopt a layout */
 	struct statedb_ids ids;
-	struct catalog_object *objects[TABLE_MAX_ID + 1]; /* by id */
+	struct catalog_object *objects[OBJECT_MAX_ID + 1]; /* by id */
 	struct catalog_provisioning *provisionings;
 	uint32_t last_id;
 	uint32_t turn;        /* round-robin counter of placement */
@@ -92,32 +85,26 @@ struct catalog_object *catalog_find(const struct catalog *cat, const char *name)
 /* Look up by id and uuid. NULL: dropped. */
 struct catalog_object *catalog_find_same(const struct catalog *cat, uint32_t id,
 					 const uint8_t *uuid, size_t uuid_len);
-uint32_t catalog_count(const struct catalog *cat);
+uint32_t catalog_count(const struct catalog *cat, const struct object_kind *kind);
 
 /* -------- create and drop -------- */
 
 struct catalog_wish {
-	struct table_desc desc; /* validated here */
-	bool auto_shards;       /* the number of parts follows the nodes; desc is planned for one */
-	bool crc_by_nodes;      /* add row checksums if a node is persistent */
-	struct table_plan_opts opts; /* remote is computed from the nodes */
+	const struct object_kind *kind;
+	const char *name;
+	bool auto_parts;     /* the number of parts follows the nodes */
+	const void *details; /* of its kind */
 };
 
 /*
  * Creates the object, or returns the existing one of the same name and signature. -EAGAIN: waiting
  * for nodes; call again after on_progress, until another result. -EEXIST; -ENOSPC: no node has room
- * (the message says how much is needed); -EHOSTDOWN: no node is up; -EPROTO; -EBADMSG: invalid
- * descriptor; store errors.
+ * (the message says how much is needed); -EHOSTDOWN: no node is up; errors of its kind's describe;
+ * store errors.
  */
 RLV_MUST_CHECK int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 				  struct catalog_object **object_out);
 RLV_MUST_CHECK int catalog_drop(struct catalog *cat, const char *name);
-
-/* Compute the descriptor of a new object for the nodes that are up now. */
-RLV_MUST_CHECK int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish,
-				struct table_desc *out);
-/* True if the object's descriptor results from this wish, for any number of parts. */
-bool catalog_is_wish_of(const struct catalog_object *object, const struct catalog_wish *wish);
 
 /*
  * Adds an ACTIVE part at the node, or returns the one already being provisioned. leaves: node that
@@ -228,16 +215,6 @@ bool catalog_retire_tick(struct catalog *cat);
 
 /* Attach parts whose node is up, including parts whose connection broke. */
 void catalog_attach_tick(struct catalog *cat, struct catalog_object *object);
-
-/* The control shard of a table: hooks of its kind (kind_table.c). */
-void catalog_control_read(struct catalog_object *object);
-void catalog_control_tick(struct catalog *cat, struct catalog_object *object);
-/* If shard s is the control shard, hand its limiter words to another: 1, else 0. -EAGAIN: no
-   other shard is available. */
-RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_object *object,
-					     uint32_t s);
-/* Add the counts made at `from` since its hand-over to the control shard. */
-RLV_MUST_CHECK int catalog_control_settle(struct catalog_object *object, uint32_t from);
 
 /* Start draining part s: it takes no new blocks. */
 RLV_MUST_CHECK int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s);

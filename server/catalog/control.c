@@ -10,7 +10,7 @@
  * When it is drained, its words are handed over unchanged. Once all clients count at the new
  * control shard, the counts made meanwhile at the old one are added to it.
  */
-#include "server/catalog/catalog.h"
+#include "server/catalog/kind_table.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -41,16 +41,16 @@ void catalog_control_read(struct catalog_object *table)
 	if (!part || !table->parts[table->control].node->up)
 		return;
 	if (read_words(shard_of(part), words)) {
-		log_warn("table %s: limiter words: %s", table->desc.name, error_last());
+		log_warn("%s: limiter words: %s", table->text, error_last());
 		return;
 	}
 	/* relaxed: set by the thread that meets the failure, i.e. this one. The words read were
 	   zeros. */
 	if (atomic_load_explicit(&part->limits->broken, memory_order_relaxed))
 		return;
-	for (uint32_t v = 0; v < table->desc.n_views; v++)
-		table->words[v] = words[v];
-	table->words_known = true;
+	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++)
+		table_state_of(table)->words[v] = words[v];
+	table_state_of(table)->words_known = true;
 }
 
 /* -------- move -------- */
@@ -102,24 +102,24 @@ static int move(struct catalog *cat, struct catalog_object *table, uint32_t to,
 	uint32_t from = table->control;
 	int ret = 0;
 
-	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++)
+	for (uint32_t v = 0; ret == 0 && v < table_state_of(table)->desc.n_views; v++)
 		ret = store_view(shard_of(table->attached[to]), v, &words[v]);
 	if (ret)
 		return ret;
 	table->control = to;
-	ret = catalog_object_put(cat->store, table);
+	ret = catalog_object_put(cat->store, table, STORE_OBJECT_LIVE);
 	if (ret) {
 		table->control = from;
 		return ret;
 	}
-	log_info("table %s: shard %u is the control shard", table->desc.name, to);
+	log_info("%s: shard %u is the control shard", table->text, to);
 	catalog_changed(cat, table);
 	return 0;
 }
 
 int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table, uint32_t s)
 {
-	struct limiter_words *handed = table->parts[s].drain.handed;
+	struct limiter_words *handed = table_state_of(table)->handed[s];
 	uint32_t to = pick(table, s);
 	int ret;
 
@@ -128,8 +128,8 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 	if (to == table->n_parts)
 		return error_set(-EAGAIN, "no other shard is there");
 	catalog_control_read(table);
-	memcpy(handed, table->words, sizeof(table->words));
-	ret = move(cat, table, to, table->words);
+	memcpy(handed, table_state_of(table)->words, sizeof(table_state_of(table)->words));
+	ret = move(cat, table, to, table_state_of(table)->words);
 	return ret ? ret : 1;
 }
 
@@ -160,14 +160,14 @@ static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint6
 
 int catalog_control_settle(struct catalog_object *table, uint32_t from)
 {
-	struct limiter_words *handed = table->parts[from].drain.handed;
+	struct limiter_words *handed = table_state_of(table)->handed[from];
 	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
 	struct part *control = table->attached[table->control];
 	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
 
 	if (control && table->attached[from])
 		ret = read_words(shard_of(table->attached[from]), now);
-	for (uint32_t v = 0; ret == 0 && v < table->desc.n_views; v++) {
+	for (uint32_t v = 0; ret == 0 && v < table_state_of(table)->desc.n_views; v++) {
 		ret = add_view(shard_of(control), v, now[v].ins_committed - handed[v].ins_committed,
 			       now[v].smp_committed - handed[v].smp_committed);
 		if (ret == 0)
@@ -184,16 +184,16 @@ static int words_from_items(struct catalog_object *table)
 	for (uint32_t s = 0; s < table->n_parts; s++) {
 		struct part *part = table->attached[s];
 
-		for (uint32_t v = 0; part && v < table->desc.n_views; v++) {
+		for (uint32_t v = 0; part && v < table_state_of(table)->desc.n_views; v++) {
 			uint64_t items;
 			int ret = table_shard_items(shard_of(part), v, &items);
 
 			if (ret)
 				return ret;
-			table->words[v].ins_committed += items;
+			table_state_of(table)->words[v].ins_committed += items;
 		}
 	}
-	table->words_known = true;
+	table_state_of(table)->words_known = true;
 	return 0;
 }
 
@@ -207,10 +207,10 @@ void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 	to = pick(table, table->control);
 	if (to == table->n_parts)
 		return;
-	if (!table->words_known)
+	if (!table_state_of(table)->words_known)
 		ret = words_from_items(table);
 	if (ret == 0)
-		ret = move(cat, table, to, table->words);
+		ret = move(cat, table, to, table_state_of(table)->words);
 	if (ret)
-		log_warn("table %s: move its control shard: %s", table->desc.name, error_last());
+		log_warn("%s: move its control shard: %s", table->text, error_last());
 }

@@ -1,10 +1,10 @@
 /*
- * drain.c - shards that leave their node. No new block is claimed in a draining shard. It leaves
- * when the other shards have taken in as many items as it held: by then its items would have been
- * overwritten.
+ * drain.c - parts that leave their node. Clients add nothing to a draining part. It leaves when the
+ * other parts have taken in as many items as it held: by then a ring would have overwritten its
+ * items.
  *
- *   FILLING   until then, or until it is empty; and until no block is open in it
- *   HANDING   control shard only: its words were handed over; until clients know
+ *   FILLING   until then, or until it is empty; and until nothing is open in it
+ *   HANDING   its duty was handed to another part (object_kind.hand_over); until clients know
  *   LEAVING   it is GONE; until clients know; then its memory is freed
  *
  * Dead or stopped clients are waited for no longer than the catalog's patience: when they return
@@ -59,8 +59,7 @@ static int leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 
 static void free_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
-	log_info("table %s shard %u: drained from node %s", object->desc.name, s,
-		 object->parts[s].node->name);
+	log_info("%s shard %u: drained from node %s", object->text, s, object->parts[s].node->name);
 	catalog_retire_part(cat, object, s, REGION_ORPHANED);
 	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
 }
@@ -131,7 +130,7 @@ void catalog_drain_tick(struct catalog *cat, struct catalog_object *object)
 		if (taken == UINT64_MAX)
 			taken = taken_in(object);
 		if (drain_step(cat, object, s, taken))
-			log_warn("drain table %s shard %u: %s", object->desc.name, s, error_last());
+			log_warn("drain %s shard %u: %s", object->text, s, error_last());
 	}
 }
 
@@ -147,7 +146,7 @@ int catalog_drain(struct catalog *cat, struct catalog_object *object, uint32_t s
 		shard->state = RELIVE__SHARD_STATE__SHARD_ACTIVE;
 		return ret;
 	}
-	log_info("table %s shard %u: drains from node %s", object->desc.name, s, shard->node->name);
+	log_info("%s shard %u: drains from node %s", object->text, s, shard->node->name);
 	catalog_refresh(cat, object);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #define RLV_SERVER_CATALOG_KIND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ds/part/part.h"
@@ -19,14 +20,42 @@
 
 struct catalog;
 struct catalog_object;
+struct catalog_wish;
 struct rebuild_opts;
 struct rebuild_report;
 
 #define KIND_TEXT_BYTES 96
 
+struct object_ids {
+	uint32_t id;
+	uint8_t uuid[16];
+};
+
+struct object_desc {
+	void *bytes; /* of mem_alloc */
+	size_t len;
+};
+
 struct object_kind {
 	const char *name; /* for messages */
 	uint32_t id;      /* enum kind_id */
+
+	/*
+	 * The descriptor of an object is opaque to the catalog, which stores it.
+	 * describe: writes that of a new object of this wish, for the nodes that are up; the
+	 * caller frees it. -EINVAL, -ENOSPC, ...
+	 * load: checks it, and sets the object's uuid, name, n_cut, max_clients, max_streams and
+	 * state, which is one block of mem_alloc. object->id is set. -EBADMSG, -EPROTO, -ENOMEM.
+	 * desc: the descriptor of a loaded object; it lies in its state.
+	 * is_wish_of: true if the object results from this wish.
+	 */
+	int (*describe)(const struct catalog *cat, const struct catalog_wish *wish,
+			const struct object_ids *ids, struct object_desc *desc_out);
+	int (*load)(struct catalog_object *object, const void *desc, size_t len);
+	const void *(*desc)(const struct catalog_object *object, size_t *len_out);
+	bool (*is_wish_of)(const struct catalog_object *object, const struct catalog_wish *wish);
+	/* Reserve in the state database what part s needs; in a transaction. May be NULL. */
+	int (*reserve)(struct catalog *cat, const struct catalog_object *object, uint32_t s);
 
 	/* Describe the regions of part s. */
 	void (*plan)(const struct catalog_object *object, uint32_t s, struct part_spec *spec_out);
@@ -77,9 +106,10 @@ struct object_kind {
 	void (*drop)(struct catalog *cat, const struct catalog_object *object);
 };
 
-extern const struct object_kind kind_table;
-
 /* NULL: unknown kind. */
 const struct object_kind *object_kind_find(uint32_t id);
+
+/* Add a kind to those of kinds.c, before the first catalog is loaded. Thread: setup. */
+void object_kind_register(const struct object_kind *kind);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * kind_table.c - replay tables: their parts are shards, rings of rows with sum trees.
  */
-#include "server/catalog/catalog.h"
+#include "server/catalog/kind_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,24 +13,109 @@
 #include "ds/replay/settle.h"
 #include "ds/sumtree/rebuild.h"
 
+#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/log.h"
 
 #define HEADERS_AT_ONCE 256u
+
+/* -------- a table -------- */
+
+int table_create(struct catalog *cat, const struct table_wish *wish,
+		 struct catalog_object **table_out)
+{
+	const struct catalog_wish object = {
+		.kind = &kind_table,
+		.name = wish->desc.name,
+		.auto_parts = wish->auto_shards,
+		.details = wish,
+	};
+	int ret = table_desc_check(&wish->desc);
+
+	return ret ? ret : catalog_create(cat, &object, table_out);
+}
+
+static int table_describe(const struct catalog *cat, const struct catalog_wish *wish,
+			  const struct object_ids *ids, struct object_desc *desc_out)
+{
+	struct table_desc *desc = mem_alloc(sizeof(*desc));
+	int ret;
+
+	if (!desc)
+		return error_set(-ENOMEM, "table %s: no memory", wish->name);
+	ret = table_plan_for(cat, wish->details, desc);
+	if (ret) {
+		mem_free(desc);
+		return ret;
+	}
+	desc->table_id = ids->id;
+	memcpy(desc->uuid, ids->uuid, sizeof(desc->uuid));
+	table_desc_seal(desc, 0);
+	*desc_out = (struct object_desc){ desc, sizeof(*desc) };
+	return 0;
+}
+
+static int table_load(struct catalog_object *object, const void *bytes, size_t len)
+{
+	const struct table_desc *desc = bytes;
+	struct table_state *state;
+	int ret;
+
+	if (len != sizeof(*desc))
+		return error_set(-EBADMSG, "table %u: a descriptor of %zu bytes, not %zu",
+				 object->id, len, sizeof(*desc));
+	state = mem_zalloc(sizeof(*state));
+	if (!state)
+		return error_set(-ENOMEM, "table %u: no memory", object->id);
+	memcpy(&state->desc, bytes, sizeof(state->desc));
+	object->state = state;
+	desc = &state->desc;
+	ret = table_desc_check(desc);
+	if (ret == 0 && desc->table_id != object->id)
+		ret = error_set(-EBADMSG, "table %u: the descriptor is of table %u", object->id,
+				desc->table_id);
+	if (ret)
+		return ret;
+	memcpy(object->uuid, desc->uuid, sizeof(object->uuid));
+	memcpy(object->name, desc->name, sizeof(object->name));
+	object->n_cut = desc->n_shards;
+	object->max_clients = desc->max_clients;
+	object->max_streams = desc->max_writers;
+	return 0;
+}
+
+static const void *table_stored(const struct catalog_object *object, size_t *len_out)
+{
+	*len_out = sizeof(struct table_desc);
+	return &table_state_of(object)->desc;
+}
+
+static bool table_is_wished(const struct catalog_object *object, const struct catalog_wish *wish)
+{
+	return table_is_wish_of(object, wish->details);
+}
+
+static int table_reserve(struct catalog *cat, const struct catalog_object *object, uint32_t s)
+{
+	uint64_t first = 0;
+	int ret = statedb_lap(cat->store, object->id, s, &first);
+
+	return ret ? ret : statedb_lap_raise(cat->store, object->id, s, first + TABLE_LAPS);
+}
 
 /* -------- a shard -------- */
 
 static void table_plan_part(const struct catalog_object *table, uint32_t s,
 			    struct part_spec *spec_out)
 {
-	*spec_out = shard_spec(&table->desc);
+	*spec_out = shard_spec(&table_state_of(table)->desc);
 	spec_out->part = s;
 }
 
 static int table_format(struct catalog *cat, const struct catalog_object *table, uint32_t s,
 			const struct part_regions *regions)
 {
-	struct table_desc desc = table->desc;
+	struct table_desc desc = table_state_of(table)->desc;
 	struct shard_ids ids = {
 		.origin.ms_term = cat->ids.term,
 		.origin.incarnation = table->parts[s].incarnation,
@@ -41,9 +126,9 @@ static int table_format(struct catalog *cat, const struct catalog_object *table,
 	if (ret)
 		return ret;
 	memcpy(ids.origin.store_uuid, cat->ids.uuid, sizeof(ids.origin.store_uuid));
-	/* Reserved by reserve_lap(). Only the generation matters; it wraps around at
+	/* Reserved by table_reserve(). Only the generation matters; it wraps around at
 	   LEAF_GEN_MASK. */
-	ids.first_ticket = (lap - CATALOG_LAPS) % LEAF_GEN_MASK * desc.blocks;
+	ids.first_ticket = (lap - TABLE_LAPS) % LEAF_GEN_MASK * desc.blocks;
 	table_desc_seal(&desc, s);
 	return shard_format(regions, &desc, &ids);
 }
@@ -51,7 +136,7 @@ static int table_format(struct catalog *cat, const struct catalog_object *table,
 static int table_open(const struct catalog_object *table, uint32_t s,
 		      const struct part_regions *regions, struct part **part_out)
 {
-	struct table_desc want = table->desc;
+	struct table_desc want = table_state_of(table)->desc;
 	struct shard *shard;
 	int ret;
 
@@ -88,7 +173,7 @@ static int table_rebuild(struct part *part, const struct rebuild_opts *opts,
 /* Rows may be torn and have no checksum: only an operator may declare them intact. */
 static int check_trust(const struct catalog *cat, const struct catalog_object *table, uint32_t s)
 {
-	if (cat->trust || (table->desc.flags & TABLE_ROW_CRC))
+	if (cat->trust || (table_state_of(table)->desc.flags & TABLE_ROW_CRC))
 		return 0;
 	return error_set(
 		-EBADMSG,
@@ -228,19 +313,18 @@ static void table_balance(struct catalog_object *table)
 
 	if (n == 0)
 		return;
-	for (uint32_t v = 0; v < table->desc.n_views; v++) {
+	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++) {
 		int64_t moved = 0;
 		int ret;
 
-		if (!balance_applies(&table->desc.views[v]))
+		if (!balance_applies(&table_state_of(table)->desc.views[v]))
 			continue;
 		ret = balance_view(shards, n, v, &moved);
 		if (ret && ret != -EAGAIN)
-			log_warn("table %s view %u: balance: %s", table->desc.name, v,
-				 error_last());
+			log_warn("%s view %u: balance: %s", table->text, v, error_last());
 		if (ret == 0 && moved)
-			log_info("table %s view %u: the dead left the count of items %lld off",
-				 table->desc.name, v, (long long)moved);
+			log_info("%s view %u: the dead left the count of items %lld off",
+				 table->text, v, (long long)moved);
 	}
 }
 
@@ -261,17 +345,22 @@ static void table_drop(struct catalog *cat, const struct catalog_object *table)
 				     shard_word_off(shard, offsetof(struct shard_words, head)),
 				     &head);
 		if (ret == 0) {
-			lap = (head & BLOCK_SEQ_MASK) / table->desc.blocks + 2;
-			ret = statedb_lap_raise(cat->store, table->desc.table_id, s, lap);
+			lap = (head & BLOCK_SEQ_MASK) / table_state_of(table)->desc.blocks + 2;
+			ret = statedb_lap_raise(cat->store, table->id, s, lap);
 		}
 		if (ret)
-			log_warn("drop table %s shard %u: %s", table->desc.name, s, error_last());
+			log_warn("drop %s shard %u: %s", table->text, s, error_last());
 	}
 }
 
 const struct object_kind kind_table = {
 	.name = "table",
 	.id = OBJECT_TABLE,
+	.describe = table_describe,
+	.load = table_load,
+	.desc = table_stored,
+	.is_wish_of = table_is_wished,
+	.reserve = table_reserve,
 	.plan = table_plan_part,
 	.format = table_format,
 	.open = table_open,

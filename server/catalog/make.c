@@ -6,6 +6,7 @@
 
 #include "wire/region.h"
 
+#include "base/mem/alloc.h"
 #include "base/log.h"
 
 /* -------- one part -------- */
@@ -43,7 +44,7 @@ int catalog_make_part(struct catalog *cat, struct catalog_object *object, uint32
 		ret = slots_join(&object->slots, s);
 	place->joined = ret == 0;
 	place->announced = place->joined ? place->state : 0;
-	return ret ? error_prefix(ret, "table %s shard %u: ", object->desc.name, s) : 0;
+	return ret ? error_prefix(ret, "%s shard %u: ", object->text, s) : 0;
 }
 
 /* -------- an object -------- */
@@ -52,57 +53,52 @@ static bool is_being_made(const struct catalog *cat, uint32_t id)
 {
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
-		if (provisioning->object && provisioning->is_new &&
-		    provisioning->object->desc.table_id == id)
+		if (provisioning->object && provisioning->is_new && provisioning->object->id == id)
 			return true;
 	return false;
 }
 
 static int free_id(struct catalog *cat, uint32_t *id_out)
 {
-	for (uint32_t i = 1; i <= TABLE_MAX_ID; i++) {
-		uint32_t id = (cat->last_id + i - 1) % TABLE_MAX_ID + 1;
+	for (uint32_t i = 1; i <= OBJECT_MAX_ID; i++) {
+		uint32_t id = (cat->last_id + i - 1) % OBJECT_MAX_ID + 1;
 
 		if (!cat->objects[id] && !is_being_made(cat, id)) {
 			*id_out = id;
 			return 0;
 		}
 	}
-	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
+	return error_set(-ENOSPC, "store: %u tables are the most", OBJECT_MAX_ID);
 }
 
-static int reserve_lap(struct statedb *store, uint32_t table_id, uint32_t shard)
+static int reserve_part(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
-	uint64_t first = 0;
-	int ret = statedb_lap(store, table_id, shard, &first);
-
-	return ret ? ret : statedb_lap_raise(store, table_id, shard, first + CATALOG_LAPS);
+	return object->kind->reserve ? object->kind->reserve(cat, object, s) : 0;
 }
 
-/* Step 1: reserves the object's id and laps. */
+/* Step 1: reserves the object's id, and what its kind needs for each part. */
 static int reserve(struct catalog *cat, const struct catalog_object *object)
 {
-	const struct statedb_table stored = { .state = STORE_TABLE_CREATING, .desc = object->desc };
 	int ret = statedb_begin(cat->store);
 
 	if (ret)
 		return ret;
-	ret = statedb_number_put(cat->store, "last_table", object->desc.table_id);
-	for (uint32_t s = 0; ret == 0 && s < object->desc.n_shards; s++)
-		ret = reserve_lap(cat->store, object->desc.table_id, s);
+	ret = statedb_number_put(cat->store, "last_table", object->id);
+	for (uint32_t s = 0; ret == 0 && s < object->n_cut; s++)
+		ret = reserve_part(cat, object, s);
 	if (ret == 0)
-		ret = statedb_table_put(cat->store, &stored);
+		ret = catalog_object_put(cat->store, object, STORE_OBJECT_CREATING);
 	return statedb_end(cat->store, ret);
 }
 
 /* The part becomes the object's: its provisioning record is deleted. */
 static int put_made(struct catalog *cat, const struct catalog_object *object, uint32_t s)
 {
+	struct statedb_making made = { .object = object->id, .part = s };
 	int ret = catalog_object_put_part(cat->store, object, s);
 
-	return ret ? ret
-		   : statedb_making_delete(cat->store, object->parts[s].node->name,
-					   object->desc.table_id, s);
+	memcpy(made.node, object->parts[s].node->name, sizeof(made.node));
+	return ret ? ret : statedb_making_delete(cat->store, &made);
 }
 
 /* Step 4. */
@@ -115,7 +111,7 @@ static int publish(struct catalog *cat, const struct catalog_object *object)
 	for (uint32_t s = 0; ret == 0 && s < object->n_parts; s++)
 		ret = put_made(cat, object, s);
 	if (ret == 0)
-		ret = catalog_object_put(cat->store, object);
+		ret = catalog_object_put(cat->store, object, STORE_OBJECT_LIVE);
 	return statedb_end(cat->store, ret);
 }
 
@@ -127,8 +123,8 @@ static int give_up(struct catalog *cat, struct catalog_object *object, int code)
 
 	memcpy(words, error_last(), sizeof(words));
 	catalog_retire_object(cat, object);
-	if (statedb_table_delete(cat->store, object->desc.table_id))
-		log_warn("forget table %s: %s", object->desc.name, error_last());
+	if (statedb_object_delete(cat->store, object->id))
+		log_warn("forget %s: %s", object->text, error_last());
 	catalog_object_free(object);
 	return error_set(code, "%s", words);
 }
@@ -137,28 +133,29 @@ static int new_object(struct catalog *cat, const struct catalog_wish *wish,
 		      struct catalog_object **object_out)
 {
 	struct catalog_object *object;
-	struct table_desc desc;
-	int ret = catalog_plan(cat, wish, &desc);
+	struct object_desc desc;
+	struct object_ids ids;
+	int ret = free_id(cat, &ids.id);
 
-	if (ret == 0)
-		ret = free_id(cat, &desc.table_id);
 	if (ret)
 		return ret;
-	if (getrandom(desc.uuid, sizeof(desc.uuid), 0) != (ssize_t)sizeof(desc.uuid))
+	if (getrandom(ids.uuid, sizeof(ids.uuid), 0) != (ssize_t)sizeof(ids.uuid))
 		return error_set(-EIO, "getrandom: %s", strerror(errno));
-	table_desc_seal(&desc, 0);
-	object = catalog_object_new(&desc);
-	if (!object)
-		return -ENOMEM;
-	object->auto_shards = wish->auto_shards;
-	object->n_parts = desc.n_shards;
-	ret = reserve(cat, object);
-	if (ret) {
-		catalog_object_free(object);
+	ret = wish->kind->describe(cat, wish, &ids, &desc);
+	if (ret)
 		return ret;
-	}
-	*object_out = object;
-	return 0;
+	ret = catalog_object_new(wish->kind, ids.id, desc.bytes, desc.len, &object);
+	mem_free(desc.bytes);
+	if (ret)
+		return ret;
+	object->auto_parts = wish->auto_parts;
+	object->n_parts = object->n_cut;
+	ret = reserve(cat, object);
+	if (ret)
+		catalog_object_free(object);
+	else
+		*object_out = object;
+	return ret;
 }
 
 static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
@@ -169,8 +166,8 @@ static int begin_object(struct catalog *cat, const struct catalog_wish *wish,
 
 	if (ret)
 		return ret;
-	like.n = like.object->desc.n_shards;
-	cat->last_id = like.object->desc.table_id;
+	like.n = like.object->n_cut;
+	cat->last_id = like.object->id;
 	ret = catalog_provision_begin(cat, &like, provisioning_out);
 	return ret ? give_up(cat, like.object, ret) : 0;
 }
@@ -188,10 +185,9 @@ static int go_on_with_object(struct catalog *cat, struct catalog_provisioning *p
 		ret = publish(cat, object);
 	if (ret)
 		return give_up(cat, object, ret);
-	cat->objects[object->desc.table_id] = object;
+	cat->objects[object->id] = object;
 	catalog_changed(cat, object);
-	log_info("create table %s id %u shards %u", object->desc.name, object->desc.table_id,
-		 object->desc.n_shards);
+	log_info("create %s id %u shards %u", object->text, object->id, object->n_cut);
 	*object_out = object;
 	return 0;
 }
@@ -201,19 +197,17 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 {
 	struct catalog_provisioning *provisioning;
 	struct catalog_object *object;
-	int ret = table_desc_check(&wish->desc);
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	object = catalog_find(cat, wish->desc.name);
-	if (object && !catalog_is_wish_of(object, wish))
-		return error_set(-EEXIST, "table %s exists with another signature or options",
-				 wish->desc.name);
+	object = catalog_find(cat, wish->name);
+	if (object && (object->kind != wish->kind || !object->kind->is_wish_of(object, wish)))
+		return error_set(-EEXIST, "%s exists with another signature or options",
+				 object->text);
 	if (object) {
 		*object_out = object;
 		return 0;
 	}
-	provisioning = catalog_provision_named(cat, wish->desc.name);
+	provisioning = catalog_provision_named(cat, wish->name);
 	if (!provisioning)
 		ret = begin_object(cat, wish, &provisioning);
 	return ret ? ret : go_on_with_object(cat, provisioning, object_out);
@@ -227,10 +221,10 @@ static int begin_part(struct catalog *cat, const struct catalog_provisioning *li
 	const struct catalog_object *object = like->object;
 	int ret;
 
-	if (object->n_parts == TABLE_MAX_SHARDS)
-		return error_set(-ENOSPC, "table %s: all %u shard numbers of its life are used",
-				 object->desc.name, TABLE_MAX_SHARDS);
-	ret = reserve_lap(cat->store, object->desc.table_id, object->n_parts);
+	if (object->n_parts == OBJECT_MAX_PARTS)
+		return error_set(-ENOSPC, "%s: all %u shard numbers of its life are used",
+				 object->text, OBJECT_MAX_PARTS);
+	ret = reserve_part(cat, object, object->n_parts);
 	return ret ? ret : catalog_provision_begin(cat, like, provisioning_out);
 }
 
@@ -263,8 +257,7 @@ static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *pro
 	object->n_parts = s + 1;
 	object->parts[s].since = clock_now_ns(cat->clock);
 	catalog_changed(cat, object);
-	log_info("add shard %u of table %s at node %s", s, object->desc.name,
-		 object->parts[s].node->name);
+	log_info("add shard %u of %s at node %s", s, object->text, object->parts[s].node->name);
 	return 0;
 }
 

@@ -22,7 +22,7 @@ typedef void (*part_fn)(struct catalog *cat, const struct catalog_arrival *arriv
 /* Includes parts that are LOST or GONE. */
 static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = cat->objects[id];
 
 		for (uint32_t s = 0; object && s < object->n_parts; s++)
@@ -33,7 +33,7 @@ static void each_of(struct catalog *cat, const struct catalog_arrival *arrival, 
 
 static void each_part_of(struct catalog *cat, const struct catalog_arrival *arrival, part_fn fn)
 {
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = cat->objects[id];
 
 		for (uint32_t s = 0; object && s < object->n_parts; s++)
@@ -48,7 +48,7 @@ uint32_t catalog_parts_of(const struct catalog *cat, const struct node *node,
 	struct catalog_leaving leaving = { 0 };
 	uint32_t n = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *object = cat->objects[id];
 
 		for (uint32_t s = 0; object && s < object->n_parts; s++) {
@@ -82,15 +82,15 @@ static void lose(struct catalog *cat, const struct catalog_arrival *arrival,
 		 struct catalog_object *object, uint32_t s)
 {
 	(void)arrival;
-	log_error("table %s shard %u: lost with the memory of node %s", object->desc.name, s,
+	log_error("%s shard %u: lost with the memory of node %s", object->text, s,
 		  object->parts[s].node->name);
 	if (object->attached[s] && part_set_state(object->attached[s], REGION_ORPHANED))
-		log_warn("orphan table %s shard %u: %s", object->desc.name, s, error_last());
+		log_warn("orphan %s shard %u: %s", object->text, s, error_last());
 	catalog_part_detach(object, s);
 	catalog_part_end(object, s, RELIVE__SHARD_STATE__SHARD_LOST);
 	if (catalog_object_put_part(cat->store, object, s)) /* it is lost again after a restart */
-		log_warn("table %s shard %u: %s", object->desc.name, s, error_last());
-	if (object->auto_shards)
+		log_warn("%s shard %u: %s", object->text, s, error_last());
+	if (object->auto_parts)
 		catalog_spread_soon(object);
 }
 
@@ -140,7 +140,7 @@ static int recover_slice(struct catalog *cat, struct catalog_object *object, uin
 	object->kind->recover_end(&place->recovery);
 	if (ret)
 		return ret;
-	log_info("recover table %s shard %u: %s%s", object->desc.name, s, found,
+	log_info("recover %s shard %u: %s%s", object->text, s, found,
 		 place->life.marked ? ", all rows read" : "");
 	return part_set_sound(object->attached[s], &place->life);
 }
@@ -207,9 +207,9 @@ static bool is_broken(struct catalog_object *object, uint32_t s)
 
 	if (cut) {
 		place->broken = true;
-		log_error("table %s shard %u is down: the file of its region %u on node %s was "
+		log_error("%s shard %u is down: the file of its region %u on node %s was "
 			  "cut short, or cannot be read",
-			  object->desc.name, s, cut, place->node->name);
+			  object->text, s, cut, place->node->name);
 		catalog_part_detach(object, s);
 	}
 	return place->broken;
@@ -230,7 +230,7 @@ static int join(struct catalog_object *object, uint32_t s)
 static void refuse(struct catalog_object *object, uint32_t s, int code)
 {
 	object->parts[s].refused = true;
-	object->refusal = error_prefix(code, "table %s shard %u: ", object->desc.name, s);
+	object->refusal = error_prefix(code, "%s shard %u: ", object->text, s);
 	snprintf(object->refusal_text, sizeof(object->refusal_text), "%s", error_last());
 }
 
@@ -244,7 +244,7 @@ static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t
 	/* Retry later: an orphan slot is unsettled, or the node was unreachable */
 	if (ret == 0 || ret == -EAGAIN)
 		return;
-	log_error("attach table %s shard %u: %s", object->desc.name, s, error_last());
+	log_error("attach %s shard %u: %s", object->text, s, error_last());
 	if (ret == -EBADMSG || ret == -EPROTO)
 		refuse(object, s, ret);
 	catalog_part_detach(object, s);
@@ -308,7 +308,7 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 /* Last state word of a freed region: ORPHANED if its object exists, else DROPPED. */
 static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
 {
-	bool object_is_there = region->object <= TABLE_MAX_ID && cat->objects[region->object];
+	bool object_is_there = region->object <= OBJECT_MAX_ID && cat->objects[region->object];
 
 	return object_is_there ? REGION_ORPHANED : REGION_DROPPED;
 }
@@ -353,10 +353,10 @@ void catalog_node_up(struct catalog *cat, const struct catalog_arrival *arrival)
 	}
 	each_part_of(cat, arrival, node_up_part);
 	free_regions(cat, arrival);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *object = cat->objects[id];
 
-		if (object && (object->auto_shards || object->spread_due))
+		if (object && (object->auto_parts || object->spread_due))
 			catalog_spread_soon(object);
 	}
 }
@@ -392,7 +392,7 @@ int catalog_node_forget(struct catalog *cat, const struct node *node)
 	const struct catalog_arrival gone = { .node = (struct node *)node };
 	uint32_t n = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 		for (uint32_t s = 0; cat->objects[id] && s < cat->objects[id]->n_parts; s++)
 			n += cat->objects[id]->parts[s].node == node && !cat->objects[id]->lost[s];
 	if (n)

@@ -1,6 +1,7 @@
 #include "server/catalog/object.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "wire/region.h"
@@ -30,39 +31,54 @@ void catalog_object_free(struct catalog_object *object)
 	for (uint32_t s = 0; object->attached && object->parts && s < object->n_parts; s++)
 		catalog_part_detach(object, s);
 	slots_fini(&object->slots);
+	mem_free(object->state);
 	mem_free(object->parts);
 	mem_free(object->attached);
 	mem_free(object->lost);
 	mem_free(object);
 }
 
-struct catalog_object *catalog_object_new(const struct table_desc *desc)
+static int init(struct catalog_object *object, const void *desc, size_t len)
 {
-	struct catalog_object *object = mem_zalloc(sizeof(*object));
 	struct slots_opts opts;
+	int ret = object->kind->load(object, desc, len);
 
-	if (!object)
-		goto err;
-	object->kind = object_kind_find(OBJECT_TABLE);
-	object->desc = *desc;
-	object->parts = mem_array(TABLE_MAX_SHARDS, sizeof(struct catalog_part));
-	object->attached = mem_array(TABLE_MAX_SHARDS, sizeof(struct part *));
-	object->lost = mem_array(TABLE_MAX_SHARDS, sizeof(bool));
+	if (ret)
+		return ret;
+	snprintf(object->text, sizeof(object->text), "%s %s", object->kind->name, object->name);
+	object->parts = mem_array(OBJECT_MAX_PARTS, sizeof(struct catalog_part));
+	object->attached = mem_array(OBJECT_MAX_PARTS, sizeof(struct part *));
+	object->lost = mem_array(OBJECT_MAX_PARTS, sizeof(bool));
 	opts = (struct slots_opts){
 		.kind = object->kind,
-		.n = desc->max_clients,
-		.max_streams = desc->max_writers,
+		.n = object->max_clients,
+		.max_streams = object->max_streams,
 		.parts = object->attached,
 		.lost = object->lost,
-		.n_parts = desc->n_shards,
+		.n_parts = object->n_cut,
 	};
 	if (object->parts && object->attached && object->lost &&
 	    slots_init(&object->slots, &opts) == 0)
-		return object;
-err:
-	catalog_object_free(object);
-	(void)error_set(-ENOMEM, "table %s: no memory", desc->name);
-	return NULL;
+		return 0;
+	return error_set(-ENOMEM, "%s: no memory", object->text);
+}
+
+int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *desc, size_t len,
+		       struct catalog_object **object_out)
+{
+	struct catalog_object *object = mem_zalloc(sizeof(*object));
+	int ret;
+
+	if (!object)
+		return error_set(-ENOMEM, "%s %u: no memory", kind->name, id);
+	object->kind = kind;
+	object->id = id;
+	ret = init(object, desc, len);
+	if (ret)
+		catalog_object_free(object);
+	else
+		*object_out = object;
+	return ret;
 }
 
 bool catalog_object_is_recovering(const struct catalog_object *object)
@@ -127,24 +143,28 @@ int catalog_part_attach(struct catalog_object *object, uint32_t s)
 	return ret;
 }
 
-int catalog_object_put(struct statedb *store, const struct catalog_object *object)
+int catalog_object_put(struct statedb *store, const struct catalog_object *object, uint32_t state)
 {
-	const struct statedb_table stored = {
-		.state = STORE_TABLE_LIVE,
-		.desc = object->desc,
+	struct statedb_object stored = {
+		.kind = object->kind->id,
+		.object = object->id,
+		.state = state,
 		.control = object->control,
-		.auto_shards = object->auto_shards,
+		.auto_parts = object->auto_parts,
 	};
 
-	return statedb_table_put(store, &stored);
+	memcpy(stored.name, object->name, sizeof(stored.name));
+	stored.desc = object->kind->desc(object, &stored.desc_len);
+	return statedb_object_put(store, &stored);
 }
 
 int catalog_object_put_part(struct statedb *store, const struct catalog_object *object, uint32_t s)
 {
 	const struct catalog_part *place = &object->parts[s];
-	struct statedb_shard stored = {
-		.table_id = object->desc.table_id,
-		.shard = s,
+	struct statedb_part stored = {
+		.kind = object->kind->id,
+		.object = object->id,
+		.part = s,
 		.incarnation = place->incarnation,
 		.state = place->state,
 	};
@@ -152,5 +172,5 @@ int catalog_object_put_part(struct statedb *store, const struct catalog_object *
 	memcpy(stored.regions, place->ids, sizeof(stored.regions));
 	if (place->node)
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
-	return statedb_shard_put(store, &stored);
+	return statedb_part_put(store, &stored);
 }

@@ -3,16 +3,13 @@
  *
  * Parts have numbers 0.., which are part of item keys and never reused within the object's life. A
  * part that moves to another node is a new part with a new number; the old one is GONE when its
- * items have been overwritten. The list only grows, up to TABLE_MAX_SHARDS.
+ * items have been overwritten. The list only grows, up to OBJECT_MAX_PARTS.
  */
 #ifndef RLV_SERVER_CATALOG_OBJECT_H
 #define RLV_SERVER_CATALOG_OBJECT_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "ds/limiter/limiter.h"
-#include "ds/replay/shard.h"
 
 #include "server/node/node.h"
 #include "server/catalog/kind.h"
@@ -21,7 +18,7 @@
 
 enum drain_phase {
 	DRAIN_FILLING, /* the other parts take in as many items as it holds */
-	DRAIN_HANDING, /* it was the control shard; clients learn of the new one */
+	DRAIN_HANDING, /* another part took over its duty; clients learn of it */
 	DRAIN_LEAVING, /* GONE; clients learn of it, then its memory is freed */
 };
 
@@ -33,7 +30,6 @@ struct part_drain {
 	uint64_t taken;     /* items added to other parts since */
 	uint64_t announced; /* layout that clients must adopt before the next phase */
 	uint64_t announced_at;
-	struct limiter_words handed[RING_MAX_VIEWS]; /* words given to the new control shard */
 };
 
 struct catalog_part {
@@ -55,12 +51,19 @@ struct catalog_part {
 	struct part_life life; /* life recorded in the part when found */
 };
 
+/* An object is named by {kind, id}, a part of it by {kind, id, part}. */
 struct catalog_object {
 	const struct object_kind *kind;
-	struct table_desc desc;     /* of part 0 */
+	uint32_t id; /* of all objects, whatever their kind */
+	uint8_t uuid[16];
+	char name[STORE_NAME_BYTES];
+	char text[STORE_NAME_BYTES + 16]; /* kind and name, for messages */
+	void *state;                      /* owned by its kind: object_kind.load */
+	uint32_t n_cut;                   /* parts that its capacity is cut into */
+	uint32_t max_clients, max_streams;
 	uint32_t n_parts;           /* part numbers used so far */
-	uint32_t control;           /* number of the control shard */
-	bool auto_shards;           /* at least one part per node */
+	uint32_t control;           /* number of the control part, of kinds that have one */
+	bool auto_parts;            /* at least one part per node */
 	bool spread_due;            /* placement must be checked */
 	uint64_t spread_after;      /* no spread before then, after a failure; ns */
 	uint64_t spread_pause;      /* back-off after the next failure; ns */
@@ -71,12 +74,14 @@ struct catalog_object {
 	struct slots slots;
 	int refusal; /* last reason for refusing a part, as code and text */
 	char refusal_text[ERROR_TEXT_BYTES];
-	bool words_known;
-	struct limiter_words words[RING_MAX_VIEWS]; /* last reading from the control shard */
 };
 
-/* New object without parts. NULL and an error message: no memory. */
-struct catalog_object *catalog_object_new(const struct table_desc *desc);
+/*
+ * New object of that number, described by a descriptor of its kind; without parts. -EBADMSG,
+ * -EPROTO: an invalid descriptor; -ENOMEM.
+ */
+RLV_MUST_CHECK int catalog_object_new(const struct object_kind *kind, uint32_t id, const void *desc,
+				      size_t len, struct catalog_object **object_out);
 /* Detach all parts and free; NULL is a no-op. */
 void catalog_object_free(struct catalog_object *object);
 
@@ -96,9 +101,6 @@ static inline bool catalog_state_is_usable(uint32_t state)
 	       state == RELIVE__SHARD_STATE__SHARD_DRAINING;
 }
 
-/* Live items of a view in a part, from its sums. */
-RLV_MUST_CHECK int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
-
 /* Set the final state, LOST or GONE. Does not write to the store. */
 void catalog_part_end(struct catalog_object *object, uint32_t s, uint32_t state);
 
@@ -111,8 +113,9 @@ void catalog_part_detach(struct catalog_object *object, uint32_t s);
 RLV_MUST_CHECK int catalog_attach_regions(struct node *node, const struct catalog_part *place,
 					  struct part_regions *out);
 
-/* Write the object to the store, and one part of it. */
-RLV_MUST_CHECK int catalog_object_put(struct statedb *store, const struct catalog_object *object);
+/* Write the object to the store, in a state (enum statedb_object_state), and one part of it. */
+RLV_MUST_CHECK int catalog_object_put(struct statedb *store, const struct catalog_object *object,
+				      uint32_t state);
 RLV_MUST_CHECK int catalog_object_put_part(struct statedb *store,
 					   const struct catalog_object *object, uint32_t s);
 

@@ -1,10 +1,10 @@
 /*
  * plan.c - computes a table's descriptor from a client's wish and the nodes that are up.
  */
-#include "server/catalog/catalog.h"
+#include "server/catalog/kind_table.h"
 
 /* Plan the wish for n_shards shards, for remote or local clients. */
-static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool remote,
+static int plan_for(const struct table_wish *wish, uint32_t n_shards, bool remote,
 		    struct table_desc *out)
 {
 	struct table_plan_opts opts = wish->opts;
@@ -21,7 +21,7 @@ static int plan_for(const struct catalog_wish *wish, uint32_t n_shards, bool rem
 }
 
 /* One shard per node, or fewer if the capacity is too small for that. */
-static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool remote,
+static int plan_for_nodes(const struct table_wish *wish, uint32_t takers, bool remote,
 			  struct table_desc *out)
 {
 	uint32_t n_shards = wish->auto_shards && takers > 1 ? takers : wish->desc.n_shards;
@@ -32,12 +32,12 @@ static int plan_for_nodes(const struct catalog_wish *wish, uint32_t takers, bool
 }
 
 /* Wide tree nodes suit networks; plan narrow ones if wide ones do not fit. */
-int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish, struct table_desc *out)
+int table_plan_for(const struct catalog *cat, const struct table_wish *wish, struct table_desc *out)
 {
 	struct placement_node places[NODES_MAX];
 	struct node *nodes[NODES_MAX];
 	uint32_t n = catalog_places(cat, NULL, places, nodes), takers = 0;
-	struct catalog_wish mine = *wish;
+	struct table_wish mine = *wish;
 	bool remote = false;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -51,19 +51,19 @@ int catalog_plan(const struct catalog *cat, const struct catalog_wish *wish, str
 	return plan_for_nodes(&mine, takers, false, out);
 }
 
-bool catalog_is_wish_of(const struct catalog_object *table, const struct catalog_wish *wish)
+bool table_is_wish_of(const struct catalog_object *table, const struct table_wish *wish)
 {
-	bool follows = wish->auto_shards && table->auto_shards;
-	uint32_t n_shards = follows ? table->desc.n_shards : wish->desc.n_shards;
-	struct catalog_wish mine = *wish;
+	bool follows = wish->auto_shards && table->auto_parts;
+	uint32_t n_shards = follows ? table_state_of(table)->desc.n_shards : wish->desc.n_shards;
+	struct table_wish mine = *wish;
 
 	if (wish->crc_by_nodes)
-		mine.desc.flags = table->desc.flags;
+		mine.desc.flags = table_state_of(table)->desc.flags;
 	for (int remote = 0; remote < 2; remote++) {
 		struct table_desc desc;
 
 		if (plan_for(&mine, n_shards, remote, &desc) == 0 &&
-		    table_desc_same(&table->desc, &desc))
+		    table_desc_same(&table_state_of(table)->desc, &desc))
 			return true;
 	}
 	return false;

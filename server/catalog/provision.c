@@ -19,7 +19,7 @@ int catalog_provision_begin(struct catalog *cat, const struct catalog_provisioni
 	struct catalog_provisioning *provisioning = mem_zalloc(sizeof(*provisioning));
 
 	if (!provisioning)
-		return error_set(-ENOMEM, "table %s: no memory", like->object->desc.name);
+		return error_set(-ENOMEM, "%s: no memory", like->object->text);
 	*provisioning = *like;
 	provisioning->cat = cat;
 	provisioning->at = provisioning->first;
@@ -46,7 +46,7 @@ struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, 
 	struct catalog_provisioning *provisioning = cat->provisionings;
 
 	while (provisioning && !(provisioning->object && provisioning->is_new &&
-				 strcmp(provisioning->object->desc.name, name) == 0))
+				 strcmp(provisioning->object->name, name) == 0))
 		provisioning = provisioning->next;
 	return provisioning;
 }
@@ -121,7 +121,7 @@ static void cannot(struct catalog_provisioning *provisioning, const struct node 
 {
 	provisioning->code = code;
 	snprintf(provisioning->words, sizeof(provisioning->words), "%s", error_last());
-	log_warn("table %s shard %u is not made at node %s: %s", provisioning->object->desc.name,
+	log_warn("%s shard %u is not made at node %s: %s", provisioning->object->text,
 		 provisioning->at, node->name, provisioning->words);
 	provisioning->tried |= UINT64_C(1) << node->number;
 	leave_node(provisioning);
@@ -178,11 +178,15 @@ static struct node *choose(const struct catalog_provisioning *provisioning)
 static int put_provisioning(const struct catalog_provisioning *provisioning,
 			    const struct node *node)
 {
-	const struct table_desc *desc = &provisioning->object->desc;
-	struct statedb_making stored = { .table_id = desc->table_id, .shard = provisioning->at };
+	const struct catalog_object *object = provisioning->object;
+	struct statedb_making stored = {
+		.kind = object->kind->id,
+		.object = object->id,
+		.part = provisioning->at,
+	};
 
 	memcpy(stored.node, node->name, sizeof(stored.node));
-	memcpy(stored.uuid, desc->uuid, sizeof(stored.uuid));
+	memcpy(stored.uuid, object->uuid, sizeof(stored.uuid));
 	return statedb_making_put(provisioning->cat->store, &stored);
 }
 
@@ -256,8 +260,7 @@ static void find_missing(struct catalog_provisioning *provisioning)
 
 static int at_work(const struct catalog_provisioning *provisioning)
 {
-	return error_set(-EAGAIN, "table %s: its memory is being made",
-			 provisioning->object->desc.name);
+	return error_set(-EAGAIN, "%s: its memory is being made", provisioning->object->text);
 }
 
 /* Provision one part: 0 when made. -EAGAIN: waiting for a node. */

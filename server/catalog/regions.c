@@ -19,23 +19,24 @@ static bool has_uuid(const Relive__NodeRegion *region, const uint8_t uuid[16])
 	return region->uuid.len != 16 || memcmp(region->uuid.data, uuid, 16) == 0;
 }
 
-static bool is_of_part(const Relive__NodeRegion *region, const struct table_desc *desc, uint32_t s)
+static bool is_of_part(const Relive__NodeRegion *region, const struct catalog_object *object,
+		       uint32_t s)
 {
 	uint8_t uuid[16];
 
-	part_region_uuid(desc->uuid, s, region->role, uuid);
-	return region->kind == OBJECT_TABLE && region->object == desc->table_id &&
+	part_region_uuid(object->uuid, s, region->role, uuid);
+	return region->kind == object->kind->id && region->object == object->id &&
 	       region->part == s && has_uuid(region, uuid);
 }
 
 static const Relive__NodeRegion *find_region(const struct catalog_arrival *arrival, uint32_t id,
-					     uint32_t role, const struct table_desc *desc,
+					     uint32_t role, const struct catalog_object *object,
 					     uint32_t s)
 {
 	for (size_t i = 0; i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
 
-		if (region->region == id && region->role == role && is_of_part(region, desc, s))
+		if (region->region == id && region->role == role && is_of_part(region, object, s))
 			return region;
 	}
 	return NULL;
@@ -47,7 +48,7 @@ bool catalog_regions_of_part(const struct catalog_arrival *arrival,
 	const struct catalog_part *place = &object->parts[s];
 
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (!find_region(arrival, place->ids[role], role, &object->desc, s))
+		if (!find_region(arrival, place->ids[role], role, object, s))
 			return false;
 	return true;
 }
@@ -70,13 +71,13 @@ static const struct catalog_part *find_part(const struct catalog *cat, const str
 					    const Relive__NodeRegion *region)
 {
 	const struct catalog_object *object =
-		region->object <= TABLE_MAX_ID ? cat->objects[region->object] : NULL;
+		region->object <= OBJECT_MAX_ID ? cat->objects[region->object] : NULL;
 	const struct catalog_part *place;
 
 	if (!node || !object || region->part >= object->n_parts)
 		return NULL;
 	place = &object->parts[region->part];
-	if (place->node != node || !is_of_part(region, &object->desc, region->part))
+	if (place->node != node || !is_of_part(region, object, region->part))
 		return NULL;
 	return region->role < REGION_ROLES && region->region == place->ids[region->role] ? place
 											 : NULL;
@@ -103,7 +104,11 @@ static bool is_unused(const struct catalog_arrival *arrival, const Relive__NodeR
 static int was_being_made(const struct catalog *cat, const struct catalog_arrival *arrival,
 			  const Relive__NodeRegion *region, bool *was_out)
 {
-	struct statedb_making provisioning = { .table_id = region->object, .shard = region->part };
+	struct statedb_making provisioning = {
+		.kind = region->kind,
+		.object = region->object,
+		.part = region->part,
+	};
 	uint8_t uuid[16];
 	int ret;
 
@@ -112,8 +117,7 @@ static int was_being_made(const struct catalog *cat, const struct catalog_arriva
 	if (ret || !*was_out)
 		return ret;
 	part_region_uuid(provisioning.uuid, region->part, region->role, uuid);
-	*was_out = region->kind == OBJECT_TABLE && has_uuid(region, uuid) &&
-		   is_unused(arrival, region);
+	*was_out = has_uuid(region, uuid) && is_unused(arrival, region);
 	return 0;
 }
 
@@ -159,7 +163,7 @@ static int give_up(struct catalog *cat, const struct catalog_object *object, uin
 	if (left.region == 0 || !place->node)
 		return 0;
 	snprintf(left.node, sizeof(left.node), "%s", place->node->name);
-	part_region_uuid(object->desc.uuid, s, role, left.uuid);
+	part_region_uuid(object->uuid, s, role, left.uuid);
 	return statedb_leftover_put(cat->store, &left);
 }
 
@@ -171,11 +175,11 @@ int catalog_give_up_object(struct catalog *cat, const struct catalog_object *obj
 
 	if (ret)
 		return ret;
-	for (uint32_t s = 0; s < TABLE_MAX_SHARDS; s++)
+	for (uint32_t s = 0; s < OBJECT_MAX_PARTS; s++)
 		for (uint32_t role = REGION_TREE; ret == 0 && role < REGION_ROLES; role++)
 			ret = give_up(cat, object, s, role);
 	if (ret == 0)
-		ret = statedb_table_delete(cat->store, object->desc.table_id);
+		ret = statedb_object_delete(cat->store, object->id);
 	return statedb_end(cat->store, ret);
 }
 
@@ -317,7 +321,7 @@ void catalog_retire_part(struct catalog *cat, struct catalog_object *object, uin
 	struct catalog_part *place = &object->parts[s];
 
 	if (object->attached[s] && part_set_state(object->attached[s], state))
-		log_warn("retire table %s shard %u: %s", object->desc.name, s, error_last());
+		log_warn("retire %s shard %u: %s", object->text, s, error_last());
 	catalog_part_detach(object, s);
 	for (uint32_t role = REGION_TREE; has_it(place) && role < REGION_ROLES; role++)
 		catalog_retire_region(cat, place->node, place->ids[role], state);

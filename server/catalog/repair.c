@@ -25,7 +25,7 @@ static uint32_t find_drift(const struct catalog_object *object)
 /* The object's wait record, started now unless it exists. The caller writes the words. */
 static struct repair_wait *begin_wait(struct repair *repair, const struct catalog_object *object)
 {
-	struct repair_wait *wait = &repair->waiting[object->desc.table_id];
+	struct repair_wait *wait = &repair->waiting[object->id];
 
 	if (!wait->since)
 		wait->since = clock_now_ns(repair->clock);
@@ -45,9 +45,9 @@ static void note_wait(struct repair *repair, const struct catalog_object *object
 	struct repair_wait *wait = begin_wait(repair, object);
 
 	if (!wait->words[0])
-		log_info("table %s: rebuild waits for pid %u", object->desc.name, whom->pid);
-	snprintf(wait->words, sizeof(wait->words), "table %s: rebuild waits for pid %u",
-		 object->desc.name, whom->pid);
+		log_info("%s: rebuild waits for pid %u", object->text, whom->pid);
+	snprintf(wait->words, sizeof(wait->words), "%s: rebuild waits for pid %u", object->text,
+		 whom->pid);
 	wait->pid = whom->pid;
 	wait->owner = whom->owner;
 	wait->shard = s;
@@ -84,9 +84,9 @@ static bool note_debtor(struct repair *repair, const struct catalog_object *obje
 			continue;
 		wait = begin_wait(repair, object);
 		snprintf(wait->words, sizeof(wait->words),
-			 "table %s: rebuild waits for pid %u, which is away and not known to be "
+			 "%s: rebuild waits for pid %u, which is away and not known to be "
 			 "dead",
-			 object->desc.name, entry->holder.process.pid);
+			 object->text, entry->holder.process.pid);
 		wait->pid = entry->holder.process.pid;
 		wait->owner = slot + 1;
 		return true;
@@ -100,7 +100,7 @@ static int take_slot(struct repair *repair, struct catalog_object *object)
 
 	if (ret)
 		snprintf(begin_wait(repair, object)->words, REPAIR_WORDS_BYTES,
-			 "table %s: rebuild waits for a client slot", object->desc.name);
+			 "%s: rebuild waits for a client slot", object->text);
 	return ret;
 }
 
@@ -112,7 +112,7 @@ static void give_slot(struct repair *repair, struct catalog_object *object)
 		return;
 	ret = slots_put(&object->slots, repair->self.client_id, object->slots.own);
 	if (ret)
-		log_warn("table %s: give own slot back: %s", object->desc.name, error_last());
+		log_warn("%s: give own slot back: %s", object->text, error_last());
 	else
 		object->slots.own = 0;
 }
@@ -128,17 +128,17 @@ static bool rebuild_slice(struct repair *repair, struct catalog_object *object, 
 		note_wait(repair, object, s, &report.wait);
 		return false;
 	}
-	end_wait(repair, object->desc.table_id);
+	end_wait(repair, object->id);
 	if (ret) {
-		log_warn("rebuild table %s shard %u: %s", object->desc.name, s, error_last());
+		log_warn("rebuild %s shard %u: %s", object->text, s, error_last());
 		give_slot(repair, object); /* Our slot may predate the attachment of the part */
 		return false;
 	}
 	if (report.clean) {
 		object->parts[s].drift = false;
 		repair->done++;
-		log_info("rebuilt table %s shard %u epoch %u leaves %llu", object->desc.name, s,
-			 report.epoch, (unsigned long long)report.live_leaves);
+		log_info("rebuilt %s shard %u epoch %u leaves %llu", object->text, s, report.epoch,
+			 (unsigned long long)report.live_leaves);
 	}
 	return true;
 }
@@ -150,7 +150,7 @@ static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 	if (s == object->n_parts) {
 		give_slot(repair, object);
 		if (!note_debtor(repair, object))
-			end_wait(repair, object->desc.table_id);
+			end_wait(repair, object->id);
 		if (object->kind->tick_clean)
 			object->kind->tick_clean(object);
 		return IDLE_NS;
@@ -164,11 +164,11 @@ uint64_t repair_tick(struct repair *repair)
 {
 	uint64_t pause = IDLE_NS;
 
-	for (uint32_t i = 0; i < TABLE_MAX_ID; i++) {
+	for (uint32_t i = 0; i < OBJECT_MAX_ID; i++) {
 		uint64_t one;
 		struct catalog_object *object;
 
-		repair->table_id = repair->table_id % TABLE_MAX_ID + 1;
+		repair->table_id = repair->table_id % OBJECT_MAX_ID + 1;
 		object = repair->cat->objects[repair->table_id];
 		if (!object) {
 			end_wait(repair, repair->table_id);

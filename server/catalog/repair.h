@@ -30,10 +30,10 @@ struct repair {
 	struct catalog *cat;
 	const struct liveness *live;
 	const struct clock *clock;
-	struct slot_holder self;                      /* client id of our attachments */
-	uint32_t done;                                /* number of rebuilds, for STORE_INFO */
-	uint32_t table_id;                            /* object at which the next look starts */
-	struct repair_wait waiting[TABLE_MAX_ID + 1]; /* indexed by object id */
+	struct slot_holder self;                       /* client id of our attachments */
+	uint32_t done;                                 /* number of rebuilds, for STORE_INFO */
+	uint32_t table_id;                             /* object at which the next look starts */
+	struct repair_wait waiting[OBJECT_MAX_ID + 1]; /* indexed by object id */
 };
 
 /* Do one slice of work, if any. Returns the latest time of the next call. */

@@ -22,7 +22,7 @@ int slots_init(struct slots *slots, const struct slots_opts *opts)
 		.lost = opts->lost,
 		.n_parts = opts->n_parts,
 		.entries = mem_array(opts->n, sizeof(struct slot_entry)),
-		.reached = mem_array(TABLE_MAX_SHARDS, sizeof(uint64_t)),
+		.reached = mem_array(OBJECT_MAX_PARTS, sizeof(uint64_t)),
 	};
 	if (slots->entries && slots->reached)
 		return 0;

@@ -70,7 +70,7 @@ struct slots_opts {
 	const struct object_kind *kind;
 	uint32_t n;           /* client slots */
 	uint32_t max_streams; /* total over all clients */
-	struct part **parts;  /* borrowed, like lost: TABLE_MAX_SHARDS entries */
+	struct part **parts;  /* borrowed, like lost: OBJECT_MAX_PARTS entries */
 	const bool *lost;
 	uint32_t n_parts;
 };

@@ -51,8 +51,7 @@ static uint32_t wanted_parts(const struct catalog_object *object,
 
 	for (uint32_t i = 0; i < n; i++)
 		takers += places[i].takes;
-	return object->auto_shards && takers > object->desc.n_shards ? takers
-								     : object->desc.n_shards;
+	return object->auto_parts && takers > object->n_cut ? takers : object->n_cut;
 }
 
 /* The part with the highest number: it was added last. */
@@ -118,7 +117,7 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret)
-		log_warn("spread table %s: %s", object->desc.name, error_last());
+		log_warn("spread %s: %s", object->text, error_last());
 	if (may_leave(object, leaves, ret))
 		ret = drain_one(cat, object, leaves);
 	if (kind_out)

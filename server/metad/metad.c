@@ -61,7 +61,7 @@ static bool holds(void *ctx, uint64_t client_id)
 {
 	const struct metad *md = ctx;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 		if (md->catalog.objects[id] &&
 		    slots_any(&md->catalog.objects[id]->slots, client_id))
 			return true;
@@ -76,7 +76,7 @@ static void look_for_drift(struct catalog_object *table)
 		if (!table->attached[s])
 			continue;
 		if (part_rebuild_needed(table->attached[s], &needed))
-			log_warn("table %s shard %u: %s", table->desc.name, s, error_last());
+			log_warn("%s shard %u: %s", table->text, s, error_last());
 		table->parts[s].drift |= needed;
 	}
 }
@@ -99,7 +99,7 @@ static int on_dead(void *ctx, const struct client *client)
 	struct metad *md = ctx;
 	int first = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		struct catalog_object *table = md->catalog.objects[id];
 		struct proof proof = { table, client };
 		const struct slots_dead dead = { client->holder.client_id, is_proved, &proof };

@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 
+#include "server/catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 
@@ -33,7 +34,7 @@ static void put_store(const struct metad *md, struct metrics *m)
 		       "Number of the server's life: one more with each start.");
 	metrics_u64(m, md->ids.term, NULL);
 	metrics_family(m, "relive_tables", METRICS_GAUGE, "Tables of the store.");
-	metrics_u64(m, catalog_count(&md->catalog), NULL);
+	metrics_u64(m, catalog_count(&md->catalog, &kind_table), NULL);
 	metrics_family(m, "relive_rebuilds_total", METRICS_COUNTER,
 		       "Shards whose sums were made exact again since the server started.");
 	metrics_u64(m, md->repair.done, NULL);
@@ -141,7 +142,7 @@ static void put_nodes(const struct metad *md, struct metrics *m)
 
 static uint64_t table_capacity(const struct catalog_object *table)
 {
-	return table->desc.capacity;
+	return table_state_of(table)->desc.capacity;
 }
 
 static uint64_t table_slots(const struct catalog_object *table)
@@ -172,11 +173,11 @@ static void put_tables(const struct metad *md, struct metrics *m)
 {
 	for (size_t i = 0; i < ARRAY_LEN(table_families); i++) {
 		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
-		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-			if (md->catalog.objects[id])
-				metrics_u64(m, table_families[i].get(md->catalog.objects[id]),
-					    METRICS_LABELS({ "table",
-							     md->catalog.objects[id]->desc.name }));
+		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+			if (table_state_of(md->catalog.objects[id]))
+				metrics_u64(
+					m, table_families[i].get(md->catalog.objects[id]),
+					METRICS_LABELS({ "table", md->catalog.objects[id]->name }));
 	}
 }
 
@@ -188,16 +189,16 @@ static void put_shards(const struct metad *md, struct metrics *m)
 	metrics_family(
 		m, "relive_table_shards", METRICS_GAUGE,
 		"Shards of a table by state; gone and lost ones have numbers that are used up.");
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *table = md->catalog.objects[id];
 		uint64_t n[ARRAY_LEN(states)] = { 0 };
 
 		for (uint32_t s = 0; table && s < table->n_parts; s++)
 			n[catalog_part_view(table, s)]++;
 		for (size_t i = 1; table && i < ARRAY_LEN(states); i++)
-			metrics_u64(m, n[i],
-				    METRICS_LABELS({ "table", table->desc.name },
-						   { "state", states[i] }));
+			metrics_u64(
+				m, n[i],
+				METRICS_LABELS({ "table", table->name }, { "state", states[i] }));
 	}
 }
 
@@ -247,23 +248,30 @@ static const struct {
 
 static void put_views(const struct catalog_object *table, size_t family, struct metrics *m)
 {
-	for (uint32_t v = 0; v < table->desc.n_views; v++) {
+	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++) {
 		char number[NUMBER_BYTES];
 
 		snprintf(number, sizeof(number), "%u", v);
-		metrics_u64(m, view_families[family].get(&table->words[v]),
-			    METRICS_LABELS({ "table", table->desc.name }, { "view", number }));
+		metrics_u64(m, view_families[family].get(&table_state_of(table)->words[v]),
+			    METRICS_LABELS({ "table", table->name }, { "view", number }));
 	}
 }
 
 /* Counts are unknown until the control shard was attached. */
+static bool has_counts(const struct catalog_object *object)
+{
+	const struct table_state *table = table_state_of(object);
+
+	return table && table->words_known;
+}
+
 static void put_items(const struct metad *md, struct metrics *m)
 {
 	for (size_t i = 0; i < ARRAY_LEN(view_families); i++) {
 		metrics_family(m, view_families[i].name, view_families[i].kind,
 			       view_families[i].help);
-		for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-			if (md->catalog.objects[id] && md->catalog.objects[id]->words_known)
+		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+			if (has_counts(md->catalog.objects[id]))
 				put_views(md->catalog.objects[id], i, m);
 	}
 }

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 
+#include "server/catalog/kind_table.h"
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 
@@ -122,11 +123,11 @@ static void fill_info(struct metad *md, Relive__StoreInfoReply *reply, char **wa
 {
 	reply->software = (char *)SERVER_VERSION;
 	reply->store_name = (char *)md->opts.store;
-	reply->tables = catalog_count(&md->catalog);
+	reply->tables = catalog_count(&md->catalog, &kind_table);
 	reply->clients = liveness_count(&md->live);
 	reply->rebuilds = md->repair.done;
 	reply->waiting = waiting;
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 		if (md->repair.waiting[id].words[0])
 			waiting[reply->n_waiting++] = md->repair.waiting[id].words;
 }
@@ -138,7 +139,7 @@ static void store_info(const struct call *call, const ProtobufCMessage *message)
 	uint32_t n = nodes_count(&md->nodes, false);
 	struct node_row *rows = mem_array(n + 1, sizeof(*rows));
 	Relive__NodeInfo **list = mem_array(n + 1, sizeof(Relive__NodeInfo *));
-	char *waiting[TABLE_MAX_ID];
+	char *waiting[OBJECT_MAX_ID];
 	Relive__Status status;
 	int ret = rows && list ? 0 : error_set(-ENOMEM, "%u nodes: no memory", n);
 
@@ -208,7 +209,7 @@ static int begin_drain(struct metad *md, struct node *node)
 				 "holds has nowhere to go",
 				 node->name);
 	ret = nodes_set_draining(&md->nodes, node, true);
-	for (uint32_t id = 1; ret == 0 && id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; ret == 0 && id <= OBJECT_MAX_ID; id++)
 		if (md->catalog.objects[id])
 			catalog_spread_soon(md->catalog.objects[id]);
 	metad_hurry(md);

@@ -46,7 +46,7 @@ static void add_table(struct entry *entry, const struct catalog_object *table, u
 		entry->info.tables_left_out++;
 		return;
 	}
-	count.name = (char *)table->desc.name;
+	count.name = (char *)table->name;
 	entry->objects[entry->info.n_tables] = count;
 	entry->list[entry->info.n_tables] = &entry->objects[entry->info.n_tables];
 	entry->info.n_tables++;
@@ -69,7 +69,7 @@ static void fill(const struct metad *md, const struct client *client, struct ent
 		info->role = (char *)token_role_name(conn_peer(client->conn)->token.role);
 		conn_address(client->conn, entry->address, sizeof(entry->address));
 	}
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 		if (md->catalog.objects[id])
 			add_table(entry, md->catalog.objects[id], info->client_id);
 }

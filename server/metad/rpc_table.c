@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/catalog/kind_table.h"
+
 #include "base/mem/alloc.h"
 
 #define MAX_FANOUT 16u /* maximum number of levels in a wish */
@@ -100,10 +102,10 @@ static int no_shard(const struct catalog_object *table)
 		return error_set(-EHOSTDOWN,
 				 "table %s: all rows are being read, since a memory node did not "
 				 "end cleanly: try again soon",
-				 table->desc.name);
+				 table->name);
 	return error_set(-EHOSTDOWN,
 			 "table %s: none of its %u shards is there: memory nodes are down or lost",
-			 table->desc.name, table->n_parts);
+			 table->name, table->n_parts);
 }
 
 static int fill_places(struct answer *answer, struct places *out)
@@ -128,7 +130,8 @@ static void send_table(const struct answer *answer, const struct places *places,
 	rpc_set_status(&status, code);
 	reply.status = &status;
 	if (code == 0) {
-		reply.desc = (ProtobufCBinaryData){ sizeof(table->desc), (uint8_t *)&table->desc };
+		reply.desc = (ProtobufCBinaryData){ sizeof(struct table_desc),
+						    (uint8_t *)&table_state_of(table)->desc };
 		reply.n_shards = table->n_parts;
 		reply.shards = places->list;
 		reply.control = table->control;
@@ -148,7 +151,7 @@ struct rpc_parked {
 	int (*go_on)(const struct call *call, struct rpc_parked *parked);
 	uint64_t asker; /* its asker number, for grants */
 	uint64_t until; /* deadline; nodes without an answer by then are left out; 0 = not started */
-	struct catalog_wish wish; /* for create */
+	struct table_wish wish; /* for create */
 	uint16_t fanout[MAX_FANOUT];
 	char name[TABLE_NAME_BYTES]; /* for open and rebalance */
 	Relive__TableAccess access;  /* for open and create: the client's access */
@@ -283,7 +286,7 @@ static int answer_table(const struct call *call, struct rpc_parked *parked,
 
 static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parked *parked)
 {
-	struct catalog_wish *wish = &parked->wish;
+	struct table_wish *wish = &parked->wish;
 
 	if (request->desc.len != sizeof(wish->desc))
 		return error_set(-EPROTO, "table descriptor of %zu bytes, want %zu",
@@ -303,7 +306,7 @@ static int take_wish(const Relive__TableCreateRequest *request, struct rpc_parke
 static int go_on_creating(const struct call *call, struct rpc_parked *parked)
 {
 	struct catalog_object *table;
-	int ret = catalog_create(&call->md->catalog, &parked->wish, &table);
+	int ret = table_create(&call->md->catalog, &parked->wish, &table);
 
 	if (ret == -EAGAIN)
 		return ret;
@@ -421,7 +424,7 @@ static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 
 	if (!call->conn)
 		return 0;
-	ret = table ? check_owner(call, table, parked) : no_table(parked->name);
+	ret = table_state_of(table) ? check_owner(call, table, parked) : no_table(parked->name);
 	if (ret == 0)
 		return answer_table(call, parked, table);
 	conn_answer_status(call->conn, call->head, ret);
@@ -465,15 +468,15 @@ void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
 {
 	Relive__TableListReply reply = RELIVE__TABLE_LIST_REPLY__INIT;
 	const struct catalog *cat = &call->md->catalog;
-	char *names[TABLE_MAX_ID];
+	char *names[OBJECT_MAX_ID];
 	Relive__Status status;
 
 	(void)message;
 	rpc_set_status(&status, 0);
 	reply.status = &status;
 	reply.names = names;
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (cat->objects[id])
-			names[reply.n_names++] = cat->objects[id]->desc.name;
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
+		if (table_state_of(cat->objects[id]))
+			names[reply.n_names++] = cat->objects[id]->name;
 	conn_answer(call->conn, call->head, &reply.base);
 }

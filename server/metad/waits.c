@@ -16,7 +16,7 @@
 struct said {
 	uint32_t view, slot;
 	uint64_t since; /* time of the server's clock */
-	char table[TABLE_NAME_BYTES];
+	char table[STORE_NAME_BYTES];
 	char words[WAITS_WORDS_BYTES];
 };
 
@@ -101,7 +101,7 @@ static struct entry *add(struct list *list, uint32_t kind, const struct catalog_
 	entry->waiting.kind = kind;
 	entry->waiting.words = entry->words;
 	if (table)
-		entry->waiting.table = (char *)table->desc.name;
+		entry->waiting.table = (char *)table->name;
 	reply->waits[reply->n_waits++] = &entry->waiting;
 	return entry;
 }
@@ -150,7 +150,7 @@ static void explain_rebuild(const struct repair_wait *wait, bool stopped, char *
 
 static void add_rebuild(struct list *list, const struct catalog_object *table)
 {
-	const struct repair_wait *wait = &list->md->repair.waiting[table->desc.table_id];
+	const struct repair_wait *wait = &list->md->repair.waiting[table->id];
 	struct entry *entry;
 
 	if (!wait->words[0])
@@ -214,9 +214,8 @@ static void add_drains(struct list *list, const struct catalog_object *table)
 		entry->waiting.node = shard->node->name;
 		entry->waiting.left = drain->phase == DRAIN_FILLING ? left : 0;
 		explain_drain(drain, left, words);
-		snprintf(entry->words, sizeof(entry->words),
-			 "table %s: shard %u leaves node %s: %s", table->desc.name, s,
-			 shard->node->name, words);
+		snprintf(entry->words, sizeof(entry->words), "%s: shard %u leaves node %s: %s",
+			 table->text, s, shard->node->name, words);
 	}
 }
 
@@ -235,11 +234,10 @@ static void add_stopped(struct list *list, const struct client *client,
 	entry->waiting.slot = slot;
 	entry->waiting.stopped = true;
 	if (table)
-		snprintf(
-			entry->words, sizeof(entry->words),
-			"pid %u is stopped (state T) and holds slot %u of table %s, with the blocks "
-			"that it has open",
-			pid, slot, table->desc.name);
+		snprintf(entry->words, sizeof(entry->words),
+			 "pid %u is stopped (state T) and holds slot %u of %s, with the blocks "
+			 "that it has open",
+			 pid, slot, table->text);
 	else
 		snprintf(entry->words, sizeof(entry->words),
 			 "pid %u is stopped (state T) and holds no slot", pid);
@@ -249,7 +247,7 @@ static void add_slots(struct list *list, const struct client *client)
 {
 	uint32_t found = 0;
 
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *table = list->md->catalog.objects[id];
 
 		for (uint32_t i = 0; table && i < table->slots.n; i++)
@@ -272,7 +270,7 @@ void waits_count(const struct metad *md, struct waits_counts *out)
 	*out = (struct waits_counts){ 0 };
 	for (const struct client *client = md->live.first; client; client = client->next)
 		out->limiter += waits_of_client(client, now_ns);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		const struct catalog_object *table = md->catalog.objects[id];
 
 		out->rebuild += md->repair.waiting[id].words[0] != '\0';
@@ -299,7 +297,7 @@ int waits_fill(const struct metad *md, Relive__StoreInfoReply *reply)
 		if (client->has_process && !client->fenced &&
 		    process_is_stopped(&client->holder.process))
 			add_slots(&list, client);
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++) {
+	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
 		if (!md->catalog.objects[id])
 			continue;
 		add_rebuild(&list, md->catalog.objects[id]);

@@ -19,14 +19,19 @@
 
 /* Columns covered by a row's crc, in schema order. */
 #define META_COLUMNS "key, value"
-#define TABLES_COLUMNS "id, name, state, desc, control, auto_shards"
-#define SHARDS_BEFORE "table_id, shard, node, incarnation, tree, rows, state"
-#define SHARDS_COLUMNS SHARDS_BEFORE ", slots, pages"
+#define OBJECTS_COLUMNS "kind, object, name, state, desc, control, auto_parts"
+#define PARTS_COLUMNS "kind, object, part, node, incarnation, tree, rows, state, slots, pages"
 #define LAPS_COLUMNS "table_id, shard, first"
 #define NODES_COLUMNS "name, uri, incarnation, persistent, draining, lost, pool"
 #define CLIENTS_COLUMNS "id, pid, start_time, boot_id, secret"
-#define PROVISIONINGS_COLUMNS "node, table_id, shard, uuid"
+#define PROVISIONINGS_COLUMNS "node, kind, object, part, uuid"
 #define LEFTOVERS_COLUMNS "node, region, uuid"
+
+/* The same of earlier schemas, for their migrations. */
+#define TABLES_BEFORE "id, name, state, desc, control, auto_shards"
+#define SHARDS_FIRST "table_id, shard, node, incarnation, tree, rows, state"
+#define SHARDS_BEFORE SHARDS_FIRST ", slots, pages"
+#define PROVISIONINGS_BEFORE "node, table_id, shard, uuid"
 
 /* Migration from each version to the next; a new database runs all of them. */
 static const char *const schemas[] = {
@@ -76,12 +81,12 @@ static const char *const schemas[] = {
 	"ALTER TABLE makings ADD COLUMN crc INTEGER;"
 	"ALTER TABLE leftovers ADD COLUMN crc INTEGER;"
 	"UPDATE meta SET crc = crc32c(" META_COLUMNS ");"
-	"UPDATE tables SET crc = crc32c(" TABLES_COLUMNS ");"
-	"UPDATE shards SET crc = crc32c(" SHARDS_BEFORE ");"
+	"UPDATE tables SET crc = crc32c(" TABLES_BEFORE ");"
+	"UPDATE shards SET crc = crc32c(" SHARDS_FIRST ");"
 	"UPDATE laps SET crc = crc32c(" LAPS_COLUMNS ");"
 	"UPDATE nodes SET crc = crc32c(" NODES_COLUMNS ");"
 	"UPDATE clients SET crc = crc32c(id, pid, start_time, boot_id);"
-	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_COLUMNS ");"
+	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_BEFORE ");"
 	"UPDATE leftovers SET crc = crc32c(" LEFTOVERS_COLUMNS ");"
 	"PRAGMA user_version = 6;",
 	/* Version: leases resumable only by their owners: older leases have no known secret. */
@@ -92,15 +97,31 @@ static const char *const schemas[] = {
 	/* Version: regions by writer. */
 	"ALTER TABLE shards ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE shards ADD COLUMN pages INTEGER NOT NULL DEFAULT 0;"
-	"UPDATE shards SET crc = crc32c(" SHARDS_COLUMNS ");"
+	"UPDATE shards SET crc = crc32c(" SHARDS_BEFORE ");"
 	"PRAGMA user_version = 8;",
+	/* Version: objects of any kind; those before were all of kind 1, tables. */
+	"ALTER TABLE tables RENAME TO objects;"
+	"ALTER TABLE objects RENAME COLUMN id TO object;"
+	"ALTER TABLE objects RENAME COLUMN auto_shards TO auto_parts;"
+	"ALTER TABLE objects ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE shards RENAME TO parts;"
+	"ALTER TABLE parts RENAME COLUMN table_id TO object;"
+	"ALTER TABLE parts RENAME COLUMN shard TO part;"
+	"ALTER TABLE parts ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE makings RENAME COLUMN table_id TO object;"
+	"ALTER TABLE makings RENAME COLUMN shard TO part;"
+	"ALTER TABLE makings ADD COLUMN kind INTEGER NOT NULL DEFAULT 1;"
+	"UPDATE objects SET crc = crc32c(" OBJECTS_COLUMNS ");"
+	"UPDATE parts SET crc = crc32c(" PARTS_COLUMNS ");"
+	"UPDATE makings SET crc = crc32c(" PROVISIONINGS_COLUMNS ");"
+	"PRAGMA user_version = 9;",
 };
 
 /* Each query reports a damaged row, if any. */
 static const char *const checks[] = {
 	"SELECT key FROM meta WHERE crc IS NOT crc32c(" META_COLUMNS ")",
-	"SELECT id FROM tables WHERE crc IS NOT crc32c(" TABLES_COLUMNS ")",
-	"SELECT table_id FROM shards WHERE crc IS NOT crc32c(" SHARDS_COLUMNS ")",
+	"SELECT object FROM objects WHERE crc IS NOT crc32c(" OBJECTS_COLUMNS ")",
+	"SELECT object FROM parts WHERE crc IS NOT crc32c(" PARTS_COLUMNS ")",
 	"SELECT table_id FROM laps WHERE crc IS NOT crc32c(" LAPS_COLUMNS ")",
 	"SELECT name FROM nodes WHERE crc IS NOT crc32c(" NODES_COLUMNS ")",
 	"SELECT id FROM clients WHERE crc IS NOT crc32c(" CLIENTS_COLUMNS ")",
@@ -407,121 +428,127 @@ int statedb_limit_pages(struct statedb *store, uint32_t pages)
 	return statedb_sql_script(store, sql);
 }
 
-/* -------- tables -------- */
+/* -------- objects -------- */
 
-int statedb_table_put(struct statedb *store, const struct statedb_table *table)
+int statedb_object_put(struct statedb *store, const struct statedb_object *object)
 {
 	const struct statedb_sql_value values[] = {
-		SQL_INT(table->desc.table_id), SQL_TEXT(table->desc.name),
-		SQL_INT(table->state),         SQL_BLOB(&table->desc, sizeof(table->desc)),
-		SQL_INT(table->control),       SQL_INT(table->auto_shards ? 1 : 0),
+		SQL_INT(object->kind),
+		SQL_INT(object->object),
+		SQL_TEXT(object->name),
+		SQL_INT(object->state),
+		SQL_BLOB(object->desc, object->desc_len),
+		SQL_INT(object->control),
+		SQL_INT(object->auto_parts ? 1 : 0),
 	};
 
 	return statedb_sql_run(store,
-			       "INSERT OR REPLACE INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6))",
+			       "INSERT OR REPLACE INTO objects (" OBJECTS_COLUMNS ", crc)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7))",
 			       values, ARRAY_LEN(values));
 }
 
-int statedb_table_delete(struct statedb *store, uint32_t table_id)
+int statedb_object_delete(struct statedb *store, uint32_t object)
 {
-	const struct statedb_sql_value values[] = { SQL_INT(table_id) };
+	const struct statedb_sql_value values[] = { SQL_INT(object) };
 	bool alone = sqlite3_get_autocommit(store->db) != 0;
 	int ret = alone ? statedb_begin(store) : 0;
 
 	if (ret)
 		return ret;
-	ret = statedb_sql_run(store, "DELETE FROM shards WHERE table_id = ?", values, 1);
+	ret = statedb_sql_run(store, "DELETE FROM parts WHERE object = ?", values, 1);
 	if (ret == 0)
-		ret = statedb_sql_run(store, "DELETE FROM tables WHERE id = ?", values, 1);
-	if (!alone)
-		return ret;
-	if (ret)
-		statedb_rollback(store);
-	return ret ? ret : statedb_commit(store);
+		ret = statedb_sql_run(store, "DELETE FROM objects WHERE object = ?", values, 1);
+	return alone ? statedb_end(store, ret) : ret;
 }
 
-struct table_visit {
-	int (*fn)(void *ctx, const struct statedb_table *);
+struct object_visit {
+	int (*fn)(void *ctx, const struct statedb_object *);
 	void *ctx;
 };
 
-static int visit_table(void *ctx, sqlite3_stmt *stmt)
+static int visit_object(void *ctx, sqlite3_stmt *stmt)
 {
-	const struct table_visit *visit = ctx;
-	struct statedb_table table;
-	int ret = statedb_sql_column_blob(stmt, 1, &table.desc, sizeof(table.desc));
+	const struct object_visit *visit = ctx;
+	struct statedb_object object = {
+		.kind = statedb_sql_column_u32(stmt, 0),
+		.object = statedb_sql_column_u32(stmt, 1),
+		.state = statedb_sql_column_u32(stmt, 3),
+		.desc = sqlite3_column_blob(stmt, 4),
+		.desc_len = (size_t)sqlite3_column_bytes(stmt, 4),
+		.control = statedb_sql_column_u32(stmt, 5),
+		.auto_parts = statedb_sql_column_u32(stmt, 6) != 0,
+	};
 
-	table.state = statedb_sql_column_u32(stmt, 0);
-	table.control = statedb_sql_column_u32(stmt, 2);
-	table.auto_shards = statedb_sql_column_u32(stmt, 3) != 0;
-	return ret ? ret : visit->fn(visit->ctx, &table);
+	statedb_sql_column_text(stmt, 2, object.name, sizeof(object.name));
+	return visit->fn(visit->ctx, &object);
 }
 
-int statedb_each_table(struct statedb *store, int (*fn)(void *ctx, const struct statedb_table *),
-		       void *ctx)
+int statedb_each_object(struct statedb *store, int (*fn)(void *ctx, const struct statedb_object *),
+			void *ctx)
 {
-	struct table_visit visit = { fn, ctx };
+	struct object_visit visit = { fn, ctx };
 
-	return statedb_sql_each(store,
-				"SELECT state, desc, control, auto_shards FROM tables ORDER BY id",
-				visit_table, &visit);
+	return statedb_sql_each(store, "SELECT " OBJECTS_COLUMNS " FROM objects ORDER BY object",
+				visit_object, &visit);
 }
 
-/* -------- shards -------- */
+/* -------- parts -------- */
 
-int statedb_shard_put(struct statedb *store, const struct statedb_shard *shard)
+int statedb_part_put(struct statedb *store, const struct statedb_part *part)
 {
 	const struct statedb_sql_value values[] = {
-		SQL_INT(shard->table_id),
-		SQL_INT(shard->shard),
-		SQL_TEXT(shard->node),
-		SQL_INT(shard->incarnation),
-		SQL_INT(shard->regions[REGION_TREE]),
-		SQL_INT(shard->regions[REGION_ROWS]),
-		SQL_INT(shard->state),
-		SQL_INT(shard->regions[REGION_SLOTS]),
-		SQL_INT(shard->regions[REGION_PAGES]),
+		SQL_INT(part->kind),
+		SQL_INT(part->object),
+		SQL_INT(part->part),
+		SQL_TEXT(part->node),
+		SQL_INT(part->incarnation),
+		SQL_INT(part->regions[REGION_TREE]),
+		SQL_INT(part->regions[REGION_ROWS]),
+		SQL_INT(part->state),
+		SQL_INT(part->regions[REGION_SLOTS]),
+		SQL_INT(part->regions[REGION_PAGES]),
 	};
 
 	return statedb_sql_run(store,
-			       "INSERT OR REPLACE INTO shards (" SHARDS_COLUMNS ", crc)"
-			       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
-			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9))",
+			       "INSERT OR REPLACE INTO parts (" PARTS_COLUMNS ", crc)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
+			       " crc32c(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10))",
 			       values, ARRAY_LEN(values));
 }
 
-struct shard_visit {
-	int (*fn)(void *ctx, const struct statedb_shard *);
+struct part_visit {
+	int (*fn)(void *ctx, const struct statedb_part *);
 	void *ctx;
 };
 
-static int visit_shard(void *ctx, sqlite3_stmt *stmt)
+static int visit_part(void *ctx, sqlite3_stmt *stmt)
 {
-	const struct shard_visit *visit = ctx;
-	struct statedb_shard shard = {
-		.table_id = statedb_sql_column_u32(stmt, 0),
-		.shard = statedb_sql_column_u32(stmt, 1),
-		.incarnation = statedb_sql_column_u64(stmt, 3),
-		.regions[REGION_TREE] = statedb_sql_column_u32(stmt, 4),
-		.regions[REGION_ROWS] = statedb_sql_column_u32(stmt, 5),
-		.regions[REGION_SLOTS] = statedb_sql_column_u32(stmt, 7),
-		.regions[REGION_PAGES] = statedb_sql_column_u32(stmt, 8),
-		.state = statedb_sql_column_u32(stmt, 6),
+	const struct part_visit *visit = ctx;
+	struct statedb_part part = {
+		.kind = statedb_sql_column_u32(stmt, 0),
+		.object = statedb_sql_column_u32(stmt, 1),
+		.part = statedb_sql_column_u32(stmt, 2),
+		.incarnation = statedb_sql_column_u64(stmt, 4),
+		.regions[REGION_TREE] = statedb_sql_column_u32(stmt, 5),
+		.regions[REGION_ROWS] = statedb_sql_column_u32(stmt, 6),
+		.regions[REGION_SLOTS] = statedb_sql_column_u32(stmt, 8),
+		.regions[REGION_PAGES] = statedb_sql_column_u32(stmt, 9),
+		.state = statedb_sql_column_u32(stmt, 7),
 	};
 
-	statedb_sql_column_text(stmt, 2, shard.node, sizeof(shard.node));
-	return visit->fn(visit->ctx, &shard);
+	statedb_sql_column_text(stmt, 3, part.node, sizeof(part.node));
+	return visit->fn(visit->ctx, &part);
 }
 
-int statedb_each_shard(struct statedb *store, int (*fn)(void *ctx, const struct statedb_shard *),
-		       void *ctx)
+int statedb_each_part(struct statedb *store, int (*fn)(void *ctx, const struct statedb_part *),
+		      void *ctx)
 {
-	struct shard_visit visit = { fn, ctx };
+	struct part_visit visit = { fn, ctx };
 
-	return statedb_sql_each(store,
-				"SELECT " SHARDS_COLUMNS " FROM shards ORDER BY table_id, shard",
-				visit_shard, &visit);
+	return statedb_sql_each(store, "SELECT " PARTS_COLUMNS " FROM parts ORDER BY object, part",
+				visit_part, &visit);
 }
 
 /* -------- laps -------- */
@@ -615,29 +642,29 @@ int statedb_each_node(struct statedb *store, int (*fn)(void *ctx, const struct s
 
 /* -------- provisioning records and leftovers at nodes -------- */
 
-int statedb_making_put(struct statedb *store, const struct statedb_making *provisioning)
+int statedb_making_put(struct statedb *store, const struct statedb_making *making)
 {
 	const struct statedb_sql_value values[] = {
-		SQL_TEXT(provisioning->node),
-		SQL_INT(provisioning->table_id),
-		SQL_INT(provisioning->shard),
-		SQL_BLOB(provisioning->uuid, sizeof(provisioning->uuid)),
+		SQL_TEXT(making->node),
+		SQL_INT(making->kind),
+		SQL_INT(making->object),
+		SQL_INT(making->part),
+		SQL_BLOB(making->uuid, sizeof(making->uuid)),
 	};
 
 	return statedb_sql_run(store,
-			       "INSERT OR REPLACE INTO makings VALUES (?1, ?2, ?3, ?4,"
-			       " crc32c(?1, ?2, ?3, ?4))",
+			       "INSERT OR REPLACE INTO makings (" PROVISIONINGS_COLUMNS ", crc)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5, crc32c(?1, ?2, ?3, ?4, ?5))",
 			       values, ARRAY_LEN(values));
 }
 
-int statedb_making_delete(struct statedb *store, const char *node, uint32_t table_id,
-			  uint32_t shard)
+int statedb_making_delete(struct statedb *store, const struct statedb_making *making)
 {
-	const struct statedb_sql_value values[] = { SQL_TEXT(node), SQL_INT(table_id),
-						    SQL_INT(shard) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(making->node), SQL_INT(making->object),
+						    SQL_INT(making->part) };
 
 	return statedb_sql_run(store,
-			       "DELETE FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
+			       "DELETE FROM makings WHERE node = ? AND object = ? AND part = ?",
 			       values, ARRAY_LEN(values));
 }
 
@@ -656,17 +683,18 @@ static int find_uuid(struct statedb *store, sqlite3_stmt *stmt, uint8_t uuid_out
 	return ret;
 }
 
-int statedb_making_find(struct statedb *store, struct statedb_making *provisioning, bool *found_out)
+int statedb_making_find(struct statedb *store, struct statedb_making *making, bool *found_out)
 {
-	const struct statedb_sql_value values[] = { SQL_TEXT(provisioning->node),
-						    SQL_INT(provisioning->table_id),
-						    SQL_INT(provisioning->shard) };
+	const struct statedb_sql_value values[] = { SQL_TEXT(making->node), SQL_INT(making->kind),
+						    SQL_INT(making->object),
+						    SQL_INT(making->part) };
 	sqlite3_stmt *stmt = NULL;
-	int ret = statedb_sql_prepare(
-		store, "SELECT uuid FROM makings WHERE node = ? AND table_id = ? AND shard = ?",
-		values, ARRAY_LEN(values), &stmt);
+	int ret = statedb_sql_prepare(store,
+				      "SELECT uuid FROM makings WHERE node = ? AND kind = ?"
+				      " AND object = ? AND part = ?",
+				      values, ARRAY_LEN(values), &stmt);
 
-	return ret ? ret : find_uuid(store, stmt, provisioning->uuid, found_out);
+	return ret ? ret : find_uuid(store, stmt, making->uuid, found_out);
 }
 
 int statedb_makings_delete(struct statedb *store, const char *node)

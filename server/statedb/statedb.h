@@ -3,8 +3,8 @@
  * data: the regions are authoritative for items.
  *
  *   meta      uuid of the store, term (incremented at each start), last table id, own lease
- *   tables    id, name, state, descriptor,      shards   locations of their regions, and
- *             control shard                              state
+ *   objects   kind, number, name, state, and    parts    locations of their regions, and
+ *             the descriptor of its kind                 state
  *   laps      (table id, shard) -> first lap of the ring that was never used there
  *   nodes     name, address, incarnation,       clients  leases: identity of the holder
  *             draining, lost, pool
@@ -19,7 +19,11 @@
 #ifndef RLV_SERVER_STATEDB_STATEDB_H
 #define RLV_SERVER_STATEDB_STATEDB_H
 
-#include "wire/table_layout.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/region.h"
 
 #include "base/error.h"
 #include "base/os/process.h"
@@ -33,21 +37,25 @@
 
 struct statedb;
 
-enum statedb_table_state {
-	STORE_TABLE_CREATING = 1, /* regions being created: deleted at a restart */
-	STORE_TABLE_LIVE = 2,
+enum statedb_object_state {
+	STORE_OBJECT_CREATING = 1, /* regions being created: deleted at a restart */
+	STORE_OBJECT_LIVE = 2,
 };
 
-struct statedb_table {
+/* Objects of all kinds are numbered in one sequence: the number alone is the key. */
+struct statedb_object {
+	uint32_t kind; /* enum kind_id */
+	uint32_t object;
+	char name[STORE_NAME_BYTES];
 	uint32_t state;
-	struct table_desc desc;
-	uint32_t control; /* number of the control shard */
-	bool auto_shards; /* the number of shards follows the nodes */
+	const void *desc; /* descriptor, in the format of its kind; borrowed during the call */
+	size_t desc_len;
+	uint32_t control; /* number of the control part, of kinds that have one */
+	bool auto_parts;  /* the number of parts follows the nodes */
 };
 
-struct statedb_shard {
-	uint32_t table_id;
-	uint32_t shard;
+struct statedb_part {
+	uint32_t kind, object, part;
 	char node[STORE_NAME_BYTES];
 	uint64_t incarnation; /* incarnation of the node when the regions were last confirmed */
 	uint32_t regions[REGION_ROLES]; /* region ids, by role */
@@ -65,14 +73,13 @@ struct statedb_node {
 };
 
 /*
- * Provisioning record: a node was asked for a shard's regions and may have created them. It exists
- * until the shard is published there, or the node has reported its regions.
+ * Provisioning record: a node was asked for a part's regions and may have created them. It exists
+ * until the part is published there, or the node has reported its regions.
  */
 struct statedb_making {
 	char node[STORE_NAME_BYTES];
-	uint32_t table_id;
-	uint32_t shard;
-	uint8_t uuid[16]; /* uuid of the table */
+	uint32_t kind, object, part;
+	uint8_t uuid[16]; /* uuid of the object */
 };
 
 /* A region that the catalog gave up and that its node may still have. It is never used again. */
@@ -117,24 +124,23 @@ RLV_MUST_CHECK int statedb_end(struct statedb *store, int code);
 RLV_MUST_CHECK int statedb_number(struct statedb *store, const char *key, uint64_t *value_out);
 RLV_MUST_CHECK int statedb_number_put(struct statedb *store, const char *key, uint64_t value);
 
-/* Insert or replace, by (id), (table_id, shard), (name), (id). */
-RLV_MUST_CHECK int statedb_table_put(struct statedb *store, const struct statedb_table *table);
-RLV_MUST_CHECK int statedb_shard_put(struct statedb *store, const struct statedb_shard *shard);
+/* Insert or replace, by (object), (object, part), (name), (id). */
+RLV_MUST_CHECK int statedb_object_put(struct statedb *store, const struct statedb_object *object);
+RLV_MUST_CHECK int statedb_part_put(struct statedb *store, const struct statedb_part *part);
 RLV_MUST_CHECK int statedb_node_put(struct statedb *store, const struct statedb_node *node);
 RLV_MUST_CHECK int statedb_node_delete(struct statedb *store, const char *name);
 RLV_MUST_CHECK int statedb_client_put(struct statedb *store, const struct statedb_client *client);
 
-/* Deletes the table and its shards; its laps stay. */
-RLV_MUST_CHECK int statedb_table_delete(struct statedb *store, uint32_t table_id);
+/* Deletes the object and its parts; its laps stay. */
+RLV_MUST_CHECK int statedb_object_delete(struct statedb *store, uint32_t object);
 RLV_MUST_CHECK int statedb_client_delete(struct statedb *store, uint64_t id);
 
-/* Insert or replace by (node, table_id, shard). */
-RLV_MUST_CHECK int statedb_making_put(struct statedb *store,
-				      const struct statedb_making *provisioning);
-RLV_MUST_CHECK int statedb_making_delete(struct statedb *store, const char *node, uint32_t table_id,
-					 uint32_t shard);
-/* In: node, table_id, shard. Out, if found: uuid. */
-RLV_MUST_CHECK int statedb_making_find(struct statedb *store, struct statedb_making *provisioning,
+/* Insert or replace by (node, object, part). */
+RLV_MUST_CHECK int statedb_making_put(struct statedb *store, const struct statedb_making *making);
+RLV_MUST_CHECK int statedb_making_delete(struct statedb *store,
+					 const struct statedb_making *making);
+/* In: all but uuid. Out, if found: uuid. */
+RLV_MUST_CHECK int statedb_making_find(struct statedb *store, struct statedb_making *making,
 				       bool *found_out);
 RLV_MUST_CHECK int statedb_makings_delete(struct statedb *store, const char *node);
 
@@ -153,12 +159,11 @@ RLV_MUST_CHECK int statedb_lap_raise(struct statedb *store, uint32_t table_id, u
 				     uint64_t first);
 
 /* Call fn for each row until it returns non-zero, which is then the result. */
-RLV_MUST_CHECK int statedb_each_table(struct statedb *store,
-				      int (*fn)(void *ctx, const struct statedb_table *),
-				      void *ctx);
-RLV_MUST_CHECK int statedb_each_shard(struct statedb *store,
-				      int (*fn)(void *ctx, const struct statedb_shard *),
-				      void *ctx);
+RLV_MUST_CHECK int statedb_each_object(struct statedb *store,
+				       int (*fn)(void *ctx, const struct statedb_object *),
+				       void *ctx);
+RLV_MUST_CHECK int statedb_each_part(struct statedb *store,
+				     int (*fn)(void *ctx, const struct statedb_part *), void *ctx);
 RLV_MUST_CHECK int statedb_each_node(struct statedb *store,
 				     int (*fn)(void *ctx, const struct statedb_node *), void *ctx);
 RLV_MUST_CHECK int statedb_each_client(struct statedb *store,

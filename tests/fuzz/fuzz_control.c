@@ -8,6 +8,8 @@
 #include "server/memnode/memnode.h"
 #include "server/metad/metad.h"
 
+#include "ds/replay/shard.h"
+
 #include "wire/dial.h"
 #include "wire/region.h"
 

@@ -5,7 +5,7 @@
 #include "tests/support/fake/fake_clock.h"
 #include "tests/support/test.h"
 
-#include "server/catalog/catalog.h"
+#include "server/catalog/kind_table.h"
 
 #include <errno.h>
 #include <string.h>
@@ -114,21 +114,29 @@ static struct table_desc plan(const char *name, uint32_t table_id)
 
 static void put_planned(struct fixture *fx, const struct table_desc *desc, uint32_t state)
 {
-	struct statedb_table table = { .state = state, .desc = *desc };
+	struct table_desc sealed = *desc;
 	uint32_t id = desc->table_id;
-	struct statedb_shard shard = {
-		.table_id = id,
+	struct statedb_object table = {
+		.kind = OBJECT_TABLE,
+		.object = id,
+		.state = state,
+		.desc = &sealed,
+		.desc_len = sizeof(sealed),
+	};
+	struct statedb_part shard = {
+		.kind = OBJECT_TABLE,
+		.object = id,
 		.node = "a",
 		.incarnation = 1,
 		.regions = { 0, 1, 2, 3, 4 },
 		.state = RELIVE__SHARD_STATE__SHARD_ACTIVE,
 	};
 
-	memset(table.desc.uuid, (int)id, sizeof(table.desc.uuid));
-	table_desc_seal(&table.desc, 0);
-	assert_int_equal(statedb_table_put(fx->store, &table), 0);
-	for (shard.shard = 0; shard.shard < 2; shard.shard++)
-		assert_int_equal(statedb_shard_put(fx->store, &shard), 0);
+	memset(sealed.uuid, (int)id, sizeof(sealed.uuid));
+	table_desc_seal(&sealed, 0);
+	assert_int_equal(statedb_object_put(fx->store, &table), 0);
+	for (shard.part = 0; shard.part < 2; shard.part++)
+		assert_int_equal(statedb_part_put(fx->store, &shard), 0);
 }
 
 static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_t state)
@@ -140,12 +148,12 @@ static void put_table(struct fixture *fx, const char *name, uint32_t id, uint32_
 
 static int create(struct fixture *fx, const struct table_desc *desc, struct catalog_object **out)
 {
-	const struct catalog_wish wish = { .desc = *desc };
+	const struct table_wish wish = { .desc = *desc };
 
-	return catalog_create(&fx->cat, &wish, out);
+	return table_create(&fx->cat, &wish, out);
 }
 
-static int count(void *ctx, const struct statedb_table *table)
+static int count(void *ctx, const struct statedb_object *table)
 {
 	(void)table;
 	(*(uint32_t *)ctx)++;
@@ -156,7 +164,7 @@ static uint32_t stored_tables(struct fixture *fx)
 {
 	uint32_t n = 0;
 
-	assert_int_equal(statedb_each_table(fx->store, count, &n), 0);
+	assert_int_equal(statedb_each_object(fx->store, count, &n), 0);
 	return n;
 }
 
@@ -206,26 +214,26 @@ static void catalog_load__live_tables_are_there(void **state)
 	struct fixture *fx = *state;
 	struct catalog_object *table;
 
-	put_table(fx, "t", 9, STORE_TABLE_LIVE);
+	put_table(fx, "t", 9, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	table = catalog_find(&fx->cat, "t");
 	assert_non_null(table);
-	assert_int_equal(table->desc.table_id, 9);
-	assert_int_equal(catalog_count(&fx->cat), 1);
-	assert_ptr_equal(catalog_find_same(&fx->cat, 9, table->desc.uuid, 16), table);
+	assert_int_equal(table->id, 9);
+	assert_int_equal(catalog_count(&fx->cat, &kind_table), 1);
+	assert_ptr_equal(catalog_find_same(&fx->cat, 9, table->uuid, 16), table);
 	assert_null(catalog_find_same(&fx->cat, 9, (const uint8_t[16]){ 0 }, 16));
-	assert_null(catalog_find_same(&fx->cat, 9, table->desc.uuid, 15));
-	assert_null(catalog_find_same(&fx->cat, 8, table->desc.uuid, 16));
-	assert_null(catalog_find_same(&fx->cat, 4711, table->desc.uuid, 16));
+	assert_null(catalog_find_same(&fx->cat, 9, table->uuid, 15));
+	assert_null(catalog_find_same(&fx->cat, 8, table->uuid, 16));
+	assert_null(catalog_find_same(&fx->cat, 4711, table->uuid, 16));
 }
 
 static void catalog_load__half_made_is_forgotten(void **state)
 {
 	struct fixture *fx = *state;
 
-	put_table(fx, "made", 1, STORE_TABLE_CREATING);
-	put_table(fx, "live", 3, STORE_TABLE_LIVE);
+	put_table(fx, "made", 1, STORE_OBJECT_CREATING);
+	put_table(fx, "live", 3, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	assert_null(catalog_find(&fx->cat, "made"));
@@ -235,11 +243,18 @@ static void catalog_load__half_made_is_forgotten(void **state)
 
 static void catalog_load__damaged_descriptor_gives_ebadmsg(void **state)
 {
-	struct statedb_table table = { .state = STORE_TABLE_LIVE, .desc = plan("t", 1) };
+	struct table_desc desc = plan("t", 1);
+	const struct statedb_object table = {
+		.kind = OBJECT_TABLE,
+		.object = 1,
+		.state = STORE_OBJECT_LIVE,
+		.desc = &desc,
+		.desc_len = sizeof(desc),
+	};
 	struct fixture *fx = *state;
 
-	table.desc.crc ^= 1;
-	assert_int_equal(statedb_table_put(fx->store, &table), 0);
+	desc.crc ^= 1;
+	assert_int_equal(statedb_object_put(fx->store, &table), 0);
 	unload(fx);
 	fx->nodes = (struct nodes){ .store = fx->store, .clock = &fx->clock.clock };
 	fx->cat = (struct catalog){ .store = fx->store,
@@ -254,11 +269,11 @@ static void catalog_create__same_signature_finds_the_table(void **state)
 	struct catalog_object *table = NULL;
 	struct fixture *fx = *state;
 
-	put_table(fx, "t", 9, STORE_TABLE_LIVE);
+	put_table(fx, "t", 9, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	assert_int_equal(create(fx, &desc, &table), 0);
-	assert_int_equal(table->desc.table_id, 9);
+	assert_int_equal(table->id, 9);
 }
 
 /* It was made when memory was reached over a wire; clients plan as they always do. */
@@ -270,11 +285,11 @@ static void catalog_create__same_signature_of_a_remote_plan_finds_the_table(void
 	struct fixture *fx = *state;
 
 	assert_int_not_equal(made.tree.fanout[0], desc.tree.fanout[0]);
-	put_planned(fx, &made, STORE_TABLE_LIVE);
+	put_planned(fx, &made, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	assert_int_equal(create(fx, &desc, &table), 0);
-	assert_int_equal(table->desc.tree.fanout[0], made.tree.fanout[0]);
+	assert_int_equal(table_state_of(table)->desc.tree.fanout[0], made.tree.fanout[0]);
 }
 
 static void catalog_create__another_signature_gives_eexist(void **state)
@@ -283,7 +298,7 @@ static void catalog_create__another_signature_gives_eexist(void **state)
 	struct fixture *fx = *state;
 	struct table_desc desc;
 
-	put_table(fx, "t", 9, STORE_TABLE_LIVE);
+	put_table(fx, "t", 9, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	desc = plan("t", 0);
@@ -298,7 +313,7 @@ static void catalog_grant__node_down_gives_ehostdown(void **state)
 	struct catalog_grants grants;
 	struct fixture *fx = *state;
 
-	put_table(fx, "t", 9, STORE_TABLE_LIVE);
+	put_table(fx, "t", 9, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	assert_int_equal(catalog_grant(catalog_find(&fx->cat, "t"), 0, &guest, &grants),
@@ -310,7 +325,7 @@ static void catalog_drop__forgets_also_when_the_node_is_down(void **state)
 {
 	struct fixture *fx = *state;
 
-	put_table(fx, "t", 9, STORE_TABLE_LIVE);
+	put_table(fx, "t", 9, STORE_OBJECT_LIVE);
 	unload(fx);
 	load(fx);
 	assert_int_equal(catalog_drop(&fx->cat, "t"), 0);

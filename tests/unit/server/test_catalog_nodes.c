@@ -199,11 +199,11 @@ static void catalog_load__what_was_made_sound_is_not_again(void **state)
 
 static void make_table_without_checksums(struct fleet *fx)
 {
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 
 	fleet_start_on_file(fx, 0);
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_int_equal(fx->table->desc.flags, 0);
+	assert_int_equal(table_state_of(fx->table)->desc.flags, 0);
 }
 
 /* Nothing tells a torn row from a whole one there. */
@@ -246,7 +246,7 @@ static int map_rows(const struct fleet *fx, uint32_t s)
 	const struct target_region region = {
 		.id = fx->table->parts[s].ids[REGION_ROWS],
 		.kind = OBJECT_TABLE,
-		.object = fx->table->desc.table_id,
+		.object = fx->table->id,
 		.part = s,
 		.role = REGION_ROWS,
 	};
@@ -283,29 +283,29 @@ static void catalog_node_up__recovers_the_shards_that_nobody_maps(void **state)
 
 static void catalog_create__rows_of_persistent_nodes_get_checksums(void **state)
 {
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
 
 	fleet_start_on_file(fx, 0);
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_int_equal(fx->table->desc.flags, 0); /* not wished for */
+	assert_int_equal(table_state_of(fx->table)->desc.flags, 0); /* not wished for */
 	snprintf(wish.desc.name, sizeof(wish.desc.name), "%s", "by_nodes");
 	wish.crc_by_nodes = true;
 	must(table_plan(&wish.desc, &wish.opts));
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_int_equal(fx->table->desc.flags, TABLE_ROW_CRC);
+	assert_int_equal(table_state_of(fx->table)->desc.flags, TABLE_ROW_CRC);
 	must(fleet_create(fx, &wish, &fx->table)); /* finds it */
 }
 
 static void catalog_create__rows_in_memory_need_no_checksums(void **state)
 {
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
 
 	wish.crc_by_nodes = true;
 	fleet_start(fx, 0);
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_int_equal(fx->table->desc.flags, 0);
+	assert_int_equal(table_state_of(fx->table)->desc.flags, 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, fleet_setup, fleet_teardown)

@@ -23,11 +23,11 @@ static uint32_t regions_at(struct fleet *fx, uint32_t n)
 
 static int create(struct fleet *fx, const char *name, struct catalog_object **table_out)
 {
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 
 	snprintf(wish.desc.name, sizeof(wish.desc.name), "%s", name);
 	must(table_plan(&wish.desc, &wish.opts));
-	return catalog_create(&fx->cat, &wish, table_out);
+	return table_create(&fx->cat, &wish, table_out);
 }
 
 /* Runs it to its end. */
@@ -85,7 +85,7 @@ static void catalog_create__of_two_at_once_have_ids_of_their_own(void **state)
 	finish(fx, "a");
 	first = fx->table;
 	finish(fx, "b");
-	assert_int_not_equal(first->desc.table_id, fx->table->desc.table_id);
+	assert_int_not_equal(first->id, fx->table->id);
 }
 
 static void catalog_create__a_node_that_goes_at_work_is_replaced(void **state)

@@ -90,9 +90,9 @@ static bool is_noted(struct fleet *fx, const char *node, uint32_t region)
 
 static int create(struct fleet *fx)
 {
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 
-	return catalog_create(&fx->cat, &wish, &fx->table);
+	return table_create(&fx->cat, &wish, &fx->table);
 }
 
 /* A table "t" of that number, whatever the store's next one is. */
@@ -333,8 +333,8 @@ static void catalog_take__no_key_of_an_adopted_table_comes_again(void **state)
 			    shard_word_off(shard_of(fx->table->attached[0]),
 					   offsetof(struct shard_words, head)),
 			    &head));
-	must(statedb_lap(fx->store, fx->table->desc.table_id, 0, &lap));
-	assert_true(lap > (head & BLOCK_SEQ_MASK) / fx->table->desc.blocks);
+	must(statedb_lap(fx->store, fx->table->id, 0, &lap));
+	assert_true(lap > (head & BLOCK_SEQ_MASK) / table_state_of(fx->table)->desc.blocks);
 }
 
 static void catalog_take__a_full_disk_adopts_nothing(void **state)
@@ -383,7 +383,7 @@ static void catalog_take__discarding_goes_on_after_a_restart(void **state)
 static void catalog_admit__a_table_that_clashes_is_not_adopted_and_not_discarded(void **state)
 {
 	struct fleet *fx = *state;
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 
 	(void)leave_a_table(fx);
 	fleet_start(fx, 1);

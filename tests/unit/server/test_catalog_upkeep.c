@@ -83,7 +83,7 @@ static void catalog_create__shards_go_round(void **state)
 
 static void catalog_create__auto_is_one_for_each_node(void **state)
 {
-	const struct catalog_wish wish = fleet_wish(1, true);
+	const struct table_wish wish = fleet_wish(1, true);
 	struct fleet *fx = *state;
 	struct catalog_object *again = NULL;
 
@@ -91,14 +91,14 @@ static void catalog_create__auto_is_one_for_each_node(void **state)
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 1, true);
 	assert_int_equal(fx->table->n_parts, 2);
-	assert_int_equal(fx->table->desc.n_shards, 2);
+	assert_int_equal(table_state_of(fx->table)->desc.n_shards, 2);
 	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
 }
 
 static void catalog_create__auto_takes_fewer_where_the_capacity_is_small(void **state)
 {
-	struct catalog_wish wish = fleet_wish(1, true);
+	struct table_wish wish = fleet_wish(1, true);
 	struct fleet *fx = *state;
 
 	for (uint32_t n = 0; n < 3; n++)
@@ -124,14 +124,14 @@ static void reach_by_rdma(struct fleet *fx, uint32_t n)
 /* Nodes that are reached over a wire: fewer levels, each of them wider. */
 static void catalog_create__over_rdma_the_tree_is_wide(void **state)
 {
-	const struct catalog_wish wish = fleet_wish(1, false);
+	const struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
 	struct catalog_object *again = NULL;
 
 	fleet_start(fx, 0);
 	reach_by_rdma(fx, 0);
 	fleet_make_table(fx, 1, false);
-	assert_true(fx->table->desc.tree.fanout[0] > wish.desc.tree.fanout[0]);
+	assert_true(table_state_of(fx->table)->desc.tree.fanout[0] > wish.desc.tree.fanout[0]);
 	must(fleet_create(fx, &wish, &again));
 	assert_ptr_equal(again, fx->table);
 }
@@ -139,7 +139,7 @@ static void catalog_create__over_rdma_the_tree_is_wide(void **state)
 static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
 {
 	static const uint16_t fanout[] = { 8, 8, 0 };
-	struct catalog_wish wish = fleet_wish(1, false);
+	struct table_wish wish = fleet_wish(1, false);
 	struct fleet *fx = *state;
 
 	fleet_start(fx, 0);
@@ -147,7 +147,7 @@ static void catalog_create__a_fanout_that_was_wished_is_kept(void **state)
 	wish.opts.fanout = fanout;
 	must(table_plan(&wish.desc, &wish.opts));
 	must(fleet_create(fx, &wish, &fx->table));
-	assert_int_equal(fx->table->desc.tree.fanout[0], 8);
+	assert_int_equal(table_state_of(fx->table)->desc.tree.fanout[0], 8);
 }
 
 static void catalog_spread_step__a_node_that_joins_gets_a_new_number(void **state)
@@ -377,7 +377,7 @@ static void catalog_control__never_read_counts_what_is_there(void **state)
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
 	put_items(fx, 1, 42);
-	fx->table->words_known = false;
+	table_state_of(fx->table)->words_known = false;
 	fleet_go_down(fx, 0);
 	must(nodes_drop(&fx->nodes, fx->node[0]));
 	fx->cat.next_reading = UINT64_MAX;
@@ -438,7 +438,7 @@ static void catalog_drain__goes_when_the_others_took_in_as_much(void **state)
 	fleet_start(fx, 0);
 	fleet_start(fx, 1);
 	fleet_make_table(fx, 2, false);
-	block = fx->table->desc.block;
+	block = table_state_of(fx->table)->desc.block;
 	put_items(fx, 1, 3 * block);
 	must(catalog_drain(&fx->cat, fx->table, 1));
 	fleet_tick(fx, 1);

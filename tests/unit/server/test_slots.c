@@ -1,6 +1,7 @@
 #include "tests/support/fixture/shard_fixture.h"
 #include "tests/support/test.h"
 
+#include "server/catalog/kind_table.h"
 #include "server/catalog/slots.h"
 
 #include "ds/replay/settle.h"

@@ -50,34 +50,54 @@ static struct statedb *reopen(void **state)
 	return store;
 }
 
-static struct statedb_table make_table(uint32_t id, const char *name)
-{
-	struct statedb_table table = { .state = STORE_TABLE_LIVE };
+#define DESC_BYTES 2000u
 
-	table.desc.table_id = id;
-	snprintf(table.desc.name, sizeof(table.desc.name), "%s", name);
-	table.desc.capacity = 1000 + id;
-	return table;
+/* Descriptor of object `id`: bytes that only its kind understands. */
+static const uint8_t *make_desc(uint32_t id)
+{
+	static uint8_t descs[32][DESC_BYTES];
+	uint8_t *desc = descs[id % 32];
+
+	for (uint32_t i = 0; i < DESC_BYTES; i++)
+		desc[i] = (uint8_t)(id + i % 251);
+	return desc;
+}
+
+static struct statedb_object make_object(uint32_t id, const char *name)
+{
+	struct statedb_object object = {
+		.kind = 3,
+		.object = id,
+		.state = STORE_OBJECT_LIVE,
+		.desc = make_desc(id),
+		.desc_len = DESC_BYTES,
+	};
+
+	snprintf(object.name, sizeof(object.name), "%s", name);
+	return object;
 }
 
 struct seen {
 	uint32_t n;
-	struct statedb_table table;
-	struct statedb_shard shard;
+	struct statedb_object object;
+	uint8_t desc[DESC_BYTES];
+	struct statedb_part shard;
 	struct statedb_node node;
 	struct statedb_client client;
 };
 
-static int see_table(void *ctx, const struct statedb_table *table)
+static int see_object(void *ctx, const struct statedb_object *object)
 {
 	struct seen *seen = ctx;
 
 	seen->n++;
-	seen->table = *table;
+	seen->object = *object;
+	assert_int_equal(object->desc_len, DESC_BYTES);
+	memcpy(seen->desc, object->desc, DESC_BYTES);
 	return 0;
 }
 
-static int see_shard(void *ctx, const struct statedb_shard *shard)
+static int see_shard(void *ctx, const struct statedb_part *shard)
 {
 	struct seen *seen = ctx;
 
@@ -153,15 +173,23 @@ static void store_open__of_another_program_gives_eproto(void **state)
 static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 {
 	struct statedb *store = *state;
-	struct statedb_shard shard = { .table_id = 1, .shard = 2, .node = "a", .state = 4 };
+	struct statedb_part shard = { .object = 1, .part = 2, .node = "a", .state = 4 };
 	struct statedb_node node = { .name = "a", .uri = "shm:/a", .incarnation = 5 };
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_shard_put(store, &shard), 0);
+	assert_int_equal(statedb_part_put(store, &shard), 0);
 	assert_int_equal(statedb_node_put(store, &node), 0);
 	statedb_close(&store);
 	*state = NULL;
-	run_sql("ALTER TABLE meta DROP COLUMN crc;"
+	run_sql("ALTER TABLE objects DROP COLUMN kind;"
+		"ALTER TABLE objects RENAME COLUMN auto_parts TO auto_shards;"
+		"ALTER TABLE objects RENAME COLUMN object TO id;"
+		"ALTER TABLE objects RENAME TO tables;"
+		"ALTER TABLE parts DROP COLUMN kind;"
+		"ALTER TABLE parts RENAME COLUMN part TO shard;"
+		"ALTER TABLE parts RENAME COLUMN object TO table_id;"
+		"ALTER TABLE parts RENAME TO shards;"
+		"ALTER TABLE meta DROP COLUMN crc;"
 		"ALTER TABLE tables DROP COLUMN crc;"
 		"ALTER TABLE shards DROP COLUMN crc;"
 		"ALTER TABLE laps DROP COLUMN crc;"
@@ -181,9 +209,11 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 		"PRAGMA user_version = 1;");
 	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
-	assert_int_equal(statedb_each_shard(store, see_shard, &seen), 0);
+	assert_int_equal(statedb_each_part(store, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_int_equal(seen.shard.state, 1); /* all were active then */
+	assert_int_equal(seen.shard.kind, 1);  /* and all were tables */
+	assert_int_equal(seen.shard.part, 2);
 	assert_int_equal(statedb_each_node(store, see_node, &seen), 0);
 	assert_true(seen.node.incarnation == 5);
 	assert_false(seen.node.draining);
@@ -195,18 +225,19 @@ static void store_open__the_first_schema_is_changed_to_this_one(void **state)
 #define FLIPS 200u
 
 /* crc32c of all that a visitor is told, in its order. */
-static int sum_table(void *ctx, const struct statedb_table *table)
+static int sum_table(void *ctx, const struct statedb_object *table)
 {
-	uint32_t *sum = ctx, words[] = { table->state, table->control, table->auto_shards };
+	uint32_t *sum = ctx,
+		 words[] = { table->kind, table->state, table->control, table->auto_parts };
 
-	*sum = crc32c(crc32c(*sum, words, sizeof(words)), &table->desc, sizeof(table->desc));
+	*sum = crc32c(crc32c(*sum, words, sizeof(words)), table->desc, table->desc_len);
 	return 0;
 }
 
-static int sum_shard(void *ctx, const struct statedb_shard *shard)
+static int sum_shard(void *ctx, const struct statedb_part *shard)
 {
-	uint64_t words[] = { shard->table_id,
-			     shard->shard,
+	uint64_t words[] = { shard->object,
+			     shard->part,
 			     shard->incarnation,
 			     shard->regions[REGION_TREE],
 			     shard->regions[REGION_ROWS],
@@ -248,9 +279,9 @@ static int sum_all(struct statedb *store, uint32_t *sum_out)
 
 	statedb_ids(store, &ids);
 	sum = crc32c(sum, ids.uuid, sizeof(ids.uuid));
-	ret = statedb_each_table(store, sum_table, &sum);
+	ret = statedb_each_object(store, sum_table, &sum);
 	if (ret == 0)
-		ret = statedb_each_shard(store, sum_shard, &sum);
+		ret = statedb_each_part(store, sum_shard, &sum);
 	if (ret == 0)
 		ret = statedb_each_node(store, sum_node, &sum);
 	if (ret == 0)
@@ -269,21 +300,21 @@ static void fill(struct statedb *store)
 {
 	const struct statedb_node node = { .name = "node-a", .uri = "shm:/x", .incarnation = 5 };
 	const struct statedb_client client = { .id = 99, .process = { .pid = 4711 } };
-	const struct statedb_table table = make_table(7, "replay");
+	const struct statedb_object table = make_object(7, "replay");
 
-	assert_int_equal(statedb_table_put(store, &table), 0);
+	assert_int_equal(statedb_object_put(store, &table), 0);
 	assert_int_equal(statedb_node_put(store, &node), 0);
 	assert_int_equal(statedb_client_put(store, &client), 0);
 	for (uint32_t s = 0; s < 4; s++) {
-		const struct statedb_shard shard = { .table_id = 7,
-						     .shard = s,
-						     .node = "node-a",
-						     .regions = { 0, 4 * s + 1, 4 * s + 2,
-								  4 * s + 3, 4 * s + 4 },
-						     .state = 1,
-						     .incarnation = 5 };
+		const struct statedb_part shard = { .object = 7,
+						    .part = s,
+						    .node = "node-a",
+						    .regions = { 0, 4 * s + 1, 4 * s + 2, 4 * s + 3,
+								 4 * s + 4 },
+						    .state = 1,
+						    .incarnation = 5 };
 
-		assert_int_equal(statedb_shard_put(store, &shard), 0);
+		assert_int_equal(statedb_part_put(store, &shard), 0);
 		assert_int_equal(statedb_lap_raise(store, 7, s, 65536), 0);
 	}
 	assert_int_equal(statedb_number_put(store, "layout", 12), 0);
@@ -377,48 +408,48 @@ static void store_open__no_directory_gives_eacces(void **state)
 
 static void store_table_put__survives(void **state)
 {
-	struct statedb_table table = make_table(7, "t");
+	struct statedb_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
 	table.control = 12;
-	table.auto_shards = true;
-	assert_int_equal(statedb_table_put(*state, &table), 0);
-	assert_int_equal(statedb_each_table(reopen(state), see_table, &seen), 0);
+	table.auto_parts = true;
+	assert_int_equal(statedb_object_put(*state, &table), 0);
+	assert_int_equal(statedb_each_object(reopen(state), see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.table.state, STORE_TABLE_LIVE);
-	assert_int_equal(seen.table.control, 12);
-	assert_true(seen.table.auto_shards);
-	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
+	assert_int_equal(seen.object.state, STORE_OBJECT_LIVE);
+	assert_int_equal(seen.object.control, 12);
+	assert_true(seen.object.auto_parts);
+	assert_memory_equal(seen.desc, make_desc(7), DESC_BYTES);
 }
 
 static void store_table_put__replaces_the_state(void **state)
 {
-	struct statedb_table table = make_table(7, "t");
+	struct statedb_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_table_put(*state, &table), 0);
-	table.state = STORE_TABLE_CREATING;
-	assert_int_equal(statedb_table_put(*state, &table), 0);
-	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(statedb_object_put(*state, &table), 0);
+	table.state = STORE_OBJECT_CREATING;
+	assert_int_equal(statedb_object_put(*state, &table), 0);
+	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.table.state, STORE_TABLE_CREATING);
+	assert_int_equal(seen.object.state, STORE_OBJECT_CREATING);
 }
 
 static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 {
-	const struct statedb_shard shard = {
-		.table_id = 7, .shard = 3, .node = "a", .regions = { 0, 1 }
+	const struct statedb_part shard = {
+		.object = 7, .part = 3, .node = "a", .regions = { 0, 1 }
 	};
-	const struct statedb_table table = make_table(7, "t");
+	const struct statedb_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 	uint64_t first = 0;
 
-	assert_int_equal(statedb_table_put(*state, &table), 0);
-	assert_int_equal(statedb_shard_put(*state, &shard), 0);
+	assert_int_equal(statedb_object_put(*state, &table), 0);
+	assert_int_equal(statedb_part_put(*state, &shard), 0);
 	assert_int_equal(statedb_lap_raise(*state, 7, 3, 99), 0);
-	assert_int_equal(statedb_table_delete(*state, 7), 0);
-	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
-	assert_int_equal(statedb_each_shard(*state, see_shard, &seen), 0);
+	assert_int_equal(statedb_object_delete(*state, 7), 0);
+	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
+	assert_int_equal(statedb_each_part(*state, see_shard, &seen), 0);
 	assert_int_equal(seen.n, 0);
 	assert_int_equal(statedb_lap(*state, 7, 3, &first), 0);
 	assert_int_equal(first, 99);
@@ -426,9 +457,9 @@ static void store_table_delete__takes_shards_and_leaves_laps(void **state)
 
 static void store_shard_put__survives(void **state)
 {
-	const struct statedb_shard shard = {
-		.table_id = 255,
-		.shard = 1023,
+	const struct statedb_part shard = {
+		.object = 255,
+		.part = 1023,
 		.node = "node-1",
 		.incarnation = UINT64_MAX,
 		.regions = { 0, 4095, 4094, 4093, 4092 },
@@ -436,14 +467,14 @@ static void store_shard_put__survives(void **state)
 	};
 	struct seen seen = { 0 };
 
-	assert_int_equal(statedb_shard_put(*state, &shard), 0);
-	assert_int_equal(statedb_each_shard(reopen(state), see_shard, &seen), 0);
+	assert_int_equal(statedb_part_put(*state, &shard), 0);
+	assert_int_equal(statedb_each_part(reopen(state), see_shard, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.shard.node, "node-1");
 	assert_true(seen.shard.incarnation == UINT64_MAX);
 	assert_int_equal(seen.shard.state, 5);
-	assert_int_equal(seen.shard.table_id, 255);
-	assert_int_equal(seen.shard.shard, 1023);
+	assert_int_equal(seen.shard.object, 255);
+	assert_int_equal(seen.shard.part, 1023);
 	assert_memory_equal(seen.shard.regions, shard.regions, sizeof(shard.regions));
 }
 
@@ -519,13 +550,13 @@ static void store_number__absent_is_zero(void **state)
 
 static void store_rollback__nothing_holds(void **state)
 {
-	const struct statedb_table table = make_table(7, "t");
+	const struct statedb_object table = make_object(7, "t");
 	struct seen seen = { 0 };
 
 	assert_int_equal(statedb_begin(*state), 0);
-	assert_int_equal(statedb_table_put(*state, &table), 0);
+	assert_int_equal(statedb_object_put(*state, &table), 0);
 	statedb_rollback(*state);
-	assert_int_equal(statedb_each_table(*state, see_table, &seen), 0);
+	assert_int_equal(statedb_each_object(*state, see_object, &seen), 0);
 	assert_int_equal(seen.n, 0);
 }
 
@@ -537,17 +568,17 @@ static void store_table_put__disk_full_gives_enospc_and_nothing_holds(void **sta
 
 	assert_int_equal(statedb_limit_pages(*state, 24), 0);
 	while (ret == 0 && id < 255) {
-		const struct statedb_table table = make_table(++id, "t");
+		const struct statedb_object table = make_object(++id, "t");
 
-		ret = statedb_table_put(*state, &table);
+		ret = statedb_object_put(*state, &table);
 	}
 	assert_int_equal(ret, -ENOSPC);
 	assert_non_null(strstr(error_last(), "full"));
-	assert_int_equal(statedb_each_table(reopen(state), see_table, &seen), 0);
+	assert_int_equal(statedb_each_object(reopen(state), see_object, &seen), 0);
 	assert_int_equal(seen.n, id - 1);
 }
 
-static int stop_at_once(void *ctx, const struct statedb_table *table)
+static int stop_at_once(void *ctx, const struct statedb_object *table)
 {
 	(void)table;
 	(*(int *)ctx)++;
@@ -556,34 +587,34 @@ static int stop_at_once(void *ctx, const struct statedb_table *table)
 
 static void store_each_table__ends_with_the_visitors_code(void **state)
 {
-	const struct statedb_table a = make_table(1, "a"), b = make_table(2, "b");
+	const struct statedb_object a = make_object(1, "a"), b = make_object(2, "b");
 	int n = 0;
 
-	assert_int_equal(statedb_table_put(*state, &a), 0);
-	assert_int_equal(statedb_table_put(*state, &b), 0);
-	assert_int_equal(statedb_each_table(*state, stop_at_once, &n), -EINTR);
+	assert_int_equal(statedb_object_put(*state, &a), 0);
+	assert_int_equal(statedb_object_put(*state, &b), 0);
+	assert_int_equal(statedb_each_object(*state, stop_at_once, &n), -EINTR);
 	assert_int_equal(n, 1);
 }
 
 static void store_backup__is_what_was_there_when_it_began(void **state)
 {
-	struct statedb_table table = make_table(7, "t"), later = make_table(8, "later");
+	struct statedb_object table = make_object(7, "t"), later = make_object(8, "later");
 	struct statedb *store = *state;
 	struct seen seen = { 0 };
 	uint8_t *bytes;
 	size_t len;
 
-	assert_int_equal(statedb_table_put(store, &table), 0);
+	assert_int_equal(statedb_object_put(store, &table), 0);
 	assert_int_equal(statedb_backup(store, &bytes, &len), 0);
-	assert_int_equal(statedb_table_put(store, &later), 0);
+	assert_int_equal(statedb_object_put(store, &later), 0);
 	statedb_close(&store);
 	write_file(bytes, len);
 	statedb_backup_free(bytes);
 	assert_int_equal(statedb_open(path, &store), 0);
 	*state = store;
-	assert_int_equal(statedb_each_table(store, see_table, &seen), 0);
+	assert_int_equal(statedb_each_object(store, see_object, &seen), 0);
 	assert_int_equal(seen.n, 1);
-	assert_memory_equal(&seen.table.desc, &table.desc, sizeof(table.desc));
+	assert_memory_equal(seen.desc, make_desc(7), DESC_BYTES);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

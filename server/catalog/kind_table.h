@@ -1,0 +1,68 @@
+/*
+ * Kind table: replay tables. Their parts are shards, rings of rows with sum trees.
+ *
+ *   kind_table.c   the hooks of kind.h      plan.c   descriptor of a new table
+ *   control.c      the control shard        adopt.c  tables that a pool brings
+ */
+#ifndef RLV_SERVER_CATALOG_KIND_TABLE_H
+#define RLV_SERVER_CATALOG_KIND_TABLE_H
+
+#include "ds/limiter/limiter.h"
+#include "ds/replay/shard.h"
+
+#include "server/catalog/catalog.h"
+
+/*
+ * Laps of the ring reserved for one life of a table: keys of two lives never collide, even if the
+ * server did not see the end of the first. Dropping the table records the laps really used.
+ */
+#define TABLE_LAPS ((uint64_t)1 << 16)
+
+/* State of a table: catalog_object.state. */
+struct table_state {
+	struct table_desc desc; /* of shard 0; the stored descriptor */
+	bool words_known;
+	struct limiter_words words[RING_MAX_VIEWS]; /* last reading from the control shard */
+	/* Drain: words that a shard gave to the new control shard, by shard. */
+	struct limiter_words handed[TABLE_MAX_SHARDS][RING_MAX_VIEWS];
+};
+
+extern const struct object_kind kind_table;
+
+/* NULL if it is no table. */
+static inline struct table_state *table_state_of(const struct catalog_object *object)
+{
+	return object && object->kind == &kind_table ? object->state : NULL;
+}
+
+struct table_wish {
+	struct table_desc desc;
+	bool auto_shards;  /* the number of shards follows the nodes; desc is planned for one */
+	bool crc_by_nodes; /* add row checksums if a node is persistent */
+	struct table_plan_opts opts; /* remote is computed from the nodes */
+};
+
+/* Checks the wish, then as catalog_create. -EPROTO, -EBADMSG: invalid descriptor. */
+RLV_MUST_CHECK int table_create(struct catalog *cat, const struct table_wish *wish,
+				struct catalog_object **table_out);
+
+/* Compute the descriptor of a new table for the nodes that are up now. */
+RLV_MUST_CHECK int table_plan_for(const struct catalog *cat, const struct table_wish *wish,
+				  struct table_desc *out);
+/* True if the table's descriptor results from this wish, for any number of shards. */
+bool table_is_wish_of(const struct catalog_object *table, const struct table_wish *wish);
+
+/* Live items of a view in a shard, from its sums. */
+RLV_MUST_CHECK int table_shard_items(struct shard *shard, uint32_t view, uint64_t *items_out);
+
+/* The control shard: hooks of kind.h. */
+void catalog_control_read(struct catalog_object *table);
+void catalog_control_tick(struct catalog *cat, struct catalog_object *table);
+/* If shard s is the control shard, hand its limiter words to another: 1, else 0. -EAGAIN: no
+   other shard is available. */
+RLV_MUST_CHECK int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
+					     uint32_t s);
+/* Add the counts made at `from` since its hand-over to the control shard. */
+RLV_MUST_CHECK int catalog_control_settle(struct catalog_object *table, uint32_t from);
+
+#endif
