@@ -72,27 +72,32 @@ void abi_write(void *theirs, const void *ours, size_t bytes)
 int abi_array_begin(struct abi_array *array, size_t bytes, const char *what)
 {
 	array->bytes = bytes;
+	array->n = *array->n_inout;
 	array->ours = NULL;
 	if (array->size < SIZE_MIN || array->size > SIZE_MOST)
 		return error_set(-EINVAL, "%s: size %zu: want the sizeof of an element", what,
 				 array->size);
-	if (!array->room)
+	if (!array->n)
 		return 0;
-	array->ours = mem_array(array->room, bytes);
+	array->ours = mem_array(array->n, bytes);
 	return array->ours ? 0
 			   : error_set(-ENOMEM, "%s: no memory for %zu elements of %zu bytes", what,
-				       array->room, bytes);
+				       array->n, bytes);
 }
 
-int abi_array_end(struct abi_array *array, int ret, size_t n)
+int abi_array_end(struct abi_array *array, int ret)
 {
 	const uint8_t *from = array->ours;
 	uint8_t *to = array->theirs;
 
-	for (size_t i = 0; ret == 0 && i < n && i < array->room; i++)
-		copy_element(to + i * array->size, array->size, from + i * array->bytes,
-			     array->bytes);
+	if (ret == 0) {
+		size_t n = min_u64(array->n, *array->n_inout);
+
+		for (size_t i = 0; i < n; i++)
+			copy_element(to + i * array->size, array->size, from + i * array->bytes,
+				     array->bytes);
+		*array->n_inout = array->n;
+	}
 	mem_free(array->ours);
-	array->ours = NULL;
 	return ret;
 }

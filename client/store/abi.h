@@ -27,9 +27,10 @@ void abi_write(void *theirs, const void *ours, size_t bytes);
 /* An array that a call fills. */
 struct abi_array {
 	void *theirs;
-	size_t size; /* of an element of theirs */
-	size_t room; /* elements */
-	void *ours;  /* as much room, zeroed; from abi_array_begin to abi_array_end */
+	size_t size;     /* of an element of theirs */
+	size_t *n_inout; /* elements that it has room for; then, how many there are */
+	void *ours;      /* as much room, zeroed; from abi_array_begin to abi_array_end */
+	size_t n;        /* of ours: its room, then how many there are */
 	size_t bytes;
 };
 
@@ -37,7 +38,7 @@ struct abi_array {
    -ENOMEM. */
 RLV_MUST_CHECK int abi_array_begin(struct abi_array *array, size_t bytes, const char *what);
 
-/* Copies n elements, or as many as there is room for, unless ret is an error. Returns ret. */
-RLV_MUST_CHECK int abi_array_end(struct abi_array *array, int ret, size_t n);
+/* Copies the n elements, or as many as there is room for, unless ret is an error. Returns ret. */
+RLV_MUST_CHECK int abi_array_end(struct abi_array *array, int ret);
 
 #endif

@@ -335,14 +335,12 @@ static void table_info_status(const struct part_set *set, uint32_t s, struct rlv
 int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, size_t size,
 		     size_t *n_inout)
 {
-	struct abi_array array = { .theirs = shards, .size = size };
+	struct abi_array array = { .theirs = shards, .size = size, .n_inout = n_inout };
 	struct rlv_shard_info *ours;
-	size_t n = 0;
 	int ret;
 
 	if (!table || !n_inout || (*n_inout && !shards))
 		return error_set(-EINVAL, "table, shards or n_inout is NULL");
-	array.room = *n_inout;
 	ret = abi_array_begin(&array, sizeof(*shards), "shards");
 	if (ret)
 		return ret;
@@ -351,14 +349,11 @@ int rlv_table_shards(struct rlv_table *table, struct rlv_shard_info *shards, siz
 	ret = table_look(table);
 	if (ret == -EHOSTDOWN) /* info then reports no shard */
 		ret = 0;
-	n = table->set.n_parts;
-	for (uint32_t s = 0; ret == 0 && s < n && s < array.room; s++)
+	for (uint32_t s = 0; ret == 0 && s < table->set.n_parts && s < array.n; s++)
 		table_info_status(&table->set, s, &ours[s]);
+	array.n = table->set.n_parts;
 	lock_release(&table->lock, &table_lock);
-	ret = abi_array_end(&array, ret, n);
-	if (ret == 0)
-		*n_inout = n;
-	return ret;
+	return abi_array_end(&array, ret);
 }
 
 /* -------- verify -------- */

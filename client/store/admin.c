@@ -1,5 +1,5 @@
 /*
- * node_admin.c - memory nodes that leave and join, for those who run a store.
+ * admin.c - memory nodes that leave and join, and tokens of roles, for those who run a store.
  */
 #include "client/store/store.h"
 
@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-static int check(const struct rlv_store *store, const char *name)
+static int node_check(const struct rlv_store *store, const char *name)
 {
 	if (!store || !name)
 		return error_set(-EINVAL, "store or name is NULL");
@@ -22,7 +22,7 @@ static int check(const struct rlv_store *store, const char *name)
 int rlv_store_drain_node(struct rlv_store *store, const char *node, struct rlv_drain_info *info_out)
 {
 	struct rlv_drain_info info = { 0 };
-	int ret = check(store, node);
+	int ret = node_check(store, node);
 
 	if (ret)
 		return ret;
@@ -38,35 +38,14 @@ int rlv_store_drain_node(struct rlv_store *store, const char *node, struct rlv_d
 
 int rlv_store_drop_node(struct rlv_store *store, const char *node)
 {
-	int ret = check(store, node);
+	int ret = node_check(store, node);
 
 	return ret ? ret : store->meta->ops->drop_node(store->meta, node);
 }
 
-int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, size_t size,
-		      size_t *n_inout)
-{
-	struct abi_array array = { .theirs = clients, .size = size };
-	size_t n;
-	int ret;
-
-	if (!store || !n_inout || (*n_inout && !clients))
-		return error_set(-EINVAL, "store, clients or n_inout is NULL");
-	if (!store->meta->ops->clients)
-		return error_set(-ENOTSUP, "an embedded store has one client: this process");
-	n = array.room = *n_inout;
-	ret = abi_array_begin(&array, sizeof(*clients), "clients");
-	if (ret == 0)
-		ret = store->meta->ops->clients(store->meta, array.ours, &n);
-	ret = abi_array_end(&array, ret, n);
-	if (ret == 0)
-		*n_inout = n;
-	return ret;
-}
-
 int rlv_store_forget_node(struct rlv_store *store, const char *node)
 {
-	int ret = check(store, node);
+	int ret = node_check(store, node);
 
 	return ret ? ret : store->meta->ops->forget_node(store->meta, node);
 }
@@ -75,7 +54,7 @@ int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *add
 			uint32_t *draining_out)
 {
 	uint32_t added = 0, draining = 0;
-	int ret = check(store, name);
+	int ret = node_check(store, name);
 
 	if (ret == 0)
 		ret = table_name_check(name);
@@ -88,4 +67,29 @@ int rlv_table_rebalance(struct rlv_store *store, const char *name, uint32_t *add
 	if (draining_out)
 		*draining_out = draining;
 	return 0;
+}
+
+static int token_check(const struct rlv_store *store)
+{
+	if (!store)
+		return error_set(-EINVAL, "store is NULL");
+	if (!store->meta->ops->token)
+		return error_set(-ENOTSUP, "an embedded store has no tokens");
+	return 0;
+}
+
+int rlv_store_token(struct rlv_store *store, const char *role, char token_out[RLV_TOKEN_BYTES])
+{
+	int ret = token_check(store);
+
+	if (ret == 0 && (!role || !token_out))
+		ret = error_set(-EINVAL, "role or token_out is NULL");
+	return ret ? ret : store->meta->ops->token(store->meta, role, false, token_out, NULL);
+}
+
+int rlv_store_rotate_tokens(struct rlv_store *store, uint32_t *epoch_out)
+{
+	int ret = token_check(store);
+
+	return ret ? ret : store->meta->ops->token(store->meta, NULL, true, NULL, epoch_out);
 }

@@ -1,0 +1,71 @@
+/*
+ * store_info.c - what a store and its server say of nodes, clients and waits.
+ */
+#include "client/store/store.h"
+
+#include "relive/admin.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int rlv_store_info(struct rlv_store *store, struct rlv_store_info *info_out)
+{
+	struct rlv_store_info info = { 0 };
+	int ret;
+
+	if (!store || !info_out)
+		return error_set(-EINVAL, "store or info_out is NULL");
+	ret = abi_check(info_out, "info_out->");
+	if (ret == 0)
+		ret = store->meta->ops->info(store->meta, &info);
+	if (ret)
+		return ret;
+	snprintf(info.uri, sizeof(info.uri), "%s", store->uri_text);
+	abi_write(info_out, &info, sizeof(info));
+	return 0;
+}
+
+int rlv_store_nodes(struct rlv_store *store, struct rlv_node_info *nodes, size_t size,
+		    size_t *n_inout)
+{
+	struct abi_array array = { .theirs = nodes, .size = size, .n_inout = n_inout };
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !nodes))
+		return error_set(-EINVAL, "store, nodes or n_inout is NULL");
+	ret = abi_array_begin(&array, sizeof(*nodes), "nodes");
+	if (ret == 0)
+		ret = store->meta->ops->nodes(store->meta, array.ours, &array.n);
+	return abi_array_end(&array, ret);
+}
+
+int rlv_store_clients(struct rlv_store *store, struct rlv_client_info *clients, size_t size,
+		      size_t *n_inout)
+{
+	struct abi_array array = { .theirs = clients, .size = size, .n_inout = n_inout };
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !clients))
+		return error_set(-EINVAL, "store, clients or n_inout is NULL");
+	if (!store->meta->ops->clients)
+		return error_set(-ENOTSUP, "an embedded store has one client: this process");
+	ret = abi_array_begin(&array, sizeof(*clients), "clients");
+	if (ret == 0)
+		ret = store->meta->ops->clients(store->meta, array.ours, &array.n);
+	return abi_array_end(&array, ret);
+}
+
+int rlv_store_waits(struct rlv_store *store, struct rlv_wait *waits, size_t size, size_t *n_inout)
+{
+	struct abi_array array = { .theirs = waits, .size = size, .n_inout = n_inout };
+	int ret;
+
+	if (!store || !n_inout || (*n_inout && !waits))
+		return error_set(-EINVAL, "store, waits or n_inout is NULL");
+	if (!store->meta->ops->waits)
+		return error_set(-ENOTSUP, "%s: nobody but this process uses it", store->uri_text);
+	ret = abi_array_begin(&array, sizeof(*waits), "waits");
+	if (ret == 0)
+		ret = store->meta->ops->waits(store->meta, array.ours, &array.n);
+	return abi_array_end(&array, ret);
+}
