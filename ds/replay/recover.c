@@ -559,13 +559,14 @@ int recover_begin(struct shard *shard, const struct recover_opts *opts, struct r
 	return error_set(-ENOMEM, "recover: no memory for the sums of %u leaves", desc->slots);
 }
 
-int recover_go_on(struct recovery *rec, uint64_t until_ns, struct recover_report *report_out)
+int recover_go_on(struct recovery *rec, const struct clock *clk, uint64_t until_ns,
+		  struct recover_report *report_out)
 {
 	int rc;
 
 	do
 		rc = do_piece(rec);
-	while (!rc && rec->step != RECOVER_DONE && clock_now_ns(clock_monotonic()) < until_ns);
+	while (!rc && rec->step != RECOVER_DONE && clock_now_ns(clk) < until_ns);
 	if (!rc && rec->step != RECOVER_DONE)
 		return -EAGAIN;
 	if (!rc && report_out)
@@ -595,7 +596,7 @@ int recover_shard(struct shard *shard, const struct recover_opts *opts,
 	int rc = recover_begin(shard, opts, &rec);
 
 	if (!rc)
-		rc = recover_go_on(rec, UINT64_MAX, report_out);
+		rc = recover_go_on(rec, clock_monotonic(), UINT64_MAX, report_out);
 	recover_end(&rec);
 	return rc;
 }

@@ -21,6 +21,7 @@
 struct catalog;
 struct catalog_object;
 struct catalog_wish;
+struct clock;
 struct rebuild_opts;
 struct rebuild_report;
 
@@ -82,7 +83,8 @@ struct object_kind {
 	 */
 	int (*recover_begin)(const struct catalog *cat, struct catalog_object *object, uint32_t s,
 			     void **recovery_out);
-	int (*recover_go_on)(void *recovery, uint64_t until_ns, char text_out[KIND_TEXT_BYTES]);
+	int (*recover_go_on)(void *recovery, const struct clock *clk, uint64_t until_ns,
+			     char text_out[KIND_TEXT_BYTES]);
 	void (*recover_end)(void **recovery);
 
 	/* Drain: number of live items in the part. */

@@ -196,10 +196,11 @@ static int table_recover_begin(const struct catalog *cat, struct catalog_object 
 	return ret;
 }
 
-static int table_recover_go_on(void *recovery, uint64_t until_ns, char text_out[KIND_TEXT_BYTES])
+static int table_recover_go_on(void *recovery, const struct clock *clk, uint64_t until_ns,
+			       char text_out[KIND_TEXT_BYTES])
 {
 	struct recover_report report;
-	int ret = recover_go_on(recovery, until_ns, &report);
+	int ret = recover_go_on(recovery, clk, until_ns, &report);
 
 	if (ret == 0)
 		snprintf(text_out, KIND_TEXT_BYTES,

@@ -124,7 +124,7 @@ static int begin_recovery(const struct catalog *cat, struct catalog_object *obje
 static int recover_slice(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	uint64_t now = clock_now_ns(clock_monotonic());
+	uint64_t now = clock_now_ns(cat->clock);
 	char found[KIND_TEXT_BYTES] = "";
 	int ret;
 
@@ -132,7 +132,7 @@ static int recover_slice(struct catalog *cat, struct catalog_object *object, uin
 		cat->slice_until = now + SLICE_NS;
 	if (now >= cat->slice_until)
 		return -EAGAIN;
-	ret = object->kind->recover_go_on(place->recovery, cat->slice_until, found);
+	ret = object->kind->recover_go_on(place->recovery, cat->clock, cat->slice_until, found);
 	if (ret == -EAGAIN)
 		return ret;
 	object->attached[s] = place->recovering;

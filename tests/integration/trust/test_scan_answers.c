@@ -1,6 +1,7 @@
 /*
  * A memory node on files is killed: the server reads all rows of its shards before anybody has them
- * again, and answers everybody meanwhile.
+ * again, and answers everybody meanwhile: who asks for the table is told that its rows are being read.
+ * How long a slice of that work is, unit.test_catalog_nodes counts.
  */
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
@@ -9,25 +10,23 @@
 
 #include "relive/relive.h"
 
-#include "base/os/clock.h"
+#include "client/store/store.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROW_BYTES (64u << 10)
 #define ROWS 12288u /* 768 MiB: a fifth of a second to read at least */
 #define STEPS 64u
-#define PARTS 3u /* no answer takes as much as this part of all the time until the table is there */
 
 struct fixture {
 	struct processes ps;
 	struct rlv_store *store, *asker;
-	_Atomic bool stop;
+	int asked; /* the asker's last answer */
 	uint32_t answers;
-	uint64_t longest;
 	pid_t node;
 	char file[PROCESSES_PATH + 64];
 };
@@ -96,6 +95,7 @@ static int setup(void **state)
 	start_node(&fx);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
 	must(rlv_store_open("shm:s", NULL, &fx.asker), "open as another");
+	fx.asker->timeout_ns = 0; /* an open does not wait for nodes: it asks once */
 	store_fixture_await_node(fx.store);
 	*state = &fx;
 	return 0;
@@ -111,45 +111,34 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Somebody who has nothing to do with the table. */
-static void *ask_all_the_time(void *arg)
+/* Counts the answers that only a server can give that is between two slices of the scan. */
+static void *ask_for_the_table(void *arg)
 {
-	struct rlv_store_info info = { .size = sizeof(info) };
 	struct fixture *fx = arg;
+	struct rlv_table *table = NULL;
 
-	while (!atomic_load(&fx->stop)) {
-		uint64_t begin = clock_now_ns(clock_monotonic()), took;
-
-		if (rlv_store_info(fx->asker, &info))
-			break;
-		took = clock_now_ns(clock_monotonic()) - begin;
-		fx->longest = took > fx->longest ? took : fx->longest;
-		fx->answers++;
-	}
+	do {
+		fx->asked = rlv_table_open(fx->asker, "t", &table);
+		fx->answers += fx->asked && strstr(rlv_last_error(), "all rows are being read");
+	} while (fx->asked == -EHOSTDOWN);
+	(void)!rlv_table_close(&table);
 	return NULL;
 }
 
 static void memnode_killed__the_server_answers_while_it_reads_all_rows(void **state)
 {
 	struct fixture *fx = *state;
-	struct rlv_table *table = NULL;
-	uint64_t begin, all;
 	pthread_t asker;
 
 	fill_table(fx);
 	processes_kill(&fx->ps, fx->node, SIGKILL);
 	assert_true(processes_until(is_down, fx));
-	assert_int_equal(pthread_create(&asker, NULL, ask_all_the_time, fx), 0);
-	begin = clock_now_ns(clock_monotonic());
+	assert_int_equal(pthread_create(&asker, NULL, ask_for_the_table, fx), 0);
 	start_node(fx);
-	must(rlv_table_open(fx->store, "t", &table), "open");
-	all = clock_now_ns(clock_monotonic()) - begin;
-	atomic_store(&fx->stop, true);
 	pthread_join(asker, NULL);
-	must(rlv_table_close(&table), "close");
-	print_message("%u answers in %.0f ms, the longest took %.0f ms\n", fx->answers,
-		      (double)all / 1e6, (double)fx->longest / 1e6);
-	assert_true(fx->longest < all / PARTS);
+	print_message("%u answers during the scan\n", fx->answers);
+	must(fx->asked, "open");
+	assert_true(fx->answers > 0);
 }
 
 int main(void)

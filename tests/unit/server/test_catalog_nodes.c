@@ -86,6 +86,43 @@ static void catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows(void *
 	assert_int_equal(live_items(fx), items - 1);
 }
 
+/*
+ * The node is killed and begins anew; each look at the clock takes step_ns. Returns the number of
+ * turns of the server's loop that ended before the recovery of shard 0 did.
+ */
+static uint32_t turns_of_a_recovery(struct fleet *fx, uint64_t step_ns)
+{
+	uint32_t turns = 0;
+
+	fx->hasty = true;
+	atomic_store(&fx->clock.step_ns, step_ns);
+	begin_anew(fx);
+	while (node_is_attaching(fx->node[0]) || catalog_object_is_recovering(fx->table)) {
+		turns += catalog_object_is_recovering(fx->table);
+		fleet_settle(fx);
+		fx->cat.slice_until = 0;
+		catalog_attach_tick(&fx->cat, fx->table);
+	}
+	atomic_store(&fx->clock.step_ns, 0);
+	expect_active(fx);
+	return turns;
+}
+
+/* The clock moves by looks alone, and recovery looks after each piece: turns are counted exactly. */
+static void catalog_node_up__a_turn_recovers_for_20_ms_and_returns(void **state)
+{
+	struct fleet *fx = *state;
+	uint32_t turns;
+
+	fleet_start_on_file(fx, 0);
+	fleet_make_table(fx, 1, false);
+	(void)put_block_with_a_torn_row(fx);
+	turns = turns_of_a_recovery(fx, 20 * CLOCK_NS_PER_MS);
+	assert_true(turns >
+		    table_state_of(fx->table)->desc.blocks); /* a piece is a block's rows at most */
+	assert_int_equal(turns_of_a_recovery(fx, 5 * CLOCK_NS_PER_MS), turns / 4);
+}
+
 /* All was durable then, and nobody had it: rows are not read again. */
 static void catalog_node_up__after_a_clean_end_rows_are_not_read(void **state)
 {
@@ -314,6 +351,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(catalog_node_up__of_a_file_that_was_not_closed_reads_all_rows),
+		CASE(catalog_node_up__a_turn_recovers_for_20_ms_and_returns),
 		CASE(catalog_node_up__after_a_clean_end_rows_are_not_read),
 		CASE(catalog_load__rows_are_read_by_the_next_server),
 		CASE(catalog_node_up__a_life_without_a_server_changes_nothing),
