@@ -73,13 +73,14 @@ struct object_kind {
 	int (*settle_dead)(void *ctx, struct part *part, uint32_t owner);
 	/* A live owner returns its slot: close its open blocks. */
 	int (*leave)(struct part *part, uint32_t owner);
-	/* One pass towards exact sums, as sumtree_rebuild_pass. */
+	/* One pass towards exact sums, as sumtree_rebuild_pass. NULL: the kind has no sums. */
 	int (*rebuild)(struct part *part, const struct rebuild_opts *opts,
 		       struct rebuild_report *report_out);
 
 	/*
 	 * Recovers part s in slices after its node restarted (struct part_life); nobody else uses
 	 * the part. As recover_begin, recover_go_on and recover_end. text_out: the findings.
+	 * All NULL: the kind is sound after any kill.
 	 */
 	int (*recover_begin)(const struct catalog *cat, struct catalog_object *object, uint32_t s,
 			     void **recovery_out);

@@ -157,7 +157,9 @@ static int renew_life(struct catalog *cat, struct catalog_object *object, uint32
 	if (!place->recovering) {
 		ret = part_life(object->attached[s], &place->life);
 		if (ret == 0 && !place->life.is_sound)
-			ret = begin_recovery(cat, object, s);
+			ret = object->kind->recover_begin
+				      ? begin_recovery(cat, object, s)
+				      : part_set_sound(object->attached[s], &place->life);
 	}
 	if (ret == 0 && place->recovering)
 		ret = recover_slice(cat, object, s);

@@ -12,10 +12,10 @@
 #define WAIT_NS (20 * (uint64_t)CLOCK_NS_PER_MS)
 #define IDLE_NS ((uint64_t)CLOCK_NS_PER_S)
 
-/* A part of the object that needs a rebuild; object->n_shards = none. */
+/* A part of the object that needs a rebuild; object->n_parts = none. */
 static uint32_t find_drift(const struct catalog_object *object)
 {
-	uint32_t s = 0;
+	uint32_t s = object->kind->rebuild ? 0 : object->n_parts;
 
 	while (s < object->n_parts && !(object->attached[s] && object->parts[s].drift))
 		s++;

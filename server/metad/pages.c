@@ -140,6 +140,14 @@ static void put_nodes(const struct metad *md, struct metrics *m)
 
 /* -------- tables -------- */
 
+/* NULL: no object has that number, or it is no table. */
+static const struct catalog_object *table_at(const struct metad *md, uint32_t id)
+{
+	const struct catalog_object *object = md->catalog.objects[id];
+
+	return table_state_of(object) ? object : NULL;
+}
+
 static uint64_t table_capacity(const struct catalog_object *table)
 {
 	return table_state_of(table)->desc.capacity;
@@ -174,7 +182,7 @@ static void put_tables(const struct metad *md, struct metrics *m)
 	for (size_t i = 0; i < ARRAY_LEN(table_families); i++) {
 		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
 		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-			if (table_state_of(md->catalog.objects[id]))
+			if (table_at(md, id))
 				metrics_u64(
 					m, table_families[i].get(md->catalog.objects[id]),
 					METRICS_LABELS({ "table", md->catalog.objects[id]->name }));
@@ -190,7 +198,7 @@ static void put_shards(const struct metad *md, struct metrics *m)
 		m, "relive_table_shards", METRICS_GAUGE,
 		"Shards of a table by state; gone and lost ones have numbers that are used up.");
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++) {
-		const struct catalog_object *table = md->catalog.objects[id];
+		const struct catalog_object *table = table_at(md, id);
 		uint64_t n[ARRAY_LEN(states)] = { 0 };
 
 		for (uint32_t s = 0; table && s < table->n_parts; s++)
