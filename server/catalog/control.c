@@ -35,6 +35,7 @@ static int read_words(struct shard *shard, struct limiter_words words[RING_MAX_V
 
 void catalog_control_read(struct catalog_object *table)
 {
+	struct table_state *state = table_state_of(table);
 	struct limiter_words words[RING_MAX_VIEWS];
 	struct part *part = table->attached[table->control];
 
@@ -48,9 +49,9 @@ void catalog_control_read(struct catalog_object *table)
 	   zeros. */
 	if (atomic_load_explicit(&part->limits->broken, memory_order_relaxed))
 		return;
-	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++)
-		table_state_of(table)->words[v] = words[v];
-	table_state_of(table)->words_known = true;
+	for (uint32_t v = 0; v < state->desc.n_views; v++)
+		state->words[v] = words[v];
+	state->words_known = true;
 }
 
 /* -------- move -------- */
@@ -119,7 +120,8 @@ static int move(struct catalog *cat, struct catalog_object *table, uint32_t to,
 
 int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table, uint32_t s)
 {
-	struct limiter_words *handed = table_state_of(table)->handed[s];
+	struct table_state *state = table_state_of(table);
+	struct limiter_words *handed = state->handed[s];
 	uint32_t to = pick(table, s);
 	int ret;
 
@@ -128,8 +130,8 @@ int catalog_control_hand_over(struct catalog *cat, struct catalog_object *table,
 	if (to == table->n_parts)
 		return error_set(-EAGAIN, "no other shard is there");
 	catalog_control_read(table);
-	memcpy(handed, table_state_of(table)->words, sizeof(table_state_of(table)->words));
-	ret = move(cat, table, to, table_state_of(table)->words);
+	memcpy(handed, state->words, sizeof(state->words));
+	ret = move(cat, table, to, state->words);
 	return ret ? ret : 1;
 }
 
@@ -160,14 +162,15 @@ static int add_view(struct shard *shard, uint32_t view, uint64_t inserted, uint6
 
 int catalog_control_settle(struct catalog_object *table, uint32_t from)
 {
-	struct limiter_words *handed = table_state_of(table)->handed[from];
+	struct table_state *state = table_state_of(table);
+	struct limiter_words *handed = state->handed[from];
 	struct limiter_words now[RING_MAX_VIEWS] = { 0 };
 	struct part *control = table->attached[table->control];
 	int ret = error_set(-EHOSTDOWN, "control shard %u is away", table->control);
 
 	if (control && table->attached[from])
 		ret = read_words(shard_of(table->attached[from]), now);
-	for (uint32_t v = 0; ret == 0 && v < table_state_of(table)->desc.n_views; v++) {
+	for (uint32_t v = 0; ret == 0 && v < state->desc.n_views; v++) {
 		ret = add_view(shard_of(control), v, now[v].ins_committed - handed[v].ins_committed,
 			       now[v].smp_committed - handed[v].smp_committed);
 		if (ret == 0)
@@ -181,24 +184,27 @@ int catalog_control_settle(struct catalog_object *table, uint32_t from)
 /* Words never read: inserted := number of items present; none of them was handed over. */
 static int words_from_items(struct catalog_object *table)
 {
+	struct table_state *state = table_state_of(table);
+
 	for (uint32_t s = 0; s < table->n_parts; s++) {
 		struct part *part = table->attached[s];
 
-		for (uint32_t v = 0; part && v < table_state_of(table)->desc.n_views; v++) {
+		for (uint32_t v = 0; part && v < state->desc.n_views; v++) {
 			uint64_t items;
 			int ret = table_shard_items(shard_of(part), v, &items);
 
 			if (ret)
 				return ret;
-			table_state_of(table)->words[v].ins_committed += items;
+			state->words[v].ins_committed += items;
 		}
 	}
-	table_state_of(table)->words_known = true;
+	state->words_known = true;
 	return 0;
 }
 
 void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 {
+	struct table_state *state = table_state_of(table);
 	uint32_t to;
 	int ret = 0;
 
@@ -207,10 +213,10 @@ void catalog_control_tick(struct catalog *cat, struct catalog_object *table)
 	to = pick(table, table->control);
 	if (to == table->n_parts)
 		return;
-	if (!table_state_of(table)->words_known)
+	if (!state->words_known)
 		ret = words_from_items(table);
 	if (ret == 0)
-		ret = move(cat, table, to, table_state_of(table)->words);
+		ret = move(cat, table, to, state->words);
 	if (ret)
 		log_warn("%s: move its control shard: %s", table->text, error_last());
 }

@@ -309,16 +309,17 @@ static uint32_t all_shards(const struct catalog_object *table, struct shard **sh
 /* Correct queue counts after kills. -EAGAIN is normal: a client is inside a call. */
 static void table_balance(struct catalog_object *table)
 {
+	const struct table_desc *desc = &table_state_of(table)->desc;
 	struct shard *shards[TABLE_MAX_SHARDS];
 	uint32_t n = all_shards(table, shards);
 
 	if (n == 0)
 		return;
-	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++) {
+	for (uint32_t v = 0; v < desc->n_views; v++) {
 		int64_t moved = 0;
 		int ret;
 
-		if (!balance_applies(&table_state_of(table)->desc.views[v]))
+		if (!balance_applies(&desc->views[v]))
 			continue;
 		ret = balance_view(shards, n, v, &moved);
 		if (ret && ret != -EAGAIN)

@@ -29,10 +29,16 @@ struct table_state {
 
 extern const struct object_kind kind_table;
 
-/* NULL if it is no table. */
-static inline struct table_state *table_state_of(const struct catalog_object *object)
+/* NULL is no table. */
+static inline bool object_is_table(const struct catalog_object *object)
 {
-	return object && object->kind == &kind_table ? object->state : NULL;
+	return object && object->kind == &kind_table;
+}
+
+/* object_is_table(table) holds. */
+static inline struct table_state *table_state_of(const struct catalog_object *table)
+{
+	return table->state;
 }
 
 struct table_wish {

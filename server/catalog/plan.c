@@ -53,17 +53,17 @@ int table_plan_for(const struct catalog *cat, const struct table_wish *wish, str
 
 bool table_is_wish_of(const struct catalog_object *table, const struct table_wish *wish)
 {
+	const struct table_desc *made = &table_state_of(table)->desc;
 	bool follows = wish->auto_shards && table->auto_parts;
-	uint32_t n_shards = follows ? table_state_of(table)->desc.n_shards : wish->desc.n_shards;
+	uint32_t n_shards = follows ? made->n_shards : wish->desc.n_shards;
 	struct table_wish mine = *wish;
 
 	if (wish->crc_by_nodes)
-		mine.desc.flags = table_state_of(table)->desc.flags;
+		mine.desc.flags = made->flags;
 	for (int remote = 0; remote < 2; remote++) {
 		struct table_desc desc;
 
-		if (plan_for(&mine, n_shards, remote, &desc) == 0 &&
-		    table_desc_same(&table_state_of(table)->desc, &desc))
+		if (plan_for(&mine, n_shards, remote, &desc) == 0 && table_desc_same(made, &desc))
 			return true;
 	}
 	return false;

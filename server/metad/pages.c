@@ -145,7 +145,7 @@ static const struct catalog_object *table_at(const struct metad *md, uint32_t id
 {
 	const struct catalog_object *object = md->catalog.objects[id];
 
-	return table_state_of(object) ? object : NULL;
+	return object_is_table(object) ? object : NULL;
 }
 
 static uint64_t table_capacity(const struct catalog_object *table)
@@ -183,9 +183,8 @@ static void put_tables(const struct metad *md, struct metrics *m)
 		metrics_family(m, table_families[i].name, METRICS_GAUGE, table_families[i].help);
 		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
 			if (table_at(md, id))
-				metrics_u64(
-					m, table_families[i].get(md->catalog.objects[id]),
-					METRICS_LABELS({ "table", md->catalog.objects[id]->name }));
+				metrics_u64(m, table_families[i].get(table_at(md, id)),
+					    METRICS_LABELS({ "table", table_at(md, id)->name }));
 	}
 }
 
@@ -256,31 +255,26 @@ static const struct {
 
 static void put_views(const struct catalog_object *table, size_t family, struct metrics *m)
 {
-	for (uint32_t v = 0; v < table_state_of(table)->desc.n_views; v++) {
+	const struct table_state *state = table_state_of(table);
+
+	for (uint32_t v = 0; v < state->desc.n_views; v++) {
 		char number[NUMBER_BYTES];
 
 		snprintf(number, sizeof(number), "%u", v);
-		metrics_u64(m, view_families[family].get(&table_state_of(table)->words[v]),
+		metrics_u64(m, view_families[family].get(&state->words[v]),
 			    METRICS_LABELS({ "table", table->name }, { "view", number }));
 	}
 }
 
 /* Counts are unknown until the control shard was attached. */
-static bool has_counts(const struct catalog_object *object)
-{
-	const struct table_state *table = table_state_of(object);
-
-	return table && table->words_known;
-}
-
 static void put_items(const struct metad *md, struct metrics *m)
 {
 	for (size_t i = 0; i < ARRAY_LEN(view_families); i++) {
 		metrics_family(m, view_families[i].name, view_families[i].kind,
 			       view_families[i].help);
 		for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-			if (has_counts(md->catalog.objects[id]))
-				put_views(md->catalog.objects[id], i, m);
+			if (table_at(md, id) && table_state_of(table_at(md, id))->words_known)
+				put_views(table_at(md, id), i, m);
 	}
 }
 

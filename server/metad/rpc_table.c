@@ -424,7 +424,7 @@ static int go_on_opening(const struct call *call, struct rpc_parked *parked)
 
 	if (!call->conn)
 		return 0;
-	ret = table_state_of(table) ? check_owner(call, table, parked) : no_table(parked->name);
+	ret = object_is_table(table) ? check_owner(call, table, parked) : no_table(parked->name);
 	if (ret == 0)
 		return answer_table(call, parked, table);
 	conn_answer_status(call->conn, call->head, ret);
@@ -476,7 +476,7 @@ void rpc_table_list(const struct call *call, const ProtobufCMessage *message)
 	reply.status = &status;
 	reply.names = names;
 	for (uint32_t id = 1; id <= OBJECT_MAX_ID; id++)
-		if (table_state_of(cat->objects[id]))
+		if (object_is_table(cat->objects[id]))
 			names[reply.n_names++] = cat->objects[id]->name;
 	conn_answer(call->conn, call->head, &reply.base);
 }

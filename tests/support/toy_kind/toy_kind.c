@@ -188,7 +188,7 @@ static uint64_t toy_taken_in(struct part *part, uint64_t *seen)
 
 static int toy_is_open(struct part *part, bool *is_open_out)
 {
-	uint64_t counts[TOY_CLIENTS];
+	uint64_t counts[TOY_CLIENTS] = { 0 };
 	struct transport_io io = {
 		.region = part->tree, .off = OPEN_OFF, .dst = counts, .len = sizeof(counts)
 	};
