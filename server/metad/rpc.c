@@ -11,20 +11,6 @@
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 
-void rpc_set_status(Relive__Status *status, int code)
-{
-	relive__status__init(status);
-	status->code = code;
-	status->message = code ? (char *)error_last() : (char *)"";
-}
-
-int rpc_check_client(const struct call *call)
-{
-	if (call->client && !call->client->fenced)
-		return 0;
-	return error_set(-EOWNERDEAD, "this client was fenced: it was silent, or cut off");
-}
-
 /* -------- slots -------- */
 
 static struct catalog_object *table_of(const struct call *call, const Relive__SlotRequest *request)

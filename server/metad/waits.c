@@ -37,17 +37,12 @@ static void take_text(char *out, size_t room, const char *text)
 			*out = '?';
 }
 
-void waits_forget(struct waits_said **said)
-{
-	mem_free(*said);
-	*said = NULL;
-}
-
 void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, size_t n,
 	       uint64_t now_ns)
 {
 	if (n == 0 || (!*said && !(*said = mem_zalloc(sizeof(**said))))) {
-		waits_forget(said);
+		mem_free(*said);
+		*said = NULL;
 		return;
 	}
 	(*said)->at_ns = now_ns;

@@ -24,12 +24,11 @@
 
 struct client;
 struct metad;
-struct waits_said; /* reports of one client */
+struct waits_said; /* reports of one client: one block of mem_alloc */
 
 /* Replace a client's report by its newest. Out of memory: no report is kept. */
 void waits_say(struct waits_said **said, const Relive__Waiting *const *waits, size_t n,
 	       uint64_t now_ns);
-void waits_forget(struct waits_said **said);
 
 struct waits_counts {
 	uint64_t limiter, rebuild, drain;

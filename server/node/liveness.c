@@ -8,8 +8,6 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#include "server/metad/waits.h"
-
 #define LOOK_FIRST_NS (10 * (uint64_t)CLOCK_NS_PER_MS)
 #define LOOK_LAST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define LOOK_DOUBLINGS 7u
@@ -56,7 +54,7 @@ static void forget(struct liveness *live, struct client *client)
 	while (*link != client)
 		link = &(*link)->next;
 	*link = client->next;
-	waits_forget(&client->waits);
+	mem_free(client->waits);
 	mem_free(client);
 }
 

@@ -52,7 +52,7 @@ struct client {
 	uint64_t generation;             /* nodes->generation when it joined */
 	uint64_t layout;                 /* newest layout that it has adopted */
 	struct conn *conn;               /* NULL = not connected */
-	struct waits_said *waits;        /* its waiting calls; NULL = none */
+	struct waits_said *waits;        /* its waiting calls, one block; NULL = none */
 	uint64_t since;                  /* time when it joined or was found */
 	uint64_t lease_until;            /* all times are of liveness->clock */
 	uint64_t suspect_since;          /* 0 = not suspect */
