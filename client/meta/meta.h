@@ -94,6 +94,7 @@ struct meta_watch {
 
 struct meta;
 struct rlv_wait;
+struct rpc;
 
 struct meta_ops {
 	/* Creates, or opens one with the same signature; -EEXIST otherwise. desc is planned. Grants
@@ -166,6 +167,7 @@ struct meta_ops {
 struct meta {
 	const struct meta_ops *ops;
 	struct transport_target *target; /* embed; else NULL */
+	struct rpc *rpc;                 /* to the metadata server; embed: NULL */
 	bool reader;                /* its token only allows reads: no client slots, no writes */
 	_Atomic uint64_t client_id; /* the newest lease at the server; relaxed: a node that was
 					    not told of it says no, and is asked for anew */

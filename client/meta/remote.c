@@ -5,12 +5,9 @@
  * handles left while the server was away. It touches nothing else. Without it a learner that computes
  * for a minute would look dead.
  */
-#include "client/meta/meta.h"
+#include "client/meta/remote.h"
 
-#include "client/meta/clients.h"
-#include "client/meta/info.h"
 #include "client/meta/waits.h"
-#include "client/meta/rpc.h"
 #include "client/store/uri.h"
 
 #include "base/mem/alloc.h"
@@ -27,10 +24,11 @@
 #include <string.h>
 
 #define RENEW_TIMEOUT_NS CLOCK_NS_PER_S
-#define RENEW_MIN_NS (20 * CLOCK_NS_PER_MS)
-#define RENEW_WAITING_NS CLOCK_NS_PER_S /* while calls wait */
-#define BELL_STOP 1u                    /* the keeper thread must end */
-#define BELL_RING 2u                    /* added: renew at once */
+
+enum {
+	BELL_STOP = 1, /* the keeper thread must end */
+	BELL_RING = 2, /* added: renew at once */
+};
 
 static LOCK_ROLE(watch_role, "layout watches", LOCK_RANK_LEAF);
 
@@ -43,7 +41,6 @@ struct owed_slot {
 
 struct remote {
 	struct meta base;
-	struct rpc *rpc;
 	bool read_only;
 	uint64_t timeout_ns; /* of data operations; 0 = the transport's own */
 	pthread_t keeper;
@@ -56,29 +53,6 @@ struct remote {
 static struct remote *remote_of(struct meta *meta)
 {
 	return (struct remote *)meta;
-}
-
-/* -------- calls -------- */
-
-/* Sends a request whose reply is only a status. */
-static int tell_call(struct remote *remote, struct rpc_call *call)
-{
-	ProtobufCMessage *reply;
-	int ret;
-
-	call->reply = &relive__status_reply__descriptor;
-	ret = rpc_ask(remote->rpc, call, &reply);
-
-	if (ret == 0)
-		protobuf_c_message_free_unpacked(reply, NULL);
-	return ret;
-}
-
-static int tell(struct remote *remote, uint16_t type, const ProtobufCMessage *request, bool once)
-{
-	struct rpc_call call = { .type = type, .once = once, .request = request };
-
-	return tell_call(remote, &call);
 }
 
 static int take_grant(const ProtobufCBinaryData *bytes, struct region_grant *out)
@@ -175,7 +149,7 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 	int ret;
 
 	call->reply = &relive__table_reply__descriptor;
-	ret = rpc_ask(remote->rpc, call, &reply);
+	ret = rpc_ask(remote->base.rpc, call, &reply);
 	if (ret)
 		return ret;
 	ret = take_table((const Relive__TableReply *)reply, out);
@@ -186,7 +160,7 @@ static int ask_table(struct remote *remote, struct rpc_call *call, struct meta_t
 		out->place.layout = max_u64(out->place.layout, known);
 	}
 	/* The grants are for the lease of now. */
-	rpc_lease(remote->rpc, &lease);
+	rpc_lease(remote->base.rpc, &lease);
 	atomic_store_explicit(&remote->base.client_id, lease.client_id, memory_order_relaxed);
 	return ret;
 }
@@ -277,20 +251,16 @@ static int remote_drop(struct meta *meta, const char *name)
 	Relive__TableDropRequest request = RELIVE__TABLE_DROP_REQUEST__INIT;
 
 	request.name = (char *)name;
-	return tell(remote_of(meta), RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
+	return rpc_tell(meta->rpc, RELIVE__TYPE__TYPE_TABLE_DROP, &request.base, true);
 }
 
 static int remote_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *n_inout)
 {
 	Relive__TableListRequest request = RELIVE__TABLE_LIST_REQUEST__INIT;
-	struct rpc_call call = {
-		.type = RELIVE__TYPE__TYPE_TABLE_LIST,
-		.request = &request.base,
-		.reply = &relive__table_list_reply__descriptor,
-	};
 	const Relive__TableListReply *list;
 	ProtobufCMessage *reply;
-	int ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	int ret = rpc_get(meta->rpc, RELIVE__TYPE__TYPE_TABLE_LIST, &request.base,
+			  &relive__table_list_reply__descriptor, &reply);
 
 	if (ret)
 		return ret;
@@ -329,14 +299,14 @@ static int remote_slot_get(struct meta *meta, const struct meta_object *object, 
 
 	fill_slot(&request, object, 0);
 	request.streams = streams;
-	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
+	ret = rpc_ask(meta->rpc, &call, &reply);
 	if (ret)
 		return ret;
 	owner = ((const Relive__SlotReply *)reply)->owner;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	if (owner == 0 || owner > object->max_clients)
 		return error_set(-EPROTO, "slot: owner %u of %u", owner, object->max_clients);
-	rpc_lease(remote_of(meta)->rpc, &lease);
+	rpc_lease(meta->rpc, &lease);
 	*slot_out = (struct meta_slot){ .owner = owner, .lease = lease.client_id };
 	return 0;
 }
@@ -348,12 +318,18 @@ static int put_slot(struct remote *remote, const struct meta_object *object,
 	struct rpc_call call = {
 		.type = RELIVE__TYPE__TYPE_SLOT_PUT,
 		.request = &request.base,
+		.reply = &relive__status_reply__descriptor,
 		.timeout_ns = timeout_ns,
 	};
+	ProtobufCMessage *reply;
+	int ret;
 
 	fill_slot(&request, object, slot->owner);
 	request.lease = slot->lease;
-	return tell_call(remote, &call);
+	ret = rpc_ask(remote->base.rpc, &call, &reply);
+	if (ret == 0)
+		protobuf_c_message_free_unpacked(reply, NULL);
+	return ret;
 }
 
 static void owe(struct remote *remote, struct owed_slot *owed)
@@ -412,114 +388,6 @@ static void put_owed(struct remote *remote)
 		mem_free(owed);
 		owed = take_owed(remote);
 	}
-}
-
-/* -------- nodes -------- */
-
-static int remote_drain_node(struct meta *meta, const char *node, struct rlv_drain_info *out)
-{
-	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
-	struct rpc_call call = {
-		.type = RELIVE__TYPE__TYPE_NODE_DRAIN,
-		.request = &request.base,
-		.reply = &relive__node_drain_reply__descriptor,
-	};
-	const Relive__NodeDrainReply *drain;
-	ProtobufCMessage *reply;
-	int ret;
-
-	request.name = (char *)node;
-	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
-	if (ret)
-		return ret;
-	drain = (const Relive__NodeDrainReply *)reply;
-	out->shards = drain->shards;
-	out->items_left = drain->items_left;
-	out->items_begin = drain->items_begin;
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return 0;
-}
-
-static int remote_drop_node(struct meta *meta, const char *node)
-{
-	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
-
-	request.name = (char *)node;
-	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_DROP, &request.base, true);
-}
-
-static int remote_clients(struct meta *meta, struct rlv_client_info *clients, size_t *n_inout)
-{
-	return meta_clients(remote_of(meta)->rpc, clients, n_inout);
-}
-
-static int remote_forget_node(struct meta *meta, const char *node)
-{
-	Relive__NodeNameRequest request = RELIVE__NODE_NAME_REQUEST__INIT;
-
-	request.name = (char *)node;
-	return tell(remote_of(meta), RELIVE__TYPE__TYPE_NODE_FORGET, &request.base, true);
-}
-
-static int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
-			    uint32_t *draining_out)
-{
-	Relive__TableRebalanceRequest request = RELIVE__TABLE_REBALANCE_REQUEST__INIT;
-	struct rpc_call call = {
-		.type = RELIVE__TYPE__TYPE_TABLE_REBALANCE,
-		.once = true,
-		.request = &request.base,
-		.reply = &relive__table_rebalance_reply__descriptor,
-	};
-	ProtobufCMessage *reply;
-	int ret;
-
-	request.name = (char *)table;
-	ret = rpc_ask(remote_of(meta)->rpc, &call, &reply);
-	if (ret)
-		return ret;
-	*added_out = ((const Relive__TableRebalanceReply *)reply)->added;
-	*draining_out = ((const Relive__TableRebalanceReply *)reply)->draining;
-	protobuf_c_message_free_unpacked(reply, NULL);
-	return 0;
-}
-
-static int remote_token(struct meta *meta, const char *role, bool rotate, char *token_out,
-			uint32_t *epoch_out)
-{
-	const struct rpc_token_wish wish = { .role = role, .rotate = rotate };
-
-	return rpc_token(remote_of(meta)->rpc, &wish, token_out, epoch_out);
-}
-
-/* -------- info, backup -------- */
-
-static int remote_backup(struct meta *meta, int (*take)(void *ctx, const void *bytes, size_t len),
-			 void *ctx)
-{
-	return rpc_backup(remote_of(meta)->rpc, take, ctx);
-}
-
-static int remote_info(struct meta *meta, struct rlv_store_info *out)
-{
-	return meta_info(remote_of(meta)->rpc, out);
-}
-
-static int remote_nodes(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout)
-{
-	return meta_nodes(remote_of(meta)->rpc, nodes, n_inout);
-}
-
-static int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout)
-{
-	return meta_waits_ask(remote_of(meta)->rpc, waits, n_inout);
-}
-
-static int remote_persist(struct meta *meta)
-{
-	Relive__Empty request = RELIVE__EMPTY__INIT;
-
-	return tell(remote_of(meta), RELIVE__TYPE__TYPE_PERSIST, &request.base, false);
 }
 
 /* -------- layouts -------- */
@@ -599,7 +467,7 @@ static bool renew(struct remote *remote)
 	request.n_waits = told.n;
 	request.waits = told.list;
 	request.layout = oldest_layout(remote);
-	ret = rpc_ask(remote->rpc, &call, &reply);
+	ret = rpc_ask(remote->base.rpc, &call, &reply);
 	if (ret) {
 		log_debug("renew lease: %s %s", error_name(ret), error_last());
 		return told.n > 0;
@@ -612,14 +480,15 @@ static bool renew(struct remote *remote)
 
 static uint64_t next_renewal(struct remote *remote, bool waits)
 {
+	const int64_t least_ns = 20 * CLOCK_NS_PER_MS, waiting_ns = CLOCK_NS_PER_S;
 	struct rpc_lease lease;
 	int64_t pause;
 
-	rpc_lease(remote->rpc, &lease);
+	rpc_lease(remote->base.rpc, &lease);
 	pause = (int64_t)(lease.lease_ns / 3);
-	if (waits && pause > RENEW_WAITING_NS)
-		pause = RENEW_WAITING_NS;
-	return deadline_after(clock_monotonic(), pause < RENEW_MIN_NS ? RENEW_MIN_NS : pause);
+	if (waits && pause > waiting_ns)
+		pause = waiting_ns;
+	return deadline_after(clock_monotonic(), pause < least_ns ? least_ns : pause);
 }
 
 static void *keep_lease(void *arg)
@@ -662,7 +531,7 @@ static void remote_close(struct meta *meta)
 	struct remote *remote = remote_of(meta);
 	struct owed_slot *owed;
 
-	if (!rpc_is_forked(remote->rpc)) {
+	if (!rpc_is_forked(remote->base.rpc)) {
 		/* S2 pairs with S1 */
 		atomic_fetch_or_explicit(&remote->bell, BELL_STOP, memory_order_release);
 		futex_wake(&remote->bell, 1);
@@ -671,7 +540,7 @@ static void remote_close(struct meta *meta)
 			mem_free(owed);
 		lock_fini(&remote->lock);
 	}
-	rpc_close(&remote->rpc);
+	rpc_close(&remote->base.rpc);
 	mem_free(remote);
 }
 
@@ -703,34 +572,15 @@ static const struct meta_ops remote_ops = {
 
 /* -------- open -------- */
 
-static int connect_uri(struct remote *remote, const struct uri *uri,
-		       const struct rlv_store_opts *opts)
+int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct meta **meta_out)
 {
 	struct rpc_opts rpc = {
-		.store = uri->kind == URI_SHM ? uri->text : NULL,
-		.host = uri->text,
-		.port = uri->port,
 		.token = opts->token,
 		.tls = { opts->tls_cert, opts->tls_key, opts->tls_ca },
 		.timeout_ns = opts->timeout_ns,
 	};
-	struct rpc_lease lease;
-	int ret = rpc_open(&rpc, &remote->rpc);
-
-	if (ret)
-		return ret;
-	rpc_lease(remote->rpc, &lease);
-	atomic_init(&remote->base.client_id, lease.client_id);
-	remote->base.reader = lease.role == TOKEN_READ;
-	ret = start_keeper(remote);
-	if (ret)
-		rpc_close(&remote->rpc);
-	return ret;
-}
-
-int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct meta **meta_out)
-{
 	struct remote *remote;
+	struct rpc_lease lease;
 	struct uri uri;
 	int ret = uri_parse(text, &uri);
 
@@ -743,12 +593,25 @@ int meta_remote_open(const char *text, const struct rlv_store_opts *opts, struct
 	remote->read_only = opts->read_only;
 	remote->timeout_ns = opts->timeout_ns > 0 ? (uint64_t)opts->timeout_ns : 0;
 	lock_init(&remote->lock, &watch_role);
-	ret = connect_uri(remote, &uri, opts);
-	if (ret) {
-		lock_fini(&remote->lock);
-		mem_free(remote);
-		return ret;
-	}
+	rpc.store = uri.kind == URI_SHM ? uri.text : NULL;
+	rpc.host = uri.text;
+	rpc.port = uri.port;
+	ret = rpc_open(&rpc, &remote->base.rpc);
+	if (ret)
+		goto err_free;
+	rpc_lease(remote->base.rpc, &lease);
+	atomic_init(&remote->base.client_id, lease.client_id);
+	remote->base.reader = lease.role == TOKEN_READ;
+	ret = start_keeper(remote);
+	if (ret)
+		goto err_close;
 	*meta_out = &remote->base;
 	return 0;
+
+err_close:
+	rpc_close(&remote->base.rpc);
+err_free:
+	lock_fini(&remote->lock);
+	mem_free(remote);
+	return ret;
 }

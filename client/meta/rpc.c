@@ -17,11 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BACKOFF_FIRST_NS (2 * CLOCK_NS_PER_MS)
-#define BACKOFF_LAST_NS (200 * CLOCK_NS_PER_MS)
 #define URI_BYTES 288
 #define PATH_BYTES 512
-#define DEFAULT_STORE "default"
 
 static LOCK_ROLE(rpc_role, "rpc", LOCK_RANK_CHANNEL);
 
@@ -122,15 +119,6 @@ static int no_store(const char *store)
 			 store, store);
 }
 
-static int no_token(const struct rpc *rpc)
-{
-	return error_set(
-		-EACCES,
-		"relive://%s:%u: no token: set RELIVE_TOKEN (or opts.token) to that of the "
-		"store, which stands in the file `token` of its directory on its host",
-		rpc->host, rpc->port);
-}
-
 /*
  * RELIVE_TOKEN is for stores elsewhere: who may read the token file of a store on this host needs
  * nothing else, and the variable may be another store's.
@@ -146,7 +134,7 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 		memcpy(token_out, given, TOKEN_TEXT_BYTES);
 		return 0;
 	}
-	ret = runtime_dir_visit(rpc->store[0] ? rpc->store : DEFAULT_STORE, &dir);
+	ret = runtime_dir_visit(rpc->store[0] ? rpc->store : "default", &dir);
 	if (ret == 0)
 		ret = runtime_dir_token(&dir, token_out);
 	if (ret == -EACCES && rpc->env_token[0]) {
@@ -156,7 +144,11 @@ static int find_token(const struct rpc *rpc, char token_out[TOKEN_TEXT_BYTES])
 	if (ret == -ENOENT && rpc->is_open)
 		return ret; /* its directory existed: the store is down */
 	if (ret && !rpc->store[0])
-		return no_token(rpc);
+		return error_set(
+			-EACCES,
+			"relive://%s:%u: no token: set RELIVE_TOKEN (or opts.token) to that of the "
+			"store, which stands in the file `token` of its directory on its host",
+			rpc->host, rpc->port);
 	return ret == -ENOENT ? no_store(rpc->store) : ret;
 }
 
@@ -214,33 +206,20 @@ static void hang_up(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
 	rpc->connected = false;
 }
 
-/* We were fenced: this id is never admitted again. */
-static void forget_lease(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
-{
-	hang_up(rpc);
-	rpc->peer.client_id = 0;
-}
-
 /* Half of it to all of it, so that the clients of a restarted server do not come in step. */
 static void sleep_jittered(uint32_t round, uint64_t deadline_ns)
 {
+	const int64_t first_ns = 2 * CLOCK_NS_PER_MS, last_ns = 200 * CLOCK_NS_PER_MS;
 	int64_t left = deadline_left_ns(clock_monotonic(), deadline_ns);
-	int64_t most = BACKOFF_FIRST_NS << (round < 8 ? round : 8);
+	int64_t most = first_ns << (round < 8 ? round : 8);
 	struct timespec now, ts = { 0 };
 
-	if (most > BACKOFF_LAST_NS)
-		most = BACKOFF_LAST_NS;
+	if (most > last_ns)
+		most = last_ns;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	most = most / 2 + (now.tv_nsec ^ getpid() * 7919L) % (most / 2);
 	ts.tv_nsec = most < left ? most : left;
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-}
-
-/* The server sends nothing unasked: readable now means closed. */
-static void notice_loss(struct rpc *rpc) LOCK_REQUIRES(rpc_role)
-{
-	if (rpc->connected && channel_is_readable(&rpc->channel))
-		hang_up(rpc);
 }
 
 static int reconnect(struct rpc *rpc, uint64_t deadline_ns) LOCK_REQUIRES(rpc_role)
@@ -274,31 +253,23 @@ static int take_token(const char *name, const char *token, char token_out[TOKEN_
  * A store on this host has no use for its own token in RELIVE_TOKEN, so one that is no token is no error
  * there; that of a role says what we want to be.
  */
-static int take_env_token(struct rpc *rpc, const char *env, bool is_here)
-{
-	struct token_id id = { .role = TOKEN_ADMIN };
-	int ret = take_token("RELIVE_TOKEN", env, rpc->env_token, &id);
-
-	if (ret && !is_here)
-		return ret;
-	if (ret)
-		rpc->env_token[0] = '\0';
-	else if (id.epoch)
-		memcpy(rpc->given_token, rpc->env_token, TOKEN_TEXT_BYTES);
-	rpc->role = id.role;
-	return 0;
-}
-
 static int take_tokens(struct rpc *rpc, const struct rpc_opts *opts)
 {
 	const char *env = getenv("RELIVE_TOKEN");
 	struct token_id id = { .role = TOKEN_ADMIN };
 	int ret = 0;
 
-	if (!opts->token && env && *env)
-		return take_env_token(rpc, env, opts->store != NULL);
-	if (opts->token)
+	if (opts->token) {
 		ret = take_token("opts.token", opts->token, rpc->given_token, &id);
+	} else if (env && *env) {
+		ret = take_token("RELIVE_TOKEN", env, rpc->env_token, &id);
+		if (ret && opts->store) {
+			rpc->env_token[0] = '\0';
+			ret = 0;
+		} else if (ret == 0 && id.epoch) {
+			memcpy(rpc->given_token, rpc->env_token, TOKEN_TEXT_BYTES);
+		}
+	}
 	rpc->role = id.role;
 	return ret;
 }
@@ -317,23 +288,13 @@ static int take_file(char path_out[PATH_BYTES], const char *given, const char *v
 	return 0;
 }
 
-static int take_files(struct rpc *rpc, const struct tls_files *given)
+LOCK_UNCHECKED int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
 {
-	int ret = take_file(rpc->tls_cert, given->cert, "RELIVE_TLS_CERT");
+	struct rpc *rpc = mem_zalloc(sizeof(*rpc));
+	int ret;
 
-	if (ret == 0)
-		ret = take_file(rpc->tls_key, given->key, "RELIVE_TLS_KEY");
-	if (ret == 0)
-		ret = take_file(rpc->tls_ca, given->ca, "RELIVE_TLS_CA");
-	return ret;
-}
-
-static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
-{
-	int ret = take_tokens(rpc, opts);
-
-	if (ret == 0)
-		ret = take_files(rpc, &opts->tls);
+	if (!rpc)
+		return error_set(-ENOMEM, "connection: no memory");
 	rpc->pid = getpid();
 	rpc->timeout_ns = opts->timeout_ns;
 	rpc->port = opts->port;
@@ -341,19 +302,15 @@ static LOCK_UNCHECKED int fill(struct rpc *rpc, const struct rpc_opts *opts)
 		snprintf(rpc->store, sizeof(rpc->store), "%s", opts->store);
 	else
 		snprintf(rpc->host, sizeof(rpc->host), "%s", opts->host);
+	ret = take_tokens(rpc, opts);
+	if (ret == 0)
+		ret = take_file(rpc->tls_cert, opts->tls.cert, "RELIVE_TLS_CERT");
+	if (ret == 0)
+		ret = take_file(rpc->tls_key, opts->tls.key, "RELIVE_TLS_KEY");
+	if (ret == 0)
+		ret = take_file(rpc->tls_ca, opts->tls.ca, "RELIVE_TLS_CA");
 	if (ret == 0)
 		ret = not_sent(rpc, dial(rpc, deadline_after(clock_monotonic(), opts->timeout_ns)));
-	return ret;
-}
-
-int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out)
-{
-	struct rpc *rpc = mem_zalloc(sizeof(*rpc));
-	int ret;
-
-	if (!rpc)
-		return error_set(-ENOMEM, "connection: no memory");
-	ret = fill(rpc, opts);
 	if (ret) {
 		mem_free(rpc);
 		return ret;
@@ -419,8 +376,10 @@ static int ask_once(struct rpc *rpc, const struct rpc_call *call, uint64_t deadl
 	ret = check_reply(reply);
 	if (ret) {
 		protobuf_c_message_free_unpacked(reply, NULL);
-		if (ret == -EOWNERDEAD)
-			forget_lease(rpc);
+		if (ret == -EOWNERDEAD) { /* we were fenced: this id is never admitted again */
+			hang_up(rpc);
+			rpc->peer.client_id = 0;
+		}
 		return ret;
 	}
 	rpc->peer.term = frame.head.term;
@@ -435,7 +394,9 @@ static int ask(struct rpc *rpc, const struct rpc_call *call, uint64_t deadline_n
 	int ret;
 
 	do {
-		notice_loss(rpc);
+		/* The server sends nothing unasked: readable now means closed. */
+		if (rpc->connected && channel_is_readable(&rpc->channel))
+			hang_up(rpc);
 		ret = rpc->connected ? 0 : reconnect(rpc, deadline_ns);
 		if (ret)
 			return sent ? not_answered(rpc, ret) : not_sent(rpc, ret);

@@ -49,10 +49,13 @@ RLV_MUST_CHECK int rpc_open(const struct rpc_opts *opts, struct rpc **rpc_out);
 RLV_MUST_CHECK int rpc_ask(struct rpc *rpc, const struct rpc_call *call,
 			   ProtobufCMessage **reply_out);
 
-/* Passes a copy of the server's catalog to take, in pieces. A result of take other than 0 ends the
-   copy. */
-RLV_MUST_CHECK int rpc_backup(struct rpc *rpc,
-			      int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
+/* As rpc_ask, of a request that is sent again after the connection broke, and waits as long as that. */
+RLV_MUST_CHECK int rpc_get(struct rpc *rpc, uint16_t type, const ProtobufCMessage *request,
+			   const ProtobufCMessageDescriptor *answer, ProtobufCMessage **reply_out);
+
+/* As rpc_ask, of a request whose reply is only a status. once: as rpc_call.once. */
+RLV_MUST_CHECK int rpc_tell(struct rpc *rpc, uint16_t type, const ProtobufCMessage *request,
+			    bool once);
 
 /* The lease as of the last connection. */
 struct rpc_lease {
@@ -63,18 +66,6 @@ struct rpc_lease {
 };
 
 void rpc_lease(struct rpc *rpc, struct rpc_lease *out);
-
-struct rpc_token_wish {
-	const char *role; /* NULL: no token is wanted */
-	bool rotate;
-};
-
-/*
- * A token of RLV_TOKEN_BYTES, and the epoch of the store; either out may be NULL. Errors of rpc_ask.
- * rpc_token.c.
- */
-RLV_MUST_CHECK int rpc_token(struct rpc *rpc, const struct rpc_token_wish *wish, char *token_out,
-			     uint32_t *epoch_out);
 
 /* True if it was opened before a fork, by the parent. */
 bool rpc_is_forked(const struct rpc *rpc);

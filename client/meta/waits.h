@@ -1,6 +1,5 @@
 /*
- * Meta waits: waits of calls, as a client reports them with lease renewals, and as the server lists
- * them for all clients.
+ * Meta waits: waits of calls, as a client reports them with lease renewals.
  */
 #ifndef RLV_CLIENT_META_WAITS_H
 #define RLV_CLIENT_META_WAITS_H
@@ -10,9 +9,6 @@
 #include "wire/control.pb-c.h"
 
 #define META_WAITS_SENT 4u
-
-struct rpc;
-struct rlv_wait;
 
 /* Copies of watches, and messages that point into them: must not be moved. */
 struct meta_waits {
@@ -26,8 +22,5 @@ struct meta_waits {
 bool meta_waits_note(struct meta_watch *watch, const struct meta_wait *wait);
 /* Collects the listed watches whose calls wait now, up to the room. */
 void meta_waits_collect(const struct meta_watch *first, struct meta_waits *out);
-
-/* As rlv_store_waits. */
-RLV_MUST_CHECK int meta_waits_ask(struct rpc *rpc, struct rlv_wait *waits, size_t *n_inout);
 
 #endif

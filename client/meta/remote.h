@@ -1,0 +1,33 @@
+/*
+ * remote.h - private to client/meta/remote*.c: the calls of struct meta_ops that stand in files of their
+ * own. Each is a request to the metadata server. Errors: those of rpc_ask.
+ */
+#ifndef RLV_CLIENT_META_REMOTE_H
+#define RLV_CLIENT_META_REMOTE_H
+
+#include "client/meta/meta.h"
+#include "client/meta/rpc.h"
+
+/* -------- remote_info.c -------- */
+
+RLV_MUST_CHECK int remote_info(struct meta *meta, struct rlv_store_info *out);
+RLV_MUST_CHECK int remote_nodes(struct meta *meta, struct rlv_node_info *nodes, size_t *n_inout);
+RLV_MUST_CHECK int remote_waits(struct meta *meta, struct rlv_wait *waits, size_t *n_inout);
+RLV_MUST_CHECK int remote_clients(struct meta *meta, struct rlv_client_info *clients,
+				  size_t *n_inout);
+
+/* -------- remote_admin.c -------- */
+
+RLV_MUST_CHECK int remote_drain_node(struct meta *meta, const char *node,
+				     struct rlv_drain_info *out);
+RLV_MUST_CHECK int remote_drop_node(struct meta *meta, const char *node);
+RLV_MUST_CHECK int remote_forget_node(struct meta *meta, const char *node);
+RLV_MUST_CHECK int remote_rebalance(struct meta *meta, const char *table, uint32_t *added_out,
+				    uint32_t *draining_out);
+RLV_MUST_CHECK int remote_token(struct meta *meta, const char *role, bool rotate, char *token_out,
+				uint32_t *epoch_out);
+RLV_MUST_CHECK int remote_backup(struct meta *meta,
+				 int (*take)(void *ctx, const void *bytes, size_t len), void *ctx);
+RLV_MUST_CHECK int remote_persist(struct meta *meta);
+
+#endif
