@@ -21,7 +21,7 @@
  * covers, and a fenced write behind the additions clears it. A chain uses the epoch view of the
  * last call, unchecked: a CAS that finds the expected tag proves the view, and any other tag makes
  * the handle read the epoch again. In a DUAL view the tag proves too little, so the epoch is
- * re-read behind the pin (docs/memory-model.md, "Chains").
+ * re-read behind the pin (docs/memory-model.md, "E7, E8: calls over a wire").
  */
 #ifndef RLV_DS_PART_EPOCH_H
 #define RLV_DS_PART_EPOCH_H

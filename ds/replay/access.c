@@ -15,7 +15,7 @@ static int open_chained(struct access *acc)
 	struct shard *shard = acc->shard;
 	int rc = epoch_read(&acc->epoch);
 
-	posted_init(&acc->posted, shard->tree->tr, acc->max_seen);
+	unwaited_init(&acc->unwaited, shard->tree->tr, acc->max_seen);
 	acc->chained = true;
 	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
 		rc = priority_max_read(shard, v, &acc->max_seen[v]);
@@ -58,7 +58,7 @@ int access_open(struct access *acc, struct shard *shard, uint32_t owner, uint32_
 void access_close(struct access *acc)
 {
 	if (acc->chained)
-		posted_fini(&acc->posted);
+		unwaited_fini(&acc->unwaited);
 	wr_list_fini(&acc->chain);
 	mem_free(acc->claim);
 	acc->claim = NULL;
@@ -118,14 +118,14 @@ static int leave_in_place(struct access *acc, bool force)
 /* -------- by chains -------- */
 
 /* Reports the results of earlier chains. */
-static int judge_posted(struct access *acc)
+static int judge_unwaited(struct access *acc)
 {
-	int rc = acc->posted.lost ? part_mark_dirty(&acc->shard->part) : 0;
+	int rc = acc->unwaited.lost ? part_mark_dirty(&acc->shard->part) : 0;
 
 	if (rc)
 		return rc;
-	acc->posted.lost = false;
-	if (acc->posted.fenced)
+	acc->unwaited.lost = false;
+	if (acc->unwaited.fenced)
 		return error_set(-EOWNERDEAD, "shard %u: a block of owner %u was closed: fenced",
 				 acc->shard->desc.shard, acc->owner);
 	return 0;
@@ -143,7 +143,7 @@ static int note_lost(struct access *acc, int rc)
 static int open_sink(struct access *acc)
 {
 	struct wr_list *sink;
-	int rc = posted_next(&acc->posted, &sink);
+	int rc = unwaited_next(&acc->unwaited, &sink);
 
 	for (uint32_t v = 0; v < RING_MAX_VIEWS; v++)
 		if (acc->deltas[v])
@@ -156,7 +156,7 @@ static int enter_chained(struct access *acc)
 	int rc = open_sink(acc);
 
 	if (!rc)
-		rc = judge_posted(acc);
+		rc = judge_unwaited(acc);
 	if (!rc)
 		rc = epoch_enter_chain(&acc->epoch);
 	if (rc != -ESTALE)
@@ -185,20 +185,20 @@ static void add_raises(struct access *acc, struct wr_list *list)
 
 static int leave_chained(struct access *acc, bool force)
 {
-	struct wr_list *list = &acc->posted.chains[acc->posted.next].list;
+	struct wr_list *list = &acc->unwaited.chains[acc->unwaited.next].list;
 	struct transport_wr withdraw;
 	bool held;
 	int rc = flush_views(acc, force, &held), sent;
 
 	if (rc) /* some additions did not get into the chain */
-		acc->posted.lost = true;
+		acc->unwaited.lost = true;
 	sent = wr_list_reserve(list, list->n + RING_MAX_VIEWS + 1);
 	if (!sent)
 		add_raises(acc, list);
 	if (!sent && !held && epoch_withdraw(&acc->epoch, &withdraw))
 		*wr_list_add(list, NOTE_NONE) = withdraw;
 	if (!sent)
-		sent = note_lost(acc, posted_send(&acc->posted));
+		sent = note_lost(acc, unwaited_send(&acc->unwaited));
 	return rc ? rc : sent;
 }
 
@@ -208,10 +208,10 @@ static int flush_chained(struct access *acc)
 	bool lost;
 
 	rc = rc ? rc : err;
-	err = note_lost(acc, posted_wait(&acc->posted));
+	err = note_lost(acc, unwaited_wait(&acc->unwaited));
 	rc = rc ? rc : err;
-	lost = acc->posted.lost;
-	err = judge_posted(acc);
+	lost = acc->unwaited.lost;
+	err = judge_unwaited(acc);
 	rc = rc ? rc : err;
 	if (!rc && lost)
 		return error_set(-EIO, "shard %u: answers of additions were lost",

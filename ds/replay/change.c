@@ -251,7 +251,7 @@ static void end_round(enum change_verb verb, struct chain_change *cc, int ret)
 	bool refresh = false;
 
 	if (ret) /* some may be done, but uncounted */
-		ch->acc->posted.lost = true;
+		ch->acc->unwaited.lost = true;
 	ch->ret = ret ? ret : digest(verb, cc, &refresh);
 	cc->damaged = false;
 	if (ch->ret == 0 && refresh)

@@ -26,7 +26,7 @@ int fifo_scan_init(struct fifo_scan *scan, struct shard *shard, uint32_t view, b
 	scan->spent = mem_array(blocks, sizeof(*scan->spent));
 	if (!scan->headers || !scan->spent) {
 		fifo_scan_fini(scan);
-		return error_set(-ENOMEM, "order: no memory for %u blocks", blocks);
+		return error_set(-ENOMEM, "fifo scan: no memory for %u blocks", blocks);
 	}
 	for (uint32_t b = 0; b < blocks; b++)
 		scan->spent[b] = NEVER_SPENT;
@@ -143,7 +143,7 @@ int fifo_scan_find(struct fifo_scan *scan, uint32_t n, uint32_t *slots_out, uint
 	if (ret)
 		return ret;
 	if (found.n == 0)
-		return error_set(-ENODATA, "order: the view has no items");
+		return error_set(-ENODATA, "fifo scan: the view has no items");
 	*found_out = found.n;
 	return 0;
 }

@@ -12,7 +12,7 @@
 
 #include "ds/part/epoch.h"
 #include "ds/part/part.h"
-#include "ds/part/posted.h"
+#include "ds/part/unwaited.h"
 #include "ds/sumtree/sumtree.h"
 #include "ds/part/wr_list.h"
 
@@ -151,7 +151,7 @@ struct access {
 	/* If words cannot be changed in place: changes travel as chains. */
 	bool chained;
 	struct wr_list chain;              /* chain of the call in progress */
-	struct posted posted;              /* unwaited chains */
+	struct unwaited unwaited;          /* unwaited chains */
 	uint64_t max_seen[RING_MAX_VIEWS]; /* running maxima, as last read: by open, claim, update */
 	uint64_t max_raise[RING_MAX_VIEWS]; /* their required minimum; sent by leave */
 	struct claim_buffers *claim;        /* of ds/ring/chain.c */

@@ -91,7 +91,7 @@ static void check_slot(struct check *check, const struct slot_info *info)
 		return;
 	report->busy_slots++;
 	if (info->pin > UINT32_MAX || behind > 1)
-		problem(check, &report->wrong_slots, "slot %u: promise %" PRIu64 " under epoch %u",
+		problem(check, &report->wrong_slots, "slot %u: pin %" PRIu64 " under epoch %u",
 			info->slot, info->pin, report->epoch);
 }
 

@@ -201,9 +201,9 @@ int ring_claim_chained(struct block *blk)
 int ring_close_chained(struct block *blk)
 {
 	struct access *acc = blk->acc;
-	bool in_call = acc->posted.open;
+	bool in_call = acc->unwaited.open;
 	struct wr_list *list;
-	int rc = posted_next(&acc->posted, &list);
+	int rc = unwaited_next(&acc->unwaited, &list);
 
 	if (!rc)
 		rc = wr_list_reserve(list, list->n + 1);
@@ -217,7 +217,7 @@ int ring_close_chained(struct block *blk)
 			    .expected = block_make(true, acc->owner, blk->seq),
 			    .value = block_make(false, acc->owner, blk->seq) },
 	};
-	rc = in_call ? 0 : posted_send(&acc->posted);
+	rc = in_call ? 0 : unwaited_send(&acc->unwaited);
 	if (rc)
 		return rc;
 	blk->acc = NULL;

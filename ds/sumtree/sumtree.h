@@ -159,7 +159,7 @@ RLV_MUST_CHECK int sumtree_consume(const struct sumtree *tree, struct epoch *ep,
 /*
  * Ends a call that changed leaves: adds the buffered deltas to their ancestors (one FAA for each
  * distinct node, sizes too), or keeps them if the options allow; force = add now. Over a wire
- * they go into the chain that the access sends next (ds/part/posted.h).
+ * they go into the chain that the access sends next (ds/part/unwaited.h).
  */
 RLV_MUST_CHECK int sumtree_flush(const struct sumtree *tree, struct tree_deltas *deltas,
 				 bool force);

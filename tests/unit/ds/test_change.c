@@ -377,7 +377,7 @@ static void access_enter__a_lost_addition_makes_the_shard_dirty(void **state)
 	fault_set(s->fault, &plan);
 	assert_int_equal(transport_order(s->conn.tr), 0); /* now the additions are lost */
 	fault_set(s->fault, NULL);
-	for (uint32_t i = 0; i < POSTED_CHAINS; i++) {
+	for (uint32_t i = 0; i < UNWAITED_CHAINS; i++) {
 		assert_int_equal(access_enter(&s->acc), 0);
 		assert_int_equal(access_leave(&s->acc), 0);
 		assert_int_equal(access_flush(&s->acc), i ? 0 : -EIO);

@@ -334,14 +334,14 @@ static void shard_check__more_committed_than_admitted(void **state)
 	assert_int_equal(report.problems, 0);
 }
 
-static void shard_check__a_promise_of_no_possible_epoch(void **state)
+static void shard_check__a_pin_of_no_possible_epoch(void **state)
 {
 	struct shard_check_report report;
 
 	(void)state;
 	shard_fixture_store_at(fx.shard->part.pages, part_page_off(&fx.shard->part, 0), 5);
 	report = check();
-	expect_one(&report, "promise 5 under epoch 0");
+	expect_one(&report, "pin 5 under epoch 0");
 	assert_int_equal(report.busy_slots, 1);
 }
 
@@ -391,7 +391,7 @@ int main(void)
 		TEST(shard_check__a_torn_row),
 		TEST(shard_check__an_anchor_that_is_no_step),
 		TEST(shard_check__more_committed_than_admitted),
-		TEST(shard_check__a_promise_of_no_possible_epoch),
+		TEST(shard_check__a_pin_of_no_possible_epoch),
 		TEST(shard_check__an_unknown_slot_state),
 		TEST(shard_check__keeps_the_words_of_the_first_problems_only),
 	};

@@ -1,5 +1,5 @@
 /*
- * Posted: unwaited chains of one access: additions to inner nodes, the withdrawal of a pin, the
+ * Unwaited chains of one access: additions to inner nodes, the withdrawal of a pin, the
  * close of a block, a raised maximum. Each keeps its list until it is polled, at the latest when
  * the list is needed again. Its answers then mean:
  *
@@ -10,8 +10,8 @@
  *
  * The first error of a chain is reported once, by the call that finds it.
  */
-#ifndef RLV_DS_PART_POSTED_H
-#define RLV_DS_PART_POSTED_H
+#ifndef RLV_DS_PART_UNWAITED_H
+#define RLV_DS_PART_UNWAITED_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,14 +22,14 @@
 
 #include "base/error.h"
 
-#define POSTED_CHAINS 4u /* outstanding chains of one access */
+#define UNWAITED_CHAINS 4u /* outstanding chains of one access */
 
-struct posted {
+struct unwaited {
 	struct transport *tr;
 	struct {
 		struct wr_list list;
 		uint64_t ticket; /* 0 = not outstanding */
-	} chains[POSTED_CHAINS];
+	} chains[UNWAITED_CHAINS];
 	uint32_t next;
 	bool open; /* chains[next] is being filled */
 	bool lost;
@@ -38,21 +38,21 @@ struct posted {
 };
 
 /* max_seen is borrowed. Thread: owner, for all. */
-void posted_init(struct posted *posted, struct transport *tr, uint64_t *max_seen);
+void unwaited_init(struct unwaited *unwaited, struct transport *tr, uint64_t *max_seen);
 /* Waits for all chains and discards their results. */
-void posted_fini(struct posted *posted);
+void unwaited_fini(struct unwaited *unwaited);
 
 /*
  * Gives the list of the next chain: empty, or partly filled if not sent yet. Errors: those of the
- * chain that used the list before, which has ended. Cost: none, unless POSTED_CHAINS are
+ * chain that used the list before, which has ended. Cost: none, unless UNWAITED_CHAINS are
  * outstanding.
  */
-RLV_MUST_CHECK int posted_next(struct posted *posted, struct wr_list **list_out);
+RLV_MUST_CHECK int unwaited_next(struct unwaited *unwaited, struct wr_list **list_out);
 
-/* Posts the list from posted_next; an empty list is not posted. */
-RLV_MUST_CHECK int posted_send(struct posted *posted);
+/* Sends the list from unwaited_next; an empty list is not sent. */
+RLV_MUST_CHECK int unwaited_send(struct unwaited *unwaited);
 
 /* Waits for all chains. Returns the first error. Cost: 1 phase if any is outstanding. */
-RLV_MUST_CHECK int posted_wait(struct posted *posted);
+RLV_MUST_CHECK int unwaited_wait(struct unwaited *unwaited);
 
 #endif

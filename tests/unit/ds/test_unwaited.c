@@ -2,7 +2,7 @@
 #include "tests/support/test.h"
 #include "tests/support/fake/wire_transport.h"
 
-#include "ds/part/posted.h"
+#include "ds/part/unwaited.h"
 
 #include "tests/support/fake/fault.h"
 
@@ -15,7 +15,7 @@
 static struct shard_fixture fx;
 static struct shard_conn conn;
 static struct transport *fault;
-static struct posted posted;
+static struct unwaited unwaited;
 static uint64_t max_seen[8];
 
 static struct transport *wrap(struct transport *inner)
@@ -29,14 +29,14 @@ static int setup(void **state)
 	(void)state;
 	shard_fixture_open(&fx, NULL);
 	shard_fixture_connect(&fx, wrap, &conn);
-	posted_init(&posted, conn.tr, max_seen);
+	unwaited_init(&unwaited, conn.tr, max_seen);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	posted_fini(&posted);
+	unwaited_fini(&unwaited);
 	shard_fixture_disconnect(&conn);
 	shard_fixture_close(&fx);
 	return 0;
@@ -64,7 +64,7 @@ static struct wr_list *next(void)
 {
 	struct wr_list *list = NULL;
 
-	assert_int_equal(posted_next(&posted, &list), 0);
+	assert_int_equal(unwaited_next(&unwaited, &list), 0);
 	return list;
 }
 
@@ -89,26 +89,26 @@ static void add_cas(struct wr_list *list, uint32_t note, uint64_t expected, uint
 	};
 }
 
-static void posted_send__more_chains_than_there_are_lists(void **state)
+static void unwaited_send__more_chains_than_there_are_lists(void **state)
 {
 	uint64_t phases = conn.tr->stats.phases;
 
 	(void)state;
-	for (uint32_t i = 0; i < 10 * POSTED_CHAINS; i++) {
+	for (uint32_t i = 0; i < 10 * UNWAITED_CHAINS; i++) {
 		struct wr_list *list = next();
 
 		for (uint32_t k = 0; k < 300; k++) /* more than a post takes */
 			add(list, k);
-		assert_int_equal(posted_send(&posted), 0);
+		assert_int_equal(unwaited_send(&unwaited), 0);
 	}
-	assert_int_equal(posted_wait(&posted), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
 	for (uint32_t k = 0; k < 300; k++)
-		assert_int_equal(word(k), 10 * POSTED_CHAINS);
-	assert_false(posted.lost);
-	assert_true(conn.tr->stats.phases - phases <= 10 * POSTED_CHAINS);
+		assert_int_equal(word(k), 10 * UNWAITED_CHAINS);
+	assert_false(unwaited.lost);
+	assert_true(conn.tr->stats.phases - phases <= 10 * UNWAITED_CHAINS);
 }
 
-static void posted_next__gives_the_list_that_was_not_sent(void **state)
+static void unwaited_next__gives_the_list_that_was_not_sent(void **state)
 {
 	struct wr_list *list = next();
 
@@ -116,72 +116,72 @@ static void posted_next__gives_the_list_that_was_not_sent(void **state)
 	add(list, 1);
 	assert_ptr_equal(next(), list);
 	assert_int_equal(list->n, 1);
-	assert_int_equal(posted_send(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
 	assert_ptr_not_equal(next(), list);
 }
 
-static void posted_send__nothing_is_not_posted(void **state)
+static void unwaited_send__nothing_is_not_posted(void **state)
 {
 	uint64_t before = conn.tr->posted;
 
 	(void)state;
 	next();
-	assert_int_equal(posted_send(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
 	assert_int_equal(conn.tr->posted, before);
 }
 
-static void posted_wait__a_lost_addition_is_lost(void **state)
+static void unwaited_wait__a_lost_addition_is_lost(void **state)
 {
 	const struct fault_plan plan = { .unknown_rate = 65536 };
 
 	(void)state;
 	add(next(), 1);
-	assert_int_equal(posted_send(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
 	fault_set(fault, &plan);
-	assert_int_equal(posted_wait(&posted), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
 	fault_set(fault, NULL);
-	assert_true(posted.lost);
+	assert_true(unwaited.lost);
 }
 
-static void posted_wait__an_error_is_told_once(void **state)
+static void unwaited_wait__an_error_is_told_once(void **state)
 {
 	const struct fault_plan plan = { .fail_at = 1, .fail_code = -ECONNRESET };
 
 	(void)state;
 	add(next(), 1);
-	assert_int_equal(posted_send(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
 	fault_set(fault, &plan);
-	assert_int_equal(posted_wait(&posted), -ECONNRESET);
-	assert_int_equal(posted_wait(&posted), 0);
-	assert_true(posted.lost);
+	assert_int_equal(unwaited_wait(&unwaited), -ECONNRESET);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
+	assert_true(unwaited.lost);
 }
 
-static void posted_wait__closed_by_another_is_fenced(void **state)
+static void unwaited_wait__closed_by_another_is_fenced(void **state)
 {
 	(void)state;
 	set_word(WORD, 7);
 	add_cas(next(), NOTE_CLOSE, 7, 8);
-	assert_int_equal(posted_send(&posted), 0);
-	assert_int_equal(posted_wait(&posted), 0);
-	assert_false(posted.fenced);
+	assert_int_equal(unwaited_send(&unwaited), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
+	assert_false(unwaited.fenced);
 	add_cas(next(), NOTE_CLOSE, 5, 6);
-	assert_int_equal(posted_send(&posted), 0);
-	assert_int_equal(posted_wait(&posted), 0);
-	assert_true(posted.fenced);
+	assert_int_equal(unwaited_send(&unwaited), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
+	assert_true(unwaited.fenced);
 	assert_int_equal(word(WORD), 8);
 }
 
-static void posted_wait__maxima_as_they_are_now(void **state)
+static void unwaited_wait__maxima_as_they_are_now(void **state)
 {
 	(void)state;
 	set_word(WORD, 7);
 	add_cas(next(), NOTE_MAX + 3, 7, 9);
-	assert_int_equal(posted_send(&posted), 0);
-	assert_int_equal(posted_wait(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
 	assert_int_equal(max_seen[3], 9);
 	add_cas(next(), NOTE_MAX + 3, 8, 20); /* another was faster */
-	assert_int_equal(posted_send(&posted), 0);
-	assert_int_equal(posted_wait(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
 	assert_int_equal(max_seen[3], 9);
 }
 
@@ -197,8 +197,8 @@ static void wr_list_reserve__without_memory_keeps_what_is_there(void **state)
 		mem_fail_after(0);
 	}
 	assert_int_equal(list->n, 1);
-	assert_int_equal(posted_send(&posted), 0);
-	assert_int_equal(posted_wait(&posted), 0);
+	assert_int_equal(unwaited_send(&unwaited), 0);
+	assert_int_equal(unwaited_wait(&unwaited), 0);
 	assert_int_equal(word(1), 1);
 }
 
@@ -207,13 +207,13 @@ static void wr_list_reserve__without_memory_keeps_what_is_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(posted_send__more_chains_than_there_are_lists),
-		TEST(posted_next__gives_the_list_that_was_not_sent),
-		TEST(posted_send__nothing_is_not_posted),
-		TEST(posted_wait__a_lost_addition_is_lost),
-		TEST(posted_wait__an_error_is_told_once),
-		TEST(posted_wait__closed_by_another_is_fenced),
-		TEST(posted_wait__maxima_as_they_are_now),
+		TEST(unwaited_send__more_chains_than_there_are_lists),
+		TEST(unwaited_next__gives_the_list_that_was_not_sent),
+		TEST(unwaited_send__nothing_is_not_posted),
+		TEST(unwaited_wait__a_lost_addition_is_lost),
+		TEST(unwaited_wait__an_error_is_told_once),
+		TEST(unwaited_wait__closed_by_another_is_fenced),
+		TEST(unwaited_wait__maxima_as_they_are_now),
 		TEST(wr_list_reserve__without_memory_keeps_what_is_there),
 	};
 
