@@ -16,9 +16,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define CHUNK_WORDS 4096u                 /* leaves, headers or zeros per read or write */
-#define PERSIST_BYTES ((uint64_t)4 << 20) /* bytes made durable at once */
-#define HEAD_MAX (BLOCK_SEQ_MASK >> 1)    /* tickets never come near: 2^47 blocks */
+#define CHUNK_WORDS 4096u              /* leaves, headers or zeros per read or write */
+#define HEAD_MAX (BLOCK_SEQ_MASK >> 1) /* tickets never come near: 2^47 blocks */
 
 enum recover_step {
 	RECOVER_BEGIN,
@@ -43,7 +42,6 @@ struct leaf_totals {
 /* The node of the next leaf, and the number of leaves that it still has. */
 struct node_place {
 	uint64_t *node;
-	uint32_t fanout;
 	uint32_t left;
 };
 
@@ -84,15 +82,14 @@ static int copy_words(struct shard *shard, uint64_t off, uint64_t *words, uint64
 	return 0;
 }
 
-/* -------- headers -------- */
-
-/* The ticket of a header; the first lap if the block was never claimed or the header is damaged. */
-static uint64_t header_seq(struct recovery *rec, uint32_t block)
+/* Moves to the beginning of a step. */
+static void go_to(struct recovery *rec, enum recover_step step)
 {
-	uint64_t seq = block_seq(rec->headers[block]);
-
-	return seq % rec->shard->desc.blocks == block ? seq : block;
+	rec->step = step;
+	rec->at = 0;
 }
+
+/* -------- headers -------- */
 
 /*
  * Handles a leaf newer than its header: the page of the header was lost in a power loss. The
@@ -101,9 +98,12 @@ static uint64_t header_seq(struct recovery *rec, uint32_t block)
 static void follow_leaf(struct recovery *rec, uint32_t block, uint32_t gen)
 {
 	uint32_t blocks = rec->shard->desc.blocks;
-	uint64_t seq = header_seq(rec, block);
-	uint32_t ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
+	uint64_t seq = block_seq(rec->headers[block]);
+	uint32_t ahead;
 
+	if (seq % blocks != block) /* never claimed, or damaged: the first lap */
+		seq = block;
+	ahead = (gen + LEAF_GEN_MASK - block_gen(seq, blocks)) % LEAF_GEN_MASK;
 	if (rec->headers[block] && (ahead == 0 || ahead > LEAF_GEN_MASK / 2))
 		return; /* without a header the leaf cannot be older */
 	seq += (uint64_t)ahead * blocks;
@@ -133,6 +133,8 @@ static int read_headers(struct recovery *rec)
 		rec->headers[b] = header ? sound_header(desc, b, header) : 0;
 		rec->report.repaired += rec->headers[b] != (header & ~BLOCK_OPEN);
 	}
+	if (!rc)
+		go_to(rec, RECOVER_BLOCKS);
 	return rc;
 }
 
@@ -152,8 +154,11 @@ static int write_headers(struct recovery *rec)
 			head = max_u64(head, block_seq(rec->headers[b]) + 1);
 	rec->report.head = head;
 	rc = transport_store(rec->shard->tree, off, &head, sizeof(head));
-	return rc ? rc
-		  : copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
+	if (!rc)
+		rc = copy_words(rec->shard, desc->headers_off, rec->headers, desc->blocks, true);
+	if (!rc)
+		go_to(rec, RECOVER_SUM);
+	return rc;
 }
 
 /* -------- leaves -------- */
@@ -225,71 +230,55 @@ static int sound_leaves(struct recovery *rec, uint32_t view, uint32_t first, uin
 	return transport_store(rec->shard->tree, off, rec->words, n * 8);
 }
 
-static int sound_block(struct recovery *rec, uint32_t block)
+static int sound_block(struct recovery *rec)
 {
 	const struct table_desc *desc = &rec->shard->desc;
+	uint32_t block = (uint32_t)rec->at;
 	int rc = 0;
 
 	for (uint32_t v = 0; !rc && v < desc->n_views; v++)
 		for (uint32_t i = 0; !rc && i < desc->block; i += CHUNK_WORDS)
 			rc = sound_leaves(rec, v, block * desc->block + i,
 					  (uint32_t)min_u64(CHUNK_WORDS, desc->block - i));
+	if (!rc && ++rec->at == desc->blocks)
+		go_to(rec, RECOVER_HEADERS);
 	return rc;
 }
 
 /* -------- sums -------- */
-
-static void sum_chunk(struct leaf_totals *totals, const uint64_t *words, uint32_t n,
-		      struct node_place *place)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t priority = leaf_priority(words[i]);
-
-		*place->node += priority;
-		totals->live += priority != 0;
-		totals->max = max_u64(totals->max, priority);
-		if (--place->left == 0) {
-			place->node++;
-			place->left = place->fanout;
-		}
-	}
-}
-
-/* Moves to the beginning of a step. */
-static void go_to(struct recovery *rec, enum recover_step step)
-{
-	rec->step = step;
-	rec->at = 0;
-}
 
 static const struct sumtree *tree_of(const struct recovery *rec)
 {
 	return &rec->shard->trees[rec->view];
 }
 
-static void begin_sums(struct recovery *rec)
-{
-	const struct sumtree *tree = tree_of(rec);
-
-	memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
-	rec->totals = (struct leaf_totals){ 0 };
-	rec->place = (struct node_place){ .node = rec->sums[0],
-					  .fanout = tree->geo.fanout[0],
-					  .left = tree->geo.fanout[0] };
-}
-
 static int sum_leaves(struct recovery *rec)
 {
 	const struct sumtree *tree = tree_of(rec);
+	struct leaf_totals *totals = &rec->totals;
+	struct node_place *place = &rec->place;
 	uint32_t n = (uint32_t)min_u64(CHUNK_WORDS, tree->geo.leaves - rec->at);
 	int rc;
 
-	if (rec->at == 0)
-		begin_sums(rec);
+	if (rec->at == 0) {
+		memset(rec->sums[0], 0, tree->nodes[1] * sizeof(uint64_t));
+		*totals = (struct leaf_totals){ 0 };
+		*place = (struct node_place){ rec->sums[0], tree->geo.fanout[0] };
+	}
 	rc = read_words(rec->shard, tree->leaves_off + rec->at * 8, rec->words, n);
 	if (rc)
 		return rc;
-	sum_chunk(&rec->totals, rec->words, n, &rec->place);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t priority = leaf_priority(rec->words[i]);
+
+		*place->node += priority;
+		totals->live += priority != 0;
+		totals->max = max_u64(totals->max, priority);
+		if (--place->left == 0) {
+			place->node++;
+			place->left = tree->geo.fanout[0];
+		}
+	}
 	rec->at += n;
 	if (rec->at == tree->geo.leaves)
 		go_to(rec, RECOVER_SPARE);
@@ -371,36 +360,6 @@ static int settle_side(struct shard *shard, uint64_t admitted_off, uint64_t comm
 	return rc ? rc : transport_store(shard->part.limits, admitted_off, &committed, 8);
 }
 
-static int settle_limiter(struct shard *shard, uint32_t view)
-{
-	uint64_t off = shard_limits_off(shard, view);
-	int rc = settle_side(shard, off + offsetof(struct view_limits, ins_admitted),
-			     off + offsetof(struct view_limits, ins_committed));
-
-	return rc ? rc
-		  : settle_side(shard, off + offsetof(struct view_limits, smp_admitted),
-				off + offsetof(struct view_limits, smp_committed));
-}
-
-static int clear_slots(struct shard *shard)
-{
-	const struct client_slot nobody = { .pid = 0 };
-	int rc = 0;
-
-	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
-		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
-				     sizeof(nobody));
-	return rc;
-}
-
-/* Makes slots and pages durable; recovery does not write rows. */
-static int persist_slots(struct shard *shard)
-{
-	int rc = transport_persist(shard->part.slots, 0, 0);
-
-	return rc ? rc : transport_persist(shard->part.pages, 0, 0);
-}
-
 static int read_epoch(struct recovery *rec)
 {
 	struct shard_words words;
@@ -446,45 +405,26 @@ static int write_epoch(struct recovery *rec)
 
 /* -------- all of it -------- */
 
-static int begin(struct recovery *rec)
-{
-	int rc = read_epoch(rec);
-
-	if (!rc)
-		rc = read_headers(rec);
-	if (!rc)
-		go_to(rec, RECOVER_BLOCKS);
-	return rc;
-}
-
-static int do_block(struct recovery *rec)
-{
-	int rc = sound_block(rec, (uint32_t)rec->at);
-
-	if (!rc && ++rec->at == rec->shard->desc.blocks)
-		go_to(rec, RECOVER_HEADERS);
-	return rc;
-}
-
-static int do_headers(struct recovery *rec)
-{
-	int rc = write_headers(rec);
-
-	if (!rc)
-		go_to(rec, RECOVER_SUM);
-	return rc;
-}
-
-static int do_words(struct recovery *rec)
+/* Words of the limiter, client slots, and at last the epoch. */
+static int settle_words(struct recovery *rec)
 {
 	struct shard *shard = rec->shard;
+	const struct client_slot nobody = { .pid = 0 };
 	bool persists = shard->tree->tr->caps & TRANSPORT_PERSISTENT;
 	int rc = 0;
 
-	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++)
-		rc = settle_limiter(shard, v);
-	if (!rc)
-		rc = clear_slots(shard);
+	for (uint32_t v = 0; !rc && v < shard->desc.n_views; v++) {
+		uint64_t off = shard_limits_off(shard, v);
+
+		rc = settle_side(shard, off + offsetof(struct view_limits, ins_admitted),
+				 off + offsetof(struct view_limits, ins_committed));
+		if (!rc)
+			rc = settle_side(shard, off + offsetof(struct view_limits, smp_admitted),
+					 off + offsetof(struct view_limits, smp_committed));
+	}
+	for (uint32_t i = 0; !rc && i < shard->desc.max_clients; i++)
+		rc = transport_store(shard->part.slots, part_slot_off(&shard->part, i), &nobody,
+				     sizeof(nobody));
 	if (!rc)
 		rc = write_epoch(rec);
 	if (!rc)
@@ -492,29 +432,37 @@ static int do_words(struct recovery *rec)
 	return rc;
 }
 
-static int do_persist(struct recovery *rec)
+/* Makes a piece of the tree region durable, at last slots and pages; recovery does not write rows. */
+static int persist_piece(struct recovery *rec)
 {
+	const uint64_t piece = (uint64_t)4 << 20;
 	struct region *tree = rec->shard->tree;
-	uint64_t len = min_u64(PERSIST_BYTES, tree->size - rec->at);
+	uint64_t len = min_u64(piece, tree->size - rec->at);
 	int rc = transport_persist(tree, rec->at, len);
 
 	rec->at += len;
-	if (!rc && rec->at == tree->size)
-		rc = persist_slots(rec->shard);
-	if (!rc && rec->at == tree->size)
+	if (rc || rec->at < tree->size)
+		return rc;
+	rc = transport_persist(rec->shard->part.slots, 0, 0);
+	if (!rc)
+		rc = transport_persist(rec->shard->part.pages, 0, 0);
+	if (!rc)
 		go_to(rec, RECOVER_DONE);
 	return rc;
 }
 
 static int do_piece(struct recovery *rec)
 {
+	int rc;
+
 	switch (rec->step) {
 	case RECOVER_BEGIN:
-		return begin(rec);
+		rc = read_epoch(rec);
+		return rc ? rc : read_headers(rec);
 	case RECOVER_BLOCKS:
-		return do_block(rec);
+		return sound_block(rec);
 	case RECOVER_HEADERS:
-		return do_headers(rec);
+		return write_headers(rec);
 	case RECOVER_SUM:
 		return sum_leaves(rec);
 	case RECOVER_SPARE:
@@ -526,9 +474,9 @@ static int do_piece(struct recovery *rec)
 	case RECOVER_VIEW:
 		return end_view(rec);
 	case RECOVER_WORDS:
-		return do_words(rec);
+		return settle_words(rec);
 	case RECOVER_PERSIST:
-		return do_persist(rec);
+		return persist_piece(rec);
 	case RECOVER_DONE:
 		break;
 	}

@@ -12,53 +12,32 @@
 
 /* -------- open blocks -------- */
 
-static bool is_open_of(uint64_t header, uint32_t owner)
+/* Closes the owner's open blocks among n; owner 0 = those of all. */
+static int close_some(struct shard *shard, uint32_t owner, uint32_t first, uint32_t n,
+		      uint32_t *closed)
 {
-	return block_is_open(header) && (owner == 0 || block_owner(header) == owner);
-}
-
-/* Builds the CASes that close the owner's open blocks among n headers. Returns how many. */
-static uint32_t prepare(const struct shard *shard, uint32_t owner, uint32_t first,
-			struct transport_atomic *ops, uint32_t n)
-{
-	uint32_t n_ops = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t header = ops[i].expected;
-
-		if (is_open_of(header, owner))
-			ops[n_ops++] = (struct transport_atomic){
-				.region = shard->tree,
-				.off = shard_header_off(shard, first + i),
-				.expected = header,
-				.value = header & ~BLOCK_OPEN,
-			};
-	}
-	return n_ops;
-}
-
-static int read_headers(struct shard *shard, uint32_t first, struct transport_atomic *ops,
-			uint32_t n)
-{
+	struct transport_atomic ops[TRANSPORT_VECTOR];
 	uint64_t headers[TRANSPORT_VECTOR] = { 0 };
 	struct transport_io io = { .region = shard->tree,
 				   .off = shard_header_off(shard, first),
 				   .dst = headers,
 				   .len = n * 8 };
+	uint32_t n_ops = 0;
 	int rc = transport_read(shard->tree->tr, &io, 1);
 
-	for (uint32_t i = 0; !rc && i < n; i++)
-		ops[i].expected = headers[i];
-	return rc;
-}
-
-/* A header that changed meanwhile belongs to another owner: seq never recurs. */
-static int close_headers(struct shard *shard, struct transport_atomic *ops, uint32_t n,
-			 uint32_t *closed)
-{
-	int rc = transport_cas(shard->tree->tr, ops, n);
-
-	for (uint32_t i = 0; !rc && i < n; i++) {
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		if (block_is_open(headers[i]) && (!owner || block_owner(headers[i]) == owner))
+			ops[n_ops++] = (struct transport_atomic){
+				.region = shard->tree,
+				.off = shard_header_off(shard, first + i),
+				.expected = headers[i],
+				.value = headers[i] & ~BLOCK_OPEN,
+			};
+	rc = transport_cas(shard->tree->tr, ops, n_ops);
+	/* A header that changed meanwhile belongs to another owner: seq never recurs. */
+	for (uint32_t i = 0; !rc && i < n_ops; i++) {
 		if (ops[i].status != ATOMIC_DONE)
 			return error_set(-EIO, "close of a dead owner's block: no answer");
 		*closed += ops[i].old == ops[i].expected;
@@ -68,21 +47,15 @@ static int close_headers(struct shard *shard, struct transport_atomic *ops, uint
 
 int shard_close_blocks(struct shard *shard, uint32_t owner, uint32_t *closed_out)
 {
-	struct transport_atomic ops[TRANSPORT_VECTOR];
 	uint32_t closed = 0, blocks = shard->desc.blocks;
+	int rc = 0;
 
-	for (uint32_t first = 0; first < blocks; first += TRANSPORT_VECTOR) {
-		uint32_t n = blocks - first < TRANSPORT_VECTOR ? blocks - first : TRANSPORT_VECTOR;
-		int rc = read_headers(shard, first, ops, n);
-
-		if (!rc)
-			rc = close_headers(shard, ops, prepare(shard, owner, first, ops, n),
-					   &closed);
-		if (rc)
-			return rc;
-	}
-	*closed_out = closed;
-	return 0;
+	for (uint32_t first = 0; !rc && first < blocks; first += TRANSPORT_VECTOR)
+		rc = close_some(shard, owner, first,
+				(uint32_t)min_u64(TRANSPORT_VECTOR, blocks - first), &closed);
+	if (!rc)
+		*closed_out = closed;
+	return rc;
 }
 
 /* -------- admissions -------- */
@@ -96,36 +69,24 @@ struct side {
 };
 
 /*
- * Sum that all clients have admitted and not committed. Reads committed first: both grow
- * meanwhile, and the share of the dead client must not be missed.
- */
-static int read_outstanding(struct shard *shard, const struct side *side, int64_t *out)
-{
-	uint64_t admitted, committed;
-	int rc = transport_load(shard->part.limits, side->all_committed_off, &committed);
-
-	if (!rc)
-		rc = transport_load(shard->part.limits, side->all_admitted_off, &admitted);
-	if (!rc)
-		*out = (int64_t)(admitted - committed);
-	return rc;
-}
-
-/*
  * A page with committed > admitted was cut between two stores: it owes nothing. The client could
- * write any value there: no more is given back than all clients together have outstanding.
+ * write any value there: no more is given back than all clients together have outstanding. Committed
+ * is read first: both grow meanwhile, and the share of the dead client must not be missed.
  */
 static int give_side_back(struct shard *shard, const struct side *side, uint64_t *given)
 {
-	uint64_t rest = side->admitted - side->committed, old;
-	int64_t outstanding = 0;
+	uint64_t rest = side->admitted - side->committed, admitted, committed, old;
 	int rc;
 
 	if (side->admitted <= side->committed)
 		return 0;
-	rc = read_outstanding(shard, side, &outstanding);
-	rest = outstanding > 0 ? min_u64(rest, (uint64_t)outstanding) : 0;
-	if (!rc && rest)
+	rc = transport_load(shard->part.limits, side->all_committed_off, &committed);
+	if (!rc)
+		rc = transport_load(shard->part.limits, side->all_admitted_off, &admitted);
+	if (rc)
+		return rc;
+	rest = (int64_t)(admitted - committed) > 0 ? min_u64(rest, admitted - committed) : 0;
+	if (rest)
 		rc = transport_faa_word(shard->part.limits, side->all_admitted_off, 0 - rest, &old);
 	if (!rc)
 		rc = transport_store(shard->part.pages, side->admitted_off, &side->committed, 8);

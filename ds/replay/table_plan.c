@@ -8,18 +8,16 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define BLOCK_DEFAULT 256u
-#define BLOCK_WINDOWS 8u
-#define BLOCK_SHARE 16u /* a block is at most the writer's share of the shard / 16 */
 #define OPEN_SHARE 8u   /* all open blocks together: at most 1/8 of a shard */
-#define SCALE_DEFAULT ((uint64_t)1 << 20)
 #define SLACK_BLOCKS 2u /* for each stream: one open, one claimed or just closed */
 
 /* Over a wire a level costs a round trip, so nodes are wide: a read of 2 KiB costs hardly more. */
-#define REMOTE_LEVELS 4 /* with the terminator */
-#define REMOTE_GROUP 128u
-#define REMOTE_NARROW 64u
-#define REMOTE_WIDE 256u
+enum {
+	REMOTE_LEVELS = 4, /* with the terminator */
+	REMOTE_GROUP = 128,
+	REMOTE_NARROW = 64,
+	REMOTE_WIDE = 256,
+};
 
 /* Inputs for the choice of sizes. */
 struct plan {
@@ -45,15 +43,11 @@ static uint64_t blocks_for(const struct plan *plan, uint64_t block)
 	return min_u64(div_up(plan->share, steps), UINT64_MAX / 8) + slack(plan);
 }
 
-static bool open_blocks_fit(const struct plan *plan, uint64_t block)
-{
-	return blocks_for(plan, block) >= (uint64_t)OPEN_SHARE * plan->desc->max_writers;
-}
-
+/* 256 rows or 8 windows, but at most 1/16 of the writer's share of the shard. */
 static uint64_t default_block(const struct plan *plan)
 {
-	uint64_t block = max_u64(BLOCK_DEFAULT, BLOCK_WINDOWS * (uint64_t)plan->desc->window_max);
-	uint64_t most = plan->share / ((uint64_t)BLOCK_SHARE * plan->desc->max_writers);
+	uint64_t block = max_u64(256, 8 * (uint64_t)plan->desc->window_max);
+	uint64_t most = plan->share / (16 * (uint64_t)plan->desc->max_writers);
 
 	block = min_u64(round_up(block, plan->group), most / plan->group * plan->group);
 	return max_u64(block, plan->block_min);
@@ -88,7 +82,7 @@ static int choose_block(const struct plan *plan, uint64_t *block_out)
 	} else {
 		block = round_up(wish, plan->group);
 	}
-	if (!open_blocks_fit(plan, block))
+	if (blocks_for(plan, block) < (uint64_t)OPEN_SHARE * plan->desc->max_writers)
 		return refuse_share(plan, block);
 	*block_out = block;
 	return 0;
@@ -148,7 +142,7 @@ static void set_defaults(struct table_desc *desc)
 		view->stack = view->stack ? view->stack : 1;
 		view->n_step = view->n_step ? view->n_step : 1;
 		view->period = view->period ? view->period : 1;
-		view->scale = view->scale ? view->scale : SCALE_DEFAULT;
+		view->scale = view->scale ? view->scale : (uint64_t)1 << 20;
 	}
 }
 
