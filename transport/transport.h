@@ -120,7 +120,6 @@ struct transport_io {
 		const void *src;
 	};
 	uint32_t len;
-	uint32_t fence; /* of wait_set_read: start after all earlier reads of the call */
 };
 
 enum atomic_status {

@@ -21,7 +21,7 @@ static struct wait_leg *add_leg(struct wait_set *set, struct transport *tr)
 	if (set->n == WAIT_LEGS && wait_set_wait(set))
 		set->n = 0; /* the error stays in the set */
 	leg = &set->legs[set->n++];
-	*leg = (struct wait_leg){ .tr = tr };
+	*leg = (struct wait_leg){ .tr = tr, .phases = 1 };
 	return leg;
 }
 
@@ -45,13 +45,11 @@ static int submit_piece(struct wait_leg *leg, struct transport_wr *wrs, size_t n
 	if (leg->span.first == 0)
 		leg->span.first = ticket;
 	leg->span.last = ticket;
-	for (size_t i = 0; i < n; i++)
-		leg->fences += wrs[i].fence;
 	return 0;
 }
 
-/* Those of the leg's transport, among others'. */
-static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n)
+/* Submits the reads of the leg's transport and skips those of others; fence n: none. */
+static int submit_reads(struct wait_leg *leg, const struct transport_io *io, size_t n, size_t fence)
 {
 	struct transport_wr piece[TRANSPORT_VECTOR];
 	size_t in_piece = 0;
@@ -61,7 +59,7 @@ static int submit_reads(struct wait_leg *leg, const struct transport_io *io, siz
 		if (io[i].region->tr != leg->tr)
 			continue;
 		piece[in_piece++] = (struct transport_wr){ .verb = VERB_READ,
-							   .fence = io[i].fence != 0,
+							   .fence = i == fence,
 							   .io = io[i] };
 		if (in_piece == TRANSPORT_VECTOR) {
 			ret = submit_piece(leg, piece, in_piece);
@@ -93,8 +91,20 @@ int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n)
 			continue;
 		last = tr;
 		leg = add_leg(set, tr);
-		note(set, leg, submit_reads(leg, io + i, n - i));
+		note(set, leg, submit_reads(leg, io + i, n - i, n - i));
 	}
+	return set->error;
+}
+
+int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, size_t n,
+			 size_t fence)
+{
+	struct wait_leg *leg;
+
+	wait_set_begin(set);
+	leg = add_leg(set, io->region->tr);
+	leg->phases = 2;
+	note(set, leg, submit_reads(leg, io, n, fence));
 	return set->error;
 }
 
@@ -131,7 +141,7 @@ int wait_set_wait(struct wait_set *set)
 
 		if (leg->span.first && leg->span.first <= leg->span.last)
 			counted |= transport_count_wait(leg->tr, leg->span.last,
-							counted ? 0 : 1 + leg->fences);
+							counted ? 0 : leg->phases);
 		for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++)
 			note(set, leg, transport_look(leg->tr, leg->span.first, DEADLINE_NEVER));
 	}

@@ -3,9 +3,8 @@
  *
  *   submit a chain on A, a chain on B, reads on both ----> wait: one phase, counted at the first
  *
- * Cost: one phase when it has to wait, none when all was found done; one more for each fence in the
- * reads of the transport that counts the phase. Every further WAIT_LEGS additions cost one more
- * phase.
+ * Cost: one phase when it has to wait, none when all was found done; one more for fenced reads.
+ * Every further WAIT_LEGS additions cost one more phase.
  */
 #ifndef RLV_TRANSPORT_WAIT_SET_H
 #define RLV_TRANSPORT_WAIT_SET_H
@@ -26,7 +25,7 @@ struct wait_set {
 	struct wait_leg {
 		struct transport *tr;
 		struct transport_span span;
-		uint32_t fences;
+		uint32_t phases; /* of a wait for it */
 		int error; /* the leg's first; kept after the wait */
 	} legs[WAIT_LEGS];
 };
@@ -45,12 +44,18 @@ static inline void wait_set_begin(struct wait_set *set)
 void wait_set_chain(struct wait_set *set, struct transport *tr, struct transport_wr *wrs, size_t n);
 
 /*
- * Empties the set and submits any number of reads, over regions of any transports, ordered only by
- * their fences. Reads with fences belong to one transport and are at most TRANSPORT_VECTOR. On
+ * Empties the set and submits any number of reads, in no order, over regions of any transports. On
  * return io may be reused; its destinations may not. After an error some reads may be outstanding:
  * wait for them all the same.
  */
 RLV_MUST_CHECK int wait_set_read(struct wait_set *set, const struct transport_io *io, size_t n);
+
+/*
+ * As wait_set_read, for 1 <= n <= TRANSPORT_VECTOR reads of one transport: those from io[fence] on
+ * start after all before it.
+ */
+RLV_MUST_CHECK int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io,
+					size_t n, size_t fence);
 
 /* Tests the set: 0 or the first error when all is done; -EAGAIN: not yet. Cost: local. */
 RLV_MUST_CHECK int wait_set_look(struct wait_set *set);

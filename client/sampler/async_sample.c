@@ -200,9 +200,8 @@ static int async_post_both(struct rlv_sampler *sp, struct async_sample *async)
 	if (ret)
 		return ret;
 	async_aim_look(sp, async, async->io + n);
-	async->io[n].fence = 1;
 	async->stage = ASYNC_BOTH;
-	return wait_set_read(&async->reads, async->io, 2 * (size_t)n);
+	return wait_set_read_fenced(&async->reads, async->io, 2 * (size_t)n, n);
 }
 
 /* -------- from phase to phase -------- */

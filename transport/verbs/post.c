@@ -249,7 +249,6 @@ static int list(struct post *post, struct op *op)
 static struct op op_of_io(enum ibv_wr_opcode opcode, const struct transport_io *io)
 {
 	return (struct op){ .opcode = opcode,
-			    .fence = io->fence,
 			    .region = region_of(io->region),
 			    .off = io->off,
 			    .local = io->dst,

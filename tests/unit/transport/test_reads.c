@@ -152,9 +152,8 @@ static void reads__behind_a_fence_come_after_those_before_it(void **state)
 		io[k] = rig->io[k * NODES];
 		io[k].dst = &got[k % 3];
 	}
-	io[3].fence = 1;
 	for (uint32_t i = 0; i < 64; i++) {
-		assert_int_equal(wait_set_read(&rig->reads, io, 4), 0);
+		assert_int_equal(wait_set_read_fenced(&rig->reads, io, 4, 3), 0);
 		assert_int_equal(wait_set_wait(&rig->reads), 0);
 		assert_int_equal(got[0], word_of(0, 3));
 	}

@@ -149,8 +149,7 @@ static void reads__with_a_fence_are_on_one_queue_pair(void **state)
 		*fake_pair_word(pair, 64 * i) = i;
 		io[i] = io_at(pair, 64 * i, &words[i], 8);
 	}
-	io[10].fence = 1;
-	assert_int_equal(wait_set_read(&reads, io, 20), 0);
+	assert_int_equal(wait_set_read_fenced(&reads, io, 20, 10), 0);
 	assert_int_equal(wait_set_wait(&reads), 0);
 	assert_int_equal(fake_verbs.doorbells, 1);
 	assert_int_equal(fake_verbs.n_sent, 20);
