@@ -26,7 +26,7 @@ struct wait_set {
 		struct transport *tr;
 		struct transport_span span;
 		uint32_t phases; /* of a wait for it */
-		int error; /* the leg's first; kept after the wait */
+		int error;       /* the leg's first; kept after the wait */
 	} legs[WAIT_LEGS];
 };
 

@@ -16,18 +16,13 @@
  * else none. A receiver of anything else hangs up. A connection without BYE leaves the client
  * "attached": only its death, seen through the pidfd, proves that it can write no more.
  *
- * Head of every message:
- *   offset size
- *        0    4  magic "RLVA"
- *        4    2  version: 1
- *        6    2  type: enum attach_type
- *        8    4  bytes of the message
- *       12    4  crc32c of the message with this field zero
+ * Every message begins with a struct message_head: magic "RLVA", version 1, type: enum attach_type.
  */
 #ifndef RLV_WIRE_ATTACH_LAYOUT_H
 #define RLV_WIRE_ATTACH_LAYOUT_H
 
 #include "wire/le.h"
+#include "wire/message_head.h"
 
 #define ATTACH_MAGIC 0x41564c52u /* "RLVA" */
 #define ATTACH_VERSION 1
@@ -63,21 +58,6 @@ enum attach_flags {
 	0x40000000u         /* | page: the first one from there on; size 0 = there is none */
 #define ATTACH_PAGES_MAX 64 /* answers to one request */
 
-struct attach_head {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t type;
-	uint32_t bytes;
-	uint32_t crc;
-};
-
-WIRE_SIZE(attach_head, 16);
-WIRE_AT(attach_head, magic, 0);
-WIRE_AT(attach_head, version, 4);
-WIRE_AT(attach_head, type, 6);
-WIRE_AT(attach_head, bytes, 8);
-WIRE_AT(attach_head, crc, 12);
-
 /*
  *   offset size
  *        0   16  head
@@ -87,7 +67,7 @@ WIRE_AT(attach_head, crc, 12);
  *       32    8  start time of the process (clock ticks since boot)
  */
 struct attach_hello {
-	struct attach_head head;
+	struct message_head head;
 	uint64_t client_id;
 	uint32_t pid;
 	uint32_t reserved;
@@ -109,7 +89,7 @@ WIRE_AT(attach_hello, start_time, 32);
  *       32  160  message of a failure, NUL-terminated
  */
 struct attach_hello_reply {
-	struct attach_head head;
+	struct message_head head;
 	int32_t status;
 	uint32_t flags;
 	uint64_t incarnation;
@@ -175,7 +155,7 @@ WIRE_AT(shm_grant, crc, 52);
 #define ATTACH_GRANT_BYTES 256
 
 struct attach_region {
-	struct attach_head head;
+	struct message_head head;
 	uint32_t grant_bytes;
 	uint32_t page;
 	uint8_t grant[ATTACH_GRANT_BYTES];
@@ -199,7 +179,7 @@ WIRE_AT(attach_region, grant, 24);
  *       56  160  message of a failure, NUL-terminated
  */
 struct attach_region_reply {
-	struct attach_head head;
+	struct message_head head;
 	int32_t status;
 	uint32_t flags;
 	uint32_t region;
@@ -222,7 +202,7 @@ WIRE_AT(attach_region_reply, text, 56);
 
 /* head alone */
 struct attach_bye {
-	struct attach_head head;
+	struct message_head head;
 };
 
 WIRE_SIZE(attach_bye, 16);

@@ -21,18 +21,13 @@
  * the region, too. Every message has its exact size and a crc32c; whoever gets anything else hangs
  * up.
  *
- * Head of every message, and of the private data:
- *   offset size
- *        0    4  magic "RLVV"
- *        4    2  version: 2
- *        6    2  type: enum verbs_message
- *        8    4  bytes of the message
- *       12    4  crc32c of the message with this field zero
+ * Every message begins with a struct message_head: magic "RLVV", version 2, type: enum verbs_message.
  */
 #ifndef RLV_WIRE_VERBS_LAYOUT_H
 #define RLV_WIRE_VERBS_LAYOUT_H
 
 #include "wire/le.h"
+#include "wire/message_head.h"
 
 #define VERBS_MAGIC 0x56564c52u /* "RLVV" */
 #define VERBS_VERSION 2
@@ -49,21 +44,6 @@ enum verbs_message {
 	VERBS_DETACH = 6,
 };
 
-struct verbs_head {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t type;
-	uint32_t bytes;
-	uint32_t crc;
-};
-
-WIRE_SIZE(verbs_head, 16);
-WIRE_AT(verbs_head, magic, 0);
-WIRE_AT(verbs_head, version, 4);
-WIRE_AT(verbs_head, type, 6);
-WIRE_AT(verbs_head, bytes, 8);
-WIRE_AT(verbs_head, crc, 12);
-
 /*
  * Private data of connect: at most 56 bytes reach the other side.
  *   offset size
@@ -75,7 +55,7 @@ WIRE_AT(verbs_head, crc, 12);
  *       40    8  link that this one takes the place of, of the same client; 0 = none
  */
 struct verbs_hello {
-	struct verbs_head head;
+	struct message_head head;
 	uint64_t client_id;
 	uint64_t link;
 	uint32_t index;
@@ -104,7 +84,7 @@ enum verbs_flags {
 };
 
 struct verbs_welcome {
-	struct verbs_head head;
+	struct message_head head;
 	uint64_t incarnation;
 	uint8_t boot_id[16];
 	uint32_t flags;
@@ -125,7 +105,7 @@ WIRE_AT(verbs_welcome, reserved, 44);
  *       20   96  message, NUL-terminated
  */
 struct verbs_refusal {
-	struct verbs_head head;
+	struct message_head head;
 	int32_t status;
 	char text[VERBS_TEXT_BYTES];
 };
@@ -144,7 +124,7 @@ WIRE_AT(verbs_refusal, text, 20);
 #define VERBS_GRANT_BYTES 256
 
 struct verbs_attach {
-	struct verbs_head head;
+	struct message_head head;
 	uint32_t request;
 	uint32_t grant_bytes;
 	uint8_t grant[VERBS_GRANT_BYTES];
@@ -168,7 +148,7 @@ WIRE_AT(verbs_attach, grant, 24);
  *       80   96  message of a failure, NUL-terminated
  */
 struct verbs_attached {
-	struct verbs_head head;
+	struct message_head head;
 	uint32_t request;
 	int32_t status;
 	uint32_t region;
@@ -198,7 +178,7 @@ WIRE_AT(verbs_attached, text, 80);
  *       20    4  request number of the ATTACH
  */
 struct verbs_detach {
-	struct verbs_head head;
+	struct message_head head;
 	uint32_t region;
 	uint32_t request;
 };

@@ -244,12 +244,12 @@ static void put_pool_structs(FILE *out)
 
 static void put_attach_structs(FILE *out)
 {
-	STRUCT(attach_head);
-	FIELD(attach_head, magic);
-	FIELD(attach_head, version);
-	FIELD(attach_head, type);
-	FIELD(attach_head, bytes);
-	FIELD(attach_head, crc);
+	STRUCT(message_head);
+	FIELD(message_head, magic);
+	FIELD(message_head, version);
+	FIELD(message_head, type);
+	FIELD(message_head, bytes);
+	FIELD(message_head, crc);
 	STRUCT(attach_hello);
 	FIELD(attach_hello, head);
 	FIELD(attach_hello, client_id);
@@ -425,12 +425,12 @@ static void put_attach(FILE *out)
 
 static void put_verbs_structs(FILE *out)
 {
-	STRUCT(verbs_head);
-	FIELD(verbs_head, magic);
-	FIELD(verbs_head, version);
-	FIELD(verbs_head, type);
-	FIELD(verbs_head, bytes);
-	FIELD(verbs_head, crc);
+	STRUCT(message_head);
+	FIELD(message_head, magic);
+	FIELD(message_head, version);
+	FIELD(message_head, type);
+	FIELD(message_head, bytes);
+	FIELD(message_head, crc);
 	STRUCT(verbs_hello);
 	FIELD(verbs_hello, head);
 	FIELD(verbs_hello, client_id);
@@ -470,7 +470,7 @@ static void put_verbs_structs(FILE *out)
 }
 
 union verbs_message_any {
-	struct verbs_head head;
+	struct message_head head;
 	struct verbs_hello hello;
 	struct verbs_welcome welcome;
 	struct verbs_refusal refusal;

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
+#include "transport/message_head.h"
 
 #define FDS_MAX 8 /* room for more than is allowed, so that a surplus is seen and closed */
 
@@ -26,42 +26,16 @@ size_t packet_size(uint16_t type)
 	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;
 }
 
-static uint32_t checksum(const struct packet *packet)
-{
-	struct attach_head head = packet->head;
-
-	head.crc = 0;
-	return crc32c(crc32c(0, &head, sizeof(head)), packet->bytes + sizeof(head),
-		      packet->head.bytes - sizeof(head));
-}
+static const struct message_family family = { "shm", ATTACH_MAGIC, ATTACH_VERSION, packet_size };
 
 void packet_seal(struct packet *packet, enum attach_type type)
 {
-	packet->head = (struct attach_head){
-		.magic = ATTACH_MAGIC,
-		.version = ATTACH_VERSION,
-		.type = (uint16_t)type,
-		.bytes = (uint32_t)packet_size((uint16_t)type),
-	};
-	packet->head.crc = checksum(packet);
+	message_head_seal(&packet->head, &family, (uint16_t)type);
 }
 
 int packet_check(const struct packet *packet, size_t n)
 {
-	const struct attach_head *head = &packet->head;
-
-	if (n < sizeof(*head) || head->magic != ATTACH_MAGIC)
-		return error_set(-EPROTO, "packet of %zu bytes: not of the shm transport", n);
-	if (head->version != ATTACH_VERSION)
-		return error_set(-EPROTO, "version %u of the shm transport: this program speaks %u",
-				 head->version, ATTACH_VERSION);
-	if (head->bytes != n || packet_size(head->type) != n)
-		return error_set(-EPROTO,
-				 "packet of type %u: has %zu bytes, says %u, must have %zu",
-				 head->type, n, head->bytes, packet_size(head->type));
-	if (head->crc != checksum(packet))
-		return error_set(-EPROTO, "packet of type %u: crc32c is wrong", head->type);
-	return 0;
+	return message_head_check(&packet->head, n, &family);
 }
 
 static int socket_error(const char *call)

@@ -14,7 +14,7 @@
 
 struct packet {
 	union {
-		struct attach_head head;
+		struct message_head head;
 		struct attach_hello hello;
 		struct attach_hello_reply hello_reply;
 		struct attach_region region;

@@ -1,13 +1,14 @@
 /*
- * message.c - sizes, checksums and what must hold in each message.
+ * message.c - sizes and checks of each message.
  */
 #include "transport/verbs/message.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/bits.h"
 
+#include "transport/message_head.h"
 #include "transport/transport.h"
 
 size_t message_size(uint16_t type)
@@ -24,24 +25,11 @@ size_t message_size(uint16_t type)
 	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;
 }
 
-static uint32_t checksum(const union verbs_any *message)
-{
-	struct verbs_head head = message->head;
-
-	head.crc = 0;
-	return crc32c(crc32c(0, &head, sizeof(head)), message->bytes + sizeof(head),
-		      message->head.bytes - sizeof(head));
-}
+static const struct message_family family = { "verbs", VERBS_MAGIC, VERBS_VERSION, message_size };
 
 void message_seal(union verbs_any *message, enum verbs_message type)
 {
-	message->head = (struct verbs_head){
-		.magic = VERBS_MAGIC,
-		.version = VERBS_VERSION,
-		.type = (uint16_t)type,
-		.bytes = (uint32_t)message_size((uint16_t)type),
-	};
-	message->head.crc = checksum(message);
+	message_head_seal(&message->head, &family, (uint16_t)type);
 }
 
 static bool is_zero(const uint8_t *bytes, size_t n)
@@ -96,52 +84,27 @@ static bool body_is_sound(const union verbs_any *m)
 	return false;
 }
 
-/* n is at least what the head says, and the head says what the type wants. */
-static int check(const union verbs_any *message)
+int message_receive(union verbs_any *message_out, const void *bytes, size_t n)
 {
-	if (message->head.crc != checksum(message))
-		return error_set(-EPROTO, "message of type %u: crc32c is wrong",
-				 message->head.type);
-	if (!body_is_sound(message))
-		return error_set(-EPROTO, "message of type %u: a field is out of its range",
-				 message->head.type);
-	return 0;
-}
-
-static int check_head(const struct verbs_head *head, size_t n)
-{
-	if (n < sizeof(*head) || head->magic != VERBS_MAGIC)
-		return error_set(-EPROTO, "message of %zu bytes: not of the verbs transport", n);
-	if (head->version != VERBS_VERSION)
-		return error_set(-EPROTO,
-				 "version %u of the verbs transport: this program speaks %u",
-				 head->version, VERBS_VERSION);
-	if (message_size(head->type) == 0 || head->bytes != message_size(head->type) ||
-	    head->bytes > n)
-		return error_set(-EPROTO,
-				 "message of type %u: has %zu bytes, says %u, must have %zu",
-				 head->type, n, head->bytes, message_size(head->type));
-	return 0;
-}
-
-static int copy(union verbs_any *message_out, const void *bytes, size_t n)
-{
-	struct verbs_head head = { 0 };
+	union verbs_any message = { .bytes = { 0 } };
 	int ret;
 
 	if (bytes)
-		memcpy(&head, bytes, n < sizeof(head) ? n : sizeof(head));
-	ret = check_head(&head, bytes ? n : 0);
+		memcpy(message.bytes, bytes, min_u64(n, sizeof(message)));
+	ret = message_head_check(&message.head, bytes ? n : 0, &family);
 	if (ret)
 		return ret;
-	memcpy(message_out->bytes, bytes, head.bytes);
-	return check(message_out);
+	if (!body_is_sound(&message))
+		return error_set(-EPROTO, "message of type %u: a field is out of its range",
+				 message.head.type);
+	memcpy(message_out->bytes, message.bytes, n);
+	return 0;
 }
 
 int message_read(union verbs_any *message_out, enum verbs_message type, const void *bytes, size_t n)
 {
 	union verbs_any message;
-	int ret = copy(&message, bytes, n);
+	int ret = message_receive(&message, bytes, min_u64(n, message_size((uint16_t)type)));
 
 	if (ret)
 		return ret;
@@ -149,19 +112,5 @@ int message_read(union verbs_any *message_out, enum verbs_message type, const vo
 		return error_set(-EPROTO, "message of type %u came, not %u", message.head.type,
 				 (unsigned)type);
 	memcpy(message_out->bytes, message.bytes, message.head.bytes);
-	return 0;
-}
-
-int message_receive(union verbs_any *message_out, const void *bytes, size_t n)
-{
-	union verbs_any message;
-	int ret = copy(&message, bytes, n);
-
-	if (ret)
-		return ret;
-	if (message.head.bytes != n)
-		return error_set(-EPROTO, "message of type %u: %zu bytes came, not %u",
-				 message.head.type, n, message.head.bytes);
-	memcpy(message_out->bytes, message.bytes, n);
 	return 0;
 }

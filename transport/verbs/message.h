@@ -15,7 +15,7 @@
 #include "base/error.h"
 
 union verbs_any {
-	struct verbs_head head;
+	struct message_head head;
 	struct verbs_hello hello;
 	struct verbs_welcome welcome;
 	struct verbs_refusal refusal;
