@@ -156,9 +156,15 @@ int cli_finish(int exit_code, int argc, char *const *argv)
 
 static void report_failure(const char *what, const char *why, int code)
 {
+	size_t named = strlen(what);
+
 	if (!said.code)
 		said.code = code;
-	cli_error("%s: %s (%s)", what, *why ? why : strerror(-code), rlv_error_name(code));
+	why = *why ? why : strerror(-code);
+	if (strncmp(why, what, named) == 0 && why[named] == ':') /* the library names it already */
+		cli_error("%s (%s)", why, rlv_error_name(code));
+	else
+		cli_error("%s: %s (%s)", what, why, rlv_error_name(code));
 }
 
 int cli_fail(int code, const char *fmt, ...)

@@ -120,7 +120,7 @@ static void status__of_a_store_elsewhere_says_where_its_token_is(void **state)
 	struct cli_fixture *f = *state;
 
 	cli_expect(f, "status relive://127.0.0.1:1", 1);
-	cli_expect_words(f->err, "RELIVE_TOKEN");
+	cli_expect_words(f->err, "relive: relive://127.0.0.1:1: no token: set RELIVE_TOKEN");
 	cli_expect_words(f->err, "the file `token` of its directory on its host");
 	assert_null(strstr(f->err, "run as the user"));
 }
