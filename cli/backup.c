@@ -14,19 +14,16 @@
 
 static int print_done(bool as_json, const char *done, const char *store, const char *file)
 {
-	struct json json;
+	struct json *json;
 
 	if (!as_json) {
 		printf("%s: %s %s\n", store, done, file);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "store", store);
-	json_put_string(&json, "file", file);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json = cli_json_begin();
+	json_put_string(json, "store", store);
+	json_put_string(json, "file", file);
+	return cli_json_end(json);
 }
 
 /* -------- backup -------- */
@@ -81,15 +78,6 @@ static int run_restore(const char *store, const char *file, bool force, int *sta
 	return ret;
 }
 
-/* Keep the catalog when the store stops: it was restored on purpose. */
-static int keep(const char *store)
-{
-	struct runtime_dir dir;
-	int ret = runtime_dir_open(store, false, &dir);
-
-	return ret ? ret : host_files_keep(&dir);
-}
-
 int cmd_restore(int argc, char **argv)
 {
 	struct cli_common common = CLI_COMMON_INIT;
@@ -118,6 +106,7 @@ int cmd_restore(int argc, char **argv)
 			"refused until it\nis started with --adopt, which adds them to the catalog.",
 	};
 	int code = cli_parse(&args, argc, argv), status = 0, ret;
+	struct runtime_dir dir;
 
 	if (code != CLI_CONTINUE)
 		return code;
@@ -128,7 +117,10 @@ int cmd_restore(int argc, char **argv)
 		return CLI_FAILURE;
 	}
 	if (ret == 0)
-		ret = keep(words[0]);
+		ret = runtime_dir_open(words[0], false, &dir);
+	if (ret == 0)
+		ret = host_files_keep(
+			&dir); /* `down` must not delete a catalog restored on purpose */
 	return ret ? cli_fail_local(ret, "restore %s", words[0])
 		   : print_done(common.json, "its catalog was replaced by", words[0], words[1]);
 }

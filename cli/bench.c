@@ -127,12 +127,10 @@ int bench_parse(struct replay_config *config, int argc, char **argv, bool *given
 	return code;
 }
 
-#define UP_NS (20 * CLOCK_NS_PER_S)
-
 static int open_private(void *ctx, uint64_t bytes, char uri_out[REPLAY_URI_BYTES])
 {
 	struct host_store *store = ctx;
-	int ret = host_store_private(bytes, UP_NS, store);
+	int ret = host_store_private(bytes, store);
 
 	if (ret)
 		return error_set(ret, "start a private store: %s",
@@ -146,48 +144,24 @@ static void close_private(void *ctx)
 	host_store_close(ctx);
 }
 
-static void label_case(struct replay_config *config)
+/* Runs the case of the command line, or the standard cases. */
+static int run_groups(struct replay_config *config, bool given, struct replay_output *output,
+		      bool *ok_out)
 {
-	char who[REPLAY_LABEL_BYTES];
-
-	if (config->loop)
-		snprintf(who, sizeof(who), "loop");
-	else
-		snprintf(who, sizeof(who), "%u actor%s, %u learner%s", config->actors,
-			 config->actors == 1 ? "" : "s", config->learners,
-			 config->learners == 1 ? "" : "s");
-	memcpy(config->label, who, sizeof(config->label));
-}
-
-/* Build the case of the command line. */
-static int run_given(struct replay_config *config, struct replay_output *output, bool *ok_out)
-{
-	struct replay_group *group = mem_zalloc(sizeof(*group));
-	int ret;
-
-	if (!group)
-		return -ENOMEM;
-	label_case(config);
-	group->title = config->trace ? config->trace : config->shape;
-	group->n_cases = 1;
-	group->cases[0] = *config;
-	output->to = 1;
-	ret = replay_group_run(group, output, ok_out);
-	mem_free(group);
-	return ret;
-}
-
-static int run_standard(const struct replay_config *config, struct replay_output *output,
-			bool *ok_out)
-{
-	uint32_t n = replay_standard_groups(config->full);
+	uint32_t n = given ? 1 : replay_standard_groups(config->full);
 	struct replay_group *group = mem_zalloc(sizeof(*group));
 	int ret = group ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		output->from = (double)i / n;
 		output->to = (double)(i + 1) / n;
-		replay_standard_group(i, config, group);
+		if (given) {
+			group->title = config->trace ? config->trace : config->shape;
+			group->n_cases = 1;
+			group->cases[0] = *config;
+		} else {
+			replay_standard_group(i, config, group);
+		}
 		ret = replay_group_run(group, output, ok_out);
 	}
 	mem_free(group);
@@ -217,7 +191,13 @@ static int bench_replay(int argc, char **argv)
 	json_init(&json, stdout);
 	output.progress = &progress;
 	output.json = config.json ? &json : NULL;
-	ret = given ? run_given(&config, &output, &ok) : run_standard(&config, &output, &ok);
+	if (config.loop)
+		snprintf(config.label, sizeof(config.label), "loop");
+	else
+		snprintf(config.label, sizeof(config.label), "%u actor%s, %u learner%s",
+			 config.actors, config.actors == 1 ? "" : "s", config.learners,
+			 config.learners == 1 ? "" : "s");
+	ret = run_groups(&config, given, &output, &ok);
 	if (config.json && json_finish(&json) && ret == 0)
 		ret = error_set(-EIO, "write the results");
 	if (ret)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/mem/alloc.h"
 
 /* Errors printed on stderr, for the object that --json prints at the end. */
 static struct {
@@ -48,7 +48,6 @@ int cli_parse(const struct args *args, int argc, char *const *argv)
 	return CLI_CONTINUE;
 }
 
-/* True if a store of that `relive up --store` name is on this host. */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES])
 {
 	snprintf(uri_out, CLI_STORE_BYTES, "%s%s", strchr(store, ':') ? "" : "shm:", store);
@@ -71,6 +70,21 @@ int cli_parse_store(const struct args *args, struct cli_common *common, size_t b
 	memmove(words + before + 1, words + before, (last - before) * sizeof(*words));
 	words[before] = cli_store_uri(common->store, common->uri);
 	return CLI_CONTINUE;
+}
+
+struct json *cli_json_begin(void)
+{
+	static struct json json;
+
+	json_init(&json, stdout);
+	json_object_begin(&json);
+	return &json;
+}
+
+int cli_json_end(struct json *json)
+{
+	json_object_end(json);
+	return json_end(json) ? CLI_FAILURE : CLI_OK;
 }
 
 /* Append, separated by "; ", truncated to the room. */
@@ -133,25 +147,22 @@ static int code_of(int exit_code)
 
 int cli_finish(int exit_code, int argc, char *const *argv)
 {
-	struct json json;
+	struct json *json;
 
 	if (exit_code == CLI_USAGE && argc > 1 && !said.hint[0])
 		cli_hint("relive %.20s --help", argv[1]);
 	if (exit_code == CLI_OK || !said.message[0] || !wants_json(argc, argv))
 		return exit_code;
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_key(&json, "error");
-	json_object_begin(&json);
-	json_put_i64(&json, "code", code_of(exit_code));
-	json_put_string(&json, "name", rlv_error_name(code_of(exit_code)));
-	json_put_string(&json, "message", said.message);
+	json = cli_json_begin();
+	json_key(json, "error");
+	json_object_begin(json);
+	json_put_i64(json, "code", code_of(exit_code));
+	json_put_string(json, "name", rlv_error_name(code_of(exit_code)));
+	json_put_string(json, "message", said.message);
 	if (said.hint[0])
-		json_put_string(&json, "hint", said.hint);
-	json_object_end(&json);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : exit_code;
+		json_put_string(json, "hint", said.hint);
+	json_object_end(json);
+	return cli_json_end(json) ? CLI_FAILURE : exit_code;
 }
 
 static void report_failure(const char *what, const char *why, int code)
@@ -231,6 +242,33 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 bool cli_is_away(int code)
 {
 	return code == -ETIMEDOUT || code == -ECONNREFUSED || code == -ECONNRESET;
+}
+
+int cli_each_table(struct rlv_store *store, struct json *json,
+		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx)
+{
+	const size_t most = 4096;
+	char(*names)[RLV_NAME_BYTES] = mem_array(most, RLV_NAME_BYTES);
+	int code = CLI_OK, ret = -ENOMEM;
+	size_t n = most;
+
+	if (!names)
+		return cli_fail_local(ret, "list the tables");
+	ret = rlv_store_tables(store, names, &n);
+	if (ret) {
+		mem_free(names);
+		return cli_fail(ret, "list the tables");
+	}
+	if (json)
+		json_array_begin(json);
+	for (size_t i = 0; i < n && i < most && !cli_is_away(ret); i++) {
+		ret = run(store, names[i], ctx);
+		code = ret ? CLI_FAILURE : code;
+	}
+	if (json)
+		json_array_end(json);
+	mem_free(names);
+	return code;
 }
 
 void cli_store_close(struct rlv_store **store)

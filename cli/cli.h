@@ -10,6 +10,7 @@
 #include "relive/relive.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "program/args.h"
 
 enum cli_exit { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2, CLI_REFUSED = 3 };
@@ -48,6 +49,11 @@ struct cli_common {
 /* Parse options. CLI_CONTINUE, or the exit code if --help or an error was printed. */
 int cli_parse(const struct args *args, int argc, char *const *argv);
 
+/* The object that a command prints with --json: on stdout, on a line of its own. */
+struct json *cli_json_begin(void);
+/* Returns CLI_FAILURE if stdout fails. */
+int cli_json_end(struct json *json);
+
 /* URI of a store given by URI, or by name as for `relive up --store`. */
 const char *cli_store_uri(const char *store, char uri_out[CLI_STORE_BYTES]);
 
@@ -82,6 +88,14 @@ int cli_store_open(const char *uri, int64_t timeout_ns, bool read_only,
 
 /* True if the server does not answer: further requests are useless. */
 bool cli_is_away(int code);
+
+/*
+ * Calls run for each table of the store, until the server does not answer; json: between the begin
+ * and the end of an array, or NULL. run prints its failures and returns their code. CLI_FAILURE: one
+ * failed, or the names could not be read.
+ */
+int cli_each_table(struct rlv_store *store, struct json *json,
+		   int (*run)(struct rlv_store *store, const char *name, void *ctx), void *ctx);
 
 /* Close the store, and print a failure. */
 void cli_store_close(struct rlv_store **store);

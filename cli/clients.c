@@ -10,8 +10,6 @@
 #include "cli/cli.h"
 #include "program/text_table.h"
 
-#define SOME 64u /* initial room, more than usual */
-
 static void json_client(struct json *json, const struct rlv_client_info *client)
 {
 	uint32_t shown = (uint32_t)min_u64(client->n_tables, ARRAY_LEN(client->tables));
@@ -43,18 +41,15 @@ static void json_client(struct json *json, const struct rlv_client_info *client)
 
 static int print_json(const struct rlv_client_info *clients, size_t n)
 {
-	struct json json;
+	struct json *json;
 
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_key(&json, "clients");
-	json_array_begin(&json);
+	json = cli_json_begin();
+	json_key(json, "clients");
+	json_array_begin(json);
 	for (size_t i = 0; i < n; i++)
-		json_client(&json, &clients[i]);
-	json_array_end(&json);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+		json_client(json, &clients[i]);
+	json_array_end(json);
+	return cli_json_end(json);
 }
 
 static const char *connection_of(const struct rlv_client_info *client)
@@ -110,7 +105,7 @@ static int print_text(const struct rlv_client_info *clients, size_t n)
 static struct rlv_client_info *read_clients(struct rlv_store *store, size_t *n_out, int *code)
 {
 	struct rlv_client_info *clients = NULL;
-	size_t n = SOME, room = 0;
+	size_t n = 64, room = 0;
 
 	while (room < n) {
 		mem_free(clients);

@@ -17,12 +17,8 @@
 #include "program/text_table.h"
 #include "program/units.h"
 
-#define UP_NS (20 * CLOCK_NS_PER_S)
 #define TICK_NS (100 * CLOCK_NS_PER_MS)
-#define REPAIR_NS (15 * CLOCK_NS_PER_S)
 #define DEFAULT_NS (11 * CLOCK_NS_PER_S)
-#define CAPACITY (UINT64_C(1) << 18)
-#define FRAME_CAPACITY (UINT64_C(1) << 14)
 
 /* A scene: a table with its actors and learners. */
 struct scene {
@@ -71,15 +67,6 @@ static void demo_say(struct demo *demo, const char *text)
 	progress_clear(&demo->progress);
 	printf("\n== %s\n", text);
 	fflush(stdout);
-}
-
-static int show_status(const struct demo *demo)
-{
-	char name[] = "status", uri[HOST_STORE_URI_BYTES];
-	char *argv[] = { name, uri, NULL };
-
-	memcpy(uri, demo->store.uri, sizeof(uri));
-	return cmd_status(2, argv) == CLI_OK ? 0 : -EIO;
 }
 
 static void show_rates(struct demo *demo, const struct replay_case *c, double done)
@@ -179,7 +166,7 @@ static void add_figures(struct demo *demo, const struct replay_case *c, const st
 /* Waits until the server has settled the dead actor: then every sum is exact again. */
 static int wait_exact(struct demo *demo, struct replay_case *c)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), REPAIR_NS);
+	uint64_t deadline = deadline_after(clock_monotonic(), 15 * CLOCK_NS_PER_S);
 	struct rlv_verify_report report = { .size = sizeof(report) };
 	struct rlv_store_info info = { .size = sizeof(info) };
 	int ret;
@@ -269,19 +256,37 @@ static int run_scene(struct demo *demo, const struct scene *scene)
 }
 
 static const struct scene scenes[] = {
-	{ "CartPole", "cartpole.rlvt", "cartpole", 2, 2, CAPACITY, 4 * CLOCK_NS_PER_S, 2, true },
-	{ "Pong", "pong.rlvt", "atari", 1, 1, FRAME_CAPACITY, 3 * CLOCK_NS_PER_S, 1, false },
+	{ .title = "CartPole",
+	  .trace = "cartpole.rlvt",
+	  .shape = "cartpole",
+	  .actors = 2,
+	  .learners = 2,
+	  .capacity = UINT64_C(1) << 18,
+	  .window_ns = 4 * CLOCK_NS_PER_S,
+	  .windows = 2,
+	  .kill_actor = true },
+	{ .title = "Pong",
+	  .trace = "pong.rlvt",
+	  .shape = "atari",
+	  .actors = 1,
+	  .learners = 1,
+	  .capacity = UINT64_C(1) << 14,
+	  .window_ns = 3 * CLOCK_NS_PER_S,
+	  .windows = 1 },
 };
 
 static int run_all(struct demo *demo, double speed)
 {
+	char name[] = "status", uri[HOST_STORE_URI_BYTES];
+	char *status[] = { name, uri, NULL };
 	int ret;
 
 	demo_say(demo, "A memory node and a metadata server start");
-	ret = host_store_private(UINT64_C(1) << 30, UP_NS, &demo->store);
+	ret = host_store_private(UINT64_C(1) << 30, &demo->store);
 	if (ret)
 		return cli_fail_local(ret, "start a private store"), ret;
-	ret = show_status(demo);
+	memcpy(uri, demo->store.uri, sizeof(uri));
+	ret = cmd_status(2, status) == CLI_OK ? 0 : -EIO;
 	for (size_t i = 0; i < ARRAY_LEN(scenes) && ret == 0; i++) {
 		struct scene scene = scenes[i];
 

@@ -11,16 +11,9 @@
 #include "cli/cli.h"
 #include "cli/store_status.h"
 
-#define STORE_NS (3 * CLOCK_NS_PER_S)
-#define DAEMON_NS (4 * CLOCK_NS_PER_S)
 #define WORDS_BYTES 512
 
 /* -------- memory nodes -------- */
-
-static const char *state_of(const struct rlv_node_info *node)
-{
-	return node->state == RLV_NODE_LOST ? "lost" : "down";
-}
 
 static int check_node(const struct store_status *status, const char *name, char *words)
 {
@@ -31,7 +24,8 @@ static int check_node(const struct store_status *status, const char *name, char 
 		return -ENOENT;
 	}
 	if (!store_node_is_up(node))
-		snprintf(words, WORDS_BYTES, "memory node %s is %s", name, state_of(node));
+		snprintf(words, WORDS_BYTES, "memory node %s is %s", name,
+			 node->state == RLV_NODE_LOST ? "lost" : "down");
 	else if (node->broken)
 		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", name,
 			 node->broken);
@@ -40,23 +34,19 @@ static int check_node(const struct store_status *status, const char *name, char 
 	return store_node_is_up(node) && node->broken == 0 ? 0 : -EHOSTDOWN;
 }
 
-/* First unhealthy node. Nodes declared lost are ignored. */
-static const struct rlv_node_info *find_ill(const struct store_status *status)
-{
-	for (size_t i = 0; i < status->n_nodes; i++)
-		if (status->nodes[i].state == RLV_NODE_DOWN || status->nodes[i].broken)
-			return &status->nodes[i];
-	return NULL;
-}
-
+/* Nodes that were declared lost are ignored. */
 static int check_all(const struct store_status *status, char *words)
 {
-	const struct rlv_node_info *ill = find_ill(status);
+	const struct rlv_node_info *ill = NULL;
 	uint32_t up = 0, known = 0;
 
 	for (size_t i = 0; i < status->n_nodes; i++) {
-		known += status->nodes[i].state != RLV_NODE_LOST;
-		up += store_node_is_up(&status->nodes[i]);
+		const struct rlv_node_info *node = &status->nodes[i];
+
+		known += node->state != RLV_NODE_LOST;
+		up += store_node_is_up(node);
+		if (!ill && (node->state == RLV_NODE_DOWN || node->broken))
+			ill = node;
 	}
 	if (ill && ill->broken)
 		snprintf(words, WORDS_BYTES, "memory node %s: %u regions are broken", ill->name,
@@ -72,29 +62,12 @@ static int check_all(const struct store_status *status, char *words)
 
 /* -------- the store -------- */
 
-/* Half of the time for the connection, half for the request. */
-static int ask_store(const struct health_opts *opts, struct store_status *status)
-{
-	struct rlv_store_opts store_opts = RLV_STORE_OPTS_INIT;
-	struct rlv_store *store;
-	int ret;
-
-	store_opts.timeout_ns = (opts->timeout_ns ? opts->timeout_ns : STORE_NS) / 2;
-	store_opts.read_only = true;
-	ret = rlv_store_open(opts->uri, &store_opts, &store);
-	if (ret)
-		return ret;
-	ret = store_status_read(store, status);
-	if (ret == 0)
-		return rlv_store_close(&store);
-	(void)!rlv_store_close(&store);
-	return ret;
-}
-
 static int check_store(const struct health_opts *opts, char *words)
 {
 	struct store_status status;
-	int ret = ask_store(opts, &status);
+	int64_t timeout_ns = opts->timeout_ns ? opts->timeout_ns : 3 * CLOCK_NS_PER_S;
+	/* Half of the time for the connection, half for the request. */
+	int ret = store_status_ask(opts->uri, timeout_ns / 2, &status);
 
 	if (ret) {
 		snprintf(words, WORDS_BYTES, "%s", rlv_last_error());
@@ -105,8 +78,8 @@ static int check_store(const struct health_opts *opts, char *words)
 
 static int check_daemon(const struct health_opts *opts, char *words)
 {
-	int ret = health_get(opts->daemon, opts->timeout_ns ? opts->timeout_ns : DAEMON_NS, words,
-			     WORDS_BYTES);
+	int64_t timeout_ns = opts->timeout_ns ? opts->timeout_ns : 4 * CLOCK_NS_PER_S;
+	int ret = health_get(opts->daemon, timeout_ns, words, WORDS_BYTES);
 
 	if (ret && ret != -EHOSTDOWN)
 		snprintf(words, WORDS_BYTES, "%s", error_last());
@@ -115,30 +88,20 @@ static int check_daemon(const struct health_opts *opts, char *words)
 
 /* -------- report -------- */
 
-static int print_json(const char *of, bool healthy, const char *words)
-{
-	struct json json;
-
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "of", of);
-	json_put_bool(&json, "healthy", healthy);
-	json_put_string(&json, "words", words);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
-}
-
 int health_run(const struct health_opts *opts)
 {
 	const char *of = opts->daemon ? opts->daemon : opts->uri;
 	char words[WORDS_BYTES] = "";
 	int ret = opts->daemon ? check_daemon(opts, words) : check_store(opts, words);
-	int printed = CLI_OK;
+	struct json *json;
 
-	if (opts->json)
-		printed = print_json(of, ret == 0, words);
-	else
+	if (!opts->json) {
 		printf("%s: %s: %s\n", ret ? "not healthy" : "healthy", of, words);
-	return ret ? CLI_FAILURE : printed;
+		return ret ? CLI_FAILURE : CLI_OK;
+	}
+	json = cli_json_begin();
+	json_put_string(json, "of", of);
+	json_put_bool(json, "healthy", ret == 0);
+	json_put_string(json, "words", words);
+	return cli_json_end(json) || ret ? CLI_FAILURE : CLI_OK;
 }

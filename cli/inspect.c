@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem/alloc.h"
 #include "base/bits.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -39,51 +38,31 @@ static void print_text(const char *name, const struct rlv_verify_report *report)
 	       report->first_problem);
 }
 
-/* json: NULL = print text. -EBADMSG: the table is damaged. The failure was printed. */
-static int inspect(struct rlv_store *store, const char *name, struct json *json)
+struct inspection {
+	struct json *json; /* NULL = print text */
+	size_t tables;     /* number of tables that it has tried */
+};
+
+/* ctx: struct inspection. -EBADMSG: the table is damaged. The failure was printed. */
+static int inspect(struct rlv_store *store, const char *name, void *ctx)
 {
+	struct inspection *inspection = ctx;
 	struct rlv_verify_report report = { .size = sizeof(report) };
 	struct rlv_table *table;
 	int ret = rlv_table_open(store, name, &table);
 
+	inspection->tables++;
 	if (ret)
 		return cli_fail(ret, "open table %s", name), ret;
 	ret = rlv_table_verify(table, &report);
 	cli_table_close(&table);
 	if (ret)
 		return cli_fail(ret, "verify table %s", name), ret;
-	if (json)
-		put_json(name, &report, json);
+	if (inspection->json)
+		put_json(name, &report, inspection->json);
 	else
 		print_text(name, &report);
 	return report.problems ? -EBADMSG : 0;
-}
-
-static int inspect_all(struct rlv_store *store, struct json *json)
-{
-	char(*names)[RLV_NAME_BYTES] = mem_array(1024, RLV_NAME_BYTES);
-	size_t n = 1024;
-	int code = CLI_OK, ret;
-
-	if (!names)
-		return cli_fail_local(-ENOMEM, "inspect");
-	ret = rlv_store_tables(store, names, &n);
-	if (ret) {
-		mem_free(names);
-		return cli_fail(ret, "list the tables");
-	}
-	if (json)
-		json_array_begin(json);
-	for (size_t i = 0; i < n && i < 1024 && !cli_is_away(ret); i++) {
-		ret = inspect(store, names[i], json);
-		code = ret ? CLI_FAILURE : code;
-	}
-	if (json)
-		json_array_end(json);
-	else if (n == 0 && code == CLI_OK)
-		printf("no tables\n");
-	mem_free(names);
-	return code;
 }
 
 int cmd_inspect(int argc, char **argv)
@@ -107,17 +86,22 @@ int cmd_inspect(int argc, char **argv)
 		.max_positional = 2,
 	};
 	int code = cli_parse_store(&args, &common, 0, argc, argv);
-	struct json json, *to = common.json ? &json : NULL;
+	struct inspection inspection = { NULL, 0 };
+	struct json json;
 
 	if (code != CLI_CONTINUE)
 		return code;
 	if (cli_store_open(what[0] ? what[0] : CLI_DEFAULT_URI, common.timeout_ns, true, &store))
 		return CLI_FAILURE;
 	json_init(&json, stdout);
+	if (common.json)
+		inspection.json = &json;
 	if (what[1])
-		code = inspect(store, what[1], to) ? CLI_FAILURE : CLI_OK;
+		code = inspect(store, what[1], &inspection) ? CLI_FAILURE : CLI_OK;
 	else
-		code = inspect_all(store, to);
+		code = cli_each_table(store, inspection.json, inspect, &inspection);
+	if (!common.json && inspection.tables == 0 && code == CLI_OK)
+		printf("no tables\n");
 	cli_store_close(&store);
 	return json_end(&json) ? CLI_FAILURE : code;
 }

@@ -75,7 +75,7 @@ int cmd_version(int argc, char **argv)
 		.n_options = ARRAY_LEN(options),
 	};
 	int code = cli_parse(&args, argc, argv);
-	struct json json;
+	struct json *json;
 
 	if (code != CLI_CONTINUE)
 		return code;
@@ -84,13 +84,10 @@ int cmd_version(int argc, char **argv)
 		       RLV_VERSION_MINOR, RLV_VERSION_PATCH, rlv_version(), RLV_COMMIT);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "version", rlv_version());
-	json_put_string(&json, "commit", RLV_COMMIT);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json = cli_json_begin();
+	json_put_string(json, "version", rlv_version());
+	json_put_string(json, "commit", RLV_COMMIT);
+	return cli_json_end(json);
 }
 
 int main(int argc, char **argv)

@@ -13,9 +13,6 @@
 #include "cli/host/node_options.h"
 #include "program/interrupt.h"
 
-#define LOOK_NS (200 * CLOCK_NS_PER_MS)
-#define DEFAULT_BYTES (UINT64_C(1) << 30)
-
 /* Arguments of `relive node ...`. */
 struct request {
 	struct cli_common common;
@@ -27,26 +24,10 @@ struct request {
 
 /* -------- add -------- */
 
-static int print_added(const struct request *request, pid_t pid)
-{
-	struct json json;
-
-	if (!request->common.json) {
-		printf("node %s is up, pid %d\n", request->name, (int)pid);
-		return CLI_OK;
-	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "node", request->name);
-	json_put_i64(&json, "pid", pid);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
-}
-
 static int node_add(const struct request *request)
 {
 	struct host_node_opts opts = request->opts;
+	struct json *json;
 	gid_t gid;
 	pid_t pid;
 	int ret;
@@ -57,13 +38,22 @@ static int node_add(const struct request *request)
 	else
 		opts.metad = request->uri;
 	if (opts.bytes == 0 && !opts.file)
-		opts.bytes = DEFAULT_BYTES;
+		opts.bytes = UINT64_C(1) << 30;
 	ret = opts.group ? group_find(opts.group, &gid) : 0;
 	if (ret)
 		return cli_fail_local(ret, "add node %s", request->name);
 	interrupt_install();
 	ret = host_store_add_node(&opts, &pid);
-	return ret ? cli_fail_local(ret, "add node %s", request->name) : print_added(request, pid);
+	if (ret)
+		return cli_fail_local(ret, "add node %s", request->name);
+	if (!request->common.json) {
+		printf("node %s is up, pid %d\n", request->name, (int)pid);
+		return CLI_OK;
+	}
+	json = cli_json_begin();
+	json_put_string(json, "node", request->name);
+	json_put_i64(json, "pid", pid);
+	return cli_json_end(json);
 }
 
 /* Removes the record of a drained or dropped node, so that `relive up` does not start it again. */
@@ -82,7 +72,7 @@ static int forget_record(const struct request *request)
 
 static int print_drain(const struct request *request, const struct rlv_drain_info *info)
 {
-	struct json json;
+	struct json *json;
 
 	if (!request->common.json && info->shards == 0) {
 		printf("node %s is empty: it can be stopped\n", request->name);
@@ -94,15 +84,12 @@ static int print_drain(const struct request *request, const struct rlv_drain_inf
 		       (unsigned long long)info->items_begin);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "node", request->name);
-	json_put_u64(&json, "shards", info->shards);
-	json_put_u64(&json, "items_left", info->items_left);
-	json_put_u64(&json, "items_begin", info->items_begin);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json = cli_json_begin();
+	json_put_string(json, "node", request->name);
+	json_put_u64(json, "shards", info->shards);
+	json_put_u64(json, "items_left", info->items_left);
+	json_put_u64(json, "items_begin", info->items_begin);
+	return cli_json_end(json);
 }
 
 static int node_drain(struct rlv_store *store, const struct request *request)
@@ -119,7 +106,7 @@ static int node_drain(struct rlv_store *store, const struct request *request)
 		if (info.shards == 0 || interrupt_pending() ||
 		    deadline_expired(clock_monotonic(), deadline))
 			break;
-		interrupt_sleep(LOOK_NS);
+		interrupt_sleep(200 * CLOCK_NS_PER_MS);
 	}
 	print_drain(request, &info);
 	if (info.shards)
@@ -131,18 +118,16 @@ static int node_drain(struct rlv_store *store, const struct request *request)
 
 static int print_node_end(const struct request *request, const char *what, const char *more)
 {
-	struct json json;
+	struct json *json;
 
 	if (!request->common.json) {
 		printf("node %s is %s%s\n", request->name, what, more);
-		return 0;
+		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "node", request->name);
-	json_put_bool(&json, what, true);
-	json_object_end(&json);
-	return json_end(&json);
+	json = cli_json_begin();
+	json_put_string(json, "node", request->name);
+	json_put_bool(json, what, true);
+	return cli_json_end(json);
 }
 
 static int node_drop(struct rlv_store *store, const struct request *request)

@@ -1,15 +1,13 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "base/json.h"
+#include "base/os/clock.h"
 #include "cli/cli.h"
 #include "cli/health.h"
 #include "cli/store_status.h"
 #include "program/text_table.h"
 #include "program/units.h"
 #include "cli/why.h"
-
-#define DEFAULT_NS 5000000000
 
 struct request {
 	struct cli_common common;
@@ -55,35 +53,24 @@ static void json_node(struct json *json, const struct rlv_node_info *node)
 static int print_json(const struct store_status *status, const struct why *why)
 {
 	const struct rlv_store_info *info = &status->info;
-	struct json json;
+	struct json *json;
 
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "uri", info->uri);
-	json_put_string(&json, "server_version", info->server_version);
-	json_put_u64(&json, "term", info->term);
-	json_put_u64(&json, "tables", info->n_tables);
-	json_put_u64(&json, "clients", info->n_clients);
-	json_put_u64(&json, "rebuilds", info->rebuilds);
-	json_put_string(&json, "waiting", info->waiting);
-	json_key(&json, "nodes");
-	json_array_begin(&json);
+	json = cli_json_begin();
+	json_put_string(json, "uri", info->uri);
+	json_put_string(json, "server_version", info->server_version);
+	json_put_u64(json, "term", info->term);
+	json_put_u64(json, "tables", info->n_tables);
+	json_put_u64(json, "clients", info->n_clients);
+	json_put_u64(json, "rebuilds", info->rebuilds);
+	json_put_string(json, "waiting", info->waiting);
+	json_key(json, "nodes");
+	json_array_begin(json);
 	for (size_t i = 0; i < status->n_nodes; i++)
-		json_node(&json, &status->nodes[i]);
-	json_array_end(&json);
+		json_node(json, &status->nodes[i]);
+	json_array_end(json);
 	if (why)
-		why_json(&json, why);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
-}
-
-static void put_state(struct text_table *table, const struct rlv_node_info *node)
-{
-	if (node->broken)
-		text_table_cell(table, "%s, %u broken", state_name(node->state), node->broken);
-	else
-		text_table_cell(table, "%s", state_name(node->state));
+		why_json(json, why);
+	return cli_json_end(json);
 }
 
 static void put_gauges(struct text_table *table, const struct rlv_node_info *node)
@@ -114,7 +101,11 @@ static int print_text(const struct store_status *status)
 		const struct rlv_node_info *node = &status->nodes[i];
 
 		text_table_cell(&table, "%s", node->name);
-		put_state(&table, node);
+		if (node->broken)
+			text_table_cell(&table, "%s, %u broken", state_name(node->state),
+					node->broken);
+		else
+			text_table_cell(&table, "%s", state_name(node->state));
 		text_table_cell(&table, "%s", units_format_bytes(node->pool_bytes, pool));
 		text_table_cell(&table, "%s", units_format_bytes(node->used_bytes, used));
 		text_table_cell(&table, "%u", node->shards);
@@ -165,7 +156,8 @@ static int run_status(const struct request *request)
 
 	if (request->health)
 		return health_run(&health);
-	if (cli_store_open(request->uri, timeout_ns ? timeout_ns : DEFAULT_NS, true, &store))
+	if (cli_store_open(request->uri, timeout_ns ? timeout_ns : 5 * CLOCK_NS_PER_S, true,
+			   &store))
 		return CLI_FAILURE;
 	code = show_status(store, request);
 	cli_store_close(&store);

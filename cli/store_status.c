@@ -16,6 +16,24 @@ int store_status_read(struct rlv_store *store, struct store_status *out)
 	return ret;
 }
 
+int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *out)
+{
+	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
+	struct rlv_store *store;
+	int ret;
+
+	opts.timeout_ns = timeout_ns;
+	opts.read_only = true;
+	ret = rlv_store_open(uri, &opts, &store);
+	if (ret)
+		return ret;
+	ret = store_status_read(store, out);
+	if (ret == 0)
+		return rlv_store_close(&store);
+	(void)!rlv_store_close(&store);
+	return ret;
+}
+
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name)
 {
 	for (size_t i = 0; i < status->n_nodes; i++)

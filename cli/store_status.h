@@ -19,6 +19,9 @@ struct store_status {
 /* Query the store's server: two requests. The error message is rlv_last_error(). */
 RLV_MUST_CHECK int store_status_read(struct rlv_store *store, struct store_status *out);
 
+/* The same of a store that is not open. timeout_ns: of the connection, and again of the request. */
+int store_status_ask(const char *uri, int64_t timeout_ns, struct store_status *out) RLV_MUST_CHECK;
+
 /* NULL: unknown node name. */
 const struct rlv_node_info *store_status_find(const struct store_status *status, const char *name);
 

@@ -10,9 +10,7 @@
 #include "cli/table_print.h"
 #include "program/units.h"
 
-#define MAX_TABLES 4096
 #define MAX_SHARDS 1024
-#define DEFAULT_CAPACITY (UINT64_C(1) << 20)
 
 /* Arguments of `relive table ...`. */
 struct request {
@@ -25,13 +23,14 @@ struct request {
 	struct rlv_view view;
 	double spi;
 	uint64_t min_size;
-	struct json *json; /* output of --json */
+	struct json *json;       /* output of --json */
+	struct text_table *list; /* of `table list`: a row per table; else NULL */
 };
 
-/* 0, or the code of a failure that was printed. */
-static int table_describe(struct rlv_store *store, const char *name, const struct request *request,
-			  struct text_table *list)
+/* ctx: the request. 0, or the code of a failure that was printed. */
+static int table_describe(struct rlv_store *store, const char *name, void *ctx)
 {
+	const struct request *request = ctx;
 	struct rlv_table_info info = { .size = sizeof(info) };
 	struct rlv_table *table;
 	int ret = rlv_table_open(store, name, &table);
@@ -43,53 +42,35 @@ static int table_describe(struct rlv_store *store, const char *name, const struc
 		cli_fail(ret, "read table %s", name);
 	else if (request->common.json)
 		table_put_json(&info, request->json);
-	else if (list)
-		table_print_row(&info, list);
+	else if (request->list)
+		table_print_row(&info, request->list);
 	else
 		ret = table_print_text(&info, stdout);
 	cli_table_close(&table);
 	return ret;
 }
 
-static int list_names(struct rlv_store *store, const struct request *request,
-		      char (*names)[RLV_NAME_BYTES])
+static int table_list(struct rlv_store *store, struct request *request)
 {
 	struct text_table list;
-	size_t n = MAX_TABLES;
-	int ret = rlv_store_tables(store, names, &n), code = CLI_OK;
+	struct request each = *request;
+	int code;
 
-	if (ret)
-		return cli_fail(ret, "list the tables");
+	each.list = &list;
 	table_print_heading(&list);
-	if (request->common.json)
-		json_array_begin(request->json);
-	for (size_t i = 0; i < n && i < MAX_TABLES && !cli_is_away(ret); i++) {
-		ret = table_describe(store, names[i], request, &list);
-		code = ret ? CLI_FAILURE : code;
-	}
-	if (request->common.json)
-		json_array_end(request->json);
-	else if (text_table_print(&list, stdout))
+	code = cli_each_table(store, request->common.json ? request->json : NULL, table_describe,
+			      &each);
+	/* The heading alone is no answer if the names could not be read. */
+	if (!request->common.json && (code == CLI_OK || list.n_cells > list.n_columns) &&
+	    text_table_print(&list, stdout))
 		code = CLI_FAILURE;
 	text_table_fini(&list);
 	return code;
 }
 
-static int table_list(struct rlv_store *store, const struct request *request)
+static int table_info(struct rlv_store *store, struct request *request)
 {
-	char(*names)[RLV_NAME_BYTES] = mem_array(MAX_TABLES, RLV_NAME_BYTES);
-	int code;
-
-	if (!names)
-		return cli_fail_local(-ENOMEM, "list");
-	code = list_names(store, request, names);
-	mem_free(names);
-	return code;
-}
-
-static int table_info(struct rlv_store *store, const struct request *request)
-{
-	return table_describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
+	return table_describe(store, request->name, request) ? CLI_FAILURE : CLI_OK;
 }
 
 static const char *shard_state_name(uint32_t state)
@@ -137,7 +118,7 @@ static void put_shards(const struct rlv_shard_info *shards, size_t n, struct jso
 	json_array_end(json);
 }
 
-static int table_shards(struct rlv_store *store, const struct request *request)
+static int table_shards(struct rlv_store *store, struct request *request)
 {
 	struct rlv_shard_info *shards = mem_array(MAX_SHARDS, sizeof(*shards));
 	struct rlv_table *table;
@@ -161,7 +142,7 @@ static int table_shards(struct rlv_store *store, const struct request *request)
 	return code;
 }
 
-static int table_rebalance(struct rlv_store *store, const struct request *request)
+static int table_rebalance(struct rlv_store *store, struct request *request)
 {
 	uint32_t added = 0, draining = 0;
 	int ret = rlv_table_rebalance(store, request->name, &added, &draining);
@@ -195,7 +176,7 @@ static int take_shards(const struct request *request, uint32_t *shards_out)
 	return ret;
 }
 
-static int table_create(struct rlv_store *store, const struct request *request)
+static int table_create(struct rlv_store *store, struct request *request)
 {
 	struct rlv_table_opts opts = request->opts;
 	struct rlv_view view = request->view;
@@ -222,10 +203,10 @@ static int table_create(struct rlv_store *store, const struct request *request)
 	if (ret)
 		return cli_fail(ret, "create table %s", request->name);
 	cli_table_close(&table);
-	return table_describe(store, request->name, request, NULL) ? CLI_FAILURE : CLI_OK;
+	return table_describe(store, request->name, request) ? CLI_FAILURE : CLI_OK;
 }
 
-static int table_drop(struct rlv_store *store, const struct request *request)
+static int table_drop(struct rlv_store *store, struct request *request)
 {
 	int ret = rlv_table_drop(store, request->name);
 
@@ -244,7 +225,7 @@ static int table_drop(struct rlv_store *store, const struct request *request)
 
 static const struct {
 	const char *verb;
-	int (*run)(struct rlv_store *store, const struct request *request);
+	int (*run)(struct rlv_store *store, struct request *request);
 	bool named;
 	bool writes;
 } verbs[] = {
@@ -348,7 +329,7 @@ int cmd_table(int argc, char **argv)
 	};
 	int code;
 
-	request.opts.capacity = DEFAULT_CAPACITY;
+	request.opts.capacity = UINT64_C(1) << 20;
 	code = cli_parse_store(&args, &request.common, 1, argc, argv);
 	return code == CLI_CONTINUE ? run_verb(&request, words) : code;
 }

@@ -19,23 +19,6 @@ struct request {
 	const char *out;  /* NULL = stdout */
 };
 
-static int print_token(const struct request *request, const char *token)
-{
-	struct json json;
-
-	if (!request->common.json) {
-		printf("%s\n", token);
-		return CLI_OK;
-	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "role", request->role);
-	json_put_string(&json, "token", token);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
-}
-
 /* Never overwrites a file, whose mode could be too open. */
 static int write_token(const char *path, const char *token)
 {
@@ -55,19 +38,28 @@ static int write_token(const char *path, const char *token)
 static int give(struct rlv_store *store, const struct request *request)
 {
 	char token[RLV_TOKEN_BYTES];
+	struct json *json;
 	int ret = rlv_store_token(store, request->role, token);
 
 	if (ret)
 		return cli_fail(ret, "token %s", request->role);
-	if (!request->out)
-		return print_token(request, token);
-	ret = write_token(request->out, token);
-	return ret ? cli_fail_local(ret, "token %s", request->role) : CLI_OK;
+	if (request->out) {
+		ret = write_token(request->out, token);
+		return ret ? cli_fail_local(ret, "token %s", request->role) : CLI_OK;
+	}
+	if (!request->common.json) {
+		printf("%s\n", token);
+		return CLI_OK;
+	}
+	json = cli_json_begin();
+	json_put_string(json, "role", request->role);
+	json_put_string(json, "token", token);
+	return cli_json_end(json);
 }
 
 static int rotate(struct rlv_store *store, const struct request *request)
 {
-	struct json json;
+	struct json *json;
 	uint32_t epoch;
 	int ret = rlv_store_rotate_tokens(store, &epoch);
 
@@ -77,12 +69,9 @@ static int rotate(struct rlv_store *store, const struct request *request)
 		printf("role tokens are now of epoch %u; older ones are refused\n", epoch);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_u64(&json, "epoch", epoch);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+	json = cli_json_begin();
+	json_put_u64(json, "epoch", epoch);
+	return cli_json_end(json);
 }
 
 int cmd_token(int argc, char **argv)

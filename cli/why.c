@@ -25,27 +25,23 @@ static size_t shown(const struct why *why)
 	return why->n < WHY_MAX ? why->n : WHY_MAX;
 }
 
-/* pid 123 slot 4 for 3.2 s */
-static void print_who(const struct rlv_wait *wait)
-{
-	if (wait->pid)
-		printf("  pid %u", wait->pid);
-	else if (wait->client_id)
-		printf("  client %" PRIx64 " of another host", wait->client_id);
-	if (wait->slot)
-		printf(" slot %u", wait->slot);
-	if (wait->since_ns)
-		printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
-}
-
 void why_print(const struct why *why)
 {
 	if (why->n == 0)
 		printf("nobody waits\n");
 	for (size_t i = 0; i < shown(why); i++) {
-		printf("%-8s", kind_name(why->waits[i].kind));
-		print_who(&why->waits[i]);
-		printf("  %s\n", why->waits[i].words);
+		const struct rlv_wait *wait = &why->waits[i];
+
+		printf("%-8s", kind_name(wait->kind));
+		if (wait->pid)
+			printf("  pid %u", wait->pid);
+		else if (wait->client_id)
+			printf("  client %" PRIx64 " of another host", wait->client_id);
+		if (wait->slot)
+			printf(" slot %u", wait->slot);
+		if (wait->since_ns)
+			printf("  for %.1f s", (double)wait->since_ns / (double)CLOCK_NS_PER_S);
+		printf("  %s\n", wait->words);
 	}
 	if (why->n > shown(why))
 		printf("and %zu more\n", why->n - shown(why));

@@ -7,24 +7,6 @@
 #include "cli/cli.h"
 #include "cli/host/host_store.h"
 
-static int print_down(const char *store, uint32_t stopped, bool as_json)
-{
-	struct json json;
-
-	if (!as_json) {
-		printf("store %s is down, %u daemon%s stopped\n", store, stopped,
-		       stopped == 1 ? "" : "s");
-		return CLI_OK;
-	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "store", store);
-	json_put_u64(&json, "stopped", stopped);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
-}
-
 struct request {
 	const char *store;
 	bool force;
@@ -95,6 +77,7 @@ int cmd_down(int argc, char **argv)
 	};
 	int code = cli_parse(&args, argc, argv), ret;
 	struct host_down_opts opts = { .confirm = ask_user, .ctx = &request };
+	struct json *json;
 	uint32_t stopped = 0;
 
 	if (code != CLI_CONTINUE)
@@ -110,5 +93,13 @@ int cmd_down(int argc, char **argv)
 		return CLI_REFUSED;
 	if (ret)
 		return cli_fail_local(ret, "down");
-	return print_down(request.store, stopped, common.json);
+	if (!common.json) {
+		printf("store %s is down, %u daemon%s stopped\n", request.store, stopped,
+		       stopped == 1 ? "" : "s");
+		return CLI_OK;
+	}
+	json = cli_json_begin();
+	json_put_string(json, "store", request.store);
+	json_put_u64(json, "stopped", stopped);
+	return cli_json_end(json);
 }

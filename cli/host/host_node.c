@@ -28,7 +28,7 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 			host_report_end(dir, daemon, status);
 			return error_set(-ECONNREFUSED, "node %s did not start", opts->name);
 		}
-		asked = host_ask(uri, &store);
+		asked = store_status_ask(uri, HOST_ASK_NS, &store);
 		if (asked == 0 && host_node_is_up(&store, opts->name))
 			return 0;
 		interrupt_sleep(HOST_POLL_NS);

@@ -12,7 +12,6 @@
 #include "program/spawn.h"
 
 #define DEFAULT_BYTES (UINT64_C(1) << 30)
-#define ASK_NS (500 * CLOCK_NS_PER_MS)
 
 /* -------- command lines -------- */
 
@@ -208,24 +207,6 @@ int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daem
 	if (wait_gone(dir, daemons, HOST_GRACE_NS))
 		return 0;
 	return error_set(-ETIMEDOUT, "daemons in %s do not end", dir->path);
-}
-
-/* -------- the server's view -------- */
-
-int host_ask(const char *uri, struct store_status *status_out)
-{
-	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
-	struct rlv_store *store;
-	int ret;
-
-	opts.timeout_ns = ASK_NS;
-	ret = rlv_store_open(uri, &opts, &store);
-	if (ret)
-		return ret;
-	ret = store_status_read(store, status_out);
-	if (rlv_store_close(&store) && ret == 0)
-		ret = -EBUSY;
-	return ret;
 }
 
 bool host_node_is_up(const struct store_status *status, const char *name)

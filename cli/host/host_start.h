@@ -14,6 +14,7 @@
 
 #define HOST_POLL_NS 20000000
 #define HOST_GRACE_NS 5000000000
+#define HOST_ASK_NS 500000000 /* longest wait for each answer of the server */
 
 /* Command line of the given options only. */
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out) RLV_MUST_CHECK;
@@ -37,9 +38,6 @@ void host_report_end(const struct runtime_dir *dir, const struct host_daemon *da
 /* SIGTERM, then SIGKILL after timeout_ns, and waits. -ETIMEDOUT: some did not end. */
 int host_stop_all(const struct runtime_dir *dir, const struct host_daemons *daemons,
 		  int64_t timeout_ns) RLV_MUST_CHECK;
-
-/* Query the metadata server for the store's nodes. Negative = no answer. */
-int host_ask(const char *uri, struct store_status *status_out) RLV_MUST_CHECK;
 
 /* True if the answer lists the node as up. */
 bool host_node_is_up(const struct store_status *status, const char *name);

@@ -10,7 +10,7 @@
 #include "cli/host/host_start.h"
 #include "program/spawn.h"
 
-int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
+int host_store_private(uint64_t bytes, struct host_store *store_out)
 {
 	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT,
 					.stalled = HOST_STORE_UNSET,
@@ -21,7 +21,6 @@ int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *st
 
 	opts.node.store = "private";
 	opts.node.bytes = bytes;
-	opts.node.timeout_ns = timeout_ns;
 	/* A socket name is limited to 108 bytes, so a deep TMPDIR is unusable. */
 	if (!tmp || !*tmp || strlen(tmp) > 40)
 		tmp = "/tmp";

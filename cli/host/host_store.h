@@ -90,8 +90,7 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
  * Opens a private store of this process, in a runtime directory of its own under TMPDIR; the
  * daemons end with this process. host_store_close removes it.
  */
-int host_store_private(uint64_t bytes, int64_t timeout_ns, struct host_store *store_out)
-	RLV_MUST_CHECK;
+int host_store_private(uint64_t bytes, struct host_store *store_out) RLV_MUST_CHECK;
 
 /*
  * Starts a further memory node, for a store here or on another host, and waits until the store

@@ -302,7 +302,7 @@ static void wait_down(const struct up *up, const struct host_daemon *daemon)
 	struct store_status status;
 
 	while (!interrupt_pending() && !deadline_expired(clock_monotonic(), deadline)) {
-		if (host_ask(up->store->uri, &status) ||
+		if (store_status_ask(up->store->uri, HOST_ASK_NS, &status) ||
 		    !host_node_is_up(&status, node_name(daemon)))
 			return;
 		interrupt_sleep(HOST_POLL_NS);
@@ -399,7 +399,7 @@ static int wait_ready(struct up *up)
 		ret = look_at_all(up);
 		if (ret)
 			return ret;
-		asked = host_ask(up->store->uri, &status);
+		asked = store_status_ask(up->store->uri, HOST_ASK_NS, &status);
 		absent = asked ? NULL : find_absent(up, &status);
 		if (asked == 0 && !absent)
 			return 0;

@@ -32,26 +32,23 @@ static void print_text(const struct host_store *store, const struct host_store_o
 static int print_up(const struct host_store *store, const struct host_store_opts *opts,
 		    bool as_json)
 {
-	struct json json;
+	struct json *json;
 
 	if (!as_json) {
 		print_text(store, opts);
 		return CLI_OK;
 	}
-	json_init(&json, stdout);
-	json_object_begin(&json);
-	json_put_string(&json, "uri", store->uri);
-	json_put_string(&json, "store", store->name);
-	json_put_i64(&json, "metad_pid", store->metad);
-	json_key(&json, "memnode_pids");
-	json_array_begin(&json);
+	json = cli_json_begin();
+	json_put_string(json, "uri", store->uri);
+	json_put_string(json, "store", store->name);
+	json_put_i64(json, "metad_pid", store->metad);
+	json_key(json, "memnode_pids");
+	json_array_begin(json);
 	for (uint32_t i = 0; i < store->n_nodes; i++)
-		json_i64(&json, store->nodes[i]);
-	json_array_end(&json);
-	json_put_u64(&json, "started", store->started);
-	json_object_end(&json);
-	json_newline(&json);
-	return json_finish(&json) ? CLI_FAILURE : CLI_OK;
+		json_i64(json, store->nodes[i]);
+	json_array_end(json);
+	json_put_u64(json, "started", store->started);
+	return cli_json_end(json);
 }
 
 static bool tls_agrees(const struct host_store_opts *opts)
