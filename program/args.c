@@ -16,7 +16,10 @@ static int set_choice(const struct arg_option *option, const char *text)
 		size_t len = strcspn(at, "|");
 
 		if (strlen(text) == len && strncmp(text, at, len) == 0) {
-			*(uint32_t *)option->out = index;
+			if (option->kind == ARG_WORD)
+				*(const char **)option->out = text;
+			else
+				*(uint32_t *)option->out = index;
 			return 0;
 		}
 		if (!at[len])
@@ -56,6 +59,7 @@ static int set_value(const struct arg_option *option, const char *text)
 	case ARG_DURATION:
 		return units_parse_duration(text, option->out);
 	case ARG_CHOICE:
+	case ARG_WORD:
 		return set_choice(option, text);
 	case ARG_FLAG:
 	case ARG_HEADING:

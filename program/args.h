@@ -24,12 +24,13 @@ enum arg_kind {
 	ARG_NUMBER,   /* double * */
 	ARG_DURATION, /* int64_t * ns, units_parse_duration */
 	ARG_CHOICE,   /* uint32_t *, index in `value`, a list "wait|kill" */
+	ARG_WORD,     /* const char **, one of the words of such a list */
 	ARG_HEADING,  /* a line in --help */
 };
 
 struct arg_option {
 	const char *name;  /* without dashes */
-	const char *value; /* name of the value in --help; the choices of an ARG_CHOICE */
+	const char *value; /* name of the value in --help; the choices of ARG_CHOICE, ARG_WORD */
 	const char *help;
 	void *out;
 	enum arg_kind kind;

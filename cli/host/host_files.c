@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_OPEN 8
 #define KEEP_NAME "persistent"
 #define ENDING_NAME "ending"
 #define LOCK_END ".lock"
@@ -27,7 +26,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 void host_files_remove(const char *path)
 {
-	(void)nftw(path, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS);
+	(void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static int make_mark(const struct runtime_dir *dir, const char *name)

@@ -7,17 +7,6 @@
 #include "cli/cli.h"
 #include "program/interrupt.h"
 
-#define POLL_NS (20 * CLOCK_NS_PER_MS)
-#define QUIET_NS (1 * CLOCK_NS_PER_S)
-
-static void say_who_holds_it(const char *store, int pid, int64_t spent_ns, bool *said)
-{
-	if (*said || spent_ns < QUIET_NS)
-		return;
-	cli_error("waiting for pid %d, which starts or stops store %s", pid, store);
-	*said = true;
-}
-
 int host_lock_take(const char *store, int64_t timeout_ns, struct progress *progress,
 		   struct host_lock *lock_out)
 {
@@ -43,8 +32,11 @@ int host_lock_take(const char *store, int64_t timeout_ns, struct progress *progr
 			progress_show(progress, (double)spent / (double)timeout_ns,
 				      "waiting for pid %d, which starts or stops store %s", pid,
 				      store);
-		say_who_holds_it(store, pid, spent, &said);
-		interrupt_sleep(POLL_NS);
+		if (!said && spent >= CLOCK_NS_PER_S) {
+			cli_error("waiting for pid %d, which starts or stops store %s", pid, store);
+			said = true;
+		}
+		interrupt_sleep(20 * CLOCK_NS_PER_MS);
 	}
 	return error_set(-ETIMEDOUT, "store %s: pid %d still starts or stops it after %.0f s",
 			 store, pid, (double)timeout_ns / CLOCK_NS_PER_S);

@@ -11,8 +11,6 @@
 #include "base/os/clock.h"
 #include "cli/store_status.h"
 
-#define ASK_NS (3 * CLOCK_NS_PER_S)
-#define COUNT_NS (10 * CLOCK_NS_PER_S)
 #define MAX_TABLES 4096
 #define MAX_SHARDS 1024
 
@@ -41,11 +39,6 @@ static bool is_of(const struct inquest *q, const struct host_daemon *daemon)
 	return q->only ? daemon == q->only : !host_daemon_is_elsewhere(daemon);
 }
 
-static bool is_pool_on_file(const struct rlv_node_info *node)
-{
-	return strcmp(node->pages, "file") == 0 || strcmp(node->pages, "dax") == 0;
-}
-
 /* A local node ends with its process; a remote node becomes unusable without the catalog that
    names it. */
 static bool is_at_stake(const struct inquest *q, const char *node)
@@ -58,15 +51,6 @@ static bool is_at_stake(const struct inquest *q, const char *node)
 			return holds_memory(daemon);
 	}
 	return !q->only && !q->keep;
-}
-
-static bool any_at_stake(const struct inquest *q)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < q->status.n_nodes; i++)
-		any |= is_at_stake(q, q->status.nodes[i].name);
-	return any;
 }
 
 static void unknown(struct inquest *q, const char *why)
@@ -108,17 +92,6 @@ static bool has_shard_at_stake(const struct inquest *q, size_t n)
 	return false;
 }
 
-static int64_t most_items(const struct rlv_table_info *info)
-{
-	int64_t most = 0;
-
-	for (uint32_t v = 0; v < info->n_views; v++) {
-		if (info->views[v].items > most)
-			most = info->views[v].items;
-	}
-	return most;
-}
-
 /* A table without a shard here has nothing to lose. */
 static void count_table(struct inquest *q, const char *name)
 {
@@ -137,7 +110,9 @@ static void count_table(struct inquest *q, const char *name)
 	ret = rlv_table_shards(table, q->shards, sizeof(q->shards[0]), &n);
 	if (ret == 0 && has_shard_at_stake(q, n)) {
 		ret = rlv_table_info(table, &q->table);
-		items = ret ? 0 : most_items(&q->table);
+		for (uint32_t v = 0; v < q->table.n_views && ret == 0; v++)
+			if (q->table.views[v].items > items)
+				items = q->table.views[v].items;
 	}
 	if (ret)
 		unknown(q, rlv_last_error());
@@ -148,8 +123,9 @@ static void count_table(struct inquest *q, const char *name)
 
 static int count_tables(struct inquest *q)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), COUNT_NS);
+	uint64_t deadline = deadline_after(clock_monotonic(), 10 * CLOCK_NS_PER_S);
 	size_t n = MAX_TABLES;
+	bool any = false;
 	int ret;
 
 	ret = store_status_read(q->store, &q->status);
@@ -157,9 +133,14 @@ static int count_tables(struct inquest *q)
 		ret = rlv_store_tables(q->store, q->names, &n);
 	if (ret)
 		return ret;
-	for (size_t i = 0; i < q->status.n_nodes && !q->only; i++)
-		q->keep |= is_pool_on_file(&q->status.nodes[i]);
-	if (n == 0 || !any_at_stake(q))
+	for (size_t i = 0; i < q->status.n_nodes && !q->only; i++) {
+		const char *pages = q->status.nodes[i].pages;
+
+		q->keep |= strcmp(pages, "file") == 0 || strcmp(pages, "dax") == 0;
+	}
+	for (size_t i = 0; i < q->status.n_nodes; i++)
+		any |= is_at_stake(q, q->status.nodes[i].name);
+	if (n == 0 || !any)
 		return 0;
 	check_nodes(q);
 	for (size_t i = 0; i < n && i < MAX_TABLES; i++) {
@@ -177,7 +158,7 @@ static void ask(struct inquest *q)
 	struct rlv_store_opts opts = RLV_STORE_OPTS_INIT;
 	int ret;
 
-	opts.timeout_ns = ASK_NS;
+	opts.timeout_ns = 3 * CLOCK_NS_PER_S;
 	opts.read_only = true;
 	ret = rlv_store_open(q->uri, &opts, &q->store);
 	if (ret == 0)
@@ -186,20 +167,6 @@ static void ask(struct inquest *q)
 		unknown(q, rlv_last_error());
 	if (q->store)
 		(void)!rlv_store_close(&q->store);
-}
-
-/* Nodes of stores on other hosts, each queried by itself. */
-static void ask_elsewhere(struct inquest *q)
-{
-	for (uint32_t i = 0; i < q->daemons->n; i++) {
-		const struct host_daemon *daemon = &q->daemons->at[i];
-
-		if (!holds_memory(daemon) || !host_daemon_is_elsewhere(daemon))
-			continue;
-		q->uri = cmdline_get(&daemon->line, "--metad");
-		q->only = daemon;
-		ask(q);
-	}
 }
 
 /* True if items may be lost that cannot be counted, because the metadata server is down. */
@@ -229,7 +196,16 @@ static void count_all(const char *store, struct inquest *q)
 		ask(q);
 	else if (may_hold(q, metad))
 		unknown(q, "its metadata server does not run");
-	ask_elsewhere(q);
+	/* Nodes of stores on other hosts: each store is queried by itself. */
+	for (uint32_t i = 0; i < q->daemons->n; i++) {
+		const struct host_daemon *daemon = &q->daemons->at[i];
+
+		if (!holds_memory(daemon) || !host_daemon_is_elsewhere(daemon))
+			continue;
+		q->uri = cmdline_get(&daemon->line, "--metad");
+		q->only = daemon;
+		ask(q);
+	}
 }
 
 int host_loss_count(const char *store, const struct host_daemons *daemons, bool *keep,

@@ -37,18 +37,6 @@ static int wait_node(const struct host_node_opts *opts, const struct runtime_dir
 			 asked ? rlv_last_error() : "the store does not know it");
 }
 
-static int node_line(const struct host_node_opts *opts, struct cmdline *line_out)
-{
-	struct cmdline given;
-	int ret = host_node_options(opts, &given);
-
-	if (ret == 0)
-		ret = host_node_line(opts->store, opts->name, &given, line_out);
-	if (ret == 0)
-		ret = cmdline_set(line_out, "--metrics", opts->metrics);
-	return ret ? ret : cmdline_set(line_out, "--metad", opts->metad);
-}
-
 /* The command line is recorded first, so that it is known after a kill. */
 static int add_node(const struct host_node_opts *opts, const struct runtime_dir *dir,
 		    struct host_daemon *daemon)
@@ -77,6 +65,7 @@ static int add_if_absent(const struct host_node_opts *opts, struct host_daemons 
 {
 	struct host_daemon *daemon;
 	struct runtime_dir dir;
+	struct cmdline given;
 	char name[64];
 	int ret = runtime_dir_open(opts->store, opts->metad != NULL, &dir);
 
@@ -93,7 +82,13 @@ static int add_if_absent(const struct host_node_opts *opts, struct host_daemons 
 	if (daemon->pid)
 		return error_set(-EBUSY, "memory node %s runs already, pid %d", opts->name,
 				 (int)daemon->pid);
-	ret = node_line(opts, &daemon->line);
+	ret = host_node_options(opts, &given);
+	if (ret == 0)
+		ret = host_node_line(opts->store, opts->name, &given, &daemon->line);
+	if (ret == 0)
+		ret = cmdline_set(&daemon->line, "--metrics", opts->metrics);
+	if (ret == 0)
+		ret = cmdline_set(&daemon->line, "--metad", opts->metad);
 	host_claim(daemon, opts->adopt, opts->discard, opts->trust_clients);
 	if (ret == 0)
 		ret = add_node(opts, &dir, daemon);

@@ -11,105 +11,97 @@
 #include "cli/cli.h"
 #include "program/spawn.h"
 
-#define DEFAULT_BYTES (UINT64_C(1) << 30)
-
 /* -------- command lines -------- */
 
-static int set_log(const struct host_node_opts *opts, struct cmdline *line)
-{
-	static const char *const levels[] = { "error", "warn", "info", "debug" };
-	static const char *const formats[] = { "text", "json" };
-	int ret = cmdline_set(line, "--log-level",
-			      opts->log_level < ARRAY_LEN(levels) ? levels[opts->log_level] : NULL);
+struct setting {
+	const char *name, *value; /* value: NULL = leave the option out */
+	bool is_path;
+};
 
-	return ret ? ret
-		   : cmdline_set(line, "--log-format",
-				 opts->log_format < ARRAY_LEN(formats) ? formats[opts->log_format]
-								       : NULL);
+static int set_all(struct cmdline *line, const struct setting *settings, size_t n)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < n && ret == 0; i++) {
+		const struct setting *at = &settings[i];
+
+		ret = at->is_path ? cmdline_set_path(line, at->name, at->value)
+				  : cmdline_set(line, at->name, at->value);
+	}
+	return ret;
 }
 
 int host_metad_options(const struct host_store_opts *opts, struct cmdline *line_out)
 {
-	static const char *const stalled[] = { "wait", "kill" };
-	struct cmdline *line = line_out;
+	const struct setting settings[] = {
+		{ "--stalled", opts->stalled, false },
+		{ "--listen", opts->listen, false },
+		{ "--metrics", opts->node.metrics, false },
+		{ "--tls-cert", opts->tls_cert, true },
+		{ "--tls-key", opts->tls_key, true },
+		{ "--tls-ca", opts->tls_ca, true },
+		{ "--group", opts->node.group, false },
+		{ "--log-level", opts->node.log_level, false },
+		{ "--log-format", opts->node.log_format, false },
+	};
 	int ret;
 
-	line->len = 0;
-	ret = cmdline_set(line, "--stalled",
-			  opts->stalled < ARRAY_LEN(stalled) ? stalled[opts->stalled] : NULL);
+	line_out->len = 0;
+	ret = set_all(line_out, settings, ARRAY_LEN(settings));
 	if (ret == 0)
-		ret = cmdline_set(line, "--listen", opts->listen);
+		ret = cmdline_set_ns(line_out, "--node-lease", opts->node_lease_ns);
 	if (ret == 0)
-		ret = cmdline_set(line, "--metrics", opts->node.metrics);
-	if (ret == 0)
-		ret = cmdline_set_path(line, "--tls-cert", opts->tls_cert);
-	if (ret == 0)
-		ret = cmdline_set_path(line, "--tls-key", opts->tls_key);
-	if (ret == 0)
-		ret = cmdline_set_path(line, "--tls-ca", opts->tls_ca);
-	if (ret == 0)
-		ret = cmdline_set(line, "--group", opts->node.group);
-	if (ret == 0)
-		ret = cmdline_set_ns(line, "--node-lease", opts->node_lease_ns);
-	if (ret == 0)
-		ret = cmdline_set_ns(line, "--node-lost", opts->node_lost_ns);
-	if (ret == 0)
-		ret = cmdline_set_ns(line, "--slow-start", opts->slow_start_ns);
-	return ret ? ret : set_log(&opts->node, line);
+		ret = cmdline_set_ns(line_out, "--node-lost", opts->node_lost_ns);
+	return ret ? ret : cmdline_set_ns(line_out, "--slow-start", opts->slow_start_ns);
 }
 
 int host_node_options(const struct host_node_opts *opts, struct cmdline *line_out)
 {
-	static const char *const pages[] = { "auto", "huge", "small" };
-	struct cmdline *line = line_out;
+	const struct setting settings[] = {
+		{ "--file", opts->file, true },
+		{ "--pages", opts->pages, false },
+		{ "--transport", opts->transport, false },
+		{ "--group", opts->group, false },
+		{ "--listen", opts->rdma_listen, false },
+		{ "--log-level", opts->log_level, false },
+		{ "--log-format", opts->log_format, false },
+	};
 	int ret;
 
-	line->len = 0;
-	ret = cmdline_set_bytes(line, "--size", opts->bytes);
-	if (ret == 0)
-		ret = cmdline_set_path(line, "--file", opts->file);
-	if (ret == 0)
-		ret = cmdline_set(line, "--pages",
-				  opts->pages < ARRAY_LEN(pages) ? pages[opts->pages] : NULL);
-	if (ret == 0)
-		ret = cmdline_set(line, "--transport", opts->transport);
-	if (ret == 0)
-		ret = cmdline_set(line, "--group", opts->group);
-	if (ret == 0)
-		ret = cmdline_set(line, "--listen", opts->rdma_listen);
-	return ret ? ret : set_log(opts, line);
+	line_out->len = 0;
+	ret = cmdline_set_bytes(line_out, "--size", opts->bytes);
+	return ret ? ret : set_all(line_out, settings, ARRAY_LEN(settings));
 }
 
 int host_metad_line(const char *store, const struct cmdline *given, struct cmdline *line_out)
 {
+	const struct setting settings[] = { { "--store", store, false },
+					    { "--stalled", "wait", false } };
 	int ret;
 
 	line_out->len = 0;
 	ret = cmdline_add(line_out, "relive-metad");
 	if (ret == 0)
-		ret = cmdline_set(line_out, "--store", store);
-	if (ret == 0)
-		ret = cmdline_set(line_out, "--stalled", "wait");
+		ret = set_all(line_out, settings, ARRAY_LEN(settings));
 	return ret ? ret : cmdline_merge(line_out, given);
 }
 
 int host_node_line(const char *store, const char *name, const struct cmdline *given,
 		   struct cmdline *line_out)
 {
+	const uint64_t bytes = cmdline_get(given, "--file") ? 0 : UINT64_C(1) << 30;
+	const struct setting settings[] = { { "--store", store, false },
+					    { "--name", name, false },
+					    { "--pages", "auto", false },
+					    { "--transport", "auto", false } };
 	int ret;
 
 	line_out->len = 0;
 	ret = cmdline_add(line_out, "relive-memnode");
 	if (ret == 0)
-		ret = cmdline_set(line_out, "--store", store);
+		ret = set_all(line_out, settings, ARRAY_LEN(settings));
 	if (ret == 0)
-		ret = cmdline_set(line_out, "--name", name);
-	if (ret == 0)
-		ret = cmdline_set(line_out, "--pages", "auto");
-	if (ret == 0)
-		ret = cmdline_set(line_out, "--transport", "auto");
-	if (ret == 0 && !cmdline_get(given, "--file"))
-		ret = cmdline_set_bytes(line_out, "--size", DEFAULT_BYTES);
+		ret = cmdline_set_bytes(line_out, "--size", bytes);
 	return ret ? ret : cmdline_merge(line_out, given);
 }
 

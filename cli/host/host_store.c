@@ -12,9 +12,7 @@
 
 int host_store_private(uint64_t bytes, struct host_store *store_out)
 {
-	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT,
-					.stalled = HOST_STORE_UNSET,
-					.tied = true };
+	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT, .tied = true };
 	const char *tmp = getenv("TMPDIR");
 	char root[RUNTIME_PATH_BYTES];
 	int ret;

@@ -18,23 +18,22 @@
 
 #define HOST_STORE_MAX_NODES 16
 #define HOST_STORE_URI_BYTES 64
-#define HOST_STORE_UNSET UINT32_MAX
 #define HOST_STORE_LOCK_NS 20000000000 /* longest wait for the lock */
 
-/* Options of a memory node. 0, NULL or HOST_STORE_UNSET: not given, so unchanged, or the default. */
+/* Options of a memory node. 0 or NULL: not given, so unchanged, or the default. */
 struct host_node_opts {
 	const char *store;
 	const char *name;        /* only host_store_add_node reads this and the next one */
 	const char *metad;       /* relive://HOST:PORT; NULL = the store is on this host */
 	uint64_t bytes;          /* pool size (default 1G, or as created) */
 	const char *file;        /* directory or DAX device of the pool */
-	uint32_t pages;          /* pages of memory: 0 auto, 1 huge, 2 small, or UNSET */
+	const char *pages;       /* of memory: "auto", "huge", "small" */
 	const char *transport;   /* "auto", "shm", "verbs" */
 	const char *rdma_listen; /* HOST:PORT at which the node's RDMA device accepts */
 	const char *metrics;     /* [IP:]PORT of /metrics */
 	const char *group;       /* user group with access to the sockets */
-	uint32_t log_level;      /* 0 error, 1 warn, 2 info, 3 debug, or UNSET */
-	uint32_t log_format;     /* 0 text, 1 JSON, or UNSET */
+	const char *log_level;   /* "error", "warn", "info", "debug" */
+	const char *log_format;  /* "text", "json" */
 	bool adopt;              /* adopt tables in the pool that the store does not know */
 	bool discard;            /* discard regions in the pool that the store does not know */
 	bool trust_clients;      /* a device: each client of this host may map all of it */
@@ -43,15 +42,13 @@ struct host_node_opts {
 
 #define HOST_NODE_OPTS_INIT \
 	{ \
-		.store = "default", .pages = HOST_STORE_UNSET, .log_level = HOST_STORE_UNSET, \
-		.log_format = HOST_STORE_UNSET, .timeout_ns = 20000000000 \
+		.store = "default", .timeout_ns = 20000000000 \
 	}
 
 /* Options of a store, those of its nodes included. */
 struct host_store_opts {
 	/* Group and log options are those of the server too; metrics: node N has PORT + 1 + N. */
 	struct host_node_opts node;
-	const char *dax;      /* a device in place of node.file; the command copies it there */
 	const char *listen;   /* HOST:PORT of the metadata server */
 	const char *tls_cert; /* PEM files for the server's TCP connections */
 	const char *tls_key;
@@ -59,10 +56,10 @@ struct host_store_opts {
 	int64_t node_lease_ns; /* for the server, as are the next two */
 	int64_t node_lost_ns;  /* INT64_MAX = only by hand */
 	int64_t slow_start_ns;
-	uint32_t stalled; /* 0 wait, 1 kill, or UNSET */
-	bool trust;       /* accept rows that may be torn and have no checksums */
-	bool tied;        /* the daemons end with this process */
-	uint32_t nodes;
+	const char *stalled; /* "wait", "kill" */
+	bool trust;          /* accept rows that may be torn and have no checksums */
+	bool tied;           /* the daemons end with this process */
+	uint32_t nodes;      /* number of nodes that it creates; 0 = as it was, or one */
 };
 
 struct host_store {

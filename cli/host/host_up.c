@@ -17,8 +17,6 @@
 #include "program/interrupt.h"
 #include "program/spawn.h"
 
-#define ADDRESS_BYTES 96
-
 struct up {
 	const struct host_store_opts *opts;
 	struct progress *progress;
@@ -51,15 +49,6 @@ static bool is_numbered(const struct host_daemon *daemon, uint32_t *index_out)
 		return false;
 	*index_out = (uint32_t)strtoul(node_name(daemon), &end, 10);
 	return end != node_name(daemon) && !*end && *index_out < HOST_STORE_MAX_NODES;
-}
-
-static uint32_t numbered(const struct up *up)
-{
-	uint32_t n = 0, index;
-
-	for (uint32_t i = 0; i < up->daemons.n; i++)
-		n += is_numbered(&up->daemons.at[i], &index);
-	return n;
 }
 
 static int contradiction(const struct up *up, const struct host_daemon *daemon, const char *name,
@@ -141,9 +130,11 @@ static int plan_new_node(struct up *up, uint32_t index)
 /* Number of numbered nodes: as given, as existing, or one for a new store. */
 static int plan_nodes(struct up *up, bool known)
 {
-	uint32_t now = numbered(up), wanted = up->opts->nodes, index;
+	uint32_t now = 0, wanted = up->opts->nodes, index;
 	int ret = 0;
 
+	for (uint32_t i = 0; i < up->daemons.n; i++)
+		now += is_numbered(&up->daemons.at[i], &index);
 	if (up->runs && wanted && now && wanted != now)
 		return error_set(-EEXIST,
 				 "store %s runs, and --nodes %u contradicts it: it has %u; add one "
@@ -176,7 +167,7 @@ static int plan_pages(struct up *up)
 
 	for (uint32_t i = 0; given && i < up->daemons.n; i++) {
 		struct host_daemon *daemon = &up->daemons.at[i];
-		char text[ADDRESS_BYTES];
+		char text[96]; /* [IP:]PORT */
 		int ret;
 
 		if (!is_numbered(daemon, &index) || daemon->pid || !daemon->line.len)
@@ -267,17 +258,6 @@ static int record_all(struct up *up)
 			ret = record(up, daemon);
 	}
 	return ret ? ret : record(up, host_daemons_find(&up->daemons, HOST_METAD));
-}
-
-/* Restores the former record of daemons that did not start. */
-static void unrecord(struct up *up)
-{
-	for (uint32_t i = 0; i < up->daemons.n; i++) {
-		const struct host_daemon *daemon = &up->daemons.at[i];
-
-		if (!daemon->pid && !cmdline_equals(&daemon->line, &daemon->record))
-			(void)!host_files_record(&up->store->dir, daemon->name, &daemon->record);
-	}
 }
 
 /* -------- processes -------- */
@@ -437,8 +417,10 @@ static void fill_store(const struct up *up)
 	}
 }
 
-/* After a failure: keep started daemons if the store ran before; else stop all. True: no files
-   remain. */
+/*
+ * After a failure: keeps started daemons if the store ran before; else stops all. Restores the
+ * records of daemons that did not start. True: no files remain.
+ */
 static bool undo(struct up *up)
 {
 	for (uint32_t i = 0; i < up->daemons.n && !up->runs; i++) {
@@ -449,7 +431,12 @@ static bool undo(struct up *up)
 		spawn_stop(daemon->pid, HOST_GRACE_NS);
 		daemon->pid = 0;
 	}
-	unrecord(up);
+	for (uint32_t i = 0; i < up->daemons.n; i++) {
+		const struct host_daemon *daemon = &up->daemons.at[i];
+
+		if (!daemon->pid && !cmdline_equals(&daemon->line, &daemon->record))
+			(void)!host_files_record(&up->store->dir, daemon->name, &daemon->record);
+	}
 	if (up->occupied)
 		return false;
 	host_files_remove(up->store->dir.path);
@@ -483,32 +470,13 @@ static int bring_up(struct up *up)
 	return ret ? ret : wait_ready(up);
 }
 
-static int bring_up_locked(struct up *up)
-{
-	const struct host_store_opts *opts = up->opts;
-	struct host_lock lock;
-	bool gone = false;
-	int ret = host_lock_take(opts->node.store, opts->node.timeout_ns, up->progress, &lock);
-
-	if (ret)
-		return ret;
-	ret = runtime_dir_open(opts->node.store, true, &up->store->dir);
-	if (ret == 0) {
-		ret = bring_up(up);
-		gone = ret && undo(up);
-	}
-	host_lock_give(&lock, gone);
-	if (up->progress)
-		progress_clear(up->progress);
-	if (ret == 0)
-		fill_store(up);
-	return ret;
-}
-
 int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 		  struct host_store *store_out)
 {
+	const char *name = opts->node.store;
 	struct host_store store = { 0 };
+	struct host_lock lock;
+	bool gone = false;
 	struct up *up;
 	int ret;
 
@@ -521,11 +489,24 @@ int host_store_up(const struct host_store_opts *opts, struct progress *progress,
 	up->opts = opts;
 	up->progress = progress;
 	up->store = &store;
-	snprintf(store.name, sizeof(store.name), "%s", opts->node.store);
-	snprintf(store.uri, sizeof(store.uri), "shm:%s", opts->node.store);
-	ret = bring_up_locked(up);
-	mem_free(up);
-	if (ret == 0)
+	snprintf(store.name, sizeof(store.name), "%s", name);
+	snprintf(store.uri, sizeof(store.uri), "shm:%s", name);
+	ret = host_lock_take(name, opts->node.timeout_ns, progress, &lock);
+	if (ret)
+		goto out;
+	ret = runtime_dir_open(name, true, &store.dir);
+	if (ret == 0) {
+		ret = bring_up(up);
+		gone = ret && undo(up);
+	}
+	host_lock_give(&lock, gone);
+	if (progress)
+		progress_clear(progress);
+	if (ret == 0) {
+		fill_store(up);
 		*store_out = store;
+	}
+out:
+	mem_free(up);
 	return ret;
 }

@@ -33,7 +33,7 @@
 				 (opts).discard, ARG_FLAG), \
 		HOST_NODE_OPTION("pages", "auto|huge|small", \
 				 "pages of a pool in memory (default auto; huge: reserved ones)", \
-				 (opts).pages, ARG_CHOICE), \
+				 (opts).pages, ARG_WORD), \
 		HOST_NODE_OPTION("transport", "auto|shm|verbs", \
 				 "how clients reach the memory (default auto)", (opts).transport, \
 				 ARG_TEXT), \
@@ -47,8 +47,8 @@
 			(opts).group, ARG_TEXT), \
 		HOST_NODE_OPTION("log-level", "error|warn|info|debug", \
 				 "least severe level to log (default info)", (opts).log_level, \
-				 ARG_CHOICE), \
+				 ARG_WORD), \
 		HOST_NODE_OPTION("log-format", "text|json", "format of logs (default text)", \
-				 (opts).log_format, ARG_CHOICE)
+				 (opts).log_format, ARG_WORD)
 
 #endif

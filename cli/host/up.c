@@ -10,7 +10,13 @@
 #include "program/interrupt.h"
 #include "program/units.h"
 
-#define MIN_BYTES (UINT64_C(8) << 20)
+/* Arguments of `relive up`. */
+struct request {
+	struct host_store_opts opts;
+	const char *dax; /* the same as opts.node.file, for a device */
+	uint32_t nodes;  /* UINT32_MAX = not given */
+	bool json, progress;
+};
 
 static void print_text(const struct host_store *store, const struct host_store_opts *opts)
 {
@@ -29,13 +35,12 @@ static void print_text(const struct host_store *store, const struct host_store_o
 			plural);
 }
 
-static int print_up(const struct host_store *store, const struct host_store_opts *opts,
-		    bool as_json)
+static int print_up(const struct host_store *store, const struct request *request)
 {
 	struct json *json;
 
-	if (!as_json) {
-		print_text(store, opts);
+	if (!request->json) {
+		print_text(store, &request->opts);
 		return CLI_OK;
 	}
 	json = cli_json_begin();
@@ -51,23 +56,6 @@ static int print_up(const struct host_store *store, const struct host_store_opts
 	return cli_json_end(json);
 }
 
-static bool tls_agrees(const struct host_store_opts *opts)
-{
-	int n = (opts->tls_cert != NULL) + (opts->tls_key != NULL) + (opts->tls_ca != NULL);
-
-	return n == 0 || n == 3;
-}
-
-static bool group_is_usable(const char *group)
-{
-	gid_t gid;
-
-	if (!group || group_find(group, &gid) == 0)
-		return true;
-	cli_error("--group: %s", error_last());
-	return false;
-}
-
 /* [IP:]PORT: the daemons check the rest. */
 static bool has_port(const char *address)
 {
@@ -78,49 +66,45 @@ static bool has_port(const char *address)
 	return digits > 0 && digits <= 5 && !port[digits] && strlen(address) < 64;
 }
 
-static bool options_agree(const struct host_store_opts *opts)
+static bool options_agree(const struct request *request)
 {
-	if (opts->node.file && opts->dax)
+	const struct host_store_opts *opts = &request->opts;
+	const struct host_node_opts *node = &opts->node;
+	int tls = (opts->tls_cert != NULL) + (opts->tls_key != NULL) + (opts->tls_ca != NULL);
+	bool kept = node->file || request->dax, given = request->nodes != UINT32_MAX;
+	gid_t gid;
+
+	if (given && (request->nodes == 0 || request->nodes > HOST_STORE_MAX_NODES))
+		cli_error("--nodes %u: give 1 to %d", request->nodes, HOST_STORE_MAX_NODES);
+	else if (node->file && request->dax)
 		cli_error("--file and --dax: give one of them");
-	else if ((opts->node.file || opts->dax) && opts->nodes > 1)
+	else if (kept && given && request->nodes > 1)
 		cli_error("--nodes %u: --file or --dax holds the pool of one node only",
-			  opts->nodes);
-	else if (opts->node.rdma_listen && opts->nodes > 1)
+			  request->nodes);
+	else if (node->rdma_listen && given && request->nodes > 1)
 		cli_error(
 			"--rdma-listen: only one node can listen there; start others by relive node "
 			"add");
-	else if ((opts->node.adopt || opts->node.discard) && !opts->node.file && !opts->dax)
+	else if ((node->adopt || node->discard) && !kept)
 		cli_error(
 			"--adopt and --discard need a pool on a file or device: add --file or --dax");
 	else if (opts->listen && !units_is_address(opts->listen))
 		cli_error("--listen %.64s: give HOST:PORT or :PORT, with a port up to 65535",
 			  opts->listen);
-	else if (opts->node.trust_clients && !opts->dax)
+	else if (node->trust_clients && !request->dax)
 		cli_error("--trust-clients needs a pool on a device: add --dax");
-	else if (!tls_agrees(opts))
+	else if (tls != 0 && tls != 3)
 		cli_error("--tls-cert, --tls-key, --tls-ca: give all three");
-	else if (opts->node.metrics && !has_port(opts->node.metrics))
+	else if (node->metrics && !has_port(node->metrics))
 		cli_error("--metrics %.64s: give [IP:]PORT, as 9117 or 0.0.0.0:9117",
-			  opts->node.metrics);
-	else if (opts->node.bytes && opts->node.bytes < MIN_BYTES)
+			  node->metrics);
+	else if (node->bytes && node->bytes < UINT64_C(8) << 20)
 		cli_error("--size: give at least 8M");
+	else if (node->group && group_find(node->group, &gid))
+		cli_error("--group: %s", error_last());
 	else
-		return group_is_usable(opts->node.group);
+		return true;
 	return false;
-}
-
-static int bring_up(const struct host_store_opts *opts, bool as_json, bool bar)
-{
-	struct progress progress;
-	struct host_store store;
-	int ret;
-
-	interrupt_install();
-	progress_begin(&progress, bar);
-	ret = host_store_up(opts, &progress, &store);
-	if (ret == 0)
-		return print_up(&store, opts, as_json);
-	return cli_fail_local(ret, "up");
 }
 
 static const char notes[] =
@@ -140,57 +124,60 @@ static const char notes[] =
 	"refused and left\nunchanged; --adopt or --discard allow it once. With both, what "
 	"cannot be adopted is erased.";
 
-static int check_and_bring_up(struct host_store_opts *opts, uint32_t nodes, bool as_json, bool bar)
+static int bring_up(struct request *request)
 {
-	if (nodes != HOST_STORE_UNSET && (nodes == 0 || nodes > HOST_STORE_MAX_NODES)) {
-		cli_error("--nodes %u: give 1 to %d", nodes, HOST_STORE_MAX_NODES);
-		return CLI_USAGE;
-	}
-	opts->nodes = nodes == HOST_STORE_UNSET ? 0 : nodes;
-	if (!options_agree(opts))
-		return CLI_USAGE;
-	if (opts->dax)
-		opts->node.file = opts->dax;
-	return bring_up(opts, as_json, bar);
+	struct progress progress;
+	struct host_store store;
+	int ret;
+
+	if (request->nodes != UINT32_MAX)
+		request->opts.nodes = request->nodes;
+	if (request->dax)
+		request->opts.node.file = request->dax;
+	interrupt_install();
+	progress_begin(&progress, request->progress);
+	ret = host_store_up(&request->opts, &progress, &store);
+	return ret ? cli_fail_local(ret, "up") : print_up(&store, request);
 }
 
 int cmd_up(int argc, char **argv)
 {
-	struct host_store_opts opts = { .node = HOST_NODE_OPTS_INIT, .stalled = HOST_STORE_UNSET };
-	bool as_json = false, bar = false;
-	uint32_t nodes = HOST_STORE_UNSET;
+	struct request request = { .opts = { .node = HOST_NODE_OPTS_INIT }, .nodes = UINT32_MAX };
+	struct host_store_opts *opts = &request.opts;
 	const struct arg_option options[] = {
-		{ "store", "NAME", "name of the store (default: default)", &opts.node.store,
+		{ "store", "NAME", "name of the store (default: default)", &opts->node.store,
 		  ARG_TEXT },
-		HOST_NODE_OPTIONS(opts.node),
-		{ "dax", "PATH", "keep the pool on a DAX device", &opts.dax, ARG_TEXT },
-		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts.listen, ARG_TEXT },
+		HOST_NODE_OPTIONS(opts->node),
+		{ "dax", "PATH", "keep the pool on a DAX device", &request.dax, ARG_TEXT },
+		{ "listen", "HOST:PORT", "also serve relive://HOST:PORT", &opts->listen, ARG_TEXT },
 		{ "metrics", "[IP:]PORT",
 		  "serve /metrics and /healthz of the server; of the nodes at the next ports",
-		  &opts.node.metrics, ARG_TEXT },
+		  &opts->node.metrics, ARG_TEXT },
 		{ "tls-cert", "FILE", "PEM: certificate for TCP connections, beside the token",
-		  &opts.tls_cert, ARG_TEXT },
-		{ "tls-key", "FILE", "PEM: key of that certificate", &opts.tls_key, ARG_TEXT },
-		{ "tls-ca", "FILE", "PEM: CA that signs all certificates", &opts.tls_ca, ARG_TEXT },
+		  &opts->tls_cert, ARG_TEXT },
+		{ "tls-key", "FILE", "PEM: key of that certificate", &opts->tls_key, ARG_TEXT },
+		{ "tls-ca", "FILE", "PEM: CA that signs all certificates", &opts->tls_ca,
+		  ARG_TEXT },
 		{ "stalled", "wait|kill",
 		  "wait for a stopped process that holds blocks, or kill it (default wait)",
-		  &opts.stalled, ARG_CHOICE },
-		{ "nodes", "N", "number of memory nodes (default 1)", &nodes, ARG_COUNT32 },
+		  &opts->stalled, ARG_WORD },
+		{ "nodes", "N", "number of memory nodes (default 1)", &request.nodes, ARG_COUNT32 },
 		{ "node-lease", "TIME", "a node that is silent for this long is down (default 1s)",
-		  &opts.node_lease_ns, ARG_DURATION },
+		  &opts->node_lease_ns, ARG_DURATION },
 		{ "node-lost", "TIME",
 		  "a node in memory that is down for this long is lost (default 30s)",
-		  &opts.node_lost_ns, ARG_DURATION },
+		  &opts->node_lost_ns, ARG_DURATION },
 		{ "slow-start", "TIME",
 		  "time until a new shard gets its full share of blocks (default 10s)",
-		  &opts.slow_start_ns, ARG_DURATION },
+		  &opts->slow_start_ns, ARG_DURATION },
 		{ "trust", NULL,
 		  "accept rows without checksums even if a power loss may have torn them",
-		  &opts.trust, ARG_FLAG },
+		  &opts->trust, ARG_FLAG },
 		{ "timeout", "TIME", "longest wait until all daemons are ready (default 20s)",
-		  &opts.node.timeout_ns, ARG_DURATION },
-		{ "json", NULL, "print one JSON object", &as_json, ARG_FLAG },
-		{ "progress", NULL, "show progress even without a terminal", &bar, ARG_FLAG },
+		  &opts->node.timeout_ns, ARG_DURATION },
+		{ "json", NULL, "print one JSON object", &request.json, ARG_FLAG },
+		{ "progress", NULL, "show progress even without a terminal", &request.progress,
+		  ARG_FLAG },
 	};
 	const struct args args = {
 		.usage = "up [OPTIONS]",
@@ -207,5 +194,7 @@ int cmd_up(int argc, char **argv)
 	};
 	int code = cli_parse(&args, argc, argv);
 
-	return code != CLI_CONTINUE ? code : check_and_bring_up(&opts, nodes, as_json, bar);
+	if (code != CLI_CONTINUE)
+		return code;
+	return options_agree(&request) ? bring_up(&request) : CLI_USAGE;
 }

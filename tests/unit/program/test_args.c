@@ -12,6 +12,7 @@ struct values {
 	const char *text;
 	uint64_t count, bytes;
 	uint32_t small, choice;
+	const char *level;
 	double number;
 	int64_t duration_ns;
 	const char *words[2];
@@ -29,6 +30,7 @@ static int parse(struct values *v, int argc, const char *const *argv)
 		{ "number", "X", "a number", &v->number, ARG_NUMBER },
 		{ "time", "TIME", "how long", &v->duration_ns, ARG_DURATION },
 		{ "stalled", "wait|kill", "what then", &v->choice, ARG_CHOICE },
+		{ "level", "warn|info", "how much", &v->level, ARG_WORD },
 	};
 	const struct args args = {
 		.usage = "test [WORD]",
@@ -66,6 +68,17 @@ static void args_parse__every_kind(void **state)
 	assert_true(v.number == -0.5);
 	assert_true(v.duration_ns == 20000000);
 	assert_int_equal(v.choice, 1);
+}
+
+static void args_parse__a_word_is_one_of_the_list(void **state)
+{
+	struct values v = { 0 };
+
+	(void)state;
+	assert_int_equal(PARSE(&v, "--level", "info"), 0);
+	assert_string_equal(v.level, "info");
+	assert_int_equal(PARSE(&v, "--level", "inf"), -EINVAL);
+	assert_non_null(strstr(error_last(), "'inf' is none of warn|info"));
 }
 
 static void args_parse__words_stand_anywhere(void **state)
@@ -146,6 +159,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(args_parse__every_kind),
+		cmocka_unit_test(args_parse__a_word_is_one_of_the_list),
 		cmocka_unit_test(args_parse__words_stand_anywhere),
 		cmocka_unit_test(args_parse__mistakes_are_named),
 		cmocka_unit_test(args_parse__help_wins),
