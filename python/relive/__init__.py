@@ -13,8 +13,8 @@
     batch = table.sample(256, beta=0.4)        # the learner
     table.update_priorities(batch.key, td_error=td_error)
 
-The only dependency is numpy. Calls that wait or copy release the interpreter lock, and ^C ends
-every wait for steps or batches.
+The only dependency is numpy. Calls that wait or copy release the interpreter lock. ^C ends every
+wait for steps or batches.
 """
 
 from . import _core, _programs, errors, info, sequence, signature, views
@@ -42,9 +42,13 @@ __all__ = [
 
 
 def build_info() -> dict[str, object]:
-    """What this build has: a dict of ``version``; ``remote``: shm: and relive:// stores, which need
-    the headers of protobuf-c and OpenSSL; ``libpmem``: DAX devices are flushed by libpmem where it
-    is installed, else everything by msync; ``programs``: paths of the command and the daemons.
+    """Returns what this build contains, as a dict:
+
+    * ``version``: a string.
+    * ``remote``: True if shm: and relive:// stores can be opened; the build needs the headers of
+      protobuf-c and OpenSSL for them.
+    * ``libpmem``: True if libpmem flushes DAX devices where it is installed; else msync does.
+    * ``programs``: name -> path of the ``relive`` command and the daemons that were found.
 
     >>> sorted(build_info())
     ['libpmem', 'programs', 'remote', 'version']

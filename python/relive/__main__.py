@@ -7,7 +7,7 @@ from . import _programs
 
 
 def main():
-    """Becomes the command."""
+    """Replaces this process by the command."""
     program = _programs.find("relive")
     if program is None:
         sys.exit("relive: this build has no `relive` command: it needs the headers of protobuf-c, "

@@ -1,5 +1,5 @@
-"""bfloat16, which numpy does not have: that of ml_dtypes where it is installed, else the bits as
-uint16, with {"dtype": "bfloat16"} as the metadata of the numpy dtype."""
+"""bfloat16, which numpy lacks: ml_dtypes' type if that is installed, else the bits as uint16, in a
+numpy dtype with the metadata {"dtype": "bfloat16"}."""
 
 import functools
 
@@ -13,7 +13,7 @@ _BITS = np.dtype(np.uint16)
 
 @functools.cache
 def _numpy_bfloat16():
-    """Asked for at the first such column: ml_dtypes is an extension, slow to load."""
+    """Called at the first column of bfloat16, as ml_dtypes loads slowly."""
     try:
         import ml_dtypes
     except ImportError:
@@ -22,7 +22,7 @@ def _numpy_bfloat16():
 
 
 def numpy_dtype(name=NAME):
-    """The numpy dtype of arrays of a column of dtype ``name``."""
+    """Returns the numpy dtype of arrays of a column of dtype ``name``."""
     return _numpy_bfloat16() if name == NAME else np.dtype(name)
 
 
@@ -40,7 +40,7 @@ def _round(floats):
 
 
 def bits(array, name, checked=True):
-    """An array as the bits of bfloat16: uint16 and bfloat16 as they are, floats rounded."""
+    """Returns an array as bits of bfloat16: uint16 and bfloat16 unchanged, floats rounded."""
     if array.dtype == _BITS:
         return array
     if array.dtype.name == NAME:

@@ -1,4 +1,4 @@
-"""How what is open closes, whatever some of it meets."""
+"""Closing of several handles, some of which may fail."""
 
 import contextlib
 
@@ -6,9 +6,9 @@ from . import errors
 
 
 def close_all(closes):
-    """Calls each, and raises the first error when all were called.
+    """Calls all functions, then raises the first error of them.
 
-    A table that was dropped has nothing left to complete, so TableDropped is no error here.
+    TableDropped is ignored: a dropped table has nothing left to complete.
     """
     first = None
     for close in closes:
@@ -22,7 +22,7 @@ def close_all(closes):
 
 
 def leave(close, exception):
-    """For ``__exit__``: an exception that leaves the body goes on, whatever closing meets."""
+    """For ``__exit__``: an exception of the body takes precedence over one of closing."""
     try:
         close()
     except errors.Error:

@@ -1,4 +1,4 @@
-"""What the extension leaves to numpy: values of other dtypes, layouts, libraries and devices."""
+"""Conversions that the extension leaves to numpy: other dtypes, layouts, libraries and devices."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ _KIND = {"b": "bool", "i": "integers", "u": "integers", "f": "floats"}
 
 
 def _host_array(value, name):
-    """Any array of any library, without a copy where that can be."""
+    """Returns an array of any library as numpy's, without a copy if possible."""
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # numpy has no such type
         import torch
         return value.detach().view(torch.int16).numpy().view(np.uint16)
@@ -25,7 +25,7 @@ def _host_array(value, name):
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise errors.InvalidArgument("%s: no array: %s" % (name, error)) from error
+        raise errors.InvalidArgument("%s: cannot be made an array: %s" % (name, error)) from error
 
 
 def _are_integers(array):
@@ -34,7 +34,7 @@ def _are_integers(array):
 
 
 def _exact_integers(value, array, dtype, checked):
-    """numpy makes floats or objects of large Python integers: those that they are, as objects."""
+    """numpy converts large Python integers to floats or objects: returns them exactly, as objects."""
     if array.dtype.kind not in "fO" or dtype.kind not in "iub" or hasattr(value, "dtype"):
         return array
     exact = np.asarray(value, dtype=object)
@@ -44,14 +44,14 @@ def _exact_integers(value, array, dtype, checked):
 
 
 def _converts(array, dtype):
-    """By numpy's same_kind rule, and any integers to integers and bools."""
+    """True by numpy's same_kind rule, and for any integers to integers and bools."""
     if dtype.kind in "iub" and (array.dtype.kind in "iub" or _are_integers(array)):
         return True
     return np.can_cast(array.dtype, dtype, "same_kind")
 
 
 def _misfits(array, cast, dtype):
-    """Which numbers are out of the range of dtype. cast: as that, of floats."""
+    """Returns a mask of the numbers outside the range of dtype. cast: the floats, as dtype."""
     if dtype.kind == "b":
         return (array != 0) & (array != 1)
     if dtype.kind in "iu":
@@ -61,7 +61,7 @@ def _misfits(array, cast, dtype):
 
 
 def _fits(array, cast, dtype):
-    """Quicker than _misfits."""
+    """True if _misfits has none; faster."""
     if array.size == 0 or array.dtype.kind == "b":
         return True
     if dtype.kind in "iu":
@@ -73,7 +73,7 @@ def _fits(array, cast, dtype):
 
 
 def _cast(array, dtype, name, checked, rows=None):
-    """rows: numbers of the array's rows, if it has not all of those that were given."""
+    """Converts an array. rows: for messages, the original index of each row, if only some are given."""
     if not _converts(array, dtype):
         raise errors.InvalidArgument(
             "%s: %s of dtype %s do not fit %s" %
@@ -89,12 +89,13 @@ def _cast(array, dtype, name, checked, rows=None):
     if rows is not None:
         index = (rows[index[0]], *index[1:])
     raise errors.InvalidArgument(
-        "column %s%s: %s does not fit %s; a writer with check_values=False converts it as numpy does"
+        "column %s%s: %s does not fit %s; a writer opened with check_values=False converts it as "
+        "numpy does"
         % (name, list(index) or "", number, dtype))
 
 
 def column(value, dtype, shape, name, checked=True):
-    """``value`` as a packed array of dtype and shape; not checked: whatever its numbers become."""
+    """Returns ``value`` as a packed array of dtype and shape. checked: numbers must fit dtype."""
     array = _host_array(value, name)
     if dtype == _bfloat16.NAME:
         array, dtype = _bfloat16.bits(array, name, checked), np.uint16
@@ -110,8 +111,8 @@ def column(value, dtype, shape, name, checked=True):
 
 
 def final_rows(value, ended, name, dtype, checked):
-    """The rows ``ended`` of a vector's final observations, which gymnasium gives as an array of
-    observations, or of objects that are None where nothing ended."""
+    """Returns the rows ``ended`` of a vector's final observations, packed. gymnasium gives them as an
+    array of observations, or of objects that are None where no episode ended."""
     rows = [value[i] for i in ended]
     for i, row in zip(ended, rows):
         if row is None:

@@ -1,4 +1,4 @@
-"""The C extension: what Store, Table, Writer and Sampler of the package are made of."""
+"""The C extension: the base of Store, Table, Writer and Sampler of the package."""
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -127,7 +127,7 @@ class Batch:
 
 @final
 class Updated(structseq[int], tuple[int, int, int]):
-    """What became of the keys of an update."""
+    """Counts of the keys of an update."""
 
     __match_args__: Final = ("updated", "stale", "clamped")
     @property

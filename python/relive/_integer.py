@@ -1,4 +1,4 @@
-"""Integers as the library has them."""
+"""Checks of unsigned integers."""
 
 import operator
 
@@ -6,7 +6,7 @@ from . import errors
 
 
 def unsigned(name, value, least=0, bits=32):
-    """Of any kind of integer; the extension would take what does not fit modulo 2^bits.
+    """Returns an int of any integer type, checked: the extension would truncate it to its bits.
 
     >>> unsigned("stack", True, 1)
     1

@@ -8,13 +8,13 @@ _OPTIONS = {"terminated", "truncated", "final", "td_error", "policy_version", "i
 
 
 def keywords(columns):
-    """What a writer of the columns takes as it is, tuples, too."""
+    """Names of values that a writer of these columns takes whole, tuples included."""
     return _OPTIONS.union(columns, ("final_" + name for name in columns))
 
 
 def flatten(values, whole=_OPTIONS, prefix=""):
-    """One dict of columns from nested dicts and tuples, but for tuples under a name of ``whole``;
-    None is not given.
+    """Flattens nested dicts and tuples to one dict of columns. Tuples under a name in ``whole`` stay;
+    values that are None are left out.
 
     >>> flatten({"obs": {"image": 1, "pose": (2, 3)}, "action": 4, "td_error": None})
     {'obs__image': 1, 'obs__pose__0': 2, 'obs__pose__1': 3, 'action': 4}
@@ -39,19 +39,19 @@ def flatten(values, whole=_OPTIONS, prefix=""):
 
 
 def _is_by_environment(value):
-    """gymnasium's final observations of nested spaces: one for each environment, or None."""
+    """True for gymnasium's final observations of nested spaces: for each environment one, or None."""
     return getattr(value, "dtype", None) == object or isinstance(value, list)
 
 
 def _by_column(name, observations, whole):
-    """Lists of values, one for each environment, from a list of nested observations."""
+    """Converts a list of nested observations, one for each environment, to a list for each column."""
     flat = [{} if one is None else flatten({name: one}, whole) for one in observations]
     columns = dict.fromkeys(column for one in flat for column in one)
     return {column: [one.get(column) for one in flat] for column in columns}
 
 
 def index(names):
-    """name -> number, and the first parts of nested names -> dicts of the same.
+    """Maps each name to its number, and first parts of nested names to dicts of the same.
 
     >>> index(("obs__image", "obs__pose__0", "action"))["obs"]
     {'image': 0, 'pose': {'0': 1}}
@@ -72,7 +72,7 @@ def index(names):
 
 
 def parts(name, names):
-    """Those of the names that a nested one is stored as.
+    """Returns the names that a nested name is stored as.
 
     >>> parts("obs", ("obs__image", "obs__pose__0", "observed"))
     ['obs__image', 'obs__pose__0']
@@ -81,5 +81,5 @@ def parts(name, names):
 
 
 def is_nested(names):
-    """Does any column come from a nested value?"""
+    """True if any column is part of a nested value."""
     return any(SEPARATOR in name.strip("_") for name in names)

@@ -1,4 +1,4 @@
-"""Where the `relive` command and the daemons are: in the wheel, or on PATH."""
+"""Finds the `relive` command and the daemons: in the wheel, or on PATH."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def find(name: str) -> str | None:
-    """The path of a program, or None."""
+    """Returns the path of a program, or None."""
     for folder in (os.path.join(_HERE, "bin"), *os.get_exec_path()):
         path = os.path.join(folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK) and not _is_script(path):
@@ -19,6 +19,6 @@ def find(name: str) -> str | None:
 
 
 def _is_script(path: str) -> bool:
-    """The package's own script `relive`, which would look for the command again."""
+    """True for the package's own script `relive`, which would look for the command again."""
     with open(path, "rb") as file:
         return file.read(2) == b"#!"

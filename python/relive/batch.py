@@ -1,29 +1,30 @@
 """Batches.
 
-``relive.Batch`` is what a sample gives: numpy arrays by name, as attributes and as items
-(``batch.obs`` is ``batch["obs"]``), made when they are asked for and without a copy. With n items,
-of the table's columns in their dtypes:
+``relive.Batch`` is the result of a sample: numpy arrays by name, as attributes and as items
+(``batch.obs`` is ``batch["obs"]``). An array is made on first access, without a copy. A batch of n
+items has the table's columns in their dtypes, and:
 
-* observation columns: (n, \\*shape), with a view's stack > 1 (n, stack, \\*shape); and
-  ``next_<name>`` of the same shape, ``steps`` steps later. After a terminated step its value means
-  nothing, unless the actor stored the final observation: ``discount`` is 0.
-* reward columns: (n,): the n-step return, sum of gamma^i r_i;
+* observation columns: (n, \\*shape), or (n, stack, \\*shape) if the view's stack is above 1; and
+  ``next_<name>`` of the same shape, ``steps`` steps later. After a terminated step ``discount`` is 0
+  and the value of ``next_<name>`` is undefined, unless the actor stored the final observation.
+* reward columns: (n,): the n-step return, the sum of gamma^i r_i;
 * other columns: (n, \\*shape), of the step that was drawn;
-* ``discount``: (n,) float32: gamma^steps, 0 after a terminated step;
+* ``discount``: (n,) float32: gamma^steps; 0 after a terminated step;
 * ``steps``: (n,) uint32: steps in the return, fewer than n_step at the end of an episode;
-* ``key``: (n,) uint64, for update_priorities; read-only;
-* ``weight``: (n,) float32: importance weights; ``probability``: (n,) float64 of each draw;
-* ``priority``: (n,) float32 as stored, with alpha; ``policy_version``: (n,) uint32.
+* ``key``: (n,) uint64, read-only: identifies the items for update_priorities;
+* ``weight``: (n,) float32: importance weights; ``probability``: (n,) float64: of each draw;
+* ``priority``: (n,) float32: as stored, that is after the exponent alpha;
+* ``policy_version``: (n,) uint32: of the policy that acted.
 
-Of a sampler with ``columns`` only those are there, and with ``columns=()`` only what goes without
-rows: key, weight, probability and priority.
+A sampler opened with ``columns`` gives only those columns. With ``columns=()`` no rows are read, and
+batches have only key, weight, probability and priority.
 
-``len(batch)`` and ``batch.n``: items; ``batch.names``: of the arrays; ``batch.table_size``: live
-items of the view when drawn. The memory is used again when the batch and all arrays made of it are
-gone; ``batch.release()``, or ``with table.sample() as batch:``, lets the batch go before its
-variable does. Arrays keep their memory in any case, also when the sampler is closed.
-``batch.copy()`` is a :class:`BatchCopy`. Arrays are exported by DLPack: ``torch.from_dlpack(
-batch.obs)`` shares the memory.
+``len(batch)`` and ``batch.n`` are the number of items, ``batch.names`` the names of the arrays, and
+``batch.table_size`` the live items of the view at the draw. The memory is reused when the batch and
+all arrays made of it are freed. ``batch.release()``, or leaving ``with table.sample() as batch:``,
+drops the batch's own reference early. Arrays stay readable in any case, also after the sampler is
+closed. ``batch.copy()`` returns a :class:`BatchCopy`. Arrays support DLPack:
+``torch.from_dlpack(batch.obs)`` shares the memory.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from . import _nested
 
 
 class BatchCopy:
-    """The arrays of a batch in memory of its own; what a pickled batch becomes."""
+    """A copy of a batch, with arrays in memory of its own. Unpickling a batch gives one."""
 
     def __init__(self, arrays, table_size):
         self._arrays = arrays
@@ -66,10 +67,10 @@ class BatchCopy:
         pass
 
     def release(self) -> None:
-        """As Batch's; a copy's memory is freed with its arrays."""
+        """Does nothing: the memory of a copy is freed with its arrays."""
 
     def copy(self) -> BatchCopy:
-        """Another copy."""
+        """Returns another copy."""
         return copy_of(self)
 
     def __reduce__(self):

@@ -1,4 +1,4 @@
-"""Exceptions. Each is a :class:`Error`; most are also the builtin that one would expect.
+"""Exceptions. Each is an :class:`Error`; most also inherit the matching builtin exception.
 
 >>> issubclass(Timeout, TimeoutError), issubclass(InvalidArgument, ValueError)
 (True, True)
@@ -10,7 +10,7 @@ import warnings as _warnings
 
 
 class Error(Exception):
-    """What every exception of Relive is. ``code``: a negative errno, 0 if there is none."""
+    """Base of all exceptions of Relive. ``code``: a negative errno, or 0."""
 
     code: int = 0
 
@@ -28,19 +28,20 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument that can never be right; the message names it."""
+    """An argument is invalid; the message names it."""
 
 
 class Timeout(Error, TimeoutError):
-    """Not possible within the timeout; the message says what it waited for."""
+    """The call did not complete within its timeout; the message says what it waited for."""
 
 
 class Empty(Error):
-    """Nothing to draw, with a timeout of 0."""
+    """No item can be drawn now, and the timeout is 0."""
 
 
 class Busy(Error):
-    """In use: all batches of a sampler are held, handles are open, a file is another's."""
+    """In use: all batches of a sampler are held, handles are still open, or another process has the
+    file open."""
 
 
 class NotFound(Error, LookupError):
@@ -48,45 +49,46 @@ class NotFound(Error, LookupError):
 
 
 class AlreadyExists(Error):
-    """A table of that name has another signature or other options."""
+    """A table of that name exists with another signature or other options."""
 
 
 class NoSpace(Error):
-    """The pool, the client slots or the streams of a table are used up."""
+    """The pool of memory, the client slots or the writer streams of a table are all in use."""
 
 
 class NoMemory(Error, MemoryError):
-    """This process has no memory left."""
+    """This process cannot allocate memory."""
 
 
 class AccessDenied(Error, PermissionError):
-    """The token is wrong, old, or of a role that does not allow this; or the store was opened
+    """The token is wrong, expired, or of a role without this right; or the store was opened
     read-only."""
 
 
 class Unsupported(Error, NotImplementedError):
-    """Not in this build, or not on this host; see :func:`relive.build_info`."""
+    """Not available in this build or on this host; see :func:`relive.build_info`."""
 
 
 class TableDropped(Error):
-    """The table was dropped: its handles are of no use any more."""
+    """The table was dropped: its handles can only be closed."""
 
 
 class StaleKey(Error, LookupError):
-    """Keys of items that were overwritten or retired, with ``strict=True``.
+    """Some keys were stale, and the update was called with ``strict=True``: their items were
+    overwritten or retired. The other keys were updated.
 
-    ``result``: what became of the others, which were updated.
+    ``result``: the :class:`relive.Updated` of the call.
     """
 
     result = None
 
 
 class Fenced(Error):
-    """The server took this writer for dead: open another one."""
+    """The server declared this writer dead and fenced it: open another one."""
 
 
 class Forked(Error):
-    """The handle was opened before fork(): a child opens its own."""
+    """The handle was opened before fork(): open the store again in the child."""
 
 
 class Closed(Error, ValueError):
@@ -94,15 +96,15 @@ class Closed(Error, ValueError):
 
 
 class Disconnected(Error, ConnectionError):
-    """The metadata server does not answer. What is open goes on: append, sample, update."""
+    """The metadata server does not answer. Open writers and samplers continue to work."""
 
 
 class ProtocolError(Error):
-    """A file or peer of another format, or bytes that fail their check."""
+    """A file or peer has another format version, or a checksum does not match."""
 
 
 class NodeDown(Error):
-    """A memory node is gone."""
+    """A memory node does not answer."""
 
 
 _BY_ERRNO = {
@@ -122,12 +124,12 @@ _BY_ERRNO = {
 
 
 def of_code(code, message):
-    """The exception of a negative errno."""
+    """Returns the exception for a negative errno."""
     return _BY_ERRNO.get(-code, Error)(message, code)
 
 
 def warn_of_wait(text):
-    """Of the line of the user's that called into the package."""
+    """Warns at the line of the user's code that called into the package."""
     frame, level = _sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("relive."):
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""What ``store.info()`` and ``table.info()`` return."""
+"""Results of ``store.info()``, ``table.info()`` and ``table.verify()``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .views import View
 
 
 class _Info:
-    """Filled from the extension's dicts by name."""
+    """Made from a dict of the extension, by name."""
 
     @classmethod
     def _of_core(cls, values):
@@ -18,8 +18,14 @@ class _Info:
 
 @dataclasses.dataclass(frozen=True)
 class NodeInfo(_Info):
-    """One memory node: ``pages`` says what backs its pool (thp, hugetlb, small, file, dax), ``broken``
-    how many of its regions have lost part of their file: their shards are down."""
+    """One memory node.
+
+    * ``pool_bytes``, ``used_bytes``: size of its pool, and how much of it regions occupy.
+    * ``incarnation``: a number that changes with each start of the node.
+    * ``regions``: in its pool; ``broken``: of those, regions whose file lost a part. Their shards are
+      down.
+    * ``pages``: what backs the pool: ``"thp"``, ``"hugetlb"``, ``"small"``, ``"file"`` or ``"dax"``.
+    """
 
     name: str
     address: str
@@ -34,7 +40,13 @@ class NodeInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class StoreInfo(_Info):
-    """``waiting``: what rebuilds wait for, in words; empty if none waits."""
+    """State of a store.
+
+    * ``term``: of the metadata server; grows with each of its starts.
+    * ``tables``, ``clients``: how many there are.
+    * ``rebuilds``: of shards, since the server started; ``waiting``: what a waiting rebuild waits
+      for, in words, or an empty string.
+    """
 
     uri: str
     server_version: str
@@ -53,7 +65,12 @@ class StoreInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class ViewInfo(_Info):
-    """``items`` live now; ``inserted`` and ``sampled`` ever; priorities as stored (with alpha)."""
+    """State of one view.
+
+    * ``items``: live now; ``inserted``, ``sampled``: since the table was created.
+    * ``priority_sum``, ``max_priority``: as stored, that is after the exponent alpha.
+    * ``overhead_bytes``: memory of its leaves, inner levels and counts.
+    """
 
     view: View
     items: int
@@ -70,7 +87,13 @@ class ViewInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class TableInfo(_Info):
-    """Sizes are in rows (one step, or one final observation) and bytes."""
+    """Sizes of a table. A row is one step, or one final observation.
+
+    * ``capacity``: steps that stay drawable; ``slots``: rows of all shards, slack included.
+    * ``block``: rows that an environment claims at once; ``window``: most rows of an item.
+    * ``row_bytes``: of a row with its header of ``row_header_bytes``.
+    * ``rows_bytes``: memory of all rows; ``tree_bytes``: all other memory: priorities and client slots.
+    """
 
     name: str
     columns: list[Column]
@@ -95,7 +118,7 @@ class TableInfo(_Info):
 
 @dataclasses.dataclass(frozen=True)
 class VerifyReport(_Info):
-    """``problems`` is 0 where every invariant holds; ``first_problem`` says one in words."""
+    """``problems`` counts violated invariants, 0 = none; ``first_problem`` describes one of them."""
 
     problems: int
     items: int

@@ -1,4 +1,4 @@
-"""Samplers: the learner's path."""
+"""Samplers: the data path of learners."""
 
 from __future__ import annotations
 
@@ -22,44 +22,48 @@ _TINY = 5e-324  # the library takes 0 for its defaults
 
 
 class Sampler(_core.Sampler):
-    """Draws batches, from ``table.sampler()``; threads may share it. An iterator and a context
-    manager.
+    """Draws batches; opened by ``table.sampler()``. Threads may share it. It is an iterator and a
+    context manager.
 
     :param batch_size: items of a batch, 1 to 65536.
-    :param view: index of the view that is drawn from.
-    :param columns: names of the columns that batches have; None = all. With ``()`` they have keys,
-        weights, probabilities and priorities alone, and no row is read.
+    :param view: index of the view to draw from.
+    :param columns: names of the columns in a batch; None = all. With ``()`` no row is read, and
+        batches have only keys, weights, probabilities and priorities.
     :param n_step: steps of the return, up to the view's; None = the view's.
     :param gamma: discount of the n-step return, 0 to 1.
-    :param beta: importance exponent, 0 (no weights) to 8; ``sampler.beta`` can be set.
+    :param beta: importance exponent, 0 (no weights) to 8; ``sampler.beta`` can be assigned.
     :param layout: ``"dense"``, or ``"window"``: obs and next_obs are strided views of one array, so
-        that frames which they share lie once.
-    :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: as it is.
-    :param prefetch: batches that a thread keeps sampled ahead; 0 = none. They are as old as that:
-        their priorities are those of before the updates since.
-    :param batches: batches that exist at once, those sampled ahead included; None = as many as are
-        held, or prefetch + 3 with pin_memory or an allocator. More are held: Busy.
-    :param timeout: seconds that the iterator waits for a batch, then Timeout; None = until nothing has
-        moved for the store's stall_timeout; ``float("inf")`` = for ever.
-    :param rank: data-parallel learners: number of this one, 0 to world_size - 1. It draws from its
+        frames in both are stored once.
+    :param weights: ``"batch"``: (N P)^-beta divided by the batch's maximum; ``"raw"``: undivided.
+    :param prefetch: batches that a thread samples in advance; 0 = none. Their draws do not see
+        updates made since.
+    :param batches: batches that may exist at once, prefetched ones included; None = no limit, or
+        prefetch + 3 with pin_memory or an allocator. A sample beyond it raises Busy.
+    :param timeout: seconds that the iterator waits for a batch before it raises Timeout; None = until
+        the store's stall_timeout has passed without progress; ``float("inf")`` = for ever.
+    :param rank: index of this data-parallel learner, 0 to world_size - 1. It draws from its own
         disjoint share of the strata.
     :param world_size: number of data-parallel learners. Each draws batch_size items.
-    :param seed: of the draws; None = from the system.
-    :param independent: draws independent of each other instead of stratified.
-    :param short_batch: give fewer items rather than wait when items keep being overwritten.
-    :param defer_updates: add priority changes to upper levels every so many updates.
-    :param pin_memory: batches in pinned host memory, for copies to a CUDA device that do not wait
+    :param seed: seed of the draws; None = from the system.
+    :param independent: True = independent draws; False = stratified.
+    :param short_batch: True = return fewer items, instead of waiting, if drawn items keep being
+        overwritten.
+    :param defer_updates: write priority changes to the upper tree levels once per this many updates;
+        0 or 1 = at each.
+    :param pin_memory: True = batches in pinned host memory, for asynchronous copies to a CUDA device
         (needs torch with CUDA).
-    :param allocator: a function of a number of bytes that gives a writable buffer aligned to 64
-        bytes, for batches in memory of your own. It must not use the table.
+    :param allocator: a function that takes a number of bytes and returns a writable buffer of at
+        least that size, aligned to 64 bytes: the memory of batches. It must not use the table.
+    :raises InvalidArgument: names the option.
+    :raises NoSpace: no client slot is free.
 
-    **sample(n=None, beta=None, timeout=None, *, n_step=None, gamma=None)**: a batch now, as
-    :meth:`Table.sample`; n_step is the sampler's at most.
-    **next()**: the next batch of batch_size items.
+    **sample(n=None, beta=None, timeout=None, *, n_step=None, gamma=None)**: draws a batch now, as
+    :meth:`Table.sample`; n and n_step are at most the sampler's.
+    **next()**: returns the next batch of batch_size items.
     **update_priorities(keys, td_error=None, priorities=None, strict=False)**: as
     :meth:`Table.update_priorities`.
-    **flush()**: adds deferred updates now. **stats()**: counters, a dict. **close()**: batches
-    stay readable.
+    **flush()**: writes deferred priority changes to the upper levels now. **stats()**: returns
+    counters as a dict. **close()**: closes the sampler; its batches stay readable.
     """
 
     _table: Table  # whose store closes what is open
@@ -112,7 +116,7 @@ def _open_sampler(table, options):
 
 
 def _names(table, columns):
-    """Of the table's columns; of a nested one, all that it is stored as."""
+    """Names of stored columns; a nested name gives those of all of its parts."""
     if isinstance(columns, str):
         raise errors.InvalidArgument("columns %r, want several names" % columns)
     stored = [column[0] for column in table.columns]

@@ -1,4 +1,4 @@
-"""Sequences: items that are consecutive steps, for networks that remember::
+"""Sequences: items of consecutive steps, for recurrent networks::
 
     table = store.create_table("replay", relive.sequence.signature(relive.signature.of_env(envs)),
                                capacity=1_000_000, views=[relive.View(stack=40)])
@@ -7,16 +7,16 @@
                       truncated=truncated)
     batch = relive.sequence.of(table.sample(64, layout="window"))
 
-A view's ``stack`` is the length. ``signature`` stacks every column, so that a batch has ``obs``,
-``action`` and ``reward`` as (n, length, \\*shape), rewards as they are; ``next_<name>`` is the same
-a step later, and with ``layout="window"`` lies in the same memory. All sequences share the rows of
-the table. The view's ``period`` says which sequences of an episode there are:
+The view's ``stack`` is the length of a sequence. ``signature`` stacks every column, so that a batch
+has ``obs``, ``action`` and ``reward`` as (n, length, \\*shape), rewards unsummed. ``next_<name>`` is the
+same one step later, and with ``layout="window"`` in the same memory. All sequences share the rows of
+the table. The view's ``period`` sets which sequences of an episode exist:
 
-* ``period=1`` (default): one that ends with each step. One that would begin before its episode begins
-  with copies of the first step instead, where ``batch.mask`` is False.
-* ``period > 1``: those that begin with step 0, period, 2 * period, ... and lie within the episode, and
-  one that ends with its last step, as R2D2, Acme and flashbax have them. Episodes that are shorter
-  than the length are one sequence, padded as above; no other has padding::
+* ``period=1`` (default): one ends at each step. A sequence that would begin before its episode is
+  padded in front with copies of the first step, where ``batch.mask`` is False.
+* ``period > 1``: sequences begin at the steps 0, period, 2 * period, ... as long as they lie within the
+  episode, and one more ends with its last step, as in R2D2, Acme and flashbax. An episode shorter
+  than the length is one sequence, padded as above; no other sequence has padding::
 
       View(stack=40, period=20), an episode of 105 steps
 
@@ -27,9 +27,9 @@ the table. The view's ``period`` says which sequences of an episode there are:
                             [60 .. 99]
                               [65 .. 104]     the last one, shifted back: every reward is drawn
 
-  An episode that was truncated without a final observation ends with the step before its last one:
-  nobody knows what came after that. While an episode goes on, a sequence is drawable when the two
-  steps behind it are in.
+  The last step of an episode that was truncated without a final observation is in no sequence, as its
+  next observation is unknown. While an episode continues, a sequence can be drawn when the two steps
+  after it are in.
 
 >>> import relive
 >>> with relive.open("embed:") as store:
@@ -59,21 +59,21 @@ STEP = "step"
 
 
 def signature(spec: Any) -> list[Column]:
-    """The columns of ``spec`` (see :func:`relive.signature.columns_of`), each of them stacked, and
+    """Returns the columns of ``spec`` (see :func:`relive.signature.columns_of`), all of role obs, and
     ``step``, the number of the step in its episode, which :class:`Writer` fills in."""
     columns = columns_of(spec)
     for column in columns:
         if column.name == STEP or column.role == "next":
             raise errors.InvalidArgument(
-                "column %s: sequences number their steps and read next observations from the rows: "
-                "leave it out" % column.name)
+                "column %s: leave it out: sequences add a column step, and read next observations "
+                "from the rows" % column.name)
     return [*(dataclasses.replace(column, role="obs") for column in columns),
             Column(STEP, (), "uint32", "obs")]
 
 
 class Writer:
-    """As :meth:`relive.Table.writer`, with the same parameters: numbers the steps. It has the
-    methods of :class:`relive.Writer` but ``extend``."""
+    """A writer that numbers the steps. Parameters are those of :meth:`relive.Table.writer`, methods
+    those of :class:`relive.Writer` without ``extend``."""
 
     def __init__(self, table: Any, num_envs: Any = None, *, autoreset: Any = None,
                  timeout: float | None = None, check_values: bool = True) -> None:
@@ -89,8 +89,8 @@ class Writer:
         self._ended = np.zeros(number, bool)
 
     def append(self, steps: dict[str, Any] = {}, /, **values: Any) -> None:
-        """As :meth:`relive.Writer.append`. A final observation is given of the observations alone;
-        what else is stacked is 0 there."""
+        """As :meth:`relive.Writer.append`. Give a final observation for the observation columns only;
+        all other columns are 0 in it."""
         values = with_finals({**steps, **values})
         if any(name.startswith("final_") and values[name] is not None for name in values):
             values = {**self._others, **values}
@@ -130,15 +130,15 @@ class Writer:
 
 
 class SequenceBatch:
-    """A batch whose ``mask`` (n, length) says which steps are those of the episode; all else is as
-    in the batch that it is of."""
+    """A batch with a ``mask``: (n, length) bool, False where a sequence is padding before the start of
+    its episode. All other arrays are those of the batch that it wraps."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
 
     @property
     def mask(self) -> np.ndarray:
-        """False where a sequence would begin before its episode."""
+        """(n, length) bool: False where the step is padding before the start of the episode."""
         step = self._batch[STEP]
         length = step.shape[1]
         return np.arange(length)[::-1] <= step[:, -1:]
@@ -162,9 +162,12 @@ class SequenceBatch:
 
 
 def of(batch: Any) -> SequenceBatch:
-    """The batch of a table that :func:`signature` describes, with its mask."""
+    """Wraps a batch of a table whose signature is made by :func:`signature`, and adds the mask.
+
+    Raises :class:`relive.InvalidArgument` for a batch of another table, or of a view of stack 1.
+    """
     if STEP not in batch.names:
-        raise errors.InvalidArgument("batch: no column step: make the table of sequence.signature")
+        raise errors.InvalidArgument("batch: no column step: create the table with sequence.signature")
     if batch[STEP].ndim < 2:
-        raise errors.InvalidArgument("batch: its view has stack 1, which is no sequence")
+        raise errors.InvalidArgument("batch: its view has stack 1: sequences need a stack of 2 or more")
     return SequenceBatch(batch)

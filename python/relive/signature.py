@@ -1,7 +1,7 @@
-"""Signatures: what one step consists of.
+"""Signatures, which are the columns of one step.
 
 A signature is made from a dict of columns, a numpy structured dtype or gymnasium spaces, which may
-be nested in each other:
+be nested:
 
 >>> for column in columns_of({"obs": ((4,), "float32"), "action": "int64", "reward": "float32"}):
 ...     print(column)
@@ -31,13 +31,13 @@ RESERVED = frozenset((
 class Column:
     """One value of a step.
 
-    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16) are those of
-    one step of one environment. ``role`` says what sampling does with it:
+    ``shape`` and ``dtype`` (bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16) are
+    those of one step of one environment. ``role`` says how sampling treats the column:
 
     * ``"plain"``: as stored at the step, such as an action;
-    * ``"obs"``: stacked, and also given as ``next_<name>`` n steps later;
+    * ``"obs"``: stacked, and also read n steps later as ``next_<name>``;
     * ``"reward"``: a scalar of float32 or float64, summed to the n-step return;
-    * ``"next"``: a next observation that the actor stores: taken from the return's last step.
+    * ``"next"``: a next observation that the actor stores, read at the last step of the return.
 
     Without a role, it comes from the name: ``obs``, ``reward``, ``next_obs`` and names that begin
     with ``obs__`` or ``next_obs__``; all others are plain.
@@ -57,11 +57,11 @@ class Column:
             raise errors.InvalidArgument(
                 "column %s: role %r, want one of %s" % (self.name, self.role, ", ".join(ROLES)))
         if self.name in RESERVED:
-            raise errors.InvalidArgument("column %s: a batch has a value of that name" % self.name)
+            raise errors.InvalidArgument("column %s: the name is reserved: give another" % self.name)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one step."""
+        """Bytes of the column in one step."""
         return int(np.prod(self.shape, dtype=np.int64)) * _bfloat16.numpy_dtype(self.dtype).itemsize
 
     def _core_tuple(self):
@@ -84,7 +84,8 @@ def _shape(shape, name):
     try:
         return tuple(int(size) for size in shape)
     except TypeError:
-        raise errors.InvalidArgument("column %s: shape %r" % (name, shape)) from None
+        raise errors.InvalidArgument(
+            "column %s: shape %r, want an integer or a tuple of them" % (name, shape)) from None
 
 
 def _dtype(dtype, name):
@@ -104,11 +105,12 @@ def _role_of(name):
 
 
 def columns_of(spec: Any) -> list[Column]:
-    """The columns of a signature, as a list of :class:`Column`.
+    """Returns the columns of a signature: a list of :class:`Column`.
 
-    ``spec``: a dict whose values are a dtype, ``(shape, dtype)``, a :class:`Column`, a gymnasium
-    space or a dict of such; a numpy structured dtype; a ``gymnasium.spaces.Dict``; or columns.
-    Raises :class:`relive.InvalidArgument`.
+    ``spec``: a dict whose values are dtypes, ``(shape, dtype)`` tuples, :class:`Column` objects,
+    gymnasium spaces or dicts of these; or a numpy structured dtype, a ``gymnasium.spaces.Dict``, or a
+    list of columns. Nested names are joined by ``__``: ``obs__image``.
+    Raises :class:`relive.InvalidArgument`, which names the column.
     """
     if isinstance(spec, (list, tuple)) and all(isinstance(item, Column) for item in spec):
         return list(spec)
@@ -164,9 +166,10 @@ def _of_space(name, space):
 
 
 def of_env(env: Any, reward: Any = "float32") -> list[Column]:
-    """The usual signature of a gymnasium environment or vector of them: obs, action, reward.
+    """Returns the usual signature of a gymnasium environment: obs, action and reward.
 
-    ``env``: its single observation and action spaces are taken where it is a vector.
+    ``env``: an environment, or a vector, whose single observation and action spaces are used.
+    ``reward``: dtype of the reward.
     """
     obs = getattr(env, "single_observation_space", env.observation_space)
     action = getattr(env, "single_action_space", env.action_space)

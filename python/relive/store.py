@@ -1,4 +1,4 @@
-"""Stores: where experience lives."""
+"""Stores, which hold tables."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _shared_lock = threading.Lock()
 
 
 class Store:
-    """A store, from :func:`relive.open`. A context manager; closing it closes what came of it.
+    """A store, opened by :func:`relive.open`. It is a context manager; closing it closes its tables,
+    writers and samplers.
 
-    Threads may share a store and its tables. A forked child may not (:class:`relive.Forked`), but a
-    store of ``shm:`` or ``relive://`` and its tables can be pickled: what arrives is opened there.
+    Threads may share a store and its tables. A forked child cannot use them: it gets
+    :class:`relive.Forked`. Stores of ``shm:`` or ``relive://`` and their tables can be pickled:
+    unpickling opens them in the other process.
     """
 
     def __init__(self, uri: str, *, pages: str = "auto", pool_bytes: int = 0, timeout: float = 5.0,
@@ -57,21 +59,22 @@ class Store:
                      views: Sequence[View] = (), rate_limiter: RateLimiter | None = None,
                      max_writers: int = 0, max_clients: int = 0, block: int = 0,
                      row_crc: bool | None = None) -> Table:
-        """Creates a table, or opens the one of that name if it was made of the same arguments.
+        """Creates a table, or opens the table of that name if it was created with equal arguments.
 
-        :param signature: what a step consists of: see :func:`relive.signature.columns_of`.
-        :param capacity: steps that stay drawable.
+        :param name: 1 to 63 letters, digits, ``_``, ``-`` or ``.``.
+        :param signature: the columns of a step: see :func:`relive.signature.columns_of`.
+        :param capacity: steps that stay drawable; older ones are overwritten.
         :param shards: parts of the table, spread over the memory nodes.
-        :param views: up to 8 :class:`relive.View`; none is one view of single transitions.
-        :param rate_limiter: of the views that have none of their own.
-        :param max_writers: environments that append at once; 0 = 4.
-        :param max_clients: writers and samplers open at once; 0 = 64.
+        :param views: up to 8 :class:`relive.View`; empty = one view of single transitions.
+        :param rate_limiter: for the views without a limiter of their own.
+        :param max_writers: environments that may append at once; 0 = 4.
+        :param max_clients: writers and samplers that may be open at once; 0 = 64.
         :param block: rows that an environment claims at once; 0 = chosen from the above.
-        :param row_crc: rows carry a checksum; None = where they may outlive a power loss: in files, and
-            on memory nodes whose pool is a file or device.
-        :raises AlreadyExists: another signature or other options.
-        :raises NoSpace: the pool is full.
-        :raises InvalidArgument: names what is wrong, and the numbers where sizes do not fit.
+        :param row_crc: True = each row has a checksum. None = True if rows can survive a power loss:
+            in files, and on memory nodes whose pool is a file or device.
+        :raises AlreadyExists: the table has another signature or other options.
+        :raises NoSpace: no memory is left in the pools.
+        :raises InvalidArgument: names the argument, and the sizes if they do not fit.
         """
         views = tuple(views) or (View(),)
         limited = [_with_limiter(view, rate_limiter) for view in views]
@@ -84,7 +87,7 @@ class Store:
         return self._add(core)
 
     def table(self, name: str) -> Table:
-        """Opens a table. Raises :class:`relive.NotFound`."""
+        """Opens a table by name. Raises :class:`relive.NotFound`."""
         return self._add(_core.Table.open(self._core, name))
 
     def _add(self, core):
@@ -93,36 +96,37 @@ class Store:
         return table
 
     def drop_table(self, name: str) -> None:
-        """Removes a table for everybody; what is open on it raises TableDropped from now on, but
-        closes as ever."""
+        """Removes a table and its steps for all processes. Its open handles raise TableDropped from
+        now on, and can still be closed. Raises :class:`relive.NotFound`."""
         self._core.drop(name)
 
     def tables(self) -> list[str]:
-        """Names of the tables."""
+        """Returns the sorted names of the tables."""
         return sorted(self._core.tables())
 
     def info(self) -> StoreInfo:
-        """A :class:`relive.info.StoreInfo`."""
+        """Returns a :class:`relive.info.StoreInfo`."""
         return StoreInfo._of_core(self._core.info())
 
     def token(self, role: str) -> str:
-        """The token of a role, ``"read"``, ``"learn"``, ``"write"``, ``"node"`` or ``"admin"``, for
-        ``relive.open(uri, token=...)`` or RELIVE_TOKEN. Wants the store's own token, or an admin's:
-        :class:`relive.AccessDenied`."""
+        """Returns the token of a role: ``"read"``, ``"learn"``, ``"write"``, ``"node"`` or ``"admin"``.
+        Pass it to ``relive.open(uri, token=...)`` or set it as RELIVE_TOKEN. Needs a store opened with
+        its own token, or one of role admin; else raises :class:`relive.AccessDenied`."""
         return self._core.token(role)
 
     def rotate_tokens(self) -> int:
-        """Begins a new epoch of tokens of roles: those of before are refused from now on, and clients
-        that use them cut off. Answers its number."""
+        """Begins a new epoch of role tokens and returns its number. Role tokens of earlier epochs are
+        refused from now on, and clients that use them are disconnected. Needs role admin."""
         return self._core.rotate_tokens()
 
     def persist(self) -> None:
-        """Makes what was appended before durable: ``embed:FILE``, and nodes on files."""
+        """Makes all steps appended before durable, in ``embed:FILE`` stores and on memory nodes whose
+        pool is a file or device."""
         self._core.persist()
 
     def close(self, wait: bool = True) -> None:
-        """Closes the store, its tables, their writers (which wait, or not: ``Writer.close``) and
-        samplers. Arrays of batches stay. The first error is raised when all are closed."""
+        """Closes the store, its tables, and their writers and samplers. Arrays of batches stay readable.
+        wait: as for ``Writer.close``. All are closed before the first error is raised."""
         try:
             close_all([partial(table.close, wait=wait) for table in list(self._tables)]
                       + [self._core.close])
@@ -141,8 +145,8 @@ class Store:
 
     def __reduce__(self):
         if self.uri.startswith("embed:"):
-            raise TypeError("%s lives in this process: processes share shm: or relive:// stores"
-                            % self.uri)
+            raise TypeError("%s cannot be pickled, as it is memory of this process: use shm: or "
+                            "relive://" % self.uri)
         return _open_shared, (self.uri, tuple(sorted(self._options.items())))
 
 
@@ -153,7 +157,7 @@ def _with_limiter(view, limiter):
 
 
 def _open_shared(uri, options):
-    """One store in a process for all that was pickled of it."""
+    """One store in this process for all pickled copies of it."""
     with _shared_lock:
         store = _shared.get((uri, options))
         if store is None or not store._core.is_open:
@@ -170,27 +174,27 @@ def open(uri: str = "embed:", **options: Any) -> Store:
     * ``"shm:NAME"``: the store NAME that ``relive up`` runs on this host.
     * ``"relive://HOST:PORT"``: the metadata server there.
 
-    :param pages: ``embed:`` memory on ``"auto"``, ``"small"`` or ``"huge"`` pages.
-    :param pool_bytes: ``embed:``: the most memory, or the size of a new file; 0 = all that is free,
-        or a file of 1 GiB.
-    :param timeout: of connecting and of every control call, in seconds.
-    :param token: the store's own, or one of a role (:meth:`Store.token`, ``relive token``); None =
-        RELIVE_TOKEN, and for a store on this host, unless that is a role's, the file ``token`` in its
-        directory. What the role does not allow raises :class:`relive.AccessDenied`.
-    :param read_only: only look: no append, no update.
-    :param stall_timeout: seconds after which calls that wait for steps or for batches, and have no
-        timeout of their own, raise Timeout, because in all that time no step was appended to their
-        table and no item was sampled. A call that has waited for 2 s warns (RuntimeWarning) of what
-        it waits for; a writer or sampler does so once a minute at most.
-    :param trust: ``embed:FILE``: also open tables made with ``row_crc=False`` of a file that was not
-        closed: rows that a power loss has torn go unnoticed there.
-    :param tls_cert: ``relive://`` of a server with certificates: name of a PEM file; None =
-        RELIVE_TLS_CERT.
-    :param tls_key: the key of that certificate, as a PEM file; None = RELIVE_TLS_KEY.
-    :param tls_ca: the CA of the server's certificate, as a PEM file; None = RELIVE_TLS_CA.
+    :param pages: ``embed:``: page size of its memory: ``"auto"``, ``"small"`` or ``"huge"``.
+    :param pool_bytes: ``embed:``: limit of its memory, or size of a new file; 0 = all free memory, or
+        a file of 1 GiB.
+    :param timeout: seconds for connecting and for each control call.
+    :param token: the store's own token, or a role's (:meth:`Store.token`, ``relive token``). None =
+        RELIVE_TOKEN; for a store on this host, unless RELIVE_TOKEN is a role's, the file ``token`` in
+        the store's directory. Calls that the role forbids raise :class:`relive.AccessDenied`.
+    :param read_only: True = appends and updates raise AccessDenied.
+    :param stall_timeout: seconds. Calls that wait for steps or batches without a timeout of their own
+        raise Timeout when for this long no step was appended to their table and no item was sampled.
+        A call that has waited for 2 s issues a RuntimeWarning that says what it waits for, at most
+        once a minute for each writer or sampler.
+    :param trust: ``embed:FILE``: True = also open tables created with ``row_crc=False`` in a file that
+        was not closed. Rows torn by a power loss are not detected there.
+    :param tls_cert: ``relive://`` with certificates: path of the client's certificate, a PEM file;
+        None = RELIVE_TLS_CERT.
+    :param tls_key: path of the key of that certificate, a PEM file; None = RELIVE_TLS_KEY.
+    :param tls_ca: path of the CA of the server's certificate, a PEM file; None = RELIVE_TLS_CA.
 
-    ^C ends waits for steps, batches and room at once, and control calls (opening, creating, closing
-    what is remote) after their timeout.
+    ^C ends waits for steps, batches and room at once. Control calls (opening, creating and closing
+    remote stores and tables) end after their timeout.
 
     :raises NotFound, Disconnected, Timeout, AccessDenied, Busy, ProtocolError, NoSpace, NoMemory,
         InvalidArgument, Unsupported:
@@ -211,7 +215,7 @@ def open(uri: str = "embed:", **options: Any) -> Store:
 
 @atexit.register
 def _close_all():
-    """Completes what writers hold back, if it can. Errors are nobody's any more."""
+    """Closes all stores, so that pending items are completed if possible. Errors are ignored."""
     for store in list(_open_stores):
         try:
             store.close(wait=False)

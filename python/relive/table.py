@@ -1,4 +1,4 @@
-"""Tables: where steps go in and batches come out."""
+"""Tables, which hold steps and views on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A table, from ``store.create_table`` or ``store.table``. Threads may share it."""
+    """A table, opened by ``store.create_table`` or ``store.table``. Threads may share it. It is a
+    context manager. ``len(table)`` is the number of live items of its first view."""
 
     def __init__(self, store: Store, core: _core.Table) -> None:
         self.store = store
@@ -42,7 +43,7 @@ class Table:
         return [Column._of_core(column) for column in self._core.columns]
 
     def _own(self, handle):
-        """Closed with the table, if it is not gone by then."""
+        """Registers a handle, which the table closes with itself."""
         handle._table = self
         with self._lock:
             self._handles.add(handle)
@@ -52,73 +53,77 @@ class Table:
 
     def writer(self, num_envs: Any = None, *, autoreset: Any = None,
                timeout: float | None = None, check_values: bool = True) -> Writer:
-        """A :class:`relive.Writer`, for one thread at a time.
+        """Opens a :class:`relive.Writer`, for one thread at a time.
 
-        :param num_envs: None = one environment, whose values have no batch dimension; a vector of
-            environments, as gymnasium's: anything with ``num_envs`` and
-            ``metadata["autoreset_mode"]``; or a number E = a vector of E. Values of vectors begin
-            with a dimension of E.
-        :param autoreset: what the environment does after an episode ended, as gymnasium says it. A
-            vector that is given says it itself. Where only a number is, ``"next_step"`` is assumed,
-            and what refutes it is an InvalidArgument that names the mode to give: after an end a
-            step with a reward, an end or the environment's first observation, and a final
-            observation, given or in ``infos``. A mode that is given is trusted.
+        :param num_envs: None = one environment, whose values have no batch dimension. A number E = a
+            vector of E environments, whose values have a first dimension of E. Or a vector of
+            environments such as gymnasium's: any object with ``num_envs`` and
+            ``metadata["autoreset_mode"]``.
+        :param autoreset: what the environment does after an episode ends, in gymnasium's terms:
 
-            * ``"next_step"`` (default of vectors, as gymnasium's): the next step ignores its action
-              and resets. Its row is stored as the final observation of the episode, no transition.
-            * ``"same_step"``: the step that ends an episode returns the next one's first
-              observation. Give ``append(infos=infos)`` or ``append(final_obs=...)``, or steps that
-              were truncated are no items, since nobody knows what came after them: they are
-              counted, and a warning says so once.
-            * ``"disabled"`` (default of one environment): you reset. Give
-              ``append(final_obs=next_obs)``; it is taken where an episode ended.
+            * ``"next_step"`` (default for vectors, as in gymnasium): the next step ignores its action
+              and resets. Its row is stored as the final observation of the episode; it is not a
+              transition.
+            * ``"same_step"``: the step that ends an episode returns the first observation of the next
+              episode. Give ``append(infos=infos)`` or ``append(final_obs=...)``. Without one of them
+              truncated steps cannot be drawn, as their next observation is unknown: they are counted
+              in ``stats()["truncated_lost"]``, and a warning says so once.
+            * ``"disabled"`` (default for one environment): you call reset(). Give
+              ``append(final_obs=next_obs)``; it is read where an episode ended.
 
-            A ``gymnasium.vector.AutoresetMode`` is taken, too.
-        :param timeout: seconds that an append waits for the rate limiter or for room; None = until
-            nothing has moved for the store's stall_timeout; ``float("inf")`` = for ever.
-        :param check_values: False = rewards (scalar floats of that role or name) may be NaN or
-            infinite, and numbers that do not fit their column become what numpy's ``astype`` makes
-            of them: 300 in uint8 is 44, 1e300 in float32 is infinite.
+            A ``gymnasium.vector.AutoresetMode`` is accepted, too. If num_envs is a vector of
+            environments, its metadata gives the mode. If it is a number, ``"next_step"`` is assumed
+            and checked: InvalidArgument, which names the mode to give, is raised for a final
+            observation (given, or in ``infos``), and for a step after an end that has a reward, ends
+            an episode, or has the environment's first observation. A mode given here is not checked.
+        :param timeout: seconds that an append waits for the rate limiter or for room before it raises
+            Timeout; None = until the store's stall_timeout has passed without progress;
+            ``float("inf")`` = for ever.
+        :param check_values: True = NaN and infinite rewards (scalar floats with that role or name) and
+            numbers that do not fit their column raise InvalidArgument. False = they are stored as
+            numpy's ``astype`` converts them: 300 in uint8 is 44, 1e300 in float32 is infinite.
         :raises NoSpace: more environments than max_writers, or no client slot is free.
+        :raises InvalidArgument: names the argument.
         """
         return self._own(open_writer(self._core, num_envs, autoreset, timeout, check_values))
 
     # -------- learners --------
 
     def sampler(self, batch_size: int = 256, **options: Any) -> Sampler:
-        """A :class:`relive.Sampler`: an iterator over batches that are sampled ahead.
+        """Opens a :class:`relive.Sampler`: an iterator over batches that a thread samples in advance.
 
-        See :class:`relive.Sampler` for the options.
+        See :class:`relive.Sampler` for the options and errors.
         """
         return self._own(Sampler(self._core, batch_size, **options))
 
     def sample(self, n: int = 256, beta: float | None = None, timeout: float | None = None, *,
                view: int = 0, n_step: int | None = None, gamma: float = 0.99,
                layout: str = "dense") -> _core.Batch:
-        """Draws a batch of ``n`` items: a :class:`relive.Batch`.
+        """Draws a batch of ``n`` items and returns it: a :class:`relive.Batch`.
 
         :param beta: importance exponent, 0 (no weights) to 8; None = 0.4.
-        :param timeout: seconds to wait for the rate limiter or for items; None = until nothing has
-            moved for the store's stall_timeout; ``float("inf")`` = for ever.
-        :param view: index of the view that is drawn from.
+        :param timeout: seconds to wait for the rate limiter or for items; 0 = do not wait; None = until
+            the store's stall_timeout has passed without progress; ``float("inf")`` = for ever.
+        :param view: index of the view to draw from.
         :param n_step: steps of the return, up to the view's; None = the view's.
-        :param gamma: discount of the n-step return.
-        :param layout: ``"dense"``, or ``"window"``: frames that obs and next_obs share lie once.
-        :raises Timeout: the message says what it waits for.
-        :raises Empty: with a timeout of 0.
-        :raises NoSpace: no client slot is free; the first call for a view and layout takes one, and
-            a call with a larger n than before another for a moment.
+        :param gamma: discount of the n-step return, 0 to 1.
+        :param layout: ``"dense"``, or ``"window"``: obs and next_obs are strided views of one array, so
+            frames in both are stored once.
+        :raises Timeout: the message says what it waited for.
+        :raises Empty: the timeout is 0 and no item can be drawn.
+        :raises NoSpace: no client slot is free. The first call for a view and layout takes one; a call
+            with a larger n than before takes another until the first is freed.
 
-        Any number of threads may sample and hold batches. A batch stays as it is until it and all
-        arrays of it are gone; then its memory is used again. For more options or for batches sampled
+        Any number of threads may sample and hold batches. The memory of a batch is reused when it and
+        all arrays made of it are freed. For more options or for batches sampled
         ahead, open a :meth:`sampler`.
         """
         return self._sampler_of(n, view, layout).sample(n, beta, timeout, n_step=n_step,
                                                         gamma=gamma)
 
     def _sampler_of(self, n, view, layout="dense"):
-        """One with room for n items. What was there before is not closed: it goes when the last of
-        the threads that wait in it does."""
+        """A sampler with room for n items. One that it replaces is not closed: it is freed when the
+        last thread that waits in it has returned."""
         options = view, layout
         sampler = self._samplers.get(options)
         if sampler is not None and n <= sampler.batch_size:
@@ -134,39 +139,42 @@ class Table:
     def update_priorities(self, keys: ArrayLike, td_error: ArrayLike | None = None,
                           priorities: ArrayLike | None = None, *, view: int = 0,
                           strict: bool = False) -> _core.Updated:
-        """Sets the priorities of items, after a learner has looked at them.
+        """Sets the priorities of items, usually from the TD errors of a batch. Give one of td_error and
+        priorities.
 
-        :param keys: ``batch.key``, of this or an earlier batch; uint64 (or int64 of the same bits).
-        :param td_error: TD errors; their absolute values count: (\\|td\\| + eps)^alpha.
-        :param priorities: instead of td_error: ready priorities p^alpha, 0 or more.
+        :param keys: (n,) ``batch.key`` of this or an earlier batch: uint64, or int64 of the same bits.
+        :param td_error: (n,) TD errors of either sign: the priority is (\\|td_error\\| + eps)^alpha.
+        :param priorities: (n,) priorities as stored, after the exponent alpha: 0 or more.
         :param view: index of the view that was sampled.
-        :param strict: raise StaleKey if any key is stale; the others are updated in any case.
-        :returns: counts ``updated``, ``stale`` and ``clamped``. A key given twice takes its last
-            value. Keys of items that were overwritten meanwhile are dropped and counted.
-        :raises InvalidArgument: NaN, infinite or (priorities) negative values, keys of another
-            table, a view without priorities: nothing was changed.
+        :param strict: True = raise StaleKey if any key is stale, after the others were updated.
+        :returns: :class:`relive.Updated`, a tuple of counts: ``updated`` items; ``stale`` keys, whose
+            items were overwritten or retired since and which are ignored; ``clamped`` values, stored
+            as the nearest limit. A key given twice gets its last value and counts as one item.
+        :raises InvalidArgument: values are NaN, infinite or (priorities) negative, keys are of another
+            table, or the view has no priorities; nothing was changed.
         """
         sampler = self._last.get(view) or self._sampler_of(256, view)
         return sampler.update_priorities(keys, td_error, priorities, strict=strict)
 
     def dataset(self, batch_size: int = 256, **options: Any) -> ReplayDataset:
-        """A torch ``IterableDataset`` of dicts of tensors: see :mod:`relive.torch`."""
+        """Returns a torch ``IterableDataset`` of dicts of tensors: see :mod:`relive.torch`."""
         from .torch import ReplayDataset
         return ReplayDataset(self, batch_size, **options)
 
     # -------- the rest --------
 
     def info(self) -> TableInfo:
-        """A :class:`relive.info.TableInfo`."""
+        """Returns a :class:`relive.info.TableInfo`."""
         return TableInfo._of_core(self._core.info())
 
     def verify(self) -> VerifyReport:
-        """Checks every invariant: a :class:`relive.info.VerifyReport`. Reads the whole tree."""
+        """Checks every invariant and returns a :class:`relive.info.VerifyReport`. Reads all trees and
+        block headers: slow on large tables."""
         return VerifyReport._of_core(self._core.verify())
 
     def close(self, wait: bool = True) -> None:
-        """Closes the table, its writers (which wait, or not: ``Writer.close``) and samplers. The first
-        error is raised when all are closed. A table that was dropped closes without one."""
+        """Closes the table, its writers and its samplers. wait: as for ``Writer.close``. All are closed
+        before the first error is raised. Closing a dropped table is no error."""
         with self._lock:
             handles = list(self._handles)
             self._samplers.clear()
@@ -175,7 +183,7 @@ class Table:
                    for handle in handles] + [self._core.close])
 
     def __len__(self) -> int:
-        """Items of the first view that are live now."""
+        """Live items of the first view."""
         return self._core.info()["views"][0]["items"]
 
     def __bool__(self) -> bool:

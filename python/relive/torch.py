@@ -1,4 +1,4 @@
-"""What needs PyTorch: datasets and pinned memory. Imported only if it is asked for."""
+"""Datasets and pinned memory for PyTorch. This module is imported only on use."""
 
 import os
 
@@ -12,9 +12,9 @@ _SIGNED = {"uint16": "int32", "uint32": "int64"}  # torch computes little with u
 
 
 def tensors(batch):
-    """The arrays of a batch as a dict of tensors on its memory. ``key`` is copied, and becomes
-    int64 of the same bits, which update_priorities takes; other unsigned integers become larger
-    signed ones. Columns of bfloat16 become torch.bfloat16, without a copy."""
+    """Returns the arrays of a batch as a dict of tensors that share its memory. ``key`` is copied to
+    int64 of the same bits, which update_priorities accepts; uint16 and uint32 are converted to int32
+    and int64. Columns of bfloat16 are torch.bfloat16, without a copy."""
     result = {}
     for name in batch.names:
         array = batch[name]
@@ -30,18 +30,19 @@ def tensors(batch):
 
 
 def pinned_memory(nbytes):
-    """An allocator for samplers: page-locked host memory."""
+    """An allocator for samplers: returns page-locked host memory of nbytes. Raises Unsupported
+    without CUDA."""
     if not torch.cuda.is_available():
         raise errors.Unsupported("pin_memory: torch has no CUDA here")
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
 
 
 class ReplayDataset(torch.utils.data.IterableDataset):
-    """Batches of a table as dicts of tensors, for ``DataLoader(dataset, batch_size=None)``.
+    """Yields batches of a table as dicts of tensors, for ``DataLoader(dataset, batch_size=None)``.
 
-    ``options`` are those of :class:`relive.Sampler`. With workers, each opens the store for itself
-    (so not ``embed:``) and draws its disjoint share of the strata, within the share of this
-    process's rank. ``dataset.update_priorities`` is the table's.
+    ``options`` are those of :class:`relive.Sampler`. Each worker of the loader opens the store itself,
+    which needs ``shm:`` or ``relive://``, and draws its own disjoint share of the strata within the
+    share of this process's rank. ``dataset.update_priorities`` is the table's.
     """
 
     def __init__(self, table, batch_size=256, **options):
@@ -51,7 +52,7 @@ class ReplayDataset(torch.utils.data.IterableDataset):
         self._pid = os.getpid()
 
     def _open_table(self):
-        """The table, in this process: a worker that was forked has its own."""
+        """Returns (table, store to close): a forked worker opens its own, else (the table, None)."""
         if os.getpid() == self._pid:
             return self._table, None
         old = self._table.store

@@ -1,4 +1,4 @@
-"""Views: which items exist and how they are drawn; rate limiters."""
+"""Views, which define the items of a table and how they are drawn; rate limiters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ SELECTORS = ("prioritized", "uniform", "fifo", "lifo")
 
 @dataclasses.dataclass(frozen=True)
 class RateLimiter:
-    """When samples and inserts may go on.
+    """Limits the ratio of samples to inserts of a view.
 
-    A sample of n items is admitted when ``inserts * samples_per_insert - samples - n >= min_diff``,
-    an insert of n when the same expression with it stays ``<= max_diff``, and nothing is sampled
-    before ``min_size`` items were ever committed. All zero: from the first item on, and no other
-    limit. Calls that are not admitted wait for their timeout.
+    ``inserts`` and ``samples`` count items since the table was created. A sample of n items is admitted
+    when ``inserts >= min_size`` and ``inserts * samples_per_insert - samples - n >= min_diff``. An insert
+    of n items is admitted when ``(inserts + n) * samples_per_insert - samples <= max_diff``. All
+    zero: samples are admitted from the first item on, and inserts always. Calls that are not admitted
+    wait until they are, or until their timeout.
 
     >>> RateLimiter.of_min_size(1000).min_size
     1000
@@ -33,40 +34,45 @@ class RateLimiter:
 
     @classmethod
     def of_min_size(cls, min_size: int) -> RateLimiter:
-        """Never before ``min_size`` items, otherwise free."""
+        """Admits samples once ``min_size`` items were inserted; no other limit."""
         return cls(*_core.limiter_min_size(unsigned("min_size", min_size, bits=64)))
 
     @classmethod
     def sample_to_insert(cls, samples_per_insert: float, min_size: int,
                          error_buffer: float) -> RateLimiter:
-        """Keeps samples / inserts at a ratio, within ``error_buffer`` samples to either side."""
+        """Keeps samples / inserts at ``samples_per_insert``, within ``error_buffer`` samples on either
+        side, once ``min_size`` items were inserted."""
         min_size = unsigned("min_size", min_size, bits=64)
         return cls(*_core.limiter_sample_to_insert(samples_per_insert, min_size, error_buffer))
 
     @classmethod
     def queue(cls, size: int) -> RateLimiter:
-        """Every item once, at most ``size`` ahead: for views with max_times_sampled=1."""
+        """A queue: inserts wait while ``size`` items are unsampled. For fifo views with
+        max_times_sampled=1."""
         return cls(*_core.limiter_queue(unsigned("size", size, bits=64)))
 
     @classmethod
     def stack(cls, size: int) -> RateLimiter:
-        """As queue, for the newest first."""
+        """As :meth:`queue`, for lifo views."""
         return cls(*_core.limiter_stack(unsigned("size", size, bits=64)))
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """Items are windows on the steps of a table; views of one table share its rows.
+    """Defines items as windows on the steps of a table. Views of one table share its rows.
 
-    * ``stack``: observations stacked, padded with the first at the start of an episode.
+    * ``stack``: observations in an item, padded with the first one at the start of an episode.
     * ``n_step``: the longest n-step return that a sampler may ask for.
-    * ``selector``: ``"prioritized"``, ``"uniform"``, ``"fifo"`` or ``"lifo"``.
-    * ``period``: 1 = an item for each step; more: windows of ``stack`` steps that begin with every
+    * ``selector``: ``"prioritized"``, ``"uniform"``, ``"fifo"`` (oldest first) or ``"lifo"`` (newest
+      first).
+    * ``period``: 1 = an item for each step. Above 1: sequences of ``stack`` steps that begin at every
       period-th step of an episode, and one that ends with its last: see :mod:`relive.sequence`.
-    * ``max_times_sampled``: 0 for no limit.
-    * ``max_staleness``: policy versions behind the newest seen; 0 for no limit.
+    * ``max_times_sampled``: an item is retired after this many draws; 0 = no limit.
+    * ``max_staleness``: items of policy versions further behind the newest are not drawn; 0 = no
+      limit.
     * ``alpha``: priority exponent, above 0 and at most 8: priority is (\\|TD error\\| + eps)^alpha.
-    * ``rate_limiter``: a :class:`RateLimiter`, or None for no limit.
+    * ``eps``: added to \\|TD error\\|, above 0.
+    * ``rate_limiter``: a :class:`RateLimiter`; None = no limit, or the one given to create_table.
     """
 
     stack: int = 1

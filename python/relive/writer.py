@@ -1,4 +1,4 @@
-"""Writers: the actor's path."""
+"""Writers: the data path of actors."""
 
 from __future__ import annotations
 
@@ -16,50 +16,54 @@ _MODES = ("next_step", "same_step", "disabled")
 
 
 class Writer(_core.Writer):
-    """Appends steps, from ``table.writer()``; for one thread at a time. A context manager.
+    """Appends steps; opened by ``table.writer()``. For one thread at a time. It is a context manager.
 
-    **append(**values)**: one step of the environment, or of each environment of a vector; values may
-    also come in a dict, ``append({"obs": obs, ...})``: less work than ``append(**step)``.
+    **append(**values)**: appends one step of the environment, or one of each environment of a vector.
+    Values are keywords, or one dict: ``append({"obs": obs, ...})`` is faster than ``append(**step)``.
 
-    * one value for each column of the signature: anything that numpy makes an array of the column's
-      shape (after a dimension of num_envs, if it was given) of, including torch tensors on the
-      host. Arrays of the column's dtype are used in place; others are converted if numpy's
-      same_kind rule allows it, and integers if they fit. Numbers that do not fit (300 in uint8,
-      1e300 in float32), and rewards that are NaN or infinite, are an InvalidArgument that names
-      the column and the index, unless the writer was opened with ``check_values=False``;
-    * ``terminated``, ``truncated``: bool, or an array of E;
-    * ``final_<column>`` for each observation column: see ``autoreset`` of :meth:`Table.writer`;
-    * ``infos``: the dict that a vector's ``step()`` returned: where the mode is ``"same_step"`` its
-      ``final_obs`` are taken, else they are an error that names the mode;
-    * ``final``: bool: this row is only the observation after an episode's last action. Whoever gives
-      such rows gives ``final`` with every call, so that ended episodes wait for theirs;
-    * ``td_error``: initial TD errors (absolute values count); without them new items take the
-      running maximum of the view;
-    * ``policy_version``: of the policy that acted.
+    * One value for each column of the signature: of the column's shape, after a dimension E if the
+      writer has a vector of E environments. Anything that numpy converts to an array, including torch
+      tensors on the host. Arrays of the column's dtype are used in place; others are converted if
+      numpy's same_kind rule allows it, and integers if they fit. Numbers that do not fit (300 in
+      uint8, 1e300 in float32), and NaN or infinite rewards, raise an InvalidArgument that names the
+      column and the index, unless the writer was opened with ``check_values=False``.
+    * ``terminated``, ``truncated``: bool, or (E,) bool.
+    * ``final_<column>`` for each observation column: the observation after an episode's last action.
+      See ``autoreset`` of :meth:`Table.writer`.
+    * ``infos``: the dict that a vector's ``step()`` returned. With mode ``"same_step"`` its
+      ``final_obs`` is used; with another mode a ``final_obs`` in it raises InvalidArgument.
+    * ``final``: bool, or (E,) bool: True = this row is only the observation after an episode's last
+      action. Give ``final`` with every call if you append such rows, so that an ended episode waits
+      for its final row.
+    * ``td_error``: float, or (E,): initial TD errors of either sign. Without them new items get the
+      largest priority of the view so far.
+    * ``policy_version``: 0 to 2^32 - 1: of the policy that acted.
 
-    An episode's last steps are drawable at once with its last row, whatever the view's n_step: that of
-    its final observation, if one is given or the next row is it, else the one that terminates it. For
-    that up to n_step filler rows follow it, which take room as steps do. A step that is truncated
-    without a final observation is no item: ``stats()["truncated_lost"]`` counts them from the next step
-    on, and a UserWarning says it once.
+    The last steps of an episode can be drawn as soon as its last row is in, whatever the view's n_step.
+    The last row is the final observation, if one is given or the next row is one; else it is the row
+    that terminates the episode. Up to n_step filler rows follow it, which take room like steps. A
+    truncated step without a final observation cannot be drawn: ``stats()["truncated_lost"]`` counts
+    such steps when the next step is appended, and a UserWarning is issued once.
 
-    **extend(env=0, **values)**: n consecutive steps of one environment, as arrays of n; without
-    ``final_<column>``: a row with ``final`` is the observation after an episode's last action.
+    **extend(env=0, **values)**: appends n consecutive steps of one environment. Values have a first
+    dimension of n. ``final_<column>`` and ``infos`` are not accepted: append a final observation as a
+    row with ``final=True``.
 
-    **end_episode(env=0, **observation)**: ends the episode of an environment, with its last
-    observation if it is given, in all of its columns: items that wait for later steps are completed.
+    **end_episode(env=0, **observation)**: ends the episode of one environment, so that its pending
+    items are completed. The observation after the last action may be given, in all of its columns.
 
-    All wait for the rate limiter and for room: :class:`relive.Timeout` after the writer's timeout.
-    After it append's step is not in, of no environment: append it again. Final observations that
-    must wait for longer than their step are no error: they go in before the rows of the next call,
-    which raises if they cannot. Of extend's steps a part may be in: ``stats()["steps"]`` counts all
-    rows, those of final observations, too. Other errors: InvalidArgument (names the column),
-    Fenced, TableDropped, NodeDown, Forked, Closed.
+    These calls wait for the rate limiter and for room, and raise :class:`relive.Timeout` after the
+    writer's timeout. After an error of append no environment's step was appended: call it again. Final
+    observations that cannot be appended at once do not raise: they are appended before the rows of the
+    next call, which raises if that fails. After an error of extend some of its steps may be in:
+    ``stats()["steps"]`` counts all rows, final observations included. Other errors: InvalidArgument
+    (names the column), Fenced, TableDropped, NodeDown, Forked, Closed, Busy (another thread is in a
+    call).
 
-    **close(wait=True)**: completes the pending items of all environments; without waiting, those
-    that the rate limiter does not admit now are dropped. A table that was dropped has nothing left
-    to complete: no error. An exception that leaves the writer's ``with`` does not wait. **stats()**:
-    counters, a dict. **autoreset**: the mode.
+    **close(wait=True)**: completes the pending items of all environments and closes. With wait=False
+    items that the rate limiter does not admit now are dropped. Closing after the table was dropped is
+    no error. If an exception leaves the writer's ``with``, it closes with wait=False. **stats()**:
+    returns counters as a dict. **autoreset**: the mode, a string.
     """
 
     autoreset: str
@@ -75,11 +79,12 @@ class Writer(_core.Writer):
         close_all([partial(super().close, wait=wait)])
 
     def __reduce__(self):
-        raise TypeError("a writer is its process's: send the table and open a writer there")
+        raise TypeError("a writer cannot be pickled: send the table, and open a writer in the other "
+                        "process")
 
 
 def with_finals(values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of append with the final observations of its infos."""
+    """Returns append's arguments, with final_obs from infos if it is only there."""
     infos = values.get("infos")
     final = infos.get("final_obs") if isinstance(infos, dict) else None
     if final is None or any(name.startswith("final_") for name in values):
@@ -88,7 +93,7 @@ def with_finals(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class NestedWriter(Writer):
-    """A writer whose observations come as dicts or tuples."""
+    """A writer whose values may be nested dicts or tuples."""
 
     _keywords: set[str]
 
@@ -124,20 +129,20 @@ def _mode(autoreset):
 
 
 def _of_vector(envs, autoreset):
-    """(num_envs, mode) of a vector of environments, whose metadata say how it resets."""
+    """Returns (num_envs, mode) of a vector of environments, from its metadata."""
     told = envs.metadata.get("autoreset_mode")
     if told is None and autoreset is None:
         raise errors.InvalidArgument(
-            "writer: the vector's metadata have no autoreset_mode: give autoreset=\"next_step\", "
+            "writer: the vector's metadata has no autoreset_mode: give autoreset=\"next_step\", "
             "\"same_step\" or \"disabled\"")
     if told is not None and autoreset is not None and _mode(told) != _mode(autoreset):
-        raise errors.InvalidArgument("writer: autoreset %r, but the vector is %s by the metadata: "
+        raise errors.InvalidArgument("writer: autoreset %r, but the vector is %s by its metadata: "
                                      "leave autoreset out" % (autoreset, _mode(told)))
     return envs.num_envs, _mode(autoreset if told is None else told)
 
 
 def _of_options(envs, autoreset):
-    """(num_envs, mode, is it given?) of the arguments of Table.writer."""
+    """Returns (num_envs or None, mode, True if the mode is given) from Table.writer's arguments."""
     if hasattr(envs, "num_envs") and hasattr(envs, "metadata"):
         num_envs, mode = _of_vector(envs, autoreset)
         return unsigned("num_envs", num_envs, 1), mode, True

@@ -58,7 +58,7 @@ static int put_quietly(struct writer *w, struct wait *wait, struct put *put)
 	return again < 0 ? 1 : ret;
 }
 
-/* What put_quietly returned: 0, or -1 with an exception. */
+/* Raises the error that put_quietly returned. 0, or -1 with an exception. */
 static int raise_of(int ret)
 {
 	if (ret < 0)
@@ -97,7 +97,7 @@ static int put_final(struct writer *w, struct wait *wait, uint32_t stream,
 	return put_quietly(w, wait, &put);
 }
 
-/* Keeps those that are not in, from `index` steps in, where no call has values before they are. */
+/* Keeps final rows that are not in, from `index` steps in, in memory that no call writes before. */
 static void keep_finals(struct writer *w, const void *const *finals, uint32_t index)
 {
 	size_t n = 0;
@@ -111,7 +111,7 @@ static void keep_finals(struct writer *w, const void *const *finals, uint32_t in
 				n * w->columns[c].bytes);
 }
 
-/* Of the environments from final_env on that ended; finals[] are packed. As put_quietly. */
+/* Appends the final rows of environments from final_env on; finals[] are packed. As put_quietly. */
 static int put_finals(struct writer *w, struct wait *wait, const void *const *finals)
 {
 	uint32_t index = 0;
@@ -139,8 +139,8 @@ static int put_kept_finals(struct writer *w, struct wait *wait)
 	return raise_of(put_finals(w, wait, finals));
 }
 
-/* Starts a call's wait, before anything of the call is bound. 0, or -1 with an exception: none of the
-   call's own rows is in. */
+/* Starts a call's wait, before anything of the call is bound. 0, or -1 with an exception: no row of
+   the call itself is in. */
 static int begin(struct writer *w, struct wait *wait)
 {
 	if (wait_start(wait, w->timeout))
@@ -162,8 +162,8 @@ static bool is_over(const struct writer *w, const struct call *call, uint32_t i)
 }
 
 /*
- * What waits for later rows of an episode that is over is drawable now. The rows of the call are in:
- * what the limiter does not admit yet is left to the next ones. 0, or -1 with an exception.
+ * Completes the items that wait for later rows of an episode that is over. The call's rows are in,
+ * so items that the limiter does not admit yet are left to the next call. 0, or -1 with an exception.
  */
 static int complete_over(struct writer *w, uint32_t env)
 {
@@ -196,15 +196,16 @@ static int warn_of_lost(struct writer *w)
 		return 0;
 	w->warned = true;
 	return PyErr_WarnEx(PyExc_UserWarning,
-			    "a truncated step without a final observation is no item: nobody knows "
-			    "what came after it. Give final_obs with it, or infos of same-step "
-			    "vectors. stats()[\"truncated_lost\"] counts such steps",
+			    "append: a truncated step without a final observation cannot be drawn, "
+			    "as its next observation is unknown. Give final_obs with the step, or "
+			    "the infos of a same-step vector. stats()[\"truncated_lost\"] counts "
+			    "such steps",
 			    1);
 }
 
 /* -------- one step -------- */
 
-/* Most calls: no episode ends in them, and none did in the step before. */
+/* False for most calls: no episode ends in this step, and none ended in the step before. */
 static bool has_ends(const struct writer *w, const struct call *call, bool consecutive)
 {
 	uint32_t envs = consecutive ? 1 : call->n;
@@ -219,8 +220,8 @@ static bool has_ends(const struct writer *w, const struct call *call, bool conse
 }
 
 /*
- * The final rows of what ended, and the state for the next call. The step is in: an error of its final
- * rows would have it appended again, so that it is left to the next call, which puts them first.
+ * Appends the final rows of ended episodes and keeps the state for the next call. The step is in:
+ * an error for its final rows would make the user append it again, so they are left to the next call.
  */
 static int after_step(struct writer *w, struct wait *wait, const struct call *call)
 {
@@ -256,7 +257,9 @@ int append_step(struct writer *w, struct call *call)
 	struct put put;
 
 	if (call->values[KEY_ENV]) {
-		error_format(-EINVAL, "append: env is of extend and end_episode");
+		error_format(
+			-EINVAL,
+			"append: env is an argument of extend and end_episode only: leave it out");
 		return -1;
 	}
 	if (begin(w, &wait))
@@ -283,7 +286,8 @@ static int read_env(const struct writer *w, struct call *call)
 
 	if (!value || (uint32_of(value, &call->env) && call->env < w->n_envs))
 		return 0;
-	error_format(-EINVAL, "env %R: the writer has %u", value, (unsigned int)w->n_envs);
+	error_format(-EINVAL, "env %R: want 0 to %u, an environment of this writer", value,
+		     (unsigned int)w->n_envs - 1);
 	return -1;
 }
 
@@ -294,7 +298,7 @@ static int read_length(const struct writer *w, struct call *call)
 
 	if (n < 0 || n > INT32_MAX) {
 		PyErr_Clear();
-		error_format(-EINVAL, "extend: column %s is missing, or is no array",
+		error_format(-EINVAL, "extend: column %s is missing, or is not an array of n steps",
 			     w->columns[0].name);
 		return -1;
 	}
@@ -304,8 +308,9 @@ static int read_length(const struct writer *w, struct call *call)
 
 int append_rows(struct writer *w, struct call *call)
 {
-	static const char no_finals[] = "extend has it as a row of its own, with final";
-	static const char no_infos[] = "infos are of append";
+	static const char no_finals[] =
+		"extend takes final observations as rows of their own, with final";
+	static const char no_infos[] = "extend does not take infos: use append";
 	struct wait wait;
 	struct put put;
 	uint32_t done;
@@ -341,7 +346,7 @@ int append_rows(struct writer *w, struct call *call)
 
 int append_end(struct writer *w, struct call *call)
 {
-	static const char why[] = "end_episode takes env and the columns of the observation";
+	static const char why[] = "end_episode takes only env and the observation columns";
 	int n_columns = (int)w->n_columns;
 	struct wait wait;
 	int given;

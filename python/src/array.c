@@ -63,7 +63,8 @@ int array_init(void)
 	take_function(api, API_ABI_VERSION, &abi_version);
 	version = abi_version();
 	if (ABI_MAJOR(version) != 1 && ABI_MAJOR(version) != 2) {
-		PyErr_Format(PyExc_ImportError, "numpy's C ABI is %u, relive knows 1 and 2",
+		PyErr_Format(PyExc_ImportError,
+			     "numpy's C ABI has version %u; relive supports 1 and 2",
 			     ABI_MAJOR(version));
 		return -1;
 	}

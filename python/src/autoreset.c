@@ -1,10 +1,11 @@
 /*
- * The autoreset mode: flags of rows from the ends of episodes, and what shows that the mode is another.
+ * The autoreset mode: flags of rows from the ends of episodes, and checks of an assumed mode.
  *
- * Nobody tells us how a vector resets if its writer was opened with a number. It is taken for
- * next_step then, where the step after an end only resets: it has no reward and ends nothing, and its
- * observation is the last one of the episode. A step that is otherwise is the first one of the next
- * episode, so that the vector resets in the step that ends: taken for a reset it would be lost.
+ * A writer opened with a number of environments does not know how they reset, and assumes
+ * next_step: there the step after an end only resets. It has no reward, ends nothing, and its
+ * observation is the last one of the episode. Any other step after an end is the first of the next
+ * episode: the vector resets in the step that ends. Stored as a reset, that step would be lost, so
+ * it is an error.
  */
 #include "python/src/writer.h"
 
@@ -50,7 +51,7 @@ static bool has_reward(const struct writer *w, const struct call *call, uint32_t
 	return false;
 }
 
-/* Is the row, which follows an end, a step of its own? 0, or -1 with an exception. */
+/* Checks the assumed mode: the row after an end must only reset. 0, or -1 with an exception. */
 static int refute(const struct writer *w, const struct call *call, uint32_t env, uint32_t row)
 {
 	const char *what = NULL;
@@ -65,11 +66,11 @@ static int refute(const struct writer *w, const struct call *call, uint32_t env,
 		return 0;
 	error_format(
 		-EINVAL,
-		"append: environment %u: the step after its episode's end has %s, but autoreset "
-		"is \"next_step\" unless it is given, where that step only resets. Open the "
-		"writer as table.writer(envs), which reads the mode of the vector, or with "
-		"autoreset=\"same_step\", with \"disabled\" if you reset, or with "
-		"\"next_step\" if it is that",
+		"append: environment %u: the step after the end of an episode has %s. The default "
+		"autoreset is \"next_step\", where that step only resets the environment. Open "
+		"the writer as table.writer(envs), which reads the vector's mode, or give the mode: "
+		"autoreset=\"same_step\", autoreset=\"disabled\" if you call reset(), or "
+		"autoreset=\"next_step\" to store such steps as final observations",
 		(unsigned int)env, what);
 	return -1;
 }
@@ -108,10 +109,9 @@ int autoreset_flags(struct writer *w, struct call *call, bool consecutive)
 int autoreset_check_finals(const struct writer *w, const struct call *call, bool given)
 {
 	if (given && w->autoreset == AUTORESET_NEXT_STEP) {
-		error_format(-EINVAL,
-			     "append: a final observation, but autoreset is \"next_step\", "
-			     "whose next row is that: open the writer as "
-			     "table.writer(envs), or with autoreset=\"same_step\"");
+		error_format(-EINVAL, "append: a final observation is given, but autoreset is "
+				      "\"next_step\", where the next row is it: open the writer as "
+				      "table.writer(envs), or with autoreset=\"same_step\"");
 		return -1;
 	}
 	for (uint32_t i = 0; !given && call->finals_are_none && call->flags && i < call->n; i++)
@@ -119,8 +119,8 @@ int autoreset_check_finals(const struct writer *w, const struct call *call, bool
 			error_format(
 				-EINVAL,
 				"append: the episode of environment %u ended without a final "
-				"observation, but autoreset is \"same_step\", which gives it in "
-				"the same step: open the writer as table.writer(envs), or with "
+				"observation, but autoreset is \"same_step\", where the step that "
+				"ends an episode has it: open the writer as table.writer(envs), or with "
 				"autoreset=\"next_step\"",
 				(unsigned int)i);
 			return -1;

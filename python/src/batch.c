@@ -302,19 +302,20 @@ static PyObject *batch_names(PyObject *object, void *unused)
 }
 
 static const char batch_doc[] =
-	"What a sample gave: numpy arrays by name, as attributes and as items, made when they are asked\n"
-	"for, without a copy. See relive.batch for their shapes and dtypes.\n";
+	"The result of a sample: numpy arrays by name, as attributes and as items, made on first access\n"
+	"without a copy. See relive.batch for their shapes and dtypes.\n";
 
 static const char release_doc[] =
 	"release($self, /)\n"
 	"--\n"
 	"\n"
-	"Lets the batch go: its memory is used again when the arrays made of it are gone, too.\n";
+	"Releases the batch: its memory is reused when all arrays made of it are freed.\n";
 
-static const char copy_doc[] = "copy($self, /)\n"
-			       "--\n"
-			       "\n"
-			       "A relive.BatchCopy: the same arrays in memory of their own.\n";
+static const char copy_doc[] =
+	"copy($self, /)\n"
+	"--\n"
+	"\n"
+	"Returns a relive.BatchCopy: the same arrays in memory of their own.\n";
 
 static PyMethodDef methods[] = {
 	{ "release", batch_release, METH_NOARGS, release_doc },
@@ -326,14 +327,14 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
-	{ "n", T_UINT, offsetof(struct batch, n), READONLY, "items" },
+	{ "n", T_UINT, offsetof(struct batch, n), READONLY, "Number of items." },
 	{ "table_size", T_LONGLONG, offsetof(struct batch, table_size), READONLY,
-	  "live items of the view when drawn" },
+	  "Live items of the view at the draw." },
 	{ 0 },
 };
 
 static PyGetSetDef attributes[] = {
-	{ "names", batch_names, NULL, "names of the arrays, a tuple", NULL },
+	{ "names", batch_names, NULL, "Names of the arrays, a tuple.", NULL },
 	{ 0 },
 };
 

@@ -240,10 +240,11 @@ static int check_rewards(const struct writer *w, const struct call *call, bool b
 		at = batched ? PyUnicode_FromFormat("[%u]", (unsigned int)i)
 			     : PyUnicode_FromString("");
 		if (number && at)
-			error_format(-EINVAL,
-				     "append: column %s%U: %S is no reward to learn from; a writer "
-				     "with check_values=False takes it",
-				     col->name, at, number);
+			error_format(
+				-EINVAL,
+				"append: column %s%U: %S is not a finite reward; a writer opened "
+				"with check_values=False stores it",
+				col->name, at, number);
 		Py_XDECREF(number);
 		Py_XDECREF(at);
 		return -1;
@@ -295,7 +296,8 @@ int call_has_observation(const struct writer *w, const struct call *call, uint32
 		given += call->values[first_key + c] != NULL;
 	if (given == 0 || given == w->n_obs)
 		return given != 0;
-	error_format(-EINVAL, "final observation of some columns only: want all or none");
+	error_format(-EINVAL,
+		     "final observation: some observation columns are missing: give all or none");
 	return -1;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Elements of one dtype as another's. A loop that looks at each element is slower than numpy's loops,
- * and quicker than a call of numpy: it is for rows and for the ends of episodes, not for images.
+ * Converts elements of one dtype to another. A loop over elements is slower than numpy's loops, but
+ * faster than a call of numpy: use it for rows and for ends of episodes, not for images.
  */
 #include "python/src/column.h"
 

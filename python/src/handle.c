@@ -94,7 +94,9 @@ void handle_yield(const struct handle *h)
 int handle_enter(struct handle *h)
 {
 	if (!handle_is_ours(h)) {
-		error_format(-ECHILD, "opened before fork(): a child opens its own");
+		error_format(
+			-ECHILD,
+			"this handle was opened before fork(): open the store again in the child");
 		return -1;
 	}
 	/* A mutex is not fair: callers in slices would lock again before a closer wakes. Let a closer
@@ -106,7 +108,7 @@ int handle_enter(struct handle *h)
 	if (h->open)
 		return 0;
 	handle_leave(h);
-	error_format(-EBADF, "it is closed");
+	error_format(-EBADF, "this handle is closed");
 	return -1;
 }
 

@@ -55,7 +55,7 @@ static int try_sample(struct sampler *s, struct slot **slot_out)
 	return ret;
 }
 
-/* Keeps the result of a try: its batch, or its error, which is final unless a later try may succeed. */
+/* Keeps the result of a try: a batch or an error. The thread ends if no later try can succeed. */
 static void settle(struct prefetch *p, int code, struct slot *slot)
 {
 	bool is_passing = code == -ENODATA || code == -ETIMEDOUT || code == -EAGAIN ||
@@ -126,7 +126,7 @@ struct prefetch *prefetch_open(struct sampler *s)
 	if (ret == 0)
 		return p;
 	free(p);
-	PyErr_SetString(PyExc_RuntimeError, "no thread to sample ahead");
+	PyErr_SetString(PyExc_RuntimeError, "sampler: cannot start the prefetch thread");
 	return NULL;
 }
 
@@ -157,7 +157,7 @@ static enum taken take(struct prefetch *p, int64_t ns, struct slot **slot_out)
 	return what;
 }
 
-/* What the library says of the wait; at_once: now. 0, or -1 with an exception. */
+/* Asks the library if the wait has stalled; at_once: without its pause between looks. 0, or -1. */
 static int look(struct sampler *s, struct wait *wait, bool at_once)
 {
 	if (handle_enter(&s->h))
@@ -181,7 +181,7 @@ static int take_failed(struct prefetch *p, enum taken what)
 	memcpy(text, p->text, sizeof(text));
 	pthread_mutex_unlock(&p->lock);
 	if (what == STOPPED)
-		error_format(-EBADF, "sampler: it is closed");
+		error_format(-EBADF, "this sampler is closed");
 	else
 		error_format(code, "%s", text);
 	return -1;

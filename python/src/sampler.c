@@ -50,8 +50,9 @@ static struct slot *slot_of(const struct sampler *s, const struct rlv_batch *bat
 }
 
 /*
- * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else in the
- * library's memory, without the interpreter lock. The handle is locked, or no other thread knows it.
+ * Allocates a batch buffer for the library: by the allocator, while the sampler is opened, else in
+ * the library's memory, without the interpreter lock. The handle is locked, or no other thread
+ * knows it.
  */
 static void *memory_alloc(void *context, size_t align, size_t bytes)
 {
@@ -124,7 +125,7 @@ static int open_sampler(struct sampler *s, struct table *table, struct rlv_sampl
 
 	opts.memory = &memory;
 	if (s->depth > SAMPLER_MOST_AHEAD) {
-		error_format(-EINVAL, "prefetch %u: at most %d", (unsigned int)s->depth,
+		error_format(-EINVAL, "prefetch %u: want 0 to %d", (unsigned int)s->depth,
 			     SAMPLER_MOST_AHEAD);
 		return -1;
 	}
@@ -184,7 +185,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	return NULL;
 }
 
-/* For handle_close. After prefetch_stop no prefetched batch is taken; after !open none is sampled. */
+/* For handle_close. After prefetch_stop no batch is taken; after !open none is sampled. */
 static int close_locked(struct handle *h)
 {
 	struct sampler *s = (struct sampler *)h;
@@ -313,7 +314,7 @@ static int read_count(const char *name, PyObject *value, uint32_t *count_out)
 {
 	if (value == Py_None || (uint32_of(value, count_out) && *count_out > 0))
 		return 0;
-	error_format(-EINVAL, "%s %R: want a number, 1 or more", name, value);
+	error_format(-EINVAL, "%s %R: want an integer, 1 or more", name, value);
 	return -1;
 }
 
@@ -438,34 +439,38 @@ static const char sample_doc[] =
 	"sample($self, /, n=None, beta=None, timeout=None, *, n_step=None, gamma=None)\n"
 	"--\n"
 	"\n"
-	"Draws a batch of n items (None = batch_size) now. beta: importance exponent of this call, 0 to\n"
-	"8; n_step, gamma: its return, of up to the sampler's n_step; None = the sampler's. timeout:\n"
-	"seconds to wait; None = until all stalls: see Table.sample. Raises Timeout, Empty (timeout 0), Busy (all batches are\n"
-	"held), InvalidArgument, TableDropped, NodeDown, Forked, Closed.\n";
+	"Draws a batch and returns it, a relive.Batch.\n"
+	"  n        items, 1 to batch_size; None = batch_size\n"
+	"  beta     importance exponent, 0 to 8; None = the sampler's\n"
+	"  timeout  seconds to wait; 0 = do not wait; None = as for Table.sample\n"
+	"  n_step   steps of the return, up to the sampler's; None = the sampler's\n"
+	"  gamma    discount, 0 to 1; None = the sampler's\n"
+	"Raises Timeout, Empty (timeout 0), Busy (all batches are held), InvalidArgument, TableDropped,\n"
+	"NodeDown, Forked, Closed.\n";
 
 static const char update_doc[] =
 	"update_priorities($self, /, keys, td_error=None, priorities=None, *, strict=False)\n"
 	"--\n"
 	"\n"
 	"Sets the priorities of items: see Table.update_priorities. keys: (n,) uint64; td_error or\n"
-	"priorities: (n,) float32. Returns (updated, stale, clamped).\n";
+	"priorities: (n,) float32. Returns the counts (updated, stale, clamped).\n";
 
 static const char flush_doc[] = "flush($self, /)\n"
 				"--\n"
 				"\n"
-				"Adds deferred priority changes to the upper levels now.\n";
+				"Writes deferred priority changes to the upper tree levels now.\n";
 
 static const char close_doc[] =
 	"close($self, /)\n"
 	"--\n"
 	"\n"
-	"Closes; closed already is fine. Batches and their arrays stay readable.\n";
+	"Closes the sampler; a second call does nothing. Batches and their arrays stay readable.\n";
 
 static const char stats_doc[] =
 	"stats($self, /)\n"
 	"--\n"
 	"\n"
-	"Counters since it was opened, as a dict: calls, items, updates, stale_updates, redraws,\n"
+	"Returns counters since it was opened, as a dict: calls, items, updates, stale_updates, redraws,\n"
 	"limiter_waits, limiter_wait_ns, ...\n";
 
 static PyMethodDef methods[] = {

@@ -46,8 +46,10 @@ struct slot *slot_open_given(PyObject *allocator, size_t align, size_t bytes)
 		slot->memory = slot->view.buf;
 		slot->bytes = (size_t)slot->view.len;
 		if (slot->bytes < bytes || (uintptr_t)slot->memory % align != 0)
-			error_format(-EINVAL, "allocator: %zu bytes at %p, want %zu aligned to %zu",
-				     slot->bytes, (void *)slot->memory, bytes, align);
+			error_format(
+				-EINVAL,
+				"allocator: gave %zu bytes at %p, want %zu bytes aligned to %zu",
+				slot->bytes, (void *)slot->memory, bytes, align);
 	}
 	Py_DECREF(buffer);
 	if (!PyErr_Occurred())

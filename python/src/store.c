@@ -171,7 +171,7 @@ static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_n
 			     "waiting", info->waiting, "nodes", nodes);
 }
 
-/* Reads all nodes, *n_out of them, for free(). NULL = no memory. Nodes may join meanwhile: it reads again. */
+/* Reads all nodes, *n_out of them, for free(); again if more joined meanwhile. NULL = no memory. */
 static struct rlv_node_info *read_nodes(struct store *self, size_t *n_out, int *ret_out)
 {
 	struct rlv_node_info *nodes = NULL;

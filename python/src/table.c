@@ -67,8 +67,8 @@ static int parse_lists(struct wishes *w, PyObject *columns, PyObject *views)
 	if (n_columns < 0 || n_views < 0)
 		return -1;
 	if (n_columns > RLV_MAX_COLUMNS || n_views > RLV_MAX_VIEWS) {
-		error_format(-EINVAL, "%zd columns and %zd views: at most %d and %d", n_columns,
-			     n_views, RLV_MAX_COLUMNS, RLV_MAX_VIEWS);
+		error_format(-EINVAL, "%zd columns and %zd views: want at most %d and %d",
+			     n_columns, n_views, RLV_MAX_COLUMNS, RLV_MAX_VIEWS);
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < n_columns; i++)

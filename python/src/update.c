@@ -31,7 +31,7 @@ static int bind_keys(struct update *u, PyObject *keys)
 	if (n < 0)
 		return -1;
 	if (n > INT32_MAX) {
-		error_format(-EINVAL, "keys: %zd of them", n);
+		error_format(-EINVAL, "keys: %zd, want at most %d", n, INT32_MAX);
 		return -1;
 	}
 	u->n = (uint32_t)n;
@@ -45,7 +45,7 @@ static int bind_values(struct update *u, PyObject *td_error, PyObject *prioritie
 	PyObject *values = priorities;
 
 	if ((td_error == Py_None) == (priorities == Py_None)) {
-		error_format(-EINVAL, "update_priorities: want td_error or priorities");
+		error_format(-EINVAL, "update_priorities: give one of td_error and priorities");
 		return -1;
 	}
 	u->is_td_error = priorities == Py_None;
@@ -136,14 +136,14 @@ PyObject *sampler_update(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyStructSequence_Field updated_fields[] = {
 	{ "updated", "priorities that were set" },
-	{ "stale", "keys of items that were overwritten or retired: dropped" },
-	{ "clamped", "values outside the view's range, stored as the nearest" },
+	{ "stale", "keys whose items were overwritten or retired: ignored" },
+	{ "clamped", "values outside the view's range, stored as the nearest limit" },
 	{ 0 },
 };
 
 static PyStructSequence_Desc updated_desc = {
 	.name = "relive._core.Updated",
-	.doc = "What became of the keys of an update.",
+	.doc = "Counts of the keys of an update.",
 	.fields = updated_fields,
 	.n_in_sequence = 3,
 };

@@ -151,8 +151,8 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 /* -------- methods -------- */
 
 /*
- * Reads the values, at most one dict in front of the keywords, and runs a verb of append.c with them. Of
- * a name in both the keyword counts. -EBUSY for a second thread, or a signal's handler in such a call.
+ * Reads the values, from at most one dict and then the keywords, which take precedence, and runs a
+ * verb of append.c with them. -EBUSY for a second thread, or a signal's handler, in such a call.
  */
 static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_positional,
 		     PyObject *names, int (*body)(struct writer *w, struct call *call))
@@ -161,10 +161,11 @@ static PyObject *run(struct writer *w, PyObject *const *values, Py_ssize_t n_pos
 	int ret = -1;
 
 	if (n_positional > 1 || (n_positional && !PyDict_Check(values[0])))
-		return PyErr_Format(PyExc_TypeError,
-				    "columns are given by keyword, or as one dict of them");
+		return PyErr_Format(PyExc_TypeError, "give columns as keywords, or as one dict");
 	if (w->busy)
-		return error_format(-EBUSY, "another thread is in a call of this writer");
+		return error_format(
+			-EBUSY,
+			"another thread is in a call of this writer: open a writer for each thread");
 	call_clear(w, &call);
 	w->busy = true;
 	if ((n_positional == 0 || call_read_dict(w, &call, values[0]) == 0) &&
@@ -262,52 +263,54 @@ static const char append_doc[] =
 	"append($self, steps={}, /, **values)\n"
 	"--\n"
 	"\n"
-	"One step of the environment, or one of each environment of a vector.\n"
+	"Appends one step of the environment, or one of each environment of a vector.\n"
 	"\n"
-	"Values by the names of the columns, as keywords or in a dict, of their shapes (with num_envs:\n"
-	"after a dimension of num_envs): arrays, numbers, lists, tensors on the host. Further:\n"
+	"Values are given by the names of the columns, as keywords or in a dict: arrays, numbers, lists\n"
+	"or tensors on the host, of the column's shape (with num_envs: after a dimension of num_envs).\n"
+	"Further keywords:\n"
 	"  terminated, truncated   bool, or (num_envs,) bool\n"
-	"  final                   bool or (num_envs,): the row is only the observation after an\n"
+	"  final                   bool, or (num_envs,) bool: the row is only the observation after an\n"
 	"                          episode's last action\n"
-	"  final_<column>          of each observation column, as the column, used where an episode\n"
-	"                          ends in this step; entries of others may be None\n"
-	"  infos                   the dict that a vector's step() returned: its final_obs are taken,\n"
-	"                          or show that the autoreset mode is another\n"
-	"  td_error                initial TD errors; |td_error| counts; float, or (num_envs,)\n"
-	"  policy_version          of the policy that acted, 0 to 2^32 - 1\n"
+	"  final_<column>          for each observation column, of its shape: the observation after the\n"
+	"                          last action, read where an episode ends; other entries may be None\n"
+	"  infos                   the dict that a vector's step() returned: its final_obs is used, or\n"
+	"                          shows that the autoreset mode is wrong\n"
+	"  td_error                float, or (num_envs,): initial TD errors of either sign\n"
+	"  policy_version          0 to 2^32 - 1: of the policy that acted\n"
 	"Raises InvalidArgument (names the column), Timeout, Fenced, TableDropped, NodeDown, Forked,\n"
-	"Closed, Busy (another thread is in a call): the step did not go in, of no environment. Final\n"
-	"observations that must wait for longer than their step go in before the rows of the next call.\n";
+	"Closed, Busy (another thread is in a call); then no environment's step was appended. Final\n"
+	"observations that cannot be appended at once are appended before the rows of the next call.\n";
 
 static const char extend_doc[] =
 	"extend($self, steps={}, /, *, env=0, **values)\n"
 	"--\n"
 	"\n"
-	"n consecutive steps of environment `env`: as append, but every value begins with a dimension\n"
-	"of n, and an observation after the last action is a row with `final`, or end_episode's, never\n"
-	"final_<column>. On Timeout some of the steps may be in: see stats()[\"steps\"].\n";
+	"Appends n consecutive steps of environment `env`. Values are as append's, with a first\n"
+	"dimension of n. final_<column> and infos are not accepted: append the observation after the\n"
+	"last action as a row with `final`, or by end_episode. After Timeout some steps may be in:\n"
+	"stats()[\"steps\"] counts them.\n";
 
 static const char end_episode_doc[] =
 	"end_episode($self, observation={}, /, *, env=0, **values)\n"
 	"--\n"
 	"\n"
-	"Ends the episode of environment `env`: items that wait for later steps are completed. With the\n"
-	"observation columns, all of them, those are the observation after the last action.\n";
+	"Ends the episode of environment `env`, so that its pending items are completed. If the\n"
+	"observation columns are given, all of them, they are the observation after the last action.\n";
 
 static const char close_doc[] =
 	"close($self, /, wait=True)\n"
 	"--\n"
 	"\n"
-	"Completes the pending items of all environments and closes; closed already is fine. Without\n"
-	"wait, items that the rate limiter does not admit now are dropped. Raises Timeout: closed all\n"
-	"the same.\n";
+	"Completes the pending items of all environments and closes; a second call does nothing. With\n"
+	"wait=False, items that the rate limiter does not admit now are dropped. Raises Timeout; the\n"
+	"writer is closed then, too.\n";
 
 static const char stats_doc[] =
 	"stats($self, /)\n"
 	"--\n"
 	"\n"
-	"Counters since it was opened, as a dict: calls, steps, items, blocks_claimed, limiter_waits,\n"
-	"limiter_wait_ns, ...\n";
+	"Returns counters since it was opened, as a dict: calls, steps, items, blocks_claimed,\n"
+	"limiter_waits, limiter_wait_ns, ...\n";
 
 static PyMethodDef methods[] = {
 	{ "append", METHOD(writer_append), METH_FASTCALL | METH_KEYWORDS, append_doc },

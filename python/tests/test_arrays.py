@@ -151,4 +151,4 @@ def test_import__of_another_numpy(major, known):
     done = subprocess.run([sys.executable, "-c", ANOTHER_NUMPY % major], check=False,
                           stderr=subprocess.PIPE, text=True)
     assert (done.returncode == 0) == known, done.stderr
-    assert known or "ImportError: numpy's C ABI is 3, relive knows 1 and 2" in done.stderr
+    assert known or "ImportError: numpy's C ABI has version 3; relive supports 1 and 2" in done.stderr

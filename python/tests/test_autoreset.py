@@ -92,7 +92,7 @@ def test_writer__takes_the_vector_and_its_mode(make_table, mode):
 
 def test_writer__of_a_vector_that_says_no_mode(make_table):
     table, envs = make_table(SIGNATURE), Envs("same_step")
-    with pytest.raises(relive.InvalidArgument, match="is same_step by the metadata"):
+    with pytest.raises(relive.InvalidArgument, match="is same_step by its metadata"):
         table.writer(envs, autoreset="next_step")
     table.writer(envs, autoreset="same_step").close()
     del envs.metadata["autoreset_mode"]

@@ -69,7 +69,7 @@ def test_learn__updates(uri, monkeypatch):
         with table.sampler(16) as sampler:
             key = sampler.sample().key
             result = table.update_priorities(key, td_error=np.ones(16, np.float32))
-            assert result.updated == 16
+            assert result.updated == len(np.unique(key))  # a draw may repeat an item
         with pytest.raises(PermissionError, match="role write"):
             table.writer()
     monkeypatch.delenv("RELIVE_TOKEN")
