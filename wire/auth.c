@@ -30,29 +30,23 @@ int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES])
 	return 0;
 }
 
-static int prove(const char *token, const uint8_t *text, size_t len, uint8_t *proof_out)
+static int prove_side(const char *token, const char label[LABEL_BYTES + 1], const uint8_t *first,
+		      const uint8_t *second, uint8_t *proof_out)
 {
+	uint8_t text[LABEL_BYTES + 2 * AUTH_NONCE_BYTES];
 	uint8_t proof[EVP_MAX_MD_SIZE];
 	unsigned int n = 0;
 
 	if (!token || !*token)
 		return error_set(-EINVAL, "token is empty");
-	if (!HMAC(EVP_sha256(), token, (int)strlen(token), text, len, proof, &n) ||
+	memcpy(text, label, LABEL_BYTES);
+	memcpy(text + LABEL_BYTES, first, AUTH_NONCE_BYTES);
+	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, second, AUTH_NONCE_BYTES);
+	if (!HMAC(EVP_sha256(), token, (int)strlen(token), text, sizeof(text), proof, &n) ||
 	    n != AUTH_PROOF_BYTES)
 		return error_set(-EIO, "HMAC-SHA256 failed");
 	memcpy(proof_out, proof, AUTH_PROOF_BYTES);
 	return 0;
-}
-
-static int prove_side(const char *token, const char label[LABEL_BYTES + 1], const uint8_t *first,
-		      const uint8_t *second, uint8_t *proof_out)
-{
-	uint8_t text[LABEL_BYTES + 2 * AUTH_NONCE_BYTES];
-
-	memcpy(text, label, LABEL_BYTES);
-	memcpy(text + LABEL_BYTES, first, AUTH_NONCE_BYTES);
-	memcpy(text + LABEL_BYTES + AUTH_NONCE_BYTES, second, AUTH_NONCE_BYTES);
-	return prove(token, text, sizeof(text), proof_out);
 }
 
 int auth_prove_listener(const char *token, const struct auth_nonces *nonces,

@@ -175,62 +175,51 @@ int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 	return ret;
 }
 
-static int make_room(struct channel *ch, size_t len)
-{
-	uint8_t *body;
-
-	if (len <= ch->room)
-		return 0;
-	body = mem_resize(ch->body, len);
-	if (!body)
-		return error_set(-ENOMEM, "message of %zu bytes: no memory", len);
-	ch->body = body;
-	ch->room = len;
-	return 0;
-}
-
-/* Deadline of a receive, and the poll events that it has to wait for. */
-struct tries {
-	uint64_t deadline_ns;
-	short events;
-};
-
-/* Reads until end bytes of the frame are there. */
-static int read_to(struct channel *ch, uint8_t *bytes, size_t end, struct tries *tries)
+/* Reads until `end` bytes of the frame are there. *events_out: what a read that blocks waits for. */
+static int read_to(struct channel *ch, uint8_t *bytes, size_t end, uint64_t deadline_ns,
+		   short *events_out)
 {
 	while (ch->got < end) {
 		size_t n = 0;
-		int ret =
-			ch->stream.ops->read(&ch->stream, bytes, end - ch->got, &n, &tries->events);
+		int ret = ch->stream.ops->read(&ch->stream, bytes, end - ch->got, &n, events_out);
 
 		if (ret)
 			return ret;
 		bytes += n;
 		ch->got += n;
-		if (ch->got < end && check_time(ch, tries->deadline_ns))
+		if (ch->got < end && check_time(ch, deadline_ns))
 			return -ETIMEDOUT;
 	}
 	return 0;
 }
 
-static int take(struct channel *ch, struct channel_frame *frame_out, struct tries *tries)
+/* Reads a frame, or as much of it as is there: -EAGAIN, with the events to wait for. */
+static int take(struct channel *ch, uint64_t deadline_ns, short *events_out,
+		struct channel_frame *frame_out)
 {
 	struct channel_frame frame;
-	size_t body;
-	int ret = ch->got < FRAME_HEADER_BYTES
-			  ? read_to(ch, ch->head + ch->got, FRAME_HEADER_BYTES, tries)
-			  : 0;
+	uint8_t *body;
+	size_t got;
+	int ret = ch->got < FRAME_HEADER_BYTES ? read_to(ch, ch->head + ch->got, FRAME_HEADER_BYTES,
+							 deadline_ns, events_out)
+					       : 0;
 
 	if (ret == 0)
 		ret = frame_decode(ch->head, FRAME_HEADER_BYTES, &frame.head);
-	if (ret == 0)
-		ret = make_room(ch, frame.head.length);
 	if (ret)
 		return ret;
-	body = ch->got - FRAME_HEADER_BYTES;
-	if (body < frame.head.length)
-		ret = read_to(ch, ch->body + body, FRAME_HEADER_BYTES + (size_t)frame.head.length,
-			      tries);
+	if (frame.head.length > ch->room) {
+		body = mem_resize(ch->body, frame.head.length);
+		if (!body)
+			return error_set(-ENOMEM, "message of %u bytes: no memory",
+					 frame.head.length);
+		ch->body = body;
+		ch->room = frame.head.length;
+	}
+	got = ch->got - FRAME_HEADER_BYTES;
+	if (got < frame.head.length)
+		ret = read_to(ch, ch->body + got, FRAME_HEADER_BYTES + (size_t)frame.head.length,
+			      deadline_ns, events_out);
 	if (ret)
 		return ret;
 	ch->got = 0;
@@ -241,21 +230,21 @@ static int take(struct channel *ch, struct channel_frame *frame_out, struct trie
 
 int channel_take(struct channel *ch, struct channel_frame *frame_out)
 {
-	struct tries tries = { .deadline_ns = DEADLINE_NEVER };
+	short events = 0;
 
-	return take(ch, frame_out, &tries);
+	return take(ch, DEADLINE_NEVER, &events, frame_out);
 }
 
 int channel_receive(struct channel *ch, uint64_t deadline_ns, struct channel_frame *frame_out)
 {
-	struct tries tries = { .deadline_ns = deadline_ns, .events = POLLIN };
-	int ret = take(ch, frame_out, &tries);
+	short events = POLLIN;
+	int ret = take(ch, deadline_ns, &events, frame_out);
 
 	while (ret == -EAGAIN) {
-		ret = wait_for(ch, tries.events, deadline_ns);
-		tries.events = POLLIN;
+		ret = wait_for(ch, events, deadline_ns);
+		events = POLLIN;
 		if (ret == 0)
-			ret = take(ch, frame_out, &tries);
+			ret = take(ch, deadline_ns, &events, frame_out);
 		if (ret == -EAGAIN && check_time(ch, deadline_ns))
 			ret = -ETIMEDOUT;
 	}

@@ -168,21 +168,6 @@ static int say_hello(struct handshake *hs)
 	return ret;
 }
 
-static int read_auth(struct handshake *hs, const Relive__AuthReply *reply)
-{
-	int ret = dial_status(reply->status);
-
-	if (ret)
-		return ret;
-	if (reply->secret.len != 0 && reply->secret.len != AUTH_SECRET_BYTES)
-		return error_set(-EPROTO, "auth: secret of %zu bytes", reply->secret.len);
-	if (reply->secret.len)
-		memcpy(hs->peer.secret, reply->secret.data, AUTH_SECRET_BYTES);
-	hs->peer.client_id = reply->client_id;
-	hs->peer.lease_ns = reply->lease_ns;
-	return 0;
-}
-
 static int prove(struct handshake *hs)
 {
 	Relive__AuthRequest request = RELIVE__AUTH_REQUEST__INIT;
@@ -205,7 +190,13 @@ static int prove(struct handshake *hs)
 	if (!reply)
 		return -EPROTO;
 	hs->peer.term = frame.head.term;
-	ret = read_auth(hs, reply);
+	hs->peer.client_id = reply->client_id;
+	hs->peer.lease_ns = reply->lease_ns;
+	ret = dial_status(reply->status);
+	if (ret == 0 && reply->secret.len == AUTH_SECRET_BYTES)
+		memcpy(hs->peer.secret, reply->secret.data, AUTH_SECRET_BYTES);
+	else if (ret == 0 && reply->secret.len != 0)
+		ret = error_set(-EPROTO, "auth: secret of %zu bytes", reply->secret.len);
 	relive__auth_reply__free_unpacked(reply, NULL);
 	return ret;
 }
@@ -229,17 +220,6 @@ static int introduce(const struct dial_opts *opts, struct channel *ch, struct di
 	ch->term = hs.peer.term;
 	*peer_out = hs.peer;
 	return 0;
-}
-
-static int dial_socket(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
-{
-	int fd = -1;
-	int ret = connect_socket(opts, &fd);
-
-	if (ret)
-		return ret;
-	channel_init(ch, fd, NULL);
-	return introduce(opts, ch, peer_out);
 }
 
 static int dial_host(const struct dial_opts *opts, struct channel *ch, struct dial_peer *peer_out)
@@ -270,8 +250,13 @@ static int dial_host(const struct dial_opts *opts, struct channel *ch, struct di
 int dial_open(const struct dial_opts *opts, struct channel *ch_out, struct dial_peer *peer_out)
 {
 	struct channel ch;
-	int ret = opts->socket ? dial_socket(opts, &ch, peer_out) : dial_host(opts, &ch, peer_out);
+	int fd = -1;
+	int ret = opts->socket ? connect_socket(opts, &fd) : dial_host(opts, &ch, peer_out);
 
+	if (ret == 0 && opts->socket) {
+		channel_init(&ch, fd, NULL);
+		ret = introduce(opts, &ch, peer_out);
+	}
 	if (ret == 0)
 		*ch_out = ch;
 	return ret;

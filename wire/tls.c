@@ -19,7 +19,6 @@
 
 #include "base/mem/alloc.h"
 
-#define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 #define SALT "relive tls 1"
 #define FIRST_ALERT 1000 /* reasons of OpenSSL from here on are alerts of the peer */
 
@@ -130,13 +129,19 @@ static int use_library(void)
 
 /* -------- errors -------- */
 
-static int openssl_failed(const char *what)
+/* The reason of OpenSSL's last error, or `otherwise`. Clears its queue. */
+static const char *last_reason(const char *otherwise)
 {
 	unsigned long code = ERR_peek_last_error();
 	const char *why = code ? ERR_reason_error_string(code) : NULL;
 
 	ERR_clear_error();
-	return error_set(-EIO, "TLS: %s: %s", what, why ? why : "OpenSSL failed");
+	return why ? why : otherwise;
+}
+
+static int openssl_failed(const char *what)
+{
+	return error_set(-EIO, "TLS: %s: %s", what, last_reason("OpenSSL failed"));
 }
 
 static bool is_refusal(int reason)
@@ -175,16 +180,6 @@ static int refused(const struct tls_state *state, const char *why)
 				  "(RELIVE_TLS_CERT, RELIVE_TLS_KEY, RELIVE_TLS_CA)");
 }
 
-static const char *why_of(const struct tls_state *state, unsigned long code)
-{
-	long verified = SSL_get_verify_result(state->ssl);
-	const char *why = ERR_reason_error_string(code);
-
-	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
-		return X509_verify_cert_error_string(verified);
-	return why ? why : "unknown";
-}
-
 /* The refusal is the last error in the queue. */
 static unsigned long take_errors(bool *refused_out)
 {
@@ -203,8 +198,14 @@ static unsigned long take_errors(bool *refused_out)
 static int broken(const struct tls_state *state)
 {
 	bool is_refused;
-	const char *why = why_of(state, take_errors(&is_refused));
+	unsigned long code = take_errors(&is_refused);
+	long verified = SSL_get_verify_result(state->ssl);
+	const char *why = ERR_reason_error_string(code);
 
+	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK)
+		why = X509_verify_cert_error_string(verified);
+	else if (!why)
+		why = "unknown";
 	if (is_refused)
 		return refused(state, why);
 	return error_set(-EPROTO, "TLS: %s: %s",
@@ -234,17 +235,9 @@ static int failed(struct tls_state *state, int result, int code, short *events_o
 
 /* -------- a stream -------- */
 
-/* A server with any certificate gets through a handshake: only the PSK proves the token. */
-static int check_peer(const struct tls_state *state)
-{
-	if (state->client_psk && !SSL_session_reused(state->ssl))
-		return refused(state, "no PSK");
-	return 0;
-}
-
 static int shake_hands(struct tls_state *state, short *events_out)
 {
-	int result, ret;
+	int result;
 
 	if (state->open)
 		return 0;
@@ -253,9 +246,11 @@ static int shake_hands(struct tls_state *state, short *events_out)
 	result = SSL_do_handshake(state->ssl);
 	if (result != 1)
 		return failed(state, result, errno, events_out);
-	ret = check_peer(state);
-	state->open = ret == 0;
-	return ret;
+	/* A server with any certificate completes a handshake: only the PSK proves the token. */
+	if (state->client_psk && !SSL_session_reused(state->ssl))
+		return refused(state, "no PSK");
+	state->open = true;
+	return 0;
 }
 
 static int tls_read(struct stream *stream, void *dst, size_t len, size_t *n_out, short *events_out)
@@ -393,17 +388,6 @@ bool stream_tls_has_spoken(const struct stream *stream)
 
 /* -------- the token -------- */
 
-static int hkdf(const OSSL_PARAM *params, uint8_t key_out[TLS_KEY_BYTES])
-{
-	EVP_KDF *kdf = EVP_KDF_fetch(library, "HKDF", NULL);
-	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-	int done = ctx ? EVP_KDF_derive(ctx, key_out, TLS_KEY_BYTES, params) : 0;
-
-	EVP_KDF_CTX_free(ctx);
-	EVP_KDF_free(kdf);
-	return done == 1 ? 0 : openssl_failed("HKDF");
-}
-
 static OSSL_PARAM octets(const char *name, const char *text)
 {
 	return OSSL_PARAM_construct_octet_string(name, (char *)text, strlen(text));
@@ -418,9 +402,18 @@ int tls_derive(const char *key, const char *salt, const char *info, uint8_t key_
 		octets(OSSL_KDF_PARAM_INFO, info),
 		OSSL_PARAM_construct_end(),
 	};
-	int ret = use_library();
+	EVP_KDF_CTX *ctx;
+	EVP_KDF *kdf;
+	int done;
 
-	return ret ? ret : hkdf(params, key_out);
+	if (use_library())
+		return -EIO;
+	kdf = EVP_KDF_fetch(library, "HKDF", NULL);
+	ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+	done = ctx ? EVP_KDF_derive(ctx, key_out, TLS_KEY_BYTES, params) : 0;
+	EVP_KDF_CTX_free(ctx);
+	EVP_KDF_free(kdf);
+	return done == 1 ? 0 : openssl_failed("HKDF");
 }
 
 /* Made anew for each handshake: a session grows old. */
@@ -493,19 +486,9 @@ bool stream_token(const struct stream *stream, struct token_id *id_out)
 	return true;
 }
 
-static int use_own_token(struct tls *tls, const char *token)
-{
-	struct token_id id;
-	int ret = token_parse("token", token, &id);
-
-	if (ret)
-		return ret;
-	token_identity(&id, tls->identity);
-	return tls_derive(token, SALT, tls->identity, tls->key);
-}
-
 static int use_token(struct tls *tls, const char *token)
 {
+	struct token_id id;
 	int ret = 0;
 
 	if (strlen(token) >= sizeof(tls->token))
@@ -515,7 +498,11 @@ static int use_token(struct tls *tls, const char *token)
 		memcpy(tls->token, token, strlen(token) + 1);
 		SSL_CTX_set_psk_find_session_callback(tls->ctx, find_psk);
 	} else {
-		ret = use_own_token(tls, token);
+		ret = token_parse("token", token, &id);
+		if (ret == 0) {
+			token_identity(&id, tls->identity);
+			ret = tls_derive(token, SALT, tls->identity, tls->key);
+		}
 		SSL_CTX_set_psk_use_session_callback(tls->ctx, use_psk);
 	}
 	SSL_CTX_set_verify(tls->ctx, tls->server ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
@@ -526,12 +513,7 @@ static int use_token(struct tls *tls, const char *token)
 
 static int bad_file(const char *kind, const char *path)
 {
-	unsigned long code = ERR_peek_last_error();
-	const char *why = code ? ERR_reason_error_string(code) : NULL;
-	int ret = error_set(-EINVAL, "TLS %s %s: %s", kind, path, why ? why : "cannot be read");
-
-	ERR_clear_error();
-	return ret;
+	return error_set(-EINVAL, "TLS %s %s: %s", kind, path, last_reason("cannot be read"));
 }
 
 static int use_files(struct tls *tls, const struct tls_files *files)
@@ -557,6 +539,8 @@ static int use_files(struct tls *tls, const struct tls_files *files)
 /* All that an openssl.cnf could have set is set here. */
 static int set_protocol(SSL_CTX *ctx)
 {
+	static const char suites[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+
 	SSL_CTX_clear_options(ctx, SSL_OP_ALLOW_NO_DHE_KEX);
 	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
 	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -564,7 +548,7 @@ static int set_protocol(SSL_CTX *ctx)
 	SSL_CTX_set_security_level(ctx, 2);
 	if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
 	    SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
-	    SSL_CTX_set_ciphersuites(ctx, SUITES) == 1 && SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
+	    SSL_CTX_set_ciphersuites(ctx, suites) == 1 && SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
 	    SSL_CTX_set_max_early_data(ctx, 0) == 1 &&
 	    SSL_CTX_set1_groups_list(ctx, "X25519:P-256") == 1)
 		return 0;

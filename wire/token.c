@@ -13,7 +13,6 @@
 
 #define PREFIX "relive-"
 #define IDENTITY_PREFIX "relive:1:"
-#define SALT "relive token 1"
 #define KEY_DIGITS (2 * TLS_KEY_BYTES)
 
 static const struct {
@@ -49,31 +48,26 @@ int token_role_find(const char *name, enum token_role *role_out)
 	return error_set(-EINVAL, "role \"%.32s\": want read, learn, write, admin or node", name);
 }
 
-/* -------- ROLE, a separator, EPOCH -------- */
-
-/* Decimal, without zeros in front. Characters that were read, 0 = it is none. */
-static size_t take_epoch(const char *text, size_t len, uint32_t *epoch_out)
-{
-	uint64_t epoch = 0;
-	size_t n = 0;
-
-	while (n < len && n < 10 && isdigit((unsigned char)text[n]))
-		epoch = epoch * 10 + (uint64_t)(text[n++] - '0');
-	if (n == 0 || epoch > UINT32_MAX || (text[0] == '0' && n > 1))
-		return 0;
-	*epoch_out = (uint32_t)epoch;
-	return n;
-}
-
+/*
+ * Parses ROLE, the separator and EPOCH, which is decimal without leading zeros. Returns the characters
+ * read; 0 = the text does not begin so.
+ */
 static size_t take_id(const char *text, size_t len, char separator, struct token_id *id_out)
 {
-	const char *end = memchr(text, separator, len);
-	size_t role = end ? (size_t)(end - text) : 0, n;
+	const char *end = memchr(text, separator, len), *digits;
+	uint64_t epoch = 0;
+	size_t left, n = 0;
 
-	if (!end || !find_role(text, role, &id_out->role))
+	if (!end || !find_role(text, (size_t)(end - text), &id_out->role))
 		return 0;
-	n = take_epoch(end + 1, len - role - 1, &id_out->epoch);
-	return n ? role + 1 + n : 0;
+	digits = end + 1;
+	left = len - (size_t)(digits - text);
+	while (n < left && n < 10 && isdigit((unsigned char)digits[n]))
+		epoch = epoch * 10 + (uint64_t)(digits[n++] - '0');
+	if (n == 0 || epoch > UINT32_MAX || (digits[0] == '0' && n > 1))
+		return 0;
+	id_out->epoch = (uint32_t)epoch;
+	return (size_t)(digits - text) + n;
 }
 
 /* -------- tokens -------- */
@@ -134,7 +128,7 @@ int token_derive(const char *store_token, const struct token_id *id,
 		return 0;
 	}
 	token_identity(id, info);
-	ret = tls_derive(store_token, SALT, info, key);
+	ret = tls_derive(store_token, "relive token 1", info, key);
 	if (ret)
 		return ret;
 	n = snprintf(token_out, TOKEN_TEXT_BYTES, PREFIX "%s-%" PRIu32 "-",
