@@ -39,12 +39,6 @@ static inline unsigned bits_log2_floor(uint64_t x)
 	return 63 - bits_clz(x);
 }
 
-/* x > 0; 0 for 1. */
-static inline unsigned bits_log2_ceil(uint64_t x)
-{
-	return x <= 1 ? 0 : 64 - bits_clz(x - 1);
-}
-
 /* The low n bits set, n in 0..64. */
 static inline uint64_t bits_mask(unsigned n)
 {
@@ -115,16 +109,6 @@ static inline bool checked_align_up_u64(uint64_t x, uint64_t align, uint64_t *ou
 	if (x > UINT64_MAX - (align - 1))
 		return false;
 	*out = align_up(x, align);
-	return true;
-}
-
-static inline bool checked_add_size(size_t a, size_t b, size_t *out)
-{
-	size_t sum;
-
-	if (__builtin_add_overflow(a, b, &sum))
-		return false;
-	*out = sum;
 	return true;
 }
 

@@ -200,14 +200,6 @@ void json_i64(struct json *json, int64_t value)
 	write_text(json, text);
 }
 
-/* A locale may have set another decimal point than JSON's. */
-static void fix_point(char *text)
-{
-	for (; *text; text++)
-		if (!strchr("0123456789+-e", *text))
-			*text = '.';
-}
-
 void json_double(struct json *json, double value)
 {
 	char text[40];
@@ -221,7 +213,9 @@ void json_double(struct json *json, double value)
 	do {
 		snprintf(text, sizeof(text), "%.*g", digits, value);
 	} while (digits++ < 17 && strtod(text, NULL) != value);
-	fix_point(text);
+	for (char *at = text; *at; at++)
+		if (!strchr("0123456789+-e", *at))
+			*at = '.'; /* a locale may have another decimal point than JSON */
 	write_text(json, text);
 }
 

@@ -29,12 +29,6 @@ static inline void stats_counter_add(struct stats_counter *counter, uint64_t n)
 	atomic_store_explicit(&counter->value, old + n, memory_order_relaxed);
 }
 
-/* Anybody adds. Thread: any. */
-static inline void stats_counter_add_shared(struct stats_counter *counter, uint64_t n)
-{
-	atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
-}
-
 static inline uint64_t stats_counter_get(const struct stats_counter *counter)
 {
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);

@@ -14,9 +14,8 @@
 
 #define NO_ARENA (-1)
 
-/* By how much the reserve grows at a time: one chunk. */
+/* By how much the reserve grows at a time, and the largest alignment: one chunk. */
 #define GROW_BYTES ((size_t)2 << 20)
-#define ALIGN_MAX GROW_BYTES
 
 static _Atomic int arena = NO_ARENA;      /* written under the lock */
 static const struct arena_source *origin; /* written before `arena`, and not again */
@@ -195,7 +194,7 @@ void *arena_alloc(const struct arena_source *source, size_t align, size_t bytes)
 	unsigned index;
 
 	assert(bits_is_pow2(align));
-	if (align > ALIGN_MAX || bytes > (size_t)PTRDIFF_MAX / 2 || mem_fail_now() ||
+	if (align > GROW_BYTES || bytes > (size_t)PTRDIFF_MAX / 2 || mem_fail_now() ||
 	    arena_open(source, &index))
 		return NULL;
 	return mallocx(bytes ? bytes : 1,

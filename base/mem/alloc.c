@@ -24,10 +24,12 @@ bool mem_fail_fired(void)
 	return atomic_load_explicit(&fail_fired, memory_order_relaxed);
 }
 
-static bool count_down(void)
+bool mem_fail_now(void)
 {
 	uint64_t left = atomic_load_explicit(&fail_left, memory_order_relaxed);
 
+	if (__builtin_expect(left == 0, 1))
+		return false;
 	while (left != 0 &&
 	       !atomic_compare_exchange_weak_explicit(&fail_left, &left, left - 1,
 						      memory_order_relaxed, memory_order_relaxed))
@@ -36,13 +38,6 @@ static bool count_down(void)
 		return false;
 	atomic_store_explicit(&fail_fired, true, memory_order_relaxed);
 	return true;
-}
-
-bool mem_fail_now(void)
-{
-	if (__builtin_expect(atomic_load_explicit(&fail_left, memory_order_relaxed) == 0, 1))
-		return false;
-	return count_down();
 }
 
 /* malloc(0) may give NULL, which would read as a failure. */

@@ -221,15 +221,6 @@ static void drop_chunk(uint32_t index) LOCK_REQUIRES(chunk_role)
 		n_chunks--;
 }
 
-static uint32_t free_index(void) LOCK_REQUIRES(chunk_role)
-{
-	uint32_t index = 0;
-
-	while (index < n_chunks && chunks[index].pages.ptr)
-		index++;
-	return index;
-}
-
 /* A page that a device knows must not be copied on write: the device would keep the old one. */
 static bool keep_from_children(const struct pages *pages)
 {
@@ -239,8 +230,10 @@ static bool keep_from_children(const struct pages *pages)
 static struct chunk *make_chunk(size_t bytes) LOCK_REQUIRES(chunk_role)
 {
 	struct chunk chunk = { 0 };
-	uint32_t index = free_index();
+	uint32_t index = 0;
 
+	while (index < n_chunks && chunks[index].pages.ptr)
+		index++;
 	if (index == CHUNK_MAX || pages_alloc(align_up(bytes, CHUNK_UNIT), PAGE_THP, &chunk.pages))
 		return NULL;
 	chunk.grains = chunk.pages.bytes / GRAIN;
@@ -378,24 +371,19 @@ int chunk_listen(const struct chunk_listener *listener)
 	return ret;
 }
 
-static void remove_listener(const struct chunk_listener *listener) LOCK_REQUIRES(chunk_role)
+void chunk_unlisten(const struct chunk_listener *listener)
 {
 	uint32_t at = 0;
 
+	lock_acquire(&chunk_lock, &chunk_role);
 	while (at < n_listeners && listeners[at] != listener)
 		at++;
-	if (at == n_listeners)
-		return;
-	listeners[at] = listeners[--n_listeners];
-	for (uint32_t i = 0; i < n_chunks; i++)
-		if (chunks[i].pages.ptr)
-			listener->removed(listener->ctx, i);
-}
-
-void chunk_unlisten(const struct chunk_listener *listener)
-{
-	lock_acquire(&chunk_lock, &chunk_role);
-	remove_listener(listener);
+	if (at < n_listeners) {
+		listeners[at] = listeners[--n_listeners];
+		for (uint32_t i = 0; i < n_chunks; i++)
+			if (chunks[i].pages.ptr)
+				listener->removed(listener->ctx, i);
+	}
 	lock_release(&chunk_lock, &chunk_role);
 }
 

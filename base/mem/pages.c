@@ -10,13 +10,12 @@
 #include "base/bits.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
-#define THP_POLICY "/sys/kernel/mm/transparent_hugepage/enabled"
 
 static bool read_thp_policy(void)
 {
 	char text[64] = "";
 	ssize_t n;
-	int fd = open(THP_POLICY, O_RDONLY | O_CLOEXEC);
+	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return false;

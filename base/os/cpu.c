@@ -10,10 +10,9 @@
 static _Atomic int found_level = -1;
 static _Atomic int level_limit = CPU_AVX512;
 
-#if defined(__x86_64__)
-
 static enum cpu_level find_level(void)
 {
+#if defined(__x86_64__)
 	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") ||
 	    !__builtin_cpu_supports("fma"))
 		return CPU_PLAIN;
@@ -21,38 +20,10 @@ static enum cpu_level find_level(void)
 	    !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
 		return CPU_AVX2;
 	return CPU_AVX512;
-}
-
-static bool find_crc32(void)
-{
-	return __builtin_cpu_supports("sse4.2");
-}
-
-static bool find_cas16(void)
-{
-	unsigned a, b, c = 0, d;
-
-	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_CMPXCHG16B;
-}
-
 #else
-
-static enum cpu_level find_level(void)
-{
 	return CPU_PLAIN;
-}
-
-static bool find_crc32(void)
-{
-	return false;
-}
-
-static bool find_cas16(void)
-{
-	return false;
-}
-
 #endif
+}
 
 enum cpu_level cpu_level(void)
 {
@@ -71,6 +42,8 @@ void cpu_level_limit(enum cpu_level level)
 	atomic_store_explicit(&level_limit, (int)level, memory_order_relaxed);
 }
 
+#if defined(__x86_64__)
+
 static bool may_more_than_plain(void)
 {
 	return atomic_load_explicit(&level_limit, memory_order_relaxed) != CPU_PLAIN;
@@ -78,13 +51,29 @@ static bool may_more_than_plain(void)
 
 bool cpu_has_crc32(void)
 {
-	return may_more_than_plain() && find_crc32();
+	return may_more_than_plain() && __builtin_cpu_supports("sse4.2");
 }
 
 bool cpu_has_cas16(void)
 {
-	return may_more_than_plain() && find_cas16();
+	unsigned a, b, c = 0, d;
+
+	return may_more_than_plain() && __get_cpuid(1, &a, &b, &c, &d) && c & bit_CMPXCHG16B;
 }
+
+#else
+
+bool cpu_has_crc32(void)
+{
+	return false;
+}
+
+bool cpu_has_cas16(void)
+{
+	return false;
+}
+
+#endif
 
 const char *cpu_level_name(enum cpu_level level)
 {

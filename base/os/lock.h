@@ -27,9 +27,7 @@
 #endif
 
 #define LOCK_GUARDED_BY(role) LOCK_ATTRIBUTE(guarded_by(role))
-#define LOCK_PTR_GUARDED_BY(role) LOCK_ATTRIBUTE(pt_guarded_by(role))
 #define LOCK_REQUIRES(role) LOCK_ATTRIBUTE(requires_capability(role))
-#define LOCK_EXCLUDES(role) LOCK_ATTRIBUTE(locks_excluded(role))
 #define LOCK_ACQUIRES(role) LOCK_ATTRIBUTE(acquire_capability(role))
 #define LOCK_RELEASES(role) LOCK_ATTRIBUTE(release_capability(role))
 #define LOCK_TRY_ACQUIRES(role) LOCK_ATTRIBUTE(try_acquire_capability(true, role))

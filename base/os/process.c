@@ -8,10 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STAT_BYTES 1024
-#define STAT_STATE 3 /* fields count from 1; 1 is the pid, 2 the name in brackets */
-#define STAT_NUM_THREADS 20
-#define STAT_START_TIME 22
+/* Fields of /proc/PID/stat count from 1; 1 is the pid, 2 the name in brackets. */
+enum { STAT_STATE = 3, STAT_NUM_THREADS = 20, STAT_START_TIME = 22 };
 
 struct stat_fields {
 	char state;
@@ -60,23 +58,17 @@ static int parse_stat(const char *text, struct stat_fields *fields_out)
 	return 0;
 }
 
-/* A /proc with hidepid shows a process of another user as if there were none. */
-static bool is_hidden(uint32_t pid)
-{
-	return kill((pid_t)pid, 0) && errno == EPERM;
-}
-
 static int read_stat(uint32_t pid, struct stat_fields *fields_out)
 {
-	char path[32], text[STAT_BYTES];
+	char path[32], text[1024];
 	int n;
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
 	n = read_small(path, text, sizeof(text));
 	if (n == -EPERM)
 		return -EACCES;
-	if (n == -ENOENT || n == -ESRCH || n == 0)
-		return is_hidden(pid) ? -EACCES : -ESRCH;
+	if (n == -ENOENT || n == -ESRCH || n == 0) /* with hidepid another user's look absent */
+		return kill((pid_t)pid, 0) && errno == EPERM ? -EACCES : -ESRCH;
 	return n < 0 ? n : parse_stat(text, fields_out);
 }
 

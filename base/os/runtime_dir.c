@@ -44,13 +44,6 @@ static int join(char out[RUNTIME_PATH_BYTES], const char *folder, const char *na
 	return 0;
 }
 
-static const char *env_path(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && value[0] == '/' ? value : NULL;
-}
-
 static int join_uid(char out[RUNTIME_PATH_BYTES], const char *folder)
 {
 	char name[32];
@@ -79,11 +72,11 @@ static int given_root(const char *path, char out[RUNTIME_PATH_BYTES])
 static int root_path(char out[RUNTIME_PATH_BYTES])
 {
 	const char *given = getenv("RELIVE_RUNTIME_DIR");
-	const char *xdg = env_path("XDG_RUNTIME_DIR");
+	const char *xdg = getenv("XDG_RUNTIME_DIR");
 
 	if (given && *given)
 		return given_root(given, out);
-	if (xdg)
+	if (xdg && xdg[0] == '/')
 		return join(out, xdg, "relive");
 	return geteuid() == 0 ? join(out, "/run", "relive") : join_uid(out, "/tmp");
 }
@@ -93,11 +86,6 @@ enum role {
 	OWNER,
 	VISITOR, /* a client: another user's will do, if its group has us */
 };
-
-static bool is_welcome(const struct stat *st)
-{
-	return (st->st_mode & S_IXGRP) && group_has_us(st->st_gid);
-}
 
 /*
  * Anybody with write permission could plant a socket. Others may have read permission at most, and
@@ -113,21 +101,24 @@ static int check_mode(const char *path, const struct stat *st)
 
 static int check(const char *path, enum role role, struct stat *st)
 {
+	bool is_shared;
+
 	if (lstat(path, st))
 		return error_set(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st->st_mode))
 		return error_set(-EACCES, "%s: not a directory", path);
-	if (st->st_uid == geteuid() || (role == VISITOR && is_welcome(st)))
+	is_shared = role == VISITOR && (st->st_mode & S_IXGRP);
+	if (st->st_uid == geteuid() || (is_shared && group_has_us(st->st_gid)))
 		return check_mode(path, st);
-	if (role == VISITOR && (st->st_mode & S_IXGRP))
+	if (is_shared)
 		return error_set(-EACCES, "%s: belongs to uid %u, and lets in group %u only", path,
 				 (unsigned int)st->st_uid, (unsigned int)st->st_gid);
 	return error_set(-EACCES, "%s: belongs to uid %u", path, (unsigned int)st->st_uid);
 }
 
-static int make(const char *path, bool create, struct stat *st)
+static int make(const char *path, struct stat *st)
 {
-	if (create && mkdir(path, 0700) && errno != EEXIST)
+	if (mkdir(path, 0700) && errno != EEXIST)
 		return error_set(-errno, "mkdir %s: %s", path, strerror(errno));
 	return check(path, OWNER, st);
 }
@@ -140,37 +131,33 @@ static int check_name(const char *store)
 			 store, NAME_MAX_CHARS);
 }
 
-static int paths(const char *store, char root[RUNTIME_PATH_BYTES], struct runtime_dir *dir)
-{
-	int ret = check_name(store);
-
-	if (ret == 0)
-		ret = root_path(root);
-	return ret ? ret : join(dir->path, root, store);
-}
-
-static void note_group(struct runtime_dir *dir, const struct stat *st)
-{
-	dir->shared = (st->st_mode & S_IXGRP) != 0;
-	dir->group = st->st_gid;
-}
-
-int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
+/* Opens the directories of the root and of the store; create: makes those that do not exist. */
+static int open_as(enum role role, const char *store, bool create, struct runtime_dir *dir_out)
 {
 	char root[RUNTIME_PATH_BYTES];
 	struct runtime_dir dir;
 	struct stat st = { 0 };
-	int ret = paths(store, root, &dir);
+	int ret = check_name(store);
 
 	if (ret == 0)
-		ret = make(root, create, &st);
+		ret = root_path(root);
 	if (ret == 0)
-		ret = make(dir.path, create, &st);
+		ret = join(dir.path, root, store);
+	if (ret == 0)
+		ret = create ? make(root, &st) : check(root, role, &st);
+	if (ret == 0)
+		ret = create ? make(dir.path, &st) : check(dir.path, role, &st);
 	if (ret)
 		return ret;
-	note_group(&dir, &st);
+	dir.shared = (st.st_mode & S_IXGRP) != 0;
+	dir.group = st.st_gid;
 	*dir_out = dir;
 	return 0;
+}
+
+int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out)
+{
+	return open_as(OWNER, store, create, dir_out);
 }
 
 /*
@@ -180,21 +167,8 @@ int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out
 int runtime_dir_visit(const char *store, struct runtime_dir *dir_out)
 {
 	const char *own = getenv("RELIVE_RUNTIME_DIR");
-	enum role role = own && *own ? VISITOR : OWNER;
-	char root[RUNTIME_PATH_BYTES];
-	struct runtime_dir dir;
-	struct stat st = { 0 };
-	int ret = paths(store, root, &dir);
 
-	if (ret == 0)
-		ret = check(root, role, &st);
-	if (ret == 0)
-		ret = check(dir.path, role, &st);
-	if (ret)
-		return ret;
-	note_group(&dir, &st);
-	*dir_out = dir;
-	return 0;
+	return open_as(own && *own ? VISITOR : OWNER, store, false, dir_out);
 }
 
 /* -------- a group -------- */
@@ -513,7 +487,7 @@ static int store_lock_path(const char *store, char out[RUNTIME_PATH_BYTES])
 	if (ret == 0)
 		ret = root_path(root);
 	if (ret == 0)
-		ret = make(root, true, &st);
+		ret = make(root, &st);
 	if (ret)
 		return ret;
 	snprintf(name, sizeof(name), ".%s.lock", store);
