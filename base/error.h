@@ -32,8 +32,8 @@
  *
  * A code that is not listed comes from the kernel as it is and kills the call only.
  *
- * The words live in a thread-local buffer of fixed size: recording them allocates nothing and
- * cannot fail. They say which argument or which call failed, never a guess at the cause.
+ * The message is kept in a thread-local buffer of fixed size: recording it allocates nothing and
+ * cannot fail. It says which argument or which call failed, and does not guess the cause.
  */
 #ifndef RLV_BASE_ERROR_H
 #define RLV_BASE_ERROR_H
@@ -82,7 +82,7 @@ struct error_kept {
 void error_keep(struct error_kept *kept_out);
 void error_restore(const struct error_kept *kept);
 
-/* The name of a code, "EINVAL" for -EINVAL, "E?" for one this page does not know. Static. */
+/* The name of a code: "EINVAL" for -EINVAL, "E?" for an unknown one. Static. */
 const char *error_name(int code);
 
 #endif

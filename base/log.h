@@ -27,7 +27,7 @@ enum log_level {
 typedef void (*log_fn)(void *ctx, enum log_level level, const char *where, const char *text);
 
 /*
- * Sends messages up to level to fn from now on; fn NULL or LOG_LEVEL_NONE: to nobody. A message in
+ * Sends messages up to level to fn from now on; fn NULL or LOG_LEVEL_NONE: drops them. A message in
  * progress on another thread may still reach the earlier callback. Thread: any.
  */
 void log_set(log_fn fn, void *ctx, enum log_level level);

@@ -15,7 +15,7 @@
 #define STATS_HIST_BUCKETS ((64u - STATS_HIST_SUB_BITS + 1u) * STATS_HIST_SUB)
 
 /*
- * A counter read by anybody at any time. Relaxed: a reader wants a number, not an order.
+ * A counter that any thread may read at any time. Relaxed: readers need the number, no order.
  */
 struct stats_counter {
 	_Atomic uint64_t value;

@@ -7,7 +7,7 @@
  *     AUTH   HMAC(token, "client" | L | D) ->
  *                                     <-   status, client id
  *
- * The words in front keep a listener from being used to answer for a dialler.
+ * The words in front differ, so that an answer of the listener cannot be replayed as a dialler's.
  */
 #ifndef RLV_WIRE_AUTH_H
 #define RLV_WIRE_AUTH_H
@@ -35,20 +35,20 @@ struct auth_nonces {
  */
 RLV_MUST_CHECK int auth_check_token(const char *name, const char *token);
 
-/* Random bytes from the kernel. -EIO. Thread: any, for all. */
+/* Fills a nonce with random bytes of the kernel. -EIO. Thread: any, for all. */
 RLV_MUST_CHECK int auth_nonce(uint8_t nonce_out[AUTH_NONCE_BYTES]);
 
-/* -EIO: the library that computes it failed; -EINVAL: an empty token. */
+/* Computes a proof. -EIO: OpenSSL failed; -EINVAL: an empty token. */
 RLV_MUST_CHECK int auth_prove_listener(const char *token, const struct auth_nonces *nonces,
 				       uint8_t proof_out[AUTH_PROOF_BYTES]);
 RLV_MUST_CHECK int auth_prove_dialler(const char *token, const struct auth_nonces *nonces,
 				      uint8_t proof_out[AUTH_PROOF_BYTES]);
 
-/* SHA-256 of a lease's secret: what the server keeps of it. -EIO. */
+/* SHA-256 of a lease's secret; the server stores only this hash. -EIO. */
 RLV_MUST_CHECK int auth_hash_secret(const uint8_t secret[AUTH_SECRET_BYTES],
 				    uint8_t hash_out[AUTH_HASH_BYTES]);
 
-/* In a time that does not depend on where they differ. len: as received; false if not 32. */
+/* Compares proofs in constant time. len: as received; false if not 32. */
 bool auth_is_proof(const uint8_t want[AUTH_PROOF_BYTES], const uint8_t *got, size_t len);
 
 #endif

@@ -43,12 +43,12 @@ void stream_init_socket(struct stream *stream, int fd);
 struct channel {
 	struct stream stream;
 	const struct clock *clock;
-	uint64_t last_id; /* of a request */
-	uint64_t term;    /* put on what is sent */
-	uint8_t *body;    /* the last one received; grows */
+	uint64_t last_id; /* id of the last request sent */
+	uint64_t term;    /* sent in every header */
+	uint8_t *body;    /* of the last frame received; grows */
 	size_t room;
-	uint8_t head[FRAME_HEADER_BYTES]; /* of the one that is coming */
-	size_t got;                       /* bytes of it so far, header included */
+	uint8_t head[FRAME_HEADER_BYTES]; /* header of the frame being received */
+	size_t got;                       /* bytes of that frame so far, header included */
 };
 
 struct channel_frame {
@@ -62,11 +62,16 @@ void channel_init(struct channel *ch, int fd, const struct clock *clock);
 void channel_init_stream(struct channel *ch, const struct stream *stream);
 void channel_fini(struct channel *ch);
 
-/* -ETIMEDOUT, -ECONNRESET, -ENOMEM, -EOVERFLOW. type with FRAME_ANSWER where it is one. */
+/*
+ * Sends a frame; type with FRAME_ANSWER for an answer. -ETIMEDOUT, -ECONNRESET, -ENOMEM,
+ * -EOVERFLOW.
+ */
 RLV_MUST_CHECK int channel_send(struct channel *ch, uint16_t type, uint64_t request_id,
 				const ProtobufCMessage *message, uint64_t deadline_ns);
 
-/* -EPROTO: not our framing; -EACCES: over TLS, the peer refused us; else as send. */
+/*
+ * Receives a frame. -EPROTO: not our framing; -EACCES: over TLS, the peer refused us; else as send.
+ */
 RLV_MUST_CHECK int channel_receive(struct channel *ch, uint64_t deadline_ns,
 				   struct channel_frame *frame_out);
 
@@ -80,13 +85,13 @@ RLV_MUST_CHECK int channel_take(struct channel *ch, struct channel_frame *frame_
 RLV_MUST_CHECK int channel_call(struct channel *ch, uint16_t type, const ProtobufCMessage *request,
 				uint64_t deadline_ns, struct channel_frame *frame_out);
 
-/* Waits until something can be received, or the peer is gone. -ETIMEDOUT. */
+/* Waits until bytes can be received or the connection ends. -ETIMEDOUT. */
 RLV_MUST_CHECK int channel_wait(struct channel *ch, uint64_t deadline_ns);
 
-/* True if a receive would not block: bytes are there, or the peer is gone. */
+/* True if a receive would not block: bytes are there, or the connection has ended. */
 bool channel_is_readable(const struct channel *ch);
 
-/* Unpacks a body. NULL and a message: malformed. Free by protobuf_c_message_free_unpacked. */
+/* Unpacks a body. NULL with a message: malformed. Free by protobuf_c_message_free_unpacked. */
 ProtobufCMessage *channel_unpack(const ProtobufCMessageDescriptor *kind,
 				 const struct channel_frame *frame);
 

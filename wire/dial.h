@@ -1,6 +1,6 @@
 /*
- * Dial: connects to a metadata server, by TLS over TCP, and proves the token to it (wire/auth.h):
- * the way in of clients and memory nodes.
+ * Dial: connects a client or memory node to a metadata server, over a unix socket or by TLS over
+ * TCP, and proves the token to it (wire/auth.h).
  */
 #ifndef RLV_WIRE_DIAL_H
 #define RLV_WIRE_DIAL_H
@@ -13,20 +13,20 @@
 #define DIAL_TEXT_BYTES 64
 
 struct dial_opts {
-	const char *socket; /* a unix socket, or NULL: */
+	const char *socket; /* path of a unix socket; NULL = host and port */
 	const char *host;
 	uint16_t port;
 	const char *token;     /* the store's own, or one of a role */
-	struct tls_files tls;  /* of TCP; none: the token is the PSK */
+	struct tls_files tls;  /* for TCP; without files the token is the PSK */
 	const char *role;      /* "client" or "memnode" */
-	const char *software;  /* version of ours, for people */
+	const char *software;  /* our version, as text for messages */
 	uint64_t client_id;    /* lease of an earlier connection to resume, 0 = new */
 	const uint8_t *secret; /* of that lease, AUTH_SECRET_BYTES; unused for a new one */
 	uint64_t deadline_ns;  /* on clock_monotonic(); a name server's own time comes on top */
 };
 
 struct dial_peer {
-	uint64_t client_id; /* lease; if not the requested one, that was fenced */
+	uint64_t client_id; /* lease; a new one if the requested one was fenced */
 	uint64_t lease_ns;
 	uint8_t secret[AUTH_SECRET_BYTES]; /* of the lease; zero for memory nodes */
 	uint64_t term;
@@ -36,8 +36,8 @@ struct dial_peer {
 };
 
 /*
- * Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (token: ours or the server's is
- * another), -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
+ * Connects. Errors: -ECONNREFUSED, -ENOENT (no such socket), -EACCES (the tokens of client and
+ * server differ), -ETIMEDOUT, -EPROTO, those of the server. Thread: any.
  */
 RLV_MUST_CHECK int dial_open(const struct dial_opts *opts, struct channel *ch_out,
 			     struct dial_peer *peer_out);

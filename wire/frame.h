@@ -5,10 +5,10 @@
  *        0    4  length of the body, at most 1 MiB
  *        4    2  type: enum Type of control.proto; the top bit marks an answer
  *        6    2  version of the framing: 1
- *        8    8  request id: chosen by whoever asks, repeated in the answer
+ *        8    8  request id: chosen by the requester, repeated in the answer
  *       16    8  term of the metadata server; 0 = not known yet
  *
- * What comes from a peer is input: a header is checked before its body is read.
+ * Bytes of a peer are untrusted: a header is checked before its body is read.
  */
 #ifndef RLV_WIRE_FRAME_H
 #define RLV_WIRE_FRAME_H
@@ -42,8 +42,8 @@ RLV_MUST_CHECK int frame_encode(const struct frame_header *head,
 				uint8_t bytes_out[FRAME_HEADER_BYTES]);
 
 /*
- * Reads a header from the first `len` bytes of a stream. -EAGAIN: too few yet; -EPROTO: another
- * version, no type, or a body that is too long (the message says which). Thread: any.
+ * Reads a header from the first `len` bytes of a stream. -EAGAIN: fewer than a header; -EPROTO:
+ * another version, no type, or a body that is too long (the message says which). Thread: any.
  */
 RLV_MUST_CHECK int frame_decode(const uint8_t *bytes, size_t len, struct frame_header *head_out);
 

@@ -6,13 +6,14 @@
  *   139264     extent table, copy 1
  *   274432     pool superblock, copy 1, 4 KiB
  *   278528     zeros
- *   2 MiB      extent 1, extent 2, ...   (extent 0 is what is above)
+ *   2 MiB      extent 1, extent 2, ...   (extent 0 holds all of the above)
  *
  * A region is a run of extents and never moves. A change of the table, with the next sequence
- * number and a crc32c, is written to copy 0 and made durable, then to copy 1, and used when it is
- * in both. So after a crash at any point one copy is whole, and each whole copy has every change in
- * use. When the pool is opened, a torn, damaged or older copy is rewritten from the other. A pool
- * grows by a table that counts more extents, in a file that was made longer before.
+ * number and a crc32c, is written to copy 0 and made durable, then to copy 1. It takes effect when
+ * it is in both. So after a crash at any point one copy is whole, and each whole copy has every
+ * change that took effect. When the pool is opened, a torn, damaged or older copy is rewritten from
+ * the other. A pool grows by a table that counts more extents, in a file that was made longer
+ * before.
  *
  * The superblock is written when the pool is made and when its store changes: to copy 1, then to
  * copy 0, each made durable. So one copy is always whole; copy 1 is never older and is used if it
@@ -128,7 +129,7 @@ WIRE_AT(pool_superblock, crc, 252);
 enum extent_state {
 	EXTENT_FREE = 0, /* the entry is empty; all of it is zero */
 	EXTENT_LIVE = 1,
-	EXTENT_QUARANTINE = 2, /* given back, but somebody may still have it mapped */
+	EXTENT_QUARANTINE = 2, /* given back, but a client may still have it mapped */
 };
 
 struct extent_entry {
@@ -156,9 +157,9 @@ WIRE_AT(extent_entry, state, 28);
  * Copy of the extent table.
  *   offset size
  *        0    8  magic "RLVEXTS1"
- *        8    8  sequence number: the whole copy with the larger one holds
+ *        8    8  sequence number: of two whole copies the larger one is valid
  *       16    8  extents of the pool, extent 0 included
- *       24    4  entries in use: entries[0..n-1] mean something
+ *       24    4  entries in use: entries[0..n-1]
  *       28    4  last region number given out
  *       32   28  reserved, zero
  *       60    4  crc32c of bytes 0..59 and of the n entries

@@ -23,10 +23,10 @@
  *      124  128  reserved, zero
  *      252    4  crc32c of bytes 0..251
  *     1024    8  state (mutable word): enum region_state
- *     1088    8  mark (mutable word): 0 or REGION_MARKED; this and the following of rows in a file
- *     1152    8  opener (mutable word): the life of the memory node that had it alone last
- *     1216    8  found (mutable word): the mark as that opener found it
- *     1280    8  recovered (mutable word): the opener since which it was made sound
+ *     1088    8  mark (mutable word): 0 or REGION_MARKED; this and the next three: rows in a file
+ *     1152    8  opener (mutable word): incarnation of the node that last opened it exclusively
+ *     1216    8  found (mutable word): the mark when that node opened it
+ *     1280    8  recovered (mutable word): value of opener at the last repair
  *     4096       the object
  *
  * The crc covers the immutable fields only; the mutable words sit apart, one line each.

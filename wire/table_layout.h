@@ -203,7 +203,7 @@ WIRE_AT(view_desc, counts_off, 128);
  *       32   64  table name
  *       96    8  capacity of the table in steps
  *      104    4  shards that the capacity is cut into
- *      108    4  number of this shard: one that was added later may have a higher one than those
+ *      108    4  number of this shard; shards added later have higher numbers
  *      112    4  slots of a shard (rows, and leaves of each view) = blocks x block
  *      116    4  block: rows of a block
  *      120    4  blocks of a shard

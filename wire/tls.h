@@ -24,12 +24,12 @@
 struct tls_files {
 	const char *cert; /* chain of our own certificate */
 	const char *key;
-	const char *ca; /* that the other side's certificate must come from */
+	const char *ca; /* that must have signed the peer's certificate */
 };
 
 struct tls_opts {
 	bool server;
-	const char *token; /* a server's: the store's own. Unused with files */
+	const char *token; /* at a server: the store's own. Unused with files */
 	const char *host;  /* client with files: name or address in the server's certificate */
 	struct tls_files files;
 };
@@ -50,12 +50,12 @@ void tls_close(struct tls **tls);
  */
 void tls_take_program(void);
 
-/* HKDF-SHA256 by an OpenSSL that reads no settings file. -EIO. Thread: any. */
+/* HKDF-SHA256, independent of openssl.cnf. -EIO. Thread: any. */
 RLV_MUST_CHECK int tls_derive(const char *key, const char *salt, const char *info,
 			      uint8_t key_out[TLS_KEY_BYTES]);
 
 /*
- * At a server, after the handshake: the token that the peer proved; false: none, by certificates.
+ * At a server, after the handshake: the token that the peer proved; false: it used certificates.
  */
 bool stream_token(const struct stream *stream, struct token_id *id_out);
 

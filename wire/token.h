@@ -21,10 +21,10 @@
 
 #include "base/error.h"
 
-#define TOKEN_TEXT_BYTES 256 /* longest that is taken, the final 0 included */
+#define TOKEN_TEXT_BYTES 256 /* longest that is accepted, the final 0 included */
 #define TOKEN_IDENTITY_BYTES 32
 
-/* Bits, so that sets of them can be named; of two for clients the larger one may do more. */
+/* Bits, so that they form sets; of two client roles the larger one has more rights. */
 enum token_role {
 	TOKEN_NODE = 1,  /* registers memory nodes */
 	TOKEN_READ = 2,  /* samples of views that do not count samples */
@@ -48,15 +48,15 @@ const char *token_role_name(enum token_role role);
  */
 RLV_MUST_CHECK int token_parse(const char *name, const char *token, struct token_id *id_out);
 
-/* "relive:1:ROLE:EPOCH", and back: false if it is none. */
+/* Formats and parses "relive:1:ROLE:EPOCH". false: the text is not an identity. */
 void token_identity(const struct token_id *id, char text_out[TOKEN_IDENTITY_BYTES]);
 bool token_identity_parse(const void *text, size_t len, struct token_id *id_out);
 
-/* The token of that role and epoch. -EIO. Thread: any. */
+/* Derives the token of that role and epoch. -EIO. Thread: any. */
 RLV_MUST_CHECK int token_derive(const char *store_token, const struct token_id *id,
 				char token_out[TOKEN_TEXT_BYTES]);
 
-/* -EACCES: of another epoch than the store's. */
+/* -EACCES: its epoch is not the store's. */
 RLV_MUST_CHECK int token_check_epoch(const struct token_id *id, uint32_t epoch);
 
 #endif

@@ -28,7 +28,10 @@ void *mem_array(size_t n, size_t size) RLV_MUST_CHECK;
  */
 bool mem_make_room(void *array_inout, size_t *room, size_t n, size_t size) RLV_MUST_CHECK;
 
-/* Grows an array from `from` to `to` elements, the new ones zero. false: it is as it was. */
+/*
+ * Grows an array from `from` to `to` elements, the new ones zero. false: no memory; the array is
+ * unchanged.
+ */
 bool mem_grow(void *array_inout, size_t from, size_t to, size_t size) RLV_MUST_CHECK;
 
 /* align: a power of two, at least sizeof(void *). Not zeroed. */
@@ -54,10 +57,10 @@ bool mem_fail_fired(void);
 /* For other sources of memory (mappings, memfds): true if this allocation must fail. */
 bool mem_fail_now(void);
 
-/* Where handed-out buffers come from. Both calls: any thread. */
+/* Source of the buffers that the library hands out. Both calls: any thread. */
 struct alloc_hooks {
 	void *(*alloc)(void *ctx, size_t align, size_t bytes); /* NULL when there is none */
-	void (*free)(void *ctx, void *ptr, size_t bytes);      /* bytes as asked for */
+	void (*free)(void *ctx, void *ptr, size_t bytes);      /* bytes as given to alloc */
 	void *ctx;
 };
 
@@ -74,7 +77,7 @@ enum page_kind {
 
 struct pages {
 	void *ptr;
-	size_t bytes; /* mapped, at least what was asked for */
+	size_t bytes; /* mapped, at least the size requested */
 	enum page_kind kind;
 };
 

@@ -145,7 +145,7 @@ static void set_entries(const struct pages *pages, uint16_t entry)
 	uintptr_t base = (uintptr_t)pages->ptr;
 
 	for (size_t off = 0; off < pages->bytes; off += CHUNK_UNIT)
-		/* K1 pairs with K2: what listeners keep of a chunk before its index */
+		/* K1 pairs with K2: the listeners' keys of a chunk before its index */
 		atomic_store_explicit(entry_of(leaf_of(base + off), base + off), entry,
 				      memory_order_release);
 }

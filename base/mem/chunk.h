@@ -12,7 +12,7 @@
  *
  * Without a listener a chunk is memory like any other, and a forked child has its copy. From the
  * first listener on chunks are kept from children (MADV_DONTFORK): a page that a device knows must
- * not be copied on write. A child begins without chunks; what it inherited it may not give back.
+ * not be copied on write. A child begins without chunks; it must not free inherited buffers.
  *
  * Used where handles are opened and closed, never for one operation. A chunk without buffers is
  * unmapped at once.
@@ -48,8 +48,8 @@ void *chunk_array(size_t n, size_t size) RLV_MUST_CHECK;
 bool chunk_make_room(uint8_t **buffer, size_t *room, size_t bytes) RLV_MUST_CHECK;
 
 /*
- * Gives back a buffer, or a part of one that starts and ends on a cache line, or neighbours in one
- * chunk together. NULL, and what is from before a fork: a no-op. Thread: any.
+ * Frees a buffer, a part of one that starts and ends on a cache line, or adjacent buffers of one
+ * chunk together. NULL, and buffers from before a fork: a no-op. Thread: any.
  */
 void chunk_free(void *ptr, size_t bytes);
 

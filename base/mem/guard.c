@@ -31,7 +31,7 @@ static LOCK_ROLE(guard_role, "guarded ranges", LOCK_RANK_LEAF);
 
 static struct {
 	bool installed;
-	struct lock lock; /* of who adds and removes */
+	struct lock lock; /* serializes guard_add and guard_remove */
 	struct sigaction before;
 	uintptr_t page;
 	_Atomic(struct chunk *) chunks;
@@ -60,7 +60,7 @@ static struct range *find(uintptr_t at)
 	return NULL;
 }
 
-/* Zeros from the page on to the range's end, so that touches that go on cost no mapping each. */
+/* Maps zeros from the page on to the range's end at once, so that further touches do not fault. */
 static bool patch(const struct range *range, uintptr_t at)
 {
 	uintptr_t from = at & ~(guard.page - 1);
@@ -81,13 +81,13 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 	(void)context;
 	if (range && patch(range, at)) {
-		/* relaxed: whoever looks is the thread that was interrupted, or looks again later */
+		/* relaxed: the interrupted thread reads it itself; others check again later */
 		atomic_store_explicit(range->broken, true, memory_order_relaxed);
 		errno = saved;
 		return;
 	}
 	(void)sigaction(SIGBUS, &guard.before, NULL);
-	if (info->si_code <= 0) /* sent by somebody: nothing is done once more */
+	if (info->si_code <= 0) /* sent by a process: no access that faults again */
 		(void)raise(number);
 	errno = saved;
 }
@@ -154,7 +154,7 @@ void guard_remove(const void *base)
 	lock_acquire(&guard.lock, &guard_role);
 	range = find((uintptr_t)base);
 	if (range)
-		/* relaxed: nobody touches it any more */
+		/* relaxed: the range is no longer accessed */
 		atomic_store_explicit(&range->base, 0, memory_order_relaxed);
 	lock_release(&guard.lock, &guard_role);
 }

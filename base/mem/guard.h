@@ -1,5 +1,5 @@
 /*
- * guard.h - lets a daemon survive that somebody else truncates a file that it has mapped.
+ * guard.h - keeps a daemon alive when another process truncates a file that it has mapped.
  *
  * Access to a page that the file no longer has, or that the disk cannot read, raises SIGBUS. In a
  * process with the guard installed this sets the range's flag and replaces the range from that page

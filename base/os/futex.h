@@ -18,7 +18,7 @@
  */
 int futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t deadline_ns) RLV_MUST_CHECK;
 
-/* Wakes at most n waiters of all processes; how many were woken. A bad address wakes nobody. */
+/* Wakes at most n waiters of all processes; returns how many were woken, 0 for a bad address. */
 int futex_wake(_Atomic uint32_t *word, int n);
 
 #endif

@@ -38,13 +38,13 @@ struct runtime_dir {
 	gid_t group;
 };
 
-/* Letters, digits, _ - . (not first), at most 48. */
+/* True for 1 to 48 letters, digits, _ - . that do not begin with a dot. */
 bool runtime_name_is_valid(const char *name);
 
 /*
- * The directory of a store. create: makes what is missing, else -ENOENT. Errors: -EINVAL (name),
- * -EACCES (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2). Thread: setup
- * (it reads the environment).
+ * Opens the directory of a store. create: makes missing directories, else -ENOENT. Errors: -EINVAL
+ * (name), -EACCES (owner or mode; the message says which), -ENAMETOOLONG, those of mkdir(2).
+ * Thread: setup (it reads the environment).
  */
 RLV_MUST_CHECK int runtime_dir_open(const char *store, bool create, struct runtime_dir *dir_out);
 
@@ -57,7 +57,7 @@ RLV_MUST_CHECK int runtime_dir_visit(const char *store, struct runtime_dir *dir_
  */
 RLV_MUST_CHECK int runtime_dir_share(struct runtime_dir *dir, const char *group);
 
-/* Lets the directory's group, if any, connect to that socket. Thread: any. */
+/* Lets the directory's group, if it has one, connect to that socket. Thread: any. */
 RLV_MUST_CHECK int runtime_dir_share_socket(const struct runtime_dir *dir, const char *file);
 
 /* PATH/file. -ENAMETOOLONG. Thread: any. */
@@ -69,8 +69,8 @@ RLV_MUST_CHECK int runtime_dir_token(const struct runtime_dir *dir,
 				     char token_out[RUNTIME_TOKEN_BYTES]);
 
 /*
- * The same, made when there is none: of RELIVE_TOKEN where that is 64 hexadecimal digits, else of
- * random bytes. Thread: any, also in several processes.
+ * As runtime_dir_token, but makes a missing token: from RELIVE_TOKEN if that is 64 hexadecimal
+ * digits, else from random bytes. Thread: any, also in several processes.
  */
 RLV_MUST_CHECK int runtime_dir_token_make(const struct runtime_dir *dir,
 					  char token_out[RUNTIME_TOKEN_BYTES]);
