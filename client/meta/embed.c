@@ -57,7 +57,7 @@ int embed_attach(struct embed *embed, uint32_t id, struct region **region_out)
 	return transport_attach(embed->tr, &grant, region_out);
 }
 
-/* What is left of a shard that came to nothing: rows that are blank were never a table's. */
+/* Forgets the regions of a shard that failed to open. Rows that are blank were never a table's. */
 static void forget_regions(struct embed *embed, struct part_regions *regions)
 {
 	struct transport_target *target = embed->base.target;

@@ -234,7 +234,7 @@ static_assert(offsetof(struct rlv_sampler, h) == 0, "a sampler's handle is the s
 
 /* -------- the API -------- */
 
-/* What is opened after the handle. */
+/* Opens all but the handle, which is open. */
 static int sampler_open_parts(struct rlv_sampler *sp)
 {
 	int ret = shard_trees_init(&sp->trees, &sp->h.set, sp->view_index);

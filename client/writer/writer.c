@@ -138,7 +138,7 @@ static void writer_free(struct rlv_writer *w)
 	mem_free(w);
 }
 
-/* What is opened after the handle. */
+/* Opens all but the handle, which is open. */
 static int writer_open_parts(struct rlv_writer *w)
 {
 	int ret = writer_make_room(w);

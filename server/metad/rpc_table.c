@@ -101,7 +101,7 @@ static int no_shard(const struct catalog_object *table)
 	if (catalog_object_is_recovering(table))
 		return error_set(-EHOSTDOWN,
 				 "table %s: all rows are being read, since a memory node did not "
-				 "end cleanly: try again soon",
+				 "end cleanly: open the table again in some seconds",
 				 table->name);
 	return error_set(-EHOSTDOWN,
 			 "table %s: none of its %u shards is there: memory nodes are down or lost",

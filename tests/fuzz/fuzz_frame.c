@@ -24,7 +24,7 @@ static const ProtobufCMessageDescriptor *const kinds[] = {
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* What was unpacked can be packed again, into no more than was read of it. */
+/* An unpacked message can be packed again, into no more bytes than were read. */
 static void unpack(const ProtobufCMessageDescriptor *kind, const struct channel_frame *frame)
 {
 	ProtobufCMessage *message = channel_unpack(kind, frame);

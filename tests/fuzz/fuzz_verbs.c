@@ -26,7 +26,7 @@ static void repair(uint8_t *bytes, size_t *n_inout, uint16_t type)
 	*n_inout = want;
 }
 
-/* What was accepted is what its own seal says, and its texts end. */
+/* An accepted message matches its own seal, and its texts end. */
 static void look(const union verbs_any *message, uint16_t type)
 {
 	union verbs_any again = *message;

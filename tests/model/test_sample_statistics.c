@@ -1,5 +1,5 @@
 /*
- * Are items drawn as often as their priorities say? Chi-square with fixed seeds, quiet and while
+ * Items are drawn as often as their priorities say. Chi-square with fixed seeds, quiet and while
  * others write and update.
  */
 #include "tests/support/fixture/replay_fixture.h"

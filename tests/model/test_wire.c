@@ -258,7 +258,7 @@ static void draw(struct client *c)
 }
 
 /*
- * Goes on with the pass under way, or begins one; a promise may hold it back until later, and it may
+ * Goes on with the pass under way, or begins one; a pin may hold it back until later, and it may
  * be cut short anywhere.
  */
 static void rebuild(bool cut)

@@ -32,7 +32,7 @@ struct actor {
 	struct access acc;
 	struct rng rng;
 	uint32_t owner;
-	bool defer; /* keep deltas and promise over calls */
+	bool defer; /* keep deltas and pin over calls */
 	uint64_t changed;
 };
 

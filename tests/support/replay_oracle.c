@@ -113,7 +113,7 @@ static bool has_final(const struct replay_stream *st, size_t row)
 	return row + 1 < st->n && !st->rows[row].ends && st->rows[row + 1].flags & RLV_FINAL;
 }
 
-/* Does the row's episode go on with the next row? */
+/* True if the row's episode goes on with the next row. */
 static bool goes_on(const struct replay_stream *st, size_t row)
 {
 	return row + 1 < st->n && !ends_episode(&st->rows[row]);

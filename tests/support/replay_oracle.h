@@ -64,7 +64,7 @@ void replay_oracle_fini(struct replay_oracle *oracle);
 void replay_oracle_add(struct replay_oracle *oracle, uint32_t stream, struct replay_row row);
 void replay_oracle_end(struct replay_oracle *oracle, uint32_t stream);
 
-/* Is the row an item of a view whose longest return is n_step, and is its window complete? */
+/* True if the row is an item of the view, with a complete window. Its longest return is n_step. */
 bool replay_is_item(const struct replay_oracle *oracle, uint32_t stream, size_t row,
 		    const struct rlv_view *view);
 

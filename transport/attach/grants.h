@@ -35,7 +35,7 @@ RLV_MUST_CHECK int grants_add(struct grants *grants, const struct grant_slot *wa
 			      struct region_grant *grant_out);
 
 /*
- * Is it a grant of this table, for this client? -EACCES (forged, revoked, another's), -EPROTO (not
+ * 0 if it is a grant of this table for this client. -EACCES (forged, revoked, another's), -EPROTO (not
  * a grant), -ESTALE (of an earlier life of this node). slot_out is borrowed until the next change.
  */
 RLV_MUST_CHECK int grants_check(const struct grants *grants, uint64_t client_id,

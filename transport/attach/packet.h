@@ -31,7 +31,7 @@ size_t packet_size(uint16_t type);
 /* Fills in the head and the crc of a message whose body is complete. */
 void packet_seal(struct packet *packet, enum attach_type type);
 
-/* Are these n bytes one whole message of a known type? -EPROTO. */
+/* -EPROTO unless these n bytes are one whole message of a known type. */
 RLV_MUST_CHECK int packet_check(const struct packet *packet, size_t n);
 
 /* Never waits. -EAGAIN: the peer does not read; -ECONNRESET: it is gone. */

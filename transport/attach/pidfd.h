@@ -15,7 +15,7 @@ RLV_MUST_CHECK int pidfd_open_self(int *pidfd_out);
 /* The pid that a pidfd stands for. -EINVAL if it is no pidfd, -ESRCH if that process is gone. */
 RLV_MUST_CHECK int pidfd_pid(int pidfd, pid_t *pid_out);
 
-/* Has it ended, all threads and memory? Waits for that at most timeout_ms. */
+/* True if the process ended, all its threads and memory. Waits at most timeout_ms. */
 bool pidfd_is_dead(int pidfd, int timeout_ms);
 
 /* SIGKILL. -EPERM; 0 if it is dead already. */

@@ -212,7 +212,7 @@ static int other_namespace(uint32_t pid)
 			 pid);
 }
 
-/* Is the peer who it says, and does the pidfd stand for it? */
+/* Checks that the peer's credentials and its pidfd are those of the process that it names. */
 static int check_peer(int sock, const struct packet *packet)
 {
 	const struct attach_hello *hello = &packet->hello;
@@ -337,7 +337,7 @@ static int share_fd(const struct mempool_page *page, const struct target_map *ma
 	return 0;
 }
 
-/* What was granted. Of a region whose pages have memory of their own: all of it, or one such page. */
+/* Shares the granted range. Of a region whose pages have memory of their own: all of it, or one page. */
 static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
 	LOCK_REQUIRES(target_role)
 {

@@ -63,7 +63,7 @@ RLV_MUST_CHECK int target_check_grant(struct target *target, uint64_t client_id,
 				      const struct region_grant *grant, struct target_map *map_out)
 	LOCK_REQUIRES(target_role);
 
-/* May pages of a region have memory of their own? All of a region of role PAGES is granted to no client. */
+/* True if pages of a region may have memory of their own. All of a region of role PAGES is granted to no client. */
 bool target_can_renew(const struct target *target, const struct mempool_region *region);
 
 /*

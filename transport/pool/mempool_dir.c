@@ -415,7 +415,7 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	return 0;
 }
 
-/* What it may grow by must be there now; what was promised before is said to be missing only. */
+/* Room for its growth must be there now. Room that was granted before is only reported missing. */
 static int check_disk(const struct dirpool *dp, uint64_t want)
 {
 	uint64_t recorded = dp->dir.super.bytes, used = dp->pool.used;

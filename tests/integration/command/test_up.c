@@ -92,7 +92,7 @@ static void up__an_added_node_that_ended_is_started_again(void **state)
 	cli_expect_words(f->err, "is up");
 }
 
-/* What was dropped, or given up, by a person's word is not missing. */
+/* A node that an operator dropped or gave up is not missing. */
 static void up__a_dropped_node_stays_away(void **state)
 {
 	struct cli_fixture *f = *state;

@@ -299,8 +299,7 @@ static void why__a_rebuild_that_a_stopped_process_holds_up(void **state)
 	pid = start_debtor(fx, SIGSTOP);
 	snprintf(waits, sizeof(waits), "pid %d slot ", (int)pid);
 	snprintf(stopped, sizeof(stopped), "pid %d is stopped", (int)pid);
-	(void)start_debtor(fx,
-			   SIGKILL); /* the first rebuild may pass by a promise of its own epoch */
+	(void)start_debtor(fx, SIGKILL); /* the first rebuild may pass by a pin of its own epoch */
 	assert_true(processes_until(is_rebuilt_or_waits, fx));
 	(void)start_debtor(fx, SIGKILL);
 	await_words(&rebuild);

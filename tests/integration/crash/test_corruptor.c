@@ -159,7 +159,7 @@ static bool node_is_up(struct rlv_store *store)
 	       store_node_at(store, 0).state == RLV_NODE_UP;
 }
 
-/* What was mended stays so. */
+/* A repair lasts. */
 static void open_again(const char *uri, const struct rlv_store_opts *opts)
 {
 	struct rlv_store *store;

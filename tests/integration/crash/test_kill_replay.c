@@ -520,7 +520,7 @@ static struct rlv_view queue_view(uint64_t size)
 				  .limiter = rlv_limiter_queue(size) };
 }
 
-/* Does the law know all items, and no others? */
+/* True if the limiter counts all items, and no others. */
 static bool is_balanced(void *ctx)
 {
 	struct rlv_table_info info = { .size = sizeof(info) };

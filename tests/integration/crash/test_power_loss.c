@@ -145,7 +145,7 @@ static int work(enum end end)
 	return ret;
 }
 
-/* What is persisted goes to the shadow; omit: the number of one that is left out, 0 = none. */
+/* Persisted bytes go to the shadow; omit: the number of one that is left out, 0 = none. */
 static void run_victim(enum end end, const char *to, uint32_t omit)
 {
 	char number[16];

@@ -280,7 +280,7 @@ static void writer__stopped_while_the_ring_goes_round_twice(void **state)
 	check_samples(fx, 20);
 }
 
-/* Whoever is killed with deltas in hand makes a rebuild due. */
+/* A client that is killed with deltas in hand makes a rebuild due. */
 static void kill_debtor(struct fixture *fx)
 {
 	pid_t pid;
@@ -363,7 +363,7 @@ static void expect_status(const char *words)
 	expect_printed("status shm:s --json", member);
 }
 
-/* The first rebuild may pass by a promise of its own epoch, the one after it may not. */
+/* The first rebuild may pass by a pin of its own epoch, the one after it may not. */
 static void make_rebuilds_due(struct fixture *fx)
 {
 	struct until until = { fx, rebuilds(fx) };

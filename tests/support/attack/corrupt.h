@@ -56,7 +56,7 @@ void corrupt_read(struct corrupt_file *file, const char *path);
 void corrupt_free(struct corrupt_file *file);
 /* Makes the file as it was read, but for one bit; mask 0 = all of it. */
 void corrupt_write(const struct corrupt_file *file, size_t off, uint8_t mask);
-/* Is the file as corrupt_write has made it? */
+/* True if the file is as corrupt_write made it. */
 int corrupt_is_same(const struct corrupt_file *file, size_t off, uint8_t mask);
 
 /* Maps: of a pool in one file; of the superblock's file of a pool in a directory; of a database of

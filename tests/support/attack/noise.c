@@ -44,7 +44,7 @@ static uint64_t any_shard_word(struct rng *rng)
 	return members[below(rng, 4)];
 }
 
-/* Of a page that this process has: its promise, or a count. */
+/* Of a page that this process has: its pin, or a count. */
 static struct noise_place any_page_word(struct rng *rng, const struct shard *shard)
 {
 	struct noise_place place = { .region = shard->part.pages };

@@ -14,7 +14,7 @@ enum noise_class {
 	NOISE_INNER,
 	NOISE_SHARD_WORDS, /* head, dirty, epoch, clean */
 	NOISE_VIEW_WORDS,  /* counts of the limiter, maximum */
-	NOISE_SLOTS,       /* promise and counts, in pages of clients that are attached */
+	NOISE_SLOTS,       /* pin and counts, in pages of clients that are attached */
 	NOISE_HEADERS,
 	NOISE_COUNTS, /* times sampled */
 	NOISE_ROWS,
@@ -34,7 +34,7 @@ struct noise_place {
 bool noise_pick(struct rng *rng, const struct shard *shard, enum noise_class class,
 		struct noise_place *place_out);
 
-/* What is to stand there instead of `now`. */
+/* A random word to replace `now`. */
 uint64_t noise_word(struct rng *rng, const struct table_desc *desc, uint64_t now);
 
 #endif

@@ -45,7 +45,7 @@ struct fake_verbs {
 	uint32_t inline_bytes;
 	bool no_atomics, no_windows, no_parent_domains;
 
-	/* What it does: set at any time. */
+	/* Set at any time. */
 	void (*idle)(void *ctx);
 	void *idle_ctx;
 	bool slow_pins;      /* (un)registering memory takes long: others work meanwhile */

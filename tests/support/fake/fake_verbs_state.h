@@ -111,7 +111,7 @@ void fake_enter(void);
 void fake_leave(void *unused);
 #define FAKE_CALL __attribute__((cleanup(fake_leave), unused)) char fake_call = (fake_enter(), 0)
 
-/* Is this call to fail? Sets errno. */
+/* True if this call is to fail. Sets errno. */
 bool fake_fails(void);
 /* Lets others work, without the lock. */
 void fake_idle(void);

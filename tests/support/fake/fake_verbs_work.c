@@ -313,7 +313,7 @@ static enum ibv_wc_status do_work(struct fake_qp *qp, const struct fake_work *wo
 	}
 }
 
-/* Is the fault for this one? */
+/* True if the fault is for this request. */
 static bool strikes(const struct fake_qp *qp, const struct fake_work *work)
 {
 	struct fake_fault *fault = &fake_verbs.fault;

@@ -26,7 +26,7 @@ static _Atomic uint64_t *word_at(struct memory_transport *mt, const struct regio
 	return (_Atomic uint64_t *)(void *)bytes_at(mt, region, off);
 }
 
-/* Is it this one's turn? Counts down. */
+/* True if this call is to fail. Counts down. */
 static bool strikes(uint64_t *countdown)
 {
 	return *countdown && --*countdown == 0;

@@ -29,7 +29,7 @@ struct transport *wire_wrap_mapped(struct transport *inner);
 /* From now on nothing is done but when somebody waits, and then all that is under way is. */
 void wire_lockstep(struct transport *tr);
 
-/* What is under way never happens, and nobody hears of it. */
+/* Outstanding requests never happen, and never complete. */
 void wire_forget(struct transport *tr);
 
 /* Another order of things from now on. */

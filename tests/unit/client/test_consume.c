@@ -270,7 +270,7 @@ static void sampler_sample__fewer_items_left_than_asked_for(void **state)
 	writer = replay_writer(&fx, 1);
 	replay_append_plain(&fx, writer, 0, 6);
 	sampler = replay_sampler(&fx, NULL);
-	/* What was taken is handed over: it would be lost otherwise. */
+	/* Items that were taken are handed over: they would be lost otherwise. */
 	assert_int_equal(take_some(&fx, sampler, &view, 8), 5);
 	expect_each(&fx, &view, 1);
 	assert_int_equal(replay_info(fx.table).views[0].sampled, 5);

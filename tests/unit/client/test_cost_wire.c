@@ -91,7 +91,7 @@ static void expect_append_costs(const struct rlv_table_opts *opts, uint64_t clai
 		assert_int_equal(cost.phases, 1);
 		assert_int_equal(cost.reads, 0);
 		assert_int_equal(cost.cas, cost.items);
-		/* The promise, the rows, the end of the promise. */
+		/* The pin, the rows, the end of the pin. */
 		assert_int_equal(cost.writes, 3);
 		assert_int_equal(cost.write_bytes, 16 + rows * row_bytes);
 	}
@@ -130,7 +130,7 @@ static void writer_end_episode__writes_three_rows_and_nothing_twice(void **state
 		cost = replay_writer_stats(writer);
 		assert_int_equal(replay_end_episode(&fx, writer, 0, final[i]), 0);
 		cost = minus(replay_writer_stats(writer), cost);
-		/* The rest are promises, which are smaller than a row. */
+		/* The rest are pins, which are smaller than a row. */
 		assert_int_equal(cost.write_bytes / replay_info(fx.table).row_bytes, 3);
 	}
 	replay_append_plain(&fx, writer, 0, 5);
@@ -307,7 +307,7 @@ static void sampler_update__is_one_phase_as_sampled_and_two_unseen(void **state)
 	cost = update(&l, batch->key, BATCH);
 	assert_int_equal(cost.phases, 1);
 	assert_int_equal(cost.cas, distinct);
-	assert_int_equal(cost.writes, 2); /* the promise, and its end */
+	assert_int_equal(cost.writes, 2); /* the pin, and its end */
 	assert_int_equal(cost.reads, 1);  /* the running maximum */
 	assert_int_equal(cost.write_bytes + cost.read_bytes, 3 * 8);
 	cost = update(&l, batch->key, BATCH); /* the words seen are old */

@@ -43,7 +43,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* What is left of it is closed over nodes that are gone. */
+/* Closes the handles over nodes that are gone. */
 static int teardown(void **state)
 {
 	struct rig *rig = *state;
@@ -192,7 +192,7 @@ static void writer_close__nobody_answers_ends_at_its_deadline(void **state)
 	assert_true(now(rig) - began <= TIMEOUT_NS + GRACE_NS);
 }
 
-/* The promise of an update stays in a shard whose connection ends, and which is back in time. */
+/* The pin of an update stays in a shard whose connection ends, and which is back in time. */
 static void sampler_close__a_node_comes_back_meanwhile(void **state)
 {
 	struct rig *rig = *state;

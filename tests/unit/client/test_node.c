@@ -201,7 +201,7 @@ static void sample__takes_back_a_node_that_returns(void **state)
 	nodes_close(&nx);
 }
 
-/* What it had sent on the old connection must not land behind what it does on the new one. */
+/* Requests on the old connection must not land after those on the new one. */
 static void sample__connects_anew_in_the_place_of_what_it_had(void **state)
 {
 	struct nodes_opts opts = { .reach = NODES_WIRE };

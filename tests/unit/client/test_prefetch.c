@@ -307,7 +307,7 @@ static uint64_t drain(struct rlv_sampler *sampler, uint32_t most, bool seen[1024
 	return n;
 }
 
-/* What is drawn ahead and never handed over is there for others. */
+/* Prefetched items that are never handed over are there for others. */
 static void sample_ahead__items_are_taken_when_handed_over(void **state)
 {
 	const struct rlv_view once = { .n_step = 2, .stack = 2, .max_times_sampled = 1 };

@@ -353,7 +353,7 @@ static void access_leave__is_idle_when_the_additions_are_done(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 200; i++) {
 		publish_all(s, 100);
-		/* Whenever the promise is gone, so are the deltas. */
+		/* Whenever the pin is gone, so are the deltas. */
 		if (pin(s) == SLOT_IDLE)
 			assert_int_equal(shard_fixture_problems(s->fx.shard), 0);
 		else
@@ -425,7 +425,7 @@ static void set_mode(struct side *s, enum epoch_mode mode)
 	shard_fixture_store(&s->fx, off, epoch_make(epoch_number(word), mode, REBUILDER));
 }
 
-/* A dual view proves nothing later: it is read again behind the promise, which is a phase. */
+/* A dual view proves nothing later: it is read again behind the pin, which is a phase. */
 static void change__a_dual_view_is_read_again(void **state)
 {
 	struct side *s = &sides[0];

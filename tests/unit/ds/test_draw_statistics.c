@@ -234,7 +234,7 @@ static void drifted_probabilities(struct rig *rig, double *p)
 		p[i] /= all;
 }
 
-/* What is reported: without the restarts, which condition on live nodes. */
+/* The reported figures leave out the restarts, which condition on live nodes. */
 static void expect_reported(struct rig *rig, uint64_t seed)
 {
 	const struct forest from = { &rig->h.tree, &rig->h.ep, 1 };

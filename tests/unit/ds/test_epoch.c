@@ -104,7 +104,7 @@ static void epoch_enter__after_a_refresh_is_still_stale(void **state)
 	set_epoch(1, EPOCH_NORMAL);
 	assert_int_equal(epoch_refresh(&ep), 0);
 	assert_int_equal(ep.number, 1);
-	assert_int_equal(pin(), 0); /* the older promise still holds back the next pass */
+	assert_int_equal(pin(), 0); /* the older pin still holds back the next pass */
 	assert_int_equal(epoch_enter(&ep), -ESTALE);
 }
 

@@ -389,7 +389,7 @@ static void recover_shard__no_memory_changes_nothing(void **state)
 	assert_int_equal(rc, 0);
 }
 
-/* What was recovered is used on: by new owners, over both laps of the ring. */
+/* A recovered shard is used again: by new owners, over both laps of the ring. */
 static void recover_shard__the_ring_goes_on_with_new_tickets(void **state)
 {
 	uint64_t head;

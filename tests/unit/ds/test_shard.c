@@ -403,7 +403,7 @@ static void access_open__no_such_view(void **state)
 	assert_int_equal(access_open(&acc, fx.shard, 1, 4, &opts), -EINVAL);
 }
 
-/* A handle that keeps deltas keeps its promise, and gives both up when the epoch moves. */
+/* A handle that keeps deltas keeps its pin, and gives both up when the epoch moves. */
 static void access_leave__kept_deltas_keep_the_pin(void **state)
 {
 	struct tree_deltas_opts opts = { .defer_calls = 100,

@@ -77,7 +77,7 @@ static uint64_t items(struct fleet *fx)
 	return n;
 }
 
-/* Is anything noted of the node? Then a restart would look for it. */
+/* True if a note of the region is kept: a restart would look for it. */
 static bool is_noted(struct fleet *fx, const char *node, uint32_t region)
 {
 	struct statedb_leftover left = { .region = region };
@@ -412,7 +412,7 @@ static void damage(struct fleet *fx, uint32_t role, uint64_t off)
 	mem_free(regions);
 }
 
-/* What is damaged is not taken in, and stays as it was. */
+/* A damaged region is not taken in, and stays as it was. */
 static void catalog_admit__a_damaged_table_is_not_adopted(void **state)
 {
 	static const struct {

@@ -362,7 +362,7 @@ static void catalog_control__lost_and_another_counts_on(void **state)
 	must(nodes_drop(&fx->nodes, fx->node[0]));
 	fleet_tick(fx, 1);
 	assert_int_equal(fx->table->control, 1);
-	/* What was admitted and not committed is admitted again by whoever it was. */
+	/* Steps that were admitted and not committed are admitted again by their client. */
 	assert_true(word(fx, 1, offsetof(struct view_limits, ins_admitted)) == 100);
 	assert_true(word(fx, 1, offsetof(struct view_limits, ins_committed)) == 100);
 	assert_true(word(fx, 1, offsetof(struct view_limits, smp_admitted)) == 50);

@@ -258,7 +258,7 @@ static void nodes_tick__down_for_too_long_is_lost_once(void **state)
 	assert_int_equal(fx->losses, 1);
 }
 
-/* What it holds lies on a disk. */
+/* The node's pool is on a disk. */
 static void nodes_tick__a_node_on_a_file_is_not_lost_by_time(void **state)
 {
 	struct node_news news = news_of(1);

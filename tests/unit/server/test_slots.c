@@ -186,7 +186,7 @@ static void slots_get__an_absent_shard_gives_ehostdown(void **state)
 	assert_int_equal(slots_get(&fx->slots, &holder, 1, &owner), -EHOSTDOWN);
 }
 
-/* Who gave a slot back, and lives, may write its page still: it is nobody else's promise then. */
+/* Who gave a slot back, and lives, may write its page still: its pin is nobody else's then. */
 static void slots_get__a_page_that_another_client_has_mapped_is_the_last(void **state)
 {
 	struct fixture *fx = *state;
@@ -485,8 +485,8 @@ static void slots_put__before_its_shard_is_there(void **state)
 	assert_false(slots_any(&fx->slots, 77));
 }
 
-/* A stray's slot in a shard is not what the book's holder of that id gives back. */
-static void slots_put__leaves_a_stray_of_the_same_id_alone(void **state)
+/* An orphan's slot in a shard is not the one that the holder of the same id gives back. */
+static void slots_put__leaves_an_orphan_of_the_same_id_alone(void **state)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -559,8 +559,8 @@ static void slots_join__waits_for_a_stray_to_be_settled(void **state)
 	assert_true(slots_any(&fx->slots, 78));
 }
 
-/* What is in the shard is the stray's: settling the other must not touch it. */
-static void slots_settle__leaves_a_stray_of_the_same_id_alone(void **state)
+/* The shard has the orphan's slot: settling the other must not touch it. */
+static void slots_settle__leaves_an_orphan_of_the_same_id_alone(void **state)
 {
 	struct fixture *fx = *state;
 	uint32_t owner = get(fx, 77);
@@ -605,7 +605,7 @@ int main(void)
 		CASE(slots_settle__an_absent_shard_is_settled_later),
 		CASE(slots_settle__a_lost_shard_needs_nothing),
 		CASE(slots_settle__nothing_is_touched_before_the_proof),
-		CASE(slots_settle__leaves_a_stray_of_the_same_id_alone),
+		CASE(slots_settle__leaves_an_orphan_of_the_same_id_alone),
 		CASE(slots_get__streams_of_all_writers_are_counted),
 		CASE(slots_join__a_shard_that_was_away_learns_who_came),
 		CASE(slots_join__a_shard_that_was_away_learns_who_left),
@@ -616,7 +616,7 @@ int main(void)
 		CASE(slots_settle__an_id_that_a_shard_still_has),
 		CASE(slots_put__of_before_a_restart_with_a_shard_away),
 		CASE(slots_put__before_its_shard_is_there),
-		CASE(slots_put__leaves_a_stray_of_the_same_id_alone),
+		CASE(slots_put__leaves_an_orphan_of_the_same_id_alone),
 		CASE(slots_put__closes_what_is_open),
 		CASE(slots_join__waits_for_a_stray_to_be_settled),
 	};
