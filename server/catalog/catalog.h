@@ -20,11 +20,11 @@
  * which the server and clients may still have mapped, is marked ORPHANED. Two pools never share a
  * name. The object stays open over its other parts.
  *
- *   catalog.c        find, load, drop, layouts for clients
- *   make.c           create an object, add a part; provision.h: their regions
+ *   catalog.c        find, load           layout.c   what clients are told
+ *   make.c           create an object, add a part, drop; provision.h: their regions
  *   nodes.c          nodes join, leave, and are lost; regions.c: ownership of their regions
- *   kind.h           operations of one object kind; kinds.c: registry; kind_table.h: replay tables
- *   drain.c spread.c upkeep: draining parts, placement
+ *   kind.h           operations of one object kind; kinds.c: all kinds; kind_table.h: replay tables
+ *   upkeep.c         the rounds of upkeep: drain.c: draining parts; spread.c: placement
  */
 #ifndef RLV_SERVER_CATALOG_CATALOG_H
 #define RLV_SERVER_CATALOG_CATALOG_H
@@ -128,6 +128,8 @@ void catalog_refresh(struct catalog *cat, struct catalog_object *object);
 void catalog_changed(struct catalog *cat, struct catalog_object *object);
 /* Newest layout that clients should adopt; 0 for a grace period after our start. */
 uint64_t catalog_newest_layout(const struct catalog *cat);
+/* True for a grace period after our start: nodes may still be reconnecting. */
+bool catalog_is_in_grace(const struct catalog *cat);
 /* True if all clients have adopted the layout, or the time to adopt it has passed since then. */
 bool catalog_is_known(const struct catalog *cat, uint64_t layout, uint64_t since);
 
@@ -230,8 +232,6 @@ uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *
  */
 RLV_MUST_CHECK int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 				       enum placement_kind *kind_out);
-/* Start spreading at the next tick; retries after a pause if a step fails. */
-void catalog_spread_soon(struct catalog_object *object);
 /* True if more steps are due now. */
 bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object);
 

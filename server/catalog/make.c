@@ -276,3 +276,30 @@ int catalog_add_part(struct catalog *cat, struct catalog_object *object, struct 
 
 	return ret ? ret : go_on_with_part(cat, provisioning);
 }
+
+/* -------- drop -------- */
+
+int catalog_drop(struct catalog *cat, const char *name)
+{
+	struct catalog_object *object = catalog_find(cat, name);
+	struct catalog_provisioning *provisioning;
+	int ret;
+
+	if (!object)
+		return error_set(-ENOENT, "no table %.64s in this store", name);
+	provisioning = catalog_provision_of(cat, object);
+	if (object->kind->drop)
+		object->kind->drop(cat, object);
+	ret = catalog_give_up_object(cat, object);
+	if (ret)
+		return ret;
+	if (provisioning) {
+		catalog_retire_part(cat, object, provisioning->first, REGION_DROPPED);
+		catalog_provision_abandon(provisioning);
+	}
+	catalog_retire_object(cat, object);
+	cat->objects[object->id] = NULL;
+	log_info("drop %s id %u", object->text, object->id);
+	catalog_object_free(object);
+	return 0;
+}

@@ -174,3 +174,10 @@ int catalog_object_put_part(struct statedb *store, const struct catalog_object *
 		memcpy(stored.node, place->node->name, sizeof(stored.node));
 	return statedb_part_put(store, &stored);
 }
+
+void catalog_spread_soon(struct catalog_object *object)
+{
+	object->spread_due = true;
+	object->spread_after = 0;
+	object->spread_pause = CATALOG_AGAIN_NS;
+}

@@ -16,6 +16,8 @@
 #include "server/catalog/slots.h"
 #include "server/statedb/statedb.h"
 
+#include "base/os/clock.h"
+
 enum drain_phase {
 	DRAIN_FILLING, /* the other parts take in as many items as it holds */
 	DRAIN_HANDING, /* another part took over its duty; clients learn of it */
@@ -84,6 +86,10 @@ RLV_MUST_CHECK int catalog_object_new(const struct object_kind *kind, uint32_t i
 				      size_t len, struct catalog_object **object_out);
 /* Detach all parts and free; NULL is a no-op. */
 void catalog_object_free(struct catalog_object *object);
+
+/* Start spreading at the next tick; retries after a pause if a step fails. */
+#define CATALOG_AGAIN_NS ((uint64_t)CLOCK_NS_PER_S) /* first pause */
+void catalog_spread_soon(struct catalog_object *object);
 
 /* State of the part as told to clients: enum Relive__ShardState. */
 uint32_t catalog_part_view(const struct catalog_object *object, uint32_t s);

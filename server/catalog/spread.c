@@ -10,37 +10,7 @@
 #include "base/log.h"
 
 /* A node that could not take a part may be able to soon. */
-#define AGAIN_FIRST_NS ((uint64_t)CLOCK_NS_PER_S)
 #define AGAIN_LAST_NS (64 * (uint64_t)CLOCK_NS_PER_S)
-
-static uint32_t active_parts(const struct catalog_object *object, const struct node *node)
-{
-	uint32_t n = 0;
-
-	for (uint32_t s = 0; object && s < object->n_parts; s++)
-		n += object->parts[s].node == node &&
-		     object->parts[s].state == RELIVE__SHARD_STATE__SHARD_ACTIVE;
-	return n;
-}
-
-uint32_t catalog_places(const struct catalog *cat, const struct catalog_object *object,
-			struct placement_node places[NODES_MAX], struct node *nodes[NODES_MAX])
-{
-	uint32_t n = 0;
-
-	for (struct node *node = cat->nodes->first; node; node = node->next) {
-		uint64_t used = min_u64(node->used_bytes, node->pool_bytes);
-
-		nodes[n] = node;
-		places[n++] = (struct placement_node){
-			.shards = active_parts(object, node),
-			.free = node->pool_bytes - used,
-			.takes = node->up && !node->draining,
-			.leaves = node->draining,
-		};
-	}
-	return n;
-}
 
 /* Target number of parts: the number that the capacity was cut into, or one per node if
    requested. */
@@ -125,13 +95,6 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 	return ret ? ret : 1;
 }
 
-void catalog_spread_soon(struct catalog_object *object)
-{
-	object->spread_due = true;
-	object->spread_after = 0;
-	object->spread_pause = AGAIN_FIRST_NS;
-}
-
 bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object)
 {
 	uint64_t now = clock_now_ns(cat->clock);
@@ -142,7 +105,7 @@ bool catalog_spread_tick(struct catalog *cat, struct catalog_object *object)
 	ret = catalog_spread_step(cat, object, NULL);
 	object->spread_due = ret != 0;
 	if (ret >= 0 || ret == -EAGAIN) {
-		object->spread_pause = AGAIN_FIRST_NS;
+		object->spread_pause = CATALOG_AGAIN_NS;
 		return ret != 0;
 	}
 	object->spread_after = now + object->spread_pause;

@@ -465,6 +465,7 @@ static int load(struct metad *md)
 	md->catalog.store = md->store;
 	md->catalog.nodes = nodes;
 	md->catalog.clock = clock_monotonic();
+	object_kinds_register();
 	md->catalog.ops = &catalog_ops;
 	md->catalog.ctx = md;
 	md->catalog.name = md->opts.store;
