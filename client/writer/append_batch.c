@@ -20,9 +20,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define PREFETCH_BYTES 4096
-#define WRITE_BYTES ((uint32_t)1 << 30)
-
 static uint32_t head_rows(const struct rlv_writer *w)
 {
 	return w->h.desc->window_max - 1;
@@ -139,26 +136,20 @@ static void stream_collect_items(struct rlv_writer *w, const struct stream *st, 
 
 /* -------- priorities of new items -------- */
 
-/* In place the current value, over a wire the last one that the access has seen. */
-static int access_read_maximum(const struct access *acc, uint32_t v, uint64_t *word_out)
-{
-	if (!acc->chained)
-		return priority_max_read(acc->shard, v, word_out);
-	*word_out = acc->max_seen[v];
-	return 0;
-}
-
-/* New items take the running maximum of the view over all shards, 1.0 before the first. */
+/*
+ * New items take the running maximum of the view over all shards, 1.0 before the first: in place the
+ * current value, over a wire the last one that the access has seen.
+ */
 int writer_read_maxima(struct rlv_writer *w)
 {
 	for (uint32_t v = 0; v < w->h.desc->n_views; v++) {
 		uint64_t most = 0;
 
 		for (uint32_t s = 0; s < w->h.set.n_parts; s++) {
-			uint64_t word = 0;
-			int ret = handle_access(&w->h, s)
-					  ? access_read_maximum(handle_access(&w->h, s), v, &word)
-					  : 0;
+			const struct access *acc = handle_access(&w->h, s);
+			uint64_t word = acc && acc->chained ? acc->max_seen[v] : 0;
+			int ret = acc && !acc->chained ? priority_max_read(acc->shard, v, &word)
+						       : 0;
 
 			if (ret)
 				return ret;
@@ -201,39 +192,26 @@ static void column_scatter(uint8_t *dst, size_t stride, const uint8_t *src, uint
 	}
 }
 
-/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
-static inline void row_store_tail(uint8_t *dst, const struct row_tail *tail)
-{
-	uint64_t version = (uint64_t)tail->step << 32 | tail->policy_version;
-	uint64_t stream = (uint64_t)tail->flags << 16 | tail->stream;
-	uint64_t gen = tail->gen;
-
-	static_assert(sizeof(*tail) == 3 * sizeof(uint64_t), "a tail is three words");
-	memcpy(dst, &version, 8);
-	memcpy(dst + 8, &stream, 8);
-	memcpy(dst + 16, &gen, 8);
-}
-
 static void stream_write_tails(const struct rlv_writer *w, const struct stream *st, uint8_t *rows,
 			       const struct source *src)
 {
 	const struct table_desc *desc = w->h.desc;
 	const uint16_t *flags = st->meta.flags + head_rows(w);
 	const uint32_t *steps = st->meta.steps + head_rows(w);
-	const struct row_tail of_call = {
-		.policy_version = src->steps ? src->steps->policy_version : 0,
-		.stream = (uint16_t)(st - w->streams),
-		.gen = st->blk.gen,
-	};
+	uint64_t version = src->steps ? src->steps->policy_version : 0;
+	uint64_t stream = (uint16_t)(st - w->streams), gen = st->blk.gen;
 	uint8_t *to = rows + desc->tail_off;
 	size_t row_bytes = desc->row_bytes;
 
+	/* In whole words, each from a register: a tail put together in memory would wait for its parts. */
+	static_assert(sizeof(struct row_tail) == 3 * sizeof(uint64_t), "a tail is three words");
 	for (uint32_t i = 0; i < src->n; i++, to += row_bytes) {
-		struct row_tail tail = of_call;
+		uint64_t version_step = (uint64_t)steps[i] << 32 | version;
+		uint64_t stream_flags = (uint64_t)flags[i] << 16 | stream;
 
-		tail.step = steps[i];
-		tail.flags = flags[i];
-		row_store_tail(to, &tail);
+		memcpy(to, &version_step, 8);
+		memcpy(to + 8, &stream_flags, 8);
+		memcpy(to + 16, &gen, 8);
 	}
 	for (uint32_t i = 0; desc->flags & TABLE_ROW_CRC && i < src->n; i++)
 		writer_seal_row(desc, rows + i * row_bytes);
@@ -260,34 +238,27 @@ static void stream_fill_rows(const struct rlv_writer *w, const struct stream *st
 }
 
 /*
- * Rows that were staged: over a wire they travel with the CASes that publish them, else (under
- * TSan) they are written now.
+ * Rows are built in place, or staged: then they travel over a wire with the CASes that publish them,
+ * else (under TSan) they are written now.
  */
-static int stream_send_rows(struct rlv_writer *w, const struct stream *st, const struct source *src)
+static int stream_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
 {
 	const struct shard *shard = st->blk.acc->shard;
-	const uint8_t *rows = w->stage + (size_t)st->staged * w->h.desc->row_bytes;
+	uint32_t row_bytes = w->h.desc->row_bytes;
+	uint8_t *rows = st->direct ? ring_row(&st->blk, st->blk.used)
+				   : w->stage + (size_t)st->staged * row_bytes;
 
+	stream_fill_rows(w, st, rows, src);
+	if (st->direct)
+		return 0;
 	if (!st->blk.acc->chained)
 		return ring_write(&st->blk, st->blk.used, rows, src->n);
 	w->rows[w->n_rows++] = (struct transport_io){
 		.region = shard->rows,
 		.off = shard_row_off(shard, st->blk.first + st->blk.used),
 		.src = rows,
-		.len = src->n * w->h.desc->row_bytes,
+		.len = src->n * row_bytes,
 	};
-	return 0;
-}
-
-static int stream_write_rows(struct rlv_writer *w, struct stream *st, const struct source *src)
-{
-	uint32_t row_bytes = w->h.desc->row_bytes;
-
-	if (!st->direct) {
-		stream_fill_rows(w, st, w->stage + (size_t)st->staged * row_bytes, src);
-		return stream_send_rows(w, st, src);
-	}
-	stream_fill_rows(w, st, ring_row(&st->blk, st->blk.used), src);
 	return 0;
 }
 
@@ -383,15 +354,6 @@ static bool access_is_broken(const struct access *acc)
 	return acc->shard->tree->tr->broken != 0;
 }
 
-static uint32_t change_items(const struct rlv_writer *w, const struct shard_change *ch)
-{
-	uint32_t n = 0;
-
-	for (uint32_t v = 0; v < w->h.desc->n_views; v++)
-		n += ch->n[v];
-	return n;
-}
-
 /*
  * Publishes in all shards, also when one is lost; an error of a reachable shard is returned first.
  * -EEXIST: a leaf of ours held noise; its item and all others are published.
@@ -407,7 +369,8 @@ static int writer_publish(struct rlv_writer *w)
 		int failed = handle_failed(ch->acc, ch->ret);
 
 		if (ch->ret == 0 || ch->ret == -EEXIST)
-			w->published[ch->acc->shard->desc.shard] += change_items(w, ch);
+			for (uint32_t v = 0; v < w->h.desc->n_views; v++)
+				w->published[ch->acc->shard->desc.shard] += ch->n[v];
 		else if (access_is_broken(ch->acc))
 			lost = lost ? lost : failed;
 		else
@@ -439,8 +402,9 @@ static void stream_prefetch_rows(const struct rlv_writer *w, const struct stream
 	uint32_t room = desc->block - st->blk.used;
 	size_t bytes = (size_t)(n < room ? n : room) * desc->row_bytes;
 	const uint8_t *rows = ring_row(&st->blk, st->blk.used);
+	const size_t most = 4096;
 
-	for (size_t off = 0; off < bytes && off < PREFETCH_BYTES; off += WIRE_LINE)
+	for (size_t off = 0; off < bytes && off < most; off += WIRE_LINE)
 		__builtin_prefetch(rows + off, 1);
 }
 
@@ -489,12 +453,12 @@ int writer_rooms(struct rlv_writer *w, const struct put *put)
 	return ret;
 }
 
-/* As many of the rows as the first stream's block takes, and one write. */
+/* As many of the rows as the first stream's block takes, and one write of 1 GiB. */
 static void put_fit(struct put *put)
 {
 	const struct table_desc *desc = put->w->h.desc;
 	uint32_t room = desc->block - put->streams->blk.used;
-	uint32_t most = WRITE_BYTES / desc->row_bytes;
+	uint32_t most = ((uint32_t)1 << 30) / desc->row_bytes;
 	uint32_t n = put->src.n < room ? put->src.n : room;
 
 	if (n > most)

@@ -11,21 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define DEFAULT_TIMEOUT_NS (5 * CLOCK_NS_PER_S)
-
 /* -------- open -------- */
-
-static int check_opts(const struct rlv_table *table, const struct rlv_writer_opts *opts)
-{
-	const struct table_desc *desc = &table->desc;
-
-	if (opts->streams > desc->max_writers)
-		return error_set(
-			-ENOSPC,
-			"opts.streams %u: table %s was created for %u writers (max_writers)",
-			opts->streams, desc->name, desc->max_writers);
-	return 0;
-}
 
 static int writer_items_init(struct rlv_writer *w)
 {
@@ -138,28 +124,18 @@ static void writer_free(struct rlv_writer *w)
 	mem_free(w);
 }
 
-/* Opens all but the handle, which is open. */
-static int writer_open_parts(struct rlv_writer *w)
-{
-	int ret = writer_make_room(w);
-
-	if (ret == 0)
-		ret = writer_make_stage(w);
-	if (ret == 0)
-		ret = writer_streams_init(w);
-	return ret ? ret : writer_items_init(w);
-}
-
 int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 		    struct rlv_writer **writer_out)
 {
 	struct rlv_writer_opts full = RLV_WRITER_OPTS_INIT;
 	struct handle_opts how = { .user = &writer_user };
+	const struct table_desc *desc;
 	struct rlv_writer *w;
 	int ret;
 
 	if (!table || !writer_out)
 		return error_set(-EINVAL, "table or writer_out is NULL");
+	desc = &table->desc;
 	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
 	if (ret)
 		return ret;
@@ -168,20 +144,28 @@ int rlv_writer_open(struct rlv_table *table, const struct rlv_writer_opts *opts,
 	if (table->store->meta->reader)
 		return error_set(-EACCES, "writer: needs a token of role write, the token in use "
 					  "has role read");
-	ret = check_opts(table, &full);
-	if (ret)
-		return ret;
+	if (full.streams > desc->max_writers)
+		return error_set(
+			-ENOSPC,
+			"opts.streams %u: table %s was created for %u writers (max_writers)",
+			full.streams, desc->name, desc->max_writers);
 	w = mem_zalloc(sizeof(*w));
 	if (!w)
 		return error_set(-ENOMEM, "writer: cannot allocate memory");
 	w->n_streams = full.streams ? full.streams : 1;
-	w->timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
-	how.view_mask = (1u << table->desc.n_views) - 1;
+	w->timeout_ns = full.timeout_ns ? full.timeout_ns : 5 * CLOCK_NS_PER_S;
+	how.view_mask = (1u << desc->n_views) - 1;
 	how.streams = w->n_streams;
 	ret = handle_open(&w->h, table, &how);
 	if (ret)
 		goto err_free;
-	ret = writer_open_parts(w);
+	ret = writer_make_room(w);
+	if (ret == 0)
+		ret = writer_make_stage(w);
+	if (ret == 0)
+		ret = writer_streams_init(w);
+	if (ret == 0)
+		ret = writer_items_init(w);
 	if (ret)
 		goto err_close_handle;
 	*writer_out = w;
@@ -252,14 +236,6 @@ int rlv_writer_end_episode(struct rlv_writer *writer, uint32_t stream,
 	return writer_complete(writer, stream);
 }
 
-static int writer_close_stream(struct rlv_writer *w, uint32_t stream)
-{
-	int ret = writer_complete(w, stream);
-	int closed = stream_close_block(&w->streams[stream]);
-
-	return ret ? ret : closed;
-}
-
 int rlv_writer_close(struct rlv_writer **writer)
 {
 	struct rlv_writer *w;
@@ -270,8 +246,13 @@ int rlv_writer_close(struct rlv_writer **writer)
 	w = *writer;
 	*writer = NULL;
 	ret = w->dead ? 0 : handle_begin(&w->h, w->timeout_ns);
-	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++)
-		ret = writer_close_stream(w, i);
+	for (uint32_t i = 0; ret == 0 && !w->dead && i < w->n_streams; i++) {
+		int closed;
+
+		ret = writer_complete(w, i);
+		closed = stream_close_block(&w->streams[i]);
+		ret = ret ? ret : closed;
+	}
 	if (ret == 0 && !w->dead)
 		ret = handle_flush(&w->h);
 	ret = handle_close(&w->h, ret);
