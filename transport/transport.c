@@ -454,14 +454,45 @@ int transport_persist(struct region *region, uint64_t off, uint64_t len)
 	return tr->ops->persist(tr, region, off, len ? len : region->size - off);
 }
 
+static int check_page(const struct region *region, uint64_t off)
+{
+	if (off % TRANSPORT_RANGE_ALIGN == 0 && off < region->size)
+		return 0;
+	return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
+			 (unsigned long long)off, (unsigned long long)region->size);
+}
+
+/* A target that does not answer has lost its connection, too. */
+static int note_timeout(struct transport *tr, int ret)
+{
+	if (ret == -ETIMEDOUT)
+		tr->broken = ret;
+	return note_end(tr, ret);
+}
+
+int transport_prepare(struct region *region, uint64_t off)
+{
+	struct transport *tr = region->tr;
+	int ret = check_page(region, off);
+
+	if (ret || !tr->ops->prepare)
+		return ret;
+	return note_timeout(tr, tr->ops->prepare(tr, region, off));
+}
+
+bool transport_renewing(struct transport *tr)
+{
+	return tr->ops->renewing && note_timeout(tr, tr->ops->renewing(tr)) == 1;
+}
+
 int transport_renew(struct region *region, uint64_t off)
 {
 	struct transport *tr = region->tr;
+	int ret = check_page(region, off);
 
-	if (off % TRANSPORT_RANGE_ALIGN || off >= region->size)
-		return error_set(-EINVAL, "region %u: renew the page at %llu: has %llu", region->id,
-				 (unsigned long long)off, (unsigned long long)region->size);
-	return tr->ops->renew ? note_end(tr, tr->ops->renew(tr, region, off)) : 0;
+	if (ret || !tr->ops->renew)
+		return ret;
+	return note_timeout(tr, tr->ops->renew(tr, region, off));
 }
 
 int transport_order(struct transport *tr)

@@ -208,6 +208,9 @@ struct transport_ops {
 	 * Makes the range durable; len 0 = from off to the end. -ENOTSUP: no TRANSPORT_PERSISTENT.
 	 */
 	int (*persist)(struct transport *tr, struct region *region, uint64_t off, uint64_t len);
+	/* See transport_prepare and transport_renewing. NULL: transport_renew does not need them. */
+	int (*prepare)(struct transport *tr, struct region *region, uint64_t off);
+	int (*renewing)(struct transport *tr);
 	/* See transport_renew. NULL: pages have no memory of their own. */
 	int (*renew)(struct transport *tr, struct region *region, uint64_t off);
 
@@ -331,11 +334,29 @@ RLV_MUST_CHECK int transport_persist(struct region *region, uint64_t off, uint64
  * Replaces the 4 KiB page at off by fresh zeroed memory of its own, and ends the grants of that
  * page. The whole region must have been granted, with all rights. Clients that had the page
  * attached keep the old memory only; a later grant of the page opens nothing else. No-op, returns
- * 0, where pages cannot be renewed (embed, a wire, a pool on files). Nobody else may be using the
- * page. Does not wait: the target handles it before any later grant request. -EINVAL: off; -EACCES:
- * rights; -EAGAIN: the target does not read its socket; -ECONNRESET, and so do all later calls.
+ * 0, where pages cannot be renewed (embed, a wire, a pool in one file or on a device). Nobody else
+ * may be using the page. Does not wait: the target handles it before any later grant request.
+ * -EINVAL: off; -EACCES: rights; -EAGAIN: the target does not read its socket, or is making the page
+ * (transport_prepare): call again; -ENOSPC; -ECONNRESET, and so do all later calls.
  */
 RLV_MUST_CHECK int transport_renew(struct region *region, uint64_t off);
+
+/*
+ * A directory pool makes the page itself, a file, so its renewal has two steps. prepare requests the
+ * page, once: 0, transport_renew will not wait; -EAGAIN: in progress, call again. Until then our
+ * mapping has the old page, and so does each client; the page must not be granted in between. A
+ * prepared page that nobody renews is that of the next transport_renew; it goes with its region.
+ * Where there is nothing to make, 0. -EINVAL, -EACCES as transport_renew; -ETIMEDOUT: the target did
+ * not answer, the connection is broken.
+ */
+RLV_MUST_CHECK int transport_prepare(struct region *region, uint64_t off);
+/* False: transport_prepare has nothing to do with any page of the region. */
+static inline bool transport_prepares(const struct region *region)
+{
+	return region->tr->ops->prepare;
+}
+/* True while a page is being prepared, and once after that. An error breaks the connection. */
+bool transport_renewing(struct transport *tr);
 RLV_MUST_CHECK int transport_order(struct transport *tr);
 
 /* One word at a time, for cold paths. -EIO = the result is unknown. */

@@ -10,6 +10,8 @@
  *                                           <- ATTACH_REPLY status, its offset   + the page's fd
  *                                           <- ... of each page behind it, at most ATTACH_PAGES_MAX
  *     RENEW   grant, page + the page's fd   ->    (no answer; wrong, the target hangs up)
+ *     RENEW   grant, page                   ->    (of a pool that makes its pages itself)
+ *                                           <- RENEW_REPLY  status, its offset   + the page's fd
  *     BYE     "everything is unmapped"      ->
  *
  * Every message is one packet of its exact size, with a crc32c; one descriptor where a "+" stands,
@@ -34,23 +36,26 @@ enum attach_type {
 	ATTACH_REGION = 3,
 	ATTACH_REGION_REPLY = 4,
 	ATTACH_BYE = 5,
-	ATTACH_RENEW = 6, /* a struct attach_region */
+	ATTACH_RENEW = 6,       /* a struct attach_region */
+	ATTACH_RENEW_REPLY = 7, /* a struct attach_region_reply */
 };
 
 enum attach_flags {
-	ATTACH_PERSISTENT = 1, /* the pool is a file: msync makes it durable */
-	ATTACH_HUGE = 2,       /* ask for huge pages when mapping it */
-	ATTACH_PAGES = 4,      /* some pages of it have memory of their own: ask for them */
-	ATTACH_CAN_RENEW = 8,  /* pages of its pool may have memory of their own ... */
-	ATTACH_MAY_RENEW = 16, /* ... and who attached it may give it to them */
-	ATTACH_MORE = 32,      /* the next page comes, too, without being asked for */
+	ATTACH_PERSISTENT = 1,   /* the pool is a file: msync makes it durable */
+	ATTACH_HUGE = 2,         /* ask for huge pages when mapping it */
+	ATTACH_PAGES = 4,        /* some pages of it have memory of their own: ask for them */
+	ATTACH_CAN_RENEW = 8,    /* pages of its pool may have memory of their own ... */
+	ATTACH_MAY_RENEW = 16,   /* ... and who attached it may give it to them */
+	ATTACH_MORE = 32,        /* the next page comes, too, without being asked for */
+	ATTACH_MAKES_PAGES = 64, /* instead of CAN_RENEW: the target makes the memory of a page */
 };
 
 /*
  * A 4 KiB page may have its own memory, so that a grant of the page gives no descriptor of its
  * neighbours. A client with a grant of the whole region and all rights makes that memory, a memfd
- * sealed against shrinking, and sends it with the page number. A client with a grant of the whole
- * region requests such pages by number and maps them in place.
+ * sealed against shrinking, and sends it with the page number. In a directory pool the target makes
+ * the memory, a file of the pool, and answers with its descriptor. A client with a grant of the
+ * whole region requests such pages by number and maps them in place.
  */
 #define ATTACH_PAGE_BYTES 4096u
 #define ATTACH_PAGE_MAX (UINT32_MAX >> 2)

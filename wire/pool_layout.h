@@ -46,12 +46,16 @@
  *
  *   pool                          superblock, twice; locked by the node that has the pool
  *   region-0007.table.3.0.tree    region 7, of {kind, object, part}, and its role
- *   *.tmp                         a region that was being made
+ *   region-0010.table.3.0.pages.page-1
+ *                                 a page of 4 KiB of a region of pages, in the place of the region's own
+ *   *.tmp                         a region or a page that was being made
  *
  * A region is made as a temporary file with all blocks allocated and renamed when it is durable; it
- * is given back by unlinking. Its size is the file's. Words of the name: `table` or the number of
- * another kind; `tree`, `rows` or the number of another role; nothing has leading zeros but the
- * region's number, which has four digits.
+ * is given back by unlinking, and its pages after it. A page is made in the same way and renamed
+ * over the one that it replaces; the number is its offset in the region divided by 4096. A region's
+ * size is the file's. Words of the name: `table` or the number of another kind; `tree`, `rows` or
+ * the number of another role; nothing has leading zeros but the region's number, which has four
+ * digits.
  */
 #ifndef RLV_WIRE_POOL_LAYOUT_H
 #define RLV_WIRE_POOL_LAYOUT_H
@@ -60,7 +64,7 @@
 #include "wire/rptr.h"
 
 #define POOL_MAGIC 0x314c4f4f50564c52ull /* "RLVPOOL1" read as little-endian */
-#define POOL_FORMAT_MAJOR 3
+#define POOL_FORMAT_MAJOR 4
 #define POOL_FORMAT_MINOR 0
 #define POOL_EXTENT_BYTES ((uint64_t)2 << 20)
 #define POOL_SUPERBLOCK_BYTES 4096u

@@ -116,6 +116,11 @@ int part_format(const struct part_regions *regions, const struct part_spec *spec
 	return rc ? rc : transport_renew(regions->at[REGION_PAGES], LIMITS_OFF);
 }
 
+int part_prepare(const struct part_regions *regions)
+{
+	return transport_prepare(regions->at[REGION_PAGES], LIMITS_OFF);
+}
+
 static int store_state(struct region *region, uint64_t state)
 {
 	uint64_t off = offsetof(struct region_superblock, state);

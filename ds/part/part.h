@@ -83,6 +83,12 @@ struct part_origin {
 };
 
 /*
+ * Gets the page that part_format renews ready. -EAGAIN: its node is making it, call again before
+ * part_format (transport_prepare).
+ */
+RLV_MUST_CHECK int part_prepare(const struct part_regions *regions);
+
+/*
  * Writes the superblocks of the four regions of one part. The regions are zeroed and not shared
  * yet. -EINVAL: a region is too small. The attachment used here fixes the atomic domain for life
  * (enum atomic_domain): the CPUs of one host, or the node's NIC. Cost: control plane.

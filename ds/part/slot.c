@@ -54,16 +54,33 @@ static int write_fields(struct part *part, uint32_t slot, const struct process_i
 	return transport_write(part->slots->tr, ios, 2);
 }
 
-int slot_take(struct part *part, uint32_t slot, const struct process_id *process, uint64_t lease)
+static int check_free(struct part *part, uint32_t slot)
 {
 	struct slot_info info;
-	uint64_t old;
 	int rc = slot_read(part, slot, &info);
+
+	if (rc || info.state == SLOT_FREE)
+		return rc;
+	return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
+}
+
+int slot_prepare(struct part *part, uint32_t slot)
+{
+	int rc;
+
+	if (!part_has_page(part, slot) || !transport_prepares(part->pages))
+		return 0;
+	rc = check_free(part, slot);
+	return rc ? rc : transport_prepare(part->pages, part_page_off(part, slot));
+}
+
+int slot_take(struct part *part, uint32_t slot, const struct process_id *process, uint64_t lease)
+{
+	uint64_t old;
+	int rc = check_free(part, slot);
 
 	if (rc)
 		return rc;
-	if (info.state != SLOT_FREE)
-		return error_set(-EBUSY, "slot %u: pid %u has it", slot, info.process.pid);
 	/* The previous client may still have this page mapped: give the next one fresh memory. */
 	if (part_has_page(part, slot))
 		rc = transport_renew(part->pages, part_page_off(part, slot));

@@ -32,9 +32,16 @@ struct slot_info {
 };
 
 /*
+ * Gets fresh memory for the page of a free slot ready, where the memory node makes it (a directory
+ * pool). -EAGAIN: in progress, call again, or slot_take returns it; -EBUSY: not free; those of the
+ * transport. Cost: 1 phase, none over a wire. Thread: setup.
+ */
+RLV_MUST_CHECK int slot_prepare(struct part *part, uint32_t slot);
+
+/*
  * Assigns the slot to a process. Errors: -EINVAL (no such slot), -EBUSY (not free), those of the
- * transport. After an error the slot is free; after -EIO (the last answer was lost) it may be live:
- * release it. Cost: 3 phases. Thread: setup.
+ * transport (-EAGAIN: see slot_prepare). After an error the slot is free; after -EIO (the last answer
+ * was lost) it may be live: release it. Cost: 3 phases. Thread: setup.
  */
 RLV_MUST_CHECK int slot_take(struct part *part, uint32_t slot, const struct process_id *process,
 			     uint64_t lease);

@@ -14,18 +14,25 @@
 static int format_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
-	struct part_regions regions;
-	int ret = catalog_attach_regions(place->node, place, &regions);
+	struct part_regions *regions = &place->forming;
+	int ret = 0;
 
-	if (ret == -EAGAIN && !node_is_attaching(place->node))
-		ret = -EHOSTDOWN;
-	if (ret)
-		return ret;
-	ret = object->kind->format(cat, object, s, &regions);
+	if (!regions->at[REGION_TREE]) {
+		ret = catalog_attach_regions(place->node, place, regions);
+		if (ret == -EAGAIN && !node_is_attaching(place->node))
+			ret = -EHOSTDOWN;
+	}
 	if (ret == 0)
-		ret = object->kind->open(object, s, &regions, &object->attached[s]);
+		ret = part_prepare(regions);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret == 0)
+		ret = object->kind->format(cat, object, s, regions);
+	if (ret == 0)
+		ret = object->kind->open(object, s, regions, &object->attached[s]);
 	if (ret)
-		part_regions_detach(&regions);
+		part_regions_detach(regions);
+	*regions = (struct part_regions){ .owner = 0 };
 	return ret;
 }
 

@@ -14,6 +14,7 @@ void catalog_part_detach(struct catalog_object *object, uint32_t s)
 	struct catalog_part *place = &object->parts[s];
 	struct part *part = place->recovering ? place->recovering : object->attached[s];
 
+	part_regions_detach(&place->forming);
 	if (!part)
 		return;
 	if (place->recovery)

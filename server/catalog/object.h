@@ -50,7 +50,8 @@ struct catalog_part {
 	/* Recovery in progress; not attached until it ends. */
 	void *recovery; /* owned by its kind */
 	struct part *recovering;
-	struct part_life life; /* life recorded in the part when found */
+	struct part_regions forming; /* attached, not formatted yet: a page is being made */
+	struct part_life life;       /* life recorded in the part when found */
 };
 
 /* An object is named by {kind, id}, a part of it by {kind, id, part}. */

@@ -214,6 +214,7 @@ static int put_right(struct slots *slots, uint32_t shard, uint32_t slot)
 int slots_join(struct slots *slots, uint32_t shard)
 {
 	int ret = settle_left(slots, shard);
+	bool waits = false;
 
 	if (shard >= slots->n_parts)
 		slots->n_parts = shard + 1;
@@ -224,9 +225,13 @@ int slots_join(struct slots *slots, uint32_t shard)
 	if (ret)
 		return ret;
 	slots->reached[shard] = slots->given;
-	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++)
-		ret = put_right(slots, shard, slot);
-	return ret;
+	for (uint32_t slot = 0; ret == 0 && slot < slots->n; slot++) {
+		int code = put_right(slots, shard, slot);
+
+		waits |= code == -EAGAIN; /* asked for all pages at once */
+		ret = code == -EAGAIN ? 0 : code;
+	}
+	return ret == 0 && waits ? -EAGAIN : ret;
 }
 
 /* -------- get and put -------- */
@@ -241,6 +246,33 @@ static void release(struct slots *slots, uint32_t slot, uint32_t n_shards)
 	}
 }
 
+/* Its node is about to be marked down, or has just lost its connection. */
+static int unreachable(int code, uint32_t slot, uint32_t shard)
+{
+	return code == -EAGAIN || code == -ECONNRESET || code == -ETIMEDOUT
+		       ? error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, shard)
+		       : code;
+}
+
+/*
+ * Fresh pages in all shards, requested from all nodes at once, before the slot is live in any.
+ * -EAGAIN: a node has not made its page yet. Nobody has the slot meanwhile, and what was prepared is
+ * used when it is taken.
+ */
+static int prepare(struct slots *slots, uint32_t slot)
+{
+	bool waits = false;
+
+	for (uint32_t s = 0; s < slots->n_parts; s++) {
+		int ret = slots->parts[s] ? slot_prepare(slots->parts[s], slot) : 0;
+
+		if (ret && ret != -EAGAIN)
+			return unreachable(ret, slot, s);
+		waits |= ret == -EAGAIN;
+	}
+	return waits ? -EAGAIN : 0;
+}
+
 static int take(struct slots *slots, uint32_t slot, const struct slot_holder *holder)
 {
 	for (uint32_t s = 0; s < slots->n_parts; s++) {
@@ -248,9 +280,8 @@ static int take(struct slots *slots, uint32_t slot, const struct slot_holder *ho
 
 		if (slots->parts[s])
 			ret = slot_take(slots->parts[s], slot, &holder->process, holder->client_id);
-		if (ret == -EAGAIN || ret == -ECONNRESET) /* its node is about to be marked down */
-			ret = error_prefix(-EHOSTDOWN, "slot %u shard %u: ", slot, s);
 		if (ret) {
+			ret = unreachable(ret, slot, s);
 			release(slots, slot, s + (ret == -EIO));
 			return ret;
 		}
@@ -314,8 +345,10 @@ static int check_quota(const struct slots *slots, const struct slot_holder *hold
 static int get_slot(struct slots *slots, uint32_t slot, const struct slot_holder *holder,
 		    uint32_t streams)
 {
-	int ret = take(slots, slot, holder);
+	int ret = prepare(slots, slot);
 
+	if (ret == 0)
+		ret = take(slots, slot, holder);
 	if (ret)
 		return ret;
 	slots->entries[slot] = (struct slot_entry){

@@ -85,13 +85,16 @@ void slots_fini(struct slots *slots);
 RLV_MUST_CHECK int slots_read(struct slots *slots, uint32_t shard,
 			      void (*fn)(void *ctx, const struct slot_holder *), void *ctx);
 
-/* Make the shard's slots match the book. -EAGAIN: an orphan is not settled yet. */
+/*
+ * Make the shard's slots match the book. -EAGAIN: an orphan is not settled yet, or the node is making
+ * the page of a slot.
+ */
 RLV_MUST_CHECK int slots_join(struct slots *slots, uint32_t shard);
 
 /*
  * streams: number of blocks held at once. -ENOSPC: no free slot, the process is at its quota
  * (slots_quota), or no free stream (max_writers); the message names the holders. -EHOSTDOWN: no
- * shard is attached.
+ * shard is attached, or a node does not make the slot's page. -EAGAIN: nodes are making it, call again.
  */
 RLV_MUST_CHECK int slots_get(struct slots *slots, const struct slot_holder *holder,
 			     uint32_t streams, uint32_t *owner_out);
@@ -101,7 +104,7 @@ static inline uint32_t slots_quota(const struct slots *slots)
 	return slots->n - slots->n / 8;
 }
 
-/* Get a slot for the server; sets slots->own. -ENOSPC. */
+/* Get a slot for the server; sets slots->own. -ENOSPC; -EAGAIN: call again. */
 RLV_MUST_CHECK int slots_get_own(struct slots *slots, const struct slot_holder *holder);
 /*
  * Returns a slot; its holder must be idle. The id may be reassigned at once. A free id is a no-op,

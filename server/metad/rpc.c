@@ -11,38 +11,12 @@
 #include "server/daemon/version.h"
 #include "server/metad/waits.h"
 
-/* -------- slots -------- */
-
-static struct catalog_object *table_of(const struct call *call, const Relive__SlotRequest *request)
-{
-	return catalog_find_same(&call->md->catalog, request->table_id, request->table_uuid.data,
-				 request->table_uuid.len);
-}
-
-static void slot_get(const struct call *call, const ProtobufCMessage *message)
-{
-	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
-	struct catalog_object *table = table_of(call, request);
-	Relive__SlotReply reply = RELIVE__SLOT_REPLY__INIT;
-	Relive__Status status;
-	int ret = 0;
-
-	if (request->streams)
-		ret = roles_check(conn_peer(call->conn)->token.role, ROLES_WRITE, "append");
-	if (ret == 0 && !table)
-		ret = error_set(-ESTALE, "the table was dropped");
-	else if (ret == 0)
-		ret = slots_get(&table->slots, &call->client->holder, request->streams,
-				&reply.owner);
-	rpc_set_status(&status, ret);
-	reply.status = &status;
-	conn_answer(call->conn, call->head, &reply.base);
-}
-
 static void slot_put(const struct call *call, const ProtobufCMessage *message)
 {
 	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
-	struct catalog_object *table = table_of(call, request);
+	struct catalog_object *table = catalog_find_same(&call->md->catalog, request->table_id,
+							 request->table_uuid.data,
+							 request->table_uuid.len);
 	uint64_t client_id = call->client->holder.client_id;
 	int ret = 0;
 
@@ -275,7 +249,7 @@ static const struct service {
 	{ RELIVE__TYPE__TYPE_TABLE_LIST, CONN_CLIENT, ROLES_READ, "table list",
 	  &relive__table_list_request__descriptor, rpc_table_list },
 	{ RELIVE__TYPE__TYPE_SLOT_GET, CONN_CLIENT, ROLES_LEARN, "client slot",
-	  &relive__slot_request__descriptor, slot_get },
+	  &relive__slot_request__descriptor, rpc_slot_get },
 	{ RELIVE__TYPE__TYPE_SLOT_PUT, CONN_CLIENT, ROLES_LEARN, "client slot",
 	  &relive__slot_request__descriptor, slot_put },
 	{ RELIVE__TYPE__TYPE_STORE_INFO, CONN_CLIENT, ROLES_ANY, "store info",

@@ -25,6 +25,7 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_open(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_drop(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_list(const struct call *call, const ProtobufCMessage *message);
+void rpc_slot_get(const struct call *call, const ProtobufCMessage *message);
 void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *message);
 void rpc_token(const struct call *call, const ProtobufCMessage *message);
 void rpc_client_list(const struct call *call, const ProtobufCMessage *message);

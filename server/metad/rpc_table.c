@@ -157,6 +157,8 @@ struct rpc_parked {
 	Relive__TableAccess access;  /* for open and create: the client's access */
 	uint32_t owner;              /* its client slot, 0 = none */
 	uint32_t added, draining;
+	uint32_t table_id, streams; /* for a client slot */
+	uint8_t table_uuid[16];
 };
 
 static struct rpc_parked *new_parked(const struct call *call)
@@ -397,6 +399,61 @@ void rpc_table_rebalance(const struct call *call, const ProtobufCMessage *messag
 		return;
 	parked->go_on = go_on_rebalancing;
 	begin(call, parked);
+}
+
+/* -------- client slots -------- */
+
+/* The nodes make the page of the slot, for one node lease at most. */
+static int go_on_slot(const struct call *call, struct rpc_parked *parked)
+{
+	struct catalog_object *table = catalog_find_same(&call->md->catalog, parked->table_id,
+							 parked->table_uuid,
+							 sizeof(parked->table_uuid));
+	Relive__SlotReply reply = RELIVE__SLOT_REPLY__INIT;
+	Relive__Status status;
+	int ret;
+
+	if (!call->conn)
+		return 0;
+	if (table)
+		ret = slots_get(&table->slots, &call->client->holder, parked->streams,
+				&reply.owner);
+	else
+		ret = error_set(-ESTALE, "the table was dropped");
+	if (ret == -EAGAIN)
+		return ret;
+	rpc_set_status(&status, ret);
+	reply.status = &status;
+	conn_answer(call->conn, call->head, &reply.base);
+	return 0;
+}
+
+void rpc_slot_get(const struct call *call, const ProtobufCMessage *message)
+{
+	const Relive__SlotRequest *request = (const Relive__SlotRequest *)message;
+	struct catalog_object *table = catalog_find_same(&call->md->catalog, request->table_id,
+							 request->table_uuid.data,
+							 request->table_uuid.len);
+	struct rpc_parked *parked;
+	int ret = 0;
+
+	if (request->streams)
+		ret = roles_check(conn_peer(call->conn)->token.role, ROLES_WRITE, "append");
+	if (ret == 0 && !table)
+		ret = error_set(-ESTALE, "the table was dropped");
+	if (ret) {
+		conn_answer_status(call->conn, call->head, ret);
+		return;
+	}
+	parked = new_parked(call);
+	if (!parked)
+		return;
+	parked->table_id = request->table_id;
+	memcpy(parked->table_uuid, table->uuid, sizeof(parked->table_uuid));
+	parked->streams = request->streams;
+	parked->go_on = go_on_slot;
+	begin(call, parked);
+	metad_hurry(call->md); /* looks for the pages soon */
 }
 
 /* -------- the rest -------- */

@@ -423,10 +423,26 @@ bool node_is_attaching(const struct node *node)
 	return want;
 }
 
+uint64_t node_pages_watch(struct node *node)
+{
+	uint64_t now = node_now(node);
+
+	if (!node->tr || !transport_renewing(node->tr)) {
+		if (node->making_since == 0)
+			return UINT64_MAX;
+		node->making_since = 0;
+		node->news = true;
+		return now;
+	}
+	if (node->making_since == 0)
+		node->making_since = now;
+	return now + max_u64((now - node->making_since) / LOOK_PART, LOOK_FIRST_NS);
+}
+
 uint64_t node_attach_watch(struct node *node)
 {
 	struct node_want *want = node->wants;
-	uint64_t next = UINT64_MAX, now = node_now(node);
+	uint64_t next = node_pages_watch(node), now = node_now(node);
 
 	while (want && node->up) {
 		struct node_want *after = want->next;

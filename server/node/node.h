@@ -96,6 +96,7 @@ struct node {
 	struct node_want *wants;      /* the server's own attachments */
 	struct node_want *attaching;  /* the one using tr */
 	struct node_asked *asked_for; /* requested grants */
+	uint64_t making_since;        /* it makes pages of client slots since then; 0 = none */
 	uint64_t last_tag;
 	bool news; /* a grant was answered or regions were attached: requesters call again */
 	uint64_t attach_client_id; /* our client id for tr */
@@ -194,6 +195,11 @@ RLV_MUST_CHECK int node_attach(struct node *node, const uint32_t *ids, uint32_t 
 bool node_is_attaching(const struct node *node);
 /* Advance all attachments. Returns the time of the next call. */
 uint64_t node_attach_watch(struct node *node);
+/*
+ * Looks at the pages that the node makes (transport_prepare); whoever waits for one calls again at the
+ * next tick. Returns the time of the next call.
+ */
+uint64_t node_pages_watch(struct node *node);
 /* Cancel all attachments and requested grants. */
 void node_attach_forget(struct node *node);
 /* Shut down: waits for the connecting thread, at most for one connect timeout. */

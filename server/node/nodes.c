@@ -283,6 +283,15 @@ uint64_t nodes_tick(struct nodes *nodes)
 	return next;
 }
 
+uint64_t nodes_pages_watch(struct nodes *nodes)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (struct node *node = nodes->first; node; node = node->next)
+		next = min_u64(next, node_pages_watch(node));
+	return next;
+}
+
 int nodes_drop(struct nodes *nodes, struct node *node)
 {
 	if (node->up)

@@ -92,6 +92,8 @@ void nodes_cut_former(const struct nodes *nodes, struct node *node);
  * of the next call.
  */
 uint64_t nodes_tick(struct nodes *nodes);
+/* The time to look at pages that nodes make; after all that may have asked for one. */
+uint64_t nodes_pages_watch(struct nodes *nodes);
 
 /*
  * By hand: forgets a node that nothing refers to; its number may be reused. -EBUSY: it is up, or

@@ -25,12 +25,34 @@
 #include "transport/attach/pidfd.h"
 #include "wire/rptr.h"
 
+#define EARLY_MAX (4 * ATTACH_PAGES_MAX) /* more answers than one look asks for are a flood */
+
+/* An answer to attach_region_begin that arrived while a renewal was looked for. */
+struct early {
+	struct early *next;
+	struct packet packet;
+};
+
+/* A page that the target is asked to make; kept until attach_renew maps it. */
+struct renewal {
+	struct renewal *next;
+	uint32_t region; /* 0: its region was detached, the answer is dropped */
+	uint64_t off;
+	uint64_t deadline;
+	bool answered;
+	struct packet reply; /* once answered; owns its descriptor */
+};
+
 struct attach {
 	int sock; /* -1: the connection is dead */
 	const struct clock *clock;
 	uint64_t timeout_ns;
 	uint64_t incarnation;
 	uint32_t owed; /* answers that the target has not sent yet */
+	struct early *early, **early_end;
+	uint32_t n_early;
+	struct renewal *renewals, **renewals_end; /* in the order of the requests */
+	bool made;                                /* one was answered since attach_renewing */
 };
 
 static uint64_t deadline_of(const struct attach *attach)
@@ -53,12 +75,28 @@ static int wait_for(const struct attach *attach, short events, uint64_t deadline
 	return n < 0 ? error_set(-errno, "poll: %s", strerror(errno)) : 0;
 }
 
-/* After a failure of the socket it is closed. */
+static void drop_renewal(struct attach *attach, struct renewal *renewal)
+{
+	struct renewal **link = &attach->renewals;
+
+	while (*link != renewal)
+		link = &(*link)->next;
+	*link = renewal->next;
+	if (!*link)
+		attach->renewals_end = link;
+	if (renewal->answered)
+		packet_drop_fd(&renewal->reply);
+	mem_free(renewal);
+}
+
+/* After a failure of the socket it is closed, and no renewal will be answered. */
 static int hang_up(struct attach *attach, int ret)
 {
 	if (ret && ret != -EAGAIN) {
 		close(attach->sock);
 		attach->sock = -1;
+		while (attach->renewals)
+			drop_renewal(attach, attach->renewals);
 	}
 	return ret;
 }
@@ -80,6 +118,77 @@ static bool has_more(const struct packet *packet)
 	       (packet->region_reply.flags & ATTACH_MORE) != 0;
 }
 
+static int keep_early(struct attach *attach, struct packet *packet)
+{
+	struct early *early = NULL;
+	int ret = 0;
+
+	if (attach->owed == 0 || attach->n_early == EARLY_MAX)
+		ret = error_set(-EPROTO, "target sends answers that nobody asked for");
+	else if (!(early = mem_zalloc(sizeof(*early))))
+		ret = error_set(-ENOMEM, "no memory for an answer of the target");
+	if (ret) {
+		packet_drop_fd(packet);
+		return ret;
+	}
+	early->packet = *packet;
+	attach->n_early++;
+	*attach->early_end = early;
+	attach->early_end = &early->next;
+	return 0;
+}
+
+/* Renewals are answered in the order of the requests. */
+static int settle_renewal(struct attach *attach, struct packet *packet)
+{
+	struct renewal *renewal = attach->renewals;
+
+	while (renewal && renewal->answered)
+		renewal = renewal->next;
+	if (!renewal) {
+		packet_drop_fd(packet);
+		return error_set(-EPROTO, "target answered a renewal that nobody asked for");
+	}
+	renewal->reply = *packet;
+	renewal->answered = true;
+	attach->made = true;
+	if (renewal->region == 0)
+		drop_renewal(attach, renewal);
+	return 0;
+}
+
+/* The next answer but those to renewals, which are settled on the way. */
+static int receive(struct attach *attach, struct packet *packet)
+{
+	struct early *early = attach->early;
+	int ret;
+
+	if (early) {
+		*packet = early->packet;
+		attach->early = early->next;
+		attach->n_early--;
+		if (!attach->early)
+			attach->early_end = &attach->early;
+		mem_free(early);
+		return 0;
+	}
+	do {
+		ret = packet_receive(attach->sock, packet);
+		if (ret || packet->head.type != ATTACH_RENEW_REPLY)
+			return ret;
+		ret = settle_renewal(attach, packet);
+	} while (ret == 0);
+	return ret;
+}
+
+static void drop_early(struct attach *attach)
+{
+	struct packet packet;
+
+	while (attach->early && receive(attach, &packet) == 0)
+		packet_drop_fd(&packet);
+}
+
 /* Takes the answer to the last question, or its next part; those to earlier ones are nobody's. */
 static int take(struct attach *attach, struct packet *packet, enum attach_type type)
 {
@@ -87,11 +196,11 @@ static int take(struct attach *attach, struct packet *packet, enum attach_type t
 
 	if (attach->sock < 0)
 		return error_set(-ECONNRESET, "connection to the target was lost before");
-	ret = packet_receive(attach->sock, packet);
+	ret = receive(attach, packet);
 	while (ret == 0 && attach->owed > 1) {
 		attach->owed -= !has_more(packet);
 		packet_drop_fd(packet);
-		ret = packet_receive(attach->sock, packet);
+		ret = receive(attach, packet);
 	}
 	if (ret == 0)
 		attach->owed -= !has_more(packet);
@@ -214,6 +323,8 @@ int attach_open(const char *path, const struct transport_opts *opts, struct atta
 	if (!attach)
 		return error_set(-ENOMEM, "no memory for a connection");
 	attach->sock = -1;
+	attach->early_end = &attach->early;
+	attach->renewals_end = &attach->renewals;
 	attach->clock = opts->clock;
 	attach->timeout_ns = opts->open_ns;
 	ret = connect_to(attach, path);
@@ -240,6 +351,9 @@ void attach_close(struct attach *attach, bool forked)
 		/* lost, it costs the target a look at our pidfd */
 		(void)!packet_send(attach->sock, &packet);
 	}
+	drop_early(attach);
+	while (attach->renewals)
+		drop_renewal(attach, attach->renewals);
 	map_close(attach->sock);
 	mem_free(attach);
 }
@@ -345,7 +459,7 @@ static int check_page(const struct attach_region_reply *reply, int fd, const str
 }
 
 /* Maps the page that the target answers with in its place; no page is at UINT64_MAX. */
-static int take_page(struct packet *packet, struct attached *at, uint64_t *off_out)
+static int take_page(struct packet *packet, const struct attached *at, uint64_t *off_out)
 {
 	const struct region *region = &at->region;
 	const struct attach_region_reply *reply = &packet->region_reply;
@@ -376,12 +490,12 @@ static int take_region(struct packet *packet, struct attached *out, uint32_t *ne
 		ret = check_reply(reply, packet->fd);
 	if (ret == 0)
 		ret = map_reply(reply, packet->fd, out);
+	if (ret == 0 && (reply->flags & ATTACH_PAGES))
+		*next_out = ATTACH_PAGE_NEXT;
 	if (ret == 0 && (reply->flags & ATTACH_PERSISTENT)) {
 		out->fd = packet->fd;
 		return 0;
 	}
-	if (ret == 0 && (reply->flags & ATTACH_PAGES))
-		*next_out = ATTACH_PAGE_NEXT;
 	packet_drop_fd(packet);
 	return ret;
 }
@@ -406,6 +520,8 @@ static int take_next(struct packet *packet, struct attached *out, uint32_t *next
 
 void attach_release(struct attached *at)
 {
+	map_close(at->fd);
+	at->fd = -1;
 	if (!at->map)
 		return;
 	guard_remove(at->map);
@@ -483,15 +599,154 @@ static int send_page(struct attach *attach, const struct attached *at, uint64_t 
 	return hang_up(attach, ret);
 }
 
+/* -------- pages that the target makes -------- */
+
+static struct renewal *first_unanswered(const struct attach *attach)
+{
+	struct renewal *renewal = attach->renewals;
+
+	while (renewal && renewal->answered)
+		renewal = renewal->next;
+	return renewal;
+}
+
+static int begin_renewal(struct attach *attach, const struct attached *at, uint64_t off)
+{
+	struct renewal *renewal = mem_zalloc(sizeof(*renewal));
+	int ret;
+
+	if (!renewal)
+		return error_set(-ENOMEM, "no memory for the renewal of a page");
+	ret = send_page(attach, at, off, -1);
+	if (ret) {
+		mem_free(renewal);
+		/* With a page in progress its deadline holds, and this one is asked for later. */
+		if (ret == -EAGAIN && !first_unanswered(attach))
+			ret = hang_up(attach, error_set(-ETIMEDOUT, "target reads nothing"));
+		return ret;
+	}
+	renewal->region = at->region.id;
+	renewal->off = off;
+	renewal->deadline = deadline_of(attach);
+	*attach->renewals_end = renewal;
+	attach->renewals_end = &renewal->next;
+	return 0;
+}
+
+/* Takes what the target has sent. Answers to attach_region_begin are kept for its end. */
+static int look_for_renewals(struct attach *attach)
+{
+	const struct renewal *renewal;
+	struct packet packet;
+	int ret;
+
+	if (!first_unanswered(attach))
+		return 0;
+	do {
+		ret = packet_receive(attach->sock, &packet);
+		if (ret == 0 && packet.head.type == ATTACH_RENEW_REPLY)
+			ret = settle_renewal(attach, &packet);
+		else if (ret == 0)
+			ret = keep_early(attach, &packet);
+	} while (ret == 0);
+	renewal = first_unanswered(attach);
+	if (ret == -EAGAIN && renewal && deadline_expired(attach->clock, renewal->deadline))
+		ret = error_set(-ETIMEDOUT, "target did not make a page in time");
+	return ret == -EAGAIN ? 0 : hang_up(attach, ret);
+}
+
+int attach_renewing(struct attach *attach)
+{
+	int ret = look_for_renewals(attach);
+	bool made = attach->made;
+
+	attach->made = false;
+	return ret ? ret : made || first_unanswered(attach);
+}
+
+static struct renewal *find_renewal(const struct attach *attach, const struct attached *at,
+				    uint64_t off)
+{
+	struct renewal *renewal = attach->renewals;
+
+	while (renewal && (renewal->region != at->region.id || renewal->off != off))
+		renewal = renewal->next;
+	return renewal;
+}
+
+static int check_may_renew(const struct attached *at)
+{
+	if (at->flags & ATTACH_MAY_RENEW)
+		return 0;
+	return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
+			 at->region.id);
+}
+
+int attach_prepare(struct attach *attach, const struct attached *at, uint64_t off)
+{
+	const struct renewal *renewal;
+	int ret;
+
+	if (!(at->flags & ATTACH_MAKES_PAGES))
+		return 0;
+	ret = check_may_renew(at);
+	if (ret == 0 && !find_renewal(attach, at, off))
+		ret = begin_renewal(attach, at, off);
+	if (ret == 0)
+		ret = look_for_renewals(attach);
+	if (ret)
+		return ret;
+	renewal = find_renewal(attach, at, off);
+	return renewal->answered
+		       ? 0
+		       : error_set(-EAGAIN, "region %u: its target makes the page at %llu",
+				   at->region.id, (unsigned long long)off);
+}
+
+/* Maps the page that the target has made. */
+static int map_made(struct attach *attach, const struct attached *at, uint64_t off)
+{
+	struct renewal *renewal;
+	uint64_t seen = 0;
+	int ret = attach_prepare(attach, at, off);
+
+	if (ret)
+		return ret;
+	renewal = find_renewal(attach, at, off);
+	ret = take_page(&renewal->reply, at, &seen);
+	drop_renewal(attach, renewal);
+	if (ret == 0 && seen != off)
+		ret = hang_up(attach, error_set(-EPROTO, "target made another page of region %u",
+						at->region.id));
+	return ret;
+}
+
+void attach_forget_renewals(struct attach *attach, uint32_t region)
+{
+	struct renewal *renewal = attach->renewals;
+
+	while (renewal) {
+		struct renewal *next = renewal->next;
+
+		if (renewal->region == region && renewal->answered)
+			drop_renewal(attach, renewal);
+		else if (renewal->region == region)
+			renewal->region = 0;
+		renewal = next;
+	}
+}
+
 int attach_renew(struct attach *attach, const struct attached *at, uint64_t off)
 {
 	int fd = -1, ret;
 
-	if (!(at->flags & ATTACH_CAN_RENEW))
+	if (!(at->flags & (ATTACH_CAN_RENEW | ATTACH_MAKES_PAGES)))
 		return 0;
-	if (!(at->flags & ATTACH_MAY_RENEW))
-		return error_set(-EACCES, "region %u: pages of a region of pages, with all rights",
-				 at->region.id);
+	ret = check_may_renew(at);
+	if (ret)
+		return ret;
+	if (at->flags & ATTACH_MAKES_PAGES)
+		return map_made(attach, at, off);
 	ret = map_memfd(at->region.id, ATTACH_PAGE_BYTES, 0, &fd);
 	if (ret == 0)
 		ret = send_page(attach, at, off, fd);

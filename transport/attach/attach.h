@@ -36,8 +36,18 @@ RLV_MUST_CHECK int attach_region(struct attach *attach, const struct region_gran
 				 struct attached *out);
 
 /*
- * Fresh memory for the page at off of a region attached whole; where it cannot be, 0. Does not wait: the
- * target hears of it before it hears of anything that is asked later. -EAGAIN: it does not read.
+ * See transport_prepare: begins the renewal of a page that the target makes, or looks how far it is.
+ * -EAGAIN: in progress. -ETIMEDOUT: no answer within the timeout, and the connection is closed.
+ */
+RLV_MUST_CHECK int attach_prepare(struct attach *attach, const struct attached *at, uint64_t off);
+/* 1: the target is making a page, or made one since the last call; 0; or an error of attach_prepare. */
+RLV_MUST_CHECK int attach_renewing(struct attach *attach);
+/* The region is being detached: its pages that are being made are nobody's. */
+void attach_forget_renewals(struct attach *attach, uint32_t region);
+
+/*
+ * See transport_renew. Does not wait: the target handles it before any later request. -EAGAIN: the
+ * target does not read its socket, or it is making the page (attach_prepare).
  */
 RLV_MUST_CHECK int attach_renew(struct attach *attach, const struct attached *at, uint64_t off);
 
@@ -49,7 +59,7 @@ RLV_MUST_CHECK int attach_region_begin(struct attach *attach, const struct regio
 RLV_MUST_CHECK int attach_region_end(struct attach *attach, const struct region_grant *grant,
 				     struct attached *out);
 
-/* Unmaps it; nothing to do where it is not mapped. fd stays. */
+/* Unmaps it, and closes fd; nothing to do where it is not mapped. */
 void attach_release(struct attached *at);
 
 /* All regions are unmapped. A forked child (forked) says no goodbye. NULL is a no-op. */

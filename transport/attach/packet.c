@@ -21,6 +21,7 @@ size_t packet_size(uint16_t type)
 		[ATTACH_REGION_REPLY] = sizeof(struct attach_region_reply),
 		[ATTACH_BYE] = sizeof(struct attach_bye),
 		[ATTACH_RENEW] = sizeof(struct attach_region),
+		[ATTACH_RENEW_REPLY] = sizeof(struct attach_region_reply),
 	};
 
 	return type < sizeof(sizes) / sizeof(sizes[0]) ? sizes[type] : 0;

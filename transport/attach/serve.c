@@ -323,20 +323,6 @@ static bool is_whole(const struct target_map *map)
 	return map->off == 0 && map->size == map->region->info.size;
 }
 
-/* The file is of the user who renewed the page: another one cannot open it for writing again. */
-static int share_fd(const struct mempool_page *page, const struct target_map *map, int *fd_out)
-{
-	int copy;
-
-	if (!is_writable(map))
-		return map_reopen(page->fd, false, fd_out);
-	copy = fcntl(page->fd, F_DUPFD_CLOEXEC, 0);
-	if (copy < 0)
-		return error_set(-errno, "dup: %s", strerror(errno));
-	*fd_out = copy;
-	return 0;
-}
-
 /* Shares the granted range. Of a region whose pages have memory of their own: all of it, or one page. */
 static int share_range(struct target *target, const struct target_map *map, struct packet *reply)
 	LOCK_REQUIRES(target_role)
@@ -345,12 +331,12 @@ static int share_range(struct target *target, const struct target_map *map, stru
 	const struct mempool_page *page = mempool_page_from(map->region, map->off);
 
 	out->size = map->size;
-	if (map->region->by_pages && !is_whole(map)) {
-		if (!page || page->off != map->off || map->size != ATTACH_PAGE_BYTES)
-			return error_set(-EACCES, "region %u: is shared by pages of their own only",
-					 map->region->info.id);
-		return share_fd(page, map, &reply->fd);
-	}
+	if (page && page->off == map->off && map->size == ATTACH_PAGE_BYTES)
+		return target->pool->ops->share_page(target->pool, page, is_writable(map),
+						     &reply->fd);
+	if (map->region->by_pages && !is_whole(map))
+		return error_set(-EACCES, "region %u: is shared by pages of their own only",
+				 map->region->info.id);
 	out->offset = map->region->fd_off + map->off;
 	if (map->region->own_pages)
 		out->flags |= ATTACH_PAGES;
@@ -358,7 +344,8 @@ static int share_range(struct target *target, const struct target_map *map, stru
 }
 
 /* For who has all of the region: the next page with memory of its own. */
-static int share_page(const struct target_map *map, uint32_t ask, struct packet *reply)
+static int share_page(struct target *target, const struct target_map *map, uint32_t ask,
+		      struct packet *reply) LOCK_REQUIRES(target_role)
 {
 	uint64_t off = (uint64_t)(ask & ATTACH_PAGE_MAX) * ATTACH_PAGE_BYTES;
 	struct attach_region_reply *out = &reply->region_reply;
@@ -373,7 +360,7 @@ static int share_page(const struct target_map *map, uint32_t ask, struct packet 
 	out->size = ATTACH_PAGE_BYTES;
 	if (page->next)
 		out->flags |= ATTACH_MORE;
-	return share_fd(page, map, &reply->fd);
+	return target->pool->ops->share_page(target->pool, page, is_writable(map), &reply->fd);
 }
 
 static int check_ask(struct target *target, uint64_t client_id, const struct attach_region *ask,
@@ -396,7 +383,7 @@ static uint32_t flags_of(const struct target *target, const struct target_map *m
 	if (target->pool->huge)
 		flags |= ATTACH_HUGE;
 	if (target->pool->ops->renew)
-		flags |= ATTACH_CAN_RENEW;
+		flags |= target->pool->makes_pages ? ATTACH_MAKES_PAGES : ATTACH_CAN_RENEW;
 	if (target_can_renew(target, map->region) && is_whole(map) && map->rights == RIGHT_ALL)
 		flags |= ATTACH_MAY_RENEW;
 	return flags;
@@ -420,7 +407,8 @@ static int share(struct target *target, uint64_t client_id, const struct attach_
 	out->region = map.region->info.id;
 	out->rights = map.rights;
 	out->incarnation = target->tg.incarnation;
-	return ask->page ? share_page(&map, ask->page, reply) : share_range(target, &map, reply);
+	return ask->page ? share_page(target, &map, ask->page, reply)
+			 : share_range(target, &map, reply);
 }
 
 /* last: no page comes unasked behind this one. */
@@ -470,21 +458,51 @@ static int on_attach(struct serve *serve, struct conn *conn, const struct packet
 	return ret;
 }
 
+/* Where the target has made the page: its descriptor, or why there is none. */
+static int answer_renewal(struct serve *serve, struct conn *conn, const struct target_map *map,
+			  uint64_t off, int status) LOCK_REQUIRES(target_role)
+{
+	struct mempool *pool = serve->target->pool;
+	struct packet reply = { .fd = -1 };
+	struct attach_region_reply *out = &reply.region_reply;
+	int ret = status;
+
+	if (ret == 0)
+		ret = pool->ops->share_page(pool, mempool_page_from(map->region, off), true,
+					    &reply.fd);
+	*out = (struct attach_region_reply){ .status = ret,
+					     .region = map->region->info.id,
+					     .rights = map->rights,
+					     .offset = off,
+					     .size = ATTACH_PAGE_BYTES,
+					     .incarnation = serve->target->tg.incarnation };
+	if (ret)
+		put_text(out->text);
+	packet_seal(&reply, ATTACH_RENEW_REPLY);
+	ret = packet_send(conn->sock, &reply);
+	packet_drop_fd(&reply);
+	return ret;
+}
+
 /* Takes the descriptor over. */
 static int on_renew(struct serve *serve, struct conn *conn, struct packet *packet)
 	LOCK_REQUIRES(target_role)
 {
 	const struct attach_region *ask = &packet->region;
+	uint64_t off = (uint64_t)ask->page * ATTACH_PAGE_BYTES;
 	struct target_map map = { 0 };
 	int ret = check_ask(serve->target, conn->client->id, ask, &map), fd = packet->fd;
 
 	if (ret)
 		return ret;
 	packet->fd = -1;
-	ret = target_renew(serve->target, &map, (uint64_t)ask->page * ATTACH_PAGE_BYTES, fd);
+	ret = target_renew(serve->target, &map, off, fd);
 	if (ret)
 		log_warn("client %llu: renew page %u: %s", (unsigned long long)conn->client->id,
 			 ask->page, error_last());
+	/* Who sends memory waits for no answer, nor is it sent one. */
+	if (fd < 0 && serve->target->pool->makes_pages)
+		return answer_renewal(serve, conn, &map, off, ret);
 	return ret;
 }
 

@@ -68,8 +68,8 @@ bool target_can_renew(const struct target *target, const struct mempool_region *
 
 /*
  * The lock is held. The page at off of a region that map has all of is from now on the memory of fd, which
- * is taken over; nobody's grant of that page is good any more. -EACCES (rights), -EINVAL (off),
- * -ENOTSUP (a pool whose pages have none), -EPROTO (fd).
+ * is taken over (-1 where the pool makes_pages); nobody's grant of that page is good any more. -EACCES
+ * (rights), -EINVAL (off), -ENOTSUP (a pool whose pages have none), -EPROTO (fd).
  */
 RLV_MUST_CHECK int target_renew(struct target *target, const struct target_map *map, uint64_t off,
 				int fd) LOCK_REQUIRES(target_role);

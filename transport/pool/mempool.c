@@ -4,9 +4,12 @@
 #include "transport/pool/mempool.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 
+#include "transport/pool/map.h"
+#include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 
 int mempool_open(const struct target_opts *opts, struct mempool **pool_out)
@@ -166,6 +169,54 @@ const struct mempool_page *mempool_page_from(const struct mempool_region *region
 	while (page && page->off < off)
 		page = page->next;
 	return page;
+}
+
+/* The page's place in the list: the page itself is *link, if it is there. */
+static struct mempool_page **find_place(struct mempool_region *region, uint64_t off)
+{
+	struct mempool_page **link = &region->own_pages;
+
+	while (*link && (*link)->off < off)
+		link = &(*link)->next;
+	return link;
+}
+
+int mempool_put_page(struct mempool_region *region, uint64_t off, int fd)
+{
+	struct mempool_page *page = mem_zalloc(sizeof(*page)), **link;
+	int ret;
+
+	if (!page)
+		return error_set(-ENOMEM, "no memory for a page's entry");
+	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
+	if (ret) {
+		mem_free(page);
+		return ret;
+	}
+	mempool_drop_page(region, off);
+	link = find_place(region, off);
+	page->off = off;
+	page->fd = fd;
+	page->next = *link;
+	*link = page;
+	return 0;
+}
+
+void mempool_drop_page(struct mempool_region *region, uint64_t off)
+{
+	struct mempool_page **link = find_place(region, off), *page = *link;
+
+	if (!page || page->off != off)
+		return;
+	*link = page->next;
+	close(page->fd);
+	mem_free(page);
+}
+
+void mempool_drop_pages(struct mempool_region *region)
+{
+	while (region->own_pages)
+		mempool_drop_page(region, region->own_pages->off);
 }
 
 void mempool_ref(struct mempool_region *region)

@@ -77,9 +77,13 @@ struct mempool_ops {
 	/* True if no other process maps the region. NULL: unknown. */
 	bool (*alone)(struct mempool *pool, struct mempool_region *region);
 	/*
-	 * Replaces the page at off by the memory of fd; takes ownership of fd. NULL: unsupported.
+	 * Replaces the page at off by the memory of fd; takes ownership of fd. fd is -1 if the pool
+	 * makes_pages. NULL: unsupported.
 	 */
 	int (*renew)(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd);
+	/* Makes a descriptor of a page that has its own memory. NULL if renew is NULL. */
+	int (*share_page)(struct mempool *pool, const struct mempool_page *page, bool writable,
+			  int *fd_out);
 	/* Makes a descriptor to send to another process. */
 	int (*share)(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out);
@@ -98,6 +102,7 @@ struct mempool {
 	bool huge;      /* huge pages are requested */
 	enum page_kind wanted;
 	bool undivided;   /* a descriptor would map the whole pool: clients get none */
+	bool makes_pages; /* renew makes the memory of a page itself */
 	bool sole_opener; /* file: nobody else had it mapped at open */
 	const char *page_kind;
 	struct pool_identity identity; /* zeros: the pool ends with this process */
@@ -143,6 +148,14 @@ RLV_MUST_CHECK int mempool_refuse_broken(const struct mempool_region *region);
 
 /* The first page at or after off that has its own memory, or NULL. */
 const struct mempool_page *mempool_page_from(const struct mempool_region *region, uint64_t off);
+
+/*
+ * For ops->renew. From put on the page at off is the memory of fd, which is taken over if it succeeds; drop
+ * forgets what memory it had, if any, which stays mapped until another one is put there.
+ */
+RLV_MUST_CHECK int mempool_put_page(struct mempool_region *region, uint64_t off, int fd);
+void mempool_drop_page(struct mempool_region *region, uint64_t off);
+void mempool_drop_pages(struct mempool_region *region);
 
 void mempool_ref(struct mempool_region *region);
 void mempool_unref(struct mempool *pool, struct mempool_region *region);

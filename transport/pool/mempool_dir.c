@@ -6,6 +6,10 @@
  * whether somebody has it. One that is given back loses its name at once; its blocks count as used until
  * the last one who maps it is gone. A client can cut its own region's file short, and no other: that
  * region is broken then, and the others go on.
+ *
+ * A page that is renewed gets a file of its own beside that of its region, made in the same way and mapped
+ * in the page's place; it takes the page's name, which the former file loses. When the region is given
+ * back its pages lose their names after it: a page without a region is removed at the next opening.
  */
 #include "transport/pool/mempool.h"
 
@@ -29,6 +33,7 @@
 #include "transport/pool/pool_dir.h"
 #include "transport/pool/pool_super.h"
 #include "transport/pool/region_name.h"
+#include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
 #include "wire/region.h"
 
@@ -102,9 +107,8 @@ static int no_room(const struct dirpool *dp, uint64_t bytes, int code)
 			 (unsigned long long)left_on(dp->dir.fd));
 }
 
-static int take_blocks(const struct dirpool *dp, const struct mempool_region *region)
+static int take_blocks(const struct dirpool *dp, int fd, uint64_t bytes)
 {
-	uint64_t bytes = region->info.size;
 	struct rlimit limit;
 	int code;
 
@@ -113,25 +117,49 @@ static int take_blocks(const struct dirpool *dp, const struct mempool_region *re
 		return error_set(-ENOSPC, "region of %llu bytes: file sizes are limited to %llu",
 				 (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
 	do
-		code = posix_fallocate(region->fd, 0, (off_t)bytes);
+		code = posix_fallocate(fd, 0, (off_t)bytes);
 	while (code == EINTR);
 	if (code == ENOSPC || code == EDQUOT || code == EFBIG)
 		return no_room(dp, bytes, code);
 	if (code)
 		return error_set(-code, "fallocate of %llu bytes: %s", (unsigned long long)bytes,
 				 strerror(code));
-	if (fsync(region->fd))
-		return error_set(-errno, "fsync of region %u: %s", region->info.id,
-				 strerror(errno));
+	if (fsync(fd))
+		return error_set(-errno, "fsync of %llu bytes in %s: %s", (unsigned long long)bytes,
+				 dp->dir.path, strerror(errno));
+	return 0;
+}
+
+/* A durable file of zeros that has no name yet but the temporary one. */
+static int make_file(const struct dirpool *dp, const char *tmp, uint64_t bytes, int *fd_out)
+{
+	int fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), ret;
+
+	if (fd < 0)
+		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
+	ret = take_blocks(dp, fd, bytes);
+	if (ret) {
+		(void)unlinkat(dp->dir.fd, tmp, 0);
+		close(fd);
+		return ret;
+	}
+	*fd_out = fd;
+	return 0;
+}
+
+static int rename_file(const struct dirpool *dp, const char *tmp, const char *name)
+{
+	if (renameat(dp->dir.fd, tmp, dp->dir.fd, name))
+		return error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
 	return 0;
 }
 
 static int give_name(const struct dirpool *dp, const char *tmp, const char *name)
 {
-	int ret;
+	int ret = rename_file(dp, tmp, name);
 
-	if (renameat(dp->dir.fd, tmp, dp->dir.fd, name))
-		return error_set(-errno, "rename %s/%s: %s", dp->dir.path, tmp, strerror(errno));
+	if (ret)
+		return ret;
 	ret = pool_dir_sync(&dp->dir);
 	if (ret)
 		(void)unlinkat(dp->dir.fd, name, 0);
@@ -147,12 +175,10 @@ static int dir_make(struct mempool *pool, struct mempool_region *region)
 
 	region_name_format(&region->info, name);
 	(void)snprintf(tmp, sizeof(tmp), "%s" REGION_NAME_TMP, name);
-	region->fd = openat(dp->dir.fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (region->fd < 0)
-		return error_set(-errno, "make %s/%s: %s", dp->dir.path, tmp, strerror(errno));
-	ret = take_blocks(dp, region);
-	if (ret == 0)
-		ret = map_region(dp, region);
+	ret = make_file(dp, tmp, region->info.size, &region->fd);
+	if (ret)
+		return ret;
+	ret = map_region(dp, region);
 	if (ret == 0)
 		ret = give_name(dp, tmp, name);
 	if (ret) {
@@ -169,17 +195,109 @@ static int dir_alloc(struct mempool *pool, struct mempool_region *region)
 	return 0;
 }
 
+/* -------- pages -------- */
+
+/* Once the new file has the name it is the page, whatever fails then. */
+static int replace_page(struct dirpool *dp, struct mempool_region *region, uint64_t off, int fd)
+{
+	int synced = pool_dir_sync(&dp->dir), ret = mempool_put_page(region, off, fd);
+
+	if (ret) {
+		mempool_drop_page(region, off);
+		close(fd);
+	}
+	return ret ? ret : synced;
+}
+
+/* Whatever comes of it, no other page of the region is shared for itself from now on. */
+static int dir_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
+{
+	char name[REGION_NAME_BYTES], tmp[REGION_NAME_BYTES + 8];
+	struct dirpool *dp = of(pool);
+	int ret;
+
+	region->by_pages = true;
+	if (fd >= 0) {
+		close(fd);
+		return error_set(-EPROTO, "region %u: its node makes its pages", region->info.id);
+	}
+	if (mempool_is_broken(region))
+		return mempool_refuse_broken(region);
+	region_name_format_page(&region->info, (uint32_t)(off / ATTACH_PAGE_BYTES), name);
+	(void)snprintf(tmp, sizeof(tmp), "%s" REGION_NAME_TMP, name);
+	ret = make_file(dp, tmp, ATTACH_PAGE_BYTES, &fd);
+	if (ret)
+		return ret;
+	ret = rename_file(dp, tmp, name);
+	if (ret == 0)
+		return replace_page(dp, region, off, fd);
+	(void)unlinkat(dp->dir.fd, tmp, 0);
+	close(fd);
+	return ret;
+}
+
+static int share_locked(int fd, bool writable, int *fd_out)
+{
+	int copy = -1, ret = map_reopen(fd, writable, &copy);
+
+	if (ret)
+		return ret;
+	if (flock(copy, LOCK_SH | LOCK_NB)) {
+		ret = error_set(-errno, "flock: %s", strerror(errno));
+		close(copy);
+		return ret;
+	}
+	*fd_out = copy;
+	return 0;
+}
+
+static int dir_share_page(struct mempool *pool, const struct mempool_page *page, bool writable,
+			  int *fd_out)
+{
+	(void)pool;
+	return share_locked(page->fd, writable, fd_out);
+}
+
 /* -------- giving back -------- */
+
+static bool is_same(const struct target_region *a, const struct target_region *b)
+{
+	return a->id == b->id && a->kind == b->kind && a->object == b->object &&
+	       a->part == b->part && a->role == b->role;
+}
+
+struct removal {
+	const struct dirpool *dp;
+	const struct target_region *region;
+};
+
+/* One that stays, or that a power failure brings back, is removed when the pool is opened. */
+static int remove_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
+{
+	const struct removal *removal = ctx;
+
+	(void)page;
+	if (is_same(info, removal->region) && unlinkat(removal->dp->dir.fd, name, 0))
+		log_warn("remove %s/%s: %s", removal->dp->dir.path, name, strerror(errno));
+	return 0;
+}
 
 static int dir_drop(struct mempool *pool, struct mempool_region *region)
 {
 	struct dirpool *dp = of(pool);
+	struct removal removal = { .dp = dp, .region = &region->info };
 	char name[REGION_NAME_BYTES];
+	int ret;
 
 	region_name_format(&region->info, name);
 	if (unlinkat(dp->dir.fd, name, 0) && errno != ENOENT)
 		return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name, strerror(errno));
-	return pool_dir_sync(&dp->dir);
+	ret = pool_dir_sync(&dp->dir);
+	if (ret || region->info.role != REGION_PAGES)
+		return ret;
+	if (pool_dir_each_page(&dp->dir, remove_page, &removal))
+		log_warn("remove pages of %s/%s: %s", dp->dir.path, name, error_last());
+	return 0;
 }
 
 /* false: no memory to remember it, or nobody has it. */
@@ -196,6 +314,7 @@ static bool keep_held(struct dirpool *dp, const struct mempool_region *region)
 
 static void dir_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
+	mempool_drop_pages(region);
 	if (!forked)
 		unmap_region(region);
 	if (!forked && region->dropped) {
@@ -232,18 +351,30 @@ static void set_broken(struct mempool_region *region)
 	atomic_store_explicit(&region->broken, true, memory_order_relaxed);
 }
 
-static void look_at(struct mempool_region *region)
+static void refuse_cut(struct mempool_region *region, const char *name, int fd, uint64_t bytes)
 {
-	char name[REGION_NAME_BYTES];
 	struct stat st;
 
-	if (mempool_is_broken(region) || fstat(region->fd, &st) ||
-	    (uint64_t)st.st_size >= region->info.size)
+	if (mempool_is_broken(region) || fstat(fd, &st) || (uint64_t)st.st_size >= bytes)
 		return;
 	set_broken(region);
-	region_name_format(&region->info, name);
 	log_error("%s was cut short: %lld bytes of %llu are left", name, (long long)st.st_size,
-		  (unsigned long long)region->info.size);
+		  (unsigned long long)bytes);
+}
+
+/* A page that was cut short breaks its region: what stands in it cannot be read any more. */
+static void look_at(struct mempool_region *region)
+{
+	const struct mempool_page *page = region->own_pages;
+	char name[REGION_NAME_BYTES];
+
+	region_name_format(&region->info, name);
+	refuse_cut(region, name, region->fd, region->info.size);
+	for (; page; page = page->next) {
+		region_name_format_page(&region->info, (uint32_t)(page->off / ATTACH_PAGE_BYTES),
+					name);
+		refuse_cut(region, name, page->fd, ATTACH_PAGE_BYTES);
+	}
 }
 
 static void dir_look(struct mempool *pool)
@@ -260,6 +391,19 @@ static void dir_look(struct mempool *pool)
 	dir_reclaim(pool);
 }
 
+/* msync reaches all files of a range; flushing caches, where that is enough, only the region's own. */
+static int persist_pages(const struct mempool_region *region, uint64_t off, uint64_t len)
+{
+	const struct mempool_page *page = NULL;
+	int ret = 0;
+
+	if (region->map.is_pmem)
+		page = mempool_page_from(region, align_down(off, ATTACH_PAGE_BYTES));
+	for (; ret == 0 && page && page->off < off + len; page = page->next)
+		ret = map_persist(region->map.base, page->off, ATTACH_PAGE_BYTES);
+	return ret;
+}
+
 static int dir_persist(struct mempool *pool, struct mempool_region *region, uint64_t off,
 		       uint64_t len)
 {
@@ -268,34 +412,34 @@ static int dir_persist(struct mempool *pool, struct mempool_region *region, uint
 	(void)pool;
 	if (!mempool_is_broken(region))
 		ret = durable_persist(&region->map, off, len);
+	if (ret == 0 && !mempool_is_broken(region))
+		ret = persist_pages(region, off, len);
 	return mempool_is_broken(region) ? mempool_refuse_broken(region) : ret;
 }
 
 static int dir_share(struct mempool *pool, struct mempool_region *region, bool writable,
 		     int *fd_out)
 {
-	int fd = -1, ret;
+	int ret;
 
 	(void)pool;
 	look_at(region);
 	if (mempool_is_broken(region))
 		return mempool_refuse_broken(region);
-	ret = map_reopen(region->fd, writable, &fd);
-	if (ret)
-		return ret;
-	if (flock(fd, LOCK_SH | LOCK_NB)) {
-		ret = error_set(-errno, "region %u: flock: %s", region->info.id, strerror(errno));
-		close(fd);
-		return ret;
-	}
-	*fd_out = fd;
-	return 0;
+	ret = share_locked(region->fd, writable, fd_out);
+	return ret ? error_prefix(ret, "region %u: ", region->info.id) : 0;
 }
 
+/* Who was granted a page has a lock of its file, and no other. */
 static bool dir_alone(struct mempool *pool, struct mempool_region *region)
 {
+	const struct mempool_page *page = region->own_pages;
+	bool sole = is_sole(region->fd);
+
 	(void)pool;
-	return is_sole(region->fd);
+	for (; page && sole; page = page->next)
+		sole = is_sole(page->fd);
+	return sole;
 }
 
 static int dir_own(struct mempool *pool, const uint8_t store_uuid[16], const char *store_name)
@@ -334,6 +478,8 @@ static const struct mempool_ops dir_ops = {
 	.own = dir_own,
 	.persist = dir_persist,
 	.alone = dir_alone,
+	.renew = dir_renew,
+	.share_page = dir_share_page,
 	.share = dir_share,
 	.close = dir_close,
 };
@@ -363,17 +509,22 @@ static int close_to_others(const struct dirpool *dp, const char *name, int fd,
 			 dp->dir.path, name, (unsigned int)(st->st_mode & 0777), strerror(errno));
 }
 
+/* *fd_out is the caller's to close, also after an error. */
+static int open_file(const struct dirpool *dp, const char *name, struct stat *st_out, int *fd_out)
+{
+	*fd_out = openat(dp->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (*fd_out < 0 || fstat(*fd_out, st_out))
+		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
+	if (!S_ISREG(st_out->st_mode))
+		return error_set(-EBADMSG, "%s is not a file", name);
+	return close_to_others(dp, name, *fd_out, st_out);
+}
+
 static int open_region(struct dirpool *dp, const char *name, struct mempool_region *region)
 {
-	struct stat st;
-	int ret;
+	struct stat st = { 0 };
+	int ret = open_file(dp, name, &st, &region->fd);
 
-	region->fd = openat(dp->dir.fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (region->fd < 0 || fstat(region->fd, &st))
-		return error_set(-errno, "open %s/%s: %s", dp->dir.path, name, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(-EBADMSG, "%s is not a file", name);
-	ret = close_to_others(dp, name, region->fd, &st);
 	if (ret)
 		return ret;
 	region->info.size = (uint64_t)st.st_size;
@@ -413,6 +564,58 @@ static int load_region(void *ctx, const char *name, const struct target_region *
 	pool->last_id = info->id > pool->last_id ? info->id : pool->last_id;
 	pool->sole_opener &= region->info.sole;
 	return 0;
+}
+
+static int remove_orphan(const struct dirpool *dp, const char *name)
+{
+	log_info("remove %s/%s: its region is gone", dp->dir.path, name);
+	if (unlinkat(dp->dir.fd, name, 0))
+		return error_set(-errno, "remove %s/%s: %s", dp->dir.path, name, strerror(errno));
+	return 0;
+}
+
+/* Takes fd over. A page of another size, or behind the end, breaks its region. */
+static int put_loaded(const struct dirpool *dp, struct mempool_region *region, const char *name,
+		      uint64_t off, int fd)
+{
+	struct stat st = { 0 };
+	int ret = 0;
+
+	if (fstat(fd, &st) == 0 && st.st_size == ATTACH_PAGE_BYTES && off < region->info.size) {
+		/* The region's own file is stale there: no page of it is shared on its own. */
+		region->by_pages = true;
+		ret = mempool_put_page(region, off, fd);
+		if (ret == 0)
+			return 0;
+	} else {
+		set_broken(region);
+		log_error("%s/%s is no page of its region: it has %lld bytes", dp->dir.path, name,
+			  (long long)st.st_size);
+	}
+	close(fd);
+	return ret;
+}
+
+/* A client that lives may have it mapped, and store there: so it comes back as it is. */
+static int load_page(void *ctx, const char *name, const struct target_region *info, uint32_t page)
+{
+	struct dirpool *dp = ctx;
+	struct mempool_region *region = dp->pool.regions[info->id];
+	struct stat st = { 0 };
+	int fd = -1, ret;
+
+	if (!region || !is_same(info, &region->info))
+		return remove_orphan(dp, name);
+	if (mempool_is_broken(region))
+		return 0;
+	ret = open_file(dp, name, &st, &fd);
+	if (ret) {
+		map_close(fd);
+		return ret;
+	}
+	region->info.sole &= is_sole(fd);
+	dp->pool.sole_opener &= region->info.sole;
+	return put_loaded(dp, region, name, (uint64_t)page * ATTACH_PAGE_BYTES, fd);
 }
 
 /* Room for its growth must be there now. Room that was granted before is only reported missing. */
@@ -457,6 +660,8 @@ static int prepare(struct dirpool *dp, const struct target_opts *opts)
 
 	if (ret == 0)
 		ret = pool_dir_each(&dp->dir, load_region, dp);
+	if (ret == 0)
+		ret = pool_dir_each_page(&dp->dir, load_page, dp);
 	if (ret == 0 && opts->exclusive && !dp->pool.sole_opener)
 		ret = error_set(-EBUSY, "in use by another process");
 	if (ret == 0)
@@ -481,6 +686,7 @@ int mempool_open_dir(const struct target_opts *opts, struct mempool **pool_out)
 	pool->persistent = true;
 	pool->shareable = !opts->exclusive;
 	pool->huge = opts->page_kind != PAGE_SMALL;
+	pool->makes_pages = true;
 	pool->sole_opener = true;
 	pool->page_kind = "file";
 	ret = prepare(dp, opts);

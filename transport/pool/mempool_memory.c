@@ -108,70 +108,41 @@ static void memory_discard(struct mempool *pool, struct mempool_region *region)
 		log_warn("region %u: fallocate punch hole: %s", region->info.id, strerror(errno));
 }
 
-/* The page's place in the list: the page itself is *link, if it is there. */
-static struct mempool_page **find_place(struct mempool_region *region, uint64_t off)
-{
-	struct mempool_page **link = &region->own_pages;
-
-	while (*link && (*link)->off < off)
-		link = &(*link)->next;
-	return link;
-}
-
-static int put_page(struct mempool_region *region, struct mempool_page **link, uint64_t off, int fd)
-{
-	struct mempool_page *page = mem_zalloc(sizeof(*page));
-	int ret;
-
-	if (!page)
-		return error_set(-ENOMEM, "no memory for a page's entry");
-	ret = map_over(fd, ATTACH_PAGE_BYTES, true, region->info.base + off);
-	if (ret) {
-		mem_free(page);
-		return ret;
-	}
-	page->off = off;
-	page->fd = fd;
-	page->next = *link;
-	*link = page;
-	return 0;
-}
-
 /* The old page memory is dropped even if the new one fails; existing mappings keep it. */
 static int memory_renew(struct mempool *pool, struct mempool_region *region, uint64_t off, int fd)
 {
-	struct mempool_page **link = find_place(region, off), *page = *link;
 	int ret = map_check_memfd(fd, ATTACH_PAGE_BYTES);
 
 	(void)pool;
 	region->by_pages = true;
-	if (page && page->off == off) {
-		*link = page->next;
-		close(page->fd);
-		mem_free(page);
-	}
+	mempool_drop_page(region, off);
 	if (ret == 0)
-		ret = put_page(region, link, off, fd);
+		ret = mempool_put_page(region, off, fd);
 	if (ret)
 		map_close(fd);
 	return ret;
 }
 
-static void free_pages(struct mempool_region *region)
+/* The file is of the user who renewed the page: another one cannot open it for writing again. */
+static int memory_share_page(struct mempool *pool, const struct mempool_page *page, bool writable,
+			     int *fd_out)
 {
-	while (region->own_pages) {
-		struct mempool_page *page = region->own_pages;
+	int copy;
 
-		region->own_pages = page->next;
-		close(page->fd);
-		mem_free(page);
-	}
+	(void)pool;
+	if (!writable)
+		return map_reopen(page->fd, false, fd_out);
+	copy = fcntl(page->fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0)
+		return error_set(-errno, "dup: %s", strerror(errno));
+	*fd_out = copy;
+	return 0;
 }
 
 static void memory_release(struct mempool *pool, struct mempool_region *region, bool forked)
 {
 	(void)pool;
-	free_pages(region);
+	mempool_drop_pages(region);
 	if (!forked)
 		map_release(region->info.base, region->info.size);
 	close(region->fd);
@@ -244,6 +215,7 @@ static const struct mempool_ops memory_ops = {
 	.release = memory_release,
 	.persist = memory_persist,
 	.renew = memory_renew,
+	.share_page = memory_share_page,
 	.share = memory_share,
 	.close = memory_close,
 };

@@ -142,8 +142,9 @@ static int sweep_one(void *ctx, const char *name)
 {
 	struct pool_dir *dir = ctx;
 	struct target_region info;
+	uint32_t page;
 
-	if (is_expected(name))
+	if (is_expected(name) || region_name_parse_page(name, &info, &page))
 		return 0;
 	if (region_name_parse(name, &info)) {
 		dir->n_regions++;
@@ -182,6 +183,31 @@ int pool_dir_each(const struct pool_dir *dir,
 	struct each each = { .fn = fn, .ctx = ctx };
 
 	return each_name(dir, each_region, &each);
+}
+
+struct each_page {
+	int (*fn)(void *ctx, const char *name, const struct target_region *info, uint32_t page);
+	void *ctx;
+};
+
+static int each_page(void *ctx, const char *name)
+{
+	const struct each_page *each = ctx;
+	struct target_region info;
+	uint32_t page;
+
+	return region_name_parse_page(name, &info, &page) ? each->fn(each->ctx, name, &info, page)
+							  : 0;
+}
+
+int pool_dir_each_page(const struct pool_dir *dir,
+		       int (*fn)(void *ctx, const char *name, const struct target_region *info,
+				 uint32_t page),
+		       void *ctx)
+{
+	struct each_page each = { .fn = fn, .ctx = ctx };
+
+	return each_name(dir, each_page, &each);
 }
 
 /* -------- the head -------- */

@@ -25,7 +25,7 @@ struct pool_dir {
 };
 
 /*
- * Opens a directory and locks it; makes it, and a head, where create says so. Regions that were being
+ * Opens a directory and locks it; makes it, and a head, where create says so. Files that were being
  * made are removed, what is no file of a pool is left alone and logged. After an error the caller closes
  * it, too. Errors: -ENOENT, -ENOTDIR, -EROFS, -EACCES, -EBUSY, -EPROTO (no pool, or of another format),
  * -EBADMSG (damaged).
@@ -47,5 +47,11 @@ RLV_MUST_CHECK int pool_dir_sync(const struct pool_dir *dir);
 RLV_MUST_CHECK int
 pool_dir_each(const struct pool_dir *dir,
 	      int (*fn)(void *ctx, const char *name, const struct target_region *info), void *ctx);
+
+/* The same for each file of a page of a region. */
+RLV_MUST_CHECK int pool_dir_each_page(const struct pool_dir *dir,
+				      int (*fn)(void *ctx, const char *name,
+						const struct target_region *info, uint32_t page),
+				      void *ctx);
 
 #endif

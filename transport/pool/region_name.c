@@ -9,6 +9,8 @@
 #include "wire/region.h"
 #include "wire/rptr.h"
 
+#define PAGE_TAIL ".page-" /* behind the name of its region */
+
 struct word {
 	const char *text;
 	uint32_t number;
@@ -32,14 +34,21 @@ static void put_word(const struct word *words, uint32_t number, char text[16])
 	(void)snprintf(text, 16, "%u", number);
 }
 
-void region_name_format(const struct target_region *info, char name[REGION_NAME_BYTES])
+/* With what stands behind it. */
+static void put_name(const struct target_region *info, const char *tail,
+		     char name[REGION_NAME_BYTES])
 {
 	char kind[16], role[16];
 
 	put_word(kinds, info->kind, kind);
 	put_word(roles, info->role, role);
-	(void)snprintf(name, REGION_NAME_BYTES, "region-%04u.%s.%u.%u.%s", info->id, kind,
-		       info->object, info->part, role);
+	(void)snprintf(name, REGION_NAME_BYTES, "region-%04u.%s.%u.%u.%s%s", info->id, kind,
+		       info->object, info->part, role, tail);
+}
+
+void region_name_format(const struct target_region *info, char name[REGION_NAME_BYTES])
+{
+	put_name(info, "", name);
 }
 
 /* A word or a number, up to the dot or the end. */
@@ -98,15 +107,46 @@ bool region_name_parse(const char *name, struct target_region *info_out)
 	return true;
 }
 
+void region_name_format_page(const struct target_region *info, uint32_t page,
+			     char name[REGION_NAME_BYTES])
+{
+	char tail[sizeof(PAGE_TAIL) + 10];
+
+	(void)snprintf(tail, sizeof(tail), PAGE_TAIL "%u", page);
+	put_name(info, tail, name);
+}
+
+bool region_name_parse_page(const char *name, struct target_region *info_out, uint32_t *page_out)
+{
+	const char *tail = strstr(name, PAGE_TAIL), *at = tail ? tail + strlen(PAGE_TAIL) : NULL;
+	struct target_region info;
+	char again[REGION_NAME_BYTES];
+	uint32_t page = 0;
+
+	if (!tail || tail - name >= REGION_NAME_BYTES)
+		return false;
+	(void)snprintf(again, sizeof(again), "%.*s", (int)(tail - name), name);
+	if (!region_name_parse(again, &info) || info.role != REGION_PAGES ||
+	    !take(&at, NULL, &page) || *at)
+		return false;
+	region_name_format_page(&info, page, again);
+	if (strcmp(name, again) != 0)
+		return false;
+	*info_out = info;
+	*page_out = page;
+	return true;
+}
+
 bool region_name_is_tmp(const char *name)
 {
 	size_t length = strlen(name), tail = strlen(REGION_NAME_TMP);
 	struct target_region info;
 	char head[REGION_NAME_BYTES];
+	uint32_t page;
 
 	if (length <= tail || length - tail >= sizeof(head) ||
 	    strcmp(name + length - tail, REGION_NAME_TMP) != 0)
 		return false;
 	(void)snprintf(head, sizeof(head), "%.*s", (int)(length - tail), name);
-	return region_name_parse(head, &info);
+	return region_name_parse(head, &info) || region_name_parse_page(head, &info, &page);
 }

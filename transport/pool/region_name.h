@@ -17,7 +17,14 @@ void region_name_format(const struct target_region *info, char name[REGION_NAME_
 /* Parses such a name. False: not one, and *info_out is untouched. */
 bool region_name_parse(const char *name, struct target_region *info_out);
 
-/* True for the temporary name of a region that was being made. */
+/* Formats the name of the file of one page of a region. */
+void region_name_format_page(const struct target_region *info, uint32_t page,
+			     char name[REGION_NAME_BYTES]);
+
+/* Parses such a name. False: not one, and the outputs are untouched. */
+bool region_name_parse_page(const char *name, struct target_region *info_out, uint32_t *page_out);
+
+/* True for the temporary name of a region, or of a page, that was being made. */
 bool region_name_is_tmp(const char *name);
 
 #endif

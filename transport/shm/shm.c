@@ -187,6 +187,20 @@ static int shm_renew(struct transport *tr, struct region *region, uint64_t off)
 	return mine->embedded ? 0 : attach_renew(of(tr)->attach, &mine->at, off);
 }
 
+static int shm_prepare(struct transport *tr, struct region *region, uint64_t off)
+{
+	struct shm_region *mine = (struct shm_region *)region;
+
+	return mine->embedded ? 0 : attach_prepare(of(tr)->attach, &mine->at, off);
+}
+
+static int shm_renewing(struct transport *tr)
+{
+	struct shm *shm = of(tr);
+
+	return shm->attach ? attach_renewing(shm->attach) : 0;
+}
+
 static int attach_embedded(struct shm *shm, const struct region_grant *grant,
 			   struct shm_region *mine)
 {
@@ -289,9 +303,10 @@ static void release(struct shm *shm, struct shm_region *mine)
 	if (mine->embedded) {
 		target_detach(shm->target, mine->embedded);
 	} else if (!fork_happened(shm->tr.forks)) {
+		attach_forget_renewals(shm->attach, mine->at.region.id);
 		attach_release(&mine->at);
 	}
-	map_close(mine->at.fd);
+	map_close(mine->at.fd); /* of a forked child */
 	mem_free(mine);
 }
 
@@ -331,6 +346,8 @@ static const struct transport_ops shm_ops = {
 	.submit = shm_submit,
 	.poll = shm_poll,
 	.persist = shm_persist,
+	.prepare = shm_prepare,
+	.renewing = shm_renewing,
 	.renew = shm_renew,
 	.order = shm_order,
 	.close = shm_close,

@@ -170,10 +170,22 @@ static void grant__of_a_wrong_range(void **state)
 	}
 }
 
-/* Where a socket hands out memory: neither a wire nor a pool on files has memory for a page. */
+/* Where a socket hands out memory: neither a wire nor a pool in one file has memory for a page. */
 static bool has_pages(const struct rig *rig)
 {
-	return strcmp(rig->tr->ops->name, "shm") == 0 && rig->kind->listens && !rig->kind->in_file;
+	return strcmp(rig->tr->ops->name, "shm") == 0 && rig->kind->listens &&
+	       (!rig->kind->in_file || rig->kind->in_dir);
+}
+
+/* Until the page is there, which the target of a directory pool makes meanwhile. */
+static void renew(struct region *region, uint64_t off)
+{
+	int ret;
+
+	do {
+		ret = transport_renew(region, off);
+	} while (ret == -EAGAIN);
+	assert_int_equal(ret, 0);
 }
 
 static void renew__ends_what_others_have_of_a_page(void **state)
@@ -182,15 +194,15 @@ static void renew__ends_what_others_have_of_a_page(void **state)
 	struct region *old, *now, *beside;
 	uint64_t left = has_pages(rig) ? 0 : 7;
 
-	assert_int_equal(transport_renew(rig->region, 4096), 0);
-	assert_int_equal(transport_renew(rig->region, 8192), 0);
+	renew(rig->region, 4096);
+	renew(rig->region, 8192);
 	old = attach_range(rig, 4096, 4096, RIGHT_ALL);
 	beside = attach_range(rig, 8192, 4096, RIGHT_ALL);
 	rig_store(old, 0, 7);
 	rig_store(beside, 0, 8);
 	assert_int_equal(rig_load(rig->region, 4096), 7);
 	assert_int_equal(rig_load(rig->region, 8192), 8);
-	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	renew(rig->region, 4096);
 	assert_int_equal(rig_load(rig->region, 4096), left);
 	now = attach_range(rig, 4096, 4096, RIGHT_ALL);
 	rig_store(now, 0, 9);
@@ -212,8 +224,8 @@ static void renew__is_seen_by_who_attaches_all_later(void **state)
 	struct transport *tr;
 	struct region *page, *all;
 
-	assert_int_equal(transport_renew(rig->region, RIG_REGION - 4096), 0);
-	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	renew(rig->region, RIG_REGION - 4096);
+	renew(rig->region, 4096);
 	page = attach_range(rig, RIG_REGION - 4096, 4096, RIGHT_ALL);
 	rig_store(page, 8, 5);
 	tr = rig_open(rig, RIG_CLIENT + 1);
@@ -242,7 +254,7 @@ static void renew__of_many_pages(void **state)
 
 	transport_detach(&all);
 	for (uint64_t i = 1; i <= MANY; i++) {
-		assert_int_equal(transport_renew(rig->region, i * 8192), 0);
+		renew(rig->region, i * 8192);
 		rig_store(rig->region, i * 8192, i);
 	}
 	all = rig_attach(rig, tr, RIG_CLIENT + 1, RIGHT_ALL);
@@ -263,14 +275,80 @@ static void renew__of_many_pages(void **state)
 	transport_close(&tr);
 }
 
-/* Nobody waits for it, and what it reads later is taken up where it was. */
+/* The answers to both come in turn, that to the region in several parts. */
+static void renew__while_a_region_is_being_attached(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region *all = NULL;
+	struct region_grant grant;
+	int ret;
+
+	if (!rig->kind->in_dir) /* who sends memory hears nothing of it */
+		return;
+	for (uint64_t i = 1; i <= MANY; i++)
+		renew(rig->region, i * 8192);
+	assert_int_equal(transport_grant(rig->tg, RIG_CLIENT, rig->spec.id, RIGHT_ALL, &grant), 0);
+	assert_int_equal(transport_attach_begin(rig->tr, &grant), 0);
+	do {
+		renew(rig->region, 4096);
+		ret = transport_attach_end(rig->tr, &grant, &all);
+	} while (ret == -EAGAIN);
+	assert_int_equal(ret, 0);
+	rig_store(rig->region, MANY * 8192, 5);
+	assert_int_equal(rig_load(all, MANY * 8192), 5);
+	renew(rig->region, 4096);
+	transport_detach(&all);
+}
+
+/* All are asked for before the first answer; none is made twice. */
+static void prepare__of_many_pages(void **state)
+{
+	struct rig *rig = rig_of(state);
+	bool waits;
+
+	do {
+		waits = false;
+		for (uint64_t i = 1; i <= MANY; i++) {
+			int ret = transport_prepare(rig->region, i * 8192);
+
+			assert_true(ret == 0 || ret == -EAGAIN);
+			waits |= ret == -EAGAIN;
+		}
+	} while (waits);
+	(void)transport_renewing(rig->tr); /* says once that they were made */
+	assert_false(transport_renewing(rig->tr));
+	for (uint64_t i = 1; has_pages(rig) && i <= MANY; i++) {
+		assert_int_equal(transport_renew(rig->region, i * 8192), 0);
+		assert_int_equal(rig_load(rig->region, i * 8192), 0);
+	}
+}
+
+/* A page that was asked for goes with its region; the next one of its place is another. */
+static void prepare__then_detach(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct region *page;
+
+	if (!has_pages(rig))
+		return;
+	assert_true(transport_prepare(rig->region, 4096) <= 0);
+	transport_detach(&rig->region);
+	rig->region = rig_attach(rig, rig->tr, RIG_CLIENT, RIGHT_ALL);
+	renew(rig->region, 4096);
+	page = attach_range(rig, 4096, 4096, RIGHT_ALL);
+	rig_store(page, 0, 7);
+	assert_int_equal(rig_load(rig->region, 4096), 7);
+	transport_detach(&page);
+}
+
+/* Nobody waits for it, and what it reads later is taken up where it was. Files it makes itself. */
 static void renew__of_a_target_that_does_not_read(void **state)
 {
 	struct rig *rig = rig_of(state);
 	uint64_t n = 0;
 	int ret = 0;
 
-	if (!has_pages(rig) || rig->kind->apart)
+	if (!has_pages(rig) || rig->kind->apart || rig->kind->in_dir)
 		return;
 	atomic_store(&rig->stop, true);
 	assert_int_equal(pthread_join(rig->server, NULL), 0);
@@ -296,7 +374,7 @@ static void renew__ends_the_grants_of_a_page(void **state)
 	if (!has_pages(rig))
 		return;
 	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, &range, RIGHT_ALL, &grant), 0);
-	assert_int_equal(transport_renew(rig->region, 4096), 0);
+	renew(rig->region, 4096);
 	assert_error(transport_attach(rig->tr, &grant, &page), -EACCES);
 	assert_int_equal(rig->tg->ops->grant(rig->tg, RIG_CLIENT, &range, RIGHT_ALL, &grant), 0);
 	assert_int_equal(transport_attach(rig->tr, &grant, &page), 0);
@@ -591,6 +669,9 @@ const struct CMUnitTest contract_target_tests[] = {
 	CONTRACT_TEST(renew__ends_what_others_have_of_a_page),
 	CONTRACT_TEST(renew__is_seen_by_who_attaches_all_later),
 	CONTRACT_TEST(renew__of_many_pages),
+	CONTRACT_TEST(renew__while_a_region_is_being_attached),
+	CONTRACT_TEST(prepare__of_many_pages),
+	CONTRACT_TEST(prepare__then_detach),
 	CONTRACT_TEST(renew__of_a_target_that_does_not_read),
 	CONTRACT_TEST(renew__ends_the_grants_of_a_page),
 	CONTRACT_TEST(renew__is_of_regions_of_pages),

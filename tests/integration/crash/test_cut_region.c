@@ -31,7 +31,7 @@ struct cut {
 	struct processes ps;
 	pid_t metad, memnode;
 	char pool[PROCESSES_PATH + 64];
-	const char *role; /* which region is cut: "tree" or "rows" */
+	const char *role; /* which file is cut: "tree", "rows" or ".page-" */
 };
 
 /* -------- what runs in processes of its own -------- */
@@ -121,7 +121,7 @@ static bool find_mapped(const struct cut *cut, char path[256])
 		if (!at || strncmp(at, cut->pool, n) != 0)
 			continue;
 		at[strcspn(at, "\n")] = '\0';
-		found = at[n] == '\0' || strcmp(at + strlen(at) - 4, cut->role) == 0;
+		found = at[n] == '\0' || strstr(at + n, cut->role);
 		snprintf(path, 256, "%.255s", at);
 	}
 	if (maps)
@@ -268,7 +268,7 @@ static bool status_says_broken(void *ctx)
 	return found;
 }
 
-static void cut_and_check(struct cut *cut)
+static void cut_and_use(struct cut *cut)
 {
 	assert_int_equal(run(cut, cut_own_region), 0);
 	assert_int_equal(run(cut, use_b), 0);
@@ -276,6 +276,11 @@ static void cut_and_check(struct cut *cut)
 	assert_int_equal(run(cut, use_b), 0);
 	assert_true(processes_runs(&cut->ps, cut->metad));
 	assert_true(processes_runs(&cut->ps, cut->memnode));
+}
+
+static void cut_and_check(struct cut *cut)
+{
+	cut_and_use(cut);
 	assert_true(processes_until(status_says_broken, cut));
 	assert_true(processes_log_has(&cut->ps, cut->metad, "table a shard"));
 }
@@ -294,6 +299,15 @@ static void tree_cut__the_others_go_on(void **state)
 
 	cut->role = "tree";
 	cut_and_check(cut);
+}
+
+/* Who takes the slot next may have renewed the page before anybody looks: it is whole again then. */
+static void page_cut__the_others_go_on(void **state)
+{
+	struct cut *cut = *state;
+
+	cut->role = ".page-";
+	cut_and_use(cut);
 }
 
 /* The next lives of both daemons find a file that was cut, and serve the rest. */
@@ -343,6 +357,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(rows_cut__the_others_go_on),
 		TEST(tree_cut__the_others_go_on),
+		TEST(page_cut__the_others_go_on),
 		TEST(restart__on_a_cut_region_serves_the_others),
 		TEST(drop__of_a_table_with_a_cut_region),
 	};

@@ -225,7 +225,7 @@ static void open__of_another_pool_format_gives_eproto(void **state)
 	copy_file();
 	change_byte(copy, FORMAT_OFF, 0x40);
 	change_byte(copy, SUPER_COPY + FORMAT_OFF, 0x40);
-	expect_refused(copy, -EPROTO, "format 67");
+	expect_refused(copy, -EPROTO, "format 68");
 }
 
 /* -------- its superblock -------- */

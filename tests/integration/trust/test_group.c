@@ -283,7 +283,7 @@ static uint64_t file_bytes(const char *line)
 
 	from = strtoull(line, &end, 16);
 	to = strtoull(end + 1, &end, 16);
-	if (to - from != 4096 || strncmp(end, " rw-s", 5) != 0 || !strstr(line, "relive-region"))
+	if (to - from != 4096 || strncmp(end, " rw-s", 5) != 0 || !strstr(line, "region-"))
 		return 0;
 	snprintf(path, sizeof(path), "/proc/self/map_files/%llx-%llx", (unsigned long long)from,
 		 (unsigned long long)to);
@@ -329,6 +329,17 @@ static void page__of_a_client_is_a_file_of_its_own(void **state)
 	struct group *g = *state;
 
 	cli_expect(g->f, UP, 0);
+	read_token(g);
+	assert_int_equal(other_user_run(0, 0, look_at_pages, g), 0);
+}
+
+static void page__in_a_directory_is_a_file_of_its_own(void **state)
+{
+	struct group *g = *state;
+	char line[256];
+
+	snprintf(line, sizeof(line), UP " --file %s/pool", g->f->ps.dir);
+	cli_expect(g->f, line, 0);
 	read_token(g);
 	assert_int_equal(other_user_run(0, 0, look_at_pages, g), 0);
 }
@@ -506,6 +517,7 @@ int main(void)
 		CASE(group__member_cannot_stop_the_store),
 		CASE(up__without_a_group_is_for_its_user_alone),
 		CASE(page__of_a_client_is_a_file_of_its_own),
+		CASE(page__in_a_directory_is_a_file_of_its_own),
 		CASE(up__of_an_unknown_group_starts_nothing),
 		CASE(up__of_a_group_that_its_user_is_not_in_starts_nothing),
 		CASE(up__where_another_group_is_let_in_is_refused),

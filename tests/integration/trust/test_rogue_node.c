@@ -56,7 +56,7 @@ struct rogue {
 struct fixture {
 	struct processes ps;
 	struct rlv_store *store, *other;
-	struct rlv_table *good;
+	struct rlv_table *good, *late;
 	pid_t node;
 	struct rogue rogues[MAX_ROGUES];
 	uint32_t n_rogues;
@@ -257,14 +257,14 @@ static void start_rogues(struct fixture *fx, uint32_t n, enum manner manner)
 
 /* -------- the others -------- */
 
-static int setup(void **state)
+static int begin(void **state, const char *const *metad_opts)
 {
 	static const char *const size[] = { "--size", "64M", NULL };
 	static struct fixture fx;
 
 	memset(&fx, 0, sizeof(fx));
 	processes_init(&fx.ps);
-	processes_metad(&fx.ps, "s", NULL);
+	processes_metad(&fx.ps, "s", metad_opts);
 	fx.node = processes_memnode(&fx.ps, "s", "good", size);
 	must(rlv_store_open("shm:s", NULL, &fx.store), "open");
 	must(rlv_store_open("shm:s", NULL, &fx.other), "open as another");
@@ -272,6 +272,19 @@ static int setup(void **state)
 	fx.good = store_fixture_crash_table(fx.store, 4096, 0);
 	*state = &fx;
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return begin(state, NULL);
+}
+
+/* A node that is stopped counts as up. */
+static int setup_with_long_lease(void **state)
+{
+	static const char *const lease[] = { "--node-lease", "20", NULL };
+
+	return begin(state, lease);
 }
 
 static int teardown(void **state)
@@ -282,6 +295,7 @@ static int teardown(void **state)
 		stop_rogue(&fx->rogues[i]);
 		close(fx->rogues[i].memory);
 	}
+	(void)!rlv_table_close(&fx->late);
 	(void)!rlv_table_close(&fx->good);
 	(void)!rlv_store_close(&fx->other);
 	(void)!rlv_store_close(&fx->store);
@@ -387,6 +401,96 @@ static void calls__beside_nodes_that_answer_in_dribbles(void **state)
 	assert_true(longest(fx, a_few_rounds) < BOUND_MS);
 }
 
+/* -------- a node that makes the page of a slot late -------- */
+
+static uint32_t state_of(struct fixture *fx, const char *name)
+{
+	return store_node_named(fx->store, name).state;
+}
+
+static bool late_is_up(void *ctx)
+{
+	return state_of(ctx, "late") == RLV_NODE_UP;
+}
+
+static pid_t start_late(struct fixture *fx)
+{
+	char pool[PROCESSES_PATH + 64];
+	const char *const opts[] = { "--file", pool, "--size", "256M", NULL };
+	pid_t pid;
+
+	processes_path(&fx->ps, "pool", pool);
+	pid = processes_memnode(&fx->ps, "s", "late", opts);
+	assert_true(processes_until(late_is_up, fx));
+	return pid;
+}
+
+/* A table on that node, which has the most room. */
+static void make_late_table(struct fixture *fx)
+{
+	static const struct rlv_column columns[] = { { "obs", RLV_F32, RLV_OBS, 1, { 4 } } };
+	struct rlv_table_opts opts = RLV_TABLE_OPTS_INIT;
+
+	opts.columns = columns;
+	opts.n_columns = 1;
+	opts.capacity = 4096;
+	must(rlv_table_create(fx->other, "late", &opts, &fx->late), "create");
+}
+
+static void *open_late(void *arg)
+{
+	struct rlv_sampler_opts opts = RLV_SAMPLER_OPTS_INIT;
+	struct rlv_sampler *sampler = NULL;
+	struct fixture *fx = arg;
+	int ret;
+
+	opts.gamma = 1;
+	ret = rlv_sampler_open(fx->late, &opts, &sampler);
+	if (ret)
+		print_message("open: %s: %s\n", rlv_error_name(ret), rlv_last_error());
+	else
+		ret = rlv_sampler_close(&sampler);
+	atomic_store(&fx->made, ret);
+	return NULL;
+}
+
+/* Stops the node, and has a slot of it wanted while the others work; what then becomes of the node. */
+static int want_slot_of_stopped(struct fixture *fx, pid_t node, int then)
+{
+	pthread_t thread;
+	uint32_t ms;
+
+	processes_kill(&fx->ps, node, SIGSTOP);
+	atomic_store(&fx->made, 1);
+	assert_int_equal(pthread_create(&thread, NULL, open_late, fx), 0);
+	ms = longest(fx, a_few_rounds);
+	assert_int_equal(atomic_load(&fx->made), 1);
+	processes_kill(&fx->ps, node, then);
+	pthread_join(thread, NULL);
+	assert_true(ms < BOUND_MS);
+	return atomic_load(&fx->made);
+}
+
+static void slot_get__of_a_node_that_makes_its_page_late(void **state)
+{
+	struct fixture *fx = *state;
+	pid_t node = start_late(fx);
+
+	make_late_table(fx);
+	assert_int_equal(want_slot_of_stopped(fx, node, SIGCONT), 0);
+}
+
+static void slot_get__of_a_node_that_dies_first(void **state)
+{
+	struct fixture *fx = *state;
+	pid_t node = start_late(fx);
+
+	make_late_table(fx);
+	assert_int_equal(want_slot_of_stopped(fx, node, SIGKILL), -EHOSTDOWN);
+	node = start_late(fx);
+	assert_int_equal(want_slot_of_stopped(fx, node, SIGCONT), 0); /* and no slot is lost */
+}
+
 /* -------- as many nodes as there may be -------- */
 
 static struct rlv_store_info info_of(struct fixture *fx)
@@ -395,11 +499,6 @@ static struct rlv_store_info info_of(struct fixture *fx)
 
 	must(rlv_store_info(fx->store, &info), "info");
 	return info;
-}
-
-static uint32_t state_of(struct fixture *fx, const char *name)
-{
-	return store_node_named(fx->store, name).state;
 }
 
 static void expect_all_shown(struct fixture *fx)
@@ -530,6 +629,7 @@ static void node_forget__of_one_that_holds_shards_is_refused(void **state)
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE_WITH_LONG_LEASE(f) cmocka_unit_test_setup_teardown(f, setup_with_long_lease, teardown)
 
 int main(void)
 {
@@ -537,6 +637,8 @@ int main(void)
 		CASE(table_create__a_node_whose_memory_does_not_answer),
 		CASE(table_create__a_node_that_gives_no_grants),
 		CASE(calls__beside_nodes_that_answer_in_dribbles),
+		CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_makes_its_page_late),
+		CASE_WITH_LONG_LEASE(slot_get__of_a_node_that_dies_first),
 		CASE(store_info__shows_all_nodes_and_the_65th_is_told_why),
 		CASE(clients__says_who_holds_what),
 		CASE(clients__are_all_shown),

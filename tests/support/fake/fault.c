@@ -323,6 +323,13 @@ static void fault_close(struct transport *tr)
 	mem_free(fault);
 }
 
+static int fault_prepare(struct transport *tr, struct region *region, uint64_t off)
+{
+	const struct transport_ops *ops = of(tr)->inner->ops;
+
+	return ops->prepare ? ops->prepare(of(tr)->inner, region, off) : 0;
+}
+
 static int fault_renew(struct transport *tr, struct region *region, uint64_t off)
 {
 	const struct transport_ops *ops = of(tr)->inner->ops;
@@ -337,6 +344,7 @@ static const struct transport_ops fault_ops = {
 	.submit = fault_submit,
 	.poll = fault_poll,
 	.persist = fault_persist,
+	.prepare = fault_prepare,
 	.renew = fault_renew,
 	.order = fault_order,
 	.close = fault_close,

@@ -89,8 +89,45 @@ static void name__that_is_none(void **state)
 			fail_msg("\"%s\" is taken for a region", names[i]);
 	assert_true(region_name_is_tmp("region-0007.table.3.0.tree.tmp"));
 	assert_false(region_name_is_tmp("region-0007.table.3.0.tree"));
+	assert_true(region_name_is_tmp("region-0007.table.3.0.pages.page-1.tmp"));
+	assert_false(region_name_is_tmp("region-0007.table.3.0.pages.page-1"));
 	assert_false(region_name_is_tmp("thesis.tmp"));
 	assert_false(region_name_is_tmp(".tmp"));
+}
+
+static void name__of_a_page(void **state)
+{
+	static const char *const names[] = {
+		"region-0007.table.3.0.pages",
+		"region-0007.table.3.0.pages.page-",
+		"region-0007.table.3.0.pages.page-01",
+		"region-0007.table.3.0.pages.page-1.tmp",
+		"region-0007.table.3.0.tree.page-1",
+		"region-0007.table.3.0.pages.page-4294967296",
+		"region-0007.table.3.0.pages.page--1",
+		"region-0007.table.3.0.pages.page-1.page-1",
+		"region-0000.table.3.0.pages.page-1",
+		".page-1",
+		"region-0007.table.3.0.pages.page-1 ",
+		"page-1",
+	};
+	struct target_region info = {
+		.id = 7, .kind = OBJECT_TABLE, .object = 3, .part = 2, .role = REGION_PAGES
+	};
+	struct target_region seen = { 0 };
+	char name[REGION_NAME_BYTES];
+	uint32_t page = 0;
+
+	(void)state;
+	region_name_format_page(&info, 511, name);
+	assert_string_equal(name, "region-0007.table.3.2.pages.page-511");
+	assert_true(region_name_parse_page(name, &seen, &page));
+	assert_memory_equal(&seen, &info, sizeof(seen));
+	assert_int_equal(page, 511);
+	assert_false(region_name_parse(name, &seen));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (region_name_parse_page(names[i], &seen, &page))
+			fail_msg("\"%s\" is taken for a page", names[i]);
 }
 
 /* -------- directories -------- */
@@ -590,6 +627,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(name__goes_both_ways),
 		cmocka_unit_test(name__that_is_none),
+		cmocka_unit_test(name__of_a_page),
 		TEST(dir__keeps_its_regions),
 		TEST(dir__says_whose_it_is),
 		TEST(dir__is_not_made_unless_told),

@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "transport/pool/map.h"
+#include "transport/pool/region_name.h"
 #include "wire/region.h"
 
 /* Who has all of a region of pages, with all rights. */
@@ -246,6 +248,231 @@ static void renew__without_the_right_to(void **state)
 	owner_end(&tree);
 }
 
+/* -------- pools in directories -------- */
+
+/* The node makes the page: its descriptor. */
+static int make_page(struct owner *owner, uint32_t page)
+{
+	struct packet packet = by_grant(owner, ATTACH_RENEW, 0, RIGHT_ALL);
+
+	send_renewal(owner, packet, page, -1);
+	raw_node_progress(owner->node);
+	assert_int_equal(packet_receive(owner->sock, &packet), 0);
+	assert_int_equal(packet.head.type, ATTACH_RENEW_REPLY);
+	if (packet.region_reply.status)
+		fail_msg("%s", packet.region_reply.text);
+	assert_int_equal(packet.region_reply.offset, page * ATTACH_PAGE_BYTES);
+	assert_true(packet.fd >= 0);
+	return packet.fd;
+}
+
+static const char *page_path(const struct owner *owner, uint32_t page)
+{
+	static char path[300];
+	char name[REGION_NAME_BYTES];
+
+	region_name_format_page(&owner->spec, page, name);
+	(void)snprintf(path, sizeof(path), "%s/%s", owner->node->pool, name);
+	return path;
+}
+
+static bool is_there(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0;
+}
+
+static void put_word(int fd, uint64_t word)
+{
+	assert_int_equal(pwrite(fd, &word, sizeof(word), 0), sizeof(word));
+}
+
+/* What the node sees at the page; its region as listed in *info_out. */
+static uint64_t node_word(const struct owner *owner, uint32_t page, struct target_region *info_out)
+{
+	struct target_region regions[8];
+	size_t n = 8;
+	uint64_t word = UINT64_MAX;
+
+	assert_int_equal(owner->node->tg->ops->list_regions(owner->node->tg, regions, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		if (regions[i].id != owner->spec.id)
+			continue;
+		*info_out = regions[i];
+		if (!regions[i].broken)
+			memcpy(&word, regions[i].base + (uint64_t)page * ATTACH_PAGE_BYTES,
+			       sizeof(word));
+	}
+	return word;
+}
+
+static void renew__in_a_directory_makes_a_file_of_the_page(void **state)
+{
+	struct target_region info;
+	struct stat st, named;
+	struct owner owner;
+	int old, now;
+	off_t bytes;
+
+	owner_begin(&owner, *state, REGION_PAGES);
+	old = make_page(&owner, 1);
+	put_word(old, 7);
+	assert_int_equal(node_word(&owner, 1, &info), 7);
+	assert_int_equal(node_word(&owner, 2, &info), 0);
+	now = make_page(&owner, 1);
+	assert_int_equal(node_word(&owner, 1, &info), 0);
+	put_word(old, 8); /* reaches nobody */
+	assert_int_equal(node_word(&owner, 1, &info), 0);
+	assert_int_equal(fstat(now, &st) || stat(page_path(&owner, 1), &named), 0);
+	assert_int_equal(st.st_ino, named.st_ino);
+	assert_int_equal(named.st_size, ATTACH_PAGE_BYTES);
+	assert_int_equal(named.st_mode & 0777, 0600);
+	assert_int_equal(fstat(old, &st), 0);
+	assert_int_equal(st.st_nlink, 0);
+	assert_int_equal(attach_raw(&owner, 4096, &bytes), 0);
+	assert_int_equal(bytes, ATTACH_PAGE_BYTES);
+	close(old);
+	close(now);
+	owner_end(&owner);
+}
+
+/* Its client lives on while the node is started again, and stores there all the time. */
+static void renew__in_a_directory_outlives_the_node(void **state)
+{
+	struct raw_node *node = *state;
+	struct target_region info;
+	struct target_stats stats;
+	struct owner owner;
+	off_t bytes;
+	int fd;
+
+	owner_begin(&owner, node, REGION_PAGES);
+	fd = make_page(&owner, 3);
+	put_word(fd, 7);
+	owner_end(&owner);
+	assert_int_equal(raw_node_reopen(node), 0);
+	assert_int_equal(node_word(&owner, 3, &info), 7);
+	assert_false(info.sole);
+	node->tg->ops->stats(node->tg, &stats);
+	assert_false(stats.sole_opener);
+	assert_false(node->tg->ops->alone(node->tg, owner.spec.id));
+	put_word(fd, 8);
+	assert_int_equal(node_word(&owner, 3, &info), 8);
+	close(fd);
+	assert_true(node->tg->ops->alone(node->tg, owner.spec.id));
+	assert_int_equal(raw_node_reopen(node), 0);
+	assert_int_equal(node_word(&owner, 3, &info), 8);
+	assert_true(info.sole);
+	assert_int_equal(node->tg->ops->persist(node->tg, owner.spec.id, 0, 0), 0);
+	owner.hello = raw_node_hello();
+	owner_connect(&owner);
+	assert_int_equal(attach_raw(&owner, 0, &bytes), 0);
+	close(make_page(&owner, 3));
+	assert_int_equal(node_word(&owner, 3, &info), 0);
+	owner_end(&owner);
+}
+
+static void make_empty(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static void renew__in_a_directory_ends_with_the_region(void **state)
+{
+	struct raw_node *node = *state;
+	struct owner owner, beside;
+	char tmp[320];
+
+	owner_begin(&owner, node, REGION_PAGES);
+	beside = owner;
+	assert_int_equal(node->tg->ops->register_region(node->tg, &beside.spec), 0);
+	close(make_page(&owner, 1));
+	close(make_page(&owner, 200));
+	close(make_page(&beside, 1));
+	assert_int_equal(node->tg->ops->unregister_region(node->tg, owner.spec.id), 0);
+	assert_false(is_there(page_path(&owner, 1)));
+	assert_false(is_there(page_path(&owner, 200)));
+	assert_true(is_there(page_path(&beside, 1)));
+	/* as a node that was killed leaves them */
+	make_empty(page_path(&owner, 1));
+	(void)snprintf(tmp, sizeof(tmp), "%s.tmp", page_path(&beside, 1));
+	make_empty(tmp);
+	assert_int_equal(raw_node_reopen(node), 0);
+	assert_false(is_there(page_path(&owner, 1)));
+	assert_false(is_there(tmp));
+	assert_true(is_there(page_path(&beside, 1)));
+	owner_end(&owner);
+}
+
+/* Its size is wrong: the region is broken, the pool opens. It is no file: the pool does not. */
+static void renew__in_a_directory_then_the_page_is_damaged(void **state)
+{
+	struct raw_node *node = *state;
+	struct target_region info;
+	struct owner owner;
+
+	owner_begin(&owner, node, REGION_PAGES);
+	for (int i = 0; i < 2; i++) {
+		close(make_page(&owner, 1));
+		assert_int_equal(truncate(page_path(&owner, 1), i ? 8192 : 100), 0);
+		owner_end(&owner);
+		assert_int_equal(raw_node_reopen(node), 0);
+		(void)node_word(&owner, 1, &info);
+		assert_true(info.broken);
+		assert_int_equal(truncate(page_path(&owner, 1), ATTACH_PAGE_BYTES), 0);
+		assert_int_equal(raw_node_reopen(node), 0);
+		(void)node_word(&owner, 1, &info);
+		assert_false(info.broken);
+		owner.hello = raw_node_hello();
+		owner_connect(&owner);
+	}
+	owner_end(&owner);
+	transport_target_close(&node->tg);
+	assert_int_equal(unlink(page_path(&owner, 1)), 0);
+	assert_int_equal(symlink("/dev/null", page_path(&owner, 1)), 0);
+	assert_int_equal(raw_node_reopen(node), -ELOOP);
+	assert_int_equal(unlink(page_path(&owner, 1)), 0);
+	assert_int_equal(mkfifo(page_path(&owner, 1), 0600), 0);
+	assert_int_equal(raw_node_reopen(node), -EBADMSG);
+	assert_int_equal(unlink(page_path(&owner, 1)), 0);
+	assert_int_equal(raw_node_reopen(node), 0);
+}
+
+/* By its client. What the node does that touches it is in integration/test_cut_region. */
+static void renew__in_a_directory_then_the_page_is_cut_short(void **state)
+{
+	struct target_region info;
+	struct owner owner;
+	off_t bytes;
+	int fd;
+
+	owner_begin(&owner, *state, REGION_PAGES);
+	fd = make_page(&owner, 1);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(attach_raw(&owner, 0, &bytes), -EBADMSG);
+	(void)node_word(&owner, 1, &info);
+	assert_true(info.broken);
+	close(fd);
+	owner_end(&owner);
+}
+
+/* Memory of the server would be lost with the host. */
+static void renew__in_a_directory_by_memory(void **state)
+{
+	struct owner owner;
+
+	owner_begin(&owner, *state, REGION_PAGES);
+	renew_page(&owner, 1, new_page());
+	raw_node_progress(owner.node);
+	assert_true(raw_node_hung_up(owner.sock));
+	assert_false(is_there(page_path(&owner, 1)));
+	owner_end(&owner);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,7 +481,12 @@ int main(void)
 		NODE_TEST(renew__is_heard_before_its_region_goes),
 		NODE_TEST(renew__by_what_is_no_page),
 		NODE_TEST(renew__without_the_right_to),
+		DIR_TEST(renew__in_a_directory_makes_a_file_of_the_page),
+		DIR_TEST(renew__in_a_directory_outlives_the_node),
+		DIR_TEST(renew__in_a_directory_ends_with_the_region),
+		DIR_TEST(renew__in_a_directory_then_the_page_is_damaged),
+		DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short),
+		DIR_TEST(renew__in_a_directory_by_memory),
 	};
-
 	return TEST_RUN(tests, NULL, NULL);
 }
