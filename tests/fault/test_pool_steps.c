@@ -19,9 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "transport/attach/target.h"
 #include "transport/pool/region_name.h"
 #include "transport/transport.h"
+#include "wire/attach_layout.h"
 #include "wire/pool_layout.h"
+#include "wire/region.h"
 
 #if defined(__x86_64__)
 
@@ -43,6 +46,7 @@ struct change {
 	const char *name;
 	int (*run)(struct pool *pool);
 	bool opens;
+	bool of_pages; /* the old region has pages, of which one is a file of its own */
 	/* here, on the pool opened again; done: it returned 0, failed: an error, neither: killed */
 	void (*check)(struct pool *pool, bool done, bool failed);
 };
@@ -76,6 +80,15 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define PAGE 3u /* the one that is a file */
+
+static int renew_page(struct pool *pool)
+{
+	struct mempool *mem = ((struct target *)pool->tg)->pool;
+
+	return mem->ops->renew(mem, mem->regions[pool->old.id], PAGE * ATTACH_PAGE_BYTES, -1);
+}
+
 /* A pool with one region full of a pattern, closed. */
 static void begin(struct pool *pool, const struct change *change)
 {
@@ -85,8 +98,14 @@ static void begin(struct pool *pool, const struct change *change)
 	assert_int_equal(open_pool(pool, true), 0);
 	assert_int_equal(pool->tg->ops->own(pool->tg, store_old, "old"), 0);
 	pool->old = (struct target_region){ .kind = 1, .object = 1, .role = 2, .size = EXTENT };
+	if (change->of_pages)
+		pool->old.role = REGION_PAGES;
 	assert_int_equal(pool->tg->ops->register_region(pool->tg, &pool->old), 0);
 	memset(pool->old.base, 0x5a, EXTENT);
+	if (change->of_pages) {
+		assert_int_equal(renew_page(pool), 0);
+		memset(pool->old.base + PAGE * ATTACH_PAGE_BYTES, 0x33, ATTACH_PAGE_BYTES);
+	}
 	transport_target_close(&pool->tg);
 }
 
@@ -196,16 +215,28 @@ static enum end run_to(struct pool *pool, const struct change *change, int n, in
 
 /* -------- what is left -------- */
 
+/* A region, or a page of a region that is there. */
+static bool is_expected(const struct pool *pool, const char *name)
+{
+	struct target_region regions[4], info;
+	size_t n = 4;
+	uint32_t page;
+
+	if (strcmp(name, "pool") == 0 || region_name_parse(name, &info))
+		return true;
+	assert_int_equal(pool->tg->ops->list_regions(pool->tg, regions, &n), 0);
+	return n > 0 && region_name_parse_page(name, &info, &page) && page == PAGE &&
+	       regions[0].role == REGION_PAGES && info.id == regions[0].id;
+}
+
 static void expect_no_leftovers(const struct pool *pool)
 {
 	DIR *dir = opendir(pool->path);
-	struct target_region info;
 	struct dirent *entry;
 
 	assert_non_null(dir);
 	while ((entry = readdir(dir)) != NULL)
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "pool") != 0 &&
-		    !region_name_parse(entry->d_name, &info))
+		if (entry->d_name[0] != '.' && !is_expected(pool, entry->d_name))
 			fail_msg("left behind: %s", entry->d_name);
 	closedir(dir);
 }
@@ -314,6 +345,33 @@ static void check_freed(struct pool *pool, bool done, bool failed)
 		assert_int_equal(n, 0);
 }
 
+/* The page is the old one or the new one, whole; nothing else has changed. */
+static void check_renewed(struct pool *pool, bool done, bool failed)
+{
+	struct target_region regions[4];
+	uint8_t byte;
+
+	(void)failed; /* it may have its name, but not for good yet */
+	assert_int_equal(list(pool, regions), 1);
+	byte = regions[0].base[PAGE * ATTACH_PAGE_BYTES];
+	assert_true(byte == 0 || (byte == 0x33 && !done));
+	for (uint64_t i = 0; i < EXTENT; i += 512)
+		assert_int_equal(regions[0].base[i], i / ATTACH_PAGE_BYTES == PAGE ? byte : 0x5a);
+}
+
+static void check_pages_freed(struct pool *pool, bool done, bool failed)
+{
+	struct target_region regions[4];
+	size_t n = list(pool, regions);
+
+	(void)failed;
+	assert_true(n == 0 || (n == 1 && !done));
+	if (n == 0)
+		return;
+	for (uint64_t i = 0; i < EXTENT; i += 512)
+		assert_int_equal(regions[0].base[i], i / ATTACH_PAGE_BYTES == PAGE ? 0x33 : 0x5a);
+}
+
 static int own_pool(struct pool *pool)
 {
 	return pool->tg->ops->own(pool->tg, store_new, "new");
@@ -339,29 +397,30 @@ static int open_new(struct pool *pool)
 	return open_pool(pool, true);
 }
 
-static const struct change opening = { "open", open_new, true, check_opened };
-static const struct change provisioning = { "make", make_region, false, check_made };
-static const struct change freeing = { "free", free_region, false, check_freed };
-static const struct change owning = { "own", own_pool, false, check_owned };
+static const struct change changes[] = {
+	{ "open", open_new, true, false, check_opened },
+	{ "make", make_region, false, false, check_made },
+	{ "free", free_region, false, false, check_freed },
+	{ "own", own_pool, false, false, check_owned },
+	{ "renew", renew_page, false, true, check_renewed },
+	{ "free with pages", free_region, false, true, check_pages_freed },
+};
+
+#define CHANGES (sizeof(changes) / sizeof(changes[0]))
 
 static void killed__at_every_call(void **state)
 {
-	sweep(*state, &opening, 0);
-	sweep(*state, &provisioning, 0);
-	sweep(*state, &freeing, 0);
-	sweep(*state, &owning, 0);
+	for (size_t i = 0; i < CHANGES; i++)
+		sweep(*state, &changes[i], 0);
 }
 
 static void failed__at_every_call(void **state)
 {
 	static const int codes[] = { EIO, ENOSPC };
 
-	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-		sweep(*state, &opening, codes[i]);
-		sweep(*state, &provisioning, codes[i]);
-		sweep(*state, &freeing, codes[i]);
-		sweep(*state, &owning, codes[i]);
-	}
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		for (size_t c = 0; c < CHANGES; c++)
+			sweep(*state, &changes[c], codes[i]);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,7 +1,8 @@
 /*
  * Fuzzes the target's socket: the input is cut into packets (u16 flags and length, bytes), which
- * go over a socket pair to a real target. Flag 0x8000: the head and its checksum are made right.
- * 0x4000: a descriptor goes along, of a page where one is renewed. The answers are not looked at; the target must outlive it.
+ * go over socket pairs to two real targets, one with memory and one with a directory. Flag 0x8000: the
+ * head and its checksum are made right. 0x4000: a descriptor goes along, of a page where one is renewed.
+ * 0x2000: it goes to the directory's. The answers are not looked at; the targets must outlive it.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/os/process.h"
+#include "tests/support/temp_dir.h"
 #include "transport/pool/map.h"
 #include "transport/attach/packet.h"
 #include "transport/attach/serve.h"
@@ -23,38 +25,52 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define SEALED 0x8000u
 #define WITH_FD 0x4000u
+#define IN_DIR 0x2000u
 
-static struct transport_target *tg;
-static struct region_grant grant;
+static struct node {
+	struct transport_target *tg;
+	struct region_grant grant;
+} nodes[2]; /* its pool: memory, a directory */
 static char dir[] = "/tmp/relive-fuzz-XXXXXX";
 static int pidfd, page;
 
 static void stop(void)
 {
-	transport_target_close(&tg);
-	(void)rmdir(dir);
+	for (int i = 0; i < 2; i++)
+		transport_target_close(&nodes[i].tg);
+	temp_dir_remove(dir);
+}
+
+static void start_node(struct node *node, int i)
+{
+	struct target_opts opts = { .pool_bytes = 4 << 20, .dir = i, .create = i };
+	struct target_region spec = { .kind = 1, .role = REGION_PAGES, .size = 2 << 20 };
+	char path[64], pool[64];
+
+	(void)snprintf(path, sizeof(path), "%s/node%d", dir, i);
+	(void)snprintf(pool, sizeof(pool), "%s/pool", dir);
+	opts.path = i ? pool : NULL;
+	if (transport_target_open("shm", &opts, &node->tg) ||
+	    node->tg->ops->listen(node->tg, path) ||
+	    node->tg->ops->register_region(node->tg, &spec) ||
+	    transport_grant(node->tg, 0, spec.id, RIGHT_ALL, &node->grant))
+		abort();
 }
 
 static void start(void)
 {
-	struct target_opts opts = { .pool_bytes = 2 << 20 };
-	struct target_region spec = { .kind = 1, .role = REGION_PAGES, .size = 2 << 20 };
-	char path[64];
-
-	if (!mkdtemp(dir) || transport_target_open("shm", &opts, &tg))
+	if (!mkdtemp(dir))
 		abort();
-	(void)snprintf(path, sizeof(path), "%s/node", dir);
-	if (tg->ops->listen(tg, path) || tg->ops->register_region(tg, &spec) ||
-	    transport_grant(tg, 0, spec.id, RIGHT_ALL, &grant))
-		abort();
+	for (int i = 0; i < 2; i++)
+		start_node(&nodes[i], i);
 	pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	if (map_memfd(spec.id, ATTACH_PAGE_BYTES, 0, &page))
+	if (map_memfd(1, ATTACH_PAGE_BYTES, 0, &page))
 		abort();
 	(void)atexit(stop);
 }
 
 /* The length says the type. Fields that decide are made true where the input has zeros. */
-static void repair(struct packet *packet, size_t n)
+static void repair(const struct node *node, struct packet *packet, size_t n)
 {
 	struct process_id self;
 	uint16_t type = n % 6 ? (uint16_t)(n % 6) : ATTACH_RENEW;
@@ -66,9 +82,9 @@ static void repair(struct packet *packet, size_t n)
 		packet->hello.start_time = self.start_time;
 	}
 	if ((type == ATTACH_REGION || type == ATTACH_RENEW) && packet->region.grant_bytes == 0) {
-		packet->region.grant_bytes = grant.bytes;
+		packet->region.grant_bytes = node->grant.bytes;
 		packet->region.page &= (type == ATTACH_REGION ? ATTACH_PAGE_NEXT : 512) | 3;
-		memcpy(packet->region.grant, grant.data, grant.bytes);
+		memcpy(packet->region.grant, node->grant.data, node->grant.bytes);
 	}
 	packet_seal(packet, (enum attach_type)type);
 }
@@ -83,7 +99,7 @@ static void send_one(int sock, uint16_t word, const uint8_t *bytes, size_t n)
 	}
 	memcpy(packet.bytes + sizeof(packet.head), bytes,
 	       n < PACKET_MAX - sizeof(packet.head) ? n : PACKET_MAX - sizeof(packet.head));
-	repair(&packet, n);
+	repair(&nodes[word & IN_DIR ? 1 : 0], &packet, n);
 	if (packet.fd >= 0 && packet.head.type == ATTACH_RENEW)
 		packet.fd = page;
 	(void)!packet_send(sock, &packet);
@@ -97,37 +113,48 @@ static void drain(int sock)
 		packet_drop_fd(&packet);
 }
 
-static LOCK_UNCHECKED int adopt(int sock)
+static LOCK_UNCHECKED int adopt(const struct node *node, int sock)
 {
-	return serve_adopt(((struct target *)tg)->serve, sock);
+	return serve_adopt(((struct target *)node->tg)->serve, sock);
+}
+
+static int connect_to(const struct node *node)
+{
+	int socks[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks) ||
+	    adopt(node, socks[1]))
+		abort();
+	return socks[0];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	int socks[2];
 
-	if (!tg)
+	if (!nodes[0].tg)
 		start();
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks))
-		abort();
-	if (adopt(socks[1]))
-		abort();
+	for (int i = 0; i < 2; i++)
+		socks[i] = connect_to(&nodes[i]);
 	while (size >= 2) {
 		uint16_t word = (uint16_t)(data[0] | data[1] << 8);
+		int at = word & IN_DIR ? 1 : 0;
 		size_t n = word & 0x1ff;
 
 		data += 2;
 		size -= 2;
 		n = n < size ? n : size;
-		send_one(socks[0], word, data, n);
+		send_one(socks[at], word, data, n);
 		data += n;
 		size -= n;
-		if (tg->ops->progress(tg, 0))
+		if (nodes[at].tg->ops->progress(nodes[at].tg, 0))
 			abort();
-		drain(socks[0]);
+		drain(socks[at]);
 	}
-	close(socks[0]);
-	if (tg->ops->progress(tg, 0))
-		abort();
+	for (int i = 0; i < 2; i++) {
+		close(socks[i]);
+		if (nodes[i].tg->ops->progress(nodes[i].tg, 0))
+			abort();
+	}
 	return 0;
 }

@@ -1,5 +1,7 @@
-/* Fuzzes names of files in a pool's directory: what is taken for a region has that name and no other. */
+/* Fuzzes names of files in a pool's directory: what is taken for a region, or for a
+   page of one, has that name and no other. */
 #include "transport/pool/region_name.h"
+#include "wire/region.h"
 #include "wire/rptr.h"
 
 #include <stddef.h>
@@ -12,6 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct target_region info = { .id = 77777 };
+	uint32_t page = 77777;
 	char *text = malloc(size + 1), name[REGION_NAME_BYTES];
 
 	if (!text)
@@ -25,6 +28,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    region_name_is_tmp(text))
 			abort();
 	} else if (info.id != 77777) {
+		abort();
+	}
+	if (region_name_parse_page(text, &info, &page)) {
+		region_name_format_page(&info, page, name);
+		if (strcmp(name, text) != 0 || info.role != REGION_PAGES || info.id == 77777 ||
+		    region_name_is_tmp(text))
+			abort();
+	} else if (page != 77777) {
 		abort();
 	}
 	(void)region_name_is_tmp(text);

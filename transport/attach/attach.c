@@ -471,7 +471,7 @@ static int take_page(struct packet *packet, const struct attached *at, uint64_t 
 		ret = refusal(reply->status, reply->text);
 	else if (reply->size)
 		ret = check_page(reply, packet->fd, region);
-	if (ret == 0 && packet->fd >= 0)
+	if (ret == 0 && reply->size)
 		ret = map_over(packet->fd, ATTACH_PAGE_BYTES, writable, region->base + *off_out);
 	packet_drop_fd(packet);
 	return ret;
@@ -713,11 +713,13 @@ static int map_made(struct attach *attach, const struct attached *at, uint64_t o
 	if (ret)
 		return ret;
 	renewal = find_renewal(attach, at, off);
+	if (renewal->reply.region_reply.status == 0 && renewal->reply.region_reply.offset != off)
+		return hang_up(attach, error_set(-EPROTO, "target made another page of region %u",
+						 at->region.id));
 	ret = take_page(&renewal->reply, at, &seen);
 	drop_renewal(attach, renewal);
 	if (ret == 0 && seen != off)
-		ret = hang_up(attach, error_set(-EPROTO, "target made another page of region %u",
-						at->region.id));
+		ret = error_set(-EPROTO, "target made no page of region %u", at->region.id);
 	return ret;
 }
 

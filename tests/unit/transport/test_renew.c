@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -460,6 +461,34 @@ static void renew__in_a_directory_then_the_page_is_cut_short(void **state)
 	owner_end(&owner);
 }
 
+/* Whoever asked hears why, and may ask again. */
+static void renew__in_a_directory_without_room(void **state)
+{
+	struct rlimit before, limit;
+	struct packet packet;
+	struct owner owner;
+
+	owner_begin(&owner, *state, REGION_PAGES);
+	packet = by_grant(&owner, ATTACH_RENEW, 0, RIGHT_ALL);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = ATTACH_PAGE_BYTES / 2;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	send_renewal(&owner, packet, 1, -1);
+	raw_node_progress(owner.node);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(packet_receive(owner.sock, &packet), 0);
+	assert_int_equal(packet.head.type, ATTACH_RENEW_REPLY);
+	assert_int_equal(packet.region_reply.status, -ENOSPC);
+	assert_non_null(strstr(packet.region_reply.text, "file sizes are limited"));
+	assert_int_equal(packet.region_reply.offset, ATTACH_PAGE_BYTES);
+	assert_int_equal(packet.fd, -1);
+	assert_false(is_there(page_path(&owner, 1)));
+	close(make_page(&owner, 1));
+	assert_true(is_there(page_path(&owner, 1)));
+	owner_end(&owner);
+}
+
 /* Memory of the server would be lost with the host. */
 static void renew__in_a_directory_by_memory(void **state)
 {
@@ -486,6 +515,7 @@ int main(void)
 		DIR_TEST(renew__in_a_directory_ends_with_the_region),
 		DIR_TEST(renew__in_a_directory_then_the_page_is_damaged),
 		DIR_TEST(renew__in_a_directory_then_the_page_is_cut_short),
+		DIR_TEST(renew__in_a_directory_without_room),
 		DIR_TEST(renew__in_a_directory_by_memory),
 	};
 	return TEST_RUN(tests, NULL, NULL);
