@@ -1,0 +1,353 @@
+/*
+ * A target that says it makes pages, and answers as it likes: the one who asked gets an error with
+ * words or a page, never waits, and keeps nothing of it.
+ */
+#include "tests/support/fake/fake_clock.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "transport/attach/packet.h"
+#include "transport/pool/map.h"
+#include "transport/transport.h"
+
+#include "base/rng.h"
+
+#define REGION_BYTES ((uint64_t)2 << 20)
+#define LEASE_NS CLOCK_NS_PER_S
+
+enum answer {
+	RIGHT,
+	NEVER,
+	ANOTHER_PAGE,
+	NO_PAGE,
+	NO_DESCRIPTOR,
+	SHORT_FILE,
+	REFUSAL,
+	TWICE,
+	ANOTHER_TYPE,
+	HANG_UP,
+	NOISE,
+};
+
+struct liar {
+	char dir[TEMP_DIR_BYTES], path[96];
+	struct fake_clock clock;
+	int listener, sock;
+	enum answer answer;
+	struct rng rng;
+	pthread_t thread;
+	struct transport *tr;
+	struct region *region;
+};
+
+/* -------- the target -------- */
+
+static void send_with(const struct liar *liar, struct packet *packet, enum attach_type type, int fd)
+{
+	packet->fd = fd;
+	packet_seal(packet, type);
+	(void)!packet_send(liar->sock, packet);
+	map_close(fd);
+}
+
+static int file_of(uint64_t bytes)
+{
+	int fd = -1;
+
+	assert_int_equal(map_memfd(1, bytes, 0, &fd), 0);
+	return fd;
+}
+
+static void answer_region(const struct liar *liar)
+{
+	struct packet reply = { .fd = -1 };
+
+	reply.region_reply.region = 1;
+	reply.region_reply.rights = RIGHT_ALL;
+	reply.region_reply.size = REGION_BYTES;
+	reply.region_reply.flags = ATTACH_MAKES_PAGES | ATTACH_MAY_RENEW;
+	send_with(liar, &reply, ATTACH_REGION_REPLY, file_of(REGION_BYTES));
+}
+
+static void make_noise(struct liar *liar, struct packet *reply, int *fd)
+{
+	uint8_t *body = (uint8_t *)&reply->region_reply + sizeof(reply->head);
+	size_t n = sizeof(reply->region_reply) - sizeof(reply->head) - sizeof(uint32_t);
+
+	for (uint32_t i = 0; i < 4; i++)
+		body[rng_next_u64(&liar->rng) % n] = (uint8_t)rng_next_u64(&liar->rng);
+	if (rng_next_u64(&liar->rng) % 4 == 0) {
+		map_close(*fd);
+		*fd = -1;
+	}
+}
+
+static void answer_renewal(struct liar *liar, const struct packet *ask)
+{
+	struct packet reply = { .fd = -1 };
+	struct attach_region_reply *out = &reply.region_reply;
+	enum attach_type type = ATTACH_RENEW_REPLY;
+	int fd = -1;
+
+	out->region = 1;
+	out->rights = RIGHT_ALL;
+	out->size = liar->answer == NO_PAGE ? 0 : ATTACH_PAGE_BYTES;
+	out->offset = (uint64_t)ask->region.page * ATTACH_PAGE_BYTES;
+	if (liar->answer == ANOTHER_PAGE)
+		out->offset += ATTACH_PAGE_BYTES;
+	if (liar->answer == REFUSAL) {
+		out->status = -ENOSPC;
+		(void)snprintf(out->text, sizeof(out->text), "the disk is full");
+	} else if (liar->answer != NO_DESCRIPTOR) {
+		fd = file_of(liar->answer == SHORT_FILE ? 512 : ATTACH_PAGE_BYTES);
+	}
+	if (liar->answer == NOISE)
+		make_noise(liar, &reply, &fd);
+	if (liar->answer == ANOTHER_TYPE)
+		type = ATTACH_REGION_REPLY;
+	if (liar->answer == TWICE)
+		send_with(liar, &reply, type, file_of(ATTACH_PAGE_BYTES));
+	send_with(liar, &reply, type, fd);
+}
+
+static void answer_one(struct liar *liar, const struct packet *ask)
+{
+	struct packet reply = { .fd = -1 };
+
+	switch (ask->head.type) {
+	case ATTACH_HELLO:
+		send_with(liar, &reply, ATTACH_HELLO_REPLY, -1);
+		return;
+	case ATTACH_REGION:
+		answer_region(liar);
+		return;
+	case ATTACH_RENEW:
+		if (liar->answer == HANG_UP)
+			(void)shutdown(liar->sock, SHUT_RDWR);
+		else if (liar->answer != NEVER)
+			answer_renewal(liar, ask);
+		return;
+	default:
+		return;
+	}
+}
+
+static void *run(void *arg)
+{
+	struct liar *liar = arg;
+	struct packet ask;
+	int ret = 0;
+
+	liar->sock = accept4(liar->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	while (ret == 0 || ret == -EAGAIN) {
+		struct pollfd ready = { .fd = liar->sock, .events = POLLIN };
+
+		(void)poll(&ready, 1, -1);
+		ret = packet_receive(liar->sock, &ask);
+		if (ret == 0)
+			answer_one(liar, &ask);
+		if (ret == 0)
+			packet_drop_fd(&ask);
+	}
+	close(liar->sock);
+	return NULL;
+}
+
+/* -------- who asks -------- */
+
+static void begin(struct liar *liar, enum answer answer, uint64_t seed)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct region_grant grant = { .bytes = 16 };
+	char uri[128];
+	struct transport_opts opts = { .clock = &liar->clock.clock,
+				       .timeout_ns = LEASE_NS,
+				       .client_id = 1 };
+
+	memset(liar, 0, sizeof(*liar));
+	liar->answer = answer;
+	rng_seed(&liar->rng, seed, 0);
+	fake_clock_init(&liar->clock, 1000);
+	temp_dir_make(liar->dir);
+	(void)snprintf(liar->path, sizeof(liar->path), "%s/node", liar->dir);
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", liar->path);
+	(void)snprintf(uri, sizeof(uri), "shm:%s", liar->path);
+	liar->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(liar->listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(liar->listener, 1), 0);
+	assert_int_equal(pthread_create(&liar->thread, NULL, run, liar), 0);
+	assert_int_equal(transport_open(uri, &opts, &liar->tr), 0);
+	assert_int_equal(transport_attach(liar->tr, &grant, &liar->region), 0);
+}
+
+static void end(struct liar *liar)
+{
+	transport_detach(&liar->region);
+	transport_close(&liar->tr);
+	pthread_join(liar->thread, NULL);
+	close(liar->listener);
+	temp_dir_remove(liar->dir);
+}
+
+static int renew(const struct liar *liar, uint64_t off)
+{
+	int ret;
+
+	do {
+		ret = transport_renew(liar->region, off);
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+static void expect(enum answer answer, int code)
+{
+	struct liar liar;
+
+	begin(&liar, answer, 1);
+	assert_int_equal(renew(&liar, 4096), code);
+	if (code)
+		assert_true(error_last()[0] != '\0');
+	end(&liar);
+}
+
+static void renew__as_it_should_be(void **state)
+{
+	(void)state;
+	expect(RIGHT, 0);
+}
+
+static void renew__with_a_wrong_answer(void **state)
+{
+	(void)state;
+	expect(ANOTHER_PAGE, -EPROTO);
+	expect(NO_PAGE, -EPROTO);
+	expect(NO_DESCRIPTOR, -EPROTO);
+	expect(SHORT_FILE, -EPROTO);
+	expect(HANG_UP, -ECONNRESET);
+	expect(ANOTHER_TYPE, -EPROTO);
+}
+
+static void renew__that_is_refused_says_why(void **state)
+{
+	struct liar liar;
+
+	(void)state;
+	begin(&liar, REFUSAL, 1);
+	for (int i = 0; i < 2; i++) { /* and may be asked for again */
+		assert_int_equal(renew(&liar, 4096), -ENOSPC);
+		assert_non_null(strstr(error_last(), "the disk is full"));
+	}
+	assert_int_equal(liar.tr->broken, 0);
+	end(&liar);
+}
+
+/* The second answer is that to the next request, or to none. */
+static void renew__answered_twice(void **state)
+{
+	struct liar liar;
+	int ret = 0;
+
+	(void)state;
+	begin(&liar, TWICE, 1);
+	for (uint64_t page = 1; ret == 0 && page < 4; page++)
+		ret = renew(&liar, page * 4096);
+	assert_int_equal(ret, -EPROTO);
+	end(&liar);
+}
+
+/* Nothing waits: the clock says when it is too late, and the connection is given up. */
+static void renew__without_an_answer(void **state)
+{
+	struct liar liar;
+
+	(void)state;
+	begin(&liar, NEVER, 1);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(transport_prepare(liar.region, 4096), -EAGAIN);
+		assert_int_equal(transport_renew(liar.region, 8192), -EAGAIN);
+		assert_true(transport_renewing(liar.tr));
+	}
+	fake_clock_advance(&liar.clock, LEASE_NS);
+	assert_int_equal(transport_prepare(liar.region, 4096), -ETIMEDOUT);
+	assert_int_equal(liar.tr->broken, -ETIMEDOUT);
+	assert_int_equal(transport_renew(liar.region, 8192), -ECONNRESET);
+	assert_false(transport_renewing(liar.tr));
+	end(&liar);
+}
+
+static void renew__of_a_region_that_is_detached_meanwhile(void **state)
+{
+	struct region_grant grant = { .bytes = 16 };
+	struct liar liar;
+
+	(void)state;
+	begin(&liar, RIGHT, 1);
+	assert_true(transport_prepare(liar.region, 4096) <= 0);
+	transport_detach(&liar.region);
+	assert_int_equal(transport_attach(liar.tr, &grant, &liar.region), 0);
+	assert_int_equal(renew(&liar, 4096), 0);
+	assert_int_equal(renew(&liar, 4096), 0);
+	end(&liar);
+}
+
+static uint32_t open_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint32_t n = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Each answer has some of its bytes changed: a page or an error, and no descriptor stays. */
+static void renew__with_noise_in_the_answers(void **state)
+{
+	uint64_t rounds = 300, errors = 0, seed = 20240920;
+	uint32_t files = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < rounds; i++) {
+		struct liar liar;
+		int ret = 0;
+
+		begin(&liar, NOISE, seed + i);
+		for (uint64_t page = 1; ret == 0 && page < 8; page++)
+			ret = renew(&liar, page * 4096);
+		errors += ret != 0;
+		end(&liar);
+		files = i == 0 ? open_files() : files;
+		assert_int_equal(open_files(), files);
+	}
+	print_message("%llu of %llu ended with an error\n", (unsigned long long)errors,
+		      (unsigned long long)rounds);
+	assert_true(errors > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(renew__as_it_should_be),
+		cmocka_unit_test(renew__with_a_wrong_answer),
+		cmocka_unit_test(renew__that_is_refused_says_why),
+		cmocka_unit_test(renew__answered_twice),
+		cmocka_unit_test(renew__without_an_answer),
+		cmocka_unit_test(renew__of_a_region_that_is_detached_meanwhile),
+		cmocka_unit_test(renew__with_noise_in_the_answers),
+	};
+
+	return TEST_RUN(tests, NULL, NULL);
+}
