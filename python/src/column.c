@@ -170,24 +170,12 @@ static bool is_same(const struct column *col, uint32_t dtype, const Py_buffer *v
 	return bits <= 1;
 }
 
-/* Converts the held buffer to the stage, or to memory of the source. */
-static bool convert_buffer(const struct column *col, uint32_t dtype, const struct demand *demand,
-			   struct source *source)
-{
-	void *to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
-
-	if (!demand->stage)
-		source->own = to;
-	source->data = to;
-	return to && convert_elements(dtype, source->view.buf, col->dtype, to,
-				      (size_t)(source->view.len / source->view.itemsize));
-}
-
 /* Binds a value with a buffer. false: numpy converts its dtype or shape, or says why not. */
 static bool bind_buffer(const struct column *col, PyObject *value, const struct demand *demand,
 			struct source *source)
 {
 	uint32_t dtype;
+	void *to;
 
 	if (PyObject_GetBuffer(value, &source->view, PyBUF_RECORDS_RO)) {
 		PyErr_Clear(); /* numpy's message is better */
@@ -197,8 +185,14 @@ static bool bind_buffer(const struct column *col, PyObject *value, const struct 
 	dtype = has_format(col, &source->view) ? col->dtype : dtype_of_buffer(&source->view);
 	if (has_shape(col, &source->view, demand)) {
 		source->data = source->view.buf;
-		if (is_same(col, dtype, &source->view) ||
-		    (dtype && convert_buffer(col, dtype, demand, source)))
+		if (is_same(col, dtype, &source->view))
+			return true;
+		to = demand->stage ? demand->stage : malloc((size_t)demand->n * col->bytes);
+		source->own = demand->stage ? NULL : to;
+		source->data = to;
+		if (to && dtype &&
+		    convert_elements(dtype, source->view.buf, col->dtype, to,
+				     (size_t)(source->view.len / source->view.itemsize)))
 			return true;
 	}
 	source_release(source);

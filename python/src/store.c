@@ -147,22 +147,19 @@ static PyObject *store_tables(PyObject *object, PyObject *unused)
 
 /* -------- information -------- */
 
-static PyObject *node_info(const struct rlv_node_info *node)
-{
-	return Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", node->name, "address",
-			     node->address, "pool_bytes", node->pool_bytes, "used_bytes",
-			     node->used_bytes, "incarnation", node->incarnation, "regions",
-			     node->regions, "broken", node->broken, "up",
-			     node->state ? Py_True : Py_False, "pages", node->pages);
-}
-
 static PyObject *info_dict(const struct rlv_store_info *info, const struct rlv_node_info *at,
 			   size_t n)
 {
 	PyObject *nodes = PyList_New(0);
 
 	for (size_t i = 0; nodes && i < n; i++)
-		list_add(&nodes, node_info(&at[i]));
+		list_add(&nodes,
+			 Py_BuildValue("{s:s,s:s,s:K,s:K,s:K,s:I,s:I,s:O,s:s}", "name", at[i].name,
+				       "address", at[i].address, "pool_bytes", at[i].pool_bytes,
+				       "used_bytes", at[i].used_bytes, "incarnation",
+				       at[i].incarnation, "regions", at[i].regions, "broken",
+				       at[i].broken, "up", at[i].state ? Py_True : Py_False,
+				       "pages", at[i].pages));
 	if (!nodes)
 		return NULL;
 	return Py_BuildValue("{s:s,s:s,s:K,s:I,s:I,s:I,s:s,s:N}", "uri", info->uri,
