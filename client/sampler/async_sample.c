@@ -11,12 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define ROWS_BYTES ((size_t)32 << 20) /* of one phase, unless a single window is larger */
-
-/* Most rows posted together with their leaves, rather than copied while the leaves are read. */
-#define BOTH_ITEMS 8u
-#define BOTH_BYTES 4096u
-
 /* -------- memory -------- */
 
 int async_sample_init(struct async_sample *async)
@@ -56,22 +50,16 @@ static int async_make_io(struct async_sample *async, size_t n)
 		       : error_set(-ENOMEM, "sample: cannot allocate memory for %zu items", n);
 }
 
-static int async_make_rows(struct async_sample *async, size_t bytes)
-{
-	return chunk_make_room(&async->rows, &async->room_rows, bytes)
-		       ? 0
-		       : error_set(-ENOMEM, "sample: cannot allocate %zu bytes", bytes);
-}
-
 /* -------- rows -------- */
 
 /* READs of the rows of n items from rows_first on. */
 static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, uint32_t n)
 {
 	size_t bytes = sampler_window_bytes(sp);
-	int ret = async_make_rows(async, n * bytes);
 
-	for (uint32_t k = 0; ret == 0 && k < n; k++) {
+	if (!chunk_make_room(&async->rows, &async->room_rows, n * bytes))
+		return error_set(-ENOMEM, "sample: cannot allocate %zu bytes", n * bytes);
+	for (uint32_t k = 0; k < n; k++) {
 		uint32_t i = async->rows_first + k;
 
 		async->io[k] = (struct transport_io){
@@ -83,13 +71,14 @@ static int async_aim_rows(struct rlv_sampler *sp, struct async_sample *async, ui
 		async->s->window[i] = async->rows + k * bytes;
 	}
 	async->rows_n = n;
-	return ret;
+	return 0;
 }
 
-/* Rows of as many items as one phase takes, from rows_first on. */
+/* Rows of as many items as one phase takes, from rows_first on: 32 MiB, or one window. */
 static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 {
-	size_t most = max_u64(ROWS_BYTES / max_u64(sampler_window_bytes(sp), 1), 1);
+	const size_t phase = (size_t)32 << 20;
+	size_t most = max_u64(phase / max_u64(sampler_window_bytes(sp), 1), 1);
 	uint32_t n = (uint32_t)min_u64(async->found - async->rows_first, most);
 	int ret = async_make_io(async, n);
 
@@ -101,24 +90,20 @@ static int async_post_rows(struct rlv_sampler *sp, struct async_sample *async)
 	return wait_set_read(&async->reads, async->io, n);
 }
 
-/* The writer's seal tells whether the row is complete, and its generation. */
-static bool row_is_whole(const struct window_plan *plan, const uint8_t *row, uint32_t gen)
-{
-	const uint32_t covered = plan->tail_off + (uint32_t)offsetof(struct row_tail, crc);
-	struct row_tail tail;
-
-	memcpy(&tail, row + plan->tail_off, sizeof(tail));
-	return tail.gen == gen && tail.crc == crc32c(0, row, covered);
-}
-
+/* The writer's seal tells whether a row is complete, and its generation. */
 static bool window_is_whole(const struct rlv_sampler *sp, const struct draw_scratch *s, uint32_t i)
 {
+	const uint32_t covered = sp->plan.tail_off + (uint32_t)offsetof(struct row_tail, crc);
 	const uint8_t *row = s->window[i];
 	uint32_t gen = leaf_gen(s->word[i]);
+	struct row_tail tail;
 	bool whole = true;
 
-	for (uint32_t r = 0; whole && r < sp->plan.stack + sp->plan.future; r++)
-		whole = row_is_whole(&sp->plan, row + (size_t)r * sp->plan.row_bytes, gen);
+	for (uint32_t r = 0; whole && r < sp->plan.stack + sp->plan.future; r++) {
+		memcpy(&tail, row + sp->plan.tail_off, sizeof(tail));
+		whole = tail.gen == gen && tail.crc == crc32c(0, row, covered);
+		row += sp->plan.row_bytes;
+	}
 	return whole;
 }
 
@@ -172,13 +157,16 @@ static bool sampler_looks_at_leaves(const struct rlv_sampler *sp)
 	return sp->opts.verify != RLV_VERIFY_CRC;
 }
 
-/* Few, small, and over one wire: where there is none, or another, no fence orders them. */
+/*
+ * True if rows are posted together with their leaves, rather than copied while the leaves are read:
+ * few (8), small (4 KiB in all), and over one wire: no fence orders reads in place, or of two wires.
+ */
 static bool async_posts_together(const struct rlv_sampler *sp, const struct async_sample *async)
 {
 	const struct transport *tr = NULL;
 	uint32_t n = async->found;
-	bool together = sampler_looks_at_leaves(sp) && n > 0 && n <= BOTH_ITEMS &&
-			n * sampler_window_bytes(sp) <= BOTH_BYTES;
+	bool together = sampler_looks_at_leaves(sp) && n > 0 && n <= 8 &&
+			n * sampler_window_bytes(sp) <= 4096;
 
 	for (uint32_t i = 0; together && i < n; i++) {
 		const struct region *tree = handle_shard(&sp->h, async->s->shard[i])->tree;

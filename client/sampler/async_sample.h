@@ -69,7 +69,7 @@ RLV_MUST_CHECK int async_sample_init(struct async_sample *async);
 void async_sample_fini(struct async_sample *async, size_t batch_size);
 
 /*
- * Starts a round; the positions of its items are in flight->s->at. Any error leaves it idle. -ENOMEM:
+ * Starts a round; the positions of its items are in async->s->at. Any error leaves it idle. -ENOMEM:
  * only a sample that is larger than all before allocates. Cost: ordered views fifo_scan_find.
  */
 RLV_MUST_CHECK int async_sample_start(struct rlv_sampler *sp, struct async_sample *async,

@@ -24,11 +24,6 @@ static void sampler_drop_twins(struct rlv_sampler *sp, uint32_t n)
 	}
 }
 
-static bool item_is_candidate(const struct draw_scratch *s, uint64_t i)
-{
-	return leaf_priority(s->again[i]) != 0 && leaf_gen(s->again[i]) == leaf_gen(s->word[i]);
-}
-
 /* Candidates of one shard, order[first, end), as ops from `at` on; spare: where each came from. */
 static uint32_t sampler_add_candidates(struct rlv_sampler *sp, uint32_t first, uint32_t end,
 				       uint32_t at)
@@ -38,7 +33,8 @@ static uint32_t sampler_add_candidates(struct rlv_sampler *sp, uint32_t first, u
 	for (uint32_t k = first; k < end; k++) {
 		uint64_t i = s->order[k];
 
-		if (!item_is_candidate(s, i))
+		if (leaf_priority(s->again[i]) == 0 ||
+		    leaf_gen(s->again[i]) != leaf_gen(s->word[i]))
 			continue;
 		s->ops[at] = (struct leaf_op){ .slot = s->slot[i],
 					       .gen = leaf_gen(s->word[i]),

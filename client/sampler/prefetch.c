@@ -69,19 +69,6 @@ void prefetch_cancel(struct rlv_sampler *sp)
 	sp->n_prefetched = 0;
 }
 
-/* Moves the oldest to the end. */
-static struct async_sample *prefetch_pop(struct rlv_sampler *sp)
-{
-	struct async_sample *async = sp->ahead[0];
-
-	sp->n_prefetched--;
-	for (uint32_t i = 0; i < sp->n_prefetched; i++)
-		sp->ahead[i] = sp->ahead[i + 1];
-	sp->ahead[sp->n_prefetched] = async;
-	async->batch->ahead = false;
-	return async;
-}
-
 /* -------- moving on -------- */
 
 static bool prefetch_failed(struct rlv_sampler *sp, int ret)
@@ -135,7 +122,12 @@ bool prefetch_hand_over(struct rlv_sampler *sp, struct round *round)
 		return false;
 	if (!prefetch_wait_oldest(sp))
 		return false;
-	async = prefetch_pop(sp);
+	async = sp->ahead[0]; /* the oldest becomes the last */
+	sp->n_prefetched--;
+	for (uint32_t i = 0; i < sp->n_prefetched; i++)
+		sp->ahead[i] = sp->ahead[i + 1];
+	sp->ahead[sp->n_prefetched] = async;
+	async->batch->ahead = false;
 	async->stage = ASYNC_IDLE;
 	round->found = async->found;
 	round->began_ns = async->began_ns;

@@ -118,7 +118,7 @@ void sampler_trust_leaves(struct draw_scratch *s, uint32_t n)
 
 /* -------- over a wire -------- */
 
-static int round_in_flight(struct rlv_sampler *sp, struct round *round)
+static int sampler_round_over_wire(struct rlv_sampler *sp, struct round *round)
 {
 	int ret;
 
@@ -156,7 +156,7 @@ int sampler_round(struct rlv_sampler *sp, struct round *round)
 
 	round->began_ns = clock_now_ns(sp->h.clock);
 	if (!sp->trees.addressable)
-		return round_in_flight(sp, round);
+		return sampler_round_over_wire(sp, round);
 	round->found = round->n;
 	opts = sampler_draw_opts(sp, round->stratified, sp->trees.sizes);
 	ret = sp->ordered ? sampler_draw_in_order(sp, s, round)

@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REDRAWS 16         /* rounds in which failed items are drawn anew */
-#define FASTEST_ROW_NS 10u /* of a shard: no writers are faster */
-
 /* -------- what holds -------- */
 
 static bool sampler_is_stale(struct rlv_sampler *sp, uint32_t version)
@@ -110,7 +107,9 @@ static uint32_t sampler_keep_whole(struct rlv_sampler *sp, struct batch *batch, 
 
 uint64_t sampler_wrap_ns(const struct table_desc *desc)
 {
-	return (uint64_t)desc->slots * LEAF_GEN_MASK * FASTEST_ROW_NS;
+	const uint64_t fastest_row_ns = 10; /* of a shard: no writers are faster */
+
+	return (uint64_t)desc->slots * LEAF_GEN_MASK * fastest_row_ns;
 }
 
 /* State of a call, kept when a node is lost and the step repeats. */
@@ -213,7 +212,7 @@ static int sampler_fill(struct sample_call *call)
 	struct rlv_sampler *sp = call->sp;
 	bool takes = sp->view->max_times_sampled;
 	/* FIFO and LIFO: a second round finds the same items, unless they were consumed. */
-	uint32_t rounds = sp->ordered && !takes ? 1 : REDRAWS;
+	uint32_t rounds = sp->ordered && !takes ? 1 : 16;
 	int ret = 0;
 
 	for (uint32_t round = 0; ret == 0 && call->left > 0 && round < rounds; round++) {

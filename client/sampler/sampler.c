@@ -162,14 +162,6 @@ static void sampler_plan_init(struct rlv_sampler *sp)
 	sampler_plan_return(sp, sp->opts.n_step, sp->opts.gamma);
 }
 
-static void sampler_head_init(struct rlv_sampler *sp)
-{
-	uint32_t head = sp->view->window - 1;
-
-	sp->head.recip = UINT64_MAX / sp->h.desc->block + 1;
-	sp->head.limit = head * sp->head.recip; /* less than a block has rows */
-}
-
 static int sampler_batches_init(struct rlv_sampler *sp)
 {
 	bool any = sp->opts.batches == RLV_BATCHES_ANY;
@@ -243,7 +235,8 @@ static int sampler_open_parts(struct rlv_sampler *sp)
 	rng_seed(&sp->rng, sp->opts.seed, sp->opts.rank);
 	admission_init(&sp->admission, &sp->h, sp->view_index);
 	sampler_plan_init(sp);
-	sampler_head_init(sp);
+	sp->head.recip = UINT64_MAX / sp->h.desc->block + 1;
+	sp->head.limit = (sp->view->window - 1) * sp->head.recip; /* a block has more rows */
 	if (ret == 0)
 		ret = sampler_make_room(sp);
 	if (ret == 0)
@@ -334,14 +327,6 @@ int rlv_sampler_open(struct rlv_table *table, const struct rlv_sampler_opts *opt
 	return ret ? ret : open_sampler(table, &full, sampler_out);
 }
 
-static int check_sample_opts(const struct rlv_sampler *sp, const struct rlv_sample_opts *opts)
-{
-	if (opts->n_step > sp->opts.n_step)
-		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
-				 opts->n_step, sp->opts.n_step);
-	return sampler_check_return(opts->gamma, opts->beta);
-}
-
 int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_opts *opts)
 {
 	struct rlv_sample_opts full = RLV_SAMPLE_OPTS_INIT;
@@ -352,8 +337,12 @@ int rlv_sampler_set_opts(struct rlv_sampler *sampler, const struct rlv_sample_op
 	if (!sampler)
 		return error_set(-EINVAL, "sampler is NULL");
 	ret = opts ? abi_read(&full, sizeof(full), opts, "opts.") : 0;
-	if (ret == 0)
-		ret = check_sample_opts(sampler, &full);
+	if (ret)
+		return ret;
+	if (full.n_step > sampler->opts.n_step)
+		return error_set(-EINVAL, "opts.n_step %u: the sampler was opened for %u",
+				 full.n_step, sampler->opts.n_step);
+	ret = sampler_check_return(full.gamma, full.beta);
 	if (ret)
 		return ret;
 	n_step = full.n_step ? full.n_step : sampler->opts.n_step;

@@ -137,24 +137,6 @@ static uint32_t sampler_make_ops(struct rlv_sampler *sp, const uint64_t *keys, u
 	return m;
 }
 
-/* Counts the results of n ops. -EIO: an answer was lost. */
-static int update_count_results(const struct leaf_op *ops, uint32_t n,
-				struct rlv_update_result *result)
-{
-	bool unknown = false;
-
-	for (uint32_t i = 0; i < n; i++) {
-		bool done = ops[i].result == LEAF_DONE;
-
-		result->updated += done;
-		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
-		unknown |= ops[i].result == LEAF_UNKNOWN;
-	}
-	return unknown ? error_set(-EIO,
-				   "update: an answer was lost: some priorities may not be set")
-		       : 0;
-}
-
 /* Items in shards that are away count as stale, as if they had been overwritten. */
 static void update_count_lost(struct rlv_sampler *sp, uint32_t n, struct rlv_update_result *result)
 {
@@ -188,19 +170,26 @@ static uint32_t update_make_changes(struct rlv_sampler *sp, uint32_t n,
 	return n_changes;
 }
 
-/* A lost node loses its own updates and no others. */
+/* A lost node loses its own updates and no others. -EIO: an answer was lost. */
 static int update_count_change(struct rlv_sampler *sp, const struct shard_change *ch,
 			       struct rlv_update_result *result)
 {
+	const struct leaf_op *ops = ch->ops[sp->view_index];
 	uint32_t n = ch->n[sp->view_index];
+	bool unknown = false;
 	int ret = ch->ret;
 
 	if (ret && ch->acc->shard->tree->tr->broken) {
 		update_count_lost(sp, n, result);
 		return 0;
 	}
-	if (ret == 0)
-		ret = update_count_results(ch->ops[sp->view_index], n, result);
+	for (uint32_t i = 0; ret == 0 && i < n; i++) {
+		result->updated += ops[i].result == LEAF_DONE;
+		result->stale += ops[i].result == LEAF_STALE || ops[i].result == LEAF_ABSENT;
+		unknown |= ops[i].result == LEAF_UNKNOWN;
+	}
+	if (unknown)
+		ret = error_set(-EIO, "update: an answer was lost: some priorities may not be set");
 	return handle_failed(ch->acc, ret);
 }
 
