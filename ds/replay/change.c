@@ -20,7 +20,6 @@
 #define INDEX_MASK ((UINT32_C(1) << INDEX_BITS) - 1)
 #define WORD_OP (UINT32_C(8) << INDEX_BITS) /* in place of a view */
 #define LOOK (UINT32_C(16) << INDEX_BITS)
-#define IS_ANSWER(note) ((note) < NOTE_MAX)
 
 static uint32_t note_view(uint32_t note)
 {
@@ -206,7 +205,7 @@ static int digest(enum change_verb verb, struct chain_change *cc, bool *refresh)
 		bool again;
 		int ret;
 
-		if (!IS_ANSWER(note))
+		if (note >= NOTE_MAX) /* of no op */
 			continue;
 		word = word_of(cc, note);
 		if (word) {

@@ -17,23 +17,11 @@ struct claim_buffers {
 	uint32_t n_counted;               /* views with counts */
 };
 
-static uint32_t count_counted(const struct table_desc *desc)
-{
-	uint32_t n = 0;
-
-	for (uint32_t v = 0; v < desc->n_views; v++)
-		n += desc->views[v].counts_off != 0;
-	return n;
-}
-
 /* One allocation, parts in order of alignment: all are multiples of 8. */
 static int make_buffers(struct access *acc)
 {
 	const struct table_desc *desc = &acc->shard->desc;
-	size_t block = desc->block, counted = count_counted(desc), views = desc->n_views;
-	size_t bytes = sizeof(struct claim_buffers) +
-		       block * (views * (sizeof(struct leaf_op) + sizeof(uint64_t)) +
-				counted * (sizeof(struct word_op) + sizeof(uint64_t)));
+	size_t block = desc->block, counted = 0, views = desc->n_views, bytes;
 	struct claim_buffers *buf;
 	struct leaf_op *ops;
 	uint64_t *words;
@@ -43,6 +31,11 @@ static int make_buffers(struct access *acc)
 		      "parts follow each other");
 	if (acc->claim)
 		return 0;
+	for (uint32_t v = 0; v < views; v++)
+		counted += desc->views[v].counts_off != 0;
+	bytes = sizeof(struct claim_buffers) +
+		block * (views * (sizeof(struct leaf_op) + sizeof(uint64_t)) +
+			 counted * (sizeof(struct word_op) + sizeof(uint64_t)));
 	buf = mem_zalloc(bytes);
 	if (!buf)
 		return error_set(-ENOMEM, "ring: no memory to claim blocks of %zu rows", block);

@@ -12,8 +12,6 @@
 #include <string.h>
 
 #define HEADERS_AHEAD 8 /* read with the ticket: one line covers a few concurrent writers */
-#define WRITE_BYTES ((uint32_t)1 << 30)
-#define CLOSE_TRIES 4
 
 /* Block headers read with the ticket. */
 struct glimpse {
@@ -77,16 +75,6 @@ static int draw_ticket(struct access *acc, uint64_t *seq_out, struct glimpse *ne
 	return 0;
 }
 
-static int load_header(const struct access *acc, uint32_t index, const struct glimpse *near,
-		       uint64_t *word_out)
-{
-	if (index >= near->first && index - near->first < near->n) {
-		*word_out = near->words[index - near->first];
-		return 0;
-	}
-	return transport_load(acc->shard->tree, shard_header_off(acc->shard, index), word_out);
-}
-
 /* -------- queue -------- */
 
 /* Checks the leaves of a queue; rows before the first window hold no item. */
@@ -119,22 +107,6 @@ static int leaves_are_taken(const struct block *blk, uint32_t v, bool *taken_out
 	return 0;
 }
 
-/*
- * Runs before the CAS of the header: no leaf of a closed block becomes non-zero, and if the
- * block is claimed in between the CAS fails.
- */
-static int block_is_taken(const struct block *blk, bool *taken_out)
-{
-	const struct table_desc *desc = &blk->acc->shard->desc;
-	int rc = 0;
-
-	*taken_out = true;
-	for (uint32_t v = 0; !rc && *taken_out && v < desc->n_views; v++)
-		if (ring_view_is_queue(&desc->views[v]))
-			rc = leaves_are_taken(blk, v, taken_out);
-	return rc;
-}
-
 /* -------- claim -------- */
 
 /*
@@ -147,21 +119,30 @@ static int close_header(const struct block *blk, uint64_t *old_out)
 	uint64_t off = shard_header_off(acc->shard, blk->index);
 	uint64_t open = block_make(true, acc->owner, blk->seq);
 	uint64_t closed = block_make(false, acc->owner, blk->seq);
+	const int tries = 4;
 	int rc = -EIO;
 
-	for (int i = 0; rc == -EIO && i < CLOSE_TRIES; i++)
+	for (int i = 0; rc == -EIO && i < tries; i++)
 		rc = transport_cas_word(acc->shard->tree, off, open, closed, old_out);
 	if (!rc && *old_out == open)
 		*old_out = closed;
 	return rc;
 }
 
+/*
+ * The leaves of queues are read before the CAS: no leaf of a closed block becomes non-zero, and if the
+ * block is claimed in between the CAS fails.
+ */
 static int try_header(const struct block *blk, uint64_t seen, uint64_t *old_out)
 {
 	const struct access *acc = blk->acc;
-	bool taken;
-	int rc = block_is_taken(blk, &taken);
+	const struct table_desc *desc = &acc->shard->desc;
+	bool taken = true;
+	int rc = 0;
 
+	for (uint32_t v = 0; !rc && taken && v < desc->n_views; v++)
+		if (ring_view_is_queue(&desc->views[v]))
+			rc = leaves_are_taken(blk, v, &taken);
 	if (rc || !taken)
 		return rc ? rc : -EAGAIN;
 	return transport_cas_word(acc->shard->tree, shard_header_off(acc->shard, blk->index), seen,
@@ -202,7 +183,11 @@ static int take_block(struct access *acc, struct block *blk, struct ring_counter
 		blk->index = (uint32_t)(blk->seq % desc->blocks);
 		blk->gen = block_gen(blk->seq, desc->blocks);
 		blk->first = blk->index * desc->block;
-		rc = load_header(acc, blk->index, &near, &seen);
+		if (blk->index >= near.first && blk->index - near.first < near.n)
+			seen = near.words[blk->index - near.first];
+		else
+			rc = transport_load(acc->shard->tree,
+					    shard_header_off(acc->shard, blk->index), &seen);
 		if (!rc)
 			rc = open_header(acc, blk, seen);
 		if (rc != -EAGAIN)
@@ -375,7 +360,7 @@ uint8_t *ring_row(const struct block *blk, uint32_t i)
 int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n)
 {
 	const struct shard *shard = blk->acc->shard;
-	uint32_t row_bytes = shard->desc.row_bytes, most = WRITE_BYTES / row_bytes;
+	uint32_t row_bytes = shard->desc.row_bytes, most = ((uint32_t)1 << 30) / row_bytes;
 	const uint8_t *src = rows;
 
 	if (n > shard->desc.block || i > shard->desc.block - n)
@@ -402,36 +387,28 @@ int ring_write(const struct block *blk, uint32_t i, const void *rows, uint32_t n
 
 #define HEADERS_AT_ONCE 512
 
-/* True if row i of an open block is written; all rows before it are, too. */
-static int row_is_written(const struct shard *shard, uint32_t block, uint64_t header, uint32_t i,
-			  bool *written_out)
-{
-	uint32_t want = block_gen(block_seq(header), shard->desc.blocks);
-	struct transport_io io = { .region = shard->rows, .len = sizeof(uint64_t) };
-	uint64_t tail; /* gen and crc */
-	int rc;
-
-	io.off = shard_row_off(shard, block * shard->desc.block + i) + shard->desc.tail_off +
-		 offsetof(struct row_tail, gen);
-	io.dst = &tail;
-	rc = transport_read(shard->rows->tr, &io, 1);
-	if (rc == 0)
-		*written_out = (uint32_t)tail == want;
-	return rc;
-}
-
+/* Rows of an open block that are written; all rows before a written one are, too. */
 static int count_written(const struct shard *shard, uint32_t block, uint64_t header,
 			 uint32_t *rows_out)
 {
-	uint32_t least = 0, most = shard->desc.block;
+	const struct table_desc *desc = &shard->desc;
+	uint32_t gen = block_gen(block_seq(header), desc->blocks);
+	uint32_t least = 0, most = desc->block;
+	uint64_t tail = 0; /* gen and crc */
 	int rc = 0;
 
 	while (rc == 0 && least < most) {
 		uint32_t middle = least + (most - least) / 2;
-		bool written = false;
+		struct transport_io io = {
+			.region = shard->rows,
+			.off = shard_row_off(shard, block * desc->block + middle) + desc->tail_off +
+			       offsetof(struct row_tail, gen),
+			.dst = &tail,
+			.len = sizeof(tail),
+		};
 
-		rc = row_is_written(shard, block, header, middle, &written);
-		if (written)
+		rc = transport_read(shard->rows->tr, &io, 1);
+		if (rc == 0 && (uint32_t)tail == gen)
 			least = middle + 1;
 		else
 			most = middle;
