@@ -19,18 +19,8 @@
 
 #define AHEAD 8u /* lines prefetched ahead of the write */
 #define RADIX_BITS 8u
-#define NODE_BITS 24u
 
 /* -------- open and close -------- */
-
-static uint32_t find_dense_level(const struct sumtree *tree)
-{
-	uint32_t level = 1;
-
-	while (tree->nodes[level] > DENSE_MAX)
-		level++;
-	return level;
-}
 
 static int open_dense(struct delta_side *side, uint32_t nodes)
 {
@@ -50,7 +40,9 @@ int tree_deltas_open(const struct sumtree *tree, const struct tree_deltas_opts *
 	if (opts)
 		deltas->opts = *opts;
 	if (deltas->opts.defer_calls > 1) {
-		deltas->dense_level = find_dense_level(tree);
+		deltas->dense_level = 1;
+		while (tree->nodes[deltas->dense_level] > DENSE_MAX)
+			deltas->dense_level++;
 		nodes = tree->nodes[deltas->dense_level];
 		if (open_dense(&deltas->side[0], nodes) || open_dense(&deltas->side[1], nodes)) {
 			tree_deltas_close(&deltas);
@@ -90,27 +82,26 @@ static struct rword64 *word_at(const struct sumtree *tree, uint64_t off)
 	return (struct rword64 *)(void *)(tree->region->base + off);
 }
 
-static int sink_faa(const struct sumtree *tree, struct wr_list *sink, uint64_t off, int64_t value)
+/* Adds in place, or to the chain that the access sends next. */
+static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
+		    int64_t value)
 {
-	int ret = wr_list_reserve(sink, sink->n + 1);
+	struct wr_list *sink = deltas->sink;
+	int ret;
 
+	if (value == 0)
+		return 0;
+	if (!sink) {
+		rword64_add(word_at(tree, off), (uint64_t)value);
+		return 0;
+	}
+	ret = wr_list_reserve(sink, sink->n + 1);
 	if (ret)
 		return ret;
 	*wr_list_add(sink, NOTE_SUM) = (struct transport_wr){
 		.verb = VERB_FAA,
 		.atomic = { .region = tree->region, .off = off, .value = (uint64_t)value },
 	};
-	return 0;
-}
-
-static int add_word(const struct sumtree *tree, struct tree_deltas *deltas, uint64_t off,
-		    int64_t value)
-{
-	if (value == 0)
-		return 0;
-	if (deltas->sink)
-		return sink_faa(tree, deltas->sink, off, value);
-	rword64_add(word_at(tree, off), (uint64_t)value);
 	return 0;
 }
 
@@ -171,8 +162,9 @@ static void sort_pass(const struct delta_run *from, const struct delta_run *to, 
 static void sort_run(struct delta_run *run, struct tree_deltas *deltas, uint32_t nodes)
 {
 	struct delta_run other = { deltas->sorted_node, deltas->sorted_sum, run->n };
+	const uint32_t node_bits = 24;
 
-	for (uint32_t shift = 0; shift < NODE_BITS && nodes >> shift; shift += RADIX_BITS) {
+	for (uint32_t shift = 0; shift < node_bits && nodes >> shift; shift += RADIX_BITS) {
 		struct delta_run swap = other;
 
 		sort_pass(run, &other, shift);

@@ -33,17 +33,6 @@ static const uint16_t default_fanout[] = { 8, 16, 0 };
 
 /* -------- geometry -------- */
 
-static uint32_t fanout_at(const struct tree_geometry *geo, uint32_t level)
-{
-	return geo->fanout[level];
-}
-
-/* Words of a level in an inner array: whole lines and whole groups of its parents. */
-static uint64_t level_words(const struct tree_geometry *geo, uint32_t level, uint32_t nodes)
-{
-	return round_up(nodes, level < geo->levels ? fanout_at(geo, level) : WIRE_LINE / 8);
-}
-
 /* Fills nodes[] and, from the top down, off[]; returns the bytes of an inner array. */
 static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64_t *off)
 {
@@ -51,10 +40,10 @@ static uint64_t lay_out(const struct tree_geometry *geo, uint32_t *nodes, uint64
 
 	nodes[0] = geo->leaves;
 	for (uint32_t l = 1; l <= geo->levels; l++)
-		nodes[l] = (uint32_t)div_up(nodes[l - 1], fanout_at(geo, l - 1));
+		nodes[l] = (uint32_t)div_up(nodes[l - 1], geo->fanout[l - 1]);
 	for (uint32_t l = geo->levels; l > 0; l--) {
-		off[l] = bytes;
-		bytes += 8 * level_words(geo, l, nodes[l]);
+		off[l] = bytes; /* whole lines, and whole groups of its parents */
+		bytes += 8 * round_up(nodes[l], l < geo->levels ? geo->fanout[l] : WIRE_LINE / 8);
 	}
 	return bytes;
 }
@@ -96,7 +85,7 @@ int sumtree_geometry_init(struct tree_geometry *geo, uint32_t leaves, const uint
 
 uint64_t sumtree_leaf_bytes(const struct tree_geometry *geo)
 {
-	return 8 * round_up(geo->leaves, fanout_at(geo, 0));
+	return 8 * round_up(geo->leaves, geo->fanout[0]);
 }
 
 int sumtree_geometry_check(const struct tree_geometry *geo)
@@ -125,12 +114,6 @@ int sumtree_geometry_check(const struct tree_geometry *geo)
 	return 0;
 }
 
-static bool has_pairs(const struct region *region, uint64_t leaves_off)
-{
-	return BARRIER_PAIRS && cpu_has_cas16() && region->base &&
-	       (uintptr_t)(region->base + leaves_off) % 16 == 0;
-}
-
 void sumtree_init(struct sumtree *tree, struct region *region, const struct tree_geometry *geo,
 		  const struct tree_place *place)
 {
@@ -141,10 +124,11 @@ void sumtree_init(struct sumtree *tree, struct region *region, const struct tree
 	tree->inner_off[0] = place->inner_off[0];
 	tree->inner_off[1] = place->inner_off[1];
 	tree->max_prio = place->max_prio;
-	tree->pairs = has_pairs(region, place->leaves_off);
+	tree->pairs = BARRIER_PAIRS && cpu_has_cas16() && region->base &&
+		      (uintptr_t)(region->base + place->leaves_off) % 16 == 0;
 	lay_out(geo, tree->nodes, tree->level_off);
 	for (uint32_t l = 0; l < geo->levels; l++)
-		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, fanout_at(geo, l));
+		tree->recip[l] = div_up((uint64_t)1 << NODE_RECIP_SHIFT, geo->fanout[l]);
 }
 
 uint64_t sumtree_max_prio(uint32_t leaves)
@@ -207,18 +191,6 @@ static inline int change_in_place(struct change *c, enum change_verb verb, struc
 		}
 	}
 	return ret;
-}
-
-/*
- * Completes n <= TRANSPORT_VECTOR ops; inlined for each verb. Results are LEAF_UNKNOWN before,
- * and stay so if an error ends the call.
- */
-static inline int change_some(struct change *c, enum change_verb verb, struct leaf_op *ops,
-			      uint32_t n)
-{
-	int ret = tree_deltas_reserve(c->tree, c->deltas, n);
-
-	return ret ? ret : change_in_place(c, verb, ops, n);
 }
 
 /* -------- the verbs -------- */
@@ -389,13 +361,20 @@ static inline int begin_ops(const struct sumtree *tree, struct leaf_op *ops, siz
 	return 0;
 }
 
+/*
+ * Inlined for each verb. Results are LEAF_UNKNOWN before, and stay so if an error ends the call.
+ */
 static inline int change_all(struct change *c, enum change_verb verb, struct leaf_op *ops, size_t n)
 {
 	int ret = 0;
 
-	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR)
-		ret = change_some(c, verb, ops + done,
-				  (uint32_t)min_u64(n - done, TRANSPORT_VECTOR));
+	for (size_t done = 0; ret == 0 && done < n; done += TRANSPORT_VECTOR) {
+		uint32_t now = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
+
+		ret = tree_deltas_reserve(c->tree, c->deltas, now);
+		if (ret == 0)
+			ret = change_in_place(c, verb, ops + done, now);
+	}
 	return ret;
 }
 
@@ -465,20 +444,6 @@ static uint32_t publish_steadily(const struct change *c, struct leaf_op *ops, ui
 	return i;
 }
 
-/* Publishes up to a vector of ops the usual way; returns how many. *ret_out: no room for deltas. */
-static uint32_t try_steadily(const struct change *c, struct leaf_op *ops, uint32_t n, int *ret_out)
-{
-	*ret_out = tree_deltas_reserve(c->tree, c->deltas, n);
-	return *ret_out == 0 && goes_steadily(c) ? publish_steadily(c, ops, n) : 0;
-}
-
-static int publish_others(struct change *c, struct leaf_op *ops, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		ops[i].word = claimed_word(c->ep, ops[i].gen);
-	return change_all(c, CHANGE_PUBLISH, ops, n);
-}
-
 /* P1 pairs with V1: the caller's rows, then the leaf that publishes them. */
 static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
 {
@@ -487,9 +452,15 @@ static int publish_ops(struct change *c, struct leaf_op *ops, size_t n)
 
 	for (size_t done = 0; ret == 0 && done < n; done += part) {
 		part = (uint32_t)min_u64(n - done, TRANSPORT_VECTOR);
-		part = try_steadily(c, ops + done, part, &ret);
-		if (ret == 0 && part == 0)
-			return publish_others(c, ops + done, n - done);
+		ret = tree_deltas_reserve(c->tree, c->deltas, part);
+		if (ret)
+			return ret;
+		part = goes_steadily(c) ? publish_steadily(c, ops + done, part) : 0;
+		if (part)
+			continue;
+		for (size_t i = done; i < n; i++)
+			ops[i].word = claimed_word(c->ep, ops[i].gen);
+		return change_all(c, CHANGE_PUBLISH, ops + done, n - done);
 	}
 	return ret;
 }
