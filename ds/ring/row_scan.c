@@ -10,15 +10,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define SCAN_BYTES ((uint64_t)1 << 20) /* whole rows in one call */
-#define SMALL_ROW 256u                 /* read whole: one range instead of a tail of each row */
-
-/* The crc covers the row up to its own field; a crc of 0 is valid. */
-static bool is_torn(const struct shard *shard, const uint8_t *row, const struct row_tail *tail)
-{
-	return tail->crc != crc32c(0, row, shard->desc.tail_off + offsetof(struct row_tail, crc));
-}
-
 static struct row_info info_of(const struct row_tail *tail)
 {
 	return (struct row_info){ .gen = tail->gen, .step = tail->step, .flags = tail->flags };
@@ -31,17 +22,19 @@ static int scan_rows(struct shard *shard, uint32_t first, uint32_t n, bool crc,
 	struct transport_view view = { .region = shard->rows,
 				       .off = shard_row_off(shard, first),
 				       .len = n * shard->desc.row_bytes };
+	uint32_t sealed = shard->desc.tail_off + (uint32_t)offsetof(struct row_tail, crc);
 	int rc = transport_view(shard->rows->tr, &view, 1);
 
 	if (rc)
 		return rc;
+	/* The crc covers the row up to its own field; a crc of 0 is valid. */
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *row = (const uint8_t *)view.ptr + (size_t)i * shard->desc.row_bytes;
 		struct row_tail tail;
 
 		memcpy(&tail, row + shard->desc.tail_off, sizeof(tail));
 		infos_out[i] = info_of(&tail);
-		infos_out[i].torn = crc && is_torn(shard, row, &tail);
+		infos_out[i].torn = crc && tail.crc != crc32c(0, row, sealed);
 	}
 	transport_view_end(shard->rows->tr);
 	return 0;
@@ -75,10 +68,11 @@ int row_scan_block(struct shard *shard, uint32_t block, bool crc, struct row_inf
 {
 	uint32_t rows = shard->desc.block, at_once = TRANSPORT_VECTOR;
 	bool sealed = crc && (shard->desc.flags & TABLE_ROW_CRC);
-	bool whole = sealed || shard->desc.row_bytes <= SMALL_ROW;
+	/* Small rows are read whole, up to 1 MiB: one range instead of a tail of each row. */
+	bool whole = sealed || shard->desc.row_bytes <= 256;
 
 	if (whole)
-		at_once = (uint32_t)max_u64(1, SCAN_BYTES / shard->desc.row_bytes);
+		at_once = (uint32_t)max_u64(1, ((uint64_t)1 << 20) / shard->desc.row_bytes);
 	for (uint32_t i = 0; i < rows; i += at_once) {
 		uint32_t n = rows - i < at_once ? rows - i : at_once, first = block * rows + i;
 		int rc = whole ? scan_rows(shard, first, n, sealed, infos_out + i)
