@@ -260,22 +260,18 @@ static const struct transport_ops mapped_ops = {
 	.close = mapped_close,
 };
 
-static bool is_our_host(const uint8_t boot_id[16])
-{
-	struct process_id self;
-
-	return process_self(&self) == 0 && memcmp(self.boot_id, boot_id, 16) == 0;
-}
-
 struct transport *mapped_over(struct transport *wire, const struct mapped_node *node,
 			      const struct transport_opts *opts)
 {
 	char uri[TRANSPORT_URI_BYTES];
 	int n = snprintf(uri, sizeof(uri), "shm:%s", node->socket);
+	struct process_id self;
 	struct mapped *mapped;
 
-	if (!*node->socket || !is_our_host(node->boot_id) || n < 0 || (size_t)n >= sizeof(uri))
+	if (!*node->socket || n < 0 || (size_t)n >= sizeof(uri))
 		return wire;
+	if (process_self(&self) || memcmp(self.boot_id, node->boot_id, sizeof(self.boot_id)) != 0)
+		return wire; /* of another host */
 	mapped = mem_zalloc(sizeof(*mapped));
 	if (!mapped || transport_open(uri, opts, &mapped->near)) {
 		log_info("node of this host is not mapped: %s",

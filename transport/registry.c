@@ -13,8 +13,6 @@
 #include "transport/verbs/verbs.h"
 #endif
 
-#define DEFAULT_TIMEOUT_NS (5 * (uint64_t)CLOCK_NS_PER_S)
-
 #if !RLV_HAVE_VERBS
 #define NO_VERBS "built without RDMA: install libibverbs-dev and librdmacm-dev, and build again"
 
@@ -97,7 +95,7 @@ int transport_open(const char *uri, const struct transport_opts *opts, struct tr
 	if (!full.clock)
 		full.clock = clock_monotonic();
 	if (!full.timeout_ns)
-		full.timeout_ns = DEFAULT_TIMEOUT_NS;
+		full.timeout_ns = 5 * (uint64_t)CLOCK_NS_PER_S;
 	if (!full.open_ns)
 		full.open_ns = full.timeout_ns;
 	scheme = strcspn(uri, ":");

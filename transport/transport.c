@@ -11,9 +11,29 @@
 #include "transport/fork.h"
 
 #include "base/bits.h"
+#include "base/mem/alloc.h"
 #include "base/mem/chunk.h"
 
-#define LEAST_NS ((uint64_t)CLOCK_NS_PER_S)
+int transport_new(size_t bytes, const struct transport_ops *ops, uint32_t caps,
+		  const struct transport_opts *opts, struct transport **tr_out)
+{
+	struct transport *tr = mem_zalloc(bytes);
+	int ret;
+
+	if (!tr)
+		return error_set(-ENOMEM, "no memory for a transport");
+	tr->ops = ops;
+	tr->caps = caps;
+	tr->clock = opts->clock;
+	tr->timeout_ns = opts->timeout_ns;
+	ret = fork_watch(&tr->forks);
+	if (ret) {
+		mem_free(tr);
+		return ret;
+	}
+	*tr_out = tr;
+	return 0;
+}
 
 /* Keeps the error message of a failed call that closes the transport. */
 void transport_close(struct transport **tr)
@@ -36,7 +56,7 @@ uint64_t transport_give_up_ns(const struct transport *tr)
 
 	if (tr->deadline_ns) {
 		part_ns = tr->deadline_ns > now_ns ? (tr->deadline_ns - now_ns) / 2 : 0;
-		part_ns = min_u64(max_u64(part_ns, LEAST_NS), tr->timeout_ns);
+		part_ns = min_u64(max_u64(part_ns, CLOCK_NS_PER_S), tr->timeout_ns);
 	}
 	return now_ns + min_u64(part_ns, DEADLINE_NEVER - 1 - now_ns);
 }
@@ -104,15 +124,6 @@ static int check_io(const struct transport *tr, const struct transport_io *io, u
 		return error_set(-EINVAL, "region %u: buffer %p: must be 8-aligned", io->region->id,
 				 io->src);
 	return 0;
-}
-
-static int check_atomic(const struct transport *tr, const struct transport_atomic *op)
-{
-	int ret = check_region(tr, op->region, RIGHT_ATOMIC);
-
-	if (ret)
-		return ret;
-	return range_is_bad(op->region, op->off, 8) ? range_error(op->region, op->off, 8) : 0;
 }
 
 /* -------- regions -------- */
@@ -185,6 +196,9 @@ static int note_end(struct transport *tr, int ret)
 
 static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 {
+	const struct transport_atomic *op = &wr->atomic;
+	int ret;
+
 	switch (wr->verb) {
 	case VERB_READ:
 		return check_io(tr, &wr->io, RIGHT_READ);
@@ -192,7 +206,10 @@ static int check_wr(const struct transport *tr, const struct transport_wr *wr)
 		return check_io(tr, &wr->io, RIGHT_WRITE);
 	case VERB_CAS:
 	case VERB_FAA:
-		return check_atomic(tr, &wr->atomic);
+		ret = check_region(tr, op->region, RIGHT_ATOMIC);
+		if (ret == 0 && range_is_bad(op->region, op->off, 8))
+			ret = range_error(op->region, op->off, 8);
+		return ret;
 	}
 	return error_set(-EINVAL, "verb %u: unknown", (unsigned)wr->verb);
 }
@@ -366,25 +383,16 @@ int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
 
 /* -------- views -------- */
 
-static int view_room(struct transport *tr, size_t bytes)
-{
-	return chunk_make_room(&tr->view, &tr->view_bytes, bytes)
-		       ? 0
-		       : error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
-}
-
 /* Copies, one behind the other. */
 static int view_copies(struct transport *tr, struct transport_view *views, size_t n)
 {
 	struct transport_io io[TRANSPORT_VECTOR];
 	size_t bytes = 0;
-	int ret;
 
 	for (size_t i = 0; i < n; i++)
 		bytes += views[i].len;
-	ret = view_room(tr, bytes);
-	if (ret)
-		return ret;
+	if (!chunk_make_room(&tr->view, &tr->view_bytes, bytes))
+		return error_set(-ENOMEM, "no memory for a view of %zu bytes", bytes);
 	bytes = 0;
 	for (size_t i = 0; i < n; i++) {
 		views[i].ptr = tr->view + bytes;
@@ -395,16 +403,6 @@ static int view_copies(struct transport *tr, struct transport_view *views, size_
 		bytes += views[i].len;
 	}
 	return transport_read(tr, io, n);
-}
-
-static int view_in_place(struct transport *tr, struct transport_view *views, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		views[i].ptr = views[i].region->base + views[i].off;
-		tr->stats.read_bytes += views[i].len;
-	}
-	tr->stats.reads += n;
-	return 0;
 }
 
 int transport_view(struct transport *tr, struct transport_view *views, size_t n)
@@ -426,7 +424,13 @@ int transport_view(struct transport *tr, struct transport_view *views, size_t n)
 			return range_error(region, views[i].off, views[i].len);
 		addressable &= region->base != NULL;
 	}
-	ret = addressable ? view_in_place(tr, views, n) : view_copies(tr, views, n);
+	if (!addressable)
+		ret = view_copies(tr, views, n);
+	for (size_t i = 0; addressable && i < n; i++) {
+		views[i].ptr = views[i].region->base + views[i].off;
+		tr->stats.reads++;
+		tr->stats.read_bytes += views[i].len;
+	}
 	tr->viewing = ret == 0;
 	return ret;
 }

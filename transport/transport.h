@@ -263,6 +263,13 @@ RLV_MUST_CHECK int transport_open(const char *uri, const struct transport_opts *
 void transport_close(struct transport **tr);
 
 /*
+ * For transports: makes one of `bytes` zeroed bytes, which begins with its head: operations,
+ * capabilities, clock, timeout and fork count are filled in. mem_free it. -ENOMEM.
+ */
+RLV_MUST_CHECK int transport_new(size_t bytes, const struct transport_ops *ops, uint32_t caps,
+				 const struct transport_opts *opts, struct transport **tr_out);
+
+/*
  * Deadline of an operation whose wait starts now; passing it ends the connection. It is half of the
  * time left to the public call, so that the call can continue over other connections; at least a
  * second, so that a slow connection is not dropped for a short deadline; at most timeout_ns.

@@ -353,24 +353,16 @@ static const struct transport_ops shm_ops = {
 	.close = shm_close,
 };
 
-static int make(const struct transport_opts *opts, struct shm **shm_out)
+static int shm_new(const struct transport_opts *opts, struct shm **shm_out)
 {
-	struct shm *shm = mem_zalloc(sizeof(*shm));
-	int ret;
+	struct transport *tr;
+	int ret = transport_new(sizeof(struct shm), &shm_ops,
+				TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC, opts, &tr);
 
-	if (!shm)
-		return error_set(-ENOMEM, "no memory for a transport");
-	shm->tr.ops = &shm_ops;
-	shm->tr.caps = TRANSPORT_ADDRESSABLE | TRANSPORT_CPU_ATOMIC;
-	shm->tr.clock = opts->clock;
-	shm->tr.timeout_ns = opts->timeout_ns;
-	shm->client_id = opts->client_id;
-	ret = fork_watch(&shm->tr.forks);
-	if (ret) {
-		mem_free(shm);
+	if (ret)
 		return ret;
-	}
-	*shm_out = shm;
+	*shm_out = of(tr);
+	(*shm_out)->client_id = opts->client_id;
 	return 0;
 }
 
@@ -388,7 +380,7 @@ int shm_open_embed(const char *rest, const struct transport_opts *opts, struct t
 	target = target_of(opts->target);
 	if (!target)
 		return -EINVAL;
-	ret = make(opts, &shm);
+	ret = shm_new(opts, &shm);
 	if (ret)
 		return ret;
 	ret = target_join(target, opts->client_id);
@@ -411,7 +403,7 @@ int shm_open_socket(const char *path, const struct transport_opts *opts, struct 
 
 	if (!*path)
 		return error_set(-EINVAL, "transport uri \"shm:\": the socket's path is missing");
-	ret = make(opts, &shm);
+	ret = shm_new(opts, &shm);
 	if (ret)
 		return ret;
 	ret = attach_open(path, opts, &shm->attach, &persistent);

@@ -63,12 +63,6 @@ static int verbs_persist(struct transport *tr, struct region *region, uint64_t o
 
 /* -------- regions -------- */
 
-/* The target's refusal becomes our error, with its words. */
-static int refusal(const struct verbs_attached *attached)
-{
-	return error_set(attached->status, "target: %s", attached->text);
-}
-
 /*
  * Sends a request and waits for its answer. Any failure ends the link, so that a late answer is not
  * taken for the answer to the next request.
@@ -103,7 +97,7 @@ static int ask_target(struct verbs *verbs, const struct region_grant *grant,
 	if (ret)
 		return ret;
 	if (attached->status)
-		return refusal(attached);
+		return error_set(attached->status, "target: %s", attached->text);
 	mine->region = (struct region){ .id = attached->region,
 					.rights = attached->rights,
 					.size = attached->size,
@@ -114,7 +108,7 @@ static int ask_target(struct verbs *verbs, const struct region_grant *grant,
 	return 0;
 }
 
-/* Takes back an ATTACH; that the link ends meanwhile does so, too. */
+/* Takes back an ATTACH. If the link ends meanwhile, the target takes it back itself. */
 static void tell_target(struct verbs *verbs, const struct verbs_region *mine)
 {
 	union verbs_any message = { .detach = { .region = mine->region.id,
@@ -209,26 +203,6 @@ static int number_of(const char *name, uint32_t max, uint32_t *value_out)
 	return 0;
 }
 
-static int make(const struct transport_opts *opts, struct verbs **verbs_out)
-{
-	struct verbs *verbs = mem_zalloc(sizeof(*verbs));
-	int ret;
-
-	if (!verbs)
-		return error_set(-ENOMEM, "no memory for a transport");
-	verbs->tr.ops = &verbs_ops;
-	verbs->tr.caps = TRANSPORT_ASYNC;
-	verbs->tr.clock = opts->clock;
-	verbs->tr.timeout_ns = opts->timeout_ns;
-	ret = fork_watch(&verbs->tr.forks);
-	if (ret) {
-		mem_free(verbs);
-		return ret;
-	}
-	*verbs_out = verbs;
-	return 0;
-}
-
 int verbs_open(const char *rest, const struct transport_opts *opts, struct transport **tr_out)
 {
 	struct link_opts link = { .clock = opts->clock,
@@ -236,7 +210,8 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 				  .client_id = opts->client_id };
 	struct verbs_address address;
 	struct mapped_node node = { .socket = address.path };
-	struct verbs *verbs = NULL;
+	struct transport *tr = NULL;
+	struct verbs *verbs;
 	int ret = verbs_address_parse(rest, &address);
 
 	if (ret == 0 && !*address.host)
@@ -248,21 +223,22 @@ int verbs_open(const char *rest, const struct transport_opts *opts, struct trans
 	if (ret == 0)
 		ret = number_of("RLV_VERBS_ACK_TIMEOUT", LINK_ACK_TIMEOUT_MAX, &link.ack_timeout);
 	if (ret == 0)
-		ret = make(opts, &verbs);
+		ret = transport_new(sizeof(*verbs), &verbs_ops, TRANSPORT_ASYNC, opts, &tr);
 	if (ret)
 		return ret;
+	verbs = of(tr);
 	link.host = address.host;
 	link.port = address.port;
 	link.replaces = opts->replaces;
 	ret = link_open(&link, &verbs->link);
 	if (ret)
 		goto err_free;
-	ret = post_open(verbs->link, &verbs->tr, &verbs->post);
+	ret = post_open(verbs->link, tr, &verbs->post);
 	if (ret)
 		goto err_close;
-	verbs->tr.link = verbs->link->number;
+	tr->link = verbs->link->number;
 	node.boot_id = verbs->link->boot_id;
-	*tr_out = mapped_over(&verbs->tr, &node, opts);
+	*tr_out = mapped_over(tr, &node, opts);
 	return 0;
 
 err_close:
