@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PORT_MAX 65535
-
 static int bad(const char *text, const char *why)
 {
 	return error_set(-EINVAL, "verbs address \"%s\": %s; it is HOST:PORT[;SOCKET-PATH]", text,
@@ -46,7 +44,7 @@ static bool take_port(const char *digits, const char *end, struct verbs_address 
 		port = 10 * port + (unsigned long)(*digits - '0');
 	}
 	(void)snprintf(out->port, sizeof(out->port), "%lu", port & 0x1ffff);
-	return port <= PORT_MAX;
+	return port <= UINT16_MAX;
 }
 
 int verbs_address_parse(const char *text, struct verbs_address *address_out)

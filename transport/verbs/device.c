@@ -12,9 +12,6 @@
 #include "base/os/lock.h"
 #include "base/log.h"
 
-/* A NIC keeps the state of about so many work requests at hand. */
-#define OUTSTANDING 8192
-
 static LOCK_ROLE(devices_role, "verbs devices", LOCK_RANK_CHANNEL);
 static struct lock devices_lock = LOCK_INIT(&devices_role);
 static struct verbs_device *devices LOCK_GUARDED_BY(devices_role);
@@ -123,7 +120,8 @@ static int make(const struct verbs_calls *calls, struct ibv_context *context,
 		goto err_free;
 	}
 	device->caps.parent_domains = has_parent_domains(device);
-	atomic_init(&device->outstanding, OUTSTANDING);
+	/* a NIC keeps the state of about so many work requests at hand */
+	atomic_init(&device->outstanding, 8192);
 	device->listener = (struct chunk_listener){ chunk_added, chunk_removed, device };
 	ret = chunk_listen(&device->listener);
 	if (ret)
@@ -140,15 +138,6 @@ err_free:
 	return ret;
 }
 
-static struct verbs_device *find(const struct ibv_context *context) LOCK_REQUIRES(devices_role)
-{
-	struct verbs_device *device = devices;
-
-	while (device && device->context != context)
-		device = device->next;
-	return device;
-}
-
 int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *context,
 		     struct verbs_device **device_out)
 {
@@ -156,7 +145,9 @@ int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *contex
 	int ret = 0;
 
 	lock_acquire(&devices_lock, &devices_role);
-	device = find(context);
+	device = devices;
+	while (device && device->context != context)
+		device = device->next;
 	if (device) {
 		device->refs++;
 	} else {
@@ -172,21 +163,9 @@ int verbs_device_get(const struct verbs_calls *calls, struct ibv_context *contex
 	return ret;
 }
 
-static bool drop(struct verbs_device *device) LOCK_REQUIRES(devices_role)
-{
-	struct verbs_device **link = &devices;
-
-	if (--device->refs)
-		return false;
-	while (*link != device)
-		link = &(*link)->next;
-	*link = device->next;
-	return true;
-}
-
 void verbs_device_put(struct verbs_device **device)
 {
-	struct verbs_device *gone = *device;
+	struct verbs_device *gone = *device, **link;
 	bool last;
 	int ret;
 
@@ -194,7 +173,13 @@ void verbs_device_put(struct verbs_device **device)
 	if (!gone)
 		return;
 	lock_acquire(&devices_lock, &devices_role);
-	last = drop(gone);
+	last = --gone->refs == 0;
+	if (last) {
+		link = &devices;
+		while (*link != gone)
+			link = &(*link)->next;
+		*link = gone->next;
+	}
 	lock_release(&devices_lock, &devices_role);
 	if (!last)
 		return;

@@ -18,13 +18,15 @@
 #include "base/bits.h"
 #include "base/log.h"
 
-#define RECEIVES 4 /* messages that may come before we look */
-#define DEPTH 512
-#define DEPTH_MIN 8
-#define READS 32   /* in flight at once: enough for the bandwidth of any link */
-#define QPS 4      /* more than that many for READS only if asked */
-#define INLINE 128 /* a leaf, a slot, a small row */
-#define YIELDS 256 /* looks at the queue before a wait for a message sleeps */
+enum {
+	RECEIVES = 4, /* messages that may come before we look */
+	DEPTH = 512,
+	DEPTH_MIN = 8,
+	READS = 32,   /* in flight at once: enough for the bandwidth of any link */
+	QPS = 4,      /* more than that many for READS only if asked */
+	INLINE = 128, /* a leaf, a slot, a small row */
+	YIELDS = 256, /* looks at the queue before a wait for a message sleeps */
+};
 
 /* Samplers go on over the nodes that are left within a second (docs/failure-model.md). */
 static_assert((LINK_RETRIES + 1) * (UINT64_C(4096) << LINK_ACK_TIMEOUT) < CLOCK_NS_PER_S * 6 / 10,
@@ -427,23 +429,17 @@ void link_close(struct link *link, bool forked)
 
 /* -------- opening -------- */
 
-static int look_up(const char *host, const char *port, struct addrinfo **list_out)
-{
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	int ret = getaddrinfo(host, port, &hints, list_out);
-
-	return ret ? error_set(-ENOENT, "%s port %s: %s", host, port, gai_strerror(ret)) : 0;
-}
-
 static int connect_any(struct link *link, const struct link_opts *opts)
 {
 	uint64_t deadline =
 		deadline_after(opts->clock, (int64_t)min_u64(opts->timeout_ns, INT64_MAX));
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list = NULL;
-	int ret = look_up(opts->host, opts->port, &list);
+	int ret = getaddrinfo(opts->host, opts->port, &hints, &list);
 
 	if (ret)
-		return ret;
+		return error_set(-ENOENT, "%s port %s: %s", opts->host, opts->port,
+				 gai_strerror(ret));
 	ret = error_set(-ENOENT, "%s: has no address", opts->host);
 	for (struct addrinfo *a = list; ret && a; a = a->ai_next) {
 		drop(link);

@@ -20,8 +20,10 @@
 #include "transport/verbs/message.h"
 #include "transport/verbs/peers.h"
 
-#define BACKLOG 128
-#define EVENTS 64 /* served at a time */
+enum {
+	BACKLOG = 128,
+	EVENTS = 64, /* served at a time */
+};
 
 union address {
 	struct sockaddr any;
@@ -31,11 +33,6 @@ union address {
 };
 
 /* -------- addresses -------- */
-
-static uint16_t port_of(const struct verbs_address *address)
-{
-	return htons((uint16_t)strtoul(address->port, NULL, 10));
-}
 
 static int bind_to(struct listener *listener, union address *address)
 {
@@ -131,7 +128,7 @@ static int find_device(struct listener *listener)
 /* Both families where the host has both. */
 static int bind_all(struct listener *listener)
 {
-	uint16_t port = port_of(&listener->address);
+	uint16_t port = htons((uint16_t)strtoul(listener->address.port, NULL, 10));
 	union address v6 = { .in6 = { .sin6_family = AF_INET6, .sin6_port = port } };
 	union address v4 = { .in = { .sin_family = AF_INET, .sin_port = port } };
 	int ret = bind_to(listener, &v6);

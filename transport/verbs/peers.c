@@ -14,9 +14,11 @@
 #include "transport/verbs/peer.h"
 #include "transport/verbs/probe.h"
 
-#define EVENTS 64     /* completion events served at a time */
-#define RNR_TIMER 12  /* 0.64 ms: so long a client waits when all receives are used up */
-#define RNR_RETRIES 7 /* of a client's messages then: endless, its own deadline ends it */
+enum {
+	EVENTS = 64,     /* completion events served at a time */
+	RNR_TIMER = 12,  /* 0.64 ms: so long a client waits when all receives are used up */
+	RNR_RETRIES = 7, /* of a client's messages then: endless, its own deadline ends it */
+};
 
 /* -------- all -------- */
 
@@ -266,16 +268,6 @@ static struct peer *find_number(const struct peers *peers, uint64_t client_id, u
 	return peer;
 }
 
-/* Z1 pairs with Z2: its queue pairs are gone before the client hears that the new one is open. */
-static void end_replaced(struct peers *peers, const struct verbs_hello *hello)
-{
-	struct peer *old = hello->replaces ? find_number(peers, hello->client_id, hello->replaces)
-					   : NULL;
-
-	if (old)
-		peers_drop(peers, old);
-}
-
 static int find_link(struct peers *peers, const struct verbs_hello *hello, struct peer **peer_out)
 {
 	struct peer *peer = find_number(peers, hello->client_id, hello->link);
@@ -365,12 +357,17 @@ static int join(struct peer *peer, struct rdma_cm_id *id, const struct verbs_hel
 int peers_connect(struct peers *peers, struct rdma_cm_id *id, const struct verbs_hello *hello,
 		  const struct rdma_conn_param *param)
 {
-	struct peer *peer = NULL;
+	struct peer *peer = NULL, *old = NULL;
 	int ret = check(peers, id, hello);
 
 	if (ret)
 		return ret;
-	end_replaced(peers, hello);
+	/* Z1 pairs with Z2: its queue pairs are gone before the client hears that the new one is
+	   open. */
+	if (hello->replaces)
+		old = find_number(peers, hello->client_id, hello->replaces);
+	if (old)
+		peers_drop(peers, old);
 	ret = find_link(peers, hello, &peer);
 	if (ret)
 		return ret;
@@ -462,17 +459,6 @@ void peers_revoke(struct peers *peers, uint64_t client_id, uint32_t region)
 
 /* -------- completions -------- */
 
-static int check_link(struct peer *peer)
-{
-	const struct clock *clock = peer->all->clock;
-
-	if (peer->proved)
-		return probe_link(peer, clock_now_ns(clock));
-	return deadline_expired(clock, peer->deadline)
-		       ? error_set(-ETIMEDOUT, "no good grant in time")
-		       : 0;
-}
-
 static void give_up(struct peer *peer)
 {
 	log_debug("drop link of client %llu: %s", (unsigned long long)peer->client_id,
@@ -480,13 +466,20 @@ static void give_up(struct peer *peer)
 	peers_drop(peer->all, peer);
 }
 
+/* Drops the links that do not answer, or have not proved their client in time. */
 static void drop_late(struct peers *peers)
 {
 	struct peer *next;
 
 	for (struct peer *peer = peers->first; peer; peer = next) {
+		int ret = 0;
+
 		next = peer->next;
-		if (check_link(peer))
+		if (peer->proved)
+			ret = probe_link(peer, clock_now_ns(peers->clock));
+		else if (deadline_expired(peers->clock, peer->deadline))
+			ret = error_set(-ETIMEDOUT, "no good grant in time");
+		if (ret)
 			give_up(peer);
 	}
 }

@@ -64,7 +64,7 @@ static int flush(struct post *post)
 }
 
 /* Waits for what is outstanding of the batch that is being built, and goes on in a new one. */
-static int turn(struct post *post)
+static int post_turn_batch(struct post *post)
 {
 	int ret = flush(post);
 
@@ -85,7 +85,7 @@ static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 	int ret = 0;
 
 	while (ret == 0 && !(ptr = work_arena_take(work, post->ticket, bytes)))
-		ret = work->oldest == post->ticket ? turn(post)
+		ret = work->oldest == post->ticket ? post_turn_batch(post)
 						   : work_wait(work, work->oldest, DEADLINE_NEVER);
 	if (ret == 0)
 		*ptr_out = ptr;
@@ -246,25 +246,6 @@ static int list(struct post *post, struct op *op)
 	return ret;
 }
 
-static struct op op_of_io(enum ibv_wr_opcode opcode, const struct transport_io *io)
-{
-	return (struct op){ .opcode = opcode,
-			    .region = region_of(io->region),
-			    .off = io->off,
-			    .local = io->dst,
-			    .len = io->len };
-}
-
-static struct op op_of_atomic(enum transport_verb verb, struct transport_atomic *atomic)
-{
-	return (struct op){ .opcode = verb == VERB_CAS ? IBV_WR_ATOMIC_CMP_AND_SWP
-						       : IBV_WR_ATOMIC_FETCH_AND_ADD,
-			    .region = region_of(atomic->region),
-			    .off = atomic->off,
-			    .len = 8,
-			    .atomic = atomic };
-}
-
 /* -------- calls -------- */
 
 static void choose_lane(struct post *post, uint32_t i)
@@ -322,14 +303,25 @@ static bool read_at_once(struct post *post, const struct transport_wr *read)
 
 static struct op op_of_wr(struct transport_wr *wr)
 {
-	struct op op;
+	static const enum ibv_wr_opcode opcodes[] = {
+		[VERB_READ] = IBV_WR_RDMA_READ,
+		[VERB_WRITE] = IBV_WR_RDMA_WRITE,
+		[VERB_CAS] = IBV_WR_ATOMIC_CMP_AND_SWP,
+		[VERB_FAA] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	};
+	struct op op = { .opcode = opcodes[wr->verb], .fence = wr->fence };
 
-	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA)
-		op = op_of_atomic(wr->verb, &wr->atomic);
-	else
-		op = op_of_io(wr->verb == VERB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-			      &wr->io);
-	op.fence = wr->fence;
+	if (wr->verb == VERB_CAS || wr->verb == VERB_FAA) {
+		op.region = region_of(wr->atomic.region);
+		op.off = wr->atomic.off;
+		op.len = 8;
+		op.atomic = &wr->atomic;
+	} else {
+		op.region = region_of(wr->io.region);
+		op.off = wr->io.off;
+		op.local = wr->io.dst;
+		op.len = wr->io.len;
+	}
 	return op;
 }
 
@@ -468,15 +460,6 @@ int post_drain(struct post *post)
 
 /* -------- opening -------- */
 
-static void link_lists(struct post *post)
-{
-	for (uint32_t i = 0; i < LIST; i++) {
-		post->wrs[i].sg_list = &post->sges[i];
-		post->wrs[i].num_sge = 1;
-		post->wrs[i].next = &post->wrs[i + 1 < LIST ? i + 1 : i];
-	}
-}
-
 int post_open(struct link *link, struct transport *tr, struct post **post_out)
 {
 	struct post *post = mem_zalloc(sizeof(*post));
@@ -484,7 +467,11 @@ int post_open(struct link *link, struct transport *tr, struct post **post_out)
 
 	if (!post)
 		return error_set(-ENOMEM, "no memory for outstanding work");
-	link_lists(post);
+	for (uint32_t i = 0; i < LIST; i++) {
+		post->wrs[i].sg_list = &post->sges[i];
+		post->wrs[i].num_sge = 1;
+		post->wrs[i].next = &post->wrs[i + 1 < LIST ? i + 1 : i];
+	}
 	ret = work_init(&post->work, link, tr);
 	if (ret) {
 		mem_free(post);

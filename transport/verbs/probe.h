@@ -25,7 +25,4 @@
  */
 RLV_MUST_CHECK int probe_link(struct peer *peer, uint64_t now_ns);
 
-/* Counts the completion of one probe. */
-void probe_answered(struct peer *peer);
-
 #endif

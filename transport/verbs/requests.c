@@ -94,14 +94,6 @@ static struct opening **find(struct peer *peer, uint32_t request)
 	return at;
 }
 
-static void prove(struct peer *peer)
-{
-	if (peer->proved)
-		return;
-	peer->proved = true;
-	peer->all->n_unproved--;
-}
-
 static int open_region(struct peer *peer, const struct verbs_attach *ask,
 		       struct opening **opening_out)
 {
@@ -114,7 +106,8 @@ static int open_region(struct peer *peer, const struct verbs_attach *ask,
 	ret = backing_hold(rights->backing, peer->client_id, &grant, &region);
 	if (ret)
 		return ret;
-	prove(peer);
+	peer->all->n_unproved -= !peer->proved;
+	peer->proved = true;
 	if (peer->n_openings >= OPENINGS_MAX)
 		ret = error_set(-ENOSPC, "client %llu has %u regions open on one link",
 				(unsigned long long)peer->client_id, peer->n_openings);
@@ -205,43 +198,31 @@ static int serve_queue(struct peer *peer)
 
 /* -------- completions -------- */
 
-static void on_receive(struct peer *peer, const struct ibv_wc *wc)
-{
-	uint32_t at = (peer->head + peer->waiting) % PEER_RECEIVES;
-
-	peer->queue[at].buffer = (uint32_t)wc->wr_id;
-	peer->queue[at].bytes = wc->byte_len;
-	peer->waiting++;
-}
-
-static int on_bound(struct peer *peer)
-{
-	struct opening *opening = peer->binding;
-
-	if (--peer->binds)
-		return 0;
-	peer->binding = NULL;
-	return answer(peer, opening);
-}
-
 static int on_completion(struct peer *peer, const struct ibv_wc *wc)
 {
+	struct opening *bound = peer->binding;
+	uint32_t at = (peer->head + peer->waiting) % PEER_RECEIVES;
+
 	if (wc->status != IBV_WC_SUCCESS)
 		return error_set(-ECONNRESET, "completion %s",
 				 peer->all->device->calls->wc_status_str(wc->status));
 	switch (wc->wr_id) {
 	case PEER_ID_BIND:
-		return on_bound(peer);
+		if (--peer->binds)
+			return 0;
+		peer->binding = NULL;
+		return answer(peer, bound);
 	case PEER_ID_SEND:
 		peer->sending = false;
 		return 0;
 	case PEER_ID_PROBE:
-		probe_answered(peer);
+		peer->probes--;
 		return 0;
 	}
 	if (wc->opcode != IBV_WC_RECV || (wc->wc_flags & IBV_WC_WITH_IMM))
 		return error_set(-EPROTO, "not a message");
-	on_receive(peer, wc);
+	peer->queue[at] = (struct peer_message){ (uint32_t)wc->wr_id, wc->byte_len };
+	peer->waiting++;
 	return 0;
 }
 

@@ -90,7 +90,7 @@ static int access_of(uint32_t rights)
 	       (rights & RIGHT_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-static int make_windows(struct rights *rights, struct opening *opening)
+static int opening_make_windows(struct rights *rights, struct opening *opening)
 {
 	for (uint32_t i = 0; i < opening->n; i++) {
 		opening->windows[i] = ibv_alloc_mw(rights->device->pd, IBV_MW_TYPE_2);
@@ -103,7 +103,7 @@ static int make_windows(struct rights *rights, struct opening *opening)
 }
 
 /* Remote writes and atomics need local writes, says the specification. */
-static int make_registration(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
+static int opening_register(struct rights *rights, struct ibv_pd *domain, struct opening *opening)
 {
 	const struct target_region *info = &opening->region.info;
 	int access = access_of(opening->region.rights);
@@ -121,7 +121,7 @@ static int make_registration(struct rights *rights, struct ibv_pd *domain, struc
 	return 0;
 }
 
-static void end_windows(struct rights *rights, struct opening *opening)
+static void opening_end_windows(struct rights *rights, struct opening *opening)
 {
 	for (uint32_t i = 0; i < opening->n; i++) {
 		int ret = opening->windows[i] ? ibv_dealloc_mw(opening->windows[i]) : 0;
@@ -134,16 +134,6 @@ static void end_windows(struct rights *rights, struct opening *opening)
 	}
 }
 
-static void end_registration(struct rights *rights, struct opening *opening)
-{
-	int ret = opening->mr ? rights->device->calls->dereg_mr(opening->mr) : 0;
-
-	if (ret)
-		log_error("device %s ibv_dereg_mr error %s", rights->device->name, strerror(ret));
-	else if (opening->mr)
-		rights->n_mrs--;
-}
-
 int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		struct backing_region *region, struct opening **opening_out)
 {
@@ -154,10 +144,10 @@ int rights_open(struct rights *rights, struct ibv_pd *domain, uint32_t n,
 		return error_set(-ENOMEM, "no memory for an attachment");
 	opening->n = n;
 	opening->region = *region;
-	ret = rights->windows ? make_windows(rights, opening)
-			      : make_registration(rights, domain, opening);
+	ret = rights->windows ? opening_make_windows(rights, opening)
+			      : opening_register(rights, domain, opening);
 	if (ret) {
-		end_windows(rights, opening);
+		opening_end_windows(rights, opening);
 		mem_free(opening);
 		return ret;
 	}
@@ -195,9 +185,15 @@ int rights_bind(struct rights *rights, struct opening *opening, uint32_t i, stru
 void rights_close(struct rights *rights, struct opening *opening)
 {
 	struct rights_region *mine = &rights->regions[opening->region.info.id];
+	int ret = 0;
 
-	end_windows(rights, opening);
-	end_registration(rights, opening);
+	opening_end_windows(rights, opening);
+	if (opening->mr)
+		ret = rights->device->calls->dereg_mr(opening->mr);
+	if (ret)
+		log_error("device %s ibv_dereg_mr error %s", rights->device->name, strerror(ret));
+	else if (opening->mr)
+		rights->n_mrs--;
 	mine->openings--;
 	verbs_device_deregister(rights->device, take_unneeded(rights, mine));
 	backing_release(rights->backing, &opening->region);

@@ -395,19 +395,12 @@ static bool verbs_alone(struct transport_target *tg, uint32_t region)
 	return !connected && target->backing->ops->alone(target->backing, region);
 }
 
-/* Gauges of the device; none before the target listens. */
-static void fill_gauges(const struct peers *peers, struct target_stats *out)
-{
-	out->n_gauges = 3;
-	out->gauges[0] = (struct target_gauge){ "qps", peers->n_qps };
-	out->gauges[1] = (struct target_gauge){ "mrs", peers->n_mrs + peers->rights.n_mrs };
-	out->gauges[2] = (struct target_gauge){ "windows", peers->rights.n_windows };
-}
-
-/* An ATTACH counts here; that its client maps the region, too, does not. */
+/* An ATTACH counts here; that its client maps the region, too, does not. No gauges before it
+   listens. */
 static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 {
 	struct verbs_target *target = of(tg);
+	const struct peers *peers;
 
 	target->backing->ops->stats(target->backing, out);
 	if (fork_happened(target->forks))
@@ -415,10 +408,14 @@ static void verbs_stats(struct transport_target *tg, struct target_stats *out)
 	lock_acquire(&target->lock, &role);
 	out->attaches = 0;
 	out->fences += target->fences;
-	if (target->peers) {
-		out->clients += peers_count_clients(target->peers);
-		out->attaches = target->peers->attaches;
-		fill_gauges(target->peers, out);
+	peers = target->peers;
+	if (peers) {
+		out->clients += peers_count_clients(peers);
+		out->attaches = peers->attaches;
+		out->n_gauges = 3;
+		out->gauges[0] = (struct target_gauge){ "qps", peers->n_qps };
+		out->gauges[1] = (struct target_gauge){ "mrs", peers->n_mrs + peers->rights.n_mrs };
+		out->gauges[2] = (struct target_gauge){ "windows", peers->rights.n_windows };
 	}
 	lock_release(&target->lock, &role);
 }
