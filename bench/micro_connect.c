@@ -11,16 +11,6 @@
 
 #define OPENS 100u /* per window */
 
-static int time_open(const char *uri, double *ms_out)
-{
-	struct rlv_store *store;
-	uint64_t start = time_wall_ns();
-	int ret = rlv_store_open(uri, NULL, &store);
-
-	*ms_out = (double)(time_wall_ns() - start) / 1e6;
-	return ret ? ret : rlv_store_close(&store);
-}
-
 struct connect {
 	const char *uri;
 	struct series median_ms;
@@ -33,8 +23,13 @@ static int run_window(void *ctx, uint32_t index)
 
 	(void)index;
 	for (uint32_t i = 0; i < OPENS; i++) {
-		int ret = time_open(connect->uri, &ms[i]);
+		struct rlv_store *store;
+		uint64_t start = time_wall_ns();
+		int ret = rlv_store_open(connect->uri, NULL, &store);
 
+		ms[i] = (double)(time_wall_ns() - start) / 1e6;
+		if (ret == 0)
+			ret = rlv_store_close(&store);
 		if (ret)
 			return ret;
 	}

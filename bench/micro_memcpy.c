@@ -18,7 +18,6 @@
 #endif
 
 #define POOL_BYTES ((size_t)256 << 20)
-#define WINDOW_BYTES ((size_t)64 << 20)
 #define CASES_MAX 64u
 
 struct copy {
@@ -93,7 +92,7 @@ static void run_case(struct run *r, struct copy_case *c)
 	uint64_t start = time_wall_ns(), cpu = time_cpu_ns();
 	size_t done = 0, at = 0;
 
-	for (; done < WINDOW_BYTES; done += c->bytes) {
+	for (; done < (size_t)64 << 20; done += c->bytes) {
 		c->copy->run(dst + at, src + at, c->bytes);
 		at = c->rotating ? (at + c->bytes) % (POOL_BYTES - c->bytes) & ~(size_t)63 : 0;
 	}

@@ -29,8 +29,6 @@
 #define BLOCK 1024u
 #define WORDS_OFF 4096u
 #define PAGE_OFF (WORDS_OFF + (uint32_t)sizeof(struct part_words))
-#define WINDOW_NS 3000000u /* timed work per window: short windows find a quiet moment */
-#define WINDOW_WALL_NS 40000000u
 #define CASES_MAX 40u
 #define TREES_MAX 10u
 #define DEFAULT_FANOUT "8,16" /* default of sumtree_geometry_init; checked */
@@ -80,15 +78,6 @@ static void must(int ret, const char *what)
 
 /* -------- trees -------- */
 
-static void parse_fanout(const char *text, uint16_t fanout[TREE_MAX_LEVELS + 1])
-{
-	char *end;
-
-	memset(fanout, 0, sizeof(uint16_t) * (TREE_MAX_LEVELS + 1));
-	for (int i = 0; i < TREE_MAX_LEVELS && *text; i++, text = *end ? end + 1 : end)
-		fanout[i] = (uint16_t)strtoul(text, &end, 10);
-}
-
 static void open_region(struct tree_bench *t, uint64_t bytes)
 {
 	struct target_opts target_opts = { .pool_bytes = bytes,
@@ -128,7 +117,9 @@ static void fill_tree(struct tree_bench *t, uint64_t seed)
 static void open_tree(struct tree_bench *t, uint32_t leaves, const struct variant *v, uint64_t seed)
 {
 	const struct tree_deltas_opts defer = { .defer_calls = 16 };
-	uint16_t fanout[TREE_MAX_LEVELS + 1];
+	uint16_t fanout[TREE_MAX_LEVELS + 1] = { 0 };
+	const char *text = v->fanout;
+	char *end;
 	struct tree_geometry geo, usual;
 	struct tree_place place = { .max_prio = sumtree_max_prio(leaves) };
 	struct part part = { .words_off = WORDS_OFF, .pages_off = PAGE_OFF };
@@ -136,7 +127,8 @@ static void open_tree(struct tree_bench *t, uint32_t leaves, const struct varian
 
 	t->fanout = v->fanout;
 	t->pages = v->pages;
-	parse_fanout(v->fanout, fanout);
+	for (int i = 0; i < TREE_MAX_LEVELS && *text; i++, text = *end ? end + 1 : end)
+		fanout[i] = (uint16_t)strtoul(text, &end, 10);
 	must(sumtree_geometry_init(&geo, leaves, NULL), "geometry");
 	usual = geo;
 	must(sumtree_geometry_init(&geo, leaves, fanout), "geometry");
@@ -213,12 +205,6 @@ static uint64_t timed_update(struct tree_case *c, size_t n)
 	return time_wall_ns() - start;
 }
 
-static void settle_tree(struct tree_case *c)
-{
-	must(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
-	must(epoch_leave(&c->tree->ep), "epoch");
-}
-
 /* Read a buffer that evicts the L2 cache. */
 static void evict(void)
 {
@@ -242,7 +228,8 @@ static void run_case(struct tree_case *c)
 	cpu_level_limit(c->v.level);
 	for (uint32_t i = 0; i < 8; i++) /* the caches are this case's again */
 		timed_draw(c);
-	while (timed < WINDOW_NS && (time_wall_ns() - begin < WINDOW_WALL_NS || done == 0)) {
+	/* 3 ms of timed work within 40 ms: short windows find a quiet moment. */
+	while (timed < 3000000 && (time_wall_ns() - begin < 40000000 || done == 0)) {
 		uint64_t ns = 0;
 		size_t n = c->v.batch;
 
@@ -256,7 +243,8 @@ static void run_case(struct tree_case *c)
 		timed += ns;
 		done += n;
 	}
-	settle_tree(c);
+	must(sumtree_flush(&c->tree->tree, c->tree->deltas[c->v.defer > 1], true), "flush");
+	must(epoch_leave(&c->tree->ep), "epoch");
 	cpu_level_limit(CPU_AVX512);
 	series_add(&c->windows, (double)timed / (double)done);
 	c->windows.cpu_ns += (double)(time_cpu_ns() - cpu);
@@ -357,24 +345,6 @@ static void add_pairs(struct group *g, const struct variant *base)
 	}
 }
 
-static void print_yardsticks(struct group *g)
-{
-	const struct param params[] = { { .key = "leaves", .number = g->leaves } };
-	const struct result line = { "calib_line_ns", "ns", false, params, 1 };
-	const struct result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
-
-	micro_print(g->b, &line, &g->line);
-	micro_print(g->b, &copy, &g->copy);
-}
-
-static void print_case(struct group *g, struct tree_case *c)
-{
-	struct param params[PARAMS];
-	struct result result = result_of(g, &c->v, c->metric, params);
-
-	micro_print(g->b, &result, &c->windows);
-}
-
 /* Yardsticks first, then the cases. */
 static int run_window(void *ctx, uint32_t index)
 {
@@ -392,14 +362,23 @@ static int run_window(void *ctx, uint32_t index)
 
 static void run_group(struct group *g)
 {
+	const struct param params[] = { { .key = "leaves", .number = g->leaves } };
+	const struct result line = { "calib_line_ns", "ns", false, params, 1 };
+	const struct result copy = { "memcpy_gbps", "GB/s", true, params, 1 };
 	char what[32];
 	const struct micro_cases cases = { what, g->n_cases + 1, run_window, g };
 
 	snprintf(what, sizeof(what), "%u leaves", g->leaves);
 	must(micro_run(g->b, &cases), "measure");
-	print_yardsticks(g);
-	for (uint32_t i = 0; i < g->n_cases; i++)
-		print_case(g, &g->cases[i]);
+	micro_print(g->b, &line, &g->line);
+	micro_print(g->b, &copy, &g->copy);
+	for (uint32_t i = 0; i < g->n_cases; i++) {
+		struct tree_case *c = &g->cases[i];
+		struct param of_case[PARAMS];
+		struct result result = result_of(g, &c->v, c->metric, of_case);
+
+		micro_print(g->b, &result, &c->windows);
+	}
 }
 
 static void measure_size(struct micro *b, uint32_t leaves, bool pairs)

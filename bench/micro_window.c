@@ -18,7 +18,6 @@
 #define SMALL_SLOTS (1u << 20)
 #define SMALL_BATCHES 512u /* their rows are 16 MiB: never in the L2 cache */
 #define SMALL_ROUNDS 2u
-#define FRAME_SLOTS (1u << 14)
 #define FRAME_ROUNDS 8u
 #define FRAME (84u * 84u)
 #define STACK 4u
@@ -301,7 +300,7 @@ static bool measure_frames(struct micro *b, bool dense, uint32_t n_buffers)
 	f.b = b;
 	f.dense = dense;
 	f.n_buffers = n_buffers;
-	f.pool = (struct pool){ .slots = FRAME_SLOTS,
+	f.pool = (struct pool){ .slots = 1u << 14,
 				.row_bytes = FRAME_TAIL + sizeof(struct row_tail),
 				.tail_off = FRAME_TAIL };
 	if (!open_pool(&f.pool, PAGE_SMALL))

@@ -16,10 +16,8 @@
 #include "base/bits.h"
 #include "base/stats.h"
 
-#define WINDOW_NS 300000000u
 #define FRAME_BYTES 7056u
 #define FILL_STEPS 64u
-#define WAIT_NS ((int64_t)10 * 1000000000)
 #define CALLS 65536u /* calls per window with a recorded time */
 
 struct wire_case {
@@ -155,7 +153,7 @@ static int run_case(struct wire_case *c)
 
 	do {
 		const struct rlv_batch *batch;
-		int ret = say_failure(rlv_sampler_sample(c->sampler, c->batch, WAIT_NS, &batch),
+		int ret = say_failure(rlv_sampler_sample(c->sampler, c->batch, 10000000000, &batch),
 				      "sample");
 
 		if (ret)
@@ -164,7 +162,7 @@ static int run_case(struct wire_case *c)
 		last = spent;
 		spent = time_wall_ns() - start;
 		calls_us[n++ % CALLS] = (double)(spent - last) / 1e3;
-	} while (spent < WINDOW_NS);
+	} while (spent < 300000000);
 	delta = stats_of(c->sampler);
 	c->all = delta;
 	delta.calls -= before.calls;
@@ -200,21 +198,18 @@ static void print_case(struct micro *b, struct wire_case *c)
 	micro_print(b, &result, &c->windows);
 }
 
-static bool is_wanted(const struct micro *b, const struct wire_case *c)
-{
-	const struct result result = { c->name, c->unit, c->higher, NULL, 0 };
-
-	return micro_wants(b, &result);
-}
-
 static int run_cases(struct micro *b, struct rlv_store *store)
 {
 	const struct micro_cases all = { "windows", ARRAY_LEN(cases), run_window, cases };
 	int ret = 0;
 
-	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++)
-		if (is_wanted(b, &cases[i]))
-			ret = open_case(b, store, &cases[i]);
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(cases); i++) {
+		struct wire_case *c = &cases[i];
+		const struct result result = { c->name, c->unit, c->higher, NULL, 0 };
+
+		if (micro_wants(b, &result))
+			ret = open_case(b, store, c);
+	}
 	if (ret == 0)
 		ret = micro_run(b, &all);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 
-#define CAPACITY 65536u
 #define STEPS 64u
 #define BATCH 256u
 
@@ -30,7 +29,7 @@ static int create(struct rlv_store *store, struct rlv_table **table)
 
 	opts.n_columns = 3;
 	opts.columns = columns;
-	opts.capacity = CAPACITY;
+	opts.capacity = 65536;
 	return check(rlv_table_create(store, "calls", &opts, table), "create");
 }
 

@@ -12,8 +12,6 @@
 
 #define COPY_BYTES ((uint64_t)64 << 20)
 #define ROW_BYTES 512
-#define HEADING_EVERY 40
-#define USAGE_ERROR 2
 
 /* -------- options -------- */
 
@@ -53,7 +51,7 @@ bool micro_init(struct micro *m, int argc, char **argv, int *exit_out)
 	ret = micro_parse(m, argc, argv);
 	if (ret < 0)
 		fprintf(stderr, "%s: %s\n  try: %s --help\n", m->name, error_last(), m->name);
-	*exit_out = ret < 0 ? USAGE_ERROR : EXIT_SUCCESS;
+	*exit_out = ret < 0 ? 2 : EXIT_SUCCESS;
 	progress_begin(&m->progress, false);
 	json_init(&m->out, stdout);
 	return ret == 0;
@@ -70,24 +68,21 @@ int micro_finish(struct micro *m, bool ok)
 
 /* -------- results -------- */
 
-/* " key=text", " key=number", or " key" for a set flag; nothing for an unset flag. */
-static void append_param(char *row, size_t size, const struct param *p)
-{
-	size_t len = strlen(row);
-
-	if (p->text)
-		snprintf(row + len, size - len, " %s=%s", p->key, p->text);
-	else if (p->kind != PARAM_FLAG)
-		snprintf(row + len, size - len, " %s=%" PRIu64, p->key, p->number);
-	else if (p->number)
-		snprintf(row + len, size - len, " %s", p->key);
-}
-
+/* Each " key=text", " key=number", or " key" of a set flag; an unset flag is left out. */
 static void format_params(const struct result *r, char *row, size_t size)
 {
 	row[0] = '\0';
-	for (uint32_t i = 0; i < r->n_params; i++)
-		append_param(row, size, &r->params[i]);
+	for (uint32_t i = 0; i < r->n_params; i++) {
+		const struct param *p = &r->params[i];
+		size_t len = strlen(row);
+
+		if (p->text)
+			snprintf(row + len, size - len, " %s=%s", p->key, p->text);
+		else if (p->kind != PARAM_FLAG)
+			snprintf(row + len, size - len, " %s=%" PRIu64, p->key, p->number);
+		else if (p->number)
+			snprintf(row + len, size - len, " %s", p->key);
+	}
 }
 
 bool micro_wants(const struct micro *m, const struct result *result)
@@ -106,7 +101,7 @@ static void print_row(struct micro *m, const struct result *r, const struct seri
 	struct spread s = series_spread(series, r->higher);
 	char row[ROW_BYTES], cpu[16] = "-";
 
-	if (m->printed++ % HEADING_EVERY == 0)
+	if (m->printed++ % 40 == 0)
 		printf("%-13s %9s %9s %7s %5s  %s\n", "metric", "best", "median", "spread", "cpu",
 		       "case");
 	format_params(r, row, sizeof(row));

@@ -15,11 +15,7 @@
 #include "program/spawn.h"
 
 #define COMMAND_BITS 3
-#define LOOK_NS (500 * CLOCK_NS_PER_MS)
-#define POLL_US 200
 #define START_NS (30 * CLOCK_NS_PER_S)
-#define PAUSE_NS (20 * CLOCK_NS_PER_S)
-#define STOP_NS (3 * CLOCK_NS_PER_S)
 
 enum worker_command { WORKER_HOLD, WORKER_OPEN, WORKER_RUN, WORKER_PAUSE, WORKER_QUIT };
 
@@ -64,7 +60,7 @@ static uint32_t worker_wait_command(const struct worker *worker, uint32_t last)
 		if (word != last)
 			return word;
 		(void)!futex_wait(&worker->board->command, last,
-				  deadline_after(clock_monotonic(), LOOK_NS));
+				  deadline_after(clock_monotonic(), 500 * CLOCK_NS_PER_MS));
 	}
 }
 
@@ -240,7 +236,7 @@ static int workers_wait(struct workers *workers, enum worker_state state, int64_
 			return error_set(-EINTR, "interrupted");
 		if (deadline_expired(clock_monotonic(), deadline))
 			return error_set(-ETIMEDOUT, "the processes of the bench do not answer");
-		usleep(POLL_US);
+		usleep(200);
 		ret = workers_look(workers);
 	}
 	return ret ? ret : workers_look(workers);
@@ -267,12 +263,12 @@ int workers_run(struct workers *workers)
 int workers_pause(struct workers *workers)
 {
 	workers_command(workers, WORKER_PAUSE);
-	return workers_wait(workers, WORKER_PAUSED, PAUSE_NS);
+	return workers_wait(workers, WORKER_PAUSED, 20 * CLOCK_NS_PER_S);
 }
 
 static void worker_stop(struct worker *worker)
 {
-	uint64_t deadline = deadline_after(clock_monotonic(), STOP_NS);
+	uint64_t deadline = deadline_after(clock_monotonic(), 3 * CLOCK_NS_PER_S);
 	int status;
 
 	if (!worker->alive)

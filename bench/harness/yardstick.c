@@ -5,19 +5,17 @@
 #include "base/bits.h"
 #include "bench/harness/time.h"
 
-#define MOST_BYTES (UINT64_C(1) << 30)
-#define MOST_TARGET (UINT64_C(256) << 20)
 #define LINES 65536
 #define UNROLL 8
 
 int yardstick_open(struct yardstick *yardstick, uint64_t footprint, uint64_t batch,
 		   enum page_kind kind)
 {
-	uint64_t target = min_u64(max_u64(batch, 4096), MOST_TARGET);
+	uint64_t target = min_u64(max_u64(batch, 4096), UINT64_C(256) << 20);
 	int ret;
 
 	memset(yardstick, 0, sizeof(*yardstick));
-	footprint = min_u64(max_u64(footprint, UINT64_C(1) << 20), MOST_BYTES);
+	footprint = min_u64(max_u64(footprint, UINT64_C(1) << 20), UINT64_C(1) << 30);
 	ret = pages_alloc(max_u64(footprint, target), kind, &yardstick->memory);
 	if (ret == 0)
 		ret = pages_alloc(target, kind, &yardstick->target);

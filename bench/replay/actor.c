@@ -8,27 +8,7 @@
 #include "base/bits.h"
 #include "base/os/clock.h"
 
-#define WAIT_NS (100 * CLOCK_NS_PER_MS)
 #define TIMED_EVERY 8 /* reading the clock twice costs 1/30 of the shortest append */
-#define LATE_NS (100 * CLOCK_NS_PER_MS)
-
-static int open_pattern(struct actor *actor)
-{
-	const struct replay_config *config = actor->role->config;
-	const struct shape *shape = &actor->data->shape;
-
-	for (uint32_t c = 0; c < shape->n_columns; c++) {
-		actor->made[c] = mem_array(config->insert_batch, shape->bytes[c]);
-		if (!actor->made[c])
-			return role_fail(actor->role, -ENOMEM, "rows of a pattern");
-	}
-	actor->made_flags = mem_array(config->insert_batch, sizeof(*actor->made_flags));
-	actor->made_td = mem_array(config->insert_batch, sizeof(*actor->made_td));
-	if (!actor->made_flags || !actor->made_td)
-		return role_fail(actor->role, -ENOMEM, "rows of a pattern");
-	actor->number = pattern_first(actor->role->actor + 1);
-	return 0;
-}
 
 int actor_open(struct actor *actor, struct role *role, struct rlv_table *table)
 {
@@ -43,12 +23,12 @@ int actor_open(struct actor *actor, struct role *role, struct rlv_table *table)
 	actor->at =
 		actor->data->starts[(uint64_t)role->actor * actor->data->n_starts / config->actors];
 	if (config->check) {
-		ret = open_pattern(actor);
-		if (ret)
-			return ret;
+		if (pattern_rows_open(&actor->made, &actor->data->shape, config->insert_batch))
+			return role_fail(role, -ENOMEM, "rows of a pattern");
+		actor->number = pattern_first(role->actor + 1);
 	}
 	opts.streams = config->envs;
-	opts.timeout_ns = WAIT_NS;
+	opts.timeout_ns = 100 * CLOCK_NS_PER_MS;
 	ret = rlv_writer_open(table, &opts, &actor->writer);
 	return ret ? role_fail(role, ret, "open a writer") : 0;
 }
@@ -60,10 +40,7 @@ void actor_close(struct actor *actor)
 	/* If the bench has dropped the table, the actor did not fail. */
 	if (ret && ret != -ESTALE && !role_failed(actor->role))
 		role_fail(actor->role, ret, "close the writer");
-	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++)
-		mem_free(actor->made[c]);
-	mem_free(actor->made_flags);
-	mem_free(actor->made_td);
+	pattern_rows_close(&actor->made);
 }
 
 void actor_window_begin(struct actor *actor)
@@ -103,51 +80,30 @@ static void actor_pace(struct actor *actor, uint32_t steps)
 					.tv_nsec = (long)(actor->due_ns % 1000000000) };
 
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
-	} else if (now - actor->due_ns > (uint64_t)LATE_NS) {
+	} else if (now - actor->due_ns > (uint64_t)(100 * CLOCK_NS_PER_MS)) {
 		actor->due_ns = now;
 	}
 	actor->due_ns += (uint64_t)(steps * 1e9 * config->actors / config->rate);
 }
 
-/* Next rows; returns their number. */
-static uint32_t actor_next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
+/* The next rows. columns: room for those of the data. */
+static void actor_next_rows(struct actor *actor, struct rlv_steps *steps, const void **columns)
 {
 	const struct replay_config *config = actor->role->config;
 	const struct replay_data *data = actor->data;
 	uint32_t n = config->insert_batch;
 
-	steps->columns = columns;
 	if (config->check) {
-		pattern_fill(&data->shape, actor->number, n, actor->made);
-		for (uint32_t i = 0; i < n; i++) {
-			actor->made_flags[i] = pattern_flags(actor->number + i);
-			actor->made_td[i] = pattern_td(actor->number + i);
-		}
-		for (uint32_t c = 0; c < data->shape.n_columns; c++)
-			columns[c] = actor->made[c];
-		steps->flags = actor->made_flags;
-		steps->td_error = actor->made_td;
-		return n;
+		pattern_rows_fill(&actor->made, &data->shape, actor->number, n, steps);
+		return;
 	}
-	n = config->envs > 1 ? config->envs : (uint32_t)min_u64(n, data->rows - actor->at);
 	for (uint32_t c = 0; c < data->shape.n_columns; c++)
 		columns[c] = data->column[c] + actor->at * data->shape.bytes[c];
+	steps->n = config->envs > 1 ? config->envs : (uint32_t)min_u64(n, data->rows - actor->at);
+	steps->columns = columns;
 	steps->flags = data->flags + actor->at;
 	steps->td_error = actor->gives_priorities ? data->td_error + actor->at : NULL;
 	steps->policy_version = data->policy_version[actor->at];
-	return n;
-}
-
-static void actor_advance(struct actor *actor, uint32_t n)
-{
-	struct role_op *op = &actor->role->slot->window.op[ROLE_INSERT];
-
-	actor->number += n;
-	actor->at += n;
-	if (actor->at >= actor->data->rows)
-		actor->at = 0;
-	op->items += n;
-	stats_counter_add(&actor->role->slot->live[ROLE_INSERT], n);
 }
 
 static int actor_append(struct actor *actor, const struct rlv_steps *steps, uint32_t *done_out)
@@ -171,7 +127,7 @@ int actor_step(struct actor *actor)
 	uint32_t done = 0;
 	int ret;
 
-	steps.n = actor_next_rows(actor, &steps, columns);
+	actor_next_rows(actor, &steps, columns);
 	if (actor->role->config->rate > 0)
 		actor_pace(actor, steps.n);
 	if (timed)
@@ -184,6 +140,11 @@ int actor_step(struct actor *actor)
 		actor->role->slot->window.timeouts++;
 		ret = 0;
 	}
-	actor_advance(actor, done);
+	op->items += done;
+	stats_counter_add(&actor->role->slot->live[ROLE_INSERT], done);
+	actor->number += done;
+	actor->at += done;
+	if (actor->at >= actor->data->rows)
+		actor->at = 0;
 	return ret ? role_fail(actor->role, ret, "append") : 0;
 }

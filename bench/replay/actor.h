@@ -13,10 +13,8 @@ struct actor {
 	uint64_t at;                    /* next row */
 	uint64_t number;                /* number of the next pattern row */
 	bool gives_priorities;
-	uint64_t due_ns;                /* time of a paced actor's next append */
-	uint8_t *made[RLV_MAX_COLUMNS]; /* pattern rows */
-	uint16_t *made_flags;
-	double *made_td;
+	uint64_t due_ns; /* time of a paced actor's next append */
+	struct pattern_rows made;
 	struct rlv_stats before;
 };
 

@@ -11,8 +11,6 @@
 #include "bench/trace/trace.h"
 
 #define EPISODE_STEPS 200
-#define MAX_MADE_BYTES (UINT64_C(64) << 20)
-#define MAX_MADE_ROWS UINT64_C(8192) /* cache-warm, as rows just made by an actor */
 
 /* Arrays besides the columns, in one allocation. */
 struct row_arrays {
@@ -164,7 +162,8 @@ static int from_shape(const char *text, uint64_t seed, struct replay_data *data)
 
 	if (ret)
 		return ret;
-	data->rows = min_u64(MAX_MADE_ROWS, MAX_MADE_BYTES / data->shape.row_bytes + 1);
+	/* At most 64 MiB, and few: cache-warm, as rows just made by an actor. */
+	data->rows = min_u64(8192, (UINT64_C(64) << 20) / data->shape.row_bytes + 1);
 	data->rows = max_u64(data->rows, 1024);
 	ret = make_arrays(data, div_up(data->rows, EPISODE_STEPS + 1),
 			  data->shape.row_bytes + sizeof(uint64_t) * data->shape.n_columns,

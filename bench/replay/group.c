@@ -12,9 +12,6 @@
 #include "bench/harness/windows.h"
 #include "bench/harness/yardstick.h"
 
-#define WARM_NS (60 * CLOCK_NS_PER_MS)
-#define COPY_NS (60 * CLOCK_NS_PER_MS)
-
 /* Resources of a running group. */
 struct running {
 	const struct replay_group *group;
@@ -127,19 +124,9 @@ static int group_window(void *ctx, uint32_t index, double done)
 	series_add(&c->line_ns,
 		   yardstick_line_ns(r->yardstick.memory.ptr, footprint, c->line_ns.n));
 	if (c->batch_bytes)
-		series_add(&c->memcpy_gbps, yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes,
-								  c->config.inflight, COPY_NS));
-	return 0;
-}
-
-static int group_warm_up(struct running *r)
-{
-	for (uint32_t i = 0; i < r->n_open; i++) {
-		int ret = replay_case_warm(&r->cases[i], WARM_NS);
-
-		if (ret)
-			return error_prefix(ret, "%s: ", r->cases[i].config.label);
-	}
+		series_add(&c->memcpy_gbps,
+			   yardstick_memcpy_gbps(&r->yardstick, c->batch_bytes, c->config.inflight,
+						 60 * CLOCK_NS_PER_MS));
 	return 0;
 }
 
@@ -153,8 +140,16 @@ static int group_measure(struct running *r)
 		.run = group_window,
 		.ctx = r,
 	};
+	int ret = 0;
 
-	return windows_run(&windows);
+	for (uint32_t i = 0; i < r->n_open && ret == 0; i++) {
+		ret = replay_case_warm(&r->cases[i], 60 * CLOCK_NS_PER_MS);
+		if (ret)
+			ret = error_prefix(ret, "%s: ", r->cases[i].config.label);
+	}
+	if (ret == 0)
+		ret = group_open_yardstick(r);
+	return ret ? ret : windows_run(&windows);
 }
 
 static int group_report(struct running *r, bool *ok_out)
@@ -221,10 +216,6 @@ int replay_group_run(const struct replay_group *group, const struct replay_outpu
 		ret = group_open_store(r);
 	if (ret == 0)
 		ret = group_open_cases(r);
-	if (ret == 0)
-		ret = group_warm_up(r);
-	if (ret == 0)
-		ret = group_open_yardstick(r);
 	if (ret == 0)
 		ret = group_measure(r);
 	if (ret == 0)

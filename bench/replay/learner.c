@@ -10,11 +10,9 @@
 #include "base/os/clock.h"
 #include "base/rng.h"
 
-#define WAIT_NS (100 * CLOCK_NS_PER_MS)
 #define TD_VALUES 65536
 #define COUNTED_EVERY 64 /* round trips are read from the counters once in so many operations */
 #define GAMMA 0.99
-#define KEY_BYTES 8
 
 /* |TD errors| in order: from the recording, else exponentially distributed. */
 static int make_td(struct learner *learner)
@@ -108,16 +106,10 @@ static int learner_count(struct learner *learner, struct rlv_stats *last, struct
 	return 0;
 }
 
-static uint64_t array_bytes(const struct rlv_array *array, uint32_t n)
-{
-	/* Strided views of one window array: the item stride covers obs and next_obs. */
-	return (uint64_t)array->strides[0] * n;
-}
-
 /* Bytes that a sample writes; views of the same memory count once. */
 static uint64_t batch_bytes(const struct rlv_batch *batch, bool windows)
 {
-	uint64_t sum = batch->n * (KEY_BYTES + sizeof(float) * 2 + sizeof(double) + 4);
+	uint64_t sum = batch->n * (sizeof(*batch->key) + sizeof(float) * 2 + sizeof(double) + 4);
 
 	for (uint32_t a = 0; a < batch->n_arrays; a++) {
 		const struct rlv_array *array = &batch->arrays[a];
@@ -127,7 +119,8 @@ static uint64_t batch_bytes(const struct rlv_batch *batch, bool windows)
 		snprintf(next, sizeof(next), "next_%s", last ? last->name : "");
 		if (windows && last && strcmp(array->name, next) == 0)
 			continue;
-		sum += array_bytes(array, batch->n);
+		/* Strided views of one window array: the item stride covers obs and next_obs. */
+		sum += (uint64_t)array->strides[0] * batch->n;
 	}
 	return sum;
 }
@@ -143,15 +136,6 @@ static void check_batch(struct learner *learner, const struct rlv_batch *batch)
 		snprintf(learner->role->worker.slot->why, PATTERN_WHY_BYTES, "%s", why);
 	slot->window.items_wrong += wrong;
 	pattern_update(&learner->view, batch, learner->td);
-}
-
-/* Keep the newest `inflight` batches and return the oldest. */
-static void learner_hold(struct learner *learner, const struct rlv_batch *batch)
-{
-	uint32_t at = (uint32_t)(learner->loops++ % learner->role->config->inflight);
-
-	rlv_batch_release(learner->sampler, learner->held[at]);
-	learner->held[at] = batch;
 }
 
 static int learner_update(struct learner *learner, const struct rlv_batch *batch)
@@ -177,7 +161,8 @@ static int learner_sample(struct learner *learner, const struct rlv_batch **batc
 	struct role_slot *slot = learner->role->slot;
 	struct role_op *op = &slot->window.op[ROLE_SAMPLE];
 	uint64_t start = clock_now_ns(clock_monotonic());
-	int ret = rlv_sampler_sample(learner->sampler, config->batch, WAIT_NS, batch_out);
+	int ret = rlv_sampler_sample(learner->sampler, config->batch, 100 * CLOCK_NS_PER_MS,
+				     batch_out);
 
 	if (ret == -ETIMEDOUT) {
 		slot->window.timeouts++;
@@ -201,6 +186,7 @@ int learner_step(struct learner *learner)
 	bool counted = window->op[ROLE_SAMPLE].calls % COUNTED_EVERY == 0;
 	const struct rlv_batch *batch;
 	struct rlv_stats last = { .size = sizeof(last) };
+	uint32_t at;
 	int ret = counted ? learner_count(learner, &last, NULL) : 0;
 
 	if (ret == 0)
@@ -215,6 +201,9 @@ int learner_step(struct learner *learner)
 		ret = learner_update(learner, batch);
 	if (ret == 0 && counted && config->learn == REPLAY_LEARN_BOTH)
 		ret = learner_count(learner, &last, &window->op[ROLE_UPDATE]);
-	learner_hold(learner, batch);
+	/* The newest `inflight` batches are held. */
+	at = (uint32_t)(learner->loops++ % config->inflight);
+	rlv_batch_release(learner->sampler, learner->held[at]);
+	learner->held[at] = batch;
 	return ret;
 }

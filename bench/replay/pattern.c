@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem/alloc.h"
+
 #define SEQ_NAME "seq"
 #define PERIOD (PATTERN_EPISODE + 1)
 #define ROW_MASK ((UINT64_C(1) << 40) - 1)
@@ -111,6 +113,42 @@ void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_
 		for (uint32_t i = 0; i < n; i++)
 			fill_cell(shape, c, number + i, out[c] + i * shape->bytes[c]);
 	}
+}
+
+int pattern_rows_open(struct pattern_rows *rows, const struct shape *shape, uint32_t n)
+{
+	bool ok = true;
+
+	memset(rows, 0, sizeof(*rows));
+	for (uint32_t c = 0; c < shape->n_columns; c++) {
+		rows->columns[c] = rows->made[c] = mem_array(n, shape->bytes[c]);
+		ok &= rows->made[c] != NULL;
+	}
+	rows->flags = mem_array(n, sizeof(*rows->flags));
+	rows->td = mem_array(n, sizeof(*rows->td));
+	return ok && rows->flags && rows->td ? 0 : -ENOMEM;
+}
+
+void pattern_rows_close(struct pattern_rows *rows)
+{
+	for (uint32_t c = 0; c < RLV_MAX_COLUMNS; c++)
+		mem_free(rows->made[c]);
+	mem_free(rows->flags);
+	mem_free(rows->td);
+}
+
+void pattern_rows_fill(struct pattern_rows *rows, const struct shape *shape, uint64_t number,
+		       uint32_t n, struct rlv_steps *steps)
+{
+	pattern_fill(shape, number, n, rows->made);
+	for (uint32_t i = 0; i < n; i++) {
+		rows->flags[i] = pattern_flags(number + i);
+		rows->td[i] = pattern_td(number + i);
+	}
+	steps->n = n;
+	steps->columns = rows->columns;
+	steps->flags = rows->flags;
+	steps->td_error = rows->td;
 }
 
 /* Number of steps in the return that begins at the row. */

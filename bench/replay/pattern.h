@@ -36,6 +36,23 @@ double pattern_td(uint64_t number);
 /* Write n rows from number on; out[c] has room for n rows of column c. */
 void pattern_fill(const struct shape *shape, uint64_t number, uint32_t n, uint8_t *const *out);
 
+/* A block of rows of the pattern, as a writer appends them. Zero-initialized: no memory. */
+struct pattern_rows {
+	uint8_t *made[RLV_MAX_COLUMNS];
+	const void *columns[RLV_MAX_COLUMNS]; /* the same, for struct rlv_steps */
+	uint16_t *flags;
+	double *td;
+};
+
+/* Room for n rows. -ENOMEM: close it nevertheless. */
+int pattern_rows_open(struct pattern_rows *rows, const struct shape *shape, uint32_t n)
+	RLV_MUST_CHECK;
+void pattern_rows_close(struct pattern_rows *rows);
+
+/* Makes n rows from number on, and points steps to them. */
+void pattern_rows_fill(struct pattern_rows *rows, const struct shape *shape, uint64_t number,
+		       uint32_t n, struct rlv_steps *steps);
+
 /* Window options of a sampler. */
 struct pattern_view {
 	const struct shape *shape;

@@ -8,8 +8,6 @@
 #include "bench/replay/actor.h"
 #include "bench/replay/learner.h"
 
-#define OPEN_TIMEOUT_NS (10 * CLOCK_NS_PER_S)
-
 struct hands {
 	struct rlv_store *store; /* NULL for a thread, which shares the store */
 	struct rlv_table *table;
@@ -56,7 +54,7 @@ static int role_open(struct worker *worker)
 
 	if (!hands)
 		return worker_fail(worker, -ENOMEM, "open", "");
-	opts.timeout_ns = OPEN_TIMEOUT_NS;
+	opts.timeout_ns = 10 * CLOCK_NS_PER_S;
 	if (!store) {
 		ret = rlv_store_open(role->shared->uri, &opts, &hands->store);
 		if (ret)

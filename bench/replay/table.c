@@ -12,7 +12,6 @@
 
 #define TIMEOUT_NS (10 * CLOCK_NS_PER_S)
 #define FILL_ROWS 1024
-#define LARGE_ROW 1024
 #define P_MIN 1e-4 /* a correct table fails one run in ten thousand */
 #define EXTENT_BYTES (UINT64_C(2) << 20)
 
@@ -29,7 +28,7 @@ uint64_t replay_table_capacity(const struct replay_config *config, const struct 
 {
 	if (config->capacity)
 		return config->capacity;
-	return UINT64_C(1) << (data->shape.row_bytes > LARGE_ROW ? 17 : 20);
+	return UINT64_C(1) << (data->shape.row_bytes > 1024 ? 17 : 20);
 }
 
 uint64_t replay_table_bytes(const struct replay_config *config, const struct replay_data *data)
@@ -41,16 +40,6 @@ uint64_t replay_table_bytes(const struct replay_config *config, const struct rep
 
 	/* Both arrays of a view, leaves and counts use less than 32 B per slot. */
 	return align_up(slots * (row + 32), EXTENT_BYTES) + config->shards * (16 * EXTENT_BYTES);
-}
-
-static struct rlv_limiter limiter_of(const struct replay_config *config, uint64_t prefill)
-{
-	double buffer = 2 * (config->spi * (double)config->insert_batch * config->actors +
-			     (double)config->batch * config->learners);
-
-	if (config->spi > 0)
-		return rlv_limiter_sample_to_insert(config->spi, prefill, buffer);
-	return rlv_limiter_min_size(1);
 }
 
 /* With a limiter, prefill must not run ahead of it: half of the ring is filled. */
@@ -69,7 +58,12 @@ static int create_table(struct replay_case *c)
 	struct rlv_table_info info = { .size = sizeof(info) };
 	int ret;
 
-	view.limiter = limiter_of(config, prefill_of(config));
+	view.limiter = rlv_limiter_min_size(1);
+	if (config->spi > 0)
+		view.limiter = rlv_limiter_sample_to_insert(
+			config->spi, prefill_of(config),
+			2 * (config->spi * (double)config->insert_batch * config->actors +
+			     (double)config->batch * config->learners));
 	opts.n_columns = c->data->shape.n_columns;
 	opts.columns = c->data->shape.columns;
 	opts.capacity = config->capacity;
@@ -101,25 +95,18 @@ struct filler {
 	struct replay_case *c;
 	struct rlv_writer *writer;
 	uint64_t at, number;
-	uint8_t *made[RLV_MAX_COLUMNS];
-	uint16_t flags[FILL_ROWS];
-	double td[FILL_ROWS];
+	struct pattern_rows made; /* of a table that is checked */
 };
 
 static int filler_open(struct filler *f, struct replay_case *c)
 {
 	struct rlv_writer_opts opts = RLV_WRITER_OPTS_INIT;
-	const struct shape *shape = &c->data->shape;
 	int ret;
 
 	f->c = c;
 	f->number = pattern_first(0);
-	for (uint32_t i = 0; c->config.check && i < shape->n_columns; i++) {
-		f->made[i] = mem_array(FILL_ROWS, shape->bytes[i]);
-		if (!f->made[i])
-			return error_set(-ENOMEM,
-					 "fill the table: cannot allocate a block of rows");
-	}
+	if (c->config.check && pattern_rows_open(&f->made, &c->data->shape, FILL_ROWS))
+		return error_set(-ENOMEM, "fill the table: cannot allocate a block of rows");
 	opts.timeout_ns = TIMEOUT_NS;
 	ret = rlv_writer_open(c->table, &opts, &f->writer);
 	return ret ? replay_failed(ret, "open a writer") : 0;
@@ -133,22 +120,16 @@ static int filler_append(struct filler *f, uint32_t n)
 	int ret;
 
 	n = (uint32_t)min_u64(n, data->rows - f->at);
-	for (uint32_t i = 0; i < data->shape.n_columns; i++)
-		columns[i] = f->made[i] ? f->made[i]
-					: data->column[i] + f->at * data->shape.bytes[i];
-	steps.columns = columns;
-	steps.flags = data->flags + f->at;
-	steps.td_error = data->td_error + f->at;
 	if (f->c->config.check) {
-		pattern_fill(&data->shape, f->number, n, f->made);
-		for (uint32_t i = 0; i < n; i++) {
-			f->flags[i] = pattern_flags(f->number + i);
-			f->td[i] = pattern_td(f->number + i);
-		}
-		steps.flags = f->flags;
-		steps.td_error = f->td;
+		pattern_rows_fill(&f->made, &data->shape, f->number, n, &steps);
+	} else {
+		for (uint32_t i = 0; i < data->shape.n_columns; i++)
+			columns[i] = data->column[i] + f->at * data->shape.bytes[i];
+		steps.n = n;
+		steps.columns = columns;
+		steps.flags = data->flags + f->at;
+		steps.td_error = data->td_error + f->at;
 	}
-	steps.n = n;
 	ret = rlv_writer_append(f->writer, 0, &steps, NULL);
 	f->number += n;
 	f->at = (f->at + n) % data->rows;
@@ -186,8 +167,7 @@ static int fill_table(struct replay_case *c)
 	closed = rlv_writer_close(&f->writer);
 	if (ret == 0 && closed)
 		ret = replay_failed(closed, "close the writer");
-	for (uint32_t i = 0; i < RLV_MAX_COLUMNS; i++)
-		mem_free(f->made[i]);
+	pattern_rows_close(&f->made);
 	mem_free(f);
 	return ret;
 }
@@ -228,19 +208,7 @@ int replay_table_close(struct replay_case *c)
 
 /* -------- checks -------- */
 
-static int verify_table(struct replay_case *c, struct rlv_verify_report *report)
-{
-	int ret;
-
-	memset(report, 0, sizeof(*report));
-	report->size = sizeof(*report);
-	ret = rlv_table_verify(c->table, report);
-	if (report->problems)
-		c->ok = false;
-	return ret ? replay_failed(ret, "verify the table") : 0;
-}
-
-/* Weight of a class in the tree. */
+/* Compares the draws of a learner with the weights of the classes in the tree. */
 static struct chi_square test_draws(const struct replay_case *c, const struct role_slot *slot)
 {
 	double weight[PATTERN_CLASSES];
@@ -296,11 +264,13 @@ static void print_draws(struct json *json, FILE *file, uint32_t role, const stru
 
 int replay_table_check(struct replay_case *c, FILE *file, struct json *json)
 {
-	struct rlv_verify_report report;
-	int ret = verify_table(c, &report);
+	struct rlv_verify_report report = { .size = sizeof(report) };
+	int ret = rlv_table_verify(c->table, &report);
 
+	if (report.problems)
+		c->ok = false;
 	if (ret)
-		return ret;
+		return replay_failed(ret, "verify the table");
 	if (c->items_wrong || (c->config.learners && c->items_checked == 0))
 		c->ok = false;
 	print_check(json, file, c, &report);

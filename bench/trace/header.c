@@ -16,7 +16,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define MAGIC "RLVTRACE"
 #define FORMAT_MAJOR 1
 #define FIXED_BYTES 320u /* before the columns */
 #define RECORD_BYTES 64u /* per column */
@@ -135,7 +134,7 @@ static int check_envelope(const uint8_t *bytes, size_t size, struct trace_header
 {
 	uint32_t count;
 
-	if (size < FIXED_BYTES + CRC_BYTES || memcmp(bytes, MAGIC, 8) != 0)
+	if (size < FIXED_BYTES + CRC_BYTES || memcmp(bytes, "RLVTRACE", 8) != 0)
 		return error_set(-EPROTO, "not a trace");
 	if (trace_get16(bytes + 8) != FORMAT_MAJOR)
 		return error_set(-EPROTO, "format %u; this reader knows %d only",

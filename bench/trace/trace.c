@@ -331,21 +331,9 @@ static void drop_data(struct trace *t)
 	t->episode_row = NULL;
 }
 
-/* Arrays of roles outside the signature. */
-static struct trace_rows rows_of(const struct trace *t)
-{
-	const uint32_t *by_role = t->header.by_role;
-
-	return (struct trace_rows){
-		.flags = (const void *)t->data[by_role[TRACE_ROLE_FLAGS]],
-		.priority = (const void *)t->data[by_role[TRACE_ROLE_PRIORITY]],
-		.policy_version = (const void *)t->data[by_role[TRACE_ROLE_VERSION]],
-		.episode_row = t->episode_row,
-	};
-}
-
 int trace_load(struct trace *trace)
 {
+	const uint32_t *by_role = trace->header.by_role;
 	struct trace_rows rows;
 	int err;
 
@@ -354,7 +342,12 @@ int trace_load(struct trace *trace)
 	err = alloc_data(trace);
 	if (!err)
 		err = walk_chunks(trace);
-	rows = rows_of(trace);
+	rows = (struct trace_rows){
+		.flags = (const void *)trace->data[by_role[TRACE_ROLE_FLAGS]],
+		.priority = (const void *)trace->data[by_role[TRACE_ROLE_PRIORITY]],
+		.policy_version = (const void *)trace->data[by_role[TRACE_ROLE_VERSION]],
+		.episode_row = trace->episode_row,
+	};
 	if (!err)
 		err = check_rows(&trace->info, &rows, trace->episode_row);
 	if (err) {
