@@ -110,14 +110,6 @@ static int parse_option(const struct args *args, int argc, char *const *argv, in
 	return ret ? error_prefix(-EINVAL, "--%s: ", option->name) : 0;
 }
 
-static int take_positional(const struct args *args, size_t *n, const char *text)
-{
-	if (*n == args->max_positional)
-		return error_set(-EINVAL, "one argument too many: '%.60s'", text);
-	args->positional[(*n)++] = text;
-	return 0;
-}
-
 static const char *program_of(const struct args *args)
 {
 	return args->program ? args->program : "relive";
@@ -130,7 +122,7 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 
 	for (int i = 1; i < argc; i++) {
 		const char *text = argv[i];
-		int ret;
+		int ret = 0;
 
 		if (!options_over && strcmp(text, "--") == 0) {
 			options_over = true;
@@ -142,8 +134,10 @@ int args_parse(const struct args *args, int argc, char *const *argv)
 			ret = parse_option(args, argc, argv, &i);
 		else if (!options_over && text[0] == '-' && text[1])
 			ret = error_set(-EINVAL, "no option %.60s; options start with --", text);
+		else if (n == args->max_positional)
+			ret = error_set(-EINVAL, "one argument too many: '%.60s'", text);
 		else
-			ret = take_positional(args, &n, text);
+			args->positional[n++] = text;
 		if (ret)
 			return ret;
 	}

@@ -10,12 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/os/clock.h"
 #include "program/interrupt.h"
 
-#define POLL_NS (10 * CLOCK_NS_PER_MS)
 #define TAIL_BYTES 2048
-#define TAIL_LINES 12
 
 /* Path of the binary in our own folder, or its bare name for execvp to look up. */
 static void path_beside_us(const char *binary, char path[PATH_MAX])
@@ -48,9 +47,10 @@ static int redirect(const char *log_path)
 	return 0;
 }
 
-static void tie_to(pid_t parent)
+/* Runs in the child: it gets the signal when its parent ends. */
+static void tie_to(pid_t parent, int signal)
 {
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	prctl(PR_SET_PDEATHSIG, signal);
 	if (getppid() != parent)
 		_exit(CHAR_MAX); /* the parent had ended before prctl */
 }
@@ -64,10 +64,10 @@ static void become(const struct spawn_daemon *daemon, const char *path, pid_t pa
 
 	setsid();
 	if (daemon->tied)
-		tie_to(parent);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		tie_to(parent, SIGTERM);
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
 		signal(signals[i], SIG_DFL);
-	for (size_t i = 0; daemon->argv[i] && i + 1 < sizeof(argv) / sizeof(argv[0]); i++)
+	for (size_t i = 0; daemon->argv[i] && i + 1 < ARRAY_LEN(argv); i++)
 		argv[i] = strdup(daemon->argv[i]);
 	code = redirect(daemon->log_path);
 	if (code == 0) {
@@ -121,9 +121,7 @@ int spawn_fork(pid_t *pid_out)
 		return error_set(-errno, "fork: %m");
 	if (pid == 0) {
 		interrupt_ignore();
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(CHAR_MAX);
+		tie_to(parent, SIGKILL);
 	}
 	*pid_out = pid;
 	return 0;
@@ -156,7 +154,7 @@ static bool wait_end(pid_t pid, int64_t timeout_ns)
 	while (!spawn_ended(pid, &status)) {
 		if (deadline_expired(clock_monotonic(), deadline))
 			return false;
-		usleep(POLL_NS / CLOCK_NS_PER_US);
+		usleep(10 * CLOCK_NS_PER_MS / CLOCK_NS_PER_US);
 	}
 	return true;
 }
@@ -205,7 +203,7 @@ void spawn_log_tail(const char *log_path, FILE *file)
 		len--;
 	text[len] = 0;
 	for (start = text + len; start > text; start--) {
-		if (start[-1] == '\n' && ++lines == TAIL_LINES)
+		if (start[-1] == '\n' && ++lines == 12)
 			break;
 	}
 	fprintf(file, "  the end of %s:\n", log_path);

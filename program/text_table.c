@@ -18,18 +18,6 @@ static size_t columns_of(const char *text)
 	return n;
 }
 
-static int grow(struct text_table *table)
-{
-	size_t capacity = table->capacity ? 2 * table->capacity : 64;
-	char **cells = mem_resize(table->cells, capacity * sizeof(*cells));
-
-	if (!cells)
-		return -ENOMEM;
-	table->cells = cells;
-	table->capacity = capacity;
-	return 0;
-}
-
 static void add_cell(struct text_table *table, const char *text)
 {
 	size_t column, width = columns_of(text);
@@ -37,9 +25,18 @@ static void add_cell(struct text_table *table, const char *text)
 
 	if (table->error || table->n_columns == 0)
 		return;
-	if (table->n_cells == table->capacity)
-		table->error = grow(table);
-	copy = table->error ? NULL : mem_strdup(text);
+	if (table->n_cells == table->capacity) {
+		size_t capacity = table->capacity ? 2 * table->capacity : 64;
+		char **cells = mem_resize(table->cells, capacity * sizeof(*cells));
+
+		if (!cells) {
+			table->error = -ENOMEM;
+			return;
+		}
+		table->cells = cells;
+		table->capacity = capacity;
+	}
+	copy = mem_strdup(text);
 	if (!copy) {
 		table->error = -ENOMEM;
 		return;
