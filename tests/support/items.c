@@ -1,6 +1,6 @@
 #include "tests/support/items.h"
 
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -9,12 +9,6 @@
 #define CAPACITY 8192
 #define AT_ONCE 64
 #define WAIT_NS 10000000000
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static struct rlv_store *open_store(const char *uri)
 {

@@ -3,7 +3,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -63,13 +63,6 @@ static int teardown(void **state)
 	assert_int_equal(rlv_store_close(&control->store), 0);
 	processes_fini(&control->ps);
 	return 0;
-}
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
 }
 
 /* A store whose node has registered. */

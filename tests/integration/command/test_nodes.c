@@ -4,7 +4,7 @@
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -36,12 +36,6 @@ struct fixture {
 	uint32_t step;
 	pid_t metad, nodes[MAX_NODES]; /* named 0, 1, ... */
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 /* -------- daemons -------- */
 

@@ -6,7 +6,7 @@
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -29,12 +29,6 @@ struct fixture {
 	struct rlv_store *store;
 	struct rlv_table *table;
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static int setup(void **state)
 {

@@ -14,7 +14,7 @@
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/attack/kept.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -231,12 +231,6 @@ static enum outcome look(const char *uri)
 }
 
 /* -------- the store that is damaged -------- */
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 /* Leaves a table of KEPT_STEPS steps behind. */
 static int work(const char *uri, bool closed)

@@ -3,7 +3,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -62,13 +62,6 @@ static struct progress *map_progress(const char *path)
 	if (fd >= 0)
 		close(fd);
 	return map == MAP_FAILED ? NULL : map;
-}
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
 }
 
 /* -------- daemons -------- */

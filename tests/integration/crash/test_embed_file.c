@@ -3,7 +3,7 @@
  * the disk. Each gets a typed error with a message, and what can be opened can be used.
  */
 #include "tests/support/attack/crash_rows.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -30,12 +30,6 @@
 
 static char path[64], copy[80], before[80];
 static struct rng rng;
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static int open_bytes(const char *file, uint64_t bytes, struct rlv_store **store_out)
 {

@@ -4,7 +4,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/attack/relay.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "relive/relive.h"
 #include "relive/admin.h"
@@ -39,12 +39,6 @@ struct fixture {
 	struct channel ch;
 	struct auth_nonces nonces;
 };
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static int setup(void **state)
 {

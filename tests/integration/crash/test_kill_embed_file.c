@@ -3,7 +3,7 @@
  * recovery itself: what was acknowledged is there, with its priority, and the ring goes on.
  */
 #include "tests/support/attack/crash_rows.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -264,12 +264,6 @@ static void kill_after(pid_t pid, int64_t ns)
 }
 
 /* -------- after the kill -------- */
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static void verify(struct rlv_table *table)
 {

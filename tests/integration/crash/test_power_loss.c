@@ -6,7 +6,7 @@
  */
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/attack/kept.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -25,12 +25,6 @@
 #define POOL_BYTES (12u << 20)
 
 static char path[64], shadow[80], log_path[80], disk[80];
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static int open_with(const char *file, const struct rlv_store_opts *opts,
 		     struct rlv_store **store_out)

@@ -5,7 +5,7 @@
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -43,12 +43,6 @@ struct fixture {
 	const char *pool; /* file of the memory node's pool, NULL = memory */
 	pid_t metad, memnode;
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 /* -------- those who are stopped -------- */
 

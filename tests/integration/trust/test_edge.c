@@ -4,7 +4,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/attack/relay.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -80,13 +80,6 @@ static int teardown(void **state)
 	unsetenv("RELIVE_TOKEN");
 	processes_fini(&edge->ps);
 	return 0;
-}
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
 }
 
 static void start(struct edge *edge, const char *option, const char *value)

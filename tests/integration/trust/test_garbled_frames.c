@@ -9,7 +9,7 @@
 #include "tests/support/attack/garbler.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -63,13 +63,6 @@ static const struct rlv_column columns[] = {
 	{ .name = "obs", .dtype = RLV_F32, .role = RLV_OBS, .ndim = 1, .shape = { 4 } },
 	{ .name = "reward", .dtype = RLV_F32, .role = RLV_REWARD },
 };
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
-}
 
 static int setup(void **state)
 {

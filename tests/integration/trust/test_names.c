@@ -4,7 +4,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "relive/relive.h"
 
@@ -59,12 +59,6 @@ static struct rlv_table_opts usual(void)
 	opts.n_columns = 2;
 	opts.capacity = 1024;
 	return opts;
-}
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s: %s", error_name(ret), error_last());
 }
 
 static int setup(void **state)

@@ -11,7 +11,7 @@
 #include "tests/support/attack/noise.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "client/table/handle.h"
 
@@ -255,12 +255,6 @@ static int noise_main(void *ctx)
 }
 
 /* -------- in the parent -------- */
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static struct rlv_table *make_noisy(struct rlv_store *store, const struct rlv_view *its_views,
 				    uint32_t n_views)

@@ -5,7 +5,7 @@
 #include "tests/support/attack/crash_rows.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "client/writer/append.h"
 #include "client/sampler/sampler.h"
@@ -30,12 +30,6 @@ struct fixture {
 	struct rlv_writer *writer;
 	struct rlv_sampler *sampler;
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static int setup(void **state)
 {

@@ -5,7 +5,7 @@
 #include "tests/support/command.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -62,12 +62,6 @@ struct fixture {
 	uint32_t n_rogues;
 	_Atomic int made; /* what the other one's create came to; 1 = not yet */
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 /* -------- the rogue -------- */
 

@@ -5,7 +5,7 @@
 #include "tests/support/command.h"
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -47,13 +47,6 @@ struct fixture {
 	struct rlv_store *store; /* by a token of a role */
 	struct rlv_table *opened;
 };
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
-}
 
 static void expect_words(const char *words)
 {

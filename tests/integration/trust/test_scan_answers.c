@@ -5,7 +5,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/fixture/store_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 #include "tests/support/store_nodes.h"
 
 #include "relive/relive.h"
@@ -30,12 +30,6 @@ struct fixture {
 	pid_t node;
 	char file[PROCESSES_PATH + 64];
 };
-
-static void must(int ret, const char *what)
-{
-	if (ret)
-		fail_msg("%s: %s: %s", what, rlv_error_name(ret), rlv_last_error());
-}
 
 static void start_node(struct fixture *fx)
 {

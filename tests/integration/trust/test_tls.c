@@ -7,7 +7,7 @@
 #include "tests/support/attack/relay.h"
 #include "tests/support/fixture/store_fixture.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
+#include "tests/support/must.h"
 
 #include "relive/relive.h"
 
@@ -36,13 +36,6 @@ struct fixture {
 	struct rlv_store *store;
 	struct relay relay;
 };
-
-static void expect(int got, int want)
-{
-	if (got != want)
-		fail_msg("%s (%s), want %s", rlv_error_name(got), rlv_last_error(),
-			 rlv_error_name(want));
-}
 
 static int setup(void **state)
 {

@@ -4,7 +4,7 @@
  */
 #include "tests/support/processes.h"
 #include "tests/support/attack/relay.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "relive/relive.h"
 
@@ -65,12 +65,6 @@ static int teardown(void **state)
 	hang_up(fx);
 	processes_fini(&fx->ps);
 	return 0;
-}
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s: %s", error_name(ret), error_last());
 }
 
 static uint64_t soon(void)

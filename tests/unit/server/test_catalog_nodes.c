@@ -3,7 +3,7 @@
  */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/fixture/shard_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include <errno.h>
 #include "transport/pool/region_name.h"
@@ -13,12 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static void expect_active(struct fleet *fx)
 {

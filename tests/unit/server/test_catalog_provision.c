@@ -2,16 +2,10 @@
  * Shards on their way, while nodes take their time, go, or come back; and what clients may do there.
  */
 #include "tests/support/fixture/fleet.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include <errno.h>
 #include <string.h>
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static uint32_t regions_at(struct fleet *fx, uint32_t n)
 {

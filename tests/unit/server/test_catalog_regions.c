@@ -3,7 +3,7 @@
  */
 #include "tests/support/fixture/fleet.h"
 #include "tests/support/fixture/shard_fixture.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "wire/region.h"
 
@@ -17,12 +17,6 @@
 #define KEEP RELIVE__POOL_CLAIM__POOL_KEEP
 #define ADOPT RELIVE__POOL_CLAIM__POOL_ADOPT
 #define DISCARD RELIVE__POOL_CLAIM__POOL_DISCARD
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static uint32_t regions_at(struct fleet *fx, uint32_t n)
 {

@@ -3,7 +3,7 @@
  * the control shard, nodes that come back with or without what they had.
  */
 #include "tests/support/fixture/fleet.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "ds/part/slot.h"
 #include "ds/sumtree/nodes.h"
@@ -12,12 +12,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 #define ACTIVE RELIVE__SHARD_STATE__SHARD_ACTIVE
 #define DRAINING RELIVE__SHARD_STATE__SHARD_DRAINING

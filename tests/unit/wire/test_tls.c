@@ -4,7 +4,7 @@
  */
 #include "tests/support/certificates.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "wire/control.pb-c.h"
 #include "wire/tls.h"
@@ -35,12 +35,6 @@ struct fixture {
 	struct end ends[2];
 	char dir[TEMP_DIR_BYTES];
 };
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static void open_end(struct end *end, const struct tls_opts *opts)
 {

@@ -4,7 +4,7 @@
  */
 #include "tests/support/certificates.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
+#include "tests/support/must_internal.h"
 
 #include "wire/tls.h"
 
@@ -36,12 +36,6 @@ struct fixture {
 	const char *identity; /* of their PSK */
 	uint8_t key[TLS_KEY_BYTES];
 };
-
-static void must(int ret)
-{
-	if (ret)
-		fail_msg("%s", error_last());
-}
 
 static int setup(void **state)
 {
