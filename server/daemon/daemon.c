@@ -95,13 +95,6 @@ static const char common_environment[] =
 	"Environment\n"
 	"  RELIVE_RUNTIME_DIR  directory of sockets (default $XDG_RUNTIME_DIR/relive)\n";
 
-static int print_usage(const struct daemon_program *program)
-{
-	printf("%s%s\n%s%s\n%s%s\nExamples\n%s", program->usage, common_usage, common_exit_codes,
-	       program->exit_codes, common_environment, program->environment, program->examples);
-	return 1;
-}
-
 static int set_common(const struct daemon_program *program, int option, const char *value,
 		      struct daemon_common *common)
 {
@@ -113,7 +106,10 @@ static int set_common(const struct daemon_program *program, int option, const ch
 	case OPT_LOG_FORMAT:
 		return daemon_log_set_format(value);
 	case OPT_HELP:
-		return print_usage(program);
+		printf("%s%s\n%s%s\n%s%s\nExamples\n%s", program->usage, common_usage,
+		       common_exit_codes, program->exit_codes, common_environment,
+		       program->environment, program->examples);
+		return 1;
 	case OPT_VERSION:
 		printf("%s %s\n", program->name, SERVER_VERSION);
 		return 1;

@@ -492,18 +492,6 @@ static int check_head(const struct conn *conn, const struct frame_header *head)
 	return 0;
 }
 
-/* Type and request id have the same place in each version, so a peer of another version gets an
-   answer. */
-static int refuse_head(struct conn *conn, const uint8_t bytes[FRAME_HEADER_BYTES], int code)
-{
-	struct frame_header head;
-
-	memcpy(&head, bytes, sizeof(head));
-	head.type &= (uint16_t)~FRAME_ANSWER;
-	conn_refuse(conn, &head, code);
-	return 0;
-}
-
 /* 0: a frame was read; -EAGAIN: incomplete frame; else the stream is broken. */
 static int read_frame(struct conn *conn)
 {
@@ -511,23 +499,28 @@ static int read_frame(struct conn *conn)
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	ssize_t n = evbuffer_copyout(in, bytes, sizeof(bytes));
 	struct channel_frame frame;
-	uint8_t *all, *body;
+	uint8_t *all;
 	int ret = frame_decode(bytes, n < 0 ? 0 : (size_t)n, &frame.head);
 
 	if (ret == 0)
 		ret = check_head(conn, &frame.head);
 	if (ret == -EAGAIN)
 		return ret;
-	if (ret)
-		return refuse_head(conn, bytes, ret);
+	if (ret) {
+		/* Type and request id have the same place in each version, so a peer of another
+		   version gets an answer. */
+		memcpy(&frame.head, bytes, sizeof(frame.head));
+		frame.head.type &= (uint16_t)~FRAME_ANSWER;
+		conn_refuse(conn, &frame.head, ret);
+		return 0;
+	}
 	if (evbuffer_get_length(in) < FRAME_HEADER_BYTES + (size_t)frame.head.length)
 		return -EAGAIN;
 	all = mem_alloc(FRAME_HEADER_BYTES + (size_t)frame.head.length);
 	if (!all)
 		return error_set(-ENOMEM, "frame of %u bytes: no memory", frame.head.length);
 	evbuffer_remove(in, all, FRAME_HEADER_BYTES + (size_t)frame.head.length);
-	body = all + FRAME_HEADER_BYTES;
-	frame.body = body;
+	frame.body = all + FRAME_HEADER_BYTES;
 	take_frame(conn, &frame);
 	mem_free(all);
 	return 0;
