@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -37,6 +38,13 @@ static inline unsigned bits_popcount(uint64_t x)
 static inline unsigned bits_log2_floor(uint64_t x)
 {
 	return 63 - bits_clz(x);
+}
+
+static inline bool bits_all_zero(const void *ptr, size_t n)
+{
+	const uint8_t *bytes = ptr;
+
+	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
 /* The low n bits set, n in 0..64. */

@@ -14,11 +14,11 @@
 #include "base/os/process.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
 #define EMBED_CLIENT 1u
 
 static LOCK_ROLE(embed_lock, "embed catalog", LOCK_RANK_OBJECT);
@@ -226,26 +226,20 @@ static int fill_table(struct embed *embed, const struct embed_table *table, stru
 	return fill_place(embed, table, META_LOOKS, &out->place);
 }
 
-static int free_id(const struct embed *embed, uint32_t *id_out)
-{
-	for (uint32_t id = 1; id <= TABLE_MAX_ID; id++)
-		if (!embed->tables[id]) {
-			*id_out = id;
-			return 0;
-		}
-	return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
-}
-
 static int make_table(struct embed *embed, const struct table_desc *planned,
 		      struct embed_table **table_out)
 {
 	struct table_desc desc = *planned;
 	struct embed_table *table;
+	uint32_t id = 1;
 	int ret;
 
-	ret = free_id(embed, &desc.table_id);
-	if (ret == 0)
-		ret = random_bytes(desc.uuid, sizeof(desc.uuid));
+	while (id <= TABLE_MAX_ID && embed->tables[id])
+		id++;
+	if (id > TABLE_MAX_ID)
+		return error_set(-ENOSPC, "store: %u tables are the most", TABLE_MAX_ID);
+	desc.table_id = id;
+	ret = random_bytes(desc.uuid, sizeof(desc.uuid));
 	if (ret)
 		return ret;
 	table_desc_seal(&desc, 0);
@@ -256,36 +250,32 @@ static int make_table(struct embed *embed, const struct table_desc *planned,
 		ret = make_shard(embed, &desc, s, &table->shards[s]);
 		if (ret) {
 			embed_table_destroy(embed, table);
-			return error_prefix(ret, "table %s shard %u: ", desc.name, s);
+			error_prefix(ret, "table %s shard %u: ", desc.name, s);
+			return ret;
 		}
 	}
-	embed->tables[desc.table_id] = table;
+	embed->tables[id] = table;
 	*table_out = table;
 	return 0;
-}
-
-static int create_locked(struct embed *embed, const struct table_desc *desc, struct meta_table *out)
-{
-	struct embed_table *table = find_by_name(embed, desc->name);
-	int ret = 0;
-
-	if (table && !table_desc_same(&table->desc, desc))
-		return error_set(-EEXIST, "table %s exists with another signature or options",
-				 desc->name);
-	if (!table)
-		ret = make_table(embed, desc, &table);
-	return ret ? ret : fill_table(embed, table, out);
 }
 
 static int embed_create(struct meta *meta, const struct table_desc *desc,
 			const struct meta_wishes *wishes, struct meta_table *out)
 {
 	struct embed *embed = embed_of(meta);
-	int ret;
+	struct embed_table *table;
+	int ret = 0;
 
 	(void)wishes; /* there is one node: nothing to plan again */
 	lock_acquire(&embed->lock, &embed_lock);
-	ret = create_locked(embed, desc, out);
+	table = find_by_name(embed, desc->name);
+	if (!table)
+		ret = make_table(embed, desc, &table);
+	else if (!table_desc_same(&table->desc, desc))
+		ret = error_set(-EEXIST, "table %s exists with another signature or options",
+				desc->name);
+	if (ret == 0)
+		ret = fill_table(embed, table, out);
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
@@ -338,28 +328,20 @@ static int remember_laps(struct embed *embed, const struct embed_table *table)
 	return 0;
 }
 
-static int drop_locked(struct embed *embed, const char *name)
-{
-	struct embed_table *table = find_by_name(embed, name);
-	int ret;
-
-	if (!table)
-		return error_set(-ENOENT, "no table %s in this store", name);
-	ret = remember_laps(embed, table);
-	if (ret)
-		return ret;
-	embed->tables[table->desc.table_id] = NULL;
-	embed_table_destroy(embed, table);
-	return 0;
-}
-
 static int embed_drop(struct meta *meta, const char *name)
 {
 	struct embed *embed = embed_of(meta);
+	struct embed_table *table;
 	int ret;
 
 	lock_acquire(&embed->lock, &embed_lock);
-	ret = drop_locked(embed, name);
+	table = find_by_name(embed, name);
+	ret = table ? remember_laps(embed, table)
+		    : error_set(-ENOENT, "no table %s in this store", name);
+	if (ret == 0) {
+		embed->tables[table->desc.table_id] = NULL;
+		embed_table_destroy(embed, table);
+	}
 	lock_release(&embed->lock, &embed_lock);
 	return ret;
 }
@@ -384,20 +366,14 @@ static int embed_list(struct meta *meta, char (*names)[RLV_NAME_BYTES], size_t *
 
 /* -------- slots -------- */
 
-/* Room in the ring is for so many blocks that are open at once. */
-static int check_streams(const struct embed_table *table, uint32_t streams)
+/* Blocks that all writers may hold at once. */
+static uint64_t streams_in_use(const struct embed_table *table)
 {
 	uint64_t in_use = 0;
 
 	for (uint32_t slot = 0; slot < table->desc.max_clients; slot++)
 		in_use += table->streams[slot];
-	if (streams == 0 || in_use + streams <= table->desc.max_writers)
-		return 0;
-	return error_set(-ENOSPC,
-			 "%u streams: table %s takes %u (max_writers), of which %llu are in use by "
-			 "all its writers",
-			 streams, table->desc.name, table->desc.max_writers,
-			 (unsigned long long)in_use);
+	return in_use;
 }
 
 /* Also where a process before us has set it, perhaps without an answer: it is to be durable. */
@@ -414,15 +390,21 @@ static int mark_table(struct embed_table *table)
 static int slot_get_locked(struct embed *embed, struct embed_table *table, uint32_t streams,
 			   uint32_t *owner_out)
 {
+	uint64_t in_use = streams_in_use(table);
 	uint32_t slot;
 	uint32_t s;
-	int ret = check_streams(table, streams);
+	int ret = 0;
 
-	if (ret == 0 && streams && embed->file && !table->marked)
+	/* Room in the ring is for so many blocks that are open at once. */
+	if (streams && in_use + streams > table->desc.max_writers)
+		return error_set(-ENOSPC,
+				 "%u streams: table %s takes %u (max_writers), of which %" PRIu64
+				 " are in use by all its writers",
+				 streams, table->desc.name, table->desc.max_writers, in_use);
+	if (streams && embed->file && !table->marked)
 		ret = mark_table(table);
-	if (ret)
-		return ret;
-	ret = slot_find_free(&table->shards[0]->part, &slot);
+	if (ret == 0)
+		ret = slot_find_free(&table->shards[0]->part, &slot);
 	if (ret)
 		return ret;
 	for (s = 0; s < table->desc.n_shards; s++) {
@@ -439,20 +421,6 @@ err_release:
 		if (slot_release(&table->shards[s]->part, slot))
 			error_prefix(ret, "slot %u of shard %u stays taken: ", slot, s);
 	return ret;
-}
-
-static int slot_put_locked(const struct embed_table *table, uint32_t owner)
-{
-	int first = 0;
-
-	table->streams[owner - 1] = 0;
-	for (uint32_t s = 0; s < table->desc.n_shards; s++) {
-		int ret = slot_release(&table->shards[s]->part, owner - 1);
-
-		if (ret && !first)
-			first = ret;
-	}
-	return first;
 }
 
 /* NULL if the table was dropped, or another one has its id now. */
@@ -505,15 +473,21 @@ static int embed_slot_put(struct meta *meta, const struct meta_object *object,
 {
 	struct embed *embed = embed_of(meta);
 	const struct embed_table *table;
-	int ret = 0;
+	int first = 0;
 
 	(void)timeout_ns;
 	lock_acquire(&embed->lock, &embed_lock);
 	table = find_same(embed, object);
 	if (table)
-		ret = slot_put_locked(table, slot->owner);
+		table->streams[slot->owner - 1] = 0;
+	for (uint32_t s = 0; table && s < table->desc.n_shards; s++) {
+		int ret = slot_release(&table->shards[s]->part, slot->owner - 1);
+
+		if (ret && !first)
+			first = ret;
+	}
 	lock_release(&embed->lock, &embed_lock);
-	return ret;
+	return first;
 }
 
 /* -------- the rest -------- */
@@ -565,14 +539,6 @@ static int persist_shard(struct embed *embed, const struct shard *shard)
 	return ret;
 }
 
-static bool has_writer(const struct embed_table *table)
-{
-	for (uint32_t slot = 0; slot < table->desc.max_clients; slot++)
-		if (table->streams[slot])
-			return true;
-	return false;
-}
-
 /* And, unless a writer is open, takes the mark away: nobody needs to look at every row then. */
 static int persist_table(struct embed *embed, struct embed_table *table)
 {
@@ -580,7 +546,7 @@ static int persist_table(struct embed *embed, struct embed_table *table)
 
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
 		ret = persist_shard(embed, table->shards[s]);
-	if (ret || has_writer(table))
+	if (ret || streams_in_use(table))
 		return ret;
 	table->marked = false;
 	for (uint32_t s = 0; ret == 0 && s < table->desc.n_shards; s++)
@@ -636,28 +602,6 @@ static const struct meta_ops embed_ops = {
 	.close = embed_close,
 };
 
-static int open_target(const char *path, const struct rlv_store_opts *opts,
-		       struct transport_target **target_out)
-{
-	const struct target_opts target = {
-		.pool_bytes = opts->pool_bytes || !path ? opts->pool_bytes : DEFAULT_FILE_BYTES,
-		.path = path,
-		.create = true,
-		.exclusive = true,
-		.private_memory = !path,
-		.page_kind = opts->pages == RLV_PAGES_SMALL ? PAGE_SMALL : PAGE_THP,
-	};
-
-	return transport_target_open("shm", &target, target_out);
-}
-
-static bool is_zero(const uint8_t uuid[16])
-{
-	static const uint8_t zero[16];
-
-	return memcmp(uuid, zero, sizeof(zero)) == 0;
-}
-
 /*
  * A new pool becomes one of a store of its own, and names that store from then on. One that a memory
  * node has kept holds parts of tables: here they would be taken for what was never complete.
@@ -670,13 +614,13 @@ static int take_identity(struct embed *embed, const char *path)
 	char name[sizeof(pool.store_name)];
 	int ret = target->ops->identity(target, &pool);
 
-	if (ret == 0 && !is_zero(pool.store_uuid) &&
+	if (ret == 0 && !bits_all_zero(pool.store_uuid, sizeof(pool.store_uuid)) &&
 	    strncmp(pool.store_name, scheme, strlen(scheme)) != 0)
 		return error_set(-EPERM,
 				 "embed:%s: the pool belongs to store %s, whose memory node opens "
 				 "it (relive-memnode --file)",
 				 path, pool.store_name);
-	if (ret == 0 && is_zero(pool.store_uuid)) {
+	if (ret == 0 && bits_all_zero(pool.store_uuid, sizeof(pool.store_uuid))) {
 		(void)snprintf(name, sizeof(name), "%s%s", scheme, path ? path : "");
 		ret = random_bytes(pool.store_uuid, sizeof(pool.store_uuid));
 		if (ret == 0)
@@ -688,6 +632,15 @@ static int take_identity(struct embed *embed, const char *path)
 
 int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct meta **meta_out)
 {
+	const uint64_t file_bytes = (uint64_t)1 << 30; /* of a new one */
+	const struct target_opts target = {
+		.pool_bytes = opts->pool_bytes || !path ? opts->pool_bytes : file_bytes,
+		.path = path,
+		.create = true,
+		.exclusive = true,
+		.private_memory = !path,
+		.page_kind = opts->pages == RLV_PAGES_SMALL ? PAGE_SMALL : PAGE_THP,
+	};
 	struct transport_opts connect = { .client_id = EMBED_CLIENT };
 	struct embed *embed = mem_zalloc(sizeof(*embed));
 	int ret;
@@ -701,7 +654,7 @@ int meta_embed_open(const char *path, const struct rlv_store_opts *opts, struct 
 	lock_init(&embed->lock, &embed_lock);
 	ret = process_self(&embed->self);
 	if (ret == 0)
-		ret = open_target(path, opts, &embed->base.target);
+		ret = transport_target_open("shm", &target, &embed->base.target);
 	if (ret)
 		goto err_free;
 	connect.target = embed->base.target;

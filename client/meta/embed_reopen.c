@@ -90,17 +90,6 @@ static uint64_t state_of(const struct target_region *region)
 	return sb ? rword64_load_relaxed(&sb->state.word) : REGION_FORMATTING;
 }
 
-static bool is_zero(const uint8_t *bytes, uint64_t n)
-{
-	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
-}
-
-static bool is_blank(const struct target_region *region)
-{
-	return !region || is_zero(region->base + REGION_SUPERBLOCK_BYTES,
-				  region->size - REGION_SUPERBLOCK_BYTES);
-}
-
 /*
  * A create that was cut short, for sure: the word of the slots is set last of all, and nobody has
  * stored a row before that. A page that reads as zeros for another reason would look alike but for the
@@ -108,25 +97,19 @@ static bool is_blank(const struct target_region *region)
  */
 static bool was_never_complete(const struct found_part *part)
 {
+	const struct target_region *rows = part->of[REGION_ROWS];
+
 	return state_of(part->of[REGION_SLOTS]) == REGION_FORMATTING &&
-	       is_blank(part->of[REGION_ROWS]);
+	       (!rows || bits_all_zero(rows->base + REGION_SUPERBLOCK_BYTES,
+				       rows->size - REGION_SUPERBLOCK_BYTES));
 }
 
-/* A drop says so in all regions of the table before it gives the first one back. */
-static bool was_dropped(const struct found_part *part)
+static bool any_is(const struct found_part *part, uint64_t state)
 {
 	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (state_of(part->of[role]) == REGION_DROPPED)
+		if (state_of(part->of[role]) == state)
 			return true;
 	return false;
-}
-
-static bool is_whole(const struct found_part *part)
-{
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (state_of(part->of[role]) == REGION_FORMATTING)
-			return false;
-	return true;
 }
 
 /* Opens a part as a shard of its table, unless nothing is to be kept of it. Changes nothing. */
@@ -136,9 +119,10 @@ static int take_part(struct embed *embed, const struct found_part *part,
 	struct shard *shard;
 	int ret;
 
-	if (was_dropped(part) || was_never_complete(part))
+	/* A drop says so in all regions of the table before it gives the first one back. */
+	if (any_is(part, REGION_DROPPED) || was_never_complete(part))
 		return 0;
-	if (!is_whole(part))
+	if (any_is(part, REGION_FORMATTING))
 		return error_set(-EBADMSG,
 				 "table id %u shard %u: its regions contradict each other, one is "
 				 "damaged",

@@ -10,22 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#define DEFAULT_ALPHA 0.6
-#define DEFAULT_EPS 1e-6
-#define DEFAULT_MAX_WRITERS 4
-#define DEFAULT_MAX_CLIENTS 64
-#define PRIORITY_SCALE ((uint64_t)1 << 20)
-#define MAX_STEP_BYTES ((uint64_t)1 << 26)
-
-static bool is_zero(const void *ptr, size_t n)
-{
-	const uint8_t *bytes = ptr;
-
-	while (n && !bytes[n - 1])
-		n--;
-	return n == 0;
-}
-
 /* Names of columns become JSON keys and Python attributes. */
 static bool name_is_valid(const char *name)
 {
@@ -46,6 +30,7 @@ static bool name_is_valid(const char *name)
 
 static int encode_shape(const struct rlv_column *in, uint32_t c, struct column_desc *out)
 {
+	const uint64_t most = (uint64_t)1 << 26;
 	uint64_t bytes = dtype_bytes(in->dtype);
 
 	if (in->ndim > RLV_MAX_DIMS)
@@ -55,9 +40,9 @@ static int encode_shape(const struct rlv_column *in, uint32_t c, struct column_d
 		if (in->shape[d] == 0)
 			return error_set(-EINVAL, "columns[%u].shape[%u] is 0", c, d);
 		bytes *= in->shape[d];
-		if (bytes > MAX_STEP_BYTES)
+		if (bytes > most)
 			return error_set(-EINVAL, "columns[%u] %s: a step of more than %llu bytes",
-					 c, in->name, (unsigned long long)MAX_STEP_BYTES);
+					 c, in->name, (unsigned long long)most);
 		out->shape[d] = in->shape[d];
 	}
 	out->ndim = in->ndim;
@@ -93,21 +78,15 @@ static int encode_column(const struct rlv_table_opts *opts, uint32_t c, struct t
 	return encode_shape(in, c, out);
 }
 
-static int encode_limiter(const struct rlv_limiter *in, uint32_t v, struct limit_desc *out)
-{
-	int ret = limit_desc_init(out, in->min_size, in->samples_per_insert, in->min_diff,
-				  in->max_diff);
-
-	return ret ? error_prefix(ret, "views[%u].limiter: ", v) : 0;
-}
-
 static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *out)
 {
+	const struct rlv_limiter *limiter = &in->limiter;
 	bool prioritized = in->selector == RLV_PRIORITIZED;
-	double alpha = in->alpha == 0 ? DEFAULT_ALPHA : in->alpha;
-	double eps = in->eps == 0 ? DEFAULT_EPS : in->eps;
+	double alpha = in->alpha == 0 ? 0.6 : in->alpha;
+	double eps = in->eps == 0 ? 1e-6 : in->eps;
+	int ret;
 
-	if (!is_zero(in->reserved, sizeof(in->reserved)))
+	if (!bits_all_zero(in->reserved, sizeof(in->reserved)))
 		return error_set(-EINVAL, "views[%u].reserved: want 0, or a newer library", v);
 	if (in->selector > RLV_LIFO)
 		return error_set(-EINVAL, "views[%u].selector %u: not an rlv_selector", v,
@@ -127,8 +106,10 @@ static int encode_view(const struct rlv_view *in, uint32_t v, struct view_desc *
 	out->max_staleness = in->max_staleness;
 	out->alpha = prioritized ? alpha : 1;
 	out->eps = eps;
-	out->scale = PRIORITY_SCALE;
-	return encode_limiter(&in->limiter, v, &out->limit);
+	out->scale = (uint64_t)1 << 20;
+	ret = limit_desc_init(&out->limit, limiter->min_size, limiter->samples_per_insert,
+			      limiter->min_diff, limiter->max_diff);
+	return ret ? error_prefix(ret, "views[%u].limiter: ", v) : 0;
 }
 
 static int check_sizes(const struct rlv_table_opts *opts)
@@ -165,8 +146,8 @@ int signature_encode(const char *name, const struct rlv_table_opts *opts, bool f
 	memcpy(desc->name, name, strlen(name) + 1);
 	desc->capacity = opts->capacity;
 	desc->n_shards = opts->shards && opts->shards != RLV_SHARDS_AUTO ? opts->shards : 1;
-	desc->max_writers = opts->max_writers ? opts->max_writers : DEFAULT_MAX_WRITERS;
-	desc->max_clients = opts->max_clients ? opts->max_clients : DEFAULT_MAX_CLIENTS;
+	desc->max_writers = opts->max_writers ? opts->max_writers : 4;
+	desc->max_clients = opts->max_clients ? opts->max_clients : 64;
 	desc->n_columns = opts->n_columns;
 	if (opts->row_crc == 1 || (opts->row_crc == 0 && file))
 		desc->flags |= TABLE_ROW_CRC;
