@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define HELD_CALLS 16
-
 static void admission_bind(struct admission *adm, const struct handle *h)
 {
 	adm->control = h->set.control;
@@ -164,12 +162,6 @@ int admission_commit_insert(struct admission *adm, uint64_t n, uint64_t done)
 	return admission_unless_lost(adm, limiter_commit_insert(&adm->lim, n, done));
 }
 
-static bool admission_may_hold(const struct admission *adm)
-{
-	return !adm->lim.bounded_insert && !adm->lim.bounded_sample &&
-	       !transport_changes_in_place(adm->lim.region);
-}
-
 int admission_flush(struct admission *adm)
 {
 	uint64_t n = adm->held;
@@ -183,10 +175,13 @@ int admission_flush(struct admission *adm)
 
 int admission_commit_sample(struct admission *adm, uint64_t n, uint64_t done)
 {
+	enum { HELD_CALLS = 16 };
+
 	adm->samples = 0;
 	if (!adm->here || !adm->owner) /* readers count nothing */
 		return 0;
-	if (!admission_may_hold(adm))
+	if (adm->lim.bounded_insert || adm->lim.bounded_sample ||
+	    transport_changes_in_place(adm->lim.region))
 		return admission_unless_lost(adm, limiter_commit_sample(&adm->lim, n, done));
 	adm->held += done;
 	return ++adm->held_calls < HELD_CALLS ? 0 : admission_flush(adm);

@@ -9,11 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define BACKOFF_FIRST_NS 20000u
-#define BACKOFF_DOUBLINGS 6 /* 1.28 ms at most */
-#define LOSSES 64           /* nodes that a call may lose before it waits or fails */
-#define PUT_TRIES 3
-#define PATIENCE_PART 8 /* of a call's time, for one question to the server */
 #define PATIENCE_LEAST_NS (20 * CLOCK_NS_PER_MS)
 #define PATIENCE_MOST_NS (200 * CLOCK_NS_PER_MS)
 
@@ -215,14 +210,6 @@ static int handle_open_slot(struct handle *h, uint64_t deadline_ns)
 	return ret;
 }
 
-static enum part_access handle_access_kind(const struct rlv_table *table,
-					   const struct handle_opts *opts)
-{
-	if (table->store->read_only || opts->reader)
-		return PART_READS;
-	return opts->streams ? PART_WRITES : PART_LEARNS;
-}
-
 int handle_open(struct handle *h, struct rlv_table *table, const struct handle_opts *opts)
 {
 	struct meta *meta = table->store->meta;
@@ -235,7 +222,9 @@ int handle_open(struct handle *h, struct rlv_table *table, const struct handle_o
 	h->view_mask = opts->view_mask;
 	h->streams = opts->streams;
 	h->reader = opts->reader;
-	h->access_kind = handle_access_kind(table, opts);
+	h->access_kind = opts->streams ? PART_WRITES : PART_LEARNS;
+	if (table->store->read_only || opts->reader)
+		h->access_kind = PART_READS;
 	h->defer = opts->defer;
 	h->user = opts->user;
 	h->clock = clock_monotonic();
@@ -275,34 +264,28 @@ static bool handle_is_tidy(struct handle *h)
 	return s == h->set.n_parts;
 }
 
-static int handle_put_slot(struct handle *h, bool tidy)
-{
-	struct meta *meta = h->table->store->meta;
-
-	if (!h->slot.owner)
-		return 0;
-	if (tidy)
-		return meta->ops->slot_put(meta, &h->set.object, &h->slot, 0);
-	log_warn("table %s: slot %u stays taken until this process ends: a shard is out of reach",
-		 h->desc->name, h->slot.owner);
-	return 0;
-}
-
 /*
  * Retries -EBUSY: the server reaches a shard where a call of ours was interrupted, because a connection
  * ended before its last posted operations, or the shard has just returned.
  */
 static int handle_leave_slot(struct handle *h)
 {
+	enum { TRIES = 3 };
+	struct meta *meta = h->table->store->meta;
 	int ret = -EBUSY;
 
-	for (uint32_t i = 0; ret == -EBUSY && i < PUT_TRIES; i++) {
+	for (uint32_t i = 0; ret == -EBUSY && i < TRIES; i++) {
 		bool tidy = handle_is_tidy(h);
 
-		part_set_detach(
-			&h->set,
-			handle_close_access); /* what was posted is done then: the slot is idle */
-		ret = handle_put_slot(h, tidy);
+		/* What was posted is done then: the slot is idle. */
+		part_set_detach(&h->set, handle_close_access);
+		ret = 0;
+		if (h->slot.owner && tidy)
+			ret = meta->ops->slot_put(meta, &h->set.object, &h->slot, 0);
+		else if (h->slot.owner)
+			log_warn("table %s: slot %u stays taken until this process ends: a shard "
+				 "is out of reach",
+				 h->desc->name, h->slot.owner);
 	}
 	return ret;
 }
@@ -335,9 +318,10 @@ int handle_close(struct handle *h, int error)
 
 /* -------- calls -------- */
 
+/* For one question to the server. */
 static int64_t handle_patience(int64_t timeout_ns)
 {
-	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / PATIENCE_PART;
+	int64_t part = timeout_ns < 0 ? PATIENCE_MOST_NS : timeout_ns / 8;
 
 	if (part < PATIENCE_LEAST_NS)
 		return PATIENCE_LEAST_NS;
@@ -361,6 +345,8 @@ bool handle_may_heal(const struct handle *h, int error)
 	return error == -EHOSTDOWN && (h->set.n_away > 0 || h->set.n_up > 0);
 }
 
+enum { MOST_LOST = 64 }; /* nodes that a call may lose before it waits or fails */
+
 /* State of a call that waits. */
 struct handle_wait {
 	uint32_t lost;     /* nodes since it last slept */
@@ -378,8 +364,8 @@ static int handle_wait(struct handle *h, const struct handle_call *call, void *c
 
 	if (!wait->began_ns) {
 		wait->began_ns = clock_now_ns(h->clock);
-		wait->backoff = (struct backoff){ .first_ns = BACKOFF_FIRST_NS,
-						  .doublings = BACKOFF_DOUBLINGS };
+		wait->backoff =
+			(struct backoff){ .first_ns = 20000, .doublings = 6 }; /* to 1.28 ms */
 		watch_begin(&wait->watch);
 		h->waits++;
 	}
@@ -400,7 +386,7 @@ static int handle_heal(struct handle *h, const struct handle_call *call, void *c
 	if (error == -ECHILD || error == -ESTALE)
 		return error;
 	if (part_set_has_broken(&h->set)) {
-		if (wait->lost++ == LOSSES)
+		if (wait->lost++ == MOST_LOST)
 			return error;
 		/* The next call drops it: in this one there is no time to take that up. */
 		if (deadline_expired(h->clock, h->set.deadline_ns))

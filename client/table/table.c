@@ -96,30 +96,36 @@ static int table_wrap(struct rlv_store *store, struct meta_table *place, uint64_
 	return 0;
 }
 
-static int create_table(struct rlv_store *store, const char *name,
-			const struct rlv_table_opts *opts, struct rlv_table **table_out)
+int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
+		     struct rlv_table **table_out)
 {
 	struct table_plan_opts wishes = { 0 };
 	struct meta_wishes again = { 0 };
+	struct rlv_table_opts full;
 	struct store_wait wait;
 	struct table_desc desc;
 	struct meta_table place;
 	int ret;
 
-	if (store->read_only)
-		return error_set(-EACCES, "store was opened read-only");
-	ret = signature_encode(name, opts, store_is_file(store), &desc);
+	if (!store || !opts || !table_out)
+		return error_set(-EINVAL, "store, opts or table_out is NULL");
+	ret = abi_read(&full, sizeof(full), opts, "opts.");
 	if (ret)
 		return ret;
-	wishes.block = opts->block;
-	wishes.fanout = opts->fanout;
+	if (store->read_only)
+		return error_set(-EACCES, "store was opened read-only");
+	ret = signature_encode(name, &full, store_is_file(store), &desc);
+	if (ret)
+		return ret;
+	wishes.block = full.block;
+	wishes.fanout = full.fanout;
 	ret = table_plan(&desc, &wishes);
 	if (ret)
 		return error_prefix(ret, "table %s: ", name);
-	again.auto_shards = opts->shards == RLV_SHARDS_AUTO;
-	again.crc_by_nodes = opts->row_crc == 0;
-	again.block = opts->block;
-	again.fanout = opts->fanout;
+	again.auto_shards = full.shards == RLV_SHARDS_AUTO;
+	again.crc_by_nodes = full.row_crc == 0;
+	again.block = full.block;
+	again.fanout = full.fanout;
 	wait = store_wait_begin(store);
 	do {
 		ret = store->meta->ops->create(store->meta, &desc, &again, &place);
@@ -127,18 +133,6 @@ static int create_table(struct rlv_store *store, const char *name,
 			ret = table_wrap(store, &place, wait.deadline_ns, table_out);
 	} while (ret && (ret = store_wait_nodes(&wait, ret)) == 0);
 	return ret;
-}
-
-int rlv_table_create(struct rlv_store *store, const char *name, const struct rlv_table_opts *opts,
-		     struct rlv_table **table_out)
-{
-	struct rlv_table_opts full;
-	int ret;
-
-	if (!store || !opts || !table_out)
-		return error_set(-EINVAL, "store, opts or table_out is NULL");
-	ret = abi_read(&full, sizeof(full), opts, "opts.");
-	return ret ? ret : create_table(store, name, &full, table_out);
 }
 
 int rlv_table_open(struct rlv_store *store, const char *name, struct rlv_table **table_out)
@@ -271,33 +265,10 @@ static int table_info_limiter(struct rlv_table *table, uint32_t v, struct rlv_vi
 	return 0;
 }
 
-static void table_info_sizes(const struct table_desc *desc, struct rlv_table_info *info)
-{
-	snprintf(info->name, sizeof(info->name), "%s", desc->name);
-	info->capacity = desc->capacity;
-	info->slots = (uint64_t)desc->slots * desc->n_shards;
-	info->block = desc->block;
-	info->window = desc->window_max;
-	info->row_bytes = desc->row_bytes;
-	info->row_header_bytes = (uint32_t)sizeof(struct row_tail);
-	info->max_writers = desc->max_writers;
-	info->max_clients = desc->max_clients;
-	info->rows_bytes = desc->rows_bytes * desc->n_shards;
-	info->tree_bytes =
-		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
-}
-
-static void table_info_shards(const struct part_set *set, struct rlv_table_info *info)
-{
-	info->shards = set->n_parts;
-	info->shards_up = set->n_up;
-	info->control = set->control;
-	info->layout = set->layout;
-}
-
 int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 {
 	struct rlv_table_info info = { 0 };
+	const struct table_desc *desc;
 	int ret;
 
 	if (!table || !info_out)
@@ -305,7 +276,20 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 	ret = abi_check(info_out, "info_out->");
 	if (ret)
 		return ret;
-	signature_decode(&table->desc, &info);
+	desc = &table->desc;
+	signature_decode(desc, &info);
+	snprintf(info.name, sizeof(info.name), "%s", desc->name);
+	info.capacity = desc->capacity;
+	info.slots = (uint64_t)desc->slots * desc->n_shards;
+	info.block = desc->block;
+	info.window = desc->window_max;
+	info.row_bytes = desc->row_bytes;
+	info.row_header_bytes = (uint32_t)sizeof(struct row_tail);
+	info.max_writers = desc->max_writers;
+	info.max_clients = desc->max_clients;
+	info.rows_bytes = desc->rows_bytes * desc->n_shards;
+	info.tree_bytes =
+		(desc->tree_bytes + desc->slots_bytes + desc->pages_bytes) * desc->n_shards;
 	lock_acquire(&table->lock, &table_lock);
 	ret = table_look(table);
 	for (uint32_t v = 0; ret == 0 && v < info.n_views; v++) {
@@ -313,8 +297,10 @@ int rlv_table_info(struct rlv_table *table, struct rlv_table_info *info_out)
 		if (ret == 0)
 			ret = table_info_limiter(table, v, &info.views[v]);
 	}
-	table_info_sizes(&table->desc, &info);
-	table_info_shards(&table->set, &info);
+	info.shards = table->set.n_parts;
+	info.shards_up = table->set.n_up;
+	info.control = table->set.control;
+	info.layout = table->set.layout;
 	lock_release(&table->lock, &table_lock);
 	if (ret == 0)
 		abi_write(info_out, &info, sizeof(info));

@@ -10,37 +10,24 @@
 
 #include <errno.h>
 
-#define LOOK_NS ((uint64_t)500 * CLOCK_NS_PER_MS)
-#define LOOKS 4 /* at least, within stall_ns */
-#define WARN_NS ((uint64_t)2 * CLOCK_NS_PER_S)
-#define WARN_AGAIN_NS ((uint64_t)60 * CLOCK_NS_PER_S)
-
 /* -------- progress -------- */
-
-static int watch_trace_counts(const struct handle *h, uint64_t *trace)
-{
-	const struct shard *control = handle_shard(h, h->set.control);
-	int ret = 0;
-
-	for (uint32_t v = 0; ret == 0 && v < h->desc->n_views; v++) {
-		struct limiter_words words;
-		struct limiter lim;
-
-		limiter_init(&lim, control, v, 1);
-		ret = limiter_read(&lim, &words);
-		if (ret == 0)
-			*trace = ring_mix(ring_mix(*trace, words.ins_committed),
-					  words.smp_committed);
-	}
-	return ret;
-}
 
 /* A hash of the counts and rows of all reachable shards: every insert, sample and row changes it. */
 static int watch_trace(const struct handle *h, uint64_t *trace_out)
 {
+	uint32_t n_views = part_set_has_control(&h->set) ? h->desc->n_views : 0;
 	uint64_t trace = 1;
-	int ret = part_set_has_control(&h->set) ? watch_trace_counts(h, &trace) : 0;
+	int ret = 0;
 
+	for (uint32_t v = 0; ret == 0 && v < n_views; v++) {
+		struct limiter_words words;
+		struct limiter lim;
+
+		limiter_init(&lim, handle_shard(h, h->set.control), v, 1);
+		ret = limiter_read(&lim, &words);
+		if (ret == 0)
+			trace = ring_mix(ring_mix(trace, words.ins_committed), words.smp_committed);
+	}
 	for (uint32_t s = 0; ret == 0 && s < h->set.n_parts; s++)
 		if (h->set.parts[s])
 			ret = ring_trace(handle_shard(h, s), &trace);
@@ -64,16 +51,6 @@ static void watch_look(struct rlv_watch *watch, const struct handle *h, uint64_t
 
 /* -------- the wait -------- */
 
-static void watch_warn(struct rlv_watch *watch, struct handle *h, uint64_t now_ns)
-{
-	if (watch->warned || now_ns - watch->began_ns < WARN_NS ||
-	    (h->warned_ns && now_ns - h->warned_ns < WARN_AGAIN_NS))
-		return;
-	watch->warned = true;
-	h->warned_ns = now_ns;
-	log_warn("%s", watch->text);
-}
-
 /* For `relive status --why`. */
 static void watch_tell_server(const struct rlv_watch *watch, struct handle *h, uint32_t view)
 {
@@ -93,6 +70,9 @@ static void watch_tell_server(const struct rlv_watch *watch, struct handle *h, u
 
 int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn explain, void *ctx)
 {
+	const uint64_t look_ns = 500 * (uint64_t)CLOCK_NS_PER_MS; /* four times within stall_ns */
+	const uint64_t warn_ns = 2 * (uint64_t)CLOCK_NS_PER_S;
+	const uint64_t warn_again_ns = 60 * (uint64_t)CLOCK_NS_PER_S;
 	uint64_t stall_ns = (uint64_t)h->table->store->stall_ns;
 	uint64_t now_ns = clock_now_ns(h->clock);
 
@@ -100,11 +80,16 @@ int watch_wait(struct rlv_watch *watch, struct handle *h, watch_explain_fn expla
 		watch->began_ns = watch->looked_ns = watch->moved_ns = now_ns;
 		watch->seen = 0;
 	}
-	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(LOOK_NS, stall_ns / LOOKS))
+	if (watch->looked_ns && now_ns - watch->looked_ns < min_u64(look_ns, stall_ns / 4))
 		return 0;
 	watch_look(watch, h, now_ns);
 	watch_tell_server(watch, h, explain(ctx, watch->text));
-	watch_warn(watch, h, now_ns);
+	if (!watch->warned && now_ns - watch->began_ns >= warn_ns &&
+	    (!h->warned_ns || now_ns - h->warned_ns >= warn_again_ns)) {
+		watch->warned = true;
+		h->warned_ns = now_ns;
+		log_warn("%s", watch->text);
+	}
 	if (now_ns - watch->moved_ns < stall_ns)
 		return 0;
 	return error_set(-ETIMEDOUT, "%s: nothing moved for %g s", watch->text,
