@@ -277,7 +277,7 @@ static int handle_leave_slot(struct handle *h)
 	for (uint32_t i = 0; ret == -EBUSY && i < TRIES; i++) {
 		bool tidy = handle_is_tidy(h);
 
-		/* What was posted is done then: the slot is idle. */
+		/* This waits for posted chains: the slot is idle after it. */
 		part_set_detach(&h->set, handle_close_access);
 		ret = 0;
 		if (h->slot.owner && tidy)
