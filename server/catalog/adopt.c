@@ -343,28 +343,16 @@ static int refuse_part(const struct adoptee *table)
 			 table->survey->arrival->news->name, name_of(table), table->id, why);
 }
 
-static void mark(const struct survey *survey, uint32_t id)
-{
-	for (size_t i = 0; i < survey->arrival->n_regions; i++)
-		if (is_unknown_of(survey, i, id))
-			survey->owners[i] = OWNER_ADOPTED;
-}
-
-static bool has_table(const struct survey *survey, uint32_t id)
-{
-	for (size_t i = 0; i < survey->arrival->n_regions; i++)
-		if (is_unknown_of(survey, i, id))
-			return true;
-	return false;
-}
-
 /* With the claim "discard", a table that is not whole stays unknown. */
 static int plan_table(const struct survey *survey, uint32_t id)
 {
+	size_t first = 0, n = survey->arrival->n_regions;
 	struct adoptee *table;
 	int ret;
 
-	if (!has_table(survey, id))
+	while (first < n && !is_unknown_of(survey, first, id))
+		first++;
+	if (first == n)
 		return 0;
 	table = mem_zalloc(sizeof(*table));
 	if (!table)
@@ -373,10 +361,13 @@ static int plan_table(const struct survey *survey, uint32_t id)
 	table->id = id;
 	look_at_table(table);
 	ret = table->whole ? check_clash(table) : 0;
-	if (ret == 0 && check_whole(table) == 0)
-		mark(survey, id);
-	else if (ret == 0 && !may_discard(survey->arrival))
+	if (ret == 0 && check_whole(table) == 0) {
+		for (size_t i = first; i < n; i++)
+			if (is_unknown_of(survey, i, id))
+				survey->owners[i] = OWNER_ADOPTED;
+	} else if (ret == 0 && !may_discard(survey->arrival)) {
 		ret = refuse_part(table);
+	}
 	mem_free(table);
 	return ret;
 }

@@ -57,13 +57,6 @@ static int leave(struct catalog *cat, struct catalog_object *object, uint32_t s)
 	return 0;
 }
 
-static void free_part(struct catalog *cat, struct catalog_object *object, uint32_t s)
-{
-	log_info("%s shard %u: drained from node %s", object->text, s, object->parts[s].node->name);
-	catalog_retire_part(cat, object, s, REGION_ORPHANED);
-	object->parts[s].drain = (struct part_drain){ .phase = DRAIN_FILLING };
-}
-
 static int fill(struct catalog *cat, struct catalog_object *object, uint32_t s, uint64_t taken)
 {
 	struct part_drain *drain = &object->parts[s].drain;
@@ -105,7 +98,10 @@ static int drain_step(struct catalog *cat, struct catalog_object *object, uint32
 	if (!catalog_is_known(cat, drain->announced, drain->announced_at))
 		return 0;
 	if (drain->phase == DRAIN_LEAVING) {
-		free_part(cat, object, s);
+		log_info("%s shard %u: drained from node %s", object->text, s,
+			 object->parts[s].node->name);
+		catalog_retire_part(cat, object, s, REGION_ORPHANED);
+		*drain = (struct part_drain){ .phase = DRAIN_FILLING };
 		return 0;
 	}
 	ret = object->kind->handed(object, s);

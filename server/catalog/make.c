@@ -235,13 +235,6 @@ static int begin_part(struct catalog *cat, const struct catalog_provisioning *li
 	return ret ? ret : catalog_provision_begin(cat, like, provisioning_out);
 }
 
-static int publish_part(struct catalog *cat, const struct catalog_object *object, uint32_t s)
-{
-	int ret = statedb_begin(cat->store);
-
-	return ret ? ret : statedb_end(cat->store, put_made(cat, object, s));
-}
-
 static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *provisioning)
 {
 	struct catalog_object *object = provisioning->object;
@@ -253,7 +246,9 @@ static int go_on_with_part(struct catalog *cat, struct catalog_provisioning *pro
 		return ret;
 	catalog_provision_end(provisioning);
 	if (ret == 0)
-		ret = publish_part(cat, object, s);
+		ret = statedb_begin(cat->store);
+	if (ret == 0)
+		ret = statedb_end(cat->store, put_made(cat, object, s));
 	if (ret) {
 		memcpy(words, error_last(), sizeof(words));
 		catalog_retire_part(cat, object, s, REGION_DROPPED);

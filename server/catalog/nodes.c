@@ -228,14 +228,6 @@ static int join(struct catalog_object *object, uint32_t s)
 	return ret;
 }
 
-/* Damage is permanent: clients that open the object get the error. */
-static void refuse(struct catalog_object *object, uint32_t s, int code)
-{
-	object->parts[s].refused = true;
-	object->refusal = error_prefix(code, "%s shard %u: ", object->text, s);
-	snprintf(object->refusal_text, sizeof(object->refusal_text), "%s", error_last());
-}
-
 static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t s)
 {
 	struct catalog_part *place = &object->parts[s];
@@ -247,8 +239,12 @@ static void take_up(struct catalog *cat, struct catalog_object *object, uint32_t
 	if (ret == 0 || ret == -EAGAIN)
 		return;
 	log_error("attach %s shard %u: %s", object->text, s, error_last());
-	if (ret == -EBADMSG || ret == -EPROTO)
-		refuse(object, s, ret);
+	/* Damage is permanent: clients that open the object get the error. */
+	if (ret == -EBADMSG || ret == -EPROTO) {
+		place->refused = true;
+		object->refusal = error_prefix(ret, "%s shard %u: ", object->text, s);
+		snprintf(object->refusal_text, sizeof(object->refusal_text), "%s", error_last());
+	}
 	catalog_part_detach(object, s);
 }
 
@@ -307,14 +303,6 @@ static void leave_life(struct catalog *cat, const struct catalog_arrival *arriva
 		lose(cat, arrival, object, s);
 }
 
-/* Last state word of a freed region: ORPHANED if its object exists, else DROPPED. */
-static uint32_t last_state_of(const struct catalog *cat, const Relive__NodeRegion *region)
-{
-	bool object_is_there = region->object <= OBJECT_MAX_ID && cat->objects[region->object];
-
-	return object_is_there ? REGION_ORPHANED : REGION_DROPPED;
-}
-
 static bool is_given_up(const struct catalog *cat, const struct catalog_arrival *arrival, size_t i)
 {
 	enum region_owner owner;
@@ -332,11 +320,14 @@ static void free_regions(struct catalog *cat, const struct catalog_arrival *arri
 
 	for (size_t i = 0; node->up && i < arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = arrival->regions[i];
+		bool object_is_there = region->object <= OBJECT_MAX_ID &&
+				       cat->objects[region->object];
 
 		if (!is_given_up(cat, arrival, i))
 			continue;
 		log_info("free region %u of node %s: given up", region->region, node->name);
-		catalog_retire_region(cat, node, region->region, last_state_of(cat, region));
+		catalog_retire_region(cat, node, region->region,
+				      object_is_there ? REGION_ORPHANED : REGION_DROPPED);
 	}
 }
 

@@ -94,16 +94,6 @@ static bool note_debtor(struct repair *repair, const struct catalog_object *obje
 	return false;
 }
 
-static int take_slot(struct repair *repair, struct catalog_object *object)
-{
-	int ret = slots_get_own(&object->slots, &repair->self);
-
-	if (ret)
-		snprintf(begin_wait(repair, object)->words, REPAIR_WORDS_BYTES,
-			 "%s: rebuild waits for a client slot", object->text);
-	return ret;
-}
-
 static void give_slot(struct repair *repair, struct catalog_object *object)
 {
 	int ret;
@@ -155,8 +145,11 @@ static uint64_t work_on(struct repair *repair, struct catalog_object *object)
 			object->kind->tick_clean(object);
 		return IDLE_NS;
 	}
-	if (take_slot(repair, object))
+	if (slots_get_own(&object->slots, &repair->self)) {
+		snprintf(begin_wait(repair, object)->words, REPAIR_WORDS_BYTES,
+			 "%s: rebuild waits for a client slot", object->text);
 		return WAIT_NS;
+	}
 	return rebuild_slice(repair, object, s) ? BUSY_NS : WAIT_NS;
 }
 

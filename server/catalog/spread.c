@@ -45,13 +45,6 @@ static uint32_t all_active(const struct catalog_object *object)
 	return n;
 }
 
-static int drain_one(struct catalog *cat, struct catalog_object *object, const struct node *node)
-{
-	uint32_t s = part_at(object, node);
-
-	return s < object->n_parts ? catalog_drain(cat, object, s) : 0; /* it may be lost by now */
-}
-
 /* A leaving part goes without a successor if no node has room, unless it is the last part. */
 static bool may_leave(const struct catalog_object *object, const struct node *leaves, int added)
 {
@@ -88,8 +81,11 @@ int catalog_spread_step(struct catalog *cat, struct catalog_object *object,
 		return ret;
 	if (ret)
 		log_warn("spread %s: %s", object->text, error_last());
-	if (may_leave(object, leaves, ret))
-		ret = drain_one(cat, object, leaves);
+	if (may_leave(object, leaves, ret)) {
+		uint32_t s = part_at(object, leaves);
+
+		ret = s < object->n_parts ? catalog_drain(cat, object, s) : 0; /* it may be lost */
+	}
 	if (kind_out)
 		*kind_out = leaves ? PLACEMENT_MOVE : PLACEMENT_ADD;
 	return ret ? ret : 1;

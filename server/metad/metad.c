@@ -326,14 +326,6 @@ static int take_uuid(const char *what, const ProtobufCBinaryData *uuid, uint8_t 
 	return 0;
 }
 
-static int take_uuids(const Relive__NodeRegisterRequest *request, struct node_news *news,
-		      struct catalog_arrival *arrival)
-{
-	int ret = take_uuid("pool uuid", &request->pool_uuid, news->pool);
-
-	return ret ? ret : take_uuid("store uuid", &request->store_uuid, arrival->store_uuid);
-}
-
 void metad_register(struct metad *md, struct conn *conn, const struct frame_header *head,
 		    const Relive__NodeRegisterRequest *request)
 {
@@ -355,8 +347,10 @@ void metad_register(struct metad *md, struct conn *conn, const struct frame_head
 		.claim = request->claim,
 	};
 	struct channel ch;
-	int ret = take_uuids(request, &news, &arrival);
+	int ret = take_uuid("pool uuid", &request->pool_uuid, news.pool);
 
+	if (ret == 0)
+		ret = take_uuid("store uuid", &request->store_uuid, arrival.store_uuid);
 	if (ret == 0)
 		ret = nodes_admit(&md->nodes, &news);
 	if (ret == 0)
@@ -425,26 +419,17 @@ static int take_client_id(struct metad *md)
 	return statedb_number_put(md->store, "client", nodes->attach_client_id);
 }
 
-/* The default is the first epoch, 1. */
-static int load_epoch(struct metad *md)
-{
-	uint64_t epoch;
-	int ret = statedb_number(md->store, "epoch", &epoch);
-
-	if (ret == 0)
-		md->epoch = epoch ? (uint32_t)epoch : 1;
-	return ret;
-}
-
 static int load(struct metad *md)
 {
 	struct nodes *nodes = &md->nodes;
+	uint64_t epoch = 0;
 	int ret = take_client_id(md);
 
 	if (ret == 0)
-		ret = load_epoch(md);
+		ret = statedb_number(md->store, "epoch", &epoch);
 	if (ret)
 		return ret;
+	md->epoch = epoch ? (uint32_t)epoch : 1; /* the first */
 	nodes->base = md->base;
 	nodes->store = md->store;
 	nodes->clock = clock_monotonic();
@@ -606,7 +591,7 @@ static void free_events(struct metad *md)
 {
 	struct event *events[] = { md->tick, md->stop[0], md->stop[1], md->page };
 
-	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+	for (size_t i = 0; i < ARRAY_LEN(events); i++)
 		if (events[i])
 			event_free(events[i]);
 	if (md->base)

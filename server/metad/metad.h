@@ -89,6 +89,9 @@ void metad_close(struct metad **md);
 /* Schedule the next tick immediately, after a change. */
 void metad_hurry(struct metad *md);
 
+/* enum Relive__NodeState */
+uint32_t metad_node_state(const struct node *node);
+
 /* Content of /metrics and /healthz; ctx is the metad. */
 void metad_write_metrics(void *ctx, struct metrics *m);
 /* 0: it serves and the catalog is writable; else the error. */

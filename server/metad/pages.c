@@ -74,7 +74,7 @@ static void put_clients(const struct metad *md, struct metrics *m)
 
 static const char *const node_states[] = { "down", "up", "draining", "lost" };
 
-static uint32_t node_state(const struct node *node)
+uint32_t metad_node_state(const struct node *node)
 {
 	if (node->up)
 		return node->draining ? RELIVE__NODE_STATE__NODE_DRAINING
@@ -87,7 +87,7 @@ static void put_node_states(const struct metad *md, struct metrics *m)
 	uint64_t n[ARRAY_LEN(node_states)] = { 0 };
 
 	for (const struct node *node = md->nodes.first; node; node = node->next)
-		n[node_state(node)]++;
+		n[metad_node_state(node)]++;
 	metrics_family(m, "relive_nodes", METRICS_GAUGE,
 		       "Memory nodes that the store knows, by state.");
 	for (size_t i = 0; i < ARRAY_LEN(node_states); i++)

@@ -27,14 +27,6 @@ static void slot_put(const struct call *call, const ProtobufCMessage *message)
 
 /* -------- the store -------- */
 
-static uint32_t state_of(const struct node *node)
-{
-	if (node->up)
-		return node->draining ? RELIVE__NODE_STATE__NODE_DRAINING
-				      : RELIVE__NODE_STATE__NODE_UP;
-	return node->lost ? RELIVE__NODE_STATE__NODE_LOST : RELIVE__NODE_STATE__NODE_DOWN;
-}
-
 /* A node in an answer, with the objects that it points to. */
 struct node_row {
 	Relive__NodeInfo info;
@@ -66,7 +58,7 @@ static void fill_node(const struct metad *md, struct node *node, struct node_row
 	info->used_bytes = node->used_bytes;
 	info->incarnation = node->incarnation;
 	info->regions = node->regions;
-	info->state = state_of(node);
+	info->state = metad_node_state(node);
 	info->pages = node->pages;
 	info->transport = node->transport;
 	info->clients = node->clients;

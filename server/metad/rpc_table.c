@@ -340,6 +340,11 @@ void rpc_table_create(const struct call *call, const ProtobufCMessage *message)
 
 /* -------- rebalance -------- */
 
+static int no_table(const char *name)
+{
+	return error_set(-ENOENT, "no table %.64s in this store", name);
+}
+
 static void answer_rebalance(const struct call *call, const struct rpc_parked *parked, int code)
 {
 	Relive__TableRebalanceReply reply = RELIVE__TABLE_REBALANCE_REPLY__INIT;
@@ -360,7 +365,7 @@ static int go_on_rebalancing(const struct call *call, struct rpc_parked *parked)
 	int ret = 0, step = 0;
 
 	if (!table)
-		ret = error_set(-ENOENT, "no table %.64s in this store", parked->name);
+		ret = no_table(parked->name);
 	while (table && (step = catalog_spread_step(cat, table, &kind)) > 0) {
 		parked->added++;
 		parked->draining += kind == PLACEMENT_MOVE;
@@ -457,11 +462,6 @@ void rpc_slot_get(const struct call *call, const ProtobufCMessage *message)
 }
 
 /* -------- the rest -------- */
-
-static int no_table(const char *name)
-{
-	return error_set(-ENOENT, "no table %.64s in this store", name);
-}
 
 /* The slot must still be the client's: it may have lost or returned it meanwhile. */
 static int check_owner(const struct call *call, const struct catalog_object *table,

@@ -96,23 +96,16 @@ static int copy(const char *file, const char *path)
  * Raises the term to the Unix time: running memory nodes refuse a server with a lower term than
  * they have seen, and a server starts less often than once a second.
  */
-static int raise_term(struct statedb *store)
-{
-	struct statedb_ids ids;
-	uint64_t now = (uint64_t)time(NULL);
-
-	statedb_ids(store, &ids);
-	return statedb_number_put(store, "term", max_u64(ids.term, now));
-}
-
 static int make_ready(const char *path)
 {
+	struct statedb_ids ids;
 	struct statedb *store;
 	int ret = statedb_open(path, &store);
 
 	if (ret)
 		return ret;
-	ret = raise_term(store);
+	statedb_ids(store, &ids);
+	ret = statedb_number_put(store, "term", max_u64(ids.term, (uint64_t)time(NULL)));
 	statedb_close(&store); /* writes its WAL into the file */
 	return ret;
 }
@@ -148,15 +141,6 @@ static int sync_folder(const char *path)
 	return ret;
 }
 
-static int put_in_place(const struct paths *paths)
-{
-	int ret = move_aside(paths);
-
-	if (ret == 0 && rename(paths->at[READY], paths->at[CATALOG]))
-		ret = failed("rename", paths->at[READY]);
-	return ret ? ret : sync_folder(paths->dir);
-}
-
 static int restore(const struct restore_opts *opts, const struct paths *paths)
 {
 	int ret;
@@ -170,7 +154,11 @@ static int restore(const struct restore_opts *opts, const struct paths *paths)
 	if (ret == 0)
 		ret = make_ready(paths->at[READY]);
 	if (ret == 0)
-		ret = put_in_place(paths);
+		ret = move_aside(paths);
+	if (ret == 0 && rename(paths->at[READY], paths->at[CATALOG]))
+		ret = failed("rename", paths->at[READY]);
+	if (ret == 0)
+		ret = sync_folder(paths->dir);
 	(void)unlink(paths->at[READY_LOG]);
 	(void)unlink(paths->at[READY]);
 	return ret;

@@ -224,16 +224,6 @@ static int read_uuid(void *ctx, sqlite3_stmt *stmt)
 	return statedb_sql_column_blob(stmt, 0, store->ids.uuid, sizeof(store->ids.uuid));
 }
 
-static int load_uuid(struct statedb *store)
-{
-	int ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'", read_uuid,
-				   store);
-
-	if (ret == 0 && !store->has_uuid)
-		ret = error_set(-EBADMSG, "state database: it has no uuid");
-	return ret;
-}
-
 static int damaged_page(void *ctx, sqlite3_stmt *stmt)
 {
 	const char *words = (const char *)sqlite3_column_text(stmt, 0);
@@ -285,7 +275,12 @@ static int check_schema(struct statedb *store, const char *path)
 	if (version == 0)
 		return make_ids(store);
 	ret = check_content(store);
-	return ret ? ret : load_uuid(store);
+	if (ret == 0)
+		ret = statedb_sql_each(store, "SELECT value FROM meta WHERE key = 'uuid'",
+				       read_uuid, store);
+	if (ret == 0 && !store->has_uuid)
+		ret = error_set(-EBADMSG, "state database: it has no uuid");
+	return ret;
 }
 
 static int begin_term(struct statedb *store, const char *path)
@@ -299,11 +294,7 @@ static int begin_term(struct statedb *store, const char *path)
 		ret = statedb_number(store, "term", &store->ids.term);
 	if (ret == 0)
 		ret = statedb_number_put(store, "term", ++store->ids.term);
-	if (ret) {
-		statedb_rollback(store);
-		return ret;
-	}
-	return statedb_commit(store);
+	return statedb_end(store, ret);
 }
 
 /*
