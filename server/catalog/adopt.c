@@ -283,12 +283,8 @@ static int check_clash(const struct adoptee *table)
 			 table->id, by_id->name);
 		return clashes(table, what);
 	}
-	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
-	     provisioning = provisioning->next)
-		if (provisioning->object && provisioning->is_new &&
-		    (provisioning->object->id == table->id ||
-		     strcmp(provisioning->object->name, table->desc.name) == 0))
-			return clashes(table, "a table of that name or number is being made");
+	if (catalog_provision_of_new(cat, table->id, table->desc.name))
+		return clashes(table, "a table of that name or number is being made");
 	return 0;
 }
 
@@ -591,17 +587,6 @@ static void publish(struct taking *taking)
 
 /* -------- what is left over -------- */
 
-static bool is_being_made_at(const struct catalog *cat, const struct node *node)
-{
-	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
-	     provisioning = provisioning->next)
-		for (uint32_t s = provisioning->first;
-		     provisioning->object && s < provisioning->first + provisioning->n; s++)
-			if (provisioning->object->parts[s].node == node)
-				return true;
-	return false;
-}
-
 static int put_leftover(struct catalog *cat, const struct node *node,
 			const Relive__NodeRegion *region)
 {
@@ -620,7 +605,7 @@ static int put_leftovers(const struct survey *survey)
 	struct catalog *cat = survey->cat;
 	int ret = statedb_leftovers_delete(cat->store, node->name);
 
-	if (ret == 0 && !is_being_made_at(cat, node))
+	if (ret == 0 && !catalog_provision_is_at(cat, node))
 		ret = statedb_makings_delete(cat->store, node->name);
 	for (size_t i = 0; ret == 0 && i < survey->arrival->n_regions; i++) {
 		const Relive__NodeRegion *region = survey->arrival->regions[i];

@@ -72,12 +72,6 @@ static int load_object(void *ctx, const struct statedb_object *stored)
 	return 0;
 }
 
-static bool is_stored_state(uint32_t state)
-{
-	return catalog_state_is_usable(state) || state == RELIVE__SHARD_STATE__SHARD_LOST ||
-	       state == RELIVE__SHARD_STATE__SHARD_GONE;
-}
-
 static int load_part(void *ctx, const struct statedb_part *stored)
 {
 	struct doomed *doomed = ctx;
@@ -88,7 +82,10 @@ static int load_part(void *ctx, const struct statedb_part *stored)
 
 	if (!object)
 		return 0;
-	if (stored->part >= OBJECT_MAX_PARTS || !is_stored_state(stored->state))
+	if (stored->part >= OBJECT_MAX_PARTS ||
+	    !(catalog_state_is_usable(stored->state) ||
+	      stored->state == RELIVE__SHARD_STATE__SHARD_LOST ||
+	      stored->state == RELIVE__SHARD_STATE__SHARD_GONE))
 		return error_set(-EBADMSG, "state database: shard %u of %s", stored->part,
 				 object->text);
 	if (stored->part >= object->n_parts)

@@ -56,21 +56,12 @@ int catalog_make_part(struct catalog *cat, struct catalog_object *object, uint32
 
 /* -------- an object -------- */
 
-static bool is_being_made(const struct catalog *cat, uint32_t id)
-{
-	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
-	     provisioning = provisioning->next)
-		if (provisioning->object && provisioning->is_new && provisioning->object->id == id)
-			return true;
-	return false;
-}
-
 static int free_id(struct catalog *cat, uint32_t *id_out)
 {
 	for (uint32_t i = 1; i <= OBJECT_MAX_ID; i++) {
 		uint32_t id = (cat->last_id + i - 1) % OBJECT_MAX_ID + 1;
 
-		if (!cat->objects[id] && !is_being_made(cat, id)) {
+		if (!cat->objects[id] && !catalog_provision_of_new(cat, id, NULL)) {
 			*id_out = id;
 			return 0;
 		}
@@ -214,7 +205,7 @@ int catalog_create(struct catalog *cat, const struct catalog_wish *wish,
 		*object_out = object;
 		return 0;
 	}
-	provisioning = catalog_provision_named(cat, wish->name);
+	provisioning = catalog_provision_of_new(cat, 0, wish->name);
 	if (!provisioning)
 		ret = begin_object(cat, wish, &provisioning);
 	return ret ? ret : go_on_with_object(cat, provisioning, object_out);

@@ -41,13 +41,18 @@ struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
 	return provisioning;
 }
 
-struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, const char *name)
+struct catalog_provisioning *catalog_provision_of_new(const struct catalog *cat, uint32_t id,
+						      const char *name)
 {
 	struct catalog_provisioning *provisioning = cat->provisionings;
 
-	while (provisioning && !(provisioning->object && provisioning->is_new &&
-				 strcmp(provisioning->object->name, name) == 0))
-		provisioning = provisioning->next;
+	for (; provisioning; provisioning = provisioning->next) {
+		const struct catalog_object *object = provisioning->object;
+
+		if (object && provisioning->is_new &&
+		    (object->id == id || (name && strcmp(object->name, name) == 0)))
+			break;
+	}
 	return provisioning;
 }
 
@@ -306,23 +311,17 @@ void catalog_provision_detach(const struct catalog *cat, const struct node *node
 				catalog_part_detach(provisioning->object, s);
 }
 
-static bool has_region(const struct catalog_part *place, uint32_t region)
-{
-	for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
-		if (place->ids[role] == region)
-			return true;
-	return false;
-}
-
 static bool owns(const struct catalog_provisioning *provisioning, const struct node *node,
 		 uint32_t region)
 {
 	for (uint32_t s = provisioning->first; s < provisioning->first + provisioning->n; s++) {
 		const struct catalog_part *place = &provisioning->object->parts[s];
 
-		if (place->node == node && place->incarnation == node->incarnation &&
-		    has_region(place, region))
-			return true;
+		if (place->node != node || place->incarnation != node->incarnation)
+			continue;
+		for (uint32_t role = REGION_TREE; role < REGION_ROLES; role++)
+			if (place->ids[role] == region)
+				return true;
 	}
 	return false;
 }
@@ -336,13 +335,20 @@ bool catalog_provision_owns(const struct catalog *cat, const struct node *node, 
 	return false;
 }
 
-static bool uses(const struct catalog_provisioning *provisioning, const struct node *node)
+static bool is_at(const struct catalog_provisioning *provisioning, const struct node *node)
 {
-	if (provisioning->only == node || provisioning->leaves == node)
-		return true;
 	for (uint32_t s = provisioning->first;
 	     provisioning->object && s < provisioning->first + provisioning->n; s++)
 		if (provisioning->object->parts[s].node == node)
+			return true;
+	return false;
+}
+
+bool catalog_provision_is_at(const struct catalog *cat, const struct node *node)
+{
+	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
+	     provisioning = provisioning->next)
+		if (is_at(provisioning, node))
 			return true;
 	return false;
 }
@@ -351,7 +357,8 @@ bool catalog_provision_uses(const struct catalog *cat, const struct node *node)
 {
 	for (const struct catalog_provisioning *provisioning = cat->provisionings; provisioning;
 	     provisioning = provisioning->next)
-		if (uses(provisioning, node))
+		if (provisioning->only == node || provisioning->leaves == node ||
+		    is_at(provisioning, node))
 			return true;
 	return false;
 }

@@ -45,10 +45,12 @@ RLV_MUST_CHECK int catalog_provision_begin(struct catalog *cat,
 					   const struct catalog_provisioning *like,
 					   struct catalog_provisioning **provisioning_out);
 
-/* Find the provisioning of an object, or of a new object by name; NULL: none. */
+/* Find the provisioning of an object; NULL: none. */
 struct catalog_provisioning *catalog_provision_of(const struct catalog *cat,
 						  const struct catalog_object *object);
-struct catalog_provisioning *catalog_provision_named(const struct catalog *cat, const char *name);
+/* The same of a new object that has the number (0 = any other) or the name (NULL = any other). */
+struct catalog_provisioning *catalog_provision_of_new(const struct catalog *cat, uint32_t id,
+						      const char *name);
 
 /*
  * Requests the missing regions. 0: all parts are made, on nodes that are up; -EAGAIN: waiting for
@@ -66,7 +68,9 @@ void catalog_provision_forget_all(struct catalog *cat);
 /* Our connection to the node's memory closes: its new regions are attached again later. */
 void catalog_provision_detach(const struct catalog *cat, const struct node *node);
 
-/* True if a provisioning uses the node. */
+/* True if a provisioning makes a part at the node. */
+bool catalog_provision_is_at(const struct catalog *cat, const struct node *node);
+/* The same, or a provisioning is bound to the node or replaces a part of it. */
 bool catalog_provision_uses(const struct catalog *cat, const struct node *node);
 
 bool catalog_provision_owns(const struct catalog *cat, const struct node *node, uint32_t region);
