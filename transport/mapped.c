@@ -25,7 +25,6 @@ struct mapped {
 	struct mapped_region *regions;
 	uint64_t last;  /* ticket of the newest chain on the wire; 0 = all are done */
 	uint64_t write; /* the same, of those that write */
-	bool started;   /* the wire is to finish a call */
 };
 
 static struct mapped *of(struct transport *tr)
@@ -75,7 +74,7 @@ static bool may_go_ahead(struct mapped *mapped, const struct transport_wr *wr)
 	return (wr->verb == VERB_WRITE || wr->verb == VERB_READ) && is_done(mapped, &mapped->last);
 }
 
-/* One request, in the mapping, whose operations look at nothing of a region but its base. */
+/* Does one request in the mapping. The operations there use a region's base only. */
 static int do_near(struct mapped *mapped, struct transport_wr *wr)
 {
 	uint64_t ticket;
@@ -180,7 +179,10 @@ static int map_region(struct mapped *mapped, const struct region_grant *grant,
 		return ret;
 	if (mine->near->id != mine->region->id || mine->near->size != mine->region->size) {
 		transport_detach(&mine->near);
-		return error_set(-EPROTO, "region %u: its node maps another one", mine->region->id);
+		return error_set(
+			-EPROTO,
+			"region %u: the node's socket maps a region of another number or size",
+			mine->region->id);
 	}
 	mine->region->base = mine->near->base;
 	return 0;

@@ -1,8 +1,7 @@
 /*
  * transport.c - the thin calls: check the ranges, count, forward.
  *
- * Whatever moves bytes or words is a submit and a poll; the calls that wait are small helpers
- * above.
+ * All data moves by submit and poll; the calls that wait are small helpers above.
  */
 #include "transport/transport.h"
 
@@ -261,7 +260,7 @@ int transport_look(struct transport *tr, uint64_t ticket, uint64_t deadline_ns)
 	if (ret || ticket == 0)
 		return ret;
 	if (ticket > tr->posted)
-		return error_set(-EINVAL, "ticket %llu: none such was given out",
+		return error_set(-EINVAL, "ticket %llu: no submit returned it",
 				 (unsigned long long)ticket);
 	return note_end(tr, tr->ops->poll(tr, ticket, deadline_ns));
 }
@@ -325,7 +324,7 @@ int transport_run(struct transport *tr, struct transport_wr *wrs, size_t n)
 
 /* -------- calls that wait -------- */
 
-/* In no order among themselves: one phase, if anything is under way. */
+/* Submits requests in no order and waits: one phase, unless all are done at once. */
 static int call(struct transport *tr, struct transport_wr *wrs, size_t n)
 {
 	uint64_t ticket;
@@ -383,7 +382,7 @@ int transport_faa(struct transport *tr, struct transport_atomic *ops, size_t n)
 
 /* -------- views -------- */
 
-/* Copies, one behind the other. */
+/* Copies the views one behind the other into the buffer of the transport. */
 static int view_copies(struct transport *tr, struct transport_view *views, size_t n)
 {
 	struct transport_io io[TRANSPORT_VECTOR];

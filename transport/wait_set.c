@@ -1,6 +1,6 @@
 /*
- * wait_set.c - a leg is what one addition has under way on one transport. Pieces of reads are done
- * in any order, so each ticket of a leg is asked for.
+ * wait_set.c - a leg is the outstanding work of one addition on one transport. Pieces of reads are
+ * done in any order, so each ticket of a leg is polled.
  */
 #include "transport/wait_set.h"
 
@@ -110,7 +110,7 @@ int wait_set_read_fenced(struct wait_set *set, const struct transport_io *io, si
 
 /* -------- waiting -------- */
 
-/* Passes over what is done of a leg. -EAGAIN: not all is. */
+/* Advances past the tickets of a leg that are done. -EAGAIN: some are not. */
 static int look_leg(struct wait_set *set, struct wait_leg *leg)
 {
 	for (; leg->span.first && leg->span.first <= leg->span.last; leg->span.first++) {

@@ -106,9 +106,9 @@ static inline void fetch_ahead(const struct transport_wr *wrs, size_t i, size_t 
 
 static_assert(offsetof(struct transport_io, region) == offsetof(struct transport_atomic, region) &&
 		      offsetof(struct transport_io, off) == offsetof(struct transport_atomic, off),
-	      "what is fetched ahead");
+	      "fetch_ahead reads region and offset of any request as those of a read");
 
-/* In order and at once. */
+/* Does all requests in their order before it returns. */
 static int shm_submit(struct transport *tr, struct transport_wr *wrs, size_t n,
 		      enum submit_order order, uint64_t *ticket_out)
 {
@@ -179,7 +179,7 @@ static int shm_persist(struct transport *tr, struct region *region, uint64_t off
 
 /* -------- regions -------- */
 
-/* Threads of one process share what they map anyway. */
+/* embed: no-op, because threads of one process share all memory. */
 static int shm_renew(struct transport *tr, struct region *region, uint64_t off)
 {
 	struct shm_region *mine = (struct shm_region *)region;

@@ -10,8 +10,8 @@
  * ibv_alloc_td, ibv_alloc_parent_domain ..) is called as it is: it goes through the functions of
  * an ibv_context, the provider's or the fake's own, without a detour on the data path.
  *
- * Each member is the call named in its comment's stead: alloc_pd is ibv_alloc_pd, cm_connect is
- * rdma_connect; arguments, results and errno as in its manual page.
+ * A member's name is its call's name without the prefix: alloc_pd is ibv_alloc_pd, cm_connect is
+ * rdma_connect. Arguments, results and errno are those of its manual page.
  */
 #ifndef RLV_TRANSPORT_VERBS_CALLS_H
 #define RLV_TRANSPORT_VERBS_CALLS_H

@@ -59,7 +59,9 @@ static int describe(struct verbs_device *device)
 				  (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)),
 	};
 	if (attr.max_qp_init_rd_atom <= 0 || attr.max_qp_rd_atom <= 0)
-		return error_set(-ENOTSUP, "device %s takes no RDMA READs", device->name);
+		return error_set(-ENOTSUP,
+				 "device %s has no RDMA READs: choose an address on another device",
+				 device->name);
 	return 0;
 }
 
@@ -83,7 +85,8 @@ static void chunk_added(void *ctx, void *base, size_t bytes, uint32_t index)
 	struct ibv_mr *mr = NULL;
 
 	if (verbs_device_register(device, base, bytes, IBV_ACCESS_LOCAL_WRITE, &mr))
-		log_warn("chunk of %zu bytes is copied, not registered: %s", bytes, error_last());
+		log_warn("chunk of %zu bytes cannot be registered, its data is copied: %s", bytes,
+			 error_last());
 	atomic_store_explicit(&device->chunks[index], mr, memory_order_release);
 }
 

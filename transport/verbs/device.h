@@ -2,8 +2,8 @@
  * device.h - one RDMA device as this process uses it: shared by all its transports and targets.
  *
  * There is one object for each ibv_context, counted by references, because memory is registered
- * with a protection domain and should be so only once. A holder of a reference may use its fields,
- * which never change.
+ * with a protection domain, and should be registered only once. A holder of a reference may read
+ * its public fields, which never change.
  *
  * The chunks of base/mem/chunk.h are registered as they come and go; the key of a buffer in one is
  * found by its address. Registering memory pins it and costs a system call and about 0.1 us a page:

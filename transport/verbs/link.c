@@ -54,7 +54,7 @@ static int wait_readable(struct link *link, uint64_t deadline)
 	return 0;
 }
 
-/* A rejection carries the target's words, or only the number of rdma_cm's own. */
+/* A rejection carries the target's message, or, by rdma_cm itself, a reason code only. */
 static int rejected(const struct rdma_cm_event *event)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
@@ -210,7 +210,7 @@ static int make_buffers(struct link *link)
 	return 0;
 }
 
-/* After the first address is resolved it is known which device it is. */
+/* Called when the first address is resolved, which tells the device. */
 static int use_device(struct link *link, struct ibv_context *context)
 {
 	int ret = verbs_device_get(link->calls, context, &link->device);
@@ -251,7 +251,7 @@ static int make_qp(struct link *link, uint32_t i)
 	};
 	int ret = link->calls->cm_create_qp(link->ids[i], link->domain, &attr);
 
-	if (ret && errno == EINVAL) { /* so much inline data is more than it can do */
+	if (ret && errno == EINVAL) { /* the device has no room for that much inline data */
 		attr.cap.max_inline_data = 0;
 		ret = link->calls->cm_create_qp(link->ids[i], link->domain, &attr);
 	}
@@ -390,7 +390,7 @@ void link_cut(struct link *link)
 	}
 }
 
-/* All but the struct and its channel, so that another address can be tried. */
+/* Frees all but the struct and its channel, so that another address can be tried. */
 static void drop(struct link *link)
 {
 	const struct verbs_calls *calls = link->calls;
@@ -514,7 +514,7 @@ static int take_message(struct link *link, const struct ibv_wc *wc, union verbs_
 	return ret ? ret : post_receive(link, wc->wr_id);
 }
 
-/* The target needs a processor to answer, on a small host perhaps this one. */
+/* A target on this host may need this processor to answer. */
 static void give_way(uint32_t looks)
 {
 	const struct timespec pause = { .tv_nsec = 50 * CLOCK_NS_PER_US };

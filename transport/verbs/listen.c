@@ -121,7 +121,9 @@ static int find_device(struct listener *listener)
 		(void)find_address(listener, all, IFF_LOOPBACK);
 	freeifaddrs(all);
 	if (!listener->context)
-		return error_set(-ENODEV, "listen on every address: no RDMA device has one");
+		return error_set(
+			-ENODEV,
+			"listen on every address: no address of this host belongs to an RDMA device");
 	return 0;
 }
 

@@ -1,9 +1,8 @@
 /*
  * message.h - makes and checks the messages of wire/verbs_layout.h.
  *
- * A message is sealed by whoever sends it, after its body is complete, and checked by whoever
- * receives it, before anything else looks at it: size, type, checksum, zero in what is reserved,
- * and texts that end.
+ * The sender seals a message when its body is complete. The receiver checks it before it uses any
+ * of it: size, type, checksum, zeros in reserved fields, and texts that end.
  */
 #ifndef RLV_TRANSPORT_VERBS_MESSAGE_H
 #define RLV_TRANSPORT_VERBS_MESSAGE_H
@@ -38,7 +37,7 @@ void message_seal(union verbs_any *message, enum verbs_message type);
 RLV_MUST_CHECK int message_read(union verbs_any *message_out, enum verbs_message type,
 				const void *bytes, size_t n);
 
-/* The same for any type that arrives by SEND, of exactly n bytes. */
+/* Copies and checks a message of any type, of exactly n bytes. -EPROTO. */
 RLV_MUST_CHECK int message_receive(union verbs_any *message_out, const void *bytes, size_t n);
 
 #endif

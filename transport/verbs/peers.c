@@ -134,7 +134,8 @@ static int make_completions(struct peer *peer)
 	return 0;
 }
 
-/* Windows go before the queue pairs that they are bound to, and nothing lands once these fail. */
+/* Puts the queue pairs into the error state, so that nothing lands any more, then frees the windows
+   that are bound to them. */
 static void end_access(struct peer *peer)
 {
 	const struct verbs_calls *calls = peer->all->device->calls;
@@ -273,9 +274,10 @@ static int find_link(struct peers *peers, const struct verbs_hello *hello, struc
 	struct peer *peer = find_number(peers, hello->client_id, hello->link);
 
 	if (!peer && (peers->n >= PEERS_MAX || peers->n_unproved >= PEERS_UNPROVED_MAX))
-		return error_set(-ECONNREFUSED,
-				 "this node has %u links, %u without a grant: no more", peers->n,
-				 peers->n_unproved);
+		return error_set(
+			-ECONNREFUSED,
+			"this node has %u links, %u of them without a grant: no room for another",
+			peers->n, peers->n_unproved);
 	if (peer && (peer->n_qps != hello->n_qps || peer->ids[hello->index]))
 		return error_set(-EPROTO, "queue pair %u of %u: the link has it already",
 				 hello->index, hello->n_qps);
@@ -305,7 +307,7 @@ static int make_qp(struct peer *peer, struct rdma_cm_id *id, uint32_t index)
 	return 0;
 }
 
-/* Private data of the answer, and how many of the client's READs the device serves at a time. */
+/* Answers with WELCOME and the number of READs that the device serves at a time. */
 static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma_conn_param *param)
 {
 	struct peers *peers = peer->all;
@@ -326,7 +328,7 @@ static int accept_qp(struct peer *peer, struct rdma_cm_id *id, const struct rdma
 	if (peers->device->calls->cm_accept(id, &mine))
 		return error_set(-errno, "device %s: rdma_accept: %s", peers->device->name,
 				 strerror(errno));
-	/* only a longer wait if it fails */
+	/* if it fails, clients wait longer for a receive; nothing else changes */
 	(void)peers->device->calls->modify_qp(id->qp, &timer, IBV_QP_MIN_RNR_TIMER);
 	return 0;
 }
@@ -478,7 +480,7 @@ static void drop_late(struct peers *peers)
 		if (peer->proved)
 			ret = probe_link(peer, clock_now_ns(peers->clock));
 		else if (deadline_expired(peers->clock, peer->deadline))
-			ret = error_set(-ETIMEDOUT, "no good grant in time");
+			ret = error_set(-ETIMEDOUT, "the client sent no valid grant in time");
 		if (ret)
 			give_up(peer);
 	}

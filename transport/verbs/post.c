@@ -26,7 +26,7 @@ struct post {
 	struct ibv_sge sges[LIST];
 };
 
-/* One operation, whoever asks for it. */
+/* One operation: of a work request of a caller, or the SEND of a message (region NULL). */
 struct op {
 	enum ibv_wr_opcode opcode;
 	bool fence;
@@ -63,7 +63,7 @@ static int flush(struct post *post)
 	return ret ? work_fail(&post->work, -ECONNRESET, strerror(ret)) : 0;
 }
 
-/* Waits for what is outstanding of the batch that is being built, and goes on in a new one. */
+/* Posts and completes the batch that is being built, and continues in a new one. */
 static int post_turn_batch(struct post *post)
 {
 	int ret = flush(post);
@@ -77,7 +77,7 @@ static int post_turn_batch(struct post *post)
 	return ret;
 }
 
-/* bytes of the arena for the batch that is being built, after older ones are done if need be. */
+/* Takes bytes of the arena for the batch that is being built; waits until there are as many. */
 static int arena_take(struct post *post, uint64_t bytes, uint8_t **ptr_out)
 {
 	struct work *work = &post->work;
@@ -97,13 +97,13 @@ static bool is_full(const struct post *post)
 	return post->lane->head - post->lane->tail == post->work.link->depth;
 }
 
-/* For one work request more, in the list and in the current lane. */
+/* True if the list and the current lane have room for one more work request. */
 static bool has_place(const struct post *post)
 {
 	return post->listed < LIST && !is_full(post);
 }
 
-/* Waits for older ones if need be. */
+/* Posts the list and waits until the lane has room. */
 static int make_place(struct post *post)
 {
 	struct work_wait wait = { .batch = work_batch(&post->work, post->ticket),
@@ -117,7 +117,7 @@ static int make_place(struct post *post)
 
 /* -------- work requests -------- */
 
-/* Where the bytes of an RDMA READ or WRITE are on our side; *len_out: how many of them. */
+/* Chooses the local memory of an RDMA READ or WRITE; *len_out: how many bytes it takes. */
 static int place(struct post *post, const struct op *op, uint64_t *len_out, struct ibv_sge *sge,
 		 bool *inlined_out)
 {
@@ -183,7 +183,7 @@ static void aim(struct post *post, struct ibv_send_wr *wr, const struct op *op)
 	}
 }
 
-/* Takes the place at the end of the list and in the lane that wr and slot have been made for. */
+/* Adds wr to the list and its slot to the lane. */
 static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 {
 	struct lane *lane = post->lane;
@@ -199,7 +199,7 @@ static void add(struct post *post, struct ibv_send_wr *wr, struct slot *slot)
 	}
 }
 
-/* Lists one work request for as much of op as one can carry: *len_out. */
+/* Lists one work request, for as many bytes of op as it can carry: *len_out. */
 static int list_one(struct post *post, const struct op *op, uint64_t *len_out)
 {
 	struct ibv_send_wr *wr;
@@ -278,7 +278,7 @@ static int end(struct post *post, int ret, uint64_t *ticket_out)
 	return ret;
 }
 
-/* The usual READ: it fits into one work request, and lands where it is wanted. */
+/* Lists the usual READ: one work request into a registered buffer. False: nothing was done. */
 static bool read_at_once(struct post *post, const struct transport_wr *read)
 {
 	const struct transport_io *io = &read->io;
@@ -353,7 +353,7 @@ static bool begin_wrs(struct transport_wr *wrs, size_t n)
 	return fenced;
 }
 
-/* Keeps the lane if nothing is outstanding there: the device has its state cached. */
+/* Keeps the lane if nothing is outstanding there, because the device has its state cached. */
 static void choose_next_lane(struct post *post)
 {
 	choose_lane(post, post->first_lane);
@@ -361,7 +361,7 @@ static void choose_next_lane(struct post *post)
 		choose_lane(post, ++post->first_lane);
 }
 
-/* In as many parts as lanes are worth it, each through a lane of its own. */
+/* Spreads the requests over the lanes, one lane for each LANE_SHARE of them. */
 int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t *ticket_out)
 {
 	size_t lanes = begin_wrs(wrs, n) ? 1 : post->work.link->n_qps;
@@ -382,7 +382,7 @@ int post_spread(struct post *post, struct transport_wr *wrs, size_t n, uint64_t 
 
 /* -------- chains -------- */
 
-/* At most so many work requests are made of it. */
+/* The largest number of work requests that n requests can need. */
 static uint64_t requests_of(const struct transport_wr *wrs, size_t n)
 {
 	uint64_t requests = 0;

@@ -13,7 +13,7 @@ int probe_link(struct peer *peer, uint64_t now_ns)
 	if (peer->probes)
 		return past_ns < PROBE_LIMIT_NS
 			       ? 0
-			       : error_set(-ECONNRESET, "its device does not answer");
+			       : error_set(-ECONNRESET, "the client's device does not answer");
 	if (past_ns < PROBE_NS)
 		return 0;
 	peer->probed_ns = now_ns;

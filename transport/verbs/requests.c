@@ -10,7 +10,7 @@
 
 #define OPENINGS_MAX 4096 /* of one link */
 #define BATCH 16          /* completions taken at a time */
-#define ROUNDS 8192       /* after which others have their turn: more than an honest client needs */
+#define ROUNDS 8192       /* of completions served at once: more than an honest client needs */
 
 static int post_receive(struct peer *peer, uint32_t buffer)
 {
@@ -139,7 +139,8 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	int ret;
 
 	if (peer->joined != peer->n_qps || *find(peer, ask->request))
-		return error_set(-EPROTO, "attach %u before the link is whole, or again",
+		return error_set(-EPROTO,
+				 "request %u: its link is not complete, or its number is in use",
 				 ask->request);
 	ret = open_region(peer, ask, &opening);
 	if (ret)
@@ -152,7 +153,7 @@ static int on_attach(struct peer *peer, const struct verbs_attach *ask)
 	return peer->all->rights.windows ? bind_keys(peer, opening) : answer(peer, opening);
 }
 
-/* No-op if the opening was revoked meanwhile. */
+/* No-op if the opening has been revoked. */
 static void on_detach(struct peer *peer, const struct verbs_detach *ask)
 {
 	struct opening **at = find(peer, ask->request);
@@ -220,7 +221,7 @@ static int on_completion(struct peer *peer, const struct ibv_wc *wc)
 		return 0;
 	}
 	if (wc->opcode != IBV_WC_RECV || (wc->wc_flags & IBV_WC_WITH_IMM))
-		return error_set(-EPROTO, "not a message");
+		return error_set(-EPROTO, "unexpected completion: it is not that of a message");
 	peer->queue[at] = (struct peer_message){ (uint32_t)wc->wr_id, wc->byte_len };
 	peer->waiting++;
 	return 0;

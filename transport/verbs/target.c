@@ -150,7 +150,7 @@ static int ask(struct verbs_target *target, uint64_t client_id, enum fence_resul
 	int ret = 0;
 
 	lock_acquire(&target->lock, &role);
-	serve(target); /* it may have hung up, or died: so says its host */
+	serve(target); /* an event that says that it has hung up or died may be pending */
 	if (target->peers && peers_have(target->peers, client_id))
 		*result_out = FENCE_ALIVE;
 	else
@@ -280,7 +280,7 @@ static void end_listening(struct verbs_target *target, bool forked) LOCK_REQUIRE
 	target->epoll = target->timer = -1;
 }
 
-/* The socket comes last, because it cannot be given up again. */
+/* The socket is opened after RDMA, because it cannot be closed again. */
 static int start(struct verbs_target *target, const char *address) LOCK_REQUIRES(role)
 {
 	struct verbs_address where = { 0 };

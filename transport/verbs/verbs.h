@@ -16,9 +16,10 @@
 #include "transport/transport.h"
 
 /*
- * rest: what follows the scheme. Ends within opts->timeout_ns. Errors: those of link_open
- * (transport/verbs/link.h). In the environment, RLV_VERBS_QPS and RLV_VERBS_DEPTH say how many queue
- * pairs, and how deep; RLV_VERBS_ACK_TIMEOUT, when a try of a silent peer ends: after 4.096 us << it.
+ * rest: the URI after the scheme. Returns within opts->open_ns. Errors: those of link_open
+ * (transport/verbs/link.h). The environment sets the number of queue pairs (RLV_VERBS_QPS), the
+ * depth of their send queues (RLV_VERBS_DEPTH) and the time of one try to reach a silent peer
+ * (RLV_VERBS_ACK_TIMEOUT: 4.096 us << it).
  */
 RLV_MUST_CHECK int verbs_open(const char *rest, const struct transport_opts *opts,
 			      struct transport **tr_out);

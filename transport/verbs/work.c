@@ -20,7 +20,7 @@ int work_lost(const struct work *work)
 	return error_set(work->error, "connection to the target was lost: %s", work->text);
 }
 
-/* Results that never came stay as emit() wrote them: unknown. */
+/* The atomics without a result keep the status that they got when they were posted: unknown. */
 static void count_unknown(struct work *work)
 {
 	uint64_t unknown = 0;
@@ -99,7 +99,8 @@ static int take(struct work *work, const struct ibv_wc *wc)
 	uint64_t ahead = (wc->wr_id - WORK_ID(lane_idx, lane->tail)) & WORK_SEQ_MASK;
 
 	if (lane_idx >= work->link->n_qps || ahead >= lane->head - lane->tail)
-		return work_fail(work, -ECONNRESET, "a completion of nothing");
+		return work_fail(work, -ECONNRESET,
+				 "the device completed a work request that was not outstanding");
 	if (wc->status == IBV_WC_SUCCESS) {
 		retire(work, lane, lane->tail + ahead + 1);
 		return 0;
@@ -126,7 +127,7 @@ int work_reap(struct work *work)
 
 /* -------- waiting -------- */
 
-/* After a look that found nothing. Most is there before anybody asks for the time. */
+/* Called after a look that found nothing. Most work completes before the clock is read. */
 static int pause_a_while(struct work *work, struct work_wait *wait)
 {
 	struct batch *batch = wait->batch;
@@ -134,7 +135,7 @@ static int pause_a_while(struct work *work, struct work_wait *wait)
 
 	if (++wait->looks % LOOKS)
 		return 0;
-	if (wait->looks == LOOKS) /* it may have one of an earlier call, which had longer */
+	if (wait->looks == LOOKS) /* an earlier call may have set a later deadline */
 		batch->deadline = deadline_min(batch->deadline, transport_give_up_ns(work->tr));
 	now = clock_now_ns(work->tr->clock);
 	if (now >= batch->deadline)
@@ -143,7 +144,7 @@ static int pause_a_while(struct work *work, struct work_wait *wait)
 		return error_set(-ETIMEDOUT, "the chain is not done in time");
 	if (wait->looks % LOOKS_CHECK == 0 && link_check(work->link))
 		return work_fail(work, -ECONNRESET, "the target has hung up");
-	(void)sched_yield(); /* software RDMA needs a processor, perhaps this one */
+	(void)sched_yield(); /* software RDMA may need this processor */
 	return 0;
 }
 
